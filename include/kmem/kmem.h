@@ -1,0 +1,305 @@
+/*
+ * <kmem/kmem.h>: the front door of libkmem, Linux's slab allocator in user space.
+ *
+ * In order of need: 1 a cache in five lines, 2 kmalloc, 3 bulk, 4 creation options, 5 shrink and
+ * information. Names and semantics are the kernel's (Documentation/core-api, Linux 7.x); where ours
+ * differ, "Kernel:" says how. Compiles alone, as C11 and as C++17.
+ *
+ * Contexts, unless a function says otherwise: any thread, any time from before main() to after exit
+ * handlers; both sides of fork() and, in the child of vfork(), never. In a signal handler: a call that
+ * hits the CPU's shelf works wherever the handler struck; one that misses while the interrupted code
+ * was itself inside the allocator returns NULL with ENOMEM (alloc) or is queued and finished by the
+ * next miss (free). Nothing here is a cancellation point. Functions that return NULL set errno.
+ */
+#ifndef KMEM_KMEM_H
+#define KMEM_KMEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KMEM_VERSION_MAJOR 0
+#define KMEM_VERSION_MINOR 1
+#define KMEM_VERSION_PATCH 0
+#define KMEM_VERSION "0.1.0"
+
+#ifndef KMEM_API
+#define KMEM_API __attribute__((visibility("default")))
+#endif
+#define KMEM_MALLOC_LIKE __attribute__((malloc, warn_unused_result))
+
+/* What may happen while memory is got: a set of the bits below. Units: none. */
+typedef unsigned int gfp_t;
+/* What a cache is like: a set of SLAB_ bits. */
+typedef unsigned int slab_flags_t;
+
+struct kmem_cache;
+
+/* ---- GFP bits. The first three change what a hit means; they are the lowest byte for the hot path. */
+#define __GFP_ZERO		0x00000001u	/* the object reads as zeros, on a hit too */
+#define __GFP_ACCOUNT		0x00000002u	/* charge the caller's group (accepted; charged by a later release) */
+#define __GFP_THISNODE		0x00000004u	/* this memory node or NULL */
+#define __GFP_DIRECT_RECLAIM	0x00000100u	/* may call the system, wait for locks, run shrinkers */
+#define __GFP_KSWAPD_RECLAIM	0x00000200u	/* accepted; no background reclaim here */
+#define __GFP_HIGH		0x00000400u	/* accepted; no reserves here */
+#define __GFP_IO		0x00000800u	/* accepted */
+#define __GFP_FS		0x00001000u	/* accepted */
+#define __GFP_NOWARN		0x00002000u	/* no line on stderr when it fails */
+#define __GFP_RETRY_MAYFAIL	0x00004000u	/* accepted: the default here */
+#define __GFP_NOFAIL		0x00008000u	/* never NULL: exhausted memory ends the process, with one line */
+#define __GFP_NORETRY		0x00010000u	/* accepted */
+#define __GFP_MEMALLOC		0x00020000u	/* accepted */
+#define __GFP_NOMEMALLOC	0x00040000u	/* accepted */
+#define __GFP_RECLAIMABLE	0x00080000u	/* accepted; kmalloc has no separate reclaimable caches */
+#define __GFP_COMP		0x00100000u	/* accepted */
+#define __GFP_BITS_MASK		0x001fff07u	/* any other bit is a bad call */
+
+#define GFP_ATOMIC	(__GFP_HIGH | __GFP_KSWAPD_RECLAIM)	/* no system call, no sleep; may fail */
+#define GFP_NOWAIT	(__GFP_KSWAPD_RECLAIM | __GFP_NOWARN)	/* the same, and silent */
+#define __GFP_RECLAIM	(__GFP_DIRECT_RECLAIM | __GFP_KSWAPD_RECLAIM)
+#define GFP_NOIO	(__GFP_RECLAIM)
+#define GFP_NOFS	(__GFP_RECLAIM | __GFP_IO)
+#define GFP_KERNEL	(__GFP_RECLAIM | __GFP_IO | __GFP_FS)
+#define GFP_USER	GFP_KERNEL
+#define GFP_KERNEL_ACCOUNT (GFP_KERNEL | __GFP_ACCOUNT)
+
+/* ---- SLAB_ bits: kept, or accepted and documented as not applicable (docs/kernel-map.md). */
+#define SLAB_CONSISTENCY_CHECKS	0x00000100u	/* every free is validated, on a hit too */
+#define SLAB_RED_ZONE		0x00000400u	/* accepted; a later release */
+#define SLAB_POISON		0x00000800u	/* accepted; a later release */
+#define SLAB_KMALLOC		0x00001000u	/* internal */
+#define SLAB_HWCACHE_ALIGN	0x00002000u	/* align to the cache line, halved while size <= line / 2 */
+#define SLAB_CACHE_DMA		0x00004000u	/* not applicable: accepted */
+#define SLAB_CACHE_DMA32	0x00008000u	/* not applicable: accepted */
+#define SLAB_STORE_USER		0x00010000u	/* accepted; a later release */
+#define SLAB_RECLAIM_ACCOUNT	0x00020000u	/* kept as a mark that statistics show */
+#define SLAB_TEMPORARY		SLAB_RECLAIM_ACCOUNT
+#define SLAB_PANIC		0x00040000u	/* failing to create it ends the process */
+#define SLAB_TYPESAFE_BY_RCU	0x00080000u	/* a slab's memory keeps this type: it is never given to another cache */
+#define SLAB_TRACE		0x00200000u	/* accepted; a later release */
+#define SLAB_NOLEAKTRACE	0x00800000u	/* kernel: also no sheaves */
+#define SLAB_NO_MERGE		0x01000000u	/* the default here: names are what people look at */
+#define SLAB_FAILSLAB		0x02000000u	/* accepted; a later release */
+#define SLAB_ACCOUNT		0x04000000u	/* accepted; charged by a later release */
+#define SLAB_NO_USER_FLAGS	0x10000000u	/* accepted */
+#define SLAB_SKIP_KFENCE	0x20000000u	/* accepted */
+#define SLAB_NO_OBJ_EXT		0x40000000u	/* accepted */
+#define SLAB_NO_SHEAVES		0x80000000u	/* no per-CPU shelf: every call goes to the slabs */
+#define SLAB_FLAGS_PERMITTED	0xf7affd00u	/* kmem_cache_create refuses any other bit with EINVAL */
+
+/* What kmalloc(0) returns: not NULL, not readable, fine to kfree. */
+#define ZERO_SIZE_PTR		((void *)16)
+#define ZERO_OR_NULL_PTR(p)	((uintptr_t)(p) <= (uintptr_t)ZERO_SIZE_PTR)
+
+#define KMALLOC_MAX_CACHE_SIZE	8192ul		/* bytes: larger requests are whole pages */
+#define KMALLOC_MAX_SIZE	(4ul << 20)	/* bytes: kmalloc refuses more; kvmalloc does not */
+#define KMALLOC_MIN_SIZE	8ul
+#define ARCH_KMALLOC_MINALIGN	8ul		/* bytes: what any kmalloc is aligned to */
+#define ARCH_SLAB_MINALIGN	8ul		/* bytes: what any cache's object is aligned to */
+#define NUMA_NO_NODE		(-1)
+
+/* ---------------------------------------------------------------- 1. A cache in five lines
+
+	struct point { double x, y, z; };
+	struct kmem_cache *points = KMEM_CACHE(point, 0);
+	struct point *p = kmem_cache_alloc(points, GFP_KERNEL);
+	kmem_cache_free(points, p);
+	kmem_cache_destroy(points);
+*/
+
+/* Creation options; all zero means default. Grows at the end only. */
+struct kmem_cache_args {
+	unsigned int align;		/* bytes, power of two; 0: ARCH_SLAB_MINALIGN. At most 4096. */
+	unsigned int useroffset;	/* the part of an object that usercopy may touch; checked, otherwise */
+	unsigned int usersize;		/* ... of no effect here. A bad pair counts as 0, 0, with a warning. */
+	unsigned int freeptr_offset;	/* where an engine may put its free pointer, in a free object; */
+	bool use_freeptr_offset;	/* ... only with SLAB_TYPESAFE_BY_RCU or ctor, below size, aligned to 8 */
+	void (*ctor)(void *object);	/* runs once for each object when its slab is made; the caller
+					 * gives objects back in constructed state. */
+	unsigned int sheaf_capacity;	/* objects a shelf holds at least; 0: by size. At most 1022. */
+	const char *engine;		/* "sheaf", "slub"; NULL: the process default (KMEM_OPTIONS=engine:) */
+};
+
+/*
+ * kmem_cache_create - make a cache of objects of `size` bytes.
+ * Two forms, as in the kernel since 6.12: (name, size, args, flags), args NULL or a
+ * struct kmem_cache_args *; and the old (name, size, align, flags, ctor).
+ * Returns the cache, or NULL with errno: EINVAL (no name, a space... no size, size over
+ * KMALLOC_MAX_SIZE, flags outside SLAB_FLAGS_PERMITTED, bad align, freeptr_offset, sheaf_capacity or
+ * engine) or ENOMEM; one line on stderr says which. SLAB_PANIC: a failure ends the process instead.
+ * The name is copied. A duplicate name is warned about and allowed. Never merged with another cache
+ * unless KMEM_OPTIONS=merge:1. Not from a signal handler.
+ */
+KMEM_API struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
+						   const struct kmem_cache_args *args,
+						   slab_flags_t flags);
+KMEM_API struct kmem_cache *kmem_cache_create_legacy(const char *name, unsigned int size,
+						     unsigned int align, slab_flags_t flags,
+						     void (*ctor)(void *));
+KMEM_API struct kmem_cache *kmem_cache_create_usercopy(const char *name, unsigned int size,
+						       unsigned int align, slab_flags_t flags,
+						       unsigned int useroffset,
+						       unsigned int usersize,
+						       void (*ctor)(void *));
+
+#define KMEM_CREATE_PICK(_1, _2, _3, _4, _5, which, ...) which
+#define kmem_cache_create(...)                                                                     \
+	KMEM_CREATE_PICK(__VA_ARGS__, kmem_cache_create_legacy, kmem_cache_create_args, , , )      \
+	(__VA_ARGS__)
+
+#define KMEM_CACHE(structure, flags)                                                               \
+	kmem_cache_create_legacy(#structure, sizeof(struct structure),                             \
+				 KMEM_ALIGNOF(struct structure), (flags), NULL)
+#define KMEM_CACHE_USERCOPY(structure, flags, field)                                               \
+	kmem_cache_create_usercopy(#structure, sizeof(struct structure),                           \
+				   KMEM_ALIGNOF(struct structure), (flags),                        \
+				   offsetof(struct structure, field),                              \
+				   sizeof(((struct structure *)0)->field), NULL)
+#ifdef __cplusplus
+#define KMEM_ALIGNOF(type) alignof(type)
+#else
+#define KMEM_ALIGNOF(type) _Alignof(type)
+#endif
+
+/*
+ * kmem_cache_destroy - drain and free the cache; NULL does nothing.
+ * Objects still allocated: one report names the cache, their number and the first addresses, the
+ * memory stays valid and is never reused (kernel: the same leak, on purpose). The caller must have
+ * stopped all use of the cache. Not from a signal handler.
+ */
+KMEM_API void kmem_cache_destroy(struct kmem_cache *cache);
+
+/*
+ * kmem_cache_alloc - one object, or NULL with ENOMEM. Uninitialised, or constructed, unless __GFP_ZERO.
+ * Aligned as the cache is. Bits outside __GFP_BITS_MASK are a bad call when the shelf misses.
+ */
+KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp);
+KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp);
+/* The same, preferably from memory node `node` (NUMA_NO_NODE: the caller's); with __GFP_THISNODE only. */
+KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t gfp, int node);
+
+/*
+ * kmem_cache_free - give `object` back to the cache it came from. errno is kept.
+ * NULL, an object of another cache or one freed twice are bad calls: found when objects leave the
+ * shelf, or at once with SLAB_CONSISTENCY_CHECKS or KMEM_OPTIONS=check:1; they end the process with
+ * one line. Kernel: the same, except that it warns and leaks.
+ */
+KMEM_API void kmem_cache_free(struct kmem_cache *cache, void *object);
+
+/* ---------------------------------------------------------------- 2. kmalloc */
+
+/*
+ * kmalloc - `size` bytes, or NULL with ENOMEM (or EINVAL above KMALLOC_MAX_SIZE).
+ * size 0 gives ZERO_SIZE_PTR. A power of two is aligned to itself, any other size to its largest
+ * power-of-two divisor, at least to ARCH_KMALLOC_MINALIGN. Above 8 KiB whole pages, a power of two.
+ */
+KMEM_API KMEM_MALLOC_LIKE void *kmalloc(size_t size, gfp_t gfp);
+KMEM_API KMEM_MALLOC_LIKE void *kzalloc(size_t size, gfp_t gfp);
+KMEM_API KMEM_MALLOC_LIKE void *kmalloc_node(size_t size, gfp_t gfp, int node);
+KMEM_API KMEM_MALLOC_LIKE void *kzalloc_node(size_t size, gfp_t gfp, int node);
+/* n * size bytes; NULL with ENOMEM where the product overflows. */
+KMEM_API KMEM_MALLOC_LIKE void *kmalloc_array(size_t n, size_t size, gfp_t gfp);
+KMEM_API KMEM_MALLOC_LIKE void *kcalloc(size_t n, size_t size, gfp_t gfp);
+
+/*
+ * krealloc - grow or shrink to `size` bytes, keeping min(old, new). NULL or ZERO_SIZE_PTR: kmalloc.
+ * size 0 frees and returns ZERO_SIZE_PTR. On failure NULL, the old object stays. With __GFP_ZERO
+ * everything beyond the old usable size reads as zeros; the caller must pass it in every call.
+ */
+KMEM_API __attribute__((warn_unused_result)) void *krealloc(void *object, size_t size, gfp_t gfp);
+KMEM_API __attribute__((warn_unused_result)) void *krealloc_array(void *object, size_t n,
+								   size_t size, gfp_t gfp);
+
+/*
+ * kfree - free what kmalloc, a kv function or kmem_cache_alloc returned. NULL and ZERO_SIZE_PTR do
+ * nothing. errno is kept. A pointer that is not ours or not the start of an object ends the process
+ * with one line, always.
+ */
+KMEM_API void kfree(const void *object);
+/* The same, zeroing all usable bytes first, in a way that the compiler can't drop. */
+KMEM_API void kfree_sensitive(const void *object);
+/* Usable bytes of the object; 0 for NULL and ZERO_SIZE_PTR. */
+KMEM_API size_t ksize(const void *object);
+/* What ksize would say of kmalloc(size): 0 for 0; above KMALLOC_MAX_SIZE, size itself. */
+KMEM_API size_t kmalloc_size_roundup(size_t size);
+
+/*
+ * The kv family: kmalloc where it can, a mapping of its own where it can't. At most INT_MAX bytes as in
+ * the kernel (EINVAL with one line). Page-aligned above KMALLOC_MAX_SIZE. Free with kvfree or kfree.
+ */
+KMEM_API KMEM_MALLOC_LIKE void *kvmalloc(size_t size, gfp_t gfp);
+KMEM_API KMEM_MALLOC_LIKE void *kvzalloc(size_t size, gfp_t gfp);
+KMEM_API KMEM_MALLOC_LIKE void *kvmalloc_node(size_t size, gfp_t gfp, int node);
+KMEM_API KMEM_MALLOC_LIKE void *kvmalloc_array(size_t n, size_t size, gfp_t gfp);
+KMEM_API KMEM_MALLOC_LIKE void *kvcalloc(size_t n, size_t size, gfp_t gfp);
+KMEM_API __attribute__((warn_unused_result)) void *kvrealloc(void *object, size_t size, gfp_t gfp);
+KMEM_API void kvfree(const void *object);
+KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
+
+/* Copies made with kmalloc; NULL in, NULL out. */
+KMEM_API KMEM_MALLOC_LIKE void *kmemdup(const void *source, size_t bytes, gfp_t gfp);
+KMEM_API KMEM_MALLOC_LIKE char *kstrdup(const char *string, gfp_t gfp);
+KMEM_API KMEM_MALLOC_LIKE char *kstrndup(const char *string, size_t max, gfp_t gfp);
+
+/* ---------------------------------------------------------------- 3. Bulk */
+
+/*
+ * kmem_cache_alloc_bulk - n objects into objects[0..n), all or nothing. True, or false with ENOMEM and
+ * the array's contents undefined. n == 0 is false. __GFP_ZERO is honoured.
+ */
+KMEM_API bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
+/*
+ * kmem_cache_free_bulk - free n objects of the cache. NULL entries are skipped (kernel: since 5.x not
+ * allowed), the array is clobbered, n == 0 does nothing, cache NULL makes it kfree_bulk.
+ */
+KMEM_API void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
+/* Free n objects of any caches, kmalloc sizes and large ones, mixed; NULL entries are skipped. */
+KMEM_API void kfree_bulk(size_t n, void **objects);
+/* n objects of `size` bytes, all or nothing, like kmalloc. Kernel: does not exist. */
+KMEM_API bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects);
+
+/* ---------------------------------------------------------------- 5. Shrink and information */
+
+/*
+ * kmem_cache_shrink - take back what lies on CPUs and give every empty slab back.
+ * Returns 0 if no slab remains, else 1. Not from a signal handler.
+ */
+KMEM_API int kmem_cache_shrink(struct kmem_cache *cache);
+/* The same for every cache, and all free pages back to the system. Returns bytes given back. */
+KMEM_API size_t kmem_shrink_all(void);
+/* Bytes of one object, as asked for at creation. */
+KMEM_API unsigned int kmem_cache_size(const struct kmem_cache *cache);
+KMEM_API const char *kmem_cache_name(const struct kmem_cache *cache);
+/* True from the first allocation on; false only where the library failed to start. */
+KMEM_API bool slab_is_available(void);
+
+/*
+ * Slabs that a node keeps partly used or empty (kernel: /sys/kernel/slab/CACHE/min_partial). Readable and
+ * writable at any time. set: 0, or -EINVAL above 1048576.
+ */
+KMEM_API unsigned long kmem_cache_min_partial(const struct kmem_cache *cache);
+KMEM_API int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count);
+
+/*
+ * The per-CPU discipline in force ("rseq", "cmpxchg", "lock"), and in one sentence why. Never NULL; the
+ * strings live for ever.
+ */
+KMEM_API const char *kmem_percpu_discipline(void);
+KMEM_API const char *kmem_percpu_reason(void);
+
+/* "0.1.0". */
+KMEM_API const char *kmem_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#ifdef KMEM_INLINE
+#include <kmem/inline.h>
+#endif
+
+#endif

@@ -1,0 +1,96 @@
+/*
+ * <kmem/stats.h>: the numbers. A snapshot is taken without stopping anyone: each figure was true at some
+ * moment during the call, their sum not necessarily at one. Exact when nobody else is allocating.
+ */
+#ifndef KMEM_STATS_H
+#define KMEM_STATS_H
+
+#include <kmem/kmem.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One cache, as /proc/slabinfo 2.1 has it, and what lies behind. Grows at the end only. */
+struct kmem_cache_stats {
+	char name[32];			/* NUL-terminated, cut where longer */
+	const char *engine;
+	unsigned long active_objects;	/* with users: taken from slabs and not on a shelf */
+	unsigned long total_objects;	/* in all slabs */
+	unsigned long shelf_objects;	/* free, ready on CPUs' shelves and in barns */
+	unsigned long active_slabs;	/* with at least one object taken */
+	unsigned long total_slabs;
+	unsigned long partial_slabs;	/* on the node's partial lists */
+	unsigned long min_partial;
+	unsigned int object_size;	/* bytes, as asked for */
+	unsigned int size;		/* bytes an object occupies */
+	unsigned int objects_per_slab;
+	unsigned int pages_per_slab;
+	unsigned int sheaf_capacity;
+	unsigned long alloc_slab;	/* slabs got from the page allocator, ever */
+	unsigned long free_slab;	/* slabs given back, ever */
+};
+
+/* The whole process. */
+struct kmem_stats {
+	unsigned long caches;
+	unsigned long arena_reserved_bytes;	/* address space */
+	unsigned long arena_committed_bytes;	/* accessible */
+	unsigned long pages_used;		/* pages in slabs and large blocks */
+	unsigned long pages_free_dirty;		/* free, still resident */
+	unsigned long pages_free_clean;		/* free, given back or never touched */
+	unsigned long large_blocks;		/* page-sized and larger blocks in use */
+	unsigned long large_bytes;		/* their bytes */
+	unsigned long mapped_blocks;		/* of those, mappings of their own */
+	unsigned long mapped_bytes;
+	unsigned long meta_bytes;		/* our own memory, committed */
+	unsigned long purged_pages;		/* pages given back to the system, ever */
+};
+
+/* Events of one cache, for engines that count them (kernel: /sys/kernel/slab/CACHE/<event>). */
+enum kmem_event {
+	KMEM_ALLOC_FASTPATH, KMEM_ALLOC_SLOWPATH, KMEM_FREE_FASTPATH, KMEM_FREE_SLOWPATH,
+	KMEM_FREE_FROZEN, KMEM_FREE_ADD_PARTIAL, KMEM_FREE_REMOVE_PARTIAL, KMEM_ALLOC_FROM_PARTIAL,
+	KMEM_ALLOC_SLAB, KMEM_ALLOC_REFILL, KMEM_ALLOC_NODE_MISMATCH, KMEM_FREE_SLAB,
+	KMEM_CPUSLAB_FLUSH, KMEM_DEACTIVATE_FULL, KMEM_DEACTIVATE_EMPTY, KMEM_DEACTIVATE_TO_HEAD,
+	KMEM_DEACTIVATE_TO_TAIL, KMEM_DEACTIVATE_REMOTE_FREES, KMEM_DEACTIVATE_BYPASS,
+	KMEM_ORDER_FALLBACK, KMEM_CMPXCHG_DOUBLE_FAIL, KMEM_CMPXCHG_DOUBLE_CPU_FAIL,
+	KMEM_CPU_PARTIAL_ALLOC, KMEM_CPU_PARTIAL_FREE, KMEM_CPU_PARTIAL_NODE, KMEM_CPU_PARTIAL_DRAIN,
+	KMEM_SHEAF_FLUSH, KMEM_SHEAF_REFILL, KMEM_SHEAF_SWAP, KMEM_BARN_GET, KMEM_BARN_GET_FAIL,
+	KMEM_BARN_PUT, KMEM_BARN_PUT_FAIL,
+	KMEM_NR_EVENTS
+};
+
+/* Fill *stats for the cache. Any thread; not from a signal handler. */
+KMEM_API void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats);
+KMEM_API void kmem_get_stats(struct kmem_stats *stats);
+/* The kernel's name of an event ("alloc_fastpath"), or NULL beyond KMEM_NR_EVENTS. */
+KMEM_API const char *kmem_event_name(enum kmem_event event);
+/* How often it happened. The two fast paths are counted only with KMEM_OPTIONS=stats:1. */
+KMEM_API unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event);
+KMEM_API void kmem_cache_clear_events(struct kmem_cache *cache);
+
+/*
+ * Visit every cache, oldest first, until visit returns non-zero; returns that, or 0. Caches are neither
+ * made nor destroyed meanwhile: visit must not do so, nor shrink.
+ */
+KMEM_API int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
+/* Visit every allocated object of the cache (those on shelves not). Nobody else may use the cache. */
+KMEM_API int kmem_cache_walk(struct kmem_cache *cache,
+			     int (*visit)(void *object, void *arg), void *arg);
+
+/* The cache that a pointer of ours belongs to; NULL for a foreign pointer, a page block, a bad one. */
+KMEM_API struct kmem_cache *kmem_cache_of(const void *object);
+
+/* Write slabinfo 2.1, or JSON, to a file descriptor; 0 or -errno. Allocates nothing. */
+KMEM_API int kmem_print_slabinfo(int fd);
+KMEM_API int kmem_print_json(int fd);
+/* Walk everything and check every invariant; 0, or -EIO with a line on stderr for each damage.
+ * Nobody else may use the library meanwhile. */
+KMEM_API int kmem_check_all(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

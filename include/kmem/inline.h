@@ -1,0 +1,210 @@
+/*
+ * <kmem/inline.h>: the fast path inline, for those who want it. kmem_cache_alloc_inline() and
+ * kmem_cache_free_inline() hit the CPU's shelf without a call and call the exported functions on a miss;
+ * define KMEM_INLINE before <kmem/kmem.h> and the ordinary names mean these. The symbols stay exported.
+ *
+ * What is written here is ABI: the first 32 bytes of a cache, and the shelf. A program compiled with this
+ * header works with any libkmem of the same KMEM_INLINE_ABI; the library refuses to answer for others
+ * (the shelf of a cache stays closed, every call misses, nothing breaks).
+ *
+ * The sequences, in pseudo-code (docs/design/shelf.md has the drawing). All run on one CPU without
+ * interruption or start from the miss path; the last store is the only one that commits:
+ *
+ *	pop:	area = percpu + (cpu << KMEM_AREA_SHIFT)
+ *		top = *(area + shelf)		an offset from area; 0 where closed or not yet born
+ *		object = *(area + top)		NULL at the bottom of the stack, and at area + 0
+ *		if (!object) miss
+ *		*(area + shelf) = top + 8
+ *	push:	if ((top & mask) == 0) miss	the block is full, or closed
+ *		*(area + top - 8) = object
+ *		*(area + shelf) = top - 8
+ *
+ * Of the thread's rseq area only rseq_cs is written; the descriptors lie in __rseq_cs; the signature
+ * stands before each abort label; an abort is a miss. A thread that is not registered has cpu -1 or -2:
+ * the two areas below the first are zeros, read-only.
+ */
+#ifndef KMEM_INLINE_H
+#define KMEM_INLINE_H
+
+#include <kmem/kmem.h>
+
+#define KMEM_INLINE_ABI 1
+#define KMEM_AREA_SHIFT 21
+#define KMEM_STRING_(x) #x
+#define KMEM_STRING(x) KMEM_STRING_(x)
+
+/* Where a cache's shelf is. Read inside sequences; written by the library under its drain protocol. */
+struct kmem_shelf {
+	uint32_t shelf;		/* offset of the shelf's word in each CPU's area; 0: closed */
+	uint32_t mask;		/* bytes of a block, minus one */
+};
+
+/* The first bytes of struct kmem_cache. */
+struct kmem_cache_front {
+	struct kmem_shelf open;
+	char *percpu;		/* area of CPU 0 */
+	intptr_t rseq;		/* the thread's rseq area, from the thread pointer */
+};
+
+/* GFP bits that make a hit something else: they choose the closed shelf. */
+#define KMEM_GFP_MISS (__GFP_ZERO | __GFP_ACCOUNT | __GFP_THISNODE)
+
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define KMEM_HAVE_RSEQ 1
+
+/* Operands [rs] offset of the rseq area, [f] struct kmem_shelf *, [base] area 0, [area] [slot] scratch. */
+#define KMEM_RSEQ_BEGIN(scratch)                                                                   \
+	".pushsection __rseq_cs, \"aw\"\n\t"                                                       \
+	".balign 32\n"                                                                             \
+	"77:\n\t"                                                                                  \
+	".long 0, 0\n\t"                                                                           \
+	".quad 71f, 72f - 71f, 74f\n\t"                                                            \
+	".popsection\n\t"                                                                          \
+	".pushsection __rseq_cs_ptr_array, \"aw\"\n\t"                                             \
+	".quad 77b\n\t"                                                                            \
+	".popsection\n\t"                                                                          \
+	"leaq 77b(%%rip), %[" scratch "]\n\t"                                                      \
+	"movq %[" scratch "], %%fs:8(%[rs])\n"                                                     \
+	"71:\n\t"
+#define KMEM_RSEQ_END(miss)                                                                        \
+	"72:\n\t"                                                                                  \
+	".pushsection __rseq_failure, \"ax\"\n\t"                                                  \
+	".byte 0x0f, 0xb9, 0x3d\n\t"                                                               \
+	".long 0x53053053\n"                                                                       \
+	"74:\n\t"                                                                                  \
+	"jmp %l[" miss "]\n\t"                                                                     \
+	".popsection\n\t"
+/* [area] = the CPU's area, [slot] = address of the shelf's word in it. */
+#define KMEM_RSEQ_SLOT                                                                             \
+	"movslq %%fs:4(%[rs]), %[area]\n\t"                                                        \
+	"shlq $" KMEM_STRING(KMEM_AREA_SHIFT) ", %[area]\n\t"                                      \
+	"addq %[base], %[area]\n\t"                                                                \
+	"movl (%[f]), %k[slot]\n\t"                                                                \
+	"addq %[area], %[slot]\n\t"
+
+/* The object on top of the shelf, or NULL. */
+static inline __attribute__((always_inline)) void *
+kmem_shelf_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq)
+{
+	uintptr_t area, slot, top;
+	void *object;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
+		"movq (%[area], %[top]), %[object]\n\t"
+		"testq %[object], %[object]\n\t"
+		"jz %l[miss]\n\t"
+		"addq $8, %[top]\n\t"
+		"movq %[top], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
+		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq)
+		: "memory", "cc"
+		: miss);
+	if (!object)
+		__builtin_unreachable();
+	return object;
+miss:
+	return NULL;
+}
+
+/* The same where gfp, known only at run time, may ask for a miss: then as if closed. */
+static inline __attribute__((always_inline)) void *
+kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gfp_t gfp)
+{
+	uintptr_t area, slot, top;
+	void *object;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		"movslq %%fs:4(%[rs]), %[area]\n\t"
+		"shlq $" KMEM_STRING(KMEM_AREA_SHIFT) ", %[area]\n\t"
+		"addq %[base], %[area]\n\t"
+		"xorl %k[slot], %k[slot]\n\t"
+		"testb %[bits], %b[gfp]\n\t"
+		"cmovzl (%[f]), %k[slot]\n\t"
+		"addq %[area], %[slot]\n\t"
+		"movq (%[slot]), %[top]\n\t"
+		"movq (%[area], %[top]), %[object]\n\t"
+		"testq %[object], %[object]\n\t"
+		"jz %l[miss]\n\t"
+		"addq $8, %[top]\n\t"
+		"movq %[top], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
+		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [gfp] "q"(gfp),
+		  [bits] "i"(KMEM_GFP_MISS)
+		: "memory", "cc"
+		: miss);
+	if (!object)
+		__builtin_unreachable();
+	return object;
+miss:
+	return NULL;
+}
+
+/* True if the object lies on the shelf now. */
+static inline __attribute__((always_inline)) bool
+kmem_shelf_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq, void *object)
+{
+	uintptr_t area, slot, top;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
+		"testl %k[top], 4(%[f])\n\t"
+		"jz %l[miss]\n\t"
+		"movq %[object], -8(%[area], %[top])\n\t"
+		"subq $8, %[top]\n\t"
+		"movq %[top], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
+		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [object] "r"(object)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	return false;
+}
+#endif
+
+/* kmem_cache_alloc, the hit inline. */
+static inline __attribute__((always_inline)) void *
+kmem_cache_alloc_inline(struct kmem_cache *cache, gfp_t gfp)
+{
+#ifdef KMEM_HAVE_RSEQ
+	struct kmem_cache_front *front = (struct kmem_cache_front *)cache;
+	void *object;
+
+	if (__builtin_constant_p(gfp) && !(gfp & KMEM_GFP_MISS))
+		object = kmem_shelf_pop(&front->open, front->percpu, front->rseq);
+	else
+		object = kmem_shelf_pop_gfp(&front->open, front->percpu, front->rseq, gfp);
+	if (__builtin_expect(object != NULL, 1))
+		return object;
+#endif
+	return (kmem_cache_alloc)(cache, gfp);
+}
+
+/* kmem_cache_free, the hit inline. */
+static inline __attribute__((always_inline)) void
+kmem_cache_free_inline(struct kmem_cache *cache, void *object)
+{
+#ifdef KMEM_HAVE_RSEQ
+	struct kmem_cache_front *front = (struct kmem_cache_front *)cache;
+
+	if (__builtin_expect(kmem_shelf_push(&front->open, front->percpu, front->rseq, object), 1))
+		return;
+#endif
+	(kmem_cache_free)(cache, object);
+}
+
+#ifdef KMEM_INLINE
+#define kmem_cache_alloc(cache, gfp) kmem_cache_alloc_inline((cache), (gfp))
+#define kmem_cache_free(cache, object) kmem_cache_free_inline((cache), (object))
+#endif
+
+#endif

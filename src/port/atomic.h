@@ -1,0 +1,54 @@
+/*
+ * atomic.h: the only door to atomics. Each use names its ordering; an order other than relaxed names its
+ * partner at the place of use.
+ */
+#ifndef KM_PORT_ATOMIC_H
+#define KM_PORT_ATOMIC_H
+
+#include "cc.h"
+
+#define km_load(p)		__atomic_load_n((p), __ATOMIC_RELAXED)
+#define km_load_acquire(p)	__atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define km_store(p, v)		__atomic_store_n((p), (v), __ATOMIC_RELAXED)
+#define km_store_release(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define km_add(p, v)		__atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+#define km_sub(p, v)		__atomic_fetch_sub((p), (v), __ATOMIC_RELAXED)
+#define km_swap_acquire(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE)
+#define km_swap_release(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_RELEASE)
+#define km_swap_both(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL)
+#define km_cas_acquire(p, old, new_)                                                               \
+	__atomic_compare_exchange_n((p), (old), (new_), false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)
+#define km_cas_release(p, old, new_)                                                               \
+	__atomic_compare_exchange_n((p), (old), (new_), false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)
+#define km_cas_both(p, old, new_)                                                                  \
+	__atomic_compare_exchange_n((p), (old), (new_), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+
+/* A pair of words that change together; aligned so that one instruction can do it. */
+struct km_pair {
+	uint64_t first, second;
+} km_aligned(16);
+
+/* 16-byte compare-and-swap with acquire and release; *old holds what was found where it fails. */
+km_inline bool km_cas_pair(struct km_pair *pair, struct km_pair *old, struct km_pair new_)
+{
+#if defined(__x86_64__)
+	bool done;
+
+	__asm__ volatile("lock cmpxchg16b %[pair]"
+			 : "=@ccz"(done), [pair] "+m"(*pair), "+a"(old->first), "+d"(old->second)
+			 : "b"(new_.first), "c"(new_.second)
+			 : "memory");
+	return done;
+#else
+	unsigned __int128 expected, desired;
+
+	__builtin_memcpy(&expected, old, sizeof(expected));
+	__builtin_memcpy(&desired, &new_, sizeof(desired));
+	bool done = __atomic_compare_exchange_n((unsigned __int128 *)pair, &expected, desired,
+						false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+	__builtin_memcpy(old, &expected, sizeof(expected));
+	return done;
+#endif
+}
+
+#endif

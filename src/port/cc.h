@@ -1,0 +1,40 @@
+/*
+ * cc.h: what we ask of the compiler. Everything above spells these names, never the attributes.
+ */
+#ifndef KM_PORT_CC_H
+#define KM_PORT_CC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define km_likely(x)	__builtin_expect(!!(x), 1)
+#define km_unlikely(x)	__builtin_expect(!!(x), 0)
+#define km_cold		__attribute__((cold, noinline))
+#define km_noinline	__attribute__((noinline))
+#define km_inline	static inline __attribute__((always_inline))
+#define km_unused	__attribute__((unused))
+#define km_printf(f, a)	__attribute__((format(printf, f, a)))
+/* Initial-exec: no call in the fast path, and usable before the dynamic loader is done. */
+#define km_tls		__thread __attribute__((tls_model("initial-exec")))
+#define km_aligned(n)	__attribute__((aligned(n)))
+
+#define km_container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
+#define km_array_count(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Names between files: hidden by -fvisibility=hidden; the public ones say KMEM_API. */
+
+#define KM_PAGE_SHIFT	12
+#define KM_PAGE_SIZE	((size_t)1 << KM_PAGE_SHIFT)
+#define KM_CACHE_LINE	64
+
+km_inline void km_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+#endif

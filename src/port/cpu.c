@@ -1,0 +1,256 @@
+/*
+ * cpu.c: which CPU this is, the areas of per-CPU memory, and the choice of a discipline. Invariant: until
+ * km_percpu_start has run, and in a thread that is not registered, every shelf looks closed, and nothing but a
+ * dummy of ours is written.
+ */
+#include "pcpu.h"
+
+#include <pthread.h>
+
+#include "bits.h"
+#include "die.h"
+#include "lock.h"
+#include "os.h"
+
+#define RSEQ_SIGNATURE 0x53053053u
+
+/* glibc >= 2.35; absent elsewhere. Its size is 0 where it does not register threads. */
+extern const unsigned int __rseq_size __attribute__((weak));
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+
+/* struct rseq, as far as anybody may rely on it. */
+struct rseq_area {
+	uint32_t cpu_id_start, cpu_id;
+	uint64_t rseq_cs;
+	uint32_t flags, node_id, mm_cid, padding;
+} km_aligned(32);
+
+/* Our own registration: musl, an old glibc. */
+static km_tls struct rseq_area own = { .cpu_id = (uint32_t)-1 };
+
+/* Word 0 of an area, before there are areas. */
+static uint64_t zero_area[8] km_aligned(64);
+
+struct km_percpu km_percpu = {
+	.base = (char *)zero_area,
+	.discipline = KM_DISCIPLINE_NONE,
+	.reason = "not started",
+};
+
+static struct {
+	struct km_lock lock;
+	size_t committed;	/* bytes of each area */
+	intptr_t dummy;		/* km_rseq as linked */
+	pthread_key_t exit_key;
+	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area */
+} areas = { .lock = KM_LOCK_INIT(KM_RANK_META) };
+
+#define AREA_BYTES ((size_t)1 << KMEM_AREA_SHIFT)
+#define COMMIT_STEP ((size_t)64 << 10)
+
+#if defined(__x86_64__)
+/*
+ * What sequences write to where nobody is registered: its CPU is 0, whose shelves are closed then. Its place
+ * is a link-time constant that C can't spell, and the hot path may run before any code of ours.
+ */
+__asm__(".pushsection .tbss.km_dummy, \"awT\", @nobits\n"
+	".balign 32\n"
+	"km_dummy: .zero 32\n"
+	".size km_dummy, 32\n"
+	".type km_dummy, @tls_object\n"
+	".popsection\n"
+	".pushsection .data.rel.km_rseq, \"aw\"\n"
+	".balign 8\n"
+	".hidden km_rseq\n"
+	".globl km_rseq\n"
+	".type km_rseq, @object\n"
+	".size km_rseq, 8\n"
+	"km_rseq: .quad km_dummy@tpoff\n"
+	".popsection\n");
+#else
+intptr_t km_rseq;	/* no sequences: nothing is written through it */
+#endif
+
+static intptr_t offset_of(void *tls)
+{
+	return (intptr_t)tls - (intptr_t)__builtin_thread_pointer();
+}
+
+static struct rseq_area *thread_area(void)
+{
+	return (struct rseq_area *)((char *)__builtin_thread_pointer() + km_rseq);
+}
+
+unsigned km_cpu(void)
+{
+	unsigned cpu;
+
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
+		cpu = *(volatile uint32_t *)&thread_area()->cpu_id;
+	else
+		cpu = km_os_getcpu();
+	return cpu < km_percpu.cpus ? cpu : 0;
+}
+
+/* Before the thread's own storage goes away; the value tells the kernel nothing, it is ours. */
+static void thread_exit(void *unused km_unused)
+{
+	km_os_rseq_unregister(&own, RSEQ_SIGNATURE);
+	own.cpu_id = (uint32_t)-2;
+}
+
+void km_thread_enter(void)
+{
+	if (km_likely(!km_percpu.own_registration) || own.cpu_id != (uint32_t)-1)
+		return;
+	own.cpu_id = (uint32_t)-2;
+	if (km_os_rseq_register(&own, RSEQ_SIGNATURE) == 0)
+		pthread_setspecific(areas.exit_key, &own);
+}
+
+/* Is there a registration, glibc's or one of our own? Sets km_rseq. */
+static bool find_rseq(bool forced)
+{
+#ifdef KMEM_HAVE_RSEQ
+	if (&__rseq_size && __rseq_size >= 20) {
+		km_rseq = __rseq_offset;
+		return (int32_t)thread_area()->cpu_id >= 0;
+	}
+	if (&__rseq_size && !forced)
+		return false;
+	if (km_os_rseq_register(&own, RSEQ_SIGNATURE) || pthread_key_create(&areas.exit_key, thread_exit)) {
+		own.cpu_id = (uint32_t)-1;
+		return false;
+	}
+	pthread_setspecific(areas.exit_key, &own);
+	km_rseq = offset_of(&own);
+	km_percpu.own_registration = true;
+	return true;
+#else
+	(void)forced;
+	return false;
+#endif
+}
+
+static void choose(const char *want)
+{
+	bool forced = want && __builtin_strcmp(want, "rseq") == 0;
+
+	km_rseq = areas.dummy;
+	if (want && !forced) {
+		km_percpu.discipline = __builtin_strcmp(want, "cmpxchg") == 0 ?
+					       KM_DISCIPLINE_CMPXCHG : KM_DISCIPLINE_LOCK;
+		km_percpu.reason = "asked for by option";
+		return;
+	}
+	km_percpu.discipline = KM_DISCIPLINE_LOCK;
+	if (!find_rseq(forced)) {
+		km_percpu.reason = "threads have no restartable sequences (rseq)";
+	} else if (km_os_barrier_register()) {
+		km_percpu.reason = "membarrier's rseq command is refused";
+	} else {
+		km_percpu.discipline = KM_DISCIPLINE_RSEQ;
+		km_percpu.reason = km_percpu.own_registration ?
+					   "restartable sequences, registered by libkmem" :
+					   "restartable sequences, registered by libc";
+		return;
+	}
+	km_percpu.own_registration = false;
+	km_rseq = areas.dummy;
+}
+
+static bool commit_to(size_t bytes)
+{
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		if (km_os_commit(km_area(cpu) + areas.committed, bytes - areas.committed))
+			return false;
+	areas.committed = bytes;
+	return true;
+}
+
+void km_percpu_start(const char *want)
+{
+	unsigned cpus = km_os_possible_cpus();
+	char *range = km_os_reserve((cpus + 2) * AREA_BYTES, AREA_BYTES);
+
+	areas.dummy = km_rseq;
+	if (!range || km_os_commit_readonly(range, 2 * AREA_BYTES)) {
+		km_percpu.reason = "no memory for per-CPU areas";
+		return;
+	}
+	km_os_name(range, (cpus + 2) * AREA_BYTES, "libkmem: per-CPU areas");
+	char *boot_base = km_percpu.base;
+	km_percpu.base = range + 2 * AREA_BYTES;
+	km_percpu.cpus = cpus;
+	if (!commit_to(COMMIT_STEP)) {
+		km_percpu.base = boot_base;
+		km_percpu.cpus = 0;
+		km_percpu.reason = "no memory for per-CPU areas";
+		return;
+	}
+	areas.used[0] = 0xff;	/* the line of word 0 */
+	choose(want);
+}
+
+const char *km_discipline_name(enum km_discipline discipline)
+{
+	static const char *const names[] = { "lock", "cmpxchg", "rseq", "none" };
+
+	return names[discipline];
+}
+
+size_t km_percpu_word_bytes(void)
+{
+	return km_percpu.discipline == KM_DISCIPLINE_RSEQ ? 8 : 32;
+}
+
+static bool run_is_free(size_t word, size_t words)
+{
+	for (size_t i = word; i < word + words; i++)
+		if (areas.used[i / 64] >> (i % 64) & 1)
+			return false;
+	return true;
+}
+
+static void mark(size_t word, size_t words, bool used)
+{
+	for (size_t i = word; i < word + words; i++) {
+		if (used)
+			areas.used[i / 64] |= (uint64_t)1 << (i % 64);
+		else
+			areas.used[i / 64] &= ~((uint64_t)1 << (i % 64));
+	}
+}
+
+uint32_t km_percpu_alloc(size_t bytes)
+{
+	size_t words = bytes / 8, found = 0;
+
+	if (km_percpu.discipline == KM_DISCIPLINE_NONE)
+		return 0;
+	km_lock(&areas.lock);
+	for (size_t word = 0; word < AREA_BYTES / 8 && !found; word += words) {
+		if (words < 64 && areas.used[word / 64] == UINT64_MAX) {
+			word = km_align_up(word + 1, 64) - words;
+			continue;
+		}
+		if (run_is_free(word, words))
+			found = word;
+	}
+	if (found && (found + words) * 8 > areas.committed &&
+	    !commit_to(km_align_up((found + words) * 8, COMMIT_STEP)))
+		found = 0;
+	if (found)
+		mark(found, words, true);
+	km_unlock(&areas.lock);
+	return (uint32_t)(found * 8);
+}
+
+void km_percpu_free(uint32_t offset, size_t bytes)
+{
+	if (!offset)
+		return;
+	km_lock(&areas.lock);
+	mark(offset / 8, bytes / 8, false);
+	km_unlock(&areas.lock);
+}

@@ -1,0 +1,209 @@
+/*
+ * die.c: messages without malloc, and the one door through which misuse stops the process. Invariant:
+ * nothing here allocates, locks, or changes errno.
+ */
+#include "die.h"
+
+#include <stdarg.h>
+
+#include "bits.h"
+#include "os.h"
+
+static struct {
+	enum km_misuse_action action;
+} die;
+
+struct sink {
+	char *at, *end;
+};
+
+static void put(struct sink *sink, char c)
+{
+	if (sink->at < sink->end)
+		*sink->at++ = c;
+}
+
+struct spec {
+	bool left, zero, is_long;
+	int width;
+};
+
+static void put_padded(struct sink *sink, const char *text, size_t length, const struct spec *spec)
+{
+	size_t pad = spec->width > (int)length ? (size_t)spec->width - length : 0;
+
+	if (!spec->left)
+		for (size_t i = 0; i < pad; i++)
+			put(sink, spec->zero ? '0' : ' ');
+	for (size_t i = 0; i < length; i++)
+		put(sink, text[i]);
+	if (spec->left)
+		for (size_t i = 0; i < pad; i++)
+			put(sink, ' ');
+}
+
+static void put_number(struct sink *sink, uint64_t number, unsigned base, bool negative,
+		       const char *prefix, const struct spec *spec)
+{
+	char digits[40];
+	size_t n = sizeof(digits);
+
+	do
+		digits[--n] = "0123456789abcdef"[number % base];
+	while (number /= base);
+	for (size_t i = 0; prefix[i]; i++)
+		digits[--n] = prefix[prefix[1] ? 1 - i : 0];
+	if (negative)
+		digits[--n] = '-';
+	put_padded(sink, digits + n, sizeof(digits) - n, spec);
+}
+
+static const char *parse_spec(const char *f, struct spec *spec)
+{
+	*spec = (struct spec){ 0 };
+	for (; *f == '-' || *f == '0'; f++)
+		*(*f == '-' ? &spec->left : &spec->zero) = true;
+	for (; *f >= '0' && *f <= '9'; f++)
+		spec->width = spec->width * 10 + (*f - '0');
+	for (; *f == 'l' || *f == 'z'; f++)
+		spec->is_long = true;
+	return f;
+}
+
+static void put_argument(struct sink *sink, char kind, const struct spec *spec, va_list *arguments)
+{
+	switch (kind) {
+	case 's': {
+		const char *text = va_arg(*arguments, const char *);
+		size_t length = 0;
+
+		for (text = text ? text : "(null)"; text[length]; length++)
+			;
+		put_padded(sink, text, length, spec);
+		break;
+	}
+	case 'c':
+		put(sink, (char)va_arg(*arguments, int));
+		break;
+	case 'd':
+	case 'i': {
+		int64_t number = spec->is_long ? va_arg(*arguments, long) : va_arg(*arguments, int);
+
+		put_number(sink, number < 0 ? -(uint64_t)number : (uint64_t)number, 10, number < 0,
+			   "", spec);
+		break;
+	}
+	case 'u':
+	case 'x': {
+		uint64_t number = spec->is_long ? va_arg(*arguments, unsigned long) :
+						  va_arg(*arguments, unsigned int);
+
+		put_number(sink, number, kind == 'x' ? 16 : 10, false, "", spec);
+		break;
+	}
+	case 'p':
+		put_number(sink, (uintptr_t)va_arg(*arguments, void *), 16, false, "0x", spec);
+		break;
+	default:
+		put(sink, kind);
+	}
+}
+
+size_t km_vformat(char *buffer, size_t bytes, const char *format, va_list arguments)
+{
+	struct sink sink = { buffer, buffer + bytes - 1 };
+	va_list copy;
+
+	va_copy(copy, arguments);
+	for (const char *f = format; *f; f++) {
+		struct spec spec;
+
+		if (*f != '%') {
+			put(&sink, *f);
+			continue;
+		}
+		f = parse_spec(f + 1, &spec);
+		if (!*f)
+			break;
+		put_argument(&sink, *f, &spec, &copy);
+	}
+	va_end(copy);
+	*sink.at = '\0';
+	return (size_t)(sink.at - buffer);
+}
+
+size_t km_format(char *buffer, size_t bytes, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	size_t length = km_vformat(buffer, bytes, format, arguments);
+	va_end(arguments);
+	return length;
+}
+
+static void say(const char *format, va_list arguments)
+{
+	char line[512];
+	size_t length = km_format(line, sizeof(line), "libkmem: ");
+
+	length += km_vformat(line + length, sizeof(line) - length - 1, format, arguments);
+	line[length++] = '\n';
+	km_os_write(2, line, length);
+}
+
+void km_warn(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	say(format, arguments);
+	va_end(arguments);
+}
+
+static const char *const phrases[KM_NR_MISUSES] = {
+	[KM_MISUSE_FOREIGN] = "pointer is not from this allocator",
+	[KM_MISUSE_INTERIOR] = "pointer is not the start of an object",
+	[KM_MISUSE_DOUBLE_FREE] = "object already free",
+	[KM_MISUSE_WRONG_CACHE] = "object belongs to different cache",
+	[KM_MISUSE_NULL_FREE] = "NULL freed",
+	[KM_MISUSE_BAD_GFP] = "unexpected gfp bits",
+	[KM_MISUSE_DEAD_CACHE] = "cache is destroyed",
+};
+
+const char *km_misuse_phrase(enum km_misuse what)
+{
+	return phrases[what];
+}
+
+void km_misuse_set(enum km_misuse_action action)
+{
+	die.action = action;
+}
+
+void km_misuse(enum km_misuse what, const char *function, const void *object, const char *cache)
+{
+	if (cache)
+		km_warn("%s(%s, %p): %s", function, cache, object, phrases[what]);
+	else
+		km_warn("%s(%p): %s", function, object, phrases[what]);
+	if (die.action == KM_MISUSE_ABORT)
+		km_os_abort();
+	if (die.action == KM_MISUSE_TRAP)
+		__builtin_trap();
+}
+
+void km_panic(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	say(format, arguments);
+	va_end(arguments);
+	km_os_abort();
+}
+
+void km_assert_failed(const char *condition, const char *file, int line)
+{
+	km_panic("assertion failed: %s at %s:%d", condition, file, line);
+}

@@ -1,0 +1,52 @@
+/*
+ * die.h: how the library speaks and how it stops. Messages are made without malloc and written with one
+ * call; the caller's mistakes stop the process through one door, km_misuse, with a listed phrase.
+ */
+#ifndef KM_PORT_DIE_H
+#define KM_PORT_DIE_H
+
+#include "cc.h"
+
+/* Format into buffer, always terminated: %s %c %d %i %u %x %lu %ld %lx %zu %p and widths. Returns length. */
+size_t km_format(char *buffer, size_t bytes, const char *format, ...) km_printf(3, 4);
+size_t km_vformat(char *buffer, size_t bytes, const char *format, __builtin_va_list arguments);
+
+/* One line "libkmem: ..." on stderr. */
+void km_warn(const char *format, ...) km_printf(1, 2);
+
+/* What a caller can do wrong; the phrases are in die.c and in the death tests. */
+enum km_misuse {
+	KM_MISUSE_FOREIGN,	/* a pointer that is not ours */
+	KM_MISUSE_INTERIOR,	/* ours, not the start of an object */
+	KM_MISUSE_DOUBLE_FREE,
+	KM_MISUSE_WRONG_CACHE,
+	KM_MISUSE_NULL_FREE,	/* NULL into kmem_cache_free */
+	KM_MISUSE_BAD_GFP,
+	KM_MISUSE_DEAD_CACHE,
+	KM_NR_MISUSES
+};
+
+/* The one door. Ends the process (KMEM_OPTIONS=misuse:abort), or warns and returns (misuse:warn), or traps
+ * (misuse:trap). After a warning the caller must drop the object: it leaks and nothing is corrupted. */
+km_cold void km_misuse(enum km_misuse what, const char *function, const void *object,
+		       const char *cache);
+const char *km_misuse_phrase(enum km_misuse what);
+enum km_misuse_action { KM_MISUSE_ABORT, KM_MISUSE_WARN, KM_MISUSE_TRAP };
+void km_misuse_set(enum km_misuse_action action);
+
+/* Memory is exhausted and the caller can't be told (__GFP_NOFAIL, SLAB_PANIC). */
+km_cold _Noreturn void km_panic(const char *format, ...) km_printf(1, 2);
+
+km_cold _Noreturn void km_assert_failed(const char *condition, const char *file, int line);
+
+/* Always on, cheap: what must hold whatever the caller did. */
+#define km_assert(condition)                                                                       \
+	(km_likely(condition) ? (void)0 : km_assert_failed(#condition, __FILE__, __LINE__))
+/* Debug builds only. */
+#ifdef KM_DEBUG
+#define km_debug(condition) km_assert(condition)
+#else
+#define km_debug(condition) ((void)sizeof(condition))
+#endif
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * list.h: intrusive doubly linked lists. An entry that is on no list points to itself or was never
+ * initialised; only the list's lock holder touches any of its links.
+ */
+#ifndef KM_PORT_LIST_H
+#define KM_PORT_LIST_H
+
+#include "cc.h"
+
+struct km_list {
+	struct km_list *next, *prev;
+};
+
+km_inline void km_list_init(struct km_list *list)
+{
+	list->next = list->prev = list;
+}
+
+km_inline bool km_list_empty(const struct km_list *list)
+{
+	return list->next == list;
+}
+
+km_inline void km_list_insert(struct km_list *entry, struct km_list *before, struct km_list *after)
+{
+	after->prev = entry;
+	entry->next = after;
+	entry->prev = before;
+	before->next = entry;
+}
+
+km_inline void km_list_add_head(struct km_list *entry, struct km_list *list)
+{
+	km_list_insert(entry, list, list->next);
+}
+
+km_inline void km_list_add_tail(struct km_list *entry, struct km_list *list)
+{
+	km_list_insert(entry, list->prev, list);
+}
+
+km_inline void km_list_del(struct km_list *entry)
+{
+	entry->next->prev = entry->prev;
+	entry->prev->next = entry->next;
+	entry->next = entry->prev = entry;
+}
+
+#define km_list_first(list, type, member) km_container_of((list)->next, type, member)
+#define km_list_last(list, type, member)  km_container_of((list)->prev, type, member)
+#define km_list_for_each(entry, list)                                                              \
+	for (struct km_list *entry = (list)->next; entry != (list); entry = entry->next)
+#define km_list_for_each_safe(entry, list)                                                         \
+	for (struct km_list *entry = (list)->next, *next_##entry = entry->next; entry != (list);   \
+	     entry = next_##entry, next_##entry = entry->next)
+
+#endif

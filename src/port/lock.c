@@ -1,0 +1,53 @@
+/*
+ * lock.c: the slow half of the locks, and the rank checker of debug builds. Invariant: state 2 is set
+ * before any sleep, and a sleeper re-takes the lock as 2, so that no wake is lost but by choice.
+ */
+#include "lock.h"
+
+#include "die.h"
+#include "os.h"
+
+/* Long enough for a critical section on another CPU, short enough where the holder lost its CPU. */
+#define SPINS 200
+
+void km_lock_wait(struct km_lock *lock)
+{
+	if (km_lock_nowait(lock))
+		return;
+	while (km_swap_acquire(&lock->state, 2u))
+		km_os_wait(&lock->state, 2, 2);
+}
+
+void km_lock_wake(struct km_lock *lock)
+{
+	km_os_wake(&lock->state);
+}
+
+bool km_lock_nowait(struct km_lock *lock)
+{
+	for (int i = 0; i < SPINS; i++) {
+		uint32_t free = 0;
+
+		if (!km_load(&lock->state) && km_cas_acquire(&lock->state, &free, 1u))
+			return true;
+		km_relax();
+	}
+	return false;
+}
+
+#ifdef KM_DEBUG
+static km_tls uint32_t held_ranks;	/* a bit for each rank this thread holds */
+
+void km_lock_check(const struct km_lock *lock, bool taking)
+{
+	uint32_t bit = 1u << lock->rank;
+
+	if (taking) {
+		km_assert(held_ranks < bit);
+		held_ranks |= bit;
+	} else {
+		km_assert(held_ranks & bit);
+		held_ranks &= ~bit;
+	}
+}
+#endif

@@ -1,0 +1,100 @@
+/*
+ * lock.h: ranked locks. The rank enum *is* the lock order: a thread takes locks of rising rank only (equal
+ * ranks never together), which debug builds check. Spins a little, then sleeps on a futex; a sleeper wakes
+ * by itself every 2 ms, so that a GFP_NOWAIT caller may leave without the wake's system call.
+ */
+#ifndef KM_PORT_LOCK_H
+#define KM_PORT_LOCK_H
+
+#include "atomic.h"
+#include "cc.h"
+
+enum km_rank {
+	KM_RANK_REGISTRY = 1,	/* the list of caches */
+	KM_RANK_DRAIN,		/* closing shelves */
+	KM_RANK_NODE,		/* a cache's slabs on a node */
+	KM_RANK_BARN,		/* a cache's full and empty shelf blocks */
+	KM_RANK_ZONE,		/* free pages */
+	KM_RANK_BIG,		/* mappings of their own */
+	KM_RANK_META,		/* our own memory */
+	KM_NR_RANKS
+};
+
+struct km_lock {
+	uint32_t state;		/* 0 free, 1 held, 2 held and somebody may sleep */
+	uint32_t rank;
+};
+
+#define KM_LOCK_INIT(lock_rank) { 0, (lock_rank) }
+
+void km_lock_wait(struct km_lock *lock);
+void km_lock_wake(struct km_lock *lock);
+void km_lock_check(const struct km_lock *lock, bool taking);
+
+km_inline void km_lock_init(struct km_lock *lock, enum km_rank rank)
+{
+	lock->state = 0;
+	lock->rank = rank;
+}
+
+km_inline void km_lock_note(const struct km_lock *lock km_unused, bool taking km_unused)
+{
+#ifdef KM_DEBUG
+	km_lock_check(lock, taking);
+#endif
+}
+
+/* Acquire pairs with the release in km_unlock. */
+km_inline bool km_trylock(struct km_lock *lock)
+{
+	uint32_t free = 0;
+
+	if (km_load(&lock->state) || !km_cas_acquire(&lock->state, &free, 1u))
+		return false;
+	km_lock_note(lock, true);
+	return true;
+}
+
+km_inline void km_lock(struct km_lock *lock)
+{
+	uint32_t free = 0;
+
+	if (km_unlikely(!km_cas_acquire(&lock->state, &free, 1u)))
+		km_lock_wait(lock);
+	km_lock_note(lock, true);
+}
+
+km_inline void km_unlock(struct km_lock *lock)
+{
+	km_lock_note(lock, false);
+	if (km_unlikely(km_swap_release(&lock->state, 0u) == 2))
+		km_lock_wake(lock);
+}
+
+/* For callers that may not sleep or call the system: spin a little, then say no. */
+bool km_lock_nowait(struct km_lock *lock);
+km_inline void km_unlock_nowait(struct km_lock *lock)
+{
+	km_lock_note(lock, false);
+	km_store_release(&lock->state, 0u);
+}
+
+/* Take it as the caller may: waiting, or not. */
+km_inline bool km_lock_may(struct km_lock *lock, bool may_wait)
+{
+	if (may_wait) {
+		km_lock(lock);
+		return true;
+	}
+	return km_lock_nowait(lock);
+}
+
+km_inline void km_unlock_may(struct km_lock *lock, bool may_wait)
+{
+	if (may_wait)
+		km_unlock(lock);
+	else
+		km_unlock_nowait(lock);
+}
+
+#endif

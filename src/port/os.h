@@ -1,0 +1,66 @@
+/*
+ * os.h: every service asked of Linux, as a contract. Functions return 0 (or a pointer) or a negative errno;
+ * none changes errno, none allocates. All can be made to fail by the test hook km_os_fault.
+ */
+#ifndef KM_PORT_OS_H
+#define KM_PORT_OS_H
+
+#include "cc.h"
+
+/*
+ * Called before each call that asks the system for memory or a right; true makes it fail with ENOMEM.
+ * NULL in production. The no-memory tests enumerate calls with it.
+ */
+extern bool (*km_os_fault)(const char *call);
+
+/* Address space without access and without charge, aligned to `align` (a power of two >= a page). */
+void *km_os_reserve(size_t bytes, size_t align);
+/* Make [p, p+bytes) of a reservation readable and writable; zero where never touched. */
+int km_os_commit(void *p, size_t bytes);
+/* Make [p, p+bytes) readable: zeros. */
+int km_os_commit_readonly(void *p, size_t bytes);
+/* Give the pages back; the range stays accessible and reads as zeros if 0 is returned. */
+int km_os_purge(void *p, size_t bytes);
+/* Ask for huge pages over the range. Failure is of no consequence. */
+void km_os_huge(void *p, size_t bytes);
+/* A mapping of its own, readable, writable, zero; NULL where there is none. */
+void *km_os_map(size_t bytes, size_t align);
+void km_os_unmap(void *p, size_t bytes);
+/* Grow or shrink a mapping of its own, moving it where may_move; NULL: unchanged. */
+void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move);
+/* Show a name in /proc/PID/maps where the kernel can. */
+void km_os_name(void *p, size_t bytes, const char *name);
+
+/* Sleep while *word == value, at most `ms` milliseconds; wake one sleeper. */
+void km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
+void km_os_wake(uint32_t *word);
+
+/* Milliseconds since some fixed moment, coarse (4 ms), without a system call; never 0. */
+uint64_t km_os_now_ms(void);
+/* Bytes RLIMIT_AS allows; SIZE_MAX where unlimited. Bytes of physical memory. */
+size_t km_os_address_limit(void);
+size_t km_os_memory(void);
+/* 1 + the highest CPU id that can ever come up. */
+unsigned km_os_possible_cpus(void);
+/* The CPU this thread runs on, now; 0 where the system does not say. */
+unsigned km_os_getcpu(void);
+
+/* Register membarrier's rseq command for the process: 0 or -errno. Then: every sequence in flight on
+ * another CPU is aborted and ordered after what we stored before. */
+int km_os_barrier_register(void);
+int km_os_barrier(void);
+/* Register the calling thread's rseq area (32 bytes, aligned to 32): 0 or -errno. */
+int km_os_rseq_register(void *area, uint32_t signature);
+int km_os_rseq_unregister(void *area, uint32_t signature);
+
+/* Write all of it to a descriptor; 0 or -errno. */
+int km_os_write(int fd, const void *bytes, size_t count);
+int km_os_open_truncated(const char *path);
+void km_os_close(int fd);
+uint64_t km_os_random(void);
+unsigned km_os_pid(void);
+/* Is this a process whose environment can't be trusted? */
+bool km_os_secure(void);
+_Noreturn void km_os_abort(void);
+
+#endif

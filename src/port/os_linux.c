@@ -1,0 +1,357 @@
+/*
+ * os_linux.c: the only file that makes system calls. Each function keeps errno as it found it and
+ * reports failure by its return value.
+ */
+#define _GNU_SOURCE
+#include "os.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bits.h"
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA		0x53564d41
+#define PR_SET_VMA_ANON_NAME	0
+#endif
+
+bool (*km_os_fault)(const char *call);
+
+#define KEEP_ERRNO(result, expression)                                                             \
+	do {                                                                                       \
+		int saved_errno = errno;                                                           \
+		result = (expression);                                                             \
+		if ((long)result == -1)                                                            \
+			result = (__typeof__(result))(long)-errno;                                 \
+		errno = saved_errno;                                                               \
+	} while (0)
+
+static bool fault(const char *call)
+{
+	return km_unlikely(km_os_fault != NULL) && km_os_fault(call);
+}
+
+static void *map(size_t bytes, int protection, int flags)
+{
+	long result;
+
+	KEEP_ERRNO(result, (long)mmap(NULL, bytes, protection,
+				      MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0));
+	return result < 0 && result > -4096 ? NULL : (void *)result;
+}
+
+/* Map `bytes` aligned to `align` by mapping more and giving the ends back. */
+static void *map_aligned(size_t bytes, size_t align, int protection, int flags)
+{
+	char *p = map(bytes, protection, flags);
+
+	if (!p || !((uintptr_t)p & (align - 1)))
+		return p;
+	km_os_unmap(p, bytes);
+	if (bytes + align < bytes)
+		return NULL;
+	p = map(bytes + align, protection, flags);
+	if (!p)
+		return NULL;
+	size_t before = km_align_up((uintptr_t)p, align) - (uintptr_t)p;
+	if (before)
+		km_os_unmap(p, before);
+	if (align - before)
+		km_os_unmap(p + before + bytes, align - before);
+	return p + before;
+}
+
+void *km_os_reserve(size_t bytes, size_t align)
+{
+	if (fault("reserve"))
+		return NULL;
+	char *p = map_aligned(bytes, align, PROT_NONE, MAP_NORESERVE);
+	if (p) {
+		int ignored;
+		KEEP_ERRNO(ignored, madvise(p, bytes, MADV_DONTDUMP));
+		(void)ignored;
+	}
+	return p;
+}
+
+static int protect(void *p, size_t bytes, int protection)
+{
+	int result;
+
+	KEEP_ERRNO(result, mprotect(p, bytes, protection));
+	return result;
+}
+
+int km_os_commit(void *p, size_t bytes)
+{
+	if (fault("commit"))
+		return -ENOMEM;
+	int result = protect(p, bytes, PROT_READ | PROT_WRITE);
+	if (!result) {
+		int ignored;
+		KEEP_ERRNO(ignored, madvise(p, bytes, MADV_DODUMP));
+		(void)ignored;
+	}
+	return result;
+}
+
+int km_os_commit_readonly(void *p, size_t bytes)
+{
+	if (fault("commit_readonly"))
+		return -ENOMEM;
+	return protect(p, bytes, PROT_READ);
+}
+
+int km_os_purge(void *p, size_t bytes)
+{
+	int result;
+
+	if (fault("purge"))
+		return -ENOMEM;
+	KEEP_ERRNO(result, madvise(p, bytes, MADV_DONTNEED));
+	return result;
+}
+
+void km_os_huge(void *p, size_t bytes)
+{
+	int ignored;
+
+	KEEP_ERRNO(ignored, madvise(p, bytes, MADV_HUGEPAGE));
+	(void)ignored;
+}
+
+void *km_os_map(size_t bytes, size_t align)
+{
+	if (fault("map"))
+		return NULL;
+	return map_aligned(bytes, align, PROT_READ | PROT_WRITE, 0);
+}
+
+void km_os_unmap(void *p, size_t bytes)
+{
+	int ignored;
+
+	KEEP_ERRNO(ignored, munmap(p, bytes));
+	(void)ignored;
+}
+
+void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move)
+{
+	long result;
+
+	if (fault("remap"))
+		return NULL;
+	KEEP_ERRNO(result, (long)mremap(p, old_bytes, new_bytes, may_move ? MREMAP_MAYMOVE : 0));
+	return result < 0 && result > -4096 ? NULL : (void *)result;
+}
+
+void km_os_name(void *p, size_t bytes, const char *name)
+{
+	int ignored;
+
+	KEEP_ERRNO(ignored, prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, p, bytes, name));
+	(void)ignored;
+}
+
+void km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
+{
+	struct timespec timeout = { ms / 1000, (long)(ms % 1000) * 1000000 };
+	long ignored;
+
+	KEEP_ERRNO(ignored, syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &timeout, NULL, 0));
+	(void)ignored;
+}
+
+void km_os_wake(uint32_t *word)
+{
+	long ignored;
+
+	KEEP_ERRNO(ignored, syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0));
+	(void)ignored;
+}
+
+uint64_t km_os_now_ms(void)
+{
+	struct timespec now;
+	int ignored;
+
+	KEEP_ERRNO(ignored, clock_gettime(CLOCK_MONOTONIC_COARSE, &now));
+	(void)ignored;
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
+}
+
+size_t km_os_address_limit(void)
+{
+	struct rlimit limit;
+	int result;
+
+	KEEP_ERRNO(result, getrlimit(RLIMIT_AS, &limit));
+	if (result || limit.rlim_cur == RLIM_INFINITY)
+		return SIZE_MAX;
+	return limit.rlim_cur;
+}
+
+size_t km_os_memory(void)
+{
+	struct sysinfo info;
+	int result;
+
+	KEEP_ERRNO(result, sysinfo(&info));
+	return result ? (size_t)1 << 30 : info.totalram * info.mem_unit;
+}
+
+/* The last number of /sys/devices/system/cpu/possible ("0-7", "0,2-5"), plus one. */
+static unsigned parse_possible(const char *text, long count)
+{
+	unsigned highest = 0, number = 0;
+
+	for (long i = 0; i < count; i++) {
+		if (text[i] >= '0' && text[i] <= '9') {
+			number = number * 10 + (unsigned)(text[i] - '0');
+		} else {
+			highest = km_max(highest, number);
+			number = 0;
+		}
+	}
+	return km_max(highest, number) + 1;
+}
+
+unsigned km_os_possible_cpus(void)
+{
+	static const char path[] = "/sys/devices/system/cpu/possible";
+	char text[256];
+	long fd, count = -1, configured;
+
+	KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
+	if (fd >= 0) {
+		KEEP_ERRNO(count, syscall(SYS_read, fd, text, sizeof(text)));
+		km_os_close((int)fd);
+	}
+	if (count > 0)
+		return km_min(parse_possible(text, count), 4096u);
+	/* No /sys (a chroot, a sandbox): be generous, areas cost address space only. */
+	KEEP_ERRNO(configured, sysconf(_SC_NPROCESSORS_CONF));
+	return configured > 0 ? km_max((unsigned)configured, 64u) : 256u;
+}
+
+unsigned km_os_getcpu(void)
+{
+	unsigned cpu = 0, node;
+	int result;
+
+	KEEP_ERRNO(result, getcpu(&cpu, &node));
+	return result ? 0 : cpu;
+}
+
+int km_os_barrier_register(void)
+{
+	int result;
+
+	if (fault("membarrier"))
+		return -EPERM;
+	KEEP_ERRNO(result, (int)syscall(SYS_membarrier,
+					MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+	return result;
+}
+
+int km_os_barrier(void)
+{
+	int result;
+
+	KEEP_ERRNO(result, (int)syscall(SYS_membarrier,
+					MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
+	return result;
+}
+
+int km_os_rseq_register(void *area, uint32_t signature)
+{
+	int result;
+
+	if (fault("rseq"))
+		return -EPERM;
+	KEEP_ERRNO(result, (int)syscall(SYS_rseq, area, 32, 0, signature));
+	return result;
+}
+
+int km_os_rseq_unregister(void *area, uint32_t signature)
+{
+	int result;
+
+	KEEP_ERRNO(result, (int)syscall(SYS_rseq, area, 32, 1, signature));
+	return result;
+}
+
+int km_os_write(int fd, const void *bytes, size_t count)
+{
+	const char *p = bytes;
+
+	while (count) {
+		long written;
+
+		KEEP_ERRNO(written, syscall(SYS_write, fd, p, count));
+		if (written == -EINTR)
+			continue;
+		if (written <= 0)
+			return written ? (int)written : -EIO;
+		p += written;
+		count -= (size_t)written;
+	}
+	return 0;
+}
+
+int km_os_open_truncated(const char *path)
+{
+	long fd;
+
+	KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path,
+			       O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+	return (int)fd;
+}
+
+void km_os_close(int fd)
+{
+	long ignored;
+
+	KEEP_ERRNO(ignored, syscall(SYS_close, fd));
+	(void)ignored;
+}
+
+uint64_t km_os_random(void)
+{
+	uint64_t random = 0;
+	long result;
+
+	KEEP_ERRNO(result, getrandom(&random, sizeof(random), GRND_NONBLOCK));
+	if (result != (long)sizeof(random))
+		random = km_os_now_ms() * 0x9e3779b97f4a7c15ull ^ (uintptr_t)&random;
+	return random;
+}
+
+unsigned km_os_pid(void)
+{
+	return (unsigned)syscall(SYS_getpid);
+}
+
+bool km_os_secure(void)
+{
+	return getauxval(AT_SECURE) != 0;
+}
+
+_Noreturn void km_os_abort(void)
+{
+	abort();
+}

@@ -1,0 +1,343 @@
+/*
+ * pcpu.c: the verbs for everybody but the hot path: the rseq ones, or the soft ones (lock, cmpxchg), by the
+ * discipline in force. Invariant of the soft slots: all but a cmpxchg pop is done under the slot's lock, and
+ * each commit under cmpxchg moves the transaction id, so that a stale pop can't succeed.
+ */
+#include "pcpu.h"
+
+#include "bits.h"
+#include "os.h"
+#ifdef KMEM_HAVE_RSEQ
+#include "rseq_x86_64.h"
+#define RSEQ(verb, otherwise)                                                                      \
+	(km_percpu.discipline == KM_DISCIPLINE_RSEQ ? (verb) : (otherwise))
+#else
+#define RSEQ(verb, otherwise) (otherwise)
+#endif
+
+/* A shelf's word under the soft disciplines: first is top, second the transaction id. */
+struct soft {
+	struct km_pair pair;
+	uint32_t lock;
+} km_aligned(32);
+
+/* A CPU's soft slot while a verb works on it. */
+struct visit {
+	struct soft *soft;
+	uintptr_t area;
+	struct km_pair seen;
+	bool locked;
+};
+
+/* How often a verb may lose a compare-and-swap before it counts as a miss. */
+#define TRIES 16
+
+static bool soft_enter_cpu(struct visit *visit, uint32_t slot, unsigned cpu, bool lock)
+{
+	visit->area = (uintptr_t)km_area(cpu);
+	visit->soft = (struct soft *)(visit->area + slot);
+	visit->locked = false;
+	if (lock) {
+		/* Acquire pairs with soft_leave. */
+		if (km_load(&visit->soft->lock) || km_swap_acquire(&visit->soft->lock, 1u))
+			return false;
+		visit->locked = true;
+	}
+	return true;
+}
+
+static bool soft_enter(struct visit *visit, const struct km_shelf *shelf, bool lock)
+{
+	uint32_t slot = km_load(&shelf->inner.shelf);
+
+	if (!slot)
+		return false;
+	return soft_enter_cpu(visit, slot, km_cpu(),
+			      lock || km_percpu.discipline == KM_DISCIPLINE_LOCK);
+}
+
+static void soft_leave(struct visit *visit)
+{
+	if (visit->locked)
+		km_store_release(&visit->soft->lock, 0u);
+}
+
+static uintptr_t soft_look(struct visit *visit)
+{
+	/* Acquire pairs with the compare-and-swap: who sees the id sees the objects under it. */
+	visit->seen.second = km_load_acquire(&visit->soft->pair.second);
+	visit->seen.first = km_load_acquire(&visit->soft->pair.first);
+	return visit->seen.first;
+}
+
+static bool soft_commit(struct visit *visit, uintptr_t top)
+{
+	struct km_pair next = { top, visit->seen.second + 1 };
+
+	if (km_percpu.discipline == KM_DISCIPLINE_CMPXCHG)
+		return km_cas_pair(&visit->soft->pair, &visit->seen, next);
+	km_store(&visit->soft->pair.first, top);
+	return true;
+}
+
+static uint64_t *header_at(const struct km_shelf *shelf, const struct visit *visit, uintptr_t top)
+{
+	return (uint64_t *)(visit->area + (top | shelf->inner.mask) - 7);
+}
+
+static void *soft_pop(struct km_shelf *shelf)
+{
+	struct visit visit;
+	void *object = NULL;
+
+	if (!soft_enter(&visit, shelf, false))
+		return NULL;
+	for (int i = 0; i < TRIES; i++) {
+		uintptr_t top = soft_look(&visit);
+
+		/* Under cmpxchg a speculative read: blocks stay readable for ever. */
+		object = km_load((void **)(visit.area + top));
+		if (!object || soft_commit(&visit, top + 8))
+			break;
+		object = NULL;
+	}
+	soft_leave(&visit);
+	return object;
+}
+
+static size_t soft_pop_n(struct km_shelf *shelf, void **out, size_t count)
+{
+	struct visit visit;
+	size_t moved = 0;
+
+	if (!soft_enter(&visit, shelf, false))
+		return 0;
+	for (int i = 0; i < TRIES; i++) {
+		uintptr_t top = soft_look(&visit);
+		size_t there = top ? (shelf->limit - (top & shelf->inner.mask)) / 8 : 0;
+
+		moved = km_min(there, count);
+		for (size_t j = 0; j < moved; j++)
+			out[count - moved + j] = km_load((void **)(visit.area + top) + j);
+		if (!moved || soft_commit(&visit, top + moved * 8))
+			break;
+		moved = 0;
+	}
+	soft_leave(&visit);
+	return moved;
+}
+
+static size_t soft_push_n(struct km_shelf *shelf, void *const *in, size_t count)
+{
+	struct visit visit;
+	size_t moved = 0;
+
+	if (!soft_enter(&visit, shelf, true))
+		return 0;
+	for (int i = 0; i < TRIES; i++) {
+		uintptr_t top = soft_look(&visit);
+
+		moved = km_min((top & shelf->inner.mask) / 8, count);
+		/* Below top only the holder of the lock writes. */
+		for (size_t j = 0; j < moved; j++)
+			km_store((void **)(visit.area + top) - moved + j, in[count - moved + j]);
+		if (!moved || soft_commit(&visit, top - moved * 8))
+			break;
+		moved = 0;
+	}
+	soft_leave(&visit);
+	return moved;
+}
+
+static bool soft_swap(struct km_shelf *shelf, bool for_pop)
+{
+	struct visit visit;
+	bool done = false;
+
+	if (!soft_enter(&visit, shelf, true))
+		return false;
+	for (int i = 0; i < TRIES && !done; i++) {
+		uintptr_t top = soft_look(&visit);
+		uintptr_t partner = top ? *header_at(shelf, &visit, top) : 0;
+
+		if (!partner)
+			break;
+		if (for_pop ? !km_load((void **)(visit.area + partner)) :
+			      !(partner & shelf->inner.mask))
+			break;
+		*header_at(shelf, &visit, partner) = top;
+		done = soft_commit(&visit, partner);
+	}
+	soft_leave(&visit);
+	return done;
+}
+
+static void **soft_detach(struct km_shelf *shelf, bool for_pop)
+{
+	struct visit visit;
+	void **block = NULL;
+
+	if (!soft_enter(&visit, shelf, true))
+		return NULL;
+	for (int i = 0; i < TRIES && !block; i++) {
+		uintptr_t top = soft_look(&visit);
+
+		if (!top || (for_pop ? km_load((void **)(visit.area + top)) != NULL :
+				       (top & shelf->inner.mask) != 0))
+			break;
+		uintptr_t partner = *header_at(shelf, &visit, top);
+		if (partner)
+			*header_at(shelf, &visit, partner) = 0;
+		if (soft_commit(&visit, partner))
+			block = (void **)(visit.area + top);
+	}
+	soft_leave(&visit);
+	return block;
+}
+
+static bool soft_install(struct km_shelf *shelf, void **block, void ***evicted)
+{
+	struct visit visit;
+	bool done = false;
+
+	if (!soft_enter(&visit, shelf, true))
+		return false;
+	for (int i = 0; i < TRIES && !done; i++) {
+		uintptr_t top = soft_look(&visit), offset = (uintptr_t)block - visit.area;
+		uintptr_t partner = top ? *header_at(shelf, &visit, top) : 0;
+
+		*header_at(shelf, &visit, offset) = top;
+		done = soft_commit(&visit, offset);
+		*evicted = partner ? (void **)(visit.area + partner) : NULL;
+	}
+	soft_leave(&visit);
+	return done;
+}
+
+void *km_shelf_pop(struct km_shelf *shelf)
+{
+	return RSEQ(kmem_shelf_pop(&shelf->inner, km_percpu.base, km_rseq), soft_pop(shelf));
+}
+
+bool km_shelf_push(struct km_shelf *shelf, void *object)
+{
+	return RSEQ(kmem_shelf_push(&shelf->inner, km_percpu.base, km_rseq, object),
+		    soft_push_n(shelf, &object, 1) == 1);
+}
+
+size_t km_shelf_pop_n(struct km_shelf *shelf, void **out, size_t count)
+{
+	return RSEQ(km_rseq_pop_n(&shelf->inner, shelf->limit, km_percpu.base, km_rseq, out,
+				  count * 8) / 8,
+		    soft_pop_n(shelf, out, count));
+}
+
+size_t km_shelf_push_n(struct km_shelf *shelf, void *const *in, size_t count)
+{
+	return RSEQ(km_rseq_push_n(&shelf->inner, km_percpu.base, km_rseq, in, count * 8) / 8,
+		    soft_push_n(shelf, in, count));
+}
+
+bool km_shelf_swap(struct km_shelf *shelf, bool for_pop)
+{
+	return RSEQ(km_rseq_swap(&shelf->inner, km_percpu.base, km_rseq, for_pop),
+		    soft_swap(shelf, for_pop));
+}
+
+void **km_shelf_detach(struct km_shelf *shelf, bool for_pop)
+{
+	return RSEQ(km_rseq_detach(&shelf->inner, km_percpu.base, km_rseq, for_pop),
+		    soft_detach(shelf, for_pop));
+}
+
+bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted)
+{
+	return RSEQ(km_rseq_install(&shelf->inner, km_percpu.base, km_rseq, block, evicted),
+		    soft_install(shelf, block, evicted));
+}
+
+void km_shelf_close(struct km_shelf *shelf)
+{
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
+		km_store(&shelf->front.open.shelf, 0u);
+		km_store(&shelf->inner.shelf, 0u);
+	}
+}
+
+bool km_shelf_fence(void)
+{
+	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;
+}
+
+void km_shelf_open(struct km_shelf *shelf, bool to_hot_path)
+{
+	km_store_release(&shelf->inner.shelf, shelf->slot);
+	if (to_hot_path && km_percpu.discipline == KM_DISCIPLINE_RSEQ)
+		km_store_release(&shelf->front.open.shelf, shelf->slot);
+}
+
+/* The word that holds the CPU's top: the first of its slot under every discipline. */
+static uint64_t *word_of(const struct km_shelf *shelf, unsigned cpu)
+{
+	return (uint64_t *)(km_area(cpu) + shelf->slot);
+}
+
+static void take_top(struct km_shelf *shelf, unsigned cpu, uintptr_t top, void ***main_block,
+		     void ***partner)
+{
+	uintptr_t area = (uintptr_t)km_area(cpu);
+
+	*main_block = *partner = NULL;
+	if (!top)
+		return;
+	*main_block = (void **)(area + top);
+	uintptr_t other = *km_block_header(shelf, *main_block);
+	if (other)
+		*partner = (void **)(area + other);
+}
+
+void km_shelf_take_cpu(struct km_shelf *shelf, unsigned cpu, void ***main_block, void ***partner)
+{
+	struct visit visit;
+
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
+		uint64_t *word = word_of(shelf, cpu);
+
+		take_top(shelf, cpu, km_load(word), main_block, partner);
+		km_store(word, (uint64_t)0);
+		return;
+	}
+	*main_block = *partner = NULL;
+	/* The holder may have lost its CPU for a while: give up after some milliseconds, a later drain
+	 * comes again. */
+	for (int i = 0; !soft_enter_cpu(&visit, shelf->slot, cpu, true); i++) {
+		static uint32_t never;
+
+		if (i == 1000)
+			return;
+		if (i > 100)
+			km_os_wait(&never, 0, 1);
+		km_relax();
+	}
+	for (;;) {
+		uintptr_t top = soft_look(&visit);
+
+		take_top(shelf, cpu, top, main_block, partner);
+		if (soft_commit(&visit, 0))
+			break;
+	}
+	soft_leave(&visit);
+}
+
+size_t km_shelf_count_cpu(const struct km_shelf *shelf, unsigned cpu)
+{
+	uintptr_t area = (uintptr_t)km_area(cpu), top = km_load(word_of(shelf, cpu));
+
+	if (!top)
+		return 0;
+	size_t count = km_block_count(shelf, (void **)(area + top));
+	uintptr_t partner = km_load(km_block_header(shelf, (void **)(area + top)));
+	if (partner)
+		count += km_block_count(shelf, (void **)(area + partner));
+	return count;
+}

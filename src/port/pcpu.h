@@ -1,0 +1,119 @@
+/*
+ * pcpu.h: per-CPU memory, and the verbs that work on a CPU's shelf of ready objects. Three disciplines
+ * implement the same verbs; the one in force is chosen once, at start.
+ *
+ *	base - 2 areas     base                 + 1 << 21
+ *	| zeros, read-only | area of CPU 0      | area of CPU 1 ...
+ *	                   [0, shelf, shelf, .. other per-CPU words ..]
+ *
+ * A shelf is one word per cache per CPU: `top`, an offset from the CPU's area into a block.
+ *
+ *	block: 2^k bytes, aligned         [ .. | obj | obj | obj | NULL | .. | header ]
+ *	                                    ^     ^ top           ^ limit      ^ offset of the partner's
+ *	                                    full here: top & mask == 0           top, 0 where none
+ *
+ * The stack grows down. Word 0 of every area is NULL and stays so: a shelf offset of 0 (closed) or a top of 0
+ * (not yet born) misses both ways. A block may come from any CPU: an offset reaches all memory.
+ *
+ * The verbs, in pseudo-code (each commits with its last store, or does nothing):
+ *	pop		object = *top; if (!object) miss; top += 8
+ *	push		if (full) miss; *--top = object
+ *	pop_n, push_n	the same, as many as there are, one commit
+ *	swap		if (no partner, or it can't serve) miss; header(partner) = top; top = partner
+ *	detach		if (main is not empty / not full) miss; top = partner alone; main is the caller's
+ *	install		header(block) = top; top = block; the former partner is the caller's
+ */
+#ifndef KM_PORT_PCPU_H
+#define KM_PORT_PCPU_H
+
+#include <kmem/inline.h>
+
+#include "atomic.h"
+#include "cc.h"
+
+enum km_discipline {
+	KM_DISCIPLINE_LOCK,	/* a per-CPU trylock; who finds it taken misses, and never waits */
+	KM_DISCIPLINE_CMPXCHG,	/* a transaction id and 16-byte compare-and-swap; pushes under the lock */
+	KM_DISCIPLINE_RSEQ,
+	KM_DISCIPLINE_NONE,	/* no per-CPU memory could be had: no shelves */
+};
+
+struct km_percpu {
+	char *base;			/* area of CPU 0; before start: a few zeros */
+	unsigned cpus;			/* areas */
+	enum km_discipline discipline;
+	bool own_registration;		/* threads are registered by us, at their first miss */
+	const char *reason;
+};
+extern struct km_percpu km_percpu;
+
+/* The thread's rseq area from the thread pointer; a dummy's where nobody is registered, from the first
+ * instruction on. */
+extern intptr_t km_rseq;
+
+/* A cache's shelf; the first member of struct kmem_cache. */
+struct km_shelf {
+	struct kmem_cache_front front;	/* what the hot path sees: open, or closed */
+	struct kmem_shelf inner;	/* what the verbs below see: open except while it is drained */
+	uint32_t limit;			/* bytes from a block's base to its NULL: capacity * 8 */
+	uint32_t slot;			/* where the shelf's word is, open or closed; 0: has none */
+};
+
+/* Choose a discipline (want: its name or NULL) and make the areas. Called once, before any thread. */
+void km_percpu_start(const char *want);
+const char *km_discipline_name(enum km_discipline discipline);
+
+/* A word or more at the same offset in every CPU's area, zero; bytes a power of two <= 4096; 0: none left. */
+uint32_t km_percpu_alloc(size_t bytes);
+/* The words must be zero again on every CPU. */
+void km_percpu_free(uint32_t offset, size_t bytes);
+size_t km_percpu_word_bytes(void);
+
+km_inline char *km_area(unsigned cpu)
+{
+	return km_percpu.base + ((uintptr_t)cpu << KMEM_AREA_SHIFT);
+}
+
+/* The CPU whose memory a soft discipline should use now; stale at once, and that does no harm. */
+unsigned km_cpu(void);
+/* Register this thread where that is our task; cheap where not. Called from misses. */
+void km_thread_enter(void);
+
+/* The verbs, for everybody but the hot path. They see `inner`. */
+void *km_shelf_pop(struct km_shelf *shelf);
+bool km_shelf_push(struct km_shelf *shelf, void *object);
+size_t km_shelf_pop_n(struct km_shelf *shelf, void **out, size_t count);
+size_t km_shelf_push_n(struct km_shelf *shelf, void *const *in, size_t count);
+bool km_shelf_swap(struct km_shelf *shelf, bool for_pop);
+void **km_shelf_detach(struct km_shelf *shelf, bool for_pop);
+bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted);
+
+/*
+ * Close the shelf for everybody and wait until no sequence that saw it open is in flight; false: can't.
+ * Then km_shelf_take_cpu takes the CPU's blocks off (main and partner, NULL where none). km_shelf_open.
+ * The soft disciplines need no closing: taking goes by their lock. One drain at a time (KM_RANK_DRAIN).
+ */
+void km_shelf_close(struct km_shelf *shelf);
+bool km_shelf_fence(void);
+void km_shelf_take_cpu(struct km_shelf *shelf, unsigned cpu, void ***main_block, void ***partner);
+void km_shelf_open(struct km_shelf *shelf, bool to_hot_path);
+/* Objects on the CPU's shelf; a racy look, exact when nobody uses it. */
+size_t km_shelf_count_cpu(const struct km_shelf *shelf, unsigned cpu);
+
+/* Objects in a block, from its top. */
+km_inline size_t km_block_count(const struct km_shelf *shelf, void *const *top)
+{
+	return (shelf->limit - ((uintptr_t)top & shelf->inner.mask)) / sizeof(void *);
+}
+
+km_inline void **km_block_base(const struct km_shelf *shelf, void **top)
+{
+	return (void **)((uintptr_t)top & ~(uintptr_t)shelf->inner.mask);
+}
+
+km_inline uint64_t *km_block_header(const struct km_shelf *shelf, void *const *top)
+{
+	return (uint64_t *)(((uintptr_t)top | shelf->inner.mask) - 7);
+}
+
+#endif

@@ -1,0 +1,234 @@
+/*
+ * rseq_x86_64.h: the longer per-CPU verbs as restartable sequences; pop and push, which the inline header
+ * shares, are in <kmem/inline.h>. Pseudo-code of every verb: pcpu.h. Invariant: each has one committing
+ * store, the last instruction of its sequence; whatever it stores before lies where nobody looks until then.
+ */
+#ifndef KM_PORT_RSEQ_X86_64_H
+#define KM_PORT_RSEQ_X86_64_H
+
+#include <kmem/inline.h>
+
+#include "cc.h"
+
+/* Copy loop: `left` bytes (a multiple of 8, > 0) from `from` to `to`, 32 at a time. */
+#define KM_COPY(from, to, left)                                                                    \
+	"testb $8, %b[" left "]\n\t"                                                               \
+	"jz 81f\n\t"                                                                               \
+	"movq -8(%[" from "], %[" left "]), %[tmp]\n\t"                                            \
+	"movq %[tmp], -8(%[" to "], %[" left "])\n\t"                                              \
+	"subq $8, %[" left "]\n\t"                                                                 \
+	"jz 83f\n"                                                                                 \
+	"81:\n\t"                                                                                  \
+	"testb $16, %b[" left "]\n\t"                                                              \
+	"jz 82f\n\t"                                                                               \
+	"movups -16(%[" from "], %[" left "]), %%xmm0\n\t"                                         \
+	"movups %%xmm0, -16(%[" to "], %[" left "])\n\t"                                           \
+	"subq $16, %[" left "]\n\t"                                                                \
+	"jz 83f\n"                                                                                 \
+	"82:\n\t"                                                                                  \
+	"movups -16(%[" from "], %[" left "]), %%xmm0\n\t"                                         \
+	"movups -32(%[" from "], %[" left "]), %%xmm1\n\t"                                         \
+	"movups %%xmm0, -16(%[" to "], %[" left "])\n\t"                                           \
+	"movups %%xmm1, -32(%[" to "], %[" left "])\n\t"                                           \
+	"subq $32, %[" left "]\n\t"                                                                \
+	"jnz 82b\n"                                                                                \
+	"83:\n\t"
+
+/* Up to `bytes` / 8 objects into the end of out[0 .. bytes / 8); returns bytes moved, 0 for none. */
+km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t limit, char *base,
+			       intptr_t rseq, void **out, size_t bytes)
+{
+	uintptr_t area, slot, top, count, left, tmp;
+	char *to;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
+		"testq %[top], %[top]\n\t"
+		"jz %l[miss]\n\t"
+		"movl 4(%[f]), %k[left]\n\t"
+		"andl %k[top], %k[left]\n\t"
+		"movl %[limit], %k[count]\n\t"
+		"subl %k[left], %k[count]\n\t"
+		"jz %l[miss]\n\t"
+		"cmpq %[bytes], %[count]\n\t"
+		"cmovaq %[bytes], %[count]\n\t"
+		"movq %[out], %[to]\n\t"
+		"addq %[bytes], %[to]\n\t"
+		"subq %[count], %[to]\n\t"
+		"addq %[top], %[area]\n\t"
+		"movq %[count], %[left]\n\t"
+		KM_COPY("area", "to", "left")
+		"addq %[count], %[top]\n\t"
+		"movq %[top], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
+		  [left] "=&r"(left), [to] "=&r"(to), [tmp] "=&r"(tmp)
+		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [limit] "m"(limit),
+		  [out] "m"(out), [bytes] "r"(bytes)
+		: "memory", "cc", "xmm0", "xmm1"
+		: miss);
+	return count;
+miss:
+	return 0;
+}
+
+/* Up to `bytes` / 8 objects from the end of in[0 .. bytes / 8); returns bytes moved, 0 for none. */
+km_inline size_t km_rseq_push_n(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+				void *const *in, size_t bytes)
+{
+	uintptr_t area, slot, top, count, left, tmp;
+	const char *from;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
+		"movl 4(%[f]), %k[count]\n\t"
+		"andl %k[top], %k[count]\n\t"
+		"jz %l[miss]\n\t"
+		"cmpq %[bytes], %[count]\n\t"
+		"cmovaq %[bytes], %[count]\n\t"
+		"movq %[in], %[from]\n\t"
+		"addq %[bytes], %[from]\n\t"
+		"subq %[count], %[from]\n\t"
+		"subq %[count], %[top]\n\t"
+		"addq %[top], %[area]\n\t"
+		"movq %[count], %[left]\n\t"
+		KM_COPY("from", "area", "left")
+		"movq %[top], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
+		  [left] "=&r"(left), [from] "=&r"(from), [tmp] "=&r"(tmp)
+		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [in] "m"(in),
+		  [bytes] "r"(bytes)
+		: "memory", "cc", "xmm0", "xmm1"
+		: miss);
+	return count;
+miss:
+	return 0;
+}
+
+/* The partner becomes the main block: if it has an object (for_pop), or room. */
+km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, char *base, intptr_t rseq, bool for_pop)
+{
+	uintptr_t area, slot, top, partner, header;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
+		"testq %[top], %[top]\n\t"
+		"jz %l[miss]\n\t"
+		"movl 4(%[f]), %k[header]\n\t"
+		"orq %[top], %[header]\n\t"
+		"movq -7(%[area], %[header]), %[partner]\n\t"
+		"testq %[partner], %[partner]\n\t"
+		"jz %l[miss]\n\t"
+		"testb %[for_pop], %[for_pop]\n\t"
+		"jz 84f\n\t"
+		"cmpq $0, (%[area], %[partner])\n\t"
+		"je %l[miss]\n\t"
+		"jmp 85f\n"
+		"84:\n\t"
+		"testl %k[partner], 4(%[f])\n\t"
+		"jz %l[miss]\n"
+		"85:\n\t"
+		"movl 4(%[f]), %k[header]\n\t"
+		"orq %[partner], %[header]\n\t"
+		"movq %[top], -7(%[area], %[header])\n\t"
+		"movq %[partner], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
+		  [partner] "=&r"(partner), [header] "=&r"(header)
+		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [for_pop] "q"(for_pop)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	return false;
+}
+
+/* Take the main block off if it is empty (for_pop) or full; its partner takes its place. */
+km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+				bool for_pop)
+{
+	uintptr_t area, slot, top, partner, header;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
+		"testq %[top], %[top]\n\t"
+		"jz %l[miss]\n\t"
+		"testb %[for_pop], %[for_pop]\n\t"
+		"jz 84f\n\t"
+		"cmpq $0, (%[area], %[top])\n\t"
+		"jne %l[miss]\n\t"
+		"jmp 85f\n"
+		"84:\n\t"
+		"testl %k[top], 4(%[f])\n\t"
+		"jnz %l[miss]\n"
+		"85:\n\t"
+		"movl 4(%[f]), %k[header]\n\t"
+		"orq %[top], %[header]\n\t"
+		"movq -7(%[area], %[header]), %[partner]\n\t"
+		"testq %[partner], %[partner]\n\t"
+		"jz 86f\n\t"
+		"movl 4(%[f]), %k[header]\n\t"
+		"orq %[partner], %[header]\n\t"
+		"movq $0, -7(%[area], %[header])\n"
+		"86:\n\t"
+		"movq %[partner], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
+		  [partner] "=&r"(partner), [header] "=&r"(header)
+		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [for_pop] "q"(for_pop)
+		: "memory", "cc"
+		: miss);
+	return (void **)(area + top);
+miss:
+	return NULL;
+}
+
+/* Put a block on as the main one; what was main becomes its partner, and the old partner is handed out. */
+km_inline bool km_rseq_install(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+			       void **block, void ***evicted)
+{
+	uintptr_t area, slot, top, partner, header, offset;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"cmpq %[slot], %[area]\n\t"
+		"je %l[miss]\n\t"
+		"cmpq %[base], %[area]\n\t"
+		"jb %l[miss]\n\t"
+		"xorl %k[partner], %k[partner]\n\t"
+		"movq (%[slot]), %[top]\n\t"
+		"testq %[top], %[top]\n\t"
+		"jz 84f\n\t"
+		"movl 4(%[f]), %k[header]\n\t"
+		"orq %[top], %[header]\n\t"
+		"movq -7(%[area], %[header]), %[partner]\n"
+		"84:\n\t"
+		"movq %[block], %[offset]\n\t"
+		"subq %[area], %[offset]\n\t"
+		"movl 4(%[f]), %k[header]\n\t"
+		"orq %[offset], %[header]\n\t"
+		"movq %[top], -7(%[area], %[header])\n\t"
+		"movq %[offset], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
+		  [partner] "=&r"(partner), [header] "=&r"(header), [offset] "=&r"(offset)
+		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [block] "r"(block)
+		: "memory", "cc"
+		: miss);
+	*evicted = partner ? (void **)(area + partner) : NULL;
+	return true;
+miss:
+	return false;
+}
+
+#endif

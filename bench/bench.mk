@@ -1,0 +1,103 @@
+# The benchmark workers: one program for each interface, linkage and allocator, into build/bench/.
+# Included by the root Makefile; `kmem bench` asks for the ones it needs by name. The flags are fixed
+# here, so that a figure means the same whatever the library was built with; there is no link-time
+# optimisation, and -fno-builtin keeps the compiler from dropping a malloc/free pair.
+
+# Works stand in headers, and no worker uses all of one.
+BENCH_WARN := -Wall -Wextra -Wno-unused-function
+BENCH_CFLAGS := -O2 -g -std=gnu17 -fno-builtin -falign-functions=64 -falign-loops=32
+BENCH_DEFINES = '-DBENCH_FLAGS="$(BENCH_CFLAGS)"' '-DBENCH_LIBRARY_FLAGS="$(CFLAGS)"'
+BENCH_HEADERS := $(wildcard bench/*.h) $(wildcard include/kmem/*.h)
+BENCH_FRAME := build/bench/worker.o build/bench/crew.o
+BENCH_MALLOC := $(BENCH_FRAME) build/bench/worker_malloc.o build/bench/who_malloc.o
+BENCH_CACHE := $(BENCH_FRAME) build/bench/worker_cache.o build/bench/who_kmem.o
+BENCH_INLINE := $(BENCH_FRAME) build/bench/worker_cache_inline.o build/bench/who_kmem.o
+BENCH_KMALLOC := $(BENCH_FRAME) build/bench/worker_kmalloc.o build/bench/who_kmem.o
+BENCH_NOTHING := $(BENCH_FRAME) build/bench/worker_nothing.o build/bench/who_nothing.o
+BENCH_ORIGIN := '-Wl,-rpath,$$ORIGIN/..' '-Wl,-rpath,$$ORIGIN'
+# An archive must give the whole malloc family, although the worker itself calls two of it.
+BENCH_FAMILY := -Wl,-u,calloc,-u,realloc,-u,memalign,-u,aligned_alloc,-u,posix_memalign
+BENCH_FAMILY += -Wl,-u,malloc_usable_size
+BENCH_PEERS_STATIC = $(patsubst build/peers/%/lib.a,build/bench/malloc-%-static,\
+	$(wildcard build/peers/*/lib.a))
+
+.PHONY: bench-workers
+bench-workers: build/bench/malloc-shared build/bench/malloc-glibc-static \
+	build/bench/malloc-kmem-static \
+	build/bench/cache-shared build/bench/cache-static build/bench/cache-inline \
+	build/bench/kmalloc-shared build/bench/kmalloc-static \
+	build/bench/nothing-shared build/bench/nothing-static build/bench/nothing-inline \
+	$(BENCH_PEERS_STATIC)
+
+build/bench:
+	mkdir -p $@
+
+# worker.o names the flags of worker and library, so it follows both files that set them.
+build/bench/worker.o: bench/worker.c $(BENCH_HEADERS) bench/bench.mk Makefile | build/bench
+	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) $(BENCH_DEFINES) -Ibench -Iinclude -c $< -o $@
+
+build/bench/worker_dpdk.o build/bench/dpdk_calls.o build/bench/dpdk_open.o: \
+	build/bench/%.o: bench/%.c $(BENCH_HEADERS) bench/bench.mk | build/bench
+	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) $$(pkg-config --cflags libdpdk) -Ibench -c $< -o $@
+
+build/bench/%.o: bench/%.c $(BENCH_HEADERS) bench/bench.mk | build/bench
+	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) -Ibench -Iinclude -c $< -o $@
+
+build/bench/libnothing.so: bench/nothing.c bench/nothing.h bench/bench.mk | build/bench
+	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) -fPIC -shared -Ibench $< -o $@
+
+# Whichever malloc is preloaded, or the system's.
+build/bench/malloc-shared: $(BENCH_MALLOC)
+	$(CC) $^ -o $@ -lpthread
+
+build/bench/malloc-glibc-static: $(BENCH_MALLOC)
+	$(CC) -static $^ -o $@ -lpthread
+
+build/bench/malloc-kmem-static: $(BENCH_MALLOC) build/libkmem-malloc.a
+	$(CC) $(BENCH_MALLOC) $(BENCH_FAMILY) build/libkmem-malloc.a -o $@ -lpthread
+
+build/bench/malloc-%-static: $(BENCH_MALLOC) build/peers/%/lib.a
+	rm -f $@
+	$(CC) $(BENCH_MALLOC) $(BENCH_FAMILY) build/peers/$*/lib.a -o $@ \
+		-lpthread -ldl -lm -lstdc++ $$(cat build/peers/$*/ldflags)
+
+build/bench/cache-shared: $(BENCH_CACHE) build/libkmem.so
+	$(CC) $(BENCH_CACHE) -o $@ -Lbuild -lkmem $(BENCH_ORIGIN) -lpthread
+
+build/bench/cache-static: $(BENCH_CACHE) build/libkmem.a
+	$(CC) $(BENCH_CACHE) build/libkmem.a -o $@ -lpthread
+
+build/bench/cache-inline: $(BENCH_INLINE) build/libkmem.a
+	$(CC) $(BENCH_INLINE) build/libkmem.a -o $@ -lpthread
+
+build/bench/kmalloc-shared: $(BENCH_KMALLOC) build/libkmem.so
+	$(CC) $(BENCH_KMALLOC) -o $@ -Lbuild -lkmem $(BENCH_ORIGIN) -lpthread
+
+build/bench/kmalloc-static: $(BENCH_KMALLOC) build/libkmem.a
+	$(CC) $(BENCH_KMALLOC) build/libkmem.a -o $@ -lpthread
+
+build/bench/nothing-shared: $(BENCH_NOTHING) build/bench/libnothing.so
+	$(CC) $(BENCH_NOTHING) -o $@ -Lbuild/bench -lnothing $(BENCH_ORIGIN) -lpthread
+
+build/bench/nothing-static: $(BENCH_NOTHING) build/bench/nothing.o
+	$(CC) $^ -o $@ -lpthread
+
+build/bench/nothing-inline: $(BENCH_FRAME) build/bench/worker_nothing_inline.o \
+	build/bench/who_nothing.o
+	$(CC) $^ -o $@ -lpthread
+
+build/bench/dpdk-inline: $(BENCH_FRAME) build/bench/worker_dpdk.o build/bench/dpdk_open.o
+	$(CC) $^ -o $@ $$(pkg-config --libs libdpdk) -lpthread
+
+build/bench/dpdk-static: $(BENCH_FRAME) build/bench/worker_dpdk_calls.o build/bench/dpdk_calls.o \
+	build/bench/dpdk_open.o
+	$(CC) $^ -o $@ $$(pkg-config --libs libdpdk) -lpthread
+
+build/bench/jemalloc-static: $(BENCH_FRAME) build/bench/worker_jemalloc.o build/bench/who_nothing.o \
+	build/peers/jemalloc/lib.a
+	$(CC) $^ $(BENCH_FAMILY) -o $@ -lpthread -ldl -lm -lstdc++ $$(cat build/peers/jemalloc/ldflags)
+
+# Linked against the peer's shared object and run with the same one preloaded, found by its own name.
+build/bench/jemalloc-shared: $(BENCH_FRAME) build/bench/worker_jemalloc.o build/bench/who_nothing.o \
+	build/peers/jemalloc/lib.so
+	$(CC) $^ -o $@ -lpthread

@@ -1,0 +1,34 @@
+/*
+ * Cost of one object through a batch interface, single-threaded and pinned, objects not touched: a
+ * batch is allocated by one call and freed by one call. Included after an api_*.h.
+ */
+#ifndef BENCH_WORK_BULK_H
+#define BENCH_WORK_BULK_H
+
+static struct api bulk_api;
+
+bench_noinline uint64_t bulk_window(const struct cell *cell, uint64_t count)
+{
+	const struct api api = bulk_api;
+	const size_t batch = cell->batch;
+	void *objects[BENCH_MAX_BATCH];
+	uint64_t start = clock_start();
+
+	for (uint64_t i = 0; i < count; i++) {
+		if (__builtin_expect(!api_alloc_bulk(api, batch, objects), 0))
+			bench_die("a batch allocation failed");
+		bench_use(objects);
+		api_free_bulk(api, batch, objects);
+	}
+	return clock_stop() - start;
+}
+
+static void bulk_run(const struct cell *cell)
+{
+	bench_pin();
+	bulk_api = api_open(cell->size);
+	bench_print("cycles/object", "-", "-", bench_cost(bulk_window, cell, cell->batch));
+	api_close(bulk_api);
+}
+
+#endif

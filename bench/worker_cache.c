@@ -1,0 +1,22 @@
+/* The worker over a kmem_cache: one by one, in batches, and batches freed without naming the cache. */
+#include "api_cache.h"
+#include "work_bulk.h"
+#include "work_cost.h"
+#include "work_kfree_bulk.h"
+#include "work_live.h"
+#include "work_threads.h"
+#include "work_worst.h"
+#include "work_worst_bulk.h"
+
+const struct work bench_works[] = {
+	{ "pair", cost_pair },
+	{ "loop", cost_loop },
+	{ "bulk", bulk_run },
+	{ "kfree-bulk", kfree_bulk_run },
+	{ "worst-loop", worst_loop },
+	{ "worst-bulk", worst_bulk },
+	{ "producer-consumer", threads_pass },
+	{ "threads-4k", threads_pairs },
+	{ "live-set", live_run },
+	{ NULL, NULL },
+};

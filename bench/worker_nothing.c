@@ -1,0 +1,30 @@
+/* The worker over empty functions: what the calls, the loops and the filing cost by themselves. */
+#include "api_nothing.h"
+#include "work_bulk.h"
+#include "work_cost.h"
+#include "work_worst.h"
+#include "work_worst_bulk.h"
+
+/* The empty allocator has one object only, but filing needs as many as the others get. */
+static void *nothing_own(size_t index)
+{
+	static char objects[WORST_OBJECTS][256] __attribute__((aligned(4096)));
+
+	return objects[index];
+}
+
+static void nothing_worst(const struct cell *cell)
+{
+	if (cell->size != 256)
+		bench_die("the filing is measured with objects of 256 bytes");
+	worst_open(cell, nothing_own);
+	bench_print("cycles/object", "-", "-", bench_cost(worst_bulk_window, cell, cell->batch));
+}
+
+const struct work bench_works[] = {
+	{ "pair", cost_pair },
+	{ "loop", cost_loop },
+	{ "bulk", bulk_run },
+	{ "worst-bulk", nothing_worst },
+	{ NULL, NULL },
+};

@@ -79,6 +79,21 @@ km_inline void km_unlock_nowait(struct km_lock *lock)
 	km_store_release(&lock->state, 0u);
 }
 
+/* Around fork all locks are held at once, many of one rank: these two keep the rank checker out of it. */
+km_inline void km_lock_fork(struct km_lock *lock)
+{
+	uint32_t free = 0;
+
+	if (!km_cas_acquire(&lock->state, &free, 1u))
+		km_lock_wait(lock);
+}
+
+km_inline void km_unlock_fork(struct km_lock *lock)
+{
+	if (km_swap_release(&lock->state, 0u) == 2)
+		km_lock_wake(lock);
+}
+
 /* Take it as the caller may: waiting, or not. */
 km_inline bool km_lock_may(struct km_lock *lock, bool may_wait)
 {

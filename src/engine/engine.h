@@ -1,0 +1,191 @@
+/*
+ * engine.h: what a cache is, and the small interface between the per-CPU front and the engines.
+ *
+ * Glossary. Object: what users get. Slab: a block of pages cut into objects of one cache. Order: a block is
+ * 2^order pages. Partial: a slab with objects both taken and free, on its node's list. Shelf: a CPU's stack of
+ * ready objects (port/pcpu.h). Block: the memory of one stack. Sheaf: the kernel's word for a block in the engine
+ * of that name. Barn: a node's full and empty blocks. Main, partner: the two blocks of a CPU. Take, give: objects
+ * leave a slab, come back. Refill, spill: a block gets objects from, gives them to, the engine. Front: what meets
+ * a request first. Miss: what the front can't serve.
+ */
+#ifndef KM_ENGINE_ENGINE_H
+#define KM_ENGINE_ENGINE_H
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "../page/arena.h"
+#include "../port/list.h"
+#include "../port/lock.h"
+#include "../port/pcpu.h"
+
+#define KM_MAX_NODES	8u
+#define KM_NAME_BYTES	32u
+
+enum km_front {
+	KM_FRONT_NONE,	/* no shelf: every call is take(1) or give(1) */
+	KM_FRONT_ARRAY,	/* blocks of pointers; a miss goes to refill and spill */
+	KM_FRONT_CHAIN,	/* a chain through the objects of the CPU's slab; the engine has its own pop and push */
+};
+
+struct km_engine;
+struct km_hooks;
+
+/* Events that the engine counts, summed over CPUs when read; slow path only, so a shared line will do. */
+struct km_events {
+	uint64_t count[KMEM_NR_EVENTS];
+};
+
+struct kmem_cache {
+	/* Line 0: all that a hit reads. */
+	struct km_shelf shelf;
+	const struct km_engine *engine;
+	uint16_t id;			/* in the page map; KM_MAP_DESC: has none */
+	uint16_t capacity;		/* objects a block holds */
+
+	/* Line 1: a slab, and where an object's bytes are; constant after creation. */
+	uint32_t size km_aligned(64);	/* bytes from one object to the next */
+	uint32_t object_size;		/* bytes the user asked for */
+	uint32_t reciprocal;		/* index in slab = offset * reciprocal >> 32; see layout.c */
+	uint32_t objects;		/* per slab of `order` */
+	uint32_t freeptr;		/* where the free pointer is, in a free object */
+	uint32_t align;
+	uint8_t order, min_order;
+	bool tail_bits;			/* sheaf: the free bits lie behind the objects, not in descriptors */
+	bool checked;			/* validate each free */
+	bool mergeable;
+	bool dead;
+	bool fallback_seen;		/* some slab is of min_order: offsets can't be checked by mask */
+	slab_flags_t flags;
+	void (*ctor)(void *object);
+	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */
+
+	/* Written while running. */
+	unsigned long min_partial km_aligned(64);
+	void *deferred;			/* frees that a signal handler could not finish, linked by freeptr */
+	uint64_t last_miss_ms;
+	void *percpu_data;
+	uint32_t percpu_offset, percpu_bytes;	/* the engine's words in each CPU's area */
+	void *node[KM_MAX_NODES];	/* the engine's, one per memory node */
+	struct km_events *events;
+	struct km_list all;		/* in the registry */
+	int references;			/* aliases, where merging was asked for */
+	uint32_t useroffset, usersize;
+	char name[KM_NAME_BYTES];
+	void *owner;			/* for the floors above */
+};
+_Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
+_Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");
+
+/* What a request may do, from its gfp bits and where it came from. */
+struct km_request {
+	gfp_t gfp;
+	int node;		/* NUMA_NO_NODE, or the wanted one */
+	bool may_wait;		/* system calls and sleeping locks are allowed */
+};
+
+/* Sockets for those who watch: called around the inner shelf. on_alloc may refuse (NULL: freed again). */
+struct km_hooks {
+	void *(*on_alloc)(struct kmem_cache *cache, void *object, gfp_t gfp);
+	/* False: the watcher keeps the object. */
+	bool (*on_free)(struct kmem_cache *cache, void *object);
+};
+
+typedef int km_walk_fn(void *object, void *arg);
+
+/* An engine: a few facts and the functions that the front and the cache floor call. */
+struct km_engine {
+	const char *name;
+	enum km_front front;
+	size_t node_bytes;		/* of its struct per node */
+
+	/* Fill in order, objects, capacity, freeptr and what else the engine keeps there: 0 or -errno. */
+	int (*layout)(struct kmem_cache *cache, const struct kmem_cache_args *args);
+	int (*node_init)(struct kmem_cache *cache, unsigned node);
+	void (*node_fini)(struct kmem_cache *cache, unsigned node);
+
+	/* Any engine hands out and takes back pointers. take: how many it got. give: after validation;
+	 * objects that fail it are reported and dropped. */
+	unsigned (*take)(struct kmem_cache *cache, const struct km_request *request, void **objects,
+			 unsigned want);
+	void (*give)(struct kmem_cache *cache, void **objects, unsigned count);
+
+	/* ARRAY. `empty` (or NULL) in, a block with at least one object out; NULL: none, `empty` stays the
+	 * caller's. */
+	void **(*refill)(struct kmem_cache *cache, const struct km_request *request, void **empty);
+	/* A full block in, a block with room out; never fails. */
+	void **(*spill)(struct kmem_cache *cache, void **full);
+	/* Take a surplus block, whatever is in it. */
+	void (*retire)(struct kmem_cache *cache, void **block);
+
+	/* CHAIN. The engine's own fast path; NULL and false are its final word. */
+	void *(*alloc)(struct kmem_cache *cache, const struct km_request *request);
+	void (*free)(struct kmem_cache *cache, void *object);
+
+	/* Take everything off every CPU (CHAIN; the front drains arrays). */
+	void (*drain)(struct kmem_cache *cache);
+	/* Give empty slabs back: all (shrink), or what is idle and beyond min_partial (reap). Returns slabs. */
+	size_t (*shrink)(struct kmem_cache *cache);
+	size_t (*reap)(struct kmem_cache *cache);
+	/* Is the object taken, as far as the slab knows? For walk, checks and stats. */
+	bool (*is_taken)(struct kmem_cache *cache, struct km_page *slab, unsigned index);
+	void (*stats)(struct kmem_cache *cache, struct kmem_cache_stats *stats);
+	/* Check the node's lists: number of damages. */
+	int (*check)(struct kmem_cache *cache);
+	void (*fork)(struct kmem_cache *cache, bool before, bool child);
+};
+
+extern const struct km_engine km_engine_sheaf, km_engine_slub;
+
+/* Read by the hot path of kfree: by cache id, how to reach the shelf and what an object's address must be like. */
+struct km_entry {
+	struct kmem_shelf open;		/* a copy of the cache's front.open */
+	uint32_t slab_mask;		/* bytes of a slab minus one; 0: don't check */
+	uint32_t last;			/* offset of the last object in a slab */
+	uint64_t divides;		/* offset * divides < divides: a multiple of size */
+	struct kmem_cache *cache;
+};
+extern struct km_entry *km_entries;	/* [0] is closed for ever */
+
+/* ---- layout.c: what engines share about where bytes are. */
+int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *args);
+/* The kernel's choice of an order for slabs of at least `min_objects`. */
+unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order);
+uint32_t km_reciprocal(uint32_t size);
+
+/* Index of an object in its slab, or -1 where p is not the start of one. */
+km_inline int km_object_index(const struct kmem_cache *cache, const struct km_page *slab,
+			      const void *slab_address, const void *p)
+{
+	uint32_t offset = (uint32_t)((const char *)p - (const char *)slab_address);
+	uint32_t index = (uint32_t)((uint64_t)offset * cache->reciprocal >> 32);
+
+	return index < slab->objects && index * cache->size == offset ? (int)index : -1;
+}
+
+/* A fresh slab of the cache: pages, descriptors and map set, counted; not on any list. */
+struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request);
+void km_slab_free(struct kmem_cache *cache, struct km_page *slab);
+/* Run the constructor over [first, last). */
+void km_slab_construct(struct kmem_cache *cache, struct km_page *slab);
+
+km_inline void km_count(struct kmem_cache *cache, enum kmem_event event)
+{
+	if (cache->events)
+		km_add(&cache->events->count[event], 1ul);
+}
+
+/* Find the slab of an object and its index, or report the misuse and return NULL. */
+struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, const char *function);
+
+/* Set by options: slab_min_objects, slab_max_order; 0: the default. */
+struct km_layout_options {
+	unsigned min_objects, max_order, min_order;
+	enum km_min_partial { KM_MIN_PARTIAL_HALF, KM_MIN_PARTIAL_SIZE, KM_MIN_PARTIAL_STATIC } rule;
+	bool count_events;	/* count hits of chain engines too */
+	unsigned lookahead;	/* detached freelist: kernel 3 */
+};
+extern struct km_layout_options km_layout_options;
+unsigned long km_min_partial_of(uint32_t size, enum km_min_partial rule);
+
+#endif

@@ -1,0 +1,165 @@
+/*
+ * layout.c: where each byte of an object and of a slab sits, and how slabs come and go: what all engines share.
+ * Invariant: every page of a live slab says SLAB or TAIL with the slab's order, and its map entry is the cache's
+ * id; both are set before an object is handed out and cleared before the pages go.
+ */
+#include <errno.h>
+
+#include "../port/bits.h"
+#include "../port/die.h"
+#include "engine.h"
+
+struct km_layout_options km_layout_options = { .lookahead = 3 };
+
+static uint32_t alignment_of(slab_flags_t flags, uint32_t align, uint32_t size)
+{
+	if (flags & SLAB_HWCACHE_ALIGN) {
+		uint32_t line = KM_CACHE_LINE;
+
+		while (size <= line / 2)
+			line /= 2;
+		align = km_max(align, line);
+	}
+	return (uint32_t)km_align_up(km_max(align, (uint32_t)ARCH_SLAB_MINALIGN), sizeof(void *));
+}
+
+uint32_t km_reciprocal(uint32_t size)
+{
+	return (uint32_t)((((uint64_t)1 << 32) + size - 1) / size);
+}
+
+/*
+ * size, freeptr and align. Kernel: the free pointer lies in the middle of a free object, so that a small
+ * overrun does not reach it; outside of the object where free objects must keep their content.
+ */
+int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *args)
+{
+	uint32_t object = cache->object_size;
+	uint32_t inuse = (uint32_t)km_align_up(object, sizeof(void *));
+	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
+
+	cache->align = alignment_of(cache->flags, args->align, object);
+	if (keeps_content && args->use_freeptr_offset) {
+		cache->freeptr = args->freeptr_offset;
+	} else if (keeps_content) {
+		cache->freeptr = inuse;
+		inuse += (uint32_t)sizeof(void *);
+	} else {
+		cache->freeptr = (uint32_t)km_align_down(object / 2, sizeof(void *));
+	}
+	cache->size = (uint32_t)km_align_up(inuse, cache->align);
+	cache->reciprocal = km_reciprocal(cache->size);
+	cache->min_order = (uint8_t)km_order_of(cache->size);
+	return cache->min_order > KM_MAX_ORDER ? -EINVAL : 0;
+}
+
+/* The lowest order that holds min_objects and wastes at most 1/16 of the slab, else 1/8, 1/4, 1/2. */
+unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order)
+{
+	unsigned lowest = km_order_of(size);
+	size_t most = (KM_PAGE_SIZE << max_order) / size;
+
+	if (lowest >= max_order)
+		return lowest;
+	min_objects = (unsigned)km_min((size_t)min_objects, most);
+	unsigned start = km_max(km_order_of((size_t)min_objects * size),
+				km_layout_options.min_order);
+	for (unsigned fraction = 16; fraction > 1; fraction /= 2)
+		for (unsigned order = km_max(start, lowest); order <= max_order; order++) {
+			size_t slab = KM_PAGE_SIZE << order;
+
+			if (slab % size <= slab / fraction)
+				return order;
+		}
+	return lowest;
+}
+
+unsigned long km_min_partial_of(uint32_t size, enum km_min_partial rule)
+{
+	unsigned long log = km_ilog2(size);
+
+	if (rule == KM_MIN_PARTIAL_STATIC)
+		return 5;
+	if (rule == KM_MIN_PARTIAL_HALF)
+		log /= 2;
+	return km_min(km_max(log, 5ul), 10ul);
+}
+
+void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
+{
+	char *object = km_page_address(slab);
+
+	if (cache->ctor)
+		for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
+			cache->ctor(object);
+}
+
+struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request)
+{
+	unsigned order = cache->order;
+	bool zero = false;
+	struct km_page *slab = km_pages_alloc(order, request->node, request->may_wait, &zero);
+
+	if (!slab && cache->min_order < order) {
+		order = cache->min_order;
+		slab = km_pages_alloc(order, request->node, request->may_wait, &zero);
+		if (slab) {
+			km_count(cache, KMEM_ORDER_FALLBACK);
+			cache->fallback_seen = true;
+			if (cache->id >= KM_MAP_FIRST)
+				km_store(&km_entries[cache->id].slab_mask, 0u);
+		}
+	}
+	if (!slab)
+		return NULL;
+	slab->cache = cache;
+	slab->inuse = 0;
+	slab->objects = (uint16_t)(order == cache->order ? cache->objects :
+							   (KM_PAGE_SIZE << order) / cache->size);
+	slab->flags = zero ? KM_SLAB_WAS_ZERO : 0;
+	slab->node = 0;
+	slab->owner[0] = slab->owner[1] = 0;
+	km_list_init(&slab->list);
+	for (size_t i = 0; i < (size_t)1 << order; i++) {
+		slab[i].type = i ? KM_PAGE_TAIL : KM_PAGE_SLAB;
+		slab[i].order = (uint8_t)order;
+	}
+	km_map_set(slab, (size_t)1 << order, cache->id);
+	km_slab_construct(cache, slab);
+	km_count(cache, KMEM_ALLOC_SLAB);
+	return slab;
+}
+
+void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
+{
+	unsigned order = slab->order;
+
+	km_map_set(slab, (size_t)1 << order, KM_MAP_NONE);
+	for (size_t i = 0; i < (size_t)1 << order; i++)
+		slab[i].type = KM_PAGE_NONE;
+	slab->cache = NULL;
+	km_count(cache, KMEM_FREE_SLAB);
+	km_pages_free(slab, order);
+}
+
+struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, const char *function)
+{
+	struct km_page *page = km_page_of(object);
+	struct km_page *slab = page ? km_page_head(page) : NULL;
+
+	if (km_unlikely(!slab || slab->type != KM_PAGE_SLAB)) {
+		km_misuse(object ? KM_MISUSE_FOREIGN : KM_MISUSE_NULL_FREE, function, object,
+			  cache->name);
+		return NULL;
+	}
+	if (km_unlikely(slab->cache != cache)) {
+		km_misuse(KM_MISUSE_WRONG_CACHE, function, object, cache->name);
+		return NULL;
+	}
+	*index = km_object_index(cache, slab, km_page_address(slab), object);
+	if (km_unlikely(*index < 0)) {
+		km_misuse(KM_MISUSE_INTERIOR, function, object, cache->name);
+		return NULL;
+	}
+	return slab;
+}

@@ -1,0 +1,122 @@
+/*
+ * arena.h: where whole pages come from, and which page an address is in.
+ *
+ * A range is reserved address space with three arrays: the pages, a descriptor for each (struct km_page, the
+ * kernel's struct page), and the map, two dense bytes for each: the id of the cache whose slab the page is in.
+ * The hot path of kfree reads the map of the first range and nothing else.
+ *
+ *	map value	0 not an object: foreign, free, or the inside of a large block
+ *			1 look in the descriptor: large blocks, caches without an id
+ *			>= 2 the cache's id
+ */
+#ifndef KM_PAGE_ARENA_H
+#define KM_PAGE_ARENA_H
+
+#include "../port/cc.h"
+#include "../port/list.h"
+
+#define KM_MAX_ORDER	10u	/* largest block: 4 MiB */
+#define KM_MAP_NONE	0u
+#define KM_MAP_DESC	1u
+#define KM_MAP_FIRST	2u
+
+struct kmem_cache;
+
+enum km_page_type {
+	KM_PAGE_NONE,	/* never used, or the inside of a free block */
+	KM_PAGE_FREE,	/* head of a free block */
+	KM_PAGE_SLAB,	/* head of a slab */
+	KM_PAGE_TAIL,	/* further page of a slab: order leads to the head */
+	KM_PAGE_LARGE,	/* head of a large block */
+};
+
+/* One page of 4096 bytes. Fields below `type` belong to the owner of the block's head, unless noted. */
+struct km_page {
+	struct kmem_cache *cache;	/* slab: its cache */
+	struct km_list list;		/* free block: the zone's; slab: its node's partial list */
+	uint16_t inuse;			/* slab: objects taken */
+	uint16_t objects;		/* slab: objects in all */
+	uint8_t type;			/* enum km_page_type; every page of a slab has one */
+	uint8_t order;			/* block: 2^order pages; slab: on every page */
+	uint8_t flags;			/* KM_SLAB_ flags */
+	uint8_t node;
+	union {
+		uint64_t bits[2];	/* slab of sheaf: a bit for each free object; on every page */
+		struct {		/* slab of slub: changes as a pair */
+			void *freelist;
+			uint64_t counters;
+		};
+		struct {		/* free block */
+			uint32_t dirty;	/* pages of it that may be resident */
+			uint32_t freed_ms;
+		};
+		struct {		/* large block */
+			uint64_t pages;
+			uint64_t requested;
+		};
+	} km_aligned(16);
+	uint64_t owner[2];		/* the engine's, or a watcher's */
+} km_aligned(64);
+
+#define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */
+#define KM_SLAB_DEAD	0x02	/* damaged, or its cache is gone: never used again */
+#define KM_SLAB_WAS_ZERO 0x04	/* the block read as zeros when it was handed out */
+
+struct km_range {
+	char *base;
+	size_t pages;		/* reserved */
+	size_t ready;		/* committed; multiple of a largest block */
+	uint16_t *map;
+	struct km_page *page;
+};
+
+/* The first range, as the hot path of kfree sees it; before start no page is in it. */
+struct km_arena_front {
+	char *base;
+	size_t pages;
+	uint16_t *map;
+};
+extern struct km_arena_front km_arena_front;
+
+/* Reserve the first range. False: there is no address space. */
+bool km_arena_start(void);
+
+/*
+ * A block of 2^order pages, aligned to its size; NULL: none. May be dirty unless *zero comes back true.
+ * Without may_wait no system call is made.
+ */
+struct km_page *km_pages_alloc(unsigned order, int node, bool may_wait, bool *zero);
+/* Give 2^order pages, starting at `page`, back. */
+void km_pages_free(struct km_page *page, unsigned order);
+/* `count` pages, aligned to a page only (align_order 0) or more; 0 < count <= 1024. */
+struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int node, bool may_wait,
+				     bool *zero);
+void km_pages_free_exact(struct km_page *page, size_t count);
+
+/* The descriptor of the page that p lies in, NULL where p is not in a committed part of an arena. */
+struct km_page *km_page_of(const void *p);
+/* The head of the slab or block that `page` belongs to; NULL where it is free or unknown. */
+struct km_page *km_page_head(struct km_page *page);
+void *km_page_address(const struct km_page *page);
+void km_map_set(struct km_page *page, size_t count, uint16_t value);
+
+/* Visit every head of a slab or large block until visit returns non-zero. */
+int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
+
+/* Give dirty pages back that have been free for `decay_ms` (0: all). Returns pages given back. */
+size_t km_pages_purge(unsigned decay_ms);
+/* Pages over the bound on dirty memory: more dirty than used, and more than a floor. */
+bool km_pages_too_dirty(void);
+
+struct km_arena_stats {
+	size_t reserved_bytes, committed_bytes, used_pages, dirty_pages, clean_pages, purged_pages;
+};
+void km_arena_get_stats(struct km_arena_stats *stats);
+const struct km_range *km_arena_range(unsigned i);	/* NULL beyond the last */
+void km_arena_set(bool huge, unsigned decay_ms);
+unsigned km_arena_decay_ms(void);
+void km_arena_fork(bool before, bool child);
+/* Walk free lists and descriptors; the number of damages, each with a line. */
+int km_arena_check(void);
+
+#endif

@@ -1,0 +1,23 @@
+/*
+ * big.h: blocks above 4 MiB: each a mapping of its own, found by its address in a table. They are grown by
+ * remapping and given back to the system at once.
+ */
+#ifndef KM_PAGE_BIG_H
+#define KM_PAGE_BIG_H
+
+#include "../port/cc.h"
+
+/* Zeroed, aligned to max(align, a page); NULL: none. bytes > 0; align a power of two. */
+void *km_big_alloc(size_t bytes, size_t align);
+/* Bytes of the mapping that starts at p; 0: no such mapping of ours. */
+size_t km_big_bytes(const void *p);
+/* False: p is not the start of such a block. */
+bool km_big_free(const void *p);
+/* Grow or shrink, content kept, perhaps at another address; NULL: unchanged. */
+void *km_big_resize(void *p, size_t bytes);
+/* Is p inside (not at the start) of one? */
+bool km_big_inside(const void *p);
+void km_big_get_stats(size_t *blocks, size_t *bytes);
+void km_big_fork(bool before, bool child);
+
+#endif

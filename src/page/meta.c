@@ -1,0 +1,109 @@
+/*
+ * meta.c: our own memory: power-of-two free lists over ranges that are committed step by step. Invariant: a
+ * free piece holds nothing but the link in its first word; all of meta memory stays readable for ever.
+ */
+#include "meta.h"
+
+#include "../port/bits.h"
+#include "../port/lock.h"
+#include "../port/os.h"
+
+#define MIN_SHIFT	6u
+#define MAX_SHIFT	22u
+#define COMMIT_STEP	((size_t)256 << 10)
+
+static struct {
+	struct km_lock lock;
+	char *at, *committed, *end;	/* the current range */
+	size_t committed_bytes;
+	void *free[MAX_SHIFT + 1];
+} meta = { .lock = KM_LOCK_INIT(KM_RANK_META) };
+
+static bool new_range(size_t bytes)
+{
+	size_t limit = km_os_address_limit();
+	size_t range = limit == SIZE_MAX ? (size_t)1 << 30 : km_align_down(limit / 64, COMMIT_STEP);
+
+	range = km_max(km_max(range, COMMIT_STEP * 4), km_align_up(bytes * 2, COMMIT_STEP));
+	char *p = km_os_reserve(range, KM_PAGE_SIZE);
+	if (!p)
+		return false;
+	km_os_name(p, range, "libkmem: metadata");
+	/* The first page stays without access: the mapping after it begins with ours. */
+	meta.at = meta.committed = p + KM_PAGE_SIZE;
+	meta.end = p + range;
+	return true;
+}
+
+/* Cut `bytes`, a power of two, off the range; what alignment skips is lost, at most as much. */
+static void *carve(size_t bytes)
+{
+	size_t align = km_min(bytes, KM_PAGE_SIZE);
+	char *p = (char *)km_align_up((uintptr_t)meta.at, align);
+
+	if (!meta.at || p + bytes > meta.end) {
+		if (!new_range(bytes))
+			return NULL;
+		p = (char *)km_align_up((uintptr_t)meta.at, align);
+	}
+	if (p + bytes > meta.committed) {
+		size_t step = km_align_up((size_t)(p + bytes - meta.committed), COMMIT_STEP);
+
+		step = km_min(step, (size_t)(meta.end - meta.committed));
+		if (km_os_commit(meta.committed, step))
+			return NULL;
+		meta.committed += step;
+		meta.committed_bytes += step;
+	}
+	meta.at = p + bytes;
+	return p;
+}
+
+static unsigned shift_of(size_t bytes)
+{
+	return bytes <= (size_t)1 << MIN_SHIFT ? MIN_SHIFT : km_ilog2(bytes - 1) + 1;
+}
+
+void *km_meta_alloc(size_t bytes, bool may_wait)
+{
+	unsigned shift = shift_of(bytes);
+
+	if (shift > MAX_SHIFT || !km_lock_may(&meta.lock, may_wait))
+		return NULL;
+	void *p = meta.free[shift];
+	if (p) {
+		meta.free[shift] = *(void **)p;
+		__builtin_memset(p, 0, (size_t)1 << shift);
+	} else if (may_wait) {
+		p = carve((size_t)1 << shift);
+	}
+	km_unlock_may(&meta.lock, may_wait);
+	return p;
+}
+
+void km_meta_free(void *p, size_t bytes)
+{
+	unsigned shift = shift_of(bytes);
+
+	if (!p)
+		return;
+	km_lock(&meta.lock);
+	*(void **)p = meta.free[shift];
+	meta.free[shift] = p;
+	km_unlock(&meta.lock);
+}
+
+size_t km_meta_committed_bytes(void)
+{
+	return meta.committed_bytes;
+}
+
+void km_meta_fork(bool before, bool child)
+{
+	if (before)
+		km_lock_fork(&meta.lock);
+	else if (child)
+		km_lock_init(&meta.lock, KM_RANK_META);
+	else
+		km_unlock_fork(&meta.lock);
+}

@@ -1,0 +1,183 @@
+/*
+ * What the files of `kmem bench` share: options, subjects, the cells of a table and the rows that come
+ * out of it. Measuring itself happens in the workers (bench/), each a process of its own; here are only
+ * the plan, the rounds and the printing. Memory is never freed: the command runs once and ends.
+ */
+#ifndef TOOLS_BENCH_H
+#define TOOLS_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#define BENCH_LIST 64u		/* entries of an option's list */
+#define BENCH_ROUNDS 9u		/* the contract's minimum, and the default */
+#define BENCH_QUICK_ROUNDS 3u	/* --quick: a third of the rounds, of a third of the length */
+
+struct names {
+	const char *name[BENCH_LIST];
+	size_t count;
+};
+
+struct numbers {
+	unsigned long number[BENCH_LIST];
+	size_t count;
+};
+
+struct bench_options {
+	struct names benches, engines, subjects, linkages, works;
+	struct numbers sizes, batches, threads;
+	unsigned int rounds;	/* 0: by default */
+	bool quick, full, json, csv;
+	const char *html;	/* file, or NULL */
+};
+
+enum subject_kind { SUBJECT_OURS, SUBJECT_PEER, SUBJECT_NOTHING, SUBJECT_PUBLISHED };
+
+/* One way to reach one subject: a worker program and the environment that it needs. */
+struct variant {
+	enum subject_kind kind;
+	const char *subject;	/* "sheaf", "jemalloc", ... */
+	const char *api;	/* of its one-by-one calls: "kmem_cache", "kmalloc", "malloc", "bulk" */
+	const char *linkage;
+	const char *worker;	/* path under the root */
+	const char *preload;	/* path under the root, or NULL */
+	const char *owner;	/* who must hold malloc: path under the root, NULL: whoever */
+	const char *version;	/* NULL: unknown */
+	const char *discipline;	/* said by the worker; "none" for strangers */
+	bool broken;		/* failed once: left out from then on */
+};
+
+/* One measurement to ask of a worker, and how its rows are named. */
+struct plan_cell {
+	const char *work;	/* as the worker knows it */
+	const char *row_work, *row_api;
+	const char *touch;
+	unsigned long size, batch, threads, match, objects;
+};
+
+/* One process in a round: a variant and the cells it runs. */
+struct job {
+	struct variant *variant;
+	struct plan_cell *cells;
+	size_t count;
+};
+
+struct row {
+	const char *bench, *work, *subject, *of, *version, *api, *linkage, *discipline, *memcg;
+	const char *touch, *unit, *measure, *at;
+	enum subject_kind kind;
+	unsigned long size, batch, threads, match, objects;
+	double *values;
+	size_t count, room;
+	double median, min, max;
+	/* What the row came from, to find it again in the next round. */
+	const struct variant *variant;
+	const struct plan_cell *cell;
+};
+
+struct table {
+	const char *bench;
+	struct job *jobs;
+	size_t job_count;
+	struct row *rows;
+	size_t row_count, row_room;
+};
+
+struct environment {
+	char cpu[128], kernel[208], libc[64], compiler[128], flags[256], library_flags[256];
+	char commit[64], date[32];
+	const char *discipline;
+	long cores;
+	double tsc_ghz, clock_before, clock_after;
+	bool noisy;
+	unsigned int rounds;
+};
+
+/* Everything about this run; filled in order: options, root, environment, variants, tables. */
+struct bench {
+	struct bench_options options;
+	char root[4096];
+	struct environment environment;
+	struct variant *variants;
+	size_t variant_count;
+	const char *without[BENCH_LIST * 4];	/* "NAME: why", for the environment block */
+	size_t without_count;
+	struct table tables[4];
+	size_t table_count;
+	bool ours_failed, must_missing;
+};
+extern struct bench bench;
+
+/* bench_util.c */
+void *bench_grow(void *array, size_t count, size_t *room, size_t each);
+char *bench_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *bench_path(const char *under_root);
+_Noreturn void bench_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
+_Noreturn void bench_fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void bench_without(const char *name, const char *why);
+bool bench_has(const struct names *names, const char *name);
+bool bench_same(const char *a, const char *b);	/* NULL equals NULL */
+void bench_find_root(void);
+
+/* bench_options.c */
+void bench_parse(int argc, char **argv, struct bench_options *options);
+
+/* bench_env.c */
+void bench_env_before(struct environment *environment);
+void bench_env_after(struct environment *environment);
+
+/* bench_subjects.c */
+void bench_find_subjects(void);
+void bench_build_workers(void);
+
+/* bench_plan.c */
+void bench_plan(const char *name);
+
+/* bench_run.c */
+void bench_run_table(struct table *table);
+
+/* bench_rows.c */
+struct row *bench_new_row(struct table *table);
+void bench_add(struct table *table, const struct variant *variant, const struct plan_cell *cell,
+	       const char *unit, const char *measure, const char *at, double value);
+void bench_add_value(struct row *row, double value);
+void bench_settle(struct table *table);	/* medians; and no two rows agree in all but figures */
+
+/* bench_published.c */
+void bench_add_published(struct table *table);
+
+/* bench_view.c */
+#define VIEW_COLUMNS 40u
+#define VIEW_LINES 160u
+struct view_line {
+	const char *label;
+	const struct row *cells[VIEW_COLUMNS];	/* NULL: not measured */
+	const struct row *any;			/* one of them, for what all have in common */
+};
+struct view {
+	const struct table *table;
+	const char *title, *unit_text;
+	double scale;		/* figures are divided by it */
+	int decimals;
+	bool higher_is_better;
+	bool lines_plot;	/* columns are a scale: plot lines, else bars */
+	const char *columns[VIEW_COLUMNS];
+	size_t column_count;
+	struct view_line lines[VIEW_LINES];
+	size_t line_count;
+};
+/* A table's views, one after the other: fills *view and returns true while there is a next one. */
+bool bench_view(const struct table *table, unsigned int index, struct view *view);
+/* The best peer's row for this line's kind in a column, or NULL; batch: among batch interfaces. */
+const struct row *bench_best_peer(const struct view *view, const struct view_line *line,
+				  size_t column, bool batch);
+
+/* bench_text.c, bench_json.c, bench_html.c */
+void bench_print_text(FILE *out);
+void bench_print_json(FILE *out);
+void bench_print_csv(FILE *out);
+void bench_print_html(FILE *out);
+void bench_plot(FILE *out, const struct view *view);
+
+#endif

@@ -1,0 +1,139 @@
+/*
+ * The tables and plots as one self-contained HTML page: no scripts, nothing fetched from anywhere. Plots
+ * are inline SVG (bench_plot.c). Minimum and maximum stand in each cell's tip and beneath the median.
+ */
+#include <string.h>
+
+#include "bench.h"
+
+static const char style[] =
+	"body{font:14px sans-serif;margin:2em;color:#222}table{border-collapse:collapse}"
+	"td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #ddd}"
+	"td:first-child,th:first-child{text-align:left;white-space:pre;font-family:monospace}"
+	"small{color:#888;display:block}tr.ours{background:#eef6ee}tr.published{color:#666}"
+	"svg{margin:1em 0;display:block}svg text{font:11px sans-serif}pre{white-space:pre-wrap}";
+
+static void put_text(FILE *out, const char *text)
+{
+	for (; *text; text++)
+		switch (*text) {
+		case '<':
+			fputs("&lt;", out);
+			break;
+		case '>':
+			fputs("&gt;", out);
+			break;
+		case '&':
+			fputs("&amp;", out);
+			break;
+		default:
+			fputc(*text, out);
+		}
+}
+
+static const char *class_of(const struct row *row)
+{
+	static const char *const classes[] = { "ours", "peer", "nothing", "published" };
+
+	return classes[row->kind];
+}
+
+static void put_environment(FILE *out)
+{
+	const struct environment *e = &bench.environment;
+
+	fputs("<table><tr><th>CPU</th><td>", out);
+	put_text(out, e->cpu);
+	fprintf(out, ", %ld cores</td></tr>\n<tr><th>System</th><td>", e->cores);
+	put_text(out, e->kernel);
+	fputs("; ", out);
+	put_text(out, e->libc);
+	fputs("</td></tr>\n<tr><th>Build</th><td>", out);
+	put_text(out, e->commit);
+	fputs("; ", out);
+	put_text(out, e->compiler);
+	fputc(' ', out);
+	put_text(out, e->flags);
+	fputs("; library ", out);
+	put_text(out, e->library_flags);
+	fprintf(out, "</td></tr>\n<tr><th>Discipline</th><td>%s</td></tr>\n", e->discipline);
+	fprintf(out, "<tr><th>Clock</th><td>%.3f GHz; a dependent add takes %.3f cycles before, %.3f "
+		     "after%s</td></tr>\n",
+		e->tsc_ghz, e->clock_before, e->clock_after,
+		e->noisy ? ": <b>the machine was noisy</b>" : "");
+	fprintf(out, "<tr><th>Rounds</th><td>%u, %s%s</td></tr>\n", e->rounds, e->date,
+		bench.options.quick ? "; <b>quick: a tenth of the work</b>" : "");
+	for (size_t i = 0; i < bench.without_count; i++) {
+		fputs("<tr><th>Without</th><td>", out);
+		put_text(out, bench.without[i]);
+		fputs("</td></tr>\n", out);
+	}
+	for (size_t i = 0; i < bench.variant_count; i++) {
+		const struct variant *v = &bench.variants[i];
+
+		if (v->kind != SUBJECT_PEER || !v->version ||
+		    (i && !strcmp(bench.variants[i - 1].subject, v->subject)))
+			continue;
+		fprintf(out, "<tr><th>%s</th><td>", v->subject);
+		put_text(out, v->version);
+		fputs("</td></tr>\n", out);
+	}
+	fputs("</table>\n", out);
+}
+
+static void put_line(FILE *out, const struct view *view, const struct view_line *line)
+{
+	fprintf(out, "<tr class=\"%s\"><td>", class_of(line->any));
+	put_text(out, line->label);
+	fputs("</td>", out);
+	for (size_t c = 0; c < view->column_count; c++) {
+		const struct row *row = line->cells[c];
+		int decimals = view->decimals;
+
+		if (!row) {
+			fputs("<td></td>", out);
+			continue;
+		}
+		fprintf(out, "<td>%.*f<small>%.*f&ndash;%.*f</small></td>", decimals,
+			row->median / view->scale, decimals, row->min / view->scale, decimals,
+			row->max / view->scale);
+	}
+	fputs("</tr>\n", out);
+}
+
+static void put_view(FILE *out, const struct view *view)
+{
+	fputs("<h2>", out);
+	put_text(out, view->table->bench);
+	fputs(": ", out);
+	put_text(out, view->title);
+	fputs("</h2>\n", out);
+	bench_plot(out, view);
+	fputs("<table><tr><th>", out);
+	put_text(out, view->unit_text);
+	fputs("</th>", out);
+	for (size_t c = 0; c < view->column_count; c++)
+		fprintf(out, "<th>%s</th>", view->columns[c]);
+	fputs("</tr>\n", out);
+	for (size_t l = 0; l < view->line_count; l++)
+		put_line(out, view, &view->lines[l]);
+	fputs("</table>\n", out);
+}
+
+void bench_print_html(FILE *out)
+{
+	static struct view view;
+
+	fprintf(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+		     "<title>kmem bench</title><style>%s</style></head><body>\n<h1>kmem bench</h1>\n",
+		style);
+	put_environment(out);
+	for (size_t t = 0; t < bench.table_count; t++)
+		for (unsigned int i = 0; bench_view(&bench.tables[t], i, &view); i++)
+			if (view.line_count)
+				put_view(out, &view);
+	fputs("<p>Medians, with minimum and maximum over the rounds beneath. Rows marked published "
+	      "are another machine's (4.0 GHz, 2016): beside ours, not against.</p>\n"
+	      "</body></html>\n",
+	      out);
+}

@@ -1,0 +1,254 @@
+/*
+ * Plots of a view as inline SVG: curves where the columns are a scale (sizes, batches), one figure a
+ * linkage, and bars where they are different works. The cost axis is logarithmic, because the subjects
+ * differ by more than tenfold.
+ */
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+#define WIDTH 900
+#define HEIGHT 460
+#define LEFT 60
+#define RIGHT 260	/* names of the curves stand there */
+#define TOP 30
+#define BOTTOM 40
+#define BAR 16
+
+static double lesser(double a, double b)
+{
+	return a < b ? a : b;
+}
+
+static double greater(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+/* The logarithm to base 2, good to a pixel: halving, then a parabola between powers. */
+static double logarithm(double x)
+{
+	double whole = 0;
+
+	for (; x >= 2; x /= 2)
+		whole++;
+	for (; x > 0 && x < 1; x *= 2)
+		whole--;
+	return whole + (x - 1) * (1.3465 - 0.3465 * (x - 1));
+}
+
+/* Ours in greens and blues, the empty functions grey, peers around the warm half of the circle. */
+static const char *colour(const struct row *row, size_t index)
+{
+	switch (row->kind) {
+	case SUBJECT_OURS:
+		return bench_format("hsl(%zu,80%%,35%%)", 120 + index * 37 % 120);
+	case SUBJECT_PEER:
+		return bench_format("hsl(%zu,55%%,60%%)", (270 + index * 29 % 180) % 360);
+	default:
+		return "#999";
+	}
+}
+
+static const char *short_label(const struct view_line *line)
+{
+	const struct row *row = line->any;
+	const char *work = row->kind == SUBJECT_NOTHING ? row->of : row->work;
+
+	return bench_format("%s%s%s %s%s%s", row->kind == SUBJECT_PUBLISHED ? row->of : row->subject,
+			    row->kind == SUBJECT_PUBLISHED ? " published" : "",
+			    bench_same(row->memcg, "on") ? " memcg" : "",
+			    row->kind == SUBJECT_NOTHING ? "" : row->api,
+			    !strcmp(work, "pair") ? "" : " ", !strcmp(work, "pair") ? "" : work);
+}
+
+static void range(const struct view *view, const char *linkage, double *low, double *high)
+{
+	*low = DBL_MAX;
+	*high = 0;
+	for (size_t l = 0; l < view->line_count; l++)
+		for (size_t c = 0; c < view->column_count; c++) {
+			const struct row *row = view->lines[l].cells[c];
+
+			if (!row || strcmp(row->linkage, linkage) || row->median <= 0)
+				continue;
+			*low = lesser(*low, row->median / view->scale);
+			*high = greater(*high, row->median / view->scale);
+		}
+	*low = greater(*low, 0.1);
+	*high = greater(*high, *low * 2);
+}
+
+static double place_y(double value, double low, double high)
+{
+	double part = logarithm(greater(value, low) / low) / logarithm(high / low);
+
+	return TOP + (1 - part) * (HEIGHT - TOP - BOTTOM);
+}
+
+static double place_x(const struct view *view, size_t column)
+{
+	size_t last = view->column_count > 1 ? view->column_count - 1 : 1;
+
+	return LEFT + (double)column * (WIDTH - LEFT - RIGHT) / (double)last;
+}
+
+static void put_axes(FILE *out, const struct view *view, double low, double high)
+{
+	for (double decade = 0.1; decade <= high; decade *= 10)
+		for (unsigned int step = 1; step <= 5; step += step == 1 ? 1 : 3) {
+			double value = decade * step, y = place_y(value, low, high);
+
+			if (value < low || value > high)
+				continue;
+			fprintf(out, "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" "
+				     "stroke=\"#ddd\"/><text x=\"%d\" y=\"%.1f\" "
+				     "text-anchor=\"end\">%g</text>\n",
+				LEFT, y, WIDTH - RIGHT, y, LEFT - 6, y + 4, value);
+		}
+	for (size_t c = 0; c < view->column_count; c++)
+		fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
+			place_x(view, c), HEIGHT - BOTTOM + 18, view->columns[c]);
+}
+
+/* One curve; returns where it ends, for its name. */
+static double put_curve(FILE *out, const struct view *view, const struct view_line *line,
+			const char *paint, double low, double high)
+{
+	double x = 0, y = 0;
+	size_t points = 0;
+
+	fprintf(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"%s\" points=\"", paint,
+		line->any->kind == SUBJECT_OURS ? "2.5" : "1.2");
+	for (size_t c = 0; c < view->column_count; c++) {
+		if (!line->cells[c])
+			continue;
+		x = place_x(view, c);
+		y = place_y(line->cells[c]->median / view->scale, low, high);
+		fprintf(out, "%.1f,%.1f ", x, y);
+		points++;
+	}
+	fprintf(out, "\"><title>%s</title></polyline>\n", short_label(line));
+	if (points == 1)
+		fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", x, y, paint);
+	return y;
+}
+
+struct name {
+	double y;
+	const char *text, *paint;
+};
+
+static int compare_names(const void *a, const void *b)
+{
+	double x = ((const struct name *)a)->y, y = ((const struct name *)b)->y;
+
+	return (x > y) - (x < y);
+}
+
+/* Names beside the ends of their curves, pushed apart so that each can be read. */
+static void put_names(FILE *out, struct name *names, size_t count)
+{
+	double space = count ? lesser(11.0, (HEIGHT - TOP) / (double)count) : 11, last = TOP - space;
+
+	qsort(names, count, sizeof(*names), compare_names);
+	for (size_t i = 0; i < count; i++) {
+		double latest = HEIGHT - (double)(count - i) * space;
+		double y = lesser(greater(names[i].y, last + space), greater(latest, last + space));
+
+		fprintf(out, "<text x=\"%d\" y=\"%.1f\" fill=\"%s\" style=\"font-size:%.0fpx\">%s"
+			     "</text>\n",
+			WIDTH - RIGHT + 10, y + 4, names[i].paint, space - 1, names[i].text);
+		last = y;
+	}
+}
+
+static void plot_curves(FILE *out, const struct view *view, const char *linkage)
+{
+	struct name names[VIEW_LINES];
+	size_t count = 0;
+	double low, high;
+
+	range(view, linkage, &low, &high);
+	for (size_t l = 0; l < view->line_count; l++)
+		count += !strcmp(view->lines[l].any->linkage, linkage);
+	if (!count)
+		return;
+	fprintf(out, "<h3>%s</h3>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+		     "height=\"%d\" viewBox=\"0 0 %d %d\">\n<text x=\"%d\" y=\"16\">%s</text>\n",
+		linkage, WIDTH, HEIGHT, WIDTH, HEIGHT, LEFT, view->unit_text);
+	put_axes(out, view, low, high);
+	count = 0;
+	for (size_t l = 0; l < view->line_count; l++) {
+		const struct view_line *line = &view->lines[l];
+		const char *paint = colour(line->any, l);
+
+		if (strcmp(line->any->linkage, linkage))
+			continue;
+		names[count++] = (struct name){ put_curve(out, view, line, paint, low, high),
+						short_label(line), paint };
+	}
+	put_names(out, names, count);
+	fputs("</svg>\n", out);
+}
+
+static size_t bar_column;
+
+static int compare_lines(const void *a, const void *b)
+{
+	const struct view_line *const *x = a, *const *y = b;
+	double p = (*x)->cells[bar_column]->median, q = (*y)->cells[bar_column]->median;
+
+	return (p > q) - (p < q);
+}
+
+static void plot_bars(FILE *out, const struct view *view, size_t column)
+{
+	const struct view_line *lines[VIEW_LINES];
+	size_t count = 0;
+	double high = 0;
+
+	for (size_t l = 0; l < view->line_count; l++) {
+		const struct row *row = view->lines[l].cells[column];
+
+		if (!row)
+			continue;
+		lines[count++] = &view->lines[l];
+		high = greater(high, row->median / view->scale);
+	}
+	if (!count || high <= 0)
+		return;
+	bar_column = column;
+	qsort(lines, count, sizeof(*lines), compare_lines);
+	fprintf(out, "<h3>%s</h3>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
+		     "height=\"%zu\" viewBox=\"0 0 %d %zu\">\n",
+		view->columns[column], WIDTH, count * BAR + 8, WIDTH, count * BAR + 8);
+	for (size_t i = 0; i < count; i++) {
+		const struct row *row = lines[i]->cells[column];
+		double value = row->median / view->scale;
+		double width = greater(value, 0) / high * (WIDTH - 330);
+
+		fprintf(out, "<text x=\"230\" y=\"%zu\" text-anchor=\"end\">%s %s</text>"
+			     "<rect x=\"240\" y=\"%zu\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>"
+			     "<text x=\"%.1f\" y=\"%zu\">%.*f</text>\n",
+			i * BAR + 12, short_label(lines[i]), row->linkage, i * BAR + 2, width,
+			BAR - 4, colour(row, (size_t)(lines[i] - view->lines)), 246 + width,
+			i * BAR + 12, view->decimals, value);
+	}
+	fputs("</svg>\n", out);
+}
+
+void bench_plot(FILE *out, const struct view *view)
+{
+	static const char *const linkages[] = { "shared", "static", "inline" };
+
+	if (view->lines_plot) {
+		for (size_t i = 0; i < sizeof(linkages) / sizeof(*linkages); i++)
+			plot_curves(out, view, linkages[i]);
+		return;
+	}
+	for (size_t c = 0; c < view->column_count; c++)
+		plot_bars(out, view, c);
+}

@@ -1,0 +1,115 @@
+/*
+ * Rows: where the rounds' figures are gathered and settled into median, minimum and maximum. Keeps the
+ * contract's rule that no two rows of a run agree in all fields but the figures.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+struct row *bench_new_row(struct table *table)
+{
+	struct row *row;
+
+	table->rows = bench_grow(table->rows, table->row_count, &table->row_room,
+				 sizeof(*table->rows));
+	row = &table->rows[table->row_count++];
+	memset(row, 0, sizeof(*row));
+	row->bench = table->bench;
+	return row;
+}
+
+void bench_add_value(struct row *row, double value)
+{
+	row->values = bench_grow(row->values, row->count, &row->room, sizeof(*row->values));
+	row->values[row->count++] = value;
+}
+
+static struct row *find_row(struct table *table, const struct variant *variant,
+			    const struct plan_cell *cell, const char *unit, const char *measure,
+			    const char *at)
+{
+	for (size_t i = 0; i < table->row_count; i++) {
+		struct row *row = &table->rows[i];
+
+		if (row->variant == variant && row->cell == cell && bench_same(row->unit, unit) &&
+		    bench_same(row->measure, measure) && bench_same(row->at, at))
+			return row;
+	}
+	return NULL;
+}
+
+static const char *keep(const char *text)
+{
+	return text ? bench_format("%s", text) : NULL;
+}
+
+void bench_add(struct table *table, const struct variant *variant, const struct plan_cell *cell,
+	       const char *unit, const char *measure, const char *at, double value)
+{
+	struct row *row = find_row(table, variant, cell, unit, measure, at);
+
+	if (!row) {
+		row = bench_new_row(table);
+		row->variant = variant;
+		row->cell = cell;
+		row->kind = variant->kind;
+		row->subject = variant->subject;
+		row->version = variant->version;
+		row->linkage = variant->linkage;
+		row->discipline = variant->discipline;
+		row->api = cell->row_api ? cell->row_api : variant->api;
+		row->work = cell->row_work;
+		if (variant->kind == SUBJECT_NOTHING) {
+			row->work = "nothing";
+			row->of = cell->row_work;
+		}
+		row->touch = cell->touch;
+		row->size = cell->size;
+		row->batch = cell->batch;
+		row->threads = cell->threads;
+		row->match = cell->match;
+		row->objects = cell->objects;
+		row->unit = keep(unit);
+		row->measure = keep(measure);
+		row->at = keep(at);
+	}
+	bench_add_value(row, value);
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static bool same_fields(const struct row *a, const struct row *b)
+{
+	return bench_same(a->bench, b->bench) && bench_same(a->work, b->work) &&
+	       bench_same(a->subject, b->subject) && bench_same(a->of, b->of) &&
+	       bench_same(a->version, b->version) && bench_same(a->api, b->api) &&
+	       bench_same(a->linkage, b->linkage) && bench_same(a->discipline, b->discipline) &&
+	       bench_same(a->memcg, b->memcg) && bench_same(a->touch, b->touch) &&
+	       bench_same(a->unit, b->unit) && bench_same(a->measure, b->measure) &&
+	       bench_same(a->at, b->at) && a->size == b->size && a->batch == b->batch &&
+	       a->threads == b->threads && a->match == b->match && a->objects == b->objects;
+}
+
+void bench_settle(struct table *table)
+{
+	for (size_t i = 0; i < table->row_count; i++) {
+		struct row *row = &table->rows[i];
+		size_t half = row->count / 2;
+
+		qsort(row->values, row->count, sizeof(*row->values), compare_doubles);
+		row->min = row->values[0];
+		row->max = row->values[row->count - 1];
+		row->median = row->count % 2 ? row->values[half] :
+					       (row->values[half - 1] + row->values[half]) / 2;
+		for (size_t k = 0; k < i; k++)
+			if (same_fields(row, &table->rows[k]))
+				bench_fatal("two rows of %s are the same (%s %s %s)", row->bench,
+					    row->subject, row->api, row->work);
+	}
+}

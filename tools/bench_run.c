@@ -1,0 +1,250 @@
+/*
+ * The rounds: every job of a table once per round, in the same order (A B C A B C ...), each in a fresh
+ * process, with a progress bar where stderr is a terminal. A subject that fails is left out from then
+ * on, and named.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+#define WORKER_SECONDS 600u	/* a worker that takes longer hangs */
+#define CELL_US 20000u		/* a cost cell's windows together, at least */
+#define RUN_MS 200u		/* a throughput cell ... */
+#define RUN_CROWD_MS 400u	/* ... with more threads than CPUs, so that each runs several times */
+#define FULL_OBJECTS 10000000ul	/* what the published tables took for a cell */
+
+static struct {
+	time_t began;
+	size_t done, all;
+} progress;
+
+static void show_progress(const struct table *table, const struct job *job, unsigned int round)
+{
+	unsigned int tenths = progress.all ? (unsigned int)(progress.done * 40 / progress.all) : 0;
+	long passed = (long)(time(NULL) - progress.began);
+
+	if (!isatty(STDERR_FILENO))
+		return;
+	fprintf(stderr, "\r\033[K%s round %u [%.*s%*s] %ld s  %s %s %s", table->bench, round + 1,
+		(int)tenths, "########################################", (int)(40 - tenths), "",
+		passed, job->variant->subject, job->variant->api, job->variant->linkage);
+	fflush(stderr);
+}
+
+static void clear_progress(void)
+{
+	if (isatty(STDERR_FILENO))
+		fputs("\r\033[K", stderr);
+}
+
+/* The last CPU that we may use: the first one is where most systems take their interrupts. */
+static int pinned_cpu(void)
+{
+	cpu_set_t allowed;
+	int last = 0;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		return 0;
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &allowed))
+			last = i;
+	return last;
+}
+
+/* Our engine goes before what the user set, so that a discipline forced by the user stays. */
+static void set_environment(const struct variant *variant)
+{
+	const char *options = getenv("KMEM_OPTIONS");
+
+	unsetenv("LD_PRELOAD");
+	if (variant->preload)
+		setenv("LD_PRELOAD", bench_path(variant->preload), 1);
+	if (variant->kind == SUBJECT_OURS)
+		setenv("KMEM_OPTIONS",
+		       options && *options ? bench_format("%s,engine:%s", options, variant->subject) :
+					     bench_format("engine:%s", variant->subject), 1);
+}
+
+static char **worker_arguments(const struct job *job)
+{
+	const bool quick = bench.options.quick;
+	unsigned int run_ms = job->cells[0].threads > 2 ? RUN_CROWD_MS : RUN_MS;
+	char **arguments = calloc(job->count + 8, sizeof(*arguments));
+	size_t n = 0;
+
+	if (!arguments)
+		bench_fatal("out of memory");
+	arguments[n++] = bench_path(job->variant->worker);
+	arguments[n++] = bench_format("--cpu=%d", pinned_cpu());
+	arguments[n++] = bench_format("--cell-us=%u", quick ? CELL_US / 3 : CELL_US);
+	arguments[n++] = bench_format("--run-ms=%u", quick ? run_ms / 3 : run_ms);
+	if (bench.options.full)
+		arguments[n++] = bench_format("--objects=%lu", FULL_OBJECTS);
+	if (job->cells[0].objects)
+		arguments[n++] = bench_format("--live=%lu", job->cells[0].objects);
+	if (job->cells[0].threads > 2)
+		arguments[n++] = bench_format("--idle=%lu", job->cells[0].threads);
+	for (size_t i = 0; i < job->count; i++) {
+		const struct plan_cell *cell = &job->cells[i];
+
+		arguments[n++] = bench_format("%s,%lu,%lu,%lu,%lu", cell->work, cell->size,
+					      cell->batch, cell->threads, cell->match);
+	}
+	return arguments;
+}
+
+static FILE *start_worker(const struct job *job, pid_t *child)
+{
+	int ends[2];
+
+	if (pipe(ends) || (*child = fork()) < 0)
+		bench_fatal("cannot start a worker: %s", strerror(errno));
+	if (!*child) {
+		char **arguments = worker_arguments(job);
+
+		dup2(ends[1], STDOUT_FILENO);
+		close(ends[0]);
+		close(ends[1]);
+		set_environment(job->variant);
+		alarm(WORKER_SECONDS);
+		execv(arguments[0], arguments);
+		_exit(127);
+	}
+	close(ends[1]);
+	return fdopen(ends[0], "r");
+}
+
+static bool same_file(const char *path, const char *under_root)
+{
+	char real[PATH_MAX];
+
+	return realpath(bench_path(under_root), real) && !strcmp(real, path);
+}
+
+/* A line about the subject. False where the malloc in force is not the one that we mean. */
+static bool take_info(struct variant *variant, char *key, const char *value)
+{
+	struct environment *environment = &bench.environment;
+
+	if (!strcmp(key, "malloc") && variant->owner)
+		return same_file(value, variant->owner);
+	if (!strcmp(key, "discipline") && variant->kind == SUBJECT_OURS) {
+		if (strcmp(variant->discipline, value))
+			variant->discipline = bench_format("%s", value);
+		environment->discipline = variant->discipline;
+	} else if (!strcmp(key, "version") && !variant->version) {
+		variant->version = bench_format("%s", value);
+	} else if (!strcmp(key, "compiler")) {
+		snprintf(environment->compiler, sizeof(environment->compiler), "%s", value);
+	} else if (!strcmp(key, "flags")) {
+		snprintf(environment->flags, sizeof(environment->flags), "%s", value);
+	} else if (!strcmp(key, "library-flags")) {
+		snprintf(environment->library_flags, sizeof(environment->library_flags), "%s",
+			 value);
+	}
+	return true;
+}
+
+static const char *dash(const char *text)
+{
+	return strcmp(text, "-") ? text : NULL;
+}
+
+/* One worker's output; false if it was not what it must be. */
+static bool read_worker(struct table *table, const struct job *job, FILE *from)
+{
+	char line[4400], key[64], unit[64], measure[32], at[32];
+	unsigned int index;
+	size_t figures = 0;
+	bool good = true;
+	int value_at;
+	double value;
+
+	while (fgets(line, sizeof(line), from)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (sscanf(line, "info %63s %n", key, &value_at) == 1) {
+			good &= take_info(job->variant, key, line + value_at);
+		} else if (sscanf(line, "%u %63s %31s %31s %lf", &index, unit, measure, at,
+				  &value) == 5 && index < job->count) {
+			const struct plan_cell *cell = &job->cells[index];
+
+			bench_add(table, job->variant, cell, unit, dash(measure), dash(at), value);
+			if (!strcmp(unit, "cycles/object"))
+				bench_add(table, job->variant, cell, "ns/object", NULL, NULL,
+					  value / bench.environment.tsc_ghz);
+			figures++;
+		} else {
+			good = false;
+		}
+	}
+	return good && figures >= job->count;
+}
+
+static void leave_out(struct variant *variant, const char *why)
+{
+	char *name = bench_format("%s %s %s", variant->subject, variant->api, variant->linkage);
+
+	clear_progress();
+	fprintf(stderr, "kmem bench: going on without %s: %s\n", name, why);
+	bench_without(name, why);
+	variant->broken = true;
+	bench.ours_failed |= variant->kind == SUBJECT_OURS;
+}
+
+static void run_job(struct table *table, const struct job *job)
+{
+	int status = 0;
+	pid_t child;
+	FILE *from = start_worker(job, &child);
+	bool good = from && read_worker(table, job, from);
+
+	if (from)
+		fclose(from);
+	waitpid(child, &status, 0);
+	if (WIFSIGNALED(status))
+		leave_out(job->variant, bench_format("its worker died of signal %d (%s)",
+						     WTERMSIG(status), job->cells[0].work));
+	else if (status)
+		leave_out(job->variant, bench_format("its worker failed (%s)", job->cells[0].work));
+	else if (!good)
+		leave_out(job->variant, "it is not in force, or its worker's output is wrong");
+}
+
+/* Rows of a subject that fell out half-way would be medians over fewer rounds: they go. */
+static void drop_incomplete(struct table *table, unsigned int rounds)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < table->row_count; i++)
+		if (table->rows[i].count == rounds)
+			table->rows[kept++] = table->rows[i];
+	table->row_count = kept;
+}
+
+void bench_run_table(struct table *table)
+{
+	const unsigned int rounds = bench.environment.rounds;
+
+	progress.began = time(NULL);
+	progress.done = 0;
+	progress.all = (size_t)rounds * table->job_count;
+	for (unsigned int round = 0; round < rounds; round++)
+		for (size_t i = 0; i < table->job_count; i++, progress.done++) {
+			const struct job *job = &table->jobs[i];
+
+			if (job->variant->broken)
+				continue;
+			show_progress(table, job, round);
+			run_job(table, job);
+		}
+	clear_progress();
+	drop_incomplete(table, rounds);
+}

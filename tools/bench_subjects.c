@@ -1,0 +1,261 @@
+/*
+ * Who is measured: our engines through each interface and linkage, the peers that lie in build/peers/,
+ * and the empty functions. What is missing is asked of scripts/peers and make once; what still is
+ * missing then is named as such, and the run goes on without it.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+static const char *const engines[] = { "sheaf", "slub" };
+static const char *const peers[] = {
+	"glibc",    "jemalloc",	 "mimalloc2", "mimalloc3",	 "gperftools",
+	"snmalloc", "tcmalloc",	 "rpmalloc",  "tbbmalloc",	 "scudo",
+	"hardened_malloc", "hardened_malloc_light", "dpdk",
+};
+#define ENGINES (sizeof(engines) / sizeof(*engines))
+#define PEERS (sizeof(peers) / sizeof(*peers))
+
+static size_t variant_room;
+
+static bool wanted_linkage(const char *linkage)
+{
+	return !bench.options.linkages.count || bench_has(&bench.options.linkages, linkage);
+}
+
+/* Named by --subjects, or there is no such option. */
+static bool wanted_subject(const char *subject)
+{
+	return !bench.options.subjects.count || bench_has(&bench.options.subjects, subject);
+}
+
+static bool wanted_engine(const char *engine)
+{
+	return wanted_subject(engine) &&
+	       (!bench.options.engines.count || bench_has(&bench.options.engines, engine));
+}
+
+static bool exists(const char *under_root)
+{
+	char *path = bench_path(under_root);
+	bool found = !access(path, R_OK);
+
+	free(path);
+	return found;
+}
+
+static void add(enum subject_kind kind, const char *subject, const char *api, const char *linkage,
+		const char *worker, const char *preload)
+{
+	struct variant *variant;
+
+	if (!wanted_linkage(linkage))
+		return;
+	bench.variants = bench_grow(bench.variants, bench.variant_count, &variant_room,
+				    sizeof(*bench.variants));
+	variant = &bench.variants[bench.variant_count++];
+	memset(variant, 0, sizeof(*variant));
+	variant->kind = kind;
+	variant->subject = subject;
+	variant->api = api;
+	variant->linkage = linkage;
+	variant->worker = worker;
+	variant->preload = preload;
+	variant->discipline = "none";
+	if (!strcmp(api, "malloc") && (preload || strcmp(linkage, "shared")))
+		variant->owner = preload ? preload : worker;
+}
+
+static void add_engine(const char *engine)
+{
+	add(SUBJECT_OURS, engine, "kmem_cache", "shared", "build/bench/cache-shared", NULL);
+	add(SUBJECT_OURS, engine, "kmem_cache", "static", "build/bench/cache-static", NULL);
+	add(SUBJECT_OURS, engine, "kmem_cache", "inline", "build/bench/cache-inline", NULL);
+	add(SUBJECT_OURS, engine, "kmalloc", "shared", "build/bench/kmalloc-shared", NULL);
+	add(SUBJECT_OURS, engine, "kmalloc", "static", "build/bench/kmalloc-static", NULL);
+	add(SUBJECT_OURS, engine, "malloc", "shared", "build/bench/malloc-shared",
+	    "build/libkmem-malloc.so");
+	add(SUBJECT_OURS, engine, "malloc", "static", "build/bench/malloc-kmem-static", NULL);
+}
+
+static const char *peer_version(const char *peer)
+{
+	char *path = bench_format("%s/build/peers/%s/version", bench.root, peer);
+	FILE *in = fopen(path, "r");
+	char line[160];
+
+	free(path);
+	if (!in)
+		return NULL;
+	if (!fgets(line, sizeof(line), in))
+		line[0] = '\0';
+	fclose(in);
+	line[strcspn(line, "\n")] = '\0';
+	return bench_format("%s", line);
+}
+
+static void add_peer(const char *peer)
+{
+	const char *shared = bench_format("build/peers/%s/lib.so", peer);
+	const char *archive = bench_format("build/peers/%s/lib.a", peer);
+	const char *worker = bench_format("build/bench/malloc-%s-static", peer);
+	size_t first = bench.variant_count;
+
+	if (!strcmp(peer, "glibc")) {
+		add(SUBJECT_PEER, peer, "malloc", "shared", "build/bench/malloc-shared", NULL);
+		add(SUBJECT_PEER, peer, "malloc", "static", worker, NULL);
+	} else if (!strcmp(peer, "dpdk")) {
+		add(SUBJECT_PEER, peer, "bulk", "static", "build/bench/dpdk-static", NULL);
+		add(SUBJECT_PEER, peer, "bulk", "inline", "build/bench/dpdk-inline", NULL);
+	} else {
+		if (exists(shared))
+			add(SUBJECT_PEER, peer, "malloc", "shared", "build/bench/malloc-shared",
+			    shared);
+		if (exists(archive))
+			add(SUBJECT_PEER, peer, "malloc", "static", worker, NULL);
+		else
+			bench_without(peer, "not as an archive: no static rows");
+	}
+	if (!strcmp(peer, "jemalloc") && exists(shared))
+		add(SUBJECT_PEER, peer, "bulk", "shared", "build/bench/jemalloc-shared", shared);
+	if (!strcmp(peer, "jemalloc") && exists(archive))
+		add(SUBJECT_PEER, peer, "bulk", "static", "build/bench/jemalloc-static", NULL);
+	for (size_t i = first; i < bench.variant_count; i++)
+		bench.variants[i].version = peer_version(peer);
+}
+
+/* Run a command in the root, its output on our stderr; its exit status. */
+static int run_in_root(char *const *arguments)
+{
+	int status;
+	pid_t child = fork();
+
+	if (child < 0)
+		bench_fatal("cannot start %s", arguments[0]);
+	if (!child) {
+		unsetenv("MAKEFLAGS");
+		unsetenv("MAKELEVEL");
+		unsetenv("MFLAGS");
+		if (chdir(bench.root) || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+			_exit(127);
+		execvp(arguments[0], arguments);
+		_exit(127);
+	}
+	if (waitpid(child, &status, 0) < 0)
+		return 127;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* A peer without a version file was never brought; one with only a log could not be had. */
+static void bring_peers(void)
+{
+	char *arguments[PEERS + 2] = { "scripts/peers" };
+	size_t count = 1;
+
+	for (size_t i = 0; i < PEERS; i++) {
+		if (!wanted_subject(peers[i]) ||
+		    exists(bench_format("build/peers/%s/version", peers[i])))
+			continue;
+		if (!exists(bench_format("build/peers/%s.log", peers[i])))
+			arguments[count++] = (char *)peers[i];
+	}
+	if (count == 1 || !exists("scripts/peers"))
+		return;
+	fputs("kmem bench: bringing the peers that are not there yet; this takes minutes, once\n",
+	      stderr);
+	run_in_root(arguments);
+}
+
+/* What a table of peers cannot do without, as far as this call asked for it. */
+static void check_must(void)
+{
+	static const char *const must[] = { "glibc", "jemalloc", "gperftools" };
+
+	for (size_t i = 0; i < sizeof(must) / sizeof(*must); i++)
+		if (wanted_subject(must[i]) && !peer_version(must[i]))
+			bench.must_missing = true;
+	if ((wanted_subject("mimalloc2") || wanted_subject("mimalloc3")) &&
+	    !peer_version("mimalloc2") && !peer_version("mimalloc3"))
+		bench.must_missing = true;
+}
+
+static void check_subjects(void)
+{
+	const struct names *subjects = &bench.options.subjects;
+
+	for (size_t i = 0; i < subjects->count; i++) {
+		const char *name = subjects->name[i];
+		bool known = !strcmp(name, "nothing") || !strcmp(name, "published");
+
+		for (size_t k = 0; k < ENGINES; k++)
+			known |= !strcmp(name, engines[k]);
+		for (size_t k = 0; k < PEERS; k++)
+			known |= !strcmp(name, peers[k]);
+		if (!known)
+			bench_usage("--subjects: there is no '%s'", name);
+	}
+}
+
+void bench_find_subjects(void)
+{
+	check_subjects();
+	for (size_t i = 0; i < ENGINES; i++)
+		if (wanted_engine(engines[i]))
+			add_engine(engines[i]);
+	bring_peers();
+	check_must();
+	for (size_t i = 0; i < PEERS; i++) {
+		if (!wanted_subject(peers[i]))
+			continue;
+		if (peer_version(peers[i]))
+			add_peer(peers[i]);
+		else
+			bench_without(peers[i], "cannot be had here (scripts/peers tries again)");
+	}
+	/* The empty functions stand in every table of costs, whoever else was asked for. */
+	add(SUBJECT_NOTHING, "nothing", "malloc", "shared", "build/bench/nothing-shared", NULL);
+	add(SUBJECT_NOTHING, "nothing", "malloc", "static", "build/bench/nothing-static", NULL);
+	add(SUBJECT_NOTHING, "nothing", "malloc", "inline", "build/bench/nothing-inline", NULL);
+}
+
+/* Have every worker that a planned job needs; drop the variants whose worker cannot be built. */
+void bench_build_workers(void)
+{
+	char *arguments[256] = { "make", "-s", "-k" };
+	size_t count = 3;
+
+	for (size_t i = 0; i < bench.variant_count; i++) {
+		const struct variant *variant = &bench.variants[i];
+		bool planned = false, there = false;
+
+		for (size_t t = 0; t < bench.table_count; t++)
+			for (size_t j = 0; j < bench.tables[t].job_count; j++)
+				planned |= bench.tables[t].jobs[j].variant == variant;
+		for (size_t k = 3; k < count; k++)
+			there |= !strcmp(arguments[k], variant->worker);
+		if (planned && variant->preload && variant->kind == SUBJECT_OURS && count < 250) {
+			arguments[count++] = (char *)variant->preload;
+			planned = true;
+		}
+		if (planned && !there && count < 250)
+			arguments[count++] = (char *)variant->worker;
+	}
+	if (count == 3)
+		bench_fatal("nothing of what was asked for can be measured");
+	run_in_root(arguments);
+	for (size_t i = 0; i < bench.variant_count; i++) {
+		struct variant *variant = &bench.variants[i];
+
+		if (exists(variant->worker) && (!variant->preload || exists(variant->preload)))
+			continue;
+		variant->broken = true;
+		bench_without(bench_format("%s %s %s", variant->subject, variant->api,
+					   variant->linkage),
+			      "its worker cannot be built");
+		bench.ours_failed |= variant->kind == SUBJECT_OURS;
+	}
+}

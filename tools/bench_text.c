@@ -1,0 +1,162 @@
+/* The tables as text: the environment once, each view, and our ratios to the best peer beneath it. */
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+#define LABEL 50
+#define COLUMN 11
+
+static void print_environment(FILE *out)
+{
+	const struct environment *e = &bench.environment;
+
+	fprintf(out, "%s, %ld cores; %s; %s\n", e->cpu, e->cores, e->kernel, e->libc);
+	fprintf(out, "commit %s; %s %s; library %s\n", e->commit, e->compiler, e->flags,
+		e->library_flags);
+	fprintf(out, "discipline %s; time-stamp counter %.3f GHz; a dependent add takes %.3f of its "
+		     "cycles before, %.3f after%s\n",
+		e->discipline, e->tsc_ghz, e->clock_before, e->clock_after,
+		e->noisy ? ": THE MACHINE WAS NOISY, trust the order only" : "");
+	fprintf(out, "medians over %u interleaved rounds, each subject in a fresh process%s\n",
+		e->rounds, bench.options.quick ? "; QUICK: a tenth of the work" : "");
+	for (size_t i = 0; i < bench.without_count; i++)
+		fprintf(out, "without %s\n", bench.without[i]);
+	for (size_t i = 0, n = 0; i < bench.variant_count; i++) {
+		const struct variant *v = &bench.variants[i];
+
+		if (v->kind != SUBJECT_PEER || !v->version ||
+		    (i && !strcmp(bench.variants[i - 1].subject, v->subject)))
+			continue;
+		fprintf(out, "%s%s %s", n++ ? "; " : "peers: ", v->subject, v->version);
+	}
+	fputc('\n', out);
+}
+
+static void print_columns(FILE *out, const struct view *view, const char *title)
+{
+	fprintf(out, "%-*s", LABEL, title);
+	for (size_t c = 0; c < view->column_count; c++)
+		fprintf(out, " %*s", COLUMN, view->columns[c]);
+	fputc('\n', out);
+}
+
+/* Medians on one line; minimum and maximum beneath, dimmed where that can be seen. */
+static void print_line(FILE *out, const struct view *view, const struct view_line *line, bool dim)
+{
+	char text[64];
+
+	fprintf(out, "%-*s", LABEL, line->label);
+	for (size_t c = 0; c < view->column_count; c++) {
+		const struct row *row = line->cells[c];
+
+		if (row)
+			fprintf(out, " %*.*f", COLUMN, view->decimals, row->median / view->scale);
+		else
+			fprintf(out, " %*s", COLUMN, "-");
+	}
+	fputc('\n', out);
+	if (line->any->kind == SUBJECT_PUBLISHED || bench.environment.rounds < 2)
+		return;
+	fprintf(out, "%s%-*s", dim ? "\033[2m" : "", LABEL, "");
+	for (size_t c = 0; c < view->column_count; c++) {
+		const struct row *row = line->cells[c];
+
+		text[0] = '\0';
+		if (row)
+			snprintf(text, sizeof(text), "%.*f-%.*f", view->decimals,
+				 row->min / view->scale, view->decimals, row->max / view->scale);
+		fprintf(out, " %*s", COLUMN, text);
+	}
+	fprintf(out, "%s\n", dim ? "\033[0m" : "");
+}
+
+static void print_ratio(FILE *out, const struct view *view, const struct view_line *line, bool batch)
+{
+	const struct row *best[VIEW_COLUMNS];
+	bool any = false;
+
+	for (size_t c = 0; c < view->column_count; c++) {
+		best[c] = line->cells[c] ? bench_best_peer(view, line, c, batch) : NULL;
+		any |= best[c] != NULL;
+	}
+	if (!any)
+		return;
+	fprintf(out, "%-*s", LABEL, line->label);
+	for (size_t c = 0; c < view->column_count; c++)
+		if (best[c] && best[c]->median != 0)
+			fprintf(out, " %*.2f", COLUMN, line->cells[c]->median / best[c]->median);
+		else
+			fprintf(out, " %*s", COLUMN, "-");
+	fputc('\n', out);
+}
+
+/* Who the best peer of a linkage is, column by column. */
+static void print_best(FILE *out, const struct view *view, const char *linkage, bool batch)
+{
+	bool any = false;
+
+	for (size_t l = 0; l < view->line_count && !any; l++) {
+		const struct view_line *line = &view->lines[l];
+
+		if (line->any->kind != SUBJECT_OURS || strcmp(line->any->linkage, linkage))
+			continue;
+		for (size_t c = 0; c < view->column_count; c++)
+			any |= bench_best_peer(view, line, c, batch) != NULL;
+		if (!any)
+			continue;
+		fprintf(out, "%-*s", LABEL,
+			bench_format("best peer for %s%s", linkage, batch ? ", batches" : ""));
+		for (size_t c = 0; c < view->column_count; c++) {
+			const struct row *best = bench_best_peer(view, line, c, batch);
+
+			fprintf(out, " %*.*s", COLUMN, COLUMN, best ? best->subject : "-");
+		}
+		fputc('\n', out);
+	}
+}
+
+static void print_ratios(FILE *out, const struct view *view)
+{
+	static const char *const linkages[] = { "shared", "static", "inline" };
+	bool title = false;
+
+	for (unsigned int batch = 0; batch < 2; batch++)
+		for (size_t k = 0; k < 3; k++) {
+			print_best(out, view, linkages[k], batch);
+			for (size_t l = 0; l < view->line_count; l++) {
+				const struct view_line *line = &view->lines[l];
+
+				if (line->any->kind != SUBJECT_OURS ||
+				    strcmp(line->any->linkage, linkages[k]) ||
+				    (batch && strcmp(line->any->work, "bulk")))
+					continue;
+				print_ratio(out, view, line, batch);
+				title = true;
+			}
+		}
+	if (title)
+		fprintf(out, "(ours / best peer: %s is better)\n",
+			view->higher_is_better ? "more" : "less");
+}
+
+void bench_print_text(FILE *out)
+{
+	static struct view view;
+	bool dim = isatty(fileno(out));
+
+	print_environment(out);
+	for (size_t t = 0; t < bench.table_count; t++)
+		for (unsigned int i = 0; bench_view(&bench.tables[t], i, &view); i++) {
+			if (!view.line_count)
+				continue;
+			fprintf(out, "\n%s: %s\n", bench.tables[t].bench, view.title);
+			print_columns(out, &view, view.unit_text);
+			for (size_t l = 0; l < view.line_count; l++)
+				print_line(out, &view, &view.lines[l], dim);
+			fputc('\n', out);
+			print_ratios(out, &view);
+		}
+	fputs("\nA row `published` is another machine's (4.0 GHz, 2016): beside ours, not against.\n",
+	      out);
+}

@@ -1,0 +1,116 @@
+/* Small helpers of `kmem bench`: growing arrays, paths, and the two ways to give up. */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+struct bench bench;
+
+_Noreturn void bench_usage(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	fputs("kmem bench: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+	va_end(arguments);
+	exit(2);
+}
+
+_Noreturn void bench_fatal(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	fputs("kmem bench: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+	va_end(arguments);
+	exit(1);
+}
+
+void *bench_grow(void *array, size_t count, size_t *room, size_t each)
+{
+	if (count < *room)
+		return array;
+	*room = *room ? *room * 2 : 16;
+	array = realloc(array, *room * each);
+	if (!array)
+		bench_fatal("out of memory");
+	return array;
+}
+
+char *bench_format(const char *format, ...)
+{
+	va_list arguments;
+	char *text;
+
+	va_start(arguments, format);
+	if (vasprintf(&text, format, arguments) < 0)
+		bench_fatal("out of memory");
+	va_end(arguments);
+	return text;
+}
+
+char *bench_path(const char *under_root)
+{
+	return bench_format("%s/%s", bench.root, under_root);
+}
+
+void bench_without(const char *name, const char *why)
+{
+	const char *text = bench_format("%s: %s", name, why);
+
+	for (size_t i = 0; i < bench.without_count; i++)
+		if (!strcmp(bench.without[i], text))
+			return;
+	if (bench.without_count < sizeof(bench.without) / sizeof(*bench.without))
+		bench.without[bench.without_count++] = text;
+}
+
+bool bench_has(const struct names *names, const char *name)
+{
+	for (size_t i = 0; i < names->count; i++)
+		if (!strcmp(names->name[i], name))
+			return true;
+	return false;
+}
+
+bool bench_same(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+/* The nearest directory above `path` that holds the benches; cuts path to it. */
+static bool root_above(char *path)
+{
+	char *slash, probe[PATH_MAX + 32];
+
+	while ((slash = strrchr(path, '/'))) {
+		snprintf(probe, sizeof(probe), "%s/bench/bench.mk", path);
+		if (!access(probe, R_OK))
+			return true;
+		*slash = '\0';
+	}
+	return false;
+}
+
+/* The tree that this command was built in; else the one around the current directory. */
+void bench_find_root(void)
+{
+	ssize_t length = readlink("/proc/self/exe", bench.root, PATH_MAX - 1);
+
+	if (length > 0) {
+		bench.root[length] = '\0';
+		if (root_above(bench.root))
+			return;
+	}
+	if (getcwd(bench.root, PATH_MAX) && root_above(bench.root))
+		return;
+	bench_fatal("needs the project's tree: run it inside of a clone");
+}

@@ -1,0 +1,13 @@
+# mimalloc2.sh: mimalloc's second generation; it lies beside the third and is built the same
+# way.
+. "$recipes/mimalloc3.sh"
+spare_packages="libmimalloc2.0"
+
+build() {
+	mimalloc v2
+}
+
+spare() {
+	cp -L "$(package_file libmimalloc2.0 'libmimalloc\.so\.2')" lib.so
+	version "$(debian_version libmimalloc2.0) (Debian)"
+}

@@ -1,0 +1,14 @@
+# rpmalloc.sh: rpmalloc with its override of malloc and its hook on the end of threads.
+packages="gcc libc6-dev"
+crate="rpmalloc-sys 0.2.3+b097fd0"
+
+build() {
+	source=$(crate_dir)/rpmalloc
+	flags="-O2 -std=gnu11 -w -DNDEBUG -D_GNU_SOURCE -DENABLE_OVERRIDE=1 -DENABLE_PRELOAD=1"
+	# shellcheck disable=SC2086
+	gcc $flags -fPIC -shared "$source/rpmalloc/rpmalloc.c" -o lib.so -lpthread -ldl
+	# shellcheck disable=SC2086
+	gcc $flags -c "$source/rpmalloc/rpmalloc.c" -o rpmalloc.o
+	ar rcs lib.a rpmalloc.o
+	version "$(head -n 1 "$source/CHANGELOG") (commit $(crate_version | sed 's/.*+//'))"
+}

@@ -52,7 +52,7 @@ void bench_print(const char *unit, const char *measure, const char *at, double v
 /* Print Rss and Pss of this process, less `harness` bytes of our own, as "bytes". */
 void bench_print_memory(const char *at, double harness);
 void bench_read_memory(double *rss, double *pss);
-_Noreturn void bench_die(const char *why);
+_Noreturn __attribute__((cold)) void bench_die(const char *why);
 void bench_pin(void);
 void bench_unpin(void);
 void bench_sleep_ms(unsigned int ms);

@@ -33,9 +33,9 @@ static void print_environment(FILE *out)
 	fputc('\n', out);
 }
 
-static void print_columns(FILE *out, const struct view *view, const char *title)
+static void print_columns(FILE *out, const struct view *view)
 {
-	fprintf(out, "%-*s", LABEL, title);
+	fprintf(out, "%-*s", LABEL, "");
 	for (size_t c = 0; c < view->column_count; c++)
 		fprintf(out, " %*s", COLUMN, view->columns[c]);
 	fputc('\n', out);
@@ -150,8 +150,9 @@ void bench_print_text(FILE *out)
 		for (unsigned int i = 0; bench_view(&bench.tables[t], i, &view); i++) {
 			if (!view.line_count)
 				continue;
-			fprintf(out, "\n%s: %s\n", bench.tables[t].bench, view.title);
-			print_columns(out, &view, view.unit_text);
+			fprintf(out, "\n%s: %s (%s)\n", bench.tables[t].bench, view.title,
+				view.unit_text);
+			print_columns(out, &view);
 			for (size_t l = 0; l < view.line_count; l++)
 				print_line(out, &view, &view.lines[l], dim);
 			fputc('\n', out);

@@ -22,7 +22,13 @@ build() {
 	objects shared "$flags -fPIC" <own
 	objects static "$flags" <own
 	g++ -shared shared/*.o abseil/*.o -o lib.so -lpthread -Wl,-z,defs
-	ar rcs lib.a static/*.o abseil/*.o
+	# One object for all of its own: nothing refers to the constructor that turns per-CPU caches
+	# on, so a linker that picks members from an archive would leave it out.
+	ld -r static/*.o -o tcmalloc.o
+	ar rcs lib.a tcmalloc.o abseil/*.o
+	# A thread has one rseq area. tcmalloc wants it for itself, and falls back to per-thread
+	# caches where the C library was first; its documentation says to set this.
+	echo GLIBC_TUNABLES=glibc.pthread.rseq=0 >env
 	released=$(sed -n "s/^## \[$(crate_version)\].* - //p" "$here/CHANGELOG.md")
 	version "$released (in libtcmalloc-sys $(crate_version))"
 }

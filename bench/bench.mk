@@ -54,7 +54,8 @@ build/bench/malloc-glibc-static: $(BENCH_MALLOC)
 	$(CC) -static $^ -o $@ -lpthread
 
 build/bench/malloc-kmem-static: $(BENCH_MALLOC) build/libkmem-malloc.a
-	$(CC) $(BENCH_MALLOC) $(BENCH_FAMILY) build/libkmem-malloc.a -o $@ -lpthread
+	$(CC) $(BENCH_MALLOC) $(BENCH_FAMILY) -Wl,-u,kmem_version,-u,kmem_percpu_discipline \
+		build/libkmem-malloc.a -o $@ -lpthread
 
 build/bench/malloc-%-static: $(BENCH_MALLOC) build/peers/%/lib.a
 	rm -f $@

@@ -9,7 +9,8 @@
 #include <sched.h>
 
 #define RING_SLOTS 1024u
-#define RING_SPINS 256u		/* then the CPU is given to the other side */
+#define RING_PAUSES 32u		/* about 0.5 us: one who waits leaves the other's line alone for so long */
+#define RING_LOOKS 64u		/* then the CPU is given to the other side */
 
 static struct {
 	struct api api;
@@ -23,25 +24,29 @@ static struct {
 
 static struct api threads_api;
 
-bench_noinline void ring_wait(unsigned int *spins)
+/*
+ * One side has to wait. Looking all the time would take the line from the other side at every object,
+ * and the row would be the price of that, not of the allocator.
+ */
+bench_noinline void ring_wait(unsigned int *looks)
 {
-	if (++*spins % RING_SPINS)
-		clock_pause();
-	else
+	if (++*looks % RING_LOOKS == 0)
 		sched_yield();
+	for (unsigned int i = 0; i < RING_PAUSES; i++)
+		clock_pause();
 }
 
 /* Put one pointer in; NULL says that no more will come. */
 bench_inline void ring_put(void *object)
 {
 	uint64_t head = atomic_load_explicit(&ring.head, memory_order_relaxed);
-	unsigned int spins = 0;
+	unsigned int looks = 0;
 
 	while (head - ring.tail_seen == RING_SLOTS) {
 		/* Pairs with the release in ring_get: the slot was read before it is written again. */
 		ring.tail_seen = atomic_load_explicit(&ring.tail, memory_order_acquire);
 		if (head - ring.tail_seen == RING_SLOTS)
-			ring_wait(&spins);
+			ring_wait(&looks);
 	}
 	ring.slots[head % RING_SLOTS] = object;
 	/* Pairs with the acquire in ring_get: slot and object are seen before the count. */
@@ -51,13 +56,13 @@ bench_inline void ring_put(void *object)
 bench_inline void *ring_get(void)
 {
 	uint64_t tail = atomic_load_explicit(&ring.tail, memory_order_relaxed);
-	unsigned int spins = 0;
+	unsigned int looks = 0;
 	void *object;
 
 	while (tail == ring.head_seen) {
 		ring.head_seen = atomic_load_explicit(&ring.head, memory_order_acquire);
 		if (tail == ring.head_seen)
-			ring_wait(&spins);
+			ring_wait(&looks);
 	}
 	object = ring.slots[tail % RING_SLOTS];
 	atomic_store_explicit(&ring.tail, tail + 1, memory_order_release);

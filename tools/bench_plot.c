@@ -44,9 +44,9 @@ static const char *colour(const struct row *row, size_t index)
 {
 	switch (row->kind) {
 	case SUBJECT_OURS:
-		return bench_format("hsl(%zu,80%%,35%%)", 120 + index * 37 % 120);
+		return bench_format("hsl(%zu,80%%,35%%)", 100 + index * 47 % 130);
 	case SUBJECT_PEER:
-		return bench_format("hsl(%zu,55%%,60%%)", (270 + index * 29 % 180) % 360);
+		return bench_format("hsl(%zu,55%%,60%%)", (270 + index * 67 % 170) % 360);
 	default:
 		return "#999";
 	}
@@ -183,7 +183,7 @@ static void plot_curves(FILE *out, const struct view *view, const char *linkage)
 	count = 0;
 	for (size_t l = 0; l < view->line_count; l++) {
 		const struct view_line *line = &view->lines[l];
-		const char *paint = colour(line->any, l);
+		const char *paint = colour(line->any, count);
 
 		if (strcmp(line->any->linkage, linkage))
 			continue;

@@ -222,27 +222,43 @@ void bench_find_subjects(void)
 	add(SUBJECT_NOTHING, "nothing", "malloc", "inline", "build/bench/nothing-inline", NULL);
 }
 
+static bool planned(const struct variant *variant)
+{
+	for (size_t t = 0; t < bench.table_count; t++)
+		for (size_t j = 0; j < bench.tables[t].job_count; j++)
+			if (bench.tables[t].jobs[j].variant == variant)
+				return true;
+	return false;
+}
+
+static size_t add_target(char **arguments, size_t count, const char *target)
+{
+	for (size_t k = 0; k < count; k++)
+		if (!strcmp(arguments[k], target))
+			return count;
+	arguments[count] = (char *)target;
+	return count + 1;
+}
+
 /* Have every worker that a planned job needs; drop the variants whose worker cannot be built. */
 void bench_build_workers(void)
 {
-	char *arguments[256] = { "make", "-s", "-k" };
+	char **arguments = calloc(2 * bench.variant_count + 5, sizeof(*arguments));
 	size_t count = 3;
 
+	if (!arguments)
+		bench_fatal("out of memory");
+	arguments[0] = "make";
+	arguments[1] = "-s";
+	arguments[2] = "-k";
 	for (size_t i = 0; i < bench.variant_count; i++) {
 		const struct variant *variant = &bench.variants[i];
-		bool planned = false, there = false;
 
-		for (size_t t = 0; t < bench.table_count; t++)
-			for (size_t j = 0; j < bench.tables[t].job_count; j++)
-				planned |= bench.tables[t].jobs[j].variant == variant;
-		for (size_t k = 3; k < count; k++)
-			there |= !strcmp(arguments[k], variant->worker);
-		if (planned && variant->preload && variant->kind == SUBJECT_OURS && count < 250) {
-			arguments[count++] = (char *)variant->preload;
-			planned = true;
-		}
-		if (planned && !there && count < 250)
-			arguments[count++] = (char *)variant->worker;
+		if (!planned(variant))
+			continue;
+		if (variant->preload && variant->kind == SUBJECT_OURS)
+			count = add_target(arguments, count, variant->preload);
+		count = add_target(arguments, count, variant->worker);
 	}
 	if (count == 3)
 		bench_fatal("nothing of what was asked for can be measured");
@@ -250,7 +266,8 @@ void bench_build_workers(void)
 	for (size_t i = 0; i < bench.variant_count; i++) {
 		struct variant *variant = &bench.variants[i];
 
-		if (exists(variant->worker) && (!variant->preload || exists(variant->preload)))
+		if (!planned(variant) || (exists(variant->worker) &&
+					  (!variant->preload || exists(variant->preload))))
 			continue;
 		variant->broken = true;
 		bench_without(bench_format("%s %s %s", variant->subject, variant->api,

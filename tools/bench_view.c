@@ -11,31 +11,32 @@
 enum view_columns { BY_SIZE, BY_BATCH, BY_MATCH, BY_WORK };
 
 static const struct view_kind {
-	const char *bench, *title, *unit, *measure, *unit_text;
+	const char *bench, *title, *unit, *measure, *unit_text;	/* measure NULL: none */
 	double scale;
 	int decimals;
 	bool higher_is_better, lines_plot;
 	enum view_columns columns;
+	const char *work;	/* only this one; NULL: all */
 } kinds[] = {
 	{ "fastpath", "One object allocated and freed, not touched, by bytes", "cycles/object",
-	  NULL, "time-stamp cycles per alloc+free", 1, 1, false, true, BY_SIZE },
+	  NULL, "time-stamp cycles per alloc+free", 1, 1, false, true, BY_SIZE, NULL },
 	{ "bulk", "Batches of objects of 256 bytes, not touched, by batch", "cycles/object", NULL,
-	  "time-stamp cycles per object, alloc+free", 1, 1, false, true, BY_BATCH },
+	  "time-stamp cycles per object, alloc+free", 1, 1, false, true, BY_BATCH, NULL },
 	{ "worst",
 	  "Mixed arrays: batches of 64 of 4096 objects of 256 bytes, every Nth of the first's slab",
 	  "cycles/object", NULL,
 	  "time-stamp cycles per object, free+alloc, with the filing (row nothing)", 1, 1, false,
-	  true, BY_MATCH },
+	  true, BY_MATCH, NULL },
 	{ "peers", "Cost of one object: pair by bytes, loop by batch (256 bytes), not touched",
-	  "cycles/object", NULL, "time-stamp cycles per alloc+free", 1, 1, false, false, BY_WORK },
+	  "cycles/object", NULL, "time-stamp cycles per alloc+free", 1, 1, false, false, BY_WORK, NULL },
 	{ "peers", "Throughput", "ops/s", NULL, "million operations a second", 1e6, 2, true, false,
-	  BY_WORK },
+	  BY_WORK, NULL },
 	{ "peers", "Live set: one replacement", "ns/object", NULL, "ns per replacement", 1, 1,
-	  false, false, BY_WORK },
+	  false, false, BY_WORK, "live-set" },
 	{ "peers", "Resident memory (Rss)", "bytes", "rss", "MiB", 1048576, 1, false, false,
-	  BY_WORK },
+	  BY_WORK, NULL },
 	{ "peers", "Proportional memory (Pss)", "bytes", "pss", "MiB", 1048576, 1, false, false,
-	  BY_WORK },
+	  BY_WORK, NULL },
 };
 
 static const char *work_column(const struct row *row)
@@ -137,7 +138,8 @@ bool bench_view(const struct table *table, unsigned int index, struct view *view
 			const struct row *row = &table->rows[i];
 
 			if (!bench_same(row->unit, kind->unit) ||
-			    !bench_same(row->measure, kind->measure))
+			    !bench_same(row->measure, kind->measure) ||
+			    (kind->work && strcmp(row->work, kind->work)))
 				continue;
 			place(view, kind, row);
 		}

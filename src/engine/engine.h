@@ -63,8 +63,8 @@ struct kmem_cache {
 	/* Written while running. */
 	unsigned long min_partial km_aligned(64);
 	void *deferred;			/* frees that a signal handler could not finish, linked by freeptr */
-	uint64_t last_miss_ms;
-	void *percpu_data;
+	bool touched;			/* missed since reclaim last looked */
+	uint8_t idle_looks;
 	uint32_t percpu_offset, percpu_bytes;	/* the engine's words in each CPU's area */
 	void *node[KM_MAX_NODES];	/* the engine's, one per memory node */
 	struct km_events *events;
@@ -113,12 +113,15 @@ struct km_engine {
 	/* ARRAY. `empty` (or NULL) in, a block with at least one object out; NULL: none, `empty` stays the
 	 * caller's. */
 	void **(*refill)(struct kmem_cache *cache, const struct km_request *request, void **empty);
-	/* A full block in, a block with room out; never fails. */
+	/* A full block in, a block with room out. NULL in: any empty one, or NULL. */
 	void **(*spill)(struct kmem_cache *cache, void **full);
 	/* Take a surplus block, whatever is in it. */
 	void (*retire)(struct kmem_cache *cache, void **block);
 
-	/* CHAIN. The engine's own fast path; NULL and false are its final word. */
+	/* CHAIN. The engine's own hit, safe at any interruption; NULL and false are misses. */
+	void *(*pop)(struct kmem_cache *cache);
+	bool (*push)(struct kmem_cache *cache, void *object);
+	/* CHAIN. The rest, with km_front_busy set; NULL is its final word. */
 	void *(*alloc)(struct kmem_cache *cache, const struct km_request *request);
 	void (*free)(struct kmem_cache *cache, void *object);
 

@@ -401,12 +401,22 @@ static void **sheaf_refill(struct kmem_cache *cache, const struct km_request *re
 	return block;
 }
 
+static void **any_empty(struct kmem_cache *cache, struct barn *barn)
+{
+	km_lock(&barn->lock);
+	void **empty = pop_block(cache, &barn->empty, &barn->empty_count);
+	km_unlock(&barn->lock);
+	return empty ?: new_block(cache, true);
+}
+
 static void **sheaf_spill(struct kmem_cache *cache, void **full)
 {
 	struct barn *barn = &node_of(cache, 0)->barn;
 	void **empty = NULL;
 	bool kept = false;
 
+	if (!full)
+		return any_empty(cache, barn);
 	km_lock(&barn->lock);
 	barn->touched = true;
 	if (barn->full_count < MAX_FULL_BLOCKS) {

@@ -407,6 +407,15 @@ bool km_pages_too_dirty(void)
 	return km_load(&arena.dirty_pages) > km_load(&arena.used_pages) + DIRTY_FLOOR_PAGES;
 }
 
+void km_pages_trim(void)
+{
+	size_t dirty = km_load(&arena.dirty_pages);
+	size_t half = (km_load(&arena.used_pages) + DIRTY_FLOOR_PAGES) / 2;
+
+	if (dirty > half)
+		purge_until(0, dirty - half);
+}
+
 void km_arena_get_stats(struct km_arena_stats *stats)
 {
 	*stats = (struct km_arena_stats){

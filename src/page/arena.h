@@ -107,6 +107,8 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
 size_t km_pages_purge(unsigned decay_ms);
 /* Pages over the bound on dirty memory: more dirty than used, and more than a floor. */
 bool km_pages_too_dirty(void);
+/* Give the oldest dirty pages back until half of that bound is left. */
+void km_pages_trim(void);
 
 struct km_arena_stats {
 	size_t reserved_bytes, committed_bytes, used_pages, dirty_pages, clean_pages, purged_pages;

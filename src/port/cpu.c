@@ -40,7 +40,6 @@ struct km_percpu km_percpu = {
 static struct {
 	struct km_lock lock;
 	size_t committed;	/* bytes of each area */
-	intptr_t dummy;		/* km_rseq as linked */
 	pthread_key_t exit_key;
 	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area */
 } areas = { .lock = KM_LOCK_INIT(KM_RANK_META) };
@@ -48,33 +47,39 @@ static struct {
 #define AREA_BYTES ((size_t)1 << KMEM_AREA_SHIFT)
 #define COMMIT_STEP ((size_t)64 << 10)
 
-#if defined(__x86_64__)
-/*
- * What sequences write to where nobody is registered: its CPU is 0, whose shelves are closed then. Its place
- * is a link-time constant that C can't spell, and the hot path may run before any code of ours.
- */
-__asm__(".pushsection .tbss.km_dummy, \"awT\", @nobits\n"
-	".balign 32\n"
-	"km_dummy: .zero 32\n"
-	".size km_dummy, 32\n"
-	".type km_dummy, @tls_object\n"
-	".popsection\n"
-	".pushsection .data.rel.km_rseq, \"aw\"\n"
-	".balign 8\n"
-	".hidden km_rseq\n"
-	".globl km_rseq\n"
-	".type km_rseq, @object\n"
-	".size km_rseq, 8\n"
-	"km_rseq: .quad km_dummy@tpoff\n"
-	".popsection\n");
-#else
-intptr_t km_rseq;	/* no sequences: nothing is written through it */
-#endif
-
-static intptr_t offset_of(void *tls)
+__attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(void *tls)
 {
 	return (intptr_t)tls - (intptr_t)__builtin_thread_pointer();
 }
+
+/*
+ * What sequences write to where nobody is registered: its CPU is 0, whose shelves are closed then. The hot path may
+ * run before any constructor (the dynamic loader calls malloc), so km_rseq must be right before that: relocating
+ * the library runs the resolver of this ifunc, which exists for nothing else.
+ */
+static km_tls struct rseq_area dummy;
+intptr_t km_rseq;
+
+#if defined(KMEM_HAVE_RSEQ) && defined(__GLIBC__)
+static void nothing(void)
+{
+}
+
+__attribute__((no_sanitize("address", "undefined"), used)) static void (*resolve(void))(void)
+{
+	km_rseq = offset_of(&dummy);
+	return nothing;
+}
+
+void km_relocated(void) __attribute__((ifunc("resolve")));
+__attribute__((used)) static void (*volatile relocated)(void) = km_relocated;
+#else
+__attribute__((constructor(101))) static void relocated(void)
+{
+	if (!km_rseq)
+		km_rseq = offset_of(&dummy);
+}
+#endif
 
 static struct rseq_area *thread_area(void)
 {
@@ -108,6 +113,13 @@ void km_thread_enter(void)
 		pthread_setspecific(areas.exit_key, &own);
 }
 
+bool km_thread_has_cpu(void)
+{
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
+		return *(volatile int32_t *)&thread_area()->cpu_id >= 0;
+	return km_percpu.discipline != KM_DISCIPLINE_NONE;
+}
+
 /* Is there a registration, glibc's or one of our own? Sets km_rseq. */
 static bool find_rseq(bool forced)
 {
@@ -136,7 +148,7 @@ static void choose(const char *want)
 {
 	bool forced = want && __builtin_strcmp(want, "rseq") == 0;
 
-	km_rseq = areas.dummy;
+	km_rseq = offset_of(&dummy);
 	if (want && !forced) {
 		km_percpu.discipline = __builtin_strcmp(want, "cmpxchg") == 0 ?
 					       KM_DISCIPLINE_CMPXCHG : KM_DISCIPLINE_LOCK;
@@ -156,7 +168,7 @@ static void choose(const char *want)
 		return;
 	}
 	km_percpu.own_registration = false;
-	km_rseq = areas.dummy;
+	km_rseq = offset_of(&dummy);
 }
 
 static bool commit_to(size_t bytes)
@@ -173,7 +185,7 @@ void km_percpu_start(const char *want)
 	unsigned cpus = km_os_possible_cpus();
 	char *range = km_os_reserve((cpus + 2) * AREA_BYTES, AREA_BYTES);
 
-	areas.dummy = km_rseq;
+	km_rseq = offset_of(&dummy);
 	if (!range || km_os_commit_readonly(range, 2 * AREA_BYTES)) {
 		km_percpu.reason = "no memory for per-CPU areas";
 		return;
@@ -253,4 +265,14 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 	km_lock(&areas.lock);
 	mark(offset / 8, bytes / 8, false);
 	km_unlock(&areas.lock);
+}
+
+void km_percpu_fork(bool before, bool child)
+{
+	if (before)
+		km_lock_fork(&areas.lock);
+	else if (child)
+		areas.lock.state = 0;
+	else
+		km_unlock_fork(&areas.lock);
 }

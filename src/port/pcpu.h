@@ -68,6 +68,7 @@ uint32_t km_percpu_alloc(size_t bytes);
 /* The words must be zero again on every CPU. */
 void km_percpu_free(uint32_t offset, size_t bytes);
 size_t km_percpu_word_bytes(void);
+void km_percpu_fork(bool before, bool child);
 
 km_inline char *km_area(unsigned cpu)
 {
@@ -78,6 +79,8 @@ km_inline char *km_area(unsigned cpu)
 unsigned km_cpu(void);
 /* Register this thread where that is our task; cheap where not. Called from misses. */
 void km_thread_enter(void);
+/* Does this thread have a CPU to put things on? False under rseq where it is not registered. */
+bool km_thread_has_cpu(void);
 
 /* The verbs, for everybody but the hot path. They see `inner`. */
 void *km_shelf_pop(struct km_shelf *shelf);

@@ -1,0 +1,129 @@
+/*
+ * boot.c: first use, fork. Invariant: km_ready is set once, after everything below works; until then every shelf is
+ * closed and every entry point comes here. A start that failed is tried again by the next caller.
+ */
+#include <pthread.h>
+
+#include "../page/big.h"
+#include "../page/meta.h"
+#include "../port/os.h"
+#include "cache.h"
+
+bool km_ready;
+
+static struct {
+	uint32_t state;		/* 0 not begun, 1 one thread is at it */
+	bool pages, handlers;
+} boot;
+
+static void fork_prepare(void)
+{
+	/* In a handler that struck inside of the allocator the locks may be our own: the child frees them. */
+	if (km_front_busy)
+		return;
+	km_registry_fork(true, false);
+	km_front_fork(true, false);
+	km_arena_fork(true, false);
+	km_big_fork(true, false);
+	km_percpu_fork(true, false);
+	km_meta_fork(true, false);
+}
+
+static void fork_done(bool child)
+{
+	km_meta_fork(false, child);
+	km_percpu_fork(false, child);
+	km_big_fork(false, child);
+	km_arena_fork(false, child);
+	km_front_fork(false, child);
+	km_registry_fork(false, child);
+}
+
+static void fork_parent(void)
+{
+	if (!km_front_busy)
+		fork_done(false);
+}
+
+static void fork_child(void)
+{
+	fork_done(true);
+	km_reclaim_fork_child();
+}
+
+static bool start(void)
+{
+	static bool options_read;
+
+	if (!options_read) {
+		options_read = true;
+		km_options_read();
+		km_arena_set(km_options.huge, km_options.decay_ms);
+		km_percpu_start(km_options.percpu);
+	}
+	if (!boot.pages && !km_arena_start())
+		return false;
+	boot.pages = true;
+	if (!km_kmalloc_start())
+		return false;
+	km_reclaim_start();
+	return true;
+}
+
+bool km_boot_slow(void)
+{
+	uint32_t none = 0;
+	bool ok = false;
+
+	/* Nested: an allocation by something that start() called. It must do without. */
+	if (km_front_busy)
+		return km_load_acquire(&km_ready);
+	while (!km_cas_acquire(&boot.state, &none, 1u)) {
+		none = 0;
+		km_os_wait(&boot.state, 1, 1);
+	}
+	if (km_load_acquire(&km_ready)) {
+		ok = true;
+	} else {
+		bool was = km_busy_begin();
+
+		ok = start();
+		km_busy_end(was);
+		if (ok)
+			km_store_release(&km_ready, true);
+	}
+	km_store_release(&boot.state, 0u);
+	/* Registering handlers may allocate: only now can we. */
+	if (ok && !boot.handlers) {
+		boot.handlers = true;
+		pthread_atfork(fork_prepare, fork_parent, fork_child);
+	}
+	return ok;
+}
+
+__attribute__((constructor(101))) static void start_early(void)
+{
+	km_boot();
+}
+
+bool slab_is_available(void)
+{
+	return km_boot();
+}
+
+const char *kmem_percpu_discipline(void)
+{
+	km_boot();
+	return km_discipline_name(km_percpu.discipline);
+}
+
+const char *kmem_percpu_reason(void)
+{
+	km_boot();
+	return km_percpu.reason;
+}
+
+const char *kmem_version(void)
+{
+	return KMEM_VERSION;
+}

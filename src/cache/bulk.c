@@ -1,0 +1,126 @@
+/*
+ * bulk.c: bulk over what users hand in: NULL entries, mixed caches, sizes. Finds out whose each object is and
+ * hands runs of one cache to the front. Invariant: each entry is freed once or reported once.
+ */
+#include <errno.h>
+
+#include "../port/die.h"
+#include "cache.h"
+
+/* Objects looked at together: enough to gather a mixed array, little enough to stay in the nearest cache. */
+#define WINDOW 64u
+
+static size_t drop_nulls(size_t n, void **objects)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		objects[kept] = objects[i];
+		kept += objects[i] != NULL;
+	}
+	return kept;
+}
+
+static bool has_null(size_t n, void *const *objects)
+{
+	size_t nulls = 0;
+
+	for (size_t i = 0; i < n; i++)
+		nulls += objects[i] == NULL;
+	return nulls != 0;
+}
+
+void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
+{
+	if (km_unlikely(!cache)) {
+		kfree_bulk(n, objects);
+		return;
+	}
+	if (km_unlikely(has_null(n, objects)))
+		n = drop_nulls(n, objects);
+	if (n)
+		km_front_free_bulk(cache, n, objects);
+}
+
+/* The cache that the page map and the address alone vouch for; NULL: ask the descriptor. */
+km_inline struct kmem_cache *quick_cache(const void *object)
+{
+	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_arena_front.base) >> KM_PAGE_SHIFT;
+
+	index &= -(uintptr_t)(index < km_arena_front.pages);
+	const struct km_entry *entry = &km_entries[km_arena_front.map[index]];
+	uint64_t offset = (uint32_t)(uintptr_t)object & entry->slab_mask;
+	return offset * entry->divides < entry->divides && offset <= entry->last ? entry->cache :
+										   NULL;
+}
+
+/* Free the objects of objects[0, n) that belong to `cache`; returns how many are left, at the front. */
+static size_t free_run(struct kmem_cache *cache, struct kmem_cache **owners, size_t n,
+		       void **objects)
+{
+	void *run[WINDOW];
+	size_t count = 0, left = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (owners[i] == cache) {
+			run[count++] = objects[i];
+		} else {
+			owners[left] = owners[i];
+			objects[left++] = objects[i];
+		}
+	}
+	km_front_free_bulk(cache, count, run);
+	return left;
+}
+
+static void free_window(size_t n, void **objects)
+{
+	struct kmem_cache *owners[WINDOW];
+	bool same = true;
+
+	for (size_t i = 0; i < n; i++) {
+		owners[i] = quick_cache(objects[i]);
+		same &= owners[i] == owners[0];
+	}
+	if (km_likely(same && owners[0])) {
+		km_front_free_bulk(owners[0], n, objects);
+		return;
+	}
+	while (n) {
+		if (owners[0]) {
+			n = free_run(owners[0], owners, n, objects);
+			continue;
+		}
+		/* NULL, large, foreign, or a slab that only its descriptor can tell. */
+		km_free_any_miss(objects[0], "kfree_bulk");
+		n--;
+		owners[0] = owners[n];
+		objects[0] = objects[n];
+	}
+}
+
+void kfree_bulk(size_t n, void **objects)
+{
+	while (n) {
+		size_t count = km_min(n, (size_t)WINDOW);
+
+		free_window(count, objects + n - count);
+		n -= count;
+	}
+}
+
+bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
+{
+	if (!n)
+		return false;
+	if (size && size <= KMALLOC_MAX_CACHE_SIZE && km_boot())
+		return km_front_alloc_bulk(km_kmalloc_cache(size), gfp, n, objects);
+	for (size_t i = 0; i < n; i++) {
+		objects[i] = kmalloc(size, gfp);
+		if (!objects[i]) {
+			kfree_bulk(i, objects);
+			return false;
+		}
+	}
+	return true;
+}

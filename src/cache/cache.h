@@ -1,0 +1,92 @@
+/*
+ * cache.h: caches and kmalloc as users know them, for the floors above: boot, registry, sizes, large blocks.
+ */
+#ifndef KM_CACHE_CACHE_H
+#define KM_CACHE_CACHE_H
+
+#include "../front/front.h"
+
+/* ---- boot.c */
+
+/* Start the library if it has not been: cheap afterwards. False: no memory to start with. */
+bool km_boot_slow(void);
+extern bool km_ready;
+km_inline bool km_boot(void)
+{
+	return km_likely(km_load_acquire(&km_ready)) || km_boot_slow();
+}
+
+/* ---- options.c */
+
+struct km_options {
+	const struct km_engine *engine;	/* the default one */
+	const char *percpu;		/* wanted discipline; NULL: the best there is */
+	bool merge, check, huge;
+	unsigned decay_ms;
+	char percpu_text[16];
+};
+extern struct km_options km_options;
+void km_options_read(void);
+const struct km_engine *km_engine_find(const char *name);
+
+/* ---- create.c: the registry */
+
+/* What create needs to know that users can't say. */
+struct km_creation {
+	struct kmem_cache_args args;
+	bool internal;			/* kmalloc and malloc sizes: any alignment, no warnings */
+	const struct km_engine *engine;	/* NULL: by args */
+};
+struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
+				   const struct km_creation *creation, int *error);
+/* Visit all with the registry locked; trylock: false where it is taken. */
+int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
+bool km_registry_try_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg,
+			   void (*then)(void *arg));	/* with the lock still held; may be NULL */
+void km_registry_fork(bool before, bool child);
+unsigned km_registry_count(void);
+
+/* ---- kmalloc.c */
+
+bool km_kmalloc_start(void);
+/* The cache that serves kmalloc of 0 < size <= KMALLOC_MAX_CACHE_SIZE. */
+struct kmem_cache *km_kmalloc_cache(size_t size);
+/* Free whatever p is, having missed; `function` is who the caller called. */
+void km_free_any_miss(const void *p, const char *function) km_cold;
+size_t km_usable_size(const void *p, const char *function);
+/* Same bucket, or shrunk or grown in place? Else NULL. */
+void *km_resize_in_place(void *p, size_t bytes, const char *function);
+
+/* ---- large.c: page-sized and larger blocks */
+
+/* Room for `bytes`, aligned to `align` (a power of two); zeroed where gfp says so. NULL: none. */
+void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp);
+/* Usable bytes of the large block that starts at p; 0: there is none. */
+size_t km_large_bytes(const void *p);
+bool km_large_free(const void *p);
+/* Resize in place (never moves, but for mappings of their own where may_move); NULL: can't. */
+void *km_large_resize(void *p, size_t bytes, bool may_move);
+void km_large_get_stats(size_t *blocks, size_t *bytes);
+
+/* ---- reclaim.c */
+
+void km_reclaim_start(void);
+void km_reclaim_fork_child(void);
+
+/* Public slow functions that are not misses: keep signal handlers out of the engines meanwhile. */
+km_inline bool km_busy_begin(void)
+{
+	bool was = km_front_busy;
+
+	km_front_busy = true;
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	return was;
+}
+
+km_inline void km_busy_end(bool was)
+{
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_front_busy = was;
+}
+
+#endif

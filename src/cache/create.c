@@ -1,0 +1,463 @@
+/*
+ * create.c: caches come and go; the registry of them. Invariant: under the registry's lock, the list holds every
+ * live cache once, each id is one live cache's, and entry id shows that cache's shelf or a closed one.
+ */
+#include <errno.h>
+
+#include "../page/meta.h"
+#include "../port/die.h"
+#include "../port/os.h"
+#include "cache.h"
+
+#define MAX_IDS ((size_t)1 << 16)
+#define ENTRY_STEP ((size_t)64 << 10)
+
+/* Entry 0 before there are others: closed. */
+static struct km_entry no_entry;
+struct km_entry *km_entries = &no_entry;
+
+static struct {
+	struct km_lock lock;
+	struct km_list all;
+	unsigned count;
+	size_t entries_ready;		/* bytes committed */
+	size_t next_id;
+	uint64_t used[MAX_IDS / 64];
+} registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .next_id = KM_MAP_FIRST };
+
+/* ------------------------------------------------------------------ ids */
+
+static bool entries_reach(size_t id)
+{
+	size_t need = km_align_up((id + 1) * sizeof(struct km_entry), ENTRY_STEP);
+
+	if (!registry.entries_ready) {
+		struct km_entry *range = km_os_reserve(MAX_IDS * sizeof(*range), KM_PAGE_SIZE);
+
+		if (!range || km_os_commit(range, ENTRY_STEP))
+			return false;
+		km_os_name(range, MAX_IDS * sizeof(*range), "libkmem: cache table");
+		registry.entries_ready = ENTRY_STEP;
+		km_store_release(&km_entries, range);
+	}
+	if (need > registry.entries_ready) {
+		if (km_os_commit((char *)km_entries + registry.entries_ready,
+				 need - registry.entries_ready))
+			return false;
+		registry.entries_ready = need;
+	}
+	return true;
+}
+
+/* The next free id, oldest freed last, so that a stale pointer meets no new cache soon. */
+static uint16_t get_id(void)
+{
+	for (size_t tries = 0; tries < MAX_IDS; tries++) {
+		size_t id = registry.next_id++;
+
+		if (registry.next_id == MAX_IDS)
+			registry.next_id = KM_MAP_FIRST;
+		if (registry.used[id / 64] >> (id % 64) & 1)
+			continue;
+		if (!entries_reach(id))
+			break;
+		registry.used[id / 64] |= (uint64_t)1 << (id % 64);
+		return (uint16_t)id;
+	}
+	return KM_MAP_DESC;
+}
+
+static void put_id(uint16_t id)
+{
+	if (id < KM_MAP_FIRST)
+		return;
+	km_entries[id].cache = NULL;
+	km_entries[id].divides = 0;
+	registry.used[id / 64] &= ~((uint64_t)1 << (id % 64));
+}
+
+static void fill_entry(struct kmem_cache *cache)
+{
+	if (cache->id < KM_MAP_FIRST)
+		return;
+	struct km_entry *entry = &km_entries[cache->id];
+	entry->slab_mask = (uint32_t)((KM_PAGE_SIZE << cache->order) - 1);
+	entry->last = (cache->objects - 1) * cache->size;
+	entry->divides = UINT64_MAX / cache->size + 1;
+	entry->cache = cache;
+}
+
+/* ------------------------------------------------------------------ creation */
+
+static const char *complaint(const char *name, uint32_t size, const struct kmem_cache_args *args,
+			     slab_flags_t flags)
+{
+	if (!name || !*name)
+		return "no name";
+	if (!size)
+		return "size 0";
+	if (size > KMALLOC_MAX_SIZE)
+		return "size above KMALLOC_MAX_SIZE";
+	if (flags & ~SLAB_FLAGS_PERMITTED)
+		return "unknown flags";
+	if (args->align && (!km_is_pow2(args->align) || args->align > KM_PAGE_SIZE))
+		return "align is not a power of two up to 4096";
+	if (args->sheaf_capacity > 1022)
+		return "sheaf_capacity above 1022";
+	if (args->engine && !km_engine_find(args->engine))
+		return "unknown engine";
+	if (args->use_freeptr_offset &&
+	    (!(args->ctor || (flags & SLAB_TYPESAFE_BY_RCU)) ||
+	     args->freeptr_offset + sizeof(void *) > size || args->freeptr_offset % sizeof(void *)))
+		return "bad freeptr_offset";
+	return NULL;
+}
+
+static void copy_name(char *to, const char *from)
+{
+	size_t i = 0;
+
+	for (; from[i] && i < KM_NAME_BYTES - 1; i++)
+		to[i] = from[i] == ' ' || (unsigned char)from[i] < 0x20 ? '_' : from[i];
+	to[i] = '\0';
+}
+
+static void fini_nodes(struct kmem_cache *cache)
+{
+	if (cache->node[0]) {
+		cache->engine->node_fini(cache, 0);
+		km_meta_free(cache->node[0], cache->engine->node_bytes);
+	}
+	km_meta_free(cache->events, sizeof(*cache->events));
+}
+
+/* Everything that can fail, before anybody can see the cache. */
+static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
+{
+	int error = km_layout_common(cache, args);
+
+	if (!error)
+		error = cache->engine->layout(cache, args);
+	if (error)
+		return error;
+	if (cache->flags & SLAB_NO_SHEAVES && cache->engine->front == KM_FRONT_ARRAY)
+		cache->capacity = 0;
+	cache->events = km_meta_alloc(sizeof(*cache->events), true);
+	cache->node[0] = km_meta_alloc(cache->engine->node_bytes, true);
+	if (!cache->events || !cache->node[0])
+		return -ENOMEM;
+	return cache->engine->node_init(cache, 0);
+}
+
+static bool can_merge(const struct kmem_cache *cache, uint32_t size, slab_flags_t flags,
+		      const struct kmem_cache_args *args)
+{
+	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_NO_MERGE | SLAB_NOLEAKTRACE |
+				   SLAB_FAILSLAB | SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE |
+				   SLAB_POISON | SLAB_STORE_USER | SLAB_TRACE;
+	const slab_flags_t same = SLAB_RECLAIM_ACCOUNT | SLAB_ACCOUNT;
+	uint32_t align = km_max(args->align, (uint32_t)ARCH_SLAB_MINALIGN);
+
+	return cache->mergeable && !((cache->flags | flags) & never) &&
+	       !((cache->flags ^ flags) & same) && !args->ctor && !args->usersize &&
+	       !args->sheaf_capacity && (!args->engine || km_engine_find(args->engine) == cache->engine) &&
+	       cache->size >= size && cache->size % align == 0 && cache->align >= align &&
+	       cache->size - size < sizeof(void *);
+}
+
+static struct kmem_cache *find_mergeable(uint32_t size, slab_flags_t flags,
+					 const struct kmem_cache_args *args)
+{
+	for (struct km_list *e = registry.all.prev; e != &registry.all; e = e->prev) {
+		struct kmem_cache *cache = km_container_of(e, struct kmem_cache, all);
+
+		if (can_merge(cache, size, flags, args)) {
+			cache->references++;
+			cache->object_size = km_max(cache->object_size, size);
+			return cache;
+		}
+	}
+	return NULL;
+}
+
+static void warn_duplicate(const char *name)
+{
+	km_list_for_each(e, &registry.all)
+		if (__builtin_strcmp(km_container_of(e, struct kmem_cache, all)->name, name) == 0) {
+			km_warn("kmem_cache_create(%s): a cache of that name exists", name);
+			return;
+		}
+}
+
+static void publish(struct kmem_cache *cache, bool internal)
+{
+	if (!internal)
+		warn_duplicate(cache->name);
+	cache->id = get_id();
+	fill_entry(cache);
+	km_list_add_tail(&cache->all, &registry.all);
+	registry.count++;
+}
+
+static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags_t flags,
+				     const struct km_creation *creation, int *error)
+{
+	struct kmem_cache *cache = km_meta_alloc(sizeof(*cache), true);
+
+	if (!cache) {
+		*error = -ENOMEM;
+		return NULL;
+	}
+	copy_name(cache->name, name);
+	cache->engine = creation->engine ?:
+			creation->args.engine ? km_engine_find(creation->args.engine) :
+						km_options.engine;
+	cache->object_size = size;
+	cache->flags = flags;
+	cache->ctor = creation->args.ctor;
+	cache->checked = km_options.check || (flags & SLAB_CONSISTENCY_CHECKS);
+	cache->mergeable = km_options.merge && !cache->ctor && !creation->args.usersize &&
+			   !creation->internal;
+	cache->references = 1;
+	cache->useroffset = creation->args.useroffset;
+	cache->usersize = creation->args.usersize;
+	*error = build(cache, &creation->args);
+	if (*error) {
+		fini_nodes(cache);
+		km_meta_free(cache, sizeof(*cache));
+		return NULL;
+	}
+	cache->min_partial = km_min_partial_of(cache->size, km_layout_options.rule);
+	return cache;
+}
+
+struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
+				   const struct km_creation *creation, int *error)
+{
+	struct kmem_cache *cache = NULL;
+
+	km_lock(&registry.lock);
+	if (!registry.all.next)
+		km_list_init(&registry.all);
+	if (km_options.merge && !creation->internal)
+		cache = find_mergeable(size, flags, &creation->args);
+	if (!cache) {
+		cache = create_new(name, size, flags, creation, error);
+		if (cache) {
+			publish(cache, creation->internal);
+			km_front_open(cache);
+		}
+	}
+	km_unlock(&registry.lock);
+	return cache;
+}
+
+static void *create_failed(const char *name, slab_flags_t flags, int error, const char *why)
+{
+	if (flags & SLAB_PANIC)
+		km_panic("kmem_cache_create(%s): %s", name ? name : "(null)", why);
+	km_warn("kmem_cache_create(%s): %s", name ? name : "(null)", why);
+	errno = error;
+	return NULL;
+}
+
+struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
+					  const struct kmem_cache_args *args, slab_flags_t flags)
+{
+	struct km_creation creation = { 0 };
+	int error = 0;
+
+	if (args)
+		creation.args = *args;
+	const char *wrong = complaint(name, size, &creation.args, flags);
+	if (wrong)
+		return create_failed(name, flags, EINVAL, wrong);
+	if (creation.args.useroffset > size ||
+	    creation.args.usersize > size - creation.args.useroffset ||
+	    (creation.args.useroffset && !creation.args.usersize)) {
+		km_warn("kmem_cache_create(%s): bad usercopy region, ignored", name);
+		creation.args.useroffset = creation.args.usersize = 0;
+	}
+	if (!km_boot() || km_front_busy)
+		return create_failed(name, flags, ENOMEM, "out of memory");
+	bool was = km_busy_begin();
+	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation, &error);
+	km_busy_end(was);
+	return cache ?: create_failed(name, flags, error == -EINVAL ? EINVAL : ENOMEM,
+				      error == -EINVAL ? "no such layout" : "out of memory");
+}
+
+struct kmem_cache *kmem_cache_create_legacy(const char *name, unsigned int size,
+					    unsigned int align, slab_flags_t flags,
+					    void (*ctor)(void *))
+{
+	struct kmem_cache_args args = { .align = align, .ctor = ctor };
+
+	return kmem_cache_create_args(name, size, &args, flags);
+}
+
+struct kmem_cache *kmem_cache_create_usercopy(const char *name, unsigned int size,
+					      unsigned int align, slab_flags_t flags,
+					      unsigned int useroffset, unsigned int usersize,
+					      void (*ctor)(void *))
+{
+	struct kmem_cache_args args = { .align = align, .ctor = ctor, .useroffset = useroffset,
+					.usersize = usersize };
+
+	return kmem_cache_create_args(name, size, &args, flags);
+}
+
+/* ------------------------------------------------------------------ destruction */
+
+struct leftovers {
+	struct kmem_cache *cache;
+	size_t slabs, objects;
+};
+
+/* A slab that can't go: it keeps its memory, belongs to nobody, and each object in it is an invalid pointer. */
+static int report_slab(struct km_page *slab, void *arg)
+{
+	struct leftovers *left = arg;
+	char *address = km_page_address(slab);
+
+	if (slab->type != KM_PAGE_SLAB || slab->cache != left->cache)
+		return 0;
+	for (unsigned i = 0; i < slab->objects; i++)
+		if (left->cache->engine->is_taken(left->cache, slab, i) && left->objects++ < 8)
+			km_warn("  object %p, offset %u", (void *)(address + (size_t)i * left->cache->size),
+				(unsigned)(i * left->cache->size));
+	left->slabs++;
+	return 0;
+}
+
+static int bury_slab(struct km_page *slab, void *arg)
+{
+	struct leftovers *left = arg;
+
+	if (slab->type == KM_PAGE_SLAB && slab->cache == left->cache) {
+		km_map_set(slab, (size_t)1 << slab->order, KM_MAP_DESC);
+		slab->flags |= KM_SLAB_DEAD;
+		slab->cache = NULL;
+	}
+	return 0;
+}
+
+static void free_cache(struct kmem_cache *cache)
+{
+	struct leftovers left = { .cache = cache };
+
+	km_front_close(cache);
+	/* Slabs of types that readers may look at stay with the cache until here. */
+	cache->flags &= ~SLAB_TYPESAFE_BY_RCU;
+	cache->engine->shrink(cache);
+	struct kmem_cache_stats stats = { .name = "" };
+	cache->engine->stats(cache, &stats);
+	if (stats.total_slabs) {
+		km_warn("kmem_cache_destroy(%s): Slab cache still has objects", cache->name);
+		km_pages_walk(report_slab, &left);
+		km_warn("  %lu objects in %lu slabs stay allocated, and are never reused",
+			(unsigned long)left.objects, (unsigned long)left.slabs);
+		km_pages_walk(bury_slab, &left);
+	}
+	put_id(cache->id);
+	cache->dead = true;
+	fini_nodes(cache);
+	km_meta_free(cache, sizeof(*cache));
+}
+
+void kmem_cache_destroy(struct kmem_cache *cache)
+{
+	if (!cache)
+		return;
+	bool was = km_busy_begin();
+	km_lock(&registry.lock);
+	bool last = --cache->references == 0;
+	if (last) {
+		km_list_del(&cache->all);
+		registry.count--;
+		free_cache(cache);
+	}
+	km_unlock(&registry.lock);
+	km_busy_end(was);
+}
+
+/* ------------------------------------------------------------------ looking */
+
+int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
+{
+	int result = 0;
+
+	if (!registry.all.next)
+		return 0;
+	km_lock(&registry.lock);
+	km_list_for_each_safe(e, &registry.all) {
+		result = visit(km_container_of(e, struct kmem_cache, all), arg);
+		if (result)
+			break;
+	}
+	km_unlock(&registry.lock);
+	return result;
+}
+
+bool km_registry_try_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg,
+			   void (*then)(void *arg))
+{
+	if (!km_trylock(&registry.lock))
+		return false;
+	if (registry.all.next)
+		km_list_for_each_safe(e, &registry.all)
+			visit(km_container_of(e, struct kmem_cache, all), arg);
+	if (then)
+		then(arg);
+	km_unlock(&registry.lock);
+	return true;
+}
+
+static int fork_cache(struct kmem_cache *cache, bool before, bool child)
+{
+	cache->engine->fork(cache, before, child);
+	return 0;
+}
+
+void km_registry_fork(bool before, bool child)
+{
+	if (before)
+		km_lock_fork(&registry.lock);
+	if (registry.all.next)
+		km_list_for_each(e, &registry.all)
+			fork_cache(km_container_of(e, struct kmem_cache, all), before, child);
+	if (!before) {
+		if (child)
+			registry.lock.state = 0;
+		else
+			km_unlock_fork(&registry.lock);
+	}
+}
+
+unsigned km_registry_count(void)
+{
+	return registry.count;
+}
+
+unsigned int kmem_cache_size(const struct kmem_cache *cache)
+{
+	return cache->object_size;
+}
+
+const char *kmem_cache_name(const struct kmem_cache *cache)
+{
+	return cache->name;
+}
+
+unsigned long kmem_cache_min_partial(const struct kmem_cache *cache)
+{
+	return km_load(&cache->min_partial);
+}
+
+int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count)
+{
+	if (count > 1048576)
+		return -EINVAL;
+	km_store(&cache->min_partial, count);
+	return 0;
+}

@@ -1,0 +1,357 @@
+/*
+ * kmalloc.c: from a size to a cache, from a pointer back to what it is: kmalloc, kfree, krealloc, the kv family,
+ * bulk over mixed caches. Invariant: looking up a pointer validates it; there is no unchecked way from an address to
+ * a slab.
+ */
+#include <errno.h>
+#include <limits.h>
+
+#include "../page/big.h"
+#include "../port/die.h"
+#include "cache.h"
+
+static const struct {
+	uint32_t size;
+	const char *name;
+} sizes[] = {
+	{ 8, "kmalloc-8" },	{ 16, "kmalloc-16" },	{ 32, "kmalloc-32" },
+	{ 64, "kmalloc-64" },	{ 96, "kmalloc-96" },	{ 128, "kmalloc-128" },
+	{ 192, "kmalloc-192" },	{ 256, "kmalloc-256" },	{ 512, "kmalloc-512" },
+	{ 1024, "kmalloc-1k" }, { 2048, "kmalloc-2k" },	{ 4096, "kmalloc-4k" },
+	{ 8192, "kmalloc-8k" },
+};
+
+/* By (size + 7) / 8: the cache's id; 0 for 0, for what is too large, and before the start. */
+static uint16_t id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+
+/* ------------------------------------------------------------------ the hot path */
+
+void *kmalloc(size_t size, gfp_t gfp)
+{
+	size_t step = (size + 7) >> 3;
+
+	/* One conditional branch in all: what is rare chooses entry 0, which is closed. */
+	step &= -(size_t)(size <= KMALLOC_MAX_CACHE_SIZE);
+	step &= -(size_t)!(gfp & KMEM_GFP_MISS);
+	void *object = km_front_alloc_id(id_of_size[step]);
+	if (km_likely(object))
+		return object;
+	return kmalloc_node(size, gfp, NUMA_NO_NODE);
+}
+
+void kfree(const void *object)
+{
+	if (km_likely(km_front_free_any((void *)object)))
+		return;
+	km_free_any_miss(object, "kfree");
+}
+
+/* ------------------------------------------------------------------ in */
+
+static void *kmalloc_large(size_t size, gfp_t gfp)
+{
+	if (size > KMALLOC_MAX_SIZE)
+		return km_front_failed("kmalloc", size, gfp, EINVAL);
+	/* Kernel: whole pages, a power of two, aligned to it. */
+	size_t bytes = KM_PAGE_SIZE << km_order_of(size);
+	void *p = km_large_alloc(bytes, bytes, gfp);
+
+	return p ?: km_front_failed("kmalloc", size, gfp, ENOMEM);
+}
+
+void *kmalloc_node(size_t size, gfp_t gfp, int node)
+{
+	if (km_unlikely(!km_boot()))
+		return km_front_failed("kmalloc", size, gfp, ENOMEM);
+	if (km_unlikely(!size))
+		return ZERO_SIZE_PTR;
+	if (km_unlikely(size > KMALLOC_MAX_CACHE_SIZE))
+		return kmalloc_large(size, gfp);
+	return km_alloc_miss_node(cache_of_size[(size + 7) >> 3], gfp, node);
+}
+
+void *kzalloc(size_t size, gfp_t gfp)
+{
+	return kmalloc_node(size, gfp | __GFP_ZERO, NUMA_NO_NODE);
+}
+
+void *kzalloc_node(size_t size, gfp_t gfp, int node)
+{
+	return kmalloc_node(size, gfp | __GFP_ZERO, node);
+}
+
+void *kmalloc_array(size_t n, size_t size, gfp_t gfp)
+{
+	size_t bytes = km_size_mul(n, size);
+
+	if (km_unlikely(bytes == SIZE_MAX))
+		return km_front_failed("kmalloc_array", bytes, gfp | __GFP_NOWARN, ENOMEM);
+	return kmalloc(bytes, gfp);
+}
+
+void *kcalloc(size_t n, size_t size, gfp_t gfp)
+{
+	return kmalloc_array(n, size, gfp | __GFP_ZERO);
+}
+
+bool km_kmalloc_start(void)
+{
+	size_t step = 1;
+
+	for (size_t i = 0; i < km_array_count(sizes); i++) {
+		uint32_t size = sizes[i].size;
+		struct km_creation creation = { .internal = true };
+		int error;
+
+		/* Natural alignment: the size itself, or its largest power-of-two divisor. */
+		creation.args.align = size & -size;
+		struct kmem_cache *cache = km_cache_create(sizes[i].name, size, SLAB_KMALLOC,
+							   &creation, &error);
+		if (!cache)
+			return false;
+		for (; step * 8 <= size; step++) {
+			cache_of_size[step] = cache;
+			id_of_size[step] = cache->id >= KM_MAP_FIRST ? cache->id : 0;
+		}
+	}
+	return true;
+}
+
+struct kmem_cache *km_kmalloc_cache(size_t size)
+{
+	return cache_of_size[(size + 7) >> 3];
+}
+
+/* ------------------------------------------------------------------ from a pointer */
+
+/* The cache of a slab object, its start checked; NULL: it is none, and *page may say what it is instead. */
+static struct kmem_cache *cache_of_object(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+	struct km_page *slab = page ? km_page_head(page) : NULL;
+
+	if (!slab || slab->type != KM_PAGE_SLAB)
+		return NULL;
+	struct kmem_cache *cache = slab->cache;
+	return cache && km_object_index(cache, slab, km_page_address(slab), p) >= 0 ? cache : NULL;
+}
+
+/* Name the mistake as exactly as can be told. */
+static void bad_pointer(const void *p, const char *function)
+{
+	struct km_page *page = km_page_of(p);
+	struct km_page *head = page ? km_page_head(page) : NULL;
+
+	if (head && head->type == KM_PAGE_SLAB)
+		km_misuse(KM_MISUSE_INTERIOR, function, p, head->cache ? head->cache->name : NULL);
+	else if (km_big_inside(p))
+		km_misuse(KM_MISUSE_INTERIOR, function, p, NULL);
+	else
+		km_misuse(KM_MISUSE_FOREIGN, function, p, NULL);
+}
+
+void km_free_any_miss(const void *p, const char *function)
+{
+	if (km_unlikely(ZERO_OR_NULL_PTR(p)))
+		return;
+	struct kmem_cache *cache = cache_of_object(p);
+	if (km_likely(cache)) {
+		km_free_miss(cache, (void *)p);
+		return;
+	}
+	int saved_errno = errno;
+	bool was = km_busy_begin();
+	bool freed = km_large_free(p);
+	km_busy_end(was);
+	errno = saved_errno;
+	if (!freed)
+		bad_pointer(p, function);
+}
+
+size_t km_usable_size(const void *p, const char *function)
+{
+	if (ZERO_OR_NULL_PTR(p))
+		return 0;
+	struct kmem_cache *cache = cache_of_object(p);
+	if (cache)
+		return cache->flags & (SLAB_TYPESAFE_BY_RCU) || cache->ctor ? cache->object_size :
+									      cache->size;
+	bool was = km_busy_begin();
+	size_t bytes = km_large_bytes(p);
+	km_busy_end(was);
+	if (!bytes)
+		bad_pointer(p, function);
+	return bytes;
+}
+
+struct kmem_cache *kmem_cache_of(const void *object)
+{
+	return cache_of_object(object);
+}
+
+size_t ksize(const void *object)
+{
+	return km_usable_size(object, "ksize");
+}
+
+size_t kmalloc_size_roundup(size_t size)
+{
+	if (!size || !km_boot())
+		return 0;
+	if (size <= KMALLOC_MAX_CACHE_SIZE)
+		return cache_of_size[(size + 7) >> 3]->object_size;
+	return size <= KMALLOC_MAX_SIZE ? KM_PAGE_SIZE << km_order_of(size) : size;
+}
+
+void kfree_sensitive(const void *object)
+{
+	if (ZERO_OR_NULL_PTR(object))
+		return;
+	__builtin_memset((void *)object, 0, ksize(object));
+	/* The compiler must believe that somebody reads it. */
+	__asm__ volatile("" : : "r"(object) : "memory");
+	kfree(object);
+}
+
+/* ------------------------------------------------------------------ krealloc */
+
+void *km_resize_in_place(void *p, size_t bytes, const char *function)
+{
+	size_t usable = km_usable_size(p, function);
+
+	if (bytes > usable || !usable)
+		return NULL;
+	return p;
+}
+
+static void *realloc_by(void *object, size_t size, gfp_t gfp, void *(*get)(size_t, gfp_t))
+{
+	if (!size) {
+		kfree(object);
+		return ZERO_SIZE_PTR;
+	}
+	if (ZERO_OR_NULL_PTR(object))
+		return get(size, gfp);
+	size_t usable = ksize(object);
+	if (!usable)
+		return NULL;
+	/* Kernel: the same pointer while it fits. Ours moves down where most of it would be waste. */
+	if (size <= usable && (size > usable / 4 || usable <= 64))
+		return object;
+	void *moved = get(size, gfp);
+	if (!moved)
+		return size <= usable ? object : NULL;
+	__builtin_memcpy(moved, object, km_min(size, usable));
+	kfree(object);
+	return moved;
+}
+
+void *krealloc(void *object, size_t size, gfp_t gfp)
+{
+	return realloc_by(object, size, gfp, kmalloc);
+}
+
+void *krealloc_array(void *object, size_t n, size_t size, gfp_t gfp)
+{
+	size_t bytes = km_size_mul(n, size);
+
+	if (bytes == SIZE_MAX)
+		return km_front_failed("krealloc_array", bytes, gfp | __GFP_NOWARN, ENOMEM);
+	return krealloc(object, bytes, gfp);
+}
+
+/* ------------------------------------------------------------------ the kv family */
+
+void *kvmalloc_node(size_t size, gfp_t gfp, int node)
+{
+	if (size <= KMALLOC_MAX_SIZE)
+		return kmalloc_node(size, gfp, node);
+	if (size > INT_MAX)
+		return km_front_failed("kvmalloc", size, gfp, EINVAL);
+	if (!km_boot())
+		return km_front_failed("kvmalloc", size, gfp, ENOMEM);
+	void *p = km_large_alloc(size, KM_PAGE_SIZE, gfp);
+	return p ?: km_front_failed("kvmalloc", size, gfp, ENOMEM);
+}
+
+void *kvmalloc(size_t size, gfp_t gfp)
+{
+	return size <= KMALLOC_MAX_CACHE_SIZE ? kmalloc(size, gfp) :
+						kvmalloc_node(size, gfp, NUMA_NO_NODE);
+}
+
+void *kvzalloc(size_t size, gfp_t gfp)
+{
+	return kvmalloc_node(size, gfp | __GFP_ZERO, NUMA_NO_NODE);
+}
+
+void *kvmalloc_array(size_t n, size_t size, gfp_t gfp)
+{
+	size_t bytes = km_size_mul(n, size);
+
+	if (bytes == SIZE_MAX)
+		return km_front_failed("kvmalloc_array", bytes, gfp | __GFP_NOWARN, ENOMEM);
+	return kvmalloc(bytes, gfp);
+}
+
+void *kvcalloc(size_t n, size_t size, gfp_t gfp)
+{
+	return kvmalloc_array(n, size, gfp | __GFP_ZERO);
+}
+
+void *kvrealloc(void *object, size_t size, gfp_t gfp)
+{
+	if (size && !ZERO_OR_NULL_PTR(object) && size <= INT_MAX) {
+		void *moved = km_large_resize(object, size, true);
+
+		if (moved)
+			return moved;
+	}
+	return realloc_by(object, size, gfp, kvmalloc);
+}
+
+void kvfree(const void *object)
+{
+	kfree(object);
+}
+
+void kvfree_sensitive(const void *object, size_t bytes)
+{
+	if (ZERO_OR_NULL_PTR(object))
+		return;
+	__builtin_memset((void *)object, 0, bytes);
+	__asm__ volatile("" : : "r"(object) : "memory");
+	kfree(object);
+}
+
+/* ------------------------------------------------------------------ copies */
+
+void *kmemdup(const void *source, size_t bytes, gfp_t gfp)
+{
+	void *p = source ? kmalloc(bytes, gfp) : NULL;
+
+	if (p && bytes)
+		__builtin_memcpy(p, source, bytes);
+	return p;
+}
+
+char *kstrndup(const char *string, size_t max, gfp_t gfp)
+{
+	if (!string)
+		return NULL;
+	size_t length = 0;
+	while (length < max && string[length])
+		length++;
+	char *copy = kmalloc(length + 1, gfp);
+	if (copy) {
+		__builtin_memcpy(copy, string, length);
+		copy[length] = '\0';
+	}
+	return copy;
+}
+
+char *kstrdup(const char *string, gfp_t gfp)
+{
+	return kstrndup(string, SIZE_MAX - 1, gfp);
+}

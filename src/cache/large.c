@@ -1,0 +1,124 @@
+/*
+ * large.c: requests beyond the largest size of a cache: whole pages up to 4 MiB, mappings of their own above.
+ * Invariant: the first page of a live block says LARGE, with its pages, and is the only one in the map.
+ */
+#include "../page/big.h"
+#include "cache.h"
+
+static struct {
+	size_t blocks, bytes;
+} large;
+
+static void *pages_alloc(size_t bytes, size_t align, gfp_t gfp)
+{
+	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+	unsigned align_order = align > KM_PAGE_SIZE ? km_order_of(align) : 0;
+	bool zero = false;
+	struct km_page *page = km_pages_alloc_exact(pages, align_order, NUMA_NO_NODE,
+						    (gfp & __GFP_DIRECT_RECLAIM) != 0, &zero);
+
+	if (!page)
+		return NULL;
+	page->type = KM_PAGE_LARGE;
+	page->pages = pages;
+	page->requested = bytes;
+	km_map_set(page, 1, KM_MAP_DESC);
+	km_add(&large.blocks, 1ul);
+	km_add(&large.bytes, pages << KM_PAGE_SHIFT);
+	void *p = km_page_address(page);
+	if ((gfp & __GFP_ZERO) && !zero)
+		__builtin_memset(p, 0, bytes);
+	return p;
+}
+
+static void *alloc_once(size_t bytes, size_t align, gfp_t gfp)
+{
+	void *p = NULL;
+
+	if (km_front_busy)
+		return NULL;
+	if (bytes > PTRDIFF_MAX || align > PTRDIFF_MAX)
+		return NULL;
+	bool was = km_busy_begin();
+	if (km_max(bytes, align) <= KMALLOC_MAX_SIZE)
+		p = pages_alloc(bytes, align, gfp);
+	else if (gfp & __GFP_DIRECT_RECLAIM)
+		p = km_big_alloc(bytes, align);
+	km_busy_end(was);
+	return p;
+}
+
+void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
+{
+	void *p = alloc_once(bytes, align, gfp);
+
+	if (!p && (gfp & __GFP_DIRECT_RECLAIM) && !km_front_busy && bytes <= PTRDIFF_MAX) {
+		bool was = km_busy_begin();
+		bool more = km_front_pressure && km_front_pressure();
+		km_busy_end(was);
+		if (more)
+			p = alloc_once(bytes, align, gfp);
+	}
+	return p;
+}
+
+static struct km_page *page_of_block(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+
+	return page && page->type == KM_PAGE_LARGE && km_page_address(page) == p ? page : NULL;
+}
+
+size_t km_large_bytes(const void *p)
+{
+	struct km_page *page = page_of_block(p);
+
+	if (page)
+		return page->pages << KM_PAGE_SHIFT;
+	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_big_bytes(p);
+}
+
+bool km_large_free(const void *p)
+{
+	struct km_page *page = page_of_block(p);
+
+	if (!page)
+		return !((uintptr_t)p & (KM_PAGE_SIZE - 1)) && km_big_free(p);
+	size_t pages = page->pages;
+
+	km_map_set(page, 1, KM_MAP_NONE);
+	page->type = KM_PAGE_NONE;
+	km_sub(&large.blocks, 1ul);
+	km_sub(&large.bytes, pages << KM_PAGE_SHIFT);
+	km_pages_free_exact(page, pages);
+	if (km_front_tick)
+		km_front_tick();
+	return true;
+}
+
+void *km_large_resize(void *p, size_t bytes, bool may_move)
+{
+	struct km_page *page = page_of_block(p);
+
+	if (!page) {
+		if (!may_move || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX)
+			return NULL;
+		return km_big_resize(p, bytes);
+	}
+	size_t have = page->pages, want = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+
+	/* Give the tail back where that is worth it; keep it where growth is likely. */
+	if (want > have || want < have / 2)
+		return NULL;
+	page->requested = bytes;
+	return p;
+}
+
+void km_large_get_stats(size_t *blocks, size_t *bytes)
+{
+	size_t big_blocks, big_bytes;
+
+	km_big_get_stats(&big_blocks, &big_bytes);
+	*blocks = km_load(&large.blocks) + big_blocks;
+	*bytes = km_load(&large.bytes) + big_bytes;
+}

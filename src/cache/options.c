@@ -1,0 +1,212 @@
+/*
+ * options.c: KMEM_OPTIONS=key:value,... read once, before anything else. An unknown key or value is one line on
+ * stderr and is passed over; set-uid programs' options are ignored. Invariant: allocates nothing.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+
+#include "../port/die.h"
+#include "../port/os.h"
+#include "cache.h"
+
+struct km_options km_options = {
+	.engine = &km_engine_sheaf, .huge = true, .decay_ms = 1000,
+};
+
+extern const struct km_engine km_engine_slub __attribute__((weak));
+static const struct km_engine *const engines[] = { &km_engine_sheaf, &km_engine_slub };
+
+const struct km_engine *km_engine_find(const char *name)
+{
+	for (size_t i = 0; i < km_array_count(engines); i++)
+		if (engines[i] && __builtin_strcmp(engines[i]->name, name) == 0)
+			return engines[i];
+	return NULL;
+}
+
+static bool parse_number(const char *value, unsigned long most, unsigned long *number)
+{
+	*number = 0;
+	if (!*value)
+		return false;
+	for (; *value >= '0' && *value <= '9'; value++) {
+		*number = *number * 10 + (unsigned long)(*value - '0');
+		if (*number > most)
+			return false;
+	}
+	return !*value;
+}
+
+static bool set_engine(const char *value)
+{
+	const struct km_engine *engine = km_engine_find(value);
+
+	if (engine)
+		km_options.engine = engine;
+	return engine != NULL;
+}
+
+static bool set_percpu(const char *value)
+{
+	static const char *const names[] = { "rseq", "cmpxchg", "lock" };
+
+	for (size_t i = 0; i < km_array_count(names); i++)
+		if (__builtin_strcmp(names[i], value) == 0) {
+			km_options.percpu = names[i];
+			return true;
+		}
+	return __builtin_strcmp(value, "auto") == 0;
+}
+
+static bool set_min_partial(const char *value)
+{
+	static const char *const names[] = { "half", "size", "static" };
+
+	for (size_t i = 0; i < km_array_count(names); i++)
+		if (__builtin_strcmp(names[i], value) == 0) {
+			km_layout_options.rule = (enum km_min_partial)i;
+			return true;
+		}
+	return false;
+}
+
+static bool set_misuse(const char *value)
+{
+	static const char *const names[] = { "abort", "warn", "trap" };
+
+	for (size_t i = 0; i < km_array_count(names); i++)
+		if (__builtin_strcmp(names[i], value) == 0) {
+			km_misuse_set((enum km_misuse_action)i);
+			return true;
+		}
+	return false;
+}
+
+static bool set_decay(const char *value)
+{
+	unsigned long ms;
+
+	if (!parse_number(value, 3600000, &ms))
+		return false;
+	km_options.decay_ms = (unsigned)ms;
+	return true;
+}
+
+static bool set_flag(const char *value, bool *flag)
+{
+	unsigned long number;
+
+	if (!parse_number(value, 1, &number))
+		return false;
+	*flag = number;
+	return true;
+}
+
+static bool set_unsigned(const char *value, unsigned long most, unsigned *field)
+{
+	unsigned long number;
+
+	if (!parse_number(value, most, &number))
+		return false;
+	*field = (unsigned)number;
+	return true;
+}
+
+static bool set_check(const char *value) { return set_flag(value, &km_options.check); }
+static bool set_huge(const char *value) { return set_flag(value, &km_options.huge); }
+static bool set_merge(const char *value) { return set_flag(value, &km_options.merge); }
+static bool set_stats(const char *value) { return set_flag(value, &km_layout_options.count_events); }
+static bool set_min_objects(const char *value)
+{
+	return set_unsigned(value, 32767, &km_layout_options.min_objects);
+}
+static bool set_max_order(const char *value)
+{
+	return set_unsigned(value, KM_MAX_ORDER, &km_layout_options.max_order);
+}
+static bool set_min_order(const char *value)
+{
+	return set_unsigned(value, KM_MAX_ORDER, &km_layout_options.min_order);
+}
+static bool set_lookahead(const char *value)
+{
+	return set_unsigned(value, 4096, &km_layout_options.lookahead);
+}
+
+static const struct option {
+	const char *key;
+	bool (*set)(const char *value);
+	const char *help;
+} options[] = {
+	{ "engine", set_engine, "sheaf|slub: engine of caches that do not name one (sheaf)" },
+	{ "percpu", set_percpu, "auto|rseq|cmpxchg|lock: per-CPU discipline (auto)" },
+	{ "misuse", set_misuse, "abort|warn|trap: what a bad free does (abort)" },
+	{ "check", set_check, "0|1: validate every free, also on a hit (0)" },
+	{ "stats", set_stats, "0|1: count hits of chain engines as well (0)" },
+	{ "decay", set_decay, "milliseconds until free memory goes back to the system (1000)" },
+	{ "huge", set_huge, "0|1: ask for huge pages once the arena is large (1)" },
+	{ "merge", set_merge, "0|1: caches of like layout may share slabs (0)" },
+	{ "min_partial", set_min_partial, "half|size|static: rule for new caches (half)" },
+	{ "slab_min_objects", set_min_objects, "objects a slab should hold at least (0: automatic)" },
+	{ "slab_min_order", set_min_order, "order of slabs at least (0)" },
+	{ "slab_max_order", set_max_order, "order of slabs at most (3)" },
+	{ "lookahead", set_lookahead, "mismatches a detached freelist looks past (3)" },
+};
+
+static void print_help(void)
+{
+	km_warn("KMEM_OPTIONS=key:value,...");
+	for (size_t i = 0; i < km_array_count(options); i++)
+		km_warn("  %-17s %s", options[i].key, options[i].help);
+}
+
+static void apply(char *key, char *value)
+{
+	if (__builtin_strcmp(key, "help") == 0) {
+		print_help();
+		return;
+	}
+	for (size_t i = 0; i < km_array_count(options); i++)
+		if (__builtin_strcmp(options[i].key, key) == 0) {
+			if (!value || !options[i].set(value))
+				km_warn("KMEM_OPTIONS: bad value for %s: %s", key,
+					value ? value : "(none)");
+			return;
+		}
+	km_warn("KMEM_OPTIONS: unknown key: %s", key);
+}
+
+static void parse(const char *text)
+{
+	char buffer[512], *at = buffer;
+	size_t length = __builtin_strlen(text);
+
+	if (length >= sizeof(buffer)) {
+		km_warn("KMEM_OPTIONS: longer than %lu bytes, ignored", sizeof(buffer) - 1);
+		return;
+	}
+	__builtin_memcpy(buffer, text, length + 1);
+	while (*at) {
+		char *key = at, *value = NULL;
+
+		for (; *at && *at != ','; at++)
+			if (*at == ':' && !value) {
+				*at = '\0';
+				value = at + 1;
+			}
+		if (*at)
+			*at++ = '\0';
+		if (*key)
+			apply(key, value);
+	}
+}
+
+void km_options_read(void)
+{
+	char text[1024];
+
+	if (km_os_getenv("KMEM_OPTIONS", text, sizeof(text)))
+		parse(text);
+	if (km_os_getenv("KMEM_PERCPU", text, sizeof(text)) && !set_percpu(text))
+		km_warn("KMEM_PERCPU: unknown discipline: %s", text);
+}

@@ -1,0 +1,143 @@
+/*
+ * reclaim.c: memory goes back: on shrink, by age, under pressure. There is no thread: misses call the tick, which
+ * looks at a coarse clock and now and then does a little. Invariant: free memory that is still resident is never
+ * more than what is in use plus a floor, whatever the clock says.
+ */
+#include "../port/os.h"
+#include "cache.h"
+
+static struct {
+	uint64_t next_purge_ms, next_reap_ms;
+	uint32_t busy;			/* one at a time; the others pass */
+} reclaim;
+
+/* Idle for two looks: what lies on its shelves goes back. */
+#define MAX_IDLE 64u
+struct idle {
+	struct kmem_cache *cache[MAX_IDLE];
+	size_t count;
+};
+
+static int reap_cache(struct kmem_cache *cache, void *arg)
+{
+	struct idle *idle = arg;
+
+	cache->engine->reap(cache);
+	if (cache->touched) {
+		cache->touched = false;
+		cache->idle_looks = 0;
+	} else if (cache->idle_looks < 3 && ++cache->idle_looks == 2 && idle->count < MAX_IDLE) {
+		idle->cache[idle->count++] = cache;
+	}
+	return 0;
+}
+
+/* Caches neither come nor go while their shelves are drained: the registry stays locked. */
+static void drain_idle(void *arg)
+{
+	struct idle *idle = arg;
+
+	if (idle->count)
+		km_front_drain_all(idle->cache, idle->count);
+	for (size_t i = 0; i < idle->count; i++)
+		idle->cache[i]->engine->shrink(idle->cache[i]);
+}
+
+static void reap(void)
+{
+	struct idle idle = { .count = 0 };
+
+	km_registry_try_visit(reap_cache, &idle, drain_idle);
+}
+
+static void purge(uint64_t now)
+{
+	unsigned decay = km_arena_decay_ms();
+
+	if (now >= km_load(&reclaim.next_purge_ms)) {
+		km_store(&reclaim.next_purge_ms, now + decay / 4 + 1);
+		km_pages_purge(decay);
+	}
+	if (km_pages_too_dirty())
+		km_pages_trim();
+}
+
+static void tick(void)
+{
+	uint64_t now = km_os_now_ms();
+	uint32_t free = 0;
+
+	if (km_likely(now < km_load(&reclaim.next_reap_ms) &&
+		      now < km_load(&reclaim.next_purge_ms) && !km_pages_too_dirty()))
+		return;
+	if (km_load(&reclaim.busy) || !km_cas_acquire(&reclaim.busy, &free, 1u))
+		return;
+	if (now >= km_load(&reclaim.next_reap_ms)) {
+		km_store(&reclaim.next_reap_ms, now + km_arena_decay_ms() / 2 + 1);
+		reap();
+	}
+	purge(now);
+	km_store_release(&reclaim.busy, 0u);
+}
+
+static int flush_cache(struct kmem_cache *cache, void *arg)
+{
+	size_t *slabs = arg;
+
+	km_front_drain(cache);
+	*slabs += cache->engine->shrink(cache);
+	return 0;
+}
+
+/* Pages ran out: everything that lies ready anywhere goes back to the pages. */
+static bool pressure(void)
+{
+	size_t slabs = 0;
+	uint32_t free = 0;
+
+	if (km_load(&reclaim.busy) || !km_cas_acquire(&reclaim.busy, &free, 1u))
+		return false;
+	km_registry_try_visit(flush_cache, &slabs, NULL);
+	km_store_release(&reclaim.busy, 0u);
+	return slabs != 0;
+}
+
+void km_reclaim_start(void)
+{
+	uint64_t now = km_os_now_ms();
+
+	reclaim.next_purge_ms = now + km_arena_decay_ms() / 4;
+	reclaim.next_reap_ms = now + km_arena_decay_ms() / 2;
+	km_front_tick = tick;
+	km_front_pressure = pressure;
+}
+
+void km_reclaim_fork_child(void)
+{
+	reclaim.busy = 0;
+}
+
+int kmem_cache_shrink(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats = { .name = "" };
+	bool was = km_busy_begin();
+
+	km_front_drain(cache);
+	cache->engine->shrink(cache);
+	cache->engine->stats(cache, &stats);
+	km_busy_end(was);
+	return stats.total_slabs != 0;
+}
+
+size_t kmem_shrink_all(void)
+{
+	size_t slabs = 0, pages;
+
+	if (!km_boot())
+		return 0;
+	bool was = km_busy_begin();
+	km_registry_visit(flush_cache, &slabs);
+	pages = km_pages_purge(0);
+	km_busy_end(was);
+	return pages << KM_PAGE_SHIFT;
+}

@@ -1,0 +1,206 @@
+/*
+ * bulk.c: many objects of one cache at once: copies between the caller's array and the shelf, a block at a time,
+ * and only what is beyond the CPU's blocks goes to the engine. Invariant: objects[0, left) are still to be had (or
+ * still to be freed), objects[left, n) are done, whatever interrupts us.
+ */
+#include <errno.h>
+
+#include "front.h"
+
+/* Aborted sequences before the engine is asked for the rest. */
+#define TRIES 8
+
+static void put_on(struct kmem_cache *cache, void **block)
+{
+	void **evicted;
+
+	for (int i = 0; i < TRIES; i++)
+		if (km_shelf_install(&cache->shelf, block, &evicted)) {
+			if (evicted)
+				cache->engine->retire(cache, evicted);
+			return;
+		}
+	cache->engine->retire(cache, block);
+}
+
+/* ------------------------------------------------------------------ in */
+
+/* Copy out of the CPU's two blocks; returns how many are still to be had. */
+static size_t from_shelf(struct kmem_cache *cache, size_t left, void **objects)
+{
+	for (int tries = 0; left && tries < TRIES;) {
+		size_t moved = km_shelf_pop_n(&cache->shelf, objects, left);
+
+		left -= moved;
+		if (left && !km_shelf_swap(&cache->shelf, true))
+			break;
+		tries += !moved;
+	}
+	return left;
+}
+
+/* One block from the engine, copied out; the rest of it goes on the shelf. */
+static size_t from_block(struct kmem_cache *cache, const struct km_request *request, size_t left,
+			 void **objects)
+{
+	void **empty = km_shelf_detach(&cache->shelf, true);
+	void **block = cache->engine->refill(cache, request, empty);
+
+	if (!block) {
+		if (empty)
+			put_on(cache, empty);
+		return left;
+	}
+	size_t moved = km_min(km_block_count(&cache->shelf, block), left);
+	__builtin_memcpy(objects + left - moved, block, moved * sizeof(*block));
+	put_on(cache, block + moved);
+	return left - moved;
+}
+
+static size_t from_engine(struct kmem_cache *cache, const struct km_request *request, size_t left,
+			  void **objects)
+{
+	while (left && cache->shelf.inner.shelf && km_thread_has_cpu()) {
+		size_t before = left;
+
+		left = from_block(cache, request, left, objects);
+		if (left == before)
+			return left;
+		left = from_shelf(cache, left, objects);
+	}
+	while (left) {
+		unsigned want = (unsigned)km_min(left, (size_t)4096);
+		unsigned got = cache->engine->take(cache, request, objects + left - want, want);
+
+		/* take fills from the front: keep the invariant that the end is done. */
+		if (got < want)
+			__builtin_memmove(objects + left - got, objects + left - want,
+					  got * sizeof(*objects));
+		left -= got;
+		if (got < want)
+			break;
+	}
+	return left;
+}
+
+/* With watchers, or where the gfp bits change each object. */
+static size_t one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, void **objects)
+{
+	for (; left; left--) {
+		objects[left - 1] = km_alloc_miss(cache, gfp);
+		if (!objects[left - 1])
+			break;
+	}
+	return left;
+}
+
+bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+	size_t left = n;
+
+	if (!n)
+		return false;
+	if (km_unlikely((gfp & (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)) || cache->hooks)) {
+		left = one_by_one(cache, gfp, left, objects);
+	} else {
+		if (cache->engine->front == KM_FRONT_ARRAY)
+			left = from_shelf(cache, left, objects);
+		if (km_likely(!left))
+			return true;
+		km_thread_enter();
+		if (!km_front_busy) {
+			km_front_busy = true;
+			__atomic_signal_fence(__ATOMIC_ACQ_REL);
+			cache->touched = true;
+			left = from_engine(cache, &request, left, objects);
+			if (left && request.may_wait && km_front_pressure && km_front_pressure())
+				left = from_engine(cache, &request, left, objects);
+			if (request.may_wait && km_front_tick)
+				km_front_tick();
+			__atomic_signal_fence(__ATOMIC_ACQ_REL);
+			km_front_busy = false;
+		}
+	}
+	if (km_likely(!left))
+		return true;
+	km_front_free_bulk(cache, n - left, objects + left);
+	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM) != NULL;
+}
+
+/* ------------------------------------------------------------------ out */
+
+static size_t to_shelf(struct kmem_cache *cache, size_t left, void **objects)
+{
+	for (int tries = 0; left && tries < TRIES;) {
+		size_t moved = km_shelf_push_n(&cache->shelf, objects, left);
+
+		left -= moved;
+		if (left && !km_shelf_swap(&cache->shelf, false))
+			break;
+		tries += !moved;
+	}
+	return left;
+}
+
+static size_t to_block(struct kmem_cache *cache, size_t left, void **objects)
+{
+	void **full = km_shelf_detach(&cache->shelf, false);
+	void **room = cache->engine->spill(cache, full);
+
+	if (!room)
+		return left;
+	size_t moved = km_min((size_t)cache->capacity, left);
+	__builtin_memcpy(room - moved, objects + left - moved, moved * sizeof(*objects));
+	put_on(cache, room - moved);
+	return left - moved;
+}
+
+void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
+{
+	size_t left = n;
+
+	if (km_unlikely(cache->hooks || cache->checked)) {
+		while (left)
+			km_free_miss(cache, objects[--left]);
+		return;
+	}
+	if (cache->engine->front == KM_FRONT_ARRAY)
+		left = to_shelf(cache, left, objects);
+	if (km_likely(!left))
+		return;
+	int saved_errno = errno;
+	if (km_front_busy) {
+		while (left)
+			km_free_miss(cache, objects[--left]);
+		return;
+	}
+	km_thread_enter();
+	km_front_busy = true;
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	cache->touched = true;
+	while (left && cache->shelf.inner.shelf && km_thread_has_cpu()) {
+		size_t before = left;
+
+		left = to_block(cache, left, objects);
+		if (left == before)
+			break;
+		left = to_shelf(cache, left, objects);
+	}
+	while (left) {
+		unsigned count = (unsigned)km_min(left, (size_t)4096);
+
+		cache->engine->give(cache, objects + left - count, count);
+		left -= count;
+	}
+	if (km_front_tick)
+		km_front_tick();
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_front_busy = false;
+	errno = saved_errno;
+}
+
+bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	return km_front_alloc_bulk(cache, gfp, n, objects);
+}

@@ -1,0 +1,133 @@
+/*
+ * drain.c: taking objects back from other CPUs: for shrink, destroy, resizing, and idle shelves. Invariant: a
+ * shelf that is closed here is opened again here, in the child of a fork as well.
+ */
+#include "front.h"
+
+static struct {
+	struct km_lock lock;
+} drain = { .lock = KM_LOCK_INIT(KM_RANK_DRAIN) };
+
+static bool has_shelf(const struct kmem_cache *cache)
+{
+	return cache->engine->front == KM_FRONT_ARRAY && cache->shelf.slot;
+}
+
+static bool public_shelf(const struct kmem_cache *cache)
+{
+	return !cache->hooks && !cache->checked;
+}
+
+/* Entry and cache show the same shelf; both are written before the fence. */
+static void copy_entry(struct kmem_cache *cache)
+{
+	if (cache->id >= KM_MAP_FIRST) {
+		km_entries[cache->id].open.mask = cache->shelf.front.open.mask;
+		km_store_release(&km_entries[cache->id].open.shelf, cache->shelf.front.open.shelf);
+	}
+}
+
+static void collect(struct kmem_cache *cache)
+{
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
+		void **block[2];
+
+		km_shelf_take_cpu(&cache->shelf, cpu, &block[0], &block[1]);
+		for (int i = 0; i < 2; i++)
+			if (block[i])
+				cache->engine->retire(cache, block[i]);
+	}
+}
+
+static void close_shelf(struct kmem_cache *cache)
+{
+	km_shelf_close(&cache->shelf);
+	copy_entry(cache);
+}
+
+static void open_shelf(struct kmem_cache *cache)
+{
+	km_shelf_open(&cache->shelf, public_shelf(cache));
+	copy_entry(cache);
+}
+
+void km_front_drain_all(struct kmem_cache **caches, size_t count)
+{
+	km_lock(&drain.lock);
+	for (size_t i = 0; i < count; i++)
+		if (has_shelf(caches[i]))
+			close_shelf(caches[i]);
+	/* Where the fence is refused the shelves stay as they are: nothing was read yet. */
+	bool fenced = km_shelf_fence();
+	for (size_t i = 0; i < count; i++)
+		if (has_shelf(caches[i])) {
+			if (fenced)
+				collect(caches[i]);
+			open_shelf(caches[i]);
+		}
+	km_unlock(&drain.lock);
+	for (size_t i = 0; i < count; i++)
+		if (caches[i]->engine->drain)
+			caches[i]->engine->drain(caches[i]);
+}
+
+void km_front_drain(struct kmem_cache *cache)
+{
+	km_front_drain_all(&cache, 1);
+}
+
+void km_front_open(struct kmem_cache *cache)
+{
+	struct km_shelf *shelf = &cache->shelf;
+	uint32_t block_bytes = (uint32_t)km_pow2_up(((size_t)cache->capacity + 2) * sizeof(void *));
+
+	shelf->front.percpu = km_percpu.base;
+	shelf->front.rseq = km_rseq;
+	shelf->front.open.mask = shelf->inner.mask = block_bytes - 1;
+	shelf->limit = (uint32_t)(cache->capacity * sizeof(void *));
+	shelf->slot = 0;
+	if (cache->engine->front == KM_FRONT_ARRAY && cache->capacity)
+		shelf->slot = km_percpu_alloc(km_percpu_word_bytes());
+	if (shelf->slot)
+		open_shelf(cache);
+	else
+		copy_entry(cache);
+}
+
+void km_front_close(struct kmem_cache *cache)
+{
+	km_front_drain(cache);
+	km_lock(&drain.lock);
+	uint32_t slot = cache->shelf.slot;
+	km_store(&cache->shelf.front.open.shelf, 0u);
+	km_store(&cache->shelf.inner.shelf, 0u);
+	copy_entry(cache);
+	/* No sequence may hold the offset when somebody else gets it. */
+	bool fenced = km_shelf_fence();
+	if (fenced && slot)
+		collect(cache);
+	km_unlock(&drain.lock);
+	if (fenced)
+		km_percpu_free(slot, km_percpu_word_bytes());
+	cache->shelf.slot = 0;
+}
+
+void km_front_fork(bool before, bool child)
+{
+	if (before)
+		km_lock_fork(&drain.lock);
+	else if (child)
+		drain.lock.state = 0;
+	else
+		km_unlock_fork(&drain.lock);
+}
+
+size_t km_front_shelf_objects(const struct kmem_cache *cache)
+{
+	size_t count = 0;
+
+	if (has_shelf(cache))
+		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+			count += km_shelf_count_cpu(&cache->shelf, cpu);
+	return count;
+}

@@ -1,0 +1,43 @@
+/*
+ * front.c: THE HOT PATH: one object of a cache, in and out. Nothing else lives here.
+ *
+ * Everything rare looks like an empty or a full shelf: a cache that is not born on this CPU, one with watchers,
+ * gfp bits that change a hit, a discipline that is not rseq, a thread that is not registered, a sequence that was
+ * interrupted, a shelf that is being drained. So a hit has one conditional branch; tests/tidy disassembles it.
+ */
+#include "front.h"
+
+void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
+{
+#ifdef KMEM_HAVE_RSEQ
+	const struct kmem_cache_front *front = &cache->shelf.front;
+	void *object = kmem_shelf_pop_gfp(&front->open, front->percpu, front->rseq, gfp);
+
+	if (km_likely(object))
+		return object;
+#endif
+	return km_alloc_miss(cache, gfp);
+}
+
+void (kmem_cache_free)(struct kmem_cache *cache, void *object)
+{
+#ifdef KMEM_HAVE_RSEQ
+	const struct kmem_cache_front *front = &cache->shelf.front;
+
+	if (km_likely(kmem_shelf_push(&front->open, front->percpu, front->rseq, object)))
+		return;
+#endif
+	km_free_miss(cache, object);
+}
+
+void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp)
+{
+	return km_alloc_miss(cache, gfp | __GFP_ZERO);
+}
+
+void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	if (km_likely(node == NUMA_NO_NODE))
+		return (kmem_cache_alloc)(cache, gfp);
+	return km_alloc_miss_node(cache, gfp, node);
+}

@@ -1,0 +1,278 @@
+/*
+ * miss.c: a miss: swap, refill, spill, hooks, pressure, failure. Invariants: a block in hand is on no shelf and in
+ * no barn; km_front_busy is set whenever an engine is entered, and an engine is never entered while it is set; errno
+ * is as the caller left it unless NULL is returned.
+ */
+#include <errno.h>
+
+#include "../port/die.h"
+#include "front.h"
+
+km_tls bool km_front_busy;
+void (*km_front_tick)(void);
+bool (*km_front_pressure)(void);
+
+/* Aborted sequences and lost races a verb may suffer before we go to the engine for one object. */
+#define TRIES 8
+
+km_inline bool enter(void)
+{
+	if (km_unlikely(km_front_busy))
+		return false;
+	km_front_busy = true;
+	/* Pairs with the handler that may run from here on, in this thread. */
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	return true;
+}
+
+km_inline void leave(void)
+{
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_front_busy = false;
+}
+
+/* ------------------------------------------------------------------ deferred frees */
+
+/* A nested free that may not enter the engine: linked through the object, finished by the next miss. */
+static void defer(struct kmem_cache *cache, void *object)
+{
+	void **link = (void **)((char *)object + cache->freeptr);
+	void *head = km_load(&cache->deferred);
+
+	do
+		*link = head;
+	while (!km_cas_release(&cache->deferred, &head, object));
+}
+
+/* Acquire pairs with the release in defer. */
+static void finish_deferred(struct kmem_cache *cache)
+{
+	if (km_likely(!km_load(&cache->deferred)))
+		return;
+	for (void *object = km_swap_acquire(&cache->deferred, NULL), *next; object; object = next) {
+		next = *(void **)((char *)object + cache->freeptr);
+		cache->engine->give(cache, &object, 1);
+	}
+}
+
+/* ------------------------------------------------------------------ one object in */
+
+/* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */
+static void install(struct kmem_cache *cache, void **block)
+{
+	void **evicted;
+
+	for (int i = 0; i < TRIES; i++)
+		if (km_shelf_install(&cache->shelf, block, &evicted)) {
+			if (evicted)
+				cache->engine->retire(cache, evicted);
+			return;
+		}
+	cache->engine->retire(cache, block);
+}
+
+static void *refill_shelf(struct kmem_cache *cache, const struct km_request *request)
+{
+	void **empty = km_shelf_detach(&cache->shelf, true);
+	void **block = cache->engine->refill(cache, request, empty);
+
+	if (!block) {
+		if (empty)
+			install(cache, empty);
+		return NULL;
+	}
+	void *object = *block++;
+	install(cache, block);
+	return object;
+}
+
+static void *from_engine(struct kmem_cache *cache, const struct km_request *request)
+{
+	void *object = NULL;
+
+	switch (cache->engine->front) {
+	case KM_FRONT_ARRAY:
+		if (cache->shelf.inner.shelf && km_thread_has_cpu())
+			return refill_shelf(cache, request);
+		break;
+	case KM_FRONT_CHAIN:
+		return cache->engine->alloc(cache, request);
+	case KM_FRONT_NONE:
+		break;
+	}
+	cache->engine->take(cache, request, &object, 1);
+	return object;
+}
+
+/* A hit that the public shelf did not serve: the inner shelf, or the engine's chain. */
+static void *second_look(struct kmem_cache *cache)
+{
+	if (cache->engine->front == KM_FRONT_CHAIN)
+		return cache->engine->pop(cache);
+	for (int i = 0; i < TRIES; i++) {
+		void *object = km_shelf_pop(&cache->shelf);
+
+		if (object)
+			return object;
+		if (!km_shelf_swap(&cache->shelf, true))
+			break;
+	}
+	return NULL;
+}
+
+static void *alloc_one(struct kmem_cache *cache, const struct km_request *request)
+{
+	void *object = NULL;
+
+	if (request->node == NUMA_NO_NODE || request->node == 0)
+		object = second_look(cache);
+	if (object || !enter())
+		return object;
+	cache->touched = true;
+	finish_deferred(cache);
+	object = from_engine(cache, request);
+	if (!object && request->may_wait && km_front_pressure && km_front_pressure())
+		object = from_engine(cache, request);
+	if (request->may_wait && km_front_tick)
+		km_front_tick();
+	leave();
+	return object;
+}
+
+void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error)
+{
+	static uint32_t said;
+
+	if (gfp & __GFP_NOFAIL)
+		km_panic("%s: out of memory, %lu bytes with __GFP_NOFAIL", name, (unsigned long)size);
+	if (!(gfp & __GFP_NOWARN) && (gfp & __GFP_DIRECT_RECLAIM) && km_add(&said, 1u) < 10)
+		km_warn("%s: unable to allocate %lu bytes, gfp=0x%x", name, (unsigned long)size,
+			gfp);
+	errno = error;
+	return NULL;
+}
+
+/* Zero it, show it to the watchers. */
+static void *finish(struct kmem_cache *cache, void *object, gfp_t gfp)
+{
+	if (km_unlikely(cache->hooks && cache->hooks->on_alloc)) {
+		object = cache->hooks->on_alloc(cache, object, gfp);
+		if (!object)
+			return NULL;
+	}
+	/* Kernel: the same warning; a constructed object can't be zeros as well. */
+	if ((gfp & __GFP_ZERO) && !cache->ctor)
+		__builtin_memset(object, 0, cache->object_size);
+	return object;
+}
+
+static void *miss(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	struct km_request request = { gfp, node, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+
+	if (km_unlikely(gfp & ~__GFP_BITS_MASK))
+		km_misuse(KM_MISUSE_BAD_GFP, "kmem_cache_alloc", (void *)(uintptr_t)gfp,
+			  cache->name);
+	if (km_unlikely(node != NUMA_NO_NODE && node != 0)) {
+		if ((gfp & __GFP_THISNODE) || node < 0)
+			return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
+		request.node = NUMA_NO_NODE;
+	}
+	km_thread_enter();
+	void *object = alloc_one(cache, &request);
+	if (km_likely(object))
+		object = finish(cache, object, gfp);
+	return km_likely(object) ? object :
+				   km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
+}
+
+void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
+{
+	return miss(cache, gfp, NUMA_NO_NODE);
+}
+
+void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	return miss(cache, gfp, node);
+}
+
+/* ------------------------------------------------------------------ one object out */
+
+static void spill_shelf(struct kmem_cache *cache, void *object)
+{
+	void **full = km_shelf_detach(&cache->shelf, false);
+	void **room = cache->engine->spill(cache, full);
+
+	if (!room) {
+		cache->engine->give(cache, &object, 1);
+		return;
+	}
+	*--room = object;
+	install(cache, room);
+}
+
+static void to_engine(struct kmem_cache *cache, void *object)
+{
+	if (cache->engine->front == KM_FRONT_CHAIN)
+		cache->engine->free(cache, object);
+	else if (cache->shelf.inner.shelf && km_thread_has_cpu())
+		spill_shelf(cache, object);
+	else
+		cache->engine->give(cache, &object, 1);
+}
+
+static bool second_try(struct kmem_cache *cache, void *object)
+{
+	if (cache->engine->front == KM_FRONT_CHAIN)
+		return cache->engine->push(cache, object);
+	for (int i = 0; i < TRIES; i++) {
+		if (km_shelf_push(&cache->shelf, object))
+			return true;
+		if (!km_shelf_swap(&cache->shelf, false))
+			break;
+	}
+	return false;
+}
+
+/* The object's slab, cache and boundary, and that it is taken; a bad call is reported. */
+static bool valid(struct kmem_cache *cache, void *object)
+{
+	int index;
+	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+
+	if (!slab)
+		return false;
+	if (cache->engine->is_taken(cache, slab, (unsigned)index))
+		return true;
+	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+	return false;
+}
+
+void km_free_miss(struct kmem_cache *cache, void *object)
+{
+	int saved_errno = errno;
+
+	if (km_unlikely(!object)) {
+		km_misuse(KM_MISUSE_NULL_FREE, "kmem_cache_free", object, cache->name);
+		return;
+	}
+	if (km_unlikely(cache->checked) && !valid(cache, object))
+		return;
+	if (km_unlikely(cache->hooks && cache->hooks->on_free) &&
+	    !cache->hooks->on_free(cache, object))
+		return;
+	km_thread_enter();
+	if (second_try(cache, object))
+		return;
+	if (!enter()) {
+		defer(cache, object);
+		return;
+	}
+	cache->touched = true;
+	finish_deferred(cache);
+	to_engine(cache, object);
+	if (km_front_tick)
+		km_front_tick();
+	leave();
+	errno = saved_errno;
+}

@@ -1,0 +1,20 @@
+# The tests: every tests/<kind>/*.c is a program linked with the static library (tests may look inside: src/ is on
+# their include path); every executable file tests/<kind>/<name> without a suffix is one as well. Exit status 0 is
+# passed, 77 skipped, anything else failed. tests/run prints a line each and "N passed, N failed" at the end.
+
+TEST_SRC := $(wildcard tests/*/*.c)
+TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
+.PHONY: tests check
+tests: $(TEST_BIN)
+
+# A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<name> := ... and so on.
+-include $(wildcard tests/*/flags.mk)
+
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcard tests/*.h)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -Isrc -Itests $(CFLAGS) -Wno-unused-function $(TEST_CFLAGS_$(*F)) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$(*F)) $(LDLIBS) -lm
+
+check:
+	scripts/need $$(cat tests/packages)
+	$(MAKE) all tests
+	tests/run

@@ -1,6 +1,6 @@
 /*
- * The work's verbs over jemalloc's experimental batch allocation, reached through its control tree; it
- * has no batch free, so frees are a loop.
+ * The work's verbs over jemalloc's experimental batch allocation, reached through its control
+ * tree; it has no batch free, so frees are a loop.
  */
 #ifndef BENCH_API_H
 #define BENCH_API_H

@@ -39,7 +39,7 @@ void bench_print_subject(void);
 struct bench_amounts {
 	unsigned int cell_us;		/* a cost cell's windows together, at least */
 	unsigned int run_ms;		/* a throughput cell */
-	uint64_t min_objects;		/* a cost cell's objects, at least; 0: only the time counts */
+	uint64_t min_objects;		/* a cost cell's objects, at least */
 	unsigned int live_objects;
 	unsigned int idle_threads;
 	bool baseline;			/* idle-threads: the same run without allocations */
@@ -72,7 +72,8 @@ bench_inline uint64_t clock_start(void)
 {
 	uint32_t low, high;
 
-	__asm__ __volatile__("mfence\n\tlfence\n\trdtsc\n\tlfence" : "=a"(low), "=d"(high)::"memory");
+	__asm__ __volatile__("mfence\n\tlfence\n\trdtsc\n\tlfence"
+			     : "=a"(low), "=d"(high)::"memory");
 	return (uint64_t)high << 32 | low;
 }
 
@@ -140,7 +141,9 @@ bench_inline uint32_t rng_index(uint64_t random, uint32_t count)
 	return (uint32_t)((random & 0xffffffffu) * count >> 32);
 }
 
-/* ---- A crew: threads that prepare, start together, work until told to stop, and wait for leave. */
+/*
+ * ---- A crew: threads that prepare, start together, work until told to stop, and wait for leave.
+ */
 struct member {
 	unsigned int id;
 	uint64_t ops;
@@ -148,7 +151,7 @@ struct member {
 
 void crew_start(struct member *member);		/* after preparing; returns when all may begin */
 bool crew_stopped(void);
-void crew_finish(struct member *member);	/* after counting ops; returns when memory was read */
+void crew_finish(struct member *member);	/* after counting; returns when memory was read */
 /*
  * Run `threads` bodies for bench_amounts.run_ms; prints ops/s over the whole time and, if memory is
  * set, Rss and Pss while all threads still hold what they hold.

@@ -1,5 +1,5 @@
 # The benchmark workers: one program for each interface, linkage and allocator, into build/bench/.
-# Included by the root Makefile; `kmem bench` asks for the ones it needs by name. The flags are fixed
+# Included by the root Makefile; `kmem bench` asks for those it needs by name. The flags are fixed
 # here, so that a figure means the same whatever the library was built with; there is no link-time
 # optimisation, and -fno-builtin keeps the compiler from dropping a malloc/free pair.
 
@@ -14,6 +14,7 @@ BENCH_CACHE := $(BENCH_FRAME) build/bench/worker_cache.o build/bench/who_kmem.o
 BENCH_INLINE := $(BENCH_FRAME) build/bench/worker_cache_inline.o build/bench/who_kmem.o
 BENCH_KMALLOC := $(BENCH_FRAME) build/bench/worker_kmalloc.o build/bench/who_kmem.o
 BENCH_NOTHING := $(BENCH_FRAME) build/bench/worker_nothing.o build/bench/who_nothing.o
+BENCH_JEMALLOC := $(BENCH_FRAME) build/bench/worker_jemalloc.o build/bench/who_nothing.o
 BENCH_ORIGIN := '-Wl,-rpath,$$ORIGIN/..' '-Wl,-rpath,$$ORIGIN'
 # An archive must give the whole malloc family, although the worker itself calls two of it.
 BENCH_FAMILY := -Wl,-u,calloc,-u,realloc,-u,memalign,-u,aligned_alloc,-u,posix_memalign
@@ -94,11 +95,10 @@ build/bench/dpdk-static: $(BENCH_FRAME) build/bench/worker_dpdk_calls.o build/be
 	build/bench/dpdk_open.o
 	$(CC) $^ -o $@ $$(pkg-config --libs libdpdk) -lpthread
 
-build/bench/jemalloc-static: $(BENCH_FRAME) build/bench/worker_jemalloc.o build/bench/who_nothing.o \
-	build/peers/jemalloc/lib.a
-	$(CC) $^ $(BENCH_FAMILY) -o $@ -lpthread -ldl -lm -lstdc++ $$(cat build/peers/jemalloc/ldflags)
+build/bench/jemalloc-static: $(BENCH_JEMALLOC) build/peers/jemalloc/lib.a
+	$(CC) $^ $(BENCH_FAMILY) -o $@ -lpthread -ldl -lm -lstdc++ \
+		$$(cat build/peers/jemalloc/ldflags)
 
-# Linked against the peer's shared object and run with the same one preloaded, found by its own name.
-build/bench/jemalloc-shared: $(BENCH_FRAME) build/bench/worker_jemalloc.o build/bench/who_nothing.o \
-	build/peers/jemalloc/lib.so
+# Linked against the peer's shared object, run with the same one preloaded and found by its name.
+build/bench/jemalloc-shared: $(BENCH_JEMALLOC) build/peers/jemalloc/lib.so
 	$(CC) $^ -o $@ -lpthread

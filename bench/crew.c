@@ -2,10 +2,10 @@
  * Threads that start together, work for a given time and stop together: the frame of the throughput
  * works. Never any allocation of its own while the clock runs.
  *
- * Three barriers: all prepared, all counted, memory read (members may free what they hold). crew.stop is
- * set between the first two, by the main thread's sleep. The clock starts before the first barrier can
- * open and ends with the last member's last operation: with more threads than CPUs the main thread may
- * be late for both, and that must neither add nor drop operations.
+ * Three barriers: all prepared, all counted, memory read (members may free what they hold).
+ * crew.stop is set between the first two, by the main thread's sleep. The clock starts before
+ * the first barrier can open and ends with the last member's last operation: with more threads
+ * than CPUs the main thread may be late for both, and that must neither add nor drop operations.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

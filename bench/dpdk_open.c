@@ -1,6 +1,6 @@
 /*
- * Starting DPDK without huge pages, devices, files or telemetry, and its pools. The pinned CPU becomes
- * the main lcore, so that the per-lcore cache is in use.
+ * Starting DPDK without huge pages, devices, files or telemetry, and its pools. The pinned CPU
+ * becomes the main lcore, so that the per-lcore cache is in use.
  */
 #include <rte_eal.h>
 #include <rte_mempool.h>

@@ -1,6 +1,7 @@
 /*
- * Empty functions with the shape of an allocator's: what the call and the loop cost by themselves.
- * Defined in nothing.c, which is a shared object for one linkage and a separate object for the other.
+ * Empty functions with the shape of an allocator's: what the call and the loop cost by
+ * themselves. Defined in nothing.c, which is a shared object for one linkage and a separate
+ * object for the other.
  */
 #ifndef BENCH_NOTHING_H
 #define BENCH_NOTHING_H

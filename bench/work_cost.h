@@ -1,6 +1,7 @@
 /*
- * Cost of one object, single-threaded and pinned, objects not touched: `pair` (alloc, free) and `loop`
- * (a batch of allocs, then the frees in the same order, ascending). Included after an api_*.h.
+ * Cost of one object, single-threaded and pinned, objects not touched: `pair` (alloc, free) and
+ * `loop` (a batch of allocs, then the frees in the same order, ascending). Included after an
+ * api_*.h.
  */
 #ifndef BENCH_WORK_COST_H
 #define BENCH_WORK_COST_H

@@ -1,8 +1,9 @@
 /*
- * `idle-threads`: many threads that each allocate and free 1 MiB of mixed sizes, 16 to 1024, once, and
- * then sleep. All exist before the first begins. After 1.5 s and one alloc and free by the main thread
- * resident memory is read. The same run without allocations goes on in a second process at the same
- * time, started by this one, and is taken off. Included after an api_*.h that takes any size.
+ * `idle-threads`: many threads that each allocate and free 1 MiB of mixed sizes, 16 to 1024,
+ * once, and then sleep. All exist before the first begins. After 1.5 s and one alloc and free by
+ * the main thread resident memory is read. The same run without allocations goes on in a second
+ * process at the same time, started by this one, and is taken off. Included after an api_*.h
+ * that takes any size.
  */
 #ifndef BENCH_WORK_IDLE_H
 #define BENCH_WORK_IDLE_H

@@ -1,7 +1,7 @@
 /*
- * `larson`: sizes 8 to 1000 uniform, 1000 live slots a thread, random replacement, first word written.
- * Throughput over a fixed time; resident memory at the end, while all slots are full. Included after
- * an api_*.h that takes any size.
+ * `larson`: sizes 8 to 1000 uniform, 1000 live slots a thread, random replacement, first word
+ * written. Throughput over a fixed time; resident memory at the end, while all slots are full.
+ * Included after an api_*.h that takes any size.
  */
 #ifndef BENCH_WORK_LARSON_H
 #define BENCH_WORK_LARSON_H

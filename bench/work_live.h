@@ -1,9 +1,9 @@
 /*
- * `live-set`: many live objects of one size, single-threaded and pinned, as many random replacements
- * as there are objects, whole object written. Resident memory at the peak, at the end of the
- * replacing, and after everything was freed and the allocator had time to give it back: 1.5 s, one
- * alloc and free (for allocators that only look when called), 0.1 s. The harness's own table of
- * pointers is touched first and taken off. Included after an api_*.h.
+ * `live-set`: many live objects of one size, single-threaded and pinned, as many random
+ * replacements as there are objects, whole object written. Resident memory at the peak, at the
+ * end of the replacing, and after everything was freed and the allocator had time to give it
+ * back: 1.5 s, one alloc and free (for allocators that only look when called), 0.1 s. The
+ * harness's own table of pointers is touched first and taken off. Included after an api_*.h.
  */
 #ifndef BENCH_WORK_LIVE_H
 #define BENCH_WORK_LIVE_H

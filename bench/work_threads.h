@@ -1,7 +1,7 @@
 /*
- * Throughput over a fixed time, threads not pinned: `producer-consumer` (objects of 256 bytes through
- * a bounded ring of 1024, first word written and read) and `threads-4k` (each thread allocates and
- * frees 4096 bytes, first word written). Included after an api_*.h.
+ * Throughput over a fixed time, threads not pinned: `producer-consumer` (objects of 256 bytes
+ * through a bounded ring of 1024, first word written and read) and `threads-4k` (each thread
+ * allocates and frees 4096 bytes, first word written). Included after an api_*.h.
  */
 #ifndef BENCH_WORK_THREADS_H
 #define BENCH_WORK_THREADS_H
@@ -9,12 +9,15 @@
 #include <sched.h>
 
 #define RING_SLOTS 1024u
-#define RING_PAUSES 32u		/* about 0.5 us: one who waits leaves the other's line alone for so long */
+#define RING_PAUSES 32u		/* about 0.5 us, for which the other's line is left alone */
 #define RING_LOOKS 64u		/* then the CPU is given to the other side */
 
 static struct {
 	struct api api;
-	/* The producer's line, the consumer's line; each side remembers what it last saw of the other. */
+	/*
+	 * The producer's line, the consumer's line; each side remembers what it last saw of the
+	 * other.
+	 */
 	_Atomic(uint64_t) head __attribute__((aligned(64)));
 	uint64_t tail_seen;
 	_Atomic(uint64_t) tail __attribute__((aligned(64)));
@@ -25,8 +28,8 @@ static struct {
 static struct api threads_api;
 
 /*
- * One side has to wait. Looking all the time would take the line from the other side at every object,
- * and the row would be the price of that, not of the allocator.
+ * One side has to wait. Looking all the time would take the line from the other side at every
+ * object, and the row would be the price of that, not of the allocator.
  */
 bench_noinline void ring_wait(unsigned int *looks)
 {
@@ -43,7 +46,10 @@ bench_inline void ring_put(void *object)
 	unsigned int looks = 0;
 
 	while (head - ring.tail_seen == RING_SLOTS) {
-		/* Pairs with the release in ring_get: the slot was read before it is written again. */
+		/*
+		 * Pairs with the release in ring_get: the slot was read before it is written
+		 * again.
+		 */
 		ring.tail_seen = atomic_load_explicit(&ring.tail, memory_order_acquire);
 		if (head - ring.tail_seen == RING_SLOTS)
 			ring_wait(&looks);

@@ -1,9 +1,10 @@
 /*
- * Mixed arrays: the frees that a detached freelist likes least. 4096 objects lie in 16 buckets, hashed
- * by their slab; each iteration takes a batch of 64, every match-th from the bucket of the first and
- * the others from random buckets, frees them, allocates as many and files them again. All of that is
- * timed, as in the published module; the row `nothing` says what the filing costs. First word of each
- * object written (the bucket's link). Included after an api_*.h.
+ * Mixed arrays: the frees that a detached freelist likes least. 4096 objects lie in 16 buckets,
+ * hashed by their slab; each iteration takes a batch of 64, every match-th from the bucket of
+ * the first and the others from random buckets, frees them, allocates as many and files them
+ * again. All of that is timed, as in the published module; the row `nothing` says what the
+ * filing costs. First word of each object written (the bucket's link). Included after an
+ * api_*.h.
  */
 #ifndef BENCH_WORK_WORST_H
 #define BENCH_WORK_WORST_H

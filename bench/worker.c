@@ -1,10 +1,11 @@
 /*
- * The frame of every benchmark worker: one process of one subject that runs the cells named on its
- * command line and prints one line for each figure. What a cell does stands in work_*.h; here is only
- * reading the command line, the windows, the memory figures and the printing.
+ * The frame of every benchmark worker: one process of one subject that runs the cells named on
+ * its command line and prints one line for each figure. What a cell does stands in work_*.h;
+ * here is only reading the command line, the windows, the memory figures and the printing.
  *
- * Lines: "info KEY VALUE" about the subject, then "INDEX UNIT MEASURE AT VALUE" for each figure of the
- * cell with that index. The worker's own output never goes through the allocator under test.
+ * Lines: "info KEY VALUE" about the subject, then "INDEX UNIT MEASURE AT VALUE" for each figure
+ * of the cell with that index. The worker's own output never goes through the allocator under
+ * test.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,4 +1,7 @@
-/* The worker over a kmem_cache: one by one, in batches, and batches freed without naming the cache. */
+/*
+ * The worker over a kmem_cache: one by one, in batches, and batches freed without naming the
+ * cache.
+ */
 #include "api_cache.h"
 #include "work_bulk.h"
 #include "work_cost.h"

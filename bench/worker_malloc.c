@@ -1,4 +1,6 @@
-/* The worker over malloc/free: every peer, and our own malloc; linked or preloaded by the driver. */
+/*
+ * The worker over malloc/free: every peer, and our own malloc; linked or preloaded by the driver.
+ */
 #include "api_malloc.h"
 #include "work_cost.h"
 #include "work_idle.h"

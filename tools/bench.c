@@ -3,8 +3,8 @@
  * plan, workers, rounds, printing. How each table measures stands in bench/, what it holds in
  * bench_plan.c.
  *
- * Exit status: 0; 1 where something of ours could not be measured; 2 wrong usage; 3 where `peers` lacks
- * a peer that it must not lack. Tables are printed in any case but wrong usage.
+ * Exit status: 0; 1 where something of ours could not be measured; 2 wrong usage; 3 where
+ * `peers` lacks a peer that it must not lack. Tables are printed in any case but wrong usage.
  */
 #include <errno.h>
 #include <stdlib.h>

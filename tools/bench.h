@@ -1,7 +1,8 @@
 /*
- * What the files of `kmem bench` share: options, subjects, the cells of a table and the rows that come
- * out of it. Measuring itself happens in the workers (bench/), each a process of its own; here are only
- * the plan, the rounds and the printing. Memory is never freed: the command runs once and ends.
+ * What the files of `kmem bench` share: options, subjects, the cells of a table and the rows
+ * that come out of it. Measuring itself happens in the workers (bench/), each a process of its
+ * own; here are only the plan, the rounds and the printing. Memory is never freed: the command
+ * runs once and ends.
  */
 #ifndef TOOLS_BENCH_H
 #define TOOLS_BENCH_H
@@ -38,7 +39,7 @@ enum subject_kind { SUBJECT_OURS, SUBJECT_PEER, SUBJECT_NOTHING, SUBJECT_PUBLISH
 struct variant {
 	enum subject_kind kind;
 	const char *subject;	/* "sheaf", "jemalloc", ... */
-	const char *api;	/* of its one-by-one calls: "kmem_cache", "kmalloc", "malloc", "bulk" */
+	const char *api;	/* "kmem_cache", "kmalloc", "malloc", "bulk" */
 	const char *linkage;
 	const char *worker;	/* path under the root */
 	const char *preload;	/* path under the root, or NULL */

@@ -1,6 +1,7 @@
 /*
- * The tables and plots as one self-contained HTML page: no scripts, nothing fetched from anywhere. Plots
- * are inline SVG (bench_plot.c). Minimum and maximum stand in each cell's tip and beneath the median.
+ * The tables and plots as one self-contained HTML page: no scripts, nothing fetched from
+ * anywhere. Plots are inline SVG (bench_plot.c). Minimum and maximum stand in each cell's tip
+ * and beneath the median.
  */
 #include <string.h>
 
@@ -57,8 +58,8 @@ static void put_environment(FILE *out)
 	fputs("; library ", out);
 	put_text(out, e->library_flags);
 	fprintf(out, "</td></tr>\n<tr><th>Discipline</th><td>%s</td></tr>\n", e->discipline);
-	fprintf(out, "<tr><th>Clock</th><td>%.3f GHz; a dependent add takes %.3f cycles before, %.3f "
-		     "after%s</td></tr>\n",
+	fprintf(out, "<tr><th>Clock</th><td>%.3f GHz; a dependent add takes %.3f cycles before, "
+		     "%.3f after%s</td></tr>\n",
 		e->tsc_ghz, e->clock_before, e->clock_after,
 		e->noisy ? ": <b>the machine was noisy</b>" : "");
 	fprintf(out, "<tr><th>Rounds</th><td>%u, %s%s</td></tr>\n", e->rounds, e->date,
@@ -125,7 +126,8 @@ void bench_print_html(FILE *out)
 	static struct view view;
 
 	fprintf(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-		     "<title>kmem bench</title><style>%s</style></head><body>\n<h1>kmem bench</h1>\n",
+		     "<title>kmem bench</title><style>%s</style></head><body>\n"
+		     "<h1>kmem bench</h1>\n",
 		style);
 	put_environment(out);
 	for (size_t t = 0; t < bench.table_count; t++)

@@ -104,8 +104,8 @@ static void put_row(FILE *out, const struct row *row)
 	put_field(out, "unit", row->unit);
 	put_field(out, "measure", row->measure);
 	put_field(out, "at", row->at);
-	fprintf(out, "\"median\": %.4f, \"min\": %.4f, \"max\": %.4f, \"rounds\": %zu}", row->median,
-		row->min, row->max, row->count);
+	fprintf(out, "\"median\": %.4f, \"min\": %.4f, \"max\": %.4f, \"rounds\": %zu}",
+		row->median, row->min, row->max, row->count);
 }
 
 void bench_print_json(FILE *out)

@@ -17,8 +17,8 @@ static const char usage_text[] =
 	"  --size N,..      bytes of an object      --batch N,..   objects of a batch\n"
 	"  --threads N,..   threads of a work       --linkage A,B  shared, static, inline\n"
 	"  --work A,B       works of the table, as its rows name them\n"
-	"  --rounds N       default 9               --runs N       for benches that repeat programs\n"
-	"  --quick          a tenth of the work     --full         bulk: 10 million objects a cell\n"
+	"  --rounds N       default 9               --runs N       where programs are repeated\n"
+	"  --quick          a tenth of the work     --full         bulk: 10 M objects a cell\n"
 	"  --json, --csv    instead of the table    --html FILE    tables and plots as well\n";
 
 enum {
@@ -185,8 +185,8 @@ static void parse_benches(int argc, char **argv, struct bench_options *options)
 				options->benches.name[options->benches.count++] = known[k];
 		}
 		if (!found)
-			bench_usage("there is no bench '%s'; there are fastpath, bulk, worst, peers, all",
-				    argv[i]);
+			bench_usage("there is no bench '%s'; there are fastpath, bulk, "
+				    "worst, peers, all", argv[i]);
 	}
 	if (!options->benches.count)
 		bench_usage("which? fastpath, bulk, worst, peers or all");

@@ -1,7 +1,7 @@
 /*
- * Plots of a view as inline SVG: curves where the columns are a scale (sizes, batches), one figure a
- * linkage, and bars where they are different works. The cost axis is logarithmic, because the subjects
- * differ by more than tenfold.
+ * Plots of a view as inline SVG: curves where the columns are a scale (sizes, batches), one
+ * figure a linkage, and bars where they are different works. The cost axis is logarithmic,
+ * because the subjects differ by more than tenfold.
  */
 #include <float.h>
 #include <stdlib.h>
@@ -57,8 +57,10 @@ static const char *short_label(const struct view_line *line)
 	const struct row *row = line->any;
 	const char *work = row->kind == SUBJECT_NOTHING ? row->of : row->work;
 
-	return bench_format("%s%s%s %s%s%s", row->kind == SUBJECT_PUBLISHED ? row->of : row->subject,
-			    row->kind == SUBJECT_PUBLISHED ? " published" : "",
+	bool published = row->kind == SUBJECT_PUBLISHED;
+
+	return bench_format("%s%s%s %s%s%s", published ? row->of : row->subject,
+			    published ? " published" : "",
 			    bench_same(row->memcg, "on") ? " memcg" : "",
 			    row->kind == SUBJECT_NOTHING ? "" : row->api,
 			    !strcmp(work, "pair") ? "" : " ", !strcmp(work, "pair") ? "" : work);
@@ -132,7 +134,8 @@ static double put_curve(FILE *out, const struct view *view, const struct view_li
 	}
 	fprintf(out, "\"><title>%s</title></polyline>\n", short_label(line));
 	if (points == 1)
-		fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", x, y, paint);
+		fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\" fill=\"%s\"/>\n", x, y,
+			paint);
 	return y;
 }
 
@@ -151,7 +154,8 @@ static int compare_names(const void *a, const void *b)
 /* Names beside the ends of their curves, pushed apart so that each can be read. */
 static void put_names(FILE *out, struct name *names, size_t count)
 {
-	double space = count ? lesser(11.0, (HEIGHT - TOP) / (double)count) : 11, last = TOP - space;
+	double space = count ? lesser(11.0, (HEIGHT - TOP) / (double)count) : 11;
+	double last = TOP - space;
 
 	qsort(names, count, sizeof(*names), compare_names);
 	for (size_t i = 0; i < count; i++) {

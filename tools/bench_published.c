@@ -1,7 +1,8 @@
 /*
- * The figures that the kernel's authors published, from bench/published/, as rows beside ours. They
- * belong to another machine (an i7-4790K at 4 GHz): to be set beside, never divided by. Published with
- * memory cgroups compiled in and switched on or off at run time: the field `memcg`.
+ * The figures that the kernel's authors published, from bench/published/, as rows beside ours.
+ * They belong to another machine (an i7-4790K at 4 GHz): to be set beside, never divided by.
+ * Published with memory cgroups compiled in and switched on or off at run time: the field
+ * `memcg`.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * Rows: where the rounds' figures are gathered and settled into median, minimum and maximum. Keeps the
- * contract's rule that no two rows of a run agree in all fields but the figures.
+ * Rows: where the rounds' figures are gathered and settled into median, minimum and maximum.
+ * Keeps the contract's rule that no two rows of a run agree in all fields but the figures.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * The rounds: every job of a table once per round, in the same order (A B C A B C ...), each in a fresh
- * process, with a progress bar where stderr is a terminal. A subject that fails is left out from then
- * on, and named.
+ * The rounds: every job of a table once per round, in the same order (A B C A B C ...), each in
+ * a fresh process, with a progress bar where stderr is a terminal. A subject that fails is left
+ * out from then on, and named.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,7 +18,7 @@
 #define WORKER_SECONDS 600u	/* a worker that takes longer hangs */
 #define CELL_US 20000u		/* a cost cell's windows together, at least */
 #define RUN_MS 200u		/* a throughput cell ... */
-#define RUN_CROWD_MS 400u	/* ... with more threads than CPUs, so that each runs several times */
+#define RUN_CROWD_MS 400u	/* ... with a crowd, so that each runs several times */
 #define FULL_OBJECTS 10000000ul	/* what the published tables took for a cell */
 
 static struct {
@@ -59,7 +59,7 @@ static int pinned_cpu(void)
 	return last;
 }
 
-/* Our engine goes before what the user set, so that a discipline forced by the user stays. */
+/* Our engine comes after what the user set, so that a discipline forced by the user stays. */
 static void set_environment(const struct variant *variant)
 {
 	const char *options = getenv("KMEM_OPTIONS");
@@ -71,9 +71,9 @@ static void set_environment(const struct variant *variant)
 	if (!strcmp(variant->subject, "tcmalloc"))
 		setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);
 	if (variant->kind == SUBJECT_OURS)
-		setenv("KMEM_OPTIONS",
-		       options && *options ? bench_format("%s,engine:%s", options, variant->subject) :
-					     bench_format("engine:%s", variant->subject), 1);
+		setenv("KMEM_OPTIONS", bench_format("%s%sengine:%s", options ? options : "",
+						    options && *options ? "," : "",
+						    variant->subject), 1);
 }
 
 static char **worker_arguments(const struct job *job)

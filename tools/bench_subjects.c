@@ -1,7 +1,7 @@
 /*
- * Who is measured: our engines through each interface and linkage, the peers that lie in build/peers/,
- * and the empty functions. What is missing is asked of scripts/peers and make once; what still is
- * missing then is named as such, and the run goes on without it.
+ * Who is measured: our engines through each interface and linkage, the peers that lie in
+ * build/peers/, and the empty functions. What is missing is asked of scripts/peers and make
+ * once; what still is missing then is named as such, and the run goes on without it.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

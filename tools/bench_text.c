@@ -1,4 +1,6 @@
-/* The tables as text: the environment once, each view, and our ratios to the best peer beneath it. */
+/*
+ * The tables as text: the environment once, each view, and our ratios to the best peer beneath it.
+ */
 #include <string.h>
 #include <unistd.h>
 
@@ -14,8 +16,8 @@ static void print_environment(FILE *out)
 	fprintf(out, "%s, %ld cores; %s; %s\n", e->cpu, e->cores, e->kernel, e->libc);
 	fprintf(out, "commit %s; %s %s; library %s\n", e->commit, e->compiler, e->flags,
 		e->library_flags);
-	fprintf(out, "discipline %s; time-stamp counter %.3f GHz; a dependent add takes %.3f of its "
-		     "cycles before, %.3f after%s\n",
+	fprintf(out, "discipline %s; time-stamp counter %.3f GHz; a dependent add takes %.3f "
+		     "of its cycles before, %.3f after%s\n",
 		e->discipline, e->tsc_ghz, e->clock_before, e->clock_after,
 		e->noisy ? ": THE MACHINE WAS NOISY, trust the order only" : "");
 	fprintf(out, "medians over %u interleaved rounds, each subject in a fresh process%s\n",
@@ -71,7 +73,8 @@ static void print_line(FILE *out, const struct view *view, const struct view_lin
 	fprintf(out, "%s\n", dim ? "\033[0m" : "");
 }
 
-static void print_ratio(FILE *out, const struct view *view, const struct view_line *line, bool batch)
+static void print_ratio(FILE *out, const struct view *view, const struct view_line *line,
+			bool batch)
 {
 	const struct row *best[VIEW_COLUMNS];
 	bool any = false;

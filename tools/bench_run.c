@@ -59,17 +59,28 @@ static int pinned_cpu(void)
 	return last;
 }
 
+/* What a peer has to run under, as its recipe found: settings NAME=VALUE. */
+static void set_peer_environment(const char *peer)
+{
+	FILE *in = fopen(bench_format("%s/build/peers/%s/env", bench.root, peer), "r");
+	char setting[512];
+
+	while (in && fscanf(in, "%511s", setting) == 1)
+		putenv(bench_format("%s", setting));
+	if (in)
+		fclose(in);
+}
+
 /* Our engine comes after what the user set, so that a discipline forced by the user stays. */
 static void set_environment(const struct variant *variant)
 {
 	const char *options = getenv("KMEM_OPTIONS");
 
 	unsetenv("LD_PRELOAD");
+	if (variant->kind == SUBJECT_PEER)
+		set_peer_environment(variant->subject);
 	if (variant->preload)
 		setenv("LD_PRELOAD", bench_path(variant->preload), 1);
-	/* Its manual asks for this: it wants the thread's rseq area for itself, or falls back. */
-	if (!strcmp(variant->subject, "tcmalloc"))
-		setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);
 	if (variant->kind == SUBJECT_OURS)
 		setenv("KMEM_OPTIONS", bench_format("%s%sengine:%s", options ? options : "",
 						    options && *options ? "," : "",

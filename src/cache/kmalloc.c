@@ -27,7 +27,7 @@ static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 
 /* ------------------------------------------------------------------ the hot path */
 
-void *kmalloc(size_t size, gfp_t gfp)
+km_hot void *kmalloc(size_t size, gfp_t gfp)
 {
 	size_t step = (size + 7) >> 3;
 
@@ -40,7 +40,7 @@ void *kmalloc(size_t size, gfp_t gfp)
 	return kmalloc_node(size, gfp, NUMA_NO_NODE);
 }
 
-void kfree(const void *object)
+km_hot void kfree(const void *object)
 {
 	if (km_likely(km_front_free_any((void *)object)))
 		return;

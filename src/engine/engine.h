@@ -15,6 +15,7 @@
 #include <kmem/stats.h>
 
 #include "../page/arena.h"
+#include "../port/chain.h"
 #include "../port/list.h"
 #include "../port/lock.h"
 #include "../port/pcpu.h"
@@ -42,6 +43,7 @@ struct kmem_cache {
 	const struct km_engine *engine;
 	uint16_t id;			/* in the page map; KM_MAP_DESC: has none */
 	uint16_t capacity;		/* objects a block holds */
+	struct km_chain chain;		/* CHAIN: where each CPU's slab is */
 
 	/* Line 1: a slab, and where an object's bytes are; constant after creation. */
 	uint32_t size km_aligned(64);	/* bytes from one object to the next */
@@ -93,6 +95,18 @@ struct km_hooks {
 
 typedef int km_walk_fn(void *object, void *arg);
 
+/*
+ * How every engine's struct per node begins, so that `kmem info` can read it from outside of the process, and stats
+ * without asking the engine. Kept by the engine, each figure under a lock of its own choice; read without.
+ */
+struct km_node_counts {
+	size_t slabs, objects;		/* there are */
+	size_t taken;			/* objects that are out of the slabs: users', on shelves, in barns */
+	size_t partial;			/* slabs on the partial list */
+	size_t new_slabs, freed_slabs;	/* ever */
+	const uint32_t *full_blocks;	/* where the barn counts its full blocks; NULL: has none */
+};
+
 /* An engine: a few facts and the functions that the front and the cache floor call. */
 struct km_engine {
 	const char *name;
@@ -105,7 +119,7 @@ struct km_engine {
 	void (*node_fini)(struct kmem_cache *cache, unsigned node);
 
 	/* Any engine hands out and takes back pointers. take: how many it got. give: after validation;
-	 * objects that fail it are reported and dropped. */
+	 * objects that fail it are reported and dropped; the array is clobbered. */
 	unsigned (*take)(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			 unsigned want);
 	void (*give)(struct kmem_cache *cache, void **objects, unsigned count);
@@ -136,6 +150,10 @@ struct km_engine {
 	/* Check the node's lists: number of damages. */
 	int (*check)(struct kmem_cache *cache);
 	void (*fork)(struct kmem_cache *cache, bool before, bool child);
+
+	/* Events that the engine keeps by CPU, on top of cache->events; NULL: none. */
+	unsigned long (*event)(struct kmem_cache *cache, enum kmem_event event);
+	void (*clear_events)(struct kmem_cache *cache);
 };
 
 extern const struct km_engine km_engine_sheaf, km_engine_slub;

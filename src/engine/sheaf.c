@@ -35,11 +35,12 @@ struct barn {
 };
 
 struct sheaf_node {
+	struct km_node_counts counts;	/* protected by lock */
+	struct km_lock lock;
+	struct km_list partial;		/* protected by lock */
 	struct barn barn km_aligned(64);
-	struct km_lock lock km_aligned(64);
-	struct km_list partial;
-	size_t partial_count, slab_count, object_count, taken, new_slabs, freed_slabs;
 };
+_Static_assert(offsetof(struct sheaf_node, counts) == 0, "readers find it there");
 
 static struct sheaf_node *node_of(const struct kmem_cache *cache, unsigned node)
 {
@@ -96,6 +97,7 @@ static int sheaf_node_init(struct kmem_cache *cache, unsigned node)
 	km_lock_init(&n->barn.lock, KM_RANK_BARN);
 	km_lock_init(&n->lock, KM_RANK_NODE);
 	km_list_init(&n->partial);
+	n->counts.full_blocks = &n->barn.full_count;
 	return 0;
 }
 
@@ -160,14 +162,14 @@ static void list_partial(struct sheaf_node *n, struct km_page *slab)
 {
 	slab->flags |= KM_SLAB_PARTIAL;
 	km_list_add_head(&slab->list, &n->partial);
-	n->partial_count++;
+	n->counts.partial++;
 }
 
 static void unlist_partial(struct sheaf_node *n, struct km_page *slab)
 {
 	slab->flags &= (uint8_t)~KM_SLAB_PARTIAL;
 	km_list_del(&slab->list);
-	n->partial_count--;
+	n->counts.partial--;
 }
 
 static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, void **objects,
@@ -182,7 +184,7 @@ static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, voi
 		if (slab->inuse == slab->objects)
 			unlist_partial(n, slab);
 	}
-	n->taken += got;
+	n->counts.taken += got;
 	return got;
 }
 
@@ -207,11 +209,11 @@ static unsigned sheaf_take(struct kmem_cache *cache, const struct km_request *re
 			km_slab_free(cache, slab);
 			break;
 		}
-		n->slab_count++;
-		n->new_slabs++;
-		n->object_count += slab->objects;
+		n->counts.slabs++;
+		n->counts.new_slabs++;
+		n->counts.objects += slab->objects;
 		unsigned from_new = take_from(cache, slab, objects + got, want - got);
-		n->taken += from_new;
+		n->counts.taken += from_new;
 		got += from_new;
 		if (slab->inuse < slab->objects)
 			list_partial(n, slab);
@@ -224,12 +226,12 @@ static unsigned sheaf_take(struct kmem_cache *cache, const struct km_request *re
 static bool drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
 			  unsigned long keep)
 {
-	if (slab->inuse || n->partial_count <= keep || (cache->flags & SLAB_TYPESAFE_BY_RCU))
+	if (slab->inuse || n->counts.partial <= keep || (cache->flags & SLAB_TYPESAFE_BY_RCU))
 		return false;
 	unlist_partial(n, slab);
-	n->slab_count--;
-	n->freed_slabs++;
-	n->object_count -= slab->objects;
+	n->counts.slabs--;
+	n->counts.freed_slabs++;
+	n->counts.objects -= slab->objects;
 	return true;
 }
 
@@ -243,7 +245,7 @@ static bool put_back(struct kmem_cache *cache, struct sheaf_node *n, struct km_p
 	if (km_unlikely(*bits & bit))
 		return false;
 	*bits |= bit;
-	n->taken--;
+	n->counts.taken--;
 	if (slab->inuse-- == slab->objects)
 		list_partial(n, slab);
 	return true;
@@ -576,13 +578,13 @@ static void sheaf_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats
 {
 	struct sheaf_node *n = node_of(cache, 0);
 
-	stats->total_slabs = km_load(&n->slab_count);
-	stats->total_objects = km_load(&n->object_count);
-	stats->partial_slabs = km_load(&n->partial_count);
+	stats->total_slabs = km_load(&n->counts.slabs);
+	stats->total_objects = km_load(&n->counts.objects);
+	stats->partial_slabs = km_load(&n->counts.partial);
 	stats->shelf_objects += (unsigned long)km_load(&n->barn.full_count) * cache->capacity;
-	stats->active_objects = km_load(&n->taken);
-	stats->alloc_slab = km_load(&n->new_slabs);
-	stats->free_slab = km_load(&n->freed_slabs);
+	stats->active_objects = km_load(&n->counts.taken);
+	stats->alloc_slab = km_load(&n->counts.new_slabs);
+	stats->free_slab = km_load(&n->counts.freed_slabs);
 }
 
 static int check_slab(struct kmem_cache *cache, struct km_page *slab)
@@ -609,9 +611,9 @@ static int sheaf_check(struct kmem_cache *cache)
 		damages += check_slab(cache, km_container_of(entry, struct km_page, list));
 		partial++;
 	}
-	if (partial != n->partial_count || n->taken > n->object_count) {
+	if (partial != n->counts.partial || n->counts.taken > n->counts.objects) {
 		km_warn("check: %s: %lu partial slabs, kept %lu; %lu of %lu objects taken",
-			cache->name, partial, n->partial_count, n->taken, n->object_count);
+			cache->name, partial, n->counts.partial, n->counts.taken, n->counts.objects);
 		damages++;
 	}
 	return damages;

@@ -7,7 +7,7 @@
  */
 #include "front.h"
 
-void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
+km_hot void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ
 	const struct kmem_cache_front *front = &cache->shelf.front;
@@ -19,7 +19,7 @@ void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
 	return km_alloc_miss(cache, gfp);
 }
 
-void (kmem_cache_free)(struct kmem_cache *cache, void *object)
+km_hot void (kmem_cache_free)(struct kmem_cache *cache, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
 	const struct kmem_cache_front *front = &cache->shelf.front;

@@ -13,6 +13,7 @@
 #define KM_PAGE_ARENA_H
 
 #include "../port/cc.h"
+#include "../port/chain.h"
 #include "../port/list.h"
 
 #define KM_MAX_ORDER	10u	/* largest block: 4 MiB */
@@ -55,7 +56,10 @@ struct km_page {
 			uint64_t requested;
 		};
 	} km_aligned(16);
-	uint64_t owner[2];		/* the engine's, or a watcher's */
+	union {
+		uint64_t owner[2];	/* the engine's, or a watcher's */
+		struct km_chain_link link; /* slab of slub: on a CPU's partial list */
+	};
 } km_aligned(64);
 
 #define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */

@@ -11,6 +11,8 @@
 #define km_likely(x)	__builtin_expect(!!(x), 1)
 #define km_unlikely(x)	__builtin_expect(!!(x), 0)
 #define km_cold		__attribute__((cold, noinline))
+/* A hit fits one line of code, or two: begin it with one. */
+#define km_hot		__attribute__((hot, aligned(64)))
 #define km_noinline	__attribute__((noinline))
 #define km_inline	static inline __attribute__((always_inline))
 #define km_unused	__attribute__((unused))

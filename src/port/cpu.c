@@ -216,8 +216,23 @@ size_t km_percpu_word_bytes(void)
 	return km_percpu.discipline == KM_DISCIPLINE_RSEQ ? 8 : 32;
 }
 
+/*
+ * A store is matched with later loads by its low 12 bits first: a shelf's word whose place in its page is that of
+ * the rseq_cs which every sequence stores makes a pair a half slower (measured: 18.5 cycles for 11.6). Not used, for
+ * the thread that starts the library; others mostly have theirs at another place, where one cache in 512 meets it.
+ */
+static bool aliases_rseq_cs(size_t word, size_t words)
+{
+	size_t offset = ((uintptr_t)&thread_area()->rseq_cs & (KM_PAGE_SIZE - 1)) / 8;
+
+	return offset - word % (KM_PAGE_SIZE / 8) < words;
+}
+
 static bool run_is_free(size_t word, size_t words)
 {
+	if (words < 64 && aliases_rseq_cs(word, words))
+		return false;
+
 	for (size_t i = word; i < word + words; i++)
 		if (areas.used[i / 64] >> (i % 64) & 1)
 			return false;

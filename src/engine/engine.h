@@ -96,12 +96,14 @@ struct km_hooks {
 typedef int km_walk_fn(void *object, void *arg);
 
 /*
- * How every engine's struct per node begins, so that `kmem info` can read it from outside of the process, and stats
- * without asking the engine. Kept by the engine, each figure under a lock of its own choice; read without.
+ * How every engine's struct per node begins, so that `kmem info` can read it from outside of the process. Each figure
+ * is kept under a lock of the engine's choice, or by atomic additions, and read without.
  */
+#define KM_NOT_KEPT SIZE_MAX
 struct km_node_counts {
 	size_t slabs, objects;		/* there are */
-	size_t taken;			/* objects that are out of the slabs: users', on shelves, in barns */
+	size_t taken;			/* objects that are out of the slabs: users', on shelves, in barns.
+					 * KM_NOT_KEPT: to be counted slab by slab. */
 	size_t partial;			/* slabs on the partial list */
 	size_t new_slabs, freed_slabs;	/* ever */
 	const uint32_t *full_blocks;	/* where the barn counts its full blocks; NULL: has none */

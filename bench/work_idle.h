@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define IDLE_BYTES (1u << 20)
@@ -55,10 +56,14 @@ static void *idle_body(void *argument)
 	return NULL;
 }
 
-/* The second process: the same program and subject, with --baseline; its output is read later. */
+/*
+ * The second process: the same program and subject, with --baseline. It says when its threads sleep,
+ * and only then this one begins, so that they do not compete; its figures are read later.
+ */
 static FILE *idle_baseline(const struct cell *cell)
 {
-	char self[PATH_MAX], command[PATH_MAX + 128];
+	char self[PATH_MAX], command[PATH_MAX + 128], line[256];
+	FILE *from;
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	if (length < 0)
@@ -66,7 +71,11 @@ static FILE *idle_baseline(const struct cell *cell)
 	self[length] = '\0';
 	snprintf(command, sizeof(command), "exec '%s' --baseline --idle=%u idle-threads,%zu,0,%u,0",
 		 self, bench_amounts.idle_threads, cell->size, cell->threads);
-	return popen(command, "r");
+	from = popen(command, "r");
+	while (from && fgets(line, sizeof(line), from))
+		if (!strcmp(line, "info asleep\n"))
+			return from;
+	bench_die("the run without allocations does not start");
 }
 
 static void idle_subtract(FILE *baseline)
@@ -112,6 +121,10 @@ static void idle_run(const struct cell *cell)
 			bench_die("cannot make a thread");
 	pthread_barrier_wait(&idle.barrier);
 	pthread_barrier_wait(&idle.barrier);
+	if (bench_amounts.baseline) {
+		puts("info asleep");
+		fflush(stdout);
+	}
 	bench_sleep_ms(1500);
 	api_free(idle.api, api_alloc_sized(idle.api, 100));
 	bench_sleep_ms(100);

@@ -11,8 +11,7 @@
 #include <string.h>
 
 #include "bench.h"
-
-int cmd_bench(int argc, char **argv);
+#include "kmem.h"
 
 static void write_html(const char *file)
 {

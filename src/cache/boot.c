@@ -8,6 +8,7 @@
 #include "../page/meta.h"
 #include "../port/os.h"
 #include "cache.h"
+#include "root.h"
 
 bool km_ready;
 
@@ -67,6 +68,7 @@ static bool start(void)
 	if (!km_kmalloc_start())
 		return false;
 	km_reclaim_start();
+	km_root_start();
 	return true;
 }
 

@@ -45,6 +45,8 @@ bool km_registry_try_visit(int (*visit)(struct kmem_cache *cache, void *arg), vo
 			   void (*then)(void *arg));	/* with the lock still held; may be NULL */
 void km_registry_fork(bool before, bool child);
 unsigned km_registry_count(void);
+/* Where list and count are, for readers outside of the process. */
+void km_registry_expose(const struct km_list **caches, const unsigned **count);
 
 /* ---- kmalloc.c */
 
@@ -67,6 +69,8 @@ bool km_large_free(const void *p);
 /* Resize in place (never moves, but for mappings of their own where may_move); NULL: can't. */
 void *km_large_resize(void *p, size_t bytes, bool may_move);
 void km_large_get_stats(size_t *blocks, size_t *bytes);
+/* Where those of whole pages are counted, without the mappings of their own. */
+void km_large_expose(const size_t **blocks, const size_t **bytes);
 
 /* ---- reclaim.c */
 

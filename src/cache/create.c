@@ -439,6 +439,12 @@ unsigned km_registry_count(void)
 	return registry.count;
 }
 
+void km_registry_expose(const struct km_list **caches, const unsigned **count)
+{
+	*caches = &registry.all;
+	*count = &registry.count;
+}
+
 unsigned int kmem_cache_size(const struct kmem_cache *cache)
 {
 	return cache->object_size;

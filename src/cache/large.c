@@ -122,3 +122,9 @@ void km_large_get_stats(size_t *blocks, size_t *bytes)
 	*blocks = km_load(&large.blocks) + big_blocks;
 	*bytes = km_load(&large.bytes) + big_bytes;
 }
+
+void km_large_expose(const size_t **blocks, const size_t **bytes)
+{
+	*blocks = &large.blocks;
+	*bytes = &large.bytes;
+}

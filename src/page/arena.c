@@ -430,6 +430,15 @@ void km_arena_get_stats(struct km_arena_stats *stats)
 	}
 }
 
+void km_arena_expose(struct km_arena_view *view)
+{
+	*view = (struct km_arena_view){
+		.ranges = &arena.ranges, .range = arena.range,
+		.used_pages = &arena.used_pages, .dirty_pages = &arena.dirty_pages,
+		.clean_pages = &arena.clean_pages, .purged_pages = &arena.purged_pages,
+	};
+}
+
 const struct km_range *km_arena_range(unsigned i)
 {
 	return i < km_load_acquire(&arena.ranges) ? &arena.range[i] : NULL;

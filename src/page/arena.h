@@ -118,6 +118,13 @@ struct km_arena_stats {
 	size_t reserved_bytes, committed_bytes, used_pages, dirty_pages, clean_pages, purged_pages;
 };
 void km_arena_get_stats(struct km_arena_stats *stats);
+/* Where they are kept, for readers outside of the process. */
+struct km_arena_view {
+	const unsigned *ranges;
+	const struct km_range *range;
+	const size_t *used_pages, *dirty_pages, *clean_pages, *purged_pages;
+};
+void km_arena_expose(struct km_arena_view *view);
 const struct km_range *km_arena_range(unsigned i);	/* NULL beyond the last */
 void km_arena_set(bool huge, unsigned decay_ms);
 unsigned km_arena_decay_ms(void);

@@ -172,6 +172,12 @@ void km_big_get_stats(size_t *blocks, size_t *bytes)
 	*bytes = km_load(&big.bytes);
 }
 
+void km_big_expose(const size_t **blocks, const size_t **bytes)
+{
+	*blocks = &big.blocks;
+	*bytes = &big.bytes;
+}
+
 void km_big_fork(bool before, bool child)
 {
 	if (before)

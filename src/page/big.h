@@ -18,6 +18,8 @@ void *km_big_resize(void *p, size_t bytes);
 /* Is p inside (not at the start) of one? */
 bool km_big_inside(const void *p);
 void km_big_get_stats(size_t *blocks, size_t *bytes);
+/* Where the two are kept. */
+void km_big_expose(const size_t **blocks, const size_t **bytes);
 void km_big_fork(bool before, bool child);
 
 #endif

@@ -1,6 +1,7 @@
 /*
  * meta.c: our own memory: power-of-two free lists over ranges that are committed step by step. Invariant: a
- * free piece holds nothing but the link in its first word; all of meta memory stays readable for ever.
+ * free piece keeps what it held but for the link, so that a destroyed cache still says that it is one; all of meta
+ * memory stays readable for ever.
  */
 #include "meta.h"
 
@@ -16,8 +17,14 @@ static struct {
 	struct km_lock lock;
 	char *at, *committed, *end;	/* the current range */
 	size_t committed_bytes;
-	void *free[MAX_SHIFT + 1];
+	char *root;			/* set aside at the start of the first range */
+	void *free[MAX_SHIFT + 1];	/* linked by the last word of a smallest piece */
 } meta = { .lock = KM_LOCK_INIT(KM_RANK_META) };
+
+static void **link_of(void *p)
+{
+	return (void **)((char *)p + (1u << MIN_SHIFT)) - 1;
+}
 
 static bool new_range(size_t bytes)
 {
@@ -32,6 +39,10 @@ static bool new_range(size_t bytes)
 	/* The first page stays without access: the mapping after it begins with ours. */
 	meta.at = meta.committed = p + KM_PAGE_SIZE;
 	meta.end = p + range;
+	if (!meta.root) {
+		meta.root = meta.at;
+		meta.at += KM_META_ROOT_BYTES;
+	}
 	return true;
 }
 
@@ -72,7 +83,7 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 		return NULL;
 	void *p = meta.free[shift];
 	if (p) {
-		meta.free[shift] = *(void **)p;
+		meta.free[shift] = *link_of(p);
 		__builtin_memset(p, 0, (size_t)1 << shift);
 	} else if (may_wait) {
 		p = carve((size_t)1 << shift);
@@ -88,7 +99,7 @@ void km_meta_free(void *p, size_t bytes)
 	if (!p)
 		return;
 	km_lock(&meta.lock);
-	*(void **)p = meta.free[shift];
+	*link_of(p) = meta.free[shift];
 	meta.free[shift] = p;
 	km_unlock(&meta.lock);
 }
@@ -96,6 +107,16 @@ void km_meta_free(void *p, size_t bytes)
 size_t km_meta_committed_bytes(void)
 {
 	return meta.committed_bytes;
+}
+
+const size_t *km_meta_expose(void)
+{
+	return &meta.committed_bytes;
+}
+
+void *km_meta_root(void)
+{
+	return meta.committed_bytes ? meta.root : NULL;
 }
 
 void km_meta_fork(bool before, bool child)

@@ -11,6 +11,11 @@
 void *km_meta_alloc(size_t bytes, bool may_wait);
 void km_meta_free(void *p, size_t bytes);
 size_t km_meta_committed_bytes(void);
+const size_t *km_meta_expose(void);	/* where that is kept */
+/* The first bytes of the first range, zero until the caller writes them; NULL before the first
+ * allocation. They begin a mapping: whoever looks from outside finds them in /proc/PID/maps. */
+#define KM_META_ROOT_BYTES 512u
+void *km_meta_root(void);
 void km_meta_fork(bool before, bool child);
 
 #endif

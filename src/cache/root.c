@@ -1,0 +1,32 @@
+/*
+ * root.c: fills in the record that readers outside of the process look for. Invariant: who finds the magic finds
+ * everything else.
+ */
+#include "root.h"
+
+#include "../page/meta.h"
+
+_Static_assert(sizeof(struct km_root) <= KM_META_ROOT_BYTES, "the record has its place");
+
+void km_root_start(void)
+{
+	struct km_root *root = km_meta_root();
+	uint64_t magic;
+
+	if (!root)
+		return;
+	root->abi = KM_ROOT_ABI;
+	root->bytes = sizeof(*root);
+	root->layout = km_root_layout();
+	__builtin_memcpy(root->version, KMEM_VERSION, sizeof(KMEM_VERSION));
+	root->discipline = km_discipline_name(km_percpu.discipline);
+	root->reason = km_percpu.reason;
+	root->percpu = &km_percpu;
+	km_registry_expose(&root->caches, &root->cache_count);
+	km_arena_expose(&root->arena);
+	km_large_expose(&root->large_blocks, &root->large_bytes);
+	km_big_expose(&root->mapped_blocks, &root->mapped_bytes);
+	root->meta_bytes = km_meta_expose();
+	__builtin_memcpy(&magic, KM_ROOT_MAGIC, sizeof(magic));
+	km_store_release((uint64_t *)root, magic);
+}

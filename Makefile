@@ -43,9 +43,8 @@ $(BUILD)/static/%.o: %.c Makefile
 LINK = $(CC) $(CFLAGS) -shared -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-soname,$(notdir $@) -Wl,--version-script
 $(BUILD)/libkmem.so: $(SHARED) src/libkmem.map
 	$(LINK)=src/libkmem.map -o $@ $(SHARED) $(LDLIBS)
-$(BUILD)/libkmem-malloc.so: $(SHARED) $(SHARED_MALLOC) src/libkmem.map src/libkmem-malloc.map
-	@cat src/libkmem.map src/libkmem-malloc.map > $(BUILD)/malloc.map
-	$(LINK)=$(BUILD)/malloc.map -o $@ $(SHARED) $(SHARED_MALLOC) $(LDLIBS)
+$(BUILD)/libkmem-malloc.so: $(SHARED) $(SHARED_MALLOC) src/libkmem.map
+	$(LINK)=src/libkmem.map -o $@ $(SHARED) $(SHARED_MALLOC) $(LDLIBS)
 $(BUILD)/libkmem.a: $(STATIC)
 	@rm -f $@
 	$(AR) rcs $@ $^

@@ -1,0 +1,60 @@
+/*
+ * atexit.c: KMEM_STATS=FILE makes a program leave its statistics behind: when it ends, the JSON of kmem_print_json
+ * goes to FILE ("-" is stderr; "%p" in the name becomes the process's number). Invariant: where two copies of the
+ * library are in one process, the one that the program uses is the one that writes.
+ */
+#include <kmem/stats.h>
+
+#include "../cache/cache.h"
+#include "../port/die.h"
+#include "../port/os.h"
+
+/* The name as the loader binds it, and this copy's own: they differ where another copy came first. */
+KMEM_API int kmem_copy_in_use;
+extern int own_copy __attribute__((alias("kmem_copy_in_use"), visibility("hidden")));
+
+static char path[1024];
+
+/* Early: programs that rewrite their title overwrite their environment. */
+__attribute__((constructor(102))) static void remember_path(void)
+{
+	if (!km_os_getenv("KMEM_STATS", path, sizeof(path)))
+		path[0] = '\0';
+}
+
+static void expand(char *to, size_t bytes)
+{
+	size_t length = 0;
+
+	for (const char *from = path; *from && length + 16 < bytes; from++) {
+		if (from[0] == '%' && from[1] == 'p') {
+			length += km_format(to + length, bytes - length, "%u", km_os_pid());
+			from++;
+		} else {
+			to[length++] = *from;
+		}
+	}
+	to[length] = '\0';
+}
+
+/* One of the first destructors to be registered, so one of the last to run. */
+__attribute__((destructor(102))) static void leave_statistics(void)
+{
+	char name[1100];
+	int *volatile in_use = &kmem_copy_in_use;
+	int fd = 2;
+
+	if (!path[0] || in_use != &own_copy || !km_ready)
+		return;
+	if (__builtin_strcmp(path, "-") != 0) {
+		expand(name, sizeof(name));
+		fd = km_os_open_truncated(name);
+		if (fd < 0) {
+			km_warn("KMEM_STATS: can't write %s", name);
+			return;
+		}
+	}
+	kmem_print_json(fd);
+	if (fd != 2)
+		km_os_close(fd);
+}

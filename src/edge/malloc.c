@@ -1,0 +1,343 @@
+/*
+ * malloc.c: malloc and its family on our caches, for programs that were not written for us. Invariants: what malloc
+ * returns is aligned to 16 and unique, also for size 0; a failure is NULL with ENOMEM, a success leaves errno alone;
+ * free never changes errno; every pointer that kmalloc or a cache gave may be freed here, and the reverse.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../port/die.h"
+#include "malloc.h"
+
+uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
+static struct kmem_cache *cache_of_class[KM_MALLOC_CLASSES];
+
+/* ------------------------------------------------------------------ the hot path */
+
+KMEM_API void *malloc(size_t size)
+{
+	void *p = km_malloc_hit(size);
+
+	if (km_likely(p))
+		return p;
+	return km_malloc_miss(size);
+}
+
+KMEM_API void free(void *p)
+{
+	if (km_likely(km_front_free_any(p)))
+		return;
+	km_malloc_free_miss(p, "free");
+}
+
+/* ------------------------------------------------------------------ before there is an allocator */
+
+/*
+ * Somebody that our own start calls may allocate: the start can't wait for itself. Such blocks come from here, each
+ * behind its size, and are never given back.
+ */
+static struct {
+	size_t used;
+	char bytes[16384] km_aligned(KM_MALLOC_ALIGN);
+} early;
+
+static void *early_alloc(size_t size)
+{
+	if (size > sizeof(early.bytes))
+		return NULL;
+	size_t bytes = km_align_up(size, KM_MALLOC_ALIGN) + KM_MALLOC_ALIGN;
+	size_t at = km_add(&early.used, bytes);
+
+	if (at + bytes > sizeof(early.bytes)) {
+		km_sub(&early.used, bytes);
+		return NULL;
+	}
+	*(size_t *)(early.bytes + at) = bytes - KM_MALLOC_ALIGN;
+	return early.bytes + at + KM_MALLOC_ALIGN;
+}
+
+static bool is_early(const void *p)
+{
+	return (uintptr_t)p - (uintptr_t)early.bytes < sizeof(early.bytes);
+}
+
+/* ------------------------------------------------------------------ classes */
+
+/* 0 <= size <= KM_MALLOC_MAX_SMALL. */
+static unsigned class_of(size_t size)
+{
+	size_t most = size ? size - 1 : 0;
+
+	if (most < 128)
+		return (unsigned)(most / KM_MALLOC_ALIGN);
+	unsigned log = km_ilog2(most);
+	return (log - 7) * 8 + 8 + (unsigned)(most >> (log - 3) & 7);
+}
+
+static size_t bytes_of(unsigned class)
+{
+	if (class < 8)
+		return (class + 1) * KM_MALLOC_ALIGN;
+	unsigned log = (class - 8) / 8 + 7;
+	return ((size_t)1 << log) + ((size_t)((class & 7) + 1) << (log - 3));
+}
+
+/* From here on every size of the class hits its shelf. */
+static void publish(unsigned class, const struct kmem_cache *cache)
+{
+	size_t last = bytes_of(class) / KM_MALLOC_ALIGN - 1;
+	size_t first = class ? bytes_of(class - 1) / KM_MALLOC_ALIGN : 0;
+
+	for (size_t step = first; step <= last && cache->id >= KM_MAP_FIRST; step++)
+		km_store_release(&km_malloc_id[step], cache->id);
+}
+
+static km_cold struct kmem_cache *make_class(unsigned class)
+{
+	struct km_creation creation = { .args = { .align = KM_MALLOC_ALIGN }, .internal = true };
+	struct kmem_cache *none = NULL;
+	char name[KM_NAME_BYTES];
+	int error;
+
+	if (km_front_busy)
+		return NULL;
+	km_format(name, sizeof(name), "malloc-%lu", (unsigned long)bytes_of(class));
+	bool was = km_busy_begin();
+	struct kmem_cache *cache = km_cache_create(name, (uint32_t)bytes_of(class), SLAB_KMALLOC,
+						   &creation, &error);
+	km_busy_end(was);
+	if (!cache)
+		return NULL;
+	/* Two threads may have come here at once: one cache stays. Release pairs with the load in cache_for. */
+	if (!km_cas_release(&cache_of_class[class], &none, cache)) {
+		kmem_cache_destroy(cache);
+		return km_load_acquire(&cache_of_class[class]);
+	}
+	publish(class, cache);
+	return cache;
+}
+
+static struct kmem_cache *cache_for(unsigned class)
+{
+	return km_load_acquire(&cache_of_class[class]) ?: make_class(class);
+}
+
+/* ------------------------------------------------------------------ in */
+
+static km_cold void *no_memory(void)
+{
+	errno = ENOMEM;
+	return NULL;
+}
+
+static void *large_alloc(size_t size, size_t align, gfp_t zero)
+{
+	if (size > PTRDIFF_MAX || align > PTRDIFF_MAX)
+		return no_memory();
+	return km_large_alloc(size ?: 1, km_max(align, KM_PAGE_SIZE), KM_MALLOC_GFP | zero) ?:
+	       no_memory();
+}
+
+static bool boot_or_early(size_t size, void **p)
+{
+	if (km_likely(km_boot()))
+		return true;
+	*p = (km_front_busy ? early_alloc(size) : NULL) ?: no_memory();
+	return false;
+}
+
+void *km_malloc_miss(size_t size)
+{
+	void *p;
+
+	if (km_unlikely(!boot_or_early(size, &p)))
+		return p;
+	if (size > KM_MALLOC_MAX_SMALL)
+		return large_alloc(size, 1, 0);
+	struct kmem_cache *cache = cache_for(class_of(size));
+	return km_likely(cache) ? km_alloc_miss(cache, KM_MALLOC_GFP) : no_memory();
+}
+
+KMEM_API void *calloc(size_t n, size_t size)
+{
+	size_t bytes;
+	void *p;
+
+	if (km_unlikely(__builtin_mul_overflow(n, size, &bytes)))
+		return no_memory();
+	if (bytes <= KM_MALLOC_MAX_SMALL) {
+		p = km_malloc_hit(bytes) ?: km_malloc_miss(bytes);
+		return km_likely(p) ? memset(p, 0, bytes) : NULL;
+	}
+	/* Early blocks are zeros, and fresh pages are not cleared again. */
+	return boot_or_early(bytes, &p) ? large_alloc(bytes, 1, __GFP_ZERO) : p;
+}
+
+/* ------------------------------------------------------------------ from a pointer */
+
+void km_malloc_free_miss(void *p, const char *function)
+{
+	if (km_unlikely(is_early(p)))
+		return;
+	km_free_any_miss(p, function);
+}
+
+static size_t usable(const void *p, const char *function)
+{
+	if (km_unlikely(is_early(p)))
+		return *(const size_t *)((const char *)p - KM_MALLOC_ALIGN);
+	return km_usable_size(p, function);
+}
+
+KMEM_API size_t malloc_usable_size(void *p)
+{
+	return p ? usable(p, "malloc_usable_size") : 0;
+}
+
+/* A block that has grown once will grow again: an eighth on top, where that is pages and not a mapping. */
+static size_t with_room_to_grow(size_t size, size_t old)
+{
+	size_t more = size + size / 8;
+
+	return old > KM_MALLOC_MAX_SMALL && size > old && more <= KMALLOC_MAX_SIZE ? more : size;
+}
+
+static void *resize(void *p, size_t size)
+{
+	size_t old = usable(p, "realloc");
+
+	if (km_unlikely(!old))
+		return no_memory();
+	/* Stay while it fits and at least half is used; large blocks know better themselves. */
+	if (old > KM_MALLOC_MAX_SMALL && size > KM_MALLOC_MAX_SMALL && !is_early(p)) {
+		void *same = km_large_resize(p, size, true);
+
+		if (same)
+			return same;
+	} else if (size <= old && size >= old / 2) {
+		return p;
+	}
+	size_t bytes = with_room_to_grow(size, old);
+	void *moved = km_malloc_hit(bytes) ?: km_malloc_miss(bytes);
+	if (km_unlikely(!moved))
+		return size <= old ? p : NULL;
+	memcpy(moved, p, km_min(size, old));
+	free(p);
+	return moved;
+}
+
+/* realloc(p, 0) frees and returns NULL, as glibc's; errno stays. */
+KMEM_API void *realloc(void *p, size_t size)
+{
+	if (!p)
+		return malloc(size);
+	if (!size) {
+		free(p);
+		return NULL;
+	}
+	if (km_unlikely(size > PTRDIFF_MAX))
+		return no_memory();
+	int saved_errno = errno;
+	void *moved = resize(p, size);
+	if (moved)
+		errno = saved_errno;
+	return moved;
+}
+
+KMEM_API void *reallocarray(void *p, size_t n, size_t size)
+{
+	size_t bytes;
+
+	if (km_unlikely(__builtin_mul_overflow(n, size, &bytes)))
+		return no_memory();
+	return realloc(p, bytes);
+}
+
+/* C23: the size is the caller's promise; we know it anyway. */
+KMEM_API void free_sized(void *p, size_t size km_unused)
+{
+	free(p);
+}
+
+KMEM_API void free_aligned_sized(void *p, size_t align km_unused, size_t size km_unused)
+{
+	free(p);
+}
+
+KMEM_API void cfree(void *p)
+{
+	free(p);
+}
+
+/* ------------------------------------------------------------------ aligned */
+
+/* Slabs begin on a page: objects of a class are aligned to what divides both its size and a page. */
+void *km_malloc_aligned(size_t align, size_t size)
+{
+	if (align <= KM_MALLOC_ALIGN)
+		return malloc(size);
+	if (km_unlikely(!km_boot()))
+		return no_memory();
+	if (align <= KM_PAGE_SIZE && size <= KM_MALLOC_MAX_SMALL) {
+		unsigned class = class_of(size);
+
+		while (bytes_of(class) % align)
+			class++;
+		struct kmem_cache *cache = cache_for(class);
+		if (!cache)
+			return no_memory();
+		return (kmem_cache_alloc)(cache, KM_MALLOC_GFP);
+	}
+	return large_alloc(size, align, 0);
+}
+
+KMEM_API int posix_memalign(void **result, size_t align, size_t size)
+{
+	int saved_errno = errno;
+
+	if (!km_is_pow2(align) || align % sizeof(void *))
+		return EINVAL;
+	void *p = km_malloc_aligned(align, size);
+	errno = saved_errno;
+	if (!p)
+		return ENOMEM;
+	*result = p;
+	return 0;
+}
+
+KMEM_API void *aligned_alloc(size_t align, size_t size)
+{
+	if (!km_is_pow2(align)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return km_malloc_aligned(align, size);
+}
+
+/* glibc rounds an odd alignment up, and so do we. */
+KMEM_API void *memalign(size_t align, size_t size)
+{
+	if (align > SIZE_MAX / 2 + 1) {
+		errno = EINVAL;
+		return NULL;
+	}
+	size_t power = KM_MALLOC_ALIGN;
+	while (power < align)
+		power <<= 1;
+	return km_malloc_aligned(power, size);
+}
+
+KMEM_API void *valloc(size_t size)
+{
+	return km_malloc_aligned(KM_PAGE_SIZE, size);
+}
+
+KMEM_API void *pvalloc(size_t size)
+{
+	if (size > PTRDIFF_MAX)
+		return no_memory();
+	return km_malloc_aligned(KM_PAGE_SIZE, km_align_up(size ?: 1, KM_PAGE_SIZE));
+}

@@ -1,0 +1,36 @@
+/*
+ * malloc.h: what the files of malloc share: from a size to its class, and the hit as an inline.
+ *
+ * Classes are finer than kmalloc's: steps of 16 bytes up to 128, then eight steps in each doubling up to 32 KiB, so
+ * that above 128 bytes less than an eighth is wasted. A class is a cache, malloc-<bytes>, made when first asked for.
+ */
+#ifndef KM_EDGE_MALLOC_H
+#define KM_EDGE_MALLOC_H
+
+#include "../cache/cache.h"
+
+#define KM_MALLOC_ALIGN		16ul
+#define KM_MALLOC_MAX_SMALL	32768ul
+#define KM_MALLOC_STEPS		(KM_MALLOC_MAX_SMALL / KM_MALLOC_ALIGN)
+#define KM_MALLOC_CLASSES	72u
+#define KM_MALLOC_GFP		(GFP_KERNEL | __GFP_NOWARN)
+
+/* By (size - 1) / 16: the cache's id; 0 where there is none yet. The last entry, 0 for ever, is for all other sizes. */
+extern uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
+
+/* `size` bytes, having missed; NULL with ENOMEM. */
+void *km_malloc_miss(size_t size) km_cold;
+/* Aligned to `align`, a power of two; NULL with ENOMEM. */
+void *km_malloc_aligned(size_t align, size_t size);
+/* Free p, having missed; `function` is who the caller called. */
+void km_malloc_free_miss(void *p, const char *function) km_cold;
+
+/* A hit, or NULL. Size 0 wraps to the last entry: it is rare, and so a miss. */
+km_inline void *km_malloc_hit(size_t size)
+{
+	size_t step = (size - 1) / KM_MALLOC_ALIGN;
+
+	return km_front_alloc_id(km_malloc_id[km_min(step, KM_MALLOC_STEPS)]);
+}
+
+#endif

@@ -1,0 +1,157 @@
+/*
+ * malloc_info.c: what malloc tells about itself, and the knobs that it accepts. Invariant: nothing here is needed to
+ * allocate; the figures are the statistics' own, cast into the forms that glibc's manual has.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <kmem/stats.h>
+
+#include "../port/die.h"
+#include "../port/os.h"
+#include "malloc.h"
+
+static int add_used(struct kmem_cache *cache, void *arg)
+{
+	struct kmem_cache_stats stats;
+	size_t *bytes = arg;
+
+	kmem_cache_get_stats(cache, &stats);
+	*bytes += stats.active_objects * stats.size;
+	return 0;
+}
+
+static size_t used_bytes(const struct kmem_stats *stats)
+{
+	size_t bytes = stats->large_bytes - stats->mapped_bytes;
+
+	kmem_for_each_cache(add_used, &bytes);
+	return bytes;
+}
+
+/* arena: pages in use or free but resident; uordblks: what users hold of them; hblk*: mappings of their own. */
+KMEM_API struct mallinfo2 mallinfo2(void)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	size_t arena = (stats.pages_used + stats.pages_free_dirty) * KM_PAGE_SIZE;
+	size_t used = km_min(used_bytes(&stats), arena);
+
+	return (struct mallinfo2){
+		.arena = arena,
+		.ordblks = stats.caches,
+		.hblks = stats.mapped_blocks,
+		.hblkhd = stats.mapped_bytes,
+		.uordblks = used,
+		.fordblks = arena - used,
+		.keepcost = stats.pages_free_dirty * KM_PAGE_SIZE,
+	};
+}
+
+static int as_int(size_t n)
+{
+	return (int)km_min(n, (size_t)INT_MAX);
+}
+
+KMEM_API struct mallinfo mallinfo(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return (struct mallinfo){
+		.arena = as_int(info.arena),
+		.ordblks = as_int(info.ordblks),
+		.hblks = as_int(info.hblks),
+		.hblkhd = as_int(info.hblkhd),
+		.uordblks = as_int(info.uordblks),
+		.fordblks = as_int(info.fordblks),
+		.keepcost = as_int(info.keepcost),
+	};
+}
+
+/* The rows are collected first: printing may allocate, which needs the registry that a visit holds. */
+struct rows {
+	struct kmem_cache_stats *row;
+	size_t count, room;
+};
+
+static int collect_row(struct kmem_cache *cache, void *arg)
+{
+	struct rows *rows = arg;
+
+	if (rows->count < rows->room)
+		kmem_cache_get_stats(cache, &rows->row[rows->count++]);
+	return 0;
+}
+
+static void print_sizes(FILE *stream)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	struct rows rows = { .room = stats.caches + KM_MALLOC_CLASSES };
+	rows.row = calloc(rows.room, sizeof(*rows.row));
+	if (!rows.row)
+		return;
+	kmem_for_each_cache(collect_row, &rows);
+	for (size_t i = 0; i < rows.count; i++) {
+		const struct kmem_cache_stats *s = &rows.row[i];
+
+		if (s->total_slabs)
+			fprintf(stream, "  <size name=\"%s\" bytes=\"%u\" active=\"%lu\""
+				" total=\"%lu\" slabs=\"%lu\"/>\n", s->name, s->size,
+				s->active_objects, s->total_objects, s->total_slabs);
+	}
+	free(rows.row);
+}
+
+KMEM_API int malloc_info(int options, FILE *stream)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	if (options)
+		return EINVAL;
+	fprintf(stream, "<malloc version=\"libkmem-%s\">\n<heap nr=\"0\">\n<sizes>\n", KMEM_VERSION);
+	print_sizes(stream);
+	fprintf(stream,
+		"</sizes>\n<system type=\"current\" size=\"%zu\"/>\n<total type=\"rest\" size=\"%zu\"/>\n"
+		"<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n</heap>\n</malloc>\n",
+		info.arena, info.fordblks, info.hblks, info.hblkhd);
+	return 0;
+}
+
+KMEM_API void malloc_stats(void)
+{
+	struct mallinfo2 info = mallinfo2();
+	char text[256];
+	size_t length = km_format(text, sizeof(text),
+				  "libkmem: system bytes %lu, in use bytes %lu, mapped bytes %lu\n",
+				  info.arena + info.hblkhd, info.uordblks + info.hblkhd,
+				  info.hblkhd);
+
+	km_os_write(STDERR_FILENO, text, length);
+	kmem_print_slabinfo(STDERR_FILENO);
+}
+
+/* What is free goes back to the system; there is no heap top to leave `pad` bytes at. */
+KMEM_API int malloc_trim(size_t pad km_unused)
+{
+	return kmem_shrink_all() > 0;
+}
+
+/* The knobs are accepted where ignoring them does no harm: how we work does not depend on them. */
+KMEM_API int mallopt(int parameter, int value km_unused)
+{
+	switch (parameter) {
+	case M_MXFAST: case M_TRIM_THRESHOLD: case M_TOP_PAD: case M_MMAP_THRESHOLD:
+	case M_MMAP_MAX: case M_ARENA_TEST: case M_ARENA_MAX: case M_CHECK_ACTION:
+		return 1;
+	default:
+		return 0;
+	}
+}

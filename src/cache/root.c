@@ -1,6 +1,6 @@
 /*
- * root.c: fills in the record that readers outside of the process look for. Invariant: who finds the magic finds
- * everything else.
+ * root.c: fills in the record that readers outside of the process look for. Invariant: who finds
+ * the magic finds everything else.
  */
 #include "root.h"
 

@@ -1,16 +1,17 @@
 /*
- * root.h: what a reader outside of the process needs to find: `kmem info` reads a running program's
- * memory with process_vm_readv and never runs anything in it.
+ * root.h: what a reader outside of the process needs to find: `kmem info` reads a running
+ * program's memory with process_vm_readv and never runs anything in it.
  *
  * The record lies at the very start of our first metadata range, just behind a page without access
- * (page/meta.c): so it begins a mapping in /proc/PID/maps, in every program, also where there are no
- * symbols and no names of mappings. It points at what is kept anyway; nothing is written for readers'
- * sake while the program runs. A fork's child has a copy that is right for the child, which is why no
- * process id stands here.
+ * (page/meta.c): so it begins a mapping in /proc/PID/maps, in every program, also where there are
+ * no symbols and no names of mappings. It points at what is kept anyway; nothing is written for
+ * readers' sake while the program runs. A fork's child has a copy that is right for the child,
+ * which is why no process id stands here.
  *
- * A reader follows pointers into structures that change under its feet. What it may rely on: a cache, a
- * node, a block of a shelf and the tables here are metadata or static, so they can be read for ever,
- * even after they were freed. It must check what it read, bound each walk, and try again.
+ * A reader follows pointers into structures that change under its feet. What it may rely on: a
+ * cache, a node, a block of a shelf and the tables here are metadata or static, so they can be
+ * read for ever, even after they were freed. It must check what it read, bound each walk, and try
+ * again.
  */
 #ifndef KM_CACHE_ROOT_H
 #define KM_CACHE_ROOT_H

@@ -1,6 +1,6 @@
 /*
- * stats.c: the numbers: snapshots, slabinfo 2.1, JSON, and the check of everything. Invariant: reads what others
- * write without stopping them, and allocates nothing.
+ * stats.c: the numbers: snapshots, and the check of everything. Invariant: reads what others write
+ * without stopping them, and allocates nothing.
  */
 #include <kmem/stats.h>
 
@@ -11,7 +11,7 @@
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "../port/os.h"
-#include "watch.h"
+#include "print.h"
 
 static const char *const event_names[KMEM_NR_EVENTS] = {
 	"alloc_fastpath", "alloc_slowpath", "free_fastpath", "free_slowpath",
@@ -32,13 +32,18 @@ const char *kmem_event_name(enum kmem_event event)
 
 unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event)
 {
-	return event < KMEM_NR_EVENTS ? km_load(&cache->events->count[event]) : 0;
+	if (event >= KMEM_NR_EVENTS)
+		return 0;
+	return km_load(&cache->events->count[event]) +
+	       (cache->engine->event ? cache->engine->event(cache, event) : 0);
 }
 
 void kmem_cache_clear_events(struct kmem_cache *cache)
 {
 	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
 		km_store(&cache->events->count[i], 0ul);
+	if (cache->engine->clear_events)
+		cache->engine->clear_events(cache);
 }
 
 void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
@@ -93,100 +98,33 @@ int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void 
 
 /* ------------------------------------------------------------------ text */
 
-/* A buffer that writes itself out when it is full. */
-struct writer {
-	int fd, error;
-	size_t length;
-	char text[4096];
-};
-
-static void flush(struct writer *writer)
-{
-	if (writer->length && !writer->error)
-		writer->error = km_os_write(writer->fd, writer->text, writer->length);
-	writer->length = 0;
-}
-
-static void print(struct writer *writer, const char *format, ...) km_printf(2, 3);
-static void print(struct writer *writer, const char *format, ...)
-{
-	__builtin_va_list arguments;
-
-	if (sizeof(writer->text) - writer->length < 512)
-		flush(writer);
-	__builtin_va_start(arguments, format);
-	writer->length += km_vformat(writer->text + writer->length,
-				     sizeof(writer->text) - writer->length, format, arguments);
-	__builtin_va_end(arguments);
-}
-
-size_t km_slabinfo_row(char *text, size_t bytes, const struct kmem_cache_stats *stats)
-{
-	return km_format(text, bytes,
-			 "%-17s %6lu %6lu %6u %4u %4u : tunables %4u %4u %4u : slabdata %6lu %6lu %6lu\n",
-			 stats->name, stats->active_objects, stats->total_objects, stats->size,
-			 stats->objects_per_slab, stats->pages_per_slab, 0u, 0u, 0u,
-			 stats->active_slabs, stats->total_slabs, 0ul);
-}
-
-const char km_slabinfo_head[] =
-	"slabinfo - version: 2.1\n"
-	"# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab>"
-	" : tunables <limit> <batchcount> <sharedfactor>"
-	" : slabdata <active_slabs> <num_slabs> <sharedavail>\n";
-
 static int print_row(struct kmem_cache *cache, void *arg)
 {
-	struct writer *writer = arg;
 	struct kmem_cache_stats stats;
 	char row[256];
 
 	kmem_cache_get_stats(cache, &stats);
 	km_slabinfo_row(row, sizeof(row), &stats);
-	print(writer, "%s", row);
+	km_print(arg, "%s", row);
 	return 0;
 }
 
 int kmem_print_slabinfo(int fd)
 {
-	struct writer writer = { .fd = fd };
+	struct km_writer writer = { .fd = fd };
 
 	if (!km_boot())
 		return -ENOMEM;
 	bool was = km_busy_begin();
-	print(&writer, "%s", km_slabinfo_head);
+	km_print(&writer, "%s", km_slabinfo_head);
 	km_registry_visit(print_row, &writer);
-	flush(&writer);
+	int error = km_print_end(&writer);
 	km_busy_end(was);
-	return writer.error;
-}
-
-/* Names are the user's: quote what JSON wants quoted. Control characters were replaced at creation. */
-static void print_string(struct writer *writer, const char *text)
-{
-	print(writer, "\"");
-	for (; *text; text++)
-		print(writer, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
-	print(writer, "\"");
-}
-
-static void print_json_cache(struct writer *writer, const struct kmem_cache_stats *s, bool first)
-{
-	print(writer, "%s\n  {\"name\": ", first ? "" : ",");
-	print_string(writer, s->name);
-	print(writer, ", \"engine\": \"%s\", \"object_size\": %u, \"size\": %u,", s->engine,
-	      s->object_size, s->size);
-	print(writer, " \"objects_per_slab\": %u, \"pages_per_slab\": %u, \"sheaf_capacity\": %u,",
-	      s->objects_per_slab, s->pages_per_slab, s->sheaf_capacity);
-	print(writer, " \"active_objects\": %lu, \"total_objects\": %lu, \"shelf_objects\": %lu,",
-	      s->active_objects, s->total_objects, s->shelf_objects);
-	print(writer, " \"total_slabs\": %lu, \"partial_slabs\": %lu, \"min_partial\": %lu,",
-	      s->total_slabs, s->partial_slabs, s->min_partial);
-	print(writer, " \"alloc_slab\": %lu, \"free_slab\": %lu}", s->alloc_slab, s->free_slab);
+	return error;
 }
 
 struct json_rows {
-	struct writer *writer;
+	struct km_writer writer;
 	bool more;
 };
 
@@ -196,36 +134,29 @@ static int print_json_row(struct kmem_cache *cache, void *arg)
 	struct kmem_cache_stats stats;
 
 	kmem_cache_get_stats(cache, &stats);
-	print_json_cache(rows->writer, &stats, !rows->more);
+	km_print_json_cache(&rows->writer, &stats, !rows->more);
 	rows->more = true;
 	return 0;
 }
 
 int kmem_print_json(int fd)
 {
-	struct writer writer = { .fd = fd };
-	struct json_rows rows = { &writer, false };
-	struct kmem_stats s;
+	struct json_rows rows = { .writer = { .fd = fd } };
+	struct km_print_process process = { .version = KMEM_VERSION, .pid = km_os_pid() };
+	struct kmem_stats stats;
 
 	if (!km_boot())
 		return -ENOMEM;
-	kmem_get_stats(&s);
+	process.discipline = kmem_percpu_discipline();
+	process.reason = kmem_percpu_reason();
+	kmem_get_stats(&stats);
 	bool was = km_busy_begin();
-	print(&writer, "{\"version\": \"%s\", \"pid\": %u, \"discipline\": \"%s\", \"reason\": \"%s\",\n",
-	      KMEM_VERSION, km_os_pid(), kmem_percpu_discipline(), kmem_percpu_reason());
-	print(&writer, " \"arena_reserved_bytes\": %lu, \"arena_committed_bytes\": %lu,",
-	      s.arena_reserved_bytes, s.arena_committed_bytes);
-	print(&writer, " \"pages_used\": %lu, \"pages_free_dirty\": %lu, \"pages_free_clean\": %lu,\n",
-	      s.pages_used, s.pages_free_dirty, s.pages_free_clean);
-	print(&writer, " \"large_blocks\": %lu, \"large_bytes\": %lu, \"mapped_blocks\": %lu,",
-	      s.large_blocks, s.large_bytes, s.mapped_blocks);
-	print(&writer, " \"mapped_bytes\": %lu, \"meta_bytes\": %lu, \"purged_pages\": %lu,\n \"caches\": [",
-	      s.mapped_bytes, s.meta_bytes, s.purged_pages);
+	km_print_json_head(&rows.writer, &process, &stats);
 	km_registry_visit(print_json_row, &rows);
-	print(&writer, "\n ]}\n");
-	flush(&writer);
+	km_print_json_tail(&rows.writer);
+	int error = km_print_end(&rows.writer);
 	km_busy_end(was);
-	return writer.error;
+	return error;
 }
 
 /* ------------------------------------------------------------------ walking and checking */

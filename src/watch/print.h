@@ -1,0 +1,41 @@
+/*
+ * print.h: how numbers are written, slabinfo 2.1 and JSON, whoever took them: the library in its
+ * own process, or `kmem info` from outside of it.
+ */
+#ifndef KM_WATCH_PRINT_H
+#define KM_WATCH_PRINT_H
+
+#include <kmem/stats.h>
+
+#include "../port/cc.h"
+
+/* A buffer that writes itself out when it is full. Start with { .fd = fd }. */
+struct km_writer {
+	int fd, error;
+	size_t length;
+	char text[4096];
+};
+
+/* At most 500 bytes a call. */
+void km_print(struct km_writer *writer, const char *format, ...) km_printf(2, 3);
+/* A string in quotation marks, as JSON wants it. */
+void km_print_string(struct km_writer *writer, const char *text);
+/* Write out what is left; 0, or the first -errno that was met. */
+int km_print_end(struct km_writer *writer);
+
+/* What JSON says of a process besides its numbers. */
+struct km_print_process {
+	const char *version, *discipline, *reason;
+	unsigned pid;
+};
+void km_print_json_head(struct km_writer *writer, const struct km_print_process *process,
+			const struct kmem_stats *stats);
+void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *stats,
+			 bool first);
+void km_print_json_tail(struct km_writer *writer);
+
+/* The two head lines of slabinfo 2.1, and a row of it; returns its length. */
+extern const char km_slabinfo_head[];
+size_t km_slabinfo_row(char *text, size_t bytes, const struct kmem_cache_stats *stats);
+
+#endif

@@ -56,6 +56,7 @@ build/bench/malloc-glibc-static: $(BENCH_MALLOC)
 
 build/bench/malloc-kmem-static: $(BENCH_MALLOC) build/libkmem-malloc.a
 	$(CC) $(BENCH_MALLOC) $(BENCH_FAMILY) -Wl,-u,kmem_version,-u,kmem_percpu_discipline \
+		-Wl,-u,kmem_cache_of,-u,kmem_cache_get_stats \
 		build/libkmem-malloc.a -o $@ -lpthread
 
 build/bench/malloc-%-static: $(BENCH_MALLOC) build/peers/%/lib.a

@@ -1,13 +1,23 @@
-/* Who is behind the kmem_ functions in this process: version and discipline. */
+/*
+ * Who is behind the kmem_ functions in this process: version, discipline, and the engine that really
+ * serves, so that a refused option cannot pass for a figure.
+ */
 #include <kmem/kmem.h>
+#include <kmem/stats.h>
 #include <stdio.h>
 
 #include "bench.h"
 
 void bench_print_subject(void)
 {
-	if (!slab_is_available())
+	struct kmem_cache_stats stats;
+	void *object = kmalloc(64, GFP_KERNEL);
+
+	if (!object)
 		bench_die("the library did not start");
+	kmem_cache_get_stats(kmem_cache_of(object), &stats);
+	kfree(object);
+	printf("info engine %s\n", stats.engine);
 	printf("info discipline %s\n", kmem_percpu_discipline());
 	printf("info version %s\n", kmem_version());
 }

@@ -47,6 +47,7 @@ struct variant {
 	const char *version;	/* NULL: unknown */
 	const char *discipline;	/* said by the worker; "none" for strangers */
 	bool broken;		/* failed once: left out from then on */
+	bool impostor;		/* another malloc or engine was in force: no row of it counts */
 };
 
 /* One measurement to ask of a worker, and how its rows are named. */

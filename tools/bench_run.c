@@ -143,13 +143,15 @@ static bool same_file(const char *path, const char *under_root)
 	return realpath(bench_path(under_root), real) && !strcmp(real, path);
 }
 
-/* A line about the subject. False where the malloc in force is not the one that we mean. */
+/* A line about the subject. False where malloc or engine in force are not those that we mean. */
 static bool take_info(struct variant *variant, char *key, const char *value)
 {
 	struct environment *environment = &bench.environment;
 
 	if (!strcmp(key, "malloc") && variant->owner)
 		return same_file(value, variant->owner);
+	if (!strcmp(key, "engine"))
+		return !strcmp(value, variant->subject);
 	if (!strcmp(key, "discipline") && variant->kind == SUBJECT_OURS) {
 		if (strcmp(variant->discipline, value))
 			variant->discipline = bench_format("%s", value);
@@ -185,7 +187,8 @@ static bool read_worker(struct table *table, const struct job *job, FILE *from)
 	while (fgets(line, sizeof(line), from)) {
 		line[strcspn(line, "\n")] = '\0';
 		if (sscanf(line, "info %63s %n", key, &value_at) == 1) {
-			good &= take_info(job->variant, key, line + value_at);
+			if (!take_info(job->variant, key, line + value_at))
+				job->variant->impostor = true;
 		} else if (sscanf(line, "%u %63s %31s %31s %lf", &index, unit, measure, at,
 				  &value) == 5 && index < job->count) {
 			const struct plan_cell *cell = &job->cells[index];
@@ -228,8 +231,10 @@ static void run_job(struct table *table, const struct job *job)
 						     WTERMSIG(status), job->cells[0].work));
 	else if (status)
 		leave_out(job->variant, bench_format("its worker failed (%s)", job->cells[0].work));
+	else if (job->variant->impostor)
+		leave_out(job->variant, "another malloc or engine was in force");
 	else if (!good)
-		leave_out(job->variant, "it is not in force, or its worker's output is wrong");
+		leave_out(job->variant, "its worker's output is wrong");
 }
 
 /* Rows of a subject that fell out half-way would be medians over fewer rounds: they go. */
@@ -238,7 +243,7 @@ static void drop_incomplete(struct table *table, unsigned int rounds)
 	size_t kept = 0;
 
 	for (size_t i = 0; i < table->row_count; i++)
-		if (table->rows[i].count == rounds)
+		if (table->rows[i].count == rounds && !table->rows[i].variant->impostor)
 			table->rows[kept++] = table->rows[i];
 	table->row_count = kept;
 }

@@ -18,13 +18,26 @@ static bool public_shelf(const struct kmem_cache *cache)
 	return !cache->hooks && !cache->checked;
 }
 
-/* Entry and cache show the same shelf; both are written before the fence. */
+/* The entry and the tables of sizes show what the cache's front shows; all are written before the fence. */
 static void copy_entry(struct kmem_cache *cache)
 {
-	if (cache->id >= KM_MAP_FIRST) {
-		km_entries[cache->id].open.mask = cache->shelf.front.open.mask;
-		km_store_release(&km_entries[cache->id].open.shelf, cache->shelf.front.open.shelf);
-	}
+	bool open = cache->shelf.front.open.shelf != 0;
+
+	if (cache->id < KM_MAP_FIRST)
+		return;
+	km_store_release(&km_hot.entries[cache->id].mask,
+			 open ? cache->shelf.front.open.mask : 0u);
+	for (uint32_t i = 0; i < cache->size_count; i++)
+		km_store_release(&cache->size_ids[i], open ? cache->id : (uint16_t)0);
+}
+
+void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
+{
+	km_lock(&drain.lock);
+	cache->size_ids = ids;
+	cache->size_count = (uint32_t)count;
+	copy_entry(cache);
+	km_unlock(&drain.lock);
 }
 
 static void collect(struct kmem_cache *cache)
@@ -66,9 +79,11 @@ void km_front_drain_all(struct kmem_cache **caches, size_t count)
 			open_shelf(caches[i]);
 		}
 	km_unlock(&drain.lock);
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
+		km_front_finish_deferred(caches[i]);
 		if (caches[i]->engine->drain)
 			caches[i]->engine->drain(caches[i]);
+	}
 }
 
 void km_front_drain(struct kmem_cache *cache)
@@ -87,14 +102,15 @@ void km_front_open(struct kmem_cache *cache)
 	shelf->limit = (uint32_t)(cache->capacity * sizeof(void *));
 	shelf->slot = 0;
 	if (cache->engine->front == KM_FRONT_ARRAY && cache->capacity)
-		shelf->slot = km_percpu_alloc(km_percpu_word_bytes());
+		shelf->slot = km_percpu.discipline == KM_DISCIPLINE_RSEQ ?
+				      cache->word : km_percpu_alloc(km_percpu_word_bytes());
 	if (shelf->slot)
 		open_shelf(cache);
 	else
 		copy_entry(cache);
 }
 
-void km_front_close(struct kmem_cache *cache)
+bool km_front_close(struct kmem_cache *cache)
 {
 	km_front_drain(cache);
 	km_lock(&drain.lock);
@@ -107,9 +123,10 @@ void km_front_close(struct kmem_cache *cache)
 	if (fenced && slot)
 		collect(cache);
 	km_unlock(&drain.lock);
-	if (fenced)
+	if (fenced && slot != cache->word)
 		km_percpu_free(slot, km_percpu_word_bytes());
 	cache->shelf.slot = 0;
+	return fenced;
 }
 
 void km_front_fork(bool before, bool child)

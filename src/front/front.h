@@ -11,41 +11,49 @@
 
 #include "../engine/engine.h"
 #include "../port/bits.h"
+#ifdef KMEM_HAVE_RSEQ
+#include "../port/rseq_x86_64.h"
+#endif
 
 /* This thread is inside a slow path: a nested call, from a signal handler, must not enter another. */
-extern km_tls bool km_front_busy;
+extern km_hidden km_tls bool km_front_busy;
 
 /* What a miss calls: the only ways from here up. Set once at start. */
 extern void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 extern bool (*km_front_pressure)(void);	/* pages ran out: true if something was given back */
 
 /* Slow halves. Return and fail as the public functions do. */
-void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp) km_cold;
+void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node) km_cold;
-void km_free_miss(struct kmem_cache *cache, void *object) km_cold;
+void km_free_miss(struct kmem_cache *cache, void *object);
 
 /* Bulk over one cache; objects are valid and not NULL. */
 bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
 void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
 
-/* Take everything off the CPUs' shelves and give it to the engine. */
+/* Frees that a signal handler left undone. With km_front_busy set. */
+void km_front_finish_deferred(struct kmem_cache *cache);
+/* Take everything off the CPUs' shelves, finish what handlers left, and give it to the engine. */
 void km_front_drain(struct kmem_cache *cache);
 /* The same for several caches with one fence. */
 void km_front_drain_all(struct kmem_cache **caches, size_t count);
 /* Set up the shelf of a new cache (hooks, engine and capacity are known), or take it down. */
 void km_front_open(struct kmem_cache *cache);
-void km_front_close(struct kmem_cache *cache);
+bool km_front_close(struct kmem_cache *cache);	/* false: its word may still be in use */
 void km_front_fork(bool before, bool child);
 size_t km_front_shelf_objects(const struct kmem_cache *cache);
 
 /* Say that an allocation failed; returns NULL with errno = error. __GFP_NOFAIL ends the process. */
 void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_cold;
 
-/* An object of the cache with this id, or NULL: a miss. Id 0 always misses. */
-km_inline void *km_front_alloc_id(size_t id)
+/* Show the cache's id in `count` entries of a table of sizes while its shelf is open, 0 while it is not. */
+void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
+
+/* An object of the cache whose id stands there, or NULL: a miss. Id 0 always misses. */
+km_inline void *km_front_alloc_id(const uint16_t *id)
 {
 #ifdef KMEM_HAVE_RSEQ
-	return kmem_shelf_pop(&km_entries[id].open, km_percpu.base, km_rseq);
+	return km_rseq_pop_id(id, km_hot.percpu, km_rseq);
 #else
 	(void)id;
 	return NULL;
@@ -53,21 +61,21 @@ km_inline void *km_front_alloc_id(size_t id)
 }
 
 /*
- * Free an object whatever its cache; false: a miss. All that is rare ends at entry 0, which is closed: not ours,
- * large, a damaged address. One conditional branch in all, the shelf's own.
+ * Free an object whatever its cache; false: a miss. All that is rare ends there, by the one conditional branch of
+ * the shelf: not ours, large, not the start of an object.
  */
 km_inline bool km_front_free_any(void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
-	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_arena_front.base) >> KM_PAGE_SHIFT;
+	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
 
-	index &= -(uintptr_t)(index < km_arena_front.pages);
-	uintptr_t at = (uintptr_t)km_arena_front.map[index] * sizeof(struct km_entry);
-	const struct km_entry *entry = (const struct km_entry *)((char *)km_entries + at);
+	index &= -(uintptr_t)(index < km_hot.pages);
+	uintptr_t id = km_hot.map[index];
+	const struct km_entry *entry = &km_hot.entries[id];
 	uint64_t offset = (uint32_t)(uintptr_t)object & entry->slab_mask;
-	at &= -(uintptr_t)((offset * entry->divides < entry->divides) & (offset <= entry->last));
-	entry = (const struct km_entry *)((char *)km_entries + at);
-	return kmem_shelf_push(&entry->open, km_percpu.base, km_rseq, object);
+	uint32_t valid = -(uint32_t)((offset * entry->divides < entry->divides) &
+				     (offset <= entry->last));
+	return km_rseq_push_id(&entry->mask, id, valid, km_hot.percpu, km_rseq, object);
 #else
 	(void)object;
 	return false;

@@ -45,7 +45,7 @@ static void defer(struct kmem_cache *cache, void *object)
 }
 
 /* Acquire pairs with the release in defer. */
-static void finish_deferred(struct kmem_cache *cache)
+void km_front_finish_deferred(struct kmem_cache *cache)
 {
 	if (km_likely(!km_load(&cache->deferred)))
 		return;
@@ -129,7 +129,7 @@ static void *alloc_one(struct kmem_cache *cache, const struct km_request *reques
 	if (object || !enter())
 		return object;
 	cache->touched = true;
-	finish_deferred(cache);
+	km_front_finish_deferred(cache);
 	object = from_engine(cache, request);
 	if (!object && request->may_wait && km_front_pressure && km_front_pressure())
 		object = from_engine(cache, request);
@@ -166,10 +166,15 @@ static void *finish(struct kmem_cache *cache, void *object, gfp_t gfp)
 	return object;
 }
 
-static void *miss(struct kmem_cache *cache, gfp_t gfp, int node)
+km_cold static void *miss(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	struct km_request request = { gfp, node, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
 
+	if (km_unlikely(cache->dead)) {
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_alloc", cache, cache->name);
+		errno = EINVAL;
+		return NULL;
+	}
 	if (km_unlikely(gfp & ~__GFP_BITS_MASK))
 		km_misuse(KM_MISUSE_BAD_GFP, "kmem_cache_alloc", (void *)(uintptr_t)gfp,
 			  cache->name);
@@ -186,8 +191,20 @@ static void *miss(struct kmem_cache *cache, gfp_t gfp, int node)
 				   km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
 }
 
+/* A chain's hits pass through here, so they come first, and are short. */
+km_inline bool plain_chain(const struct kmem_cache *cache)
+{
+	return cache->engine->front == KM_FRONT_CHAIN && !cache->hooks;
+}
+
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 {
+	if (plain_chain(cache) && !(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK))) {
+		void *object = cache->engine->pop(cache);
+
+		if (km_likely(object))
+			return object;
+	}
 	return miss(cache, gfp, NUMA_NO_NODE);
 }
 
@@ -238,6 +255,11 @@ static bool second_try(struct kmem_cache *cache, void *object)
 static bool valid(struct kmem_cache *cache, void *object)
 {
 	int index;
+
+	if (km_unlikely(cache->dead)) {
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_free", object, cache->name);
+		return false;
+	}
 	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
 
 	if (!slab)
@@ -248,7 +270,7 @@ static bool valid(struct kmem_cache *cache, void *object)
 	return false;
 }
 
-void km_free_miss(struct kmem_cache *cache, void *object)
+km_cold static void free_miss(struct kmem_cache *cache, void *object)
 {
 	int saved_errno = errno;
 
@@ -269,10 +291,38 @@ void km_free_miss(struct kmem_cache *cache, void *object)
 		return;
 	}
 	cache->touched = true;
-	finish_deferred(cache);
+	km_front_finish_deferred(cache);
 	to_engine(cache, object);
 	if (km_front_tick)
 		km_front_tick();
 	leave();
 	errno = saved_errno;
+}
+
+/* A chain meets its engine at every free to another slab than the CPU's: the clock is read now and then only. */
+static bool free_to_chain(struct kmem_cache *cache, void *object)
+{
+	static km_tls uint8_t turn;
+
+	if (cache->engine->push(cache, object))
+		return true;
+	if (km_load(&cache->deferred) || !enter())
+		return false;
+	cache->touched = true;
+	cache->engine->free(cache, object);
+	if (++turn % 64 == 0 && km_front_tick) {
+		int saved_errno = errno;
+
+		km_front_tick();
+		errno = saved_errno;
+	}
+	leave();
+	return true;
+}
+
+void km_free_miss(struct kmem_cache *cache, void *object)
+{
+	if (plain_chain(cache) && !cache->checked && object && free_to_chain(cache, object))
+		return;
+	free_miss(cache, object);
 }

@@ -4,17 +4,9 @@
  * a freelist moves the transaction id, and slab and partial list are changed inside the lock, the slab only
  * while it reads 0 for everybody else. A lock that is taken is a miss: nobody waits but a drain and a fork.
  */
-#include "chain.h"
-
 #include "bits.h"
+#include "chain_hit.h"
 #include "os.h"
-#ifdef KMEM_HAVE_RSEQ
-#include "rseq_chain_x86_64.h"
-#define RSEQ(verb, otherwise)                                                                      \
-	(km_percpu.discipline == KM_DISCIPLINE_RSEQ ? (verb) : (otherwise))
-#else
-#define RSEQ(verb, otherwise) (otherwise)
-#endif
 
 /* How often a verb may lose a compare-and-swap, or be aborted, before it counts as a miss. */
 #define TRIES 16
@@ -98,7 +90,7 @@ static void **link_of(const struct km_chain *chain, void *object)
 	return (void **)((char *)object + chain->freeptr);
 }
 
-static void *soft_pop(const struct km_chain *chain)
+void *km_chain_soft_pop(struct km_chain *chain)
 {
 	struct km_chain_cpu *cpu = soft_enter(chain, false);
 	void *object = NULL;
@@ -163,7 +155,7 @@ static size_t soft_pop_n(const struct km_chain *chain, void **out, size_t count)
 	return moved;
 }
 
-static bool soft_push(const struct km_chain *chain, void *head, void *tail)
+bool km_chain_soft_push(struct km_chain *chain, void *head, void *tail)
 {
 	struct km_chain_cpu *cpu = soft_enter(chain, false);
 	bool done = false;
@@ -248,33 +240,22 @@ static bool soft_partial_push(const struct km_chain *chain, struct km_chain_link
 
 /* ------------------------------------------------------------------ the verbs */
 
-void *km_chain_pop(struct km_chain *chain)
-{
-	return RSEQ(km_rseq_chain_pop(chain, km_percpu.base, km_rseq), soft_pop(chain));
-}
-
 size_t km_chain_pop_n(struct km_chain *chain, void **out, size_t count)
 {
-	return RSEQ(km_rseq_chain_pop_n(chain, km_percpu.base, km_rseq, out, count),
+	return KM_CHAIN_RSEQ(km_rseq_chain_pop_n(chain, km_percpu.base, km_rseq, out, count),
 		    soft_pop_n(chain, out, count));
-}
-
-bool km_chain_push(struct km_chain *chain, void *object)
-{
-	return RSEQ(km_rseq_chain_push(chain, km_percpu.base, km_rseq, object, object),
-		    soft_push(chain, object, object));
 }
 
 bool km_chain_push_list(struct km_chain *chain, void *head, void *tail)
 {
-	return RSEQ(km_rseq_chain_push(chain, km_percpu.base, km_rseq, head, tail),
-		    soft_push(chain, head, tail));
+	return KM_CHAIN_RSEQ(km_rseq_chain_push(chain, km_percpu.base, km_rseq, head, tail),
+		    km_chain_soft_push(chain, head, tail));
 }
 
 bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old)
 {
 	for (int i = 0; i < TRIES; i++)
-		if (RSEQ(km_rseq_chain_swap(chain, km_percpu.base, km_rseq, &new_top, old),
+		if (KM_CHAIN_RSEQ(km_rseq_chain_swap(chain, km_percpu.base, km_rseq, &new_top, old),
 			 soft_swap(chain, new_top, old)))
 			return true;
 		else if (!km_load(&chain->open))
@@ -284,7 +265,7 @@ bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct k
 
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 {
-	return RSEQ(km_rseq_chain_partial_pop(chain, km_percpu.base, km_rseq),
+	return KM_CHAIN_RSEQ(km_rseq_chain_partial_pop(chain, km_percpu.base, km_rseq),
 		    soft_partial_pop(chain));
 }
 
@@ -292,7 +273,7 @@ bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, u
 			   struct km_chain_link **drained)
 {
 	for (int i = 0; i < TRIES; i++)
-		if (RSEQ(km_rseq_chain_partial_push(chain, km_percpu.base, km_rseq, link, most,
+		if (KM_CHAIN_RSEQ(km_rseq_chain_partial_push(chain, km_percpu.base, km_rseq, link, most,
 						    drained),
 			 soft_partial_push(chain, link, most, drained)))
 			return true;

@@ -81,10 +81,11 @@ bool km_chain_init(struct km_chain *chain, uint32_t freeptr);
 /* Give the words back; what lay there must have been taken. */
 void km_chain_fini(struct km_chain *chain);
 
-void *km_chain_pop(struct km_chain *chain);
+/* pop and push are inline (chain_hit.h), for the one place that is a hit. */
+void *km_chain_soft_pop(struct km_chain *chain);
+bool km_chain_soft_push(struct km_chain *chain, void *head, void *tail);
 size_t km_chain_pop_n(struct km_chain *chain, void **out, size_t count);
-/* False: not of the CPU's slab, or a miss like any other. object is not NULL. */
-bool km_chain_push(struct km_chain *chain, void *object);
+/* False: not of the CPU's slab, or a miss like any other. */
 bool km_chain_push_list(struct km_chain *chain, void *head, void *tail);
 /* False: there is no CPU to speak of now (closed, unregistered, interrupted too often). */
 bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old);

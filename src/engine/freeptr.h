@@ -1,0 +1,21 @@
+/*
+ * freeptr.h: the link that a free object holds to the next one. The one place in C that reads and writes it; the
+ * per-CPU verbs (port/chain.c, port/rseq_chain_x86_64.h) know the plain form as well. A form that hides the address
+ * (kernel: CONFIG_SLAB_FREELIST_HARDENED) would change here and there, nowhere else.
+ */
+#ifndef KM_ENGINE_FREEPTR_H
+#define KM_ENGINE_FREEPTR_H
+
+#include "engine.h"
+
+km_inline void *km_free_next(const struct kmem_cache *cache, const void *object)
+{
+	return km_load((void *const *)((const char *)object + cache->freeptr));
+}
+
+km_inline void km_set_free_next(const struct kmem_cache *cache, void *object, void *next)
+{
+	km_store((void **)((char *)object + cache->freeptr), next);
+}
+
+#endif

@@ -1,0 +1,656 @@
+/*
+ * slub.c: SLUB as it was from Linux 2.6.22 to 6.19: each CPU owns a slab and allocates from its freelist, a chain
+ * through the free objects; objects of other slabs are freed to their slab without a lock.
+ *
+ *	CPU: freelist, slab, partial slabs  <->  node: partial slabs  <->  pages
+ *
+ * Here is what objects do: allocate, free, in bulk, and what becomes of slabs meanwhile. slub_node.c has what a
+ * cache does (layout, drain, shrink, statistics), slub_checked.c caches with SLAB_CONSISTENCY_CHECKS.
+ *
+ * A slab is in one of five places, and only its pair (slub.h) and its node's lock move it:
+ *	CPU slab	frozen; the CPU has its freelist, others' frees gather on the slab's own
+ *	in hand		frozen; a slow path that took it off a CPU or a list owns it
+ *	CPU partial	frozen; linked from a CPU
+ *	node partial	not frozen, on the list, something free
+ *	full		not frozen, on no list, nothing free
+ * Invariants: not frozen and something free iff on the node's list, once the node's lock is free; only the owner
+ * takes from a frozen slab's freelist; a full slab becomes partial by the free that finds its freelist empty.
+ */
+#include "../port/bits.h"
+#include "../port/chain_hit.h"
+#include "../port/die.h"
+#include "slub.h"
+
+/* A slab in hand. */
+struct hold {
+	struct km_page *slab;
+	void *freelist;
+	unsigned count;		/* objects on it, where known */
+	bool keep;		/* still frozen: goes on a CPU with what is left */
+};
+
+/* ------------------------------------------------------------------ hits */
+
+km_hit_path void *slub_pop(struct kmem_cache *cache)
+{
+	void *object = km_chain_pop(&cache->chain);
+
+	if (km_unlikely(km_layout_options.count_events) && object)
+		slub_count(cache, KMEM_ALLOC_FASTPATH);
+	return object;
+}
+
+km_hit_path bool slub_push(struct kmem_cache *cache, void *object)
+{
+	bool done = km_chain_push(&cache->chain, object);
+
+	if (km_unlikely(km_layout_options.count_events) && done)
+		slub_count(cache, KMEM_FREE_FASTPATH);
+	return done;
+}
+
+/* ------------------------------------------------------------------ slabs */
+
+struct km_page *slub_new_slab(struct kmem_cache *cache, const struct km_request *request)
+{
+	struct km_page *slab = km_slab_new(cache, request);
+
+	if (slab) {
+		struct slub_node *n = slub_node(cache, slab->node);
+
+		km_add(&n->counts.slabs, 1ul);
+		km_add(&n->counts.objects, (size_t)slab->objects);
+		km_add(&n->counts.new_slabs, 1ul);
+	}
+	return slab;
+}
+
+void slub_discard(struct kmem_cache *cache, struct km_page *slab)
+{
+	struct slub_node *n = slub_node(cache, slab->node);
+
+	km_sub(&n->counts.slabs, 1ul);
+	km_sub(&n->counts.objects, (size_t)slab->objects);
+	km_add(&n->counts.freed_slabs, 1ul);
+	km_slab_free(cache, slab);
+}
+
+void *slub_thread_list(struct kmem_cache *cache, struct km_page *slab, unsigned first)
+{
+	char *object = (char *)km_page_address(slab) + (size_t)first * cache->size;
+	void *head = first < slab->objects ? object : NULL;
+
+	for (unsigned i = first; i < slab->objects; i++, object += cache->size)
+		km_set_free_next(cache, object,
+				 i + 1 < slab->objects ? object + cache->size : NULL);
+	return head;
+}
+
+/*
+ * Take the whole freelist off a slab that is ours. It stays frozen, to go on a CPU, unless nothing was free or
+ * more than all is wanted: then it is full, and on no list. False: nothing was free.
+ */
+static bool grab(struct kmem_cache *cache, struct km_page *slab, unsigned want, struct hold *hold)
+{
+	struct km_pair seen = slub_look(slab), next = { 0, 0 };
+
+	for (;;) {
+		unsigned free = slub_free_count(seen.second);
+
+		next.second = (seen.second & ~(SLUB_INUSE | SLUB_FROZEN)) |
+			      slub_objects(seen.second);
+		hold->keep = free && free >= want;
+		if (hold->keep)
+			next.second |= SLUB_FROZEN;
+		hold->count = free;
+		if (km_likely(slub_change(slab, &seen, next)))
+			break;
+		slub_count(cache, KMEM_CMPXCHG_DOUBLE_FAIL);
+	}
+	hold->slab = slab;
+	hold->freelist = (void *)(uintptr_t)seen.first;
+	return hold->count != 0;
+}
+
+/* Set or clear frozen, nothing else; returns the pair as it was then. */
+static struct km_pair change_frozen(struct kmem_cache *cache, struct km_page *slab, bool frozen)
+{
+	struct km_pair seen = slub_look(slab);
+
+	for (;;) {
+		struct km_pair next = seen;
+
+		next.second = frozen ? seen.second | SLUB_FROZEN : seen.second & ~SLUB_FROZEN;
+		if (km_likely(slub_change(slab, &seen, next)))
+			return seen;
+		slub_count(cache, KMEM_CMPXCHG_DOUBLE_FAIL);
+	}
+}
+
+/* ------------------------------------------------------------------ from CPU to node */
+
+/* Give `count` objects from `freelist` to `tail` back to a slab in hand, leaving it frozen or not; returns the
+ * counters as they are then, and whether others had freed objects of it meanwhile. */
+static uint64_t splice(struct kmem_cache *cache, struct km_page *slab, void *freelist, void *tail,
+		       unsigned count, bool frozen, bool *remote)
+{
+	struct km_pair seen = slub_look(slab), next;
+
+	for (;;) {
+		next = seen;
+		if (tail) {
+			km_set_free_next(cache, tail, (void *)(uintptr_t)seen.first);
+			next.first = (uintptr_t)freelist;
+		}
+		next.second -= count;
+		if (!frozen)
+			next.second &= ~SLUB_FROZEN;
+		if (km_likely(slub_change(slab, &seen, next)))
+			break;
+		slub_count(cache, KMEM_CMPXCHG_DOUBLE_FAIL);
+	}
+	*remote = seen.first != 0;
+	return next.second;
+}
+
+static void *tail_of(const struct kmem_cache *cache, void *freelist, unsigned *count)
+{
+	void *tail = NULL;
+
+	for (*count = 0; freelist; freelist = km_free_next(cache, freelist), ++*count)
+		tail = freelist;
+	return tail;
+}
+
+/* Where the node's lock can't be had and waiting is not allowed: the CPU's partial list takes the slab. */
+static bool stash(struct kmem_cache *cache, struct km_page *slab, void *freelist)
+{
+	struct km_chain_link *drained;
+	unsigned count;
+	bool remote;
+	void *tail = tail_of(cache, freelist, &count);
+
+	if (tail)
+		splice(cache, slab, freelist, tail, count, true, &remote);
+	return km_chain_partial_push(&cache->chain, &slab->link, UINT64_MAX, &drained);
+}
+
+void slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freelist, bool may_wait)
+{
+	struct slub_node *n = slub_node(cache, slab->node);
+	unsigned count;
+	bool remote, go = false;
+
+	if (!km_lock_may(&n->lock, may_wait)) {
+		if (stash(cache, slab, freelist))
+			return;
+		/* Not even a CPU to put it on: there is no third place. */
+		freelist = NULL;
+		km_lock(&n->lock);
+	}
+	void *tail = tail_of(cache, freelist, &count);
+	uint64_t counters = splice(cache, slab, freelist, tail, count, false, &remote);
+	if (!slub_free_count(counters)) {
+		slub_count(cache, KMEM_DEACTIVATE_FULL);
+	} else if (!slub_inuse(counters) && may_wait && slub_may_go(cache, n)) {
+		slub_count(cache, KMEM_DEACTIVATE_EMPTY);
+		go = true;
+	} else {
+		if (remote)
+			slub_count(cache, KMEM_DEACTIVATE_REMOTE_FREES);
+		slub_count(cache, remote ? KMEM_DEACTIVATE_TO_TAIL : KMEM_DEACTIVATE_TO_HEAD);
+		slub_list(n, slab, remote);
+	}
+	km_unlock_may(&n->lock, may_wait);
+	if (go)
+		slub_discard(cache, slab);
+}
+
+void slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
+{
+	struct km_chain_link *empty = NULL, *next;
+	struct slub_node *locked = NULL;
+
+	for (; link; link = next) {
+		struct km_page *slab = slub_linked(link);
+		struct slub_node *n = slub_node(cache, slab->node);
+
+		next = link->next;
+		if (n != locked) {
+			if (locked)
+				km_unlock(&locked->lock);
+			locked = n;
+			km_lock(&n->lock);
+		}
+		struct km_pair seen = change_frozen(cache, slab, false);
+		if (km_unlikely(!slub_free_count(seen.second)))
+			continue;	/* stashed when it was full: full it is */
+		if (!slub_inuse(seen.second) && slub_may_go(cache, n)) {
+			link->next = empty;
+			empty = link;
+		} else {
+			slub_list(n, slab, true);
+			slub_count(cache, KMEM_FREE_ADD_PARTIAL);
+		}
+	}
+	if (locked)
+		km_unlock(&locked->lock);
+	for (; empty; empty = next) {
+		next = empty->next;
+		slub_count(cache, KMEM_DEACTIVATE_EMPTY);
+		slub_discard(cache, slub_linked(empty));
+	}
+}
+
+/* ------------------------------------------------------------------ allocating: where a slab comes from */
+
+static bool node_fits(const struct kmem_cache *cache, const struct km_page *slab,
+		      const struct km_request *request)
+{
+	return km_likely(request->node < 0) || slab->node == request->node ||
+	       request->node >= (int)KM_MAX_NODES || !cache->node[request->node];
+}
+
+/* 1: the CPU's slab, where others freed objects of it. */
+static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *request,
+			  unsigned want, struct hold *hold)
+{
+	struct km_chain_top top;
+
+	if (!km_chain_swap(&cache->chain, (struct km_chain_top){ NULL, 0 }, &top) || !top.slab)
+		return false;
+	struct km_page *slab = slub_tagged(top.slab);
+	if (km_unlikely(!node_fits(cache, slab, request))) {
+		slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
+		slub_deactivate(cache, slab, top.freelist, request->may_wait);
+		return false;
+	}
+	if (top.freelist) {
+		/* The hit was interrupted, or another thread was here since. */
+		*hold = (struct hold){ slab, top.freelist, 0, true };
+		return true;
+	}
+	if (grab(cache, slab, want, hold)) {
+		slub_count(cache, KMEM_ALLOC_REFILL);
+		return true;
+	}
+	slub_count(cache, KMEM_DEACTIVATE_BYPASS);
+	return false;
+}
+
+/* 2: the CPU's partial slabs. */
+static bool hold_cpu_partial(struct kmem_cache *cache, const struct km_request *request,
+			     unsigned want, struct hold *hold)
+{
+	struct km_chain_link *link;
+
+	while ((link = km_chain_partial_pop(&cache->chain))) {
+		struct km_page *slab = slub_linked(link);
+
+		slub_count(cache, KMEM_CPU_PARTIAL_ALLOC);
+		if (km_unlikely(!node_fits(cache, slab, request))) {
+			slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
+			slub_deactivate(cache, slab, NULL, request->may_wait);
+			continue;
+		}
+		if (km_likely(grab(cache, slab, want, hold))) {
+			slub_count(cache, KMEM_ALLOC_REFILL);
+			return true;
+		}
+		slub_count(cache, KMEM_DEACTIVATE_BYPASS);
+	}
+	return false;
+}
+
+/* One more slab for the CPU's partial list; node's lock held. */
+static bool move_to_cpu(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab)
+{
+	struct km_chain_link *drained;
+
+	slub_unlist(n, slab);
+	change_frozen(cache, slab, true);
+	if (km_likely(km_chain_partial_push(&cache->chain, &slab->link, UINT64_MAX, &drained))) {
+		slub_count(cache, KMEM_CPU_PARTIAL_NODE);
+		return true;
+	}
+	change_frozen(cache, slab, false);
+	slub_list(n, slab, false);
+	return false;
+}
+
+/* 3: a node's partial slabs: the first one in hand, and up to half of a CPU's partial list of others. */
+static bool hold_partial(struct kmem_cache *cache, struct slub_node *n,
+			 const struct km_request *request, unsigned want, struct hold *hold)
+{
+	unsigned more = cache->chain.slot ? slub_node(cache, 0)->cpu_partial_slabs / 2 : 0;
+	bool found = false;
+
+	/* A racy look: an empty list is not worth its lock. */
+	if (!km_load(&n->counts.partial) || !km_lock_may(&n->lock, request->may_wait))
+		return false;
+	km_list_for_each_safe(entry, &n->partial) {
+		struct km_page *slab = km_container_of(entry, struct km_page, list);
+
+		if (!found) {
+			slub_unlist(n, slab);
+			found = grab(cache, slab, want, hold);
+			km_debug(found);
+			slub_count(cache, KMEM_ALLOC_FROM_PARTIAL);
+		} else if (!move_to_cpu(cache, n, slab)) {
+			break;
+		} else {
+			more--;
+		}
+		if (!more)
+			break;
+	}
+	km_unlock_may(&n->lock, request->may_wait);
+	return found;
+}
+
+/* The wanted node, then those others that have more than their minimum. */
+static bool hold_any_partial(struct kmem_cache *cache, const struct km_request *request,
+			     unsigned want, struct hold *hold)
+{
+	unsigned first = request->node > 0 && request->node < (int)KM_MAX_NODES &&
+			 cache->node[request->node] ? (unsigned)request->node : 0;
+
+	if (hold_partial(cache, slub_node(cache, first), request, want, hold))
+		return true;
+	if (request->gfp & __GFP_THISNODE)
+		return false;
+	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
+		struct slub_node *n = slub_node(cache, i);
+
+		if (i != first && n && km_load(&n->counts.partial) > km_load(&cache->min_partial) &&
+		    hold_partial(cache, n, request, want, hold))
+			return true;
+	}
+	return false;
+}
+
+/* 4: a new slab; the wanted objects come straight out of it, only the rest is threaded. */
+static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request *request,
+			      void **out, unsigned want, struct hold *hold)
+{
+	struct km_page *slab = slub_new_slab(cache, request);
+
+	if (!slab)
+		return 0;
+	char *object = km_page_address(slab);
+	unsigned objects = slab->objects, got = km_min(objects, want);
+	for (unsigned i = 0; i < got; i++, object += cache->size)
+		out[i] = object;
+	*hold = (struct hold){ slab, slub_thread_list(cache, slab, got), 0, objects >= want };
+	km_store(&slab->freelist, NULL);
+	/* Release pairs with slub_look of whoever frees one of these objects. */
+	km_store_release(&slab->counters, (uint64_t)objects << SLUB_OBJECTS_SHIFT | objects |
+						  (hold->keep ? SLUB_FROZEN : 0));
+	return got;
+}
+
+/* ------------------------------------------------------------------ allocating */
+
+/* Up to `want` objects off the freelist in hand. */
+static unsigned consume(const struct kmem_cache *cache, struct hold *hold, void **out,
+			unsigned want)
+{
+	void *object = hold->freelist;
+	unsigned got = 0;
+
+	for (; object && got < want; object = km_free_next(cache, object))
+		out[got++] = object;
+	hold->freelist = object;
+	return got;
+}
+
+/* What is left goes on this CPU, whichever that is now; what it displaces goes to its node. */
+static void settle(struct kmem_cache *cache, const struct hold *hold, const void *object,
+		   bool may_wait)
+{
+	struct km_chain_top old, top = { hold->freelist, 0 };
+
+	if (!hold->keep) {
+		slub_count(cache, KMEM_DEACTIVATE_BYPASS);
+		return;
+	}
+	top.slab = slub_tag(hold->slab, slub_base(hold->slab, object));
+	if (km_unlikely(!km_chain_swap(&cache->chain, top, &old))) {
+		slub_deactivate(cache, hold->slab, hold->freelist, may_wait);
+	} else if (km_unlikely(old.slab)) {
+		slub_count(cache, KMEM_CPUSLAB_FLUSH);
+		slub_deactivate(cache, slub_tagged(old.slab), old.freelist, may_wait);
+	}
+}
+
+/* Fewer than wanted: no memory, or a lock that may not be waited for. */
+static unsigned slow_take(struct kmem_cache *cache, const struct km_request *request, void **out,
+			  unsigned want)
+{
+	unsigned got = 0;
+	bool look_at_cpu = true;
+
+	while (got < want) {
+		struct hold hold;
+		unsigned now, left = want - got;
+
+		slub_count(cache, KMEM_ALLOC_SLOWPATH);
+		if ((look_at_cpu && hold_cpu_slab(cache, request, left, &hold)) ||
+		    hold_cpu_partial(cache, request, left, &hold) ||
+		    hold_any_partial(cache, request, left, &hold))
+			now = consume(cache, &hold, out + got, left);
+		else
+			now = from_new_slab(cache, request, out + got, left, &hold);
+		if (km_unlikely(!now))
+			break;
+		if (km_unlikely(km_layout_options.count_events))
+			slub_count_n(cache, KMEM_ALLOC_FASTPATH, now - 1);
+		settle(cache, &hold, out[got], request->may_wait);
+		look_at_cpu = hold.keep;
+		got += now;
+	}
+	return got;
+}
+
+void *slub_alloc(struct kmem_cache *cache, const struct km_request *request)
+{
+	void *object = NULL;
+
+	if (km_unlikely(cache->checked))
+		slub_take_checked(cache, request, &object, 1);
+	else
+		slow_take(cache, request, &object, 1);
+	return object;
+}
+
+unsigned slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		   unsigned want)
+{
+	unsigned got;
+
+	if (km_unlikely(cache->checked))
+		return slub_take_checked(cache, request, objects, want);
+	if (!want)
+		return 0;
+	got = (unsigned)km_chain_pop_n(&cache->chain, objects, want);
+	if (km_unlikely(km_layout_options.count_events))
+		slub_count_n(cache, KMEM_ALLOC_FASTPATH, got);
+	if (got < want)
+		got += slow_take(cache, request, objects + got, want - got);
+	return got;
+}
+
+/* ------------------------------------------------------------------ freeing */
+
+/* Objects of one slab, linked: the kernel's detached freelist. The tail's link is not set. */
+struct batch {
+	struct km_page *slab;
+	void *head, *tail;
+	unsigned count;
+};
+
+km_cold static void report_double(struct kmem_cache *cache, void *object)
+{
+	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+}
+
+/* The slab was full, and is frozen now: it goes to this CPU's partial slabs. */
+static void keep_on_cpu(struct kmem_cache *cache, struct km_page *slab)
+{
+	struct km_chain_link *drained;
+
+	if (km_unlikely(!km_chain_partial_push(&cache->chain, &slab->link,
+					       slub_node(cache, 0)->cpu_partial_slabs,
+					       &drained))) {
+		slab->link.next = NULL;
+		slub_put_partials(cache, &slab->link);
+		return;
+	}
+	slub_count(cache, KMEM_CPU_PARTIAL_FREE);
+	if (km_unlikely(drained)) {
+		slub_put_partials(cache, drained);
+		slub_count(cache, KMEM_CPU_PARTIAL_DRAIN);
+	}
+}
+
+/* The lock is held; the slab was on the list iff it had a free object before. */
+static void relist(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab,
+		   bool was_full, bool is_empty)
+{
+	bool go = is_empty && slub_may_go(cache, n);
+
+	if (was_full && !go) {
+		slub_list(n, slab, true);
+		slub_count(cache, KMEM_FREE_ADD_PARTIAL);
+	} else if (!was_full && go) {
+		slub_unlist(n, slab);
+		slub_count(cache, KMEM_FREE_REMOVE_PARTIAL);
+	}
+	km_unlock(&n->lock);
+	if (go)
+		slub_discard(cache, slab);
+}
+
+/* Is it certain that fewer objects are taken than are being freed? Two loads can't say, a swap can. */
+km_cold static bool too_many(struct km_page *slab, struct km_pair seen, unsigned count)
+{
+	return slub_inuse(seen.second) < count && slub_change(slab, &seen, seen);
+}
+
+static void free_batch(struct kmem_cache *cache, struct batch *batch)
+{
+	struct km_page *slab = batch->slab;
+	struct slub_node *n = slub_node(cache, slab->node), *locked = NULL;
+	bool has_cpu_partial = cache->chain.slot && slub_node(cache, 0)->cpu_partial_slabs;
+	struct km_pair seen = slub_look(slab), next;
+
+	slub_count(cache, KMEM_FREE_SLOWPATH);
+	for (;;) {
+		if (km_unlikely(seen.first == (uintptr_t)batch->head ||
+				seen.first == (uintptr_t)batch->tail ||
+				too_many(slab, seen, batch->count))) {
+			if (locked)
+				km_unlock(&locked->lock);
+			report_double(cache, batch->head);
+			return;
+		}
+		km_set_free_next(cache, batch->tail, (void *)(uintptr_t)seen.first);
+		next = (struct km_pair){ (uintptr_t)batch->head, seen.second - batch->count };
+		if (!(seen.second & SLUB_FROZEN) && (!seen.first || !slub_inuse(next.second))) {
+			if (!seen.first && has_cpu_partial) {
+				next.second |= SLUB_FROZEN;
+			} else if (!locked) {
+				locked = n;
+				km_lock(&n->lock);
+			}
+		}
+		if (km_likely(slub_change(slab, &seen, next)))
+			break;
+		if (locked)
+			km_unlock(&locked->lock);
+		locked = NULL;
+		slub_count(cache, KMEM_CMPXCHG_DOUBLE_FAIL);
+	}
+	if (locked)
+		relist(cache, n, slab, !seen.first, !slub_inuse(next.second));
+	else if (seen.second & SLUB_FROZEN)
+		slub_count(cache, KMEM_FREE_FROZEN);
+	else if (next.second & SLUB_FROZEN)
+		keep_on_cpu(cache, slab);
+}
+
+void slub_free(struct kmem_cache *cache, void *object)
+{
+	int index;
+
+	if (km_unlikely(cache->checked)) {
+		slub_free_checked(cache, object);
+		return;
+	}
+	struct batch batch = { km_slab_of(cache, object, &index, "kmem_cache_free"), object,
+			       object, 1 };
+	if (km_unlikely(!batch.slab))
+		return;
+	if (km_unlikely(km_chain_on_top(&cache->chain, object)))
+		report_double(cache, object);
+	else
+		free_batch(cache, &batch);
+}
+
+/*
+ * Link the last object with others of its slab, looking back past at most `lookahead` strangers; what is taken is
+ * replaced by what lies at the end. Returns how many are left.
+ */
+static unsigned gather(struct kmem_cache *cache, void **objects, unsigned left,
+		       struct batch *batch)
+{
+	void *object = objects[--left];
+	unsigned strangers = 0;
+	int index;
+
+	*batch = (struct batch){ NULL, object, object, 1 };
+	if (km_unlikely(!object))
+		return left;
+	batch->slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+	if (km_unlikely(!batch->slab))
+		return left;
+	char *base = slub_base(batch->slab, object);
+	uint64_t tag = slub_tag(batch->slab, base);
+	for (unsigned i = left; i-- > 0;) {
+		object = objects[i];
+		if (km_likely(km_chain_tag_fits(tag, object) && object != batch->head &&
+			      km_object_index(cache, batch->slab, base, object) >= 0)) {
+			km_set_free_next(cache, object, batch->head);
+			batch->head = object;
+			batch->count++;
+			objects[i] = objects[--left];
+		} else if (++strangers >= km_layout_options.lookahead) {
+			break;
+		}
+	}
+	return left;
+}
+
+void slub_give(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	struct batch batch;
+
+	if (km_unlikely(cache->checked)) {
+		while (count)
+			slub_free_checked(cache, objects[--count]);
+		return;
+	}
+	while (count) {
+		count = gather(cache, objects, count, &batch);
+		if (km_unlikely(!batch.slab))
+			continue;
+		if (km_chain_push_list(&cache->chain, batch.head, batch.tail)) {
+			if (km_unlikely(km_layout_options.count_events))
+				slub_count_n(cache, KMEM_FREE_FASTPATH, batch.count);
+		} else if (km_unlikely(km_chain_on_top(&cache->chain, batch.head))) {
+			report_double(cache, batch.head);
+		} else {
+			free_batch(cache, &batch);
+		}
+	}
+}

@@ -1,0 +1,165 @@
+/*
+ * slub.h: what the files of the engine slub share: a node, the pair of words of a slab, and counting.
+ *
+ * A slab's pair changes as one: its freelist and {inuse:16, objects:15, frozen:1}. objects - inuse is always the
+ * length of that freelist; what a CPU has taken off it counts as in use. Frozen: a CPU, or a function on its way,
+ * owns the slab's free objects, and the slab is on no node's list.
+ */
+#ifndef KM_ENGINE_SLUB_H
+#define KM_ENGINE_SLUB_H
+
+#include "engine.h"
+#include "freeptr.h"
+
+#define SLUB_INUSE		0xffffull
+#define SLUB_OBJECTS_SHIFT	16
+#define SLUB_MAX_OBJECTS	0x7fffu	/* Kernel: MAX_OBJS_PER_PAGE */
+#define SLUB_FROZEN		(1ull << 31)
+
+struct slub_node {
+	struct km_node_counts counts;	/* partial: under lock; the others by atomic additions */
+	struct km_lock lock;
+	struct km_list partial;		/* not frozen, something free */
+
+	/* Of node 0, for the whole cache; read by slow paths. */
+	uint32_t cpu_partial km_aligned(64);	/* free objects a CPU may keep in partial slabs */
+	uint32_t cpu_partial_slabs;	/* the same in slabs, taken to be half full */
+
+	struct km_lock drain km_aligned(64);
+	uint64_t events[KMEM_NR_EVENTS];	/* where they are not counted by CPU */
+};
+
+km_inline struct slub_node *slub_node(const struct kmem_cache *cache, unsigned node)
+{
+	return cache->node[node];
+}
+
+/* ---- a slab's pair */
+
+km_inline unsigned slub_inuse(uint64_t counters)
+{
+	return (unsigned)(counters & SLUB_INUSE);
+}
+
+km_inline unsigned slub_objects(uint64_t counters)
+{
+	return (unsigned)(counters >> SLUB_OBJECTS_SHIFT) & SLUB_MAX_OBJECTS;
+}
+
+km_inline unsigned slub_free_count(uint64_t counters)
+{
+	return slub_objects(counters) - slub_inuse(counters);
+}
+
+/* The two words may be from different moments: whoever acts on them compares and swaps. Acquire pairs with
+ * slub_change: who sees a freelist sees its links. */
+km_inline struct km_pair slub_look(const struct km_page *slab)
+{
+	struct km_pair seen;
+
+	seen.second = km_load_acquire(&slab->counters);
+	seen.first = (uintptr_t)km_load_acquire(&slab->freelist);
+	return seen;
+}
+
+km_inline bool slub_change(struct km_page *slab, struct km_pair *seen, struct km_pair next)
+{
+	return km_cas_pair((struct km_pair *)(void *)&slab->freelist, seen, next);
+}
+
+/* ---- what is on a CPU */
+
+km_inline uint64_t slub_tag(const struct km_page *slab, const void *address)
+{
+	return km_chain_tag(address, KM_PAGE_SHIFT + slab->order);
+}
+
+km_inline struct km_page *slub_tagged(uint64_t tag)
+{
+	return km_page_of(km_chain_tag_address(tag));
+}
+
+km_inline struct km_page *slub_linked(struct km_chain_link *link)
+{
+	return km_container_of(link, struct km_page, link);
+}
+
+/* A slab's address from that of any of its objects. */
+km_inline char *slub_base(const struct km_page *slab, const void *object)
+{
+	return (char *)((uintptr_t)object & ~(((uintptr_t)KM_PAGE_SIZE << slab->order) - 1));
+}
+
+/* ---- counting: by CPU where that is cheap; a thread that migrates meanwhile may lose one, as in the kernel */
+
+km_inline void slub_count_n(struct kmem_cache *cache, enum kmem_event event, uint64_t n)
+{
+	if (km_likely(cache->percpu_offset)) {
+		uint64_t *word = (uint64_t *)(km_area(km_cpu()) + cache->percpu_offset) + event;
+
+		km_store(word, km_load(word) + n);
+	} else {
+		km_add(&slub_node(cache, 0)->events[event], n);
+	}
+}
+
+km_inline void slub_count(struct kmem_cache *cache, enum kmem_event event)
+{
+	slub_count_n(cache, event, 1);
+}
+
+/* ---- slub.c, for slub_node.c */
+
+/* Put slabs that were frozen on a CPU's partial list on their node's, or let them go. */
+void slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link);
+/* Take a slab off a CPU with what is left of its freelist. */
+void slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freelist, bool may_wait);
+/* The slab's memory goes; nobody knows of it any more. */
+void slub_discard(struct kmem_cache *cache, struct km_page *slab);
+
+void *slub_pop(struct kmem_cache *cache);
+bool slub_push(struct kmem_cache *cache, void *object);
+void *slub_alloc(struct kmem_cache *cache, const struct km_request *request);
+void slub_free(struct kmem_cache *cache, void *object);
+unsigned slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		   unsigned want);
+void slub_give(struct kmem_cache *cache, void **objects, unsigned count);
+
+/* ---- slub_checked.c: caches that validate each free: no per-CPU slabs, all under the node's lock */
+
+unsigned slub_take_checked(struct kmem_cache *cache, const struct km_request *request,
+			   void **objects, unsigned want);
+void slub_free_checked(struct kmem_cache *cache, void *object);
+
+/* ---- lists; lock held */
+
+km_inline void slub_list(struct slub_node *n, struct km_page *slab, bool tail)
+{
+	slab->flags |= KM_SLAB_PARTIAL;
+	if (tail)
+		km_list_add_tail(&slab->list, &n->partial);
+	else
+		km_list_add_head(&slab->list, &n->partial);
+	km_store(&n->counts.partial, n->counts.partial + 1);
+}
+
+km_inline void slub_unlist(struct slub_node *n, struct km_page *slab)
+{
+	slab->flags &= (uint8_t)~KM_SLAB_PARTIAL;
+	km_list_del(&slab->list);
+	km_store(&n->counts.partial, n->counts.partial - 1);
+}
+
+/* May a slab whose objects are all free go, with so many others partly used? */
+km_inline bool slub_may_go(const struct kmem_cache *cache, const struct slub_node *n)
+{
+	return km_load(&n->counts.partial) >= km_load(&cache->min_partial) &&
+	       !(cache->flags & SLAB_TYPESAFE_BY_RCU);
+}
+
+/* A fresh slab, counted; NULL: no memory. Its pair is not set. */
+struct km_page *slub_new_slab(struct kmem_cache *cache, const struct km_request *request);
+/* Thread objects [first, objects) of a fresh slab; returns the first of them. */
+void *slub_thread_list(struct kmem_cache *cache, struct km_page *slab, unsigned first);
+
+#endif

@@ -1,0 +1,110 @@
+/*
+ * slub_checked.c: caches of the engine slub that validate each free (SLAB_CONSISTENCY_CHECKS, KMEM_OPTIONS=check:1).
+ * Kernel: debug caches have no fast path either. Invariant: every change of a slab happens under its node's lock,
+ * so that a freelist can be walked before an object is put on it; the CPUs' chains stay empty.
+ */
+#include "../port/die.h"
+#include "slub.h"
+
+/* Pop one object; lock held, something is free. */
+static void *pop_one(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab)
+{
+	void *object = slab->freelist;
+
+	km_store(&slab->freelist, km_free_next(cache, object));
+	km_store(&slab->counters, slab->counters + 1);
+	if (!slub_free_count(slab->counters))
+		slub_unlist(n, slab);
+	return object;
+}
+
+static void *take_one(struct kmem_cache *cache, const struct km_request *request)
+{
+	struct slub_node *n = slub_node(cache, 0);
+	void *object = NULL;
+
+	slub_count(cache, KMEM_ALLOC_SLOWPATH);
+	if (!km_lock_may(&n->lock, request->may_wait))
+		return NULL;
+	if (!km_list_empty(&n->partial)) {
+		object = pop_one(cache, n, km_list_first(&n->partial, struct km_page, list));
+		slub_count(cache, KMEM_ALLOC_FROM_PARTIAL);
+	}
+	km_unlock_may(&n->lock, request->may_wait);
+	if (object)
+		return object;
+
+	struct km_page *slab = slub_new_slab(cache, request);
+	if (!slab)
+		return NULL;
+	km_store(&slab->freelist, slub_thread_list(cache, slab, 0));
+	km_store(&slab->counters, (uint64_t)slab->objects << SLUB_OBJECTS_SHIFT);
+	if (!km_lock_may(&n->lock, request->may_wait)) {
+		slub_discard(cache, slab);
+		return NULL;
+	}
+	slub_list(n, slab, false);
+	object = pop_one(cache, n, slab);
+	km_unlock_may(&n->lock, request->may_wait);
+	return object;
+}
+
+unsigned slub_take_checked(struct kmem_cache *cache, const struct km_request *request,
+			   void **objects, unsigned want)
+{
+	unsigned got = 0;
+
+	while (got < want && (objects[got] = take_one(cache, request)))
+		got++;
+	return got;
+}
+
+/* Is it on the slab's freelist, or is that list damaged, so that nobody can say? Lock held. */
+static bool is_free(const struct kmem_cache *cache, const struct km_page *slab, const char *base,
+		    const void *object)
+{
+	unsigned left = slub_free_count(slab->counters);
+	const void *p = slab->freelist;
+
+	for (; p && left; left--, p = km_free_next(cache, p))
+		if (p == object || !km_chain_tag_fits(slub_tag(slab, base), p) ||
+		    km_object_index(cache, slab, base, p) < 0)
+			return true;
+	return p || left || !slub_inuse(slab->counters);
+}
+
+void slub_free_checked(struct kmem_cache *cache, void *object)
+{
+	int index;
+
+	if (!object)
+		return;
+	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+	if (!slab)
+		return;
+	struct slub_node *n = slub_node(cache, slab->node);
+	bool go = false;
+
+	slub_count(cache, KMEM_FREE_SLOWPATH);
+	km_lock(&n->lock);
+	if (is_free(cache, slab, slub_base(slab, object), object)) {
+		km_unlock(&n->lock);
+		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+		return;
+	}
+	if (!slab->freelist) {
+		slub_list(n, slab, true);
+		slub_count(cache, KMEM_FREE_ADD_PARTIAL);
+	}
+	km_set_free_next(cache, object, slab->freelist);
+	km_store(&slab->freelist, object);
+	km_store(&slab->counters, slab->counters - 1);
+	if (!slub_inuse(slab->counters) && slub_may_go(cache, n)) {
+		slub_unlist(n, slab);
+		slub_count(cache, KMEM_FREE_REMOVE_PARTIAL);
+		go = true;
+	}
+	km_unlock(&n->lock);
+	if (go)
+		slub_discard(cache, slab);
+}

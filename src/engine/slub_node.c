@@ -1,0 +1,471 @@
+/*
+ * slub_node.c: the engine slub as a cache sees it: layout, coming and going, drain, shrink, statistics, checks. What
+ * objects do is in slub.c. Invariant: looking (statistics) follows no pointer that it has not proved to be one of
+ * this cache's, since others may be at work.
+ */
+#include <errno.h>
+
+#include "../port/bits.h"
+#include "../port/die.h"
+#include "slub.h"
+
+#define MAX_ORDER	3u	/* Kernel: slab_max_order */
+#define PROMOTE_MAX	32u	/* Kernel: SHRINK_PROMOTE_MAX */
+/* Events are counted by CPU up to the last that this engine knows. */
+#define EVENT_BYTES	256u
+_Static_assert((KMEM_CPU_PARTIAL_DRAIN + 1) * sizeof(uint64_t) <= EVENT_BYTES, "room to count");
+
+/* ------------------------------------------------------------------ coming and going */
+
+/* Kernel: 4 * (fls(CPUs) + 1) objects at least, so that larger machines take their locks less often. */
+static unsigned min_objects(void)
+{
+	unsigned cpus = km_max(km_percpu.cpus, 1u);
+
+	return 4 * (km_ilog2(cpus) + 2);
+}
+
+static int slub_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
+{
+	unsigned max_order = km_layout_options.max_order ?: MAX_ORDER;
+
+	(void)args;
+	cache->order = (uint8_t)km_layout_order(cache->size,
+						km_layout_options.min_objects ?: min_objects(),
+						max_order);
+	cache->objects = (uint32_t)km_min((KM_PAGE_SIZE << cache->order) / cache->size,
+					  (size_t)SLUB_MAX_OBJECTS);
+	cache->capacity = 0;
+	return 0;
+}
+
+/* Kernel: free objects that a CPU may keep in partial slabs. */
+static uint32_t cpu_partial_of(uint32_t size)
+{
+	if (size >= KM_PAGE_SIZE)
+		return 6;
+	if (size >= 1024)
+		return 24;
+	return size >= 256 ? 52 : 120;
+}
+
+static int slub_node_init(struct kmem_cache *cache, unsigned node)
+{
+	struct slub_node *n = cache->node[node];
+
+	km_lock_init(&n->lock, KM_RANK_NODE);
+	km_lock_init(&n->drain, KM_RANK_DRAIN);
+	km_list_init(&n->partial);
+	n->counts.taken = KM_NOT_KEPT;
+	if (node)
+		return 0;
+	n->cpu_partial = cpu_partial_of(cache->size);
+	n->cpu_partial_slabs = (n->cpu_partial * 2 + cache->objects - 1) / cache->objects;
+	/* Without per-CPU words the cache works from its lists, slowly. */
+	km_chain_init(&cache->chain, cache->freeptr);
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
+		cache->percpu_offset = km_percpu_alloc(EVENT_BYTES);
+	cache->percpu_bytes = cache->percpu_offset ? EVENT_BYTES : 0;
+	return 0;
+}
+
+static void slub_clear_events(struct kmem_cache *cache)
+{
+	struct slub_node *n = slub_node(cache, 0);
+
+	__builtin_memset(n->events, 0, sizeof(n->events));
+	km_chain_clear_failures(&cache->chain);
+	if (cache->percpu_offset)
+		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+			__builtin_memset(km_area(cpu) + cache->percpu_offset, 0, EVENT_BYTES);
+}
+
+static void slub_node_fini(struct kmem_cache *cache, unsigned node)
+{
+	if (node)
+		return;
+	slub_clear_events(cache);
+	km_chain_fini(&cache->chain);
+	km_percpu_free(cache->percpu_offset, cache->percpu_bytes);
+	cache->percpu_offset = cache->percpu_bytes = 0;
+}
+
+static unsigned long slub_event(struct kmem_cache *cache, enum kmem_event event)
+{
+	unsigned long count = km_load(&slub_node(cache, 0)->events[event]);
+
+	if (event == KMEM_CMPXCHG_DOUBLE_CPU_FAIL)
+		count += km_chain_failures(&cache->chain);
+	if (cache->percpu_offset && event * sizeof(uint64_t) < EVENT_BYTES)
+		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+			count += km_load((uint64_t *)(km_area(cpu) + cache->percpu_offset) + event);
+	return count;
+}
+
+/* ------------------------------------------------------------------ taking and giving back */
+
+static void slub_drain(struct kmem_cache *cache)
+{
+	struct slub_node *n = slub_node(cache, 0);
+
+	if (!cache->chain.slot)
+		return;
+	km_lock(&n->drain);
+	km_chain_close(&cache->chain);
+	/* Where the fence is refused everything stays where it is: nothing was read yet. */
+	bool fenced = km_chain_fence();
+	for (unsigned cpu = 0; fenced && cpu < km_percpu.cpus; cpu++) {
+		struct km_chain_top top;
+		struct km_chain_link *partial;
+
+		km_chain_take_cpu(&cache->chain, cpu, &top, &partial);
+		if (top.slab) {
+			slub_count(cache, KMEM_CPUSLAB_FLUSH);
+			slub_deactivate(cache, slub_tagged(top.slab), top.freelist, true);
+		}
+		slub_put_partials(cache, partial);
+	}
+	km_chain_open(&cache->chain);
+	km_unlock(&n->drain);
+}
+
+/* Take empty slabs beyond `keep` partial ones off the list; they come back linked. Lock held. */
+static struct km_chain_link *unlist_empty(struct kmem_cache *cache, struct slub_node *n,
+					  unsigned long keep)
+{
+	struct km_chain_link *empty = NULL;
+
+	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
+		return NULL;
+	km_list_for_each_safe(entry, &n->partial) {
+		struct km_page *slab = km_container_of(entry, struct km_page, list);
+
+		if (n->counts.partial <= keep)
+			break;
+		/* The last object comes back under this lock: what is empty stays so. */
+		if (slub_inuse(km_load(&slab->counters)))
+			continue;
+		slub_unlist(n, slab);
+		slab->link.next = empty;
+		empty = &slab->link;
+	}
+	return empty;
+}
+
+static size_t discard_all(struct kmem_cache *cache, struct km_chain_link *empty)
+{
+	size_t count = 0;
+
+	for (struct km_chain_link *next; empty; empty = next, count++) {
+		next = empty->next;
+		slub_discard(cache, slub_linked(empty));
+	}
+	return count;
+}
+
+/* Kernel: slabs with at most 32 free objects to the head, fullest first. Lock held. */
+static void sort_partial(struct slub_node *n)
+{
+	struct km_list promote[PROMOTE_MAX];
+
+	for (unsigned i = 0; i < PROMOTE_MAX; i++)
+		km_list_init(&promote[i]);
+	km_list_for_each_safe(entry, &n->partial) {
+		struct km_page *slab = km_container_of(entry, struct km_page, list);
+		unsigned free = slub_free_count(km_load(&slab->counters));
+
+		if (free && free <= PROMOTE_MAX) {
+			km_list_del(entry);
+			km_list_add_tail(entry, &promote[free - 1]);
+		}
+	}
+	for (unsigned i = PROMOTE_MAX; i-- > 0;)
+		while (!km_list_empty(&promote[i])) {
+			struct km_list *entry = promote[i].prev;
+
+			km_list_del(entry);
+			km_list_add_head(entry, &n->partial);
+		}
+}
+
+static size_t free_empty(struct kmem_cache *cache, unsigned long keep, bool sort)
+{
+	size_t freed = 0;
+
+	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
+		struct slub_node *n = slub_node(cache, i);
+
+		if (!n)
+			continue;
+		km_lock(&n->lock);
+		struct km_chain_link *empty = unlist_empty(cache, n, keep);
+		if (sort)
+			sort_partial(n);
+		km_unlock(&n->lock);
+		freed += discard_all(cache, empty);
+	}
+	return freed;
+}
+
+static size_t slub_shrink(struct kmem_cache *cache)
+{
+	return free_empty(cache, 0, true);
+}
+
+/* Kernel: nothing of the kind. A cache that did not miss since the last call keeps no empty slabs. */
+static size_t slub_reap(struct kmem_cache *cache)
+{
+	return free_empty(cache, cache->touched ? km_load(&cache->min_partial) : 0, false);
+}
+
+/* ------------------------------------------------------------------ looking */
+
+/* Visit the chain of free objects until visit says so or a link leads astray; returns how many there were. */
+static unsigned count_chain(const struct kmem_cache *cache, const struct km_page *slab,
+			    const void *freelist, const void *stop_at, bool *met)
+{
+	const char *base = km_page_address(slab);
+	uint64_t tag = slub_tag(slab, base);
+	unsigned count = 0;
+
+	*met = false;
+	while (freelist && count < slab->objects && km_chain_tag_fits(tag, freelist) &&
+	       km_object_index(cache, slab, base, freelist) >= 0) {
+		count++;
+		if (freelist == stop_at) {
+			*met = true;
+			break;
+		}
+		freelist = km_free_next(cache, freelist);
+	}
+	return count;
+}
+
+/* The slab that a CPU says it has, if it is one of ours indeed. */
+static struct km_page *own_slab(const struct kmem_cache *cache, struct km_page *slab)
+{
+	return slab && slab->type == KM_PAGE_SLAB && slab->cache == cache ? slab : NULL;
+}
+
+/* A link that was read while others are at work: the descriptor it is in, or NULL where it can't be one. */
+static struct km_page *own_link(const struct kmem_cache *cache, struct km_chain_link *link)
+{
+	const struct km_range *range;
+
+	for (unsigned i = 0; link && (range = km_arena_range(i)); i++) {
+		struct km_page *slab = slub_linked(link);
+		uintptr_t offset = (uintptr_t)slab - (uintptr_t)range->page;
+
+		if (offset % sizeof(*slab) == 0 &&
+		    offset / sizeof(*slab) < km_load_acquire(&range->ready))
+			return own_slab(cache, slab);
+	}
+	return NULL;
+}
+
+/* Under the lock where there is one: whoever frees at the same time is told by slub_free_checked. */
+static bool is_taken_checked(struct kmem_cache *cache, struct km_page *slab, const void *object)
+{
+	struct slub_node *n = slub_node(cache, slab->node);
+	bool met = false;
+
+	if (!km_lock_nowait(&n->lock))
+		return true;
+	count_chain(cache, slab, slab->freelist, object, &met);
+	km_unlock_nowait(&n->lock);
+	return !met;
+}
+
+static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
+{
+	const char *base = km_page_address(slab);
+	const char *object = base + (size_t)index * cache->size;
+	uint64_t tag = slub_tag(slab, base);
+	struct km_chain_link *partial;
+	struct km_chain_top top;
+	bool met;
+
+	if (cache->checked)
+		return is_taken_checked(cache, slab, object);
+	count_chain(cache, slab, km_load(&slab->freelist), object, &met);
+	if (met || !(km_load(&slab->counters) & SLUB_FROZEN) || !cache->chain.slot)
+		return !met;
+	for (unsigned cpu = 0; cpu < km_percpu.cpus && !met; cpu++) {
+		km_chain_look_cpu(&cache->chain, cpu, &top, &partial);
+		if (top.slab == tag)
+			count_chain(cache, slab, top.freelist, object, &met);
+	}
+	return !met;
+}
+
+/* What CPUs hold: objects on freelists, and objects free on the slabs behind them. */
+static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsigned long *behind)
+{
+	for (unsigned cpu = 0; cache->chain.slot && cpu < km_percpu.cpus; cpu++) {
+		struct km_chain_link *link;
+		struct km_chain_top top;
+		struct km_page *slab;
+		bool met;
+
+		km_chain_look_cpu(&cache->chain, cpu, &top, &link);
+		slab = top.slab ? own_slab(cache, slub_tagged(top.slab)) : NULL;
+		if (slab) {
+			*on_top += count_chain(cache, slab, top.freelist, NULL, &met);
+			*behind += slub_free_count(km_load(&slab->counters));
+		}
+		for (unsigned i = 0; i < 4096 && (slab = own_link(cache, link)); i++) {
+			*behind += slub_free_count(km_load(&slab->counters));
+			link = km_load(&slab->link.next);
+		}
+	}
+}
+
+/* active_objects: what slabs count as taken; shelf_objects: those of them that lie on CPUs' freelists. */
+static void slub_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
+{
+	unsigned long on_top = 0, free = 0;
+
+	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
+		struct slub_node *n = slub_node(cache, i);
+
+		if (!n)
+			continue;
+		km_lock(&n->lock);
+		km_list_for_each(entry, &n->partial) {
+			struct km_page *slab = km_container_of(entry, struct km_page, list);
+
+			free += slub_free_count(km_load(&slab->counters));
+		}
+		stats->partial_slabs += n->counts.partial;
+		km_unlock(&n->lock);
+		stats->total_slabs += km_load(&n->counts.slabs);
+		stats->total_objects += km_load(&n->counts.objects);
+		stats->alloc_slab += km_load(&n->counts.new_slabs);
+		stats->free_slab += km_load(&n->counts.freed_slabs);
+	}
+	look_at_cpus(cache, &on_top, &free);
+	stats->shelf_objects += on_top;
+	stats->active_objects = stats->total_objects > free ? stats->total_objects - free : 0;
+}
+
+/* A slab at rest: as many free as it says, frozen or not as its place wants. */
+static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool frozen,
+		      const char *place)
+{
+	struct km_pair seen = slub_look(slab);
+	bool met;
+	unsigned free = count_chain(cache, slab, (void *)(uintptr_t)seen.first, NULL, &met);
+
+	if (own_slab(cache, slab) && free == slub_free_count(seen.second) &&
+	    slub_objects(seen.second) == slab->objects && !(seen.second & SLUB_FROZEN) == !frozen)
+		return 0;
+	km_warn("check: %s: slab %p %s says %u of %u taken, frozen %d, and %u are free", cache->name,
+		km_page_address(slab), place, slub_inuse(seen.second), slub_objects(seen.second),
+		(seen.second & SLUB_FROZEN) != 0, free);
+	return 1;
+}
+
+static int check_cpu(struct kmem_cache *cache, unsigned cpu)
+{
+	struct km_chain_link *link;
+	struct km_chain_top top;
+	struct km_page *slab;
+	uint64_t count = 0;
+	int damages = 0;
+
+	km_chain_look_cpu(&cache->chain, cpu, &top, &link);
+	slab = top.slab ? slub_tagged(top.slab) : NULL;
+	if (slab)
+		damages += check_slab(cache, slab, true, "of a CPU");
+	if ((top.slab && !own_slab(cache, slab)) || (top.freelist && !slab)) {
+		km_warn("check: %s: CPU %u has freelist %p and no slab", cache->name, cpu,
+			top.freelist);
+		damages++;
+	}
+	for (struct km_chain_link *at = link; (slab = own_link(cache, at)); at = at->next) {
+		damages += check_slab(cache, slab, true, "on a CPU's partial list");
+		if (++count > link->count)
+			break;
+	}
+	if (link && count != link->count) {
+		km_warn("check: %s: CPU %u has %lu partial slabs, kept %lu", cache->name, cpu,
+			count, link->count);
+		damages++;
+	}
+	return damages;
+}
+
+static int slub_check(struct kmem_cache *cache)
+{
+	int damages = 0;
+
+	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
+		struct slub_node *n = slub_node(cache, i);
+		size_t partial = 0;
+
+		if (!n)
+			continue;
+		km_list_for_each(entry, &n->partial) {
+			struct km_page *slab = km_container_of(entry, struct km_page, list);
+
+			damages += check_slab(cache, slab, false, "on the partial list");
+			if (!slub_free_count(slab->counters)) {
+				km_warn("check: %s: a full slab is on the list", cache->name);
+				damages++;
+			}
+			partial++;
+		}
+		if (partial != n->counts.partial) {
+			km_warn("check: %s: %lu partial slabs, kept %lu", cache->name, partial,
+				n->counts.partial);
+			damages++;
+		}
+	}
+	for (unsigned cpu = 0; cache->chain.slot && cpu < km_percpu.cpus; cpu++)
+		damages += check_cpu(cache, cpu);
+	return damages;
+}
+
+/* Slabs in another thread's hand stay with that thread: in the child their free objects are lost, at most as many
+ * slabs as threads were inside a slow path. */
+static void slub_fork(struct kmem_cache *cache, bool before, bool child)
+{
+	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
+		struct slub_node *n = slub_node(cache, i);
+		struct km_lock *locks[] = { n ? &n->drain : NULL, n ? &n->lock : NULL };
+
+		for (unsigned j = 0; n && j < km_array_count(locks); j++) {
+			if (before)
+				km_lock_fork(locks[j]);
+			else if (child)
+				locks[j]->state = 0;
+			else
+				km_unlock_fork(locks[j]);
+		}
+	}
+	km_chain_fork(&cache->chain, before, child);
+}
+
+const struct km_engine km_engine_slub = {
+	.name = "slub",
+	.front = KM_FRONT_CHAIN,
+	.node_bytes = sizeof(struct slub_node),
+	.layout = slub_layout,
+	.node_init = slub_node_init,
+	.node_fini = slub_node_fini,
+	.take = slub_take,
+	.give = slub_give,
+	.pop = slub_pop,
+	.push = slub_push,
+	.alloc = slub_alloc,
+	.free = slub_free,
+	.drain = slub_drain,
+	.shrink = slub_shrink,
+	.reap = slub_reap,
+	.is_taken = slub_is_taken,
+	.stats = slub_stats,
+	.check = slub_check,
+	.fork = slub_fork,
+	.event = slub_event,
+	.clear_events = slub_clear_events,
+};

@@ -13,7 +13,6 @@ struct km_options km_options = {
 	.engine = &km_engine_sheaf, .huge = true, .decay_ms = 1000,
 };
 
-extern const struct km_engine km_engine_slub __attribute__((weak));
 static const struct km_engine *const engines[] = { &km_engine_sheaf, &km_engine_slub };
 
 const struct km_engine *km_engine_find(const char *name)

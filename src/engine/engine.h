@@ -41,7 +41,8 @@ struct kmem_cache {
 	/* Line 0: all that a hit reads. */
 	struct km_shelf shelf;
 	const struct km_engine *engine;
-	uint16_t id;			/* in the page map; KM_MAP_DESC: has none */
+	uint16_t id;			/* in the page map; KM_MAP_DESC: has none. Under rseq also where the
+					 * shelf's word is: word id of an area. */
 	uint16_t capacity;		/* objects a block holds */
 	struct km_chain chain;		/* CHAIN: where each CPU's slab is */
 
@@ -71,6 +72,9 @@ struct kmem_cache {
 	void *node[KM_MAX_NODES];	/* the engine's, one per memory node */
 	struct km_events *events;
 	struct km_list all;		/* in the registry */
+	uint16_t *size_ids;		/* this cache's run in a table of sizes, which shows its id or 0 */
+	uint32_t size_count;
+	uint32_t word;			/* where word id is; 0: none */
 	int references;			/* aliases, where merging was asked for */
 	uint32_t useroffset, usersize;
 	char name[KM_NAME_BYTES];
@@ -162,13 +166,14 @@ extern const struct km_engine km_engine_sheaf, km_engine_slub;
 
 /* Read by the hot path of kfree: by cache id, how to reach the shelf and what an object's address must be like. */
 struct km_entry {
-	struct kmem_shelf open;		/* a copy of the cache's front.open */
+	uint32_t mask;			/* bytes of a block minus one; 0: closed */
 	uint32_t slab_mask;		/* bytes of a slab minus one; 0: don't check */
 	uint32_t last;			/* offset of the last object in a slab */
+	uint32_t unused;
 	uint64_t divides;		/* offset * divides < divides: a multiple of size */
 	struct kmem_cache *cache;
 };
-extern struct km_entry *km_entries;	/* [0] is closed for ever */
+_Static_assert(sizeof(struct km_entry) == 32, "an entry is found by a shift");
 
 /* ---- layout.c: what engines share about where bytes are. */
 int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *args);

@@ -74,14 +74,6 @@ struct km_range {
 	struct km_page *page;
 };
 
-/* The first range, as the hot path of kfree sees it; before start no page is in it. */
-struct km_arena_front {
-	char *base;
-	size_t pages;
-	uint16_t *map;
-};
-extern struct km_arena_front km_arena_front;
-
 /* Reserve the first range. False: there is no address space. */
 bool km_arena_start(void);
 

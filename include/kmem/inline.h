@@ -89,6 +89,13 @@ struct kmem_cache_front {
 	"addq %[base], %[area]\n\t"                                                                \
 	"movl (%[f]), %k[slot]\n\t"
 
+/*
+ * First at each miss label. GCC 12 copies an asm goto's outputs on every edge out of it, behind what it had put there
+ * before: the constant that a later merge wants from an otherwise empty block was overwritten, and a miss returned
+ * whatever the register held. With a statement of its own the block is more than an edge.
+ */
+#define KMEM_RSEQ_MISSED __asm__ volatile("")
+
 /* The object on top of the shelf, or NULL. */
 static inline __attribute__((always_inline)) void *
 kmem_shelf_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq)
@@ -113,6 +120,7 @@ kmem_shelf_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq)
 		__builtin_unreachable();
 	return object;
 miss:
+	KMEM_RSEQ_MISSED;
 	return NULL;
 }
 
@@ -146,6 +154,7 @@ kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gf
 		__builtin_unreachable();
 	return object;
 miss:
+	KMEM_RSEQ_MISSED;
 	return NULL;
 }
 
@@ -170,6 +179,7 @@ kmem_shelf_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq, void 
 		: miss);
 	return true;
 miss:
+	KMEM_RSEQ_MISSED;
 	return false;
 }
 #endif

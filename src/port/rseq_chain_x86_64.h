@@ -44,6 +44,7 @@ km_inline void *km_rseq_chain_pop(const struct km_chain *chain, char *base, intp
 		: miss);
 	return object;
 miss:
+	KMEM_RSEQ_MISSED;
 	return NULL;
 }
 
@@ -80,6 +81,7 @@ km_inline size_t km_rseq_chain_pop_n(const struct km_chain *chain, char *base, i
 		: miss);
 	return done;
 miss:
+	KMEM_RSEQ_MISSED;
 	return 0;
 }
 
@@ -111,6 +113,7 @@ km_inline bool km_rseq_chain_push(const struct km_chain *chain, char *base, intp
 		: miss);
 	return true;
 miss:
+	KMEM_RSEQ_MISSED;
 	return false;
 }
 
@@ -135,6 +138,7 @@ km_inline bool km_rseq_chain_swap(const struct km_chain *chain, char *base, intp
 		: miss);
 	return true;
 miss:
+	KMEM_RSEQ_MISSED;
 	return false;
 }
 
@@ -159,6 +163,7 @@ km_inline struct km_chain_link *km_rseq_chain_partial_pop(const struct km_chain 
 		: miss);
 	return link;
 miss:
+	KMEM_RSEQ_MISSED;
 	return NULL;
 }
 
@@ -198,6 +203,7 @@ km_inline bool km_rseq_chain_partial_push(const struct km_chain *chain, char *ba
 	*drained = (struct km_chain_link *)out;
 	return true;
 miss:
+	KMEM_RSEQ_MISSED;
 	return false;
 }
 

@@ -45,10 +45,10 @@ void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 /* The cache that the page map and the address alone vouch for; NULL: ask the descriptor. */
 km_inline struct kmem_cache *quick_cache(const void *object)
 {
-	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_arena_front.base) >> KM_PAGE_SHIFT;
+	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
 
-	index &= -(uintptr_t)(index < km_arena_front.pages);
-	const struct km_entry *entry = &km_entries[km_arena_front.map[index]];
+	index &= -(uintptr_t)(index < km_hot.pages);
+	const struct km_entry *entry = &km_hot.entries[km_hot.map[index]];
 	uint64_t offset = (uint32_t)(uintptr_t)object & entry->slab_mask;
 	return offset * entry->divides < entry->divides && offset <= entry->last ? entry->cache :
 										   NULL;

@@ -12,10 +12,6 @@
 #define MAX_IDS ((size_t)1 << 16)
 #define ENTRY_STEP ((size_t)64 << 10)
 
-/* Entry 0 before there are others: closed. */
-static struct km_entry no_entry;
-struct km_entry *km_entries = &no_entry;
-
 static struct {
 	struct km_lock lock;
 	struct km_list all;
@@ -34,14 +30,18 @@ static bool entries_reach(size_t id)
 	if (!registry.entries_ready) {
 		struct km_entry *range = km_os_reserve(MAX_IDS * sizeof(*range), KM_PAGE_SIZE);
 
-		if (!range || km_os_commit(range, ENTRY_STEP))
+		if (!range)
 			return false;
+		if (km_os_commit(range, ENTRY_STEP)) {
+			km_os_unmap(range, MAX_IDS * sizeof(*range));
+			return false;
+		}
 		km_os_name(range, MAX_IDS * sizeof(*range), "libkmem: cache table");
 		registry.entries_ready = ENTRY_STEP;
-		km_store_release(&km_entries, range);
+		km_store_release(&km_hot.entries, range);
 	}
 	if (need > registry.entries_ready) {
-		if (km_os_commit((char *)km_entries + registry.entries_ready,
+		if (km_os_commit((char *)km_hot.entries + registry.entries_ready,
 				 need - registry.entries_ready))
 			return false;
 		registry.entries_ready = need;
@@ -49,9 +49,21 @@ static bool entries_reach(size_t id)
 	return true;
 }
 
-/* The next free id, oldest freed last, so that a stale pointer meets no new cache soon. */
-static uint16_t get_id(void)
+/* Under rseq the id is where the shelf's word is. */
+static uint16_t id_of_word(struct kmem_cache *cache)
 {
+	cache->word = km_percpu_alloc(sizeof(uint64_t));
+	size_t id = cache->word / sizeof(uint64_t);
+
+	return id && id < MAX_IDS && entries_reach(id) ? (uint16_t)id : (uint16_t)KM_MAP_DESC;
+}
+
+/* The next free id, oldest freed last, so that a stale pointer meets no new cache soon. */
+static uint16_t get_id(struct kmem_cache *cache)
+{
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
+		return id_of_word(cache);
+
 	for (size_t tries = 0; tries < MAX_IDS; tries++) {
 		size_t id = registry.next_id++;
 
@@ -67,12 +79,18 @@ static uint16_t get_id(void)
 	return KM_MAP_DESC;
 }
 
-static void put_id(uint16_t id)
+static void put_id(struct kmem_cache *cache, bool fenced)
 {
-	if (id < KM_MAP_FIRST)
+	uint16_t id = cache->id;
+
+	if (id >= KM_MAP_FIRST) {
+		km_hot.entries[id].cache = NULL;
+		km_hot.entries[id].divides = 0;
+	}
+	if (cache->word && fenced)
+		km_percpu_free(cache->word, sizeof(uint64_t));
+	if (cache->word || id < KM_MAP_FIRST)
 		return;
-	km_entries[id].cache = NULL;
-	km_entries[id].divides = 0;
 	registry.used[id / 64] &= ~((uint64_t)1 << (id % 64));
 }
 
@@ -80,7 +98,7 @@ static void fill_entry(struct kmem_cache *cache)
 {
 	if (cache->id < KM_MAP_FIRST)
 		return;
-	struct km_entry *entry = &km_entries[cache->id];
+	struct km_entry *entry = &km_hot.entries[cache->id];
 	entry->slab_mask = (uint32_t)((KM_PAGE_SIZE << cache->order) - 1);
 	entry->last = (cache->objects - 1) * cache->size;
 	entry->divides = UINT64_MAX / cache->size + 1;
@@ -140,7 +158,9 @@ static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 		error = cache->engine->layout(cache, args);
 	if (error)
 		return error;
-	if (cache->flags & SLAB_NO_SHEAVES && cache->engine->front == KM_FRONT_ARRAY)
+	/* What lies on a shelf is taken as far as its slab knows: with it, a second free is not seen at once. */
+	if ((cache->flags & SLAB_NO_SHEAVES || cache->checked) &&
+	    cache->engine->front == KM_FRONT_ARRAY)
 		cache->capacity = 0;
 	cache->events = km_meta_alloc(sizeof(*cache->events), true);
 	cache->node[0] = km_meta_alloc(cache->engine->node_bytes, true);
@@ -193,7 +213,7 @@ static void publish(struct kmem_cache *cache, bool internal)
 {
 	if (!internal)
 		warn_duplicate(cache->name);
-	cache->id = get_id();
+	cache->id = get_id(cache);
 	fill_entry(cache);
 	km_list_add_tail(&cache->all, &registry.all);
 	registry.count++;
@@ -346,7 +366,7 @@ static void free_cache(struct kmem_cache *cache)
 {
 	struct leftovers left = { .cache = cache };
 
-	km_front_close(cache);
+	bool fenced = km_front_close(cache);
 	/* Slabs of types that readers may look at stay with the cache until here. */
 	cache->flags &= ~SLAB_TYPESAFE_BY_RCU;
 	cache->engine->shrink(cache);
@@ -359,8 +379,9 @@ static void free_cache(struct kmem_cache *cache)
 			(unsigned long)left.objects, (unsigned long)left.slabs);
 		km_pages_walk(bury_slab, &left);
 	}
-	put_id(cache->id);
-	cache->dead = true;
+	put_id(cache, fenced);
+	/* Who calls it still finds the shelf closed and this, as long as no other cache lies here. */
+	cache->dead = cache->checked = true;
 	fini_nodes(cache);
 	km_meta_free(cache, sizeof(*cache));
 }
@@ -369,6 +390,10 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 {
 	if (!cache)
 		return;
+	if (km_unlikely(cache->dead)) {
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_destroy", cache, cache->name);
+		return;
+	}
 	bool was = km_busy_begin();
 	km_lock(&registry.lock);
 	bool last = --cache->references == 0;

@@ -27,20 +27,20 @@ static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 
 /* ------------------------------------------------------------------ the hot path */
 
-km_hot void *kmalloc(size_t size, gfp_t gfp)
+km_hit_path void *kmalloc(size_t size, gfp_t gfp)
 {
 	size_t step = (size + 7) >> 3;
 
 	/* One conditional branch in all: what is rare chooses entry 0, which is closed. */
 	step &= -(size_t)(size <= KMALLOC_MAX_CACHE_SIZE);
 	step &= -(size_t)!(gfp & KMEM_GFP_MISS);
-	void *object = km_front_alloc_id(id_of_size[step]);
+	void *object = km_front_alloc_id(&id_of_size[step]);
 	if (km_likely(object))
 		return object;
 	return kmalloc_node(size, gfp, NUMA_NO_NODE);
 }
 
-km_hot void kfree(const void *object)
+km_hit_path void kfree(const void *object)
 {
 	if (km_likely(km_front_free_any((void *)object)))
 		return;
@@ -110,10 +110,10 @@ bool km_kmalloc_start(void)
 							   &creation, &error);
 		if (!cache)
 			return false;
-		for (; step * 8 <= size; step++) {
+		size_t first = step;
+		for (; step * 8 <= size; step++)
 			cache_of_size[step] = cache;
-			id_of_size[step] = cache->id >= KM_MAP_FIRST ? cache->id : 0;
-		}
+		km_front_show_sizes(cache, &id_of_size[first], step - first);
 	}
 	return true;
 }

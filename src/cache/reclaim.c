@@ -3,6 +3,7 @@
  * looks at a coarse clock and now and then does a little. Invariant: free memory that is still resident is never
  * more than what is in use plus a floor, whatever the clock says.
  */
+#include "../port/die.h"
 #include "../port/os.h"
 #include "cache.h"
 
@@ -120,6 +121,11 @@ void km_reclaim_fork_child(void)
 int kmem_cache_shrink(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats = { .name = "" };
+
+	if (km_unlikely(cache->dead)) {
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_shrink", cache, cache->name);
+		return 0;
+	}
 	bool was = km_busy_begin();
 
 	km_front_drain(cache);

@@ -86,13 +86,12 @@ static size_t bytes_of(unsigned class)
 }
 
 /* From here on every size of the class hits its shelf. */
-static void publish(unsigned class, const struct kmem_cache *cache)
+static void publish(unsigned class, struct kmem_cache *cache)
 {
 	size_t last = bytes_of(class) / KM_MALLOC_ALIGN - 1;
 	size_t first = class ? bytes_of(class - 1) / KM_MALLOC_ALIGN : 0;
 
-	for (size_t step = first; step <= last && cache->id >= KM_MAP_FIRST; step++)
-		km_store_release(&km_malloc_id[step], cache->id);
+	km_front_show_sizes(cache, &km_malloc_id[first], last - first + 1);
 }
 
 static km_cold struct kmem_cache *make_class(unsigned class)

@@ -16,7 +16,7 @@
 #define KM_MALLOC_GFP		(GFP_KERNEL | __GFP_NOWARN)
 
 /* By (size - 1) / 16: the cache's id; 0 where there is none yet. The last entry, 0 for ever, is for all other sizes. */
-extern uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
+extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 
 /* `size` bytes, having missed; NULL with ENOMEM. */
 void *km_malloc_miss(size_t size) km_cold;
@@ -30,7 +30,7 @@ km_inline void *km_malloc_hit(size_t size)
 {
 	size_t step = (size - 1) / KM_MALLOC_ALIGN;
 
-	return km_front_alloc_id(km_malloc_id[km_min(step, KM_MALLOC_STEPS)]);
+	return km_front_alloc_id(&km_malloc_id[km_min(step, KM_MALLOC_STEPS)]);
 }
 
 #endif

@@ -107,7 +107,7 @@ struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *r
 			km_count(cache, KMEM_ORDER_FALLBACK);
 			cache->fallback_seen = true;
 			if (cache->id >= KM_MAP_FIRST)
-				km_store(&km_entries[cache->id].slab_mask, 0u);
+				km_store(&km_hot.entries[cache->id].slab_mask, 0u);
 		}
 	}
 	if (!slab)

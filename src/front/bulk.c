@@ -101,7 +101,8 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 
 	if (!n)
 		return false;
-	if (km_unlikely((gfp & (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)) || cache->hooks)) {
+	if (km_unlikely((gfp & (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)) || cache->hooks ||
+			cache->dead)) {
 		left = one_by_one(cache, gfp, left, objects);
 	} else {
 		if (cache->engine->front == KM_FRONT_ARRAY)

@@ -7,7 +7,7 @@
  */
 #include "front.h"
 
-km_hot void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
+km_hit_path void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ
 	const struct kmem_cache_front *front = &cache->shelf.front;
@@ -19,7 +19,7 @@ km_hot void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
 	return km_alloc_miss(cache, gfp);
 }
 
-km_hot void (kmem_cache_free)(struct kmem_cache *cache, void *object)
+km_hit_path void (kmem_cache_free)(struct kmem_cache *cache, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
 	const struct kmem_cache_front *front = &cache->shelf.front;

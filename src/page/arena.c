@@ -10,6 +10,7 @@
 #include "../port/die.h"
 #include "../port/lock.h"
 #include "../port/os.h"
+#include "../port/pcpu.h"
 
 #define MAX_RANGES	64u
 #define BLOCK_PAGES	((size_t)1 << KM_MAX_ORDER)
@@ -19,8 +20,6 @@
 #define DIRTY_FLOOR_PAGES	1024u
 /* Huge pages only from here on: a small program must not pay 2 MiB for a few pages. */
 #define HUGE_FROM_PAGES	(8 * BLOCK_PAGES)
-
-struct km_arena_front km_arena_front = { NULL, 0, (uint16_t[1]){ KM_MAP_NONE } };
 
 static struct {
 	struct km_lock lock;
@@ -164,8 +163,12 @@ static bool grow(void)
 		km_os_huge(block, BLOCK_BYTES);
 	insert_free(&range->page[range->ready], KM_MAX_ORDER, 0, 0);
 	km_store_release(&range->ready, end);
-	if (i == 0)
-		km_store_release(&km_arena_front.pages, end);
+	if (i == 0) {
+		km_hot.arena = range->base;
+		km_store_release(&km_hot.map, range->map);
+		/* Last: before, no index passes. */
+		km_store_release(&km_hot.pages, end);
+	}
 	return true;
 }
 
@@ -190,8 +193,6 @@ bool km_arena_start(void)
 	if (!grow())
 		return false;
 	keep_first_page();
-	km_arena_front.base = arena.range[0].base;
-	km_arena_front.map = arena.range[0].map;
 	return true;
 }
 

@@ -43,10 +43,7 @@ struct km_page {
 	uint8_t node;
 	union {
 		uint64_t bits[2];	/* slab of sheaf: a bit for each free object; on every page */
-		struct {		/* slab of slub: changes as a pair */
-			void *freelist;
-			uint64_t counters;
-		};
+		uint64_t word;		/* slab of slub: freelist and counts; engine/slub.h */
 		struct {		/* free block */
 			uint32_t dirty;	/* pages of it that may be resident */
 			uint32_t freed_ms;

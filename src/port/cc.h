@@ -12,7 +12,9 @@
 #define km_unlikely(x)	__builtin_expect(!!(x), 0)
 #define km_cold		__attribute__((cold, noinline))
 /* A hit fits one line of code, or two: begin it with one. */
-#define km_hot		__attribute__((hot, aligned(64)))
+#define km_hit_path		__attribute__((hot, aligned(64)))
+/* On the declaration of data: no detour through the global offset table. */
+#define km_hidden	__attribute__((visibility("hidden")))
 #define km_noinline	__attribute__((noinline))
 #define km_inline	static inline __attribute__((always_inline))
 #define km_unused	__attribute__((unused))

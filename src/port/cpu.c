@@ -37,6 +37,12 @@ struct km_percpu km_percpu = {
 	.reason = "not started",
 };
 
+/* No page is in the arena: every lookup ends at map entry 0. */
+static const uint16_t no_map[1];
+struct km_hot km_hot = {
+	.percpu = (char *)zero_area, .map = no_map, .entries = (struct km_entry *)zero_area,
+};
+
 static struct {
 	struct km_lock lock;
 	size_t committed;	/* bytes of each area */
@@ -202,6 +208,9 @@ void km_percpu_start(const char *want)
 	}
 	areas.used[0] = 0xff;	/* the line of word 0 */
 	choose(want);
+	/* Where shelves are not single words, ids lead to nothing: the zeros below the areas. */
+	km_store_release(&km_hot.percpu, km_percpu.discipline == KM_DISCIPLINE_RSEQ ?
+					       km_percpu.base : range);
 }
 
 const char *km_discipline_name(enum km_discipline discipline)

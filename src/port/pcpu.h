@@ -45,11 +45,26 @@ struct km_percpu {
 	bool own_registration;		/* threads are registered by us, at their first miss */
 	const char *reason;
 };
-extern struct km_percpu km_percpu;
+extern km_hidden struct km_percpu km_percpu;
 
 /* The thread's rseq area from the thread pointer; a dummy's where nobody is registered, from the first
  * instruction on. */
-extern intptr_t km_rseq;
+extern km_hidden intptr_t km_rseq;
+
+struct km_entry;
+
+/*
+ * All that a hit of kmalloc, kfree, malloc and free loads besides tables. Until the floors above fill it in, and
+ * for ever under the soft disciplines, every word of a shelf is 0 and every map entry leads to a closed one.
+ */
+struct km_hot {
+	char *percpu;			/* area of CPU 0; under the soft disciplines zeros */
+	char *arena;			/* the first range of pages */
+	size_t pages;			/* committed */
+	const uint16_t *map;		/* a cache's id for each */
+	struct km_entry *entries;	/* by id; [0] is closed for ever */
+} km_aligned(64);
+extern km_hidden struct km_hot km_hot;
 
 /* A cache's shelf; the first member of struct kmem_cache. */
 struct km_shelf {

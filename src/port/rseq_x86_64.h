@@ -10,6 +10,71 @@
 
 #include "cc.h"
 
+/* [area] = the CPU's area. */
+#define KM_RSEQ_AREA                                                                               \
+	"movslq %%fs:4(%[rs]), %[area]\n\t"                                                        \
+	"shlq $" KMEM_STRING(KMEM_AREA_SHIFT) ", %[area]\n\t"                                      \
+	"addq %[base], %[area]\n\t"
+
+/*
+ * pop and push for kmalloc and kfree: the shelf's word is word `id` of the area, so that its address is known a few
+ * cycles after the pointer is. What closes them is loaded inside of the sequence all the same: the id, from the table
+ * of sizes (0 where closed), the mask, from the cache's entry (0 where closed).
+ */
+km_inline void *km_rseq_pop_id(const uint16_t *id, char *base, intptr_t rseq)
+{
+	uintptr_t area, word, top;
+	void *object;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KM_RSEQ_AREA
+		"movzwl (%[id]), %k[word]\n\t"
+		"movq (%[area], %[word], 8), %[top]\n\t"
+		"movq (%[area], %[top]), %[object]\n\t"
+		"testq %[object], %[object]\n\t"
+		"jz %l[miss]\n\t"
+		"addq $8, (%[area], %[word], 8)\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [word] "=&r"(word), [top] "=&r"(top), [object] "=&r"(object)
+		: [id] "r"(id), [base] "rm"(base), [rs] "r"(rseq)
+		: "memory", "cc"
+		: miss);
+	if (!object)
+		__builtin_unreachable();
+	return object;
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+/* `valid` is all ones, or 0: then a miss. */
+km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, uint32_t valid, char *base,
+			       intptr_t rseq, void *object)
+{
+	uintptr_t area, top;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KM_RSEQ_AREA
+		"movq (%[area], %[id], 8), %[top]\n\t"
+		"andl (%[mask]), %[valid]\n\t"
+		"testl %k[top], %[valid]\n\t"
+		"jz %l[miss]\n\t"
+		"movq %[object], -8(%[area], %[top])\n\t"
+		"subq $8, (%[area], %[id], 8)\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [top] "=&r"(top), [valid] "+&r"(valid)
+		: [mask] "r"(mask), [id] "r"(id), [base] "rm"(base), [rs] "r"(rseq),
+		  [object] "r"(object)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
 /* Copy loop: `left` bytes (a multiple of 8, > 0) from `from` to `to`, 32 at a time. */
 #define KM_COPY(from, to, left)                                                                    \
 	"testb $8, %b[" left "]\n\t"                                                               \
@@ -71,6 +136,7 @@ km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t limit, c
 		: miss);
 	return count;
 miss:
+	KMEM_RSEQ_MISSED;
 	return 0;
 }
 
@@ -107,6 +173,7 @@ km_inline size_t km_rseq_push_n(const struct kmem_shelf *shelf, char *base, intp
 		: miss);
 	return count;
 miss:
+	KMEM_RSEQ_MISSED;
 	return 0;
 }
 
@@ -147,6 +214,7 @@ km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, char *base, intptr_t
 		: miss);
 	return true;
 miss:
+	KMEM_RSEQ_MISSED;
 	return false;
 }
 
@@ -189,6 +257,7 @@ km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, char *base, intp
 		: miss);
 	return (void **)(area + top);
 miss:
+	KMEM_RSEQ_MISSED;
 	return NULL;
 }
 
@@ -228,6 +297,7 @@ km_inline bool km_rseq_install(const struct kmem_shelf *shelf, char *base, intpt
 	*evicted = partner ? (void **)(area + partner) : NULL;
 	return true;
 miss:
+	KMEM_RSEQ_MISSED;
 	return false;
 }
 

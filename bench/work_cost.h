@@ -14,8 +14,6 @@ bench_noinline uint64_t pair_window(const struct cell *cell, uint64_t count)
 	uint64_t start = clock_start();
 
 	(void)cell;
-	/* A taken branch costs as much as a good part of the work: eight pairs share the loop's. */
-#pragma GCC unroll 8
 	for (uint64_t i = 0; i < count; i++) {
 		void *object = api_alloc(api);
 

@@ -49,8 +49,15 @@ km_hit_path void kfree(const void *object)
 
 /* ------------------------------------------------------------------ in */
 
+static void check_gfp(const char *function, gfp_t gfp)
+{
+	if (km_unlikely(gfp & ~__GFP_BITS_MASK))
+		km_misuse(KM_MISUSE_BAD_GFP, function, (void *)(uintptr_t)gfp, NULL);
+}
+
 static void *kmalloc_large(size_t size, gfp_t gfp)
 {
+	check_gfp("kmalloc", gfp);
 	if (size > KMALLOC_MAX_SIZE)
 		return km_front_failed("kmalloc", size, gfp, EINVAL);
 	/* Kernel: whole pages, a power of two, aligned to it. */
@@ -101,6 +108,12 @@ bool km_kmalloc_start(void)
 
 	for (size_t i = 0; i < km_array_count(sizes); i++) {
 		uint32_t size = sizes[i].size;
+
+		/* A start that failed half-way goes on from there. */
+		if (cache_of_size[size / 8]) {
+			step = size / 8 + 1;
+			continue;
+		}
 		struct km_creation creation = { .internal = true };
 		int error;
 
@@ -144,8 +157,9 @@ static void bad_pointer(const void *p, const char *function)
 	struct km_page *head = page ? km_page_head(page) : NULL;
 
 	if (head && head->type == KM_PAGE_SLAB)
-		km_misuse(KM_MISUSE_INTERIOR, function, p, head->cache ? head->cache->name : NULL);
-	else if (km_big_inside(p))
+		km_misuse(head->flags & KM_SLAB_DEAD ? KM_MISUSE_DEAD_CACHE : KM_MISUSE_INTERIOR,
+			  function, p, head->cache ? head->cache->name : NULL);
+	else if (head || km_big_inside(p))
 		km_misuse(KM_MISUSE_INTERIOR, function, p, NULL);
 	else
 		km_misuse(KM_MISUSE_FOREIGN, function, p, NULL);
@@ -267,6 +281,7 @@ void *kvmalloc_node(size_t size, gfp_t gfp, int node)
 {
 	if (size <= KMALLOC_MAX_SIZE)
 		return kmalloc_node(size, gfp, node);
+	check_gfp("kvmalloc", gfp);
 	if (size > INT_MAX)
 		return km_front_failed("kvmalloc", size, gfp, EINVAL);
 	if (!km_boot())

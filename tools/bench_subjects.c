@@ -240,6 +240,15 @@ static size_t add_target(char **arguments, size_t count, const char *target)
 	return count + 1;
 }
 
+/* Whether what the variant runs is there and newer than its sources; make failed for some. */
+static bool up_to_date(const struct variant *variant)
+{
+	const char *preload = variant->kind == SUBJECT_OURS ? variant->preload : NULL;
+	char *arguments[] = { "make", "-q", (char *)variant->worker, (char *)preload, NULL };
+
+	return !run_in_root(arguments);
+}
+
 /* Have every worker that a planned job needs; drop the variants whose worker cannot be built. */
 void bench_build_workers(void)
 {
@@ -262,12 +271,12 @@ void bench_build_workers(void)
 	}
 	if (count == 3)
 		bench_fatal("nothing of what was asked for can be measured");
-	run_in_root(arguments);
+	if (!run_in_root(arguments))
+		return;
 	for (size_t i = 0; i < bench.variant_count; i++) {
 		struct variant *variant = &bench.variants[i];
 
-		if (!planned(variant) || (exists(variant->worker) &&
-					  (!variant->preload || exists(variant->preload))))
+		if (!planned(variant) || up_to_date(variant))
 			continue;
 		variant->broken = true;
 		bench_without(bench_format("%s %s %s", variant->subject, variant->api,

@@ -24,6 +24,7 @@ static int reap_cache(struct kmem_cache *cache, void *arg)
 	struct idle *idle = arg;
 
 	cache->engine->reap(cache);
+	km_store(&cache->misses, (uint16_t)0);
 	if (cache->touched) {
 		cache->touched = false;
 		cache->idle_looks = 0;
@@ -40,8 +41,10 @@ static void drain_idle(void *arg)
 
 	if (idle->count)
 		km_front_drain_all(idle->cache, idle->count);
-	for (size_t i = 0; i < idle->count; i++)
+	for (size_t i = 0; i < idle->count; i++) {
+		km_front_resize(idle->cache[i], idle->cache[i]->capacity);
 		idle->cache[i]->engine->shrink(idle->cache[i]);
+	}
 }
 
 static void reap(void)

@@ -52,7 +52,7 @@ km_inline uint64_t km_root_layout(void)
 		offsetof(struct kmem_cache, node), offsetof(struct kmem_cache, all),
 		offsetof(struct kmem_cache, name), offsetof(struct kmem_cache, dead),
 		offsetof(struct km_engine, name), offsetof(struct km_engine, front),
-		offsetof(struct km_shelf, inner), offsetof(struct km_shelf, limit),
+		offsetof(struct km_shelf, inner), offsetof(struct km_shelf, block_mask),
 		offsetof(struct km_shelf, slot), offsetof(struct km_percpu, base),
 		offsetof(struct km_percpu, cpus), offsetof(struct km_range, base),
 		offsetof(struct km_range, page), offsetof(struct km_range, ready),

@@ -43,7 +43,7 @@ struct kmem_cache {
 	const struct km_engine *engine;
 	uint16_t id;			/* in the page map; KM_MAP_DESC: has none. Under rseq also where the
 					 * shelf's word is: word id of an area. */
-	uint16_t capacity;		/* objects a block holds */
+	uint16_t capacity;		/* objects a block holds at first; 0: no shelf */
 	struct km_chain chain;		/* CHAIN: where each CPU's slab is */
 
 	/* Line 1: a slab, and where an object's bytes are; constant after creation. */
@@ -66,6 +66,8 @@ struct kmem_cache {
 	/* Written while running. */
 	unsigned long min_partial km_aligned(64);
 	void *deferred;			/* frees that a signal handler could not finish, linked by freeptr */
+	uint16_t max_capacity;		/* ... and at most, where the load asks for it */
+	uint16_t misses;		/* since reclaim last looked; racy, a hint */
 	bool touched;			/* missed since reclaim last looked */
 	uint8_t idle_looks;
 	uint32_t percpu_offset, percpu_bytes;	/* the engine's words in each CPU's area */
@@ -110,7 +112,7 @@ struct km_node_counts {
 					 * KM_NOT_KEPT: to be counted slab by slab. */
 	size_t partial;			/* slabs on the partial list */
 	size_t new_slabs, freed_slabs;	/* ever */
-	const uint32_t *full_blocks;	/* where the barn counts its full blocks; NULL: has none */
+	const size_t *barn_objects;	/* where the barn counts the objects of its full blocks; NULL: has none */
 };
 
 /* An engine: a few facts and the functions that the front and the cache floor call. */
@@ -201,6 +203,12 @@ km_inline void km_count(struct kmem_cache *cache, enum kmem_event event)
 {
 	if (cache->events)
 		km_add(&cache->events->count[event], 1ul);
+}
+
+/* Bytes of a block, minus one, before it counts as full: what capacity is now. */
+km_inline uint32_t km_front_mask(const struct kmem_cache *cache)
+{
+	return km_load(&cache->shelf.inner.mask);
 }
 
 /* Find the slab of an object and its index, or report the misuse and return NULL. */

@@ -10,8 +10,8 @@
  *
  * Invariants, under the node's lock: a slab is on the partial list iff it has a free object (bit set); inuse is
  * the number of clear bits; a slab whose objects are all free stays only while there are at most min_partial on the
- * list, or while its memory must keep its type. Under the barn's lock: blocks on `full` hold capacity objects each,
- * those on `empty` none. The two locks are never held together.
+ * list, or while its memory must keep its type. Under the barn's lock: blocks on `full` hold at least what was a
+ * full block when they came, those on `empty` none. The two locks are never held together.
  */
 #include <errno.h>
 
@@ -31,6 +31,7 @@ struct barn {
 	struct km_lock lock;
 	uint32_t full_count, empty_count;
 	void **full, **empty;		/* linked by their headers */
+	size_t objects;			/* in the full ones */
 	bool touched;			/* since the last reap */
 };
 
@@ -49,14 +50,27 @@ static struct sheaf_node *node_of(const struct kmem_cache *cache, unsigned node)
 
 /* ------------------------------------------------------------------ layout */
 
+/*
+ * Kernel: 60, 28, 12, 4; ours fill a power of two together with the NULL and the header. A cache that misses often,
+ * or is used in larger bulk, grows to a block that holds 32 KiB of objects, at most 126 (front/miss.c), and comes back
+ * when it has been idle.
+ */
 static unsigned capacity_by_size(uint32_t size)
 {
-	/* Kernel: 60, 28, 12, 4; ours fill a power of two together with the NULL and the header. */
 	if (size >= KM_PAGE_SIZE)
 		return 6;
 	if (size >= 1024)
 		return 14;
 	return size >= 256 ? 30 : 62;
+}
+
+static unsigned max_capacity_by_size(uint32_t size)
+{
+	if (size > 2048)
+		return 14;
+	if (size > 1024)
+		return 30;
+	return size > 512 ? 62 : 126;
 }
 
 static uint32_t objects_with_tail_bits(uint32_t slab_bytes, uint32_t size)
@@ -87,6 +101,7 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	if (cache->tail_bits)
 		cache->min_order = cache->order;
 	cache->capacity = (uint16_t)km_max(capacity_by_size(cache->size), args->sheaf_capacity);
+	cache->max_capacity = (uint16_t)km_max(max_capacity_by_size(cache->size), cache->capacity);
 	return 0;
 }
 
@@ -97,7 +112,7 @@ static int sheaf_node_init(struct kmem_cache *cache, unsigned node)
 	km_lock_init(&n->barn.lock, KM_RANK_BARN);
 	km_lock_init(&n->lock, KM_RANK_NODE);
 	km_list_init(&n->partial);
-	n->counts.full_blocks = &n->barn.full_count;
+	n->counts.barn_objects = &n->barn.objects;
 	return 0;
 }
 
@@ -308,42 +323,76 @@ static void sheaf_give(struct kmem_cache *cache, void **objects, unsigned count)
 
 static void **new_block(struct kmem_cache *cache, bool may_wait)
 {
-	char *base = km_meta_alloc((size_t)cache->shelf.inner.mask + 1, may_wait);
+	char *base = km_meta_alloc((size_t)cache->shelf.block_mask + 1, may_wait);
 
 	/* Zero, so the NULL at the bottom of the stack is there. */
-	return base ? (void **)(base + cache->shelf.limit) : NULL;
+	return base ? km_block_bottom(&cache->shelf, (void **)base) : NULL;
 }
 
 static void free_block(struct kmem_cache *cache, void **block)
 {
-	km_meta_free(km_block_base(&cache->shelf, block), (size_t)cache->shelf.inner.mask + 1);
+	km_meta_free(km_block_base(&cache->shelf, block), (size_t)cache->shelf.block_mask + 1);
 }
 
-static void **pop_block(const struct kmem_cache *cache, void ***list, uint32_t *count)
+static void **pop_block(const struct kmem_cache *cache, void ***list)
 {
 	void **block = *list;
 
-	if (block) {
+	if (block)
 		*list = (void **)(uintptr_t)*km_block_header(&cache->shelf, block);
-		(*count)--;
+	return block;
+}
+
+static void push_block(const struct kmem_cache *cache, void ***list, void **block)
+{
+	*km_block_header(&cache->shelf, block) = (uintptr_t)*list;
+	*list = block;
+}
+
+/* Under the barn's lock. */
+static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
+{
+	void **block = pop_block(cache, &barn->full);
+
+	if (block) {
+		barn->full_count--;
+		barn->objects -= km_block_count(&cache->shelf, block);
 	}
 	return block;
 }
 
-static void push_block(const struct kmem_cache *cache, void ***list, uint32_t *count, void **block)
+static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **block)
 {
-	*km_block_header(&cache->shelf, block) = (uintptr_t)*list;
-	*list = block;
-	(*count)++;
+	if (barn->full_count >= MAX_FULL_BLOCKS)
+		return false;
+	push_block(cache, &barn->full, block);
+	barn->full_count++;
+	barn->objects += km_block_count(&cache->shelf, block);
+	return true;
+}
+
+static void **pop_empty(const struct kmem_cache *cache, struct barn *barn)
+{
+	void **block = pop_block(cache, &barn->empty);
+
+	barn->empty_count -= block != NULL;
+	return block;
+}
+
+static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void **block)
+{
+	if (barn->empty_count >= MAX_EMPTY_BLOCKS)
+		return false;
+	push_block(cache, &barn->empty, block);
+	barn->empty_count++;
+	return true;
 }
 
 static void keep_empty(struct kmem_cache *cache, struct barn *barn, void **block, bool may_wait)
 {
 	if (!block || !km_lock_may(&barn->lock, may_wait))
 		goto release;
-	bool keep = barn->empty_count < MAX_EMPTY_BLOCKS;
-	if (keep)
-		push_block(cache, &barn->empty, &barn->empty_count, block);
+	bool keep = push_empty(cache, barn, block);
 	km_unlock_may(&barn->lock, may_wait);
 	if (keep)
 		return;
@@ -355,16 +404,16 @@ release:
 /* Fill an empty block from slabs; NULL where there is nothing, and the block is still the caller's. */
 static void **fill(struct kmem_cache *cache, const struct km_request *request, void **block)
 {
-	void **base = km_block_base(&cache->shelf, block);
-	unsigned capacity = cache->capacity;
-	unsigned got = sheaf_take(cache, request, base, capacity);
+	void **bottom = km_block_bottom(&cache->shelf, block);
+	unsigned capacity = km_mask_capacity(km_front_mask(cache));
+	unsigned got = sheaf_take(cache, request, bottom - capacity, capacity);
 
 	if (!got)
 		return NULL;
 	if (got < capacity)
-		__builtin_memmove(base + capacity - got, base, got * sizeof(*base));
+		__builtin_memmove(bottom - got, bottom - capacity, got * sizeof(*bottom));
 	km_count(cache, KMEM_SHEAF_REFILL);
-	return base + capacity - got;
+	return bottom - got;
 }
 
 static void **sheaf_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
@@ -374,11 +423,9 @@ static void **sheaf_refill(struct kmem_cache *cache, const struct km_request *re
 
 	if (km_load(&barn->full_count) && km_lock_may(&barn->lock, request->may_wait)) {
 		barn->touched = true;
-		block = pop_block(cache, &barn->full, &barn->full_count);
-		if (block && empty && barn->empty_count < MAX_EMPTY_BLOCKS) {
-			push_block(cache, &barn->empty, &barn->empty_count, empty);
+		block = pop_full(cache, barn);
+		if (block && empty && push_empty(cache, barn, empty))
 			empty = NULL;
-		}
 		km_unlock_may(&barn->lock, request->may_wait);
 	}
 	if (block) {
@@ -390,7 +437,7 @@ static void **sheaf_refill(struct kmem_cache *cache, const struct km_request *re
 	km_count(cache, KMEM_BARN_GET_FAIL);
 	void **room = empty;
 	if (!room && km_load(&barn->empty_count) && km_lock_may(&barn->lock, request->may_wait)) {
-		room = pop_block(cache, &barn->empty, &barn->empty_count);
+		room = pop_empty(cache, barn);
 		km_unlock_may(&barn->lock, request->may_wait);
 	}
 	if (!room)
@@ -406,7 +453,7 @@ static void **sheaf_refill(struct kmem_cache *cache, const struct km_request *re
 static void **any_empty(struct kmem_cache *cache, struct barn *barn)
 {
 	km_lock(&barn->lock);
-	void **empty = pop_block(cache, &barn->empty, &barn->empty_count);
+	void **empty = pop_empty(cache, barn);
 	km_unlock(&barn->lock);
 	return empty ?: new_block(cache, true);
 }
@@ -422,11 +469,8 @@ static void **sheaf_spill(struct kmem_cache *cache, void **full)
 	km_lock(&barn->lock);
 	barn->touched = true;
 	if (barn->full_count < MAX_FULL_BLOCKS) {
-		empty = pop_block(cache, &barn->empty, &barn->empty_count);
-		if (empty) {
-			push_block(cache, &barn->full, &barn->full_count, full);
-			kept = true;
-		}
+		empty = pop_empty(cache, barn);
+		kept = empty && push_full(cache, barn, full);
 	}
 	bool room = barn->full_count < MAX_FULL_BLOCKS;
 	km_unlock(&barn->lock);
@@ -436,10 +480,7 @@ static void **sheaf_spill(struct kmem_cache *cache, void **full)
 	}
 	if (room && (empty = new_block(cache, true))) {
 		km_lock(&barn->lock);
-		if (barn->full_count < MAX_FULL_BLOCKS) {
-			push_block(cache, &barn->full, &barn->full_count, full);
-			kept = true;
-		}
+		kept = push_full(cache, barn, full);
 		km_unlock(&barn->lock);
 		if (kept) {
 			km_count(cache, KMEM_BARN_PUT);
@@ -449,9 +490,8 @@ static void **sheaf_spill(struct kmem_cache *cache, void **full)
 	}
 	km_count(cache, KMEM_BARN_PUT_FAIL);
 	km_count(cache, KMEM_SHEAF_FLUSH);
-	void **base = km_block_base(&cache->shelf, full);
-	sheaf_give(cache, base, cache->capacity);
-	return base + cache->capacity;
+	sheaf_give(cache, full, (unsigned)km_block_count(&cache->shelf, full));
+	return km_block_bottom(&cache->shelf, full);
 }
 
 static void sheaf_retire(struct kmem_cache *cache, void **block)
@@ -460,11 +500,9 @@ static void sheaf_retire(struct kmem_cache *cache, void **block)
 	size_t count = km_block_count(&cache->shelf, block);
 	bool kept = false;
 
-	if (count == cache->capacity) {
+	if (count >= km_mask_capacity(km_front_mask(cache))) {
 		km_lock(&barn->lock);
-		kept = barn->full_count < MAX_FULL_BLOCKS;
-		if (kept)
-			push_block(cache, &barn->full, &barn->full_count, block);
+		kept = push_full(cache, barn, block);
 		km_unlock(&barn->lock);
 		if (kept)
 			return;
@@ -473,7 +511,7 @@ static void sheaf_retire(struct kmem_cache *cache, void **block)
 		km_count(cache, KMEM_SHEAF_FLUSH);
 		sheaf_give(cache, block, (unsigned)count);
 	}
-	keep_empty(cache, barn, km_block_base(&cache->shelf, block) + cache->capacity, true);
+	keep_empty(cache, barn, km_block_bottom(&cache->shelf, block), true);
 }
 
 static void flush_barn(struct kmem_cache *cache, struct barn *barn)
@@ -482,14 +520,14 @@ static void flush_barn(struct kmem_cache *cache, struct barn *barn)
 	void **full = barn->full, **empty = barn->empty;
 	barn->full = barn->empty = NULL;
 	barn->full_count = barn->empty_count = 0;
+	barn->objects = 0;
 	km_unlock(&barn->lock);
 
-	uint32_t ignored = 0;
-	for (void **block; (block = pop_block(cache, &full, &ignored));) {
-		sheaf_give(cache, block, cache->capacity);
+	for (void **block; (block = pop_block(cache, &full));) {
+		sheaf_give(cache, block, (unsigned)km_block_count(&cache->shelf, block));
 		free_block(cache, block);
 	}
-	for (void **block; (block = pop_block(cache, &empty, &ignored));)
+	for (void **block; (block = pop_block(cache, &empty));)
 		free_block(cache, block);
 }
 
@@ -581,7 +619,7 @@ static void sheaf_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats
 	stats->total_slabs = km_load(&n->counts.slabs);
 	stats->total_objects = km_load(&n->counts.objects);
 	stats->partial_slabs = km_load(&n->counts.partial);
-	stats->shelf_objects += (unsigned long)km_load(&n->barn.full_count) * cache->capacity;
+	stats->shelf_objects += km_load(&n->barn.objects);
 	stats->active_objects = km_load(&n->counts.taken);
 	stats->alloc_slab = km_load(&n->counts.new_slabs);
 	stats->free_slab = km_load(&n->counts.freed_slabs);

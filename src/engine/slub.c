@@ -7,7 +7,7 @@
  * Here is what objects do: allocate, free, in bulk, and what becomes of slabs meanwhile. slub_node.c has what a
  * cache does (layout, drain, shrink, statistics), slub_checked.c caches with SLAB_CONSISTENCY_CHECKS.
  *
- * A slab is in one of five places, and only its pair (slub.h) and its node's lock move it:
+ * A slab is in one of five places, and only its word (slub.h) and its node's lock move it:
  *	CPU slab	frozen; the CPU has its freelist, others' frees gather on the slab's own
  *	in hand		frozen; a slow path that took it off a CPU or a list owns it
  *	CPU partial	frozen; linked from a CPU
@@ -24,6 +24,7 @@
 /* A slab in hand. */
 struct hold {
 	struct km_page *slab;
+	char *base;		/* its address */
 	void *freelist;
 	unsigned count;		/* objects on it, where known */
 	bool keep;		/* still frozen: goes on a CPU with what is left */
@@ -40,13 +41,32 @@ km_hit_path void *slub_pop(struct kmem_cache *cache)
 	return object;
 }
 
+km_cold static void report_double(struct kmem_cache *cache, void *object)
+{
+	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+}
+
+/* Free a list to the CPU's slab. True: nothing is left to do. */
+km_inline bool free_fast(struct kmem_cache *cache, void *head, void *tail, unsigned count)
+{
+	enum km_chain_push pushed = head == tail ? km_chain_push(&cache->chain, head) :
+						   km_chain_push_list(&cache->chain, head, tail);
+
+	if (km_likely(pushed == KM_CHAIN_PUSHED)) {
+		if (km_unlikely(km_layout_options.count_events))
+			slub_count_n(cache, KMEM_FREE_FASTPATH, count);
+		return true;
+	}
+	if (km_unlikely(pushed == KM_CHAIN_TWICE)) {
+		report_double(cache, head);
+		return true;
+	}
+	return false;
+}
+
 km_hit_path bool slub_push(struct kmem_cache *cache, void *object)
 {
-	bool done = km_chain_push(&cache->chain, object);
-
-	if (km_unlikely(km_layout_options.count_events) && done)
-		slub_count(cache, KMEM_FREE_FASTPATH);
-	return done;
+	return free_fast(cache, object, object, 1);
 }
 
 /* ------------------------------------------------------------------ slabs */
@@ -92,65 +112,61 @@ void *slub_thread_list(struct kmem_cache *cache, struct km_page *slab, unsigned 
  */
 static bool grab(struct kmem_cache *cache, struct km_page *slab, unsigned want, struct hold *hold)
 {
-	struct km_pair seen = slub_look(slab), next = { 0, 0 };
+	uint64_t seen = slub_look(slab), next;
 
 	for (;;) {
-		unsigned free = slub_free_count(seen.second);
-
-		next.second = (seen.second & ~(SLUB_INUSE | SLUB_FROZEN)) |
-			      slub_objects(seen.second);
-		hold->keep = free && free >= want;
+		hold->count = slub_free_count(seen);
+		hold->keep = hold->count && hold->count >= want;
+		next = (seen & SLUB_OBJECTS) | slub_objects(seen);
 		if (hold->keep)
-			next.second |= SLUB_FROZEN;
-		hold->count = free;
+			next |= SLUB_FROZEN;
 		if (km_likely(slub_change(slab, &seen, next)))
 			break;
 		slub_count(cache, KMEM_CMPXCHG_DOUBLE_FAIL);
 	}
 	hold->slab = slab;
-	hold->freelist = (void *)(uintptr_t)seen.first;
+	hold->base = km_page_address(slab);
+	hold->freelist = slub_head(seen, hold->base);
 	return hold->count != 0;
 }
 
-/* Set or clear frozen, nothing else; returns the pair as it was then. */
-static struct km_pair change_frozen(struct kmem_cache *cache, struct km_page *slab, bool frozen)
+/* Set or clear frozen, nothing else; returns the word as it is then. */
+static uint64_t change_frozen(struct kmem_cache *cache, struct km_page *slab, bool frozen)
 {
-	struct km_pair seen = slub_look(slab);
+	uint64_t seen = slub_look(slab), next;
 
 	for (;;) {
-		struct km_pair next = seen;
-
-		next.second = frozen ? seen.second | SLUB_FROZEN : seen.second & ~SLUB_FROZEN;
+		next = frozen ? seen | SLUB_FROZEN : seen & ~SLUB_FROZEN;
 		if (km_likely(slub_change(slab, &seen, next)))
-			return seen;
+			return next;
 		slub_count(cache, KMEM_CMPXCHG_DOUBLE_FAIL);
 	}
 }
 
 /* ------------------------------------------------------------------ from CPU to node */
 
-/* Give `count` objects from `freelist` to `tail` back to a slab in hand, leaving it frozen or not; returns the
- * counters as they are then, and whether others had freed objects of it meanwhile. */
+/* Give `count` objects from `freelist` to `tail` back to a slab in hand, leaving it frozen or not; returns the word
+ * as it is then, and whether others had freed objects of it meanwhile. */
 static uint64_t splice(struct kmem_cache *cache, struct km_page *slab, void *freelist, void *tail,
 		       unsigned count, bool frozen, bool *remote)
 {
-	struct km_pair seen = slub_look(slab), next;
+	uint64_t seen = slub_look(slab), next;
+	char *base = km_page_address(slab);
 
 	for (;;) {
 		next = seen;
 		if (tail) {
-			km_set_free_next(cache, tail, (void *)(uintptr_t)seen.first);
-			next.first = (uintptr_t)freelist;
+			km_set_free_next(cache, tail, slub_head(seen, base));
+			next = slub_with_head(seen - count, base, freelist);
 		}
-		next.second -= count;
 		if (!frozen)
-			next.second &= ~SLUB_FROZEN;
+			next &= ~SLUB_FROZEN;
 		if (km_likely(slub_change(slab, &seen, next)))
 			break;
 		slub_count(cache, KMEM_CMPXCHG_DOUBLE_FAIL);
 	}
-	*remote = seen.first != 0;
-	return next.second;
+	*remote = seen >> SLUB_HEAD_SHIFT != 0;
+	return next;
 }
 
 static void *tail_of(const struct kmem_cache *cache, void *freelist, unsigned *count)
@@ -189,10 +205,10 @@ void slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freel
 		km_lock(&n->lock);
 	}
 	void *tail = tail_of(cache, freelist, &count);
-	uint64_t counters = splice(cache, slab, freelist, tail, count, false, &remote);
-	if (!slub_free_count(counters)) {
+	uint64_t word = splice(cache, slab, freelist, tail, count, false, &remote);
+	if (!slub_free_count(word)) {
 		slub_count(cache, KMEM_DEACTIVATE_FULL);
-	} else if (!slub_inuse(counters) && may_wait && slub_may_go(cache, n)) {
+	} else if (!slub_inuse(word) && may_wait && slub_may_go(cache, n)) {
 		slub_count(cache, KMEM_DEACTIVATE_EMPTY);
 		go = true;
 	} else {
@@ -222,10 +238,10 @@ void slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
 			locked = n;
 			km_lock(&n->lock);
 		}
-		struct km_pair seen = change_frozen(cache, slab, false);
-		if (km_unlikely(!slub_free_count(seen.second)))
+		uint64_t word = change_frozen(cache, slab, false);
+		if (km_unlikely(!slub_free_count(word)))
 			continue;	/* stashed when it was full: full it is */
-		if (!slub_inuse(seen.second) && slub_may_go(cache, n)) {
+		if (!slub_inuse(word) && slub_may_go(cache, n)) {
 			link->next = empty;
 			empty = link;
 		} else {
@@ -267,7 +283,7 @@ static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *req
 	}
 	if (top.freelist) {
 		/* The hit was interrupted, or another thread was here since. */
-		*hold = (struct hold){ slab, top.freelist, 0, true };
+		*hold = (struct hold){ slab, km_chain_tag_address(top.slab), top.freelist, 0, true };
 		return true;
 	}
 	if (grab(cache, slab, want, hold)) {
@@ -377,15 +393,14 @@ static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request 
 
 	if (!slab)
 		return 0;
-	char *object = km_page_address(slab);
+	char *base = km_page_address(slab), *object = base;
 	unsigned objects = slab->objects, got = km_min(objects, want);
 	for (unsigned i = 0; i < got; i++, object += cache->size)
 		out[i] = object;
-	*hold = (struct hold){ slab, slub_thread_list(cache, slab, got), 0, objects >= want };
-	km_store(&slab->freelist, NULL);
+	*hold = (struct hold){ slab, base, slub_thread_list(cache, slab, got), 0, objects >= want };
 	/* Release pairs with slub_look of whoever frees one of these objects. */
-	km_store_release(&slab->counters, (uint64_t)objects << SLUB_OBJECTS_SHIFT | objects |
-						  (hold->keep ? SLUB_FROZEN : 0));
+	km_store_release(&slab->word, (uint64_t)objects << SLUB_OBJECTS_SHIFT | objects |
+					      (hold->keep ? SLUB_FROZEN : 0));
 	return got;
 }
 
@@ -405,16 +420,14 @@ static unsigned consume(const struct kmem_cache *cache, struct hold *hold, void 
 }
 
 /* What is left goes on this CPU, whichever that is now; what it displaces goes to its node. */
-static void settle(struct kmem_cache *cache, const struct hold *hold, const void *object,
-		   bool may_wait)
+static void settle(struct kmem_cache *cache, const struct hold *hold, bool may_wait)
 {
-	struct km_chain_top old, top = { hold->freelist, 0 };
+	struct km_chain_top old, top = { hold->freelist, slub_tag(hold->slab, hold->base) };
 
 	if (!hold->keep) {
 		slub_count(cache, KMEM_DEACTIVATE_BYPASS);
 		return;
 	}
-	top.slab = slub_tag(hold->slab, slub_base(hold->slab, object));
 	if (km_unlikely(!km_chain_swap(&cache->chain, top, &old))) {
 		slub_deactivate(cache, hold->slab, hold->freelist, may_wait);
 	} else if (km_unlikely(old.slab)) {
@@ -445,7 +458,7 @@ static unsigned slow_take(struct kmem_cache *cache, const struct km_request *req
 			break;
 		if (km_unlikely(km_layout_options.count_events))
 			slub_count_n(cache, KMEM_ALLOC_FASTPATH, now - 1);
-		settle(cache, &hold, out[got], request->may_wait);
+		settle(cache, &hold, request->may_wait);
 		look_at_cpu = hold.keep;
 		got += now;
 	}
@@ -485,14 +498,10 @@ unsigned slub_take(struct kmem_cache *cache, const struct km_request *request, v
 /* Objects of one slab, linked: the kernel's detached freelist. The tail's link is not set. */
 struct batch {
 	struct km_page *slab;
+	char *base;
 	void *head, *tail;
 	unsigned count;
 };
-
-km_cold static void report_double(struct kmem_cache *cache, void *object)
-{
-	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
-}
 
 /* The slab was full, and is frozen now: it goes to this CPU's partial slabs. */
 static void keep_on_cpu(struct kmem_cache *cache, struct km_page *slab)
@@ -531,34 +540,29 @@ static void relist(struct kmem_cache *cache, struct slub_node *n, struct km_page
 		slub_discard(cache, slab);
 }
 
-/* Is it certain that fewer objects are taken than are being freed? Two loads can't say, a swap can. */
-km_cold static bool too_many(struct km_page *slab, struct km_pair seen, unsigned count)
-{
-	return slub_inuse(seen.second) < count && slub_change(slab, &seen, seen);
-}
-
 static void free_batch(struct kmem_cache *cache, struct batch *batch)
 {
 	struct km_page *slab = batch->slab;
 	struct slub_node *n = slub_node(cache, slab->node), *locked = NULL;
+	uint64_t *events = slub_events(cache), seen = slub_look(slab), next;
 	bool has_cpu_partial = cache->chain.slot && slub_node(cache, 0)->cpu_partial_slabs;
-	struct km_pair seen = slub_look(slab), next;
 
-	slub_count(cache, KMEM_FREE_SLOWPATH);
+	slub_bump(cache, events, KMEM_FREE_SLOWPATH, 1);
 	for (;;) {
-		if (km_unlikely(seen.first == (uintptr_t)batch->head ||
-				seen.first == (uintptr_t)batch->tail ||
-				too_many(slab, seen, batch->count))) {
+		void *head = slub_head(seen, batch->base);
+
+		if (km_unlikely(head == batch->head || head == batch->tail ||
+				slub_inuse(seen) < batch->count)) {
 			if (locked)
 				km_unlock(&locked->lock);
 			report_double(cache, batch->head);
 			return;
 		}
-		km_set_free_next(cache, batch->tail, (void *)(uintptr_t)seen.first);
-		next = (struct km_pair){ (uintptr_t)batch->head, seen.second - batch->count };
-		if (!(seen.second & SLUB_FROZEN) && (!seen.first || !slub_inuse(next.second))) {
-			if (!seen.first && has_cpu_partial) {
-				next.second |= SLUB_FROZEN;
+		km_set_free_next(cache, batch->tail, head);
+		next = slub_with_head(seen - batch->count, batch->base, batch->head);
+		if (!(seen & SLUB_FROZEN) && (!head || !slub_inuse(next))) {
+			if (!head && has_cpu_partial) {
+				next |= SLUB_FROZEN;
 			} else if (!locked) {
 				locked = n;
 				km_lock(&n->lock);
@@ -571,11 +575,11 @@ static void free_batch(struct kmem_cache *cache, struct batch *batch)
 		locked = NULL;
 		slub_count(cache, KMEM_CMPXCHG_DOUBLE_FAIL);
 	}
-	if (locked)
-		relist(cache, n, slab, !seen.first, !slub_inuse(next.second));
-	else if (seen.second & SLUB_FROZEN)
-		slub_count(cache, KMEM_FREE_FROZEN);
-	else if (next.second & SLUB_FROZEN)
+	if (km_likely(seen & SLUB_FROZEN))
+		slub_bump(cache, events, KMEM_FREE_FROZEN, 1);
+	else if (locked)
+		relist(cache, n, slab, !(seen >> SLUB_HEAD_SHIFT), !slub_inuse(next));
+	else if (next & SLUB_FROZEN)
 		keep_on_cpu(cache, slab);
 }
 
@@ -587,14 +591,11 @@ void slub_free(struct kmem_cache *cache, void *object)
 		slub_free_checked(cache, object);
 		return;
 	}
-	struct batch batch = { km_slab_of(cache, object, &index, "kmem_cache_free"), object,
-			       object, 1 };
-	if (km_unlikely(!batch.slab))
+	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+	if (km_unlikely(!slab))
 		return;
-	if (km_unlikely(km_chain_on_top(&cache->chain, object)))
-		report_double(cache, object);
-	else
-		free_batch(cache, &batch);
+	struct batch batch = { slab, slub_base(slab, object), object, object, 1 };
+	free_batch(cache, &batch);
 }
 
 /*
@@ -608,13 +609,11 @@ static unsigned gather(struct kmem_cache *cache, void **objects, unsigned left,
 	unsigned strangers = 0;
 	int index;
 
-	*batch = (struct batch){ NULL, object, object, 1 };
-	if (km_unlikely(!object))
-		return left;
-	batch->slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+	batch->slab = object ? km_slab_of(cache, object, &index, "kmem_cache_free") : NULL;
 	if (km_unlikely(!batch->slab))
 		return left;
 	char *base = slub_base(batch->slab, object);
+	*batch = (struct batch){ batch->slab, base, object, object, 1 };
 	uint64_t tag = slub_tag(batch->slab, base);
 	for (unsigned i = left; i-- > 0;) {
 		object = objects[i];
@@ -644,13 +643,7 @@ void slub_give(struct kmem_cache *cache, void **objects, unsigned count)
 		count = gather(cache, objects, count, &batch);
 		if (km_unlikely(!batch.slab))
 			continue;
-		if (km_chain_push_list(&cache->chain, batch.head, batch.tail)) {
-			if (km_unlikely(km_layout_options.count_events))
-				slub_count_n(cache, KMEM_FREE_FASTPATH, batch.count);
-		} else if (km_unlikely(km_chain_on_top(&cache->chain, batch.head))) {
-			report_double(cache, batch.head);
-		} else {
+		if (!free_fast(cache, batch.head, batch.tail, batch.count))
 			free_batch(cache, &batch);
-		}
 	}
 }

@@ -9,11 +9,11 @@
 /* Pop one object; lock held, something is free. */
 static void *pop_one(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab)
 {
-	void *object = slab->freelist;
+	char *base = km_page_address(slab);
+	void *object = slub_head(slab->word, base);
 
-	km_store(&slab->freelist, km_free_next(cache, object));
-	km_store(&slab->counters, slab->counters + 1);
-	if (!slub_free_count(slab->counters))
+	km_store(&slab->word, slub_with_head(slab->word + 1, base, km_free_next(cache, object)));
+	if (!slub_free_count(slab->word))
 		slub_unlist(n, slab);
 	return object;
 }
@@ -37,8 +37,9 @@ static void *take_one(struct kmem_cache *cache, const struct km_request *request
 	struct km_page *slab = slub_new_slab(cache, request);
 	if (!slab)
 		return NULL;
-	km_store(&slab->freelist, slub_thread_list(cache, slab, 0));
-	km_store(&slab->counters, (uint64_t)slab->objects << SLUB_OBJECTS_SHIFT);
+	km_store(&slab->word, slub_with_head((uint64_t)slab->objects << SLUB_OBJECTS_SHIFT,
+					     km_page_address(slab),
+					     slub_thread_list(cache, slab, 0)));
 	if (!km_lock_may(&n->lock, request->may_wait)) {
 		slub_discard(cache, slab);
 		return NULL;
@@ -60,17 +61,17 @@ unsigned slub_take_checked(struct kmem_cache *cache, const struct km_request *re
 }
 
 /* Is it on the slab's freelist, or is that list damaged, so that nobody can say? Lock held. */
-static bool is_free(const struct kmem_cache *cache, const struct km_page *slab, const char *base,
+static bool is_free(const struct kmem_cache *cache, const struct km_page *slab, char *base,
 		    const void *object)
 {
-	unsigned left = slub_free_count(slab->counters);
-	const void *p = slab->freelist;
+	unsigned left = slub_free_count(slab->word);
+	const void *p = slub_head(slab->word, base);
 
 	for (; p && left; left--, p = km_free_next(cache, p))
 		if (p == object || !km_chain_tag_fits(slub_tag(slab, base), p) ||
 		    km_object_index(cache, slab, base, p) < 0)
 			return true;
-	return p || left || !slub_inuse(slab->counters);
+	return p || left || !slub_inuse(slab->word);
 }
 
 void slub_free_checked(struct kmem_cache *cache, void *object)
@@ -83,23 +84,24 @@ void slub_free_checked(struct kmem_cache *cache, void *object)
 	if (!slab)
 		return;
 	struct slub_node *n = slub_node(cache, slab->node);
+	char *base = slub_base(slab, object);
 	bool go = false;
 
 	slub_count(cache, KMEM_FREE_SLOWPATH);
 	km_lock(&n->lock);
-	if (is_free(cache, slab, slub_base(slab, object), object)) {
+	if (is_free(cache, slab, base, object)) {
 		km_unlock(&n->lock);
 		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
 		return;
 	}
-	if (!slab->freelist) {
+	void *head = slub_head(slab->word, base);
+	if (!head) {
 		slub_list(n, slab, true);
 		slub_count(cache, KMEM_FREE_ADD_PARTIAL);
 	}
-	km_set_free_next(cache, object, slab->freelist);
-	km_store(&slab->freelist, object);
-	km_store(&slab->counters, slab->counters - 1);
-	if (!slub_inuse(slab->counters) && slub_may_go(cache, n)) {
+	km_set_free_next(cache, object, head);
+	km_store(&slab->word, slub_with_head(slab->word - 1, base, object));
+	if (!slub_inuse(slab->word) && slub_may_go(cache, n)) {
 		slub_unlist(n, slab);
 		slub_count(cache, KMEM_FREE_REMOVE_PARTIAL);
 		go = true;

@@ -143,7 +143,7 @@ static struct km_chain_link *unlist_empty(struct kmem_cache *cache, struct slub_
 		if (n->counts.partial <= keep)
 			break;
 		/* The last object comes back under this lock: what is empty stays so. */
-		if (slub_inuse(km_load(&slab->counters)))
+		if (slub_inuse(km_load(&slab->word)))
 			continue;
 		slub_unlist(n, slab);
 		slab->link.next = empty;
@@ -172,7 +172,7 @@ static void sort_partial(struct slub_node *n)
 		km_list_init(&promote[i]);
 	km_list_for_each_safe(entry, &n->partial) {
 		struct km_page *slab = km_container_of(entry, struct km_page, list);
-		unsigned free = slub_free_count(km_load(&slab->counters));
+		unsigned free = slub_free_count(km_load(&slab->word));
 
 		if (free && free <= PROMOTE_MAX) {
 			km_list_del(entry);
@@ -271,15 +271,16 @@ static bool is_taken_checked(struct kmem_cache *cache, struct km_page *slab, con
 
 	if (!km_lock_nowait(&n->lock))
 		return true;
-	count_chain(cache, slab, slab->freelist, object, &met);
+	count_chain(cache, slab, slub_head(slab->word, km_page_address(slab)), object, &met);
 	km_unlock_nowait(&n->lock);
 	return !met;
 }
 
 static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
 {
-	const char *base = km_page_address(slab);
+	char *base = km_page_address(slab);
 	const char *object = base + (size_t)index * cache->size;
+	uint64_t word = slub_look(slab);
 	uint64_t tag = slub_tag(slab, base);
 	struct km_chain_link *partial;
 	struct km_chain_top top;
@@ -287,8 +288,8 @@ static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsign
 
 	if (cache->checked)
 		return is_taken_checked(cache, slab, object);
-	count_chain(cache, slab, km_load(&slab->freelist), object, &met);
-	if (met || !(km_load(&slab->counters) & SLUB_FROZEN) || !cache->chain.slot)
+	count_chain(cache, slab, slub_head(word, base), object, &met);
+	if (met || !(word & SLUB_FROZEN) || !cache->chain.slot)
 		return !met;
 	for (unsigned cpu = 0; cpu < km_percpu.cpus && !met; cpu++) {
 		km_chain_look_cpu(&cache->chain, cpu, &top, &partial);
@@ -311,10 +312,10 @@ static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsign
 		slab = top.slab ? own_slab(cache, slub_tagged(top.slab)) : NULL;
 		if (slab) {
 			*on_top += count_chain(cache, slab, top.freelist, NULL, &met);
-			*behind += slub_free_count(km_load(&slab->counters));
+			*behind += slub_free_count(km_load(&slab->word));
 		}
 		for (unsigned i = 0; i < 4096 && (slab = own_link(cache, link)); i++) {
-			*behind += slub_free_count(km_load(&slab->counters));
+			*behind += slub_free_count(km_load(&slab->word));
 			link = km_load(&slab->link.next);
 		}
 	}
@@ -334,7 +335,7 @@ static void slub_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 		km_list_for_each(entry, &n->partial) {
 			struct km_page *slab = km_container_of(entry, struct km_page, list);
 
-			free += slub_free_count(km_load(&slab->counters));
+			free += slub_free_count(km_load(&slab->word));
 		}
 		stats->partial_slabs += n->counts.partial;
 		km_unlock(&n->lock);
@@ -352,16 +353,16 @@ static void slub_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool frozen,
 		      const char *place)
 {
-	struct km_pair seen = slub_look(slab);
+	uint64_t word = slub_look(slab);
 	bool met;
-	unsigned free = count_chain(cache, slab, (void *)(uintptr_t)seen.first, NULL, &met);
+	unsigned free = count_chain(cache, slab, slub_head(word, km_page_address(slab)), NULL, &met);
 
-	if (own_slab(cache, slab) && free == slub_free_count(seen.second) &&
-	    slub_objects(seen.second) == slab->objects && !(seen.second & SLUB_FROZEN) == !frozen)
+	if (own_slab(cache, slab) && free == slub_free_count(word) &&
+	    slub_objects(word) == slab->objects && !(word & SLUB_FROZEN) == !frozen)
 		return 0;
 	km_warn("check: %s: slab %p %s says %u of %u taken, frozen %d, and %u are free", cache->name,
-		km_page_address(slab), place, slub_inuse(seen.second), slub_objects(seen.second),
-		(seen.second & SLUB_FROZEN) != 0, free);
+		km_page_address(slab), place, slub_inuse(word), slub_objects(word),
+		(word & SLUB_FROZEN) != 0, free);
 	return 1;
 }
 
@@ -409,7 +410,7 @@ static int slub_check(struct kmem_cache *cache)
 			struct km_page *slab = km_container_of(entry, struct km_page, list);
 
 			damages += check_slab(cache, slab, false, "on the partial list");
-			if (!slub_free_count(slab->counters)) {
+			if (!slub_free_count(slab->word)) {
 				km_warn("check: %s: a full slab is on the list", cache->name);
 				damages++;
 			}

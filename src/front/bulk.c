@@ -23,6 +23,18 @@ static void put_on(struct kmem_cache *cache, void **block)
 	cache->engine->retire(cache, block);
 }
 
+/* A CPU's two blocks should hold what comes and goes at once. */
+static void note_bulk(struct kmem_cache *cache, size_t n)
+{
+	unsigned capacity = km_mask_capacity(km_front_mask(cache));
+
+	km_store(&cache->touched, true);
+	if (n > 2 * capacity && capacity < cache->max_capacity)
+		km_front_resize(cache, (unsigned)km_min((n + 1) / 2, (size_t)cache->max_capacity));
+	else
+		km_front_note_miss(cache);
+}
+
 /* ------------------------------------------------------------------ in */
 
 /* Copy out of the CPU's two blocks; returns how many are still to be had. */
@@ -113,7 +125,7 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 		if (!km_front_busy) {
 			km_front_busy = true;
 			__atomic_signal_fence(__ATOMIC_ACQ_REL);
-			cache->touched = true;
+			note_bulk(cache, n);
 			left = from_engine(cache, &request, left, objects);
 			if (left && request.may_wait && km_front_pressure && km_front_pressure())
 				left = from_engine(cache, &request, left, objects);
@@ -151,7 +163,7 @@ static size_t to_block(struct kmem_cache *cache, size_t left, void **objects)
 
 	if (!room)
 		return left;
-	size_t moved = km_min((size_t)cache->capacity, left);
+	size_t moved = km_min((size_t)km_mask_capacity(km_front_mask(cache)), left);
 	__builtin_memcpy(room - moved, objects + left - moved, moved * sizeof(*objects));
 	put_on(cache, room - moved);
 	return left - moved;
@@ -179,7 +191,7 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	km_thread_enter();
 	km_front_busy = true;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	cache->touched = true;
+	note_bulk(cache, n);
 	while (left && cache->shelf.inner.shelf && km_thread_has_cpu()) {
 		size_t before = left;
 

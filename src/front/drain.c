@@ -91,15 +91,31 @@ void km_front_drain(struct kmem_cache *cache)
 	km_front_drain_all(&cache, 1);
 }
 
+static uint32_t mask_of(unsigned capacity)
+{
+	return (uint32_t)km_pow2_up(((size_t)capacity + 2) * sizeof(void *)) - 1;
+}
+
+/* One store each: a sequence may see the old mask or the new, and both are right for every block. */
+void km_front_resize(struct kmem_cache *cache, unsigned capacity)
+{
+	uint32_t mask = mask_of(km_min(capacity, (unsigned)cache->max_capacity));
+
+	if (!has_shelf(cache) || mask == km_front_mask(cache) || !km_trylock(&drain.lock))
+		return;
+	km_store(&cache->shelf.inner.mask, mask);
+	km_store(&cache->shelf.front.open.mask, mask);
+	copy_entry(cache);
+	km_unlock(&drain.lock);
+}
+
 void km_front_open(struct kmem_cache *cache)
 {
 	struct km_shelf *shelf = &cache->shelf;
-	uint32_t block_bytes = (uint32_t)km_pow2_up(((size_t)cache->capacity + 2) * sizeof(void *));
-
 	shelf->front.percpu = km_percpu.base;
 	shelf->front.rseq = km_rseq;
-	shelf->front.open.mask = shelf->inner.mask = block_bytes - 1;
-	shelf->limit = (uint32_t)(cache->capacity * sizeof(void *));
+	shelf->block_mask = mask_of(cache->max_capacity);
+	shelf->front.open.mask = shelf->inner.mask = mask_of(cache->capacity);
 	shelf->slot = 0;
 	if (cache->engine->front == KM_FRONT_ARRAY && cache->capacity)
 		shelf->slot = km_percpu.discipline == KM_DISCIPLINE_RSEQ ?

@@ -27,6 +27,9 @@ void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node) km_cold;
 void km_free_miss(struct kmem_cache *cache, void *object);
 
+/* Count a miss that goes to the engine; often enough, and the blocks grow. */
+void km_front_note_miss(struct kmem_cache *cache);
+
 /* Bulk over one cache; objects are valid and not NULL. */
 bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
 void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
@@ -39,6 +42,8 @@ void km_front_drain(struct kmem_cache *cache);
 void km_front_drain_all(struct kmem_cache **caches, size_t count);
 /* Set up the shelf of a new cache (hooks, engine and capacity are known), or take it down. */
 void km_front_open(struct kmem_cache *cache);
+/* Let a block hold about `capacity` objects from now on, within the cache's bounds. */
+void km_front_resize(struct kmem_cache *cache, unsigned capacity);
 bool km_front_close(struct kmem_cache *cache);	/* false: its word may still be in use */
 void km_front_fork(bool before, bool child);
 size_t km_front_shelf_objects(const struct kmem_cache *cache);

@@ -104,6 +104,21 @@ static void *from_engine(struct kmem_cache *cache, const struct km_request *requ
 	return object;
 }
 
+/*
+ * Misses that reach the engine are counted roughly; 32 between two looks of reclaim (half a second) ask for blocks
+ * twice as large. Idle caches come back to what they began with.
+ */
+void km_front_note_miss(struct kmem_cache *cache)
+{
+	km_store(&cache->touched, true);
+	unsigned misses = km_load(&cache->misses) + 1u;
+	if (km_unlikely(misses == 32)) {
+		km_front_resize(cache, km_mask_capacity(km_front_mask(cache)) * 2);
+		misses = 0;
+	}
+	km_store(&cache->misses, (uint16_t)misses);
+}
+
 /* A hit that the public shelf did not serve: the inner shelf, or the engine's chain. */
 static void *second_look(struct kmem_cache *cache)
 {
@@ -128,7 +143,7 @@ static void *alloc_one(struct kmem_cache *cache, const struct km_request *reques
 		object = second_look(cache);
 	if (object || !enter())
 		return object;
-	cache->touched = true;
+	km_front_note_miss(cache);
 	km_front_finish_deferred(cache);
 	object = from_engine(cache, request);
 	if (!object && request->may_wait && km_front_pressure && km_front_pressure())
@@ -290,7 +305,7 @@ km_cold static void free_miss(struct kmem_cache *cache, void *object)
 		defer(cache, object);
 		return;
 	}
-	cache->touched = true;
+	km_front_note_miss(cache);
 	km_front_finish_deferred(cache);
 	to_engine(cache, object);
 	if (km_front_tick)
@@ -308,7 +323,7 @@ static bool free_to_chain(struct kmem_cache *cache, void *object)
 		return true;
 	if (km_load(&cache->deferred) || !enter())
 		return false;
-	cache->touched = true;
+	km_front_note_miss(cache);
 	cache->engine->free(cache, object);
 	if (++turn % 64 == 0 && km_front_tick) {
 		int saved_errno = errno;

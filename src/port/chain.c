@@ -155,24 +155,28 @@ static size_t soft_pop_n(const struct km_chain *chain, void **out, size_t count)
 	return moved;
 }
 
-bool km_chain_soft_push(struct km_chain *chain, void *head, void *tail)
+enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail)
 {
 	struct km_chain_cpu *cpu = soft_enter(chain, false);
-	bool done = false;
+	enum km_chain_push result = KM_CHAIN_MISS;
 
 	if (!cpu)
-		return false;
-	for (int i = 0; i < TRIES && !done; i++) {
+		return KM_CHAIN_MISS;
+	for (int i = 0; i < TRIES && result == KM_CHAIN_MISS; i++) {
 		struct km_pair seen = look(cpu);
 
-		if (!km_chain_tag_fits(km_load(slab_word(cpu)), head) ||
-		    (uintptr_t)head == seen.first)
+		if (!km_chain_tag_fits(km_load(slab_word(cpu)), head))
 			break;
+		if ((uintptr_t)head == seen.first) {
+			result = KM_CHAIN_TWICE;
+			break;
+		}
 		km_store(link_of(chain, tail), (void *)(uintptr_t)seen.first);
-		done = commit(cpu, &seen, head);
+		if (commit(cpu, &seen, head))
+			result = KM_CHAIN_PUSHED;
 	}
 	soft_leave(cpu, false);
-	return done;
+	return result;
 }
 
 /* Exchange what lies on a CPU; its lock is held. */
@@ -246,7 +250,7 @@ size_t km_chain_pop_n(struct km_chain *chain, void **out, size_t count)
 		    soft_pop_n(chain, out, count));
 }
 
-bool km_chain_push_list(struct km_chain *chain, void *head, void *tail)
+enum km_chain_push km_chain_push_list(struct km_chain *chain, void *head, void *tail)
 {
 	return KM_CHAIN_RSEQ(km_rseq_chain_push(chain, km_percpu.base, km_rseq, head, tail),
 		    km_chain_soft_push(chain, head, tail));
@@ -280,14 +284,6 @@ bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, u
 		else if (!km_load(&chain->open))
 			break;
 	return false;
-}
-
-bool km_chain_on_top(const struct km_chain *chain, const void *object)
-{
-	uint32_t open = km_load(&chain->open);
-
-	return open && km_load(&((struct km_chain_cpu *)(km_area(km_cpu()) + open))->top.freelist) ==
-			       object;
 }
 
 /* ------------------------------------------------------------------ coming and going */

@@ -12,7 +12,8 @@
  * The verbs, in pseudo-code (each commits with its last store, or does nothing; under rseq {freelist, slab}
  * is one 16-byte store, which is enough: other CPUs look only after close and fence):
  *	pop		object = freelist; if (!object) miss; freelist = next(object)
- *	push		if (not of this slab, or on top already) miss; next(object) = freelist; freelist = object
+ *	push		if (not of this slab) miss; if (object == freelist) twice;
+ *			next(object) = freelist; freelist = object
  *	pop_n		pop, again and again, one commit
  *	push_list	push of a chain
  *	swap		old = {freelist, slab}; {freelist, slab} = new
@@ -81,21 +82,25 @@ bool km_chain_init(struct km_chain *chain, uint32_t freeptr);
 /* Give the words back; what lay there must have been taken. */
 void km_chain_fini(struct km_chain *chain);
 
+/* What became of a push: a miss is an object of another slab as well. */
+enum km_chain_push {
+	KM_CHAIN_MISS,
+	KM_CHAIN_PUSHED,
+	KM_CHAIN_TWICE,		/* the object is on top of the freelist already */
+};
+
 /* pop and push are inline (chain_hit.h), for the one place that is a hit. */
 void *km_chain_soft_pop(struct km_chain *chain);
-bool km_chain_soft_push(struct km_chain *chain, void *head, void *tail);
+enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail);
 size_t km_chain_pop_n(struct km_chain *chain, void **out, size_t count);
-/* False: not of the CPU's slab, or a miss like any other. */
-bool km_chain_push_list(struct km_chain *chain, void *head, void *tail);
+/* A chain of objects of one slab, the head's; the tail's link need not be set. */
+enum km_chain_push km_chain_push_list(struct km_chain *chain, void *head, void *tail);
 /* False: there is no CPU to speak of now (closed, unregistered, interrupted too often). */
 bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old);
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain);
 /* *drained: the list that was there, if it had `most` slabs or more; else NULL. */
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained);
-/* Is the object on top of this CPU's freelist? */
-bool km_chain_on_top(const struct km_chain *chain, const void *object);
-
 /*
  * Close for everybody, fence (false: can't), take what each CPU has, open: as with shelves. One drain at a
  * time. The soft disciplines take by their lock and need no closing.

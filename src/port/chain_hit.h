@@ -20,7 +20,7 @@ km_inline void *km_chain_pop(struct km_chain *chain)
 }
 
 /* object is not NULL. */
-km_inline bool km_chain_push(struct km_chain *chain, void *object)
+km_inline enum km_chain_push km_chain_push(struct km_chain *chain, void *object)
 {
 	return KM_CHAIN_RSEQ(km_rseq_chain_push(chain, km_percpu.base, km_rseq, object, object),
 			     km_chain_soft_push(chain, object, object));

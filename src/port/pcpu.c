@@ -82,7 +82,7 @@ static bool soft_commit(struct visit *visit, uintptr_t top)
 
 static uint64_t *header_at(const struct km_shelf *shelf, const struct visit *visit, uintptr_t top)
 {
-	return (uint64_t *)(visit->area + (top | shelf->inner.mask) - 7);
+	return (uint64_t *)(visit->area + (top | shelf->block_mask) - 7);
 }
 
 static void *soft_pop(struct km_shelf *shelf)
@@ -114,7 +114,7 @@ static size_t soft_pop_n(struct km_shelf *shelf, void **out, size_t count)
 		return 0;
 	for (int i = 0; i < TRIES; i++) {
 		uintptr_t top = soft_look(&visit);
-		size_t there = top ? (shelf->limit - (top & shelf->inner.mask)) / 8 : 0;
+		size_t there = top ? km_block_count(shelf, (void **)top) : 0;
 
 		moved = km_min(there, count);
 		for (size_t j = 0; j < moved; j++)
@@ -227,7 +227,7 @@ bool km_shelf_push(struct km_shelf *shelf, void *object)
 
 size_t km_shelf_pop_n(struct km_shelf *shelf, void **out, size_t count)
 {
-	return RSEQ(km_rseq_pop_n(&shelf->inner, shelf->limit, km_percpu.base, km_rseq, out,
+	return RSEQ(km_rseq_pop_n(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, out,
 				  count * 8) / 8,
 		    soft_pop_n(shelf, out, count));
 }
@@ -240,19 +240,20 @@ size_t km_shelf_push_n(struct km_shelf *shelf, void *const *in, size_t count)
 
 bool km_shelf_swap(struct km_shelf *shelf, bool for_pop)
 {
-	return RSEQ(km_rseq_swap(&shelf->inner, km_percpu.base, km_rseq, for_pop),
+	return RSEQ(km_rseq_swap(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, for_pop),
 		    soft_swap(shelf, for_pop));
 }
 
 void **km_shelf_detach(struct km_shelf *shelf, bool for_pop)
 {
-	return RSEQ(km_rseq_detach(&shelf->inner, km_percpu.base, km_rseq, for_pop),
+	return RSEQ(km_rseq_detach(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, for_pop),
 		    soft_detach(shelf, for_pop));
 }
 
 bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted)
 {
-	return RSEQ(km_rseq_install(&shelf->inner, km_percpu.base, km_rseq, block, evicted),
+	return RSEQ(km_rseq_install(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, block,
+				    evicted),
 		    soft_install(shelf, block, evicted));
 }
 

@@ -8,11 +8,13 @@
  *
  * A shelf is one word per cache per CPU: `top`, an offset from the CPU's area into a block.
  *
- *	block: 2^k bytes, aligned         [ .. | obj | obj | obj | NULL | .. | header ]
- *	                                    ^     ^ top           ^ limit      ^ offset of the partner's
- *	                                    full here: top & mask == 0           top, 0 where none
+ *	block: 2^k bytes, aligned     [ .. | obj | obj | obj | NULL | header ]
+ *	                                ^     ^ top           ^      ^ offset of the partner's top, 0 where none
+ *	                                full here: top & mask == 0
  *
- * The stack grows down. Word 0 of every area is NULL and stays so: a shelf offset of 0 (closed) or a top of 0
+ * The stack grows down. The mask may be that of the whole block or of a smaller power of two: then the block counts
+ * as full earlier, at the next multiple. So a shelf's capacity changes with one store, and blocks that were filled
+ * under another mask stay valid. Word 0 of every area is NULL and stays so: a shelf offset of 0 (closed) or a top of 0
  * (not yet born) misses both ways. A block may come from any CPU: an offset reaches all memory.
  *
  * The verbs, in pseudo-code (each commits with its last store, or does nothing):
@@ -70,7 +72,7 @@ extern km_hidden struct km_hot km_hot;
 struct km_shelf {
 	struct kmem_cache_front front;	/* what the hot path sees: open, or closed */
 	struct kmem_shelf inner;	/* what the verbs below see: open except while it is drained */
-	uint32_t limit;			/* bytes from a block's base to its NULL: capacity * 8 */
+	uint32_t block_mask;		/* bytes of a block minus one; inner.mask is this or smaller */
 	uint32_t slot;			/* where the shelf's word is, open or closed; 0: has none */
 };
 
@@ -121,17 +123,29 @@ size_t km_shelf_count_cpu(const struct km_shelf *shelf, unsigned cpu);
 /* Objects in a block, from its top. */
 km_inline size_t km_block_count(const struct km_shelf *shelf, void *const *top)
 {
-	return (shelf->limit - ((uintptr_t)top & shelf->inner.mask)) / sizeof(void *);
+	return (shelf->block_mask - 15 - ((uintptr_t)top & shelf->block_mask)) / sizeof(void *);
+}
+
+/* The top of the block when it is empty: where its NULL is. */
+km_inline void **km_block_bottom(const struct km_shelf *shelf, void **top)
+{
+	return (void **)(((uintptr_t)top | shelf->block_mask) - 15);
 }
 
 km_inline void **km_block_base(const struct km_shelf *shelf, void **top)
 {
-	return (void **)((uintptr_t)top & ~(uintptr_t)shelf->inner.mask);
+	return (void **)((uintptr_t)top & ~(uintptr_t)shelf->block_mask);
+}
+
+/* Objects a block takes before it counts as full, under a mask. */
+km_inline unsigned km_mask_capacity(uint32_t mask)
+{
+	return (mask + 1) / sizeof(void *) - 2;
 }
 
 km_inline uint64_t *km_block_header(const struct km_shelf *shelf, void *const *top)
 {
-	return (uint64_t *)(((uintptr_t)top | shelf->inner.mask) - 7);
+	return (uint64_t *)(((uintptr_t)top | shelf->block_mask) - 7);
 }
 
 #endif

@@ -86,8 +86,8 @@ miss:
 }
 
 /* A tag's low bits are the count that shr wants in cl; a tag of 0 leaves xor's flags: no object is NULL. */
-km_inline bool km_rseq_chain_push(const struct km_chain *chain, char *base, intptr_t rseq,
-				  void *head, void *tail)
+km_inline enum km_chain_push km_rseq_chain_push(const struct km_chain *chain, char *base,
+						intptr_t rseq, void *head, void *tail)
 {
 	uintptr_t area, slot, tag, other;
 
@@ -101,7 +101,7 @@ km_inline bool km_rseq_chain_push(const struct km_chain *chain, char *base, intp
 		"jnz %l[miss]\n\t"
 		"movq (%[slot]), %[other]\n\t"
 		"cmpq %[other], %[head]\n\t"
-		"je %l[miss]\n\t"
+		"je %l[twice]\n\t"
 		"movl 4(%[f]), %k[tag]\n\t"
 		"movq %[other], (%[tail], %[tag])\n\t"
 		"movq %[head], (%[slot])\n"
@@ -110,11 +110,14 @@ km_inline bool km_rseq_chain_push(const struct km_chain *chain, char *base, intp
 		: [f] "r"(chain), [base] "m"(base), [rs] "r"(rseq), [head] "r"(head),
 		  [tail] "r"(tail)
 		: "memory", "cc"
-		: miss);
-	return true;
+		: miss, twice);
+	return KM_CHAIN_PUSHED;
 miss:
 	KMEM_RSEQ_MISSED;
-	return false;
+	return KM_CHAIN_MISS;
+twice:
+	KMEM_RSEQ_MISSED;
+	return KM_CHAIN_TWICE;
 }
 
 km_inline bool km_rseq_chain_swap(const struct km_chain *chain, char *base, intptr_t rseq,

@@ -100,8 +100,8 @@ miss:
 	"83:\n\t"
 
 /* Up to `bytes` / 8 objects into the end of out[0 .. bytes / 8); returns bytes moved, 0 for none. */
-km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t limit, char *base,
-			       intptr_t rseq, void **out, size_t bytes)
+km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t block_mask,
+			       char *base, intptr_t rseq, void **out, size_t bytes)
 {
 	uintptr_t area, slot, top, count, left, tmp;
 	char *to;
@@ -112,9 +112,10 @@ km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t limit, c
 		"movq (%[slot]), %[top]\n\t"
 		"testq %[top], %[top]\n\t"
 		"jz %l[miss]\n\t"
-		"movl 4(%[f]), %k[left]\n\t"
+		"movl %[block_mask], %k[count]\n\t"
+		"movl %k[count], %k[left]\n\t"
 		"andl %k[top], %k[left]\n\t"
-		"movl %[limit], %k[count]\n\t"
+		"subl $15, %k[count]\n\t"
 		"subl %k[left], %k[count]\n\t"
 		"jz %l[miss]\n\t"
 		"cmpq %[bytes], %[count]\n\t"
@@ -130,7 +131,7 @@ km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t limit, c
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
 		  [left] "=&r"(left), [to] "=&r"(to), [tmp] "=&r"(tmp)
-		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [limit] "m"(limit),
+		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [block_mask] "m"(block_mask),
 		  [out] "m"(out), [bytes] "r"(bytes)
 		: "memory", "cc", "xmm0", "xmm1"
 		: miss);
@@ -178,7 +179,8 @@ miss:
 }
 
 /* The partner becomes the main block: if it has an object (for_pop), or room. */
-km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, char *base, intptr_t rseq, bool for_pop)
+km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+			    intptr_t rseq, bool for_pop)
 {
 	uintptr_t area, slot, top, partner, header;
 
@@ -188,7 +190,7 @@ km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, char *base, intptr_t
 		"movq (%[slot]), %[top]\n\t"
 		"testq %[top], %[top]\n\t"
 		"jz %l[miss]\n\t"
-		"movl 4(%[f]), %k[header]\n\t"
+		"movl %[block_mask], %k[header]\n\t"
 		"orq %[top], %[header]\n\t"
 		"movq -7(%[area], %[header]), %[partner]\n\t"
 		"testq %[partner], %[partner]\n\t"
@@ -202,14 +204,15 @@ km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, char *base, intptr_t
 		"testl %k[partner], 4(%[f])\n\t"
 		"jz %l[miss]\n"
 		"85:\n\t"
-		"movl 4(%[f]), %k[header]\n\t"
+		"movl %[block_mask], %k[header]\n\t"
 		"orq %[partner], %[header]\n\t"
 		"movq %[top], -7(%[area], %[header])\n\t"
 		"movq %[partner], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
 		  [partner] "=&r"(partner), [header] "=&r"(header)
-		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [for_pop] "q"(for_pop)
+		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask),
+		  [rs] "r"(rseq), [for_pop] "q"(for_pop)
 		: "memory", "cc"
 		: miss);
 	return true;
@@ -219,8 +222,8 @@ miss:
 }
 
 /* Take the main block off if it is empty (for_pop) or full; its partner takes its place. */
-km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
-				bool for_pop)
+km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+				intptr_t rseq, bool for_pop)
 {
 	uintptr_t area, slot, top, partner, header;
 
@@ -239,12 +242,12 @@ km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, char *base, intp
 		"testl %k[top], 4(%[f])\n\t"
 		"jnz %l[miss]\n"
 		"85:\n\t"
-		"movl 4(%[f]), %k[header]\n\t"
+		"movl %[block_mask], %k[header]\n\t"
 		"orq %[top], %[header]\n\t"
 		"movq -7(%[area], %[header]), %[partner]\n\t"
 		"testq %[partner], %[partner]\n\t"
 		"jz 86f\n\t"
-		"movl 4(%[f]), %k[header]\n\t"
+		"movl %[block_mask], %k[header]\n\t"
 		"orq %[partner], %[header]\n\t"
 		"movq $0, -7(%[area], %[header])\n"
 		"86:\n\t"
@@ -252,7 +255,8 @@ km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, char *base, intp
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
 		  [partner] "=&r"(partner), [header] "=&r"(header)
-		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [for_pop] "q"(for_pop)
+		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask),
+		  [rs] "r"(rseq), [for_pop] "q"(for_pop)
 		: "memory", "cc"
 		: miss);
 	return (void **)(area + top);
@@ -262,8 +266,8 @@ miss:
 }
 
 /* Put a block on as the main one; what was main becomes its partner, and the old partner is handed out. */
-km_inline bool km_rseq_install(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
-			       void **block, void ***evicted)
+km_inline bool km_rseq_install(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+			       intptr_t rseq, void **block, void ***evicted)
 {
 	uintptr_t area, slot, top, partner, header, offset;
 
@@ -278,20 +282,21 @@ km_inline bool km_rseq_install(const struct kmem_shelf *shelf, char *base, intpt
 		"movq (%[slot]), %[top]\n\t"
 		"testq %[top], %[top]\n\t"
 		"jz 84f\n\t"
-		"movl 4(%[f]), %k[header]\n\t"
+		"movl %[block_mask], %k[header]\n\t"
 		"orq %[top], %[header]\n\t"
 		"movq -7(%[area], %[header]), %[partner]\n"
 		"84:\n\t"
 		"movq %[block], %[offset]\n\t"
 		"subq %[area], %[offset]\n\t"
-		"movl 4(%[f]), %k[header]\n\t"
+		"movl %[block_mask], %k[header]\n\t"
 		"orq %[offset], %[header]\n\t"
 		"movq %[top], -7(%[area], %[header])\n\t"
 		"movq %[offset], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
 		  [partner] "=&r"(partner), [header] "=&r"(header), [offset] "=&r"(offset)
-		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [block] "r"(block)
+		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask),
+		  [rs] "r"(rseq), [block] "r"(block)
 		: "memory", "cc"
 		: miss);
 	*evicted = partner ? (void **)(area + partner) : NULL;

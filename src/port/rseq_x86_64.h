@@ -100,39 +100,34 @@ miss:
 	"83:\n\t"
 
 /* Up to `bytes` / 8 objects into the end of out[0 .. bytes / 8); returns bytes moved, 0 for none. */
-km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t block_mask,
-			       char *base, intptr_t rseq, void **out, size_t bytes)
+km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+			       intptr_t rseq, void **out, size_t bytes)
 {
-	uintptr_t area, slot, top, count, left, tmp;
-	char *to;
+	uintptr_t area, slot, top, left, tmp;
+	size_t count = (size_t)block_mask - 15;
+	char *to = (char *)out + bytes;
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_SLOT
-		"movq (%[slot]), %[top]\n\t"
+		KMEM_RSEQ_AT
+		"movq (%[area], %[slot]), %[top]\n\t"
 		"testq %[top], %[top]\n\t"
 		"jz %l[miss]\n\t"
-		"movl %[block_mask], %k[count]\n\t"
-		"movl %k[count], %k[left]\n\t"
+		"leal 15(%k[count]), %k[left]\n\t"
 		"andl %k[top], %k[left]\n\t"
-		"subl $15, %k[count]\n\t"
 		"subl %k[left], %k[count]\n\t"
 		"jz %l[miss]\n\t"
 		"cmpq %[bytes], %[count]\n\t"
 		"cmovaq %[bytes], %[count]\n\t"
-		"movq %[out], %[to]\n\t"
-		"addq %[bytes], %[to]\n\t"
 		"subq %[count], %[to]\n\t"
-		"addq %[top], %[area]\n\t"
+		"addq %[area], %[top]\n\t"
 		"movq %[count], %[left]\n\t"
-		KM_COPY("area", "to", "left")
-		"addq %[count], %[top]\n\t"
-		"movq %[top], (%[slot])\n"
+		KM_COPY("top", "to", "left")
+		"addq %[count], (%[area], %[slot])\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
-		  [left] "=&r"(left), [to] "=&r"(to), [tmp] "=&r"(tmp)
-		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [block_mask] "m"(block_mask),
-		  [out] "m"(out), [bytes] "r"(bytes)
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "+&r"(count),
+		  [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)
+		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [bytes] "r"(bytes)
 		: "memory", "cc", "xmm0", "xmm1"
 		: miss);
 	return count;
@@ -146,30 +141,27 @@ km_inline size_t km_rseq_push_n(const struct kmem_shelf *shelf, char *base, intp
 				void *const *in, size_t bytes)
 {
 	uintptr_t area, slot, top, count, left, tmp;
-	const char *from;
+	const char *from = (const char *)in + bytes;
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_SLOT
-		"movq (%[slot]), %[top]\n\t"
+		KMEM_RSEQ_AT
+		"movq (%[area], %[slot]), %[top]\n\t"
 		"movl 4(%[f]), %k[count]\n\t"
 		"andl %k[top], %k[count]\n\t"
 		"jz %l[miss]\n\t"
 		"cmpq %[bytes], %[count]\n\t"
 		"cmovaq %[bytes], %[count]\n\t"
-		"movq %[in], %[from]\n\t"
-		"addq %[bytes], %[from]\n\t"
 		"subq %[count], %[from]\n\t"
 		"subq %[count], %[top]\n\t"
-		"addq %[top], %[area]\n\t"
+		"addq %[area], %[top]\n\t"
 		"movq %[count], %[left]\n\t"
-		KM_COPY("from", "area", "left")
-		"movq %[top], (%[slot])\n"
+		KM_COPY("from", "top", "left")
+		"subq %[count], (%[area], %[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
-		  [left] "=&r"(left), [from] "=&r"(from), [tmp] "=&r"(tmp)
-		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [in] "m"(in),
-		  [bytes] "r"(bytes)
+		  [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)
+		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [bytes] "r"(bytes)
 		: "memory", "cc", "xmm0", "xmm1"
 		: miss);
 	return count;

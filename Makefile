@@ -57,8 +57,8 @@ TOOL_OBJ := $(TOOLS:%.c=$(BUILD)/tools/%.o)
 $(BUILD)/tools/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -Isrc -Ibench $(CFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/kmem: $(TOOL_OBJ)
-	$(CC) $(CFLAGS) -o $@ $(TOOL_OBJ) -lm
+$(BUILD)/kmem: $(TOOL_OBJ) $(BUILD)/libkmem.a
+	$(CC) $(CFLAGS) -o $@ $(TOOL_OBJ) $(BUILD)/libkmem.a -lm
 
 $(BUILD)/kmem.pc: scripts/kmem.pc.in Makefile
 	@mkdir -p $(@D)

@@ -1,8 +1,8 @@
 /*
- * From a root record to the numbers of every cache, by reading alone. The sums are those of kmem_get_stats and
- * kmem_cache_get_stats, so that both agree when the process is quiet. While it is not, what is read may be of
- * different moments: every walk is bounded, every pointer is only ever handed to process_vm_readv, and what can't
- * be true makes the whole snapshot be taken again.
+ * From a root record to the numbers of every cache, by reading alone. The sums are those of
+ * kmem_get_stats and kmem_cache_get_stats, so that both agree when the process is quiet. While it
+ * is not, what is read may be of different moments: every walk is bounded, every pointer is only
+ * ever handed to process_vm_readv, and what can't be true makes the whole snapshot be taken again.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -71,7 +71,8 @@ static bool count_tops(const struct kmem_cache *cache, void **tops, size_t count
 static bool count_shelf(struct walk *walk, const struct kmem_cache *cache, unsigned long *objects)
 {
 	unsigned cpus = walk->percpu.cpus;
-	void **at = per_cpu(walk, cache->shelf.slot), **headers = calloc(cpus + 1, sizeof(*headers));
+	void **at = per_cpu(walk, cache->shelf.slot);
+	void **headers = calloc(cpus + 1, sizeof(*headers));
 	uint64_t *words = calloc(cpus + 1, sizeof(*words));
 	uint64_t *partners = calloc(cpus + 1, sizeof(*partners));
 	void **areas = per_cpu(walk, 0);
@@ -277,7 +278,7 @@ static bool add_caches(struct walk *walk)
 	return count == walk->snapshot->count - walk->first || torn(walk);
 }
 
-/* ------------------------------------------------------------------ slabs, where nodes don't say */
+/* ------------------------------------------------------------------ slab by slab */
 
 static int by_address(const void *a, const void *b, void *arg)
 {
@@ -325,7 +326,7 @@ static bool scan_range(struct walk *walk, const struct km_range *range, const si
 			cache = find_cache(walk->snapshot, order, count, pages[i].cache);
 			if (cache)
 				cache->stats.active_objects = minus(cache->stats.active_objects,
-						slub_free_count(pages[i].counters));
+						slub_free_count(pages[i].word));
 		}
 	}
 	return true;
@@ -347,7 +348,7 @@ static bool scan_slabs(struct walk *walk)
 			 range_count * sizeof(*ranges)))
 		return false;
 	size_t *order = calloc(snapshot->count + 1, sizeof(*order));
-	struct km_page *pages = aligned_alloc(_Alignof(struct km_page), SCAN_PAGES * sizeof(*pages));
+	struct km_page *pages = aligned_alloc(64, SCAN_PAGES * sizeof(*pages));
 	if (!order || !pages)
 		abort();
 	for (size_t i = walk->first; i < snapshot->count; i++)

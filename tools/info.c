@@ -1,0 +1,227 @@
+/*
+ * `kmem info`: the caches of a running program, read from outside of it, or of a file that `kmem
+ * run --stats` had written. The program is not stopped, and nothing runs in it.
+ *
+ * Exit status: 0; 1 where the numbers could not be had, or not all of them; 2 wrong usage.
+ */
+#define _GNU_SOURCE
+#include "info.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cache/root.h"
+#include "info_print.h"
+#include "kmem.h"
+
+#define ATTEMPTS 50u	/* a millisecond apart; then what can be read */
+
+static const char usage_text[] =
+	"usage: kmem info [--json | --memory] [PID | FILE]\n"
+	"  PID       a running program: slabinfo 2.1\n"
+	"  FILE      what --stats=FILE wrote (a name of digits only: ./FILE)\n"
+	"  neither   a line for each of your processes that run libkmem\n"
+	"  --json    everything, for programs\n"
+	"  --memory  bytes instead of objects, largest cache first\n";
+
+/* ------------------------------------------------------------------ snapshots */
+
+struct info_cache *snapshot_grow(struct snapshot *snapshot)
+{
+	if (snapshot->count == snapshot->room) {
+		size_t room = snapshot->room ? snapshot->room * 2 : 64;
+		void *caches = reallocarray(snapshot->caches, room, sizeof(*snapshot->caches));
+
+		if (!caches)
+			exit(kmem_failed(1, "info", "out of memory"));
+		snapshot->caches = caches;
+		snapshot->room = room;
+	}
+	struct info_cache *cache = &snapshot->caches[snapshot->count++];
+	memset(cache, 0, sizeof(*cache));
+	return cache;
+}
+
+void snapshot_clear(struct snapshot *snapshot)
+{
+	free(snapshot->caches);
+	memset(snapshot, 0, sizeof(*snapshot));
+}
+
+static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snapshot)
+{
+	struct target target = { .pid = pid };
+	struct km_root roots[INFO_MAX_ROOTS];
+	size_t count = target_roots(&target, roots);
+	enum info_result result = count ? INFO_OK : target.result;
+
+	snapshot_clear(snapshot);
+	snapshot->pid = (unsigned)pid;
+	memcpy(snapshot->version, roots[0].version, sizeof(snapshot->version));
+	for (size_t i = 0; i < count && (result == INFO_OK || result == INFO_PARTLY); i++) {
+		enum info_result one = walk_root(&target, &roots[i], lenient, snapshot);
+
+		if (one != INFO_OK)
+			result = one;
+	}
+	return result;
+}
+
+enum info_result info_of_process(pid_t pid, struct snapshot *snapshot)
+{
+	enum info_result result = INFO_TORN;
+
+	for (unsigned i = 0; i < ATTEMPTS && result == INFO_TORN; i++) {
+		if (i)
+			usleep(1000);
+		result = try_once(pid, i == ATTEMPTS - 1, snapshot);
+	}
+	return result;
+}
+
+/* ------------------------------------------------------------------ one process, or one file */
+
+static int complain(pid_t pid, enum info_result result, const struct snapshot *snapshot)
+{
+	switch (result) {
+	case INFO_OK:
+		return 0;
+	case INFO_PARTLY:
+		return kmem_failed(1, "info",
+				   "%d: its caches come and go too fast: some are missing", pid);
+	case INFO_GONE:
+		return kmem_failed(1, "info", "%d: no such process, or it has ended", pid);
+	case INFO_DENIED:
+		return kmem_failed(1, "info", "%d: not permitted to read its memory (not yours, or "
+				   "kernel.yama.ptrace_scope is set: try as root)", pid);
+	case INFO_NONE:
+		return kmem_failed(1, "info", "%d: no libkmem in this process", pid);
+	case INFO_OTHER:
+		return kmem_failed(1, "info",
+				   "%d: runs another build of libkmem (%s): use the kmem that came "
+				   "with it", pid, snapshot->version);
+	default:
+		return kmem_failed(1, "info", "%d: its memory makes no sense", pid);
+	}
+}
+
+static int show(const struct snapshot *snapshot, enum info_style style, bool live)
+{
+	int error = info_print(snapshot, style, live);
+
+	return error ? kmem_failed(1, "info", "writing: %s", strerror(error)) : 0;
+}
+
+static int of_process(pid_t pid, enum info_style style)
+{
+	struct snapshot snapshot = { 0 };
+	enum info_result result = info_of_process(pid, &snapshot);
+	int status = 0;
+
+	if (result == INFO_OK || result == INFO_PARTLY)
+		status = show(&snapshot, style, true);
+	status = status ?: complain(pid, result, &snapshot);
+	snapshot_clear(&snapshot);
+	return status;
+}
+
+static int of_file(const char *path, enum info_style style)
+{
+	struct snapshot snapshot = { 0 };
+	int status = info_of_file(path, &snapshot) ? show(&snapshot, style, false) : 1;
+
+	snapshot_clear(&snapshot);
+	return status;
+}
+
+/* ------------------------------------------------------------------ all processes */
+
+static bool is_number(const char *text)
+{
+	size_t digits = strspn(text, "0123456789");
+
+	return digits && !text[digits] && digits < 10;
+}
+
+static int by_number(const struct dirent **a, const struct dirent **b)
+{
+	return atoi((*a)->d_name) - atoi((*b)->d_name);
+}
+
+static int is_process(const struct dirent *entry)
+{
+	return is_number(entry->d_name);
+}
+
+static bool is_ours(const char *pid)
+{
+	char path[300];
+	struct stat stat_of;
+
+	snprintf(path, sizeof(path), "/proc/%s", pid);
+	return geteuid() == 0 || (stat(path, &stat_of) == 0 && stat_of.st_uid == geteuid());
+}
+
+static int of_all(enum info_style style)
+{
+	struct dirent **entries;
+	int count = scandir("/proc", &entries, is_process, by_number);
+	struct snapshot snapshot = { 0 };
+	bool more = false;
+
+	if (count < 0)
+		return kmem_failed(1, "info", "/proc: %s", strerror(errno));
+	info_list_head(style);
+	for (int i = 0; i < count; i++) {
+		pid_t pid = atoi(entries[i]->d_name);
+
+		if (pid == getpid() || !is_ours(entries[i]->d_name))
+			continue;
+		enum info_result result = info_of_process(pid, &snapshot);
+		if (result == INFO_OK || result == INFO_PARTLY || result == INFO_OTHER) {
+			info_list_row(style, &snapshot, result == INFO_OTHER, more);
+			more = true;
+		}
+	}
+	snapshot_clear(&snapshot);
+	info_list_tail(style);
+	return fflush(stdout) || ferror(stdout) ? kmem_failed(1, "info", "writing failed") : 0;
+}
+
+/* ------------------------------------------------------------------ the command */
+
+int cmd_info(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{ "json", no_argument, NULL, 'j' }, { "memory", no_argument, NULL, 'm' },
+		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+	};
+	enum info_style style = INFO_SLABINFO;
+	int code;
+
+	opterr = 0;
+	while ((code = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		if (code == 'h')
+			return fputs(usage_text, stdout) < 0;
+		if (code == '?')
+			kmem_usage("info", "unknown option '%s'", argv[optind - 1]);
+		if (style != INFO_SLABINFO)
+			kmem_usage("info", "one of --json and --memory, once");
+		style = code == 'j' ? INFO_JSON : INFO_MEMORY;
+	}
+	if (argc - optind > 1)
+		kmem_usage("info", "one process or file at a time");
+	if (optind < argc)
+		return is_number(argv[optind]) ? of_process(atoi(argv[optind]), style) :
+						 of_file(argv[optind], style);
+	if (style == INFO_MEMORY)
+		kmem_usage("info", "--memory: of which process or file?");
+	return of_all(style);
+}

@@ -1,0 +1,71 @@
+/*
+ * What the files of `kmem info` share: a snapshot of a process's numbers, and the two ways to get
+ * one: out of a running process's memory, or out of a file that it wrote.
+ */
+#ifndef TOOLS_INFO_H
+#define TOOLS_INFO_H
+
+#include <kmem/stats.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct kmem_cache;
+
+struct info_cache {
+	struct kmem_cache_stats stats;	/* but for .engine: a string of ours, below */
+	char engine[16];
+	const struct kmem_cache *address;	/* in the target */
+	bool by_slab;			/* its free objects are counted slab by slab */
+};
+
+struct snapshot {
+	unsigned pid;
+	char version[16], discipline[16], reason[160];
+	struct kmem_stats stats;
+	struct info_cache *caches;
+	size_t count, room;
+};
+
+struct info_cache *snapshot_grow(struct snapshot *snapshot);
+void snapshot_clear(struct snapshot *snapshot);
+
+enum info_result {
+	INFO_OK,
+	INFO_PARTLY,	/* caches come and go too fast: those that could be read */
+	INFO_TORN,	/* it changed while we read: again */
+	INFO_GONE,	/* there is no such process, or it has no memory any more */
+	INFO_DENIED,
+	INFO_NONE,	/* no libkmem in it */
+	INFO_OTHER,	/* another build's: snapshot.version says which */
+};
+
+/* A running process, stopped by nobody. */
+enum info_result info_of_process(pid_t pid, struct snapshot *snapshot);
+/* What --stats wrote: true, or false with one line on stderr. */
+bool info_of_file(const char *path, struct snapshot *snapshot);
+
+/* ---- info_target.c: another process's memory. All say false where it can't be read; then `result`
+ * says why. */
+
+struct target {
+	pid_t pid;
+	enum info_result result;
+};
+
+bool target_read(struct target *target, void *to, const void *from, size_t bytes);
+/* `count` pieces of `each` bytes into to[]. */
+bool target_gather(struct target *target, void *to, void *const *from, size_t each, size_t count);
+/* A string, cut at bytes - 1, of printable characters. */
+bool target_string(struct target *target, char *to, size_t bytes, const char *from);
+
+#define INFO_MAX_ROOTS 8u	/* a program may have libkmem in it more than once */
+struct km_root;
+/* Copies of at most INFO_MAX_ROOTS root records; how many. 0: target->result says why. */
+size_t target_roots(struct target *target, struct km_root *roots);
+
+/* ---- info_walk.c: what one root leads to, added to the snapshot. INFO_TORN: it changed too much
+ * meanwhile; with `lenient` then INFO_PARTLY, and those caches that could be read. */
+enum info_result walk_root(struct target *target, const struct km_root *root, bool lenient,
+			   struct snapshot *snapshot);
+
+#endif

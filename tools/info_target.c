@@ -1,0 +1,154 @@
+/*
+ * Another process's memory, and how to find libkmem in it. Nothing of it is trusted: every read
+ * may fail, every number may be nonsense.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "cache/root.h"
+#include "info.h"
+
+static bool failed(struct target *target, int error)
+{
+	target->result = error == ESRCH ? INFO_GONE : error == EPERM ? INFO_DENIED : INFO_TORN;
+	return false;
+}
+
+bool target_read(struct target *target, void *to, const void *from, size_t bytes)
+{
+	struct iovec local = { to, bytes }, remote = { (void *)(uintptr_t)from, bytes };
+	ssize_t got = process_vm_readv(target->pid, &local, 1, &remote, 1, 0);
+
+	return got == (ssize_t)bytes || failed(target, got < 0 ? errno : EFAULT);
+}
+
+bool target_gather(struct target *target, void *to, void *const *from, size_t each, size_t count)
+{
+	enum { BATCH = 256 };
+	struct iovec remote[BATCH];
+	char *at = to;
+
+	while (count) {
+		size_t now = count < BATCH ? count : BATCH;
+		struct iovec local = { at, now * each };
+
+		for (size_t i = 0; i < now; i++)
+			remote[i] = (struct iovec){ from[i], each };
+		ssize_t got = process_vm_readv(target->pid, &local, 1, remote, now, 0);
+		if (got != (ssize_t)(now * each))
+			return failed(target, got < 0 ? errno : EFAULT);
+		at += now * each;
+		from += now;
+		count -= now;
+	}
+	return true;
+}
+
+bool target_string(struct target *target, char *to, size_t bytes, const char *from)
+{
+	size_t have = 0;
+
+	/* It may end just before a page that can't be read: a page at a time. */
+	while (have < bytes - 1) {
+		size_t in_page = KM_PAGE_SIZE - ((uintptr_t)(from + have) & (KM_PAGE_SIZE - 1));
+		size_t now = in_page < bytes - 1 - have ? in_page : bytes - 1 - have;
+
+		if (!target_read(target, to + have, from + have, now))
+			return false;
+		if (memchr(to + have, '\0', now))
+			break;
+		have += now;
+	}
+	to[bytes - 1] = '\0';
+	for (; *to; to++)
+		if ((unsigned char)*to < 0x20 || *to == 0x7f)
+			*to = '?';
+	return true;
+}
+
+/* ------------------------------------------------------------------ /proc/PID/maps */
+
+struct mapping {
+	unsigned long start, end, inode;
+	char access[5];
+};
+
+static bool parse_mapping(const char *line, struct mapping *mapping)
+{
+	return sscanf(line, "%lx-%lx %4s %*x %*s %lu", &mapping->start, &mapping->end,
+		      mapping->access, &mapping->inode) == 4;
+}
+
+/* Ours may begin here: private memory of no file, right behind some that nobody may touch. */
+static bool is_candidate(const struct mapping *before, const struct mapping *here)
+{
+	return before->end == here->start && !before->inode && !here->inode &&
+	       !strcmp(before->access, "---p") && !strcmp(here->access, "rw-p");
+}
+
+/* True: another root is in roots[*count]. A stranger's build is remembered in target->result. */
+static bool look(struct target *target, unsigned long start, struct km_root *root)
+{
+	const void *address = (const void *)start;
+
+	memset(root, 0, sizeof(*root));
+	if (!target_read(target, root, address, offsetof(struct km_root, discipline)) ||
+	    memcmp(root->magic, KM_ROOT_MAGIC, sizeof(root->magic)))
+		return false;
+	root->version[sizeof(root->version) - 1] = '\0';
+	if (root->abi != KM_ROOT_ABI || root->bytes != sizeof(*root) ||
+	    root->layout != km_root_layout()) {
+		target->result = INFO_OTHER;
+		return false;
+	}
+	return target_read(target, root, address, sizeof(*root));
+}
+
+static FILE *open_maps(struct target *target)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)target->pid);
+	FILE *maps = fopen(path, "re");
+	if (!maps)
+		target->result = errno == EACCES || errno == EPERM ? INFO_DENIED : INFO_GONE;
+	return maps;
+}
+
+size_t target_roots(struct target *target, struct km_root *roots)
+{
+	enum info_result other = INFO_NONE;
+	struct mapping before = { 0 }, here;
+	char *line = NULL;
+	size_t count = 0, room = 0, lines = 0;
+	FILE *maps = open_maps(target);
+
+	if (!maps)
+		return 0;
+	errno = 0;
+	while (count < INFO_MAX_ROOTS && getline(&line, &room, maps) >= 0) {
+		lines++;
+		if (!parse_mapping(line, &here))
+			continue;
+		target->result = INFO_NONE;
+		if (is_candidate(&before, &here) && look(target, here.start, &roots[count]))
+			count++;
+		else if (target->result == INFO_OTHER || target->result == INFO_DENIED)
+			other = target->result;
+		before = here;
+	}
+	/* Where we may open the file but not read it, or a process that has no memory: a zombie. */
+	if (!lines)
+		other = errno == EACCES || errno == EPERM ? INFO_DENIED :
+			errno == ESRCH			  ? INFO_GONE : other;
+	target->result = other;
+	free(line);
+	fclose(maps);
+	return count;
+}

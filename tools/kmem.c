@@ -1,0 +1,69 @@
+/*
+ * The command `kmem`: picks the subcommand. What each does stands in run.c, info.c and bench.c.
+ */
+#include "kmem.h"
+
+#include <kmem/kmem.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help_text[] =
+	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]   run a program on libkmem\n"
+	"       kmem info [--json | --memory] [PID | FILE]        the caches of a running program\n"
+	"       kmem bench BENCH... [OPTION...]                   measure\n"
+	"       kmem --help | --version\n"
+	"Each subcommand has --help. The manual page kmem(1) says the rest.\n";
+
+static const struct {
+	const char *name;
+	int (*run)(int argc, char **argv);
+} commands[] = {
+	{ "run", cmd_run },
+	{ "info", cmd_info },
+	{ "bench", cmd_bench },
+};
+
+static void complain(const char *command, const char *format, va_list arguments)
+{
+	char text[1024];
+
+	/* One write: several of us may share the terminal. */
+	vsnprintf(text, sizeof(text), format, arguments);
+	fprintf(stderr, "kmem%s%s: %s\n", *command ? " " : "", command, text);
+}
+
+_Noreturn void kmem_usage(const char *command, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	complain(command, format, arguments);
+	va_end(arguments);
+	exit(2);
+}
+
+int kmem_failed(int status, const char *command, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	complain(command, format, arguments);
+	va_end(arguments);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2)
+		kmem_usage("", "which command? run, info or bench; kmem --help says more");
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+		return fputs(help_text, stdout) < 0;
+	if (!strcmp(argv[1], "--version"))
+		return puts("kmem " KMEM_VERSION) < 0;
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (!strcmp(argv[1], commands[i].name))
+			return commands[i].run(argc - 1, argv + 1);
+	kmem_usage("", "there is no command '%s'; there are run, info and bench", argv[1]);
+}

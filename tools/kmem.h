@@ -1,0 +1,20 @@
+/*
+ * What the subcommands of `kmem` share: their entry points, and how they complain: one line on
+ * stderr, status 2 for wrong usage, another one for what could not be done.
+ */
+#ifndef TOOLS_KMEM_H
+#define TOOLS_KMEM_H
+
+/* argv[0] is the subcommand's name; each returns the exit status. */
+int cmd_run(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+
+/* "kmem COMMAND: ..." and exit with 2. */
+_Noreturn void kmem_usage(const char *command, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+/* The same line, and `status` returned, for `return kmem_failed(...)`. */
+int kmem_failed(int status, const char *command, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#endif

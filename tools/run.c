@@ -1,0 +1,273 @@
+/*
+ * `kmem run`: start a program with libkmem-malloc.so preloaded. It only prepares the environment
+ * and becomes the program: no process stays between, so signals, exit status and terminal are the
+ * program's own.
+ *
+ * Exit status: the program's; 2 wrong usage; 127 there is no such program; 126 it, or the library,
+ * can't be used.
+ */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kmem.h"
+
+#define LIBRARY "libkmem-malloc.so"
+
+static const char usage_text[] =
+	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
+	"  --engine NAME      engine of all caches: sheaf, slub\n"
+	"  --percpu NAME      per-CPU discipline: auto, rseq, cmpxchg, lock\n"
+	"  --options K:V,...  any other KMEM_OPTIONS (KMEM_OPTIONS=help lists them)\n"
+	"  --stats            when the program ends, slabinfo on stderr\n"
+	"  --stats=FILE       ... JSON into FILE, in which %p becomes the process id\n"
+	"KMEM_LIBRARY names another " LIBRARY ".\n";
+
+struct run_options {
+	const char *engine, *percpu, *options, *stats;
+	bool want_stats;
+};
+
+static void check_name(const char *option, const char *name, const char *const *known)
+{
+	char list[128] = "";
+
+	for (size_t i = 0; known[i]; i++) {
+		if (!strcmp(name, known[i]))
+			return;
+		strcat(strcat(list, i ? ", " : ""), known[i]);
+	}
+	kmem_usage("run", "--%s: there is no '%s'; there are %s", option, name, list);
+}
+
+/* Every key:value of --options looks like one; what the keys mean the library knows. */
+static void check_options(const char *text)
+{
+	while (*text) {
+		size_t length = strcspn(text, ",");
+		const char *colon = memchr(text, ':', length);
+
+		if (colon == text || (!colon && strncmp(text, "help", length)))
+			kmem_usage("run", "--options: '%.*s' is not key:value", (int)length, text);
+		text += length + (text[length] == ',');
+	}
+}
+
+static int parse(int argc, char **argv, struct run_options *options)
+{
+	static const struct option known[] = {
+		{ "engine", required_argument, NULL, 'e' },
+		{ "percpu", required_argument, NULL, 'p' },
+		{ "options", required_argument, NULL, 'o' },
+		{ "stats", optional_argument, NULL, 's' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	static const char *const engines[] = { "sheaf", "slub", NULL };
+	static const char *const disciplines[] = { "auto", "rseq", "cmpxchg", "lock", NULL };
+	int code;
+
+	opterr = 0;
+	/* "+": what follows the program's name is the program's. */
+	while ((code = getopt_long(argc, argv, "+:", known, NULL)) != -1) {
+		switch (code) {
+		case 'e':
+			check_name("engine", options->engine = optarg, engines);
+			break;
+		case 'p':
+			check_name("percpu", options->percpu = optarg, disciplines);
+			break;
+		case 'o':
+			check_options(options->options = optarg);
+			break;
+		case 's':
+			options->want_stats = true;
+			options->stats = optarg;
+			if (optarg && !*optarg)
+				kmem_usage("run", "--stats=: no file");
+			break;
+		case 'h':
+			fputs(usage_text, stdout);
+			exit(0);
+		case ':':
+			kmem_usage("run", "%s needs a value", argv[optind - 1]);
+		default:
+			kmem_usage("run", "unknown option '%s'", argv[optind - 1]);
+		}
+	}
+	if (optind >= argc)
+		kmem_usage("run", "which program?");
+	return optind;
+}
+
+/* ------------------------------------------------------------------ where things are */
+
+/* The library: where KMEM_LIBRARY says, beside us (build/), or in ../lib (installed). */
+static int find_library(char *path, size_t bytes)
+{
+	static const char *const places[] = { LIBRARY, "../lib/" LIBRARY };
+	const char *named = getenv("KMEM_LIBRARY");
+	char self[PATH_MAX], resolved[PATH_MAX];
+
+	if (named && *named) {
+		if (!realpath(named, resolved))
+			return kmem_failed(126, "run", "KMEM_LIBRARY=%s: %s", named,
+					   strerror(errno));
+	} else {
+		ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+		size_t i = 0, count = sizeof(places) / sizeof(*places);
+
+		if (length < 0)
+			return kmem_failed(126, "run", "/proc/self/exe: %s", strerror(errno));
+		self[length] = '\0';
+		*strrchr(self, '/') = '\0';
+		for (; i < count; i++) {
+			char candidate[PATH_MAX + 64];
+
+			snprintf(candidate, sizeof(candidate), "%s/%s", self, places[i]);
+			if (realpath(candidate, resolved))
+				break;
+		}
+		if (i == count)
+			return kmem_failed(126, "run", "no " LIBRARY " in %s or %s/../lib", self,
+					   self);
+	}
+	/* The dynamic loader splits LD_PRELOAD at both, and has no way to quote them. */
+	if (strpbrk(resolved, " :"))
+		return kmem_failed(126, "run",
+				   "%s: a path with a space or colon can't be preloaded", resolved);
+	return snprintf(path, bytes, "%s", resolved) < (int)bytes ? 0 :
+	       kmem_failed(126, "run", "path too long");
+}
+
+/* The file that execvp would run, or NULL. */
+static const char *find_program(const char *name, char *path, size_t bytes)
+{
+	const char *at = getenv("PATH") ?: "/bin:/usr/bin";
+
+	if (strchr(name, '/'))
+		return name;
+	for (; *at; at += *at == ':') {
+		size_t length = strcspn(at, ":");
+
+		snprintf(path, bytes, "%.*s/%s", length ? (int)length : 1, length ? at : ".", name);
+		at += length;
+		if (access(path, X_OK) == 0)
+			return path;
+	}
+	return NULL;
+}
+
+/* An ELF program that names no dynamic loader: nothing can be preloaded into it. */
+static bool is_static(const char *path)
+{
+	Elf64_Ehdr head;
+	bool dynamic = true;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return false;
+	if (read(fd, &head, sizeof(head)) == sizeof(head) &&
+	    !memcmp(head.e_ident, ELFMAG, SELFMAG) && head.e_ident[EI_CLASS] == ELFCLASS64 &&
+	    head.e_phentsize == sizeof(Elf64_Phdr)) {
+		dynamic = false;
+		for (unsigned i = 0; i < head.e_phnum && !dynamic; i++) {
+			Elf64_Phdr segment;
+			off_t at = (off_t)(head.e_phoff + i * sizeof(segment));
+
+			if (pread(fd, &segment, sizeof(segment), at) != sizeof(segment))
+				dynamic = true;
+			else
+				dynamic = segment.p_type == PT_INTERP;
+		}
+	}
+	close(fd);
+	return !dynamic;
+}
+
+/* ------------------------------------------------------------------ the environment */
+
+static bool set_joined(const char *name, const char *first, char separator, const char *second)
+{
+	char *text;
+
+	if (!first || !*first)
+		return setenv(name, second, 1) == 0;
+	if (!*second)
+		return setenv(name, first, 1) == 0;
+	if (asprintf(&text, "%s%c%s", first, separator, second) < 0)
+		return false;
+	bool ok = setenv(name, text, 1) == 0;
+	free(text);
+	return ok;
+}
+
+/* The last of equal keys counts: ours stand behind what is there, the plain ones behind --options. */
+static bool set_options(const struct run_options *options)
+{
+	char own[64] = "";
+	char *name = "KMEM_OPTIONS";
+
+	if (options->options && !set_joined(name, getenv(name), ',', options->options))
+		return false;
+	if (options->engine)
+		snprintf(own, sizeof(own), "engine:%s", options->engine);
+	if (options->percpu) {
+		snprintf(own + strlen(own), sizeof(own) - strlen(own), "%spercpu:%s",
+			 *own ? "," : "", options->percpu);
+		/* It would outrank the option. */
+		unsetenv("KMEM_PERCPU");
+	}
+	return !*own || set_joined(name, getenv(name), ',', own);
+}
+
+/* The program may change its directory before it ends: hand it a path from the root. */
+static int set_stats(const struct run_options *options)
+{
+	char here[PATH_MAX], path[PATH_MAX * 2];
+	const char *file = options->stats;
+
+	if (!file || !strcmp(file, "-")) {
+		snprintf(path, sizeof(path), "-");
+	} else if (*file == '/') {
+		snprintf(path, sizeof(path), "%s", file);
+	} else {
+		if (!getcwd(here, sizeof(here)))
+			return kmem_failed(126, "run", "current directory: %s", strerror(errno));
+		snprintf(path, sizeof(path), "%s/%s", here, file);
+	}
+	return setenv("KMEM_STATS", path, 1) ? kmem_failed(126, "run", "out of memory") : 0;
+}
+
+int cmd_run(int argc, char **argv)
+{
+	struct run_options options = { .engine = NULL };
+	char library[PATH_MAX], found[PATH_MAX];
+	int first = parse(argc, argv, &options);
+	int status = find_library(library, sizeof(library));
+
+	if (status)
+		return status;
+	if (!set_options(&options) ||
+	    !set_joined("LD_PRELOAD", library, ':', getenv("LD_PRELOAD") ?: ""))
+		return kmem_failed(126, "run", "out of memory");
+	if (options.want_stats && (status = set_stats(&options)))
+		return status;
+	const char *program = find_program(argv[first], found, sizeof(found));
+	if (program && is_static(program))
+		kmem_failed(0, "run",
+			    "%s is linked without a dynamic loader: libkmem will not be in it",
+			    program);
+	execvp(argv[first], argv + first);
+	status = errno == ENOENT || errno == ENOTDIR ? 127 : 126;
+	return kmem_failed(status, "run", "%s: %s", argv[first], strerror(errno));
+}

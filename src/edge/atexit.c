@@ -1,6 +1,6 @@
 /*
  * atexit.c: KMEM_STATS=FILE makes a program leave its statistics behind: when it ends, the JSON of kmem_print_json
- * goes to FILE ("-" is stderr; "%p" in the name becomes the process's number). Invariant: where two copies of the
+ * goes to FILE ("%p" in the name becomes the process's number), or slabinfo to stderr where FILE is "-". Invariant: where two copies of the
  * library are in one process, the one that the program uses is the one that writes.
  */
 #include <kmem/stats.h>
@@ -42,19 +42,21 @@ __attribute__((destructor(102))) static void leave_statistics(void)
 {
 	char name[1100];
 	int *volatile in_use = &kmem_copy_in_use;
-	int fd = 2;
+	int fd;
 
 	if (!path[0] || in_use != &own_copy || !km_ready)
 		return;
-	if (__builtin_strcmp(path, "-") != 0) {
-		expand(name, sizeof(name));
-		fd = km_os_open_truncated(name);
-		if (fd < 0) {
-			km_warn("KMEM_STATS: can't write %s", name);
-			return;
-		}
+	if (__builtin_strcmp(path, "-") == 0) {
+		kmem_print_slabinfo(2);
+		return;
 	}
-	kmem_print_json(fd);
-	if (fd != 2)
-		km_os_close(fd);
+	expand(name, sizeof(name));
+	fd = km_os_open_truncated(name);
+	if (fd < 0) {
+		km_warn("KMEM_STATS: can't write %s", name);
+		return;
+	}
+	if (kmem_print_json(fd))
+		km_warn("KMEM_STATS: can't write %s", name);
+	km_os_close(fd);
 }

@@ -211,7 +211,7 @@ static bool set_joined(const char *name, const char *first, char separator, cons
 	return ok;
 }
 
-/* The last of equal keys counts: ours stand behind what is there, the plain ones behind --options. */
+/* The last of equal keys counts: ours stand behind what is there, plain ones behind --options. */
 static bool set_options(const struct run_options *options)
 {
 	char own[64] = "";

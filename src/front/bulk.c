@@ -136,7 +136,8 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 	}
 	if (km_likely(!left))
 		return true;
-	km_front_free_bulk(cache, n - left, objects + left);
+	if (n > left)
+		km_front_free_bulk(cache, n - left, objects + left);
 	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM) != NULL;
 }
 
@@ -144,6 +145,9 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 {
 	size_t left = n;
 
+	/* The copy of a sequence moves one object at least. */
+	if (km_unlikely(!n))
+		return false;
 #ifdef KMEM_HAVE_RSEQ
 	/* The public shelf: closed where each object must be seen. */
 	if (km_likely(!(gfp & KMEM_GFP_MISS)))
@@ -151,9 +155,9 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 				      cache->shelf.front.percpu, cache->shelf.front.rseq, objects,
 				      n * sizeof(*objects)) / sizeof(*objects);
 	if (km_likely(!left))
-		return n != 0;
+		return true;
 #endif
-	return n && alloc_rest(cache, gfp, left, n, objects);
+	return alloc_rest(cache, gfp, left, n, objects);
 }
 
 /* ------------------------------------------------------------------ out */

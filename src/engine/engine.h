@@ -140,9 +140,8 @@ struct km_engine {
 	/* Take a surplus block, whatever is in it. */
 	void (*retire)(struct kmem_cache *cache, void **block);
 
-	/* CHAIN. The engine's own hit, safe at any interruption; NULL and false are misses. */
-	void *(*pop)(struct kmem_cache *cache);
-	bool (*push)(struct kmem_cache *cache, void *object);
+	/* CHAIN. A hit is a verb of port/chain_hit.h on cache->chain; here it is counted, where hits are. */
+	void (*hit)(struct kmem_cache *cache, enum kmem_event event, size_t count);
 	/* CHAIN. The rest, with km_front_busy set; NULL is its final word. */
 	void *(*alloc)(struct kmem_cache *cache, const struct km_request *request);
 	void (*free)(struct kmem_cache *cache, void *object);

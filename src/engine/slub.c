@@ -17,7 +17,6 @@
  * takes from a frozen slab's freelist; a full slab becomes partial by the free that finds its freelist empty.
  */
 #include "../port/bits.h"
-#include "../port/chain_hit.h"
 #include "../port/die.h"
 #include "slub.h"
 
@@ -29,45 +28,6 @@ struct hold {
 	unsigned count;		/* objects on it, where known */
 	bool keep;		/* still frozen: goes on a CPU with what is left */
 };
-
-/* ------------------------------------------------------------------ hits */
-
-km_hit_path void *slub_pop(struct kmem_cache *cache)
-{
-	void *object = km_chain_pop(&cache->chain);
-
-	if (km_unlikely(km_layout_options.count_events) && object)
-		slub_count(cache, KMEM_ALLOC_FASTPATH);
-	return object;
-}
-
-km_cold static void report_double(struct kmem_cache *cache, void *object)
-{
-	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
-}
-
-/* Free a list to the CPU's slab. True: nothing is left to do. */
-km_inline bool free_fast(struct kmem_cache *cache, void *head, void *tail, unsigned count)
-{
-	enum km_chain_push pushed = head == tail ? km_chain_push(&cache->chain, head) :
-						   km_chain_push_list(&cache->chain, head, tail);
-
-	if (km_likely(pushed == KM_CHAIN_PUSHED)) {
-		if (km_unlikely(km_layout_options.count_events))
-			slub_count_n(cache, KMEM_FREE_FASTPATH, count);
-		return true;
-	}
-	if (km_unlikely(pushed == KM_CHAIN_TWICE)) {
-		report_double(cache, head);
-		return true;
-	}
-	return false;
-}
-
-km_hit_path bool slub_push(struct kmem_cache *cache, void *object)
-{
-	return free_fast(cache, object, object, 1);
-}
 
 /* ------------------------------------------------------------------ slabs */
 
@@ -495,16 +455,18 @@ unsigned slub_take(struct kmem_cache *cache, const struct km_request *request, v
 
 /* ------------------------------------------------------------------ freeing */
 
-/* Objects of one slab, linked: the kernel's detached freelist. The tail's link is not set. */
-struct batch {
-	struct km_page *slab;
-	char *base;
-	void *head, *tail;
-	unsigned count;
-};
+km_cold static void report_double(struct kmem_cache *cache, void *object)
+{
+	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+}
+
+static bool has_cpu_partial(const struct kmem_cache *cache)
+{
+	return cache->chain.slot && slub_node(cache, 0)->cpu_partial_slabs;
+}
 
 /* The slab was full, and is frozen now: it goes to this CPU's partial slabs. */
-static void keep_on_cpu(struct kmem_cache *cache, struct km_page *slab)
+km_noinline static void keep_on_cpu(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct km_chain_link *drained;
 
@@ -523,7 +485,7 @@ static void keep_on_cpu(struct kmem_cache *cache, struct km_page *slab)
 }
 
 /* The lock is held; the slab was on the list iff it had a free object before. */
-static void relist(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab,
+km_noinline static void relist(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab,
 		   bool was_full, bool is_empty)
 {
 	bool go = is_empty && slub_may_go(cache, n);
@@ -540,32 +502,30 @@ static void relist(struct kmem_cache *cache, struct slub_node *n, struct km_page
 		slub_discard(cache, slab);
 }
 
-static void free_batch(struct kmem_cache *cache, struct batch *batch)
+/* Free `count` objects of a slab, linked from head to tail; the tail's link is not set. */
+km_noinline static void free_to_slab(struct kmem_cache *cache, struct km_page *slab, char *base,
+				     void *head, void *tail, unsigned count)
 {
-	struct km_page *slab = batch->slab;
-	struct slub_node *n = slub_node(cache, slab->node), *locked = NULL;
-	uint64_t *events = slub_events(cache), seen = slub_look(slab), next;
-	bool has_cpu_partial = cache->chain.slot && slub_node(cache, 0)->cpu_partial_slabs;
+	struct slub_node *locked = NULL;
+	uint64_t seen = slub_look(slab), next;
 
-	slub_bump(cache, events, KMEM_FREE_SLOWPATH, 1);
 	for (;;) {
-		void *head = slub_head(seen, batch->base);
+		void *prior = slub_head(seen, base);
 
-		if (km_unlikely(head == batch->head || head == batch->tail ||
-				slub_inuse(seen) < batch->count)) {
+		if (km_unlikely(prior == head || prior == tail || slub_inuse(seen) < count)) {
 			if (locked)
 				km_unlock(&locked->lock);
-			report_double(cache, batch->head);
+			report_double(cache, head);
 			return;
 		}
-		km_set_free_next(cache, batch->tail, head);
-		next = slub_with_head(seen - batch->count, batch->base, batch->head);
-		if (!(seen & SLUB_FROZEN) && (!head || !slub_inuse(next))) {
-			if (!head && has_cpu_partial) {
+		km_set_free_next(cache, tail, prior);
+		next = slub_with_head(seen - count, base, head);
+		if (!(seen & SLUB_FROZEN) && (!prior || !slub_inuse(next))) {
+			if (!prior && has_cpu_partial(cache)) {
 				next |= SLUB_FROZEN;
 			} else if (!locked) {
-				locked = n;
-				km_lock(&n->lock);
+				locked = slub_node(cache, slab->node);
+				km_lock(&locked->lock);
 			}
 		}
 		if (km_likely(slub_change(slab, &seen, next)))
@@ -575,58 +535,83 @@ static void free_batch(struct kmem_cache *cache, struct batch *batch)
 		locked = NULL;
 		slub_count(cache, KMEM_CMPXCHG_DOUBLE_FAIL);
 	}
-	if (km_likely(seen & SLUB_FROZEN))
-		slub_bump(cache, events, KMEM_FREE_FROZEN, 1);
-	else if (locked)
-		relist(cache, n, slab, !(seen >> SLUB_HEAD_SHIFT), !slub_inuse(next));
+	if (seen & SLUB_FROZEN) {
+		slub_count(cache, KMEM_FREE_FROZEN);
+		return;
+	}
+	slub_count(cache, KMEM_FREE_SLOWPATH);
+	if (locked)
+		relist(cache, locked, slab, !(seen >> SLUB_HEAD_SHIFT), !slub_inuse(next));
 	else if (next & SLUB_FROZEN)
 		keep_on_cpu(cache, slab);
 }
 
+/* To a frozen slab, as most slow frees are: a try without anything that is rare. */
 void slub_free(struct kmem_cache *cache, void *object)
 {
-	int index;
-
 	if (km_unlikely(cache->checked)) {
 		slub_free_checked(cache, object);
 		return;
 	}
-	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+	struct km_page *slab = slub_slab_of(cache, object);
 	if (km_unlikely(!slab))
 		return;
-	struct batch batch = { slab, slub_base(slab, object), object, object, 1 };
-	free_batch(cache, &batch);
+	char *base = slub_base(slab, object);
+	uint64_t seen = slub_look(slab);
+	void *prior = slub_head(seen, base);
+	if (km_likely((seen & SLUB_FROZEN) && prior != object && slub_inuse(seen))) {
+		km_set_free_next(cache, object, prior);
+		if (km_likely(slub_change(slab, &seen, slub_with_head(seen - 1, base, object)))) {
+			slub_count(cache, KMEM_FREE_FROZEN);
+			return;
+		}
+	}
+	free_to_slab(cache, slab, base, object, object, 1);
 }
+
+/* Objects of one slab, linked: the kernel's detached freelist. The tail's link is not set. */
+struct batch {
+	struct km_page *slab;
+	char *base;
+	void *head, *tail;
+	unsigned count;
+};
 
 /*
  * Link the last object with others of its slab, looking back past at most `lookahead` strangers; what is taken is
  * replaced by what lies at the end. Returns how many are left.
  */
-static unsigned gather(struct kmem_cache *cache, void **objects, unsigned left,
+km_inline unsigned gather(struct kmem_cache *cache, void **objects, unsigned left,
 		       struct batch *batch)
 {
 	void *object = objects[--left];
 	unsigned strangers = 0;
-	int index;
 
-	batch->slab = object ? km_slab_of(cache, object, &index, "kmem_cache_free") : NULL;
+	batch->tail = object;
+	batch->slab = object ? slub_slab_of(cache, object) : NULL;
 	if (km_unlikely(!batch->slab))
 		return left;
-	char *base = slub_base(batch->slab, object);
-	*batch = (struct batch){ batch->slab, base, object, object, 1 };
-	uint64_t tag = slub_tag(batch->slab, base);
+	struct km_page *slab = batch->slab;
+	const struct slub_node *n = slub_node(cache, 0);
+	char *base = slub_base(slab, object);
+	bool usual = slab->order == cache->order;
+	uint64_t tag = slub_tag(slab, base);
+	void *head = object;
+	unsigned taken = 1;
 	for (unsigned i = left; i-- > 0;) {
 		object = objects[i];
-		if (km_likely(km_chain_tag_fits(tag, object) && object != batch->head &&
-			      km_object_index(cache, batch->slab, base, object) >= 0)) {
-			km_set_free_next(cache, object, batch->head);
-			batch->head = object;
-			batch->count++;
+		if (km_likely(km_chain_tag_fits(tag, object) && object != head &&
+			      (usual ? slub_aligned(n, (uint64_t)((char *)object - base)) :
+				       km_object_index(cache, slab, base, object) >= 0))) {
+			km_set_free_next(cache, object, head);
+			head = object;
+			taken++;
 			objects[i] = objects[--left];
 		} else if (++strangers >= km_layout_options.lookahead) {
 			break;
 		}
 	}
+	*batch = (struct batch){ slab, base, head, batch->tail, taken };
 	return left;
 }
 
@@ -643,7 +628,17 @@ void slub_give(struct kmem_cache *cache, void **objects, unsigned count)
 		count = gather(cache, objects, count, &batch);
 		if (km_unlikely(!batch.slab))
 			continue;
-		if (!free_fast(cache, batch.head, batch.tail, batch.count))
-			free_batch(cache, &batch);
+		switch (km_chain_push_list(&cache->chain, batch.head, batch.tail)) {
+		case KM_CHAIN_PUSHED:
+			if (km_unlikely(km_layout_options.count_events))
+				slub_count_n(cache, KMEM_FREE_FASTPATH, batch.count);
+			break;
+		case KM_CHAIN_TWICE:
+			report_double(cache, batch.head);
+			break;
+		case KM_CHAIN_MISS:
+			free_to_slab(cache, batch.slab, batch.base, batch.head, batch.tail,
+				     batch.count);
+		}
 	}
 }

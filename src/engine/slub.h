@@ -1,11 +1,11 @@
 /*
  * slub.h: what the files of the engine slub share: a node, the word of a slab, and counting.
  *
- *	63        52 51          32 31     30    16 15    0
- *	[    0     |    head      | frozen | objects | inuse ]
+ *	63          32 31     30    16 15    0
+ *	[    head     | frozen | objects | inuse ]
  *
- * A slab's freelist and counts change as one word. head: the first free object, as (offset / 8) + 1 in the slab, 0
- * where there is none. objects - inuse is always the length of that freelist; what a CPU has taken off it counts as
+ * A slab's freelist and counts change as one word. head: the first free object, as its offset in the slab plus one,
+ * 0 where there is none. objects - inuse is always the length of that freelist; what a CPU has taken off it counts as
  * in use. Frozen: a CPU, or a function on its way, owns the slab's free objects, and the slab is on no node's list.
  * Kernel: a pair of words, {pointer, counts}; here one, because a compare-and-swap of 8 bytes takes half the time of
  * one of 16 (docs/decisions). The same word may come back: nobody reads a link but who owns the freelist, so that
@@ -14,6 +14,7 @@
 #ifndef KM_ENGINE_SLUB_H
 #define KM_ENGINE_SLUB_H
 
+#include "../port/chain_hit.h"
 #include "engine.h"
 #include "freeptr.h"
 
@@ -24,7 +25,7 @@
 #define SLUB_FROZEN		(1ull << 31)
 #define SLUB_HEAD_SHIFT		32
 #define SLUB_COUNTS		0xffffffffull
-_Static_assert((KM_PAGE_SIZE << KM_MAX_ORDER) / 8 < (1ull << 31), "an offset fits");
+_Static_assert((KM_PAGE_SIZE << KM_MAX_ORDER) < (1ull << 32), "an offset fits");
 
 struct slub_node {
 	struct km_node_counts counts;	/* partial: under lock; the others by atomic additions */
@@ -34,6 +35,10 @@ struct slub_node {
 	/* Of node 0, for the whole cache; read by slow paths. */
 	uint32_t cpu_partial km_aligned(64);	/* free objects a CPU may keep in partial slabs */
 	uint32_t cpu_partial_slabs;	/* the same in slabs, taken to be half full */
+	const struct km_range *range;	/* the first one */
+	uint64_t divides;		/* offset * divides < divides: a multiple of size */
+	uint32_t slab_mask;		/* bytes of a slab of the usual order, minus one */
+	uint32_t last;			/* offset of the last object in such a slab */
 
 	struct km_lock drain km_aligned(64);
 	uint64_t events[KMEM_NR_EVENTS];	/* where they are not counted by CPU */
@@ -65,15 +70,20 @@ km_inline void *slub_head(uint64_t word, char *base)
 {
 	uint64_t head = word >> SLUB_HEAD_SHIFT;
 
-	return head ? base + (head - 1) * 8 : NULL;
+	return head ? base + head - 1 : NULL;
 }
 
-/* The counts of `word`, with another head; NULL: none. */
-km_inline uint64_t slub_with_head(uint64_t word, const char *base, const void *head)
+/* The counts of `word`, with this object as head. */
+km_inline uint64_t slub_with_head(uint64_t word, const char *base, const void *object)
 {
-	uint64_t offset = head ? (uint64_t)((const char *)head - base) / 8 + 1 : 0;
+	uint64_t offset = (uint64_t)((const char *)object - base);
 
-	return (word & SLUB_COUNTS) | offset << SLUB_HEAD_SHIFT;
+	return (word & SLUB_COUNTS) | (offset + 1) << SLUB_HEAD_SHIFT;
+}
+
+km_inline uint64_t slub_with_list(uint64_t word, const char *base, const void *freelist)
+{
+	return freelist ? slub_with_head(word, base, freelist) : word & SLUB_COUNTS;
 }
 
 /* Acquire pairs with the release in slub_change: who sees a head sees the links behind it. */
@@ -110,12 +120,37 @@ km_inline char *slub_base(const struct km_page *slab, const void *object)
 	return (char *)((uintptr_t)object & ~(((uintptr_t)KM_PAGE_SIZE << slab->order) - 1));
 }
 
-/* ---- counting: by CPU where that is cheap; a thread that migrates meanwhile may lose one, as in the kernel */
+/* Does an object begin there, in a slab of the usual order? */
+km_inline bool slub_aligned(const struct slub_node *n, uint64_t offset)
+{
+	return offset * n->divides < n->divides && offset <= n->last;
+}
+
+/* km_slab_of, short where nothing is wrong and the slab is of the usual order in the first range, as nearly all. */
+km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
+{
+	const struct slub_node *n = slub_node(cache, 0);
+	uint64_t offset = (uintptr_t)object & n->slab_mask;
+	size_t index = ((uintptr_t)object - offset - (uintptr_t)n->range->base) >> KM_PAGE_SHIFT;
+	int ignored;
+
+	if (km_likely(index < km_load_acquire(&n->range->ready))) {
+		struct km_page *slab = &n->range->page[index];
+
+		if (km_likely(slab->cache == cache && slab->type == KM_PAGE_SLAB &&
+			      slab->order == cache->order &&
+			      slub_aligned(n, offset)))
+			return slab;
+	}
+	return km_slab_of(cache, object, &ignored, "kmem_cache_free");
+}
+
+/* ---- counting: by CPU under rseq, where that is cheap; a thread that migrates meanwhile may lose one, as in the kernel */
 
 km_inline uint64_t *slub_events(const struct kmem_cache *cache)
 {
 	return km_likely(cache->percpu_offset) ?
-		       (uint64_t *)(km_area(km_cpu()) + cache->percpu_offset) :
+		       (uint64_t *)(km_area(km_chain_cpu_id()) + cache->percpu_offset) :
 		       slub_node(cache, 0)->events;
 }
 
@@ -147,8 +182,6 @@ void slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freel
 /* The slab's memory goes; nobody knows of it any more. */
 void slub_discard(struct kmem_cache *cache, struct km_page *slab);
 
-void *slub_pop(struct kmem_cache *cache);
-bool slub_push(struct kmem_cache *cache, void *object);
 void *slub_alloc(struct kmem_cache *cache, const struct km_request *request);
 void slub_free(struct kmem_cache *cache, void *object);
 unsigned slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,

@@ -12,7 +12,7 @@ static void *pop_one(struct kmem_cache *cache, struct slub_node *n, struct km_pa
 	char *base = km_page_address(slab);
 	void *object = slub_head(slab->word, base);
 
-	km_store(&slab->word, slub_with_head(slab->word + 1, base, km_free_next(cache, object)));
+	km_store(&slab->word, slub_with_list(slab->word + 1, base, km_free_next(cache, object)));
 	if (!slub_free_count(slab->word))
 		slub_unlist(n, slab);
 	return object;

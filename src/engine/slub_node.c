@@ -59,6 +59,10 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 	n->counts.taken = KM_NOT_KEPT;
 	if (node)
 		return 0;
+	n->range = km_arena_range(0);
+	n->divides = UINT64_MAX / cache->size + 1;
+	n->slab_mask = (uint32_t)((KM_PAGE_SIZE << cache->order) - 1);
+	n->last = (cache->objects - 1) * cache->size;
 	n->cpu_partial = cpu_partial_of(cache->size);
 	n->cpu_partial_slabs = (n->cpu_partial * 2 + cache->objects - 1) / cache->objects;
 	/* Without per-CPU words the cache works from its lists, slowly. */
@@ -90,10 +94,18 @@ static void slub_node_fini(struct kmem_cache *cache, unsigned node)
 	cache->percpu_offset = cache->percpu_bytes = 0;
 }
 
+static void slub_hit(struct kmem_cache *cache, enum kmem_event event, size_t count)
+{
+	slub_count_n(cache, event, count);
+}
+
+/* A free to a frozen slab is counted once, as that; it is a slow one as well. */
 static unsigned long slub_event(struct kmem_cache *cache, enum kmem_event event)
 {
 	unsigned long count = km_load(&slub_node(cache, 0)->events[event]);
 
+	if (event == KMEM_FREE_SLOWPATH)
+		count += slub_event(cache, KMEM_FREE_FROZEN);
 	if (event == KMEM_CMPXCHG_DOUBLE_CPU_FAIL)
 		count += km_chain_failures(&cache->chain);
 	if (cache->percpu_offset && event * sizeof(uint64_t) < EVENT_BYTES)
@@ -456,8 +468,7 @@ const struct km_engine km_engine_slub = {
 	.node_fini = slub_node_fini,
 	.take = slub_take,
 	.give = slub_give,
-	.pop = slub_pop,
-	.push = slub_push,
+	.hit = slub_hit,
 	.alloc = slub_alloc,
 	.free = slub_free,
 	.drain = slub_drain,

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 
+#include "../port/chain_hit.h"
 #include "front.h"
 
 /* Aborted sequences before the engine is asked for the rest. */
@@ -33,6 +34,72 @@ static void note_bulk(struct kmem_cache *cache, size_t n)
 		km_front_resize(cache, (unsigned)km_min((n + 1) / 2, (size_t)cache->max_capacity));
 	else
 		km_front_note_miss(cache);
+}
+
+/* ------------------------------------------------------------------ a chain: no blocks, the engine has the rest */
+
+/* Fill objects[got, n) from the engine; returns how many there are then. */
+static size_t chain_take(struct kmem_cache *cache, const struct km_request *request, size_t got,
+			 size_t n, void **objects)
+{
+	while (got < n) {
+		unsigned now = cache->engine->take(cache, request, objects + got,
+						   (unsigned)km_min(n - got, (size_t)4096));
+
+		if (!now)
+			break;
+		got += now;
+	}
+	return got;
+}
+
+static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+	size_t got = km_chain_pop_n(&cache->chain, objects, n);
+
+	if (km_unlikely(km_layout_options.count_events))
+		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
+	if (km_likely(got == n))
+		return true;
+	km_thread_enter();
+	if (!km_front_busy) {
+		km_front_busy = true;
+		__atomic_signal_fence(__ATOMIC_ACQ_REL);
+		km_store(&cache->touched, true);
+		km_front_finish_deferred(cache);
+		got = chain_take(cache, &request, got, n, objects);
+		if (km_unlikely(got < n) && request.may_wait && km_front_pressure &&
+		    km_front_pressure())
+			got = chain_take(cache, &request, got, n, objects);
+		if (request.may_wait)
+			km_front_tick_rarely();
+		__atomic_signal_fence(__ATOMIC_ACQ_REL);
+		km_front_busy = false;
+	}
+	if (km_likely(got == n))
+		return true;
+	if (got)
+		km_front_free_bulk(cache, got, objects);
+	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM) != NULL;
+}
+
+/* False: this is no moment for it. */
+static bool chain_free(struct kmem_cache *cache, size_t n, void **objects)
+{
+	if (km_unlikely(km_front_busy))
+		return false;
+	km_front_busy = true;
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_store(&cache->touched, true);
+	for (unsigned count; n; n -= count) {
+		count = (unsigned)km_min(n, (size_t)4096);
+		cache->engine->give(cache, objects + n - count, count);
+	}
+	km_front_tick_rarely();
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_front_busy = false;
+	return true;
 }
 
 /* ------------------------------------------------------------------ in */
@@ -157,6 +224,9 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 	if (km_likely(!left))
 		return true;
 #endif
+	if (cache->engine->front == KM_FRONT_CHAIN && !cache->hooks && !cache->dead &&
+	    !(gfp & (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)))
+		return chain_alloc(cache, gfp, n, objects);
 	return alloc_rest(cache, gfp, left, n, objects);
 }
 
@@ -241,6 +311,9 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	if (km_likely(!n))
 		return;
 #endif
+	if (cache->engine->front == KM_FRONT_CHAIN && !cache->hooks && !cache->checked &&
+	    chain_free(cache, n, objects))
+		return;
 	free_rest(cache, n, objects);
 }
 

@@ -22,6 +22,15 @@ extern km_hidden km_tls bool km_front_busy;
 extern void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 extern bool (*km_front_pressure)(void);	/* pages ran out: true if something was given back */
 
+/* Where the engine is met often and for little: every 64th time. errno is kept. */
+extern km_tls uint8_t km_front_turn;
+void km_front_tick_now(void) km_cold;
+km_inline void km_front_tick_rarely(void)
+{
+	if (km_unlikely(++km_front_turn % 64 == 0))
+		km_front_tick_now();
+}
+
 /* Slow halves. Return and fail as the public functions do. */
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node) km_cold;

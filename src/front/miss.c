@@ -5,12 +5,23 @@
  */
 #include <errno.h>
 
+#include "../port/chain_hit.h"
 #include "../port/die.h"
 #include "front.h"
 
 km_tls bool km_front_busy;
+km_tls uint8_t km_front_turn;
 void (*km_front_tick)(void);
 bool (*km_front_pressure)(void);
+
+void km_front_tick_now(void)
+{
+	int saved_errno = errno;
+
+	if (km_front_tick)
+		km_front_tick();
+	errno = saved_errno;
+}
 
 /* Aborted sequences and lost races a verb may suffer before we go to the engine for one object. */
 #define TRIES 8
@@ -119,11 +130,43 @@ void km_front_note_miss(struct kmem_cache *cache)
 	km_store(&cache->misses, (uint16_t)misses);
 }
 
+/* ------------------------------------------------------------------ a chain's hits */
+
+km_inline void *chain_pop(struct kmem_cache *cache)
+{
+	void *object = km_chain_pop(&cache->chain);
+
+	if (km_unlikely(km_layout_options.count_events) && object)
+		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, 1);
+	return object;
+}
+
+km_cold static void report_double(struct kmem_cache *cache, void *object)
+{
+	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+}
+
+/* True: nothing is left to do. */
+km_inline bool chain_push(struct kmem_cache *cache, void *object)
+{
+	enum km_chain_push pushed = km_chain_push(&cache->chain, object);
+
+	if (pushed == KM_CHAIN_MISS)
+		return false;
+	if (km_unlikely(pushed == KM_CHAIN_TWICE))
+		report_double(cache, object);
+	else if (km_unlikely(km_layout_options.count_events))
+		cache->engine->hit(cache, KMEM_FREE_FASTPATH, 1);
+	return true;
+}
+
+/* ------------------------------------------------------------------ one object in, without a shelf */
+
 /* A hit that the public shelf did not serve: the inner shelf, or the engine's chain. */
 static void *second_look(struct kmem_cache *cache)
 {
 	if (cache->engine->front == KM_FRONT_CHAIN)
-		return cache->engine->pop(cache);
+		return chain_pop(cache);
 	for (int i = 0; i < TRIES; i++) {
 		void *object = km_shelf_pop(&cache->shelf);
 
@@ -215,7 +258,7 @@ km_inline bool plain_chain(const struct kmem_cache *cache)
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (plain_chain(cache) && !(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK))) {
-		void *object = cache->engine->pop(cache);
+		void *object = chain_pop(cache);
 
 		if (km_likely(object))
 			return object;
@@ -256,7 +299,7 @@ static void to_engine(struct kmem_cache *cache, void *object)
 static bool second_try(struct kmem_cache *cache, void *object)
 {
 	if (cache->engine->front == KM_FRONT_CHAIN)
-		return cache->engine->push(cache, object);
+		return chain_push(cache, object);
 	for (int i = 0; i < TRIES; i++) {
 		if (km_shelf_push(&cache->shelf, object))
 			return true;
@@ -281,7 +324,7 @@ static bool valid(struct kmem_cache *cache, void *object)
 		return false;
 	if (cache->engine->is_taken(cache, slab, (unsigned)index))
 		return true;
-	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+	report_double(cache, object);
 	return false;
 }
 
@@ -314,23 +357,16 @@ km_cold static void free_miss(struct kmem_cache *cache, void *object)
 	errno = saved_errno;
 }
 
-/* A chain meets its engine at every free to another slab than the CPU's: the clock is read now and then only. */
+/* A chain meets its engine at every free to another slab than the CPU's. */
 static bool free_to_chain(struct kmem_cache *cache, void *object)
 {
-	static km_tls uint8_t turn;
-
-	if (cache->engine->push(cache, object))
+	if (chain_push(cache, object))
 		return true;
 	if (km_load(&cache->deferred) || !enter())
 		return false;
-	km_front_note_miss(cache);
+	km_store(&cache->touched, true);
 	cache->engine->free(cache, object);
-	if (++turn % 64 == 0 && km_front_tick) {
-		int saved_errno = errno;
-
-		km_front_tick();
-		errno = saved_errno;
-	}
+	km_front_tick_rarely();
 	leave();
 	return true;
 }

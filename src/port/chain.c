@@ -132,7 +132,7 @@ static bool follow(const struct km_chain *chain, uint64_t slab, void *object, vo
 	return true;
 }
 
-static size_t soft_pop_n(const struct km_chain *chain, void **out, size_t count)
+size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
 {
 	struct km_chain_cpu *cpu = soft_enter(chain, false);
 	size_t moved = 0;
@@ -243,18 +243,6 @@ static bool soft_partial_push(const struct km_chain *chain, struct km_chain_link
 }
 
 /* ------------------------------------------------------------------ the verbs */
-
-size_t km_chain_pop_n(struct km_chain *chain, void **out, size_t count)
-{
-	return KM_CHAIN_RSEQ(km_rseq_chain_pop_n(chain, km_percpu.base, km_rseq, out, count),
-		    soft_pop_n(chain, out, count));
-}
-
-enum km_chain_push km_chain_push_list(struct km_chain *chain, void *head, void *tail)
-{
-	return KM_CHAIN_RSEQ(km_rseq_chain_push(chain, km_percpu.base, km_rseq, head, tail),
-		    km_chain_soft_push(chain, head, tail));
-}
 
 bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old)
 {

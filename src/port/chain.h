@@ -89,12 +89,11 @@ enum km_chain_push {
 	KM_CHAIN_TWICE,		/* the object is on top of the freelist already */
 };
 
-/* pop and push are inline (chain_hit.h), for the one place that is a hit. */
+/* pop, pop_n, push and push_list are inline, in chain_hit.h; this is their soft half. */
 void *km_chain_soft_pop(struct km_chain *chain);
+size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count);
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail);
-size_t km_chain_pop_n(struct km_chain *chain, void **out, size_t count);
-/* A chain of objects of one slab, the head's; the tail's link need not be set. */
-enum km_chain_push km_chain_push_list(struct km_chain *chain, void *head, void *tail);
+
 /* False: there is no CPU to speak of now (closed, unregistered, interrupted too often). */
 bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old);
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain);

@@ -1,5 +1,5 @@
 /*
- * chain_hit.h: pop and push of a chain, inline: under rseq a hit makes no call.
+ * chain_hit.h: the verbs of a chain that hits are made of, inline: under rseq they make no call.
  */
 #ifndef KM_PORT_CHAIN_HIT_H
 #define KM_PORT_CHAIN_HIT_H
@@ -13,6 +13,14 @@
 #define KM_CHAIN_RSEQ(verb, otherwise) (otherwise)
 #endif
 
+/* Under rseq: this CPU, or 0 where the thread has none; stale at once. */
+km_inline unsigned km_chain_cpu_id(void)
+{
+	uint32_t cpu = *(volatile uint32_t *)((char *)__builtin_thread_pointer() + km_rseq + 4);
+
+	return cpu < km_percpu.cpus ? cpu : 0;
+}
+
 km_inline void *km_chain_pop(struct km_chain *chain)
 {
 	return KM_CHAIN_RSEQ(km_rseq_chain_pop(chain, km_percpu.base, km_rseq),
@@ -24,6 +32,20 @@ km_inline enum km_chain_push km_chain_push(struct km_chain *chain, void *object)
 {
 	return KM_CHAIN_RSEQ(km_rseq_chain_push(chain, km_percpu.base, km_rseq, object, object),
 			     km_chain_soft_push(chain, object, object));
+}
+
+/* A chain of objects of one slab, the head's; the tail's link need not be set. */
+km_inline enum km_chain_push km_chain_push_list(struct km_chain *chain, void *head, void *tail)
+{
+	return KM_CHAIN_RSEQ(km_rseq_chain_push(chain, km_percpu.base, km_rseq, head, tail),
+			     km_chain_soft_push(chain, head, tail));
+}
+
+/* Up to count objects to out[0 ..); count > 0. */
+km_inline size_t km_chain_pop_n(struct km_chain *chain, void **out, size_t count)
+{
+	return KM_CHAIN_RSEQ(km_rseq_chain_pop_n(chain, km_percpu.base, km_rseq, out, count),
+			     km_chain_soft_pop_n(chain, out, count));
 }
 
 #endif

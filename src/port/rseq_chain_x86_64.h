@@ -107,7 +107,7 @@ km_inline enum km_chain_push km_rseq_chain_push(const struct km_chain *chain, ch
 		"movq %[head], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [tag] "=&c"(tag), [other] "=&r"(other)
-		: [f] "r"(chain), [base] "m"(base), [rs] "r"(rseq), [head] "r"(head),
+		: [f] "r"(chain), [base] "rm"(base), [rs] "r"(rseq), [head] "r"(head),
 		  [tail] "r"(tail)
 		: "memory", "cc"
 		: miss, twice);

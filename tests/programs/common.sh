@@ -1,0 +1,87 @@
+# common.sh: a program's work is done once plainly and then on libkmem under each discipline; what it prints must be
+# the same, and the allocations must have been ours. Sourced by the tests of this folder.
+#
+#	work() { run PROGRAM ARGUMENTS...; }	prints what is to be compared on stdout
+#	compare work
+set -u
+build=${BUILD:-build}
+library=$PWD/$build/libkmem-malloc.so
+out=$PWD/$build/tests/programs/$(basename "$0").d
+python=/usr/bin/python3
+mode=plain
+rm -rf "$out"
+mkdir -p "$out"
+# What the tests themselves were told must not reach the plain run.
+unset KMEM_OPTIONS KMEM_PERCPU KMEM_STATS LD_PRELOAD
+
+fail() {
+	echo "$(basename "$0") ($mode): $*"
+	exit 1
+}
+
+# The program, as the present mode wants it.
+run() {
+	if [ "$mode" = plain ]; then
+		"$@"
+	else
+		LD_PRELOAD=$library KMEM_PERCPU=$mode KMEM_STATS=$out/stats-$mode.%p "$@"
+	fi
+}
+
+# The same as a process of its own: `launch PROGRAM ... & server=$!`, and $server is the program itself.
+launch() {
+	if [ "$mode" != plain ]; then
+		export LD_PRELOAD=$library KMEM_PERCPU=$mode KMEM_STATS=$out/stats-$mode.%p
+	fi
+	exec "$@"
+}
+
+# Each process that left its statistics had its memory from us, under the discipline asked for.
+assert_ours() {
+	"$python" - "$mode" "${1:-1}" "$out"/stats-"$mode".* <<-'END' || fail "the allocations were not ours"
+	import json, sys
+	mode, least, files = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+	slabs = 0
+	for name in files:
+	    with open(name) as file:
+	        stats = json.load(file)
+	    assert stats["discipline"] == mode, (name, stats["discipline"], stats["reason"])
+	    mine = sum(c["alloc_slab"] for c in stats["caches"] if c["name"].startswith("malloc-"))
+	    assert mine > 0, (name, "no slab of malloc")
+	    slabs += mine
+	print(f"{mode}: {len(files)} processes, {slabs} slabs")
+	assert slabs >= least, (slabs, least)
+	END
+}
+
+# compare FUNCTION [SLABS]: at least SLABS slabs must have been ours in each run.
+compare() {
+	for mode in plain rseq cmpxchg lock; do
+		"$1" >"$out/result-$mode" 2>"$out/log-$mode" ||
+			fail "status $?: $(tail -n 3 "$out/log-$mode" "$out/result-$mode")"
+		[ "$mode" = plain ] && continue
+		cmp -s "$out/result-plain" "$out/result-$mode" ||
+			fail "another result: $(diff "$out/result-plain" "$out/result-$mode" | head -n 20)"
+		! grep '^libkmem:' "$out/log-$mode" || fail "the library complained"
+		assert_ours "${2:-1}"
+	done
+}
+
+# A port on loopback that nobody listens on now.
+free_port() {
+	"$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# wait_for SECONDS COMMAND...: until it succeeds.
+wait_for() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@" >/dev/null 2>&1; do
+		[ $SECONDS -lt $end ] || return 1
+		sleep 0.1
+	done
+}
+
+# A server that was launched does not outlive the test.
+server=
+trap '[ -z "$server" ] || kill "$server" 2>/dev/null' EXIT

@@ -23,7 +23,6 @@ static void fork_prepare(void)
 	if (km_front_busy)
 		return;
 	km_registry_fork(true, false);
-	km_front_fork(true, false);
 	km_arena_fork(true, false);
 	km_big_fork(true, false);
 	km_percpu_fork(true, false);
@@ -36,7 +35,6 @@ static void fork_done(bool child)
 	km_percpu_fork(false, child);
 	km_big_fork(false, child);
 	km_arena_fork(false, child);
-	km_front_fork(false, child);
 	km_registry_fork(false, child);
 }
 

@@ -444,14 +444,18 @@ static int fork_cache(struct kmem_cache *cache, bool before, bool child)
 	return 0;
 }
 
+/* In the order of the ranks: a drain takes the caches' locks while it holds its own. */
 void km_registry_fork(bool before, bool child)
 {
-	if (before)
+	if (before) {
 		km_lock_fork(&registry.lock);
+		km_front_fork(true, false);
+	}
 	if (registry.all.next)
 		km_list_for_each(e, &registry.all)
 			fork_cache(km_container_of(e, struct kmem_cache, all), before, child);
 	if (!before) {
+		km_front_fork(false, child);
 		if (child)
 			registry.lock.state = 0;
 		else

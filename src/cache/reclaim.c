@@ -1,36 +1,43 @@
 /*
  * reclaim.c: memory goes back: on shrink, by age, under pressure. There is no thread: misses call the tick, which
  * looks at a coarse clock and now and then does a little. Invariant: free memory that is still resident is never
- * more than what is in use plus a floor, whatever the clock says.
+ * more than a quarter of what is in use plus a floor, whatever the clock says.
  */
 #include "../port/die.h"
 #include "../port/os.h"
 #include "cache.h"
 
 static struct {
-	uint64_t next_purge_ms, next_reap_ms;
+	uint64_t next_purge_ms, next_reap_ms, last_tick_ms;
 	uint32_t busy;			/* one at a time; the others pass */
 } reclaim;
 
 /* Idle for two looks: what lies on its shelves goes back. */
-#define MAX_IDLE 64u
+#define MAX_IDLE 128u
 struct idle {
 	struct kmem_cache *cache[MAX_IDLE];
 	size_t count;
+	bool quiet;			/* nobody missed at all for the decay time */
 };
 
 static int reap_cache(struct kmem_cache *cache, void *arg)
 {
 	struct idle *idle = arg;
 
+	if (idle->quiet)
+		cache->engine->reap(cache);	/* forgets that it was touched */
 	cache->engine->reap(cache);
 	km_store(&cache->misses, (uint16_t)0);
 	if (cache->touched) {
 		cache->touched = false;
 		cache->idle_looks = 0;
-	} else if (cache->idle_looks < 3 && ++cache->idle_looks == 2 && idle->count < MAX_IDLE) {
-		idle->cache[idle->count++] = cache;
+		if (!idle->quiet)
+			return 0;
 	}
+	bool was_idle = cache->idle_looks >= 2;
+	cache->idle_looks = idle->quiet ? 2 : (uint8_t)(cache->idle_looks + !was_idle);
+	if (!was_idle && cache->idle_looks == 2 && idle->count < MAX_IDLE)
+		idle->cache[idle->count++] = cache;
 	return 0;
 }
 
@@ -47,9 +54,9 @@ static void drain_idle(void *arg)
 	}
 }
 
-static void reap(void)
+static void reap(bool quiet)
 {
-	struct idle idle = { .count = 0 };
+	struct idle idle = { .count = 0, .quiet = quiet };
 
 	km_registry_try_visit(reap_cache, &idle, drain_idle);
 }
@@ -71,6 +78,9 @@ static void tick(void)
 	uint64_t now = km_os_now_ms();
 	uint32_t free = 0;
 
+	uint64_t last = km_load(&reclaim.last_tick_ms);
+	if (now != last)
+		km_store(&reclaim.last_tick_ms, now);
 	if (km_likely(now < km_load(&reclaim.next_reap_ms) &&
 		      now < km_load(&reclaim.next_purge_ms) && !km_pages_too_dirty()))
 		return;
@@ -78,7 +88,12 @@ static void tick(void)
 		return;
 	if (now >= km_load(&reclaim.next_reap_ms)) {
 		km_store(&reclaim.next_reap_ms, now + km_arena_decay_ms() / 2 + 1);
-		reap();
+		bool quiet = now - last >= km_arena_decay_ms();
+
+		reap(quiet);
+		/* What that freed has been idle as long as the decay asks for. */
+		if (quiet)
+			km_pages_purge(0);
 	}
 	purge(now);
 	km_store_release(&reclaim.busy, 0u);

@@ -66,7 +66,8 @@ struct kmem_cache {
 	/* Written while running. */
 	unsigned long min_partial km_aligned(64);
 	void *deferred;			/* frees that a signal handler could not finish, linked by freeptr */
-	uint16_t max_capacity;		/* ... and at most, where the load asks for it */
+	uint16_t busy_capacity;		/* ... at most, where it misses often */
+	uint16_t max_capacity;		/* ... at most, where it is used in bulk */
 	uint16_t misses;		/* since reclaim last looked; racy, a hint */
 	bool touched;			/* missed since reclaim last looked */
 	uint8_t idle_looks;

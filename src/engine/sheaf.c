@@ -22,6 +22,7 @@
 
 #define MAX_FULL_BLOCKS		10u	/* Kernel: MAX_FULL_SHEAVES */
 #define MAX_EMPTY_BLOCKS	10u	/* Kernel: MAX_EMPTY_SHEAVES */
+#define MAX_BARN_BYTES		((size_t)256 << 10)
 #define GIVE_BATCH		32u	/* objects validated before the lock is taken. Kernel: PCS_BATCH_MAX */
 #define PROMOTE_MAX		32u	/* Kernel: SHRINK_PROMOTE_MAX */
 #define MIN_OBJECTS		64u	/* per slab, where an order <= MAX_SLAB_ORDER can */
@@ -51,12 +52,14 @@ static struct sheaf_node *node_of(const struct kmem_cache *cache, unsigned node)
 /* ------------------------------------------------------------------ layout */
 
 /*
- * Kernel: 60, 28, 12, 4; ours fill a power of two together with the NULL and the header. A cache that misses often,
- * or is used in larger bulk, grows to a block that holds 32 KiB of objects, at most 126 (front/miss.c), and comes back
- * when it has been idle.
+ * Kernel: 60, 28, 12, 4; ours fill a power of two together with the NULL and the header. A cache that misses often
+ * grows to blocks of 16 KiB of objects, one that is used in bulk to 32 KiB (front/miss.c), and comes back when it has
+ * been idle.
  */
 static unsigned capacity_by_size(uint32_t size)
 {
+	if (size > 2 * KM_PAGE_SIZE)
+		return 2;
 	if (size >= KM_PAGE_SIZE)
 		return 6;
 	if (size >= 1024)
@@ -64,13 +67,14 @@ static unsigned capacity_by_size(uint32_t size)
 	return size >= 256 ? 30 : 62;
 }
 
-static unsigned max_capacity_by_size(uint32_t size)
+/* The largest of 126, 62, 30, ... that keeps a block of objects within `bytes`. */
+static unsigned capacity_within(uint32_t size, uint32_t bytes)
 {
-	if (size > 2048)
-		return 14;
-	if (size > 1024)
-		return 30;
-	return size > 512 ? 62 : 126;
+	unsigned capacity = 126;
+
+	while (capacity > 2 && capacity * size > bytes)
+		capacity = (capacity + 2) / 2 - 2;
+	return capacity;
 }
 
 static uint32_t objects_with_tail_bits(uint32_t slab_bytes, uint32_t size)
@@ -101,7 +105,10 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	if (cache->tail_bits)
 		cache->min_order = cache->order;
 	cache->capacity = (uint16_t)km_max(capacity_by_size(cache->size), args->sheaf_capacity);
-	cache->max_capacity = (uint16_t)km_max(max_capacity_by_size(cache->size), cache->capacity);
+	cache->max_capacity = (uint16_t)km_max(capacity_within(cache->size, 32u << 10),
+					       (unsigned)cache->capacity);
+	cache->busy_capacity = (uint16_t)km_max(capacity_within(cache->size, 16u << 10),
+						(unsigned)cache->capacity);
 	return 0;
 }
 
@@ -361,9 +368,18 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 	return block;
 }
 
+/* Ten full blocks of the size that the cache began with; of larger ones fewer, of large objects one or two. */
+static bool barn_has_room(const struct kmem_cache *cache, const struct barn *barn)
+{
+	size_t most = km_min((size_t)MAX_FULL_BLOCKS * cache->capacity,
+			     km_max(MAX_BARN_BYTES / cache->size, (size_t)cache->capacity));
+
+	return barn->full_count < MAX_FULL_BLOCKS && barn->objects < most;
+}
+
 static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **block)
 {
-	if (barn->full_count >= MAX_FULL_BLOCKS)
+	if (!barn_has_room(cache, barn))
 		return false;
 	push_block(cache, &barn->full, block);
 	barn->full_count++;
@@ -468,11 +484,11 @@ static void **sheaf_spill(struct kmem_cache *cache, void **full)
 		return any_empty(cache, barn);
 	km_lock(&barn->lock);
 	barn->touched = true;
-	if (barn->full_count < MAX_FULL_BLOCKS) {
+	if (barn_has_room(cache, barn)) {
 		empty = pop_empty(cache, barn);
 		kept = empty && push_full(cache, barn, full);
 	}
-	bool room = barn->full_count < MAX_FULL_BLOCKS;
+	bool room = barn_has_room(cache, barn);
 	km_unlock(&barn->lock);
 	if (kept) {
 		km_count(cache, KMEM_BARN_PUT);

@@ -17,7 +17,7 @@
 #define BLOCK_BYTES	(BLOCK_PAGES << KM_PAGE_SHIFT)
 #define COMMIT_STEP	((size_t)2 << 20)
 /* Dirty memory allowed beyond what is in use: enough that a small program never purges. */
-#define DIRTY_FLOOR_PAGES	1024u
+#define DIRTY_FLOOR_PAGES	512u
 /* Huge pages only from here on: a small program must not pay 2 MiB for a few pages. */
 #define HUGE_FROM_PAGES	(8 * BLOCK_PAGES)
 
@@ -403,15 +403,21 @@ size_t km_pages_purge(unsigned decay_ms)
 	return purge_until(decay_ms, SIZE_MAX);
 }
 
+/* A quarter of what is in use, and a floor. */
+static size_t dirty_bound(void)
+{
+	return km_load(&arena.used_pages) / 4 + DIRTY_FLOOR_PAGES;
+}
+
 bool km_pages_too_dirty(void)
 {
-	return km_load(&arena.dirty_pages) > km_load(&arena.used_pages) + DIRTY_FLOOR_PAGES;
+	return km_load(&arena.dirty_pages) > dirty_bound();
 }
 
 void km_pages_trim(void)
 {
 	size_t dirty = km_load(&arena.dirty_pages);
-	size_t half = (km_load(&arena.used_pages) + DIRTY_FLOOR_PAGES) / 2;
+	size_t half = dirty_bound() / 2;
 
 	if (dirty > half)
 		purge_until(0, dirty - half);

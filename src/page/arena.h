@@ -98,7 +98,7 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
 
 /* Give dirty pages back that have been free for `decay_ms` (0: all). Returns pages given back. */
 size_t km_pages_purge(unsigned decay_ms);
-/* Pages over the bound on dirty memory: more dirty than used, and more than a floor. */
+/* More dirty memory than a quarter of what is used and a floor? */
 bool km_pages_too_dirty(void);
 /* Give the oldest dirty pages back until half of that bound is left. */
 void km_pages_trim(void);

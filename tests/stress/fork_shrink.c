@@ -1,0 +1,80 @@
+/*
+ * fork_shrink.c: a program forks while other threads shrink and walk caches: no fork may wait for a drain that waits
+ * for the fork. Runs for about two seconds; an alarm ends it if it hangs. Disciplines: all.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kmem/kmem.h>
+
+#define SECONDS 2
+#define OBJECTS 200
+
+static volatile bool over;
+static struct kmem_cache *cache[2];
+
+static void *shrinker(void *arg)
+{
+	struct kmem_cache *own = arg;
+	void *object[OBJECTS];
+
+	while (!over) {
+		if (!kmem_cache_alloc_bulk(own, GFP_KERNEL, OBJECTS, object))
+			exit(1);
+		kmem_cache_free_bulk(own, OBJECTS, object);
+		kmem_cache_shrink(own);
+	}
+	return NULL;
+}
+
+/* The child must be able to allocate, free and shrink at once. */
+static void child(void)
+{
+	for (int i = 0; i < 2; i++) {
+		void *p = kmem_cache_alloc(cache[i], GFP_KERNEL);
+
+		if (!p)
+			_exit(1);
+		kmem_cache_free(cache[i], p);
+		kmem_cache_shrink(cache[i]);
+	}
+	_exit(0);
+}
+
+int main(void)
+{
+	static const char *const engines[] = { "sheaf", "slub" };
+	time_t end = time(NULL) + SECONDS;
+	pthread_t thread[2];
+	unsigned forks = 0;
+
+	alarm(60);
+	for (int i = 0; i < 2; i++) {
+		struct kmem_cache_args args = { .engine = engines[i] };
+
+		cache[i] = kmem_cache_create(engines[i], 128, &args, SLAB_PANIC);
+		if (pthread_create(&thread[i], NULL, shrinker, cache[i]))
+			return 1;
+	}
+	for (; time(NULL) <= end; forks++) {
+		int status;
+		pid_t pid = fork();
+
+		if (pid == 0)
+			child();
+		if (pid < 0 || waitpid(pid, &status, 0) != pid || status) {
+			printf("fork %u: child ended with status %x\n", forks, status);
+			return 1;
+		}
+	}
+	over = true;
+	for (int i = 0; i < 2; i++)
+		pthread_join(thread[i], NULL);
+	printf("%u forks\n", forks);
+	return 0;
+}

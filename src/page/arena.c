@@ -215,12 +215,12 @@ static uint32_t split(struct km_page *page, unsigned order)
 
 	remove_free(page);
 	while (have > order) {
-		uint32_t half = 1u << --have, upper = dirty > half ? dirty - half : 0;
+		uint32_t half = 1u << --have;
 
-		/* Which half the dirty pages are in is not known: count them low, where they are
-		 * handed out again at once. */
-		insert_free(page + half, have, upper, now);
-		dirty -= upper;
+		/* Which half the dirty pages are in is not known, so each may have them all: a block
+		 * said to be clean is taken for zeros. */
+		dirty = km_min(dirty, half);
+		insert_free(page + half, have, dirty, now);
 	}
 	return dirty;
 }

@@ -10,8 +10,8 @@
 
 #include "malloc/check.h"
 
-void free_sized(void *p, size_t size);
-void free_aligned_sized(void *p, size_t align, size_t size);
+__attribute__((weak)) void free_sized(void *p, size_t size);
+__attribute__((weak)) void free_aligned_sized(void *p, size_t align, size_t size);
 
 /* volatile: the compiler must not know. */
 static volatile size_t huge = PTRDIFF_MAX, all = SIZE_MAX;

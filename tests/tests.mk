@@ -10,7 +10,7 @@ tests: $(TEST_BIN)
 # A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<name> := ... and so on.
 -include $(wildcard tests/*/flags.mk)
 
-$(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcard tests/*.h)
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcard tests/*.h tests/*/*.h)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -Isrc -Itests $(CFLAGS) -Wno-unused-function $(TEST_CFLAGS_$(*F)) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$(*F)) $(LDLIBS) -lm
 

@@ -145,7 +145,7 @@ km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
 	return km_slab_of(cache, object, &ignored, "kmem_cache_free");
 }
 
-/* ---- counting: by CPU under rseq, where that is cheap; a thread that migrates meanwhile may lose one, as in the kernel */
+/* ---- counting: by CPU under rseq, where that is cheap. Kernel: who migrates meanwhile may lose one, too. */
 
 km_inline uint64_t *slub_events(const struct kmem_cache *cache)
 {

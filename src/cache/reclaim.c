@@ -10,6 +10,7 @@
 static struct {
 	uint64_t next_purge_ms, next_reap_ms, last_tick_ms;
 	uint32_t busy;			/* one at a time; the others pass */
+	size_t peak_pages;		/* in use, since what lay ready was last given back */
 } reclaim;
 
 /* Idle for two looks: what lies on its shelves goes back. */
@@ -17,7 +18,7 @@ static struct {
 struct idle {
 	struct kmem_cache *cache[MAX_IDLE];
 	size_t count;
-	bool quiet;			/* nobody missed at all for the decay time */
+	bool quiet;			/* everything is idle: nobody missed for the decay time, or use fell */
 };
 
 static int reap_cache(struct kmem_cache *cache, void *arg)
@@ -73,29 +74,50 @@ static void purge(uint64_t now)
 		km_pages_trim();
 }
 
-static void tick(void)
+/* A drop of memory in use that is worth giving back what lies ready: it should follow. */
+#define DROP_PAGES 512u
+
+/*
+ * Where use falls by a quarter, objects on shelves and in barns, few as they are, keep slabs that are otherwise empty,
+ * and if the program then sleeps nobody comes by to free them. Costs some 100 us for each such drop.
+ */
+static bool use_fell(void)
 {
-	uint64_t now = km_os_now_ms();
-	uint32_t free = 0;
+	size_t used = km_pages_used(), peak = km_load(&reclaim.peak_pages);
 
-	uint64_t last = km_load(&reclaim.last_tick_ms);
-	if (now != last)
-		km_store(&reclaim.last_tick_ms, now);
-	if (km_likely(now < km_load(&reclaim.next_reap_ms) &&
-		      now < km_load(&reclaim.next_purge_ms) && !km_pages_too_dirty()))
-		return;
-	if (km_load(&reclaim.busy) || !km_cas_acquire(&reclaim.busy, &free, 1u))
-		return;
-	if (now >= km_load(&reclaim.next_reap_ms)) {
+	if (used > peak)
+		km_store(&reclaim.peak_pages, used);
+	return used < peak && peak - used > km_max(peak / 4, (size_t)DROP_PAGES);
+}
+
+static void look_around(uint64_t now, bool fell, bool quiet)
+{
+	if (fell || now >= km_load(&reclaim.next_reap_ms)) {
 		km_store(&reclaim.next_reap_ms, now + km_arena_decay_ms() / 2 + 1);
-		bool quiet = now - last >= km_arena_decay_ms();
-
-		reap(quiet);
+		reap(quiet || fell);
+		if (fell)
+			km_store(&reclaim.peak_pages, km_pages_used());
 		/* What that freed has been idle as long as the decay asks for. */
 		if (quiet)
 			km_pages_purge(0);
 	}
 	purge(now);
+}
+
+static void tick(void)
+{
+	uint64_t now = km_os_now_ms(), last = km_load(&reclaim.last_tick_ms);
+	uint32_t free = 0;
+	bool fell = use_fell();
+
+	if (now != last)
+		km_store(&reclaim.last_tick_ms, now);
+	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell &&
+		      now < km_load(&reclaim.next_purge_ms) && !km_pages_too_dirty()))
+		return;
+	if (km_load(&reclaim.busy) || !km_cas_acquire(&reclaim.busy, &free, 1u))
+		return;
+	look_around(now, fell, now - last >= km_arena_decay_ms());
 	km_store_release(&reclaim.busy, 0u);
 }
 

@@ -403,6 +403,11 @@ size_t km_pages_purge(unsigned decay_ms)
 	return purge_until(decay_ms, SIZE_MAX);
 }
 
+size_t km_pages_used(void)
+{
+	return km_load(&arena.used_pages);
+}
+
 /* A quarter of what is in use, and a floor. */
 static size_t dirty_bound(void)
 {

@@ -98,6 +98,8 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
 
 /* Give dirty pages back that have been free for `decay_ms` (0: all). Returns pages given back. */
 size_t km_pages_purge(unsigned decay_ms);
+/* Pages in slabs and large blocks. */
+size_t km_pages_used(void);
 /* More dirty memory than a quarter of what is used and a floor? */
 bool km_pages_too_dirty(void);
 /* Give the oldest dirty pages back until half of that bound is left. */

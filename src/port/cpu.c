@@ -94,11 +94,13 @@ static struct rseq_area *thread_area(void)
 
 unsigned km_cpu(void)
 {
-	unsigned cpu;
+	unsigned cpu = (unsigned)-1;
 
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		cpu = *(volatile uint32_t *)&thread_area()->cpu_id;
-	else
+	else if (&__rseq_size && __rseq_size)	/* a load, where libc registered; below a call */
+		cpu = *(volatile uint32_t *)((char *)__builtin_thread_pointer() + __rseq_offset + 4);
+	if (km_unlikely(cpu >= km_percpu.cpus))
 		cpu = km_os_getcpu();
 	return cpu < km_percpu.cpus ? cpu : 0;
 }

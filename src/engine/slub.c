@@ -436,21 +436,13 @@ void *slub_alloc(struct kmem_cache *cache, const struct km_request *request)
 	return object;
 }
 
+/* The front had what was on the CPU's freelist; what is there now came since. */
 unsigned slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		   unsigned want)
 {
-	unsigned got;
-
 	if (km_unlikely(cache->checked))
 		return slub_take_checked(cache, request, objects, want);
-	if (!want)
-		return 0;
-	got = (unsigned)km_chain_pop_n(&cache->chain, objects, want);
-	if (km_unlikely(km_layout_options.count_events))
-		slub_count_n(cache, KMEM_ALLOC_FASTPATH, got);
-	if (got < want)
-		got += slow_take(cache, request, objects + got, want - got);
-	return got;
+	return slow_take(cache, request, objects, want);
 }
 
 /* ------------------------------------------------------------------ freeing */

@@ -302,8 +302,9 @@ static void to_engine(struct kmem_cache *cache, void *object)
 
 static bool second_try(struct kmem_cache *cache, void *object)
 {
+	/* A plain chain was tried before; one with watchers goes by its engine. */
 	if (cache->engine->front == KM_FRONT_CHAIN)
-		return chain_push(cache, object);
+		return false;
 	for (int i = 0; i < TRIES; i++) {
 		if (km_shelf_push(&cache->shelf, object))
 			return true;

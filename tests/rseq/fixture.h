@@ -1,0 +1,158 @@
+/*
+ * fixture.h: what the injector needs of the thing it torments: numbered drivers (a state, and an operation in it),
+ * adversaries that act in the middle, and a model that says afterwards whether anything was lost or given twice.
+ */
+#ifndef TESTS_RSEQ_FIXTURE_H
+#define TESTS_RSEQ_FIXTURE_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/wait.h>
+
+#include "inject.h"
+
+struct adversary {
+	const char *name;
+	void (*act)(void);
+};
+
+struct fixture {
+	const char *name;
+	/* Its world; called once. False: there is no such thing in this build. */
+	bool (*start)(void);
+	unsigned drivers;
+	/* Build the driver's state; false: there is none, pass over. */
+	bool (*prepare)(unsigned driver);
+	void (*operate)(unsigned driver);
+	/* Everything freed and counted. */
+	void (*verify)(void);
+	void (*describe)(unsigned driver, char *text, size_t bytes);
+	const struct adversary *adversaries;
+	unsigned adversary_count;
+	/* Does it take long? */
+	bool (*is_dear)(const struct adversary *adversary);
+};
+
+/* ------------------------------------------------------------------ two CPUs */
+
+static struct {
+	int home, other;		/* other is -1 where there is one CPU only */
+	bool moved;
+} cpus = { .other = -1 };
+
+static void go_to(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	need(sched_setaffinity(0, sizeof(set), &set) == 0, "sched_setaffinity(%d)", cpu);
+}
+
+static void cpus_start(void)
+{
+	cpu_set_t set;
+
+	need(sched_getaffinity(0, sizeof(set), &set) == 0, "sched_getaffinity");
+	for (int cpu = CPU_SETSIZE - 1; cpu >= 0; cpu--)
+		if (CPU_ISSET(cpu, &set)) {
+			cpus.other = cpu == cpus.home ? -1 : cpus.home;
+			cpus.home = cpu;
+		}
+	for (int cpu = CPU_SETSIZE - 1; cpu > cpus.home; cpu--)
+		if (CPU_ISSET(cpu, &set))
+			cpus.other = cpu;
+	go_to(cpus.home);
+}
+
+static void migrate(void)
+{
+	if (cpus.other < 0)
+		return;
+	go_to(cpus.moved ? cpus.home : cpus.other);
+	cpus.moved = !cpus.moved;
+}
+
+static void come_home(void)
+{
+	if (cpus.moved)
+		go_to(cpus.home);
+	cpus.moved = false;
+}
+
+/* We are what a fork in the middle left behind: one thread, its parent waits. */
+static volatile bool is_child;
+
+/* ------------------------------------------------------------------ a second thread, for drains from elsewhere */
+
+static struct {
+	pthread_t thread;
+	volatile int wanted, done;
+	void (*volatile task)(void);
+} helper;
+
+static void *help(void *unused)
+{
+	if (cpus.other >= 0)
+		go_to(cpus.other);
+	for (;;) {
+		while (__atomic_load_n(&helper.wanted, __ATOMIC_ACQUIRE) == helper.done)
+			usleep(20);
+		helper.task();
+		__atomic_store_n(&helper.done, helper.done + 1, __ATOMIC_RELEASE);
+	}
+	return unused;
+}
+
+static bool helper_is_idle(void)
+{
+	return __atomic_load_n(&helper.done, __ATOMIC_ACQUIRE) == helper.wanted;
+}
+
+/*
+ * Let the other thread do it, and wait; only a little where what interrupted us, in the middle of a sequence, may hold
+ * a lock that the other thread needs.
+ */
+static void elsewhere(void (*task)(void), bool to_the_end)
+{
+	helper.task = task;
+	__atomic_store_n(&helper.wanted, helper.wanted + 1, __ATOMIC_RELEASE);
+	for (int i = 0; (to_the_end || i < 20) && !helper_is_idle(); i++)
+		usleep(50);
+}
+
+static void wait_for_helper(void)
+{
+	while (!is_child && !helper_is_idle())
+		usleep(20);
+}
+
+static void helper_start(void)
+{
+	need(pthread_create(&helper.thread, NULL, help, NULL) == 0, "pthread_create");
+}
+
+/* ------------------------------------------------------------------ fork */
+
+/*
+ * The child goes on with the interrupted operation, verifies its world, and exits 0; the parent waits for that, and
+ * then goes on with its own.
+ */
+static void fork_now(void)
+{
+	pid_t child = fork();
+	int status;
+
+	need(child >= 0, "fork: %s", strerror(errno));
+	if (!child) {
+		is_child = true;
+		alarm(20);
+		return;
+	}
+	while (waitpid(child, &status, 0) < 0)
+		need(errno == EINTR, "waitpid");
+	need(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child of a fork: status %#x",
+	     (unsigned)status);
+}
+
+#endif

@@ -1,0 +1,555 @@
+/*
+ * fixture_cache.h: a cache under torment, through the public interface: every state of a CPU's two blocks (or, for
+ * an engine with a chain, of its slabs) times every operation. The model: each object that is ours carries its own
+ * address as a tag, so that one given twice shows at once; and when all are freed and drained, no slab remains, so
+ * that one lost shows at the end.
+ */
+#ifndef TESTS_RSEQ_FIXTURE_CACHE_H
+#define TESTS_RSEQ_FIXTURE_CACHE_H
+
+#include <kmem/inline.h>
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "cache/cache.h"
+#include "fixture.h"
+
+enum { OBJECT_BYTES = 1024, MAX_LIVE = 4096, CAPACITY = 14, SPARE = 48 };
+
+static struct {
+	struct kmem_cache *cache, *other;
+	bool sizes;			/* by kmalloc and kfree */
+	uint64_t *live[MAX_LIVE];
+	volatile unsigned count;
+} model;
+
+static uint64_t tag_of(const uint64_t *object)
+{
+	return (uintptr_t)object ^ 0x5eed5eed5eed5eed;
+}
+
+/* An object has come to us. */
+static void adopt(void *p)
+{
+	uint64_t *object = p;
+
+	need(object[0] != tag_of(object), "%p given twice", p);
+	need(model.count < MAX_LIVE, "the model is full");
+	object[0] = object[OBJECT_BYTES / 8 - 1] = tag_of(object);
+	model.live[model.count] = object;
+	model.count++;
+}
+
+/* An object goes: no longer ours. */
+static void *part_with(void)
+{
+	need(model.count, "the model has no objects left");
+	model.count--;
+	uint64_t *object = model.live[model.count];
+	need(object[0] == tag_of(object) && object[OBJECT_BYTES / 8 - 1] == tag_of(object),
+	     "%p was written to while it was ours", (void *)object);
+	object[0] = object[OBJECT_BYTES / 8 - 1] = 0;
+	return object;
+}
+
+/* ------------------------------------------------------------------ operations */
+
+static void get_one(void)
+{
+	void *p = model.sizes ? kmalloc(OBJECT_BYTES, GFP_KERNEL) :
+				kmem_cache_alloc(model.cache, GFP_KERNEL);
+
+	need(p, "alloc failed");
+	adopt(p);
+}
+
+static void get_inline(void)
+{
+	void *p = kmem_cache_alloc_inline(model.cache, GFP_KERNEL);
+
+	need(p, "inline alloc failed");
+	adopt(p);
+}
+
+static void get_inline_any(void)
+{
+	static volatile gfp_t gfp = GFP_KERNEL;
+	void *p = kmem_cache_alloc_inline(model.cache, gfp);
+
+	need(p, "inline alloc failed");
+	adopt(p);
+}
+
+static void get_zeroed(void)
+{
+	uint64_t *p = model.sizes ? kzalloc(OBJECT_BYTES, GFP_KERNEL) :
+				    kmem_cache_zalloc(model.cache, GFP_KERNEL);
+
+	need(p, "zalloc failed");
+	for (unsigned i = 0; i < OBJECT_BYTES / 8; i++)
+		need(p[i] == 0, "zalloc: word %u is not zero", i);
+	adopt(p);
+}
+
+static bool try_many(unsigned n)
+{
+	const gfp_t gfp = GFP_KERNEL | __GFP_NOWARN;
+	void *objects[64];
+	bool done = model.sizes ? kmalloc_bulk(OBJECT_BYTES, gfp, n, objects) :
+				  kmem_cache_alloc_bulk(model.cache, gfp, n, objects);
+
+	for (unsigned i = 0; done && i < n; i++)
+		adopt(objects[i]);
+	return done;
+}
+
+static void get_many(unsigned n)
+{
+	need(try_many(n), "bulk alloc of %u failed", n);
+}
+
+static void put_one(void)
+{
+	void *p = part_with();
+
+	if (model.sizes)
+		kfree(p);
+	else
+		kmem_cache_free(model.cache, p);
+}
+
+static void put_inline(void)
+{
+	void *p = part_with();
+
+	kmem_cache_free_inline(model.cache, p);
+}
+
+static void put_many(unsigned n)
+{
+	void *objects[64];
+
+	for (unsigned i = 0; i < n; i++)
+		objects[i] = part_with();
+	if (model.sizes)
+		kfree_bulk(n, objects);
+	else
+		kmem_cache_free_bulk(model.cache, n, objects);
+}
+
+/* Two frees, the first as in a handler that interrupted the slow path: if it misses, the second finds it waiting. */
+static void put_deferred(void)
+{
+	bool was = km_busy_begin();
+
+	put_one();
+	km_busy_end(was);
+	put_one();
+}
+
+static unsigned take_home(void **objects, unsigned count)
+{
+	struct km_request request = { GFP_KERNEL, NUMA_NO_NODE, true };
+	unsigned got = model.cache->engine->take(model.cache, &request, objects, count);
+
+	need(got == count, "the engine gives %u of %u objects", got, count);
+	return got;
+}
+
+/* Objects in our hand that were never on the shelf. */
+static void stock_model(unsigned count)
+{
+	void *objects[SPARE];
+	bool was = km_busy_begin();
+
+	take_home(objects, count);
+	km_busy_end(was);
+	for (unsigned i = 0; i < count; i++)
+		adopt(objects[i]);
+}
+
+/* ------------------------------------------------------------------ adversaries */
+
+static void do_pop(void)
+{
+	void *p = model.sizes ? kmalloc(OBJECT_BYTES, GFP_KERNEL | __GFP_NOWARN) :
+				kmem_cache_alloc(model.cache, GFP_KERNEL | __GFP_NOWARN);
+
+	/* Inside of the slow path a nested miss may fail. */
+	if (p)
+		adopt(p);
+	else
+		need(errno == ENOMEM, "a nested alloc failed with %s", strerror(errno));
+}
+
+static void do_push(void)
+{
+	if (model.count)
+		put_one();
+}
+
+static void do_both(void)
+{
+	do_pop();
+	do_push();
+}
+
+static void do_bulk_in(void)
+{
+	try_many(5);
+}
+
+static void do_bulk_out(void)
+{
+	put_many(model.count < 5 ? model.count : 5);
+}
+
+static void do_empty(void)
+{
+	for (int i = 0; i < 3 * CAPACITY; i++)
+		do_pop();
+}
+
+static void do_fill(void)
+{
+	for (int i = 0; i < 3 * CAPACITY && model.count; i++)
+		put_one();
+}
+
+static void shrink(void)
+{
+	kmem_cache_shrink(model.cache);
+}
+
+/* No call for handlers; but where no lock is held, as in all array engines' sequences, the hardest case. */
+static void do_drain(void)
+{
+	if (model.cache->engine->front == KM_FRONT_ARRAY)
+		shrink();
+}
+
+static void do_drain_elsewhere(void)
+{
+	elsewhere(shrink, model.cache->engine->front == KM_FRONT_ARRAY);
+}
+
+/* Exchange the CPU's blocks, and take one off. */
+static void do_swap(void)
+{
+	struct kmem_cache *cache = model.cache;
+
+	if (cache->engine->front != KM_FRONT_ARRAY)
+		return;
+	bool was = km_busy_begin();
+	for (int for_pop = 0; for_pop < 2; for_pop++) {
+		km_shelf_swap(&cache->shelf, for_pop);
+		void **block = km_shelf_detach(&cache->shelf, for_pop);
+		if (block)
+			cache->engine->retire(cache, block);
+	}
+	km_busy_end(was);
+}
+
+static void do_install(void)
+{
+	struct kmem_cache *cache = model.cache;
+	void **evicted = NULL, **block;
+
+	if (cache->engine->front != KM_FRONT_ARRAY)
+		return;
+	bool was = km_busy_begin();
+	block = cache->engine->spill(cache, NULL);
+	if (block && !km_shelf_install(&cache->shelf, block, &evicted))
+		evicted = block;
+	if (evicted)
+		cache->engine->retire(cache, evicted);
+	km_busy_end(was);
+}
+
+static void do_other(void)
+{
+	void *p = kmem_cache_alloc(model.other, GFP_KERNEL | __GFP_NOWARN);
+	void *q = kmalloc(OBJECT_BYTES * 2, GFP_KERNEL | __GFP_NOWARN);
+
+	if (p)
+		kmem_cache_free(model.other, p);
+	kfree(q);
+}
+
+static void do_migrate_both(void)
+{
+	migrate();
+	do_both();
+}
+
+static void do_there_and_back(void)
+{
+	migrate();
+	do_pop();
+	do_pop();
+	do_push();
+	migrate();
+}
+
+static void on_usr1(int number)
+{
+	do_both();
+	do_other();
+}
+
+static void do_signal(void)
+{
+	raise(SIGUSR1);
+}
+
+/* The blocks' capacity changes under way: to the most, and back to what it was at first. */
+static void do_resize(void)
+{
+	struct kmem_cache *cache = model.cache;
+	bool grown = km_front_mask(cache) == cache->shelf.block_mask;
+
+	km_front_resize(cache, grown ? cache->capacity : cache->max_capacity);
+}
+
+static void do_resize_fill(void)
+{
+	do_resize();
+	do_fill();
+	do_resize();
+	do_both();
+}
+
+static void do_nothing(void)
+{
+}
+
+static const struct adversary cache_adversaries[] = {
+	{ "nothing", do_nothing },
+	{ "pop", do_pop },
+	{ "push", do_push },
+	{ "pop, push", do_both },
+	{ "bulk alloc", do_bulk_in },
+	{ "bulk free", do_bulk_out },
+	{ "empty", do_empty },
+	{ "fill", do_fill },
+	{ "drain", do_drain },
+	{ "drain from another thread", do_drain_elsewhere },
+	{ "swap and detach", do_swap },
+	{ "install", do_install },
+	{ "resize", do_resize },
+	{ "resize and fill", do_resize_fill },
+	{ "other caches", do_other },
+	{ "migrate", migrate },
+	{ "migrate, pop, push", do_migrate_both },
+	{ "migrate and back", do_there_and_back },
+	{ "signal", do_signal },
+	{ "fork", fork_now },
+};
+
+static bool is_dear_cache(const struct adversary *adversary)
+{
+	return adversary->act == fork_now || adversary->act == do_drain_elsewhere;
+}
+
+/* ------------------------------------------------------------------ states and drivers */
+
+enum { UNBORN = -1, NONE = -2 };
+/* Objects in the main block, and in its partner. */
+static const struct {
+	int main_count, partner;
+} states[] = {
+	{ UNBORN, NONE },
+	{ 0, NONE }, { 1, NONE }, { 5, NONE }, { 13, NONE }, { 14, NONE },
+	{ 0, 0 }, { 1, 0 }, { 5, 0 }, { 14, 0 },
+	{ 0, 6 }, { 1, 6 }, { 13, 6 }, { 14, 6 },
+	{ 0, 14 }, { 1, 14 }, { 5, 14 }, { 14, 14 },
+};
+
+enum { STATES = sizeof(states) / sizeof(states[0]) };
+
+enum operation {
+	GET, GET_INLINE, GET_INLINE_ANY, GET_ZEROED, PUT, PUT_INLINE,
+	GET_1, GET_3, GET_5, GET_14, GET_31, PUT_1, PUT_3, PUT_5, PUT_14, PUT_31,
+	PUT_DEFERRED, TAKE,
+	OPERATIONS
+};
+static const char *const operation_names[OPERATIONS] = {
+	"alloc", "inline alloc", "inline alloc of any gfp", "zalloc", "free", "inline free",
+	"bulk alloc 1", "bulk alloc 3", "bulk alloc 5", "bulk alloc 14", "bulk alloc 31",
+	"bulk free 1", "bulk free 3", "bulk free 5", "bulk free 14", "bulk free 31",
+	"free after one that a handler left", "the engine's take",
+};
+
+static void operate_cache(unsigned driver)
+{
+	static const unsigned counts[] = { 1, 3, 5, 14, 31 };
+	enum operation operation = driver % OPERATIONS;
+
+	switch (operation) {
+	case GET: get_one(); break;
+	case GET_INLINE: get_inline(); break;
+	case GET_INLINE_ANY: get_inline_any(); break;
+	case GET_ZEROED: get_zeroed(); break;
+	case PUT: put_one(); break;
+	case PUT_INLINE: put_inline(); break;
+	case PUT_DEFERRED: put_deferred(); break;
+	case TAKE: stock_model(3); break;
+	default:
+		if (operation < PUT_1)
+			get_many(counts[operation - GET_1]);
+		else
+			put_many(counts[operation - PUT_1]);
+	}
+}
+
+static void describe_cache(unsigned driver, char *text, size_t bytes)
+{
+	unsigned state = driver / OPERATIONS;
+
+	snprintf(text, bytes, "%s, state %u (main %d, partner %d)",
+		 operation_names[driver % OPERATIONS], state, states[state].main_count,
+		 states[state].partner);
+}
+
+/* A block with so many objects. */
+static void **make_block(int count)
+{
+	void **block = model.cache->engine->spill(model.cache, NULL);
+
+	need(block, "no block");
+	block -= count;
+	take_home(block, (unsigned)count);
+	return block;
+}
+
+static void put_on_shelf(int count)
+{
+	void **evicted, **block = make_block(count);
+	int tries = 0;
+
+	/* The scheduler aborts as well. */
+	while (!km_shelf_install(&model.cache->shelf, block, &evicted))
+		need(++tries < 100, "install");
+	need(!evicted, "a drained shelf has a block");
+}
+
+static bool prepare_array(unsigned driver)
+{
+	unsigned state = driver / OPERATIONS;
+	bool was = km_busy_begin();
+
+	need(model.cache->capacity == CAPACITY, "a block holds %u", model.cache->capacity);
+	km_front_resize(model.cache, CAPACITY);
+	model.cache->misses = 0;
+	stock_model(SPARE);
+	/* Half of the drivers meet a barn with a full and an empty block. */
+	if (driver & 1) {
+		void **full = make_block(CAPACITY);
+		void **empty = model.cache->engine->spill(model.cache, NULL);
+		model.cache->engine->retire(model.cache, full);
+		model.cache->engine->retire(model.cache, empty);
+	}
+	if (states[state].partner != NONE)
+		put_on_shelf(states[state].partner);
+	if (states[state].main_count != UNBORN)
+		put_on_shelf(states[state].main_count);
+	km_busy_end(was);
+	return true;
+}
+
+/*
+ * An engine with a chain: states come about by use. Allocate, and free some again, newest, oldest, every second, or
+ * from the other CPU: the CPU's slab is fresh, worn, full or none, and lists of partial slabs are there or not.
+ */
+static bool prepare_chain(unsigned driver)
+{
+	unsigned state = driver / OPERATIONS, objects = model.cache->objects;
+	unsigned first = (unsigned[]){ 0, 1, objects, objects + 1, objects * 2 + 1, objects * 4 }[state % 6];
+
+	if (first + SPARE + 64 > MAX_LIVE)
+		return false;
+	for (unsigned i = 0; i < SPARE + first; i++)
+		get_one();
+	if (state % 3 == 2)
+		migrate();
+	/* Turn the order round for every second: the oldest goes first. */
+	for (unsigned i = 0; state % 2 && i < model.count / 2; i++) {
+		uint64_t *swap = model.live[i];
+		model.live[i] = model.live[model.count - 1 - i];
+		model.live[model.count - 1 - i] = swap;
+	}
+	while (model.count > SPARE)
+		put_one();
+	come_home();
+	return true;
+}
+
+static bool prepare_cache(unsigned driver)
+{
+	if (model.sizes && ((1u << driver % OPERATIONS) &
+			    (1u << GET_INLINE | 1u << GET_INLINE_ANY | 1u << PUT_INLINE)))
+		return false;
+	return model.cache->engine->front == KM_FRONT_ARRAY ? prepare_array(driver) :
+							      prepare_chain(driver);
+}
+
+static void verify_cache(void)
+{
+	static unsigned calls;
+	struct kmem_cache_stats stats;
+
+	wait_for_helper();
+	while (model.count)
+		put_one();
+	int left = kmem_cache_shrink(model.cache);
+	kmem_cache_get_stats(model.cache, &stats);
+	need(!left && !stats.total_slabs && !stats.active_objects,
+	     "lost: %lu slabs remain, %lu objects taken", stats.total_slabs, stats.active_objects);
+	if (calls++ % 16 == 0)
+		need(kmem_check_all() == 0, "kmem_check_all");
+}
+
+static bool start_with(struct kmem_cache *cache, bool sizes)
+{
+	struct sigaction usr1 = { .sa_handler = on_usr1 };
+
+	if (!cache)
+		return false;
+	model.cache = cache;
+	model.sizes = sizes;
+	if (!model.other)
+		model.other = kmem_cache_create("other", 200, 0, 0, NULL);
+	sigaction(SIGUSR1, &usr1, NULL);
+	return true;
+}
+
+static bool start_engine(const char *engine)
+{
+	struct kmem_cache_args args = { .engine = engine };
+
+	if (!km_engine_find(engine))
+		return false;
+	return start_with(kmem_cache_create(engine, OBJECT_BYTES, &args, SLAB_NO_MERGE), false);
+}
+
+static bool start_sheaf(void)
+{
+	return start_engine("sheaf");
+}
+
+static bool start_slub(void)
+{
+	return start_engine("slub");
+}
+
+static bool start_sizes(void)
+{
+	return slab_is_available() && start_with(km_kmalloc_cache(OBJECT_BYTES), true);
+}
+
+#define CACHE_FIXTURE(title, starter)                                                              \
+	{ title, starter, STATES * OPERATIONS, prepare_cache, operate_cache, verify_cache,         \
+	  describe_cache, cache_adversaries,                                                       \
+	  sizeof(cache_adversaries) / sizeof(cache_adversaries[0]), is_dear_cache }
+
+#endif

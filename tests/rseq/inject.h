@@ -1,0 +1,240 @@
+/*
+ * inject.h: a breakpoint over any instruction of any restartable sequence of this program. Where one strikes, the
+ * kernel has moved the instruction pointer to the sequence's abort label before our handler runs; the handler takes
+ * the breakpoint out, sees that this happened, and lets an adversary act on the same CPU, in the middle of the
+ * interrupted operation. Invariant: one breakpoint is armed at a time, and it strikes once.
+ */
+#ifndef TESTS_RSEQ_INJECT_H
+#define TESTS_RSEQ_INJECT_H
+
+#include <errno.h>
+#include <execinfo.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+/* The kernel's struct rseq_cs. */
+struct descriptor {
+	uint32_t version, flags;
+	uint64_t start, length, abort;
+};
+extern const struct descriptor *const __start___rseq_cs_ptr_array[];
+extern const struct descriptor *const __stop___rseq_cs_ptr_array[];
+
+struct sequence {
+	uintptr_t start, end, abort;
+	char name[64];			/* the function it lies in */
+	unsigned points;
+};
+
+/* An instruction of a sequence. */
+struct point {
+	uintptr_t address;
+	struct sequence *sequence;
+	unsigned index;			/* in the sequence */
+	unsigned long aborts;
+};
+
+enum { MAX_SEQUENCES = 256, MAX_POINTS = 4096 };
+static struct sequence sequences[MAX_SEQUENCES];
+static struct point points[MAX_POINTS];
+static unsigned sequence_count, point_count;
+
+static struct {
+	struct point *volatile armed;
+	uint8_t original;
+	volatile unsigned long aborts;	/* strikes of this run, nested ones too */
+	unsigned long injections, all_aborts;
+	void (*volatile adversary)(void);
+	struct point *volatile second;	/* armed by the handler of the first */
+	volatile bool second_early;	/* before the adversary acts, or after */
+} inject;
+
+extern const char __ehdr_start[];	/* where this program is loaded */
+
+/* What is being tried, for whoever reads a failure. */
+static char attempt[384] = "set-up";
+
+static void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+static void fail(const char *format, ...)
+{
+	char text[512];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	dprintf(2, "FAIL: %s\n  at: %s\n", text, attempt);
+	_exit(1);
+}
+
+#define need(truth, ...)                                                                           \
+	do {                                                                                       \
+		if (!(truth))                                                                      \
+			fail(__VA_ARGS__);                                                         \
+	} while (0)
+
+/* ------------------------------------------------------------------ what there is */
+
+static void find_sequences(void)
+{
+	const struct descriptor *const *each = __start___rseq_cs_ptr_array;
+
+	for (; each < __stop___rseq_cs_ptr_array; each++) {
+		struct sequence *s = &sequences[sequence_count++];
+
+		need(sequence_count < MAX_SEQUENCES, "more than %u sequences", MAX_SEQUENCES);
+		need((*each)->version == 0 && (*each)->flags == 0, "a descriptor of another kind");
+		s->start = (*each)->start;
+		s->end = s->start + (*each)->length;
+		s->abort = (*each)->abort;
+		need(*(const uint32_t *)(s->abort - 4) == 0x53053053,
+		     "no signature before the abort label");
+	}
+}
+
+/* One line of the disassembly: "ADDRESS <NAME>:" or "  ADDRESS:\tINSTRUCTION". */
+static void read_line(const char *line, uintptr_t bias, char *symbol, size_t symbol_bytes)
+{
+	char *rest;
+	uintptr_t address = strtoull(line, &rest, 16) + bias;
+
+	if (rest == line)
+		return;
+	if (rest[0] == ' ' && rest[1] == '<') {
+		snprintf(symbol, symbol_bytes, "%.*s", (int)strcspn(rest + 2, ">"), rest + 2);
+		return;
+	}
+	if (rest[0] != ':' || !strchr(rest, '\t'))
+		return;
+	for (unsigned i = 0; i < sequence_count; i++) {
+		struct sequence *s = &sequences[i];
+
+		if (address < s->start || address >= s->end)
+			continue;
+		need(point_count < MAX_POINTS, "more than %u instructions", MAX_POINTS);
+		if (address == s->start)
+			snprintf(s->name, sizeof(s->name), "%s", symbol);
+		points[point_count++] = (struct point){ address, s, s->points++, 0 };
+	}
+}
+
+/* The instructions' boundaries, as the disassembler sees them in this very file. */
+static void find_points(void)
+{
+	char path[512], command[640], line[512], symbol[64] = "?";
+	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	need(length > 0, "no /proc/self/exe");
+	path[length] = '\0';
+	snprintf(command, sizeof(command), "objdump -d --no-show-raw-insn '%s'", path);
+	FILE *file = popen(command, "r");
+	need(file, "no objdump");
+	while (fgets(line, sizeof(line), file))
+		read_line(line, (uintptr_t)__ehdr_start, symbol, sizeof(symbol));
+	need(pclose(file) == 0, "objdump failed");
+	for (unsigned i = 0; i < sequence_count; i++)
+		need(sequences[i].points, "no instructions found of the sequence at %#lx",
+		     sequences[i].start);
+}
+
+static void make_writable(void)
+{
+	for (unsigned i = 0; i < sequence_count; i++) {
+		uintptr_t first = sequences[i].start & ~4095ul;
+		uintptr_t end = (sequences[i].end + 4095) & ~4095ul;
+
+		need(mprotect((void *)first, end - first, PROT_READ | PROT_WRITE | PROT_EXEC) == 0,
+		     "mprotect of the text: %s", strerror(errno));
+	}
+}
+
+/* ------------------------------------------------------------------ arming and striking */
+
+static void disarm(void)
+{
+	struct point *point = inject.armed;
+
+	if (point)
+		*(volatile uint8_t *)point->address = inject.original;
+	inject.armed = NULL;
+}
+
+static void arm(struct point *point)
+{
+	disarm();
+	inject.original = *(volatile uint8_t *)point->address;
+	inject.armed = point;
+	*(volatile uint8_t *)point->address = 0xcc;
+}
+
+static void arm_second(void)
+{
+	struct point *second = inject.second;
+
+	inject.second = NULL;
+	if (second)
+		arm(second);
+}
+
+static void on_trap(int number, siginfo_t *info, void *context)
+{
+	ucontext_t *interrupted = context;
+	uintptr_t ip = (uintptr_t)interrupted->uc_mcontext.gregs[REG_RIP];
+	struct point *point = inject.armed;
+	int saved_errno = errno;
+
+	need(point, "a breakpoint strikes that is not armed, at %#lx", ip);
+	disarm();
+	need(ip == point->sequence->abort, "not aborted: at %#lx, not %#lx", ip,
+	     point->sequence->abort);
+	inject.aborts++;
+	point->aborts++;
+	void (*adversary)(void) = inject.adversary;
+	inject.adversary = NULL;
+	bool early = inject.second_early;
+	if (early)
+		arm_second();
+	if (adversary)
+		adversary();
+	if (!early)
+		arm_second();
+	errno = saved_errno;
+}
+
+/* Where: addresses as the disassembler gives them. */
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+	ucontext_t *interrupted = context;
+	void *frames[16];
+	int count = backtrace(frames, 16);
+
+	for (int i = 0; i < count; i++)
+		dprintf(2, "  frame %d: %#lx\n", i, (uintptr_t)frames[i] - (uintptr_t)__ehdr_start);
+	fail("signal %d at %#lx, address %p", number,
+	     (uintptr_t)interrupted->uc_mcontext.gregs[REG_RIP] - (uintptr_t)__ehdr_start,
+	     info->si_addr);
+}
+
+static void inject_start(void)
+{
+	struct sigaction trap = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO | SA_NODEFER };
+	struct sigaction fault = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
+	static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGABRT, SIGALRM };
+
+	find_sequences();
+	find_points();
+	make_writable();
+	sigaction(SIGTRAP, &trap, NULL);
+	for (unsigned i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+		sigaction(faults[i], &fault, NULL);
+}
+
+#endif

@@ -23,6 +23,7 @@
 #define MAX_FULL_BLOCKS		10u	/* Kernel: MAX_FULL_SHEAVES */
 #define MAX_EMPTY_BLOCKS	10u	/* Kernel: MAX_EMPTY_SHEAVES */
 #define MAX_BARN_BYTES		((size_t)256 << 10)
+#define MAX_GROWN_BYTES		((size_t)1 << 20)
 #define GIVE_BATCH		32u	/* objects validated before the lock is taken. Kernel: PCS_BATCH_MAX */
 #define PROMOTE_MAX		32u	/* Kernel: SHRINK_PROMOTE_MAX */
 #define MIN_OBJECTS		16u	/* per slab, where an order <= MAX_SLAB_ORDER can: an object that lies ready
@@ -34,7 +35,10 @@ struct barn {
 	uint32_t full_count, empty_count;
 	void **full, **empty;		/* linked by their headers */
 	size_t objects;			/* in the full ones */
+	size_t most;			/* objects it may keep; 0: not grown */
 	bool touched;			/* since the last reap */
+	bool starved;			/* it was empty since it last overflowed */
+	uint64_t gets, puts;		/* events, here because the line is in hand */
 };
 
 struct sheaf_node {
@@ -369,13 +373,29 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 	return block;
 }
 
-/* Ten full blocks of the size that the cache began with; of larger ones fewer, of large objects one or two. */
+/* Ten full blocks of the size that the cache began with, of large objects one or two. */
+static size_t barn_most_at_first(const struct kmem_cache *cache)
+{
+	return km_min((size_t)MAX_FULL_BLOCKS * cache->capacity,
+		      km_max(MAX_BARN_BYTES / cache->size, (size_t)cache->capacity));
+}
+
 static bool barn_has_room(const struct kmem_cache *cache, const struct barn *barn)
 {
-	size_t most = km_min((size_t)MAX_FULL_BLOCKS * cache->capacity,
-			     km_max(MAX_BARN_BYTES / cache->size, (size_t)cache->capacity));
+	return barn->objects < (barn->most ?: barn_most_at_first(cache));
+}
 
-	return barn->full_count < MAX_FULL_BLOCKS && barn->objects < most;
+/*
+ * It overflows, and ran empty not long ago: objects that one CPU frees in bursts and another takes go through the slabs
+ * and back. Twice as many may wait then, up to 1 MiB, until the cache is idle. Kernel: ten, always.
+ */
+static void barn_overflows(const struct kmem_cache *cache, struct barn *barn)
+{
+	size_t most = barn->most ?: barn_most_at_first(cache);
+
+	if (barn->starved && most * cache->size < MAX_GROWN_BYTES)
+		barn->most = most * 2;
+	barn->starved = false;
 }
 
 static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **block)
@@ -398,7 +418,7 @@ static void **pop_empty(const struct kmem_cache *cache, struct barn *barn)
 
 static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void **block)
 {
-	if (barn->empty_count >= MAX_EMPTY_BLOCKS)
+	if (barn->empty_count >= MAX_EMPTY_BLOCKS && !barn->most)
 		return false;
 	push_block(cache, &barn->empty, block);
 	barn->empty_count++;
@@ -441,16 +461,17 @@ static void **sheaf_refill(struct kmem_cache *cache, const struct km_request *re
 	if (km_load(&barn->full_count) && km_lock_may(&barn->lock, request->may_wait)) {
 		barn->touched = true;
 		block = pop_full(cache, barn);
+		barn->gets += block != NULL;
 		if (block && empty && push_empty(cache, barn, empty))
 			empty = NULL;
 		km_unlock_may(&barn->lock, request->may_wait);
 	}
 	if (block) {
-		km_count(cache, KMEM_BARN_GET);
 		if (empty)
 			free_block(cache, empty);
 		return block;
 	}
+	km_store(&barn->starved, true);
 	km_count(cache, KMEM_BARN_GET_FAIL);
 	void **room = empty;
 	if (!room && km_load(&barn->empty_count) && km_lock_may(&barn->lock, request->may_wait)) {
@@ -490,19 +511,19 @@ static void **sheaf_spill(struct kmem_cache *cache, void **full)
 		kept = empty && push_full(cache, barn, full);
 	}
 	bool room = barn_has_room(cache, barn);
+	barn->puts += kept;
+	if (!kept && !room)
+		barn_overflows(cache, barn);
 	km_unlock(&barn->lock);
-	if (kept) {
-		km_count(cache, KMEM_BARN_PUT);
+	if (kept)
 		return empty;
-	}
 	if (room && (empty = new_block(cache, true))) {
 		km_lock(&barn->lock);
 		kept = push_full(cache, barn, full);
+		barn->puts += kept;
 		km_unlock(&barn->lock);
-		if (kept) {
-			km_count(cache, KMEM_BARN_PUT);
+		if (kept)
 			return empty;
-		}
 		free_block(cache, empty);
 	}
 	km_count(cache, KMEM_BARN_PUT_FAIL);
@@ -617,8 +638,10 @@ static size_t sheaf_reap(struct kmem_cache *cache)
 	bool idle = !n->barn.touched;
 
 	n->barn.touched = false;
-	if (idle)
+	if (idle) {
+		n->barn.most = 0;
 		flush_barn(cache, &n->barn);
+	}
 	return free_empty(cache, n, idle ? 0 : km_load(&cache->min_partial));
 }
 
@@ -674,6 +697,23 @@ static int sheaf_check(struct kmem_cache *cache)
 	return damages;
 }
 
+static unsigned long sheaf_event(struct kmem_cache *cache, enum kmem_event event)
+{
+	struct barn *barn = &node_of(cache, 0)->barn;
+
+	return event == KMEM_BARN_GET ? km_load(&barn->gets) :
+	       event == KMEM_BARN_PUT ? km_load(&barn->puts) : 0;
+}
+
+static void sheaf_clear_events(struct kmem_cache *cache)
+{
+	struct barn *barn = &node_of(cache, 0)->barn;
+
+	km_lock(&barn->lock);
+	barn->gets = barn->puts = 0;
+	km_unlock(&barn->lock);
+}
+
 static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
 {
 	struct sheaf_node *n = node_of(cache, 0);
@@ -707,4 +747,6 @@ const struct km_engine km_engine_sheaf = {
 	.stats = sheaf_stats,
 	.check = sheaf_check,
 	.fork = sheaf_fork,
+	.event = sheaf_event,
+	.clear_events = sheaf_clear_events,
 };

@@ -121,14 +121,16 @@ static void *from_engine(struct kmem_cache *cache, const struct km_request *requ
  */
 void km_front_note_miss(struct kmem_cache *cache)
 {
-	unsigned misses = km_load(&cache->misses) + 1u;
+	unsigned capacity = km_mask_capacity(km_front_mask(cache)), misses;
 
-	km_store(&cache->touched, true);
-	if (km_unlikely(misses == 32)) {
-		unsigned capacity = km_mask_capacity(km_front_mask(cache));
-
-		if (capacity < cache->busy_capacity)
-			km_front_resize(cache, km_min(capacity * 2 + 2, (unsigned)cache->busy_capacity));
+	/* Once it has grown, two CPUs that miss don't write the same line. */
+	if (km_unlikely(!km_load(&cache->touched)))
+		km_store(&cache->touched, true);
+	if (km_likely(capacity >= cache->busy_capacity))
+		return;
+	misses = km_load(&cache->misses) + 1u;
+	if (misses == 32) {
+		km_front_resize(cache, km_min(capacity * 2 + 2, (unsigned)cache->busy_capacity));
 		misses = 0;
 	}
 	km_store(&cache->misses, (uint16_t)misses);

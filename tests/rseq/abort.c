@@ -125,6 +125,7 @@ static void try_fixture(const struct fixture *fixture)
 	static struct point *reached[MAX_POINTS];
 
 	tally.known_count = 0;
+	memset(dear, 0, sizeof(dear));
 	for (unsigned driver = 0; driver < fixture->drivers; driver++) {
 		unsigned count = 0;
 

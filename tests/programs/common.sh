@@ -3,6 +3,8 @@
 #
 #	work() { run PROGRAM ARGUMENTS...; }	prints what is to be compared on stdout
 #	compare work
+#
+# TEST_ENGINE=slub runs them on another engine.
 set -u
 build=${BUILD:-build}
 library=$PWD/$build/libkmem-malloc.so
@@ -13,6 +15,7 @@ rm -rf "$out"
 mkdir -p "$out"
 # What the tests themselves were told must not reach the plain run.
 unset KMEM_OPTIONS KMEM_PERCPU KMEM_STATS LD_PRELOAD
+engine=${TEST_ENGINE:-sheaf}
 
 fail() {
 	echo "$(basename "$0") ($mode): $*"
@@ -24,29 +27,32 @@ run() {
 	if [ "$mode" = plain ]; then
 		"$@"
 	else
-		LD_PRELOAD=$library KMEM_PERCPU=$mode KMEM_STATS=$out/stats-$mode.%p "$@"
+		LD_PRELOAD=$library KMEM_OPTIONS=engine:$engine KMEM_PERCPU=$mode KMEM_STATS=$out/stats-$mode.%p "$@"
 	fi
 }
 
 # The same as a process of its own: `launch PROGRAM ... & server=$!`, and $server is the program itself.
 launch() {
 	if [ "$mode" != plain ]; then
-		export LD_PRELOAD=$library KMEM_PERCPU=$mode KMEM_STATS=$out/stats-$mode.%p
+		export LD_PRELOAD=$library KMEM_OPTIONS=engine:$engine
+		export KMEM_PERCPU=$mode KMEM_STATS=$out/stats-$mode.%p
 	fi
 	exec "$@"
 }
 
 # Each process that left its statistics had its memory from us, under the discipline asked for.
 assert_ours() {
-	"$python" - "$mode" "${1:-1}" "$out"/stats-"$mode".* <<-'END' || fail "the allocations were not ours"
+	"$python" - "$mode" "$engine" "${1:-1}" "$out"/stats-"$mode".* <<-'END' || fail "the allocations were not ours"
 	import json, sys
-	mode, least, files = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+	mode, engine, least, files = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:]
 	slabs = 0
 	for name in files:
 	    with open(name) as file:
 	        stats = json.load(file)
 	    assert stats["discipline"] == mode, (name, stats["discipline"], stats["reason"])
-	    mine = sum(c["alloc_slab"] for c in stats["caches"] if c["name"].startswith("malloc-"))
+	    caches = [c for c in stats["caches"] if c["name"].startswith("malloc-")]
+	    assert all(c["engine"] == engine for c in caches), (name, "not on", engine)
+	    mine = sum(c["alloc_slab"] for c in caches)
 	    assert mine > 0, (name, "no slab of malloc")
 	    slabs += mine
 	print(f"{mode}: {len(files)} processes, {slabs} slabs")

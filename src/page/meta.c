@@ -49,7 +49,8 @@ static bool new_range(size_t bytes)
 /* Cut `bytes`, a power of two, off the range; what alignment skips is lost, at most as much. */
 static void *carve(size_t bytes)
 {
-	size_t align = km_min(bytes, KM_PAGE_SIZE);
+	/* A shelf's block is aligned to its size, and the largest has 1024 words. */
+	size_t align = km_min(bytes, 2 * KM_PAGE_SIZE);
 	char *p = (char *)km_align_up((uintptr_t)meta.at, align);
 
 	if (!meta.at || p + bytes > meta.end) {

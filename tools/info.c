@@ -64,7 +64,7 @@ static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snaps
 
 	snapshot_clear(snapshot);
 	snapshot->pid = (unsigned)pid;
-	memcpy(snapshot->version, roots[0].version, sizeof(snapshot->version));
+	memcpy(snapshot->version, target.version, sizeof(snapshot->version));
 	for (size_t i = 0; i < count && (result == INFO_OK || result == INFO_PARTLY); i++) {
 		enum info_result one = walk_root(&target, &roots[i], lenient, snapshot);
 
@@ -209,7 +209,7 @@ int cmd_info(int argc, char **argv)
 	opterr = 0;
 	while ((code = getopt_long(argc, argv, "", known, NULL)) != -1) {
 		if (code == 'h')
-			return fputs(usage_text, stdout) < 0;
+			kmem_help(usage_text);
 		if (code == '?')
 			kmem_usage("info", "unknown option '%s'", argv[optind - 1]);
 		if (style != INFO_SLABINFO)

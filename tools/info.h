@@ -50,6 +50,7 @@ bool info_of_file(const char *path, struct snapshot *snapshot);
 struct target {
 	pid_t pid;
 	enum info_result result;
+	char version[16];	/* of libkmem there, ours or another build */
 };
 
 bool target_read(struct target *target, void *to, const void *from, size_t bytes);

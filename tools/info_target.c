@@ -50,6 +50,16 @@ bool target_gather(struct target *target, void *to, void *const *from, size_t ea
 	return true;
 }
 
+/* Up to the first NUL; what a terminal should not get becomes a question mark. */
+static void copy_printable(char *to, const char *from, size_t bytes)
+{
+	size_t i = 0;
+
+	for (; i < bytes - 1 && from[i]; i++)
+		to[i] = from[i] < 0x20 || from[i] == 0x7f ? '?' : from[i];
+	to[i] = '\0';
+}
+
 bool target_string(struct target *target, char *to, size_t bytes, const char *from)
 {
 	size_t have = 0;
@@ -65,10 +75,7 @@ bool target_string(struct target *target, char *to, size_t bytes, const char *fr
 			break;
 		have += now;
 	}
-	to[bytes - 1] = '\0';
-	for (; *to; to++)
-		if ((unsigned char)*to < 0x20 || *to == 0x7f)
-			*to = '?';
+	copy_printable(to, to, bytes);
 	return true;
 }
 
@@ -101,7 +108,7 @@ static bool look(struct target *target, unsigned long start, struct km_root *roo
 	if (!target_read(target, root, address, offsetof(struct km_root, discipline)) ||
 	    memcmp(root->magic, KM_ROOT_MAGIC, sizeof(root->magic)))
 		return false;
-	root->version[sizeof(root->version) - 1] = '\0';
+	copy_printable(target->version, root->version, sizeof(target->version));
 	if (root->abi != KM_ROOT_ABI || root->bytes != sizeof(*root) ||
 	    root->layout != km_root_layout()) {
 		target->result = INFO_OTHER;

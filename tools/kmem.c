@@ -3,6 +3,7 @@
  */
 #include "kmem.h"
 
+#include <errno.h>
 #include <kmem/kmem.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -54,14 +55,22 @@ int kmem_failed(int status, const char *command, const char *format, ...)
 	return status;
 }
 
+_Noreturn void kmem_help(const char *text)
+{
+	fputs(text, stdout);
+	if (fflush(stdout) || ferror(stdout))
+		exit(kmem_failed(1, "", "writing: %s", strerror(errno)));
+	exit(0);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 2)
 		kmem_usage("", "which command? run, info or bench; kmem --help says more");
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
-		return fputs(help_text, stdout) < 0;
+		kmem_help(help_text);
 	if (!strcmp(argv[1], "--version"))
-		return puts("kmem " KMEM_VERSION) < 0;
+		kmem_help("kmem " KMEM_VERSION "\n");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(argv[1], commands[i].name))
 			return commands[i].run(argc - 1, argv + 1);

@@ -10,6 +10,8 @@ int cmd_run(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 
+/* Print the text and exit with 0, or with 1 where it can't be printed. */
+_Noreturn void kmem_help(const char *text);
 /* "kmem COMMAND: ..." and exit with 2. */
 _Noreturn void kmem_usage(const char *command, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

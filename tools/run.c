@@ -96,8 +96,7 @@ static int parse(int argc, char **argv, struct run_options *options)
 				kmem_usage("run", "--stats=: no file");
 			break;
 		case 'h':
-			fputs(usage_text, stdout);
-			exit(0);
+			kmem_help(usage_text);
 		case ':':
 			kmem_usage("run", "%s needs a value", argv[optind - 1]);
 		default:

@@ -1,0 +1,109 @@
+/*
+ * A program that says it has libkmem and lies. liar other: its record is of another build. liar SEED: the record is
+ * as it should be, and everything behind it is nonsense: wild pointers, loops, absurd counts. Prints "ready" and waits
+ * to be killed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cache/root.h"
+
+#define WORDS (1u << 16)	/* of nonsense */
+
+static unsigned long state;
+
+static unsigned long any(void)
+{
+	state = state * 6364136223846793005ul + 1442695040888963407ul;
+	return state >> 20 ^ state << 30;
+}
+
+/* A pointer into the nonsense, mostly; it may be odd, or wild, or NULL. */
+static unsigned long pointer(const unsigned long *nonsense)
+{
+	switch (any() % 16) {
+	case 0:
+		return 0;
+	case 1:
+		return any();
+	case 2:
+		return (unsigned long)nonsense + any() % (WORDS * 8);
+	default:
+		return (unsigned long)(nonsense + any() % (WORDS - 64) / 8 * 8);
+	}
+}
+
+static void fill(unsigned long *nonsense)
+{
+	for (unsigned i = 0; i < WORDS; i++)
+		nonsense[i] = any() % 3 ? pointer(nonsense) : any() % 4 ? any() % 64 : any();
+}
+
+/* A ring of caches, each with an engine, nodes and shelves of nonsense, some of them damaged. */
+static void make_caches(struct km_list *head, unsigned *count, unsigned long *nonsense)
+{
+	struct kmem_cache *caches = (struct kmem_cache *)nonsense;
+
+	km_list_init(head);
+	*count = 0;
+	for (unsigned i = 0; i < 20; i++) {
+		struct kmem_cache *cache = &caches[i];
+
+		cache->dead = false;
+		cache->size = (uint32_t)(any() % 9000 + 1);
+		cache->objects = (uint32_t)(any() % 600 + 1);
+		cache->order = (uint8_t)(any() % (KM_MAX_ORDER + 1));
+		km_list_add_tail(&cache->all, head);
+		++*count;
+	}
+	if (any() % 2)
+		caches[7].all.next = &caches[any() % 20].all;
+	if (any() % 4 == 0)
+		caches[11].all.prev = (struct km_list *)pointer(nonsense);
+}
+
+int main(int argc, char **argv)
+{
+	static struct km_list head;
+	static unsigned count, ranges;
+	static struct km_percpu percpu;
+	char *at = mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned long *nonsense = aligned_alloc(4096, WORDS * sizeof(*nonsense));
+	struct km_root *root = (struct km_root *)(at + 16384);
+
+	if (argc != 2 || at == MAP_FAILED || !nonsense || mprotect(root, 4096, PROT_READ | PROT_WRITE))
+		return 2;
+	state = strtoul(argv[1], NULL, 10);
+	fill(nonsense);
+	memcpy(root, nonsense, sizeof(*root));
+	memcpy(root->magic, KM_ROOT_MAGIC, sizeof(root->magic));
+	root->abi = KM_ROOT_ABI;
+	root->bytes = sizeof(*root);
+	root->layout = km_root_layout();
+	memcpy(root->version, "9.9.9 of nobody!", sizeof(root->version));
+	if (!strcmp(argv[1], "other")) {
+		root->layout++;
+	} else if (any() % 8) {
+		/* Far enough that it is worth reading. */
+		make_caches(&head, &count, nonsense);
+		root->caches = &head;
+		root->cache_count = &count;
+		percpu = (struct km_percpu){ .base = (char *)nonsense, .cpus = any() % 4 };
+		root->percpu = &percpu;
+		ranges = (unsigned)(any() % 3);
+		root->arena.ranges = &ranges;
+		root->arena.range = (struct km_range *)nonsense;
+		root->arena.used_pages = root->arena.dirty_pages = nonsense + 1;
+		root->arena.clean_pages = root->arena.purged_pages = nonsense + 2;
+		root->large_blocks = root->large_bytes = nonsense + 3;
+		root->mapped_blocks = root->mapped_bytes = root->meta_bytes = nonsense + 4;
+		root->discipline = root->reason = (char *)(nonsense + any() % WORDS);
+	}
+	if (write(1, "ready\n", 6) != 6)
+		return 5;
+	for (;;)
+		pause();
+}

@@ -1,0 +1,121 @@
+/*
+ * A program to look at from outside. live quiet|fork|busy|churn FILE: allocates, writes what it says of itself as JSON
+ * into FILE, prints "ready" and then waits to be killed (busy, churn: goes on allocating).
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define THREADS 3
+
+static unsigned random_of(unsigned long *state)
+{
+	*state = *state * 6364136223846793005ul + 1442695040888963407ul;
+	return (unsigned)(*state >> 33);
+}
+
+static void *want(void *p)
+{
+	if (!p)
+		exit(3);
+	return p;
+}
+
+/* Objects here and there, some freed again, large ones as well. Never freed: that is the point. */
+static void populate(void)
+{
+	struct kmem_cache *mine = kmem_cache_create("live \"mine\"", 100, NULL, 0);
+	struct kmem_cache *built = kmem_cache_create("built", 24, 8, SLAB_HWCACHE_ALIGN, NULL);
+	unsigned long state = 1;
+	void *some[500];
+
+	for (int i = 0; i < 12345; i++)
+		want(kmem_cache_alloc(mine, GFP_KERNEL));
+	for (int i = 0; i < 77; i++)
+		want(kmem_cache_alloc(built, GFP_KERNEL));
+	for (int i = 0; i < 500; i++)
+		some[i] = want(kmalloc(random_of(&state) % 9000 + 1, GFP_KERNEL));
+	for (int i = 0; i < 500; i += 3)
+		kfree(some[i]);
+	want(kmalloc(100000, GFP_KERNEL));
+	want(kvmalloc(10 << 20, GFP_KERNEL));
+}
+
+static void say(const char *file, const char *suffix)
+{
+	char name[4096];
+
+	snprintf(name, sizeof(name), "%s%s", file, suffix);
+	int fd = open(name, O_CREAT | O_TRUNC | O_WRONLY, 0644);
+	if (fd < 0 || kmem_print_json(fd) || close(fd))
+		exit(4);
+}
+
+static void ready(void)
+{
+	if (write(1, "ready\n", 6) != 6)
+		exit(5);
+}
+
+static void *allocate(void *arg)
+{
+	unsigned long state = (unsigned long)arg;
+	void *slots[1000] = { NULL };
+
+	for (;;) {
+		void **slot = &slots[random_of(&state) % 1000];
+
+		kfree(*slot);
+		*slot = kmalloc(random_of(&state) % 2000, GFP_KERNEL);
+	}
+	return NULL;
+}
+
+/* Caches come and go, as fast as they can. */
+static void *churn(void *arg)
+{
+	for (unsigned i = 0;; i++) {
+		struct kmem_cache *cache = kmem_cache_create_args(i & 1 ? "odd" : "even", 64 + i % 500,
+								  NULL, 0);
+		void *object = want(kmem_cache_alloc(want(cache), GFP_KERNEL));
+
+		kmem_cache_free(cache, object);
+		if (arg && i % 64 == 0)
+			kmem_shrink_all();
+		kmem_cache_destroy(cache);
+		if (!arg)
+			usleep(50);
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t thread;
+
+	if (argc != 3)
+		return 2;
+	populate();
+	say(argv[2], "");
+	if (!strcmp(argv[1], "fork") && fork() == 0) {
+		populate();
+		say(argv[2], ".child");
+		printf("child %d\n", (int)getpid());
+		fflush(stdout);
+	} else if (!strcmp(argv[1], "busy") || !strcmp(argv[1], "churn")) {
+		for (unsigned long i = 0; i < THREADS; i++)
+			if (pthread_create(&thread, NULL, allocate, (void *)(i + 1)))
+				return 6;
+		if (pthread_create(&thread, NULL, churn, !strcmp(argv[1], "churn") ? argv : NULL))
+			return 6;
+	}
+	ready();
+	for (;;)
+		pause();
+}

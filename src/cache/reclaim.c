@@ -29,8 +29,8 @@ static int reap_cache(struct kmem_cache *cache, void *arg)
 		cache->engine->reap(cache);	/* forgets that it was touched */
 	cache->engine->reap(cache);
 	km_store(&cache->misses, (uint16_t)0);
-	if (cache->touched) {
-		cache->touched = false;
+	if (km_load(&cache->touched)) {
+		km_store(&cache->touched, false);
 		cache->idle_looks = 0;
 		if (!idle->quiet)
 			return 0;

@@ -112,7 +112,7 @@ struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *r
 	}
 	if (!slab)
 		return NULL;
-	slab->cache = cache;
+	km_store(&slab->cache, cache);
 	slab->inuse = 0;
 	slab->objects = (uint16_t)(order == cache->order ? cache->objects :
 							   (KM_PAGE_SIZE << order) / cache->size);
@@ -121,8 +121,8 @@ struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *r
 	slab->owner[0] = slab->owner[1] = 0;
 	km_list_init(&slab->list);
 	for (size_t i = 0; i < (size_t)1 << order; i++) {
-		slab[i].type = i ? KM_PAGE_TAIL : KM_PAGE_SLAB;
-		slab[i].order = (uint8_t)order;
+		km_store(&slab[i].type, (uint8_t)(i ? KM_PAGE_TAIL : KM_PAGE_SLAB));
+		km_store(&slab[i].order, (uint8_t)order);
 	}
 	km_map_set(slab, (size_t)1 << order, cache->id);
 	km_slab_construct(cache, slab);
@@ -136,8 +136,8 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 
 	km_map_set(slab, (size_t)1 << order, KM_MAP_NONE);
 	for (size_t i = 0; i < (size_t)1 << order; i++)
-		slab[i].type = KM_PAGE_NONE;
-	slab->cache = NULL;
+		km_store(&slab[i].type, (uint8_t)KM_PAGE_NONE);
+	km_store(&slab->cache, NULL);
 	km_count(cache, KMEM_FREE_SLAB);
 	km_pages_free(slab, order);
 }

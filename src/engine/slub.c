@@ -202,7 +202,7 @@ void slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
 		if (km_unlikely(!slub_free_count(word)))
 			continue;	/* stashed when it was full: full it is */
 		if (!slub_inuse(word) && slub_may_go(cache, n)) {
-			link->next = empty;
+			km_store(&link->next, empty);
 			empty = link;
 		} else {
 			slub_list(n, slab, true);
@@ -403,6 +403,7 @@ static unsigned slow_take(struct kmem_cache *cache, const struct km_request *req
 	unsigned got = 0;
 	bool look_at_cpu = true;
 
+	slub_touch(slub_node(cache, 0));
 	while (got < want) {
 		struct hold hold;
 		unsigned now, left = want - got;
@@ -465,7 +466,7 @@ km_noinline static void keep_on_cpu(struct kmem_cache *cache, struct km_page *sl
 	if (km_unlikely(!km_chain_partial_push(&cache->chain, &slab->link,
 					       slub_node(cache, 0)->cpu_partial_slabs,
 					       &drained))) {
-		slab->link.next = NULL;
+		km_store(&slab->link.next, NULL);
 		slub_put_partials(cache, &slab->link);
 		return;
 	}
@@ -501,6 +502,7 @@ km_noinline static void free_to_slab(struct kmem_cache *cache, struct km_page *s
 	struct slub_node *locked = NULL;
 	uint64_t seen = slub_look(slab), next;
 
+	slub_touch(slub_node(cache, 0));
 	for (;;) {
 		void *prior = slub_head(seen, base);
 

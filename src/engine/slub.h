@@ -35,6 +35,7 @@ struct slub_node {
 	/* Of node 0, for the whole cache; read by slow paths. */
 	uint32_t cpu_partial km_aligned(64);	/* free objects a CPU may keep in partial slabs */
 	uint32_t cpu_partial_slabs;	/* the same in slabs, taken to be half full */
+	bool touched;			/* a slab moved since the last reap */
 	const struct km_range *range;	/* the first one */
 	uint64_t divides;		/* offset * divides < divides: a multiple of size */
 	uint32_t slab_mask;		/* bytes of a slab of the usual order, minus one */
@@ -47,6 +48,13 @@ struct slub_node {
 km_inline struct slub_node *slub_node(const struct kmem_cache *cache, unsigned node)
 {
 	return cache->node[node];
+}
+
+/* Read first: the line is read by all. */
+km_inline void slub_touch(struct slub_node *n)
+{
+	if (km_unlikely(!km_load(&n->touched)))
+		km_store(&n->touched, true);
 }
 
 /* ---- a slab's word */

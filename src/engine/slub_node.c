@@ -158,7 +158,7 @@ static struct km_chain_link *unlist_empty(struct kmem_cache *cache, struct slub_
 		if (slub_inuse(km_load(&slab->word)))
 			continue;
 		slub_unlist(n, slab);
-		slab->link.next = empty;
+		km_store(&slab->link.next, empty);
 		empty = &slab->link;
 	}
 	return empty;
@@ -224,10 +224,14 @@ static size_t slub_shrink(struct kmem_cache *cache)
 	return free_empty(cache, 0, true);
 }
 
-/* Kernel: nothing of the kind. A cache that did not miss since the last call keeps no empty slabs. */
+/* Kernel: nothing of the kind. Where no slab moved since the last call no empty slabs are kept. */
 static size_t slub_reap(struct kmem_cache *cache)
 {
-	return free_empty(cache, cache->touched ? km_load(&cache->min_partial) : 0, false);
+	struct slub_node *n = slub_node(cache, 0);
+	bool idle = !km_load(&n->touched);
+
+	km_store(&n->touched, false);
+	return free_empty(cache, idle ? 0 : km_load(&cache->min_partial), false);
 }
 
 /* ------------------------------------------------------------------ looking */
@@ -256,7 +260,8 @@ static unsigned count_chain(const struct kmem_cache *cache, const struct km_page
 /* The slab that a CPU says it has, if it is one of ours indeed. */
 static struct km_page *own_slab(const struct kmem_cache *cache, struct km_page *slab)
 {
-	return slab && slab->type == KM_PAGE_SLAB && slab->cache == cache ? slab : NULL;
+	return slab && km_load(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == cache ?
+		       slab : NULL;
 }
 
 /* A link that was read while others are at work: the descriptor it is in, or NULL where it can't be one. */

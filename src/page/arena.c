@@ -106,21 +106,22 @@ static struct km_range *range_of_page(const struct km_page *page)
 
 static void insert_free(struct km_page *page, unsigned order, uint32_t dirty, uint32_t now)
 {
-	page->type = KM_PAGE_FREE;
-	page->order = (uint8_t)order;
-	page->dirty = dirty;
-	page->freed_ms = now;
-	arena.dirty_pages += dirty;
-	arena.clean_pages += ((size_t)1 << order) - dirty;
+	km_store(&page->type, (uint8_t)KM_PAGE_FREE);
+	km_store(&page->order, (uint8_t)order);
+	km_store(&page->dirty, dirty);
+	km_store(&page->freed_ms, now);
+	km_store(&arena.dirty_pages, arena.dirty_pages + dirty);
+	km_store(&arena.clean_pages, arena.clean_pages + (((size_t)1 << order) - dirty));
 	km_list_add_head(&page->list, &arena.free[order][dirty != 0]);
 }
 
 static void remove_free(struct km_page *page)
 {
-	arena.dirty_pages -= page->dirty;
-	arena.clean_pages -= ((size_t)1 << page->order) - page->dirty;
+	km_store(&arena.dirty_pages, arena.dirty_pages - page->dirty);
+	km_store(&arena.clean_pages,
+		 arena.clean_pages - (((size_t)1 << page->order) - page->dirty));
 	km_list_del(&page->list);
-	page->type = KM_PAGE_NONE;
+	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 }
 
 /* Insert, joined with every free buddy. */
@@ -131,7 +132,8 @@ static void merge_free(struct km_range *range, size_t index, unsigned order, uin
 		size_t other = index ^ ((size_t)1 << order);
 		struct km_page *buddy = &range->page[other];
 
-		if (buddy->type != KM_PAGE_FREE || buddy->order != order)
+		/* A block in use changes its type without the lock, never from or to FREE. */
+		if (km_load(&buddy->type) != KM_PAGE_FREE || km_load(&buddy->order) != order)
 			break;
 		dirty += buddy->dirty;
 		remove_free(buddy);
@@ -180,7 +182,7 @@ static void keep_first_page(void)
 	remove_free(page);
 	for (unsigned order = KM_MAX_ORDER; order-- > 0;)
 		insert_free(page + ((size_t)1 << order), order, 0, 0);
-	page->type = KM_PAGE_NONE;
+	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 }
 
 bool km_arena_start(void)
@@ -241,10 +243,10 @@ struct km_page *km_pages_alloc(unsigned order, int node, bool may_wait, bool *ze
 		split(page, order);
 		if (zero)
 			*zero = untouched;
-		page->order = (uint8_t)order;
+		km_store(&page->order, (uint8_t)order);
 		page->flags = 0;
 		page->cache = NULL;
-		arena.used_pages += (size_t)1 << order;
+		km_store(&arena.used_pages, arena.used_pages + ((size_t)1 << order));
 	}
 	km_unlock_may(&arena.lock, may_wait);
 	return page;
@@ -256,8 +258,8 @@ void km_pages_free(struct km_page *page, unsigned order)
 	struct km_range *range = range_of_page(page);
 
 	km_lock(&arena.lock);
-	arena.used_pages -= (size_t)1 << order;
-	page->type = KM_PAGE_NONE;
+	km_store(&arena.used_pages, arena.used_pages - ((size_t)1 << order));
+	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 	merge_free(range, (size_t)(page - range->page), order, 1u << order, now);
 	km_unlock(&arena.lock);
 }
@@ -387,7 +389,7 @@ static size_t purge_until(unsigned decay_ms, size_t enough_pages)
 
 		km_lock(&arena.lock);
 		if (gone)
-			arena.purged_pages += dirty;
+			km_store(&arena.purged_pages, arena.purged_pages + dirty);
 		/* Where the system refuses (mlockall) it stays dirty, as fresh, for another period. */
 		merge_free(range, (size_t)(page - range->page), order, gone ? 0 : dirty, now);
 		km_unlock(&arena.lock);

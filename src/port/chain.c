@@ -235,8 +235,8 @@ static bool soft_partial_push(const struct km_chain *chain, struct km_chain_link
 		*drained = next;
 		next = NULL;
 	}
-	link->next = next;
-	link->count = next ? next->count + 1 : 1;
+	km_store(&link->next, next);
+	km_store(&link->count, next ? next->count + 1 : 1);
 	km_store(&cpu->partial, link);
 	soft_leave(cpu, true);
 	return true;

@@ -151,8 +151,8 @@ static void case_churn(void)
 static void in_handler(int signal)
 {
 	static uint64_t seed = 99;
-	struct object *object = kmem_cache_alloc(shared.cache, GFP_NOWAIT);
 	int saved_errno = errno;
+	struct object *object = kmem_cache_alloc(shared.cache, GFP_NOWAIT);
 
 	(void)signal;
 	if (object) {

@@ -173,12 +173,13 @@ static int of_all(enum info_style style)
 {
 	struct dirent **entries;
 	int count = scandir("/proc", &entries, is_process, by_number);
+	struct km_writer writer = { .fd = STDOUT_FILENO };
 	struct snapshot snapshot = { 0 };
 	bool more = false;
 
 	if (count < 0)
 		return kmem_failed(1, "info", "/proc: %s", strerror(errno));
-	info_list_head(style);
+	info_list_head(&writer, style);
 	for (int i = 0; i < count; i++) {
 		pid_t pid = atoi(entries[i]->d_name);
 
@@ -186,13 +187,13 @@ static int of_all(enum info_style style)
 			continue;
 		enum info_result result = info_of_process(pid, &snapshot);
 		if (result == INFO_OK || result == INFO_PARTLY || result == INFO_OTHER) {
-			info_list_row(style, &snapshot, result == INFO_OTHER, more);
+			info_list_row(&writer, style, &snapshot, result == INFO_OTHER, more);
 			more = true;
 		}
 	}
 	snapshot_clear(&snapshot);
-	info_list_tail(style);
-	return fflush(stdout) || ferror(stdout) ? kmem_failed(1, "info", "writing failed") : 0;
+	int error = info_list_tail(&writer, style);
+	return error ? kmem_failed(1, "info", "writing: %s", strerror(error)) : 0;
 }
 
 /* ------------------------------------------------------------------ the command */

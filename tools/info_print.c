@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "page/arena.h"
-#include "watch/print.h"
 
 static struct kmem_cache_stats with_engine(const struct info_cache *cache)
 {
@@ -198,7 +197,7 @@ static void process_name(unsigned pid, char name[64])
 		fclose(comm);
 	name[strcspn(name, "\n")] = '\0';
 	for (char *at = name; *at; at++)
-		if ((unsigned char)*at < 0x20 || *at == 0x7f || *at == '"' || *at == '\\')
+		if ((unsigned char)*at < 0x20 || *at == 0x7f)
 			*at = '?';
 }
 
@@ -211,38 +210,53 @@ static unsigned long active_bytes(const struct snapshot *snapshot)
 	return bytes;
 }
 
-void info_list_head(enum info_style style)
+void info_list_head(struct km_writer *writer, enum info_style style)
 {
 	if (style == INFO_JSON)
-		printf("[");
+		km_print(writer, "[");
 	else
-		printf("%8s %-16s %-10s %7s %14s\n", "PID", "NAME", "DISCIPLINE", "CACHES",
-		       "BYTES");
+		km_print(writer, "%8s %-16s %-10s %7s %14s\n", "PID", "NAME", "DISCIPLINE",
+			 "CACHES", "BYTES");
 }
 
-void info_list_row(enum info_style style, const struct snapshot *snapshot, bool other, bool more)
+/* What the process says of itself may hold anything. */
+static void list_json(struct km_writer *writer, const struct snapshot *snapshot, const char *name,
+		      bool other)
+{
+	km_print(writer, "\n {\"pid\": %u, \"name\": ", snapshot->pid);
+	km_print_string(writer, name);
+	km_print(writer, ", \"version\": ");
+	km_print_string(writer, snapshot->version);
+	if (!other) {
+		km_print(writer, ", \"discipline\": ");
+		km_print_string(writer, snapshot->discipline);
+		km_print(writer, ", \"caches\": %zu, \"active_bytes\": %lu", snapshot->count,
+			 active_bytes(snapshot));
+	}
+	km_print(writer, "}");
+}
+
+void info_list_row(struct km_writer *writer, enum info_style style, const struct snapshot *snapshot,
+		   bool other, bool more)
 {
 	char name[64];
 
 	process_name(snapshot->pid, name);
 	if (style == INFO_JSON) {
-		printf("%s\n {\"pid\": %u, \"name\": \"%s\", \"version\": \"%s\"", more ? "," : "",
-		       snapshot->pid, name, snapshot->version);
-		if (!other)
-			printf(", \"discipline\": \"%s\", \"caches\": %zu, \"active_bytes\": %lu",
-			       snapshot->discipline, snapshot->count, active_bytes(snapshot));
-		printf("}");
+		km_print(writer, more ? "," : "");
+		list_json(writer, snapshot, name, other);
 	} else if (other) {
-		printf("%8u %-16s libkmem %s, of another build\n", snapshot->pid, name,
-		       snapshot->version);
+		km_print(writer, "%8u %-16s libkmem %s, of another build\n", snapshot->pid, name,
+			 snapshot->version);
 	} else {
-		printf("%8u %-16s %-10s %7zu %14lu\n", snapshot->pid, name, snapshot->discipline,
-		       snapshot->count, active_bytes(snapshot));
+		km_print(writer, "%8u %-16s %-10s %7zu %14lu\n", snapshot->pid, name,
+			 snapshot->discipline, snapshot->count, active_bytes(snapshot));
 	}
 }
 
-void info_list_tail(enum info_style style)
+int info_list_tail(struct km_writer *writer, enum info_style style)
 {
 	if (style == INFO_JSON)
-		printf("\n]\n");
+		km_print(writer, "\n]\n");
+	return -km_print_end(writer);
 }

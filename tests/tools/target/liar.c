@@ -42,6 +42,12 @@ static void fill(unsigned long *nonsense)
 		nonsense[i] = any() % 3 ? pointer(nonsense) : any() % 4 ? any() % 64 : any();
 }
 
+static struct km_engine engines[3] = {
+	{ .name = "none", .front = KM_FRONT_NONE },
+	{ .name = "array", .front = KM_FRONT_ARRAY },
+	{ .name = "chain", .front = KM_FRONT_CHAIN },
+};
+
 /* A ring of caches, each with an engine, nodes and shelves of nonsense, some of them damaged. */
 static void make_caches(struct km_list *head, unsigned *count, unsigned long *nonsense)
 {
@@ -53,6 +59,13 @@ static void make_caches(struct km_list *head, unsigned *count, unsigned long *no
 		struct kmem_cache *cache = &caches[i];
 
 		cache->dead = false;
+		if (any() % 16)
+			cache->engine = &engines[any() % 3];
+		for (unsigned node = 0; node < KM_MAX_NODES; node++)
+			cache->node[node] = any() % 3 ? NULL : (void *)pointer(nonsense);
+		cache->shelf.slot = (uint32_t)(any() % 2000 * 8);
+		cache->shelf.block_mask = (64u << any() % 8) - 1;
+		cache->chain.slot = (uint32_t)(any() % 300 * 64);
 		cache->size = (uint32_t)(any() % 9000 + 1);
 		cache->objects = (uint32_t)(any() % 600 + 1);
 		cache->order = (uint8_t)(any() % (KM_MAX_ORDER + 1));
@@ -91,7 +104,7 @@ int main(int argc, char **argv)
 		make_caches(&head, &count, nonsense);
 		root->caches = &head;
 		root->cache_count = &count;
-		percpu = (struct km_percpu){ .base = (char *)nonsense, .cpus = any() % 4 };
+		percpu = (struct km_percpu){ .base = (char *)nonsense, .cpus = any() % 2 };
 		root->percpu = &percpu;
 		ranges = (unsigned)(any() % 3);
 		root->arena.ranges = &ranges;

@@ -239,6 +239,14 @@ void *km_resize_in_place(void *p, size_t bytes, const char *function)
 	return p;
 }
 
+/* Kernel: with __GFP_ZERO what is given up is zeroed, so that it reads as zeros when the object grows again. */
+static void *shrunk(void *object, size_t size, size_t usable, gfp_t gfp)
+{
+	if (km_unlikely(gfp & __GFP_ZERO))
+		__builtin_memset((char *)object + size, 0, usable - size);
+	return object;
+}
+
 static void *realloc_by(void *object, size_t size, gfp_t gfp, void *(*get)(size_t, gfp_t))
 {
 	if (!size) {
@@ -252,10 +260,10 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, void *(*get)(size_
 		return NULL;
 	/* Kernel: the same pointer while it fits. Ours moves down where most of it would be waste. */
 	if (size <= usable && (size > usable / 4 || usable <= 64))
-		return object;
+		return shrunk(object, size, usable, gfp);
 	void *moved = get(size, gfp);
 	if (!moved)
-		return size <= usable ? object : NULL;
+		return size <= usable ? shrunk(object, size, usable, gfp) : NULL;
 	__builtin_memcpy(moved, object, km_min(size, usable));
 	kfree(object);
 	return moved;
@@ -318,10 +326,14 @@ void *kvcalloc(size_t n, size_t size, gfp_t gfp)
 void *kvrealloc(void *object, size_t size, gfp_t gfp)
 {
 	if (size && !ZERO_OR_NULL_PTR(object) && size <= INT_MAX) {
+		size_t before = gfp & __GFP_ZERO ? ksize(object) : 0;
 		void *moved = km_large_resize(object, size, true);
 
-		if (moved)
-			return moved;
+		if (moved) {
+			size_t kept = before ? km_min(before, ksize(moved)) : 0;
+
+			return size < kept ? shrunk(moved, size, kept, gfp) : moved;
+		}
 	}
 	return realloc_by(object, size, gfp, kvmalloc);
 }

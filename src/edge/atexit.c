@@ -1,7 +1,7 @@
 /*
  * atexit.c: KMEM_STATS=FILE makes a program leave its statistics behind: when it ends, the JSON of kmem_print_json
- * goes to FILE ("%p" in the name becomes the process's number), or slabinfo to stderr where FILE is "-". Invariant: where two copies of the
- * library are in one process, the one that the program uses is the one that writes.
+ * goes to FILE ("%p" in the name becomes the process's number), or slabinfo to stderr where FILE is "-". Invariant:
+ * where two copies of the library are in one process, the one that the program uses is the one that writes.
  */
 #include <kmem/stats.h>
 

@@ -55,11 +55,22 @@ void snapshot_clear(struct snapshot *snapshot)
 	memset(snapshot, 0, sizeof(*snapshot));
 }
 
+/* Where libkmem is in a process more than once, linked and preloaded, one copy serves and the others idle. */
+static size_t drop_idle(struct target *target, struct km_root *roots, size_t count)
+{
+	size_t kept = 0, used;
+
+	for (size_t i = 0; count > 1 && i < count; i++)
+		if (target_read(target, &used, roots[i].arena.used_pages, sizeof(used)) && used)
+			roots[kept++] = roots[i];
+	return kept ? kept : count;
+}
+
 static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snapshot)
 {
 	struct target target = { .pid = pid };
 	struct km_root roots[INFO_MAX_ROOTS];
-	size_t count = target_roots(&target, roots);
+	size_t count = drop_idle(&target, roots, target_roots(&target, roots));
 	enum info_result result = count ? INFO_OK : target.result;
 
 	snapshot_clear(snapshot);

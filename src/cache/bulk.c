@@ -48,6 +48,9 @@ void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 		kfree_bulk(n, objects);
 		return;
 	}
+	/* A chain looks at each object anyway. */
+	if (cache->engine->front == KM_FRONT_CHAIN && km_front_free_chain(cache, n, objects))
+		return;
 	if (km_unlikely(may_have_null(n, objects)))
 		n = drop_nulls(n, objects);
 	if (n)
@@ -131,9 +134,24 @@ static void free_window(size_t n, void **objects)
 	}
 }
 
+/* A chain's objects go slab by slab, whatever else is in the array. */
+km_inline size_t free_slab_of_last(size_t n, void **objects)
+{
+	struct kmem_cache *cache = quick_cache(objects[n - 1]);
+
+	return cache && cache->engine->front == KM_FRONT_CHAIN ?
+		       km_front_free_last(cache, n, objects) : n;
+}
+
 void kfree_bulk(size_t n, void **objects)
 {
 	while (n) {
+		size_t left = free_slab_of_last(n, objects);
+
+		if (left < n) {
+			n = left;
+			continue;
+		}
 		size_t count = km_min(n, (size_t)WINDOW);
 
 		free_window(count, objects + n - count);

@@ -146,6 +146,9 @@ struct km_engine {
 	/* CHAIN. The rest, with km_front_busy set; NULL is its final word. */
 	void *(*alloc)(struct kmem_cache *cache, const struct km_request *request);
 	void (*free)(struct kmem_cache *cache, void *object);
+	/* CHAIN. give, of objects[0, count), the last and those of its slab that are near; NULLs are skipped.
+	 * Returns how many are left, at the front. */
+	unsigned (*give_last)(struct kmem_cache *cache, void **objects, unsigned count);
 
 	/* Take everything off every CPU (CHAIN; the front drains arrays). */
 	void (*drain)(struct kmem_cache *cache);

@@ -13,9 +13,14 @@ km_inline void *km_free_next(const struct kmem_cache *cache, const void *object)
 	return km_load((void *const *)((const char *)object + cache->freeptr));
 }
 
+km_inline void km_set_free_next_at(void *object, uint32_t freeptr, void *next)
+{
+	km_store((void **)((char *)object + freeptr), next);
+}
+
 km_inline void km_set_free_next(const struct kmem_cache *cache, void *object, void *next)
 {
-	km_store((void **)((char *)object + cache->freeptr), next);
+	km_set_free_next_at(object, cache->freeptr, next);
 }
 
 #endif

@@ -586,22 +586,25 @@ km_inline unsigned gather(struct kmem_cache *cache, void **objects, unsigned lef
 	if (km_unlikely(!batch->slab))
 		return left;
 	struct km_page *slab = batch->slab;
-	const struct slub_node *n = slub_node(cache, 0);
 	char *base = slub_base(slab, object);
 	bool usual = slab->order == cache->order;
+	/* Copies: what is stored into objects could change the originals, as far as the compiler knows. */
+	const uint64_t divides = slub_node(cache, 0)->divides;
+	const uint32_t last = slub_node(cache, 0)->last, freeptr = cache->freeptr;
+	const unsigned lookahead = km_layout_options.lookahead;
 	uint64_t tag = slub_tag(slab, base);
 	void *head = object;
 	unsigned taken = 1;
 	for (unsigned i = left; i-- > 0;) {
 		object = objects[i];
 		if (km_likely(km_chain_tag_fits(tag, object) && object != head &&
-			      (usual ? slub_aligned(n, (uint64_t)((char *)object - base)) :
+			      (usual ? slub_aligned(divides, last, (uint64_t)((char *)object - base)) :
 				       km_object_index(cache, slab, base, object) >= 0))) {
-			km_set_free_next(cache, object, head);
+			km_set_free_next_at(object, freeptr, head);
 			head = object;
 			taken++;
 			objects[i] = objects[--left];
-		} else if (++strangers >= km_layout_options.lookahead) {
+		} else if (++strangers >= lookahead) {
 			break;
 		}
 	}
@@ -609,30 +612,38 @@ km_inline unsigned gather(struct kmem_cache *cache, void **objects, unsigned lef
 	return left;
 }
 
-void slub_give(struct kmem_cache *cache, void **objects, unsigned count)
+km_inline unsigned give_last(struct kmem_cache *cache, void **objects, unsigned left)
 {
 	struct batch batch;
 
+	left = gather(cache, objects, left, &batch);
+	if (km_unlikely(!batch.slab))
+		return left;
+	switch (km_chain_push_list(&cache->chain, batch.head, batch.tail)) {
+	case KM_CHAIN_PUSHED:
+		if (km_unlikely(km_layout_options.count_events))
+			slub_count_n(cache, KMEM_FREE_FASTPATH, batch.count);
+		break;
+	case KM_CHAIN_TWICE:
+		report_double(cache, batch.head);
+		break;
+	case KM_CHAIN_MISS:
+		free_to_slab(cache, batch.slab, batch.base, batch.head, batch.tail, batch.count);
+	}
+	return left;
+}
+
+unsigned slub_give_last(struct kmem_cache *cache, void **objects, unsigned count)
+{
 	if (km_unlikely(cache->checked)) {
-		while (count)
-			slub_free_checked(cache, objects[--count]);
-		return;
+		slub_free_checked(cache, objects[count - 1]);
+		return count - 1;
 	}
-	while (count) {
-		count = gather(cache, objects, count, &batch);
-		if (km_unlikely(!batch.slab))
-			continue;
-		switch (km_chain_push_list(&cache->chain, batch.head, batch.tail)) {
-		case KM_CHAIN_PUSHED:
-			if (km_unlikely(km_layout_options.count_events))
-				slub_count_n(cache, KMEM_FREE_FASTPATH, batch.count);
-			break;
-		case KM_CHAIN_TWICE:
-			report_double(cache, batch.head);
-			break;
-		case KM_CHAIN_MISS:
-			free_to_slab(cache, batch.slab, batch.base, batch.head, batch.tail,
-				     batch.count);
-		}
-	}
+	return give_last(cache, objects, count);
+}
+
+void slub_give(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	while (count)
+		count = slub_give_last(cache, objects, count);
 }

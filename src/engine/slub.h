@@ -129,9 +129,9 @@ km_inline char *slub_base(const struct km_page *slab, const void *object)
 }
 
 /* Does an object begin there, in a slab of the usual order? */
-km_inline bool slub_aligned(const struct slub_node *n, uint64_t offset)
+km_inline bool slub_aligned(uint64_t divides, uint32_t last, uint64_t offset)
 {
-	return offset * n->divides < n->divides && offset <= n->last;
+	return offset * divides < divides && offset <= last;
 }
 
 /* km_slab_of, short where nothing is wrong and the slab is of the usual order in the first range, as nearly all. */
@@ -147,7 +147,7 @@ km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
 
 		if (km_likely(slab->cache == cache && slab->type == KM_PAGE_SLAB &&
 			      slab->order == cache->order &&
-			      slub_aligned(n, offset)))
+			      slub_aligned(n->divides, n->last, offset)))
 			return slab;
 	}
 	return km_slab_of(cache, object, &ignored, "kmem_cache_free");
@@ -195,6 +195,7 @@ void slub_free(struct kmem_cache *cache, void *object);
 unsigned slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		   unsigned want);
 void slub_give(struct kmem_cache *cache, void **objects, unsigned count);
+unsigned slub_give_last(struct kmem_cache *cache, void **objects, unsigned count);
 
 /* ---- slub_checked.c: caches that validate each free: no per-CPU slabs, all under the node's lock */
 

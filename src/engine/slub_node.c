@@ -476,6 +476,7 @@ const struct km_engine km_engine_slub = {
 	.hit = slub_hit,
 	.alloc = slub_alloc,
 	.free = slub_free,
+	.give_last = slub_give_last,
 	.drain = slub_drain,
 	.shrink = slub_shrink,
 	.reap = slub_reap,

@@ -53,6 +53,12 @@ static size_t chain_take(struct kmem_cache *cache, const struct km_request *requ
 	return got;
 }
 
+km_inline bool chain_may(const struct kmem_cache *cache, gfp_t gfp)
+{
+	return !cache->hooks && !cache->dead &&
+	       !(gfp & (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK));
+}
+
 static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
@@ -84,22 +90,45 @@ static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **ob
 	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM) != NULL;
 }
 
-/* False: this is no moment for it. */
-static bool chain_free(struct kmem_cache *cache, size_t n, void **objects)
+km_inline bool chain_enter(struct kmem_cache *cache)
 {
-	if (km_unlikely(km_front_busy))
+	if (km_unlikely(cache->hooks || cache->checked || km_front_busy))
 		return false;
 	km_front_busy = true;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	km_store(&cache->touched, true);
+	return true;
+}
+
+km_inline void chain_leave(void)
+{
+	km_front_tick_rarely();
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_front_busy = false;
+}
+
+bool km_front_free_chain(struct kmem_cache *cache, size_t n, void **objects)
+{
+	if (!chain_enter(cache))
+		return false;
 	for (unsigned count; n; n -= count) {
 		count = (unsigned)km_min(n, (size_t)4096);
 		cache->engine->give(cache, objects + n - count, count);
 	}
-	km_front_tick_rarely();
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	km_front_busy = false;
+	chain_leave();
 	return true;
+}
+
+size_t km_front_free_last(struct kmem_cache *cache, size_t n, void **objects)
+{
+	unsigned count = (unsigned)km_min(n, (size_t)4096);
+
+	if (!chain_enter(cache))
+		return n;
+	n -= count;
+	n += cache->engine->give_last(cache, objects + n, count);
+	chain_leave();
+	return n;
 }
 
 /* ------------------------------------------------------------------ in */
@@ -215,6 +244,9 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 	/* The copy of a sequence moves one object at least. */
 	if (km_unlikely(!n))
 		return false;
+	/* A closed chain goes on below, and finds its engine in the end. */
+	if (km_unlikely(km_load(&cache->chain.open)) && chain_may(cache, gfp))
+		return chain_alloc(cache, gfp, n, objects);
 #ifdef KMEM_HAVE_RSEQ
 	/* The public shelf: closed where each object must be seen. */
 	if (km_likely(!(gfp & KMEM_GFP_MISS)))
@@ -224,9 +256,6 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 	if (km_likely(!left))
 		return true;
 #endif
-	if (cache->engine->front == KM_FRONT_CHAIN && !cache->hooks && !cache->dead &&
-	    !(gfp & (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)))
-		return chain_alloc(cache, gfp, n, objects);
 	return alloc_rest(cache, gfp, left, n, objects);
 }
 
@@ -311,8 +340,7 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	if (km_likely(!n))
 		return;
 #endif
-	if (cache->engine->front == KM_FRONT_CHAIN && !cache->hooks && !cache->checked &&
-	    chain_free(cache, n, objects))
+	if (cache->engine->front == KM_FRONT_CHAIN && km_front_free_chain(cache, n, objects))
 		return;
 	free_rest(cache, n, objects);
 }

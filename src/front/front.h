@@ -42,6 +42,10 @@ void km_front_note_miss(struct kmem_cache *cache);
 /* Bulk over one cache; objects are valid and not NULL. */
 bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
 void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
+/* The same over a chain, where NULLs are skipped; false: not now, nothing was done. */
+bool km_front_free_chain(struct kmem_cache *cache, size_t n, void **objects);
+/* Of objects[0, n), free the last, of this chain, and those of its slab that are near. How many are left; n: not now. */
+size_t km_front_free_last(struct kmem_cache *cache, size_t n, void **objects);
 
 /* Frees that a signal handler left undone. With km_front_busy set. */
 void km_front_finish_deferred(struct kmem_cache *cache);

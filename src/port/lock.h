@@ -101,7 +101,10 @@ km_inline bool km_lock_may(struct km_lock *lock, bool may_wait)
 		km_lock(lock);
 		return true;
 	}
-	return km_lock_nowait(lock);
+	if (!km_lock_nowait(lock))
+		return false;
+	km_lock_note(lock, true);
+	return true;
 }
 
 km_inline void km_unlock_may(struct km_lock *lock, bool may_wait)

@@ -12,6 +12,10 @@
 #include "../port/die.h"
 #include "malloc.h"
 
+/* A program linked with the archive gets KMEM_STATS as well (atexit.c). */
+extern int kmem_copy_in_use;
+__attribute__((used)) static int *const keep_statistics = &kmem_copy_in_use;
+
 uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 static struct kmem_cache *cache_of_class[KM_MALLOC_CLASSES];
 

@@ -29,6 +29,12 @@ static inline void check_ours(void)
 	const char *wanted = getenv("KMEM_PERCPU");
 	void *p = malloc(100);
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	free(p);
+	puts("a sanitizer's malloc comes first");
+	exit(77);
+#endif
+
 	CHECK(kmem_percpu_discipline && kmem_cache_of, "(is the library preloaded?)");
 	CHECK(kmem_cache_of(p));
 	CHECK(!wanted || strcmp(wanted, kmem_percpu_discipline()) == 0, "(%s)",

@@ -7,6 +7,7 @@
 # TEST_ENGINE=slub runs them on another engine.
 set -u
 build=${BUILD:-build}
+case $build in *-address* | *-thread*) echo "a program can't preload a sanitized library"; exit 77 ;; esac
 library=$PWD/$build/libkmem-malloc.so
 out=$PWD/$build/tests/programs/$(basename "$0").d
 python=/usr/bin/python3

@@ -66,6 +66,10 @@ void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp);
 /* Usable bytes of the large block that starts at p; 0: there is none. */
 size_t km_large_bytes(const void *p);
 bool km_large_free(const void *p);
+/* The same from a signal handler that struck inside of the allocator: done by whoever comes next. False: p is no
+ * block, as far as can be told then. */
+bool km_large_defer(void *p);
+void km_large_finish_deferred(void);	/* with km_front_busy set */
 /* Resize in place (never moves, but for mappings of their own where may_move); NULL: can't. */
 void *km_large_resize(void *p, size_t bytes, bool may_move);
 void km_large_get_stats(size_t *blocks, size_t *bytes);

@@ -176,7 +176,9 @@ void km_free_any_miss(const void *p, const char *function)
 	}
 	int saved_errno = errno;
 	bool was = km_busy_begin();
-	bool freed = km_large_free(p);
+	bool freed = was ? km_large_defer((void *)p) : km_large_free(p);
+	if (!was)
+		km_large_finish_deferred();
 	km_busy_end(was);
 	errno = saved_errno;
 	if (!freed)
@@ -191,6 +193,9 @@ size_t km_usable_size(const void *p, const char *function)
 	if (cache)
 		return cache->flags & (SLAB_TYPESAFE_BY_RCU) || cache->ctor ? cache->object_size :
 									      cache->size;
+	/* In a handler that struck inside of the allocator the table of mappings may be locked: can't tell, 0. */
+	if (km_front_busy && !km_page_of(p))
+		return 0;
 	bool was = km_busy_begin();
 	size_t bytes = km_large_bytes(p);
 	km_busy_end(was);

@@ -3,10 +3,12 @@
  * Invariant: the first page of a live block says LARGE, with its pages, and is the only one in the map.
  */
 #include "../page/big.h"
+#include "../port/die.h"
 #include "cache.h"
 
 static struct {
 	size_t blocks, bytes;
+	void *deferred;		/* freed in handlers, linked by their first words */
 } large;
 
 static void *pages_alloc(size_t bytes, size_t align, gfp_t gfp)
@@ -40,6 +42,7 @@ static void *alloc_once(size_t bytes, size_t align, gfp_t gfp)
 	if (bytes > PTRDIFF_MAX || align > PTRDIFF_MAX)
 		return NULL;
 	bool was = km_busy_begin();
+	km_large_finish_deferred();
 	if (km_max(bytes, align) <= KMALLOC_MAX_SIZE)
 		p = pages_alloc(bytes, align, gfp);
 	else if (gfp & __GFP_DIRECT_RECLAIM)
@@ -78,6 +81,31 @@ size_t km_large_bytes(const void *p)
 	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_big_bytes(p);
 }
 
+/* What was interrupted may hold any lock, so nothing is looked up but the descriptor. */
+bool km_large_defer(void *p)
+{
+	if (km_page_of(p) ? !page_of_block(p) : (uintptr_t)p & (KM_PAGE_SIZE - 1))
+		return false;
+	void *head = km_load(&large.deferred);
+
+	do
+		*(void **)p = head;
+	while (!km_cas_release(&large.deferred, &head, p));
+	return true;
+}
+
+/* Acquire pairs with the release in km_large_defer. */
+void km_large_finish_deferred(void)
+{
+	if (km_likely(!km_load(&large.deferred)))
+		return;
+	for (void *p = km_swap_acquire(&large.deferred, NULL), *next; p; p = next) {
+		next = *(void **)p;
+		if (!km_large_free(p))
+			km_misuse(KM_MISUSE_FOREIGN, "kfree", p, NULL);
+	}
+}
+
 bool km_large_free(const void *p)
 {
 	struct km_page *page = page_of_block(p);
@@ -101,9 +129,12 @@ void *km_large_resize(void *p, size_t bytes, bool may_move)
 	struct km_page *page = page_of_block(p);
 
 	if (!page) {
-		if (!may_move || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX)
+		if (!may_move || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_front_busy)
 			return NULL;
-		return km_big_resize(p, bytes);
+		bool was = km_busy_begin();
+		void *moved = km_big_resize(p, bytes);
+		km_busy_end(was);
+		return moved;
 	}
 	size_t have = page->pages, want = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 

@@ -117,6 +117,7 @@ static void tick(void)
 		return;
 	if (km_load(&reclaim.busy) || !km_cas_acquire(&reclaim.busy, &free, 1u))
 		return;
+	km_large_finish_deferred();
 	look_around(now, fell, now - last >= km_arena_decay_ms());
 	km_store_release(&reclaim.busy, 0u);
 }
@@ -182,6 +183,7 @@ size_t kmem_shrink_all(void)
 	if (!km_boot())
 		return 0;
 	bool was = km_busy_begin();
+	km_large_finish_deferred();
 	km_registry_visit(flush_cache, &slabs);
 	pages = km_pages_purge(0);
 	km_busy_end(was);

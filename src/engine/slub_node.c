@@ -286,10 +286,10 @@ static bool is_taken_checked(struct kmem_cache *cache, struct km_page *slab, con
 	struct slub_node *n = slub_node(cache, slab->node);
 	bool met = false;
 
-	if (!km_lock_nowait(&n->lock))
+	if (!km_lock_may(&n->lock, false))
 		return true;
 	count_chain(cache, slab, slub_head(slab->word, km_page_address(slab)), object, &met);
-	km_unlock_nowait(&n->lock);
+	km_unlock_may(&n->lock, false);
 	return !met;
 }
 

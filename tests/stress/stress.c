@@ -32,6 +32,7 @@
 
 #define CACHES		8
 #define SLOTS		512
+#define LARGE		8
 #define MAX_THREADS	64
 #define MOST_BULK	200
 #define KMALLOC		200u	/* kinds of object beyond the caches' numbers */
@@ -44,6 +45,7 @@ static struct {
 	unsigned size[CACHES];
 	unsigned caches;
 	void *slot[SLOTS];		/* where objects change hands */
+	void *large[LARGE];		/* blocks of pages and mappings that handlers free */
 	pid_t tid[MAX_THREADS];
 	unsigned threads, seconds;
 	bool over;
@@ -258,8 +260,23 @@ static void resize(void)
 	kfree(object);
 }
 
+/* Have a large block ready for handlers: nested, they could not get one. */
+static void stock_large(void)
+{
+	size_t bytes = roll() % 8 ? 9000 + roll() % 50000 / 8 * 8 : (5u << 20) + 4096;
+	void *object = kvmalloc(bytes, GFP_KERNEL);
+
+	if (!object)
+		die("kvmalloc(%zu): NULL", bytes);
+	fill(object, KMALLOC, bytes);
+	object = __atomic_exchange_n(&stress.large[roll() % LARGE], object, __ATOMIC_ACQ_REL);
+	if (object)
+		destroy(object);
+}
+
 static void *worker(void *arg)
 {
+	bool no_large = without("large");
 	unsigned number = (unsigned)(uintptr_t)arg;
 
 	seed = number * 77 + 1;
@@ -273,6 +290,8 @@ static void *worker(void *arg)
 			in_bulk();
 		else if (dice < 8)
 			resize();
+		else if (dice == 8 && !no_large)
+			stock_large();
 		else
 			one_by_one();
 	}
@@ -507,6 +526,9 @@ static void handler(int signal)
 		if (other)
 			destroy(other);
 	}
+	object = __atomic_exchange_n(&stress.large[roll() % LARGE], NULL, __ATOMIC_ACQ_REL);
+	if (object)
+		destroy(object);
 	seed = saved_seed + 1;
 	in_handler = false;
 	errno = saved_errno;
@@ -569,6 +591,9 @@ static int account(void)
 	for (unsigned i = 0; i < SLOTS; i++)
 		if (stress.slot[i])
 			destroy(stress.slot[i]);
+	for (unsigned i = 0; i < LARGE; i++)
+		if (stress.large[i])
+			destroy(stress.large[i]);
 	kmem_shrink_all();
 	kmem_for_each_cache(must_be_empty, &left);
 	kmem_get_stats(&all);

@@ -589,8 +589,8 @@ km_inline unsigned gather(struct kmem_cache *cache, void **objects, unsigned lef
 	char *base = slub_base(slab, object);
 	bool usual = slab->order == cache->order;
 	/* Copies: what is stored into objects could change the originals, as far as the compiler knows. */
-	const uint64_t divides = slub_node(cache, 0)->divides;
-	const uint32_t last = slub_node(cache, 0)->last, freeptr = cache->freeptr;
+	const uint64_t factor = slub_node(cache, 0)->factor, bound = slub_node(cache, 0)->bound;
+	const uint32_t freeptr = cache->freeptr;
 	const unsigned lookahead = km_layout_options.lookahead;
 	uint64_t tag = slub_tag(slab, base);
 	void *head = object;
@@ -598,7 +598,7 @@ km_inline unsigned gather(struct kmem_cache *cache, void **objects, unsigned lef
 	for (unsigned i = left; i-- > 0;) {
 		object = objects[i];
 		if (km_likely(km_chain_tag_fits(tag, object) && object != head &&
-			      (usual ? slub_aligned(divides, last, (uint64_t)((char *)object - base)) :
+			      (usual ? slub_aligned(factor, bound, (uint64_t)((char *)object - base)) :
 				       km_object_index(cache, slab, base, object) >= 0))) {
 			km_set_free_next_at(object, freeptr, head);
 			head = object;

@@ -37,9 +37,8 @@ struct slub_node {
 	uint32_t cpu_partial_slabs;	/* the same in slabs, taken to be half full */
 	bool touched;			/* a slab moved since the last reap */
 	const struct km_range *range;	/* the first one */
-	uint64_t divides;		/* offset * divides < divides: a multiple of size */
+	uint64_t factor, bound;		/* slub_aligned has the rule */
 	uint32_t slab_mask;		/* bytes of a slab of the usual order, minus one */
-	uint32_t last;			/* offset of the last object in such a slab */
 
 	struct km_lock drain km_aligned(64);
 	uint64_t events[KMEM_NR_EVENTS];	/* where they are not counted by CPU */
@@ -128,10 +127,14 @@ km_inline char *slub_base(const struct km_page *slab, const void *object)
 	return (char *)((uintptr_t)object & ~(((uintptr_t)KM_PAGE_SIZE << slab->order) - 1));
 }
 
-/* Does an object begin there, in a slab of the usual order? */
-km_inline bool slub_aligned(uint64_t divides, uint32_t last, uint64_t offset)
+/*
+ * Does an object begin there, in a slab of the usual order? factor is 2^64 / size rounded up, e what that added, times
+ * size: the k-th multiple of size, times factor, is k * e modulo 2^64, and bound is objects * e; anything else comes
+ * out far above.
+ */
+km_inline bool slub_aligned(uint64_t factor, uint64_t bound, uint64_t offset)
 {
-	return offset * divides < divides && offset <= last;
+	return offset * factor < bound;
 }
 
 /* km_slab_of, short where nothing is wrong and the slab is of the usual order in the first range, as nearly all. */
@@ -147,7 +150,7 @@ km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
 
 		if (km_likely(slab->cache == cache && slab->type == KM_PAGE_SLAB &&
 			      slab->order == cache->order &&
-			      slub_aligned(n->divides, n->last, offset)))
+			      slub_aligned(n->factor, n->bound, offset)))
 			return slab;
 	}
 	return km_slab_of(cache, object, &ignored, "kmem_cache_free");

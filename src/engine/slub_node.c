@@ -60,9 +60,10 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 	if (node)
 		return 0;
 	n->range = km_arena_range(0);
-	n->divides = UINT64_MAX / cache->size + 1;
+	/* Up from the quotient, also where that is exact: e is not 0. */
+	n->factor = -(uint64_t)cache->size / cache->size + 2;
+	n->bound = cache->objects * (n->factor * cache->size);
 	n->slab_mask = (uint32_t)((KM_PAGE_SIZE << cache->order) - 1);
-	n->last = (cache->objects - 1) * cache->size;
 	n->cpu_partial = cpu_partial_of(cache->size);
 	n->cpu_partial_slabs = (n->cpu_partial * 2 + cache->objects - 1) / cache->objects;
 	/* Without per-CPU words the cache works from its lists, slowly. */

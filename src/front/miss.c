@@ -274,7 +274,8 @@ void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	return miss(cache, gfp, node);
+	return km_likely(node == NUMA_NO_NODE) ? km_alloc_miss(cache, gfp) :
+						 miss(cache, gfp, node);
 }
 
 /* ------------------------------------------------------------------ one object out */

@@ -64,9 +64,7 @@ km_inline struct kmem_cache *quick_cache(const void *object)
 
 	index &= -(uintptr_t)(index < km_hot.pages);
 	const struct km_entry *entry = &km_hot.entries[km_hot.map[index]];
-	uint64_t offset = (uint32_t)(uintptr_t)object & entry->slab_mask;
-	return offset * entry->divides < entry->divides && offset <= entry->last ? entry->cache :
-										   NULL;
+	return km_entry_valid(entry, object) ? entry->cache : NULL;
 }
 
 /* The cache of all of objects[0, n), or NULL: mixed, or not that easy. Straight-line: the checks are independent. */
@@ -83,11 +81,9 @@ static struct kmem_cache *common_cache(size_t n, void *const *objects)
 
 	for (size_t i = 1; i < n; i++) {
 		uintptr_t index = ((uintptr_t)objects[i] - arena) >> KM_PAGE_SHIFT;
-		uint64_t offset = (uint32_t)(uintptr_t)objects[i] & entry.slab_mask;
 
 		index &= -(uintptr_t)(index < pages);
-		other |= (map[index] != id) | (offset * entry.divides >= entry.divides) |
-			 (offset > entry.last);
+		other |= (map[index] != id) | !km_entry_valid(&entry, objects[i]);
 	}
 	return other ? NULL : cache;
 }

@@ -19,6 +19,7 @@ static struct {
 	size_t entries_ready;		/* bytes committed */
 	size_t next_id;
 	uint64_t used[MAX_IDS / 64];
+	struct kmem_cache *names[16384];	/* chains by hash: one of each 6 names where there are 100000 */
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .next_id = KM_MAP_FIRST };
 
 /* ------------------------------------------------------------------ ids */
@@ -85,7 +86,7 @@ static void put_id(struct kmem_cache *cache, bool fenced)
 
 	if (id >= KM_MAP_FIRST) {
 		km_hot.entries[id].cache = NULL;
-		km_hot.entries[id].divides = 0;
+		km_hot.entries[id].bound = 0;
 	}
 	if (cache->word && fenced)
 		km_percpu_free(cache->word, sizeof(uint64_t));
@@ -100,8 +101,10 @@ static void fill_entry(struct kmem_cache *cache)
 		return;
 	struct km_entry *entry = &km_hot.entries[cache->id];
 	entry->slab_mask = (uint32_t)((KM_PAGE_SIZE << cache->order) - 1);
-	entry->last = (cache->objects - 1) * cache->size;
-	entry->divides = UINT64_MAX / cache->size + 1;
+	uint64_t factor = UINT64_MAX / cache->size + 1;
+	/* A power of two divides without a rest: one more, that e is not 0. */
+	entry->factor = factor + km_is_pow2(cache->size);
+	entry->bound = entry->factor * cache->size * cache->objects;
 	entry->cache = cache;
 }
 
@@ -200,19 +203,40 @@ static struct kmem_cache *find_mergeable(uint32_t size, slab_flags_t flags,
 	return NULL;
 }
 
-static void warn_duplicate(const char *name)
+/* Where the names of a hash begin. */
+static struct kmem_cache **named(const char *name)
 {
-	km_list_for_each(e, &registry.all)
-		if (__builtin_strcmp(km_container_of(e, struct kmem_cache, all)->name, name) == 0) {
-			km_warn("kmem_cache_create(%s): a cache of that name exists", name);
-			return;
-		}
+	uint32_t hash = 2166136261u;
+
+	while (*name)
+		hash = (hash ^ (unsigned char)*name++) * 16777619u;
+	return &registry.names[hash % km_array_count(registry.names)];
+}
+
+static void add_name(struct kmem_cache *cache, bool internal)
+{
+	struct kmem_cache **first = named(cache->name), *other = *first;
+
+	while (other && __builtin_strcmp(other->name, cache->name) != 0)
+		other = other->next_named;
+	if (other && !internal)
+		km_warn("kmem_cache_create(%s): a cache of that name exists", cache->name);
+	cache->next_named = *first;
+	*first = cache;
+}
+
+static void drop_name(struct kmem_cache *cache)
+{
+	struct kmem_cache **at = named(cache->name);
+
+	while (*at != cache)
+		at = &(*at)->next_named;
+	*at = cache->next_named;
 }
 
 static void publish(struct kmem_cache *cache, bool internal)
 {
-	if (!internal)
-		warn_duplicate(cache->name);
+	add_name(cache, internal);
 	cache->id = get_id(cache);
 	fill_entry(cache);
 	km_list_add_tail(&cache->all, &registry.all);
@@ -399,6 +423,7 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 	bool last = --cache->references == 0;
 	if (last) {
 		km_list_del(&cache->all);
+		drop_name(cache);
 		registry.count--;
 		free_cache(cache);
 	}

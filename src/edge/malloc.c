@@ -21,7 +21,7 @@ static struct kmem_cache *cache_of_class[KM_MALLOC_CLASSES];
 
 /* ------------------------------------------------------------------ the hot path */
 
-KMEM_API void *malloc(size_t size)
+KMEM_API km_hit_path void *malloc(size_t size)
 {
 	void *p = km_malloc_hit(size);
 
@@ -30,7 +30,7 @@ KMEM_API void *malloc(size_t size)
 	return km_malloc_miss(size);
 }
 
-KMEM_API void free(void *p)
+KMEM_API km_hit_path void free(void *p)
 {
 	if (km_likely(km_front_free_any(p)))
 		return;

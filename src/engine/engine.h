@@ -75,6 +75,7 @@ struct kmem_cache {
 	void *node[KM_MAX_NODES];	/* the engine's, one per memory node */
 	struct km_events *events;
 	struct km_list all;		/* in the registry */
+	struct kmem_cache *next_named;	/* ... and there by the hash of its name */
 	uint16_t *size_ids;		/* this cache's run in a table of sizes, which shows its id or 0 */
 	uint32_t size_count;
 	uint32_t word;			/* where word id is; 0: none */
@@ -173,11 +174,20 @@ extern const struct km_engine km_engine_sheaf, km_engine_slub;
 struct km_entry {
 	uint32_t mask;			/* bytes of a block minus one; 0: closed */
 	uint32_t slab_mask;		/* bytes of a slab minus one; 0: don't check */
-	uint32_t last;			/* offset of the last object in a slab */
-	uint32_t unused;
-	uint64_t divides;		/* offset * divides < divides: a multiple of size */
+	uint64_t factor, bound;		/* km_entry_valid has the rule */
 	struct kmem_cache *cache;
 };
+
+/*
+ * Is p, in a slab of this cache, the start of an object? factor is 2^64 / size rounded up, so that the k-th multiple of
+ * size, times factor, is k * e modulo 2^64, where e, 0 < e <= size, is what rounding added; anything else comes out near
+ * a multiple of factor, above any bound. The bound is objects * e: one comparison for "a multiple" and "not beyond the
+ * last".
+ */
+km_inline bool km_entry_valid(const struct km_entry *entry, const void *p)
+{
+	return ((uint32_t)(uintptr_t)p & entry->slab_mask) * entry->factor < entry->bound;
+}
 _Static_assert(sizeof(struct km_entry) == 32, "an entry is found by a shift");
 
 /* ---- layout.c: what engines share about where bytes are. */

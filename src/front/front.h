@@ -33,7 +33,7 @@ km_inline void km_front_tick_rarely(void)
 
 /* Slow halves. Return and fail as the public functions do. */
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
-void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node) km_cold;
+void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_free_miss(struct kmem_cache *cache, void *object);
 
 /* Count a miss that goes to the engine; often enough, and the blocks grow. */
@@ -90,9 +90,7 @@ km_inline bool km_front_free_any(void *object)
 	index &= -(uintptr_t)(index < km_hot.pages);
 	uintptr_t id = km_hot.map[index];
 	const struct km_entry *entry = &km_hot.entries[id];
-	uint64_t offset = (uint32_t)(uintptr_t)object & entry->slab_mask;
-	uint32_t valid = -(uint32_t)((offset * entry->divides < entry->divides) &
-				     (offset <= entry->last));
+	uint32_t valid = -(uint32_t)km_entry_valid(entry, object);
 	return km_rseq_push_id(&entry->mask, id, valid, km_hot.percpu, km_rseq, object);
 #else
 	(void)object;

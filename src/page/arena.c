@@ -19,7 +19,7 @@
 /* Dirty memory allowed beyond what is in use: enough that a small program never purges. */
 #define DIRTY_FLOOR_PAGES	512u
 /* Huge pages only from here on: a small program must not pay 2 MiB for a few pages. */
-#define HUGE_FROM_PAGES	(8 * BLOCK_PAGES)
+#define HUGE_FROM_PAGES	(2 * BLOCK_PAGES)
 
 static struct {
 	struct km_lock lock;

@@ -1,0 +1,179 @@
+/*
+ * nomem.h: a scripted run over everything that asks for memory, which survives any refusal: what it did not get it
+ * goes without, what it got it checks and gives back. Afterwards nothing may be missing.
+ */
+#ifndef NOMEM_H
+#define NOMEM_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "cache/cache.h"
+
+#define HELD 6000
+
+static unsigned refused;	/* NULLs of this run */
+
+static void broken(const char *what, size_t detail)
+{
+	char line[160];
+	int length = snprintf(line, sizeof(line), "nomem: %s (%zu)\n", what, detail);
+
+	(void)!write(2, line, (size_t)length);
+	_exit(3);
+}
+#define NEED(condition) ((condition) ? (void)0 : broken(#condition, (size_t)__LINE__))
+
+struct held {
+	unsigned char *p;
+	size_t bytes;
+};
+
+static struct held held[HELD];
+static size_t held_count;
+
+static void hold(void *p, size_t bytes)
+{
+	if (!p) {
+		NEED(errno == ENOMEM);
+		refused++;
+		return;
+	}
+	NEED(held_count < HELD);
+	memset(p, (int)(held_count & 0xff), bytes < 5000 ? bytes : 5000);
+	held[held_count++] = (struct held){ p, bytes };
+}
+
+static void let_go(struct kmem_cache *cache, size_t from)
+{
+	while (held_count > from) {
+		struct held *h = &held[--held_count];
+
+		for (size_t i = 0; i < h->bytes && i < 5000; i++)
+			if (h->p[i] != (held_count & 0xff))
+				broken("content lost", held_count);
+		if (cache)
+			kmem_cache_free(cache, h->p);
+		else
+			kvfree(h->p);
+	}
+}
+
+/* A cache of its own: one by one, zeroed, in bulk, shrunk, destroyed. */
+static void use_cache(const char *engine, unsigned size, unsigned count)
+{
+	struct kmem_cache_args args = { .engine = engine };
+	size_t mark = held_count;
+	void *objects[200];
+	struct kmem_cache *cache = kmem_cache_create("scripted", size, &args, 0);
+
+	if (!cache) {
+		NEED(errno == ENOMEM);
+		refused++;
+		return;
+	}
+	for (unsigned i = 0; i < count; i++)
+		hold(kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN), size);
+	hold(kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN | __GFP_ZERO), size);
+	if (kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, 200, objects))
+		kmem_cache_free_bulk(cache, 200, objects);
+	else
+		refused++;
+	kmem_cache_shrink(cache);
+	let_go(cache, mark);
+	NEED(kmem_cache_shrink(cache) == 0);
+	struct kmem_cache_stats stats;
+	kmem_cache_get_stats(cache, &stats);
+	NEED(stats.active_objects == 0 && stats.total_slabs == 0);
+	kmem_cache_destroy(cache);
+}
+
+static void use_sizes(void)
+{
+	size_t mark = held_count;
+
+	for (size_t size = 8; size <= 64 << 10; size = size * 3 / 2)
+		for (int i = 0; i < 20; i++)
+			hold(kmalloc(size, GFP_KERNEL | __GFP_NOWARN), size);
+	let_go(NULL, mark);
+}
+
+/* Mappings of their own, grown and shrunk. */
+static void use_mappings(void)
+{
+	size_t mark = held_count;
+
+	for (size_t mib = 1; mib < 24; mib += 5) {
+		unsigned char *p = kvzalloc(mib << 20, GFP_KERNEL | __GFP_NOWARN), *moved;
+
+		if (!p) {
+			NEED(errno == ENOMEM);
+			refused++;
+			continue;
+		}
+		NEED(!p[0] && !p[(mib << 20) - 1]);
+		memset(p, 0x5c, 4096);
+		moved = kvrealloc(p, (mib + 6) << 20, GFP_KERNEL | __GFP_NOWARN);
+		if (moved)
+			p = moved;
+		else
+			refused++;
+		NEED(p[0] == 0x5c && p[4095] == 0x5c);
+		hold(p, 4096);
+	}
+	let_go(NULL, mark);
+}
+
+static void script(void)
+{
+	refused = 0;
+	use_cache("sheaf", 24, 500);
+	use_cache("sheaf", 512, 3000);
+	use_cache("sheaf", 4096, 600);
+	if (km_engine_find("slub")) {
+		use_cache("slub", 64, 1000);
+		use_cache("slub", 4096, 1500);
+	}
+	use_sizes();
+	use_mappings();
+	kmem_shrink_all();
+}
+
+static int count_left(struct kmem_cache *cache, void *arg)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	if (stats.active_objects || stats.total_slabs) {
+		fprintf(stderr, "%s: %lu objects in %lu slabs\n", stats.name, stats.active_objects,
+			stats.total_slabs);
+		++*(int *)arg;
+	}
+	return 0;
+}
+
+/* All that the script got has been given back; refusals are over. */
+static void nothing_lost(void)
+{
+	struct kmem_stats all;
+	int left = 0;
+
+	kmem_shrink_all();
+	kmem_for_each_cache(count_left, &left);
+	NEED(left == 0);
+	kmem_get_stats(&all);
+	NEED(all.pages_used == 0);
+	NEED(all.large_blocks == 0 && all.mapped_blocks == 0);
+	NEED(kmem_check_all() == 0);
+}
+
+#endif

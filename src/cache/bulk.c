@@ -57,20 +57,10 @@ void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 		km_front_free_bulk(cache, n, objects);
 }
 
-/* The cache that the page map and the address alone vouch for; NULL: ask the descriptor. */
-km_inline struct kmem_cache *quick_cache(const void *object)
-{
-	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
-
-	index &= -(uintptr_t)(index < km_hot.pages);
-	const struct km_entry *entry = &km_hot.entries[km_hot.map[index]];
-	return km_entry_valid(entry, object) ? entry->cache : NULL;
-}
-
 /* The cache of all of objects[0, n), or NULL: mixed, or not that easy. Straight-line: the checks are independent. */
 static struct kmem_cache *common_cache(size_t n, void *const *objects)
 {
-	struct kmem_cache *cache = quick_cache(objects[0]);
+	struct kmem_cache *cache = km_quick_cache(objects[0]);
 
 	if (!cache)
 		return NULL;
@@ -116,7 +106,7 @@ static void free_window(size_t n, void **objects)
 		return;
 	}
 	for (size_t i = 0; i < n; i++)
-		owners[i] = quick_cache(objects[i]);
+		owners[i] = km_quick_cache(objects[i]);
 	while (n) {
 		if (owners[0]) {
 			n = free_run(owners[0], owners, n, objects);
@@ -133,8 +123,17 @@ static void free_window(size_t n, void **objects)
 /* A chain's objects go slab by slab, whatever else is in the array. */
 km_inline size_t free_slab_of_last(size_t n, void **objects)
 {
-	struct kmem_cache *cache = quick_cache(objects[n - 1]);
+	static km_tls struct kmem_cache *last;
+	struct kmem_cache *cache = km_quick_cache(objects[n - 1]), *guess = last;
 
+	/* As a rule it is the same as the last time: then a branch is predicted, and nothing below waits for the
+	 * object, which comes out of a chain of loads. */
+	if (km_likely(cache == guess)) {
+		__asm__("" : "+r"(guess));
+		cache = guess;
+	} else {
+		last = cache;
+	}
 	return cache && cache->engine->front == KM_FRONT_CHAIN ?
 		       km_front_free_last(cache, n, objects) : n;
 }

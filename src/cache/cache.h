@@ -54,7 +54,16 @@ bool km_kmalloc_start(void);
 /* The cache that serves kmalloc of 0 < size <= KMALLOC_MAX_CACHE_SIZE. */
 struct kmem_cache *km_kmalloc_cache(size_t size);
 /* Free whatever p is, having missed; `function` is who the caller called. */
-void km_free_any_miss(const void *p, const char *function) km_cold;
+void km_free_any_miss(const void *p, const char *function);
+/* The cache that the page map and the address alone vouch for; NULL: ask the descriptor. */
+km_inline struct kmem_cache *km_quick_cache(const void *object)
+{
+	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
+
+	index &= -(uintptr_t)(index < km_hot.pages);
+	const struct km_entry *entry = &km_hot.entries[km_hot.map[index]];
+	return km_entry_valid(entry, object) ? entry->cache : NULL;
+}
 size_t km_usable_size(const void *p, const char *function);
 /* Same bucket, or shrunk or grown in place? Else NULL. */
 void *km_resize_in_place(void *p, size_t bytes, const char *function);

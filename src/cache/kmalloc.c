@@ -165,7 +165,7 @@ static void bad_pointer(const void *p, const char *function)
 		km_misuse(KM_MISUSE_FOREIGN, function, p, NULL);
 }
 
-void km_free_any_miss(const void *p, const char *function)
+km_cold static void free_any(const void *p, const char *function)
 {
 	if (km_unlikely(ZERO_OR_NULL_PTR(p)))
 		return;
@@ -183,6 +183,17 @@ void km_free_any_miss(const void *p, const char *function)
 	errno = saved_errno;
 	if (!freed)
 		bad_pointer(p, function);
+}
+
+/* For a chain this is on the way of a hit. */
+void km_free_any_miss(const void *p, const char *function)
+{
+	struct kmem_cache *cache = km_quick_cache(p);
+
+	if (km_likely(cache))
+		km_free_miss(cache, (void *)p);
+	else
+		free_any(p, function);
 }
 
 size_t km_usable_size(const void *p, const char *function)

@@ -19,8 +19,9 @@ static struct {
 	size_t entries_ready;		/* bytes committed */
 	size_t next_id;
 	uint64_t used[MAX_IDS / 64];
-	struct kmem_cache *names[16384];	/* chains by hash: one of each 6 names where there are 100000 */
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .next_id = KM_MAP_FIRST };
+/* Caches by the hash of their name, 6 in each where there are 100000; apart, because all zeros need no file. */
+static struct kmem_cache *names[16384];
 
 /* ------------------------------------------------------------------ ids */
 
@@ -210,7 +211,7 @@ static struct kmem_cache **named(const char *name)
 
 	while (*name)
 		hash = (hash ^ (unsigned char)*name++) * 16777619u;
-	return &registry.names[hash % km_array_count(registry.names)];
+	return &names[hash % km_array_count(names)];
 }
 
 static void add_name(struct kmem_cache *cache, bool internal)

@@ -467,6 +467,8 @@ bool km_registry_try_visit(int (*visit)(struct kmem_cache *cache, void *arg), vo
 static int fork_cache(struct kmem_cache *cache, bool before, bool child)
 {
 	cache->engine->fork(cache, before, child);
+	if (child)
+		km_shelf_fork_child(&cache->shelf);
 	return 0;
 }
 

@@ -330,6 +330,19 @@ void km_shelf_take_cpu(struct km_shelf *shelf, unsigned cpu, void ***main_block,
 	soft_leave(&visit);
 }
 
+/* Each verb commits with one store: what its thread was about has happened, or has not. */
+void km_shelf_fork_child(struct km_shelf *shelf)
+{
+	struct visit visit;
+
+	if (!shelf->slot || km_percpu.discipline == KM_DISCIPLINE_RSEQ)
+		return;
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
+		soft_enter_cpu(&visit, shelf->slot, cpu, false);
+		visit.soft->lock = 0;
+	}
+}
+
 size_t km_shelf_count_cpu(const struct km_shelf *shelf, unsigned cpu)
 {
 	uintptr_t area = (uintptr_t)km_area(cpu), top = km_load(word_of(shelf, cpu));

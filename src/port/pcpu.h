@@ -117,6 +117,8 @@ void km_shelf_close(struct km_shelf *shelf);
 bool km_shelf_fence(void);
 void km_shelf_take_cpu(struct km_shelf *shelf, unsigned cpu, void ***main_block, void ***partner);
 void km_shelf_open(struct km_shelf *shelf, bool to_hot_path);
+/* In the child of a fork: let go of what threads held that are not here. */
+void km_shelf_fork_child(struct km_shelf *shelf);
 /* Objects on the CPU's shelf; a racy look, exact when nobody uses it. */
 size_t km_shelf_count_cpu(const struct km_shelf *shelf, unsigned cpu);
 

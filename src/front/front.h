@@ -44,8 +44,8 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
 /* The same over a chain, where NULLs are skipped; false: not now, nothing was done. */
 bool km_front_free_chain(struct kmem_cache *cache, size_t n, void **objects);
-/* Of objects[0, n), free the last, of this chain, and those of its slab that are near. Returns how many are left (n: not
- * now). */
+/* Of objects[0, n), free the last, of this chain, and those of its slab that are near.
+ * Returns how many are left; n: not now. */
 size_t km_front_free_last(struct kmem_cache *cache, size_t n, void **objects);
 
 /* Frees that a signal handler left undone. With km_front_busy set. */

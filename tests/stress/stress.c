@@ -440,8 +440,15 @@ static void in_child(void)
 	for (int i = 0; i < 100; i++)
 		one_by_one();
 	in_bulk();
-	for (unsigned i = 0; i < stress.caches; i++)
+	for (unsigned i = 0; i < stress.caches; i++) {
+		struct kmem_cache_stats stats;
+
 		kmem_cache_shrink(stress.cache[i]);
+		kmem_cache_get_stats(stress.cache[i], &stats);
+		/* No shelf is out of reach because somebody who is not here was at it. */
+		if (stats.shelf_objects)
+			die("in a child: %lu objects on shelves", stats.shelf_objects);
+	}
 	if (kmem_check_all())
 		die("in a child: damaged");
 	_exit(0);

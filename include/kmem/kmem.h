@@ -76,7 +76,7 @@ struct kmem_cache;
 #define SLAB_CACHE_DMA		0x00004000u	/* not applicable: accepted */
 #define SLAB_CACHE_DMA32	0x00008000u	/* not applicable: accepted */
 #define SLAB_STORE_USER		0x00010000u	/* accepted; a later release */
-#define SLAB_RECLAIM_ACCOUNT	0x00020000u	/* kept as a mark that statistics show */
+#define SLAB_RECLAIM_ACCOUNT	0x00020000u	/* accepted: a mark; nothing here is reclaimed by it */
 #define SLAB_TEMPORARY		SLAB_RECLAIM_ACCOUNT
 #define SLAB_PANIC		0x00040000u	/* failing to create it ends the process */
 #define SLAB_TYPESAFE_BY_RCU	0x00080000u	/* a slab's memory keeps this type: it is never given to another cache */

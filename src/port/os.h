@@ -21,7 +21,10 @@ int km_os_commit(void *p, size_t bytes);
 int km_os_commit_readonly(void *p, size_t bytes);
 /* Give the pages back; the range stays accessible and reads as zeros if 0 is returned. */
 int km_os_purge(void *p, size_t bytes);
-/* Ask for huge pages over the range. Failure is of no consequence. */
+/*
+ * Back a fresh, committed range by huge pages, now, and only now: where the kernel's background collapsing may find it
+ * later, what was given back in small pieces comes back resident. Failure is of no consequence.
+ */
 void km_os_huge(void *p, size_t bytes);
 /* A mapping of its own, readable, writable, zero; NULL where there is none. */
 void *km_os_map(size_t bytes, size_t align);

@@ -29,6 +29,8 @@
 #define PR_SET_VMA_ANON_NAME	0
 #endif
 
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+
 bool (*km_os_fault)(const char *call);
 
 #define KEEP_ERRNO(result, expression)                                                             \
@@ -131,6 +133,10 @@ void km_os_huge(void *p, size_t bytes)
 	int ignored;
 
 	KEEP_ERRNO(ignored, madvise(p, bytes, MADV_HUGEPAGE));
+	if (!ignored)
+		for (size_t at = 0; at < bytes; at += HUGE_PAGE_BYTES)
+			*(volatile char *)((char *)p + at) = 0;
+	KEEP_ERRNO(ignored, madvise(p, bytes, MADV_NOHUGEPAGE));
 	(void)ignored;
 }
 

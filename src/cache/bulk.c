@@ -163,7 +163,10 @@ bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
 	for (size_t i = 0; i < n; i++) {
 		objects[i] = kmalloc(size, gfp);
 		if (!objects[i]) {
+			bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+
 			kfree_bulk(i, objects);
+			km_calls_end(was);
 			return false;
 		}
 	}

@@ -106,6 +106,8 @@ static void look_around(uint64_t now, bool fell, bool quiet)
 
 static void tick(void)
 {
+	if (km_unlikely(km_no_calls))
+		return;
 	uint64_t now = km_os_now_ms(), last = km_load(&reclaim.last_tick_ms);
 	uint32_t free = 0;
 	bool fell = use_fell();

@@ -69,6 +69,7 @@ static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **ob
 	if (km_likely(got == n))
 		return true;
 	km_thread_enter();
+	bool was = km_calls_begin(request.may_wait);
 	if (!km_front_busy) {
 		km_front_busy = true;
 		__atomic_signal_fence(__ATOMIC_ACQ_REL);
@@ -83,10 +84,11 @@ static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **ob
 		__atomic_signal_fence(__ATOMIC_ACQ_REL);
 		km_front_busy = false;
 	}
+	if (got && got < n)
+		km_front_free_bulk(cache, got, objects);
+	km_calls_end(was);
 	if (km_likely(got == n))
 		return true;
-	if (got)
-		km_front_free_bulk(cache, got, objects);
 	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM) != NULL;
 }
 
@@ -207,6 +209,7 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 				   void **objects)
 {
 	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+	bool was = km_calls_begin(request.may_wait);
 
 	if (km_unlikely((gfp & (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)) || cache->hooks ||
 			cache->dead)) {
@@ -214,10 +217,8 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 	} else {
 		if (cache->engine->front == KM_FRONT_ARRAY)
 			left = from_shelf(cache, left, objects);
-		if (km_likely(!left))
-			return true;
 		km_thread_enter();
-		if (!km_front_busy) {
+		if (left && !km_front_busy) {
 			km_front_busy = true;
 			__atomic_signal_fence(__ATOMIC_ACQ_REL);
 			note_bulk(cache, n);
@@ -230,10 +231,11 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 			km_front_busy = false;
 		}
 	}
+	if (left && left < n)
+		km_front_free_bulk(cache, n - left, objects + left);
+	km_calls_end(was);
 	if (km_likely(!left))
 		return true;
-	if (n > left)
-		km_front_free_bulk(cache, n - left, objects + left);
 	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM) != NULL;
 }
 

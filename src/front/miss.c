@@ -192,6 +192,7 @@ static void *alloc_one(struct kmem_cache *cache, const struct km_request *reques
 		object = second_look(cache);
 	if (object || !enter())
 		return object;
+	bool was = km_calls_begin(request->may_wait);
 	km_front_note_miss(cache);
 	km_front_finish_deferred(cache);
 	object = from_engine(cache, request);
@@ -199,6 +200,7 @@ static void *alloc_one(struct kmem_cache *cache, const struct km_request *reques
 		object = from_engine(cache, request);
 	if (request->may_wait && km_front_tick)
 		km_front_tick();
+	km_calls_end(was);
 	leave();
 	return object;
 }

@@ -10,17 +10,22 @@
 /* Long enough for a critical section on another CPU, short enough where the holder lost its CPU. */
 #define SPINS 200
 
+km_tls bool km_no_calls;
+
 void km_lock_wait(struct km_lock *lock)
 {
-	if (km_lock_nowait(lock))
-		return;
+	do
+		if (km_lock_nowait(lock))
+			return;
+	while (km_no_calls);
 	while (km_swap_acquire(&lock->state, 2u))
 		km_os_wait(&lock->state, 2, 2);
 }
 
 void km_lock_wake(struct km_lock *lock)
 {
-	km_os_wake(&lock->state);
+	if (!km_no_calls)
+		km_os_wake(&lock->state);
 }
 
 bool km_lock_nowait(struct km_lock *lock)

@@ -27,6 +27,24 @@ struct km_lock {
 
 #define KM_LOCK_INIT(lock_rank) { 0, (lock_rank) }
 
+/*
+ * This thread may not call the system now (GFP_NOWAIT, GFP_ATOMIC): its locks spin where they would sleep, and leave a
+ * sleeper to its own timeout. For what must be given back whatever happens; to get something, km_lock_may.
+ */
+extern km_tls bool km_no_calls;
+km_inline bool km_calls_begin(bool allowed)
+{
+	bool was = km_no_calls;
+
+	km_no_calls |= !allowed;
+	return was;
+}
+
+km_inline void km_calls_end(bool was)
+{
+	km_no_calls = was;
+}
+
 void km_lock_wait(struct km_lock *lock);
 void km_lock_wake(struct km_lock *lock);
 void km_lock_check(const struct km_lock *lock, bool taking);

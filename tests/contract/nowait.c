@@ -1,0 +1,267 @@
+/*
+ * nowait.c: GFP_NOWAIT and GFP_ATOMIC make no system call: here a filter of the kernel refuses them all, while other
+ * threads fight for the same caches. And what exhausted memory means: NULL with ENOMEM and few words, or, with
+ * __GFP_NOFAIL, one line and the end; bulk gets all or nothing. Disciplines: all.
+ */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "api.h"
+
+#define MIB ((size_t)1 << 20)
+
+/* ------------------------------------------------------------------ no system call */
+
+static void on_refused(int number, siginfo_t *info, void *context)
+{
+	static const char text[] = "     a system call: ";
+	char digits[8] = "000\n";
+
+	for (int i = 2, left = info->si_syscall; i >= 0; i--, left /= 10)
+		digits[i] = (char)('0' + left % 10);
+	if (write(1, text, sizeof(text) - 1) > 0 && write(1, digits, 4) > 0)
+		_exit(3);
+	_exit(4);
+}
+
+/* From here on this thread may write and exit, and nothing else. */
+static void refuse_calls(void)
+{
+#define ALLOW(call)                                                                                \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (call), 0, 1),                                         \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		ALLOW(SYS_write),
+		ALLOW(SYS_exit),
+		ALLOW(SYS_exit_group),
+		ALLOW(SYS_rt_sigreturn),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+	struct sigaction refused = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
+
+	sigaction(SIGSYS, &refused, NULL);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
+		printf("     no filter to be had (errno %d): nothing was looked at\n", errno);
+		fflush(stdout);
+		_exit(0);
+	}
+}
+
+static struct kmem_cache *small, *large;
+
+static void make_caches(void)
+{
+	small = make("small", 64);
+	large = make("large", 3000);
+	/* Some memory is there, and shelves are born. */
+	void *p = kmem_cache_alloc(small, GFP_KERNEL), *q = kmem_cache_alloc(large, GFP_KERNEL);
+	NEED(p && q);
+	kmem_cache_free(small, p);
+	kmem_cache_free(large, q);
+	fflush(stdout);
+}
+
+static void *volatile sink;
+
+static unsigned allocate_all_ways(gfp_t gfp, unsigned rounds)
+{
+	static void *objects[100];
+	unsigned got = 0;
+
+	for (unsigned i = 0; i < rounds; i++) {
+		sink = kmem_cache_alloc(small, gfp);
+		got += sink != NULL;
+		sink = kmem_cache_alloc(large, gfp);
+		got += sink != NULL;
+		sink = kmem_cache_zalloc(small, gfp);
+		sink = kmem_cache_alloc_inline(small, gfp);
+		sink = kmem_cache_alloc_node(small, gfp, 0);
+		sink = kmalloc(i % 9000, gfp | __GFP_NOWARN);
+		got += sink != NULL;
+		sink = kmem_cache_alloc(small, gfp | __GFP_THISNODE);
+		if (i % 50 == 0) {
+			got += kmem_cache_alloc_bulk(small, gfp | __GFP_NOWARN, 100, objects);
+			got += kmalloc_bulk(i % 9000, gfp | __GFP_NOWARN, 100, objects);
+			sink = kvmalloc(i * 10, gfp | __GFP_NOWARN);
+			sink = kmalloc(16384, gfp | __GFP_NOWARN);
+			sink = kmalloc(MIB, gfp | __GFP_NOWARN);
+			sink = kvmalloc(8 * MIB, gfp | __GFP_NOWARN);
+			sink = kzalloc(300, gfp | __GFP_NOWARN);
+		}
+	}
+	return got;
+}
+
+static void alone(void)
+{
+	make_caches();
+	refuse_calls();
+	unsigned got = allocate_all_ways(GFP_NOWAIT, 3000);
+	got += allocate_all_ways(GFP_ATOMIC | __GFP_NOWARN, 3000);
+	/* It may fail, but not at once. */
+	NEED(got > 10);
+}
+
+static volatile bool stop;
+
+static void *compete(void *unused)
+{
+	void *objects[64];
+
+	while (!stop) {
+		for (int i = 0; i < 64; i++)
+			objects[i] = i % 2 ? kmem_cache_alloc(small, GFP_KERNEL) :
+					     kmalloc((size_t)i * 50, GFP_KERNEL);
+		for (int i = 0; i < 64; i++)
+			kfree(objects[i]);
+		if (kmem_cache_alloc_bulk(large, GFP_KERNEL, 64, objects))
+			kmem_cache_free_bulk(large, 64, objects);
+		kmem_cache_shrink(small);
+	}
+	return unused;
+}
+
+static void in_a_crowd(void)
+{
+	pthread_t threads[3];
+
+	make_caches();
+	for (int i = 0; i < 3; i++)
+		NEED(pthread_create(&threads[i], NULL, compete, NULL) == 0);
+	usleep(10000);
+	refuse_calls();
+	unsigned got = allocate_all_ways(GFP_NOWAIT, 100000);
+	NEED(got > 10);
+	_exit(0);
+}
+
+/* ------------------------------------------------------------------ exhausted */
+
+static void limit_memory(size_t more)
+{
+	unsigned long pages = 0;
+	FILE *file = fopen("/proc/self/statm", "r");
+
+	NEED(file && fscanf(file, "%lu", &pages) == 1);
+	fclose(file);
+	struct rlimit limit = { pages * 4096 + more, pages * 4096 + more };
+	NEED(setrlimit(RLIMIT_AS, &limit) == 0);
+	/* What is reserved already can still be committed; that is charged as data. */
+	limit.rlim_cur = limit.rlim_max = 24 * MIB;
+	NEED(setrlimit(RLIMIT_DATA, &limit) == 0);
+}
+
+/* Until there is nothing left: 64 MiB at most, or the limit does not bind here. */
+static size_t exhaust(struct kmem_cache *cache, gfp_t gfp)
+{
+	size_t got = 0;
+
+	while (got < 64 * MIB / 3000) {
+		char *p = kmem_cache_alloc(cache, gfp);
+
+		if (!p)
+			break;
+		*p = 1;
+		got++;
+	}
+	return got;
+}
+
+static void exhaust_quietly(void)
+{
+	struct kmem_cache *cache = make("quiet", 3000);
+
+	limit_memory(MIB);
+	errno = 0;
+	size_t got = exhaust(cache, GFP_KERNEL | __GFP_NOWARN);
+	if (got >= 64 * MIB / 3000)
+		_exit(77);
+	NEED(errno == ENOMEM && got > 100);
+	for (int i = 0; i < 20; i++)
+		NEED(!kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN));
+	NEED(!kmem_cache_alloc(cache, GFP_NOWAIT));
+	NEED(kmem_check_all() == 0);
+}
+
+static void exhaust_aloud(void)
+{
+	struct kmem_cache *cache = make("aloud", 3000);
+
+	limit_memory(MIB);
+	exhaust(cache, GFP_KERNEL | __GFP_NOWARN);
+	for (int i = 0; i < 100; i++)
+		if (kmem_cache_alloc(cache, GFP_KERNEL))
+			_exit(77);
+}
+
+static void exhaust_for_good(void)
+{
+	struct kmem_cache *cache = make("for good", 3000);
+
+	limit_memory(MIB);
+	exhaust(cache, GFP_KERNEL | __GFP_NOFAIL);
+	_exit(77);
+}
+
+static void exhaustion(void)
+{
+	char text[4096];
+	int lines, status = said(exhaust_quietly, text, &lines);
+
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+		printf("     memory can't be limited here: nothing was looked at\n");
+		return;
+	}
+	NEED(status == 0 && lines == 0);
+	status = said(exhaust_aloud, text, &lines);
+	NEED(status == 0 && lines >= 1 && lines <= 10 && strstr(text, "aloud"));
+	status = said(exhaust_for_good, text, &lines);
+	NEED(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && lines == 1);
+	NEED(strstr(text, "for_good") && strstr(text, "__GFP_NOFAIL"));
+}
+
+static unsigned long active(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats.active_objects;
+}
+
+/* All or nothing: a bulk that can't be had leaves as many objects taken as there were. */
+static void bulk_exhausted(void)
+{
+	struct kmem_cache *cache = make("bulk", 3000);
+	static void *objects[30000];
+	size_t n = sizeof(objects) / sizeof(objects[0]);
+
+	limit_memory(MIB);
+	void *first = kmem_cache_alloc(cache, GFP_KERNEL);
+	errno = 0;
+	if (kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, n, objects))
+		return;
+	NEED(errno == ENOMEM && active(cache) == 1);
+	NEED(!kmem_cache_alloc_bulk(cache, GFP_NOWAIT, n, objects) && active(cache) == 1);
+	NEED(!kmalloc_bulk(3000, GFP_KERNEL | __GFP_NOWARN, n, objects));
+	NEED(!kmalloc_bulk(30000, GFP_KERNEL | __GFP_NOWARN, n, objects));
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 100, objects) && active(cache) == 101);
+	kmem_cache_free_bulk(cache, 100, objects);
+	kmem_cache_free(cache, first);
+	gone(cache);
+}
+
+static const struct api_case cases[] = {
+	{ "no system call", alone },
+	{ "no system call in a crowd", in_a_crowd },
+	{ "exhausted", exhaustion },
+	{ "bulk when exhausted", bulk_exhausted },
+};
+
+API_MAIN(cases)

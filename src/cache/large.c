@@ -124,6 +124,20 @@ bool km_large_free(const void *p)
 	return true;
 }
 
+/* The block keeps its first `pages` pages. Small tails stay: what shrank a little often grows again. */
+static void give_tail(struct km_page *page, size_t pages)
+{
+	size_t tail = page->pages - pages;
+
+	if (km_front_busy)
+		return;
+	bool was = km_busy_begin();
+	page->pages = pages;
+	km_sub(&large.bytes, tail << KM_PAGE_SHIFT);
+	km_pages_free_exact(page + pages, tail);
+	km_busy_end(was);
+}
+
 void *km_large_resize(void *p, size_t bytes, bool may_move)
 {
 	struct km_page *page = page_of_block(p);
@@ -138,10 +152,11 @@ void *km_large_resize(void *p, size_t bytes, bool may_move)
 	}
 	size_t have = page->pages, want = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
-	/* Give the tail back where that is worth it; keep it where growth is likely. */
-	if (want > have || want < have / 2)
+	if (want > have || (bytes <= KMALLOC_MAX_CACHE_SIZE && want < have / 2))
 		return NULL;
 	page->requested = bytes;
+	if (have - want > have / 8)
+		give_tail(page, want);
 	return p;
 }
 

@@ -125,6 +125,17 @@ static void test_realloc(void)
 	char *p = realloc(NULL, 20);
 	CHECK(p);
 	CHECK(reallocarray(p, 10, 10));
+	/* Shrunk where it is: what is left over goes back, the rest stays. */
+	p = malloc(3 << 20);
+	fill(p, 3 << 20, 9);
+	for (size_t bytes = 3 << 20; bytes > 40000; bytes -= bytes / 3) {
+		char *q = realloc(p, bytes);
+
+		CHECK(q == p && malloc_usable_size(p) - bytes <= bytes / 7 + 4096, "(%zu of %zu)",
+		      bytes, malloc_usable_size(p));
+	}
+	CHECK(is_filled(p, 40000, 9));
+	free(p);
 	/* Grown byte by byte: mostly in place. */
 	p = NULL;
 	size_t moves = 0;

@@ -79,7 +79,7 @@ struct kmem_cache;
 #define SLAB_RECLAIM_ACCOUNT	0x00020000u	/* accepted: a mark; nothing here is reclaimed by it */
 #define SLAB_TEMPORARY		SLAB_RECLAIM_ACCOUNT
 #define SLAB_PANIC		0x00040000u	/* failing to create it ends the process */
-#define SLAB_TYPESAFE_BY_RCU	0x00080000u	/* a slab's memory keeps this type: it is never given to another cache */
+#define SLAB_TYPESAFE_BY_RCU	0x00080000u	/* a slab's memory keeps this type: no other cache ever gets it */
 #define SLAB_TRACE		0x00200000u	/* accepted; a later release */
 #define SLAB_NOLEAKTRACE	0x00800000u	/* kernel: also no sheaves */
 #define SLAB_NO_MERGE		0x01000000u	/* the default here: names are what people look at */

@@ -180,9 +180,9 @@ struct km_entry {
 
 /*
  * Is p, in a slab of this cache, the start of an object? factor is 2^64 / size rounded up, so that the k-th multiple of
- * size, times factor, is k * e modulo 2^64, where e, 0 < e <= size, is what rounding added; anything else comes out near
- * a multiple of factor, above any bound. The bound is objects * e: one comparison for "a multiple" and "not beyond the
- * last".
+ * size, times factor, is k * e modulo 2^64, where e, 0 < e <= size, is what rounding added; anything else comes out
+ * near a multiple of factor, above any bound. The bound is objects * e: one comparison for "a multiple" and "not beyond
+ * the last".
  */
 km_inline bool km_entry_valid(const struct km_entry *entry, const void *p)
 {

@@ -19,9 +19,9 @@
 /*
  * pop and push for kmalloc and kfree: the shelf's word is word `id` of the area, so that its address is known a few
  * cycles after the pointer is. What closes them is loaded inside of the sequence all the same: the id, from the table
- * of sizes (0 where closed), the mask, from the cache's entry (0 where closed). The commit is a plain store: where sizes
- * are mixed, as here, it beats the read-modify-write of <kmem/inline.h> (37 and 52 cycles for 39 and 55 an operation of
- * random replacement of one size, and of 8 to 1000 bytes).
+ * of sizes (0 where closed), the mask, from the cache's entry (0 where closed). The commit is a plain store: where
+ * sizes are mixed, as here, it beats the read-modify-write of <kmem/inline.h> (37 and 52 cycles for 39 and 55 an
+ * operation of random replacement of one size, and of 8 to 1000 bytes).
  */
 km_inline void *km_rseq_pop_id(const uint16_t *id, char *base, intptr_t rseq)
 {

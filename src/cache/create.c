@@ -241,7 +241,7 @@ static void publish(struct kmem_cache *cache, bool internal)
 	cache->id = get_id(cache);
 	fill_entry(cache);
 	km_list_add_tail(&cache->all, &registry.all);
-	registry.count++;
+	km_bump(&registry.count, 1);
 }
 
 static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags_t flags,
@@ -425,7 +425,7 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 	if (last) {
 		km_list_del(&cache->all);
 		drop_name(cache);
-		registry.count--;
+		km_bump(&registry.count, -1);
 		free_cache(cache);
 	}
 	km_unlock(&registry.lock);
@@ -493,7 +493,7 @@ void km_registry_fork(bool before, bool child)
 
 unsigned km_registry_count(void)
 {
-	return registry.count;
+	return km_load(&registry.count);
 }
 
 void km_registry_expose(const struct km_list **caches, const unsigned **count)

@@ -21,7 +21,7 @@ static void *pages_alloc(size_t bytes, size_t align, gfp_t gfp)
 
 	if (!page)
 		return NULL;
-	page->type = KM_PAGE_LARGE;
+	km_store(&page->type, (uint8_t)KM_PAGE_LARGE);
 	page->pages = pages;
 	page->requested = bytes;
 	km_map_set(page, 1, KM_MAP_DESC);
@@ -115,7 +115,7 @@ bool km_large_free(const void *p)
 	size_t pages = page->pages;
 
 	km_map_set(page, 1, KM_MAP_NONE);
-	page->type = KM_PAGE_NONE;
+	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 	km_sub(&large.blocks, 1ul);
 	km_sub(&large.bytes, pages << KM_PAGE_SHIFT);
 	km_pages_free_exact(page, pages);

@@ -192,14 +192,14 @@ static void list_partial(struct sheaf_node *n, struct km_page *slab)
 {
 	slab->flags |= KM_SLAB_PARTIAL;
 	km_list_add_head(&slab->list, &n->partial);
-	n->counts.partial++;
+	km_bump(&n->counts.partial, 1);
 }
 
 static void unlist_partial(struct sheaf_node *n, struct km_page *slab)
 {
 	slab->flags &= (uint8_t)~KM_SLAB_PARTIAL;
 	km_list_del(&slab->list);
-	n->counts.partial--;
+	km_bump(&n->counts.partial, -1);
 }
 
 static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, void **objects,
@@ -214,7 +214,7 @@ static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, voi
 		if (slab->inuse == slab->objects)
 			unlist_partial(n, slab);
 	}
-	n->counts.taken += got;
+	km_bump(&n->counts.taken, got);
 	return got;
 }
 
@@ -239,11 +239,11 @@ static unsigned sheaf_take(struct kmem_cache *cache, const struct km_request *re
 			km_slab_free(cache, slab);
 			break;
 		}
-		n->counts.slabs++;
-		n->counts.new_slabs++;
-		n->counts.objects += slab->objects;
+		km_bump(&n->counts.slabs, 1);
+		km_bump(&n->counts.new_slabs, 1);
+		km_bump(&n->counts.objects, slab->objects);
 		unsigned from_new = take_from(cache, slab, objects + got, want - got);
-		n->counts.taken += from_new;
+		km_bump(&n->counts.taken, from_new);
 		got += from_new;
 		if (slab->inuse < slab->objects)
 			list_partial(n, slab);
@@ -259,9 +259,9 @@ static bool drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct
 	if (slab->inuse || n->counts.partial <= keep || (cache->flags & SLAB_TYPESAFE_BY_RCU))
 		return false;
 	unlist_partial(n, slab);
-	n->counts.slabs--;
-	n->counts.freed_slabs++;
-	n->counts.objects -= slab->objects;
+	km_bump(&n->counts.slabs, -1);
+	km_bump(&n->counts.freed_slabs, 1);
+	km_bump(&n->counts.objects, -(slab->objects));
 	return true;
 }
 
@@ -275,7 +275,7 @@ static bool put_back(struct kmem_cache *cache, struct sheaf_node *n, struct km_p
 	if (km_unlikely(*bits & bit))
 		return false;
 	*bits |= bit;
-	n->counts.taken--;
+	km_bump(&n->counts.taken, -1);
 	if (slab->inuse-- == slab->objects)
 		list_partial(n, slab);
 	return true;
@@ -360,7 +360,7 @@ static void **pop_block(const struct kmem_cache *cache, void ***list)
 
 static void push_block(const struct kmem_cache *cache, void ***list, void **block)
 {
-	*km_block_header(&cache->shelf, block) = (uintptr_t)*list;
+	km_store(km_block_header(&cache->shelf, block), (uint64_t)(uintptr_t)*list);
 	*list = block;
 }
 
@@ -370,8 +370,8 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 	void **block = pop_block(cache, &barn->full);
 
 	if (block) {
-		barn->full_count--;
-		barn->objects -= km_block_count(&cache->shelf, block);
+		km_bump(&barn->full_count, -1);
+		km_bump(&barn->objects, -(km_block_count(&cache->shelf, block)));
 	}
 	return block;
 }
@@ -406,8 +406,8 @@ static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **
 	if (!barn_has_room(cache, barn))
 		return false;
 	push_block(cache, &barn->full, block);
-	barn->full_count++;
-	barn->objects += km_block_count(&cache->shelf, block);
+	km_bump(&barn->full_count, 1);
+	km_bump(&barn->objects, km_block_count(&cache->shelf, block));
 	return true;
 }
 
@@ -415,7 +415,7 @@ static void **pop_empty(const struct kmem_cache *cache, struct barn *barn)
 {
 	void **block = pop_block(cache, &barn->empty);
 
-	barn->empty_count -= block != NULL;
+	km_bump(&barn->empty_count, -(block != NULL));
 	return block;
 }
 
@@ -424,7 +424,7 @@ static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void *
 	if (barn->empty_count >= MAX_EMPTY_BLOCKS && !barn->most)
 		return false;
 	push_block(cache, &barn->empty, block);
-	barn->empty_count++;
+	km_bump(&barn->empty_count, 1);
 	return true;
 }
 
@@ -462,7 +462,7 @@ static void **sheaf_refill(struct kmem_cache *cache, const struct km_request *re
 	void **block = NULL;
 
 	if (km_load(&barn->full_count) && km_lock_may(&barn->lock, request->may_wait)) {
-		barn->touched = true;
+		km_store(&barn->touched, true);
 		block = pop_full(cache, barn);
 		barn->gets += block != NULL;
 		if (block && empty && push_empty(cache, barn, empty))
@@ -508,7 +508,7 @@ static void **sheaf_spill(struct kmem_cache *cache, void **full)
 	if (!full)
 		return any_empty(cache, barn);
 	km_lock(&barn->lock);
-	barn->touched = true;
+	km_store(&barn->touched, true);
 	if (barn_has_room(cache, barn)) {
 		empty = pop_empty(cache, barn);
 		kept = empty && push_full(cache, barn, full);
@@ -560,8 +560,9 @@ static void flush_barn(struct kmem_cache *cache, struct barn *barn)
 	km_lock(&barn->lock);
 	void **full = barn->full, **empty = barn->empty;
 	barn->full = barn->empty = NULL;
-	barn->full_count = barn->empty_count = 0;
-	barn->objects = 0;
+	km_store(&barn->full_count, 0u);
+	km_store(&barn->empty_count, 0u);
+	km_store(&barn->objects, (size_t)0);
 	km_unlock(&barn->lock);
 
 	for (void **block; (block = pop_block(cache, &full));) {
@@ -638,11 +639,11 @@ static size_t sheaf_shrink(struct kmem_cache *cache)
 static size_t sheaf_reap(struct kmem_cache *cache)
 {
 	struct sheaf_node *n = node_of(cache, 0);
-	bool idle = !n->barn.touched;
+	bool idle = !km_load(&n->barn.touched);
 
-	n->barn.touched = false;
+	km_store(&n->barn.touched, false);
 	if (idle) {
-		n->barn.most = 0;
+		km_store(&n->barn.most, (size_t)0);
 		flush_barn(cache, &n->barn);
 	}
 	return free_empty(cache, n, idle ? 0 : km_load(&cache->min_partial));

@@ -170,7 +170,7 @@ static size_t from_block(struct kmem_cache *cache, const struct km_request *requ
 static size_t from_engine(struct kmem_cache *cache, const struct km_request *request, size_t left,
 			  void **objects)
 {
-	while (left && cache->shelf.inner.shelf && km_thread_has_cpu()) {
+	while (left && km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu()) {
 		size_t before = left;
 
 		left = from_block(cache, request, left, objects);
@@ -313,7 +313,7 @@ static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **
 	km_front_busy = true;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	note_bulk(cache, n);
-	while (left && cache->shelf.inner.shelf && km_thread_has_cpu()) {
+	while (left && km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu()) {
 		size_t before = left;
 
 		left = to_block(cache, left, objects);

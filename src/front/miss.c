@@ -103,7 +103,7 @@ static void *from_engine(struct kmem_cache *cache, const struct km_request *requ
 
 	switch (cache->engine->front) {
 	case KM_FRONT_ARRAY:
-		if (cache->shelf.inner.shelf && km_thread_has_cpu())
+		if (km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu())
 			return refill_shelf(cache, request);
 		break;
 	case KM_FRONT_CHAIN:
@@ -299,7 +299,7 @@ static void to_engine(struct kmem_cache *cache, void *object)
 {
 	if (cache->engine->front == KM_FRONT_CHAIN)
 		cache->engine->free(cache, object);
-	else if (cache->shelf.inner.shelf && km_thread_has_cpu())
+	else if (km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu())
 		spill_shelf(cache, object);
 	else
 		cache->engine->give(cache, &object, 1);

@@ -245,7 +245,7 @@ struct km_page *km_pages_alloc(unsigned order, int node, bool may_wait, bool *ze
 			*zero = untouched;
 		km_store(&page->order, (uint8_t)order);
 		page->flags = 0;
-		page->cache = NULL;
+		km_store(&page->cache, NULL);
 		km_store(&arena.used_pages, arena.used_pages + ((size_t)1 << order));
 	}
 	km_unlock_may(&arena.lock, may_wait);

@@ -5,6 +5,7 @@
  */
 #include "big.h"
 
+#include "../port/atomic.h"
 #include "../port/bits.h"
 #include "../port/lock.h"
 #include "../port/os.h"
@@ -97,8 +98,8 @@ void *km_big_alloc(size_t bytes, size_t align)
 	bool room = reserve_entry();
 	if (room) {
 		insert((uintptr_t)p, bytes);
-		big.blocks++;
-		big.bytes += bytes;
+		km_bump(&big.blocks, 1);
+		km_bump(&big.bytes, bytes);
 	}
 	km_unlock(&big.lock);
 	if (!room) {
@@ -124,8 +125,8 @@ bool km_big_free(const void *p)
 	size_t bytes = entry ? entry->bytes : 0;
 	if (entry) {
 		remove_entry(entry);
-		big.blocks--;
-		big.bytes -= bytes;
+		km_bump(&big.blocks, -1);
+		km_bump(&big.bytes, -(bytes));
 	}
 	km_unlock(&big.lock);
 	if (entry)
@@ -147,7 +148,7 @@ void *km_big_resize(void *p, size_t bytes)
 		if (moved) {
 			remove_entry(entry);
 			insert((uintptr_t)moved, bytes);
-			big.bytes += bytes - old_bytes;
+			km_bump(&big.bytes, bytes - old_bytes);
 		}
 	}
 	km_unlock(&big.lock);

@@ -11,6 +11,22 @@
 #define km_load_acquire(p)	__atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define km_store(p, v)		__atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define km_store_release(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELEASE)
+/*
+ * A look at a word that may be somebody else's by now, whose result counts only if a compare-and-swap then succeeds.
+ * ThreadSanitizer is not shown it: it can't know that a lost race is noticed.
+ */
+#if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
+#define km_load_speculative(p)                                                                     \
+	({                                                                                         \
+		__typeof__(*(p)) seen_;                                                            \
+		__asm__ volatile("mov %1, %0" : "=r"(seen_) : "m"(*(p)));                          \
+		seen_;                                                                             \
+	})
+#else
+#define km_load_speculative(p)	km_load(p)
+#endif
+/* Change a word that others read at any time and that only the holder of a lock writes. */
+#define km_bump(p, v)		km_store((p), *(p) + (__typeof__(*(p)))(v))
 #define km_add(p, v)		__atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
 #define km_sub(p, v)		__atomic_fetch_sub((p), (v), __ATOMIC_RELAXED)
 #define km_swap_acquire(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE)

@@ -137,7 +137,7 @@ static size_t soft_push_n(struct km_shelf *shelf, void *const *in, size_t count)
 	for (int i = 0; i < TRIES; i++) {
 		uintptr_t top = soft_look(&visit);
 
-		moved = km_min((top & shelf->inner.mask) / 8, count);
+		moved = km_min((top & km_load(&shelf->inner.mask)) / 8, count);
 		/* Below top only the holder of the lock writes. */
 		for (size_t j = 0; j < moved; j++)
 			km_store((void **)(visit.area + top) - moved + j, in[count - moved + j]);
@@ -163,9 +163,9 @@ static bool soft_swap(struct km_shelf *shelf, bool for_pop)
 		if (!partner)
 			break;
 		if (for_pop ? !km_load((void **)(visit.area + partner)) :
-			      !(partner & shelf->inner.mask))
+			      !(partner & km_load(&shelf->inner.mask)))
 			break;
-		*header_at(shelf, &visit, partner) = top;
+		km_store(header_at(shelf, &visit, partner), (uint64_t)top);
 		done = soft_commit(&visit, partner);
 	}
 	soft_leave(&visit);
@@ -183,11 +183,11 @@ static void **soft_detach(struct km_shelf *shelf, bool for_pop)
 		uintptr_t top = soft_look(&visit);
 
 		if (!top || (for_pop ? km_load((void **)(visit.area + top)) != NULL :
-				       (top & shelf->inner.mask) != 0))
+				       (top & km_load(&shelf->inner.mask)) != 0))
 			break;
 		uintptr_t partner = *header_at(shelf, &visit, top);
 		if (partner)
-			*header_at(shelf, &visit, partner) = 0;
+			km_store(header_at(shelf, &visit, partner), (uint64_t)0);
 		if (soft_commit(&visit, partner))
 			block = (void **)(visit.area + top);
 	}
@@ -206,7 +206,7 @@ static bool soft_install(struct km_shelf *shelf, void **block, void ***evicted)
 		uintptr_t top = soft_look(&visit), offset = (uintptr_t)block - visit.area;
 		uintptr_t partner = top ? *header_at(shelf, &visit, top) : 0;
 
-		*header_at(shelf, &visit, offset) = top;
+		km_store(header_at(shelf, &visit, offset), (uint64_t)top);
 		done = soft_commit(&visit, offset);
 		*evicted = partner ? (void **)(visit.area + partner) : NULL;
 	}
@@ -349,9 +349,10 @@ size_t km_shelf_count_cpu(const struct km_shelf *shelf, unsigned cpu)
 
 	if (!top)
 		return 0;
-	size_t count = km_block_count(shelf, (void **)(area + top));
+	size_t count = km_block_count(shelf, (void **)(area + top)), more = 0;
 	uintptr_t partner = km_load(km_block_header(shelf, (void **)(area + top)));
 	if (partner)
-		count += km_block_count(shelf, (void **)(area + partner));
-	return count;
+		more = km_block_count(shelf, (void **)(area + partner));
+	/* The block may have gone meanwhile, and what was read of it mean nothing. */
+	return count + (more <= shelf->block_mask / 8 ? more : 0);
 }

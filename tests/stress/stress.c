@@ -48,7 +48,7 @@ static struct {
 	void *large[LARGE];		/* blocks of pages and mappings that handlers free */
 	pid_t tid[MAX_THREADS];
 	unsigned threads, seconds;
-	bool over;
+	bool over, no_large;
 	unsigned long handed, interrupted, refused, forks, came, moves;
 } stress;
 
@@ -149,12 +149,9 @@ static bool without(const char *what)
 
 static void *create(gfp_t gfp)
 {
-	static int no_large = -1;
 	size_t bytes;
 	void *object;
 
-	if (no_large < 0)
-		no_large = without("large");
 	if (roll() % 4) {
 		unsigned kind = roll() % stress.caches;
 
@@ -163,7 +160,7 @@ static void *create(gfp_t gfp)
 			fill(object, kind, stress.size[kind]);
 		return object;
 	}
-	bytes = some_bytes(!no_large);
+	bytes = some_bytes(!stress.no_large);
 	object = bytes > KMALLOC_MAX_SIZE ? kvmalloc(bytes, gfp) : kmalloc(bytes, gfp);
 	if (object)
 		fill(object, KMALLOC, bytes);
@@ -276,7 +273,6 @@ static void stock_large(void)
 
 static void *worker(void *arg)
 {
-	bool no_large = without("large");
 	unsigned number = (unsigned)(uintptr_t)arg;
 
 	seed = number * 77 + 1;
@@ -290,7 +286,7 @@ static void *worker(void *arg)
 			in_bulk();
 		else if (dice < 8)
 			resize();
-		else if (dice == 8 && !no_large)
+		else if (dice == 8 && !stress.no_large)
 			stock_large();
 		else
 			one_by_one();
@@ -638,6 +634,7 @@ int main(void)
 	if (stress.threads > MAX_THREADS)
 		stress.threads = MAX_THREADS;
 	alarm(stress.seconds * 20 + 60);
+	stress.no_large = without("large");
 	make_caches();
 	sigaction(SIGUSR1, &action, NULL);
 	for (unsigned i = 0; i < stress.threads; i++)

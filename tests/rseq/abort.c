@@ -16,6 +16,7 @@
 static const struct fixture fixtures[] = {
 	CACHE_FIXTURE("sheaf", start_sheaf),
 	CACHE_FIXTURE("kmalloc", start_sizes),
+	CACHE_FIXTURE("malloc", start_malloc),
 	CACHE_FIXTURE("slub", start_slub),
 	CHAIN_FIXTURE,
 };

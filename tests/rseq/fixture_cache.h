@@ -16,9 +16,18 @@
 
 enum { OBJECT_BYTES = 1024, MAX_LIVE = 4096, CAPACITY = 14, SPARE = 48 };
 
+/* By which functions the cache is used. */
+enum family { CACHE, KMALLOC, MALLOC };
+
+/* C++'s operator new, with and without an exception, and delete. */
+void *_Znwm(size_t size);
+void *_ZnwmRKSt9nothrow_t(size_t size, const void *nothrow);
+void _ZdlPv(void *p);
+
 static struct {
 	struct kmem_cache *cache, *other;
-	bool sizes;			/* by kmalloc and kfree */
+	enum family family;
+	void *little;			/* what realloc makes larger */
 	uint64_t *live[MAX_LIVE];
 	volatile unsigned count;
 } model;
@@ -54,10 +63,18 @@ static void *part_with(void)
 
 /* ------------------------------------------------------------------ operations */
 
+static void *any_alloc(gfp_t gfp)
+{
+	switch (model.family) {
+	case CACHE: return kmem_cache_alloc(model.cache, gfp);
+	case KMALLOC: return kmalloc(OBJECT_BYTES, gfp);
+	default: return malloc(OBJECT_BYTES);
+	}
+}
+
 static void get_one(void)
 {
-	void *p = model.sizes ? kmalloc(OBJECT_BYTES, GFP_KERNEL) :
-				kmem_cache_alloc(model.cache, GFP_KERNEL);
+	void *p = any_alloc(GFP_KERNEL);
 
 	need(p, "alloc failed");
 	adopt(p);
@@ -65,7 +82,8 @@ static void get_one(void)
 
 static void get_inline(void)
 {
-	void *p = kmem_cache_alloc_inline(model.cache, GFP_KERNEL);
+	void *p = model.family == MALLOC ? _Znwm(OBJECT_BYTES) :
+					   kmem_cache_alloc_inline(model.cache, GFP_KERNEL);
 
 	need(p, "inline alloc failed");
 	adopt(p);
@@ -74,7 +92,8 @@ static void get_inline(void)
 static void get_inline_any(void)
 {
 	static volatile gfp_t gfp = GFP_KERNEL;
-	void *p = kmem_cache_alloc_inline(model.cache, gfp);
+	void *p = model.family == MALLOC ? _ZnwmRKSt9nothrow_t(OBJECT_BYTES, "") :
+					   kmem_cache_alloc_inline(model.cache, gfp);
 
 	need(p, "inline alloc failed");
 	adopt(p);
@@ -82,8 +101,9 @@ static void get_inline_any(void)
 
 static void get_zeroed(void)
 {
-	uint64_t *p = model.sizes ? kzalloc(OBJECT_BYTES, GFP_KERNEL) :
-				    kmem_cache_zalloc(model.cache, GFP_KERNEL);
+	uint64_t *p = model.family == CACHE   ? kmem_cache_zalloc(model.cache, GFP_KERNEL) :
+		      model.family == KMALLOC ? kzalloc(OBJECT_BYTES, GFP_KERNEL) :
+						calloc(1, OBJECT_BYTES);
 
 	need(p, "zalloc failed");
 	for (unsigned i = 0; i < OBJECT_BYTES / 8; i++)
@@ -91,12 +111,34 @@ static void get_zeroed(void)
 	adopt(p);
 }
 
+static void get_larger(void)
+{
+	void *p = model.family == MALLOC ? realloc(model.little, OBJECT_BYTES) :
+					   krealloc(model.little, OBJECT_BYTES, GFP_KERNEL);
+
+	need(p, "realloc failed");
+	adopt(p);
+}
+
 static bool try_many(unsigned n)
 {
 	const gfp_t gfp = GFP_KERNEL | __GFP_NOWARN;
 	void *objects[64];
-	bool done = model.sizes ? kmalloc_bulk(OBJECT_BYTES, gfp, n, objects) :
-				  kmem_cache_alloc_bulk(model.cache, gfp, n, objects);
+	bool done = true;
+
+	if (model.family == CACHE)
+		done = kmem_cache_alloc_bulk(model.cache, gfp, n, objects);
+	else if (model.family == KMALLOC)
+		done = kmalloc_bulk(OBJECT_BYTES, gfp, n, objects);
+	for (unsigned i = 0; model.family == MALLOC && i < n; i++) {
+		void *p = malloc(OBJECT_BYTES);
+
+		if (!p)
+			return false;
+		adopt(p);
+	}
+	if (model.family == MALLOC)
+		return true;
 
 	for (unsigned i = 0; done && i < n; i++)
 		adopt(objects[i]);
@@ -112,17 +154,21 @@ static void put_one(void)
 {
 	void *p = part_with();
 
-	if (model.sizes)
-		kfree(p);
-	else
-		kmem_cache_free(model.cache, p);
+	switch (model.family) {
+	case CACHE: kmem_cache_free(model.cache, p); break;
+	case KMALLOC: kfree(p); break;
+	default: free(p);
+	}
 }
 
 static void put_inline(void)
 {
 	void *p = part_with();
 
-	kmem_cache_free_inline(model.cache, p);
+	if (model.family == MALLOC)
+		_ZdlPv(p);
+	else
+		kmem_cache_free_inline(model.cache, p);
 }
 
 static void put_many(unsigned n)
@@ -131,10 +177,12 @@ static void put_many(unsigned n)
 
 	for (unsigned i = 0; i < n; i++)
 		objects[i] = part_with();
-	if (model.sizes)
-		kfree_bulk(n, objects);
-	else
+	if (model.family == CACHE)
 		kmem_cache_free_bulk(model.cache, n, objects);
+	else if (model.family == KMALLOC)
+		kfree_bulk(n, objects);
+	for (unsigned i = 0; model.family == MALLOC && i < n; i++)
+		free(objects[i]);
 }
 
 /* Two frees, the first as in a handler that interrupted the slow path: if it misses, the second finds it waiting. */
@@ -172,8 +220,7 @@ static void stock_model(unsigned count)
 
 static void do_pop(void)
 {
-	void *p = model.sizes ? kmalloc(OBJECT_BYTES, GFP_KERNEL | __GFP_NOWARN) :
-				kmem_cache_alloc(model.cache, GFP_KERNEL | __GFP_NOWARN);
+	void *p = any_alloc(GFP_KERNEL | __GFP_NOWARN);
 
 	/* Inside of the slow path a nested miss may fail. */
 	if (p)
@@ -370,14 +417,14 @@ enum { STATES = sizeof(states) / sizeof(states[0]) };
 enum operation {
 	GET, GET_INLINE, GET_INLINE_ANY, GET_ZEROED, PUT, PUT_INLINE,
 	GET_1, GET_3, GET_5, GET_14, GET_31, PUT_1, PUT_3, PUT_5, PUT_14, PUT_31,
-	PUT_DEFERRED, TAKE,
+	PUT_DEFERRED, TAKE, GET_LARGER,
 	OPERATIONS
 };
 static const char *const operation_names[OPERATIONS] = {
 	"alloc", "inline alloc", "inline alloc of any gfp", "zalloc", "free", "inline free",
 	"bulk alloc 1", "bulk alloc 3", "bulk alloc 5", "bulk alloc 14", "bulk alloc 31",
 	"bulk free 1", "bulk free 3", "bulk free 5", "bulk free 14", "bulk free 31",
-	"free after one that a handler left", "the engine's take",
+	"free after one that a handler left", "the engine's take", "realloc",
 };
 
 static void operate_cache(unsigned driver)
@@ -394,6 +441,7 @@ static void operate_cache(unsigned driver)
 	case PUT_INLINE: put_inline(); break;
 	case PUT_DEFERRED: put_deferred(); break;
 	case TAKE: stock_model(3); break;
+	case GET_LARGER: get_larger(); break;
 	default:
 		if (operation < PUT_1)
 			get_many(counts[operation - GET_1]);
@@ -486,9 +534,15 @@ static bool prepare_chain(unsigned driver)
 
 static bool prepare_cache(unsigned driver)
 {
-	if (model.sizes && ((1u << driver % OPERATIONS) &
-			    (1u << GET_INLINE | 1u << GET_INLINE_ANY | 1u << PUT_INLINE)))
+	const unsigned inlines = 1u << GET_INLINE | 1u << GET_INLINE_ANY | 1u << PUT_INLINE;
+	unsigned operation = 1u << driver % OPERATIONS;
+
+	if (model.family == KMALLOC && (operation & inlines))
 		return false;
+	if (model.family == CACHE && (operation & 1u << GET_LARGER))
+		return false;
+	if (operation & 1u << GET_LARGER)
+		model.little = model.family == MALLOC ? malloc(40) : kmalloc(40, GFP_KERNEL);
 	return model.cache->engine->front == KM_FRONT_ARRAY ? prepare_array(driver) :
 							      prepare_chain(driver);
 }
@@ -509,14 +563,14 @@ static void verify_cache(void)
 		need(kmem_check_all() == 0, "kmem_check_all");
 }
 
-static bool start_with(struct kmem_cache *cache, bool sizes)
+static bool start_with(struct kmem_cache *cache, enum family family)
 {
 	struct sigaction usr1 = { .sa_handler = on_usr1 };
 
 	if (!cache)
 		return false;
 	model.cache = cache;
-	model.sizes = sizes;
+	model.family = family;
 	if (!model.other)
 		model.other = kmem_cache_create("other", 200, 0, 0, NULL);
 	sigaction(SIGUSR1, &usr1, NULL);
@@ -529,7 +583,7 @@ static bool start_engine(const char *engine)
 
 	if (!km_engine_find(engine))
 		return false;
-	return start_with(kmem_cache_create(engine, OBJECT_BYTES, &args, SLAB_NO_MERGE), false);
+	return start_with(kmem_cache_create(engine, OBJECT_BYTES, &args, SLAB_NO_MERGE), CACHE);
 }
 
 static bool start_sheaf(void)
@@ -544,7 +598,17 @@ static bool start_slub(void)
 
 static bool start_sizes(void)
 {
-	return slab_is_available() && start_with(km_kmalloc_cache(OBJECT_BYTES), true);
+	return slab_is_available() && start_with(km_kmalloc_cache(OBJECT_BYTES), KMALLOC);
+}
+
+static bool start_malloc(void)
+{
+	void *p = malloc(OBJECT_BYTES);
+	struct kmem_cache *cache = kmem_cache_of(p);
+
+	free(p);
+	need(cache && kmem_cache_size(cache) == OBJECT_BYTES, "malloc is not ours");
+	return start_with(cache, MALLOC);
 }
 
 #define CACHE_FIXTURE(title, starter)                                                              \

@@ -17,7 +17,7 @@
 #define BLOCK_BYTES	(BLOCK_PAGES << KM_PAGE_SHIFT)
 #define COMMIT_STEP	((size_t)2 << 20)
 /* Dirty memory allowed beyond what is in use: enough that a small program never purges. */
-#define DIRTY_FLOOR_PAGES	512u
+#define DIRTY_FLOOR_PAGES	1024u
 /* Huge pages only from here on: a small program must not pay 2 MiB for a few pages. */
 #define HUGE_FROM_PAGES	(2 * BLOCK_PAGES)
 
@@ -424,10 +424,10 @@ bool km_pages_too_dirty(void)
 void km_pages_trim(void)
 {
 	size_t dirty = km_load(&arena.dirty_pages);
-	size_t half = dirty_bound() / 2;
+	size_t enough = dirty_bound() / 4;
 
-	if (dirty > half)
-		purge_until(0, dirty - half);
+	if (dirty > enough)
+		purge_until(0, dirty - enough);
 }
 
 void km_arena_get_stats(struct km_arena_stats *stats)

@@ -102,7 +102,7 @@ size_t km_pages_purge(unsigned decay_ms);
 size_t km_pages_used(void);
 /* More dirty memory than a quarter of what is used and a floor? */
 bool km_pages_too_dirty(void);
-/* Give the oldest dirty pages back until half of that bound is left. */
+/* Give the oldest dirty pages back until a quarter of that bound is left. */
 void km_pages_trim(void);
 
 struct km_arena_stats {

@@ -112,7 +112,7 @@ static int run_cases(const struct api_case *cases, size_t count, const char *eng
 		fflush(stdout);
 		pid_t child = fork();
 		if (!child) {
-			alarm(240);
+			alarm(580);
 			cases[i].run();
 			_exit(0);
 		}

@@ -181,7 +181,7 @@ int main(int argc, char **argv)
 	inject_start();
 	cpus_start();
 	helper_start();
-	alarm(500);
+	alarm(590);
 	for (unsigned i = 0; i < sizeof(fixtures) / sizeof(fixtures[0]); i++) {
 		unsigned long before = inject.all_aborts;
 		time_t started = time(NULL);

@@ -74,6 +74,9 @@ static void purge(uint64_t now)
 		km_pages_trim();
 }
 
+/* Times that one tick may begin again. */
+#define MAX_LOOKS 4
+
 /* A drop of memory in use that is worth giving back what lies ready: it should follow. */
 #define DROP_PAGES 512u
 
@@ -117,11 +120,18 @@ static void tick(void)
 	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell &&
 		      now < km_load(&reclaim.next_purge_ms) && !km_pages_too_dirty()))
 		return;
-	if (km_load(&reclaim.busy) || !km_cas_acquire(&reclaim.busy, &free, 1u))
-		return;
-	km_large_finish_deferred();
-	look_around(now, fell, now - last >= km_arena_decay_ms());
-	km_store_release(&reclaim.busy, 0u);
+	/* Whoever lost a CPU in here kept the others out: what they freed meanwhile nobody else may come for. */
+	for (int looks = 0; looks < MAX_LOOKS; looks++) {
+		free = 0;
+		if (km_load(&reclaim.busy) || !km_cas_acquire(&reclaim.busy, &free, 1u))
+			return;
+		km_large_finish_deferred();
+		look_around(now, fell, now - last >= km_arena_decay_ms());
+		km_store_release(&reclaim.busy, 0u);
+		fell = use_fell();
+		if (!fell && !km_pages_too_dirty())
+			return;
+	}
 }
 
 static int flush_cache(struct kmem_cache *cache, void *arg)

@@ -423,11 +423,14 @@ bool km_pages_too_dirty(void)
 
 void km_pages_trim(void)
 {
-	size_t dirty = km_load(&arena.dirty_pages);
-	size_t enough = dirty_bound() / 4;
+	size_t given = 1;
 
-	if (dirty > enough)
-		purge_until(0, dirty - enough);
+	/* Others free meanwhile, and more becomes dirty. Each round gives something or is the last. */
+	while (given) {
+		size_t dirty = km_load(&arena.dirty_pages), enough = dirty_bound() / 4;
+
+		given = dirty > enough ? purge_until(0, dirty - enough) : 0;
+	}
 }
 
 void km_arena_get_stats(struct km_arena_stats *stats)

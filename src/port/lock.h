@@ -1,7 +1,7 @@
 /*
  * lock.h: ranked locks. The rank enum *is* the lock order: a thread takes locks of rising rank only (equal
  * ranks never together), which debug builds check. Spins a little, then sleeps on a futex; a sleeper wakes
- * by itself every 2 ms, so that a GFP_NOWAIT caller may leave without the wake's system call.
+ * by itself after 2 ms, later 64, so that a GFP_NOWAIT caller may leave without the wake's system call.
  */
 #ifndef KM_PORT_LOCK_H
 #define KM_PORT_LOCK_H

@@ -28,6 +28,7 @@ static struct {
 	struct km_list free[KM_MAX_ORDER + 1][2];	/* [order][dirty] */
 	size_t map_ready[MAX_RANGES], page_ready[MAX_RANGES];	/* bytes committed of the arrays */
 	size_t used_pages, dirty_pages, clean_pages, purged_pages;
+	size_t kept_pages;		/* dirty when the system last refused to take them back */
 	bool huge;
 	unsigned decay_ms;
 } arena = { .lock = KM_LOCK_INIT(KM_RANK_ZONE), .huge = true, .decay_ms = 1000 };
@@ -393,9 +394,12 @@ static size_t purge_until(unsigned decay_ms, size_t enough_pages)
 		/* Where the system refuses (mlockall) it stays dirty, as fresh, for another period. */
 		merge_free(range, (size_t)(page - range->page), order, gone ? 0 : dirty, now);
 		km_unlock(&arena.lock);
-		given += dirty;
-		if (!gone)
+		if (!gone) {
+			km_store(&arena.kept_pages, km_load(&arena.dirty_pages));
 			break;
+		}
+		given += dirty;
+		km_store(&arena.kept_pages, (size_t)0);
 	}
 	return given;
 }
@@ -418,7 +422,8 @@ static size_t dirty_bound(void)
 
 bool km_pages_too_dirty(void)
 {
-	return km_load(&arena.dirty_pages) > dirty_bound();
+	/* What the system would not take just now is not offered again before there is more. */
+	return km_load(&arena.dirty_pages) > km_max(dirty_bound(), km_load(&arena.kept_pages));
 }
 
 void km_pages_trim(void)

@@ -23,7 +23,7 @@
 #define MAX_FULL_BLOCKS		10u	/* Kernel: MAX_FULL_SHEAVES */
 #define MAX_EMPTY_BLOCKS	10u	/* Kernel: MAX_EMPTY_SHEAVES */
 #define MAX_BARN_BYTES		((size_t)256 << 10)
-#define MAX_GROWN_BYTES		((size_t)1 << 20)
+#define MANY_SWINGS		64u	/* between two looks of reclaim; a burst of threads makes a few */
 #define GIVE_BATCH		32u	/* objects validated before the lock is taken. Kernel: PCS_BATCH_MAX */
 #define PROMOTE_MAX		32u	/* Kernel: SHRINK_PROMOTE_MAX */
 #define MIN_OBJECTS		16u	/* per slab, where an order <= MAX_SLAB_ORDER can: an object that lies ready
@@ -36,6 +36,7 @@ struct barn {
 	void **full, **empty;		/* linked by their headers */
 	size_t objects;			/* in the full ones */
 	size_t most;			/* objects it may keep; 0: not grown */
+	uint32_t swings;		/* from empty to overflowing, since the last reap */
 	bool touched;			/* since the last reap */
 	bool starved;			/* it was empty since it last overflowed */
 	uint64_t gets, puts;		/* events, here because the line is in hand */
@@ -390,15 +391,20 @@ static bool barn_has_room(const struct kmem_cache *cache, const struct barn *bar
 
 /*
  * It overflows, and ran empty not long ago: objects that one CPU frees in bursts and another takes go through the slabs
- * and back. Twice as many may wait then, up to 1 MiB, until the cache is idle. Kernel: ten, always.
+ * and back. Where that keeps happening twice as many may wait, up to 256 KiB, until the cache is idle. Kernel: ten,
+ * always.
  */
 static void barn_overflows(const struct kmem_cache *cache, struct barn *barn)
 {
 	size_t most = barn->most ?: barn_most_at_first(cache);
 
-	if (barn->starved && most * cache->size < MAX_GROWN_BYTES)
+	km_store(&barn->swings, barn->swings + km_load(&barn->starved));
+	km_store(&barn->starved, false);
+	if (barn->swings < MANY_SWINGS)
+		return;
+	km_store(&barn->swings, 0u);
+	if (most * cache->size < MAX_BARN_BYTES)
 		barn->most = most * 2;
-	barn->starved = false;
 }
 
 static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **block)
@@ -642,6 +648,7 @@ static size_t sheaf_reap(struct kmem_cache *cache)
 	bool idle = !km_load(&n->barn.touched);
 
 	km_store(&n->barn.touched, false);
+	km_store(&n->barn.swings, 0u);
 	if (idle) {
 		km_store(&n->barn.most, (size_t)0);
 		flush_barn(cache, &n->barn);

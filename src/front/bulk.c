@@ -24,17 +24,15 @@ static void put_on(struct kmem_cache *cache, void **block)
 	cache->engine->retire(cache, block);
 }
 
-/* A CPU's two blocks should hold what comes and goes at once. */
-static void note_bulk(struct kmem_cache *cache, size_t n)
+/* A block should hold what comes or goes at once: then one sequence serves it. */
+static void fit_bulk(struct kmem_cache *cache, size_t n)
 {
 	unsigned capacity = km_mask_capacity(km_front_mask(cache));
 
-	km_store(&cache->touched, true);
-	if (n > 2 * capacity && capacity < cache->max_capacity)
-		km_front_resize(cache, (unsigned)km_min((n + 1) / 2, (size_t)cache->max_capacity));
-	else
-		km_front_note_miss(cache);
+	if (n > capacity && capacity < cache->max_capacity && cache->shelf.slot)
+		km_front_resize(cache, (unsigned)km_min(n, (size_t)cache->max_capacity));
 }
+
 
 /* ------------------------------------------------------------------ a chain: no blocks, the engine has the rest */
 
@@ -221,7 +219,7 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 		if (left && !km_front_busy) {
 			km_front_busy = true;
 			__atomic_signal_fence(__ATOMIC_ACQ_REL);
-			note_bulk(cache, n);
+			km_front_note_miss(cache);
 			left = from_engine(cache, &request, left, objects);
 			if (left && request.may_wait && km_front_pressure && km_front_pressure())
 				left = from_engine(cache, &request, left, objects);
@@ -258,6 +256,7 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 	if (km_likely(!left))
 		return true;
 #endif
+	fit_bulk(cache, n);
 	return alloc_rest(cache, gfp, left, n, objects);
 }
 
@@ -292,8 +291,6 @@ static size_t to_block(struct kmem_cache *cache, size_t left, void **objects)
 /* What the CPU's main block had no room for: objects[0, left). */
 static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **objects)
 {
-	const size_t n = left;
-
 	if (km_unlikely(cache->hooks || cache->checked)) {
 		while (left)
 			km_free_miss(cache, objects[--left]);
@@ -312,7 +309,7 @@ static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **
 	km_thread_enter();
 	km_front_busy = true;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	note_bulk(cache, n);
+	km_front_note_miss(cache);
 	while (left && km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu()) {
 		size_t before = left;
 
@@ -336,6 +333,8 @@ static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **
 
 void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
+	const size_t all = n;
+
 #ifdef KMEM_HAVE_RSEQ
 	n -= km_rseq_push_n(&cache->shelf.front.open, cache->shelf.front.percpu,
 			    cache->shelf.front.rseq, objects, n * sizeof(*objects)) / sizeof(*objects);
@@ -344,6 +343,7 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 #endif
 	if (cache->engine->front == KM_FRONT_CHAIN && km_front_free_chain(cache, n, objects))
 		return;
+	fit_bulk(cache, all);
 	free_rest(cache, n, objects);
 }
 

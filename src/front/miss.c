@@ -332,7 +332,12 @@ static bool valid(struct kmem_cache *cache, void *object)
 
 	if (!slab)
 		return false;
-	if (cache->engine->is_taken(cache, slab, (unsigned)index))
+	/* The engine may take a lock for it: not in a handler that struck inside of one; there give looks again. */
+	if (!enter())
+		return true;
+	bool taken = cache->engine->is_taken(cache, slab, (unsigned)index);
+	leave();
+	if (taken)
 		return true;
 	report_double(cache, object);
 	return false;

@@ -61,7 +61,10 @@ void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *sta
 	__builtin_memcpy(stats->name, cache->name, sizeof(cache->name));
 	stats->shelf_objects = km_front_shelf_objects(cache);
 	/* The engine says how many are out of slabs; those on shelves and in barns are nobody's yet. */
+	/* An engine may lock its node: a handler that strikes meanwhile must stay out. */
+	bool was = km_busy_begin();
 	cache->engine->stats(cache, stats);
+	km_busy_end(was);
 	stats->active_objects = stats->active_objects > stats->shelf_objects ?
 					stats->active_objects - stats->shelf_objects : 0;
 	stats->active_slabs = stats->total_slabs;
@@ -175,13 +178,16 @@ static int walk_slab(struct km_page *slab, void *arg)
 
 	if (slab->type != KM_PAGE_SLAB || slab->cache != walk->cache)
 		return 0;
-	for (unsigned i = 0; i < slab->objects; i++)
-		if (walk->cache->engine->is_taken(walk->cache, slab, i)) {
-			int result = walk->visit(address + (size_t)i * walk->cache->size, walk->arg);
+	for (unsigned i = 0; i < slab->objects; i++) {
+		bool was = km_busy_begin();
+		bool taken = walk->cache->engine->is_taken(walk->cache, slab, i);
+		km_busy_end(was);
+		int result = !taken ? 0 :
+			     walk->visit(address + (size_t)i * walk->cache->size, walk->arg);
 
-			if (result)
-				return result;
-		}
+		if (result)
+			return result;
+	}
 	return 0;
 }
 

@@ -11,19 +11,6 @@
 /* Aborted sequences before the engine is asked for the rest. */
 #define TRIES 8
 
-static void put_on(struct kmem_cache *cache, void **block)
-{
-	void **evicted;
-
-	for (int i = 0; i < TRIES; i++)
-		if (km_shelf_install(&cache->shelf, block, &evicted)) {
-			if (evicted)
-				cache->engine->retire(cache, evicted);
-			return;
-		}
-	cache->engine->retire(cache, block);
-}
-
 /* A block should hold what comes or goes at once: then one sequence serves it. */
 static void fit_bulk(struct kmem_cache *cache, size_t n)
 {
@@ -140,7 +127,7 @@ static size_t from_shelf(struct kmem_cache *cache, size_t left, void **objects)
 		size_t moved = km_shelf_pop_n(&cache->shelf, objects, left);
 
 		left -= moved;
-		if (left && !km_shelf_swap(&cache->shelf, true))
+		if (left && !km_shelf_swap(&cache->shelf, true, false))
 			break;
 		tries += !moved;
 	}
@@ -151,17 +138,17 @@ static size_t from_shelf(struct kmem_cache *cache, size_t left, void **objects)
 static size_t from_block(struct kmem_cache *cache, const struct km_request *request, size_t left,
 			 void **objects)
 {
-	void **empty = km_shelf_detach(&cache->shelf, true);
+	void **empty = km_shelf_detach(&cache->shelf, true, false);
 	void **block = cache->engine->refill(cache, request, empty);
 
 	if (!block) {
 		if (empty)
-			put_on(cache, empty);
+			km_front_install(cache, empty);
 		return left;
 	}
 	size_t moved = km_min(km_block_count(&cache->shelf, block), left);
 	__builtin_memcpy(objects + left - moved, block, moved * sizeof(*block));
-	put_on(cache, block + moved);
+	km_front_install(cache, block + moved);
 	return left - moved;
 }
 
@@ -268,7 +255,7 @@ static size_t to_shelf(struct kmem_cache *cache, size_t left, void **objects)
 		size_t moved = km_shelf_push_n(&cache->shelf, objects, left);
 
 		left -= moved;
-		if (left && !km_shelf_swap(&cache->shelf, false))
+		if (left && !km_shelf_swap(&cache->shelf, false, false))
 			break;
 		tries += !moved;
 	}
@@ -277,14 +264,14 @@ static size_t to_shelf(struct kmem_cache *cache, size_t left, void **objects)
 
 static size_t to_block(struct kmem_cache *cache, size_t left, void **objects)
 {
-	void **full = km_shelf_detach(&cache->shelf, false);
+	void **full = km_shelf_detach(&cache->shelf, false, false);
 	void **room = cache->engine->spill(cache, full);
 
 	if (!room)
 		return left;
 	size_t moved = km_min((size_t)km_mask_capacity(km_front_mask(cache)), left);
 	__builtin_memcpy(room - moved, objects + left - moved, moved * sizeof(*objects));
-	put_on(cache, room - moved);
+	km_front_install(cache, room - moved);
 	return left - moved;
 }
 

@@ -36,6 +36,9 @@ void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_free_miss(struct kmem_cache *cache, void *object);
 
+/* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */
+void km_front_install(struct kmem_cache *cache, void **block);
+
 /* Count a miss that goes to the engine; often enough, and the blocks grow. */
 void km_front_note_miss(struct kmem_cache *cache);
 

@@ -68,8 +68,7 @@ void km_front_finish_deferred(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ one object in */
 
-/* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */
-static void install(struct kmem_cache *cache, void **block)
+void km_front_install(struct kmem_cache *cache, void **block)
 {
 	void **evicted;
 
@@ -82,18 +81,19 @@ static void install(struct kmem_cache *cache, void **block)
 	cache->engine->retire(cache, block);
 }
 
+/* An empty main block with a partner is exchanged; alone it becomes the new one's partner. */
 static void *refill_shelf(struct kmem_cache *cache, const struct km_request *request)
 {
-	void **empty = km_shelf_detach(&cache->shelf, true);
+	void **empty = km_shelf_detach(&cache->shelf, true, false);
 	void **block = cache->engine->refill(cache, request, empty);
 
 	if (!block) {
 		if (empty)
-			install(cache, empty);
+			km_front_install(cache, empty);
 		return NULL;
 	}
 	void *object = *block++;
-	install(cache, block);
+	km_front_install(cache, block);
 	return object;
 }
 
@@ -178,7 +178,7 @@ static void *second_look(struct kmem_cache *cache)
 
 		if (object)
 			return object;
-		if (!km_shelf_swap(&cache->shelf, true))
+		if (!km_shelf_swap(&cache->shelf, true, true))
 			break;
 	}
 	return NULL;
@@ -284,7 +284,7 @@ void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 
 static void spill_shelf(struct kmem_cache *cache, void *object)
 {
-	void **full = km_shelf_detach(&cache->shelf, false);
+	void **full = km_shelf_detach(&cache->shelf, false, false);
 	void **room = cache->engine->spill(cache, full);
 
 	if (!room) {
@@ -292,7 +292,7 @@ static void spill_shelf(struct kmem_cache *cache, void *object)
 		return;
 	}
 	*--room = object;
-	install(cache, room);
+	km_front_install(cache, room);
 }
 
 static void to_engine(struct kmem_cache *cache, void *object)
@@ -313,7 +313,7 @@ static bool second_try(struct kmem_cache *cache, void *object)
 	for (int i = 0; i < TRIES; i++) {
 		if (km_shelf_push(&cache->shelf, object))
 			return true;
-		if (!km_shelf_swap(&cache->shelf, false))
+		if (!km_shelf_swap(&cache->shelf, false, true))
 			break;
 	}
 	return false;

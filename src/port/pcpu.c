@@ -149,7 +149,23 @@ static size_t soft_push_n(struct km_shelf *shelf, void *const *in, size_t count)
 	return moved;
 }
 
-static bool soft_swap(struct km_shelf *shelf, bool for_pop)
+/* Where `from` has that much more than `to`, half of it moves; what is copied lies where nobody looks. */
+static void share(const struct km_shelf *shelf, const struct visit *visit, uintptr_t *from,
+		  uintptr_t *to, uint32_t bytes)
+{
+	uintptr_t high = *to & shelf->block_mask, low = *from & shelf->block_mask;
+
+	if (high <= low || high - low <= bytes)
+		return;
+	size_t count = (high - low) / 2 / 8;
+	for (size_t i = 0; i < count; i++)
+		km_store((void **)(visit->area + *to) - count + i,
+			 km_load((void **)(visit->area + *from) + i));
+	*to -= count * 8;
+	*from += count * 8;
+}
+
+static bool soft_swap(struct km_shelf *shelf, bool for_pop, uint32_t bytes)
 {
 	struct visit visit;
 	bool done = false;
@@ -165,6 +181,10 @@ static bool soft_swap(struct km_shelf *shelf, bool for_pop)
 		if (for_pop ? !km_load((void **)(visit.area + partner)) :
 			      !(partner & km_load(&shelf->inner.mask)))
 			break;
+		if (for_pop)
+			share(shelf, &visit, &partner, &top, bytes);
+		else
+			share(shelf, &visit, &top, &partner, bytes);
 		km_store(header_at(shelf, &visit, partner), (uint64_t)top);
 		done = soft_commit(&visit, partner);
 	}
@@ -172,7 +192,7 @@ static bool soft_swap(struct km_shelf *shelf, bool for_pop)
 	return done;
 }
 
-static void **soft_detach(struct km_shelf *shelf, bool for_pop)
+static void **soft_detach(struct km_shelf *shelf, bool for_pop, bool lone)
 {
 	struct visit visit;
 	void **block = NULL;
@@ -186,6 +206,8 @@ static void **soft_detach(struct km_shelf *shelf, bool for_pop)
 				       (top & km_load(&shelf->inner.mask)) != 0))
 			break;
 		uintptr_t partner = *header_at(shelf, &visit, top);
+		if (!partner && !lone)
+			break;
 		if (partner)
 			km_store(header_at(shelf, &visit, partner), (uint64_t)0);
 		if (soft_commit(&visit, partner))
@@ -238,16 +260,20 @@ size_t km_shelf_push_n(struct km_shelf *shelf, void *const *in, size_t count)
 		    soft_push_n(shelf, in, count));
 }
 
-bool km_shelf_swap(struct km_shelf *shelf, bool for_pop)
+bool km_shelf_swap(struct km_shelf *shelf, bool for_pop, bool share)
 {
-	return RSEQ(km_rseq_swap(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, for_pop),
-		    soft_swap(shelf, for_pop));
+	uint32_t bytes = share ? km_load(&shelf->inner.mask) / 2 : UINT32_MAX;
+
+	return RSEQ(km_rseq_swap(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, for_pop,
+				 bytes),
+		    soft_swap(shelf, for_pop, bytes));
 }
 
-void **km_shelf_detach(struct km_shelf *shelf, bool for_pop)
+void **km_shelf_detach(struct km_shelf *shelf, bool for_pop, bool lone)
 {
-	return RSEQ(km_rseq_detach(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, for_pop),
-		    soft_detach(shelf, for_pop));
+	return RSEQ(km_rseq_detach(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, for_pop,
+				   lone),
+		    soft_detach(shelf, for_pop, lone));
 }
 
 bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted)

@@ -21,8 +21,9 @@
  *	pop		object = *top; if (!object) miss; top += 8
  *	push		if (full) miss; *--top = object
  *	pop_n, push_n	the same, as many as there are, one commit
- *	swap		if (no partner, or it can't serve) miss; header(partner) = top; top = partner
- *	detach		if (main is not empty / not full) miss; top = partner alone; main is the caller's
+ *	swap		if (no partner, or it can't serve) miss; [move half of the difference to the emptier one;]
+ *			header(partner) = top; top = partner
+ *	detach		if (no partner, or main is not empty / not full) miss; top = partner alone; main is the caller's
  *	install		header(block) = top; top = block; the former partner is the caller's
  */
 #ifndef KM_PORT_PCPU_H
@@ -104,8 +105,10 @@ void *km_shelf_pop(struct km_shelf *shelf);
 bool km_shelf_push(struct km_shelf *shelf, void *object);
 size_t km_shelf_pop_n(struct km_shelf *shelf, void **out, size_t count);
 size_t km_shelf_push_n(struct km_shelf *shelf, void *const *in, size_t count);
-bool km_shelf_swap(struct km_shelf *shelf, bool for_pop);
-void **km_shelf_detach(struct km_shelf *shelf, bool for_pop);
+/* share: where one block has more than half a block more than the other, leave both about as full. */
+bool km_shelf_swap(struct km_shelf *shelf, bool for_pop, bool share);
+/* lone: also without a partner. */
+void **km_shelf_detach(struct km_shelf *shelf, bool for_pop, bool lone);
 bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted);
 
 /*

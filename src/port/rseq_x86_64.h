@@ -174,42 +174,70 @@ miss:
 	return 0;
 }
 
-/* The partner becomes the main block: if it has an object (for_pop), or room. */
+/*
+ * The partner becomes the main block: if it has an object (for_pop), or room. Where the fuller one ([from]) has more
+ * than `bytes` / 8 objects more than the other, half of the difference moves first.
+ */
 km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
-			    intptr_t rseq, bool for_pop)
+			    intptr_t rseq, bool for_pop, uint32_t bytes)
 {
-	uintptr_t area, slot, top, partner, header;
+	uintptr_t area, slot, from, to, count, left, tmp;
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		"movq (%[slot]), %[top]\n\t"
-		"testq %[top], %[top]\n\t"
+		"movq (%[slot]), %[from]\n\t"
+		"testq %[from], %[from]\n\t"
 		"jz %l[miss]\n\t"
-		"movl %[block_mask], %k[header]\n\t"
-		"orq %[top], %[header]\n\t"
-		"movq -7(%[area], %[header]), %[partner]\n\t"
-		"testq %[partner], %[partner]\n\t"
+		"addq %[area], %[from]\n\t"
+		"movl %[block_mask], %k[tmp]\n\t"
+		"orq %[from], %[tmp]\n\t"
+		"movq -7(%[tmp]), %[to]\n\t"
+		"testq %[to], %[to]\n\t"
 		"jz %l[miss]\n\t"
+		"addq %[area], %[to]\n\t"
 		"testb %[for_pop], %[for_pop]\n\t"
 		"jz 84f\n\t"
-		"cmpq $0, (%[area], %[partner])\n\t"
+		"cmpq $0, (%[to])\n\t"
 		"je %l[miss]\n\t"
+		"xchgq %[from], %[to]\n\t"
 		"jmp 85f\n"
 		"84:\n\t"
-		"testl %k[partner], 4(%[f])\n\t"
+		"testl %k[to], 4(%[f])\n\t"
 		"jz %l[miss]\n"
 		"85:\n\t"
-		"movl %[block_mask], %k[header]\n\t"
-		"orq %[partner], %[header]\n\t"
-		"movq %[top], -7(%[area], %[header])\n\t"
-		"movq %[partner], (%[slot])\n"
+		"movl %[block_mask], %k[tmp]\n\t"
+		"movl %k[tmp], %k[count]\n\t"
+		"andl %k[to], %k[count]\n\t"
+		"andl %k[from], %k[tmp]\n\t"
+		"subl %k[tmp], %k[count]\n\t"
+		"jbe 86f\n\t"
+		"cmpl %[bytes], %k[count]\n\t"
+		"jbe 86f\n\t"
+		"shrl $1, %k[count]\n\t"
+		"andl $-8, %k[count]\n\t"
+		"subq %[count], %[to]\n\t"
+		"movl %k[count], %k[left]\n\t"
+		KM_COPY("from", "to", "left")
+		"addq %[count], %[from]\n"
+		"86:\n\t"
+		"testb %[for_pop], %[for_pop]\n\t"
+		"jnz 87f\n\t"
+		"xchgq %[from], %[to]\n"
+		"87:\n\t"
+		/* [from] becomes the main block. */
+		"movl %[block_mask], %k[tmp]\n\t"
+		"orq %[from], %[tmp]\n\t"
+		"subq %[area], %[to]\n\t"
+		"movq %[to], -7(%[tmp])\n\t"
+		"subq %[area], %[from]\n\t"
+		"movq %[from], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
-		  [partner] "=&r"(partner), [header] "=&r"(header)
+		: [area] "=&r"(area), [slot] "=&r"(slot), [from] "=&r"(from), [to] "=&r"(to),
+		  [count] "=&r"(count), [left] "=&r"(left), [tmp] "=&r"(tmp)
 		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask),
-		  [rs] "r"(rseq), [for_pop] "q"(for_pop)
-		: "memory", "cc"
+		  [rs] "r"(rseq), [for_pop] "q"(for_pop), [bytes] "m"(bytes)
+		: "memory", "cc", "xmm0", "xmm1"
 		: miss);
 	return true;
 miss:
@@ -217,9 +245,12 @@ miss:
 	return false;
 }
 
-/* Take the main block off if it is empty (for_pop) or full; its partner takes its place. */
+/*
+ * Take the main block off if it is empty (for_pop) or full; its partner takes its place. Without a partner it stays,
+ * unless `lone`.
+ */
 km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
-				intptr_t rseq, bool for_pop)
+				intptr_t rseq, bool for_pop, bool lone)
 {
 	uintptr_t area, slot, top, partner, header;
 
@@ -245,14 +276,18 @@ km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, uint32_t block_m
 		"jz 86f\n\t"
 		"movl %[block_mask], %k[header]\n\t"
 		"orq %[partner], %[header]\n\t"
-		"movq $0, -7(%[area], %[header])\n"
+		"movq $0, -7(%[area], %[header])\n\t"
+		"jmp 87f\n"
 		"86:\n\t"
+		"cmpb $0, %[lone]\n\t"
+		"je %l[miss]\n"
+		"87:\n\t"
 		"movq %[partner], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
 		  [partner] "=&r"(partner), [header] "=&r"(header)
 		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask),
-		  [rs] "r"(rseq), [for_pop] "q"(for_pop)
+		  [rs] "r"(rseq), [for_pop] "q"(for_pop), [lone] "m"(lone)
 		: "memory", "cc"
 		: miss);
 	return (void **)(area + top);

@@ -288,9 +288,11 @@ static void do_swap(void)
 	if (cache->engine->front != KM_FRONT_ARRAY)
 		return;
 	bool was = km_busy_begin();
-	for (int for_pop = 0; for_pop < 2; for_pop++) {
-		km_shelf_swap(&cache->shelf, for_pop);
-		void **block = km_shelf_detach(&cache->shelf, for_pop);
+	for (int how = 0; how < 8; how++) {
+		bool for_pop = how & 1;
+
+		km_shelf_swap(&cache->shelf, for_pop, (how & 2) != 0);
+		void **block = km_shelf_detach(&cache->shelf, for_pop, (how & 4) != 0);
 		if (block)
 			cache->engine->retire(cache, block);
 	}

@@ -72,7 +72,7 @@ KMEM_API void kmem_cache_clear_events(struct kmem_cache *cache);
 
 /*
  * Visit every cache, oldest first, until visit returns non-zero; returns that, or 0. Caches are neither
- * made nor destroyed meanwhile: visit must not do so, nor shrink.
+ * made nor destroyed meanwhile: visit must not do so, nor shrink, and what it allocates may be refused.
  */
 KMEM_API int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 /* Visit every allocated object of the cache (those on shelves not). Nobody else may use the cache. */

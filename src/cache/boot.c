@@ -17,11 +17,16 @@ static struct {
 	bool pages, handlers;
 } boot;
 
+/* Forks by handlers that struck inside of the allocator, or of another fork: the locks may be our own. */
+static km_tls unsigned nested_forks;
+
+/* From here to the end of the fork a handler finds the allocator busy, as everywhere else under its locks. */
 static void fork_prepare(void)
 {
-	/* In a handler that struck inside of the allocator the locks may be our own: the child frees them. */
-	if (km_front_busy)
+	if (km_busy_begin()) {
+		nested_forks++;
 		return;
+	}
 	km_registry_fork(true, false);
 	km_arena_fork(true, false);
 	km_big_fork(true, false);
@@ -38,16 +43,27 @@ static void fork_done(bool child)
 	km_registry_fork(false, child);
 }
 
-static void fork_parent(void)
+static void fork_end(void)
 {
-	if (!km_front_busy)
-		fork_done(false);
+	if (nested_forks)
+		nested_forks--;
+	else
+		km_busy_end(false);
 }
 
+static void fork_parent(void)
+{
+	if (!nested_forks)
+		fork_done(false);
+	fork_end();
+}
+
+/* Whoever held a lock is not here, or is the code that this thread's handler interrupted: all are freed. */
 static void fork_child(void)
 {
 	fork_done(true);
 	km_reclaim_fork_child();
+	fork_end();
 }
 
 static bool start(void)

@@ -155,11 +155,14 @@ static void bad_pointer(const void *p, const char *function)
 {
 	struct km_page *page = km_page_of(p);
 	struct km_page *head = page ? km_page_head(page) : NULL;
+	/* What a handler interrupted may hold the table's lock: then it is as foreign as any. */
+	bool was = km_busy_begin(), inside = !was && !page && km_big_inside(p);
 
+	km_busy_end(was);
 	if (head && head->type == KM_PAGE_SLAB)
 		km_misuse(head->flags & KM_SLAB_DEAD ? KM_MISUSE_DEAD_CACHE : KM_MISUSE_INTERIOR,
 			  function, p, head->cache ? head->cache->name : NULL);
-	else if (head || km_big_inside(p))
+	else if (head || inside)
 		km_misuse(KM_MISUSE_INTERIOR, function, p, NULL);
 	else
 		km_misuse(KM_MISUSE_FOREIGN, function, p, NULL);

@@ -111,15 +111,14 @@ static km_cold struct kmem_cache *make_class(unsigned class)
 	bool was = km_busy_begin();
 	struct kmem_cache *cache = km_cache_create(name, (uint32_t)bytes_of(class), SLAB_KMALLOC,
 						   &creation, &error);
-	km_busy_end(was);
-	if (!cache)
-		return NULL;
 	/* Two threads may have come here at once: one cache stays. Release pairs with the load in cache_for. */
-	if (!km_cas_release(&cache_of_class[class], &none, cache)) {
+	if (cache && !km_cas_release(&cache_of_class[class], &none, cache)) {
 		kmem_cache_destroy(cache);
-		return km_load_acquire(&cache_of_class[class]);
+		cache = km_load_acquire(&cache_of_class[class]);
+	} else if (cache) {
+		publish(class, cache);
 	}
-	publish(class, cache);
+	km_busy_end(was);
 	return cache;
 }
 

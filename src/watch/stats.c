@@ -42,8 +42,11 @@ void kmem_cache_clear_events(struct kmem_cache *cache)
 {
 	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
 		km_store(&cache->events->count[i], 0ul);
+	/* An engine may lock its node: a handler that strikes meanwhile must stay out. */
+	bool was = km_busy_begin();
 	if (cache->engine->clear_events)
 		cache->engine->clear_events(cache);
+	km_busy_end(was);
 }
 
 void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
@@ -60,8 +63,8 @@ void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *sta
 	};
 	__builtin_memcpy(stats->name, cache->name, sizeof(cache->name));
 	stats->shelf_objects = km_front_shelf_objects(cache);
-	/* The engine says how many are out of slabs; those on shelves and in barns are nobody's yet. */
-	/* An engine may lock its node: a handler that strikes meanwhile must stay out. */
+	/* The engine says how many are out of slabs; those on shelves and in barns are nobody's yet. It may lock its
+	 * node. */
 	bool was = km_busy_begin();
 	cache->engine->stats(cache, stats);
 	km_busy_end(was);
@@ -97,7 +100,13 @@ void kmem_get_stats(struct kmem_stats *stats)
 
 int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
 {
-	return km_boot() ? km_registry_visit(visit, arg) : 0;
+	if (!km_boot())
+		return 0;
+	/* The registry is locked: an allocation that would have to make a cache fails instead of waiting for itself. */
+	bool was = km_busy_begin();
+	int result = km_registry_visit(visit, arg);
+	km_busy_end(was);
+	return result;
 }
 
 /* ------------------------------------------------------------------ text */

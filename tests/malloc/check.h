@@ -21,7 +21,8 @@
 	} while (0)
 
 __attribute__((weak)) const char *kmem_percpu_discipline(void);
-__attribute__((weak)) void *kmem_cache_of(const void *object);
+struct kmem_cache;
+__attribute__((weak)) struct kmem_cache *kmem_cache_of(const void *object);
 
 /* malloc is ours, and the discipline is the one asked for. */
 static inline void check_ours(void)

@@ -192,6 +192,7 @@ _Static_assert(sizeof(struct km_entry) == 32, "an entry is found by a shift");
 
 /* ---- layout.c: what engines share about where bytes are. */
 int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *args);
+#define KM_SLAB_MAX_OBJECTS	0x7fffu	/* Kernel: MAX_OBJS_PER_PAGE */
 /* The kernel's choice of an order for slabs of at least `min_objects`. */
 unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order);
 uint32_t km_reciprocal(uint32_t size);

@@ -53,17 +53,21 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
 	return cache->min_order > KM_MAX_ORDER ? -EINVAL : 0;
 }
 
-/* The lowest order that holds min_objects and wastes at most 1/16 of the slab, else 1/8, 1/4, 1/2. */
+/* The lowest order that holds min_objects and wastes at most 1/16 of the slab, else 1/8, 1/4, 1/2. Kernel: a lowest
+ * order that was asked for outranks the highest one, and a slab has no more objects than can be counted. */
 unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order)
 {
-	unsigned lowest = km_order_of(size);
+	unsigned lowest = km_order_of(size), least = km_layout_options.min_order;
+	unsigned countable = km_order_of((size_t)size * KM_SLAB_MAX_OBJECTS + 1) - 1;
+
+	max_order = km_min(km_max(max_order, least), countable);
+	least = km_min(least, max_order);
 	size_t most = (KM_PAGE_SIZE << max_order) / size;
 
 	if (lowest >= max_order)
 		return lowest;
 	min_objects = (unsigned)km_min((size_t)min_objects, most);
-	unsigned start = km_max(km_order_of((size_t)min_objects * size),
-				km_layout_options.min_order);
+	unsigned start = km_max(km_order_of((size_t)min_objects * size), least);
 	for (unsigned fraction = 16; fraction > 1; fraction /= 2)
 		for (unsigned order = km_max(start, lowest); order <= max_order; order++) {
 			size_t slab = KM_PAGE_SIZE << order;

@@ -101,7 +101,7 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 						max_order);
 	/* Objects of more than half of a largest slab: a larger slab still, if that wastes less. */
 	uint32_t bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
-	while (cache->size > KM_PAGE_SIZE && cache->order < max_order + 2 &&
+	while (cache->size > KM_PAGE_SIZE && cache->order < km_min(max_order + 2, KM_MAX_ORDER) &&
 	       bytes % cache->size > bytes / 8)
 		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->order);
 	cache->tail_bits = cache->size < 32;

@@ -20,7 +20,7 @@
 
 #define SLUB_INUSE		0xffffull
 #define SLUB_OBJECTS_SHIFT	16
-#define SLUB_MAX_OBJECTS	0x7fffu	/* Kernel: MAX_OBJS_PER_PAGE */
+#define SLUB_MAX_OBJECTS	KM_SLAB_MAX_OBJECTS
 #define SLUB_OBJECTS		((uint64_t)SLUB_MAX_OBJECTS << SLUB_OBJECTS_SHIFT)
 #define SLUB_FROZEN		(1ull << 31)
 #define SLUB_HEAD_SHIFT		32

@@ -35,10 +35,13 @@ static int reap_cache(struct kmem_cache *cache, void *arg)
 		if (!idle->quiet)
 			return 0;
 	}
-	bool was_idle = cache->idle_looks >= 2;
-	cache->idle_looks = idle->quiet ? 2 : (uint8_t)(cache->idle_looks + !was_idle);
-	if (!was_idle && cache->idle_looks == 2 && idle->count < MAX_IDLE)
+	/* Two looks and it goes, but no more caches at once than there is room for: the others come next time. */
+	if (cache->idle_looks == 0 && !idle->quiet) {
+		cache->idle_looks = 1;
+	} else if (cache->idle_looks < 2 && idle->count < MAX_IDLE) {
+		cache->idle_looks = 2;
 		idle->cache[idle->count++] = cache;
+	}
 	return 0;
 }
 

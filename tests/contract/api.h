@@ -128,7 +128,7 @@ static int run_cases(const struct api_case *cases, size_t count, const char *eng
 }
 
 /* Argument: the engine; none: each of them, by running this program again. */
-static int api_main(int argc, char **argv, const struct api_case *cases, size_t count)
+static int api_main(int argc, char **argv, const struct api_case *cases, size_t count, const char *more)
 {
 	static const char *const engines[] = { "sheaf", "slub" };
 	int failed = 0;
@@ -139,7 +139,7 @@ static int api_main(int argc, char **argv, const struct api_case *cases, size_t 
 		char options[64];
 		int status;
 
-		snprintf(options, sizeof(options), "engine:%s", engines[i]);
+		snprintf(options, sizeof(options), "engine:%s%s", engines[i], more);
 		fflush(stdout);
 		pid_t child = fork();
 		if (!child) {
@@ -153,10 +153,12 @@ static int api_main(int argc, char **argv, const struct api_case *cases, size_t 
 	return failed;
 }
 
-#define API_MAIN(cases)                                                                            \
+#define API_MAIN(cases) API_MAIN_OPTIONS(cases, "")
+/* The same with ",key:value" in KMEM_OPTIONS as well. */
+#define API_MAIN_OPTIONS(cases, more)                                                              \
 	int main(int argc, char **argv)                                                            \
 	{                                                                                          \
-		return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));              \
+		return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), more);        \
 	}
 
 #endif

@@ -179,14 +179,15 @@ static bool can_merge(const struct kmem_cache *cache, uint32_t size, slab_flags_
 	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_NO_MERGE | SLAB_NOLEAKTRACE |
 				   SLAB_FAILSLAB | SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE |
 				   SLAB_POISON | SLAB_STORE_USER | SLAB_TRACE;
-	const slab_flags_t same = SLAB_RECLAIM_ACCOUNT | SLAB_ACCOUNT;
-	uint32_t align = km_max(args->align, (uint32_t)ARCH_SLAB_MINALIGN);
+	const slab_flags_t same = SLAB_RECLAIM_ACCOUNT | SLAB_ACCOUNT | SLAB_NO_SHEAVES;
+	uint32_t align = km_layout_align(flags, args->align, size);
+	uint32_t wanted = (uint32_t)km_align_up(size, align);
 
 	return cache->mergeable && !((cache->flags | flags) & never) &&
 	       !((cache->flags ^ flags) & same) && !args->ctor && !args->usersize &&
 	       !args->sheaf_capacity && (!args->engine || km_engine_find(args->engine) == cache->engine) &&
-	       cache->size >= size && cache->size % align == 0 && cache->align >= align &&
-	       cache->size - size < sizeof(void *);
+	       cache->size >= wanted && cache->size % align == 0 && cache->align >= align &&
+	       cache->size - wanted < sizeof(void *);
 }
 
 static struct kmem_cache *find_mergeable(uint32_t size, slab_flags_t flags,
@@ -262,7 +263,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	cache->ctor = creation->args.ctor;
 	cache->checked = km_options.check || (flags & SLAB_CONSISTENCY_CHECKS);
 	cache->mergeable = km_options.merge && !cache->ctor && !creation->args.usersize &&
-			   !creation->internal;
+			   !creation->args.sheaf_capacity && !creation->internal;
 	cache->references = 1;
 	cache->useroffset = creation->args.useroffset;
 	cache->usersize = creation->args.usersize;

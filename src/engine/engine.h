@@ -191,6 +191,8 @@ km_inline bool km_entry_valid(const struct km_entry *entry, const void *p)
 _Static_assert(sizeof(struct km_entry) == 32, "an entry is found by a shift");
 
 /* ---- layout.c: what engines share about where bytes are. */
+/* What an object of `size` bytes must be aligned to. */
+uint32_t km_layout_align(slab_flags_t flags, uint32_t align, uint32_t size);
 int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *args);
 #define KM_SLAB_MAX_OBJECTS	0x7fffu	/* Kernel: MAX_OBJS_PER_PAGE */
 /* The kernel's choice of an order for slabs of at least `min_objects`. */

@@ -11,7 +11,7 @@
 
 struct km_layout_options km_layout_options = { .lookahead = 3 };
 
-static uint32_t alignment_of(slab_flags_t flags, uint32_t align, uint32_t size)
+uint32_t km_layout_align(slab_flags_t flags, uint32_t align, uint32_t size)
 {
 	if (flags & SLAB_HWCACHE_ALIGN) {
 		uint32_t line = KM_CACHE_LINE;
@@ -38,7 +38,7 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
 	uint32_t inuse = (uint32_t)km_align_up(object, sizeof(void *));
 	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
 
-	cache->align = alignment_of(cache->flags, args->align, object);
+	cache->align = km_layout_align(cache->flags, args->align, object);
 	if (keeps_content && args->use_freeptr_offset) {
 		cache->freeptr = args->freeptr_offset;
 	} else if (keeps_content) {

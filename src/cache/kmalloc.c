@@ -55,11 +55,19 @@ static void check_gfp(const char *function, gfp_t gfp)
 		km_misuse(KM_MISUSE_BAD_GFP, function, (void *)(uintptr_t)gfp, NULL);
 }
 
-static void *kmalloc_large(size_t size, gfp_t gfp)
+/* There is node 0. Another one may be preferred, not insisted on. */
+static bool no_such_node(gfp_t gfp, int node)
+{
+	return node != NUMA_NO_NODE && node != 0 && ((gfp & __GFP_THISNODE) || node < 0);
+}
+
+static void *kmalloc_large(size_t size, gfp_t gfp, int node)
 {
 	check_gfp("kmalloc", gfp);
 	if (size > KMALLOC_MAX_SIZE)
 		return km_front_failed("kmalloc", size, gfp, EINVAL);
+	if (no_such_node(gfp, node))
+		return km_front_failed("kmalloc", size, gfp, ENOMEM);
 	/* Kernel: whole pages, a power of two, aligned to it. */
 	size_t bytes = KM_PAGE_SIZE << km_order_of(size);
 	void *p = km_large_alloc(bytes, bytes, gfp);
@@ -74,7 +82,7 @@ void *kmalloc_node(size_t size, gfp_t gfp, int node)
 	if (km_unlikely(!size))
 		return ZERO_SIZE_PTR;
 	if (km_unlikely(size > KMALLOC_MAX_CACHE_SIZE))
-		return kmalloc_large(size, gfp);
+		return kmalloc_large(size, gfp, node);
 	return km_alloc_miss_node(cache_of_size[(size + 7) >> 3], gfp, node);
 }
 
@@ -311,7 +319,7 @@ void *kvmalloc_node(size_t size, gfp_t gfp, int node)
 	check_gfp("kvmalloc", gfp);
 	if (size > INT_MAX)
 		return km_front_failed("kvmalloc", size, gfp, EINVAL);
-	if (!km_boot())
+	if (!km_boot() || no_such_node(gfp, node))
 		return km_front_failed("kvmalloc", size, gfp, ENOMEM);
 	void *p = km_large_alloc(size, KM_PAGE_SIZE, gfp);
 	return p ?: km_front_failed("kvmalloc", size, gfp, ENOMEM);

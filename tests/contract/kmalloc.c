@@ -337,6 +337,19 @@ static void nodes(void)
 	kfree(p);
 	errno = 0;
 	NEED(!kmalloc_node(100, quiet | __GFP_THISNODE, 7) && errno == ENOMEM);
+	/* Whole pages and mappings of their own, as well. */
+	static const size_t large[] = { 16384, KMALLOC_MAX_SIZE, 2 * KMALLOC_MAX_SIZE };
+	for (int i = 0; i < 3; i++) {
+		errno = 0;
+		NEED(!kvmalloc_node(large[i], quiet | __GFP_THISNODE, 7) && errno == ENOMEM);
+		NEED(!kvmalloc_node(large[i], quiet, -2));
+		p = kvmalloc_node(large[i], quiet, 7);
+		NEED(p);
+		kfree(p);
+		p = kvmalloc_node(large[i], quiet | __GFP_THISNODE, 0);
+		NEED(p);
+		kfree(p);
+	}
 }
 
 static int order_by_address(const void *a, const void *b)

@@ -58,7 +58,6 @@ struct kmem_cache {
 	bool checked;			/* validate each free */
 	bool mergeable;
 	bool dead;
-	bool fallback_seen;		/* some slab is of min_order: offsets can't be checked by mask */
 	slab_flags_t flags;
 	void (*ctor)(void *object);
 	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */
@@ -173,7 +172,7 @@ extern const struct km_engine km_engine_sheaf, km_engine_slub;
 /* Read by the hot path of kfree: by cache id, how to reach the shelf and what an object's address must be like. */
 struct km_entry {
 	uint32_t mask;			/* bytes of a block minus one; 0: closed */
-	uint32_t slab_mask;		/* bytes of a slab minus one; 0: don't check */
+	uint32_t slab_mask;		/* bytes of a slab minus one */
 	uint64_t factor, bound;		/* km_entry_valid has the rule */
 	struct kmem_cache *cache;
 };

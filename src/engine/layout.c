@@ -1,7 +1,7 @@
 /*
  * layout.c: where each byte of an object and of a slab sits, and how slabs come and go: what all engines share.
  * Invariant: every page of a live slab says SLAB or TAIL with the slab's order, and its map entry is the cache's
- * id; both are set before an object is handed out and cleared before the pages go.
+ * id, or, where the slab is not of the cache's order, says that its descriptor knows; both are set before an object is handed out and cleared before the pages go.
  */
 #include <errno.h>
 
@@ -107,12 +107,8 @@ struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *r
 	if (!slab && cache->min_order < order) {
 		order = cache->min_order;
 		slab = km_pages_alloc(order, request->node, request->may_wait, &zero);
-		if (slab) {
+		if (slab)
 			km_count(cache, KMEM_ORDER_FALLBACK);
-			cache->fallback_seen = true;
-			if (cache->id >= KM_MAP_FIRST)
-				km_store(&km_hot.entries[cache->id].slab_mask, 0u);
-		}
 	}
 	if (!slab)
 		return NULL;
@@ -128,7 +124,8 @@ struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *r
 		km_store(&slab[i].type, (uint8_t)(i ? KM_PAGE_TAIL : KM_PAGE_SLAB));
 		km_store(&slab[i].order, (uint8_t)order);
 	}
-	km_map_set(slab, (size_t)1 << order, cache->id);
+	/* What a hit checks an address by is the usual order's: any other slab is found by its descriptor. */
+	km_map_set(slab, (size_t)1 << order, order == cache->order ? cache->id : KM_MAP_DESC);
 	km_slab_construct(cache, slab);
 	km_count(cache, KMEM_ALLOC_SLAB);
 	return slab;

@@ -6,7 +6,7 @@
  * The hot path of kfree reads the map of the first range and nothing else.
  *
  *	map value	0 not an object: foreign, free, or the inside of a large block
- *			1 look in the descriptor: large blocks, caches without an id
+ *			1 look in the descriptor: large blocks, caches without an id, slabs of less than the usual order
  *			>= 2 the cache's id
  */
 #ifndef KM_PAGE_ARENA_H

@@ -36,7 +36,7 @@ static void look(struct kmem_cache *cache)
 		bool start = offset % cache->size == 0 && offset / cache->size < cache->objects;
 		int index = km_object_index(cache, slab, base, base + offset);
 
-		if (entry->slab_mask && km_entry_valid(entry, base + offset) != start)
+		if (km_entry_valid(entry, base + offset) != start)
 			complain(cache, offset, "km_entry_valid");
 		if (index != (start ? (int)(offset / cache->size) : -1))
 			complain(cache, offset, "km_object_index");

@@ -285,8 +285,10 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, void *(*get)(size_
 	size_t usable = ksize(object);
 	if (!usable)
 		return NULL;
-	/* Kernel: the same pointer while it fits. Ours moves down where most of it would be waste. */
-	if (size <= usable && (size > usable / 4 || usable <= 64))
+	/* Kernel: the same pointer while it fits. Ours moves down where most of it would be waste, unless what it
+	 * leaves is a mapping and the system may not be called. */
+	if (size <= usable && (size > usable / 4 || usable <= 64 ||
+			       (usable > KMALLOC_MAX_SIZE && !(gfp & __GFP_DIRECT_RECLAIM))))
 		return shrunk(object, size, usable, gfp);
 	void *moved = get(size, gfp);
 	if (!moved)
@@ -296,9 +298,14 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, void *(*get)(size_
 	return moved;
 }
 
+/* What it frees, it frees as gfp allows, too. */
 void *krealloc(void *object, size_t size, gfp_t gfp)
 {
-	return realloc_by(object, size, gfp, kmalloc);
+	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	void *result = realloc_by(object, size, gfp, kmalloc);
+
+	km_calls_end(was);
+	return result;
 }
 
 void *krealloc_array(void *object, size_t n, size_t size, gfp_t gfp)
@@ -350,11 +357,11 @@ void *kvcalloc(size_t n, size_t size, gfp_t gfp)
 	return kvmalloc_array(n, size, gfp | __GFP_ZERO);
 }
 
-void *kvrealloc(void *object, size_t size, gfp_t gfp)
+static void *kv_resize(void *object, size_t size, gfp_t gfp)
 {
 	if (size && !ZERO_OR_NULL_PTR(object) && size <= INT_MAX) {
 		size_t before = gfp & __GFP_ZERO ? ksize(object) : 0;
-		void *moved = km_large_resize(object, size, true);
+		void *moved = km_large_resize(object, size, (gfp & __GFP_DIRECT_RECLAIM) != 0);
 
 		if (moved) {
 			size_t kept = before ? km_min(before, ksize(moved)) : 0;
@@ -363,6 +370,15 @@ void *kvrealloc(void *object, size_t size, gfp_t gfp)
 		}
 	}
 	return realloc_by(object, size, gfp, kvmalloc);
+}
+
+void *kvrealloc(void *object, size_t size, gfp_t gfp)
+{
+	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	void *result = kv_resize(object, size, gfp);
+
+	km_calls_end(was);
+	return result;
 }
 
 void kvfree(const void *object)

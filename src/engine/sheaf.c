@@ -339,6 +339,8 @@ static void sheaf_give(struct kmem_cache *cache, void **objects, unsigned count)
 
 static void **new_block(struct kmem_cache *cache, bool may_wait)
 {
+	/* A bulk that may not call the system gives back what it got without. */
+	may_wait &= !km_no_calls;
 	char *base = km_meta_alloc((size_t)cache->shelf.block_mask + 1, may_wait);
 
 	/* Zero, so the NULL at the bottom of the stack is there. */

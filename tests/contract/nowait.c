@@ -55,6 +55,7 @@ static void refuse_calls(void)
 }
 
 static struct kmem_cache *small, *large;
+static void *mapping;
 
 static void make_caches(void)
 {
@@ -62,13 +63,37 @@ static void make_caches(void)
 	large = make("large", 3000);
 	/* Some memory is there, and shelves are born. */
 	void *p = kmem_cache_alloc(small, GFP_KERNEL), *q = kmem_cache_alloc(large, GFP_KERNEL);
-	NEED(p && q);
+	mapping = kvmalloc(16 * MIB, GFP_KERNEL);
+	NEED(p && q && mapping);
 	kmem_cache_free(small, p);
 	kmem_cache_free(large, q);
 	fflush(stdout);
 }
 
 static void *volatile sink;
+
+/* krealloc and kvrealloc, from sizes of all kinds to others. */
+static void reallocate(gfp_t gfp, unsigned i)
+{
+	static const size_t sizes[] = { 40, 500, 5000, 9000, 70000, MIB };
+	void *p = kvmalloc(sizes[i % 6], gfp), *q;
+
+	if (p && (q = krealloc(p, sizes[(i / 6) % 6], gfp)))
+		p = q;
+	if (p && (q = kvrealloc(p, sizes[(i / 36) % 6], gfp)))
+		p = q;
+	if (p && (q = kvrealloc(p, 8 * MIB, gfp)))
+		p = q;
+	kfree(p);
+}
+
+static void resize_mapping(gfp_t gfp)
+{
+	NEED(!kvrealloc(mapping, 64 * MIB, gfp));
+	NEED(kvrealloc(mapping, 5 * MIB, gfp) == mapping);
+	NEED(kvrealloc(mapping, 1000, gfp) == mapping && krealloc(mapping, 1000, gfp) == mapping);
+	NEED(ksize(mapping) == 16 * MIB);
+}
 
 static unsigned allocate_all_ways(gfp_t gfp, unsigned rounds)
 {
@@ -94,6 +119,7 @@ static unsigned allocate_all_ways(gfp_t gfp, unsigned rounds)
 			sink = kmalloc(MIB, gfp | __GFP_NOWARN);
 			sink = kvmalloc(8 * MIB, gfp | __GFP_NOWARN);
 			sink = kzalloc(300, gfp | __GFP_NOWARN);
+			reallocate(gfp | __GFP_NOWARN, i / 50);
 		}
 	}
 	return got;
@@ -103,10 +129,32 @@ static void alone(void)
 {
 	make_caches();
 	refuse_calls();
+	resize_mapping(GFP_NOWAIT);
 	unsigned got = allocate_all_ways(GFP_NOWAIT, 3000);
 	got += allocate_all_ways(GFP_ATOMIC | __GFP_NOWARN, 3000);
 	/* It may fail, but not at once. */
 	NEED(got > 10);
+}
+
+/* A bulk that can't be had takes what there is and gives it back, again without a call: to make blocks for it, too. */
+static void give_back(void)
+{
+	enum { MANY = 200000, CACHES = 40 };
+	static void *objects[MANY];
+	struct kmem_cache *caches[CACHES];
+
+	for (int i = 0; i < CACHES; i++) {
+		caches[i] = make("give back", 2000);
+		void *p = kmem_cache_alloc(caches[i], GFP_KERNEL);
+		NEED(p);
+		kmem_cache_free(caches[i], p);
+	}
+	/* As much free memory as a bulk of one cache. */
+	kfree(kmalloc(4 * MIB, GFP_KERNEL));
+	make_caches();
+	refuse_calls();
+	for (int i = 0; i < CACHES; i++)
+		NEED(!kmem_cache_alloc_bulk(caches[i], GFP_NOWAIT, MANY, objects));
 }
 
 static volatile bool stop;
@@ -260,6 +308,7 @@ static void bulk_exhausted(void)
 static const struct api_case cases[] = {
 	{ "no system call", alone },
 	{ "no system call in a crowd", in_a_crowd },
+	{ "no system call to give back", give_back },
 	{ "exhausted", exhaustion },
 	{ "bulk when exhausted", bulk_exhausted },
 };

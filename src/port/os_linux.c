@@ -30,6 +30,7 @@
 #endif
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
+#define MAX_CPUS	4096u
 
 bool (*km_os_fault)(const char *call);
 
@@ -236,11 +237,21 @@ static unsigned parse_possible(const char *text, long count)
 	return km_max(highest, number) + 1;
 }
 
+/* How many CPUs the kernel's own masks have room for, by how much of one it fills in: at least the possible ones. */
+static unsigned mask_cpus(void)
+{
+	unsigned long mask[MAX_CPUS / 64];
+	long bytes;
+
+	KEEP_ERRNO(bytes, syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask));
+	return bytes > 0 ? (unsigned)bytes * 8 : MAX_CPUS;
+}
+
 unsigned km_os_possible_cpus(void)
 {
 	static const char path[] = "/sys/devices/system/cpu/possible";
 	char text[256];
-	long fd, count = -1, configured;
+	long fd, count = -1;
 
 	KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
 	if (fd >= 0) {
@@ -248,10 +259,9 @@ unsigned km_os_possible_cpus(void)
 		km_os_close((int)fd);
 	}
 	if (count > 0)
-		return km_min(parse_possible(text, count), 4096u);
-	/* No /sys (a chroot, a sandbox): be generous, areas cost address space only. */
-	KEEP_ERRNO(configured, sysconf(_SC_NPROCESSORS_CONF));
-	return configured > 0 ? km_max((unsigned)configured, 64u) : 256u;
+		return km_min(parse_possible(text, count), MAX_CPUS);
+	/* No /sys (a chroot, a sandbox). What libc says then is the CPUs this process may use, and ids go beyond. */
+	return mask_cpus();
 }
 
 unsigned km_os_getcpu(void)

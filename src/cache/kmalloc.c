@@ -1,6 +1,6 @@
 /*
  * kmalloc.c: from a size to a cache, from a pointer back to what it is: kmalloc, kfree, krealloc, the kv family,
- * bulk over mixed caches. Invariant: looking up a pointer validates it; there is no unchecked way from an address to
+ * copies. Invariant: looking up a pointer validates it; there is no unchecked way from an address to
  * a slab.
  */
 #include <errno.h>

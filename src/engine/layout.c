@@ -101,12 +101,11 @@ void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request)
 {
 	unsigned order = cache->order;
-	bool zero = false;
-	struct km_page *slab = km_pages_alloc(order, request->node, request->may_wait, &zero);
+	struct km_page *slab = km_pages_alloc(order, request->node, request->may_wait, NULL);
 
 	if (!slab && cache->min_order < order) {
 		order = cache->min_order;
-		slab = km_pages_alloc(order, request->node, request->may_wait, &zero);
+		slab = km_pages_alloc(order, request->node, request->may_wait, NULL);
 		if (slab)
 			km_count(cache, KMEM_ORDER_FALLBACK);
 	}
@@ -116,7 +115,7 @@ struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *r
 	slab->inuse = 0;
 	slab->objects = (uint16_t)(order == cache->order ? cache->objects :
 							   (KM_PAGE_SIZE << order) / cache->size);
-	slab->flags = zero ? KM_SLAB_WAS_ZERO : 0;
+	slab->flags = 0;
 	slab->node = 0;
 	slab->owner[0] = slab->owner[1] = 0;
 	km_list_init(&slab->list);

@@ -226,7 +226,7 @@ static void *finish(struct kmem_cache *cache, void *object, gfp_t gfp)
 		if (!object)
 			return NULL;
 	}
-	/* Kernel: the same warning; a constructed object can't be zeros as well. */
+	/* Kernel: warns. A constructed object can't be zeros as well. */
 	if ((gfp & __GFP_ZERO) && !cache->ctor)
 		__builtin_memset(object, 0, cache->object_size);
 	return object;

@@ -61,7 +61,6 @@ struct km_page {
 
 #define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */
 #define KM_SLAB_DEAD	0x02	/* damaged, or its cache is gone: never used again */
-#define KM_SLAB_WAS_ZERO 0x04	/* the block read as zeros when it was handed out */
 
 struct km_range {
 	char *base;

@@ -7,7 +7,8 @@
 
 #include "../port/cc.h"
 
-/* Zeroed memory of at least `bytes`, aligned to the next power of two (at most a page); NULL: none left. */
+/* Zeroed memory of at least `bytes`, aligned to the next power of two (at most 8 KiB, the largest block of a shelf);
+ * NULL: none left. */
 void *km_meta_alloc(size_t bytes, bool may_wait);
 void km_meta_free(void *p, size_t bytes);
 size_t km_meta_committed_bytes(void);

@@ -1,7 +1,8 @@
 /*
  * layout.c: where each byte of an object and of a slab sits, and how slabs come and go: what all engines share.
  * Invariant: every page of a live slab says SLAB or TAIL with the slab's order, and its map entry is the cache's
- * id, or, where the slab is not of the cache's order, says that its descriptor knows; both are set before an object is handed out and cleared before the pages go.
+ * id, or, where the slab is not of the cache's order, says that its descriptor knows; both are set before an object
+ * is handed out and cleared before the pages go.
  */
 #include <errno.h>
 

@@ -84,7 +84,8 @@ static void reallocate(gfp_t gfp, unsigned i)
 		p = q;
 	if (p && (q = kvrealloc(p, 8 * MIB, gfp)))
 		p = q;
-	kfree(p);
+	/* Left: a free is promised no more than not to sleep for long, and may wake who waits for a lock. */
+	sink = p;
 }
 
 static void resize_mapping(gfp_t gfp)

@@ -390,7 +390,8 @@ void kvfree_sensitive(const void *object, size_t bytes)
 {
 	if (ZERO_OR_NULL_PTR(object))
 		return;
-	__builtin_memset((void *)object, 0, bytes);
+	/* Kernel: believes the caller. */
+	__builtin_memset((void *)object, 0, km_min(bytes, ksize(object)));
 	__asm__ volatile("" : : "r"(object) : "memory");
 	kfree(object);
 }

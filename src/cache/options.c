@@ -54,7 +54,10 @@ static bool set_percpu(const char *value)
 			km_options.percpu = names[i];
 			return true;
 		}
-	return __builtin_strcmp(value, "auto") == 0;
+	if (__builtin_strcmp(value, "auto"))
+		return false;
+	km_options.percpu = NULL;
+	return true;
 }
 
 static bool set_min_partial(const char *value)
@@ -175,16 +178,8 @@ static void apply(char *key, char *value)
 	km_warn("KMEM_OPTIONS: unknown key: %s", key);
 }
 
-static void parse(const char *text)
+static void parse(char *at)
 {
-	char buffer[512], *at = buffer;
-	size_t length = __builtin_strlen(text);
-
-	if (length >= sizeof(buffer)) {
-		km_warn("KMEM_OPTIONS: longer than %lu bytes, ignored", sizeof(buffer) - 1);
-		return;
-	}
-	__builtin_memcpy(buffer, text, length + 1);
 	while (*at) {
 		char *key = at, *value = NULL;
 
@@ -200,12 +195,28 @@ static void parse(const char *text)
 	}
 }
 
+/* False: it is not there, or too long, which is said. */
+static bool read_variable(const char *name, char *text, size_t bytes)
+{
+	int length = km_os_getenv(name, text, bytes);
+
+	if (length >= (int)bytes)
+		km_warn("%s: longer than %lu bytes, ignored", name, bytes - 1);
+	if (length <= 0 || length >= (int)bytes)
+		return false;
+	/* What is quoted in a message must be one line. */
+	for (; *text; text++)
+		if ((unsigned char)*text < ' ')
+			*text = '?';
+	return true;
+}
+
 void km_options_read(void)
 {
-	char text[1024];
+	char text[512];
 
-	if (km_os_getenv("KMEM_OPTIONS", text, sizeof(text)))
+	if (read_variable("KMEM_OPTIONS", text, sizeof(text)))
 		parse(text);
-	if (km_os_getenv("KMEM_PERCPU", text, sizeof(text)) && !set_percpu(text))
+	if (read_variable("KMEM_PERCPU", text, sizeof(text)) && !set_percpu(text))
 		km_warn("KMEM_PERCPU: unknown discipline: %s", text);
 }

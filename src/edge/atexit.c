@@ -18,7 +18,11 @@ static char path[1024];
 /* Early: programs that rewrite their title overwrite their environment. */
 __attribute__((constructor(102))) static void remember_path(void)
 {
-	if (!km_os_getenv("KMEM_STATS", path, sizeof(path)))
+	int length = km_os_getenv("KMEM_STATS", path, sizeof(path));
+
+	if (length >= (int)sizeof(path))
+		km_warn("KMEM_STATS: longer than %lu bytes, ignored", sizeof(path) - 1);
+	if (length < 0 || length >= (int)sizeof(path))
 		path[0] = '\0';
 }
 
@@ -46,6 +50,11 @@ __attribute__((destructor(102))) static void leave_statistics(void)
 
 	if (!path[0] || in_use != &own_copy || !km_ready)
 		return;
+	/* exit in a handler that struck inside of us: locks may be held for ever. */
+	if (km_front_busy) {
+		km_warn("KMEM_STATS: the program ended inside of the allocator, no statistics");
+		return;
+	}
 	if (__builtin_strcmp(path, "-") == 0) {
 		kmem_print_slabinfo(2);
 		return;

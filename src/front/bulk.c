@@ -228,9 +228,9 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 {
 	size_t left = n;
 
-	/* The copy of a sequence moves one object at least. */
-	if (km_unlikely(!n))
-		return false;
+	/* The copy of a sequence moves one object at least, and its bytes can be counted. */
+	if (km_unlikely(n - 1 >= PTRDIFF_MAX / sizeof(*objects)))
+		return n && km_front_failed(cache->name, SIZE_MAX, gfp, ENOMEM);
 	/* A closed chain goes on below, and finds its engine in the end. */
 	if (km_unlikely(km_load(&cache->chain.open)) && chain_may(cache, gfp))
 		return chain_alloc(cache, gfp, n, objects);

@@ -60,8 +60,10 @@ void km_front_finish_deferred(struct kmem_cache *cache)
 {
 	if (km_likely(!km_load(&cache->deferred)))
 		return;
+	/* Freed twice by handlers, an object makes a circle of the list: no cache has more objects than this. */
+	size_t left = (km_pages_used() << KM_PAGE_SHIFT) / cache->size;
 	for (void *object = km_swap_acquire(&cache->deferred, NULL), *next; object; object = next) {
-		next = *(void **)((char *)object + cache->freeptr);
+		next = left-- ? *(void **)((char *)object + cache->freeptr) : NULL;
 		cache->engine->give(cache, &object, 1);
 	}
 }
@@ -166,6 +168,63 @@ km_inline bool chain_push(struct kmem_cache *cache, void *object)
 	return true;
 }
 
+/* ------------------------------------------------------------------ one object back */
+
+static void spill_shelf(struct kmem_cache *cache, void *object)
+{
+	void **full = km_shelf_detach(&cache->shelf, false, false);
+	void **room = cache->engine->spill(cache, full);
+
+	if (!room) {
+		cache->engine->give(cache, &object, 1);
+		return;
+	}
+	*--room = object;
+	km_front_install(cache, room);
+}
+
+static void to_engine(struct kmem_cache *cache, void *object)
+{
+	if (cache->engine->front == KM_FRONT_CHAIN)
+		cache->engine->free(cache, object);
+	else if (km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu())
+		spill_shelf(cache, object);
+	else
+		cache->engine->give(cache, &object, 1);
+}
+
+static bool second_try(struct kmem_cache *cache, void *object)
+{
+	/* A plain chain was tried before; one with watchers goes by its engine. */
+	if (cache->engine->front == KM_FRONT_CHAIN)
+		return false;
+	for (int i = 0; i < TRIES; i++) {
+		if (km_shelf_push(&cache->shelf, object))
+			return true;
+		if (!km_shelf_swap(&cache->shelf, false, true))
+			break;
+	}
+	return false;
+}
+
+/* All that a free is, once the watchers have seen it. */
+static void put_back(struct kmem_cache *cache, void *object)
+{
+	km_thread_enter();
+	if (second_try(cache, object))
+		return;
+	if (!enter()) {
+		defer(cache, object);
+		return;
+	}
+	km_front_note_miss(cache);
+	km_front_finish_deferred(cache);
+	to_engine(cache, object);
+	if (km_front_tick)
+		km_front_tick();
+	leave();
+}
+
 /* ------------------------------------------------------------------ one object in, without a shelf */
 
 /* A hit that the public shelf did not serve: the inner shelf, or the engine's chain. */
@@ -222,9 +281,16 @@ void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error)
 static void *finish(struct kmem_cache *cache, void *object, gfp_t gfp)
 {
 	if (km_unlikely(cache->hooks && cache->hooks->on_alloc)) {
-		object = cache->hooks->on_alloc(cache, object, gfp);
-		if (!object)
+		void *shown = cache->hooks->on_alloc(cache, object, gfp);
+
+		if (!shown) {
+			bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+
+			put_back(cache, object);
+			km_calls_end(was);
 			return NULL;
+		}
+		object = shown;
 	}
 	/* Kernel: warns. A constructed object can't be zeros as well. */
 	if ((gfp & __GFP_ZERO) && !cache->ctor)
@@ -282,43 +348,6 @@ void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 
 /* ------------------------------------------------------------------ one object out */
 
-static void spill_shelf(struct kmem_cache *cache, void *object)
-{
-	void **full = km_shelf_detach(&cache->shelf, false, false);
-	void **room = cache->engine->spill(cache, full);
-
-	if (!room) {
-		cache->engine->give(cache, &object, 1);
-		return;
-	}
-	*--room = object;
-	km_front_install(cache, room);
-}
-
-static void to_engine(struct kmem_cache *cache, void *object)
-{
-	if (cache->engine->front == KM_FRONT_CHAIN)
-		cache->engine->free(cache, object);
-	else if (km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu())
-		spill_shelf(cache, object);
-	else
-		cache->engine->give(cache, &object, 1);
-}
-
-static bool second_try(struct kmem_cache *cache, void *object)
-{
-	/* A plain chain was tried before; one with watchers goes by its engine. */
-	if (cache->engine->front == KM_FRONT_CHAIN)
-		return false;
-	for (int i = 0; i < TRIES; i++) {
-		if (km_shelf_push(&cache->shelf, object))
-			return true;
-		if (!km_shelf_swap(&cache->shelf, false, true))
-			break;
-	}
-	return false;
-}
-
 /* The object's slab, cache and boundary, and that it is taken; a bad call is reported. */
 static bool valid(struct kmem_cache *cache, void *object)
 {
@@ -356,19 +385,7 @@ km_cold static void free_miss(struct kmem_cache *cache, void *object)
 	if (km_unlikely(cache->hooks && cache->hooks->on_free) &&
 	    !cache->hooks->on_free(cache, object))
 		return;
-	km_thread_enter();
-	if (second_try(cache, object))
-		return;
-	if (!enter()) {
-		defer(cache, object);
-		return;
-	}
-	km_front_note_miss(cache);
-	km_front_finish_deferred(cache);
-	to_engine(cache, object);
-	if (km_front_tick)
-		km_front_tick();
-	leave();
+	put_back(cache, object);
 	errno = saved_errno;
 }
 

@@ -62,8 +62,9 @@ int km_os_open_truncated(const char *path);
 void km_os_close(int fd);
 uint64_t km_os_random(void);
 unsigned km_os_pid(void);
-/* Copy an environment variable; false: not set, too long, or not to be trusted. Works before libc is ready. */
-bool km_os_getenv(const char *name, char *value, size_t bytes);
+/* Copy an environment variable and return its length; -1: not set, or not to be trusted; `bytes` or more: it is longer,
+ * nothing was copied. Works before libc is ready. */
+int km_os_getenv(const char *name, char *value, size_t bytes);
 /* Is this a process whose environment can't be trusted? */
 bool km_os_secure(void);
 _Noreturn void km_os_abort(void);

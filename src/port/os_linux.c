@@ -368,22 +368,23 @@ bool km_os_secure(void)
 }
 
 /* Before libc has set environ (an allocation of the dynamic loader's): what the kernel was given. */
-static bool getenv_early(const char *name, char *value, size_t bytes)
+static int getenv_early(const char *name, char *value, size_t bytes)
 {
 	static const char path[] = "/proc/self/environ";
 	size_t length = __builtin_strlen(name), at = 0;
-	bool matches = true, in_value = false, found = false;
+	bool matches = true, in_value = false;
 	char text[512];
+	int found = -1;
 	long fd, count;
 
 	KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
-		return false;
-	for (size_t i = 0; !found;) {
+		return -1;
+	for (size_t i = 0; found < 0;) {
 		KEEP_ERRNO(count, syscall(SYS_read, fd, text, sizeof(text)));
 		if (count <= 0)
 			break;
-		for (long j = 0; j < count && !found; j++) {
+		for (long j = 0; j < count && found < 0; j++) {
 			if (in_value && at < bytes)
 				value[at++] = text[j];
 			else if (!in_value && matches && i < length)
@@ -391,7 +392,8 @@ static bool getenv_early(const char *name, char *value, size_t bytes)
 			else if (!in_value && matches)
 				in_value = (matches = text[j] == '=');
 			if (!text[j]) {
-				found = in_value && at && !value[at - 1];
+				if (in_value)
+					found = (int)at - !value[at - 1];
 				matches = true;
 				in_value = false;
 				i = at = 0;
@@ -402,19 +404,20 @@ static bool getenv_early(const char *name, char *value, size_t bytes)
 	return found;
 }
 
-bool km_os_getenv(const char *name, char *value, size_t bytes)
+int km_os_getenv(const char *name, char *value, size_t bytes)
 {
 	extern char **environ;
 
 	if (km_os_secure())
-		return false;
+		return -1;
 	if (!environ)
 		return getenv_early(name, value, bytes);
 	const char *found = getenv(name);
-	if (!found || __builtin_strlen(found) >= bytes)
-		return false;
-	__builtin_memcpy(value, found, __builtin_strlen(found) + 1);
-	return true;
+	size_t length = found ? __builtin_strlen(found) : 0;
+
+	if (length < bytes && found)
+		__builtin_memcpy(value, found, length + 1);
+	return found ? (int)km_min(length, bytes) : -1;
 }
 
 _Noreturn void km_os_abort(void)

@@ -392,6 +392,8 @@ static void bulk(void)
 
 	objects[0] = &objects;
 	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL, 0, objects) && objects[0] == &objects);
+	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, SIZE_MAX, objects));
+	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, SIZE_MAX / 8, objects));
 	kmem_cache_free_bulk(cache, 0, objects);
 	for (size_t n = 1; n < 3000; n = n * 3 / 2 + 1) {
 		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects));

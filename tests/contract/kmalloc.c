@@ -210,6 +210,15 @@ static void sensitive(void)
 	NEED(big);
 	fill(big, 6 * MIB, 1);
 	kvfree_sensitive(big, 6 * MIB);
+	/* More than there is: no more than the block is cleared. */
+	for (int i = 0; i < 100; i++) {
+		unsigned char *p = kmalloc(16, GFP_KERNEL), *q = kmalloc(16, GFP_KERNEL);
+
+		fill(p, 16, 7), fill(q, 16, 7);
+		kvfree_sensitive(p, i ? 64 : SIZE_MAX);
+		NEED(all(q, 7, 16));
+		kfree(q);
+	}
 }
 
 static void kv_family(void)

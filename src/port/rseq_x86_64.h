@@ -51,7 +51,11 @@ miss:
 	return NULL;
 }
 
-/* `valid` is all ones, or 0: then a miss. */
+/*
+ * `valid` is all ones, or 0: then a miss. Here the word's place does not follow from what closes the shelf, the mask:
+ * so the mask is loaded first, and who finds it open again after a drain finds the word as the drain left it. (A
+ * sequence that was held up between the two loads, by a hypervisor say, took the drained block's top for its own.)
+ */
 km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, uint32_t valid, char *base,
 			       intptr_t rseq, void *object)
 {
@@ -60,8 +64,8 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, uint32_t vali
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KM_RSEQ_AREA
-		"movq (%[area], %[id], 8), %[top]\n\t"
 		"andl (%[mask]), %[valid]\n\t"
+		"movq (%[area], %[id], 8), %[top]\n\t"
 		"testl %k[top], %[valid]\n\t"
 		"jz %l[miss]\n\t"
 		"movq %[object], -8(%[area], %[top])\n\t"

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../port/die.h"
+#include "../port/os.h"
 #include "malloc.h"
 
 /* A program linked with the archive gets KMEM_STATS as well (atexit.c). */
@@ -334,12 +335,12 @@ KMEM_API void *memalign(size_t align, size_t size)
 
 KMEM_API void *valloc(size_t size)
 {
-	return km_malloc_aligned(KM_PAGE_SIZE, size);
+	return km_malloc_aligned(km_os_page_bytes(), size);
 }
 
 KMEM_API void *pvalloc(size_t size)
 {
 	if (size > PTRDIFF_MAX)
 		return no_memory();
-	return km_malloc_aligned(KM_PAGE_SIZE, km_align_up(size ?: 1, KM_PAGE_SIZE));
+	return km_malloc_aligned(km_os_page_bytes(), km_align_up(size ?: 1, km_os_page_bytes()));
 }

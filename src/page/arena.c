@@ -28,7 +28,7 @@ static struct {
 	struct km_list free[KM_MAX_ORDER + 1][2];	/* [order][dirty] */
 	size_t map_ready[MAX_RANGES], page_ready[MAX_RANGES];	/* bytes committed of the arrays */
 	size_t used_pages, dirty_pages, clean_pages, purged_pages;
-	size_t kept_pages;		/* dirty when the system last refused to take them back */
+	size_t kept_pages;		/* dirty when the system could last not take them back */
 	bool huge;
 	unsigned decay_ms;
 } arena = { .lock = KM_LOCK_INIT(KM_RANK_ZONE), .huge = true, .decay_ms = 1000 };
@@ -355,10 +355,10 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg)
 
 /* ------------------------------------------------------------------ giving back */
 
-/* The oldest dirty block that is at least `decay_ms` old, taken off its list; lock held. */
-static struct km_page *take_old(uint32_t now, unsigned decay_ms)
+/* The oldest dirty block of 2^lowest pages or more that is at least `decay_ms` old, taken off its list; lock held. */
+static struct km_page *take_old(uint32_t now, unsigned decay_ms, unsigned lowest)
 {
-	for (unsigned order = KM_MAX_ORDER + 1; order-- > 0;) {
+	for (unsigned order = KM_MAX_ORDER + 1; order-- > lowest;) {
 		struct km_list *list = &arena.free[order][1];
 
 		if (km_list_empty(list))
@@ -374,15 +374,20 @@ static struct km_page *take_old(uint32_t now, unsigned decay_ms)
 
 static size_t purge_until(unsigned decay_ms, size_t enough_pages)
 {
+	/* What is smaller than the system's page waits for its neighbours: more would be given back than is free. */
+	unsigned lowest = km_order_of(km_os_page_bytes());
 	uint32_t now = (uint32_t)km_os_now_ms();
 	size_t given = 0;
 
 	while (given < enough_pages) {
 		km_lock(&arena.lock);
-		struct km_page *page = take_old(now, decay_ms);
+		struct km_page *page = take_old(now, decay_ms, lowest);
 		km_unlock(&arena.lock);
-		if (!page)
+		if (!page) {
+			if (lowest && !decay_ms)
+				km_store(&arena.kept_pages, km_load(&arena.dirty_pages));
 			break;
+		}
 		uint32_t dirty = page->dirty;
 		unsigned order = page->order;
 		struct km_range *range = range_of_page(page);

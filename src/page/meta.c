@@ -36,8 +36,8 @@ static bool new_range(size_t bytes)
 	if (!p)
 		return false;
 	km_os_name(p, range, "libkmem: metadata");
-	/* The first page stays without access: the mapping after it begins with ours. */
-	meta.at = meta.committed = p + KM_PAGE_SIZE;
+	/* The first page of the system's stays without access: the mapping after it begins with ours. */
+	meta.at = meta.committed = p + km_os_page_bytes();
 	meta.end = p + range;
 	if (!meta.root) {
 		meta.root = meta.at;

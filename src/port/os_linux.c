@@ -48,6 +48,11 @@ static bool fault(const char *call)
 	return km_unlikely(km_os_fault != NULL) && km_os_fault(call);
 }
 
+size_t km_os_page_bytes(void)
+{
+	return getauxval(AT_PAGESZ);
+}
+
 static void *map(size_t bytes, int protection, int flags)
 {
 	long result;
@@ -60,6 +65,7 @@ static void *map(size_t bytes, int protection, int flags)
 /* Map `bytes` aligned to `align` by mapping more and giving the ends back. */
 static void *map_aligned(size_t bytes, size_t align, int protection, int flags)
 {
+	bytes = km_align_up(bytes, km_os_page_bytes());
 	char *p = map(bytes, protection, flags);
 
 	if (!p || !((uintptr_t)p & (align - 1)))
@@ -266,11 +272,10 @@ unsigned km_os_possible_cpus(void)
 
 unsigned km_os_getcpu(void)
 {
-	unsigned cpu = 0, node;
-	int result;
+	int cpu;
 
-	KEEP_ERRNO(result, getcpu(&cpu, &node));
-	return result ? 0 : cpu;
+	KEEP_ERRNO(cpu, sched_getcpu());
+	return cpu < 0 ? 0 : (unsigned)cpu;
 }
 
 int km_os_barrier_register(void)

@@ -16,6 +16,11 @@
 
 #define CLOCK_WINDOWS 41u	/* of about half a millisecond each */
 #define CLOCK_ADDS 1000000u
+#if defined(__x86_64__)
+#define CLOCK_ADD "add $1, %0"
+#else
+#define CLOCK_ADD "add %0, %0, #1"
+#endif
 
 static uint64_t clock_ticks(void)
 {
@@ -55,7 +60,7 @@ static double clock_ratio(void)
 		uint64_t start = clock_ticks(), sum = 0;
 
 		for (unsigned int k = 0; k < CLOCK_ADDS / 10; k++) {
-#define ADD __asm__ __volatile__("add $1, %0" : "+r"(sum));
+#define ADD __asm__ __volatile__(CLOCK_ADD : "+r"(sum));
 			ADD ADD ADD ADD ADD ADD ADD ADD ADD ADD
 #undef ADD
 		}

@@ -49,8 +49,21 @@ struct kmem_cache_front {
 /* GFP bits that make a hit something else: they choose the closed shelf. */
 #define KMEM_GFP_MISS (__GFP_ZERO | __GFP_ACCOUNT | __GFP_THISNODE)
 
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+/* ThreadSanitizer can't see into sequences; a big-endian aarch64 wants its signature in another order of bytes. */
+#if (defined(__x86_64__) || defined(__AARCH64EL__)) && !defined(__SANITIZE_THREAD__)
 #define KMEM_HAVE_RSEQ 1
+#endif
+
+/*
+ * First at each miss label. GCC 12 copies an asm goto's outputs on every edge out of it, behind what it had put there
+ * before: the constant that a later merge wants from an otherwise empty block was overwritten, and a miss returned
+ * whatever the register held. With a statement of its own the block is more than an edge.
+ */
+#define KMEM_RSEQ_MISSED __asm__ volatile("")
+
+#if defined(KMEM_HAVE_RSEQ) && defined(__x86_64__)
+/* Stands before each abort label; threads are registered with it. */
+#define KMEM_RSEQ_SIGNATURE 0x53053053
 
 /* Operands [rs] offset of the rseq area, [f] struct kmem_shelf *, [base] area 0, [area] [slot] scratch. */
 #define KMEM_RSEQ_BEGIN(scratch)                                                                   \
@@ -70,7 +83,7 @@ struct kmem_cache_front {
 	"72:\n\t"                                                                                  \
 	".pushsection __rseq_failure, \"ax\"\n\t"                                                  \
 	".byte 0x0f, 0xb9, 0x3d\n\t"                                                               \
-	".long 0x53053053\n"                                                                       \
+	".long " KMEM_STRING(KMEM_RSEQ_SIGNATURE) "\n"                                             \
 	"74:\n\t"                                                                                  \
 	"jmp %l[" miss "]\n\t"                                                                     \
 	".popsection\n\t"
@@ -88,13 +101,6 @@ struct kmem_cache_front {
 	"shlq $" KMEM_STRING(KMEM_AREA_SHIFT) ", %[area]\n\t"                                      \
 	"addq %[base], %[area]\n\t"                                                                \
 	"movl (%[f]), %k[slot]\n\t"
-
-/*
- * First at each miss label. GCC 12 copies an asm goto's outputs on every edge out of it, behind what it had put there
- * before: the constant that a later merge wants from an otherwise empty block was overwritten, and a miss returned
- * whatever the register held. With a statement of its own the block is more than an edge.
- */
-#define KMEM_RSEQ_MISSED __asm__ volatile("")
 
 /* The object on top of the shelf, or NULL. */
 static inline __attribute__((always_inline)) void *
@@ -175,6 +181,112 @@ kmem_shelf_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq, void 
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
 		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [object] "r"(object)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+#elif defined(KMEM_HAVE_RSEQ)
+/* brk #0x45e0: never executed, and ends whoever comes there. */
+#define KMEM_RSEQ_SIGNATURE 0xd428bc00
+
+/*
+ * The same on aarch64. Operands as above, but [rs] is the rseq area's address. Its CPU, a shelf's offset, the shelf's
+ * word and the block are each found by what was loaded before: such loads are not reordered, so that who sees a shelf
+ * open again sees its word as the drain left it. A commit is one str; what was stored before it is read on this CPU, or
+ * behind a drain's fence.
+ */
+#define KMEM_RSEQ_BEGIN(scratch)                                                                   \
+	".pushsection __rseq_cs, \"aw\"\n\t"                                                       \
+	".balign 32\n"                                                                             \
+	"77:\n\t"                                                                                  \
+	".word 0, 0\n\t"                                                                           \
+	".xword 71f, 72f - 71f, 74f\n\t"                                                           \
+	".popsection\n\t"                                                                          \
+	".pushsection __rseq_cs_ptr_array, \"aw\"\n\t"                                             \
+	".xword 77b\n\t"                                                                           \
+	".popsection\n\t"                                                                          \
+	"adrp %[" scratch "], 77b\n\t"                                                             \
+	"add %[" scratch "], %[" scratch "], #:lo12:77b\n\t"                                       \
+	"str %[" scratch "], [%[rs], #8]\n"                                                        \
+	"71:\n\t"
+#define KMEM_RSEQ_END(miss)                                                                        \
+	"72:\n\t"                                                                                  \
+	".pushsection __rseq_failure, \"ax\"\n\t"                                                  \
+	".inst " KMEM_STRING(KMEM_RSEQ_SIGNATURE) "\n"                                             \
+	"74:\n\t"                                                                                  \
+	"b %l[" miss "]\n\t"                                                                       \
+	".popsection\n\t"
+/* [area] = the CPU's area, [slot] = offset of the shelf's word in it; _SLOT: its address. */
+#define KMEM_RSEQ_AREA                                                                             \
+	"ldrsw %[area], [%[rs], #4]\n\t"                                                           \
+	"add %[area], %[base], %[area], lsl #" KMEM_STRING(KMEM_AREA_SHIFT) "\n\t"
+#define KMEM_RSEQ_AT                                                                               \
+	KMEM_RSEQ_AREA                                                                             \
+	"ldr %w[slot], [%[f]]\n\t"
+#define KMEM_RSEQ_SLOT                                                                             \
+	KMEM_RSEQ_AT                                                                               \
+	"add %[slot], %[area], %[slot]\n\t"
+#define KMEM_RSEQ_THREAD(rseq) ((char *)__builtin_thread_pointer() + (rseq))
+
+/* The object on top of the shelf, or NULL. */
+static inline __attribute__((always_inline)) void *
+kmem_shelf_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq)
+{
+	uintptr_t area, slot, top;
+	void *object;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"ldr %[top], [%[area], %[slot]]\n\t"
+		"ldr %[object], [%[area], %[top]]\n\t"
+		"cbz %[object], %l[miss]\n\t"
+		"add %[top], %[top], #8\n\t"
+		"str %[top], [%[area], %[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
+		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
+		: "memory", "cc"
+		: miss);
+	if (!object)
+		__builtin_unreachable();
+	return object;
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+/* The same where gfp, known only at run time, may ask for a miss: then as if closed. */
+static inline __attribute__((always_inline)) void *
+kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gfp_t gfp)
+{
+	static const struct kmem_shelf closed = { 0, 0 };
+
+	return kmem_shelf_pop(gfp & KMEM_GFP_MISS ? &closed : shelf, base, rseq);
+}
+
+/* True if the object lies on the shelf now. */
+static inline __attribute__((always_inline)) bool
+kmem_shelf_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq, void *object)
+{
+	uintptr_t area, slot, top, mask;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"ldr %[top], [%[area], %[slot]]\n\t"
+		"ldr %w[mask], [%[f], #4]\n\t"
+		"tst %w[top], %w[mask]\n\t"
+		"b.eq %l[miss]\n\t"
+		"sub %[top], %[top], #8\n\t"
+		"str %[object], [%[area], %[top]]\n\t"
+		"str %[top], [%[area], %[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [mask] "=&r"(mask)
+		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [object] "r"(object)
 		: "memory", "cc"
 		: miss);
 	return true;

@@ -81,6 +81,7 @@ km_inline bool chain_enter(struct kmem_cache *cache)
 {
 	if (km_unlikely(cache->hooks || cache->checked || km_front_busy))
 		return false;
+	km_thread_enter();
 	km_front_busy = true;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	km_store(&cache->touched, true);

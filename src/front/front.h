@@ -11,9 +11,7 @@
 
 #include "../engine/engine.h"
 #include "../port/bits.h"
-#ifdef KMEM_HAVE_RSEQ
-#include "../port/rseq_x86_64.h"
-#endif
+#include "../port/rseq.h"
 
 /* This thread is inside a slow path: a nested call, from a signal handler, must not enter another. */
 extern km_hidden km_tls bool km_front_busy;

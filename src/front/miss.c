@@ -394,6 +394,7 @@ static bool free_to_chain(struct kmem_cache *cache, void *object)
 {
 	if (chain_push(cache, object))
 		return true;
+	km_thread_enter();
 	if (km_load(&cache->deferred) || !enter())
 		return false;
 	km_store(&cache->touched, true);

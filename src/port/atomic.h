@@ -55,6 +55,26 @@ km_inline bool km_cas_pair(struct km_pair *pair, struct km_pair *old, struct km_
 			 : "b"(new_.first), "c"(new_.second)
 			 : "memory");
 	return done;
+#elif defined(__aarch64__)
+	/* Spelled out: the compiler would call libatomic, which may lock. What a failure finds may be torn. */
+	uint64_t first, second;
+	uint32_t lost;
+
+	__asm__ volatile("1:	ldaxp	%[first], %[second], %[pair]\n\t"
+			 "cmp	%[first], %[old_first]\n\t"
+			 "ccmp	%[second], %[old_second], #0, eq\n\t"
+			 "cset	%w[lost], ne\n\t"
+			 "b.ne	2f\n\t"
+			 "stlxp	%w[lost], %[new_first], %[new_second], %[pair]\n\t"
+			 "cbnz	%w[lost], 1b\n"
+			 "2:"
+			 : [first] "=&r"(first), [second] "=&r"(second), [lost] "=&r"(lost),
+			   [pair] "+Q"(*pair)
+			 : [old_first] "r"(old->first), [old_second] "r"(old->second),
+			   [new_first] "r"(new_.first), [new_second] "r"(new_.second)
+			 : "memory", "cc");
+	*old = (struct km_pair){ first, second };
+	return !lost;
 #else
 	unsigned __int128 expected, desired;
 

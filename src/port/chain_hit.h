@@ -5,8 +5,9 @@
 #define KM_PORT_CHAIN_HIT_H
 
 #include "chain.h"
+#include "rseq_chain.h"
+
 #ifdef KMEM_HAVE_RSEQ
-#include "rseq_chain_x86_64.h"
 #define KM_CHAIN_RSEQ(verb, otherwise)                                                             \
 	(km_likely(km_percpu.discipline == KM_DISCIPLINE_RSEQ) ? (verb) : (otherwise))
 #else

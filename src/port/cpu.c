@@ -12,8 +12,6 @@
 #include "lock.h"
 #include "os.h"
 
-#define RSEQ_SIGNATURE 0x53053053u
-
 /* glibc >= 2.35; absent elsewhere. Its size is 0 where it does not register threads. */
 extern const unsigned int __rseq_size __attribute__((weak));
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
@@ -24,9 +22,6 @@ struct rseq_area {
 	uint64_t rseq_cs;
 	uint32_t flags, node_id, mm_cid, padding;
 } km_aligned(32);
-
-/* Our own registration: musl, an old glibc. */
-static km_tls struct rseq_area own = { .cpu_id = (uint32_t)-1 };
 
 /* Word 0 of an area, before there are areas. */
 static uint64_t zero_area[8] km_aligned(64);
@@ -105,22 +100,6 @@ unsigned km_cpu(void)
 	return cpu < km_percpu.cpus ? cpu : 0;
 }
 
-/* Before the thread's own storage goes away; the value tells the kernel nothing, it is ours. */
-static void thread_exit(void *unused km_unused)
-{
-	km_os_rseq_unregister(&own, RSEQ_SIGNATURE);
-	own.cpu_id = (uint32_t)-2;
-}
-
-void km_thread_enter(void)
-{
-	if (km_likely(!km_percpu.own_registration) || own.cpu_id != (uint32_t)-1)
-		return;
-	own.cpu_id = (uint32_t)-2;
-	if (km_os_rseq_register(&own, RSEQ_SIGNATURE) == 0)
-		pthread_setspecific(areas.exit_key, &own);
-}
-
 bool km_thread_has_cpu(void)
 {
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
@@ -128,17 +107,36 @@ bool km_thread_has_cpu(void)
 	return km_percpu.discipline != KM_DISCIPLINE_NONE;
 }
 
+#ifdef KMEM_HAVE_RSEQ
+/* Our own registration: musl, an old glibc. */
+static km_tls struct rseq_area own = { .cpu_id = (uint32_t)-1 };
+
+/* Before the thread's own storage goes away; the value tells the kernel nothing, it is ours. */
+static void thread_exit(void *unused km_unused)
+{
+	km_os_rseq_unregister(&own, KMEM_RSEQ_SIGNATURE);
+	own.cpu_id = (uint32_t)-2;
+}
+
+void km_thread_register(void)
+{
+	if (own.cpu_id != (uint32_t)-1)
+		return;
+	own.cpu_id = (uint32_t)-2;
+	if (km_os_rseq_register(&own, KMEM_RSEQ_SIGNATURE) == 0)
+		pthread_setspecific(areas.exit_key, &own);
+}
+
 /* Is there a registration, glibc's or one of our own? Sets km_rseq. */
 static bool find_rseq(bool forced)
 {
-#ifdef KMEM_HAVE_RSEQ
 	if (&__rseq_size && __rseq_size >= 20) {
 		km_rseq = __rseq_offset;
 		return (int32_t)thread_area()->cpu_id >= 0;
 	}
 	if (&__rseq_size && !forced)
 		return false;
-	if (km_os_rseq_register(&own, RSEQ_SIGNATURE) || pthread_key_create(&areas.exit_key, thread_exit)) {
+	if (km_os_rseq_register(&own, KMEM_RSEQ_SIGNATURE) || pthread_key_create(&areas.exit_key, thread_exit)) {
 		own.cpu_id = (uint32_t)-1;
 		return false;
 	}
@@ -146,11 +144,17 @@ static bool find_rseq(bool forced)
 	km_rseq = offset_of(&own);
 	km_percpu.own_registration = true;
 	return true;
-#else
-	(void)forced;
-	return false;
-#endif
 }
+#else
+void km_thread_register(void)
+{
+}
+
+static bool find_rseq(bool forced km_unused)
+{
+	return false;
+}
+#endif
 
 static void choose(const char *want)
 {

@@ -7,8 +7,9 @@
 
 #include "bits.h"
 #include "os.h"
+#include "rseq.h"
+
 #ifdef KMEM_HAVE_RSEQ
-#include "rseq_x86_64.h"
 #define RSEQ(verb, otherwise)                                                                      \
 	(km_percpu.discipline == KM_DISCIPLINE_RSEQ ? (verb) : (otherwise))
 #else

@@ -95,8 +95,14 @@ km_inline char *km_area(unsigned cpu)
 
 /* The CPU whose memory a soft discipline should use now; stale at once, and that does no harm. */
 unsigned km_cpu(void);
-/* Register this thread where that is our task; cheap where not. Called from misses. */
-void km_thread_enter(void);
+/* Register this thread where that is our task. Called from misses, before they look for a CPU to put things on. */
+void km_thread_register(void);
+km_inline void km_thread_enter(void)
+{
+	if (km_unlikely(km_percpu.own_registration))
+		km_thread_register();
+}
+
 /* Does this thread have a CPU to put things on? False under rseq where it is not registered. */
 bool km_thread_has_cpu(void);
 

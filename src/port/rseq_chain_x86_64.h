@@ -8,13 +8,6 @@
 
 #include "chain.h"
 
-_Static_assert(offsetof(struct km_chain, open) == 0 && offsetof(struct km_chain, freeptr) == 4 &&
-	       offsetof(struct km_chain_cpu, top.freelist) == 0 &&
-	       offsetof(struct km_chain_cpu, top.slab) == 8 &&
-	       offsetof(struct km_chain_cpu, partial) == 16 &&
-	       offsetof(struct km_chain_link, next) == 0 &&
-	       offsetof(struct km_chain_link, count) == 8, "the sequences spell these");
-
 /* Miss where the CPU's words can't be written: closed, or a thread that is not registered. */
 #define KM_CHAIN_WRITABLE                                                                          \
 	"cmpq %[slot], %[area]\n\t"                                                                \

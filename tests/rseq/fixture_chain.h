@@ -353,7 +353,7 @@ static bool start_chain(void)
 }
 
 #define CHAIN_FIXTURE                                                                              \
-	{ "chain verbs", start_chain, CHAIN_TOPS * CHAIN_PARTIALS * CHAIN_OPERATIONS,              \
+	{ "chain", start_chain, CHAIN_TOPS * CHAIN_PARTIALS * CHAIN_OPERATIONS,              \
 	  prepare_chain_verbs, operate_chain, verify_chain, describe_chain, chain_adversaries,     \
 	  sizeof(chain_adversaries) / sizeof(chain_adversaries[0]), is_dear_chain }
 

@@ -20,6 +20,19 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <kmem/inline.h>
+
+/* What a breakpoint is, and where a handler finds the instruction pointer. */
+#if defined(__x86_64__)
+typedef uint8_t instruction;
+#define BREAKPOINT 0xcc
+#define IP(context) ((uintptr_t)(context)->uc_mcontext.gregs[REG_RIP])
+#else
+typedef uint32_t instruction;
+#define BREAKPOINT 0xd4200000u	/* brk #0 */
+#define IP(context) ((uintptr_t)(context)->uc_mcontext.pc)
+#endif
+
 /* The kernel's struct rseq_cs. */
 struct descriptor {
 	uint32_t version, flags;
@@ -49,7 +62,7 @@ static unsigned sequence_count, point_count;
 
 static struct {
 	struct point *volatile armed;
-	uint8_t original;
+	instruction original;
 	volatile unsigned long aborts;	/* strikes of this run, nested ones too */
 	unsigned long injections, all_aborts;
 	void (*volatile adversary)(void);
@@ -95,11 +108,18 @@ static void find_sequences(void)
 		s->start = (*each)->start;
 		s->end = s->start + (*each)->length;
 		s->abort = (*each)->abort;
-		need(*(const uint32_t *)(s->abort - 4) == 0x53053053,
+		need(*(const uint32_t *)(s->abort - 4) == KMEM_RSEQ_SIGNATURE,
 		     "no signature before the abort label");
 	}
 }
 
+static void add_point(struct sequence *s, uintptr_t address)
+{
+	need(point_count < MAX_POINTS, "more than %u instructions", MAX_POINTS);
+	points[point_count++] = (struct point){ address, s, s->points++, 0 };
+}
+
+#if defined(__x86_64__)
 /* One line of the disassembly: "ADDRESS <NAME>:" or "  ADDRESS:\tINSTRUCTION". */
 static void read_line(const char *line, uintptr_t bias, char *symbol, size_t symbol_bytes)
 {
@@ -119,10 +139,9 @@ static void read_line(const char *line, uintptr_t bias, char *symbol, size_t sym
 
 		if (address < s->start || address >= s->end)
 			continue;
-		need(point_count < MAX_POINTS, "more than %u instructions", MAX_POINTS);
 		if (address == s->start)
 			snprintf(s->name, sizeof(s->name), "%s", symbol);
-		points[point_count++] = (struct point){ address, s, s->points++, 0 };
+		add_point(s, address);
 	}
 }
 
@@ -145,6 +164,20 @@ static void find_points(void)
 		     sequences[i].start);
 }
 
+#else
+/* Every instruction has 4 bytes: no disassembler, which a small system may not have. A name is an address. */
+static void find_points(void)
+{
+	for (unsigned i = 0; i < sequence_count; i++) {
+		struct sequence *s = &sequences[i];
+
+		snprintf(s->name, sizeof(s->name), "%#lx", s->start - (uintptr_t)__ehdr_start);
+		for (uintptr_t at = s->start; at < s->end; at += sizeof(instruction))
+			add_point(s, at);
+	}
+}
+#endif
+
 static void make_writable(void)
 {
 	for (unsigned i = 0; i < sequence_count; i++) {
@@ -158,21 +191,29 @@ static void make_writable(void)
 
 /* ------------------------------------------------------------------ arming and striking */
 
+static void write_instruction(const struct point *point, instruction what)
+{
+	char *address = (char *)point->address;
+
+	*(volatile instruction *)address = what;
+	__builtin___clear_cache(address, address + sizeof(what));
+}
+
 static void disarm(void)
 {
 	struct point *point = inject.armed;
 
 	if (point)
-		*(volatile uint8_t *)point->address = inject.original;
+		write_instruction(point, inject.original);
 	inject.armed = NULL;
 }
 
 static void arm(struct point *point)
 {
 	disarm();
-	inject.original = *(volatile uint8_t *)point->address;
+	inject.original = *(volatile instruction *)point->address;
 	inject.armed = point;
-	*(volatile uint8_t *)point->address = 0xcc;
+	write_instruction(point, BREAKPOINT);
 }
 
 static void arm_second(void)
@@ -187,7 +228,7 @@ static void arm_second(void)
 static void on_trap(int number, siginfo_t *info, void *context)
 {
 	ucontext_t *interrupted = context;
-	uintptr_t ip = (uintptr_t)interrupted->uc_mcontext.gregs[REG_RIP];
+	uintptr_t ip = IP(interrupted);
 	struct point *point = inject.armed;
 	int saved_errno = errno;
 
@@ -219,7 +260,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 	for (int i = 0; i < count; i++)
 		dprintf(2, "  frame %d: %#lx\n", i, (uintptr_t)frames[i] - (uintptr_t)__ehdr_start);
 	fail("signal %d at %#lx, address %p", number,
-	     (uintptr_t)interrupted->uc_mcontext.gregs[REG_RIP] - (uintptr_t)__ehdr_start,
+	     IP(interrupted) - (uintptr_t)__ehdr_start,
 	     info->si_addr);
 }
 

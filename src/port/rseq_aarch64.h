@@ -1,0 +1,330 @@
+/*
+ * rseq_aarch64.h: the longer per-CPU verbs as restartable sequences on aarch64; pop and push, which the inline header
+ * shares, are in <kmem/inline.h>, with what is said there about the order of loads. Pseudo-code of every verb: pcpu.h.
+ * Invariant: each has one committing store, the last instruction of its sequence; whatever it stores before lies
+ * where nobody looks until then.
+ */
+#ifndef KM_PORT_RSEQ_AARCH64_H
+#define KM_PORT_RSEQ_AARCH64_H
+
+#include <kmem/inline.h>
+
+#include "cc.h"
+
+/* pop and push for kmalloc and kfree: the shelf's word is word `id` of the area; the id is 0 where closed. */
+km_inline void *km_rseq_pop_id(const uint16_t *id, char *base, intptr_t rseq)
+{
+	uintptr_t area, word, top;
+	void *object;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AREA
+		"ldrh %w[word], [%[id]]\n\t"
+		"add %[word], %[area], %[word], lsl #3\n\t"
+		"ldr %[top], [%[word]]\n\t"
+		"ldr %[object], [%[area], %[top]]\n\t"
+		"cbz %[object], %l[miss]\n\t"
+		"add %[top], %[top], #8\n\t"
+		"str %[top], [%[word]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [word] "=&r"(word), [top] "=&r"(top), [object] "=&r"(object)
+		: [id] "r"(id), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
+		: "memory", "cc"
+		: miss);
+	if (!object)
+		__builtin_unreachable();
+	return object;
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+/*
+ * `valid` is all ones, or 0: then a miss. Here the word's place does not follow from what closes the shelf, the mask:
+ * so that is loaded first, with acquire, which pairs with the release that opens it after a drain.
+ */
+km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, uint32_t valid, char *base,
+			       intptr_t rseq, void *object)
+{
+	uintptr_t area, top;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AREA
+		"ldar %w[top], [%[mask]]\n\t"
+		"and %w[valid], %w[valid], %w[top]\n\t"
+		"ldr %[top], [%[area], %[id], lsl #3]\n\t"
+		"tst %w[valid], %w[top]\n\t"
+		"b.eq %l[miss]\n\t"
+		"sub %[top], %[top], #8\n\t"
+		"str %[object], [%[area], %[top]]\n\t"
+		"str %[top], [%[area], %[id], lsl #3]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [top] "=&r"(top), [valid] "+&r"(valid)
+		: [mask] "r"(mask), [id] "r"(id), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
+		  [object] "r"(object)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+/* Copy `left` bytes (a multiple of 8, > 0) from `from` to `to`, last first, 32 at a time; left is 0 then. */
+#define KM_COPY(from, to, left)                                                                    \
+	"tbz %[" left "], #3, 81f\n\t"                                                             \
+	"sub %[" left "], %[" left "], #8\n\t"                                                     \
+	"ldr %[tmp], [%[" from "], %[" left "]]\n\t"                                               \
+	"str %[tmp], [%[" to "], %[" left "]]\n\t"                                                 \
+	"cbz %[" left "], 83f\n"                                                                   \
+	"81:\n\t"                                                                                  \
+	"tbz %[" left "], #4, 82f\n\t"                                                             \
+	"sub %[" left "], %[" left "], #16\n\t"                                                    \
+	"ldr q0, [%[" from "], %[" left "]]\n\t"                                                   \
+	"str q0, [%[" to "], %[" left "]]\n\t"                                                     \
+	"cbz %[" left "], 83f\n"                                                                   \
+	"82:\n\t"                                                                                  \
+	"sub %[" left "], %[" left "], #32\n\t"                                                    \
+	"add %[tmp], %[" from "], %[" left "]\n\t"                                                 \
+	"ldp q0, q1, [%[tmp]]\n\t"                                                                 \
+	"add %[tmp], %[" to "], %[" left "]\n\t"                                                   \
+	"stp q0, q1, [%[tmp]]\n\t"                                                                 \
+	"cbnz %[" left "], 82b\n"                                                                  \
+	"83:\n\t"
+
+/* [count] = the smaller of [count] and [bytes]. */
+#define KM_AT_MOST_BYTES                                                                           \
+	"cmp %[bytes], %[count]\n\t"                                                               \
+	"csel %[count], %[bytes], %[count], lo\n\t"
+
+/* Up to `bytes` / 8 objects into the end of out[0 .. bytes / 8); returns bytes moved, 0 for none. */
+km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+			       intptr_t rseq, void **out, size_t bytes)
+{
+	uintptr_t area, slot, top, from, left, tmp;
+	size_t count = (size_t)block_mask - 15;
+	char *to = (char *)out + bytes;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"ldr %[top], [%[area], %[slot]]\n\t"
+		"cbz %[top], %l[miss]\n\t"
+		"and %w[left], %w[block_mask], %w[top]\n\t"
+		"subs %[count], %[count], %[left]\n\t"
+		"b.eq %l[miss]\n\t"
+		KM_AT_MOST_BYTES
+		"sub %[to], %[to], %[count]\n\t"
+		"add %[from], %[area], %[top]\n\t"
+		"mov %[left], %[count]\n\t"
+		KM_COPY("from", "to", "left")
+		"add %[top], %[top], %[count]\n\t"
+		"str %[top], [%[area], %[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [from] "=&r"(from),
+		  [count] "+&r"(count), [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)
+		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes),
+		  [block_mask] "r"(block_mask)
+		: "memory", "cc", "v0", "v1"
+		: miss);
+	return count;
+miss:
+	KMEM_RSEQ_MISSED;
+	return 0;
+}
+
+/* Up to `bytes` / 8 objects from the end of in[0 .. bytes / 8); returns bytes moved, 0 for none. */
+km_inline size_t km_rseq_push_n(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+				void *const *in, size_t bytes)
+{
+	uintptr_t area, slot, top, to, count, left, tmp;
+	const char *from = (const char *)in + bytes;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"ldr %[top], [%[area], %[slot]]\n\t"
+		"ldr %w[count], [%[f], #4]\n\t"
+		"ands %w[count], %w[count], %w[top]\n\t"
+		"b.eq %l[miss]\n\t"
+		KM_AT_MOST_BYTES
+		"sub %[from], %[from], %[count]\n\t"
+		"sub %[top], %[top], %[count]\n\t"
+		"add %[to], %[area], %[top]\n\t"
+		"mov %[left], %[count]\n\t"
+		KM_COPY("from", "to", "left")
+		"str %[top], [%[area], %[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [to] "=&r"(to),
+		  [count] "=&r"(count), [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)
+		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes)
+		: "memory", "cc", "v0", "v1"
+		: miss);
+	return count;
+miss:
+	KMEM_RSEQ_MISSED;
+	return 0;
+}
+
+/* [a] and [b] change places. */
+#define KM_EXCHANGE(a, b)                                                                          \
+	"mov %[tmp], %[" a "]\n\t"                                                                 \
+	"mov %[" a "], %[" b "]\n\t"                                                               \
+	"mov %[" b "], %[tmp]\n\t"
+
+/*
+ * The partner becomes the main block: if it has an object (for_pop), or room. Where the fuller one ([from]) has more
+ * than `bytes` / 8 objects more than the other, half of the difference moves first.
+ */
+km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+			    intptr_t rseq, bool for_pop, uint32_t bytes)
+{
+	uintptr_t area, slot, from, to, count, left, tmp;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"ldr %[from], [%[slot]]\n\t"
+		"cbz %[from], %l[miss]\n\t"
+		"add %[from], %[from], %[area]\n\t"
+		"orr %[tmp], %[block_mask], %[from]\n\t"
+		"ldur %[to], [%[tmp], #-7]\n\t"
+		"cbz %[to], %l[miss]\n\t"
+		"add %[to], %[to], %[area]\n\t"
+		"cbz %w[for_pop], 84f\n\t"
+		"ldr %[tmp], [%[to]]\n\t"
+		"cbz %[tmp], %l[miss]\n\t"
+		KM_EXCHANGE("from", "to")
+		"b 85f\n"
+		"84:\n\t"
+		"ldr %w[tmp], [%[f], #4]\n\t"
+		"tst %w[tmp], %w[to]\n\t"
+		"b.eq %l[miss]\n"
+		"85:\n\t"
+		"and %w[count], %w[block_mask], %w[to]\n\t"
+		"and %w[tmp], %w[block_mask], %w[from]\n\t"
+		"subs %w[count], %w[count], %w[tmp]\n\t"
+		"b.ls 86f\n\t"
+		"cmp %w[count], %w[bytes]\n\t"
+		"b.ls 86f\n\t"
+		"lsr %w[count], %w[count], #1\n\t"
+		"and %w[count], %w[count], #~7\n\t"
+		"sub %[to], %[to], %[count]\n\t"
+		"mov %[left], %[count]\n\t"
+		KM_COPY("from", "to", "left")
+		"add %[from], %[from], %[count]\n"
+		"86:\n\t"
+		"cbnz %w[for_pop], 87f\n\t"
+		KM_EXCHANGE("from", "to")
+		"87:\n\t"
+		/* [from] becomes the main block. */
+		"orr %[tmp], %[block_mask], %[from]\n\t"
+		"sub %[to], %[to], %[area]\n\t"
+		"stur %[to], [%[tmp], #-7]\n\t"
+		"sub %[from], %[from], %[area]\n\t"
+		"str %[from], [%[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [from] "=&r"(from), [to] "=&r"(to),
+		  [count] "=&r"(count), [left] "=&r"(left), [tmp] "=&r"(tmp)
+		: [f] "r"(shelf), [base] "r"(base), [block_mask] "r"((uintptr_t)block_mask),
+		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [for_pop] "r"((uint32_t)for_pop), [bytes] "r"(bytes)
+		: "memory", "cc", "v0", "v1"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+/* [header] = offset of the header of the block that `top` lies in. */
+#define KM_RSEQ_HEADER(top)                                                                        \
+	"orr %[header], %[block_mask], %[" top "]\n\t"                                             \
+	"sub %[header], %[header], #7\n\t"
+
+/*
+ * Take the main block off if it is empty (for_pop) or full; its partner takes its place. Without a partner it stays,
+ * unless `lone`.
+ */
+km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+				intptr_t rseq, bool for_pop, bool lone)
+{
+	uintptr_t area, slot, top, partner, header;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"ldr %[top], [%[slot]]\n\t"
+		"cbz %[top], %l[miss]\n\t"
+		"cbz %w[for_pop], 84f\n\t"
+		"ldr %[header], [%[area], %[top]]\n\t"
+		"cbnz %[header], %l[miss]\n\t"
+		"b 85f\n"
+		"84:\n\t"
+		"ldr %w[header], [%[f], #4]\n\t"
+		"tst %w[header], %w[top]\n\t"
+		"b.ne %l[miss]\n"
+		"85:\n\t"
+		KM_RSEQ_HEADER("top")
+		"ldr %[partner], [%[area], %[header]]\n\t"
+		"cbz %[partner], 86f\n\t"
+		KM_RSEQ_HEADER("partner")
+		"str xzr, [%[area], %[header]]\n\t"
+		"b 87f\n"
+		"86:\n\t"
+		"cbz %w[lone], %l[miss]\n"
+		"87:\n\t"
+		"str %[partner], [%[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
+		  [partner] "=&r"(partner), [header] "=&r"(header)
+		: [f] "r"(shelf), [base] "r"(base), [block_mask] "r"((uintptr_t)block_mask),
+		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [for_pop] "r"((uint32_t)for_pop),
+		  [lone] "r"((uint32_t)lone)
+		: "memory", "cc"
+		: miss);
+	return (void **)(area + top);
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+/* Put a block on as the main one; what was main becomes its partner, and the old partner is handed out. */
+km_inline bool km_rseq_install(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+			       intptr_t rseq, void **block, void ***evicted)
+{
+	uintptr_t area, slot, top, partner, header, offset;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"cmp %[slot], %[area]\n\t"
+		"b.eq %l[miss]\n\t"
+		"cmp %[area], %[base]\n\t"
+		"b.lo %l[miss]\n\t"
+		"mov %[partner], xzr\n\t"
+		"ldr %[top], [%[slot]]\n\t"
+		"cbz %[top], 84f\n\t"
+		KM_RSEQ_HEADER("top")
+		"ldr %[partner], [%[area], %[header]]\n"
+		"84:\n\t"
+		"sub %[offset], %[block], %[area]\n\t"
+		KM_RSEQ_HEADER("offset")
+		"str %[top], [%[area], %[header]]\n\t"
+		"str %[offset], [%[slot]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
+		  [partner] "=&r"(partner), [header] "=&r"(header), [offset] "=&r"(offset)
+		: [f] "r"(shelf), [base] "r"(base), [block_mask] "r"((uintptr_t)block_mask),
+		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [block] "r"(block)
+		: "memory", "cc"
+		: miss);
+	*evicted = partner ? (void **)(area + partner) : NULL;
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+#endif

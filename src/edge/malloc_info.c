@@ -16,6 +16,9 @@
 #include "../port/os.h"
 #include "malloc.h"
 
+/* Other libraries have none of these. */
+#ifdef __GLIBC__
+
 static int add_used(struct kmem_cache *cache, void *arg)
 {
 	struct kmem_cache_stats stats;
@@ -155,3 +158,5 @@ KMEM_API int mallopt(int parameter, int value km_unused)
 		return 0;
 	}
 }
+
+#endif

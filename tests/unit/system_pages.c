@@ -1,0 +1,116 @@
+/*
+ * system_pages.c: on a system whose pages have 64 KiB, as aarch64's may, nothing is asked for that it would refuse, and
+ * nothing is given back beyond what is free. Here such a system is made of this one, by wrapping its calls: they place
+ * and refuse as that one would, and give back whole pages of its size. Disciplines: all.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#define PAGE	((uintptr_t)64 << 10)
+#define BLOCKS	3000u
+
+static unsigned refused, purged;
+
+unsigned long __real_getauxval(unsigned long type);
+void *__real_mmap(void *p, size_t bytes, int protection, int flags, int fd, off_t offset);
+int __real_munmap(void *p, size_t bytes);
+int __real_mprotect(void *p, size_t bytes, int protection);
+int __real_madvise(void *p, size_t bytes, int advice);
+
+static size_t whole(size_t bytes)
+{
+	return (bytes + PAGE - 1) & ~(PAGE - 1);
+}
+
+static int refuse(void *p)
+{
+	if (!((uintptr_t)p & (PAGE - 1)))
+		return 0;
+	refused++;
+	errno = EINVAL;
+	return -1;
+}
+
+unsigned long __wrap_getauxval(unsigned long type)
+{
+	return type == AT_PAGESZ ? PAGE : __real_getauxval(type);
+}
+
+void *__wrap_mmap(void *p, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+	char *got = __real_mmap(p, whole(bytes) + PAGE, protection, flags, fd, offset);
+
+	if (got == MAP_FAILED)
+		return got;
+	char *start = (char *)whole((uintptr_t)got);
+	if (start > got)
+		__real_munmap(got, (size_t)(start - got));
+	__real_munmap(start + whole(bytes), (size_t)(got + PAGE - start));
+	return start;
+}
+
+int __wrap_munmap(void *p, size_t bytes)
+{
+	return refuse(p) ?: __real_munmap(p, whole(bytes));
+}
+
+int __wrap_mprotect(void *p, size_t bytes, int protection)
+{
+	return refuse(p) ?: __real_mprotect(p, whole(bytes), protection);
+}
+
+int __wrap_madvise(void *p, size_t bytes, int advice)
+{
+	purged += advice == MADV_DONTNEED;
+	return refuse(p) ?: __real_madvise(p, whole(bytes), advice);
+}
+
+/* Blocks of a few of our pages, each filled with its number; many go, and what they lay in is given back. */
+static unsigned spoilt(void)
+{
+	static unsigned char *block[BLOCKS];
+	unsigned wrong = 0;
+
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		size_t bytes = 4096u << i % 3;
+
+		block[i] = kvmalloc(bytes + 4096, GFP_KERNEL);
+		if (!block[i])
+			return 1;
+		memset(block[i], (int)(i % 251), bytes + 4096);
+	}
+	for (unsigned i = 0; i < BLOCKS; i += i % 400 < 200 ? 1 : 2) {
+		kvfree(block[i]);
+		block[i] = NULL;
+	}
+	kmem_shrink_all();
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		size_t bytes = (4096u << i % 3) + 4096;
+
+		for (size_t at = 0; block[i] && at < bytes; at += 512)
+			wrong += block[i][at] != i % 251;
+		kvfree(block[i]);
+	}
+	return wrong;
+}
+
+int main(void)
+{
+	void *large = kvmalloc((5u << 20) + 4096, GFP_KERNEL);
+	unsigned wrong = spoilt();
+	int damages = kmem_check_all();
+
+	kvfree(large);
+	printf("%s: %u ranges given back, %u calls refused, %u bytes spoilt, %d damages\n",
+	       kmem_percpu_discipline(), purged, refused, wrong, damages);
+	return !large || !purged || refused || wrong || damages;
+}

@@ -197,6 +197,7 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
 	bool was = km_calls_begin(request.may_wait);
 
+	fit_bulk(cache, n);
 	if (km_unlikely((gfp & (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)) || cache->hooks ||
 			cache->dead)) {
 		left = one_by_one(cache, gfp, left, objects);
@@ -244,7 +245,6 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 	if (km_likely(!left))
 		return true;
 #endif
-	fit_bulk(cache, n);
 	return alloc_rest(cache, gfp, left, n, objects);
 }
 

@@ -1,11 +1,12 @@
 /*
  * <kmem/inline.h>: the fast path inline, for those who want it. kmem_cache_alloc_inline() and
- * kmem_cache_free_inline() hit the CPU's shelf without a call and call the exported functions on a miss;
- * define KMEM_INLINE before <kmem/kmem.h> and the ordinary names mean these. The symbols stay exported.
+ * kmem_cache_free_inline() hit the CPU's shelf without a call and call the exported functions on a miss,
+ * kmem_cache_alloc_from_sheaf_inline() takes from a prefilled sheaf; define KMEM_INLINE before <kmem/kmem.h> and
+ * the ordinary names mean these. The symbols stay exported.
  *
- * What is written here is ABI: the first 32 bytes of a cache, and the shelf. A program compiled with this
- * header works with any libkmem of the same KMEM_INLINE_ABI; the library refuses to answer for others
- * (the shelf of a cache stays closed, every call misses, nothing breaks).
+ * What is written here is ABI: the first 32 bytes of a cache, the first 8 of a sheaf, and the shelf. A
+ * program compiled with this header works with any libkmem of the same KMEM_INLINE_ABI; the library refuses
+ * to answer for others (the shelf of a cache stays closed, every call misses, nothing breaks).
  *
  * The sequences, in pseudo-code (docs/design/shelf.md has the drawing). All run on one CPU without
  * interruption or start from the miss path; the last store is the only one that commits:
@@ -44,6 +45,11 @@ struct kmem_cache_front {
 	struct kmem_shelf open;
 	char *percpu;		/* area of CPU 0 */
 	intptr_t rseq;		/* the thread's rseq area, from the thread pointer */
+};
+
+/* The first bytes of a prefilled sheaf: its next object, or NULL where it ends. */
+struct slab_sheaf {
+	void **top;
 };
 
 /* GFP bits that make a hit something else: they choose the closed shelf. */
@@ -327,7 +333,22 @@ kmem_cache_free_inline(struct kmem_cache *cache, void *object)
 	(kmem_cache_free)(cache, object);
 }
 
+/* kmem_cache_alloc_from_sheaf, what is there inline. */
+static inline __attribute__((always_inline)) void *
+kmem_cache_alloc_from_sheaf_inline(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
+{
+	void *object = *sheaf->top;
+
+	if (__builtin_constant_p(gfp) && !(gfp & __GFP_ZERO) && __builtin_expect(object != NULL, 1)) {
+		sheaf->top++;
+		return object;
+	}
+	return (kmem_cache_alloc_from_sheaf)(cache, gfp, sheaf);
+}
+
 #ifdef KMEM_INLINE
+#define kmem_cache_alloc_from_sheaf(cache, gfp, sheaf)                                             \
+	kmem_cache_alloc_from_sheaf_inline((cache), (gfp), (sheaf))
 #define kmem_cache_alloc(cache, gfp) kmem_cache_alloc_inline((cache), (gfp))
 #define kmem_cache_free(cache, object) kmem_cache_free_inline((cache), (object))
 #endif

@@ -1,7 +1,7 @@
 /*
  * <kmem/kmem.h>: the front door of libkmem, Linux's slab allocator in user space.
  *
- * In order of need: 1 a cache in five lines, 2 kmalloc, 3 bulk, 4 creation options, 5 shrink and
+ * In order of need: 1 a cache in five lines, 2 kmalloc, 3 bulk, 4 prefilled sheaves, 5 shrink and
  * information. Names and semantics are the kernel's (Documentation/core-api, Linux 7.x); where ours
  * differ, "Kernel:" says how. Compiles alone, as C11 and as C++17.
  *
@@ -38,6 +38,7 @@ typedef unsigned int gfp_t;
 typedef unsigned int slab_flags_t;
 
 struct kmem_cache;
+struct slab_sheaf;
 
 /* ---- GFP bits. The first three change what a hit means; they are the lowest byte for the hot path. */
 #define __GFP_ZERO		0x00000001u	/* the object reads as zeros, on a hit too */
@@ -262,6 +263,53 @@ KMEM_API void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **ob
 KMEM_API void kfree_bulk(size_t n, void **objects);
 /* n objects of `size` bytes, all or nothing, like kmalloc. Kernel: does not exist. */
 KMEM_API bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects);
+
+/* ---------------------------------------------------------------- 4. Prefilled sheaves
+
+	struct slab_sheaf *sheaf = kmem_cache_prefill_sheaf(points, GFP_KERNEL, 3);	here it may fail
+	...
+	p = kmem_cache_alloc_from_sheaf(points, GFP_NOWAIT, sheaf);		three times: never NULL
+	...
+	kmem_cache_return_sheaf(points, GFP_KERNEL, sheaf);			with what is left
+
+ * A sheaf is a stack of objects that is the caller's alone: taking from it needs no CPU's memory, no
+ * lock, no system call, and cannot fail while there is something in it. Any thread may use it, one at a
+ * time. Its objects count as allocated; once taken they are freed like any other, not to the sheaf.
+ * alloc_from_sheaf and sheaf_size may be called in signal handlers, the other three not.
+ */
+
+/*
+ * kmem_cache_prefill_sheaf - a sheaf with at least n objects, or NULL: ENOMEM; where n is 0, EINVAL.
+ * It is taken off the CPU or from the node's barn, or made, and filled up to the cache's capacity. More
+ * than a block of the cache can hold ("oversize"; any n for an engine without blocks, and for a cache
+ * that validates each free) come in an array of their own, at most 524284 objects, which is taken apart
+ * when it is returned. Of gfp, __GFP_ZERO has no effect here.
+ */
+KMEM_API __attribute__((warn_unused_result)) struct slab_sheaf *
+kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t gfp, unsigned int n);
+/*
+ * kmem_cache_refill_sheaf - see to it that *sheaf has at least n objects again.
+ * Nothing is done where it has; else it is filled up to its capacity, or where n is beyond that exchanged
+ * for an oversize one: *sheaf may change. 0; -ENOMEM: *sheaf is still the caller's, with at least what was
+ * in it; -EINVAL: there is none.
+ */
+KMEM_API int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf **sheaf,
+				     unsigned int n);
+/*
+ * kmem_cache_alloc_from_sheaf - an object of the sheaf; NULL with ENOMEM where it is empty: there is no
+ * other source. Of gfp only __GFP_ZERO counts (kernel: and __GFP_ACCOUNT).
+ */
+KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc_from_sheaf(struct kmem_cache *cache, gfp_t gfp,
+							    struct slab_sheaf *sheaf);
+/*
+ * kmem_cache_return_sheaf - give a sheaf back, with what is left in it. NULL does nothing. errno is kept.
+ * It lies ready on the CPU if no other does there; else it is filled up, as far as gfp allows, for the
+ * barn, if that has room; else its objects go back to their slabs. A sheaf that is not this cache's, or
+ * was returned before, is a bad call, as far as it can be told: one line, and the process ends.
+ */
+KMEM_API void kmem_cache_return_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf);
+/* Objects left in it. */
+KMEM_API unsigned int kmem_cache_sheaf_size(const struct slab_sheaf *sheaf);
 
 /* ---------------------------------------------------------------- 5. Shrink and information */
 

@@ -58,6 +58,8 @@ enum kmem_event {
 	KMEM_CPU_PARTIAL_ALLOC, KMEM_CPU_PARTIAL_FREE, KMEM_CPU_PARTIAL_NODE, KMEM_CPU_PARTIAL_DRAIN,
 	KMEM_SHEAF_FLUSH, KMEM_SHEAF_REFILL, KMEM_SHEAF_SWAP, KMEM_BARN_GET, KMEM_BARN_GET_FAIL,
 	KMEM_BARN_PUT, KMEM_BARN_PUT_FAIL,
+	KMEM_SHEAF_PREFILL_FAST, KMEM_SHEAF_PREFILL_SLOW, KMEM_SHEAF_PREFILL_OVERSIZE,
+	KMEM_SHEAF_RETURN_FAST, KMEM_SHEAF_RETURN_SLOW,
 	KMEM_NR_EVENTS
 };
 
@@ -66,7 +68,7 @@ KMEM_API void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_s
 KMEM_API void kmem_get_stats(struct kmem_stats *stats);
 /* The kernel's name of an event ("alloc_fastpath"), or NULL beyond KMEM_NR_EVENTS. */
 KMEM_API const char *kmem_event_name(enum kmem_event event);
-/* How often it happened. The two fast paths are counted only with KMEM_OPTIONS=stats:1. */
+/* How often it happened. What is called fast is counted only with KMEM_OPTIONS=stats:1. */
 KMEM_API unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event);
 KMEM_API void kmem_cache_clear_events(struct kmem_cache *cache);
 
@@ -75,7 +77,8 @@ KMEM_API void kmem_cache_clear_events(struct kmem_cache *cache);
  * made nor destroyed meanwhile: visit must not do so, nor shrink, and what it allocates may be refused.
  */
 KMEM_API int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
-/* Visit every allocated object of the cache (those on shelves not). Nobody else may use the cache. */
+/* Visit every allocated object of the cache (those on shelves not, those in prefilled sheaves too). Nobody
+ * else may use the cache. */
 KMEM_API int kmem_cache_walk(struct kmem_cache *cache,
 			     int (*visit)(void *object, void *arg), void *arg);
 

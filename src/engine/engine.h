@@ -140,6 +140,8 @@ struct km_engine {
 	void **(*spill)(struct kmem_cache *cache, void **full);
 	/* Take a surplus block, whatever is in it. */
 	void (*retire)(struct kmem_cache *cache, void **block);
+	/* Would it keep one more full block now? NULL: never. */
+	bool (*has_room)(struct kmem_cache *cache);
 
 	/* CHAIN. A hit is a verb of port/chain_hit.h on cache->chain; here it is counted, where hits are. */
 	void (*hit)(struct kmem_cache *cache, enum kmem_event event, size_t count);

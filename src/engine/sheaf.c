@@ -563,6 +563,16 @@ static void sheaf_retire(struct kmem_cache *cache, void **block)
 	keep_empty(cache, barn, km_block_bottom(&cache->shelf, block), true);
 }
 
+static bool sheaf_has_room(struct kmem_cache *cache)
+{
+	struct barn *barn = &node_of(cache, 0)->barn;
+
+	km_lock(&barn->lock);
+	bool room = barn_has_room(cache, barn);
+	km_unlock(&barn->lock);
+	return room;
+}
+
 static void flush_barn(struct kmem_cache *cache, struct barn *barn)
 {
 	km_lock(&barn->lock);
@@ -754,6 +764,7 @@ const struct km_engine km_engine_sheaf = {
 	.refill = sheaf_refill,
 	.spill = sheaf_spill,
 	.retire = sheaf_retire,
+	.has_room = sheaf_has_room,
 	.shrink = sheaf_shrink,
 	.reap = sheaf_reap,
 	.is_taken = sheaf_is_taken,

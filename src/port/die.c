@@ -169,6 +169,7 @@ static const char *const phrases[KM_NR_MISUSES] = {
 	[KM_MISUSE_NULL_FREE] = "NULL freed",
 	[KM_MISUSE_BAD_GFP] = "unexpected gfp bits",
 	[KM_MISUSE_DEAD_CACHE] = "cache is destroyed",
+	[KM_MISUSE_SHEAF] = "not a prefilled sheaf of this cache",
 };
 
 const char *km_misuse_phrase(enum km_misuse what)

@@ -23,6 +23,7 @@ enum km_misuse {
 	KM_MISUSE_NULL_FREE,	/* NULL into kmem_cache_free */
 	KM_MISUSE_BAD_GFP,
 	KM_MISUSE_DEAD_CACHE,
+	KM_MISUSE_SHEAF,	/* not a sheaf that this cache has given out */
 	KM_NR_MISUSES
 };
 

@@ -237,6 +237,35 @@ static bool soft_install(struct km_shelf *shelf, void **block, void ***evicted)
 	return done;
 }
 
+/* A pop that needs no lock stays within the main block: its header is the lock's alone. */
+static void **soft_take_partner(struct km_shelf *shelf)
+{
+	struct visit visit;
+
+	if (!soft_enter(&visit, shelf, true))
+		return NULL;
+	uintptr_t top = soft_look(&visit);
+	uintptr_t partner = top ? *header_at(shelf, &visit, top) : 0;
+	if (partner)
+		km_store(header_at(shelf, &visit, top), (uint64_t)0);
+	soft_leave(&visit);
+	return partner ? (void **)(visit.area + partner) : NULL;
+}
+
+static bool soft_put_partner(struct km_shelf *shelf, void **block)
+{
+	struct visit visit;
+
+	if (!soft_enter(&visit, shelf, true))
+		return false;
+	uintptr_t top = soft_look(&visit);
+	bool done = top && !*header_at(shelf, &visit, top);
+	if (done)
+		km_store(header_at(shelf, &visit, top), (uint64_t)((uintptr_t)block - visit.area));
+	soft_leave(&visit);
+	return done;
+}
+
 void *km_shelf_pop(struct km_shelf *shelf)
 {
 	return RSEQ(kmem_shelf_pop(&shelf->inner, km_percpu.base, km_rseq), soft_pop(shelf));
@@ -282,6 +311,19 @@ bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted)
 	return RSEQ(km_rseq_install(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, block,
 				    evicted),
 		    soft_install(shelf, block, evicted));
+}
+
+void **km_shelf_take_partner(struct km_shelf *shelf)
+{
+	return RSEQ(km_rseq_take_partner(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq),
+		    soft_take_partner(shelf));
+}
+
+bool km_shelf_put_partner(struct km_shelf *shelf, void **block)
+{
+	return RSEQ(km_rseq_put_partner(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq,
+					block),
+		    soft_put_partner(shelf, block));
 }
 
 void km_shelf_close(struct km_shelf *shelf)

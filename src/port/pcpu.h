@@ -25,6 +25,8 @@
  *			header(partner) = top; top = partner
  *	detach		if (no partner, or main is not empty / not full) miss; top = partner alone; main is the caller's
  *	install		header(block) = top; top = block; the former partner is the caller's
+ *	take_partner	if (no partner) miss; header(top) = 0; the partner is the caller's
+ *	put_partner	if (not yet born, or a partner is there) miss; header(top) = block
  */
 #ifndef KM_PORT_PCPU_H
 #define KM_PORT_PCPU_H
@@ -116,6 +118,8 @@ bool km_shelf_swap(struct km_shelf *shelf, bool for_pop, bool share);
 /* lone: also without a partner. */
 void **km_shelf_detach(struct km_shelf *shelf, bool for_pop, bool lone);
 bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted);
+void **km_shelf_take_partner(struct km_shelf *shelf);
+bool km_shelf_put_partner(struct km_shelf *shelf, void **block);
 
 /*
  * Close the shelf for everybody and wait until no sequence that saw it open is in flight; false: can't.

@@ -341,4 +341,66 @@ miss:
 	return false;
 }
 
+/* Take the partner off, whatever is in it. */
+km_inline void **km_rseq_take_partner(const struct kmem_shelf *shelf, uint32_t block_mask,
+				      char *base, intptr_t rseq)
+{
+	uintptr_t area, slot, top, partner, header;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
+		"testq %[top], %[top]\n\t"
+		"jz %l[miss]\n\t"
+		"movl %[block_mask], %k[header]\n\t"
+		"orq %[top], %[header]\n\t"
+		"movq -7(%[area], %[header]), %[partner]\n\t"
+		"testq %[partner], %[partner]\n\t"
+		"jz %l[miss]\n\t"
+		"movq $0, -7(%[area], %[header])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
+		  [partner] "=&r"(partner), [header] "=&r"(header)
+		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask), [rs] "r"(rseq)
+		: "memory", "cc"
+		: miss);
+	return (void **)(area + partner);
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+/* Make a block the partner where there is none. */
+km_inline bool km_rseq_put_partner(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+				   intptr_t rseq, void **block)
+{
+	uintptr_t area, slot, top, offset, header;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
+		"testq %[top], %[top]\n\t"
+		"jz %l[miss]\n\t"
+		"movl %[block_mask], %k[header]\n\t"
+		"orq %[top], %[header]\n\t"
+		"cmpq $0, -7(%[area], %[header])\n\t"
+		"jne %l[miss]\n\t"
+		"movq %[block], %[offset]\n\t"
+		"subq %[area], %[offset]\n\t"
+		"movq %[offset], -7(%[area], %[header])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
+		  [offset] "=&r"(offset), [header] "=&r"(header)
+		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask), [rs] "r"(rseq),
+		  [block] "r"(block)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
 #endif

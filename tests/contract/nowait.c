@@ -158,6 +158,35 @@ static void give_back(void)
 		NEED(!kmem_cache_alloc_bulk(caches[i], GFP_NOWAIT, MANY, objects));
 }
 
+/* The point of a prefilled sheaf: so many are sure where nothing else is. */
+static void prefilled(void)
+{
+	const gfp_t gfp = GFP_NOWAIT;
+	struct slab_sheaf *sheaf, *array;
+
+	make_caches();
+	sheaf = kmem_cache_prefill_sheaf(small, GFP_KERNEL, 40);
+	array = kmem_cache_prefill_sheaf(large, GFP_KERNEL, 1000);
+	NEED(sheaf && array);
+	refuse_calls();
+	while (kmem_cache_alloc(small, gfp))
+		;
+	while (kmem_cache_alloc(large, gfp))
+		;
+	for (int i = 0; i < 40; i++)
+		NEED((sink = kmem_cache_alloc_from_sheaf(small, gfp | __GFP_ZERO, sheaf)));
+	for (int i = 0; i < 990; i++)
+		NEED((sink = kmem_cache_alloc_from_sheaf(large, gfp, array)));
+	kmem_cache_return_sheaf(small, gfp, sheaf);
+	kmem_cache_return_sheaf(large, gfp, array);
+	sheaf = NULL;
+	/* Where there are blocks, what was returned can be had again. */
+	if (kmem_cache_event(small, KMEM_SHEAF_PREFILL_SLOW))
+		NEED((sheaf = kmem_cache_prefill_sheaf(small, gfp, 20)));
+	NEED(!kmem_cache_prefill_sheaf(small, gfp, 50000));
+	kmem_cache_return_sheaf(small, gfp, sheaf);
+}
+
 static volatile bool stop;
 
 static void *compete(void *unused)
@@ -310,6 +339,8 @@ static const struct api_case cases[] = {
 	{ "no system call", alone },
 	{ "no system call in a crowd", in_a_crowd },
 	{ "no system call to give back", give_back },
+=======
+	{ "from a prefilled sheaf", prefilled },
 	{ "exhausted", exhaustion },
 	{ "bulk when exhausted", bulk_exhausted },
 };

@@ -189,6 +189,8 @@ static void double_kfree_mapping(void)
 	kfree(p);
 }
 
+#include "sheaves.h"
+
 /* ------------------------------------------------------------------ somebody else's */
 
 static void kfree_stack(void)
@@ -642,7 +644,9 @@ static const struct death {
 	MISUSED(double_free_shrink), VAGUE(double_free_spill), MISUSED(double_free_checked),
 	{ .name = "double_free_option", .run = double_free_option, .outcome = MISUSE, .options = "check:1" },
 	MISUSED(double_kfree), VAGUE(double_bulk), MISUSED(double_kfree_pages),
-	MISUSED(double_kfree_mapping), MISUSED(kfree_stack), MISUSED(kfree_mapping),
+	MISUSED(double_kfree_mapping), MISUSED(sheaf_returned_twice), MISUSED(array_returned_twice),
+	MISUSED(sheaf_of_other_cache), MISUSED(sheaf_of_like_cache), MISUSED(sheaf_of_dead_cache),
+	MISUSED(bad_gfp_sheaf), MISUSED(kfree_stack), MISUSED(kfree_mapping),
 	MISUSED(kfree_malloced), MISUSED(kfree_unused_page), MISUSED(wild_addresses),
 	MISUSED(kfree_bulk_stack), MISUSED(free_stack), MISUSED(free_stack_checked),
 	MISUSED(free_null_checked), MISUSED(free_null_miss), MISUSED(ksize_stack),

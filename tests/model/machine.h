@@ -34,23 +34,24 @@ enum op {
 	OP_ALLOC, OP_ZALLOC, OP_NOWAIT, OP_FREE, OP_BULK_ALLOC, OP_BULK_FREE, OP_KFREE_BULK, OP_KMALLOC,
 	OP_KZALLOC, OP_KREALLOC, OP_KMALLOC_BULK, OP_KVMALLOC, OP_KVREALLOC, OP_SHRINK, OP_SHRINK_ALL,
 	OP_CREATE, OP_DESTROY, OP_MIGRATE, OP_WALK, OP_CHECK, OP_MIN_PARTIAL, OP_FORK, OP_FREE_ALL,
-	OP_LOOK, NR_OPS
+	OP_LOOK, OP_PREFILL, OP_FROM_SHEAF, OP_REFILL, OP_RETURN, NR_OPS
 };
 
 static const char *const op_names[NR_OPS] = {
 	"alloc", "zalloc", "nowait", "free", "bulk_alloc", "bulk_free", "kfree_bulk", "kmalloc", "kzalloc",
 	"krealloc", "kmalloc_bulk", "kvmalloc", "kvrealloc", "shrink", "shrink_all", "create", "destroy",
-	"migrate", "walk", "check", "min_partial", "fork", "free_all", "look",
+	"migrate", "walk", "check", "min_partial", "fork", "free_all", "look", "prefill", "from_sheaf",
+	"refill", "return",
 };
 
 /* How likely a random byte is each of them, in 1/128. */
 static const struct { uint8_t op, weight; } weights[] = {
-	{ OP_ALLOC, 18 }, { OP_ZALLOC, 6 }, { OP_NOWAIT, 4 }, { OP_FREE, 18 }, { OP_BULK_ALLOC, 12 },
-	{ OP_BULK_FREE, 12 }, { OP_KFREE_BULK, 6 }, { OP_KMALLOC, 10 }, { OP_KZALLOC, 4 },
+	{ OP_ALLOC, 14 }, { OP_ZALLOC, 6 }, { OP_NOWAIT, 4 }, { OP_FREE, 15 }, { OP_BULK_ALLOC, 12 },
+	{ OP_BULK_FREE, 12 }, { OP_KFREE_BULK, 6 }, { OP_KMALLOC, 9 }, { OP_KZALLOC, 4 },
 	{ OP_KREALLOC, 6 }, { OP_KMALLOC_BULK, 3 }, { OP_KVMALLOC, 2 }, { OP_KVREALLOC, 2 },
 	{ OP_SHRINK, 3 }, { OP_SHRINK_ALL, 1 }, { OP_CREATE, 4 }, { OP_DESTROY, 2 }, { OP_MIGRATE, 5 },
 	{ OP_WALK, 2 }, { OP_CHECK, 3 }, { OP_MIN_PARTIAL, 1 }, { OP_FORK, 1 }, { OP_FREE_ALL, 1 },
-	{ OP_LOOK, 2 },
+	{ OP_LOOK, 2 }, { OP_PREFILL, 2 }, { OP_FROM_SHEAF, 3 }, { OP_REFILL, 1 }, { OP_RETURN, 2 },
 };
 
 struct model_cache {
@@ -59,6 +60,8 @@ struct model_cache {
 	slab_flags_t flags;
 	bool constructed;
 	size_t live;
+	struct slab_sheaf *sheaf;	/* one at a time; NULL: none */
+	unsigned in_sheaf;		/* what it has */
 };
 
 struct model_object {
@@ -347,6 +350,8 @@ static void op_kmalloc_bulk(struct machine *m, unsigned a, unsigned b, unsigned 
 		born(m, objects[i], bytes, KMALLOC, kmalloc_align(bytes), false);
 }
 
+#include "sheaves.h"
+
 /* ------------------------------------------------------------------ operations: out */
 
 static void op_bulk_free(struct machine *m, unsigned a, unsigned b, unsigned c)
@@ -470,6 +475,7 @@ static void op_destroy(struct machine *m, unsigned a, unsigned b)
 	if (!c)
 		return;
 	free_all_of(m, index, b);
+	return_sheaf(c, GFP_KERNEL);
 	if (b & 1)
 		check_empty(m, c);
 	kmem_cache_destroy(c->cache);
@@ -497,7 +503,7 @@ static void op_migrate(unsigned a)
 struct walked {
 	struct machine *m;
 	int cache;
-	size_t count;
+	size_t count, unknown;
 };
 
 static int walked_one(void *object, void *arg)
@@ -509,20 +515,24 @@ static int walked_one(void *object, void *arg)
 			walked->count++;
 			return 0;
 		}
+	/* Those in a sheaf are nobody's yet. */
+	if (walked->unknown++ < walked->m->caches[walked->cache].in_sheaf)
+		return 0;
 	fail(walked->m, "%s: %p is not alive", walked->m->name, object);
 	return 1;
 }
 
 static void op_walk(struct machine *m, unsigned a)
 {
-	struct walked walked = { m, 0, 0 };
+	struct walked walked = { m, 0, 0, 0 };
 	struct model_cache *c = some_cache(m, a, &walked.cache);
 
 	if (!c)
 		return;
 	kmem_cache_walk(c->cache, walked_one, &walked);
-	if (walked.count != c->live)
-		fail(m, "%s: %zu visited, %zu alive", m->name, walked.count, c->live);
+	if (walked.count != c->live || walked.unknown != c->in_sheaf)
+		fail(m, "%s: %zu visited, %zu alive; %zu others, %u in a sheaf", m->name, walked.count,
+		     c->live, walked.unknown, c->in_sheaf);
 }
 
 /* Everything: contents, counts, the library's own invariants. */
@@ -536,9 +546,10 @@ static void op_check(struct machine *m)
 		if (!m->caches[i].cache)
 			continue;
 		kmem_cache_get_stats(m->caches[i].cache, &stats);
-		if (stats.active_objects != m->caches[i].live)
-			fail(m, "%s: %s counts %lu, %zu alive", m->name, stats.name,
-			     stats.active_objects, m->caches[i].live);
+		if (stats.active_objects != m->caches[i].live + m->caches[i].in_sheaf)
+			fail(m, "%s: %s counts %lu, %zu alive and %u in a sheaf", m->name,
+			     stats.name, stats.active_objects, m->caches[i].live,
+			     m->caches[i].in_sheaf);
 	}
 	if (kmem_check_all())
 		fail(m, "%s: kmem_check_all", m->name);
@@ -565,7 +576,7 @@ static void op_shrink(struct machine *m, unsigned a)
 	int index;
 	struct model_cache *c = some_cache(m, a, &index);
 
-	if (c && kmem_cache_shrink(c->cache) != 1 && c->live)
+	if (c && kmem_cache_shrink(c->cache) != 1 && c->live + c->in_sheaf)
 		fail(m, "%s: no slab, and %zu alive", m->name, c->live);
 }
 
@@ -663,6 +674,10 @@ static void run_op(struct machine *m, const uint8_t *code, size_t ops)
 			free_all_of(m, index, b);
 		break;
 	case OP_LOOK: op_look(m, a * 256 + b); break;
+	case OP_PREFILL: op_prefill(m, a, b); break;
+	case OP_FROM_SHEAF: op_from_sheaf(m, a, b, c); break;
+	case OP_REFILL: op_refill(m, a, b); break;
+	case OP_RETURN: op_return(m, a, b); break;
 	case NR_OPS: break;
 	}
 }
@@ -688,6 +703,7 @@ static void finish(struct machine *m)
 	for (int i = 0; i < MAX_CACHES && !m->failed; i++) {
 		if (!m->caches[i].cache)
 			continue;
+		return_sheaf(&m->caches[i], GFP_KERNEL);
 		check_empty(m, &m->caches[i]);
 		kmem_cache_destroy(m->caches[i].cache);
 	}

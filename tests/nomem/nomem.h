@@ -68,6 +68,38 @@ static void let_go(struct kmem_cache *cache, size_t from)
 	}
 }
 
+/* Prefilled: of a block's size, and larger. What was promised is kept. */
+static void use_sheaves(struct kmem_cache *cache)
+{
+	struct slab_sheaf *sheaves[6];
+	size_t mark = held_count;
+
+	for (unsigned i = 0; i < 6; i++) {
+		unsigned n = i < 4 ? 2 : 300;
+
+		sheaves[i] = kmem_cache_prefill_sheaf(cache, GFP_KERNEL | __GFP_NOWARN, n);
+		if (!sheaves[i]) {
+			NEED(errno == ENOMEM);
+			refused++;
+			continue;
+		}
+		for (unsigned j = 0; j < n; j++) {
+			void *p = kmem_cache_alloc_from_sheaf(cache, GFP_NOWAIT, sheaves[i]);
+
+			NEED(p);
+			hold(p, kmem_cache_size(cache));
+		}
+		int error = kmem_cache_refill_sheaf(cache, GFP_KERNEL | __GFP_NOWARN, &sheaves[i],
+						    n + i);
+		NEED(error == 0 || error == -ENOMEM);
+		NEED(error || kmem_cache_sheaf_size(sheaves[i]) >= n + i);
+		refused += error != 0;
+	}
+	for (unsigned i = 0; i < 6; i++)
+		kmem_cache_return_sheaf(cache, GFP_KERNEL, sheaves[i]);
+	let_go(cache, mark);
+}
+
 /* A cache of its own: one by one, zeroed, in bulk, shrunk, destroyed. */
 static void use_cache(const char *engine, unsigned size, unsigned count)
 {
@@ -88,6 +120,7 @@ static void use_cache(const char *engine, unsigned size, unsigned count)
 		kmem_cache_free_bulk(cache, 200, objects);
 	else
 		refused++;
+	use_sheaves(cache);
 	kmem_cache_shrink(cache);
 	let_go(cache, mark);
 	NEED(kmem_cache_shrink(cache) == 0);

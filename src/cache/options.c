@@ -72,6 +72,18 @@ static bool set_min_partial(const char *value)
 	return false;
 }
 
+static bool set_bulk_free(const char *value)
+{
+	static const char *const names[] = { "auto", "lookahead", "group" };
+
+	for (size_t i = 0; i < km_array_count(names); i++)
+		if (__builtin_strcmp(names[i], value) == 0) {
+			km_layout_options.bulk_free = (enum km_bulk_free)i;
+			return true;
+		}
+	return false;
+}
+
 static bool set_misuse(const char *value)
 {
 	static const char *const names[] = { "abort", "warn", "trap" };
@@ -152,6 +164,7 @@ static const struct option {
 	{ "slab_min_objects", set_min_objects, "objects a slab should hold at least (0: automatic)" },
 	{ "slab_min_order", set_min_order, "order of slabs at least (0)" },
 	{ "slab_max_order", set_max_order, "order of slabs at most (3)" },
+	{ "bulk_free", set_bulk_free, "auto|lookahead|group: slub's way with a mixed array (auto)" },
 	{ "lookahead", set_lookahead, "mismatches a detached freelist looks past (3)" },
 };
 

@@ -237,6 +237,7 @@ struct km_layout_options {
 	enum km_min_partial { KM_MIN_PARTIAL_HALF, KM_MIN_PARTIAL_SIZE, KM_MIN_PARTIAL_STATIC } rule;
 	bool count_events;	/* count hits of chain engines too */
 	unsigned lookahead;	/* detached freelist: kernel 3 */
+	enum km_bulk_free { KM_BULK_FREE_AUTO, KM_BULK_FREE_LOOKAHEAD, KM_BULK_FREE_GROUP } bulk_free;
 };
 extern struct km_layout_options km_layout_options;
 unsigned long km_min_partial_of(uint32_t size, enum km_min_partial rule);

@@ -4,8 +4,8 @@
  *
  *	CPU: freelist, slab, partial slabs  <->  node: partial slabs  <->  pages
  *
- * Here is what objects do: allocate, free, in bulk, and what becomes of slabs meanwhile. slub_node.c has what a
- * cache does (layout, drain, shrink, statistics), slub_checked.c caches with SLAB_CONSISTENCY_CHECKS.
+ * Here is what objects do: allocate, free, and what becomes of slabs meanwhile. slub_bulk.c frees many, slub_node.c has
+ * what a cache does (layout, drain, shrink, statistics), slub_checked.c caches with SLAB_CONSISTENCY_CHECKS.
  *
  * A slab is in one of five places, and only its word (slub.h) and its node's lock move it:
  *	CPU slab	frozen; the CPU has its freelist, others' frees gather on the slab's own
@@ -448,7 +448,7 @@ unsigned slub_take(struct kmem_cache *cache, const struct km_request *request, v
 
 /* ------------------------------------------------------------------ freeing */
 
-km_cold static void report_double(struct kmem_cache *cache, void *object)
+km_cold void slub_report_double(struct kmem_cache *cache, void *object)
 {
 	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
 }
@@ -495,9 +495,8 @@ km_noinline static void relist(struct kmem_cache *cache, struct slub_node *n, st
 		slub_discard(cache, slab);
 }
 
-/* Free `count` objects of a slab, linked from head to tail; the tail's link is not set. */
-km_noinline static void free_to_slab(struct kmem_cache *cache, struct km_page *slab, char *base,
-				     void *head, void *tail, unsigned count)
+km_noinline void slub_free_to_slab(struct kmem_cache *cache, struct km_page *slab, char *base, void *head,
+				   void *tail, unsigned count)
 {
 	struct slub_node *locked = NULL;
 	uint64_t seen = slub_look(slab), next;
@@ -509,7 +508,7 @@ km_noinline static void free_to_slab(struct kmem_cache *cache, struct km_page *s
 		if (km_unlikely(prior == head || prior == tail || slub_inuse(seen) < count)) {
 			if (locked)
 				km_unlock(&locked->lock);
-			report_double(cache, head);
+			slub_report_double(cache, head);
 			return;
 		}
 		km_set_free_next(cache, tail, prior);
@@ -560,90 +559,5 @@ void slub_free(struct kmem_cache *cache, void *object)
 			return;
 		}
 	}
-	free_to_slab(cache, slab, base, object, object, 1);
-}
-
-/* Objects of one slab, linked: the kernel's detached freelist. The tail's link is not set. */
-struct batch {
-	struct km_page *slab;
-	char *base;
-	void *head, *tail;
-	unsigned count;
-};
-
-/*
- * Link the last object with others of its slab, looking back past at most `lookahead` strangers; what is taken is
- * replaced by what lies at the end. Returns how many are left.
- */
-km_inline unsigned gather(struct kmem_cache *cache, void **objects, unsigned left,
-		       struct batch *batch)
-{
-	void *object = objects[--left];
-	unsigned strangers = 0;
-
-	batch->tail = object;
-	batch->slab = object ? slub_slab_of(cache, object) : NULL;
-	if (km_unlikely(!batch->slab))
-		return left;
-	struct km_page *slab = batch->slab;
-	char *base = slub_base(slab, object);
-	bool usual = slab->order == cache->order;
-	/* Copies: what is stored into objects could change the originals, as far as the compiler knows. */
-	const uint64_t factor = slub_node(cache, 0)->factor, bound = slub_node(cache, 0)->bound;
-	const uint32_t freeptr = cache->freeptr;
-	const unsigned lookahead = km_layout_options.lookahead;
-	uint64_t tag = slub_tag(slab, base);
-	void *head = object;
-	unsigned taken = 1;
-	for (unsigned i = left; i-- > 0;) {
-		object = objects[i];
-		if (km_likely(km_chain_tag_fits(tag, object) && object != head &&
-			      (usual ? slub_aligned(factor, bound, (uint64_t)((char *)object - base)) :
-				       km_object_index(cache, slab, base, object) >= 0))) {
-			km_set_free_next_at(object, freeptr, head);
-			head = object;
-			taken++;
-			objects[i] = objects[--left];
-		} else if (++strangers >= lookahead) {
-			break;
-		}
-	}
-	*batch = (struct batch){ slab, base, head, batch->tail, taken };
-	return left;
-}
-
-km_inline unsigned give_last(struct kmem_cache *cache, void **objects, unsigned left)
-{
-	struct batch batch;
-
-	left = gather(cache, objects, left, &batch);
-	if (km_unlikely(!batch.slab))
-		return left;
-	switch (km_chain_push_list(&cache->chain, batch.head, batch.tail)) {
-	case KM_CHAIN_PUSHED:
-		if (km_unlikely(km_layout_options.count_events))
-			slub_count_n(cache, KMEM_FREE_FASTPATH, batch.count);
-		break;
-	case KM_CHAIN_TWICE:
-		report_double(cache, batch.head);
-		break;
-	case KM_CHAIN_MISS:
-		free_to_slab(cache, batch.slab, batch.base, batch.head, batch.tail, batch.count);
-	}
-	return left;
-}
-
-unsigned slub_give_last(struct kmem_cache *cache, void **objects, unsigned count)
-{
-	if (km_unlikely(cache->checked)) {
-		slub_free_checked(cache, objects[count - 1]);
-		return count - 1;
-	}
-	return give_last(cache, objects, count);
-}
-
-void slub_give(struct kmem_cache *cache, void **objects, unsigned count)
-{
-	while (count)
-		count = slub_give_last(cache, objects, count);
+	slub_free_to_slab(cache, slab, base, object, object, 1);
 }

@@ -193,10 +193,18 @@ void slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freel
 /* The slab's memory goes; nobody knows of it any more. */
 void slub_discard(struct kmem_cache *cache, struct km_page *slab);
 
+/* Free `count` objects of a slab, linked from head to tail; the tail's link is not set. */
+void slub_free_to_slab(struct kmem_cache *cache, struct km_page *slab, char *base, void *head,
+		       void *tail, unsigned count);
+void slub_report_double(struct kmem_cache *cache, void *object);
+
 void *slub_alloc(struct kmem_cache *cache, const struct km_request *request);
 void slub_free(struct kmem_cache *cache, void *object);
 unsigned slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		   unsigned want);
+
+/* ---- slub_bulk.c: freeing many */
+
 void slub_give(struct kmem_cache *cache, void **objects, unsigned count);
 unsigned slub_give_last(struct kmem_cache *cache, void **objects, unsigned count);
 

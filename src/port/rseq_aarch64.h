@@ -327,4 +327,61 @@ miss:
 	return false;
 }
 
+/* Take the partner off, whatever is in it. */
+km_inline void **km_rseq_take_partner(const struct kmem_shelf *shelf, uint32_t block_mask,
+				      char *base, intptr_t rseq)
+{
+	uintptr_t area, slot, top, partner, header;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"ldr %[top], [%[slot]]\n\t"
+		"cbz %[top], %l[miss]\n\t"
+		KM_RSEQ_HEADER("top")
+		"ldr %[partner], [%[area], %[header]]\n\t"
+		"cbz %[partner], %l[miss]\n\t"
+		"str xzr, [%[area], %[header]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
+		  [partner] "=&r"(partner), [header] "=&r"(header)
+		: [f] "r"(shelf), [base] "r"(base), [block_mask] "r"((uintptr_t)block_mask),
+		  [rs] "r"(KMEM_RSEQ_THREAD(rseq))
+		: "memory", "cc"
+		: miss);
+	return (void **)(area + partner);
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+/* Make a block the partner where there is none. */
+km_inline bool km_rseq_put_partner(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+				   intptr_t rseq, void **block)
+{
+	uintptr_t area, slot, top, offset, header;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_SLOT
+		"ldr %[top], [%[slot]]\n\t"
+		"cbz %[top], %l[miss]\n\t"
+		KM_RSEQ_HEADER("top")
+		"ldr %[offset], [%[area], %[header]]\n\t"
+		"cbnz %[offset], %l[miss]\n\t"
+		"sub %[offset], %[block], %[area]\n\t"
+		"str %[offset], [%[area], %[header]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
+		  [offset] "=&r"(offset), [header] "=&r"(header)
+		: [f] "r"(shelf), [base] "r"(base), [block_mask] "r"((uintptr_t)block_mask),
+		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [block] "r"(block)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
 #endif

@@ -46,28 +46,59 @@ static void case_bulk(void)
 	done(cache);
 }
 
-/* The kernel's way with a mixed array, on slab numbers: how many detached freelists there are. */
-static unsigned batches_of(const unsigned *slab, unsigned count, unsigned lookahead)
+/* The kernel's way with a mixed array, on slab numbers: one detached freelist; returns how many are in it. */
+static unsigned look_back(unsigned *of, unsigned *left, unsigned lookahead)
 {
-	unsigned left = count, batches = 0;
-	unsigned *of = malloc(count * sizeof(*of));
+	unsigned mine = of[--*left], strangers = 0, taken = 1;
 
-	memcpy(of, slab, count * sizeof(*of));
-	while (left) {
-		unsigned mine = of[--left], strangers = 0;
+	for (unsigned i = *left; i-- > 0;)
+		if (of[i] == mine) {
+			of[i] = of[--*left];
+			taken++;
+		} else if (++strangers == lookahead) {
+			break;
+		}
+	return taken;
+}
 
-		batches++;
-		for (unsigned i = left; i-- > 0;)
-			if (of[i] == mine)
-				of[i] = of[--left];
-			else if (++strangers == lookahead)
-				break;
+/* Kinds in a part of the array. */
+static unsigned kinds_of(const unsigned *of, unsigned count)
+{
+	unsigned kinds = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		bool first = true;
+
+		for (unsigned j = 0; j < i; j++)
+			first &= of[j] != of[i];
+		kinds += first;
 	}
-	free(of);
+	return kinds;
+}
+
+enum way { LOOKAHEAD, GROUP, AUTO, KFREE };
+
+/* How often a slab is met: by looking back, by grouping 64 at a time, or by the second where the first finds few. */
+static unsigned batches_of(unsigned *of, unsigned left, enum way way, unsigned lookahead)
+{
+	unsigned batches = 0;
+
+	while (left) {
+		if (way != GROUP) {
+			batches++;
+			if (look_back(of, &left, lookahead) >= 4 || way == LOOKAHEAD)
+				continue;
+		}
+		unsigned now = left < 64 ? left : 64;
+		left -= now;
+		/* kfree_bulk hands a part of the array on as if it were all. */
+		batches += way == KFREE ? batches_of(of + left, now, AUTO, lookahead) :
+					  kinds_of(of + left, now);
+	}
 	return batches;
 }
 
-static void mixed(unsigned kinds, unsigned each, unsigned lookahead)
+static void mixed(unsigned kinds, unsigned each, enum way way, unsigned lookahead)
 {
 	struct kmem_cache *cache = fresh();
 	void **objects = get_slabs(cache, kinds + 1), **array = malloc(kinds * each * sizeof(*array));
@@ -79,10 +110,16 @@ static void mixed(unsigned kinds, unsigned each, unsigned lookahead)
 			array[count++] = objects[kind * n_objects + i];
 			objects[kind * n_objects + i] = NULL;
 		}
-	unsigned batches = batches_of(slab, count, lookahead);
+	unsigned batches = batches_of(slab, count, way, lookahead);
 	km_layout_options.lookahead = lookahead;
-	kmem_cache_free_bulk(cache, count, array);
+	km_layout_options.bulk_free = way == LOOKAHEAD ? KM_BULK_FREE_LOOKAHEAD :
+				      way == GROUP ? KM_BULK_FREE_GROUP : KM_BULK_FREE_AUTO;
+	if (way == KFREE)
+		kfree_bulk(count, array);
+	else
+		kmem_cache_free_bulk(cache, count, array);
 	km_layout_options.lookahead = 3;
+	km_layout_options.bulk_free = KM_BULK_FREE_AUTO;
 	EVENTS(cache, [KMEM_FREE_SLOWPATH] = batches, [KMEM_CPU_PARTIAL_FREE] = kinds,
 	       [KMEM_FREE_FROZEN] = batches - kinds);
 	put_all(cache, objects, (kinds + 1) * n_objects);
@@ -94,11 +131,31 @@ static void mixed(unsigned kinds, unsigned each, unsigned lookahead)
 static void case_lookahead(void)
 {
 	CHECK_EQUAL(km_layout_options.lookahead, 3);
-	for (unsigned kinds = 1; kinds <= 3; kinds++) {
-		mixed(kinds, 4, 3);
-		mixed(kinds, 4, 1);
-		mixed(kinds, 4, 100);
+	for (unsigned kinds = 1; kinds <= 6; kinds++) {
+		mixed(kinds, 4, LOOKAHEAD, 3);
+		mixed(kinds, 4, LOOKAHEAD, 1);
+		mixed(kinds, 4, LOOKAHEAD, 100);
 	}
+}
+
+/* Each slab once a part of 64 objects, however they are mixed. */
+static void case_group(void)
+{
+	for (unsigned kinds = 1; kinds <= 6; kinds++) {
+		mixed(kinds, 2, GROUP, 3);
+		mixed(kinds, 8, GROUP, 3);
+		mixed(kinds, 15, GROUP, 3);
+	}
+}
+
+static void case_auto(void)
+{
+	CHECK_EQUAL(km_layout_options.bulk_free, KM_BULK_FREE_AUTO);
+	for (unsigned kinds = 1; kinds <= 6; kinds++)
+		for (unsigned each = 1; each <= 15; each += 2) {
+			mixed(kinds, each, AUTO, 3);
+			mixed(kinds, each, KFREE, 3);
+		}
 }
 
 /* NULL entries are skipped; nothing at all does nothing. */
@@ -369,6 +426,8 @@ int main(void)
 		{ "bulk", case_bulk },
 		{ "bulk of nothing, and with holes", case_bulk_odd },
 		{ "detached freelists look ahead", case_lookahead },
+		{ "a mixed array is grouped", case_group },
+		{ "a mixed array, looked at first", case_auto },
 		{ "shrink", case_shrink },
 		{ "bad frees", case_double_free },
 		{ "SLAB_CONSISTENCY_CHECKS", case_checked },

@@ -146,6 +146,8 @@ km_inline size_t free_slab_of_last(size_t n, void **objects)
 
 void kfree_bulk(size_t n, void **objects)
 {
+	if (n == 1 && km_front_free_any(objects[0]))
+		return;
 	while (n) {
 		size_t left = free_slab_of_last(n, objects);
 		/* Where its slab had some more near it, so may the next last one's. */

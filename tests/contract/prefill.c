@@ -412,6 +412,7 @@ static void case_too_little(void)
 	void **objects = use_up(cache, &count);
 
 	kmem_cache_free_bulk(cache, 7, objects);
+	kmem_cache_shrink(cache);
 	CHECK(!kmem_cache_prefill_sheaf(cache, GFP_KERNEL | __GFP_NOWARN, 8));
 	CHECK_EQUAL(active(cache), count - 7);
 	struct slab_sheaf *sheaf = kmem_cache_prefill_sheaf(cache, GFP_KERNEL | __GFP_NOWARN, 7);
@@ -421,6 +422,25 @@ static void case_too_little(void)
 		give(cache, sheaf);
 	}
 	kmem_cache_free_bulk(cache, count - 7, objects + 7);
+	km_os_fault = NULL;
+	done(cache);
+}
+
+/* The memory of an array that could not be filled is there for the next one. */
+static void case_array_kept(void)
+{
+	struct kmem_cache *cache = warm();
+	struct slab_sheaf *sheaf;
+	size_t count;
+
+	give(cache, prefill(cache, 2000));
+	void **objects = use_up(cache, &count);
+	for (int i = 0; i < 100; i++)
+		CHECK(!kmem_cache_prefill_sheaf(cache, GFP_KERNEL | __GFP_NOWARN, 2000));
+	kmem_cache_free_bulk(cache, count, objects);
+	sheaf = kmem_cache_prefill_sheaf(cache, GFP_KERNEL | __GFP_NOWARN, 2000);
+	CHECK(sheaf);
+	kmem_cache_return_sheaf(cache, GFP_KERNEL, sheaf);
 	km_os_fault = NULL;
 	done(cache);
 }
@@ -489,6 +509,7 @@ int main(void)
 		{ "taking", case_taking },
 		{ "no memory", case_no_memory },
 		{ "too little memory", case_too_little },
+		{ "an array that was not filled", case_array_kept },
 		{ "caches without blocks", case_without_blocks },
 		{ "from inside", case_nested },
 	};

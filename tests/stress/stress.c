@@ -221,6 +221,31 @@ static void in_bulk(void)
 	kmem_cache_free_bulk(stress.cache[kind], n, objects);
 }
 
+/* Some of what is in a sheaf goes round, the rest goes back. */
+static void prefilled(void)
+{
+	unsigned kind = roll() % stress.caches, n = 1 + (unsigned)(roll() % 40), taken;
+	struct kmem_cache *cache = stress.cache[kind];
+	struct slab_sheaf *sheaf = kmem_cache_prefill_sheaf(cache, GFP_KERNEL, n);
+
+	if (!sheaf)
+		die("prefill of %u: %s", n, strerror(errno));
+	taken = (unsigned)(roll() % (n + 1));
+	for (unsigned i = 0; i < taken; i++) {
+		void *object = kmem_cache_alloc_from_sheaf(cache, GFP_NOWAIT, sheaf), *other;
+
+		if (!object)
+			die("%u of a sheaf of %u: NULL", i, n);
+		fill(object, kind, stress.size[kind]);
+		other = hand_over(object);
+		if (other)
+			destroy(other);
+	}
+	if (taken % 4 == 0 && kmem_cache_refill_sheaf(cache, GFP_KERNEL, &sheaf, n + 30))
+		die("refill to %u", n + 30);
+	kmem_cache_return_sheaf(cache, GFP_KERNEL, sheaf);
+}
+
 static void mixed_bulk(void)
 {
 	void *objects[MOST_BULK];
@@ -288,6 +313,8 @@ static void *worker(void *arg)
 			resize();
 		else if (dice == 8 && !stress.no_large)
 			stock_large();
+		else if (dice < 12)
+			prefilled();
 		else
 			one_by_one();
 	}

@@ -339,7 +339,6 @@ static const struct api_case cases[] = {
 	{ "no system call", alone },
 	{ "no system call in a crowd", in_a_crowd },
 	{ "no system call to give back", give_back },
-=======
 	{ "from a prefilled sheaf", prefilled },
 	{ "exhausted", exhaustion },
 	{ "bulk when exhausted", bulk_exhausted },

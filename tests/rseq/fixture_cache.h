@@ -185,6 +185,22 @@ static void put_many(unsigned n)
 		free(objects[i]);
 }
 
+/* Neighbours in the array are from slabs far apart, some from the CPU's own. */
+static void put_mixed(void)
+{
+	void *objects[61];
+	unsigned n = sizeof(objects) / sizeof(*objects);
+
+	while (model.count < n)
+		get_one();
+	for (unsigned i = 0; i < n; i++)
+		objects[i * 17 % n] = part_with();
+	if (model.family == CACHE)
+		kmem_cache_free_bulk(model.cache, n, objects);
+	else
+		kfree_bulk(n, objects);
+}
+
 /* Prefilled sheaves in hand; one object taken from each, the rest goes back. */
 static void use_sheaves(unsigned count)
 {
@@ -433,7 +449,7 @@ enum { STATES = sizeof(states) / sizeof(states[0]) };
 enum operation {
 	GET, GET_INLINE, GET_INLINE_ANY, GET_ZEROED, PUT, PUT_INLINE,
 	GET_1, GET_3, GET_5, GET_14, GET_31, PUT_1, PUT_3, PUT_5, PUT_14, PUT_31,
-	PUT_DEFERRED, TAKE, GET_LARGER, SHEAF, TWO_SHEAVES,
+	PUT_DEFERRED, TAKE, GET_LARGER, SHEAF, TWO_SHEAVES, PUT_MIXED,
 	OPERATIONS
 };
 static const char *const operation_names[OPERATIONS] = {
@@ -441,7 +457,7 @@ static const char *const operation_names[OPERATIONS] = {
 	"bulk alloc 1", "bulk alloc 3", "bulk alloc 5", "bulk alloc 14", "bulk alloc 31",
 	"bulk free 1", "bulk free 3", "bulk free 5", "bulk free 14", "bulk free 31",
 	"free after one that a handler left", "the engine's take", "realloc", "prefill and return",
-	"prefill and return of two",
+	"prefill and return of two", "bulk free of a mixed array",
 };
 
 static void operate_cache(unsigned driver)
@@ -461,6 +477,7 @@ static void operate_cache(unsigned driver)
 	case GET_LARGER: get_larger(); break;
 	case SHEAF: use_sheaves(1); break;
 	case TWO_SHEAVES: use_sheaves(2); break;
+	case PUT_MIXED: put_mixed(); break;
 	default:
 		if (operation < PUT_1)
 			get_many(counts[operation - GET_1]);

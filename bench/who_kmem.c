@@ -11,12 +11,12 @@
 void bench_print_subject(void)
 {
 	struct kmem_cache_stats stats;
-	void *object = kmalloc(64, GFP_KERNEL);
+	struct kmem_cache *probe = kmem_cache_create("probe", 64, NULL, 0);
 
-	if (!object)
+	if (!probe)
 		bench_die("the library did not start");
-	kmem_cache_get_stats(kmem_cache_of(object), &stats);
-	kfree(object);
+	kmem_cache_get_stats(probe, &stats);
+	kmem_cache_destroy(probe);
 	printf("info engine %s\n", stats.engine);
 	printf("info discipline %s\n", kmem_percpu_discipline());
 	printf("info version %s\n", kmem_version());

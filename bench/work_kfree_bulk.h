@@ -1,5 +1,6 @@
 /*
- * The third column of the published tables: a batch from a cache, freed without naming the cache.
+ * The third column of the published tables: a batch from a cache, freed without naming the cache. Engine slob
+ * needs the name: there, a batch from kmalloc.
  * Included after an api_*.h that has api_kfree_bulk, and after work_bulk.h.
  */
 #ifndef BENCH_WORK_KFREE_BULK_H
@@ -13,7 +14,7 @@ bench_noinline uint64_t kfree_bulk_window(const struct cell *cell, uint64_t coun
 	uint64_t start = clock_start();
 
 	for (uint64_t i = 0; i < count; i++) {
-		if (__builtin_expect(!api_alloc_bulk(api, batch, objects), 0))
+		if (__builtin_expect(!api_alloc_bulk_unnamed(api, batch, objects), 0))
 			bench_die("a batch allocation failed");
 		bench_use(objects);
 		api_kfree_bulk(api, batch, objects);

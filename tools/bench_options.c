@@ -12,7 +12,7 @@
 
 static const char usage_text[] =
 	"usage: kmem bench fastpath|bulk|worst|peers|all [OPTION...]\n"
-	"  --engine A,B     engines of ours (sheaf,slub)\n"
+	"  --engine A,B     engines of ours (sheaf,slub,slob)\n"
 	"  --subjects A,B   engines and peers to measure; default: all\n"
 	"  --size N,..      bytes of an object      --batch N,..   objects of a batch\n"
 	"  --threads N,..   threads of a work       --linkage A,B  shared, static, inline\n"
@@ -104,7 +104,7 @@ static void check_names(const char *option, const struct names *names, const cha
 
 static void parse_lists(int code, const char *name, char *value, struct bench_options *options)
 {
-	static const char *const engines[] = { "sheaf", "slub", NULL };
+	static const char *const engines[] = { "sheaf", "slub", "slob", NULL };
 	static const char *const linkages[] = { "shared", "static", "inline", NULL };
 	static const char *const works[] = { "pair", "loop", "bulk", "producer-consumer", "larson",
 					     "threads-4k", "idle-threads", "live-set", NULL };

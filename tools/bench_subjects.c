@@ -11,7 +11,7 @@
 
 #include "bench.h"
 
-static const char *const engines[] = { "sheaf", "slub" };
+static const char *const engines[] = { "sheaf", "slub", "slob" };
 static const char *const peers[] = {
 	"glibc",    "jemalloc",	 "mimalloc2", "mimalloc3",	 "gperftools",
 	"snmalloc", "tcmalloc",	 "rpmalloc",  "tbbmalloc",	 "scudo",

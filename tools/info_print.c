@@ -128,6 +128,10 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 
 	printf("\n");
 	print_total("pages in slabs and large blocks", stats->pages_used * KM_PAGE_SIZE);
+	if (stats->slob_pages) {
+		print_total("pages shared by the caches of slob", stats->slob_pages * KM_PAGE_SIZE);
+		print_total("in use of them", stats->slob_bytes);
+	}
 	print_total("free pages, still resident", stats->pages_free_dirty * KM_PAGE_SIZE);
 	print_total("free pages, without memory", stats->pages_free_clean * KM_PAGE_SIZE);
 	print_total("given back to the system, ever", stats->purged_pages * KM_PAGE_SIZE);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cache/root.h"
+#include "engine/slob.h"
 #include "engine/slub.h"
 #include "info.h"
 
@@ -398,6 +399,7 @@ static bool add_process(struct walk *walk)
 		(void *)root->large_blocks, (void *)root->large_bytes,
 		(void *)root->mapped_blocks, (void *)root->mapped_bytes,
 		(void *)root->meta_bytes,
+		(void *)root->slob_pages, (void *)root->slob_units,
 	};
 	size_t words[km_array_count(at)];
 
@@ -413,6 +415,8 @@ static bool add_process(struct walk *walk)
 	stats->mapped_blocks += words[6];
 	stats->mapped_bytes += words[7];
 	stats->meta_bytes += words[8];
+	stats->slob_pages += words[9];
+	stats->slob_bytes += words[10] * KM_SLOB_UNIT;
 	return true;
 }
 

@@ -120,9 +120,10 @@ struct kmem_cache_args {
 	unsigned int freeptr_offset;	/* where an engine may put its free pointer, in a free object; */
 	bool use_freeptr_offset;	/* ... only with SLAB_TYPESAFE_BY_RCU or ctor, below size, aligned to 8 */
 	void (*ctor)(void *object);	/* runs once for each object when its slab is made; the caller
-					 * gives objects back in constructed state. */
+					 * gives objects back in constructed state. Engine slob: at
+					 * every allocation. */
 	unsigned int sheaf_capacity;	/* objects a shelf holds at least; 0: by size. At most 1022. */
-	const char *engine;		/* "sheaf", "slub"; NULL: the process default (KMEM_OPTIONS=engine:) */
+	const char *engine;		/* "sheaf", "slub", "slob"; NULL: the process default (KMEM_OPTIONS=engine:) */
 };
 
 /*
@@ -217,8 +218,8 @@ KMEM_API __attribute__((warn_unused_result)) void *krealloc_array(void *object, 
 								   size_t size, gfp_t gfp);
 
 /*
- * kfree - free what kmalloc, a kv function or kmem_cache_alloc returned. NULL and ZERO_SIZE_PTR do
- * nothing. errno is kept. A pointer that is not ours or not the start of an object ends the process
+ * kfree - free what kmalloc, a kv function or kmem_cache_alloc returned, but for objects of engine
+ * slob's caches, which don't say whose they are. NULL and ZERO_SIZE_PTR do nothing. errno is kept. A pointer that is not ours or not the start of an object ends the process
  * with one line, always.
  */
 KMEM_API void kfree(const void *object);

@@ -45,6 +45,8 @@ struct kmem_stats {
 	unsigned long mapped_bytes;
 	unsigned long meta_bytes;		/* our own memory, committed */
 	unsigned long purged_pages;		/* pages given back to the system, ever */
+	unsigned long slob_pages;		/* pages that all caches and the kmalloc of engine slob share */
+	unsigned long slob_bytes;		/* ... of which so much is in use, headers too */
 };
 
 /* Events of one cache, for engines that count them (kernel: /sys/kernel/slab/CACHE/<event>). */
@@ -78,11 +80,12 @@ KMEM_API void kmem_cache_clear_events(struct kmem_cache *cache);
  */
 KMEM_API int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 /* Visit every allocated object of the cache (those on shelves not, those in prefilled sheaves too). Nobody
- * else may use the cache. */
+ * else may use the cache. Engine slob: -EOPNOTSUPP, its pages don't say whose an object is. */
 KMEM_API int kmem_cache_walk(struct kmem_cache *cache,
 			     int (*visit)(void *object, void *arg), void *arg);
 
-/* The cache that a pointer of ours belongs to; NULL for a foreign pointer, a page block, a bad one. */
+/* The cache that a pointer of ours belongs to; NULL for a foreign pointer, a page block, a bad one, and
+ * in pages that engine slob's caches share. */
 KMEM_API struct kmem_cache *kmem_cache_of(const void *object);
 
 /* Write slabinfo 2.1, or JSON, to a file descriptor; 0 or -errno. Allocates nothing. */

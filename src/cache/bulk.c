@@ -112,7 +112,7 @@ static void free_window(size_t n, void **objects)
 		return;
 	}
 	for (size_t i = 0; i < n; i++)
-		owners[i] = km_quick_cache(objects[i]);
+		owners[i] = km_quick_cache(objects[i]) ?: km_sized_owner(objects[i]);
 	while (n) {
 		if (owners[0]) {
 			n = free_run(owners[0], owners, n, objects);
@@ -166,9 +166,9 @@ bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
 {
 	if (!n)
 		return false;
-	if (size && size <= KMALLOC_MAX_CACHE_SIZE && km_boot())
+	if (size && size <= KMALLOC_MAX_CACHE_SIZE && km_boot() && !km_kmalloc_sized)
 		return km_front_alloc_bulk(km_kmalloc_cache(size), gfp, n, objects);
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = km_kmalloc_take(size, gfp, n, objects); i < n; i++) {
 		objects[i] = kmalloc(size, gfp);
 		if (!objects[i]) {
 			bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);

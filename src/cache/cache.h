@@ -51,8 +51,14 @@ void km_registry_expose(const struct km_list **caches, const unsigned **count);
 /* ---- kmalloc.c */
 
 bool km_kmalloc_start(void);
+/* Where the default engine serves kmalloc by size: the one cache of all its blocks. Else NULL. */
+extern struct kmem_cache *km_kmalloc_sized;
 /* The cache that serves kmalloc of 0 < size <= KMALLOC_MAX_CACHE_SIZE. */
 struct kmem_cache *km_kmalloc_cache(size_t size);
+/* Up to n blocks at once where it is by size, as far as that is easy; returns how many there are. */
+size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects);
+/* kmalloc's by-size cache if p is a block of it, else NULL. */
+struct kmem_cache *km_sized_owner(const void *p);
 /* Free whatever p is, having missed; `function` is who the caller called. */
 void km_free_any_miss(const void *p, const char *function);
 /* The cache that the page map and the address alone vouch for; NULL: ask the descriptor. */

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 
+#include "../engine/slob.h"
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "../port/os.h"
@@ -63,6 +64,9 @@ static uint16_t id_of_word(struct kmem_cache *cache)
 /* The next free id, oldest freed last, so that a stale pointer meets no new cache soon. */
 static uint16_t get_id(struct kmem_cache *cache)
 {
+	/* No page is its alone, so that no page's map could show the id. */
+	if (cache->engine->shared_pages)
+		return KM_MAP_DESC;
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		return id_of_word(cache);
 
@@ -398,9 +402,12 @@ static void free_cache(struct kmem_cache *cache)
 	cache->engine->shrink(cache);
 	struct kmem_cache_stats stats = { .name = "" };
 	cache->engine->stats(cache, &stats);
-	if (stats.total_slabs) {
+	if (stats.total_slabs || stats.active_objects) {
 		km_warn("kmem_cache_destroy(%s): Slab cache still has objects", cache->name);
 		km_pages_walk(report_slab, &left);
+		/* Of those in shared pages only the number is known. */
+		if (cache->engine->shared_pages)
+			left.objects = stats.active_objects;
 		km_warn("  %lu objects in %lu slabs stay allocated, and are never reused",
 			(unsigned long)left.objects, (unsigned long)left.slabs);
 		km_pages_walk(bury_slab, &left);
@@ -467,7 +474,8 @@ bool km_registry_try_visit(int (*visit)(struct kmem_cache *cache, void *arg), vo
 
 static int fork_cache(struct kmem_cache *cache, bool before, bool child)
 {
-	cache->engine->fork(cache, before, child);
+	if (cache->engine->fork)
+		cache->engine->fork(cache, before, child);
 	if (child)
 		km_shelf_fork_child(&cache->shelf);
 	return 0;
@@ -483,6 +491,7 @@ void km_registry_fork(bool before, bool child)
 	if (registry.all.next)
 		km_list_for_each(e, &registry.all)
 			fork_cache(km_container_of(e, struct kmem_cache, all), before, child);
+	km_slob_fork(before, child);
 	if (!before) {
 		km_front_fork(false, child);
 		if (child)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 
+#include "../engine/slob.h"
 #include "../page/big.h"
 #include "../port/die.h"
 #include "cache.h"
@@ -24,6 +25,8 @@ static const struct {
 /* By (size + 7) / 8: the cache's id; 0 for 0, for what is too large, and before the start. */
 static uint16_t id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+/* Then all sizes are 0 and NULL above. */
+struct kmem_cache *km_kmalloc_sized;
 
 /* ------------------------------------------------------------------ the hot path */
 
@@ -75,12 +78,36 @@ static void *kmalloc_large(size_t size, gfp_t gfp, int node)
 	return p ?: km_front_failed("kmalloc", size, gfp, ENOMEM);
 }
 
+/* The largest power of two that divides it. */
+static size_t natural_align(size_t size)
+{
+	return km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN);
+}
+
+/* By engine slob; a gap in front of the block, if need be, aligns what follows the header. */
+static void *kmalloc_sized(size_t size, gfp_t gfp, int node)
+{
+	if (size >= KM_SLOB_SIZED_END)
+		return kmalloc_large(size, gfp);
+	return km_front_alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
+}
+
+size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects)
+{
+	if (!km_boot() || !km_kmalloc_sized || !size || size >= KM_SLOB_SIZED_END)
+		return 0;
+	return km_front_take_sized(km_kmalloc_sized, size, natural_align(size), gfp,
+				   (unsigned)km_min(n, (size_t)4096), objects);
+}
+
 void *kmalloc_node(size_t size, gfp_t gfp, int node)
 {
 	if (km_unlikely(!km_boot()))
 		return km_front_failed("kmalloc", size, gfp, ENOMEM);
 	if (km_unlikely(!size))
 		return ZERO_SIZE_PTR;
+	if (km_kmalloc_sized)
+		return kmalloc_sized(size, gfp, node);
 	if (km_unlikely(size > KMALLOC_MAX_CACHE_SIZE))
 		return kmalloc_large(size, gfp, node);
 	return km_alloc_miss_node(cache_of_size[(size + 7) >> 3], gfp, node);
@@ -110,10 +137,23 @@ void *kcalloc(size_t n, size_t size, gfp_t gfp)
 	return kmalloc_array(n, size, gfp | __GFP_ZERO);
 }
 
+static bool start_sized(void)
+{
+	struct km_creation creation = { .internal = true };
+	int error;
+
+	if (!km_kmalloc_sized)
+		km_kmalloc_sized = km_cache_create("kmalloc", KMALLOC_MIN_SIZE, SLAB_KMALLOC,
+						   &creation, &error);
+	return km_kmalloc_sized != NULL;
+}
+
 bool km_kmalloc_start(void)
 {
 	size_t step = 1;
 
+	if (km_options.engine->shared_pages)
+		return start_sized();
 	for (size_t i = 0; i < km_array_count(sizes); i++) {
 		uint32_t size = sizes[i].size;
 
@@ -176,11 +216,46 @@ static void bad_pointer(const void *p, const char *function)
 		km_misuse(KM_MISUSE_FOREIGN, function, p, NULL);
 }
 
-km_cold static void free_any(const void *p, const char *function)
+static bool in_shared_page(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+
+	return page && km_load_acquire(&page->type) == KM_PAGE_SLOB;
+}
+
+struct kmem_cache *km_sized_owner(const void *p)
+{
+	return in_shared_page(p) && km_slob_is_sized(km_page_of(p), p) ? km_kmalloc_sized : NULL;
+}
+
+/* Is p, in a page that caches share, kmalloc's? Else the mistake is named. */
+static bool is_sized(const void *p, const char *function)
+{
+	struct km_page *page = km_page_of(p);
+
+	if (km_likely(km_slob_is_sized(page, p)))
+		return true;
+	/* A handler that struck inside of the allocator can't wait for the lock that tells more. */
+	bool was = km_busy_begin();
+	km_misuse(was ? KM_MISUSE_INTERIOR : km_slob_mistake(page, p), function, p, NULL);
+	km_busy_end(was);
+	return false;
+}
+
+static void free_any(const void *p, const char *function)
 {
 	if (km_unlikely(ZERO_OR_NULL_PTR(p)))
 		return;
+	if (in_shared_page(p)) {
+		if (km_likely(is_sized(p, function)))
+			km_free_miss(km_kmalloc_sized, (void *)p);
+		return;
+	}
 	struct kmem_cache *cache = cache_of_object(p);
+	if (km_unlikely(cache && cache->engine->shared_pages)) {
+		km_misuse(KM_MISUSE_NOT_KMALLOC, function, p, cache->name);
+		return;
+	}
 	if (km_likely(cache)) {
 		km_free_miss(cache, (void *)p);
 		return;
@@ -211,6 +286,8 @@ size_t km_usable_size(const void *p, const char *function)
 {
 	if (ZERO_OR_NULL_PTR(p))
 		return 0;
+	if (in_shared_page(p))
+		return is_sized(p, function) ? km_slob_usable(p) : 0;
 	struct kmem_cache *cache = cache_of_object(p);
 	if (cache)
 		return cache->flags & (SLAB_TYPESAFE_BY_RCU) || cache->ctor ? cache->object_size :
@@ -240,7 +317,9 @@ size_t kmalloc_size_roundup(size_t size)
 {
 	if (!size || !km_boot())
 		return 0;
-	if (size <= KMALLOC_MAX_CACHE_SIZE)
+	if (km_kmalloc_sized && size < KM_SLOB_SIZED_END)
+		return km_align_up(size, KM_SLOB_UNIT);
+	if (!km_kmalloc_sized && size <= KMALLOC_MAX_CACHE_SIZE)
 		return cache_of_size[(size + 7) >> 3]->object_size;
 	return size <= KMALLOC_MAX_SIZE ? KM_PAGE_SIZE << km_order_of(size) : size;
 }

@@ -13,7 +13,7 @@ struct km_options km_options = {
 	.engine = &km_engine_sheaf, .huge = true, .decay_ms = 1000,
 };
 
-static const struct km_engine *const engines[] = { &km_engine_sheaf, &km_engine_slub };
+static const struct km_engine *const engines[] = { &km_engine_sheaf, &km_engine_slub, &km_engine_slob };
 
 const struct km_engine *km_engine_find(const char *name)
 {
@@ -152,7 +152,7 @@ static const struct option {
 	bool (*set)(const char *value);
 	const char *help;
 } options[] = {
-	{ "engine", set_engine, "sheaf|slub: engine of caches that do not name one (sheaf)" },
+	{ "engine", set_engine, "sheaf|slub|slob: engine of caches that do not name one (sheaf)" },
 	{ "percpu", set_percpu, "auto|rseq|cmpxchg|lock: per-CPU discipline (auto)" },
 	{ "misuse", set_misuse, "abort|warn|trap: what a bad free does (abort)" },
 	{ "check", set_check, "0|1: validate every free, also on a hit (0)" },

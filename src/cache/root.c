@@ -4,6 +4,7 @@
  */
 #include "root.h"
 
+#include "../engine/slob.h"
 #include "../page/meta.h"
 
 _Static_assert(sizeof(struct km_root) <= KM_META_ROOT_BYTES, "the record has its place");
@@ -27,6 +28,8 @@ void km_root_start(void)
 	km_large_expose(&root->large_blocks, &root->large_bytes);
 	km_big_expose(&root->mapped_blocks, &root->mapped_bytes);
 	root->meta_bytes = km_meta_expose();
+	root->slob_pages = &km_slob.pages;
+	root->slob_units = &km_slob.units;
 	__builtin_memcpy(&magic, KM_ROOT_MAGIC, sizeof(magic));
 	km_store_release((uint64_t *)root, magic);
 }

@@ -36,6 +36,7 @@ struct km_root {
 	const size_t *large_blocks, *large_bytes;	/* not the mappings of their own */
 	const size_t *mapped_blocks, *mapped_bytes;
 	const size_t *meta_bytes;
+	const size_t *slob_pages, *slob_units;
 };
 
 /* What a reader of the other side's structures must agree on, in one number. */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../engine/slob.h"
 #include "../port/die.h"
 #include "../port/os.h"
 #include "malloc.h"
@@ -144,6 +145,16 @@ static void *large_alloc(size_t size, size_t align, gfp_t zero)
 	       no_memory();
 }
 
+/* Engine slob: no classes, but a header with the size; from a page on, whole pages. */
+static void *alloc_sized(size_t size, size_t align)
+{
+	size_t bytes = size ?: 1;
+
+	if (align + bytes > KM_PAGE_SIZE || bytes >= KM_SLOB_SIZED_END)
+		return large_alloc(bytes, align, 0);
+	return km_front_alloc_sized(km_kmalloc_sized, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE);
+}
+
 static bool boot_or_early(size_t size, void **p)
 {
 	if (km_likely(km_boot()))
@@ -158,6 +169,8 @@ void *km_malloc_miss(size_t size)
 
 	if (km_unlikely(!boot_or_early(size, &p)))
 		return p;
+	if (km_kmalloc_sized)
+		return alloc_sized(size, KM_MALLOC_ALIGN);
 	if (size > KM_MALLOC_MAX_SMALL)
 		return large_alloc(size, 1, 0);
 	struct kmem_cache *cache = cache_for(class_of(size));
@@ -284,6 +297,8 @@ void *km_malloc_aligned(size_t align, size_t size)
 		return malloc(size);
 	if (km_unlikely(!km_boot()))
 		return no_memory();
+	if (km_kmalloc_sized)
+		return alloc_sized(size, align);
 	if (align <= KM_PAGE_SIZE && size <= KM_MALLOC_MAX_SMALL) {
 		unsigned class = class_of(size);
 

@@ -25,13 +25,15 @@ static int add_used(struct kmem_cache *cache, void *arg)
 	size_t *bytes = arg;
 
 	kmem_cache_get_stats(cache, &stats);
-	*bytes += stats.active_objects * stats.size;
+	/* What lies in shared pages is counted there, to the byte. */
+	if (!cache->engine->shared_pages || stats.total_slabs)
+		*bytes += stats.active_objects * stats.size;
 	return 0;
 }
 
 static size_t used_bytes(const struct kmem_stats *stats)
 {
-	size_t bytes = stats->large_bytes - stats->mapped_bytes;
+	size_t bytes = stats->large_bytes - stats->mapped_bytes + stats->slob_bytes;
 
 	kmem_for_each_cache(add_used, &bytes);
 	return bytes;

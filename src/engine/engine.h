@@ -91,7 +91,14 @@ struct km_request {
 	gfp_t gfp;
 	int node;		/* NUMA_NO_NODE, or the wanted one */
 	bool may_wait;		/* system calls and sleeping locks are allowed */
+	/* kmalloc's, where the engine serves it by size (shared_pages): bytes and alignment. 0: the cache's. */
+	uint32_t bytes, align;
 };
+
+km_inline struct km_request km_request_of(gfp_t gfp, int node)
+{
+	return (struct km_request){ gfp, node, (gfp & __GFP_DIRECT_RECLAIM) != 0, 0, 0 };
+}
 
 /* Sockets for those who watch: called around the inner shelf. on_alloc may refuse (NULL: freed again). */
 struct km_hooks {
@@ -120,6 +127,9 @@ struct km_node_counts {
 struct km_engine {
 	const char *name;
 	enum km_front front;
+	/* Pages belong to no cache, so that an object does not say whose it is: kfree takes kmalloc's blocks only,
+	 * which have their size in front; give validates all it gets; nothing can be walked. */
+	bool shared_pages;
 	size_t node_bytes;		/* of its struct per node */
 
 	/* Fill in order, objects, capacity, freeptr and what else the engine keeps there: 0 or -errno. */
@@ -162,14 +172,14 @@ struct km_engine {
 	void (*stats)(struct kmem_cache *cache, struct kmem_cache_stats *stats);
 	/* Check the node's lists: number of damages. */
 	int (*check)(struct kmem_cache *cache);
-	void (*fork)(struct kmem_cache *cache, bool before, bool child);
+	void (*fork)(struct kmem_cache *cache, bool before, bool child);	/* NULL: no lock of its own */
 
 	/* Events that the engine keeps by CPU, on top of cache->events; NULL: none. */
 	unsigned long (*event)(struct kmem_cache *cache, enum kmem_event event);
 	void (*clear_events)(struct kmem_cache *cache);
 };
 
-extern const struct km_engine km_engine_sheaf, km_engine_slub;
+extern const struct km_engine km_engine_sheaf, km_engine_slub, km_engine_slob;
 
 /* Read by the hot path of kfree: by cache id, how to reach the shelf and what an object's address must be like. */
 struct km_entry {

@@ -46,7 +46,7 @@ km_inline bool chain_may(const struct kmem_cache *cache, gfp_t gfp)
 
 static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
-	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	size_t got = km_chain_pop_n(&cache->chain, objects, n);
 
 	if (km_unlikely(km_layout_options.count_events))
@@ -179,6 +179,15 @@ static size_t from_engine(struct kmem_cache *cache, const struct km_request *req
 	return left;
 }
 
+/* Where there is no shelf every call comes here. */
+static void tick(const struct kmem_cache *cache)
+{
+	if (cache->engine->front == KM_FRONT_NONE)
+		km_front_tick_rarely();
+	else if (km_front_tick)
+		km_front_tick();
+}
+
 /* With watchers, or where the gfp bits change each object. */
 static size_t one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, void **objects)
 {
@@ -194,7 +203,7 @@ static size_t one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, void 
 static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n,
 				   void **objects)
 {
-	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	bool was = km_calls_begin(request.may_wait);
 
 	fit_bulk(cache, n);
@@ -212,8 +221,8 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 			left = from_engine(cache, &request, left, objects);
 			if (left && request.may_wait && km_front_pressure && km_front_pressure())
 				left = from_engine(cache, &request, left, objects);
-			if (request.may_wait && km_front_tick)
-				km_front_tick();
+			if (request.may_wait)
+				tick(cache);
 			__atomic_signal_fence(__ATOMIC_ACQ_REL);
 			km_front_busy = false;
 		}
@@ -279,7 +288,7 @@ static size_t to_block(struct kmem_cache *cache, size_t left, void **objects)
 /* What the CPU's main block had no room for: objects[0, left). */
 static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **objects)
 {
-	if (km_unlikely(cache->hooks || cache->checked)) {
+	if (km_unlikely(cache->hooks || (cache->checked && !cache->engine->shared_pages) || cache->dead)) {
 		while (left)
 			km_free_miss(cache, objects[--left]);
 		return;
@@ -312,8 +321,7 @@ static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **
 		cache->engine->give(cache, objects + left - count, count);
 		left -= count;
 	}
-	if (km_front_tick)
-		km_front_tick();
+	tick(cache);
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	km_front_busy = false;
 	errno = saved_errno;

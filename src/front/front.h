@@ -33,6 +33,11 @@ km_inline void km_front_tick_rarely(void)
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_free_miss(struct kmem_cache *cache, void *object);
+/* kmalloc's, where its one cache is of an engine that serves it by size (shared_pages). 0 < bytes < a page. */
+void *km_front_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
+/* Up to `want` of them, as far as that is easy; returns how many there are. */
+unsigned km_front_take_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp,
+			     unsigned want, void **objects);
 
 /* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */
 void km_front_install(struct kmem_cache *cache, void **block);

@@ -196,7 +196,7 @@ static void to_engine(struct kmem_cache *cache, void *object)
 static bool second_try(struct kmem_cache *cache, void *object)
 {
 	/* A plain chain was tried before; one with watchers goes by its engine. */
-	if (cache->engine->front == KM_FRONT_CHAIN)
+	if (cache->engine->front != KM_FRONT_ARRAY)
 		return false;
 	for (int i = 0; i < TRIES; i++) {
 		if (km_shelf_push(&cache->shelf, object))
@@ -232,6 +232,8 @@ static void *second_look(struct kmem_cache *cache)
 {
 	if (cache->engine->front == KM_FRONT_CHAIN)
 		return chain_pop(cache);
+	if (cache->engine->front == KM_FRONT_NONE)
+		return NULL;
 	for (int i = 0; i < TRIES; i++) {
 		void *object = km_shelf_pop(&cache->shelf);
 
@@ -278,8 +280,10 @@ void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error)
 }
 
 /* Zero it, show it to the watchers. */
-static void *finish(struct kmem_cache *cache, void *object, gfp_t gfp)
+static void *finish(struct kmem_cache *cache, void *object, const struct km_request *request)
 {
+	gfp_t gfp = request->gfp;
+
 	if (km_unlikely(cache->hooks && cache->hooks->on_alloc)) {
 		void *shown = cache->hooks->on_alloc(cache, object, gfp);
 
@@ -294,13 +298,16 @@ static void *finish(struct kmem_cache *cache, void *object, gfp_t gfp)
 	}
 	/* Kernel: warns. A constructed object can't be zeros as well. */
 	if ((gfp & __GFP_ZERO) && !cache->ctor)
-		__builtin_memset(object, 0, cache->object_size);
+		__builtin_memset(object, 0, request->bytes ? km_align_up(request->bytes, ARCH_KMALLOC_MINALIGN) :
+							     cache->object_size);
 	return object;
 }
 
-km_cold static void *miss(struct kmem_cache *cache, gfp_t gfp, int node)
+km_cold static void *miss(struct kmem_cache *cache, struct km_request request)
 {
-	struct km_request request = { gfp, node, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+	gfp_t gfp = request.gfp;
+	int node = request.node;
+	size_t bytes = request.bytes ?: cache->object_size;
 
 	if (km_unlikely(cache->dead)) {
 		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_alloc", cache, cache->name);
@@ -312,15 +319,14 @@ km_cold static void *miss(struct kmem_cache *cache, gfp_t gfp, int node)
 			  cache->name);
 	if (km_unlikely(node != NUMA_NO_NODE && node != 0)) {
 		if ((gfp & __GFP_THISNODE) || node < 0)
-			return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
+			return km_front_failed(cache->name, bytes, gfp, ENOMEM);
 		request.node = NUMA_NO_NODE;
 	}
 	km_thread_enter();
 	void *object = alloc_one(cache, &request);
 	if (km_likely(object))
-		object = finish(cache, object, gfp);
-	return km_likely(object) ? object :
-				   km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
+		object = finish(cache, object, &request);
+	return km_likely(object) ? object : km_front_failed(cache->name, bytes, gfp, ENOMEM);
 }
 
 /* A chain's hits pass through here, so they come first, and are short. */
@@ -329,21 +335,77 @@ km_inline bool plain_chain(const struct kmem_cache *cache)
 	return cache->engine->front == KM_FRONT_CHAIN && !cache->hooks;
 }
 
+/*
+ * Without a shelf each call meets the engine: the ordinary ones by the shortest way. Returns how many it got; what is
+ * missing is to be had by the long way, or not at all.
+ */
+km_inline unsigned take_direct(struct kmem_cache *cache, const struct km_request *request,
+			       void **objects, unsigned want)
+{
+	const gfp_t odd = KMEM_GFP_MISS | ~__GFP_BITS_MASK;
+
+	if (km_unlikely((request->gfp & odd) || !request->may_wait || cache->hooks || cache->dead ||
+			km_load(&cache->deferred) || !enter()))
+		return 0;
+	if (km_unlikely(!km_load(&cache->touched)))
+		km_store(&cache->touched, true);
+	unsigned got = cache->engine->take(cache, request, objects, want);
+	km_front_tick_rarely();
+	leave();
+	return got;
+}
+
+km_inline void *alloc_direct(struct kmem_cache *cache, const struct km_request *request)
+{
+	void *object;
+
+	return take_direct(cache, request, &object, 1) ? object : NULL;
+}
+
+void *km_front_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
+{
+	struct km_request request = km_request_of(gfp, node);
+
+	request.bytes = (uint32_t)bytes;
+	request.align = (uint32_t)align;
+	return (node == NUMA_NO_NODE ? alloc_direct(cache, &request) : NULL) ?:
+	       miss(cache, request);
+}
+
+unsigned km_front_take_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp,
+			     unsigned want, void **objects)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+
+	request.bytes = (uint32_t)bytes;
+	request.align = (uint32_t)align;
+	return take_direct(cache, &request, objects, want);
+}
+
+static void *alloc_without_shelf(struct kmem_cache *cache, gfp_t gfp)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+
+	return alloc_direct(cache, &request) ?: miss(cache, request);
+}
+
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 {
+	if (cache->engine->front == KM_FRONT_NONE)
+		return alloc_without_shelf(cache, gfp);
 	if (plain_chain(cache) && !(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK))) {
 		void *object = chain_pop(cache);
 
 		if (km_likely(object))
 			return object;
 	}
-	return miss(cache, gfp, NUMA_NO_NODE);
+	return miss(cache, km_request_of(gfp, NUMA_NO_NODE));
 }
 
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	return km_likely(node == NUMA_NO_NODE) ? km_alloc_miss(cache, gfp) :
-						 miss(cache, gfp, node);
+						 miss(cache, km_request_of(gfp, node));
 }
 
 /* ------------------------------------------------------------------ one object out */
@@ -357,6 +419,9 @@ static bool valid(struct kmem_cache *cache, void *object)
 		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_free", object, cache->name);
 		return false;
 	}
+	/* There give does it, at once, and for every cache. */
+	if (cache->engine->shared_pages)
+		return true;
 	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
 
 	if (!slab)
@@ -404,8 +469,23 @@ static bool free_to_chain(struct kmem_cache *cache, void *object)
 	return true;
 }
 
+/* The same without a shelf. */
+static bool free_direct(struct kmem_cache *cache, void *object)
+{
+	if (!object || cache->hooks || cache->dead || km_load(&cache->deferred) || !enter())
+		return false;
+	if (km_unlikely(!km_load(&cache->touched)))
+		km_store(&cache->touched, true);
+	cache->engine->give(cache, &object, 1);
+	km_front_tick_rarely();
+	leave();
+	return true;
+}
+
 void km_free_miss(struct kmem_cache *cache, void *object)
 {
+	if (cache->engine->front == KM_FRONT_NONE && free_direct(cache, object))
+		return;
 	if (plain_chain(cache) && !cache->checked && object && free_to_chain(cache, object))
 		return;
 	free_miss(cache, object);

@@ -343,7 +343,8 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg)
 		for (size_t index = 0; index < range->ready; index++) {
 			struct km_page *page = &range->page[index];
 
-			if (page->type != KM_PAGE_SLAB && page->type != KM_PAGE_LARGE)
+			if (page->type != KM_PAGE_SLAB && page->type != KM_PAGE_LARGE &&
+			    page->type != KM_PAGE_SLOB)
 				continue;
 			int result = visit(page, arg);
 			if (result)

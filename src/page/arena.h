@@ -22,6 +22,7 @@
 #define KM_MAP_FIRST	2u
 
 struct kmem_cache;
+struct km_slob_marks;
 
 enum km_page_type {
 	KM_PAGE_NONE,	/* never used, or the inside of a free block */
@@ -29,12 +30,13 @@ enum km_page_type {
 	KM_PAGE_SLAB,	/* head of a slab */
 	KM_PAGE_TAIL,	/* further page of a slab: order leads to the head */
 	KM_PAGE_LARGE,	/* head of a large block */
+	KM_PAGE_SLOB,	/* a page of slob: blocks of its caches and its kmalloc, mixed */
 };
 
 /* One page of 4096 bytes. Fields below `type` belong to the owner of the block's head, unless noted. */
 struct km_page {
 	struct kmem_cache *cache;	/* slab: its cache */
-	struct km_list list;		/* free block: the zone's; slab: its node's partial list */
+	struct km_list list;		/* free block: the zone's; slab: its node's partial list; slob: one of three */
 	uint16_t inuse;			/* slab: objects taken */
 	uint16_t objects;		/* slab: objects in all */
 	uint8_t type;			/* enum km_page_type; every page of a slab has one */
@@ -47,6 +49,10 @@ struct km_page {
 		struct {		/* free block */
 			uint32_t dirty;	/* pages of it that may be resident */
 			uint32_t freed_ms;
+		};
+		struct {		/* page of slob; engine/slob.h */
+			uint16_t free_units, first_free;
+			struct km_slob_marks *marks;
 		};
 		struct {		/* large block */
 			uint64_t pages;
@@ -92,7 +98,7 @@ struct km_page *km_page_head(struct km_page *page);
 void *km_page_address(const struct km_page *page);
 void km_map_set(struct km_page *page, size_t count, uint16_t value);
 
-/* Visit every head of a slab or large block until visit returns non-zero. */
+/* Visit every head of a slab or large block, and every page of slob, until visit returns non-zero. */
 int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
 
 /* Give dirty pages back that have been free for `decay_ms` (0: all). Returns pages given back. */

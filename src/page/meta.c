@@ -46,15 +46,15 @@ static bool new_range(size_t bytes)
 	return true;
 }
 
-/* Cut `bytes`, a power of two, off the range; what alignment skips is lost, at most as much. */
-static void *carve(size_t bytes)
+/* Cut `bytes`, a power of two, off the range, or, where the system may not be called, off what is committed; what alignment skips is lost, at most as much. */
+static void *carve(size_t bytes, bool may_wait)
 {
 	/* A shelf's block is aligned to its size, and the largest has 1024 words. */
 	size_t align = km_min(bytes, 2 * KM_PAGE_SIZE);
 	char *p = (char *)km_align_up((uintptr_t)meta.at, align);
 
 	if (!meta.at || p + bytes > meta.end) {
-		if (!new_range(bytes))
+		if (!may_wait || !new_range(bytes))
 			return NULL;
 		p = (char *)km_align_up((uintptr_t)meta.at, align);
 	}
@@ -62,7 +62,7 @@ static void *carve(size_t bytes)
 		size_t step = km_align_up((size_t)(p + bytes - meta.committed), COMMIT_STEP);
 
 		step = km_min(step, (size_t)(meta.end - meta.committed));
-		if (km_os_commit(meta.committed, step))
+		if (!may_wait || km_os_commit(meta.committed, step))
 			return NULL;
 		meta.committed += step;
 		meta.committed_bytes += step;
@@ -86,8 +86,8 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 	if (p) {
 		meta.free[shift] = *link_of(p);
 		__builtin_memset(p, 0, (size_t)1 << shift);
-	} else if (may_wait) {
-		p = carve((size_t)1 << shift);
+	} else {
+		p = carve((size_t)1 << shift, may_wait);
 	}
 	km_unlock_may(&meta.lock, may_wait);
 	return p;

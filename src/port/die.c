@@ -170,6 +170,9 @@ static const char *const phrases[KM_NR_MISUSES] = {
 	[KM_MISUSE_BAD_GFP] = "unexpected gfp bits",
 	[KM_MISUSE_DEAD_CACHE] = "cache is destroyed",
 	[KM_MISUSE_SHEAF] = "not a prefilled sheaf of this cache",
+	[KM_MISUSE_NOT_KMALLOC] = "object is not from kmalloc",
+	[KM_MISUSE_HEADER] = "size in front of the object was overwritten",
+	[KM_MISUSE_WRITTEN] = "free memory of this page was written to",
 };
 
 const char *km_misuse_phrase(enum km_misuse what)

@@ -98,8 +98,10 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 	km_print(writer, " \"large_blocks\": %lu, \"large_bytes\": %lu, \"mapped_blocks\": %lu,",
 		 s->large_blocks, s->large_bytes, s->mapped_blocks);
 	km_print(writer,
-		 " \"mapped_bytes\": %lu, \"meta_bytes\": %lu, \"purged_pages\": %lu,\n \"caches\": [",
+		 " \"mapped_bytes\": %lu, \"meta_bytes\": %lu, \"purged_pages\": %lu,\n",
 		 s->mapped_bytes, s->meta_bytes, s->purged_pages);
+	km_print(writer, " \"slob_pages\": %lu, \"slob_bytes\": %lu,\n \"caches\": [",
+		 s->slob_pages, s->slob_bytes);
 }
 
 void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *s, bool first)

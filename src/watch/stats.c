@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "../cache/cache.h"
+#include "../engine/slob.h"
 #include "../page/big.h"
 #include "../page/meta.h"
 #include "../port/die.h"
@@ -97,6 +98,8 @@ void kmem_get_stats(struct kmem_stats *stats)
 		.mapped_bytes = big_bytes,
 		.meta_bytes = km_meta_committed_bytes(),
 		.purged_pages = arena.purged_pages,
+		.slob_pages = km_load(&km_slob.pages),
+		.slob_bytes = km_load(&km_slob.units) * KM_SLOB_UNIT,
 	};
 }
 
@@ -205,8 +208,9 @@ static int walk_slab(struct km_page *slab, void *arg)
 int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 {
 	struct walk walk = { cache, visit, arg };
+	if (cache->engine->shared_pages)
+		return -EOPNOTSUPP;
 	bool was = km_busy_begin();
-
 	/* What lies on shelves and in barns goes home first: then taken means allocated. */
 	km_front_drain(cache);
 	cache->engine->shrink(cache);
@@ -228,7 +232,7 @@ int kmem_check_all(void)
 		return 0;
 	bool was = km_busy_begin();
 	km_registry_visit(check_cache, &damages);
-	damages += km_arena_check();
+	damages += km_slob_check() + km_arena_check();
 	km_busy_end(was);
 	return damages ? -EIO : 0;
 }

@@ -30,6 +30,9 @@
 		}                                                                                  \
 	} while (0)
 
+/* The engine is slob: an object does not say whose it is, and kmalloc is by the byte. */
+static bool slob;
+
 struct api_case {
 	const char *name;
 	void (*run)(void);
@@ -106,6 +109,7 @@ static int run_cases(const struct api_case *cases, size_t count, const char *eng
 {
 	int failed = 0;
 
+	slob = strcmp(engine, "slob") == 0;
 	for (size_t i = 0; i < count; i++) {
 		int status;
 
@@ -130,7 +134,7 @@ static int run_cases(const struct api_case *cases, size_t count, const char *eng
 /* Argument: the engine; none: each of them, by running this program again. */
 static int api_main(int argc, char **argv, const struct api_case *cases, size_t count, const char *more)
 {
-	static const char *const engines[] = { "sheaf", "slub" };
+	static const char *const engines[] = { "sheaf", "slub", "slob" };
 	int failed = 0;
 
 	if (argc > 1)

@@ -52,6 +52,8 @@ static void forms(void)
 	kmem_cache_get_stats(cache, &stats);
 	NEED(strcmp(stats.engine, "slub") == 0);
 	use(cache, 50, 8);
+	chosen.engine = "slob";
+	use(kmem_cache_create("engine", 50, &chosen, 0), 50, 8);
 }
 
 static void every_size(void)
@@ -152,7 +154,7 @@ static void create_odd(void)
 	struct kmem_cache *b = make("odd", 100);
 	void *p = kmem_cache_alloc(a, GFP_KERNEL);
 
-	NEED(a != b && p && kmem_cache_of(p) == a);
+	NEED(a != b && p && (slob || kmem_cache_of(p) == a));
 	kmem_cache_free(a, p);
 	kmem_cache_destroy(a);
 	kmem_cache_destroy(b);
@@ -217,7 +219,7 @@ static void constructor(void)
 		for (int i = 0; i < 300; i++)
 			NEED(all(objects[i], 0x77, 120));
 	}
-	NEED(ksize(objects[0]) == 120);
+	NEED(slob || ksize(objects[0]) == 120);
 	kmem_cache_free_bulk(cache, 300, (void **)objects);
 	gone(cache);
 }
@@ -305,9 +307,9 @@ static void destruction(void)
 
 	NEED(said(destroy_with_objects, text, &lines) == 0);
 	NEED(strstr(text, "leftovers") && strstr(text, "still has objects"));
-	NEED(strstr(text, "2 objects") && lines >= 3);
+	NEED(strstr(text, "2 objects") && lines >= 2);
 	snprintf(address, sizeof(address), "%s", "object 0x");
-	NEED(strstr(text, address));
+	NEED(slob || (strstr(text, address) && lines >= 3));
 }
 
 static void shrinking(void)
@@ -319,12 +321,13 @@ static void shrinking(void)
 	NEED(kmem_cache_shrink(cache) == 0);
 	NEED(kmem_cache_set_min_partial(cache, 100) == 0);
 	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 1000, objects));
-	NEED(kmem_cache_shrink(cache) == 1);
+	/* A cache of slob has no slabs. */
+	NEED(kmem_cache_shrink(cache) == !slob);
 	void *last = objects[999];
 	kmem_cache_free_bulk(cache, 999, objects);
-	NEED(kmem_cache_shrink(cache) == 1);
+	NEED(kmem_cache_shrink(cache) == !slob);
 	kmem_cache_get_stats(cache, &stats);
-	NEED(stats.total_slabs == 1 && stats.active_objects == 1);
+	NEED(stats.total_slabs == !slob && stats.active_objects == 1);
 	kmem_cache_free(cache, last);
 	NEED(kmem_shrink_all() > 0);
 	gone(cache);
@@ -406,7 +409,7 @@ static void bulk(void)
 		qsort(objects, n, sizeof(objects[0]), by_address);
 		for (size_t i = 1; i < n; i++)
 			NEED((char *)objects[i] - (char *)objects[i - 1] >= 200);
-		kmem_cache_free_bulk(n % 2 ? cache : NULL, n, objects);
+		kmem_cache_free_bulk(n % 2 || slob ? cache : NULL, n, objects);
 		kmem_cache_get_stats(cache, &stats);
 		NEED(stats.active_objects == 0);
 	}
@@ -469,12 +472,13 @@ static void numbers(void)
 		kmem_cache_free(cache, objects[i]);
 	kmem_cache_get_stats(cache, &stats);
 	NEED(stats.active_objects == 700 && stats.object_size == 300 && stats.size >= 300);
-	NEED(stats.total_objects >= 777 && strcmp(stats.name, "numbers") == 0);
-	NEED(stats.total_slabs * stats.objects_per_slab >= stats.total_objects);
-	NEED(stats.alloc_slab - stats.free_slab == stats.total_slabs);
-	NEED(kmem_cache_walk(cache, count_object, &walked) == 0 && walked == 700);
+	NEED(stats.total_objects >= (slob ? 700 : 777) && strcmp(stats.name, "numbers") == 0);
+	NEED(slob || stats.total_slabs * stats.objects_per_slab >= stats.total_objects);
+	NEED(slob || stats.alloc_slab - stats.free_slab == stats.total_slabs);
+	int walk = kmem_cache_walk(cache, count_object, &walked);
+	NEED(slob ? walk == -EOPNOTSUPP && walked == 0 : walk == 0 && walked == 700);
 	NEED(kmem_for_each_cache(find_cache, cache) == 42);
-	NEED(kmem_cache_of(objects[5]) == cache && !kmem_cache_of(&cache));
+	NEED(kmem_cache_of(objects[5]) == (slob ? NULL : cache) && !kmem_cache_of(&cache));
 	NEED(!kmem_cache_of((char *)objects[5] + 1));
 	NEED(strcmp(kmem_version(), KMEM_VERSION) == 0 && slab_is_available());
 	for (int i = 0; i < 700; i++)
@@ -525,7 +529,8 @@ static void many_caches(void)
 	NEED(stats.caches == before + MANY);
 	for (int i = 0; i < MANY; i++) {
 		if (objects[i]) {
-			NEED(*(int *)objects[i] == i && kmem_cache_of(objects[i]) == caches[i]);
+			NEED(*(int *)objects[i] == i);
+			NEED(slob || kmem_cache_of(objects[i]) == caches[i]);
 			kmem_cache_free(caches[i], objects[i]);
 		}
 		kmem_cache_destroy(caches[i]);

@@ -198,7 +198,10 @@ static void *compete(void *unused)
 			objects[i] = i % 2 ? kmem_cache_alloc(small, GFP_KERNEL) :
 					     kmalloc((size_t)i * 50, GFP_KERNEL);
 		for (int i = 0; i < 64; i++)
-			kfree(objects[i]);
+			if (slob && i % 2)
+				kmem_cache_free(small, objects[i]);
+			else
+				kfree(objects[i]);
 		if (kmem_cache_alloc_bulk(large, GFP_KERNEL, 64, objects))
 			kmem_cache_free_bulk(large, 64, objects);
 		kmem_cache_shrink(small);

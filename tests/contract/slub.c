@@ -320,7 +320,7 @@ static void case_node_mismatch(void)
 {
 	static _Alignas(64) char other[sizeof(struct slub_node)];
 	struct kmem_cache *cache = fresh();
-	struct km_request request = { GFP_KERNEL | __GFP_THISNODE, 1, true };
+	struct km_request request = km_request_of(GFP_KERNEL | __GFP_THISNODE, 1);
 	void *a = get(cache), *b;
 
 	memset(other, 0, sizeof(other));

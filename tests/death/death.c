@@ -28,6 +28,7 @@
 #define OBJECTS 3000
 
 static const char *mode;		/* in the child: what a misuse does */
+static bool slob;			/* ... and whether kmalloc's blocks are of no cache */
 
 /* This line, and nothing else that was not announced. */
 static void expect(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -140,7 +141,7 @@ static void double_free_option(void)
 	void *keep = kmalloc(64, GFP_KERNEL), *p = blind(kmalloc(64, GFP_KERNEL));
 
 	kfree(p);
-	expect("kmem_cache_free(kmalloc-64, %p): object already free", p);
+	expect("%s%p): object already free", slob ? "kfree(" : "kmem_cache_free(kmalloc-64, ", p);
 	kfree(p);
 	after_warning();
 	kfree(keep);
@@ -150,7 +151,7 @@ static void double_kfree(void)
 {
 	void *keep = kmalloc(100, GFP_KERNEL), *p = blind(kmalloc(100, GFP_KERNEL));
 
-	expect("kmem_cache_free(kmalloc-128, %p): object already free", p);
+	expect("%s%p): object already free", slob ? "kfree(" : "kmem_cache_free(kmalloc-128, ", p);
 	kfree(p);
 	kfree(p);
 	kmem_shrink_all();
@@ -315,7 +316,7 @@ static void kfree_interior(void)
 {
 	char *p = kmalloc(64, GFP_KERNEL);
 
-	expect("kfree(kmalloc-64, %p): pointer is not the start of an object", p + 8);
+	expect("kfree(%s%p): pointer is not the start of an object", slob ? "" : "kmalloc-64, ", p + 8);
 	kfree(blind(p + 8));
 	after_warning();
 	kfree(p);
@@ -325,7 +326,7 @@ static void kfree_interior_odd(void)
 {
 	char *p = kmalloc(192, GFP_KERNEL);
 
-	expect("kfree(kmalloc-192, %p): pointer is not the start of an object", p + 191);
+	expect("kfree(%s%p): pointer is not the start of an object", slob ? "" : "kmalloc-192, ", p + 191);
 	kfree(blind(p + 191));
 	kfree(p);
 }
@@ -341,7 +342,7 @@ static void free_interior(void)
 	kmem_cache_free(cache, p);
 }
 
-/* Behind the last object of a slab there is a bit of room, which is no object. */
+/* Behind the last object of a slab there is a bit of room, which is no object; of slob, it is free. */
 static void kfree_tail(void)
 {
 	struct kmem_cache *cache = cache_of("tail", 600, 0);
@@ -353,7 +354,8 @@ static void kfree_tail(void)
 	slab = (uintptr_t)p & ~((uintptr_t)stats.pages_per_slab * 4096 - 1);
 	char *tail = (char *)slab + (size_t)stats.objects_per_slab * stats.size;
 	NEED((uintptr_t)tail < slab + stats.pages_per_slab * 4096ul);
-	expect("kfree(tail, %p): pointer is not the start of an object", tail);
+	expect(slob ? "kfree(%p): object already free" :
+		      "kfree(tail, %p): pointer is not the start of an object", tail);
 	kfree(blind(tail));
 	after_warning();
 	kmem_cache_free(cache, p);
@@ -385,7 +387,7 @@ static void kfree_inside_pages(void)
 
 static void wrong_cache(void)
 {
-	struct kmem_cache *a = cache_of("a", 64, 0), *b = cache_of("b", 64, 0);
+	struct kmem_cache *a = cache_of("a", 64, 0), *b = cache_of("b", 128, 0);
 	void *p = get(a);
 
 	kmem_cache_free(b, get(b));
@@ -398,7 +400,7 @@ static void wrong_cache(void)
 static void wrong_cache_checked(void)
 {
 	struct kmem_cache *a = cache_of("a", 64, 0);
-	struct kmem_cache *b = cache_of("b", 64, SLAB_CONSISTENCY_CHECKS);
+	struct kmem_cache *b = cache_of("b", 128, SLAB_CONSISTENCY_CHECKS);
 	void *p = get(a);
 
 	expect("kmem_cache_free(b, %p): object belongs to different cache", p);
@@ -410,7 +412,7 @@ static void wrong_cache_checked(void)
 static void wrong_cache_bulk(void)
 {
 	struct kmem_cache *a = cache_of("a", 64, 0);
-	struct kmem_cache *b = cache_of("b", 64, SLAB_CONSISTENCY_CHECKS);
+	struct kmem_cache *b = cache_of("b", 128, SLAB_CONSISTENCY_CHECKS);
 	void *p = get(a), *objects[3] = { get(b), p, get(b) };
 
 	expect("kmem_cache_free(b, %p): object belongs to different cache", p);
@@ -425,12 +427,13 @@ static void kfree_of_dead_cache(void)
 	void *p = get(cache);
 
 	expect("kmem_cache_destroy(gone): Slab cache still has objects");
-	expect("  object %p, offset %u", p, (unsigned)((uintptr_t)p & 4095));
-	expect("  1 objects in 1 slabs stay allocated, and are never reused");
+	if (!slob)
+		expect("  object %p, offset %u", p, (unsigned)((uintptr_t)p & 4095));
+	expect("  1 objects in %d slabs stay allocated, and are never reused", !slob);
 	kmem_cache_destroy(cache);
 	/* What is left stays readable. */
 	NEED(*(unsigned char *)p == 0x5a);
-	expect("kfree(%p): cache is destroyed", p);
+	expect("kfree(%p): %s", p, slob ? "object is not from kmalloc" : "cache is destroyed");
 	kfree(p);
 	after_warning();
 }
@@ -684,6 +687,7 @@ static int child(const char *name)
 	setrlimit(RLIMIT_CORE, &none);
 	alarm(60);
 	mode = getenv("DEATH_MODE");
+	slob = km_options.engine->shared_pages;
 	for (size_t i = 0; i < sizeof(deaths) / sizeof(deaths[0]); i++)
 		if (strcmp(deaths[i].name, name) == 0) {
 			deaths[i].run();
@@ -768,7 +772,7 @@ static bool status_fits(const struct death *death, const char *how, int status)
 int main(int argc, char **argv)
 {
 	enum { SLUB = 1 };
-	static const char *const engines[] = { "sheaf", [SLUB] = "slub" };
+	static const char *const engines[] = { "sheaf", [SLUB] = "slub", "slob" };
 	static const char *const modes[] = { "abort", "warn", "trap" };
 	static char said[65536], wanted[65536];
 	int failed = 0, total = 0;

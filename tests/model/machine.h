@@ -13,6 +13,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <errno.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -81,6 +82,7 @@ struct machine {
 	const char *name;
 	char why[256];
 	bool failed, is_child;
+	bool slob;			/* no object says whose it is, and kmalloc is by the byte */
 };
 
 /* ------------------------------------------------------------------ what must be true */
@@ -157,9 +159,12 @@ static bool is_zero(const unsigned char *p, size_t bytes)
 	return !bytes || (!p[0] && !memcmp(p, p + 1, bytes - 1));
 }
 
-static size_t kmalloc_align(size_t bytes)
+static size_t kmalloc_align(const struct machine *m, size_t bytes)
 {
-	size_t real = kmalloc_size_roundup(bytes);
+	size_t real = m->slob && bytes < 4088 ? bytes : kmalloc_size_roundup(bytes);
+
+	if (m->slob && bytes < 4088 && bytes % 8)
+		return 8;
 
 	if (real > KMALLOC_MAX_SIZE)
 		return 4096;
@@ -268,7 +273,7 @@ static void op_kmalloc(struct machine *m, unsigned a, unsigned b, bool zero)
 	if (!p)
 		fail(m, "%s(%zu): NULL", m->name, bytes);
 	else
-		born(m, p, bytes, KMALLOC, kmalloc_align(bytes), zero);
+		born(m, p, bytes, KMALLOC, kmalloc_align(m, bytes), zero);
 }
 
 static void op_kvmalloc(struct machine *m, unsigned a, unsigned b)
@@ -281,7 +286,7 @@ static void op_kvmalloc(struct machine *m, unsigned a, unsigned b)
 	if (!p)
 		fail(m, "%s(%zu): NULL", m->name, bytes);
 	else
-		born(m, p, bytes, KMALLOC, kmalloc_align(bytes), a & 1);
+		born(m, p, bytes, KMALLOC, kmalloc_align(m, bytes), a & 1);
 }
 
 static void op_krealloc(struct machine *m, unsigned a, unsigned b, unsigned c, bool kv)
@@ -347,7 +352,7 @@ static void op_kmalloc_bulk(struct machine *m, unsigned a, unsigned b, unsigned 
 		return;
 	}
 	for (size_t i = 0; i < n; i++)
-		born(m, objects[i], bytes, KMALLOC, kmalloc_align(bytes), false);
+		born(m, objects[i], bytes, KMALLOC, kmalloc_align(m, bytes), false);
 }
 
 #include "sheaves.h"
@@ -381,6 +386,8 @@ static void op_kfree_bulk(struct machine *m, unsigned a, unsigned b, unsigned c)
 	void *objects[256];
 
 	for (size_t i = c; i < m->count && n < most; i += step) {
+		if (m->slob && m->live[i].cache != KMALLOC)
+			continue;
 		objects[n++] = died(m, i);
 		if (c % 6 == 0 && n < most)
 			objects[n++] = NULL;
@@ -396,7 +403,7 @@ static void free_object(struct machine *m, size_t i, unsigned how)
 	int cache = m->live[i].cache;
 	void *p = died(m, i);
 
-	if (cache != KMALLOC && how % 2 == 0)
+	if (cache != KMALLOC && (how % 2 == 0 || m->slob))
 		kmem_cache_free(m->caches[cache].cache, p);
 	else if (how % 4 == 1 && (cache == KMALLOC || !m->caches[cache].constructed))
 		kfree_sensitive(p);
@@ -529,7 +536,8 @@ static void op_walk(struct machine *m, unsigned a)
 
 	if (!c)
 		return;
-	kmem_cache_walk(c->cache, walked_one, &walked);
+	if (kmem_cache_walk(c->cache, walked_one, &walked) == -EOPNOTSUPP && m->slob)
+		return;
 	if (walked.count != c->live || walked.unknown != c->in_sheaf)
 		fail(m, "%s: %zu visited, %zu alive; %zu others, %u in a sheaf", m->name, walked.count,
 		     c->live, walked.unknown, c->in_sheaf);
@@ -560,12 +568,13 @@ static void op_look(struct machine *m, unsigned a)
 	if (!m->count)
 		return;
 	struct model_object *object = &m->live[a % m->count];
-	size_t usable = ksize(object->p);
+	size_t usable = m->slob && object->cache != KMALLOC ? object->bytes : ksize(object->p);
 
 	if (usable < object->bytes)
 		fail(m, "%s: ksize %zu of %zu bytes", m->name, usable, object->bytes);
 	struct kmem_cache *cache = kmem_cache_of(object->p);
-	if (object->cache != KMALLOC && cache != m->caches[object->cache].cache)
+	if (object->cache != KMALLOC && cache != (m->slob && object->bytes < 4096 ?
+						  NULL : m->caches[object->cache].cache))
 		fail(m, "%s: kmem_cache_of(%p) is another", m->name, (void *)object->p);
 	if (object->bytes > 16 && kmem_cache_of(object->p + 1))
 		fail(m, "%s: kmem_cache_of inside of an object", m->name);
@@ -576,7 +585,7 @@ static void op_shrink(struct machine *m, unsigned a)
 	int index;
 	struct model_cache *c = some_cache(m, a, &index);
 
-	if (c && kmem_cache_shrink(c->cache) != 1 && c->live + c->in_sheaf)
+	if (c && kmem_cache_shrink(c->cache) != 1 && c->live + c->in_sheaf && !m->slob)
 		fail(m, "%s: no slab, and %zu alive", m->name, c->live);
 }
 
@@ -721,6 +730,9 @@ static size_t machine_run(struct machine *m, const uint8_t *code, size_t bytes)
 	m->name = "the first cache";
 	/* Something to allocate from, whatever the program says. */
 	op_create(m, 0, 0x21, 5);
+	struct kmem_cache_stats stats;
+	kmem_cache_get_stats(m->caches[0].cache, &stats);
+	m->slob = strcmp(stats.engine, "slob") == 0;
 	run_ops(m, code, ops, 0, ops);
 	finish(m);
 	return m->failed ? m->at + 1 : 0;

@@ -163,7 +163,7 @@ static int replay_words(int words, char **word)
 
 int main(int argc, char **argv)
 {
-	static const char *const engines[] = { "sheaf", "slub" };
+	static const char *const engines[] = { "sheaf", "slub", "slob" };
 	int failed = 0;
 
 	if (argc == 2 && strcmp(argv[1], "--random") == 0)

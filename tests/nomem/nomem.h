@@ -176,6 +176,9 @@ static void script(void)
 		use_cache("slub", 64, 1000);
 		use_cache("slub", 4096, 1500);
 	}
+	use_cache("slob", 24, 500);
+	use_cache("slob", 600, 1500);
+	use_cache("slob", 5000, 200);
 	use_sizes();
 	use_mappings();
 	kmem_shrink_all();

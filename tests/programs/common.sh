@@ -51,7 +51,8 @@ assert_ours() {
 	    with open(name) as file:
 	        stats = json.load(file)
 	    assert stats["discipline"] == mode, (name, stats["discipline"], stats["reason"])
-	    caches = [c for c in stats["caches"] if c["name"].startswith("malloc-")]
+	    mine = "kmalloc" if engine == "slob" else "malloc-"
+    caches = [c for c in stats["caches"] if c["name"].startswith(mine)]
 	    assert all(c["engine"] == engine for c in caches), (name, "not on", engine)
 	    mine = sum(c["alloc_slab"] for c in caches)
 	    assert mine > 0, (name, "no slab of malloc")

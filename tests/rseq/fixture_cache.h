@@ -227,7 +227,7 @@ static void put_deferred(void)
 
 static unsigned take_home(void **objects, unsigned count)
 {
-	struct km_request request = { GFP_KERNEL, NUMA_NO_NODE, true };
+	struct km_request request = km_request_of(GFP_KERNEL, NUMA_NO_NODE);
 	unsigned got = model.cache->engine->take(model.cache, &request, objects, count);
 
 	need(got == count, "the engine gives %u of %u objects", got, count);

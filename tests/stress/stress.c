@@ -30,7 +30,7 @@
 
 #include "cache/cache.h"
 
-#define CACHES		8
+#define CACHES		12
 #define SLOTS		512
 #define LARGE		8
 #define MAX_THREADS	64
@@ -43,6 +43,7 @@ extern char **environ;
 static struct {
 	struct kmem_cache *cache[CACHES];
 	unsigned size[CACHES];
+	bool shared_pages[CACHES];	/* of engine slob: kfree can't have its objects */
 	unsigned caches;
 	void *slot[SLOTS];		/* where objects change hands */
 	void *large[LARGE];		/* blocks of pages and mappings that handlers free */
@@ -123,7 +124,7 @@ static void destroy(void *object)
 	check(object);
 	unsigned kind = kind_of(object);
 	*(uint64_t *)object = ~(uint64_t)0;
-	if (kind != KMALLOC && roll() % 2)
+	if (kind != KMALLOC && (roll() % 2 || stress.shared_pages[kind]))
 		kmem_cache_free(stress.cache[kind], object);
 	else
 		kfree(object);
@@ -256,11 +257,17 @@ static void mixed_bulk(void)
 
 		objects[i] = object ? hand_over(object) : NULL;
 	}
-	for (size_t i = 0; i < n; i++)
-		if (objects[i]) {
-			check(objects[i]);
-			*(uint64_t *)objects[i] = ~(uint64_t)0;
+	for (size_t i = 0; i < n; i++) {
+		if (!objects[i])
+			continue;
+		check(objects[i]);
+		unsigned kind = kind_of(objects[i]);
+		*(uint64_t *)objects[i] = ~(uint64_t)0;
+		if (kind != KMALLOC && stress.shared_pages[kind]) {
+			kmem_cache_free(stress.cache[kind], objects[i]);
+			objects[i] = NULL;
 		}
+	}
 	kfree_bulk(n, objects);
 }
 
@@ -366,7 +373,7 @@ static void *maker_of_caches(void *arg)
 				die("bulk of a new cache");
 			for (size_t i = 0; i < n; i++)
 				memset(objects[i], turn, size);
-			if (turn & 1)
+			if ((turn & 1) && !km_options.engine->shared_pages)
 				kfree_bulk(n, objects);
 			else
 				for (size_t i = 0; i < n; i++)
@@ -439,7 +446,7 @@ static void *watcher(void *arg)
 		unsigned seen = 0;
 
 		kmem_for_each_cache(look, &seen);
-		if (seen < stress.caches + 13)
+		if (seen < stress.caches + (km_kmalloc_sized ? 1 : 13))
 			die("%u caches seen", seen);
 		kmem_get_stats(&all);
 		kmem_print_slabinfo(null);
@@ -585,15 +592,16 @@ static void *interrupted_worker(void *arg)
 static void make_caches(void)
 {
 	static const unsigned sizes[] = { 16, 64, 200, 1024 };
-	static const char *const engines[] = { "sheaf", "slub" };
+	static const char *const engines[] = { "sheaf", "slub", "slob" };
 
-	for (unsigned e = 0; e < 2; e++)
+	for (unsigned e = 0; e < 3; e++)
 		for (unsigned i = 0; i < 4 && km_engine_find(engines[e]); i++) {
 			struct kmem_cache_args args = { .engine = engines[e] };
 			char name[32];
 
 			snprintf(name, sizeof(name), "stress-%s-%u", engines[e], sizes[i]);
 			stress.size[stress.caches] = sizes[i];
+			stress.shared_pages[stress.caches] = km_engine_find(engines[e])->shared_pages;
 			stress.cache[stress.caches] = kmem_cache_create(name, sizes[i], &args, 0);
 			if (!stress.cache[stress.caches++])
 				die("no cache");

@@ -1,0 +1,106 @@
+/*
+ * slob.h: the engine slob, as the kernel had it until 6.3: pages that all its caches and its kmalloc share, cut into
+ * blocks of any size.
+ *
+ *	small  (< 256 bytes)   page - page - page		a list holds the pages that have free units; the search
+ *	medium (< 1024 bytes)  page - page			begins at the page that served last (next fit) and takes
+ *	large  (the rest)      page				the first block in a page that will do (first fit)
+ *
+ * A page is 512 units of 8 bytes. Only a free block has a header, in itself: its units, and where the next free block
+ * of the page is, by address. A live block is marked beside the page, by two bits a unit: so what a cache does not
+ * know of its own objects, and the pages don't say, is known exactly: whether an address is the start of a live block,
+ * whether kmalloc made it, and where it ends. Kernel: units of 2 bytes, and no marks: a bad free is not noticed.
+ *
+ * A block of kmalloc begins with a header of 8 bytes that holds its size; a cache's object has none.
+ */
+#ifndef KM_ENGINE_SLOB_H
+#define KM_ENGINE_SLOB_H
+
+#include "../port/die.h"
+#include "engine.h"
+
+#define KM_SLOB_UNIT	8u
+#define KM_SLOB_UNITS	512u				/* in a page */
+#define KM_SLOB_HEADER	((uint32_t)ARCH_KMALLOC_MINALIGN)	/* bytes in front of what kmalloc returns */
+#define KM_SLOB_SIZED_END (KM_PAGE_SIZE - KM_SLOB_HEADER)	/* kmalloc from here on: whole pages */
+_Static_assert(KM_SLOB_UNIT * KM_SLOB_UNITS == KM_PAGE_SIZE, "a page");
+_Static_assert(KM_SLOB_UNIT == KM_SLOB_HEADER, "a header is a unit");
+
+enum km_slob_list { KM_SLOB_SMALL, KM_SLOB_MEDIUM, KM_SLOB_LARGE, KM_SLOB_LISTS };
+
+/* At the start of a free block. */
+struct km_slob_free {
+	uint16_t units;
+	uint16_t next;			/* unit of the next free block; KM_SLOB_UNITS: none */
+};
+
+/*
+ * Two bits for each unit of a page, in our own memory: 128 bytes, 3 % of the page. Set at the first unit of a block:
+ *
+ *	live	other
+ *	0	0	no block begins here
+ *	1	0	a cache's object
+ *	1	1	kmalloc's block: a header, then what the user has
+ *	0	1	a freed object of a cache whose memory must keep its type
+ *
+ * Changed under the engine's lock, read without by those who free.
+ */
+struct km_slob_marks {
+	uint64_t live[KM_SLOB_UNITS / 64], other[KM_SLOB_UNITS / 64];
+};
+
+/* The struct of a cache, all of it under the engine's lock. */
+struct km_slob_node {
+	struct km_node_counts counts;	/* slabs: objects of a page and more, in pages of their own. New and
+					 * freed: also shared pages that came and went by this cache's calls. */
+	void *typed;			/* freed objects that keep their type, linked by freeptr */
+};
+
+/* Pages that lie ready, as a CPU's free pages do for the kernel's; they go when a cache of slob is idle or shrunk. */
+#define KM_SLOB_STOCK 16u
+
+/* All caches together. */
+struct km_slob {
+	struct km_lock lock;
+	struct km_list list[KM_SLOB_LISTS];
+	struct km_list stock;		/* wholly free pages, at most KM_SLOB_STOCK */
+	size_t stocked;
+	size_t pages;			/* on the lists and full */
+	size_t units;			/* live ones in them, headers too */
+	size_t blocks;			/* ... which are so many */
+};
+extern struct km_slob km_slob;
+
+/* Is p, in a page of slob, what kmalloc returned? A look without the lock: who asks holds the object. */
+bool km_slob_is_sized(const struct km_page *page, const void *p);
+/* Why not. */
+enum km_misuse km_slob_mistake(struct km_page *page, const void *p);
+/* What kmalloc's user may use of it. */
+km_inline size_t km_slob_usable(const void *p)
+{
+	uint32_t bytes = *(const uint32_t *)((const char *)p - KM_SLOB_HEADER);
+
+	return (bytes + KM_SLOB_UNIT - 1) & ~(size_t)(KM_SLOB_UNIT - 1);
+}
+
+/* The list for blocks of so many bytes, header included. Kernel: SLOB_BREAK1 and 2. */
+km_inline enum km_slob_list km_slob_list_of(size_t bytes)
+{
+	return bytes < 256 ? KM_SLOB_SMALL : bytes < 1024 ? KM_SLOB_MEDIUM : KM_SLOB_LARGE;
+}
+
+/* ---- slob.c, for slob_cache.c */
+unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		      unsigned want);
+void km_slob_give(struct kmem_cache *cache, void **objects, unsigned count);
+/* What waits with its type becomes free like anything else. */
+void km_slob_give_typed(struct kmem_cache *cache);
+/* The stock goes back to the pages; returns how many. */
+size_t km_slob_drop_stock(void);
+
+/* ---- slob_cache.c */
+/* Check every page and all counts: number of damages. */
+int km_slob_check(void);
+void km_slob_fork(bool before, bool child);
+
+#endif

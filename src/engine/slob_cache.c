@@ -1,0 +1,206 @@
+/*
+ * slob_cache.c: SLOB: what a cache of it is: layout, statistics, shrinking, checks. There is little to a cache: a size,
+ * an alignment, and a count of what lives. Invariant: nothing here changes a page.
+ */
+#include <errno.h>
+
+#include "../port/bits.h"
+#include "../port/die.h"
+#include "slob.h"
+
+static struct km_slob_node *node_of(const struct kmem_cache *cache)
+{
+	return cache->node[0];
+}
+
+/* Blocks are as long as what is in them: alignment costs a gap, which is free, and not a larger object. */
+static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
+{
+	uint32_t size = (uint32_t)km_align_up(cache->object_size, KM_SLOB_UNIT);
+
+	cache->freeptr = 0;
+	/* What keeps its type when it is free is linked behind, or where the user said. Kernel: a footer as well. */
+	if (cache->flags & SLAB_TYPESAFE_BY_RCU) {
+		cache->freeptr = args->use_freeptr_offset ? args->freeptr_offset : size;
+		size += args->use_freeptr_offset ? 0 : (uint32_t)sizeof(void *);
+	}
+	cache->size = size;
+	cache->reciprocal = km_reciprocal(size);
+	cache->order = cache->min_order = (uint8_t)km_order_of(size);
+	cache->objects = size < KM_PAGE_SIZE ? (uint32_t)(KM_PAGE_SIZE / size) : 1;
+	return cache->order > KM_MAX_ORDER ? -EINVAL : 0;
+}
+
+static int slob_node_init(struct kmem_cache *cache, unsigned node)
+{
+	(void)cache;
+	(void)node;
+	return 0;
+}
+
+static void slob_node_fini(struct kmem_cache *cache, unsigned node)
+{
+	(void)cache;
+	(void)node;
+}
+
+/* Kernel: does nothing. Here the stock goes, and what kept its type, when its cache is destroyed. */
+static size_t slob_shrink(struct kmem_cache *cache)
+{
+	size_t before = km_load(&node_of(cache)->counts.slabs);
+
+	if (!(cache->flags & SLAB_TYPESAFE_BY_RCU))
+		km_slob_give_typed(cache);
+	return before - km_load(&node_of(cache)->counts.slabs) + km_slob_drop_stock();
+}
+
+static size_t slob_reap(struct kmem_cache *cache)
+{
+	(void)cache;
+	return 0;
+}
+
+/* Of an object in pages of its own; for another, nobody can say where the next one is. */
+static bool slob_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
+{
+	(void)cache;
+	(void)index;
+	return slab->inuse;
+}
+
+static void slob_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
+{
+	const struct km_node_counts *counts = &node_of(cache)->counts;
+
+	stats->total_slabs = km_load(&counts->slabs);
+	stats->total_objects = km_load(&counts->objects);
+	stats->active_objects = km_load(&counts->taken);
+	stats->alloc_slab = km_load(&counts->new_slabs);
+	stats->free_slab = km_load(&counts->freed_slabs);
+}
+
+static int slob_check_cache(struct kmem_cache *cache)
+{
+	struct km_slob_node *n = node_of(cache);
+	size_t typed = 0, most = n->counts.objects - n->counts.taken;
+
+	for (void *object = n->typed; object && typed <= most; typed++)
+		object = *(void **)((char *)object + cache->freeptr);
+	if (n->counts.taken <= n->counts.objects && typed == most)
+		return 0;
+	km_warn("check: %s: %lu of %lu objects taken, %lu wait with their type", cache->name,
+		n->counts.taken, n->counts.objects, typed);
+	return 1;
+}
+
+/* ------------------------------------------------------------------ all pages */
+
+struct totals {
+	size_t pages, units, blocks, listed, stocked;
+	int damages;
+};
+
+static bool in_block(const struct km_slob_marks *marks, unsigned unit)
+{
+	return (marks->live[unit / 64] | marks->other[unit / 64]) >> unit % 64 & 1;
+}
+
+/* Free units as the links say, each block of them unmarked and in front of a marked one; SIZE_MAX: damaged. */
+static size_t count_free(const struct km_page *page, const char *base)
+{
+	size_t units = 0;
+
+	for (unsigned at = page->first_free; at != KM_SLOB_UNITS;) {
+		const struct km_slob_free *block =
+			(const struct km_slob_free *)(base + at * KM_SLOB_UNIT);
+		unsigned behind = at + block->units;
+
+		if (!block->units || behind > KM_SLOB_UNITS)
+			return SIZE_MAX;
+		for (unsigned unit = at; unit < behind; unit++)
+			if (in_block(page->marks, unit))
+				return SIZE_MAX;
+		if (behind < KM_SLOB_UNITS && !in_block(page->marks, behind))
+			return SIZE_MAX;
+		if (block->next != KM_SLOB_UNITS && block->next <= behind)
+			return SIZE_MAX;
+		units += block->units;
+		at = block->next;
+	}
+	return units;
+}
+
+static int check_page(struct km_page *page, void *arg)
+{
+	struct totals *totals = arg;
+	size_t blocks = 0, free_units;
+
+	if (page->type != KM_PAGE_SLOB || page->flags & KM_SLAB_DEAD)
+		return 0;
+	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++)
+		blocks += (size_t)__builtin_popcountll(page->marks->live[i] | page->marks->other[i]);
+	free_units = count_free(page, km_page_address(page));
+	bool listed = page->flags & KM_SLAB_PARTIAL;
+	if (free_units == KM_SLOB_UNITS && !blocks && !listed) {
+		totals->stocked++;
+		return 0;
+	}
+	if (free_units != page->free_units || !blocks || listed != (free_units != 0)) {
+		km_warn("check: slob: page %p says %u units are free, its links %lu; %lu blocks",
+			km_page_address(page), page->free_units, free_units, blocks);
+		totals->damages++;
+	}
+	totals->pages++;
+	totals->units += KM_SLOB_UNITS - free_units;
+	totals->blocks += blocks;
+	totals->listed += listed;
+	return 0;
+}
+
+int km_slob_check(void)
+{
+	struct totals totals = { 0 };
+	size_t listed = 0;
+
+	km_pages_walk(check_page, &totals);
+	for (unsigned i = 0; i < KM_SLOB_LISTS; i++)
+		km_list_for_each(entry, &km_slob.list[i])
+			listed++;
+	if (totals.pages != km_slob.pages || totals.units != km_slob.units ||
+	    totals.blocks != km_slob.blocks || totals.listed != listed ||
+	    totals.stocked != km_slob.stocked) {
+		km_warn("check: slob: %lu pages, %lu units, %lu blocks; kept %lu, %lu, %lu; %lu of %lu on lists",
+			totals.pages, totals.units, totals.blocks, km_slob.pages, km_slob.units,
+			km_slob.blocks, listed, totals.listed);
+		totals.damages++;
+	}
+	return totals.damages;
+}
+
+/* One lock for all caches: not by cache, as other engines. */
+void km_slob_fork(bool before, bool child)
+{
+	if (before)
+		km_lock_fork(&km_slob.lock);
+	else if (child)
+		km_lock_init(&km_slob.lock, KM_RANK_NODE);
+	else
+		km_unlock_fork(&km_slob.lock);
+}
+
+const struct km_engine km_engine_slob = {
+	.name = "slob",
+	.front = KM_FRONT_NONE,
+	.shared_pages = true,
+	.node_bytes = sizeof(struct km_slob_node),
+	.layout = slob_layout,
+	.node_init = slob_node_init,
+	.node_fini = slob_node_fini,
+	.take = km_slob_take,
+	.give = km_slob_give,
+	.shrink = slob_shrink,
+	.reap = slob_reap,
+	.is_taken = slob_is_taken,
+	.stats = slob_stats,
+	.check = slob_check_cache,
+};

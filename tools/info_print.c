@@ -164,7 +164,8 @@ static int print_memory(const struct snapshot *snapshot, bool live)
 	for (size_t i = 0; i < snapshot->count; i++) {
 		const struct kmem_cache_stats *stats = &order[i]->stats;
 
-		if (stats->total_slabs)
+		/* Small objects of engine slob are in no slab. */
+		if (stats->total_slabs || stats->active_objects)
 			print_cache_bytes(stats);
 		all.active_objects += stats->active_objects;
 		active += stats->active_objects * stats->size;

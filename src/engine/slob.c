@@ -1,10 +1,10 @@
 /*
  * slob.c: SLOB: what blocks do: found, cut, marked, validated, joined. slob.h has the picture.
  *
- * Invariants, under the engine's lock: the free blocks of a page are linked by rising address, no two of them touch,
- * and no mark lies in one; every other unit belongs to one marked block; a page is on the list of its blocks' size
- * iff it has a free unit; a page without a marked block is nobody's, and goes to the stock, or back, at once. A page serves requests of
- * one list only, so that what is freed in it belongs to that list.
+ * Invariants, under the engine's lock: the free blocks of a page are linked by rising address, no two of them
+ * touch, and no mark lies in one; every other unit belongs to one marked block; a page is on the list of its blocks'
+ * size iff it has a free unit; a page without a marked block is nobody's, and goes to the stock, or back, at once. A
+ * page serves requests of one list only, so that what is freed in it belongs to that list.
  */
 #include "slob.h"
 
@@ -107,7 +107,8 @@ static void bury(struct kmem_cache *cache, struct km_page *page, char *base)
 	km_bump(&km_slob.pages, -1);
 	km_bump(&km_slob.units, page->free_units - (size_t)KM_SLOB_UNITS);
 	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++)
-		km_bump(&km_slob.blocks, -__builtin_popcountll(page->marks->live[i] | page->marks->other[i]));
+		km_bump(&km_slob.blocks,
+			-__builtin_popcountll(page->marks->live[i] | page->marks->other[i]));
 	if (page->flags & KM_SLAB_PARTIAL)
 		km_list_del(&page->list);
 	page->flags = KM_SLAB_DEAD;
@@ -149,7 +150,8 @@ static unsigned take_units(struct kmem_cache *cache, struct km_page *page, char 
 
 	for (unsigned at = page->first_free; at != NONE;) {
 		const struct km_slob_free *block = free_at(base, at);
-		unsigned start = (unsigned)km_align_up(at + shape->header, shape->align) - shape->header;
+		unsigned start = (unsigned)km_align_up(at + shape->header, shape->align) -
+				 shape->header;
 
 		if (km_unlikely(!sound(block, at))) {
 			bury(cache, page, base);

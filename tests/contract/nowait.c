@@ -331,7 +331,9 @@ static void bulk_exhausted(void)
 	NEED(errno == ENOMEM && active(cache) == 1);
 	NEED(!kmem_cache_alloc_bulk(cache, GFP_NOWAIT, n, objects) && active(cache) == 1);
 	NEED(!kmalloc_bulk(3000, GFP_KERNEL | __GFP_NOWARN, n, objects));
-	NEED(!kmalloc_bulk(30000, GFP_KERNEL | __GFP_NOWARN, n, objects));
+	/* Where so little is left under RLIMIT_AS, Linux does not hold mprotect of 4 MiB to RLIMIT_DATA: what ran out
+	 * above was our own records, and whole pages need none. */
+	NEED(slob || !kmalloc_bulk(30000, GFP_KERNEL | __GFP_NOWARN, n, objects));
 	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 100, objects) && active(cache) == 101);
 	kmem_cache_free_bulk(cache, 100, objects);
 	kmem_cache_free(cache, first);

@@ -505,6 +505,39 @@ static void bulk(void)
 	done(cache);
 }
 
+/* Wholly free pages lie ready, 16 at most; they serve any list, and go when a cache is shrunk. */
+static void stock(void)
+{
+	struct kmem_cache *cache = fresh(2048), *other = fresh(64);
+	struct kmem_stats before, after;
+	void *objects[80];
+
+	kmem_shrink_all();
+	CHECK_EQUAL(km_slob.stocked, 0);
+	kmem_get_stats(&before);
+	for (int i = 0; i < 80; i++)
+		objects[i] = get(cache);
+	for (int i = 0; i < 80; i++) {
+		put(cache, objects[i]);
+		CHECK_EQUAL(km_slob.stocked, i / 2 < 16 ? (i + 1) / 2 : 16);
+	}
+	kmem_get_stats(&after);
+	CHECK_EQUAL(after.pages_used - before.pages_used, 16);
+	objects[0] = get(other);
+	CHECK_EQUAL(km_slob.stocked, 15);
+	lists_are(1, 0, 0);
+	kmem_get_stats(&after);
+	CHECK_EQUAL(after.pages_used - before.pages_used, 16);
+	kmem_cache_shrink(cache);
+	CHECK_EQUAL(km_slob.stocked, 0);
+	kmem_get_stats(&after);
+	CHECK_EQUAL(after.pages_used - before.pages_used, 1);
+	put(other, objects[0]);
+	done(other);
+	done(cache);
+	nothing_left();
+}
+
 /* What can't be: an object does not say whose it is. */
 static void cannot(void)
 {
@@ -533,6 +566,7 @@ static const struct contract_case cases[] = {
 	{ "typesafe", typesafe },
 	{ "pages of its own", own_pages },
 	{ "bulk", bulk },
+	{ "pages that lie ready", stock },
 	{ "what it can't do", cannot },
 };
 

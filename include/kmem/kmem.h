@@ -219,8 +219,8 @@ KMEM_API __attribute__((warn_unused_result)) void *krealloc_array(void *object, 
 
 /*
  * kfree - free what kmalloc, a kv function or kmem_cache_alloc returned, but for objects of engine
- * slob's caches, which don't say whose they are. NULL and ZERO_SIZE_PTR do nothing. errno is kept. A pointer that is not ours or not the start of an object ends the process
- * with one line, always.
+ * slob's caches, which don't say whose they are. NULL and ZERO_SIZE_PTR do nothing. errno is kept.
+ * A pointer that is not ours or not the start of an object ends the process with one line, always.
  */
 KMEM_API void kfree(const void *object);
 /* The same, zeroing all usable bytes first, in a way that the compiler can't drop. */

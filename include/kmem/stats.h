@@ -85,7 +85,7 @@ KMEM_API int kmem_cache_walk(struct kmem_cache *cache,
 			     int (*visit)(void *object, void *arg), void *arg);
 
 /* The cache that a pointer of ours belongs to; NULL for a foreign pointer, a page block, a bad one, and
- * in pages that engine slob's caches share. */
+ * an object of engine slob's caches below a page. */
 KMEM_API struct kmem_cache *kmem_cache_of(const void *object);
 
 /* Write slabinfo 2.1, or JSON, to a file descriptor; 0 or -errno. Allocates nothing. */

@@ -94,10 +94,13 @@ static void *kmalloc_sized(size_t size, gfp_t gfp, int node)
 
 size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects)
 {
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+
 	if (!km_boot() || !km_kmalloc_sized || !size || size >= KM_SLOB_SIZED_END)
 		return 0;
-	return km_front_take_sized(km_kmalloc_sized, size, natural_align(size), gfp,
-				   (unsigned)km_min(n, (size_t)4096), objects);
+	request.bytes = (uint32_t)size;
+	request.align = (uint32_t)natural_align(size);
+	return km_front_take(km_kmalloc_sized, &request, objects, (unsigned)km_min(n, (size_t)4096));
 }
 
 void *kmalloc_node(size_t size, gfp_t gfp, int node)
@@ -225,7 +228,10 @@ static bool in_shared_page(const void *p)
 
 struct kmem_cache *km_sized_owner(const void *p)
 {
-	return in_shared_page(p) && km_slob_is_sized(km_page_of(p), p) ? km_kmalloc_sized : NULL;
+	struct km_page *page = km_page_of(p);
+
+	return page && km_load_acquire(&page->type) == KM_PAGE_SLOB && km_slob_is_sized(page, p) ?
+		       km_kmalloc_sized : NULL;
 }
 
 /* Is p, in a page that caches share, kmalloc's? Else the mistake is named. */
@@ -274,7 +280,7 @@ static void free_any(const void *p, const char *function)
 /* For a chain this is on the way of a hit. */
 void km_free_any_miss(const void *p, const char *function)
 {
-	struct kmem_cache *cache = km_quick_cache(p);
+	struct kmem_cache *cache = km_kmalloc_sized ? km_sized_owner(p) : km_quick_cache(p);
 
 	if (km_likely(cache))
 		km_free_miss(cache, (void *)p);
@@ -305,7 +311,7 @@ size_t km_usable_size(const void *p, const char *function)
 
 struct kmem_cache *kmem_cache_of(const void *object)
 {
-	return cache_of_object(object);
+	return cache_of_object(object) ?: km_sized_owner(object);
 }
 
 size_t ksize(const void *object)

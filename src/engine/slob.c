@@ -36,7 +36,7 @@ static struct km_slob_node *node_of(const struct kmem_cache *cache)
 }
 
 /* The one cache of the engine whose blocks have headers is kmalloc's. */
-static bool is_sized(const struct kmem_cache *cache)
+km_inline bool is_sized(const struct kmem_cache *cache)
 {
 	return cache->flags & SLAB_KMALLOC;
 }
@@ -58,6 +58,12 @@ static struct shape shape_of(const struct kmem_cache *cache, const struct km_req
 	};
 }
 
+/* The page itself: kept, because to find it takes a search. */
+static char *base_of(const struct km_page *page)
+{
+	return (char *)(uintptr_t)page->owner[0];
+}
+
 /* ------------------------------------------------------------------ marks */
 
 static bool marked(const uint64_t *bits, unsigned unit)
@@ -75,16 +81,16 @@ static void unmark(uint64_t *bits, unsigned unit)
 	km_store(&bits[unit / 64], bits[unit / 64] & ~((uint64_t)1 << unit % 64));
 }
 
-/* The first unit from `unit` on at which a marked block begins; NONE: none does. */
-static unsigned next_marked(const struct km_slob_marks *marks, unsigned unit)
+/* The first unit in [unit, end) at which a marked block begins, or end. */
+static unsigned next_marked(const struct km_slob_marks *marks, unsigned unit, unsigned end)
 {
-	for (unsigned word = unit / 64, skip = unit % 64; word < KM_SLOB_UNITS / 64; word++, skip = 0) {
+	for (unsigned word = unit / 64, skip = unit % 64; word * 64 < end; word++, skip = 0) {
 		uint64_t bits = (marks->live[word] | marks->other[word]) >> skip << skip;
 
 		if (bits)
-			return word * 64 + (unsigned)__builtin_ctzll(bits);
+			return km_min(word * 64 + (unsigned)__builtin_ctzll(bits), end);
 	}
-	return NONE;
+	return end;
 }
 
 /* ------------------------------------------------------------------ the free blocks of a page; lock held */
@@ -95,7 +101,7 @@ static struct km_slob_free *free_at(char *base, unsigned unit)
 }
 
 /* Users write to what they freed: a header that can't be right ends the walk, and the page's use. */
-static bool sound(const struct km_slob_free *block, unsigned at)
+km_inline bool sound(const struct km_slob_free *block, unsigned at)
 {
 	return block->units && at + block->units <= NONE &&
 	       (block->next > at + block->units ? block->next <= NONE : block->next == NONE);
@@ -112,7 +118,7 @@ static void bury(struct kmem_cache *cache, struct km_page *page, char *base)
 	if (page->flags & KM_SLAB_PARTIAL)
 		km_list_del(&page->list);
 	page->flags = KM_SLAB_DEAD;
-	page->free_units = 0;
+	page->free_units = page->largest = 0;
 	page->first_free = NONE;
 }
 
@@ -146,7 +152,7 @@ static void cut(struct km_page *page, char *base, const struct shape *shape, uns
 static unsigned take_units(struct kmem_cache *cache, struct km_page *page, char *base,
 			   const struct shape *shape)
 {
-	unsigned before = NONE;
+	unsigned before = NONE, largest = 0;
 
 	for (unsigned at = page->first_free; at != NONE;) {
 		const struct km_slob_free *block = free_at(base, at);
@@ -162,8 +168,10 @@ static unsigned take_units(struct kmem_cache *cache, struct km_page *page, char 
 			return start;
 		}
 		before = at;
+		largest = km_max(largest, (unsigned)block->units);
 		at = block->next;
 	}
+	page->largest = (uint16_t)largest;
 	return NONE;
 }
 
@@ -183,10 +191,11 @@ static void join(struct km_page *page, char *base, unsigned before, unsigned uni
 		link_free(page, base, before, unit);
 	*free_at(base, unit) = (struct km_slob_free){ (uint16_t)(end - unit), (uint16_t)next };
 	page->free_units = (uint16_t)(page->free_units + units);
+	page->largest = (uint16_t)km_max((unsigned)page->largest, end - unit);
 }
 
 /* The free blocks on either side of `unit`; false: a damaged one is in the way. */
-static bool neighbours(const struct km_page *page, char *base, unsigned unit, unsigned *before,
+km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit, unsigned *before,
 		       unsigned *after)
 {
 	*before = NONE;
@@ -204,7 +213,7 @@ static bool neighbours(const struct km_page *page, char *base, unsigned unit, un
 static void clear_page(struct km_page *page, char *base)
 {
 	page->first_free = 0;
-	page->free_units = KM_SLOB_UNITS;
+	page->free_units = page->largest = KM_SLOB_UNITS;
 	page->flags = 0;
 	*free_at(base, 0) = (struct km_slob_free){ KM_SLOB_UNITS, NONE };
 }
@@ -224,8 +233,9 @@ static struct km_page *new_page(const struct km_request *request)
 	}
 	page->marks = marks;
 	page->node = 0;
+	page->owner[0] = (uint64_t)(uintptr_t)km_page_address(page);
 	km_list_init(&page->list);
-	clear_page(page, km_page_address(page));
+	clear_page(page, base_of(page));
 	km_map_set(page, 1, KM_MAP_DESC);
 	/* Release pairs with the acquire of those who look at a page's type before its marks. */
 	km_store_release(&page->type, (uint8_t)KM_PAGE_SLOB);
@@ -329,10 +339,11 @@ static void *take_block(struct kmem_cache *cache, const struct shape *shape)
 	km_list_for_each_safe(entry, list) {
 		struct km_page *page = km_container_of(entry, struct km_page, list);
 
-		if (page->free_units < shape->units ||
+		/* Kernel: looks into every page that has the units. The same block is found. */
+		if (page->largest < shape->units ||
 		    (shape->node != NUMA_NO_NODE && page->node != shape->node))
 			continue;
-		char *base = km_page_address(page);
+		char *base = base_of(page);
 		unsigned unit = take_units(cache, page, base, shape);
 		if (unit == NONE)
 			continue;
@@ -404,7 +415,7 @@ static void *take_pages(struct kmem_cache *cache, const struct km_request *reque
 		return NULL;
 	void *object = take_typed(cache, n);
 	km_bump(&n->counts.taken, object != NULL);
-	km_unlock_may(&km_slob.lock, request->may_wait);
+	km_unlock_quick(&km_slob.lock);
 	if (object)
 		return object;
 	struct km_page *slab = km_slab_new(cache, request);
@@ -419,7 +430,7 @@ static void *take_pages(struct kmem_cache *cache, const struct km_request *reque
 	km_bump(&n->counts.new_slabs, 1);
 	km_bump(&n->counts.objects, 1);
 	km_bump(&n->counts.taken, 1);
-	km_unlock_may(&km_slob.lock, request->may_wait);
+	km_unlock_quick(&km_slob.lock);
 	return km_page_address(slab);
 }
 
@@ -437,7 +448,7 @@ static unsigned take_batch(struct kmem_cache *cache, const struct km_request *re
 			add_page(cache, page, shape->list);
 		page = NULL;
 		got += take_some(cache, shape, objects + got, want - got);
-		km_unlock_may(&km_slob.lock, request->may_wait);
+		km_unlock_quick(&km_slob.lock);
 		if (got == want)
 			break;
 		/* The lock is not held while a page is got; it is ours until it is listed. */
@@ -543,7 +554,8 @@ static struct km_page *put_units(struct kmem_cache *cache, struct km_page *page,
 				 enum km_slob_list list)
 {
 	unmark(page->marks->live, unit);
-	unmark(page->marks->other, unit);
+	if (is_sized(cache))
+		unmark(page->marks->other, unit);
 	km_bump(&km_slob.units, -(size_t)units);
 	km_bump(&km_slob.blocks, -1);
 	if (page->free_units + units == KM_SLOB_UNITS) {
@@ -582,7 +594,7 @@ static enum km_misuse put_block(struct kmem_cache *cache, struct km_page *page, 
 		unmark(page->marks->live, unit);
 	} else {
 		/* It ends where a live block begins, or a free one, or the page ends: nowhere else. */
-		if (km_unlikely(unit + units != km_min(next_marked(page->marks, unit + 1), after)))
+		if (km_unlikely(unit + units != next_marked(page->marks, unit + 1, after)))
 			return sized ? KM_MISUSE_HEADER : KM_MISUSE_WRONG_CACHE;
 		if (km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU)) {
 			unmark(page->marks->live, unit);
@@ -624,7 +636,7 @@ static void give_batch(struct kmem_cache *cache, void **objects, unsigned count)
 			wrong[mistakes++].object = objects[i];
 		}
 	}
-	km_unlock(&km_slob.lock);
+	km_unlock_quick(&km_slob.lock);
 	for (unsigned i = 0; i < pages; i++)
 		free_page(empty[i]);
 	for (unsigned i = 0; i < mistakes; i++) {

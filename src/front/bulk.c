@@ -235,6 +235,19 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM) != NULL;
 }
 
+/* Straight from the engine, to the end of objects[0, n); returns how many there are. */
+static size_t take_last(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+	unsigned want = (unsigned)km_min(n, (size_t)4096);
+	unsigned got = km_front_take(cache, &request, objects + n - want, want);
+
+	/* What is missing is missing at the front. */
+	if (got < want)
+		__builtin_memmove(objects + n - got, objects + n - want, got * sizeof(*objects));
+	return got;
+}
+
 bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	size_t left = n;
@@ -254,6 +267,10 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 	if (km_likely(!left))
 		return true;
 #endif
+	if (cache->engine->front == KM_FRONT_NONE)
+		left -= take_last(cache, gfp, left, objects);
+	if (!left)
+		return true;
 	return alloc_rest(cache, gfp, left, n, objects);
 }
 
@@ -338,6 +355,8 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 		return;
 #endif
 	if (cache->engine->front == KM_FRONT_CHAIN && km_front_free_chain(cache, n, objects))
+		return;
+	if (cache->engine->front == KM_FRONT_NONE && km_front_give(cache, objects, n))
 		return;
 	fit_bulk(cache, all);
 	free_rest(cache, n, objects);

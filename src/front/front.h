@@ -35,9 +35,11 @@ void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_free_miss(struct kmem_cache *cache, void *object);
 /* kmalloc's, where its one cache is of an engine that serves it by size (shared_pages). 0 < bytes < a page. */
 void *km_front_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
-/* Up to `want` of them, as far as that is easy; returns how many there are. */
-unsigned km_front_take_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp,
-			     unsigned want, void **objects);
+/* Without a shelf (KM_FRONT_NONE), the ordinary way: up to `want` objects, or none where this is no ordinary call. */
+unsigned km_front_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		       unsigned want);
+/* The way back; the objects are not NULL. False: nothing was done. */
+bool km_front_give(struct kmem_cache *cache, void **objects, size_t n);
 
 /* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */
 void km_front_install(struct kmem_cache *cache, void **block);

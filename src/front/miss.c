@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 
+#include "../port/bits.h"
 #include "../port/chain_hit.h"
 #include "../port/die.h"
 #include "front.h"
@@ -339,8 +340,8 @@ km_inline bool plain_chain(const struct kmem_cache *cache)
  * Without a shelf each call meets the engine: the ordinary ones by the shortest way. Returns how many it got; what is
  * missing is to be had by the long way, or not at all.
  */
-km_inline unsigned take_direct(struct kmem_cache *cache, const struct km_request *request,
-			       void **objects, unsigned want)
+unsigned km_front_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		       unsigned want)
 {
 	const gfp_t odd = KMEM_GFP_MISS | ~__GFP_BITS_MASK;
 
@@ -359,7 +360,7 @@ km_inline void *alloc_direct(struct kmem_cache *cache, const struct km_request *
 {
 	void *object;
 
-	return take_direct(cache, request, &object, 1) ? object : NULL;
+	return km_front_take(cache, request, &object, 1) ? object : NULL;
 }
 
 void *km_front_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
@@ -370,16 +371,6 @@ void *km_front_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align,
 	request.align = (uint32_t)align;
 	return (node == NUMA_NO_NODE ? alloc_direct(cache, &request) : NULL) ?:
 	       miss(cache, request);
-}
-
-unsigned km_front_take_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp,
-			     unsigned want, void **objects)
-{
-	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
-
-	request.bytes = (uint32_t)bytes;
-	request.align = (uint32_t)align;
-	return take_direct(cache, &request, objects, want);
 }
 
 static void *alloc_without_shelf(struct kmem_cache *cache, gfp_t gfp)
@@ -470,13 +461,16 @@ static bool free_to_chain(struct kmem_cache *cache, void *object)
 }
 
 /* The same without a shelf. */
-static bool free_direct(struct kmem_cache *cache, void *object)
+bool km_front_give(struct kmem_cache *cache, void **objects, size_t n)
 {
-	if (!object || cache->hooks || cache->dead || km_load(&cache->deferred) || !enter())
+	if (km_unlikely(cache->hooks || cache->dead || km_load(&cache->deferred) || !enter()))
 		return false;
 	if (km_unlikely(!km_load(&cache->touched)))
 		km_store(&cache->touched, true);
-	cache->engine->give(cache, &object, 1);
+	for (unsigned now; n; n -= now, objects += now) {
+		now = (unsigned)km_min(n, (size_t)4096);
+		cache->engine->give(cache, objects, now);
+	}
 	km_front_tick_rarely();
 	leave();
 	return true;
@@ -484,7 +478,7 @@ static bool free_direct(struct kmem_cache *cache, void *object)
 
 void km_free_miss(struct kmem_cache *cache, void *object)
 {
-	if (cache->engine->front == KM_FRONT_NONE && free_direct(cache, object))
+	if (cache->engine->front == KM_FRONT_NONE && object && km_front_give(cache, &object, 1))
 		return;
 	if (plain_chain(cache) && !cache->checked && object && free_to_chain(cache, object))
 		return;

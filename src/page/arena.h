@@ -52,6 +52,7 @@ struct km_page {
 		};
 		struct {		/* page of slob; engine/slob.h */
 			uint16_t free_units, first_free;
+			uint16_t largest; /* no free block has more units */
 			struct km_slob_marks *marks;
 		};
 		struct {		/* large block */

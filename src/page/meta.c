@@ -46,7 +46,8 @@ static bool new_range(size_t bytes)
 	return true;
 }
 
-/* Cut `bytes`, a power of two, off the range, or, where the system may not be called, off what is committed; what alignment skips is lost, at most as much. */
+/* Cut `bytes`, a power of two, off the range, or, without may_wait, off what is committed of it. What alignment
+ * skips is lost, at most as much. */
 static void *carve(size_t bytes, bool may_wait)
 {
 	/* A shelf's block is aligned to its size, and the largest has 1024 words. */

@@ -366,7 +366,7 @@ static void kmalloc_header(void)
 		/* What follows the header is aligned, not the header. */
 		CHECK_EQUAL(unit_of(c), 8);
 		BLOCKS(a, "6+1,16+496");
-		CHECK(!kmem_cache_of(a));
+		CHECK(kmem_cache_of(a) == km_kmalloc_sized && !kmem_cache_of(a - 8));
 		CHECK_EQUAL(km_slob.units, 4 + 2 + 9);
 	}
 	kfree(a);

@@ -213,12 +213,13 @@ KMEM_API size_t malloc_usable_size(void *p)
 	return p ? usable(p, "malloc_usable_size") : 0;
 }
 
-/* A block that has grown once will grow again: an eighth on top, where that is pages and not a mapping. */
+/* A block that has grown once will grow again: an eighth on top, where no class has it and it is no mapping. */
 static size_t with_room_to_grow(size_t size, size_t old)
 {
 	size_t more = size + size / 8;
+	bool exact = km_kmalloc_sized || old > KM_MALLOC_MAX_SMALL;
 
-	return old > KM_MALLOC_MAX_SMALL && size > old && more <= KMALLOC_MAX_SIZE ? more : size;
+	return exact && size > old && more <= KMALLOC_MAX_SIZE ? more : size;
 }
 
 static void *resize(void *p, size_t size)

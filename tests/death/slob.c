@@ -69,6 +69,20 @@ static void kfree_object(void)
 	kmem_cache_destroy(cache);
 }
 
+/* An object as long as a header, right in front, is none. */
+static void kfree_behind_object(void)
+{
+	struct kmem_cache *cache = fresh("tiny", 8, 0);
+	char *front = get(cache), *p = get(cache);
+
+	NEED(p == front + 8);
+	expect("kfree(%p): object is not from kmalloc", (void *)p);
+	kfree(p);
+	kmem_cache_free(cache, front);
+	kmem_cache_free(cache, p);
+	kmem_cache_destroy(cache);
+}
+
 static void kfree_bulk_object(void)
 {
 	struct kmem_cache *cache = fresh("mine", 64, 0);
@@ -308,6 +322,7 @@ static const struct misuse {
 	void (*run)(void);
 } misuses[] = {
 	{ "kfree of a cache's object", kfree_object },
+	{ "kfree of one behind another", kfree_behind_object },
 	{ "kfree_bulk of one", kfree_bulk_object },
 	{ "kmem_cache_free_bulk without a cache", free_bulk_nobody },
 	{ "kfree of one with pages of its own", kfree_large_object },

@@ -88,7 +88,7 @@ static size_t natural_align(size_t size)
 static void *kmalloc_sized(size_t size, gfp_t gfp, int node)
 {
 	if (size >= KM_SLOB_SIZED_END)
-		return kmalloc_large(size, gfp);
+		return kmalloc_large(size, gfp, node);
 	return km_front_alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
 }
 

@@ -107,7 +107,7 @@ static void print_sizes(FILE *stream)
 	for (size_t i = 0; i < rows.count; i++) {
 		const struct kmem_cache_stats *s = &rows.row[i];
 
-		if (s->total_slabs)
+		if (s->total_slabs || s->active_objects)
 			fprintf(stream, "  <size name=\"%s\" bytes=\"%u\" active=\"%lu\""
 				" total=\"%lu\" slabs=\"%lu\"/>\n", s->name, s->size,
 				s->active_objects, s->total_objects, s->total_slabs);

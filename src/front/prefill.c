@@ -83,8 +83,8 @@ static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const ch
 		km_misuse(KM_MISUSE_SHEAF, function, sheaf, cache->name);
 		return false;
 	}
-	/* Blocks of other caches may look the same; objects don't. */
-	return !*sheaf->top || km_slab_of(cache, *sheaf->top, &index, function);
+	/* An array says whose it is. Blocks of other caches may look the same; objects don't. */
+	return !is_block(sheaf) || !*sheaf->top || km_slab_of(cache, *sheaf->top, &index, function);
 }
 
 km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
@@ -255,7 +255,7 @@ static gfp_t fill_gfp(const struct kmem_cache *cache, gfp_t gfp, const char *fun
 
 static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 {
-	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	struct slab_sheaf *sheaf = NULL;
 
 	km_thread_enter();
@@ -285,7 +285,7 @@ struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t gfp,
 
 static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
 {
-	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	int saved_errno = errno;
 
 	if (is_block(sheaf)) {
@@ -307,7 +307,7 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 static struct slab_sheaf *refill_block(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf,
 				       size_t n)
 {
-	struct km_request request = { gfp, NUMA_NO_NODE, (gfp & __GFP_DIRECT_RECLAIM) != 0 };
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 
 	if (!enter())
 		return sheaf;

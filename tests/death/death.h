@@ -1,0 +1,96 @@
+/*
+ * death.h: what the cases of death.c are made of: how a case says which lines it expects, and objects to misuse.
+ */
+#ifndef DEATH_H
+#define DEATH_H
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "cache/cache.h"
+#include "port/os.h"
+
+#define OBJECTS 3000
+
+static const char *mode;		/* in the child: what a misuse does */
+static bool slob;			/* ... and whether kmalloc's blocks are of no cache */
+
+/* This line, and nothing else that was not announced. */
+static void expect(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void expect(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	dprintf(3, "libkmem: ");
+	vdprintf(3, format, arguments);
+	dprintf(3, "\n");
+	va_end(arguments);
+}
+
+static void need(bool condition, const char *what)
+{
+	if (condition)
+		return;
+	dprintf(2, "case: %s does not hold\n", what);
+	_exit(3);
+}
+#define NEED(condition) need((condition), #condition)
+
+/* The misuse before this was seen at once: only after a warning do we get here. */
+static void after_warning(void)
+{
+	NEED(strcmp(mode, "warn") == 0);
+}
+
+/* What the compiler must not know: that a pointer was freed, or is none of ours. */
+static void *blind(void *p)
+{
+	__asm__ volatile("" : "+r"(p));
+	return p;
+}
+
+static struct kmem_cache *cache_of(const char *name, unsigned size, slab_flags_t flags)
+{
+	struct kmem_cache *cache = kmem_cache_create(name, size, NULL, flags);
+
+	NEED(cache);
+	return cache;
+}
+
+static void *get(struct kmem_cache *cache)
+{
+	void *p = kmem_cache_alloc(cache, GFP_KERNEL);
+
+	NEED(p);
+	memset(p, 0x5a, kmem_cache_size(cache));
+	return blind(p);
+}
+
+/* Enough coming and going that whatever lies on a shelf has been to the slabs. */
+static void churn(struct kmem_cache *cache)
+{
+	static void *objects[OBJECTS];
+
+	for (int i = 0; i < OBJECTS; i++)
+		objects[i] = get(cache);
+	for (int i = 0; i < OBJECTS; i++)
+		kmem_cache_free(cache, objects[i]);
+	kmem_cache_shrink(cache);
+}
+
+#endif

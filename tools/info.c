@@ -58,10 +58,12 @@ void snapshot_clear(struct snapshot *snapshot)
 /* Where libkmem is in a process more than once, linked and preloaded, one copy serves and the others idle. */
 static size_t drop_idle(struct target *target, struct km_root *roots, size_t count)
 {
-	size_t kept = 0, used;
+	struct km_zone_counts pages;
+	size_t kept = 0;
+	unsigned nodes;
 
 	for (size_t i = 0; count > 1 && i < count; i++)
-		if (target_read(target, &used, roots[i].arena.used_pages, sizeof(used)) && used)
+		if (root_pages(target, &roots[i], &nodes, &pages) && pages.used_pages)
 			roots[kept++] = roots[i];
 	return kept ? kept : count;
 }

@@ -61,6 +61,7 @@ bool target_string(struct target *target, char *to, size_t bytes, const char *fr
 
 #define INFO_MAX_ROOTS 8u	/* a program may have libkmem in it more than once */
 struct km_root;
+struct km_zone_counts;
 /* Copies of at most INFO_MAX_ROOTS root records; how many. 0: target->result says why. */
 size_t target_roots(struct target *target, struct km_root *roots);
 
@@ -68,5 +69,8 @@ size_t target_roots(struct target *target, struct km_root *roots);
  * meanwhile; with `lenient` then INFO_PARTLY, and those caches that could be read. */
 enum info_result walk_root(struct target *target, const struct km_root *root, bool lenient,
 			   struct snapshot *snapshot);
+/* How many memory nodes there are, and the pages of all of them. */
+bool root_pages(struct target *target, const struct km_root *root, unsigned *nodes,
+		struct km_zone_counts *all);
 
 #endif

@@ -138,6 +138,10 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 	print_total("mappings of their own", stats->mapped_bytes);
 	print_total("our own records", stats->meta_bytes);
 	print_total("address space reserved for pages", stats->arena_reserved_bytes);
+	if (stats->nodes > 1)
+		printf("%-38s %12lu\n", "memory nodes", stats->nodes);
+	if (stats->bind_failures)
+		print_total("refused to be bound to their node", stats->bind_failures << 22);
 	unsigned long rss_kb = live ? rollup_kb(snapshot->pid, "Rss:") : 0;
 	if (rss_kb) {
 		print_total("the process, resident (Rss)", rss_kb * 1024);

@@ -389,34 +389,68 @@ static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 	return true;
 }
 
+bool root_pages(struct target *target, const struct km_root *root, unsigned *nodes,
+		struct km_zone_counts *all)
+{
+	*all = (struct km_zone_counts){ 0 };
+	if (!target_read(target, nodes, root->arena.nodes, sizeof(*nodes)))
+		return false;
+	if (!*nodes || *nodes > KM_MAX_NODES) {
+		target->result = INFO_TORN;
+		return false;
+	}
+	for (unsigned i = 0; i < *nodes; i++) {
+		struct km_zone_counts pages;
+
+		if (!target_read(target, &pages, root->arena.zone[i], sizeof(pages)))
+			return false;
+		all->used_pages += pages.used_pages;
+		all->dirty_pages += pages.dirty_pages;
+		all->clean_pages += pages.clean_pages;
+		all->purged_pages += pages.purged_pages;
+	}
+	return true;
+}
+
+/* Where several copies of the library are in a process, each says how many nodes there are. */
+static bool add_pages(struct walk *walk, struct kmem_stats *stats)
+{
+	struct km_zone_counts pages;
+	unsigned nodes;
+
+	if (!root_pages(walk->target, walk->root, &nodes, &pages))
+		return false;
+	stats->pages_used += pages.used_pages;
+	stats->pages_free_dirty += pages.dirty_pages;
+	stats->pages_free_clean += pages.clean_pages;
+	stats->purged_pages += pages.purged_pages;
+	stats->nodes = nodes;
+	return true;
+}
+
 static bool add_process(struct walk *walk)
 {
 	const struct km_root *root = walk->root;
 	struct kmem_stats *stats = &walk->snapshot->stats;
 	void *const at[] = {
-		(void *)root->arena.used_pages, (void *)root->arena.dirty_pages,
-		(void *)root->arena.clean_pages, (void *)root->arena.purged_pages,
-		(void *)root->large_blocks, (void *)root->large_bytes,
-		(void *)root->mapped_blocks, (void *)root->mapped_bytes,
+		(void *)root->arena.bind_failures, (void *)root->large_blocks,
+		(void *)root->large_bytes, (void *)root->mapped_blocks, (void *)root->mapped_bytes,
 		(void *)root->meta_bytes,
 		(void *)root->slob_pages, (void *)root->slob_units,
 	};
 	size_t words[km_array_count(at)];
 
 	if (!target_gather(walk->target, words, at, sizeof(*words), km_array_count(at)) ||
-	    !add_ranges(walk, stats))
+	    !add_ranges(walk, stats) || !add_pages(walk, stats))
 		return false;
-	stats->pages_used += words[0];
-	stats->pages_free_dirty += words[1];
-	stats->pages_free_clean += words[2];
-	stats->purged_pages += words[3];
-	stats->large_blocks += words[4] + words[6];
-	stats->large_bytes += words[5] + words[7];
-	stats->mapped_blocks += words[6];
-	stats->mapped_bytes += words[7];
-	stats->meta_bytes += words[8];
-	stats->slob_pages += words[9];
-	stats->slob_bytes += words[10] * KM_SLOB_UNIT;
+	stats->bind_failures += words[0];
+	stats->large_blocks += words[1] + words[3];
+	stats->large_bytes += words[2] + words[4];
+	stats->mapped_blocks += words[3];
+	stats->mapped_bytes += words[4];
+	stats->meta_bytes += words[5];
+	stats->slob_pages += words[6];
+	stats->slob_bytes += words[7] * KM_SLOB_UNIT;
 	return true;
 }
 

@@ -182,7 +182,12 @@ KMEM_API void kmem_cache_destroy(struct kmem_cache *cache);
  */
 KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp);
 KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp);
-/* The same, preferably from memory node `node` (NUMA_NO_NODE: the caller's); with __GFP_THISNODE only. */
+/*
+ * The same, preferably from memory node `node`, as the system numbers them (getcpu(2)); when it has nothing, from the
+ * nearest that has; with __GFP_THISNODE only from it, or NULL. NUMA_NO_NODE: any that is ready, then the caller's node;
+ * with __GFP_THISNODE the caller's only. A node that does not exist counts as NUMA_NO_NODE, or with __GFP_THISNODE is
+ * NULL with ENOMEM; so is any number below NUMA_NO_NODE. Kernel: such a number is a bug, and not looked for.
+ */
 KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t gfp, int node);
 
 /*
@@ -333,6 +338,15 @@ KMEM_API bool slab_is_available(void);
  */
 KMEM_API unsigned long kmem_cache_min_partial(const struct kmem_cache *cache);
 KMEM_API int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count);
+
+/*
+ * How often, in percent, a refill whose own node has no partly used slab may take one from another node before it gets
+ * a new one of its own; another node gives only while it has more than min_partial of them. Kernel:
+ * /sys/kernel/slab/CACHE/remote_node_defrag_ratio; as there 100, the default, is 1000 of 1024 times. Readable and
+ * writable at any time; of no effect where there is one node. set: 0, or -EINVAL above 100.
+ */
+KMEM_API unsigned int kmem_cache_remote_node_defrag_ratio(const struct kmem_cache *cache);
+KMEM_API int kmem_cache_set_remote_node_defrag_ratio(struct kmem_cache *cache, unsigned int percent);
 
 /*
  * The per-CPU discipline in force ("rseq", "cmpxchg", "lock"), and in one sentence why. Never NULL; the

@@ -47,6 +47,8 @@ struct kmem_stats {
 	unsigned long purged_pages;		/* pages given back to the system, ever */
 	unsigned long slob_pages;		/* pages that all caches and the kmalloc of engine slob share */
 	unsigned long slob_bytes;		/* ... of which so much is in use, headers too */
+	unsigned long nodes;			/* memory nodes that the library knows, or pretends */
+	unsigned long bind_failures;		/* 4 MiB each: the system would not bind them to their node */
 };
 
 /* Events of one cache, for engines that count them (kernel: /sys/kernel/slab/CACHE/<event>). */

@@ -23,6 +23,7 @@ struct km_options {
 	const char *percpu;		/* wanted discipline; NULL: the best there is */
 	bool merge, check, huge;
 	unsigned decay_ms;
+	unsigned nodes;			/* to pretend; 0: the machine's */
 	char percpu_text[16];
 };
 extern struct km_options km_options;
@@ -77,7 +78,13 @@ void *km_resize_in_place(void *p, size_t bytes, const char *function);
 /* ---- large.c: page-sized and larger blocks */
 
 /* Room for `bytes`, aligned to `align` (a power of two); zeroed where gfp says so. NULL: none. */
-void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp);
+void *km_large_alloc_request(size_t bytes, size_t align, const struct km_request *request);
+km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+
+	return km_large_alloc_request(bytes, align, &request);
+}
 /* Usable bytes of the large block that starts at p; 0: there is none. */
 size_t km_large_bytes(const void *p);
 bool km_large_free(const void *p);

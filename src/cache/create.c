@@ -148,12 +148,30 @@ static void copy_name(char *to, const char *from)
 	to[i] = '\0';
 }
 
+/* Node 0 comes first and goes last: it may have what the engine keeps for the whole cache. */
+static int init_nodes(struct kmem_cache *cache)
+{
+	for (unsigned node = 0; node < km_node_count; node++) {
+		cache->node[node] = km_meta_alloc(cache->engine->node_bytes, true);
+		if (!cache->node[node])
+			return -ENOMEM;
+		int error = cache->engine->node_init(cache, node);
+		if (error) {
+			km_meta_free(cache->node[node], cache->engine->node_bytes);
+			cache->node[node] = NULL;
+			return error;
+		}
+	}
+	return 0;
+}
+
 static void fini_nodes(struct kmem_cache *cache)
 {
-	if (cache->node[0]) {
-		cache->engine->node_fini(cache, 0);
-		km_meta_free(cache->node[0], cache->engine->node_bytes);
-	}
+	for (unsigned node = km_node_count; node-- > 0;)
+		if (cache->node[node]) {
+			cache->engine->node_fini(cache, node);
+			km_meta_free(cache->node[node], cache->engine->node_bytes);
+		}
 	km_meta_free(cache->events, sizeof(*cache->events));
 }
 
@@ -171,10 +189,7 @@ static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 	    cache->engine->front == KM_FRONT_ARRAY)
 		cache->capacity = 0;
 	cache->events = km_meta_alloc(sizeof(*cache->events), true);
-	cache->node[0] = km_meta_alloc(cache->engine->node_bytes, true);
-	if (!cache->events || !cache->node[0])
-		return -ENOMEM;
-	return cache->engine->node_init(cache, 0);
+	return cache->events ? init_nodes(cache) : -ENOMEM;
 }
 
 static bool can_merge(const struct kmem_cache *cache, uint32_t size, slab_flags_t flags,
@@ -278,6 +293,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 		return NULL;
 	}
 	cache->min_partial = km_min_partial_of(cache->size, km_layout_options.rule);
+	cache->defrag_ratio = (uint16_t)(km_layout_options.defrag_ratio * KM_DEFRAG_SCALE);
 	return cache;
 }
 
@@ -532,5 +548,18 @@ int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count)
 	if (count > 1048576)
 		return -EINVAL;
 	km_store(&cache->min_partial, count);
+	return 0;
+}
+
+unsigned int kmem_cache_remote_node_defrag_ratio(const struct kmem_cache *cache)
+{
+	return km_load(&cache->defrag_ratio) / KM_DEFRAG_SCALE;
+}
+
+int kmem_cache_set_remote_node_defrag_ratio(struct kmem_cache *cache, unsigned int percent)
+{
+	if (percent > 100)
+		return -EINVAL;
+	km_store(&cache->defrag_ratio, (uint16_t)(percent * KM_DEFRAG_SCALE));
 	return 0;
 }

@@ -58,10 +58,11 @@ static void check_gfp(const char *function, gfp_t gfp)
 		km_misuse(KM_MISUSE_BAD_GFP, function, (void *)(uintptr_t)gfp, NULL);
 }
 
-/* There is node 0. Another one may be preferred, not insisted on. */
-static bool no_such_node(gfp_t gfp, int node)
+static void *large_on_node(size_t bytes, size_t align, gfp_t gfp, int node)
 {
-	return node != NUMA_NO_NODE && node != 0 && ((gfp & __GFP_THISNODE) || node < 0);
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+
+	return km_front_place(&request, node) ? km_large_alloc_request(bytes, align, &request) : NULL;
 }
 
 static void *kmalloc_large(size_t size, gfp_t gfp, int node)
@@ -69,11 +70,9 @@ static void *kmalloc_large(size_t size, gfp_t gfp, int node)
 	check_gfp("kmalloc", gfp);
 	if (size > KMALLOC_MAX_SIZE)
 		return km_front_failed("kmalloc", size, gfp, EINVAL);
-	if (no_such_node(gfp, node))
-		return km_front_failed("kmalloc", size, gfp, ENOMEM);
 	/* Kernel: whole pages, a power of two, aligned to it. */
 	size_t bytes = KM_PAGE_SIZE << km_order_of(size);
-	void *p = km_large_alloc(bytes, bytes, gfp);
+	void *p = large_on_node(bytes, bytes, gfp, node);
 
 	return p ?: km_front_failed("kmalloc", size, gfp, ENOMEM);
 }
@@ -411,9 +410,9 @@ void *kvmalloc_node(size_t size, gfp_t gfp, int node)
 	check_gfp("kvmalloc", gfp);
 	if (size > INT_MAX)
 		return km_front_failed("kvmalloc", size, gfp, EINVAL);
-	if (!km_boot() || no_such_node(gfp, node))
+	if (!km_boot())
 		return km_front_failed("kvmalloc", size, gfp, ENOMEM);
-	void *p = km_large_alloc(size, KM_PAGE_SIZE, gfp);
+	void *p = large_on_node(size, KM_PAGE_SIZE, gfp, node);
 	return p ?: km_front_failed("kvmalloc", size, gfp, ENOMEM);
 }
 

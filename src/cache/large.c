@@ -11,13 +11,13 @@ static struct {
 	void *deferred;		/* freed in handlers, linked by their first words */
 } large;
 
-static void *pages_alloc(size_t bytes, size_t align, gfp_t gfp)
+static void *pages_alloc(size_t bytes, size_t align, const struct km_request *request)
 {
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 	unsigned align_order = align > KM_PAGE_SIZE ? km_order_of(align) : 0;
 	bool zero = false;
-	struct km_page *page = km_pages_alloc_exact(pages, align_order, NUMA_NO_NODE,
-						    (gfp & __GFP_DIRECT_RECLAIM) != 0, &zero);
+	struct km_page *page = km_pages_alloc_exact(pages, align_order, km_request_place(request),
+						    request->may_wait, &zero);
 
 	if (!page)
 		return NULL;
@@ -28,12 +28,22 @@ static void *pages_alloc(size_t bytes, size_t align, gfp_t gfp)
 	km_add(&large.blocks, 1ul);
 	km_add(&large.bytes, pages << KM_PAGE_SHIFT);
 	void *p = km_page_address(page);
-	if ((gfp & __GFP_ZERO) && !zero)
+	if ((request->gfp & __GFP_ZERO) && !zero)
 		__builtin_memset(p, 0, bytes);
 	return p;
 }
 
-static void *alloc_once(size_t bytes, size_t align, gfp_t gfp)
+/* Nobody has touched it. A preference, as all binding is; what it is refused for is the process's, and no failure. */
+static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *request)
+{
+	void *p = km_big_alloc(bytes, align);
+
+	if (p && request->node >= 0 && km_nodes.bind)
+		km_node_bind(p, km_align_up(bytes, KM_PAGE_SIZE), (unsigned)request->node);
+	return p;
+}
+
+static void *alloc_once(size_t bytes, size_t align, const struct km_request *request)
 {
 	void *p = NULL;
 
@@ -44,23 +54,23 @@ static void *alloc_once(size_t bytes, size_t align, gfp_t gfp)
 	bool was = km_busy_begin();
 	km_large_finish_deferred();
 	if (km_max(bytes, align) <= KMALLOC_MAX_SIZE)
-		p = pages_alloc(bytes, align, gfp);
-	else if (gfp & __GFP_DIRECT_RECLAIM)
-		p = km_big_alloc(bytes, align);
+		p = pages_alloc(bytes, align, request);
+	else if (request->may_wait)
+		p = mapping_alloc(bytes, align, request);
 	km_busy_end(was);
 	return p;
 }
 
-void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
+void *km_large_alloc_request(size_t bytes, size_t align, const struct km_request *request)
 {
-	void *p = alloc_once(bytes, align, gfp);
+	void *p = alloc_once(bytes, align, request);
 
-	if (!p && (gfp & __GFP_DIRECT_RECLAIM) && !km_front_busy && bytes <= PTRDIFF_MAX) {
+	if (!p && request->may_wait && !km_front_busy && bytes <= PTRDIFF_MAX) {
 		bool was = km_busy_begin();
 		bool more = km_front_pressure && km_front_pressure();
 		km_busy_end(was);
 		if (more)
-			p = alloc_once(bytes, align, gfp);
+			p = alloc_once(bytes, align, request);
 	}
 	return p;
 }

@@ -142,6 +142,14 @@ static bool set_min_order(const char *value)
 {
 	return set_unsigned(value, KM_MAX_ORDER, &km_layout_options.min_order);
 }
+static bool set_nodes(const char *value)
+{
+	return set_unsigned(value, KM_MAX_NODES, &km_options.nodes);
+}
+static bool set_ratio(const char *value)
+{
+	return set_unsigned(value, 100, &km_layout_options.defrag_ratio);
+}
 static bool set_lookahead(const char *value)
 {
 	return set_unsigned(value, 4096, &km_layout_options.lookahead);
@@ -165,6 +173,9 @@ static const struct option {
 	{ "slab_min_order", set_min_order, "order of slabs at least (0)" },
 	{ "slab_max_order", set_max_order, "order of slabs at most (3)" },
 	{ "bulk_free", set_bulk_free, "auto|lookahead|group: slub's way with a mixed array (auto)" },
+	{ "nodes", set_nodes, "pretend so many memory nodes, at most 8; for tests (0: the machine's)" },
+	{ "remote_node_defrag_ratio", set_ratio,
+	  "percent of refills that may look at other nodes' partial slabs (100)" },
 	{ "lookahead", set_lookahead, "mismatches a detached freelist looks past (3)" },
 };
 
@@ -172,7 +183,7 @@ static void print_help(void)
 {
 	km_warn("KMEM_OPTIONS=key:value,...");
 	for (size_t i = 0; i < km_array_count(options); i++)
-		km_warn("  %-17s %s", options[i].key, options[i].help);
+		km_warn("  %-24s %s", options[i].key, options[i].help);
 }
 
 static void apply(char *key, char *value)

@@ -57,6 +57,7 @@ km_inline uint64_t km_root_layout(void)
 		offsetof(struct km_shelf, slot), offsetof(struct km_percpu, base),
 		offsetof(struct km_percpu, cpus), offsetof(struct km_range, base),
 		offsetof(struct km_range, page), offsetof(struct km_range, ready),
+		sizeof(struct km_zone_counts),
 	};
 	uint64_t hash = 0xcbf29ce484222325ull;	/* FNV-1a, by words */
 

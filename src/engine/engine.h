@@ -18,9 +18,9 @@
 #include "../port/chain.h"
 #include "../port/list.h"
 #include "../port/lock.h"
+#include "../port/node.h"
 #include "../port/pcpu.h"
 
-#define KM_MAX_NODES	8u
 #define KM_NAME_BYTES	32u
 
 enum km_front {
@@ -70,6 +70,8 @@ struct kmem_cache {
 	uint16_t misses;		/* since reclaim last looked; racy, a hint */
 	bool touched;			/* missed since reclaim last looked */
 	uint8_t idle_looks;
+	uint16_t defrag_ratio;		/* of 1024 looks at other nodes' partial slabs, so many are allowed */
+	uint32_t defrag_looks;
 	uint32_t percpu_offset, percpu_bytes;	/* the engine's words in each CPU's area */
 	void *node[KM_MAX_NODES];	/* the engine's, one per memory node */
 	struct km_events *events;
@@ -89,7 +91,7 @@ _Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");
 /* What a request may do, from its gfp bits and where it came from. */
 struct km_request {
 	gfp_t gfp;
-	int node;		/* NUMA_NO_NODE, or the wanted one */
+	int node;		/* NUMA_NO_NODE, or the wanted one of ours; with __GFP_THISNODE only that */
 	bool may_wait;		/* system calls and sleeping locks are allowed */
 	/* kmalloc's, where the engine serves it by size (shared_pages): bytes and alignment. 0: the cache's. */
 	uint32_t bytes, align;
@@ -98,6 +100,20 @@ struct km_request {
 km_inline struct km_request km_request_of(gfp_t gfp, int node)
 {
 	return (struct km_request){ gfp, node, (gfp & __GFP_DIRECT_RECLAIM) != 0, 0, 0 };
+}
+
+/* The node to begin with. */
+km_inline unsigned km_request_node(const struct km_request *request)
+{
+	return km_likely(request->node < 0) ? km_node_here() : (unsigned)request->node;
+}
+
+/* The same for km_pages_alloc: that one only, where the request insists. */
+km_inline int km_request_place(const struct km_request *request)
+{
+	bool only = request->node >= 0 && request->gfp & __GFP_THISNODE;
+
+	return only ? request->node | KM_NODE_ONLY : request->node;
 }
 
 /* Sockets for those who watch: called around the inner shelf. on_alloc may refuse (NULL: freed again). */
@@ -201,6 +217,12 @@ km_inline bool km_entry_valid(const struct km_entry *entry, const void *p)
 }
 _Static_assert(sizeof(struct km_entry) == 32, "an entry is found by a shift");
 
+/*
+ * layout.c: own partial slabs have run out: may this request look at other nodes'? Which of them may give, is the
+ * guard's: more partial slabs than min_partial. Kernel: remote_node_defrag_ratio, get_any_partial.
+ */
+bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *request);
+
 /* ---- layout.c: what engines share about where bytes are. */
 /* What an object of `size` bytes must be aligned to. */
 uint32_t km_layout_align(slab_flags_t flags, uint32_t align, uint32_t size);
@@ -248,8 +270,11 @@ struct km_layout_options {
 	bool count_events;	/* count hits of chain engines too */
 	unsigned lookahead;	/* detached freelist: kernel 3 */
 	enum km_bulk_free { KM_BULK_FREE_AUTO, KM_BULK_FREE_LOOKAHEAD, KM_BULK_FREE_GROUP } bulk_free;
+	unsigned defrag_ratio;	/* percent, of new caches: kernel 100 */
 };
 extern struct km_layout_options km_layout_options;
+/* Kernel: stored times 10, and compared with 1024 possible values, so that 100 is not always. */
+#define KM_DEFRAG_SCALE	10u
 unsigned long km_min_partial_of(uint32_t size, enum km_min_partial rule);
 
 #endif

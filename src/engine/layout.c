@@ -10,7 +10,7 @@
 #include "../port/die.h"
 #include "engine.h"
 
-struct km_layout_options km_layout_options = { .lookahead = 3 };
+struct km_layout_options km_layout_options = { .lookahead = 3, .defrag_ratio = 100 };
 
 uint32_t km_layout_align(slab_flags_t flags, uint32_t align, uint32_t size)
 {
@@ -90,6 +90,17 @@ unsigned long km_min_partial_of(uint32_t size, enum km_min_partial rule)
 	return km_min(km_max(log, 5ul), 10ul);
 }
 
+/*
+ * Kernel: the low bits of a clock against the ratio. Here a counter times an odd number, which visits all 1024 values
+ * in turn, spread out: so the share is exact, and what happens can be foretold.
+ */
+bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *request)
+{
+	if (km_likely(km_node_count == 1) || request->gfp & __GFP_THISNODE)
+		return false;
+	return km_add(&cache->defrag_looks, 1u) * 619u % 1024 < km_load(&cache->defrag_ratio);
+}
+
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 {
 	char *object = km_page_address(slab);
@@ -102,11 +113,12 @@ void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request)
 {
 	unsigned order = cache->order;
-	struct km_page *slab = km_pages_alloc(order, request->node, request->may_wait, NULL);
+	int node = km_request_place(request);
+	struct km_page *slab = km_pages_alloc(order, node, request->may_wait, NULL);
 
 	if (!slab && cache->min_order < order) {
 		order = cache->min_order;
-		slab = km_pages_alloc(order, request->node, request->may_wait, NULL);
+		slab = km_pages_alloc(order, node, request->may_wait, NULL);
 		if (slab)
 			km_count(cache, KMEM_ORDER_FALLBACK);
 	}
@@ -117,7 +129,6 @@ struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *r
 	slab->objects = (uint16_t)(order == cache->order ? cache->objects :
 							   (KM_PAGE_SIZE << order) / cache->size);
 	slab->flags = 0;
-	slab->node = 0;
 	slab->owner[0] = slab->owner[1] = 0;
 	km_list_init(&slab->list);
 	for (size_t i = 0; i < (size_t)1 << order; i++) {

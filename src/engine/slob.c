@@ -221,7 +221,7 @@ static void clear_page(struct km_page *page, char *base)
 /* On no list. */
 static struct km_page *new_page(const struct km_request *request)
 {
-	struct km_page *page = km_pages_alloc(0, request->node, request->may_wait, NULL);
+	struct km_page *page = km_pages_alloc(0, km_request_place(request), request->may_wait, NULL);
 	struct km_slob_marks *marks;
 
 	if (!page)
@@ -232,7 +232,6 @@ static struct km_page *new_page(const struct km_request *request)
 		return NULL;
 	}
 	page->marks = marks;
-	page->node = 0;
 	page->owner[0] = (uint64_t)(uintptr_t)km_page_address(page);
 	km_list_init(&page->list);
 	clear_page(page, base_of(page));

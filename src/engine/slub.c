@@ -220,11 +220,9 @@ void slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
 
 /* ------------------------------------------------------------------ allocating: where a slab comes from */
 
-static bool node_fits(const struct kmem_cache *cache, const struct km_page *slab,
-		      const struct km_request *request)
+static bool node_fits(const struct km_page *slab, const struct km_request *request)
 {
-	return km_likely(request->node < 0) || slab->node == request->node ||
-	       request->node >= (int)KM_MAX_NODES || !cache->node[request->node];
+	return km_likely(request->node < 0) || slab->node == request->node;
 }
 
 /* 1: the CPU's slab, where others freed objects of it. */
@@ -236,7 +234,7 @@ static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *req
 	if (!km_chain_swap(&cache->chain, (struct km_chain_top){ NULL, 0 }, &top) || !top.slab)
 		return false;
 	struct km_page *slab = slub_tagged(top.slab);
-	if (km_unlikely(!node_fits(cache, slab, request))) {
+	if (km_unlikely(!node_fits(slab, request))) {
 		slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
 		slub_deactivate(cache, slab, top.freelist, request->may_wait);
 		return false;
@@ -264,7 +262,7 @@ static bool hold_cpu_partial(struct kmem_cache *cache, const struct km_request *
 		struct km_page *slab = slub_linked(link);
 
 		slub_count(cache, KMEM_CPU_PARTIAL_ALLOC);
-		if (km_unlikely(!node_fits(cache, slab, request))) {
+		if (km_unlikely(!node_fits(slab, request))) {
 			slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
 			slub_deactivate(cache, slab, NULL, request->may_wait);
 			continue;
@@ -294,19 +292,24 @@ static bool move_to_cpu(struct kmem_cache *cache, struct slub_node *n, struct km
 	return false;
 }
 
-/* 3: a node's partial slabs: the first one in hand, and up to half of a CPU's partial list of others. */
-static bool hold_partial(struct kmem_cache *cache, struct slub_node *n,
+/*
+ * 3: a node's partial slabs, as long as it has more than `keep`: the first one in hand, and up to half of a CPU's
+ * partial list of others.
+ */
+static bool hold_partial(struct kmem_cache *cache, struct slub_node *n, unsigned long keep,
 			 const struct km_request *request, unsigned want, struct hold *hold)
 {
 	unsigned more = cache->chain.slot ? slub_node(cache, 0)->cpu_partial_slabs / 2 : 0;
 	bool found = false;
 
 	/* A racy look: an empty list is not worth its lock. */
-	if (!km_load(&n->counts.partial) || !km_lock_may(&n->lock, request->may_wait))
+	if (km_load(&n->counts.partial) <= keep || !km_lock_may(&n->lock, request->may_wait))
 		return false;
 	km_list_for_each_safe(entry, &n->partial) {
 		struct km_page *slab = km_container_of(entry, struct km_page, list);
 
+		if (n->counts.partial <= keep)
+			break;
 		if (!found) {
 			slub_unlist(n, slab);
 			found = grab(cache, slab, want, hold);
@@ -324,25 +327,24 @@ static bool hold_partial(struct kmem_cache *cache, struct slub_node *n,
 	return found;
 }
 
-/* The wanted node, then those others that have more than their minimum. */
+/* Those that can spare some, the nearest first. Kernel: get_any_partial. */
+km_cold static bool hold_elsewhere(struct kmem_cache *cache, const struct km_request *request,
+				   unsigned want, struct hold *hold)
+{
+	unsigned own = km_request_node(request);
+
+	for (unsigned i = 1; i < km_node_count; i++)
+		if (hold_partial(cache, slub_node(cache, km_node_near(own, i)),
+				 km_load(&cache->min_partial), request, want, hold))
+			return true;
+	return false;
+}
+
 static bool hold_any_partial(struct kmem_cache *cache, const struct km_request *request,
 			     unsigned want, struct hold *hold)
 {
-	unsigned first = request->node > 0 && request->node < (int)KM_MAX_NODES &&
-			 cache->node[request->node] ? (unsigned)request->node : 0;
-
-	if (hold_partial(cache, slub_node(cache, first), request, want, hold))
-		return true;
-	if (request->gfp & __GFP_THISNODE)
-		return false;
-	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
-		struct slub_node *n = slub_node(cache, i);
-
-		if (i != first && n && km_load(&n->counts.partial) > km_load(&cache->min_partial) &&
-		    hold_partial(cache, n, request, want, hold))
-			return true;
-	}
-	return false;
+	return hold_partial(cache, slub_node(cache, km_request_node(request)), 0, request, want, hold) ||
+	       (km_may_look_elsewhere(cache, request) && hold_elsewhere(cache, request, want, hold));
 }
 
 /* 4: a new slab; the wanted objects come straight out of it, only the rest is threaded. */

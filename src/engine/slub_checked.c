@@ -18,25 +18,28 @@ static void *pop_one(struct kmem_cache *cache, struct slub_node *n, struct km_pa
 	return object;
 }
 
-static void *take_one(struct kmem_cache *cache, const struct km_request *request)
+/* The node's first partial slab, if it has more than `keep`. False: its lock can't be had, and *object is NULL. */
+static bool take_partial(struct kmem_cache *cache, struct slub_node *n, unsigned long keep,
+			 const struct km_request *request, void **object)
 {
-	struct slub_node *n = slub_node(cache, 0);
-	void *object = NULL;
-
-	slub_count(cache, KMEM_ALLOC_SLOWPATH);
+	*object = NULL;
 	if (!km_lock_may(&n->lock, request->may_wait))
-		return NULL;
-	if (!km_list_empty(&n->partial)) {
-		object = pop_one(cache, n, km_list_first(&n->partial, struct km_page, list));
+		return false;
+	if (n->counts.partial > keep) {
+		*object = pop_one(cache, n, km_list_first(&n->partial, struct km_page, list));
 		slub_count(cache, KMEM_ALLOC_FROM_PARTIAL);
 	}
 	km_unlock_may(&n->lock, request->may_wait);
-	if (object)
-		return object;
+	return true;
+}
 
+static void *take_new(struct kmem_cache *cache, const struct km_request *request)
+{
 	struct km_page *slab = slub_new_slab(cache, request);
+
 	if (!slab)
 		return NULL;
+	struct slub_node *n = slub_node(cache, slab->node);
 	km_store(&slab->word, slub_with_head((uint64_t)slab->objects << SLUB_OBJECTS_SHIFT,
 					     km_page_address(slab),
 					     slub_thread_list(cache, slab, 0)));
@@ -45,9 +48,24 @@ static void *take_one(struct kmem_cache *cache, const struct km_request *request
 		return NULL;
 	}
 	slub_list(n, slab, false);
-	object = pop_one(cache, n, slab);
+	void *object = pop_one(cache, n, slab);
 	km_unlock_may(&n->lock, request->may_wait);
 	return object;
+}
+
+static void *take_one(struct kmem_cache *cache, const struct km_request *request)
+{
+	unsigned own = km_request_node(request);
+	void *object;
+
+	slub_count(cache, KMEM_ALLOC_SLOWPATH);
+	if (!take_partial(cache, slub_node(cache, own), 0, request, &object))
+		return NULL;
+	bool look = !object && km_may_look_elsewhere(cache, request);
+	for (unsigned i = 1; look && !object && i < km_node_count; i++)
+		take_partial(cache, slub_node(cache, km_node_near(own, i)),
+			     km_load(&cache->min_partial), request, &object);
+	return object ?: take_new(cache, request);
 }
 
 unsigned slub_take_checked(struct kmem_cache *cache, const struct km_request *request,

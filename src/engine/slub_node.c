@@ -428,8 +428,9 @@ static int slub_check(struct kmem_cache *cache)
 			struct km_page *slab = km_container_of(entry, struct km_page, list);
 
 			damages += check_slab(cache, slab, false, "on the partial list");
-			if (!slub_free_count(slab->word)) {
-				km_warn("check: %s: a full slab is on the list", cache->name);
+			if (!slub_free_count(slab->word) || slab->node != i) {
+				km_warn("check: %s: a slab that is full or of node %u is on the list of %u",
+					cache->name, slab->node, i);
 				damages++;
 			}
 			partial++;

@@ -44,6 +44,12 @@ bool km_front_give(struct kmem_cache *cache, void **objects, size_t n);
 /* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */
 void km_front_install(struct kmem_cache *cache, void **block);
 
+/*
+ * Which node a request means: by the system's number, or with __GFP_THISNODE alone the CPU's; where there is one node,
+ * any. False: there is no such node, and it insists.
+ */
+bool km_front_place(struct km_request *request, int id);
+
 /* Count a miss that goes to the engine; often enough, and the blocks grow. */
 void km_front_note_miss(struct kmem_cache *cache);
 

@@ -100,13 +100,20 @@ static void *refill_shelf(struct kmem_cache *cache, const struct km_request *req
 	return object;
 }
 
+/* The shelf serves the CPU's own node, and no other. */
+static bool may_refill(const struct kmem_cache *cache, const struct km_request *request)
+{
+	return km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu() &&
+	       (km_likely(request->node < 0) || (unsigned)request->node == km_node_here());
+}
+
 static void *from_engine(struct kmem_cache *cache, const struct km_request *request)
 {
 	void *object = NULL;
 
 	switch (cache->engine->front) {
 	case KM_FRONT_ARRAY:
-		if (km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu())
+		if (may_refill(cache, request))
 			return refill_shelf(cache, request);
 		break;
 	case KM_FRONT_CHAIN:
@@ -246,18 +253,39 @@ static void *second_look(struct kmem_cache *cache)
 	return NULL;
 }
 
+/*
+ * For a request that names the CPU's own node: the shelf may hold objects of others. Those that lie in the way go home.
+ * A chain's engine looks at nodes itself.
+ */
+static void *look_for_node(struct kmem_cache *cache, const struct km_request *request)
+{
+	if (cache->engine->front != KM_FRONT_ARRAY || !may_refill(cache, request))
+		return NULL;
+	for (int i = 0; i < TRIES; i++) {
+		void *object = second_look(cache);
+
+		if (!object || km_page_node(object) == (unsigned)request->node)
+			return object;
+		cache->engine->give(cache, &object, 1);
+	}
+	return NULL;
+}
+
 static void *alloc_one(struct kmem_cache *cache, const struct km_request *request)
 {
 	void *object = NULL;
 
-	if (request->node == NUMA_NO_NODE || request->node == 0)
+	if (km_likely(request->node < 0))
 		object = second_look(cache);
 	if (object || !enter())
 		return object;
 	bool was = km_calls_begin(request->may_wait);
 	km_front_note_miss(cache);
 	km_front_finish_deferred(cache);
-	object = from_engine(cache, request);
+	if (km_unlikely(request->node >= 0))
+		object = look_for_node(cache, request);
+	if (km_likely(!object))
+		object = from_engine(cache, request);
 	if (!object && request->may_wait && km_front_pressure && km_front_pressure())
 		object = from_engine(cache, request);
 	if (request->may_wait && km_front_tick)
@@ -304,12 +332,29 @@ static void *finish(struct kmem_cache *cache, void *object, const struct km_requ
 	return object;
 }
 
+bool km_front_place(struct km_request *request, int id)
+{
+	bool only = request->gfp & __GFP_THISNODE;
+
+	if (id == NUMA_NO_NODE) {
+		if (km_unlikely(only && km_node_count > 1))
+			request->node = (int)km_node_here();
+		return true;
+	}
+	int node = km_node_of_id(id, only);
+	if (km_node_count > 1)
+		request->node = node;
+	return node >= 0 || (!only && id > NUMA_NO_NODE);
+}
+
+/* The node in the request is the caller's, by its number to the system. */
 km_cold static void *miss(struct kmem_cache *cache, struct km_request request)
 {
 	gfp_t gfp = request.gfp;
 	int node = request.node;
 	size_t bytes = request.bytes ?: cache->object_size;
 
+	request.node = NUMA_NO_NODE;
 	if (km_unlikely(cache->dead)) {
 		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_alloc", cache, cache->name);
 		errno = EINVAL;
@@ -318,11 +363,8 @@ km_cold static void *miss(struct kmem_cache *cache, struct km_request request)
 	if (km_unlikely(gfp & ~__GFP_BITS_MASK))
 		km_misuse(KM_MISUSE_BAD_GFP, "kmem_cache_alloc", (void *)(uintptr_t)gfp,
 			  cache->name);
-	if (km_unlikely(node != NUMA_NO_NODE && node != 0)) {
-		if ((gfp & __GFP_THISNODE) || node < 0)
-			return km_front_failed(cache->name, bytes, gfp, ENOMEM);
-		request.node = NUMA_NO_NODE;
-	}
+	if (km_unlikely(!km_front_place(&request, node)))
+		return km_front_failed(cache->name, bytes, gfp, ENOMEM);
 	km_thread_enter();
 	void *object = alloc_one(cache, &request);
 	if (km_likely(object))

@@ -1,7 +1,8 @@
 /*
- * arena.c: a buddy allocator over reserved ranges. Invariants: a free block is on the list of its order and
- * dirtiness, its head says FREE, and its buddy of the same order is not free; every page that is used or dirty
- * is counted once; the lock is held for no system call but the commit of fresh memory.
+ * arena.c: a buddy allocator over reserved ranges, for each node one. Invariants: a free block is on the list of its
+ * node, order and dirtiness, its head says FREE, and its buddy of the same order is not free; every page that is used
+ * or dirty is counted once; a largest block belongs to one node for ever; a node's lock is held for no system call but
+ * the commit of fresh memory.
  */
 #include "arena.h"
 
@@ -11,6 +12,7 @@
 #include "../port/lock.h"
 #include "../port/os.h"
 #include "../port/pcpu.h"
+#include "meta.h"
 
 #define MAX_RANGES	64u
 #define BLOCK_PAGES	((size_t)1 << KM_MAX_ORDER)
@@ -21,17 +23,24 @@
 /* Huge pages only from here on: a small program must not pay 2 MiB for a few pages. */
 #define HUGE_FROM_PAGES	(2 * BLOCK_PAGES)
 
-static struct {
+/* A node's free pages. */
+struct zone {
 	struct km_lock lock;
+	struct km_zone_counts pages;
+	struct km_list free[KM_MAX_ORDER + 1][2];	/* [order][dirty] */
+} km_aligned(64);
+
+static struct {
+	struct zone zone[KM_MAX_NODES];
+	struct km_lock grow;		/* what follows, up to kept_pages; readers need none */
 	unsigned ranges;
 	struct km_range range[MAX_RANGES];
-	struct km_list free[KM_MAX_ORDER + 1][2];	/* [order][dirty] */
 	size_t map_ready[MAX_RANGES], page_ready[MAX_RANGES];	/* bytes committed of the arrays */
-	size_t used_pages, dirty_pages, clean_pages, purged_pages;
+	size_t bind_failures;
 	size_t kept_pages;		/* dirty when the system could last not take them back */
 	bool huge;
 	unsigned decay_ms;
-} arena = { .lock = KM_LOCK_INIT(KM_RANK_ZONE), .huge = true, .decay_ms = 1000 };
+} arena = { .grow = KM_LOCK_INIT(KM_RANK_GROW), .huge = true, .decay_ms = 1000 };
 
 static bool reserve_range(size_t bytes)
 {
@@ -44,7 +53,12 @@ static bool reserve_range(size_t bytes)
 	if (!base)
 		return false;
 	char *arrays = km_os_reserve(map_bytes + page_bytes, COMMIT_STEP);
-	if (!arrays) {
+	uint8_t *node = NULL;
+	if (arrays && km_node_count > 1)
+		node = km_meta_alloc(pages >> KM_MAX_ORDER, true);
+	if (!arrays || (km_node_count > 1 && !node)) {
+		if (arrays)
+			km_os_unmap(arrays, map_bytes + page_bytes);
 		km_os_unmap(base, bytes);
 		return false;
 	}
@@ -52,7 +66,7 @@ static bool reserve_range(size_t bytes)
 	km_os_name(arrays, map_bytes + page_bytes, "libkmem: page map");
 	*range = (struct km_range){
 		.base = base, .pages = pages, .map = (uint16_t *)arrays,
-		.page = (struct km_page *)(arrays + map_bytes),
+		.page = (struct km_page *)(arrays + map_bytes), .node = node,
 	};
 	/* Release pairs with the acquire in km_page_of: who sees the count sees the range. */
 	km_store_release(&arena.ranges, arena.ranges + 1);
@@ -94,7 +108,8 @@ static bool commit_array(void *array, size_t *ready, size_t need, size_t limit)
 
 static struct km_range *range_of_page(const struct km_page *page)
 {
-	for (unsigned i = 0; i < arena.ranges; i++) {
+	/* Acquire as in km_page_of: the page may be of a range that another node has just got. */
+	for (unsigned i = 0; i < km_load_acquire(&arena.ranges); i++) {
 		struct km_range *range = &arena.range[i];
 
 		if (page >= range->page && page < range->page + range->pages)
@@ -103,31 +118,37 @@ static struct km_range *range_of_page(const struct km_page *page)
 	return NULL;
 }
 
-/* ------------------------------------------------------------------ the buddy; lock held */
+/* A node's memory is one run of largest blocks after the other, so the block says whose a page is. */
+static unsigned node_of(const struct km_range *range, size_t index)
+{
+	return range->node ? range->node[index >> KM_MAX_ORDER] : 0;
+}
 
-static void insert_free(struct km_page *page, unsigned order, uint32_t dirty, uint32_t now)
+/* ------------------------------------------------------------------ the buddy; the zone's lock held */
+
+static void insert_free(struct zone *zone, struct km_page *page, unsigned order, uint32_t dirty,
+			uint32_t now)
 {
 	km_store(&page->type, (uint8_t)KM_PAGE_FREE);
 	km_store(&page->order, (uint8_t)order);
 	km_store(&page->dirty, dirty);
 	km_store(&page->freed_ms, now);
-	km_store(&arena.dirty_pages, arena.dirty_pages + dirty);
-	km_store(&arena.clean_pages, arena.clean_pages + (((size_t)1 << order) - dirty));
-	km_list_add_head(&page->list, &arena.free[order][dirty != 0]);
+	km_bump(&zone->pages.dirty_pages, dirty);
+	km_bump(&zone->pages.clean_pages, ((size_t)1 << order) - dirty);
+	km_list_add_head(&page->list, &zone->free[order][dirty != 0]);
 }
 
-static void remove_free(struct km_page *page)
+static void remove_free(struct zone *zone, struct km_page *page)
 {
-	km_store(&arena.dirty_pages, arena.dirty_pages - page->dirty);
-	km_store(&arena.clean_pages,
-		 arena.clean_pages - (((size_t)1 << page->order) - page->dirty));
+	km_bump(&zone->pages.dirty_pages, -(size_t)page->dirty);
+	km_bump(&zone->pages.clean_pages, page->dirty - ((size_t)1 << page->order));
 	km_list_del(&page->list);
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 }
 
 /* Insert, joined with every free buddy. */
-static void merge_free(struct km_range *range, size_t index, unsigned order, uint32_t dirty,
-		       uint32_t now)
+static void merge_free(struct zone *zone, struct km_range *range, size_t index, unsigned order,
+		       uint32_t dirty, uint32_t now)
 {
 	while (order < KM_MAX_ORDER) {
 		size_t other = index ^ ((size_t)1 << order);
@@ -137,15 +158,22 @@ static void merge_free(struct km_range *range, size_t index, unsigned order, uin
 		if (km_load(&buddy->type) != KM_PAGE_FREE || km_load(&buddy->order) != order)
 			break;
 		dirty += buddy->dirty;
-		remove_free(buddy);
+		remove_free(zone, buddy);
 		index = km_min(index, other);
 		order++;
 	}
-	insert_free(&range->page[index], order, dirty, now);
+	insert_free(zone, &range->page[index], order, dirty, now);
 }
 
-/* Commit the next largest block of the last range, or of a new one. */
-static bool grow(void)
+/* Fresh and not yet touched; where the system refuses, its pages come from wherever they are touched. */
+static void bind_block(char *block, unsigned node)
+{
+	if (km_unlikely(km_nodes.bind) && km_node_bind(block, BLOCK_BYTES, node))
+		km_bump(&arena.bind_failures, 1);
+}
+
+/* Commit the next largest block of the last range, or of a new one, for the node; both locks held. */
+static bool commit_block(unsigned node)
 {
 	struct km_range *range = arena.ranges ? &arena.range[arena.ranges - 1] : NULL;
 
@@ -160,11 +188,14 @@ static bool grow(void)
 			  km_align_up(range->pages * sizeof(*range->map), COMMIT_STEP)) ||
 	    !commit_array(range->page, &arena.page_ready[i], end * sizeof(*range->page),
 			  km_align_up(range->pages * sizeof(*range->page), COMMIT_STEP)) ||
-	    km_os_commit(block, BLOCK_BYTES))
+	    km_os_commit_node(block, BLOCK_BYTES, node))
 		return false;
+	bind_block(block, node);
 	if (arena.huge && end > HUGE_FROM_PAGES)
 		km_os_huge(block, BLOCK_BYTES);
-	insert_free(&range->page[range->ready], KM_MAX_ORDER, 0, 0);
+	if (range->node)
+		range->node[range->ready >> KM_MAX_ORDER] = (uint8_t)node;
+	insert_free(&arena.zone[node], &range->page[range->ready], KM_MAX_ORDER, 0, 0);
 	km_store_release(&range->ready, end);
 	if (i == 0) {
 		km_hot.arena = range->base;
@@ -175,94 +206,138 @@ static bool grow(void)
 	return true;
 }
 
+static bool grow(unsigned node)
+{
+	km_lock(&arena.grow);
+	bool grown = commit_block(node);
+	km_unlock(&arena.grow);
+	return grown;
+}
+
 /* Page 0 of the first range is never given out: its map entry says "foreign". */
-static void keep_first_page(void)
+static void keep_first_page(struct zone *zone)
 {
 	struct km_page *page = &arena.range[0].page[0];
 
-	remove_free(page);
+	remove_free(zone, page);
 	for (unsigned order = KM_MAX_ORDER; order-- > 0;)
-		insert_free(page + ((size_t)1 << order), order, 0, 0);
+		insert_free(zone, page + ((size_t)1 << order), order, 0, 0);
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 }
 
 bool km_arena_start(void)
 {
-	for (unsigned order = 0; order <= KM_MAX_ORDER; order++)
-		for (int dirty = 0; dirty < 2; dirty++)
-			km_list_init(&arena.free[order][dirty]);
+	unsigned here = km_node_here();
+
+	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+		km_lock_init(&arena.zone[node].lock, KM_RANK_ZONE);
+		for (unsigned order = 0; order <= KM_MAX_ORDER; order++)
+			for (int dirty = 0; dirty < 2; dirty++)
+				km_list_init(&arena.zone[node].free[order][dirty]);
+	}
 	if (!arena.ranges && !new_range())
 		return false;
-	if (!grow())
+	if (!grow(here))
 		return false;
-	keep_first_page();
+	keep_first_page(&arena.zone[here]);
 	return true;
 }
 
 /* The smallest block that will do, dirty before clean: it is resident already. */
-static struct km_page *find_free(unsigned order)
+static struct km_page *find_free(const struct zone *zone, unsigned order)
 {
 	for (; order <= KM_MAX_ORDER; order++)
 		for (int dirty = 1; dirty >= 0; dirty--)
-			if (!km_list_empty(&arena.free[order][dirty]))
-				return km_list_first(&arena.free[order][dirty], struct km_page,
+			if (!km_list_empty(&zone->free[order][dirty]))
+				return km_list_first(&zone->free[order][dirty], struct km_page,
 						     list);
 	return NULL;
 }
 
 /* Cut the block down to `order`, low half first, and return what is left. */
-static uint32_t split(struct km_page *page, unsigned order)
+static uint32_t split(struct zone *zone, struct km_page *page, unsigned order)
 {
 	uint32_t dirty = page->dirty, now = page->freed_ms;
 	unsigned have = page->order;
 
-	remove_free(page);
+	remove_free(zone, page);
 	while (have > order) {
 		uint32_t half = 1u << --have;
 
 		/* Which half the dirty pages are in is not known, so each may have them all: a block
 		 * said to be clean is taken for zeros. */
 		dirty = km_min(dirty, half);
-		insert_free(page + half, have, dirty, now);
+		insert_free(zone, page + half, have, dirty, now);
 	}
 	return dirty;
 }
 
-struct km_page *km_pages_alloc(unsigned order, int node, bool may_wait, bool *zero)
+/* What is free of the node; where that is nothing, and it may grow, fresh memory. */
+static struct km_page *alloc_on(unsigned node, unsigned order, bool may_wait, bool may_grow,
+				bool *zero)
 {
+	struct zone *zone = &arena.zone[node];
 	struct km_page *page;
 
-	(void)node;
-	if (order > KM_MAX_ORDER || !km_lock_may(&arena.lock, may_wait))
+	if (!km_lock_may(&zone->lock, may_wait))
 		return NULL;
-	while (!(page = find_free(order)))
-		if (!may_wait || !grow())
+	while (!(page = find_free(zone, order)))
+		if (!may_grow || !grow(node))
 			break;
 	if (page) {
 		bool untouched = page->dirty == 0;
 
-		split(page, order);
+		split(zone, page, order);
 		if (zero)
 			*zero = untouched;
 		km_store(&page->order, (uint8_t)order);
 		page->flags = 0;
+		page->node = (uint8_t)node;
 		km_store(&page->cache, NULL);
-		km_store(&arena.used_pages, arena.used_pages + ((size_t)1 << order));
+		km_bump(&zone->pages.used_pages, (size_t)1 << order);
 	}
-	km_unlock_may(&arena.lock, may_wait);
+	km_unlock_may(&zone->lock, may_wait);
 	return page;
+}
+
+/* What others have free comes before what they would have to commit. */
+km_cold static struct km_page *alloc_elsewhere(unsigned node, unsigned order, bool may_wait, bool *zero)
+{
+	for (int grow = 0; grow <= may_wait; grow++)
+		for (unsigned i = 1; i < km_node_count; i++) {
+			struct km_page *page = alloc_on(km_node_near(node, i), order, may_wait, grow,
+							zero);
+
+			if (page)
+				return page;
+		}
+	return NULL;
+}
+
+struct km_page *km_pages_alloc(unsigned order, int node, bool may_wait, bool *zero)
+{
+	unsigned first = node < 0 ? km_node_here() : (unsigned)node & ~(unsigned)KM_NODE_ONLY;
+
+	if (order > KM_MAX_ORDER)
+		return NULL;
+	struct km_page *page = alloc_on(first, order, may_wait, may_wait, zero);
+	if (km_likely(page) || (node >= 0 && node & KM_NODE_ONLY))
+		return page;
+	return alloc_elsewhere(first, order, may_wait, zero);
 }
 
 void km_pages_free(struct km_page *page, unsigned order)
 {
 	uint32_t now = (uint32_t)km_os_now_ms();
 	struct km_range *range = range_of_page(page);
+	size_t index = (size_t)(page - range->page);
+	struct zone *zone = &arena.zone[node_of(range, index)];
 
-	km_lock(&arena.lock);
-	km_store(&arena.used_pages, arena.used_pages - ((size_t)1 << order));
+	km_lock(&zone->lock);
+	km_bump(&zone->pages.used_pages, -((size_t)1 << order));
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
-	merge_free(range, (size_t)(page - range->page), order, 1u << order, now);
-	km_unlock(&arena.lock);
+	merge_free(zone, range, index, order, 1u << order, now);
+	km_unlock(&zone->lock);
 }
 
 struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int node, bool may_wait,
@@ -326,6 +401,20 @@ void *km_page_address(const struct km_page *page)
 	return range->base + ((size_t)(page - range->page) << KM_PAGE_SHIFT);
 }
 
+unsigned km_page_node(const void *p)
+{
+	if (km_likely(km_node_count == 1))
+		return 0;
+	for (unsigned i = 0; i < km_load_acquire(&arena.ranges); i++) {
+		const struct km_range *range = &arena.range[i];
+		size_t index = ((uintptr_t)p - (uintptr_t)range->base) >> KM_PAGE_SHIFT;
+
+		if (index < km_load_acquire(&range->ready))
+			return node_of(range, index);
+	}
+	return 0;
+}
+
 void km_map_set(struct km_page *page, size_t count, uint16_t value)
 {
 	struct km_range *range = range_of_page(page);
@@ -354,26 +443,46 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg)
 	return 0;
 }
 
+/* ------------------------------------------------------------------ counts, of all nodes */
+
+static size_t pages_used(void)
+{
+	size_t pages = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		pages += km_load(&arena.zone[i].pages.used_pages);
+	return pages;
+}
+
+static size_t pages_dirty(void)
+{
+	size_t pages = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		pages += km_load(&arena.zone[i].pages.dirty_pages);
+	return pages;
+}
+
 /* ------------------------------------------------------------------ giving back */
 
 /* The oldest dirty block of 2^lowest pages or more that is at least `decay_ms` old, taken off its list; lock held. */
-static struct km_page *take_old(uint32_t now, unsigned decay_ms, unsigned lowest)
+static struct km_page *take_old(struct zone *zone, uint32_t now, unsigned decay_ms, unsigned lowest)
 {
 	for (unsigned order = KM_MAX_ORDER + 1; order-- > lowest;) {
-		struct km_list *list = &arena.free[order][1];
+		struct km_list *list = &zone->free[order][1];
 
 		if (km_list_empty(list))
 			continue;
 		struct km_page *page = km_list_last(list, struct km_page, list);
 		if (decay_ms && now - page->freed_ms < decay_ms)
 			continue;
-		remove_free(page);
+		remove_free(zone, page);
 		return page;
 	}
 	return NULL;
 }
 
-static size_t purge_until(unsigned decay_ms, size_t enough_pages)
+static size_t purge_until(struct zone *zone, unsigned decay_ms, size_t enough_pages)
 {
 	/* What is smaller than the system's page waits for its neighbours: more would be given back than is free. */
 	unsigned lowest = km_order_of(km_os_page_bytes());
@@ -381,12 +490,12 @@ static size_t purge_until(unsigned decay_ms, size_t enough_pages)
 	size_t given = 0;
 
 	while (given < enough_pages) {
-		km_lock(&arena.lock);
-		struct km_page *page = take_old(now, decay_ms, lowest);
-		km_unlock(&arena.lock);
+		km_lock(&zone->lock);
+		struct km_page *page = take_old(zone, now, decay_ms, lowest);
+		km_unlock(&zone->lock);
 		if (!page) {
 			if (lowest && !decay_ms)
-				km_store(&arena.kept_pages, km_load(&arena.dirty_pages));
+				km_store(&arena.kept_pages, pages_dirty());
 			break;
 		}
 		uint32_t dirty = page->dirty;
@@ -394,14 +503,14 @@ static size_t purge_until(unsigned decay_ms, size_t enough_pages)
 		struct km_range *range = range_of_page(page);
 		bool gone = km_os_purge(km_page_address(page), KM_PAGE_SIZE << order) == 0;
 
-		km_lock(&arena.lock);
+		km_lock(&zone->lock);
 		if (gone)
-			km_store(&arena.purged_pages, arena.purged_pages + dirty);
+			km_bump(&zone->pages.purged_pages, dirty);
 		/* Where the system refuses (mlockall) it stays dirty, as fresh, for another period. */
-		merge_free(range, (size_t)(page - range->page), order, gone ? 0 : dirty, now);
-		km_unlock(&arena.lock);
+		merge_free(zone, range, (size_t)(page - range->page), order, gone ? 0 : dirty, now);
+		km_unlock(&zone->lock);
 		if (!gone) {
-			km_store(&arena.kept_pages, km_load(&arena.dirty_pages));
+			km_store(&arena.kept_pages, pages_dirty());
 			break;
 		}
 		given += dirty;
@@ -412,24 +521,42 @@ static size_t purge_until(unsigned decay_ms, size_t enough_pages)
 
 size_t km_pages_purge(unsigned decay_ms)
 {
-	return purge_until(decay_ms, SIZE_MAX);
+	size_t given = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		given += purge_until(&arena.zone[i], decay_ms, SIZE_MAX);
+	return given;
 }
 
 size_t km_pages_used(void)
 {
-	return km_load(&arena.used_pages);
+	return pages_used();
 }
 
 /* A quarter of what is in use, and a floor. */
 static size_t dirty_bound(void)
 {
-	return km_load(&arena.used_pages) / 4 + DIRTY_FLOOR_PAGES;
+	return pages_used() / 4 + DIRTY_FLOOR_PAGES;
 }
 
 bool km_pages_too_dirty(void)
 {
 	/* What the system would not take just now is not offered again before there is more. */
-	return km_load(&arena.dirty_pages) > km_max(dirty_bound(), km_load(&arena.kept_pages));
+	return pages_dirty() > km_max(dirty_bound(), km_load(&arena.kept_pages));
+}
+
+/* Each node gives as large a part of its own. */
+static size_t trim_by(size_t pages, size_t dirty)
+{
+	size_t given = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++) {
+		struct zone *zone = &arena.zone[i];
+		size_t own = km_min(km_load(&zone->pages.dirty_pages), dirty);
+
+		given += purge_until(zone, 0, (size_t)((unsigned __int128)own * pages / dirty));
+	}
+	return given;
 }
 
 void km_pages_trim(void)
@@ -438,20 +565,23 @@ void km_pages_trim(void)
 
 	/* Others free meanwhile, and more becomes dirty. Each round gives something or is the last. */
 	while (given) {
-		size_t dirty = km_load(&arena.dirty_pages), enough = dirty_bound() / 4;
+		size_t dirty = pages_dirty(), enough = dirty_bound() / 4;
 
-		given = dirty > enough ? purge_until(0, dirty - enough) : 0;
+		given = dirty > enough ? trim_by(dirty - enough, dirty) : 0;
 	}
 }
 
 void km_arena_get_stats(struct km_arena_stats *stats)
 {
-	*stats = (struct km_arena_stats){
-		.used_pages = km_load(&arena.used_pages),
-		.dirty_pages = km_load(&arena.dirty_pages),
-		.clean_pages = km_load(&arena.clean_pages),
-		.purged_pages = km_load(&arena.purged_pages),
-	};
+	*stats = (struct km_arena_stats){ .bind_failures = km_load(&arena.bind_failures) };
+	for (unsigned i = 0; i < km_node_count; i++) {
+		const struct km_zone_counts *pages = &arena.zone[i].pages;
+
+		stats->pages.used_pages += km_load(&pages->used_pages);
+		stats->pages.dirty_pages += km_load(&pages->dirty_pages);
+		stats->pages.clean_pages += km_load(&pages->clean_pages);
+		stats->pages.purged_pages += km_load(&pages->purged_pages);
+	}
 	for (unsigned i = 0; i < km_load_acquire(&arena.ranges); i++) {
 		stats->reserved_bytes += arena.range[i].pages << KM_PAGE_SHIFT;
 		stats->committed_bytes += arena.range[i].ready << KM_PAGE_SHIFT;
@@ -461,10 +591,16 @@ void km_arena_get_stats(struct km_arena_stats *stats)
 void km_arena_expose(struct km_arena_view *view)
 {
 	*view = (struct km_arena_view){
-		.ranges = &arena.ranges, .range = arena.range,
-		.used_pages = &arena.used_pages, .dirty_pages = &arena.dirty_pages,
-		.clean_pages = &arena.clean_pages, .purged_pages = &arena.purged_pages,
+		.ranges = &arena.ranges, .range = arena.range, .nodes = &km_node_count,
+		.bind_failures = &arena.bind_failures,
 	};
+	for (unsigned i = 0; i < KM_MAX_NODES; i++)
+		view->zone[i] = &arena.zone[i].pages;
+}
+
+const struct km_zone_counts *km_arena_zone(unsigned node)
+{
+	return &arena.zone[node].pages;
 }
 
 const struct km_range *km_arena_range(unsigned i)
@@ -483,39 +619,63 @@ unsigned km_arena_decay_ms(void)
 	return arena.decay_ms;
 }
 
+/* Nodes first, then what they grow from: the order of the ranks. */
 void km_arena_fork(bool before, bool child)
 {
-	if (before)
-		km_lock_fork(&arena.lock);
-	else if (child)
-		km_lock_init(&arena.lock, KM_RANK_ZONE);
-	else
-		km_unlock_fork(&arena.lock);
+	struct km_lock *locks[KM_MAX_NODES + 1];
+	unsigned count = 0;
+
+	for (; count < km_node_count; count++)
+		locks[count] = &arena.zone[count].lock;
+	locks[count++] = &arena.grow;
+	for (unsigned i = 0; i < count; i++) {
+		if (before)
+			km_lock_fork(locks[i]);
+		else if (child)
+			locks[i]->state = 0;
+		else
+			km_unlock_fork(locks[i]);
+	}
 }
 
-int km_arena_check(void)
+static bool free_block_is_right(const struct km_page *page, unsigned node, unsigned order, bool dirty)
 {
+	const struct km_range *range = range_of_page(page);
+
+	return range && page->type == KM_PAGE_FREE && page->order == order &&
+	       (page->dirty != 0) == dirty && node_of(range, (size_t)(page - range->page)) == node;
+}
+
+static int check_zone(unsigned node)
+{
+	const struct zone *zone = &arena.zone[node];
 	size_t dirty = 0, clean = 0;
-	int damages = 0;
 
 	for (unsigned order = 0; order <= KM_MAX_ORDER; order++)
 		for (int list = 0; list < 2; list++)
-			km_list_for_each(entry, &arena.free[order][list]) {
+			km_list_for_each(entry, &zone->free[order][list]) {
 				struct km_page *page =
 					km_container_of(entry, struct km_page, list);
 
-				if (page->type != KM_PAGE_FREE || page->order != order ||
-				    (page->dirty != 0) != list) {
+				if (!free_block_is_right(page, node, order, list)) {
 					km_warn("check: free block %p is damaged", page);
-					return damages + 1;
+					return 1;
 				}
 				dirty += page->dirty;
 				clean += ((size_t)1 << order) - page->dirty;
 			}
-	if (dirty != arena.dirty_pages || clean != arena.clean_pages) {
-		km_warn("check: free pages counted %lu + %lu, kept %lu + %lu", dirty, clean,
-			arena.dirty_pages, arena.clean_pages);
-		damages++;
-	}
+	if (dirty == zone->pages.dirty_pages && clean == zone->pages.clean_pages)
+		return 0;
+	km_warn("check: free pages of node %u counted %lu + %lu, kept %lu + %lu", node, dirty, clean,
+		zone->pages.dirty_pages, zone->pages.clean_pages);
+	return 1;
+}
+
+int km_arena_check(void)
+{
+	int damages = 0;
+
+	for (unsigned node = 0; node < km_node_count; node++)
+		damages += check_zone(node);
 	return damages;
 }

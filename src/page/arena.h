@@ -1,6 +1,9 @@
 /*
  * arena.h: where whole pages come from, and which page an address is in.
  *
+ * A node has free lists and a lock of its own; its memory comes in largest blocks, each bound to the node when it is
+ * committed, so no block is ever of two nodes, and no page changes sides.
+ *
  * A range is reserved address space with three arrays: the pages, a descriptor for each (struct km_page, the
  * kernel's struct page), and the map, two dense bytes for each: the id of the cache whose slab the page is in.
  * The hot path of kfree reads the map of the first range and nothing else.
@@ -15,6 +18,7 @@
 #include "../port/cc.h"
 #include "../port/chain.h"
 #include "../port/list.h"
+#include "../port/node.h"
 
 #define KM_MAX_ORDER	10u	/* largest block: 4 MiB */
 #define KM_MAP_NONE	0u
@@ -36,13 +40,13 @@ enum km_page_type {
 /* One page of 4096 bytes. Fields below `type` belong to the owner of the block's head, unless noted. */
 struct km_page {
 	struct kmem_cache *cache;	/* slab: its cache */
-	struct km_list list;		/* free block: the zone's; slab: its node's partial list; slob: one of three */
+	struct km_list list;		/* free block: its node's; slab: its node's partial list; slob: one of three */
 	uint16_t inuse;			/* slab: objects taken */
 	uint16_t objects;		/* slab: objects in all */
 	uint8_t type;			/* enum km_page_type; every page of a slab has one */
 	uint8_t order;			/* block: 2^order pages; slab: on every page */
 	uint8_t flags;			/* KM_SLAB_ flags */
-	uint8_t node;
+	uint8_t node;			/* head of a block that was handed out: whose memory it is */
 	union {
 		uint64_t bits[2];	/* slab of sheaf: a bit for each free object; on every page */
 		uint64_t word;		/* slab of slub: freelist and counts; engine/slub.h */
@@ -75,6 +79,7 @@ struct km_range {
 	size_t ready;		/* committed; multiple of a largest block */
 	uint16_t *map;
 	struct km_page *page;
+	uint8_t *node;		/* of each largest block; NULL: there is only one node */
 };
 
 /* Reserve the first range. False: there is no address space. */
@@ -82,8 +87,10 @@ bool km_arena_start(void);
 
 /*
  * A block of 2^order pages, aligned to its size; NULL: none. May be dirty unless *zero comes back true.
- * Without may_wait no system call is made.
+ * Without may_wait no system call is made. node: the one to begin with, NUMA_NO_NODE: the CPU's; when it has nothing
+ * the others are asked, the nearest first; not so with KM_NODE_ONLY.
  */
+#define KM_NODE_ONLY	0x100
 struct km_page *km_pages_alloc(unsigned order, int node, bool may_wait, bool *zero);
 /* Give 2^order pages, starting at `page`, back. */
 void km_pages_free(struct km_page *page, unsigned order);
@@ -97,6 +104,8 @@ struct km_page *km_page_of(const void *p);
 /* The head of the slab or block that `page` belongs to; NULL where it is free or unknown. */
 struct km_page *km_page_head(struct km_page *page);
 void *km_page_address(const struct km_page *page);
+/* The node of the memory at p, which was handed out: one byte of a dense table. */
+unsigned km_page_node(const void *p);
 void km_map_set(struct km_page *page, size_t count, uint16_t value);
 
 /* Visit every head of a slab or large block, and every page of slob, until visit returns non-zero. */
@@ -111,17 +120,27 @@ bool km_pages_too_dirty(void);
 /* Give the oldest dirty pages back until a quarter of that bound is left. */
 void km_pages_trim(void);
 
+/* Of one node. Written under its lock, read without. */
+struct km_zone_counts {
+	size_t used_pages, dirty_pages, clean_pages, purged_pages;
+};
+
 struct km_arena_stats {
-	size_t reserved_bytes, committed_bytes, used_pages, dirty_pages, clean_pages, purged_pages;
+	size_t reserved_bytes, committed_bytes;
+	struct km_zone_counts pages;	/* of all nodes */
+	size_t bind_failures;		/* largest blocks that the system would not bind to their node */
 };
 void km_arena_get_stats(struct km_arena_stats *stats);
 /* Where they are kept, for readers outside of the process. */
 struct km_arena_view {
 	const unsigned *ranges;
 	const struct km_range *range;
-	const size_t *used_pages, *dirty_pages, *clean_pages, *purged_pages;
+	const unsigned *nodes;
+	const struct km_zone_counts *zone[KM_MAX_NODES];
+	const size_t *bind_failures;
 };
 void km_arena_expose(struct km_arena_view *view);
+const struct km_zone_counts *km_arena_zone(unsigned node);
 const struct km_range *km_arena_range(unsigned i);	/* NULL beyond the last */
 void km_arena_set(bool huge, unsigned decay_ms);
 unsigned km_arena_decay_ms(void);

@@ -22,6 +22,8 @@ size_t km_os_page_bytes(void);
 void *km_os_reserve(size_t bytes, size_t align);
 /* Make [p, p+bytes) of a reservation readable and writable; zero where never touched. */
 int km_os_commit(void *p, size_t bytes);
+/* The same for memory of a node; to km_os_fault it is "commit on node N". */
+int km_os_commit_node(void *p, size_t bytes, unsigned node);
 /* Make [p, p+bytes) readable: zeros. */
 int km_os_commit_readonly(void *p, size_t bytes);
 /* Give the pages back; the range stays accessible and reads as zeros if 0 is returned. */
@@ -52,6 +54,17 @@ size_t km_os_memory(void);
 unsigned km_os_possible_cpus(void);
 /* The CPU this thread runs on, now; 0 where the system does not say. */
 unsigned km_os_getcpu(void);
+
+
+/* A small file of the system as text, ended by NUL: its length, at most bytes - 1, or -errno. */
+long km_os_read(const char *path, char *text, size_t bytes);
+/*
+ * Memory nodes, by the system's ids; a set is a bit for each, `limit` of them. Those from which the process may get
+ * memory. Was the process given a memory policy of its own? Let fresh memory come from one of these: 0 or -errno.
+ */
+int km_os_allowed_nodes(uint64_t *set, unsigned limit);
+bool km_os_has_memory_policy(void);
+int km_os_prefer_nodes(void *p, size_t bytes, const uint64_t *set, unsigned limit);
 
 /* Register membarrier's rseq command for the process: 0 or -errno. Then: every sequence in flight on
  * another CPU is aborted and ordered after what we stored before. */

@@ -29,6 +29,13 @@
 #define PR_SET_VMA_ANON_NAME	0
 #endif
 
+/* Of <linux/mempolicy.h>, some of whose enumerators are newer than others. */
+#define MPOL_DEFAULT		0
+#define MPOL_PREFERRED		1
+#define MPOL_LOCAL		4
+#define MPOL_PREFERRED_MANY	5
+#define MPOL_F_MEMS_ALLOWED	4
+
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 #define MAX_CPUS	4096u
 
@@ -105,9 +112,9 @@ static int protect(void *p, size_t bytes, int protection)
 	return result;
 }
 
-int km_os_commit(void *p, size_t bytes)
+static int commit(void *p, size_t bytes, const char *call)
 {
-	if (fault("commit"))
+	if (fault(call))
 		return -ENOMEM;
 	int result = protect(p, bytes, PROT_READ | PROT_WRITE);
 	if (!result) {
@@ -116,6 +123,21 @@ int km_os_commit(void *p, size_t bytes)
 		(void)ignored;
 	}
 	return result;
+}
+
+int km_os_commit(void *p, size_t bytes)
+{
+	return commit(p, bytes, "commit");
+}
+
+int km_os_commit_node(void *p, size_t bytes, unsigned node)
+{
+	static const char *const calls[] = {
+		"commit on node 0", "commit on node 1", "commit on node 2", "commit on node 3",
+		"commit on node 4", "commit on node 5", "commit on node 6", "commit on node 7",
+	};
+
+	return commit(p, bytes, calls[node]);
 }
 
 int km_os_commit_readonly(void *p, size_t bytes)
@@ -253,17 +275,29 @@ static unsigned mask_cpus(void)
 	return bytes > 0 ? (unsigned)bytes * 8 : MAX_CPUS;
 }
 
-unsigned km_os_possible_cpus(void)
+long km_os_read(const char *path, char *text, size_t bytes)
 {
-	static const char path[] = "/sys/devices/system/cpu/possible";
-	char text[256];
-	long fd, count = -1;
+	size_t length = 0;
+	long fd, count;
 
 	KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
-	if (fd >= 0) {
-		KEEP_ERRNO(count, syscall(SYS_read, fd, text, sizeof(text)));
-		km_os_close((int)fd);
-	}
+	if (fd < 0)
+		return fd;
+	do {
+		KEEP_ERRNO(count, syscall(SYS_read, fd, text + length, bytes - 1 - length));
+		if (count > 0)
+			length += (size_t)count;
+	} while (count == -EINTR || (count > 0 && length < bytes - 1));
+	km_os_close((int)fd);
+	text[length] = '\0';
+	return count < 0 ? count : (long)length;
+}
+
+unsigned km_os_possible_cpus(void)
+{
+	char text[256];
+	long count = km_os_read("/sys/devices/system/cpu/possible", text, sizeof(text));
+
 	if (count > 0)
 		return km_min(parse_possible(text, count), MAX_CPUS);
 	/* No /sys (a chroot, a sandbox). What libc says then is the CPUs this process may use, and ids go beyond. */
@@ -276,6 +310,41 @@ unsigned km_os_getcpu(void)
 
 	KEEP_ERRNO(cpu, sched_getcpu());
 	return cpu < 0 ? 0 : (unsigned)cpu;
+}
+
+int km_os_allowed_nodes(uint64_t *set, unsigned limit)
+{
+	int result;
+
+	if (fault("allowed nodes"))
+		return -EPERM;
+	KEEP_ERRNO(result, (int)syscall(SYS_get_mempolicy, NULL, set, (unsigned long)limit + 1, NULL,
+					MPOL_F_MEMS_ALLOWED));
+	return result;
+}
+
+bool km_os_has_memory_policy(void)
+{
+	int mode = MPOL_DEFAULT, result;
+
+	KEEP_ERRNO(result, (int)syscall(SYS_get_mempolicy, &mode, NULL, 0ul, NULL, 0ul));
+	return !result && mode != MPOL_DEFAULT && mode != MPOL_LOCAL;
+}
+
+int km_os_prefer_nodes(void *p, size_t bytes, const uint64_t *set, unsigned limit)
+{
+	unsigned count = 0;
+	int result;
+
+	if (fault("bind"))
+		return -EPERM;
+	for (unsigned i = 0; i < limit / 64; i++)
+		count += (unsigned)__builtin_popcountll(set[i]);
+	/* Of several, MPOL_PREFERRED would take the first. */
+	KEEP_ERRNO(result, (int)syscall(SYS_mbind, p, bytes,
+					count > 1 ? MPOL_PREFERRED_MANY : MPOL_PREFERRED, set,
+					(unsigned long)limit + 1, 0u));
+	return result;
 }
 
 int km_os_barrier_register(void)

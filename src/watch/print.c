@@ -100,8 +100,9 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 	km_print(writer,
 		 " \"mapped_bytes\": %lu, \"meta_bytes\": %lu, \"purged_pages\": %lu,\n",
 		 s->mapped_bytes, s->meta_bytes, s->purged_pages);
-	km_print(writer, " \"slob_pages\": %lu, \"slob_bytes\": %lu,\n \"caches\": [",
-		 s->slob_pages, s->slob_bytes);
+	km_print(writer, " \"slob_pages\": %lu, \"slob_bytes\": %lu,\n", s->slob_pages, s->slob_bytes);
+	km_print(writer, " \"nodes\": %lu, \"bind_failures\": %lu,\n \"caches\": [", s->nodes,
+		 s->bind_failures);
 }
 
 void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *s, bool first)

@@ -89,17 +89,19 @@ void kmem_get_stats(struct kmem_stats *stats)
 		.caches = km_registry_count(),
 		.arena_reserved_bytes = arena.reserved_bytes,
 		.arena_committed_bytes = arena.committed_bytes,
-		.pages_used = arena.used_pages,
-		.pages_free_dirty = arena.dirty_pages,
-		.pages_free_clean = arena.clean_pages,
+		.pages_used = arena.pages.used_pages,
+		.pages_free_dirty = arena.pages.dirty_pages,
+		.pages_free_clean = arena.pages.clean_pages,
 		.large_blocks = large_blocks,
 		.large_bytes = large_bytes,
 		.mapped_blocks = big_blocks,
 		.mapped_bytes = big_bytes,
 		.meta_bytes = km_meta_committed_bytes(),
-		.purged_pages = arena.purged_pages,
+		.purged_pages = arena.pages.purged_pages,
 		.slob_pages = km_load(&km_slob.pages),
 		.slob_bytes = km_load(&km_slob.units) * KM_SLOB_UNIT,
+		.nodes = km_node_count,
+		.bind_failures = arena.bind_failures,
 	};
 }
 

@@ -316,29 +316,6 @@ static void case_flush(void)
 	done(cache);
 }
 
-static void case_node_mismatch(void)
-{
-	static _Alignas(64) char other[sizeof(struct slub_node)];
-	struct kmem_cache *cache = fresh();
-	struct km_request request = km_request_of(GFP_KERNEL | __GFP_THISNODE, 1);
-	void *a = get(cache), *b;
-
-	memset(other, 0, sizeof(other));
-	cache->node[1] = other;
-	cache->engine->node_init(cache, 1);
-	kmem_cache_clear_events(cache);
-	km_front_busy = true;
-	b = cache->engine->alloc(cache, &request);
-	km_front_busy = false;
-	CHECK(b);
-	EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 1, [KMEM_ALLOC_NODE_MISMATCH] = 1,
-	       [KMEM_DEACTIVATE_TO_HEAD] = 1, [KMEM_ALLOC_SLAB] = 1);
-	cache->node[1] = NULL;
-	put(cache, &a);
-	put(cache, &b);
-	done(cache);
-}
-
 /* ------------------------------------------------------------------ pages */
 
 /* No block of the usual order: one of the lowest order will do. */
@@ -442,7 +419,6 @@ int main(void)
 		{ "without CPU partial slabs", case_no_cpu_partial },
 		{ "deactivation", case_deactivate },
 		{ "a CPU slab is displaced", case_flush },
-		{ "another node is wanted", case_node_mismatch },
 		{ "a lower order", case_order_fallback },
 		{ "SLAB_TYPESAFE_BY_RCU", case_typesafe },
 		{ "constructors", case_ctor },

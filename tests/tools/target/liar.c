@@ -81,7 +81,7 @@ static void make_caches(struct km_list *head, unsigned *count, unsigned long *no
 int main(int argc, char **argv)
 {
 	static struct km_list head;
-	static unsigned count, ranges;
+	static unsigned count, ranges, nodes;
 	static struct km_percpu percpu;
 	char *at = mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	unsigned long *nonsense = aligned_alloc(4096, WORDS * sizeof(*nonsense));
@@ -109,8 +109,11 @@ int main(int argc, char **argv)
 		ranges = (unsigned)(any() % 3);
 		root->arena.ranges = &ranges;
 		root->arena.range = (struct km_range *)nonsense;
-		root->arena.used_pages = root->arena.dirty_pages = nonsense + 1;
-		root->arena.clean_pages = root->arena.purged_pages = nonsense + 2;
+		nodes = (unsigned)(any() % 16 ? any() % KM_MAX_NODES + 1 : any());
+		root->arena.nodes = &nodes;
+		for (unsigned node = 0; node < KM_MAX_NODES; node++)
+			root->arena.zone[node] = (void *)pointer(nonsense);
+		root->arena.bind_failures = nonsense + 1;
 		root->large_blocks = root->large_bytes = nonsense + 3;
 		root->mapped_blocks = root->mapped_bytes = root->meta_bytes = nonsense + 4;
 		root->discipline = root->reason = (char *)(nonsense + any() % WORDS);

@@ -1,0 +1,65 @@
+/*
+ * sheaf.h: what the files of the engine sheaf share: a node with its barn, and the bits of a slab.
+ */
+#ifndef KM_ENGINE_SHEAF_H
+#define KM_ENGINE_SHEAF_H
+
+#include "engine.h"
+
+#define MAX_FULL_BLOCKS		10u	/* Kernel: MAX_FULL_SHEAVES */
+#define MAX_EMPTY_BLOCKS	10u	/* Kernel: MAX_EMPTY_SHEAVES */
+#define MAX_BARN_BYTES		((size_t)256 << 10)
+
+struct barn {
+	struct km_lock lock;
+	uint32_t full_count, empty_count;
+	void **full, **empty;		/* linked by their headers */
+	size_t objects;			/* in the full ones */
+	size_t most;			/* objects it may keep; 0: not grown */
+	uint32_t swings;		/* from empty to overflowing, since the last reap */
+	bool touched;			/* since the last reap */
+	bool starved;			/* it was empty since it last overflowed */
+	uint64_t gets, puts;		/* events, here because the line is in hand */
+};
+
+struct sheaf_node {
+	struct km_node_counts counts;	/* protected by lock */
+	struct km_lock lock;
+	struct km_list partial;		/* protected by lock */
+	struct barn barn km_aligned(64);
+};
+_Static_assert(offsetof(struct sheaf_node, counts) == 0, "readers find it there");
+
+km_inline struct sheaf_node *sheaf_node(const struct kmem_cache *cache, unsigned node)
+{
+	return cache->node[node];
+}
+
+/* Where 64 of the slab's bits are; a set bit is a free object. */
+km_inline uint64_t *sheaf_bits(const struct kmem_cache *cache, struct km_page *slab,
+			       const char *address, unsigned word)
+{
+	if (cache->tail_bits) {
+		const char *end = address + (KM_PAGE_SIZE << slab->order);
+
+		return (uint64_t *)end - (slab->objects + 63) / 64 + word;
+	}
+	return &slab[word / 2].bits[word % 2];
+}
+
+/* ---- sheaf.c, for sheaf_node.c */
+
+unsigned sheaf_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		    unsigned want);
+void sheaf_give(struct kmem_cache *cache, void **objects, unsigned count);
+void **sheaf_refill(struct kmem_cache *cache, const struct km_request *request, void **empty);
+void **sheaf_spill(struct kmem_cache *cache, void **full);
+void sheaf_retire(struct kmem_cache *cache, void **block);
+bool sheaf_has_room(struct kmem_cache *cache);
+/* Everything in the barn goes to the slabs, its blocks to metadata. */
+void sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn);
+/* An all-free slab goes if there are enough partial ones without it; lock held. True: the caller frees it. */
+bool sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
+			 unsigned long keep);
+
+#endif

@@ -1,0 +1,337 @@
+/*
+ * sheaf_node.c: the engine sheaf as a cache sees it: layout, coming and going, shrink, statistics, checks. What objects
+ * do is in sheaf.c. Invariant: each node's lists and counts change under that node's locks, and a loop over nodes holds
+ * those of one at a time, except around fork.
+ */
+#include <errno.h>
+
+#include "../port/bits.h"
+#include "../port/die.h"
+#include "sheaf.h"
+
+#define PROMOTE_MAX		32u	/* Kernel: SHRINK_PROMOTE_MAX */
+#define MIN_OBJECTS		16u	/* per slab, where an order <= MAX_SLAB_ORDER can: an object that lies ready
+					 * keeps its slab, and with 64 four times the memory stayed (docs/decisions) */
+#define MAX_SLAB_ORDER		3u
+
+/* ------------------------------------------------------------------ layout */
+
+/*
+ * Kernel: 60, 28, 12, 4; ours fill a power of two together with the NULL and the header. A cache that misses often
+ * grows to blocks of 16 KiB of objects, one that is used in bulk to 32 KiB (front/miss.c), and comes back when it has
+ * been idle.
+ */
+static unsigned capacity_by_size(uint32_t size)
+{
+	if (size > 2 * KM_PAGE_SIZE)
+		return 2;
+	if (size >= KM_PAGE_SIZE)
+		return 6;
+	if (size >= 1024)
+		return 14;
+	return size >= 256 ? 30 : 62;
+}
+
+/* The largest of 126, 62, 30, ... that keeps a block of objects within `bytes`. */
+static unsigned capacity_within(uint32_t size, uint32_t bytes)
+{
+	unsigned capacity = 126;
+
+	while (capacity > 2 && capacity * size > bytes)
+		capacity = (capacity + 2) / 2 - 2;
+	return capacity;
+}
+
+static uint32_t objects_with_tail_bits(uint32_t slab_bytes, uint32_t size)
+{
+	uint32_t objects = (uint32_t)((uint64_t)slab_bytes * 8 / (size * 8 + 1));
+
+	while (objects * size + (objects + 63) / 64 * 8 > slab_bytes)
+		objects--;
+	return objects;
+}
+
+static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
+{
+	unsigned max_order = km_layout_options.max_order ?: MAX_SLAB_ORDER;
+
+	cache->order = (uint8_t)km_layout_order(cache->size,
+						km_layout_options.min_objects ?: MIN_OBJECTS,
+						max_order);
+	/* Objects of more than half of a largest slab: a larger slab still, if that wastes less. */
+	uint32_t bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
+	while (cache->size > KM_PAGE_SIZE && cache->order < km_min(max_order + 2, KM_MAX_ORDER) &&
+	       bytes % cache->size > bytes / 8)
+		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->order);
+	cache->tail_bits = cache->size < 32;
+	cache->objects = cache->tail_bits ? objects_with_tail_bits(bytes, cache->size) :
+					    bytes / cache->size;
+	/* A slab of the lowest order is cut by the same rule as one of the usual order, or not at all. */
+	if (cache->tail_bits)
+		cache->min_order = cache->order;
+	cache->capacity = (uint16_t)km_max(capacity_by_size(cache->size), args->sheaf_capacity);
+	cache->busy_capacity = (uint16_t)km_max(capacity_within(cache->size, 16u << 10),
+						(unsigned)cache->capacity);
+	/* The memory of a block follows this, and many blocks of 1 KiB have their tops in the same few lines of a
+	 * cache: a program's sizes, used together and seldom in bulk, do with less. */
+	cache->max_capacity = cache->flags & SLAB_KMALLOC ? cache->busy_capacity :
+			      (uint16_t)km_max(capacity_within(cache->size, 32u << 10),
+					       (unsigned)cache->capacity);
+	return 0;
+}
+
+static int node_init(struct kmem_cache *cache, unsigned node)
+{
+	struct sheaf_node *n = cache->node[node];
+
+	km_lock_init(&n->barn.lock, KM_RANK_BARN);
+	km_lock_init(&n->lock, KM_RANK_NODE);
+	km_list_init(&n->partial);
+	n->counts.barn_objects = &n->barn.objects;
+	return 0;
+}
+
+static void node_fini(struct kmem_cache *cache, unsigned node)
+{
+	(void)cache;
+	(void)node;
+}
+
+/* ------------------------------------------------------------------ shrinking and looking */
+
+/* Take empty slabs beyond `keep` off and free them, a few at a time; returns how many. */
+static size_t free_empty(struct kmem_cache *cache, struct sheaf_node *n, unsigned long keep)
+{
+	size_t total = 0;
+	unsigned count;
+
+	do {
+		struct km_page *empty[64];
+
+		count = 0;
+		km_lock(&n->lock);
+		km_list_for_each_safe(entry, &n->partial) {
+			struct km_page *slab = km_container_of(entry, struct km_page, list);
+
+			if (count < km_array_count(empty) && sheaf_drop_if_empty(cache, n, slab, keep))
+				empty[count++] = slab;
+		}
+		km_unlock(&n->lock);
+		for (unsigned i = 0; i < count; i++)
+			km_slab_free(cache, empty[i]);
+		total += count;
+	} while (count == 64);
+	return total;
+}
+
+/* Kernel: slabs with at most 32 free objects to the head, fullest first. */
+static void sort_partial(struct sheaf_node *n)
+{
+	struct km_list promote[PROMOTE_MAX];
+
+	for (unsigned i = 0; i < PROMOTE_MAX; i++)
+		km_list_init(&promote[i]);
+	km_lock(&n->lock);
+	km_list_for_each_safe(entry, &n->partial) {
+		struct km_page *slab = km_container_of(entry, struct km_page, list);
+		unsigned free = (unsigned)(slab->objects - slab->inuse);
+
+		if (free <= PROMOTE_MAX) {
+			km_list_del(entry);
+			km_list_add_head(entry, &promote[free - 1]);
+		}
+	}
+	for (unsigned i = PROMOTE_MAX; i-- > 0;)
+		km_list_for_each_safe(entry, &promote[i]) {
+			km_list_del(entry);
+			km_list_add_head(entry, &n->partial);
+		}
+	km_unlock(&n->lock);
+}
+
+static size_t sheaf_shrink(struct kmem_cache *cache)
+{
+	size_t freed = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++) {
+		struct sheaf_node *n = sheaf_node(cache, i);
+
+		sheaf_flush_barn(cache, &n->barn);
+		freed += free_empty(cache, n, 0);
+		sort_partial(n);
+	}
+	return freed;
+}
+
+static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
+{
+	bool idle = !km_load(&n->barn.touched);
+
+	km_store(&n->barn.touched, false);
+	km_store(&n->barn.swings, 0u);
+	if (idle) {
+		km_store(&n->barn.most, (size_t)0);
+		sheaf_flush_barn(cache, &n->barn);
+	}
+	return free_empty(cache, n, idle ? 0 : km_load(&cache->min_partial));
+}
+
+/* Kernel: nothing of the kind; SLAB's reaping is the model. What lay untouched since the last call goes. */
+static size_t sheaf_reap(struct kmem_cache *cache)
+{
+	size_t freed = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		freed += reap_node(cache, sheaf_node(cache, i));
+	return freed;
+}
+
+static bool sheaf_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
+{
+	uint64_t *bits = sheaf_bits(cache, slab, km_page_address(slab), index / 64);
+
+	return !(km_load(bits) >> index % 64 & 1);
+}
+
+static void sheaf_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
+{
+	for (unsigned i = 0; i < km_node_count; i++) {
+		struct sheaf_node *n = sheaf_node(cache, i);
+
+		stats->total_slabs += km_load(&n->counts.slabs);
+		stats->total_objects += km_load(&n->counts.objects);
+		stats->partial_slabs += km_load(&n->counts.partial);
+		stats->shelf_objects += km_load(&n->barn.objects);
+		stats->active_objects += km_load(&n->counts.taken);
+		stats->alloc_slab += km_load(&n->counts.new_slabs);
+		stats->free_slab += km_load(&n->counts.freed_slabs);
+	}
+}
+
+static int check_slab(struct kmem_cache *cache, struct km_page *slab, unsigned node)
+{
+	unsigned free = 0;
+
+	for (unsigned i = 0; i < slab->objects; i++)
+		free += !sheaf_is_taken(cache, slab, i);
+	if (free == (unsigned)(slab->objects - slab->inuse) && slab->cache == cache &&
+	    slab->type == KM_PAGE_SLAB && slab->node == node && free)
+		return 0;
+	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free", cache->name,
+		km_page_address(slab), slab->inuse, slab->objects, free);
+	return 1;
+}
+
+/* A barn's blocks hold what it counts, all of its node. */
+static int check_barn(const struct kmem_cache *cache, const struct barn *barn, unsigned node)
+{
+	size_t objects = 0, strangers = 0;
+
+	for (void **block = barn->full; block;
+	     block = (void **)(uintptr_t)*km_block_header(&cache->shelf, block)) {
+		size_t count = km_block_count(&cache->shelf, block);
+
+		for (size_t i = 0; i < count; i++)
+			strangers += km_page_node(block[i]) != node;
+		objects += count;
+	}
+	if (objects == barn->objects && !strangers)
+		return 0;
+	km_warn("check: %s: barn %u has %lu objects, kept %lu; %lu are of other nodes", cache->name,
+		node, objects, barn->objects, strangers);
+	return 1;
+}
+
+static int check_node(struct kmem_cache *cache, unsigned node)
+{
+	struct sheaf_node *n = sheaf_node(cache, node);
+	size_t partial = 0;
+	int damages = check_barn(cache, &n->barn, node);
+
+	km_list_for_each(entry, &n->partial) {
+		damages += check_slab(cache, km_container_of(entry, struct km_page, list), node);
+		partial++;
+	}
+	if (partial != n->counts.partial || n->counts.taken > n->counts.objects) {
+		km_warn("check: %s: %lu partial slabs, kept %lu; %lu of %lu objects taken",
+			cache->name, partial, n->counts.partial, n->counts.taken, n->counts.objects);
+		damages++;
+	}
+	return damages;
+}
+
+static int sheaf_check(struct kmem_cache *cache)
+{
+	int damages = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		damages += check_node(cache, i);
+	return damages;
+}
+
+static unsigned long sheaf_event(struct kmem_cache *cache, enum kmem_event event)
+{
+	unsigned long count = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++) {
+		struct barn *barn = &sheaf_node(cache, i)->barn;
+
+		count += event == KMEM_BARN_GET ? km_load(&barn->gets) :
+			 event == KMEM_BARN_PUT ? km_load(&barn->puts) : 0;
+	}
+	return count;
+}
+
+static void sheaf_clear_events(struct kmem_cache *cache)
+{
+	for (unsigned i = 0; i < km_node_count; i++) {
+		struct barn *barn = &sheaf_node(cache, i)->barn;
+
+		km_lock(&barn->lock);
+		barn->gets = barn->puts = 0;
+		km_unlock(&barn->lock);
+	}
+}
+
+static void fork_node(struct sheaf_node *n, bool before, bool child)
+{
+	struct km_lock *locks[] = { &n->lock, &n->barn.lock };
+
+	for (unsigned i = 0; i < km_array_count(locks); i++) {
+		if (before)
+			km_lock_fork(locks[i]);
+		else if (child)
+			locks[i]->state = 0;
+		else
+			km_unlock_fork(locks[i]);
+	}
+}
+
+static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
+{
+	for (unsigned i = 0; i < km_node_count; i++)
+		fork_node(sheaf_node(cache, i), before, child);
+}
+
+const struct km_engine km_engine_sheaf = {
+	.name = "sheaf",
+	.front = KM_FRONT_ARRAY,
+	.node_bytes = sizeof(struct sheaf_node),
+	.layout = sheaf_layout,
+	.node_init = node_init,
+	.node_fini = node_fini,
+	.take = sheaf_take,
+	.give = sheaf_give,
+	.refill = sheaf_refill,
+	.spill = sheaf_spill,
+	.retire = sheaf_retire,
+	.has_room = sheaf_has_room,
+	.shrink = sheaf_shrink,
+	.reap = sheaf_reap,
+	.is_taken = sheaf_is_taken,
+	.stats = sheaf_stats,
+	.check = sheaf_check,
+	.fork = sheaf_fork,
+	.event = sheaf_event,
+	.clear_events = sheaf_clear_events,
+};

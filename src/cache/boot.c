@@ -75,7 +75,7 @@ static bool start(void)
 		km_options_read();
 		km_arena_set(km_options.huge, km_options.decay_ms);
 		km_percpu_start(km_options.percpu);
-		km_node_start(km_options.nodes, KM_NODE_ROOT);
+		km_node_start(km_options.nodes);
 	}
 	if (!boot.pages && !km_arena_start())
 		return false;

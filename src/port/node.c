@@ -16,6 +16,7 @@
 typedef uint64_t id_set[ID_WORDS];
 
 unsigned km_node_count = 1;
+const char *km_node_root = "/sys/devices/system/node";
 struct km_nodes km_nodes;
 
 static struct {
@@ -45,20 +46,20 @@ static unsigned count_ids(const uint64_t *set)
 
 /* ------------------------------------------------------------------ files */
 
-static const char *read_file(const char *root, const char *name)
+static const char *read_file(const char *name)
 {
 	char path[256];
 
-	km_format(path, sizeof(path), "%s/%s", root, name);
+	km_format(path, sizeof(path), "%s/%s", km_node_root, name);
 	return km_os_read(path, topology.text, sizeof(topology.text)) > 0 ? topology.text : NULL;
 }
 
-static const char *read_node_file(const char *root, unsigned id, const char *name)
+static const char *read_node_file(unsigned id, const char *name)
 {
 	char path[32];
 
 	km_format(path, sizeof(path), "node%u/%s", id, name);
-	return read_file(root, path);
+	return read_file(path);
 }
 
 /* The next number of the text, or -1 at its end. */
@@ -102,10 +103,9 @@ static void put_cpu_on(unsigned cpu, void *node)
 /* ------------------------------------------------------------------ distances */
 
 /* From id `from` to every id that is online, in the order of the file; where it is missing, all are equally far. */
-static void read_distances(const char *root, const uint64_t *online, unsigned from,
-			   uint16_t *distances)
+static void read_distances(const uint64_t *online, unsigned from, uint16_t *distances)
 {
-	const char *text = read_node_file(root, from, "distance");
+	const char *text = read_node_file(from, "distance");
 
 	for (unsigned id = 0; id < KM_MAX_NODE_IDS; id++) {
 		long distance;
@@ -168,12 +168,12 @@ static void number_nodes(const uint64_t *memory)
 }
 
 /* Which node has the CPUs of id, and what is near to it. */
-static void place_id(const char *root, const uint64_t *online, unsigned id)
+static void place_id(const uint64_t *online, unsigned id)
 {
 	static uint16_t distances[KM_MAX_NODE_IDS];
 	uint8_t node = 0;
 
-	read_distances(root, online, id, distances);
+	read_distances(online, id, distances);
 	if (topology.of_id[id]) {
 		node = (uint8_t)(topology.of_id[id] - 1);
 		/* The first of a node's ids speaks for it. */
@@ -185,7 +185,7 @@ static void place_id(const char *root, const uint64_t *online, unsigned id)
 				node = (uint8_t)i;
 		topology.of_id[id] = (uint8_t)(1 + node) | MEMORYLESS;
 	}
-	for_each_in_list(read_node_file(root, id, "cpulist"), KM_MAX_CPUS, put_cpu_on, &node);
+	for_each_in_list(read_node_file(id, "cpulist"), KM_MAX_CPUS, put_cpu_on, &node);
 }
 
 /* What both sets have; where that is nothing, all of the second. */
@@ -197,18 +197,18 @@ static void intersect(uint64_t *set, const uint64_t *with)
 		__builtin_memcpy(set, with, sizeof(id_set));
 }
 
-static void read_nodes(const char *root)
+static void read_nodes(void)
 {
 	id_set online = { 0 }, memory = { 0 }, allowed = { 0 };
 
-	for_each_in_list(read_file(root, "online"), KM_MAX_NODE_IDS, add_to_set, online);
+	for_each_in_list(read_file("online"), KM_MAX_NODE_IDS, add_to_set, online);
 	if (!count_ids(online))
 		add(online, 0);		/* no /sys: one node, of all CPUs */
 	if (count_ids(online) == 1) {
 		number_nodes(online);
 		return;
 	}
-	for_each_in_list(read_file(root, "has_memory"), KM_MAX_NODE_IDS, add_to_set, memory);
+	for_each_in_list(read_file("has_memory"), KM_MAX_NODE_IDS, add_to_set, memory);
 	/* What the process's cpuset forbids has no memory for us. */
 	if (km_os_allowed_nodes(allowed, KM_MAX_NODE_IDS) == 0)
 		intersect(memory, allowed);
@@ -216,7 +216,7 @@ static void read_nodes(const char *root)
 	number_nodes(memory);
 	for (unsigned id = 0; id < KM_MAX_NODE_IDS; id++)
 		if (has(online, id))
-			place_id(root, online, id);
+			place_id(online, id);
 	/* Who chose a policy for the process (numactl) shall have it. */
 	km_nodes.bind = km_node_count > 1 && !km_os_has_memory_policy();
 }
@@ -232,14 +232,14 @@ static void pretend(unsigned count)
 	}
 }
 
-void km_node_start(unsigned pretended, const char *root)
+void km_node_start(unsigned pretended)
 {
 	__builtin_memset(&km_nodes, 0, sizeof(km_nodes));
 	__builtin_memset(&topology, 0, sizeof(topology));
 	if (pretended)
 		pretend(pretended);
 	else
-		read_nodes(root);
+		read_nodes();
 }
 
 int km_node_of_id(int id, bool only)

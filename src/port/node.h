@@ -15,9 +15,10 @@
 #define KM_MAX_NODES	8u
 #define KM_MAX_NODE_IDS	1024u	/* of the system's */
 #define KM_MAX_CPUS	4096u
-#define KM_NODE_ROOT	"/sys/devices/system/node"
 
 extern km_hidden unsigned km_node_count;
+/* Where the system shows its nodes; tests show others. */
+extern const char *km_node_root;
 
 struct km_nodes {
 	uint8_t of_cpu[KM_MAX_CPUS];
@@ -28,9 +29,9 @@ extern km_hidden struct km_nodes km_nodes;
 
 /*
  * Find out, before any memory is got. pretended: that many nodes, whose CPUs are dealt out in turn, and nothing is
- * bound (for tests); 0: those that the system shows under `root`.
+ * bound (for tests); 0: those that the system shows.
  */
-void km_node_start(unsigned pretended, const char *root);
+void km_node_start(unsigned pretended);
 
 /*
  * Which node serves requests for the system's node `id`; -1: there is no such. A node without memory is served by the

@@ -248,7 +248,8 @@ static size_t some_count(unsigned operand)
 
 /* ------------------------------------------------------------------ operations: in */
 
-static void op_alloc(struct machine *m, unsigned a, gfp_t gfp, bool zalloc)
+/* From any node mostly, now and then from one that is named, there or not. */
+static void op_alloc(struct machine *m, unsigned a, gfp_t gfp, bool zalloc, unsigned where)
 {
 	int index;
 	struct model_cache *c = some_cache(m, a, &index);
@@ -256,7 +257,9 @@ static void op_alloc(struct machine *m, unsigned a, gfp_t gfp, bool zalloc)
 	if (!c || !room(m, 1, c->size))
 		return;
 	bool zero = zalloc && !c->constructed;
-	void *p = zero ? kmem_cache_zalloc(c->cache, gfp) : kmem_cache_alloc(c->cache, gfp);
+	void *p = zero ? kmem_cache_zalloc(c->cache, gfp) :
+		  where % 4 == 3 ? kmem_cache_alloc_node(c->cache, gfp, (int)(where / 4 % 3)) :
+		  kmem_cache_alloc(c->cache, gfp);
 	if (p)
 		born(m, p, c->size, index, c->align, zero);
 	else if (gfp & __GFP_DIRECT_RECLAIM)
@@ -653,9 +656,9 @@ static void run_op(struct machine *m, const uint8_t *code, size_t ops)
 
 	m->name = op_names[what];
 	switch (what) {
-	case OP_ALLOC: op_alloc(m, a, GFP_KERNEL, false); break;
-	case OP_ZALLOC: op_alloc(m, a, GFP_KERNEL, true); break;
-	case OP_NOWAIT: op_alloc(m, a, b & 1 ? GFP_NOWAIT : GFP_ATOMIC, c & 1); break;
+	case OP_ALLOC: op_alloc(m, a, GFP_KERNEL, false, b); break;
+	case OP_ZALLOC: op_alloc(m, a, GFP_KERNEL, true, b); break;
+	case OP_NOWAIT: op_alloc(m, a, b & 1 ? GFP_NOWAIT : GFP_ATOMIC, c & 1, c); break;
 	case OP_FREE:
 		if (m->count)
 			free_object(m, (a * 256 + b) % m->count, c);

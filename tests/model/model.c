@@ -1,7 +1,7 @@
 /*
  * model: random programs of operations against the model of machine.h. Each program runs in a process of its own;
  * one that fails is made smaller by deleting operations for as long as it still fails, and printed with its seed.
- * Disciplines: all; the program starts itself again for each engine.
+ * Disciplines: all; the program starts itself again for each engine, with one memory node and with two pretended ones.
  *
  * SEED=n begins with that seed (the default is always the same), PROGRAMS=n runs so many, OPS=n of so many operations.
  * `model FILE` replays a file of byte-code, `model -x WORD...` the operations as they are printed.
@@ -117,8 +117,8 @@ static int random_programs(void)
 		ops = MAX_OPS;
 	kmem_cache_get_stats(probe, &stats);
 	kmem_cache_destroy(probe);
-	printf("SEED=%lu PROGRAMS=%lu OPS=%lu, engine %s, %s (%s)\n", seed, programs, ops,
-	       stats.engine, kmem_percpu_discipline(), kmem_percpu_reason());
+	printf("SEED=%lu PROGRAMS=%lu OPS=%lu, engine %s, %u nodes, %s (%s)\n", seed, programs, ops,
+	       stats.engine, km_node_count, kmem_percpu_discipline(), kmem_percpu_reason());
 	for (unsigned long i = 0; i < programs; i++) {
 		make_program(seed + i, code, ops);
 		int status = run(code, ops);
@@ -161,6 +161,22 @@ static int replay_words(int words, char **word)
 	return run(code, (size_t)words) != 0;
 }
 
+static int start_with(const char *engine, unsigned nodes)
+{
+	char options[64];
+	int status;
+
+	snprintf(options, sizeof(options), "engine:%s,nodes:%u", engine, nodes);
+	fflush(NULL);
+	pid_t pid = fork();
+	if (!pid) {
+		setenv("KMEM_OPTIONS", options, 1);
+		execl("/proc/self/exe", "model", "--random", NULL);
+		_exit(4);
+	}
+	return waitpid(pid, &status, 0) != pid || status;
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const engines[] = { "sheaf", "slub", "slob" };
@@ -172,22 +188,8 @@ int main(int argc, char **argv)
 		return replay(argv[1]);
 	if (argc > 2 && strcmp(argv[1], "-x") == 0)
 		return replay_words(argc - 2, argv + 2);
-	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
-		char options[64];
-		int status;
-
-		if (!km_engine_find(engines[i]))
-			continue;
-		snprintf(options, sizeof(options), "engine:%s", engines[i]);
-		fflush(NULL);
-		pid_t pid = fork();
-		if (!pid) {
-			setenv("KMEM_OPTIONS", options, 1);
-			execl("/proc/self/exe", "model", "--random", NULL);
-			_exit(4);
-		}
-		if (waitpid(pid, &status, 0) != pid || status)
-			failed = 1;
-	}
+	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++)
+		for (unsigned nodes = 1; nodes <= 2 && km_engine_find(engines[i]); nodes++)
+			failed |= start_with(engines[i], nodes);
 	return failed;
 }

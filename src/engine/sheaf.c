@@ -450,8 +450,15 @@ static bool sort_block(struct kmem_cache *cache, void ***block, unsigned *node)
 	unsigned of[KM_MAX_NODES] = { 0 };
 	void **objects = *block;
 
-	for (size_t i = 0; i < count; i++)
-		of[km_page_node(objects[i])]++;
+	/* Neighbours are of one largest block mostly, and that of one node. */
+	for (size_t i = 0, run; i < count; i += run) {
+		uintptr_t first = (uintptr_t)objects[i];
+
+		for (run = 1; i + run < count; run++)
+			if (((uintptr_t)objects[i + run] ^ first) >> (KM_PAGE_SHIFT + KM_MAX_ORDER))
+				break;
+		of[km_page_node(objects[i])] += (unsigned)run;
+	}
 	*node = 0;
 	for (unsigned i = 1; i < km_node_count; i++)
 		if (of[i] > of[*node])

@@ -291,7 +291,7 @@ static void checked_cache(void)
 /* 1000 of 1024 times, as the kernel's 100; the share is exact. */
 static void share(void)
 {
-	struct km_request request = { GFP_KERNEL, NUMA_NO_NODE, true };
+	struct km_request request = km_request_of(GFP_KERNEL, NUMA_NO_NODE);
 	struct kmem_cache *cache = make("share", 64);
 	static const unsigned percents[] = { 100, 0, 50, 1, 99 };
 

@@ -13,6 +13,8 @@ BENCH_MALLOC := $(BENCH_FRAME) build/bench/worker_malloc.o build/bench/who_mallo
 BENCH_CACHE := $(BENCH_FRAME) build/bench/worker_cache.o build/bench/who_kmem.o
 BENCH_INLINE := $(BENCH_FRAME) build/bench/worker_cache_inline.o build/bench/who_kmem.o
 BENCH_KMALLOC := $(BENCH_FRAME) build/bench/worker_kmalloc.o build/bench/who_kmem.o
+BENCH_NETIO := $(BENCH_FRAME) build/bench/worker_netio.o build/bench/who_kmem.o
+BENCH_FIO := $(BENCH_FRAME) build/bench/worker_fio.o build/bench/who_malloc.o
 BENCH_NOTHING := $(BENCH_FRAME) build/bench/worker_nothing.o build/bench/who_nothing.o
 BENCH_JEMALLOC := $(BENCH_FRAME) build/bench/worker_jemalloc.o build/bench/who_nothing.o
 BENCH_ORIGIN := '-Wl,-rpath,$$ORIGIN/..' '-Wl,-rpath,$$ORIGIN'
@@ -28,6 +30,7 @@ bench-workers: build/bench/malloc-shared build/bench/malloc-glibc-static \
 	build/bench/cache-shared build/bench/cache-static build/bench/cache-inline \
 	build/bench/kmalloc-shared build/bench/kmalloc-static \
 	build/bench/nothing-shared build/bench/nothing-static build/bench/nothing-inline \
+	build/bench/netio-static build/bench/fio-shared \
 	$(BENCH_PEERS_STATIC)
 
 build/bench:
@@ -78,6 +81,13 @@ build/bench/kmalloc-shared: $(BENCH_KMALLOC) build/libkmem.so
 
 build/bench/kmalloc-static: $(BENCH_KMALLOC) build/libkmem.a
 	$(CC) $(BENCH_KMALLOC) build/libkmem.a -o $@ -lpthread
+
+build/bench/netio-static: $(BENCH_NETIO) build/libkmem.a
+	$(CC) $(BENCH_NETIO) build/libkmem.a -o $@ -lpthread
+
+# fio's malloc is whichever is preloaded, and this worker's with it.
+build/bench/fio-shared: $(BENCH_FIO)
+	$(CC) $^ -o $@ -lpthread
 
 build/bench/nothing-shared: $(BENCH_NOTHING) build/bench/libnothing.so
 	$(CC) $(BENCH_NOTHING) -o $@ -Lbuild/bench -lnothing $(BENCH_ORIGIN) -lpthread

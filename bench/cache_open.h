@@ -7,27 +7,21 @@
 
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
-#include <string.h>
 
 #include "bench.h"
 
 struct api {
 	struct kmem_cache *cache;
-	size_t unnamed_size;	/* not 0: kfree_bulk can't free the cache's objects (engine slob) */
 };
 
 bench_inline struct api api_open(size_t size)
 {
 	/* The engine is the process default, chosen by the driver through KMEM_OPTIONS. */
 	struct kmem_cache_args args = { .align = 0 };
-	struct api api = { kmem_cache_create("bench", (unsigned int)size, &args, 0), 0 };
-	struct kmem_cache_stats stats;
+	struct api api = { kmem_cache_create("bench", (unsigned int)size, &args, 0) };
 
 	if (!api.cache)
 		bench_die("cannot make a cache");
-	kmem_cache_get_stats(api.cache, &stats);
-	if (!strcmp(stats.engine, "slob"))
-		api.unnamed_size = size;
 	return api;
 }
 
@@ -44,19 +38,6 @@ bench_inline bool api_alloc_bulk(struct api api, size_t count, void **objects)
 bench_inline void api_free_bulk(struct api api, size_t count, void **objects)
 {
 	kmem_cache_free_bulk(api.cache, count, objects);
-}
-
-/* What kfree_bulk may have: of engine slob, blocks of kmalloc of that size. */
-bench_inline bool api_alloc_bulk_unnamed(struct api api, size_t count, void **objects)
-{
-	return api.unnamed_size ? kmalloc_bulk(api.unnamed_size, GFP_KERNEL, count, objects) :
-				  api_alloc_bulk(api, count, objects);
-}
-
-bench_inline void api_kfree_bulk(struct api api, size_t count, void **objects)
-{
-	(void)api;
-	kfree_bulk(count, objects);
 }
 
 /* Slabs are aligned to their size, a power of two of pages. */

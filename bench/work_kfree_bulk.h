@@ -1,33 +1,49 @@
 /*
- * The third column of the published tables: a batch from a cache, freed without naming the cache. Engine slob
- * needs the name: there, a batch from kmalloc.
- * Included after an api_*.h that has api_kfree_bulk, and after work_bulk.h.
+ * The third column of the published tables: a batch from a cache, freed without naming the cache; and,
+ * as it was published for SLOB, from a loop of kmalloc. Included after cache_open.h and work_bulk.h.
  */
 #ifndef BENCH_WORK_KFREE_BULK_H
 #define BENCH_WORK_KFREE_BULK_H
 
+static size_t kfree_bulk_size;
+
+bench_inline void kfree_bulk_free(struct api api, size_t count, void **objects)
+{
+	(void)api;
+	kfree_bulk(count, objects);
+}
+
+bench_inline bool kfree_bulk_kmalloc(struct api api, size_t count, void **objects)
+{
+	bool good = true;
+
+	(void)api;
+	for (size_t k = 0; k < count; k++) {
+		objects[k] = kmalloc(kfree_bulk_size, GFP_KERNEL);
+		good &= objects[k] != NULL;
+	}
+	return good;
+}
+
 bench_noinline uint64_t kfree_bulk_window(const struct cell *cell, uint64_t count)
 {
-	const struct api api = bulk_api;
-	const size_t batch = cell->batch;
-	void *objects[BENCH_MAX_BATCH];
-	uint64_t start = clock_start();
+	return bulk_loop(cell, count, api_alloc_bulk, kfree_bulk_free);
+}
 
-	for (uint64_t i = 0; i < count; i++) {
-		if (__builtin_expect(!api_alloc_bulk_unnamed(api, batch, objects), 0))
-			bench_die("a batch allocation failed");
-		bench_use(objects);
-		api_kfree_bulk(api, batch, objects);
-	}
-	return clock_stop() - start;
+bench_noinline uint64_t kmalloc_kfree_bulk_window(const struct cell *cell, uint64_t count)
+{
+	return bulk_loop(cell, count, kfree_bulk_kmalloc, kfree_bulk_free);
 }
 
 static void kfree_bulk_run(const struct cell *cell)
 {
-	bench_pin();
-	bulk_api = api_open(cell->size);
-	bench_print("cycles/object", "-", "-", bench_cost(kfree_bulk_window, cell, cell->batch));
-	api_close(bulk_api);
+	bulk_cell(cell, kfree_bulk_window);
+}
+
+static void kmalloc_kfree_bulk_run(const struct cell *cell)
+{
+	kfree_bulk_size = cell->size;
+	bulk_cell(cell, kmalloc_kfree_bulk_window);
 }
 
 #endif

@@ -83,6 +83,18 @@ uint64_t bench_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+uint64_t bench_clock_cost(void)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (unsigned int i = 0; i < 1000; i++) {
+		uint64_t start = clock_start(), cycles = clock_stop() - start;
+
+		least = cycles < least ? cycles : least;
+	}
+	return least;
+}
+
 static double memory_field(const char *text, const char *key)
 {
 	const char *at = strstr(text, key);

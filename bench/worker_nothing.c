@@ -1,5 +1,6 @@
 /* The worker over empty functions: what the calls, the loops and the filing cost by themselves. */
 #include "api_nothing.h"
+#include "work_apart.h"
 #include "work_bulk.h"
 #include "work_cost.h"
 #include "work_worst.h"
@@ -13,6 +14,23 @@ static void *nothing_own(size_t index)
 	return objects[index];
 }
 
+/* The published table's first line: an iteration with a barrier in it, and nothing else. */
+bench_noinline uint64_t nothing_iterations(const struct cell *cell, uint64_t count)
+{
+	uint64_t start = clock_start();
+
+	(void)cell;
+	for (uint64_t i = 0; i < count; i++)
+		__asm__ __volatile__("" ::: "memory");
+	return clock_stop() - start;
+}
+
+static void nothing_for_loop(const struct cell *cell)
+{
+	bench_pin();
+	bench_print("cycles/object", "-", "-", bench_cost(nothing_iterations, cell, 1));
+}
+
 static void nothing_worst(const struct cell *cell)
 {
 	if (cell->size != 256)
@@ -22,7 +40,10 @@ static void nothing_worst(const struct cell *cell)
 }
 
 const struct work bench_works[] = {
+	{ "for-loop", nothing_for_loop },
 	{ "pair", cost_pair },
+	{ "alloc", apart_alloc },
+	{ "free", apart_free },
 	{ "loop", cost_loop },
 	{ "bulk", bulk_run },
 	{ "worst-bulk", nothing_worst },

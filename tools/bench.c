@@ -56,6 +56,7 @@ int cmd_bench(int argc, char **argv)
 		bench_run_table(&bench.tables[i]);
 	bench_env_after(&bench.environment);
 	for (size_t i = 0; i < bench.table_count; i++) {
+		bench_add_code(&bench.tables[i]);
 		bench_add_published(&bench.tables[i]);
 		bench_settle(&bench.tables[i]);
 	}

@@ -14,6 +14,9 @@
 #define BENCH_LIST 64u		/* entries of an option's list */
 #define BENCH_ROUNDS 9u		/* the contract's minimum, and the default */
 #define BENCH_QUICK_ROUNDS 3u	/* --quick: a third of the rounds, of a third of the length */
+#define BENCH_LATENCY_RUNS 100u	/* fresh processes, as published; --quick: a tenth */
+#define BENCH_FIO_EXAMPLE "/usr/share/doc/fio/examples/netio.fio"
+#define BENCH_NETIO_RUNS 50u	/* as published; --quick: a tenth */
 
 struct names {
 	const char *name[BENCH_LIST];
@@ -26,9 +29,9 @@ struct numbers {
 };
 
 struct bench_options {
-	struct names benches, engines, subjects, linkages, works;
+	struct names benches, engines, subjects, linkages, works, disciplines;
 	struct numbers sizes, batches, threads;
-	unsigned int rounds;	/* 0: by default */
+	unsigned int rounds, runs;	/* 0: by default */
 	bool quick, full, json, csv;
 	const char *html;	/* file, or NULL */
 };
@@ -46,15 +49,18 @@ struct variant {
 	const char *owner;	/* who must hold malloc: path under the root, NULL: whoever */
 	const char *version;	/* NULL: unknown */
 	const char *discipline;	/* said by the worker; "none" for strangers */
+	const char *only;	/* the bench that it is for; NULL: whichever takes it */
+	const char *percpu;	/* discipline to force; NULL: what the library chooses */
+	const char *min_partial;	/* rule to force; NULL: the library's */
 	bool broken;		/* failed once: left out from then on */
-	bool impostor;		/* another malloc or engine was in force: no row of it counts */
+	bool impostor;		/* not what its rows would say: none of them counts */
 };
 
 /* One measurement to ask of a worker, and how its rows are named. */
 struct plan_cell {
 	const char *work;	/* as the worker knows it */
 	const char *row_work, *row_api;
-	const char *touch;
+	const char *touch, *state;
 	unsigned long size, batch, threads, match, objects;
 };
 
@@ -67,12 +73,13 @@ struct job {
 
 struct row {
 	const char *bench, *work, *subject, *of, *version, *api, *linkage, *discipline, *memcg;
-	const char *touch, *unit, *measure, *at;
+	const char *touch, *unit, *measure, *at, *time, *min_partial, *state, *label;
 	enum subject_kind kind;
 	unsigned long size, batch, threads, match, objects;
-	double *values;
+	double *values;		/* in the order of the rounds */
 	size_t count, room;
-	double median, min, max;
+	double median, min, max, avg, sd;
+	bool settled;		/* published: the figures are set, and there are no values */
 	/* What the row came from, to find it again in the next round. */
 	const struct variant *variant;
 	const struct plan_cell *cell;
@@ -80,6 +87,7 @@ struct row {
 
 struct table {
 	const char *bench;
+	unsigned int rounds;
 	struct job *jobs;
 	size_t job_count;
 	struct row *rows;
@@ -89,7 +97,7 @@ struct table {
 struct environment {
 	char cpu[128], kernel[208], libc[64], compiler[128], flags[256], library_flags[256];
 	char commit[64], date[32];
-	const char *discipline;
+	const char *discipline;	/* all that were in force */
 	long cores;
 	double tsc_ghz, clock_before, clock_after;
 	bool noisy;
@@ -105,7 +113,7 @@ struct bench {
 	size_t variant_count;
 	const char *without[BENCH_LIST * 4];	/* "NAME: why", for the environment block */
 	size_t without_count;
-	struct table tables[4];
+	struct table tables[8];
 	size_t table_count;
 	bool ours_failed, must_missing;
 };
@@ -144,12 +152,21 @@ struct row *bench_new_row(struct table *table);
 void bench_add(struct table *table, const struct variant *variant, const struct plan_cell *cell,
 	       const char *unit, const char *measure, const char *at, double value);
 void bench_add_value(struct row *row, double value);
+int bench_compare(const void *a, const void *b);	/* two doubles, for qsort */
 void bench_settle(struct table *table);	/* medians; and no two rows agree in all but figures */
 
 /* bench_published.c */
 void bench_add_published(struct table *table);
 
+/* bench_code.c */
+void bench_add_code(struct table *table);
+
 /* bench_view.c */
+enum bench_plot { PLOT_BARS, PLOT_CURVES, PLOT_RUNS, PLOT_NONE };
+enum bench_figure {
+	FIGURE_MIN, FIGURE_TENTH, FIGURE_QUARTER, FIGURE_MEDIAN, FIGURE_AVG, FIGURE_THREE_QUARTERS,
+	FIGURE_NINE_TENTHS, FIGURE_MAX, FIGURE_SD, FIGURE_END
+};
 #define VIEW_COLUMNS 40u
 #define VIEW_LINES 160u
 struct view_line {
@@ -163,7 +180,8 @@ struct view {
 	double scale;		/* figures are divided by it */
 	int decimals;
 	bool higher_is_better;
-	bool lines_plot;	/* columns are a scale: plot lines, else bars */
+	enum bench_plot plot;
+	const enum bench_figure *figures;	/* columns are figures of one row; NULL: medians */
 	const char *columns[VIEW_COLUMNS];
 	size_t column_count;
 	struct view_line lines[VIEW_LINES];
@@ -171,15 +189,18 @@ struct view {
 };
 /* A table's views, one after the other: fills *view and returns true while there is a next one. */
 bool bench_view(const struct table *table, unsigned int index, struct view *view);
+/* What stands in a cell, unscaled; NAN: a published row does not say. */
+double bench_cell(const struct view *view, const struct row *row, size_t column);
 /* The best peer's row for this line's kind in a column, or NULL; batch: among batch interfaces. */
 const struct row *bench_best_peer(const struct view *view, const struct view_line *line,
 				  size_t column, bool batch);
 
-/* bench_text.c, bench_json.c, bench_html.c */
+/* bench_text.c, bench_json.c, bench_html.c, bench_plot.c, bench_runs.c */
 void bench_print_text(FILE *out);
 void bench_print_json(FILE *out);
 void bench_print_csv(FILE *out);
 void bench_print_html(FILE *out);
 void bench_plot(FILE *out, const struct view *view);
+void bench_plot_runs(FILE *out, const struct view *view);
 
 #endif

@@ -1,8 +1,11 @@
 /*
  * The tables and plots as one self-contained HTML page: no scripts, nothing fetched from
- * anywhere. Plots are inline SVG (bench_plot.c). Minimum and maximum stand in each cell's tip
+ * anywhere. Plots are inline SVG (bench_plot.c), and files beside the page. Minimum and maximum stand in each cell's tip
  * and beneath the median.
  */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
@@ -95,11 +98,59 @@ static void put_line(FILE *out, const struct view *view, const struct view_line 
 			fputs("<td></td>", out);
 			continue;
 		}
-		fprintf(out, "<td>%.*f<small>%.*f&ndash;%.*f</small></td>", decimals,
-			row->median / view->scale, decimals, row->min / view->scale, decimals,
-			row->max / view->scale);
+		if (isnan(bench_cell(view, row, c))) {
+			fputs("<td>&ndash;</td>", out);
+			continue;
+		}
+		fprintf(out, "<td>%.*f", decimals, bench_cell(view, row, c) / view->scale);
+		if (!view->figures)
+			fprintf(out, "<small>%.*f&ndash;%.*f</small>", decimals,
+				row->min / view->scale, decimals, row->max / view->scale);
+		fputs("</td>", out);
 	}
 	fputs("</tr>\n", out);
+}
+
+/* One plot, to be looked at without the page. */
+static void write_svg(const char *bench_name, const char *from, const char *end)
+{
+	static unsigned int number;
+	size_t stem = strlen(bench.options.html);
+	const char *start = strchr(from, '>') + 1, *file;
+	FILE *out;
+
+	if (stem > 5 && !strcmp(bench.options.html + stem - 5, ".html"))
+		stem -= 5;
+	file = bench_format("%.*s-%s-%u.svg", (int)stem, bench.options.html, bench_name, ++number);
+	out = fopen(file, "w");
+	if (!out)
+		bench_fatal("%s: %s", file, strerror(errno));
+	fprintf(out, "%.*s\n<style>text{font:11px sans-serif}</style>"
+		     "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>%.*s\n",
+		(int)(start - from), from, (int)(end - start), start);
+	if (fclose(out))
+		bench_fatal("%s: %s", file, strerror(errno));
+}
+
+/* The plots of a view, into the page, and each as a file of its own beside it. */
+static void put_plots(FILE *out, const struct view *view)
+{
+	static const char tail[] = "</svg>";
+	char *text = NULL, *from, *end;
+	size_t bytes;
+	FILE *plots = open_memstream(&text, &bytes);
+
+	if (!plots)
+		bench_fatal("out of memory");
+	bench_plot(plots, view);
+	if (fclose(plots))
+		bench_fatal("out of memory");
+	fputs(text, out);
+	for (from = text; (from = strstr(from, "<svg ")) && (end = strstr(from, tail)); from = end) {
+		end += sizeof(tail) - 1;
+		write_svg(view->table->bench, from, end);
+	}
+	free(text);
 }
 
 static void put_view(FILE *out, const struct view *view)
@@ -109,7 +160,7 @@ static void put_view(FILE *out, const struct view *view)
 	fputs(": ", out);
 	put_text(out, view->title);
 	fputs("</h2>\n", out);
-	bench_plot(out, view);
+	put_plots(out, view);
 	fputs("<table><tr><th>", out);
 	put_text(out, view->unit_text);
 	fputs("</th>", out);
@@ -135,7 +186,7 @@ void bench_print_html(FILE *out)
 			if (view.line_count)
 				put_view(out, &view);
 	fputs("<p>Medians, with minimum and maximum over the rounds beneath. Rows marked published "
-	      "are another machine's (4.0 GHz, 2016): beside ours, not against.</p>\n"
+	      "are another machine's: beside ours, not against.</p>\n"
 	      "</body></html>\n",
 	      out);
 }

@@ -80,6 +80,21 @@ static void put_environment(FILE *out)
 	fputs("},\n \"rows\": [", out);
 }
 
+/* Of latency each run's figure as well, in the order of the runs. */
+static void put_figures(FILE *out, const struct row *row)
+{
+	fprintf(out, "\"median\": %.4f, \"min\": %.4f, \"max\": %.4f, ", row->median, row->min,
+		row->max);
+	if (row->count > 1)
+		fprintf(out, "\"avg\": %.4f, ", row->avg);
+	if (row->sd > 0)
+		fprintf(out, "\"sd\": %.4f, ", row->sd);
+	fprintf(out, "\"rounds\": %zu", row->count);
+	for (size_t i = 0; !strcmp(row->work, "latency") && !row->settled && i < row->count; i++)
+		fprintf(out, "%s%.0f", i ? ", " : ", \"values\": [", row->values[i]);
+	fputs(strcmp(row->work, "latency") || row->settled ? "}" : "]}", out);
+}
+
 static void put_row(FILE *out, const struct row *row)
 {
 	fputc('{', out);
@@ -99,13 +114,16 @@ static void put_row(FILE *out, const struct row *row)
 	put_count(out, "match", row->match);
 	put_count(out, "objects", row->objects);
 	put_field(out, "touch", row->touch);
+	put_field(out, "state", row->state);
+	put_field(out, "min_partial", row->min_partial);
+	put_field(out, "time", row->time);
+	put_field(out, "label", row->label);
 	if (bench.options.quick && row->kind != SUBJECT_PUBLISHED)
 		fputs("\"quick\": true, ", out);
 	put_field(out, "unit", row->unit);
 	put_field(out, "measure", row->measure);
 	put_field(out, "at", row->at);
-	fprintf(out, "\"median\": %.4f, \"min\": %.4f, \"max\": %.4f, \"rounds\": %zu}",
-		row->median, row->min, row->max, row->count);
+	put_figures(out, row);
 }
 
 void bench_print_json(FILE *out)
@@ -145,7 +163,8 @@ static void put_number(FILE *out, unsigned long number)
 void bench_print_csv(FILE *out)
 {
 	fputs("bench,work,subject,of,version,api,linkage,discipline,accounting,memcg,size,batch,"
-	      "threads,match,objects,touch,quick,unit,measure,at,median,min,max,rounds\n", out);
+	      "threads,match,objects,touch,state,min_partial,time,label,quick,unit,measure,at,"
+	      "median,min,max,avg,sd,rounds\n", out);
 	for (size_t t = 0; t < bench.table_count; t++)
 		for (size_t i = 0; i < bench.tables[t].row_count; i++) {
 			const struct row *row = &bench.tables[t].rows[i];
@@ -162,12 +181,16 @@ void bench_print_csv(FILE *out)
 			put_number(out, row->match);
 			put_number(out, row->objects);
 			put_cell(out, row->touch);
+			put_cell(out, row->state);
+			put_cell(out, row->min_partial);
+			put_cell(out, row->time);
+			put_cell(out, row->label);
 			put_cell(out, bench.options.quick && row->kind != SUBJECT_PUBLISHED ?
 					      "true" : NULL);
 			put_cell(out, row->unit);
 			put_cell(out, row->measure);
 			put_cell(out, row->at);
-			fprintf(out, "%.4f,%.4f,%.4f,%zu\n", row->median, row->min, row->max,
-				row->count);
+			fprintf(out, "%.4f,%.4f,%.4f,%.4f,%.4f,%zu\n", row->median, row->min,
+				row->max, row->avg, row->sd, row->count);
 		}
 }

@@ -11,24 +11,27 @@
 #include "bench.h"
 
 static const char usage_text[] =
-	"usage: kmem bench fastpath|bulk|worst|peers|all [OPTION...]\n"
-	"  --engine A,B     engines of ours (sheaf,slub,slob)\n"
+	"usage: kmem bench BENCH... [OPTION...]\n"
+	"  benches: fastpath, bulk, worst, slab-fastpath, bulk-latency, netio, peers, all\n"
+	"  --engine A,B     engines of ours (sheaf,slub,slab,slob)\n"
+	"  --percpu A,B     disciplines of ours (rseq,cmpxchg,lock)\n"
 	"  --subjects A,B   engines and peers to measure; default: all\n"
 	"  --size N,..      bytes of an object      --batch N,..   objects of a batch\n"
 	"  --threads N,..   threads of a work       --linkage A,B  shared, static, inline\n"
 	"  --work A,B       works of the table, as its rows name them\n"
-	"  --rounds N       default 9               --runs N       where programs are repeated\n"
+	"  --rounds N       default 9               --runs N       bulk-latency: 100; netio: 50\n"
 	"  --quick          a tenth of the work     --full         bulk: 10 M objects a cell\n"
 	"  --json, --csv    instead of the table    --html FILE    tables and plots as well\n";
 
 enum {
-	OPTION_ENGINE = 256, OPTION_SUBJECTS, OPTION_SIZE, OPTION_BATCH, OPTION_THREADS,
+	OPTION_ENGINE = 256, OPTION_PERCPU, OPTION_SUBJECTS, OPTION_SIZE, OPTION_BATCH, OPTION_THREADS,
 	OPTION_LINKAGE, OPTION_WORK, OPTION_ROUNDS, OPTION_RUNS, OPTION_QUICK, OPTION_FULL,
 	OPTION_JSON, OPTION_CSV, OPTION_HTML, OPTION_HELP
 };
 
 static const struct option long_options[] = {
 	{ "engine", required_argument, NULL, OPTION_ENGINE },
+	{ "percpu", required_argument, NULL, OPTION_PERCPU },
 	{ "subjects", required_argument, NULL, OPTION_SUBJECTS },
 	{ "size", required_argument, NULL, OPTION_SIZE },
 	{ "batch", required_argument, NULL, OPTION_BATCH },
@@ -104,15 +107,21 @@ static void check_names(const char *option, const struct names *names, const cha
 
 static void parse_lists(int code, const char *name, char *value, struct bench_options *options)
 {
-	static const char *const engines[] = { "sheaf", "slub", "slob", NULL };
+	static const char *const engines[] = { "sheaf", "slub", "slab", "slob", NULL };
+	static const char *const disciplines[] = { "rseq", "cmpxchg", "lock", NULL };
 	static const char *const linkages[] = { "shared", "static", "inline", NULL };
-	static const char *const works[] = { "pair", "loop", "bulk", "producer-consumer", "larson",
-					     "threads-4k", "idle-threads", "live-set", NULL };
+	static const char *const works[] = { "pair", "alloc", "free", "loop", "bulk",
+					     "producer-consumer", "larson", "threads-4k",
+					     "idle-threads", "live-set", "netio", "latency", NULL };
 
 	switch (code) {
 	case OPTION_ENGINE:
 		parse_names(name, value, &options->engines);
 		check_names(name, &options->engines, engines);
+		break;
+	case OPTION_PERCPU:
+		parse_names(name, value, &options->disciplines);
+		check_names(name, &options->disciplines, disciplines);
 		break;
 	case OPTION_SUBJECTS:
 		parse_names(name, value, &options->subjects);
@@ -129,7 +138,7 @@ static void parse_lists(int code, const char *name, char *value, struct bench_op
 		parse_numbers(name, value, &options->sizes, 1ul << 20);
 		break;
 	case OPTION_BATCH:
-		parse_numbers(name, value, &options->batches, 1024);
+		parse_numbers(name, value, &options->batches, 10000);
 		break;
 	default:
 		parse_numbers(name, value, &options->threads, 1024);
@@ -143,8 +152,8 @@ static void parse_option(int code, const char *name, struct bench_options *optio
 	case OPTION_ROUNDS:
 		options->rounds = (unsigned int)parse_number(name, optarg, 10000);
 		break;
-	case OPTION_RUNS:	/* netio and latency count in runs; the tables here in rounds */
-		parse_number(name, optarg, 10000);
+	case OPTION_RUNS:
+		options->runs = (unsigned int)parse_number(name, optarg, 10000);
 		break;
 	case OPTION_QUICK:
 		options->quick = true;
@@ -169,9 +178,16 @@ static void parse_option(int code, const char *name, struct bench_options *optio
 	}
 }
 
+static void add_bench(struct names *benches, const char *name)
+{
+	if (!bench_has(benches, name))
+		benches->name[benches->count++] = name;
+}
+
 static void parse_benches(int argc, char **argv, struct bench_options *options)
 {
-	static const char *const known[] = { "fastpath", "bulk", "worst", "peers" };
+	static const char *const known[] = { "fastpath", "bulk", "worst", "slab-fastpath",
+					     "bulk-latency", "netio", "peers" };
 	const size_t count = sizeof(known) / sizeof(*known);
 
 	for (int i = optind; i < argc; i++) {
@@ -181,15 +197,18 @@ static void parse_benches(int argc, char **argv, struct bench_options *options)
 			if (strcmp(argv[i], known[k]) && strcmp(argv[i], "all"))
 				continue;
 			found = true;
-			if (!bench_has(&options->benches, known[k]))
-				options->benches.name[options->benches.count++] = known[k];
+			add_bench(&options->benches, known[k]);
+			/* The worst case of a batch belongs to the table of batches. */
+			if (!strcmp(known[k], "bulk"))
+				add_bench(&options->benches, "worst");
 		}
 		if (!found)
-			bench_usage("there is no bench '%s'; there are fastpath, bulk, "
-				    "worst, peers, all", argv[i]);
+			bench_usage("there is no bench '%s'; there are fastpath, bulk, worst, "
+				    "slab-fastpath, bulk-latency, netio, peers, all", argv[i]);
 	}
 	if (!options->benches.count)
-		bench_usage("which? fastpath, bulk, worst, peers or all");
+		bench_usage("which? fastpath, bulk, worst, slab-fastpath, bulk-latency, netio, "
+			    "peers or all");
 }
 
 void bench_parse(int argc, char **argv, struct bench_options *options)

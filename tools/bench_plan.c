@@ -11,10 +11,19 @@ static const unsigned long fastpath_sizes[] = { 8, 16, 32, 64, 128, 256, 512, 10
 static const unsigned long bulk_batches[] = { 1,  2,  3,  4,  8,  16,  30,
 					      32, 34, 48, 64, 128, 158, 250 };
 static const unsigned long worst_matches[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 65 };
+/* Windows of 16 stay in every engine's ready objects; of 10000 is what the published module took. */
+static const unsigned long apart_batches[] = { 16, 10000 };
+static const unsigned long apart_sizes[] = { 8, 64, 256, 1024, 4096 };
+static const unsigned long latency_batches[] = { 16, 32, 64 };
 static const unsigned long peers_sizes[] = { 8, 256, 4096 };
 static const unsigned long peers_batches[] = { 16, 64, 250 };
 static const unsigned long larson_threads[] = { 2, 64 };
 static const unsigned long page_threads[] = { 2, 96 };
+static const unsigned long netio_threads[] = { 8 };
+
+#define APART_BYTES (4096ul << 10)
+#define NETIO_PACKETS 50000ul	/* of each sender: about a second */
+#define FIO_BLOCKS (1ul << 20)	/* of 4 KiB; the 100 GiB of fio's example would take a minute a run */
 
 static struct table *planned;
 static size_t job_room;
@@ -112,8 +121,12 @@ static void plan_bulk(struct variant *variant)
 	if (!bench.options.linkages.count && strcmp(variant->linkage, "static") &&
 	    strcmp(variant->subject, "dpdk"))
 		return;
-	job = add_job(variant, 4 * BENCH_LIST * BENCH_LIST);
+	job = add_job(variant, 4 * BENCH_LIST * BENCH_LIST + 2);
+	if (wanted_work("pair") && (is(variant, "kmem_cache") || variant->kind == SUBJECT_NOTHING))
+		add_cell(job, "pair", "pair", 256, 1, 1);
 	if (variant->kind == SUBJECT_NOTHING) {
+		if (wanted_work("for-loop"))
+			add_cell(job, "for-loop", "for-loop", 0, 1, 1);
 		add_batches(job, "loop", "loop", NULL);
 		if (strcmp(variant->linkage, "inline"))
 			add_batches(job, "bulk", "bulk", "bulk");
@@ -121,7 +134,10 @@ static void plan_bulk(struct variant *variant)
 		add_batches(job, "loop", "loop", NULL);
 		if (strcmp(variant->linkage, "inline")) {
 			add_batches(job, "bulk", "bulk", "bulk");
-			add_batches(job, "kfree-bulk", "bulk", "kfree_bulk");
+			/* A cache of slob has no header that kfree could go by: kmalloc's have. */
+			add_batches(job, strcmp(variant->subject, "slob") ? "kfree-bulk" :
+									    "kmalloc-kfree-bulk",
+				    "bulk", "kfree_bulk");
 		}
 	} else if (is(variant, "kmalloc")) {
 		add_batches(job, "loop", "loop", NULL);
@@ -168,6 +184,98 @@ static void plan_worst(struct variant *variant)
 	end_job(job);
 }
 
+/* One process for one cell: what a work leaves behind must not be the next one's. */
+static void add_single(struct variant *variant, const char *work, const char *touch,
+		       unsigned long size, unsigned long threads, unsigned long objects)
+{
+	struct plan_cell *cell;
+
+	if (!wanted_work(work))
+		return;
+	cell = add_cell(add_job(variant, 1), work, work, size, 0, threads);
+	cell->touch = touch;
+	cell->objects = objects;
+}
+
+/* alloc and free apart; 10000 objects only where they stay within what an engine may keep. */
+static void add_apart(struct job *job, const char *work)
+{
+	struct numbers sizes = CHOOSE(sizes, apart_sizes);
+	struct numbers batches = CHOOSE(batches, apart_batches);
+
+	for (size_t b = 0; wanted_work(work) && b < batches.count; b++)
+		for (size_t s = 0; s < sizes.count; s++)
+			if (batches.number[b] * sizes.number[s] <= APART_BYTES)
+				add_cell(job, work, work, sizes.number[s], batches.number[b], 1);
+}
+
+static void plan_slab_fastpath(struct variant *variant)
+{
+	struct numbers sizes = CHOOSE(sizes, apart_sizes);
+	struct job *job;
+
+	if (!variant->only && variant->kind != SUBJECT_NOTHING)
+		return;
+	if (strcmp(variant->linkage, "static") && !bench.options.linkages.count)
+		return;
+	if (!strcmp(variant->linkage, "inline"))
+		return;
+	job = add_job(variant, BENCH_LIST * (2 * BENCH_LIST + 1));
+	for (size_t s = 0; wanted_work("pair") && s < sizes.count; s++)
+		add_cell(job, "pair", "pair", sizes.number[s], 1, 1);
+	add_apart(job, "alloc");
+	add_apart(job, "free");
+	end_job(job);
+}
+
+static void add_latency(struct variant *variant, unsigned long size, unsigned long batch)
+{
+	static const struct {
+		const char *work, *api, *state;
+	} kinds[] = { { "latency-bulk-fresh", "bulk", "fresh" },
+		      { "latency-loop-fresh", "kmem_cache", "fresh" },
+		      { "latency-bulk", "bulk", "warm" },
+		      { "latency-loop", "kmem_cache", "warm" } };
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		struct plan_cell *cell = add_cell(add_job(variant, 1), kinds[i].work, "latency",
+						  size, batch, 1);
+
+		cell->row_api = kinds[i].api;
+		cell->state = kinds[i].state;
+	}
+}
+
+/* One call in a process of its own: one figure for each run. */
+static void plan_latency(struct variant *variant)
+{
+	static const unsigned long own_size[] = { 256 };
+	struct numbers batches = CHOOSE(batches, latency_batches), sizes = CHOOSE(sizes, own_size);
+
+	if (variant->kind != SUBJECT_OURS || !is(variant, "kmem_cache") || !wanted_work("latency"))
+		return;
+	if (strcmp(variant->linkage, "static") && !bench.options.linkages.count)
+		return;
+	if (!strcmp(variant->linkage, "inline"))
+		return;
+	for (size_t s = 0; s < sizes.count; s++)
+		for (size_t b = 0; b < batches.count; b++)
+			add_latency(variant, sizes.number[s], batches.number[b]);
+}
+
+static void plan_netio(struct variant *variant)
+{
+	struct numbers threads = CHOOSE(threads, netio_threads);
+
+	if (!variant->only || !wanted_work("netio"))
+		return;
+	if (is(variant, "malloc"))
+		add_single(variant, "netio", "whole", 4096, 2, bench.options.quick ?
+			   FIO_BLOCKS / 10 : FIO_BLOCKS);
+	for (size_t i = 0; is(variant, "kmem_cache") && i < threads.count; i++)
+		add_single(variant, "netio", "whole", 0, threads.number[i], NETIO_PACKETS);
+}
+
 static void plan_peers_cost(struct variant *variant)
 {
 	struct numbers sizes = CHOOSE(sizes, peers_sizes);
@@ -182,19 +290,6 @@ static void plan_peers_cost(struct variant *variant)
 	for (size_t i = 0; wanted_work("loop") && i < batches.count; i++)
 		add_cell(job, "loop", "loop", 256, batches.number[i], 1);
 	end_job(job);
-}
-
-/* One process for one cell: what a work leaves behind must not be the next one's. */
-static void add_single(struct variant *variant, const char *work, const char *touch,
-		       unsigned long size, unsigned long threads, unsigned long objects)
-{
-	struct plan_cell *cell;
-
-	if (!wanted_work(work))
-		return;
-	cell = add_cell(add_job(variant, 1), work, work, size, 0, threads);
-	cell->touch = touch;
-	cell->objects = objects;
 }
 
 static bool only_shared(const struct variant *variant)
@@ -234,8 +329,12 @@ static void plan_threads(struct variant *variant, const char *work)
 
 static void each_variant(void (*plan)(struct variant *))
 {
-	for (size_t i = 0; i < bench.variant_count; i++)
-		plan(&bench.variants[i]);
+	for (size_t i = 0; i < bench.variant_count; i++) {
+		struct variant *variant = &bench.variants[i];
+
+		if (!variant->only || !strcmp(variant->only, planned->bench))
+			plan(variant);
+	}
 }
 
 static void plan_peers(void)
@@ -246,16 +345,31 @@ static void plan_peers(void)
 	each_variant(plan_peers_cost);
 	for (size_t w = 0; w < 3; w++)
 		for (size_t i = 0; i < bench.variant_count; i++)
-			plan_threads(&bench.variants[i], threads[w]);
+			if (!bench.variants[i].only)
+				plan_threads(&bench.variants[i], threads[w]);
 	for (size_t w = 0; w < 2; w++)
 		for (size_t i = 0; i < bench.variant_count; i++)
-			plan_memory(&bench.variants[i], memory[w]);
+			if (!bench.variants[i].only)
+				plan_memory(&bench.variants[i], memory[w]);
+}
+
+/* Rounds, or runs of whole processes; --quick takes fewer. */
+static unsigned int rounds_of(const char *name)
+{
+	const struct bench_options *options = &bench.options;
+	unsigned int runs = !strcmp(name, "netio")	  ? BENCH_NETIO_RUNS :
+			    !strcmp(name, "bulk-latency") ? BENCH_LATENCY_RUNS : 0;
+
+	if (!runs)
+		return bench.environment.rounds;
+	return options->runs ? options->runs : options->quick ? runs / 10 : runs;
 }
 
 void bench_plan(const char *name)
 {
 	planned = &bench.tables[bench.table_count++];
 	planned->bench = name;
+	planned->rounds = rounds_of(name);
 	job_room = 0;
 	if (!strcmp(name, "fastpath"))
 		each_variant(plan_fastpath);
@@ -263,6 +377,12 @@ void bench_plan(const char *name)
 		each_variant(plan_bulk);
 	else if (!strcmp(name, "worst"))
 		each_variant(plan_worst);
+	else if (!strcmp(name, "slab-fastpath"))
+		each_variant(plan_slab_fastpath);
+	else if (!strcmp(name, "bulk-latency"))
+		each_variant(plan_latency);
+	else if (!strcmp(name, "netio"))
+		each_variant(plan_netio);
 	else
 		plan_peers();
 }

@@ -4,6 +4,7 @@
  * because the subjects differ by more than tenfold.
  */
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,9 +58,14 @@ static const char *short_label(const struct view_line *line)
 	const struct row *row = line->any;
 	const char *work = row->kind == SUBJECT_NOTHING ? row->of : row->work;
 
+	const char *percpu = row->variant ? row->variant->percpu : NULL;
 	bool published = row->kind == SUBJECT_PUBLISHED;
 
-	return bench_format("%s%s%s %s%s%s", published ? row->of : row->subject,
+	if (row->batch > 1 && (!strcmp(work, "alloc") || !strcmp(work, "free")))
+		work = bench_format("%s of %lu", work, row->batch);
+	return bench_format("%s%s%s%s%s%s%s %s%s%s", published ? row->of : row->subject,
+			    percpu ? " " : "", percpu ? percpu : "",
+			    row->min_partial ? " " : "", row->min_partial ? row->min_partial : "",
 			    published ? " published" : "",
 			    bench_same(row->memcg, "on") ? " memcg" : "",
 			    row->kind == SUBJECT_NOTHING ? "" : row->api,
@@ -198,12 +204,20 @@ static void plot_curves(FILE *out, const struct view *view, const char *linkage)
 	fputs("</svg>\n", out);
 }
 
-static size_t bar_column;
+static struct {
+	const struct view *view;
+	size_t column;
+} bars;
+
+static double bar_value(const struct view_line *line)
+{
+	return bench_cell(bars.view, line->cells[bars.column], bars.column) / bars.view->scale;
+}
 
 static int compare_lines(const void *a, const void *b)
 {
-	const struct view_line *const *x = a, *const *y = b;
-	double p = (*x)->cells[bar_column]->median, q = (*y)->cells[bar_column]->median;
+	double p = bar_value(*(const struct view_line *const *)a);
+	double q = bar_value(*(const struct view_line *const *)b);
 
 	return (p > q) - (p < q);
 }
@@ -214,24 +228,23 @@ static void plot_bars(FILE *out, const struct view *view, size_t column)
 	size_t count = 0;
 	double high = 0;
 
+	bars.view = view;
+	bars.column = column;
 	for (size_t l = 0; l < view->line_count; l++) {
-		const struct row *row = view->lines[l].cells[column];
-
-		if (!row)
+		if (!view->lines[l].cells[column] || isnan(bar_value(&view->lines[l])))
 			continue;
 		lines[count++] = &view->lines[l];
-		high = greater(high, row->median / view->scale);
+		high = greater(high, bar_value(&view->lines[l]));
 	}
 	if (!count || high <= 0)
 		return;
-	bar_column = column;
 	qsort(lines, count, sizeof(*lines), compare_lines);
 	fprintf(out, "<h3>%s</h3>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
 		     "height=\"%zu\" viewBox=\"0 0 %d %zu\">\n",
 		view->columns[column], WIDTH, count * BAR + 8, WIDTH, count * BAR + 8);
 	for (size_t i = 0; i < count; i++) {
 		const struct row *row = lines[i]->cells[column];
-		double value = row->median / view->scale;
+		double value = bar_value(lines[i]);
 		double width = greater(value, 0) / high * (WIDTH - 330);
 
 		fprintf(out, "<text x=\"230\" y=\"%zu\" text-anchor=\"end\">%s %s</text>"
@@ -248,11 +261,18 @@ void bench_plot(FILE *out, const struct view *view)
 {
 	static const char *const linkages[] = { "shared", "static", "inline" };
 
-	if (view->lines_plot) {
+	if (view->plot == PLOT_NONE)
+		return;
+	if (view->plot == PLOT_RUNS) {
+		bench_plot_runs(out, view);
+		return;
+	}
+	if (view->plot == PLOT_CURVES) {
 		for (size_t i = 0; i < sizeof(linkages) / sizeof(*linkages); i++)
 			plot_curves(out, view, linkages[i]);
 		return;
 	}
 	for (size_t c = 0; c < view->column_count; c++)
-		plot_bars(out, view, c);
+		if (!view->figures || view->figures[c] == FIGURE_AVG)
+			plot_bars(out, view, c);
 }

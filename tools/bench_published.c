@@ -1,8 +1,7 @@
 /*
  * The figures that the kernel's authors published, from bench/published/, as rows beside ours.
- * They belong to another machine (an i7-4790K at 4 GHz): to be set beside, never divided by.
- * Published with memory cgroups compiled in and switched on or off at run time: the field
- * `memcg`.
+ * They belong to other machines: to be set beside, never divided by. The fast path and bulk were
+ * published with memory cgroups compiled in and switched on or off at run time: the field `memcg`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +27,63 @@ static struct row *new_published(struct table *table, const char *engine, const 
 	row->threads = 1;
 	bench_add_value(row, strtod(figure, NULL));
 	return row;
+}
+
+/* The tables whose machine, size and count are other ones, or are not known. */
+static struct row *new_other(struct table *table, const char *engine, const char *work,
+			     const char *api, const char *unit, const char *figure)
+{
+	struct row *row = new_published(table, engine, "off", unit, figure);
+
+	row->memcg = NULL;
+	row->touch = NULL;
+	row->size = row->threads = 0;
+	row->work = work;
+	row->api = api;
+	return row;
+}
+
+/* Label and ns; "slab ..." or "slub". */
+static void add_slab_fastpath(struct table *table, char **field)
+{
+	struct row *row = new_other(table, strncmp(field[0], "slab", 4) ? "slub" : "slab", "pair",
+				    "kmem_cache", "ns/object", field[1]);
+
+	row->label = bench_format("%s", field[0]);
+	row->batch = row->threads = 1;
+}
+
+/* Function, median and mean; minimum and maximum were not published. */
+static void add_latency(struct table *table, char **field)
+{
+	bool bulk = strstr(field[0], "bulk") != NULL;
+	struct row *row = new_other(table, "slub", "latency", bulk ? "bulk" : "kmem_cache",
+				    "cycles", field[1]);
+
+	row->threads = 1;
+	row->median = row->min = row->max = row->values[0];
+	row->avg = strtod(field[2], NULL);
+	row->settled = true;
+	row->count = BENCH_LATENCY_RUNS;
+}
+
+/* Time, allocator, min, max, avg, sd; the median was not published: the average stands for it. */
+static void add_min_partial(struct table *table, char **field)
+{
+	const char *dash = strchr(field[1], '-');
+	struct row *row = new_other(table, dash ? bench_format("%.*s", (int)(dash - field[1]),
+							       field[1]) : field[1],
+				    "netio", "kmalloc", "s", field[4]);
+
+	row->time = bench_format("%s", field[0]);
+	if (!strcmp(row->of, "slub"))
+		row->min_partial = dash ? "size" : "static";
+	row->min = strtod(field[2], NULL);
+	row->max = strtod(field[3], NULL);
+	row->median = row->avg = strtod(field[4], NULL);
+	row->sd = strtod(field[5], NULL);
+	row->settled = true;
+	row->count = BENCH_NETIO_RUNS;
 }
 
 static void add_fastpath(struct table *table, char **field)
@@ -86,7 +142,8 @@ static void add_file(struct table *table, const char *file, size_t fields,
 		next = strtok(line, ",\n");
 		for (; next && n < FIELDS; next = strtok(NULL, ",\n"))
 			field[n++] = next;
-		if (n < fields || !strcmp(field[0], "engine"))
+		if (n < fields || !strcmp(field[0], "engine") || !strcmp(field[0], "time") ||
+		    !strcmp(field[0], "function") || !strcmp(field[0], "allocator"))
 			continue;
 		if (fields == FIELDS && !wanted_batch(field[2]))
 			continue;
@@ -102,9 +159,17 @@ void bench_add_published(struct table *table)
 
 	for (size_t i = 0; i < options->sizes.count; i++)
 		size |= options->sizes.number[i] == 256;
-	if (!size || (options->subjects.count && !bench_has(&options->subjects, "published")))
+	if (options->subjects.count && !bench_has(&options->subjects, "published"))
 		return;
-	if (!strcmp(table->bench, "fastpath"))
+	if (!strcmp(table->bench, "slab-fastpath"))
+		add_file(table, "bench/published/slab_fastpath.csv", 2, add_slab_fastpath);
+	if (!strcmp(table->bench, "bulk-latency"))
+		add_file(table, "bench/published/alloc_bulk_vs_loop.csv", 3, add_latency);
+	if (!strcmp(table->bench, "netio"))
+		add_file(table, "bench/published/min_partial.csv", 6, add_min_partial);
+	if (!size)
+		return;
+	if (!strcmp(table->bench, "fastpath") || !strcmp(table->bench, "bulk"))
 		add_file(table, "bench/published/fastpath.csv", 4, add_fastpath);
 	if (!strcmp(table->bench, "bulk"))
 		add_file(table, "bench/published/bulk.csv", FIELDS, add_bulk);

@@ -2,6 +2,7 @@
  * Rows: where the rounds' figures are gathered and settled into median, minimum and maximum.
  * Keeps the contract's rule that no two rows of a run agree in all fields but the figures.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,12 @@ void bench_add_value(struct row *row, double value)
 	row->values[row->count++] = value;
 }
 
+/* Of a figure in seconds the worker's `measure` says which time it is. */
+static bool is_time(const char *unit)
+{
+	return !strcmp(unit, "s");
+}
+
 static struct row *find_row(struct table *table, const struct variant *variant,
 			    const struct plan_cell *cell, const char *unit, const char *measure,
 			    const char *at)
@@ -33,7 +40,8 @@ static struct row *find_row(struct table *table, const struct variant *variant,
 		struct row *row = &table->rows[i];
 
 		if (row->variant == variant && row->cell == cell && bench_same(row->unit, unit) &&
-		    bench_same(row->measure, measure) && bench_same(row->at, at))
+		    bench_same(is_time(unit) ? row->time : row->measure, measure) &&
+		    bench_same(row->at, at))
 			return row;
 	}
 	return NULL;
@@ -70,14 +78,19 @@ void bench_add(struct table *table, const struct variant *variant, const struct 
 		row->threads = cell->threads;
 		row->match = cell->match;
 		row->objects = cell->objects;
+		row->state = cell->state;
+		row->min_partial = variant->min_partial;
 		row->unit = keep(unit);
-		row->measure = keep(measure);
+		if (is_time(unit))
+			row->time = keep(measure);
+		else
+			row->measure = keep(measure);
 		row->at = keep(at);
 	}
 	bench_add_value(row, value);
 }
 
-static int compare_doubles(const void *a, const void *b)
+int bench_compare(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
@@ -92,21 +105,41 @@ static bool same_fields(const struct row *a, const struct row *b)
 	       bench_same(a->linkage, b->linkage) && bench_same(a->discipline, b->discipline) &&
 	       bench_same(a->memcg, b->memcg) && bench_same(a->touch, b->touch) &&
 	       bench_same(a->unit, b->unit) && bench_same(a->measure, b->measure) &&
-	       bench_same(a->at, b->at) && a->size == b->size && a->batch == b->batch &&
+	       bench_same(a->at, b->at) && bench_same(a->time, b->time) &&
+	       bench_same(a->min_partial, b->min_partial) && bench_same(a->state, b->state) &&
+	       bench_same(a->label, b->label) && a->size == b->size && a->batch == b->batch &&
 	       a->threads == b->threads && a->match == b->match && a->objects == b->objects;
+}
+
+/* Median, extremes, mean and standard deviation of the rounds' figures. */
+static void settle(struct row *row)
+{
+	size_t half = row->count / 2;
+	double *sorted = calloc(row->count, sizeof(*sorted)), sum = 0, squares = 0;
+
+	if (!sorted)
+		bench_fatal("out of memory");
+	memcpy(sorted, row->values, row->count * sizeof(*sorted));
+	qsort(sorted, row->count, sizeof(*sorted), bench_compare);
+	row->min = sorted[0];
+	row->max = sorted[row->count - 1];
+	row->median = row->count % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+	for (size_t i = 0; i < row->count; i++)
+		sum += sorted[i];
+	row->avg = sum / (double)row->count;
+	for (size_t i = 0; i < row->count; i++)
+		squares += (sorted[i] - row->avg) * (sorted[i] - row->avg);
+	row->sd = row->count > 1 ? sqrt(squares / (double)(row->count - 1)) : 0;
+	free(sorted);
 }
 
 void bench_settle(struct table *table)
 {
 	for (size_t i = 0; i < table->row_count; i++) {
 		struct row *row = &table->rows[i];
-		size_t half = row->count / 2;
 
-		qsort(row->values, row->count, sizeof(*row->values), compare_doubles);
-		row->min = row->values[0];
-		row->max = row->values[row->count - 1];
-		row->median = row->count % 2 ? row->values[half] :
-					       (row->values[half - 1] + row->values[half]) / 2;
+		if (!row->settled)
+			settle(row);
 		for (size_t k = 0; k < i; k++)
 			if (same_fields(row, &table->rows[k]))
 				bench_fatal("two rows of %s are the same (%s %s %s)", row->bench,

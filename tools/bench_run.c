@@ -71,10 +71,10 @@ static void set_peer_environment(const char *peer)
 		fclose(in);
 }
 
-/* Our engine comes after what the user set, so that a discipline forced by the user stays. */
+/* Our engine comes after what the user set, so that the user's other options stay. */
 static void set_environment(const struct variant *variant)
 {
-	const char *options = getenv("KMEM_OPTIONS");
+	const char *options = getenv("KMEM_OPTIONS"), *rule = variant->min_partial;
 
 	unsetenv("LD_PRELOAD");
 	if (variant->kind == SUBJECT_PEER)
@@ -82,9 +82,12 @@ static void set_environment(const struct variant *variant)
 	if (variant->preload)
 		setenv("LD_PRELOAD", bench_path(variant->preload), 1);
 	if (variant->kind == SUBJECT_OURS)
-		setenv("KMEM_OPTIONS", bench_format("%s%sengine:%s", options ? options : "",
+		setenv("KMEM_OPTIONS", bench_format("%s%sengine:%s%s%s", options ? options : "",
 						    options && *options ? "," : "",
-						    variant->subject), 1);
+						    variant->subject, rule ? ",min_partial:" : "",
+						    rule ? rule : ""), 1);
+	if (variant->percpu)
+		setenv("KMEM_PERCPU", variant->percpu, 1);
 }
 
 static char **worker_arguments(const struct job *job)
@@ -143,7 +146,18 @@ static bool same_file(const char *path, const char *under_root)
 	return realpath(bench_path(under_root), real) && !strcmp(real, path);
 }
 
-/* A line about the subject. False where malloc or engine in force are not those that we mean. */
+/* The disciplines of all our subjects, each once. */
+static void note_discipline(const char *name)
+{
+	const char **all = &bench.environment.discipline;
+
+	if (!strcmp(*all, "none"))
+		*all = name;
+	else if (!strstr(*all, name))
+		*all = bench_format("%s, %s", *all, name);
+}
+
+/* A line about the subject. False where what is in force is not what we mean. */
 static bool take_info(struct variant *variant, char *key, const char *value)
 {
 	struct environment *environment = &bench.environment;
@@ -153,9 +167,12 @@ static bool take_info(struct variant *variant, char *key, const char *value)
 	if (!strcmp(key, "engine"))
 		return !strcmp(value, variant->subject);
 	if (!strcmp(key, "discipline") && variant->kind == SUBJECT_OURS) {
-		if (strcmp(variant->discipline, value))
+		if (variant->percpu && strcmp(variant->percpu, value))
+			return false;
+		if (strcmp(variant->subject, "slob") && strcmp(variant->discipline, value)) {
 			variant->discipline = bench_format("%s", value);
-		environment->discipline = variant->discipline;
+			note_discipline(variant->discipline);
+		}
 	} else if (!strcmp(key, "version") && !variant->version) {
 		variant->version = bench_format("%s", value);
 	} else if (!strcmp(key, "compiler")) {
@@ -207,7 +224,8 @@ static bool read_worker(struct table *table, const struct job *job, FILE *from)
 
 static void leave_out(struct variant *variant, const char *why)
 {
-	char *name = bench_format("%s %s %s", variant->subject, variant->api, variant->linkage);
+	char *name = bench_format("%s %s %s%s%s", variant->subject, variant->api, variant->linkage,
+				  variant->percpu ? " " : "", variant->percpu ? variant->percpu : "");
 
 	clear_progress();
 	fprintf(stderr, "kmem bench: going on without %s: %s\n", name, why);
@@ -232,7 +250,7 @@ static void run_job(struct table *table, const struct job *job)
 	else if (status)
 		leave_out(job->variant, bench_format("its worker failed (%s)", job->cells[0].work));
 	else if (job->variant->impostor)
-		leave_out(job->variant, "another malloc or engine was in force");
+		leave_out(job->variant, "another malloc, engine or discipline was in force");
 	else if (!good)
 		leave_out(job->variant, "its worker's output is wrong");
 }
@@ -250,7 +268,7 @@ static void drop_incomplete(struct table *table, unsigned int rounds)
 
 void bench_run_table(struct table *table)
 {
-	const unsigned int rounds = bench.environment.rounds;
+	const unsigned int rounds = table->rounds;
 
 	progress.began = time(NULL);
 	progress.done = 0;

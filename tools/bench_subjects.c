@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "cache/cache.h"
 
-static const char *const engines[] = { "sheaf", "slub", "slob" };
+static const char *const engines[] = { "sheaf", "slub", "slab", "slob" };
 static const char *const peers[] = {
 	"glibc",    "jemalloc",	 "mimalloc2", "mimalloc3",	 "gperftools",
 	"snmalloc", "tcmalloc",	 "rpmalloc",  "tbbmalloc",	 "scudo",
@@ -48,13 +49,14 @@ static bool exists(const char *under_root)
 	return found;
 }
 
-static void add(enum subject_kind kind, const char *subject, const char *api, const char *linkage,
-		const char *worker, const char *preload)
+/* A worker kind and linkage of a subject; NULL where the linkage is not wanted. */
+static struct variant *add(enum subject_kind kind, const char *subject, const char *api,
+			   const char *linkage, const char *worker, const char *preload)
 {
 	struct variant *variant;
 
 	if (!wanted_linkage(linkage))
-		return;
+		return NULL;
 	bench.variants = bench_grow(bench.variants, bench.variant_count, &variant_room,
 				    sizeof(*bench.variants));
 	variant = &bench.variants[bench.variant_count++];
@@ -68,9 +70,10 @@ static void add(enum subject_kind kind, const char *subject, const char *api, co
 	variant->discipline = "none";
 	if (!strcmp(api, "malloc") && (preload || strcmp(linkage, "shared")))
 		variant->owner = preload ? preload : worker;
+	return variant;
 }
 
-static void add_engine(const char *engine)
+static void add_interfaces(const char *engine)
 {
 	add(SUBJECT_OURS, engine, "kmem_cache", "shared", "build/bench/cache-shared", NULL);
 	add(SUBJECT_OURS, engine, "kmem_cache", "static", "build/bench/cache-static", NULL);
@@ -80,6 +83,125 @@ static void add_engine(const char *engine)
 	add(SUBJECT_OURS, engine, "malloc", "shared", "build/bench/malloc-shared",
 	    "build/libkmem-malloc.so");
 	add(SUBJECT_OURS, engine, "malloc", "static", "build/bench/malloc-kmem-static", NULL);
+}
+
+/* Through each interface and linkage, under each discipline asked for. Slob has none. */
+static void add_engine(const char *engine)
+{
+	const struct names *disciplines = &bench.options.disciplines;
+	size_t count = disciplines->count && strcmp(engine, "slob") ? disciplines->count : 1;
+
+	for (size_t d = 0; d < count; d++) {
+		size_t first = bench.variant_count;
+
+		add_interfaces(engine);
+		for (size_t i = first; i < bench.variant_count; i++)
+			bench.variants[i].percpu = strcmp(engine, "slob") && disciplines->count ?
+						   disciplines->name[d] : NULL;
+	}
+}
+
+/* A kmem_cache under a discipline for one bench only. */
+static void add_discipline(const char *only, const char *engine, const char *percpu)
+{
+	static const char *const linkages[] = { "static", "shared" };
+	const struct names *disciplines = &bench.options.disciplines;
+
+	if (disciplines->count && percpu && !bench_has(disciplines, percpu))
+		return;
+	for (size_t i = 0; i < 2; i++) {
+		struct variant *variant =
+			add(SUBJECT_OURS, engine, "kmem_cache", linkages[i],
+			    bench_format("build/bench/cache-%s", linkages[i]), NULL);
+
+		if (variant) {
+			variant->only = only;
+			variant->percpu = percpu;
+		}
+	}
+}
+
+/*
+ * What the published tables were measured on is the transaction id and the compare-and-swap: the two
+ * engines that had it run under it as well, beside the discipline of this machine.
+ */
+static void add_published_discipline(const char *engine)
+{
+	static const char *const only[] = { "bulk", "bulk-latency" };
+
+	if (bench.options.disciplines.count || getenv("KMEM_PERCPU") ||
+	    (strcmp(engine, "slub") && strcmp(engine, "slab")))
+		return;
+	for (size_t i = 0; i < 2; i++)
+		if (bench_has(&bench.options.benches, only[i]))
+			add_discipline(only[i], engine, "cmpxchg");
+}
+
+/* Disciplines are the subject of this table: KMEM_PERCPU does not choose here. */
+static void add_slab_fastpath(const char *engine)
+{
+	if (!bench_has(&bench.options.benches, "slab-fastpath"))
+		return;
+	if (!strcmp(engine, "slab"))
+		add_discipline("slab-fastpath", engine, "lock");
+	if (!strcmp(engine, "slab") || !strcmp(engine, "slub"))
+		add_discipline("slab-fastpath", engine, "cmpxchg");
+	if (!strcmp(engine, "slab") || !strcmp(engine, "slub"))
+		add_discipline("slab-fastpath", engine, "rseq");
+	if (!strcmp(engine, "sheaf"))
+		add_discipline("slab-fastpath", engine, NULL);
+}
+
+static void add_rule(const char *engine, const char *rule, bool fio)
+{
+	struct variant *variant;
+
+	variant = add(SUBJECT_OURS, engine, "kmem_cache", "static", "build/bench/netio-static",
+		      NULL);
+	if (variant) {
+		variant->only = "netio";
+		variant->min_partial = rule;
+	}
+	variant = fio ? add(SUBJECT_OURS, engine, "malloc", "shared", "build/bench/fio-shared",
+			    "build/libkmem-malloc.so") : NULL;
+	if (variant) {
+		variant->only = "netio";
+		variant->min_partial = rule;
+	}
+}
+
+/* SLAB, SLUB with each rule for its partial slabs, and sheaf, as fio's malloc and as caches. */
+static void add_netio(const char *engine)
+{
+	bool fio = !access("/usr/bin/fio", X_OK) && !access(BENCH_FIO_EXAMPLE, R_OK);
+
+	if (!bench_has(&bench.options.benches, "netio") || !strcmp(engine, "slob"))
+		return;
+	if (!fio)
+		bench_without("fio", "not here; 'scripts/need fio fio-examples' installs it");
+	if (strcmp(engine, "slub")) {
+		add_rule(engine, NULL, fio);
+		return;
+	}
+	add_rule(engine, "static", fio);
+	add_rule(engine, "size", fio);
+	add_rule(engine, "half", fio);
+}
+
+static void find_engines(void)
+{
+	for (size_t i = 0; i < ENGINES; i++) {
+		if (!wanted_engine(engines[i]))
+			continue;
+		if (!km_engine_find(engines[i])) {
+			bench_without(engines[i], "this library has no such engine");
+			continue;
+		}
+		add_engine(engines[i]);
+		add_published_discipline(engines[i]);
+		add_slab_fastpath(engines[i]);
+		add_netio(engines[i]);
+	}
 }
 
 static const char *peer_version(const char *peer)
@@ -203,9 +325,7 @@ static void check_subjects(void)
 void bench_find_subjects(void)
 {
 	check_subjects();
-	for (size_t i = 0; i < ENGINES; i++)
-		if (wanted_engine(engines[i]))
-			add_engine(engines[i]);
+	find_engines();
 	bring_peers();
 	check_must();
 	for (size_t i = 0; i < PEERS; i++) {

@@ -1,12 +1,13 @@
 /*
  * The tables as text: the environment once, each view, and our ratios to the best peer beneath it.
  */
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "bench.h"
 
-#define LABEL 50
+#define LABEL 54
 #define COLUMN 11
 
 static void print_environment(FILE *out)
@@ -35,6 +36,14 @@ static void print_environment(FILE *out)
 	fputc('\n', out);
 }
 
+static void print_figure(FILE *out, const struct view *view, double value)
+{
+	if (isnan(value))
+		fprintf(out, " %*s", COLUMN, "-");
+	else
+		fprintf(out, " %*.*f", COLUMN, view->decimals, value / view->scale);
+}
+
 static void print_columns(FILE *out, const struct view *view)
 {
 	fprintf(out, "%-*s", LABEL, "");
@@ -52,13 +61,10 @@ static void print_line(FILE *out, const struct view *view, const struct view_lin
 	for (size_t c = 0; c < view->column_count; c++) {
 		const struct row *row = line->cells[c];
 
-		if (row)
-			fprintf(out, " %*.*f", COLUMN, view->decimals, row->median / view->scale);
-		else
-			fprintf(out, " %*s", COLUMN, "-");
+		print_figure(out, view, row ? bench_cell(view, row, c) : NAN);
 	}
 	fputc('\n', out);
-	if (line->any->kind == SUBJECT_PUBLISHED || bench.environment.rounds < 2)
+	if (line->any->kind == SUBJECT_PUBLISHED || line->any->count < 2 || view->figures)
 		return;
 	fprintf(out, "%s%-*s", dim ? "\033[2m" : "", LABEL, "");
 	for (size_t c = 0; c < view->column_count; c++) {
@@ -73,7 +79,8 @@ static void print_line(FILE *out, const struct view *view, const struct view_lin
 	fprintf(out, "%s\n", dim ? "\033[0m" : "");
 }
 
-static void print_ratio(FILE *out, const struct view *view, const struct view_line *line,
+/* Says whether there was a peer to compare with. */
+static bool print_ratio(FILE *out, const struct view *view, const struct view_line *line,
 			bool batch)
 {
 	const struct row *best[VIEW_COLUMNS];
@@ -84,7 +91,7 @@ static void print_ratio(FILE *out, const struct view *view, const struct view_li
 		any |= best[c] != NULL;
 	}
 	if (!any)
-		return;
+		return false;
 	fprintf(out, "%-*s", LABEL, line->label);
 	for (size_t c = 0; c < view->column_count; c++)
 		if (best[c] && best[c]->median != 0)
@@ -92,6 +99,7 @@ static void print_ratio(FILE *out, const struct view *view, const struct view_li
 		else
 			fprintf(out, " %*s", COLUMN, "-");
 	fputc('\n', out);
+	return true;
 }
 
 /* Who the best peer of a linkage is, column by column. */
@@ -124,6 +132,8 @@ static void print_ratios(FILE *out, const struct view *view)
 	static const char *const linkages[] = { "shared", "static", "inline" };
 	bool title = false;
 
+	if (view->figures)
+		return;
 	for (unsigned int batch = 0; batch < 2; batch++)
 		for (size_t k = 0; k < 3; k++) {
 			print_best(out, view, linkages[k], batch);
@@ -134,8 +144,7 @@ static void print_ratios(FILE *out, const struct view *view)
 				    strcmp(line->any->linkage, linkages[k]) ||
 				    (batch && strcmp(line->any->work, "bulk")))
 					continue;
-				print_ratio(out, view, line, batch);
-				title = true;
+				title |= print_ratio(out, view, line, batch);
 			}
 		}
 	if (title)
@@ -164,7 +173,5 @@ void bench_print_text(FILE *out)
 			print_ratios(out, &view);
 		}
 	if (published)
-		fputs("\nA published row is another machine's (4.0 GHz, 2016): beside ours, not "
-		      "against.\n",
-		      out);
+		fputs("\nA published row is another machine's: beside ours, not against.\n", out);
 }

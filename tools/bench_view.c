@@ -3,42 +3,119 @@
  * column for each size, batch or work. Terminal and HTML print the same views. Also the comparison
  * with the best peer, which is always of the same linkage.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
 
-enum view_columns { BY_SIZE, BY_BATCH, BY_MATCH, BY_WORK };
+enum view_columns { BY_SIZE, BY_BATCH, BY_MATCH, BY_WORK, BY_FUNCTION, BY_FIGURE };
+
+static const enum bench_figure spread[] = { FIGURE_MIN, FIGURE_MAX, FIGURE_AVG, FIGURE_SD,
+					    FIGURE_MEDIAN, FIGURE_END };
+static const enum bench_figure distribution[] = {
+	FIGURE_MIN, FIGURE_TENTH, FIGURE_QUARTER, FIGURE_MEDIAN, FIGURE_AVG, FIGURE_THREE_QUARTERS,
+	FIGURE_NINE_TENTHS, FIGURE_MAX, FIGURE_END
+};
+static const char *const figure_names[] = { "min", "10 %", "25 %", "median", "mean", "75 %",
+					    "90 %", "max", "sd" };
 
 static const struct view_kind {
 	const char *bench, *title, *unit, *measure, *unit_text;	/* measure NULL: none */
 	double scale;
 	int decimals;
-	bool higher_is_better, lines_plot;
+	bool higher_is_better;
+	enum bench_plot plot;
 	enum view_columns columns;
 	const char *work;	/* only this one; NULL: all */
+	const char *time;	/* the same */
+	const enum bench_figure *figures;
 } kinds[] = {
 	{ "fastpath", "One object allocated and freed, not touched, by bytes", "cycles/object",
-	  NULL, "time-stamp cycles per alloc+free", 1, 1, false, true, BY_SIZE, NULL },
+	  NULL, "time-stamp cycles per alloc+free", 1, 1, false, PLOT_CURVES, BY_SIZE, NULL, NULL,
+	  NULL },
 	{ "bulk", "Batches of objects of 256 bytes, not touched, by batch", "cycles/object", NULL,
-	  "time-stamp cycles per object, alloc+free", 1, 1, false, true, BY_BATCH, NULL },
+	  "time-stamp cycles per object, alloc+free", 1, 1, false, PLOT_CURVES, BY_BATCH, NULL,
+	  NULL, NULL },
+	{ "bulk", "Machine code: the call, the front's functions of its own, and the engine's that "
+	  "it calls", "bytes", "code", "bytes", 1, 0, false, PLOT_NONE, BY_FUNCTION, NULL, NULL,
+	  NULL },
 	{ "worst",
 	  "Mixed arrays: batches of 64 of 4096 objects of 256 bytes, every Nth of the first's slab",
 	  "cycles/object", NULL,
 	  "time-stamp cycles per object, free+alloc, with the filing (row nothing)", 1, 1, false,
-	  true, BY_MATCH, NULL },
+	  PLOT_CURVES, BY_MATCH, NULL, NULL, NULL },
+	{ "slab-fastpath", "One object by discipline, not touched, by bytes; alloc and free apart "
+	  "in windows of 16 and of 10000", "cycles/object", NULL, "time-stamp cycles", 1, 1, false,
+	  PLOT_CURVES, BY_SIZE, NULL, NULL, NULL },
+	{ "slab-fastpath", "The same beside what was published (size not stated)", "ns/object",
+	  NULL, "ns", 1, 1, false, PLOT_NONE, BY_SIZE, NULL, NULL, NULL },
+	{ "bulk-latency", "One bulk allocation against a loop, each in a fresh process; published: "
+	  "size and count are not known", "cycles", NULL, "clocks for all objects together", 1, 0,
+	  false, PLOT_RUNS, BY_FIGURE, NULL, NULL, distribution },
+	{ "netio", "Real time", "s", NULL, "s", 1, 3, false, PLOT_BARS, BY_FIGURE, NULL, "real",
+	  spread },
+	{ "netio", "System time", "s", NULL, "s", 1, 3, false, PLOT_BARS, BY_FIGURE, NULL, "sys",
+	  spread },
+	{ "netio", "User time", "s", NULL, "s", 1, 3, false, PLOT_BARS, BY_FIGURE, NULL, "user",
+	  spread },
+	{ "netio", "Slabs to and from the page allocator", "slabs", NULL, "slabs", 1, 0, false,
+	  PLOT_BARS, BY_FIGURE, NULL, NULL, spread },
 	{ "peers", "Cost of one object: pair by bytes, loop by batch (256 bytes), not touched",
-	  "cycles/object", NULL, "time-stamp cycles per alloc+free", 1, 1, false, false, BY_WORK,
-	  NULL },
-	{ "peers", "Throughput", "ops/s", NULL, "million operations a second", 1e6, 2, true, false,
-	  BY_WORK, NULL },
+	  "cycles/object", NULL, "time-stamp cycles per alloc+free", 1, 1, false, PLOT_BARS,
+	  BY_WORK, NULL, NULL, NULL },
+	{ "peers", "Throughput", "ops/s", NULL, "million operations a second", 1e6, 2, true,
+	  PLOT_BARS, BY_WORK, NULL, NULL, NULL },
 	{ "peers", "Live set: one replacement", "ns/object", NULL, "ns per replacement", 1, 1,
-	  false, false, BY_WORK, "live-set" },
-	{ "peers", "Resident memory (Rss)", "bytes", "rss", "MiB", 1048576, 1, false, false,
-	  BY_WORK, NULL },
-	{ "peers", "Proportional memory (Pss)", "bytes", "pss", "MiB", 1048576, 1, false, false,
-	  BY_WORK, NULL },
+	  false, PLOT_BARS, BY_WORK, "live-set", NULL, NULL },
+	{ "peers", "Resident memory (Rss)", "bytes", "rss", "MiB", 1048576, 1, false, PLOT_BARS,
+	  BY_WORK, NULL, NULL, NULL },
+	{ "peers", "Proportional memory (Pss)", "bytes", "pss", "MiB", 1048576, 1, false,
+	  PLOT_BARS, BY_WORK, NULL, NULL, NULL },
 };
+
+static double quantile(const struct row *row, double part)
+{
+	double *sorted, value;
+
+	if (row->settled)
+		return NAN;
+	sorted = malloc(row->count * sizeof(*sorted));
+	if (!sorted)
+		bench_fatal("out of memory");
+	memcpy(sorted, row->values, row->count * sizeof(*sorted));
+	qsort(sorted, row->count, sizeof(*sorted), bench_compare);
+	value = sorted[(size_t)(part * (double)(row->count - 1) + 0.5)];
+	free(sorted);
+	return value;
+}
+
+double bench_cell(const struct view *view, const struct row *row, size_t column)
+{
+	/* Published for latency: median and mean. For netio: all but the median. */
+	const bool latency = !strcmp(row->work, "latency");
+
+	switch (view->figures ? view->figures[column] : FIGURE_MEDIAN) {
+	case FIGURE_MIN:
+		return row->settled && latency ? NAN : row->min;
+	case FIGURE_MAX:
+		return row->settled && latency ? NAN : row->max;
+	case FIGURE_AVG:
+		return row->avg;
+	case FIGURE_SD:
+		return row->sd;
+	case FIGURE_TENTH:
+		return quantile(row, 0.10);
+	case FIGURE_QUARTER:
+		return quantile(row, 0.25);
+	case FIGURE_THREE_QUARTERS:
+		return quantile(row, 0.75);
+	case FIGURE_NINE_TENTHS:
+		return quantile(row, 0.90);
+	default:
+		return row->settled && !latency ? NAN : row->median;
+	}
+}
 
 static const char *work_column(const struct row *row)
 {
@@ -63,50 +140,78 @@ static const char *column_of(const struct view_kind *kind, const struct row *row
 {
 	switch (kind->columns) {
 	case BY_SIZE:
-		return bench_format("%lu", row->size);
+		return row->size ? bench_format("%lu", row->size) : "?";
 	case BY_BATCH:
-		return row->size == 256 ? bench_format("%lu", row->batch) :
+		return row->size == 256 || !row->size ? bench_format("%lu", row->batch) :
 					  bench_format("%luB/%lu", row->size, row->batch);
 	case BY_MATCH:
 		return bench_format("N=%lu", row->match);
+	case BY_FUNCTION:	/* kmem_cache_alloc_bulk is too long for a column */
+		return strncmp(row->at, "kmem_cache_", 11) ? row->at : row->at + 11;
 	default:
 		return work_column(row);
 	}
 }
 
+/* Who: the engine, and the discipline or rule where it is not the one by default. */
+static const char *name_of(const struct row *row)
+{
+	const char *percpu = row->variant ? row->variant->percpu : NULL;
+	const char *rule = row->min_partial;
+
+	if (row->label)
+		return bench_format("%s, published", row->label);
+	if (row->kind == SUBJECT_PUBLISHED)
+		return bench_format("%s%s%s, published%s", row->of, rule ? " " : "",
+				    rule ? rule : "", bench_same(row->memcg, "on") ? ", memcg" : "");
+	return bench_format("%s%s%s%s%s", row->subject, percpu ? " " : "", percpu ? percpu : "",
+			    rule ? " " : "", rule ? rule : "");
+}
+
 static const char *label_of(const struct view_kind *kind, const struct row *row)
 {
 	const char *work = row->kind == SUBJECT_NOTHING ? row->of : row->work;
-	const char *name = row->subject, *api = row->api;
+	const char *api = row->kind == SUBJECT_NOTHING ? "-" : row->api, *name = name_of(row);
 
-	if (row->kind == SUBJECT_PUBLISHED)
-		name = bench_format("%s, published%s", row->of,
-				    strcmp(row->memcg, "on") ? "" : ", memcg");
-	if (row->kind == SUBJECT_NOTHING)
-		api = "-";
+	if (!strcmp(kind->bench, "bulk-latency"))
+		return row->state ? bench_format("%-22s %-10s %-7s %-5s %3lu", name, api,
+						 row->linkage, row->state, row->batch) :
+				    bench_format("%-22s %-10s", name, api);
+	if (!strcmp(kind->bench, "netio"))
+		return bench_format("%-22s %-12s %s", name, api,
+				    row->kind == SUBJECT_PUBLISHED ? "fio in the kernel" :
+				    !strcmp(api, "malloc") ? "fio" : "workload");
+	if (row->label)
+		return name;
+	if (kind->columns == BY_FUNCTION)
+		return name;
+	if (!strcmp(kind->bench, "slab-fastpath"))
+		return bench_format("%-13s %-10s %-7s %s", name, api, row->linkage, row->batch < 2 ?
+				    work : bench_format("%s of %lu", work, row->batch));
 	if (strcmp(kind->bench, "bulk") && strcmp(kind->bench, "worst"))
 		work = "";
 	return bench_format("%-22s %-12s %-7s %-5s", name, api, row->linkage, work);
 }
 
-static size_t find_text(const char *const *texts, size_t count, const char *text)
+/* The column of this name, a new one if need be; VIEW_COLUMNS: there is no room. */
+static size_t find_column(struct view *view, const char *name)
 {
-	size_t i = 0;
+	size_t c = 0;
 
-	while (i < count && strcmp(texts[i], text))
-		i++;
-	return i;
+	while (c < view->column_count && strcmp(view->columns[c], name))
+		c++;
+	if (c == view->column_count && c < VIEW_COLUMNS)
+		view->columns[view->column_count++] = name;
+	return c;
 }
 
 static void place(struct view *view, const struct view_kind *kind, const struct row *row)
 {
-	const char *column = column_of(kind, row), *label = label_of(kind, row);
-	size_t c = find_text(view->columns, view->column_count, column), l = 0;
+	const char *label = label_of(kind, row);
+	size_t c = kind->figures ? 0 : find_column(view, column_of(kind, row)), l = 0;
 
 	if (c == VIEW_COLUMNS)
 		return;
-	if (c == view->column_count)
-		view->columns[view->column_count++] = column;
 	while (l < view->line_count && strcmp(view->lines[l].label, label))
 		l++;
 	if (l == VIEW_LINES)
@@ -118,6 +223,8 @@ static void place(struct view *view, const struct view_kind *kind, const struct 
 		view->line_count++;
 	}
 	view->lines[l].cells[c] = row;
+	for (c = 1; kind->figures && c < view->column_count; c++)
+		view->lines[l].cells[c] = row;
 }
 
 bool bench_view(const struct table *table, unsigned int index, struct view *view)
@@ -129,18 +236,23 @@ bool bench_view(const struct table *table, unsigned int index, struct view *view
 			continue;
 		memset(view, 0, sizeof(*view));
 		view->table = table;
-		view->title = kind->title;
+		view->title = kind->figures ? bench_format("%s (%u runs)", kind->title, table->rounds) :
+					      kind->title;
 		view->unit_text = kind->unit_text;
 		view->scale = kind->scale;
 		view->decimals = kind->decimals;
 		view->higher_is_better = kind->higher_is_better;
-		view->lines_plot = kind->lines_plot;
+		view->plot = kind->plot;
+		view->figures = kind->figures;
+		for (size_t f = 0; kind->figures && kind->figures[f] != FIGURE_END; f++)
+			view->columns[view->column_count++] = figure_names[kind->figures[f]];
 		for (size_t i = 0; i < table->row_count; i++) {
 			const struct row *row = &table->rows[i];
 
 			if (!bench_same(row->unit, kind->unit) ||
 			    !bench_same(row->measure, kind->measure) ||
-			    (kind->work && strcmp(row->work, kind->work)))
+			    (kind->work && strcmp(row->work, kind->work)) ||
+			    (kind->time && !bench_same(row->time, kind->time)))
 				continue;
 			place(view, kind, row);
 		}

@@ -1,10 +1,9 @@
 /*
- * Bytes of machine code of the bulk functions, as rows of `kmem bench bulk`. Counted, from the
- * symbols of this very program, which is linked with the same archive as the static workers: the
- * function itself; the functions of the front that it hands the array to, with the parts of them
- * that the compiler put elsewhere; and the functions of the engine that these call. What those
- * call on a miss (slabs, pages, locks) serves single calls as well and is not counted, nor is a
- * helper that is not of the bulk files. A function counts once in a sum.
+ * Bytes of machine code of the bulk functions, as rows of `kmem bench bulk`, read from the symbols
+ * and the code of libkmem.so. Counted is what is there for bulk alone: the function itself, and
+ * every function that it reaches by direct calls and that nobody but bulk functions calls; of an
+ * engine with a chain also its own bulk functions, which are called through a table. What single
+ * calls use too (refilling a block, slabs, pages, locks) is not counted.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -16,107 +15,225 @@
 
 #include "bench.h"
 #include "cache/cache.h"
+#include "kmem.h"
 
-#define CODE_NAMES 8u
-#define CODE_CALLS 4u
+#define CODE_FUNCTIONS 4096u
+#define CODE_ROOTS 7u
 
-typedef void (*code_fn)(void);
+typedef void (*code_fn)(void);	/* any function's address */
 
-static struct {
-	const char *image, *names;
+struct function {
+	const char *name;
+	uint64_t address, bytes;
+	const unsigned char *text;
+	bool bulk;		/* for bulk alone */
+	bool reached;
+};
+
+struct image {
+	const char *bytes, *names;
+	const Elf64_Ehdr *head;
 	const Elf64_Sym *symbols;
+	size_t symbol_count;
+	struct function functions[CODE_FUNCTIONS];
 	size_t count;
-	uintptr_t shift;	/* address here less address in the file */
-} code;
+};
 
-static const Elf64_Shdr *section(const Elf64_Ehdr *head, unsigned int index)
+static const Elf64_Shdr *section(const struct image *image, unsigned int index)
 {
-	return (const Elf64_Shdr *)(code.image + head->e_shoff) + index;
+	return (const Elf64_Shdr *)(image->bytes + image->head->e_shoff) + index;
 }
 
-static bool open_symbols(void)
+static bool open_image(struct image *image, const char *path)
 {
-	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	const Elf64_Ehdr *head;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat info;
 
 	if (fd < 0 || fstat(fd, &info))
 		return false;
-	code.image = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	image->bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	close(fd);
-	if (code.image == MAP_FAILED)
+	if (image->bytes == MAP_FAILED)
 		return false;
-	head = (const Elf64_Ehdr *)code.image;
-	for (unsigned int i = 0; i < head->e_shnum; i++)
-		if (section(head, i)->sh_type == SHT_SYMTAB) {
-			code.symbols = (const void *)(code.image + section(head, i)->sh_offset);
-			code.count = section(head, i)->sh_size / sizeof(*code.symbols);
-			code.names = code.image + section(head, section(head, i)->sh_link)->sh_offset;
-		}
-	return code.symbols != NULL;
+	image->head = (const Elf64_Ehdr *)image->bytes;
+	for (unsigned int i = 0; i < image->head->e_shnum; i++) {
+		const Elf64_Shdr *table = section(image, i);
+
+		if (table->sh_type != SHT_SYMTAB)
+			continue;
+		image->symbols = (const void *)(image->bytes + table->sh_offset);
+		image->symbol_count = table->sh_size / sizeof(*image->symbols);
+		image->names = image->bytes + section(image, table->sh_link)->sh_offset;
+	}
+	return image->symbols != NULL;
 }
 
-static const Elf64_Sym *find_symbol(const char *name)
+static int compare_functions(const void *a, const void *b)
 {
-	for (size_t i = 0; i < code.count; i++)
-		if (ELF64_ST_TYPE(code.symbols[i].st_info) == STT_FUNC &&
-		    !strcmp(code.names + code.symbols[i].st_name, name))
-			return &code.symbols[i];
+	const struct function *x = a, *y = b;
+
+	if (x->address != y->address)
+		return x->address < y->address ? -1 : 1;
+	return strcmp(x->name, y->name);	/* NAME before NAME.localalias */
+}
+
+/* The functions by address; of several names for one place the plain one. */
+static void list_functions(struct image *image)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < image->symbol_count && image->count < CODE_FUNCTIONS; i++) {
+		const Elf64_Sym *symbol = &image->symbols[i];
+		const Elf64_Shdr *in = section(image, symbol->st_shndx);
+
+		if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || !symbol->st_size ||
+		    symbol->st_shndx >= image->head->e_shnum)
+			continue;
+		image->functions[image->count++] = (struct function){
+			image->names + symbol->st_name, symbol->st_value, symbol->st_size,
+			(const unsigned char *)image->bytes + in->sh_offset + symbol->st_value -
+				in->sh_addr, false, false };
+	}
+	qsort(image->functions, image->count, sizeof(*image->functions), compare_functions);
+	for (size_t i = 0; i < image->count; i++)
+		if (!kept || image->functions[kept - 1].address != image->functions[i].address)
+			image->functions[kept++] = image->functions[i];
+	image->count = kept;
+}
+
+static struct function *function_at(struct image *image, uint64_t address)
+{
+	size_t low = 0, high = image->count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (image->functions[middle].address < address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < image->count && image->functions[low].address == address ?
+		       &image->functions[low] : NULL;
+}
+
+/*
+ * Where the bytes at `at` would be a call or jump to, as displacement from there; 0: nowhere.
+ * Every byte is tried, as no disassembler is at hand: that a number which is none happens to lead
+ * to the very first byte of a function is not to be feared.
+ */
+static int64_t displacement(const unsigned char *at, const unsigned char *end)
+{
+	int32_t value;
+	size_t skip = end - at >= 6 && at[0] == 0x0f && (at[1] & 0xf0) == 0x80 ? 2 :
+		      end - at >= 5 && (at[0] & 0xfe) == 0xe8 ? 1 : 0;
+
+	if (!skip)
+		return 0;
+	memcpy(&value, at + skip, sizeof(value));
+	return value + (int64_t)skip + 4;
+}
+
+/* Visit each function that `from` calls or jumps to, other than itself. */
+static void each_call(struct image *image, struct function *from,
+		      void (*visit)(struct function *from, struct function *to))
+{
+	const unsigned char *end = from->text + from->bytes;
+
+	for (const unsigned char *at = from->text; at < end; at++) {
+		int64_t far = displacement(at, end);
+		struct function *to = far ? function_at(image, from->address +
+							(uint64_t)(at - from->text) +
+							(uint64_t)far) : NULL;
+
+		if (to && to != from)
+			visit(from, to);
+	}
+}
+
+/* First everything that bulk reaches is its own; then what somebody else calls is not. */
+static bool changed;
+
+static void spread(struct function *from, struct function *to)
+{
+	changed |= from->bulk && !to->bulk;
+	to->bulk |= from->bulk;
+}
+
+static void reach(struct function *from, struct function *to)
+{
+	bool more = from->reached && to->bulk && !to->reached;
+
+	changed |= more;
+	to->reached |= more;
+}
+
+static void until_settled(struct image *image,
+			  void (*visit)(struct function *from, struct function *to))
+{
+	do {
+		changed = false;
+		for (size_t i = 0; i < image->count; i++)
+			each_call(image, &image->functions[i], visit);
+	} while (changed);
+}
+
+static void leave(struct function *from, struct function *to)
+{
+	changed |= !from->bulk && to->bulk && !to->reached;
+	if (!from->bulk && !to->reached)	/* roots are marked as reached meanwhile */
+		to->bulk = false;
+}
+
+static struct function *function_named(struct image *image, const char *name)
+{
+	for (size_t i = 0; name && i < image->count; i++)
+		if (!strcmp(image->functions[i].name, name))
+			return &image->functions[i];
 	return NULL;
 }
 
-/* Of this function, or a part of it: NAME, NAME.cold, NAME.part.0, ... */
-static bool is_part(const char *symbol, const char *name)
+/* The name of a function of this program. */
+static const char *name_of(const struct image *self, code_fn function)
 {
-	size_t length = strlen(name);
+	static uintptr_t shift;
 
-	return !strncmp(symbol, name, length) && (!symbol[length] || symbol[length] == '.');
+	for (size_t i = 0; !shift && i < self->symbol_count; i++)
+		if (!strcmp(self->names + self->symbols[i].st_name, "cmd_bench"))
+			shift = (uintptr_t)cmd_bench - self->symbols[i].st_value;
+	for (size_t i = 0; function && i < self->symbol_count; i++)
+		if (ELF64_ST_TYPE(self->symbols[i].st_info) == STT_FUNC &&
+		    self->symbols[i].st_value == (uintptr_t)function - shift)
+			return self->names + self->symbols[i].st_name;
+	return NULL;
 }
 
-/* Two names of one place count once. */
-static double bytes_of_name(const char *name)
+static void mark(struct image *image, const char *const *names, size_t count, bool as_bulk)
 {
-	double bytes = 0;
+	for (size_t i = 0; i < image->count; i++) {
+		image->functions[i].reached = false;
+		if (as_bulk)
+			image->functions[i].bulk = false;
+	}
+	for (size_t i = 0; i < count; i++) {
+		struct function *root = function_named(image, names[i]);
 
-	for (size_t i = 0; i < code.count; i++) {
-		const Elf64_Sym *symbol = &code.symbols[i];
-		bool again = false;
-
-		if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC ||
-		    !is_part(code.names + symbol->st_name, name))
+		if (!root)
 			continue;
-		for (size_t k = 0; k < i; k++)
-			again |= code.symbols[k].st_value == symbol->st_value &&
-				 is_part(code.names + code.symbols[k].st_name, name);
-		bytes += again ? 0 : (double)symbol->st_size;
+		root->reached = true;
+		root->bulk |= as_bulk;
 	}
-	return bytes;
 }
 
-static double bytes_at(code_fn function)
+static double bytes_reached(struct image *image, const char *function, const char *own)
 {
-	uintptr_t address = (uintptr_t)function - code.shift;
-
-	for (size_t i = 0; i < code.count; i++)
-		if (ELF64_ST_TYPE(code.symbols[i].st_info) == STT_FUNC &&
-		    code.symbols[i].st_value == address)
-			return bytes_of_name(code.names + code.symbols[i].st_name);
-	return 0;
-}
-
-static double bytes_of(const char *const *names, const code_fn *calls)
-{
+	const char *const roots[] = { function, own };
 	double bytes = 0;
 
-	for (size_t i = 0; i < CODE_NAMES && names[i]; i++)
-		bytes += bytes_of_name(names[i]);
-	for (size_t i = 0; i < CODE_CALLS; i++) {
-		bool again = !calls[i];
-
-		for (size_t k = 0; k < i; k++)
-			again |= calls[k] == calls[i];
-		bytes += again ? 0 : bytes_at(calls[i]);
-	}
+	mark(image, roots, 2, false);
+	until_settled(image, reach);
+	for (size_t i = 0; i < image->count; i++)
+		bytes += image->functions[i].reached ? (double)image->functions[i].bytes : 0;
 	return bytes;
 }
 
@@ -130,7 +247,7 @@ static void add_row(struct table *table, const struct variant *variant, const ch
 	row->subject = variant->subject;
 	row->version = variant->version;
 	row->api = api;
-	row->linkage = variant->linkage;
+	row->linkage = "shared";
 	row->discipline = variant->discipline;
 	row->variant = variant;
 	row->unit = "bytes";
@@ -139,40 +256,40 @@ static void add_row(struct table *table, const struct variant *variant, const ch
 	bench_add_value(row, bytes);
 }
 
-#define CALL(function) ((code_fn)(function))
-
-static void add_engine(struct table *table, const struct variant *variant)
+static void add_engine(struct table *table, const struct variant *variant, struct image *image,
+		       const struct image *self)
 {
 	const struct km_engine *e = km_engine_find(variant->subject);
-	const bool chain = e->front == KM_FRONT_CHAIN, array = e->front == KM_FRONT_ARRAY;
-	const char *const alloc[CODE_NAMES] = { "kmem_cache_alloc_bulk", "km_front_alloc_bulk",
-						array ? "fit_bulk" : NULL };
-	const char *const free_it[CODE_NAMES] = { "kmem_cache_free_bulk", chain ?
-						  "km_front_free_chain" : "km_front_free_bulk" };
-	const char *const kfree[CODE_NAMES] = { "kfree_bulk", chain ? "km_front_free_last" :
-								      "km_front_free_bulk" };
-	const code_fn takes[CODE_CALLS] = { CALL(e->take), array ? CALL(e->refill) : NULL };
-	const code_fn gives[CODE_CALLS] = { CALL(e->give), array ? CALL(e->spill) : NULL,
-					    array ? CALL(e->retire) : NULL };
-	const code_fn lasts[CODE_CALLS] = { chain ? CALL(e->give_last) : CALL(e->give),
-					    array ? CALL(e->spill) : NULL,
-					    array ? CALL(e->retire) : NULL };
+	const bool chain = e->front == KM_FRONT_CHAIN;
+	const char *take = name_of(self, chain ? (code_fn)e->take : NULL);
+	const char *give = name_of(self, chain ? (code_fn)e->give : NULL);
+	const char *last = name_of(self, chain ? (code_fn)e->give_last : NULL);
+	const char *const roots[CODE_ROOTS] = { "kmem_cache_alloc_bulk", "kmem_cache_free_bulk",
+						"kfree_bulk", "kmalloc_bulk", take, give, last };
 
-	add_row(table, variant, "kmem_cache_alloc_bulk", "bulk", bytes_of(alloc, takes));
-	add_row(table, variant, "kmem_cache_free_bulk", "bulk", bytes_of(free_it, gives));
-	add_row(table, variant, "kfree_bulk", "kfree_bulk", bytes_of(kfree, lasts));
+	mark(image, roots, CODE_ROOTS, true);
+	until_settled(image, spread);
+	until_settled(image, leave);
+	add_row(table, variant, roots[0], "bulk", bytes_reached(image, roots[0], take));
+	add_row(table, variant, roots[1], "bulk", bytes_reached(image, roots[1], give));
+	add_row(table, variant, roots[2], "kfree_bulk", bytes_reached(image, roots[2], last));
 }
 
 /* Once for each engine: the code is the same under every discipline. */
 void bench_add_code(struct table *table)
 {
+	static struct image image, self;
 	const struct variant *last = NULL;
-	const Elf64_Sym *anchor;
 
-	if (strcmp(table->bench, "bulk") || bench.options.works.count || !open_symbols() ||
-	    !(anchor = find_symbol("kmem_cache_alloc_bulk")))
+	if (strcmp(table->bench, "bulk") || bench.options.works.count)
 		return;
-	code.shift = (uintptr_t)kmem_cache_alloc_bulk - anchor->st_value;
+	if (!open_image(&self, "/proc/self/exe") ||
+	    !open_image(&image, bench_path("build/libkmem.so")) ||
+	    image.head->e_machine != EM_X86_64) {
+		bench_without("machine code", "read on x86-64, from a library with symbols");
+		return;
+	}
+	list_functions(&image);
 	for (size_t i = 0; i < bench.variant_count; i++) {
 		const struct variant *variant = &bench.variants[i];
 
@@ -180,7 +297,7 @@ void bench_add_code(struct table *table)
 		    strcmp(variant->linkage, "static") || variant->broken || variant->only ||
 		    (last && !strcmp(last->subject, variant->subject)))
 			continue;
-		add_engine(table, variant);
+		add_engine(table, variant, &image, &self);
 		last = variant;
 	}
 }

@@ -1,7 +1,7 @@
 /*
- * The tables and plots as one self-contained HTML page: no scripts, nothing fetched from
- * anywhere. Plots are inline SVG (bench_plot.c), and files beside the page. Minimum and maximum stand in each cell's tip
- * and beneath the median.
+ * The tables and plots as one self-contained HTML page: no scripts, nothing fetched from anywhere.
+ * Plots are inline SVG (bench_plot.c, bench_runs.c), and files of their own beside the page. Minimum
+ * and maximum stand in each cell beneath the median.
  */
 #include <errno.h>
 #include <math.h>

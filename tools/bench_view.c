@@ -37,8 +37,8 @@ static const struct view_kind {
 	{ "bulk", "Batches of objects of 256 bytes, not touched, by batch", "cycles/object", NULL,
 	  "time-stamp cycles per object, alloc+free", 1, 1, false, PLOT_CURVES, BY_BATCH, NULL,
 	  NULL, NULL },
-	{ "bulk", "Machine code: the call, the front's functions of its own, and the engine's that "
-	  "it calls", "bytes", "code", "bytes", 1, 0, false, PLOT_NONE, BY_FUNCTION, NULL, NULL,
+	{ "bulk", "Machine code: the function, and what only bulk functions call", "bytes", "code",
+	  "bytes in libkmem.so", 1, 0, false, PLOT_NONE, BY_FUNCTION, NULL, NULL,
 	  NULL },
 	{ "worst",
 	  "Mixed arrays: batches of 64 of 4096 objects of 256 bytes, every Nth of the first's slab",

@@ -53,6 +53,7 @@ struct variant {
 	const char *percpu;	/* discipline to force; NULL: what the library chooses */
 	const char *min_partial;	/* rule to force; NULL: the library's */
 	bool broken;		/* failed once: left out from then on */
+	bool refused;		/* the machine lacks the discipline: nobody's failure */
 	bool impostor;		/* not what its rows would say: none of them counts */
 };
 

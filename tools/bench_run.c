@@ -167,7 +167,8 @@ static bool take_info(struct variant *variant, char *key, const char *value)
 	if (!strcmp(key, "engine"))
 		return !strcmp(value, variant->subject);
 	if (!strcmp(key, "discipline") && variant->kind == SUBJECT_OURS) {
-		if (variant->percpu && strcmp(variant->percpu, value))
+		variant->refused = variant->percpu && strcmp(variant->percpu, value);
+		if (variant->refused)
 			return false;
 		if (strcmp(variant->subject, "slob") && strcmp(variant->discipline, value)) {
 			variant->discipline = bench_format("%s", value);
@@ -231,7 +232,7 @@ static void leave_out(struct variant *variant, const char *why)
 	fprintf(stderr, "kmem bench: going on without %s: %s\n", name, why);
 	bench_without(name, why);
 	variant->broken = true;
-	bench.ours_failed |= variant->kind == SUBJECT_OURS;
+	bench.ours_failed |= variant->kind == SUBJECT_OURS && !variant->refused;
 }
 
 static void run_job(struct table *table, const struct job *job)
@@ -249,8 +250,10 @@ static void run_job(struct table *table, const struct job *job)
 						     WTERMSIG(status), job->cells[0].work));
 	else if (status)
 		leave_out(job->variant, bench_format("its worker failed (%s)", job->cells[0].work));
+	else if (job->variant->refused)
+		leave_out(job->variant, "this machine does not have that discipline");
 	else if (job->variant->impostor)
-		leave_out(job->variant, "another malloc, engine or discipline was in force");
+		leave_out(job->variant, "another malloc or engine was in force");
 	else if (!good)
 		leave_out(job->variant, "its worker's output is wrong");
 }

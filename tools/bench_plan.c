@@ -22,7 +22,7 @@ static const unsigned long page_threads[] = { 2, 96 };
 static const unsigned long netio_threads[] = { 8 };
 
 #define APART_BYTES (4096ul << 10)
-#define NETIO_PACKETS 50000ul	/* of each sender: about a second */
+#define NETIO_PACKETS 200000ul	/* of each sender: about a second */
 #define FIO_BLOCKS (1ul << 20)	/* of 4 KiB; the 100 GiB of fio's example would take a minute a run */
 
 static struct table *planned;
@@ -273,7 +273,8 @@ static void plan_netio(struct variant *variant)
 		add_single(variant, "netio", "whole", 4096, 2, bench.options.quick ?
 			   FIO_BLOCKS / 10 : FIO_BLOCKS);
 	for (size_t i = 0; is(variant, "kmem_cache") && i < threads.count; i++)
-		add_single(variant, "netio", "whole", 0, threads.number[i], NETIO_PACKETS);
+		add_single(variant, "netio", "whole", 0, threads.number[i], bench.options.quick ?
+			   NETIO_PACKETS / 10 : NETIO_PACKETS);
 }
 
 static void plan_peers_cost(struct variant *variant)

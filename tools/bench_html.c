@@ -112,7 +112,7 @@ static void put_line(FILE *out, const struct view *view, const struct view_line 
 }
 
 /* One plot, to be looked at without the page. */
-static void write_svg(const char *bench_name, const char *from, const char *end)
+static void write_svg(const struct view *view, const char *from, const char *end)
 {
 	static unsigned int number;
 	size_t stem = strlen(bench.options.html);
@@ -121,13 +121,16 @@ static void write_svg(const char *bench_name, const char *from, const char *end)
 
 	if (stem > 5 && !strcmp(bench.options.html + stem - 5, ".html"))
 		stem -= 5;
-	file = bench_format("%.*s-%s-%u.svg", (int)stem, bench.options.html, bench_name, ++number);
+	file = bench_format("%.*s-%s-%u.svg", (int)stem, bench.options.html, view->table->bench,
+			    ++number);
 	out = fopen(file, "w");
 	if (!out)
 		bench_fatal("%s: %s", file, strerror(errno));
-	fprintf(out, "%.*s\n<style>text{font:11px sans-serif}</style>"
+	fprintf(out, "%.*s\n<title>", (int)(start - from), from);
+	put_text(out, bench_format("%s: %s (%s)", view->table->bench, view->title, view->unit_text));
+	fprintf(out, "</title><style>text{font:11px sans-serif}</style>"
 		     "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>%.*s\n",
-		(int)(start - from), from, (int)(end - start), start);
+		(int)(end - start), start);
 	if (fclose(out))
 		bench_fatal("%s: %s", file, strerror(errno));
 }
@@ -148,7 +151,7 @@ static void put_plots(FILE *out, const struct view *view)
 	fputs(text, out);
 	for (from = text; (from = strstr(from, "<svg ")) && (end = strstr(from, tail)); from = end) {
 		end += sizeof(tail) - 1;
-		write_svg(view->table->bench, from, end);
+		write_svg(view, from, end);
 	}
 	free(text);
 }

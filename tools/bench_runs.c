@@ -10,6 +10,7 @@
 #define WIDTH 900
 #define LEFT 60
 #define RIGHT 20
+#define TITLE 24		/* the figure's own */
 #define PANEL 150		/* a panel, with its title */
 #define DEPTH 110		/* its axis */
 #define CUT 5000.0
@@ -89,15 +90,15 @@ static bool same_figure(const struct row *a, const struct row *b)
 static void put_figure(FILE *out, const struct view *view, const struct row *first)
 {
 	size_t panels = 0;
-	int top = 0, height;
+	int top = TITLE, height;
 
 	for (size_t l = 0; l < view->line_count; l++)
 		panels += same_figure(first, view->lines[l].any);
-	height = (int)panels * PANEL + 8;
-	fprintf(out, "<h3>%lu objects of %lu bytes, cache %s</h3>\n<svg "
-		     "xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-		     "viewBox=\"0 0 %d %d\">\n",
-		first->batch, first->size, first->state, WIDTH, height, WIDTH, height);
+	height = TITLE + (int)panels * PANEL + 8;
+	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+		     "viewBox=\"0 0 %d %d\">\n<text x=\"%d\" y=\"16\">Clocks to allocate %lu "
+		     "objects of %lu bytes once, cache %s: bulk as bars, loop as line, by run</text>\n",
+		WIDTH, height, WIDTH, height, LEFT, first->batch, first->size, first->state);
 	for (size_t l = 0; l < view->line_count; l++) {
 		const struct row *bulk = view->lines[l].any, *loop;
 

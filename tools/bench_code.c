@@ -1,9 +1,10 @@
 /*
  * Bytes of machine code of the bulk functions, as rows of `kmem bench bulk`, read from the symbols
  * and the code of libkmem.so. Counted is what is there for bulk alone: the function itself, and
- * every function that it reaches by direct calls and that nobody but bulk functions calls; of an
- * engine with a chain also its own bulk functions, which are called through a table. What single
- * calls use too (refilling a block, slabs, pages, locks) is not counted.
+ * every function that it reaches by direct calls and that nobody but bulk functions calls; the
+ * front's bulk functions are that whoever calls them, and of an engine with a chain so are its own,
+ * which are called through a table. What single calls use too (refilling a block, slabs, pages,
+ * locks) is not counted.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #include "kmem.h"
 
 #define CODE_FUNCTIONS 4096u
-#define CODE_ROOTS 7u
+#define CODE_ROOTS 11u
 
 typedef void (*code_fn)(void);	/* any function's address */
 
@@ -265,7 +266,10 @@ static void add_engine(struct table *table, const struct variant *variant, struc
 	const char *give = name_of(self, chain ? (code_fn)e->give : NULL);
 	const char *last = name_of(self, chain ? (code_fn)e->give_last : NULL);
 	const char *const roots[CODE_ROOTS] = { "kmem_cache_alloc_bulk", "kmem_cache_free_bulk",
-						"kfree_bulk", "kmalloc_bulk", take, give, last };
+						"kfree_bulk", "kmalloc_bulk",
+						"km_front_alloc_bulk", "km_front_free_bulk",
+						"km_front_free_chain", "km_front_free_last",
+						take, give, last };
 
 	mark(image, roots, CODE_ROOTS, true);
 	until_settled(image, spread);

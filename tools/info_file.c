@@ -182,7 +182,8 @@ static void cache_member(struct json *json, const char *key, void *arg, unsigned
 		INT(object_size), INT(size), INT(objects_per_slab), INT(pages_per_slab),
 		INT(sheaf_capacity), LONG(active_objects), LONG(total_objects),
 		LONG(shelf_objects), LONG(total_slabs), LONG(partial_slabs), LONG(min_partial),
-		LONG(alloc_slab), LONG(free_slab),
+		LONG(alloc_slab), LONG(free_slab), INT(limit), INT(batchcount), INT(shared_factor),
+		LONG(shared_avail),
 	};
 #undef LONG
 #undef INT

@@ -52,20 +52,36 @@ static void **per_cpu(const struct walk *walk, uint32_t offset)
 	return at;
 }
 
-/* The stacks at the given tops, of one shelf: objects in them, or false where that can't be. */
-static bool count_tops(const struct kmem_cache *cache, void **tops, size_t count,
-		       unsigned long *objects)
+/* The last two words of a block: pcpu.h has the picture. */
+struct block_end {
+	uint64_t pad, partner;
+};
+
+/*
+ * The blocks whose tops are given, all of one shelf: their ends, and how many objects are in them. False: they can't
+ * be read, or what they say can't be.
+ */
+static bool count_blocks(struct walk *walk, const struct kmem_cache *cache, void *const *tops, size_t count,
+			 struct block_end *ends, unsigned long *objects)
 {
-	const struct km_shelf *shelf = &cache->shelf;
+	uint32_t mask = cache->shelf.block_mask;
+	void **at = calloc(count + 1, sizeof(*at));
 
-	for (size_t i = 0; i < count; i++) {
-		uintptr_t offset = (uintptr_t)tops[i] & shelf->block_mask;
+	if (!at)
+		abort();
+	for (size_t i = 0; i < count; i++)
+		at[i] = (void *)(((uintptr_t)tops[i] | mask) - 15);
+	bool ok = target_gather(walk->target, ends, at, sizeof(*ends), count);
+	for (size_t i = 0; ok && i < count; i++) {
+		uintptr_t bytes = mask - 15 - ((uintptr_t)tops[i] & mask);
 
-		if (offset > shelf->block_mask - 15 || offset % sizeof(void *))
-			return false;
-		*objects += km_block_count(shelf, tops[i]);
+		/* A top beyond the bottom wraps. */
+		if (bytes > mask || ends[i].pad > bytes || bytes % sizeof(void *))
+			ok = torn(walk);
+		*objects += (bytes - ends[i].pad) / sizeof(void *);
 	}
-	return true;
+	free(at);
+	return ok;
 }
 
 /* A CPU's main block and its partner: pcpu.h has the picture. */
@@ -73,35 +89,29 @@ static bool count_shelf(struct walk *walk, const struct kmem_cache *cache, unsig
 {
 	unsigned cpus = walk->percpu.cpus;
 	void **at = per_cpu(walk, cache->shelf.slot);
-	void **headers = calloc(cpus + 1, sizeof(*headers));
+	struct block_end *ends = calloc(cpus + 1, sizeof(*ends));
 	uint64_t *words = calloc(cpus + 1, sizeof(*words));
-	uint64_t *partners = calloc(cpus + 1, sizeof(*partners));
 	void **areas = per_cpu(walk, 0);
 	size_t count = 0;
 
-	if (!headers || !words || !partners)
+	if (!ends || !words)
 		abort();
 	bool ok = target_gather(walk->target, words, at, sizeof(*words), cpus);
 	for (unsigned cpu = 0; ok && cpu < cpus; cpu++)
 		if (words[cpu]) {
-			uintptr_t top = (uintptr_t)areas[cpu] + words[cpu];
-
-			at[count] = (void *)top;
-			areas[count] = areas[cpu];
-			headers[count++] = (void *)((top | cache->shelf.block_mask) - 7);
+			at[count] = (char *)areas[cpu] + words[cpu];
+			areas[count++] = areas[cpu];
 		}
-	ok = ok && target_gather(walk->target, partners, headers, sizeof(*partners), count) &&
-	     (count_tops(cache, at, count, objects) || torn(walk));
+	ok = ok && count_blocks(walk, cache, at, count, ends, objects);
 	size_t pairs = 0;
 	for (size_t i = 0; ok && i < count; i++)
-		if (partners[i])
-			at[pairs++] = (char *)areas[i] + partners[i];
-	ok = ok && (count_tops(cache, at, pairs, objects) || torn(walk));
+		if (ends[i].partner)
+			at[pairs++] = (char *)areas[i] + ends[i].partner;
+	ok = ok && count_blocks(walk, cache, at, pairs, ends, objects);
 	free(at);
 	free(areas);
-	free(headers);
+	free(ends);
 	free(words);
-	free(partners);
 	return ok;
 }
 
@@ -183,6 +193,7 @@ static bool add_nodes(struct walk *walk, const struct kmem_cache *cache,
 		stats->total_slabs += counts.slabs;
 		stats->total_objects += counts.objects;
 		stats->partial_slabs += counts.partial;
+		stats->shared_avail += counts.shared;
 		stats->alloc_slab += counts.new_slabs;
 		stats->free_slab += counts.freed_slabs;
 		stats->shelf_objects += in_barn;
@@ -214,8 +225,13 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 		.size = cache->size,
 		.objects_per_slab = cache->objects,
 		.pages_per_slab = 1u << (cache->order & 31),
-		.sheaf_capacity = array ? km_mask_capacity(cache->shelf.inner.mask) : 0,
+		.sheaf_capacity = array && cache->capacity ? km_front_capacity(cache) : 0,
 	};
+	if (walk->engine.tune && cache->capacity) {
+		stats->limit = cache->capacity;
+		stats->batchcount = cache->batchcount;
+		stats->shared_factor = cache->shared;
+	}
 	memcpy(stats->name, cache->name, sizeof(cache->name));
 	stats->name[sizeof(stats->name) - 1] = '\0';
 	if (!add_nodes(walk, cache, stats, &kept))

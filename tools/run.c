@@ -25,7 +25,7 @@
 
 static const char usage_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
-	"  --engine NAME      engine of all caches: sheaf, slub, slob\n"
+	"  --engine NAME      engine of all caches: sheaf, slub, slab, slob\n"
 	"  --percpu NAME      per-CPU discipline: auto, rseq, cmpxchg, lock\n"
 	"  --options K:V,...  any other KMEM_OPTIONS (KMEM_OPTIONS=help lists them)\n"
 	"  --stats            when the program ends, slabinfo on stderr\n"
@@ -72,7 +72,7 @@ static int parse(int argc, char **argv, struct run_options *options)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	static const char *const engines[] = { "sheaf", "slub", "slob", NULL };
+	static const char *const engines[] = { "sheaf", "slub", "slab", "slob", NULL };
 	static const char *const disciplines[] = { "auto", "rseq", "cmpxchg", "lock", NULL };
 	int code;
 

@@ -29,6 +29,11 @@ struct kmem_cache_stats {
 	unsigned int sheaf_capacity;
 	unsigned long alloc_slab;	/* slabs got from the page allocator, ever */
 	unsigned long free_slab;	/* slabs given back, ever */
+	/* Engine slab; 0 for others. */
+	unsigned int limit;		/* objects that a CPU's array holds at most */
+	unsigned int batchcount;	/* objects that come or go at once */
+	unsigned int shared_factor;	/* batches that a node's shared array holds at most */
+	unsigned long shared_avail;	/* objects in the shared arrays */
 };
 
 /* The whole process. */
@@ -64,6 +69,10 @@ enum kmem_event {
 	KMEM_BARN_PUT, KMEM_BARN_PUT_FAIL,
 	KMEM_SHEAF_PREFILL_FAST, KMEM_SHEAF_PREFILL_SLOW, KMEM_SHEAF_PREFILL_OVERSIZE,
 	KMEM_SHEAF_RETURN_FAST, KMEM_SHEAF_RETURN_SLOW,
+	/* Engine slab: what slabinfo calls globalstat and cpustat. high and max_freeable are greatest values. */
+	KMEM_ALLOCS, KMEM_HIGH, KMEM_GROWN, KMEM_REAPED, KMEM_ERRORS, KMEM_MAX_FREEABLE,
+	KMEM_NODE_ALLOCS, KMEM_NODE_FREES, KMEM_OVERFLOWS,
+	KMEM_ALLOCHIT, KMEM_ALLOCMISS, KMEM_FREEHIT, KMEM_FREEMISS,
 	KMEM_NR_EVENTS
 };
 
@@ -72,9 +81,26 @@ KMEM_API void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_s
 KMEM_API void kmem_get_stats(struct kmem_stats *stats);
 /* The kernel's name of an event ("alloc_fastpath"), or NULL beyond KMEM_NR_EVENTS. */
 KMEM_API const char *kmem_event_name(enum kmem_event event);
-/* How often it happened. What is called fast is counted only with KMEM_OPTIONS=stats:1. */
+/* How often it happened. What is called fast, and allochit and freehit, is counted only with KMEM_OPTIONS=stats:1. */
 KMEM_API unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event);
 KMEM_API void kmem_cache_clear_events(struct kmem_cache *cache);
+
+/*
+ * kmem_cache_tune - engine slab: from now on each CPU's array holds `limit` objects, `batchcount` come or go
+ * at once, and a node's shared array holds `shared` batches. What lies on CPUs and in shared arrays goes to
+ * the slabs first. 0; or -EINVAL unless 1 <= batchcount <= limit; -ERANGE where limit is above 126 and above
+ * the cache's sheaf_capacity (kernel: no bound), or shared above 65535; -ENOMEM; -EOPNOTSUPP for other engines
+ * and for caches without a front. Then nothing was changed. Any thread, while others use the cache; not from
+ * a signal handler. To read them: kmem_cache_get_stats.
+ */
+KMEM_API int kmem_cache_tune(struct kmem_cache *cache, unsigned int limit, unsigned int batchcount,
+			     unsigned int shared);
+/*
+ * kmem_slabinfo_write - the same in the words that the kernel's /proc/slabinfo takes: "NAME LIMIT BATCHCOUNT
+ * SHARED", at most 128 bytes. -EINVAL also for other words and for an unknown name; numbers against the first
+ * rule are passed over, and 0 returned, as there.
+ */
+KMEM_API int kmem_slabinfo_write(const char *text);
 
 /*
  * Visit every cache, oldest first, until visit returns non-zero; returns that, or 0. Caches are neither

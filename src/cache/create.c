@@ -109,7 +109,8 @@ static void fill_entry(struct kmem_cache *cache)
 	uint64_t factor = UINT64_MAX / cache->size + 1;
 	/* A power of two divides without a rest: one more, that e is not 0. */
 	entry->factor = factor + km_is_pow2(cache->size);
-	entry->bound = entry->factor * cache->size * cache->objects;
+	/* Where slabs begin at different places, no one sum says what is an object: all miss. */
+	entry->bound = cache->colours ? 0 : entry->factor * cache->size * cache->objects;
 	entry->cache = cache;
 }
 
@@ -384,10 +385,9 @@ struct leftovers {
 static int report_slab(struct km_page *slab, void *arg)
 {
 	struct leftovers *left = arg;
-	char *address = km_page_address(slab);
-
 	if (slab->type != KM_PAGE_SLAB || slab->cache != left->cache)
 		return 0;
+	char *address = km_slab_first(left->cache, slab);
 	for (unsigned i = 0; i < slab->objects; i++)
 		if (left->cache->engine->is_taken(left->cache, slab, i) && left->objects++ < 8)
 			km_warn("  object %p, offset %u", (void *)(address + (size_t)i * left->cache->size),

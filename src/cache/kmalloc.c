@@ -197,7 +197,7 @@ static struct kmem_cache *cache_of_object(const void *p)
 	if (!slab || slab->type != KM_PAGE_SLAB)
 		return NULL;
 	struct kmem_cache *cache = slab->cache;
-	return cache && km_object_index(cache, slab, km_page_address(slab), p) >= 0 ? cache : NULL;
+	return cache && km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0 ? cache : NULL;
 }
 
 /* Name the mistake as exactly as can be told. */
@@ -325,7 +325,7 @@ size_t kmalloc_size_roundup(size_t size)
 	if (km_kmalloc_sized && size < KM_SLOB_SIZED_END)
 		return km_align_up(size, KM_SLOB_UNIT);
 	if (!km_kmalloc_sized && size <= KMALLOC_MAX_CACHE_SIZE)
-		return cache_of_size[(size + 7) >> 3]->object_size;
+		return cache_of_size[(size + 7) >> 3]->size;
 	return size <= KMALLOC_MAX_SIZE ? KM_PAGE_SIZE << km_order_of(size) : size;
 }
 

@@ -13,7 +13,8 @@ struct km_options km_options = {
 	.engine = &km_engine_sheaf, .huge = true, .decay_ms = 1000,
 };
 
-static const struct km_engine *const engines[] = { &km_engine_sheaf, &km_engine_slub, &km_engine_slob };
+static const struct km_engine *const engines[] = { &km_engine_sheaf, &km_engine_slub, &km_engine_slab,
+						   &km_engine_slob };
 
 const struct km_engine *km_engine_find(const char *name)
 {
@@ -160,11 +161,11 @@ static const struct option {
 	bool (*set)(const char *value);
 	const char *help;
 } options[] = {
-	{ "engine", set_engine, "sheaf|slub|slob: engine of caches that do not name one (sheaf)" },
+	{ "engine", set_engine, "sheaf|slub|slab|slob: engine of caches that do not name one (sheaf)" },
 	{ "percpu", set_percpu, "auto|rseq|cmpxchg|lock: per-CPU discipline (auto)" },
 	{ "misuse", set_misuse, "abort|warn|trap: what a bad free does (abort)" },
 	{ "check", set_check, "0|1: validate every free, also on a hit (0)" },
-	{ "stats", set_stats, "0|1: count hits of chain engines as well (0)" },
+	{ "stats", set_stats, "0|1: count hits of slub and slab as well (0)" },
 	{ "decay", set_decay, "milliseconds until free memory goes back to the system (1000)" },
 	{ "huge", set_huge, "0|1: ask for huge pages once the arena is large (1)" },
 	{ "merge", set_merge, "0|1: caches of like layout may share slabs (0)" },

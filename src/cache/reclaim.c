@@ -8,7 +8,7 @@
 #include "cache.h"
 
 static struct {
-	uint64_t next_purge_ms, next_reap_ms, last_tick_ms;
+	uint64_t next_purge_ms, next_reap_ms, next_look_ms, last_tick_ms;
 	uint32_t busy;			/* one at a time; the others pass */
 	size_t peak_pages;		/* in use, since what lay ready was last given back */
 } reclaim;
@@ -25,6 +25,9 @@ static int reap_cache(struct kmem_cache *cache, void *arg)
 {
 	struct idle *idle = arg;
 
+	/* Keeps its own time, below, while others are at work. */
+	if (cache->engine->look && !idle->quiet)
+		return 0;
 	if (idle->quiet)
 		cache->engine->reap(cache);	/* forgets that it was touched */
 	cache->engine->reap(cache);
@@ -63,6 +66,38 @@ static void reap(bool quiet)
 	struct idle idle = { .count = 0, .quiet = quiet };
 
 	km_registry_try_visit(reap_cache, &idle, drain_idle);
+}
+
+/* Engines with a pace of their own. Kernel: REAPTIMEOUT_AC, a timer and a work item for each CPU. */
+#define LOOK_MS 2000u
+struct looks {
+	struct kmem_cache *cache[MAX_IDLE];
+	size_t count;
+	uint64_t now_ms;
+};
+
+static int look_at_cache(struct kmem_cache *cache, void *arg)
+{
+	struct looks *looks = arg;
+
+	if (cache->engine->look && looks->count < MAX_IDLE && cache->engine->look(cache, looks->now_ms))
+		looks->cache[looks->count++] = cache;
+	return 0;
+}
+
+static void trim_looked_at(void *arg)
+{
+	struct looks *looks = arg;
+
+	if (looks->count)
+		km_front_trim_all(looks->cache, looks->count);
+}
+
+static void look(uint64_t now)
+{
+	struct looks looks = { .count = 0, .now_ms = now };
+
+	km_registry_try_visit(look_at_cache, &looks, trim_looked_at);
 }
 
 static void purge(uint64_t now)
@@ -107,6 +142,10 @@ static void look_around(uint64_t now, bool fell, bool quiet)
 		if (quiet)
 			km_pages_purge(0);
 	}
+	if (now >= km_load(&reclaim.next_look_ms)) {
+		km_store(&reclaim.next_look_ms, now + LOOK_MS);
+		look(now);
+	}
 	purge(now);
 }
 
@@ -121,7 +160,8 @@ static void tick(void)
 	if (now != last)
 		km_store(&reclaim.last_tick_ms, now);
 	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell &&
-		      now < km_load(&reclaim.next_purge_ms) && !km_pages_too_dirty()))
+		      now < km_load(&reclaim.next_purge_ms) &&
+		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty()))
 		return;
 	/* Whoever lost a CPU in here kept the others out: what they freed meanwhile nobody else may come for. */
 	for (int looks = 0; looks < MAX_LOOKS; looks++) {
@@ -165,6 +205,7 @@ void km_reclaim_start(void)
 
 	reclaim.next_purge_ms = now + km_arena_decay_ms() / 4;
 	reclaim.next_reap_ms = now + km_arena_decay_ms() / 2;
+	reclaim.next_look_ms = now + LOOK_MS;
 	km_front_tick = tick;
 	km_front_pressure = pressure;
 }

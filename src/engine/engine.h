@@ -58,9 +58,11 @@ struct kmem_cache {
 	bool checked;			/* validate each free */
 	bool mergeable;
 	bool dead;
+	uint8_t freelist;		/* slab: where a slab's indices lie (enum slab_freelist) */
 	slab_flags_t flags;
 	void (*ctor)(void *object);
 	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */
+	uint16_t colours, colour_bytes;	/* slab: places where a slab's first object may be; 0: one */
 
 	/* Written while running. */
 	unsigned long min_partial km_aligned(64);
@@ -72,6 +74,8 @@ struct kmem_cache {
 	uint8_t idle_looks;
 	uint16_t defrag_ratio;		/* of 1024 looks at other nodes' partial slabs, so many are allowed */
 	uint32_t defrag_looks;
+	uint16_t batchcount, shared;	/* slab: objects moved at once; batches in a node's shared array */
+	uint32_t pad;			/* of blocks that are made now (port/pcpu.h); 0 where capacities are masks' */
 	uint32_t percpu_offset, percpu_bytes;	/* the engine's words in each CPU's area */
 	void *node[KM_MAX_NODES];	/* the engine's, one per memory node */
 	struct km_events *events;
@@ -136,7 +140,9 @@ struct km_node_counts {
 					 * KM_NOT_KEPT: to be counted slab by slab. */
 	size_t partial;			/* slabs on the partial list */
 	size_t new_slabs, freed_slabs;	/* ever */
-	const size_t *barn_objects;	/* where the barn counts the objects of its full blocks; NULL: has none */
+	size_t shared;			/* slab: objects in the shared array */
+	const size_t *barn_objects;	/* where the barn counts the objects of its full blocks; NULL: has none.
+					 * slab: those in the shared and the alien arrays */
 };
 
 /* An engine: a few facts and the functions that the front and the cache floor call. */
@@ -169,7 +175,8 @@ struct km_engine {
 	/* Would it keep one more full block now? NULL: never. */
 	bool (*has_room)(struct kmem_cache *cache);
 
-	/* CHAIN. A hit is a verb of port/chain_hit.h on cache->chain; here it is counted, where hits are. */
+	/* A hit of a chain is a verb of port/chain_hit.h on cache->chain, one of an array a verb of port/pcpu.h. Here
+	 * it is counted, with KMEM_OPTIONS=stats:1. ARRAY: NULL, then it is not. */
 	void (*hit)(struct kmem_cache *cache, enum kmem_event event, size_t count);
 	/* CHAIN. The rest, with km_front_busy set; NULL is its final word. */
 	void *(*alloc)(struct kmem_cache *cache, const struct km_request *request);
@@ -183,6 +190,15 @@ struct km_engine {
 	/* Give empty slabs back: all (shrink), or what is idle and beyond min_partial (reap). Returns slabs. */
 	size_t (*shrink)(struct kmem_cache *cache);
 	size_t (*reap)(struct kmem_cache *cache);
+	/*
+	 * ARRAY engines with a limit and a pace of their own; NULL: the front resizes blocks by load, and empties
+	 * idle shelves. look: called every two seconds; true: some CPU's block should be trimmed. trim: with that
+	 * CPU's shelf closed, its block in, the block to put back out (NULL: none; the block is the engine's now).
+	 * tune: 0, or -errno and nothing is changed; the front then sets the limit.
+	 */
+	bool (*look)(struct kmem_cache *cache, uint64_t now_ms);
+	void **(*trim)(struct kmem_cache *cache, unsigned cpu, void **block);
+	int (*tune)(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
 	/* Is the object taken, as far as the slab knows? For walk, checks and stats. */
 	bool (*is_taken)(struct kmem_cache *cache, struct km_page *slab, unsigned index);
 	void (*stats)(struct kmem_cache *cache, struct kmem_cache_stats *stats);
@@ -195,7 +211,7 @@ struct km_engine {
 	void (*clear_events)(struct kmem_cache *cache);
 };
 
-extern const struct km_engine km_engine_sheaf, km_engine_slub, km_engine_slob;
+extern const struct km_engine km_engine_sheaf, km_engine_slub, km_engine_slab, km_engine_slob;
 
 /* Read by the hot path of kfree: by cache id, how to reach the shelf and what an object's address must be like. */
 struct km_entry {
@@ -242,10 +258,18 @@ km_inline int km_object_index(const struct kmem_cache *cache, const struct km_pa
 	return index < slab->objects && index * cache->size == offset ? (int)index : -1;
 }
 
+/* Where the first object of a slab is. */
+km_inline char *km_slab_first(const struct kmem_cache *cache, const struct km_page *slab)
+{
+	return (char *)km_page_address(slab) + (km_unlikely(cache->colours) ? km_load(&slab->first) : 0);
+}
+
 /* A fresh slab of the cache: pages, descriptors and map set, counted; not on any list. */
 struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request);
+/* The same before its constructor runs, which is then up to the caller. */
+struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_request *request);
 void km_slab_free(struct kmem_cache *cache, struct km_page *slab);
-/* Run the constructor over [first, last). */
+/* Run the constructor over all objects. */
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab);
 
 km_inline void km_count(struct kmem_cache *cache, enum kmem_event event)
@@ -260,6 +284,12 @@ km_inline uint32_t km_front_mask(const struct kmem_cache *cache)
 	return km_load(&cache->shelf.inner.mask);
 }
 
+/* Objects that a block which is made now takes. */
+km_inline unsigned km_front_capacity(const struct kmem_cache *cache)
+{
+	return km_mask_capacity(km_front_mask(cache)) - km_load(&cache->pad) / (unsigned)sizeof(void *);
+}
+
 /* Find the slab of an object and its index, or report the misuse and return NULL. */
 struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, const char *function);
 
@@ -267,7 +297,7 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 struct km_layout_options {
 	unsigned min_objects, max_order, min_order;
 	enum km_min_partial { KM_MIN_PARTIAL_HALF, KM_MIN_PARTIAL_SIZE, KM_MIN_PARTIAL_STATIC } rule;
-	bool count_events;	/* count hits of chain engines too */
+	bool count_events;	/* count hits too, where the engine does */
 	unsigned lookahead;	/* detached freelist: kernel 3 */
 	enum km_bulk_free { KM_BULK_FREE_AUTO, KM_BULK_FREE_LOOKAHEAD, KM_BULK_FREE_GROUP } bulk_free;
 	unsigned defrag_ratio;	/* percent, of new caches: kernel 100 */

@@ -103,14 +103,14 @@ bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *re
 
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 {
-	char *object = km_page_address(slab);
+	char *object = km_slab_first(cache, slab);
 
 	if (cache->ctor)
 		for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
 			cache->ctor(object);
 }
 
-struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request)
+struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_request *request)
 {
 	unsigned order = cache->order;
 	int node = km_request_place(request);
@@ -137,8 +137,16 @@ struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *r
 	}
 	/* What a hit checks an address by is the usual order's: any other slab is found by its descriptor. */
 	km_map_set(slab, (size_t)1 << order, order == cache->order ? cache->id : KM_MAP_DESC);
-	km_slab_construct(cache, slab);
 	km_count(cache, KMEM_ALLOC_SLAB);
+	return slab;
+}
+
+struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request)
+{
+	struct km_page *slab = km_slab_new_raw(cache, request);
+
+	if (slab)
+		km_slab_construct(cache, slab);
 	return slab;
 }
 
@@ -169,7 +177,7 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 		km_misuse(KM_MISUSE_WRONG_CACHE, function, object, cache->name);
 		return NULL;
 	}
-	*index = km_object_index(cache, slab, km_page_address(slab), object);
+	*index = km_object_index(cache, slab, km_slab_first(cache, slab), object);
 	if (km_unlikely(*index < 0)) {
 		km_misuse(KM_MISUSE_INTERIOR, function, object, cache->name);
 		return NULL;

@@ -127,6 +127,7 @@ static size_t from_shelf(struct kmem_cache *cache, size_t left, void **objects)
 	for (int tries = 0; left && tries < TRIES;) {
 		size_t moved = km_shelf_pop_n(&cache->shelf, objects, left);
 
+		km_front_hit(cache, KMEM_ALLOCHIT, moved);
 		left -= moved;
 		if (left && !km_shelf_swap(&cache->shelf, true, false))
 			break;
@@ -139,7 +140,7 @@ static size_t from_shelf(struct kmem_cache *cache, size_t left, void **objects)
 static size_t from_block(struct kmem_cache *cache, const struct km_request *request, size_t left,
 			 void **objects)
 {
-	void **empty = km_shelf_detach(&cache->shelf, true, false);
+	void **empty = km_shelf_detach(&cache->shelf, true, km_front_lone(cache));
 	void **block = cache->engine->refill(cache, request, empty);
 
 	if (!block) {
@@ -281,6 +282,7 @@ static size_t to_shelf(struct kmem_cache *cache, size_t left, void **objects)
 	for (int tries = 0; left && tries < TRIES;) {
 		size_t moved = km_shelf_push_n(&cache->shelf, objects, left);
 
+		km_front_hit(cache, KMEM_FREEHIT, moved);
 		left -= moved;
 		if (left && !km_shelf_swap(&cache->shelf, false, false))
 			break;
@@ -291,12 +293,13 @@ static size_t to_shelf(struct kmem_cache *cache, size_t left, void **objects)
 
 static size_t to_block(struct kmem_cache *cache, size_t left, void **objects)
 {
-	void **full = km_shelf_detach(&cache->shelf, false, false);
+	void **full = km_shelf_detach(&cache->shelf, false, km_front_lone(cache));
 	void **room = cache->engine->spill(cache, full);
 
 	if (!room)
 		return left;
-	size_t moved = km_min((size_t)km_mask_capacity(km_front_mask(cache)), left);
+	/* Not all of it: a block that was spilt in part has its older objects still. */
+	size_t moved = km_min(km_block_room(&cache->shelf, room), left);
 	__builtin_memcpy(room - moved, objects + left - moved, moved * sizeof(*objects));
 	km_front_install(cache, room - moved);
 	return left - moved;

@@ -15,7 +15,8 @@ static bool has_shelf(const struct kmem_cache *cache)
 
 static bool public_shelf(const struct kmem_cache *cache)
 {
-	return !cache->hooks && !cache->checked;
+	return !cache->hooks && !cache->checked &&
+	       !(km_layout_options.count_events && cache->engine->hit);
 }
 
 /* The entry and the tables of sizes show what the cache's front shows; all are written before the fence. */
@@ -52,6 +53,22 @@ static void collect(struct kmem_cache *cache)
 	}
 }
 
+static void trim(struct kmem_cache *cache)
+{
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
+		void **block, **partner;
+
+		km_shelf_take_cpu(&cache->shelf, cpu, &block, &partner);
+		/* Such an engine has one block a CPU; a race left this. */
+		if (partner)
+			cache->engine->retire(cache, partner);
+		if (block)
+			block = cache->engine->trim(cache, cpu, block);
+		if (block && !km_shelf_put_cpu(&cache->shelf, cpu, block))
+			cache->engine->retire(cache, block);
+	}
+}
+
 static void close_shelf(struct kmem_cache *cache)
 {
 	km_shelf_close(&cache->shelf);
@@ -64,7 +81,8 @@ static void open_shelf(struct kmem_cache *cache)
 	copy_entry(cache);
 }
 
-void km_front_drain_all(struct kmem_cache **caches, size_t count)
+/* Do it to each while no sequence is on any CPU's shelf of theirs. */
+static void do_closed(struct kmem_cache **caches, size_t count, void (*act)(struct kmem_cache *cache))
 {
 	km_lock(&drain.lock);
 	for (size_t i = 0; i < count; i++)
@@ -75,10 +93,20 @@ void km_front_drain_all(struct kmem_cache **caches, size_t count)
 	for (size_t i = 0; i < count; i++)
 		if (has_shelf(caches[i])) {
 			if (fenced)
-				collect(caches[i]);
+				act(caches[i]);
 			open_shelf(caches[i]);
 		}
 	km_unlock(&drain.lock);
+}
+
+void km_front_trim_all(struct kmem_cache **caches, size_t count)
+{
+	do_closed(caches, count, trim);
+}
+
+void km_front_drain_all(struct kmem_cache **caches, size_t count)
+{
+	do_closed(caches, count, collect);
 	for (size_t i = 0; i < count; i++) {
 		km_front_finish_deferred(caches[i]);
 		if (caches[i]->engine->drain)
@@ -97,15 +125,38 @@ static uint32_t mask_of(unsigned capacity)
 }
 
 /* One store each: a sequence may see the old mask or the new, and both are right for every block. */
+static void set_mask(struct kmem_cache *cache, uint32_t mask)
+{
+	km_store(&cache->shelf.inner.mask, mask);
+	km_store(&cache->shelf.front.open.mask, mask);
+	copy_entry(cache);
+}
+
+/* Bytes between the NULL of a block of `limit` objects and where it would be if they filled the mask. */
+static uint32_t pad_of(const struct kmem_cache *cache, unsigned limit)
+{
+	if (!cache->engine->tune)
+		return 0;
+	return (km_mask_capacity(mask_of(limit)) - limit) * (uint32_t)sizeof(void *);
+}
+
+void km_front_set_limit(struct kmem_cache *cache, unsigned limit)
+{
+	km_lock(&drain.lock);
+	km_store(&cache->capacity, (uint16_t)limit);
+	km_store(&cache->pad, pad_of(cache, limit));
+	set_mask(cache, mask_of(limit));
+	km_unlock(&drain.lock);
+}
+
 void km_front_resize(struct kmem_cache *cache, unsigned capacity)
 {
 	uint32_t mask = mask_of(km_min(capacity, (unsigned)cache->max_capacity));
 
-	if (!has_shelf(cache) || mask == km_front_mask(cache) || !km_trylock(&drain.lock))
+	if (!has_shelf(cache) || cache->engine->tune || mask == km_front_mask(cache) ||
+	    !km_trylock(&drain.lock))
 		return;
-	km_store(&cache->shelf.inner.mask, mask);
-	km_store(&cache->shelf.front.open.mask, mask);
-	copy_entry(cache);
+	set_mask(cache, mask);
 	km_unlock(&drain.lock);
 }
 
@@ -116,6 +167,7 @@ void km_front_open(struct kmem_cache *cache)
 	shelf->front.rseq = km_rseq;
 	shelf->block_mask = mask_of(cache->max_capacity);
 	shelf->front.open.mask = shelf->inner.mask = mask_of(cache->capacity);
+	cache->pad = pad_of(cache, cache->capacity);
 	shelf->slot = 0;
 	if (cache->engine->front == KM_FRONT_ARRAY && cache->capacity)
 		shelf->slot = km_percpu.discipline == KM_DISCIPLINE_RSEQ ?

@@ -43,6 +43,19 @@ bool km_front_give(struct kmem_cache *cache, void **objects, size_t n);
 
 /* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */
 void km_front_install(struct kmem_cache *cache, void **block);
+/* An engine with a limit of its own has one block on a CPU, which is exchanged for another; what a race left there as
+ * its partner is not shared with: it may be of another limit. */
+km_inline bool km_front_lone(const struct kmem_cache *cache)
+{
+	return cache->engine->tune != NULL;
+}
+
+/* With KMEM_OPTIONS=stats:1 hits of an array are seen, where the engine counts them: its public shelf is closed. */
+km_inline void km_front_hit(struct kmem_cache *cache, enum kmem_event event, size_t count)
+{
+	if (km_unlikely(km_layout_options.count_events) && cache->engine->hit)
+		cache->engine->hit(cache, event, count);
+}
 
 /*
  * Which node a request means: by the system's number, or with __GFP_THISNODE alone the CPU's; where there is one node,
@@ -68,10 +81,14 @@ void km_front_finish_deferred(struct kmem_cache *cache);
 void km_front_drain(struct kmem_cache *cache);
 /* The same for several caches with one fence. */
 void km_front_drain_all(struct kmem_cache **caches, size_t count);
+/* Let engines with a pace of their own trim their CPUs' blocks, with one fence. */
+void km_front_trim_all(struct kmem_cache **caches, size_t count);
 /* Set up the shelf of a new cache (hooks, engine and capacity are known), or take it down. */
 void km_front_open(struct kmem_cache *cache);
 /* Let a block hold about `capacity` objects from now on, within the cache's bounds. */
 void km_front_resize(struct kmem_cache *cache, unsigned capacity);
+/* Blocks hold exactly `limit` objects from now on: those that are on CPUs when they next miss. */
+void km_front_set_limit(struct kmem_cache *cache, unsigned limit);
 bool km_front_close(struct kmem_cache *cache);	/* false: its word may still be in use */
 void km_front_fork(bool before, bool child);
 size_t km_front_shelf_objects(const struct kmem_cache *cache);

@@ -87,7 +87,7 @@ void km_front_install(struct kmem_cache *cache, void **block)
 /* An empty main block with a partner is exchanged; alone it becomes the new one's partner. */
 static void *refill_shelf(struct kmem_cache *cache, const struct km_request *request)
 {
-	void **empty = km_shelf_detach(&cache->shelf, true, false);
+	void **empty = km_shelf_detach(&cache->shelf, true, km_front_lone(cache));
 	void **block = cache->engine->refill(cache, request, empty);
 
 	if (!block) {
@@ -180,7 +180,7 @@ km_inline bool chain_push(struct kmem_cache *cache, void *object)
 
 static void spill_shelf(struct kmem_cache *cache, void *object)
 {
-	void **full = km_shelf_detach(&cache->shelf, false, false);
+	void **full = km_shelf_detach(&cache->shelf, false, km_front_lone(cache));
 	void **room = cache->engine->spill(cache, full);
 
 	if (!room) {
@@ -207,9 +207,11 @@ static bool second_try(struct kmem_cache *cache, void *object)
 	if (cache->engine->front != KM_FRONT_ARRAY)
 		return false;
 	for (int i = 0; i < TRIES; i++) {
-		if (km_shelf_push(&cache->shelf, object))
+		if (km_shelf_push(&cache->shelf, object)) {
+			km_front_hit(cache, KMEM_FREEHIT, 1);
 			return true;
-		if (!km_shelf_swap(&cache->shelf, false, true))
+		}
+		if (!km_shelf_swap(&cache->shelf, false, !km_front_lone(cache)))
 			break;
 	}
 	return false;
@@ -245,9 +247,11 @@ static void *second_look(struct kmem_cache *cache)
 	for (int i = 0; i < TRIES; i++) {
 		void *object = km_shelf_pop(&cache->shelf);
 
-		if (object)
+		if (object) {
+			km_front_hit(cache, KMEM_ALLOCHIT, 1);
 			return object;
-		if (!km_shelf_swap(&cache->shelf, true, true))
+		}
+		if (!km_shelf_swap(&cache->shelf, true, !km_front_lone(cache)))
 			break;
 	}
 	return NULL;

@@ -95,10 +95,10 @@ km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
 
 /* ------------------------------------------------------------------ blocks; km_front_busy is set */
 
-/* No shelf, or each object must be seen: then a sheaf is an array, filled as bulk is. */
+/* No shelf, blocks with a pad, or each object must be seen: then a sheaf is an array, filled as bulk is. */
 static bool has_blocks(const struct kmem_cache *cache)
 {
-	return cache->shelf.slot && !cache->hooks && !cache->checked;
+	return cache->shelf.slot && !cache->hooks && !cache->checked && !km_front_lone(cache);
 }
 
 /*

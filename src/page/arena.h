@@ -50,6 +50,10 @@ struct km_page {
 	union {
 		uint64_t bits[2];	/* slab of sheaf: a bit for each free object; on every page */
 		uint64_t word;		/* slab of slub: freelist and counts; engine/slub.h */
+		struct {		/* slab of slab */
+			uint8_t *freelist;	/* indices of free objects; NULL: none is free */
+			uint32_t first;	/* bytes before the first object: the slab's colour */
+		};
 		struct {		/* free block */
 			uint32_t dirty;	/* pages of it that may be resident */
 			uint32_t freed_ms;
@@ -65,7 +69,7 @@ struct km_page {
 		};
 	} km_aligned(16);
 	union {
-		uint64_t owner[2];	/* the engine's, or a watcher's */
+		uint64_t owner[2];	/* the engine's, or a watcher's; slab of slab: a bit for each free object */
 		struct km_chain_link link; /* slab of slub: on a CPU's partial list */
 	};
 } km_aligned(64);

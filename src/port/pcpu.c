@@ -106,6 +106,12 @@ static void *soft_pop(struct km_shelf *shelf)
 	return object;
 }
 
+/* Words from top to the end of its block. */
+static size_t block_left(const struct km_shelf *shelf, uintptr_t top)
+{
+	return (shelf->block_mask + 1 - (top & shelf->block_mask)) / sizeof(void *);
+}
+
 static size_t soft_pop_n(struct km_shelf *shelf, void **out, size_t count)
 {
 	struct visit visit;
@@ -115,9 +121,10 @@ static size_t soft_pop_n(struct km_shelf *shelf, void **out, size_t count)
 		return 0;
 	for (int i = 0; i < TRIES; i++) {
 		uintptr_t top = soft_look(&visit);
-		size_t there = top ? km_block_count(shelf, (void **)top) : 0;
+		size_t there = top ? km_block_count(shelf, (void **)(visit.area + top)) : 0;
 
-		moved = km_min(there, count);
+		/* Under cmpxchg the block may be somebody's else by now: stay inside of it. */
+		moved = km_min(km_min(there, block_left(shelf, top)), count);
 		for (size_t j = 0; j < moved; j++)
 			out[count - moved + j] = km_load((void **)(visit.area + top) + j);
 		if (!moved || soft_commit(&visit, top + moved * 8))
@@ -399,6 +406,26 @@ void km_shelf_take_cpu(struct km_shelf *shelf, unsigned cpu, void ***main_block,
 	soft_leave(&visit);
 }
 
+bool km_shelf_put_cpu(struct km_shelf *shelf, unsigned cpu, void **block)
+{
+	uintptr_t offset = (uintptr_t)block - (uintptr_t)km_area(cpu);
+	struct visit visit;
+	bool done = false;
+
+	km_store(km_block_header(shelf, block), (uint64_t)0);
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
+		done = !km_load(word_of(shelf, cpu));
+		if (done)
+			km_store(word_of(shelf, cpu), (uint64_t)offset);
+		return done;
+	}
+	if (!soft_enter_cpu(&visit, shelf->slot, cpu, true))
+		return false;
+	done = !soft_look(&visit) && soft_commit(&visit, offset);
+	soft_leave(&visit);
+	return done;
+}
+
 /* Each verb commits with one store: what its thread was about has happened, or has not. */
 void km_shelf_fork_child(struct km_shelf *shelf)
 {
@@ -412,16 +439,32 @@ void km_shelf_fork_child(struct km_shelf *shelf)
 	}
 }
 
+uint64_t km_shelf_top_cpu(const struct km_shelf *shelf, unsigned cpu)
+{
+	return km_load(word_of(shelf, cpu));
+}
+
+static uintptr_t partner_of(const struct km_shelf *shelf, uintptr_t area, uintptr_t top)
+{
+	return top ? km_load(km_block_header(shelf, (void **)(area + top))) : 0;
+}
+
+bool km_shelf_has_partner_cpu(const struct km_shelf *shelf, unsigned cpu)
+{
+	return partner_of(shelf, (uintptr_t)km_area(cpu), km_load(word_of(shelf, cpu))) != 0;
+}
+
+/* The block may have gone meanwhile, and what is read of it mean nothing. */
+static size_t count_at(const struct km_shelf *shelf, uintptr_t area, uintptr_t top)
+{
+	size_t count = top ? km_block_count(shelf, (void **)(area + top)) : 0;
+
+	return count <= shelf->block_mask / 8 ? count : 0;
+}
+
 size_t km_shelf_count_cpu(const struct km_shelf *shelf, unsigned cpu)
 {
 	uintptr_t area = (uintptr_t)km_area(cpu), top = km_load(word_of(shelf, cpu));
 
-	if (!top)
-		return 0;
-	size_t count = km_block_count(shelf, (void **)(area + top)), more = 0;
-	uintptr_t partner = km_load(km_block_header(shelf, (void **)(area + top)));
-	if (partner)
-		more = km_block_count(shelf, (void **)(area + partner));
-	/* The block may have gone meanwhile, and what was read of it mean nothing. */
-	return count + (more <= shelf->block_mask / 8 ? more : 0);
+	return count_at(shelf, area, top) + count_at(shelf, area, partner_of(shelf, area, top));
 }

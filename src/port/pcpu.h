@@ -17,6 +17,11 @@
  * under another mask stay valid. Word 0 of every area is NULL and stays so: a shelf offset of 0 (closed) or a top of 0
  * (not yet born) misses both ways. A block may come from any CPU: an offset reaches all memory.
  *
+ * A limit that is no power of two minus 2: the stack's NULL lies further in, so that fewer objects fill it. How many
+ * bytes further, the pad, stands where the NULL would be, in each block: so blocks of an older limit stay valid too.
+ *
+ *	[ .. | obj | obj | NULL | .. | pad | header ]		pad 0 is the NULL itself
+ *
  * The verbs, in pseudo-code (each commits with its last store, or does nothing):
  *	pop		object = *top; if (!object) miss; top += 8
  *	push		if (full) miss; *--top = object
@@ -129,22 +134,43 @@ bool km_shelf_put_partner(struct km_shelf *shelf, void **block);
 void km_shelf_close(struct km_shelf *shelf);
 bool km_shelf_fence(void);
 void km_shelf_take_cpu(struct km_shelf *shelf, unsigned cpu, void ***main_block, void ***partner);
+/* Put a block on where there is none, as the main one; false: there is one now. */
+bool km_shelf_put_cpu(struct km_shelf *shelf, unsigned cpu, void **block);
 void km_shelf_open(struct km_shelf *shelf, bool to_hot_path);
 /* In the child of a fork: let go of what threads held that are not here. */
 void km_shelf_fork_child(struct km_shelf *shelf);
 /* Objects on the CPU's shelf; a racy look, exact when nobody uses it. */
 size_t km_shelf_count_cpu(const struct km_shelf *shelf, unsigned cpu);
+/* The same for the word itself: 0, or what changes with every pop and push. */
+uint64_t km_shelf_top_cpu(const struct km_shelf *shelf, unsigned cpu);
+/* Has it two blocks? A racy look. */
+bool km_shelf_has_partner_cpu(const struct km_shelf *shelf, unsigned cpu);
+
+/* Where the block's pad is. */
+km_inline uint64_t *km_block_pad(const struct km_shelf *shelf, void *const *top)
+{
+	return (uint64_t *)(((uintptr_t)top | shelf->block_mask) - 15);
+}
 
 /* Objects in a block, from its top. */
 km_inline size_t km_block_count(const struct km_shelf *shelf, void *const *top)
 {
-	return (shelf->block_mask - 15 - ((uintptr_t)top & shelf->block_mask)) / sizeof(void *);
+	return (shelf->block_mask - 15 - ((uintptr_t)top & shelf->block_mask) -
+		km_load(km_block_pad(shelf, top))) / sizeof(void *);
 }
 
 /* The top of the block when it is empty: where its NULL is. */
 km_inline void **km_block_bottom(const struct km_shelf *shelf, void **top)
 {
-	return (void **)(((uintptr_t)top | shelf->block_mask) - 15);
+	uint64_t *pad = km_block_pad(shelf, top);
+
+	return (void **)((char *)pad - *pad);
+}
+
+/* Objects that it takes before it counts as full; 0: it is. */
+km_inline size_t km_block_room(const struct km_shelf *shelf, void *const *top)
+{
+	return ((uintptr_t)top & km_load(&shelf->inner.mask)) / sizeof(void *);
 }
 
 km_inline void **km_block_base(const struct km_shelf *shelf, void **top)

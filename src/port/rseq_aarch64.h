@@ -103,8 +103,7 @@ miss:
 km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
 			       intptr_t rseq, void **out, size_t bytes)
 {
-	uintptr_t area, slot, top, from, left, tmp;
-	size_t count = (size_t)block_mask - 15;
+	uintptr_t area, slot, top, from, count, left, tmp;
 	char *to = (char *)out + bytes;
 
 	__asm__ volatile goto(
@@ -112,21 +111,25 @@ km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t block_ma
 		KMEM_RSEQ_AT
 		"ldr %[top], [%[area], %[slot]]\n\t"
 		"cbz %[top], %l[miss]\n\t"
-		"and %w[left], %w[block_mask], %w[top]\n\t"
-		"subs %[count], %[count], %[left]\n\t"
+		"add %[from], %[area], %[top]\n\t"
+		/* Down from where the pad stands, by the pad. */
+		"orr %[left], %[from], %[block_mask]\n\t"
+		"sub %[left], %[left], #15\n\t"
+		"ldr %[tmp], [%[left]]\n\t"
+		"sub %[count], %[left], %[from]\n\t"
+		"subs %[count], %[count], %[tmp]\n\t"
 		"b.eq %l[miss]\n\t"
 		KM_AT_MOST_BYTES
 		"sub %[to], %[to], %[count]\n\t"
-		"add %[from], %[area], %[top]\n\t"
 		"mov %[left], %[count]\n\t"
 		KM_COPY("from", "to", "left")
 		"add %[top], %[top], %[count]\n\t"
 		"str %[top], [%[area], %[slot]]\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [from] "=&r"(from),
-		  [count] "+&r"(count), [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)
+		  [count] "=&r"(count), [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)
 		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes),
-		  [block_mask] "r"(block_mask)
+		  [block_mask] "r"((uintptr_t)block_mask)
 		: "memory", "cc", "v0", "v1"
 		: miss);
 	return count;

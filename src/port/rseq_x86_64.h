@@ -111,8 +111,7 @@ miss:
 km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
 			       intptr_t rseq, void **out, size_t bytes)
 {
-	uintptr_t area, slot, top, left, tmp;
-	size_t count = (size_t)block_mask - 15;
+	uintptr_t area, slot, top, count, left, tmp;
 	char *to = (char *)out + bytes;
 
 	__asm__ volatile goto(
@@ -121,21 +120,27 @@ km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t block_ma
 		"movq (%[area], %[slot]), %[top]\n\t"
 		"testq %[top], %[top]\n\t"
 		"jz %l[miss]\n\t"
-		"leal 15(%k[count]), %k[left]\n\t"
-		"andl %k[top], %k[left]\n\t"
-		"subl %k[left], %k[count]\n\t"
+		"movl %k[block_mask], %k[left]\n\t"
+		"orq %[top], %[left]\n\t"
+		"leaq -15(%[left]), %[count]\n\t"
+		"subq %[top], %[count]\n\t"
+		"subq -15(%[area], %[left]), %[count]\n\t"
 		"jz %l[miss]\n\t"
 		"cmpq %[bytes], %[count]\n\t"
-		"cmovaq %[bytes], %[count]\n\t"
+		/* A branch, that the copy need not wait for the pad. */
+		"jbe 88f\n\t"
+		"movq %[bytes], %[count]\n"
+		"88:\n\t"
 		"subq %[count], %[to]\n\t"
 		"addq %[area], %[top]\n\t"
 		"movq %[count], %[left]\n\t"
 		KM_COPY("top", "to", "left")
 		"addq %[count], (%[area], %[slot])\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "+&r"(count),
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
 		  [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)
-		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [bytes] "r"(bytes)
+		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [bytes] "r"(bytes),
+		  [block_mask] "rm"(block_mask)
 		: "memory", "cc", "xmm0", "xmm1"
 		: miss);
 	return count;

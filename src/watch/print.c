@@ -71,8 +71,9 @@ size_t km_slabinfo_row(char *text, size_t bytes, const struct kmem_cache_stats *
 			 "%-17s %6lu %6lu %6u %4u %4u : tunables %4u %4u %4u"
 			 " : slabdata %6lu %6lu %6lu\n",
 			 stats->name, stats->active_objects, stats->total_objects, stats->size,
-			 stats->objects_per_slab, stats->pages_per_slab, 0u, 0u, 0u,
-			 stats->active_slabs, stats->total_slabs, 0ul);
+			 stats->objects_per_slab, stats->pages_per_slab, stats->limit,
+			 stats->batchcount, stats->shared_factor, stats->active_slabs,
+			 stats->total_slabs, stats->shared_avail);
 }
 
 const char km_slabinfo_head[] =
@@ -119,6 +120,8 @@ void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats
 		 s->active_objects, s->total_objects, s->shelf_objects);
 	km_print(writer, " \"total_slabs\": %lu, \"partial_slabs\": %lu, \"min_partial\": %lu,",
 		 s->total_slabs, s->partial_slabs, s->min_partial);
+	km_print(writer, " \"limit\": %u, \"batchcount\": %u, \"shared_factor\": %u, \"shared_avail\": %lu,",
+		 s->limit, s->batchcount, s->shared_factor, s->shared_avail);
 	km_print(writer, " \"alloc_slab\": %lu, \"free_slab\": %lu}", s->alloc_slab, s->free_slab);
 }
 

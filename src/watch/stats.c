@@ -26,6 +26,9 @@ static const char *const event_names[KMEM_NR_EVENTS] = {
 	"barn_put", "barn_put_fail",
 	"sheaf_prefill_fast", "sheaf_prefill_slow", "sheaf_prefill_oversize",
 	"sheaf_return_fast", "sheaf_return_slow",
+	"allocs", "high", "grown", "reaped", "errors", "max_freeable",
+	"node_allocs", "node_frees", "overflows",
+	"allochit", "allocmiss", "freehit", "freemiss",
 };
 
 const char *kmem_event_name(enum kmem_event event)
@@ -62,8 +65,13 @@ void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *sta
 		.objects_per_slab = cache->objects,
 		.pages_per_slab = 1u << cache->order,
 		.sheaf_capacity = cache->engine->front == KM_FRONT_ARRAY && cache->capacity ?
-					  km_mask_capacity(km_front_mask(cache)) : 0,
+					  km_front_capacity(cache) : 0,
 	};
+	if (cache->engine->tune && cache->capacity) {
+		stats->limit = km_load(&cache->capacity);
+		stats->batchcount = km_load(&cache->batchcount);
+		stats->shared_factor = km_load(&cache->shared);
+	}
 	__builtin_memcpy(stats->name, cache->name, sizeof(cache->name));
 	stats->shelf_objects = km_front_shelf_objects(cache);
 	/* The engine says how many are out of slabs; those on shelves and in barns are nobody's yet. It may lock its
@@ -190,10 +198,9 @@ struct walk {
 static int walk_slab(struct km_page *slab, void *arg)
 {
 	struct walk *walk = arg;
-	char *address = km_page_address(slab);
-
 	if (slab->type != KM_PAGE_SLAB || slab->cache != walk->cache)
 		return 0;
+	char *address = km_slab_first(walk->cache, slab);
 	for (unsigned i = 0; i < slab->objects; i++) {
 		bool was = km_busy_begin();
 		bool taken = walk->cache->engine->is_taken(walk->cache, slab, i);

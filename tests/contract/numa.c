@@ -250,6 +250,12 @@ static void try_give(const struct give_case *c)
 	gone(cache);
 }
 
+/* Kernel: SLAB has no ratio, no barns, and keeps what is freed in arrays for a while. */
+static bool is_slab(void)
+{
+	return km_options.engine == &km_engine_slab;
+}
+
 static void ratio_and_guard(void)
 {
 	static const struct give_case cases[] = {
@@ -262,6 +268,9 @@ static void ratio_and_guard(void)
 		{ 100, 2, GFP_NOWAIT, true },
 	};
 
+	if (is_slab())
+		return;
+
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		try_give(&cases[i]);
 }
@@ -271,6 +280,8 @@ static void checked_cache(void)
 {
 	struct kmem_cache *cache = kmem_cache_create("checked", 256, NULL, SLAB_CONSISTENCY_CHECKS);
 
+	if (is_slab())
+		return;
 	go_to(0);
 	for (unsigned node = 0; node < km_node_count; node++) {
 		void **objects = get_many(cache, GFP_KERNEL, (int)node, 500);
@@ -356,6 +367,8 @@ static void whole_blocks_go_home(void)
 {
 	struct kmem_cache *cache = make("home", 256);
 
+	if (is_slab())
+		return;
 	go_to(1);
 	void **objects = get_many(cache, GFP_KERNEL, NUMA_NO_NODE, MANY);
 	kmem_cache_clear_events(cache);
@@ -658,7 +671,7 @@ static int start_with(const char *program, const char *engine, unsigned nodes)
 
 int main(int argc, char **argv)
 {
-	static const char *const engines[] = { "sheaf", "slub" };
+	static const char *const engines[] = { "sheaf", "slub", "slab" };
 	int failed = 0;
 
 	sched_getaffinity(0, sizeof(allowed), &allowed);
@@ -668,7 +681,7 @@ int main(int argc, char **argv)
 			return 77;
 		return run_cases(cases, sizeof(cases) / sizeof(cases[0]), argv[1]);
 	}
-	for (unsigned i = 0; i < 2; i++)
+	for (unsigned i = 0; i < sizeof(engines) / sizeof(engines[0]); i++)
 		for (unsigned nodes = 2; nodes <= 4; nodes += 2) {
 			int status = start_with(argv[0], engines[i], nodes);
 

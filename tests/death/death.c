@@ -685,7 +685,7 @@ static bool status_fits(const struct death *death, const char *how, int status)
 int main(int argc, char **argv)
 {
 	enum { SLUB = 1 };
-	static const char *const engines[] = { "sheaf", [SLUB] = "slub", "slob" };
+	static const char *const engines[] = { "sheaf", [SLUB] = "slub", "slab", "slob" };
 	static const char *const modes[] = { "abort", "warn", "trap" };
 	static char said[65536], wanted[65536];
 	int failed = 0, total = 0;

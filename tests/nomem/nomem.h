@@ -179,6 +179,11 @@ static void script(void)
 	use_cache("slob", 24, 500);
 	use_cache("slob", 600, 1500);
 	use_cache("slob", 5000, 200);
+	if (km_engine_find("slab")) {
+		use_cache("slab", 24, 500);
+		use_cache("slab", 200, 2000);
+		use_cache("slab", 4096, 600);
+	}
 	use_sizes();
 	use_mappings();
 	kmem_shrink_all();

@@ -18,6 +18,7 @@ static const struct fixture fixtures[] = {
 	CACHE_FIXTURE("kmalloc", start_sizes),
 	CACHE_FIXTURE("malloc", start_malloc),
 	CACHE_FIXTURE("slub", start_slub),
+	CACHE_FIXTURE("slab", start_slab),
 	CHAIN_FIXTURE,
 };
 

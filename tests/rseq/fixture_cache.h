@@ -14,7 +14,7 @@
 #include "cache/cache.h"
 #include "fixture.h"
 
-enum { OBJECT_BYTES = 1024, MAX_LIVE = 4096, CAPACITY = 14, SPARE = 48 };
+enum { OBJECT_BYTES = 1024, MAX_LIVE = 4096, CAPACITY = 14, SLAB_LIMIT = 11, SPARE = 48 };
 
 /* By which functions the cache is used. */
 enum family { CACHE, KMALLOC, MALLOC };
@@ -28,6 +28,7 @@ static struct {
 	struct kmem_cache *cache, *other;
 	enum family family;
 	void *little;			/* what realloc makes larger */
+	int capacity;			/* of a block */
 	uint64_t *live[MAX_LIVE];
 	volatile unsigned count;
 } model;
@@ -385,6 +386,12 @@ static void do_signal(void)
 static void do_resize(void)
 {
 	struct kmem_cache *cache = model.cache;
+	bool was = km_busy_begin();
+
+	/* A limit of its own: less, so that blocks of both are about. Past the registry: we may be inside of it. */
+	if (cache->engine->tune)
+		km_front_set_limit(cache, cache->capacity == SLAB_LIMIT ? SLAB_LIMIT / 2 + 1 : SLAB_LIMIT);
+	km_busy_end(was);
 	bool grown = km_front_mask(cache) == cache->shelf.block_mask;
 
 	km_front_resize(cache, grown ? cache->capacity : cache->max_capacity);
@@ -433,7 +440,7 @@ static bool is_dear_cache(const struct adversary *adversary)
 /* ------------------------------------------------------------------ states and drivers */
 
 enum { UNBORN = -1, NONE = -2 };
-/* Objects in the main block, and in its partner. */
+/* Objects in the main block, and in its partner; 13 and 14 stand for almost full, and full. */
 static const struct {
 	int main_count, partner;
 } states[] = {
@@ -490,16 +497,18 @@ static void describe_cache(unsigned driver, char *text, size_t bytes)
 {
 	unsigned state = driver / OPERATIONS;
 
-	snprintf(text, bytes, "%s, state %u (main %d, partner %d)",
+	snprintf(text, bytes, "%s, state %u (main %d, partner %d, of 14)",
 		 operation_names[driver % OPERATIONS], state, states[state].main_count,
 		 states[state].partner);
 }
 
-/* A block with so many objects. */
+/* A block with so many objects, of 14. */
 static void **make_block(int count)
 {
 	void **block = model.cache->engine->spill(model.cache, NULL);
 
+	if (count >= CAPACITY - 1)
+		count += model.capacity - CAPACITY;
 	need(block, "no block");
 	block -= count;
 	take_home(block, (unsigned)count);
@@ -522,12 +531,18 @@ static bool prepare_array(unsigned driver)
 	unsigned state = driver / OPERATIONS;
 	bool was = km_busy_begin();
 
-	need(model.cache->capacity == CAPACITY, "a block holds %u", model.cache->capacity);
+	if (model.cache->engine->tune)
+		km_front_set_limit(model.cache, SLAB_LIMIT);
+	need(model.cache->capacity == model.capacity, "a block holds %u", model.cache->capacity);
 	km_front_resize(model.cache, CAPACITY);
 	model.cache->misses = 0;
 	stock_model(SPARE);
 	/* Half of the drivers meet a barn with a full and an empty block. */
-	if (driver & 1) {
+	if ((driver & 1) && model.cache->engine->tune) {
+		/* A shared array with objects in it. */
+		void **full = make_block(CAPACITY);
+		model.cache->engine->retire(model.cache, model.cache->engine->spill(model.cache, full));
+	} else if (driver & 1) {
 		void **full = make_block(CAPACITY);
 		void **empty = model.cache->engine->spill(model.cache, NULL);
 		model.cache->engine->retire(model.cache, full);
@@ -609,6 +624,7 @@ static bool start_with(struct kmem_cache *cache, enum family family)
 		return false;
 	model.cache = cache;
 	model.family = family;
+	model.capacity = cache->engine->tune ? SLAB_LIMIT : CAPACITY;
 	if (!model.other)
 		model.other = kmem_cache_create("other", 200, 0, 0, NULL);
 	sigaction(SIGUSR1, &usr1, NULL);
@@ -632,6 +648,12 @@ static bool start_sheaf(void)
 static bool start_slub(void)
 {
 	return start_engine("slub");
+}
+
+/* A limit that is no power of two less 2, so that blocks have a pad; small, so that all states come about. */
+static bool start_slab(void)
+{
+	return start_engine("slab") && kmem_cache_tune(model.cache, SLAB_LIMIT, 7, 2) == 0;
 }
 
 static bool start_sizes(void)

@@ -16,7 +16,9 @@
 #define OBJECTS 200
 
 static volatile bool over;
-static struct kmem_cache *cache[3];
+enum { ENGINES = 4 };
+static const char *const engines[ENGINES] = { "sheaf", "slub", "slab", "slob" };
+static struct kmem_cache *cache[ENGINES];
 
 static void *shrinker(void *arg)
 {
@@ -35,7 +37,7 @@ static void *shrinker(void *arg)
 /* The child must be able to allocate, free and shrink at once. */
 static void child(void)
 {
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < ENGINES; i++) {
 		/* Whatever a drain was about in the parent, no shelf stays closed here. */
 		if (cache[i]->shelf.inner.shelf != cache[i]->shelf.slot || cache[i]->chain.open != cache[i]->chain.slot)
 			_exit(2);
@@ -51,13 +53,12 @@ static void child(void)
 
 int main(void)
 {
-	static const char *const engines[] = { "sheaf", "slub", "slob" };
 	time_t end = time(NULL) + SECONDS;
-	pthread_t thread[3];
+	pthread_t thread[ENGINES];
 	unsigned forks = 0;
 
 	alarm(60);
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < ENGINES; i++) {
 		struct kmem_cache_args args = { .engine = engines[i] };
 
 		cache[i] = kmem_cache_create(engines[i], 128, &args, SLAB_PANIC);
@@ -76,7 +77,7 @@ int main(void)
 		}
 	}
 	over = true;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < ENGINES; i++)
 		pthread_join(thread[i], NULL);
 	printf("%u forks\n", forks);
 	return 0;

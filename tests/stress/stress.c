@@ -592,9 +592,9 @@ static void *interrupted_worker(void *arg)
 static void make_caches(void)
 {
 	static const unsigned sizes[] = { 16, 64, 200, 1024 };
-	static const char *const engines[] = { "sheaf", "slub", "slob" };
+	static const char *const engines[] = { "sheaf", "slub", "slab", "slob" };
 
-	for (unsigned e = 0; e < 3; e++)
+	for (unsigned e = 0; e < sizeof(engines) / sizeof(engines[0]); e++)
 		for (unsigned i = 0; i < 4 && km_engine_find(engines[e]); i++) {
 			struct kmem_cache_args args = { .engine = engines[e] };
 			char name[32];

@@ -29,14 +29,14 @@ static void look(struct kmem_cache *cache)
 		return;
 	}
 	const struct km_entry *entry = &km_hot.entries[cache->id];
-	char *base = km_page_address(slab);
+	char *base = km_slab_first(cache, slab);
 	uint32_t bytes = (uint32_t)KM_PAGE_SIZE << slab->order;
 	kmem_cache_get_stats(cache, &stats);
 	for (uint32_t offset = 0; offset < bytes; offset++) {
 		bool start = offset % cache->size == 0 && offset / cache->size < cache->objects;
 		int index = km_object_index(cache, slab, base, base + offset);
 
-		if (km_entry_valid(entry, base + offset) != start)
+		if (km_entry_valid(entry, base + offset) != (start && !cache->colours))
 			complain(cache, offset, "km_entry_valid");
 		if (index != (start ? (int)(offset / cache->size) : -1))
 			complain(cache, offset, "km_object_index");
@@ -48,9 +48,9 @@ static void look(struct kmem_cache *cache)
 int main(void)
 {
 	for (uint32_t size = 1; size < 100000; size += size < 2100 ? 8 : size / 16 + 8) {
-		static const char *const engines[] = { "sheaf", "slub" };
+		static const char *const engines[] = { "sheaf", "slub", "slab" };
 
-		for (int i = 0; i < 2; i++) {
+		for (int i = 0; i < 3; i++) {
 			struct kmem_cache_args args = { .engine = engines[i] };
 			struct kmem_cache *cache = kmem_cache_create("size", size, &args, 0);
 

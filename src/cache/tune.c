@@ -1,0 +1,121 @@
+/*
+ * tune.c: limit, batchcount and shared factor of a cache, changed while it is used: as a call, and in the words of
+ * /proc/slabinfo. Invariant: one tunes at a time, under the registry's lock; a call that fails has changed nothing.
+ */
+#include <errno.h>
+
+#include "cache.h"
+
+#define MAX_WORDS 128u	/* bytes. Kernel: MAX_SLABINFO_WRITE */
+
+struct tuning {
+	const struct kmem_cache *cache;	/* which, or NULL: by name */
+	const char *name;
+	size_t name_length;
+	unsigned limit, batchcount, shared;
+	int result;
+};
+
+static bool is_meant(const struct kmem_cache *cache, const struct tuning *tuning)
+{
+	if (tuning->cache)
+		return cache == tuning->cache;
+	return __builtin_strlen(cache->name) == tuning->name_length &&
+	       __builtin_memcmp(cache->name, tuning->name, tuning->name_length) == 0;
+}
+
+static bool is_valid(const struct tuning *tuning)
+{
+	return tuning->limit && tuning->batchcount && tuning->batchcount <= tuning->limit;
+}
+
+static int tune(struct kmem_cache *cache, void *arg)
+{
+	struct tuning *tuning = arg;
+
+	if (!is_meant(cache, tuning))
+		return 0;
+	/* Kernel: what it does not take it passes over, once there is such a cache. */
+	if (!is_valid(tuning)) {
+		tuning->result = 0;
+		return 1;
+	}
+	tuning->result = !cache->engine->tune ? -EOPNOTSUPP :
+			 cache->engine->tune(cache, tuning->limit, tuning->batchcount, tuning->shared);
+	if (!tuning->result) {
+		km_front_set_limit(cache, tuning->limit);
+		/* Kernel: the old arrays' objects go to their slabs too. */
+		km_front_drain(cache);
+	}
+	return 1;
+}
+
+static int do_tune(struct tuning *tuning)
+{
+	tuning->result = -EINVAL;
+	bool was = km_busy_begin();
+	km_registry_visit(tune, tuning);
+	km_busy_end(was);
+	return tuning->result;
+}
+
+int kmem_cache_tune(struct kmem_cache *cache, unsigned int limit, unsigned int batchcount,
+		    unsigned int shared)
+{
+	struct tuning tuning = { .cache = cache, .limit = limit, .batchcount = batchcount,
+				 .shared = shared };
+
+	return is_valid(&tuning) ? do_tune(&tuning) : -EINVAL;
+}
+
+/* ------------------------------------------------------------------ the words of slabinfo */
+
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n';
+}
+
+/* A number, with a sign that only a wrong one has. False: there is none, or more than an int holds. */
+static bool parse_int(const char **at, int *number)
+{
+	bool negative = false;
+	long value = 0;
+
+	while (is_space(**at))
+		++*at;
+	if (**at == '-') {
+		negative = true;
+		++*at;
+	}
+	if (**at < '0' || **at > '9')
+		return false;
+	for (; **at >= '0' && **at <= '9'; ++*at) {
+		value = value * 10 + (**at - '0');
+		if (value > INT32_MAX)
+			return false;
+	}
+	*number = (int)(negative ? -value : value);
+	return true;
+}
+
+int kmem_slabinfo_write(const char *text)
+{
+	size_t length = __builtin_strlen(text);
+	int limit, batchcount, shared;
+	const char *at = text;
+
+	if (!km_boot() || length > MAX_WORDS)
+		return -EINVAL;
+	while (*at && *at != ' ')
+		at++;
+	struct tuning tuning = { .name = text, .name_length = (size_t)(at - text) };
+	if (!parse_int(&at, &limit) || !parse_int(&at, &batchcount) || !parse_int(&at, &shared))
+		return -EINVAL;
+	/* A negative number makes the whole invalid. */
+	if (limit > 0 && batchcount > 0 && shared >= 0) {
+		tuning.limit = (unsigned)limit;
+		tuning.batchcount = (unsigned)batchcount;
+		tuning.shared = (unsigned)shared;
+	}
+	return do_tune(&tuning);
+}

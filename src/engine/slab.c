@@ -1,0 +1,701 @@
+/*
+ * slab.c: SLAB as it was up to Linux 6.7, what objects do: out of slabs and back, through the shared and the alien
+ * arrays, and as blocks of a CPU's shelf, which here is the array of a CPU. slab.h has the picture.
+ *
+ * A miss takes `batchcount` objects: from the shared array, else from partial slabs, else from free ones, else from a
+ * new slab, which nobody else has seen until its first objects are out. A full block gives its `batchcount` oldest
+ * objects to the shared array if that has room, else to their slabs. Objects of another node are sorted out then.
+ * Kernel: at once, at each free; that would be a test on each hit.
+ *
+ * Invariants, under a node's lock: a slab is on the list that its inuse says; its bits, its inuse and the entries
+ * [inuse, objects) of its indices agree; more than free_limit objects are free in slabs only where no slab is all free.
+ * A slab of SLAB_TYPESAFE_BY_RCU stays. Locks of two nodes, or of a node and an alien array, are never held together.
+ */
+#include "../page/meta.h"
+#include "../port/bits.h"
+#include "../port/die.h"
+#include "slab.h"
+
+#define GIVE_BATCH 32u		/* objects validated before a lock is taken */
+
+/* ------------------------------------------------------------------ a slab on its lists */
+
+static bool is_partial(const struct km_page *slab)
+{
+	return slab->inuse && slab->inuse < slab->objects;
+}
+
+/* Off the list that its inuse says. */
+static void unlist(struct slab_node *n, struct km_page *slab)
+{
+	km_list_del(&slab->list);
+	km_bump(&n->counts.partial, -is_partial(slab));
+	n->free_slabs -= !slab->inuse;
+}
+
+static void list(struct slab_node *n, struct km_page *slab, bool tail)
+{
+	struct km_list *at = is_partial(slab) ? &n->partial : slab->inuse ? &n->full : &n->free;
+
+	if (tail)
+		km_list_add_tail(&slab->list, at);
+	else
+		km_list_add_head(&slab->list, at);
+	km_bump(&n->counts.partial, is_partial(slab));
+	n->free_slabs += !slab->inuse;
+}
+
+/* ------------------------------------------------------------------ a slab and its free objects */
+
+/*
+ * Somebody wrote to an object that he had freed, and the indices lay there. The bits know better: entries
+ * [at, objects) are made again. The object that they lie in comes last, because it must go last.
+ */
+km_cold static void mend(struct kmem_cache *cache, struct km_page *slab, unsigned at)
+{
+	unsigned last = slab->objects;
+
+	km_warn("kmem_cache_alloc(%s): a free object of slab %p was written to; its freelist is made again",
+		cache->name, km_page_address(slab));
+	if (cache->freelist == SLAB_IN_OBJECT) {
+		last = (unsigned)((char *)slab->freelist - km_slab_first(cache, slab)) / cache->size;
+		slab->freelist[slab->objects - 1] = (uint8_t)last;
+	}
+	for (unsigned i = 0; i < slab->objects; i++)
+		if (i != last && slab_is_free(slab, i))
+			slab->freelist[at++] = (uint8_t)i;
+}
+
+/* Up to `want` free objects of the slab. */
+static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void **objects, unsigned want)
+{
+	char *first = km_slab_first(cache, slab);
+	uint64_t *bits = slab_bits(slab);
+	unsigned at = slab->inuse, end = km_min(at + want, (unsigned)slab->objects), got = 0;
+
+	for (; at < end; at++) {
+		unsigned index = slab->freelist[at];
+
+		if (km_unlikely(index >= slab->objects || !slab_is_free(slab, index))) {
+			mend(cache, slab, at);
+			index = slab->freelist[at];
+		}
+		km_store(&bits[index / 64], bits[index / 64] & ~((uint64_t)1 << index % 64));
+		objects[got++] = first + (size_t)index * cache->size;
+	}
+	slab->inuse = (uint16_t)at;
+	if (at == slab->objects && cache->freelist == SLAB_IN_OBJECT)
+		slab->freelist = NULL;
+	return got;
+}
+
+/* Put one object back; lock held. False: it was free already. Kernel: does not look, but for debugging. */
+static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_page *slab, unsigned index)
+{
+	uint64_t *word = &slab_bits(slab)[index / 64], bit = (uint64_t)1 << index % 64;
+	/* Where it would go to the end of the list that it ends. */
+	bool stays = slab->inuse > 1 && slab->list.next == &n->partial;
+
+	if (km_unlikely(*word & bit))
+		return false;
+	km_store(word, *word | bit);
+	if (!slab->freelist)
+		slab->freelist = (uint8_t *)km_slab_first(cache, slab) + (size_t)index * cache->size;
+	if (!stays)
+		unlist(n, slab);
+	slab->freelist[--slab->inuse] = (uint8_t)index;
+	if (!stays)
+		list(n, slab, slab->inuse != 0);
+	km_bump(&n->counts.taken, -1);
+	return true;
+}
+
+static void release(struct kmem_cache *cache, struct km_page *slab)
+{
+	if (cache->freelist == SLAB_OFF_SLAB)
+		km_meta_free(slab->freelist, slab_list_bytes(slab->objects));
+	km_slab_free(cache, slab);
+}
+
+/* The next colour of the node, in bytes. */
+static uint32_t next_colour(const struct kmem_cache *cache, struct slab_node *n)
+{
+	uint32_t colour = km_load(&n->colour_next);
+
+	if (!cache->colours)
+		return 0;
+	km_store(&n->colour_next, colour + 1 < cache->colours ? colour + 1 : 0u);
+	return colour * cache->colour_bytes;
+}
+
+/* All free, but for the indices: those of objects that are taken at once need not be written. */
+static struct km_page *new_slab(struct kmem_cache *cache, const struct km_request *request)
+{
+	uint8_t *indices = NULL;
+
+	if (cache->freelist == SLAB_OFF_SLAB) {
+		indices = km_meta_alloc(slab_list_bytes(cache->objects), request->may_wait);
+		if (!indices)
+			return NULL;
+	}
+	struct km_page *slab = km_slab_new_raw(cache, request);
+	if (!slab) {
+		km_meta_free(indices, slab_list_bytes(cache->objects));
+		return NULL;
+	}
+	uint32_t first = next_colour(cache, slab_node(cache, slab->node));
+	char *address = km_page_address(slab);
+	if (cache->freelist == SLAB_IN_OBJECT)
+		indices = (uint8_t *)address + first + (size_t)(slab->objects - 1) * cache->size;
+	else if (cache->freelist == SLAB_ON_SLAB)
+		indices = (uint8_t *)address + (KM_PAGE_SIZE << slab->order) -
+			  slab_list_bytes(slab->objects);
+	slab->freelist = indices;
+	km_store(&slab->first, first);
+	uint64_t *bits = slab_bits(slab);
+	for (unsigned left = slab->objects, word = 0; left; word++) {
+		unsigned here = km_min(left, 64u);
+
+		km_store(&bits[word], here == 64 ? UINT64_MAX : ((uint64_t)1 << here) - 1);
+		left -= here;
+	}
+	km_slab_construct(cache, slab);
+	return slab;
+}
+
+/* ------------------------------------------------------------------ out of a node */
+
+static void note_taken(struct slab_node *n, unsigned count)
+{
+	km_bump(&n->counts.taken, count);
+	n->allocs += count;
+	if (n->counts.taken > n->high)
+		n->high = n->counts.taken;
+}
+
+static unsigned take_shared(struct slab_node *n, void **objects, unsigned want)
+{
+	unsigned got = (unsigned)km_min(n->counts.shared, (size_t)want);
+
+	if (!got)
+		return 0;
+	__builtin_memcpy(objects, n->shared + n->shared_limit - n->counts.shared, got * sizeof(*objects));
+	km_bump(&n->counts.shared, -(long)got);
+	km_sub(&n->ready, (size_t)got);
+	n->shared_touched = true;
+	return got;
+}
+
+static unsigned take_slabs(struct kmem_cache *cache, struct slab_node *n, void **objects, unsigned want)
+{
+	unsigned got = 0;
+
+	while (got < want) {
+		struct km_list *from = &n->partial;
+
+		if (km_list_empty(from)) {
+			from = &n->free;
+			n->free_touched = true;
+		}
+		if (km_list_empty(from))
+			break;
+		struct km_page *slab = km_list_first(from, struct km_page, list);
+		unlist(n, slab);
+		got += take_from(cache, slab, objects + got, want - got);
+		list(n, slab, false);
+	}
+	note_taken(n, got);
+	return got;
+}
+
+/* What lies ready on the node. Where the shared array has something, that is all. */
+static unsigned take_ready(struct kmem_cache *cache, struct slab_node *n, const struct km_request *request,
+			   void **objects, unsigned want)
+{
+	if (!km_lock_may(&n->lock, request->may_wait))
+		return 0;
+	unsigned got = take_shared(n, objects, want) ?: take_slabs(cache, n, objects, want);
+	km_unlock_may(&n->lock, request->may_wait);
+	return got;
+}
+
+/* A new slab, and its first objects: no lock is held while pages are got. */
+static unsigned grow(struct kmem_cache *cache, const struct km_request *request, unsigned node,
+		     void **objects, unsigned want)
+{
+	struct km_request wanted = km_request_of(request->gfp, (int)node);
+	struct km_page *slab = new_slab(cache, &wanted);
+
+	if (!slab) {
+		km_count(cache, KMEM_ERRORS);
+		return 0;
+	}
+	struct slab_node *n = slab_node(cache, slab->node);
+	if (!km_lock_may(&n->lock, request->may_wait)) {
+		release(cache, slab);
+		return 0;
+	}
+	for (unsigned i = want; i < slab->objects; i++)
+		slab->freelist[i] = (uint8_t)i;
+	unsigned got = km_min(want, (unsigned)slab->objects);
+	char *object = km_slab_first(cache, slab);
+	uint64_t *bits = slab_bits(slab);
+	for (unsigned i = 0; i < got; i++, object += cache->size) {
+		km_store(&bits[i / 64], bits[i / 64] & ~((uint64_t)1 << i % 64));
+		objects[i] = object;
+	}
+	slab->inuse = (uint16_t)got;
+	if (got == slab->objects && cache->freelist == SLAB_IN_OBJECT)
+		slab->freelist = NULL;
+	km_bump(&n->counts.slabs, 1);
+	km_bump(&n->counts.new_slabs, 1);
+	km_bump(&n->counts.objects, slab->objects);
+	note_taken(n, got);
+	list(n, slab, false);
+	km_unlock_may(&n->lock, request->may_wait);
+	km_count(cache, KMEM_GROWN);
+	return got;
+}
+
+/* The node is exhausted: what lies ready on others. */
+static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request *request, unsigned node,
+			       void **objects, unsigned want)
+{
+	unsigned got = 0;
+
+	if (request->gfp & __GFP_THISNODE)
+		return 0;
+	for (unsigned other = 0; other < KM_MAX_NODES && !got; other++)
+		if (other != node && cache->node[other])
+			got = take_ready(cache, slab_node(cache, other), request, objects, want);
+	if (got)
+		km_count(cache, KMEM_NODE_ALLOCS);
+	return got;
+}
+
+static unsigned node_for(const struct km_request *request)
+{
+	return request->node == NUMA_NO_NODE ? slab_here() : (unsigned)request->node;
+}
+
+/* As many as one visit brings, at least one; 0: there are none. */
+static unsigned take_some(struct kmem_cache *cache, const struct km_request *request, void **objects,
+			  unsigned want)
+{
+	unsigned node = node_for(request);
+
+	return take_ready(cache, slab_node(cache, node), request, objects, want) ?:
+	       grow(cache, request, node, objects, want) ?:
+	       take_elsewhere(cache, request, node, objects, want);
+}
+
+unsigned slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		   unsigned want)
+{
+	unsigned got = 0, now;
+
+	while (got < want && (now = take_some(cache, request, objects + got, want - got)))
+		got += now;
+	return got;
+}
+
+/* ------------------------------------------------------------------ back into slabs */
+
+struct candidate {
+	struct km_page *slab;
+	void *object;
+	unsigned index;
+};
+
+/* Free slabs beyond what the node may keep come off its list; lock held. Returns how many, at most `room`. */
+static unsigned drop_surplus(struct kmem_cache *cache, struct slab_node *n, struct km_page **empty,
+			     unsigned room)
+{
+	unsigned count = 0;
+
+	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
+		return 0;
+	while (count < room && n->free_slabs && n->counts.objects - n->counts.taken > n->free_limit) {
+		struct km_page *slab = km_list_last(&n->free, struct km_page, list);
+
+		unlist(n, slab);
+		km_bump(&n->counts.slabs, -1);
+		km_bump(&n->counts.freed_slabs, 1);
+		km_bump(&n->counts.objects, -slab->objects);
+		empty[count++] = slab;
+	}
+	return count;
+}
+
+/* Those of the first one's node; returns how many are left, at the front. */
+static unsigned give_to_node(struct kmem_cache *cache, struct candidate *candidates, unsigned count)
+{
+	unsigned node = candidates[0].slab->node, left = 0, twice_count = 0;
+	struct slab_node *n = slab_node(cache, node);
+	struct km_page *empty[GIVE_BATCH];
+	void *twice[GIVE_BATCH];
+
+	km_lock(&n->lock);
+	for (unsigned i = 0; i < count; i++) {
+		struct candidate *c = &candidates[i];
+
+		if (km_unlikely(c->slab->node != node))
+			candidates[left++] = *c;
+		else if (km_unlikely(!put_back(cache, n, c->slab, c->index)))
+			twice[twice_count++] = c->object;
+	}
+	n->max_freeable = km_max(n->max_freeable, (uint64_t)n->free_slabs);
+	unsigned empty_count = drop_surplus(cache, n, empty, GIVE_BATCH);
+	km_unlock(&n->lock);
+	for (unsigned i = 0; i < empty_count; i++)
+		release(cache, empty[i]);
+	for (unsigned i = 0; i < twice_count; i++)
+		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", twice[i], cache->name);
+	return left;
+}
+
+void slab_give(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	struct candidate candidates[GIVE_BATCH];
+	unsigned ready = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		struct candidate *c = &candidates[ready];
+		int index;
+
+		c->slab = km_slab_of(cache, objects[i], &index, "kmem_cache_free");
+		if (!c->slab)
+			continue;
+		__builtin_prefetch(c->slab, 1);
+		c->object = objects[i];
+		c->index = (unsigned)index;
+		if (++ready == GIVE_BATCH)
+			while (ready)
+				ready = give_to_node(cache, candidates, ready);
+	}
+	while (ready)
+		ready = give_to_node(cache, candidates, ready);
+}
+
+size_t slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t most)
+{
+	struct km_page *empty[GIVE_BATCH];
+	size_t total = 0;
+	unsigned count;
+
+	do {
+		km_lock(&n->lock);
+		/* As if the node might keep nothing. */
+		size_t limit = n->free_limit;
+		n->free_limit = 0;
+		count = drop_surplus(cache, n, empty, (unsigned)km_min(most - total, (size_t)GIVE_BATCH));
+		n->free_limit = limit;
+		km_unlock(&n->lock);
+		for (unsigned i = 0; i < count; i++)
+			release(cache, empty[i]);
+		total += count;
+	} while (count == GIVE_BATCH && total < most);
+	return total;
+}
+
+/* ------------------------------------------------------------------ the shared array */
+
+void **slab_new_shared(unsigned limit)
+{
+	return limit ? km_meta_alloc(limit * sizeof(void *), !km_no_calls) : NULL;
+}
+
+void slab_free_shared(void **shared, unsigned limit)
+{
+	km_meta_free(shared, limit * sizeof(void *));
+}
+
+/* Kernel: made with the cache. Most caches never spill. */
+static void make_shared(struct slab_node *n)
+{
+	unsigned limit = km_load(&n->shared_limit);
+	void **shared = slab_new_shared(limit);
+
+	if (!shared)
+		return;
+	km_lock(&n->lock);
+	if (!n->shared && n->shared_limit == limit) {
+		km_store(&n->shared, shared);
+		shared = NULL;
+	}
+	km_unlock(&n->lock);
+	slab_free_shared(shared, limit);
+}
+
+/* The last of objects[0, count) to the shared array, as far as there is room; returns how many. */
+static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
+{
+	if (km_unlikely(!km_load(&n->shared)) && km_load(&n->shared_limit))
+		make_shared(n);
+	if (!km_load(&n->shared))
+		return 0;
+	km_lock(&n->lock);
+	size_t there = n->counts.shared;
+	unsigned moved = n->shared ? (unsigned)km_min((size_t)count, n->shared_limit - there) : 0;
+	if (moved)
+		__builtin_memcpy(n->shared + n->shared_limit - there - moved, objects + count - moved,
+				 moved * sizeof(*objects));
+	km_bump(&n->counts.shared, moved);
+	km_add(&n->ready, (size_t)moved);
+	n->max_freeable = km_max(n->max_freeable, (uint64_t)n->free_slabs);
+	km_unlock(&n->lock);
+	return moved;
+}
+
+/* Kernel: a fifth of what there may be, or half of what there is. */
+unsigned slab_idle_share(unsigned limit, size_t avail)
+{
+	unsigned share = (limit + 4) / 5;
+
+	return share > avail ? (unsigned)(avail + 1) / 2 : share;
+}
+
+void slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool all)
+{
+	void *objects[GIVE_BATCH];
+	size_t left = 0;
+	unsigned count;
+
+	km_lock(&n->lock);
+	if (all)
+		left = n->counts.shared;
+	else if (!n->shared_touched)
+		left = slab_idle_share(n->shared_limit, n->counts.shared);
+	n->shared_touched = false;
+	km_unlock(&n->lock);
+	for (; left; left -= count) {
+		km_lock(&n->lock);
+		count = (unsigned)km_min(km_min(left, n->counts.shared), (size_t)GIVE_BATCH);
+		if (count) {
+			void **end = n->shared + n->shared_limit, **top = end - n->counts.shared;
+
+			__builtin_memcpy(objects, end - count, sizeof(*objects) * count);
+			__builtin_memmove(top + count, top, (char *)(end - count) - (char *)top);
+			km_bump(&n->counts.shared, -(long)count);
+			km_sub(&n->ready, (size_t)count);
+		}
+		km_unlock(&n->lock);
+		if (!count)
+			return;
+		slab_give(cache, objects, count);
+	}
+}
+
+/* ------------------------------------------------------------------ alien arrays */
+
+static bool make_alien(struct slab_node *n)
+{
+	struct slab_alien *alien = km_meta_alloc(KM_MAX_NODES * sizeof(*alien), !km_no_calls);
+
+	if (!alien)
+		return false;
+	for (unsigned i = 0; i < KM_MAX_NODES; i++)
+		km_lock_init(&alien[i].lock, KM_RANK_BARN);
+	/* Release pairs with the acquire of who uses them without the lock. */
+	km_lock(&n->lock);
+	if (!n->alien) {
+		km_store_release(&n->alien, alien);
+		alien = NULL;
+	}
+	km_unlock(&n->lock);
+	km_meta_free(alien, KM_MAX_NODES * sizeof(*alien));
+	return true;
+}
+
+/* Objects of node `other` go there: to its shared array, what has no room to the slabs. */
+static void send_home(struct kmem_cache *cache, unsigned other, void **objects, unsigned count)
+{
+	slab_give(cache, objects, count - to_shared(slab_node(cache, other), objects, count));
+}
+
+void slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned other)
+{
+	struct slab_alien *aliens = km_load_acquire(&n->alien), *alien;
+	void *objects[SLAB_ALIEN_LIMIT];
+
+	if (!aliens)
+		return;
+	alien = &aliens[other];
+	km_lock(&alien->lock);
+	unsigned count = alien->avail;
+	__builtin_memcpy(objects, alien->objects, count * sizeof(*objects));
+	alien->avail = 0;
+	km_sub(&n->ready, (size_t)count);
+	km_unlock(&alien->lock);
+	if (count)
+		send_home(cache, other, objects, count);
+}
+
+static void to_alien(struct kmem_cache *cache, struct slab_node *n, unsigned other, void *object)
+{
+	struct slab_alien *aliens = km_load_acquire(&n->alien);
+	unsigned limit = km_load(&cache->capacity) > 1 ? SLAB_ALIEN_LIMIT : 1;
+
+	km_count(cache, KMEM_NODE_FREES);
+	if (!aliens && !make_alien(n)) {
+		slab_give(cache, &object, 1);
+		return;
+	}
+	struct slab_alien *alien = &km_load_acquire(&n->alien)[other];
+	if (km_load(&alien->avail) >= limit) {
+		km_count(cache, KMEM_OVERFLOWS);
+		slab_drain_alien(cache, n, other);
+	}
+	km_lock(&alien->lock);
+	bool room = alien->avail < SLAB_ALIEN_LIMIT;
+	if (room) {
+		alien->objects[alien->avail] = object;
+		km_bump(&alien->avail, 1);
+		km_add(&n->ready, (size_t)1);
+	}
+	km_unlock(&alien->lock);
+	if (!room)
+		slab_give(cache, &object, 1);
+}
+
+/* Objects of other nodes leave objects[0, count); returns how many are left, at the end. */
+static unsigned sort_out(struct kmem_cache *cache, unsigned here, void **objects, unsigned count)
+{
+	unsigned to = count;
+
+	for (unsigned i = count; i-- > 0;) {
+		struct km_page *page = km_page_of(objects[i]);
+		struct km_page *slab = page ? km_page_head(page) : NULL;
+		unsigned node = slab && slab->type == KM_PAGE_SLAB ? slab->node : here;
+
+		if (node != here && node < KM_MAX_NODES && cache->node[node])
+			to_alien(cache, slab_node(cache, here), node, objects[i]);
+		else
+			objects[--to] = objects[i];
+	}
+	return count - to;
+}
+
+/* ------------------------------------------------------------------ blocks */
+
+/* Give an empty block this pad; returns its top. */
+static void **fit(const struct km_shelf *shelf, void **block, uint64_t pad)
+{
+	uint64_t *at = km_block_pad(shelf, block);
+	void **bottom = (void **)((char *)at - pad);
+
+	/* Who looks from elsewhere finds one of both. */
+	km_store(at, pad);
+	km_store(bottom, NULL);
+	return bottom;
+}
+
+static void **new_block(struct kmem_cache *cache, bool may_wait)
+{
+	void **block = km_meta_alloc((size_t)cache->shelf.block_mask + 1, may_wait);
+
+	return block ? fit(&cache->shelf, block, km_load(&cache->pad)) : NULL;
+}
+
+static void free_block(struct kmem_cache *cache, void **block)
+{
+	km_meta_free(km_block_base(&cache->shelf, block), (size_t)cache->shelf.block_mask + 1);
+}
+
+/*
+ * An array that nobody touched since it was last looked at gets a few objects only. Kernel: the same, and each hit says
+ * that it touched it. Here a miss does; a hit shows by the shelf's word, which was another when it was looked at.
+ */
+static unsigned batch_now(struct kmem_cache *cache, void **empty)
+{
+	unsigned batch = km_load(&cache->batchcount), number = km_cpu();
+	struct slab_cpu *cpu = slab_cpu(cache, number);
+
+	if (!cpu || km_load(&cpu->touched))
+		return batch;
+	uint64_t seen = km_load(&cpu->seen);
+	km_store(&cpu->touched, 1u);
+	if (seen && empty && seen != (uintptr_t)empty - (uintptr_t)km_area(number))
+		return batch;
+	return km_min(batch, SLAB_BATCH_UNTOUCHED);
+}
+
+void **slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
+{
+	uint64_t old = empty ? *km_block_pad(&cache->shelf, empty) : 0;
+	void **bottom = empty ? fit(&cache->shelf, empty, km_load(&cache->pad)) :
+				new_block(cache, request->may_wait);
+
+	km_count(cache, KMEM_ALLOCMISS);
+	if (!bottom)
+		return NULL;
+	/* The limit may have become smaller, or larger, meanwhile. */
+	size_t space = ((uintptr_t)bottom & cache->shelf.block_mask) / sizeof(*bottom);
+	unsigned want = km_min(batch_now(cache, empty), (unsigned)space);
+	unsigned got = take_some(cache, request, bottom - want, want);
+	if (!got) {
+		if (empty)
+			fit(&cache->shelf, empty, old);
+		else
+			free_block(cache, bottom);
+		return NULL;
+	}
+	if (got < want)
+		__builtin_memmove(bottom - got, bottom - want, got * sizeof(*bottom));
+	return bottom - got;
+}
+
+/* The oldest lie at the bottom: they have gone, and the others move down. */
+static void **close_up(void **top, void **bottom, size_t gone)
+{
+	__builtin_memmove(top + gone, top, (char *)(bottom - gone) - (char *)top);
+	return top + gone;
+}
+
+void **slab_give_oldest(struct kmem_cache *cache, void **block, size_t count)
+{
+	void **bottom = km_block_bottom(&cache->shelf, block);
+
+	slab_give(cache, bottom - count, (unsigned)count);
+	return close_up(block, bottom, count);
+}
+
+void **slab_spill(struct kmem_cache *cache, void **full)
+{
+	if (!full)
+		return new_block(cache, !km_no_calls);
+	unsigned here = slab_here(), moved;
+	struct slab_node *n = slab_node(cache, here);
+	void **bottom = km_block_bottom(&cache->shelf, full);
+	unsigned count = (unsigned)km_block_count(&cache->shelf, full);
+	unsigned batch = km_min(count, (unsigned)km_load(&cache->batchcount));
+
+	km_count(cache, KMEM_FREEMISS);
+	if (km_unlikely(*km_block_pad(&cache->shelf, full) != km_load(&cache->pad))) {
+		/* Of an older limit. */
+		slab_give(cache, full, count);
+		return fit(&cache->shelf, full, km_load(&cache->pad));
+	}
+	if (km_unlikely(cache->node[1])) {
+		unsigned ours = sort_out(cache, here, bottom - batch, batch);
+
+		moved = to_shared(n, bottom - ours, ours);
+		slab_give(cache, bottom - ours, ours - moved);
+		return close_up(full, bottom, batch);
+	}
+	moved = to_shared(n, bottom - batch, batch);
+	if (!moved) {
+		slab_give(cache, bottom - batch, batch);
+		moved = batch;
+	}
+	return close_up(full, bottom, moved);
+}
+
+void slab_retire(struct kmem_cache *cache, void **block)
+{
+	size_t count = km_block_count(&cache->shelf, block);
+
+	if (count)
+		slab_give(cache, block, (unsigned)count);
+	free_block(cache, block);
+}

@@ -1,0 +1,130 @@
+/*
+ * slab.h: what the files of the engine slab share: a node, a slab's list of free indices, the arrays.
+ *
+ *	CPU's array (a block of its shelf)  <->  shared array  <->  partial, free, full slabs  <->  pages
+ *	       \-->  alien array of a remote node  -->  that node's shared array, or its slabs
+ *
+ * A slab knows its free objects twice. The list of indices, a byte each, says in which order they go: the entries
+ * [inuse, objects) are the free ones, and the next to go is entry `inuse`. It lies in a free object, whose own index is
+ * the last, so that it goes when it is not needed any more; or outside of the slab; or behind the last object. The bits
+ * say the same without order, in the slab's descriptor (more than 128 objects: behind the indices): what comes back is
+ * checked against them, and indices that somebody wrote over are made again from them. Kernel: the list alone.
+ */
+#ifndef KM_ENGINE_SLAB_H
+#define KM_ENGINE_SLAB_H
+
+#include "engine.h"
+
+#define SLAB_MAX_OBJECTS	255u	/* an index is a byte. Kernel: the same, where pages have 4096 bytes */
+#define SLAB_DESCRIPTOR_BITS	128u
+#define SLAB_MOST_LIMIT		126u	/* a block of 1 KiB; more where sheaf_capacity asked for it */
+#define SLAB_BATCH_UNTOUCHED	16u	/* Kernel: BATCHREFILL_LIMIT */
+#define SLAB_ALIEN_LIMIT	12u
+#define SLAB_REAP_NODE_MS	4000u	/* Kernel: REAPTIMEOUT_NODE */
+
+enum slab_freelist {
+	SLAB_IN_OBJECT,	/* Kernel: OBJFREELIST_SLAB */
+	SLAB_OFF_SLAB,	/* Kernel: CFLGS_OFF_SLAB */
+	SLAB_ON_SLAB,
+};
+
+/* What this node's CPUs freed of another node's. */
+struct slab_alien {
+	struct km_lock lock;
+	unsigned avail;
+	void *objects[SLAB_ALIEN_LIMIT];
+};
+
+struct slab_node {
+	struct km_node_counts counts;	/* protected by lock, like all below but `ready`, `alien` and `colour_next` */
+	struct km_lock lock;
+	struct km_list partial, full, free;
+	size_t free_slabs;
+	size_t free_limit;		/* free objects in slabs beyond which free slabs go */
+	uint64_t next_reap_ms;
+	bool free_touched, shared_touched;
+
+	/* The shared array: a stack that grows down, newest first; objects [limit - counts.shared, limit). */
+	void **shared;			/* NULL: nobody spilt yet */
+	unsigned shared_limit;
+
+	uint32_t colour_next;		/* racy, a hint */
+	size_t ready;			/* objects in the shared and alien arrays; atomic */
+	struct slab_alien *alien;	/* one for each node, from the first remote object on; NULL: none yet */
+	unsigned alien_next;		/* which is drained next */
+
+	uint64_t allocs, high, max_freeable;
+};
+_Static_assert(offsetof(struct slab_node, counts) == 0, "readers find it there");
+
+/* In each CPU's area. Written on that CPU's misses and by looks, racy, hints all of them. */
+struct slab_cpu {
+	uint64_t seen;			/* the shelf's word when it was last looked at */
+	uint32_t touched;		/* missed since */
+	uint32_t idle;			/* to be trimmed */
+};
+
+km_inline struct slab_node *slab_node(const struct kmem_cache *cache, unsigned node)
+{
+	return cache->node[node];
+}
+
+/* The node of the CPU we are on. One, so far. */
+km_inline unsigned slab_here(void)
+{
+	return km_node_here();
+}
+
+/* NULL: there is no per-CPU memory. */
+km_inline struct slab_cpu *slab_cpu(const struct kmem_cache *cache, unsigned cpu)
+{
+	return cache->percpu_offset ? (struct slab_cpu *)(km_area(cpu) + cache->percpu_offset) : NULL;
+}
+
+/* Bytes of the bits that stand at the end of a slab. */
+km_inline size_t slab_tail_bits(unsigned objects)
+{
+	return objects > SLAB_DESCRIPTOR_BITS ? (objects + 63) / 64 * sizeof(uint64_t) : 0;
+}
+
+/* Bytes of the indices of so many objects, and of the bits behind them where there are any. */
+km_inline size_t slab_list_bytes(unsigned objects)
+{
+	return ((objects + 7u) & ~7u) + slab_tail_bits(objects);
+}
+
+km_inline uint64_t *slab_bits(const struct km_page *slab)
+{
+	if (slab->objects <= SLAB_DESCRIPTOR_BITS)
+		return (uint64_t *)slab->owner;
+	return (uint64_t *)((char *)km_page_address(slab) + (KM_PAGE_SIZE << slab->order) -
+			    slab_tail_bits(slab->objects));
+}
+
+km_inline bool slab_is_free(const struct km_page *slab, unsigned index)
+{
+	return km_load(&slab_bits(slab)[index / 64]) >> index % 64 & 1;
+}
+
+/* ---- slab.c: what objects do. */
+
+unsigned slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		   unsigned want);
+void slab_give(struct kmem_cache *cache, void **objects, unsigned count);
+void **slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty);
+void **slab_spill(struct kmem_cache *cache, void **full);
+void slab_retire(struct kmem_cache *cache, void **block);
+/* Give the oldest `count` objects of a block back; returns its new top. */
+void **slab_give_oldest(struct kmem_cache *cache, void **block, size_t count);
+/* Give back what the node's shared array holds, all or the oldest; what its alien array for `other` holds. */
+void slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool all);
+/* How many of `avail` objects an idle array gives back at a time. */
+unsigned slab_idle_share(unsigned limit, size_t avail);
+void slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned other);
+/* Free up to `most` free slabs; returns how many. */
+size_t slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t most);
+/* Where the shared array is to hold so many objects: memory for it, NULL for none or no memory. */
+void **slab_new_shared(unsigned limit);
+void slab_free_shared(void **shared, unsigned limit);
+
+#endif

@@ -1,0 +1,462 @@
+/*
+ * slab_node.c: the engine slab as a cache sees it: layout, coming and going, looking for what is idle, tuning,
+ * shrink, statistics, checks. What objects do is in slab.c. Invariant: an idle array gives back its oldest objects,
+ * a share at a time, and what is used keeps its own.
+ */
+#include <errno.h>
+
+#include "../page/meta.h"
+#include "../port/bits.h"
+#include "../port/die.h"
+#include "slab.h"
+
+#define MAX_ORDER	1u	/* Kernel: slab_max_order, with more than 32 MiB of memory */
+#define MIN_SIZE	16u	/* Kernel: SLAB_OBJ_MIN_SIZE, so that an index is a byte */
+
+/* ------------------------------------------------------------------ layout */
+
+/* Kernel: fewer of larger objects. */
+static unsigned limit_by_size(uint32_t size)
+{
+	if (size > 128u << 10)
+		return 1;
+	if (size > KM_PAGE_SIZE)
+		return 8;
+	if (size > 1024)
+		return 24;
+	return size > 256 ? 54 : 120;
+}
+
+/* Objects in a slab of so many bytes. */
+static unsigned objects_in(const struct kmem_cache *cache, enum slab_freelist freelist, size_t bytes)
+{
+	size_t objects = bytes / cache->size;
+
+	if (freelist == SLAB_ON_SLAB) {
+		objects = km_min(bytes / (cache->size + 1), (size_t)SLAB_MAX_OBJECTS);
+		while (objects && objects * cache->size + slab_list_bytes((unsigned)objects) > bytes)
+			objects--;
+	}
+	return objects > SLAB_MAX_OBJECTS ? 0 : (unsigned)objects;
+}
+
+/* Bytes that the objects of a slab leave. */
+static size_t left_over(const struct kmem_cache *cache, enum slab_freelist freelist)
+{
+	size_t bytes = (KM_PAGE_SIZE << cache->order) - (size_t)cache->objects * cache->size;
+
+	return freelist == SLAB_ON_SLAB ? bytes - slab_list_bytes(cache->objects) : bytes;
+}
+
+/* The lowest order that is good enough: it wastes an eighth at most, or is the highest that is wanted. */
+static bool fill_order(struct kmem_cache *cache, enum slab_freelist freelist)
+{
+	unsigned most = km_layout_options.max_order ?: MAX_ORDER;
+
+	for (unsigned order = km_order_of(cache->size); order <= KM_MAX_ORDER; order++) {
+		size_t bytes = KM_PAGE_SIZE << order;
+
+		cache->objects = objects_in(cache, freelist, bytes);
+		cache->order = cache->min_order = (uint8_t)order;
+		if (cache->objects && (order >= most || (cache->flags & SLAB_RECLAIM_ACCOUNT) ||
+				       left_over(cache, freelist) * 8 <= bytes))
+			break;
+		/* Too many for an index of a byte, and a larger slab has more. */
+		if (!cache->objects && bytes / cache->size > SLAB_MAX_OBJECTS)
+			return false;
+	}
+	cache->freelist = freelist;
+	return cache->objects != 0;
+}
+
+/*
+ * In a free object where its content is nobody's and it is large enough; outside where that is small beside an object,
+ * and what the objects leave would not do; else behind the objects.
+ */
+static bool choose_freelist(struct kmem_cache *cache)
+{
+	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
+
+	if (!keeps_content && fill_order(cache, SLAB_IN_OBJECT) && cache->objects <= cache->object_size)
+		return true;
+	if (fill_order(cache, SLAB_OFF_SLAB) &&
+	    km_max(km_pow2_up(cache->objects), (size_t)32) <= cache->size / 2 &&
+	    left_over(cache, SLAB_OFF_SLAB) < slab_list_bytes(cache->objects))
+		return true;
+	return fill_order(cache, SLAB_ON_SLAB);
+}
+
+static int slab_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
+{
+	cache->size = (uint32_t)km_align_up(km_max(cache->size, MIN_SIZE), cache->align);
+	cache->reciprocal = km_reciprocal(cache->size);
+	if (!choose_freelist(cache))
+		return -EINVAL;
+	uint32_t colour = km_max((uint32_t)KM_CACHE_LINE, cache->align);
+	size_t colours = km_min(left_over(cache, (enum slab_freelist)cache->freelist) / colour,
+				(size_t)UINT16_MAX);
+	/* kfree knows an object by its offset in the slab. Kernel: the sizes of kmalloc leave too little as well. */
+	if (colours > 1 && !(cache->flags & SLAB_KMALLOC)) {
+		cache->colours = (uint16_t)colours;
+		cache->colour_bytes = (uint16_t)colour;
+	}
+	cache->capacity = (uint16_t)km_max(limit_by_size(cache->size), args->sheaf_capacity);
+	cache->max_capacity = (uint16_t)km_max(SLAB_MOST_LIMIT, (unsigned)cache->capacity);
+	cache->batchcount = (uint16_t)((cache->capacity + 1) / 2);
+	cache->shared = cache->size <= KM_PAGE_SIZE && km_percpu.cpus > 1 ? 8 : 0;
+	return 0;
+}
+
+/* ------------------------------------------------------------------ coming and going */
+
+/* Kernel: the same, with the node's CPUs. */
+static size_t free_limit(const struct kmem_cache *cache, unsigned batchcount)
+{
+	return (size_t)(1 + km_percpu.cpus) * batchcount + cache->objects;
+}
+
+static int slab_node_init(struct kmem_cache *cache, unsigned node)
+{
+	struct slab_node *n = slab_node(cache, node);
+
+	km_lock_init(&n->lock, KM_RANK_NODE);
+	km_list_init(&n->partial);
+	km_list_init(&n->full);
+	km_list_init(&n->free);
+	n->counts.barn_objects = &n->ready;
+	n->free_limit = free_limit(cache, cache->batchcount);
+	n->shared_limit = (unsigned)cache->shared * cache->batchcount;
+	if (node == 0 && cache->capacity)
+		cache->percpu_offset = km_percpu_alloc(sizeof(struct slab_cpu));
+	return 0;
+}
+
+static void slab_node_fini(struct kmem_cache *cache, unsigned node)
+{
+	struct slab_node *n = slab_node(cache, node);
+
+	slab_free_shared(n->shared, n->shared_limit);
+	km_meta_free(n->alien, KM_MAX_NODES * sizeof(*n->alien));
+	if (node || !cache->percpu_offset)
+		return;
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		*slab_cpu(cache, cpu) = (struct slab_cpu){ 0 };
+	km_percpu_free(cache->percpu_offset, sizeof(struct slab_cpu));
+	cache->percpu_offset = 0;
+}
+
+/* ------------------------------------------------------------------ what is idle */
+
+/* Nobody touched the array since the last time, and there is something in it? */
+static bool look_at_cpu(struct kmem_cache *cache, unsigned cpu)
+{
+	struct slab_cpu *state = slab_cpu(cache, cpu);
+	uint64_t top = km_shelf_top_cpu(&cache->shelf, cpu);
+	bool busy = km_load(&state->touched) || top != km_load(&state->seen);
+	bool idle = !busy && km_shelf_count_cpu(&cache->shelf, cpu);
+
+	km_store(&state->touched, 0u);
+	km_store(&state->seen, top);
+	km_store(&state->idle, (uint32_t)idle);
+	return idle || km_shelf_has_partner_cpu(&cache->shelf, cpu);
+}
+
+static void look_at_node(struct kmem_cache *cache, struct slab_node *n, uint64_t now_ms)
+{
+	slab_drain_alien(cache, n, n->alien_next++ % KM_MAX_NODES);
+	if (!n->next_reap_ms || now_ms < n->next_reap_ms) {
+		n->next_reap_ms = n->next_reap_ms ?: now_ms + SLAB_REAP_NODE_MS;
+		return;
+	}
+	n->next_reap_ms = now_ms + SLAB_REAP_NODE_MS;
+	slab_drain_shared(cache, n, false);
+	if (n->free_touched) {
+		n->free_touched = false;
+		return;
+	}
+	size_t fifth = 5 * (size_t)cache->objects;
+	size_t freed = slab_free_slabs(cache, n, (n->free_limit + fifth - 1) / fifth);
+	km_add(&cache->events->count[KMEM_REAPED], freed);
+}
+
+static bool slab_look(struct kmem_cache *cache, uint64_t now_ms)
+{
+	bool due = false;
+
+	for (unsigned cpu = 0; cpu < km_percpu.cpus && cache->shelf.slot && cache->percpu_offset; cpu++)
+		due |= look_at_cpu(cache, cpu);
+	for (unsigned node = 0; node < KM_MAX_NODES; node++)
+		if (cache->node[node])
+			look_at_node(cache, slab_node(cache, node), now_ms);
+	return due;
+}
+
+static void **slab_trim(struct kmem_cache *cache, unsigned cpu, void **block)
+{
+	struct slab_cpu *state = slab_cpu(cache, cpu);
+	size_t count = km_block_count(&cache->shelf, block);
+
+	if (!state || !km_load(&state->idle))
+		return block;
+	km_store(&state->idle, 0u);
+	block = slab_give_oldest(cache, block, slab_idle_share(km_load(&cache->capacity), count));
+	km_store(&state->seen, (uint64_t)((uintptr_t)block - (uintptr_t)km_area(cpu)));
+	if (km_block_count(&cache->shelf, block))
+		return block;
+	/* Kernel: an array stays, empty. */
+	slab_retire(cache, block);
+	return NULL;
+}
+
+static size_t slab_shrink(struct kmem_cache *cache)
+{
+	size_t freed = 0;
+
+	for (unsigned node = 0; node < KM_MAX_NODES; node++)
+		for (unsigned other = 0; cache->node[node] && other < KM_MAX_NODES; other++)
+			slab_drain_alien(cache, slab_node(cache, node), other);
+	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+		if (!cache->node[node])
+			continue;
+		slab_drain_shared(cache, slab_node(cache, node), true);
+		freed += slab_free_slabs(cache, slab_node(cache, node), SIZE_MAX);
+	}
+	return freed;
+}
+
+/* ------------------------------------------------------------------ tuning */
+
+/* Kernel: every CPU gets a new array at once. Here, when it next misses; who tunes drains after it. */
+static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared)
+{
+	void **arrays[KM_MAX_NODES] = { NULL };
+	unsigned shared_limit = shared * batchcount;
+
+	if (!cache->capacity)
+		return -EOPNOTSUPP;
+	if (limit > cache->max_capacity || shared > UINT16_MAX)
+		return -ERANGE;
+	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+		if (!cache->node[node] || !shared_limit)
+			continue;
+		arrays[node] = slab_new_shared(shared_limit);
+		if (arrays[node])
+			continue;
+		while (node--)
+			slab_free_shared(arrays[node], shared_limit);
+		return -ENOMEM;
+	}
+	km_store(&cache->batchcount, (uint16_t)batchcount);
+	km_store(&cache->shared, (uint16_t)shared);
+	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+		struct slab_node *n = slab_node(cache, node);
+
+		if (!n)
+			continue;
+		km_lock(&n->lock);
+		void **old = n->shared;
+		unsigned old_limit = n->shared_limit, count = (unsigned)n->counts.shared;
+		km_store(&n->shared, arrays[node]);
+		km_store(&n->shared_limit, shared_limit);
+		km_store(&n->counts.shared, (size_t)0);
+		n->free_limit = free_limit(cache, batchcount);
+		km_sub(&n->ready, (size_t)count);
+		km_unlock(&n->lock);
+		if (count)
+			slab_give(cache, old + old_limit - count, count);
+		slab_free_shared(old, old_limit);
+	}
+	return 0;
+}
+
+/* ------------------------------------------------------------------ looking */
+
+static bool slab_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
+{
+	(void)cache;
+	return !slab_is_free(slab, index);
+}
+
+static void slab_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
+{
+	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+		struct slab_node *n = slab_node(cache, node);
+
+		if (!n)
+			continue;
+		stats->total_slabs += km_load(&n->counts.slabs);
+		stats->total_objects += km_load(&n->counts.objects);
+		stats->partial_slabs += km_load(&n->counts.partial);
+		stats->shelf_objects += km_load(&n->ready);
+		stats->shared_avail += km_load(&n->counts.shared);
+		stats->active_objects += km_load(&n->counts.taken);
+		stats->alloc_slab += km_load(&n->counts.new_slabs);
+		stats->free_slab += km_load(&n->counts.freed_slabs);
+	}
+}
+
+static unsigned long slab_event(struct kmem_cache *cache, enum kmem_event event)
+{
+	unsigned long sum = 0;
+
+	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+		struct slab_node *n = slab_node(cache, node);
+
+		if (n)
+			sum += event == KMEM_ALLOCS	  ? km_load(&n->allocs) :
+			       event == KMEM_HIGH	  ? km_load(&n->high) :
+			       event == KMEM_MAX_FREEABLE ? km_load(&n->max_freeable) : 0;
+	}
+	return sum;
+}
+
+static void slab_clear_events(struct kmem_cache *cache)
+{
+	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+		struct slab_node *n = slab_node(cache, node);
+
+		if (!n)
+			continue;
+		km_lock(&n->lock);
+		n->allocs = n->high = n->max_freeable = 0;
+		km_unlock(&n->lock);
+	}
+}
+
+static void slab_hit(struct kmem_cache *cache, enum kmem_event event, size_t count)
+{
+	km_add(&cache->events->count[event], count);
+}
+
+/* ------------------------------------------------------------------ checks */
+
+/* The bits are the truth; do the indices and the count agree with them? */
+static int check_slab(struct kmem_cache *cache, struct km_page *slab)
+{
+	uint64_t met[4] = { 0 };
+	unsigned free = 0, listed = 0;
+
+	for (unsigned i = 0; i < slab->objects; i++)
+		free += slab_is_free(slab, i);
+	for (unsigned i = slab->inuse; slab->freelist && i < slab->objects; i++) {
+		unsigned index = slab->freelist[i];
+
+		if (index >= slab->objects || !slab_is_free(slab, index))
+			break;
+		listed += !(met[index / 64] >> index % 64 & 1);
+		met[index / 64] |= (uint64_t)1 << index % 64;
+	}
+	if (free == (unsigned)(slab->objects - slab->inuse) && listed == free &&
+	    slab->cache == cache && slab->type == KM_PAGE_SLAB)
+		return 0;
+	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free, its list has %u", cache->name,
+		km_page_address(slab), slab->inuse, slab->objects, free, listed);
+	return 1;
+}
+
+struct tally {
+	size_t slabs, objects, taken;
+};
+
+static int check_list(struct kmem_cache *cache, const struct km_list *list, const char *name,
+		      struct tally *tally)
+{
+	int damages = 0;
+
+	km_list_for_each(entry, list) {
+		struct km_page *slab = km_container_of(entry, struct km_page, list);
+		const char *state = !slab->inuse ? "free" : slab->inuse < slab->objects ? "partial" : "full";
+
+		if (__builtin_strcmp(state, name) != 0) {
+			km_warn("check: %s: a %s slab is on the list of %s ones", cache->name, state, name);
+			damages++;
+		}
+		damages += check_slab(cache, slab);
+		tally->slabs++;
+		tally->objects += slab->objects;
+		tally->taken += slab->inuse;
+	}
+	return damages;
+}
+
+static int check_node(struct kmem_cache *cache, const struct slab_node *n)
+{
+	struct tally tally = { 0, 0, 0 };
+	int damages = check_list(cache, &n->partial, "partial", &tally);
+	size_t partial = tally.slabs;
+
+	damages += check_list(cache, &n->free, "free", &tally);
+	size_t free = tally.slabs - partial;
+	damages += check_list(cache, &n->full, "full", &tally);
+	if (partial == n->counts.partial && free == n->free_slabs && tally.slabs == n->counts.slabs &&
+	    tally.objects == n->counts.objects && tally.taken == n->counts.taken &&
+	    n->ready >= n->counts.shared && n->counts.shared <= n->shared_limit)
+		return damages;
+	km_warn("check: %s: %lu slabs, %lu partial, %lu free, %lu of %lu objects taken; kept %lu, %lu, %lu, %lu of %lu",
+		cache->name, tally.slabs, partial, free, tally.taken, tally.objects, n->counts.slabs,
+		n->counts.partial, n->free_slabs, n->counts.taken, n->counts.objects);
+	return damages + 1;
+}
+
+static int slab_check(struct kmem_cache *cache)
+{
+	int damages = 0;
+
+	for (unsigned node = 0; node < KM_MAX_NODES; node++)
+		if (cache->node[node])
+			damages += check_node(cache, slab_node(cache, node));
+	return damages;
+}
+
+static void fork_lock(struct km_lock *lock, bool before, bool child)
+{
+	if (before)
+		km_lock_fork(lock);
+	else if (child)
+		lock->state = 0;
+	else
+		km_unlock_fork(lock);
+}
+
+static void slab_fork(struct kmem_cache *cache, bool before, bool child)
+{
+	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+		struct slab_node *n = slab_node(cache, node);
+
+		if (!n)
+			continue;
+		/* Alien arrays are made under the node's lock. */
+		if (before)
+			fork_lock(&n->lock, before, child);
+		for (unsigned i = 0; n->alien && i < KM_MAX_NODES; i++)
+			fork_lock(&n->alien[i].lock, before, child);
+		if (!before)
+			fork_lock(&n->lock, before, child);
+	}
+}
+
+const struct km_engine km_engine_slab = {
+	.name = "slab",
+	.front = KM_FRONT_ARRAY,
+	.node_bytes = sizeof(struct slab_node),
+	.layout = slab_layout,
+	.node_init = slab_node_init,
+	.node_fini = slab_node_fini,
+	.take = slab_take,
+	.give = slab_give,
+	.refill = slab_refill,
+	.spill = slab_spill,
+	.retire = slab_retire,
+	.hit = slab_hit,
+	.look = slab_look,
+	.trim = slab_trim,
+	.tune = slab_tune,
+	.shrink = slab_shrink,
+	.reap = slab_shrink,
+	.is_taken = slab_is_taken,
+	.stats = slab_stats,
+	.check = slab_check,
+	.fork = slab_fork,
+	.event = slab_event,
+	.clear_events = slab_clear_events,
+};

@@ -5,8 +5,8 @@
  * the ordinary names mean these. The symbols stay exported.
  *
  * What is written here is ABI: the first 32 bytes of a cache, the first 8 of a sheaf, and the shelf. A
- * program compiled with this header works with any libkmem of the same KMEM_INLINE_ABI; the library refuses
- * to answer for others (the shelf of a cache stays closed, every call misses, nothing breaks).
+ * program compiled with this header works with any libkmem of the same KMEM_INLINE_ABI. A library of
+ * another number has another soname: it is not loaded in the place of this one.
  *
  * The sequences, in pseudo-code (docs/design/shelf.md has the drawing). All run on one CPU without
  * interruption or start from the miss path; the last store is the only one that commits:

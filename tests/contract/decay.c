@@ -31,7 +31,8 @@ static void many(void)
 		NEED(p);
 		kmem_cache_free(caches[i], p);
 	}
-	NEED(with_slabs(caches) > 0);
+	/* Pages of slob are no cache's. */
+	NEED(slob || with_slabs(caches) > 0);
 	/* Somebody must come by now and then. However long it takes: here, some looks of 10 ms. */
 	for (int i = 0; with_slabs(caches); i++) {
 		NEED(i < 3000);
@@ -44,7 +45,7 @@ static void many(void)
 		usleep(10000);
 		kmem_cache_free(caches[0], kmem_cache_alloc(caches[0], GFP_KERNEL));
 	}
-	NEED(stats.purged_pages > 0 && kmem_check_all() == 0);
+	NEED((slob || stats.purged_pages > 0) && kmem_check_all() == 0);
 }
 
 static const struct api_case cases[] = {

@@ -41,7 +41,9 @@ static void line_aligned(void)
 {
 	struct kmem_cache *first = cache_of(56, NULL, 0), *second = cache_of(56, NULL, SLAB_HWCACHE_ALIGN);
 
-	NEED(first != second && cache_of(56, NULL, SLAB_HWCACHE_ALIGN) == second);
+	NEED(first != second);
+	/* Slob does not round sizes up, and so finds none alike. */
+	NEED(slob || cache_of(56, NULL, SLAB_HWCACHE_ALIGN) == second);
 	for (int i = 0; i < 10; i++)
 		NEED((uintptr_t)kmem_cache_alloc(second, GFP_KERNEL) % 64 == 0);
 }

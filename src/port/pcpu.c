@@ -454,17 +454,25 @@ bool km_shelf_has_partner_cpu(const struct km_shelf *shelf, unsigned cpu)
 	return partner_of(shelf, (uintptr_t)km_area(cpu), km_load(word_of(shelf, cpu))) != 0;
 }
 
-/* The block may have gone meanwhile, and what is read of it mean nothing. */
-static size_t count_at(const struct km_shelf *shelf, uintptr_t area, uintptr_t top)
+/* From offset `top` to the bottom of its block, whose pad is known. Nonsense in, 0 out. */
+static size_t count_above(const struct km_shelf *shelf, uintptr_t top, uint64_t pad)
 {
-	size_t count = top ? km_block_count(shelf, (void **)(area + top)) : 0;
+	size_t count = (shelf->block_mask - 15 - (top & shelf->block_mask) - pad) / sizeof(void *);
 
-	return count <= shelf->block_mask / 8 ? count : 0;
+	return count <= shelf->block_mask / sizeof(void *) ? count : 0;
 }
 
+/*
+ * The main block may have gone meanwhile, and what is read of it mean nothing: its memory stays readable, but where it
+ * says that its partner is nobody may look. The partner has the same pad, but for one that a race left over.
+ */
 size_t km_shelf_count_cpu(const struct km_shelf *shelf, unsigned cpu)
 {
 	uintptr_t area = (uintptr_t)km_area(cpu), top = km_load(word_of(shelf, cpu));
 
-	return count_at(shelf, area, top) + count_at(shelf, area, partner_of(shelf, area, top));
+	if (!top)
+		return 0;
+	uint64_t pad = km_load(km_block_pad(shelf, (void **)(area + top)));
+	uintptr_t partner = partner_of(shelf, area, top);
+	return count_above(shelf, top, pad) + (partner ? count_above(shelf, partner, pad) : 0);
 }

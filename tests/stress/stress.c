@@ -30,7 +30,7 @@
 
 #include "cache/cache.h"
 
-#define CACHES		12
+#define CACHES		16
 #define SLOTS		512
 #define LARGE		8
 #define MAX_THREADS	64
@@ -593,6 +593,7 @@ static void make_caches(void)
 {
 	static const unsigned sizes[] = { 16, 64, 200, 1024 };
 	static const char *const engines[] = { "sheaf", "slub", "slab", "slob" };
+	_Static_assert(sizeof(engines) / sizeof(*engines) * 4 <= CACHES, "each engine has four");
 
 	for (unsigned e = 0; e < sizeof(engines) / sizeof(engines[0]); e++)
 		for (unsigned i = 0; i < 4 && km_engine_find(engines[e]); i++) {

@@ -113,9 +113,10 @@ static void group(struct kmem_cache *cache, void *const *objects, unsigned count
 	for (unsigned i = 0; i < count; i++) {
 		char *object = objects[i], *base = (char *)((uintptr_t)object & ~mask);
 		uint8_t *hash = &latest[(uintptr_t)object >> shift & (HASHES - 1)];
-		struct batch *batch = &batches[*hash];
+		/* 0: none yet. */
+		struct batch *batch = &batches[*hash - 1];
 
-		if (*hash < used && batch->base == base && object != batch->head &&
+		if (*hash && batch->base == base && object != batch->head &&
 		    km_likely(slub_aligned(factor, bound, (uintptr_t)object & mask))) {
 			km_set_free_next_at(object, freeptr, batch->head);
 			batch->head = object;
@@ -125,7 +126,8 @@ static void group(struct kmem_cache *cache, void *const *objects, unsigned count
 		struct km_page *slab = object ? slub_slab_of(cache, object) : NULL;
 		if (km_unlikely(!slab))
 			continue;
-		*hash = (uint8_t)used;
+		if (km_likely(slab->order == cache->order))
+			*hash = (uint8_t)(used + 1);
 		batches[used++] = (struct batch){ slab, slub_base(slab, object), object, object, 1 };
 	}
 	for (unsigned i = 0; i < used; i++)

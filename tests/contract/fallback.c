@@ -16,19 +16,15 @@ static bool refuse(const char *call)
 	return true;
 }
 
-/* One object in a slab of the usual order, one in a slab of the lowest. */
-static void make_both(void)
-{
-	static struct km_page *page[1 << 16];
-	static unsigned char order_of[1 << 16];
-	unsigned count = 0;
+#define APART 4
 
-	cache = make("fallback", 1024);
-	usual = kmem_cache_alloc(cache, GFP_KERNEL);
-	NEED(usual && cache->order > 0);
-	unsigned full = cache->objects;
-	for (unsigned i = 0; i < 2 * full; i++)
-		NEED(kmem_cache_alloc(cache, GFP_KERNEL));
+static struct km_page *page[1 << 16];
+static unsigned char order_of[1 << 16];
+static unsigned count;
+
+/* Every page is taken, none can be had; then some pages of one block come back, no two of them neighbours. */
+static void take_all_but(unsigned pages)
+{
 	km_os_fault = refuse;
 	for (unsigned order = KM_MAX_ORDER + 1; order-- > 0;)
 		while (count < 1 << 16 && (page[count] = km_pages_alloc(order, -1, false, NULL)))
@@ -36,15 +32,38 @@ static void make_both(void)
 	NEED(count && count < 1 << 16);
 	while (kmem_cache_alloc(cache, GFP_NOWAIT))
 		;
-	/* Every page is taken: one comes back. */
+	unsigned largest = 0;
+	for (unsigned i = 0; i < count; i++)
+		largest = order_of[i] > order_of[largest] ? i : largest;
+	NEED(1u << order_of[largest] >= 2 * pages);
+	for (unsigned i = 0; i < pages; i++)
+		km_pages_free(page[largest] + 2 * i, 0);
 	count--;
-	km_pages_free(page[count] + ((1u << order_of[count]) - 1), 0);
-	odd = kmem_cache_alloc(cache, GFP_NOWAIT);
+	page[largest] = page[count];
+	order_of[largest] = order_of[count];
+}
+
+static void give_all_back(void)
+{
 	km_os_fault = NULL;
-	NEED(odd && kmem_cache_event(cache, KMEM_ORDER_FALLBACK) == 1);
-	NEED(km_page_head(km_page_of(odd))->order == 0);
 	while (count--)
 		km_pages_free(page[count], order_of[count]);
+}
+
+/* One object in a slab of the usual order, one in a slab of the lowest. */
+static void make_both(void)
+{
+	cache = make("fallback", 1024);
+	usual = kmem_cache_alloc(cache, GFP_KERNEL);
+	NEED(usual && cache->order > 0);
+	unsigned full = cache->objects;
+	for (unsigned i = 0; i < 2 * full; i++)
+		NEED(kmem_cache_alloc(cache, GFP_KERNEL));
+	take_all_but(1);
+	odd = kmem_cache_alloc(cache, GFP_NOWAIT);
+	NEED(odd && kmem_cache_event(cache, KMEM_ORDER_FALLBACK) == 1);
+	NEED(km_page_head(km_page_of(odd))->order == 0);
+	give_all_back();
 }
 
 /* SLAB's slabs are of one order, and slob's pages of none. */
@@ -106,7 +125,32 @@ static void come_and_go(void)
 	NEED(kmem_check_all() == 0);
 }
 
+/* Several small slabs where one of the usual order would lie: each object goes to its own. */
+static void mixed_array(void)
+{
+	void *objects[APART * 4], *mixed[APART * 4];
+
+	if (!has_orders())
+		return;
+	cache = make("mixed", 1024);
+	NEED(kmem_cache_alloc(cache, GFP_KERNEL) && cache->order > 0);
+	take_all_but(APART);
+	for (unsigned i = 0; i < APART * 4; i++)
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_NOWAIT)));
+	NEED(!kmem_cache_alloc(cache, GFP_NOWAIT));
+	for (unsigned i = 0; i < APART * 4; i++)
+		mixed[i] = objects[i % 4 * APART + i / 4];
+	kmem_cache_free_bulk(cache, APART * 4, mixed);
+	NEED(kmem_check_all() == 0);
+	give_all_back();
+	kmem_cache_shrink(cache);
+	for (unsigned i = 0; i < APART * 4; i++)
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	NEED(kmem_check_all() == 0);
+}
+
 static const struct api_case cases[] = {
+	{ "a mixed array", mixed_array },
 	{ "boundaries", boundaries },
 	{ "they come and go", come_and_go },
 };

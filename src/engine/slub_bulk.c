@@ -101,22 +101,22 @@ km_inline unsigned give_last(struct kmem_cache *cache, void **objects, unsigned 
  */
 static void group(struct kmem_cache *cache, void *const *objects, unsigned count)
 {
-	struct batch batches[GROUP];
+	struct batch batches[GROUP + 1];	/* [0]: of no slab */
 	uint8_t latest[HASHES];
 	const uint64_t factor = slub_node(cache, 0)->factor, bound = slub_node(cache, 0)->bound;
 	const uintptr_t mask = slub_node(cache, 0)->slab_mask;
 	const uint32_t freeptr = cache->freeptr;
 	const unsigned shift = KM_PAGE_SHIFT + cache->order;
-	unsigned used = 0;
+	unsigned used = 1;
 
+	batches[0] = (struct batch){ 0 };
 	__builtin_memset(latest, 0, sizeof(latest));
 	for (unsigned i = 0; i < count; i++) {
 		char *object = objects[i], *base = (char *)((uintptr_t)object & ~mask);
 		uint8_t *hash = &latest[(uintptr_t)object >> shift & (HASHES - 1)];
-		/* 0: none yet. */
-		struct batch *batch = &batches[*hash - 1];
+		struct batch *batch = &batches[*hash];
 
-		if (*hash && batch->base == base && object != batch->head &&
+		if (batch->base == base && object != batch->head &&
 		    km_likely(slub_aligned(factor, bound, (uintptr_t)object & mask))) {
 			km_set_free_next_at(object, freeptr, batch->head);
 			batch->head = object;
@@ -127,10 +127,10 @@ static void group(struct kmem_cache *cache, void *const *objects, unsigned count
 		if (km_unlikely(!slab))
 			continue;
 		if (km_likely(slab->order == cache->order))
-			*hash = (uint8_t)(used + 1);
+			*hash = (uint8_t)used;
 		batches[used++] = (struct batch){ slab, slub_base(slab, object), object, object, 1 };
 	}
-	for (unsigned i = 0; i < used; i++)
+	for (unsigned i = 1; i < used; i++)
 		give_batch(cache, &batches[i]);
 }
 

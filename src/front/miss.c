@@ -96,6 +96,9 @@ static void *refill_shelf(struct kmem_cache *cache, const struct km_request *req
 		return NULL;
 	}
 	void *object = *block++;
+	/* Another CPU may have freed them: their lines come all at once, not one by one as each is first written. */
+	for (void **next = block; *next; next++)
+		km_prefetch_write(*next);
 	km_front_install(cache, block);
 	return object;
 }

@@ -48,15 +48,14 @@ static void list(struct slab_node *n, struct km_page *slab, bool tail)
 /* ------------------------------------------------------------------ a slab and its free objects */
 
 /*
- * Somebody wrote to an object that he had freed, and the indices lay there. The bits know better: entries
- * [at, objects) are made again. The object that they lie in comes last, because it must go last.
+ * Somebody wrote to an object that he had freed, and the indices lay there. After a warning entries [at, objects) are
+ * made again: the bits know better. The object that they lie in comes last, because it must go last.
  */
 km_cold static void mend(struct kmem_cache *cache, struct km_page *slab, unsigned at)
 {
 	unsigned last = slab->objects;
 
-	km_warn("kmem_cache_alloc(%s): a free object of slab %p was written to; its freelist is made again",
-		cache->name, km_page_address(slab));
+	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", km_page_address(slab), cache->name);
 	if (cache->freelist == SLAB_IN_OBJECT) {
 		last = (unsigned)((char *)slab->freelist - km_slab_first(cache, slab)) / cache->size;
 		slab->freelist[slab->objects - 1] = (uint8_t)last;
@@ -74,12 +73,10 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 	unsigned at = slab->inuse, end = km_min(at + want, (unsigned)slab->objects), got = 0;
 
 	for (; at < end; at++) {
+		if (km_unlikely(!slab_entry_sound(cache, slab, first, at)))
+			mend(cache, slab, at);
 		unsigned index = slab->freelist[at];
 
-		if (km_unlikely(index >= slab->objects || !slab_is_free(slab, index))) {
-			mend(cache, slab, at);
-			index = slab->freelist[at];
-		}
 		km_store(&bits[index / 64], bits[index / 64] & ~((uint64_t)1 << index % 64));
 		objects[got++] = first + (size_t)index * cache->size;
 	}

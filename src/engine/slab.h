@@ -106,6 +106,17 @@ km_inline bool slab_is_free(const struct km_page *slab, unsigned index)
 	return km_load(&slab_bits(slab)[index / 64]) >> index % 64 & 1;
 }
 
+/* Does entry `at` name a free object, and the one that the entries lie in only as the last? `first`: object 0. */
+km_inline bool slab_entry_sound(const struct kmem_cache *cache, const struct km_page *slab,
+				const char *first, unsigned at)
+{
+	unsigned index = slab->freelist[at];
+	bool holder = first + (size_t)index * cache->size == (const char *)slab->freelist;
+
+	return index < slab->objects && slab_is_free(slab, index) &&
+	       (!holder || at + 1 == slab->objects);
+}
+
 /* ---- slab.c: what objects do. */
 
 unsigned slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects,

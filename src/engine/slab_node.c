@@ -333,16 +333,17 @@ static void slab_hit(struct kmem_cache *cache, enum kmem_event event, size_t cou
 /* The bits are the truth; do the indices and the count agree with them? */
 static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 {
+	const char *first = km_slab_first(cache, slab);
 	uint64_t met[4] = { 0 };
 	unsigned free = 0, listed = 0;
 
 	for (unsigned i = 0; i < slab->objects; i++)
 		free += slab_is_free(slab, i);
 	for (unsigned i = slab->inuse; slab->freelist && i < slab->objects; i++) {
+		if (!slab_entry_sound(cache, slab, first, i))
+			break;
 		unsigned index = slab->freelist[i];
 
-		if (index >= slab->objects || !slab_is_free(slab, index))
-			break;
 		listed += !(met[index / 64] >> index % 64 & 1);
 		met[index / 64] |= (uint64_t)1 << index % 64;
 	}

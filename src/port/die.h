@@ -26,7 +26,7 @@ enum km_misuse {
 	KM_MISUSE_SHEAF,	/* not a sheaf that this cache has given out */
 	KM_MISUSE_NOT_KMALLOC,	/* a cache's object into kfree, where its engine can't tell the cache */
 	KM_MISUSE_HEADER,	/* the size in front of kmalloc's block is another than it was */
-	KM_MISUSE_WRITTEN,	/* a free block's header, in itself, can't be right */
+	KM_MISUSE_WRITTEN,	/* what an engine keeps in free memory can't be right (slob, slab) */
 	KM_NR_MISUSES
 };
 

@@ -254,7 +254,7 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 	return got;
 }
 
-/* The node is exhausted: what lies ready on others. */
+/* The node is exhausted: what lies ready on others, the nearest first. */
 static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request *request, unsigned node,
 			       void **objects, unsigned want)
 {
@@ -262,24 +262,18 @@ static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request
 
 	if (request->gfp & __GFP_THISNODE)
 		return 0;
-	for (unsigned other = 0; other < KM_MAX_NODES && !got; other++)
-		if (other != node && cache->node[other])
-			got = take_ready(cache, slab_node(cache, other), request, objects, want);
+	for (unsigned i = 1; i < km_node_count && !got; i++)
+		got = take_ready(cache, slab_node(cache, km_node_near(node, i)), request, objects, want);
 	if (got)
 		km_count(cache, KMEM_NODE_ALLOCS);
 	return got;
-}
-
-static unsigned node_for(const struct km_request *request)
-{
-	return request->node == NUMA_NO_NODE ? slab_here() : (unsigned)request->node;
 }
 
 /* As many as one visit brings, at least one; 0: there are none. */
 static unsigned take_some(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			  unsigned want)
 {
-	unsigned node = node_for(request);
+	unsigned node = km_request_node(request);
 
 	return take_ready(cache, slab_node(cache, node), request, objects, want) ?:
 	       grow(cache, request, node, objects, want) ?:
@@ -487,11 +481,11 @@ void slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool all)
 
 static bool make_alien(struct slab_node *n)
 {
-	struct slab_alien *alien = km_meta_alloc(KM_MAX_NODES * sizeof(*alien), !km_no_calls);
+	struct slab_alien *alien = km_meta_alloc(km_node_count * sizeof(*alien), !km_no_calls);
 
 	if (!alien)
 		return false;
-	for (unsigned i = 0; i < KM_MAX_NODES; i++)
+	for (unsigned i = 0; i < km_node_count; i++)
 		km_lock_init(&alien[i].lock, KM_RANK_BARN);
 	/* Release pairs with the acquire of who uses them without the lock. */
 	km_lock(&n->lock);
@@ -500,7 +494,7 @@ static bool make_alien(struct slab_node *n)
 		alien = NULL;
 	}
 	km_unlock(&n->lock);
-	km_meta_free(alien, KM_MAX_NODES * sizeof(*alien));
+	km_meta_free(alien, km_node_count * sizeof(*alien));
 	return true;
 }
 
@@ -565,7 +559,7 @@ static unsigned sort_out(struct kmem_cache *cache, unsigned here, void **objects
 		struct km_page *slab = page ? km_page_head(page) : NULL;
 		unsigned node = slab && slab->type == KM_PAGE_SLAB ? slab->node : here;
 
-		if (node != here && node < KM_MAX_NODES && cache->node[node])
+		if (node != here)
 			to_alien(cache, slab_node(cache, here), node, objects[i]);
 		else
 			objects[--to] = objects[i];
@@ -661,7 +655,7 @@ void **slab_spill(struct kmem_cache *cache, void **full)
 {
 	if (!full)
 		return new_block(cache, !km_no_calls);
-	unsigned here = slab_here(), moved;
+	unsigned here = km_node_here(), moved;
 	struct slab_node *n = slab_node(cache, here);
 	void **bottom = km_block_bottom(&cache->shelf, full);
 	unsigned count = (unsigned)km_block_count(&cache->shelf, full);
@@ -673,7 +667,7 @@ void **slab_spill(struct kmem_cache *cache, void **full)
 		slab_give(cache, full, count);
 		return fit(&cache->shelf, full, km_load(&cache->pad));
 	}
-	if (km_unlikely(cache->node[1])) {
+	if (km_unlikely(km_node_count > 1)) {
 		unsigned ours = sort_out(cache, here, bottom - batch, batch);
 
 		moved = to_shared(n, bottom - ours, ours);

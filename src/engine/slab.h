@@ -69,12 +69,6 @@ km_inline struct slab_node *slab_node(const struct kmem_cache *cache, unsigned n
 	return cache->node[node];
 }
 
-/* The node of the CPU we are on. One, so far. */
-km_inline unsigned slab_here(void)
-{
-	return km_node_here();
-}
-
 /* NULL: there is no per-CPU memory. */
 km_inline struct slab_cpu *slab_cpu(const struct kmem_cache *cache, unsigned cpu)
 {

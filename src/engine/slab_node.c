@@ -136,7 +136,7 @@ static void slab_node_fini(struct kmem_cache *cache, unsigned node)
 	struct slab_node *n = slab_node(cache, node);
 
 	slab_free_shared(n->shared, n->shared_limit);
-	km_meta_free(n->alien, KM_MAX_NODES * sizeof(*n->alien));
+	km_meta_free(n->alien, km_node_count * sizeof(*n->alien));
 	if (node || !cache->percpu_offset)
 		return;
 	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
@@ -163,7 +163,7 @@ static bool look_at_cpu(struct kmem_cache *cache, unsigned cpu)
 
 static void look_at_node(struct kmem_cache *cache, struct slab_node *n, uint64_t now_ms)
 {
-	slab_drain_alien(cache, n, n->alien_next++ % KM_MAX_NODES);
+	slab_drain_alien(cache, n, n->alien_next++ % km_node_count);
 	if (!n->next_reap_ms || now_ms < n->next_reap_ms) {
 		n->next_reap_ms = n->next_reap_ms ?: now_ms + SLAB_REAP_NODE_MS;
 		return;
@@ -185,9 +185,8 @@ static bool slab_look(struct kmem_cache *cache, uint64_t now_ms)
 
 	for (unsigned cpu = 0; cpu < km_percpu.cpus && cache->shelf.slot && cache->percpu_offset; cpu++)
 		due |= look_at_cpu(cache, cpu);
-	for (unsigned node = 0; node < KM_MAX_NODES; node++)
-		if (cache->node[node])
-			look_at_node(cache, slab_node(cache, node), now_ms);
+	for (unsigned node = 0; node < km_node_count; node++)
+		look_at_node(cache, slab_node(cache, node), now_ms);
 	return due;
 }
 
@@ -212,12 +211,10 @@ static size_t slab_shrink(struct kmem_cache *cache)
 {
 	size_t freed = 0;
 
-	for (unsigned node = 0; node < KM_MAX_NODES; node++)
-		for (unsigned other = 0; cache->node[node] && other < KM_MAX_NODES; other++)
+	for (unsigned node = 0; node < km_node_count; node++)
+		for (unsigned other = 0; other < km_node_count; other++)
 			slab_drain_alien(cache, slab_node(cache, node), other);
-	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
-		if (!cache->node[node])
-			continue;
+	for (unsigned node = 0; node < km_node_count; node++) {
 		slab_drain_shared(cache, slab_node(cache, node), true);
 		freed += slab_free_slabs(cache, slab_node(cache, node), SIZE_MAX);
 	}
@@ -236,9 +233,7 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 		return -EOPNOTSUPP;
 	if (limit > cache->max_capacity || shared > UINT16_MAX)
 		return -ERANGE;
-	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
-		if (!cache->node[node] || !shared_limit)
-			continue;
+	for (unsigned node = 0; node < km_node_count && shared_limit; node++) {
 		arrays[node] = slab_new_shared(shared_limit);
 		if (arrays[node])
 			continue;
@@ -248,11 +243,9 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 	}
 	km_store(&cache->batchcount, (uint16_t)batchcount);
 	km_store(&cache->shared, (uint16_t)shared);
-	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+	for (unsigned node = 0; node < km_node_count; node++) {
 		struct slab_node *n = slab_node(cache, node);
 
-		if (!n)
-			continue;
 		km_lock(&n->lock);
 		void **old = n->shared;
 		unsigned old_limit = n->shared_limit, count = (unsigned)n->counts.shared;
@@ -279,11 +272,9 @@ static bool slab_is_taken(struct kmem_cache *cache, struct km_page *slab, unsign
 
 static void slab_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 {
-	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+	for (unsigned node = 0; node < km_node_count; node++) {
 		struct slab_node *n = slab_node(cache, node);
 
-		if (!n)
-			continue;
 		stats->total_slabs += km_load(&n->counts.slabs);
 		stats->total_objects += km_load(&n->counts.objects);
 		stats->partial_slabs += km_load(&n->counts.partial);
@@ -299,24 +290,21 @@ static unsigned long slab_event(struct kmem_cache *cache, enum kmem_event event)
 {
 	unsigned long sum = 0;
 
-	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+	for (unsigned node = 0; node < km_node_count; node++) {
 		struct slab_node *n = slab_node(cache, node);
 
-		if (n)
-			sum += event == KMEM_ALLOCS	  ? km_load(&n->allocs) :
-			       event == KMEM_HIGH	  ? km_load(&n->high) :
-			       event == KMEM_MAX_FREEABLE ? km_load(&n->max_freeable) : 0;
+		sum += event == KMEM_ALLOCS	  ? km_load(&n->allocs) :
+		       event == KMEM_HIGH	  ? km_load(&n->high) :
+		       event == KMEM_MAX_FREEABLE ? km_load(&n->max_freeable) : 0;
 	}
 	return sum;
 }
 
 static void slab_clear_events(struct kmem_cache *cache)
 {
-	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+	for (unsigned node = 0; node < km_node_count; node++) {
 		struct slab_node *n = slab_node(cache, node);
 
-		if (!n)
-			continue;
 		km_lock(&n->lock);
 		n->allocs = n->high = n->max_freeable = 0;
 		km_unlock(&n->lock);
@@ -403,9 +391,8 @@ static int slab_check(struct kmem_cache *cache)
 {
 	int damages = 0;
 
-	for (unsigned node = 0; node < KM_MAX_NODES; node++)
-		if (cache->node[node])
-			damages += check_node(cache, slab_node(cache, node));
+	for (unsigned node = 0; node < km_node_count; node++)
+		damages += check_node(cache, slab_node(cache, node));
 	return damages;
 }
 
@@ -421,15 +408,13 @@ static void fork_lock(struct km_lock *lock, bool before, bool child)
 
 static void slab_fork(struct kmem_cache *cache, bool before, bool child)
 {
-	for (unsigned node = 0; node < KM_MAX_NODES; node++) {
+	for (unsigned node = 0; node < km_node_count; node++) {
 		struct slab_node *n = slab_node(cache, node);
 
-		if (!n)
-			continue;
 		/* Alien arrays are made under the node's lock. */
 		if (before)
 			fork_lock(&n->lock, before, child);
-		for (unsigned i = 0; n->alien && i < KM_MAX_NODES; i++)
+		for (unsigned i = 0; n->alien && i < km_node_count; i++)
 			fork_lock(&n->alien[i].lock, before, child);
 		if (!before)
 			fork_lock(&n->lock, before, child);

@@ -1,0 +1,193 @@
+/*
+ * slab_alien: what the engine slab does with objects of other nodes, four of which are pretended: alien arrays, where
+ * they are emptied to and when, and what a node without memory gets from the others. Disciplines: all.
+ */
+#include "slab.h"
+
+enum { NODES = 4 };
+
+static unsigned here, there;	/* this CPU's node, and the next */
+
+static struct slab_node *at(struct kmem_cache *cache, unsigned node)
+{
+	return slab_node(cache, node);
+}
+
+/* Out of that node. */
+static void take_on(struct kmem_cache *cache, unsigned node, void **objects, unsigned count)
+{
+	struct km_request request = km_request_of(GFP_KERNEL, (int)node);
+
+	enter();
+	CHECK_EQUAL(cache->engine->take(cache, &request, objects, count), count);
+	leave();
+	for (unsigned i = 0; i < count; i++)
+		CHECK_EQUAL(slab_of(objects[i])->node, node);
+}
+
+/* Spill these objects, as many as a batch, and keep the block. */
+static void spill(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	enter();
+	void **block = cache->engine->spill(cache, NULL) - count;
+	for (unsigned i = 0; i < count; i++)
+		block[count - 1 - i] = objects[i];
+	block = cache->engine->spill(cache, block);
+	cache->engine->retire(cache, block);
+	leave();
+}
+
+static void case_alien(void)
+{
+	struct kmem_cache *cache = small(4);
+	struct slab_node *ours = at(cache, here), *theirs = at(cache, there);
+	void *objects[64];
+
+	take_on(cache, there, objects, 32);
+	take_on(cache, here, objects + 32, 32);
+	kmem_cache_clear_events(cache);
+	/* Two of theirs, two of ours: ours go to our shared array. */
+	void *mixed[] = { objects[0], objects[40], objects[1], objects[41] };
+	spill(cache, mixed, 4);
+	EVENTS(cache, [KMEM_FREEMISS] = 1, [KMEM_NODE_FREES] = 2);
+	CHECK_EQUAL(ours->counts.shared, 2);
+	CHECK_EQUAL(ours->alien[there].avail, 2);
+	CHECK_EQUAL(ours->ready, 4);
+	CHECK_EQUAL(theirs->counts.shared, 0);
+	/* Twelve fit; the thirteenth sends them home: as many as its shared array takes, the rest to slabs. */
+	spill(cache, objects + 2, 4);
+	spill(cache, objects + 6, 4);
+	spill(cache, objects + 10, 2);
+	CHECK_EQUAL(ours->alien[there].avail, 12);
+	kmem_cache_clear_events(cache);
+	spill(cache, objects + 12, 1);
+	EVENTS(cache, [KMEM_FREEMISS] = 1, [KMEM_NODE_FREES] = 1, [KMEM_OVERFLOWS] = 1);
+	CHECK_EQUAL(ours->alien[there].avail, 1);
+	CHECK_EQUAL(theirs->counts.shared, 12);
+	CHECK_EQUAL(theirs->counts.taken, 32);
+	for (unsigned i = 13; i < 29; i += 4)
+		spill(cache, objects + i, 4);
+	CHECK_EQUAL(ours->alien[there].avail, 5);
+	CHECK_EQUAL(theirs->counts.shared, 16);
+	CHECK_EQUAL(theirs->counts.taken, 24);
+	CHECK_EQUAL(cache->engine->check(cache), 0);
+	struct kmem_cache_stats stats;
+	kmem_cache_get_stats(cache, &stats);
+	CHECK_EQUAL(stats.active_objects, 64 - 31);
+	give(cache, objects + 29, 11);
+	give(cache, objects + 42, 22);
+	done(cache);
+}
+
+/* A look drains one alien array of each node; after as many looks as there are nodes it has come to all. */
+static void case_in_turn(void)
+{
+	struct kmem_cache *cache = small(0);
+	void *objects[NODES];
+
+	for (unsigned node = 0; node < NODES; node++)
+		take_on(cache, node, objects + node, 1);
+	spill(cache, objects, NODES);
+	for (unsigned looks = 0; looks <= NODES; looks++) {
+		unsigned left = 0;
+
+		for (unsigned node = 0; node < NODES; node++)
+			left += at(cache, here)->alien[node].avail;
+		CHECK_EQUAL(left, looks > here ? NODES - looks : NODES - 1 - looks);
+		look(cache, 1);
+	}
+	CHECK_EQUAL(cache->engine->check(cache), 0);
+	done(cache);
+}
+
+/* Objects of two nodes go back to the slabs in one call. */
+static void case_give_both(void)
+{
+	struct kmem_cache *cache = small(0);
+	void *objects[64], *mixed[64];
+
+	take_on(cache, there, objects, 32);
+	take_on(cache, here, objects + 32, 32);
+	for (unsigned i = 0; i < 32; i++) {
+		mixed[2 * i] = objects[i];
+		mixed[2 * i + 1] = objects[32 + i];
+	}
+	give(cache, mixed, 64);
+	CHECK_EQUAL(at(cache, there)->counts.taken, 0);
+	CHECK_EQUAL(at(cache, here)->counts.taken, 0);
+	CHECK_EQUAL(cache->engine->check(cache), 0);
+	/* Nothing is got from elsewhere while there is memory. */
+	take_on(cache, there, objects, 3);
+	CHECK_EQUAL(at(cache, there)->counts.taken, 3);
+	CHECK_EQUAL(kmem_cache_event(cache, KMEM_NODE_ALLOCS), 0);
+	give(cache, objects, 3);
+	done(cache);
+}
+
+/* No pages: what the nearest of the other nodes has, unless only this one will do. */
+static void case_elsewhere(void)
+{
+	enum { MOST = 65536 };
+	struct kmem_cache *cache = small(0);
+	void *far[16], *near[16], *object;
+	struct blocks {
+		struct km_page *page[MOST];
+		unsigned char order[MOST];
+		unsigned count;
+	} *blocks = calloc(1, sizeof(*blocks));
+	struct km_page *page;
+
+	/* Behind node 1 comes 2, and 0 last. */
+	take_on(cache, 0, far, 16);
+	take_on(cache, 2, near, 16);
+	give(cache, far, 3);
+	give(cache, near, 1);
+	km_os_fault = no_more;
+	for (unsigned order = KM_MAX_ORDER + 1; order-- > 0;)
+		while (blocks->count < MOST && (page = km_pages_alloc(order, -1, false, NULL))) {
+			blocks->order[blocks->count] = (unsigned char)order;
+			blocks->page[blocks->count++] = page;
+		}
+	kmem_cache_clear_events(cache);
+	struct km_request only = km_request_of(GFP_NOWAIT | __GFP_THISNODE, 1),
+			  any = km_request_of(GFP_NOWAIT, 1);
+	enter();
+	CHECK_EQUAL(cache->engine->take(cache, &only, &object, 1), 0);
+	EVENTS(cache, [KMEM_ERRORS] = 1);
+	CHECK_EQUAL(cache->engine->take(cache, &any, &object, 1), 1);
+	EVENTS(cache, [KMEM_ERRORS] = 1, [KMEM_NODE_ALLOCS] = 1, [KMEM_ALLOCS] = 1,
+	       [KMEM_HIGH] = at(cache, 2)->counts.taken);
+	CHECK(object == near[0]);
+	CHECK_EQUAL(cache->engine->take(cache, &any, &object, 1), 1);
+	CHECK(object == far[2]);
+	leave();
+	km_os_fault = NULL;
+	for (unsigned i = 0; i < blocks->count; i++)
+		km_pages_free(blocks->page[i], blocks->order[i]);
+	free(blocks);
+	give(cache, far + 2, 14);
+	give(cache, near, 16);
+	done(cache);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct contract_case cases[] = {
+		{ "alien arrays", case_alien },
+		{ "one array at a look", case_in_turn },
+		{ "objects of two nodes", case_give_both },
+		{ "another node helps out", case_elsewhere },
+	};
+
+	/* The options are read before main. */
+	if (argc == 1) {
+		setenv("KMEM_OPTIONS", "nodes:4", 1);
+		execl("/proc/self/exe", argv[0], "with nodes", (char *)NULL);
+		return 1;
+	}
+	contract_pin(contract_cpu(0));
+	here = km_node_here();
+	there = (here + 1) % NODES;
+	printf("%u nodes, this is %u\n", km_node_count, here);
+	return slab_run(cases, km_array_count(cases), 20);
+}

@@ -101,7 +101,7 @@ km_inline unsigned give_last(struct kmem_cache *cache, void **objects, unsigned 
  */
 static void group(struct kmem_cache *cache, void *const *objects, unsigned count)
 {
-	struct batch batches[GROUP + 1];	/* [0]: of no slab */
+	struct batch batches[GROUP + 1];	/* [0]: of no slab, at no address */
 	uint8_t latest[HASHES];
 	const uint64_t factor = slub_node(cache, 0)->factor, bound = slub_node(cache, 0)->bound;
 	const uintptr_t mask = slub_node(cache, 0)->slab_mask;
@@ -109,7 +109,7 @@ static void group(struct kmem_cache *cache, void *const *objects, unsigned count
 	const unsigned shift = KM_PAGE_SHIFT + cache->order;
 	unsigned used = 1;
 
-	batches[0] = (struct batch){ 0 };
+	batches[0] = (struct batch){ .base = (char *)1 };
 	__builtin_memset(latest, 0, sizeof(latest));
 	for (unsigned i = 0; i < count; i++) {
 		char *object = objects[i], *base = (char *)((uintptr_t)object & ~mask);

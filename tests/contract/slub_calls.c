@@ -138,6 +138,20 @@ static void case_lookahead(void)
 	}
 }
 
+/* Addresses below the first slab's: NULL, rounded down to a slab. They are reported, not written to. */
+static void case_group_wild(void)
+{
+	struct kmem_cache *cache = fresh();
+	void *objects[] = { get(cache), (void *)(uintptr_t)SIZE, NULL, (void *)(uintptr_t)(2 * SIZE), get(cache) };
+
+	km_layout_options.bulk_free = KM_BULK_FREE_GROUP;
+	km_misuse_set(KM_MISUSE_WARN);
+	kmem_cache_free_bulk(cache, km_array_count(objects), objects);
+	km_misuse_set(KM_MISUSE_ABORT);
+	km_layout_options.bulk_free = KM_BULK_FREE_AUTO;
+	done(cache);
+}
+
 /* Each slab once a part of 64 objects, however they are mixed. */
 static void case_group(void)
 {
@@ -427,6 +441,7 @@ int main(void)
 		{ "bulk of nothing, and with holes", case_bulk_odd },
 		{ "detached freelists look ahead", case_lookahead },
 		{ "a mixed array is grouped", case_group },
+		{ "... with bad addresses", case_group_wild },
 		{ "a mixed array, looked at first", case_auto },
 		{ "shrink", case_shrink },
 		{ "bad frees", case_double_free },

@@ -427,6 +427,12 @@ static void constructor(void)
 	CHECK_EQUAL(constructed, 52);
 	kmem_cache_free_bulk(cache, 50, objects);
 	done(cache);
+	/* In pages of its own. */
+	cache = fresh_with(5000, 0, 0, construct);
+	constructed = 0;
+	put(cache, get(cache));
+	CHECK_EQUAL(constructed, 1);
+	done(cache);
 	nothing_left();
 }
 

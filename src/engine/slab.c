@@ -8,8 +8,9 @@
  * Kernel: at once, at each free; that would be a test on each hit.
  *
  * Invariants, under a node's lock: a slab is on the list that its inuse says; its bits, its inuse and the entries
- * [inuse, objects) of its indices agree; more than free_limit objects are free in slabs only where no slab is all free.
- * A slab of SLAB_TYPESAFE_BY_RCU stays. Locks of two nodes, or of a node and an alien array, are never held together.
+ * [inuse, objects) of its indices agree; after a free, more than free_limit objects are free in slabs only where no
+ * slab is all free. A slab of SLAB_TYPESAFE_BY_RCU stays. Locks of two nodes, or of a node and an alien array, are
+ * never held together.
  */
 #include "../page/meta.h"
 #include "../port/bits.h"
@@ -298,15 +299,15 @@ struct candidate {
 	unsigned index;
 };
 
-/* Free slabs beyond what the node may keep come off its list; lock held. Returns how many, at most `room`. */
-static unsigned drop_surplus(struct kmem_cache *cache, struct slab_node *n, struct km_page **empty,
-			     unsigned room)
+/* As long as more than `limit` objects are free, free slabs come off the list; lock held. Returns how many: <= room. */
+static unsigned drop_surplus(struct kmem_cache *cache, struct slab_node *n, size_t limit,
+			     struct km_page **empty, unsigned room)
 {
 	unsigned count = 0;
 
 	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
 		return 0;
-	while (count < room && n->free_slabs && n->counts.objects - n->counts.taken > n->free_limit) {
+	while (count < room && n->free_slabs && n->counts.objects - n->counts.taken > limit) {
 		struct km_page *slab = km_list_last(&n->free, struct km_page, list);
 
 		unlist(n, slab);
@@ -336,7 +337,7 @@ static unsigned give_to_node(struct kmem_cache *cache, struct candidate *candida
 			twice[twice_count++] = c->object;
 	}
 	n->max_freeable = km_max(n->max_freeable, (uint64_t)n->free_slabs);
-	unsigned empty_count = drop_surplus(cache, n, empty, GIVE_BATCH);
+	unsigned empty_count = drop_surplus(cache, n, n->free_limit, empty, GIVE_BATCH);
 	km_unlock(&n->lock);
 	for (unsigned i = 0; i < empty_count; i++)
 		release(cache, empty[i]);
@@ -376,11 +377,7 @@ size_t slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t mos
 
 	do {
 		km_lock(&n->lock);
-		/* As if the node might keep nothing. */
-		size_t limit = n->free_limit;
-		n->free_limit = 0;
-		count = drop_surplus(cache, n, empty, (unsigned)km_min(most - total, (size_t)GIVE_BATCH));
-		n->free_limit = limit;
+		count = drop_surplus(cache, n, 0, empty, (unsigned)km_min(most - total, (size_t)GIVE_BATCH));
 		km_unlock(&n->lock);
 		for (unsigned i = 0; i < count; i++)
 			release(cache, empty[i]);

@@ -11,6 +11,23 @@
 
 #include "cc.h"
 
+/* Miss where the CPU's word can't be written: closed, or a thread that is not registered. */
+#define KM_RSEQ_WRITABLE                                                                           \
+	"cmp %[slot], %[area]\n\t"                                                                 \
+	"b.eq %l[miss]\n\t"                                                                        \
+	"cmp %[area], %[base]\n\t"                                                                 \
+	"b.lo %l[miss]\n\t"
+
+/* [top] = the shelf's word; miss where it is 0: closed, or not yet born. */
+#define KM_RSEQ_TOP(top)                                                                           \
+	"ldr %[" top "], [%[slot]]\n\t"                                                            \
+	"cbz %[" top "], %l[miss]\n\t"
+
+/* [header] = offset of the header of the block that `top` lies in. */
+#define KM_RSEQ_HEADER(top)                                                                        \
+	"orr %[header], %[block_mask], %[" top "]\n\t"                                             \
+	"sub %[header], %[header], #7\n\t"
+
 /* pop and push for kmalloc and kfree: the shelf's word is word `id` of the area; the id is 0 where closed. */
 km_inline void *km_rseq_pop_id(const uint16_t *id, char *base, intptr_t rseq)
 {
@@ -189,8 +206,7 @@ km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask,
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		"ldr %[from], [%[slot]]\n\t"
-		"cbz %[from], %l[miss]\n\t"
+		KM_RSEQ_TOP("from")
 		"add %[from], %[from], %[area]\n\t"
 		"orr %[tmp], %[block_mask], %[from]\n\t"
 		"ldur %[to], [%[tmp], #-7]\n\t"
@@ -241,11 +257,6 @@ miss:
 	return false;
 }
 
-/* [header] = offset of the header of the block that `top` lies in. */
-#define KM_RSEQ_HEADER(top)                                                                        \
-	"orr %[header], %[block_mask], %[" top "]\n\t"                                             \
-	"sub %[header], %[header], #7\n\t"
-
 /*
  * Take the main block off if it is empty (for_pop) or full; its partner takes its place. Without a partner it stays,
  * unless `lone`.
@@ -258,8 +269,7 @@ km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, uint32_t block_m
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		"ldr %[top], [%[slot]]\n\t"
-		"cbz %[top], %l[miss]\n\t"
+		KM_RSEQ_TOP("top")
 		"cbz %w[for_pop], 84f\n\t"
 		"ldr %[header], [%[area], %[top]]\n\t"
 		"cbnz %[header], %l[miss]\n\t"
@@ -302,10 +312,7 @@ km_inline bool km_rseq_install(const struct kmem_shelf *shelf, uint32_t block_ma
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		"cmp %[slot], %[area]\n\t"
-		"b.eq %l[miss]\n\t"
-		"cmp %[area], %[base]\n\t"
-		"b.lo %l[miss]\n\t"
+		KM_RSEQ_WRITABLE
 		"mov %[partner], xzr\n\t"
 		"ldr %[top], [%[slot]]\n\t"
 		"cbz %[top], 84f\n\t"
@@ -339,8 +346,7 @@ km_inline void **km_rseq_take_partner(const struct kmem_shelf *shelf, uint32_t b
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		"ldr %[top], [%[slot]]\n\t"
-		"cbz %[top], %l[miss]\n\t"
+		KM_RSEQ_TOP("top")
 		KM_RSEQ_HEADER("top")
 		"ldr %[partner], [%[area], %[header]]\n\t"
 		"cbz %[partner], %l[miss]\n\t"
@@ -367,8 +373,7 @@ km_inline bool km_rseq_put_partner(const struct kmem_shelf *shelf, uint32_t bloc
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		"ldr %[top], [%[slot]]\n\t"
-		"cbz %[top], %l[miss]\n\t"
+		KM_RSEQ_TOP("top")
 		KM_RSEQ_HEADER("top")
 		"ldr %[offset], [%[area], %[header]]\n\t"
 		"cbnz %[offset], %l[miss]\n\t"

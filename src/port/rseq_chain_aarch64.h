@@ -7,13 +7,7 @@
 #define KM_PORT_RSEQ_CHAIN_AARCH64_H
 
 #include "chain.h"
-
-/* Miss where the CPU's words can't be written: closed, or a thread that is not registered. */
-#define KM_CHAIN_WRITABLE                                                                          \
-	"cmp %[slot], %[area]\n\t"                                                                 \
-	"b.eq %l[miss]\n\t"                                                                        \
-	"cmp %[area], %[base]\n\t"                                                                 \
-	"b.lo %l[miss]\n\t"
+#include "rseq.h"
 
 km_inline void *km_rseq_chain_pop(const struct km_chain *chain, char *base, intptr_t rseq)
 {
@@ -122,7 +116,7 @@ km_inline bool km_rseq_chain_swap(const struct km_chain *chain, char *base, intp
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		KM_CHAIN_WRITABLE
+		KM_RSEQ_WRITABLE
 		"ldxp %[freelist], %[slab], [%[slot]]\n\t"
 		"stxp %w[failed], %[new_freelist], %[new_slab], [%[slot]]\n"
 		KMEM_RSEQ_END("miss")
@@ -174,7 +168,7 @@ km_inline bool km_rseq_chain_partial_push(const struct km_chain *chain, char *ba
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		KM_CHAIN_WRITABLE
+		KM_RSEQ_WRITABLE
 		"ldr %[next], [%[slot], #16]\n\t"
 		"mov %[out], xzr\n\t"
 		"mov %[count], xzr\n\t"

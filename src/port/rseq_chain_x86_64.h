@@ -7,13 +7,7 @@
 #define KM_PORT_RSEQ_CHAIN_X86_64_H
 
 #include "chain.h"
-
-/* Miss where the CPU's words can't be written: closed, or a thread that is not registered. */
-#define KM_CHAIN_WRITABLE                                                                          \
-	"cmpq %[slot], %[area]\n\t"                                                                \
-	"je %l[miss]\n\t"                                                                          \
-	"cmpq %[base], %[area]\n\t"                                                                \
-	"jb %l[miss]\n\t"
+#include "rseq.h"
 
 km_inline void *km_rseq_chain_pop(const struct km_chain *chain, char *base, intptr_t rseq)
 {
@@ -121,7 +115,7 @@ km_inline bool km_rseq_chain_swap(const struct km_chain *chain, char *base, intp
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		KM_CHAIN_WRITABLE
+		KM_RSEQ_WRITABLE
 		"movups (%[slot]), %%xmm0\n\t"
 		"movups (%[new_top]), %%xmm1\n\t"
 		"movups %%xmm0, (%[old])\n\t"
@@ -172,7 +166,7 @@ km_inline bool km_rseq_chain_partial_push(const struct km_chain *chain, char *ba
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		KM_CHAIN_WRITABLE
+		KM_RSEQ_WRITABLE
 		"movq 16(%[slot]), %[next]\n\t"
 		"xorl %k[out], %k[out]\n\t"
 		"xorl %k[count], %k[count]\n\t"

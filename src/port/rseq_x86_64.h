@@ -10,11 +10,23 @@
 
 #include "cc.h"
 
-/* [area] = the CPU's area. */
-#define KM_RSEQ_AREA                                                                               \
-	"movslq %%fs:4(%[rs]), %[area]\n\t"                                                        \
-	"shlq $" KMEM_STRING(KMEM_AREA_SHIFT) ", %[area]\n\t"                                      \
-	"addq %[base], %[area]\n\t"
+/* Miss where the CPU's word can't be written: closed, or a thread that is not registered. */
+#define KM_RSEQ_WRITABLE                                                                           \
+	"cmpq %[slot], %[area]\n\t"                                                                \
+	"je %l[miss]\n\t"                                                                          \
+	"cmpq %[base], %[area]\n\t"                                                                \
+	"jb %l[miss]\n\t"
+
+/* [top] = the shelf's word; miss where it is 0: closed, or not yet born. */
+#define KM_RSEQ_TOP(top)                                                                           \
+	"movq (%[slot]), %[" top "]\n\t"                                                           \
+	"testq %[" top "], %[" top "]\n\t"                                                         \
+	"jz %l[miss]\n\t"
+
+/* [last] = the last byte of the block that [top] lies in: its header begins 7 bytes before. */
+#define KM_RSEQ_LAST(last, top)                                                                    \
+	"movl %[block_mask], %k[" last "]\n\t"                                                     \
+	"orq %[" top "], %[" last "]\n\t"
 
 /*
  * pop and push for kmalloc and kfree: the shelf's word is word `id` of the area, so that its address is known a few
@@ -30,7 +42,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *id, char *base, intptr_t rseq)
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KM_RSEQ_AREA
+		KMEM_RSEQ_AREA
 		"movzwl (%[id]), %k[word]\n\t"
 		"movq (%[area], %[word], 8), %[top]\n\t"
 		"movq (%[area], %[top]), %[object]\n\t"
@@ -63,7 +75,7 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, uint32_t vali
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KM_RSEQ_AREA
+		KMEM_RSEQ_AREA
 		"andl (%[mask]), %[valid]\n\t"
 		"movq (%[area], %[id], 8), %[top]\n\t"
 		"testl %k[top], %[valid]\n\t"
@@ -195,12 +207,9 @@ km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask,
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		"movq (%[slot]), %[from]\n\t"
-		"testq %[from], %[from]\n\t"
-		"jz %l[miss]\n\t"
+		KM_RSEQ_TOP("from")
 		"addq %[area], %[from]\n\t"
-		"movl %[block_mask], %k[tmp]\n\t"
-		"orq %[from], %[tmp]\n\t"
+		KM_RSEQ_LAST("tmp", "from")
 		"movq -7(%[tmp]), %[to]\n\t"
 		"testq %[to], %[to]\n\t"
 		"jz %l[miss]\n\t"
@@ -235,8 +244,7 @@ km_inline bool km_rseq_swap(const struct kmem_shelf *shelf, uint32_t block_mask,
 		"xchgq %[from], %[to]\n"
 		"87:\n\t"
 		/* [from] becomes the main block. */
-		"movl %[block_mask], %k[tmp]\n\t"
-		"orq %[from], %[tmp]\n\t"
+		KM_RSEQ_LAST("tmp", "from")
 		"subq %[area], %[to]\n\t"
 		"movq %[to], -7(%[tmp])\n\t"
 		"subq %[area], %[from]\n\t"
@@ -266,9 +274,7 @@ km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, uint32_t block_m
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		"movq (%[slot]), %[top]\n\t"
-		"testq %[top], %[top]\n\t"
-		"jz %l[miss]\n\t"
+		KM_RSEQ_TOP("top")
 		"testb %[for_pop], %[for_pop]\n\t"
 		"jz 84f\n\t"
 		"cmpq $0, (%[area], %[top])\n\t"
@@ -278,13 +284,11 @@ km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, uint32_t block_m
 		"testl %k[top], 4(%[f])\n\t"
 		"jnz %l[miss]\n"
 		"85:\n\t"
-		"movl %[block_mask], %k[header]\n\t"
-		"orq %[top], %[header]\n\t"
+		KM_RSEQ_LAST("header", "top")
 		"movq -7(%[area], %[header]), %[partner]\n\t"
 		"testq %[partner], %[partner]\n\t"
 		"jz 86f\n\t"
-		"movl %[block_mask], %k[header]\n\t"
-		"orq %[partner], %[header]\n\t"
+		KM_RSEQ_LAST("header", "partner")
 		"movq $0, -7(%[area], %[header])\n\t"
 		"jmp 87f\n"
 		"86:\n\t"
@@ -314,22 +318,17 @@ km_inline bool km_rseq_install(const struct kmem_shelf *shelf, uint32_t block_ma
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		"cmpq %[slot], %[area]\n\t"
-		"je %l[miss]\n\t"
-		"cmpq %[base], %[area]\n\t"
-		"jb %l[miss]\n\t"
+		KM_RSEQ_WRITABLE
 		"xorl %k[partner], %k[partner]\n\t"
 		"movq (%[slot]), %[top]\n\t"
 		"testq %[top], %[top]\n\t"
 		"jz 84f\n\t"
-		"movl %[block_mask], %k[header]\n\t"
-		"orq %[top], %[header]\n\t"
+		KM_RSEQ_LAST("header", "top")
 		"movq -7(%[area], %[header]), %[partner]\n"
 		"84:\n\t"
 		"movq %[block], %[offset]\n\t"
 		"subq %[area], %[offset]\n\t"
-		"movl %[block_mask], %k[header]\n\t"
-		"orq %[offset], %[header]\n\t"
+		KM_RSEQ_LAST("header", "offset")
 		"movq %[top], -7(%[area], %[header])\n\t"
 		"movq %[offset], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
@@ -355,11 +354,8 @@ km_inline void **km_rseq_take_partner(const struct kmem_shelf *shelf, uint32_t b
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		"movq (%[slot]), %[top]\n\t"
-		"testq %[top], %[top]\n\t"
-		"jz %l[miss]\n\t"
-		"movl %[block_mask], %k[header]\n\t"
-		"orq %[top], %[header]\n\t"
+		KM_RSEQ_TOP("top")
+		KM_RSEQ_LAST("header", "top")
 		"movq -7(%[area], %[header]), %[partner]\n\t"
 		"testq %[partner], %[partner]\n\t"
 		"jz %l[miss]\n\t"
@@ -385,11 +381,8 @@ km_inline bool km_rseq_put_partner(const struct kmem_shelf *shelf, uint32_t bloc
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		"movq (%[slot]), %[top]\n\t"
-		"testq %[top], %[top]\n\t"
-		"jz %l[miss]\n\t"
-		"movl %[block_mask], %k[header]\n\t"
-		"orq %[top], %[header]\n\t"
+		KM_RSEQ_TOP("top")
+		KM_RSEQ_LAST("header", "top")
 		"cmpq $0, -7(%[area], %[header])\n\t"
 		"jne %l[miss]\n\t"
 		"movq %[block], %[offset]\n\t"

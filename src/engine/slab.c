@@ -166,9 +166,8 @@ static struct km_page *new_slab(struct kmem_cache *cache, const struct km_reques
 static void note_taken(struct slab_node *n, unsigned count)
 {
 	km_bump(&n->counts.taken, count);
-	n->allocs += count;
-	if (n->counts.taken > n->high)
-		n->high = n->counts.taken;
+	km_bump(&n->allocs, count);
+	km_store(&n->high, km_max(n->high, (uint64_t)n->counts.taken));
 }
 
 static unsigned take_shared(struct slab_node *n, void **objects, unsigned want)
@@ -336,7 +335,7 @@ static unsigned give_to_node(struct kmem_cache *cache, struct candidate *candida
 		else if (km_unlikely(!put_back(cache, n, c->slab, c->index)))
 			twice[twice_count++] = c->object;
 	}
-	n->max_freeable = km_max(n->max_freeable, (uint64_t)n->free_slabs);
+	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->free_slabs));
 	unsigned empty_count = drop_surplus(cache, n, n->free_limit, empty, GIVE_BATCH);
 	km_unlock(&n->lock);
 	for (unsigned i = 0; i < empty_count; i++)
@@ -430,7 +429,7 @@ static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 				 moved * sizeof(*objects));
 	km_bump(&n->counts.shared, moved);
 	km_add(&n->ready, (size_t)moved);
-	n->max_freeable = km_max(n->max_freeable, (uint64_t)n->free_slabs);
+	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->free_slabs));
 	km_unlock(&n->lock);
 	return moved;
 }

@@ -36,12 +36,12 @@ struct slab_alien {
 };
 
 struct slab_node {
-	struct km_node_counts counts;	/* protected by lock, like all below but `ready`, `alien` and `colour_next` */
+	struct km_node_counts counts;	/* protected by lock, like all below where nothing else is said */
 	struct km_lock lock;
 	struct km_list partial, full, free;
 	size_t free_slabs;
 	size_t free_limit;		/* free objects in slabs beyond which free slabs go */
-	uint64_t next_reap_ms;
+	uint64_t next_reap_ms;		/* of who looks, one at a time */
 	bool free_touched, shared_touched;
 
 	/* The shared array: a stack that grows down, newest first; objects [limit - counts.shared, limit). */
@@ -50,8 +50,9 @@ struct slab_node {
 
 	uint32_t colour_next;		/* racy, a hint */
 	size_t ready;			/* objects in the shared and alien arrays; atomic */
-	struct slab_alien *alien;	/* one for each node, from the first remote object on; NULL: none yet */
-	unsigned alien_next;		/* which is drained next */
+	struct slab_alien *alien;	/* one for each node, from the first remote object on; NULL: none yet. Read
+					 * without the lock: never changed again */
+	unsigned alien_next;		/* which is drained next; of who looks */
 
 	uint64_t allocs, high, max_freeable;
 };

@@ -170,13 +170,13 @@ static void look_at_node(struct kmem_cache *cache, struct slab_node *n, uint64_t
 	}
 	n->next_reap_ms = now_ms + SLAB_REAP_NODE_MS;
 	slab_drain_shared(cache, n, false);
-	if (n->free_touched) {
-		n->free_touched = false;
-		return;
-	}
-	size_t fifth = 5 * (size_t)cache->objects;
-	size_t freed = slab_free_slabs(cache, n, (n->free_limit + fifth - 1) / fifth);
-	km_add(&cache->events->count[KMEM_REAPED], freed);
+	km_lock(&n->lock);
+	bool touched = n->free_touched;
+	size_t slabs = (n->free_limit + 5 * cache->objects - 1) / (5 * cache->objects);
+	n->free_touched = false;
+	km_unlock(&n->lock);
+	if (!touched)
+		km_add(&cache->events->count[KMEM_REAPED], slab_free_slabs(cache, n, slabs));
 }
 
 static bool slab_look(struct kmem_cache *cache, uint64_t now_ms)
@@ -306,7 +306,9 @@ static void slab_clear_events(struct kmem_cache *cache)
 		struct slab_node *n = slab_node(cache, node);
 
 		km_lock(&n->lock);
-		n->allocs = n->high = n->max_freeable = 0;
+		km_store(&n->allocs, (uint64_t)0);
+		km_store(&n->high, (uint64_t)0);
+		km_store(&n->max_freeable, (uint64_t)0);
 		km_unlock(&n->lock);
 	}
 }

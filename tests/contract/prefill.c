@@ -402,6 +402,8 @@ static void case_no_memory(void)
 	with_nothing_left(warm(), false);
 	with_nothing_left(warm(), true);
 	with_nothing_left(fresh_with("slub", SIZE, 0, NULL), true);
+	with_nothing_left(fresh_with("slab", SIZE, 0, NULL), true);
+	with_nothing_left(fresh_with("slob", SIZE, 0, NULL), true);
 }
 
 /* A little is left: not enough is as good as nothing, and comes back. */
@@ -475,6 +477,8 @@ static void case_without_blocks(void)
 	without_blocks("sheaf", SLAB_CONSISTENCY_CHECKS);
 	without_blocks("sheaf", SLAB_NO_SHEAVES);
 	without_blocks("slub", SLAB_CONSISTENCY_CHECKS);
+	without_blocks("slab", 0);
+	without_blocks("slob", 0);
 }
 
 /* A call inside of the allocator, as from a handler: no memory, and no harm. */

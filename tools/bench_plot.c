@@ -18,28 +18,6 @@
 #define BOTTOM 40
 #define BAR 16
 
-static double lesser(double a, double b)
-{
-	return a < b ? a : b;
-}
-
-static double greater(double a, double b)
-{
-	return a > b ? a : b;
-}
-
-/* The logarithm to base 2, good to a pixel: halving, then a parabola between powers. */
-static double logarithm(double x)
-{
-	double whole = 0;
-
-	for (; x >= 2; x /= 2)
-		whole++;
-	for (; x > 0 && x < 1; x *= 2)
-		whole--;
-	return whole + (x - 1) * (1.3465 - 0.3465 * (x - 1));
-}
-
 /* Ours in greens and blues, the empty functions grey, peers around the warm half of the circle. */
 static const char *colour(const struct row *row, size_t index)
 {
@@ -82,16 +60,16 @@ static void range(const struct view *view, const char *linkage, double *low, dou
 
 			if (!row || strcmp(row->linkage, linkage) || row->median <= 0)
 				continue;
-			*low = lesser(*low, row->median / view->scale);
-			*high = greater(*high, row->median / view->scale);
+			*low = fmin(*low, row->median / view->scale);
+			*high = fmax(*high, row->median / view->scale);
 		}
-	*low = greater(*low, 0.1);
-	*high = greater(*high, *low * 2);
+	*low = fmax(*low, 0.1);
+	*high = fmax(*high, *low * 2);
 }
 
 static double place_y(double value, double low, double high)
 {
-	double part = logarithm(greater(value, low) / low) / logarithm(high / low);
+	double part = log2(fmax(value, low) / low) / log2(high / low);
 
 	return TOP + (1 - part) * (HEIGHT - TOP - BOTTOM);
 }
@@ -160,13 +138,13 @@ static int compare_names(const void *a, const void *b)
 /* Names beside the ends of their curves, pushed apart so that each can be read. */
 static void put_names(FILE *out, struct name *names, size_t count)
 {
-	double space = count ? lesser(11.0, (HEIGHT - TOP) / (double)count) : 11;
+	double space = count ? fmin(11.0, (HEIGHT - TOP) / (double)count) : 11;
 	double last = TOP - space;
 
 	qsort(names, count, sizeof(*names), compare_names);
 	for (size_t i = 0; i < count; i++) {
 		double latest = HEIGHT - (double)(count - i) * space;
-		double y = lesser(greater(names[i].y, last + space), greater(latest, last + space));
+		double y = fmin(fmax(names[i].y, last + space), fmax(latest, last + space));
 
 		fprintf(out, "<text x=\"%d\" y=\"%.1f\" fill=\"%s\" style=\"font-size:%.0fpx\">%s"
 			     "</text>\n",
@@ -234,7 +212,7 @@ static void plot_bars(FILE *out, const struct view *view, size_t column)
 		if (!view->lines[l].cells[column] || isnan(bar_value(&view->lines[l])))
 			continue;
 		lines[count++] = &view->lines[l];
-		high = greater(high, bar_value(&view->lines[l]));
+		high = fmax(high, bar_value(&view->lines[l]));
 	}
 	if (!count || high <= 0)
 		return;
@@ -245,7 +223,7 @@ static void plot_bars(FILE *out, const struct view *view, size_t column)
 	for (size_t i = 0; i < count; i++) {
 		const struct row *row = lines[i]->cells[column];
 		double value = bar_value(lines[i]);
-		double width = greater(value, 0) / high * (WIDTH - 330);
+		double width = fmax(value, 0) / high * (WIDTH - 330);
 
 		fprintf(out, "<text x=\"230\" y=\"%zu\" text-anchor=\"end\">%s %s</text>"
 			     "<rect x=\"240\" y=\"%zu\" width=\"%.1f\" height=\"%d\" fill=\"%s\"/>"

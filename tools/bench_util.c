@@ -10,14 +10,19 @@
 
 struct bench bench;
 
+static void complain(const char *format, va_list arguments)
+{
+	fputs("kmem bench: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+}
+
 _Noreturn void bench_usage(const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	fputs("kmem bench: ", stderr);
-	vfprintf(stderr, format, arguments);
-	fputc('\n', stderr);
+	complain(format, arguments);
 	va_end(arguments);
 	exit(2);
 }
@@ -27,9 +32,7 @@ _Noreturn void bench_fatal(const char *format, ...)
 	va_list arguments;
 
 	va_start(arguments, format);
-	fputs("kmem bench: ", stderr);
-	vfprintf(stderr, format, arguments);
-	fputc('\n', stderr);
+	complain(format, arguments);
 	va_end(arguments);
 	exit(1);
 }

@@ -123,7 +123,7 @@ struct kmem_cache_args {
 					 * gives objects back in constructed state. Engine slob: at
 					 * every allocation. */
 	unsigned int sheaf_capacity;	/* objects a shelf holds at least; 0: by size. At most 1022. */
-	const char *engine;		/* "sheaf", "slub", "slob"; NULL: the process default (KMEM_OPTIONS=engine:) */
+	const char *engine;		/* "sheaf", "slub", "slab", "slob"; NULL: the process default */
 };
 
 /*

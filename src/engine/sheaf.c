@@ -12,7 +12,7 @@
  * the number of clear bits; a slab whose objects are all free stays only while there are at most min_partial on the
  * list, or while its memory must keep its type. Under the barn's lock: blocks on `full` hold only objects of the
  * barn's node, at least half of what was a full block when they came; those on `empty` none. No two of these locks are
- * ever held together. A CPU's shelf may hold objects of any node (docs/decisions/0016).
+ * ever held together. A CPU's shelf may hold objects of any node (docs/decisions/0018).
  *
  * Here is what objects do; sheaf_node.c has what a cache does: layout, shrink, statistics.
  */

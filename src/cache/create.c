@@ -501,7 +501,7 @@ static int fork_cache(struct kmem_cache *cache, bool before, bool child)
 void km_registry_fork(bool before, bool child)
 {
 	if (before) {
-		km_lock_fork(&registry.lock);
+		km_lock_around_fork(&registry.lock, true, false);
 		km_front_fork(true, false);
 	}
 	if (registry.all.next)
@@ -510,10 +510,7 @@ void km_registry_fork(bool before, bool child)
 	km_slob_fork(before, child);
 	if (!before) {
 		km_front_fork(false, child);
-		if (child)
-			registry.lock.state = 0;
-		else
-			km_unlock_fork(&registry.lock);
+		km_lock_around_fork(&registry.lock, false, child);
 	}
 }
 

@@ -293,24 +293,12 @@ static void sheaf_clear_events(struct kmem_cache *cache)
 	}
 }
 
-static void fork_node(struct sheaf_node *n, bool before, bool child)
-{
-	struct km_lock *locks[] = { &n->lock, &n->barn.lock };
-
-	for (unsigned i = 0; i < km_array_count(locks); i++) {
-		if (before)
-			km_lock_fork(locks[i]);
-		else if (child)
-			locks[i]->state = 0;
-		else
-			km_unlock_fork(locks[i]);
-	}
-}
-
 static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
 {
-	for (unsigned i = 0; i < km_node_count; i++)
-		fork_node(sheaf_node(cache, i), before, child);
+	for (unsigned i = 0; i < km_node_count; i++) {
+		km_lock_around_fork(&sheaf_node(cache, i)->lock, before, child);
+		km_lock_around_fork(&sheaf_node(cache, i)->barn.lock, before, child);
+	}
 }
 
 const struct km_engine km_engine_sheaf = {

@@ -398,16 +398,6 @@ static int slab_check(struct kmem_cache *cache)
 	return damages;
 }
 
-static void fork_lock(struct km_lock *lock, bool before, bool child)
-{
-	if (before)
-		km_lock_fork(lock);
-	else if (child)
-		lock->state = 0;
-	else
-		km_unlock_fork(lock);
-}
-
 static void slab_fork(struct kmem_cache *cache, bool before, bool child)
 {
 	for (unsigned node = 0; node < km_node_count; node++) {
@@ -415,11 +405,11 @@ static void slab_fork(struct kmem_cache *cache, bool before, bool child)
 
 		/* Alien arrays are made under the node's lock. */
 		if (before)
-			fork_lock(&n->lock, before, child);
+			km_lock_around_fork(&n->lock, before, child);
 		for (unsigned i = 0; n->alien && i < km_node_count; i++)
-			fork_lock(&n->alien[i].lock, before, child);
+			km_lock_around_fork(&n->alien[i].lock, before, child);
 		if (!before)
-			fork_lock(&n->lock, before, child);
+			km_lock_around_fork(&n->lock, before, child);
 	}
 }
 

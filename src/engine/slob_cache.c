@@ -183,12 +183,7 @@ int km_slob_check(void)
 /* One lock for all caches: not by cache, as other engines. */
 void km_slob_fork(bool before, bool child)
 {
-	if (before)
-		km_lock_fork(&km_slob.lock);
-	else if (child)
-		km_lock_init(&km_slob.lock, KM_RANK_NODE);
-	else
-		km_unlock_fork(&km_slob.lock);
+	km_lock_around_fork(&km_slob.lock, before, child);
 }
 
 const struct km_engine km_engine_slob = {

@@ -452,16 +452,11 @@ static void slub_fork(struct kmem_cache *cache, bool before, bool child)
 {
 	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
 		struct slub_node *n = slub_node(cache, i);
-		struct km_lock *locks[] = { n ? &n->drain : NULL, n ? &n->lock : NULL };
 
-		for (unsigned j = 0; n && j < km_array_count(locks); j++) {
-			if (before)
-				km_lock_fork(locks[j]);
-			else if (child)
-				locks[j]->state = 0;
-			else
-				km_unlock_fork(locks[j]);
-		}
+		if (!n)
+			continue;
+		km_lock_around_fork(&n->drain, before, child);
+		km_lock_around_fork(&n->lock, before, child);
 	}
 	km_chain_fork(&cache->chain, before, child);
 }

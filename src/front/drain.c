@@ -199,12 +199,7 @@ bool km_front_close(struct kmem_cache *cache)
 
 void km_front_fork(bool before, bool child)
 {
-	if (before)
-		km_lock_fork(&drain.lock);
-	else if (child)
-		drain.lock.state = 0;
-	else
-		km_unlock_fork(&drain.lock);
+	km_lock_around_fork(&drain.lock, before, child);
 }
 
 size_t km_front_shelf_objects(const struct kmem_cache *cache)

@@ -628,14 +628,8 @@ void km_arena_fork(bool before, bool child)
 	for (; count < km_node_count; count++)
 		locks[count] = &arena.zone[count].lock;
 	locks[count++] = &arena.grow;
-	for (unsigned i = 0; i < count; i++) {
-		if (before)
-			km_lock_fork(locks[i]);
-		else if (child)
-			locks[i]->state = 0;
-		else
-			km_unlock_fork(locks[i]);
-	}
+	for (unsigned i = 0; i < count; i++)
+		km_lock_around_fork(locks[i], before, child);
 }
 
 static bool free_block_is_right(const struct km_page *page, unsigned node, unsigned order, bool dirty)

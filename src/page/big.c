@@ -181,10 +181,5 @@ void km_big_expose(const size_t **blocks, const size_t **bytes)
 
 void km_big_fork(bool before, bool child)
 {
-	if (before)
-		km_lock_fork(&big.lock);
-	else if (child)
-		km_lock_init(&big.lock, KM_RANK_BIG);
-	else
-		km_unlock_fork(&big.lock);
+	km_lock_around_fork(&big.lock, before, child);
 }

@@ -123,10 +123,5 @@ void *km_meta_root(void)
 
 void km_meta_fork(bool before, bool child)
 {
-	if (before)
-		km_lock_fork(&meta.lock);
-	else if (child)
-		km_lock_init(&meta.lock, KM_RANK_META);
-	else
-		km_unlock_fork(&meta.lock);
+	km_lock_around_fork(&meta.lock, before, child);
 }

@@ -299,10 +299,5 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 
 void km_percpu_fork(bool before, bool child)
 {
-	if (before)
-		km_lock_fork(&areas.lock);
-	else if (child)
-		areas.lock.state = 0;
-	else
-		km_unlock_fork(&areas.lock);
+	km_lock_around_fork(&areas.lock, before, child);
 }

@@ -127,6 +127,17 @@ km_inline void km_unlock_fork(struct km_lock *lock)
 		km_lock_wake(lock);
 }
 
+/* What a handler of fork does with a lock: in the child, where nobody waits, it only says that it is free. */
+km_inline void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
+{
+	if (before)
+		km_lock_fork(lock);
+	else if (child)
+		lock->state = 0;
+	else
+		km_unlock_fork(lock);
+}
+
 /* Take it as the caller may: waiting, or not. */
 km_inline bool km_lock_may(struct km_lock *lock, bool may_wait)
 {

@@ -7,7 +7,7 @@
 #define KM_PORT_RSEQ_CHAIN_X86_64_H
 
 #include "chain.h"
-#include "rseq.h"
+#include "rseq_x86_64.h"
 
 km_inline void *km_rseq_chain_pop(const struct km_chain *chain, char *base, intptr_t rseq)
 {

@@ -4,6 +4,8 @@
  */
 #include "slab.h"
 
+#include "page/meta.h"
+
 enum { NODES = 4 };
 
 static unsigned here, there;	/* this CPU's node, and the next */
@@ -170,6 +172,60 @@ static void case_elsewhere(void)
 	done(cache);
 }
 
+/* All pieces of our own memory of that size that can be had without the system, linked. */
+static void *use_up(size_t bytes)
+{
+	void *pieces = NULL, *piece;
+
+	while ((piece = km_meta_alloc(bytes, false))) {
+		*(void **)piece = pieces;
+		pieces = piece;
+	}
+	return pieces;
+}
+
+static void give_up(void *pieces, size_t bytes)
+{
+	for (void *next; pieces; pieces = next) {
+		next = *(void **)pieces;
+		km_meta_free(pieces, bytes);
+	}
+}
+
+/* No memory for alien and shared arrays: what should lie there goes to its slabs. */
+static void case_no_arrays(void)
+{
+	struct kmem_cache *cache = fresh();
+	const size_t aliens = NODES * sizeof(struct slab_alien), shared = n_shared * sizeof(void *);
+	struct slab_node *ours = at(cache, here), *theirs = at(cache, there);
+	void *objects[8], *pieces[2];
+
+	take_on(cache, there, objects, 4);
+	take_on(cache, here, objects + 4, 4);
+	enter();
+	void **block = cache->engine->spill(cache, NULL) - 4;
+	for (unsigned i = 0; i < 4; i++)
+		block[i] = objects[i + 2];
+	pieces[0] = use_up(aliens);
+	pieces[1] = use_up(shared);
+	km_os_fault = no_more;
+	kmem_cache_clear_events(cache);
+	block = cache->engine->spill(cache, block);
+	km_os_fault = NULL;
+	EVENTS(cache, [KMEM_FREEMISS] = 1, [KMEM_NODE_FREES] = 2);
+	CHECK(!ours->alien && !ours->shared && !theirs->shared);
+	CHECK_EQUAL(ours->counts.taken, 2);
+	CHECK_EQUAL(theirs->counts.taken, 2);
+	give_up(pieces[0], aliens);
+	give_up(pieces[1], shared);
+	cache->engine->retire(cache, block);
+	leave();
+	CHECK_EQUAL(cache->engine->check(cache), 0);
+	give(cache, objects, 2);
+	give(cache, objects + 6, 2);
+	done(cache);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct contract_case cases[] = {
@@ -177,6 +233,7 @@ int main(int argc, char **argv)
 		{ "one array at a look", case_in_turn },
 		{ "objects of two nodes", case_give_both },
 		{ "another node helps out", case_elsewhere },
+		{ "no memory for arrays", case_no_arrays },
 	};
 
 	/* The options are read before main. */

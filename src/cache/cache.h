@@ -87,6 +87,7 @@ km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 }
 /* Usable bytes of the large block that starts at p; 0: there is none. */
 size_t km_large_bytes(const void *p);
+size_t km_large_try_bytes(const void *p);	/* with km_front_busy set by others; SIZE_MAX: can't tell */
 bool km_large_free(const void *p);
 /* The same from a signal handler that struck inside of the allocator: done by whoever comes next. False: p is no
  * block, as far as can be told then. */

@@ -297,12 +297,12 @@ size_t km_usable_size(const void *p, const char *function)
 	if (cache)
 		return cache->flags & (SLAB_TYPESAFE_BY_RCU) || cache->ctor ? cache->object_size :
 									      cache->size;
-	/* In a handler that struck inside of the allocator the table of mappings may be locked: can't tell, 0. */
-	if (km_front_busy && !km_page_of(p))
-		return 0;
 	bool was = km_busy_begin();
-	size_t bytes = km_large_bytes(p);
+	size_t bytes = was ? km_large_try_bytes(p) : km_large_bytes(p);
 	km_busy_end(was);
+	/* In a handler that struck where the table of mappings is locked: can't tell. */
+	if (bytes == SIZE_MAX)
+		return 0;
 	if (!bytes)
 		bad_pointer(p, function);
 	return bytes;

@@ -91,10 +91,19 @@ size_t km_large_bytes(const void *p)
 	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_big_bytes(p);
 }
 
-/* What was interrupted may hold any lock, so nothing is looked up but the descriptor. */
+size_t km_large_try_bytes(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+
+	if (page)
+		return page_of_block(p) ? page->pages << KM_PAGE_SHIFT : 0;
+	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_big_try_bytes(p);
+}
+
+/* What was interrupted may hold any lock: where it holds the table's, a mapping can't be told from a stranger. */
 bool km_large_defer(void *p)
 {
-	if (km_page_of(p) ? !page_of_block(p) : (uintptr_t)p & (KM_PAGE_SIZE - 1))
+	if (!km_large_try_bytes(p))
 		return false;
 	void *head = km_load(&large.deferred);
 
@@ -109,11 +118,17 @@ void km_large_finish_deferred(void)
 {
 	if (km_likely(!km_load(&large.deferred)))
 		return;
-	for (void *p = km_swap_acquire(&large.deferred, NULL), *next; p; p = next) {
+	void *p = km_swap_acquire(&large.deferred, NULL), *next;
+	/* Before the first one goes: its link goes with it. */
+	void *twice = km_cut_circle(p, 0);
+
+	for (; p; p = next) {
 		next = *(void **)p;
 		if (!km_large_free(p))
 			km_misuse(KM_MISUSE_FOREIGN, "kfree", p, NULL);
 	}
+	if (km_unlikely(twice != NULL))
+		km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree", twice, NULL);
 }
 
 bool km_large_free(const void *p)

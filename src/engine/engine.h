@@ -293,6 +293,10 @@ km_inline unsigned km_front_capacity(const struct kmem_cache *cache)
 /* Find the slab of an object and its index, or report the misuse and return NULL. */
 struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, const char *function);
 
+/* Of blocks linked by the word at `at`: one that was freed twice makes a circle of the list. It is cut, and the block
+ * returned; NULL: there is none. */
+void *km_cut_circle(void *head, size_t at) km_cold;
+
 /* Set by options: slab_min_objects, slab_max_order; 0: the default. */
 struct km_layout_options {
 	unsigned min_objects, max_order, min_order;

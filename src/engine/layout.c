@@ -184,3 +184,25 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 	}
 	return slab;
 }
+
+/* Floyd's tortoise and hare: they meet inside of the circle, as far from its start as the head is. */
+void *km_cut_circle(void *head, size_t at)
+{
+#define NEXT(p) (*(void **)((char *)(p) + at))
+	void *slow = head, *fast = head, *last;
+
+	do {
+		fast = fast ? NEXT(fast) : NULL;
+		if (!fast || !NEXT(fast))
+			return NULL;
+		fast = NEXT(fast);
+		slow = NEXT(slow);
+	} while (slow != fast);
+	for (slow = head; slow != fast; slow = NEXT(slow))
+		fast = NEXT(fast);
+	for (last = slow; NEXT(last) != slow; last = NEXT(last))
+		;
+	NEXT(last) = NULL;
+	return slow;
+#undef NEXT
+}

@@ -129,12 +129,30 @@ static uint64_t splice(struct kmem_cache *cache, struct km_page *slab, void *fre
 	return next;
 }
 
-static void *tail_of(const struct kmem_cache *cache, void *freelist, unsigned *count)
+/*
+ * The last object of what was taken off a CPU. A list that leaves its slab was written over by a user, one with more
+ * objects than are in use is a circle, of an object freed twice: it is said, and its objects stay in use for ever.
+ * Kernel: only caches that are debugged look.
+ */
+static void *tail_of(struct kmem_cache *cache, const struct km_page *slab, void *freelist, unsigned *count)
 {
-	void *tail = NULL;
+	char *base = freelist ? slub_base(slab, freelist) : NULL;
+	unsigned most = slub_inuse(slub_look(slab));
+	void *tail = NULL, *object = freelist;
 
-	for (*count = 0; freelist; freelist = km_free_next(cache, freelist), ++*count)
-		tail = freelist;
+	for (*count = 0; object; object = km_free_next(cache, object), ++*count) {
+		bool outside = slub_base(slab, object) != base;
+
+		if (km_unlikely(outside || *count == most)) {
+			void *twice = outside ? NULL : km_cut_circle(freelist, cache->freeptr);
+
+			km_misuse(outside ? KM_MISUSE_WRITTEN : KM_MISUSE_DOUBLE_FREE, "kmem_cache_free",
+				  twice ?: tail, cache->name);
+			*count = 0;
+			return NULL;
+		}
+		tail = object;
+	}
 	return tail;
 }
 
@@ -144,7 +162,7 @@ static bool stash(struct kmem_cache *cache, struct km_page *slab, void *freelist
 	struct km_chain_link *drained;
 	unsigned count;
 	bool remote;
-	void *tail = tail_of(cache, freelist, &count);
+	void *tail = tail_of(cache, slab, freelist, &count);
 
 	if (tail)
 		splice(cache, slab, freelist, tail, count, true, &remote);
@@ -164,7 +182,7 @@ void slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freel
 		freelist = NULL;
 		km_lock(&n->lock);
 	}
-	void *tail = tail_of(cache, freelist, &count);
+	void *tail = tail_of(cache, slab, freelist, &count);
 	uint64_t word = splice(cache, slab, freelist, tail, count, false, &remote);
 	if (!slub_free_count(word)) {
 		slub_count(cache, KMEM_DEACTIVATE_FULL);

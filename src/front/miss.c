@@ -45,6 +45,11 @@ km_inline void leave(void)
 
 /* ------------------------------------------------------------------ deferred frees */
 
+km_cold static void report_double(struct kmem_cache *cache, void *object)
+{
+	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
+}
+
 /* A nested free that may not enter the engine: linked through the object, finished by the next miss. */
 static void defer(struct kmem_cache *cache, void *object)
 {
@@ -56,17 +61,26 @@ static void defer(struct kmem_cache *cache, void *object)
 	while (!km_cas_release(&cache->deferred, &head, object));
 }
 
+static void **link_of(void *object, size_t at)
+{
+	return (void **)((char *)object + at);
+}
+
 /* Acquire pairs with the release in defer. */
 void km_front_finish_deferred(struct kmem_cache *cache)
 {
 	if (km_likely(!km_load(&cache->deferred)))
 		return;
-	/* Freed twice by handlers, an object makes a circle of the list: no cache has more objects than this. */
-	size_t left = (km_pages_used() << KM_PAGE_SHIFT) / cache->size;
-	for (void *object = km_swap_acquire(&cache->deferred, NULL), *next; object; object = next) {
-		next = left-- ? *(void **)((char *)object + cache->freeptr) : NULL;
+	void *object = km_swap_acquire(&cache->deferred, NULL), *next;
+	/* Before the first is given: that may write over its link. */
+	void *twice = km_cut_circle(object, cache->freeptr);
+
+	for (; object; object = next) {
+		next = *link_of(object, cache->freeptr);
 		cache->engine->give(cache, &object, 1);
 	}
+	if (km_unlikely(twice != NULL))
+		report_double(cache, twice);
 }
 
 /* ------------------------------------------------------------------ one object in */
@@ -158,11 +172,6 @@ km_inline void *chain_pop(struct kmem_cache *cache)
 	if (km_unlikely(km_layout_options.count_events) && object)
 		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, 1);
 	return object;
-}
-
-km_cold static void report_double(struct kmem_cache *cache, void *object)
-{
-	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
 }
 
 /* True: nothing is left to do. */

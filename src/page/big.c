@@ -109,12 +109,27 @@ void *km_big_alloc(size_t bytes, size_t align)
 	return p;
 }
 
+static size_t bytes_of(const void *p)
+{
+	struct entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
+
+	return entry ? entry->bytes : 0;
+}
+
 size_t km_big_bytes(const void *p)
 {
 	km_lock(&big.lock);
-	struct entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
-	size_t bytes = entry ? entry->bytes : 0;
+	size_t bytes = bytes_of(p);
 	km_unlock(&big.lock);
+	return bytes;
+}
+
+size_t km_big_try_bytes(const void *p)
+{
+	if (!km_lock_nowait(&big.lock))
+		return SIZE_MAX;
+	size_t bytes = bytes_of(p);
+	km_unlock_fork(&big.lock);
 	return bytes;
 }
 

@@ -11,6 +11,8 @@
 void *km_big_alloc(size_t bytes, size_t align);
 /* Bytes of the mapping that starts at p; 0: no such mapping of ours. */
 size_t km_big_bytes(const void *p);
+/* The same for a handler that may have interrupted whoever holds the lock: SIZE_MAX, can't tell. */
+size_t km_big_try_bytes(const void *p);
 /* False: p is not the start of such a block. */
 bool km_big_free(const void *p);
 /* Grow or shrink, content kept, perhaps at another address; NULL: unchanged. */

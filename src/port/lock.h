@@ -112,7 +112,8 @@ km_inline void km_unlock_nowait(struct km_lock *lock)
 	km_store_release(&lock->state, 0u);
 }
 
-/* Around fork all locks are held at once, many of one rank: these two keep the rank checker out of it. */
+/* Around fork all locks are held at once, many of one rank, and a handler may hold one out of order that it did not
+ * wait for: these two keep the rank checker out of it. */
 km_inline void km_lock_fork(struct km_lock *lock)
 {
 	uint32_t free = 0;

@@ -104,6 +104,7 @@ static void double_kfree_mapping(void)
 }
 
 #include "sheaves.h"
+#include "deferred.h"
 
 /* ------------------------------------------------------------------ somebody else's */
 
@@ -573,7 +574,9 @@ static const struct death {
 	MISUSED(alloc_from_dead_cache), MISUSED(destroy_twice), MISUSED(bad_gfp),
 	MISUSED(bad_gfp_bulk), MISUSED(bad_gfp_large), MISUSED(bad_gfp_mapping),
 	HARMLESS(absurd_sizes), HARMLESS(bad_creation), PANICS(slab_panic),
-	PANICS(nofail_exhausted), HARMLESS(nothing_wrong),
+	PANICS(nofail_exhausted), HARMLESS(nothing_wrong), MISUSED(deferred_pages),
+	MISUSED(deferred_mapping), MISUSED(deferred_object), MISUSED(handler_stranger),
+	MISUSED(double_free_circle), MISUSED(written_link),
 };
 
 /* Does everything still work? */

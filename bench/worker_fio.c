@@ -34,6 +34,7 @@
 
 static char fio_directory[FIO_PATH];
 static pid_t fio_child;
+static volatile sig_atomic_t fio_over;	/* the signal that ends us, once the files are gone */
 
 static const char *fio_path(const char *name)
 {
@@ -99,6 +100,13 @@ static void fio_kill(int signal)
 	kill(fio_child, SIGKILL);
 }
 
+static void fio_end(int signal)
+{
+	fio_over = signal;
+	if (fio_child > 0)
+		kill(fio_child, SIGKILL);
+}
+
 /* The sum of all numbers that stand behind this key in a file of JSON; *found: how many. */
 static double fio_sum(const char *file, const char *key, unsigned int *found)
 {
@@ -132,6 +140,8 @@ static bool fio_once(struct rusage *usage, double *real)
 		bench_die("cannot start fio");
 	if (!fio_child)
 		fio_become();
+	if (fio_over)
+		kill(fio_child, SIGKILL);
 	alarm(FIO_SECONDS(2 * bench_amounts.live_objects * FIO_BLOCK));
 	while (wait4(fio_child, &status, 0, usage) < 0)
 		;
@@ -167,11 +177,19 @@ static void fio_run(const struct cell *cell)
 	if (!mkdtemp(fio_directory))
 		bench_die("cannot make a directory in /tmp");
 	signal(SIGALRM, fio_kill);
-	while (!fio_once(&usage, &real))
+	signal(SIGINT, fio_end);
+	signal(SIGTERM, fio_end);
+	signal(SIGHUP, fio_end);
+	while (!fio_once(&usage, &real) && !fio_over)
 		if (++tries == FIO_TRIES) {
 			fio_clean();
 			bench_die("fio did not get through its example");
 		}
+	if (fio_over) {
+		fio_clean();
+		signal(fio_over, SIG_DFL);
+		raise(fio_over);
+	}
 	slabs = fio_sum("stats", "\"alloc_slab\"", &found);
 	slabs += fio_sum("stats", "\"free_slab\"", &found);
 	fio_clean();

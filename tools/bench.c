@@ -24,6 +24,15 @@ static void write_html(const char *file)
 		bench_fatal("%s: %s", file, strerror(errno));
 }
 
+/* Before an hour's work, not after it. */
+static void check_html(const char *file)
+{
+	FILE *out = fopen(file, "a");
+
+	if (!out || fclose(out))
+		bench_fatal("%s: %s", file, strerror(errno));
+}
+
 static void print_all(void)
 {
 	if (bench.options.json)
@@ -43,6 +52,8 @@ int cmd_bench(int argc, char **argv)
 	const struct names *benches = &bench.options.benches;
 
 	bench_parse(argc, argv, &bench.options);
+	if (bench.options.html)
+		check_html(bench.options.html);
 	bench_find_root();
 	bench.environment.rounds = bench.options.rounds ? bench.options.rounds :
 				   bench.options.quick	? BENCH_QUICK_ROUNDS :

@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -127,6 +129,8 @@ static FILE *start_worker(const struct job *job, pid_t *child)
 	if (!*child) {
 		char **arguments = worker_arguments(job);
 
+		/* Who ends us ends what we started. */
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
 		dup2(ends[1], STDOUT_FILENO);
 		close(ends[0]);
 		close(ends[1]);

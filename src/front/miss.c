@@ -324,6 +324,15 @@ void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error)
 	return NULL;
 }
 
+/* It can't be zeros as well. Kernel: warns, too. */
+km_cold static void say_constructed(const struct kmem_cache *cache)
+{
+	static uint32_t said;
+
+	if (!km_swap_acquire(&said, 1u))
+		km_warn("kmem_cache_alloc(%s): __GFP_ZERO, but its objects are constructed: they stay so", cache->name);
+}
+
 /* Zero it, show it to the watchers. */
 static void *finish(struct kmem_cache *cache, void *object, const struct km_request *request)
 {
@@ -341,8 +350,9 @@ static void *finish(struct kmem_cache *cache, void *object, const struct km_requ
 		}
 		object = shown;
 	}
-	/* Kernel: warns. A constructed object can't be zeros as well. */
-	if ((gfp & __GFP_ZERO) && !cache->ctor)
+	if (gfp & __GFP_ZERO && km_unlikely(cache->ctor != NULL))
+		say_constructed(cache);
+	else if (gfp & __GFP_ZERO)
 		__builtin_memset(object, 0, request->bytes ? km_align_up(request->bytes, ARCH_KMALLOC_MINALIGN) :
 							     cache->object_size);
 	return object;

@@ -527,6 +527,27 @@ static void nofail_exhausted(void)
 		(void)!kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOFAIL);
 }
 
+static void construct(void *object)
+{
+	*(uint64_t *)object = 7;
+}
+
+/* Said once; the object is as constructed. */
+static void zero_constructed(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("constructed", 64, 0, 0, construct);
+	uint64_t *p;
+
+	NEED(cache);
+	expect("kmem_cache_alloc(constructed): __GFP_ZERO, but its objects are constructed: they stay so");
+	for (int i = 0; i < 3; i++) {
+		p = kmem_cache_zalloc(cache, GFP_KERNEL);
+		NEED(p && *p == 7);
+		kmem_cache_free(cache, p);
+	}
+	kmem_cache_destroy(cache);
+}
+
 static void nothing_wrong(void)
 {
 	kfree(NULL);
@@ -573,7 +594,7 @@ static const struct death {
 	MISUSED(wrong_cache_bulk), MISUSED(kfree_of_dead_cache), MISUSED(free_into_dead_cache),
 	MISUSED(alloc_from_dead_cache), MISUSED(destroy_twice), MISUSED(bad_gfp),
 	MISUSED(bad_gfp_bulk), MISUSED(bad_gfp_large), MISUSED(bad_gfp_mapping),
-	HARMLESS(absurd_sizes), HARMLESS(bad_creation), PANICS(slab_panic),
+	HARMLESS(absurd_sizes), HARMLESS(bad_creation), HARMLESS(zero_constructed), PANICS(slab_panic),
 	PANICS(nofail_exhausted), HARMLESS(nothing_wrong), MISUSED(deferred_pages),
 	MISUSED(deferred_mapping), MISUSED(deferred_object), MISUSED(handler_stranger),
 	MISUSED(double_free_circle), MISUSED(written_link),

@@ -15,6 +15,8 @@
 #include "meta.h"
 
 #define MAX_RANGES	64u
+#define LATER_MS	60000u	/* a purge takes less, and its clock stands still */
+#define TRIM_ROUNDS	4
 #define BLOCK_PAGES	((size_t)1 << KM_MAX_ORDER)
 #define BLOCK_BYTES	(BLOCK_PAGES << KM_PAGE_SHIFT)
 #define COMMIT_STEP	((size_t)2 << 20)
@@ -474,7 +476,8 @@ static struct km_page *take_old(struct zone *zone, uint32_t now, unsigned decay_
 		if (km_list_empty(list))
 			continue;
 		struct km_page *page = km_list_last(list, struct km_page, list);
-		if (decay_ms && now - page->freed_ms < decay_ms)
+		/* Also one that was freed since `now`: or who purges goes on as long as others free. */
+		if (now - page->freed_ms + LATER_MS < decay_ms + LATER_MS)
 			continue;
 		remove_free(zone, page);
 		return page;
@@ -563,8 +566,8 @@ void km_pages_trim(void)
 {
 	size_t given = 1;
 
-	/* Others free meanwhile, and more becomes dirty. Each round gives something or is the last. */
-	while (given) {
+	/* Others free meanwhile, and more becomes dirty: that is for them, or for the next to come by. */
+	for (int round = 0; given && round < TRIM_ROUNDS; round++) {
 		size_t dirty = pages_dirty(), enough = dirty_bound() / 4;
 
 		given = dirty > enough ? trim_by(dirty - enough, dirty) : 0;

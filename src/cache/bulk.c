@@ -144,12 +144,25 @@ km_inline size_t free_slab_of_last(size_t n, void **objects)
 		       km_front_free_last(cache, n, objects) : n;
 }
 
+/* Where kmalloc is one cache: those at the end that are its own, as far as it goes. Returns how many are left. */
+static size_t free_sized_last(size_t n, void **objects)
+{
+	size_t left = n;
+
+	while (left && km_sized_owner(objects[left - 1]))
+		left--;
+	return left < n && km_front_give(km_kmalloc_sized, objects + left, n - left) ? left : n;
+}
+
 void kfree_bulk(size_t n, void **objects)
 {
-	if (n == 1 && km_front_free_any(objects[0]))
+	if (n == 1) {
+		if (!km_front_free_any(objects[0]))
+			km_free_any_miss(objects[0], "kfree_bulk");
 		return;
+	}
 	while (n) {
-		size_t left = free_slab_of_last(n, objects);
+		size_t left = km_kmalloc_sized ? free_sized_last(n, objects) : free_slab_of_last(n, objects);
 		/* Where its slab had some more near it, so may the next last one's. */
 		bool try_again = left < n && n - left >= FEW;
 

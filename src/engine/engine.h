@@ -178,7 +178,7 @@ struct km_engine {
 	/* A hit of a chain is a verb of port/chain_hit.h on cache->chain, one of an array a verb of port/pcpu.h. Here
 	 * it is counted, with KMEM_OPTIONS=stats:1. ARRAY: NULL, then it is not. */
 	void (*hit)(struct kmem_cache *cache, enum kmem_event event, size_t count);
-	/* CHAIN. The rest, with km_front_busy set; NULL is its final word. */
+	/* CHAIN: the rest. NONE: one object. With km_front_busy set; NULL is its final word. */
 	void *(*alloc)(struct kmem_cache *cache, const struct km_request *request);
 	void (*free)(struct kmem_cache *cache, void *object);
 	/* CHAIN. give, of objects[0, count), the last and those of its slab that are near; NULLs are skipped.

@@ -13,6 +13,7 @@
 #include "../port/die.h"
 
 #define NONE	KM_SLOB_UNITS
+#define DAMAGED	(NONE + 1)
 #define BATCH	32u			/* objects for which the lock is held */
 
 struct km_slob km_slob = {
@@ -46,15 +47,17 @@ static bool has_own_pages(const struct kmem_cache *cache)
 	return cache->size >= KM_PAGE_SIZE;
 }
 
-static struct shape shape_of(const struct kmem_cache *cache, const struct km_request *request)
+/* `sized` is known where it is compiled for one object at a time. */
+km_inline struct shape shape_of(const struct kmem_cache *cache, const struct km_request *request,
+				bool sized)
 {
-	unsigned header = is_sized(cache);
-	uint32_t bytes = request->bytes ?: cache->size, align = request->align ?: cache->align;
-	unsigned units = (bytes + KM_SLOB_UNIT - 1) / KM_SLOB_UNIT + header;
+	uint32_t bytes = sized && request->bytes ? request->bytes : cache->size;
+	uint32_t align = sized && request->align ? request->align : cache->align;
 
 	return (struct shape){
-		.units = units, .align = align / KM_SLOB_UNIT, .header = header, .bytes = bytes,
-		.list = km_slob_list_of(bytes + header * KM_SLOB_HEADER), .node = request->node,
+		.units = (bytes + KM_SLOB_UNIT - 1) / KM_SLOB_UNIT + sized, .align = align / KM_SLOB_UNIT,
+		.header = sized, .bytes = bytes,
+		.list = km_slob_list_of(bytes + sized * KM_SLOB_HEADER), .node = request->node,
 	};
 }
 
@@ -66,31 +69,55 @@ static char *base_of(const struct km_page *page)
 
 /* ------------------------------------------------------------------ marks */
 
-static bool marked(const uint64_t *bits, unsigned unit)
+/* What the two bits of a unit say; the low one: live. */
+enum mark { NO_MARK, CACHES = 1, KEEPS_TYPE = 2, KMALLOCS = 3 };
+
+km_inline enum mark mark_at(const struct km_slob_marks *marks, unsigned unit)
 {
-	return km_load(&bits[unit / 64]) >> unit % 64 & 1;
+	unsigned word = unit / 64, bit = unit % 64;
+
+	return (enum mark)((km_load(&marks->word[word].live) >> bit & 1) |
+			   (km_load(&marks->word[word].other) >> bit & 1) << 1);
 }
 
-static void mark(uint64_t *bits, unsigned unit)
+/* Change the bits that `mark` has: NO_MARK becomes that, and that NO_MARK. */
+km_inline void flip_mark(struct km_slob_marks *marks, unsigned unit, enum mark mark)
 {
-	km_store(&bits[unit / 64], bits[unit / 64] | (uint64_t)1 << unit % 64);
+	uint64_t bit = (uint64_t)1 << unit % 64, *live = &marks->word[unit / 64].live,
+		 *other = &marks->word[unit / 64].other;
+
+	if (mark & CACHES)
+		km_store(live, *live ^ bit);
+	if (mark & KEEPS_TYPE)
+		km_store(other, *other ^ bit);
 }
 
-static void unmark(uint64_t *bits, unsigned unit)
+km_inline enum mark mark_of(bool sized)
 {
-	km_store(&bits[unit / 64], bits[unit / 64] & ~((uint64_t)1 << unit % 64));
+	return sized ? KMALLOCS : CACHES;
 }
 
-/* The first unit in [unit, end) at which a marked block begins, or end. */
-static unsigned next_marked(const struct km_slob_marks *marks, unsigned unit, unsigned end)
+km_inline bool is_live(const struct km_slob_marks *marks, unsigned unit, bool sized)
 {
-	for (unsigned word = unit / 64, skip = unit % 64; word * 64 < end; word++, skip = 0) {
-		uint64_t bits = (marks->live[word] | marks->other[word]) >> skip << skip;
+	uint64_t live = km_load(&marks->word[unit / 64].live), other = km_load(&marks->word[unit / 64].other);
 
-		if (bits)
-			return km_min(word * 64 + (unsigned)__builtin_ctzll(bits), end);
-	}
-	return end;
+	return (sized ? live & other : live & ~other) >> unit % 64 & 1;
+}
+
+km_inline uint64_t word_of(const struct km_slob_marks *marks, unsigned word)
+{
+	return marks->word[word].live | marks->word[word].other;
+}
+
+/* Where the first marked block behind `unit` begins; NONE where that is at `limit` or further. */
+km_inline unsigned next_marked(const struct km_slob_marks *marks, unsigned unit, unsigned limit)
+{
+	unsigned word = unit / 64;
+	uint64_t bits = word_of(marks, word) & ~(uint64_t)1 << unit % 64;
+
+	while (!bits && ++word * 64 < limit)
+		bits = word_of(marks, word);
+	return bits ? word * 64 + (unsigned)__builtin_ctzll(bits) : NONE;
 }
 
 /* ------------------------------------------------------------------ the free blocks of a page; lock held */
@@ -100,21 +127,23 @@ static struct km_slob_free *free_at(char *base, unsigned unit)
 	return (struct km_slob_free *)(base + unit * KM_SLOB_UNIT);
 }
 
-/* Users write to what they freed: a header that can't be right ends the walk, and the page's use. */
-km_inline bool sound(const struct km_slob_free *block, unsigned at)
+/*
+ * Users write to what they freed: a header that can't be right ends the walk, and the page's use. The next block begins
+ * behind this one's end and one more unit; only the end of the page may follow at once.
+ */
+km_inline bool sound(unsigned at, unsigned end, unsigned next)
 {
-	return block->units && at + block->units <= NONE &&
-	       (block->next > at + block->units ? block->next <= NONE : block->next == NONE);
+	return end > at && next <= NONE && end - next / NONE < next;
 }
 
-static void bury(struct kmem_cache *cache, struct km_page *page, char *base)
+km_cold static void bury(struct kmem_cache *cache, struct km_page *page, char *base)
 {
 	km_misuse(KM_MISUSE_WRITTEN, "slob", base, cache->name);
 	km_bump(&km_slob.pages, -1);
 	km_bump(&km_slob.units, page->free_units - (size_t)KM_SLOB_UNITS);
 	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++)
 		km_bump(&km_slob.blocks,
-			-__builtin_popcountll(page->marks->live[i] | page->marks->other[i]));
+			-__builtin_popcountll(word_of(page->marks, i)));
 	if (page->flags & KM_SLAB_PARTIAL)
 		km_list_del(&page->list);
 	page->flags = KM_SLAB_DEAD;
@@ -130,57 +159,50 @@ static void link_free(struct km_page *page, char *base, unsigned before, unsigne
 		free_at(base, before)->next = (uint16_t)unit;
 }
 
-/* Cut shape->units at `start` out of the free block at `at`; what is left on either side stays free. */
-static void cut(struct km_page *page, char *base, const struct shape *shape, unsigned before,
-		unsigned at, unsigned start)
+/* First fit. Returns the unit of the block, cut out of a free one; or NONE, or DAMAGED. */
+km_inline unsigned take_units(struct km_page *page, char *base, const struct shape *shape)
 {
-	struct km_slob_free *block = free_at(base, at);
-	unsigned end = start + shape->units, tail = at + block->units - end, next = block->next;
+	unsigned before = NONE, largest = 0, at = page->first_free, start, stop, end, next;
+	struct km_slob_free *block;
 
-	if (tail) {
-		*free_at(base, end) = (struct km_slob_free){ (uint16_t)tail, (uint16_t)next };
-		next = end;
+	for (;; before = at, at = next) {
+		if (km_unlikely(at == NONE)) {
+			page->largest = (uint16_t)largest;
+			return NONE;
+		}
+		block = free_at(base, at);
+		end = at + block->units;
+		next = block->next;
+		if (km_unlikely(!sound(at, end, next)))
+			return DAMAGED;
+		if (end - at >= shape->units) {
+			start = ((at + shape->header + shape->align - 1) & -shape->align) - shape->header;
+			stop = start + shape->units;
+			if (km_likely(stop <= end))
+				break;
+		}
+		largest = km_max(largest, end - at);
+	}
+	/* What is left on either side stays free. */
+	if (stop < end) {
+		*free_at(base, stop) = (struct km_slob_free){ (uint16_t)(end - stop), (uint16_t)next };
+		next = stop;
 	}
 	if (start > at)
 		*block = (struct km_slob_free){ (uint16_t)(start - at), (uint16_t)next };
 	else
 		link_free(page, base, before, next);
 	page->free_units = (uint16_t)(page->free_units - shape->units);
+	return start;
 }
 
-/* First fit. Returns the unit of the block, or NONE. */
-static unsigned take_units(struct kmem_cache *cache, struct km_page *page, char *base,
-			   const struct shape *shape)
+/* Put [unit, end) between the free blocks at `before` and `after`, joined with those that it touches. */
+km_inline void join(struct km_page *page, char *base, unsigned before, unsigned unit, unsigned end,
+		    unsigned after)
 {
-	unsigned before = NONE, largest = 0;
+	unsigned next = after;
 
-	for (unsigned at = page->first_free; at != NONE;) {
-		const struct km_slob_free *block = free_at(base, at);
-		unsigned start = (unsigned)km_align_up(at + shape->header, shape->align) -
-				 shape->header;
-
-		if (km_unlikely(!sound(block, at))) {
-			bury(cache, page, base);
-			return NONE;
-		}
-		if (start + shape->units <= at + block->units) {
-			cut(page, base, shape, before, at, start);
-			return start;
-		}
-		before = at;
-		largest = km_max(largest, (unsigned)block->units);
-		at = block->next;
-	}
-	page->largest = (uint16_t)largest;
-	return NONE;
-}
-
-/* Put [unit, unit + units) between the free blocks at `before` and `after`, joined with those that it touches. */
-static void join(struct km_page *page, char *base, unsigned before, unsigned unit, unsigned units,
-		 unsigned after)
-{
-	unsigned next = after, end = unit + units;
-
+	page->free_units = (uint16_t)(page->free_units + (end - unit));
 	if (after == end && after != NONE) {
 		end += free_at(base, after)->units;
 		next = free_at(base, after)->next;
@@ -190,21 +212,29 @@ static void join(struct km_page *page, char *base, unsigned before, unsigned uni
 	else
 		link_free(page, base, before, unit);
 	*free_at(base, unit) = (struct km_slob_free){ (uint16_t)(end - unit), (uint16_t)next };
-	page->free_units = (uint16_t)(page->free_units + units);
-	page->largest = (uint16_t)km_max((unsigned)page->largest, end - unit);
+	if (page->largest < end - unit)
+		page->largest = (uint16_t)(end - unit);
 }
 
 /* The free blocks on either side of `unit`; false: a damaged one is in the way. */
 km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit, unsigned *before,
-		       unsigned *after)
+			  unsigned *after)
 {
-	*before = NONE;
-	for (*after = page->first_free; *after < unit; *after = free_at(base, *before)->next) {
-		*before = *after;
-		if (km_unlikely(!sound(free_at(base, *after), *after)))
+	unsigned last = NONE, at = page->first_free;
+
+	while (at != NONE) {
+		const struct km_slob_free *block = free_at(base, at);
+
+		if (km_unlikely(!sound(at, at + block->units, block->next)))
 			return false;
+		if (at >= unit)
+			break;
+		last = at;
+		at = block->next;
 	}
-	return *after == NONE || sound(free_at(base, *after), *after);
+	*before = last;
+	*after = at;
+	return true;
 }
 
 /* ------------------------------------------------------------------ pages */
@@ -276,18 +306,17 @@ static void add_page(struct kmem_cache *cache, struct km_page *page, enum km_slo
 	list_page(page, &km_slob.list[list]);
 }
 
-/* One of the stock. False: there is none, of that node. Lock held. */
-static bool add_stocked(struct kmem_cache *cache, const struct shape *shape)
+/* One of the stock; NULL: there is none, of that node. Lock held. */
+km_inline struct km_page *add_stocked(struct kmem_cache *cache, const struct shape *shape)
 {
-	if (km_list_empty(&km_slob.stock))
-		return false;
-	struct km_page *page = km_list_first(&km_slob.stock, struct km_page, list);
-	if (shape->node != NUMA_NO_NODE && page->node != shape->node)
-		return false;
+	struct km_page *page = km_container_of(km_slob.stock.next, struct km_page, list);
+
+	if (km_list_empty(&km_slob.stock) || (shape->node != NUMA_NO_NODE && page->node != shape->node))
+		return NULL;
 	km_list_del(&page->list);
 	km_bump(&km_slob.stocked, -1);
 	add_page(cache, page, shape->list);
-	return true;
+	return page;
 }
 
 /* A page that is on no list and wholly free: it is kept, or the caller gives it back. Lock held. */
@@ -330,36 +359,69 @@ static void begin_at(struct km_list *list, struct km_page *page)
 	km_list_insert(list, page->list.prev, &page->list);
 }
 
-/* A block from the pages of its list; NULL: none has room. Lock held. */
-static void *take_block(struct kmem_cache *cache, const struct shape *shape)
+struct place {
+	struct km_page *page;
+	unsigned unit;			/* NONE: no room */
+};
+
+/* Kernel: looks into every page that has the units. The same block is found. */
+km_inline bool may_have(const struct km_page *page, const struct shape *shape)
+{
+	return page->largest >= shape->units && (shape->node == NUMA_NO_NODE || page->node == shape->node);
+}
+
+/* All pages of the list, then the stock. The shape in registers: what is stored in pieces is not soon read whole. */
+static km_noinline struct place in_list(struct kmem_cache *cache, enum km_slob_list list, unsigned units,
+					unsigned align, unsigned header, int node)
+{
+	const struct shape shape = { .units = units, .align = align, .header = header, .list = list, .node = node };
+	struct km_page *page;
+
+	km_list_for_each_safe(entry, &km_slob.list[list]) {
+		page = km_container_of(entry, struct km_page, list);
+		if (!may_have(page, &shape))
+			continue;
+		unsigned unit = take_units(page, base_of(page), &shape);
+		if (km_likely(unit < NONE))
+			return (struct place){ page, unit };
+		if (km_unlikely(unit == DAMAGED))
+			bury(cache, page, base_of(page));
+	}
+	page = add_stocked(cache, &shape);
+	return (struct place){ page, page ? take_units(page, base_of(page), &shape) : NONE };
+}
+
+/* A block from the pages of its list, or the stock; NULL: none has room. Lock held. */
+km_inline void *take_block(struct kmem_cache *cache, const struct shape *shape)
 {
 	struct km_list *list = &km_slob.list[shape->list];
+	struct km_page *page = km_container_of(list->next, struct km_page, list);
+	unsigned unit = NONE;
 
-	km_list_for_each_safe(entry, list) {
-		struct km_page *page = km_container_of(entry, struct km_page, list);
+	/* As a rule the page that served last does again. */
+	if (km_likely(&page->list != list && may_have(page, shape)))
+		unit = take_units(page, base_of(page), shape);
+	if (km_unlikely(unit >= NONE)) {
+		struct place place = in_list(cache, shape->list, shape->units, shape->align, shape->header,
+					     shape->node);
 
-		/* Kernel: looks into every page that has the units. The same block is found. */
-		if (page->largest < shape->units ||
-		    (shape->node != NUMA_NO_NODE && page->node != shape->node))
-			continue;
-		char *base = base_of(page);
-		unsigned unit = take_units(cache, page, base, shape);
-		if (unit == NONE)
-			continue;
-		if (page->free_units)
-			begin_at(list, page);
-		else
-			unlist_page(page);
-		mark(page->marks->live, unit);
-		if (shape->header) {
-			mark(page->marks->other, unit);
-			*(uint32_t *)(base + unit * KM_SLOB_UNIT) = shape->bytes;
-		}
-		km_bump(&km_slob.units, shape->units);
-		km_bump(&km_slob.blocks, 1);
-		return base + (unit + shape->header) * KM_SLOB_UNIT;
+		page = place.page;
+		unit = place.unit;
+		if (km_unlikely(unit >= NONE))
+			return NULL;
 	}
-	return NULL;
+	char *block = base_of(page) + unit * KM_SLOB_UNIT;
+
+	if (km_likely(page->free_units))
+		begin_at(list, page);
+	else
+		unlist_page(page);
+	if (shape->header)
+		*(uint32_t *)block = shape->bytes;
+	flip_mark(page->marks, unit, mark_of(shape->header));
+	km_bump(&km_slob.units, shape->units);
+	km_bump(&km_slob.blocks, 1);
+	return block + shape->header * KM_SLOB_HEADER;
 }
 
 /* ------------------------------------------------------------------ take */
@@ -376,11 +438,21 @@ static void *take_typed(struct kmem_cache *cache, struct km_slob_node *n)
 	if (page->type == KM_PAGE_SLOB) {
 		unsigned unit = ((uintptr_t)object & (KM_PAGE_SIZE - 1)) / KM_SLOB_UNIT;
 
-		unmark(page->marks->other, unit);
-		mark(page->marks->live, unit);
+		flip_mark(page->marks, unit, CACHES | KEEPS_TYPE);
 	} else {
 		page->inuse = 1;
 	}
+	return object;
+}
+
+/* One object, by whatever is at hand; NULL: a page is needed. Lock held. */
+km_inline void *take_object(struct kmem_cache *cache, struct km_slob_node *n, const struct shape *shape)
+{
+	if (km_unlikely(n->typed))
+		return take_typed(cache, n);
+	void *object = take_block(cache, shape);
+	if (km_likely(object))
+		km_bump(&n->counts.objects, 1);
 	return object;
 }
 
@@ -390,17 +462,8 @@ static unsigned take_some(struct kmem_cache *cache, const struct shape *shape, v
 	struct km_slob_node *n = node_of(cache);
 	unsigned got = 0;
 
-	for (; got < want; got++) {
-		bool again = n->typed != NULL;
-
-		objects[got] = again ? take_typed(cache, n) : take_block(cache, shape);
-		if (!objects[got] && add_stocked(cache, shape))
-			objects[got] = take_block(cache, shape);
-		if (!objects[got])
-			break;
-		if (!again)
-			km_bump(&n->counts.objects, 1);
-	}
+	while (got < want && (objects[got] = take_object(cache, n, shape)))
+		got++;
 	km_bump(&n->counts.taken, got);
 	return got;
 }
@@ -460,10 +523,10 @@ static unsigned take_batch(struct kmem_cache *cache, const struct km_request *re
 	return got;
 }
 
-unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		      unsigned want)
+static unsigned take_many(struct kmem_cache *cache, const struct km_request *request, void **objects,
+			  unsigned want)
 {
-	struct shape shape = shape_of(cache, request);
+	struct shape shape = shape_of(cache, request, is_sized(cache));
 	unsigned got = 0;
 
 	while (got < want) {
@@ -482,6 +545,54 @@ unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request
 		for (unsigned i = 0; i < got; i++)
 			cache->ctor(objects[i]);
 	return got;
+}
+
+static km_noinline void *take_general(struct kmem_cache *cache, const struct km_request *request)
+{
+	void *object;
+
+	return take_many(cache, request, &object, 1) ? object : NULL;
+}
+
+/* One object, where a lock and a page with room are all it needs. */
+km_inline void *take_one(struct kmem_cache *cache, const struct km_request *request, bool sized)
+{
+	struct shape shape = shape_of(cache, request, sized);
+	struct km_slob_node *n = node_of(cache);
+
+	if (!km_lock_may(&km_slob.lock, request->may_wait))
+		return NULL;
+	void *object = take_object(cache, n, &shape);
+	km_bump(&n->counts.taken, object != NULL);
+	km_unlock_quick(&km_slob.lock);
+	return km_likely(object) ? object : take_general(cache, request);
+}
+
+/* Each is compiled for itself. */
+static km_noinline void *take_sized(struct kmem_cache *cache, const struct km_request *request)
+{
+	return take_one(cache, request, true);
+}
+
+static km_noinline void *take_plain(struct kmem_cache *cache, const struct km_request *request)
+{
+	return take_one(cache, request, false);
+}
+
+void *km_slob_alloc(struct kmem_cache *cache, const struct km_request *request)
+{
+	if (is_sized(cache))
+		return take_sized(cache, request);
+	if (km_likely(!has_own_pages(cache) && !cache->ctor))
+		return take_plain(cache, request);
+	return take_general(cache, request);
+}
+
+unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		      unsigned want)
+{
+	return want == 1 ? (objects[0] = km_slob_alloc(cache, request)) != NULL :
+			   take_many(cache, request, objects, want);
 }
 
 /* ------------------------------------------------------------------ what is wrong with an address */
@@ -506,23 +617,14 @@ static enum km_misuse mistake(struct km_page *page, const void *p, bool sized)
 		return KM_MISUSE_FOREIGN;
 	if (offset % KM_SLOB_UNIT)
 		return KM_MISUSE_INTERIOR;
-	bool live = marked(page->marks->live, unit), other = marked(page->marks->other, unit);
-	if ((other && !live) || is_free(page, base, unit))
+	enum mark mark = mark_at(page->marks, unit);
+	if (mark == KEEPS_TYPE || is_free(page, base, unit))
 		return KM_MISUSE_DOUBLE_FREE;
-	if (live && !other && sized)
+	if (mark == CACHES && sized)
 		return KM_MISUSE_NOT_KMALLOC;
-	if (!live && !sized && unit && marked(page->marks->live, unit - 1) &&
-	    marked(page->marks->other, unit - 1))
+	if (!(mark & CACHES) && !sized && unit && mark_at(page->marks, unit - 1) == KMALLOCS)
 		return KM_MISUSE_WRONG_CACHE;
 	return KM_MISUSE_INTERIOR;
-}
-
-bool km_slob_is_sized(const struct km_page *page, const void *p)
-{
-	unsigned offset = (uintptr_t)p & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT - 1;
-
-	return offset % KM_SLOB_UNIT == 0 && offset && marked(page->marks->live, unit) &&
-	       marked(page->marks->other, unit);
 }
 
 enum km_misuse km_slob_mistake(struct km_page *page, const void *p)
@@ -547,17 +649,14 @@ static void put_typed(struct kmem_cache *cache, void *object)
 	km_bump(&n->counts.taken, -1);
 }
 
-/* [unit, unit + units) is free from now on. Returns a page for the caller to give back. */
-static struct km_page *put_units(struct kmem_cache *cache, struct km_page *page, char *base,
-				 unsigned before, unsigned unit, unsigned units, unsigned after,
-				 enum km_slob_list list)
+/* [unit, end) is free from now on. Returns a page for the caller to give back. */
+km_inline struct km_page *put_units(struct kmem_cache *cache, struct km_page *page, char *base,
+				    unsigned before, unsigned unit, unsigned end, unsigned after,
+				    enum km_slob_list list)
 {
-	unmark(page->marks->live, unit);
-	if (is_sized(cache))
-		unmark(page->marks->other, unit);
-	km_bump(&km_slob.units, -(size_t)units);
+	km_bump(&km_slob.units, -(size_t)(end - unit));
 	km_bump(&km_slob.blocks, -1);
-	if (page->free_units + units == KM_SLOB_UNITS) {
+	if (page->free_units + (end - unit) == KM_SLOB_UNITS) {
 		if (page->free_units)
 			unlist_page(page);
 		return drop_page(cache, page, base);
@@ -566,44 +665,52 @@ static struct km_page *put_units(struct kmem_cache *cache, struct km_page *page,
 		count(cache, KMEM_FREE_ADD_PARTIAL);
 		list_page(page, &km_slob.list[list]);
 	}
-	join(page, base, before, unit, units, after);
+	join(page, base, before, unit, end, after);
 	return NULL;
 }
 
-/* Take a block back. Lock held; NO_MISTAKE, or what is wrong with it. */
-static enum km_misuse put_block(struct kmem_cache *cache, struct km_page *page, void *object,
-				struct km_page **empty)
+/* The page is given up, or is now: of the block only its mark goes. Lock held. */
+km_cold static void put_dead(struct kmem_cache *cache, struct km_page *page, char *base, unsigned unit)
 {
-	bool sized = is_sized(cache);
+	if (!(page->flags & KM_SLAB_DEAD))
+		bury(cache, page, base);
+	flip_mark(page->marks, unit, mark_of(is_sized(cache)));
+	km_bump(&node_of(cache)->counts.taken, -1);
+	km_bump(&node_of(cache)->counts.objects, -1);
+}
+
+/* Take a block back. Lock held; NO_MISTAKE, or what is wrong with it. *empty: a page for the caller to give back. */
+km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool sized,
+				   struct km_page **empty)
+{
+	struct km_page *page = km_page_of(object);
 	unsigned offset = (uintptr_t)object & (KM_PAGE_SIZE - 1), before, after;
 	unsigned unit = offset / KM_SLOB_UNIT - sized;
 	char *base = (char *)object - offset;
 
-	if (km_unlikely(page->type != KM_PAGE_SLOB || offset % KM_SLOB_UNIT || unit >= KM_SLOB_UNITS ||
-			!marked(page->marks->live, unit) ||
-			marked(page->marks->other, unit) != sized))
+	if (km_unlikely(!page || page->type != KM_PAGE_SLOB))
+		return KM_MISUSE_FOREIGN;
+	if (km_unlikely(offset % KM_SLOB_UNIT || unit >= KM_SLOB_UNITS ||
+			!is_live(page->marks, unit, sized)))
 		return mistake(page, object, sized);
 	uint32_t bytes = sized ? *(uint32_t *)(base + unit * KM_SLOB_UNIT) + KM_SLOB_HEADER :
 				 cache->size;
-	unsigned units = (unsigned)(((uint64_t)bytes + KM_SLOB_UNIT - 1) / KM_SLOB_UNIT);
-	if (km_unlikely(page->flags & KM_SLAB_DEAD)) {
-		unmark(page->marks->live, unit);
-	} else if (km_unlikely(!neighbours(page, base, unit, &before, &after))) {
-		bury(cache, page, base);
-		unmark(page->marks->live, unit);
-	} else {
-		/* It ends where a live block begins, or a free one, or the page ends: nowhere else. */
-		if (km_unlikely(unit + units != next_marked(page->marks, unit + 1, after)))
-			return sized ? KM_MISUSE_HEADER : KM_MISUSE_WRONG_CACHE;
-		if (km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU)) {
-			unmark(page->marks->live, unit);
-			mark(page->marks->other, unit);
-			put_typed(cache, object);
-			return NO_MISTAKE;
-		}
-		*empty = put_units(cache, page, base, before, unit, units, after,
-				   km_slob_list_of(bytes));
+	uint64_t end = unit + ((uint64_t)bytes + KM_SLOB_UNIT - 1) / KM_SLOB_UNIT;
+	if (km_unlikely(page->flags & KM_SLAB_DEAD || !neighbours(page, base, unit, &before, &after))) {
+		put_dead(cache, page, base, unit);
+		return NO_MISTAKE;
 	}
+	/* It ends where a live block begins, or a free one, or the page ends: nowhere else. */
+	if (km_unlikely(km_min(next_marked(page->marks, unit, after), after) != end))
+		return sized ? KM_MISUSE_HEADER : KM_MISUSE_WRONG_CACHE;
+	if (km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU)) {
+		flip_mark(page->marks, unit, CACHES | KEEPS_TYPE);
+		put_typed(cache, object);
+		return NO_MISTAKE;
+	}
+	flip_mark(page->marks, unit, mark_of(sized));
+	*empty = put_units(cache, page, base, before, unit, (unsigned)end, after,
+			   km_slob_list_of(bytes));
 	km_bump(&node_of(cache)->counts.taken, -1);
 	km_bump(&node_of(cache)->counts.objects, -1);
 	return NO_MISTAKE;
@@ -614,39 +721,38 @@ static const char *freed_by(const struct kmem_cache *cache)
 	return is_sized(cache) ? "kfree" : "kmem_cache_free";
 }
 
-/* Up to BATCH objects under one lock; pages and complaints when it is free again. */
+km_cold static void report(struct kmem_cache *cache, void *object, enum km_misuse what)
+{
+	int index;
+
+	/* Not in a page of slob: whose it is then, is what layout.c finds out. */
+	if (what == KM_MISUSE_FOREIGN)
+		km_slab_of(cache, object, &index, freed_by(cache));
+	else
+		km_misuse(what, freed_by(cache), object, cache->name);
+}
+
+/* Up to BATCH objects under one lock; their pages go when it is free again. */
 static void give_batch(struct kmem_cache *cache, void **objects, unsigned count)
 {
-	struct { enum km_misuse what; void *object; } wrong[BATCH];
 	struct km_page *empty[BATCH];
-	unsigned pages = 0, mistakes = 0;
+	unsigned pages = 0;
 
 	km_lock(&km_slob.lock);
 	for (unsigned i = 0; i < count; i++) {
-		struct km_page *page = km_page_of(objects[i]), *emptied = NULL;
-		enum km_misuse what = page && page->type == KM_PAGE_SLOB ?
-					      put_block(cache, page, objects[i], &emptied) :
-					      KM_MISUSE_FOREIGN;
+		empty[pages] = NULL;
+		enum km_misuse what = put_block(cache, objects[i], is_sized(cache), &empty[pages]);
 
-		if (emptied)
-			empty[pages++] = emptied;
+		pages += empty[pages] != NULL;
 		if (km_unlikely(what != NO_MISTAKE)) {
-			wrong[mistakes].what = what;
-			wrong[mistakes++].object = objects[i];
+			km_unlock(&km_slob.lock);
+			report(cache, objects[i], what);
+			km_lock(&km_slob.lock);
 		}
 	}
 	km_unlock_quick(&km_slob.lock);
-	for (unsigned i = 0; i < pages; i++)
-		free_page(empty[i]);
-	for (unsigned i = 0; i < mistakes; i++) {
-		int index;
-
-		/* Not in a page of slob: whose it is then, is what layout.c finds out. */
-		if (wrong[i].what == KM_MISUSE_FOREIGN)
-			km_slab_of(cache, wrong[i].object, &index, freed_by(cache));
-		else
-			km_misuse(wrong[i].what, freed_by(cache), wrong[i].object, cache->name);
-	}
+	while (pages)
+		free_page(empty[--pages]);
 }
 
 static void give_pages(struct kmem_cache *cache, void *object)
@@ -676,11 +782,44 @@ static void give_pages(struct kmem_cache *cache, void *object)
 		km_slab_free(cache, slab);
 }
 
+km_inline void put_one(struct kmem_cache *cache, void *object, bool sized)
+{
+	struct km_page *empty = NULL;
+
+	km_lock(&km_slob.lock);
+	enum km_misuse what = put_block(cache, object, sized, &empty);
+	km_unlock_quick(&km_slob.lock);
+	if (km_unlikely(empty))
+		free_page(empty);
+	if (km_unlikely(what != NO_MISTAKE))
+		report(cache, object, what);
+}
+
+static km_noinline void put_sized(struct kmem_cache *cache, void *object)
+{
+	put_one(cache, object, true);
+}
+
+static km_noinline void put_plain(struct kmem_cache *cache, void *object)
+{
+	put_one(cache, object, false);
+}
+
+void km_slob_free(struct kmem_cache *cache, void *object)
+{
+	if (is_sized(cache))
+		put_sized(cache, object);
+	else if (km_likely(!has_own_pages(cache)))
+		put_plain(cache, object);
+	else
+		give_pages(cache, object);
+}
+
 void km_slob_give(struct kmem_cache *cache, void **objects, unsigned count)
 {
-	if (has_own_pages(cache)) {
+	if (count == 1 || has_own_pages(cache)) {
 		for (unsigned i = 0; i < count; i++)
-			give_pages(cache, objects[i]);
+			km_slob_free(cache, objects[i]);
 		return;
 	}
 	for (unsigned now; count; count -= now, objects += now) {

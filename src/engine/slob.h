@@ -46,7 +46,7 @@ struct km_slob_free {
  * Changed under the engine's lock, read without by those who free.
  */
 struct km_slob_marks {
-	uint64_t live[KM_SLOB_UNITS / 64], other[KM_SLOB_UNITS / 64];
+	struct { uint64_t live, other; } word[KM_SLOB_UNITS / 64];
 };
 
 /* The struct of a cache, all of it under the engine's lock. */
@@ -72,7 +72,15 @@ struct km_slob {
 extern struct km_slob km_slob;
 
 /* Is p, in a page of slob, what kmalloc returned? A look without the lock: who asks holds the object. */
-bool km_slob_is_sized(const struct km_page *page, const void *p);
+km_inline bool km_slob_is_sized(const struct km_page *page, const void *p)
+{
+	unsigned offset = (uintptr_t)p & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT - 1;
+
+	if (km_unlikely(offset % KM_SLOB_UNIT || !offset))
+		return false;
+	const struct km_slob_marks *marks = page->marks;
+	return (km_load(&marks->word[unit / 64].live) & km_load(&marks->word[unit / 64].other)) >> unit % 64 & 1;
+}
 /* Why not. */
 enum km_misuse km_slob_mistake(struct km_page *page, const void *p);
 /* What kmalloc's user may use of it. */
@@ -90,6 +98,8 @@ km_inline enum km_slob_list km_slob_list_of(size_t bytes)
 }
 
 /* ---- slob.c, for slob_cache.c */
+void *km_slob_alloc(struct kmem_cache *cache, const struct km_request *request);
+void km_slob_free(struct kmem_cache *cache, void *object);
 unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		      unsigned want);
 void km_slob_give(struct kmem_cache *cache, void **objects, unsigned count);

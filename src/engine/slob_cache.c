@@ -102,7 +102,7 @@ struct totals {
 
 static bool in_block(const struct km_slob_marks *marks, unsigned unit)
 {
-	return (marks->live[unit / 64] | marks->other[unit / 64]) >> unit % 64 & 1;
+	return (marks->word[unit / 64].live | marks->word[unit / 64].other) >> unit % 64 & 1;
 }
 
 /* Free units as the links say, each block of them unmarked and in front of a marked one; SIZE_MAX: damaged. */
@@ -138,7 +138,8 @@ static int check_page(struct km_page *page, void *arg)
 	if (page->type != KM_PAGE_SLOB || page->flags & KM_SLAB_DEAD)
 		return 0;
 	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++)
-		blocks += (size_t)__builtin_popcountll(page->marks->live[i] | page->marks->other[i]);
+		blocks += (size_t)__builtin_popcountll(page->marks->word[i].live |
+						       page->marks->word[i].other);
 	free_units = count_free(page, km_page_address(page));
 	bool listed = page->flags & KM_SLAB_PARTIAL;
 	/* Of the stock; or, in the child of a fork, in the hand of a thread that is not there. */
@@ -196,6 +197,8 @@ const struct km_engine km_engine_slob = {
 	.node_fini = slob_node_fini,
 	.take = km_slob_take,
 	.give = km_slob_give,
+	.alloc = km_slob_alloc,
+	.free = km_slob_free,
 	.shrink = slob_shrink,
 	.reap = slob_reap,
 	.is_taken = slob_is_taken,

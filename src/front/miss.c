@@ -134,9 +134,8 @@ static void *from_engine(struct kmem_cache *cache, const struct km_request *requ
 			return refill_shelf(cache, request);
 		break;
 	case KM_FRONT_CHAIN:
-		return cache->engine->alloc(cache, request);
 	case KM_FRONT_NONE:
-		break;
+		return cache->engine->alloc(cache, request);
 	}
 	cache->engine->take(cache, request, &object, 1);
 	return object;
@@ -205,7 +204,7 @@ static void spill_shelf(struct kmem_cache *cache, void *object)
 
 static void to_engine(struct kmem_cache *cache, void *object)
 {
-	if (cache->engine->front == KM_FRONT_CHAIN)
+	if (cache->engine->front != KM_FRONT_ARRAY)
 		cache->engine->free(cache, object);
 	else if (km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu())
 		spill_shelf(cache, object);
@@ -404,31 +403,47 @@ km_inline bool plain_chain(const struct kmem_cache *cache)
 	return cache->engine->front == KM_FRONT_CHAIN && !cache->hooks;
 }
 
-/*
- * Without a shelf each call meets the engine: the ordinary ones by the shortest way. Returns how many it got; what is
- * missing is to be had by the long way, or not at all.
- */
-unsigned km_front_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		       unsigned want)
+/* Without a shelf each call meets the engine: the ordinary ones by the shortest way. */
+km_inline bool enter_direct(struct kmem_cache *cache)
+{
+	if (km_unlikely(cache->hooks || cache->dead || km_load(&cache->deferred) || !enter()))
+		return false;
+	if (km_unlikely(!km_load(&cache->touched)))
+		km_store(&cache->touched, true);
+	return true;
+}
+
+km_inline bool alloc_enter_direct(struct kmem_cache *cache, const struct km_request *request)
 {
 	const gfp_t odd = KMEM_GFP_MISS | ~__GFP_BITS_MASK;
 
-	if (km_unlikely((request->gfp & odd) || !request->may_wait || cache->hooks || cache->dead ||
-			km_load(&cache->deferred) || !enter()))
-		return 0;
-	if (km_unlikely(!km_load(&cache->touched)))
-		km_store(&cache->touched, true);
-	unsigned got = cache->engine->take(cache, request, objects, want);
+	return km_likely(!(request->gfp & odd) && request->may_wait) && enter_direct(cache);
+}
+
+km_inline void leave_direct(void)
+{
 	km_front_tick_rarely();
 	leave();
+}
+
+/* Returns how many it got; what is missing is to be had by the long way, or not at all. */
+unsigned km_front_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		       unsigned want)
+{
+	if (!alloc_enter_direct(cache, request))
+		return 0;
+	unsigned got = cache->engine->take(cache, request, objects, want);
+	leave_direct();
 	return got;
 }
 
 km_inline void *alloc_direct(struct kmem_cache *cache, const struct km_request *request)
 {
-	void *object;
-
-	return km_front_take(cache, request, &object, 1) ? object : NULL;
+	if (!alloc_enter_direct(cache, request))
+		return NULL;
+	void *object = cache->engine->alloc(cache, request);
+	leave_direct();
+	return object;
 }
 
 void *km_front_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
@@ -531,22 +546,28 @@ static bool free_to_chain(struct kmem_cache *cache, void *object)
 /* The same without a shelf. */
 bool km_front_give(struct kmem_cache *cache, void **objects, size_t n)
 {
-	if (km_unlikely(cache->hooks || cache->dead || km_load(&cache->deferred) || !enter()))
+	if (!enter_direct(cache))
 		return false;
-	if (km_unlikely(!km_load(&cache->touched)))
-		km_store(&cache->touched, true);
 	for (unsigned now; n; n -= now, objects += now) {
 		now = (unsigned)km_min(n, (size_t)4096);
 		cache->engine->give(cache, objects, now);
 	}
-	km_front_tick_rarely();
-	leave();
+	leave_direct();
+	return true;
+}
+
+static bool free_direct(struct kmem_cache *cache, void *object)
+{
+	if (!enter_direct(cache))
+		return false;
+	cache->engine->free(cache, object);
+	leave_direct();
 	return true;
 }
 
 void km_free_miss(struct kmem_cache *cache, void *object)
 {
-	if (cache->engine->front == KM_FRONT_NONE && object && km_front_give(cache, &object, 1))
+	if (cache->engine->front == KM_FRONT_NONE && object && free_direct(cache, object))
 		return;
 	if (plain_chain(cache) && !cache->checked && object && free_to_chain(cache, object))
 		return;

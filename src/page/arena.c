@@ -70,7 +70,7 @@ static bool reserve_range(size_t bytes)
 		.base = base, .pages = pages, .map = (uint16_t *)arrays,
 		.page = (struct km_page *)(arrays + map_bytes), .node = node,
 	};
-	/* Release pairs with the acquire in km_page_of: who sees the count sees the range. */
+	/* Release pairs with the acquire in km_page_of_any: who sees the count sees the range. */
 	km_store_release(&arena.ranges, arena.ranges + 1);
 	return true;
 }
@@ -110,7 +110,7 @@ static bool commit_array(void *array, size_t *ready, size_t need, size_t limit)
 
 static struct km_range *range_of_page(const struct km_page *page)
 {
-	/* Acquire as in km_page_of: the page may be of a range that another node has just got. */
+	/* Acquire as in km_page_of_any: the page may be of a range that another node has just got. */
 	for (unsigned i = 0; i < km_load_acquire(&arena.ranges); i++) {
 		struct km_range *range = &arena.range[i];
 
@@ -201,6 +201,7 @@ static bool commit_block(unsigned node)
 	km_store_release(&range->ready, end);
 	if (i == 0) {
 		km_hot.arena = range->base;
+		km_hot.page = range->page;
 		km_store_release(&km_hot.map, range->map);
 		/* Last: before, no index passes. */
 		km_store_release(&km_hot.pages, end);
@@ -371,7 +372,7 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 
 /* ------------------------------------------------------------------ addresses */
 
-struct km_page *km_page_of(const void *p)
+struct km_page *km_page_of_any(const void *p)
 {
 	unsigned ranges = km_load_acquire(&arena.ranges);
 

@@ -19,6 +19,7 @@
 #include "../port/chain.h"
 #include "../port/list.h"
 #include "../port/node.h"
+#include "../port/pcpu.h"
 
 #define KM_MAX_ORDER	10u	/* largest block: 4 MiB */
 #define KM_MAP_NONE	0u
@@ -104,7 +105,14 @@ struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int nod
 void km_pages_free_exact(struct km_page *page, size_t count);
 
 /* The descriptor of the page that p lies in, NULL where p is not in a committed part of an arena. */
-struct km_page *km_page_of(const void *p);
+struct km_page *km_page_of_any(const void *p);
+km_inline struct km_page *km_page_of(const void *p)
+{
+	size_t index = ((uintptr_t)p - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
+
+	/* Acquire pairs with the release in commit_block: who sees the count sees the descriptors. */
+	return km_likely(index < km_load_acquire(&km_hot.pages)) ? &km_hot.page[index] : km_page_of_any(p);
+}
 /* The head of the slab or block that `page` belongs to; NULL where it is free or unknown. */
 struct km_page *km_page_head(struct km_page *page);
 void *km_page_address(const struct km_page *page);

@@ -71,6 +71,7 @@ struct km_hot {
 	char *percpu;			/* area of CPU 0; under the soft disciplines zeros */
 	char *arena;			/* the first range of pages */
 	size_t pages;			/* committed */
+	struct km_page *page;		/* a descriptor for each */
 	const uint16_t *map;		/* a cache's id for each */
 	struct km_entry *entries;	/* by id; [0] is closed for ever */
 } km_aligned(64);

@@ -50,6 +50,11 @@ void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 		kfree_bulk(n, objects);
 		return;
 	}
+	/* As in kmem_cache_alloc_bulk. */
+	if (n == 1 && objects[0]) {
+		(kmem_cache_free)(cache, objects[0]);
+		return;
+	}
 	/* A chain looks at each object anyway. */
 	if (cache->engine->front == KM_FRONT_CHAIN && km_front_free_chain(cache, n, objects))
 		return;
@@ -60,12 +65,27 @@ void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 }
 
 /*
+ * As a rule it is the same as the last time: then a branch is predicted, and nothing that follows waits for the cache,
+ * which comes out of an object by a chain of loads. kfree_bulk of 2: 15 cycles an object for 23.
+ */
+km_inline struct kmem_cache *as_last_time(struct kmem_cache *cache)
+{
+	static km_tls struct kmem_cache *last;
+	struct kmem_cache *guess = last;
+
+	if (km_unlikely(cache != guess))
+		return last = cache;
+	__asm__("" : "+r"(guess));
+	return guess;
+}
+
+/*
  * The cache of all of objects[0, n), or NULL: mixed, or not that easy. Branches that are never taken cost less than one
  * sum of all that may be wrong: 1.8 cycles an object for 3.3. Vectors, two addresses at a time, no less.
  */
 static struct kmem_cache *common_cache(size_t n, void *const *objects)
 {
-	struct kmem_cache *cache = km_quick_cache(objects[0]);
+	struct kmem_cache *cache = as_last_time(km_quick_cache(objects[0]));
 
 	if (!cache)
 		return NULL;
@@ -129,17 +149,8 @@ static void free_window(size_t n, void **objects)
 /* A chain's objects go slab by slab, whatever else is in the array. */
 km_inline size_t free_slab_of_last(size_t n, void **objects)
 {
-	static km_tls struct kmem_cache *last;
-	struct kmem_cache *cache = km_quick_cache(objects[n - 1]), *guess = last;
+	struct kmem_cache *cache = as_last_time(km_quick_cache(objects[n - 1]));
 
-	/* As a rule it is the same as the last time: then a branch is predicted, and nothing below waits for the
-	 * object, which comes out of a chain of loads. */
-	if (km_likely(cache == guess)) {
-		__asm__("" : "+r"(guess));
-		cache = guess;
-	} else {
-		last = cache;
-	}
 	return cache && cache->engine->front == KM_FRONT_CHAIN ?
 		       km_front_free_last(cache, n, objects) : n;
 }

@@ -83,14 +83,6 @@ static size_t natural_align(size_t size)
 	return km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN);
 }
 
-/* By engine slob; a gap in front of the block, if need be, aligns what follows the header. */
-static void *kmalloc_sized(size_t size, gfp_t gfp, int node)
-{
-	if (size >= KM_SLOB_SIZED_END)
-		return kmalloc_large(size, gfp, node);
-	return km_front_alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
-}
-
 size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -104,13 +96,14 @@ size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects)
 
 void *kmalloc_node(size_t size, gfp_t gfp, int node)
 {
+	/* By engine slob; a gap in front of the block, if need be, aligns what follows the header. */
+	if (km_kmalloc_sized && km_likely(size - 1 < KM_SLOB_SIZED_END - 1))
+		return km_front_alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
 	if (km_unlikely(!km_boot()))
 		return km_front_failed("kmalloc", size, gfp, ENOMEM);
 	if (km_unlikely(!size))
 		return ZERO_SIZE_PTR;
-	if (km_kmalloc_sized)
-		return kmalloc_sized(size, gfp, node);
-	if (km_unlikely(size > KMALLOC_MAX_CACHE_SIZE))
+	if (km_unlikely(km_kmalloc_sized || size > KMALLOC_MAX_CACHE_SIZE))
 		return kmalloc_large(size, gfp, node);
 	return km_alloc_miss_node(cache_of_size[(size + 7) >> 3], gfp, node);
 }
@@ -225,12 +218,17 @@ static bool in_shared_page(const void *p)
 	return page && km_load_acquire(&page->type) == KM_PAGE_SLOB;
 }
 
-struct kmem_cache *km_sized_owner(const void *p)
+km_inline struct kmem_cache *sized_owner(const void *p)
 {
 	struct km_page *page = km_page_of(p);
 
 	return page && km_load_acquire(&page->type) == KM_PAGE_SLOB && km_slob_is_sized(page, p) ?
 		       km_kmalloc_sized : NULL;
+}
+
+struct kmem_cache *km_sized_owner(const void *p)
+{
+	return sized_owner(p);
 }
 
 /* Is p, in a page that caches share, kmalloc's? Else the mistake is named. */
@@ -279,7 +277,7 @@ static void free_any(const void *p, const char *function)
 /* For a chain this is on the way of a hit. */
 void km_free_any_miss(const void *p, const char *function)
 {
-	struct kmem_cache *cache = km_kmalloc_sized ? km_sized_owner(p) : km_quick_cache(p);
+	struct kmem_cache *cache = km_kmalloc_sized ? sized_owner(p) : km_quick_cache(p);
 
 	if (km_likely(cache))
 		km_free_miss(cache, (void *)p);

@@ -7,6 +7,7 @@
  * page serves requests of one list only, so that what is freed in it belongs to that list.
  */
 #include "slob.h"
+#include "slob_marks.h"
 
 #include "../page/meta.h"
 #include "../port/bits.h"
@@ -20,7 +21,6 @@ struct km_slob km_slob = {
 	.lock = KM_LOCK_INIT(KM_RANK_NODE),
 	.list = { { &km_slob.list[0], &km_slob.list[0] }, { &km_slob.list[1], &km_slob.list[1] },
 		  { &km_slob.list[2], &km_slob.list[2] } },
-	.stock = { &km_slob.stock, &km_slob.stock },
 };
 
 /* What is asked for, in units. */
@@ -61,65 +61,6 @@ km_inline struct shape shape_of(const struct kmem_cache *cache, const struct km_
 	};
 }
 
-/* The page itself: kept, because to find it takes a search. */
-static char *base_of(const struct km_page *page)
-{
-	return (char *)(uintptr_t)page->owner[0];
-}
-
-/* ------------------------------------------------------------------ marks */
-
-/* What the two bits of a unit say; the low one: live. */
-enum mark { NO_MARK, CACHES = 1, KEEPS_TYPE = 2, KMALLOCS = 3 };
-
-km_inline enum mark mark_at(const struct km_slob_marks *marks, unsigned unit)
-{
-	unsigned word = unit / 64, bit = unit % 64;
-
-	return (enum mark)((km_load(&marks->word[word].live) >> bit & 1) |
-			   (km_load(&marks->word[word].other) >> bit & 1) << 1);
-}
-
-/* Change the bits that `mark` has: NO_MARK becomes that, and that NO_MARK. */
-km_inline void flip_mark(struct km_slob_marks *marks, unsigned unit, enum mark mark)
-{
-	uint64_t bit = (uint64_t)1 << unit % 64, *live = &marks->word[unit / 64].live,
-		 *other = &marks->word[unit / 64].other;
-
-	if (mark & CACHES)
-		km_store(live, *live ^ bit);
-	if (mark & KEEPS_TYPE)
-		km_store(other, *other ^ bit);
-}
-
-km_inline enum mark mark_of(bool sized)
-{
-	return sized ? KMALLOCS : CACHES;
-}
-
-km_inline bool is_live(const struct km_slob_marks *marks, unsigned unit, bool sized)
-{
-	uint64_t live = km_load(&marks->word[unit / 64].live), other = km_load(&marks->word[unit / 64].other);
-
-	return (sized ? live & other : live & ~other) >> unit % 64 & 1;
-}
-
-km_inline uint64_t word_of(const struct km_slob_marks *marks, unsigned word)
-{
-	return marks->word[word].live | marks->word[word].other;
-}
-
-/* Where the first marked block behind `unit` begins; NONE where that is at `limit` or further. */
-km_inline unsigned next_marked(const struct km_slob_marks *marks, unsigned unit, unsigned limit)
-{
-	unsigned word = unit / 64;
-	uint64_t bits = word_of(marks, word) & ~(uint64_t)1 << unit % 64;
-
-	while (!bits && ++word * 64 < limit)
-		bits = word_of(marks, word);
-	return bits ? word * 64 + (unsigned)__builtin_ctzll(bits) : NONE;
-}
-
 /* ------------------------------------------------------------------ the free blocks of a page; lock held */
 
 static struct km_slob_free *free_at(char *base, unsigned unit)
@@ -148,7 +89,7 @@ km_cold static void bury(struct kmem_cache *cache, struct km_page *page, char *b
 		km_list_del(&page->list);
 	page->flags = KM_SLAB_DEAD;
 	page->free_units = page->largest = 0;
-	page->first_free = NONE;
+	page->first_free = page->passed = NONE;
 }
 
 static void link_free(struct km_page *page, char *base, unsigned before, unsigned unit)
@@ -159,12 +100,24 @@ static void link_free(struct km_page *page, char *base, unsigned before, unsigne
 		free_at(base, before)->next = (uint16_t)unit;
 }
 
-/* First fit. Returns the unit of the block, cut out of a free one; or NONE, or DAMAGED. */
-km_inline unsigned take_units(struct km_page *page, char *base, const struct shape *shape)
+/*
+ * First fit. Returns the unit of the block, cut out of a free one; or NONE, or DAMAGED. The next search for as much
+ * begins where this one ended: what it passed is too small, while nothing is freed there.
+ */
+km_inline unsigned take_units(struct km_page *page, const struct shape *shape)
 {
 	unsigned before = NONE, largest = 0, at = page->first_free, start, stop, end, next;
+	char *base = page->base;
 	struct km_slob_free *block;
 
+	if (page->passed != NONE && page->passed_units < shape->units) {
+		before = page->passed;
+		largest = page->passed_units;
+		at = free_at(base, before)->next;
+		/* As below: users may have written to it since. */
+		if (km_unlikely(at <= before || at > NONE))
+			return DAMAGED;
+	}
 	for (;; before = at, at = next) {
 		if (km_unlikely(at == NONE)) {
 			page->largest = (uint16_t)largest;
@@ -183,6 +136,8 @@ km_inline unsigned take_units(struct km_page *page, char *base, const struct sha
 		}
 		largest = km_max(largest, end - at);
 	}
+	page->passed = (uint16_t)before;
+	page->passed_units = (uint16_t)largest;
 	/* What is left on either side stays free. */
 	if (stop < end) {
 		*free_at(base, stop) = (struct km_slob_free){ (uint16_t)(end - stop), (uint16_t)next };
@@ -212,6 +167,8 @@ km_inline void join(struct km_page *page, char *base, unsigned before, unsigned 
 	else
 		link_free(page, base, before, unit);
 	*free_at(base, unit) = (struct km_slob_free){ (uint16_t)(end - unit), (uint16_t)next };
+	if (unit <= page->passed)
+		page->passed = NONE;
 	if (page->largest < end - unit)
 		page->largest = (uint16_t)(end - unit);
 }
@@ -220,7 +177,7 @@ km_inline void join(struct km_page *page, char *base, unsigned before, unsigned 
 km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit, unsigned *before,
 			  unsigned *after)
 {
-	unsigned last = NONE, at = page->first_free;
+	unsigned last = NONE, at = page->passed < unit ? page->passed : page->first_free;
 
 	while (at != NONE) {
 		const struct km_slob_free *block = free_at(base, at);
@@ -243,6 +200,7 @@ km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit,
 static void clear_page(struct km_page *page, char *base)
 {
 	page->first_free = 0;
+	page->passed = NONE;
 	page->free_units = page->largest = KM_SLOB_UNITS;
 	page->flags = 0;
 	*free_at(base, 0) = (struct km_slob_free){ KM_SLOB_UNITS, NONE };
@@ -262,9 +220,9 @@ static struct km_page *new_page(const struct km_request *request)
 		return NULL;
 	}
 	page->marks = marks;
-	page->owner[0] = (uint64_t)(uintptr_t)km_page_address(page);
+	page->base = km_page_address(page);
 	km_list_init(&page->list);
-	clear_page(page, base_of(page));
+	clear_page(page, page->base);
 	km_map_set(page, 1, KM_MAP_DESC);
 	/* Release pairs with the acquire of those who look at a page's type before its marks. */
 	km_store_release(&page->type, (uint8_t)KM_PAGE_SLOB);
@@ -307,16 +265,15 @@ static void add_page(struct kmem_cache *cache, struct km_page *page, enum km_slo
 }
 
 /* One of the stock; NULL: there is none, of that node. Lock held. */
-km_inline struct km_page *add_stocked(struct kmem_cache *cache, const struct shape *shape)
+km_inline struct km_page *add_stocked(struct kmem_cache *cache, enum km_slob_list list, int node)
 {
-	struct km_page *page = km_container_of(km_slob.stock.next, struct km_page, list);
+	size_t stocked = km_slob.stocked;
 
-	if (km_list_empty(&km_slob.stock) || (shape->node != NUMA_NO_NODE && page->node != shape->node))
+	if (!stocked || (node != NUMA_NO_NODE && km_slob.stock[stocked - 1]->node != node))
 		return NULL;
-	km_list_del(&page->list);
-	km_bump(&km_slob.stocked, -1);
-	add_page(cache, page, shape->list);
-	return page;
+	km_store(&km_slob.stocked, stocked - 1);
+	add_page(cache, km_slob.stock[stocked - 1], list);
+	return km_slob.stock[stocked - 1];
 }
 
 /* A page that is on no list and wholly free: it is kept, or the caller gives it back. Lock held. */
@@ -328,7 +285,7 @@ static struct km_page *drop_page(struct kmem_cache *cache, struct km_page *page,
 	clear_page(page, base);
 	if (km_slob.stocked >= KM_SLOB_STOCK)
 		return page;
-	km_list_add_head(&page->list, &km_slob.stock);
+	km_slob.stock[km_slob.stocked] = page;
 	km_bump(&km_slob.stocked, 1);
 	return NULL;
 }
@@ -336,16 +293,13 @@ static struct km_page *drop_page(struct kmem_cache *cache, struct km_page *page,
 size_t km_slob_drop_stock(void)
 {
 	struct km_page *page[KM_SLOB_STOCK];
-	unsigned pages = 0;
 
 	km_lock(&km_slob.lock);
-	for (; !km_list_empty(&km_slob.stock); pages++) {
-		page[pages] = km_list_first(&km_slob.stock, struct km_page, list);
-		km_list_del(&page[pages]->list);
-	}
+	size_t pages = km_slob.stocked;
+	__builtin_memcpy(page, km_slob.stock, pages * sizeof(*page));
 	km_store(&km_slob.stocked, (size_t)0);
 	km_unlock(&km_slob.lock);
-	for (unsigned i = 0; i < pages; i++)
+	for (size_t i = 0; i < pages; i++)
 		free_page(page[i]);
 	return pages;
 }
@@ -381,26 +335,27 @@ static km_noinline struct place in_list(struct kmem_cache *cache, enum km_slob_l
 		page = km_container_of(entry, struct km_page, list);
 		if (!may_have(page, &shape))
 			continue;
-		unsigned unit = take_units(page, base_of(page), &shape);
+		unsigned unit = take_units(page, &shape);
 		if (km_likely(unit < NONE))
 			return (struct place){ page, unit };
 		if (km_unlikely(unit == DAMAGED))
-			bury(cache, page, base_of(page));
+			bury(cache, page, page->base);
 	}
-	page = add_stocked(cache, &shape);
-	return (struct place){ page, page ? take_units(page, base_of(page), &shape) : NONE };
+	page = add_stocked(cache, list, node);
+	return (struct place){ page, page ? take_units(page, &shape) : NONE };
 }
 
 /* A block from the pages of its list, or the stock; NULL: none has room. Lock held. */
 km_inline void *take_block(struct kmem_cache *cache, const struct shape *shape)
 {
 	struct km_list *list = &km_slob.list[shape->list];
-	struct km_page *page = km_container_of(list->next, struct km_page, list);
 	unsigned unit = NONE;
 
 	/* As a rule the page that served last does again. */
-	if (km_likely(&page->list != list && may_have(page, shape)))
-		unit = take_units(page, base_of(page), shape);
+	bool any = !km_list_empty(list) || add_stocked(cache, shape->list, shape->node);
+	struct km_page *page = km_container_of(list->next, struct km_page, list);
+	if (km_likely(any && may_have(page, shape)))
+		unit = take_units(page, shape);
 	if (km_unlikely(unit >= NONE)) {
 		struct place place = in_list(cache, shape->list, shape->units, shape->align, shape->header,
 					     shape->node);
@@ -410,7 +365,7 @@ km_inline void *take_block(struct kmem_cache *cache, const struct shape *shape)
 		if (km_unlikely(unit >= NONE))
 			return NULL;
 	}
-	char *block = base_of(page) + unit * KM_SLOB_UNIT;
+	char *block = page->base + unit * KM_SLOB_UNIT;
 
 	if (km_likely(page->free_units))
 		begin_at(list, page);

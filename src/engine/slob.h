@@ -63,7 +63,7 @@ struct km_slob_node {
 struct km_slob {
 	struct km_lock lock;
 	struct km_list list[KM_SLOB_LISTS];
-	struct km_list stock;		/* wholly free pages, at most KM_SLOB_STOCK */
+	struct km_page *stock[KM_SLOB_STOCK];	/* wholly free pages */
 	size_t stocked;
 	size_t pages;			/* on the lists and full */
 	size_t units;			/* live ones in them, headers too */

@@ -160,22 +160,18 @@ static int check_page(struct km_page *page, void *arg)
 int km_slob_check(void)
 {
 	struct totals totals = { 0 };
-	size_t listed = 0, stocked = 0;
+	size_t listed = 0;
 
 	km_pages_walk(check_page, &totals);
 	for (unsigned i = 0; i < KM_SLOB_LISTS; i++)
 		km_list_for_each(entry, &km_slob.list[i])
 			listed++;
-	km_list_for_each(entry, &km_slob.stock)
-		stocked++;
 	if (totals.pages != km_slob.pages || totals.units != km_slob.units ||
-	    totals.blocks != km_slob.blocks || totals.listed != listed ||
-	    stocked != km_slob.stocked) {
+	    totals.blocks != km_slob.blocks || totals.listed != listed) {
 		km_warn("check: slob: %lu pages, %lu units, %lu blocks; kept %lu, %lu, %lu",
 			totals.pages, totals.units, totals.blocks, km_slob.pages, km_slob.units,
 			km_slob.blocks);
-		km_warn("check: slob: %lu of %lu pages on lists, %lu of %lu in the stock", listed,
-			totals.listed, stocked, km_slob.stocked);
+		km_warn("check: slob: %lu of %lu pages on lists", listed, totals.listed);
 		totals.damages++;
 	}
 	return totals.damages;

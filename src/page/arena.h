@@ -62,7 +62,8 @@ struct km_page {
 		struct {		/* page of slob; engine/slob.h */
 			uint16_t free_units, first_free;
 			uint16_t largest; /* no free block has more units */
-			struct km_slob_marks *marks;
+			uint16_t passed;  /* a free block: it and those before it have at most */
+			uint16_t passed_units; /* ... so many units */
 		};
 		struct {		/* large block */
 			uint64_t pages;
@@ -72,6 +73,10 @@ struct km_page {
 	union {
 		uint64_t owner[2];	/* the engine's, or a watcher's; slab of slab: a bit for each free object */
 		struct km_chain_link link; /* slab of slub: on a CPU's partial list */
+		struct {		/* page of slob */
+			char *base;	/* the page itself: to find it takes a search */
+			struct km_slob_marks *marks;
+		};
 	};
 } km_aligned(64);
 

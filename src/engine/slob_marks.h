@@ -1,0 +1,61 @@
+/*
+ * slob_marks.h: the marks of a page of slob, read and changed. slob.h has what they mean. Invariant: a unit's mark
+ * changes under the engine's lock only.
+ */
+#ifndef KM_ENGINE_SLOB_MARKS_H
+#define KM_ENGINE_SLOB_MARKS_H
+
+#include "slob.h"
+
+/* What the two bits of a unit say; the low one: live. */
+enum mark { NO_MARK, CACHES = 1, KEEPS_TYPE = 2, KMALLOCS = 3 };
+
+km_inline enum mark mark_at(const struct km_slob_marks *marks, unsigned unit)
+{
+	unsigned word = unit / 64, bit = unit % 64;
+
+	return (enum mark)((km_load(&marks->word[word].live) >> bit & 1) |
+			   (km_load(&marks->word[word].other) >> bit & 1) << 1);
+}
+
+/* Change the bits that `mark` has: NO_MARK becomes that, and that NO_MARK. */
+km_inline void flip_mark(struct km_slob_marks *marks, unsigned unit, enum mark mark)
+{
+	uint64_t bit = (uint64_t)1 << unit % 64, *live = &marks->word[unit / 64].live,
+		 *other = &marks->word[unit / 64].other;
+
+	if (mark & CACHES)
+		km_store(live, *live ^ bit);
+	if (mark & KEEPS_TYPE)
+		km_store(other, *other ^ bit);
+}
+
+km_inline enum mark mark_of(bool sized)
+{
+	return sized ? KMALLOCS : CACHES;
+}
+
+km_inline bool is_live(const struct km_slob_marks *marks, unsigned unit, bool sized)
+{
+	uint64_t live = km_load(&marks->word[unit / 64].live), other = km_load(&marks->word[unit / 64].other);
+
+	return (sized ? live & other : live & ~other) >> unit % 64 & 1;
+}
+
+km_inline uint64_t word_of(const struct km_slob_marks *marks, unsigned word)
+{
+	return marks->word[word].live | marks->word[word].other;
+}
+
+/* Where the first marked block behind `unit` begins; KM_SLOB_UNITS where that is at `limit` or further. */
+km_inline unsigned next_marked(const struct km_slob_marks *marks, unsigned unit, unsigned limit)
+{
+	unsigned word = unit / 64;
+	uint64_t bits = word_of(marks, word) & ~(uint64_t)1 << unit % 64;
+
+	while (!bits && ++word * 64 < limit)
+		bits = word_of(marks, word);
+	return bits ? word * 64 + (unsigned)__builtin_ctzll(bits) : KM_SLOB_UNITS;
+}
+
+#endif

@@ -5,8 +5,9 @@
  *	CPU shelf (main, partner)  <->  barn (<= 10 full, <= 10 empty)  <->  partial slabs  <->  pages
  *
  * A slab knows its free objects by a bit each, in the descriptors of its pages or, for objects under 32 bytes,
- * behind the last object; a free object's memory is never touched by us, so a refill and a spill stay out of cold
- * memory, and an object that is freed twice is found when it comes back. Kernel: a freelist through the objects.
+ * behind the last object; a free object's memory is never changed by us, and not touched unless blocks go to another
+ * CPU, so a refill and a spill stay out of cold memory, and an object that is freed twice is found when it comes back.
+ * Kernel: a freelist through the objects.
  *
  * Invariants, under the node's lock: a slab is on its node's partial list iff it has a free object (bit set); inuse is
  * the number of clear bits; a slab whose objects are all free stays only while there are at most min_partial on the
@@ -312,6 +313,7 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 	void **block = pop_block(cache, &barn->full);
 
 	if (block) {
+		km_store(&barn->crosses, barn->putter != km_cpu());
 		km_bump(&barn->full_count, -1);
 		km_bump(&barn->objects, -(km_block_count(&cache->shelf, block)));
 	}
@@ -339,11 +341,11 @@ static void barn_overflows(const struct kmem_cache *cache, struct barn *barn)
 {
 	size_t most = barn->most ?: barn_most_at_first(cache);
 
-	km_store(&barn->swings, barn->swings + km_load(&barn->starved));
+	km_store(&barn->swings, (uint16_t)(barn->swings + km_load(&barn->starved)));
 	km_store(&barn->starved, false);
 	if (barn->swings < MANY_SWINGS)
 		return;
-	km_store(&barn->swings, 0u);
+	km_store(&barn->swings, (uint16_t)0);
 	if (most * cache->size < MAX_BARN_BYTES)
 		barn->most = most * 2;
 }
@@ -353,6 +355,7 @@ static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **
 	if (!barn_has_room(cache, barn))
 		return false;
 	push_block(cache, &barn->full, block);
+	barn->putter = (uint16_t)km_cpu();
 	km_bump(&barn->full_count, 1);
 	km_bump(&barn->objects, km_block_count(&cache->shelf, block));
 	return true;
@@ -503,6 +506,25 @@ static void **any_empty(struct kmem_cache *cache, struct barn *barn)
 	return empty ?: new_block(cache, true);
 }
 
+/*
+ * Write the first byte of each object with what it is, because another CPU is going to write there next. A line that
+ * was written there and read here belongs to both: whoever writes it then waits for the other, line after line, and a
+ * prefetch does nothing, since the line is there. A line that was written here last is handed over as a whole, and many
+ * at once (docs/decisions/0020). A pointer that is not ours is left to whoever validates it, and a free object that
+ * may be written by others is let alone.
+ */
+static void own_objects(const struct kmem_cache *cache, void **block)
+{
+	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
+		return;
+	for (; *block; block++) {
+		volatile char *object = *block;
+
+		if (((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT < km_hot.pages)
+			*object = *object;
+	}
+}
+
 void **sheaf_spill(struct kmem_cache *cache, void **full)
 {
 	struct barn *barn;
@@ -513,6 +535,9 @@ void **sheaf_spill(struct kmem_cache *cache, void **full)
 		return any_empty(cache, &sheaf_node(cache, km_node_here())->barn);
 	if (!choose_barn(cache, &full, &barn))
 		return flush_block(cache, full);
+	km_prefetch_write(barn);
+	if (km_load(&barn->crosses))
+		own_objects(cache, full);
 	km_lock(&barn->lock);
 	km_store(&barn->touched, true);
 	if (barn_has_room(cache, barn)) {

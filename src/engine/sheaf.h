@@ -16,9 +16,11 @@ struct barn {
 	void **full, **empty;		/* linked by their headers */
 	size_t objects;			/* in the full ones */
 	size_t most;			/* objects it may keep; 0: not grown */
-	uint32_t swings;		/* from empty to overflowing, since the last reap */
+	uint16_t swings;		/* from empty to overflowing, since the last reap */
+	uint16_t putter;		/* the CPU that the last full block came from */
 	bool touched;			/* since the last reap */
 	bool starved;			/* it was empty since it last overflowed */
+	bool crosses;			/* the last full block that was got came from another CPU */
 	uint64_t gets, puts;		/* events, here because the line is in hand */
 };
 

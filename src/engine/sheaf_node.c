@@ -17,9 +17,8 @@
 /* ------------------------------------------------------------------ layout */
 
 /*
- * Kernel: 60, 28, 12, 4; ours fill a power of two together with the NULL and the header. A cache that misses often
- * grows to blocks of 16 KiB of objects, one that is used in bulk to 32 KiB (front/miss.c), and comes back when it has
- * been idle.
+ * Kernel: 60, 28, 12, 4; ours fill a power of two together with the NULL and the header. A cache that misses often or
+ * is used in bulk grows to blocks of 32 KiB of objects (front/miss.c), and comes back when it has been idle.
  */
 static unsigned capacity_by_size(uint32_t size)
 {
@@ -32,12 +31,12 @@ static unsigned capacity_by_size(uint32_t size)
 	return size >= 256 ? 30 : 62;
 }
 
-/* The largest of 126, 62, 30, ... that keeps a block of objects within `bytes`. */
-static unsigned capacity_within(uint32_t size, uint32_t bytes)
+/* The largest of 126, 62, 30, ... that keeps the objects of a block within 32 KiB. */
+static unsigned most_capacity(uint32_t size)
 {
 	unsigned capacity = 126;
 
-	while (capacity > 2 && capacity * size > bytes)
+	while (capacity > 2 && capacity * size > 32u << 10)
 		capacity = (capacity + 2) / 2 - 2;
 	return capacity;
 }
@@ -70,13 +69,8 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	if (cache->tail_bits)
 		cache->min_order = cache->order;
 	cache->capacity = (uint16_t)km_max(capacity_by_size(cache->size), args->sheaf_capacity);
-	cache->busy_capacity = (uint16_t)km_max(capacity_within(cache->size, 16u << 10),
-						(unsigned)cache->capacity);
-	/* The memory of a block follows this, and many blocks of 1 KiB have their tops in the same few lines of a
-	 * cache: a program's sizes, used together and seldom in bulk, do with less. */
-	cache->max_capacity = cache->flags & SLAB_KMALLOC ? cache->busy_capacity :
-			      (uint16_t)km_max(capacity_within(cache->size, 32u << 10),
-					       (unsigned)cache->capacity);
+	cache->max_capacity = (uint16_t)km_max(most_capacity(cache->size), (unsigned)cache->capacity);
+	cache->busy_capacity = cache->max_capacity;
 	return 0;
 }
 
@@ -168,7 +162,7 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 	bool idle = !km_load(&n->barn.touched);
 
 	km_store(&n->barn.touched, false);
-	km_store(&n->barn.swings, 0u);
+	km_store(&n->barn.swings, (uint16_t)0);
 	if (idle) {
 		km_store(&n->barn.most, (size_t)0);
 		sheaf_flush_barn(cache, &n->barn);

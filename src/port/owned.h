@@ -1,0 +1,68 @@
+/*
+ * owned.h: a shelf whose objects all belong to one owner. For accounting: what lies on it is charged to that owner
+ * already, so that an object that comes or goes charges nothing. A CPU has one block, without a partner, and beside
+ * the shelf's word another one that names the owner:
+ *
+ *	area of a CPU + shelf	[ top | owner ]			owner 0: nobody's; then there is no object either
+ *				    |
+ *	block, as in pcpu.h	[ .. | obj | obj | obj | NULL | 0 ]	the pad is 0, and so is the header
+ *
+ * The verbs, in pseudo-code (each commits with its last store, or does nothing). An owner is never 0, and nobody's
+ * where a shelf is closed or not yet born (words 0 and 1 of every area are 0 for ever): so one comparison stands for
+ * all three. It waits for nothing that a hit stores, and the line that it looks at is the hit's own.
+ *
+ *	pop		if (owner is another) miss; object = *top; if (!object) miss; top += 8
+ *	push		if (owner is another) miss; if (full) miss; *--top = object
+ *	pop_n, push_n	the same, as many as there are, one commit
+ *	adopt		if (not yet born, or *top) miss; owner = the caller's
+ *	found		if (closed, or born) miss; top = block
+ *
+ * Soft disciplines: the owner changes under the slot's lock only, and only while there is no object. A pop under
+ * cmpxchg has no lock: it looks at the owner between its look at the pair and its compare-and-swap; for the owner to
+ * be another one meanwhile, somebody has taken the last object, and that has moved the transaction id.
+ */
+#ifndef KM_PORT_OWNED_H
+#define KM_PORT_OWNED_H
+
+#include "pcpu.h"
+
+/*
+ * A struct km_shelf of its own for each cache: `slot` from km_percpu_alloc(km_owned_word_bytes()), inner.mask and
+ * block_mask set, front.open left closed; open once km_shelf_open(shelf, false) was called. block_mask + 1: a power
+ * of two from 32.
+ */
+size_t km_owned_word_bytes(void);
+
+/* Objects that a block takes. */
+km_inline size_t km_owned_capacity(const struct km_shelf *shelf)
+{
+	return km_mask_capacity(km_load(&shelf->inner.mask));
+}
+
+/* Make an empty block of block_mask + 1 bytes, aligned to as much; what it returns is for km_owned_found. */
+void **km_owned_prepare(const struct km_shelf *shelf, void *memory);
+
+/* Objects of `owner`, which is not 0. The hits of caches are inline: km_rseq_owned_pop and km_rseq_owned_push. */
+void *km_owned_pop(struct km_shelf *shelf, uintptr_t owner);
+bool km_owned_push(struct km_shelf *shelf, uintptr_t owner, void *object);
+/* Up to count, into the end of out[0 .. count), from the end of in[0 .. count). */
+size_t km_owned_pop_n(struct km_shelf *shelf, uintptr_t owner, void **out, size_t count);
+size_t km_owned_push_n(struct km_shelf *shelf, uintptr_t owner, void *const *in, size_t count);
+/* This CPU's block, which is empty, is `owner`'s from now on; false: it is not empty, or there is none. */
+bool km_owned_adopt(struct km_shelf *shelf, uintptr_t owner);
+/* This CPU's block is `block` from now on, nobody's; false: it has one. */
+bool km_owned_found(struct km_shelf *shelf, void **block);
+/* The owner of this CPU's block, 0 for nobody or none: a racy look. */
+uintptr_t km_owned_owner(const struct km_shelf *shelf);
+
+/*
+ * Draining: km_shelf_close, km_shelf_fence, for each CPU one of these, km_shelf_open. Objects (km_owned_capacity at
+ * most) and owner of that CPU's block, which stays, empty and nobody's. 0 also where a soft discipline's lock can't be
+ * had within milliseconds: what lies there then a later drain finds (km_shelf_count_cpu).
+ */
+size_t km_owned_take_cpu(struct km_shelf *shelf, unsigned cpu, void **out, uintptr_t *owner);
+/* The empty block itself, as km_owned_prepare returned it, or NULL; from then on the CPU has none. */
+void **km_owned_release_cpu(struct km_shelf *shelf, unsigned cpu);
+/* After a fork km_shelf_fork_child does what is to be done in the child. */
+
+#endif

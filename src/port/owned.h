@@ -33,10 +33,10 @@
  */
 size_t km_owned_word_bytes(void);
 
-/* Objects that a block takes. */
+/* Objects that a block takes, where inner.mask allows it. */
 km_inline size_t km_owned_capacity(const struct km_shelf *shelf)
 {
-	return km_mask_capacity(km_load(&shelf->inner.mask));
+	return km_mask_capacity(shelf->block_mask);
 }
 
 /* Make an empty block of block_mask + 1 bytes, aligned to as much; what it returns is for km_owned_found. */

@@ -1,164 +1,82 @@
 /*
  * pcpu.c: the verbs for everybody but the hot path: the rseq ones, or the soft ones (lock, cmpxchg), by the
- * discipline in force. Invariant of the soft slots: all but a cmpxchg pop is done under the slot's lock, and
- * each commit under cmpxchg moves the transaction id, so that a stale pop can't succeed.
+ * discipline in force. Invariant: see soft.h.
  */
-#include "pcpu.h"
-
 #include "bits.h"
-#include "os.h"
-#include "rseq.h"
+#include "soft.h"
 
-#ifdef KMEM_HAVE_RSEQ
-#define RSEQ(verb, otherwise)                                                                      \
-	(km_percpu.discipline == KM_DISCIPLINE_RSEQ ? (verb) : (otherwise))
-#else
-#define RSEQ(verb, otherwise) (otherwise)
-#endif
-
-/* A shelf's word under the soft disciplines: first is top, second the transaction id. */
-struct soft {
-	struct km_pair pair;
-	uint32_t lock;
-} km_aligned(32);
-
-/* A CPU's soft slot while a verb works on it. */
-struct visit {
-	struct soft *soft;
-	uintptr_t area;
-	struct km_pair seen;
-	bool locked;
-};
-
-/* How often a verb may lose a compare-and-swap before it counts as a miss. */
-#define TRIES 16
-
-static bool soft_enter_cpu(struct visit *visit, uint32_t slot, unsigned cpu, bool lock)
-{
-	visit->area = (uintptr_t)km_area(cpu);
-	visit->soft = (struct soft *)(visit->area + slot);
-	visit->locked = false;
-	if (lock) {
-		/* Acquire pairs with soft_leave. */
-		if (km_load(&visit->soft->lock) || km_swap_acquire(&visit->soft->lock, 1u))
-			return false;
-		visit->locked = true;
-	}
-	return true;
-}
-
-static bool soft_enter(struct visit *visit, const struct km_shelf *shelf, bool lock)
-{
-	uint32_t slot = km_load(&shelf->inner.shelf);
-
-	if (!slot)
-		return false;
-	return soft_enter_cpu(visit, slot, km_cpu(),
-			      lock || km_percpu.discipline == KM_DISCIPLINE_LOCK);
-}
-
-static void soft_leave(struct visit *visit)
-{
-	if (visit->locked)
-		km_store_release(&visit->soft->lock, 0u);
-}
-
-static uintptr_t soft_look(struct visit *visit)
-{
-	/* Acquire pairs with the compare-and-swap: who sees the id sees the objects under it. */
-	visit->seen.second = km_load_acquire(&visit->soft->pair.second);
-	visit->seen.first = km_load_acquire(&visit->soft->pair.first);
-	return visit->seen.first;
-}
-
-static bool soft_commit(struct visit *visit, uintptr_t top)
-{
-	struct km_pair next = { top, visit->seen.second + 1 };
-
-	if (km_percpu.discipline == KM_DISCIPLINE_CMPXCHG)
-		return km_cas_pair(&visit->soft->pair, &visit->seen, next);
-	km_store(&visit->soft->pair.first, top);
-	return true;
-}
-
-static uint64_t *header_at(const struct km_shelf *shelf, const struct visit *visit, uintptr_t top)
+static uint64_t *header_at(const struct km_shelf *shelf, const struct km_visit *visit, uintptr_t top)
 {
 	return (uint64_t *)(visit->area + (top | shelf->block_mask) - 7);
 }
 
 static void *soft_pop(struct km_shelf *shelf)
 {
-	struct visit visit;
+	struct km_visit visit;
 	void *object = NULL;
 
-	if (!soft_enter(&visit, shelf, false))
+	if (!km_soft_enter(&visit, shelf, false))
 		return NULL;
-	for (int i = 0; i < TRIES; i++) {
-		uintptr_t top = soft_look(&visit);
+	for (int i = 0; i < KM_SOFT_TRIES; i++) {
+		uintptr_t top = km_soft_look(&visit);
 
 		/* Under cmpxchg a speculative read: blocks stay readable for ever. */
 		object = km_load((void **)(visit.area + top));
-		if (!object || soft_commit(&visit, top + 8))
+		if (!object || km_soft_commit(&visit, top + 8))
 			break;
 		object = NULL;
 	}
-	soft_leave(&visit);
+	km_soft_leave(&visit);
 	return object;
-}
-
-/* Words from top to the end of its block. */
-static size_t block_left(const struct km_shelf *shelf, uintptr_t top)
-{
-	return (shelf->block_mask + 1 - (top & shelf->block_mask)) / sizeof(void *);
 }
 
 static size_t soft_pop_n(struct km_shelf *shelf, void **out, size_t count)
 {
-	struct visit visit;
+	struct km_visit visit;
 	size_t moved = 0;
 
-	if (!soft_enter(&visit, shelf, false))
+	if (!km_soft_enter(&visit, shelf, false))
 		return 0;
-	for (int i = 0; i < TRIES; i++) {
-		uintptr_t top = soft_look(&visit);
+	for (int i = 0; i < KM_SOFT_TRIES; i++) {
+		uintptr_t top = km_soft_look(&visit);
 		size_t there = top ? km_block_count(shelf, (void **)(visit.area + top)) : 0;
 
 		/* Under cmpxchg the block may be somebody's else by now: stay inside of it. */
-		moved = km_min(km_min(there, block_left(shelf, top)), count);
+		moved = km_min(km_min(there, km_soft_left(shelf, top)), count);
 		for (size_t j = 0; j < moved; j++)
 			out[count - moved + j] = km_load((void **)(visit.area + top) + j);
-		if (!moved || soft_commit(&visit, top + moved * 8))
+		if (!moved || km_soft_commit(&visit, top + moved * 8))
 			break;
 		moved = 0;
 	}
-	soft_leave(&visit);
+	km_soft_leave(&visit);
 	return moved;
 }
 
 static size_t soft_push_n(struct km_shelf *shelf, void *const *in, size_t count)
 {
-	struct visit visit;
+	struct km_visit visit;
 	size_t moved = 0;
 
-	if (!soft_enter(&visit, shelf, true))
+	if (!km_soft_enter(&visit, shelf, true))
 		return 0;
-	for (int i = 0; i < TRIES; i++) {
-		uintptr_t top = soft_look(&visit);
+	for (int i = 0; i < KM_SOFT_TRIES; i++) {
+		uintptr_t top = km_soft_look(&visit);
 
 		moved = km_min((top & km_load(&shelf->inner.mask)) / 8, count);
 		/* Below top only the holder of the lock writes. */
 		for (size_t j = 0; j < moved; j++)
 			km_store((void **)(visit.area + top) - moved + j, in[count - moved + j]);
-		if (!moved || soft_commit(&visit, top - moved * 8))
+		if (!moved || km_soft_commit(&visit, top - moved * 8))
 			break;
 		moved = 0;
 	}
-	soft_leave(&visit);
+	km_soft_leave(&visit);
 	return moved;
 }
 
 /* Where `from` has that much more than `to`, half of it moves; what is copied lies where nobody looks. */
-static void share(const struct km_shelf *shelf, const struct visit *visit, uintptr_t *from,
+static void share(const struct km_shelf *shelf, const struct km_visit *visit, uintptr_t *from,
 		  uintptr_t *to, uint32_t bytes)
 {
 	uintptr_t high = *to & shelf->block_mask, low = *from & shelf->block_mask;
@@ -175,13 +93,13 @@ static void share(const struct km_shelf *shelf, const struct visit *visit, uintp
 
 static bool soft_swap(struct km_shelf *shelf, bool for_pop, uint32_t bytes)
 {
-	struct visit visit;
+	struct km_visit visit;
 	bool done = false;
 
-	if (!soft_enter(&visit, shelf, true))
+	if (!km_soft_enter(&visit, shelf, true))
 		return false;
-	for (int i = 0; i < TRIES && !done; i++) {
-		uintptr_t top = soft_look(&visit);
+	for (int i = 0; i < KM_SOFT_TRIES && !done; i++) {
+		uintptr_t top = km_soft_look(&visit);
 		uintptr_t partner = top ? *header_at(shelf, &visit, top) : 0;
 
 		if (!partner)
@@ -194,21 +112,21 @@ static bool soft_swap(struct km_shelf *shelf, bool for_pop, uint32_t bytes)
 		else
 			share(shelf, &visit, &top, &partner, bytes);
 		km_store(header_at(shelf, &visit, partner), (uint64_t)top);
-		done = soft_commit(&visit, partner);
+		done = km_soft_commit(&visit, partner);
 	}
-	soft_leave(&visit);
+	km_soft_leave(&visit);
 	return done;
 }
 
 static void **soft_detach(struct km_shelf *shelf, bool for_pop, bool lone)
 {
-	struct visit visit;
+	struct km_visit visit;
 	void **block = NULL;
 
-	if (!soft_enter(&visit, shelf, true))
+	if (!km_soft_enter(&visit, shelf, true))
 		return NULL;
-	for (int i = 0; i < TRIES && !block; i++) {
-		uintptr_t top = soft_look(&visit);
+	for (int i = 0; i < KM_SOFT_TRIES && !block; i++) {
+		uintptr_t top = km_soft_look(&visit);
 
 		if (!top || (for_pop ? km_load((void **)(visit.area + top)) != NULL :
 				       (top & km_load(&shelf->inner.mask)) != 0))
@@ -218,82 +136,82 @@ static void **soft_detach(struct km_shelf *shelf, bool for_pop, bool lone)
 			break;
 		if (partner)
 			km_store(header_at(shelf, &visit, partner), (uint64_t)0);
-		if (soft_commit(&visit, partner))
+		if (km_soft_commit(&visit, partner))
 			block = (void **)(visit.area + top);
 	}
-	soft_leave(&visit);
+	km_soft_leave(&visit);
 	return block;
 }
 
 static bool soft_install(struct km_shelf *shelf, void **block, void ***evicted)
 {
-	struct visit visit;
+	struct km_visit visit;
 	bool done = false;
 
-	if (!soft_enter(&visit, shelf, true))
+	if (!km_soft_enter(&visit, shelf, true))
 		return false;
-	for (int i = 0; i < TRIES && !done; i++) {
-		uintptr_t top = soft_look(&visit), offset = (uintptr_t)block - visit.area;
+	for (int i = 0; i < KM_SOFT_TRIES && !done; i++) {
+		uintptr_t top = km_soft_look(&visit), offset = (uintptr_t)block - visit.area;
 		uintptr_t partner = top ? *header_at(shelf, &visit, top) : 0;
 
 		km_store(header_at(shelf, &visit, offset), (uint64_t)top);
-		done = soft_commit(&visit, offset);
+		done = km_soft_commit(&visit, offset);
 		*evicted = partner ? (void **)(visit.area + partner) : NULL;
 	}
-	soft_leave(&visit);
+	km_soft_leave(&visit);
 	return done;
 }
 
 /* A pop that needs no lock stays within the main block: its header is the lock's alone. */
 static void **soft_take_partner(struct km_shelf *shelf)
 {
-	struct visit visit;
+	struct km_visit visit;
 
-	if (!soft_enter(&visit, shelf, true))
+	if (!km_soft_enter(&visit, shelf, true))
 		return NULL;
-	uintptr_t top = soft_look(&visit);
+	uintptr_t top = km_soft_look(&visit);
 	uintptr_t partner = top ? *header_at(shelf, &visit, top) : 0;
 	if (partner)
 		km_store(header_at(shelf, &visit, top), (uint64_t)0);
-	soft_leave(&visit);
+	km_soft_leave(&visit);
 	return partner ? (void **)(visit.area + partner) : NULL;
 }
 
 static bool soft_put_partner(struct km_shelf *shelf, void **block)
 {
-	struct visit visit;
+	struct km_visit visit;
 
-	if (!soft_enter(&visit, shelf, true))
+	if (!km_soft_enter(&visit, shelf, true))
 		return false;
-	uintptr_t top = soft_look(&visit);
+	uintptr_t top = km_soft_look(&visit);
 	bool done = top && !*header_at(shelf, &visit, top);
 	if (done)
 		km_store(header_at(shelf, &visit, top), (uint64_t)((uintptr_t)block - visit.area));
-	soft_leave(&visit);
+	km_soft_leave(&visit);
 	return done;
 }
 
 void *km_shelf_pop(struct km_shelf *shelf)
 {
-	return RSEQ(kmem_shelf_pop(&shelf->inner, km_percpu.base, km_rseq), soft_pop(shelf));
+	return KM_RSEQ(kmem_shelf_pop(&shelf->inner, km_percpu.base, km_rseq), soft_pop(shelf));
 }
 
 bool km_shelf_push(struct km_shelf *shelf, void *object)
 {
-	return RSEQ(kmem_shelf_push(&shelf->inner, km_percpu.base, km_rseq, object),
+	return KM_RSEQ(kmem_shelf_push(&shelf->inner, km_percpu.base, km_rseq, object),
 		    soft_push_n(shelf, &object, 1) == 1);
 }
 
 size_t km_shelf_pop_n(struct km_shelf *shelf, void **out, size_t count)
 {
-	return RSEQ(km_rseq_pop_n(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, out,
+	return KM_RSEQ(km_rseq_pop_n(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, out,
 				  count * 8) / 8,
 		    soft_pop_n(shelf, out, count));
 }
 
 size_t km_shelf_push_n(struct km_shelf *shelf, void *const *in, size_t count)
 {
-	return RSEQ(km_rseq_push_n(&shelf->inner, km_percpu.base, km_rseq, in, count * 8) / 8,
+	return KM_RSEQ(km_rseq_push_n(&shelf->inner, km_percpu.base, km_rseq, in, count * 8) / 8,
 		    soft_push_n(shelf, in, count));
 }
 
@@ -301,34 +219,34 @@ bool km_shelf_swap(struct km_shelf *shelf, bool for_pop, bool share)
 {
 	uint32_t bytes = share ? km_load(&shelf->inner.mask) / 2 : UINT32_MAX;
 
-	return RSEQ(km_rseq_swap(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, for_pop,
+	return KM_RSEQ(km_rseq_swap(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, for_pop,
 				 bytes),
 		    soft_swap(shelf, for_pop, bytes));
 }
 
 void **km_shelf_detach(struct km_shelf *shelf, bool for_pop, bool lone)
 {
-	return RSEQ(km_rseq_detach(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, for_pop,
+	return KM_RSEQ(km_rseq_detach(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, for_pop,
 				   lone),
 		    soft_detach(shelf, for_pop, lone));
 }
 
 bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted)
 {
-	return RSEQ(km_rseq_install(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, block,
+	return KM_RSEQ(km_rseq_install(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, block,
 				    evicted),
 		    soft_install(shelf, block, evicted));
 }
 
 void **km_shelf_take_partner(struct km_shelf *shelf)
 {
-	return RSEQ(km_rseq_take_partner(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq),
+	return KM_RSEQ(km_rseq_take_partner(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq),
 		    soft_take_partner(shelf));
 }
 
 bool km_shelf_put_partner(struct km_shelf *shelf, void **block)
 {
-	return RSEQ(km_rseq_put_partner(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq,
+	return KM_RSEQ(km_rseq_put_partner(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq,
 					block),
 		    soft_put_partner(shelf, block));
 }
@@ -375,7 +293,7 @@ static void take_top(struct km_shelf *shelf, unsigned cpu, uintptr_t top, void *
 
 void km_shelf_take_cpu(struct km_shelf *shelf, unsigned cpu, void ***main_block, void ***partner)
 {
-	struct visit visit;
+	struct km_visit visit;
 
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
 		uint64_t *word = word_of(shelf, cpu);
@@ -385,31 +303,22 @@ void km_shelf_take_cpu(struct km_shelf *shelf, unsigned cpu, void ***main_block,
 		return;
 	}
 	*main_block = *partner = NULL;
-	/* The holder may have lost its CPU for a while: give up after some milliseconds, a later drain
-	 * comes again. */
-	for (int i = 0; !soft_enter_cpu(&visit, shelf->slot, cpu, true); i++) {
-		static uint32_t never;
-
-		if (i == 1000)
-			return;
-		if (i > 100)
-			km_os_wait(&never, 0, 1);
-		km_relax();
-	}
+	if (!km_soft_wait(&visit, shelf->slot, cpu))
+		return;
 	for (;;) {
-		uintptr_t top = soft_look(&visit);
+		uintptr_t top = km_soft_look(&visit);
 
 		take_top(shelf, cpu, top, main_block, partner);
-		if (soft_commit(&visit, 0))
+		if (km_soft_commit(&visit, 0))
 			break;
 	}
-	soft_leave(&visit);
+	km_soft_leave(&visit);
 }
 
 bool km_shelf_put_cpu(struct km_shelf *shelf, unsigned cpu, void **block)
 {
 	uintptr_t offset = (uintptr_t)block - (uintptr_t)km_area(cpu);
-	struct visit visit;
+	struct km_visit visit;
 	bool done = false;
 
 	km_store(km_block_header(shelf, block), (uint64_t)0);
@@ -419,22 +328,22 @@ bool km_shelf_put_cpu(struct km_shelf *shelf, unsigned cpu, void **block)
 			km_store(word_of(shelf, cpu), (uint64_t)offset);
 		return done;
 	}
-	if (!soft_enter_cpu(&visit, shelf->slot, cpu, true))
+	if (!km_soft_enter_cpu(&visit, shelf->slot, cpu, true))
 		return false;
-	done = !soft_look(&visit) && soft_commit(&visit, offset);
-	soft_leave(&visit);
+	done = !km_soft_look(&visit) && km_soft_commit(&visit, offset);
+	km_soft_leave(&visit);
 	return done;
 }
 
 /* Each verb commits with one store: what its thread was about has happened, or has not. */
 void km_shelf_fork_child(struct km_shelf *shelf)
 {
-	struct visit visit;
+	struct km_visit visit;
 
 	if (!shelf->slot || km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		return;
 	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
-		soft_enter_cpu(&visit, shelf->slot, cpu, false);
+		km_soft_enter_cpu(&visit, shelf->slot, cpu, false);
 		visit.soft->lock = 0;
 	}
 }

@@ -1,0 +1,274 @@
+/*
+ * rseq_owned_x86_64.h: the verbs of an owner's shelf (owned.h) and of a stock of bytes (stock_word.h) as restartable
+ * sequences; pseudo-code there, the frame in <kmem/inline.h>. Invariant: each has one committing store, the last
+ * instruction of its sequence; whatever it stores before lies where nobody looks until then. What closes, the offset
+ * in a shelf or slot, is loaded first.
+ */
+#ifndef KM_PORT_RSEQ_OWNED_X86_64_H
+#define KM_PORT_RSEQ_OWNED_X86_64_H
+
+#include "rseq_x86_64.h"
+
+/*
+ * Miss unless the CPU's block is the caller's. Beside the word, not in the block: so this waits for nothing, and looks
+ * at a line that the hit writes anyway.
+ */
+#define KM_OWNED_MINE                                                                              \
+	"cmpq %[owner], 8(%[area], %[slot])\n\t"                                                   \
+	"jne %l[miss]\n\t"
+
+/* Miss where the CPU's words can't be written: closed, or a thread that is not registered. [slot]: an offset. */
+#define KM_OWNED_WRITABLE                                                                          \
+	"testl %k[slot], %k[slot]\n\t"                                                             \
+	"jz %l[miss]\n\t"                                                                          \
+	"cmpq %[base], %[area]\n\t"                                                                \
+	"jb %l[miss]\n\t"
+
+km_inline void *km_rseq_owned_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+				  uintptr_t owner)
+{
+	uintptr_t area, slot, top;
+	void *object;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"movq (%[area], %[slot]), %[top]\n\t"
+		KM_OWNED_MINE
+		"movq (%[area], %[top]), %[object]\n\t"
+		"testq %[object], %[object]\n\t"
+		"jz %l[miss]\n\t"
+		"addq $8, (%[area], %[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
+		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner)
+		: "memory", "cc"
+		: miss);
+	if (!object)
+		__builtin_unreachable();
+	return object;
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+
+km_inline bool km_rseq_owned_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+				  uintptr_t owner, void *object)
+{
+	uintptr_t area, slot, top;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"movq (%[area], %[slot]), %[top]\n\t"
+		KM_OWNED_MINE
+		"testl %k[top], 4(%[f])\n\t"
+		"jz %l[miss]\n\t"
+		"movq %[object], -8(%[area], %[top])\n\t"
+		"subq $8, (%[area], %[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
+		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner),
+		  [object] "r"(object)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+/* Up to `bytes` / 8 objects into the end of out[0 .. bytes / 8); returns bytes moved, 0 for none. */
+km_inline size_t km_rseq_owned_pop_n(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
+				     intptr_t rseq, uintptr_t owner, void **out, size_t bytes)
+{
+	uintptr_t area, slot, top, count, left, tmp;
+	char *to = (char *)out + bytes;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"movq (%[area], %[slot]), %[top]\n\t"
+		KM_OWNED_MINE
+		"movl %k[block_mask], %k[count]\n\t"
+		"orq %[top], %[count]\n\t"
+		"subq $15, %[count]\n\t"
+		"subq %[top], %[count]\n\t"
+		"jz %l[miss]\n\t"
+		"cmpq %[bytes], %[count]\n\t"
+		"cmovaq %[bytes], %[count]\n\t"
+		"subq %[count], %[to]\n\t"
+		"addq %[area], %[top]\n\t"
+		"movq %[count], %[left]\n\t"
+		KM_COPY("top", "to", "left")
+		"addq %[count], (%[area], %[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
+		  [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)
+		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [owner] "r"(owner),
+		  [bytes] "r"(bytes), [block_mask] "m"(block_mask)
+		: "memory", "cc", "xmm0", "xmm1"
+		: miss);
+	return count;
+miss:
+	KMEM_RSEQ_MISSED;
+	return 0;
+}
+
+/* Up to `bytes` / 8 objects from the end of in[0 .. bytes / 8); returns bytes moved, 0 for none. */
+km_inline size_t km_rseq_owned_push_n(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+				      uintptr_t owner, void *const *in, size_t bytes)
+{
+	uintptr_t area, slot, top, count, left, tmp;
+	const char *from = (const char *)in + bytes;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"movq (%[area], %[slot]), %[top]\n\t"
+		KM_OWNED_MINE
+		"movl 4(%[f]), %k[count]\n\t"
+		"andl %k[top], %k[count]\n\t"
+		"jz %l[miss]\n\t"
+		"cmpq %[bytes], %[count]\n\t"
+		"cmovaq %[bytes], %[count]\n\t"
+		"subq %[count], %[from]\n\t"
+		"subq %[count], %[top]\n\t"
+		"addq %[area], %[top]\n\t"
+		"movq %[count], %[left]\n\t"
+		KM_COPY("from", "top", "left")
+		"subq %[count], (%[area], %[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
+		  [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)
+		: [f] "r"(shelf), [base] "m"(base), [rs] "r"(rseq), [owner] "r"(owner),
+		  [bytes] "r"(bytes)
+		: "memory", "cc", "xmm0", "xmm1"
+		: miss);
+	return count;
+miss:
+	KMEM_RSEQ_MISSED;
+	return 0;
+}
+
+km_inline bool km_rseq_owned_adopt(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+				   uintptr_t owner)
+{
+	uintptr_t area, slot, top;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"movq (%[area], %[slot]), %[top]\n\t"
+		"testq %[top], %[top]\n\t"
+		"jz %l[miss]\n\t"
+		"cmpq $0, (%[area], %[top])\n\t"
+		"jne %l[miss]\n\t"
+		"movq %[owner], 8(%[area], %[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
+		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+km_inline bool km_rseq_owned_found(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
+				   void **block)
+{
+	uintptr_t area, slot, offset;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		KM_OWNED_WRITABLE
+		"cmpq $0, (%[area], %[slot])\n\t"
+		"jne %l[miss]\n\t"
+		"movq %[block], %[offset]\n\t"
+		"subq %[area], %[offset]\n\t"
+		"movq %[offset], (%[area], %[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [offset] "=&r"(offset)
+		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [block] "r"(block)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+/* A stock's word is 0 where it is closed: no bytes. */
+km_inline bool km_rseq_stock_take(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes)
+{
+	uintptr_t area, slot;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"cmpq %[bytes], (%[area], %[slot])\n\t"
+		"jb %l[miss]\n\t"
+		"subq %[bytes], (%[area], %[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot)
+		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq), [bytes] "er"(bytes)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes,
+				 uint64_t limit)
+{
+	uintptr_t area, slot, sum;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		KM_OWNED_WRITABLE
+		"movq (%[area], %[slot]), %[sum]\n\t"
+		"addq %[bytes], %[sum]\n\t"
+		"cmpq %[limit], %[sum]\n\t"
+		"ja %l[miss]\n\t"
+		"addq %[bytes], (%[area], %[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [sum] "=&r"(sum)
+		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq), [bytes] "er"(bytes),
+		  [limit] "er"(limit)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+km_inline uint64_t km_rseq_stock_empty(const uint32_t *stock, char *base, intptr_t rseq)
+{
+	uintptr_t area, slot, all;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AT
+		"movq (%[area], %[slot]), %[all]\n\t"
+		"testq %[all], %[all]\n\t"
+		"jz %l[miss]\n\t"
+		"movq $0, (%[area], %[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [slot] "=&r"(slot), [all] "=&r"(all)
+		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq)
+		: "memory", "cc"
+		: miss);
+	return all;
+miss:
+	KMEM_RSEQ_MISSED;
+	return 0;
+}
+
+#endif

@@ -12,6 +12,7 @@
 
 #include "fixture_cache.h"
 #include "fixture_chain.h"
+#include "fixture_owned.h"
 
 static const struct fixture fixtures[] = {
 	CACHE_FIXTURE("sheaf", start_sheaf),
@@ -20,6 +21,8 @@ static const struct fixture fixtures[] = {
 	CACHE_FIXTURE("slub", start_slub),
 	CACHE_FIXTURE("slab", start_slab),
 	CHAIN_FIXTURE,
+	OWNED_FIXTURE,
+	STOCK_FIXTURE,
 };
 
 /* A fork costs a millisecond, another thread's help two switches: so many for each instruction. */

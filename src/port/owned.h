@@ -42,7 +42,10 @@ km_inline size_t km_owned_capacity(const struct km_shelf *shelf)
 /* Make an empty block of block_mask + 1 bytes, aligned to as much; what it returns is for km_owned_found. */
 void **km_owned_prepare(const struct km_shelf *shelf, void *memory);
 
-/* Objects of `owner`, which is not 0. The hits of caches are inline: km_rseq_owned_pop and km_rseq_owned_push. */
+/*
+ * Objects of `owner`, which is never 0, but that a pop of nobody's objects is a miss. The hits of caches are inline:
+ * km_rseq_owned_pop and km_rseq_owned_push.
+ */
 void *km_owned_pop(struct km_shelf *shelf, uintptr_t owner);
 bool km_owned_push(struct km_shelf *shelf, uintptr_t owner, void *object);
 /* Up to count, into the end of out[0 .. count), from the end of in[0 .. count). */

@@ -84,6 +84,7 @@ static void try_birth(void)
 
 	/* Closed, then open with no block on any CPU. */
 	refused(OWNER);
+	expect(!km_owned_pop(&shelf, 0));
 	expect(!km_owned_adopt(&shelf, OWNER) && !km_owned_found(&shelf, block));
 	expect(!km_owned_owner(&shelf));
 	km_shelf_open(&shelf, false);
@@ -94,6 +95,7 @@ static void try_birth(void)
 	expect(!km_owned_found(&shelf, second));
 	expect(!km_owned_owner(&shelf));
 	refused(OWNER);
+	expect(!km_owned_pop(&shelf, 0));
 	expect(km_shelf_count_cpu(&shelf, home) == 0);
 	expect(km_owned_capacity(&shelf) == ROOM);
 }

@@ -1,0 +1,242 @@
+/*
+ * <kmem/memcg.h>: who pays. Groups of memory in a tree; what is allocated in a group's name counts against it and
+ * against every group above it, and each may have limits.
+ *
+ * In order of need: 1 groups, 2 who pays, 3 limits, 4 events, 5 reclaim, 6 charges by hand, 7 numbers and texts,
+ * 8 modes. Names and meanings are those of the kernel's memory cgroups (Documentation/admin-guide/cgroup-v2.rst,
+ * Linux 7.x); where ours differ, "Kernel:" says how. All sizes are bytes. Compiles alone, as C11 and as C++17.
+ *
+ * Counted are bytes, not pages: of a cache's object its size in the slab and 8 bytes for its owner. A group's
+ * `current` counts what is charged: objects alive, and what lies ready in per-CPU stocks, which is at most 4 KiB a CPU
+ * in a group's byte stock, 64 pages a CPU in its page stock (mem_cgroup_drain takes both back), and what lies charged
+ * on shelves. All of that is taken back before anyone is refused. The limit `max` is exact: it is never exceeded, but
+ * by charges that insist (__GFP_NOFAIL, __GFP_HIGH, GFP_ATOMIC).
+ *
+ * Contexts, unless a function says otherwise: any thread, both sides of fork(); not from a signal handler.
+ * A group that is passed in must be referenced by the caller, who got it from mem_cgroup_create or mem_cgroup_get.
+ */
+#ifndef KMEM_MEMCG_H
+#define KMEM_MEMCG_H
+
+#include <kmem/kmem.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct mem_cgroup;
+
+#define MEMCG_NO_LIMIT	UINT64_MAX	/* what max and high are at first; the texts say "max" */
+#define MEMCG_NAME_MAX	64		/* bytes of a name with its NUL; longer ones are cut */
+#define MEMCG_DEPTH_MAX	64		/* groups above each other, the root not counted */
+
+/* ---------------------------------------------------------------- 1. Groups
+
+	struct mem_cgroup *tenant = mem_cgroup_create(NULL, "tenant", 0);
+	mem_cgroup_set_max(tenant, 64 << 20);
+	{
+		MEMCG_SCOPE(tenant);
+		p = kmem_cache_alloc(points, GFP_KERNEL_ACCOUNT);	tenant pays
+	}
+	mem_cgroup_put(tenant);		what is still allocated is its parent's from now on
+*/
+
+/*
+ * mem_cgroup_create - a group below `parent`; NULL: below the root. The caller has a reference.
+ * flags must be 0. Returns NULL with errno: ENOMEM; EINVAL (flags, no name, too deep); ENOENT (the parent is offline).
+ * Names need not differ; a slash or a control character in one becomes '_'.
+ */
+KMEM_API struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name, unsigned int flags);
+/* The root: it has no limits and counts nothing; who has it active is not charged. Always there. */
+KMEM_API struct mem_cgroup *mem_cgroup_root(void);
+/* One more reference; returns its argument. NULL is passed through. */
+KMEM_API struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group);
+/* One reference less; the last takes the group offline first. NULL and the root do nothing. */
+KMEM_API void mem_cgroup_put(struct mem_cgroup *group);
+/*
+ * mem_cgroup_offline - close a group: what is charged to it is its parent's from now on, at once and without a visit
+ * to any object; so are the charges of threads that still have it active. It keeps its name and its events, its
+ * `current` is 0. 0; -EBUSY: there are groups online below it (kernel: rmdir says the same), or it is the root;
+ * -ENOENT: it is offline already; -EAGAIN: the system refused what stops other CPUs, try again.
+ */
+KMEM_API int mem_cgroup_offline(struct mem_cgroup *group);
+KMEM_API bool mem_cgroup_online(const struct mem_cgroup *group);
+/* As given, cut to MEMCG_NAME_MAX - 1 bytes. */
+KMEM_API const char *mem_cgroup_name(const struct mem_cgroup *group);
+/* The group above, NULL for the root. No reference: valid as long as the caller's on `group`. */
+KMEM_API struct mem_cgroup *mem_cgroup_parent(const struct mem_cgroup *group);
+
+/* ---------------------------------------------------------------- 2. Who pays */
+
+/*
+ * set_active_memcg - from now on `group` pays for this thread's accounted allocations; NULL: as if never called: the
+ * process's default group pays, if there is one. Returns what was active before, to be set again: calls nest.
+ * No reference is taken (kernel: the same): the caller's must outlast it. May be called in a signal handler, which
+ * must set back what it found. In the child of fork() the forking thread's stays.
+ */
+KMEM_API struct mem_cgroup *set_active_memcg(struct mem_cgroup *group);
+/* What is active in this thread; NULL where nothing was set. */
+KMEM_API struct mem_cgroup *mem_cgroup_active(void);
+/* Who pays where a thread has set nothing; NULL: nobody, as at first. Takes a reference, and gives the former one's
+ * back: no thread may be allocating in its name then. */
+KMEM_API void mem_cgroup_set_default(struct mem_cgroup *group);
+
+/* For MEMCG_SCOPE. */
+static inline void kmem_memcg_scope_end(struct mem_cgroup **before)
+{
+	set_active_memcg(*before);
+}
+#define KMEM_MEMCG_JOIN_(a, b) a##b
+#define KMEM_MEMCG_JOIN(a, b) KMEM_MEMCG_JOIN_(a, b)
+/* The group is active from here to the end of the block, however that is left (not by longjmp). */
+#define MEMCG_SCOPE(group)                                                                         \
+	struct mem_cgroup *KMEM_MEMCG_JOIN(kmem_memcg_scope_, __LINE__)                            \
+		__attribute__((cleanup(kmem_memcg_scope_end), unused)) = set_active_memcg(group)
+
+/* ---------------------------------------------------------------- 3. Limits
+
+ * max: nobody gets beyond; who would is refused after stocks were drained and reclaim did what it could. high: above it
+ * a charge succeeds, reclaims, and is slowed down. low, min: as long as a group has no more than that, reclaim that
+ * begins above it leaves it alone; low gives way where nothing else is left, min never. Protection is limited by what
+ * the groups above have; where the groups of one parent claim more than it has, each gets its share.
+ *
+ * set: 0; -EINVAL for the root. A max below `current` is in force at once, and reclaims what it can before it returns.
+ */
+KMEM_API int mem_cgroup_set_max(struct mem_cgroup *group, uint64_t bytes);
+KMEM_API int mem_cgroup_set_high(struct mem_cgroup *group, uint64_t bytes);
+KMEM_API int mem_cgroup_set_low(struct mem_cgroup *group, uint64_t bytes);
+KMEM_API int mem_cgroup_set_min(struct mem_cgroup *group, uint64_t bytes);
+/* The values in force; of the root MEMCG_NO_LIMIT for max and high, else 0. */
+KMEM_API uint64_t mem_cgroup_max(const struct mem_cgroup *group);
+KMEM_API uint64_t mem_cgroup_high(const struct mem_cgroup *group);
+KMEM_API uint64_t mem_cgroup_low(const struct mem_cgroup *group);
+KMEM_API uint64_t mem_cgroup_min(const struct mem_cgroup *group);
+/* Charged now, with all below; the most that it ever was; and begin again with that. */
+KMEM_API uint64_t mem_cgroup_current(const struct mem_cgroup *group);
+KMEM_API uint64_t mem_cgroup_peak(const struct mem_cgroup *group);
+KMEM_API void mem_cgroup_reset_peak(struct mem_cgroup *group);
+/* Charges that this group's max refused, ever (kernel: v1's failcnt), those included that succeeded in the end. */
+KMEM_API uint64_t mem_cgroup_failcnt(const struct mem_cgroup *group);
+
+/*
+ * mem_cgroup_high_delay - the kernel's curve: milliseconds that a charge of `bytes` waits where `current` is above
+ * `high`: the square of the excess, in parts of high, a full 2 seconds from about 18 percent on. A pure function.
+ * What is 10 or less is not waited. Example: 110 MiB of 100, 64 pages: 639.
+ */
+KMEM_API unsigned int mem_cgroup_high_delay(uint64_t current, uint64_t high, uint64_t bytes);
+/*
+ * mem_cgroup_set_high_callback - call this instead of sleeping; NULL: sleep. `over` bytes more than high, and what the
+ * curve says. It runs in the thread that charged, with no lock held; it may allocate and free.
+ */
+typedef void (*mem_cgroup_high_callback)(struct mem_cgroup *group, uint64_t over, unsigned int delay_ms, void *arg);
+KMEM_API void mem_cgroup_set_high_callback(struct mem_cgroup *group, mem_cgroup_high_callback callback, void *arg);
+
+/* ---------------------------------------------------------------- 4. Events */
+
+/* Kernel: the keys of memory.events, in their order. */
+enum memcg_memory_event {
+	MEMCG_LOW,		/* reclaimed although below its low */
+	MEMCG_HIGH,		/* reclaimed and slowed down because above high */
+	MEMCG_MAX,		/* a charge met max */
+	MEMCG_OOM,		/* reclaim did not help: the out-of-memory callback is asked, or the charge fails */
+	MEMCG_OOM_KILL,		/* the callback said that it made room */
+	MEMCG_OOM_GROUP_KILL,	/* never */
+	MEMCG_NR_MEMORY_EVENTS
+};
+
+/* Events of the group and of all below it; `local`: of the group alone. */
+KMEM_API uint64_t mem_cgroup_events(const struct mem_cgroup *group, enum memcg_memory_event event);
+KMEM_API uint64_t mem_cgroup_events_local(const struct mem_cgroup *group, enum memcg_memory_event event);
+/*
+ * mem_cgroup_eventfd - a descriptor that becomes readable when an event of `mask` (1 << MEMCG_HIGH | ...) is counted
+ * for the group or below it: an eventfd(2), whose value is the number of times. One for a group: another call gives
+ * the same and adds to the mask. It belongs to the group, which closes it in the end. -1 with errno: as eventfd(2);
+ * EINVAL for an empty mask or the root. An event of a charge that may not call the system (GFP_NOWAIT) is told with
+ * the next that may.
+ */
+KMEM_API int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask);
+
+/* ---------------------------------------------------------------- 5. Reclaim */
+
+/*
+ * mem_cgroup_add_shrinker - call this when memory of the group, or of one above it, is wanted back. It frees what it
+ * can of about `bytes`, and returns how much that was; 0: nothing. Those of a lower `priority` are asked first, equal
+ * ones in the order in which they came; each at most twice in one reclaim. It runs in the thread that needs memory
+ * (any), with no lock held, in several threads at once where several do; what it charges itself does not reclaim.
+ * NULL with errno: ENOMEM; ENOENT: the group is offline; EINVAL: the root. Kernel: shrinkers are global and see a
+ * group as an argument; `priority` is there how far a reclaim has got.
+ */
+typedef uint64_t (*mem_cgroup_shrink_callback)(struct mem_cgroup *group, uint64_t bytes, void *arg);
+struct mem_cgroup_shrinker;
+KMEM_API struct mem_cgroup_shrinker *mem_cgroup_add_shrinker(struct mem_cgroup *group, int priority,
+							      mem_cgroup_shrink_callback shrink, void *arg);
+/* No call of it is running or will be when this returns: not from a shrinker. NULL does nothing. A group that goes
+ * offline keeps its shrinkers, unasked: remove them before its last reference is put. */
+KMEM_API void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker);
+/*
+ * mem_cgroup_set_oom_callback - ask this when a charge is about to be refused by the group's max, or by that of one
+ * below that has none of its own: true: there is room now, try again (16 times at most); false: refuse. NULL: refuse.
+ * Context as of a shrinker.
+ */
+typedef bool (*mem_cgroup_oom_callback)(struct mem_cgroup *group, uint64_t bytes, void *arg);
+KMEM_API void mem_cgroup_set_oom_callback(struct mem_cgroup *group, mem_cgroup_oom_callback callback, void *arg);
+/* Reclaim about `bytes` from the group and those below (kernel: memory.reclaim). What was freed, by the shrinkers'
+ * word. */
+KMEM_API uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes);
+/*
+ * mem_cgroup_drain - take back what lies charged and unused, of the group and of all below, on every CPU: then `current`
+ * is the sum over what is alive, to the byte. Bytes that came back out of stocks. Kernel: drain_all_stock.
+ */
+KMEM_API uint64_t mem_cgroup_drain(struct mem_cgroup *group);
+
+/* ---------------------------------------------------------------- 6. Charges by hand
+
+ * For memory that is not ours: mapped, read, another library's. charge: 0, or -ENOMEM, after all that gfp allows was
+ * tried: with GFP_KERNEL stocks are drained and shrinkers called; with GFP_NOWAIT it fails at once, without a system
+ * call. The root is not charged. Uncharge exactly what was charged, to the same group, which may be offline by then;
+ * it never fails. Kernel: obj_cgroup_charge, obj_cgroup_uncharge. May be called in a signal handler: where that struck
+ * inside of the allocator it is as with GFP_NOWAIT.
+ */
+KMEM_API int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes);
+KMEM_API void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes);
+/* Bytes that could be charged now before some max refuses; MEMCG_NO_LIMIT where there is none. */
+KMEM_API uint64_t mem_cgroup_margin(const struct mem_cgroup *group);
+
+/* ---------------------------------------------------------------- 7. Numbers and texts */
+
+/* Visit the group and all online ones below it, a parent before its children, with no lock held; `visit` may do all
+ * but keep the group without mem_cgroup_get. Ends early when it returns other than 0, and returns that. NULL: all. */
+KMEM_API int mem_cgroup_walk(struct mem_cgroup *group, int (*visit)(struct mem_cgroup *group, unsigned int depth,
+								     void *arg), void *arg);
+/*
+ * The texts of the cgroup files with these names, as the kernel writes them, where it has them: its keys in its order,
+ * then ours. Like snprintf: at most `bytes` with the NUL, and returns the length of it all. stat: `kernel` is what is
+ * charged; ours: `stock`, of that in stocks of the group itself; `dying`: offline groups below whose charges are here.
+ */
+KMEM_API size_t mem_cgroup_write_current(const struct mem_cgroup *group, char *text, size_t bytes);
+KMEM_API size_t mem_cgroup_write_stat(const struct mem_cgroup *group, char *text, size_t bytes);
+KMEM_API size_t mem_cgroup_write_events(const struct mem_cgroup *group, char *text, size_t bytes);
+KMEM_API size_t mem_cgroup_write_events_local(const struct mem_cgroup *group, char *text, size_t bytes);
+
+/* ---------------------------------------------------------------- 8. Modes */
+
+enum mem_cgroup_mode {
+	MEM_CGROUP_V1,		/* hierarchy v1: a second counter, hit at every charge of pages; else v2 */
+	MEM_CGROUP_DRAIN,	/* a stock that passes a page is flushed, as before Linux 5.14; else it is kept */
+	MEM_CGROUP_SHELF,	/* charged objects may lie ready on shelves; else each is charged through a stock */
+	MEM_CGROUP_NR_MODES
+};
+/* For comparison, by default v2, keep, shelf (KMEM_OPTIONS=memcg_hierarchy, memcg_refill, memcg_shelf). 0; -EINVAL;
+ * -EBUSY: MEM_CGROUP_V1 and there are groups. */
+KMEM_API int mem_cgroup_set_mode(enum mem_cgroup_mode mode, bool on);
+KMEM_API bool mem_cgroup_mode(enum mem_cgroup_mode mode);
+/* v1's second counter: what is charged at the level of pages, stocks of bytes included; 0 under v2. */
+KMEM_API uint64_t mem_cgroup_kmem(const struct mem_cgroup *group);
+/* Atomic operations that this thread made on lines that others share, for charges, since it began. */
+KMEM_API uint64_t mem_cgroup_atomics(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

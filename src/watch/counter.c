@@ -1,0 +1,92 @@
+/*
+ * counter.c: charging up a tree of counters, all or nothing. Invariant: a limited counter is raised by
+ * compare-and-swap, so that it is never above its max, not even while a charge that will fail is on its way; what
+ * such a charge took from the counters below the refusing one is given back at once.
+ */
+#include "counter.h"
+
+km_tls uint64_t km_counter_atomics;
+void (*km_counter_touched)(const void *line);
+
+void km_counter_init(struct km_counter *counter, struct km_counter *parent)
+{
+	*counter = (struct km_counter){ .max = UINT64_MAX, .high = UINT64_MAX, .parent = parent };
+}
+
+/* The greatest of all values that a charge made; most charges only look. */
+static void note_peak(struct km_counter *counter, uint64_t usage)
+{
+	uint64_t peak = km_load(&counter->peak);
+
+	while (usage > peak &&
+	       !KM_SHARED(&counter->usage, km_cas_release(&counter->peak, &peak, usage)))
+		;
+}
+
+static void add(struct km_counter *counter, uint64_t bytes)
+{
+	note_peak(counter, KM_SHARED(&counter->usage, km_add(&counter->usage, bytes)) + bytes);
+}
+
+/* Kernel: adds first and takes it back where that was too much, so that another charge, which would fit, may meet
+ * the excess and fail. Where there is no limit it is one addition here too. */
+static bool try_add(struct km_counter *counter, uint64_t bytes)
+{
+	uint64_t max = km_load(&counter->max), usage = km_load(&counter->usage);
+
+	if (max == UINT64_MAX) {
+		add(counter, bytes);
+		return true;
+	}
+	do
+		if (bytes > max || usage > max - bytes) {
+			KM_SHARED(&counter->usage, km_add(&counter->failcnt, 1u));
+			return false;
+		}
+	while (!KM_SHARED(&counter->usage, km_cas_acquire(&counter->usage, &usage, usage + bytes)));
+	note_peak(counter, usage + bytes);
+	return true;
+}
+
+struct km_counter *km_counter_try_charge(struct km_counter *counter, uint64_t bytes)
+{
+	for (struct km_counter *at = counter; at; at = at->parent)
+		if (!try_add(at, bytes)) {
+			for (; counter != at; counter = counter->parent)
+				KM_SHARED(&counter->usage, km_sub(&counter->usage, bytes));
+			return at;
+		}
+	return NULL;
+}
+
+void km_counter_charge(struct km_counter *counter, uint64_t bytes)
+{
+	for (; counter; counter = counter->parent)
+		add(counter, bytes);
+}
+
+void km_counter_uncharge(struct km_counter *counter, uint64_t bytes)
+{
+	for (; counter; counter = counter->parent)
+		KM_SHARED(&counter->usage, km_sub(&counter->usage, bytes));
+}
+
+uint64_t km_counter_margin(const struct km_counter *counter)
+{
+	uint64_t margin = UINT64_MAX;
+
+	for (; counter; counter = counter->parent) {
+		uint64_t max = km_load(&counter->max), usage = km_load(&counter->usage);
+
+		if (max == UINT64_MAX)
+			continue;
+		uint64_t left = usage < max ? max - usage : 0;
+		margin = left < margin ? left : margin;
+	}
+	return margin;
+}
+
+void km_counter_reset_peak(struct km_counter *counter)
+{
+	km_store(&counter->peak, km_load(&counter->usage));
+}

@@ -1,0 +1,72 @@
+/*
+ * memcg.h: groups, and the objcgs between them and what is charged, for the files that charge. Invariant: of every
+ * byte that a group's counter holds some objcg that points to the group, or to one below, can say where it is: in a
+ * stock, or out with a user; so when all stocks are drained, `current` is the sum over what is alive.
+ *
+ * An objcg lives while its group has a reference, and while one byte charged through it is out. So the owner word of
+ * a charged object is valid until km_objcg_uncharge for its last byte; the owner named by a shelf's empty block may be
+ * gone: compare it, never follow it. The memory of an objcg is never used for anything but objcgs.
+ */
+#ifndef KM_WATCH_MEMCG_H
+#define KM_WATCH_MEMCG_H
+
+#include <kmem/memcg.h>
+
+#include "../port/list.h"
+#include "../port/lock.h"
+#include "counter.h"
+
+struct obj_cgroup {
+	uint32_t slot;			/* byte stock: offset of its word in a CPU's area; 0: closed, or none */
+	uint32_t stock;			/* the same, open or closed */
+	uint32_t net;			/* pages' traffic: offset of a word that the CPU's stock lock guards; 0: none */
+	bool dead;			/* offline: `charged` says what is out. Changed before the CPUs' locks are passed */
+	struct mem_cgroup *memcg;	/* who pays: its group, later one above. Read under any CPU's stock lock */
+	struct mem_cgroup *home;	/* its group; compare only once that is gone */
+	struct km_list link;		/* on memcg->objcgs; under the tree lock */
+	int64_t charged;		/* bytes out or stocked that no `net` knows of, and KM_OBJCG_HOME while home lives */
+	uint64_t nr_charged_bytes;	/* charged, unused, on no CPU: remainders of `drain`, and what handlers left */
+};
+
+/* Who pays for this thread's accounted allocations; NULL: the default, which may be nobody. */
+extern km_hidden km_tls struct obj_cgroup *km_objcg_here;
+extern km_hidden struct obj_cgroup *km_objcg_default;
+/* The root's: charging it is free, and nothing should be owned by it. */
+extern km_hidden struct obj_cgroup km_objcg_root;
+
+/* Whom to charge now; NULL or &km_objcg_root: nobody. */
+km_inline struct obj_cgroup *km_objcg_now(void)
+{
+	struct obj_cgroup *objcg = km_objcg_here;
+
+	return km_likely(objcg != NULL) ? objcg : km_load(&km_objcg_default);
+}
+
+/*
+ * Charge: from the byte stock, else the CPU's page stock, else the counters; where those refuse, as gfp allows, stocks
+ * and shelves are drained, reclaim and the out-of-memory callback run (with no lock held), and it is tried again. To be
+ * called with no lock held. With km_front_busy set, as in a signal handler or a slow path, it does not wait, call the
+ * system or call back. Keeps errno. __GFP_NOFAIL and __GFP_HIGH succeed always.
+ */
+bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp);
+/* Never fails. With no lock held of rank KM_RANK_STOCK. The objcg may be gone when it returns. */
+void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes);
+/* Bytes that could be charged before some limit above it refuses; racy; UINT64_MAX: no limit. */
+uint64_t km_objcg_margin(const struct obj_cgroup *objcg);
+/* Who pays for it now, with a reference for the caller; the root for an orphan of it. */
+struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
+
+/*
+ * Set by who keeps charged objects on shelves: uncharge those that lie there in the name of an objcg for which
+ * km_memcg_below(objcg, root), with no lock held; NULL: nobody does.
+ */
+extern void (*km_memcg_flush_shelves)(struct mem_cgroup *root);
+/* Does the objcg charge `root` or a group below it? A racy look. */
+bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root);
+/* More lines for memory.stat of the group, like snprintf; NULL: none. */
+extern size_t (*km_memcg_more_stat)(const struct mem_cgroup *group, char *text, size_t bytes);
+
+/* By enum mem_cgroup_mode; read anywhere. */
+extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];
+
+#endif

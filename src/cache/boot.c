@@ -11,6 +11,7 @@
 #include "root.h"
 
 bool km_ready;
+void (*km_boot_fork_above)(bool before, bool child);
 
 static struct {
 	uint32_t state;		/* 0 not begun, 1 one thread is at it */
@@ -28,6 +29,8 @@ static void fork_prepare(void)
 		return;
 	}
 	km_registry_fork(true, false);
+	if (km_boot_fork_above)
+		km_boot_fork_above(true, false);
 	km_arena_fork(true, false);
 	km_big_fork(true, false);
 	km_percpu_fork(true, false);
@@ -40,6 +43,8 @@ static void fork_done(bool child)
 	km_percpu_fork(false, child);
 	km_big_fork(false, child);
 	km_arena_fork(false, child);
+	if (km_boot_fork_above)
+		km_boot_fork_above(false, child);
 	km_registry_fork(false, child);
 }
 

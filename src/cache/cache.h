@@ -4,6 +4,8 @@
 #ifndef KM_CACHE_CACHE_H
 #define KM_CACHE_CACHE_H
 
+#include <kmem/memcg.h>
+
 #include "../front/front.h"
 
 /* ---- boot.c */
@@ -16,6 +18,9 @@ km_inline bool km_boot(void)
 	return km_likely(km_load_acquire(&km_ready)) || km_boot_slow();
 }
 
+/* What the floor above does around a fork, after the registry's lock is taken and before it is let go; NULL: nothing. */
+extern void (*km_boot_fork_above)(bool before, bool child);
+
 /* ---- options.c */
 
 struct km_options {
@@ -27,6 +32,7 @@ struct km_options {
 	char percpu_text[16];
 };
 extern struct km_options km_options;
+extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];	/* by enum mem_cgroup_mode */
 void km_options_read(void);
 const struct km_engine *km_engine_find(const char *name);
 

@@ -13,6 +13,8 @@ struct km_options km_options = {
 	.engine = &km_engine_sheaf, .huge = true, .decay_ms = 1000,
 };
 
+bool km_memcg_modes[MEM_CGROUP_NR_MODES] = { [MEM_CGROUP_SHELF] = true };
+
 static const struct km_engine *const engines[] = { &km_engine_sheaf, &km_engine_slub, &km_engine_slab,
 						   &km_engine_slob };
 
@@ -156,6 +158,24 @@ static bool set_lookahead(const char *value)
 	return set_unsigned(value, 4096, &km_layout_options.lookahead);
 }
 
+static bool set_either(const char *value, const char *no, const char *yes, bool *flag)
+{
+	*flag = __builtin_strcmp(value, yes) == 0;
+	return *flag || __builtin_strcmp(value, no) == 0;
+}
+static bool set_hierarchy(const char *value)
+{
+	return set_either(value, "v2", "v1", &km_memcg_modes[MEM_CGROUP_V1]);
+}
+static bool set_refill(const char *value)
+{
+	return set_either(value, "keep", "drain", &km_memcg_modes[MEM_CGROUP_DRAIN]);
+}
+static bool set_memcg_shelf(const char *value)
+{
+	return set_flag(value, &km_memcg_modes[MEM_CGROUP_SHELF]);
+}
+
 static const struct option {
 	const char *key;
 	bool (*set)(const char *value);
@@ -177,6 +197,9 @@ static const struct option {
 	{ "nodes", set_nodes, "pretend so many memory nodes, at most 8; for tests (0: the machine's)" },
 	{ "remote_node_defrag_ratio", set_ratio,
 	  "percent of refills that may look at other nodes' partial slabs (100)" },
+	{ "memcg_hierarchy", set_hierarchy, "v1|v2: charges of pages hit a second counter, or not (v2)" },
+	{ "memcg_refill", set_refill, "drain|keep: stocks beyond a page are flushed, or kept (keep)" },
+	{ "memcg_shelf", set_memcg_shelf, "0|1: charged objects may lie ready on shelves (1)" },
 	{ "lookahead", set_lookahead, "mismatches a detached freelist looks past (3)" },
 };
 

@@ -28,6 +28,7 @@
 /* Change a word that others read at any time and that only the holder of a lock writes. */
 #define km_bump(p, v)		km_store((p), *(p) + (__typeof__(*(p)))(v))
 #define km_add(p, v)		__atomic_fetch_add((p), (v), __ATOMIC_RELAXED)
+#define km_add_both(p, v)	__atomic_fetch_add((p), (v), __ATOMIC_ACQ_REL)
 #define km_sub(p, v)		__atomic_fetch_sub((p), (v), __ATOMIC_RELAXED)
 #define km_swap_acquire(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE)
 #define km_swap_release(p, v)	__atomic_exchange_n((p), (v), __ATOMIC_RELEASE)

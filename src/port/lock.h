@@ -12,12 +12,14 @@
 enum km_rank {
 	KM_RANK_REGISTRY = 1,	/* the list of caches */
 	KM_RANK_DRAIN,		/* closing shelves */
+	KM_RANK_MEMCG,		/* the tree of groups */
 	KM_RANK_NODE,		/* a cache's slabs on a node */
 	KM_RANK_BARN,		/* a cache's full and empty shelf blocks */
 	KM_RANK_ZONE,		/* a node's free pages */
 	KM_RANK_GROW,		/* ranges of pages, and how far they are committed */
 	KM_RANK_BIG,		/* mappings of their own */
 	KM_RANK_META,		/* our own memory */
+	KM_RANK_STOCK,		/* a CPU's stocks of what is charged and not used */
 	KM_NR_RANKS
 };
 

@@ -76,6 +76,9 @@ int km_os_rseq_unregister(void *area, uint32_t signature);
 
 /* Write all of it to a descriptor; 0 or -errno. */
 int km_os_write(int fd, const void *bytes, size_t count);
+/* A descriptor that is readable after something was added to it: itself or -errno. Adding never waits. */
+int km_os_eventfd(void);
+void km_os_event_add(int fd, uint64_t count);
 int km_os_open_truncated(const char *path);
 void km_os_close(int fd);
 uint64_t km_os_random(void);

@@ -403,6 +403,25 @@ int km_os_write(int fd, const void *bytes, size_t count)
 	return 0;
 }
 
+int km_os_eventfd(void)
+{
+	long fd;
+
+	if (fault("eventfd"))
+		return -ENOMEM;
+	KEEP_ERRNO(fd, syscall(SYS_eventfd2, 0, O_CLOEXEC | O_NONBLOCK));
+	return (int)fd;
+}
+
+/* Where the sum does not fit, it is readable already. */
+void km_os_event_add(int fd, uint64_t count)
+{
+	long ignored;
+
+	KEEP_ERRNO(ignored, syscall(SYS_write, fd, &count, sizeof(count)));
+	(void)ignored;
+}
+
 int km_os_open_truncated(const char *path)
 {
 	long fd;

@@ -5,15 +5,15 @@
  *
  * An objcg lives while its group has a reference, and while one byte charged through it is out. So the owner word of
  * a charged object is valid until km_objcg_uncharge for its last byte; the owner named by a shelf's empty block may be
- * gone: compare it, never follow it. The memory of an objcg is never used for anything but objcgs.
+ * gone: compare it, never follow it. km_memcg_modes (cache/cache.h) has the modes.
  */
 #ifndef KM_WATCH_MEMCG_H
 #define KM_WATCH_MEMCG_H
 
 #include <kmem/memcg.h>
 
+#include "../cache/cache.h"
 #include "../port/list.h"
-#include "../port/lock.h"
 #include "counter.h"
 
 struct obj_cgroup {
@@ -24,6 +24,7 @@ struct obj_cgroup {
 	struct mem_cgroup *memcg;	/* who pays: its group, later one above. Read under any CPU's stock lock */
 	struct mem_cgroup *home;	/* its group; compare only once that is gone */
 	struct km_list link;		/* on memcg->objcgs; under the tree lock */
+	struct obj_cgroup *next_gone;
 	int64_t charged;		/* bytes out or stocked that no `net` knows of, and KM_OBJCG_HOME while home lives */
 	uint64_t nr_charged_bytes;	/* charged, unused, on no CPU: remainders of `drain`, and what handlers left */
 };
@@ -65,8 +66,5 @@ extern void (*km_memcg_flush_shelves)(struct mem_cgroup *root);
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root);
 /* More lines for memory.stat of the group, like snprintf; NULL: none. */
 extern size_t (*km_memcg_more_stat)(const struct mem_cgroup *group, char *text, size_t bytes);
-
-/* By enum mem_cgroup_mode; read anywhere. */
-extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];
 
 #endif

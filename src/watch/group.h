@@ -1,0 +1,117 @@
+/*
+ * group.h: struct mem_cgroup, for the files that are the groups: memcg.c (the tree), stock.c (charges), pressure.c
+ * (what is done where a charge meets a limit), memcg_text.c.
+ *
+ * Invariants. A group is online from its creation until mem_cgroup_offline, and has references as long as it is; so are
+ * the groups above it. While a CPU's stock lock is held, and an objcg points to a group, that group stays: who takes it
+ * offline makes its objcgs point to its parent, then passes every CPU's lock once.
+ *
+ * Locks: the tree's (KM_RANK_MEMCG), then one CPU's stock lock (KM_RANK_STOCK), under which nothing else is taken.
+ */
+#ifndef KM_WATCH_GROUP_H
+#define KM_WATCH_GROUP_H
+
+#include "../cache/cache.h"
+#include "memcg.h"
+
+/* What an online group adds to `charged` of its objcg, so that this is not 0: more than any charge. */
+#define KM_OBJCG_HOME	((int64_t)1 << 62)
+
+struct mem_cgroup {
+	struct km_counter memory, kmem;
+	struct obj_cgroup *objcg;
+	struct mem_cgroup *parent;		/* referenced; NULL: the root */
+	uint64_t refs;
+	bool online;
+	unsigned depth;				/* the root's is 0 */
+	unsigned online_children;		/* from here: under the tree lock */
+	struct km_list children, sibling;	/* also offline ones, until they are released */
+	struct km_list objcgs;			/* that point here: its own, and orphans */
+	int event_fd;				/* -1: none */
+	unsigned event_mask;
+	uint64_t untold;			/* events that a charge without system calls left to tell */
+	mem_cgroup_high_callback on_high;
+	mem_cgroup_oom_callback on_oom;
+	void *high_arg, *oom_arg;
+	uint64_t events[MEMCG_NR_MEMORY_EVENTS], local[MEMCG_NR_MEMORY_EVENTS];
+	char name[MEMCG_NAME_MAX];
+};
+
+extern km_hidden struct mem_cgroup km_memcg_root;
+
+/* The next group after `at` in `root` and below, parents first, offline ones too; NULL after the last. With the tree
+ * lock. */
+struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgroup *at);
+
+void km_memcg_lock(void);
+void km_memcg_unlock(void);
+
+km_inline bool km_memcg_is_root(const struct mem_cgroup *group)
+{
+	return !group->parent;
+}
+
+/* Is it `root` or below? */
+km_inline bool km_memcg_in(const struct mem_cgroup *group, const struct mem_cgroup *root)
+{
+	while (group && group != root)
+		group = group->parent;
+	return group != NULL;
+}
+
+/* What is charged for a group; NULL for the root, which counts nothing. */
+km_inline struct km_counter *km_memcg_counter(struct mem_cgroup *group)
+{
+	return km_memcg_is_root(group) ? NULL : &group->memory;
+}
+
+km_inline struct km_counter *km_memcg_kmem_counter(struct mem_cgroup *group)
+{
+	return km_memcg_is_root(group) ? NULL : &group->kmem;
+}
+
+km_inline struct mem_cgroup *km_memcg_of_counter(struct km_counter *counter)
+{
+	return km_container_of(counter, struct mem_cgroup, memory);
+}
+
+/* ---- stock.c */
+
+bool km_stock_start(void);		/* with the tree lock; false: no memory */
+void km_stock_fork(bool before, bool child);
+
+/* One attempt at a charge, and what came of it. */
+struct km_attempt {
+	struct obj_cgroup *objcg;
+	uint64_t bytes;
+	bool force;			/* over any limit */
+	bool may_wait;			/* may take what follows */
+	uint64_t counted;		/* out: bytes that the counters took for it */
+	struct mem_cgroup *refused;	/* out, if may_wait: whose max refused it, referenced */
+	struct mem_cgroup *high;	/* out, if may_wait: who pays, referenced, where it or one above is over its high */
+};
+bool km_stock_charge(struct km_attempt *attempt);
+
+/* What lies in stocks of `root` and below goes back; bytes. With the tree lock. */
+uint64_t km_stock_drain(struct mem_cgroup *root);
+/* In stocks of the group itself; racy. */
+uint64_t km_stock_bytes(const struct mem_cgroup *group);
+/* Open the byte stock of a new objcg, as far as there is room. With the tree lock. */
+void km_stock_open_objcg(struct obj_cgroup *objcg);
+/* Stop stocks of an objcg whose group goes offline; false: the system refused. With the tree lock. */
+bool km_stock_close_objcg(struct obj_cgroup *objcg);
+/* After everything that points to the group points to its parent: nobody looks at it any more, the objcg is dead. */
+void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg);
+/* Objcgs of which nothing is out any more, and whose group is gone: one, or NULL. With the tree lock. */
+struct obj_cgroup *km_stock_pop_gone(void);
+/* Its home is gone: it is over, now or when the last byte comes back. */
+void km_stock_forget(struct obj_cgroup *objcg);
+
+/* ---- pressure.c */
+
+/* Count an event; tell who waits, now if `may_call`. The group is referenced, or a stock lock is held. */
+void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, bool may_call);
+void km_memcg_tell(void);		/* what was left to tell */
+void km_pressure_fork_child(void);
+
+#endif

@@ -1,0 +1,356 @@
+/*
+ * memcg.c: the tree of groups: they are made, found, taken offline, released. Invariant: the tree changes under one
+ * lock; a group that is offline is passed over by everything, but stays linked until its last reference is gone, so
+ * that whoever walks finds the way on.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+
+#include "../page/meta.h"
+#include "../port/os.h"
+#include "group.h"
+
+struct obj_cgroup km_objcg_root = { .memcg = &km_memcg_root, .home = &km_memcg_root };
+struct mem_cgroup km_memcg_root = {
+	.objcg = &km_objcg_root,
+	.refs = 1,
+	.online = true,
+	.children = { &km_memcg_root.children, &km_memcg_root.children },
+	.sibling = { &km_memcg_root.sibling, &km_memcg_root.sibling },
+	.objcgs = { &km_memcg_root.objcgs, &km_memcg_root.objcgs },
+	.memory = { .max = MEMCG_NO_LIMIT, .high = MEMCG_NO_LIMIT },
+	.event_fd = -1,
+	.name = "/",
+};
+
+static struct {
+	struct km_lock lock;
+	bool was_busy;			/* of who holds it */
+	size_t groups;
+} tree = { .lock = KM_LOCK_INIT(KM_RANK_MEMCG) };
+
+km_tls struct obj_cgroup *km_objcg_here;
+struct obj_cgroup *km_objcg_default;
+static km_tls struct mem_cgroup *active;
+
+/* A handler finds the allocator busy meanwhile. */
+void km_memcg_lock(void)
+{
+	bool was = km_busy_begin();
+
+	km_lock(&tree.lock);
+	tree.was_busy = was;
+}
+
+void km_memcg_unlock(void)
+{
+	bool was = tree.was_busy;
+
+	km_unlock(&tree.lock);
+	km_busy_end(was);
+}
+
+static void fork_here(bool before, bool child)
+{
+	if (before) {
+		km_lock_fork(&tree.lock);
+		km_stock_fork(true, false);
+		return;
+	}
+	km_stock_fork(false, child);
+	if (child) {
+		km_pressure_fork_child();
+		tree.lock.state = 0;
+	} else {
+		km_unlock_fork(&tree.lock);
+	}
+}
+
+__attribute__((constructor(101))) static void watch_forks(void)
+{
+	km_boot_fork_above = fork_here;
+}
+
+struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgroup *at)
+{
+	if (!km_list_empty(&at->children))
+		return km_list_first(&at->children, struct mem_cgroup, sibling);
+	for (; at != root; at = at->parent)
+		if (at->sibling.next != &at->parent->children)
+			return km_list_first(&at->sibling, struct mem_cgroup, sibling);
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ they come */
+
+static void set_name(struct mem_cgroup *group, const char *name)
+{
+	for (size_t i = 0; i < sizeof(group->name) - 1 && name[i]; i++)
+		group->name[i] = name[i] == '/' || (unsigned char)name[i] < ' ' ? '_' : name[i];
+}
+
+static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct mem_cgroup *parent)
+{
+	group->parent = mem_cgroup_get(parent);
+	group->depth = parent->depth + 1;
+	group->refs = 1;
+	group->event_fd = -1;
+	group->objcg = objcg;
+	km_counter_init(&group->memory, km_memcg_counter(parent));
+	km_counter_init(&group->kmem, km_memcg_kmem_counter(parent));
+	km_list_init(&group->children);
+	km_list_init(&group->objcgs);
+	objcg->memcg = objcg->home = group;
+	objcg->charged = KM_OBJCG_HOME;
+	km_list_add_tail(&objcg->link, &group->objcgs);
+}
+
+/* Objcgs that are over. With the tree lock. */
+static void reap(void)
+{
+	struct obj_cgroup *objcg;
+
+	while ((objcg = km_stock_pop_gone())) {
+		km_list_del(&objcg->link);
+		km_meta_free(objcg, sizeof(*objcg));
+	}
+}
+
+/* 0 or an errno. */
+static int join_tree(struct mem_cgroup *group, struct obj_cgroup *objcg, struct mem_cgroup *parent)
+{
+	int error = 0;
+
+	km_memcg_lock();
+	reap();
+	if (!parent->online)
+		error = ENOENT;
+	else if (!km_stock_start())
+		error = ENOMEM;
+	if (!error) {
+		set_up(group, objcg, parent);
+		km_stock_open_objcg(objcg);
+		km_list_add_tail(&group->sibling, &parent->children);
+		parent->online_children++;
+		tree.groups++;
+		km_store(&group->online, true);
+	}
+	km_memcg_unlock();
+	return error;
+}
+
+struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name, unsigned int flags)
+{
+	int error = ENOMEM;
+
+	if (!parent)
+		parent = &km_memcg_root;
+	if (flags || !name || parent->depth >= MEMCG_DEPTH_MAX) {
+		errno = EINVAL;
+		return NULL;
+	}
+	struct mem_cgroup *group = km_boot() ? km_meta_alloc(sizeof(*group), true) : NULL;
+	struct obj_cgroup *objcg = group ? km_meta_alloc(sizeof(*objcg), true) : NULL;
+	if (objcg) {
+		set_name(group, name);
+		error = join_tree(group, objcg, parent);
+	}
+	if (!error)
+		return group;
+	if (objcg)
+		km_meta_free(objcg, sizeof(*objcg));
+	if (group)
+		km_meta_free(group, sizeof(*group));
+	errno = error;
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ they go */
+
+/*
+ * From here on all that points to the group points to its parent, which was charged all along. Whoever still looks at
+ * the group does so under some CPU's lock: km_stock_leave passes them all. What is left on its own counters then is
+ * what has gone over, and nobody will take it back from there.
+ */
+static void reparent(struct mem_cgroup *group)
+{
+	struct mem_cgroup *parent = group->parent;
+
+	km_store(&group->objcg->dead, true);
+	km_list_for_each_safe(entry, &group->objcgs) {
+		struct obj_cgroup *objcg = km_container_of(entry, struct obj_cgroup, link);
+
+		km_store_release(&objcg->memcg, parent);
+		km_list_del(&objcg->link);
+		km_list_add_tail(&objcg->link, &parent->objcgs);
+	}
+	km_stock_leave(group, group->objcg);
+	km_store(&group->memory.usage, (uint64_t)0);
+	km_store(&group->kmem.usage, (uint64_t)0);
+}
+
+int mem_cgroup_offline(struct mem_cgroup *group)
+{
+	int result = 0;
+
+	km_memcg_lock();
+	if (km_memcg_is_root(group) || group->online_children)
+		result = -EBUSY;
+	else if (!group->online)
+		result = -ENOENT;
+	else if (!km_stock_close_objcg(group->objcg))
+		result = -EAGAIN;
+	if (!result) {
+		km_store(&group->online, false);
+		group->parent->online_children--;
+		tree.groups--;
+		reparent(group);
+		reap();
+	}
+	km_memcg_unlock();
+	return result;
+}
+
+/* No reference is left. */
+static void release(struct mem_cgroup *group)
+{
+	km_memcg_lock();
+	km_list_del(&group->sibling);
+	km_stock_forget(group->objcg);
+	reap();
+	km_memcg_unlock();
+	if (group->event_fd >= 0)
+		km_os_close(group->event_fd);
+	km_meta_free(group, sizeof(*group));
+}
+
+/* An online group keeps its last reference until it is offline; if the system does not let it, for ever. */
+static bool drop(struct mem_cgroup *group)
+{
+	uint64_t refs = km_load(&group->refs);
+
+	do
+		while (refs == 1 && km_load(&group->online)) {
+			if (mem_cgroup_offline(group) == -EAGAIN)
+				return false;
+			refs = km_load(&group->refs);
+		}
+	while (!km_cas_both(&group->refs, &refs, refs - 1));
+	return refs == 1;
+}
+
+void mem_cgroup_put(struct mem_cgroup *group)
+{
+	while (group && !km_memcg_is_root(group) && drop(group)) {
+		struct mem_cgroup *parent = group->parent;
+
+		release(group);
+		group = parent;
+	}
+}
+
+struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group)
+{
+	if (group && !km_memcg_is_root(group))
+		km_add(&group->refs, 1u);
+	return group;
+}
+
+/* ------------------------------------------------------------------ who is who */
+
+struct mem_cgroup *mem_cgroup_root(void)
+{
+	return &km_memcg_root;
+}
+
+bool mem_cgroup_online(const struct mem_cgroup *group)
+{
+	return km_load(&group->online);
+}
+
+const char *mem_cgroup_name(const struct mem_cgroup *group)
+{
+	return group->name;
+}
+
+struct mem_cgroup *mem_cgroup_parent(const struct mem_cgroup *group)
+{
+	return group->parent;
+}
+
+struct mem_cgroup *set_active_memcg(struct mem_cgroup *group)
+{
+	struct mem_cgroup *before = active;
+
+	active = group;
+	km_objcg_here = group ? group->objcg : NULL;
+	return before;
+}
+
+struct mem_cgroup *mem_cgroup_active(void)
+{
+	return active;
+}
+
+void mem_cgroup_set_default(struct mem_cgroup *group)
+{
+	km_memcg_lock();
+	struct obj_cgroup *before = km_objcg_default;
+	km_store(&km_objcg_default, group ? mem_cgroup_get(group)->objcg : NULL);
+	km_memcg_unlock();
+	if (before)
+		mem_cgroup_put(before->home);
+}
+
+/* The next online one after `at`, referenced; the reference on that goes. */
+static struct mem_cgroup *step(struct mem_cgroup *root, struct mem_cgroup *at)
+{
+	struct mem_cgroup *next = at;
+
+	km_memcg_lock();
+	do
+		next = km_memcg_next(root, next);
+	while (next && !next->online);
+	mem_cgroup_get(next);
+	km_memcg_unlock();
+	mem_cgroup_put(at);
+	return next;
+}
+
+int mem_cgroup_walk(struct mem_cgroup *group, int (*visit)(struct mem_cgroup *group, unsigned int depth, void *arg),
+		    void *arg)
+{
+	struct mem_cgroup *root = group ? group : &km_memcg_root;
+	int result = 0;
+
+	for (struct mem_cgroup *at = mem_cgroup_get(root); at;) {
+		result = visit(at, at->depth - root->depth, arg);
+		if (result) {
+			mem_cgroup_put(at);
+			break;
+		}
+		at = step(root, at);
+	}
+	return result;
+}
+
+int mem_cgroup_set_mode(enum mem_cgroup_mode mode, bool on)
+{
+	int result = 0;
+
+	if ((unsigned)mode >= MEM_CGROUP_NR_MODES)
+		return -EINVAL;
+	km_boot();
+	km_memcg_lock();
+	if (mode == MEM_CGROUP_V1 && tree.groups)
+		result = -EBUSY;
+	else
+		km_store(&km_memcg_modes[mode], on);
+	km_memcg_unlock();
+	return result;
+}
+
+bool mem_cgroup_mode(enum mem_cgroup_mode mode)
+{
+	return (unsigned)mode < MEM_CGROUP_NR_MODES && km_load(&km_memcg_modes[mode]);
+}

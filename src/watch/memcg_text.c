@@ -1,0 +1,188 @@
+/*
+ * memcg_text.c: a group's numbers, and the texts of the cgroup files that have them. Invariant: changes nothing but the
+ * limits that it is told to.
+ */
+#include <errno.h>
+
+#include "../port/die.h"
+#include "group.h"
+
+size_t (*km_memcg_more_stat)(const struct mem_cgroup *group, char *text, size_t bytes);
+
+/* ------------------------------------------------------------------ numbers */
+
+static int set_limit(struct mem_cgroup *group, uint64_t *limit, uint64_t bytes)
+{
+	if (km_memcg_is_root(group))
+		return -EINVAL;
+	km_store(limit, bytes);
+	return 0;
+}
+
+int mem_cgroup_set_high(struct mem_cgroup *group, uint64_t bytes)
+{
+	return set_limit(group, &group->memory.high, bytes);
+}
+
+int mem_cgroup_set_low(struct mem_cgroup *group, uint64_t bytes)
+{
+	return set_limit(group, &group->memory.low, bytes);
+}
+
+int mem_cgroup_set_min(struct mem_cgroup *group, uint64_t bytes)
+{
+	return set_limit(group, &group->memory.min, bytes);
+}
+
+uint64_t mem_cgroup_max(const struct mem_cgroup *group)
+{
+	return km_load(&group->memory.max);
+}
+
+uint64_t mem_cgroup_high(const struct mem_cgroup *group)
+{
+	return km_load(&group->memory.high);
+}
+
+uint64_t mem_cgroup_low(const struct mem_cgroup *group)
+{
+	return km_load(&group->memory.low);
+}
+
+uint64_t mem_cgroup_min(const struct mem_cgroup *group)
+{
+	return km_load(&group->memory.min);
+}
+
+uint64_t mem_cgroup_current(const struct mem_cgroup *group)
+{
+	return km_memcg_is_root(group) ? 0 : km_load(&group->memory.usage);
+}
+
+uint64_t mem_cgroup_peak(const struct mem_cgroup *group)
+{
+	return km_memcg_is_root(group) ? 0 : km_load(&group->memory.peak);
+}
+
+void mem_cgroup_reset_peak(struct mem_cgroup *group)
+{
+	km_counter_reset_peak(&group->memory);
+}
+
+uint64_t mem_cgroup_failcnt(const struct mem_cgroup *group)
+{
+	return km_load(&group->memory.failcnt);
+}
+
+uint64_t mem_cgroup_kmem(const struct mem_cgroup *group)
+{
+	return km_memcg_is_root(group) ? 0 : km_load(&group->kmem.usage);
+}
+
+uint64_t mem_cgroup_margin(const struct mem_cgroup *group)
+{
+	return km_counter_margin(&group->memory);
+}
+
+uint64_t mem_cgroup_events(const struct mem_cgroup *group, enum memcg_memory_event event)
+{
+	return (unsigned)event < MEMCG_NR_MEMORY_EVENTS ? km_load(&group->events[event]) : 0;
+}
+
+uint64_t mem_cgroup_events_local(const struct mem_cgroup *group, enum memcg_memory_event event)
+{
+	return (unsigned)event < MEMCG_NR_MEMORY_EVENTS ? km_load(&group->local[event]) : 0;
+}
+
+uint64_t mem_cgroup_atomics(void)
+{
+	return km_counter_atomics;
+}
+
+/* ------------------------------------------------------------------ texts */
+
+/* A text that grows beyond its buffer: what does not fit is counted. */
+struct text {
+	char *at;
+	size_t bytes, length;
+};
+
+static size_t room(const struct text *text)
+{
+	return text->length < text->bytes ? text->bytes - text->length : 0;
+}
+
+static void append(struct text *text, const char *piece)
+{
+	for (; *piece; piece++, text->length++)
+		if (room(text) > 1)
+			text->at[text->length] = *piece;
+}
+
+static size_t finish(struct text *text)
+{
+	if (text->bytes)
+		text->at[km_min(text->length, text->bytes - 1)] = '\0';
+	return text->length;
+}
+
+static void append_line(struct text *text, const char *key, uint64_t value)
+{
+	char line[64];
+
+	km_format(line, sizeof(line), "%s%s%lu\n", key, *key ? " " : "", (unsigned long)value);
+	append(text, line);
+}
+
+size_t mem_cgroup_write_current(const struct mem_cgroup *group, char *text, size_t bytes)
+{
+	struct text out = { text, bytes, 0 };
+
+	append_line(&out, "", mem_cgroup_current(group));
+	return finish(&out);
+}
+
+static size_t write_events(const uint64_t *events, char *text, size_t bytes)
+{
+	static const char *const keys[] = { "low", "high", "max", "oom", "oom_kill", "oom_group_kill" };
+	struct text out = { text, bytes, 0 };
+
+	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
+		append_line(&out, keys[i], km_load(&events[i]));
+	append_line(&out, "sock_throttled", 0);
+	return finish(&out);
+}
+
+size_t mem_cgroup_write_events(const struct mem_cgroup *group, char *text, size_t bytes)
+{
+	return write_events(group->events, text, bytes);
+}
+
+size_t mem_cgroup_write_events_local(const struct mem_cgroup *group, char *text, size_t bytes)
+{
+	return write_events(group->local, text, bytes);
+}
+
+/* Objcgs that point here and are others'. */
+static uint64_t count_orphans(const struct mem_cgroup *group)
+{
+	uint64_t count = 0;
+
+	km_memcg_lock();
+	km_list_for_each(entry, &group->objcgs)
+		count += km_container_of(entry, struct obj_cgroup, link)->home != group;
+	km_memcg_unlock();
+	return count;
+}
+
+size_t mem_cgroup_write_stat(const struct mem_cgroup *group, char *text, size_t bytes)
+{
+	struct text out = { text, bytes, 0 };
+
+	append_line(&out, "kernel", mem_cgroup_current(group));
+	if (km_memcg_more_stat)
+		out.length += km_memcg_more_stat(group, room(&out) ? text + out.length : NULL, room(&out));
+	append_line(&out, "stock", km_stock_bytes(group));
+	append_line(&out, "dying", count_orphans(group));
+	return finish(&out);
+}

@@ -1,0 +1,500 @@
+/*
+ * pressure.c: what is done where a charge meets a limit: stocks and shelves are drained, shrinkers are asked, the
+ * out-of-memory callback; above `high` it is slowed down. And events, which tell of all this. Invariant: callbacks run
+ * with no lock held, on groups that are referenced, and what they charge does not come here again.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+
+#include "../page/meta.h"
+#include "../port/os.h"
+#include "../port/stock_word.h"
+#include "group.h"
+
+#define RETRIES		16		/* kernel: MAX_RECLAIM_RETRIES */
+#define RECLAIM_BYTES	((uint64_t)32 << KM_PAGE_SHIFT)	/* at once, in a large group; kernel: SWAP_CLUSTER_MAX pages */
+#define DELAY_MAX_MS	2000u		/* kernel: MEMCG_MAX_HIGH_DELAY_JIFFIES */
+#define DELAY_LEAST_MS	10u		/* below, sleeping costs more than it slows down */
+
+void (*km_memcg_flush_shelves)(struct mem_cgroup *root);
+
+/* This thread is in a callback. */
+static km_tls bool pressed;
+
+/* ------------------------------------------------------------------ events */
+
+static bool untold;	/* some group has something to tell */
+
+static void tell(struct mem_cgroup *group, bool may_call)
+{
+	if (may_call) {
+		km_os_event_add(group->event_fd, 1);
+	} else {
+		km_add(&group->untold, 1u);
+		km_store(&untold, true);
+	}
+}
+
+void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, bool may_call)
+{
+	km_add(&group->local[event], 1u);
+	for (; !km_memcg_is_root(group); group = group->parent) {
+		km_add(&group->events[event], 1u);
+		/* Acquire pairs with mem_cgroup_eventfd: who sees the mask sees the descriptor. */
+		if (km_load_acquire(&group->event_mask) >> event & 1)
+			tell(group, may_call);
+	}
+}
+
+void km_memcg_tell(void)
+{
+	if (!km_load(&untold))
+		return;
+	km_memcg_lock();
+	km_store(&untold, false);
+	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
+		uint64_t count = km_swap_acquire(&group->untold, (uint64_t)0);
+
+		if (count && group->event_fd >= 0)
+			km_os_event_add(group->event_fd, count);
+	}
+	km_memcg_unlock();
+}
+
+int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask)
+{
+	if (!mask || mask >> MEMCG_NR_MEMORY_EVENTS || km_memcg_is_root(group)) {
+		errno = EINVAL;
+		return -1;
+	}
+	km_memcg_lock();
+	if (group->event_fd < 0)
+		group->event_fd = km_os_eventfd();
+	int fd = group->event_fd;
+	if (fd >= 0)
+		km_store_release(&group->event_mask, group->event_mask | mask);
+	km_memcg_unlock();
+	if (fd >= 0)
+		return fd;
+	errno = -fd;
+	return -1;
+}
+
+/* ------------------------------------------------------------------ shrinkers */
+
+struct mem_cgroup_shrinker {
+	struct km_list link;		/* in the order in which they are asked */
+	struct mem_cgroup *group;	/* referenced */
+	mem_cgroup_shrink_callback shrink;
+	void *arg;
+	int priority;
+	bool going;			/* is being removed: not asked any more */
+	uint32_t running;		/* threads in it: it stays on the list */
+};
+
+static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* under the tree lock */
+static km_tls struct mem_cgroup_shrinker *running_here;
+
+static void insert(struct mem_cgroup_shrinker *shrinker)
+{
+	struct km_list *after = &shrinkers;
+
+	km_list_for_each(entry, &shrinkers) {
+		if (km_container_of(entry, struct mem_cgroup_shrinker, link)->priority > shrinker->priority)
+			break;
+		after = entry;
+	}
+	km_list_add_head(&shrinker->link, after);
+}
+
+struct mem_cgroup_shrinker *mem_cgroup_add_shrinker(struct mem_cgroup *group, int priority,
+						    mem_cgroup_shrink_callback shrink, void *arg)
+{
+	struct mem_cgroup_shrinker *shrinker = NULL;
+	int error = km_memcg_is_root(group) || !shrink ? EINVAL : 0;
+
+	if (!error && !(shrinker = km_meta_alloc(sizeof(*shrinker), true)))
+		error = ENOMEM;
+	if (!error) {
+		*shrinker = (struct mem_cgroup_shrinker){
+			.group = group, .priority = priority, .shrink = shrink, .arg = arg,
+		};
+		km_memcg_lock();
+		if (group->online) {
+			mem_cgroup_get(group);
+			insert(shrinker);
+		} else {
+			error = ENOENT;
+		}
+		km_memcg_unlock();
+	}
+	if (!error)
+		return shrinker;
+	if (shrinker)
+		km_meta_free(shrinker, sizeof(*shrinker));
+	errno = error;
+	return NULL;
+}
+
+void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker)
+{
+	if (!shrinker)
+		return;
+	km_memcg_lock();
+	shrinker->going = true;
+	for (uint32_t running; (running = km_load(&shrinker->running));) {
+		km_memcg_unlock();
+		km_os_wait(&shrinker->running, running, 10);
+		km_memcg_lock();
+	}
+	km_list_del(&shrinker->link);
+	km_memcg_unlock();
+	mem_cgroup_put(shrinker->group);
+	km_meta_free(shrinker, sizeof(*shrinker));
+}
+
+/* In the child of a fork only what this thread runs is running; and a descriptor would tell the parent's waiters. */
+void km_pressure_fork_child(void)
+{
+	km_list_for_each(entry, &shrinkers) {
+		struct mem_cgroup_shrinker *shrinker = km_container_of(entry, struct mem_cgroup_shrinker, link);
+
+		shrinker->running = shrinker == running_here;
+	}
+	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
+		if (group->event_fd >= 0)
+			km_os_close(group->event_fd);
+		group->event_fd = -1;
+		group->event_mask = 0;
+	}
+}
+
+/* ------------------------------------------------------------------ protection */
+
+/*
+ * What of low (or min) counts for a group in a reclaim that begins at `root`: at most what it uses; at most what counts
+ * for its parent, and where the children claim more than that, its share by claim. Kernel: effective_protection, without
+ * memory_recursiveprot. With the tree lock.
+ */
+static uint64_t claim(const struct mem_cgroup *group, bool low)
+{
+	return km_min(km_load(low ? &group->memory.low : &group->memory.min), km_load(&group->memory.usage));
+}
+
+static uint64_t protection(const struct mem_cgroup *group, const struct mem_cgroup *root, bool low)
+{
+	uint64_t own = claim(group, low), all = 0;
+
+	if (!own || group == root || group->parent == root || km_memcg_is_root(group->parent))
+		return group == root ? 0 : own;
+	uint64_t above = protection(group->parent, root, low);
+	km_list_for_each(entry, &group->parent->children)
+		all += claim(km_container_of(entry, struct mem_cgroup, sibling), low);
+	return all > above ? (uint64_t)((unsigned __int128)own * above / all) : own;
+}
+
+/* ------------------------------------------------------------------ reclaim */
+
+/* Bytes that this one is to be asked for; 0: pass it by. With the tree lock. */
+static uint64_t share_of(const struct mem_cgroup_shrinker *shrinker, const struct mem_cgroup *root, uint64_t want,
+			 bool break_low)
+{
+	const struct mem_cgroup *group = shrinker->group;
+
+	if (shrinker->going || !group->online || !km_memcg_in(group, root))
+		return 0;
+	uint64_t usage = km_load(&group->memory.usage), min = protection(group, root, false);
+	uint64_t low = protection(group, root, true);
+	/* The second time only those that were protected the first time, by low. */
+	if (break_low)
+		return usage <= low && usage > min ? km_min(want, usage - min) : 0;
+	uint64_t keep = km_max(low, min);
+	return usage > keep ? km_min(want, usage - keep) : 0;
+}
+
+/* Ask one, with the lock let go meanwhile: as long as it runs, it stays on the list. */
+static uint64_t ask(struct mem_cgroup_shrinker *shrinker, uint64_t bytes, bool break_low)
+{
+	struct mem_cgroup_shrinker *outer = running_here;
+	int error = errno;
+
+	shrinker->running++;
+	running_here = shrinker;
+	km_memcg_unlock();
+	if (break_low)
+		km_memcg_event(shrinker->group, MEMCG_LOW, true);
+	uint64_t freed = shrinker->shrink(shrinker->group, bytes, shrinker->arg);
+	errno = error;
+	km_memcg_lock();
+	running_here = outer;
+	km_bump(&shrinker->running, -1);
+	if (shrinker->going)
+		km_os_wake(&shrinker->running);
+	return freed;
+}
+
+static uint64_t reclaim_pass(struct mem_cgroup *root, uint64_t want, bool break_low)
+{
+	uint64_t freed = 0;
+
+	km_memcg_lock();
+	for (struct km_list *entry = shrinkers.next; entry != &shrinkers && freed < want; entry = entry->next) {
+		struct mem_cgroup_shrinker *shrinker = km_container_of(entry, struct mem_cgroup_shrinker, link);
+		uint64_t bytes = share_of(shrinker, root, want - freed, break_low);
+
+		if (bytes)
+			freed += ask(shrinker, bytes, break_low);
+	}
+	km_memcg_unlock();
+	return freed;
+}
+
+uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
+{
+	uint64_t freed;
+
+	if (pressed)
+		return 0;
+	pressed = true;
+	freed = reclaim_pass(group, bytes, false);
+	if (freed < bytes)
+		freed += reclaim_pass(group, bytes - freed, true);
+	pressed = false;
+	return freed;
+}
+
+uint64_t mem_cgroup_drain(struct mem_cgroup *group)
+{
+	km_memcg_tell();
+	if (km_memcg_flush_shelves)
+		km_memcg_flush_shelves(group);
+	km_memcg_lock();
+	uint64_t bytes = km_stock_drain(group);
+	km_memcg_unlock();
+	return bytes;
+}
+
+/* ------------------------------------------------------------------ over max */
+
+/* The nearest callback, of the group or above; true: there is room now. */
+static bool ask_oom(struct mem_cgroup *group, uint64_t bytes)
+{
+	struct mem_cgroup *at = group;
+
+	km_memcg_lock();
+	while (!at->on_oom && !km_memcg_is_root(at))
+		at = at->parent;
+	mem_cgroup_oom_callback callback = at->on_oom;
+	void *arg = at->oom_arg;
+	km_memcg_unlock();
+	if (!callback)
+		return false;
+	int error = errno;
+	pressed = true;
+	bool again = callback(group, bytes, arg);
+	pressed = false;
+	errno = error;
+	if (again)
+		km_memcg_event(group, MEMCG_OOM_KILL, true);
+	return again;
+}
+
+/* A small group is not emptied for one object, a large one not asked a thousand times. */
+static uint64_t portion(const struct mem_cgroup *group, uint64_t bytes)
+{
+	return km_max(bytes, km_min(km_load(&group->memory.max) / 32, RECLAIM_BYTES));
+}
+
+static bool make_room(struct mem_cgroup *group, uint64_t bytes, gfp_t gfp)
+{
+	if (mem_cgroup_reclaim(group, portion(group, bytes)))
+		return true;
+	if (gfp & (__GFP_NORETRY | __GFP_RETRY_MAYFAIL))
+		return false;
+	km_memcg_event(group, MEMCG_OOM, true);
+	return ask_oom(group, bytes);
+}
+
+/* The first attempt was refused. Kernel: reclaims, and then drains; but what lies unused costs nobody anything. */
+static bool press(struct km_attempt *attempt, gfp_t gfp)
+{
+	unsigned tries = gfp & __GFP_NORETRY ? 1 : RETRIES;
+
+	for (;; tries--) {
+		struct mem_cgroup *over = attempt->refused;
+
+		mem_cgroup_drain(over);
+		mem_cgroup_put(over);
+		if (km_stock_charge(attempt))
+			return true;
+		over = attempt->refused;
+		km_memcg_event(over, MEMCG_MAX, true);
+		if (pressed || !tries || !make_room(over, attempt->bytes, gfp)) {
+			mem_cgroup_put(over);
+			attempt->refused = NULL;
+			return false;
+		}
+	}
+}
+
+/* ------------------------------------------------------------------ over high */
+
+/* In parts of 2^20 of high. */
+unsigned int mem_cgroup_high_delay(uint64_t current, uint64_t high, uint64_t bytes)
+{
+	if (current <= high)
+		return 0;
+	unsigned __int128 excess = ((unsigned __int128)(current - high) << 20) / km_max(high, (uint64_t)KM_PAGE_SIZE);
+	/* Ten times high is far beyond the 2 seconds. */
+	excess = km_min(excess, (unsigned __int128)10 << 20);
+	unsigned __int128 delay = excess * excess * 1000 >> 34;
+	delay = delay * km_min(bytes, (uint64_t)1 << 40) / ((uint64_t)64 << KM_PAGE_SHIFT);
+	return (unsigned)km_min(delay, (unsigned __int128)DELAY_MAX_MS);
+}
+
+static uint64_t over_high(const struct mem_cgroup *group)
+{
+	uint64_t usage = km_load(&group->memory.usage), high = km_load(&group->memory.high);
+
+	return usage > high ? usage - high : 0;
+}
+
+static uint64_t reclaim_high(struct mem_cgroup *group, uint64_t bytes)
+{
+	uint64_t freed = 0;
+
+	for (; !km_memcg_is_root(group); group = group->parent)
+		if (over_high(group)) {
+			km_memcg_event(group, MEMCG_HIGH, true);
+			freed += mem_cgroup_reclaim(group, km_max(bytes, km_min(over_high(group), RECLAIM_BYTES)));
+		}
+	return freed;
+}
+
+/* Which of the group and those above is furthest over its high; NULL: none. */
+static struct mem_cgroup *worst(struct mem_cgroup *group, uint64_t bytes, unsigned *delay)
+{
+	struct mem_cgroup *found = NULL;
+
+	*delay = 0;
+	for (; !km_memcg_is_root(group); group = group->parent) {
+		unsigned ms = mem_cgroup_high_delay(km_load(&group->memory.usage), km_load(&group->memory.high), bytes);
+
+		if (over_high(group) && (!found || ms > *delay)) {
+			found = group;
+			*delay = ms;
+		}
+	}
+	return found;
+}
+
+static void slow_down(struct mem_cgroup *group, unsigned delay)
+{
+	km_memcg_lock();
+	mem_cgroup_high_callback callback = group->on_high;
+	void *arg = group->high_arg;
+	km_memcg_unlock();
+	if (callback) {
+		int error = errno;
+
+		pressed = true;
+		callback(group, over_high(group), delay, arg);
+		pressed = false;
+		errno = error;
+	} else if (delay > DELAY_LEAST_MS) {
+		uint32_t never = 0;
+
+		km_os_wait(&never, 0, delay);
+	}
+}
+
+/* Nobody is slowed down for what lies unused. */
+static void throttle(struct mem_cgroup *group, uint64_t bytes)
+{
+	unsigned delay;
+
+	for (int tries = RETRIES; tries && reclaim_high(group, bytes) && worst(group, bytes, &delay); tries--)
+		;
+	struct mem_cgroup *over = worst(group, bytes, &delay);
+	if (over && (delay > DELAY_LEAST_MS || over->on_high)) {
+		mem_cgroup_drain(over);
+		over = worst(group, bytes, &delay);
+	}
+	if (over)
+		slow_down(over, delay);
+}
+
+/* ------------------------------------------------------------------ the charge */
+
+static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
+{
+	struct km_attempt attempt = {
+		.objcg = objcg, .bytes = bytes, .may_wait = (gfp & __GFP_DIRECT_RECLAIM) && !km_front_busy,
+	};
+
+	if (objcg == &km_objcg_root || !bytes)
+		return true;
+	if (bytes >> 48)
+		return false;
+	bool calls = km_calls_begin(attempt.may_wait);
+	if (attempt.may_wait)
+		km_memcg_tell();
+	bool done = km_stock_charge(&attempt) || (attempt.refused && press(&attempt, gfp));
+	if (!done && (gfp & (__GFP_NOFAIL | __GFP_HIGH))) {
+		attempt.force = true;
+		done = km_stock_charge(&attempt);
+	}
+	if (attempt.high) {
+		if (!pressed)
+			throttle(attempt.high, attempt.counted);
+		mem_cgroup_put(attempt.high);
+	}
+	km_calls_end(calls);
+	return done;
+}
+
+bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
+{
+	return km_likely(bytes && km_stock_take(&objcg->slot, bytes)) || charge_slow(objcg, bytes, gfp);
+}
+
+int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes)
+{
+	return km_objcg_charge(group->objcg, bytes, gfp) ? 0 : -ENOMEM;
+}
+
+void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes)
+{
+	km_objcg_uncharge(group->objcg, bytes);
+}
+
+void mem_cgroup_set_high_callback(struct mem_cgroup *group, mem_cgroup_high_callback callback, void *arg)
+{
+	km_memcg_lock();
+	group->on_high = callback;
+	group->high_arg = arg;
+	km_memcg_unlock();
+}
+
+void mem_cgroup_set_oom_callback(struct mem_cgroup *group, mem_cgroup_oom_callback callback, void *arg)
+{
+	km_memcg_lock();
+	group->on_oom = callback;
+	group->oom_arg = arg;
+	km_memcg_unlock();
+}
+
+/* A max that is below what is charged holds at once; here it is only seen to that it comes true. */
+int mem_cgroup_set_max(struct mem_cgroup *group, uint64_t bytes)
+{
+	if (km_memcg_is_root(group))
+		return -EINVAL;
+	km_store(&group->memory.max, bytes);
+	for (int tries = RETRIES; tries && km_load(&group->memory.usage) > bytes; tries--) {
+		mem_cgroup_drain(group);
+		uint64_t usage = km_load(&group->memory.usage);
+		if (usage <= bytes || !mem_cgroup_reclaim(group, usage - bytes))
+			break;
+	}
+	return 0;
+}

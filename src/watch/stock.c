@@ -1,0 +1,567 @@
+/*
+ * stock.c: charging an objcg: from the byte stock of this CPU, behind it the CPU's page stock, behind that the
+ * counters. Invariant, for each objcg, at any time between two sections under a CPU's stock lock: what passed between
+ * it and the page level (the sum of its `net` words, and `charged`) is what is out with users, in its byte stocks, and
+ * in nr_charged_bytes.
+ *
+ *	byte stock	a word for each group on each CPU (port/stock_word.h), at most a page
+ *	page stock	for each CPU seven groups' whole pages, at most 64 each; under the CPU's lock
+ *
+ * Kernel: the same layers; its byte stock is five slots, searched, and the counters count pages. Here a charge that
+ * finds no room for a batch gets less, in the end exactly what it needs: so a limit can be used to its last byte.
+ */
+#include "../page/meta.h"
+#include "../port/stock_word.h"
+#include "group.h"
+
+#define SLOTS	7u		/* kernel: NR_MEMCG_STOCK since 6.16, to fill one line */
+#define BATCH	64u		/* pages; kernel: MEMCG_CHARGE_BATCH */
+
+/* A CPU's page stock. Invariant: who lies here is online, for who goes offline passes by and takes it out. */
+struct stock {
+	struct km_lock lock;
+	struct mem_cgroup *groups[SLOTS];	/* NULL: free */
+	uint8_t pages[SLOTS];
+	uint8_t victim;
+	struct obj_cgroup *owner;		/* rule `drain`: whose bytes lie in this CPU's byte stock */
+} km_aligned(128);
+
+static struct stock *stocks;
+static unsigned stock_count;
+static struct obj_cgroup *gone;		/* linked by link.next; who pops holds the tree lock */
+
+bool km_stock_start(void)
+{
+	unsigned count = km_max(km_percpu.cpus, 1u);
+
+	if (stocks)
+		return true;
+	struct stock *fresh = km_meta_alloc(count * sizeof(*fresh), true);
+	if (!fresh)
+		return false;
+	for (unsigned cpu = 0; cpu < count; cpu++)
+		km_lock_init(&fresh[cpu].lock, KM_RANK_STOCK);
+	stock_count = count;
+	/* Release pairs with nothing: nobody has an objcg to charge before the tree lock is dropped. */
+	stocks = fresh;
+	return true;
+}
+
+void km_stock_fork(bool before, bool child)
+{
+	for (unsigned cpu = 0; cpu < stock_count; cpu++)
+		if (before)
+			km_lock_fork(&stocks[cpu].lock);
+		else if (child)
+			stocks[cpu].lock.state = 0;
+		else
+			km_unlock_fork(&stocks[cpu].lock);
+}
+
+/* ------------------------------------------------------------------ a CPU's lock */
+
+#define NESTED_TRIES	100
+
+/*
+ * This CPU's stock, or, where that is taken, another's: any will do. A handler that struck under a lock of its own
+ * thread must not wait: NULL where all stay taken.
+ */
+static struct stock *enter(bool nested)
+{
+	unsigned here = km_cpu();
+
+	for (int tries = nested ? NESTED_TRIES : 1; tries; tries--) {
+		for (unsigned i = 0; i < stock_count; i++)
+			if (km_trylock(&stocks[(here + i) % stock_count].lock))
+				return &stocks[(here + i) % stock_count];
+		km_relax();
+	}
+	if (nested)
+		return NULL;
+	km_lock(&stocks[here].lock);
+	return &stocks[here];
+}
+
+static void leave(struct stock *stock)
+{
+	km_unlock_quick(&stock->lock);
+}
+
+/* ------------------------------------------------------------------ whole pages */
+
+static unsigned find(const struct stock *stock, const struct mem_cgroup *group)
+{
+	unsigned i = 0;
+
+	while (i < SLOTS && stock->groups[i] != group)
+		i++;
+	return i;
+}
+
+static uint64_t flush_pages(struct stock *stock, unsigned i)
+{
+	uint64_t bytes = (uint64_t)stock->pages[i] << KM_PAGE_SHIFT;
+
+	km_counter_uncharge(&stock->groups[i]->memory, bytes);
+	stock->groups[i] = NULL;
+	stock->pages[i] = 0;
+	return bytes;
+}
+
+/* Pages that are charged and not used lie here, until there are more than a batch: then all go (kernel: the same). */
+static void put_pages(struct stock *stock, struct mem_cgroup *group, uint64_t pages)
+{
+	unsigned i = find(stock, group);
+
+	if (i == SLOTS)
+		i = find(stock, NULL);
+	if (i == SLOTS) {
+		i = stock->victim++ % SLOTS;
+		flush_pages(stock, i);
+	}
+	if (stock->pages[i] + pages > BATCH) {
+		if (stock->groups[i])
+			flush_pages(stock, i);
+		km_counter_uncharge(&group->memory, pages << KM_PAGE_SHIFT);
+		return;
+	}
+	stock->groups[i] = group;
+	stock->pages[i] = (uint8_t)(stock->pages[i] + pages);
+}
+
+/* So many pages, from here or from the counters: a batch of them if that leaves as much again below every limit. */
+static bool get_pages(struct stock *stock, struct mem_cgroup *group, uint64_t pages, struct km_attempt *attempt)
+{
+	unsigned i = find(stock, group);
+
+	if (i < SLOTS && stock->pages[i] >= pages) {
+		stock->pages[i] = (uint8_t)(stock->pages[i] - pages);
+		return true;
+	}
+	uint64_t margin = km_counter_margin(&group->memory);
+	uint64_t batch = km_max(km_min((uint64_t)BATCH, margin / 2 >> KM_PAGE_SHIFT), pages);
+	uint64_t bytes = batch << KM_PAGE_SHIFT;
+	if (bytes > margin || km_counter_try_charge(&group->memory, bytes))
+		return false;
+	attempt->counted = bytes;
+	if (batch > pages)
+		put_pages(stock, group, batch - pages);
+	return true;
+}
+
+/* ------------------------------------------------------------------ between an objcg and the page level */
+
+static bool is_open(const struct obj_cgroup *objcg)
+{
+	return km_load(&objcg->slot) != 0;
+}
+
+/* Who pays, as long as the lock is held. */
+static struct mem_cgroup *payer(const struct obj_cgroup *objcg)
+{
+	return km_load(&objcg->memcg);
+}
+
+/* Nothing is out any more, and its group is gone. */
+static void push_gone(struct obj_cgroup *objcg)
+{
+	struct obj_cgroup *head = km_load(&gone);
+
+	do
+		objcg->next_gone = head;
+	while (!km_cas_release(&gone, &head, objcg));
+}
+
+/* Only who holds the tree lock pops: none comes back to the top meanwhile. Acquire pairs with push_gone. */
+struct obj_cgroup *km_stock_pop_gone(void)
+{
+	struct obj_cgroup *objcg = km_load_acquire(&gone);
+
+	while (objcg && !km_cas_acquire(&gone, &objcg, objcg->next_gone))
+		;
+	return objcg;
+}
+
+/* Both orders: who brings it to 0 comes after all others' last look at the objcg. */
+static void count_charged(struct obj_cgroup *objcg, int64_t bytes)
+{
+	if (KM_SHARED(&objcg->charged, km_add_both(&objcg->charged, bytes)) + bytes == 0)
+		push_gone(objcg);
+}
+
+void km_stock_forget(struct obj_cgroup *objcg)
+{
+	count_charged(objcg, -KM_OBJCG_HOME);
+}
+
+static int64_t *net_of(const struct obj_cgroup *objcg, const struct stock *stock)
+{
+	return (int64_t *)(km_area((unsigned)(stock - stocks)) + objcg->net);
+}
+
+/* So many bytes came to the objcg, or with a minus went. The last thing that is done with it. */
+static void traffic(struct stock *stock, struct obj_cgroup *objcg, int64_t bytes)
+{
+	if (km_memcg_modes[MEM_CGROUP_V1]) {
+		struct km_counter *kmem = km_memcg_kmem_counter(payer(objcg));
+
+		if (bytes > 0)
+			km_counter_charge(kmem, (uint64_t)bytes);
+		else
+			km_counter_uncharge(kmem, (uint64_t)-bytes);
+	}
+	if (objcg->net && !km_load(&objcg->dead))
+		km_bump(net_of(objcg, stock), bytes);
+	else
+		count_charged(objcg, bytes);
+}
+
+/* Exactly so many bytes go back to the counters. */
+static void give_back(struct stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
+{
+	if (!bytes)
+		return;
+	km_counter_uncharge(km_memcg_counter(payer(objcg)), bytes);
+	traffic(stock, objcg, -(int64_t)bytes);
+}
+
+/* Whole pages go to the page stock. */
+static void give_pages(struct stock *stock, struct obj_cgroup *objcg, uint64_t pages)
+{
+	put_pages(stock, payer(objcg), pages);
+	traffic(stock, objcg, -(int64_t)(pages << KM_PAGE_SHIFT));
+}
+
+/* What lies on no CPU. */
+static uint64_t take_loose(struct obj_cgroup *objcg)
+{
+	if (!km_load(&objcg->nr_charged_bytes))
+		return 0;
+	return KM_SHARED(&objcg->nr_charged_bytes, km_swap_acquire(&objcg->nr_charged_bytes, (uint64_t)0));
+}
+
+/* All that the objcg has here and on no CPU. */
+static uint64_t take_all(struct obj_cgroup *objcg)
+{
+	return km_stock_empty(&objcg->slot) + take_loose(objcg);
+}
+
+/* Rule `keep`: bytes that are not used stay in the byte stock, up to a page; beyond, whole pages go. */
+static void stow(struct stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
+{
+	if (is_open(objcg)) {
+		if (bytes > KM_PAGE_SIZE) {
+			give_pages(stock, objcg, bytes >> KM_PAGE_SHIFT);
+			bytes &= KM_PAGE_SIZE - 1;
+		}
+		if (!bytes || km_stock_put(&objcg->slot, bytes, KM_PAGE_SIZE))
+			return;
+	}
+	give_back(stock, objcg, bytes);
+}
+
+/* ------------------------------------------------------------------ rule `drain`, as before Linux 5.14 */
+
+/* A CPU's byte stock has one owner; whole pages go, the rest becomes the owner's remainder, and it is nobody's. */
+static void flush_owner(struct stock *stock, struct obj_cgroup *owner, uint64_t bytes)
+{
+	bytes += km_stock_empty(&owner->slot);
+	stock->owner = NULL;
+	if (bytes >> KM_PAGE_SHIFT)
+		give_pages(stock, owner, bytes >> KM_PAGE_SHIFT);
+	bytes &= KM_PAGE_SIZE - 1;
+	if (bytes)
+		KM_SHARED(&owner->nr_charged_bytes, km_add(&owner->nr_charged_bytes, bytes));
+}
+
+/* Becoming the owner picks the remainder up, by an exchange also where there is none. */
+static void refill_drain(struct stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
+{
+	if (stock->owner != objcg) {
+		if (stock->owner)
+			flush_owner(stock, stock->owner, 0);
+		stock->owner = objcg;
+		bytes += KM_SHARED(&objcg->nr_charged_bytes,
+				   km_swap_acquire(&objcg->nr_charged_bytes, (uint64_t)0));
+	}
+	bytes += km_stock_empty(&objcg->slot);
+	if (bytes > KM_PAGE_SIZE || (bytes && !km_stock_put(&objcg->slot, bytes, KM_PAGE_SIZE)))
+		flush_owner(stock, objcg, bytes);
+}
+
+static bool charge_drain(struct stock *stock, struct km_attempt *attempt)
+{
+	uint64_t pages = (attempt->bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+	struct obj_cgroup *objcg = attempt->objcg;
+
+	if (!is_open(objcg) || !get_pages(stock, payer(objcg), pages, attempt))
+		return false;
+	traffic(stock, objcg, (int64_t)(pages << KM_PAGE_SHIFT));
+	refill_drain(stock, objcg, (pages << KM_PAGE_SHIFT) - attempt->bytes);
+	return true;
+}
+
+/* ------------------------------------------------------------------ charge and uncharge */
+
+/* From what there is, else whole pages, else exactly what is missing. */
+static bool charge_keep(struct stock *stock, struct km_attempt *attempt, struct km_counter **refused)
+{
+	struct obj_cgroup *objcg = attempt->objcg;
+	struct km_counter *counter = km_memcg_counter(payer(objcg));
+	uint64_t have = take_all(objcg), need, pages;
+
+	if (have >= attempt->bytes) {
+		stow(stock, objcg, have - attempt->bytes);
+		return true;
+	}
+	need = attempt->bytes - have;
+	pages = (need + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+	if (is_open(objcg) && get_pages(stock, payer(objcg), pages, attempt)) {
+		traffic(stock, objcg, (int64_t)(pages << KM_PAGE_SHIFT));
+		stow(stock, objcg, (pages << KM_PAGE_SHIFT) - need);
+		return true;
+	}
+	if (attempt->force)
+		km_counter_charge(counter, need);
+	else if ((*refused = km_counter_try_charge(counter, need))) {
+		stow(stock, objcg, have);
+		return false;
+	}
+	attempt->counted = need;
+	traffic(stock, objcg, (int64_t)need);
+	return true;
+}
+
+/* Is the group, or one above, over its high? */
+static bool over_high(const struct mem_cgroup *group)
+{
+	for (; !km_memcg_is_root(group); group = group->parent)
+		if (km_load(&group->memory.usage) > km_load(&group->memory.high))
+			return true;
+	return false;
+}
+
+static void note_high(struct km_attempt *attempt)
+{
+	struct mem_cgroup *group = payer(attempt->objcg);
+
+	if (!attempt->counted || !over_high(group))
+		return;
+	if (attempt->may_wait)
+		attempt->high = mem_cgroup_get(group);
+	else
+		km_memcg_event(group, MEMCG_HIGH, false);
+}
+
+bool km_stock_charge(struct km_attempt *attempt)
+{
+	struct km_counter *refused = NULL;
+	bool nested = km_busy_begin();
+	struct stock *stock = enter(nested);
+	bool done = false;
+
+	attempt->refused = attempt->high = NULL;
+	attempt->counted = 0;
+	if (stock) {
+		done = (km_memcg_modes[MEM_CGROUP_DRAIN] && charge_drain(stock, attempt)) ||
+		       charge_keep(stock, attempt, &refused);
+		if (done)
+			note_high(attempt);
+		else if (attempt->may_wait)
+			attempt->refused = mem_cgroup_get(km_memcg_of_counter(refused));
+		else
+			km_memcg_event(km_memcg_of_counter(refused), MEMCG_MAX, false);
+		leave(stock);
+	}
+	km_busy_end(nested);
+	return done;
+}
+
+static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
+{
+	bool nested = km_busy_begin();
+	struct stock *stock = enter(nested);
+
+	if (!stock) {
+		KM_SHARED(&objcg->nr_charged_bytes, km_add(&objcg->nr_charged_bytes, bytes));
+	} else {
+		if (km_memcg_modes[MEM_CGROUP_DRAIN] && is_open(objcg))
+			refill_drain(stock, objcg, bytes);
+		else
+			stow(stock, objcg, bytes + take_all(objcg));
+		leave(stock);
+	}
+	km_busy_end(nested);
+}
+
+/* Under `drain` a byte stock is used by its owner only: whoever else comes must take it over. */
+void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes)
+{
+	if (objcg == &km_objcg_root || !bytes)
+		return;
+	if (km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]) && km_load(&stocks[km_cpu()].owner) != objcg)
+		uncharge_slow(objcg, bytes);
+	else if (!km_stock_put(&objcg->slot, bytes, KM_PAGE_SIZE))
+		uncharge_slow(objcg, bytes);
+}
+
+/* ------------------------------------------------------------------ what others want to know */
+
+uint64_t km_objcg_margin(const struct obj_cgroup *objcg)
+{
+	bool nested = km_busy_begin();
+	struct stock *stock = enter(nested);
+	uint64_t margin = 0;
+
+	if (stock) {
+		margin = km_counter_margin(km_memcg_counter(payer(objcg)));
+		leave(stock);
+	}
+	km_busy_end(nested);
+	return margin;
+}
+
+bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root)
+{
+	bool nested = km_busy_begin();
+	struct stock *stock = enter(nested);
+	bool below = false;
+
+	if (stock) {
+		below = km_memcg_in(payer(objcg), root);
+		leave(stock);
+	}
+	km_busy_end(nested);
+	return below;
+}
+
+struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg)
+{
+	bool nested = km_busy_begin();
+	struct stock *stock = enter(nested);
+	struct mem_cgroup *group = NULL;
+
+	if (stock) {
+		group = mem_cgroup_get(payer(objcg));
+		leave(stock);
+	}
+	km_busy_end(nested);
+	return group;
+}
+
+uint64_t km_stock_bytes(const struct mem_cgroup *group)
+{
+	const struct obj_cgroup *objcg = group->objcg;
+	uint64_t bytes = km_load(&objcg->nr_charged_bytes);
+
+	for (unsigned cpu = 0; cpu < stock_count; cpu++) {
+		if (objcg->stock)
+			bytes += km_load((uint64_t *)(km_area(cpu) + objcg->stock));
+		for (unsigned i = 0; i < SLOTS; i++)
+			if (km_load(&stocks[cpu].groups[i]) == group)
+				bytes += (uint64_t)km_load(&stocks[cpu].pages[i]) << KM_PAGE_SHIFT;
+	}
+	return bytes;
+}
+
+/* ------------------------------------------------------------------ opening, draining, closing; with the tree lock */
+
+void km_stock_open_objcg(struct obj_cgroup *objcg)
+{
+	objcg->net = km_percpu_alloc(sizeof(int64_t));
+	objcg->stock = objcg->net ? km_percpu_alloc(km_stock_word_bytes()) : 0;
+	km_stock_open(&objcg->slot, objcg->stock);
+}
+
+/* Everything out of a closed byte stock, and what lies on no CPU. */
+static uint64_t collect(struct obj_cgroup *objcg)
+{
+	uint64_t bytes = take_loose(objcg);
+
+	for (unsigned cpu = 0; objcg->stock && cpu < km_percpu.cpus; cpu++)
+		bytes += km_stock_take_cpu(objcg->stock, cpu);
+	return bytes;
+}
+
+static void give_back_locked(struct obj_cgroup *objcg, uint64_t bytes)
+{
+	if (!bytes)
+		return;
+	struct stock *stock = enter(false);
+	give_back(stock, objcg, bytes);
+	leave(stock);
+}
+
+static uint64_t drain_pages(const struct mem_cgroup *root)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned cpu = 0; cpu < stock_count; cpu++) {
+		km_lock(&stocks[cpu].lock);
+		for (unsigned i = 0; i < SLOTS; i++)
+			if (stocks[cpu].groups[i] && km_memcg_in(stocks[cpu].groups[i], root))
+				bytes += flush_pages(&stocks[cpu], i);
+		km_unlock(&stocks[cpu].lock);
+	}
+	return bytes;
+}
+
+uint64_t km_stock_drain(struct mem_cgroup *root)
+{
+	uint64_t bytes = 0;
+
+	for (struct mem_cgroup *group = root; group; group = km_memcg_next(root, group))
+		km_stock_close(&group->objcg->slot);
+	bool fenced = km_shelf_fence();
+	for (struct mem_cgroup *group = root; group; group = km_memcg_next(root, group)) {
+		uint64_t own = fenced ? collect(group->objcg) : 0;
+
+		km_stock_open(&group->objcg->slot, group->objcg->stock);
+		give_back_locked(group->objcg, own);
+		bytes += own;
+		km_list_for_each(entry, &group->objcgs) {
+			struct obj_cgroup *objcg = km_container_of(entry, struct obj_cgroup, link);
+			uint64_t loose = take_loose(objcg);
+
+			give_back_locked(objcg, loose);
+			bytes += loose;
+		}
+	}
+	return bytes + drain_pages(root);
+}
+
+bool km_stock_close_objcg(struct obj_cgroup *objcg)
+{
+	km_stock_close(&objcg->slot);
+	if (!km_shelf_fence()) {
+		km_stock_open(&objcg->slot, objcg->stock);
+		return false;
+	}
+	give_back_locked(objcg, collect(objcg));
+	return true;
+}
+
+void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
+{
+	int64_t net = 0;
+
+	for (unsigned cpu = 0; cpu < stock_count; cpu++) {
+		struct stock *stock = &stocks[cpu];
+
+		km_lock(&stock->lock);
+		unsigned i = find(stock, group);
+		if (i < SLOTS)
+			flush_pages(stock, i);
+		if (stock->owner == objcg)
+			stock->owner = NULL;
+		if (objcg->net) {
+			net += *net_of(objcg, stock);
+			km_store(net_of(objcg, stock), (int64_t)0);
+		}
+		km_unlock(&stock->lock);
+	}
+	km_add(&objcg->charged, net);
+	km_percpu_free(objcg->stock, km_stock_word_bytes());
+	km_percpu_free(objcg->net, sizeof(int64_t));
+	objcg->stock = 0;
+}

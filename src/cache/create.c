@@ -313,6 +313,8 @@ struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t
 		if (cache) {
 			publish(cache, creation->internal);
 			km_front_open(cache);
+			if (flags & SLAB_ACCOUNT && km_front_charge)
+				km_front_charge(cache, true);
 		}
 	}
 	km_unlock(&registry.lock);
@@ -494,6 +496,8 @@ static int fork_cache(struct kmem_cache *cache, bool before, bool child)
 		cache->engine->fork(cache, before, child);
 	if (child)
 		km_shelf_fork_child(&cache->shelf);
+	if (child)
+		km_shelf_fork_child(&cache->charged);
 	return 0;
 }
 

@@ -27,6 +27,8 @@ static uint16_t id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 /* Then all sizes are 0 and NULL above. */
 struct kmem_cache *km_kmalloc_sized;
+/* For __GFP_ACCOUNT, so that what is paid for and what is not don't share slabs; NULL until there is a group. */
+static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 
 /* ------------------------------------------------------------------ the hot path */
 
@@ -105,7 +107,12 @@ void *kmalloc_node(size_t size, gfp_t gfp, int node)
 		return ZERO_SIZE_PTR;
 	if (km_unlikely(km_kmalloc_sized || size > KMALLOC_MAX_CACHE_SIZE))
 		return kmalloc_large(size, gfp, node);
-	return km_alloc_miss_node(cache_of_size[(size + 7) >> 3], gfp, node);
+	struct kmem_cache *cache = cache_of_size[(size + 7) >> 3];
+
+	/* Acquire pairs with the release where they are shown: they are built. */
+	if (km_unlikely(gfp & __GFP_ACCOUNT))
+		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]) ?: cache;
+	return km_alloc_miss_node(cache, gfp, node);
 }
 
 void *kzalloc(size_t size, gfp_t gfp)
@@ -170,6 +177,32 @@ bool km_kmalloc_start(void)
 		for (; step * 8 <= size; step++)
 			cache_of_size[step] = cache;
 		km_front_show_sizes(cache, &id_of_size[first], step - first);
+	}
+	return true;
+}
+
+bool km_kmalloc_start_charged(void)
+{
+	struct km_creation creation = { .internal = true };
+	struct kmem_cache *cache = NULL;
+	int error;
+
+	for (size_t step = 1; step < km_array_count(cache_of_size); step++) {
+		struct kmem_cache *plain = cache_of_size[step];
+		char name[KM_NAME_BYTES] = "kmalloc-cg-";
+
+		/* A start that failed half-way goes on from there. */
+		if (!plain || plain->flags & SLAB_ACCOUNT || charged_of_size[step])
+			continue;
+		if (!cache || cache->object_size != plain->object_size) {
+			__builtin_strcpy(name + sizeof("kmalloc-cg-") - 1, plain->name + sizeof("kmalloc-") - 1);
+			creation.args.align = plain->size & -plain->size;
+			cache = km_cache_create(name, plain->object_size, SLAB_KMALLOC | SLAB_ACCOUNT,
+						&creation, &error);
+		}
+		if (!cache)
+			return false;
+		km_store_release(&charged_of_size[step], cache);
 	}
 	return true;
 }

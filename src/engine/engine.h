@@ -31,6 +31,7 @@ enum km_front {
 
 struct km_engine;
 struct km_hooks;
+struct km_charging;
 
 /* Events that the engine counts, summed over CPUs when read; slow path only, so a shared line will do. */
 struct km_events {
@@ -62,6 +63,7 @@ struct kmem_cache {
 	slab_flags_t flags;
 	void (*ctor)(void *object);
 	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */
+	const struct km_charging *charging; /* who pays is asked at each call; NULL: nobody. Closed, too. */
 	uint16_t colours, colour_bytes;	/* slab: places where a slab's first object may be; 0: one */
 
 	/* Written while running. */
@@ -87,7 +89,10 @@ struct kmem_cache {
 	int references;			/* aliases, where merging was asked for */
 	uint32_t useroffset, usersize;
 	char name[KM_NAME_BYTES];
-	void *owner;			/* for the floors above */
+	/* What lies here is paid for already; a shelf of its own beside the other (port/owned.h). */
+	struct km_shelf charged;
+	uint32_t charge;		/* bytes an object costs who pays for it */
+	bool charge_all;		/* each object is somebody's, or nobody's; else only those that were asked for */
 };
 _Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
 _Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");
@@ -125,6 +130,17 @@ struct km_hooks {
 	void *(*on_alloc)(struct kmem_cache *cache, void *object, gfp_t gfp);
 	/* False: the watcher keeps the object. */
 	bool (*on_free)(struct kmem_cache *cache, void *object);
+};
+
+/*
+ * Who stands before the front where objects are paid for: each public call comes here, and goes on by the plain calls
+ * of front.h. Semantics, and what fails how, are those of the public functions.
+ */
+struct km_charging {
+	void *(*alloc)(struct kmem_cache *cache, gfp_t gfp, int node);
+	void (*free)(struct kmem_cache *cache, void *object);
+	bool (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
+	void (*free_bulk)(struct kmem_cache *cache, size_t n, void **objects);
 };
 
 typedef int km_walk_fn(void *object, void *arg);

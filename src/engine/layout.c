@@ -158,6 +158,8 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 	for (size_t i = 0; i < (size_t)1 << order; i++)
 		km_store(&slab[i].type, (uint8_t)KM_PAGE_NONE);
 	km_store(&slab->cache, NULL);
+	if (km_unlikely(cache->charging != NULL))
+		km_owner_clear(km_owner_of_page(slab), order, cache->reciprocal);
 	km_count(cache, KMEM_FREE_SLAB);
 	km_pages_free(slab, order);
 }

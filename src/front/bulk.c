@@ -40,7 +40,7 @@ static size_t chain_take(struct kmem_cache *cache, const struct km_request *requ
 
 km_inline bool chain_may(const struct kmem_cache *cache, gfp_t gfp)
 {
-	return !cache->hooks && !cache->dead &&
+	return !cache->hooks && !cache->charging && !cache->dead &&
 	       !(gfp & (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK));
 }
 
@@ -70,7 +70,7 @@ static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **ob
 		km_front_busy = false;
 	}
 	if (got && got < n)
-		km_front_free_bulk(cache, got, objects);
+		km_plain_free_bulk(cache, got, objects);
 	km_calls_end(was);
 	if (km_likely(got == n))
 		return true;
@@ -79,7 +79,7 @@ static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **ob
 
 km_inline bool chain_enter(struct kmem_cache *cache)
 {
-	if (km_unlikely(cache->hooks || cache->checked || km_front_busy))
+	if (km_unlikely(cache->hooks || cache->charging || cache->checked || km_front_busy))
 		return false;
 	km_thread_enter();
 	km_front_busy = true;
@@ -193,7 +193,7 @@ static void tick(const struct kmem_cache *cache)
 static size_t one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, void **objects)
 {
 	for (; left; left--) {
-		objects[left - 1] = km_alloc_miss(cache, gfp);
+		objects[left - 1] = km_plain_alloc(cache, gfp, NUMA_NO_NODE);
 		if (!objects[left - 1])
 			break;
 	}
@@ -229,7 +229,7 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 		}
 	}
 	if (left && left < n)
-		km_front_free_bulk(cache, n - left, objects + left);
+		km_plain_free_bulk(cache, n - left, objects + left);
 	km_calls_end(was);
 	if (km_likely(!left))
 		return true;
@@ -247,6 +247,33 @@ static size_t take_last(struct kmem_cache *cache, gfp_t gfp, size_t n, void **ob
 	if (got < want)
 		__builtin_memmove(objects + n - got, objects + n - want, got * sizeof(*objects));
 	return got;
+}
+
+/* The public shelf had no more: objects[0, left) are to be had. */
+static bool bulk_plain(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+{
+	if (cache->engine->front == KM_FRONT_NONE)
+		left -= take_last(cache, gfp, left, objects);
+	if (!left)
+		return true;
+	return alloc_rest(cache, gfp, left, n, objects);
+}
+
+static bool bulk_missed(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+{
+	if (km_likely(!cache->charging)) {
+		if (km_likely(!(gfp & __GFP_ACCOUNT)) || !km_front_may_charge(cache, gfp))
+			return bulk_plain(cache, gfp, left, n, objects);
+	}
+	/* It began to be paid for while we had a part of it: that part is nobody's. */
+	if (left < n)
+		km_plain_free_bulk(cache, n - left, objects + left);
+	return km_load(&cache->charging)->alloc_bulk(cache, gfp, n, objects);
+}
+
+bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	return bulk_plain(cache, gfp, n, n, objects);
 }
 
 bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
@@ -268,11 +295,7 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 	if (km_likely(!left))
 		return true;
 #endif
-	if (cache->engine->front == KM_FRONT_NONE)
-		left -= take_last(cache, gfp, left, objects);
-	if (!left)
-		return true;
-	return alloc_rest(cache, gfp, left, n, objects);
+	return bulk_missed(cache, gfp, left, n, objects);
 }
 
 /* ------------------------------------------------------------------ out */
@@ -310,7 +333,7 @@ static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **
 {
 	if (km_unlikely(cache->hooks || (cache->checked && !cache->engine->shared_pages) || cache->dead)) {
 		while (left)
-			km_free_miss(cache, objects[--left]);
+			km_plain_free(cache, objects[--left]);
 		return;
 	}
 	if (cache->engine->front == KM_FRONT_ARRAY)
@@ -320,7 +343,7 @@ static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **
 	int saved_errno = errno;
 	if (km_front_busy) {
 		while (left)
-			km_free_miss(cache, objects[--left]);
+			km_plain_free(cache, objects[--left]);
 		return;
 	}
 	km_thread_enter();
@@ -347,6 +370,22 @@ static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **
 	errno = saved_errno;
 }
 
+/* n of `all` are left. */
+static void free_plain(struct kmem_cache *cache, size_t n, size_t all, void **objects)
+{
+	if (cache->engine->front == KM_FRONT_CHAIN && km_front_free_chain(cache, n, objects))
+		return;
+	if (cache->engine->front == KM_FRONT_NONE && km_front_give(cache, objects, n))
+		return;
+	fit_bulk(cache, all);
+	free_rest(cache, n, objects);
+}
+
+void km_plain_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
+{
+	free_plain(cache, n, n, objects);
+}
+
 void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
 	const size_t all = n;
@@ -357,12 +396,10 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	if (km_likely(!n))
 		return;
 #endif
-	if (cache->engine->front == KM_FRONT_CHAIN && km_front_free_chain(cache, n, objects))
-		return;
-	if (cache->engine->front == KM_FRONT_NONE && km_front_give(cache, objects, n))
-		return;
-	fit_bulk(cache, all);
-	free_rest(cache, n, objects);
+	if (km_unlikely(cache->charging != NULL))
+		km_load(&cache->charging)->free_bulk(cache, n, objects);
+	else
+		free_plain(cache, n, all, objects);
 }
 
 bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)

@@ -2,6 +2,8 @@
  * drain.c: taking objects back from other CPUs: for shrink, destroy, resizing, and idle shelves. Invariant: a
  * shelf that is closed here is opened again here, in the child of a fork as well.
  */
+#include "../page/meta.h"
+#include "../port/owned.h"
 #include "front.h"
 
 static struct {
@@ -15,7 +17,7 @@ static bool has_shelf(const struct kmem_cache *cache)
 
 static bool public_shelf(const struct kmem_cache *cache)
 {
-	return !cache->hooks && !cache->checked &&
+	return !cache->hooks && !cache->charging && !cache->checked &&
 	       !(km_layout_options.count_events && cache->engine->hit);
 }
 
@@ -106,6 +108,8 @@ void km_front_trim_all(struct kmem_cache **caches, size_t count)
 
 void km_front_drain_all(struct kmem_cache **caches, size_t count)
 {
+	if (km_front_charged)
+		km_front_drain_charged(caches, count, km_front_charged);
 	do_closed(caches, count, collect);
 	for (size_t i = 0; i < count; i++) {
 		km_front_finish_deferred(caches[i]);
@@ -178,9 +182,29 @@ void km_front_open(struct kmem_cache *cache)
 		copy_entry(cache);
 }
 
+/* Drained; its blocks go too. */
+static void close_charged(struct kmem_cache *cache)
+{
+	struct km_shelf *shelf = &cache->charged;
+
+	km_shelf_close(shelf);
+	if (!km_shelf_fence())
+		return;
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
+		void **block = km_owned_release_cpu(shelf, cpu);
+
+		if (block)
+			km_meta_free(km_block_base(shelf, block), shelf->block_mask + 1);
+	}
+	km_percpu_free(shelf->slot, km_owned_word_bytes());
+	shelf->slot = 0;
+}
+
 bool km_front_close(struct kmem_cache *cache)
 {
 	km_front_drain(cache);
+	if (cache->charged.slot)
+		close_charged(cache);
 	km_lock(&drain.lock);
 	uint32_t slot = cache->shelf.slot;
 	km_store(&cache->shelf.front.open.shelf, 0u);
@@ -209,5 +233,68 @@ size_t km_front_shelf_objects(const struct kmem_cache *cache)
 	if (has_shelf(cache))
 		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
 			count += km_shelf_count_cpu(&cache->shelf, cpu);
+	if (cache->charged.slot)
+		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+			count += km_shelf_count_cpu(&cache->charged, cpu);
 	return count;
+}
+
+/* ------------------------------------------------------------------ shelves of what is paid for */
+
+/*
+ * No fence: a hit that is under way elsewhere is of an object that nobody pays for. One that is paid for comes to another
+ * thread after this store, and so does what that thread sees of it.
+ */
+void km_front_hide(struct kmem_cache *cache)
+{
+	km_store(&cache->shelf.front.open.shelf, 0u);
+	copy_entry(cache);
+}
+
+bool km_front_open_charged(struct kmem_cache *cache, uint32_t block_bytes)
+{
+	struct km_shelf *shelf = &cache->charged;
+
+	shelf->block_mask = shelf->inner.mask = block_bytes - 1;
+	shelf->slot = km_percpu_alloc(km_owned_word_bytes());
+	if (!shelf->slot)
+		return false;
+	km_shelf_open(shelf, false);
+	return true;
+}
+
+/* What the CPU has charged, if it is the right one's. */
+static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how)
+{
+	void *objects[KM_CHARGED_MOST];
+	uintptr_t owner = km_owned_owner_cpu(&cache->charged, cpu);
+
+	if (!owner || !how->which(owner, how->arg))
+		return;
+	size_t count = km_owned_take_cpu(&cache->charged, cpu, objects, &owner);
+	if (count)
+		how->take(cache, owner, objects, count, how->arg);
+}
+
+void km_front_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how)
+{
+	size_t shelves = 0;
+
+	for (size_t i = 0; i < count; i++)
+		shelves += caches[i]->charged.slot != 0;
+	if (!shelves)
+		return;
+	km_lock(&drain.lock);
+	for (size_t i = 0; i < count; i++)
+		if (caches[i]->charged.slot)
+			km_shelf_close(&caches[i]->charged);
+	bool fenced = km_shelf_fence();
+	for (size_t i = 0; i < count; i++) {
+		if (!caches[i]->charged.slot)
+			continue;
+		for (unsigned cpu = 0; fenced && cpu < km_percpu.cpus; cpu++)
+			take_charged(caches[i], cpu, how);
+		km_shelf_open(&caches[i]->charged, false);
+	}
+	km_unlock(&drain.lock);
 }

@@ -19,6 +19,11 @@ extern km_hidden km_tls bool km_front_busy;
 /* What a miss calls: the only ways from here up. Set once at start. */
 extern void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 extern bool (*km_front_pressure)(void);	/* pages ran out: true if something was given back */
+/* An object of this cache is to be paid for: from now on each call asks who pays. False: can't. */
+extern bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait);
+bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp);	/* false also where a handler asks that must not wait */
+/* watch/charge.c, where it is linked in: a static program without groups has it not. */
+bool km_charge_begin(struct kmem_cache *cache, bool may_wait) __attribute__((weak));
 
 /* Where the engine is met often and for little: every 64th time. errno is kept. */
 extern km_tls uint8_t km_front_turn;
@@ -33,6 +38,11 @@ km_inline void km_front_tick_rarely(void)
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_free_miss(struct kmem_cache *cache, void *object);
+/* The same without asking who pays, and with what may lie on the inner shelf tried first. */
+void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
+void km_plain_free(struct kmem_cache *cache, void *object);
+bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
+void km_plain_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
 /* kmalloc's, where its one cache is of an engine that serves it by size (shared_pages). 0 < bytes < a page. */
 void *km_front_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
 /* Without a shelf (KM_FRONT_NONE), the ordinary way: up to `want` objects, or none where this is no ordinary call. */
@@ -90,6 +100,23 @@ void km_front_resize(struct kmem_cache *cache, unsigned capacity);
 /* Blocks hold exactly `limit` objects from now on: those that are on CPUs when they next miss. */
 void km_front_set_limit(struct kmem_cache *cache, unsigned limit);
 bool km_front_close(struct kmem_cache *cache);	/* false: its word may still be in use */
+/* cache->charging is set: no hit passes it any more. */
+void km_front_hide(struct kmem_cache *cache);
+/* A shelf for what is paid for, beside the cache's own, of blocks of so many bytes; false: there is no room for it. */
+#define KM_CHARGED_MOST 126u	/* objects of the largest block there */
+bool km_front_open_charged(struct kmem_cache *cache, uint32_t block_bytes);
+/*
+ * Take what lies on the charged shelves of these caches whose owner `which` agrees to, and hand it, CPU by CPU, to
+ * `take`: objects that belong to nobody then. One fence.
+ */
+struct km_charged_drain {
+	bool (*which)(uintptr_t owner, void *arg);
+	void (*take)(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg);
+	void *arg;
+};
+extern const struct km_charged_drain km_charge_drain_all __attribute__((weak));
+extern const struct km_charged_drain *km_front_charged;	/* take back everything; NULL: nothing is charged */
+void km_front_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);
 void km_front_fork(bool before, bool child);
 size_t km_front_shelf_objects(const struct kmem_cache *cache);
 

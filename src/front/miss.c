@@ -14,6 +14,20 @@ km_tls bool km_front_busy;
 km_tls uint8_t km_front_turn;
 void (*km_front_tick)(void);
 bool (*km_front_pressure)(void);
+bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait) = km_charge_begin;
+const struct km_charged_drain *km_front_charged = &km_charge_drain_all;
+
+bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp)
+{
+	if (!km_front_charge || km_front_busy)
+		return false;
+	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	km_front_busy = true;
+	bool begun = km_front_charge(cache, (gfp & __GFP_DIRECT_RECLAIM) != 0);
+	km_front_busy = false;
+	km_calls_end(was);
+	return begun;
+}
 
 void km_front_tick_now(void)
 {
@@ -463,7 +477,7 @@ static void *alloc_without_shelf(struct kmem_cache *cache, gfp_t gfp)
 	return alloc_direct(cache, &request) ?: miss(cache, request);
 }
 
-void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
+static void *alloc_ordinary(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (cache->engine->front == KM_FRONT_NONE)
 		return alloc_without_shelf(cache, gfp);
@@ -476,10 +490,28 @@ void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 	return miss(cache, km_request_of(gfp, NUMA_NO_NODE));
 }
 
+void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	return km_likely(node == NUMA_NO_NODE) ? alloc_ordinary(cache, gfp) :
+						 miss(cache, km_request_of(gfp, node));
+}
+
+void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
+{
+	if (km_unlikely(cache->charging != NULL))
+		return km_load(&cache->charging)->alloc(cache, gfp, NUMA_NO_NODE);
+	if (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp))
+		return km_load(&cache->charging)->alloc(cache, gfp, NUMA_NO_NODE);
+	return alloc_ordinary(cache, gfp);
+}
+
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	return km_likely(node == NUMA_NO_NODE) ? km_alloc_miss(cache, gfp) :
-						 miss(cache, km_request_of(gfp, node));
+	if (km_unlikely(cache->charging != NULL))
+		return km_load(&cache->charging)->alloc(cache, gfp, node);
+	if (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp))
+		return km_load(&cache->charging)->alloc(cache, gfp, node);
+	return km_plain_alloc(cache, gfp, node);
 }
 
 /* ------------------------------------------------------------------ one object out */
@@ -565,11 +597,19 @@ static bool free_direct(struct kmem_cache *cache, void *object)
 	return true;
 }
 
-void km_free_miss(struct kmem_cache *cache, void *object)
+void km_plain_free(struct kmem_cache *cache, void *object)
 {
 	if (cache->engine->front == KM_FRONT_NONE && object && free_direct(cache, object))
 		return;
 	if (plain_chain(cache) && !cache->checked && object && free_to_chain(cache, object))
 		return;
 	free_miss(cache, object);
+}
+
+void km_free_miss(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(cache->charging != NULL))
+		km_load(&cache->charging)->free(cache, object);
+	else
+		km_plain_free(cache, object);
 }

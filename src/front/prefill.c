@@ -98,7 +98,7 @@ km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
 /* No shelf, blocks with a pad, or each object must be seen: then a sheaf is an array, filled as bulk is. */
 static bool has_blocks(const struct kmem_cache *cache)
 {
-	return cache->shelf.slot && !cache->hooks && !cache->checked && !km_front_lone(cache);
+	return cache->shelf.slot && !cache->hooks && !cache->charging && !cache->checked && !km_front_lone(cache);
 }
 
 /*

@@ -37,7 +37,8 @@ static struct {
 	struct km_lock grow;		/* what follows, up to kept_pages; readers need none */
 	unsigned ranges;
 	struct km_range range[MAX_RANGES];
-	size_t map_ready[MAX_RANGES], page_ready[MAX_RANGES];	/* bytes committed of the arrays */
+	/* Bytes committed of the arrays. */
+	size_t map_ready[MAX_RANGES], page_ready[MAX_RANGES], owner_ready[MAX_RANGES];
 	size_t bind_failures;
 	size_t kept_pages;		/* dirty when the system could last not take them back */
 	bool huge;
@@ -54,21 +55,24 @@ static bool reserve_range(size_t bytes)
 	char *base = km_os_reserve(bytes, BLOCK_BYTES);
 	if (!base)
 		return false;
-	char *arrays = km_os_reserve(map_bytes + page_bytes, COMMIT_STEP);
+	size_t owner_bytes = km_align_up(pages * sizeof(*range->owner), COMMIT_STEP);
+	size_t array_bytes = map_bytes + page_bytes + owner_bytes;
+	char *arrays = km_os_reserve(array_bytes, COMMIT_STEP);
 	uint8_t *node = NULL;
 	if (arrays && km_node_count > 1)
 		node = km_meta_alloc(pages >> KM_MAX_ORDER, true);
 	if (!arrays || (km_node_count > 1 && !node)) {
 		if (arrays)
-			km_os_unmap(arrays, map_bytes + page_bytes);
+			km_os_unmap(arrays, array_bytes);
 		km_os_unmap(base, bytes);
 		return false;
 	}
 	km_os_name(base, bytes, "libkmem: arena");
-	km_os_name(arrays, map_bytes + page_bytes, "libkmem: page map");
+	km_os_name(arrays, array_bytes, "libkmem: page map");
 	*range = (struct km_range){
 		.base = base, .pages = pages, .map = (uint16_t *)arrays,
-		.page = (struct km_page *)(arrays + map_bytes), .node = node,
+		.page = (struct km_page *)(arrays + map_bytes),
+		.owner = (uint64_t *)(arrays + map_bytes + page_bytes), .node = node,
 	};
 	/* Release pairs with the acquire in km_page_of_any: who sees the count sees the range. */
 	km_store_release(&arena.ranges, arena.ranges + 1);
@@ -95,9 +99,10 @@ static bool new_range(void)
 	return true;
 }
 
-/* Commit `*ready` of an array up to `need` bytes. */
-static bool commit_array(void *array, size_t *ready, size_t need, size_t limit)
+/* Commit an array, of which there are *ready bytes, up to that many of all its members. */
+static bool commit_array(void *array, size_t *ready, size_t members, size_t all, size_t bytes)
 {
+	size_t need = members * bytes, limit = km_align_up(all * bytes, COMMIT_STEP);
 	size_t to = km_min(km_align_up(need, COMMIT_STEP), limit);
 
 	if (*ready >= need)
@@ -186,10 +191,9 @@ static bool commit_block(unsigned node)
 	}
 	size_t i = (size_t)(range - arena.range), end = range->ready + BLOCK_PAGES;
 	char *block = range->base + (range->ready << KM_PAGE_SHIFT);
-	if (!commit_array(range->map, &arena.map_ready[i], end * sizeof(*range->map),
-			  km_align_up(range->pages * sizeof(*range->map), COMMIT_STEP)) ||
-	    !commit_array(range->page, &arena.page_ready[i], end * sizeof(*range->page),
-			  km_align_up(range->pages * sizeof(*range->page), COMMIT_STEP)) ||
+	if (!commit_array(range->map, &arena.map_ready[i], end, range->pages, sizeof(*range->map)) ||
+	    !commit_array(range->page, &arena.page_ready[i], end, range->pages, sizeof(*range->page)) ||
+	    !commit_array(range->owner, &arena.owner_ready[i], end, range->pages, sizeof(*range->owner)) ||
 	    km_os_commit_node(block, BLOCK_BYTES, node))
 		return false;
 	bind_block(block, node);
@@ -202,6 +206,7 @@ static bool commit_block(unsigned node)
 	if (i == 0) {
 		km_hot.arena = range->base;
 		km_hot.page = range->page;
+		km_hot.owner = range->owner;
 		km_store_release(&km_hot.map, range->map);
 		/* Last: before, no index passes. */
 		km_store_release(&km_hot.pages, end);

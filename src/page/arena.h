@@ -89,6 +89,7 @@ struct km_range {
 	size_t ready;		/* committed; multiple of a largest block */
 	uint16_t *map;
 	struct km_page *page;
+	uint64_t *owner;	/* a word each: page/owner.h */
 	uint8_t *node;		/* of each largest block; NULL: there is only one node */
 };
 

@@ -74,6 +74,7 @@ struct km_hot {
 	struct km_page *page;		/* a descriptor for each */
 	const uint16_t *map;		/* a cache's id for each */
 	struct km_entry *entries;	/* by id; [0] is closed for ever */
+	uint64_t *owner;		/* who pays, a word for each page: page/owner.h */
 } km_aligned(64);
 extern km_hidden struct km_hot km_hot;
 

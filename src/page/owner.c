@@ -1,0 +1,65 @@
+/*
+ * owner.c: who pays for an object: setting it, and the vectors of slabs that several pay for. Invariant: a slab's word
+ * changes from 0 to an owner, and from either to a vector, never back while it is a slab.
+ */
+#include "owner.h"
+
+#include "meta.h"
+
+uint64_t *km_owner_of_page(const struct km_page *head)
+{
+	const struct km_range *range;
+
+	for (unsigned i = 0; (range = km_arena_range(i)); i++)
+		if (head >= range->page && head < range->page + range->pages)
+			return &range->owner[head - range->page];
+	return NULL;
+}
+
+/* A vector in the place of `seen`, which all its words begin with. False: no memory. */
+static bool make_vector(uint64_t *word, uint64_t seen, unsigned order, uint32_t reciprocal, bool may_wait)
+{
+	size_t bytes = km_owner_vector_bytes(order, reciprocal);
+	uint64_t *vector = km_meta_alloc(bytes, may_wait);
+
+	if (!vector)
+		return false;
+	for (size_t i = 0; i < bytes / sizeof(*vector); i++)
+		vector[i] = seen;
+	/* Release pairs with the acquire of who reads the word: the vector is filled in. */
+	if (!km_cas_release(word, &seen, (uintptr_t)vector | KM_OWNER_VECTOR))
+		km_meta_free(vector, bytes);
+	return true;
+}
+
+bool km_owner_set(uint64_t *word, uint64_t owner, size_t offset, unsigned order, uint32_t reciprocal,
+		  bool sometimes, bool may_wait)
+{
+	for (;;) {
+		uint64_t seen = km_load_acquire(word);
+
+		if (seen & KM_OWNER_VECTOR) {
+			km_store(km_owner_in_vector(seen, offset, reciprocal), owner);
+			return true;
+		}
+		if (seen == owner && !(sometimes && owner))
+			return true;
+		if (!seen && !sometimes) {
+			if (km_cas_release(word, &seen, owner))
+				return true;
+		} else if (!make_vector(word, seen, order, reciprocal, may_wait)) {
+			return false;
+		}
+	}
+}
+
+void km_owner_clear(uint64_t *word, unsigned order, uint32_t reciprocal)
+{
+	uint64_t seen = km_load(word);
+
+	if (!seen)
+		return;
+	km_store(word, (uint64_t)0);
+	if (seen & KM_OWNER_VECTOR)
+		km_meta_free((void *)(uintptr_t)(seen & ~KM_OWNER_VECTOR), km_owner_vector_bytes(order, reciprocal));
+}

@@ -1,0 +1,521 @@
+/*
+ * charge.c: objects that somebody pays for. It stands before the front of a cache with SLAB_ACCOUNT, or one that was once
+ * asked for an object with __GFP_ACCOUNT, and sees to it that each such object costs its group cache->charge bytes from
+ * the moment it is handed out until it is freed.
+ *
+ *	hit	the CPU's charged shelf holds objects of this group, paid for when they were put there: pop, push
+ *	refill	half a shelf at a time: paid for in one charge, taken from the plain shelf, their owner words set
+ *	else	one object: its bytes from or to the group's stock on this CPU, itself from or to the plain shelf
+ *
+ * Invariants: the owner word of an object that is out, or on a charged shelf, says whose it is, and whose it is has paid.
+ * On a charged shelf there are at most 64 KiB, or two objects, of one cache on one CPU; near a limit less is taken; and
+ * all of it is given back before anybody is refused (flush).
+ */
+#include <errno.h>
+#include <kmem/memcg.h>
+
+#include "../cache/cache.h"
+#include "../page/meta.h"
+#include "../page/owner.h"
+#include "../port/owned.h"
+#include "memcg.h"
+
+/* Bits that make an object another than the one on the shelf. */
+#define ODD (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)
+
+#define SHELF_BYTES ((size_t)64 << 10)
+/* Times in a row that a thread must find another's block before it takes the CPU's shelf over. */
+#define INSIST 16u
+/* Of what a group may still use, a shelf takes no more than this part at once. */
+#define MARGIN_PART 8u
+
+static bool shelf_allowed = true;
+
+/* ------------------------------------------------------------------ owner words */
+
+struct place {
+	uint64_t *word;
+	size_t offset;
+	unsigned order;
+};
+
+/* Where the owner of an object of this cache is written; false: it is none of this cache. */
+km_cold static bool find_slowly(const struct kmem_cache *cache, const void *object, struct place *place)
+{
+	struct km_page *page = km_page_of(object);
+	struct km_page *head = page ? km_page_head(page) : NULL;
+
+	if (!head || head->type != KM_PAGE_SLAB || head->cache != cache)
+		return false;
+	place->word = km_owner_of_page(head);
+	place->order = head->order;
+	place->offset = (size_t)((const char *)object - (char *)km_page_address(head));
+	return true;
+}
+
+km_inline bool find(const struct kmem_cache *cache, const void *object, struct place *place)
+{
+	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
+
+	index &= -(uintptr_t)(index < km_hot.pages);
+	if (km_unlikely(km_hot.map[index] != cache->id || cache->id < KM_MAP_FIRST))
+		return find_slowly(cache, object, place);
+	uintptr_t mask = ((uintptr_t)1 << cache->order) - 1;
+	place->word = &km_hot.owner[index & ~mask];
+	place->order = cache->order;
+	place->offset = (uintptr_t)object & (mask << KM_PAGE_SHIFT | (KM_PAGE_SIZE - 1));
+	return true;
+}
+
+km_inline uint64_t owner_at(const struct kmem_cache *cache, const struct place *place)
+{
+	/* Acquire pairs with make_vector: it is filled in. */
+	uint64_t seen = km_load_acquire(place->word);
+
+	return km_likely(!(seen & KM_OWNER_VECTOR)) ?
+		       seen : km_load(km_owner_in_vector(seen, place->offset, cache->reciprocal));
+}
+
+km_inline uint64_t owner_of(const struct kmem_cache *cache, const void *object)
+{
+	struct place place;
+
+	return km_likely(find(cache, object, &place)) ? owner_at(cache, &place) : 0;
+}
+
+/* Not all of its objects are somebody's, or each free is looked at: so a free object's word must be 0. */
+km_inline bool exact(const struct kmem_cache *cache)
+{
+	return !cache->charge_all || cache->checked;
+}
+
+static bool set_owner(struct kmem_cache *cache, const void *object, uint64_t owner, bool may_wait)
+{
+	struct place place;
+
+	if (!find(cache, object, &place))
+		return false;
+	uint64_t seen = km_load_acquire(place.word);
+	if (km_likely(seen == owner && !(exact(cache) && owner)))
+		return true;
+	if (km_likely(seen & KM_OWNER_VECTOR)) {
+		km_store(km_owner_in_vector(seen, place.offset, cache->reciprocal), owner);
+		return true;
+	}
+	/* It may need memory, whose lock a handler's victim may hold. */
+	if (km_front_busy)
+		return false;
+	bool was = km_busy_begin();
+	bool set = km_owner_set(place.word, owner, place.offset, place.order, cache->reciprocal,
+				exact(cache), may_wait);
+	km_busy_end(was);
+	return set;
+}
+
+static void clear_owners(struct kmem_cache *cache, void *const *objects, size_t n)
+{
+	if (!exact(cache))
+		return;
+	for (size_t i = 0; i < n; i++)
+		set_owner(cache, objects[i], 0, false);
+}
+
+/* How many of objects[0, n) were set, from the front: n unless there was no memory. */
+static size_t set_owners(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner,
+			 bool may_wait)
+{
+	size_t i = 0;
+
+	while (i < n && set_owner(cache, objects[i], owner, may_wait))
+		i++;
+	return i;
+}
+
+/* ------------------------------------------------------------------ giving up */
+
+/* What the owner had is nobody's any more, and paid back. */
+static void disown(struct kmem_cache *cache, uint64_t owner, void *const *objects, size_t n)
+{
+	clear_owners(cache, objects, n);
+	km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, n * cache->charge);
+}
+
+static void give_up(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n)
+{
+	if (!n)
+		return;
+	disown(cache, owner, objects, n);
+	km_plain_free_bulk(cache, n, objects);
+}
+
+/* ------------------------------------------------------------------ the CPU's charged shelf */
+
+/* A block for this CPU, if it has none yet. */
+static bool found_block(struct kmem_cache *cache)
+{
+	if (km_front_busy || !km_thread_has_cpu())
+		return false;
+	bool was = km_busy_begin(), found = false;
+	size_t bytes = cache->charged.block_mask + 1;
+	void *memory = km_meta_alloc(bytes, !km_no_calls);
+
+	if (memory) {
+		found = km_owned_found(&cache->charged, km_owned_prepare(&cache->charged, memory));
+		if (!found)
+			km_meta_free(memory, bytes);
+	}
+	km_busy_end(was);
+	return found;
+}
+
+/* Let the CPU's block be this owner's: true where it is empty, or there was none. */
+static bool adopt(struct kmem_cache *cache, uint64_t owner)
+{
+	if (km_owned_adopt(&cache->charged, owner))
+		return true;
+	return !km_owned_owner(&cache->charged) && found_block(cache) &&
+	       km_owned_adopt(&cache->charged, owner);
+}
+
+/*
+ * Another's block is in the way. One thread that uses many groups in turn would have it changed at every call: so only
+ * who finds it there for the 16th time in a row takes it over.
+ */
+static bool insist(const struct kmem_cache *cache, uint64_t owner)
+{
+	static km_tls struct {
+		const struct kmem_cache *cache;
+		uint64_t owner;
+		unsigned times;
+	} last;
+
+	if (last.cache != cache || last.owner != owner) {
+		last.cache = cache;
+		last.owner = owner;
+		last.times = 0;
+	}
+	if (++last.times < INSIST)
+		return false;
+	last.times = 0;
+	return true;
+}
+
+/* Take the CPU's shelf over; false: it is another's, and busy. */
+static bool take_over(struct kmem_cache *cache, uint64_t owner)
+{
+	uint64_t other = km_owned_owner(&cache->charged);
+	void *objects[KM_CHARGED_MOST];
+
+	if (other && other != owner) {
+		if (!adopt(cache, owner) && !insist(cache, owner))
+			return false;
+		size_t n = km_owned_pop_n(&cache->charged, other, objects, KM_CHARGED_MOST);
+		give_up(cache, other, objects + KM_CHARGED_MOST - n, n);
+	}
+	return km_owned_owner(&cache->charged) == owner || adopt(cache, owner);
+}
+
+/* Pay for half a shelf, and take one of it. NULL: not this way. */
+static void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
+{
+	uint64_t owner = (uintptr_t)objcg;
+	size_t n = km_min(km_owned_capacity(&cache->charged) / 2,
+			  (size_t)(km_objcg_margin(objcg) / MARGIN_PART / cache->charge));
+	void *objects[KM_CHARGED_MOST];
+
+	if (n < 2 || km_front_busy || !take_over(cache, owner))
+		return NULL;
+	gfp = (gfp & ~(ODD | __GFP_ACCOUNT | __GFP_NOFAIL)) | __GFP_NOWARN;
+	if (!km_objcg_charge(objcg, n * cache->charge, gfp))
+		return NULL;
+	if (!km_plain_alloc_bulk(cache, gfp, n, objects)) {
+		km_objcg_uncharge(objcg, n * cache->charge);
+		return NULL;
+	}
+	size_t set = set_owners(cache, objects, n, owner, (gfp & __GFP_DIRECT_RECLAIM) != 0);
+	if (km_unlikely(set < n)) {
+		clear_owners(cache, objects, set);
+		km_objcg_uncharge(objcg, n * cache->charge);
+		km_plain_free_bulk(cache, n, objects);
+		return NULL;
+	}
+	size_t moved = km_owned_push_n(&cache->charged, owner, objects + 1, n - 1);
+	give_up(cache, owner, objects + 1, n - 1 - moved);
+	return objects[0];
+}
+
+/* Room on the CPU's shelf for an object of this owner; false: it is another's. */
+static bool make_room(struct kmem_cache *cache, uint64_t owner)
+{
+	void *objects[KM_CHARGED_MOST];
+
+	if (km_front_busy)
+		return false;
+	if (km_owned_owner(&cache->charged) != owner)
+		return adopt(cache, owner);
+	size_t half = km_owned_capacity(&cache->charged) / 2;
+	size_t n = km_owned_pop_n(&cache->charged, owner, objects, half);
+	give_up(cache, owner, objects + half - n, n);
+	return n != 0;
+}
+
+/* ------------------------------------------------------------------ one object */
+
+km_inline struct obj_cgroup *payer(const struct kmem_cache *cache, gfp_t gfp)
+{
+	return km_likely(cache->charge_all || (gfp & __GFP_ACCOUNT)) ? km_objcg_now() : NULL;
+}
+
+static void *charge_failed(struct kmem_cache *cache, gfp_t gfp)
+{
+	return km_front_failed(cache->name, cache->object_size, gfp | __GFP_NOWARN, ENOMEM);
+}
+
+static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	void *object = km_plain_alloc(cache, gfp, node);
+
+	if (km_likely(object && (!cache->charge_all || set_owner(cache, object, 0, true))))
+		return object;
+	if (object)
+		km_plain_free(cache, object);
+	return NULL;
+}
+
+static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+{
+	void *object = NULL;
+
+	if (!km_objcg_charge(objcg, cache->charge, gfp))
+		return charge_failed(cache, gfp);
+	if (km_likely(!(gfp & ODD) && node == NUMA_NO_NODE && cache->engine->front == KM_FRONT_ARRAY))
+		object = km_shelf_pop(&cache->shelf);
+	if (!object)
+		object = km_plain_alloc(cache, gfp & ~__GFP_ACCOUNT, node);
+	if (km_likely(object && set_owner(cache, object, (uintptr_t)objcg,
+					  (gfp & __GFP_DIRECT_RECLAIM) != 0)))
+		return object;
+	if (object)
+		km_plain_free(cache, object);
+	km_objcg_uncharge(objcg, cache->charge);
+	return object ? charge_failed(cache, gfp) : NULL;
+}
+
+static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node,
+				      struct obj_cgroup *objcg)
+{
+	void *object = NULL;
+
+	if (!objcg || objcg == &km_objcg_root)
+		return alloc_unpaid(cache, gfp & ~__GFP_ACCOUNT, node);
+	if (km_load(&cache->charged.inner.shelf) && !(gfp & ODD) && node == NUMA_NO_NODE) {
+		object = km_owned_pop(&cache->charged, (uintptr_t)objcg);
+		if (!object)
+			object = refill(cache, objcg, gfp);
+	}
+	return object ?: alloc_paid(cache, gfp, node, objcg);
+}
+
+km_hit_path static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	struct obj_cgroup *objcg = payer(cache, gfp);
+
+#ifdef KMEM_HAVE_RSEQ
+	/* Nobody's block is empty, so nobody misses. */
+	if (km_likely(!(gfp & ODD) && node == NUMA_NO_NODE)) {
+		void *object = km_rseq_owned_pop(&cache->charged.inner, km_hot.percpu, km_rseq,
+						 (uintptr_t)objcg);
+
+		if (km_likely(object))
+			return object;
+	}
+#endif
+	return alloc_slowly(cache, gfp, node, objcg);
+}
+
+static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint64_t owner)
+{
+	int saved_errno = errno;
+
+	if (km_load(&cache->charged.inner.shelf))
+		for (int i = 0; i < 2; i++) {
+			if (km_owned_push(&cache->charged, owner, object))
+				return;
+			if (!make_room(cache, owner))
+				break;
+		}
+	disown(cache, owner, &object, 1);
+	if (cache->checked || cache->engine->front != KM_FRONT_ARRAY ||
+	    !km_shelf_push(&cache->shelf, object))
+		km_plain_free(cache, object);
+	errno = saved_errno;
+}
+
+km_hit_path static void charged_free(struct kmem_cache *cache, void *object)
+{
+	uint64_t owner = owner_of(cache, object);
+
+	if (km_unlikely(!owner)) {
+		km_plain_free(cache, object);
+		return;
+	}
+#ifdef KMEM_HAVE_RSEQ
+	if (km_likely(km_rseq_owned_push(&cache->charged.inner, km_hot.percpu, km_rseq, owner,
+					 object)))
+		return;
+#endif
+	free_slowly(cache, object, owner);
+}
+
+/* ------------------------------------------------------------------ many */
+
+static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	if (!km_plain_alloc_bulk(cache, gfp, n, objects))
+		return false;
+	if (!cache->charge_all || set_owners(cache, objects, n, 0, true) == n)
+		return true;
+	km_plain_free_bulk(cache, n, objects);
+	return false;
+}
+
+/* objects[0, n), paid for in one. */
+static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects,
+			    struct obj_cgroup *objcg)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow(n, (size_t)cache->charge, &bytes) ||
+	    !km_objcg_charge(objcg, bytes, gfp))
+		return charge_failed(cache, gfp) != NULL;
+	if (!km_plain_alloc_bulk(cache, gfp & ~__GFP_ACCOUNT, n, objects)) {
+		km_objcg_uncharge(objcg, bytes);
+		return false;
+	}
+	size_t set = set_owners(cache, objects, n, (uintptr_t)objcg, (gfp & __GFP_DIRECT_RECLAIM) != 0);
+	if (km_likely(set == n))
+		return true;
+	clear_owners(cache, objects, set);
+	km_objcg_uncharge(objcg, bytes);
+	km_plain_free_bulk(cache, n, objects);
+	return charge_failed(cache, gfp) != NULL;
+}
+
+static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	struct obj_cgroup *objcg = payer(cache, gfp);
+	size_t left = n;
+
+	if (km_unlikely(!objcg || objcg == &km_objcg_root))
+		return alloc_bulk_unpaid(cache, gfp & ~__GFP_ACCOUNT, n, objects);
+	if (km_likely(!(gfp & ODD)))
+		left -= km_owned_pop_n(&cache->charged, (uintptr_t)objcg, objects, n);
+	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
+		return true;
+	give_up(cache, (uintptr_t)objcg, objects + left, n - left);
+	return false;
+}
+
+/* Do all lie in one slab of the usual order? */
+km_inline bool in_one_slab(const struct kmem_cache *cache, size_t n, void *const *objects)
+{
+	uintptr_t first = (uintptr_t)objects[0], differ = 0;
+
+	for (size_t i = 1; i < n; i++)
+		differ |= (uintptr_t)objects[i] ^ first;
+	return !(differ >> (KM_PAGE_SHIFT + cache->order));
+}
+
+/* How many of the last of objects[0, n) have the same owner as the very last. */
+static size_t run_of_last(struct kmem_cache *cache, size_t n, void *const *objects, uint64_t *owner)
+{
+	struct place place;
+	size_t count = 1;
+
+	if (!find(cache, objects[n - 1], &place)) {
+		*owner = 0;
+		return 1;
+	}
+	*owner = owner_at(cache, &place);
+	if (km_likely(place.order == cache->order && !(km_load(place.word) & KM_OWNER_VECTOR) &&
+		      in_one_slab(cache, n, objects)))
+		return n;
+	while (count < n && owner_of(cache, objects[n - 1 - count]) == *owner)
+		count++;
+	return count;
+}
+
+static void charged_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
+{
+	int saved_errno = errno;
+
+	while (n) {
+		uint64_t owner;
+		size_t count = run_of_last(cache, n, objects, &owner), left = count;
+		void **run = objects + n - count;
+
+		n -= count;
+		if (!owner) {
+			km_plain_free_bulk(cache, count, run);
+			continue;
+		}
+		left -= km_owned_push_n(&cache->charged, owner, run, left);
+		if (left && km_owned_owner(&cache->charged) != owner && adopt(cache, owner))
+			left -= km_owned_push_n(&cache->charged, owner, run, left);
+		give_up(cache, owner, run, left);
+	}
+	errno = saved_errno;
+}
+
+static const struct km_charging charging = {
+	charged_alloc, charged_free, charged_alloc_bulk, charged_free_bulk,
+};
+
+/* ------------------------------------------------------------------ beginning, and giving back */
+
+/* Bytes of a block: as many objects as the bound allows, two at least. */
+static uint32_t shelf_block(const struct kmem_cache *cache)
+{
+	uint32_t words = KM_CHARGED_MOST + 2;
+
+	while (words > 4 && (words - 2) * (size_t)cache->charge > SHELF_BYTES)
+		words /= 2;
+	return words * (uint32_t)sizeof(void *);
+}
+
+bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
+{
+	static struct km_lock lock = KM_LOCK_INIT(KM_RANK_CHARGE);
+
+	if (cache->charging)
+		return true;
+	/* Its objects don't say whose they are. Kernel: SLOB was not to be had together with accounting. */
+	if (cache->engine->shared_pages || !km_lock_may(&lock, may_wait))
+		return false;
+	if (!cache->charging) {
+		cache->charge = cache->size + (uint32_t)sizeof(void *);
+		cache->charge_all = (cache->flags & SLAB_ACCOUNT) != 0;
+		/* Without a charged shelf each object is paid for as it comes. */
+		if (shelf_allowed && may_wait && cache->engine->front == KM_FRONT_ARRAY && cache->capacity)
+			km_front_open_charged(cache, shelf_block(cache));
+		km_store_release(&cache->charging, &charging);
+		km_front_hide(cache);
+	}
+	km_unlock_may(&lock, may_wait);
+	return true;
+}
+
+static bool any(uintptr_t owner, void *arg)
+{
+	(void)owner, (void)arg;
+	return true;
+}
+
+static void take_back(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg)
+{
+	(void)arg;
+	disown(cache, owner, objects, count);
+	cache->engine->give(cache, objects, (unsigned)count);
+}
+
+const struct km_charged_drain km_charge_drain_all = { any, take_back, NULL };

@@ -27,6 +27,7 @@ struct km_options {
 	const struct km_engine *engine;	/* the default one */
 	const char *percpu;		/* wanted discipline; NULL: the best there is */
 	bool merge, check, huge;
+	bool account;			/* every object and every block is to be paid for */
 	unsigned decay_ms;
 	unsigned nodes;			/* to pretend; 0: the machine's */
 	char percpu_text[16];
@@ -93,6 +94,15 @@ km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 
 	return km_large_alloc_request(bytes, align, &request);
 }
+/* Who pays for the block that starts at p; 0: nobody, or there is none. */
+uint64_t km_large_owner(const void *p);
+/*
+ * watch/charge.c, where it is linked in. bytes: false where who should pay may not; *owner: who does, 0 for nobody.
+ * With no lock held, km_front_busy as the caller found it.
+ */
+bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner) __attribute__((weak));
+bool km_charge_more(uint64_t owner, size_t bytes) __attribute__((weak));
+void km_charge_back(uint64_t owner, size_t bytes) __attribute__((weak));
 /* Usable bytes of the large block that starts at p; 0: there is none. */
 size_t km_large_bytes(const void *p);
 size_t km_large_try_bytes(const void *p);	/* with km_front_busy set by others; SIZE_MAX: can't tell */

@@ -279,7 +279,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 			creation->args.engine ? km_engine_find(creation->args.engine) :
 						km_options.engine;
 	cache->object_size = size;
-	cache->flags = flags;
+	cache->flags = flags | (km_options.account && !cache->engine->shared_pages ? SLAB_ACCOUNT : 0);
 	cache->ctor = creation->args.ctor;
 	cache->checked = km_options.check || (flags & SLAB_CONSISTENCY_CHECKS);
 	cache->mergeable = km_options.merge && !cache->ctor && !creation->args.usersize &&
@@ -313,7 +313,7 @@ struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t
 		if (cache) {
 			publish(cache, creation->internal);
 			km_front_open(cache);
-			if (flags & SLAB_ACCOUNT && km_front_charge)
+			if (cache->flags & SLAB_ACCOUNT && km_front_charge)
 				km_front_charge(cache, true);
 		}
 	}

@@ -3,13 +3,63 @@
  * Invariant: the first page of a live block says LARGE, with its pages, and is the only one in the map.
  */
 #include "../page/big.h"
+#include "../page/owner.h"
+#include "../port/bits.h"
 #include "../port/die.h"
 #include "cache.h"
 
 static struct {
 	size_t blocks, bytes;
 	void *deferred;		/* freed in handlers, linked by their first words */
+	bool charged;		/* some block was ever paid for */
 } large;
+
+/* ------------------------------------------------------------------ who pays: for whole pages */
+
+/* False: refused. *owner 0: nobody pays. */
+static bool pay(size_t bytes, gfp_t gfp, uint64_t *owner)
+{
+	*owner = 0;
+	if (km_likely(!(gfp & __GFP_ACCOUNT) && !km_options.account) || !km_charge_bytes)
+		return true;
+	return bytes <= PTRDIFF_MAX && km_charge_bytes(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
+}
+
+static void pay_back(uint64_t owner, size_t bytes)
+{
+	if (km_unlikely(owner))
+		km_charge_back(owner, bytes);
+}
+
+static uint64_t owner_of(struct km_page *page, const void *p)
+{
+	if (km_likely(!km_load(&large.charged)))
+		return 0;
+	return page ? km_load(km_owner_of_page(page)) : km_big_owner(p);
+}
+
+static void set_owner(const void *p, uint64_t owner)
+{
+	struct km_page *page = km_page_of(p);
+
+	if (!owner)
+		return;
+	km_store(&large.charged, true);
+	if (page)
+		km_store(km_owner_of_page(page), owner);
+	else
+		km_big_set_owner(p, owner);
+}
+
+uint64_t km_large_owner(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+	bool begins = !((uintptr_t)p & (KM_PAGE_SIZE - 1)) && (!page || page->type == KM_PAGE_LARGE);
+
+	return begins ? owner_of(page, p) : 0;
+}
+
+/* ------------------------------------------------------------------ blocks */
 
 static void *pages_alloc(size_t bytes, size_t align, const struct km_request *request)
 {
@@ -61,7 +111,7 @@ static void *alloc_once(size_t bytes, size_t align, const struct km_request *req
 	return p;
 }
 
-void *km_large_alloc_request(size_t bytes, size_t align, const struct km_request *request)
+static void *alloc_or_press(size_t bytes, size_t align, const struct km_request *request)
 {
 	void *p = alloc_once(bytes, align, request);
 
@@ -72,6 +122,20 @@ void *km_large_alloc_request(size_t bytes, size_t align, const struct km_request
 		if (more)
 			p = alloc_once(bytes, align, request);
 	}
+	return p;
+}
+
+void *km_large_alloc_request(size_t bytes, size_t align, const struct km_request *request)
+{
+	uint64_t owner;
+
+	if (km_unlikely(!pay(bytes, request->gfp, &owner)))
+		return NULL;
+	void *p = alloc_or_press(bytes, align, request);
+	if (p)
+		set_owner(p, owner);
+	else
+		pay_back(owner, km_align_up(bytes, KM_PAGE_SIZE));
 	return p;
 }
 
@@ -135,15 +199,25 @@ bool km_large_free(const void *p)
 {
 	struct km_page *page = page_of_block(p);
 
-	if (!page)
-		return !((uintptr_t)p & (KM_PAGE_SIZE - 1)) && km_big_free(p);
+	uint64_t owner = owner_of(page, p);
+	if (!page) {
+		size_t bytes = owner ? km_big_bytes(p) : 0;
+
+		if ((uintptr_t)p & (KM_PAGE_SIZE - 1) || !km_big_free(p))
+			return false;
+		pay_back(owner, bytes);
+		return true;
+	}
 	size_t pages = page->pages;
 
 	km_map_set(page, 1, KM_MAP_NONE);
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 	km_sub(&large.blocks, 1ul);
 	km_sub(&large.bytes, pages << KM_PAGE_SHIFT);
+	if (km_unlikely(owner))
+		km_store(km_owner_of_page(page), (uint64_t)0);
 	km_pages_free_exact(page, pages);
+	pay_back(owner, pages << KM_PAGE_SHIFT);
 	if (km_front_tick)
 		km_front_tick();
 	return true;
@@ -161,6 +235,26 @@ static void give_tail(struct km_page *page, size_t pages)
 	km_sub(&large.bytes, tail << KM_PAGE_SHIFT);
 	km_pages_free_exact(page + pages, tail);
 	km_busy_end(was);
+	pay_back(owner_of(page, NULL), tail << KM_PAGE_SHIFT);
+}
+
+/* What it grows by is paid for first, by who pays for the block. */
+static void *resize_mapping(void *p, size_t bytes)
+{
+	bool was = km_busy_begin();
+	uint64_t owner = owner_of(NULL, p);
+	size_t old = owner ? km_big_bytes(p) : 0;
+	km_busy_end(was);
+	if (owner && bytes > old && !km_charge_more(owner, bytes - old))
+		return NULL;
+	was = km_busy_begin();
+	void *moved = km_big_resize(p, bytes);
+	km_busy_end(was);
+	if (owner && !moved && bytes > old)
+		pay_back(owner, bytes - old);
+	if (owner && moved && bytes < old)
+		pay_back(owner, old - bytes);
+	return moved;
 }
 
 void *km_large_resize(void *p, size_t bytes, bool may_move)
@@ -170,10 +264,7 @@ void *km_large_resize(void *p, size_t bytes, bool may_move)
 	if (!page) {
 		if (!may_move || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_front_busy)
 			return NULL;
-		bool was = km_busy_begin();
-		void *moved = km_big_resize(p, bytes);
-		km_busy_end(was);
-		return moved;
+		return resize_mapping(p, km_align_up(bytes, KM_PAGE_SIZE));
 	}
 	size_t have = page->pages, want = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 

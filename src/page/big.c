@@ -14,6 +14,7 @@
 struct entry {
 	uintptr_t start;	/* 0: empty, 1: deleted */
 	size_t bytes;
+	uint64_t owner;		/* who pays; 0: nobody */
 };
 
 static struct {
@@ -44,7 +45,7 @@ static struct entry *find(uintptr_t start)
 	return NULL;
 }
 
-static void insert(uintptr_t start, size_t bytes)
+static void insert(uintptr_t start, size_t bytes, uint64_t owner)
 {
 	size_t i = hash(start) & (big.slots - 1);
 
@@ -52,7 +53,7 @@ static void insert(uintptr_t start, size_t bytes)
 		i = (i + 1) & (big.slots - 1);
 	if (big.table[i].start == DELETED)
 		big.deleted--;
-	big.table[i] = (struct entry){ start, bytes };
+	big.table[i] = (struct entry){ start, bytes, owner };
 	big.used++;
 }
 
@@ -73,7 +74,7 @@ static bool reserve_entry(void)
 	big.used = big.deleted = 0;
 	for (size_t i = 0; i < old_slots; i++)
 		if (old[i].start > DELETED)
-			insert(old[i].start, old[i].bytes);
+			insert(old[i].start, old[i].bytes, old[i].owner);
 	km_meta_free(old, old_slots * sizeof(*old));
 	return true;
 }
@@ -97,7 +98,7 @@ void *km_big_alloc(size_t bytes, size_t align)
 	km_lock(&big.lock);
 	bool room = reserve_entry();
 	if (room) {
-		insert((uintptr_t)p, bytes);
+		insert((uintptr_t)p, bytes, 0);
 		km_bump(&big.blocks, 1);
 		km_bump(&big.bytes, bytes);
 	}
@@ -161,13 +162,33 @@ void *km_big_resize(void *p, size_t bytes)
 
 		moved = bytes == old_bytes ? p : km_os_remap(p, old_bytes, bytes, true);
 		if (moved) {
+			uint64_t owner = entry->owner;
+
 			remove_entry(entry);
-			insert((uintptr_t)moved, bytes);
+			insert((uintptr_t)moved, bytes, owner);
 			km_bump(&big.bytes, bytes - old_bytes);
 		}
 	}
 	km_unlock(&big.lock);
 	return moved;
+}
+
+uint64_t km_big_owner(const void *p)
+{
+	km_lock(&big.lock);
+	struct entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
+	uint64_t owner = entry ? entry->owner : 0;
+	km_unlock(&big.lock);
+	return owner;
+}
+
+void km_big_set_owner(const void *p, uint64_t owner)
+{
+	km_lock(&big.lock);
+	struct entry *entry = find((uintptr_t)p);
+	if (entry)
+		entry->owner = owner;
+	km_unlock(&big.lock);
 }
 
 bool km_big_inside(const void *p)

@@ -17,6 +17,9 @@ size_t km_big_try_bytes(const void *p);
 bool km_big_free(const void *p);
 /* Grow or shrink, content kept, perhaps at another address; NULL: unchanged. */
 void *km_big_resize(void *p, size_t bytes);
+/* Who pays for it (page/owner.h); 0: nobody, or no such mapping. It stays so when it is resized. */
+uint64_t km_big_owner(const void *p);
+void km_big_set_owner(const void *p, uint64_t owner);
 /* Is p inside (not at the start) of one? */
 bool km_big_inside(const void *p);
 void km_big_get_stats(size_t *blocks, size_t *bytes);

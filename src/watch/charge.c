@@ -29,8 +29,6 @@
 /* Of what a group may still use, a shelf takes no more than this part at once. */
 #define MARGIN_PART 8u
 
-static bool shelf_allowed = true;
-
 /* ------------------------------------------------------------------ owner words */
 
 struct place {
@@ -223,7 +221,7 @@ static void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gf
 			  (size_t)(km_objcg_margin(objcg) / MARGIN_PART / cache->charge));
 	void *objects[KM_CHARGED_MOST];
 
-	if (n < 2 || km_front_busy || !take_over(cache, owner))
+	if (n < 2 || km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF] || !take_over(cache, owner))
 		return NULL;
 	gfp = (gfp & ~(ODD | __GFP_ACCOUNT | __GFP_NOFAIL)) | __GFP_NOWARN;
 	if (!km_objcg_charge(objcg, n * cache->charge, gfp))
@@ -249,7 +247,7 @@ static bool make_room(struct kmem_cache *cache, uint64_t owner)
 {
 	void *objects[KM_CHARGED_MOST];
 
-	if (km_front_busy)
+	if (km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF])
 		return false;
 	if (km_owned_owner(&cache->charged) != owner)
 		return adopt(cache, owner);
@@ -460,11 +458,64 @@ static void charged_free_bulk(struct kmem_cache *cache, size_t n, void **objects
 			continue;
 		}
 		left -= km_owned_push_n(&cache->charged, owner, run, left);
-		if (left && km_owned_owner(&cache->charged) != owner && adopt(cache, owner))
+		if (left && km_memcg_modes[MEM_CGROUP_SHELF] && km_owned_owner(&cache->charged) != owner &&
+		    adopt(cache, owner))
 			left -= km_owned_push_n(&cache->charged, owner, run, left);
 		give_up(cache, owner, run, left);
 	}
 	errno = saved_errno;
+}
+
+/* ------------------------------------------------------------------ large blocks, and by pointer */
+
+bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner)
+{
+	struct obj_cgroup *objcg = km_objcg_now();
+
+	*owner = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : 0;
+	return !*owner || km_objcg_charge(objcg, bytes, gfp);
+}
+
+bool km_charge_more(uint64_t owner, size_t bytes)
+{
+	return km_objcg_charge((struct obj_cgroup *)(uintptr_t)owner, bytes, GFP_KERNEL);
+}
+
+void km_charge_back(uint64_t owner, size_t bytes)
+{
+	km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, bytes);
+}
+
+struct mem_cgroup *mem_cgroup_from_obj(const void *object)
+{
+	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : kmem_cache_of(object);
+	uint64_t owner = 0;
+
+	if (cache && cache->charging)
+		owner = owner_of(cache, object);
+	else if (!cache && !ZERO_OR_NULL_PTR(object) && !km_front_busy)
+		owner = km_large_owner(object);
+	return owner ? km_objcg_memcg((struct obj_cgroup *)(uintptr_t)owner) : NULL;
+}
+
+bool kmem_cache_charge(void *object, gfp_t gfp)
+{
+	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : kmem_cache_of(object);
+	struct obj_cgroup *objcg = km_objcg_now();
+
+	if (!cache || !objcg || objcg == &km_objcg_root)
+		return true;
+	if (!cache->charging && !km_front_may_charge(cache, gfp))
+		return false;
+	/* It is somebody's already. Kernel: true as well. */
+	if (owner_of(cache, object))
+		return true;
+	if (!km_objcg_charge(objcg, cache->charge, gfp))
+		return false;
+	if (set_owner(cache, object, (uintptr_t)objcg, (gfp & __GFP_DIRECT_RECLAIM) != 0))
+		return true;
+	km_objcg_uncharge(objcg, cache->charge);
+	return false;
 }
 
 static const struct km_charging charging = {
@@ -496,7 +547,7 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 		cache->charge = cache->size + (uint32_t)sizeof(void *);
 		cache->charge_all = (cache->flags & SLAB_ACCOUNT) != 0;
 		/* Without a charged shelf each object is paid for as it comes. */
-		if (shelf_allowed && may_wait && cache->engine->front == KM_FRONT_ARRAY && cache->capacity)
+		if (may_wait && cache->engine->front == KM_FRONT_ARRAY && cache->capacity)
 			km_front_open_charged(cache, shelf_block(cache));
 		km_store_release(&cache->charging, &charging);
 		km_front_hide(cache);
@@ -519,3 +570,31 @@ static void take_back(struct kmem_cache *cache, uintptr_t owner, void **objects,
 }
 
 const struct km_charged_drain km_charge_drain_all = { any, take_back, NULL };
+
+static bool below(uintptr_t owner, void *arg)
+{
+	return km_memcg_below((struct obj_cgroup *)owner, arg);
+}
+
+static int flush_cache(struct kmem_cache *cache, void *root)
+{
+	struct km_charged_drain how = { below, take_back, root };
+	bool some = false;
+
+	for (unsigned cpu = 0; cache->charged.slot && cpu < km_percpu.cpus && !some; cpu++)
+		some = km_shelf_count_cpu(&cache->charged, cpu) != 0;
+	if (some)
+		km_front_drain_charged(&cache, 1, &how);
+	return 0;
+}
+
+/* What lies charged on shelves for the group and those below. Caches neither come nor go meanwhile. */
+static void flush(struct mem_cgroup *root)
+{
+	bool was = km_busy_begin();
+
+	km_registry_visit(flush_cache, root);
+	km_busy_end(was);
+}
+
+void (*km_memcg_flush_shelves)(struct mem_cgroup *root) = flush;

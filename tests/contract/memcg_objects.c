@@ -1,0 +1,452 @@
+/*
+ * memcg_objects.c: objects are paid for, to the byte. Disciplines: all. Whatever is allocated, freed, moved to the parent
+ * or refused, once the stocks are drained a group's `current` is the sum over its objects that are alive.
+ */
+#include "api.h"
+
+#include <kmem/memcg.h>
+#include <pthread.h>
+#include <sched.h>
+
+static uint64_t cost(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats.size + sizeof(void *);
+}
+
+static uint64_t drained(struct mem_cgroup *group)
+{
+	mem_cgroup_drain(group);
+	return mem_cgroup_current(group);
+}
+
+static struct kmem_cache *charged(const char *name, unsigned size)
+{
+	struct kmem_cache *cache = kmem_cache_create(name, size, NULL, SLAB_ACCOUNT);
+
+	NEED(cache);
+	return cache;
+}
+
+static struct mem_cgroup *group_below(struct mem_cgroup *parent, const char *name)
+{
+	struct mem_cgroup *group = mem_cgroup_create(parent, name, 0);
+
+	NEED(group);
+	return group;
+}
+
+/* ------------------------------------------------------------------ one cache, one group */
+
+#define FEW 700
+
+static void each_object(void)
+{
+	struct kmem_cache *cache = charged("each", 200);
+	struct mem_cgroup *group = group_below(NULL, "each");
+	static void *objects[FEW];
+
+	for (int round = 0; round < 3; round++) {
+		set_active_memcg(group);
+		for (int i = 0; i < FEW; i++)
+			NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+		for (int i = 0; i < FEW; i++) {
+			struct mem_cgroup *payer = mem_cgroup_from_obj(objects[i]);
+
+			NEED(payer == group);
+			mem_cgroup_put(payer);
+		}
+		set_active_memcg(NULL);
+		NEED(drained(group) == FEW * cost(cache));
+		for (int i = 0; i < FEW; i++)
+			kmem_cache_free(cache, objects[i]);
+		NEED(drained(group) == 0);
+		NEED(mem_cgroup_peak(group) >= FEW * cost(cache));
+	}
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
+static void in_bulk(void)
+{
+	struct kmem_cache *cache = charged("bulk", 256);
+	struct mem_cgroup *group = group_below(NULL, "bulk"), *other = group_below(NULL, "other");
+	static void *objects[FEW], *more[FEW];
+
+	for (size_t n = 1; n <= FEW; n = n * 3 / 2 + 1) {
+		set_active_memcg(group);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects));
+		set_active_memcg(other);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, more));
+		set_active_memcg(NULL);
+		NEED(drained(group) == n * cost(cache) && drained(other) == n * cost(cache));
+		/* Two groups' objects in one array, in turn; who frees does not matter. */
+		for (size_t i = 0; i < n; i += 2) {
+			void *swap = objects[i];
+
+			objects[i] = more[i];
+			more[i] = swap;
+		}
+		kmem_cache_free_bulk(cache, n, objects);
+		NEED(drained(group) + drained(other) == n * cost(cache));
+		kfree_bulk(n, more);
+		NEED(drained(group) == 0 && drained(other) == 0);
+	}
+	mem_cgroup_put(group);
+	mem_cgroup_put(other);
+	gone(cache);
+}
+
+/* Nobody is charged for what no group asked for, and what a group asked for is charged in a cache without the flag. */
+static void now_and_then(void)
+{
+	struct kmem_cache *cache = make("now and then", 120);
+	struct mem_cgroup *group = group_below(NULL, "now and then");
+	static void *objects[FEW];
+
+	for (int round = 0; round < 4; round++) {
+		uint64_t paid = 0;
+
+		set_active_memcg(group);
+		for (int i = 0; i < FEW; i++) {
+			bool pay = (i + round) % 3 == 0;
+
+			NEED((objects[i] = kmem_cache_alloc(cache, pay ? GFP_KERNEL_ACCOUNT : GFP_KERNEL)));
+			paid += pay;
+		}
+		set_active_memcg(NULL);
+		NEED(drained(group) == paid * cost(cache));
+		for (int i = 0; i < FEW; i++)
+			kmem_cache_free(cache, objects[i]);
+		NEED(drained(group) == 0);
+	}
+	/* Charged afterwards, once. */
+	void *p = kmem_cache_alloc(cache, GFP_KERNEL);
+	set_active_memcg(group);
+	NEED(kmem_cache_charge(p, GFP_KERNEL) && kmem_cache_charge(p, GFP_KERNEL));
+	set_active_memcg(NULL);
+	NEED(drained(group) == cost(cache));
+	kmem_cache_free(cache, p);
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
+static void the_root_pays_nothing(void)
+{
+	struct kmem_cache *cache = charged("free ride", 64);
+	struct mem_cgroup *group = group_below(NULL, "nobody");
+	static void *objects[FEW];
+
+	for (int i = 0; i < FEW; i++) {
+		set_active_memcg(i % 3 == 0 ? group : i % 3 == 1 ? mem_cgroup_root() : NULL);
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	}
+	set_active_memcg(NULL);
+	NEED(drained(group) == (FEW + 2) / 3 * cost(cache));
+	for (int i = 0; i < FEW; i++) {
+		struct mem_cgroup *payer = mem_cgroup_from_obj(objects[i]);
+
+		NEED(payer == (i % 3 ? NULL : group));
+		mem_cgroup_put(payer);
+		kmem_cache_free(cache, objects[i]);
+	}
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
+/* ------------------------------------------------------------------ a million, mixed */
+
+#define GROUPS 6
+#define CACHES 4
+#define SLOTS 4000
+#define STEPS 1000000
+
+static struct {
+	void *object;
+	uint64_t bytes;
+	int group;		/* whose it is; -1: nobody's */
+	int cache;		/* CACHES: kmalloc's */
+} slot[SLOTS];
+
+static uint64_t seed = 88172645463325252u;
+
+static uint64_t next(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed;
+}
+
+/* What kmalloc takes for it. */
+static uint64_t kmalloc_cost(size_t size)
+{
+	static void *probe;
+	uint64_t bytes;
+
+	probe = kmalloc(size, GFP_KERNEL);
+	bytes = ksize(probe);
+	kfree(probe);
+	return size > KMALLOC_MAX_CACHE_SIZE ? bytes : bytes + sizeof(void *);
+}
+
+static void fill(int i, struct mem_cgroup **groups, struct kmem_cache **caches, uint64_t *alive)
+{
+	static const size_t sizes[] = { 24, 100, 500, 4096, 8192, 20000 };
+	int group = (int)(next() % (GROUPS + 1)) - 1;
+
+	slot[i].cache = (int)(next() % (CACHES + 1));
+	slot[i].group = group;
+	set_active_memcg(group < 0 ? NULL : groups[group]);
+	if (slot[i].cache < CACHES) {
+		struct kmem_cache *cache = caches[slot[i].cache];
+
+		NEED((slot[i].object = kmem_cache_alloc(cache, GFP_KERNEL_ACCOUNT)));
+		slot[i].bytes = cost(cache);
+	} else {
+		size_t size = sizes[next() % 6];
+
+		NEED((slot[i].object = kmalloc(size, GFP_KERNEL_ACCOUNT)));
+		slot[i].bytes = kmalloc_cost(size);
+	}
+	set_active_memcg(NULL);
+	*(int *)slot[i].object = i;
+	if (group >= 0)
+		alive[group] += slot[i].bytes;
+}
+
+static void empty(int i, struct kmem_cache **caches, uint64_t *alive)
+{
+	NEED(*(int *)slot[i].object == i);
+	if (slot[i].group >= 0)
+		alive[slot[i].group] -= slot[i].bytes;
+	if (next() % 2 && slot[i].cache < CACHES)
+		kmem_cache_free(caches[slot[i].cache], slot[i].object);
+	else
+		kfree(slot[i].object);
+	slot[i].object = NULL;
+}
+
+/* Group g's parent is g / 2, but for 0 and 1, which are the root's. */
+static void sums_agree(struct mem_cgroup **groups, const uint64_t *alive)
+{
+	uint64_t sum[GROUPS];
+
+	for (int g = 0; g < GROUPS; g++)
+		mem_cgroup_drain(groups[g]);
+	memcpy(sum, alive, sizeof(sum));
+	for (int g = GROUPS - 1; g > 1; g--)
+		sum[g / 2] += sum[g];
+	for (int g = 0; g < GROUPS; g++)
+		NEED(mem_cgroup_current(groups[g]) == sum[g]);
+}
+
+static void a_million(void)
+{
+	struct mem_cgroup *groups[GROUPS];
+	struct kmem_cache *caches[CACHES];
+	uint64_t alive[GROUPS] = { 0 };
+
+	if (slob)
+		return;
+	for (int g = 0; g < GROUPS; g++)
+		groups[g] = group_below(g < 2 ? NULL : groups[g / 2], "million");
+	for (unsigned c = 0; c < CACHES; c++)
+		caches[c] = c % 2 ? charged("million", 40 + 300 * c) : make("million+", 40 + 300 * c);
+	for (int step = 0; step < STEPS; step++) {
+		int i = (int)(next() % SLOTS);
+
+		if (slot[i].object)
+			empty(i, caches, alive);
+		else
+			fill(i, groups, caches, alive);
+		if (step % (STEPS / 8) == 0)
+			sums_agree(groups, alive);
+	}
+	sums_agree(groups, alive);
+	for (int i = 0; i < SLOTS; i++)
+		if (slot[i].object)
+			empty(i, caches, alive);
+	sums_agree(groups, alive);
+	for (int g = GROUPS - 1; g >= 0; g--)
+		mem_cgroup_put(groups[g]);
+	for (int c = 0; c < CACHES; c++)
+		gone(caches[c]);
+}
+
+/* ------------------------------------------------------------------ limits */
+
+/* As many objects as fit, to the last, although shelves and stocks of others lie in between. */
+static void to_the_last_byte(void)
+{
+	struct kmem_cache *cache = charged("limited", 256), *idle = charged("idle", 512);
+	struct mem_cgroup *parent = group_below(NULL, "parent"), *child = group_below(parent, "child");
+	struct mem_cgroup *sister = group_below(parent, "sister");
+	uint64_t max = 300000, most = max / cost(cache);
+	static void *objects[5000], *others[200];
+	uint64_t count = 0;
+
+	NEED(mem_cgroup_set_max(parent, max) == 0);
+	/* Something of a sister's that lies about charged. */
+	set_active_memcg(sister);
+	for (int i = 0; i < 200; i++)
+		NEED((others[i] = kmem_cache_alloc(idle, GFP_KERNEL)));
+	for (int i = 0; i < 200; i++)
+		kmem_cache_free(idle, others[i]);
+	set_active_memcg(child);
+	while (count < 5000 && (objects[count] = kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN)))
+		count++;
+	NEED(errno == ENOMEM && count == most);
+	NEED(mem_cgroup_current(parent) <= max && mem_cgroup_events(parent, MEMCG_MAX) > 0);
+	/* One freed, one to be had, over and over. */
+	for (int i = 0; i < 300; i++) {
+		kmem_cache_free(cache, objects[i]);
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN)));
+		NEED(!kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN));
+	}
+	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, 16, others));
+	/* No failure is allowed: beyond the limit. */
+	NEED((others[0] = kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOFAIL)));
+	NEED(drained(parent) == (most + 1) * cost(cache));
+	kmem_cache_free(cache, others[0]);
+	set_active_memcg(NULL);
+	for (uint64_t i = 0; i < count; i++)
+		kmem_cache_free(cache, objects[i]);
+	NEED(drained(parent) == 0);
+	mem_cgroup_put(child);
+	mem_cgroup_put(sister);
+	mem_cgroup_put(parent);
+	gone(cache);
+	gone(idle);
+}
+
+static void large_ones(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "large");
+	size_t mib = 1 << 20;
+	void *p, *q;
+
+	NEED(mem_cgroup_set_max(group, 32 * mib) == 0);
+	set_active_memcg(group);
+	NEED((p = kmalloc(2 * mib, GFP_KERNEL_ACCOUNT)) && (q = kvmalloc(20 * mib, GFP_KERNEL_ACCOUNT)));
+	NEED(drained(group) == 22 * mib);
+	NEED(!kvmalloc(20 * mib, GFP_KERNEL_ACCOUNT | __GFP_NOWARN));
+	struct mem_cgroup *payer = mem_cgroup_from_obj(q);
+	NEED(payer == group);
+	mem_cgroup_put(payer);
+	NEED((q = kvrealloc(q, 24 * mib, GFP_KERNEL_ACCOUNT)));
+	NEED(drained(group) == 26 * mib);
+	kvfree(q);
+	kfree(p);
+	set_active_memcg(NULL);
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+}
+
+/* ------------------------------------------------------------------ the group goes first */
+
+static void reparented(void)
+{
+	struct kmem_cache *cache = charged("orphans", 96);
+	struct mem_cgroup *top = group_below(NULL, "top"), *middle = group_below(top, "middle");
+	struct mem_cgroup *leaf = group_below(middle, "leaf");
+	static void *objects[FEW];
+
+	set_active_memcg(leaf);
+	for (int i = 0; i < FEW; i++)
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	for (int i = 0; i < FEW / 3; i++)
+		kmem_cache_free(cache, objects[i]);
+	set_active_memcg(NULL);
+	mem_cgroup_put(leaf);
+	NEED(drained(middle) == (FEW - FEW / 3) * cost(cache));
+	mem_cgroup_put(middle);
+	NEED(drained(top) == (FEW - FEW / 3) * cost(cache));
+	struct mem_cgroup *payer = mem_cgroup_from_obj(objects[FEW - 1]);
+	NEED(payer == top);
+	mem_cgroup_put(payer);
+	for (int i = FEW / 3; i < FEW; i++)
+		kmem_cache_free(cache, objects[i]);
+	NEED(drained(top) == 0);
+	mem_cgroup_put(top);
+	gone(cache);
+}
+
+/* ------------------------------------------------------------------ threads */
+
+#define THREADS 4
+#define ROUNDS 20000
+
+static struct kmem_cache *common;
+static struct mem_cgroup *common_group[2];
+static void *mailbox[256];
+
+static void *worker(void *arg)
+{
+	uint64_t mine = (uintptr_t)arg * 0x9e3779b97f4a7c15u + 1;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		mine ^= mine << 13;
+		mine ^= mine >> 7;
+		mine ^= mine << 17;
+		set_active_memcg(common_group[mine >> 20 & 1]);
+		void *object = kmem_cache_alloc(common, GFP_KERNEL);
+		NEED(object);
+		object = __atomic_exchange_n(&mailbox[mine % 256], object, __ATOMIC_ACQ_REL);
+		if (object)
+			kmem_cache_free(common, object);
+		if (i % 4000 == 0)
+			mem_cgroup_drain(common_group[0]);
+		if (mine % 512 == 0)
+			sched_yield();
+	}
+	return NULL;
+}
+
+static void crosswise(void)
+{
+	pthread_t thread[THREADS];
+
+	common = charged("crosswise", 128);
+	for (int i = 0; i < 2; i++)
+		common_group[i] = group_below(NULL, "crosswise");
+	for (uintptr_t i = 0; i < THREADS; i++)
+		NEED(pthread_create(&thread[i], NULL, worker, (void *)(i + 1)) == 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	uint64_t alive = 0;
+	for (int i = 0; i < 256; i++)
+		alive += mailbox[i] != NULL;
+	NEED(drained(common_group[0]) + drained(common_group[1]) == alive * cost(common));
+	for (int i = 0; i < 256; i++)
+		if (mailbox[i])
+			kmem_cache_free(common, mailbox[i]);
+	NEED(drained(common_group[0]) == 0 && drained(common_group[1]) == 0);
+	mem_cgroup_put(common_group[0]);
+	mem_cgroup_put(common_group[1]);
+	gone(common);
+}
+
+static const struct api_case cases[] = {
+	{ "each object", each_object },
+	{ "in bulk", in_bulk },
+	{ "now and then", now_and_then },
+	{ "the root pays nothing", the_root_pays_nothing },
+	{ "a million", a_million },
+	{ "to the last byte", to_the_last_byte },
+	{ "large ones", large_ones },
+	{ "reparented", reparented },
+	{ "crosswise", crosswise },
+};
+
+/* Objects of slob don't say whose they are: nobody pays for them (docs/kernel-map.md). */
+int main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "slob") == 0)
+		return 0;
+	return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), "");
+}

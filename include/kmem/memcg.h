@@ -189,8 +189,26 @@ KMEM_API uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes);
  */
 KMEM_API uint64_t mem_cgroup_drain(struct mem_cgroup *group);
 
-/* ---------------------------------------------------------------- 6. Charges by hand
+/* ---------------------------------------------------------------- 6. Charges by pointer, and by hand
 
+ * Objects of caches with SLAB_ACCOUNT and what is allocated with __GFP_ACCOUNT pay by themselves.
+ */
+
+/*
+ * mem_cgroup_from_obj - who pays for what lies at `object`, now: an object of a cache, or a large block; with a
+ * reference, which the caller puts. NULL: nobody, or it is none of ours. Kernel: mem_cgroup_from_slab_obj, which takes
+ * no reference.
+ */
+KMEM_API struct mem_cgroup *mem_cgroup_from_obj(const void *object);
+/*
+ * kmem_cache_charge - let the group that is active now pay for an object that was allocated without. True: it does, or
+ * somebody does already, or there is no group active; false: it may not, or the object's slab can't note it down. From
+ * the first time on, or the first object with __GFP_ACCOUNT, each call of a cache without SLAB_ACCOUNT asks who pays,
+ * which costs some cycles. An object of engine slob is never charged.
+ */
+KMEM_API bool kmem_cache_charge(void *object, gfp_t gfp);
+
+/*
  * For memory that is not ours: mapped, read, another library's. charge: 0, or -ENOMEM, after all that gfp allows was
  * tried: with GFP_KERNEL stocks are drained and shrinkers called; with GFP_NOWAIT it fails at once, without a system
  * call. The root is not charged. Uncharge exactly what was charged, to the same group, which may be offline by then;

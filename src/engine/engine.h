@@ -90,7 +90,9 @@ struct kmem_cache {
 	uint32_t useroffset, usersize;
 	char name[KM_NAME_BYTES];
 	/* What lies here is paid for already; a shelf of its own beside the other (port/owned.h). */
-	struct km_shelf charged;
+	struct km_shelf charged km_aligned(64);
+	uint64_t payer;			/* who pays for each object that is out; 0: nobody does */
+#define KM_PAYER_ODD	1u		/* ... has this bit: it takes a look (watch/charge.c) */
 	uint32_t charge;		/* bytes an object costs who pays for it */
 	bool charge_all;		/* each object is somebody's, or nobody's; else only those that were asked for */
 };

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "../port/bits.h"
+#include "../page/owner.h"
 #include "../port/die.h"
 #include "engine.h"
 

@@ -265,10 +265,12 @@ static bool bulk_missed(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t
 		if (km_likely(!(gfp & __GFP_ACCOUNT)) || !km_front_may_charge(cache, gfp))
 			return bulk_plain(cache, gfp, left, n, objects);
 	}
-	/* It began to be paid for while we had a part of it: that part is nobody's. */
+	/* What we have is paid for; or it began to be while we had a part of it: that part is nobody's. */
+	if (km_likely(km_load(&cache->charging)->alloc_bulk(cache, gfp, left, objects)))
+		return true;
 	if (left < n)
-		km_plain_free_bulk(cache, n - left, objects + left);
-	return km_load(&cache->charging)->alloc_bulk(cache, gfp, n, objects);
+		km_front_free_bulk(cache, n - left, objects + left);
+	return false;
 }
 
 bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
@@ -292,6 +294,14 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 		left -= km_rseq_pop_n(&cache->shelf.front.open, cache->shelf.block_mask,
 				      cache->shelf.front.percpu, cache->shelf.front.rseq, objects,
 				      n * sizeof(*objects)) / sizeof(*objects);
+	if (km_likely(!left))
+		return true;
+	/* What is paid for already: front.h. */
+	if (km_objcg_here && !(gfp & KMEM_GFP_MISS))
+		left -= km_rseq_owned_pop_n(&cache->charged.front.open, cache->charged.block_mask,
+					    cache->shelf.front.percpu, cache->shelf.front.rseq,
+					    (uintptr_t)km_objcg_here, objects, left * sizeof(*objects)) /
+			sizeof(*objects);
 	if (km_likely(!left))
 		return true;
 #endif
@@ -393,6 +403,13 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 #ifdef KMEM_HAVE_RSEQ
 	n -= km_rseq_push_n(&cache->shelf.front.open, cache->shelf.front.percpu,
 			    cache->shelf.front.rseq, objects, n * sizeof(*objects)) / sizeof(*objects);
+	if (km_likely(!n))
+		return;
+	uint64_t payer = km_load(&cache->payer);
+	if (!(payer & KM_PAYER_ODD))
+		n -= km_rseq_owned_push_n(&cache->charged.front.open, cache->shelf.front.percpu,
+					  cache->shelf.front.rseq, payer, objects, n * sizeof(*objects)) /
+		     sizeof(*objects);
 	if (km_likely(!n))
 		return;
 #endif

@@ -255,11 +255,13 @@ bool km_front_open_charged(struct kmem_cache *cache, uint32_t block_bytes)
 {
 	struct km_shelf *shelf = &cache->charged;
 
-	shelf->block_mask = shelf->inner.mask = block_bytes - 1;
+	shelf->block_mask = shelf->inner.mask = shelf->front.open.mask = block_bytes - 1;
+	shelf->front.percpu = km_percpu.base;
+	shelf->front.rseq = km_rseq;
 	shelf->slot = km_percpu_alloc(km_owned_word_bytes());
 	if (!shelf->slot)
 		return false;
-	km_shelf_open(shelf, false);
+	km_shelf_open(shelf, cache->charge_all);
 	return true;
 }
 
@@ -294,7 +296,7 @@ void km_front_drain_charged(struct kmem_cache **caches, size_t count, const stru
 			continue;
 		for (unsigned cpu = 0; fenced && cpu < km_percpu.cpus; cpu++)
 			take_charged(caches[i], cpu, how);
-		km_shelf_open(&caches[i]->charged, false);
+		km_shelf_open(&caches[i]->charged, caches[i]->charge_all);
 	}
 	km_unlock(&drain.lock);
 }

@@ -11,8 +11,12 @@ km_hit_path void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ
 	const struct kmem_cache_front *front = &cache->shelf.front;
-	void *object = kmem_shelf_pop_gfp(&front->open, front->percpu, front->rseq, gfp);
+	const intptr_t rseq = front->rseq;
+	void *object = kmem_shelf_pop_gfp(&front->open, front->percpu, rseq, gfp);
 
+	if (km_likely(object))
+		return object;
+	object = km_charged_pop(cache, gfp, km_objcg_here, rseq);
 	if (km_likely(object))
 		return object;
 #endif
@@ -23,8 +27,10 @@ km_hit_path void (kmem_cache_free)(struct kmem_cache *cache, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
 	const struct kmem_cache_front *front = &cache->shelf.front;
+	const intptr_t rseq = front->rseq;
 
-	if (km_likely(kmem_shelf_push(&front->open, front->percpu, front->rseq, object)))
+	if (km_likely(kmem_shelf_push(&front->open, front->percpu, rseq, object)) ||
+	    km_likely(km_charged_push(cache, rseq, object)))
 		return;
 #endif
 	km_free_miss(cache, object);

@@ -25,6 +25,20 @@ bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp);	/* false also whe
 /* watch/charge.c, where it is linked in: a static program without groups has it not. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait) __attribute__((weak));
 
+/*
+ * Who pays for this thread's objects where somebody is to pay, and who where the thread has said nothing; NULL: nobody.
+ * watch/memcg.h has what they are.
+ */
+struct obj_cgroup;
+extern km_hidden km_tls struct obj_cgroup *km_objcg_here;
+extern km_hidden struct obj_cgroup *km_objcg_default;
+km_inline struct obj_cgroup *km_objcg_now(void)
+{
+	struct obj_cgroup *objcg = km_objcg_here;
+
+	return km_likely(objcg != NULL) ? objcg : km_load(&km_objcg_default);
+}
+
 /* Where the engine is met often and for little: every 64th time. errno is kept. */
 extern km_tls uint8_t km_front_turn;
 void km_front_tick_now(void) km_cold;
@@ -125,6 +139,37 @@ void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_co
 
 /* Show the cache's id in `count` entries of a table of sizes while its shelf is open, 0 while it is not. */
 void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
+
+/*
+ * A cache whose objects are all paid for has no public shelf, but one of objects that are paid for already, by the owner
+ * that the CPU's block names: a second hit. rseq: the thread's offset, as at the first.
+ */
+km_inline void *km_charged_pop(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
+{
+#ifdef KMEM_HAVE_RSEQ
+	if (objcg && km_likely(!(gfp & (KMEM_GFP_MISS & ~__GFP_ACCOUNT))))
+		return km_rseq_owned_pop(&cache->charged.front.open, cache->shelf.front.percpu, rseq,
+					 (uintptr_t)objcg);
+#else
+	(void)cache, (void)gfp, (void)objcg, (void)rseq;
+#endif
+	return NULL;
+}
+
+/* As long as one pays for all objects that are out; else it must be found out who it is. */
+km_inline bool km_charged_push(struct kmem_cache *cache, intptr_t rseq, void *object)
+{
+#ifdef KMEM_HAVE_RSEQ
+	uint64_t payer = km_load(&cache->payer);
+
+	if (km_likely(!(payer & KM_PAYER_ODD)))
+		return km_rseq_owned_push(&cache->charged.front.open, cache->shelf.front.percpu, rseq, payer,
+					  object);
+#else
+	(void)cache, (void)rseq, (void)object;
+#endif
+	return false;
+}
 
 /* An object of the cache whose id stands there, or NULL: a miss. Id 0 always misses. */
 km_inline void *km_front_alloc_id(const uint16_t *id)

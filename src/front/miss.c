@@ -14,6 +14,8 @@ km_tls bool km_front_busy;
 km_tls uint8_t km_front_turn;
 void (*km_front_tick)(void);
 bool (*km_front_pressure)(void);
+km_tls struct obj_cgroup *km_objcg_here;
+struct obj_cgroup *km_objcg_default;
 bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait) = km_charge_begin;
 const struct km_charged_drain *km_front_charged = &km_charge_drain_all;
 
@@ -496,20 +498,24 @@ void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 						 miss(cache, km_request_of(gfp, node));
 }
 
-void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
+km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (km_unlikely(cache->charging != NULL))
-		return km_load(&cache->charging)->alloc(cache, gfp, NUMA_NO_NODE);
-	if (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp))
+	void *object = km_charged_pop(cache, gfp, km_objcg_now(), cache->shelf.front.rseq);
+
+	if (object)
+		return object;
+	if (km_unlikely(cache->charging != NULL) ||
+	    (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp)))
 		return km_load(&cache->charging)->alloc(cache, gfp, NUMA_NO_NODE);
 	return alloc_ordinary(cache, gfp);
 }
 
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	if (km_unlikely(cache->charging != NULL))
-		return km_load(&cache->charging)->alloc(cache, gfp, node);
-	if (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp))
+	if (km_likely(node == NUMA_NO_NODE))
+		return km_alloc_miss(cache, gfp);
+	if (km_unlikely(cache->charging != NULL) ||
+	    (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp)))
 		return km_load(&cache->charging)->alloc(cache, gfp, node);
 	return km_plain_alloc(cache, gfp, node);
 }
@@ -606,8 +612,10 @@ void km_plain_free(struct kmem_cache *cache, void *object)
 	free_miss(cache, object);
 }
 
-void km_free_miss(struct kmem_cache *cache, void *object)
+km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
 {
+	if (km_charged_push(cache, cache->shelf.front.rseq, object))
+		return;
 	if (km_unlikely(cache->charging != NULL))
 		km_load(&cache->charging)->free(cache, object);
 	else

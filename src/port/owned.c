@@ -176,6 +176,11 @@ static bool enter_drain(struct km_visit *visit, const struct km_shelf *shelf, un
 	return km_soft_wait(visit, shelf->slot, cpu);
 }
 
+uintptr_t km_owned_owner_cpu(const struct km_shelf *shelf, unsigned cpu)
+{
+	return km_load(owner_of(shelf, cpu));
+}
+
 size_t km_owned_take_cpu(struct km_shelf *shelf, unsigned cpu, void **out, uintptr_t *owner)
 {
 	struct km_visit visit;

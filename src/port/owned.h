@@ -58,6 +58,9 @@ bool km_owned_found(struct km_shelf *shelf, void **block);
 /* The owner of this CPU's block, 0 for nobody or none: a racy look. */
 uintptr_t km_owned_owner(const struct km_shelf *shelf);
 
+/* The same of that CPU's. */
+uintptr_t km_owned_owner_cpu(const struct km_shelf *shelf, unsigned cpu);
+
 /*
  * Draining: km_shelf_close, km_shelf_fence, for each CPU one of these, km_shelf_open. Objects (km_owned_capacity at
  * most) and owner of that CPU's block, which stays, empty and nobody's. 0 also where a soft discipline's lock can't be

@@ -81,6 +81,33 @@ km_inline uint64_t owner_of(const struct kmem_cache *cache, const void *object)
 	return km_likely(find(cache, object, &place)) ? owner_at(cache, &place) : 0;
 }
 
+/*
+ * cache->payer. As long as one group pays for all objects of a cache that are out, and that is how many programs use
+ * accounting, no free needs to look who it is. Whoever charges an object to another, or to nobody, says first that frees
+ * must look; another thread that frees that object knows of it from where it has the object.
+ */
+#define PAYERS_DIFFER	((uint64_t)KM_PAYER_ODD)
+#define PAYER_UNKNOWN	((uint64_t)KM_PAYER_ODD | 2)	/* no object is out, or ever was */
+#define PAYER_NOBODY	((uint64_t)KM_PAYER_ODD | 4)	/* of those that are out; never 0, which a block may say */
+
+km_inline bool payer_is_known(uint64_t payer)
+{
+	return !(payer & KM_PAYER_ODD);
+}
+
+static void note_payer(struct kmem_cache *cache, uint64_t owner)
+{
+	owner = owner ?: PAYER_NOBODY;
+	uint64_t seen = km_load(&cache->payer);
+
+	if (km_likely(seen == owner || seen == PAYERS_DIFFER))
+		return;
+	uint64_t unknown = PAYER_UNKNOWN;
+	/* Release: what comes after, and the object with it, is not seen before. */
+	if (!km_cas_release(&cache->payer, &unknown, owner) && unknown != owner)
+		km_store_release(&cache->payer, PAYERS_DIFFER);
+}
+
 /* Not all of its objects are somebody's, or each free is looked at: so a free object's word must be 0. */
 km_inline bool exact(const struct kmem_cache *cache)
 {
@@ -93,6 +120,7 @@ static bool set_owner(struct kmem_cache *cache, const void *object, uint64_t own
 
 	if (!find(cache, object, &place))
 		return false;
+	note_payer(cache, owner);
 	uint64_t seen = km_load_acquire(place.word);
 	if (km_likely(seen == owner && !(exact(cache) && owner)))
 		return true;
@@ -307,28 +335,18 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 	if (!objcg || objcg == &km_objcg_root)
 		return alloc_unpaid(cache, gfp & ~__GFP_ACCOUNT, node);
 	if (km_load(&cache->charged.inner.shelf) && !(gfp & ODD) && node == NUMA_NO_NODE) {
-		object = km_owned_pop(&cache->charged, (uintptr_t)objcg);
+		if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || !cache->charge_all)
+			object = km_owned_pop(&cache->charged, (uintptr_t)objcg);
 		if (!object)
 			object = refill(cache, objcg, gfp);
 	}
 	return object ?: alloc_paid(cache, gfp, node, objcg);
 }
 
-km_hit_path static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+/* What was no hit of the front's. */
+static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	struct obj_cgroup *objcg = payer(cache, gfp);
-
-#ifdef KMEM_HAVE_RSEQ
-	/* Nobody's block is empty, so nobody misses. */
-	if (km_likely(!(gfp & ODD) && node == NUMA_NO_NODE)) {
-		void *object = km_rseq_owned_pop(&cache->charged.inner, km_hot.percpu, km_rseq,
-						 (uintptr_t)objcg);
-
-		if (km_likely(object))
-			return object;
-	}
-#endif
-	return alloc_slowly(cache, gfp, node, objcg);
+	return alloc_slowly(cache, gfp, node, payer(cache, gfp));
 }
 
 static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint64_t owner)
@@ -349,20 +367,20 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 	errno = saved_errno;
 }
 
-km_hit_path static void charged_free(struct kmem_cache *cache, void *object)
+static void charged_free(struct kmem_cache *cache, void *object)
 {
-	uint64_t owner = owner_of(cache, object);
+	uint64_t owner = km_load(&cache->payer);
 
-	if (km_unlikely(!owner)) {
-		km_plain_free(cache, object);
-		return;
-	}
+	if (!payer_is_known(owner))
+		owner = owner == PAYER_NOBODY ? 0 : owner_of(cache, object);
 #ifdef KMEM_HAVE_RSEQ
-	if (km_likely(km_rseq_owned_push(&cache->charged.inner, km_hot.percpu, km_rseq, owner,
-					 object)))
+	if (km_likely(owner && km_rseq_owned_push(&cache->charged.inner, km_hot.percpu, km_rseq, owner, object)))
 		return;
 #endif
-	free_slowly(cache, object, owner);
+	if (owner)
+		free_slowly(cache, object, owner);
+	else
+		km_plain_free(cache, object);
 }
 
 /* ------------------------------------------------------------------ many */
@@ -430,6 +448,9 @@ static size_t run_of_last(struct kmem_cache *cache, size_t n, void *const *objec
 	struct place place;
 	size_t count = 1;
 
+	*owner = km_load(&cache->payer);
+	if (km_likely(payer_is_known(*owner)))
+		return n;
 	if (!find(cache, objects[n - 1], &place)) {
 		*owner = 0;
 		return 1;
@@ -546,6 +567,7 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 	if (!cache->charging) {
 		cache->charge = cache->size + (uint32_t)sizeof(void *);
 		cache->charge_all = (cache->flags & SLAB_ACCOUNT) != 0;
+		cache->payer = cache->charge_all && !cache->checked ? PAYER_UNKNOWN : PAYERS_DIFFER;
 		/* Without a charged shelf each object is paid for as it comes. */
 		if (may_wait && cache->engine->front == KM_FRONT_ARRAY && cache->capacity)
 			km_front_open_charged(cache, shelf_block(cache));

@@ -29,8 +29,6 @@ static struct {
 	size_t groups;
 } tree = { .lock = KM_LOCK_INIT(KM_RANK_MEMCG) };
 
-km_tls struct obj_cgroup *km_objcg_here;
-struct obj_cgroup *km_objcg_default;
 static km_tls struct mem_cgroup *active;
 
 /* A handler finds the allocator busy meanwhile. */

@@ -29,19 +29,8 @@ struct obj_cgroup {
 	uint64_t nr_charged_bytes;	/* charged, unused, on no CPU: remainders of `drain`, and what handlers left */
 };
 
-/* Who pays for this thread's accounted allocations; NULL: the default, which may be nobody. */
-extern km_hidden km_tls struct obj_cgroup *km_objcg_here;
-extern km_hidden struct obj_cgroup *km_objcg_default;
 /* The root's: charging it is free, and nothing should be owned by it. */
 extern km_hidden struct obj_cgroup km_objcg_root;
-
-/* Whom to charge now; NULL or &km_objcg_root: nobody. */
-km_inline struct obj_cgroup *km_objcg_now(void)
-{
-	struct obj_cgroup *objcg = km_objcg_here;
-
-	return km_likely(objcg != NULL) ? objcg : km_load(&km_objcg_default);
-}
 
 /*
  * Charge: from the byte stock, else the CPU's page stock, else the counters; where those refuse, as gfp allows, stocks

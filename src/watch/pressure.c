@@ -16,7 +16,6 @@
 #define DELAY_MAX_MS	2000u		/* kernel: MEMCG_MAX_HIGH_DELAY_JIFFIES */
 #define DELAY_LEAST_MS	10u		/* below, sleeping costs more than it slows down */
 
-void (*km_memcg_flush_shelves)(struct mem_cgroup *root);
 
 /* This thread is in a callback. */
 static km_tls bool pressed;

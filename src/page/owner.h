@@ -2,7 +2,8 @@
  * owner.h: who pays for an object: a word for each page of a range, beside the page map, that counts at the first page
  * of a slab or of a large block.
  *
- *	0		nobody pays for anything in it
+ *	0		no object of it was ever out; sometimes: nobody pays
+ *	2		nobody pays for those that are out
  *	owner		every object of it that somebody pays for is this one's
  *	vector | 1	a word for each object: p's is vector[(p & (bytes of the slab - 1)) * reciprocal >> 32]
  *
@@ -22,6 +23,7 @@
 #include "../port/pcpu.h"
 
 #define KM_OWNER_VECTOR 1ull
+#define KM_OWNER_NOBODY 2ull
 
 /* The word of the block that begins with this page. */
 uint64_t *km_owner_of_page(const struct km_page *head);

@@ -70,8 +70,9 @@ km_inline uint64_t owner_at(const struct kmem_cache *cache, const struct place *
 	/* Acquire pairs with make_vector: it is filled in. */
 	uint64_t seen = km_load_acquire(place->word);
 
-	return km_likely(!(seen & KM_OWNER_VECTOR)) ?
-		       seen : km_load(km_owner_in_vector(seen, place->offset, cache->reciprocal));
+	if (km_unlikely(seen & KM_OWNER_VECTOR))
+		seen = km_load(km_owner_in_vector(seen, place->offset, cache->reciprocal));
+	return seen & ~KM_OWNER_NOBODY;
 }
 
 km_inline uint64_t owner_of(const struct kmem_cache *cache, const void *object)
@@ -121,6 +122,8 @@ static bool set_owner(struct kmem_cache *cache, const void *object, uint64_t own
 	if (!find(cache, object, &place))
 		return false;
 	note_payer(cache, owner);
+	if (!exact(cache))
+		owner = owner ?: KM_OWNER_NOBODY;
 	uint64_t seen = km_load_acquire(place.word);
 	if (km_likely(seen == owner && !(exact(cache) && owner)))
 		return true;

@@ -182,7 +182,7 @@ static void give_up(struct kmem_cache *cache, uint64_t owner, void **objects, si
 /* A block for this CPU, if it has none yet. */
 static bool found_block(struct kmem_cache *cache)
 {
-	if (km_front_busy || !km_thread_has_cpu())
+	if (km_front_busy || !km_load(&cache->charged.inner.shelf) || !km_thread_has_cpu())
 		return false;
 	bool was = km_busy_begin(), found = false;
 	size_t bytes = cache->charged.block_mask + 1;

@@ -1,7 +1,7 @@
 /*
- * owned.c: the verbs of an owner's shelf and of a stock of bytes, one after the other. Disciplines: all. What is closed,
- * not yet born, empty, full, or another owner's is refused and left alone; what a drain takes is everything, with its
- * owner; whoever comes late, with a slot that was closed meanwhile, changes nothing.
+ * owned.c: the verbs of an owner's shelf and of a stock of bytes, one after the other. Disciplines: all. What is
+ * closed, not yet born, empty, full, or another owner's is refused and left alone; what a drain takes is everything,
+ * with its owner; whoever comes late, with a slot that was closed meanwhile, changes nothing.
  */
 #define _GNU_SOURCE
 #include <sched.h>

@@ -285,6 +285,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	cache->mergeable = km_options.merge && !cache->ctor && !creation->args.usersize &&
 			   !creation->args.sheaf_capacity && !creation->internal;
 	cache->references = 1;
+	cache->payer = KM_PAYER_ODD;
 	cache->useroffset = creation->args.useroffset;
 	cache->usersize = creation->args.usersize;
 	*error = build(cache, &creation->args);

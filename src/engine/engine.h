@@ -91,10 +91,10 @@ struct kmem_cache {
 	char name[KM_NAME_BYTES];
 	/* What lies here is paid for already; a shelf of its own beside the other (port/owned.h). */
 	struct km_shelf charged km_aligned(64);
-	uint64_t payer;			/* who pays for each object that is out; 0: nobody does */
-#define KM_PAYER_ODD	1u		/* ... has this bit: it takes a look (watch/charge.c) */
+	uint64_t payer;			/* who pays for each object that is out, if it is one; never 0 */
+#define KM_PAYER_ODD	1u		/* ... has this bit where it takes a look (watch/charge.c), or nobody does */
 	uint32_t charge;		/* bytes an object costs who pays for it */
-	bool charge_all;		/* each object is somebody's, or nobody's; else only those that were asked for */
+	bool charge_all;		/* each object is asked for who pays; else only where the call says so */
 };
 _Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
 _Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");

@@ -242,8 +242,8 @@ size_t km_front_shelf_objects(const struct kmem_cache *cache)
 /* ------------------------------------------------------------------ shelves of what is paid for */
 
 /*
- * No fence: a hit that is under way elsewhere is of an object that nobody pays for. One that is paid for comes to another
- * thread after this store, and so does what that thread sees of it.
+ * No fence: a hit that is under way elsewhere is of an object that nobody pays for. One that is paid for comes to
+ * another thread after this store, and so does what that thread sees of it.
  */
 void km_front_hide(struct kmem_cache *cache)
 {

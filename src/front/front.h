@@ -141,8 +141,8 @@ void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_co
 void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
 
 /*
- * A cache whose objects are all paid for has no public shelf, but one of objects that are paid for already, by the owner
- * that the CPU's block names: a second hit. rseq: the thread's offset, as at the first.
+ * A cache whose objects are all paid for has no public shelf, but one of objects that are paid for already, by the
+ * owner that the CPU's block names: a second hit. rseq: the thread's offset, as at the first.
  */
 km_inline void *km_charged_pop(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
 {

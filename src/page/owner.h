@@ -8,12 +8,12 @@
  *	vector | 1	a word for each object: p's is vector[(p & (bytes of the slab - 1)) * reciprocal >> 32]
  *
  * An object that lies free, or on a plain shelf, is nobody's whatever its word says: who takes it out sets it. Where
- * not all objects of a cache are paid for (sometimes), 0 must be said as well, so there it is a vector from the first on,
- * and who frees an object clears its word. Invariant: of a charged object the word names the owner; a word is written
- * by whoever holds the object, a slab's as a whole by compare-and-swap.
+ * not all objects of a cache are paid for (sometimes), 0 must be said as well, so there it is a vector from the first
+ * on, and who frees an object clears its word. Invariant: of a charged object the word names the owner; a word is
+ * written by whoever holds the object, a slab's as a whole by compare-and-swap.
  *
- * Kernel: a vector for each slab that has a charged object (slab->obj_exts). Here most slabs are one group's, and say so
- * in one word: bulk frees look at that.
+ * Kernel: a vector for each slab that has a charged object (slab->obj_exts). Here most slabs are one group's, and say
+ * so in one word: bulk frees look at that.
  */
 #ifndef KM_PAGE_OWNER_H
 #define KM_PAGE_OWNER_H

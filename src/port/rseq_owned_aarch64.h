@@ -16,13 +16,6 @@
 	"cmp %[" other "], %[owner]\n\t"                                                           \
 	"b.ne %l[miss]\n\t"
 
-/* Miss where the CPU's words can't be written: closed, or a thread that is not registered. */
-#define KM_OWNED_WRITABLE                                                                          \
-	"cmp %[slot], %[area]\n\t"                                                                 \
-	"b.eq %l[miss]\n\t"                                                                        \
-	"cmp %[area], %[base]\n\t"                                                                 \
-	"b.lo %l[miss]\n\t"
-
 km_inline void *km_rseq_owned_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
 				  uintptr_t owner)
 {
@@ -180,7 +173,7 @@ km_inline bool km_rseq_owned_found(const struct kmem_shelf *shelf, char *base, i
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		KM_OWNED_WRITABLE
+		KM_RSEQ_WRITABLE
 		"ldr %[offset], [%[slot]]\n\t"
 		"cbnz %[offset], %l[miss]\n\t"
 		"sub %[offset], %[block], %[area]\n\t"
@@ -229,7 +222,7 @@ km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rse
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		KM_OWNED_WRITABLE
+		KM_RSEQ_WRITABLE
 		"ldr %[sum], [%[slot]]\n\t"
 		"add %[sum], %[sum], %[bytes]\n\t"
 		"cmp %[sum], %[limit]\n\t"

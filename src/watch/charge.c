@@ -1,15 +1,15 @@
 /*
- * charge.c: objects that somebody pays for. It stands before the front of a cache with SLAB_ACCOUNT, or one that was once
- * asked for an object with __GFP_ACCOUNT, and sees to it that each such object costs its group cache->charge bytes from
- * the moment it is handed out until it is freed.
+ * charge.c: objects that somebody pays for. It stands before the front of a cache with SLAB_ACCOUNT, or one that was
+ * once asked for an object with __GFP_ACCOUNT, and sees to it that each such object costs its group cache->charge bytes
+ * from the moment it is handed out until it is freed.
  *
  *	hit	the CPU's charged shelf holds objects of this group, paid for when they were put there: pop, push
  *	refill	half a shelf at a time: paid for in one charge, taken from the plain shelf, their owner words set
  *	else	one object: its bytes from or to the group's stock on this CPU, itself from or to the plain shelf
  *
- * Invariants: the owner word of an object that is out, or on a charged shelf, says whose it is, and whose it is has paid.
- * On a charged shelf there are at most 64 KiB, or two objects, of one cache on one CPU; near a limit less is taken; and
- * all of it is given back before anybody is refused (flush).
+ * Invariants: the owner word of an object that is out, or on a charged shelf, says whose it is, and whose it is has
+ * paid. On a charged shelf there are at most 64 KiB, or two objects, of one cache on one CPU; near a limit less is
+ * taken; and all of it is given back before anybody is refused (flush).
  */
 #include <errno.h>
 #include <kmem/memcg.h>
@@ -84,8 +84,8 @@ km_inline uint64_t owner_of(const struct kmem_cache *cache, const void *object)
 
 /*
  * cache->payer. As long as one group pays for all objects of a cache that are out, and that is how many programs use
- * accounting, no free needs to look who it is. Whoever charges an object to another, or to nobody, says first that frees
- * must look; another thread that frees that object knows of it from where it has the object.
+ * accounting, no free needs to look who it is. Whoever charges an object to another, or to nobody, says first that
+ * frees must look; another thread that frees that object knows of it from where it has the object.
  */
 #define PAYERS_DIFFER	((uint64_t)KM_PAYER_ODD)
 #define PAYER_UNKNOWN	((uint64_t)KM_PAYER_ODD | 2)	/* no object is out, or ever was */

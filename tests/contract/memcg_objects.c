@@ -1,6 +1,6 @@
 /*
- * memcg_objects.c: objects are paid for, to the byte. Disciplines: all. Whatever is allocated, freed, moved to the parent
- * or refused, once the stocks are drained a group's `current` is the sum over its objects that are alive.
+ * memcg_objects.c: objects are paid for, to the byte. Disciplines: all. Whatever is allocated, freed, moved to the
+ * parent or refused, once the stocks are drained a group's `current` is the sum over its objects that are alive.
  */
 #include "api.h"
 

@@ -19,6 +19,8 @@ km_hit_path void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
 	object = km_charged_pop(cache, gfp, km_objcg_here, rseq);
 	if (km_likely(object))
 		return object;
+	if (km_objcg_here)
+		return km_alloc_missed(cache, gfp);
 #endif
 	return km_alloc_miss(cache, gfp);
 }

@@ -50,6 +50,7 @@ km_inline void km_front_tick_rarely(void)
 
 /* Slow halves. Return and fail as the public functions do. */
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
+void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp);	/* by the second hit as well: km_charged_pop */
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_free_miss(struct kmem_cache *cache, void *object);
 /* The same without asking who pays, and with what may lie on the inner shelf tried first. */

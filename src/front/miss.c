@@ -502,8 +502,11 @@ km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 {
 	void *object = km_charged_pop(cache, gfp, km_objcg_now(), cache->shelf.front.rseq);
 
-	if (object)
-		return object;
+	return object ?: km_alloc_missed(cache, gfp);
+}
+
+void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp)
+{
 	if (km_unlikely(cache->charging != NULL) ||
 	    (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp)))
 		return km_load(&cache->charging)->alloc(cache, gfp, NUMA_NO_NODE);

@@ -179,6 +179,20 @@ static void give_up(struct kmem_cache *cache, uint64_t owner, void **objects, si
 
 /* ------------------------------------------------------------------ the CPU's charged shelf */
 
+/* Whose the CPU's block is, 0 for nobody or none: a look for those who then do a sequence, or go the slow way. */
+km_inline uintptr_t block_owner(const struct kmem_cache *cache)
+{
+#ifdef KMEM_HAVE_RSEQ
+	uint32_t cpu = km_load((uint32_t *)((char *)__builtin_thread_pointer() + km_rseq + 4));
+
+	if (km_unlikely(cpu >= km_percpu.cpus))
+		return 0;
+	return km_load((uintptr_t *)(km_area(cpu) + km_load(&cache->charged.inner.shelf)) + 1);
+#else
+	return km_owned_owner(&cache->charged);
+#endif
+}
+
 /* A block for this CPU, if it has none yet. */
 static bool found_block(struct kmem_cache *cache)
 {
@@ -346,10 +360,66 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 	return object ?: alloc_paid(cache, gfp, node, objcg);
 }
 
+/*
+ * Groups in turn on a CPU: the block there is another's. Then an object is paid for out of the group's stock on this CPU
+ * and comes from the plain shelf, a sequence each. NULL: not this way.
+ */
+km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t owner)
+{
+	uintptr_t other = block_owner(cache);
+
+	return other ? other != owner && !insist(cache, owner) : !km_memcg_modes[MEM_CGROUP_SHELF];
+}
+
+km_inline void *alloc_in_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
+{
+#ifdef KMEM_HAVE_RSEQ
+	if (!in_the_way(cache, (uintptr_t)objcg) ||
+	    !km_rseq_stock_take(&objcg->slot, km_hot.percpu, km_rseq, cache->charge))
+		return NULL;
+	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
+
+	if (km_likely(object && set_owner(cache, object, (uintptr_t)objcg, (gfp & __GFP_DIRECT_RECLAIM) != 0)))
+		return object;
+	if (object)
+		km_plain_free(cache, object);
+	km_objcg_uncharge(objcg, cache->charge);
+#else
+	(void)cache, (void)gfp, (void)objcg;
+#endif
+	return NULL;
+}
+
+/* False: nothing was done. */
+km_inline bool free_in_turn(struct kmem_cache *cache, void *object, uintptr_t owner)
+{
+#ifdef KMEM_HAVE_RSEQ
+	struct obj_cgroup *objcg = (struct obj_cgroup *)owner;
+
+	if (km_unlikely(exact(cache) || km_memcg_modes[MEM_CGROUP_DRAIN] || !in_the_way(cache, owner)) ||
+	    !km_rseq_stock_put(&objcg->slot, km_hot.percpu, km_rseq, cache->charge, KM_PAGE_SIZE))
+		return false;
+	if (!kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, km_rseq, object))
+		km_plain_free(cache, object);
+	return true;
+#else
+	(void)cache, (void)object, (void)owner;
+	return false;
+#endif
+}
+
 /* What was no hit of the front's. */
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	return alloc_slowly(cache, gfp, node, payer(cache, gfp));
+	struct obj_cgroup *objcg = payer(cache, gfp);
+
+	if (km_likely(objcg && !(gfp & ODD) && node == NUMA_NO_NODE)) {
+		void *object = alloc_in_turn(cache, gfp, objcg);
+
+		if (km_likely(object))
+			return object;
+	}
+	return alloc_slowly(cache, gfp, node, objcg);
 }
 
 static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint64_t owner)
@@ -380,10 +450,10 @@ static void charged_free(struct kmem_cache *cache, void *object)
 	if (km_likely(owner && km_rseq_owned_push(&cache->charged.inner, km_hot.percpu, km_rseq, owner, object)))
 		return;
 #endif
-	if (owner)
-		free_slowly(cache, object, owner);
-	else
+	if (!owner)
 		km_plain_free(cache, object);
+	else if (!free_in_turn(cache, object, owner))
+		free_slowly(cache, object, owner);
 }
 
 /* ------------------------------------------------------------------ many */

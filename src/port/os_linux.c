@@ -362,6 +362,8 @@ int km_os_barrier(void)
 {
 	int result;
 
+	if (fault("fence"))
+		return -ENOMEM;
 	KEEP_ERRNO(result, (int)syscall(SYS_membarrier,
 					MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0));
 	return result;

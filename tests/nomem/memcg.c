@@ -1,0 +1,158 @@
+/*
+ * memcg.c: groups where memory, per-CPU words or rights run out: creation says ENOMEM and leaves nothing; a group that
+ * got no stock of its own is charged all the same, to the byte; one that can't be closed now can be later.
+ * Disciplines: all
+ */
+#include "contract/memcg.h"
+
+#include <sys/wait.h>
+
+#include "page/meta.h"
+#include "port/os.h"
+#include "port/pcpu.h"
+#include "watch/memcg.h"
+
+static bool refuse_memory(const char *call)
+{
+	return strcmp(call, "fence") != 0;
+}
+
+static uint64_t shrink_nothing(struct mem_cgroup *group, uint64_t bytes, void *arg)
+{
+	return 0;
+}
+
+/* Everything that is left of our own memory, in small pieces. */
+static void use_up_meta(void)
+{
+	while (km_meta_alloc(64, true))
+		;
+}
+
+/* A child's case, which ends in _exit: memory does not come back. */
+static void in_a_child(void (*run)(void))
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		contract_failure[0] = '\0';
+		run();
+		if (contract_failure[0])
+			printf("%s", contract_failure);
+		fflush(stdout);
+		_exit(contract_failure[0] != '\0');
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+/* So many groups can be made from what is left; the one that can't is refused, at each of the places where it may. */
+static void none_left(void)
+{
+	struct mem_cgroup *top = group_below(NULL, "top");
+	enum { MOST = 20 };
+
+	for (size_t spare = 0; spare < 4; spare++) {
+		void *pieces[8];
+		struct mem_cgroup *groups[MOST];
+		int made = 0;
+
+		for (size_t i = 0; i < spare; i++)
+			pieces[i] = km_meta_alloc(i % 2 ? sizeof(struct obj_cgroup) : 2048, true);
+		km_os_fault = refuse_memory;
+		use_up_meta();
+		for (size_t i = 0; i < spare; i++)
+			km_meta_free(pieces[i], i % 2 ? sizeof(struct obj_cgroup) : 2048);
+		errno = 0;
+		while (made < MOST && (groups[made] = mem_cgroup_create(top, "one more", 0)))
+			made++;
+		CHECK(made < MOST && errno == ENOMEM);
+		errno = 0;
+		struct mem_cgroup_shrinker *shrinker = mem_cgroup_add_shrinker(top, 0, shrink_nothing, NULL);
+		CHECK(!shrinker == (errno == ENOMEM));
+		mem_cgroup_remove_shrinker(shrinker);
+		errno = 0;
+		CHECK(mem_cgroup_eventfd(top, 1) == -1 && errno == ENOMEM);
+		/* Who is there works on. */
+		CHECK(charge(top, 100000));
+		CHECK_EQUAL(drained(top), 100000);
+		mem_cgroup_uncharge(top, 100000);
+		while (made)
+			mem_cgroup_put(groups[--made]);
+		CHECK_EQUAL(mem_cgroup_offline(top), 0);
+		mem_cgroup_put(top);
+		km_os_fault = NULL;
+		top = group_below(NULL, "top");
+	}
+}
+
+/* Without words on the CPUs each charge goes to the counters, exactly. */
+static void no_words(void)
+{
+	struct mem_cgroup *with = group_below(NULL, "with");
+
+	for (size_t bytes = 4096; bytes >= 8; bytes /= 2)
+		while (km_percpu_alloc(bytes))
+			;
+	struct mem_cgroup *top = group_below(with, "without"), *group = group_below(top, "below");
+	CHECK(charge(group, 5000) && charge(with, 77));
+	CHECK_EQUAL(mem_cgroup_current(group), 5000);
+	CHECK_EQUAL(mem_cgroup_current(top), 5000);
+	CHECK_EQUAL(drained(with), 5077);
+	mem_cgroup_uncharge(group, 4000);
+	CHECK_EQUAL(mem_cgroup_current(group), 1000);
+	CHECK_EQUAL(mem_cgroup_offline(group), 0);
+	CHECK_EQUAL(mem_cgroup_current(top), 1000);
+	mem_cgroup_uncharge(group, 1000);
+	CHECK_EQUAL(mem_cgroup_current(top), 0);
+	mem_cgroup_put(group);
+	mem_cgroup_put(top);
+	CHECK_EQUAL(drained(with), 77);
+	mem_cgroup_uncharge(with, 77);
+	mem_cgroup_put(with);
+}
+
+static bool refuse_fence(const char *call)
+{
+	return strcmp(call, "fence") == 0;
+}
+
+/* Other CPUs can't be stopped now: nothing changes, nothing is lost, and later it works. */
+static void no_fence(void)
+{
+	struct mem_cgroup *top = group_below(NULL, "top"), *group = group_below(top, "group");
+	bool rseq = strcmp(kmem_percpu_discipline(), "rseq") == 0;
+
+	CHECK(charge(group, 5000));
+	km_os_fault = refuse_fence;
+	mem_cgroup_drain(top);
+	CHECK_EQUAL(mem_cgroup_current(group), rseq ? 2 * PAGE : 5000);
+	if (rseq) {
+		CHECK_EQUAL(mem_cgroup_offline(group), -EAGAIN);
+		CHECK(mem_cgroup_online(group));
+		/* Then a last reference stays. */
+		mem_cgroup_put(group);
+		CHECK(mem_cgroup_online(group));
+	}
+	CHECK(charge(group, 100));
+	km_os_fault = NULL;
+	CHECK_EQUAL(drained(top), 5100);
+	mem_cgroup_uncharge(group, 5100);
+	mem_cgroup_put(group);
+	CHECK_EQUAL(drained(top), 0);
+	mem_cgroup_put(top);
+}
+
+static void none_left_in_a_child(void) { in_a_child(none_left); }
+static void no_words_in_a_child(void) { in_a_child(no_words); }
+
+static const struct contract_case cases[] = {
+	{ "no memory for a group", none_left_in_a_child },
+	{ "no words on the CPUs", no_words_in_a_child },
+	{ "no fence", no_fence },
+};
+
+int main(void)
+{
+	return contract_run(cases, sizeof(cases) / sizeof(cases[0]), 1);
+}

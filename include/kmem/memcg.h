@@ -9,8 +9,8 @@
  * Counted are bytes, not pages: of a cache's object its size in the slab and 8 bytes for its owner. A group's
  * `current` counts what is charged: objects alive, and what lies ready in per-CPU stocks, which is at most 4 KiB a CPU
  * in a group's byte stock, 64 pages a CPU in its page stock (mem_cgroup_drain takes both back), and what lies charged
- * on shelves. All of that is taken back before anyone is refused. The limit `max` is exact: it is never exceeded, but
- * by charges that insist (__GFP_NOFAIL, __GFP_HIGH, GFP_ATOMIC).
+ * on shelves. All of that is taken back before anyone is refused. The limit `max` is exact: `current` never rises above
+ * it, but by charges that insist (__GFP_NOFAIL, __GFP_HIGH, GFP_ATOMIC).
  *
  * Contexts, unless a function says otherwise: any thread, both sides of fork(); not from a signal handler.
  * A group that is passed in must be referenced by the caller, who got it from mem_cgroup_create or mem_cgroup_get.
@@ -115,7 +115,7 @@ KMEM_API uint64_t mem_cgroup_min(const struct mem_cgroup *group);
 KMEM_API uint64_t mem_cgroup_current(const struct mem_cgroup *group);
 KMEM_API uint64_t mem_cgroup_peak(const struct mem_cgroup *group);
 KMEM_API void mem_cgroup_reset_peak(struct mem_cgroup *group);
-/* Charges that this group's max refused, ever (kernel: v1's failcnt), those included that succeeded in the end. */
+/* How often this group's max refused a charge, each further try counted again (kernel: v1's failcnt). */
 KMEM_API uint64_t mem_cgroup_failcnt(const struct mem_cgroup *group);
 
 /*
@@ -184,8 +184,8 @@ KMEM_API void mem_cgroup_set_oom_callback(struct mem_cgroup *group, mem_cgroup_o
  * word. */
 KMEM_API uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes);
 /*
- * mem_cgroup_drain - take back what lies charged and unused, of the group and of all below, on every CPU: then `current`
- * is the sum over what is alive, to the byte. Bytes that came back out of stocks. Kernel: drain_all_stock.
+ * mem_cgroup_drain - take back what lies charged and unused, of the group and all below, on every CPU: then `current`
+ * is the sum over what is alive, to the byte. Returns the bytes that came back out of stocks. Kernel: drain_all_stock.
  */
 KMEM_API uint64_t mem_cgroup_drain(struct mem_cgroup *group);
 

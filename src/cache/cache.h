@@ -18,7 +18,7 @@ km_inline bool km_boot(void)
 	return km_likely(km_load_acquire(&km_ready)) || km_boot_slow();
 }
 
-/* What the floor above does around a fork, with the registry's lock held; NULL: nothing. */
+/* What the floor above does around a fork, while the registry's lock is held; NULL: nothing. */
 extern void (*km_boot_fork_above)(bool before, bool child);
 
 /* ---- options.c */

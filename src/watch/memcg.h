@@ -19,13 +19,13 @@
 struct obj_cgroup {
 	uint32_t slot;			/* byte stock: offset of its word in a CPU's area; 0: closed, or none */
 	uint32_t stock;			/* the same, open or closed */
-	uint32_t net;			/* pages' traffic: offset of a word that the CPU's stock lock guards; 0: none */
+	uint32_t net;			/* traffic with pages: a word that the CPU's stock lock guards; 0: none */
 	bool dead;			/* offline: `charged` says what is out. Changed before the CPUs' locks are passed */
 	struct mem_cgroup *memcg;	/* who pays: its group, later one above. Read under any CPU's stock lock */
 	struct mem_cgroup *home;	/* its group; compare only once that is gone */
 	struct km_list link;		/* on memcg->objcgs; under the tree lock */
 	struct obj_cgroup *next_gone;
-	int64_t charged;		/* bytes out or stocked that no `net` knows of, and KM_OBJCG_HOME while home lives */
+	int64_t charged;		/* bytes that no `net` knows of, and KM_OBJCG_HOME while home lives */
 	uint64_t nr_charged_bytes;	/* charged, unused, on no CPU: remainders of `drain`, and what handlers left */
 };
 

@@ -171,8 +171,8 @@ void km_pressure_fork_child(void)
 /* ------------------------------------------------------------------ protection */
 
 /*
- * What of low (or min) counts for a group in a reclaim that begins at `root`: at most what it uses; at most what counts
- * for its parent, and where the children claim more than that, its share by claim. Kernel: effective_protection, without
+ * What of low (or min) counts for a group in a reclaim that begins at `root`: at most what it uses; at most what
+ * counts for its parent, and where the children claim more than that, its share by claim. Kernel: the same, without
  * memory_recursiveprot. With the tree lock.
  */
 static uint64_t claim(const struct mem_cgroup *group, bool low)

@@ -50,18 +50,13 @@ void km_memcg_unlock(void)
 
 static void fork_here(bool before, bool child)
 {
-	if (before) {
-		km_lock_fork(&tree.lock);
-		km_stock_fork(true, false);
-		return;
-	}
-	km_stock_fork(false, child);
-	if (child) {
+	if (before)
+		km_lock_around_fork(&tree.lock, before, child);
+	km_stock_fork(before, child);
+	if (child)
 		km_pressure_fork_child();
-		tree.lock.state = 0;
-	} else {
-		km_unlock_fork(&tree.lock);
-	}
+	if (!before)
+		km_lock_around_fork(&tree.lock, before, child);
 }
 
 __attribute__((constructor(101))) static void watch_forks(void)

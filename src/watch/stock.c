@@ -50,12 +50,7 @@ bool km_stock_start(void)
 void km_stock_fork(bool before, bool child)
 {
 	for (unsigned cpu = 0; cpu < stock_count; cpu++)
-		if (before)
-			km_lock_fork(&stocks[cpu].lock);
-		else if (child)
-			stocks[cpu].lock.state = 0;
-		else
-			km_unlock_fork(&stocks[cpu].lock);
+		km_lock_around_fork(&stocks[cpu].lock, before, child);
 }
 
 /* ------------------------------------------------------------------ a CPU's lock */

@@ -5,6 +5,7 @@
  */
 #include "memcg.h"
 
+#include <limits.h>
 #include <sys/wait.h>
 
 #include "watch/memcg.h"
@@ -142,13 +143,15 @@ struct charger {
 	int rounds;
 };
 
+static volatile bool stop;
+
 static void *charge_on(void *arg)
 {
 	struct charger *charger = arg;
 	unsigned long held[64] = { 0 };
 	uint64_t state = (uintptr_t)arg;
 
-	for (int i = 0; i < charger->rounds; i++) {
+	for (int i = 0; i < charger->rounds && !stop; i++) {
 		state = state * 6364136223846793005ull + 1442695040888963407ull;
 		unsigned k = (state >> 33) % 64;
 
@@ -245,18 +248,18 @@ static void both_sides_of_a_fork(void)
 {
 	struct mem_cgroup *top = group_below(NULL, "top"), *quiet = group_below(top, "quiet"),
 			  *busy = group_below(top, "busy");
-	struct charger charger = { busy, 0, 300000 };
+	struct charger charger = { busy, 0, INT_MAX };
 	pthread_t thread;
 
 	CHECK(charge(quiet, 123456));
 	if (pthread_create(&thread, NULL, charge_on, &charger))
 		abort();
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < 50; i++) {
 		int status;
 		pid_t child = fork();
 
 		if (!child) {
-			alarm(60);
+			alarm(20);
 			bool good = drained(quiet) == 123456 && charge(quiet, 1000) && charge(busy, 70000);
 
 			mem_cgroup_uncharge(quiet, 23456);
@@ -268,7 +271,9 @@ static void both_sides_of_a_fork(void)
 		}
 		CHECK(waitpid(child, &status, 0) == child && status == 0);
 	}
+	stop = true;
 	pthread_join(thread, NULL);
+	stop = false;
 	CHECK_EQUAL(drained(quiet), 123456);
 	mem_cgroup_uncharge(quiet, 123456);
 	mem_cgroup_uncharge(busy, charger.out);

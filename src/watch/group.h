@@ -88,7 +88,7 @@ struct km_attempt {
 	bool may_wait;			/* may take what follows */
 	uint64_t counted;		/* out: bytes that the counters took for it */
 	struct mem_cgroup *refused;	/* out, if may_wait: whose max refused it, referenced */
-	struct mem_cgroup *high;	/* out, if may_wait: who pays, where that or one above is over high; referenced */
+	struct mem_cgroup *high;	/* out, if may_wait: who pays, where it or one above is over high; referenced */
 };
 bool km_stock_charge(struct km_attempt *attempt);
 

@@ -42,7 +42,7 @@ struct slab_sheaf;
 
 /* ---- GFP bits. The first three change what a hit means; they are the lowest byte for the hot path. */
 #define __GFP_ZERO		0x00000001u	/* the object reads as zeros, on a hit too */
-#define __GFP_ACCOUNT		0x00000002u	/* charge the caller's group (accepted; charged by a later release) */
+#define __GFP_ACCOUNT		0x00000002u	/* charge the group that is active: <kmem/memcg.h> */
 #define __GFP_THISNODE		0x00000004u	/* this memory node or NULL */
 #define __GFP_DIRECT_RECLAIM	0x00000100u	/* may call the system, wait for locks, run shrinkers */
 #define __GFP_KSWAPD_RECLAIM	0x00000200u	/* accepted; no background reclaim here */
@@ -85,7 +85,7 @@ struct slab_sheaf;
 #define SLAB_NOLEAKTRACE	0x00800000u	/* kernel: also no sheaves */
 #define SLAB_NO_MERGE		0x01000000u	/* the default here: names are what people look at */
 #define SLAB_FAILSLAB		0x02000000u	/* accepted; a later release */
-#define SLAB_ACCOUNT		0x04000000u	/* accepted; charged by a later release */
+#define SLAB_ACCOUNT		0x04000000u	/* each object is charged to the group that is active: <kmem/memcg.h> */
 #define SLAB_NO_USER_FLAGS	0x10000000u	/* accepted */
 #define SLAB_SKIP_KFENCE	0x20000000u	/* accepted */
 #define SLAB_NO_OBJ_EXT		0x40000000u	/* accepted */
@@ -303,7 +303,8 @@ KMEM_API int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct
 				     unsigned int n);
 /*
  * kmem_cache_alloc_from_sheaf - an object of the sheaf; NULL with ENOMEM where it is empty: there is no
- * other source. Of gfp only __GFP_ZERO counts (kernel: and __GFP_ACCOUNT).
+ * other source. Of gfp only __GFP_ZERO counts: its objects are charged when it is filled, as those of a cache with
+ * SLAB_ACCOUNT are (kernel: when they are taken, and with __GFP_ACCOUNT).
  */
 KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc_from_sheaf(struct kmem_cache *cache, gfp_t gfp,
 							    struct slab_sheaf *sheaf);

@@ -361,11 +361,13 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 }
 
 /*
- * Groups in turn on a CPU: the block there is another's. Then an object is paid for out of the group's stock on this CPU
- * and comes from the plain shelf, a sequence each. NULL: not this way.
+ * Groups in turn on a CPU: the block there is another's. Then an object is paid for out of the group's stock on this
+ * CPU and comes from the plain shelf, a sequence each. NULL: not this way.
  */
 km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t owner)
 {
+	if (km_unlikely(km_percpu.discipline != KM_DISCIPLINE_RSEQ))
+		return false;
 	uintptr_t other = block_owner(cache);
 
 	return other ? other != owner && !insist(cache, owner) : !km_memcg_modes[MEM_CGROUP_SHELF];

@@ -364,20 +364,21 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
  * Groups in turn on a CPU: the block there is another's. Then an object is paid for out of the group's stock on this
  * CPU and comes from the plain shelf, a sequence each. NULL: not this way.
  */
-km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t owner)
+km_inline bool turns_are_quick(void)
 {
-	if (km_unlikely(km_percpu.discipline != KM_DISCIPLINE_RSEQ))
-		return false;
-	uintptr_t other = block_owner(cache);
-
-	return other ? other != owner && !insist(cache, owner) : !km_memcg_modes[MEM_CGROUP_SHELF];
+	return km_likely(km_percpu.discipline == KM_DISCIPLINE_RSEQ);
 }
 
 km_inline void *alloc_in_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
 #ifdef KMEM_HAVE_RSEQ
-	if (!in_the_way(cache, (uintptr_t)objcg) ||
-	    !km_rseq_stock_take(&objcg->slot, km_hot.percpu, km_rseq, cache->charge))
+	uintptr_t other = turns_are_quick() ? block_owner(cache) : (uintptr_t)objcg;
+
+	/* Nobody's is there for the taking, unless there are to be no shelves. */
+	if (other ? other == (uintptr_t)objcg || insist(cache, (uintptr_t)objcg) :
+		    km_memcg_modes[MEM_CGROUP_SHELF])
+		return NULL;
+	if (!km_rseq_stock_take(&objcg->slot, km_hot.percpu, km_rseq, cache->charge))
 		return NULL;
 	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
 
@@ -392,13 +393,20 @@ km_inline void *alloc_in_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cg
 	return NULL;
 }
 
-/* False: nothing was done. */
+/*
+ * The way back; false: nothing was done. Not under `drain`, where the CPU's one stock may be another's, nor where a free
+ * object's word must say so.
+ */
 km_inline bool free_in_turn(struct kmem_cache *cache, void *object, uintptr_t owner)
 {
 #ifdef KMEM_HAVE_RSEQ
 	struct obj_cgroup *objcg = (struct obj_cgroup *)owner;
+	uintptr_t other = turns_are_quick() ? block_owner(cache) : 0;
 
-	if (km_unlikely(exact(cache) || km_memcg_modes[MEM_CGROUP_DRAIN] || !in_the_way(cache, owner)) ||
+	if (km_likely(other == owner))
+		return km_rseq_owned_push(&cache->charged.inner, km_hot.percpu, km_rseq, owner, object);
+	if (km_unlikely(!other && km_memcg_modes[MEM_CGROUP_SHELF]) ||
+	    km_unlikely(exact(cache) || km_memcg_modes[MEM_CGROUP_DRAIN] || !turns_are_quick()) ||
 	    !km_rseq_stock_put(&objcg->slot, km_hot.percpu, km_rseq, cache->charge, KM_PAGE_SIZE))
 		return false;
 	if (!kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, km_rseq, object))
@@ -448,10 +456,6 @@ static void charged_free(struct kmem_cache *cache, void *object)
 
 	if (!payer_is_known(owner))
 		owner = owner == PAYER_NOBODY ? 0 : owner_of(cache, object);
-#ifdef KMEM_HAVE_RSEQ
-	if (km_likely(owner && km_rseq_owned_push(&cache->charged.inner, km_hot.percpu, km_rseq, owner, object)))
-		return;
-#endif
 	if (!owner)
 		km_plain_free(cache, object);
 	else if (!free_in_turn(cache, object, owner))

@@ -12,6 +12,7 @@
 
 #include "fixture_cache.h"
 #include "fixture_chain.h"
+#include "fixture_charged.h"
 #include "fixture_owned.h"
 
 static const struct fixture fixtures[] = {
@@ -23,6 +24,7 @@ static const struct fixture fixtures[] = {
 	CHAIN_FIXTURE,
 	OWNED_FIXTURE,
 	STOCK_FIXTURE,
+	CHARGED_FIXTURE,
 };
 
 /* A fork costs a millisecond, another thread's help two switches: so many for each instruction. */

@@ -1,0 +1,138 @@
+/*
+ * fixture_charged.h: caches whose objects are paid for, under torment: the second hit, and groups in turn. One cache has
+ * one payer all the time, the other two, in turn. The model is that of fixture_cache.h; and when all is freed and drained
+ * no group has anything charged.
+ */
+#ifndef TESTS_RSEQ_FIXTURE_CHARGED_H
+#define TESTS_RSEQ_FIXTURE_CHARGED_H
+
+#include <kmem/memcg.h>
+
+#include "fixture_cache.h"
+
+static struct {
+	struct kmem_cache *cache[2];
+	struct mem_cgroup *group[2], *third;
+} charged;
+
+/* How many are allocated, and freed again, before; in whose name; and in whose name the operation is. */
+static const struct {
+	int get, put, before, then;
+} charged_states[] = {
+	{ 0, 0, 0, 0 }, { 1, 0, 0, 0 }, { 1, 1, 0, 0 }, { 5, 2, 0, 0 }, { 40, 40, 0, 0 }, { 31, 0, 0, 0 }, { 62, 31, 0, 0 },
+	{ 0, 0, 0, 1 }, { 1, 0, 0, 1 }, { 5, 2, 0, 1 }, { 40, 40, 0, 1 }, { 62, 31, 0, 1 },
+};
+enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 9 };
+
+static bool prepare_charged(unsigned driver)
+{
+	unsigned state = driver / CHARGED_OPERATIONS % CHARGED_STATES;
+	unsigned which = driver / CHARGED_OPERATIONS / CHARGED_STATES;
+
+	/* One payer: nobody else comes. */
+	if (!which && charged_states[state].then)
+		return false;
+	model.cache = charged.cache[which];
+	set_active_memcg(charged.group[charged_states[state].before]);
+	for (int i = 0; i < SPARE + charged_states[state].get; i++)
+		get_one();
+	for (int i = 0; i < charged_states[state].put; i++)
+		put_one();
+	/* A thread remembers who was in its way, and how often: always the same now. */
+	if (which) {
+		set_active_memcg(charged.third);
+		kmem_cache_free(model.cache, kmem_cache_alloc(model.cache, GFP_KERNEL));
+	}
+	set_active_memcg(charged.group[charged_states[state].then]);
+	return true;
+}
+
+static void operate_charged(unsigned driver)
+{
+	switch (driver % CHARGED_OPERATIONS) {
+	case 0: get_one(); break;
+	case 1: put_one(); break;
+	case 2: get_many(3); break;
+	case 3: put_many(3); break;
+	case 4: get_many(31); break;
+	case 5: put_many(31); break;
+	case 6: kfree(part_with()); break;
+	case 7:
+		/* As a thread that has said nothing. */
+		set_active_memcg(NULL);
+		get_one();
+		break;
+	default:
+		get_one();
+		put_one();
+		get_one();
+	}
+}
+
+static void describe_charged(unsigned driver, char *text, size_t bytes)
+{
+	snprintf(text, bytes, "operation %u, state %u, %s", driver % CHARGED_OPERATIONS,
+		 driver / CHARGED_OPERATIONS % CHARGED_STATES,
+		 driver / CHARGED_OPERATIONS / CHARGED_STATES ? "two payers" : "one payer");
+}
+
+static void verify_charged(void)
+{
+	set_active_memcg(charged.group[0]);
+	verify_cache();
+	for (int i = 0; i < 2; i++) {
+		mem_cgroup_drain(charged.group[i]);
+		need(mem_cgroup_current(charged.group[i]) == 0, "group %d: %lu bytes charged for nothing", i,
+		     (unsigned long)mem_cgroup_current(charged.group[i]));
+	}
+}
+
+/* In the name of the other one; not in the cache that has one payer. */
+static void do_as_other(void)
+{
+	struct mem_cgroup *before = mem_cgroup_active();
+
+	if (model.cache == charged.cache[1])
+		set_active_memcg(before == charged.group[0] ? charged.group[1] : charged.group[0]);
+	do_both();
+	set_active_memcg(before);
+}
+
+static const struct adversary charged_adversaries[] = {
+	{ "nothing", do_nothing },
+	{ "pop", do_pop },
+	{ "push", do_push },
+	{ "pop, push", do_both },
+	{ "pop, push of another's", do_as_other },
+	{ "bulk alloc", do_bulk_in },
+	{ "bulk free", do_bulk_out },
+	{ "fill", do_fill },
+	{ "drain", do_drain },
+	{ "drain from another thread", do_drain_elsewhere },
+	{ "migrate", migrate },
+	{ "migrate, pop, push", do_migrate_both },
+	{ "signal", do_signal },
+	{ "fork", fork_now },
+};
+
+static bool start_charged(void)
+{
+	static const char *const names[] = { "one payer", "two payers" };
+
+	charged.third = mem_cgroup_create(NULL, "third", 0);
+	for (int i = 0; i < 2; i++) {
+		charged.group[i] = mem_cgroup_create(NULL, names[i], 0);
+		charged.cache[i] = kmem_cache_create(names[i], OBJECT_BYTES, NULL, SLAB_ACCOUNT | SLAB_NO_MERGE);
+		if (!charged.group[i] || !start_with(charged.cache[i], CACHE))
+			return false;
+	}
+	mem_cgroup_set_default(charged.group[0]);
+	return true;
+}
+
+#define CHARGED_FIXTURE                                                                            \
+	{ "charged", start_charged, 2 * CHARGED_STATES * CHARGED_OPERATIONS, prepare_charged, operate_charged, \
+	  verify_charged, describe_charged, charged_adversaries,                                   \
+	  sizeof(charged_adversaries) / sizeof(charged_adversaries[0]), is_dear_cache }
+
+#endif

@@ -394,8 +394,8 @@ km_inline void *alloc_in_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cg
 }
 
 /*
- * The way back; false: nothing was done. Not under `drain`, where the CPU's one stock may be another's, nor where a free
- * object's word must say so.
+ * The way back; false: nothing was done. Not under `drain`, where the CPU's one stock may be another's, nor where a
+ * free object's word must say so.
  */
 km_inline bool free_in_turn(struct kmem_cache *cache, void *object, uintptr_t owner)
 {

@@ -1,7 +1,7 @@
 /*
- * fixture_charged.h: caches whose objects are paid for, under torment: the second hit, and groups in turn. One cache has
- * one payer all the time, the other two, in turn. The model is that of fixture_cache.h; and when all is freed and drained
- * no group has anything charged.
+ * fixture_charged.h: caches whose objects are paid for, under torment: the second hit, and groups in turn. One cache
+ * has one payer all the time, the other two, in turn. The model is that of fixture_cache.h; and when all is freed and
+ * drained no group has anything charged.
  */
 #ifndef TESTS_RSEQ_FIXTURE_CHARGED_H
 #define TESTS_RSEQ_FIXTURE_CHARGED_H
@@ -19,7 +19,8 @@ static struct {
 static const struct {
 	int get, put, before, then;
 } charged_states[] = {
-	{ 0, 0, 0, 0 }, { 1, 0, 0, 0 }, { 1, 1, 0, 0 }, { 5, 2, 0, 0 }, { 40, 40, 0, 0 }, { 31, 0, 0, 0 }, { 62, 31, 0, 0 },
+	{ 0, 0, 0, 0 }, { 1, 0, 0, 0 }, { 1, 1, 0, 0 }, { 5, 2, 0, 0 }, { 40, 40, 0, 0 }, { 31, 0, 0, 0 },
+	{ 62, 31, 0, 0 },
 	{ 0, 0, 0, 1 }, { 1, 0, 0, 1 }, { 5, 2, 0, 1 }, { 40, 40, 0, 1 }, { 62, 31, 0, 1 },
 };
 enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 9 };

@@ -65,6 +65,7 @@ $(BUILD)/kmem.pc: scripts/kmem.pc.in Makefile
 	sed -e 's|@PREFIX@|$(PREFIX)|;s|@VERSION@|$(VERSION)|' $< > $@
 
 -include bench/bench.mk
+-include examples/examples.mk
 -include tests/tests.mk
 
 install: all

@@ -263,7 +263,7 @@ static void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gf
 {
 	uint64_t owner = (uintptr_t)objcg;
 	size_t n = km_min(km_owned_capacity(&cache->charged) / 2,
-			  (size_t)(km_objcg_margin(objcg) / MARGIN_PART / cache->charge));
+			  (size_t)(km_objcg_spare(objcg) / MARGIN_PART / cache->charge));
 	void *objects[KM_CHARGED_MOST];
 
 	if (n < 2 || km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF] || !take_over(cache, owner))

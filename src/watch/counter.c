@@ -86,6 +86,14 @@ uint64_t km_counter_margin(const struct km_counter *counter)
 	return margin;
 }
 
+uint64_t km_counter_spare(const struct km_counter *counter)
+{
+	for (const struct km_counter *at = counter; at; at = at->parent)
+		if (km_unlikely(km_load(&at->squeezed)))
+			return 0;
+	return km_counter_margin(counter);
+}
+
 void km_counter_reset_peak(struct km_counter *counter)
 {
 	km_store(&counter->peak, km_load(&counter->usage));

@@ -18,6 +18,7 @@ struct km_counter {
 	km_aligned(KM_CACHE_LINE) uint64_t max;		/* written rarely: UINT64_MAX where unlimited */
 	uint64_t high, low, min;
 	struct km_counter *parent;	/* NULL: below the root, which counts nothing */
+	uint32_t squeezed;		/* threads that take back what lies unused below, for a charge it refused */
 } km_aligned(KM_CACHE_LINE);
 
 /* Atomic operations on shared lines by this thread. */
@@ -42,6 +43,8 @@ void km_counter_charge(struct km_counter *counter, uint64_t bytes);
 void km_counter_uncharge(struct km_counter *counter, uint64_t bytes);
 /* Bytes up to the nearest max, of this counter or above; racy. UINT64_MAX: none has one. */
 uint64_t km_counter_margin(const struct km_counter *counter);
+/* Bytes that may be charged beyond what is needed: none while it, or one above, is squeezed, else the margin; racy. */
+uint64_t km_counter_spare(const struct km_counter *counter);
 void km_counter_reset_peak(struct km_counter *counter);
 
 #endif

@@ -41,8 +41,9 @@ extern km_hidden struct obj_cgroup km_objcg_root;
 bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp);
 /* Never fails. With no lock held of rank KM_RANK_STOCK. The objcg may be gone when it returns. */
 void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes);
-/* Bytes that could be charged before some limit above it refuses; racy; UINT64_MAX: no limit. */
-uint64_t km_objcg_margin(const struct obj_cgroup *objcg);
+/* Bytes that could be charged before some limit above it refuses; 0 while somebody waits for what others have unused;
+ * racy; UINT64_MAX: no limit. */
+uint64_t km_objcg_spare(const struct obj_cgroup *objcg);
 /* Who pays for it now, with a reference for the caller; the root for an orphan of it. */
 struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
 

@@ -93,6 +93,7 @@ struct mem_cgroup_shrinker {
 
 static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* under the tree lock */
 static km_tls struct mem_cgroup_shrinker *running_here;
+static km_tls struct mem_cgroup *squeezed_here;		/* this thread takes back from it */
 
 static void insert(struct mem_cgroup_shrinker *shrinker)
 {
@@ -152,7 +153,7 @@ void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker)
 	km_meta_free(shrinker, sizeof(*shrinker));
 }
 
-/* In the child of a fork only what this thread runs is running; and a descriptor would tell the parent's waiters. */
+/* In the child of a fork only what this thread does is going on; and a descriptor would tell the parent's waiters. */
 void km_pressure_fork_child(void)
 {
 	km_list_for_each(entry, &shrinkers) {
@@ -165,6 +166,7 @@ void km_pressure_fork_child(void)
 			km_os_close(group->event_fd);
 		group->event_fd = -1;
 		group->event_mask = 0;
+		group->memory.squeezed = group == squeezed_here;
 	}
 }
 
@@ -314,19 +316,41 @@ static bool make_room(struct mem_cgroup *group, uint64_t bytes, gfp_t gfp)
 	return ask_oom(group, bytes);
 }
 
+/*
+ * Take back what lies unused below the group that refused, and try again. Meanwhile nobody there gets more than he needs:
+ * or what was taken back would lie in the stock of whoever came first. Once is not always enough: then a group above may
+ * refuse; and what somebody was just putting into a stock when it began is found the second time.
+ */
+static bool take_back(struct km_attempt *attempt)
+{
+	int same = 2;
+
+	for (int tries = MEMCG_DEPTH_MAX; tries; tries--) {
+		struct mem_cgroup *over = squeezed_here = attempt->refused;
+
+		/* Seen by whoever takes a CPU's stock lock after the drain had it. */
+		km_add(&over->memory.squeezed, 1u);
+		uint64_t bytes = mem_cgroup_drain(over);
+		bool done = km_stock_charge(attempt);
+		km_sub(&over->memory.squeezed, 1u);
+		squeezed_here = NULL;
+		bool again = attempt->refused != over || (bytes && same--);
+		mem_cgroup_put(over);
+		if (done || !again)
+			return done;
+	}
+	return false;
+}
+
 /* The first attempt was refused. Kernel: reclaims, and then drains; but what lies unused costs nobody anything. */
 static bool press(struct km_attempt *attempt, gfp_t gfp)
 {
 	unsigned tries = gfp & __GFP_NORETRY ? 1 : RETRIES;
 
 	for (;; tries--) {
-		struct mem_cgroup *over = attempt->refused;
-
-		mem_cgroup_drain(over);
-		mem_cgroup_put(over);
-		if (km_stock_charge(attempt))
+		if (take_back(attempt))
 			return true;
-		over = attempt->refused;
+		struct mem_cgroup *over = attempt->refused;
 		km_memcg_event(over, MEMCG_MAX, true);
 		if (pressed || !tries || !make_room(over, attempt->bytes, gfp)) {
 			mem_cgroup_put(over);

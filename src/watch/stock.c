@@ -133,10 +133,10 @@ static bool get_pages(struct stock *stock, struct mem_cgroup *group, uint64_t pa
 		stock->pages[i] = (uint8_t)(stock->pages[i] - pages);
 		return true;
 	}
-	uint64_t margin = km_counter_margin(&group->memory);
-	uint64_t batch = km_max(km_min((uint64_t)BATCH, margin / 2 >> KM_PAGE_SHIFT), pages);
+	uint64_t spare = km_counter_spare(&group->memory);
+	uint64_t batch = km_max(km_min((uint64_t)BATCH, spare / 2 >> KM_PAGE_SHIFT), pages);
 	uint64_t bytes = batch << KM_PAGE_SHIFT;
-	if (bytes > margin || km_counter_try_charge(&group->memory, bytes))
+	if (bytes > spare || km_counter_try_charge(&group->memory, bytes))
 		return false;
 	attempt->counted = bytes;
 	if (batch > pages)
@@ -220,9 +220,13 @@ static void give_back(struct stock *stock, struct obj_cgroup *objcg, uint64_t by
 	traffic(stock, objcg, -(int64_t)bytes);
 }
 
-/* Whole pages go to the page stock. */
+/* Whole pages go to the page stock; straight to the counters where somebody waits for them. */
 static void give_pages(struct stock *stock, struct obj_cgroup *objcg, uint64_t pages)
 {
+	if (km_unlikely(!km_counter_spare(km_memcg_counter(payer(objcg))))) {
+		give_back(stock, objcg, pages << KM_PAGE_SHIFT);
+		return;
+	}
 	put_pages(stock, payer(objcg), pages);
 	traffic(stock, objcg, -(int64_t)(pages << KM_PAGE_SHIFT));
 }
@@ -402,18 +406,18 @@ void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes)
 
 /* ------------------------------------------------------------------ what others want to know */
 
-uint64_t km_objcg_margin(const struct obj_cgroup *objcg)
+uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 {
 	bool nested = km_busy_begin();
 	struct stock *stock = enter(nested);
-	uint64_t margin = 0;
+	uint64_t spare = 0;
 
 	if (stock) {
-		margin = km_counter_margin(km_memcg_counter(payer(objcg)));
+		spare = km_counter_spare(km_memcg_counter(payer(objcg)));
 		leave(stock);
 	}
 	km_busy_end(nested);
-	return margin;
+	return spare;
 }
 
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root)

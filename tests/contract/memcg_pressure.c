@@ -485,7 +485,85 @@ static void no_system_call(void)
 		CHECK_EQUAL(status, 0);
 }
 
+/* ------------------------------------------------------------------ nobody is refused for what lies unused */
+
+/* The child refuses first; when what it has unused is back, its parent does, and then the sister's is to be had. */
+static void one_limit_after_the_other(void)
+{
+	struct mem_cgroup *parent = group_below(NULL, "parent");
+	struct mem_cgroup *child = group_below(parent, "child"), *sister = group_below(parent, "sister");
+
+	mem_cgroup_set_max(child, 75 * PAGE);
+	mem_cgroup_set_max(parent, 100 * PAGE);
+	/* A page each, and the rest of a batch in stock. */
+	CHECK(charge(child, PAGE) && charge(sister, PAGE));
+	CHECK(mem_cgroup_current(child) > 10 * PAGE);
+	CHECK(mem_cgroup_current(parent) - mem_cgroup_current(child) > 10 * PAGE);
+	CHECK(mem_cgroup_current(child) + 73 * PAGE > 75 * PAGE);
+	CHECK(charge(child, 73 * PAGE));
+	CHECK_EQUAL(mem_cgroup_events(parent, MEMCG_OOM), 0);
+	CHECK_EQUAL(drained(parent), 75 * PAGE);
+	mem_cgroup_uncharge(child, 74 * PAGE);
+	mem_cgroup_uncharge(sister, PAGE);
+	CHECK_EQUAL(drained(parent), 0);
+	mem_cgroup_put(child);
+	mem_cgroup_put(sister);
+	mem_cgroup_put(parent);
+}
+
+#define MANY 32
+
+static struct mem_cgroup *many[3][MANY];
+static bool enough;
+
+/* Uses many groups in turn: each has to fetch pages again and again, and by itself would fetch 64. */
+static void *use_in_turn(void *groups)
+{
+	struct mem_cgroup **group = groups;
+
+	for (int i = 0; !__atomic_load_n(&enough, __ATOMIC_RELAXED); i = (i + 1) % MANY) {
+		CHECK(charge(group[i], 100));
+		mem_cgroup_uncharge(group[i], 100);
+	}
+	return NULL;
+}
+
+/* What is taken back for one does not go into the others' stocks before it has it. */
+static void while_others_fetch(void)
+{
+	struct mem_cgroup *all = group_below(NULL, "all"), *large = group_below(all, "large");
+	unsigned long refused = 0;
+	pthread_t thread[3];
+
+	mem_cgroup_set_max(all, MIB + 16 * PAGE);
+	enough = false;
+	for (int t = 0; t < 3; t++) {
+		for (int i = 0; i < MANY; i++)
+			many[t][i] = group_below(all, "one of many");
+		pthread_create(&thread[t], NULL, use_in_turn, many[t]);
+	}
+	for (int i = 0; i < 5000; i++) {
+		if (charge(large, MIB))
+			mem_cgroup_uncharge(large, MIB);
+		else
+			refused++;
+	}
+	__atomic_store_n(&enough, true, __ATOMIC_RELAXED);
+	for (int t = 0; t < 3; t++)
+		pthread_join(thread[t], NULL);
+	CHECK_EQUAL(refused, 0);
+	CHECK_EQUAL(mem_cgroup_events(all, MEMCG_OOM), 0);
+	CHECK_EQUAL(drained(all), 0);
+	for (int t = 0; t < 3; t++)
+		for (int i = 0; i < MANY; i++)
+			mem_cgroup_put(many[t][i]);
+	mem_cgroup_put(large);
+	mem_cgroup_put(all);
+}
+
 static const struct contract_case cases[] = {
+	{ "one limit after the other", one_limit_after_the_other },
+	{ "while others fetch", while_others_fetch },
 	{ "order of shrinkers", order_of_shrinkers },
 	{ "protection", protection },
 	{ "out of memory", out_of_memory },

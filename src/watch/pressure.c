@@ -317,9 +317,9 @@ static bool make_room(struct mem_cgroup *group, uint64_t bytes, gfp_t gfp)
 }
 
 /*
- * Take back what lies unused below the group that refused, and try again. Meanwhile nobody there gets more than he needs:
- * or what was taken back would lie in the stock of whoever came first. Once is not always enough: then a group above may
- * refuse; and what somebody was just putting into a stock when it began is found the second time.
+ * Take back what lies unused below the group that refused, and try again. Meanwhile nobody there gets more than he
+ * needs: or what was taken back would lie in the stock of whoever came first. Once is not always enough: then a group
+ * above may refuse; and what somebody was just putting into a stock when it began is found the second time.
  */
 static bool take_back(struct km_attempt *attempt)
 {

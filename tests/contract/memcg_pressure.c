@@ -515,6 +515,7 @@ static void one_limit_after_the_other(void)
 
 static struct mem_cgroup *many[3][MANY];
 static bool enough;
+static unsigned long turns;
 
 /* Uses many groups in turn: each has to fetch pages again and again, and by itself would fetch 64. */
 static void *use_in_turn(void *groups)
@@ -524,6 +525,7 @@ static void *use_in_turn(void *groups)
 	for (int i = 0; !__atomic_load_n(&enough, __ATOMIC_RELAXED); i = (i + 1) % MANY) {
 		CHECK(charge(group[i], 100));
 		mem_cgroup_uncharge(group[i], 100);
+		__atomic_add_fetch(&turns, 1, __ATOMIC_RELAXED);
 	}
 	return NULL;
 }
@@ -542,7 +544,12 @@ static void while_others_fetch(void)
 			many[t][i] = group_below(all, "one of many");
 		pthread_create(&thread[t], NULL, use_in_turn, many[t]);
 	}
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0; i < 2000; i++) {
+		/* Let them fill their stocks first, so that there is something to take back. */
+		unsigned long before = __atomic_load_n(&turns, __ATOMIC_RELAXED);
+
+		while (__atomic_load_n(&turns, __ATOMIC_RELAXED) - before < 2 * MANY)
+			sched_yield();
 		if (charge(large, MIB))
 			mem_cgroup_uncharge(large, MIB);
 		else

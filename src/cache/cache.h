@@ -86,8 +86,9 @@ void *km_resize_in_place(void *p, size_t bytes, const char *function);
 
 /* ---- large.c: page-sized and larger blocks */
 
-/* Room for `bytes`, aligned to `align` (a power of two); zeroed where gfp says so. NULL: none. */
-void *km_large_alloc_request(size_t bytes, size_t align, const struct km_request *request);
+/* Room for `bytes`, aligned to `align` (a power of two); zeroed where gfp says so. NULL: none; where a limit
+ * refused it, request->gfp has __GFP_NOWARN from then on, for that goes unsaid. */
+void *km_large_alloc_request(size_t bytes, size_t align, struct km_request *request);
 km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);

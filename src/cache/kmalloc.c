@@ -60,11 +60,14 @@ static void check_gfp(const char *function, gfp_t gfp)
 		km_misuse(KM_MISUSE_BAD_GFP, function, (void *)(uintptr_t)gfp, NULL);
 }
 
-static void *large_on_node(size_t bytes, size_t align, gfp_t gfp, int node)
+/* *gfp says in the end whether a failure is to be told. */
+static void *large_on_node(size_t bytes, size_t align, gfp_t *gfp, int node)
 {
-	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+	struct km_request request = km_request_of(*gfp, NUMA_NO_NODE);
 
-	return km_front_place(&request, node) ? km_large_alloc_request(bytes, align, &request) : NULL;
+	void *p = km_front_place(&request, node) ? km_large_alloc_request(bytes, align, &request) : NULL;
+	*gfp = request.gfp;
+	return p;
 }
 
 static void *kmalloc_large(size_t size, gfp_t gfp, int node)
@@ -74,7 +77,7 @@ static void *kmalloc_large(size_t size, gfp_t gfp, int node)
 		return km_front_failed("kmalloc", size, gfp, EINVAL);
 	/* Kernel: whole pages, a power of two, aligned to it. */
 	size_t bytes = KM_PAGE_SIZE << km_order_of(size);
-	void *p = large_on_node(bytes, bytes, gfp, node);
+	void *p = large_on_node(bytes, bytes, &gfp, node);
 
 	return p ?: km_front_failed("kmalloc", size, gfp, ENOMEM);
 }
@@ -443,7 +446,7 @@ void *kvmalloc_node(size_t size, gfp_t gfp, int node)
 		return km_front_failed("kvmalloc", size, gfp, EINVAL);
 	if (!km_boot())
 		return km_front_failed("kvmalloc", size, gfp, ENOMEM);
-	void *p = large_on_node(size, KM_PAGE_SIZE, gfp, node);
+	void *p = large_on_node(size, KM_PAGE_SIZE, &gfp, node);
 	return p ?: km_front_failed("kvmalloc", size, gfp, ENOMEM);
 }
 

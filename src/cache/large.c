@@ -125,12 +125,14 @@ static void *alloc_or_press(size_t bytes, size_t align, const struct km_request 
 	return p;
 }
 
-void *km_large_alloc_request(size_t bytes, size_t align, const struct km_request *request)
+void *km_large_alloc_request(size_t bytes, size_t align, struct km_request *request)
 {
 	uint64_t owner;
 
-	if (km_unlikely(!pay(bytes, request->gfp, &owner)))
+	if (km_unlikely(!pay(bytes, request->gfp, &owner))) {
+		request->gfp |= __GFP_NOWARN;
 		return NULL;
+	}
 	void *p = alloc_or_press(bytes, align, request);
 	if (p)
 		set_owner(p, owner);

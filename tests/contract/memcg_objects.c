@@ -7,6 +7,7 @@
 #include <kmem/memcg.h>
 #include <pthread.h>
 #include <sched.h>
+#include <unistd.h>
 
 static uint64_t cost(struct kmem_cache *cache)
 {
@@ -324,6 +325,27 @@ static void to_the_last_byte(void)
 	gone(idle);
 }
 
+/* A limit refuses without a word, large blocks as well as objects. Kernel: the same. */
+static void silently(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "silent");
+	int before = dup(STDERR_FILENO);
+	FILE *said = tmpfile();
+
+	NEED(before >= 0 && said && dup2(fileno(said), STDERR_FILENO) >= 0);
+	NEED(mem_cgroup_set_max(group, 8) == 0);
+	set_active_memcg(group);
+	for (size_t size = 8; size <= KMALLOC_MAX_SIZE; size *= 8)
+		NEED(!kmalloc(size, GFP_KERNEL_ACCOUNT));
+	NEED(!kvmalloc(2 * KMALLOC_MAX_SIZE, GFP_KERNEL_ACCOUNT));
+	set_active_memcg(NULL);
+	NEED(dup2(before, STDERR_FILENO) >= 0);
+	NEED(lseek(fileno(said), 0, SEEK_END) == 0);
+	fclose(said);
+	close(before);
+	mem_cgroup_put(group);
+}
+
 static void large_ones(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "large");
@@ -439,6 +461,7 @@ static const struct api_case cases[] = {
 	{ "a million", a_million },
 	{ "to the last byte", to_the_last_byte },
 	{ "large ones", large_ones },
+	{ "silently", silently },
 	{ "reparented", reparented },
 	{ "crosswise", crosswise },
 };

@@ -23,6 +23,8 @@ struct cell {
 	unsigned int batch;	/* objects */
 	unsigned int threads;
 	unsigned int match;	/* worst: every match-th object comes from the slab of the first */
+	unsigned int groups;	/* groups: used in turn */
+	unsigned int transfer;	/* simulation: ns for a line to come from another CPU */
 };
 
 struct work {
@@ -43,6 +45,7 @@ struct bench_amounts {
 	unsigned int live_objects;
 	unsigned int idle_threads;
 	bool baseline;			/* idle-threads: the same run without allocations */
+	bool account, several;		/* account.h */
 	int cpu;			/* where single-threaded work is pinned */
 };
 extern struct bench_amounts bench_amounts;

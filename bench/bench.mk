@@ -13,6 +13,7 @@ BENCH_MALLOC := $(BENCH_FRAME) build/bench/worker_malloc.o build/bench/who_mallo
 BENCH_CACHE := $(BENCH_FRAME) build/bench/worker_cache.o build/bench/who_kmem.o
 BENCH_INLINE := $(BENCH_FRAME) build/bench/worker_cache_inline.o build/bench/who_kmem.o
 BENCH_KMALLOC := $(BENCH_FRAME) build/bench/worker_kmalloc.o build/bench/who_kmem.o
+BENCH_ACCOUNT := $(BENCH_FRAME) build/bench/who_kmem.o
 BENCH_NETIO := $(BENCH_FRAME) build/bench/worker_netio.o build/bench/who_kmem.o
 BENCH_FIO := $(BENCH_FRAME) build/bench/worker_fio.o build/bench/who_malloc.o
 BENCH_NOTHING := $(BENCH_FRAME) build/bench/worker_nothing.o build/bench/who_nothing.o
@@ -31,6 +32,9 @@ bench-workers: build/bench/malloc-shared build/bench/malloc-glibc-static \
 	build/bench/kmalloc-shared build/bench/kmalloc-static \
 	build/bench/nothing-shared build/bench/nothing-static build/bench/nothing-inline \
 	build/bench/netio-static build/bench/fio-shared \
+	build/bench/account-cache-shared build/bench/account-cache-static \
+	build/bench/account-kmalloc-shared build/bench/account-kmalloc-static \
+	build/bench/account-model-static \
 	$(BENCH_PEERS_STATIC)
 
 build/bench:
@@ -81,6 +85,21 @@ build/bench/kmalloc-shared: $(BENCH_KMALLOC) build/libkmem.so
 
 build/bench/kmalloc-static: $(BENCH_KMALLOC) build/libkmem.a
 	$(CC) $(BENCH_KMALLOC) build/libkmem.a -o $@ -lpthread
+
+build/bench/account-%-shared: build/bench/worker_account_%.o $(BENCH_ACCOUNT) build/libkmem.so
+	$(CC) $< $(BENCH_ACCOUNT) -o $@ -Lbuild -lkmem $(BENCH_ORIGIN) -lpthread
+
+build/bench/account-%-static: build/bench/worker_account_%.o $(BENCH_ACCOUNT) build/libkmem.a
+	$(CC) $< $(BENCH_ACCOUNT) build/libkmem.a -o $@ -lpthread
+
+# The library as it is, but for the CPUs: how many there are, and which one this is.
+build/bench/worker_account_model.o: bench/worker_account_model.c $(BENCH_HEADERS) bench/bench.mk | build/bench
+	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) -Ibench -Iinclude -Isrc -MMD -MP -c $< -o $@
+-include build/bench/worker_account_model.d
+
+build/bench/account-model-static: build/bench/worker_account_model.o $(BENCH_FRAME) build/libkmem.a
+	$(CC) $< $(BENCH_FRAME) build/libkmem.a -Wl,--wrap=km_cpu,--wrap=km_os_possible_cpus \
+		-o $@ -lpthread
 
 build/bench/netio-static: $(BENCH_NETIO) build/libkmem.a
 	$(CC) $(BENCH_NETIO) build/libkmem.a -o $@ -lpthread

@@ -169,15 +169,17 @@ static void parse_cell(char *text, struct cell *cell)
 
 	memset(cell, 0, sizeof(*cell));
 	if (!rest)
-		bench_die("a cell is WORK,SIZE,BATCH,THREADS,MATCH");
+		bench_die("a cell is WORK,SIZE,BATCH,THREADS,MATCH,GROUPS,TRANSFER");
 	*rest++ = '\0';
 	cell->work = text;
 	cell->size = strtoul(rest, &rest, 10);
 	cell->batch = (unsigned int)strtoul(rest + (*rest == ','), &rest, 10);
 	cell->threads = (unsigned int)strtoul(rest + (*rest == ','), &rest, 10);
 	cell->match = (unsigned int)strtoul(rest + (*rest == ','), &rest, 10);
+	cell->groups = (unsigned int)strtoul(rest + (*rest == ','), &rest, 10);
+	cell->transfer = (unsigned int)strtoul(rest + (*rest == ','), &rest, 10);
 	if (*rest || cell->batch > BENCH_MAX_BATCH)
-		bench_die("a cell is WORK,SIZE,BATCH,THREADS,MATCH");
+		bench_die("a cell is WORK,SIZE,BATCH,THREADS,MATCH,GROUPS,TRANSFER");
 }
 
 static void run_cell(char *text)
@@ -214,6 +216,10 @@ static void parse_amount(const char *text)
 		bench_amounts.idle_threads = (unsigned int)number;
 	else if (!strcmp(text, "--baseline"))
 		bench_amounts.baseline = true;
+	else if (!strcmp(text, "--account"))
+		bench_amounts.account = true;
+	else if (!strcmp(text, "--several"))
+		bench_amounts.several = true;
 	else
 		bench_die("unknown option");
 }

@@ -30,13 +30,13 @@ struct numbers {
 
 struct bench_options {
 	struct names benches, engines, subjects, linkages, works, disciplines;
-	struct numbers sizes, batches, threads;
+	struct numbers sizes, batches, threads, transfers;
 	unsigned int rounds, runs;	/* 0: by default */
 	bool quick, full, json, csv;
 	const char *html;	/* file, or NULL */
 };
 
-enum subject_kind { SUBJECT_OURS, SUBJECT_PEER, SUBJECT_NOTHING, SUBJECT_PUBLISHED };
+enum subject_kind { SUBJECT_OURS, SUBJECT_PEER, SUBJECT_NOTHING, SUBJECT_PUBLISHED, SUBJECT_MODEL };
 
 /* One way to reach one subject: a worker program and the environment that it needs. */
 struct variant {
@@ -52,6 +52,7 @@ struct variant {
 	const char *only;	/* the bench that it is for; NULL: whichever takes it */
 	const char *percpu;	/* discipline to force; NULL: what the library chooses */
 	const char *min_partial;	/* rule to force; NULL: the library's */
+	const char *accounting;	/* who pays and how; NULL: the worker knows of no accounting */
 	bool broken;		/* failed once: left out from then on */
 	bool refused;		/* the machine lacks the discipline: nobody's failure */
 	bool impostor;		/* not what its rows would say: none of them counts */
@@ -62,7 +63,8 @@ struct plan_cell {
 	const char *work;	/* as the worker knows it */
 	const char *row_work, *row_api;
 	const char *touch, *state;
-	unsigned long size, batch, threads, match, objects;
+	const char *payers;	/* of the cache's objects: "one", "several"; NULL: nobody, or all the same */
+	unsigned long size, batch, threads, match, objects, groups, transfer;
 };
 
 /* One process in a round: a variant and the cells it runs. */
@@ -75,8 +77,9 @@ struct job {
 struct row {
 	const char *bench, *work, *subject, *of, *version, *api, *linkage, *discipline, *memcg;
 	const char *touch, *unit, *measure, *at, *time, *min_partial, *state, *label;
+	const char *accounting, *payers;	/* accounting NULL: off */
 	enum subject_kind kind;
-	unsigned long size, batch, threads, match, objects;
+	unsigned long size, batch, threads, match, objects, groups, transfer;
 	double *values;		/* in the order of the rounds */
 	size_t count, room;
 	double median, min, max, avg, sd;
@@ -144,6 +147,19 @@ void bench_build_workers(void);
 
 /* bench_plan.c */
 void bench_plan(const char *name);
+/* For plans in files of their own. */
+struct numbers bench_choose(const struct numbers *option, const unsigned long *own, size_t count);
+#define BENCH_CHOOSE(option, own)                                                                  \
+	bench_choose(&bench.options.option, own, sizeof(own) / sizeof(*(own)))
+bool bench_wanted_work(const char *work);
+struct job *bench_add_job(struct variant *variant, size_t most_cells);
+struct plan_cell *bench_add_cell(struct job *job, const char *work, const char *row_work,
+				 unsigned long size, unsigned long batch, unsigned long threads);
+void bench_end_job(struct job *job);
+void bench_add_batches(struct job *job, const char *work, const char *row_work, const char *row_api,
+		       const struct numbers *batches);
+#define BENCH_BULK_BATCHES 14u
+extern const unsigned long bench_bulk_batches[BENCH_BULK_BATCHES];
 
 /* bench_run.c */
 void bench_run_table(struct table *table);
@@ -158,6 +174,11 @@ void bench_settle(struct table *table);	/* medians; and no two rows agree in all
 
 /* bench_published.c */
 void bench_add_published(struct table *table);
+
+/* bench_memcg.c */
+void bench_plan_memcg(struct variant *variant);
+/* Under the tables: what accounting costs, as ratios within the run. */
+void bench_print_memcg(FILE *out, const struct table *table);
 
 /* bench_code.c */
 void bench_add_code(struct table *table);

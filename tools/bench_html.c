@@ -37,7 +37,7 @@ static void put_text(FILE *out, const char *text)
 
 static const char *class_of(const struct row *row)
 {
-	static const char *const classes[] = { "ours", "peer", "nothing", "published" };
+	static const char *const classes[] = { "ours", "peer", "nothing", "published", "ours" };
 
 	return classes[row->kind];
 }
@@ -188,6 +188,10 @@ void bench_print_html(FILE *out)
 		for (unsigned int i = 0; bench_view(&bench.tables[t], i, &view); i++)
 			if (view.line_count)
 				put_view(out, &view);
+	fputs("<pre>", out);
+	for (size_t t = 0; t < bench.table_count; t++)
+		bench_print_memcg(out, &bench.tables[t]);
+	fputs("</pre>\n", out);
 	fputs("<p>Medians, with minimum and maximum over the rounds beneath. Rows marked published "
 	      "are another machine's: beside ours, not against.</p>\n"
 	      "</body></html>\n",

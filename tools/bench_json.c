@@ -106,13 +106,16 @@ static void put_row(FILE *out, const struct row *row)
 	put_field(out, "api", row->api);
 	put_field(out, "linkage", row->linkage);
 	put_field(out, "discipline", row->discipline);
-	put_field(out, "accounting", "off");
+	put_field(out, "accounting", row->accounting ? row->accounting : "off");
 	put_field(out, "memcg", row->memcg);
 	put_count(out, "size", row->size);
 	put_count(out, "batch", row->batch);
 	put_count(out, "threads", row->threads);
 	put_count(out, "match", row->match);
 	put_count(out, "objects", row->objects);
+	put_count(out, "groups", row->groups);
+	put_field(out, "payers", row->payers);
+	put_count(out, "transfer_ns", row->transfer);
 	put_field(out, "touch", row->touch);
 	put_field(out, "state", row->state);
 	put_field(out, "min_partial", row->min_partial);
@@ -163,14 +166,15 @@ static void put_number(FILE *out, unsigned long number)
 void bench_print_csv(FILE *out)
 {
 	fputs("bench,work,subject,of,version,api,linkage,discipline,accounting,memcg,size,batch,"
-	      "threads,match,objects,touch,state,min_partial,time,label,quick,unit,measure,at,"
+	      "threads,match,objects,groups,payers,transfer_ns,touch,state,min_partial,time,label,quick,unit,measure,at,"
 	      "median,min,max,avg,sd,rounds\n", out);
 	for (size_t t = 0; t < bench.table_count; t++)
 		for (size_t i = 0; i < bench.tables[t].row_count; i++) {
 			const struct row *row = &bench.tables[t].rows[i];
 			const char *const texts[] = { row->bench,   row->work,	row->subject,
 						      row->of,	    row->version, row->api,
-						      row->linkage, row->discipline, "off",
+						      row->linkage, row->discipline,
+						      row->accounting ? row->accounting : "off",
 						      row->memcg };
 
 			for (size_t k = 0; k < sizeof(texts) / sizeof(*texts); k++)
@@ -180,6 +184,9 @@ void bench_print_csv(FILE *out)
 			put_number(out, row->threads);
 			put_number(out, row->match);
 			put_number(out, row->objects);
+			put_number(out, row->groups);
+			put_cell(out, row->payers);
+			put_number(out, row->transfer);
 			put_cell(out, row->touch);
 			put_cell(out, row->state);
 			put_cell(out, row->min_partial);

@@ -12,19 +12,21 @@
 
 static const char usage_text[] =
 	"usage: kmem bench BENCH... [OPTION...]\n"
-	"  benches: fastpath, bulk, worst, slab-fastpath, bulk-latency, netio, peers, all\n"
+	"  benches: fastpath, bulk, worst, slab-fastpath, bulk-latency, netio, memcg, peers, all\n"
 	"  --engine A,B     engines of ours (sheaf,slub,slab,slob)\n"
 	"  --percpu A,B     disciplines of ours (rseq,cmpxchg,lock)\n"
 	"  --subjects A,B   engines and peers to measure; default: all\n"
 	"  --size N,..      bytes of an object      --batch N,..   objects of a batch\n"
 	"  --threads N,..   threads of a work       --linkage A,B  shared, static, inline\n"
 	"  --work A,B       works of the table, as its rows name them\n"
+	"  --transfer N,..  memcg's simulation: ns for a line to come from another CPU; default 100\n"
 	"  --rounds N       default 9               --runs N       bulk-latency: 100; netio: 50\n"
 	"  --quick          a tenth of the work     --full         bulk: 10 M objects a cell\n"
 	"  --json, --csv    instead of the table    --html FILE    tables and plots as well\n";
 
 enum {
 	OPTION_ENGINE = 256, OPTION_PERCPU, OPTION_SUBJECTS, OPTION_SIZE, OPTION_BATCH, OPTION_THREADS,
+	OPTION_TRANSFER,
 	OPTION_LINKAGE, OPTION_WORK, OPTION_ROUNDS, OPTION_RUNS, OPTION_QUICK, OPTION_FULL,
 	OPTION_JSON, OPTION_CSV, OPTION_HTML, OPTION_HELP
 };
@@ -36,6 +38,7 @@ static const struct option long_options[] = {
 	{ "size", required_argument, NULL, OPTION_SIZE },
 	{ "batch", required_argument, NULL, OPTION_BATCH },
 	{ "threads", required_argument, NULL, OPTION_THREADS },
+	{ "transfer", required_argument, NULL, OPTION_TRANSFER },
 	{ "linkage", required_argument, NULL, OPTION_LINKAGE },
 	{ "work", required_argument, NULL, OPTION_WORK },
 	{ "rounds", required_argument, NULL, OPTION_ROUNDS },
@@ -112,7 +115,8 @@ static void parse_lists(int code, const char *name, char *value, struct bench_op
 	static const char *const linkages[] = { "shared", "static", "inline", NULL };
 	static const char *const works[] = { "pair", "alloc", "free", "loop", "bulk",
 					     "producer-consumer", "larson", "threads-4k",
-					     "idle-threads", "live-set", "netio", "latency", NULL };
+					     "idle-threads", "live-set", "netio", "latency", "groups",
+					     "churn", "simulation", NULL };
 
 	switch (code) {
 	case OPTION_ENGINE:
@@ -139,6 +143,9 @@ static void parse_lists(int code, const char *name, char *value, struct bench_op
 		break;
 	case OPTION_BATCH:
 		parse_numbers(name, value, &options->batches, 10000);
+		break;
+	case OPTION_TRANSFER:
+		parse_numbers(name, value, &options->transfers, 100000);
 		break;
 	default:
 		parse_numbers(name, value, &options->threads, 1024);
@@ -187,7 +194,7 @@ static void add_bench(struct names *benches, const char *name)
 static void parse_benches(int argc, char **argv, struct bench_options *options)
 {
 	static const char *const known[] = { "fastpath", "bulk", "worst", "slab-fastpath",
-					     "bulk-latency", "netio", "peers" };
+					     "bulk-latency", "netio", "memcg", "peers" };
 	const size_t count = sizeof(known) / sizeof(*known);
 
 	for (int i = optind; i < argc; i++) {
@@ -204,11 +211,11 @@ static void parse_benches(int argc, char **argv, struct bench_options *options)
 		}
 		if (!found)
 			bench_usage("there is no bench '%s'; there are fastpath, bulk, worst, "
-				    "slab-fastpath, bulk-latency, netio, peers, all", argv[i]);
+				    "slab-fastpath, bulk-latency, netio, memcg, peers, all", argv[i]);
 	}
 	if (!options->benches.count)
 		bench_usage("which? fastpath, bulk, worst, slab-fastpath, bulk-latency, netio, "
-			    "peers or all");
+			    "memcg, peers or all");
 }
 
 void bench_parse(int argc, char **argv, struct bench_options *options)

@@ -8,8 +8,8 @@
 #include "bench.h"
 
 static const unsigned long fastpath_sizes[] = { 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096 };
-static const unsigned long bulk_batches[] = { 1,  2,  3,  4,  8,  16,  30,
-					      32, 34, 48, 64, 128, 158, 250 };
+const unsigned long bench_bulk_batches[BENCH_BULK_BATCHES] = { 1,	2,  3,	4,  8,	 16,  30,
+							       32, 34, 48, 64, 128, 158, 250 };
 static const unsigned long worst_matches[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 65 };
 /* Windows of 16 stay in every engine's ready objects; of 10000 is what the published module took. */
 static const unsigned long apart_batches[] = { 16, 10000 };
@@ -29,7 +29,7 @@ static struct table *planned;
 static size_t job_room;
 
 /* An option's list, or the table's own. */
-static struct numbers choose(const struct numbers *option, const unsigned long *own, size_t count)
+struct numbers bench_choose(const struct numbers *option, const unsigned long *own, size_t count)
 {
 	struct numbers numbers = { .count = count };
 
@@ -38,14 +38,13 @@ static struct numbers choose(const struct numbers *option, const unsigned long *
 	memcpy(numbers.number, own, count * sizeof(*own));
 	return numbers;
 }
-#define CHOOSE(option, own) choose(&bench.options.option, own, sizeof(own) / sizeof(*(own)))
 
-static bool wanted_work(const char *work)
+bool bench_wanted_work(const char *work)
 {
 	return !bench.options.works.count || bench_has(&bench.options.works, work);
 }
 
-static struct job *add_job(struct variant *variant, size_t most_cells)
+struct job *bench_add_job(struct variant *variant, size_t most_cells)
 {
 	struct job *job;
 
@@ -60,8 +59,8 @@ static struct job *add_job(struct variant *variant, size_t most_cells)
 	return job;
 }
 
-static struct plan_cell *add_cell(struct job *job, const char *work, const char *row_work,
-				  unsigned long size, unsigned long batch, unsigned long threads)
+struct plan_cell *bench_add_cell(struct job *job, const char *work, const char *row_work,
+				 unsigned long size, unsigned long batch, unsigned long threads)
 {
 	struct plan_cell *cell = &job->cells[job->count++];
 
@@ -75,7 +74,7 @@ static struct plan_cell *add_cell(struct job *job, const char *work, const char 
 }
 
 /* The last job stays only if it has something to do. */
-static void end_job(struct job *job)
+void bench_end_job(struct job *job)
 {
 	if (!job->count)
 		planned->job_count--;
@@ -88,29 +87,37 @@ static bool is(const struct variant *variant, const char *api)
 
 static void plan_fastpath(struct variant *variant)
 {
-	struct numbers sizes = CHOOSE(sizes, fastpath_sizes);
+	struct numbers sizes = BENCH_CHOOSE(sizes, fastpath_sizes);
 	struct job *job;
 
-	if (is(variant, "bulk") || !wanted_work("pair"))
+	if (is(variant, "bulk") || !bench_wanted_work("pair"))
 		return;
-	job = add_job(variant, sizes.count);
+	job = bench_add_job(variant, sizes.count);
 	for (size_t i = 0; i < sizes.count; i++)
-		add_cell(job, "pair", "pair", sizes.number[i], 1, 1);
+		bench_add_cell(job, "pair", "pair", sizes.number[i], 1, 1);
 }
 
 /* Cells of one work over all batches; the row's interface may differ from the worker's. */
+void bench_add_batches(struct job *job, const char *work, const char *row_work, const char *row_api,
+		       const struct numbers *batches)
+{
+	static const unsigned long sizes[] = { 256 };
+	struct numbers size = BENCH_CHOOSE(sizes, sizes);
+
+	if (!bench_wanted_work(row_work))
+		return;
+	for (size_t s = 0; s < size.count; s++)
+		for (size_t i = 0; i < batches->count; i++)
+			bench_add_cell(job, work, row_work, size.number[s], batches->number[i], 1)
+				->row_api = row_api;
+}
+
 static void add_batches(struct job *job, const char *work, const char *row_work,
 			const char *row_api)
 {
-	static const unsigned long sizes[] = { 256 };
-	struct numbers batches = CHOOSE(batches, bulk_batches), size = CHOOSE(sizes, sizes);
+	struct numbers batches = BENCH_CHOOSE(batches, bench_bulk_batches);
 
-	if (!wanted_work(row_work))
-		return;
-	for (size_t s = 0; s < size.count; s++)
-		for (size_t i = 0; i < batches.count; i++)
-			add_cell(job, work, row_work, size.number[s], batches.number[i], 1)
-				->row_api = row_api;
+	bench_add_batches(job, work, row_work, row_api, &batches);
 }
 
 static void plan_bulk(struct variant *variant)
@@ -121,12 +128,12 @@ static void plan_bulk(struct variant *variant)
 	if (!bench.options.linkages.count && strcmp(variant->linkage, "static") &&
 	    strcmp(variant->subject, "dpdk"))
 		return;
-	job = add_job(variant, 4 * BENCH_LIST * BENCH_LIST + 2);
-	if (wanted_work("pair") && (is(variant, "kmem_cache") || variant->kind == SUBJECT_NOTHING))
-		add_cell(job, "pair", "pair", 256, 1, 1);
+	job = bench_add_job(variant, 4 * BENCH_LIST * BENCH_LIST + 2);
+	if (bench_wanted_work("pair") && (is(variant, "kmem_cache") || variant->kind == SUBJECT_NOTHING))
+		bench_add_cell(job, "pair", "pair", 256, 1, 1);
 	if (variant->kind == SUBJECT_NOTHING) {
-		if (wanted_work("for-loop"))
-			add_cell(job, "for-loop", "for-loop", 0, 1, 1);
+		if (bench_wanted_work("for-loop"))
+			bench_add_cell(job, "for-loop", "for-loop", 0, 1, 1);
 		add_batches(job, "loop", "loop", NULL);
 		if (strcmp(variant->linkage, "inline"))
 			add_batches(job, "bulk", "bulk", "bulk");
@@ -149,7 +156,7 @@ static void plan_bulk(struct variant *variant)
 			add_batches(job, "loop", "loop", NULL);
 		add_batches(job, "bulk", "bulk", NULL);
 	}
-	end_job(job);
+	bench_end_job(job);
 }
 
 static void add_matches(struct job *job, const char *work, const char *row_work,
@@ -157,10 +164,10 @@ static void add_matches(struct job *job, const char *work, const char *row_work,
 {
 	size_t count = sizeof(worst_matches) / sizeof(*worst_matches);
 
-	if (!wanted_work(row_work))
+	if (!bench_wanted_work(row_work))
 		return;
 	for (size_t i = 0; i < count; i++) {
-		struct plan_cell *cell = add_cell(job, work, row_work, 256, 64, 1);
+		struct plan_cell *cell = bench_add_cell(job, work, row_work, 256, 64, 1);
 
 		cell->match = worst_matches[i];
 		cell->row_api = row_api;
@@ -176,12 +183,12 @@ static void plan_worst(struct variant *variant)
 		return;
 	if (is(variant, "kmalloc") || is(variant, "bulk") || !strcmp(variant->linkage, "inline"))
 		return;
-	job = add_job(variant, 2 * sizeof(worst_matches) / sizeof(*worst_matches));
+	job = bench_add_job(variant, 2 * sizeof(worst_matches) / sizeof(*worst_matches));
 	if (variant->kind != SUBJECT_NOTHING)
 		add_matches(job, "worst-loop", "loop", NULL);
 	if (!is(variant, "malloc") || variant->kind == SUBJECT_NOTHING)
 		add_matches(job, "worst-bulk", "bulk", "bulk");
-	end_job(job);
+	bench_end_job(job);
 }
 
 /* One process for one cell: what a work leaves behind must not be the next one's. */
@@ -190,9 +197,9 @@ static void add_single(struct variant *variant, const char *work, const char *to
 {
 	struct plan_cell *cell;
 
-	if (!wanted_work(work))
+	if (!bench_wanted_work(work))
 		return;
-	cell = add_cell(add_job(variant, 1), work, work, size, 0, threads);
+	cell = bench_add_cell(bench_add_job(variant, 1), work, work, size, 0, threads);
 	cell->touch = touch;
 	cell->objects = objects;
 }
@@ -200,18 +207,18 @@ static void add_single(struct variant *variant, const char *work, const char *to
 /* alloc and free apart; 10000 objects only where they stay within what an engine may keep. */
 static void add_apart(struct job *job, const char *work)
 {
-	struct numbers sizes = CHOOSE(sizes, apart_sizes);
-	struct numbers batches = CHOOSE(batches, apart_batches);
+	struct numbers sizes = BENCH_CHOOSE(sizes, apart_sizes);
+	struct numbers batches = BENCH_CHOOSE(batches, apart_batches);
 
-	for (size_t b = 0; wanted_work(work) && b < batches.count; b++)
+	for (size_t b = 0; bench_wanted_work(work) && b < batches.count; b++)
 		for (size_t s = 0; s < sizes.count; s++)
 			if (batches.number[b] * sizes.number[s] <= APART_BYTES)
-				add_cell(job, work, work, sizes.number[s], batches.number[b], 1);
+				bench_add_cell(job, work, work, sizes.number[s], batches.number[b], 1);
 }
 
 static void plan_slab_fastpath(struct variant *variant)
 {
-	struct numbers sizes = CHOOSE(sizes, apart_sizes);
+	struct numbers sizes = BENCH_CHOOSE(sizes, apart_sizes);
 	struct job *job;
 
 	if (!variant->only && variant->kind != SUBJECT_NOTHING)
@@ -220,12 +227,12 @@ static void plan_slab_fastpath(struct variant *variant)
 		return;
 	if (!strcmp(variant->linkage, "inline"))
 		return;
-	job = add_job(variant, BENCH_LIST * (2 * BENCH_LIST + 1));
-	for (size_t s = 0; wanted_work("pair") && s < sizes.count; s++)
-		add_cell(job, "pair", "pair", sizes.number[s], 1, 1);
+	job = bench_add_job(variant, BENCH_LIST * (2 * BENCH_LIST + 1));
+	for (size_t s = 0; bench_wanted_work("pair") && s < sizes.count; s++)
+		bench_add_cell(job, "pair", "pair", sizes.number[s], 1, 1);
 	add_apart(job, "alloc");
 	add_apart(job, "free");
-	end_job(job);
+	bench_end_job(job);
 }
 
 static void add_latency(struct variant *variant, unsigned long size, unsigned long batch)
@@ -238,7 +245,7 @@ static void add_latency(struct variant *variant, unsigned long size, unsigned lo
 		      { "latency-loop", "kmem_cache", "warm" } };
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-		struct plan_cell *cell = add_cell(add_job(variant, 1), kinds[i].work, "latency",
+		struct plan_cell *cell = bench_add_cell(bench_add_job(variant, 1), kinds[i].work, "latency",
 						  size, batch, 1);
 
 		cell->row_api = kinds[i].api;
@@ -250,9 +257,9 @@ static void add_latency(struct variant *variant, unsigned long size, unsigned lo
 static void plan_latency(struct variant *variant)
 {
 	static const unsigned long own_size[] = { 256 };
-	struct numbers batches = CHOOSE(batches, latency_batches), sizes = CHOOSE(sizes, own_size);
+	struct numbers batches = BENCH_CHOOSE(batches, latency_batches), sizes = BENCH_CHOOSE(sizes, own_size);
 
-	if (variant->kind != SUBJECT_OURS || !is(variant, "kmem_cache") || !wanted_work("latency"))
+	if (variant->kind != SUBJECT_OURS || !is(variant, "kmem_cache") || !bench_wanted_work("latency"))
 		return;
 	if (strcmp(variant->linkage, "static") && !bench.options.linkages.count)
 		return;
@@ -265,9 +272,9 @@ static void plan_latency(struct variant *variant)
 
 static void plan_netio(struct variant *variant)
 {
-	struct numbers threads = CHOOSE(threads, netio_threads);
+	struct numbers threads = BENCH_CHOOSE(threads, netio_threads);
 
-	if (!variant->only || !wanted_work("netio"))
+	if (!variant->only || !bench_wanted_work("netio"))
 		return;
 	if (is(variant, "malloc"))
 		add_single(variant, "netio", "whole", 4096, 2, bench.options.quick ?
@@ -279,18 +286,18 @@ static void plan_netio(struct variant *variant)
 
 static void plan_peers_cost(struct variant *variant)
 {
-	struct numbers sizes = CHOOSE(sizes, peers_sizes);
-	struct numbers batches = CHOOSE(batches, peers_batches);
+	struct numbers sizes = BENCH_CHOOSE(sizes, peers_sizes);
+	struct numbers batches = BENCH_CHOOSE(batches, peers_batches);
 	struct job *job;
 
 	if (is(variant, "bulk"))
 		return;
-	job = add_job(variant, 2 * BENCH_LIST);
-	for (size_t i = 0; wanted_work("pair") && i < sizes.count; i++)
-		add_cell(job, "pair", "pair", sizes.number[i], 1, 1);
-	for (size_t i = 0; wanted_work("loop") && i < batches.count; i++)
-		add_cell(job, "loop", "loop", 256, batches.number[i], 1);
-	end_job(job);
+	job = bench_add_job(variant, 2 * BENCH_LIST);
+	for (size_t i = 0; bench_wanted_work("pair") && i < sizes.count; i++)
+		bench_add_cell(job, "pair", "pair", sizes.number[i], 1, 1);
+	for (size_t i = 0; bench_wanted_work("loop") && i < batches.count; i++)
+		bench_add_cell(job, "loop", "loop", 256, batches.number[i], 1);
+	bench_end_job(job);
 }
 
 static bool only_shared(const struct variant *variant)
@@ -314,8 +321,8 @@ static void plan_memory(struct variant *variant, const char *work)
 
 static void plan_threads(struct variant *variant, const char *work)
 {
-	struct numbers larson = CHOOSE(threads, larson_threads);
-	struct numbers page = CHOOSE(threads, page_threads);
+	struct numbers larson = BENCH_CHOOSE(threads, larson_threads);
+	struct numbers page = BENCH_CHOOSE(threads, page_threads);
 
 	if (is(variant, "bulk") || variant->kind == SUBJECT_NOTHING)
 		return;
@@ -384,6 +391,8 @@ void bench_plan(const char *name)
 		each_variant(plan_latency);
 	else if (!strcmp(name, "netio"))
 		each_variant(plan_netio);
+	else if (!strcmp(name, "memcg"))
+		each_variant(bench_plan_memcg);
 	else
 		plan_peers();
 }

@@ -116,6 +116,17 @@ static void add_bulk(struct table *table, char **field)
 	}
 }
 
+/* Hierarchy, before or after the patch that keeps the stock, kilo-ops/s of 96 threads. */
+static void add_memcg(struct table *table, char **field)
+{
+	struct row *row = new_other(table, "slub", "threads-4k", "kmalloc", "ops/s", field[2]);
+
+	row->values[0] *= 1000;
+	row->size = 4096;
+	row->threads = 96;
+	row->accounting = bench_format("%s-%s", field[0], strcmp(field[1], "before") ? "keep" : "drain");
+}
+
 static bool wanted_batch(const char *text)
 {
 	const struct numbers *batches = &bench.options.batches;
@@ -143,7 +154,8 @@ static void add_file(struct table *table, const char *file, size_t fields,
 		for (; next && n < FIELDS; next = strtok(NULL, ",\n"))
 			field[n++] = next;
 		if (n < fields || !strcmp(field[0], "engine") || !strcmp(field[0], "time") ||
-		    !strcmp(field[0], "function") || !strcmp(field[0], "allocator"))
+		    !strcmp(field[0], "function") || !strcmp(field[0], "allocator") ||
+		    !strcmp(field[0], "hierarchy"))
 			continue;
 		if (fields == FIELDS && !wanted_batch(field[2]))
 			continue;
@@ -167,10 +179,13 @@ void bench_add_published(struct table *table)
 		add_file(table, "bench/published/alloc_bulk_vs_loop.csv", 3, add_latency);
 	if (!strcmp(table->bench, "netio"))
 		add_file(table, "bench/published/min_partial.csv", 6, add_min_partial);
+	if (!strcmp(table->bench, "memcg"))
+		add_file(table, "bench/published/memcg_4k.csv", 3, add_memcg);
 	if (!size)
 		return;
-	if (!strcmp(table->bench, "fastpath") || !strcmp(table->bench, "bulk"))
+	if (!strcmp(table->bench, "fastpath") || !strcmp(table->bench, "bulk") ||
+	    !strcmp(table->bench, "memcg"))
 		add_file(table, "bench/published/fastpath.csv", 4, add_fastpath);
-	if (!strcmp(table->bench, "bulk"))
+	if (!strcmp(table->bench, "bulk") || !strcmp(table->bench, "memcg"))
 		add_file(table, "bench/published/bulk.csv", FIELDS, add_bulk);
 }

@@ -80,6 +80,10 @@ void bench_add(struct table *table, const struct variant *variant, const struct 
 		row->objects = cell->objects;
 		row->state = cell->state;
 		row->min_partial = variant->min_partial;
+		row->accounting = variant->accounting;
+		row->payers = cell->payers;
+		row->groups = cell->groups;
+		row->transfer = cell->transfer;
 		row->unit = keep(unit);
 		if (is_time(unit))
 			row->time = keep(measure);
@@ -107,7 +111,9 @@ static bool same_fields(const struct row *a, const struct row *b)
 	       bench_same(a->unit, b->unit) && bench_same(a->measure, b->measure) &&
 	       bench_same(a->at, b->at) && bench_same(a->time, b->time) &&
 	       bench_same(a->min_partial, b->min_partial) && bench_same(a->state, b->state) &&
-	       bench_same(a->label, b->label) && a->size == b->size && a->batch == b->batch &&
+	       bench_same(a->label, b->label) && bench_same(a->accounting, b->accounting) &&
+	       bench_same(a->payers, b->payers) && a->groups == b->groups &&
+	       a->transfer == b->transfer && a->size == b->size && a->batch == b->batch &&
 	       a->threads == b->threads && a->match == b->match && a->objects == b->objects;
 }
 

@@ -73,21 +73,37 @@ static void set_peer_environment(const char *peer)
 		fclose(in);
 }
 
+static bool is_accounted(const struct variant *variant)
+{
+	return variant->accounting && strcmp(variant->accounting, "off");
+}
+
+/* How charges are kept: "shelf", or hierarchy and refill rule of the stock, as "v2-keep". */
+static const char *accounting_options(const struct variant *variant)
+{
+	const char *dash = variant->accounting ? strchr(variant->accounting, '-') : NULL;
+
+	return dash ? bench_format(",memcg_hierarchy:%.2s,memcg_refill:%s,memcg_shelf:0",
+				   variant->accounting, dash + 1) :
+	       is_accounted(variant) ? ",memcg_hierarchy:v2,memcg_refill:keep,memcg_shelf:1" : "";
+}
+
 /* Our engine comes after what the user set, so that the user's other options stay. */
 static void set_environment(const struct variant *variant)
 {
 	const char *options = getenv("KMEM_OPTIONS"), *rule = variant->min_partial;
+	const char *engine = variant->kind == SUBJECT_MODEL ? "sheaf" : variant->subject;
 
 	unsetenv("LD_PRELOAD");
 	if (variant->kind == SUBJECT_PEER)
 		set_peer_environment(variant->subject);
 	if (variant->preload)
 		setenv("LD_PRELOAD", bench_path(variant->preload), 1);
-	if (variant->kind == SUBJECT_OURS)
-		setenv("KMEM_OPTIONS", bench_format("%s%sengine:%s%s%s", options ? options : "",
+	if (variant->kind == SUBJECT_OURS || variant->kind == SUBJECT_MODEL)
+		setenv("KMEM_OPTIONS", bench_format("%s%sengine:%s%s%s%s", options ? options : "",
 						    options && *options ? "," : "",
-						    variant->subject, rule ? ",min_partial:" : "",
-						    rule ? rule : ""), 1);
+						    engine, rule ? ",min_partial:" : "",
+						    rule ? rule : "", accounting_options(variant)), 1);
 	if (variant->percpu)
 		setenv("KMEM_PERCPU", variant->percpu, 1);
 }
@@ -96,7 +112,7 @@ static char **worker_arguments(const struct job *job)
 {
 	const bool quick = bench.options.quick;
 	unsigned int run_ms = job->cells[0].threads > 2 ? RUN_CROWD_MS : RUN_MS;
-	char **arguments = calloc(job->count + 8, sizeof(*arguments));
+	char **arguments = calloc(job->count + 10, sizeof(*arguments));
 	size_t n = 0;
 
 	if (!arguments)
@@ -111,11 +127,16 @@ static char **worker_arguments(const struct job *job)
 		arguments[n++] = bench_format("--live=%lu", job->cells[0].objects);
 	if (job->cells[0].threads > 2)
 		arguments[n++] = bench_format("--idle=%lu", job->cells[0].threads);
+	if (is_accounted(job->variant))
+		arguments[n++] = bench_format("--account");
+	if (bench_same(job->cells[0].payers, "several"))
+		arguments[n++] = bench_format("--several");
 	for (size_t i = 0; i < job->count; i++) {
 		const struct plan_cell *cell = &job->cells[i];
 
-		arguments[n++] = bench_format("%s,%lu,%lu,%lu,%lu", cell->work, cell->size,
-					      cell->batch, cell->threads, cell->match);
+		arguments[n++] = bench_format("%s,%lu,%lu,%lu,%lu,%lu,%lu", cell->work, cell->size,
+					      cell->batch, cell->threads, cell->match, cell->groups,
+					      cell->transfer);
 	}
 	return arguments;
 }
@@ -168,6 +189,8 @@ static bool take_info(struct variant *variant, char *key, const char *value)
 
 	if (!strcmp(key, "malloc") && variant->owner)
 		return same_file(value, variant->owner);
+	if (!strcmp(key, "accounting"))
+		return bench_same(value, variant->accounting);
 	if (!strcmp(key, "engine"))
 		return !strcmp(value, variant->subject);
 	if (!strcmp(key, "discipline") && variant->kind == SUBJECT_OURS) {
@@ -236,7 +259,8 @@ static void leave_out(struct variant *variant, const char *why)
 	fprintf(stderr, "kmem bench: going on without %s: %s\n", name, why);
 	bench_without(name, why);
 	variant->broken = true;
-	bench.ours_failed |= variant->kind == SUBJECT_OURS && !variant->refused;
+	bench.ours_failed |= (variant->kind == SUBJECT_OURS || variant->kind == SUBJECT_MODEL) &&
+			     !variant->refused;
 }
 
 static void run_job(struct table *table, const struct job *job)

@@ -188,6 +188,63 @@ static void add_netio(const char *engine)
 	add_rule(engine, "half", fio);
 }
 
+/* How charges are kept: one variant each, so that they run in turn. The order is that of the rows. */
+static const char *const accountings[] = { "off", "v1-drain", "v1-keep", "v2-drain", "v2-keep", "shelf" };
+#define ACCOUNTINGS (sizeof(accountings) / sizeof(*accountings))
+
+static void add_accounting(const char *engine, const char *linkage, const char *percpu)
+{
+	static const char *const apis[] = { "kmem_cache", "kmalloc" };
+
+	for (size_t i = 0; i < 2 * ACCOUNTINGS; i++) {
+		const char *api = apis[i / ACCOUNTINGS];
+		struct variant *variant =
+			add(SUBJECT_OURS, engine, api, linkage,
+			    bench_format("build/bench/account-%s-%s", i / ACCOUNTINGS ? api : "cache",
+					 linkage), NULL);
+
+		if (!variant)
+			continue;
+		variant->only = "memcg";
+		variant->accounting = accountings[i % ACCOUNTINGS];
+		variant->percpu = percpu;
+	}
+}
+
+static void add_memcg(const char *engine)
+{
+	static const char *const linkages[] = { "static", "shared" };
+	const struct names *disciplines = &bench.options.disciplines;
+
+	if (!bench_has(&bench.options.benches, "memcg"))
+		return;
+	if (!strcmp(engine, "slob")) {
+		bench_without(engine, "its objects are never charged");
+		return;
+	}
+	for (size_t l = 0; l < 2; l++)
+		for (size_t d = 0; d < (disciplines->count ? disciplines->count : 1); d++)
+			add_accounting(engine, linkages[l],
+				       disciplines->count ? disciplines->name[d] : NULL);
+}
+
+/* The charging code on CPUs that are not there. One of its two functions is asked under cmpxchg only. */
+static void add_model(void)
+{
+	if (!bench_has(&bench.options.benches, "memcg") || !wanted_subject("model"))
+		return;
+	for (size_t i = 1; i + 1 < ACCOUNTINGS; i++) {
+		struct variant *variant = add(SUBJECT_MODEL, "model", "kmalloc", "static",
+					      "build/bench/account-model-static", NULL);
+
+		if (!variant)
+			continue;
+		variant->only = "memcg";
+		variant->accounting = accountings[i];
+		variant->percpu = "cmpxchg";
+	}
+}
+
 static void find_engines(void)
 {
 	for (size_t i = 0; i < ENGINES; i++) {
@@ -201,6 +258,7 @@ static void find_engines(void)
 		add_published_discipline(engines[i]);
 		add_slab_fastpath(engines[i]);
 		add_netio(engines[i]);
+		add_memcg(engines[i]);
 	}
 }
 
@@ -311,7 +369,8 @@ static void check_subjects(void)
 
 	for (size_t i = 0; i < subjects->count; i++) {
 		const char *name = subjects->name[i];
-		bool known = !strcmp(name, "nothing") || !strcmp(name, "published");
+		bool known = !strcmp(name, "nothing") || !strcmp(name, "published") ||
+			     !strcmp(name, "model");
 
 		for (size_t k = 0; k < ENGINES; k++)
 			known |= !strcmp(name, engines[k]);
@@ -326,6 +385,7 @@ void bench_find_subjects(void)
 {
 	check_subjects();
 	find_engines();
+	add_model();
 	bring_peers();
 	check_must();
 	for (size_t i = 0; i < PEERS; i++) {
@@ -402,6 +462,6 @@ void bench_build_workers(void)
 		bench_without(bench_format("%s %s %s", variant->subject, variant->api,
 					   variant->linkage),
 			      "its worker cannot be built");
-		bench.ours_failed |= variant->kind == SUBJECT_OURS;
+		bench.ours_failed |= variant->kind == SUBJECT_OURS || variant->kind == SUBJECT_MODEL;
 	}
 }

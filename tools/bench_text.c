@@ -172,6 +172,8 @@ void bench_print_text(FILE *out)
 			fputc('\n', out);
 			print_ratios(out, &view);
 		}
+	for (size_t t = 0; t < bench.table_count; t++)
+		bench_print_memcg(out, &bench.tables[t]);
 	if (published)
 		fputs("\nA published row is another machine's: beside ours, not against.\n", out);
 }

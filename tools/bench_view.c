@@ -9,7 +9,8 @@
 
 #include "bench.h"
 
-enum view_columns { BY_SIZE, BY_BATCH, BY_MATCH, BY_WORK, BY_FUNCTION, BY_FIGURE };
+enum view_columns { BY_SIZE, BY_BATCH, BY_MATCH, BY_WORK, BY_FUNCTION, BY_FIGURE,
+		    BY_GROUPS, BY_TRANSFER };
 
 static const enum bench_figure spread[] = { FIGURE_MIN, FIGURE_MAX, FIGURE_AVG, FIGURE_SD,
 					    FIGURE_MEDIAN, FIGURE_END };
@@ -30,48 +31,76 @@ static const struct view_kind {
 	const char *work;	/* only this one; NULL: all */
 	const char *time;	/* the same */
 	const enum bench_figure *figures;
+	const char *api;	/* only this one; NULL: all */
 } kinds[] = {
 	{ "fastpath", "One object allocated and freed, not touched, by bytes", "cycles/object",
 	  NULL, "time-stamp cycles per alloc+free", 1, 1, false, PLOT_CURVES, BY_SIZE, NULL, NULL,
-	  NULL },
+	  NULL, NULL },
 	{ "bulk", "Batches of objects of 256 bytes, not touched, by batch", "cycles/object", NULL,
 	  "time-stamp cycles per object, alloc+free", 1, 1, false, PLOT_CURVES, BY_BATCH, NULL,
-	  NULL, NULL },
+	  NULL, NULL, NULL },
 	{ "bulk", "Machine code: the function, and what only bulk functions call", "bytes", "code",
 	  "bytes in libkmem.so", 1, 0, false, PLOT_NONE, BY_FUNCTION, NULL, NULL,
-	  NULL },
+	  NULL, NULL },
 	{ "worst",
 	  "Mixed arrays: batches of 64 of 4096 objects of 256 bytes, every Nth of the first's slab",
 	  "cycles/object", NULL,
 	  "time-stamp cycles per object, free+alloc, with the filing (row nothing)", 1, 1, false,
-	  PLOT_CURVES, BY_MATCH, NULL, NULL, NULL },
+	  PLOT_CURVES, BY_MATCH, NULL, NULL, NULL, NULL },
 	{ "slab-fastpath", "One object by discipline, not touched, by bytes; alloc and free apart "
 	  "in windows of 16 and of 10000", "cycles/object", NULL, "time-stamp cycles", 1, 1, false,
-	  PLOT_CURVES, BY_SIZE, NULL, NULL, NULL },
+	  PLOT_CURVES, BY_SIZE, NULL, NULL, NULL, NULL },
 	{ "slab-fastpath", "The same beside what was published (size not stated)", "ns/object",
-	  NULL, "ns", 1, 1, false, PLOT_NONE, BY_SIZE, NULL, NULL, NULL },
+	  NULL, "ns", 1, 1, false, PLOT_NONE, BY_SIZE, NULL, NULL, NULL, NULL },
 	{ "bulk-latency", "One bulk allocation against a loop, each in a fresh process; published: "
 	  "size and count are not known", "cycles", NULL, "clocks for all objects together", 1, 0,
-	  false, PLOT_RUNS, BY_FIGURE, NULL, NULL, distribution },
+	  false, PLOT_RUNS, BY_FIGURE, NULL, NULL, distribution, NULL },
 	{ "netio", "Real time", "s", NULL, "s", 1, 3, false, PLOT_BARS, BY_FIGURE, NULL, "real",
-	  spread },
+	  spread, NULL },
 	{ "netio", "System time", "s", NULL, "s", 1, 3, false, PLOT_BARS, BY_FIGURE, NULL, "sys",
-	  spread },
+	  spread, NULL },
 	{ "netio", "User time", "s", NULL, "s", 1, 3, false, PLOT_BARS, BY_FIGURE, NULL, "user",
-	  spread },
+	  spread, NULL },
 	{ "netio", "Slabs to and from the page allocator", "slabs", NULL, "slabs", 1, 0, false,
-	  PLOT_BARS, BY_FIGURE, NULL, NULL, spread },
+	  PLOT_BARS, BY_FIGURE, NULL, NULL, spread, NULL },
+	{ "memcg", "One object of 256 bytes allocated and freed in a group's name, not touched",
+	  "cycles/object", NULL, "time-stamp cycles per alloc+free", 1, 1, false, PLOT_BARS, BY_SIZE,
+	  "pair", NULL, NULL, NULL },
+	{ "memcg", "The same in batches, by batch", "cycles/object", NULL,
+	  "time-stamp cycles per object, alloc+free", 1, 1, false, PLOT_CURVES, BY_BATCH, "loop", NULL,
+	  NULL, "kmem_cache" },
+	{ "memcg", "Bulk calls, by batch", "cycles/object", NULL,
+	  "time-stamp cycles per object, alloc+free", 1, 1, false, PLOT_CURVES, BY_BATCH, "bulk", NULL,
+	  NULL, NULL },
+	{ "memcg", "kmalloc, then kfree, one thread, not touched, by bytes/batch", "ns/object", NULL,
+	  "ns per alloc+free", 1, 1, false, PLOT_BARS, BY_BATCH, "loop", NULL, NULL, "kmalloc" },
+	{ "memcg", "4 KiB kmalloc+kfree by threads in one group, first word written", "ops/s", NULL,
+	  "kilo-ops a second, all threads", 1e3, 0, true, PLOT_BARS, BY_WORK, "threads-4k", NULL, NULL,
+	  NULL },
+	{ "memcg", "The published threads simulated: the library's charging code on CPUs that are not "
+	  "there; by what it takes to get a line from another", "ops/s", NULL, "kilo-ops a second", 1e3,
+	  0, true, PLOT_NONE, BY_TRANSFER, "simulation", NULL, NULL, NULL },
+	{ "memcg", "Lines that another CPU had, simulated", "transfers/op", NULL, "per alloc+free", 1, 4,
+	  false, PLOT_NONE, BY_TRANSFER, "simulation", NULL, NULL, NULL },
+	{ "memcg", "Atomic operations on lines that CPUs share", "atomics/op", NULL, "per alloc+free", 1,
+	  4, false, PLOT_NONE, BY_WORK, NULL, NULL, NULL, "kmalloc" },
+	{ "memcg", "Groups used in turn on one CPU, an object of 256 bytes each time", "cycles/object",
+	  NULL, "time-stamp cycles per change of group, alloc and free", 1, 1, false, PLOT_NONE,
+	  BY_GROUPS, "groups", NULL, NULL, NULL },
+	{ "memcg", "A group is made, allocates and frees 4 objects, and goes", "cycles", NULL,
+	  "time-stamp cycles for all of it", 1, 0, false, PLOT_NONE, BY_WORK, "churn", NULL, NULL,
+	  NULL },
 	{ "peers", "Cost of one object: pair by bytes, loop by batch (256 bytes), not touched",
 	  "cycles/object", NULL, "time-stamp cycles per alloc+free", 1, 1, false, PLOT_BARS,
-	  BY_WORK, NULL, NULL, NULL },
+	  BY_WORK, NULL, NULL, NULL, NULL },
 	{ "peers", "Throughput", "ops/s", NULL, "million operations a second", 1e6, 2, true,
-	  PLOT_BARS, BY_WORK, NULL, NULL, NULL },
+	  PLOT_BARS, BY_WORK, NULL, NULL, NULL, NULL },
 	{ "peers", "Live set: one replacement", "ns/object", NULL, "ns per replacement", 1, 1,
-	  false, PLOT_BARS, BY_WORK, "live-set", NULL, NULL },
+	  false, PLOT_BARS, BY_WORK, "live-set", NULL, NULL, NULL },
 	{ "peers", "Resident memory (Rss)", "bytes", "rss", "MiB", 1048576, 1, false, PLOT_BARS,
-	  BY_WORK, NULL, NULL, NULL },
+	  BY_WORK, NULL, NULL, NULL, NULL },
 	{ "peers", "Proportional memory (Pss)", "bytes", "pss", "MiB", 1048576, 1, false,
-	  PLOT_BARS, BY_WORK, NULL, NULL, NULL },
+	  PLOT_BARS, BY_WORK, NULL, NULL, NULL, NULL },
 };
 
 static double quantile(const struct row *row, double part)
@@ -124,7 +153,8 @@ static const char *work_column(const struct row *row)
 	if (!strcmp(work, "pair"))
 		return bench_format("pair %lu", row->size);
 	if (!strcmp(work, "loop"))
-		return bench_format("loop %lu", row->batch);
+		return row->size == 256 ? bench_format("loop %lu", row->batch) :
+					  bench_format("%luB/%lu", row->size, row->batch);
 	if (!strcmp(work, "producer-consumer"))
 		return "prod-cons";
 	if (!strcmp(work, "threads-4k"))
@@ -133,6 +163,10 @@ static const char *work_column(const struct row *row)
 		return bench_format("larson %lu", row->threads);
 	if (!strcmp(work, "idle-threads"))
 		return "idle";
+	if (!strcmp(work, "simulation"))
+		return bench_format("model %lu", row->threads);
+	if (!strcmp(work, "churn"))
+		return work;
 	return row->at ? bench_format("live %s", row->at) : "live-set";
 }
 
@@ -146,6 +180,10 @@ static const char *column_of(const struct view_kind *kind, const struct row *row
 					  bench_format("%luB/%lu", row->size, row->batch);
 	case BY_MATCH:
 		return bench_format("N=%lu", row->match);
+	case BY_GROUPS:
+		return bench_format("%lu group%s", row->groups, row->groups == 1 ? "" : "s");
+	case BY_TRANSFER:
+		return row->transfer ? bench_format("%lu ns", row->transfer) : "published";
 	case BY_FUNCTION:	/* kmem_cache_alloc_bulk is too long for a column */
 		return strncmp(row->at, "kmem_cache_", 11) ? row->at : row->at + 11;
 	default:
@@ -168,6 +206,18 @@ static const char *name_of(const struct row *row)
 			    rule ? " " : "", rule ? rule : "");
 }
 
+/* Who, who pays, and whether another's object lies among the cache's. Published and simulated share a line. */
+static const char *label_of_memcg(const struct view_kind *kind, const struct row *row, const char *api)
+{
+	const char *accounting = row->accounting ? row->accounting :
+				 row->kind == SUBJECT_NOTHING || row->memcg ? "" : "off";
+
+	if (kind->columns == BY_TRANSFER)
+		return bench_format("%lu CPUs, %s", row->threads, accounting);
+	return bench_format("%-22s %-8s %-10s %-6s %s", name_of(row), accounting, api, row->linkage,
+			    bench_same(row->payers, "several") ? "others" : "");
+}
+
 static const char *label_of(const struct view_kind *kind, const struct row *row)
 {
 	const char *work = row->kind == SUBJECT_NOTHING ? row->of : row->work;
@@ -177,6 +227,8 @@ static const char *label_of(const struct view_kind *kind, const struct row *row)
 		return row->state ? bench_format("%-22s %-10s %-7s %-5s %3lu", name, api,
 						 row->linkage, row->state, row->batch) :
 				    bench_format("%-22s %-10s", name, api);
+	if (!strcmp(kind->bench, "memcg"))
+		return label_of_memcg(kind, row, api);
 	if (!strcmp(kind->bench, "netio"))
 		return bench_format("%-22s %-12s %s", name, api,
 				    row->kind == SUBJECT_PUBLISHED ? "fio in the kernel" :
@@ -227,6 +279,21 @@ static void place(struct view *view, const struct view_kind *kind, const struct 
 		view->lines[l].cells[c] = row;
 }
 
+static bool belongs(const struct view_kind *kind, const struct row *row)
+{
+	const char *work = row->kind == SUBJECT_NOTHING ? row->of : row->work;
+
+	if (!bench_same(row->unit, kind->unit) || !bench_same(row->measure, kind->measure))
+		return false;
+	/* What was published stands beside the model of it. */
+	if (kind->columns == BY_TRANSFER && row->kind == SUBJECT_PUBLISHED)
+		return !strcmp(row->work, "threads-4k");
+	return (!kind->work || !strcmp(kind->time ? row->work : work, kind->work)) &&
+	       (!kind->time || bench_same(row->time, kind->time)) &&
+	       (!kind->api || !strcmp(row->api, kind->api) ||
+		(row->kind == SUBJECT_NOTHING && !strcmp(kind->api, "kmem_cache")));
+}
+
 bool bench_view(const struct table *table, unsigned int index, struct view *view)
 {
 	for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
@@ -249,12 +316,8 @@ bool bench_view(const struct table *table, unsigned int index, struct view *view
 		for (size_t i = 0; i < table->row_count; i++) {
 			const struct row *row = &table->rows[i];
 
-			if (!bench_same(row->unit, kind->unit) ||
-			    !bench_same(row->measure, kind->measure) ||
-			    (kind->work && strcmp(row->work, kind->work)) ||
-			    (kind->time && !bench_same(row->time, kind->time)))
-				continue;
-			place(view, kind, row);
+			if (belongs(kind, row))
+				place(view, kind, row);
 		}
 		return true;
 	}

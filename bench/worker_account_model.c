@@ -1,6 +1,6 @@
 /*
- * The published table of 96 threads as a model: virtual CPUs, each a coroutine, run the library's own charging code in a
- * loop of one alloc+free of 4 KiB, and only time is invented. It is linked with two functions replaced: how many CPUs
+ * The published table of 96 threads as a model: virtual CPUs, each a coroutine, run the library's own charging code in
+ * a loop of one alloc+free of 4 KiB, and only time is invented. It is linked with two functions replaced: how many CPUs
  * there are, and which one this is. So each virtual CPU has its own stocks, and all rules are those of src/watch.
  *
  * What is modelled is contention: before each atomic operation on a shared line (KM_SHARED) the library shows the line.
@@ -25,8 +25,8 @@
 #define NS		1000ull
 #define ATOMIC		(8 * NS)	/* a locked instruction on a line at hand: 20 cycles at 2.5 GHz */
 #define ALLOC_FREE	(65 * NS)	/* without accounting: 96 CPUs / 1,481,291 kilo-ops/s, published */
-#define CHARGING	(40 * NS)	/* what charge and uncharge execute on their CPU's own memory; docs/bench.md */
-#define WARM		(500000 * NS)
+#define CHARGING	(80 * NS)	/* what the rest of charge and uncharge takes: docs/bench.md */
+#define WARM		(4000000 * NS)	/* at first all fetch pages at once, and raise the peak */
 #define MEASURED	(2000000 * NS)
 
 #define MODEL_CPUS	1024u

@@ -159,7 +159,7 @@ void bench_plan_memcg(struct variant *variant)
 /* What to look for; NULL and 0: whatever. */
 struct wanted {
 	const char *work, *api, *accounting, *payers, *unit;
-	unsigned long size, batch, threads, groups;
+	unsigned long size, batch, threads, groups, transfer;
 };
 
 /* The median of the first row like `same` (engine, linkage, discipline) with these fields; 0: there is none. */
@@ -177,6 +177,7 @@ static double find(const struct table *table, const struct variant *same, const 
 		    (!wanted->size || row->size == wanted->size) &&
 		    (!wanted->batch || row->batch == wanted->batch) &&
 		    (!wanted->threads || row->threads == wanted->threads) &&
+		    (!wanted->transfer || row->transfer == wanted->transfer) &&
 		    (!wanted->groups || row->groups == wanted->groups))
 			return row->median;
 	}
@@ -186,8 +187,8 @@ static double find(const struct table *table, const struct variant *same, const 
 static void print_ratio(FILE *out, const struct variant *v, const char *what, double over, double under)
 {
 	if (over > 0 && under > 0)
-		fprintf(out, "  %-6s %-7s %-7s %-66s %8.2f\n", v->subject,
-			v->percpu ? v->percpu : "", v->linkage, what, over / under);
+		fprintf(out, "  %-6s %-7s %-7s %-66s %8.2f\n", v->subject, v->percpu ? v->percpu : "",
+			v->linkage, what, over / under);
 }
 
 /* Cost of a cell with accounting, over that without. */
@@ -217,33 +218,53 @@ static void print_costs(FILE *out, const struct table *table, const struct varia
 		   "bulk of 64 of 256 bytes");
 }
 
-static double refill(const struct table *table, const struct variant *v, const char *work,
-		     const char *accounting, unsigned long threads)
+/* Operations a second under one accounting over those under another. */
+static void print_rates(FILE *out, const struct table *table, const struct variant *v, struct wanted wanted,
+			const char *over, const char *under, const char *what)
 {
-	return find(table, v, &(struct wanted){ .work = work, .accounting = accounting, .unit = "ops/s",
-						.threads = threads });
+	wanted.unit = "ops/s";
+	wanted.accounting = over;
+	double rate = find(table, v, &wanted);
+
+	wanted.accounting = under;
+	print_ratio(out, v, what, rate, find(table, v, &wanted));
 }
 
-/* Operations a second: without accounting over accounted, and the refill rules, after over before. */
-static void print_threads(FILE *out, const struct table *table, const struct variant *v, const char *work)
+static void print_rules(FILE *out, const struct table *table, const struct variant *v, struct wanted wanted,
+			const char *who)
 {
-	struct numbers threads = is(work, "simulation") ? BENCH_CHOOSE(threads, memcg_cpus) :
-							  BENCH_CHOOSE(threads, memcg_threads);
+	print_rates(out, table, v, wanted, "v1-keep", "v1-drain",
+		    bench_format("4 KiB, %s, ops/s keep / drain, v1 (published: 1.1)", who));
+	print_rates(out, table, v, wanted, "v2-keep", "v2-drain",
+		    bench_format("4 KiB, %s, ops/s keep / drain, v2 (published: 49.3)", who));
+}
+
+static void print_threads(FILE *out, const struct table *table, const struct variant *v)
+{
+	struct numbers threads = BENCH_CHOOSE(threads, memcg_threads);
 
 	for (size_t i = 0; i < threads.count; i++) {
-		unsigned long n = threads.number[i];
-		const char *who = is(work, "simulation") ? bench_format("%lu CPUs simulated", n) :
-							   bench_format("%lu threads", n);
+		struct wanted wanted = { .work = "threads-4k", .threads = threads.number[i] };
+		const char *who = bench_format("%lu threads", threads.number[i]);
 
-		print_ratio(out, v, bench_format("4 KiB, %s, time accounted (shelf) / not", who),
-			    refill(table, v, work, "off", n), refill(table, v, work, "shelf", n));
-		print_ratio(out, v, bench_format("4 KiB, %s, ops/s keep / drain, v1 (published at 96: 1.1)",
-						 who),
-			    refill(table, v, work, "v1-keep", n), refill(table, v, work, "v1-drain", n));
-		print_ratio(out, v, bench_format("4 KiB, %s, ops/s keep / drain, v2 (published at 96: 49.3)",
-						 who),
-			    refill(table, v, work, "v2-keep", n), refill(table, v, work, "v2-drain", n));
+		print_rates(out, table, v, wanted, "off", "shelf",
+			    bench_format("4 KiB, %s, time accounted (shelf) / not", who));
+		print_rules(out, table, v, wanted, who);
 	}
+}
+
+static void print_model(FILE *out, const struct table *table, const struct variant *v)
+{
+	struct numbers cpus = BENCH_CHOOSE(threads, memcg_cpus);
+	struct numbers transfers = BENCH_CHOOSE(transfers, memcg_transfers);
+
+	for (size_t c = 0; c < cpus.count; c++)
+		for (size_t t = 0; t < transfers.count; t++)
+			print_rules(out, table, v,
+				    (struct wanted){ .work = "simulation", .threads = cpus.number[c],
+						     .transfer = transfers.number[t] },
+				    bench_format("%lu CPUs simulated, %lu ns", cpus.number[c],
+						 transfers.number[t]));
 }
 
 static void print_groups(FILE *out, const struct table *table, const struct variant *v)
@@ -279,7 +300,8 @@ void bench_print_memcg(FILE *out, const struct table *table)
 		fputs(title ? "" : "\nmemcg: ratios within this run\n", out);
 		title = true;
 		print_costs(out, table, v);
-		print_threads(out, table, v, v->kind == SUBJECT_MODEL ? "simulation" : "threads-4k");
+		print_threads(out, table, v);
+		print_model(out, table, v);
 		print_groups(out, table, v);
 	}
 	fputs("Published rows with memcg on measured the per-group copies of each cache of their day, in which an\n"

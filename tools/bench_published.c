@@ -179,13 +179,15 @@ void bench_add_published(struct table *table)
 		add_file(table, "bench/published/alloc_bulk_vs_loop.csv", 3, add_latency);
 	if (!strcmp(table->bench, "netio"))
 		add_file(table, "bench/published/min_partial.csv", 6, add_min_partial);
-	if (!strcmp(table->bench, "memcg"))
+	if (!strcmp(table->bench, "memcg") &&
+	    (bench_wanted_work("threads-4k") || bench_wanted_work("simulation")))
 		add_file(table, "bench/published/memcg_4k.csv", 3, add_memcg);
 	if (!size)
 		return;
 	if (!strcmp(table->bench, "fastpath") || !strcmp(table->bench, "bulk") ||
-	    !strcmp(table->bench, "memcg"))
+	    (!strcmp(table->bench, "memcg") && bench_wanted_work("pair")))
 		add_file(table, "bench/published/fastpath.csv", 4, add_fastpath);
-	if (!strcmp(table->bench, "bulk") || !strcmp(table->bench, "memcg"))
+	if (!strcmp(table->bench, "bulk") ||
+	    (!strcmp(table->bench, "memcg") && bench_wanted_work("bulk")))
 		add_file(table, "bench/published/bulk.csv", FIELDS, add_bulk);
 }

@@ -381,11 +381,19 @@ static void check_subjects(void)
 	}
 }
 
-void bench_find_subjects(void)
+/* The other tables are about ours alone. */
+static bool peers_take_part(void)
 {
-	check_subjects();
-	find_engines();
-	add_model();
+	static const char *const benches[] = { "fastpath", "bulk", "worst", "peers" };
+	bool any = false;
+
+	for (size_t i = 0; i < sizeof(benches) / sizeof(*benches); i++)
+		any |= bench_has(&bench.options.benches, benches[i]);
+	return any;
+}
+
+static void find_peers(void)
+{
 	bring_peers();
 	check_must();
 	for (size_t i = 0; i < PEERS; i++) {
@@ -396,6 +404,15 @@ void bench_find_subjects(void)
 		else
 			bench_without(peers[i], "cannot be had here (scripts/peers tries again)");
 	}
+}
+
+void bench_find_subjects(void)
+{
+	check_subjects();
+	find_engines();
+	add_model();
+	if (peers_take_part())
+		find_peers();
 	/* The empty functions stand in every table of costs, whoever else was asked for. */
 	add(SUBJECT_NOTHING, "nothing", "malloc", "shared", "build/bench/nothing-shared", NULL);
 	add(SUBJECT_NOTHING, "nothing", "malloc", "static", "build/bench/nothing-static", NULL);

@@ -166,7 +166,8 @@ static void put_number(FILE *out, unsigned long number)
 void bench_print_csv(FILE *out)
 {
 	fputs("bench,work,subject,of,version,api,linkage,discipline,accounting,memcg,size,batch,"
-	      "threads,match,objects,groups,payers,transfer_ns,touch,state,min_partial,time,label,quick,unit,measure,at,"
+	      "threads,match,objects,groups,payers,transfer_ns,"
+	      "touch,state,min_partial,time,label,quick,unit,measure,at,"
 	      "median,min,max,avg,sd,rounds\n", out);
 	for (size_t t = 0; t < bench.table_count; t++)
 		for (size_t i = 0; i < bench.tables[t].row_count; i++) {

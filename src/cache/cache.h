@@ -59,7 +59,7 @@ void km_registry_expose(const struct km_list **caches, const unsigned **count);
 /* ---- kmalloc.c */
 
 bool km_kmalloc_start(void);
-/* The same for requests with __GFP_ACCOUNT; called when the first group comes, one at a time. */
+/* The same for requests with __GFP_ACCOUNT: called when a group comes, does something only the first time. */
 bool km_kmalloc_start_charged(void);
 /* Where the default engine serves kmalloc by size: the one cache of all its blocks. Else NULL. */
 extern struct kmem_cache *km_kmalloc_sized;

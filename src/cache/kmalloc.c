@@ -32,6 +32,16 @@ static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 
 /* ------------------------------------------------------------------ the hot path */
 
+/* What is paid for already: front.h. */
+km_inline void *charged_hit(size_t size, gfp_t gfp)
+{
+	size_t step = (size + 7) >> 3;
+	/* Acquire pairs with make_charged. */
+	struct kmem_cache *cache = size <= KMALLOC_MAX_CACHE_SIZE ? km_load_acquire(&charged_of_size[step]) : NULL;
+
+	return km_likely(cache) ? km_charged_pop(cache, gfp, km_objcg_here, cache->shelf.front.rseq) : NULL;
+}
+
 km_hit_path void *kmalloc(size_t size, gfp_t gfp)
 {
 	size_t step = (size + 7) >> 3;
@@ -41,6 +51,8 @@ km_hit_path void *kmalloc(size_t size, gfp_t gfp)
 	step &= -(size_t)!(gfp & KMEM_GFP_MISS);
 	void *object = km_front_alloc_id(&id_of_size[step]);
 	if (km_likely(object))
+		return object;
+	if (gfp & __GFP_ACCOUNT && (object = charged_hit(size, gfp)))
 		return object;
 	return kmalloc_node(size, gfp, NUMA_NO_NODE);
 }
@@ -184,30 +196,39 @@ bool km_kmalloc_start(void)
 	return true;
 }
 
-bool km_kmalloc_start_charged(void)
+/* The twin of a cache of kmalloc's; several threads may come at once: one twin stays. */
+static struct kmem_cache *make_charged(struct kmem_cache *plain)
 {
-	struct km_creation creation = { .internal = true };
-	struct kmem_cache *cache = NULL;
+	struct km_creation creation = { .args = { .align = plain->size & -plain->size }, .internal = true };
+	struct kmem_cache **first = &charged_of_size[plain->object_size / 8], *none = NULL;
+	char name[KM_NAME_BYTES] = "kmalloc-cg-";
 	int error;
 
-	for (size_t step = 1; step < km_array_count(cache_of_size); step++) {
-		struct kmem_cache *plain = cache_of_size[step];
-		char name[KM_NAME_BYTES] = "kmalloc-cg-";
+	__builtin_strcpy(name + sizeof("kmalloc-cg-") - 1, plain->name + sizeof("kmalloc-") - 1);
+	struct kmem_cache *cache = km_cache_create(name, plain->object_size, SLAB_KMALLOC | SLAB_ACCOUNT,
+						   &creation, &error);
+	/* Release pairs with the loads where they are used: it is built. */
+	if (cache && !km_cas_release(first, &none, cache))
+		kmem_cache_destroy(cache);
+	return km_load_acquire(first);
+}
 
-		/* A start that failed half-way goes on from there. */
-		if (!plain || plain->flags & SLAB_ACCOUNT || charged_of_size[step])
+bool km_kmalloc_start_charged(void)
+{
+	bool was = km_busy_begin(), all = true;
+
+	for (size_t step = km_array_count(cache_of_size) - 1; step && all; step--) {
+		struct kmem_cache *plain = cache_of_size[step];
+
+		if (!plain || plain->flags & SLAB_ACCOUNT || km_load(&charged_of_size[step]))
 			continue;
-		if (!cache || cache->object_size != plain->object_size) {
-			__builtin_strcpy(name + sizeof("kmalloc-cg-") - 1, plain->name + sizeof("kmalloc-") - 1);
-			creation.args.align = plain->size & -plain->size;
-			cache = km_cache_create(name, plain->object_size, SLAB_KMALLOC | SLAB_ACCOUNT,
-						&creation, &error);
-		}
-		if (!cache)
-			return false;
+		struct kmem_cache *cache = km_load_acquire(&charged_of_size[plain->object_size / 8]) ?:
+						   make_charged(plain);
+		all = cache != NULL;
 		km_store_release(&charged_of_size[step], cache);
 	}
-	return true;
+	km_busy_end(was);
+	return all;
 }
 
 struct kmem_cache *km_kmalloc_cache(size_t size)
@@ -281,7 +302,7 @@ static bool is_sized(const void *p, const char *function)
 	return false;
 }
 
-static void free_any(const void *p, const char *function)
+static km_noinline void free_any(const void *p, const char *function)
 {
 	if (km_unlikely(ZERO_OR_NULL_PTR(p)))
 		return;
@@ -310,7 +331,7 @@ static void free_any(const void *p, const char *function)
 		bad_pointer(p, function);
 }
 
-/* For a chain this is on the way of a hit. */
+/* For a chain, and for what is paid for, this is on the way of a hit. */
 void km_free_any_miss(const void *p, const char *function)
 {
 	struct kmem_cache *cache = km_kmalloc_sized ? sized_owner(p) : km_quick_cache(p);

@@ -196,7 +196,9 @@ km_inline bool km_front_free_any(void *object)
 	uintptr_t id = km_hot.map[index];
 	const struct km_entry *entry = &km_hot.entries[id];
 	uint32_t valid = -(uint32_t)km_entry_valid(entry, object);
-	return km_rseq_push_id(&entry->mask, id, valid, km_hot.percpu, km_rseq, object);
+	if (km_likely(km_rseq_push_id(&entry->mask, id, valid, km_hot.percpu, km_rseq, object)))
+		return true;
+	return valid && km_charged_push(entry->cache, km_rseq, object);
 #else
 	(void)object;
 	return false;

@@ -237,10 +237,8 @@ static bool insist(const struct kmem_cache *cache, uint64_t owner)
 		last.owner = owner;
 		last.times = 0;
 	}
-	if (++last.times < INSIST)
-		return false;
-	last.times = 0;
-	return true;
+	/* Still true when it is asked again: until then nothing was taken over. */
+	return ++last.times >= INSIST;
 }
 
 /* Take the CPU's shelf over; false: it is another's, and busy. */

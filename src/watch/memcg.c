@@ -142,7 +142,11 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		errno = EINVAL;
 		return NULL;
 	}
-	struct mem_cgroup *group = km_boot() ? km_meta_alloc(sizeof(*group), true) : NULL;
+	if (!km_boot() || !km_kmalloc_start_charged()) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	struct mem_cgroup *group = km_meta_alloc(sizeof(*group), true);
 	struct obj_cgroup *objcg = group ? km_meta_alloc(sizeof(*objcg), true) : NULL;
 	if (objcg) {
 		set_name(group, name);

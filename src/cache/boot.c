@@ -116,8 +116,9 @@ bool km_boot_slow(void)
 	}
 	km_store_release(&boot.state, 0u);
 	/* Registering handlers may allocate: only now can we. */
-	if (ok && !boot.handlers) {
-		boot.handlers = true;
+	if (ok && !km_swap_acquire(&boot.handlers, true)) {
+		if (km_memcg_start_process)
+			km_memcg_start_process();
 		pthread_atfork(fork_prepare, fork_parent, fork_child);
 	}
 	return ok;

@@ -18,6 +18,10 @@ km_inline bool km_boot(void)
 	return km_likely(km_load_acquire(&km_ready)) || km_boot_slow();
 }
 
+/* watch/process.c, where it is linked in: make the group that pays for the process, as options ask. Once everything works,
+ * before anything was allocated. */
+void km_memcg_start_process(void) __attribute__((weak));
+
 /* What the floor above does around a fork, while the registry's lock is held; NULL: nothing. */
 extern void (*km_boot_fork_above)(bool before, bool child);
 
@@ -28,6 +32,8 @@ struct km_options {
 	const char *percpu;		/* wanted discipline; NULL: the best there is */
 	bool merge, check, huge;
 	bool account;			/* every object and every block is to be paid for */
+	uint64_t limit;			/* of the group that pays for the process; 0: none */
+	char group[MEMCG_NAME_MAX];	/* its name; empty: the program's */
 	unsigned decay_ms;
 	unsigned nodes;			/* to pretend; 0: the machine's */
 	char percpu_text[16];
@@ -35,6 +41,8 @@ struct km_options {
 extern struct km_options km_options;
 extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];	/* by enum mem_cgroup_mode */
 void km_options_read(void);
+/* Bytes, with K, M, G or T (either case) for powers of 1024; false: it is no such number, or 0. */
+bool km_parse_bytes(const char *text, uint64_t *bytes);
 const struct km_engine *km_engine_find(const char *name);
 
 /* ---- create.c: the registry */

@@ -39,6 +39,23 @@ static bool parse_number(const char *value, unsigned long most, unsigned long *n
 	return !*value;
 }
 
+bool km_parse_bytes(const char *text, uint64_t *bytes)
+{
+	static const char units[] = "kmgt";
+	uint64_t number = 0;
+	unsigned shift = 0;
+
+	for (; *text >= '0' && *text <= '9'; text++)
+		if (__builtin_mul_overflow(number, 10u, &number) ||
+		    __builtin_add_overflow(number, (uint64_t)(*text - '0'), &number))
+			return false;
+	for (unsigned i = 0; *text && units[i] && !shift; i++)
+		if ((*text | 0x20) == units[i])
+			shift = 10 * (i + 1);
+	*bytes = number << shift;
+	return number && *bytes >> shift == number && !text[shift != 0];
+}
+
 static bool set_engine(const char *value)
 {
 	const struct km_engine *engine = km_engine_find(value);
@@ -176,6 +193,18 @@ static bool set_memcg_shelf(const char *value)
 	return set_flag(value, &km_memcg_modes[MEM_CGROUP_SHELF]);
 }
 
+static bool set_account(const char *value) { return set_flag(value, &km_options.account); }
+static bool set_memcg_limit(const char *value) { return km_parse_bytes(value, &km_options.limit); }
+static bool set_memcg_group(const char *value)
+{
+	size_t length = __builtin_strlen(value);
+
+	if (!length || length >= sizeof(km_options.group))
+		return false;
+	__builtin_memcpy(km_options.group, value, length + 1);
+	return true;
+}
+
 static const struct option {
 	const char *key;
 	bool (*set)(const char *value);
@@ -200,6 +229,9 @@ static const struct option {
 	{ "memcg_hierarchy", set_hierarchy, "v1|v2: charges of pages hit a second counter, or not (v2)" },
 	{ "memcg_refill", set_refill, "drain|keep: stocks beyond a page are flushed, or kept (keep)" },
 	{ "memcg_shelf", set_memcg_shelf, "0|1: charged objects may lie ready on shelves (1)" },
+	{ "account", set_account, "0|1: a group pays for all that the process allocates (0)" },
+	{ "memcg_limit", set_memcg_limit, "bytes, with K, M, G, T: its max, and account:1 (no limit)" },
+	{ "memcg_group", set_memcg_group, "a name: its name, and account:1 (the program's)" },
 	{ "lookahead", set_lookahead, "mismatches a detached freelist looks past (3)" },
 };
 
@@ -259,12 +291,28 @@ static bool read_variable(const char *name, char *text, size_t bytes)
 	return true;
 }
 
+/* What a limit needs, and what can't have it. Kernel: SLOB was not to be had together with accounting. */
+static void settle_account(void)
+{
+	if (km_options.limit || km_options.group[0])
+		km_options.account = true;
+	if (!km_options.account)
+		return;
+	if (km_options.engine->shared_pages)
+		km_warn("KMEM_OPTIONS: engine %s can't account: nothing is charged, no limit holds",
+			km_options.engine->name);
+	else if (!km_memcg_start_process)
+		km_warn("KMEM_OPTIONS: account: there are no groups in this program: no limit holds");
+	km_options.account = !km_options.engine->shared_pages && km_memcg_start_process;
+}
+
 void km_options_read(void)
 {
 	char text[512];
 
 	if (read_variable("KMEM_OPTIONS", text, sizeof(text)))
 		parse(text);
+	settle_account();
 	if (read_variable("KMEM_PERCPU", text, sizeof(text)) && !set_percpu(text))
 		km_warn("KMEM_PERCPU: unknown discipline: %s", text);
 }

@@ -17,6 +17,8 @@
 /* A program linked with the archive gets KMEM_STATS as well (atexit.c). */
 extern int kmem_copy_in_use;
 __attribute__((used)) static int *const keep_statistics = &kmem_copy_in_use;
+/* ... and KMEM_OPTIONS=account (watch/process.c). */
+__attribute__((used)) static void (*const keep_account)(void) = km_memcg_start_process;
 
 uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 static struct kmem_cache *cache_of_class[KM_MALLOC_CLASSES];
@@ -239,6 +241,9 @@ static void *resize(void *p, size_t size)
 	}
 	size_t bytes = with_room_to_grow(size, old);
 	void *moved = km_malloc_hit(bytes) ?: km_malloc_miss(bytes);
+	/* Near a limit there may be room for what is asked for, and not for more. */
+	if (km_unlikely(!moved && bytes > size))
+		moved = km_malloc_miss(size);
 	if (km_unlikely(!moved))
 		return size <= old ? p : NULL;
 	memcpy(moved, p, km_min(size, old));

@@ -83,6 +83,8 @@ int km_os_open_truncated(const char *path);
 void km_os_close(int fd);
 uint64_t km_os_random(void);
 unsigned km_os_pid(void);
+/* The calling thread's name; of the first one, the program's, at most 15 bytes of it. */
+void km_os_program(char *name, size_t bytes);
 /* Copy an environment variable and return its length; -1: not set, or not to be trusted; `bytes` or more: it is longer,
  * nothing was copied. Works before libc is ready. */
 int km_os_getenv(const char *name, char *value, size_t bytes);

@@ -457,6 +457,17 @@ unsigned km_os_pid(void)
 	return (unsigned)syscall(SYS_getpid);
 }
 
+void km_os_program(char *name, size_t bytes)
+{
+	char comm[16] = "";
+	long ignored;
+
+	KEEP_ERRNO(ignored, prctl(PR_GET_NAME, comm));
+	(void)ignored;
+	__builtin_memcpy(name, comm, km_min(bytes, sizeof(comm)));
+	name[bytes - 1] = '\0';
+}
+
 bool km_os_secure(void)
 {
 	return getauxval(AT_SECURE) != 0;

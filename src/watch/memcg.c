@@ -31,6 +31,9 @@ static struct {
 
 static km_tls struct mem_cgroup *active;
 
+/* Whoever has groups in a static program gets KMEM_OPTIONS=account as well. */
+__attribute__((used)) static void (*const keep_account)(void) = km_memcg_start_process;
+
 /* A handler finds the allocator busy meanwhile. */
 void km_memcg_lock(void)
 {

@@ -1,0 +1,40 @@
+/*
+ * process.c: one group that pays for the whole process, as KMEM_OPTIONS asks (account, memcg_limit, memcg_group).
+ * Invariant: it is there before the first allocation is served, so what nobody pays for was never given out; whoever
+ * sets a group of his own, for a thread or as the default, takes precedence.
+ */
+#include "../port/die.h"
+#include "../port/os.h"
+#include "memcg.h"
+
+/* Once in each process: a fork's child has its own to say. */
+static bool say_limit(struct mem_cgroup *group, uint64_t bytes km_unused, void *arg km_unused)
+{
+	static unsigned said_by;
+	unsigned pid = km_os_pid();
+
+	if (km_swap_acquire(&said_by, pid) != pid)
+		km_warn("group %s has reached its limit of %lu bytes: allocations fail with ENOMEM",
+			mem_cgroup_name(group), (unsigned long)mem_cgroup_max(group));
+	return false;
+}
+
+void km_memcg_start_process(void)
+{
+	char name[MEMCG_NAME_MAX];
+
+	if (!km_options.account)
+		return;
+	km_os_program(name, sizeof(name));
+	struct mem_cgroup *group = mem_cgroup_create(NULL, km_options.group[0] ? km_options.group : name, 0);
+	if (!group) {
+		km_warn("KMEM_OPTIONS: no memory for a group: nothing is charged, no limit holds");
+		return;
+	}
+	if (km_options.limit)
+		mem_cgroup_set_max(group, km_options.limit);
+	mem_cgroup_set_oom_callback(group, say_limit, NULL);
+	/* That has a reference; ours goes. */
+	mem_cgroup_set_default(group);
+	mem_cgroup_put(group);
+}

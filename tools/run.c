@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache/cache.h"
 #include "kmem.h"
 
 #define LIBRARY "libkmem-malloc.so"
@@ -27,13 +28,15 @@ static const char usage_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
 	"  --engine NAME      engine of all caches: sheaf, slub, slab, slob\n"
 	"  --percpu NAME      per-CPU discipline: auto, rseq, cmpxchg, lock\n"
+	"  --limit SIZE       malloc fails with ENOMEM beyond; K, M, G, T are powers of 1024\n"
+	"  --group NAME       count what is allocated, under this name (the program's)\n"
 	"  --options K:V,...  any other KMEM_OPTIONS (KMEM_OPTIONS=help lists them)\n"
 	"  --stats            when the program ends, slabinfo on stderr\n"
 	"  --stats=FILE       ... JSON into FILE, in which %p becomes the process id\n"
 	"KMEM_LIBRARY names another " LIBRARY ".\n";
 
 struct run_options {
-	const char *engine, *percpu, *options, *stats;
+	const char *engine, *percpu, *limit, *group, *options, *stats;
 	bool want_stats;
 };
 
@@ -47,6 +50,24 @@ static void check_name(const char *option, const char *name, const char *const *
 		strcat(strcat(list, i ? ", " : ""), known[i]);
 	}
 	kmem_usage("run", "--%s: there is no '%s'; there are %s", option, name, list);
+}
+
+/* The library cuts and replaces what it can't use; who gives a name wants to find it again. */
+static void check_group(const char *name)
+{
+	if (!*name || strlen(name) >= MEMCG_NAME_MAX)
+		kmem_usage("run", "--group: a name has 1 to %d bytes", MEMCG_NAME_MAX - 1);
+	for (; *name; name++)
+		if (*name == ',' || *name == '/' || (unsigned char)*name < ' ' || *name == 0x7f)
+			kmem_usage("run", "--group: no comma, slash or control character in a name");
+}
+
+static void check_limit(const char *text)
+{
+	uint64_t bytes;
+
+	if (!km_parse_bytes(text, &bytes))
+		kmem_usage("run", "--limit: '%s' is no size: a number, and K, M, G or T", text);
 }
 
 /* Every key:value of --options looks like one; what the keys mean the library knows. */
@@ -67,6 +88,8 @@ static int parse(int argc, char **argv, struct run_options *options)
 	static const struct option known[] = {
 		{ "engine", required_argument, NULL, 'e' },
 		{ "percpu", required_argument, NULL, 'p' },
+		{ "limit", required_argument, NULL, 'l' },
+		{ "group", required_argument, NULL, 'g' },
 		{ "options", required_argument, NULL, 'o' },
 		{ "stats", optional_argument, NULL, 's' },
 		{ "help", no_argument, NULL, 'h' },
@@ -85,6 +108,12 @@ static int parse(int argc, char **argv, struct run_options *options)
 			break;
 		case 'p':
 			check_name("percpu", options->percpu = optarg, disciplines);
+			break;
+		case 'l':
+			check_limit(options->limit = optarg);
+			break;
+		case 'g':
+			check_group(options->group = optarg);
 			break;
 		case 'o':
 			check_options(options->options = optarg);
@@ -210,23 +239,57 @@ static bool set_joined(const char *name, const char *first, char separator, cons
 	return ok;
 }
 
+/* The value of the last such key, which counts, with its length; NULL: there is none. */
+static const char *option_value(const char *text, const char *key, size_t *length)
+{
+	const char *value = NULL;
+	size_t key_length = strlen(key);
+
+	while (text && *text) {
+		size_t pair = strcspn(text, ",");
+
+		if (pair > key_length && !strncmp(text, key, key_length) && text[key_length] == ':') {
+			value = text + key_length + 1;
+			*length = pair - key_length - 1;
+		}
+		text += pair + (text[pair] == ',');
+	}
+	return value;
+}
+
+static void check_engine(const char *wanted)
+{
+	size_t length = 0;
+	const char *engine = option_value(getenv("KMEM_OPTIONS"), "engine", &length);
+
+	if (engine && length == strlen("slob") && !strncmp(engine, "slob", length))
+		kmem_usage("run", "%s: engine slob can't say whose an object is", wanted);
+}
+
+static bool set_option(const char *key, const char *value)
+{
+	static const char name[] = "KMEM_OPTIONS";
+	char pair[128];
+
+	snprintf(pair, sizeof(pair), "%s:%s", key, value ? value : "");
+	return !value || set_joined(name, getenv(name), ',', pair);
+}
+
 /* The last of equal keys counts: ours stand behind what is there, plain ones behind --options. */
 static bool set_options(const struct run_options *options)
 {
-	char own[64] = "";
-	char *name = "KMEM_OPTIONS";
+	static const char name[] = "KMEM_OPTIONS";
 
-	if (options->options && !set_joined(name, getenv(name), ',', options->options))
+	if ((options->options && !set_joined(name, getenv(name), ',', options->options)) ||
+	    !set_option("engine", options->engine) || !set_option("percpu", options->percpu) ||
+	    !set_option("memcg_limit", options->limit) || !set_option("memcg_group", options->group))
 		return false;
-	if (options->engine)
-		snprintf(own, sizeof(own), "engine:%s", options->engine);
-	if (options->percpu) {
-		snprintf(own + strlen(own), sizeof(own) - strlen(own), "%spercpu:%s",
-			 *own ? "," : "", options->percpu);
+	if (options->percpu)
 		/* It would outrank the option. */
 		unsetenv("KMEM_PERCPU");
-	}
-	return !*own || set_joined(name, getenv(name), ',', own);
+	if (options->limit || options->group)
+		check_engine(options->limit ? "--limit" : "--group");
+	return true;
 }
 
 /* The program may change its directory before it ends: hand it a path from the root. */

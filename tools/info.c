@@ -24,12 +24,14 @@
 #define ATTEMPTS 50u	/* a millisecond apart; then what can be read */
 
 static const char usage_text[] =
-	"usage: kmem info [--json | --memory] [PID | FILE]\n"
+	"usage: kmem info [--json | --memory | --memcg [--json | --files]] [PID | FILE]\n"
 	"  PID       a running program: slabinfo 2.1\n"
 	"  FILE      what --stats=FILE wrote (a name of digits only: ./FILE)\n"
 	"  neither   a line for each of your processes that run libkmem\n"
 	"  --json    everything, for programs\n"
-	"  --memory  bytes instead of objects, largest cache first\n";
+	"  --memory  bytes instead of objects, largest cache first\n"
+	"  --memcg   groups instead of caches, as a tree; without PID of each process that has any\n"
+	"  --files   with --memcg: memory.current, memory.stat, memory.events and so on, of each group\n";
 
 /* ------------------------------------------------------------------ snapshots */
 
@@ -49,9 +51,26 @@ struct info_cache *snapshot_grow(struct snapshot *snapshot)
 	return cache;
 }
 
+struct km_group_stats *snapshot_grow_groups(struct snapshot *snapshot)
+{
+	if (snapshot->group_count == snapshot->group_room) {
+		size_t room = snapshot->group_room ? snapshot->group_room * 2 : 64;
+		void *groups = reallocarray(snapshot->groups, room, sizeof(*snapshot->groups));
+
+		if (!groups)
+			exit(kmem_failed(1, "info", "out of memory"));
+		snapshot->groups = groups;
+		snapshot->group_room = room;
+	}
+	struct km_group_stats *group = &snapshot->groups[snapshot->group_count++];
+	memset(group, 0, sizeof(*group));
+	return group;
+}
+
 void snapshot_clear(struct snapshot *snapshot)
 {
 	free(snapshot->caches);
+	free(snapshot->groups);
 	memset(snapshot, 0, sizeof(*snapshot));
 }
 
@@ -68,6 +87,24 @@ static size_t drop_idle(struct target *target, struct km_root *roots, size_t cou
 	return kept ? kept : count;
 }
 
+/* Groups change at a pace of their own: they are read again by themselves. */
+static enum info_result read_groups(struct target *target, const struct km_root *root, struct snapshot *snapshot)
+{
+	size_t before = snapshot->group_count;
+	enum info_result result = INFO_TORN;
+
+	for (unsigned i = 0; i < ATTEMPTS && result == INFO_TORN; i++) {
+		if (i)
+			usleep(1000);
+		snapshot->group_count = before;
+		result = walk_groups(target, root, snapshot);
+	}
+	if (result != INFO_TORN)
+		return result;
+	snapshot->groups_partly = true;
+	return INFO_OK;
+}
+
 static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snapshot)
 {
 	struct target target = { .pid = pid };
@@ -81,6 +118,11 @@ static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snaps
 	for (size_t i = 0; i < count && (result == INFO_OK || result == INFO_PARTLY); i++) {
 		enum info_result one = walk_root(&target, &roots[i], lenient, snapshot);
 
+		if (one == INFO_OK || one == INFO_PARTLY) {
+			enum info_result groups = read_groups(&target, &roots[i], snapshot);
+
+			one = groups == INFO_OK ? one : groups;
+		}
 		if (one != INFO_OK)
 			result = one;
 	}
@@ -108,7 +150,7 @@ static int complain(pid_t pid, enum info_result result, const struct snapshot *s
 		return 0;
 	case INFO_PARTLY:
 		return kmem_failed(1, "info",
-				   "%d: its caches come and go too fast: some are missing", pid);
+				   "%d: its caches or groups come and go too fast: some are missing", pid);
 	case INFO_GONE:
 		return kmem_failed(1, "info", "%d: no such process, or it has ended", pid);
 	case INFO_DENIED:
@@ -123,6 +165,16 @@ static int complain(pid_t pid, enum info_result result, const struct snapshot *s
 	default:
 		return kmem_failed(1, "info", "%d: its memory makes no sense", pid);
 	}
+}
+
+/* Of what was asked for, is everything there? */
+static enum info_result judge(enum info_result result, enum info_style style, const struct snapshot *snapshot)
+{
+	bool groups = style >= INFO_TREE;
+
+	if (result == INFO_PARTLY && groups)
+		result = INFO_OK;
+	return result == INFO_OK && snapshot->groups_partly && (groups || style == INFO_JSON) ? INFO_PARTLY : result;
 }
 
 static int show(const struct snapshot *snapshot, enum info_style style, bool live)
@@ -140,7 +192,7 @@ static int of_process(pid_t pid, enum info_style style)
 
 	if (result == INFO_OK || result == INFO_PARTLY)
 		status = show(&snapshot, style, true);
-	status = status ?: complain(pid, result, &snapshot);
+	status = status ?: complain(pid, judge(result, style, &snapshot), &snapshot);
 	snapshot_clear(&snapshot);
 	return status;
 }
@@ -199,6 +251,8 @@ static int of_all(enum info_style style)
 		if (pid == getpid() || !is_ours(entries[i]->d_name))
 			continue;
 		enum info_result result = info_of_process(pid, &snapshot);
+		if (style >= INFO_TREE && (result == INFO_OTHER || !snapshot.group_count))
+			continue;
 		if (result == INFO_OK || result == INFO_PARTLY || result == INFO_OTHER) {
 			info_list_row(&writer, style, &snapshot, result == INFO_OTHER, more);
 			more = true;
@@ -211,31 +265,60 @@ static int of_all(enum info_style style)
 
 /* ------------------------------------------------------------------ the command */
 
-int cmd_info(int argc, char **argv)
+struct wanted {
+	bool json, memory, memcg, files;
+};
+
+/* Each option at most once, and only what goes together. */
+static struct wanted parse(int argc, char **argv)
 {
 	static const struct option known[] = {
 		{ "json", no_argument, NULL, 'j' }, { "memory", no_argument, NULL, 'm' },
+		{ "memcg", no_argument, NULL, 'g' }, { "files", no_argument, NULL, 'f' },
 		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
-	enum info_style style = INFO_SLABINFO;
+	struct wanted wanted = { false };
 	int code;
 
 	opterr = 0;
 	while ((code = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		bool *flag = code == 'j' ? &wanted.json : code == 'm' ? &wanted.memory :
+			     code == 'g' ? &wanted.memcg : &wanted.files;
+
 		if (code == 'h')
 			kmem_help(usage_text);
 		if (code == '?')
 			kmem_usage("info", "unknown option '%s'", argv[optind - 1]);
-		if (style != INFO_SLABINFO)
-			kmem_usage("info", "one of --json and --memory, once");
-		style = code == 'j' ? INFO_JSON : INFO_MEMORY;
+		if (*flag)
+			kmem_usage("info", "%s twice", argv[optind - 1]);
+		*flag = true;
 	}
+	if (wanted.json + wanted.memory + wanted.files > 1)
+		kmem_usage("info", "one of --json, --memory and --files");
+	if (wanted.memory && wanted.memcg)
+		kmem_usage("info", "one of --memory and --memcg");
+	if (wanted.files && !wanted.memcg)
+		kmem_usage("info", "--files: with --memcg");
+	return wanted;
+}
+
+static enum info_style style_of(struct wanted wanted)
+{
+	if (wanted.memcg)
+		return wanted.files ? INFO_FILES : wanted.json ? INFO_TREE_JSON : INFO_TREE;
+	return wanted.json ? INFO_JSON : wanted.memory ? INFO_MEMORY : INFO_SLABINFO;
+}
+
+int cmd_info(int argc, char **argv)
+{
+	enum info_style style = style_of(parse(argc, argv));
+
 	if (argc - optind > 1)
 		kmem_usage("info", "one process or file at a time");
 	if (optind < argc)
 		return is_number(argv[optind]) ? of_process(atoi(argv[optind]), style) :
 						 of_file(argv[optind], style);
-	if (style == INFO_MEMORY)
-		kmem_usage("info", "--memory: of which process or file?");
+	if (style == INFO_MEMORY || style == INFO_FILES)
+		kmem_usage("info", "--%s: of which process or file?", style == INFO_MEMORY ? "memory" : "files");
 	return of_all(style);
 }

@@ -9,7 +9,10 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "watch/print.h"
+
 struct kmem_cache;
+struct km_percpu;
 
 struct info_cache {
 	struct kmem_cache_stats stats;	/* but for .engine: a string of ours, below */
@@ -24,9 +27,14 @@ struct snapshot {
 	struct kmem_stats stats;
 	struct info_cache *caches;
 	size_t count, room;
+	struct km_group_stats *groups;
+	size_t group_count, group_room;
+	bool groups_partly;		/* they come and go too fast: those that could be read */
 };
 
+/* Another one, of zeros; it ends the command where there is no memory. */
 struct info_cache *snapshot_grow(struct snapshot *snapshot);
+struct km_group_stats *snapshot_grow_groups(struct snapshot *snapshot);
 void snapshot_clear(struct snapshot *snapshot);
 
 enum info_result {
@@ -69,6 +77,11 @@ size_t target_roots(struct target *target, struct km_root *roots);
  * meanwhile; with `lenient` then INFO_PARTLY, and those caches that could be read. */
 enum info_result walk_root(struct target *target, const struct km_root *root, bool lenient,
 			   struct snapshot *snapshot);
+/* Words, or what else `each` bytes are, at the same offset in each CPU's area. */
+bool target_per_cpu(struct target *target, const struct km_percpu *percpu, uint32_t offset, void *to,
+		    size_t each);
+/* ---- info_groups.c: the groups of one root, added to the snapshot, and INFO_OK. INFO_TORN as above: those up to there. */
+enum info_result walk_groups(struct target *target, const struct km_root *root, struct snapshot *snapshot);
 /* How many memory nodes there are, and the pages of all of them. */
 bool root_pages(struct target *target, const struct km_root *root, unsigned *nodes,
 		struct km_zone_counts *all);

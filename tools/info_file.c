@@ -212,6 +212,74 @@ static void caches(struct json *json, unsigned depth)
 	want(json, ']');
 }
 
+/* A limit: null is none. */
+static uint64_t limit(struct json *json)
+{
+	space(json);
+	if (strncmp(json->at, "null", 4))
+		return number(json);
+	json->at += 4;
+	return MEMCG_NO_LIMIT;
+}
+
+static void event_member(struct json *json, const char *key, void *arg, unsigned depth)
+{
+	uint64_t *events = arg;
+	int i = 0;
+
+	while (i < MEMCG_NR_MEMORY_EVENTS && strcmp(km_memcg_event_names[i], key))
+		i++;
+	if (i < MEMCG_NR_MEMORY_EVENTS)
+		events[i] = number(json);
+	else
+		skip_value(json, depth);
+}
+
+static void group_member(struct json *json, const char *key, void *arg, unsigned depth)
+{
+#define LONG(name) { #name, offsetof(struct km_group_stats, name), false }
+	static const struct field fields[] = {
+		{ "depth", offsetof(struct km_group_stats, depth), true },
+		LONG(current), LONG(peak), LONG(failcnt), LONG(kmem), LONG(stock), LONG(dying),
+	};
+	static const struct field limits[] = { LONG(max), LONG(high), LONG(low), LONG(min) };
+#undef LONG
+	struct km_group_stats *group = arg;
+
+	for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++)
+		if (!strcmp(limits[i].key, key)) {
+			*(uint64_t *)((char *)group + limits[i].offset) = limit(json);
+			return;
+		}
+	if (!strcmp(key, "name"))
+		string(json, group->name, sizeof(group->name));
+	else if (!strcmp(key, "events"))
+		object(json, event_member, group->events, depth + 1);
+	else if (!strcmp(key, "events_local"))
+		object(json, event_member, group->local, depth + 1);
+	else if (!take_field(json, key, fields, sizeof(fields) / sizeof(*fields), group))
+		skip_value(json, depth);
+}
+
+/* A tree in order: none stands deeper than just below the one before it. */
+static void groups(struct json *json, unsigned depth)
+{
+	unsigned deepest = 1;
+
+	want(json, '[');
+	if (json->bad || take(json, ']'))
+		return;
+	do {
+		struct km_group_stats *group = snapshot_grow_groups(json->snapshot);
+
+		object(json, group_member, group, depth + 1);
+		if (!group->depth || group->depth > deepest || group->depth > MEMCG_DEPTH_MAX)
+			json->bad = true;
+		deepest = group->depth + 1;
+	} while (!json->bad && take(json, ','));
+	want(json, ']');
+}
+
 static void process_member(struct json *json, const char *key, void *arg, unsigned depth)
 {
 #define LONG(name) { #name, offsetof(struct kmem_stats, name), false }
@@ -236,6 +304,8 @@ static void process_member(struct json *json, const char *key, void *arg, unsign
 		snapshot->pid = (unsigned)number(json);
 	} else if (!strcmp(key, "caches")) {
 		caches(json, depth + 1);
+	} else if (!strcmp(key, "groups")) {
+		groups(json, depth + 1);
 	} else if (!take_field(json, key, fields, sizeof(fields) / sizeof(*fields),
 			       &snapshot->stats)) {
 		skip_value(json, depth + 1);

@@ -50,6 +50,9 @@ static int print_json(const struct snapshot *snapshot)
 
 		km_print_json_cache(&writer, &stats, i == 0);
 	}
+	km_print_json_groups(&writer);
+	for (size_t i = 0; i < snapshot->group_count; i++)
+		km_print_json_group(&writer, &snapshot->groups[i], i == 0);
 	km_print_json_tail(&writer);
 	return -km_print_end(&writer);
 }
@@ -70,15 +73,10 @@ static int by_bytes(const void *a, const void *b)
 	return i != j ? (i < j) - (i > j) : strcmp(x->stats.name, y->stats.name);
 }
 
-/* "1.5 MiB"; each caller's text has its own buffer. */
-struct bytes_text {
-	char text[24];
-};
-
-static struct bytes_text in_words(unsigned long bytes)
+struct info_bytes info_bytes(unsigned long bytes)
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	struct bytes_text result;
+	struct info_bytes result;
 	double amount = (double)bytes;
 	unsigned unit = 0;
 
@@ -88,8 +86,6 @@ static struct bytes_text in_words(unsigned long bytes)
 		 units[unit]);
 	return result;
 }
-
-#define BYTES(n) (in_words(n).text)
 
 static void print_cache_bytes(const struct kmem_cache_stats *stats)
 {
@@ -189,12 +185,14 @@ int info_print(const struct snapshot *snapshot, enum info_style style, bool live
 {
 	if (style == INFO_JSON)
 		return print_json(snapshot);
+	if (style >= INFO_TREE)
+		return info_tree(snapshot, style);
 	return style == INFO_MEMORY ? print_memory(snapshot, live) : print_slabinfo(snapshot);
 }
 
 /* ------------------------------------------------------------------ the list of processes */
 
-static void process_name(unsigned pid, char name[64])
+void info_process_name(unsigned pid, char name[64])
 {
 	char path[64];
 
@@ -221,9 +219,9 @@ static unsigned long active_bytes(const struct snapshot *snapshot)
 
 void info_list_head(struct km_writer *writer, enum info_style style)
 {
-	if (style == INFO_JSON)
+	if (style == INFO_JSON || style == INFO_TREE_JSON)
 		km_print(writer, "[");
-	else
+	else if (style != INFO_TREE)
 		km_print(writer, "%8s %-16s %-10s %7s %14s\n", "PID", "NAME", "DISCIPLINE",
 			 "CACHES", "BYTES");
 }
@@ -250,7 +248,11 @@ void info_list_row(struct km_writer *writer, enum info_style style, const struct
 {
 	char name[64];
 
-	process_name(snapshot->pid, name);
+	if (style >= INFO_TREE) {
+		info_tree_list_row(writer, style, snapshot, more);
+		return;
+	}
+	info_process_name(snapshot->pid, name);
 	if (style == INFO_JSON) {
 		km_print(writer, more ? "," : "");
 		list_json(writer, snapshot, name, other);
@@ -265,7 +267,7 @@ void info_list_row(struct km_writer *writer, enum info_style style, const struct
 
 int info_list_tail(struct km_writer *writer, enum info_style style)
 {
-	if (style == INFO_JSON)
+	if (style == INFO_JSON || style == INFO_TREE_JSON)
 		km_print(writer, "\n]\n");
 	return -km_print_end(writer);
 }

@@ -7,7 +7,20 @@
 #include "info.h"
 #include "watch/print.h"
 
-enum info_style { INFO_SLABINFO, INFO_JSON, INFO_MEMORY };
+enum info_style {
+	INFO_SLABINFO, INFO_JSON, INFO_MEMORY,
+	INFO_TREE, INFO_TREE_JSON,	/* of groups */
+	INFO_FILES,			/* the texts of the cgroup files of each group */
+};
+
+/* "1.5 MiB"; each caller's text has its own buffer. */
+struct info_bytes {
+	char text[24];
+};
+struct info_bytes info_bytes(unsigned long bytes);
+#define BYTES(n) (info_bytes(n).text)
+/* What the system calls the process, or "?". */
+void info_process_name(unsigned pid, char name[64]);
 
 /* On standard output: 0 or an errno. live: the process itself can be looked at for more. */
 int info_print(const struct snapshot *snapshot, enum info_style style, bool live);
@@ -18,5 +31,11 @@ void info_list_row(struct km_writer *writer, enum info_style style, const struct
 		   bool other, bool more);
 /* 0 or an errno. */
 int info_list_tail(struct km_writer *writer, enum info_style style);
+
+
+/* ---- info_tree.c: a snapshot's groups, in one of the three styles above; 0 or an errno. name: the process's, if it is to
+ * be said; more: another's went before. */
+int info_tree(const struct snapshot *snapshot, enum info_style style);
+void info_tree_list_row(struct km_writer *writer, enum info_style style, const struct snapshot *snapshot, bool more);
 
 #endif

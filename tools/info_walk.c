@@ -41,15 +41,25 @@ static bool torn(struct walk *walk)
 /* ------------------------------------------------------------------ what lies on CPUs */
 
 /* Addresses of the same offset in each CPU's area; the caller frees them. */
-static void **per_cpu(const struct walk *walk, uint32_t offset)
+static void **per_cpu(const struct km_percpu *percpu, uint32_t offset)
 {
-	void **at = calloc(walk->percpu.cpus + 1, sizeof(*at));
+	void **at = calloc(percpu->cpus + 1, sizeof(*at));
 
 	if (!at)
 		abort();
-	for (unsigned cpu = 0; cpu < walk->percpu.cpus; cpu++)
-		at[cpu] = walk->percpu.base + ((uintptr_t)cpu << KMEM_AREA_SHIFT) + offset;
+	for (unsigned cpu = 0; cpu < percpu->cpus; cpu++)
+		at[cpu] = percpu->base + ((uintptr_t)cpu << KMEM_AREA_SHIFT) + offset;
 	return at;
+}
+
+bool target_per_cpu(struct target *target, const struct km_percpu *percpu, uint32_t offset, void *to,
+		    size_t each)
+{
+	void **at = per_cpu(percpu, offset);
+	bool ok = target_gather(target, to, at, each, percpu->cpus);
+
+	free(at);
+	return ok;
 }
 
 /* The last two words of a block: pcpu.h has the picture. */
@@ -61,10 +71,9 @@ struct block_end {
  * The blocks whose tops are given, all of one shelf: their ends, and how many objects are in them. False: they can't
  * be read, or what they say can't be.
  */
-static bool count_blocks(struct walk *walk, const struct kmem_cache *cache, void *const *tops, size_t count,
+static bool count_blocks(struct walk *walk, uint32_t mask, void *const *tops, size_t count,
 			 struct block_end *ends, unsigned long *objects)
 {
-	uint32_t mask = cache->shelf.block_mask;
 	void **at = calloc(count + 1, sizeof(*at));
 
 	if (!at)
@@ -84,14 +93,14 @@ static bool count_blocks(struct walk *walk, const struct kmem_cache *cache, void
 	return ok;
 }
 
-/* A CPU's main block and its partner: pcpu.h has the picture. */
-static bool count_shelf(struct walk *walk, const struct kmem_cache *cache, unsigned long *objects)
+/* A CPU's main block and its partner, which an owner's has not: pcpu.h and owned.h have the pictures. */
+static bool count_shelf(struct walk *walk, const struct km_shelf *shelf, unsigned long *objects)
 {
 	unsigned cpus = walk->percpu.cpus;
-	void **at = per_cpu(walk, cache->shelf.slot);
+	void **at = per_cpu(&walk->percpu, shelf->slot);
 	struct block_end *ends = calloc(cpus + 1, sizeof(*ends));
 	uint64_t *words = calloc(cpus + 1, sizeof(*words));
-	void **areas = per_cpu(walk, 0);
+	void **areas = per_cpu(&walk->percpu, 0);
 	size_t count = 0;
 
 	if (!ends || !words)
@@ -102,12 +111,12 @@ static bool count_shelf(struct walk *walk, const struct kmem_cache *cache, unsig
 			at[count] = (char *)areas[cpu] + words[cpu];
 			areas[count++] = areas[cpu];
 		}
-	ok = ok && count_blocks(walk, cache, at, count, ends, objects);
+	ok = ok && count_blocks(walk, shelf->block_mask, at, count, ends, objects);
 	size_t pairs = 0;
 	for (size_t i = 0; ok && i < count; i++)
 		if (ends[i].partner)
 			at[pairs++] = (char *)areas[i] + ends[i].partner;
-	ok = ok && count_blocks(walk, cache, at, pairs, ends, objects);
+	ok = ok && count_blocks(walk, shelf->block_mask, at, pairs, ends, objects);
 	free(at);
 	free(areas);
 	free(ends);
@@ -146,18 +155,16 @@ static bool count_freelist(struct walk *walk, const struct kmem_cache *cache, ui
 static bool count_chain(struct walk *walk, const struct kmem_cache *cache, unsigned long *objects)
 {
 	unsigned cpus = walk->percpu.cpus;
-	void **at = per_cpu(walk, cache->chain.slot);
 	struct km_chain_cpu *states = aligned_alloc(64, (cpus + 1) * sizeof(*states));
 	bool separate = walk->percpu.discipline == KM_DISCIPLINE_CMPXCHG;
 
 	if (!states)
 		abort();
-	bool ok = target_gather(walk->target, states, at, sizeof(*states), cpus);
+	bool ok = target_per_cpu(walk->target, &walk->percpu, cache->chain.slot, states, sizeof(*states));
 	for (unsigned cpu = 0; ok && cpu < cpus; cpu++)
 		ok = count_freelist(walk, cache, separate ? states[cpu].slab : states[cpu].top.slab,
 				    (uintptr_t)states[cpu].top.freelist, objects);
 	free(states);
-	free(at);
 	return ok;
 }
 
@@ -236,7 +243,9 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 	stats->name[sizeof(stats->name) - 1] = '\0';
 	if (!add_nodes(walk, cache, stats, &kept))
 		return false;
-	if (array && cache->shelf.slot && !count_shelf(walk, cache, &stats->shelf_objects))
+	if (array && cache->shelf.slot && !count_shelf(walk, &cache->shelf, &stats->shelf_objects))
+		return false;
+	if (cache->charged.slot && !count_shelf(walk, &cache->charged, &stats->shelf_objects))
 		return false;
 	if (walk->engine.front == KM_FRONT_CHAIN && cache->chain.slot &&
 	    !count_chain(walk, cache, &stats->shelf_objects))

@@ -22,6 +22,10 @@ km_inline bool km_boot(void)
  * before anything was allocated. */
 void km_memcg_start_process(void) __attribute__((weak));
 
+/* watch/group.h, where it is linked in: where groups are, for readers outside of the process. */
+struct km_memcg_view;
+extern const struct km_memcg_view km_memcg_view __attribute__((weak));
+
 /* What the floor above does around a fork, while the registry's lock is held; NULL: nothing. */
 extern void (*km_boot_fork_above)(bool before, bool child);
 

@@ -30,6 +30,7 @@ void km_root_start(void)
 	root->meta_bytes = km_meta_expose();
 	root->slob_pages = &km_slob.pages;
 	root->slob_units = &km_slob.units;
+	root->memcg = &km_memcg_view;
 	__builtin_memcpy(&magic, KM_ROOT_MAGIC, sizeof(magic));
 	km_store_release((uint64_t *)root, magic);
 }

@@ -37,6 +37,7 @@ struct km_root {
 	const size_t *mapped_blocks, *mapped_bytes;
 	const size_t *meta_bytes;
 	const size_t *slob_pages, *slob_units;
+	const struct km_memcg_view *memcg;	/* watch/group.h; NULL: there can't be groups */
 };
 
 /* What a reader of the other side's structures must agree on, in one number. */
@@ -58,7 +59,7 @@ km_inline uint64_t km_root_layout(void)
 		offsetof(struct km_shelf, slot), offsetof(struct km_percpu, base),
 		offsetof(struct km_percpu, cpus), offsetof(struct km_range, base),
 		offsetof(struct km_range, page), offsetof(struct km_range, ready),
-		sizeof(struct km_zone_counts),
+		sizeof(struct km_zone_counts), offsetof(struct kmem_cache, charged),
 	};
 	uint64_t hash = 0xcbf29ce484222325ull;	/* FNV-1a, by words */
 

@@ -39,6 +39,30 @@ struct mem_cgroup {
 
 extern km_hidden struct mem_cgroup km_memcg_root;
 
+/* A CPU's page stock. Invariant: who lies here is online, for who goes offline passes by and takes it out. */
+#define KM_STOCK_SLOTS	7u		/* kernel: NR_MEMCG_STOCK since 6.16, to fill one line */
+struct km_stock {
+	struct km_lock lock;
+	struct mem_cgroup *groups[KM_STOCK_SLOTS];	/* NULL: free */
+	uint8_t pages[KM_STOCK_SLOTS];
+	uint8_t victim;
+	struct obj_cgroup *owner;		/* rule `drain`: whose bytes lie in this CPU's byte stock */
+} km_aligned(128);
+
+/* For readers outside of the process, who find it by cache/root.h. */
+struct km_memcg_view {
+	uint64_t layout;			/* KM_MEMCG_LAYOUT of who wrote it */
+	const struct mem_cgroup *root;
+	const struct km_stock *const *stocks;	/* NULL as long as there was no group */
+	const unsigned *stock_count;
+};
+
+/* What such a reader must agree on, in one number. */
+#define KM_MEMCG_LAYOUT                                                                            \
+	((((((sizeof(struct mem_cgroup) * 31 + sizeof(struct obj_cgroup)) * 31 + sizeof(struct km_stock)) * 31 + \
+	    offsetof(struct mem_cgroup, sibling)) * 31 + offsetof(struct mem_cgroup, events)) * 31 + \
+	  offsetof(struct obj_cgroup, link)) * 31 + offsetof(struct km_stock, pages))
+
 /* The next group after `at` in `root` and below, parents first, offline ones too; NULL after the last. With the tree
  * lock. */
 struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgroup *at);

@@ -6,6 +6,7 @@
 
 #include "../port/die.h"
 #include "group.h"
+#include "print.h"
 
 size_t (*km_memcg_more_stat)(const struct mem_cgroup *group, char *text, size_t bytes);
 
@@ -144,11 +145,10 @@ size_t mem_cgroup_write_current(const struct mem_cgroup *group, char *text, size
 
 static size_t write_events(const uint64_t *events, char *text, size_t bytes)
 {
-	static const char *const keys[] = { "low", "high", "max", "oom", "oom_kill", "oom_group_kill" };
 	struct text out = { text, bytes, 0 };
 
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
-		append_line(&out, keys[i], km_load(&events[i]));
+		append_line(&out, km_memcg_event_names[i], km_load(&events[i]));
 	append_line(&out, "sock_throttled", 0);
 	return finish(&out);
 }
@@ -185,4 +185,42 @@ size_t mem_cgroup_write_stat(const struct mem_cgroup *group, char *text, size_t 
 	append_line(&out, "stock", km_stock_bytes(group));
 	append_line(&out, "dying", count_orphans(group));
 	return finish(&out);
+}
+
+/* ------------------------------------------------------------------ JSON */
+
+struct rows {
+	struct km_writer *writer;
+	bool more;
+};
+
+static int print_group(struct mem_cgroup *group, unsigned depth, void *arg)
+{
+	struct km_group_stats stats = {
+		.depth = depth,
+		.current = mem_cgroup_current(group), .peak = mem_cgroup_peak(group),
+		.max = mem_cgroup_max(group), .high = mem_cgroup_high(group),
+		.low = mem_cgroup_low(group), .min = mem_cgroup_min(group),
+		.failcnt = mem_cgroup_failcnt(group), .kmem = mem_cgroup_kmem(group),
+		.stock = km_stock_bytes(group), .dying = count_orphans(group),
+	};
+	struct rows *rows = arg;
+
+	if (km_memcg_is_root(group))
+		return 0;
+	__builtin_memcpy(stats.name, group->name, sizeof(stats.name));
+	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++) {
+		stats.events[i] = km_load(&group->events[i]);
+		stats.local[i] = km_load(&group->local[i]);
+	}
+	km_print_json_group(rows->writer, &stats, !rows->more);
+	rows->more = true;
+	return 0;
+}
+
+void km_print_own_groups(struct km_writer *writer)
+{
+	struct rows rows = { writer, false };
+
+	mem_cgroup_walk(NULL, print_group, &rows);
 }

@@ -125,6 +125,53 @@ void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats
 	km_print(writer, " \"alloc_slab\": %lu, \"free_slab\": %lu}", s->alloc_slab, s->free_slab);
 }
 
+/* ------------------------------------------------------------------ groups */
+
+const char *const km_memcg_event_names[MEMCG_NR_MEMORY_EVENTS] = {
+	"low", "high", "max", "oom", "oom_kill", "oom_group_kill",
+};
+
+static void print_events(struct km_writer *writer, const char *key, const uint64_t *events)
+{
+	km_print(writer, " \"%s\": {", key);
+	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
+		km_print(writer, "%s\"%s\": %lu", i ? ", " : "", km_memcg_event_names[i],
+			 (unsigned long)events[i]);
+	km_print(writer, "}");
+}
+
+static void print_limit(struct km_writer *writer, const char *key, uint64_t bytes)
+{
+	if (bytes == MEMCG_NO_LIMIT)
+		km_print(writer, " \"%s\": null,", key);
+	else
+		km_print(writer, " \"%s\": %lu,", key, (unsigned long)bytes);
+}
+
+void km_print_json_group(struct km_writer *writer, const struct km_group_stats *s, bool first)
+{
+	km_print(writer, "%s\n  {\"name\": ", first ? "" : ",");
+	km_print_string(writer, s->name);
+	km_print(writer, ", \"depth\": %u, \"current\": %lu, \"peak\": %lu,", s->depth,
+		 (unsigned long)s->current, (unsigned long)s->peak);
+	print_limit(writer, "max", s->max);
+	print_limit(writer, "high", s->high);
+	print_limit(writer, "low", s->low);
+	print_limit(writer, "min", s->min);
+	km_print(writer, " \"failcnt\": %lu, \"kmem\": %lu, \"stock\": %lu, \"dying\": %lu,",
+		 (unsigned long)s->failcnt, (unsigned long)s->kmem, (unsigned long)s->stock,
+		 (unsigned long)s->dying);
+	print_events(writer, "events", s->events);
+	km_print(writer, ",");
+	print_events(writer, "events_local", s->local);
+	km_print(writer, "}");
+}
+
+void km_print_json_groups(struct km_writer *writer)
+{
+	km_print(writer, "\n ],\n \"groups\": [");
+}
+
 void km_print_json_tail(struct km_writer *writer)
 {
 	km_print(writer, "\n ]}\n");

@@ -5,6 +5,7 @@
 #ifndef KM_WATCH_PRINT_H
 #define KM_WATCH_PRINT_H
 
+#include <kmem/memcg.h>
 #include <kmem/stats.h>
 
 #include "../port/cc.h"
@@ -32,7 +33,21 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 			const struct kmem_stats *stats);
 void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *stats,
 			 bool first);
+/* Caches end, groups begin. */
+void km_print_json_groups(struct km_writer *writer);
 void km_print_json_tail(struct km_writer *writer);
+
+/* A group's numbers; the tree is a list of them, each group before those below it. */
+struct km_group_stats {
+	char name[MEMCG_NAME_MAX];
+	unsigned depth;			/* 1: below the root, which is not listed */
+	uint64_t current, peak, max, high, low, min, failcnt, kmem, stock, dying;
+	uint64_t events[MEMCG_NR_MEMORY_EVENTS], local[MEMCG_NR_MEMORY_EVENTS];
+};
+extern const char *const km_memcg_event_names[MEMCG_NR_MEMORY_EVENTS];
+void km_print_json_group(struct km_writer *writer, const struct km_group_stats *stats, bool first);
+/* All of this process, where groups are linked in (memcg_text.c). */
+void km_print_own_groups(struct km_writer *writer) __attribute__((weak));
 
 /* The two head lines of slabinfo 2.1, and a row of it; returns its length. */
 extern const char km_slabinfo_head[];

@@ -181,6 +181,9 @@ int kmem_print_json(int fd)
 	bool was = km_busy_begin();
 	km_print_json_head(&rows.writer, &process, &stats);
 	km_registry_visit(print_json_row, &rows);
+	km_print_json_groups(&rows.writer);
+	if (km_print_own_groups)
+		km_print_own_groups(&rows.writer);
 	km_print_json_tail(&rows.writer);
 	int error = km_print_end(&rows.writer);
 	km_busy_end(was);

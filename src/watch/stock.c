@@ -14,20 +14,13 @@
 #include "../port/stock_word.h"
 #include "group.h"
 
-#define SLOTS	7u		/* kernel: NR_MEMCG_STOCK since 6.16, to fill one line */
 #define BATCH	64u		/* pages; kernel: MEMCG_CHARGE_BATCH */
 
-/* A CPU's page stock. Invariant: who lies here is online, for who goes offline passes by and takes it out. */
-struct stock {
-	struct km_lock lock;
-	struct mem_cgroup *groups[SLOTS];	/* NULL: free */
-	uint8_t pages[SLOTS];
-	uint8_t victim;
-	struct obj_cgroup *owner;		/* rule `drain`: whose bytes lie in this CPU's byte stock */
-} km_aligned(128);
-
-static struct stock *stocks;
+static struct km_stock *stocks;
 static unsigned stock_count;
+const struct km_memcg_view km_memcg_view = {
+	KM_MEMCG_LAYOUT, &km_memcg_root, (const struct km_stock *const *)&stocks, &stock_count,
+};
 static struct obj_cgroup *gone;		/* linked by link.next; who pops holds the tree lock */
 
 bool km_stock_start(void)
@@ -36,7 +29,7 @@ bool km_stock_start(void)
 
 	if (stocks)
 		return true;
-	struct stock *fresh = km_meta_alloc(count * sizeof(*fresh), true);
+	struct km_stock *fresh = km_meta_alloc(count * sizeof(*fresh), true);
 	if (!fresh)
 		return false;
 	for (unsigned cpu = 0; cpu < count; cpu++)
@@ -61,7 +54,7 @@ void km_stock_fork(bool before, bool child)
  * This CPU's stock, or, where that is taken, another's: any will do. A handler that struck under a lock of its own
  * thread must not wait: NULL where all stay taken.
  */
-static struct stock *enter(bool nested)
+static struct km_stock *enter(bool nested)
 {
 	unsigned here = km_cpu();
 
@@ -77,23 +70,23 @@ static struct stock *enter(bool nested)
 	return &stocks[here];
 }
 
-static void leave(struct stock *stock)
+static void leave(struct km_stock *stock)
 {
 	km_unlock_quick(&stock->lock);
 }
 
 /* ------------------------------------------------------------------ whole pages */
 
-static unsigned find(const struct stock *stock, const struct mem_cgroup *group)
+static unsigned find(const struct km_stock *stock, const struct mem_cgroup *group)
 {
 	unsigned i = 0;
 
-	while (i < SLOTS && stock->groups[i] != group)
+	while (i < KM_STOCK_SLOTS && stock->groups[i] != group)
 		i++;
 	return i;
 }
 
-static uint64_t flush_pages(struct stock *stock, unsigned i)
+static uint64_t flush_pages(struct km_stock *stock, unsigned i)
 {
 	uint64_t bytes = (uint64_t)stock->pages[i] << KM_PAGE_SHIFT;
 
@@ -104,14 +97,14 @@ static uint64_t flush_pages(struct stock *stock, unsigned i)
 }
 
 /* Pages that are charged and not used lie here, until there are more than a batch: then all go (kernel: the same). */
-static void put_pages(struct stock *stock, struct mem_cgroup *group, uint64_t pages)
+static void put_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t pages)
 {
 	unsigned i = find(stock, group);
 
-	if (i == SLOTS)
+	if (i == KM_STOCK_SLOTS)
 		i = find(stock, NULL);
-	if (i == SLOTS) {
-		i = stock->victim++ % SLOTS;
+	if (i == KM_STOCK_SLOTS) {
+		i = stock->victim++ % KM_STOCK_SLOTS;
 		flush_pages(stock, i);
 	}
 	if (stock->pages[i] + pages > BATCH) {
@@ -125,11 +118,11 @@ static void put_pages(struct stock *stock, struct mem_cgroup *group, uint64_t pa
 }
 
 /* So many pages, from here or from the counters: a batch of them if that leaves as much again below every limit. */
-static bool get_pages(struct stock *stock, struct mem_cgroup *group, uint64_t pages, struct km_attempt *attempt)
+static bool get_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t pages, struct km_attempt *attempt)
 {
 	unsigned i = find(stock, group);
 
-	if (i < SLOTS && stock->pages[i] >= pages) {
+	if (i < KM_STOCK_SLOTS && stock->pages[i] >= pages) {
 		stock->pages[i] = (uint8_t)(stock->pages[i] - pages);
 		return true;
 	}
@@ -189,13 +182,13 @@ void km_stock_forget(struct obj_cgroup *objcg)
 	count_charged(objcg, -KM_OBJCG_HOME);
 }
 
-static int64_t *net_of(const struct obj_cgroup *objcg, const struct stock *stock)
+static int64_t *net_of(const struct obj_cgroup *objcg, const struct km_stock *stock)
 {
 	return (int64_t *)(km_area((unsigned)(stock - stocks)) + objcg->net);
 }
 
 /* So many bytes came to the objcg, or with a minus went. The last thing that is done with it. */
-static void traffic(struct stock *stock, struct obj_cgroup *objcg, int64_t bytes)
+static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, int64_t bytes)
 {
 	if (km_memcg_modes[MEM_CGROUP_V1]) {
 		struct km_counter *kmem = km_memcg_kmem_counter(payer(objcg));
@@ -212,7 +205,7 @@ static void traffic(struct stock *stock, struct obj_cgroup *objcg, int64_t bytes
 }
 
 /* Exactly so many bytes go back to the counters. */
-static void give_back(struct stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
+static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
 {
 	if (!bytes)
 		return;
@@ -221,7 +214,7 @@ static void give_back(struct stock *stock, struct obj_cgroup *objcg, uint64_t by
 }
 
 /* Whole pages go to the page stock; straight to the counters where somebody waits for them. */
-static void give_pages(struct stock *stock, struct obj_cgroup *objcg, uint64_t pages)
+static void give_pages(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t pages)
 {
 	if (km_unlikely(!km_counter_spare(km_memcg_counter(payer(objcg))))) {
 		give_back(stock, objcg, pages << KM_PAGE_SHIFT);
@@ -246,7 +239,7 @@ static uint64_t take_all(struct obj_cgroup *objcg)
 }
 
 /* Rule `keep`: bytes that are not used stay in the byte stock, up to a page; beyond, whole pages go. */
-static void stow(struct stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
+static void stow(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
 {
 	if (is_open(objcg)) {
 		if (bytes > KM_PAGE_SIZE) {
@@ -262,7 +255,7 @@ static void stow(struct stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
 /* ------------------------------------------------------------------ rule `drain`, as before Linux 5.14 */
 
 /* A CPU's byte stock has one owner; whole pages go, the rest becomes the owner's remainder, and it is nobody's. */
-static void flush_owner(struct stock *stock, struct obj_cgroup *owner, uint64_t bytes)
+static void flush_owner(struct km_stock *stock, struct obj_cgroup *owner, uint64_t bytes)
 {
 	bytes += km_stock_empty(&owner->slot);
 	stock->owner = NULL;
@@ -274,7 +267,7 @@ static void flush_owner(struct stock *stock, struct obj_cgroup *owner, uint64_t 
 }
 
 /* Becoming the owner picks the remainder up, by an exchange also where there is none. */
-static void refill_drain(struct stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
+static void refill_drain(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
 {
 	if (stock->owner != objcg) {
 		if (stock->owner)
@@ -288,7 +281,7 @@ static void refill_drain(struct stock *stock, struct obj_cgroup *objcg, uint64_t
 		flush_owner(stock, objcg, bytes);
 }
 
-static bool charge_drain(struct stock *stock, struct km_attempt *attempt)
+static bool charge_drain(struct km_stock *stock, struct km_attempt *attempt)
 {
 	uint64_t pages = (attempt->bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 	struct obj_cgroup *objcg = attempt->objcg;
@@ -303,7 +296,7 @@ static bool charge_drain(struct stock *stock, struct km_attempt *attempt)
 /* ------------------------------------------------------------------ charge and uncharge */
 
 /* From what there is, else whole pages, else exactly what is missing. */
-static bool charge_keep(struct stock *stock, struct km_attempt *attempt, struct km_counter **refused)
+static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, struct km_counter **refused)
 {
 	struct obj_cgroup *objcg = attempt->objcg;
 	struct km_counter *counter = km_memcg_counter(payer(objcg));
@@ -356,7 +349,7 @@ bool km_stock_charge(struct km_attempt *attempt)
 {
 	struct km_counter *refused = NULL;
 	bool nested = km_busy_begin();
-	struct stock *stock = enter(nested);
+	struct km_stock *stock = enter(nested);
 	bool done = false;
 
 	attempt->refused = attempt->high = NULL;
@@ -379,7 +372,7 @@ bool km_stock_charge(struct km_attempt *attempt)
 static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 {
 	bool nested = km_busy_begin();
-	struct stock *stock = enter(nested);
+	struct km_stock *stock = enter(nested);
 
 	if (!stock) {
 		KM_SHARED(&objcg->nr_charged_bytes, km_add(&objcg->nr_charged_bytes, bytes));
@@ -409,7 +402,7 @@ void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes)
 uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 {
 	bool nested = km_busy_begin();
-	struct stock *stock = enter(nested);
+	struct km_stock *stock = enter(nested);
 	uint64_t spare = 0;
 
 	if (stock) {
@@ -423,7 +416,7 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root)
 {
 	bool nested = km_busy_begin();
-	struct stock *stock = enter(nested);
+	struct km_stock *stock = enter(nested);
 	bool below = false;
 
 	if (stock) {
@@ -437,7 +430,7 @@ bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *roo
 struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg)
 {
 	bool nested = km_busy_begin();
-	struct stock *stock = enter(nested);
+	struct km_stock *stock = enter(nested);
 	struct mem_cgroup *group = NULL;
 
 	if (stock) {
@@ -456,7 +449,7 @@ uint64_t km_stock_bytes(const struct mem_cgroup *group)
 	for (unsigned cpu = 0; cpu < stock_count; cpu++) {
 		if (objcg->stock)
 			bytes += km_load((uint64_t *)(km_area(cpu) + objcg->stock));
-		for (unsigned i = 0; i < SLOTS; i++)
+		for (unsigned i = 0; i < KM_STOCK_SLOTS; i++)
 			if (km_load(&stocks[cpu].groups[i]) == group)
 				bytes += (uint64_t)km_load(&stocks[cpu].pages[i]) << KM_PAGE_SHIFT;
 	}
@@ -486,7 +479,7 @@ static void give_back_locked(struct obj_cgroup *objcg, uint64_t bytes)
 {
 	if (!bytes)
 		return;
-	struct stock *stock = enter(false);
+	struct km_stock *stock = enter(false);
 	give_back(stock, objcg, bytes);
 	leave(stock);
 }
@@ -497,7 +490,7 @@ static uint64_t drain_pages(const struct mem_cgroup *root)
 
 	for (unsigned cpu = 0; cpu < stock_count; cpu++) {
 		km_lock(&stocks[cpu].lock);
-		for (unsigned i = 0; i < SLOTS; i++)
+		for (unsigned i = 0; i < KM_STOCK_SLOTS; i++)
 			if (stocks[cpu].groups[i] && km_memcg_in(stocks[cpu].groups[i], root))
 				bytes += flush_pages(&stocks[cpu], i);
 		km_unlock(&stocks[cpu].lock);
@@ -545,11 +538,11 @@ void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 	int64_t net = 0;
 
 	for (unsigned cpu = 0; cpu < stock_count; cpu++) {
-		struct stock *stock = &stocks[cpu];
+		struct km_stock *stock = &stocks[cpu];
 
 		km_lock(&stock->lock);
 		unsigned i = find(stock, group);
-		if (i < SLOTS)
+		if (i < KM_STOCK_SLOTS)
 			flush_pages(stock, i);
 		if (stock->owner == objcg)
 			stock->owner = NULL;

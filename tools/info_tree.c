@@ -1,0 +1,175 @@
+/*
+ * The groups of a snapshot, for those who know cgroups: as a tree, as JSON, or as the texts of the cgroup files. What a
+ * text says is what mem_cgroup_write_stat and its like write in the process itself.
+ */
+#include "info_print.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A name as it may go to a terminal: the process might have written anything there. */
+struct name {
+	char text[MEMCG_NAME_MAX];
+};
+
+static struct name name_of(const struct km_group_stats *group)
+{
+	struct name name;
+	size_t i = 0;
+
+	for (; i < sizeof(name.text) - 1 && group->name[i]; i++)
+		name.text[i] = (unsigned char)group->name[i] < 0x20 || group->name[i] == 0x7f ?
+				       '?' : group->name[i];
+	name.text[i] = '\0';
+	return name;
+}
+
+/* ------------------------------------------------------------------ the tree */
+
+static struct info_bytes limit(uint64_t bytes)
+{
+	return bytes == MEMCG_NO_LIMIT ? (struct info_bytes){ "max" } : info_bytes(bytes);
+}
+
+/* How far names reach, with two columns for each level. */
+static int name_width(const struct snapshot *snapshot)
+{
+	size_t width = 24;
+
+	for (size_t i = 0; i < snapshot->group_count; i++) {
+		const struct km_group_stats *group = &snapshot->groups[i];
+		size_t length = 2 * (group->depth - 1) + strlen(name_of(group).text);
+
+		width = length > width ? length : width;
+	}
+	return (int)width;
+}
+
+static void print_row(struct km_writer *writer, const struct km_group_stats *group, int width)
+{
+	int indent = 2 * ((int)group->depth - 1);
+	bool some = false;
+	char row[512];
+
+	snprintf(row, sizeof(row), "%*s%-*s %10s %10s %10s %10s ", indent, "", width - indent,
+		 name_of(group).text, BYTES(group->current), BYTES(group->peak), limit(group->max).text,
+		 limit(group->high).text);
+	km_print(writer, "%s", row);
+	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
+		if (group->events[i]) {
+			km_print(writer, " %s %lu", km_memcg_event_names[i], (unsigned long)group->events[i]);
+			some = true;
+		}
+	km_print(writer, "%s", some ? "\n" : " -\n");
+}
+
+static void print_tree(struct km_writer *writer, const struct snapshot *snapshot)
+{
+	int width = name_width(snapshot);
+	char head[512];
+
+	snprintf(head, sizeof(head), "%-*s %10s %10s %10s %10s  EVENTS\n", width, "GROUP", "CURRENT", "PEAK", "MAX",
+		 "HIGH");
+	km_print(writer, "%s", head);
+	for (size_t i = 0; i < snapshot->group_count; i++)
+		print_row(writer, &snapshot->groups[i], width);
+}
+
+static void print_json(struct km_writer *writer, const struct snapshot *snapshot)
+{
+	km_print(writer, "{\"pid\": %u, \"groups\": [", snapshot->pid);
+	for (size_t i = 0; i < snapshot->group_count; i++)
+		km_print_json_group(writer, &snapshot->groups[i], i == 0);
+	km_print(writer, "\n ]}");
+}
+
+/* ------------------------------------------------------------------ the files */
+
+static void print_head(struct km_writer *writer, const struct snapshot *snapshot, size_t group, const char *file)
+{
+	size_t path[MEMCG_DEPTH_MAX + 1], levels = 0;
+
+	/* Those above stand before it, the nearest last. */
+	for (size_t i = group + 1, depth = snapshot->groups[group].depth; i-- && depth;)
+		if (snapshot->groups[i].depth == depth && levels <= MEMCG_DEPTH_MAX) {
+			path[levels++] = i;
+			depth--;
+		}
+	km_print(writer, "==> ");
+	while (levels)
+		km_print(writer, "%s/", name_of(&snapshot->groups[path[--levels]]).text);
+	km_print(writer, "memory.%s <==\n", file);
+}
+
+static void print_bytes(struct km_writer *writer, uint64_t bytes)
+{
+	if (bytes == MEMCG_NO_LIMIT)
+		km_print(writer, "max\n\n");
+	else
+		km_print(writer, "%lu\n\n", (unsigned long)bytes);
+}
+
+static void print_events(struct km_writer *writer, const uint64_t *events)
+{
+	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
+		km_print(writer, "%s %lu\n", km_memcg_event_names[i], (unsigned long)events[i]);
+	km_print(writer, "sock_throttled 0\n\n");
+}
+
+/* As head(1) shows files: a line with the name, the text, an empty line. */
+static void print_files(struct km_writer *writer, const struct snapshot *snapshot, size_t i)
+{
+	const struct km_group_stats *group = &snapshot->groups[i];
+	const struct {
+		const char *file;
+		uint64_t value;
+	} numbers[] = {
+		{ "current", group->current }, { "peak", group->peak }, { "max", group->max },
+		{ "high", group->high }, { "low", group->low }, { "min", group->min },
+	};
+
+	for (size_t file = 0; file < sizeof(numbers) / sizeof(*numbers); file++) {
+		print_head(writer, snapshot, i, numbers[file].file);
+		print_bytes(writer, numbers[file].value);
+	}
+	print_head(writer, snapshot, i, "stat");
+	km_print(writer, "kernel %lu\nstock %lu\ndying %lu\n\n", (unsigned long)group->current,
+		 (unsigned long)group->stock, (unsigned long)group->dying);
+	print_head(writer, snapshot, i, "events");
+	print_events(writer, group->events);
+	print_head(writer, snapshot, i, "events.local");
+	print_events(writer, group->local);
+}
+
+/* ------------------------------------------------------------------ all of it */
+
+int info_tree(const struct snapshot *snapshot, enum info_style style)
+{
+	struct km_writer writer = { .fd = STDOUT_FILENO };
+
+	if (style == INFO_TREE) {
+		print_tree(&writer, snapshot);
+	} else if (style == INFO_TREE_JSON) {
+		print_json(&writer, snapshot);
+		km_print(&writer, "\n");
+	} else {
+		for (size_t i = 0; i < snapshot->group_count; i++)
+			print_files(&writer, snapshot, i);
+	}
+	return -km_print_end(&writer);
+}
+
+void info_tree_list_row(struct km_writer *writer, enum info_style style, const struct snapshot *snapshot, bool more)
+{
+	char name[64];
+
+	if (style == INFO_TREE_JSON) {
+		km_print(writer, more ? ",\n" : "\n");
+		print_json(writer, snapshot);
+		return;
+	}
+	info_process_name(snapshot->pid, name);
+	km_print(writer, "%sprocess %u, %s\n", more ? "\n" : "", snapshot->pid, name);
+	print_tree(writer, snapshot);
+}

@@ -12,13 +12,13 @@
 #include "../engine/slob.h"
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../watch/memcg.h"
 #include "malloc.h"
 
 /* A program linked with the archive gets KMEM_STATS as well (atexit.c). */
 extern int kmem_copy_in_use;
 __attribute__((used)) static int *const keep_statistics = &kmem_copy_in_use;
-/* ... and KMEM_OPTIONS=account (watch/process.c). */
-__attribute__((used)) static void (*const keep_account)(void) = km_memcg_start_process;
+__attribute__((used)) static const bool *const keep_account = &km_memcg_process;	/* and KMEM_OPTIONS=account */
 
 uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 static struct kmem_cache *cache_of_class[KM_MALLOC_CLASSES];

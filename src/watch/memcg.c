@@ -32,7 +32,7 @@ static struct {
 static km_tls struct mem_cgroup *active;
 
 /* Whoever has groups in a static program gets KMEM_OPTIONS=account as well. */
-__attribute__((used)) static void (*const keep_account)(void) = km_memcg_start_process;
+__attribute__((used)) static const bool *const keep_account = &km_memcg_process;
 
 /* A handler finds the allocator busy meanwhile. */
 void km_memcg_lock(void)

@@ -47,6 +47,9 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg);
 /* Who pays for it now, with a reference for the caller; the root for an orphan of it. */
 struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
 
+/* process.c: a static program that refers to it has a group for the process, if options ask. */
+extern const bool km_memcg_process;
+
 /*
  * Set by who keeps charged objects on shelves: uncharge those that lie there in the name of an objcg for which
  * km_memcg_below(objcg, root), with no lock held; NULL: nobody does.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cache/root.h"
+#include "watch/group.h"
 
 #define WORDS (1u << 16)	/* of nonsense */
 
@@ -78,9 +79,44 @@ static void make_caches(struct km_list *head, unsigned *count, unsigned long *no
 		caches[11].all.prev = (struct km_list *)pointer(nonsense);
 }
 
+/* A tree of groups with numbers, names and stocks of nonsense, some of them damaged; loops among them. */
+static void make_groups(struct km_memcg_view *view, unsigned long *nonsense)
+{
+	static const struct km_stock *stocks;
+	static unsigned stock_count;
+	static struct mem_cgroup groups[20];
+
+	memcpy(groups, nonsense, sizeof(groups));
+	for (unsigned i = 0; i < 20; i++) {
+		struct mem_cgroup *group = &groups[i], *parent = i ? &groups[any() % i] : NULL;
+
+		km_list_init(&group->children);
+		km_list_init(&group->objcgs);
+		group->parent = parent;
+		group->depth = parent ? parent->depth + 1 : 0;
+		group->online = any() % 8;
+		group->objcg = (void *)(nonsense + any() % 1000 * 8);
+		if (any() % 4 == 0)
+			group->objcgs.next = (struct km_list *)pointer(nonsense);
+		if (parent)
+			km_list_add_tail(&group->sibling, &parent->children);
+	}
+	/* One that hangs below itself, and one whose neighbour is elsewhere. */
+	if (any() % 4 == 0)
+		groups[9].children = groups[0].children;
+	if (any() % 4 == 0)
+		groups[any() % 19 + 1].sibling.next = (struct km_list *)pointer(nonsense);
+	if (any() % 8 == 0)
+		groups[5].depth = (unsigned)any();
+	stocks = (struct km_stock *)(nonsense + any() % 100 * 16);
+	stock_count = (unsigned)(any() % 16 ? any() % 40 : any());
+	*view = (struct km_memcg_view){ KM_MEMCG_LAYOUT, groups, &stocks, &stock_count };
+}
+
 int main(int argc, char **argv)
 {
 	static struct km_list head;
+	static struct km_memcg_view view;
 	static unsigned count, ranges, nodes;
 	static struct km_percpu percpu;
 	char *at = mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -116,6 +152,8 @@ int main(int argc, char **argv)
 		root->arena.bind_failures = nonsense + 1;
 		root->large_blocks = root->large_bytes = nonsense + 3;
 		root->mapped_blocks = root->mapped_bytes = root->meta_bytes = nonsense + 4;
+		make_groups(&view, nonsense);
+		root->memcg = any() % 16 ? &view : (void *)pointer(nonsense);
 		root->discipline = root->reason = (char *)(nonsense + any() % WORDS);
 	}
 	if (write(1, "ready\n", 6) != 6)

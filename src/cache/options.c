@@ -52,8 +52,10 @@ bool km_parse_bytes(const char *text, uint64_t *bytes)
 	for (unsigned i = 0; *text && units[i] && !shift; i++)
 		if ((*text | 0x20) == units[i])
 			shift = 10 * (i + 1);
+	if (!number || number << shift >> shift != number || text[shift != 0])
+		return false;
 	*bytes = number << shift;
-	return number && *bytes >> shift == number && !text[shift != 0];
+	return true;
 }
 
 static bool set_engine(const char *value)

@@ -80,10 +80,11 @@ enum info_result walk_root(struct target *target, const struct km_root *root, bo
 /* Words, or what else `each` bytes are, at the same offset in each CPU's area. */
 bool target_per_cpu(struct target *target, const struct km_percpu *percpu, uint32_t offset, void *to,
 		    size_t each);
-/* ---- info_groups.c: the groups of one root, added to the snapshot, and INFO_OK. INFO_TORN as above: those up to there. */
-enum info_result walk_groups(struct target *target, const struct km_root *root, struct snapshot *snapshot);
 /* How many memory nodes there are, and the pages of all of them. */
 bool root_pages(struct target *target, const struct km_root *root, unsigned *nodes,
 		struct km_zone_counts *all);
+
+/* ---- info_groups.c: the groups of one root, added to the snapshot. INFO_TORN as above: those up to there. */
+enum info_result walk_groups(struct target *target, const struct km_root *root, struct snapshot *snapshot);
 
 #endif

@@ -33,9 +33,9 @@ void info_list_row(struct km_writer *writer, enum info_style style, const struct
 int info_list_tail(struct km_writer *writer, enum info_style style);
 
 
-/* ---- info_tree.c: a snapshot's groups, in one of the three styles above; 0 or an errno. name: the process's, if it is to
- * be said; more: another's went before. */
+/* ---- info_tree.c: a snapshot's groups, in one of the last three styles above: 0 or an errno. */
 int info_tree(const struct snapshot *snapshot, enum info_style style);
+/* One of many processes, and which; more: another went before. */
 void info_tree_list_row(struct km_writer *writer, enum info_style style, const struct snapshot *snapshot, bool more);
 
 #endif

@@ -18,8 +18,8 @@ km_inline bool km_boot(void)
 	return km_likely(km_load_acquire(&km_ready)) || km_boot_slow();
 }
 
-/* watch/process.c, where it is linked in: make the group that pays for the process, as options ask. Once everything works,
- * before anything was allocated. */
+/* watch/process.c, where it is linked in: make the group that pays for the process, as options ask. Called once
+ * everything works, before anything was given out. */
 void km_memcg_start_process(void) __attribute__((weak));
 
 /* watch/group.h, where it is linked in: where groups are, for readers outside of the process. */

@@ -1,7 +1,7 @@
 /*
- * A program whose groups are looked at from outside. groups quiet|churn FILE: makes a tree with limits, objects, stocks,
- * events and an orphan, writes what it says of itself as JSON into FILE and the texts of its groups into FILE.texts,
- * prints "ready" and waits to be killed (churn: groups come and go meanwhile).
+ * A program whose groups are looked at from outside. groups quiet|churn FILE: makes a tree with limits, objects,
+ * stocks, events and an orphan, writes what it says of itself as JSON into FILE and the texts of its groups into
+ * FILE.texts, prints "ready" and waits to be killed (churn: groups come and go meanwhile).
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

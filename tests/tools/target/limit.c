@@ -1,7 +1,7 @@
 /*
  * A program under a limit, which it is told. limit small|large|mapped|mixed|aligned BYTES: takes memory until there is
- * none, checks that everything said ENOMEM and that nothing beyond the limit was given out, frees it all, and can have as
- * much again. limit realloc BYTES: blocks grow up to the limit, and keep what is in them when they can't. limit
+ * none, checks that everything said ENOMEM and that nothing beyond the limit was given out, frees it all, and can have
+ * as much again. limit realloc BYTES: blocks grow up to the limit, and keep what is in them when they can't. limit
  * fork BYTES: the child has what its parent has left. limit threads BYTES: four at once.
  */
 #include <errno.h>

@@ -50,6 +50,8 @@ static void populate(void)
 	if (!mem_cgroup_charge(small, GFP_KERNEL, 1 << 20) || !mem_cgroup_charge(small, GFP_NOWAIT, 1 << 20))
 		exit(4);
 	mem_cgroup_put(gone);
+	/* The refusals have emptied the stocks. */
+	charge(tenants, 100);
 }
 
 /* ------------------------------------------------------------------ what it says of itself */

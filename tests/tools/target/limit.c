@@ -128,8 +128,8 @@ static void grow(void)
 /* An eighth more than what was asked for is a courtesy: where there is no room for it, it is left out. */
 static void grow_exactly(void)
 {
-	size_t bytes = limit / 4 & ~(size_t)4095, rest = limit - bytes - 100000;
-	char *p = malloc(bytes), *ballast = malloc(rest - bytes - 65536);
+	size_t bytes = limit / 8;
+	char *p = malloc(bytes), *ballast = malloc(limit - 2 * bytes - 140000);
 
 	NEED(p && ballast);
 	char *moved = realloc(p, bytes + 32768);

@@ -341,6 +341,16 @@ KMEM_API unsigned long kmem_cache_min_partial(const struct kmem_cache *cache);
 KMEM_API int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count);
 
 /*
+ * Bytes of whole slabs that the cache may have, UINT64_MAX: any number, as at first. Who needs one more gets ENOMEM,
+ * once what lies ready of the cache on all CPUs and in empty slabs was taken back (with GFP_NOWAIT: at once); the event
+ * "limit" counts slabs that were refused. Readable and writable at any time; a limit below what there is takes nothing
+ * away, and lets nothing come. set: 0; -EOPNOTSUPP for an engine whose caches share pages (slob). Kernel: has no such
+ * limit.
+ */
+KMEM_API uint64_t kmem_cache_limit(const struct kmem_cache *cache);
+KMEM_API int kmem_cache_set_limit(struct kmem_cache *cache, uint64_t bytes);
+
+/*
  * How often, in percent, a refill whose own node has no partly used slab may take one from another node before it gets
  * a new one of its own; another node gives only while it has more than min_partial of them. Kernel:
  * /sys/kernel/slab/CACHE/remote_node_defrag_ratio; as there 100, the default, is 1000 of 1024 times. Readable and

@@ -56,9 +56,22 @@ struct km_creation {
 	struct kmem_cache_args args;
 	bool internal;			/* kmalloc and malloc sizes: any alignment, no warnings */
 	const struct km_engine *engine;	/* NULL: by args */
+	struct kmem_cache *twin_of;	/* it is a private group's */
+	const struct km_keeper *keeper;
+	void *kept_by;
 };
 struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
 				   const struct km_creation *creation, int *error);
+/* The registry's lock, with km_front_busy set. Under it: make a cache; take one down, with what `rest` leaves in it
+ * (NULL: as kmem_cache_destroy); its shelves are closed and what lay there is in its slabs by then. */
+void km_registry_lock(void);
+void km_registry_unlock(void);
+struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_flags_t flags,
+					  const struct km_creation *creation, int *error);
+void km_cache_rename(struct kmem_cache *cache, const char *name);
+void km_cache_remove(struct kmem_cache *cache, void (*rest)(struct kmem_cache *cache));
+/* watch/private.c: the cache goes, with the registry locked. */
+void km_private_forget(struct kmem_cache *parent) __attribute__((weak));
 /* Visit all with the registry locked; trylock: false where it is taken. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 bool km_registry_try_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg,
@@ -116,6 +129,8 @@ uint64_t km_large_owner(const void *p);
 bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner) __attribute__((weak));
 bool km_charge_more(uint64_t owner, size_t bytes) __attribute__((weak));
 void km_charge_back(uint64_t owner, size_t bytes) __attribute__((weak));
+/* Its block begins, or goes: what a private group has is linked by page->list. */
+void km_charge_large(uint64_t owner, struct km_page *page, bool begins) __attribute__((weak));
 /* Usable bytes of the large block that starts at p; 0: there is none. */
 size_t km_large_bytes(const void *p);
 size_t km_large_try_bytes(const void *p);	/* with km_front_busy set by others; SIZE_MAX: can't tell */

@@ -17,6 +17,7 @@ static struct {
 	struct km_lock lock;
 	struct km_list all;
 	unsigned count;
+	bool was_busy;			/* of who holds the lock by km_registry_lock */
 	size_t entries_ready;		/* bytes committed */
 	size_t next_id;
 	uint64_t used[MAX_IDS / 64];
@@ -256,6 +257,13 @@ static void drop_name(struct kmem_cache *cache)
 	*at = cache->next_named;
 }
 
+void km_cache_rename(struct kmem_cache *cache, const char *name)
+{
+	drop_name(cache);
+	copy_name(cache->name, name);
+	add_name(cache, true);
+}
+
 static void publish(struct kmem_cache *cache, bool internal)
 {
 	add_name(cache, internal);
@@ -279,7 +287,14 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 			creation->args.engine ? km_engine_find(creation->args.engine) :
 						km_options.engine;
 	cache->object_size = size;
-	cache->flags = flags | (km_options.account && !cache->engine->shared_pages ? SLAB_ACCOUNT : 0);
+	cache->twin_of = creation->twin_of;
+	cache->keeper = creation->keeper;
+	cache->kept_by = creation->kept_by;
+	cache->hooks = cache->twin_of ? cache->twin_of->hooks : NULL;
+	cache->limit = UINT64_MAX;
+	cache->flags = flags;
+	if (km_options.account && !cache->engine->shared_pages && !cache->twin_of)
+		cache->flags |= SLAB_ACCOUNT;
 	cache->ctor = creation->args.ctor;
 	cache->checked = km_options.check || (flags & SLAB_CONSISTENCY_CHECKS);
 	cache->mergeable = km_options.merge && !cache->ctor && !creation->args.usersize &&
@@ -299,12 +314,11 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	return cache;
 }
 
-struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
-				   const struct km_creation *creation, int *error)
+struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_flags_t flags,
+					  const struct km_creation *creation, int *error)
 {
 	struct kmem_cache *cache = NULL;
 
-	km_lock(&registry.lock);
 	if (!registry.all.next)
 		km_list_init(&registry.all);
 	if (km_options.merge && !creation->internal)
@@ -318,6 +332,14 @@ struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t
 				km_front_charge(cache, true);
 		}
 	}
+	return cache;
+}
+
+struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
+				   const struct km_creation *creation, int *error)
+{
+	km_lock(&registry.lock);
+	struct kmem_cache *cache = km_cache_create_locked(name, size, flags, creation, error);
 	km_unlock(&registry.lock);
 	return cache;
 }
@@ -411,7 +433,7 @@ static int bury_slab(struct km_page *slab, void *arg)
 	return 0;
 }
 
-static void free_cache(struct kmem_cache *cache)
+static void free_cache(struct kmem_cache *cache, void (*rest)(struct kmem_cache *cache))
 {
 	struct leftovers left = { .cache = cache };
 
@@ -420,7 +442,10 @@ static void free_cache(struct kmem_cache *cache)
 	cache->flags &= ~SLAB_TYPESAFE_BY_RCU;
 	cache->engine->shrink(cache);
 	struct kmem_cache_stats stats = { .name = "" };
-	cache->engine->stats(cache, &stats);
+	if (rest)
+		rest(cache);
+	else
+		cache->engine->stats(cache, &stats);
 	if (stats.total_slabs || stats.active_objects) {
 		km_warn("kmem_cache_destroy(%s): Slab cache still has objects", cache->name);
 		km_pages_walk(report_slab, &left);
@@ -438,6 +463,16 @@ static void free_cache(struct kmem_cache *cache)
 	km_meta_free(cache, sizeof(*cache));
 }
 
+void km_cache_remove(struct kmem_cache *cache, void (*rest)(struct kmem_cache *cache))
+{
+	if (cache->twins)
+		km_private_forget(cache);
+	km_list_del(&cache->all);
+	drop_name(cache);
+	km_bump(&registry.count, -1);
+	free_cache(cache, rest);
+}
+
 void kmem_cache_destroy(struct kmem_cache *cache)
 {
 	if (!cache)
@@ -446,20 +481,35 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_destroy", cache, cache->name);
 		return;
 	}
+	if (km_unlikely(cache->twin_of != NULL)) {
+		km_warn("kmem_cache_destroy(%s): it is a private group's, and stays", cache->name);
+		return;
+	}
 	bool was = km_busy_begin();
 	km_lock(&registry.lock);
-	bool last = --cache->references == 0;
-	if (last) {
-		km_list_del(&cache->all);
-		drop_name(cache);
-		km_bump(&registry.count, -1);
-		free_cache(cache);
-	}
+	if (!--cache->references)
+		km_cache_remove(cache, NULL);
 	km_unlock(&registry.lock);
 	km_busy_end(was);
 }
 
 /* ------------------------------------------------------------------ looking */
+
+void km_registry_lock(void)
+{
+	bool was = km_busy_begin();
+
+	km_lock(&registry.lock);
+	registry.was_busy = was;
+}
+
+void km_registry_unlock(void)
+{
+	bool was = registry.was_busy;
+
+	km_unlock(&registry.lock);
+	km_busy_end(was);
+}
 
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
 {
@@ -550,6 +600,20 @@ int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count)
 	if (count > 1048576)
 		return -EINVAL;
 	km_store(&cache->min_partial, count);
+	return 0;
+}
+
+uint64_t kmem_cache_limit(const struct kmem_cache *cache)
+{
+	return km_load(&cache->limit);
+}
+
+int kmem_cache_set_limit(struct kmem_cache *cache, uint64_t bytes)
+{
+	/* Its objects lie in pages of all caches. */
+	if (cache->engine->shared_pages)
+		return -EOPNOTSUPP;
+	km_store(&cache->limit, bytes);
 	return 0;
 }
 

@@ -45,10 +45,12 @@ static void set_owner(const void *p, uint64_t owner)
 	if (!owner)
 		return;
 	km_store(&large.charged, true);
-	if (page)
+	if (page) {
 		km_store(km_owner_of_page(page), owner);
-	else
+		km_charge_large(owner, page, true);
+	} else {
 		km_big_set_owner(p, owner);
+	}
 }
 
 uint64_t km_large_owner(const void *p)
@@ -212,6 +214,8 @@ bool km_large_free(const void *p)
 	}
 	size_t pages = page->pages;
 
+	if (km_unlikely(owner))
+		km_charge_large(owner, page, false);
 	km_map_set(page, 1, KM_MAP_NONE);
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 	km_sub(&large.blocks, 1ul);

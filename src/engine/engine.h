@@ -32,6 +32,7 @@ enum km_front {
 struct km_engine;
 struct km_hooks;
 struct km_charging;
+struct km_keeper;
 
 /* Events that the engine counts, summed over CPUs when read; slow path only, so a shared line will do. */
 struct km_events {
@@ -95,6 +96,12 @@ struct kmem_cache {
 #define KM_PAYER_ODD	1u		/* ... has this bit where it takes a look (watch/charge.c), or nobody does */
 	uint32_t charge;		/* bytes an object costs who pays for it */
 	bool charge_all;		/* each object is asked for who pays; else only where the call says so */
+	bool twins;			/* some private group has, or had, a twin of it */
+	/* Slabs of it, as they come and go. */
+	uint64_t slab_bytes, limit;	/* there are; there may be */
+	const struct km_keeper *keeper;	/* NULL: nobody is asked */
+	void *kept_by;			/* the keeper's */
+	struct kmem_cache *twin_of;	/* its slabs are a private group's (watch/private.c); NULL: no twin */
 };
 _Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
 _Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");
@@ -143,6 +150,17 @@ struct km_charging {
 	void (*free)(struct kmem_cache *cache, void *object);
 	bool (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
 	void (*free_bulk)(struct kmem_cache *cache, size_t n, void **objects);
+};
+
+/*
+ * Who is asked before a cache gets pages for a slab, and sees each slab come and go. With km_front_busy set, perhaps
+ * under locks of the cache; takes none of a rank below KM_RANK_PRIVATE.
+ */
+struct km_keeper {
+	bool (*admit)(struct kmem_cache *cache, size_t bytes);
+	void (*dismiss)(struct kmem_cache *cache, size_t bytes);	/* there were no pages after all */
+	bool (*came)(struct kmem_cache *cache, struct km_page *slab, bool may_wait);	/* false: can't note it down */
+	void (*goes)(struct kmem_cache *cache, struct km_page *slab);	/* and what was admitted for it */
 };
 
 typedef int km_walk_fn(void *object, void *arg);
@@ -217,6 +235,8 @@ struct km_engine {
 	bool (*look)(struct kmem_cache *cache, uint64_t now_ms);
 	void **(*trim)(struct kmem_cache *cache, unsigned cpu, void **block);
 	int (*tune)(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
+	/* The cache goes, with objects that are out: free a slab, whatever is in it. NULL: km_slab_free. */
+	void (*discard)(struct kmem_cache *cache, struct km_page *slab);
 	/* Is the object taken, as far as the slab knows? For walk, checks and stats. */
 	bool (*is_taken)(struct kmem_cache *cache, struct km_page *slab, unsigned index);
 	void (*stats)(struct kmem_cache *cache, struct kmem_cache_stats *stats);
@@ -282,6 +302,8 @@ km_inline char *km_slab_first(const struct kmem_cache *cache, const struct km_pa
 	return (char *)km_page_address(slab) + (km_unlikely(cache->colours) ? km_load(&slab->first) : 0);
 }
 
+/* The last slab that this thread wanted was refused by the cache's limit or its keeper, not for want of pages. */
+extern km_hidden km_tls bool km_slab_refused;
 /* A fresh slab of the cache: pages, descriptors and map set, counted; not on any list. */
 struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request);
 /* The same before its constructor runs, which is then up to the caller. */

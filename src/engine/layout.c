@@ -11,6 +11,7 @@
 #include "../port/die.h"
 #include "engine.h"
 
+km_tls bool km_slab_refused;
 struct km_layout_options km_layout_options = { .lookahead = 3, .defrag_ratio = 100 };
 
 uint32_t km_layout_align(slab_flags_t flags, uint32_t align, uint32_t size)
@@ -111,15 +112,49 @@ void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 			cache->ctor(object);
 }
 
+/* May the cache have so many bytes more? */
+static bool admit(struct kmem_cache *cache, size_t bytes)
+{
+	uint64_t have = km_load(&cache->slab_bytes);
+
+	do
+		if (km_unlikely(have + bytes > km_load(&cache->limit))) {
+			km_count(cache, KMEM_LIMIT);
+			return false;
+		}
+	while (!km_cas_acquire(&cache->slab_bytes, &have, have + bytes));
+	if (km_likely(!cache->keeper) || cache->keeper->admit(cache, bytes))
+		return true;
+	km_sub(&cache->slab_bytes, (uint64_t)bytes);
+	return false;
+}
+
+static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const struct km_request *request)
+{
+	size_t bytes = KM_PAGE_SIZE << order;
+
+	km_slab_refused = !admit(cache, bytes);
+	if (km_unlikely(km_slab_refused))
+		return NULL;
+	struct km_page *slab = km_pages_alloc(order, km_request_place(request), request->may_wait, NULL);
+	if (km_likely(slab && (!cache->keeper || cache->keeper->came(cache, slab, request->may_wait))))
+		return slab;
+	if (slab)
+		km_pages_free(slab, order);
+	if (cache->keeper)
+		cache->keeper->dismiss(cache, bytes);
+	km_sub(&cache->slab_bytes, (uint64_t)bytes);
+	return NULL;
+}
+
 struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_request *request)
 {
 	unsigned order = cache->order;
-	int node = km_request_place(request);
-	struct km_page *slab = km_pages_alloc(order, node, request->may_wait, NULL);
+	struct km_page *slab = get_pages(cache, order, request);
 
 	if (!slab && cache->min_order < order) {
 		order = cache->min_order;
-		slab = km_pages_alloc(order, node, request->may_wait, NULL);
+		slab = get_pages(cache, order, request);
 		if (slab)
 			km_count(cache, KMEM_ORDER_FALLBACK);
 	}
@@ -159,6 +194,10 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 	for (size_t i = 0; i < (size_t)1 << order; i++)
 		km_store(&slab[i].type, (uint8_t)KM_PAGE_NONE);
 	km_store(&slab->cache, NULL);
+	if (km_unlikely(cache->keeper != NULL))
+		cache->keeper->goes(cache, slab);
+	/* Release pairs with watch/private.c: what the keeper did comes first. */
+	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
 	if (km_unlikely(cache->charging != NULL))
 		km_owner_clear(km_owner_of_page(slab), order, cache->reciprocal);
 	km_count(cache, KMEM_FREE_SLAB);

@@ -108,7 +108,7 @@ static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_pa
 	return true;
 }
 
-static void release(struct kmem_cache *cache, struct km_page *slab)
+void slab_discard(struct kmem_cache *cache, struct km_page *slab)
 {
 	if (cache->freelist == SLAB_OFF_SLAB)
 		km_meta_free(slab->freelist, slab_list_bytes(slab->objects));
@@ -229,7 +229,7 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 	}
 	struct slab_node *n = slab_node(cache, slab->node);
 	if (!km_lock_may(&n->lock, request->may_wait)) {
-		release(cache, slab);
+		slab_discard(cache, slab);
 		return 0;
 	}
 	for (unsigned i = want; i < slab->objects; i++)
@@ -339,7 +339,7 @@ static unsigned give_to_node(struct kmem_cache *cache, struct candidate *candida
 	unsigned empty_count = drop_surplus(cache, n, n->free_limit, empty, GIVE_BATCH);
 	km_unlock(&n->lock);
 	for (unsigned i = 0; i < empty_count; i++)
-		release(cache, empty[i]);
+		slab_discard(cache, empty[i]);
 	for (unsigned i = 0; i < twice_count; i++)
 		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", twice[i], cache->name);
 	return left;
@@ -379,7 +379,7 @@ size_t slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t mos
 		count = drop_surplus(cache, n, 0, empty, (unsigned)km_min(most - total, (size_t)GIVE_BATCH));
 		km_unlock(&n->lock);
 		for (unsigned i = 0; i < count; i++)
-			release(cache, empty[i]);
+			slab_discard(cache, empty[i]);
 		total += count;
 	} while (count == GIVE_BATCH && total < most);
 	return total;

@@ -83,6 +83,9 @@ km_inline size_t slab_tail_bits(unsigned objects)
 }
 
 /* Bytes of the indices of so many objects, and of the bits behind them where there are any. */
+/* With its list of indices. */
+void slab_discard(struct kmem_cache *cache, struct km_page *slab);
+
 km_inline size_t slab_list_bytes(unsigned objects)
 {
 	return ((objects + 7u) & ~7u) + slab_tail_bits(objects);

@@ -431,6 +431,7 @@ const struct km_engine km_engine_slab = {
 	.tune = slab_tune,
 	.shrink = slab_shrink,
 	.reap = slab_shrink,
+	.discard = slab_discard,
 	.is_taken = slab_is_taken,
 	.stats = slab_stats,
 	.check = slab_check,

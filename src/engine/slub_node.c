@@ -477,6 +477,7 @@ const struct km_engine km_engine_slub = {
 	.drain = slub_drain,
 	.shrink = slub_shrink,
 	.reap = slub_reap,
+	.discard = slub_discard,
 	.is_taken = slub_is_taken,
 	.stats = slub_stats,
 	.check = slub_check,

@@ -61,8 +61,8 @@ static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **ob
 		km_store(&cache->touched, true);
 		km_front_finish_deferred(cache);
 		got = chain_take(cache, &request, got, n, objects);
-		if (km_unlikely(got < n) && request.may_wait && km_front_pressure &&
-		    km_front_pressure())
+		if (km_unlikely(got < n) && request.may_wait &&
+		    km_front_relieve(cache))
 			got = chain_take(cache, &request, got, n, objects);
 		if (request.may_wait)
 			km_front_tick_rarely();
@@ -220,7 +220,7 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 			__atomic_signal_fence(__ATOMIC_ACQ_REL);
 			km_front_note_miss(cache);
 			left = from_engine(cache, &request, left, objects);
-			if (left && request.may_wait && km_front_pressure && km_front_pressure())
+			if (left && request.may_wait && km_front_relieve(cache))
 				left = from_engine(cache, &request, left, objects);
 			if (request.may_wait)
 				tick(cache);

@@ -31,6 +31,16 @@ bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp)
 	return begun;
 }
 
+bool km_front_relieve(struct kmem_cache *cache)
+{
+	if (km_likely(!km_slab_refused))
+		return km_front_pressure && km_front_pressure();
+	km_slab_refused = false;
+	km_front_drain(cache);
+	cache->engine->shrink(cache);
+	return true;
+}
+
 void km_front_tick_now(void)
 {
 	int saved_errno = errno;
@@ -317,7 +327,7 @@ static void *alloc_one(struct kmem_cache *cache, const struct km_request *reques
 		object = look_for_node(cache, request);
 	if (km_likely(!object))
 		object = from_engine(cache, request);
-	if (!object && request->may_wait && km_front_pressure && km_front_pressure())
+	if (!object && request->may_wait && km_front_relieve(cache))
 		object = from_engine(cache, request);
 	if (request->may_wait && km_front_tick)
 		km_front_tick();

@@ -133,7 +133,7 @@ static void **fill_or_press(struct kmem_cache *cache, const struct km_request *r
 
 	top = fill(cache, request, top, n);
 	if (km_unlikely(!top || km_block_count(&cache->shelf, top) < n) && request->may_wait &&
-	    km_front_pressure && km_front_pressure())
+	    km_front_relieve(cache))
 		top = fill(cache, request, top, n);
 	if (request->may_wait)
 		km_front_tick_rarely();

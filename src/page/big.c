@@ -191,6 +191,18 @@ void km_big_set_owner(const void *p, uint64_t owner)
 	km_unlock(&big.lock);
 }
 
+void *km_big_next(uint64_t owner, size_t *from)
+{
+	void *found = NULL;
+
+	km_lock(&big.lock);
+	for (; *from < big.slots && !found; ++*from)
+		if (big.table[*from].start > DELETED && big.table[*from].owner == owner)
+			found = (void *)big.table[*from].start;
+	km_unlock(&big.lock);
+	return found;
+}
+
 bool km_big_inside(const void *p)
 {
 	bool inside = false;

@@ -20,6 +20,8 @@ void *km_big_resize(void *p, size_t bytes);
 /* Who pays for it (page/owner.h); 0: nobody, or no such mapping. It stays so when it is resized. */
 uint64_t km_big_owner(const void *p);
 void km_big_set_owner(const void *p, uint64_t owner);
+/* One that `owner` pays for, beginning the search at *from (0 at first); NULL: no more. The table must not grow. */
+void *km_big_next(uint64_t owner, size_t *from);
 /* Is p inside (not at the start) of one? */
 bool km_big_inside(const void *p);
 void km_big_get_stats(size_t *blocks, size_t *bytes);

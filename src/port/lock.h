@@ -19,6 +19,7 @@ enum km_rank {
 	KM_RANK_ZONE,		/* a node's free pages */
 	KM_RANK_GROW,		/* ranges of pages, and how far they are committed */
 	KM_RANK_BIG,		/* mappings of their own */
+	KM_RANK_PRIVATE,	/* what a private group has */
 	KM_RANK_META,		/* our own memory */
 	KM_RANK_STOCK,		/* a CPU's stocks of what is charged and not used */
 	KM_NR_RANKS

@@ -19,6 +19,7 @@
 #include "../page/owner.h"
 #include "../port/owned.h"
 #include "memcg.h"
+#include "private.h"
 
 /* Bits that make an object another than the one on the shelf. */
 #define ODD (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)
@@ -113,6 +114,12 @@ static void note_payer(struct kmem_cache *cache, uint64_t owner)
 km_inline bool exact(const struct kmem_cache *cache)
 {
 	return !cache->charge_all || cache->checked;
+}
+
+/* It has a twin: an object may be of either. */
+void km_charge_look(struct kmem_cache *cache)
+{
+	km_store_release(&cache->payer, PAYERS_DIFFER);
 }
 
 static bool set_owner(struct kmem_cache *cache, const void *object, uint64_t owner, bool may_wait)
@@ -349,6 +356,8 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 
 	if (!objcg || objcg == &km_objcg_root)
 		return alloc_unpaid(cache, gfp & ~__GFP_ACCOUNT, node);
+	if (km_unlikely(km_is_private(objcg)))
+		return km_private_alloc(cache, gfp, node, objcg);
 	if (km_load(&cache->charged.inner.shelf) && !(gfp & ODD) && node == NUMA_NO_NODE) {
 		if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || !cache->charge_all)
 			object = km_owned_pop(&cache->charged, (uintptr_t)objcg);
@@ -453,6 +462,8 @@ static void charged_free(struct kmem_cache *cache, void *object)
 {
 	uint64_t owner = km_load(&cache->payer);
 
+	if (km_unlikely(cache->twins) && km_private_free(cache, object))
+		return;
 	if (!payer_is_known(owner))
 		owner = owner == PAYER_NOBODY ? 0 : owner_of(cache, object);
 	if (!owner)
@@ -502,6 +513,8 @@ static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, vo
 
 	if (km_unlikely(!objcg || objcg == &km_objcg_root))
 		return alloc_bulk_unpaid(cache, gfp & ~__GFP_ACCOUNT, n, objects);
+	if (km_unlikely(km_is_private(objcg)))
+		return km_private_alloc_bulk(cache, gfp, n, objects, objcg);
 	if (km_likely(!(gfp & ODD)))
 		left -= km_owned_pop_n(&cache->charged, (uintptr_t)objcg, objects, n);
 	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
@@ -548,7 +561,10 @@ static void charged_free_bulk(struct kmem_cache *cache, size_t n, void **objects
 
 	while (n) {
 		uint64_t owner;
-		size_t count = run_of_last(cache, n, objects, &owner), left = count;
+		size_t own = km_unlikely(cache->twins) ? km_private_free_last(cache, &n, objects) : n;
+		if (!own)
+			continue;
+		size_t count = run_of_last(cache, own, objects + n - own, &owner), left = count;
 		void **run = objects + n - count;
 
 		n -= count;
@@ -590,7 +606,9 @@ struct mem_cgroup *mem_cgroup_from_obj(const void *object)
 	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : kmem_cache_of(object);
 	uint64_t owner = 0;
 
-	if (cache && cache->charging)
+	if (cache && cache->twin_of)
+		owner = (uintptr_t)km_private_owner(cache);
+	else if (cache && cache->charging)
 		owner = owner_of(cache, object);
 	else if (!cache && !ZERO_OR_NULL_PTR(object) && !km_front_busy)
 		owner = km_large_owner(object);
@@ -602,7 +620,7 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : kmem_cache_of(object);
 	struct obj_cgroup *objcg = km_objcg_now();
 
-	if (!cache || !objcg || objcg == &km_objcg_root)
+	if (!cache || !objcg || objcg == &km_objcg_root || cache->twin_of)
 		return true;
 	if (!cache->charging && !km_front_may_charge(cache, gfp))
 		return false;
@@ -640,7 +658,7 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 	if (cache->charging)
 		return true;
 	/* Its objects don't say whose they are. Kernel: SLOB was not to be had together with accounting. */
-	if (cache->engine->shared_pages || !km_lock_may(&lock, may_wait))
+	if (cache->engine->shared_pages || cache->twin_of || !km_lock_may(&lock, may_wait))
 		return false;
 	if (!cache->charging) {
 		cache->charge = cache->size + (uint32_t)sizeof(void *);
@@ -685,6 +703,8 @@ static int flush_cache(struct kmem_cache *cache, void *root)
 		some = km_shelf_count_cpu(&cache->charged, cpu) != 0;
 	if (some)
 		km_front_drain_charged(&cache, 1, &how);
+	if (cache->twin_of)
+		km_private_flush(cache, root);
 	return 0;
 }
 

@@ -16,6 +16,8 @@
 
 /* What an online group adds to `charged` of its objcg, so that this is not 0: more than any charge. */
 #define KM_OBJCG_HOME	((int64_t)1 << 62)
+/* The same as long as it has twins of caches. */
+#define KM_OBJCG_PRIVATE	((int64_t)1 << 61)
 
 struct mem_cgroup {
 	struct km_counter memory, kmem;
@@ -128,8 +130,8 @@ bool km_stock_close_objcg(struct obj_cgroup *objcg);
 void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg);
 /* Objcgs of which nothing is out any more, and whose group is gone: one, or NULL. With the tree lock. */
 struct obj_cgroup *km_stock_pop_gone(void);
-/* Its home is gone: it is over, now or when the last byte comes back. */
-void km_stock_forget(struct obj_cgroup *objcg);
+/* Its home is gone (KM_OBJCG_HOME), or its twins are: it is over, now or when the last byte comes back. */
+void km_stock_forget(struct obj_cgroup *objcg, int64_t what);
 
 /* ---- pressure.c */
 

@@ -9,6 +9,7 @@
 #include "../page/meta.h"
 #include "../port/os.h"
 #include "group.h"
+#include "private.h"
 
 struct obj_cgroup km_objcg_root = { .memcg = &km_memcg_root, .home = &km_memcg_root };
 struct mem_cgroup km_memcg_root = {
@@ -53,9 +54,13 @@ void km_memcg_unlock(void)
 
 static void fork_here(bool before, bool child)
 {
-	if (before)
-		km_lock_around_fork(&tree.lock, before, child);
+	if (before) {
+		km_lock_around_fork(&tree.lock, true, child);
+		km_private_fork(true, child);
+	}
 	km_stock_fork(before, child);
+	if (!before)
+		km_private_fork(false, child);
 	if (child)
 		km_pressure_fork_child();
 	if (!before)
@@ -97,7 +102,7 @@ static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct me
 	km_list_init(&group->children);
 	km_list_init(&group->objcgs);
 	objcg->memcg = objcg->home = group;
-	objcg->charged = KM_OBJCG_HOME;
+	objcg->charged = KM_OBJCG_HOME + (objcg->private ? KM_OBJCG_PRIVATE : 0);
 	km_list_add_tail(&objcg->link, &group->objcgs);
 }
 
@@ -141,7 +146,7 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 
 	if (!parent)
 		parent = &km_memcg_root;
-	if (flags || !name || parent->depth >= MEMCG_DEPTH_MAX) {
+	if (flags & ~MEM_CGROUP_PRIVATE || !name || parent->depth >= MEMCG_DEPTH_MAX) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -151,12 +156,14 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 	}
 	struct mem_cgroup *group = km_meta_alloc(sizeof(*group), true);
 	struct obj_cgroup *objcg = group ? km_meta_alloc(sizeof(*objcg), true) : NULL;
-	if (objcg) {
+	if (objcg && (!(flags & MEM_CGROUP_PRIVATE) || km_private_create(objcg))) {
 		set_name(group, name);
 		error = join_tree(group, objcg, parent);
 	}
 	if (!error)
 		return group;
+	if (objcg && objcg->private)
+		km_private_drop(objcg);
 	if (objcg)
 		km_meta_free(objcg, sizeof(*objcg));
 	if (group)
@@ -214,9 +221,11 @@ int mem_cgroup_offline(struct mem_cgroup *group)
 /* No reference is left. */
 static void release(struct mem_cgroup *group)
 {
+	if (group->objcg->private)
+		km_private_release(group->objcg);
 	km_memcg_lock();
 	km_list_del(&group->sibling);
-	km_stock_forget(group->objcg);
+	km_stock_forget(group->objcg, KM_OBJCG_HOME);
 	reap();
 	km_memcg_unlock();
 	if (group->event_fd >= 0)

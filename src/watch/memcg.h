@@ -25,6 +25,7 @@ struct obj_cgroup {
 	struct mem_cgroup *home;	/* its group; compare only once that is gone */
 	struct km_list link;		/* on memcg->objcgs; under the tree lock */
 	struct obj_cgroup *next_gone;
+	struct km_private *private;	/* its group has slabs of its own (private.c); NULL: it has not */
 	int64_t charged;		/* bytes that no `net` knows of, and KM_OBJCG_HOME while home lives */
 	uint64_t nr_charged_bytes;	/* charged, unused, on no CPU: remainders of `drain`, and what handlers left */
 };
@@ -44,6 +45,8 @@ void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes);
 /* Bytes that could be charged before some limit above it refuses; 0 while somebody waits for what others have unused;
  * racy; UINT64_MAX: no limit. */
 uint64_t km_objcg_spare(const struct obj_cgroup *objcg);
+/* After a charge by GFP_NOWAIT, where the caller may wait after all: what is over `high` is reclaimed and slowed down. */
+void km_objcg_settle(struct obj_cgroup *objcg, uint64_t bytes);
 /* Who pays for it now, with a reference for the caller; the root for an orphan of it. */
 struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
 

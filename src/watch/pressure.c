@@ -476,6 +476,16 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 	return done;
 }
 
+void km_objcg_settle(struct obj_cgroup *objcg, uint64_t bytes)
+{
+	struct mem_cgroup *group = pressed ? NULL : km_objcg_memcg(objcg);
+	unsigned delay;
+
+	if (group && worst(group, bytes, &delay))
+		throttle(group, bytes);
+	mem_cgroup_put(group);
+}
+
 bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
 {
 	return km_likely(bytes && km_stock_take(&objcg->slot, bytes)) || charge_slow(objcg, bytes, gfp);

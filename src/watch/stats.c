@@ -28,7 +28,7 @@ static const char *const event_names[KMEM_NR_EVENTS] = {
 	"sheaf_return_fast", "sheaf_return_slow",
 	"allocs", "high", "grown", "reaped", "errors", "max_freeable",
 	"node_allocs", "node_frees", "overflows",
-	"allochit", "allocmiss", "freehit", "freemiss",
+	"allochit", "allocmiss", "freehit", "freemiss", "limit",
 };
 
 const char *kmem_event_name(enum kmem_event event)

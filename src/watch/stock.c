@@ -177,9 +177,9 @@ static void count_charged(struct obj_cgroup *objcg, int64_t bytes)
 		push_gone(objcg);
 }
 
-void km_stock_forget(struct obj_cgroup *objcg)
+void km_stock_forget(struct obj_cgroup *objcg, int64_t what)
 {
-	count_charged(objcg, -KM_OBJCG_HOME);
+	count_charged(objcg, -what);
 }
 
 static int64_t *net_of(const struct obj_cgroup *objcg, const struct km_stock *stock)

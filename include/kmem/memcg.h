@@ -256,6 +256,15 @@ KMEM_API uint64_t mem_cgroup_margin(const struct mem_cgroup *group);
 KMEM_API int mem_cgroup_walk(struct mem_cgroup *group, int (*visit)(struct mem_cgroup *group, unsigned int depth,
 								     void *arg), void *arg);
 /*
+ * mem_cgroup_walk_caches - visit each cache that the group has objects of: its name, how many, and what is charged for
+ * them; a private group's own caches with their slabs whole. Without large blocks, and without the groups below. What
+ * lies on shelves is taken back, all slabs are walked: exact where nobody allocates meanwhile, and slow. Ends early as
+ * mem_cgroup_walk does. No lock is held in a visit.
+ */
+typedef int (*mem_cgroup_visit_cache)(const char *cache, size_t objects, uint64_t bytes, void *arg);
+KMEM_API int mem_cgroup_walk_caches(struct mem_cgroup *group, mem_cgroup_visit_cache visit, void *arg);
+
+/*
  * The texts of the cgroup files with these names, as the kernel writes them, where it has them: its keys in its order,
  * then ours. Like snprintf: at most `bytes` with the NUL, and returns the length of it all. stat: `kernel` is what is
  * charged; ours: `stock`, of that in stocks of the group itself; `dying`: offline groups below whose charges are here.

@@ -72,6 +72,7 @@ void km_cache_rename(struct kmem_cache *cache, const char *name);
 void km_cache_remove(struct kmem_cache *cache, void (*rest)(struct kmem_cache *cache));
 /* watch/private.c: the cache goes, with the registry locked. */
 void km_private_forget(struct kmem_cache *parent) __attribute__((weak));
+int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 /* Visit all with the registry locked; trylock: false where it is taken. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 bool km_registry_try_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg,

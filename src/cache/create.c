@@ -511,18 +511,24 @@ void km_registry_unlock(void)
 	km_busy_end(was);
 }
 
-int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
+int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
 {
 	int result = 0;
 
-	if (!registry.all.next)
-		return 0;
-	km_lock(&registry.lock);
 	km_list_for_each_safe(e, &registry.all) {
 		result = visit(km_container_of(e, struct kmem_cache, all), arg);
 		if (result)
 			break;
 	}
+	return result;
+}
+
+int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
+{
+	if (!registry.all.next)
+		return 0;
+	km_lock(&registry.lock);
+	int result = km_registry_each(visit, arg);
 	km_unlock(&registry.lock);
 	return result;
 }

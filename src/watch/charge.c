@@ -356,8 +356,6 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 
 	if (!objcg || objcg == &km_objcg_root)
 		return alloc_unpaid(cache, gfp & ~__GFP_ACCOUNT, node);
-	if (km_unlikely(km_is_private(objcg)))
-		return km_private_alloc(cache, gfp, node, objcg);
 	if (km_load(&cache->charged.inner.shelf) && !(gfp & ODD) && node == NUMA_NO_NODE) {
 		if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || !cache->charge_all)
 			object = km_owned_pop(&cache->charged, (uintptr_t)objcg);
@@ -431,6 +429,8 @@ static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	struct obj_cgroup *objcg = payer(cache, gfp);
 
+	if (km_unlikely(objcg && km_is_private(objcg)))
+		return km_private_alloc(cache, gfp, node, objcg);
 	if (km_likely(objcg && !(gfp & ODD) && node == NUMA_NO_NODE)) {
 		void *object = alloc_in_turn(cache, gfp, objcg);
 

@@ -60,7 +60,7 @@ extern const bool km_memcg_process;
 extern void (*km_memcg_flush_shelves)(struct mem_cgroup *root);
 /* Does the objcg charge `root` or a group below it? A racy look. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root);
-/* More lines for memory.stat of the group, like snprintf; NULL: none. */
+/* memcg_caches.c: more lines for memory.stat of the group, like snprintf but for the NUL. */
 extern size_t (*km_memcg_more_stat)(const struct mem_cgroup *group, char *text, size_t bytes);
 
 #endif

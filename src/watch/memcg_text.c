@@ -8,7 +8,6 @@
 #include "group.h"
 #include "print.h"
 
-size_t (*km_memcg_more_stat)(const struct mem_cgroup *group, char *text, size_t bytes);
 
 /* ------------------------------------------------------------------ numbers */
 

@@ -99,10 +99,10 @@ static inline void kmem_memcg_scope_end(struct mem_cgroup **before)
  * them, no word for each that says whose it is. For each cache that is used in its name it has a cache of its own, a
  * twin, made at the first use and shown as "cache:group" by all statistics; its objects are freed as ever, by the
  * cache or by kfree. The group is charged by the slab, whole, for what lies in it and what is free in it; empty slabs
- * and what lies on shelves are taken back before it is refused, and by mem_cgroup_drain. Charged objects of 8 KiB and
- * less only: those with __GFP_ACCOUNT, or of caches with SLAB_ACCOUNT; larger blocks are charged by the page as
- * everywhere. With GFP_NOWAIT the first object of a cache can't be had: it makes the twin. Engine slob's objects are
- * nobody's. Kernel: has none such (until 5.9 each group had caches of its own, with one word for each object less).
+ * and what lies on shelves are taken back before it is refused, and by mem_cgroup_drain. All this holds for what is
+ * charged at all: with __GFP_ACCOUNT, or from a cache with SLAB_ACCOUNT; kmalloc's larger blocks are charged by the page
+ * as everywhere. With GFP_NOWAIT the first object of a cache can't be had: it makes the twin. Engine slob's objects are
+ * nobody's. Kernel: has none such; until 5.9 each group had caches of its own.
  *
  * Offline, a private group's charges are its parent's, slabs included, and what is allocated in its name is the
  * parent's like any other. A twin is empty one day: then the next private group takes it.
@@ -267,7 +267,8 @@ KMEM_API int mem_cgroup_walk_caches(struct mem_cgroup *group, mem_cgroup_visit_c
 /*
  * The texts of the cgroup files with these names, as the kernel writes them, where it has them: its keys in its order,
  * then ours. Like snprintf: at most `bytes` with the NUL, and returns the length of it all. stat: `kernel` is what is
- * charged; ours: `stock`, of that in stocks of the group itself; `dying`: offline groups below whose charges are here.
+ * charged, `slab` and `slab_unreclaimable` what mem_cgroup_walk_caches finds, groups below included (and as slow); ours:
+ * `stock`, of that in stocks of the group itself; `dying`: offline groups below whose charges are here.
  */
 KMEM_API size_t mem_cgroup_write_current(const struct mem_cgroup *group, char *text, size_t bytes);
 KMEM_API size_t mem_cgroup_write_stat(const struct mem_cgroup *group, char *text, size_t bytes);

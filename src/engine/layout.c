@@ -196,12 +196,12 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 	km_store(&slab->cache, NULL);
 	if (km_unlikely(cache->keeper != NULL))
 		cache->keeper->goes(cache, slab);
-	/* Release pairs with watch/private.c: what the keeper did comes first. */
-	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
 	if (km_unlikely(cache->charging != NULL))
 		km_owner_clear(km_owner_of_page(slab), order, cache->reciprocal);
 	km_count(cache, KMEM_FREE_SLAB);
 	km_pages_free(slab, order);
+	/* Last: then another may come; and release pairs with watch/private.c, which finds all this done. */
+	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
 }
 
 struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, const char *function)

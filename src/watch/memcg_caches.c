@@ -56,7 +56,8 @@ static int count_slab(struct km_page *slab, void *arg)
 	struct kmem_cache *cache = slab->type == KM_PAGE_SLAB ? km_load(&slab->cache) : NULL;
 	struct row *row = cache ? row_of(walk, cache) : NULL;
 
-	if (!row)
+	/* A twin's words are not owners. */
+	if (!row || cache->twin_of)
 		return 0;
 	uint64_t word = km_load_acquire(km_owner_of_page(slab));
 	size_t first = (size_t)(km_slab_first(cache, slab) - (char *)km_page_address(slab));

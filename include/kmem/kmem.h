@@ -344,8 +344,8 @@ KMEM_API int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long 
  * Bytes of whole slabs that the cache may have, UINT64_MAX: any number, as at first. Who needs one more gets ENOMEM,
  * once what lies ready of the cache on all CPUs and in empty slabs was taken back (with GFP_NOWAIT: at once); the event
  * "limit" counts slabs that were refused. Readable and writable at any time; a limit below what there is takes nothing
- * away, and lets nothing come. What a private group has of it (<kmem/memcg.h>) has a limit of its own. set: 0; -EOPNOTSUPP for an engine whose caches share pages (slob). Kernel: has no such
- * limit.
+ * away, and lets nothing come. What a private group has of it (<kmem/memcg.h>) has a limit of its own. set: 0;
+ * -EOPNOTSUPP for an engine whose caches share pages (slob). Kernel: has no such limit.
  */
 KMEM_API uint64_t kmem_cache_limit(const struct kmem_cache *cache);
 KMEM_API int kmem_cache_set_limit(struct kmem_cache *cache, uint64_t bytes);

@@ -43,7 +43,8 @@ struct mem_cgroup;
 
 /*
  * mem_cgroup_create - a group below `parent`; NULL: below the root. The caller has a reference.
- * flags: 0, or MEM_CGROUP_PRIVATE: section 2a. Returns NULL with errno: ENOMEM; EINVAL (flags, no name, too deep); ENOENT (the parent is offline).
+ * flags: 0, or MEM_CGROUP_PRIVATE: section 2a. Returns NULL with errno: ENOMEM; EINVAL (flags, no name, too deep);
+ * ENOENT (the parent is offline).
  * Names need not differ; a slash or a control character in one becomes '_'.
  */
 KMEM_API struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name, unsigned int flags);
@@ -95,14 +96,14 @@ static inline void kmem_memcg_scope_end(struct mem_cgroup **before)
 
 /* ---------------------------------------------------------------- 2a. Private groups
 
- * Of a group that is made with MEM_CGROUP_PRIVATE the objects lie in slabs of their own: none of another tenant's beside
- * them, no word for each that says whose it is. For each cache that is used in its name it has a cache of its own, a
+ * Of a group that is made with MEM_CGROUP_PRIVATE the objects lie in slabs of their own: no other tenant's beside them,
+ * no word for each that says whose it is. For each cache that is used in its name it has a cache of its own, a
  * twin, made at the first use and shown as "cache:group" by all statistics; its objects are freed as ever, by the
  * cache or by kfree. The group is charged by the slab, whole, for what lies in it and what is free in it; empty slabs
  * and what lies on shelves are taken back before it is refused, and by mem_cgroup_drain. All this holds for what is
- * charged at all: with __GFP_ACCOUNT, or from a cache with SLAB_ACCOUNT; kmalloc's larger blocks are charged by the page
- * as everywhere. With GFP_NOWAIT the first object of a cache can't be had: it makes the twin. Engine slob's objects are
- * nobody's. Kernel: has none such; until 5.9 each group had caches of its own.
+ * charged at all: with __GFP_ACCOUNT, or from a cache with SLAB_ACCOUNT; kmalloc's larger blocks are charged by the
+ * page as everywhere. With GFP_NOWAIT the first object of a cache can't be had: it makes the twin. Engine slob's objects
+ * are nobody's. Kernel: has none such; until 5.9 each group had caches of its own.
  *
  * Offline, a private group's charges are its parent's, slabs included, and what is allocated in its name is the
  * parent's like any other. A twin is empty one day: then the next private group takes it.
@@ -113,11 +114,11 @@ static inline void kmem_memcg_scope_end(struct mem_cgroup **before)
  * mem_cgroup_destroy_all - free everything that was allocated in the name of a private group, at once: in time that
  * goes by its slabs and blocks, not by its objects. Then its twins are gone, after mem_cgroup_drain its `current` is
  * what groups below and charges by hand and by kmem_cache_charge make, and it can be used again. dtor, if not NULL, is
- * called for each object before, and that takes time by objects: with the cache that the object was asked of; NULL: for
- * a large block. It must not allocate in the group's name, nor free what is the group's, nor destroy caches.
+ * called for each object before, and that takes time by objects: with the cache that the object was asked of; NULL:
+ * for a large block. It must not allocate in the group's name, nor free what is the group's, nor destroy caches.
  * Meanwhile nobody else may use the group's objects, free one, or allocate in its name. Afterwards a pointer to one is
- * like one to an object of a cache that was destroyed: to free it is a misuse that is found as long as its memory is not
- * used again. 0; -EINVAL: the group is not private.
+ * like one to an object of a cache that was destroyed: to free it is a misuse that is found as long as its memory is
+ * not used again. 0; -EINVAL: the group is not private.
  */
 typedef void (*mem_cgroup_dtor)(struct kmem_cache *cache, void *object, void *arg);
 KMEM_API int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void *arg);
@@ -267,7 +268,7 @@ KMEM_API int mem_cgroup_walk_caches(struct mem_cgroup *group, mem_cgroup_visit_c
 /*
  * The texts of the cgroup files with these names, as the kernel writes them, where it has them: its keys in its order,
  * then ours. Like snprintf: at most `bytes` with the NUL, and returns the length of it all. stat: `kernel` is what is
- * charged, `slab` and `slab_unreclaimable` what mem_cgroup_walk_caches finds, groups below included (and as slow); ours:
+ * charged, `slab` and `slab_unreclaimable` what mem_cgroup_walk_caches finds, groups below included, as slowly; ours:
  * `stock`, of that in stocks of the group itself; `dying`: offline groups below whose charges are here.
  */
 KMEM_API size_t mem_cgroup_write_current(const struct mem_cgroup *group, char *text, size_t bytes);

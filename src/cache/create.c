@@ -457,8 +457,10 @@ static void free_cache(struct kmem_cache *cache, void (*rest)(struct kmem_cache 
 		km_pages_walk(bury_slab, &left);
 	}
 	put_id(cache, fenced);
-	/* Who calls it still finds the shelf closed and this, as long as no other cache lies here. */
+	/* Who calls it still finds the shelves closed and this, as long as no other cache lies here. */
 	cache->dead = cache->checked = true;
+	cache->charging = NULL;
+	cache->payer = KM_PAYER_ODD;
 	fini_nodes(cache);
 	km_meta_free(cache, sizeof(*cache));
 }

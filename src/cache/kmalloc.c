@@ -122,12 +122,7 @@ void *kmalloc_node(size_t size, gfp_t gfp, int node)
 		return ZERO_SIZE_PTR;
 	if (km_unlikely(km_kmalloc_sized || size > KMALLOC_MAX_CACHE_SIZE))
 		return kmalloc_large(size, gfp, node);
-	struct kmem_cache *cache = cache_of_size[(size + 7) >> 3];
-
-	/* Acquire pairs with the release where they are shown: they are built. */
-	if (km_unlikely(gfp & __GFP_ACCOUNT))
-		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]) ?: cache;
-	return km_alloc_miss_node(cache, gfp, node);
+	return km_alloc_miss_node(km_kmalloc_cache_by(size, gfp), gfp, node);
 }
 
 void *kzalloc(size_t size, gfp_t gfp)
@@ -225,7 +220,8 @@ bool km_kmalloc_start_charged(void)
 		struct kmem_cache *cache = km_load_acquire(&charged_of_size[plain->object_size / 8]) ?:
 						   make_charged(plain);
 		all = cache != NULL;
-		km_store_release(&charged_of_size[step], cache);
+		if (all)
+			km_store_release(&charged_of_size[step], cache);
 	}
 	km_busy_end(was);
 	return all;
@@ -234,6 +230,17 @@ bool km_kmalloc_start_charged(void)
 struct kmem_cache *km_kmalloc_cache(size_t size)
 {
 	return cache_of_size[(size + 7) >> 3];
+}
+
+struct kmem_cache *km_kmalloc_cache_by(size_t size, gfp_t gfp)
+{
+	size_t step = (size + 7) >> 3;
+	struct kmem_cache *charged = NULL;
+
+	/* Acquire pairs with the release where they are shown: they are built. */
+	if (km_unlikely(gfp & __GFP_ACCOUNT))
+		charged = km_load_acquire(&charged_of_size[step]);
+	return charged ?: cache_of_size[step];
 }
 
 /* ------------------------------------------------------------------ from a pointer */

@@ -45,20 +45,26 @@ static void set_owner(const void *p, uint64_t owner)
 	if (!owner)
 		return;
 	km_store(&large.charged, true);
-	if (page) {
+	/* A handler must not find the table of mappings locked by its own thread. */
+	bool was = km_busy_begin();
+	if (page)
 		km_store(km_owner_of_page(page), owner);
-		km_charge_large(owner, page, true);
-	} else {
+	else
 		km_big_set_owner(p, owner);
-	}
+	km_busy_end(was);
+	if (page)
+		km_charge_large(owner, page, true);
 }
 
 uint64_t km_large_owner(const void *p)
 {
 	struct km_page *page = km_page_of(p);
 	bool begins = !((uintptr_t)p & (KM_PAGE_SIZE - 1)) && (!page || page->type == KM_PAGE_LARGE);
+	bool was = km_busy_begin();
+	uint64_t owner = begins && !was ? owner_of(page, p) : 0;
 
-	return begins ? owner_of(page, p) : 0;
+	km_busy_end(was);
+	return owner;
 }
 
 /* ------------------------------------------------------------------ blocks */

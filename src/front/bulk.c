@@ -41,7 +41,7 @@ static size_t chain_take(struct kmem_cache *cache, const struct km_request *requ
 km_inline bool chain_may(const struct kmem_cache *cache, gfp_t gfp)
 {
 	return !cache->hooks && !cache->charging && !cache->dead &&
-	       !(gfp & (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK));
+	       !(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK));
 }
 
 static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
@@ -266,7 +266,7 @@ static bool bulk_missed(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t
 			return bulk_plain(cache, gfp, left, n, objects);
 	}
 	/* What we have is paid for; or it began to be while we had a part of it: that part is nobody's. */
-	if (km_likely(km_load(&cache->charging)->alloc_bulk(cache, gfp, left, objects)))
+	if (km_likely(km_load_acquire(&cache->charging)->alloc_bulk(cache, gfp, left, objects)))
 		return true;
 	if (left < n)
 		km_front_free_bulk(cache, n - left, objects + left);
@@ -414,7 +414,7 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 		return;
 #endif
 	if (km_unlikely(cache->charging != NULL))
-		km_load(&cache->charging)->free_bulk(cache, n, objects);
+		km_load_acquire(&cache->charging)->free_bulk(cache, n, objects);
 	else
 		free_plain(cache, n, all, objects);
 }

@@ -182,12 +182,19 @@ void km_front_open(struct kmem_cache *cache)
 		copy_entry(cache);
 }
 
+/* Also where it was open: soft disciplines don't close for a drain. */
+static void shut_charged(struct kmem_cache *cache)
+{
+	km_store(&cache->charged.front.open.shelf, 0u);
+	km_store(&cache->charged.inner.shelf, 0u);
+}
+
 /* Drained; its blocks go too. */
 static void close_charged(struct kmem_cache *cache)
 {
 	struct km_shelf *shelf = &cache->charged;
 
-	km_shelf_close(shelf);
+	shut_charged(cache);
 	if (!km_shelf_fence())
 		return;
 	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
@@ -241,17 +248,17 @@ size_t km_front_shelf_objects(const struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ shelves of what is paid for */
 
-/*
- * No fence: a hit that is under way elsewhere is of an object that nobody pays for. One that is paid for comes to
- * another thread after this store, and so does what that thread sees of it.
- */
-void km_front_hide(struct kmem_cache *cache)
+/* Who watches would not see what comes and goes there. */
+static void open_charged(struct kmem_cache *cache)
 {
-	km_store(&cache->shelf.front.open.shelf, 0u);
-	copy_entry(cache);
+	if (km_unlikely(cache->hooks != NULL))
+		shut_charged(cache);
+	else
+		km_shelf_open(&cache->charged, cache->charge_all);
 }
 
-bool km_front_open_charged(struct kmem_cache *cache, uint32_t block_bytes)
+/* Where there is no room for it each object is paid for as it comes. */
+static void make_charged(struct kmem_cache *cache, uint32_t block_bytes)
 {
 	struct km_shelf *shelf = &cache->charged;
 
@@ -259,19 +266,39 @@ bool km_front_open_charged(struct kmem_cache *cache, uint32_t block_bytes)
 	shelf->front.percpu = km_percpu.base;
 	shelf->front.rseq = km_rseq;
 	shelf->slot = km_percpu_alloc(km_owned_word_bytes());
-	if (!shelf->slot)
+	if (shelf->slot)
+		open_charged(cache);
+}
+
+/*
+ * The public shelf closes without a fence: a hit that is under way elsewhere is of an object that nobody pays for. One
+ * that is paid for comes to another thread after these stores, and so does what that thread sees of it. But with the
+ * lock: whoever drains or resizes meanwhile would open the shelf again.
+ */
+bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *charging, uint32_t block_bytes,
+			bool may_wait)
+{
+	if (!km_lock_may(&drain.lock, may_wait))
 		return false;
-	km_shelf_open(shelf, cache->charge_all);
+	if (!cache->charging) {
+		if (block_bytes)
+			make_charged(cache, block_bytes);
+		/* Release pairs with the acquire of who goes there: it sees what the cache was given before. */
+		km_store_release(&cache->charging, charging);
+		km_store(&cache->shelf.front.open.shelf, 0u);
+		copy_entry(cache);
+	}
+	km_unlock_may(&drain.lock, may_wait);
 	return true;
 }
 
-/* What the CPU has charged, if it is the right one's. */
+/* What the CPU has charged, if it is the right one's. An owner of nothing may be gone, and is not asked about. */
 static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how)
 {
 	void *objects[KM_CHARGED_MOST];
 	uintptr_t owner = km_owned_owner_cpu(&cache->charged, cpu);
 
-	if (!owner || !how->which(owner, how->arg))
+	if (!owner || (km_shelf_count_cpu(&cache->charged, cpu) && !how->which(owner, how->arg)))
 		return;
 	size_t count = km_owned_take_cpu(&cache->charged, cpu, objects, &owner);
 	if (count)
@@ -296,7 +323,7 @@ void km_front_drain_charged(struct kmem_cache **caches, size_t count, const stru
 			continue;
 		for (unsigned cpu = 0; fenced && cpu < km_percpu.cpus; cpu++)
 			take_charged(caches[i], cpu, how);
-		km_shelf_open(&caches[i]->charged, caches[i]->charge_all);
+		open_charged(caches[i]);
 	}
 	km_unlock(&drain.lock);
 }

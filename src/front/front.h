@@ -23,7 +23,8 @@ extern bool (*km_front_pressure)(void);	/* pages ran out: true if something was 
 bool km_front_relieve(struct kmem_cache *cache);
 /* An object of this cache is to be paid for: from now on each call asks who pays. False: can't. */
 extern bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait);
-bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp);	/* false also where a handler asks that must not wait */
+/* False also where nobody would pay, and where a handler asks that must not wait. */
+bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp);
 /* watch/charge.c, where it is linked in: a static program without groups has it not. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait) __attribute__((weak));
 
@@ -117,14 +118,16 @@ void km_front_resize(struct kmem_cache *cache, unsigned capacity);
 /* Blocks hold exactly `limit` objects from now on: those that are on CPUs when they next miss. */
 void km_front_set_limit(struct kmem_cache *cache, unsigned limit);
 bool km_front_close(struct kmem_cache *cache);	/* false: its word may still be in use */
-/* cache->charging is set: no hit passes it any more. */
-void km_front_hide(struct kmem_cache *cache);
-/* A shelf for what is paid for, beside the cache's own, of blocks of so many bytes; false: there is no room for it. */
+/*
+ * From now on each call goes to `charging`, and no hit passes it. block_bytes: of the blocks of a shelf for what is
+ * paid for, beside the cache's own; 0: none. False: not now.
+ */
 #define KM_CHARGED_MOST 126u	/* objects of the largest block there */
-bool km_front_open_charged(struct kmem_cache *cache, uint32_t block_bytes);
+bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *charging, uint32_t block_bytes,
+			bool may_wait);
 /*
  * Take what lies on the charged shelves of these caches whose owner `which` agrees to, and hand it, CPU by CPU, to
- * `take`: objects that belong to nobody then. One fence.
+ * `take`: objects that belong to nobody then. An empty shelf becomes nobody's. One fence.
  */
 struct km_charged_drain {
 	bool (*which)(uintptr_t owner, void *arg);

@@ -21,7 +21,7 @@ const struct km_charged_drain *km_front_charged = &km_charge_drain_all;
 
 bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (!km_front_charge || km_front_busy)
+	if (!km_front_charge || !km_objcg_now() || km_front_busy)
 		return false;
 	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
 	km_front_busy = true;
@@ -519,7 +519,7 @@ void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (km_unlikely(cache->charging != NULL) ||
 	    (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp)))
-		return km_load(&cache->charging)->alloc(cache, gfp, NUMA_NO_NODE);
+		return km_load_acquire(&cache->charging)->alloc(cache, gfp, NUMA_NO_NODE);
 	return alloc_ordinary(cache, gfp);
 }
 
@@ -529,7 +529,7 @@ void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 		return km_alloc_miss(cache, gfp);
 	if (km_unlikely(cache->charging != NULL) ||
 	    (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp)))
-		return km_load(&cache->charging)->alloc(cache, gfp, node);
+		return km_load_acquire(&cache->charging)->alloc(cache, gfp, node);
 	return km_plain_alloc(cache, gfp, node);
 }
 
@@ -630,7 +630,7 @@ km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
 	if (km_charged_push(cache, cache->shelf.front.rseq, object))
 		return;
 	if (km_unlikely(cache->charging != NULL))
-		km_load(&cache->charging)->free(cache, object);
+		km_load_acquire(&cache->charging)->free(cache, object);
 	else
 		km_plain_free(cache, object);
 }

@@ -11,7 +11,6 @@
 
 enum km_rank {
 	KM_RANK_REGISTRY = 1,	/* the list of caches */
-	KM_RANK_CHARGE,		/* a cache begins to be charged */
 	KM_RANK_DRAIN,		/* closing shelves */
 	KM_RANK_MEMCG,		/* the tree of groups */
 	KM_RANK_NODE,		/* a cache's slabs on a node */

@@ -83,6 +83,25 @@ km_inline uint64_t owner_of(const struct kmem_cache *cache, const void *object)
 	return km_likely(find(cache, object, &place)) ? owner_at(cache, &place) : 0;
 }
 
+/* Where frees are checked, what is no object is nobody's: the check comes later, and refuses it. */
+km_inline uint64_t owner_of_freed(const struct kmem_cache *cache, const void *object)
+{
+	if (km_unlikely(cache->checked) && kmem_cache_of(object) != cache)
+		return 0;
+	return owner_of(cache, object);
+}
+
+km_inline bool allows_blocking(gfp_t gfp)
+{
+	return (gfp & __GFP_DIRECT_RECLAIM) != 0;
+}
+
+/* Objects may go to and from there without passing by the front: nobody watches or checks each. */
+km_inline bool has_plain_shelf(const struct kmem_cache *cache)
+{
+	return cache->engine->front == KM_FRONT_ARRAY && !cache->hooks && !cache->checked;
+}
+
 /*
  * cache->payer. As long as one group pays for all objects of a cache that are out, and that is how many programs use
  * accounting, no free needs to look who it is. Whoever charges an object to another, or to nobody, says first that
@@ -122,6 +141,7 @@ void km_charge_look(struct kmem_cache *cache)
 	km_store_release(&cache->payer, PAYERS_DIFFER);
 }
 
+/* may_wait false: it makes no system call, and then may fail for that. */
 static bool set_owner(struct kmem_cache *cache, const void *object, uint64_t owner, bool may_wait)
 {
 	struct place place;
@@ -141,9 +161,10 @@ static bool set_owner(struct kmem_cache *cache, const void *object, uint64_t own
 	/* It may need memory, whose lock a handler's victim may hold. */
 	if (km_front_busy)
 		return false;
-	bool was = km_busy_begin();
+	bool was = km_busy_begin(), calls = km_calls_begin(may_wait);
 	bool set = km_owner_set(place.word, owner, place.offset, place.order, cache->reciprocal,
 				exact(cache), may_wait);
+	km_calls_end(calls);
 	km_busy_end(was);
 	return set;
 }
@@ -273,14 +294,15 @@ static void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gf
 
 	if (n < 2 || km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF] || !take_over(cache, owner))
 		return NULL;
-	gfp = (gfp & ~(ODD | __GFP_ACCOUNT | __GFP_NOFAIL)) | __GFP_NOWARN;
+	/* What is more than the caller's one object is not worth going beyond a limit, nor a callback's last resort. */
+	gfp = (gfp & ~(ODD | __GFP_ACCOUNT | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
 	if (!km_objcg_charge(objcg, n * cache->charge, gfp))
 		return NULL;
 	if (!km_plain_alloc_bulk(cache, gfp, n, objects)) {
 		km_objcg_uncharge(objcg, n * cache->charge);
 		return NULL;
 	}
-	size_t set = set_owners(cache, objects, n, owner, (gfp & __GFP_DIRECT_RECLAIM) != 0);
+	size_t set = set_owners(cache, objects, n, owner, allows_blocking(gfp));
 	if (km_unlikely(set < n)) {
 		clear_owners(cache, objects, set);
 		km_objcg_uncharge(objcg, n * cache->charge);
@@ -323,11 +345,10 @@ static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	void *object = km_plain_alloc(cache, gfp, node);
 
-	if (km_likely(object && (!cache->charge_all || set_owner(cache, object, 0, true))))
+	if (km_likely(!object || !cache->charge_all || set_owner(cache, object, 0, allows_blocking(gfp))))
 		return object;
-	if (object)
-		km_plain_free(cache, object);
-	return NULL;
+	km_plain_free(cache, object);
+	return charge_failed(cache, gfp);
 }
 
 static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
@@ -336,12 +357,11 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 
 	if (!km_objcg_charge(objcg, cache->charge, gfp))
 		return charge_failed(cache, gfp);
-	if (km_likely(!(gfp & ODD) && node == NUMA_NO_NODE && cache->engine->front == KM_FRONT_ARRAY))
+	if (km_likely(!(gfp & ODD) && node == NUMA_NO_NODE && has_plain_shelf(cache)))
 		object = km_shelf_pop(&cache->shelf);
 	if (!object)
 		object = km_plain_alloc(cache, gfp & ~__GFP_ACCOUNT, node);
-	if (km_likely(object && set_owner(cache, object, (uintptr_t)objcg,
-					  (gfp & __GFP_DIRECT_RECLAIM) != 0)))
+	if (km_likely(object && set_owner(cache, object, (uintptr_t)objcg, allows_blocking(gfp))))
 		return object;
 	if (object)
 		km_plain_free(cache, object);
@@ -349,10 +369,10 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 	return object ? charge_failed(cache, gfp) : NULL;
 }
 
-static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node,
-				      struct obj_cgroup *objcg)
+static void *alloc_by_shelf(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	void *object = NULL;
+	int saved_errno = errno;
 
 	if (!objcg || objcg == &km_objcg_root)
 		return alloc_unpaid(cache, gfp & ~__GFP_ACCOUNT, node);
@@ -362,7 +382,19 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 		if (!object)
 			object = refill(cache, objcg, gfp);
 	}
+	/* Where there is no memory for half a shelf, there may be for one object. */
+	errno = saved_errno;
 	return object ?: alloc_paid(cache, gfp, node, objcg);
+}
+
+static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node,
+				      struct obj_cgroup *objcg)
+{
+	bool was = km_calls_begin(allows_blocking(gfp));
+	void *object = alloc_by_shelf(cache, gfp, node, objcg);
+
+	km_calls_end(was);
+	return object;
 }
 
 /*
@@ -431,7 +463,7 @@ static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 
 	if (km_unlikely(objcg && km_is_private(objcg)))
 		return km_private_alloc(cache, gfp, node, objcg);
-	if (km_likely(objcg && !(gfp & ODD) && node == NUMA_NO_NODE)) {
+	if (km_likely(objcg && !(gfp & ODD) && node == NUMA_NO_NODE && !cache->hooks)) {
 		void *object = alloc_in_turn(cache, gfp, objcg);
 
 		if (km_likely(object))
@@ -452,8 +484,7 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 				break;
 		}
 	disown(cache, owner, &object, 1);
-	if (cache->checked || cache->engine->front != KM_FRONT_ARRAY ||
-	    !km_shelf_push(&cache->shelf, object))
+	if (!has_plain_shelf(cache) || !km_shelf_push(&cache->shelf, object))
 		km_plain_free(cache, object);
 	errno = saved_errno;
 }
@@ -465,10 +496,10 @@ static void charged_free(struct kmem_cache *cache, void *object)
 	if (km_unlikely(cache->twins) && km_private_free(cache, object))
 		return;
 	if (!payer_is_known(owner))
-		owner = owner == PAYER_NOBODY ? 0 : owner_of(cache, object);
+		owner = owner == PAYER_NOBODY ? 0 : owner_of_freed(cache, object);
 	if (!owner)
 		km_plain_free(cache, object);
-	else if (!free_in_turn(cache, object, owner))
+	else if (cache->hooks || !free_in_turn(cache, object, owner))
 		free_slowly(cache, object, owner);
 }
 
@@ -478,10 +509,10 @@ static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, voi
 {
 	if (!km_plain_alloc_bulk(cache, gfp, n, objects))
 		return false;
-	if (!cache->charge_all || set_owners(cache, objects, n, 0, true) == n)
+	if (!cache->charge_all || set_owners(cache, objects, n, 0, allows_blocking(gfp)) == n)
 		return true;
 	km_plain_free_bulk(cache, n, objects);
-	return false;
+	return charge_failed(cache, gfp) != NULL;
 }
 
 /* objects[0, n), paid for in one. */
@@ -497,7 +528,7 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 		km_objcg_uncharge(objcg, bytes);
 		return false;
 	}
-	size_t set = set_owners(cache, objects, n, (uintptr_t)objcg, (gfp & __GFP_DIRECT_RECLAIM) != 0);
+	size_t set = set_owners(cache, objects, n, (uintptr_t)objcg, allows_blocking(gfp));
 	if (km_likely(set == n))
 		return true;
 	clear_owners(cache, objects, set);
@@ -506,9 +537,9 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 	return charge_failed(cache, gfp) != NULL;
 }
 
-static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gfp_t gfp, size_t n,
+			  void **objects)
 {
-	struct obj_cgroup *objcg = payer(cache, gfp);
 	size_t left = n;
 
 	if (km_unlikely(!objcg || objcg == &km_objcg_root))
@@ -521,6 +552,15 @@ static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, vo
 		return true;
 	give_up(cache, (uintptr_t)objcg, objects + left, n - left);
 	return false;
+}
+
+static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	bool was = km_calls_begin(allows_blocking(gfp));
+	bool done = alloc_bulk_by(payer(cache, gfp), cache, gfp, n, objects);
+
+	km_calls_end(was);
+	return done;
 }
 
 /* Do all lie in one slab of the usual order? */
@@ -542,8 +582,8 @@ static size_t run_of_last(struct kmem_cache *cache, size_t n, void *const *objec
 	*owner = km_load(&cache->payer);
 	if (km_likely(payer_is_known(*owner)))
 		return n;
-	if (!find(cache, objects[n - 1], &place)) {
-		*owner = 0;
+	if (km_unlikely(cache->checked) || !find(cache, objects[n - 1], &place)) {
+		*owner = owner_of_freed(cache, objects[n - 1]);
 		return 1;
 	}
 	*owner = owner_at(cache, &place);
@@ -610,7 +650,7 @@ struct mem_cgroup *mem_cgroup_from_obj(const void *object)
 		owner = (uintptr_t)km_private_owner(cache);
 	else if (cache && cache->charging)
 		owner = owner_of(cache, object);
-	else if (!cache && !ZERO_OR_NULL_PTR(object) && !km_front_busy)
+	else if (!cache && !ZERO_OR_NULL_PTR(object))
 		owner = km_large_owner(object);
 	return owner ? km_objcg_memcg((struct obj_cgroup *)(uintptr_t)owner) : NULL;
 }
@@ -629,7 +669,7 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 		return true;
 	if (!km_objcg_charge(objcg, cache->charge, gfp))
 		return false;
-	if (set_owner(cache, object, (uintptr_t)objcg, (gfp & __GFP_DIRECT_RECLAIM) != 0))
+	if (set_owner(cache, object, (uintptr_t)objcg, allows_blocking(gfp)))
 		return true;
 	km_objcg_uncharge(objcg, cache->charge);
 	return false;
@@ -651,27 +691,22 @@ static uint32_t shelf_block(const struct kmem_cache *cache)
 	return words * (uint32_t)sizeof(void *);
 }
 
+/* With SLAB_ACCOUNT before anybody else knows the cache; else in several threads at once, which write the same. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 {
-	static struct km_lock lock = KM_LOCK_INIT(KM_RANK_CHARGE);
-
 	if (cache->charging)
 		return true;
 	/* Its objects don't say whose they are. Kernel: SLOB was not to be had together with accounting. */
-	if (cache->engine->shared_pages || cache->twin_of || !km_lock_may(&lock, may_wait))
+	if (cache->engine->shared_pages || cache->twin_of || cache->dead)
 		return false;
-	if (!cache->charging) {
-		cache->charge = cache->size + (uint32_t)sizeof(void *);
-		cache->charge_all = (cache->flags & SLAB_ACCOUNT) != 0;
-		cache->payer = cache->charge_all && !cache->checked ? PAYER_UNKNOWN : PAYERS_DIFFER;
-		/* Without a charged shelf each object is paid for as it comes. */
-		if (may_wait && cache->engine->front == KM_FRONT_ARRAY && cache->capacity)
-			km_front_open_charged(cache, shelf_block(cache));
-		km_store_release(&cache->charging, &charging);
-		km_front_hide(cache);
+	km_store(&cache->charge, cache->size + (uint32_t)sizeof(void *));
+	if (cache->flags & SLAB_ACCOUNT) {
+		cache->charge_all = true;
+		cache->payer = cache->checked ? PAYERS_DIFFER : PAYER_UNKNOWN;
 	}
-	km_unlock_may(&lock, may_wait);
-	return true;
+	/* Without a charged shelf each object is paid for as it comes. */
+	bool shelf = may_wait && cache->engine->front == KM_FRONT_ARRAY && cache->capacity;
+	return km_front_ask_first(cache, &charging, shelf ? shelf_block(cache) : 0, may_wait);
 }
 
 static bool any(uintptr_t owner, void *arg)
@@ -699,8 +734,9 @@ static int flush_cache(struct kmem_cache *cache, void *root)
 	struct km_charged_drain how = { below, take_back, root };
 	bool some = false;
 
+	/* Also an empty one: without shelves none is to be used. */
 	for (unsigned cpu = 0; cache->charged.slot && cpu < km_percpu.cpus && !some; cpu++)
-		some = km_shelf_count_cpu(&cache->charged, cpu) != 0;
+		some = km_owned_owner_cpu(&cache->charged, cpu) != 0;
 	if (some)
 		km_front_drain_charged(&cache, 1, &how);
 	if (cache->twin_of)

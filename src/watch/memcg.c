@@ -356,6 +356,9 @@ int mem_cgroup_set_mode(enum mem_cgroup_mode mode, bool on)
 	else
 		km_store(&km_memcg_modes[mode], on);
 	km_memcg_unlock();
+	/* What lies on shelves now would stay in use there. */
+	if (mode == MEM_CGROUP_SHELF && !on && km_memcg_flush_shelves)
+		km_memcg_flush_shelves(&km_memcg_root);
 	return result;
 }
 

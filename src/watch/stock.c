@@ -413,17 +413,15 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 	return spare;
 }
 
+/* Not for handlers, so it may wait whatever its caller is busy with: nothing is passed by in a drain. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root)
 {
-	bool nested = km_busy_begin();
-	struct km_stock *stock = enter(nested);
-	bool below = false;
+	bool was = km_busy_begin();
+	struct km_stock *stock = enter(false);
+	bool below = km_memcg_in(payer(objcg), root);
 
-	if (stock) {
-		below = km_memcg_in(payer(objcg), root);
-		leave(stock);
-	}
-	km_busy_end(nested);
+	leave(stock);
+	km_busy_end(was);
 	return below;
 }
 

@@ -1,8 +1,9 @@
 /*
  * nowait.c: GFP_NOWAIT and GFP_ATOMIC make no system call: here a filter of the kernel refuses them all, while other
- * threads fight for the same caches. And what exhausted memory means: NULL with ENOMEM and few words, or, with
- * __GFP_NOFAIL, one line and the end; bulk gets all or nothing. Disciplines: all.
+ * threads fight for the same caches, also where all is paid for. And what exhausted memory means: NULL with ENOMEM and
+ * few words, or, with __GFP_NOFAIL, one line and the end; bulk gets all or nothing. Disciplines: all.
  */
+#include <kmem/memcg.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -11,6 +12,7 @@
 #include <sys/syscall.h>
 
 #include "api.h"
+#include "page/meta.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -27,6 +29,8 @@ static void on_refused(int number, siginfo_t *info, void *context)
 		_exit(3);
 	_exit(4);
 }
+
+static bool paid;	/* by a group, all that is allocated */
 
 /* From here on this thread may write and exit, and nothing else. */
 static void refuse_calls(void)
@@ -45,6 +49,9 @@ static void refuse_calls(void)
 	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
 	struct sigaction refused = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
 
+	/* Nor is there memory of our own that is to be had without one. */
+	while (paid && km_meta_alloc(64, false))
+		;
 	sigaction(SIGSYS, &refused, NULL);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
@@ -59,8 +66,9 @@ static void *mapping;
 
 static void make_caches(void)
 {
-	small = make("small", 64);
-	large = make("large", 3000);
+	small = kmem_cache_create("small", 64, NULL, paid ? SLAB_ACCOUNT : 0);
+	large = kmem_cache_create("large", 3000, NULL, paid ? SLAB_ACCOUNT : 0);
+	NEED(small && large);
 	/* Some memory is there, and shelves are born. */
 	void *p = kmem_cache_alloc(small, GFP_KERNEL), *q = kmem_cache_alloc(large, GFP_KERNEL);
 	mapping = kvmalloc(16 * MIB, GFP_KERNEL);
@@ -101,7 +109,10 @@ static unsigned allocate_all_ways(gfp_t gfp, unsigned rounds)
 	static void *objects[100];
 	unsigned got = 0;
 
+	gfp |= paid ? __GFP_ACCOUNT : 0;
 	for (unsigned i = 0; i < rounds; i++) {
+		/* Neither whose it is nor that it is nobody's costs a call. */
+		set_active_memcg(paid && i % 64 == 0 ? mem_cgroup_root() : NULL);
 		sink = kmem_cache_alloc(small, gfp);
 		got += sink != NULL;
 		sink = kmem_cache_alloc(large, gfp);
@@ -221,6 +232,29 @@ static void in_a_crowd(void)
 	unsigned got = allocate_all_ways(GFP_NOWAIT, 100000);
 	NEED(got > 10);
 	_exit(0);
+}
+
+static void pay_for_all(uint64_t max)
+{
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "nowait", 0);
+
+	NEED(group && mem_cgroup_set_max(group, max) == 0);
+	/* What is to be told of, must wait. */
+	NEED(mem_cgroup_eventfd(group, 1 << MEMCG_MAX) >= 0);
+	mem_cgroup_set_default(group);
+	paid = true;
+}
+
+static void alone_and_paid(void)
+{
+	pay_for_all(MIB);
+	alone();
+}
+
+static void in_a_crowd_and_paid(void)
+{
+	pay_for_all(MEMCG_NO_LIMIT);
+	in_a_crowd();
 }
 
 /* ------------------------------------------------------------------ exhausted */
@@ -343,6 +377,8 @@ static void bulk_exhausted(void)
 static const struct api_case cases[] = {
 	{ "no system call", alone },
 	{ "no system call in a crowd", in_a_crowd },
+	{ "no system call, and paid", alone_and_paid },
+	{ "no system call in a crowd, and paid", in_a_crowd_and_paid },
 	{ "no system call to give back", give_back },
 	{ "from a prefilled sheaf", prefilled },
 	{ "exhausted", exhaustion },

@@ -1,0 +1,467 @@
+/*
+ * memcg_corners.c: what is rare about charged objects, and still right to the byte: caches that begin to be charged,
+ * caches with watchers, with checks, and dead ones; owners that are gone; words that there is no memory for.
+ * Disciplines: all.
+ */
+#define _GNU_SOURCE
+#include "api.h"
+
+#include <kmem/memcg.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "cache/cache.h"
+#include "page/meta.h"
+#include "port/die.h"
+#include "port/owned.h"
+
+#define FEW 300
+
+static void *objects[FEW];
+
+static uint64_t cost(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats.size + sizeof(void *);
+}
+
+static uint64_t drained(struct mem_cgroup *group)
+{
+	mem_cgroup_drain(group);
+	return mem_cgroup_current(group);
+}
+
+static struct kmem_cache *charged(const char *name, unsigned size, slab_flags_t flags)
+{
+	struct kmem_cache *cache = kmem_cache_create(name, size, NULL, SLAB_ACCOUNT | flags);
+
+	NEED(cache);
+	return cache;
+}
+
+static struct mem_cgroup *tenant(const char *name)
+{
+	struct mem_cgroup *group = mem_cgroup_create(NULL, name, 0);
+
+	NEED(group);
+	return group;
+}
+
+static void *get(struct kmem_cache *cache, struct mem_cgroup *group, gfp_t gfp)
+{
+	set_active_memcg(group);
+	void *object = kmem_cache_alloc(cache, gfp);
+	set_active_memcg(NULL);
+	return object;
+}
+
+static size_t lies_charged(const struct kmem_cache *cache)
+{
+	size_t count = 0;
+
+	for (unsigned cpu = 0; cache->charged.slot && cpu < km_percpu.cpus; cpu++)
+		count += km_shelf_count_cpu(&cache->charged, cpu);
+	return count;
+}
+
+/* ------------------------------------------------------------------ caches that begin to be charged */
+
+/* Caches that others use are not slowed down by a request that nobody pays for, nor, of kmalloc's, by one that is. */
+static void kmalloc_has_its_own(void)
+{
+	static const size_t sizes[] = { 1, 8, 9, 64, 100, 192, 193, 4096, 8192 };
+	struct kmem_cache *plain = make("plain", 64);
+	char name[64];
+
+	void *p = kmalloc(64, GFP_KERNEL_ACCOUNT), *q = kmem_cache_alloc(plain, GFP_KERNEL_ACCOUNT);
+	NEED(p && q && !kmem_cache_of(p)->charging && !plain->charging);
+	kfree(p);
+	struct mem_cgroup *group = tenant("kmalloc");
+	set_active_memcg(group);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		NEED(kmalloc_bulk(sizes[i], GFP_KERNEL_ACCOUNT, FEW, objects));
+		NEED((p = kmalloc(sizes[i], GFP_KERNEL)));
+		struct kmem_cache *cache = kmem_cache_of(objects[0]);
+		snprintf(name, sizeof(name), "kmalloc-cg-%s", kmem_cache_name(kmem_cache_of(p)) + strlen("kmalloc-"));
+		NEED(strcmp(kmem_cache_name(cache), name) == 0 && !kmem_cache_of(p)->charging);
+		for (int j = 0; j < FEW; j++)
+			NEED(kmem_cache_of(objects[j]) == cache && ksize(objects[j]) == ksize(p));
+		NEED(drained(group) == FEW * cost(cache));
+		kfree_bulk(FEW, objects);
+		kfree(p);
+		NEED(drained(group) == 0);
+	}
+	set_active_memcg(NULL);
+	mem_cgroup_put(group);
+	kmem_cache_free(plain, q);
+	gone(plain);
+}
+
+static int count_cg(struct kmem_cache *cache, void *arg)
+{
+	*(int *)arg += strcmp(kmem_cache_name(cache), "kmalloc-cg-64") == 0;
+	return 0;
+}
+
+static void *first_group(void *arg)
+{
+	pthread_barrier_wait(arg);
+	return tenant("first");
+}
+
+/* Whoever makes the first groups, there is one cache of each size. */
+static void several_are_first(void)
+{
+	pthread_barrier_t start;
+	pthread_t thread[4];
+	void *group;
+	int count = 0;
+
+	pthread_barrier_init(&start, NULL, 4);
+	for (int i = 0; i < 4; i++)
+		NEED(pthread_create(&thread[i], NULL, first_group, &start) == 0);
+	for (int i = 0; i < 4; i++) {
+		NEED(pthread_join(thread[i], &group) == 0);
+		mem_cgroup_put(group);
+	}
+	kmem_for_each_cache(count_cg, &count);
+	NEED(count == 1);
+}
+
+static void first_in_bulk(void)
+{
+	struct kmem_cache *cache = make("first in bulk", 64);
+	struct mem_cgroup *group = tenant("bulk");
+
+	set_active_memcg(group);
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL_ACCOUNT, FEW, objects));
+	set_active_memcg(NULL);
+	NEED(drained(group) == FEW * cost(cache));
+	kmem_cache_free_bulk(cache, FEW, objects);
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
+static struct kmem_cache *beginning;
+
+/* Resize a cache until its public shelf is closed, then say so. */
+static void *resize(void *arg)
+{
+	for (int i = 0; i < 4000; i++) {
+		struct kmem_cache *cache;
+
+		while (!(cache = __atomic_load_n(&beginning, __ATOMIC_ACQUIRE)))
+			;
+		for (int j = 0; !j || __atomic_load_n(&cache->shelf.front.open.shelf, __ATOMIC_RELAXED); j++)
+			km_front_resize(cache, j % 2 ? 62 : 30);
+		__atomic_store_n(&beginning, NULL, __ATOMIC_RELEASE);
+	}
+	return arg;
+}
+
+/* Whatever happens to its shelves just then: once a cache is charged no hit passes that by. */
+static void begins_meanwhile(void)
+{
+	struct mem_cgroup *group = tenant("meanwhile");
+	pthread_t thread;
+
+	NEED(pthread_create(&thread, NULL, resize, NULL) == 0);
+	for (int i = 0; i < 4000; i++) {
+		struct kmem_cache *cache = make("meanwhile", 64);
+		void *p;
+
+		__atomic_store_n(&beginning, cache, __ATOMIC_RELEASE);
+		for (volatile int wait = i % 100; wait; wait--)
+			;
+		NEED((p = get(cache, group, GFP_KERNEL_ACCOUNT)));
+		while (__atomic_load_n(&beginning, __ATOMIC_ACQUIRE))
+			;
+		NEED(!cache->shelf.front.open.shelf);
+		NEED(cache->id < KM_MAP_FIRST || !km_hot.entries[cache->id].mask);
+		kmem_cache_free(cache, p);
+		kmem_cache_destroy(cache);
+	}
+	NEED(pthread_join(thread, NULL) == 0);
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+}
+
+/* ------------------------------------------------------------------ watchers, checks, the dead */
+
+static unsigned long shown, hidden;
+
+static void *on_alloc(struct kmem_cache *cache, void *object, gfp_t gfp)
+{
+	shown++;
+	return object;
+}
+
+static bool on_free(struct kmem_cache *cache, void *object)
+{
+	hidden++;
+	return true;
+}
+
+/* Who watches sees each object once, when users do. */
+static void watched(void)
+{
+	static const struct km_hooks hooks = { .on_alloc = on_alloc, .on_free = on_free };
+	struct mem_cgroup *group[2] = { tenant("watched"), tenant("as well") };
+	struct kmem_cache *cache = charged("watched", 200, 0);
+
+	cache->hooks = &hooks;
+	km_front_drain(cache);
+	for (int round = 0; round < 4; round++) {
+		shown = hidden = 0;
+		NEED(mem_cgroup_set_mode(MEM_CGROUP_SHELF, round % 2 == 0) == 0);
+		for (int i = 0; i < FEW; i++) {
+			NEED((objects[i] = get(cache, group[round / 2 ? i % 2 : 0], GFP_KERNEL)));
+			NEED(shown == i + 1ul);
+		}
+		NEED(drained(group[0]) + drained(group[1]) == FEW * cost(cache));
+		for (int i = 0; i < FEW; i++) {
+			kmem_cache_free(cache, objects[i]);
+			NEED(hidden == i + 1ul);
+		}
+		set_active_memcg(group[0]);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, FEW, objects) && shown == 2 * FEW);
+		set_active_memcg(NULL);
+		kmem_cache_free_bulk(cache, FEW, objects);
+		NEED(hidden == 2 * FEW && drained(group[0]) == 0 && drained(group[1]) == 0);
+	}
+	mem_cgroup_put(group[0]);
+	mem_cgroup_put(group[1]);
+	gone(cache);
+}
+
+/* What a check refuses is not paid back. */
+static void refused_frees(void)
+{
+	struct kmem_cache *cache = charged("checked", 100, SLAB_CONSISTENCY_CHECKS);
+	struct kmem_cache *other = charged("other", 100, SLAB_CONSISTENCY_CHECKS);
+	struct mem_cgroup *group = tenant("checked");
+	char *p = get(cache, group, GFP_KERNEL), *q = get(cache, group, GFP_KERNEL);
+	void *pair[2] = { q + 8, p + 8 };
+
+	NEED(p && q);
+	km_misuse_set(KM_MISUSE_WARN);
+	kmem_cache_free(cache, p + 8);
+	kmem_cache_free(other, p);
+	kfree(p + 8);
+	kmem_cache_free_bulk(cache, 2, pair);
+	NEED(drained(group) == 2 * cost(cache));
+	kmem_cache_free(cache, p);
+	NEED(drained(group) == cost(cache));
+	kmem_cache_free(cache, p);
+	NEED(drained(group) == cost(cache));
+	kmem_cache_free(cache, q);
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+	gone(cache);
+	gone(other);
+}
+
+/* What is left in a cache that is destroyed stays paid for, as it stays allocated. */
+static void left_behind(void)
+{
+	struct kmem_cache *cache = charged("left behind", 100, 0);
+	struct mem_cgroup *group = tenant("left behind");
+	uint64_t one = cost(cache);
+	void *p = get(cache, group, GFP_KERNEL);
+
+	NEED(p);
+	km_misuse_set(KM_MISUSE_WARN);
+	kmem_cache_destroy(cache);
+	NEED(drained(group) == one);
+	for (int i = 0; i < 2; i++)
+		kmem_cache_free(cache, p);
+	NEED(!get(cache, group, GFP_KERNEL_ACCOUNT) && errno == EINVAL);
+	NEED(drained(group) == one && !mem_cgroup_from_obj(p));
+	mem_cgroup_put(group);
+}
+
+/* ------------------------------------------------------------------ owners that are gone */
+
+static bool pin(unsigned n)
+{
+	cpu_set_t all, one;
+
+	NEED(sched_getaffinity(0, sizeof(all), &all) == 0);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &all) && !n--) {
+			CPU_ZERO(&one);
+			CPU_SET(cpu, &one);
+			return sched_setaffinity(0, sizeof(one), &one) == 0;
+		}
+	return false;
+}
+
+/* Run it on the n-th of the CPUs that we have; false: there are fewer. */
+static bool on_cpu(unsigned n, void (*run)(void))
+{
+	cpu_set_t all;
+
+	NEED(sched_getaffinity(0, sizeof(all), &all) == 0);
+	bool pinned = pin(n);
+	if (pinned)
+		run();
+	NEED(sched_setaffinity(0, sizeof(all), &all) == 0);
+	return pinned;
+}
+
+static struct kmem_cache *common;
+static struct mem_cgroup *first, *second;
+static int held;
+#define SECONDS 3	/* objects, at the end of the array */
+
+/* Until its shelf there is empty, and its own. */
+static void take_firsts(void)
+{
+	unsigned cpu = (unsigned)sched_getcpu();
+
+	do
+		NEED(held < FEW - SECONDS && (objects[held++] = get(common, first, GFP_KERNEL)));
+	while (km_shelf_count_cpu(&common->charged, cpu));
+	NEED(km_owned_owner_cpu(&common->charged, cpu) != 0);
+}
+
+static void take_seconds(void)
+{
+	for (int i = FEW - SECONDS; i < FEW; i++)
+		NEED((objects[i] = get(common, second, GFP_KERNEL)));
+	NEED(lies_charged(common) > 1);
+}
+
+/* Where the shelf is the second's, so that they don't come to lie on one. */
+static void free_firsts(void)
+{
+	while (held)
+		kmem_cache_free(common, objects[--held]);
+}
+
+/* An empty shelf may name an owner that is gone, and whose memory is another's: nobody asks it whose it was. */
+static void empty_shelf_of_the_gone(void)
+{
+	common = charged("gone", 256, 0);
+	first = tenant("first");
+	second = tenant("second");
+	if (!common->charged.slot || !on_cpu(1, take_seconds))
+		return;
+	NEED(on_cpu(0, take_firsts) && on_cpu(1, free_firsts));
+	mem_cgroup_put(first);
+	for (int i = 0; i < 64; i++)
+		memset(km_meta_alloc(64 << i % 3, true), 0x5a, 64 << i % 3);
+	NEED(drained(second) == SECONDS * cost(common));
+	for (int i = FEW - SECONDS; i < FEW; i++)
+		kmem_cache_free(common, objects[i]);
+	NEED(drained(second) == 0);
+	mem_cgroup_put(second);
+	gone(common);
+}
+
+/* Without shelves nothing lies there, also where they were used before. */
+static void shelves_off(void)
+{
+	struct kmem_cache *cache = charged("off", 256, 0);
+	struct mem_cgroup *group = tenant("off");
+
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < FEW; i++)
+			NEED((objects[i] = get(cache, group, GFP_KERNEL)));
+		for (int i = 0; i < FEW; i++)
+			kmem_cache_free(cache, objects[i]);
+		NEED(!round == (lies_charged(cache) != 0) || !cache->charged.slot);
+		NEED(mem_cgroup_set_mode(MEM_CGROUP_SHELF, false) == 0);
+		NEED(lies_charged(cache) == 0);
+	}
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
+/* ------------------------------------------------------------------ no memory for words */
+
+/* All of our own memory that is to be had without a system call. */
+static void use_up_meta(void)
+{
+	for (size_t bytes = (size_t)4 << 20; bytes >= 64; bytes /= 2)
+		while (km_meta_alloc(bytes, false))
+			;
+}
+
+/* Two pay for the objects of a slab: that takes memory. A call that may not wait can't get it: it fails. */
+static void no_words(void)
+{
+	struct kmem_cache *cache = charged("no words", 64, 0);
+	struct mem_cgroup *group = tenant("no words");
+	void *paid = get(cache, group, GFP_KERNEL), *p;
+
+	NEED(paid);
+	use_up_meta();
+	size_t before = km_meta_committed_bytes();
+	errno = 0;
+	for (held = 0; held < FEW && (p = kmem_cache_alloc(cache, GFP_NOWAIT | __GFP_NOWARN)); held++)
+		objects[held] = p;
+	NEED(held < FEW && errno == ENOMEM && km_meta_committed_bytes() == before);
+	errno = 0;
+	NEED(!kmem_cache_alloc_bulk(cache, GFP_NOWAIT | __GFP_NOWARN, FEW - held, objects + held) && errno == ENOMEM);
+	NEED(km_meta_committed_bytes() == before);
+	NEED((p = kmem_cache_alloc(cache, GFP_KERNEL)));
+	kmem_cache_free(cache, p);
+	while (held)
+		kmem_cache_free(cache, objects[--held]);
+	NEED(drained(group) == cost(cache));
+	kmem_cache_free(cache, paid);
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
+/* A CPU's first block: the same. */
+static void no_block(void)
+{
+	struct kmem_cache *cache = charged("no block", 64, 0);
+	struct mem_cgroup *group = tenant("no block");
+	void *p = kmem_cache_alloc(cache, GFP_KERNEL);
+
+	kmem_cache_free(cache, p);
+	use_up_meta();
+	size_t before = km_meta_committed_bytes();
+	set_active_memcg(group);
+	p = kmem_cache_alloc(cache, GFP_NOWAIT | __GFP_NOWARN);
+	bool bulk = kmem_cache_alloc_bulk(cache, GFP_NOWAIT | __GFP_NOWARN, 30, objects);
+	set_active_memcg(NULL);
+	NEED(km_meta_committed_bytes() == before);
+	if (bulk)
+		kmem_cache_free_bulk(cache, 30, objects);
+	if (p)
+		kmem_cache_free(cache, p);
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
+static const struct api_case cases[] = {
+	{ "kmalloc has its own", kmalloc_has_its_own },
+	{ "several are first", several_are_first },
+	{ "first in bulk", first_in_bulk },
+	{ "begins meanwhile", begins_meanwhile },
+	{ "watched", watched },
+	{ "refused frees", refused_frees },
+	{ "left behind", left_behind },
+	{ "empty shelf of the gone", empty_shelf_of_the_gone },
+	{ "shelves off", shelves_off },
+	{ "no words", no_words },
+	{ "no block", no_block },
+};
+
+/* Objects of slob don't say whose they are: nobody pays for them (docs/kernel-map.md). */
+int main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "slob") == 0)
+		return 0;
+	return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), "");
+}

@@ -406,6 +406,17 @@ km_inline bool turns_are_quick(void)
 	return km_likely(km_percpu.discipline == KM_DISCIPLINE_RSEQ);
 }
 
+/* No object, or no word for its owner. */
+static km_noinline void undo_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
+{
+	bool was = km_calls_begin(allows_blocking(gfp));
+
+	if (object)
+		km_plain_free(cache, object);
+	km_objcg_uncharge(objcg, cache->charge);
+	km_calls_end(was);
+}
+
 km_inline void *alloc_in_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -419,11 +430,9 @@ km_inline void *alloc_in_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cg
 		return NULL;
 	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
 
-	if (km_likely(object && set_owner(cache, object, (uintptr_t)objcg, (gfp & __GFP_DIRECT_RECLAIM) != 0)))
+	if (km_likely(object && set_owner(cache, object, (uintptr_t)objcg, allows_blocking(gfp))))
 		return object;
-	if (object)
-		km_plain_free(cache, object);
-	km_objcg_uncharge(objcg, cache->charge);
+	undo_turn(cache, gfp, objcg, object);
 #else
 	(void)cache, (void)gfp, (void)objcg;
 #endif
@@ -744,11 +753,15 @@ static int flush_cache(struct kmem_cache *cache, void *root)
 	return 0;
 }
 
-/* What lies charged on shelves for the group and those below. Caches neither come nor go meanwhile. */
+/*
+ * What lies charged on shelves for the group and those below, and in large blocks that handlers freed. Caches neither
+ * come nor go meanwhile.
+ */
 static void flush(struct mem_cgroup *root)
 {
 	bool was = km_busy_begin();
 
+	km_large_finish_deferred();
 	km_registry_visit(flush_cache, root);
 	km_busy_end(was);
 }

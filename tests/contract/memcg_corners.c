@@ -444,6 +444,98 @@ static void no_block(void)
 	gone(cache);
 }
 
+/* ------------------------------------------------------------------ handlers */
+
+static struct kmem_cache *struck[2];
+static struct mem_cgroup *payers[2];
+static void *of_handlers[64];
+static unsigned strikes;
+static bool over;
+
+/* Wherever it strikes: other payers, the same caches. It may fail, but what it gets is paid for, and paid back. */
+static void strike(int number)
+{
+	const gfp_t gfp = GFP_NOWAIT | __GFP_ACCOUNT | __GFP_NOWARN;
+	struct mem_cgroup *before = set_active_memcg(payers[strikes / 3 % 2]);
+	void **place = &of_handlers[strikes % 64];
+	int error = errno;
+
+	kfree(*place);
+	*place = strikes % 3 ? kmem_cache_alloc(struck[strikes % 2], gfp) : kmalloc(strikes % 10000, gfp);
+	if (mem_cgroup_charge(payers[0], GFP_NOWAIT, 5000) == 0)
+		mem_cgroup_uncharge(payers[0], 5000);
+	strikes++;
+	errno = error;
+	set_active_memcg(before);
+}
+
+static void *send(void *thread)
+{
+	while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
+		pthread_kill(*(pthread_t *)thread, SIGUSR1);
+		for (volatile int wait = 2000; wait; wait--)
+			;
+	}
+	return NULL;
+}
+
+/* What a handler could only set aside is nobody's either. */
+static void set_aside(void)
+{
+	struct mem_cgroup *group = tenant("set aside");
+	struct kmem_cache *cache = charged("set aside", 100, 0);
+	void *p = get(cache, group, GFP_KERNEL);
+
+	set_active_memcg(group);
+	void *q = kmalloc(20000, GFP_KERNEL_ACCOUNT), *r = kvmalloc(8 << 20, GFP_KERNEL_ACCOUNT);
+	set_active_memcg(NULL);
+	NEED(p && q && r && drained(group) == cost(cache) + 32768 + (8 << 20));
+	/* As one finds it that struck inside of the allocator. */
+	bool was = km_busy_begin();
+	kfree(p);
+	kfree(q);
+	kfree(r);
+	km_busy_end(was);
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
+static void handlers_strike(void)
+{
+	struct sigaction action = { .sa_handler = strike };
+	pthread_t self = pthread_self(), sender;
+
+	struck[0] = charged("struck", 200, 0);
+	struck[1] = make("struck now and then", 300);
+	for (int i = 0; i < 2; i++)
+		payers[i] = tenant("struck");
+	NEED(sigaction(SIGUSR1, &action, NULL) == 0 && pthread_create(&sender, NULL, send, &self) == 0);
+	for (unsigned i = 0; i < 200000 || __atomic_load_n(&strikes, __ATOMIC_RELAXED) < 2000; i++) {
+		void **place = &objects[i * 7919u % FEW];
+
+		if (*place) {
+			kfree(*place);
+			*place = NULL;
+			continue;
+		}
+		*place = get(struck[i % 2], payers[i / 97 % 2], i % 3 ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+		if (i % 5000 == 0)
+			mem_cgroup_drain(payers[0]);
+	}
+	__atomic_store_n(&over, true, __ATOMIC_RELAXED);
+	NEED(pthread_join(sender, NULL) == 0);
+	for (int i = 0; i < FEW; i++)
+		kfree(objects[i]);
+	for (int i = 0; i < 64; i++)
+		kfree(of_handlers[i]);
+	for (int i = 0; i < 2; i++) {
+		NEED(drained(payers[i]) == 0);
+		mem_cgroup_put(payers[i]);
+		gone(struck[i]);
+	}
+}
+
 static const struct api_case cases[] = {
 	{ "kmalloc has its own", kmalloc_has_its_own },
 	{ "several are first", several_are_first },
@@ -456,6 +548,8 @@ static const struct api_case cases[] = {
 	{ "shelves off", shelves_off },
 	{ "no words", no_words },
 	{ "no block", no_block },
+	{ "set aside", set_aside },
+	{ "handlers strike", handlers_strike },
 };
 
 /* Objects of slob don't say whose they are: nobody pays for them (docs/kernel-map.md). */

@@ -150,11 +150,11 @@ static struct kmem_cache *beginning;
 /* Resize a cache until its public shelf is closed, then say so. */
 static void *resize(void *arg)
 {
-	for (int i = 0; i < 4000; i++) {
+	for (int i = 0; i < 2000; i++) {
 		struct kmem_cache *cache;
 
 		while (!(cache = __atomic_load_n(&beginning, __ATOMIC_ACQUIRE)))
-			;
+			sched_yield();
 		for (int j = 0; !j || __atomic_load_n(&cache->shelf.front.open.shelf, __ATOMIC_RELAXED); j++)
 			km_front_resize(cache, j % 2 ? 62 : 30);
 		__atomic_store_n(&beginning, NULL, __ATOMIC_RELEASE);
@@ -169,7 +169,7 @@ static void begins_meanwhile(void)
 	pthread_t thread;
 
 	NEED(pthread_create(&thread, NULL, resize, NULL) == 0);
-	for (int i = 0; i < 4000; i++) {
+	for (int i = 0; i < 2000; i++) {
 		struct kmem_cache *cache = make("meanwhile", 64);
 		void *p;
 
@@ -178,7 +178,7 @@ static void begins_meanwhile(void)
 			;
 		NEED((p = get(cache, group, GFP_KERNEL_ACCOUNT)));
 		while (__atomic_load_n(&beginning, __ATOMIC_ACQUIRE))
-			;
+			sched_yield();
 		NEED(!cache->shelf.front.open.shelf);
 		NEED(cache->id < KM_MAP_FIRST || !km_hot.entries[cache->id].mask);
 		kmem_cache_free(cache, p);

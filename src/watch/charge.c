@@ -252,14 +252,14 @@ static bool adopt(struct kmem_cache *cache, uint64_t owner)
  * Another's block is in the way. One thread that uses many groups in turn would have it changed at every call: so only
  * who finds it there for the 16th time in a row takes it over.
  */
+static km_tls struct {
+	const struct kmem_cache *cache;
+	uint64_t owner;
+	unsigned times;
+} last;
+
 static bool insist(const struct kmem_cache *cache, uint64_t owner)
 {
-	static km_tls struct {
-		const struct kmem_cache *cache;
-		uint64_t owner;
-		unsigned times;
-	} last;
-
 	if (last.cache != cache || last.owner != owner) {
 		last.cache = cache;
 		last.owner = owner;
@@ -280,6 +280,7 @@ static bool take_over(struct kmem_cache *cache, uint64_t owner)
 			return false;
 		size_t n = km_owned_pop_n(&cache->charged, other, objects, KM_CHARGED_MOST);
 		give_up(cache, other, objects + KM_CHARGED_MOST - n, n);
+		last.times = 0;
 	}
 	return km_owned_owner(&cache->charged) == owner || adopt(cache, owner);
 }

@@ -292,7 +292,10 @@ bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *char
 	return true;
 }
 
-/* What the CPU has charged, if it is the right one's. An owner of nothing may be gone, and is not asked about. */
+/*
+ * What the CPU has charged, if it is the right one's. Who is named by an empty block may be gone: nobody asks it, and the
+ * block is nobody's then.
+ */
 static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how)
 {
 	void *objects[KM_CHARGED_MOST];

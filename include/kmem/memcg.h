@@ -242,8 +242,9 @@ KMEM_API bool kmem_cache_charge(void *object, gfp_t gfp);
  * For memory that is not ours: mapped, read, another library's. charge: 0, or -ENOMEM, after all that gfp allows was
  * tried: with GFP_KERNEL stocks are drained and shrinkers called; with GFP_NOWAIT it fails at once, without a system
  * call. The root is not charged. Uncharge exactly what was charged, to the same group, which may be offline by then;
- * it never fails. Kernel: obj_cgroup_charge, obj_cgroup_uncharge. May be called in a signal handler: where that struck
- * inside of the allocator it is as with GFP_NOWAIT.
+ * it never fails; more than was charged is a misuse, which is seen when the bytes leave the stocks. Kernel:
+ * obj_cgroup_charge, obj_cgroup_uncharge. May be called in a signal handler: where that struck inside of the allocator
+ * it is as with GFP_NOWAIT.
  */
 KMEM_API int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes);
 KMEM_API void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes);

@@ -27,6 +27,8 @@ enum km_misuse {
 	KM_MISUSE_NOT_KMALLOC,	/* a cache's object into kfree, where its engine can't tell the cache */
 	KM_MISUSE_HEADER,	/* the size in front of kmalloc's block is another than it was */
 	KM_MISUSE_WRITTEN,	/* what an engine keeps in free memory can't be right (slob, slab) */
+	KM_MISUSE_GROUP,	/* a group whose last reference was put */
+	KM_MISUSE_UNCHARGE,	/* more than was charged */
 	KM_NR_MISUSES
 };
 

@@ -5,6 +5,8 @@
  */
 #include "counter.h"
 
+#include "../port/die.h"
+
 km_tls uint64_t km_counter_atomics;
 void (*km_counter_touched)(const void *line);
 
@@ -28,18 +30,35 @@ static void add(struct km_counter *counter, uint64_t bytes)
 	note_peak(counter, KM_SHARED(&counter->usage, km_add(&counter->usage, bytes)) + bytes);
 }
 
+static bool fits(const struct km_counter *counter, uint64_t usage, uint64_t bytes)
+{
+	uint64_t max = km_load(&counter->max);
+
+	return max == UINT64_MAX || (bytes <= max && usage <= max - bytes);
+}
+
+struct km_counter *km_counter_would_refuse(struct km_counter *counter, uint64_t bytes)
+{
+	for (; counter; counter = counter->parent)
+		if (!fits(counter, km_load(&counter->usage), bytes)) {
+			KM_SHARED(&counter->usage, km_add(&counter->failcnt, 1u));
+			return counter;
+		}
+	return NULL;
+}
+
 /* Kernel: adds first and takes it back where that was too much, so that another charge, which would fit, may meet
  * the excess and fail. Where there is no limit it is one addition here too. */
 static bool try_add(struct km_counter *counter, uint64_t bytes)
 {
-	uint64_t max = km_load(&counter->max), usage = km_load(&counter->usage);
+	uint64_t usage = km_load(&counter->usage);
 
-	if (max == UINT64_MAX) {
+	if (km_load(&counter->max) == UINT64_MAX) {
 		add(counter, bytes);
 		return true;
 	}
 	do
-		if (bytes > max || usage > max - bytes) {
+		if (!fits(counter, usage, bytes)) {
 			KM_SHARED(&counter->usage, km_add(&counter->failcnt, 1u));
 			return false;
 		}
@@ -65,10 +84,22 @@ void km_counter_charge(struct km_counter *counter, uint64_t bytes)
 		add(counter, bytes);
 }
 
+/* Somebody uncharged what he had not charged. What there was goes, from those above as well. Kernel: the same. */
+static km_cold uint64_t too_much(struct km_counter *counter, uint64_t had, uint64_t bytes)
+{
+	km_misuse(KM_MISUSE_UNCHARGE, "mem_cgroup_uncharge", counter, NULL);
+	km_add(&counter->usage, bytes - had);
+	return had;
+}
+
 void km_counter_uncharge(struct km_counter *counter, uint64_t bytes)
 {
-	for (; counter; counter = counter->parent)
-		KM_SHARED(&counter->usage, km_sub(&counter->usage, bytes));
+	for (; counter; counter = counter->parent) {
+		uint64_t had = KM_SHARED(&counter->usage, km_sub(&counter->usage, bytes));
+
+		if (km_unlikely(had < bytes))
+			bytes = too_much(counter, had, bytes);
+	}
 }
 
 uint64_t km_counter_margin(const struct km_counter *counter)

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "../page/meta.h"
+#include "../port/die.h"
 #include "../port/os.h"
 #include "group.h"
 #include "private.h"
@@ -87,7 +88,7 @@ struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgrou
 static void set_name(struct mem_cgroup *group, const char *name)
 {
 	for (size_t i = 0; i < sizeof(group->name) - 1 && name[i]; i++)
-		group->name[i] = name[i] == '/' || (unsigned char)name[i] < ' ' ? '_' : name[i];
+		group->name[i] = name[i] == '/' || (unsigned char)name[i] < ' ' || name[i] == 0x7f ? '_' : name[i];
 }
 
 static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct mem_cgroup *parent)
@@ -113,6 +114,9 @@ static void reap(void)
 
 	while ((objcg = km_stock_pop_gone())) {
 		km_list_del(&objcg->link);
+		/* Our memory keeps what it held: who charges it after this is told so. */
+		km_store(&objcg->memcg, &km_memcg_root);
+		km_store(&objcg->gone, true);
 		km_meta_free(objcg, sizeof(*objcg));
 	}
 }
@@ -238,13 +242,17 @@ static bool drop(struct mem_cgroup *group)
 {
 	uint64_t refs = km_load(&group->refs);
 
-	do
+	do {
 		while (refs == 1 && km_load(&group->online)) {
 			if (mem_cgroup_offline(group) == -EAGAIN)
 				return false;
 			refs = km_load(&group->refs);
 		}
-	while (!km_cas_both(&group->refs, &refs, refs - 1));
+		if (km_unlikely(!refs)) {
+			km_misuse(KM_MISUSE_GROUP, "mem_cgroup_put", group, NULL);
+			return false;
+		}
+	} while (!km_cas_both(&group->refs, &refs, refs - 1));
 	return refs == 1;
 }
 

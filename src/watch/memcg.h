@@ -21,6 +21,7 @@ struct obj_cgroup {
 	uint32_t stock;			/* the same, open or closed */
 	uint32_t net;			/* traffic with pages: a word that the CPU's stock lock guards; 0: none */
 	bool dead;			/* offline: `charged` says what is out */
+	bool gone;			/* over: this memory is nobody's, or soon something else */
 	struct mem_cgroup *memcg;	/* who pays: its group, later one above. Read under any CPU's stock lock */
 	struct mem_cgroup *home;	/* its group; compare only once that is gone */
 	struct km_list link;		/* on memcg->objcgs; under the tree lock */

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "../page/meta.h"
+#include "../port/die.h"
 #include "../port/os.h"
 #include "../port/stock_word.h"
 #include "group.h"
@@ -459,6 +460,10 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 		return true;
 	if (bytes >> 48)
 		return false;
+	if (km_unlikely(km_load(&objcg->gone))) {
+		km_misuse(KM_MISUSE_GROUP, "mem_cgroup_charge", objcg->home, NULL);
+		return false;
+	}
 	bool calls = km_calls_begin(attempt.may_wait);
 	if (attempt.may_wait)
 		km_memcg_tell();
@@ -498,7 +503,11 @@ int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes)
 
 void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes)
 {
-	km_objcg_uncharge(group->objcg, bytes);
+	/* No charge is as large. */
+	if (km_unlikely(bytes >> 48))
+		km_misuse(KM_MISUSE_UNCHARGE, "mem_cgroup_uncharge", group, NULL);
+	else
+		km_objcg_uncharge(group->objcg, bytes);
 }
 
 void mem_cgroup_set_high_callback(struct mem_cgroup *group, mem_cgroup_high_callback callback, void *arg)

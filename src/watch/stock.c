@@ -315,7 +315,7 @@ static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, stru
 	}
 	if (attempt->force)
 		km_counter_charge(counter, need);
-	else if ((*refused = km_counter_try_charge(counter, need))) {
+	else if ((*refused = km_counter_would_refuse(counter, need) ?: km_counter_try_charge(counter, need))) {
 		stow(stock, objcg, have);
 		return false;
 	}
@@ -551,6 +551,7 @@ void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 		km_unlock(&stock->lock);
 	}
 	km_add(&objcg->charged, net);
+	give_back_locked(objcg, take_loose(objcg));
 	km_percpu_free(objcg->stock, km_stock_word_bytes());
 	km_percpu_free(objcg->net, sizeof(int64_t));
 	objcg->stock = 0;

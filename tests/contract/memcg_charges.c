@@ -123,6 +123,8 @@ static void peak_and_failures(void)
 	CHECK_EQUAL(mem_cgroup_charge(group, GFP_NOWAIT, 100000), -ENOMEM);
 	CHECK_EQUAL(mem_cgroup_failcnt(top), 1);
 	CHECK_EQUAL(mem_cgroup_failcnt(group), 0);
+	/* What was refused above it was never charged. */
+	CHECK_EQUAL(mem_cgroup_peak(group), 10000);
 	CHECK_EQUAL(mem_cgroup_events(top, MEMCG_MAX), 1);
 	CHECK_EQUAL(mem_cgroup_events(group, MEMCG_MAX), 0);
 	mem_cgroup_uncharge(group, 10000);

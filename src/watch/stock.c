@@ -369,9 +369,10 @@ bool km_stock_charge(struct km_attempt *attempt)
 	return done;
 }
 
+/* Whoever frees may be one who must not call the system: his locks spin. */
 static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 {
-	bool nested = km_busy_begin();
+	bool nested = km_busy_begin(), calls = km_calls_begin(false);
 	struct km_stock *stock = enter(nested);
 
 	if (!stock) {
@@ -383,6 +384,7 @@ static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 			stow(stock, objcg, bytes + take_all(objcg));
 		leave(stock);
 	}
+	km_calls_end(calls);
 	km_busy_end(nested);
 }
 
@@ -401,7 +403,7 @@ void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes)
 
 uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 {
-	bool nested = km_busy_begin();
+	bool nested = km_busy_begin(), calls = km_calls_begin(false);
 	struct km_stock *stock = enter(nested);
 	uint64_t spare = 0;
 
@@ -409,6 +411,7 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 		spare = km_counter_spare(km_memcg_counter(payer(objcg)));
 		leave(stock);
 	}
+	km_calls_end(calls);
 	km_busy_end(nested);
 	return spare;
 }

@@ -1,0 +1,96 @@
+/*
+ * memcg_refused.c: sisters whose needs fit together below one limit, on several CPUs and caches, while each lays by in
+ * stocks and on shelves what it has just given back: nobody is ever refused. Arguments: rounds. Disciplines: all
+ */
+#include "contract/memcg.h"
+
+#define SISTERS	3
+#define MOST	20000ul		/* of each of them */
+#define IN_HAND	32768ul		/* half a shelf, on its way from the counters to there or back */
+#define LARGE	300000ul	/* of the one who comes and goes meanwhile */
+#define CACHES	4
+
+static struct mem_cgroup *top;
+static struct kmem_cache *caches[CACHES];
+static bool over;
+
+struct sister {
+	pthread_t thread;
+	struct mem_cgroup *group;
+	unsigned number;
+	unsigned long refused;
+};
+
+/* By hand, and objects. */
+static bool charge_some(struct sister *sister, unsigned random)
+{
+	unsigned long bytes = 1 + random % MOST;
+
+	if (random >> 16 & 1) {
+		MEMCG_SCOPE(sister->group);
+		struct kmem_cache *cache = caches[random % CACHES];
+		void *object = kmem_cache_alloc(cache, GFP_KERNEL);
+
+		if (object)
+			kmem_cache_free(cache, object);
+		return object;
+	}
+	if (!charge(sister->group, bytes))
+		return false;
+	mem_cgroup_uncharge(sister->group, bytes);
+	return true;
+}
+
+static void *charge_on(void *arg)
+{
+	struct sister *sister = arg;
+	unsigned random = sister->number;
+
+	contract_pin(contract_cpu((int)sister->number % 2));
+	while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
+		random = random * 1103515245 + 12345;
+		sister->refused += !charge_some(sister, random >> 8);
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	int rounds = argc > 1 ? atoi(argv[1]) : 5000;
+	struct sister sisters[SISTERS] = { 0 };
+	static const char *const names[CACHES] = { "refused-64", "refused-128", "refused-256", "refused-512" };
+	unsigned long refused = 0;
+
+	contract_cpu(0);
+	top = group_below(NULL, "top");
+	mem_cgroup_set_max(top, LARGE + SISTERS * (MOST + IN_HAND));
+	struct mem_cgroup *large = group_below(top, "large");
+	for (unsigned i = 0; i < CACHES; i++)
+		CHECK(caches[i] = kmem_cache_create(names[i], 64u << i, NULL, SLAB_ACCOUNT));
+	for (unsigned i = 0; i < SISTERS; i++) {
+		sisters[i].group = group_below(top, "sister");
+		sisters[i].number = i;
+		if (pthread_create(&sisters[i].thread, NULL, charge_on, &sisters[i]))
+			abort();
+	}
+	for (int i = 0; i < rounds; i++) {
+		contract_pin(contract_cpu(i / 100 % 2));
+		if (charge(large, LARGE))
+			mem_cgroup_uncharge(large, LARGE);
+		else
+			refused++;
+	}
+	__atomic_store_n(&over, true, __ATOMIC_RELAXED);
+	CHECK_EQUAL(refused, 0);
+	for (int i = 0; i < SISTERS; i++) {
+		pthread_join(sisters[i].thread, NULL);
+		CHECK_EQUAL(sisters[i].refused, 0);
+		mem_cgroup_put(sisters[i].group);
+	}
+	CHECK_EQUAL(drained(top), 0);
+	CHECK(mem_cgroup_peak(top) <= LARGE + SISTERS * (MOST + IN_HAND));
+	mem_cgroup_put(large);
+	mem_cgroup_put(top);
+	printf("%s%d rounds\n", contract_failure, rounds);
+	return contract_failure[0] != '\0';
+}

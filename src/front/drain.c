@@ -293,8 +293,8 @@ bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *char
 }
 
 /*
- * What the CPU has charged, if it is the right one's. Who is named by an empty block may be gone: nobody asks it, and the
- * block is nobody's then.
+ * What the CPU has charged, if it is the right one's. Who is named by an empty block may be gone: nobody asks it, and
+ * the block is nobody's then.
  */
 static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how)
 {

@@ -12,7 +12,7 @@
 
 static struct {
 	struct kmem_cache *cache[2];
-	struct mem_cgroup *group[2], *third;
+	struct mem_cgroup *group[2], *others[2];
 } charged;
 
 /* How many are allocated, and freed again, before; in whose name; and in whose name the operation is. */
@@ -23,7 +23,7 @@ static const struct {
 	{ 62, 31, 0, 0 },
 	{ 0, 0, 0, 1 }, { 1, 0, 0, 1 }, { 5, 2, 0, 1 }, { 40, 40, 0, 1 }, { 62, 31, 0, 1 },
 };
-enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 9 };
+enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 14 };
 
 static bool prepare_charged(unsigned driver)
 {
@@ -39,13 +39,31 @@ static bool prepare_charged(unsigned driver)
 		get_one();
 	for (int i = 0; i < charged_states[state].put; i++)
 		put_one();
-	/* A thread remembers who was in its way, and how often: always the same now. */
-	if (which) {
-		set_active_memcg(charged.third);
+	/* A thread remembers in whose way somebody was, and how often: always the same now. */
+	for (int i = 0; which && i < 2; i++) {
+		set_active_memcg(charged.others[i]);
 		kmem_cache_free(model.cache, kmem_cache_alloc(model.cache, GFP_KERNEL));
 	}
 	set_active_memcg(charged.group[charged_states[state].then]);
 	return true;
+}
+
+/* Of kmalloc's charged twin: the second is a hit. */
+static void use_kmalloc(void)
+{
+	void *first = kmalloc(OBJECT_BYTES, GFP_KERNEL_ACCOUNT);
+	void *second = kmalloc(OBJECT_BYTES, GFP_KERNEL_ACCOUNT);
+
+	need(first && second && first != second, "kmalloc failed");
+	kfree(first);
+	kfree(second);
+}
+
+static void put_alone(void)
+{
+	void *object = part_with();
+
+	kfree_bulk(1, &object);
 }
 
 static void operate_charged(unsigned driver)
@@ -63,6 +81,11 @@ static void operate_charged(unsigned driver)
 		set_active_memcg(NULL);
 		get_one();
 		break;
+	case 8: use_kmalloc(); break;
+	case 9: put_alone(); break;
+	case 10: free(part_with()); break;
+	case 11: _ZdlPv(part_with()); break;
+	case 12: km_free_miss(model.cache, part_with()); break;
 	default:
 		get_one();
 		put_one();
@@ -120,7 +143,8 @@ static bool start_charged(void)
 {
 	static const char *const names[] = { "one payer", "two payers" };
 
-	charged.third = mem_cgroup_create(NULL, "third", 0);
+	for (int i = 0; i < 2; i++)
+		charged.others[i] = mem_cgroup_create(NULL, "others", 0);
 	for (int i = 0; i < 2; i++) {
 		charged.group[i] = mem_cgroup_create(NULL, names[i], 0);
 		charged.cache[i] = kmem_cache_create(names[i], OBJECT_BYTES, NULL, SLAB_ACCOUNT | SLAB_NO_MERGE);

@@ -106,14 +106,13 @@ void km_stock_close(uint32_t *slot)
 
 uint64_t km_stock_take_cpu(uint32_t offset, unsigned cpu)
 {
-	struct km_pair *pair = pair_at(offset, cpu);
-
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
-		uint64_t *word = &pair->first, all = km_load(word);
+		uint64_t *word = (uint64_t *)(km_area(cpu) + offset), all = km_load(word);
 
 		km_store(word, (uint64_t)0);
 		return all;
 	}
+	struct km_pair *pair = pair_at(offset, cpu);
 	/* Who else changes it has read the slot before it was closed: each does so once, and then this succeeds. */
 	for (struct km_pair seen = look(pair);;) {
 		uint64_t all = seen.first;

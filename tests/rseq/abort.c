@@ -84,8 +84,8 @@ static void torment(const struct fixture *fixture, unsigned driver, struct point
 		if (fixture->is_dear(adversary) &&
 		    dear[point - points][adversary->act == fork_now]++ >= DEAR_PER_POINT)
 			continue;
-		/* Where the scheduler's own aborts led elsewhere: once more. Where they had led here: other drivers come
-		 * here by themselves, or what is not tried is said in the end. */
+		/* Where the scheduler's own aborts led elsewhere: once more. Where they had led here: other drivers
+		 * come here by themselves, or what is not tried is said in the end. */
 		int tries = 0;
 		while (!run(fixture, driver, point, adversary, NULL, false))
 			if (++tries == 10)

@@ -90,6 +90,10 @@ static void say(const char *file)
 	char name[4096];
 	int fd = open(file, O_CREAT | O_TRUNC | O_WRONLY, 0644);
 
+	/* memory.stat takes back what lies about: once before, so that nothing moves between the two. */
+	texts = want(fopen("/dev/null", "w"));
+	mem_cgroup_walk(NULL, say_group, NULL);
+	fclose(texts);
 	if (fd < 0 || kmem_print_json(fd) || close(fd))
 		exit(6);
 	snprintf(name, sizeof(name), "%s.texts", file);

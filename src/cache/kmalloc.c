@@ -32,14 +32,18 @@ static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 
 /* ------------------------------------------------------------------ the hot path */
 
-/* What is paid for already: front.h. */
-km_inline void *charged_hit(size_t size, gfp_t gfp)
+/* What is paid for already (front.h), in a function of its own: a hit pays nothing for it, not a register. */
+static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 {
-	size_t step = (size + 7) >> 3;
-	/* Acquire pairs with make_charged. */
-	struct kmem_cache *cache = size <= KMALLOC_MAX_CACHE_SIZE ? km_load_acquire(&charged_of_size[step]) : NULL;
+	struct kmem_cache *cache = NULL;
+	void *object = NULL;
 
-	return km_likely(cache) ? km_charged_pop(cache, gfp, km_objcg_here, cache->shelf.front.rseq) : NULL;
+	/* Acquire pairs with make_charged. */
+	if (gfp & __GFP_ACCOUNT && size <= KMALLOC_MAX_CACHE_SIZE)
+		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
+	if (km_likely(cache))
+		object = km_charged_pop(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
+	return object ?: kmalloc_node(size, gfp, NUMA_NO_NODE);
 }
 
 km_hit_path void *kmalloc(size_t size, gfp_t gfp)
@@ -52,9 +56,7 @@ km_hit_path void *kmalloc(size_t size, gfp_t gfp)
 	void *object = km_front_alloc_id(&id_of_size[step]);
 	if (km_likely(object))
 		return object;
-	if (gfp & __GFP_ACCOUNT && (object = charged_hit(size, gfp)))
-		return object;
-	return kmalloc_node(size, gfp, NUMA_NO_NODE);
+	return kmalloc_missed(size, gfp);
 }
 
 km_hit_path void kfree(const void *object)
@@ -338,7 +340,7 @@ static km_noinline void free_any(const void *p, const char *function)
 		bad_pointer(p, function);
 }
 
-/* For a chain, and for what is paid for, this is on the way of a hit. */
+/* For a chain this is on the way of a hit. */
 void km_free_any_miss(const void *p, const char *function)
 {
 	struct kmem_cache *cache = km_kmalloc_sized ? sized_owner(p) : km_quick_cache(p);

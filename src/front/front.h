@@ -203,7 +203,8 @@ km_inline bool km_front_free_any(void *object)
 	uint32_t valid = -(uint32_t)km_entry_valid(entry, object);
 	if (km_likely(km_rseq_push_id(&entry->mask, id, valid, km_hot.percpu, km_rseq, object)))
 		return true;
-	return valid && km_charged_push(entry->cache, km_rseq, object);
+	/* Asked again, so that the hit need not keep it. */
+	return km_entry_valid(entry, object) && km_charged_push(entry->cache, km_rseq, object);
 #else
 	(void)object;
 	return false;

@@ -445,6 +445,40 @@ static void bulk_mixed(void)
 	NEED(kmem_check_all() == 0);
 }
 
+/* An array is expected to be of the cache that the last one was of; one stranger, or another cache at its id. */
+static void bulk_stranger(void)
+{
+	static const size_t counts[] = { 2, 3, 8, 63, 64, 65, 130 };
+	void *objects[130];
+
+	if (slob)
+		return;
+	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+		const size_t n = counts[c];
+		struct kmem_cache *cache = make("usual", 96), *other = make("stranger", 160);
+
+		for (size_t i = 0; i < 4 * n; i++) {
+			NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects));
+			kfree_bulk(n, objects);
+			NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects));
+			kmem_cache_free(cache, objects[i / 4]);
+			objects[i / 4] = i % 4 == 0 ? NULL :
+					 i % 4 == 1 ? kmem_cache_alloc(other, GFP_KERNEL) :
+					 i % 4 == 2 ? kmalloc(100000, GFP_KERNEL) :
+						      ZERO_SIZE_PTR;
+			kfree_bulk(n, objects);
+		}
+		gone(cache);
+		/* Its id may be the next one's. */
+		cache = make("another", 48);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects));
+		kfree_bulk(n, objects);
+		gone(cache);
+		gone(other);
+	}
+	NEED(kmem_check_all() == 0);
+}
+
 static const struct api_case cases[] = {
 	{ "every size: room, alignment, roundup", sizes },
 	{ "kmalloc_size_roundup", roundup },
@@ -463,6 +497,7 @@ static const struct api_case cases[] = {
 	{ "nodes", nodes },
 	{ "kmalloc_bulk", bulk },
 	{ "kfree_bulk of all kinds", bulk_mixed },
+	{ "kfree_bulk of an array with a stranger", bulk_stranger },
 };
 
 API_MAIN(cases)

@@ -31,14 +31,12 @@ static unsigned capacity_by_size(uint32_t size)
 	return size >= 256 ? 30 : 62;
 }
 
-/* The largest of 126, 62, 30, ... that keeps the objects of a block within 32 KiB. */
-static unsigned most_capacity(uint32_t size)
+/* The largest of `most`, (most - 2) / 2, ... that keeps the objects of a block within so many bytes. */
+static unsigned capacity_within(unsigned most, uint32_t size, uint32_t bytes)
 {
-	unsigned capacity = 126;
-
-	while (capacity > 2 && capacity * size > 32u << 10)
-		capacity = (capacity + 2) / 2 - 2;
-	return capacity;
+	while (most > 2 && most * size > bytes)
+		most = (most + 2) / 2 - 2;
+	return most;
 }
 
 static uint32_t objects_with_tail_bits(uint32_t slab_bytes, uint32_t size)
@@ -69,8 +67,11 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	if (cache->tail_bits)
 		cache->min_order = cache->order;
 	cache->capacity = (uint16_t)km_max(capacity_by_size(cache->size), args->sheaf_capacity);
-	cache->max_capacity = (uint16_t)km_max(most_capacity(cache->size), (unsigned)cache->capacity);
-	cache->busy_capacity = cache->max_capacity;
+	/* Who asks for as many at once may have them at hand; who misses often is content with half. */
+	unsigned bulk = capacity_within(254, cache->size, 64u << 10);
+	unsigned busy = capacity_within(126, cache->size, 32u << 10);
+	cache->max_capacity = (uint16_t)km_max(bulk, (unsigned)cache->capacity);
+	cache->busy_capacity = (uint16_t)km_max(busy, (unsigned)cache->capacity);
 	return 0;
 }
 

@@ -9,7 +9,7 @@
 #include "cache/cache.h"
 #include "port/os.h"
 
-enum { SIZE = 256, FIRST = 30, LARGEST = 126, IN_SLAB = 16, BARN = 300 };
+enum { SIZE = 256, FIRST = 30, LARGEST = 254, IN_SLAB = 16, BARN = 300 };
 
 static unsigned serial;
 

@@ -408,7 +408,7 @@ km_inline bool turns_are_quick(void)
 }
 
 /* No object, or no word for its owner. */
-static km_noinline void undo_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
+static km_noinline km_unused void undo_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	bool was = km_calls_begin(allows_blocking(gfp));
 
@@ -503,7 +503,7 @@ static void charged_free(struct kmem_cache *cache, void *object)
 {
 	uint64_t owner = km_load(&cache->payer);
 
-	if (km_unlikely(cache->twins) && km_private_free(cache, object))
+	if (km_unlikely(km_load(&cache->twins)) && km_private_free(cache, object))
 		return;
 	if (!payer_is_known(owner))
 		owner = owner == PAYER_NOBODY ? 0 : owner_of_freed(cache, object);
@@ -611,7 +611,7 @@ static void charged_free_bulk(struct kmem_cache *cache, size_t n, void **objects
 
 	while (n) {
 		uint64_t owner;
-		size_t own = km_unlikely(cache->twins) ? km_private_free_last(cache, &n, objects) : n;
+		size_t own = km_unlikely(km_load(&cache->twins)) ? km_private_free_last(cache, &n, objects) : n;
 		if (!own)
 			continue;
 		size_t count = run_of_last(cache, own, objects + n - own, &owner), left = count;

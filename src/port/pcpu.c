@@ -344,7 +344,7 @@ void km_shelf_fork_child(struct km_shelf *shelf)
 		return;
 	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
 		km_soft_enter_cpu(&visit, shelf->slot, cpu, false);
-		visit.soft->lock = 0;
+		km_store(&visit.soft->lock, 0u);
 	}
 }
 

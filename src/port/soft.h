@@ -17,12 +17,13 @@
 #define KM_RSEQ(verb, otherwise) (otherwise)
 #endif
 
-/* A shelf's word under the soft disciplines: first is top, second the transaction id. */
+/* A shelf's word under the soft disciplines: first is top, second the transaction id. 32 bytes, so that it lies in one
+ * line (km_percpu_alloc); aligned as the pair, for a drain under rseq looks at an owned word as if it were one. */
 struct km_soft {
 	struct km_pair pair;
 	uint32_t lock;
 	uintptr_t owner;	/* of a shelf of owned.h; written under the lock */
-} km_aligned(32);
+};
 
 /* A CPU's soft slot while a verb works on it. */
 struct km_visit {

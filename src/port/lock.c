@@ -42,18 +42,17 @@ bool km_lock_nowait(struct km_lock *lock)
 }
 
 #ifdef KM_DEBUG
-static km_tls uint32_t held_ranks;	/* a bit for each rank this thread holds */
+static km_tls uint8_t held[KM_NR_RANKS];	/* by this thread, and handlers that struck it */
 
-void km_lock_check(const struct km_lock *lock, bool taking)
+void km_lock_check(const struct km_lock *lock, enum km_lock_note note)
 {
-	uint32_t bit = 1u << lock->rank;
-
-	if (taking) {
-		km_assert(held_ranks < bit);
-		held_ranks |= bit;
-	} else {
-		km_assert(held_ranks & bit);
-		held_ranks &= ~bit;
+	if (note == KM_LOCK_GIVEN) {
+		km_assert(held[lock->rank]);
+		held[lock->rank]--;
+		return;
 	}
+	for (unsigned rank = lock->rank; note == KM_LOCK_TAKEN && rank < KM_NR_RANKS; rank++)
+		km_assert(!held[rank]);
+	held[lock->rank]++;
 }
 #endif

@@ -1,5 +1,5 @@
 /*
- * lock.h: ranked locks. The rank enum *is* the lock order: a thread takes locks of rising rank only (equal
+ * lock.h: ranked locks. The rank enum *is* the lock order: a thread waits for locks of rising rank only (equal
  * ranks never together), which debug builds check. Spins a little, then sleeps on a futex; a sleeper wakes
  * by itself after 2 ms, later 64, so that a GFP_NOWAIT caller may leave without the wake's system call.
  */
@@ -51,7 +51,10 @@ km_inline void km_calls_end(bool was)
 
 void km_lock_wait(struct km_lock *lock);
 void km_lock_wake(struct km_lock *lock);
-void km_lock_check(const struct km_lock *lock, bool taking);
+
+/* What the rank checker is told. Who only tried has not waited: a handler may try what its victim holds. */
+enum km_lock_note { KM_LOCK_GIVEN, KM_LOCK_TAKEN, KM_LOCK_TRIED };
+void km_lock_check(const struct km_lock *lock, enum km_lock_note note);
 
 km_inline void km_lock_init(struct km_lock *lock, enum km_rank rank)
 {
@@ -59,10 +62,10 @@ km_inline void km_lock_init(struct km_lock *lock, enum km_rank rank)
 	lock->rank = rank;
 }
 
-km_inline void km_lock_note(const struct km_lock *lock km_unused, bool taking km_unused)
+km_inline void km_lock_note(const struct km_lock *lock km_unused, enum km_lock_note note km_unused)
 {
 #ifdef KM_DEBUG
-	km_lock_check(lock, taking);
+	km_lock_check(lock, note);
 #endif
 }
 
@@ -73,7 +76,7 @@ km_inline bool km_trylock(struct km_lock *lock)
 
 	if (km_load(&lock->state) || !km_cas_acquire(&lock->state, &free, 1u))
 		return false;
-	km_lock_note(lock, true);
+	km_lock_note(lock, KM_LOCK_TRIED);
 	return true;
 }
 
@@ -83,12 +86,12 @@ km_inline void km_lock(struct km_lock *lock)
 
 	if (km_unlikely(!km_cas_acquire(&lock->state, &free, 1u)))
 		km_lock_wait(lock);
-	km_lock_note(lock, true);
+	km_lock_note(lock, KM_LOCK_TAKEN);
 }
 
 km_inline void km_unlock(struct km_lock *lock)
 {
-	km_lock_note(lock, false);
+	km_lock_note(lock, KM_LOCK_GIVEN);
 	if (km_unlikely(km_swap_release(&lock->state, 0u) == 2))
 		km_lock_wake(lock);
 }
@@ -103,7 +106,7 @@ km_inline void km_unlock_quick(struct km_lock *lock)
 		km_unlock(lock);
 		return;
 	}
-	km_lock_note(lock, false);
+	km_lock_note(lock, KM_LOCK_GIVEN);
 	km_store_release(&lock->state, 0u);
 }
 
@@ -111,7 +114,7 @@ km_inline void km_unlock_quick(struct km_lock *lock)
 bool km_lock_nowait(struct km_lock *lock);
 km_inline void km_unlock_nowait(struct km_lock *lock)
 {
-	km_lock_note(lock, false);
+	km_lock_note(lock, KM_LOCK_GIVEN);
 	km_store_release(&lock->state, 0u);
 }
 
@@ -151,7 +154,7 @@ km_inline bool km_lock_may(struct km_lock *lock, bool may_wait)
 	}
 	if (!km_lock_nowait(lock))
 		return false;
-	km_lock_note(lock, true);
+	km_lock_note(lock, KM_LOCK_TAKEN);
 	return true;
 }
 

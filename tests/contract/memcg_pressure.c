@@ -364,14 +364,14 @@ static void told_of_events(void)
 
 /* ------------------------------------------------------------------ removed while it runs */
 
-static volatile int inside, may_leave;
+static int inside, may_leave;	/* atomic */
 
 static uint64_t stay_inside(struct mem_cgroup *group, uint64_t bytes, void *arg)
 {
-	inside = 1;
-	while (!may_leave)
+	__atomic_store_n(&inside, 1, __ATOMIC_RELAXED);
+	while (!__atomic_load_n(&may_leave, __ATOMIC_RELAXED))
 		sched_yield();
-	inside = 2;
+	__atomic_store_n(&inside, 2, __ATOMIC_RELAXED);
 	return 0;
 }
 
@@ -384,7 +384,7 @@ static void *reclaim_once(void *group)
 static void *let_it_leave(void *unused)
 {
 	usleep(30000);
-	may_leave = 1;
+	__atomic_store_n(&may_leave, 1, __ATOMIC_RELAXED);
 	return NULL;
 }
 
@@ -397,11 +397,11 @@ static void removed_while_it_runs(void)
 	inside = may_leave = 0;
 	CHECK(charge(group, 1));
 	pthread_create(&threads[0], NULL, reclaim_once, group);
-	while (!inside)
+	while (!__atomic_load_n(&inside, __ATOMIC_RELAXED))
 		sched_yield();
 	pthread_create(&threads[1], NULL, let_it_leave, NULL);
 	mem_cgroup_remove_shrinker(shrinker);
-	CHECK_EQUAL(inside, 2);
+	CHECK_EQUAL(__atomic_load_n(&inside, __ATOMIC_RELAXED), 2);
 	pthread_join(threads[0], NULL);
 	pthread_join(threads[1], NULL);
 	mem_cgroup_uncharge(group, 1);
@@ -474,6 +474,11 @@ static void without_calls(void)
 static void no_system_call(void)
 {
 	int status;
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+	printf("     a sanitizer makes calls of its own: nothing was looked at\n");
+	return;
+#endif
 	pid_t child = fork();
 
 	if (!child)

@@ -143,7 +143,7 @@ struct charger {
 	int rounds;
 };
 
-static volatile bool stop;
+static bool stop;	/* atomic */
 
 static void *charge_on(void *arg)
 {
@@ -151,7 +151,7 @@ static void *charge_on(void *arg)
 	unsigned long held[64] = { 0 };
 	uint64_t state = (uintptr_t)arg;
 
-	for (int i = 0; i < charger->rounds && !stop; i++) {
+	for (int i = 0; i < charger->rounds && !__atomic_load_n(&stop, __ATOMIC_RELAXED); i++) {
 		state = state * 6364136223846793005ull + 1442695040888963407ull;
 		unsigned k = (state >> 33) % 64;
 
@@ -271,9 +271,9 @@ static void both_sides_of_a_fork(void)
 		}
 		CHECK(waitpid(child, &status, 0) == child && status == 0);
 	}
-	stop = true;
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
-	stop = false;
+	__atomic_store_n(&stop, false, __ATOMIC_RELAXED);
 	CHECK_EQUAL(drained(quiet), 123456);
 	mem_cgroup_uncharge(quiet, 123456);
 	mem_cgroup_uncharge(busy, charger.out);

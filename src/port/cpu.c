@@ -43,6 +43,7 @@ static struct {
 	size_t committed;	/* bytes of each area */
 	pthread_key_t exit_key;
 	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area */
+	uint32_t from[KMEM_AREA_SHIFT - 2];	/* below this word no run of 2^n words is to be had */
 } areas = { .lock = KM_LOCK_INIT(KM_RANK_META) };
 
 #define AREA_BYTES ((size_t)1 << KMEM_AREA_SHIFT)
@@ -271,7 +272,8 @@ uint32_t km_percpu_alloc(size_t bytes)
 	if (km_percpu.discipline == KM_DISCIPLINE_NONE)
 		return 0;
 	km_lock(&areas.lock);
-	for (size_t word = 0; word < AREA_BYTES / 8 && !found; word += words) {
+	uint32_t *from = &areas.from[__builtin_ctzl(words)];
+	for (size_t word = *from; word < AREA_BYTES / 8 && !found; word += words) {
 		if (words < 64 && areas.used[word / 64] == UINT64_MAX) {
 			word = km_align_up(word + 1, 64) - words;
 			continue;
@@ -279,6 +281,7 @@ uint32_t km_percpu_alloc(size_t bytes)
 		if (run_is_free(word, words))
 			found = word;
 	}
+	*from = (uint32_t)(found ?: AREA_BYTES / 8);
 	if (found && (found + words) * 8 > areas.committed &&
 	    !commit_to(km_align_up((found + words) * 8, COMMIT_STEP)))
 		found = 0;
@@ -294,6 +297,8 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 		return;
 	km_lock(&areas.lock);
 	mark(offset / 8, bytes / 8, false);
+	for (size_t n = 0; n < sizeof(areas.from) / sizeof(areas.from[0]); n++)
+		areas.from[n] = km_min(areas.from[n], offset / 8 >> n << n);
 	km_unlock(&areas.lock);
 }
 

@@ -1,0 +1,101 @@
+/*
+ * words.c: words of the CPUs' areas: as many as there is room for are to be had, no two the same, each aligned to its
+ * size; and each that was given back is found again, whatever its size and the order.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kmem/inline.h>
+#include <kmem/kmem.h>
+
+#include "port/cc.h"
+#include "port/pcpu.h"
+
+#define WORDS ((1u << KMEM_AREA_SHIFT) / 8)
+
+static struct run {
+	uint32_t offset, bytes;
+} runs[WORDS];
+static unsigned char taken[WORDS];
+static unsigned random_state = 1;
+
+static void need(bool truth, const char *what)
+{
+	if (truth)
+		return;
+	printf("%s\n", what);
+	exit(1);
+}
+
+static unsigned below(unsigned n)
+{
+	random_state = random_state * 1103515245 + 12345;
+	return (random_state >> 8) % n;
+}
+
+static bool take(struct run *run, uint32_t bytes)
+{
+	*run = (struct run){ km_percpu_alloc(bytes), bytes };
+	if (!run->offset)
+		return false;
+	need(run->offset % bytes == 0, "not aligned");
+	for (uint32_t i = 0; i < bytes / 8; i++)
+		need(!taken[run->offset / 8 + i]++, "given out twice");
+	return true;
+}
+
+static void give(const struct run *run)
+{
+	memset(&taken[run->offset / 8], 0, run->bytes / 8);
+	km_percpu_free(run->offset, run->bytes);
+}
+
+/* Down to single words, until there is nothing left. */
+static unsigned take_all(unsigned count)
+{
+	for (uint32_t bytes = 4096; bytes >= 8; bytes /= 2)
+		while (take(&runs[count], bytes))
+			count++;
+	return count;
+}
+
+static unsigned words_taken(void)
+{
+	unsigned words = 0;
+
+	for (unsigned i = 0; i < WORDS; i++)
+		words += taken[i];
+	return words;
+}
+
+int main(void)
+{
+	kfree(kmalloc(1, GFP_KERNEL));
+	unsigned count = take_all(0), words = words_taken();
+
+	for (int round = 0; round < 20; round++) {
+		/* Some go, in no order; they come back as what they were, or smaller. */
+		for (int i = 0; i < 200; i++) {
+			struct run *run = &runs[below(count)], again;
+
+			give(run);
+			again = *run;
+			need(take(run, again.bytes) && run->offset == again.offset, "a run that was given back");
+		}
+		for (unsigned gone = 0; gone < count / 3; gone++) {
+			unsigned i = below(count);
+
+			give(&runs[i]);
+			runs[i] = runs[--count];
+		}
+		count = take_all(count);
+		need(words_taken() == words, "words are lost");
+	}
+	while (count)
+		give(&runs[--count]);
+	count = take_all(0);
+	need(words_taken() == words, "words are lost in the end");
+	printf("%u words in %u runs\n", words, count);
+	return 0;
+}

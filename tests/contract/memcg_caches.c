@@ -2,31 +2,13 @@
  * memcg_caches.c: what a group has, cache by cache: mem_cgroup_walk_caches and the slab lines of memory.stat. To the
  * object, whatever lies on shelves, is others' or nobody's. Disciplines: all.
  */
-#include "api.h"
-
-#include <kmem/memcg.h>
+#include "groups.h"
 
 #define FEW 600
 #define CACHES 40
 
 static struct kmem_cache *caches[CACHES];
 static struct mem_cgroup *groups[4];	/* 1 below 0; 3 is private */
-
-static uint64_t cost(struct kmem_cache *cache)
-{
-	struct kmem_cache_stats stats;
-
-	kmem_cache_get_stats(cache, &stats);
-	return stats.size + sizeof(void *);
-}
-
-static struct mem_cgroup *group_below(struct mem_cgroup *parent, const char *name, unsigned flags)
-{
-	struct mem_cgroup *group = mem_cgroup_create(parent, name, flags);
-
-	NEED(group);
-	return group;
-}
 
 struct expected {
 	size_t objects[CACHES];
@@ -84,10 +66,10 @@ static void to_the_object(void)
 		caches[c] = kmem_cache_create(name, 32 + c * 24, NULL, c % 3 ? SLAB_ACCOUNT : 0);
 		NEED(caches[c]);
 	}
-	groups[0] = group_below(NULL, "top", 0);
-	groups[1] = group_below(groups[0], "below", 0);
-	groups[2] = group_below(groups[0], "gone", 0);
-	groups[3] = group_below(NULL, "own", MEM_CGROUP_PRIVATE);
+	groups[0] = group_below(NULL, "top");
+	groups[1] = group_below(groups[0], "below");
+	groups[2] = group_below(groups[0], "gone");
+	groups[3] = group_of(NULL, "own", MEM_CGROUP_PRIVATE);
 	for (int i = 0; i < FEW * 40; i++) {
 		seed ^= seed << 13;
 		seed ^= seed >> 7;

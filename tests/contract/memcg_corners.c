@@ -4,9 +4,8 @@
  * Disciplines: all.
  */
 #define _GNU_SOURCE
-#include "api.h"
+#include "groups.h"
 
-#include <kmem/memcg.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -19,21 +18,7 @@
 
 static void *objects[FEW];
 
-static uint64_t cost(struct kmem_cache *cache)
-{
-	struct kmem_cache_stats stats;
-
-	kmem_cache_get_stats(cache, &stats);
-	return stats.size + sizeof(void *);
-}
-
-static uint64_t drained(struct mem_cgroup *group)
-{
-	mem_cgroup_drain(group);
-	return mem_cgroup_current(group);
-}
-
-static struct kmem_cache *charged(const char *name, unsigned size, slab_flags_t flags)
+static struct kmem_cache *charged_with(const char *name, unsigned size, slab_flags_t flags)
 {
 	struct kmem_cache *cache = kmem_cache_create(name, size, NULL, SLAB_ACCOUNT | flags);
 
@@ -43,10 +28,7 @@ static struct kmem_cache *charged(const char *name, unsigned size, slab_flags_t 
 
 static struct mem_cgroup *tenant(const char *name)
 {
-	struct mem_cgroup *group = mem_cgroup_create(NULL, name, 0);
-
-	NEED(group);
-	return group;
+	return group_below(NULL, name);
 }
 
 static void *get(struct kmem_cache *cache, struct mem_cgroup *group, gfp_t gfp)
@@ -210,7 +192,7 @@ static void watched(void)
 {
 	static const struct km_hooks hooks = { .on_alloc = on_alloc, .on_free = on_free };
 	struct mem_cgroup *group[2] = { tenant("watched"), tenant("as well") };
-	struct kmem_cache *cache = charged("watched", 200, 0);
+	struct kmem_cache *cache = charged("watched", 200);
 
 	cache->hooks = &hooks;
 	km_front_drain(cache);
@@ -240,8 +222,8 @@ static void watched(void)
 /* What a check refuses is not paid back. */
 static void refused_frees(void)
 {
-	struct kmem_cache *cache = charged("checked", 100, SLAB_CONSISTENCY_CHECKS);
-	struct kmem_cache *other = charged("other", 100, SLAB_CONSISTENCY_CHECKS);
+	struct kmem_cache *cache = charged_with("checked", 100, SLAB_CONSISTENCY_CHECKS);
+	struct kmem_cache *other = charged_with("other", 100, SLAB_CONSISTENCY_CHECKS);
 	struct mem_cgroup *group = tenant("checked");
 	char *p = get(cache, group, GFP_KERNEL), *q = get(cache, group, GFP_KERNEL);
 	void *pair[2] = { q + 8, p + 8 };
@@ -267,7 +249,7 @@ static void refused_frees(void)
 /* What is left in a cache that is destroyed stays paid for, as it stays allocated. */
 static void left_behind(void)
 {
-	struct kmem_cache *cache = charged("left behind", 100, 0);
+	struct kmem_cache *cache = charged("left behind", 100);
 	struct mem_cgroup *group = tenant("left behind");
 	uint64_t one = cost(cache);
 	void *p = get(cache, group, GFP_KERNEL);
@@ -345,7 +327,7 @@ static void free_firsts(void)
 /* An empty shelf may name an owner that is gone, and whose memory is another's: nobody asks it whose it was. */
 static void empty_shelf_of_the_gone(void)
 {
-	common = charged("gone", 256, 0);
+	common = charged("gone", 256);
 	first = tenant("first");
 	second = tenant("second");
 	if (!common->charged.slot || !on_cpu(1, take_seconds))
@@ -365,7 +347,7 @@ static void empty_shelf_of_the_gone(void)
 /* Without shelves nothing lies there, also where they were used before. */
 static void shelves_off(void)
 {
-	struct kmem_cache *cache = charged("off", 256, 0);
+	struct kmem_cache *cache = charged("off", 256);
 	struct mem_cgroup *group = tenant("off");
 
 	for (int round = 0; round < 3; round++) {
@@ -395,7 +377,7 @@ static void use_up_meta(void)
 /* Two pay for the objects of a slab: that takes memory. A call that may not wait can't get it: it fails. */
 static void no_words(void)
 {
-	struct kmem_cache *cache = charged("no words", 64, 0);
+	struct kmem_cache *cache = charged("no words", 64);
 	struct mem_cgroup *group = tenant("no words");
 	void *paid = get(cache, group, GFP_KERNEL), *p;
 
@@ -423,7 +405,7 @@ static void no_words(void)
 /* A CPU's first block: the same. */
 static void no_block(void)
 {
-	struct kmem_cache *cache = charged("no block", 64, 0);
+	struct kmem_cache *cache = charged("no block", 64);
 	struct mem_cgroup *group = tenant("no block");
 	void *p = kmem_cache_alloc(cache, GFP_KERNEL);
 
@@ -483,7 +465,7 @@ static void *send(void *thread)
 static void set_aside(void)
 {
 	struct mem_cgroup *group = tenant("set aside");
-	struct kmem_cache *cache = charged("set aside", 100, 0);
+	struct kmem_cache *cache = charged("set aside", 100);
 	void *p = get(cache, group, GFP_KERNEL);
 
 	set_active_memcg(group);
@@ -506,7 +488,7 @@ static void handlers_strike(void)
 	struct sigaction action = { .sa_handler = strike };
 	pthread_t self = pthread_self(), sender;
 
-	struck[0] = charged("struck", 200, 0);
+	struck[0] = charged("struck", 200);
 	struck[1] = make("struck now and then", 300);
 	for (int i = 0; i < 2; i++)
 		payers[i] = tenant("struck");

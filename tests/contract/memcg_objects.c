@@ -2,44 +2,13 @@
  * memcg_objects.c: objects are paid for, to the byte. Disciplines: all. Whatever is allocated, freed, moved to the
  * parent or refused, once the stocks are drained a group's `current` is the sum over its objects that are alive.
  */
-#include "api.h"
+#include "groups.h"
 
-#include <kmem/memcg.h>
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include "cache/cache.h"
-
-static uint64_t cost(struct kmem_cache *cache)
-{
-	struct kmem_cache_stats stats;
-
-	kmem_cache_get_stats(cache, &stats);
-	return stats.size + sizeof(void *);
-}
-
-static uint64_t drained(struct mem_cgroup *group)
-{
-	mem_cgroup_drain(group);
-	return mem_cgroup_current(group);
-}
-
-static struct kmem_cache *charged(const char *name, unsigned size)
-{
-	struct kmem_cache *cache = kmem_cache_create(name, size, NULL, SLAB_ACCOUNT);
-
-	NEED(cache);
-	return cache;
-}
-
-static struct mem_cgroup *group_below(struct mem_cgroup *parent, const char *name)
-{
-	struct mem_cgroup *group = mem_cgroup_create(parent, name, 0);
-
-	NEED(group);
-	return group;
-}
 
 /* ------------------------------------------------------------------ one cache, one group */
 
@@ -174,16 +143,6 @@ static struct {
 	int group;		/* whose it is; -1: nobody's */
 	int cache;		/* CACHES: kmalloc's */
 } slot[SLOTS];
-
-static uint64_t seed = 88172645463325252u;
-
-static uint64_t next(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
 
 /* What kmalloc takes for it. */
 static uint64_t kmalloc_cost(size_t size)

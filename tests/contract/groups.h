@@ -1,0 +1,71 @@
+/*
+ * groups.h: what the tests of objects that somebody pays for share: groups, charged caches, what an object costs, and
+ * numbers that are the same each time.
+ */
+#ifndef TESTS_CONTRACT_GROUPS_H
+#define TESTS_CONTRACT_GROUPS_H
+
+#include "api.h"
+
+#include <kmem/memcg.h>
+
+/* What an object costs where it is charged by itself. */
+static uint64_t cost(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats.size + sizeof(void *);
+}
+
+/* What is charged once nothing lies in stocks. */
+static uint64_t drained(struct mem_cgroup *group)
+{
+	mem_cgroup_drain(group);
+	return mem_cgroup_current(group);
+}
+
+/* A cache whose objects are all paid for. */
+static struct kmem_cache *charged(const char *name, unsigned size)
+{
+	struct kmem_cache *cache = kmem_cache_create(name, size, NULL, SLAB_ACCOUNT);
+
+	NEED(cache);
+	return cache;
+}
+
+static struct mem_cgroup *group_of(struct mem_cgroup *parent, const char *name, unsigned flags)
+{
+	struct mem_cgroup *group = mem_cgroup_create(parent, name, flags);
+
+	NEED(group);
+	return group;
+}
+
+static struct mem_cgroup *group_below(struct mem_cgroup *parent, const char *name)
+{
+	return group_of(parent, name, 0);
+}
+
+static struct mem_cgroup *private_group(const char *name)
+{
+	return group_of(NULL, name, MEM_CGROUP_PRIVATE);
+}
+
+static void *alloc_for(struct mem_cgroup *group, struct kmem_cache *cache)
+{
+	MEMCG_SCOPE(group);
+	return kmem_cache_alloc(cache, GFP_KERNEL_ACCOUNT);
+}
+
+static uint64_t seed = 88172645463325252u;
+
+static uint64_t next(void)
+{
+	seed ^= seed << 13;
+	seed ^= seed >> 7;
+	seed ^= seed << 17;
+	return seed;
+}
+
+#endif

@@ -335,7 +335,10 @@ KMEM_API bool slab_is_available(void);
 
 /*
  * Slabs that a node keeps partly used or empty (kernel: /sys/kernel/slab/CACHE/min_partial). Readable and
- * writable at any time. set: 0, or -EINVAL above 1048576.
+ * writable at any time. set: 0, or -EINVAL above 1048576. What is written to a cache, this and the other numbers of
+ * these pages but a limit, is written to its twins in private groups (<kmem/memcg.h>) too, and what is written to
+ * kmalloc-N to kmalloc-cg-N; whose twin is made later has what its cache has then. Not so in a visit of
+ * kmem_for_each_cache, which comes by there, nor in a handler that struck inside of the allocator.
  */
 KMEM_API unsigned long kmem_cache_min_partial(const struct kmem_cache *cache);
 KMEM_API int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count);

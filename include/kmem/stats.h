@@ -92,8 +92,9 @@ KMEM_API void kmem_cache_clear_events(struct kmem_cache *cache);
  * at once, and a node's shared array holds `shared` batches. What lies on CPUs and in shared arrays goes to
  * the slabs first. 0; or -EINVAL unless 1 <= batchcount <= limit; -ERANGE where limit is above 126 and above
  * the cache's sheaf_capacity (kernel: no bound), or shared above 65535; -ENOMEM; -EOPNOTSUPP for other engines
- * and for caches without a front. Then nothing was changed. Any thread, while others use the cache; not from
- * a signal handler. To read them: kmem_cache_get_stats.
+ * and for caches without a front. Then nothing was changed. Of caches that are tuned with this one, as its twins
+ * (kmem_cache_set_min_partial), one for which there is no memory keeps what it had. Any thread, while others use the
+ * cache; not from a signal handler. To read them: kmem_cache_get_stats.
  */
 KMEM_API int kmem_cache_tune(struct kmem_cache *cache, unsigned int limit, unsigned int batchcount,
 			     unsigned int shared);

@@ -57,6 +57,7 @@ struct km_creation {
 	bool internal;			/* kmalloc and malloc sizes: any alignment, no warnings */
 	const struct km_engine *engine;	/* NULL: by args */
 	struct kmem_cache *twin_of;	/* it is a private group's */
+	struct kmem_cache *tuned_with;	/* its size and engine are that one's, too */
 	const struct km_keeper *keeper;
 	void *kept_by;
 };
@@ -81,6 +82,16 @@ void km_registry_fork(bool before, bool child);
 unsigned km_registry_count(void);
 /* Where list and count are, for readers outside of the process. */
 void km_registry_expose(const struct km_list **caches, const unsigned **count);
+
+/* ---- tune.c */
+
+/* Is it that one, or tuned with it, be it by way of others? */
+km_inline bool km_tuned_with(const struct kmem_cache *cache, const struct kmem_cache *leader)
+{
+	while (cache && cache != leader)
+		cache = cache->tuned_with;
+	return cache != NULL;
+}
 
 /* ---- kmalloc.c */
 

@@ -177,6 +177,25 @@ static void fini_nodes(struct kmem_cache *cache)
 	km_meta_free(cache->events, sizeof(*cache->events));
 }
 
+/* What may be written while it runs, and from which nodes and shelves are made. With the registry locked. */
+static void tune_as_led(struct kmem_cache *cache)
+{
+	struct kmem_cache *leader = cache->tuned_with;
+
+	cache->min_partial = km_min_partial_of(cache->size, km_layout_options.rule);
+	cache->defrag_ratio = (uint16_t)(km_layout_options.defrag_ratio * KM_DEFRAG_SCALE);
+	if (!leader)
+		return;
+	leader->leads = true;
+	cache->min_partial = leader->min_partial;
+	cache->defrag_ratio = leader->defrag_ratio;
+	cache->capacity = leader->capacity;
+	cache->busy_capacity = leader->busy_capacity;
+	cache->max_capacity = leader->max_capacity;
+	cache->batchcount = leader->batchcount;
+	cache->shared = leader->shared;
+}
+
 /* Everything that can fail, before anybody can see the cache. */
 static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 {
@@ -186,6 +205,7 @@ static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 		error = cache->engine->layout(cache, args);
 	if (error)
 		return error;
+	tune_as_led(cache);
 	/* What lies on a shelf is taken as far as its slab knows: with it, a second free is not seen at once. */
 	if ((cache->flags & SLAB_NO_SHEAVES || cache->checked) &&
 	    cache->engine->front == KM_FRONT_ARRAY)
@@ -288,6 +308,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 						km_options.engine;
 	cache->object_size = size;
 	cache->twin_of = creation->twin_of;
+	cache->tuned_with = creation->tuned_with;
 	cache->keeper = creation->keeper;
 	cache->kept_by = creation->kept_by;
 	cache->hooks = cache->twin_of ? cache->twin_of->hooks : NULL;
@@ -309,8 +330,6 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 		km_meta_free(cache, sizeof(*cache));
 		return NULL;
 	}
-	cache->min_partial = km_min_partial_of(cache->size, km_layout_options.rule);
-	cache->defrag_ratio = (uint16_t)(km_layout_options.defrag_ratio * KM_DEFRAG_SCALE);
 	return cache;
 }
 
@@ -598,19 +617,6 @@ const char *kmem_cache_name(const struct kmem_cache *cache)
 	return cache->name;
 }
 
-unsigned long kmem_cache_min_partial(const struct kmem_cache *cache)
-{
-	return km_load(&cache->min_partial);
-}
-
-int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count)
-{
-	if (count > 1048576)
-		return -EINVAL;
-	km_store(&cache->min_partial, count);
-	return 0;
-}
-
 uint64_t kmem_cache_limit(const struct kmem_cache *cache)
 {
 	return km_load(&cache->limit);
@@ -622,18 +628,5 @@ int kmem_cache_set_limit(struct kmem_cache *cache, uint64_t bytes)
 	if (cache->engine->shared_pages)
 		return -EOPNOTSUPP;
 	km_store(&cache->limit, bytes);
-	return 0;
-}
-
-unsigned int kmem_cache_remote_node_defrag_ratio(const struct kmem_cache *cache)
-{
-	return km_load(&cache->defrag_ratio) / KM_DEFRAG_SCALE;
-}
-
-int kmem_cache_set_remote_node_defrag_ratio(struct kmem_cache *cache, unsigned int percent)
-{
-	if (percent > 100)
-		return -EINVAL;
-	km_store(&cache->defrag_ratio, (uint16_t)(percent * KM_DEFRAG_SCALE));
 	return 0;
 }

@@ -196,7 +196,8 @@ bool km_kmalloc_start(void)
 /* The twin of a cache of kmalloc's; several threads may come at once: one twin stays. */
 static struct kmem_cache *make_charged(struct kmem_cache *plain)
 {
-	struct km_creation creation = { .args = { .align = plain->size & -plain->size }, .internal = true };
+	struct km_creation creation = { .args = { .align = plain->size & -plain->size }, .internal = true,
+					.tuned_with = plain };
 	struct kmem_cache **first = &charged_of_size[plain->object_size / 8], *none = NULL;
 	char name[KM_NAME_BYTES] = "kmalloc-cg-";
 	int error;

@@ -1,6 +1,8 @@
 /*
- * tune.c: limit, batchcount and shared factor of a cache, changed while it is used: as a call, and in the words of
- * /proc/slabinfo. Invariant: one tunes at a time, under the registry's lock; a call that fails has changed nothing.
+ * tune.c: what of a cache is changed while it is used: min_partial, the share of looks at other nodes, and limit,
+ * batchcount and shared factor, these as a call and in the words of /proc/slabinfo. Invariants: one tunes at a time,
+ * under the registry's lock; a call that fails has changed nothing; what is written to a cache is written to those that
+ * are tuned with it as well. Kernel: the same, as long as groups had caches of their own (until 5.9).
  */
 #include <errno.h>
 
@@ -29,6 +31,29 @@ static bool is_valid(const struct tuning *tuning)
 	return tuning->limit && tuning->batchcount && tuning->batchcount <= tuning->limit;
 }
 
+static int tune_one(struct kmem_cache *cache, const struct tuning *tuning)
+{
+	int result = !cache->engine->tune ? -EOPNOTSUPP :
+		     cache->engine->tune(cache, tuning->limit, tuning->batchcount, tuning->shared);
+
+	if (!result) {
+		km_front_set_limit(cache, tuning->limit);
+		/* Kernel: the old arrays' objects go to their slabs too. */
+		km_front_drain(cache);
+	}
+	return result;
+}
+
+/* One for which there is no memory keeps what it had. */
+static int tune_led(struct kmem_cache *cache, void *arg)
+{
+	const struct tuning *tuning = arg;
+
+	if (cache != tuning->cache && km_tuned_with(cache, tuning->cache))
+		tune_one(cache, tuning);
+	return 0;
+}
+
 static int tune(struct kmem_cache *cache, void *arg)
 {
 	struct tuning *tuning = arg;
@@ -40,13 +65,10 @@ static int tune(struct kmem_cache *cache, void *arg)
 		tuning->result = 0;
 		return 1;
 	}
-	tuning->result = !cache->engine->tune ? -EOPNOTSUPP :
-			 cache->engine->tune(cache, tuning->limit, tuning->batchcount, tuning->shared);
-	if (!tuning->result) {
-		km_front_set_limit(cache, tuning->limit);
-		/* Kernel: the old arrays' objects go to their slabs too. */
-		km_front_drain(cache);
-	}
+	tuning->cache = cache;
+	tuning->result = tune_one(cache, tuning);
+	if (!tuning->result && cache->leads)
+		km_registry_each(tune_led, tuning);
 	return 1;
 }
 
@@ -118,4 +140,71 @@ int kmem_slabinfo_write(const char *text)
 		tuning.shared = (unsigned)shared;
 	}
 	return do_tune(&tuning);
+}
+
+/* ------------------------------------------------------------------ numbers */
+
+struct writing {
+	struct kmem_cache *cache;
+	void (*write)(struct kmem_cache *cache, unsigned long number);
+	unsigned long number;
+};
+
+static int write_led(struct kmem_cache *cache, void *arg)
+{
+	const struct writing *writing = arg;
+
+	if (km_tuned_with(cache, writing->cache))
+		writing->write(cache, writing->number);
+	return 0;
+}
+
+/* Who visits all caches, or struck where one comes or goes, writes to the one that it names: the lock is taken. */
+static void write_number(const struct writing *writing)
+{
+	if (km_front_busy) {
+		writing->write(writing->cache, writing->number);
+		return;
+	}
+	km_registry_lock();
+	writing->write(writing->cache, writing->number);
+	if (writing->cache->leads)
+		km_registry_each(write_led, (void *)writing);
+	km_registry_unlock();
+}
+
+static void write_min_partial(struct kmem_cache *cache, unsigned long count)
+{
+	km_store(&cache->min_partial, count);
+}
+
+unsigned long kmem_cache_min_partial(const struct kmem_cache *cache)
+{
+	return km_load(&cache->min_partial);
+}
+
+int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count)
+{
+	if (count > 1048576)
+		return -EINVAL;
+	write_number(&(struct writing){ cache, write_min_partial, count });
+	return 0;
+}
+
+static void write_ratio(struct kmem_cache *cache, unsigned long percent)
+{
+	km_store(&cache->defrag_ratio, (uint16_t)(percent * KM_DEFRAG_SCALE));
+}
+
+unsigned int kmem_cache_remote_node_defrag_ratio(const struct kmem_cache *cache)
+{
+	return km_load(&cache->defrag_ratio) / KM_DEFRAG_SCALE;
+}
+
+int kmem_cache_set_remote_node_defrag_ratio(struct kmem_cache *cache, unsigned int percent)
+{
+	if (percent > 100)
+		return -EINVAL;
+	write_number(&(struct writing){ cache, write_ratio, percent });
+	return 0;
 }

@@ -102,6 +102,8 @@ struct kmem_cache {
 	const struct km_keeper *keeper;	/* NULL: nobody is asked */
 	void *kept_by;			/* the keeper's */
 	struct kmem_cache *twin_of;	/* its slabs are a private group's (watch/private.c); NULL: no twin */
+	struct kmem_cache *tuned_with;	/* tuned as that is when it is made, and whenever that is; NULL: by itself */
+	bool leads;			/* some cache is, or was, tuned with this one */
 };
 _Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
 _Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");

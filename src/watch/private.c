@@ -159,9 +159,10 @@ static void set_name(char *name, const struct twin *twin, const struct kmem_cach
 static struct kmem_cache *create_cache(struct twin *twin, struct kmem_cache *parent)
 {
 	struct km_creation creation = {
-		.internal = true, .engine = parent->engine, .twin_of = parent, .keeper = &keeper, .kept_by = twin,
+		.internal = true, .engine = parent->engine, .twin_of = parent, .tuned_with = parent,
+		.keeper = &keeper, .kept_by = twin,
 		.args = {
-			.align = parent->align, .ctor = parent->ctor, .sheaf_capacity = parent->capacity,
+			.align = parent->align, .ctor = parent->ctor,
 			.useroffset = parent->useroffset, .usersize = parent->usersize,
 		},
 	};

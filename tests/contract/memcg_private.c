@@ -3,47 +3,13 @@
  * which are charged whole; all of it goes at once by mem_cgroup_destroy_all; and it is freed one by one by whoever
  * frees the ordinary way.
  */
-#include "api.h"
+#include "groups.h"
 
-#include <kmem/memcg.h>
 #include <pthread.h>
 #include <sched.h>
 
 #define PAGE 4096ul
 #define FEW 700
-
-static uint64_t drained(struct mem_cgroup *group)
-{
-	mem_cgroup_drain(group);
-	return mem_cgroup_current(group);
-}
-
-static struct kmem_cache *charged(const char *name, unsigned size)
-{
-	struct kmem_cache *cache = kmem_cache_create(name, size, NULL, SLAB_ACCOUNT);
-
-	NEED(cache);
-	return cache;
-}
-
-static struct mem_cgroup *group_below(struct mem_cgroup *parent, const char *name, unsigned flags)
-{
-	struct mem_cgroup *group = mem_cgroup_create(parent, name, flags);
-
-	NEED(group);
-	return group;
-}
-
-static struct mem_cgroup *private_group(const char *name)
-{
-	return group_below(NULL, name, MEM_CGROUP_PRIVATE);
-}
-
-static void *alloc_for(struct mem_cgroup *group, struct kmem_cache *cache)
-{
-	MEMCG_SCOPE(group);
-	return kmem_cache_alloc(cache, GFP_KERNEL_ACCOUNT);
-}
 
 struct wanted {
 	const char *name;
@@ -85,7 +51,7 @@ static uint64_t slab_bytes(struct kmem_cache *cache)
 static void no_neighbours(void)
 {
 	struct kmem_cache *cache = charged("shared", 200);
-	struct mem_cgroup *tenant[3] = { private_group("a"), private_group("b"), group_below(NULL, "c", 0) };
+	struct mem_cgroup *tenant[3] = { private_group("a"), private_group("b"), group_below(NULL, "c") };
 	static void *objects[FEW];
 
 	for (int i = 0; i < FEW; i++) {
@@ -117,7 +83,7 @@ static void no_neighbours(void)
 static void in_bulk(void)
 {
 	struct kmem_cache *cache = charged("bulk", 256);
-	struct mem_cgroup *tenant[3] = { private_group("a"), private_group("b"), group_below(NULL, "c", 0) };
+	struct mem_cgroup *tenant[3] = { private_group("a"), private_group("b"), group_below(NULL, "c") };
 	static void *objects[3][FEW], *mixed[3 * FEW];
 
 	for (size_t n = 1; n <= FEW; n = n * 3 / 2 + 1) {
@@ -185,6 +151,100 @@ static void of_the_same_kind(void)
 	gone(plain);
 }
 
+/* ------------------------------------------------------------------ as its cache is tuned */
+
+static void needs_same(struct kmem_cache *twin, struct kmem_cache *cache)
+{
+	struct kmem_cache_stats a, b;
+
+	NEED(twin && twin != cache);
+	kmem_cache_get_stats(twin, &a);
+	kmem_cache_get_stats(cache, &b);
+	NEED(a.min_partial == b.min_partial && a.sheaf_capacity == b.sheaf_capacity && a.size == b.size);
+	NEED(a.limit == b.limit && a.batchcount == b.batchcount && a.shared_factor == b.shared_factor);
+	NEED(kmem_cache_remote_node_defrag_ratio(twin) == kmem_cache_remote_node_defrag_ratio(cache));
+}
+
+/* min_partial, the ratio, and engine slab's three; below what a cache of its size has, or above. */
+static void write_all(struct kmem_cache *cache, unsigned n)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	NEED(kmem_cache_set_min_partial(cache, n) == 0 && kmem_cache_min_partial(cache) == n);
+	NEED(kmem_cache_set_remote_node_defrag_ratio(cache, n) == 0);
+	NEED(kmem_cache_tune(cache, n, n / 2, n / 3) == (strcmp(stats.engine, "slab") ? -EOPNOTSUPP : 0));
+}
+
+static int write_each(struct kmem_cache *cache, void *arg)
+{
+	kmem_cache_set_min_partial(cache, (uintptr_t)arg);
+	return 0;
+}
+
+/* From its beginning, and whenever somebody writes; what is written to a twin is the twin's alone. */
+static void tuned_alike(void)
+{
+	struct kmem_cache_args args = { .sheaf_capacity = 500 };
+	struct kmem_cache *cache = kmem_cache_create("alike", 200, &args, SLAB_ACCOUNT), *other = charged("other", 200);
+	struct mem_cgroup *a = private_group("a"), *b = private_group("b"), *brief = private_group("brief");
+	void *objects[3];
+
+	NEED((objects[0] = alloc_for(a, cache)));
+	needs_same(named("alike:a"), cache);
+	for (unsigned n = 7; n < 100; n += 46) {
+		write_all(cache, n);
+		needs_same(named("alike:a"), cache);
+		NEED(kmem_cache_min_partial(other) != n);
+	}
+	write_all(cache, 12);
+	NEED((objects[1] = alloc_for(b, cache)));
+	needs_same(named("alike:b"), cache);
+	write_all(named("alike:a"), 20);
+	NEED(kmem_cache_min_partial(cache) == 12 && kmem_cache_min_partial(named("alike:b")) == 12);
+	NEED(kmem_for_each_cache(write_each, (void *)55) == 0);
+	NEED(kmem_cache_min_partial(named("alike:a")) == 55);
+	/* One that waits for its next group, too. */
+	NEED((objects[2] = alloc_for(brief, cache)));
+	mem_cgroup_put(brief);
+	kmem_cache_free(cache, objects[2]);
+	brief = private_group("brief");
+	write_all(cache, 31);
+	kmem_cache_free(cache, alloc_for(brief, cache));
+	needs_same(named("alike:brief"), cache);
+	/* It was made for that many, and so are they. */
+	if (kmem_cache_tune(cache, 300, 100, 0) == 0)
+		needs_same(named("alike:b"), cache);
+	kmem_cache_free(cache, objects[0]);
+	kmem_cache_free(cache, objects[1]);
+	mem_cgroup_put(a);
+	mem_cgroup_put(b);
+	mem_cgroup_put(brief);
+	gone(cache);
+	gone(other);
+}
+
+/* What kmalloc takes charged blocks from goes with what it takes others from, before there is a group and after. */
+static void kmalloc_tuned_alike(void)
+{
+	struct kmem_cache *plain = named("kmalloc-256");
+
+	write_all(plain, 10);
+	struct mem_cgroup *tenant = private_group("kmalloc");
+	needs_same(named("kmalloc-cg-256"), plain);
+	MEMCG_SCOPE(tenant);
+	void *p = kmalloc(256, GFP_KERNEL_ACCOUNT);
+	needs_same(named("kmalloc-cg-256:kmalloc"), plain);
+	write_all(plain, 20);
+	needs_same(named("kmalloc-cg-256"), plain);
+	needs_same(named("kmalloc-cg-256:kmalloc"), plain);
+	write_all(named("kmalloc-cg-256"), 30);
+	needs_same(named("kmalloc-cg-256:kmalloc"), named("kmalloc-cg-256"));
+	NEED(kmem_cache_min_partial(plain) == 20);
+	kfree(p);
+	mem_cgroup_put(tenant);
+}
+
 /* ------------------------------------------------------------------ all at once */
 
 static struct {
@@ -241,8 +301,8 @@ static uint32_t fill_up(struct mem_cgroup *group, struct kmem_cache *cache, void
 static void all_at_once(void)
 {
 	struct kmem_cache *cache = charged("at once", 64);
-	struct mem_cgroup *above = group_below(NULL, "above", 0);
-	struct mem_cgroup *tenant = group_below(above, "tenant", MEM_CGROUP_PRIVATE), *other = private_group("other");
+	struct mem_cgroup *above = group_below(NULL, "above");
+	struct mem_cgroup *tenant = group_of(above, "tenant", MEM_CGROUP_PRIVATE), *other = private_group("other");
 	static void *objects[FEW];
 	struct kmem_stats before, after;
 
@@ -427,12 +487,12 @@ static void without_waiting(void)
 static void the_group_goes_first(void)
 {
 	struct kmem_cache *cache = charged("orphans", 96);
-	struct mem_cgroup *top = group_below(NULL, "top", 0);
+	struct mem_cgroup *top = group_below(NULL, "top");
 	static void *objects[FEW], *large[3];
 	struct kmem_stats stats;
 
 	for (int round = 0; round < 20; round++) {
-		struct mem_cgroup *leaf = group_below(top, round % 2 ? "odd" : "even", MEM_CGROUP_PRIVATE);
+		struct mem_cgroup *leaf = group_of(top, round % 2 ? "odd" : "even", MEM_CGROUP_PRIVATE);
 
 		for (int i = 0; i < FEW; i++)
 			NEED((objects[i] = alloc_for(leaf, cache)));
@@ -517,16 +577,6 @@ static struct {
 	void *object;
 	int group, cache;
 } slot[SLOTS];
-static uint64_t seed = 88172645463325252u;
-
-static uint64_t next(void)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
-}
-
 static void mixed(void)
 {
 	static const char *const names[CACHES] = { "mixed 0", "mixed 1", "mixed 2", "mixed 3", "mixed 4" };
@@ -534,7 +584,7 @@ static void mixed(void)
 	struct kmem_cache *caches[CACHES];
 
 	for (int g = 0; g < GROUPS; g++)
-		groups[g] = group_below(NULL, "mixed", g % 4 ? MEM_CGROUP_PRIVATE : 0);
+		groups[g] = group_of(NULL, "mixed", g % 4 ? MEM_CGROUP_PRIVATE : 0);
 	for (unsigned c = 0; c < CACHES; c++)
 		caches[c] = c % 2 ? charged(names[c], 16 + 200 * c) : make(names[c], 16 + 200 * c);
 	for (int step = 0; step < STEPS; step++) {
@@ -621,7 +671,7 @@ static void crosswise(void)
 
 	common = charged("crosswise", 128);
 	for (int i = 0; i < 3; i++)
-		common_group[i] = group_below(NULL, "crosswise", i ? MEM_CGROUP_PRIVATE : 0);
+		common_group[i] = group_of(NULL, "crosswise", i ? MEM_CGROUP_PRIVATE : 0);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		NEED(pthread_create(&thread[i], NULL, worker, (void *)(i + 1)) == 0);
 	/* Children of a fork go on alone. */
@@ -657,6 +707,8 @@ static const struct api_case cases[] = {
 	{ "no neighbours", no_neighbours },
 	{ "in bulk", in_bulk },
 	{ "of the same kind", of_the_same_kind },
+	{ "tuned alike", tuned_alike },
+	{ "kmalloc tuned alike", kmalloc_tuned_alike },
 	{ "all at once", all_at_once },
 	{ "pointers that are left", pointers_that_are_left },
 	{ "to the last slab", to_the_last_slab },

@@ -321,8 +321,9 @@ KMEM_API unsigned int kmem_cache_sheaf_size(const struct slab_sheaf *sheaf);
 /* ---------------------------------------------------------------- 5. Shrink and information */
 
 /*
- * kmem_cache_shrink - take back what lies on CPUs and give every empty slab back.
- * Returns 0 if no slab remains, else 1. Not from a signal handler.
+ * kmem_cache_shrink - take back what lies on CPUs and give every empty slab back; of the cache, and of its twins in
+ * private groups, and of kmalloc-cg-N with kmalloc-N.
+ * Returns 0 if no slab of them remains, else 1. Not from a signal handler.
  */
 KMEM_API int kmem_cache_shrink(struct kmem_cache *cache);
 /* The same for every cache, and all free pages back to the system. Returns bytes given back. */

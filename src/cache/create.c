@@ -186,7 +186,7 @@ static void tune_as_led(struct kmem_cache *cache)
 	cache->defrag_ratio = (uint16_t)(km_layout_options.defrag_ratio * KM_DEFRAG_SCALE);
 	if (!leader)
 		return;
-	leader->leads = true;
+	km_store(&leader->leads, true);
 	cache->min_partial = leader->min_partial;
 	cache->defrag_ratio = leader->defrag_ratio;
 	cache->capacity = leader->capacity;

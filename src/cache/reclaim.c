@@ -215,21 +215,59 @@ void km_reclaim_fork_child(void)
 	reclaim.busy = 0;
 }
 
+/* Caches that are shrunk together, with one fence for their shelves. */
+struct shrinking {
+	const struct kmem_cache *leader;
+	struct kmem_cache *cache[MAX_IDLE];
+	size_t count;
+	unsigned long slabs;		/* that remain */
+};
+
+static void shrink_gathered(struct shrinking *shrinking)
+{
+	km_front_drain_all(shrinking->cache, shrinking->count);
+	for (size_t i = 0; i < shrinking->count; i++) {
+		struct kmem_cache *cache = shrinking->cache[i];
+		struct kmem_cache_stats stats = { .name = "" };
+
+		cache->engine->shrink(cache);
+		cache->engine->stats(cache, &stats);
+		shrinking->slabs += stats.total_slabs;
+	}
+	shrinking->count = 0;
+}
+
+static int gather(struct kmem_cache *cache, void *arg)
+{
+	struct shrinking *shrinking = arg;
+
+	if (km_tuned_with(cache, shrinking->leader))
+		shrinking->cache[shrinking->count++] = cache;
+	if (shrinking->count == MAX_IDLE)
+		shrink_gathered(shrinking);
+	return 0;
+}
+
 int kmem_cache_shrink(struct kmem_cache *cache)
 {
-	struct kmem_cache_stats stats = { .name = "" };
+	struct shrinking shrinking = { .leader = cache, .cache = { cache }, .count = 1 };
 
 	if (km_unlikely(cache->dead)) {
 		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_shrink", cache, cache->name);
 		return 0;
 	}
 	bool was = km_busy_begin();
-
-	km_front_drain(cache);
-	cache->engine->shrink(cache);
-	cache->engine->stats(cache, &stats);
+	if (km_load(&cache->leads)) {
+		shrinking.count = 0;
+		km_registry_lock();
+		km_registry_each(gather, &shrinking);
+		shrink_gathered(&shrinking);
+		km_registry_unlock();
+	} else {
+		shrink_gathered(&shrinking);
+	}
 	km_busy_end(was);
-	return stats.total_slabs != 0;
+	return shrinking.slabs != 0;
 }
 
 size_t kmem_shrink_all(void)

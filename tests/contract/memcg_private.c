@@ -245,6 +245,44 @@ static void kmalloc_tuned_alike(void)
 	mem_cgroup_put(tenant);
 }
 
+/* What lies ready in its twins goes with what lies ready in the cache; of more twins than are shrunk together, too. */
+static void shrunk_together(void)
+{
+	struct kmem_cache *cache = charged("together", 200);
+	static struct mem_cgroup *tenant[150];
+	void *kept = NULL;
+
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 150; i++) {
+			char name[8];
+
+			snprintf(name, sizeof(name), "%d", i);
+			tenant[i] = private_group(name);
+			void *p = alloc_for(tenant[i], cache);
+			NEED(p && mem_cgroup_current(tenant[i]));
+			if (i == 77 && round == 1)
+				kept = p;
+			else
+				kmem_cache_free(cache, p);
+		}
+		NEED(slab_bytes(named("together:149")));
+		NEED(kmem_cache_shrink(cache) == (kept != NULL));
+		for (int i = 0; i < 150; i++) {
+			char name[16];
+
+			snprintf(name, sizeof(name), "together:%d", i);
+			NEED((slab_bytes(named(name)) == 0) == !(kept && i == 77));
+		}
+		kmem_cache_free(cache, kept ?: alloc_for(tenant[0], cache));
+		kept = NULL;
+		for (int i = 0; i < 150; i++) {
+			NEED(drained(tenant[i]) == 0);
+			mem_cgroup_put(tenant[i]);
+		}
+	}
+	gone(cache);
+}
+
 /* ------------------------------------------------------------------ all at once */
 
 static struct {
@@ -709,6 +747,7 @@ static const struct api_case cases[] = {
 	{ "of the same kind", of_the_same_kind },
 	{ "tuned alike", tuned_alike },
 	{ "kmalloc tuned alike", kmalloc_tuned_alike },
+	{ "shrunk together", shrunk_together },
 	{ "all at once", all_at_once },
 	{ "pointers that are left", pointers_that_are_left },
 	{ "to the last slab", to_the_last_slab },

@@ -63,14 +63,15 @@ struct km_creation {
 };
 struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
 				   const struct km_creation *creation, int *error);
-/* The registry's lock, with km_front_busy set. Under it: make a cache; take one down, with what `rest` leaves in it
- * (NULL: as kmem_cache_destroy); its shelves are closed and what lay there is in its slabs by then. */
+/* The registry's lock, with km_front_busy set. Under it: make a cache; take some down, with what `rest` leaves in each
+ * (NULL: as kmem_cache_destroy); its shelves are closed and what lay there is in its slabs by then. Two fences for all,
+ * three where some are charged. */
 void km_registry_lock(void);
 void km_registry_unlock(void);
 struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_flags_t flags,
 					  const struct km_creation *creation, int *error);
 void km_cache_rename(struct kmem_cache *cache, const char *name);
-void km_cache_remove(struct kmem_cache *cache, void (*rest)(struct kmem_cache *cache));
+void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache));
 /* watch/private.c: the cache goes, with the registry locked. */
 void km_private_forget(struct kmem_cache *parent) __attribute__((weak));
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);

@@ -452,11 +452,11 @@ static int bury_slab(struct km_page *slab, void *arg)
 	return 0;
 }
 
-static void free_cache(struct kmem_cache *cache, void (*rest)(struct kmem_cache *cache))
+/* Its shelves are closed. */
+static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struct kmem_cache *cache))
 {
 	struct leftovers left = { .cache = cache };
 
-	bool fenced = km_front_close(cache);
 	/* Slabs of types that readers may look at stay with the cache until here. */
 	cache->flags &= ~SLAB_TYPESAFE_BY_RCU;
 	cache->engine->shrink(cache);
@@ -484,14 +484,18 @@ static void free_cache(struct kmem_cache *cache, void (*rest)(struct kmem_cache 
 	km_meta_free(cache, sizeof(*cache));
 }
 
-void km_cache_remove(struct kmem_cache *cache, void (*rest)(struct kmem_cache *cache))
+void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache))
 {
-	if (cache->twins)
-		km_private_forget(cache);
-	km_list_del(&cache->all);
-	drop_name(cache);
-	km_bump(&registry.count, -1);
-	free_cache(cache, rest);
+	for (size_t i = 0; i < count; i++) {
+		if (caches[i]->twins)
+			km_private_forget(caches[i]);
+		km_list_del(&caches[i]->all);
+		drop_name(caches[i]);
+		km_bump(&registry.count, -1);
+	}
+	bool fenced = km_front_close_all(caches, count);
+	for (size_t i = 0; i < count; i++)
+		free_cache(caches[i], fenced, rest);
 }
 
 void kmem_cache_destroy(struct kmem_cache *cache)
@@ -509,7 +513,7 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 	bool was = km_busy_begin();
 	km_lock(&registry.lock);
 	if (!--cache->references)
-		km_cache_remove(cache, NULL);
+		km_caches_remove(&cache, 1, NULL);
 	km_unlock(&registry.lock);
 	km_busy_end(was);
 }

@@ -86,6 +86,12 @@ static void open_shelf(struct kmem_cache *cache)
 /* Do it to each while no sequence is on any CPU's shelf of theirs. */
 static void do_closed(struct kmem_cache **caches, size_t count, void (*act)(struct kmem_cache *cache))
 {
+	size_t shelves = 0;
+
+	for (size_t i = 0; i < count; i++)
+		shelves += has_shelf(caches[i]);
+	if (!shelves)
+		return;
 	km_lock(&drain.lock);
 	for (size_t i = 0; i < count; i++)
 		if (has_shelf(caches[i]))
@@ -189,14 +195,11 @@ static void shut_charged(struct kmem_cache *cache)
 	km_store(&cache->charged.inner.shelf, 0u);
 }
 
-/* Drained; its blocks go too. */
-static void close_charged(struct kmem_cache *cache)
+/* Drained, closed, and no sequence holds its offset: its blocks go too. */
+static void free_charged(struct kmem_cache *cache)
 {
 	struct km_shelf *shelf = &cache->charged;
 
-	shut_charged(cache);
-	if (!km_shelf_fence())
-		return;
 	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
 		void **block = km_owned_release_cpu(shelf, cpu);
 
@@ -207,24 +210,32 @@ static void close_charged(struct kmem_cache *cache)
 	shelf->slot = 0;
 }
 
-bool km_front_close(struct kmem_cache *cache)
+bool km_front_close_all(struct kmem_cache **caches, size_t count)
 {
-	km_front_drain(cache);
-	if (cache->charged.slot)
-		close_charged(cache);
+	km_front_drain_all(caches, count);
 	km_lock(&drain.lock);
-	uint32_t slot = cache->shelf.slot;
-	km_store(&cache->shelf.front.open.shelf, 0u);
-	km_store(&cache->shelf.inner.shelf, 0u);
-	copy_entry(cache);
-	/* No sequence may hold the offset when somebody else gets it. */
+	for (size_t i = 0; i < count; i++) {
+		if (caches[i]->charged.slot)
+			shut_charged(caches[i]);
+		km_store(&caches[i]->shelf.front.open.shelf, 0u);
+		km_store(&caches[i]->shelf.inner.shelf, 0u);
+		copy_entry(caches[i]);
+	}
+	/* No sequence may hold an offset when somebody else gets it. */
 	bool fenced = km_shelf_fence();
-	if (fenced && slot)
-		collect(cache);
+	for (size_t i = 0; i < count; i++) {
+		struct kmem_cache *cache = caches[i];
+		uint32_t slot = cache->shelf.slot;
+
+		if (fenced && cache->charged.slot)
+			free_charged(cache);
+		if (fenced && slot)
+			collect(cache);
+		if (fenced && slot != cache->word)
+			km_percpu_free(slot, km_percpu_word_bytes());
+		cache->shelf.slot = 0;
+	}
 	km_unlock(&drain.lock);
-	if (fenced && slot != cache->word)
-		km_percpu_free(slot, km_percpu_word_bytes());
-	cache->shelf.slot = 0;
 	return fenced;
 }
 

@@ -111,13 +111,15 @@ void km_front_drain(struct kmem_cache *cache);
 void km_front_drain_all(struct kmem_cache **caches, size_t count);
 /* Let engines with a pace of their own trim their CPUs' blocks, with one fence. */
 void km_front_trim_all(struct kmem_cache **caches, size_t count);
-/* Set up the shelf of a new cache (hooks, engine and capacity are known), or take it down. */
+/* Set up the shelf of a new cache (hooks, engine and capacity are known). */
 void km_front_open(struct kmem_cache *cache);
 /* Let a block hold about `capacity` objects from now on, within the cache's bounds. */
 void km_front_resize(struct kmem_cache *cache, unsigned capacity);
 /* Blocks hold exactly `limit` objects from now on: those that are on CPUs when they next miss. */
 void km_front_set_limit(struct kmem_cache *cache, unsigned limit);
-bool km_front_close(struct kmem_cache *cache);	/* false: its word may still be in use */
+/* Drain the shelves of caches that go, and take them down, with one fence for each of both; false: their words may
+ * still be in use. */
+bool km_front_close_all(struct kmem_cache **caches, size_t count);
 /*
  * From now on each call goes to `charging`, and no hit passes it. block_bytes: of the blocks of a shelf for what is
  * paid for, beside the cache's own; 0: none. False: not now.

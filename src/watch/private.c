@@ -21,6 +21,7 @@
 
 #define BUCKETS		64u
 #define FIRST_ROOM	64u		/* slabs */
+#define TOGETHER	128u		/* twins that share a fence */
 
 struct twin {
 	struct kmem_cache *parent;	/* NULL: free to be used again */
@@ -253,16 +254,37 @@ static struct twin *get(struct km_private *private, struct kmem_cache *parent, g
 	return twin;
 }
 
-/* With the registry locked. rest: what becomes of slabs with objects. */
-static void detach(struct twin *twin, void (*rest)(struct kmem_cache *cache))
+/* Twins that go together, for the fences that stop all CPUs. With the registry locked. */
+struct detaching {
+	void (*rest)(struct kmem_cache *cache);	/* what becomes of slabs with objects */
+	struct twin *twin[TOGETHER];
+	struct kmem_cache *cache[TOGETHER];
+	size_t count;
+};
+
+static void detach_gathered(struct detaching *these)
+{
+	if (these->count)
+		km_caches_remove(these->cache, these->count, these->rest);
+	for (size_t i = 0; i < these->count; i++) {
+		struct twin *twin = these->twin[i];
+
+		twin->cache = NULL;
+		if (twin->room)
+			km_meta_free(twin->slabs, twin->room * sizeof(*twin->slabs));
+		twin->slabs = NULL;
+		twin->count = twin->room = 0;
+	}
+	these->count = 0;
+}
+
+static void detach(struct detaching *these, struct twin *twin)
 {
 	km_store(&twin->parent, NULL);
-	km_cache_remove(twin->cache, rest);
-	twin->cache = NULL;
-	if (twin->room)
-		km_meta_free(twin->slabs, twin->room * sizeof(*twin->slabs));
-	twin->slabs = NULL;
-	twin->count = twin->room = 0;
+	these->cache[these->count] = twin->cache;
+	these->twin[these->count++] = twin;
+	if (these->count == TOGETHER)
+		detach_gathered(these);
 }
 
 /* Each twin of a group, with the registry locked, or while nobody uses the group. */
@@ -462,15 +484,31 @@ static bool is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned i)
 	return taken;
 }
 
+/* What lies on shelves is free. */
+static void drain_twins(struct km_private *private)
+{
+	struct kmem_cache *caches[TOGETHER];
+	bool was = km_busy_begin();
+	size_t count = 0;
+
+	for_each_twin(twin, private) {
+		caches[count++] = twin->cache;
+		if (count == TOGETHER) {
+			km_front_drain_all(caches, count);
+			count = 0;
+		}
+	}
+	if (count)
+		km_front_drain_all(caches, count);
+	for_each_twin(twin, private)
+		twin->cache->engine->shrink(twin->cache);
+	km_busy_end(was);
+}
+
 static void visit_twin(struct twin *twin, mem_cgroup_dtor dtor, void *arg)
 {
 	struct kmem_cache *cache = twin->cache;
-	bool was = km_busy_begin();
 
-	/* What lies on shelves is free. */
-	km_front_drain(cache);
-	cache->engine->shrink(cache);
-	km_busy_end(was);
 	for (size_t at = 0; at < twin->count; at++) {
 		struct km_page *slab = twin->slabs[at];
 		char *object = km_slab_first(cache, slab);
@@ -486,6 +524,7 @@ static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *ar
 	size_t from = 0;
 	void *block;
 
+	drain_twins(private);
 	for_each_twin(twin, private)
 		visit_twin(twin, dtor, arg);
 	km_list_for_each(entry, &private->large)
@@ -497,6 +536,7 @@ static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *ar
 int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void *arg)
 {
 	struct km_private *private = group->objcg->private;
+	struct detaching these = { .rest = discard_slabs };
 	size_t from = 0;
 	void *block;
 
@@ -506,7 +546,8 @@ int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void 
 		visit_all(private, dtor, arg);
 	km_registry_lock();
 	for_each_twin(twin, private)
-		detach(twin, discard_slabs);
+		detach(&these, twin);
+	detach_gathered(&these);
 	/* What handlers freed and nobody finished. */
 	km_large_finish_deferred();
 	while ((block = next_large(private, &from)))
@@ -518,11 +559,13 @@ int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void 
 /* The cache goes, and its twins with it, as if they were one. */
 void km_private_forget(struct kmem_cache *parent)
 {
+	struct detaching these = { .rest = NULL };
 	struct twin *twin;
 
 	km_list_for_each(entry, &all)
 		while ((twin = find(km_container_of(entry, struct km_private, all), parent)))
-			detach(twin, NULL);
+			detach(&these, twin);
+	detach_gathered(&these);
 }
 
 /* ------------------------------------------------------------------ groups come and go */

@@ -1,6 +1,6 @@
 /*
- * groups.h: what the tests of objects that somebody pays for share: groups, charged caches, what an object costs, and
- * numbers that are the same each time.
+ * groups.h: what the tests of objects that somebody pays for share: groups, charged caches, what an object costs,
+ * caches by name, and numbers that are the same each time.
  */
 #ifndef TESTS_CONTRACT_GROUPS_H
 #define TESTS_CONTRACT_GROUPS_H
@@ -57,6 +57,44 @@ static void *alloc_for(struct mem_cgroup *group, struct kmem_cache *cache)
 	MEMCG_SCOPE(group);
 	return kmem_cache_alloc(cache, GFP_KERNEL_ACCOUNT);
 }
+
+/* ---- caches by name, as statistics show them */
+
+struct wanted {
+	const char *name;
+	struct kmem_cache *cache;
+	unsigned count;
+};
+
+static int by_name(struct kmem_cache *cache, void *arg)
+{
+	struct wanted *wanted = arg;
+
+	if (strcmp(kmem_cache_name(cache), wanted->name) == 0) {
+		wanted->cache = cache;
+		wanted->count++;
+	}
+	return 0;
+}
+
+static struct kmem_cache *named(const char *name)
+{
+	struct wanted wanted = { .name = name };
+
+	kmem_for_each_cache(by_name, &wanted);
+	NEED(wanted.count < 2);
+	return wanted.cache;
+}
+
+static uint64_t slab_bytes(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats.total_slabs * stats.pages_per_slab * 4096;
+}
+
+/* ---- numbers */
 
 static uint64_t seed = 88172645463325252u;
 

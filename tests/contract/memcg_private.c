@@ -11,40 +11,6 @@
 #define PAGE 4096ul
 #define FEW 700
 
-struct wanted {
-	const char *name;
-	struct kmem_cache *cache;
-	unsigned count;
-};
-
-static int by_name(struct kmem_cache *cache, void *arg)
-{
-	struct wanted *wanted = arg;
-
-	if (strcmp(kmem_cache_name(cache), wanted->name) == 0) {
-		wanted->cache = cache;
-		wanted->count++;
-	}
-	return 0;
-}
-
-static struct kmem_cache *named(const char *name)
-{
-	struct wanted wanted = { .name = name };
-
-	kmem_for_each_cache(by_name, &wanted);
-	NEED(wanted.count < 2);
-	return wanted.cache;
-}
-
-static uint64_t slab_bytes(struct kmem_cache *cache)
-{
-	struct kmem_cache_stats stats;
-
-	kmem_cache_get_stats(cache, &stats);
-	return stats.total_slabs * stats.pages_per_slab * PAGE;
-}
-
 /* ------------------------------------------------------------------ slabs of their own */
 
 /* Objects of three tenants in turn: no page has those of two; and each is paid for by its own. */
@@ -149,138 +115,6 @@ static void of_the_same_kind(void)
 	mem_cgroup_put(tenant);
 	gone(cache);
 	gone(plain);
-}
-
-/* ------------------------------------------------------------------ as its cache is tuned */
-
-static void needs_same(struct kmem_cache *twin, struct kmem_cache *cache)
-{
-	struct kmem_cache_stats a, b;
-
-	NEED(twin && twin != cache);
-	kmem_cache_get_stats(twin, &a);
-	kmem_cache_get_stats(cache, &b);
-	NEED(a.min_partial == b.min_partial && a.sheaf_capacity == b.sheaf_capacity && a.size == b.size);
-	NEED(a.limit == b.limit && a.batchcount == b.batchcount && a.shared_factor == b.shared_factor);
-	NEED(kmem_cache_remote_node_defrag_ratio(twin) == kmem_cache_remote_node_defrag_ratio(cache));
-}
-
-/* min_partial, the ratio, and engine slab's three; below what a cache of its size has, or above. */
-static void write_all(struct kmem_cache *cache, unsigned n)
-{
-	struct kmem_cache_stats stats;
-
-	kmem_cache_get_stats(cache, &stats);
-	NEED(kmem_cache_set_min_partial(cache, n) == 0 && kmem_cache_min_partial(cache) == n);
-	NEED(kmem_cache_set_remote_node_defrag_ratio(cache, n) == 0);
-	NEED(kmem_cache_tune(cache, n, n / 2, n / 3) == (strcmp(stats.engine, "slab") ? -EOPNOTSUPP : 0));
-}
-
-static int write_each(struct kmem_cache *cache, void *arg)
-{
-	kmem_cache_set_min_partial(cache, (uintptr_t)arg);
-	return 0;
-}
-
-/* From its beginning, and whenever somebody writes; what is written to a twin is the twin's alone. */
-static void tuned_alike(void)
-{
-	struct kmem_cache_args args = { .sheaf_capacity = 500 };
-	struct kmem_cache *cache = kmem_cache_create("alike", 200, &args, SLAB_ACCOUNT), *other = charged("other", 200);
-	struct mem_cgroup *a = private_group("a"), *b = private_group("b"), *brief = private_group("brief");
-	void *objects[3];
-
-	NEED((objects[0] = alloc_for(a, cache)));
-	needs_same(named("alike:a"), cache);
-	for (unsigned n = 7; n < 100; n += 46) {
-		write_all(cache, n);
-		needs_same(named("alike:a"), cache);
-		NEED(kmem_cache_min_partial(other) != n);
-	}
-	write_all(cache, 12);
-	NEED((objects[1] = alloc_for(b, cache)));
-	needs_same(named("alike:b"), cache);
-	write_all(named("alike:a"), 20);
-	NEED(kmem_cache_min_partial(cache) == 12 && kmem_cache_min_partial(named("alike:b")) == 12);
-	NEED(kmem_for_each_cache(write_each, (void *)55) == 0);
-	NEED(kmem_cache_min_partial(named("alike:a")) == 55);
-	/* One that waits for its next group, too. */
-	NEED((objects[2] = alloc_for(brief, cache)));
-	mem_cgroup_put(brief);
-	kmem_cache_free(cache, objects[2]);
-	brief = private_group("brief");
-	write_all(cache, 31);
-	kmem_cache_free(cache, alloc_for(brief, cache));
-	needs_same(named("alike:brief"), cache);
-	/* It was made for that many, and so are they. */
-	if (kmem_cache_tune(cache, 300, 100, 0) == 0)
-		needs_same(named("alike:b"), cache);
-	kmem_cache_free(cache, objects[0]);
-	kmem_cache_free(cache, objects[1]);
-	mem_cgroup_put(a);
-	mem_cgroup_put(b);
-	mem_cgroup_put(brief);
-	gone(cache);
-	gone(other);
-}
-
-/* What kmalloc takes charged blocks from goes with what it takes others from, before there is a group and after. */
-static void kmalloc_tuned_alike(void)
-{
-	struct kmem_cache *plain = named("kmalloc-256");
-
-	write_all(plain, 10);
-	struct mem_cgroup *tenant = private_group("kmalloc");
-	needs_same(named("kmalloc-cg-256"), plain);
-	MEMCG_SCOPE(tenant);
-	void *p = kmalloc(256, GFP_KERNEL_ACCOUNT);
-	needs_same(named("kmalloc-cg-256:kmalloc"), plain);
-	write_all(plain, 20);
-	needs_same(named("kmalloc-cg-256"), plain);
-	needs_same(named("kmalloc-cg-256:kmalloc"), plain);
-	write_all(named("kmalloc-cg-256"), 30);
-	needs_same(named("kmalloc-cg-256:kmalloc"), named("kmalloc-cg-256"));
-	NEED(kmem_cache_min_partial(plain) == 20);
-	kfree(p);
-	mem_cgroup_put(tenant);
-}
-
-/* What lies ready in its twins goes with what lies ready in the cache; of more twins than are shrunk together, too. */
-static void shrunk_together(void)
-{
-	struct kmem_cache *cache = charged("together", 200);
-	static struct mem_cgroup *tenant[150];
-	void *kept = NULL;
-
-	for (int round = 0; round < 3; round++) {
-		for (int i = 0; i < 150; i++) {
-			char name[8];
-
-			snprintf(name, sizeof(name), "%d", i);
-			tenant[i] = private_group(name);
-			void *p = alloc_for(tenant[i], cache);
-			NEED(p && mem_cgroup_current(tenant[i]));
-			if (i == 77 && round == 1)
-				kept = p;
-			else
-				kmem_cache_free(cache, p);
-		}
-		NEED(slab_bytes(named("together:149")));
-		NEED(kmem_cache_shrink(cache) == (kept != NULL));
-		for (int i = 0; i < 150; i++) {
-			char name[16];
-
-			snprintf(name, sizeof(name), "together:%d", i);
-			NEED((slab_bytes(named(name)) == 0) == !(kept && i == 77));
-		}
-		kmem_cache_free(cache, kept ?: alloc_for(tenant[0], cache));
-		kept = NULL;
-		for (int i = 0; i < 150; i++) {
-			NEED(drained(tenant[i]) == 0);
-			mem_cgroup_put(tenant[i]);
-		}
-	}
-	gone(cache);
 }
 
 /* ------------------------------------------------------------------ all at once */
@@ -745,9 +579,6 @@ static const struct api_case cases[] = {
 	{ "no neighbours", no_neighbours },
 	{ "in bulk", in_bulk },
 	{ "of the same kind", of_the_same_kind },
-	{ "tuned alike", tuned_alike },
-	{ "kmalloc tuned alike", kmalloc_tuned_alike },
-	{ "shrunk together", shrunk_together },
 	{ "all at once", all_at_once },
 	{ "pointers that are left", pointers_that_are_left },
 	{ "to the last slab", to_the_last_slab },

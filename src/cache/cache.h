@@ -165,20 +165,4 @@ void km_large_expose(const size_t **blocks, const size_t **bytes);
 void km_reclaim_start(void);
 void km_reclaim_fork_child(void);
 
-/* Public slow functions that are not misses: keep signal handlers out of the engines meanwhile. */
-km_inline bool km_busy_begin(void)
-{
-	bool was = km_front_busy;
-
-	km_front_busy = true;
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	return was;
-}
-
-km_inline void km_busy_end(bool was)
-{
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	km_front_busy = was;
-}
-
 #endif

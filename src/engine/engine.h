@@ -72,7 +72,7 @@ struct kmem_cache {
 	void *deferred;			/* frees that a signal handler could not finish, linked by freeptr */
 	uint16_t busy_capacity;		/* ... at most, where it misses often */
 	uint16_t max_capacity;		/* ... at most, where it is used in bulk */
-	uint16_t misses;		/* since reclaim last looked; racy, a hint */
+	uint16_t misses;		/* points of front/miss.c since reclaim last looked; racy, a hint */
 	bool touched;			/* missed since reclaim last looked */
 	uint8_t idle_looks;
 	uint16_t defrag_ratio;		/* of 1024 looks at other nodes' partial slabs, so many are allowed */

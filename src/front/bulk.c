@@ -129,9 +129,10 @@ static size_t from_shelf(struct kmem_cache *cache, size_t left, void **objects)
 
 		km_front_hit(cache, KMEM_ALLOCHIT, moved);
 		left -= moved;
-		if (left && !km_shelf_swap(&cache->shelf, true, false))
-			break;
 		tries += !moved;
+		if (!left || !km_shelf_swap(&cache->shelf, true, false))
+			break;
+		km_front_note_swap(cache);
 	}
 	return left;
 }
@@ -317,9 +318,10 @@ static size_t to_shelf(struct kmem_cache *cache, size_t left, void **objects)
 
 		km_front_hit(cache, KMEM_FREEHIT, moved);
 		left -= moved;
-		if (left && !km_shelf_swap(&cache->shelf, false, false))
-			break;
 		tries += !moved;
+		if (!left || !km_shelf_swap(&cache->shelf, false, false))
+			break;
+		km_front_note_swap(cache);
 	}
 	return left;
 }

@@ -163,11 +163,15 @@ void km_front_resize(struct kmem_cache *cache, unsigned capacity)
 {
 	uint32_t mask = mask_of(km_min(capacity, (unsigned)cache->max_capacity));
 
-	if (!has_shelf(cache) || cache->engine->tune || mask == km_front_mask(cache) ||
-	    !km_trylock(&drain.lock))
+	if (!has_shelf(cache) || cache->engine->tune || mask == km_front_mask(cache))
 		return;
-	set_mask(cache, mask);
-	km_unlock(&drain.lock);
+	/* A handler that wants to drain must not wait for us. */
+	bool was = km_busy_begin();
+	if (km_trylock(&drain.lock)) {
+		set_mask(cache, mask);
+		km_unlock(&drain.lock);
+	}
+	km_busy_end(was);
 }
 
 void km_front_open(struct kmem_cache *cache)

@@ -16,6 +16,22 @@
 /* This thread is inside a slow path: a nested call, from a signal handler, must not enter another. */
 extern km_hidden km_tls bool km_front_busy;
 
+/* Slow functions that are not misses: keep signal handlers out of the engines meanwhile. */
+km_inline bool km_busy_begin(void)
+{
+	bool was = km_front_busy;
+
+	km_front_busy = true;
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	return was;
+}
+
+km_inline void km_busy_end(bool was)
+{
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_front_busy = was;
+}
+
 /* What a miss calls: the only ways from here up. Set once at start. */
 extern void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 extern bool (*km_front_pressure)(void);	/* pages ran out: true if something was given back */
@@ -91,8 +107,9 @@ km_inline void km_front_hit(struct kmem_cache *cache, enum kmem_event event, siz
  */
 bool km_front_place(struct km_request *request, int id);
 
-/* Count a miss that goes to the engine; often enough, and the blocks grow. */
+/* Count a miss that goes to the engine, or one that the CPU's other block serves: often enough, and blocks grow. */
 void km_front_note_miss(struct kmem_cache *cache);
+void km_front_note_swap(struct kmem_cache *cache);
 
 /* Bulk over one cache; objects are valid and not NULL. */
 bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);

@@ -167,25 +167,37 @@ static void *from_engine(struct kmem_cache *cache, const struct km_request *requ
 	return object;
 }
 
-/*
- * Misses that reach the engine are counted roughly; 32 between two looks of reclaim (half a second) ask for blocks
- * twice as large. Idle caches come back to what they began with.
- */
-void km_front_note_miss(struct kmem_cache *cache)
+/* Between two looks of reclaim (half a second), so many points ask for blocks twice as large. */
+#define GROW_POINTS	256u
+#define MISS_POINTS	8u	/* the engine was needed */
+#define SWAP_POINTS	1u	/* it was not, but the block was too small */
+
+/* A rough count. Idle caches come back to what they began with. */
+static void note(struct kmem_cache *cache, unsigned points)
 {
-	unsigned capacity = km_mask_capacity(km_front_mask(cache)), misses;
+	unsigned capacity = km_mask_capacity(km_front_mask(cache));
 
 	/* Once it has grown, two CPUs that miss don't write the same line. */
 	if (km_unlikely(!km_load(&cache->touched)))
 		km_store(&cache->touched, true);
 	if (km_likely(capacity >= cache->busy_capacity))
 		return;
-	misses = km_load(&cache->misses) + 1u;
-	if (misses == 32) {
+	points += km_load(&cache->misses);
+	if (points >= GROW_POINTS) {
 		km_front_resize(cache, km_min(capacity * 2 + 2, (unsigned)cache->busy_capacity));
-		misses = 0;
+		points = 0;
 	}
-	km_store(&cache->misses, (uint16_t)misses);
+	km_store(&cache->misses, (uint16_t)points);
+}
+
+void km_front_note_miss(struct kmem_cache *cache)
+{
+	note(cache, MISS_POINTS);
+}
+
+void km_front_note_swap(struct kmem_cache *cache)
+{
+	note(cache, SWAP_POINTS);
 }
 
 /* ------------------------------------------------------------------ a chain's hits */
@@ -250,6 +262,7 @@ static bool second_try(struct kmem_cache *cache, void *object)
 		}
 		if (!km_shelf_swap(&cache->shelf, false, !km_front_lone(cache)))
 			break;
+		km_front_note_swap(cache);
 	}
 	return false;
 }
@@ -290,6 +303,7 @@ static void *second_look(struct kmem_cache *cache)
 		}
 		if (!km_shelf_swap(&cache->shelf, true, !km_front_lone(cache)))
 			break;
+		km_front_note_swap(cache);
 	}
 	return NULL;
 }

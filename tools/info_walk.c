@@ -189,21 +189,25 @@ static bool add_nodes(struct walk *walk, const struct kmem_cache *cache,
 	*kept = true;
 	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
 		struct km_node_counts counts;
-		size_t in_barn = 0;
 
 		if (!cache->node[i])
 			continue;
-		if (!target_read(walk->target, &counts, cache->node[i], sizeof(counts)) ||
-		    (counts.barn_objects &&
-		     !target_read(walk->target, &in_barn, counts.barn_objects, sizeof(in_barn))))
+		if (!target_read(walk->target, &counts, cache->node[i], sizeof(counts)))
 			return false;
+		for (unsigned j = 0; j < km_array_count(counts.ready); j++) {
+			size_t ready = 0;
+
+			if (counts.ready[j] &&
+			    !target_read(walk->target, &ready, counts.ready[j], sizeof(ready)))
+				return false;
+			stats->shelf_objects += ready;
+		}
 		stats->total_slabs += counts.slabs;
 		stats->total_objects += counts.objects;
 		stats->partial_slabs += counts.partial;
 		stats->shared_avail += counts.shared;
 		stats->alloc_slab += counts.new_slabs;
 		stats->free_slab += counts.freed_slabs;
-		stats->shelf_objects += in_barn;
 		if (counts.taken == KM_NOT_KEPT)
 			*kept = false;
 		else

@@ -179,8 +179,9 @@ struct km_node_counts {
 	size_t partial;			/* slabs on the partial list */
 	size_t new_slabs, freed_slabs;	/* ever */
 	size_t shared;			/* slab: objects in the shared array */
-	const size_t *barn_objects;	/* where the barn counts the objects of its full blocks; NULL: has none.
-					 * slab: those in the shared and the alien arrays */
+	/* Where objects that lie ready are counted; NULL: nowhere. sheaf: the barn's full blocks, and the node's
+	 * blocks of other nodes. slab: the shared and the alien arrays. */
+	const size_t *ready[2];
 };
 
 /* An engine: a few facts and the functions that the front and the cache floor call. */

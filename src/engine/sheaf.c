@@ -12,8 +12,9 @@
  * Invariants, under the node's lock: a slab is on its node's partial list iff it has a free object (bit set); inuse is
  * the number of clear bits; a slab whose objects are all free stays only while there are at most min_partial on the
  * list, or while its memory must keep its type. Under the barn's lock: blocks on `full` hold only objects of the
- * barn's node, at least half of what was a full block when they came; those on `empty` none. No two of these locks are
- * ever held together. A CPU's shelf may hold objects of any node (docs/decisions/0018).
+ * barn's node, at least half of what was a full block when they came; those on `empty` none. Under the lock of what a
+ * node has of others: block[i] holds only objects of node i. No two of these locks are ever held together. A CPU's
+ * shelf may hold objects of any node (docs/decisions/0018).
  *
  * Here is what objects do; sheaf_node.c has what a cache does: layout, shrink, statistics.
  */
@@ -141,8 +142,8 @@ static unsigned take_new(struct kmem_cache *cache, const struct km_request *requ
 	return got;
 }
 
-unsigned sheaf_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		    unsigned want)
+static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *request, void **objects,
+			   unsigned want)
 {
 	struct sheaf_node *n = sheaf_node(cache, km_request_node(request));
 	bool looked = false;
@@ -396,7 +397,7 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 {
 	void **bottom = km_block_bottom(&cache->shelf, block);
 	unsigned capacity = km_mask_capacity(km_front_mask(cache));
-	unsigned got = sheaf_take(cache, request, bottom - capacity, capacity);
+	unsigned got = take_slabs(cache, request, bottom - capacity, capacity);
 
 	if (!got)
 		return NULL;
@@ -406,14 +407,15 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 	return bottom - got;
 }
 
-void **sheaf_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
+/* keep: full blocks that stay in the barn. */
+km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsigned keep,
+			     const struct km_request *request, void **empty)
 {
-	struct barn *barn = &sheaf_node(cache, km_request_node(request))->barn;
 	void **block = NULL;
 
-	if (km_load(&barn->full_count) && km_lock_may(&barn->lock, request->may_wait)) {
+	if (km_load(&barn->full_count) > keep && km_lock_may(&barn->lock, request->may_wait)) {
 		km_store(&barn->touched, true);
-		block = pop_full(cache, barn);
+		block = km_likely(barn->full_count > keep) ? pop_full(cache, barn) : NULL;
 		barn->gets += block != NULL;
 		if (block && empty && push_empty(cache, barn, empty))
 			empty = NULL;
@@ -440,6 +442,116 @@ void **sheaf_refill(struct kmem_cache *cache, const struct km_request *request, 
 		keep_empty(cache, barn, room, request->may_wait);
 	return block;
 }
+
+void **sheaf_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
+{
+	struct barn *barn = &sheaf_node(cache, km_request_node(request))->barn;
+
+	return refill_from(cache, barn, 0, request, empty);
+}
+
+/* ------------------------------------------------------------------ objects of other nodes, by name */
+
+/* Up to `want` of the block that is in use; what is left of it when it is empty goes to *empty. */
+static unsigned take_open(struct kmem_cache *cache, struct away *away, const struct km_request *request,
+			  void **objects, unsigned want, void ***empty)
+{
+	void ***block = &away->block[request->node];
+	unsigned got = 0;
+
+	*empty = NULL;
+	if (!km_lock_may(&away->lock, request->may_wait))
+		return 0;
+	km_store(&away->touched, true);
+	if (*block) {
+		got = (unsigned)km_min((size_t)want, km_block_count(&cache->shelf, *block));
+		__builtin_memcpy(objects, *block, got * sizeof(*objects));
+		*block += got;
+		km_bump(&away->objects, -(long)got);
+	}
+	if (!got) {
+		*empty = *block;
+		*block = NULL;
+	}
+	km_unlock_may(&away->lock, request->may_wait);
+	return got;
+}
+
+/* False: another thread was here meanwhile. */
+static bool open_block(struct kmem_cache *cache, struct away *away, const struct km_request *request,
+		       void **block)
+{
+	bool opened = false;
+
+	if (!km_lock_may(&away->lock, request->may_wait))
+		return false;
+	if (!away->block[request->node]) {
+		away->block[request->node] = block;
+		km_bump(&away->objects, km_block_count(&cache->shelf, block));
+		opened = true;
+	}
+	km_unlock_may(&away->lock, request->may_wait);
+	return opened;
+}
+
+/*
+ * A request insists on another node than this CPU's, so what lies on the shelf is of no use. The node that asks keeps a
+ * block of that node's objects: its CPUs meet each other here, and the other's once for each block. The last full block
+ * of the other's barn stays there, for its own CPUs. Kernel: such a request goes past the sheaves, to the slabs.
+ */
+static unsigned take_away(struct kmem_cache *cache, unsigned here, const struct km_request *request,
+			  void **objects, unsigned want)
+{
+	struct away *away = sheaf_node(cache, here)->away;
+	struct barn *barn = &sheaf_node(cache, (unsigned)request->node)->barn;
+	void **empty, **block;
+	unsigned got = take_open(cache, away, request, objects, want, &empty);
+
+	if (got)
+		return got;
+	block = refill_from(cache, barn, 1, request, empty);
+	if (!block) {
+		keep_empty(cache, barn, empty, request->may_wait);
+		return 0;
+	}
+	got = (unsigned)km_min((size_t)want, km_block_count(&cache->shelf, block));
+	__builtin_memcpy(objects, block, got * sizeof(*objects));
+	if (!open_block(cache, away, request, block + got))
+		sheaf_retire(cache, block + got);
+	return got;
+}
+
+/* Who insists on a node has asked the shelf if it is the CPU's; where that is closed there are no blocks. */
+unsigned sheaf_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		    unsigned want)
+{
+	unsigned here, got = 0;
+
+	if (km_unlikely(request->node >= 0) && request->gfp & __GFP_THISNODE &&
+	    km_load(&cache->shelf.inner.shelf) && (here = km_node_here()) != (unsigned)request->node)
+		got = take_away(cache, here, request, objects, want);
+	return got == want ? got : got + take_slabs(cache, request, objects + got, want - got);
+}
+
+void sheaf_flush_away(struct kmem_cache *cache, struct sheaf_node *n)
+{
+	void **block[KM_MAX_NODES];
+
+	if (!n->away)
+		return;
+	km_lock(&n->away->lock);
+	__builtin_memcpy(block, n->away->block, sizeof(block));
+	__builtin_memset(n->away->block, 0, sizeof(block));
+	km_store(&n->away->objects, (size_t)0);
+	km_unlock(&n->away->lock);
+	for (unsigned i = 0; i < km_node_count; i++)
+		if (block[i]) {
+			sheaf_give(cache, block[i], (unsigned)km_block_count(&cache->shelf, block[i]));
+			free_block(cache, block[i]);
+		}
+}
+
+/* ------------------------------------------------------------------ blocks that come from CPUs */
 
 /*
  * A hit puts any object on its CPU's shelf; whose memory it is, is looked at here, before a block goes to a barn. The

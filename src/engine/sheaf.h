@@ -1,5 +1,5 @@
 /*
- * sheaf.h: what the files of the engine sheaf share: a node with its barn, and the bits of a slab.
+ * sheaf.h: what the files of the engine sheaf share: a node with its barn and what it has of other nodes, a slab's bits.
  */
 #ifndef KM_ENGINE_SHEAF_H
 #define KM_ENGINE_SHEAF_H
@@ -24,11 +24,20 @@ struct barn {
 	uint64_t gets, puts;		/* events, here because the line is in hand */
 };
 
+/* What a node's CPUs have of other nodes, for requests that name those: a block of each. */
+struct away {
+	struct km_lock lock;
+	bool touched;			/* since the last reap */
+	size_t objects;			/* in all of them */
+	void **block[KM_MAX_NODES];	/* by node; NULL: none */
+};
+
 struct sheaf_node {
 	struct km_node_counts counts;	/* protected by lock */
 	struct km_lock lock;
 	struct km_list partial;		/* protected by lock */
 	struct barn barn km_aligned(64);
+	struct away *away;		/* NULL: there is one node, or no shelf */
 };
 _Static_assert(offsetof(struct sheaf_node, counts) == 0, "readers find it there");
 
@@ -60,6 +69,8 @@ void sheaf_retire(struct kmem_cache *cache, void **block);
 bool sheaf_has_room(struct kmem_cache *cache);
 /* Everything in the barn goes to the slabs, its blocks to metadata. */
 void sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn);
+/* The same with what the node has of others. */
+void sheaf_flush_away(struct kmem_cache *cache, struct sheaf_node *n);
 /* An all-free slab goes if there are enough partial ones without it; lock held. True: the caller frees it. */
 bool sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
 			 unsigned long keep);

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 
+#include "../page/meta.h"
 #include "../port/bits.h"
 #include "../port/die.h"
 #include "sheaf.h"
@@ -82,14 +83,20 @@ static int node_init(struct kmem_cache *cache, unsigned node)
 	km_lock_init(&n->barn.lock, KM_RANK_BARN);
 	km_lock_init(&n->lock, KM_RANK_NODE);
 	km_list_init(&n->partial);
-	n->counts.barn_objects = &n->barn.objects;
+	n->counts.ready[0] = &n->barn.objects;
+	if (km_node_count == 1 || !cache->capacity)
+		return 0;
+	n->away = km_meta_alloc(sizeof(*n->away), true);
+	if (!n->away)
+		return -ENOMEM;
+	km_lock_init(&n->away->lock, KM_RANK_BARN);
+	n->counts.ready[1] = &n->away->objects;
 	return 0;
 }
 
 static void node_fini(struct kmem_cache *cache, unsigned node)
 {
-	(void)cache;
-	(void)node;
+	km_meta_free(sheaf_node(cache, node)->away, sizeof(struct away));
 }
 
 /* ------------------------------------------------------------------ shrinking and looking */
@@ -148,6 +155,8 @@ static size_t sheaf_shrink(struct kmem_cache *cache)
 {
 	size_t freed = 0;
 
+	for (unsigned i = 0; i < km_node_count; i++)
+		sheaf_flush_away(cache, sheaf_node(cache, i));
 	for (unsigned i = 0; i < km_node_count; i++) {
 		struct sheaf_node *n = sheaf_node(cache, i);
 
@@ -168,6 +177,10 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 		km_store(&n->barn.most, (size_t)0);
 		sheaf_flush_barn(cache, &n->barn);
 	}
+	if (n->away && !km_load(&n->away->touched))
+		sheaf_flush_away(cache, n);
+	else if (n->away)
+		km_store(&n->away->touched, false);
 	return free_empty(cache, n, idle ? 0 : km_load(&cache->min_partial));
 }
 
@@ -197,6 +210,7 @@ static void sheaf_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats
 		stats->total_objects += km_load(&n->counts.objects);
 		stats->partial_slabs += km_load(&n->counts.partial);
 		stats->shelf_objects += km_load(&n->barn.objects);
+		stats->shelf_objects += n->away ? km_load(&n->away->objects) : 0;
 		stats->active_objects += km_load(&n->counts.taken);
 		stats->alloc_slab += km_load(&n->counts.new_slabs);
 		stats->free_slab += km_load(&n->counts.freed_slabs);
@@ -217,19 +231,25 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab, unsigned n
 	return 1;
 }
 
+/* Add a block's objects, and those of them that are of other nodes. */
+static void count_block(const struct kmem_cache *cache, void **block, unsigned node, size_t *objects,
+			size_t *strangers)
+{
+	size_t count = km_block_count(&cache->shelf, block);
+
+	for (size_t i = 0; i < count; i++)
+		*strangers += km_page_node(block[i]) != node;
+	*objects += count;
+}
+
 /* A barn's blocks hold what it counts, all of its node. */
 static int check_barn(const struct kmem_cache *cache, const struct barn *barn, unsigned node)
 {
 	size_t objects = 0, strangers = 0;
 
 	for (void **block = barn->full; block;
-	     block = (void **)(uintptr_t)*km_block_header(&cache->shelf, block)) {
-		size_t count = km_block_count(&cache->shelf, block);
-
-		for (size_t i = 0; i < count; i++)
-			strangers += km_page_node(block[i]) != node;
-		objects += count;
-	}
+	     block = (void **)(uintptr_t)*km_block_header(&cache->shelf, block))
+		count_block(cache, block, node, &objects, &strangers);
 	if (objects == barn->objects && !strangers)
 		return 0;
 	km_warn("check: %s: barn %u has %lu objects, kept %lu; %lu are of other nodes", cache->name,
@@ -237,11 +257,26 @@ static int check_barn(const struct kmem_cache *cache, const struct barn *barn, u
 	return 1;
 }
 
+/* The same of its blocks of other nodes. */
+static int check_away(const struct kmem_cache *cache, const struct away *away, unsigned node)
+{
+	size_t objects = 0, strangers = 0;
+
+	for (unsigned i = 0; away && i < km_node_count; i++)
+		if (away->block[i])
+			count_block(cache, away->block[i], i, &objects, &strangers);
+	if (!away || (objects == away->objects && !strangers))
+		return 0;
+	km_warn("check: %s: node %u has %lu objects of others, kept %lu; %lu are of none that it says", cache->name,
+		node, objects, away->objects, strangers);
+	return 1;
+}
+
 static int check_node(struct kmem_cache *cache, unsigned node)
 {
 	struct sheaf_node *n = sheaf_node(cache, node);
 	size_t partial = 0;
-	int damages = check_barn(cache, &n->barn, node);
+	int damages = check_barn(cache, &n->barn, node) + check_away(cache, n->away, node);
 
 	km_list_for_each(entry, &n->partial) {
 		damages += check_slab(cache, km_container_of(entry, struct km_page, list), node);
@@ -293,6 +328,8 @@ static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
 	for (unsigned i = 0; i < km_node_count; i++) {
 		km_lock_around_fork(&sheaf_node(cache, i)->lock, before, child);
 		km_lock_around_fork(&sheaf_node(cache, i)->barn.lock, before, child);
+		if (sheaf_node(cache, i)->away)
+			km_lock_around_fork(&sheaf_node(cache, i)->away->lock, before, child);
 	}
 }
 

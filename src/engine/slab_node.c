@@ -123,7 +123,7 @@ static int slab_node_init(struct kmem_cache *cache, unsigned node)
 	km_list_init(&n->partial);
 	km_list_init(&n->full);
 	km_list_init(&n->free);
-	n->counts.barn_objects = &n->ready;
+	n->counts.ready[0] = &n->ready;
 	n->free_limit = free_limit(cache, cache->batchcount);
 	n->shared_limit = (unsigned)cache->shared * cache->batchcount;
 	if (node == 0 && cache->capacity)

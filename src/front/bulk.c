@@ -155,17 +155,9 @@ static size_t from_block(struct kmem_cache *cache, const struct km_request *requ
 	return left - moved;
 }
 
-static size_t from_engine(struct kmem_cache *cache, const struct km_request *request, size_t left,
-			  void **objects)
+static size_t from_slabs(struct kmem_cache *cache, const struct km_request *request, size_t left,
+			 void **objects)
 {
-	while (left && km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu()) {
-		size_t before = left;
-
-		left = from_block(cache, request, left, objects);
-		if (left == before)
-			return left;
-		left = from_shelf(cache, left, objects);
-	}
 	while (left) {
 		unsigned want = (unsigned)km_min(left, (size_t)4096);
 		unsigned got = cache->engine->take(cache, request, objects + left - want, want);
@@ -179,6 +171,63 @@ static size_t from_engine(struct kmem_cache *cache, const struct km_request *req
 			break;
 	}
 	return left;
+}
+
+static size_t from_engine(struct kmem_cache *cache, const struct km_request *request, size_t left,
+			  void **objects)
+{
+	while (left && km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu()) {
+		size_t before = left;
+
+		left = from_block(cache, request, left, objects);
+		if (left == before)
+			return left;
+		left = from_shelf(cache, left, objects);
+	}
+	return from_slabs(cache, request, left, objects);
+}
+
+/* Who insists on a node gets its objects; a shelf may hold others. */
+static bool has_strangers(const struct km_request *request, size_t n, void **objects)
+{
+	for (size_t i = 0; km_unlikely(request->node >= 0) && i < n; i++)
+		if (km_page_node(objects[i]) != (unsigned)request->node)
+			return true;
+	return false;
+}
+
+/* What the shelf had of other nodes goes home; returns how many are to be had then. */
+static size_t send_home(struct kmem_cache *cache, unsigned node, size_t left, size_t n, void **objects)
+{
+	size_t strangers = left;
+
+	for (size_t i = left; i < n; i++)
+		if (km_unlikely(km_page_node(objects[i]) != node)) {
+			void *stranger = objects[i];
+
+			objects[i] = objects[strangers];
+			objects[strangers++] = stranger;
+		}
+	for (unsigned now; left < strangers; left += now) {
+		now = (unsigned)km_min(strangers - left, (size_t)4096);
+		cache->engine->give(cache, objects + left, now);
+	}
+	return left;
+}
+
+static size_t from_own_node(struct kmem_cache *cache, const struct km_request *request, size_t left,
+			    size_t n, void **objects)
+{
+	left = from_engine(cache, request, left, objects);
+	left = send_home(cache, (unsigned)request->node, left, n, objects);
+	return from_slabs(cache, request, left, objects);
+}
+
+static size_t get_rest(struct kmem_cache *cache, const struct km_request *request, size_t left,
+			size_t n, void **objects)
+{
+	return km_likely(request->node < 0) ? from_engine(cache, request, left, objects) :
+					      from_own_node(cache, request, left, n, objects);
 }
 
 /* Where there is no shelf every call comes here. */
@@ -209,20 +258,23 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 	bool was = km_calls_begin(request.may_wait);
 
 	fit_bulk(cache, n);
-	if (km_unlikely((gfp & (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)) || cache->hooks ||
+	if (km_unlikely(gfp & __GFP_THISNODE))
+		km_front_place(&request, NUMA_NO_NODE);
+	if (km_unlikely((gfp & (__GFP_ZERO | ~__GFP_BITS_MASK)) || cache->hooks ||
 			cache->dead)) {
 		left = one_by_one(cache, gfp, left, objects);
 	} else {
-		if (cache->engine->front == KM_FRONT_ARRAY)
+		/* Inside of a handler strangers can't be sent home. */
+		if (cache->engine->front == KM_FRONT_ARRAY && (request.node < 0 || !km_front_busy))
 			left = from_shelf(cache, left, objects);
 		km_thread_enter();
-		if (left && !km_front_busy) {
+		if ((left || has_strangers(&request, n - left, objects + left)) && !km_front_busy) {
 			km_front_busy = true;
 			__atomic_signal_fence(__ATOMIC_ACQ_REL);
 			km_front_note_miss(cache);
-			left = from_engine(cache, &request, left, objects);
+			left = get_rest(cache, &request, left, n, objects);
 			if (left && request.may_wait && km_front_relieve(cache))
-				left = from_engine(cache, &request, left, objects);
+				left = get_rest(cache, &request, left, n, objects);
 			if (request.may_wait)
 				tick(cache);
 			__atomic_signal_fence(__ATOMIC_ACQ_REL);

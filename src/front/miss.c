@@ -150,7 +150,13 @@ static bool may_refill(const struct kmem_cache *cache, const struct km_request *
 	       (km_likely(request->node < 0) || (unsigned)request->node == km_node_here());
 }
 
-static void *from_engine(struct kmem_cache *cache, const struct km_request *request)
+/* A chain's engine looks at nodes itself. */
+static bool on_own_shelf(const struct kmem_cache *cache, const struct km_request *request)
+{
+	return cache->engine->front == KM_FRONT_ARRAY && may_refill(cache, request);
+}
+
+static void *serve(struct kmem_cache *cache, const struct km_request *request)
 {
 	void *object = NULL;
 
@@ -165,6 +171,17 @@ static void *from_engine(struct kmem_cache *cache, const struct km_request *requ
 	}
 	cache->engine->take(cache, request, &object, 1);
 	return object;
+}
+
+/* Who names a node gets its memory as long as it has some, before what other nodes have ready. */
+static void *from_engine(struct kmem_cache *cache, const struct km_request *request)
+{
+	struct km_request only = *request;
+
+	if (km_likely(request->node < 0) || request->gfp & __GFP_THISNODE)
+		return serve(cache, request);
+	only.gfp |= __GFP_THISNODE;
+	return serve(cache, &only) ?: serve(cache, request);
 }
 
 /* Between two looks of reclaim (half a second), so many points ask for blocks twice as large. */
@@ -308,42 +325,55 @@ static void *second_look(struct kmem_cache *cache)
 	return NULL;
 }
 
+static void send_home(struct kmem_cache *cache, void **objects, unsigned count, bool may_wait)
+{
+	if (!enter()) {
+		while (count)
+			put_back(cache, objects[--count]);
+		return;
+	}
+	bool was = km_calls_begin(may_wait);
+	cache->engine->give(cache, objects, count);
+	km_calls_end(was);
+	leave();
+}
+
 /*
  * For a request that names the CPU's own node: the shelf may hold objects of others. Those that lie in the way go home.
- * A chain's engine looks at nodes itself.
  */
 static void *look_for_node(struct kmem_cache *cache, const struct km_request *request)
 {
-	if (cache->engine->front != KM_FRONT_ARRAY || !may_refill(cache, request))
-		return NULL;
-	for (int i = 0; i < TRIES; i++) {
-		void *object = second_look(cache);
+	void *strangers[TRIES], *object = NULL;
+	unsigned count = 0;
 
-		if (!object || km_page_node(object) == (unsigned)request->node)
-			return object;
-		cache->engine->give(cache, &object, 1);
+	while (count < TRIES && (object = second_look(cache)) &&
+	       km_page_node(object) != (unsigned)request->node) {
+		strangers[count++] = object;
+		object = NULL;
 	}
-	return NULL;
+	if (km_unlikely(count))
+		send_home(cache, strangers, count, request->may_wait);
+	return object;
 }
 
 static void *alloc_one(struct kmem_cache *cache, const struct km_request *request)
 {
-	void *object = NULL;
+	bool named = km_unlikely(request->node >= 0);
+	void *object = !named ? second_look(cache) :
+		       on_own_shelf(cache, request) ? look_for_node(cache, request) : NULL;
 
-	if (km_likely(request->node < 0))
-		object = second_look(cache);
 	if (object || !enter())
 		return object;
 	bool was = km_calls_begin(request->may_wait);
 	km_front_note_miss(cache);
 	km_front_finish_deferred(cache);
-	if (km_unlikely(request->node >= 0))
-		object = look_for_node(cache, request);
-	if (km_likely(!object))
-		object = from_engine(cache, request);
+	object = from_engine(cache, request);
 	if (!object && request->may_wait && km_front_relieve(cache))
 		object = from_engine(cache, request);
-	if (request->may_wait && km_front_tick)
+	/* Another node's objects come one by one. */
+	if (request->may_wait && named)
+		km_front_tick_rarely();
+	else if (request->may_wait && km_front_tick)
 		km_front_tick();
 	km_calls_end(was);
 	leave();
@@ -412,14 +442,14 @@ bool km_front_place(struct km_request *request, int id)
 	return node >= 0 || (!only && id > NUMA_NO_NODE);
 }
 
-/* The node in the request is the caller's, by its number to the system. */
-km_cold static void *miss(struct kmem_cache *cache, struct km_request request)
+/* The node in the request is the caller's, by its number to the system; then it is ours. */
+km_cold static void *miss(struct kmem_cache *cache, struct km_request *request)
 {
-	gfp_t gfp = request.gfp;
-	int node = request.node;
-	size_t bytes = request.bytes ?: cache->object_size;
+	gfp_t gfp = request->gfp;
+	int node = request->node;
+	size_t bytes = request->bytes ?: cache->object_size;
 
-	request.node = NUMA_NO_NODE;
+	request->node = NUMA_NO_NODE;
 	if (km_unlikely(cache->dead)) {
 		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_alloc", cache, cache->name);
 		errno = EINVAL;
@@ -428,12 +458,12 @@ km_cold static void *miss(struct kmem_cache *cache, struct km_request request)
 	if (km_unlikely(gfp & ~__GFP_BITS_MASK))
 		km_misuse(KM_MISUSE_BAD_GFP, "kmem_cache_alloc", (void *)(uintptr_t)gfp,
 			  cache->name);
-	if (km_unlikely(!km_front_place(&request, node)))
+	if (km_unlikely(!km_front_place(request, node)))
 		return km_front_failed(cache->name, bytes, gfp, ENOMEM);
 	km_thread_enter();
-	void *object = alloc_one(cache, &request);
+	void *object = alloc_one(cache, request);
 	if (km_likely(object))
-		object = finish(cache, object, &request);
+		object = finish(cache, object, request);
 	return km_likely(object) ? object : km_front_failed(cache->name, bytes, gfp, ENOMEM);
 }
 
@@ -493,18 +523,50 @@ void *km_front_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align,
 	request.bytes = (uint32_t)bytes;
 	request.align = (uint32_t)align;
 	return (node == NUMA_NO_NODE ? alloc_direct(cache, &request) : NULL) ?:
-	       miss(cache, request);
+	       miss(cache, &request);
 }
 
 static void *alloc_without_shelf(struct kmem_cache *cache, gfp_t gfp)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 
-	return alloc_direct(cache, &request) ?: miss(cache, request);
+	return alloc_direct(cache, &request) ?: miss(cache, &request);
+}
+
+/* The CPU's shelf is of no use. */
+static void *take_named(struct kmem_cache *cache, struct km_request request)
+{
+	void *object = NULL;
+
+	if (!request.may_wait || !enter_direct(cache))
+		return NULL;
+	request.gfp |= __GFP_THISNODE;
+	cache->engine->take(cache, &request, &object, 1);
+	leave_direct();
+	return object;
+}
+
+/* What lies ready here may be of the node that is named, or there is only one. */
+static void *alloc_named(struct kmem_cache *cache, gfp_t gfp, int id)
+{
+	const gfp_t odd = __GFP_ZERO | __GFP_ACCOUNT | ~__GFP_BITS_MASK;
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+	void *object = NULL;
+
+	if (km_likely(!(gfp & odd) && !cache->hooks) && km_front_place(&request, id))
+		object = request.node < 0		   ? second_look(cache) :
+			 on_own_shelf(cache, &request) ? look_for_node(cache, &request) :
+							 take_named(cache, request);
+	if (km_likely(object != NULL))
+		return object;
+	request.node = id;
+	return miss(cache, &request);
 }
 
 static void *alloc_ordinary(struct kmem_cache *cache, gfp_t gfp)
 {
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+
 	if (cache->engine->front == KM_FRONT_NONE)
 		return alloc_without_shelf(cache, gfp);
 	if (plain_chain(cache) && !(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK))) {
@@ -513,13 +575,14 @@ static void *alloc_ordinary(struct kmem_cache *cache, gfp_t gfp)
 		if (km_likely(object))
 			return object;
 	}
-	return miss(cache, km_request_of(gfp, NUMA_NO_NODE));
+	if (km_unlikely(gfp & __GFP_THISNODE))
+		return alloc_named(cache, gfp, NUMA_NO_NODE);
+	return miss(cache, &request);
 }
 
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	return km_likely(node == NUMA_NO_NODE) ? alloc_ordinary(cache, gfp) :
-						 miss(cache, km_request_of(gfp, node));
+	return km_likely(node == NUMA_NO_NODE) ? alloc_ordinary(cache, gfp) : alloc_named(cache, gfp, node);
 }
 
 km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)

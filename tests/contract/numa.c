@@ -4,83 +4,9 @@
  * Disciplines: all. A machine without two CPUs in different nodes skips it.
  */
 #define _GNU_SOURCE
-#include <pthread.h>
-#include <sched.h>
-
-#include "api.h"
-
-#include "engine/sheaf.h"
-#include "engine/slub.h"
-#include "front/front.h"
-#include "port/os.h"
+#include "numa.h"
 
 #define MANY 4000u
-
-static cpu_set_t allowed;
-
-static int cpu_of_node(unsigned node)
-{
-	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-		if (CPU_ISSET(cpu, &allowed) && (unsigned)cpu % km_node_count == node)
-			return cpu;
-	return -1;
-}
-
-static void go_to(unsigned node)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(cpu_of_node(node), &one);
-	NEED(sched_setaffinity(0, sizeof(one), &one) == 0);
-	NEED(km_node_here() == node);
-}
-
-static struct km_node_counts *counts(struct kmem_cache *cache, unsigned node)
-{
-	return cache->node[node];
-}
-
-static bool is_sheaf(const struct kmem_cache *cache)
-{
-	return cache->engine->front == KM_FRONT_ARRAY;
-}
-
-static void *get(struct kmem_cache *cache, gfp_t gfp, int node)
-{
-	void *object = kmem_cache_alloc_node(cache, gfp, node);
-
-	NEED(object);
-	NEED(kmem_cache_of(object) == cache);
-	NEED(km_page_head(km_page_of(object))->node == km_page_node(object));
-	return object;
-}
-
-static void **get_many(struct kmem_cache *cache, gfp_t gfp, int node, unsigned count)
-{
-	void **objects = calloc(count, sizeof(*objects));
-
-	for (unsigned i = 0; i < count; i++)
-		objects[i] = get(cache, gfp, node);
-	return objects;
-}
-
-static void put_many(struct kmem_cache *cache, void **objects, unsigned count)
-{
-	for (unsigned i = 0; i < count; i++)
-		if (objects[i])
-			kmem_cache_free(cache, objects[i]);
-	free(objects);
-}
-
-static unsigned how_many_on(unsigned node, void **objects, unsigned count)
-{
-	unsigned found = 0;
-
-	for (unsigned i = 0; i < count; i++)
-		found += objects[i] && km_page_node(objects[i]) == node;
-	return found;
-}
 
 /* ------------------------------------------------------------------ whose memory it is */
 
@@ -205,23 +131,6 @@ static void sizes(void)
 
 /* ------------------------------------------------------------------ other nodes' partial slabs */
 
-/* `slabs` partial slabs of the node, nothing on CPUs or in barns; they come back with what keeps them. */
-static void **partial_slabs(struct kmem_cache *cache, unsigned node, unsigned slabs)
-{
-	unsigned count = slabs * cache->objects;
-	void **objects = get_many(cache, GFP_KERNEL | __GFP_THISNODE, (int)node, count);
-
-	/* In the order of their addresses slab follows slab, and one object of each stays. */
-	for (unsigned i = 0; i < count; i++)
-		if ((uintptr_t)objects[i] & ((KM_PAGE_SIZE << cache->order) - 1)) {
-			kmem_cache_free(cache, objects[i]);
-			objects[i] = NULL;
-		}
-	NEED(kmem_cache_shrink(cache) == 1);
-	NEED(counts(cache, node)->partial == slabs && counts(cache, node)->slabs == slabs);
-	return objects;
-}
-
 struct give_case {
 	unsigned ratio;
 	unsigned long min_partial;
@@ -248,14 +157,6 @@ static void try_give(const struct give_case *c)
 	kmem_cache_free(cache, object);
 	put_many(cache, kept, count);
 	gone(cache);
-}
-
-/* Kernel: SLAB has no ratio, no barns, and keeps what is freed in arrays for a while. */
-static bool is_slab(void)
-{
-	const char *options = getenv("KMEM_OPTIONS");
-
-	return options && strstr(options, "engine:slab");
 }
 
 static void ratio_and_guard(void)
@@ -327,43 +228,6 @@ static void share(void)
 
 /* ------------------------------------------------------------------ frees of other nodes' objects */
 
-struct run_on {
-	unsigned node;
-	struct kmem_cache *cache;
-	void **objects;
-	unsigned count;
-};
-
-static void *free_there(void *arg)
-{
-	struct run_on *run = arg;
-
-	go_to(run->node);
-	for (unsigned i = 0; i < run->count; i++) {
-		kmem_cache_free(run->cache, run->objects[i]);
-		/* At every step a barn holds its own node's objects only. */
-		if (i % 500 == 0)
-			NEED(run->cache->engine->check(run->cache) == 0);
-	}
-	return NULL;
-}
-
-static void free_on(unsigned node, struct kmem_cache *cache, void **objects, unsigned count)
-{
-	struct run_on run = { node, cache, objects, count };
-	pthread_t thread;
-
-	NEED(pthread_create(&thread, NULL, free_there, &run) == 0);
-	NEED(pthread_join(thread, NULL) == 0);
-	NEED(cache->engine->check(cache) == 0);
-	free(objects);
-}
-
-static size_t in_barn(struct kmem_cache *cache, unsigned node)
-{
-	return counts(cache, node)->barn_objects ? *counts(cache, node)->barn_objects : 0;
-}
-
 /* All of one node: whole blocks go to that node's barn, by one lock each, and come back from it. */
 static void whole_blocks_go_home(void)
 {
@@ -402,8 +266,9 @@ static void mixed_blocks_are_sorted(void)
 		for (unsigned node = 0; is_sheaf(cache) && node < km_node_count; node++) {
 			unsigned long on_shelf = 2ul * km_mask_capacity(km_front_mask(cache));
 
-			/* What the slab counts as taken lies in the barn or on the one shelf there is. */
-			NEED(counts(cache, node)->taken <= in_barn(cache, node) + on_shelf);
+			/* What the slab counts as taken lies in the barn, on the one shelf there is, or with node 0. */
+			NEED(counts(cache, node)->taken <=
+			     in_barn(cache, node) + on_shelf + have_of_others(cache, 0));
 		}
 		gone(cache);
 	}
@@ -533,12 +398,6 @@ static void trimmed(void)
 	NEED(km_arena_check() == 0);
 }
 
-static const char *refused_call;
-static bool refuse(const char *call)
-{
-	return strcmp(call, refused_call) == 0;
-}
-
 /* A node has no more pages: another serves, the nearest that has some, unless the request insists. */
 static void node_runs_out(void)
 {
@@ -654,44 +513,7 @@ static const struct api_case cases[] = {
 	{ "walk and fork", walk_and_fork },
 };
 
-static int start_with(const char *program, const char *engine, unsigned nodes)
-{
-	char options[64], name[64];
-	int status;
-
-	snprintf(options, sizeof(options), "engine:%s,nodes:%u,decay:3600000", engine, nodes);
-	snprintf(name, sizeof(name), "%s, %u nodes", engine, nodes);
-	fflush(stdout);
-	pid_t child = fork();
-	if (!child) {
-		setenv("KMEM_OPTIONS", options, 1);
-		execl("/proc/self/exe", program, name, (char *)NULL);
-		_exit(127);
-	}
-	return child < 0 || waitpid(child, &status, 0) != child ? 1 : WEXITSTATUS(status);
-}
-
 int main(int argc, char **argv)
 {
-	static const char *const engines[] = { "sheaf", "slub", "slab" };
-	int failed = 0;
-
-	sched_getaffinity(0, sizeof(allowed), &allowed);
-	if (argc > 1) {
-		kmem_percpu_discipline();
-		if (cpu_of_node(0) < 0 || cpu_of_node(1) < 0)
-			return 77;
-		return run_cases(cases, sizeof(cases) / sizeof(cases[0]), argv[1]);
-	}
-	for (unsigned i = 0; i < sizeof(engines) / sizeof(engines[0]); i++)
-		for (unsigned nodes = 2; nodes <= 4; nodes += 2) {
-			int status = start_with(argv[0], engines[i], nodes);
-
-			if (status == 77) {
-				printf("needs a CPU on each of two nodes\n");
-				return 77;
-			}
-			failed |= status;
-		}
-	return failed;
+	return run_numa(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -148,6 +148,21 @@ static bool without(const char *what)
 	return list && strstr(list, what);
 }
 
+/* Now and then from a node that is named, and that insists. */
+static void *from_cache(unsigned kind, gfp_t gfp)
+{
+	uint64_t dice = roll();
+	int node = dice % 8 ? NUMA_NO_NODE : (int)(dice / 8 % km_node_count);
+	void *object;
+
+	if (dice % 16 == 0)
+		gfp |= __GFP_THISNODE;
+	object = kmem_cache_alloc_node(stress.cache[kind], gfp, node);
+	if (object && dice % 16 == 0 && km_page_node(object) != (unsigned)node)
+		die("%p is of node %u, wanted of %d", object, km_page_node(object), node);
+	return object;
+}
+
 static void *create(gfp_t gfp)
 {
 	size_t bytes;
@@ -156,7 +171,7 @@ static void *create(gfp_t gfp)
 	if (roll() % 4) {
 		unsigned kind = roll() % stress.caches;
 
-		object = kmem_cache_alloc(stress.cache[kind], gfp);
+		object = from_cache(kind, gfp);
 		if (object)
 			fill(object, kind, stress.size[kind]);
 		return object;
@@ -199,7 +214,7 @@ static void in_bulk(void)
 	unsigned kind = roll() % stress.caches;
 	size_t n = 1 + roll() % MOST_BULK, kept = 0;
 
-	if (!kmem_cache_alloc_bulk(stress.cache[kind], GFP_KERNEL, n, objects))
+	if (!kmem_cache_alloc_bulk(stress.cache[kind], GFP_KERNEL | (n % 8 ? 0 : __GFP_THISNODE), n, objects))
 		die("bulk of %zu: false", n);
 	for (size_t i = 0; i < n; i++)
 		fill(objects[i], kind, stress.size[kind]);

@@ -1,0 +1,200 @@
+/*
+ * numa.h: what the tests with pretended memory nodes share: CPUs of a node, whose memory an object is, and a program
+ * that starts itself again for each engine, with two nodes and with four. A machine without two CPUs in different
+ * nodes skips it.
+ */
+#ifndef TESTS_CONTRACT_NUMA_H
+#define TESTS_CONTRACT_NUMA_H
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "api.h"
+
+#include "engine/sheaf.h"
+#include "front/front.h"
+#include "port/os.h"
+
+static cpu_set_t allowed;
+
+static inline int cpu_of_node(unsigned node)
+{
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &allowed) && (unsigned)cpu % km_node_count == node)
+			return cpu;
+	return -1;
+}
+
+static inline void go_to(unsigned node)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu_of_node(node), &one);
+	NEED(sched_setaffinity(0, sizeof(one), &one) == 0);
+	NEED(km_node_here() == node);
+}
+
+static inline struct km_node_counts *counts(struct kmem_cache *cache, unsigned node)
+{
+	return cache->node[node];
+}
+
+static inline bool is_sheaf(const struct kmem_cache *cache)
+{
+	return cache->engine->front == KM_FRONT_ARRAY;
+}
+
+static inline void *get(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	void *object = kmem_cache_alloc_node(cache, gfp, node);
+
+	NEED(object);
+	NEED(kmem_cache_of(object) == cache);
+	NEED(km_page_head(km_page_of(object))->node == km_page_node(object));
+	return object;
+}
+
+static inline void **get_many(struct kmem_cache *cache, gfp_t gfp, int node, unsigned count)
+{
+	void **objects = calloc(count, sizeof(*objects));
+
+	for (unsigned i = 0; i < count; i++)
+		objects[i] = get(cache, gfp, node);
+	return objects;
+}
+
+static inline void put_many(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (objects[i])
+			kmem_cache_free(cache, objects[i]);
+	free(objects);
+}
+
+static inline unsigned how_many_on(unsigned node, void **objects, unsigned count)
+{
+	unsigned found = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		found += objects[i] && km_page_node(objects[i]) == node;
+	return found;
+}
+
+struct run_on {
+	unsigned node;
+	struct kmem_cache *cache;
+	void **objects;
+	unsigned count;
+};
+
+static inline void *free_there(void *arg)
+{
+	struct run_on *run = arg;
+
+	go_to(run->node);
+	for (unsigned i = 0; i < run->count; i++) {
+		kmem_cache_free(run->cache, run->objects[i]);
+		/* At every step a barn holds its own node's objects only. */
+		if (i % 500 == 0)
+			NEED(run->cache->engine->check(run->cache) == 0);
+	}
+	return NULL;
+}
+
+static inline void free_on(unsigned node, struct kmem_cache *cache, void **objects, unsigned count)
+{
+	struct run_on run = { node, cache, objects, count };
+	pthread_t thread;
+
+	NEED(pthread_create(&thread, NULL, free_there, &run) == 0);
+	NEED(pthread_join(thread, NULL) == 0);
+	NEED(cache->engine->check(cache) == 0);
+	free(objects);
+}
+
+/* Kernel: SLAB has no ratio, no barns, and keeps what is freed in arrays for a while. */
+static inline bool is_slab(void)
+{
+	const char *options = getenv("KMEM_OPTIONS");
+
+	return options && strstr(options, "engine:slab");
+}
+
+/* `slabs` partial slabs of the node, nothing on CPUs or in barns; they come back with what keeps them. */
+static inline void **partial_slabs(struct kmem_cache *cache, unsigned node, unsigned slabs)
+{
+	unsigned count = slabs * cache->objects;
+	void **objects = get_many(cache, GFP_KERNEL | __GFP_THISNODE, (int)node, count);
+
+	/* In the order of their addresses slab follows slab, and one object of each stays. */
+	for (unsigned i = 0; i < count; i++)
+		if ((uintptr_t)objects[i] & ((KM_PAGE_SIZE << cache->order) - 1)) {
+			kmem_cache_free(cache, objects[i]);
+			objects[i] = NULL;
+		}
+	NEED(kmem_cache_shrink(cache) == 1);
+	NEED(counts(cache, node)->partial == slabs && counts(cache, node)->slabs == slabs);
+	return objects;
+}
+
+static inline size_t in_barn(struct kmem_cache *cache, unsigned node)
+{
+	return counts(cache, node)->ready[0] ? *counts(cache, node)->ready[0] : 0;
+}
+
+/* What the node's CPUs have ready of other nodes. */
+static inline size_t have_of_others(struct kmem_cache *cache, unsigned node)
+{
+	return is_sheaf(cache) && counts(cache, node)->ready[1] ? *counts(cache, node)->ready[1] : 0;
+}
+
+static const char *refused_call;
+static inline bool refuse(const char *call)
+{
+	return strcmp(call, refused_call) == 0;
+}
+
+static inline int start_with(const char *program, const char *engine, unsigned nodes)
+{
+	char options[64], name[64];
+	int status;
+
+	snprintf(options, sizeof(options), "engine:%s,nodes:%u,decay:3600000", engine, nodes);
+	snprintf(name, sizeof(name), "%s, %u nodes", engine, nodes);
+	fflush(stdout);
+	pid_t child = fork();
+	if (!child) {
+		setenv("KMEM_OPTIONS", options, 1);
+		execl("/proc/self/exe", program, name, (char *)NULL);
+		_exit(127);
+	}
+	return child < 0 || waitpid(child, &status, 0) != child ? 1 : WEXITSTATUS(status);
+}
+
+static inline int run_numa(int argc, char **argv, const struct api_case *cases, unsigned count)
+{
+	static const char *const engines[] = { "sheaf", "slub", "slab" };
+	int failed = 0;
+
+	sched_getaffinity(0, sizeof(allowed), &allowed);
+	if (argc > 1) {
+		kmem_percpu_discipline();
+		if (cpu_of_node(0) < 0 || cpu_of_node(1) < 0)
+			return 77;
+		return run_cases(cases, count, argv[1]);
+	}
+	for (unsigned i = 0; i < sizeof(engines) / sizeof(engines[0]); i++)
+		for (unsigned nodes = 2; nodes <= 4; nodes += 2) {
+			int status = start_with(argv[0], engines[i], nodes);
+
+			if (status == 77) {
+				printf("needs a CPU on each of two nodes\n");
+				return 77;
+			}
+			failed |= status;
+		}
+	return failed;
+}
+
+#endif

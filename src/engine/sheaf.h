@@ -1,5 +1,5 @@
 /*
- * sheaf.h: what the files of the engine sheaf share: a node with its barn and what it has of other nodes, a slab's bits.
+ * sheaf.h: what the files of the engine sheaf share: a node with its barn and what it has of others, a slab's bits.
  */
 #ifndef KM_ENGINE_SHEAF_H
 #define KM_ENGINE_SHEAF_H

@@ -334,7 +334,8 @@ struct km_page *km_pages_alloc(unsigned order, int node, bool may_wait, bool *ze
 	return alloc_elsewhere(first, order, may_wait, zero);
 }
 
-void km_pages_free(struct km_page *page, unsigned order)
+/* dirty: how many of them may be resident. */
+static void free_pages(struct km_page *page, unsigned order, uint32_t dirty)
 {
 	uint32_t now = (uint32_t)km_os_now_ms();
 	struct km_range *range = range_of_page(page);
@@ -344,22 +345,16 @@ void km_pages_free(struct km_page *page, unsigned order)
 	km_lock(&zone->lock);
 	km_bump(&zone->pages.used_pages, -((size_t)1 << order));
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
-	merge_free(zone, range, index, order, 1u << order, now);
+	merge_free(zone, range, index, order, dirty, now);
 	km_unlock(&zone->lock);
 }
 
-struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int node, bool may_wait,
-				     bool *zero)
+void km_pages_free(struct km_page *page, unsigned order)
 {
-	unsigned order = km_max(count <= 1 ? 0u : km_ilog2(count - 1) + 1, align_order);
-	struct km_page *page = km_pages_alloc(order, node, may_wait, zero);
-
-	if (page && count < (size_t)1 << order)
-		km_pages_free_exact(page + count, ((size_t)1 << order) - count);
-	return page;
+	free_pages(page, order, 1u << order);
 }
 
-void km_pages_free_exact(struct km_page *page, size_t count)
+static void free_run(struct km_page *page, size_t count, bool dirty)
 {
 	struct km_range *range = range_of_page(page);
 	size_t index = (size_t)(page - range->page);
@@ -369,10 +364,29 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 
 		if (index)
 			order = km_min(order, (unsigned)__builtin_ctzll(index));
-		km_pages_free(&range->page[index], order);
+		free_pages(&range->page[index], order, dirty ? 1u << order : 0);
 		index += (size_t)1 << order;
 		count -= (size_t)1 << order;
 	}
+}
+
+struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int node, bool may_wait,
+				     bool *zero)
+{
+	unsigned order = km_max(count <= 1 ? 0u : km_ilog2(count - 1) + 1, align_order);
+	bool untouched = false;
+	struct km_page *page = km_pages_alloc(order, node, may_wait, &untouched);
+
+	if (zero)
+		*zero = untouched;
+	if (page && count < (size_t)1 << order)
+		free_run(page + count, ((size_t)1 << order) - count, !untouched);
+	return page;
+}
+
+void km_pages_free_exact(struct km_page *page, size_t count)
+{
+	free_run(page, count, true);
 }
 
 /* ------------------------------------------------------------------ addresses */

@@ -223,16 +223,12 @@ static struct km_page *new_page(const struct km_request *request)
 	page->base = km_page_address(page);
 	km_list_init(&page->list);
 	clear_page(page, page->base);
-	km_map_set(page, 1, KM_MAP_DESC);
-	/* Release pairs with the acquire of those who look at a page's type before its marks. */
-	km_store_release(&page->type, (uint8_t)KM_PAGE_SLOB);
 	return page;
 }
 
+/* Hidden, or never shown; without the lock. */
 static void free_page(struct km_page *page)
 {
-	km_map_set(page, 1, KM_MAP_NONE);
-	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 	km_meta_free(page->marks, sizeof(*page->marks));
 	km_pages_free(page, 0);
 }
@@ -261,6 +257,7 @@ static void add_page(struct kmem_cache *cache, struct km_page *page, enum km_slo
 	count(cache, KMEM_ALLOC_SLAB);
 	km_bump(&node_of(cache)->counts.new_slabs, 1);
 	km_bump(&km_slob.pages, 1);
+	show_page(page);
 	list_page(page, &km_slob.list[list]);
 }
 
@@ -283,8 +280,10 @@ static struct km_page *drop_page(struct kmem_cache *cache, struct km_page *page,
 	km_bump(&node_of(cache)->counts.freed_slabs, 1);
 	km_bump(&km_slob.pages, -1);
 	clear_page(page, base);
-	if (km_slob.stocked >= KM_SLOB_STOCK)
+	if (km_slob.stocked >= KM_SLOB_STOCK) {
+		hide_page(page);
 		return page;
+	}
 	km_slob.stock[km_slob.stocked] = page;
 	km_bump(&km_slob.stocked, 1);
 	return NULL;
@@ -297,6 +296,8 @@ size_t km_slob_drop_stock(void)
 	km_lock(&km_slob.lock);
 	size_t pages = km_slob.stocked;
 	__builtin_memcpy(page, km_slob.stock, pages * sizeof(*page));
+	for (size_t i = 0; i < pages; i++)
+		hide_page(page[i]);
 	km_store(&km_slob.stocked, (size_t)0);
 	km_unlock(&km_slob.lock);
 	for (size_t i = 0; i < pages; i++)

@@ -58,4 +58,19 @@ km_inline unsigned next_marked(const struct km_slob_marks *marks, unsigned unit,
 	return bits ? word * 64 + (unsigned)__builtin_ctzll(bits) : KM_SLOB_UNITS;
 }
 
+/* A page says SLOB only while its marks may be read: it begins and ends to say so under the lock, where a bad free of
+ * one of its former blocks is found out. */
+km_inline void show_page(struct km_page *page)
+{
+	km_map_set(page, 1, KM_MAP_DESC);
+	/* Release pairs with the acquire of those who look at a page's type before its marks. */
+	km_store_release(&page->type, (uint8_t)KM_PAGE_SLOB);
+}
+
+km_inline void hide_page(struct km_page *page)
+{
+	km_map_set(page, 1, KM_MAP_NONE);
+	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
+}
+
 #endif

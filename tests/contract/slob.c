@@ -5,6 +5,8 @@
  */
 #include "contract.h"
 
+#include <pthread.h>
+
 #include "cache/cache.h"
 #include "engine/slob.h"
 #include "port/os.h"
@@ -544,6 +546,57 @@ static void stock(void)
 	nothing_left();
 }
 
+/* Which pages are slob's changes under its lock only: who holds it sees no page come or go. */
+#define TURNS 3000
+static struct {
+	struct km_page *page[80];
+	unsigned changed, over;
+} watched;
+
+static unsigned pages_of_slob(void)
+{
+	unsigned count = 0;
+
+	for (int i = 0; i < 80; i++)
+		count += km_load(&watched.page[i]->type) == KM_PAGE_SLOB;
+	return count;
+}
+
+static void *watch(void *arg)
+{
+	while (!km_load(&watched.over)) {
+		km_lock(&km_slob.lock);
+		unsigned before = pages_of_slob();
+		for (int i = 0; i < 50; i++)
+			watched.changed += pages_of_slob() != before;
+		km_unlock(&km_slob.lock);
+	}
+	return arg;
+}
+
+static void pages_under_the_lock(void)
+{
+	struct kmem_cache *cache = fresh(2048);
+	void *objects[80];
+	pthread_t thread;
+
+	for (int i = 0; i < 80; i++)
+		watched.page[i] = km_page_of(objects[i] = get(cache));
+	CHECK(pthread_create(&thread, NULL, watch, NULL) == 0);
+	for (int turn = 0; turn < TURNS; turn++) {
+		for (int i = 0; i < 80; i++)
+			put(cache, objects[i]);
+		for (int i = 0; i < 80; i++)
+			objects[i] = get(cache);
+	}
+	km_store(&watched.over, 1u);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK_EQUAL(watched.changed, 0);
+	for (int i = 0; i < 80; i++)
+		put(cache, objects[i]);
+	done(cache);
+}
+
 /* What can't be: an object does not say whose it is. */
 static void cannot(void)
 {
@@ -573,6 +626,7 @@ static const struct contract_case cases[] = {
 	{ "pages of its own", own_pages },
 	{ "bulk", bulk },
 	{ "pages that lie ready", stock },
+	{ "pages change hands under the lock", pages_under_the_lock },
 	{ "what it can't do", cannot },
 };
 

@@ -181,7 +181,8 @@ static void cache_member(struct json *json, const char *key, void *arg, unsigned
 	static const struct field fields[] = {
 		INT(object_size), INT(size), INT(objects_per_slab), INT(pages_per_slab),
 		INT(sheaf_capacity), LONG(active_objects), LONG(total_objects),
-		LONG(shelf_objects), LONG(total_slabs), LONG(partial_slabs), LONG(min_partial),
+		LONG(shelf_objects), LONG(active_slabs), LONG(total_slabs), LONG(partial_slabs),
+		LONG(min_partial),
 		LONG(alloc_slab), LONG(free_slab), INT(limit), INT(batchcount), INT(shared_factor),
 		LONG(shared_avail),
 	};
@@ -207,7 +208,6 @@ static void caches(struct json *json, unsigned depth)
 		struct info_cache *cache = snapshot_grow(json->snapshot);
 
 		object(json, cache_member, cache, depth + 1);
-		cache->stats.active_slabs = cache->stats.total_slabs;
 	} while (!json->bad && take(json, ','));
 	want(json, ']');
 }

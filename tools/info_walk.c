@@ -183,6 +183,11 @@ static bool read_engine(struct walk *walk, const struct km_engine *engine)
 	return true;
 }
 
+static unsigned long minus(unsigned long a, unsigned long b)
+{
+	return a > b ? a - b : 0;
+}
+
 static bool add_nodes(struct walk *walk, const struct kmem_cache *cache,
 		      struct kmem_cache_stats *stats, bool *kept)
 {
@@ -203,6 +208,7 @@ static bool add_nodes(struct walk *walk, const struct kmem_cache *cache,
 			stats->shelf_objects += ready;
 		}
 		stats->total_slabs += counts.slabs;
+		stats->active_slabs += minus(counts.slabs, counts.free_slabs);
 		stats->total_objects += counts.objects;
 		stats->partial_slabs += counts.partial;
 		stats->shared_avail += counts.shared;
@@ -214,11 +220,6 @@ static bool add_nodes(struct walk *walk, const struct kmem_cache *cache,
 			stats->active_objects += counts.taken;
 	}
 	return true;
-}
-
-static unsigned long minus(unsigned long a, unsigned long b)
-{
-	return a > b ? a - b : 0;
 }
 
 static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct info_cache *into)
@@ -254,7 +255,6 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 	if (walk->engine.front == KM_FRONT_CHAIN && cache->chain.slot &&
 	    !count_chain(walk, cache, &stats->shelf_objects))
 		return false;
-	stats->active_slabs = stats->total_slabs;
 	into->by_slab = !kept;
 	/* Until the slabs are scanned: all of them. */
 	stats->active_objects = kept ? minus(stats->active_objects, stats->shelf_objects) :

@@ -18,7 +18,7 @@ struct kmem_cache_stats {
 	unsigned long active_objects;	/* with users: taken from slabs and not on a shelf */
 	unsigned long total_objects;	/* in all slabs */
 	unsigned long shelf_objects;	/* free, ready on CPUs' shelves and in barns */
-	unsigned long active_slabs;	/* with at least one object taken */
+	unsigned long active_slabs;	/* slab: with at least one object taken; others: all, as SLUB says */
 	unsigned long total_slabs;
 	unsigned long partial_slabs;	/* on the node's partial lists */
 	unsigned long min_partial;

@@ -177,6 +177,7 @@ struct km_node_counts {
 	size_t taken;			/* objects that are out of the slabs: users', on shelves, in barns.
 					 * KM_NOT_KEPT: to be counted slab by slab. */
 	size_t partial;			/* slabs on the partial list */
+	size_t free_slabs;		/* slab: wholly free ones, on a list of their own; others: 0 */
 	size_t new_slabs, freed_slabs;	/* ever */
 	size_t shared;			/* slab: objects in the shared array */
 	/* Where objects that lie ready are counted; NULL: nowhere. sheaf: the barn's full blocks, and the node's

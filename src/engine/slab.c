@@ -31,7 +31,7 @@ static void unlist(struct slab_node *n, struct km_page *slab)
 {
 	km_list_del(&slab->list);
 	km_bump(&n->counts.partial, -is_partial(slab));
-	n->free_slabs -= !slab->inuse;
+	km_bump(&n->counts.free_slabs, -!slab->inuse);
 }
 
 static void list(struct slab_node *n, struct km_page *slab, bool tail)
@@ -43,7 +43,7 @@ static void list(struct slab_node *n, struct km_page *slab, bool tail)
 	else
 		km_list_add_head(&slab->list, at);
 	km_bump(&n->counts.partial, is_partial(slab));
-	n->free_slabs += !slab->inuse;
+	km_bump(&n->counts.free_slabs, !slab->inuse);
 }
 
 /* ------------------------------------------------------------------ a slab and its free objects */
@@ -306,7 +306,7 @@ static unsigned drop_surplus(struct kmem_cache *cache, struct slab_node *n, size
 
 	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
 		return 0;
-	while (count < room && n->free_slabs && n->counts.objects - n->counts.taken > limit) {
+	while (count < room && n->counts.free_slabs && n->counts.objects - n->counts.taken > limit) {
 		struct km_page *slab = km_list_last(&n->free, struct km_page, list);
 
 		unlist(n, slab);
@@ -335,7 +335,7 @@ static unsigned give_to_node(struct kmem_cache *cache, struct candidate *candida
 		else if (km_unlikely(!put_back(cache, n, c->slab, c->index)))
 			twice[twice_count++] = c->object;
 	}
-	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->free_slabs));
+	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->counts.free_slabs));
 	unsigned empty_count = drop_surplus(cache, n, n->free_limit, empty, GIVE_BATCH);
 	km_unlock(&n->lock);
 	for (unsigned i = 0; i < empty_count; i++)
@@ -429,7 +429,7 @@ static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 				 moved * sizeof(*objects));
 	km_bump(&n->counts.shared, moved);
 	km_add(&n->ready, (size_t)moved);
-	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->free_slabs));
+	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->counts.free_slabs));
 	km_unlock(&n->lock);
 	return moved;
 }

@@ -39,7 +39,6 @@ struct slab_node {
 	struct km_node_counts counts;	/* protected by lock, like all below where nothing else is said */
 	struct km_lock lock;
 	struct km_list partial, full, free;
-	size_t free_slabs;
 	size_t free_limit;		/* free objects in slabs beyond which free slabs go */
 	uint64_t next_reap_ms;		/* of who looks, one at a time */
 	bool free_touched, shared_touched;

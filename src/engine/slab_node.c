@@ -379,13 +379,13 @@ static int check_node(struct kmem_cache *cache, const struct slab_node *n)
 	damages += check_list(cache, &n->free, "free", &tally);
 	size_t free = tally.slabs - partial;
 	damages += check_list(cache, &n->full, "full", &tally);
-	if (partial == n->counts.partial && free == n->free_slabs && tally.slabs == n->counts.slabs &&
+	if (partial == n->counts.partial && free == n->counts.free_slabs && tally.slabs == n->counts.slabs &&
 	    tally.objects == n->counts.objects && tally.taken == n->counts.taken &&
 	    n->ready >= n->counts.shared && n->counts.shared <= n->shared_limit)
 		return damages;
 	km_warn("check: %s: %lu slabs, %lu partial, %lu free, %lu of %lu objects taken; kept %lu, %lu, %lu, %lu of %lu",
 		cache->name, tally.slabs, partial, free, tally.taken, tally.objects, n->counts.slabs,
-		n->counts.partial, n->free_slabs, n->counts.taken, n->counts.objects);
+		n->counts.partial, n->counts.free_slabs, n->counts.taken, n->counts.objects);
 	return damages + 1;
 }
 

@@ -118,8 +118,8 @@ void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats
 	km_print(writer,
 		 " \"active_objects\": %lu, \"total_objects\": %lu, \"shelf_objects\": %lu,",
 		 s->active_objects, s->total_objects, s->shelf_objects);
-	km_print(writer, " \"total_slabs\": %lu, \"partial_slabs\": %lu, \"min_partial\": %lu,",
-		 s->total_slabs, s->partial_slabs, s->min_partial);
+	km_print(writer, " \"active_slabs\": %lu, \"total_slabs\": %lu, \"partial_slabs\": %lu, \"min_partial\": %lu,",
+		 s->active_slabs, s->total_slabs, s->partial_slabs, s->min_partial);
 	km_print(writer, " \"limit\": %u, \"batchcount\": %u, \"shared_factor\": %u, \"shared_avail\": %lu,",
 		 s->limit, s->batchcount, s->shared_factor, s->shared_avail);
 	km_print(writer, " \"alloc_slab\": %lu, \"free_slab\": %lu}", s->alloc_slab, s->free_slab);

@@ -55,6 +55,16 @@ void kmem_cache_clear_events(struct kmem_cache *cache)
 	km_busy_end(was);
 }
 
+/* Kernel: SLAB lists its free slabs, and counts them apart; SLUB does not know of them, and counts all as active. */
+static unsigned long free_slabs(const struct kmem_cache *cache)
+{
+	unsigned long count = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		count += km_load(&((const struct km_node_counts *)cache->node[i])->free_slabs);
+	return count;
+}
+
 void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 {
 	*stats = (struct kmem_cache_stats){
@@ -81,7 +91,7 @@ void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *sta
 	km_busy_end(was);
 	stats->active_objects = stats->active_objects > stats->shelf_objects ?
 					stats->active_objects - stats->shelf_objects : 0;
-	stats->active_slabs = stats->total_slabs;
+	stats->active_slabs = stats->total_slabs - km_min(stats->total_slabs, free_slabs(cache));
 }
 
 void kmem_get_stats(struct kmem_stats *stats)

@@ -76,16 +76,16 @@ static void case_order_of_refill(void)
 	take(cache, objects, 48);
 	give(cache, objects, 16);			/* slab 0: free */
 	give(cache, objects + 16, 5);			/* slab 1: partial */
-	CHECK_EQUAL(n->free_slabs, 1);
+	CHECK_EQUAL(n->counts.free_slabs, 1);
 	CHECK_EQUAL(n->counts.partial, 1);
 	n->free_touched = false;
 	take(cache, now, 5);
 	for (unsigned i = 0; i < 5; i++)
 		CHECK(slab_of(now[i]) == slab_of(objects[16]));
-	CHECK(!n->free_touched && n->free_slabs == 1 && !n->counts.partial);
+	CHECK(!n->free_touched && n->counts.free_slabs == 1 && !n->counts.partial);
 	take(cache, now + 5, 3);
 	CHECK(slab_of(now[5]) == slab_of(objects[0]));
-	CHECK(n->free_touched && !n->free_slabs && n->counts.partial == 1);
+	CHECK(n->free_touched && !n->counts.free_slabs && n->counts.partial == 1);
 	kmem_cache_clear_events(cache);
 	take(cache, now + 8, 14);
 	EVENTS(cache, [KMEM_GROWN] = 1, [KMEM_ALLOC_SLAB] = 1, [KMEM_ALLOCS] = 14,
@@ -188,6 +188,16 @@ static void case_no_shared(void)
 	done(cache);
 }
 
+/* As slabinfo has them: those with an object taken. */
+static unsigned long active_slabs(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	CHECK_EQUAL(stats.total_slabs, node_of(cache)->counts.slabs);
+	return stats.active_slabs;
+}
+
 /* One object back: a full slab, and a partial one, becomes the last of the partial ones. */
 static void case_to_the_tail(void)
 {
@@ -208,10 +218,12 @@ static void case_to_the_tail(void)
 	CHECK(km_list_last(&n->partial, struct km_page, list) == slab_of(objects[16]));
 	CHECK_EQUAL(n->counts.partial, 3);
 	give(cache, objects + 1, 15);
+	CHECK_EQUAL(active_slabs(cache), n->counts.slabs - 1);
 	give(cache, objects + 19, 13);
 	give(cache, objects + 33, 15);
 	CHECK_EQUAL(n->counts.partial, 0);
-	CHECK_EQUAL(n->free_slabs, 3);
+	CHECK_EQUAL(n->counts.free_slabs, 3);
+	CHECK_EQUAL(active_slabs(cache), n->counts.slabs - 3);
 	done(cache);
 }
 
@@ -228,10 +240,10 @@ static void case_exactly_the_limit(void)
 	keeps = km_min(keeps, 20u);
 	take(cache, objects, (keeps + 1) * 16);
 	give(cache, objects, keeps * 16);
-	CHECK_EQUAL(n->free_slabs, keeps);
+	CHECK_EQUAL(n->counts.free_slabs, keeps);
 	/* One object more in a slab that stays. */
 	give(cache, objects + keeps * 16, 1);
-	CHECK_EQUAL(n->free_slabs, keeps - (keeps * 16 == n->free_limit));
+	CHECK_EQUAL(n->counts.free_slabs, keeps - (keeps * 16 == n->free_limit));
 	give(cache, objects + keeps * 16 + 1, 15);
 	done(cache);
 }
@@ -250,12 +262,12 @@ static void case_free_limit(void)
 	for (unsigned i = 0; i < keeps; i++)
 		give(cache, objects + 16 * i, 16);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREE_SLAB), 0);
-	CHECK_EQUAL(n->free_slabs, keeps);
+	CHECK_EQUAL(n->counts.free_slabs, keeps);
 	struct km_page *oldest = slab_of(objects[0]);
 	CHECK(km_list_last(&n->free, struct km_page, list) == oldest);
 	give(cache, objects + 16 * keeps, 16);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREE_SLAB), 1);
-	CHECK_EQUAL(n->free_slabs, keeps);
+	CHECK_EQUAL(n->counts.free_slabs, keeps);
 	CHECK(oldest->type != KM_PAGE_SLAB);
 	give(cache, objects + 16 * (keeps + 1), 32);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREE_SLAB), 3);

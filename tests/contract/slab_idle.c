@@ -110,17 +110,17 @@ static void case_idle_node(void)
 		shared = 60;
 	}
 	CHECK_EQUAL(n->counts.shared, shared);
-	slabs = (unsigned)n->free_slabs;
+	slabs = (unsigned)n->counts.free_slabs;
 	CHECK_EQUAL(slabs, 10);
 	/* The first look says when the node is due; each second one comes to it. */
 	look(cache, 1);
 	n->shared_touched = n->free_touched = true;
 	look(cache, 2);
 	CHECK_EQUAL(n->counts.shared, shared);
-	CHECK_EQUAL(n->free_slabs, slabs);
+	CHECK_EQUAL(n->counts.free_slabs, slabs);
 	CHECK(!n->shared_touched && !n->free_touched);
 	look(cache, 1);
-	CHECK_EQUAL(n->free_slabs, slabs);
+	CHECK_EQUAL(n->counts.free_slabs, slabs);
 	kmem_cache_clear_events(cache);
 	look(cache, 1);
 	/* A fifth of 480 is more than there is: the half. */
@@ -132,7 +132,7 @@ static void case_idle_node(void)
 	/* In time all of it goes. */
 	look(cache, 40);
 	CHECK_EQUAL(n->counts.shared, 0);
-	CHECK_EQUAL(n->free_slabs, 0);
+	CHECK_EQUAL(n->counts.free_slabs, 0);
 	CHECK_EQUAL(cache->engine->check(cache), 0);
 	give(cache, objects + 160 + shared, 160 - shared);
 	done(cache);

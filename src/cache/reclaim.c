@@ -11,6 +11,7 @@ static struct {
 	uint64_t next_purge_ms, next_reap_ms, next_look_ms, last_tick_ms;
 	uint32_t busy;			/* one at a time; the others pass */
 	size_t peak_pages;		/* in use, since what lay ready was last given back */
+	size_t first_look;		/* caches that had theirs when there was room for no more */
 } reclaim;
 
 /* Idle for two looks: what lies on its shelves goes back. */
@@ -72,7 +73,7 @@ static void reap(bool quiet)
 #define LOOK_MS 2000u
 struct looks {
 	struct kmem_cache *cache[MAX_IDLE];
-	size_t count;
+	size_t count, seen, first;
 	uint64_t now_ms;
 };
 
@@ -80,7 +81,9 @@ static int look_at_cache(struct kmem_cache *cache, void *arg)
 {
 	struct looks *looks = arg;
 
-	if (cache->engine->look && looks->count < MAX_IDLE && cache->engine->look(cache, looks->now_ms))
+	if (!cache->engine->look || looks->count == MAX_IDLE || looks->seen++ < looks->first)
+		return 0;
+	if (cache->engine->look(cache, looks->now_ms))
 		looks->cache[looks->count++] = cache;
 	return 0;
 }
@@ -95,9 +98,11 @@ static void trim_looked_at(void *arg)
 
 static void look(uint64_t now)
 {
-	struct looks looks = { .count = 0, .now_ms = now };
+	struct looks looks = { .now_ms = now, .first = reclaim.first_look };
 
+	/* Where there are more than can be trimmed at once, the next look begins behind the last of them. */
 	km_registry_try_visit(look_at_cache, &looks, trim_looked_at);
+	reclaim.first_look = looks.count == MAX_IDLE ? looks.seen : 0;
 }
 
 static void purge(uint64_t now)

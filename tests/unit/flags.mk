@@ -1,2 +1,4 @@
 # The system's calls, as one with larger pages has them.
 TEST_LIBS_system_pages := -Wl,--wrap=getauxval,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise
+# A clock that the test moves on.
+TEST_LIBS_looks := -Wl,--wrap=clock_gettime

@@ -1,0 +1,92 @@
+/*
+ * looks.c: more idle caches than one look trims: the next look goes on with the others. The clock is ours.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <kmem/kmem.h>
+
+#include "front/front.h"
+#include "page/arena.h"
+
+#define CACHES	300u	/* three looks, of 128 each */
+#define OBJECTS	60u
+#define LOOK_MS	2100
+
+static long ahead_ms;
+
+int __real_clock_gettime(clockid_t id, struct timespec *time);
+int __wrap_clock_gettime(clockid_t id, struct timespec *time)
+{
+	int result = __real_clock_gettime(id, time);
+
+	time->tv_sec += ahead_ms / 1000;
+	time->tv_nsec += ahead_ms % 1000 * 1000000;
+	if (time->tv_nsec >= 1000000000) {
+		time->tv_nsec -= 1000000000;
+		time->tv_sec++;
+	}
+	return result;
+}
+
+static struct kmem_cache *cache[CACHES];
+
+static void fill(struct kmem_cache *cache)
+{
+	void *objects[OBJECTS];
+
+	for (unsigned i = 0; i < OBJECTS; i++)
+		objects[i] = kmem_cache_alloc(cache, GFP_KERNEL);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		kmem_cache_free(cache, objects[i]);
+}
+
+/* Of those whose shelves hold less than they did. */
+static unsigned trimmed(const size_t *before)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < CACHES; i++)
+		count += km_front_shelf_objects(cache[i]) < before[i];
+	return count;
+}
+
+int main(void)
+{
+	static const unsigned wanted[] = { 0, 128, 256, 300 };
+	struct kmem_cache_args args = { .engine = "slab" };
+	static size_t before[CACHES];
+	char name[32];
+	cpu_set_t one;
+	int failed = 0;
+
+	CPU_ZERO(&one);
+	CPU_SET((unsigned)sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	kmem_cache_create("first", 64, NULL, 0);
+	km_arena_set(false, 3600000);
+	for (unsigned i = 0; i < CACHES; i++) {
+		snprintf(name, sizeof(name), "idle-%u", i);
+		cache[i] = kmem_cache_create(name, 64, &args, 0);
+		if (!cache[i])
+			return 1;
+		fill(cache[i]);
+		before[i] = km_front_shelf_objects(cache[i]);
+	}
+	if (!before[0]) {
+		printf("no shelves here\n");
+		return 77;
+	}
+	for (unsigned look = 0; look < sizeof(wanted) / sizeof(wanted[0]); look++) {
+		ahead_ms += LOOK_MS;
+		km_front_tick();
+		if (trimmed(before) != wanted[look]) {
+			printf("%u of %u after look %u, not %u\n", trimmed(before), CACHES, look + 1, wanted[look]);
+			failed = 1;
+		}
+	}
+	return failed;
+}

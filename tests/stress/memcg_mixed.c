@@ -1,0 +1,375 @@
+/*
+ * memcg_mixed.c: a million mixed objects, by threads that migrate, for groups in a tree, some limited, some that go
+ * offline: from caches, kmalloc, in bulk, grown by krealloc, charged afterwards, nobody's, a private group's; freed by
+ * other threads, by other groups' users, one by one and in mixed arrays. In between, once stocks are drained, `current`
+ * of each group is the sum over the objects alive below it, to the byte, and no limit was ever exceeded. With each
+ * engine and each way of accounting. Arguments: engine, more options, steps of a thread. Disciplines: all
+ */
+#include "contract/memcg.h"
+
+#include <sys/wait.h>
+
+#define GROUPS	9	/* g's parent is g / 2, but for 0 and 1, which are the root's */
+#define CACHES	5
+#define SLOTS	3000
+#define THREADS	4
+#define PHASES	4
+#define NOBODY	(-1)
+#define PRIVATE	GROUPS	/* charged by the slab: only in the end is its sum known */
+#define OURS	CACHES	/* in the place of a cache: kmalloc's */
+
+struct slot {
+	void *object;
+	unsigned long bytes;	/* charged */
+	int payer;
+};
+
+static struct worker {
+	pthread_t thread;
+	uint64_t random;
+	struct slot slots[SLOTS];
+	unsigned long refused;
+} workers[THREADS];
+
+static struct mem_cgroup *groups[GROUPS + 1];
+static unsigned long most[GROUPS];
+static struct kmem_cache *caches[CACHES];
+static pthread_barrier_t barrier;
+static int steps;
+
+static unsigned below(struct worker *worker, unsigned n)
+{
+	worker->random = worker->random * 6364136223846793005ull + 1442695040888963407ull;
+	return (unsigned)(worker->random >> 33) % n;
+}
+
+static void need(bool truth, const char *what)
+{
+	if (truth)
+		return;
+	printf("%s (errno %d)\n", what, errno);
+	fflush(stdout);
+	abort();
+}
+
+static unsigned long cost(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats.size + sizeof(void *);
+}
+
+static unsigned long cost_of_block(const void *object)
+{
+	unsigned long bytes = ksize(object);
+
+	return bytes > KMALLOC_MAX_CACHE_SIZE ? bytes : bytes + sizeof(void *);
+}
+
+static void note(struct slot *slot, void *object, unsigned long bytes, int payer)
+{
+	*slot = (struct slot){ object, payer == NOBODY ? 0 : bytes, payer };
+	memset(object, payer + 1, 8);
+}
+
+static void *taken(struct slot *slot)
+{
+	void *object = slot->object;
+
+	need(*(char *)object == slot->payer + 1, "an object was overwritten");
+	slot->object = NULL;
+	return object;
+}
+
+static gfp_t some_gfp(struct worker *worker)
+{
+	static const gfp_t gfps[] = { GFP_KERNEL, GFP_KERNEL | __GFP_ZERO, GFP_NOWAIT, GFP_KERNEL | __GFP_NORETRY };
+
+	return gfps[below(worker, 4)] | __GFP_ACCOUNT | __GFP_NOWARN;
+}
+
+/* ------------------------------------------------------------------ they come */
+
+static void get_one(struct worker *worker, struct slot *slot, int payer)
+{
+	unsigned c = below(worker, CACHES + 1);
+	size_t size = below(worker, 20) ? 8 + below(worker, 9000) : 8 + below(worker, 200000);
+	void *object = c < OURS ? kmem_cache_alloc(caches[c], some_gfp(worker)) : kmalloc(size, some_gfp(worker));
+
+	if (object)
+		note(slot, object, c < OURS ? cost(caches[c]) : cost_of_block(object), payer);
+	else
+		worker->refused++;
+}
+
+/* The empty slots from `slot` on. */
+static void get_many(struct worker *worker, struct slot *slot, int payer)
+{
+	unsigned c = below(worker, CACHES), n = 0;
+	struct slot *empty[40];
+	void *objects[40];
+
+	for (; slot < worker->slots + SLOTS && n < 40; slot++)
+		if (!slot->object)
+			empty[n++] = slot;
+	if (!kmem_cache_alloc_bulk(caches[c], some_gfp(worker), n, objects))
+		worker->refused++;
+	else if (below(worker, 3) == 0)
+		kmem_cache_free_bulk(caches[c], n, objects);
+	else
+		for (unsigned i = 0; i < n; i++)
+			note(empty[i], objects[i], cost(caches[c]), payer);
+}
+
+/* Nobody's at first, from a cache without SLAB_ACCOUNT. */
+static void get_and_charge(struct worker *worker, struct slot *slot, int payer)
+{
+	void *object = kmem_cache_alloc(caches[1], GFP_KERNEL);
+
+	need(object, "no memory");
+	if (payer == PRIVATE || !kmem_cache_charge(object, some_gfp(worker)))
+		payer = NOBODY;
+	note(slot, object, cost(caches[1]), payer);
+}
+
+static void get(struct worker *worker, struct slot *slot)
+{
+	int payer = (int)below(worker, GROUPS + 2) - 1;
+	MEMCG_SCOPE(payer == NOBODY ? NULL : groups[payer]);
+
+	switch (below(worker, 8)) {
+	case 0:
+		get_many(worker, slot, payer);
+		break;
+	case 1:
+		get_and_charge(worker, slot, payer);
+		break;
+	case 2:
+		if (below(worker, 10) == 0)
+			mem_cgroup_drain(payer == NOBODY ? mem_cgroup_root() : groups[payer]);
+		break;
+	default:
+		get_one(worker, slot, payer);
+	}
+}
+
+/* ------------------------------------------------------------------ they go, or change */
+
+static void give_many(struct worker *worker, struct slot *slot)
+{
+	unsigned n = 0;
+	void *objects[64];
+
+	for (; slot < worker->slots + SLOTS && n < 64; slot++)
+		if (slot->object)
+			objects[n++] = taken(slot);
+	kfree_bulk(n, objects);
+}
+
+/* Whoever pays for it afterwards: the group that is active, or, where it stayed in place, who did. */
+static void resize(struct worker *worker, struct slot *slot)
+{
+	int payer = (int)below(worker, GROUPS + 1) - 1;
+	size_t before = ksize(slot->object), size = 8 + below(worker, below(worker, 20) ? 9000 : 200000);
+	MEMCG_SCOPE(payer == NOBODY ? NULL : groups[payer]);
+	void *object = krealloc(slot->object, size, some_gfp(worker));
+
+	if (!object) {
+		worker->refused++;
+		need(ksize(slot->object) == before, "a refused krealloc changed the block");
+		return;
+	}
+	if (object == slot->object && ksize(object) == before)
+		return;
+	struct mem_cgroup *now = mem_cgroup_from_obj(object);
+	need(*(char *)object == slot->payer + 1, "krealloc lost the content");
+	need(now == (payer == NOBODY ? NULL : groups[payer]), "krealloc's block is another's");
+	mem_cgroup_put(now);
+	note(slot, object, cost_of_block(object), payer);
+}
+
+static bool is_ours(const struct slot *slot)
+{
+	struct kmem_cache *cache = kmem_cache_of(slot->object);
+
+	return slot->payer != PRIVATE && (!cache || strncmp(kmem_cache_name(cache), "kmalloc", 7) == 0);
+}
+
+static void give_or_change(struct worker *worker, struct slot *slot)
+{
+	switch (below(worker, 10)) {
+	case 0:
+		give_many(worker, slot);
+		break;
+	case 1:
+	case 2:
+		if (is_ours(slot))
+			resize(worker, slot);
+		break;
+	default:
+		kfree(taken(slot));
+	}
+}
+
+/* ------------------------------------------------------------------ the sums */
+
+static void sums_agree(void)
+{
+	unsigned long alive[GROUPS] = { 0 };
+
+	for (int w = 0; w < THREADS; w++)
+		for (int i = 0; i < SLOTS; i++) {
+			const struct slot *slot = &workers[w].slots[i];
+
+			if (slot->object && slot->payer >= 0 && slot->payer < GROUPS)
+				alive[slot->payer] += slot->bytes;
+		}
+	mem_cgroup_drain(mem_cgroup_root());
+	for (int g = GROUPS - 1; g >= 0; g--) {
+		if (g > 1)
+			alive[g / 2] += alive[g];
+		if (mem_cgroup_current(groups[g]) != alive[g])
+			printf("group %d: %lu, not %lu\n", g, (unsigned long)mem_cgroup_current(groups[g]), alive[g]);
+		need(mem_cgroup_current(groups[g]) == alive[g], "the sums don't agree");
+		need(!mem_cgroup_mode(MEM_CGROUP_V1) || mem_cgroup_kmem(groups[g]) == alive[g], "kmem");
+		need(mem_cgroup_peak(groups[g]) <= most[g], "a limit was exceeded");
+	}
+	need(kmem_check_all() == 0, "kmem_check_all");
+}
+
+static void make_group(int g)
+{
+	need((groups[g] = mem_cgroup_create(g < 2 ? NULL : groups[g / 2], "mixed", 0)), "no group");
+	most[g] = g % 2 && g > 1 ? 300000 + 100000ul * (unsigned)g : MEMCG_NO_LIMIT;
+	mem_cgroup_set_max(groups[g], most[g]);
+}
+
+/* What a leaf had is its parent's, and another leaf takes its place. */
+static void replace_leaf(int g)
+{
+	need(mem_cgroup_offline(groups[g]) == 0, "offline");
+	for (int w = 0; w < THREADS; w++)
+		for (int i = 0; i < SLOTS; i++)
+			if (workers[w].slots[i].object && workers[w].slots[i].payer == g) {
+				workers[w].slots[i].payer = g / 2;
+				memset(workers[w].slots[i].object, g / 2 + 1, 8);
+			}
+	mem_cgroup_put(groups[g]);
+	make_group(g);
+}
+
+/* Everybody goes on with the objects of another. */
+static void hand_on(void)
+{
+	static struct slot first[SLOTS];
+
+	memcpy(first, workers[0].slots, sizeof(first));
+	for (int w = 0; w + 1 < THREADS; w++)
+		memcpy(workers[w].slots, workers[w + 1].slots, sizeof(first));
+	memcpy(workers[THREADS - 1].slots, first, sizeof(first));
+}
+
+static void *work(void *arg)
+{
+	struct worker *worker = arg;
+
+	for (int phase = 0; phase < PHASES; phase++) {
+		for (int i = 0; i < steps / PHASES; i++) {
+			struct slot *slot = &worker->slots[below(worker, SLOTS)];
+
+			if (i % 1000 == 0)
+				contract_pin(contract_cpu((int)below(worker, 2)));
+			if (slot->object)
+				give_or_change(worker, slot);
+			else
+				get(worker, slot);
+		}
+		pthread_barrier_wait(&barrier);
+		if (worker == workers) {
+			sums_agree();
+			replace_leaf(GROUPS - 1 - phase);
+			sums_agree();
+			hand_on();
+		}
+		pthread_barrier_wait(&barrier);
+	}
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ */
+
+static int run(void)
+{
+	static const char *const names[CACHES] = { "mixed-40", "mixed-200", "mixed-1000", "mixed-24", "mixed-5000" };
+	static const unsigned sizes[CACHES] = { 40, 200, 1000, 24, 5000 };
+	unsigned long refused = 0;
+
+	contract_cpu(0);
+	for (int g = 0; g < GROUPS; g++)
+		make_group(g);
+	need((groups[PRIVATE] = mem_cgroup_create(NULL, "private", MEM_CGROUP_PRIVATE)), "no private group");
+	for (int c = 0; c < CACHES; c++)
+		need((caches[c] = kmem_cache_create(names[c], sizes[c], NULL, c % 2 ? 0 : SLAB_ACCOUNT)), "no cache");
+	pthread_barrier_init(&barrier, NULL, THREADS);
+	for (int w = 0; w < THREADS; w++) {
+		workers[w].random = (uint64_t)w + 1;
+		if (pthread_create(&workers[w].thread, NULL, work, &workers[w]))
+			abort();
+	}
+	for (int w = 0; w < THREADS; w++) {
+		pthread_join(workers[w].thread, NULL);
+		give_many(&workers[w], workers[w].slots);
+		for (int i = 0; i < SLOTS; i++)
+			if (workers[w].slots[i].object)
+				kfree(taken(&workers[w].slots[i]));
+		refused += workers[w].refused;
+	}
+	sums_agree();
+	need(refused, "no limit was met");
+	need(mem_cgroup_current(groups[PRIVATE]) == 0, "something private is left");
+	for (int g = GROUPS; g >= 0; g--)
+		mem_cgroup_put(groups[g]);
+	for (int c = 0; c < CACHES; c++)
+		kmem_cache_destroy(caches[c]);
+	need(kmem_check_all() == 0, "kmem_check_all");
+	printf("ok   %s, %d steps, %lu refused\n", getenv("KMEM_OPTIONS"), steps * THREADS, refused);
+	return 0;
+}
+
+static int run_with(const char *program, const char *engine, const char *more, const char *count)
+{
+	char options[128];
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		snprintf(options, sizeof(options), "engine:%s%s", engine, more);
+		setenv("KMEM_OPTIONS", options, 1);
+		execl("/proc/self/exe", program, engine, more, count, (char *)NULL);
+		_exit(127);
+	}
+	if (child > 0 && waitpid(child, &status, 0) == child && !status)
+		return 0;
+	printf("FAIL engine:%s%s\n", engine, more);
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const engines[] = { "sheaf", "slub", "slab" };
+	static const char *const others[] = { ",memcg_refill:drain", ",memcg_hierarchy:v1", ",memcg_shelf:0",
+		",memcg_refill:drain,memcg_hierarchy:v1,memcg_shelf:0", ",check:1" };
+	int failed = 0;
+
+	if (argc > 3) {
+		steps = atoi(argv[3]);
+		return run();
+	}
+	for (int e = 0; e < 3; e++) {
+		failed += run_with(argv[0], engines[e], "", "250000");
+		for (unsigned i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+			failed += run_with(argv[0], engines[e], others[i], "25000");
+	}
+	return failed != 0;
+}

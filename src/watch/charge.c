@@ -56,7 +56,7 @@ km_inline bool find(const struct kmem_cache *cache, const void *object, struct p
 {
 	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
 
-	index &= -(uintptr_t)(index < km_hot.pages);
+	index &= -(uintptr_t)(index < km_load(&km_hot.pages));
 	if (km_unlikely(km_hot.map[index] != cache->id || cache->id < KM_MAP_FIRST))
 		return find_slowly(cache, object, place);
 	uintptr_t mask = ((uintptr_t)1 << cache->order) - 1;

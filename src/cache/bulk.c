@@ -71,7 +71,7 @@ void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
 {
 	const struct km_entry *entry = &km_hot.entries[id];
-	const uintptr_t arena = (uintptr_t)km_hot.arena, pages = km_hot.pages;
+	const uintptr_t arena = (uintptr_t)km_hot.arena, pages = km_load(&km_hot.pages);
 	const uint16_t *map = km_hot.map;
 
 	for (size_t i = 0; i < n; i++) {

@@ -116,7 +116,7 @@ km_inline struct kmem_cache *km_quick_cache(const void *object)
 {
 	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
 
-	index &= -(uintptr_t)(index < km_hot.pages);
+	index &= -(uintptr_t)(index < km_load(&km_hot.pages));
 	const struct km_entry *entry = &km_hot.entries[km_hot.map[index]];
 	return km_entry_valid(entry, object) ? entry->cache : NULL;
 }

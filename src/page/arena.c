@@ -203,14 +203,16 @@ static bool commit_block(unsigned node)
 		range->node[range->ready >> KM_MAX_ORDER] = (uint8_t)node;
 	insert_free(&arena.zone[node], &range->page[range->ready], KM_MAX_ORDER, 0, 0);
 	km_store_release(&range->ready, end);
-	if (i == 0) {
+	/* Once only: others read them by then. */
+	if (i == 0 && !km_hot.pages) {
 		km_hot.arena = range->base;
 		km_hot.page = range->page;
 		km_hot.owner = range->owner;
 		km_store_release(&km_hot.map, range->map);
-		/* Last: before, no index passes. */
-		km_store_release(&km_hot.pages, end);
 	}
+	/* Last: before, no index passes. */
+	if (i == 0)
+		km_store_release(&km_hot.pages, end);
 	return true;
 }
 

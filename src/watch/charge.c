@@ -16,9 +16,9 @@
 
 #include "../cache/cache.h"
 #include "../page/meta.h"
-#include "../page/owner.h"
 #include "../port/owned.h"
 #include "memcg.h"
+#include "payers.h"
 #include "private.h"
 
 /* Bits that make an object another than the one on the shelf. */
@@ -29,67 +29,6 @@
 #define INSIST 16u
 /* Of what a group may still use, a shelf takes no more than this part at once. */
 #define MARGIN_PART 8u
-
-/* ------------------------------------------------------------------ owner words */
-
-struct place {
-	uint64_t *word;
-	size_t offset;
-	unsigned order;
-};
-
-/* Where the owner of an object of this cache is written; false: it is none of this cache. */
-km_cold static bool find_slowly(const struct kmem_cache *cache, const void *object, struct place *place)
-{
-	struct km_page *page = km_page_of(object);
-	struct km_page *head = page ? km_page_head(page) : NULL;
-
-	if (!head || head->type != KM_PAGE_SLAB || head->cache != cache)
-		return false;
-	place->word = km_owner_of_page(head);
-	place->order = head->order;
-	place->offset = (size_t)((const char *)object - (char *)km_page_address(head));
-	return true;
-}
-
-km_inline bool find(const struct kmem_cache *cache, const void *object, struct place *place)
-{
-	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
-
-	index &= -(uintptr_t)(index < km_load(&km_hot.pages));
-	if (km_unlikely(km_hot.map[index] != cache->id || cache->id < KM_MAP_FIRST))
-		return find_slowly(cache, object, place);
-	uintptr_t mask = ((uintptr_t)1 << cache->order) - 1;
-	place->word = &km_hot.owner[index & ~mask];
-	place->order = cache->order;
-	place->offset = (uintptr_t)object & (mask << KM_PAGE_SHIFT | (KM_PAGE_SIZE - 1));
-	return true;
-}
-
-km_inline uint64_t owner_at(const struct kmem_cache *cache, const struct place *place)
-{
-	/* Acquire pairs with make_vector: it is filled in. */
-	uint64_t seen = km_load_acquire(place->word);
-
-	if (km_unlikely(seen & KM_OWNER_VECTOR))
-		seen = km_load(km_owner_in_vector(seen, place->offset, cache->reciprocal));
-	return seen & ~KM_OWNER_NOBODY;
-}
-
-km_inline uint64_t owner_of(const struct kmem_cache *cache, const void *object)
-{
-	struct place place;
-
-	return km_likely(find(cache, object, &place)) ? owner_at(cache, &place) : 0;
-}
-
-/* Where frees are checked, what is no object is nobody's: the check comes later, and refuses it. */
-km_inline uint64_t owner_of_freed(const struct kmem_cache *cache, const void *object)
-{
-	if (km_unlikely(cache->checked) && kmem_cache_of(object) != cache)
-		return 0;
-	return owner_of(cache, object);
-}
 
 km_inline bool allows_blocking(gfp_t gfp)
 {
@@ -102,98 +41,12 @@ km_inline bool has_plain_shelf(const struct kmem_cache *cache)
 	return cache->engine->front == KM_FRONT_ARRAY && !cache->hooks && !cache->checked;
 }
 
-/*
- * cache->payer. As long as one group pays for all objects of a cache that are out, and that is how many programs use
- * accounting, no free needs to look who it is. Whoever charges an object to another, or to nobody, says first that
- * frees must look; another thread that frees that object knows of it from where it has the object.
- */
-#define PAYERS_DIFFER	((uint64_t)KM_PAYER_ODD)
-#define PAYER_UNKNOWN	((uint64_t)KM_PAYER_ODD | 2)	/* no object is out, or ever was */
-#define PAYER_NOBODY	((uint64_t)KM_PAYER_ODD | 4)	/* of those that are out; never 0, which a block may say */
-
-km_inline bool payer_is_known(uint64_t payer)
-{
-	return !(payer & KM_PAYER_ODD);
-}
-
-static void note_payer(struct kmem_cache *cache, uint64_t owner)
-{
-	owner = owner ?: PAYER_NOBODY;
-	uint64_t seen = km_load(&cache->payer);
-
-	if (km_likely(seen == owner || seen == PAYERS_DIFFER))
-		return;
-	uint64_t unknown = PAYER_UNKNOWN;
-	/* Release: what comes after, and the object with it, is not seen before. */
-	if (!km_cas_release(&cache->payer, &unknown, owner) && unknown != owner)
-		km_store_release(&cache->payer, PAYERS_DIFFER);
-}
-
-/* Not all of its objects are somebody's, or each free is looked at: so a free object's word must be 0. */
-km_inline bool exact(const struct kmem_cache *cache)
-{
-	return !cache->charge_all || cache->checked;
-}
-
-/* It has a twin: an object may be of either. */
-void km_charge_look(struct kmem_cache *cache)
-{
-	km_store_release(&cache->payer, PAYERS_DIFFER);
-}
-
-/* may_wait false: it makes no system call, and then may fail for that. */
-static bool set_owner(struct kmem_cache *cache, const void *object, uint64_t owner, bool may_wait)
-{
-	struct place place;
-
-	if (!find(cache, object, &place))
-		return false;
-	note_payer(cache, owner);
-	if (!exact(cache))
-		owner = owner ?: KM_OWNER_NOBODY;
-	uint64_t seen = km_load_acquire(place.word);
-	if (km_likely(seen == owner && !(exact(cache) && owner)))
-		return true;
-	if (km_likely(seen & KM_OWNER_VECTOR)) {
-		km_store(km_owner_in_vector(seen, place.offset, cache->reciprocal), owner);
-		return true;
-	}
-	/* It may need memory, whose lock a handler's victim may hold. */
-	if (km_front_busy)
-		return false;
-	bool was = km_busy_begin(), calls = km_calls_begin(may_wait);
-	bool set = km_owner_set(place.word, owner, place.offset, place.order, cache->reciprocal,
-				exact(cache), may_wait);
-	km_calls_end(calls);
-	km_busy_end(was);
-	return set;
-}
-
-static void clear_owners(struct kmem_cache *cache, void *const *objects, size_t n)
-{
-	if (!exact(cache))
-		return;
-	for (size_t i = 0; i < n; i++)
-		set_owner(cache, objects[i], 0, false);
-}
-
-/* How many of objects[0, n) were set, from the front: n unless there was no memory. */
-static size_t set_owners(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner,
-			 bool may_wait)
-{
-	size_t i = 0;
-
-	while (i < n && set_owner(cache, objects[i], owner, may_wait))
-		i++;
-	return i;
-}
-
 /* ------------------------------------------------------------------ giving up */
 
 /* What the owner had is nobody's any more, and paid back. */
 static void disown(struct kmem_cache *cache, uint64_t owner, void *const *objects, size_t n)
 {
-	clear_owners(cache, objects, n);
+	km_payers_clear(cache, objects, n);
 	km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, n * cache->charge);
 }
 
@@ -285,6 +138,14 @@ static bool take_over(struct kmem_cache *cache, uint64_t owner)
 	return km_owned_owner(&cache->charged) == owner || adopt(cache, owner);
 }
 
+/* Whoever comes with many at once says whose the shelf is, so that they find it when they are freed. */
+static void claim(struct kmem_cache *cache, uint64_t owner)
+{
+	if (km_load(&cache->charged.inner.shelf) && km_owned_owner(&cache->charged) != owner &&
+	    !km_front_busy && km_memcg_modes[MEM_CGROUP_SHELF])
+		take_over(cache, owner);
+}
+
 /* Pay for half a shelf, and take one of it. NULL: not this way. */
 static void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
 {
@@ -303,9 +164,9 @@ static void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gf
 		km_objcg_uncharge(objcg, n * cache->charge);
 		return NULL;
 	}
-	size_t set = set_owners(cache, objects, n, owner, allows_blocking(gfp));
+	size_t set = km_payers_set(cache, objects, n, owner, allows_blocking(gfp));
 	if (km_unlikely(set < n)) {
-		clear_owners(cache, objects, set);
+		km_payers_clear(cache, objects, set);
 		km_objcg_uncharge(objcg, n * cache->charge);
 		km_plain_free_bulk(cache, n, objects);
 		return NULL;
@@ -346,7 +207,7 @@ static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	void *object = km_plain_alloc(cache, gfp, node);
 
-	if (km_likely(!object || !cache->charge_all || set_owner(cache, object, 0, allows_blocking(gfp))))
+	if (km_likely(!object || !cache->charge_all || km_payer_set(cache, object, 0, allows_blocking(gfp))))
 		return object;
 	km_plain_free(cache, object);
 	return charge_failed(cache, gfp);
@@ -362,7 +223,7 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 		object = km_shelf_pop(&cache->shelf);
 	if (!object)
 		object = km_plain_alloc(cache, gfp & ~__GFP_ACCOUNT, node);
-	if (km_likely(object && set_owner(cache, object, (uintptr_t)objcg, allows_blocking(gfp))))
+	if (km_likely(object && km_payer_set(cache, object, (uintptr_t)objcg, allows_blocking(gfp))))
 		return object;
 	if (object)
 		km_plain_free(cache, object);
@@ -431,7 +292,7 @@ km_inline void *alloc_in_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cg
 		return NULL;
 	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
 
-	if (km_likely(object && set_owner(cache, object, (uintptr_t)objcg, allows_blocking(gfp))))
+	if (km_likely(object && km_payer_set(cache, object, (uintptr_t)objcg, allows_blocking(gfp))))
 		return object;
 	undo_turn(cache, gfp, objcg, object);
 #else
@@ -454,7 +315,7 @@ km_inline bool free_in_turn(struct kmem_cache *cache, void *object, uintptr_t ow
 		return true;
 	uintptr_t other = turns_are_quick() ? block_owner(cache) : owner;
 	if (other == owner || (!other && km_memcg_modes[MEM_CGROUP_SHELF]) ||
-	    km_unlikely(exact(cache) || km_memcg_modes[MEM_CGROUP_DRAIN]) ||
+	    km_unlikely(km_payers_exact(cache) || km_memcg_modes[MEM_CGROUP_DRAIN]) ||
 	    !km_rseq_stock_put(&objcg->slot, km_hot.percpu, km_rseq, cache->charge, KM_PAGE_SIZE))
 		return false;
 	if (!kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, km_rseq, object))
@@ -505,8 +366,8 @@ static void charged_free(struct kmem_cache *cache, void *object)
 
 	if (km_unlikely(km_load(&cache->twins)) && km_private_free(cache, object))
 		return;
-	if (!payer_is_known(owner))
-		owner = owner == PAYER_NOBODY ? 0 : owner_of_freed(cache, object);
+	if (!km_payer_is_known(owner))
+		owner = owner == KM_PAYER_NOBODY ? 0 : km_payer_of_freed(cache, object);
 	if (!owner)
 		km_plain_free(cache, object);
 	else if (cache->hooks || !free_in_turn(cache, object, owner))
@@ -519,7 +380,7 @@ static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, voi
 {
 	if (!km_plain_alloc_bulk(cache, gfp, n, objects))
 		return false;
-	if (!cache->charge_all || set_owners(cache, objects, n, 0, allows_blocking(gfp)) == n)
+	if (!cache->charge_all || km_payers_set(cache, objects, n, 0, allows_blocking(gfp)) == n)
 		return true;
 	km_plain_free_bulk(cache, n, objects);
 	return charge_failed(cache, gfp) != NULL;
@@ -538,10 +399,10 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 		km_objcg_uncharge(objcg, bytes);
 		return false;
 	}
-	size_t set = set_owners(cache, objects, n, (uintptr_t)objcg, allows_blocking(gfp));
+	size_t set = km_payers_set(cache, objects, n, (uintptr_t)objcg, allows_blocking(gfp));
 	if (km_likely(set == n))
 		return true;
-	clear_owners(cache, objects, set);
+	km_payers_clear(cache, objects, set);
 	km_objcg_uncharge(objcg, bytes);
 	km_plain_free_bulk(cache, n, objects);
 	return charge_failed(cache, gfp) != NULL;
@@ -558,6 +419,8 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 		return km_private_alloc_bulk(cache, gfp, n, objects, objcg);
 	if (km_likely(!(gfp & ODD)))
 		left -= km_owned_pop_n(&cache->charged, (uintptr_t)objcg, objects, n);
+	if (left == n)
+		claim(cache, (uintptr_t)objcg);
 	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
 		return true;
 	give_up(cache, (uintptr_t)objcg, objects + left, n - left);
@@ -573,38 +436,6 @@ static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, vo
 	return done;
 }
 
-/* Do all lie in one slab of the usual order? */
-km_inline bool in_one_slab(const struct kmem_cache *cache, size_t n, void *const *objects)
-{
-	uintptr_t first = (uintptr_t)objects[0], differ = 0;
-
-	for (size_t i = 1; i < n; i++)
-		differ |= (uintptr_t)objects[i] ^ first;
-	return !(differ >> (KM_PAGE_SHIFT + cache->order));
-}
-
-/* How many of the last of objects[0, n) have the same owner as the very last. */
-static size_t run_of_last(struct kmem_cache *cache, size_t n, void *const *objects, uint64_t *owner)
-{
-	struct place place;
-	size_t count = 1;
-
-	*owner = km_load(&cache->payer);
-	if (km_likely(payer_is_known(*owner)))
-		return n;
-	if (km_unlikely(cache->checked) || !find(cache, objects[n - 1], &place)) {
-		*owner = owner_of_freed(cache, objects[n - 1]);
-		return 1;
-	}
-	*owner = owner_at(cache, &place);
-	if (km_likely(place.order == cache->order && !(km_load(place.word) & KM_OWNER_VECTOR) &&
-		      in_one_slab(cache, n, objects)))
-		return n;
-	while (count < n && owner_of(cache, objects[n - 1 - count]) == *owner)
-		count++;
-	return count;
-}
-
 static void charged_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
 	int saved_errno = errno;
@@ -614,7 +445,7 @@ static void charged_free_bulk(struct kmem_cache *cache, size_t n, void **objects
 		size_t own = km_unlikely(km_load(&cache->twins)) ? km_private_free_last(cache, &n, objects) : n;
 		if (!own)
 			continue;
-		size_t count = run_of_last(cache, own, objects + n - own, &owner), left = count;
+		size_t count = km_payers_gather(cache, own, objects + n - own, &owner), left = count;
 		void **run = objects + n - count;
 
 		n -= count;
@@ -659,7 +490,7 @@ struct mem_cgroup *mem_cgroup_from_obj(const void *object)
 	if (cache && cache->twin_of)
 		owner = (uintptr_t)km_private_owner(cache);
 	else if (cache && cache->charging)
-		owner = owner_of(cache, object);
+		owner = km_payer_of(cache, object);
 	else if (!cache && !ZERO_OR_NULL_PTR(object))
 		owner = km_large_owner(object);
 	return owner ? km_objcg_memcg((struct obj_cgroup *)(uintptr_t)owner) : NULL;
@@ -675,11 +506,11 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 	if (!cache->charging && !km_front_may_charge(cache, gfp))
 		return false;
 	/* It is somebody's already. Kernel: true as well. */
-	if (owner_of(cache, object))
+	if (km_payer_of(cache, object))
 		return true;
 	if (!km_objcg_charge(objcg, cache->charge, gfp))
 		return false;
-	if (set_owner(cache, object, (uintptr_t)objcg, allows_blocking(gfp)))
+	if (km_payer_set(cache, object, (uintptr_t)objcg, allows_blocking(gfp)))
 		return true;
 	km_objcg_uncharge(objcg, cache->charge);
 	return false;
@@ -712,7 +543,7 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 	km_store(&cache->charge, cache->size + (uint32_t)sizeof(void *));
 	if (cache->flags & SLAB_ACCOUNT) {
 		cache->charge_all = true;
-		cache->payer = cache->checked ? PAYERS_DIFFER : PAYER_UNKNOWN;
+		cache->payer = cache->checked ? KM_PAYERS_DIFFER : KM_PAYER_UNKNOWN;
 	}
 	/* Without a charged shelf each object is paid for as it comes. */
 	bool shelf = may_wait && cache->engine->front == KM_FRONT_ARRAY && cache->capacity;

@@ -2,6 +2,7 @@
  * memcg_objects.c: objects are paid for, to the byte. Disciplines: all. Whatever is allocated, freed, moved to the
  * parent or refused, once the stocks are drained a group's `current` is the sum over its objects that are alive.
  */
+#define _GNU_SOURCE
 #include "groups.h"
 
 #include <pthread.h>
@@ -9,6 +10,8 @@
 #include <unistd.h>
 
 #include "cache/cache.h"
+#include "port/owned.h"
+#include "watch/payers.h"
 
 /* ------------------------------------------------------------------ one cache, one group */
 
@@ -69,6 +72,52 @@ static void in_bulk(void)
 	mem_cgroup_put(group);
 	mem_cgroup_put(other);
 	gone(cache);
+}
+
+/*
+ * Arrays in which who pays changes after every `run` objects, three groups and nobody in turn: in a cache whose every
+ * object is asked for, one that is charged now and then, and one where each free is checked.
+ */
+static void in_runs(void)
+{
+	static const size_t lengths[] = { 1, 2, 7, 8, 9, 16, 64, 65, 200 };
+	struct kmem_cache *caches[] = {
+		charged("runs", 256), make("runs+", 256),
+		kmem_cache_create("runs!", 256, NULL, SLAB_ACCOUNT | SLAB_CONSISTENCY_CHECKS),
+	};
+	struct mem_cgroup *groups[3];
+	static void *objects[FEW];
+
+	for (int g = 0; g < 3; g++)
+		groups[g] = group_below(NULL, "runs");
+	for (unsigned which = 0; which < 3 * (sizeof(lengths) / sizeof(*lengths)); which++) {
+		struct kmem_cache *cache = caches[which % 3];
+		size_t run = lengths[which / 3], alive[4] = { 0 };
+
+		NEED(cache);
+		for (size_t at = 0, now; at < FEW; at += now) {
+			size_t whose = at / run % 4;
+
+			now = run < FEW - at ? run : FEW - at;
+			set_active_memcg(whose < 3 ? groups[whose] : NULL);
+			NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL_ACCOUNT, now, objects + at));
+			if (at >= FEW / 2)
+				alive[whose] += now;
+			else if (at + now > FEW / 2)
+				alive[whose] += at + now - FEW / 2;
+		}
+		set_active_memcg(NULL);
+		kmem_cache_free_bulk(cache, FEW / 2, objects);
+		for (int g = 0; g < 3; g++)
+			NEED(drained(groups[g]) == alive[g] * cost(cache));
+		kfree_bulk(FEW - FEW / 2, objects + FEW / 2);
+		for (int g = 0; g < 3; g++)
+			NEED(drained(groups[g]) == 0);
+	}
+	for (int i = 0; i < 3; i++) {
+		mem_cgroup_put(groups[i]);
+		gone(caches[i]);
+	}
 }
 
 /* Nobody is charged for what no group asked for, and what a group asked for is charged in a cache without the flag. */
@@ -455,9 +504,42 @@ static void empty_block(void)
 	gone(cache);
 }
 
+/* Another's object is in the way for ever: who comes back with many has the CPU's shelf in the end. */
+static void in_bulk_with_another(void)
+{
+	struct kmem_cache *cache = charged("with another", 256);
+	struct mem_cgroup *group = group_below(NULL, "many"), *other = group_below(NULL, "one");
+	void *objects[40], *one;
+	cpu_set_t all, here;
+
+	NEED(sched_getaffinity(0, sizeof(all), &all) == 0);
+	CPU_ZERO(&here);
+	CPU_SET((size_t)sched_getcpu(), &here);
+	NEED(sched_setaffinity(0, sizeof(here), &here) == 0);
+	set_active_memcg(other);
+	NEED((one = kmem_cache_alloc(cache, GFP_KERNEL)));
+	set_active_memcg(group);
+	for (int round = 0; round < 20; round++) {
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 40, objects));
+		kmem_cache_free_bulk(cache, 40, objects);
+	}
+	set_active_memcg(NULL);
+	if (cache->charged.slot)
+		NEED(km_owned_owner(&cache->charged) != km_payer_of(cache, one) && lies_charged(cache));
+	NEED(drained(group) == 0 && drained(other) == cost(cache));
+	kmem_cache_free(cache, one);
+	NEED(drained(other) == 0);
+	NEED(sched_setaffinity(0, sizeof(all), &all) == 0);
+	mem_cgroup_put(group);
+	mem_cgroup_put(other);
+	gone(cache);
+}
+
 static const struct api_case cases[] = {
 	{ "each object", each_object },
 	{ "in bulk", in_bulk },
+	{ "in runs", in_runs },
+	{ "in bulk with another", in_bulk_with_another },
 	{ "now and then", now_and_then },
 	{ "the root pays nothing", the_root_pays_nothing },
 	{ "a million", a_million },

@@ -1,0 +1,187 @@
+/*
+ * payers.c: who pays for many objects: set, and read, slab by slab: objects that lie next to each other in an array are
+ * mostly of one slab, whose word is looked up once for all of them. Invariant: that of payers.h.
+ */
+#include "payers.h"
+
+/* Objects looked at together where owners change from one to the next: they stay in the nearest cache. */
+#define WINDOW	64u
+/* Fewer than these of one owner in a row: others of his are looked for. */
+#define FEW	8u
+
+km_cold bool km_place_find_slowly(const struct kmem_cache *cache, const void *object, struct km_place *place)
+{
+	struct km_page *page = km_page_of(object);
+	struct km_page *head = page ? km_page_head(page) : NULL;
+
+	if (!head || head->type != KM_PAGE_SLAB || head->cache != cache)
+		return false;
+	place->word = km_owner_of_page(head);
+	place->order = head->order;
+	place->offset = (size_t)((const char *)object - (char *)km_page_address(head));
+	return true;
+}
+
+/* It has a twin: an object may be of either. */
+void km_charge_look(struct kmem_cache *cache)
+{
+	km_store_release(&cache->payer, KM_PAYERS_DIFFER);
+}
+
+static void note_payer(struct kmem_cache *cache, uint64_t owner)
+{
+	owner = owner ?: KM_PAYER_NOBODY;
+	uint64_t seen = km_load(&cache->payer);
+
+	if (km_likely(seen == owner || seen == KM_PAYERS_DIFFER))
+		return;
+	uint64_t unknown = KM_PAYER_UNKNOWN;
+	/* Release: what comes after, and the object with it, is not seen before. */
+	if (!km_cas_release(&cache->payer, &unknown, owner) && unknown != owner)
+		km_store_release(&cache->payer, KM_PAYERS_DIFFER);
+}
+
+/* ------------------------------------------------------------------ setting */
+
+/* The slab's word changes: one object of it. It may need memory, whose lock a handler's victim may hold. */
+static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, uint64_t owner, bool may_wait)
+{
+	if (km_front_busy)
+		return false;
+	bool was = km_busy_begin(), calls = km_calls_begin(may_wait);
+	bool set = km_owner_set(place->word, owner, place->offset, place->order, cache->reciprocal,
+				km_payers_exact(cache), may_wait);
+	km_calls_end(calls);
+	km_busy_end(was);
+	return set;
+}
+
+/* Those of objects[0, n) that lie in the slab of the first; 0: there was no memory, or it is none of this cache. */
+static size_t set_in_slab(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait)
+{
+	struct km_place place;
+	size_t count = 0;
+
+	if (!km_place_find(cache, objects[0], &place))
+		return 0;
+	uintptr_t slab = (uintptr_t)objects[0] - place.offset, bytes = KM_PAGE_SIZE << place.order;
+	uintptr_t offset = place.offset;
+	uint64_t seen = km_load_acquire(place.word);
+	bool vector = seen & KM_OWNER_VECTOR;
+	if (km_unlikely(!vector && (seen != owner || (km_payers_exact(cache) && owner))))
+		return set_slowly(cache, &place, owner, may_wait);
+	do {
+		if (vector)
+			km_store(km_owner_in_vector(seen, offset, cache->reciprocal), owner);
+		if (++count == n)
+			break;
+		offset = (uintptr_t)objects[count] - slab;
+	} while (offset < bytes);
+	return count;
+}
+
+size_t km_payers_set(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait)
+{
+	size_t done = 0;
+
+	note_payer(cache, owner);
+	if (!km_payers_exact(cache))
+		owner = owner ?: KM_OWNER_NOBODY;
+	for (size_t now; done < n; done += now) {
+		now = set_in_slab(cache, objects + done, n - done, owner, may_wait);
+		if (km_unlikely(!now))
+			break;
+	}
+	return done;
+}
+
+void km_payers_clear(struct kmem_cache *cache, void *const *objects, size_t n)
+{
+	if (!km_payers_exact(cache))
+		return;
+	/* One that has no word is none of the cache's: that is found out where it goes next. */
+	for (size_t i = 0; i < n; i += 1 + km_payers_set(cache, objects + i, n - i, 0, false))
+		;
+}
+
+/* ------------------------------------------------------------------ reading */
+
+/*
+ * How many of the last of objects[0, n) lie in the slab of the very last and are this owner's, or, where *owner is ANY,
+ * that one's. 0: none of this owner, or of this cache. A look at each costs some 2 cycles in a slab of several payers.
+ */
+#define ANY	KM_OWNER_VECTOR
+
+static size_t run_in_slab(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t *owner)
+{
+	struct km_place place;
+	size_t left = n;
+
+	if (!km_place_find(cache, objects[n - 1], &place))
+		return 0;
+	const uint64_t whose = km_place_owner(cache, &place);
+	if (*owner == ANY)
+		*owner = whose;
+	if (whose != *owner)
+		return 0;
+	const uintptr_t slab = (uintptr_t)objects[n - 1] - place.offset, bytes = KM_PAGE_SIZE << place.order;
+	const uint32_t reciprocal = cache->reciprocal;
+	/* What was seen is filled in; a word that was one owner's may be a vector's now, which begins with it. */
+	const uint64_t seen = km_load_acquire(place.word);
+	if (!(seen & KM_OWNER_VECTOR)) {
+		while (--left && (uintptr_t)objects[left - 1] - slab < bytes)
+			;
+		return n - left;
+	}
+#pragma GCC unroll 4
+	while (--left) {
+		uintptr_t offset = (uintptr_t)objects[left - 1] - slab;
+
+		if (offset >= bytes ||
+		    (km_load(km_owner_in_vector(seen, offset, reciprocal)) & ~KM_OWNER_NOBODY) != whose)
+			break;
+	}
+	return n - left;
+}
+
+/* Bring this owner's, of the last of objects[0, n), to the end; how many. */
+static size_t gather_last(const struct kmem_cache *cache, size_t n, void **objects, uint64_t owner)
+{
+	size_t to = n;
+
+	for (size_t i = n; i && n - i < WINDOW; i--) {
+		void *object = objects[i - 1];
+
+		if (km_payer_of(cache, object) != owner)
+			continue;
+		objects[i - 1] = objects[--to];
+		objects[to] = object;
+	}
+	return n - to;
+}
+
+uint64_t km_payer_of_freed(const struct kmem_cache *cache, const void *object)
+{
+	if (km_unlikely(cache->checked) && kmem_cache_of(object) != cache)
+		return 0;
+	return km_payer_of(cache, object);
+}
+
+size_t km_payers_gather(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner)
+{
+	size_t count = 0, more;
+
+	*owner = km_load(&cache->payer);
+	if (km_likely(km_payer_is_known(*owner)))
+		return n;
+	if (km_unlikely(cache->checked)) {
+		*owner = km_payer_of_freed(cache, objects[n - 1]);
+		return 1;
+	}
+	*owner = ANY;
+	while (count < n && (more = run_in_slab(cache, n - count, objects, owner)))
+		count += more;
+	if (km_unlikely(*owner == ANY))
+		*owner = 0;
+	return count < FEW && count < n ? gather_last(cache, n, objects, *owner) : count;
+}

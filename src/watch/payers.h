@@ -1,0 +1,91 @@
+/*
+ * payers.h: who pays for an object of a cache, as its owner word says (page/owner.h): one object here, many in
+ * payers.c, slab by slab. Invariant: the owner word of an object that is out, or on a charged shelf, says whose it is.
+ */
+#ifndef KM_WATCH_PAYERS_H
+#define KM_WATCH_PAYERS_H
+
+#include "../cache/cache.h"
+#include "../page/owner.h"
+
+struct km_place {
+	uint64_t *word;
+	size_t offset;
+	unsigned order;
+};
+
+bool km_place_find_slowly(const struct kmem_cache *cache, const void *object, struct km_place *place) km_cold;
+
+/* Where the owner of an object of this cache is written; false: it is none of this cache. */
+km_inline bool km_place_find(const struct kmem_cache *cache, const void *object, struct km_place *place)
+{
+	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
+
+	index &= -(uintptr_t)(index < km_load(&km_hot.pages));
+	if (km_unlikely(km_hot.map[index] != cache->id || cache->id < KM_MAP_FIRST))
+		return km_place_find_slowly(cache, object, place);
+	uintptr_t mask = ((uintptr_t)1 << cache->order) - 1;
+	place->word = &km_hot.owner[index & ~mask];
+	place->order = cache->order;
+	place->offset = (uintptr_t)object & (mask << KM_PAGE_SHIFT | (KM_PAGE_SIZE - 1));
+	return true;
+}
+
+km_inline uint64_t km_place_owner(const struct kmem_cache *cache, const struct km_place *place)
+{
+	/* Acquire pairs with make_vector: it is filled in. */
+	uint64_t seen = km_load_acquire(place->word);
+
+	if (km_unlikely(seen & KM_OWNER_VECTOR))
+		seen = km_load(km_owner_in_vector(seen, place->offset, cache->reciprocal));
+	return seen & ~KM_OWNER_NOBODY;
+}
+
+/* 0: nobody, or it is none of this cache. */
+km_inline uint64_t km_payer_of(const struct kmem_cache *cache, const void *object)
+{
+	struct km_place place;
+
+	return km_likely(km_place_find(cache, object, &place)) ? km_place_owner(cache, &place) : 0;
+}
+
+/*
+ * cache->payer. As long as one group pays for all objects of a cache that are out, and that is how many programs use
+ * accounting, no free needs to look who it is. Whoever charges an object to another, or to nobody, says first that
+ * frees must look; another thread that frees that object knows of it from where it has the object.
+ */
+#define KM_PAYERS_DIFFER	((uint64_t)KM_PAYER_ODD)
+/* No object is out, or ever was. */
+#define KM_PAYER_UNKNOWN	((uint64_t)KM_PAYER_ODD | 2)
+/* Of those that are out; never 0, which a block may say. */
+#define KM_PAYER_NOBODY		((uint64_t)KM_PAYER_ODD | 4)
+
+km_inline bool km_payer_is_known(uint64_t payer)
+{
+	return !(payer & KM_PAYER_ODD);
+}
+
+/* Not all of its objects are somebody's, or each free is looked at: so a free object's word must be 0. */
+km_inline bool km_payers_exact(const struct kmem_cache *cache)
+{
+	return !cache->charge_all || cache->checked;
+}
+
+/*
+ * Owners of objects[0, n) that are in the caller's hand; 0: nobody pays. How many were set, from the front: n unless
+ * there was no memory. may_wait false: it makes no system call, and then may fail for that.
+ */
+size_t km_payers_set(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait);
+/* Of objects that go back: nobody's, where that must be said. */
+void km_payers_clear(struct kmem_cache *cache, void *const *objects, size_t n);
+/* How many of the last of objects[0, n) are the same one's, and whose (0: nobody's); the others may change places. */
+size_t km_payers_gather(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner);
+/* The one object's that is freed. Where frees are checked, what is no object is nobody's. */
+uint64_t km_payer_of_freed(const struct kmem_cache *cache, const void *object);
+
+km_inline bool km_payer_set(struct kmem_cache *cache, void *object, uint64_t owner, bool may_wait)
+{
+	return km_payers_set(cache, &object, 1, owner, may_wait) == 1;
+}
+
+#endif

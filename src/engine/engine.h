@@ -94,9 +94,11 @@ struct kmem_cache {
 	struct km_shelf charged km_aligned(64);
 	uint64_t payer;			/* who pays for each object that is out, if it is one; never 0 */
 #define KM_PAYER_ODD	1u		/* ... has this bit where it takes a look (watch/charge.c), or nobody does */
-	uint32_t charge;		/* bytes an object costs who pays for it */
+	uint32_t charge;		/* bytes an object costs who pays for it; then what follows is there, too */
+	uint32_t slab_mask;		/* bytes of a slab of `order`, minus one */
 	bool charge_all;		/* each object is asked for who pays; else only where the call says so */
 	bool twins;			/* some private group has, or had, a twin of it */
+	uint8_t turns;			/* what groups may do in turn on a CPU (watch/charge.c) */
 	/* Slabs of it, as they come and go. */
 	uint64_t slab_bytes, limit;	/* there are; there may be */
 	const struct km_keeper *keeper;	/* NULL: nobody is asked */

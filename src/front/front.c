@@ -34,8 +34,10 @@ km_hit_path void (kmem_cache_free)(struct kmem_cache *cache, void *object)
 	if (km_likely(kmem_shelf_push(&front->open, front->percpu, rseq, object)) ||
 	    km_likely(km_charged_push(cache, rseq, object)))
 		return;
-#endif
+	km_free_missed(cache, object);
+#else
 	km_free_miss(cache, object);
+#endif
 }
 
 void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp)

@@ -72,6 +72,7 @@ void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp);	/* by the second hit as well: km_charged_pop */
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_free_miss(struct kmem_cache *cache, void *object);
+void km_free_missed(struct kmem_cache *cache, void *object);	/* by km_charged_push as well */
 /* The same without asking who pays, and with what may lie on the inner shelf tried first. */
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_plain_free(struct kmem_cache *cache, void *object);

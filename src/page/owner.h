@@ -36,7 +36,7 @@ km_inline size_t km_owner_vector_bytes(unsigned order, uint32_t reciprocal)
 
 km_inline uint64_t *km_owner_in_vector(uint64_t word, size_t offset, uint32_t reciprocal)
 {
-	uint64_t *vector = (uint64_t *)(uintptr_t)(word & ~KM_OWNER_VECTOR);
+	uint64_t *vector = (uint64_t *)(uintptr_t)(word - KM_OWNER_VECTOR);
 
 	return &vector[offset * reciprocal >> 32];
 }

@@ -60,15 +60,17 @@ static void give_up(struct kmem_cache *cache, uint64_t owner, void **objects, si
 
 /* ------------------------------------------------------------------ the CPU's charged shelf */
 
-/* Whose the CPU's block is, 0 for nobody or none: a look for those who then do a sequence, or go the slow way. */
+/*
+ * Whose the CPU's block is, 0 for nobody or none: a look for those who then do a sequence, or go the slow way. Of a
+ * thread without a CPU that is a word of the zeros below the areas.
+ */
 km_inline uintptr_t block_owner(const struct kmem_cache *cache)
 {
 #ifdef KMEM_HAVE_RSEQ
-	uint32_t cpu = km_load((uint32_t *)((char *)__builtin_thread_pointer() + km_rseq + 4));
+	int32_t cpu = km_load((int32_t *)((char *)__builtin_thread_pointer() + km_rseq + 4));
+	char *area = km_hot.percpu + ((intptr_t)cpu << KMEM_AREA_SHIFT);
 
-	if (km_unlikely(cpu >= km_percpu.cpus))
-		return 0;
-	return km_load((uintptr_t *)(km_area(cpu) + km_load(&cache->charged.inner.shelf)) + 1);
+	return km_load((uintptr_t *)(area + km_load(&cache->charged.inner.shelf)) + 1);
 #else
 	return km_owned_owner(&cache->charged);
 #endif
@@ -103,17 +105,17 @@ static bool adopt(struct kmem_cache *cache, uint64_t owner)
 
 /*
  * Another's block is in the way. One thread that uses many groups in turn would have it changed at every call: so only
- * who finds it there for the 16th time in a row takes it over.
+ * who finds it there for the 16th time in a row takes it over. What such a one frees will find it there, too.
  */
 static km_tls struct {
 	const struct kmem_cache *cache;
-	uint64_t owner;
+	uint64_t owner;			/* 0: it is not so any more */
 	unsigned times;
 } last;
 
-static bool insist(const struct kmem_cache *cache, uint64_t owner)
+km_inline bool insist(const struct kmem_cache *cache, uint64_t owner)
 {
-	if (last.cache != cache || last.owner != owner) {
+	if (km_likely(last.owner != owner || last.cache != cache)) {
 		last.cache = cache;
 		last.owner = owner;
 		last.times = 0;
@@ -133,8 +135,8 @@ static bool take_over(struct kmem_cache *cache, uint64_t owner)
 			return false;
 		size_t n = km_owned_pop_n(&cache->charged, other, objects, KM_CHARGED_MOST);
 		give_up(cache, other, objects + KM_CHARGED_MOST - n, n);
-		last.times = 0;
 	}
+	last.owner = 0;
 	return km_owned_owner(&cache->charged) == owner || adopt(cache, owner);
 }
 
@@ -259,73 +261,68 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 	return object;
 }
 
+/* ------------------------------------------------------------------ groups in turn */
+
 /*
  * Groups in turn on a CPU: the block there is another's. Then an object is paid for out of the group's stock on this
- * CPU and comes from the plain shelf, a sequence each. NULL: not this way.
+ * CPU and comes from the plain shelf, a sequence each, and goes back the same way. As 1000 groups may do that all the
+ * time it is as short as it can be: no call but at the end of a function.
  */
-km_inline bool turns_are_quick(void)
+#define TURNS_TAKE 1u	/* by rseq, from an array */
+#define TURNS_PUT 2u	/* ... and a free object's word need not say that nobody pays */
+
+static uint8_t turns_of(const struct kmem_cache *cache)
 {
-	return km_likely(km_percpu.discipline == KM_DISCIPLINE_RSEQ);
+	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || cache->engine->front != KM_FRONT_ARRAY)
+		return 0;
+	return km_payers_exact(cache) ? TURNS_TAKE : TURNS_TAKE | TURNS_PUT;
 }
 
-/* No object, or no word for its owner. */
-static km_noinline km_unused void undo_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
+#ifdef KMEM_HAVE_RSEQ
+/* Nobody's is there for the taking, unless there are to be no shelves. */
+km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t other, uintptr_t owner)
 {
-	bool was = km_calls_begin(allows_blocking(gfp));
+	return km_likely(other) ? other != owner : !km_memcg_modes[MEM_CGROUP_SHELF];
+}
 
+/* What is paid for has no object, or the word of the object's slab must change. */
+static km_noinline void *finish_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
+{
+	if (object && km_payer_set(cache, object, (uintptr_t)objcg, allows_blocking(gfp)))
+		return object;
+	bool was = km_calls_begin(allows_blocking(gfp));
 	if (object)
 		km_plain_free(cache, object);
 	km_objcg_uncharge(objcg, cache->charge);
 	km_calls_end(was);
+	return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
 }
 
 km_inline void *alloc_in_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
-#ifdef KMEM_HAVE_RSEQ
-	uintptr_t other = turns_are_quick() ? block_owner(cache) : (uintptr_t)objcg;
+	const intptr_t rseq = km_rseq;
 
-	/* Nobody's is there for the taking, unless there are to be no shelves. */
-	if (other ? other == (uintptr_t)objcg || insist(cache, (uintptr_t)objcg) :
-		    km_memcg_modes[MEM_CGROUP_SHELF])
-		return NULL;
-	if (!km_rseq_stock_take(&objcg->slot, km_hot.percpu, km_rseq, cache->charge))
-		return NULL;
-	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
-
-	if (km_likely(object && km_payer_set(cache, object, (uintptr_t)objcg, allows_blocking(gfp))))
+	if (km_unlikely(!km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->charge)))
+		return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
+	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, rseq);
+	if (km_likely(object) && km_likely(km_payer_set_quick(cache, object, (uintptr_t)objcg)))
 		return object;
-	undo_turn(cache, gfp, objcg, object);
-#else
-	(void)cache, (void)gfp, (void)objcg;
-#endif
-	return NULL;
+	return finish_turn(cache, gfp, objcg, object);
 }
 
-/*
- * The way back; false: nothing was done. Not under `drain`, where the CPU's one stock may be another's, nor where a
- * free object's word must say so.
- */
-km_inline bool free_in_turn(struct kmem_cache *cache, void *object, uintptr_t owner)
+/* False: nothing was done. Not under `drain`, where the CPU's one stock may be another's. */
+km_inline bool put_in_turn(struct kmem_cache *cache, void *object, struct obj_cgroup *objcg)
 {
-#ifdef KMEM_HAVE_RSEQ
-	struct obj_cgroup *objcg = (struct obj_cgroup *)owner;
+	const intptr_t rseq = km_rseq;
 
-	/* Tried first: where it is this owner's block, as it mostly is, a look beforehand costs 4 cycles. */
-	if (km_likely(km_rseq_owned_push(&cache->charged.inner, km_hot.percpu, km_rseq, owner, object)))
-		return true;
-	uintptr_t other = turns_are_quick() ? block_owner(cache) : owner;
-	if (other == owner || (!other && km_memcg_modes[MEM_CGROUP_SHELF]) ||
-	    km_unlikely(km_payers_exact(cache) || km_memcg_modes[MEM_CGROUP_DRAIN]) ||
-	    !km_rseq_stock_put(&objcg->slot, km_hot.percpu, km_rseq, cache->charge, KM_PAGE_SIZE))
+	if (km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]) ||
+	    km_unlikely(!km_rseq_stock_put(&objcg->slot, km_hot.percpu, rseq, cache->charge, KM_PAGE_SIZE)))
 		return false;
-	if (!kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, km_rseq, object))
+	if (km_unlikely(!kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, rseq, object)))
 		km_plain_free(cache, object);
 	return true;
-#else
-	(void)cache, (void)object, (void)owner;
-	return false;
-#endif
 }
+#endif
 
 /* What was no hit of the front's. */
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
@@ -334,12 +331,12 @@ static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 
 	if (km_unlikely(objcg && km_is_private(objcg)))
 		return km_private_alloc(cache, gfp, node, objcg);
-	if (km_likely(objcg && !(gfp & ODD) && node == NUMA_NO_NODE && !cache->hooks)) {
-		void *object = alloc_in_turn(cache, gfp, objcg);
-
-		if (km_likely(object))
-			return object;
-	}
+#ifdef KMEM_HAVE_RSEQ
+	if (km_likely(objcg && !(gfp & ODD) && node == NUMA_NO_NODE && !cache->hooks &&
+		      cache->turns & TURNS_TAKE) &&
+	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) && !insist(cache, (uintptr_t)objcg))
+		return alloc_in_turn(cache, gfp, objcg);
+#endif
 	return alloc_slowly(cache, gfp, node, objcg);
 }
 
@@ -360,7 +357,8 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 	errno = saved_errno;
 }
 
-static void charged_free(struct kmem_cache *cache, void *object)
+/* It must be found out whose it is. */
+static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 {
 	uint64_t owner = km_load(&cache->payer);
 
@@ -368,10 +366,41 @@ static void charged_free(struct kmem_cache *cache, void *object)
 		return;
 	if (!km_payer_is_known(owner))
 		owner = owner == KM_PAYER_NOBODY ? 0 : km_payer_of_freed(cache, object);
-	if (!owner)
-		km_plain_free(cache, object);
-	else if (cache->hooks || !free_in_turn(cache, object, owner))
+	if (owner)
 		free_slowly(cache, object, owner);
+	else
+		km_plain_free(cache, object);
+}
+
+#ifdef KMEM_HAVE_RSEQ
+/* It was not pushed: the block is full, or another's, or nobody's. */
+static km_noinline void free_unpushed(struct kmem_cache *cache, void *object, uint64_t owner)
+{
+	if (!in_the_way(cache, block_owner(cache), owner) ||
+	    !put_in_turn(cache, object, (struct obj_cgroup *)(uintptr_t)owner))
+		free_slowly(cache, object, owner);
+}
+#endif
+
+/* Whoever came by another's block when it took an object finds it there when it frees one; else it is the owner's. */
+static void charged_free(struct kmem_cache *cache, void *object)
+{
+#ifdef KMEM_HAVE_RSEQ
+	uint64_t owner = 0;
+
+	if (km_likely(cache->turns & TURNS_PUT && !km_load(&cache->twins) && !cache->hooks))
+		owner = km_payer_quick(cache, object);
+	if (km_likely(owner)) {
+		if (last.owner == owner && last.cache == cache &&
+		    km_likely(put_in_turn(cache, object, (struct obj_cgroup *)(uintptr_t)owner)))
+			return;
+		if (km_unlikely(!km_rseq_owned_push(&cache->charged.inner, km_hot.percpu, km_rseq, owner,
+						    object)))
+			free_unpushed(cache, object, owner);
+		return;
+	}
+#endif
+	free_seen(cache, object);
 }
 
 /* ------------------------------------------------------------------ many */
@@ -541,10 +570,12 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 	if (cache->engine->shared_pages || cache->twin_of || cache->dead)
 		return false;
 	km_store(&cache->charge, cache->size + (uint32_t)sizeof(void *));
+	km_store(&cache->slab_mask, (uint32_t)(KM_PAGE_SIZE << cache->order) - 1);
 	if (cache->flags & SLAB_ACCOUNT) {
 		cache->charge_all = true;
 		cache->payer = cache->checked ? KM_PAYERS_DIFFER : KM_PAYER_UNKNOWN;
 	}
+	km_store(&cache->turns, turns_of(cache));
 	/* Without a charged shelf each object is paid for as it comes. */
 	bool shelf = may_wait && cache->engine->front == KM_FRONT_ARRAY && cache->capacity;
 	return km_front_ask_first(cache, &charging, shelf ? shelf_block(cache) : 0, may_wait);

@@ -17,7 +17,7 @@ km_cold bool km_place_find_slowly(const struct kmem_cache *cache, const void *ob
 	if (!head || head->type != KM_PAGE_SLAB || head->cache != cache)
 		return false;
 	place->word = km_owner_of_page(head);
-	place->order = head->order;
+	place->bytes = KM_PAGE_SIZE << head->order;
 	place->offset = (size_t)((const char *)object - (char *)km_page_address(head));
 	return true;
 }
@@ -49,8 +49,8 @@ static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, u
 	if (km_front_busy)
 		return false;
 	bool was = km_busy_begin(), calls = km_calls_begin(may_wait);
-	bool set = km_owner_set(place->word, owner, place->offset, place->order, cache->reciprocal,
-				km_payers_exact(cache), may_wait);
+	bool set = km_owner_set(place->word, owner, place->offset, km_order_of(place->bytes),
+				cache->reciprocal, km_payers_exact(cache), may_wait);
 	km_calls_end(calls);
 	km_busy_end(was);
 	return set;
@@ -64,7 +64,7 @@ static size_t set_in_slab(struct kmem_cache *cache, void *const *objects, size_t
 
 	if (!km_place_find(cache, objects[0], &place))
 		return 0;
-	uintptr_t slab = (uintptr_t)objects[0] - place.offset, bytes = KM_PAGE_SIZE << place.order;
+	uintptr_t slab = (uintptr_t)objects[0] - place.offset, bytes = place.bytes;
 	uintptr_t offset = place.offset;
 	uint64_t seen = km_load_acquire(place.word);
 	bool vector = seen & KM_OWNER_VECTOR;
@@ -124,7 +124,7 @@ static size_t run_in_slab(const struct kmem_cache *cache, size_t n, void *const 
 		*owner = whose;
 	if (whose != *owner)
 		return 0;
-	const uintptr_t slab = (uintptr_t)objects[n - 1] - place.offset, bytes = KM_PAGE_SIZE << place.order;
+	const uintptr_t slab = (uintptr_t)objects[n - 1] - place.offset, bytes = place.bytes;
 	const uint32_t reciprocal = cache->reciprocal;
 	/* What was seen is filled in; a word that was one owner's may be a vector's now, which begins with it. */
 	const uint64_t seen = km_load_acquire(place.word);
@@ -158,13 +158,6 @@ static size_t gather_last(const struct kmem_cache *cache, size_t n, void **objec
 		objects[to] = object;
 	}
 	return n - to;
-}
-
-uint64_t km_payer_of_freed(const struct kmem_cache *cache, const void *object)
-{
-	if (km_unlikely(cache->checked) && kmem_cache_of(object) != cache)
-		return 0;
-	return km_payer_of(cache, object);
 }
 
 size_t km_payers_gather(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner)

@@ -10,25 +10,31 @@
 
 struct km_place {
 	uint64_t *word;
-	size_t offset;
-	unsigned order;
+	size_t offset, bytes;		/* in the slab; of the slab */
 };
 
 bool km_place_find_slowly(const struct kmem_cache *cache, const void *object, struct km_place *place) km_cold;
 
-/* Where the owner of an object of this cache is written; false: it is none of this cache. */
+/* Where the owner of an object of this cache is written; false: it is none of this cache, or lies where few do. */
+km_inline bool km_place_find_quick(const struct kmem_cache *cache, const void *object, struct km_place *place)
+{
+	uintptr_t offset = (uintptr_t)object - (uintptr_t)km_hot.arena, index = offset >> KM_PAGE_SHIFT;
+	uintptr_t mask = cache->slab_mask;
+
+	if (km_unlikely(index >= km_load(&km_hot.pages)) || km_unlikely(km_hot.map[index] != cache->id) ||
+	    km_unlikely(cache->id < KM_MAP_FIRST))
+		return false;
+	place->word = &km_hot.owner[(offset & ~mask) >> KM_PAGE_SHIFT];
+	place->bytes = mask + 1;
+	place->offset = offset & mask;
+	return true;
+}
+
+/* The same; false: it is none of this cache. */
 km_inline bool km_place_find(const struct kmem_cache *cache, const void *object, struct km_place *place)
 {
-	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
-
-	index &= -(uintptr_t)(index < km_load(&km_hot.pages));
-	if (km_unlikely(km_hot.map[index] != cache->id || cache->id < KM_MAP_FIRST))
-		return km_place_find_slowly(cache, object, place);
-	uintptr_t mask = ((uintptr_t)1 << cache->order) - 1;
-	place->word = &km_hot.owner[index & ~mask];
-	place->order = cache->order;
-	place->offset = (uintptr_t)object & (mask << KM_PAGE_SHIFT | (KM_PAGE_SIZE - 1));
-	return true;
+	return km_likely(km_place_find_quick(cache, object, place)) ||
+	       km_place_find_slowly(cache, object, place);
 }
 
 km_inline uint64_t km_place_owner(const struct kmem_cache *cache, const struct km_place *place)
@@ -47,6 +53,14 @@ km_inline uint64_t km_payer_of(const struct kmem_cache *cache, const void *objec
 	struct km_place place;
 
 	return km_likely(km_place_find(cache, object, &place)) ? km_place_owner(cache, &place) : 0;
+}
+
+/* Of one that is freed. Where frees are checked, what is no object is nobody's: a check comes later, and refuses it. */
+km_inline uint64_t km_payer_of_freed(const struct kmem_cache *cache, const void *object)
+{
+	if (km_unlikely(cache->checked) && kmem_cache_of(object) != cache)
+		return 0;
+	return km_payer_of(cache, object);
 }
 
 /*
@@ -80,8 +94,39 @@ size_t km_payers_set(struct kmem_cache *cache, void *const *objects, size_t n, u
 void km_payers_clear(struct kmem_cache *cache, void *const *objects, size_t n);
 /* How many of the last of objects[0, n) are the same one's, and whose (0: nobody's); the others may change places. */
 size_t km_payers_gather(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner);
-/* The one object's that is freed. Where frees are checked, what is no object is nobody's. */
-uint64_t km_payer_of_freed(const struct kmem_cache *cache, const void *object);
+
+/*
+ * The ordinary case where several pay, with no call: so its callers need no registers beyond what they have. Whose is
+ * it? 0: not this way. And: it is this owner's from now on, who is somebody; false: not this way.
+ */
+km_inline uint64_t km_payer_quick(const struct kmem_cache *cache, const void *object)
+{
+	struct km_place place;
+
+	if (km_unlikely(km_load(&cache->payer) != KM_PAYERS_DIFFER) ||
+	    km_unlikely(!km_place_find_quick(cache, object, &place)))
+		return 0;
+	/* Acquire pairs with make_vector: it is filled in. */
+	uint64_t seen = km_load_acquire(place.word);
+	if (km_likely(seen & KM_OWNER_VECTOR))
+		seen = km_load(km_owner_in_vector(seen, place.offset, cache->reciprocal));
+	return seen & ~KM_OWNER_NOBODY;
+}
+
+km_inline bool km_payer_set_quick(const struct kmem_cache *cache, const void *object, uint64_t owner)
+{
+	struct km_place place;
+
+	if (km_unlikely(km_load(&cache->payer) != KM_PAYERS_DIFFER) ||
+	    km_unlikely(!km_place_find_quick(cache, object, &place)))
+		return false;
+	/* Acquire pairs with make_vector: it is filled in. */
+	uint64_t seen = km_load_acquire(place.word);
+	if (km_unlikely(!(seen & KM_OWNER_VECTOR)))
+		return false;
+	km_store(km_owner_in_vector(seen, place.offset, cache->reciprocal), owner);
+	return true;
+}
 
 km_inline bool km_payer_set(struct kmem_cache *cache, void *object, uint64_t owner, bool may_wait)
 {

@@ -504,18 +504,79 @@ static void empty_block(void)
 	gone(cache);
 }
 
+/* From here on the thread stays on its CPU; back again: stay_on(all). */
+static void stay_here(cpu_set_t *all)
+{
+	cpu_set_t here;
+
+	NEED(sched_getaffinity(0, sizeof(*all), all) == 0);
+	CPU_ZERO(&here);
+	CPU_SET((size_t)sched_getcpu(), &here);
+	NEED(sched_setaffinity(0, sizeof(here), &here) == 0);
+}
+
+static void stay_on(const cpu_set_t *all)
+{
+	NEED(sched_setaffinity(0, sizeof(*all), all) == 0);
+}
+
+/*
+ * Many groups in turn on a CPU, which lies charged to another all the time. Some of what they take stays, and is freed
+ * by the next in line: with more bytes at once than a group's stock on a CPU holds, and than it has.
+ */
+#define IN_TURN	20
+#define KEPT	30
+
+static void in_turn(void)
+{
+	struct kmem_cache *cache = charged("in turn", 256);
+	struct mem_cgroup *groups[IN_TURN], *other = group_below(NULL, "in the way");
+	static void *kept[IN_TURN][KEPT];
+	void *one;
+	cpu_set_t all;
+
+	stay_here(&all);
+	set_active_memcg(other);
+	NEED((one = kmem_cache_alloc(cache, GFP_KERNEL)));
+	for (int g = 0; g < IN_TURN; g++)
+		groups[g] = group_below(NULL, "in turn");
+	for (int round = 0; round < 6 * KEPT; round++)
+		for (int g = 0; g < IN_TURN; g++) {
+			void **place = &kept[g][round % KEPT], *object;
+
+			set_active_memcg(groups[g]);
+			NEED((object = kmem_cache_alloc(cache, GFP_KERNEL)));
+			if (round / KEPT % 2)
+				kmem_cache_free(cache, *place);
+			else
+				NEED((*place = kmem_cache_alloc(cache, GFP_KERNEL)));
+			kmem_cache_free(cache, object);
+			if (round % 50 == 49)
+				NEED(drained(groups[g]) % cost(cache) == 0);
+			if (round % KEPT == KEPT - 1)
+				NEED(drained(groups[g]) == (round / KEPT % 2 ? 0 : KEPT * cost(cache)));
+		}
+	set_active_memcg(NULL);
+	kmem_cache_free(cache, one);
+	NEED(drained(other) == 0);
+	for (int g = 0; g < IN_TURN; g++) {
+		NEED(mem_cgroup_current(groups[g]) == 0);
+		mem_cgroup_put(groups[g]);
+	}
+	stay_on(&all);
+	mem_cgroup_put(other);
+	gone(cache);
+}
+
 /* Another's object is in the way for ever: who comes back with many has the CPU's shelf in the end. */
 static void in_bulk_with_another(void)
 {
 	struct kmem_cache *cache = charged("with another", 256);
 	struct mem_cgroup *group = group_below(NULL, "many"), *other = group_below(NULL, "one");
 	void *objects[40], *one;
-	cpu_set_t all, here;
+	cpu_set_t all;
 
-	NEED(sched_getaffinity(0, sizeof(all), &all) == 0);
-	CPU_ZERO(&here);
-	CPU_SET((size_t)sched_getcpu(), &here);
-	NEED(sched_setaffinity(0, sizeof(here), &here) == 0);
+	stay_here(&all);
 	set_active_memcg(other);
 	NEED((one = kmem_cache_alloc(cache, GFP_KERNEL)));
 	set_active_memcg(group);
@@ -529,7 +590,7 @@ static void in_bulk_with_another(void)
 	NEED(drained(group) == 0 && drained(other) == cost(cache));
 	kmem_cache_free(cache, one);
 	NEED(drained(other) == 0);
-	NEED(sched_setaffinity(0, sizeof(all), &all) == 0);
+	stay_on(&all);
 	mem_cgroup_put(group);
 	mem_cgroup_put(other);
 	gone(cache);
@@ -539,6 +600,7 @@ static const struct api_case cases[] = {
 	{ "each object", each_object },
 	{ "in bulk", in_bulk },
 	{ "in runs", in_runs },
+	{ "in turn", in_turn },
 	{ "in bulk with another", in_bulk_with_another },
 	{ "now and then", now_and_then },
 	{ "the root pays nothing", the_root_pays_nothing },

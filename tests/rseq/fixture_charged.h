@@ -23,7 +23,9 @@ static const struct {
 	{ 62, 31, 0, 0 },
 	{ 0, 0, 0, 1 }, { 1, 0, 0, 1 }, { 5, 2, 0, 1 }, { 40, 40, 0, 1 }, { 62, 31, 0, 1 },
 };
-enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 14 };
+enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 15 };
+
+enum { FREE_LATE = 13 };
 
 static bool prepare_charged(unsigned driver)
 {
@@ -31,7 +33,7 @@ static bool prepare_charged(unsigned driver)
 	unsigned which = driver / CHARGED_OPERATIONS / CHARGED_STATES;
 
 	/* One payer: nobody else comes. */
-	if (!which && charged_states[state].then)
+	if (!which && (charged_states[state].then || driver % CHARGED_OPERATIONS == FREE_LATE))
 		return false;
 	model.cache = charged.cache[which];
 	set_active_memcg(charged.group[charged_states[state].before]);
@@ -57,6 +59,17 @@ static void use_kmalloc(void)
 	need(first && second && first != second, "kmalloc failed");
 	kfree(first);
 	kfree(second);
+}
+
+/* What a group took that came by another's block is freed there after yet another one came by. */
+static void free_late(void)
+{
+	set_active_memcg(charged.others[0]);
+	get_one();
+	set_active_memcg(charged.others[1]);
+	get_one();
+	put_one();
+	put_one();
 }
 
 static void put_alone(void)
@@ -86,6 +99,7 @@ static void operate_charged(unsigned driver)
 	case 10: free(part_with()); break;
 	case 11: _ZdlPv(part_with()); break;
 	case 12: km_free_miss(model.cache, part_with()); break;
+	case FREE_LATE: free_late(); break;
 	default:
 		get_one();
 		put_one();
@@ -104,10 +118,12 @@ static void verify_charged(void)
 {
 	set_active_memcg(charged.group[0]);
 	verify_cache();
-	for (int i = 0; i < 2; i++) {
-		mem_cgroup_drain(charged.group[i]);
-		need(mem_cgroup_current(charged.group[i]) == 0, "group %d: %lu bytes charged for nothing", i,
-		     (unsigned long)mem_cgroup_current(charged.group[i]));
+	for (int i = 0; i < 4; i++) {
+		struct mem_cgroup *group = i < 2 ? charged.group[i] : charged.others[i - 2];
+
+		mem_cgroup_drain(group);
+		need(mem_cgroup_current(group) == 0, "group %d: %lu bytes charged for nothing", i,
+		     (unsigned long)mem_cgroup_current(group));
 	}
 }
 

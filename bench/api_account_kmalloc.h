@@ -8,13 +8,13 @@
 
 struct api {
 	size_t size;
-	gfp_t gfp;
 	void *others;		/* the other group's object, or NULL */
 };
 
 bench_inline void *api_alloc(struct api api)
 {
-	return kmalloc(api.size, api.gfp);
+	/* As in programs: what the call says is known when it is compiled. */
+	return bench_amounts.account ? kmalloc(api.size, GFP_KERNEL_ACCOUNT) : kmalloc(api.size, GFP_KERNEL);
 }
 
 bench_inline void api_free(struct api api, void *object)
@@ -25,7 +25,7 @@ bench_inline void api_free(struct api api, void *object)
 
 bench_inline struct api api_open(size_t size)
 {
-	struct api api = { size, bench_amounts.account ? GFP_KERNEL_ACCOUNT : GFP_KERNEL, NULL };
+	struct api api = { size, NULL };
 
 	account_start();
 	if (account_other()) {

@@ -206,6 +206,14 @@ KMEM_API void kmem_cache_free(struct kmem_cache *cache, void *object);
  * power-of-two divisor, at least to ARCH_KMALLOC_MINALIGN. Above 8 KiB whole pages, a power of two.
  */
 KMEM_API KMEM_MALLOC_LIKE void *kmalloc(size_t size, gfp_t gfp);
+/*
+ * The same for a gfp with __GFP_ACCOUNT: what lies ready and is paid for is looked at first. kmalloc is that where gfp
+ * is a constant. Kernel: kmalloc is a macro, too, and chooses by constants.
+ */
+KMEM_API KMEM_MALLOC_LIKE void *kmalloc_account(size_t size, gfp_t gfp);
+#define kmalloc(size, gfp)                                                                         \
+	(__builtin_constant_p(gfp) && ((gfp) & __GFP_ACCOUNT) ? kmalloc_account((size), (gfp)) :   \
+								  (kmalloc)((size), (gfp)))
 KMEM_API KMEM_MALLOC_LIKE void *kzalloc(size_t size, gfp_t gfp);
 KMEM_API KMEM_MALLOC_LIKE void *kmalloc_node(size_t size, gfp_t gfp, int node);
 KMEM_API KMEM_MALLOC_LIKE void *kzalloc_node(size_t size, gfp_t gfp, int node);

@@ -32,21 +32,28 @@ static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 
 /* ------------------------------------------------------------------ the hot path */
 
-/* What is paid for already (front.h), in a function of its own: a hit pays nothing for it, not a register. */
-static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
+/* What is paid for already (front.h): first of all where the call says so, else after a miss. */
+km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 {
-	struct kmem_cache *cache = NULL;
 	void *object = NULL;
 
-	/* Acquire pairs with make_charged. */
-	if (gfp & __GFP_ACCOUNT && size <= KMALLOC_MAX_CACHE_SIZE)
-		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
-	if (km_likely(cache))
-		object = km_charged_pop(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
-	return object ?: kmalloc_node(size, gfp, NUMA_NO_NODE);
+	if (km_likely(size <= KMALLOC_MAX_CACHE_SIZE)) {
+		/* Acquire pairs with make_charged. */
+		struct kmem_cache *cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
+
+		if (km_likely(cache))
+			object = km_charged_pop(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
+	}
+	return km_likely(object) ? object : kmalloc_node(size, gfp, NUMA_NO_NODE);
 }
 
-km_hit_path void *kmalloc(size_t size, gfp_t gfp)
+/* In a function of its own: a hit pays nothing for it, not a register. */
+static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
+{
+	return gfp & __GFP_ACCOUNT ? kmalloc_account(size, gfp) : kmalloc_node(size, gfp, NUMA_NO_NODE);
+}
+
+km_hit_path void *(kmalloc)(size_t size, gfp_t gfp)
 {
 	size_t step = (size + 7) >> 3;
 

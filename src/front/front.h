@@ -173,7 +173,8 @@ void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
 km_inline void *km_charged_pop(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
 {
 #ifdef KMEM_HAVE_RSEQ
-	if (objcg && km_likely(!(gfp & (KMEM_GFP_MISS & ~__GFP_ACCOUNT))))
+	/* Nobody's objects are none: a miss, too. */
+	if (km_likely(!(gfp & (KMEM_GFP_MISS & ~__GFP_ACCOUNT))))
 		return km_rseq_owned_pop(&cache->charged.front.open, cache->shelf.front.percpu, rseq,
 					 (uintptr_t)objcg);
 #else
@@ -224,7 +225,7 @@ km_inline bool km_front_free_any(void *object)
 	if (km_likely(km_rseq_push_id(&entry->mask, id, valid, km_hot.percpu, km_rseq, object)))
 		return true;
 	/* Asked again, so that the hit need not keep it. */
-	return km_entry_valid(entry, object) && km_charged_push(entry->cache, km_rseq, object);
+	return km_likely(km_entry_valid(entry, object)) && km_charged_push(entry->cache, km_rseq, object);
 #else
 	(void)object;
 	return false;

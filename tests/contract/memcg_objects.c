@@ -221,7 +221,9 @@ static void fill(int i, struct mem_cgroup **groups, struct kmem_cache **caches, 
 	} else {
 		size_t size = sizes[next() % 6];
 
-		NEED((slot[i].object = kmalloc(size, GFP_KERNEL_ACCOUNT)));
+		/* What is asked for is known when this is compiled, or not. */
+		NEED((slot[i].object = next() % 2 ? kmalloc(size, GFP_KERNEL_ACCOUNT) :
+						    (kmalloc)(size, GFP_KERNEL_ACCOUNT)));
 		slot[i].bytes = kmalloc_cost(size);
 	}
 	set_active_memcg(NULL);

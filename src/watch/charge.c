@@ -333,7 +333,7 @@ static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 		return km_private_alloc(cache, gfp, node, objcg);
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(objcg && !(gfp & ODD) && node == NUMA_NO_NODE && !cache->hooks &&
-		      cache->turns & TURNS_TAKE) &&
+		      km_load(&cache->turns) & TURNS_TAKE) &&
 	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) && !insist(cache, (uintptr_t)objcg))
 		return alloc_in_turn(cache, gfp, objcg);
 #endif
@@ -388,7 +388,7 @@ static void charged_free(struct kmem_cache *cache, void *object)
 #ifdef KMEM_HAVE_RSEQ
 	uint64_t owner = 0;
 
-	if (km_likely(cache->turns & TURNS_PUT && !km_load(&cache->twins) && !cache->hooks))
+	if (km_likely(km_load(&cache->turns) & TURNS_PUT && !km_load(&cache->twins) && !cache->hooks))
 		owner = km_payer_quick(cache, object);
 	if (km_likely(owner)) {
 		if (last.owner == owner && last.cache == cache &&

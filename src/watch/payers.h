@@ -19,7 +19,7 @@ bool km_place_find_slowly(const struct kmem_cache *cache, const void *object, st
 km_inline bool km_place_find_quick(const struct kmem_cache *cache, const void *object, struct km_place *place)
 {
 	uintptr_t offset = (uintptr_t)object - (uintptr_t)km_hot.arena, index = offset >> KM_PAGE_SHIFT;
-	uintptr_t mask = cache->slab_mask;
+	uintptr_t mask = km_load(&cache->slab_mask);
 
 	if (km_unlikely(index >= km_load(&km_hot.pages)) || km_unlikely(km_hot.map[index] != cache->id) ||
 	    km_unlikely(cache->id < KM_MAP_FIRST))

@@ -35,16 +35,17 @@ static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 /* What is paid for already (front.h): first of all where the call says so, else after a miss. */
 km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 {
-	void *object = NULL;
+	struct kmem_cache *cache = NULL;
 
-	if (km_likely(size <= KMALLOC_MAX_CACHE_SIZE)) {
-		/* Acquire pairs with make_charged. */
-		struct kmem_cache *cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
-
-		if (km_likely(cache))
-			object = km_charged_pop(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
-	}
-	return km_likely(object) ? object : kmalloc_node(size, gfp, NUMA_NO_NODE);
+	/* Acquire pairs with make_charged. */
+	if (km_likely(size <= KMALLOC_MAX_CACHE_SIZE))
+		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
+	if (km_unlikely(!cache))
+		return kmalloc_node(size, gfp, NUMA_NO_NODE);
+	if (km_unlikely(!km_objcg_here))
+		return km_alloc_miss(cache, gfp);
+	void *object = km_charged_pop(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
+	return km_likely(object) ? object : km_alloc_missed(cache, gfp);
 }
 
 /* In a function of its own: a hit pays nothing for it, not a register. */

@@ -324,13 +324,16 @@ km_inline bool put_in_turn(struct kmem_cache *cache, void *object, struct obj_cg
 }
 #endif
 
-/* What was no hit of the front's. */
-static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+/* A group with slabs of its own: functions for themselves, that a hit there is short, and the others pay for a look. */
+static km_noinline void *alloc_private(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
-	struct obj_cgroup *objcg = payer(cache, gfp);
+	void *object = km_likely(!(gfp & ODD) && node == NUMA_NO_NODE) ? km_private_pop(objcg, cache) : NULL;
 
-	if (km_unlikely(objcg && km_is_private(objcg)))
-		return km_private_alloc(cache, gfp, node, objcg);
+	return km_likely(object) ? object : km_private_alloc(cache, gfp, node, objcg);
+}
+
+static km_noinline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+{
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(objcg && !(gfp & ODD) && node == NUMA_NO_NODE && !cache->hooks &&
 		      km_load(&cache->turns) & TURNS_TAKE) &&
@@ -338,6 +341,16 @@ static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 		return alloc_in_turn(cache, gfp, objcg);
 #endif
 	return alloc_slowly(cache, gfp, node, objcg);
+}
+
+/* What was no hit of the front's. */
+static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	struct obj_cgroup *objcg = payer(cache, gfp);
+
+	if (km_unlikely(objcg && km_is_private(objcg)))
+		return alloc_private(cache, gfp, node, objcg);
+	return alloc_shared(cache, gfp, node, objcg);
 }
 
 static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint64_t owner)
@@ -362,8 +375,6 @@ static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 {
 	uint64_t owner = km_load(&cache->payer);
 
-	if (km_unlikely(km_load(&cache->twins)) && km_private_free(cache, object))
-		return;
 	if (!km_payer_is_known(owner))
 		owner = owner == KM_PAYER_NOBODY ? 0 : km_payer_of_freed(cache, object);
 	if (owner)
@@ -382,13 +393,25 @@ static km_noinline void free_unpushed(struct kmem_cache *cache, void *object, ui
 }
 #endif
 
+/* The object may be a twin's. */
+static km_noinline void free_private(struct kmem_cache *cache, void *object)
+{
+	if (km_private_is_own(cache, object) ||
+	    !(km_likely(km_private_push(cache, object)) || km_private_free(cache, object)))
+		free_seen(cache, object);
+}
+
 /* Whoever came by another's block when it took an object finds it there when it frees one; else it is the owner's. */
 static void charged_free(struct kmem_cache *cache, void *object)
 {
+	if (km_unlikely(km_load(&cache->twins))) {
+		free_private(cache, object);
+		return;
+	}
 #ifdef KMEM_HAVE_RSEQ
 	uint64_t owner = 0;
 
-	if (km_likely(km_load(&cache->turns) & TURNS_PUT && !km_load(&cache->twins) && !cache->hooks))
+	if (km_likely(km_load(&cache->turns) & TURNS_PUT && !cache->hooks))
 		owner = km_payer_quick(cache, object);
 	if (km_likely(owner)) {
 		if (last.owner == owner && last.cache == cache &&

@@ -19,27 +19,8 @@
 #include "group.h"
 #include "private.h"
 
-#define BUCKETS		64u
 #define FIRST_ROOM	64u		/* slabs */
 #define TOGETHER	128u		/* twins that share a fence */
-
-struct twin {
-	struct kmem_cache *parent;	/* NULL: free to be used again */
-	struct kmem_cache *cache;
-	struct km_private *home;
-	struct twin *next;		/* in the bucket; never changes */
-	struct km_page **slabs;		/* with the home's lock */
-	size_t count, room;
-};
-
-struct km_private {
-	struct obj_cgroup *objcg;
-	struct km_lock lock;		/* slabs, large */
-	struct km_list large;		/* blocks of whole pages */
-	struct km_list all;		/* from here: under the registry's lock */
-	bool orphan;			/* its group is gone */
-	struct twin *bucket[BUCKETS];
-};
 
 static struct km_private pool;
 static struct km_list all = { &pool.all, &pool.all };
@@ -68,7 +49,7 @@ static km_tls struct {
 
 static bool admit(struct kmem_cache *cache, size_t bytes)
 {
-	struct twin *twin = cache->kept_by;
+	struct km_twin *twin = cache->kept_by;
 
 	if (here.prepaid_for == cache && here.prepaid >= bytes) {
 		here.prepaid -= bytes;
@@ -84,12 +65,12 @@ static bool admit(struct kmem_cache *cache, size_t bytes)
 
 static void dismiss(struct kmem_cache *cache, size_t bytes)
 {
-	struct twin *twin = cache->kept_by;
+	struct km_twin *twin = cache->kept_by;
 
 	km_objcg_uncharge(twin->home->objcg, bytes);
 }
 
-static bool grow(struct twin *twin, bool may_wait)
+static bool grow(struct km_twin *twin, bool may_wait)
 {
 	size_t room = twin->room ? twin->room * 2 : FIRST_ROOM;
 	struct km_page **slabs = km_meta_alloc(room * sizeof(*slabs), may_wait);
@@ -105,7 +86,7 @@ static bool grow(struct twin *twin, bool may_wait)
 	return true;
 }
 
-static void put_at(struct twin *twin, size_t place, struct km_page *slab)
+static void put_at(struct km_twin *twin, size_t place, struct km_page *slab)
 {
 	twin->slabs[place] = slab;
 	km_store(km_owner_of_page(slab), (uint64_t)place);
@@ -113,7 +94,7 @@ static void put_at(struct twin *twin, size_t place, struct km_page *slab)
 
 static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 {
-	struct twin *twin = cache->kept_by;
+	struct km_twin *twin = cache->kept_by;
 
 	if (!km_lock_may(&twin->home->lock, may_wait))
 		return false;
@@ -126,7 +107,7 @@ static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 
 static void goes(struct kmem_cache *cache, struct km_page *slab)
 {
-	struct twin *twin = cache->kept_by;
+	struct km_twin *twin = cache->kept_by;
 
 	km_lock(&twin->home->lock);
 	uint64_t *word = km_owner_of_page(slab);
@@ -142,22 +123,12 @@ static const struct km_keeper keeper = { admit, dismiss, came, goes };
 
 /* ------------------------------------------------------------------ twins */
 
-km_inline struct twin *find(const struct km_private *private, const struct kmem_cache *parent)
-{
-	struct twin *twin = km_load_acquire(&private->bucket[parent->id % BUCKETS]);
-
-	/* Acquire pairs with attach: the rest of the link is filled in. */
-	while (twin && km_load_acquire(&twin->parent) != parent)
-		twin = twin->next;
-	return twin;
-}
-
-static void set_name(char *name, const struct twin *twin, const struct kmem_cache *parent)
+static void set_name(char *name, const struct km_twin *twin, const struct kmem_cache *parent)
 {
 	km_format(name, KM_NAME_BYTES, "%s:%s", parent->name, twin->home->objcg->home->name);
 }
 
-static struct kmem_cache *create_cache(struct twin *twin, struct kmem_cache *parent)
+static struct kmem_cache *create_cache(struct km_twin *twin, struct kmem_cache *parent)
 {
 	struct km_creation creation = {
 		.internal = true, .engine = parent->engine, .twin_of = parent, .tuned_with = parent,
@@ -180,9 +151,9 @@ static struct kmem_cache *create_cache(struct twin *twin, struct kmem_cache *par
 }
 
 /* A link for it in its bucket: one that is free, or a new one. */
-static struct twin *get_link(struct km_private *private, const struct kmem_cache *parent)
+static struct km_twin *get_link(struct km_private *private, const struct kmem_cache *parent)
 {
-	struct twin **first = &private->bucket[parent->id % BUCKETS], *twin = *first;
+	struct km_twin **first = &private->bucket[parent->id % KM_TWIN_BUCKETS], *twin = *first;
 
 	while (twin && twin->parent)
 		twin = twin->next;
@@ -198,7 +169,7 @@ static struct twin *get_link(struct km_private *private, const struct kmem_cache
 }
 
 /* A twin without slabs comes to another group, or to none. With the registry locked. */
-static void move(struct twin *to, struct twin *from)
+static void move(struct km_twin *to, struct km_twin *from)
 {
 	struct kmem_cache *parent = from->parent, *cache = from->cache;
 	char name[KM_NAME_BYTES];
@@ -221,13 +192,13 @@ static void move(struct twin *to, struct twin *from)
  * With the registry locked. From now on who frees an object of the cache must look where it lies: charge.c's payer says
  * so before there is one to be freed.
  */
-static struct twin *attach(struct km_private *private, struct kmem_cache *parent)
+static struct km_twin *attach(struct km_private *private, struct kmem_cache *parent)
 {
-	struct twin *twin = get_link(private, parent);
+	struct km_twin *twin = get_link(private, parent);
 
 	if (!twin)
 		return NULL;
-	struct twin *spare = find(&pool, parent);
+	struct km_twin *spare = km_private_find(&pool, parent);
 	if (spare) {
 		move(twin, spare);
 		return twin;
@@ -242,14 +213,14 @@ static struct twin *attach(struct km_private *private, struct kmem_cache *parent
 }
 
 /* The twin, made now where there is none, which takes who may wait. */
-static struct twin *get(struct km_private *private, struct kmem_cache *parent, gfp_t gfp)
+static struct km_twin *get(struct km_private *private, struct kmem_cache *parent, gfp_t gfp)
 {
-	struct twin *twin = find(private, parent);
+	struct km_twin *twin = km_private_find(private, parent);
 
 	if (km_likely(twin) || !(gfp & __GFP_DIRECT_RECLAIM) || km_front_busy)
 		return twin;
 	km_registry_lock();
-	twin = find(private, parent) ?: attach(private, parent);
+	twin = km_private_find(private, parent) ?: attach(private, parent);
 	km_registry_unlock();
 	return twin;
 }
@@ -257,7 +228,7 @@ static struct twin *get(struct km_private *private, struct kmem_cache *parent, g
 /* Twins that go together, for the fences that stop all CPUs. With the registry locked. */
 struct detaching {
 	void (*rest)(struct kmem_cache *cache);	/* what becomes of slabs with objects */
-	struct twin *twin[TOGETHER];
+	struct km_twin *twin[TOGETHER];
 	struct kmem_cache *cache[TOGETHER];
 	size_t count;
 };
@@ -267,7 +238,7 @@ static void detach_gathered(struct detaching *these)
 	if (these->count)
 		km_caches_remove(these->cache, these->count, these->rest);
 	for (size_t i = 0; i < these->count; i++) {
-		struct twin *twin = these->twin[i];
+		struct km_twin *twin = these->twin[i];
 
 		twin->cache = NULL;
 		if (twin->room)
@@ -278,7 +249,7 @@ static void detach_gathered(struct detaching *these)
 	these->count = 0;
 }
 
-static void detach(struct detaching *these, struct twin *twin)
+static void detach(struct detaching *these, struct km_twin *twin)
 {
 	km_store(&twin->parent, NULL);
 	these->cache[these->count] = twin->cache;
@@ -289,8 +260,8 @@ static void detach(struct detaching *these, struct twin *twin)
 
 /* Each twin of a group, with the registry locked, or while nobody uses the group. */
 #define for_each_twin(twin, private)                                                               \
-	for (unsigned bucket_ = 0; bucket_ < BUCKETS; bucket_++)                                   \
-		for (struct twin *twin = (private)->bucket[bucket_]; twin; twin = twin->next)      \
+	for (unsigned bucket_ = 0; bucket_ < KM_TWIN_BUCKETS; bucket_++)                                   \
+		for (struct km_twin *twin = (private)->bucket[bucket_]; twin; twin = twin->next)      \
 			if (twin->parent)
 
 /* ------------------------------------------------------------------ objects in */
@@ -320,7 +291,7 @@ static km_noinline void settle(struct obj_cgroup *objcg, gfp_t gfp)
  * It failed. Where the group was refused a slab, which happened where nobody may wait: pay for the smallest one here,
  * with all that may be done for it, and try again.
  */
-static km_noinline void *alloc_harder(struct twin *twin, gfp_t gfp, int node, struct obj_cgroup *objcg)
+static km_noinline void *alloc_harder(struct km_twin *twin, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	struct kmem_cache *cache = twin->cache;
 	size_t bytes = KM_PAGE_SIZE << cache->min_order;
@@ -342,7 +313,7 @@ static km_noinline void *alloc_harder(struct twin *twin, gfp_t gfp, int node, st
 
 void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
-	struct twin *twin = get(objcg->private, cache, gfp);
+	struct km_twin *twin = get(objcg->private, cache, gfp);
 
 	if (km_unlikely(!twin))
 		return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
@@ -358,7 +329,7 @@ void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj
 
 bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
 {
-	struct twin *twin = get(objcg->private, cache, gfp);
+	struct km_twin *twin = get(objcg->private, cache, gfp);
 	gfp_t plain = gfp & ~__GFP_ACCOUNT;
 	size_t left = n;
 
@@ -398,18 +369,25 @@ bool km_private_free(struct kmem_cache *cache, void *object)
 
 size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects)
 {
-	size_t own = 0;
+	struct kmem_cache *home = home_of(objects[*n - 1]);
+	size_t run = 1;
 
-	while (own < *n && home_of(objects[*n - 1 - own]) == cache)
-		own++;
-	while (!own && *n && km_private_free(cache, objects[*n - 1]))
-		--*n;
-	return own;
+	while (run < *n && home && home_of(objects[*n - 1 - run]) == home)
+		run++;
+	if (home == cache)
+		return run;
+	*n -= run;
+	if (km_likely(home && home->twin_of == cache))
+		km_front_free_bulk(home, run, objects + *n);
+	else
+		while (run--)
+			km_private_free(cache, objects[*n + run]);
+	return 0;
 }
 
 struct obj_cgroup *km_private_owner(const struct kmem_cache *twin)
 {
-	return ((struct twin *)twin->kept_by)->home->objcg;
+	return ((struct km_twin *)twin->kept_by)->home->objcg;
 }
 
 /* What lies ready on shelves, and empty slabs. */
@@ -463,7 +441,7 @@ static void *next_large(struct km_private *private, size_t *from)
 
 static void discard_slabs(struct kmem_cache *cache)
 {
-	struct twin *twin = cache->kept_by;
+	struct km_twin *twin = cache->kept_by;
 
 	while (twin->count) {
 		struct km_page *slab = twin->slabs[twin->count - 1];
@@ -505,7 +483,7 @@ static void drain_twins(struct km_private *private)
 	km_busy_end(was);
 }
 
-static void visit_twin(struct twin *twin, mem_cgroup_dtor dtor, void *arg)
+static void visit_twin(struct km_twin *twin, mem_cgroup_dtor dtor, void *arg)
 {
 	struct kmem_cache *cache = twin->cache;
 
@@ -560,10 +538,10 @@ int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void 
 void km_private_forget(struct kmem_cache *parent)
 {
 	struct detaching these = { .rest = NULL };
-	struct twin *twin;
+	struct km_twin *twin;
 
 	km_list_for_each(entry, &all)
-		while ((twin = find(km_container_of(entry, struct km_private, all), parent)))
+		while ((twin = km_private_find(km_container_of(entry, struct km_private, all), parent)))
 			detach(&these, twin);
 	detach_gathered(&these);
 }
@@ -595,8 +573,8 @@ static bool is_gone(struct km_private *private)
 
 static void free_private(struct km_private *private)
 {
-	for (unsigned i = 0; i < BUCKETS; i++)
-		for (struct twin *twin = private->bucket[i], *next; twin; twin = next) {
+	for (unsigned i = 0; i < KM_TWIN_BUCKETS; i++)
+		for (struct km_twin *twin = private->bucket[i], *next; twin; twin = next) {
 			next = twin->next;
 			km_meta_free(twin, sizeof(*twin));
 		}
@@ -611,7 +589,7 @@ static void reap(void)
 	km_list_for_each_safe(entry, &all) {
 		struct km_private *private = km_container_of(entry, struct km_private, all);
 		struct obj_cgroup *objcg = private->objcg;
-		struct twin *spare;
+		struct km_twin *spare;
 
 		if (!private->orphan)
 			continue;

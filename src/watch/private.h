@@ -4,12 +4,88 @@
 #ifndef KM_WATCH_PRIVATE_H
 #define KM_WATCH_PRIVATE_H
 
+#include "../port/rseq.h"
 #include "memcg.h"
+
+#define KM_TWIN_BUCKETS	64u
+
+struct km_twin {
+	struct kmem_cache *parent;	/* NULL: free to be used again */
+	struct kmem_cache *cache;
+	struct km_twin *next;		/* in the bucket; never changes */
+	struct km_private *home;
+	struct km_page **slabs;		/* with the home's lock */
+	size_t count, room;
+};
+
+struct km_private {
+	struct km_twin *bucket[KM_TWIN_BUCKETS];
+	struct obj_cgroup *objcg;
+	struct km_lock lock;		/* slabs, large */
+	struct km_list large;		/* blocks of whole pages */
+	struct km_list all;		/* from here: under the registry's lock */
+	bool orphan;			/* its group is gone */
+};
 
 /* Does what is allocated in its name lie in slabs of its own? Not once its group is offline. */
 km_inline bool km_is_private(const struct obj_cgroup *objcg)
 {
 	return objcg->private && !km_load(&objcg->dead);
+}
+
+km_inline struct km_twin *km_private_find(const struct km_private *private, const struct kmem_cache *parent)
+{
+	struct km_twin *twin = km_load_acquire(&private->bucket[parent->id % KM_TWIN_BUCKETS]);
+
+	/* Acquire pairs with private.c's attach: the rest of the link is filled in. */
+	while (twin && km_load_acquire(&twin->parent) != parent)
+		twin = twin->next;
+	return twin;
+}
+
+/* A hit: of the twin's public shelf, which is closed to who watches, checks or has no rseq. NULL: a miss. */
+km_inline void *km_private_pop(const struct obj_cgroup *objcg, const struct kmem_cache *parent)
+{
+#ifdef KMEM_HAVE_RSEQ
+	const struct km_twin *twin = km_private_find(objcg->private, parent);
+
+	if (km_likely(twin))
+		return kmem_shelf_pop(&twin->cache->shelf.front.open, km_hot.percpu, km_rseq);
+#else
+	(void)objcg, (void)parent;
+#endif
+	return NULL;
+}
+
+/* The id that the page map has for it; one below KM_MAP_FIRST is no cache's. */
+km_inline uintptr_t km_private_id(const void *object)
+{
+	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
+
+	return km_hot.map[index & -(uintptr_t)(index < km_hot.pages)];
+}
+
+/* It lies in a slab of the cache's own: the object, if there is one, is no twin's. */
+km_inline bool km_private_is_own(const struct kmem_cache *cache, const void *object)
+{
+	uintptr_t id = km_private_id(object);
+
+	return id == cache->id && id >= KM_MAP_FIRST;
+}
+
+/* The way back, where the page map and the address say that the object is some twin's of this cache. */
+km_inline bool km_private_push(const struct kmem_cache *parent, void *object)
+{
+#ifdef KMEM_HAVE_RSEQ
+	uintptr_t id = km_private_id(object);
+	const struct km_entry *entry = &km_hot.entries[id];
+
+	return km_entry_valid(entry, object) && entry->cache->twin_of == parent &&
+	       km_rseq_push_id(&entry->mask, id, UINT32_MAX, km_hot.percpu, km_rseq, object);
+#else
+	(void)parent, (void)object;
+	return false;
+#endif
 }
 
 /* charge.c: from now on each free of the cache looks whose the object is. */
@@ -20,7 +96,8 @@ void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj
 bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg);
 /* Of a cache with twins: free an object of one of them, or report one that is of neither. False: it is the cache's. */
 bool km_private_free(struct kmem_cache *cache, void *object);
-/* Of objects[0, *n): how many of the last are the cache's own; 0: some that are not were freed, and *n is less now. */
+/* Of objects[0, *n): how many of the last are the cache's own; 0: the last, and before it those of the same twin, were
+ * freed, and *n is less now. */
 size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects);
 /* Who pays for all slabs of a twin. */
 struct obj_cgroup *km_private_owner(const struct kmem_cache *twin);

@@ -1,7 +1,7 @@
 /*
  * fixture_charged.h: caches whose objects are paid for, under torment: the second hit, and groups in turn. One cache
- * has one payer all the time, the other two, in turn. The model is that of fixture_cache.h; and when all is freed and
- * drained no group has anything charged.
+ * has one payer all the time, another two, in turn, and the third two of which one has slabs of its own. The model is
+ * that of fixture_cache.h; and when all is freed and drained no group has anything charged.
  */
 #ifndef TESTS_RSEQ_FIXTURE_CHARGED_H
 #define TESTS_RSEQ_FIXTURE_CHARGED_H
@@ -11,9 +11,14 @@
 #include "fixture_cache.h"
 
 static struct {
-	struct kmem_cache *cache[2];
-	struct mem_cgroup *group[2], *others[2];
+	struct kmem_cache *cache[3];
+	struct mem_cgroup *group[2], *others[2], *private;
 } charged;
+
+static struct mem_cgroup *charged_payer(unsigned which, int payer)
+{
+	return which == 2 && !payer ? charged.private : charged.group[payer];
+}
 
 /* How many are allocated, and freed again, before; in whose name; and in whose name the operation is. */
 static const struct {
@@ -36,7 +41,7 @@ static bool prepare_charged(unsigned driver)
 	if (!which && (charged_states[state].then || driver % CHARGED_OPERATIONS == FREE_LATE))
 		return false;
 	model.cache = charged.cache[which];
-	set_active_memcg(charged.group[charged_states[state].before]);
+	set_active_memcg(charged_payer(which, charged_states[state].before));
 	for (int i = 0; i < SPARE + charged_states[state].get; i++)
 		get_one();
 	for (int i = 0; i < charged_states[state].put; i++)
@@ -46,7 +51,7 @@ static bool prepare_charged(unsigned driver)
 		set_active_memcg(charged.others[i]);
 		kmem_cache_free(model.cache, kmem_cache_alloc(model.cache, GFP_KERNEL));
 	}
-	set_active_memcg(charged.group[charged_states[state].then]);
+	set_active_memcg(charged_payer(which, charged_states[state].then));
 	return true;
 }
 
@@ -111,15 +116,15 @@ static void describe_charged(unsigned driver, char *text, size_t bytes)
 {
 	snprintf(text, bytes, "operation %u, state %u, %s", driver % CHARGED_OPERATIONS,
 		 driver / CHARGED_OPERATIONS % CHARGED_STATES,
-		 driver / CHARGED_OPERATIONS / CHARGED_STATES ? "two payers" : "one payer");
+		 kmem_cache_name(charged.cache[driver / CHARGED_OPERATIONS / CHARGED_STATES]));
 }
 
 static void verify_charged(void)
 {
 	set_active_memcg(charged.group[0]);
 	verify_cache();
-	for (int i = 0; i < 4; i++) {
-		struct mem_cgroup *group = i < 2 ? charged.group[i] : charged.others[i - 2];
+	for (int i = 0; i < 5; i++) {
+		struct mem_cgroup *group = i < 2 ? charged.group[i] : i < 4 ? charged.others[i - 2] : charged.private;
 
 		mem_cgroup_drain(group);
 		need(mem_cgroup_current(group) == 0, "group %d: %lu bytes charged for nothing", i,
@@ -132,8 +137,9 @@ static void do_as_other(void)
 {
 	struct mem_cgroup *before = mem_cgroup_active();
 
-	if (model.cache == charged.cache[1])
-		set_active_memcg(before == charged.group[0] ? charged.group[1] : charged.group[0]);
+	for (unsigned which = 1; which < 3; which++)
+		if (model.cache == charged.cache[which])
+			set_active_memcg(charged_payer(which, before != charged.group[1]));
 	do_both();
 	set_active_memcg(before);
 }
@@ -157,14 +163,18 @@ static const struct adversary charged_adversaries[] = {
 
 static bool start_charged(void)
 {
-	static const char *const names[] = { "one payer", "two payers" };
+	static const char *const names[] = { "one payer", "two payers", "own slabs" };
 
 	for (int i = 0; i < 2; i++)
 		charged.others[i] = mem_cgroup_create(NULL, "others", 0);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 2; i++)
 		charged.group[i] = mem_cgroup_create(NULL, names[i], 0);
+	charged.private = mem_cgroup_create(NULL, names[2], MEM_CGROUP_PRIVATE);
+	if (!charged.group[0] || !charged.group[1] || !charged.private)
+		return false;
+	for (int i = 0; i < 3; i++) {
 		charged.cache[i] = kmem_cache_create(names[i], OBJECT_BYTES, NULL, SLAB_ACCOUNT | SLAB_NO_MERGE);
-		if (!charged.group[i] || !start_with(charged.cache[i], CACHE))
+		if (!start_with(charged.cache[i], CACHE))
 			return false;
 	}
 	mem_cgroup_set_default(charged.group[0]);
@@ -172,7 +182,7 @@ static bool start_charged(void)
 }
 
 #define CHARGED_FIXTURE                                                                            \
-	{ "charged", start_charged, 2 * CHARGED_STATES * CHARGED_OPERATIONS, prepare_charged, operate_charged, \
+	{ "charged", start_charged, 3 * CHARGED_STATES * CHARGED_OPERATIONS, prepare_charged, operate_charged, \
 	  verify_charged, describe_charged, charged_adversaries,                                   \
 	  sizeof(charged_adversaries) / sizeof(charged_adversaries[0]), is_dear_cache }
 

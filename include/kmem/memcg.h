@@ -42,7 +42,9 @@ struct mem_cgroup;
 */
 
 /*
- * mem_cgroup_create - a group below `parent`; NULL: below the root. The caller has a reference.
+ * mem_cgroup_create - a group below `parent`; NULL: below the root. Where KMEM_OPTIONS, as `kmem run --limit` sets it,
+ * made a group for the whole process, NULL and the root mean that one, here and for mem_cgroup_set_default, and who has
+ * the root active charges it: a program can't leave its limit. Kernel: a cgroup namespace. The caller has a reference.
  * flags: 0, or MEM_CGROUP_PRIVATE: section 2a. Returns NULL with errno: ENOMEM; EINVAL (flags, no name, too deep);
  * ENOENT (the parent is offline).
  * Names need not differ; a slash or a control character in one becomes '_'.

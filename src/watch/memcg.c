@@ -25,6 +25,9 @@ struct mem_cgroup km_memcg_root = {
 	.name = "/",
 };
 
+/* What this process's groups are below: the group that options made for it, where they did. */
+static struct mem_cgroup *top = &km_memcg_root;
+
 static struct {
 	struct km_lock lock;
 	bool was_busy;			/* of who holds it */
@@ -144,12 +147,22 @@ static int join_tree(struct mem_cgroup *group, struct obj_cgroup *objcg, struct 
 	return error;
 }
 
+/* A program can't leave the group that was made for it, as long as it lets that be: there it meets its root. */
+static struct mem_cgroup *top_for(struct mem_cgroup *group)
+{
+	return (!group || km_memcg_is_root(group)) && km_load(&top->online) ? top : group;
+}
+
+void km_memcg_set_top(struct mem_cgroup *group)
+{
+	top = group;
+}
+
 struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name, unsigned int flags)
 {
 	int error = ENOMEM;
 
-	if (!parent)
-		parent = &km_memcg_root;
+	parent = top_for(parent) ?: &km_memcg_root;
 	if (flags & ~MEM_CGROUP_PRIVATE || !name || parent->depth >= MEMCG_DEPTH_MAX) {
 		errno = EINVAL;
 		return NULL;
@@ -300,7 +313,7 @@ struct mem_cgroup *set_active_memcg(struct mem_cgroup *group)
 	struct mem_cgroup *before = active;
 
 	active = group;
-	km_objcg_here = group ? group->objcg : NULL;
+	km_objcg_here = group ? top_for(group)->objcg : NULL;
 	return before;
 }
 
@@ -311,6 +324,8 @@ struct mem_cgroup *mem_cgroup_active(void)
 
 void mem_cgroup_set_default(struct mem_cgroup *group)
 {
+	if (top != &km_memcg_root)
+		group = top_for(group);
 	km_memcg_lock();
 	struct obj_cgroup *before = km_objcg_default;
 	km_store(&km_objcg_default, group ? mem_cgroup_get(group)->objcg : NULL);

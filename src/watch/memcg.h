@@ -51,6 +51,10 @@ void km_objcg_settle(struct obj_cgroup *objcg, uint64_t bytes);
 /* Who pays for it now, with a reference for the caller; the root for an orphan of it. */
 struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
 
+/* Before there is any other: the root's place for whoever makes groups, allocates in the root's name, or lets nobody be
+ * the default. Takes the caller's reference. */
+void km_memcg_set_top(struct mem_cgroup *group);
+
 /* process.c: a static program that refers to it has a group for the process, if options ask. */
 extern const bool km_memcg_process;
 

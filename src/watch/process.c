@@ -1,7 +1,7 @@
 /*
  * process.c: one group that pays for the whole process, as KMEM_OPTIONS asks (account, memcg_limit, memcg_group).
  * Invariant: it is there before the first allocation is served, so what nobody pays for was never given out; whoever
- * sets a group of his own, for a thread or as the default, takes precedence.
+ * makes a group makes it below, so that a thread's group, or another default, pays within the same limit.
  */
 #include "../port/die.h"
 #include "../port/os.h"
@@ -36,7 +36,6 @@ void km_memcg_start_process(void)
 	if (km_options.limit)
 		mem_cgroup_set_max(group, km_options.limit);
 	mem_cgroup_set_oom_callback(group, say_limit, NULL);
-	/* That has a reference; ours goes. */
 	mem_cgroup_set_default(group);
-	mem_cgroup_put(group);
+	km_memcg_set_top(group);
 }

@@ -311,8 +311,8 @@ KMEM_API int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct
 				     unsigned int n);
 /*
  * kmem_cache_alloc_from_sheaf - an object of the sheaf; NULL with ENOMEM where it is empty: there is no
- * other source. Of gfp only __GFP_ZERO counts: its objects are charged when it is filled, as those of a cache with
- * SLAB_ACCOUNT are (kernel: when they are taken, and with __GFP_ACCOUNT).
+ * other source. Of gfp only __GFP_ZERO counts: its objects are charged when it is filled, to who is active then, those
+ * of a cache with SLAB_ACCOUNT and those that are asked for with __GFP_ACCOUNT there (kernel: when they are taken).
  */
 KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc_from_sheaf(struct kmem_cache *cache, gfp_t gfp,
 							    struct slab_sheaf *sheaf);

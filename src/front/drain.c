@@ -295,9 +295,10 @@ bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *char
 {
 	if (!km_lock_may(&drain.lock, may_wait))
 		return false;
+	/* Once: where there was no room for it there will be none. */
+	if (block_bytes && !cache->charged.block_mask)
+		make_charged(cache, block_bytes);
 	if (!cache->charging) {
-		if (block_bytes)
-			make_charged(cache, block_bytes);
 		/* Release pairs with the acquire of who goes there: it sees what the cache was given before. */
 		km_store_release(&cache->charging, charging);
 		km_store(&cache->shelf.front.open.shelf, 0u);

@@ -140,7 +140,7 @@ void km_front_set_limit(struct kmem_cache *cache, unsigned limit);
 bool km_front_close_all(struct kmem_cache **caches, size_t count);
 /*
  * From now on each call goes to `charging`, and no hit passes it. block_bytes: of the blocks of a shelf for what is
- * paid for, beside the cache's own; 0: none. False: not now.
+ * paid for, beside the cache's own; 0: none, or not yet: called again it gives the cache that shelf. False: not now.
  */
 #define KM_CHARGED_MOST 126u	/* objects of the largest block there */
 bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *charging, uint32_t block_bytes,

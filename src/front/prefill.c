@@ -245,12 +245,12 @@ static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, siz
 
 /* ------------------------------------------------------------------ the interface */
 
-/* What gfp asks of an object is asked when it is taken. */
+/* Zeros are asked for when an object is taken; who pays, when the sheaf is filled, for what is there is to be had. */
 static gfp_t fill_gfp(const struct kmem_cache *cache, gfp_t gfp, const char *function)
 {
 	if (km_unlikely(gfp & ~__GFP_BITS_MASK))
 		km_misuse(KM_MISUSE_BAD_GFP, function, (void *)(uintptr_t)gfp, cache->name);
-	return gfp & __GFP_BITS_MASK & ~(__GFP_ZERO | __GFP_ACCOUNT);
+	return gfp & __GFP_BITS_MASK & ~__GFP_ZERO;
 }
 
 static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
@@ -259,6 +259,9 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 	struct slab_sheaf *sheaf = NULL;
 
 	km_thread_enter();
+	/* From here on the cache has no blocks to hand out. */
+	if (km_unlikely(gfp & __GFP_ACCOUNT) && !cache->charging)
+		km_front_may_charge(cache, gfp);
 	if (!has_blocks(cache) || n > km_mask_capacity(cache->shelf.block_mask)) {
 		/* It says so itself where there are no objects. */
 		sheaf = prefill_array(cache, gfp | __GFP_NOWARN, n);
@@ -328,7 +331,7 @@ int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_she
 	if (size_of(old) >= n)
 		return 0;
 	size_t capacity = capacity_of(cache, old);
-	if (n > capacity) {
+	if (n > capacity || (km_unlikely(gfp & __GFP_ACCOUNT) && is_block(old))) {
 		struct slab_sheaf *larger = prefill(cache, gfp, n);
 
 		if (!larger)

@@ -233,6 +233,32 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 	return object ? charge_failed(cache, gfp) : NULL;
 }
 
+/* Bytes of a block: as many objects as the bound allows, two at least; 0: each is paid for as it comes. */
+static uint32_t shelf_block(const struct kmem_cache *cache)
+{
+	uint32_t words = KM_CHARGED_MOST + 2;
+
+	if (cache->engine->front != KM_FRONT_ARRAY || !cache->capacity)
+		return 0;
+	while (words > 4 && (words - 2) * (size_t)cache->charge > SHELF_BYTES)
+		words /= 2;
+	return words * (uint32_t)sizeof(void *);
+}
+
+static const struct km_charging charging;
+
+/* It began to be charged where nobody might wait: the first who may gives it its shelf. */
+static km_noinline void give_shelf(struct kmem_cache *cache)
+{
+	uint32_t bytes = shelf_block(cache);
+
+	if (!bytes || km_front_busy)
+		return;
+	bool was = km_busy_begin();
+	km_front_ask_first(cache, &charging, bytes, true);
+	km_busy_end(was);
+}
+
 static void *alloc_by_shelf(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	void *object = NULL;
@@ -240,6 +266,8 @@ static void *alloc_by_shelf(struct kmem_cache *cache, gfp_t gfp, int node, struc
 
 	if (!objcg || objcg == &km_objcg_root)
 		return alloc_unpaid(cache, gfp & ~__GFP_ACCOUNT, node);
+	if (km_unlikely(!km_load(&cache->charged.block_mask)) && allows_blocking(gfp))
+		give_shelf(cache);
 	if (km_load(&cache->charged.inner.shelf) && !(gfp & ODD) && node == NUMA_NO_NODE) {
 		if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || !cache->charge_all)
 			object = km_owned_pop(&cache->charged, (uintptr_t)objcg);
@@ -324,14 +352,6 @@ km_inline bool put_in_turn(struct kmem_cache *cache, void *object, struct obj_cg
 }
 #endif
 
-/* A group with slabs of its own: functions for themselves, that a hit there is short, and the others pay for a look. */
-static km_noinline void *alloc_private(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
-{
-	void *object = km_likely(!(gfp & ODD) && node == NUMA_NO_NODE) ? km_private_pop(objcg, cache) : NULL;
-
-	return km_likely(object) ? object : km_private_alloc(cache, gfp, node, objcg);
-}
-
 static km_noinline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 #ifdef KMEM_HAVE_RSEQ
@@ -343,13 +363,28 @@ static km_noinline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int n
 	return alloc_slowly(cache, gfp, node, objcg);
 }
 
+/* An object like any other, zeroed: the front has not looked for it on the shelf. */
+static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+{
+	void *object = NULL;
+
+	gfp &= ~__GFP_ZERO;
+	if (km_is_private(objcg))
+		object = km_private_alloc(cache, gfp, node, objcg);
+	else if (gfp & ODD || node != NUMA_NO_NODE || !(object = km_owned_pop(&cache->charged, (uintptr_t)objcg)))
+		object = alloc_shared(cache, gfp, node, objcg);
+	return object ? __builtin_memset(object, 0, cache->object_size) : NULL;
+}
+
 /* What was no hit of the front's. */
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	struct obj_cgroup *objcg = payer(cache, gfp);
 
+	if (km_unlikely(gfp & __GFP_ZERO) && objcg && !cache->ctor && !cache->hooks)
+		return alloc_zeroed(cache, gfp, node, objcg);
 	if (km_unlikely(objcg && km_is_private(objcg)))
-		return alloc_private(cache, gfp, node, objcg);
+		return km_private_alloc(cache, gfp, node, objcg);
 	return alloc_shared(cache, gfp, node, objcg);
 }
 
@@ -514,25 +549,7 @@ static void charged_free_bulk(struct kmem_cache *cache, size_t n, void **objects
 	errno = saved_errno;
 }
 
-/* ------------------------------------------------------------------ large blocks, and by pointer */
-
-bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner)
-{
-	struct obj_cgroup *objcg = km_objcg_now();
-
-	*owner = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : 0;
-	return !*owner || km_objcg_charge(objcg, bytes, gfp);
-}
-
-bool km_charge_more(uint64_t owner, size_t bytes)
-{
-	return km_objcg_charge((struct obj_cgroup *)(uintptr_t)owner, bytes, GFP_KERNEL);
-}
-
-void km_charge_back(uint64_t owner, size_t bytes)
-{
-	km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, bytes);
-}
+/* ------------------------------------------------------------------ by pointer */
 
 struct mem_cgroup *mem_cgroup_from_obj(const void *object)
 {
@@ -574,16 +591,6 @@ static const struct km_charging charging = {
 
 /* ------------------------------------------------------------------ beginning, and giving back */
 
-/* Bytes of a block: as many objects as the bound allows, two at least. */
-static uint32_t shelf_block(const struct kmem_cache *cache)
-{
-	uint32_t words = KM_CHARGED_MOST + 2;
-
-	while (words > 4 && (words - 2) * (size_t)cache->charge > SHELF_BYTES)
-		words /= 2;
-	return words * (uint32_t)sizeof(void *);
-}
-
 /* With SLAB_ACCOUNT before anybody else knows the cache; else in several threads at once, which write the same. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 {
@@ -599,9 +606,7 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 		cache->payer = cache->checked ? KM_PAYERS_DIFFER : KM_PAYER_UNKNOWN;
 	}
 	km_store(&cache->turns, turns_of(cache));
-	/* Without a charged shelf each object is paid for as it comes. */
-	bool shelf = may_wait && cache->engine->front == KM_FRONT_ARRAY && cache->capacity;
-	return km_front_ask_first(cache, &charging, shelf ? shelf_block(cache) : 0, may_wait);
+	return km_front_ask_first(cache, &charging, may_wait ? shelf_block(cache) : 0, may_wait);
 }
 
 static bool any(uintptr_t owner, void *arg)

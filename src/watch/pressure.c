@@ -496,6 +496,25 @@ bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
 	return km_likely(bytes && km_stock_take(&objcg->slot, bytes)) || charge_slow(objcg, bytes, gfp);
 }
 
+/* Large blocks. */
+bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner)
+{
+	struct obj_cgroup *objcg = km_objcg_now();
+
+	*owner = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : 0;
+	return !*owner || km_objcg_charge(objcg, bytes, gfp);
+}
+
+bool km_charge_more(uint64_t owner, size_t bytes)
+{
+	return km_objcg_charge((struct obj_cgroup *)(uintptr_t)owner, bytes, GFP_KERNEL);
+}
+
+void km_charge_back(uint64_t owner, size_t bytes)
+{
+	km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, bytes);
+}
+
 int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes)
 {
 	return km_objcg_charge(group->objcg, bytes, gfp) ? 0 : -ENOMEM;

@@ -311,7 +311,7 @@ static km_noinline void *alloc_harder(struct km_twin *twin, gfp_t gfp, int node,
 	return object;
 }
 
-void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	struct km_twin *twin = get(objcg->private, cache, gfp);
 
@@ -325,6 +325,28 @@ void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj
 	if (km_unlikely(here.admitted))
 		settle(objcg, gfp);
 	return object;
+}
+
+/* A hit: of the twin's public shelf, which is closed to who watches, checks or has no rseq. NULL: a miss. */
+km_inline void *twin_pop(const struct obj_cgroup *objcg, const struct kmem_cache *parent)
+{
+#ifdef KMEM_HAVE_RSEQ
+	const struct km_twin *twin = km_private_find(objcg->private, parent);
+
+	if (km_likely(twin))
+		return kmem_shelf_pop(&twin->cache->shelf.front.open, km_hot.percpu, km_rseq);
+#else
+	(void)objcg, (void)parent;
+#endif
+	return NULL;
+}
+
+void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+{
+	const gfp_t odd = __GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK;
+	void *object = km_likely(!(gfp & odd) && node == NUMA_NO_NODE) ? twin_pop(objcg, cache) : NULL;
+
+	return km_likely(object) ? object : alloc_missed(cache, gfp, node, objcg);
 }
 
 bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)

@@ -43,20 +43,6 @@ km_inline struct km_twin *km_private_find(const struct km_private *private, cons
 	return twin;
 }
 
-/* A hit: of the twin's public shelf, which is closed to who watches, checks or has no rseq. NULL: a miss. */
-km_inline void *km_private_pop(const struct obj_cgroup *objcg, const struct kmem_cache *parent)
-{
-#ifdef KMEM_HAVE_RSEQ
-	const struct km_twin *twin = km_private_find(objcg->private, parent);
-
-	if (km_likely(twin))
-		return kmem_shelf_pop(&twin->cache->shelf.front.open, km_hot.percpu, km_rseq);
-#else
-	(void)objcg, (void)parent;
-#endif
-	return NULL;
-}
-
 /* The id that the page map has for it; one below KM_MAP_FIRST is no cache's. */
 km_inline uintptr_t km_private_id(const void *object)
 {

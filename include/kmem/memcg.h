@@ -143,11 +143,14 @@ KMEM_API uint64_t mem_cgroup_max(const struct mem_cgroup *group);
 KMEM_API uint64_t mem_cgroup_high(const struct mem_cgroup *group);
 KMEM_API uint64_t mem_cgroup_low(const struct mem_cgroup *group);
 KMEM_API uint64_t mem_cgroup_min(const struct mem_cgroup *group);
-/* Charged now, with all below; the most that it ever was; and begin again with that. */
+/* Charged now, with all below; the most that it ever was; and begin again with that. Both with what lay in stocks and
+ * on shelves then (the bounds stand above): a peak may be above all that was ever alive by as much, never above max but
+ * where current was. */
 KMEM_API uint64_t mem_cgroup_current(const struct mem_cgroup *group);
 KMEM_API uint64_t mem_cgroup_peak(const struct mem_cgroup *group);
 KMEM_API void mem_cgroup_reset_peak(struct mem_cgroup *group);
-/* How often this group's max refused a charge, each further try counted again (kernel: v1's failcnt). */
+/* How often this group's max refused a charge, each further try counted again, also where draining the stocks, or
+ * asking for less than a batch, then helped (kernel: v1's failcnt). MEMCG_MAX says how often that did not help. */
 KMEM_API uint64_t mem_cgroup_failcnt(const struct mem_cgroup *group);
 
 /*
@@ -165,7 +168,13 @@ KMEM_API void mem_cgroup_set_high_callback(struct mem_cgroup *group, mem_cgroup_
 
 /* ---------------------------------------------------------------- 4. Events */
 
-/* Kernel: the keys of memory.events, in their order. */
+/*
+ * Kernel: the keys of memory.events, in their order. Of a charge that meets a max: failcnt counts each look that found
+ * no room; MEMCG_MAX those after which stocks and shelves were drained in vain, or that may not wait, once before each
+ * reclaim (kernel: before it drains); MEMCG_OOM those of these where reclaim freed nothing, unless the call has
+ * __GFP_NORETRY or __GFP_RETRY_MAYFAIL, or comes from a callback. So oom <= max <= failcnt; a charge that got through
+ * in the end may have counted in all three, and one that fails without waiting counts no oom.
+ */
 enum memcg_memory_event {
 	MEMCG_LOW,		/* reclaimed although below its low */
 	MEMCG_HIGH,		/* reclaimed and slowed down because above high */
@@ -218,6 +227,10 @@ KMEM_API uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes);
 /*
  * mem_cgroup_drain - take back what lies charged and unused, of the group and all below, on every CPU: then `current`
  * is the sum over what is alive, to the byte. Returns the bytes that came back out of stocks. Kernel: drain_all_stock.
+ * While others allocate and free, what a thread has charged and not laid down yet is missed: what a shelf holds (64
+ * KiB, or two objects of a cache), and of a private group a slab, for each thread that is just filling or emptying
+ * one, be it that it lost its CPU there; an allocation that is refused drains three times because of that. What is on
+ * its way between stocks and counters is not missed: it is moved under the CPU's lock.
  */
 KMEM_API uint64_t mem_cgroup_drain(struct mem_cgroup *group);
 
@@ -260,19 +273,23 @@ KMEM_API uint64_t mem_cgroup_margin(const struct mem_cgroup *group);
 KMEM_API int mem_cgroup_walk(struct mem_cgroup *group, int (*visit)(struct mem_cgroup *group, unsigned int depth,
 								     void *arg), void *arg);
 /*
- * mem_cgroup_walk_caches - visit each cache that the group has objects of: its name, how many, and what is charged for
- * them; a private group's own caches with their slabs whole. Without large blocks, and without the groups below. What
- * lies on shelves is taken back, all slabs are walked: exact where nobody allocates meanwhile, and slow. Ends early as
- * mem_cgroup_walk does. No lock is held in a visit.
+ * mem_cgroup_walk_caches - visit each cache that the group has objects of: its name, how many, and what is charged
+ * for them; a private group's own caches with their slabs whole. Without large blocks, and without the groups below.
+ * What lies on shelves is taken back, all slabs of the process are walked, once for 32 caches: exact where nobody
+ * allocates meanwhile, and slow: it takes time by all objects of charged caches, whosever they are, about 8 ms for a
+ * million (1 ms where they are private groups'), holds the registry, and stops all CPUs for two fences. Nothing is
+ * counted by cache while running, so that a charge need not. Ends early as mem_cgroup_walk does. No lock is held in a
+ * visit.
  */
 typedef int (*mem_cgroup_visit_cache)(const char *cache, size_t objects, uint64_t bytes, void *arg);
 KMEM_API int mem_cgroup_walk_caches(struct mem_cgroup *group, mem_cgroup_visit_cache visit, void *arg);
 
 /*
- * The texts of the cgroup files with these names, as the kernel writes them, where it has them: its keys in its order,
- * then ours. Like snprintf: at most `bytes` with the NUL, and returns the length of it all. stat: `kernel` is what is
- * charged, `slab` and `slab_unreclaimable` what mem_cgroup_walk_caches finds, groups below included, as slowly; ours:
- * `stock`, of that in stocks of the group itself; `dying`: offline groups below whose charges are here.
+ * The texts of the cgroup files with these names, as the kernel writes them, where it has them: its keys in its
+ * order, then ours. Like snprintf: at most `bytes` with the NUL, and returns the length of it all. stat: `kernel` is
+ * what is charged, `slab` and `slab_unreclaimable` what mem_cgroup_walk_caches finds, groups below included, as
+ * slowly, so for each of many groups ask for current and events, which take a microsecond; ours: `stock`, of that in
+ * stocks of the group itself; `dying`: offline groups below whose charges are here.
  */
 KMEM_API size_t mem_cgroup_write_current(const struct mem_cgroup *group, char *text, size_t bytes);
 KMEM_API size_t mem_cgroup_write_stat(const struct mem_cgroup *group, char *text, size_t bytes);

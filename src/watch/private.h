@@ -48,7 +48,7 @@ km_inline uintptr_t km_private_id(const void *object)
 {
 	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
 
-	return km_hot.map[index & -(uintptr_t)(index < km_hot.pages)];
+	return km_hot.map[index & -(uintptr_t)(index < km_load(&km_hot.pages))];
 }
 
 /* It lies in a slab of the cache's own: the object, if there is one, is no twin's. */

@@ -173,8 +173,8 @@ void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
 km_inline void *km_charged_pop(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
 {
 #ifdef KMEM_HAVE_RSEQ
-	/* Nobody's objects are none: a miss, too. */
-	if (km_likely(!(gfp & (KMEM_GFP_MISS & ~__GFP_ACCOUNT))))
+	/* Where nobody pays, misses are some engine's ordinary way: they do not try this in vain. */
+	if (objcg && km_likely(!(gfp & (KMEM_GFP_MISS & ~__GFP_ACCOUNT))))
 		return km_rseq_owned_pop(&cache->charged.front.open, cache->shelf.front.percpu, rseq,
 					 (uintptr_t)objcg);
 #else

@@ -563,21 +563,25 @@ static void *alloc_named(struct kmem_cache *cache, gfp_t gfp, int id)
 	return miss(cache, &request);
 }
 
-static void *alloc_ordinary(struct kmem_cache *cache, gfp_t gfp)
+/* In a function of its own: a chain's hit has no request on its stack. */
+static km_noinline void *miss_ordinary(struct kmem_cache *cache, gfp_t gfp)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 
-	if (cache->engine->front == KM_FRONT_NONE)
-		return alloc_without_shelf(cache, gfp);
-	if (plain_chain(cache) && !(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK))) {
+	if (km_unlikely(gfp & __GFP_THISNODE))
+		return alloc_named(cache, gfp, NUMA_NO_NODE);
+	return miss(cache, &request);
+}
+
+km_inline void *alloc_ordinary(struct kmem_cache *cache, gfp_t gfp)
+{
+	if (km_likely(plain_chain(cache)) && km_likely(!(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK)))) {
 		void *object = chain_pop(cache);
 
 		if (km_likely(object))
 			return object;
 	}
-	if (km_unlikely(gfp & __GFP_THISNODE))
-		return alloc_named(cache, gfp, NUMA_NO_NODE);
-	return miss(cache, &request);
+	return cache->engine->front == KM_FRONT_NONE ? alloc_without_shelf(cache, gfp) : miss_ordinary(cache, gfp);
 }
 
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
@@ -587,8 +591,10 @@ void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 
 km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 {
+	/* A chain's every hit comes by here. */
+	if (km_likely(!cache->charging) && km_likely(!(gfp & __GFP_ACCOUNT)))
+		return alloc_ordinary(cache, gfp);
 	void *object = km_charged_pop(cache, gfp, km_objcg_now(), cache->shelf.front.rseq);
-
 	return object ?: km_alloc_missed(cache, gfp);
 }
 
@@ -657,18 +663,17 @@ km_cold static void free_miss(struct kmem_cache *cache, void *object)
 }
 
 /* A chain meets its engine at every free to another slab than the CPU's. */
-static bool free_to_chain(struct kmem_cache *cache, void *object)
+static km_noinline void chain_missed(struct kmem_cache *cache, void *object)
 {
-	if (chain_push(cache, object))
-		return true;
 	km_thread_enter();
-	if (km_load(&cache->deferred) || !enter())
-		return false;
+	if (km_load(&cache->deferred) || !enter()) {
+		free_miss(cache, object);
+		return;
+	}
 	km_store(&cache->touched, true);
 	cache->engine->free(cache, object);
 	km_front_tick_rarely();
 	leave();
-	return true;
 }
 
 /* The same without a shelf. */
@@ -693,13 +698,19 @@ static bool free_direct(struct kmem_cache *cache, void *object)
 	return true;
 }
 
+km_inline void free_ordinary(struct kmem_cache *cache, void *object)
+{
+	if (plain_chain(cache) && !cache->checked && object) {
+		if (km_unlikely(!chain_push(cache, object)))
+			chain_missed(cache, object);
+	} else if (cache->engine->front != KM_FRONT_NONE || !object || !free_direct(cache, object)) {
+		free_miss(cache, object);
+	}
+}
+
 void km_plain_free(struct kmem_cache *cache, void *object)
 {
-	if (cache->engine->front == KM_FRONT_NONE && object && free_direct(cache, object))
-		return;
-	if (plain_chain(cache) && !cache->checked && object && free_to_chain(cache, object))
-		return;
-	free_miss(cache, object);
+	free_ordinary(cache, object);
 }
 
 km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
@@ -713,5 +724,5 @@ void km_free_missed(struct kmem_cache *cache, void *object)
 	if (km_unlikely(cache->charging != NULL))
 		km_load_acquire(&cache->charging)->free(cache, object);
 	else
-		km_plain_free(cache, object);
+		free_ordinary(cache, object);
 }

@@ -2,3 +2,5 @@
 TEST_LIBS_system_pages := -Wl,--wrap=getauxval,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise
 # A clock that the test moves on.
 TEST_LIBS_looks := -Wl,--wrap=clock_gettime
+# Which mappings are given a name, whether the kernel shows it or not.
+TEST_LIBS_names := -Wl,--wrap=prctl

@@ -1,0 +1,69 @@
+/*
+ * named.h: the mappings that the library gives a name, by catching the call (--wrap=prctl in flags.mk): it reaches the
+ * kernel, but they are known where that has no names to show.
+ */
+#ifndef TESTS_UNIT_NAMED_H
+#define TESTS_UNIT_NAMED_H
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#ifndef PR_SET_VMA
+#define PR_SET_VMA		0x53564d41
+#define PR_SET_VMA_ANON_NAME	0
+#endif
+
+#define NEED(truth)                                                                                \
+	do {                                                                                       \
+		if (!(truth)) {                                                                    \
+			printf("line %d: %s (errno %d)\n", __LINE__, #truth, errno);               \
+			fflush(stdout);                                                            \
+			_exit(1);                                                                  \
+		}                                                                                  \
+	} while (0)
+
+/* What was named, in the order of the calls. */
+static struct named {
+	uintptr_t start, end;
+	const char *name;
+} named[64];
+static unsigned named_count;
+
+int __real_prctl(int option, ...);
+
+/* As the kernel has it: a range of whole pages; printable, without these five; 79 bytes at most. */
+static bool taken_by_kernel(uintptr_t start, size_t bytes, const char *name)
+{
+	for (const char *at = name; *at; at++)
+		if (!isprint((unsigned char)*at) || strchr("\\`$[]", *at))
+			return false;
+	return start % 4096 == 0 && bytes && strlen(name) < 80;
+}
+
+int __wrap_prctl(int option, ...)
+{
+	unsigned long words[4];
+	va_list list;
+
+	va_start(list, option);
+	for (unsigned i = 0; i < 4; i++)
+		words[i] = va_arg(list, unsigned long);
+	va_end(list);
+	if (option == PR_SET_VMA && words[0] == PR_SET_VMA_ANON_NAME) {
+		const char *name = (const char *)words[3];
+
+		NEED(taken_by_kernel(words[1], words[2], name));
+		NEED(named_count < sizeof(named) / sizeof(named[0]));
+		named[named_count++] = (struct named){ words[1], words[1] + words[2], name };
+	}
+	return __real_prctl(option, words[0], words[1], words[2], words[3]);
+}
+
+#endif

@@ -18,7 +18,8 @@ extern bool (*km_os_fault)(const char *call);
  * count only here, where a range is committed, given back or left without access, and must begin and end at one.
  */
 size_t km_os_page_bytes(void);
-/* Address space without access and without charge, aligned to `align` (a power of two) and to the system's page. */
+/* Address space without access and without charge, and in no core dump, until it is committed; aligned to `align` (a
+ * power of two) and to the system's page. */
 void *km_os_reserve(size_t bytes, size_t align);
 /* Make [p, p+bytes) of a reservation readable and writable; zero where never touched. */
 int km_os_commit(void *p, size_t bytes);

@@ -4,3 +4,4 @@ TEST_LIBS_system_pages := -Wl,--wrap=getauxval,--wrap=mmap,--wrap=munmap,--wrap=
 TEST_LIBS_looks := -Wl,--wrap=clock_gettime
 # Which mappings are given a name, whether the kernel shows it or not.
 TEST_LIBS_names := -Wl,--wrap=prctl
+TEST_LIBS_dumps := -Wl,--wrap=prctl

@@ -287,7 +287,7 @@ static void process_member(struct json *json, const char *key, void *arg, unsign
 		LONG(arena_reserved_bytes), LONG(arena_committed_bytes), LONG(pages_used),
 		LONG(pages_free_dirty), LONG(pages_free_clean), LONG(large_blocks),
 		LONG(large_bytes), LONG(mapped_blocks), LONG(mapped_bytes), LONG(meta_bytes),
-		LONG(purged_pages), LONG(nodes), LONG(bind_failures),
+		LONG(purged_pages), LONG(slob_pages), LONG(slob_bytes), LONG(nodes), LONG(bind_failures),
 	};
 #undef LONG
 	struct snapshot *snapshot = json->snapshot;

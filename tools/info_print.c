@@ -59,18 +59,85 @@ static int print_json(const struct snapshot *snapshot)
 
 /* ------------------------------------------------------------------ bytes */
 
+#define UNKNOWN (~0ul)
+
+/* A row of the table. */
+struct row {
+	const struct info_cache *cache;
+	unsigned long active, slabs;	/* bytes; UNKNOWN: it can't be said */
+};
+
 static unsigned long slab_bytes(const struct kmem_cache_stats *stats)
 {
 	return stats->total_slabs * stats->pages_per_slab * KM_PAGE_SIZE;
 }
 
+/* Its objects lie in pages that all caches of the engine share, and in no slab. */
+static bool in_shared_pages(const struct info_cache *cache)
+{
+	return !strcmp(cache->engine, "slob") && cache->stats.size < KM_PAGE_SIZE;
+}
+
+/* Engine slob's kmalloc: a block has the size that was asked for, which its header knows and its cache does not. */
+static bool has_any_size(const struct info_cache *cache)
+{
+	return in_shared_pages(cache) && !strcmp(cache->stats.name, "kmalloc") &&
+	       cache->stats.size == KMALLOC_MIN_SIZE;
+}
+
+/* What its blocks have together, headers too: what is in use of the shared pages but for what the caches have. */
+static unsigned long any_size_bytes(const struct snapshot *snapshot)
+{
+	unsigned long caches = 0, kmallocs = 0;
+
+	for (size_t i = 0; i < snapshot->count; i++) {
+		const struct info_cache *cache = &snapshot->caches[i];
+
+		if (has_any_size(cache))
+			kmallocs++;
+		else if (in_shared_pages(cache))
+			caches += cache->stats.total_objects * cache->stats.size;
+	}
+	/* Of two copies in a process there is only the sum; and what is read while it changes need not fit. */
+	unsigned long all = snapshot->stats.slob_bytes;
+	return kmallocs == 1 && all > caches ? all - caches : UNKNOWN;
+}
+
+static struct row row_of(const struct snapshot *snapshot, const struct info_cache *cache)
+{
+	const struct kmem_cache_stats *stats = &cache->stats;
+
+	return (struct row){
+		.cache = cache,
+		.active = has_any_size(cache) ? any_size_bytes(snapshot) :
+						stats->active_objects * stats->size,
+		.slabs = in_shared_pages(cache) ? UNKNOWN : slab_bytes(stats),
+	};
+}
+
+/* Of all caches together. */
+static unsigned long active_bytes(const struct snapshot *snapshot)
+{
+	unsigned long bytes = snapshot->stats.slob_bytes;
+
+	for (size_t i = 0; i < snapshot->count; i++)
+		if (!in_shared_pages(&snapshot->caches[i]))
+			bytes += row_of(snapshot, &snapshot->caches[i]).active;
+	return bytes;
+}
+
+/* What it takes of the system, as far as that is its own. */
+static unsigned long taken(const struct row *row)
+{
+	return row->slabs != UNKNOWN ? row->slabs : row->active != UNKNOWN ? row->active : 0;
+}
+
 static int by_bytes(const void *a, const void *b)
 {
-	const struct info_cache *x = *(struct info_cache *const *)a;
-	const struct info_cache *y = *(struct info_cache *const *)b;
-	unsigned long i = slab_bytes(&x->stats), j = slab_bytes(&y->stats);
+	const struct row *x = a, *y = b;
+	unsigned long i = taken(x), j = taken(y);
 
-	return i != j ? (i < j) - (i > j) : strcmp(x->stats.name, y->stats.name);
+	return i != j ? (i < j) - (i > j) : strcmp(x->cache->stats.name, y->cache->stats.name);
 }
 
 struct info_bytes info_bytes(unsigned long bytes)
@@ -87,13 +154,16 @@ struct info_bytes info_bytes(unsigned long bytes)
 	return result;
 }
 
-static void print_cache_bytes(const struct kmem_cache_stats *stats)
+/* Bytes of objects in use, on shelves, and in slabs; what is unknown is a dash. */
+static void print_bytes(const char *name, unsigned long objects, unsigned long active, unsigned long shelves,
+			unsigned long slabs)
 {
-	unsigned long in_slabs = slab_bytes(stats), active = stats->active_objects * stats->size;
+	char used[16] = "-";
 
-	printf("%-24s %12lu %12s %12s %12s %5.1f%%\n", stats->name, stats->active_objects,
-	       BYTES(active), BYTES(stats->shelf_objects * stats->size), BYTES(in_slabs),
-	       in_slabs ? 100.0 * (double)active / (double)in_slabs : 0.0);
+	if (active != UNKNOWN && slabs != UNKNOWN)
+		snprintf(used, sizeof(used), "%.1f%%", slabs ? 100.0 * (double)active / (double)slabs : 0.0);
+	printf("%-24s %12lu %12s %12s %12s %6s\n", name, objects, active == UNKNOWN ? "-" : BYTES(active),
+	       BYTES(shelves), slabs == UNKNOWN ? "-" : BYTES(slabs), used);
 }
 
 /* Kilobytes that /proc/PID/smaps_rollup has for the key; 0: it does not say. */
@@ -148,33 +218,31 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 
 static int print_memory(const struct snapshot *snapshot, bool live)
 {
-	const struct info_cache **order = calloc(snapshot->count + 1, sizeof(*order));
-	struct kmem_cache_stats all = { .name = "all caches" };
-	unsigned long active = 0, shelves = 0, slabs = 0;
+	struct row *rows = calloc(snapshot->count + 1, sizeof(*rows));
+	unsigned long objects = 0, shelves = 0, slabs = snapshot->stats.slob_pages * KM_PAGE_SIZE;
 
-	if (!order)
+	if (!rows)
 		return ENOMEM;
 	printf("process %u, libkmem %s, discipline %s (%s)\n\n", snapshot->pid, snapshot->version,
 	       snapshot->discipline, snapshot->reason);
 	printf("%-24s %12s %12s %12s %12s %6s\n", "cache", "objects", "in use", "on shelves",
 	       "in slabs", "used");
 	for (size_t i = 0; i < snapshot->count; i++)
-		order[i] = &snapshot->caches[i];
-	qsort(order, snapshot->count, sizeof(*order), by_bytes);
+		rows[i] = row_of(snapshot, &snapshot->caches[i]);
+	qsort(rows, snapshot->count, sizeof(*rows), by_bytes);
 	for (size_t i = 0; i < snapshot->count; i++) {
-		const struct kmem_cache_stats *stats = &order[i]->stats;
+		const struct kmem_cache_stats *stats = &rows[i].cache->stats;
+		unsigned long on_shelves = stats->shelf_objects * stats->size;
 
-		/* Small objects of engine slob are in no slab. */
 		if (stats->total_slabs || stats->active_objects)
-			print_cache_bytes(stats);
-		all.active_objects += stats->active_objects;
-		active += stats->active_objects * stats->size;
-		shelves += stats->shelf_objects * stats->size;
+			print_bytes(stats->name, stats->active_objects, rows[i].active, on_shelves, rows[i].slabs);
+		objects += stats->active_objects;
+		shelves += on_shelves;
 		slabs += slab_bytes(stats);
 	}
-	free(order);
-	printf("%-24s %12lu %12s %12s %12s %5.1f%%\n", all.name, all.active_objects, BYTES(active),
-	       BYTES(shelves), BYTES(slabs), slabs ? 100.0 * (double)active / (double)slabs : 0.0);
+	free(rows);
+	/* The pages that the caches of slob share are counted once, here. */
+	print_bytes("all caches", objects, active_bytes(snapshot), shelves, slabs);
 	printf("%-24s %12lu %12s\n", "large blocks", snapshot->stats.large_blocks,
 	       BYTES(snapshot->stats.large_bytes));
 	print_totals(snapshot, live);
@@ -208,13 +276,9 @@ void info_process_name(unsigned pid, char name[64])
 			*at = '?';
 }
 
-static unsigned long active_bytes(const struct snapshot *snapshot)
+static unsigned long all_bytes(const struct snapshot *snapshot)
 {
-	unsigned long bytes = snapshot->stats.large_bytes;
-
-	for (size_t i = 0; i < snapshot->count; i++)
-		bytes += snapshot->caches[i].stats.active_objects * snapshot->caches[i].stats.size;
-	return bytes;
+	return active_bytes(snapshot) + snapshot->stats.large_bytes;
 }
 
 void info_list_head(struct km_writer *writer, enum info_style style)
@@ -238,7 +302,7 @@ static void list_json(struct km_writer *writer, const struct snapshot *snapshot,
 		km_print(writer, ", \"discipline\": ");
 		km_print_string(writer, snapshot->discipline);
 		km_print(writer, ", \"caches\": %zu, \"active_bytes\": %lu", snapshot->count,
-			 active_bytes(snapshot));
+			 all_bytes(snapshot));
 	}
 	km_print(writer, "}");
 }
@@ -261,7 +325,7 @@ void info_list_row(struct km_writer *writer, enum info_style style, const struct
 			 snapshot->version);
 	} else {
 		km_print(writer, "%8u %-16s %-10s %7zu %14lu\n", snapshot->pid, name,
-			 snapshot->discipline, snapshot->count, active_bytes(snapshot));
+			 snapshot->discipline, snapshot->count, all_bytes(snapshot));
 	}
 }
 

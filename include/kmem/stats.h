@@ -23,7 +23,7 @@ struct kmem_cache_stats {
 	unsigned long partial_slabs;	/* on the node's partial lists */
 	unsigned long min_partial;
 	unsigned int object_size;	/* bytes, as asked for */
-	unsigned int size;		/* bytes an object occupies */
+	unsigned int size;		/* bytes an object occupies; of kmalloc of engine slob, of any size: 8 */
 	unsigned int objects_per_slab;
 	unsigned int pages_per_slab;
 	unsigned int sheaf_capacity;

@@ -193,8 +193,8 @@ KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc_node(struct kmem_cache *cache, 
 /*
  * kmem_cache_free - give `object` back to the cache it came from. errno is kept.
  * NULL, an object of another cache or one freed twice are bad calls: found when objects leave the
- * shelf, or at once with SLAB_CONSISTENCY_CHECKS or KMEM_OPTIONS=check:1; they end the process with
- * one line. Kernel: the same, except that it warns and leaks.
+ * shelf (one freed twice: as its engine sees it, kmem(7)), or at once with SLAB_CONSISTENCY_CHECKS or
+ * KMEM_OPTIONS=check:1; they end the process with one line. Kernel: the same, except that it warns and leaks.
  */
 KMEM_API void kmem_cache_free(struct kmem_cache *cache, void *object);
 

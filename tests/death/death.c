@@ -21,6 +21,34 @@ static void double_free_shrink(void)
 	kmem_cache_free(cache, keep);
 }
 
+/*
+ * Twice in a row, on one CPU: engines slub, by the top of its freelist, and slob see it at once. The others put it on
+ * the shelf twice and give it out twice; they see it when both are in its slab.
+ */
+static void double_free_in_a_row(void)
+{
+	struct kmem_cache *cache = cache_of("twice", 64, 0);
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	NEED(sched_setaffinity(0, sizeof(one), &one) == 0);
+	void *keep = get(cache), *p = get(cache);
+	expect("kmem_cache_free(twice, %p): object already free", p);
+	kmem_cache_free(cache, p);
+	kmem_cache_free(cache, p);
+	if (slob || km_options.engine->front == KM_FRONT_CHAIN) {
+		after_warning();
+	} else {
+		NEED(get(cache) == p);
+		NEED(get(cache) == p);
+		kmem_cache_free(cache, p);
+		kmem_cache_free(cache, p);
+	}
+	kmem_cache_shrink(cache);
+	kmem_cache_free(cache, keep);
+}
+
 /* Twice in a row, and only frees after it: found when the shelf spills, or when it is drained. */
 static void double_free_spill(void)
 {
@@ -580,7 +608,8 @@ static const struct death {
 	 * of the same slab. SLAB_CONSISTENCY_CHECKS names the right one. */
 	bool vague_in_chains;
 } deaths[] = {
-	MISUSED(double_free_shrink), VAGUE(double_free_spill), MISUSED(double_free_checked),
+	MISUSED(double_free_shrink), MISUSED(double_free_in_a_row), VAGUE(double_free_spill),
+	MISUSED(double_free_checked),
 	{ .name = "double_free_option", .run = double_free_option, .outcome = MISUSE, .options = "check:1" },
 	MISUSED(double_kfree), VAGUE(double_bulk), MISUSED(double_kfree_pages),
 	MISUSED(double_kfree_mapping), MISUSED(sheaf_returned_twice), MISUSED(array_returned_twice),

@@ -258,11 +258,11 @@ static struct kmem_cache **named(const char *name)
 
 static void add_name(struct kmem_cache *cache, bool internal)
 {
-	struct kmem_cache **first = named(cache->name), *other = *first;
+	struct kmem_cache **first = named(cache->name), *other = internal ? NULL : *first;
 
 	while (other && __builtin_strcmp(other->name, cache->name) != 0)
 		other = other->next_named;
-	if (other && !internal)
+	if (other)
 		km_warn("kmem_cache_create(%s): a cache of that name exists", cache->name);
 	cache->next_named = *first;
 	*first = cache;

@@ -104,6 +104,7 @@ struct kmem_cache {
 	const struct km_keeper *keeper;	/* NULL: nobody is asked */
 	void *kept_by;			/* the keeper's */
 	struct kmem_cache *twin_of;	/* its slabs are a private group's (watch/private.c); NULL: no twin */
+	struct km_list twin_list;	/* if `twins`: those there are, spares first; under the registry's lock */
 	struct kmem_cache *tuned_with;	/* tuned as that is when it is made, and whenever that is; NULL: by itself */
 	bool leads;			/* some cache is, or was, tuned with this one */
 };

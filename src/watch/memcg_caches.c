@@ -18,10 +18,11 @@ struct row {
 
 struct walk {
 	const struct mem_cgroup *group;
-	bool below;			/* and those below it */
+	bool below;			/* and those below it; of these not the twins, of which there may be 100000 */
 	struct row row[AT_ONCE];
 	size_t count;			/* of rows */
 	size_t skip;			/* caches that were counted in former walks */
+	uint64_t sum;			/* sum_twins: bytes */
 	uint64_t last;			/* an owner that was looked at, and whether it is the group's */
 	bool last_is_its;
 };
@@ -74,11 +75,18 @@ static int count_slab(struct km_page *slab, void *arg)
 	return 0;
 }
 
+static bool is_its_twin(struct walk *walk, const struct kmem_cache *cache)
+{
+	return cache->twin_of && is_its(walk, (uintptr_t)km_private_owner(cache));
+}
+
 static int note_cache(struct kmem_cache *cache, void *arg)
 {
 	struct walk *walk = arg;
 
-	if (!cache->charging && !(cache->twin_of && is_its(walk, (uintptr_t)km_private_owner(cache))))
+	if (!cache->charging && !is_its_twin(walk, cache))
+		return 0;
+	if (cache->twin_of && walk->below)
 		return 0;
 	if (walk->skip) {
 		walk->skip--;
@@ -95,6 +103,8 @@ static void take_back(struct walk *walk)
 {
 	struct kmem_cache *caches[AT_ONCE];
 
+	if (!walk->count)
+		return;
 	for (size_t i = 0; i < walk->count; i++)
 		caches[i] = walk->row[i].cache;
 	km_front_drain_all(caches, walk->count);
@@ -159,6 +169,38 @@ int mem_cgroup_walk_caches(struct mem_cgroup *group, mem_cgroup_visit_cache visi
 
 /* ------------------------------------------------------------------ memory.stat */
 
+static void sum_rows(struct walk *walk)
+{
+	take_back(walk);
+	for (size_t i = 0; i < walk->count; i++)
+		walk->sum += km_load(&walk->row[i].cache->slab_bytes);
+	walk->count = 0;
+}
+
+static int sum_twin(struct kmem_cache *cache, void *arg)
+{
+	struct walk *walk = arg;
+
+	if (!is_its_twin(walk, cache) || !km_load(&cache->slab_bytes))
+		return 0;
+	walk->row[walk->count++].cache = cache;
+	if (walk->count == AT_ONCE)
+		sum_rows(walk);
+	return 0;
+}
+
+/* Nobody is told of each: once over the registry does for all. */
+static uint64_t sum_twins(const struct mem_cgroup *group)
+{
+	struct walk walk = { .group = group, .below = true };
+
+	km_registry_lock();
+	km_registry_each(sum_twin, &walk);
+	sum_rows(&walk);
+	km_registry_unlock();
+	return walk.sum;
+}
+
 static int add(const char *name, size_t objects, uint64_t bytes, void *arg)
 {
 	(void)name, (void)objects;
@@ -169,7 +211,7 @@ static int add(const char *name, size_t objects, uint64_t bytes, void *arg)
 static size_t more_stat(const struct mem_cgroup *group, char *text, size_t bytes)
 {
 	char lines[128];
-	uint64_t slab = 0;
+	uint64_t slab = sum_twins(group);
 
 	walk_caches(group, true, add, &slab);
 	size_t length = km_format(lines, sizeof(lines), "slab_reclaimable 0\nslab_unreclaimable %lu\nslab %lu\n",

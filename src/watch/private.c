@@ -6,9 +6,9 @@
  *	group -- buckets by the cache's id -> twin: (cache, its twin, the twin's slabs)
  *	object -- page map -> the twin; and kmem_cache_free of the cache looks there, once a cache has twins
  *
- * Invariants. Twins come and go under the registry's lock; a link of a bucket stays until the group goes, and is used
- * again, so that who follows the bucket needs no lock. A twin's slabs are all in its array, each says at which place in
- * the owner word of its first page, and its group's objcg was charged for each.
+ * Invariants. Twins come and go under the registry's lock; a link of a bucket stays as long as its group has a
+ * reference, and is used again, so that who follows the bucket needs no lock. A twin's slabs are all in its array, each
+ * says at which place in the owner word of its first page, and its group's objcg was charged for each.
  */
 #include <errno.h>
 
@@ -21,21 +21,17 @@
 
 #define FIRST_ROOM	64u		/* slabs */
 #define TOGETHER	128u		/* twins that share a fence */
+#define LOOKS		4u		/* orphans that are looked at for each group that comes or goes */
 
-static struct km_private pool;
-static struct km_list all = { &pool.all, &pool.all };
-static unsigned orphans;
+/* Private groups that have a reference, and those that have none, but something that is out. */
+static struct km_list living = { &living, &living }, orphans = { &orphans, &orphans };
 
 /*
- * Twins of groups that are gone, empty: the next private group that wants one takes it. They are not destroyed, for who
- * freed the last object may not be through yet; with mem_cgroup_destroy_all and kmem_cache_destroy nobody may be.
+ * Home of the spares: twins of groups that are gone, empty, on no bucket: the next private group that wants one takes
+ * it. They are not destroyed, for who freed the last object may not be through yet; with mem_cgroup_destroy_all and
+ * kmem_cache_destroy nobody may be.
  */
-static struct km_private pool = {
-	.objcg = &km_objcg_root,
-	.lock = KM_LOCK_INIT(KM_RANK_PRIVATE),
-	.large = { &pool.large, &pool.large },
-	.all = { &all, &all },
-};
+static struct km_private pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
 
 /* What befell this thread's last request at the level of slabs. */
 static km_tls struct {
@@ -168,46 +164,71 @@ static struct km_twin *get_link(struct km_private *private, const struct kmem_ca
 	return twin;
 }
 
-/* A twin without slabs comes to another group, or to none. With the registry locked. */
-static void move(struct km_twin *to, struct km_twin *from)
+/* With the registry locked, as what follows. A twin without slabs belongs to this one now. */
+static void call_after(struct km_twin *twin)
 {
-	struct kmem_cache *parent = from->parent, *cache = from->cache;
+	struct kmem_cache *cache = twin->cache;
 	char name[KM_NAME_BYTES];
 
-	km_store(&from->parent, NULL);
-	from->cache = NULL;
+	set_name(name, twin, cache->twin_of);
+	km_cache_rename(cache, name);
+	cache->kept_by = twin;
+	km_store(&cache->limit, UINT64_MAX);
+}
+
+/* An empty twin of an orphan, the one that `at` of its bucket points to. */
+static void spare(struct km_twin **at)
+{
+	struct km_twin *twin = *at;
+
+	*at = twin->next;
+	twin->home = &pool;
+	km_list_del(&twin->same);
+	km_list_add_head(&twin->same, &twin->parent->twin_list);
+	call_after(twin);
+}
+
+/* Spares are the first on their list. */
+static bool take_spare(struct km_twin *to, struct kmem_cache *parent)
+{
+	struct km_twin *from = parent->twins && !km_list_empty(&parent->twin_list) ?
+				       km_list_first(&parent->twin_list, struct km_twin, same) : NULL;
+
+	if (!from || from->home != &pool)
+		return false;
+	to->cache = from->cache;
 	to->slabs = from->slabs;
 	to->room = from->room;
-	from->slabs = NULL;
-	from->room = 0;
-	set_name(name, to, parent);
-	km_cache_rename(cache, name);
-	cache->kept_by = to;
-	km_store(&cache->limit, UINT64_MAX);
-	to->cache = cache;
-	km_store_release(&to->parent, parent);
+	km_list_del(&from->same);
+	call_after(to);
+	km_meta_free(from, sizeof(*from));
+	return true;
 }
 
 /*
- * With the registry locked. From now on who frees an object of the cache must look where it lies: charge.c's payer says
- * so before there is one to be freed.
+ * From now on who frees an object of the cache must look where it lies: charge.c's payer says so before there is one to
+ * be freed.
  */
+static bool make_cache(struct km_twin *twin, struct kmem_cache *parent)
+{
+	twin->cache = create_cache(twin, parent);
+	if (!twin->cache)
+		return false;
+	if (!parent->twins) {
+		km_list_init(&parent->twin_list);
+		km_store(&parent->twins, true);
+	}
+	km_charge_look(parent);
+	return true;
+}
+
 static struct km_twin *attach(struct km_private *private, struct kmem_cache *parent)
 {
 	struct km_twin *twin = get_link(private, parent);
 
-	if (!twin)
+	if (!twin || !(take_spare(twin, parent) || make_cache(twin, parent)))
 		return NULL;
-	struct km_twin *spare = km_private_find(&pool, parent);
-	if (spare) {
-		move(twin, spare);
-		return twin;
-	}
-	twin->cache = create_cache(twin, parent);
-	if (!twin->cache)
-		return NULL;
-	km_store(&parent->twins, true);
-	km_charge_look(parent);
+	km_list_add_tail(&twin->same, &parent->twin_list);
 	km_store_release(&twin->parent, parent);
 	return twin;
 }
@@ -245,6 +266,8 @@ static void detach_gathered(struct detaching *these)
 			km_meta_free(twin->slabs, twin->room * sizeof(*twin->slabs));
 		twin->slabs = NULL;
 		twin->count = twin->room = 0;
+		if (twin->home == &pool)
+			km_meta_free(twin, sizeof(*twin));
 	}
 	these->count = 0;
 }
@@ -252,6 +275,7 @@ static void detach_gathered(struct detaching *these)
 static void detach(struct detaching *these, struct km_twin *twin)
 {
 	km_store(&twin->parent, NULL);
+	km_list_del(&twin->same);
 	these->cache[these->count] = twin->cache;
 	these->twin[these->count++] = twin;
 	if (these->count == TOGETHER)
@@ -560,11 +584,9 @@ int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void 
 void km_private_forget(struct kmem_cache *parent)
 {
 	struct detaching these = { .rest = NULL };
-	struct km_twin *twin;
 
-	km_list_for_each(entry, &all)
-		while ((twin = km_private_find(km_container_of(entry, struct km_private, all), parent)))
-			detach(&these, twin);
+	while (!km_list_empty(&parent->twin_list))
+		detach(&these, km_list_first(&parent->twin_list, struct km_twin, same));
 	detach_gathered(&these);
 }
 
@@ -605,24 +627,37 @@ static void free_private(struct km_private *private)
 	km_meta_free(private, sizeof(*private));
 }
 
-/* What is left of groups that are gone, where it has come to be empty. With the registry locked. */
-static void reap(void)
+/* What is left of a group that is gone, as far as it has come to be empty. True: that was all. */
+static bool clear_away(struct km_private *private)
 {
-	km_list_for_each_safe(entry, &all) {
-		struct km_private *private = km_container_of(entry, struct km_private, all);
-		struct obj_cgroup *objcg = private->objcg;
-		struct km_twin *spare;
+	struct obj_cgroup *objcg = private->objcg;
 
-		if (!private->orphan)
-			continue;
-		for_each_twin(twin, private)
-			if (is_over(twin->cache) && (spare = get_link(&pool, twin->parent)))
-				move(spare, twin);
-		if (!is_gone(private))
-			continue;
-		free_private(private);
-		orphans--;
-		km_stock_forget(objcg, KM_OBJCG_PRIVATE);
+	for (unsigned i = 0; i < KM_TWIN_BUCKETS; i++)
+		for (struct km_twin **at = &private->bucket[i]; *at;)
+			if ((*at)->parent && is_over((*at)->cache))
+				spare(at);
+			else
+				at = &(*at)->next;
+	if (!is_gone(private))
+		return false;
+	free_private(private);
+	km_stock_forget(objcg, KM_OBJCG_PRIVATE);
+	return true;
+}
+
+/* The first orphans, so many at most; those that stay come last then. With the registry locked. */
+static void reap(size_t looks)
+{
+	bool more = !km_list_empty(&orphans);
+
+	for (const struct km_list *last = orphans.prev; more && looks; looks--) {
+		struct km_list *entry = orphans.next;
+
+		more = entry != last;
+		if (!clear_away(km_container_of(entry, struct km_private, all))) {
+			km_list_del(entry);
+			km_list_add_tail(entry, &orphans);
+		}
 	}
 }
 
@@ -636,9 +671,8 @@ bool km_private_create(struct obj_cgroup *objcg)
 	km_lock_init(&private->lock, KM_RANK_PRIVATE);
 	km_list_init(&private->large);
 	km_registry_lock();
-	if (orphans)
-		reap();
-	km_list_add_tail(&private->all, &all);
+	reap(LOOKS);
+	km_list_add_tail(&private->all, &living);
 	km_registry_unlock();
 	objcg->private = private;
 	return true;
@@ -653,16 +687,24 @@ void km_private_drop(struct obj_cgroup *objcg)
 
 void km_private_release(struct obj_cgroup *objcg)
 {
+	struct km_list *entry = &objcg->private->all;
+
 	km_registry_lock();
-	objcg->private->orphan = true;
-	orphans++;
-	reap();
+	km_list_del(entry);
+	km_list_add_head(entry, &orphans);
+	reap(LOOKS);
 	km_registry_unlock();
+}
+
+static void fork_these(const struct km_list *these, bool before, bool child)
+{
+	km_list_for_each(entry, these)
+		km_lock_around_fork(&km_container_of(entry, struct km_private, all)->lock, before, child);
 }
 
 /* The registry is locked meanwhile. */
 void km_private_fork(bool before, bool child)
 {
-	km_list_for_each(entry, &all)
-		km_lock_around_fork(&km_container_of(entry, struct km_private, all)->lock, before, child);
+	fork_these(&living, before, child);
+	fork_these(&orphans, before, child);
 }

@@ -12,8 +12,9 @@
 struct km_twin {
 	struct kmem_cache *parent;	/* NULL: free to be used again */
 	struct kmem_cache *cache;
-	struct km_twin *next;		/* in the bucket; never changes */
+	struct km_twin *next;		/* in the bucket; never changes while the group has a reference */
 	struct km_private *home;
+	struct km_list same;		/* on parent->twin_list; under the registry's lock */
 	struct km_page **slabs;		/* with the home's lock */
 	size_t count, room;
 };
@@ -23,8 +24,7 @@ struct km_private {
 	struct obj_cgroup *objcg;
 	struct km_lock lock;		/* slabs, large */
 	struct km_list large;		/* blocks of whole pages */
-	struct km_list all;		/* from here: under the registry's lock */
-	bool orphan;			/* its group is gone */
+	struct km_list all;		/* among those that are living, or orphans; under the registry's lock */
 };
 
 /* Does what is allocated in its name lie in slabs of its own? Not once its group is offline. */

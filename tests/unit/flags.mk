@@ -5,3 +5,5 @@ TEST_LIBS_looks := -Wl,--wrap=clock_gettime
 # Which mappings are given a name, whether the kernel shows it or not.
 TEST_LIBS_names := -Wl,--wrap=prctl
 TEST_LIBS_dumps := -Wl,--wrap=prctl
+# Calls that are counted.
+TEST_LIBS_many_private := -Wl,--wrap=kmem_cache_get_stats,--wrap=km_meta_alloc,--wrap=km_pages_walk

@@ -289,7 +289,7 @@ KMEM_API int mem_cgroup_walk_caches(struct mem_cgroup *group, mem_cgroup_visit_c
  * order, then ours. Like snprintf: at most `bytes` with the NUL, and returns the length of it all. stat: `kernel` is
  * what is charged, `slab` and `slab_unreclaimable` what mem_cgroup_walk_caches finds, groups below included, as
  * slowly, so for each of many groups ask for current and events, which take a microsecond; ours: `stock`, of that in
- * stocks of the group itself; `dying`: offline groups below whose charges are here.
+ * stocks of the group itself; `dying`: gone groups of which something is out, charged here.
  */
 KMEM_API size_t mem_cgroup_write_current(const struct mem_cgroup *group, char *text, size_t bytes);
 KMEM_API size_t mem_cgroup_write_stat(const struct mem_cgroup *group, char *text, size_t bytes);

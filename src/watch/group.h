@@ -69,6 +69,8 @@ struct km_memcg_view {
  * lock. */
 struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgroup *at);
 
+/* Objcgs that are over go. With the tree lock. */
+void km_memcg_reap(void);
 void km_memcg_lock(void);
 void km_memcg_unlock(void);
 

@@ -110,8 +110,7 @@ static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct me
 	km_list_add_tail(&objcg->link, &group->objcgs);
 }
 
-/* Objcgs that are over. With the tree lock. */
-static void reap(void)
+void km_memcg_reap(void)
 {
 	struct obj_cgroup *objcg;
 
@@ -130,7 +129,7 @@ static int join_tree(struct mem_cgroup *group, struct obj_cgroup *objcg, struct 
 	int error = 0;
 
 	km_memcg_lock();
-	reap();
+	km_memcg_reap();
 	if (!parent->online)
 		error = ENOENT;
 	else if (!km_stock_start())
@@ -229,7 +228,7 @@ int mem_cgroup_offline(struct mem_cgroup *group)
 		group->parent->online_children--;
 		tree.groups--;
 		reparent(group);
-		reap();
+		km_memcg_reap();
 	}
 	km_memcg_unlock();
 	return result;
@@ -243,7 +242,7 @@ static void release(struct mem_cgroup *group)
 	km_memcg_lock();
 	km_list_del(&group->sibling);
 	km_stock_forget(group->objcg, KM_OBJCG_HOME);
-	reap();
+	km_memcg_reap();
 	km_memcg_unlock();
 	if (group->event_fd >= 0)
 		km_os_close(group->event_fd);

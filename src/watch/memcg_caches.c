@@ -214,6 +214,8 @@ static size_t more_stat(const struct mem_cgroup *group, char *text, size_t bytes
 	uint64_t slab = sum_twins(group);
 
 	walk_caches(group, true, add, &slab);
+	/* Then `dying` says who has something out. */
+	km_private_reap();
 	size_t length = km_format(lines, sizeof(lines), "slab_reclaimable 0\nslab_unreclaimable %lu\nslab %lu\n",
 				  (unsigned long)slab, (unsigned long)slab);
 	for (size_t i = 0; i < length && i + 1 < bytes; i++)

@@ -162,12 +162,13 @@ size_t mem_cgroup_write_events_local(const struct mem_cgroup *group, char *text,
 	return write_events(group->local, text, bytes);
 }
 
-/* Objcgs that point here and are others'. */
+/* Objcgs that point here and are others', of whom something is out. */
 static uint64_t count_orphans(const struct mem_cgroup *group)
 {
 	uint64_t count = 0;
 
 	km_memcg_lock();
+	km_memcg_reap();
 	km_list_for_each(entry, &group->objcgs)
 		count += km_container_of(entry, struct obj_cgroup, link)->home != group;
 	km_memcg_unlock();

@@ -661,6 +661,13 @@ static void reap(size_t looks)
 	}
 }
 
+void km_private_reap(void)
+{
+	km_registry_lock();
+	reap(SIZE_MAX);
+	km_registry_unlock();
+}
+
 bool km_private_create(struct obj_cgroup *objcg)
 {
 	struct km_private *private = km_meta_alloc(sizeof(*private), true);

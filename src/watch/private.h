@@ -95,6 +95,8 @@ bool km_private_create(struct obj_cgroup *objcg);
 void km_private_drop(struct obj_cgroup *objcg);
 /* Its group has no reference left: twins go as they come to be empty. */
 void km_private_release(struct obj_cgroup *objcg);
+/* Look at all that groups left. Each group that comes or goes looks at a few. */
+void km_private_reap(void);
 void km_private_fork(bool before, bool child);
 
 #endif

@@ -132,7 +132,6 @@ static void generations(void)
 	mem_cgroup_uncharge(groups[0], 1000);
 	km_objcg_uncharge(objcgs[DEEP - 1], 1000ul << (DEEP - 1));
 	mem_cgroup_put(groups[0]);
-	mem_cgroup_put(group_below(NULL, "who reaps"));
 	mem_cgroup_write_stat(mem_cgroup_root(), text, sizeof(text));
 	CHECK(strstr(text, "kernel 0\n") && strstr(text, "dying 0\n"));
 }

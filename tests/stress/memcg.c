@@ -195,7 +195,6 @@ int main(int argc, char **argv)
 	mem_cgroup_put(halves[1]);
 	mem_cgroup_put(top);
 	char text[256];
-	mem_cgroup_put(group_below(NULL, "who reaps"));
 	mem_cgroup_write_stat(mem_cgroup_root(), text, sizeof(text));
 	CHECK(strstr(text, "dying 0\n"));
 	printf("%sseed %lu, %d rounds, %lu refused\n", contract_failure, seed, rounds, refused);

@@ -127,10 +127,12 @@ KMEM_API int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dt
 
 /* ---------------------------------------------------------------- 3. Limits
 
- * max: nobody gets beyond; who would is refused after stocks were drained and reclaim did what it could. high: above it
- * a charge succeeds, reclaims, and is slowed down. low, min: as long as a group has no more than that, reclaim that
- * begins above it leaves it alone; low gives way where nothing else is left, min never. Protection is limited by what
- * the groups above have; where the groups of one parent claim more than it has, each gets its share.
+ * max: nobody gets beyond; who would is refused after stocks were drained and reclaim did what it could. high: above
+ * it a charge succeeds, reclaims, and is slowed down; for one with GFP_NOWAIT the thread's next is, to whatever group,
+ * that may wait and no stock serves (kernel: the thread, on its return to user mode). low, min: as long as a group has
+ * no more than that, reclaim that begins above it leaves it alone; low gives way where nothing else is left, min never.
+ * Protection is limited by what the groups above have; where the groups of one parent claim more than it has, each
+ * gets its share.
  *
  * set: 0; -EINVAL for the root. A max below `current` is in force at once, and reclaims what it can before it returns.
  */

@@ -140,6 +140,11 @@ void km_stock_forget(struct obj_cgroup *objcg, int64_t what);
 /* Count an event; tell who waits, now if `may_call`. The group is referenced, or a stock lock is held. */
 void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, bool may_call);
 void km_memcg_tell(void);		/* what was left to tell */
+/* This thread's charge, which must not wait, left the group over high. With a CPU's stock lock, and not in a handler
+ * that found the thread busy. */
+void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes);
+/* The group's memory is free from now on. With the tree lock. */
+void km_memcg_released(const struct mem_cgroup *group);
 void km_pressure_fork_child(void);
 
 #endif

@@ -241,6 +241,7 @@ static void release(struct mem_cgroup *group)
 		km_private_release(group->objcg);
 	km_memcg_lock();
 	km_list_del(&group->sibling);
+	km_memcg_released(group);
 	km_stock_forget(group->objcg, KM_OBJCG_HOME);
 	km_memcg_reap();
 	km_memcg_unlock();

@@ -21,6 +21,20 @@
 /* This thread is in a callback. */
 static km_tls bool pressed;
 
+/*
+ * Charges of this thread that could not wait and left a group over high. Its next charge that may wait, whoever pays
+ * for that, is slowed down for them (kernel: the thread, on its way back to user mode). There may be none, so there is
+ * no reference: the group is looked at only if none has been released since that has the same place in `released`; else
+ * the thread is let off.
+ */
+static km_tls struct {
+	struct mem_cgroup *group;	/* the last such; NULL: none */
+	uint64_t released;		/* its place's, at that time */
+	uint64_t bytes;
+} owed;
+
+static uint64_t released[64];		/* so many groups; written with the tree lock */
+
 /* ------------------------------------------------------------------ events */
 
 static bool untold;	/* some group has something to tell */
@@ -169,6 +183,7 @@ void km_pressure_fork_child(void)
 		group->event_mask = 0;
 		group->memory.squeezed = group == squeezed_here;
 	}
+	owed.group = NULL;
 }
 
 /* ------------------------------------------------------------------ protection */
@@ -448,6 +463,61 @@ static void throttle(struct mem_cgroup *group, uint64_t bytes)
 		slow_down(over, delay);
 }
 
+static uint64_t *place_of(const struct mem_cgroup *group)
+{
+	return &released[(uintptr_t)group / sizeof(*group) % km_array_count(released)];
+}
+
+void km_memcg_released(const struct mem_cgroup *group)
+{
+	km_bump(place_of(group), 1);
+}
+
+void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes)
+{
+	uint64_t count = km_load(place_of(group));
+
+	if (pressed)
+		return;
+	if (owed.group != group || owed.released != count)
+		owed.bytes = 0;
+	owed.group = group;
+	owed.released = count;
+	owed.bytes += bytes;
+}
+
+/* Referenced; NULL where it has gone offline. The lock keeps handlers out, which may have come before. */
+static struct mem_cgroup *take_owed(uint64_t *bytes)
+{
+	struct mem_cgroup *group;
+
+	km_memcg_lock();
+	group = owed.group;
+	if (group && (owed.released != *place_of(group) || !group->online))
+		group = NULL;
+	mem_cgroup_get(group);
+	*bytes = owed.bytes;
+	owed.group = NULL;
+	owed.bytes = 0;
+	km_memcg_unlock();
+	return group;
+}
+
+/* Now it may wait: for a charge to this group, if not NULL, and for what is owed. */
+static void slow_down_for(struct mem_cgroup *group, uint64_t bytes)
+{
+	uint64_t before = 0;
+	struct mem_cgroup *other = km_unlikely(owed.group != NULL) ? take_owed(&before) : NULL;
+
+	if (other == group)
+		bytes += before;
+	else if (other)
+		throttle(other, before);
+	if (group)
+		throttle(group, bytes);
+	mem_cgroup_put(other);
+}
+
 /* ------------------------------------------------------------------ the charge */
 
 static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
@@ -472,11 +542,9 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 		attempt.force = true;
 		done = km_stock_charge(&attempt);
 	}
-	if (attempt.high) {
-		if (!pressed)
-			throttle(attempt.high, attempt.counted);
-		mem_cgroup_put(attempt.high);
-	}
+	if (attempt.may_wait && !pressed)
+		slow_down_for(attempt.high, attempt.counted);
+	mem_cgroup_put(attempt.high);
 	km_calls_end(calls);
 	return done;
 }
@@ -486,8 +554,8 @@ void km_objcg_settle(struct obj_cgroup *objcg, uint64_t bytes)
 	struct mem_cgroup *group = pressed ? NULL : km_objcg_memcg(objcg);
 	unsigned delay;
 
-	if (group && worst(group, bytes, &delay))
-		throttle(group, bytes);
+	if (group)
+		slow_down_for(worst(group, bytes, &delay) ? group : NULL, bytes);
 	mem_cgroup_put(group);
 }
 

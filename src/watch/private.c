@@ -309,6 +309,8 @@ static km_noinline void settle(struct obj_cgroup *objcg, gfp_t gfp)
 	here.admitted = 0;
 	if (may_wait(gfp))
 		km_objcg_settle(objcg, bytes);
+	else
+		km_objcg_owe(objcg, bytes);
 }
 
 /*

@@ -333,16 +333,33 @@ static bool over_high(const struct mem_cgroup *group)
 	return false;
 }
 
-static void note_high(struct km_attempt *attempt)
+static void note_high(struct km_attempt *attempt, bool nested)
 {
 	struct mem_cgroup *group = payer(attempt->objcg);
 
 	if (!attempt->counted || !over_high(group))
 		return;
-	if (attempt->may_wait)
+	if (attempt->may_wait) {
 		attempt->high = mem_cgroup_get(group);
-	else
-		km_memcg_event(group, MEMCG_HIGH, false);
+		return;
+	}
+	km_memcg_event(group, MEMCG_HIGH, false);
+	if (!nested)
+		km_memcg_owe(group, attempt->counted);
+}
+
+void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
+{
+	bool nested = km_busy_begin(), calls = km_calls_begin(false);
+	struct km_stock *stock = nested ? NULL : enter(false);
+
+	if (stock) {
+		if (over_high(payer(objcg)))
+			km_memcg_owe(payer(objcg), bytes);
+		leave(stock);
+	}
+	km_calls_end(calls);
+	km_busy_end(nested);
 }
 
 bool km_stock_charge(struct km_attempt *attempt)
@@ -358,7 +375,7 @@ bool km_stock_charge(struct km_attempt *attempt)
 		done = (km_memcg_modes[MEM_CGROUP_DRAIN] && charge_drain(stock, attempt)) ||
 		       charge_keep(stock, attempt, &refused);
 		if (done)
-			note_high(attempt);
+			note_high(attempt, nested);
 		else if (attempt->may_wait)
 			attempt->refused = mem_cgroup_get(km_memcg_of_counter(refused));
 		else

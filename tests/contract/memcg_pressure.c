@@ -408,6 +408,142 @@ static void removed_while_it_runs(void)
 	mem_cgroup_put(group);
 }
 
+/* ------------------------------------------------------------------ over high, by who must not wait */
+
+/* Whoever pays, his page stock does not. */
+static void waits(struct mem_cgroup *group)
+{
+	CHECK(charge(group, 65 * PAGE));
+	mem_cgroup_uncharge(group, 65 * PAGE);
+}
+
+static void owe(struct mem_cgroup *group, unsigned long bytes)
+{
+	CHECK_EQUAL(mem_cgroup_charge(group, GFP_NOWAIT, bytes), 0);
+}
+
+static void *owe_and_exit(void *group)
+{
+	owe(group, 65 * PAGE);
+	return NULL;
+}
+
+static void slowed_down_later(void)
+{
+	struct mem_cgroup *top = group_below(NULL, "top"), *over = group_below(top, "over"), *other;
+	struct slowed slowed = { 0 };
+	pthread_t thread;
+	int status;
+
+	other = group_below(NULL, "other");
+	mem_cgroup_set_high_callback(top, note_slowed, &slowed);
+	mem_cgroup_set_high(top, 16 * MIB);
+	CHECK(charge(over, 16 * MIB));
+	/* By the next charge that may wait, to whatever group, for all of them, and once. */
+	owe(over, 65 * PAGE);
+	owe(over, 70 * PAGE);
+	owe(other, 65 * PAGE);
+	CHECK_EQUAL(slowed.times, 0);
+	waits(other);
+	CHECK_EQUAL(slowed.times, 1);
+	CHECK(slowed.group == top);
+	CHECK_EQUAL(slowed.over, 135 * PAGE);
+	CHECK_EQUAL(slowed.delay, mem_cgroup_high_delay(16 * MIB + 135 * PAGE, 16 * MIB, 135 * PAGE));
+	waits(other);
+	CHECK_EQUAL(slowed.times, 1);
+	/* Together with one to the same group. */
+	mem_cgroup_uncharge(over, 130 * PAGE);
+	mem_cgroup_drain(top);
+	owe(over, 65 * PAGE);
+	CHECK(charge(over, 66 * PAGE));
+	CHECK_EQUAL(slowed.times, 2);
+	CHECK_EQUAL(slowed.delay, mem_cgroup_high_delay(16 * MIB + 136 * PAGE, 16 * MIB, 131 * PAGE));
+	/* Not where it is over high no more, nor in another thread, nor in a child. */
+	owe(over, 65 * PAGE);
+	mem_cgroup_set_high(top, 32 * MIB);
+	waits(other);
+	mem_cgroup_set_high(top, 16 * MIB);
+	waits(other);
+	CHECK(pthread_create(&thread, NULL, owe_and_exit, over) == 0 && pthread_join(thread, NULL) == 0);
+	waits(other);
+	CHECK_EQUAL(slowed.times, 2);
+	owe(over, 65 * PAGE);
+	if (!fork()) {
+		waits(other);
+		_exit(slowed.times != 2);
+	}
+	CHECK(wait(&status) > 0 && status == 0);
+	waits(other);
+	CHECK_EQUAL(slowed.times, 3);
+	mem_cgroup_uncharge(over, 16 * MIB - 130 * PAGE + (135 + 65 + 66 + 3 * 65) * PAGE);
+	mem_cgroup_put(over);
+	mem_cgroup_put(top);
+	mem_cgroup_put(other);
+}
+
+/* Nor for a group that is gone, nor for one whose memory is another's now. */
+static void nobody_to_wait_for(void)
+{
+	struct mem_cgroup *other = group_below(NULL, "other"), *over, *again = NULL;
+	struct slowed slowed = { 0 };
+	pthread_t thread;
+
+	for (int round = 0; round < 3; round++) {
+		over = group_below(NULL, "over");
+		mem_cgroup_set_high_callback(over, note_slowed, &slowed);
+		mem_cgroup_set_high(over, 0);
+		owe(over, 65 * PAGE);
+		mem_cgroup_uncharge(over, 65 * PAGE);
+		if (round == 0)
+			mem_cgroup_get(over);
+		CHECK_EQUAL(mem_cgroup_offline(over), 0);
+		if (round == 2) {
+			mem_cgroup_put(over);
+			again = group_below(NULL, "again");
+			CHECK(again == over);
+			mem_cgroup_set_high_callback(again, note_slowed, &slowed);
+			CHECK(pthread_create(&thread, NULL, owe_and_exit, again) == 0);
+			CHECK(pthread_join(thread, NULL) == 0);
+			mem_cgroup_set_high(again, 0);
+		}
+		waits(other);
+		CHECK_EQUAL(slowed.times, 0);
+		if (round == 0)
+			mem_cgroup_put(over);
+		if (round < 2)
+			mem_cgroup_put(over);
+	}
+	mem_cgroup_uncharge(again, 65 * PAGE);
+	mem_cgroup_put(again);
+	mem_cgroup_put(other);
+}
+
+/* Slabs that a private group is charged for on behalf of one who must not wait. */
+static void private_and_later(void)
+{
+	struct mem_cgroup *tenant = mem_cgroup_create(NULL, "tenant", MEM_CGROUP_PRIVATE);
+	struct kmem_cache *cache = kmem_cache_create("tenant", 1000, NULL, SLAB_ACCOUNT);
+	struct mem_cgroup *other = group_below(NULL, "other");
+	struct slowed slowed = { 0 };
+	static void *objects[1000];
+
+	CHECK(tenant && cache);
+	MEMCG_SCOPE(tenant);
+	CHECK((objects[0] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	mem_cgroup_set_high_callback(tenant, note_slowed, &slowed);
+	mem_cgroup_set_high(tenant, 65 * PAGE);
+	for (int i = 1; i < 1000; i++)
+		CHECK((objects[i] = kmem_cache_alloc(cache, GFP_NOWAIT)));
+	CHECK_EQUAL(slowed.times, 0);
+	waits(other);
+	CHECK_EQUAL(slowed.times, 1);
+	for (int i = 0; i < 1000; i++)
+		kmem_cache_free(cache, objects[i]);
+	kmem_cache_destroy(cache);
+	mem_cgroup_put(tenant);
+	mem_cgroup_put(other);
+}
+
 /* ------------------------------------------------------------------ no system call */
 
 static void on_refused(int number, siginfo_t *info, void *context)
@@ -582,6 +718,9 @@ static const struct contract_case cases[] = {
 	{ "a lower max", a_lower_max },
 	{ "the curve", curve },
 	{ "above high", above_high },
+	{ "slowed down later", slowed_down_later },
+	{ "nobody to wait for", nobody_to_wait_for },
+	{ "private and later", private_and_later },
 	{ "told of events", told_of_events },
 	{ "removed while it runs", removed_while_it_runs },
 	{ "no system call", no_system_call },

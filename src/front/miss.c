@@ -598,12 +598,19 @@ km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 	return object ?: km_alloc_missed(cache, gfp);
 }
 
-void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp)
+/* Nobody pays here yet; maybe from now on. */
+static km_noinline void *alloc_uncharged(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (km_unlikely(cache->charging != NULL) ||
-	    (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp)))
+	if (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp))
 		return km_load_acquire(&cache->charging)->alloc(cache, gfp, NUMA_NO_NODE);
 	return alloc_ordinary(cache, gfp);
+}
+
+void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp)
+{
+	if (km_likely(cache->charging != NULL))
+		return km_load_acquire(&cache->charging)->alloc(cache, gfp, NUMA_NO_NODE);
+	return alloc_uncharged(cache, gfp);
 }
 
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
@@ -698,7 +705,7 @@ static bool free_direct(struct kmem_cache *cache, void *object)
 	return true;
 }
 
-km_inline void free_ordinary(struct kmem_cache *cache, void *object)
+void km_plain_free(struct kmem_cache *cache, void *object)
 {
 	if (plain_chain(cache) && !cache->checked && object) {
 		if (km_unlikely(!chain_push(cache, object)))
@@ -706,11 +713,6 @@ km_inline void free_ordinary(struct kmem_cache *cache, void *object)
 	} else if (cache->engine->front != KM_FRONT_NONE || !object || !free_direct(cache, object)) {
 		free_miss(cache, object);
 	}
-}
-
-void km_plain_free(struct kmem_cache *cache, void *object)
-{
-	free_ordinary(cache, object);
 }
 
 km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
@@ -724,5 +726,5 @@ void km_free_missed(struct kmem_cache *cache, void *object)
 	if (km_unlikely(cache->charging != NULL))
 		km_load_acquire(&cache->charging)->free(cache, object);
 	else
-		free_ordinary(cache, object);
+		km_plain_free(cache, object);
 }

@@ -352,12 +352,14 @@ km_inline bool put_in_turn(struct kmem_cache *cache, void *object, struct obj_cg
 }
 #endif
 
-static km_noinline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
+km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(objcg && !(gfp & ODD) && node == NUMA_NO_NODE && !cache->hooks &&
 		      km_load(&cache->turns) & TURNS_TAKE) &&
-	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) && !insist(cache, (uintptr_t)objcg))
+	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) &&
+	    /* Where there are to be no shelves there is none to be taken over. */
+	    (!insist(cache, (uintptr_t)objcg) || !km_memcg_modes[MEM_CGROUP_SHELF]))
 		return alloc_in_turn(cache, gfp, objcg);
 #endif
 	return alloc_slowly(cache, gfp, node, objcg);
@@ -405,19 +407,6 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 	errno = saved_errno;
 }
 
-/* It must be found out whose it is. */
-static km_noinline void free_seen(struct kmem_cache *cache, void *object)
-{
-	uint64_t owner = km_load(&cache->payer);
-
-	if (!km_payer_is_known(owner))
-		owner = owner == KM_PAYER_NOBODY ? 0 : km_payer_of_freed(cache, object);
-	if (owner)
-		free_slowly(cache, object, owner);
-	else
-		km_plain_free(cache, object);
-}
-
 #ifdef KMEM_HAVE_RSEQ
 /* It was not pushed: the block is full, or another's, or nobody's. */
 static km_noinline void free_unpushed(struct kmem_cache *cache, void *object, uint64_t owner)
@@ -427,6 +416,23 @@ static km_noinline void free_unpushed(struct kmem_cache *cache, void *object, ui
 		free_slowly(cache, object, owner);
 }
 #endif
+
+/* It must be found out whose it is. */
+static km_noinline void free_seen(struct kmem_cache *cache, void *object)
+{
+	uint64_t owner = km_load(&cache->payer);
+
+	if (!km_payer_is_known(owner))
+		owner = owner == KM_PAYER_NOBODY ? 0 : km_payer_of_freed(cache, object);
+	if (!owner)
+		km_plain_free(cache, object);
+#ifdef KMEM_HAVE_RSEQ
+	else if (km_load(&cache->turns) & TURNS_PUT && !cache->hooks)
+		free_unpushed(cache, object, owner);
+#endif
+	else
+		free_slowly(cache, object, owner);
+}
 
 /* The object may be a twin's. */
 static km_noinline void free_private(struct kmem_cache *cache, void *object)

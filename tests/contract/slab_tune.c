@@ -298,7 +298,7 @@ static void tune_while_used(bool counted)
 		pthread_join(threads[i], NULL);
 	km_layout_options.count_events = true;
 	CHECK_EQUAL(busy.failed, 0);
-	/* What a race left on a CPU as a partner may be of an older limit, and then is counted by the newer: it goes. */
+	/* What a race left on a CPU as a partner may be of an older limit, and is counted by the newer: it goes. */
 	CHECK_EQUAL(kmem_cache_tune(busy.cache, 10, 4, 0), 0);
 	done(busy.cache);
 }

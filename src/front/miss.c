@@ -573,7 +573,8 @@ static km_noinline void *miss_ordinary(struct kmem_cache *cache, gfp_t gfp)
 	return miss(cache, &request);
 }
 
-km_inline void *alloc_ordinary(struct kmem_cache *cache, gfp_t gfp)
+/* Its sequence stands here once: tests/rseq/abort strikes each instruction of each copy. */
+static km_noinline void *alloc_ordinary(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (km_likely(plain_chain(cache)) && km_likely(!(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK)))) {
 		void *object = chain_pop(cache);

@@ -365,6 +365,8 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
 	return alloc_slowly(cache, gfp, node, objcg);
 }
 
+static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
+
 /* An object like any other, zeroed: the front has not looked for it on the shelf. */
 static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
@@ -374,7 +376,7 @@ static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int n
 	if (km_is_private(objcg))
 		object = km_private_alloc(cache, gfp, node, objcg);
 	else if (gfp & ODD || node != NUMA_NO_NODE || !(object = km_owned_pop(&cache->charged, (uintptr_t)objcg)))
-		object = alloc_shared(cache, gfp, node, objcg);
+		object = charged_alloc(cache, gfp, node);
 	return object ? __builtin_memset(object, 0, cache->object_size) : NULL;
 }
 

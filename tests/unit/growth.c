@@ -2,7 +2,10 @@
  * growth.c: blocks grow with the load. Disciplines: all. Batches that a block holds leave it as it is, however often
  * they come; what is larger than a block makes it grow even where the CPU's other block serves each miss; misses that
  * reach the engine make it grow sooner, and never beyond what is kept for those who miss; bulk gets what it asks for.
+ * On one CPU: a batch that is cut in two by a migration leaves blocks behind that every later batch swaps.
  */
+#define _GNU_SOURCE
+#include <sched.h>
 #include <stdio.h>
 
 #include <kmem/kmem.h>
@@ -49,8 +52,18 @@ static struct kmem_cache *create(void)
 	return cache;
 }
 
+static void stay_here(void)
+{
+	cpu_set_t here;
+
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	sched_setaffinity(0, sizeof(here), &here);
+}
+
 int main(void)
 {
+	stay_here();
 	kfree(kmalloc(1, GFP_KERNEL));
 	/* A look would begin the count anew. */
 	km_front_tick = NULL;

@@ -16,7 +16,8 @@
  *		object = *(area + top)		NULL at the bottom of the stack, and at area + 0
  *		if (!object) miss
  *		*(area + shelf) = top + 8
- *	push:	if ((top & mask) == 0) miss	the block is full, or closed
+ *	push:	the same of `back`
+ *		if ((top & mask) == 0) miss	the block is full, or closed
  *		*(area + top - 8) = object
  *		*(area + shelf) = top - 8
  *
@@ -45,6 +46,7 @@ struct kmem_cache_front {
 	struct kmem_shelf open;
 	char *percpu;		/* area of CPU 0 */
 	intptr_t rseq;		/* the thread's rseq area, from the thread pointer */
+	struct kmem_shelf back;	/* where frees put objects: as `open`, but for caches whose objects are paid for */
 };
 
 /* The first bytes of a prefilled sheaf: its next object, or NULL where it ends. */
@@ -323,7 +325,7 @@ kmem_cache_free_inline(struct kmem_cache *cache, void *object)
 #ifdef KMEM_HAVE_RSEQ
 	struct kmem_cache_front *front = (struct kmem_cache_front *)cache;
 
-	if (__builtin_expect(kmem_shelf_push(&front->open, front->percpu, front->rseq, object), 1))
+	if (__builtin_expect(kmem_shelf_push(&front->back, front->percpu, front->rseq, object), 1))
 		return;
 #endif
 	(kmem_cache_free)(cache, object);

@@ -9,8 +9,8 @@
  * Counted are bytes, not pages: of a cache's object its size in the slab and 8 bytes for its owner. A group's
  * `current` counts what is charged: objects alive, and what lies ready in per-CPU stocks, which is at most 4 KiB a CPU
  * in a group's byte stock, 64 pages a CPU in its page stock (mem_cgroup_drain takes both back), and what lies charged
- * on shelves. All of that is taken back before anyone is refused. The limit `max` is exact: `current` never rises above
- * it, but by charges that insist (__GFP_NOFAIL, __GFP_HIGH, GFP_ATOMIC).
+ * on shelves, 64 KiB a CPU and cache at most. All of that is taken back before anyone is refused. The limit `max` is
+ * exact: `current` never rises above it, but by charges that insist (__GFP_NOFAIL, __GFP_HIGH, GFP_ATOMIC).
  *
  * Contexts, unless a function says otherwise: any thread, both sides of fork(); not from a signal handler.
  * A group that is passed in must be referenced by the caller, who got it from mem_cgroup_create or mem_cgroup_get.

@@ -8,6 +8,7 @@
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/owned.h"
 #include "cache.h"
 
 #define MAX_IDS ((size_t)1 << 16)
@@ -53,10 +54,17 @@ static bool entries_reach(size_t id)
 	return true;
 }
 
-/* Under rseq the id is where the shelf's word is. */
+static size_t bytes_of_word(const struct kmem_cache *cache)
+{
+	return cache->word_is_charged ? km_owned_word_bytes() : sizeof(uint64_t);
+}
+
+/* Under rseq the id is where the word is of the shelf that frees put things on: its own, or what is paid for. */
 static uint16_t id_of_word(struct kmem_cache *cache)
 {
-	cache->word = km_percpu_alloc(sizeof(uint64_t));
+	cache->word_is_charged = cache->flags & SLAB_ACCOUNT && km_front_charge && !cache->twin_of &&
+				 cache->engine->front == KM_FRONT_ARRAY && cache->capacity;
+	cache->word = km_percpu_alloc(bytes_of_word(cache));
 	size_t id = cache->word / sizeof(uint64_t);
 
 	return id && id < MAX_IDS && entries_reach(id) ? (uint16_t)id : (uint16_t)KM_MAP_DESC;
@@ -95,7 +103,7 @@ static void put_id(struct kmem_cache *cache, bool fenced)
 		km_hot.entries[id].bound = 0;
 	}
 	if (cache->word && fenced)
-		km_percpu_free(cache->word, sizeof(uint64_t));
+		km_percpu_free(cache->word, bytes_of_word(cache));
 	if (cache->word || id < KM_MAP_FIRST)
 		return;
 	registry.used[id / 64] &= ~((uint64_t)1 << (id % 64));

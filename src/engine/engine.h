@@ -42,7 +42,6 @@ struct km_events {
 struct kmem_cache {
 	/* Line 0: all that a hit reads. */
 	struct km_shelf shelf;
-	const struct km_engine *engine;
 	uint16_t id;			/* in the page map; KM_MAP_DESC: has none. Under rseq also where the
 					 * shelf's word is: word id of an area. */
 	uint16_t capacity;		/* objects a block holds at first; 0: no shelf */
@@ -62,9 +61,10 @@ struct kmem_cache {
 	bool dead;
 	uint8_t freelist;		/* slab: where a slab's indices lie (enum slab_freelist) */
 	slab_flags_t flags;
-	void (*ctor)(void *object);
+	const struct km_engine *engine;
 	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */
 	const struct km_charging *charging; /* who pays is asked at each call; NULL: nobody. Closed, too. */
+	void (*ctor)(void *object);
 	uint16_t colours, colour_bytes;	/* slab: places where a slab's first object may be; 0: one */
 
 	/* Written while running. */
@@ -87,6 +87,7 @@ struct kmem_cache {
 	uint16_t *size_ids;		/* this cache's run in a table of sizes, which shows its id or 0 */
 	uint32_t size_count;
 	uint32_t word;			/* where word id is; 0: none */
+	bool word_is_charged;		/* ... the word of `charged`, and its owner behind it; else that of `shelf` */
 	int references;			/* aliases, where merging was asked for */
 	uint32_t useroffset, usersize;
 	char name[KM_NAME_BYTES];

@@ -455,15 +455,8 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	const size_t all = n;
 
 #ifdef KMEM_HAVE_RSEQ
-	n -= km_rseq_push_n(&cache->shelf.front.open, cache->shelf.front.percpu,
+	n -= km_rseq_push_n(&cache->shelf.front.back, cache->shelf.front.percpu,
 			    cache->shelf.front.rseq, objects, n * sizeof(*objects)) / sizeof(*objects);
-	if (km_likely(!n))
-		return;
-	uint64_t payer = km_load(&cache->payer);
-	if (!(payer & KM_PAYER_ODD))
-		n -= km_rseq_owned_push_n(&cache->charged.front.open, cache->shelf.front.percpu,
-					  cache->shelf.front.rseq, payer, objects, n * sizeof(*objects)) /
-		     sizeof(*objects);
 	if (km_likely(!n))
 		return;
 #endif

@@ -21,15 +21,34 @@ static bool public_shelf(const struct kmem_cache *cache)
 	       !(km_layout_options.count_events && cache->engine->hit);
 }
 
-/* The entry and the tables of sizes show what the cache's front shows; all are written before the fence. */
-static void copy_entry(struct kmem_cache *cache)
+/* As long as one pays for all that is out, each CPU's charged block is his: nobody need look whose an object is. */
+static bool one_pays(const struct kmem_cache *cache)
+{
+	return cache->word_is_charged && cache->charged.inner.shelf && !(km_load(&cache->payer) & KM_PAYER_ODD);
+}
+
+/* Where hits put objects; the entry's word is that of its id. */
+static void show_back(struct kmem_cache *cache)
+{
+	struct kmem_cache_front *front = &cache->shelf.front;
+	struct kmem_shelf back = front->open.shelf ? front->open :
+				 one_pays(cache) ? cache->charged.inner : (struct kmem_shelf){ 0, 0 };
+
+	km_store(&front->back.mask, back.mask);
+	km_store_release(&front->back.shelf, back.shelf);
+	if (cache->id >= KM_MAP_FIRST)
+		km_store_release(&km_hot.entries[cache->id].mask,
+				 back.shelf && back.shelf == cache->word ? back.mask : 0u);
+}
+
+/* What hits see follows from which shelves are open; all is written before the fence. */
+static void show(struct kmem_cache *cache)
 {
 	bool open = cache->shelf.front.open.shelf != 0;
 
+	show_back(cache);
 	if (cache->id < KM_MAP_FIRST)
 		return;
-	km_store_release(&km_hot.entries[cache->id].mask,
-			 open ? cache->shelf.front.open.mask : 0u);
 	for (uint32_t i = 0; i < cache->size_count; i++)
 		km_store_release(&cache->size_ids[i], open ? cache->id : (uint16_t)0);
 }
@@ -39,7 +58,7 @@ void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
 	km_lock(&drain.lock);
 	cache->size_ids = ids;
 	cache->size_count = (uint32_t)count;
-	copy_entry(cache);
+	show(cache);
 	km_unlock(&drain.lock);
 }
 
@@ -74,13 +93,13 @@ static void trim(struct kmem_cache *cache)
 static void close_shelf(struct kmem_cache *cache)
 {
 	km_shelf_close(&cache->shelf);
-	copy_entry(cache);
+	show(cache);
 }
 
 static void open_shelf(struct kmem_cache *cache)
 {
 	km_shelf_open(&cache->shelf, public_shelf(cache));
-	copy_entry(cache);
+	show(cache);
 }
 
 /* Do it to each while no sequence is on any CPU's shelf of theirs. */
@@ -139,7 +158,7 @@ static void set_mask(struct kmem_cache *cache, uint32_t mask)
 {
 	km_store(&cache->shelf.inner.mask, mask);
 	km_store(&cache->shelf.front.open.mask, mask);
-	copy_entry(cache);
+	show(cache);
 }
 
 /* Bytes between the NULL of a block of `limit` objects and where it would be if they filled the mask. */
@@ -184,12 +203,12 @@ void km_front_open(struct kmem_cache *cache)
 	cache->pad = pad_of(cache, cache->capacity);
 	shelf->slot = 0;
 	if (cache->engine->front == KM_FRONT_ARRAY && cache->capacity)
-		shelf->slot = km_percpu.discipline == KM_DISCIPLINE_RSEQ ?
+		shelf->slot = km_percpu.discipline == KM_DISCIPLINE_RSEQ && !cache->word_is_charged ?
 				      cache->word : km_percpu_alloc(km_percpu_word_bytes());
 	if (shelf->slot)
 		open_shelf(cache);
 	else
-		copy_entry(cache);
+		show(cache);
 }
 
 /* Also where it was open: soft disciplines don't close for a drain. */
@@ -199,18 +218,23 @@ static void shut_charged(struct kmem_cache *cache)
 	km_store(&cache->charged.inner.shelf, 0u);
 }
 
+static void release_block(struct kmem_cache *cache, unsigned cpu)
+{
+	void **block = km_owned_release_cpu(&cache->charged, cpu);
+
+	if (block)
+		km_meta_free(km_block_base(&cache->charged, block), cache->charged.block_mask + 1);
+}
+
 /* Drained, closed, and no sequence holds its offset: its blocks go too. */
 static void free_charged(struct kmem_cache *cache)
 {
 	struct km_shelf *shelf = &cache->charged;
 
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
-		void **block = km_owned_release_cpu(shelf, cpu);
-
-		if (block)
-			km_meta_free(km_block_base(shelf, block), shelf->block_mask + 1);
-	}
-	km_percpu_free(shelf->slot, km_owned_word_bytes());
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		release_block(cache, cpu);
+	if (shelf->slot != cache->word)
+		km_percpu_free(shelf->slot, km_owned_word_bytes());
 	shelf->slot = 0;
 }
 
@@ -223,7 +247,7 @@ bool km_front_close_all(struct kmem_cache **caches, size_t count)
 			shut_charged(caches[i]);
 		km_store(&caches[i]->shelf.front.open.shelf, 0u);
 		km_store(&caches[i]->shelf.inner.shelf, 0u);
-		copy_entry(caches[i]);
+		show(caches[i]);
 	}
 	/* No sequence may hold an offset when somebody else gets it. */
 	bool fenced = km_shelf_fence();
@@ -266,10 +290,12 @@ size_t km_front_shelf_objects(const struct kmem_cache *cache)
 /* Who watches would not see what comes and goes there. */
 static void open_charged(struct kmem_cache *cache)
 {
-	if (km_unlikely(cache->hooks != NULL))
+	if (km_unlikely(cache->hooks != NULL)) {
 		shut_charged(cache);
-	else
-		km_shelf_open(&cache->charged, cache->charge_all);
+		return;
+	}
+	km_shelf_open(&cache->charged, cache->charge_all);
+	show(cache);
 }
 
 /* Where there is no room for it each object is paid for as it comes. */
@@ -280,7 +306,7 @@ static void make_charged(struct kmem_cache *cache, uint32_t block_bytes)
 	shelf->block_mask = shelf->inner.mask = shelf->front.open.mask = block_bytes - 1;
 	shelf->front.percpu = km_percpu.base;
 	shelf->front.rseq = km_rseq;
-	shelf->slot = km_percpu_alloc(km_owned_word_bytes());
+	shelf->slot = cache->word_is_charged ? cache->word : km_percpu_alloc(km_owned_word_bytes());
 	if (shelf->slot)
 		open_charged(cache);
 }
@@ -302,15 +328,40 @@ bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *char
 		/* Release pairs with the acquire of who goes there: it sees what the cache was given before. */
 		km_store_release(&cache->charging, charging);
 		km_store(&cache->shelf.front.open.shelf, 0u);
-		copy_entry(cache);
+		show(cache);
 	}
 	km_unlock_may(&drain.lock, may_wait);
 	return true;
 }
 
+void km_front_one_pays(struct kmem_cache *cache, bool may_wait)
+{
+	if (!km_lock_may(&drain.lock, may_wait))
+		return;
+	show(cache);
+	km_unlock_may(&drain.lock, may_wait);
+}
+
 /*
- * What the CPU has charged, if it is the right one's. Who is named by an empty block may be gone: nobody asks it, and
- * the block is nobody's then.
+ * No fence: whoever makes a CPU's block another's came here first, or saw that somebody did; a hit that was under way
+ * on that CPU begins anew when it gets the CPU back, and finds this closed. But with the lock: a drain would open it.
+ */
+bool km_front_several_pay(struct kmem_cache *cache, bool may_wait)
+{
+	if (!km_lock_may(&drain.lock, may_wait))
+		return false;
+	km_store(&cache->shelf.front.back.shelf, 0u);
+	if (cache->id >= KM_MAP_FIRST)
+		km_store(&km_hot.entries[cache->id].mask, 0u);
+	/* Release pairs with the acquire of who reads it: it is closed for who comes after him. */
+	km_store_release(&cache->payer, (uint64_t)KM_PAYER_ODD);
+	km_unlock_may(&drain.lock, may_wait);
+	return true;
+}
+
+/*
+ * What the CPU has charged, if it is the right one's, and the block with it: one that is nobody's must not lie there.
+ * Who is named by an empty block may be gone: nobody asks it.
  */
 static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how)
 {
@@ -322,6 +373,7 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km
 	size_t count = km_owned_take_cpu(&cache->charged, cpu, objects, &owner);
 	if (count)
 		how->take(cache, owner, objects, count, how->arg);
+	release_block(cache, cpu);
 }
 
 void km_front_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how)
@@ -334,8 +386,10 @@ void km_front_drain_charged(struct kmem_cache **caches, size_t count, const stru
 		return;
 	km_lock(&drain.lock);
 	for (size_t i = 0; i < count; i++)
-		if (caches[i]->charged.slot)
+		if (caches[i]->charged.slot) {
 			km_shelf_close(&caches[i]->charged);
+			show(caches[i]);
+		}
 	bool fenced = km_shelf_fence();
 	for (size_t i = 0; i < count; i++) {
 		if (!caches[i]->charged.slot)

@@ -29,15 +29,11 @@ km_hit_path void (kmem_cache_free)(struct kmem_cache *cache, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
 	const struct kmem_cache_front *front = &cache->shelf.front;
-	const intptr_t rseq = front->rseq;
 
-	if (km_likely(kmem_shelf_push(&front->open, front->percpu, rseq, object)) ||
-	    km_likely(km_charged_push(cache, rseq, object)))
+	if (km_likely(kmem_shelf_push(&front->back, front->percpu, front->rseq, object)))
 		return;
-	km_free_missed(cache, object);
-#else
-	km_free_miss(cache, object);
 #endif
+	km_free_miss(cache, object);
 }
 
 void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp)

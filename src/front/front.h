@@ -72,7 +72,6 @@ void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp);	/* by the second hit as well: km_charged_pop */
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_free_miss(struct kmem_cache *cache, void *object);
-void km_free_missed(struct kmem_cache *cache, void *object);	/* by km_charged_push as well */
 /* The same without asking who pays, and with what may lie on the inner shelf tried first. */
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_plain_free(struct kmem_cache *cache, void *object);
@@ -146,6 +145,12 @@ bool km_front_close_all(struct kmem_cache **caches, size_t count);
 bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *charging, uint32_t block_bytes,
 			bool may_wait);
 /*
+ * The cache's payer is one, or several (KM_PAYER_ODD, which the latter says): frees need not look, or must. Before a
+ * CPU's block becomes another's. may_wait: for a lock; false: that could not be had, and nothing was done.
+ */
+void km_front_one_pays(struct kmem_cache *cache, bool may_wait);
+bool km_front_several_pay(struct kmem_cache *cache, bool may_wait);
+/*
  * Take what lies on the charged shelves of these caches whose owner `which` agrees to, and hand it, CPU by CPU, to
  * `take`: objects that belong to nobody then. An empty shelf becomes nobody's. One fence.
  */
@@ -168,7 +173,8 @@ void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
 
 /*
  * A cache whose objects are all paid for has no public shelf, but one of objects that are paid for already, by the
- * owner that the CPU's block names: a second hit. rseq: the thread's offset, as at the first.
+ * owner that the CPU's block names: a second hit. rseq: the thread's offset, as at the first. (What is freed goes there
+ * by the first, as long as one pays: km_front_one_pays.)
  */
 km_inline void *km_charged_pop(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
 {
@@ -181,21 +187,6 @@ km_inline void *km_charged_pop(struct kmem_cache *cache, gfp_t gfp, struct obj_c
 	(void)cache, (void)gfp, (void)objcg, (void)rseq;
 #endif
 	return NULL;
-}
-
-/* As long as one pays for all objects that are out; else it must be found out who it is. */
-km_inline bool km_charged_push(struct kmem_cache *cache, intptr_t rseq, void *object)
-{
-#ifdef KMEM_HAVE_RSEQ
-	uint64_t payer = km_load(&cache->payer);
-
-	if (km_likely(!(payer & KM_PAYER_ODD)))
-		return km_rseq_owned_push(&cache->charged.front.open, cache->shelf.front.percpu, rseq, payer,
-					  object);
-#else
-	(void)cache, (void)rseq, (void)object;
-#endif
-	return false;
 }
 
 /* An object of the cache whose id stands there, or NULL: a miss. Id 0 always misses. */
@@ -222,10 +213,7 @@ km_inline bool km_front_free_any(void *object)
 	uintptr_t id = km_hot.map[index];
 	const struct km_entry *entry = &km_hot.entries[id];
 	uint32_t valid = -(uint32_t)km_entry_valid(entry, object);
-	if (km_likely(km_rseq_push_id(&entry->mask, id, valid, km_hot.percpu, km_rseq, object)))
-		return true;
-	/* Asked again, so that the hit need not keep it. */
-	return km_likely(km_entry_valid(entry, object)) && km_charged_push(entry->cache, km_rseq, object);
+	return km_likely(km_rseq_push_id(&entry->mask, id, valid, km_hot.percpu, km_rseq, object));
 #else
 	(void)object;
 	return false;

@@ -716,13 +716,7 @@ void km_plain_free(struct kmem_cache *cache, void *object)
 	}
 }
 
-km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
-{
-	if (!km_charged_push(cache, cache->shelf.front.rseq, object))
-		km_free_missed(cache, object);
-}
-
-void km_free_missed(struct kmem_cache *cache, void *object)
+void km_free_miss(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(cache->charging != NULL))
 		km_load_acquire(&cache->charging)->free(cache, object);

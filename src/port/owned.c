@@ -102,13 +102,17 @@ static bool soft_adopt(struct km_shelf *shelf, uintptr_t owner)
 	return done;
 }
 
-static bool soft_found(struct km_shelf *shelf, void **block)
+static bool soft_found(struct km_shelf *shelf, void **block, uintptr_t owner)
 {
 	struct km_visit visit;
 
 	if (!km_soft_enter(&visit, shelf, true))
 		return false;
-	bool done = !km_soft_look(&visit) && km_soft_commit(&visit, (uintptr_t)block - visit.area);
+	bool done = !km_soft_look(&visit);
+	if (done) {
+		km_store(&visit.soft->owner, owner);
+		done = km_soft_commit(&visit, (uintptr_t)block - visit.area);
+	}
 	km_soft_leave(&visit);
 	return done;
 }
@@ -147,10 +151,10 @@ bool km_owned_adopt(struct km_shelf *shelf, uintptr_t owner)
 		       soft_adopt(shelf, owner));
 }
 
-bool km_owned_found(struct km_shelf *shelf, void **block)
+bool km_owned_found(struct km_shelf *shelf, void **block, uintptr_t owner)
 {
-	return KM_RSEQ(km_rseq_owned_found(&shelf->inner, km_percpu.base, km_rseq, block),
-		       soft_found(shelf, block));
+	return KM_RSEQ(km_rseq_owned_found(&shelf->inner, km_percpu.base, km_rseq, block, owner),
+		       soft_found(shelf, block, owner));
 }
 
 static uintptr_t *owner_of(const struct km_shelf *shelf, unsigned cpu)
@@ -211,10 +215,11 @@ void **km_owned_release_cpu(struct km_shelf *shelf, unsigned cpu)
 	if (!enter_drain(&visit, shelf, cpu))
 		return NULL;
 	uintptr_t top = km_soft_look(&visit);
-	if (top && !km_load((void **)(visit.area + top)) && km_soft_commit(&visit, 0)) {
+	if (top && !km_load((void **)(visit.area + top)) && km_soft_commit(&visit, 0))
 		block = (void **)(visit.area + top);
+	/* A `found` that was interrupted leaves an owner of no block. */
+	if (!top || block)
 		km_store(owner_of(shelf, cpu), (uintptr_t)0);
-	}
 	km_soft_leave(&visit);
 	return block;
 }

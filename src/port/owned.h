@@ -7,15 +7,16 @@
  *				    |
  *	block, as in pcpu.h	[ .. | obj | obj | obj | NULL | 0 ]	the pad is 0, and so is the header
  *
- * The verbs, in pseudo-code (each commits with its last store, or does nothing). An owner is never 0, and nobody's
- * where a shelf is closed or not yet born (words 0 and 1 of every area are 0 for ever): so one comparison stands for
- * all three. It waits for nothing that a hit stores, and the line that it looks at is the hit's own.
+ * The verbs, in pseudo-code (each commits with its last store, or does nothing). An owner is never 0, but it is where a
+ * shelf is closed (words 0 and 1 of every area are 0 for ever), and where it is not yet born, unless a `found` was
+ * interrupted there: then the top is still 0, and there is neither an object nor room. So one comparison stands for all
+ * three. It waits for nothing that a hit stores, and the line that it looks at is the hit's own.
  *
  *	pop		if (owner is another) miss; object = *top; if (!object) miss; top += 8
  *	push		if (owner is another) miss; if (full) miss; *--top = object
- *	pop_n, push_n	the same, as many as there are, one commit
+ *	pop_n, push_n	the same, as many as there are, one commit; pop_n asks whether it is born
  *	adopt		if (not yet born, or *top) miss; owner = the caller's
- *	found		if (closed, or born) miss; top = block
+ *	found		if (closed, or born) miss; owner = the caller's; top = block
  *
  * Soft disciplines: the owner changes under the slot's lock only, and only while there is no object. A pop under
  * cmpxchg has no lock: it looks at the owner between its look at the pair and its compare-and-swap; for the owner to
@@ -53,8 +54,8 @@ size_t km_owned_pop_n(struct km_shelf *shelf, uintptr_t owner, void **out, size_
 size_t km_owned_push_n(struct km_shelf *shelf, uintptr_t owner, void *const *in, size_t count);
 /* This CPU's block, which is empty, is `owner`'s from now on; false: it is not empty, or there is none. */
 bool km_owned_adopt(struct km_shelf *shelf, uintptr_t owner);
-/* This CPU's block is `block` from now on, nobody's; false: it has one. */
-bool km_owned_found(struct km_shelf *shelf, void **block);
+/* This CPU's block is `block` from now on, and `owner`'s (0: nobody's); false: it has one. */
+bool km_owned_found(struct km_shelf *shelf, void **block, uintptr_t owner);
 /* The owner of this CPU's block, 0 for nobody or none: a racy look. */
 uintptr_t km_owned_owner(const struct km_shelf *shelf);
 

@@ -82,6 +82,7 @@ km_inline size_t km_rseq_owned_pop_n(const struct kmem_shelf *shelf, uint32_t bl
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
 		KM_OWNED_TOP("tmp")
+		"cbz %[top], %l[miss]\n\t"
 		"add %[from], %[area], %[top]\n\t"
 		"orr %[left], %[from], %[block_mask]\n\t"
 		"sub %[left], %[left], #15\n\t"
@@ -166,7 +167,7 @@ miss:
 }
 
 km_inline bool km_rseq_owned_found(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
-				   void **block)
+				   void **block, uintptr_t owner)
 {
 	uintptr_t area, slot, offset;
 
@@ -177,11 +178,12 @@ km_inline bool km_rseq_owned_found(const struct kmem_shelf *shelf, char *base, i
 		"ldr %[offset], [%[slot]]\n\t"
 		"cbnz %[offset], %l[miss]\n\t"
 		"sub %[offset], %[block], %[area]\n\t"
+		"str %[owner], [%[slot], #8]\n\t"
 		"str %[offset], [%[slot]]\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [offset] "=&r"(offset)
 		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)),
-		  [block] "r"(block)
+		  [block] "r"(block), [owner] "r"(owner)
 		: "memory", "cc"
 		: miss);
 	return true;

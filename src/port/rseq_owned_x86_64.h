@@ -97,6 +97,8 @@ km_inline size_t km_rseq_owned_pop_n(const struct kmem_shelf *shelf, uint32_t bl
 		KMEM_RSEQ_AT
 		"movq (%[area], %[slot]), %[top]\n\t"
 		KM_OWNED_MINE
+		"testq %[top], %[top]\n\t"
+		"jz %l[miss]\n\t"
 		"movl %k[block_mask], %k[count]\n\t"
 		"orq %[top], %[count]\n\t"
 		"subq $15, %[count]\n\t"
@@ -184,7 +186,7 @@ miss:
 }
 
 km_inline bool km_rseq_owned_found(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
-				   void **block)
+				   void **block, uintptr_t owner)
 {
 	uintptr_t area, slot, offset;
 
@@ -196,10 +198,12 @@ km_inline bool km_rseq_owned_found(const struct kmem_shelf *shelf, char *base, i
 		"jne %l[miss]\n\t"
 		"movq %[block], %[offset]\n\t"
 		"subq %[area], %[offset]\n\t"
+		"movq %[owner], 8(%[area], %[slot])\n\t"
 		"movq %[offset], (%[area], %[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [offset] "=&r"(offset)
-		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [block] "r"(block)
+		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [block] "r"(block),
+		  [owner] "r"(owner)
 		: "memory", "cc"
 		: miss);
 	return true;

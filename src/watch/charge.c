@@ -77,16 +77,17 @@ km_inline uintptr_t block_owner(const struct kmem_cache *cache)
 }
 
 /* A block for this CPU, if it has none yet. */
-static bool found_block(struct kmem_cache *cache)
+static bool found_block(struct kmem_cache *cache, uint64_t owner)
 {
-	if (km_front_busy || !km_load(&cache->charged.inner.shelf) || !km_thread_has_cpu())
+	if (km_front_busy || !km_load(&cache->charged.inner.shelf) || !km_thread_has_cpu() ||
+	    km_shelf_top_cpu(&cache->charged, km_cpu()))
 		return false;
 	bool was = km_busy_begin(), found = false;
 	size_t bytes = cache->charged.block_mask + 1;
 	void *memory = km_meta_alloc(bytes, !km_no_calls);
 
 	if (memory) {
-		found = km_owned_found(&cache->charged, km_owned_prepare(&cache->charged, memory));
+		found = km_owned_found(&cache->charged, km_owned_prepare(&cache->charged, memory), owner);
 		if (!found)
 			km_meta_free(memory, bytes);
 	}
@@ -94,13 +95,10 @@ static bool found_block(struct kmem_cache *cache)
 	return found;
 }
 
-/* Let the CPU's block be this owner's: true where it is empty, or there was none. */
+/* Let the CPU's block be this owner's, who pays here: true where it is empty, or there was none. */
 static bool adopt(struct kmem_cache *cache, uint64_t owner)
 {
-	if (km_owned_adopt(&cache->charged, owner))
-		return true;
-	return !km_owned_owner(&cache->charged) && found_block(cache) &&
-	       km_owned_adopt(&cache->charged, owner);
+	return km_owned_adopt(&cache->charged, owner) || found_block(cache, owner);
 }
 
 /*
@@ -144,8 +142,17 @@ static bool take_over(struct kmem_cache *cache, uint64_t owner)
 static void claim(struct kmem_cache *cache, uint64_t owner)
 {
 	if (km_load(&cache->charged.inner.shelf) && km_owned_owner(&cache->charged) != owner &&
-	    !km_front_busy && km_memcg_modes[MEM_CGROUP_SHELF])
+	    !km_front_busy && km_memcg_modes[MEM_CGROUP_SHELF] && km_payers_note(cache, owner, false))
 		take_over(cache, owner);
+}
+
+/* From now on hits put what they free there, too. */
+static km_noinline void open_back(struct kmem_cache *cache, gfp_t gfp)
+{
+	bool was = km_busy_begin();
+
+	km_front_one_pays(cache, allows_blocking(gfp));
+	km_busy_end(was);
 }
 
 /* Pay for half a shelf, and take one of it. NULL: not this way. */
@@ -156,8 +163,12 @@ static void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gf
 			  (size_t)(km_objcg_spare(objcg) / MARGIN_PART / cache->charge));
 	void *objects[KM_CHARGED_MOST];
 
-	if (n < 2 || km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF] || !take_over(cache, owner))
+	if (n < 2 || km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
+	    !km_payers_note(cache, owner, allows_blocking(gfp)) || !take_over(cache, owner))
 		return NULL;
+	if (km_unlikely(!km_load(&cache->shelf.front.back.shelf)) && km_load(&cache->payer) == owner &&
+	    cache->word_is_charged)
+		open_back(cache, gfp);
 	/* What is more than the caller's one object is not worth going beyond a limit, nor a callback's last resort. */
 	gfp = (gfp & ~(ODD | __GFP_ACCOUNT | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
 	if (!km_objcg_charge(objcg, n * cache->charge, gfp))

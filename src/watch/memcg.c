@@ -149,7 +149,7 @@ static int join_tree(struct mem_cgroup *group, struct obj_cgroup *objcg, struct 
 /* A program can't leave the group that was made for it, as long as it lets that be: there it meets its root. */
 static struct mem_cgroup *top_for(struct mem_cgroup *group)
 {
-	return (!group || km_memcg_is_root(group)) && km_load(&top->online) ? top : group;
+	return (!group || group == &km_memcg_root) && km_load(&top->online) ? top : group;
 }
 
 void km_memcg_set_top(struct mem_cgroup *group)

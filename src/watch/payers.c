@@ -25,20 +25,27 @@ km_cold bool km_place_find_slowly(const struct kmem_cache *cache, const void *ob
 /* It has a twin: an object may be of either. */
 void km_charge_look(struct kmem_cache *cache)
 {
-	km_store_release(&cache->payer, KM_PAYERS_DIFFER);
+	km_front_several_pay(cache, true);
 }
 
-static void note_payer(struct kmem_cache *cache, uint64_t owner)
+bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 {
 	owner = owner ?: KM_PAYER_NOBODY;
-	uint64_t seen = km_load(&cache->payer);
+	/* Acquire pairs with who found that several pay: what he closed is closed. */
+	uint64_t seen = km_load_acquire(&cache->payer);
 
 	if (km_likely(seen == owner || seen == KM_PAYERS_DIFFER))
-		return;
+		return true;
 	uint64_t unknown = KM_PAYER_UNKNOWN;
 	/* Release: what comes after, and the object with it, is not seen before. */
-	if (!km_cas_release(&cache->payer, &unknown, owner) && unknown != owner)
-		km_store_release(&cache->payer, KM_PAYERS_DIFFER);
+	if (km_cas_release(&cache->payer, &unknown, owner) || unknown == owner)
+		return true;
+	/* A handler may have struck who holds the lock. */
+	bool was = km_busy_begin(), calls = km_calls_begin(may_wait);
+	bool done = km_front_several_pay(cache, may_wait && !was);
+	km_calls_end(calls);
+	km_busy_end(was);
+	return done;
 }
 
 /* ------------------------------------------------------------------ setting */
@@ -84,7 +91,8 @@ size_t km_payers_set(struct kmem_cache *cache, void *const *objects, size_t n, u
 {
 	size_t done = 0;
 
-	note_payer(cache, owner);
+	if (km_unlikely(!km_payers_note(cache, owner, may_wait)))
+		return 0;
 	if (!km_payers_exact(cache))
 		owner = owner ?: KM_OWNER_NOBODY;
 	for (size_t now; done < n; done += now) {

@@ -65,8 +65,9 @@ km_inline uint64_t km_payer_of_freed(const struct kmem_cache *cache, const void 
 
 /*
  * cache->payer. As long as one group pays for all objects of a cache that are out, and that is how many programs use
- * accounting, no free needs to look who it is. Whoever charges an object to another, or to nobody, says first that
- * frees must look; another thread that frees that object knows of it from where it has the object.
+ * accounting, no free needs to look who it is, and hits put objects on each CPU's charged block. Whoever charges an
+ * object to another, or to nobody, and whoever makes a block another's, says first that frees must look; another thread
+ * that frees that object knows of it from where it has the object.
  */
 #define KM_PAYERS_DIFFER	((uint64_t)KM_PAYER_ODD)
 /* No object is out, or ever was. */
@@ -85,9 +86,11 @@ km_inline bool km_payers_exact(const struct kmem_cache *cache)
 	return !cache->charge_all || cache->checked;
 }
 
+/* This one (0: nobody) is going to pay for objects. False: that can't be said now, and he must not. */
+bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait);
 /*
  * Owners of objects[0, n) that are in the caller's hand; 0: nobody pays. How many were set, from the front: n unless
- * there was no memory. may_wait false: it makes no system call, and then may fail for that.
+ * there was no memory, or no lock. may_wait false: it makes no system call, and then may fail for that.
  */
 size_t km_payers_set(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait);
 /* Of objects that go back: nobody's, where that must be said. */

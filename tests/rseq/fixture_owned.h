@@ -95,17 +95,22 @@ static void owned_adopt_by(unsigned owner)
 	km_owned_adopt(&owned.shelf, owner_word(owner));
 }
 
-static void owned_found(void)
+static void owned_found_by(uintptr_t owner)
 {
 	for (unsigned i = 0; i < OWNED_BLOCKS; i++)
 		if (owned.blocks[i]) {
 			void **block = owned.blocks[i];
 
 			owned.blocks[i] = NULL;
-			if (!km_owned_found(&owned.shelf, block))
+			if (!km_owned_found(&owned.shelf, block, owner))
 				owned.blocks[i] = block;
 			return;
 		}
+}
+
+static void owned_found(void)
+{
+	owned_found_by(0);
 }
 
 static void owned_drain_and(bool release)
@@ -240,11 +245,11 @@ static bool is_dear_owned(const struct adversary *adversary)
 
 /* ------------------------------------------------------------------ states and drivers */
 
-enum { OWNED_STATES = 7, OWNED_OPERATIONS = 17 };
+enum { OWNED_STATES = 7, OWNED_OPERATIONS = 18 };
 static const char *const owned_operation_names[OWNED_OPERATIONS] = {
 	"pop", "pop of another owner", "push", "push of another owner", "pop_n 1", "pop_n 3", "pop_n 7",
 	"pop_n all", "pop_n of another owner", "push_n 1", "push_n 3", "push_n 7", "push_n all",
-	"push_n of another owner", "adopt", "adopt by another owner", "found",
+	"push_n of another owner", "adopt", "adopt by another owner", "found by an owner", "found",
 };
 
 static void operate_owned(unsigned driver)
@@ -266,6 +271,10 @@ static void operate_owned(unsigned driver)
 	case 13: owned_push_some(1, 2); break;
 	case 14: owned_adopt_by(0); break;
 	case 15: owned_adopt_by(1); break;
+	case 16:
+		owned_found_by(owner_word(1));
+		owned_push_some(1, 2);
+		break;
 	default: owned_found();
 	}
 }

@@ -78,7 +78,7 @@ static void need_block(void)
 	pthread_mutex_lock(&world.lock);
 	void **block = world.block_count ? world.blocks[--world.block_count] : NULL;
 	pthread_mutex_unlock(&world.lock);
-	if (!block || km_owned_found(&world.shelf, block))
+	if (!block || km_owned_found(&world.shelf, block, 0))
 		return;
 	pthread_mutex_lock(&world.lock);
 	world.blocks[world.block_count++] = block;

@@ -1,0 +1,229 @@
+/*
+ * memcg_payer.c: as long as one group pays for all objects of a cache that are out, frees look at nothing: hits put
+ * them on the CPU's charged block, as they put others' on the public shelf. Here: when that begins, that it ends before
+ * an object of another payer is to be had, whoever he is, and that each byte is right meanwhile. Disciplines: all.
+ */
+#define _GNU_SOURCE
+#include "groups.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include "cache/cache.h"
+#include "port/owned.h"
+
+enum { SOME = 40 };
+
+static void *objects[SOME];
+
+/* Where a hit puts an object of this cache: nowhere, on the public shelf, or on the charged block. */
+enum back { NOWHERE, PUBLIC, CHARGED };
+
+static enum back back_of(const struct kmem_cache *cache)
+{
+	uint32_t back = cache->shelf.front.back.shelf;
+
+	/* kfree goes by the entry. */
+	NEED(cache->id < KM_MAP_FIRST || !km_hot.entries[cache->id].mask == !back);
+	return !back ? NOWHERE : back == cache->charged.slot ? CHARGED : PUBLIC;
+}
+
+static bool has_blocks(const struct kmem_cache *cache)
+{
+	return km_percpu.discipline == KM_DISCIPLINE_RSEQ && cache->charged.slot;
+}
+
+static size_t lies_charged(const struct kmem_cache *cache)
+{
+	size_t count = 0;
+
+	for (unsigned cpu = 0; cache->charged.slot && cpu < km_percpu.cpus; cpu++)
+		count += km_shelf_count_cpu(&cache->charged, cpu);
+	return count;
+}
+
+/* A cache of which this group has objects, and nobody else. */
+static struct kmem_cache *paid_by(struct mem_cgroup *group, const char *name)
+{
+	struct kmem_cache *cache = charged(name, 200);
+
+	NEED(back_of(cache) == NOWHERE);
+	for (int i = 0; i < SOME; i++)
+		NEED((objects[i] = alloc_for(group, cache)));
+	NEED(back_of(cache) == (has_blocks(cache) ? CHARGED : NOWHERE));
+	return cache;
+}
+
+static void free_all(struct kmem_cache *cache)
+{
+	for (int i = 0; i < SOME; i += 2)
+		kmem_cache_free(cache, objects[i]);
+	for (int i = 1; i < SOME; i += 4)
+		kfree(objects[i]);
+	for (int i = 3; i < SOME; i += 4)
+		kmem_cache_free_bulk(cache, 1, &objects[i]);
+}
+
+static void begins(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "one");
+	struct kmem_cache *cache = paid_by(group, "one");
+	size_t before = lies_charged(cache);
+
+	/* Each way to free it puts it there, and it stays paid for. */
+	uint64_t current = mem_cgroup_current(group);
+	kmem_cache_free(cache, objects[0]);
+	kfree(objects[1]);
+	kmem_cache_free_bulk(cache, 1, &objects[2]);
+	kfree_bulk(1, &objects[3]);
+	if (has_blocks(cache))
+		NEED(lies_charged(cache) == before + 4 && mem_cgroup_current(group) == current);
+	/* A drain leaves no block, and the way open. */
+	NEED(drained(group) == (SOME - 4) * cost(cache) && !lies_charged(cache));
+	for (unsigned cpu = 0; has_blocks(cache) && cpu < km_percpu.cpus; cpu++)
+		NEED(!km_shelf_top_cpu(&cache->charged, cpu) && !km_owned_owner_cpu(&cache->charged, cpu));
+	NEED(back_of(cache) == (has_blocks(cache) ? CHARGED : NOWHERE));
+	for (int i = 0; i < 4; i++)
+		NEED((objects[i] = alloc_for(group, cache)));
+	free_all(cache);
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
+static struct mem_cgroup *second;
+
+static void *of_another(struct kmem_cache *cache)
+{
+	return alloc_for(second, cache);
+}
+
+static void *of_nobody(struct kmem_cache *cache)
+{
+	return kmem_cache_alloc(cache, GFP_KERNEL);
+}
+
+static void *of_another_in_bulk(struct kmem_cache *cache)
+{
+	void *pair[2];
+
+	MEMCG_SCOPE(second);
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 2, pair));
+	kmem_cache_free(cache, pair[1]);
+	return pair[0];
+}
+
+static void *of_a_private_one(struct kmem_cache *cache)
+{
+	struct mem_cgroup *group = private_group("own");
+	void *object = alloc_for(group, cache);
+
+	mem_cgroup_put(group);
+	return object;
+}
+
+static void ends(void)
+{
+	static void *(*const others[])(struct kmem_cache *cache) = {
+		of_another, of_nobody, of_another_in_bulk, of_a_private_one,
+	};
+	struct mem_cgroup *group = group_below(NULL, "first");
+
+	second = group_below(NULL, "second");
+	for (size_t n = 0; n < sizeof(others) / sizeof(others[0]); n++) {
+		struct kmem_cache *cache = paid_by(group, "first");
+		void *object = others[n](cache);
+
+		NEED(object && back_of(cache) == NOWHERE);
+		free_all(cache);
+		kfree(object);
+		NEED(drained(group) == 0 && drained(second) == 0);
+		/* It does not begin again. */
+		for (int i = 0; i < SOME; i++)
+			NEED((objects[i] = alloc_for(group, cache)));
+		NEED(back_of(cache) == NOWHERE);
+		free_all(cache);
+		kmem_cache_shrink(cache);
+		NEED(back_of(cache) == NOWHERE && drained(group) == 0);
+		gone(cache);
+	}
+	mem_cgroup_put(second);
+	mem_cgroup_put(group);
+}
+
+static void others_have_none(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "checked");
+	struct kmem_cache *checked = kmem_cache_create("checked", 200, NULL, SLAB_ACCOUNT | SLAB_CONSISTENCY_CHECKS);
+	struct kmem_cache *plain = make("plain", 200);
+	enum back back = back_of(plain);
+
+	NEED(checked && back != CHARGED);
+	void *p = alloc_for(group, checked), *q = alloc_for(group, plain);
+	NEED(p && q && back_of(checked) == NOWHERE && back_of(plain) == NOWHERE);
+	kfree(p);
+	kfree(q);
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+	gone(checked);
+	gone(plain);
+}
+
+/* Who comes second must close it, for which he needs a lock; who may not wait for that gets nothing. */
+static void *come_second(void *cache)
+{
+	void *object = NULL;
+
+	set_active_memcg(second);
+	if (has_blocks(cache)) {
+		NEED(!kmem_cache_alloc(cache, GFP_NOWAIT) && errno == ENOMEM && back_of(cache) == CHARGED);
+		NEED(!kmem_cache_alloc_bulk(cache, GFP_NOWAIT, 1, &object));
+	}
+	set_active_memcg(NULL);
+	return NULL;
+}
+
+static void refused(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "first");
+	struct kmem_cache *cache = paid_by(group, "first");
+	pthread_t thread;
+
+	second = group_below(NULL, "second");
+	/* As a drain holds it. */
+	bool was = km_busy_begin();
+	km_front_fork(true, false);
+	NEED(pthread_create(&thread, NULL, come_second, cache) == 0 && pthread_join(thread, NULL) == 0);
+	km_front_fork(false, false);
+	km_busy_end(was);
+	NEED(drained(second) == 0);
+	void *object = alloc_for(second, cache);
+	NEED(object && back_of(cache) == NOWHERE);
+	kmem_cache_free(cache, object);
+	free_all(cache);
+	NEED(drained(group) == 0 && drained(second) == 0);
+	mem_cgroup_put(second);
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
+static const struct api_case cases[] = {
+	{ "begins", begins },
+	{ "ends", ends },
+	{ "others have none", others_have_none },
+	{ "refused", refused },
+};
+
+/* Objects of slob don't say whose they are: nobody pays for them (docs/kernel-map.md). */
+int main(int argc, char **argv)
+{
+	cpu_set_t here;
+
+	/* What lies on a CPU is counted. */
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	sched_setaffinity(0, sizeof(here), &here);
+	if (argc > 1 && strcmp(argv[1], "slob") == 0)
+		return 0;
+	return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), "");
+}

@@ -122,6 +122,16 @@ km_inline bool insist(const struct kmem_cache *cache, uint64_t owner)
 	return ++last.times >= INSIST;
 }
 
+/* Where one pays hits put what they free there from now on, too. */
+static km_noinline void open_back(struct kmem_cache *cache)
+{
+	if (!cache->word_is_charged || !km_payer_is_known(km_load(&cache->payer)))
+		return;
+	bool was = km_busy_begin();
+	km_front_one_pays(cache, !km_no_calls);
+	km_busy_end(was);
+}
+
 /* Take the CPU's shelf over; false: it is another's, and busy. */
 static bool take_over(struct kmem_cache *cache, uint64_t owner)
 {
@@ -135,7 +145,11 @@ static bool take_over(struct kmem_cache *cache, uint64_t owner)
 		give_up(cache, other, objects + KM_CHARGED_MOST - n, n);
 	}
 	last.owner = 0;
-	return km_owned_owner(&cache->charged) == owner || adopt(cache, owner);
+	if (km_owned_owner(&cache->charged) != owner && !adopt(cache, owner))
+		return false;
+	if (km_unlikely(!km_load(&cache->shelf.front.back.shelf)))
+		open_back(cache);
+	return true;
 }
 
 /* Whoever comes with many at once says whose the shelf is, so that they find it when they are freed. */
@@ -144,15 +158,6 @@ static void claim(struct kmem_cache *cache, uint64_t owner)
 	if (km_load(&cache->charged.inner.shelf) && km_owned_owner(&cache->charged) != owner &&
 	    !km_front_busy && km_memcg_modes[MEM_CGROUP_SHELF] && km_payers_note(cache, owner, false))
 		take_over(cache, owner);
-}
-
-/* From now on hits put what they free there, too. */
-static km_noinline void open_back(struct kmem_cache *cache, gfp_t gfp)
-{
-	bool was = km_busy_begin();
-
-	km_front_one_pays(cache, allows_blocking(gfp));
-	km_busy_end(was);
 }
 
 /* Pay for half a shelf, and take one of it. NULL: not this way. */
@@ -166,9 +171,6 @@ static void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gf
 	if (n < 2 || km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
 	    !km_payers_note(cache, owner, allows_blocking(gfp)) || !take_over(cache, owner))
 		return NULL;
-	if (km_unlikely(!km_load(&cache->shelf.front.back.shelf)) && km_load(&cache->payer) == owner &&
-	    cache->word_is_charged)
-		open_back(cache, gfp);
 	/* What is more than the caller's one object is not worth going beyond a limit, nor a callback's last resort. */
 	gfp = (gfp & ~(ODD | __GFP_ACCOUNT | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
 	if (!km_objcg_charge(objcg, n * cache->charge, gfp))

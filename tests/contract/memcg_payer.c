@@ -91,6 +91,25 @@ static void begins(void)
 	gone(cache);
 }
 
+/* Also where all comes and goes in bulk: there is no refill then. */
+static void begins_in_bulk(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "bulk");
+	struct kmem_cache *cache = charged("bulk", 200);
+
+	set_active_memcg(group);
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, SOME, objects));
+	set_active_memcg(NULL);
+	NEED(back_of(cache) == (has_blocks(cache) ? CHARGED : NOWHERE));
+	kmem_cache_free_bulk(cache, 4, objects);
+	if (has_blocks(cache))
+		NEED(lies_charged(cache) == 4);
+	kmem_cache_free_bulk(cache, SOME - 4, objects + 4);
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
 static struct mem_cgroup *second;
 
 static void *of_another(struct kmem_cache *cache)
@@ -209,6 +228,7 @@ static void refused(void)
 
 static const struct api_case cases[] = {
 	{ "begins", begins },
+	{ "begins in bulk", begins_in_bulk },
 	{ "ends", ends },
 	{ "others have none", others_have_none },
 	{ "refused", refused },

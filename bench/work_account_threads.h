@@ -5,42 +5,32 @@
 #ifndef BENCH_WORK_ACCOUNT_THREADS_H
 #define BENCH_WORK_ACCOUNT_THREADS_H
 
+#include "work_threads.h"
+
 static struct {
-	struct api api;
 	_Atomic(uint64_t) ops, atomics;
 } crowd;
 
 static void crowd_body(struct member *member)
 {
-	const struct api api = crowd.api;
-	uint64_t ops = 0, before = mem_cgroup_atomics();
+	const struct api api = threads_api;
+	uint64_t before = mem_cgroup_atomics();
 
 	account_enter();
 	crew_start(member);
-	do {
-		for (unsigned int i = 0; i < 64; i++) {
-			uint64_t *object = api_alloc(api);
-
-			bench_check(object);
-			*object = ops;
-			bench_use(object);
-			api_free(api, object);
-		}
-		ops += 64;
-	} while (!crew_stopped());
-	member->ops = ops;
-	atomic_fetch_add(&crowd.ops, ops);
+	member->ops = threads_work(api);
+	atomic_fetch_add(&crowd.ops, member->ops);
 	atomic_fetch_add(&crowd.atomics, mem_cgroup_atomics() - before);
 	crew_finish(member);
 }
 
 static void account_threads(const struct cell *cell)
 {
-	crowd.api = api_open(cell->size);
+	threads_api = api_open(cell->size);
 	crew_run(cell->threads, crowd_body, false);
 	bench_print("atomics/op", "-", "-",
 		    (double)atomic_load(&crowd.atomics) / (double)atomic_load(&crowd.ops));
-	api_close(crowd.api);
+	api_close(threads_api);
 }
 
 #endif

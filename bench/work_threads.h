@@ -108,12 +108,11 @@ static void threads_pass(const struct cell *cell)
 	api_close(ring.api);
 }
 
-static void threads_body(struct member *member)
+/* What a thread of threads-4k does; how often it did. */
+bench_inline uint64_t threads_work(const struct api api)
 {
-	const struct api api = threads_api;
 	uint64_t ops = 0;
 
-	crew_start(member);
 	do {
 		for (unsigned int i = 0; i < 64; i++) {
 			uint64_t *object = api_alloc(api);
@@ -125,7 +124,15 @@ static void threads_body(struct member *member)
 		}
 		ops += 64;
 	} while (!crew_stopped());
-	member->ops = ops;
+	return ops;
+}
+
+static void threads_body(struct member *member)
+{
+	const struct api api = threads_api;
+
+	crew_start(member);
+	member->ops = threads_work(api);
 	crew_finish(member);
 }
 

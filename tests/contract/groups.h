@@ -106,4 +106,15 @@ static uint64_t next(void)
 	return seed;
 }
 
+/* ---- API_MAIN, but for slob: its objects don't say whose they are, so nobody pays for them (docs/kernel-map.md) */
+
+#define GROUPS_MAIN(cases) GROUPS_MAIN_OPTIONS(cases, "")
+#define GROUPS_MAIN_OPTIONS(cases, more)                                                           \
+	int main(int argc, char **argv)                                                            \
+	{                                                                                          \
+		if (argc > 1 && strcmp(argv[1], "slob") == 0)                                      \
+			return 0;                                                                  \
+		return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), more);        \
+	}
+
 #endif

@@ -101,10 +101,4 @@ static const struct api_case cases[] = {
 	{ "without it", without_it },
 };
 
-/* Objects of slob don't say whose they are: there is no such group. */
-int main(int argc, char **argv)
-{
-	if (argc > 1 && strcmp(argv[1], "slob") == 0)
-		return 0;
-	return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), ",memcg_limit:8M,memcg_group:whole");
-}
+GROUPS_MAIN_OPTIONS(cases, ",memcg_limit:8M,memcg_group:whole")

@@ -201,10 +201,4 @@ static const struct api_case cases[] = {
 	{ "at once for all", at_once_for_all },
 };
 
-/* Objects of slob don't say whose they are: nobody pays for them (docs/kernel-map.md). */
-int main(int argc, char **argv)
-{
-	if (argc > 1 && strcmp(argv[1], "slob") == 0)
-		return 0;
-	return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), "");
-}
+GROUPS_MAIN(cases)

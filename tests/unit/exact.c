@@ -8,21 +8,14 @@
 
 #include <kmem/kmem.h>
 
+#include "check.h"
 #include "page/arena.h"
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			printf("line %d: %s\n", __LINE__, #condition);                             \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
 
 static struct km_arena_stats stats(void)
 {
 	struct km_arena_stats s;
 
-	CHECK(km_arena_check() == 0);
+	NEED(km_arena_check() == 0);
 	km_arena_get_stats(&s);
 	return s;
 }
@@ -38,19 +31,19 @@ static void cut(size_t count)
 	km_pages_purge(0);
 	size_t before = stats().pages.dirty_pages;
 	struct km_page *page = km_pages_alloc_exact(count, 0, NUMA_NO_NODE, true, &zero);
-	CHECK(page && zero);
-	CHECK(stats().pages.dirty_pages == before);
+	NEED(page && zero);
+	NEED(stats().pages.dirty_pages == before);
 	memset(km_page_address(page), 1, count << KM_PAGE_SHIFT);
 	km_pages_free_exact(page, count);
-	CHECK(stats().pages.dirty_pages == before + count);
+	NEED(stats().pages.dirty_pages == before + count);
 
 	/* The same pages again, of a block that is dirty as a whole now. */
 	page = km_pages_alloc_exact(block, 0, NUMA_NO_NODE, true, NULL);
-	CHECK(page);
+	NEED(page);
 	km_pages_free_exact(page, block);
 	page = km_pages_alloc_exact(count, 0, NUMA_NO_NODE, true, &zero);
-	CHECK(page && !zero);
-	CHECK(stats().pages.dirty_pages >= before + block - count);
+	NEED(page && !zero);
+	NEED(stats().pages.dirty_pages >= before + block - count);
 	km_pages_free_exact(page, count);
 }
 
@@ -58,7 +51,7 @@ int main(void)
 {
 	static const size_t counts[] = { 3, 5, 7, 9, 100, 129, 513, 1000, 1023 };
 
-	CHECK(slab_is_available());
+	NEED(slab_is_available());
 	km_arena_set(false, 3600000);
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
 		cut(counts[i]);

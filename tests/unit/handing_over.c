@@ -13,22 +13,15 @@
 
 #include <kmem/kmem.h>
 
+#include "check.h"
 #include "engine/sheaf.h"
 #include "port/die.h"
 
 #define PAGE 4096u
 #define OBJECTS 300u
 
-static unsigned failures, cpus;
+static unsigned cpus;
 static volatile unsigned writes;
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			printf("FAIL line %d: %s\n", __LINE__, #condition);                        \
-			failures++;                                                                \
-		}                                                                                  \
-	} while (0)
 
 /* Count it, and let it happen. */
 static void on_write(int signal, siginfo_t *info, void *context)

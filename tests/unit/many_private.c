@@ -10,20 +10,11 @@
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 
+#include "check.h"
 #include "page/arena.h"
 
 #define GROUPS	1000u
 #define EACH	8u		/* twins that are looked at for each group that comes or goes, at most */
-
-static unsigned failures;
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			printf("FAIL line %d: %s\n", __LINE__, #condition);                        \
-			failures++;                                                                \
-		}                                                                                  \
-	} while (0)
 
 /* ------------------------------------------------------------------ what is counted */
 

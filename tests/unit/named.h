@@ -15,19 +15,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "check.h"
+
 #ifndef PR_SET_VMA
 #define PR_SET_VMA		0x53564d41
 #define PR_SET_VMA_ANON_NAME	0
 #endif
-
-#define NEED(truth)                                                                                \
-	do {                                                                                       \
-		if (!(truth)) {                                                                    \
-			printf("line %d: %s (errno %d)\n", __LINE__, #truth, errno);               \
-			fflush(stdout);                                                            \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
 
 /* What was named, in the order of the calls. */
 static struct named {

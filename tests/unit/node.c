@@ -15,18 +15,10 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
+#include "check.h"
 #include "page/arena.h"
 #include "port/node.h"
 #include "port/os.h"
-
-#define NEED(truth)                                                                                \
-	do {                                                                                       \
-		if (!(truth)) {                                                                    \
-			printf("     line %d: %s\n", __LINE__, #truth);                            \
-			fflush(stdout);                                                            \
-			_exit(1);                                                                  \
-		}                                                                                  \
-	} while (0)
 
 static char root[64];
 

@@ -10,19 +10,12 @@
 
 #include <kmem/kmem.h>
 
+#include "check.h"
 #include "page/arena.h"
 #include "port/os.h"
 
 #define BLOCKS	48
 #define LARGEST	KM_MAX_ORDER
-
-#define CHECK(condition)                                                                           \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			printf("line %d: %s\n", __LINE__, #condition);                             \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
 
 static struct km_page *blocks[BLOCKS];
 static unsigned left, calls;
@@ -43,7 +36,7 @@ static void stock(unsigned freed)
 {
 	for (left = 0; left < BLOCKS; left++) {
 		blocks[left] = km_pages_alloc(LARGEST, NUMA_NO_NODE, true, NULL);
-		CHECK(blocks[left]);
+		NEED(blocks[left]);
 	}
 	while (freed--)
 		km_pages_free(blocks[--left], LARGEST);
@@ -62,7 +55,7 @@ int main(void)
 {
 	struct km_arena_stats stats;
 
-	CHECK(slab_is_available());
+	NEED(slab_is_available());
 	km_arena_set(false, 1000);
 	km_pages_purge(0);
 
@@ -70,7 +63,7 @@ int main(void)
 	usleep(20000);
 	km_os_fault = free_one;
 	km_pages_purge(0);
-	CHECK(calls && left > BLOCKS / 2);
+	NEED(calls && left > BLOCKS / 2);
 	empty();
 
 	/* Beyond a quarter of the bound, again and again. */
@@ -78,10 +71,10 @@ int main(void)
 	usleep(20000);
 	km_os_fault = free_one;
 	km_pages_trim();
-	CHECK(calls && left);
+	NEED(calls && left);
 	empty();
 
 	km_arena_get_stats(&stats);
-	CHECK(!stats.pages.dirty_pages && !km_arena_check());
+	NEED(!stats.pages.dirty_pages && !km_arena_check());
 	return 0;
 }

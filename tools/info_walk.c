@@ -139,10 +139,10 @@ static bool count_freelist(struct walk *walk, const struct kmem_cache *cache, ui
 		abort();
 	bool ok = target_read(walk->target, copy, (void *)base, bytes);
 	while (ok && object && count < cache->objects) {
-		size_t offset = object - base;
+		size_t offset = object - base;	/* of one below the slab: beyond its end */
 
-		if (offset + cache->size > bytes || offset % cache->size ||
-		    offset + cache->freeptr + sizeof(object) > bytes)
+		if (offset >= bytes || offset % cache->size || cache->size > bytes - offset ||
+		    cache->freeptr + sizeof(object) > bytes - offset)
 			break;
 		count++;
 		memcpy(&object, copy + offset + cache->freeptr, sizeof(object));

@@ -1,7 +1,7 @@
 /*
  * A program that says it has libkmem and lies. liar other: its record is of another build. liar SEED: the record is
- * as it should be, and everything behind it is nonsense: wild pointers, loops, absurd counts. Prints "ready" and waits
- * to be killed.
+ * as it should be, and everything behind it is nonsense: wild pointers, loops, absurd counts. liar below: everything is
+ * as it should be but for one freelist. Prints "ready" and waits to be killed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,6 +113,39 @@ static void make_groups(struct km_memcg_view *view, unsigned long *nonsense)
 	*view = (struct km_memcg_view){ KM_MEMCG_LAYOUT, groups, &stocks, &stock_count };
 }
 
+/* The freelist's object lies just below its slab, where a careless reader has other things. */
+static void make_below(struct km_root *root)
+{
+	static struct km_list head;
+	static unsigned count = 1, ranges, nodes = 1;
+	static struct km_zone_counts zone;
+	static size_t zero;
+	static char slab[KM_PAGE_SIZE] km_aligned(KM_PAGE_SIZE);
+	static struct {
+		struct km_chain_cpu closed, open;
+	} area;
+	static struct km_percpu percpu = { .base = (char *)&area, .cpus = 1, .discipline = KM_DISCIPLINE_LOCK };
+	static struct kmem_cache cache = {
+		.engine = &engines[2], .name = "below", .size = 64, .object_size = 64, .freeptr = 56, .objects = 64,
+		.chain = { .slot = sizeof(area.closed) },
+	};
+
+	area.open.top.freelist = slab - cache.size;
+	area.open.top.slab = km_chain_tag(slab, KM_PAGE_SHIFT);
+	km_list_init(&head);
+	km_list_add_tail(&cache.all, &head);
+	root->discipline = root->reason = "none";
+	root->percpu = &percpu;
+	root->caches = &head;
+	root->cache_count = &count;
+	root->arena = (struct km_arena_view){
+		.ranges = &ranges, .nodes = &nodes, .zone = { &zone }, .bind_failures = &zero,
+	};
+	root->large_blocks = root->large_bytes = root->mapped_blocks = root->mapped_bytes = &zero;
+	root->meta_bytes = root->slob_pages = root->slob_units = &zero;
+	root->memcg = NULL;
+}
+
 int main(int argc, char **argv)
 {
 	static struct km_list head;
@@ -135,6 +168,8 @@ int main(int argc, char **argv)
 	memcpy(root->version, "9.9.9 of nobody!", sizeof(root->version));
 	if (!strcmp(argv[1], "other")) {
 		root->layout++;
+	} else if (!strcmp(argv[1], "below")) {
+		make_below(root);
 	} else if (any() % 8) {
 		/* Far enough that it is worth reading. */
 		make_caches(&head, &count, nonsense);

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "bench.h"
-#include "kmem.h"
 
 static void write_html(const char *file)
 {

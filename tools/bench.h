@@ -10,6 +10,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/types.h>
+
+#include "kmem.h"
 
 #define BENCH_LIST 64u		/* entries of an option's list */
 #define BENCH_ROUNDS 9u		/* the contract's minimum, and the default */
@@ -124,11 +128,10 @@ struct bench {
 extern struct bench bench;
 
 /* bench_util.c */
-void *bench_grow(void *array, size_t count, size_t *room, size_t each);
 char *bench_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *bench_path(const char *under_root);
-_Noreturn void bench_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
-_Noreturn void bench_fatal(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define bench_usage(...) kmem_usage("bench", __VA_ARGS__)
+#define bench_fatal(...) exit(kmem_failed(1, "bench", __VA_ARGS__))
 void bench_without(const char *name, const char *why);
 bool bench_has(const struct names *names, const char *name);
 bool bench_same(const char *a, const char *b);	/* NULL equals NULL */
@@ -147,6 +150,8 @@ void bench_build_workers(void);
 
 /* bench_plan.c */
 void bench_plan(const char *name);
+/* The one after `peer`, NULL: the first one; once for each peer, whatever its interfaces. */
+const struct variant *bench_next_peer(const struct variant *peer);
 /* For plans in files of their own. */
 struct numbers bench_choose(const struct numbers *option, const unsigned long *own, size_t count);
 #define BENCH_CHOOSE(option, own)                                                                  \

@@ -16,7 +16,6 @@
 
 #include "bench.h"
 #include "cache/cache.h"
-#include "kmem.h"
 
 #define CODE_FUNCTIONS 4096u
 #define CODE_ROOTS 11u

@@ -45,13 +45,6 @@ static uint64_t clock_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double clock_ratio(void)
 {
 	double window[CLOCK_WINDOWS];
@@ -66,7 +59,7 @@ static double clock_ratio(void)
 		}
 		window[i] = (double)(clock_ticks() - start) / CLOCK_ADDS;
 	}
-	qsort(window, CLOCK_WINDOWS, sizeof(*window), compare_doubles);
+	qsort(window, CLOCK_WINDOWS, sizeof(*window), bench_compare);
 	return window[CLOCK_WINDOWS / 2];
 }
 

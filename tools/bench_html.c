@@ -72,14 +72,9 @@ static void put_environment(FILE *out)
 		put_text(out, bench.without[i]);
 		fputs("</td></tr>\n", out);
 	}
-	for (size_t i = 0; i < bench.variant_count; i++) {
-		const struct variant *v = &bench.variants[i];
-
-		if (v->kind != SUBJECT_PEER || !v->version ||
-		    (i && !strcmp(bench.variants[i - 1].subject, v->subject)))
-			continue;
-		fprintf(out, "<tr><th>%s</th><td>", v->subject);
-		put_text(out, v->version);
+	for (const struct variant *peer = NULL; (peer = bench_next_peer(peer));) {
+		fprintf(out, "<tr><th>%s</th><td>", peer->subject);
+		put_text(out, peer->version);
 		fputs("</td></tr>\n", out);
 	}
 	fputs("</table>\n", out);
@@ -141,13 +136,11 @@ static void put_plots(FILE *out, const struct view *view)
 	static const char tail[] = "</svg>";
 	char *text = NULL, *from, *end;
 	size_t bytes;
-	FILE *plots = open_memstream(&text, &bytes);
+	FILE *plots = kmem_need(open_memstream(&text, &bytes));
 
-	if (!plots)
-		bench_fatal("out of memory");
 	bench_plot(plots, view);
 	if (fclose(plots))
-		bench_fatal("out of memory");
+		kmem_need(NULL);
 	fputs(text, out);
 	for (from = text; (from = strstr(from, "<svg ")) && (end = strstr(from, tail)); from = end) {
 		end += sizeof(tail) - 1;

@@ -37,17 +37,11 @@ static void put_peers(FILE *out)
 	bool first = true;
 
 	fputs("\"peers\": {", out);
-	for (size_t i = 0; i < bench.variant_count; i++) {
-		const struct variant *v = &bench.variants[i];
-
-		if (v->kind != SUBJECT_PEER || !v->version ||
-		    (i && !strcmp(bench.variants[i - 1].subject, v->subject)))
-			continue;
+	for (const struct variant *peer = NULL; (peer = bench_next_peer(peer)); first = false) {
 		fputs(first ? "" : ", ", out);
-		put_string(out, v->subject);
+		put_string(out, peer->subject);
 		fputs(": ", out);
-		put_string(out, v->version);
-		first = false;
+		put_string(out, peer->version);
 	}
 	fputs("}, \"without\": [", out);
 	for (size_t i = 0; i < bench.without_count; i++) {

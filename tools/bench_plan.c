@@ -48,14 +48,11 @@ struct job *bench_add_job(struct variant *variant, size_t most_cells)
 {
 	struct job *job;
 
-	planned->jobs = bench_grow(planned->jobs, planned->job_count, &job_room,
-				   sizeof(*planned->jobs));
+	planned->jobs = kmem_grow(planned->jobs, planned->job_count, &job_room,
+				  sizeof(*planned->jobs));
 	job = &planned->jobs[planned->job_count++];
-	job->variant = variant;
-	job->count = 0;
-	job->cells = calloc(most_cells, sizeof(*job->cells));
-	if (!job->cells)
-		bench_fatal("out of memory");
+	*job = (struct job){ .variant = variant };
+	job->cells = kmem_need(calloc(most_cells, sizeof(*job->cells)));
 	return job;
 }
 

@@ -35,7 +35,6 @@ static const char *short_label(const struct view_line *line)
 {
 	const struct row *row = line->any;
 	const char *work = row->kind == SUBJECT_NOTHING ? row->of : row->work;
-
 	const char *percpu = row->variant ? row->variant->percpu : NULL;
 	bool published = row->kind == SUBJECT_PUBLISHED;
 

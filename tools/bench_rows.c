@@ -12,8 +12,8 @@ struct row *bench_new_row(struct table *table)
 {
 	struct row *row;
 
-	table->rows = bench_grow(table->rows, table->row_count, &table->row_room,
-				 sizeof(*table->rows));
+	table->rows = kmem_grow(table->rows, table->row_count, &table->row_room,
+				sizeof(*table->rows));
 	row = &table->rows[table->row_count++];
 	memset(row, 0, sizeof(*row));
 	row->bench = table->bench;
@@ -22,7 +22,7 @@ struct row *bench_new_row(struct table *table)
 
 void bench_add_value(struct row *row, double value)
 {
-	row->values = bench_grow(row->values, row->count, &row->room, sizeof(*row->values));
+	row->values = kmem_grow(row->values, row->count, &row->room, sizeof(*row->values));
 	row->values[row->count++] = value;
 }
 
@@ -121,10 +121,8 @@ static bool same_fields(const struct row *a, const struct row *b)
 static void settle(struct row *row)
 {
 	size_t half = row->count / 2;
-	double *sorted = calloc(row->count, sizeof(*sorted)), sum = 0, squares = 0;
+	double *sorted = kmem_need(calloc(row->count, sizeof(*sorted))), sum = 0, squares = 0;
 
-	if (!sorted)
-		bench_fatal("out of memory");
 	memcpy(sorted, row->values, row->count * sizeof(*sorted));
 	qsort(sorted, row->count, sizeof(*sorted), bench_compare);
 	row->min = sorted[0];

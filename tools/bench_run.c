@@ -112,11 +112,9 @@ static char **worker_arguments(const struct job *job)
 {
 	const bool quick = bench.options.quick;
 	unsigned int run_ms = job->cells[0].threads > 2 ? RUN_CROWD_MS : RUN_MS;
-	char **arguments = calloc(job->count + 10, sizeof(*arguments));
+	char **arguments = kmem_need(calloc(job->count + 10, sizeof(*arguments)));
 	size_t n = 0;
 
-	if (!arguments)
-		bench_fatal("out of memory");
 	arguments[n++] = bench_path(job->variant->worker);
 	arguments[n++] = bench_format("--cpu=%d", pinned_cpu());
 	arguments[n++] = bench_format("--cell-us=%u", quick ? CELL_US / 3 : CELL_US);

@@ -57,8 +57,8 @@ static struct variant *add(enum subject_kind kind, const char *subject, const ch
 
 	if (!wanted_linkage(linkage))
 		return NULL;
-	bench.variants = bench_grow(bench.variants, bench.variant_count, &variant_room,
-				    sizeof(*bench.variants));
+	bench.variants = kmem_grow(bench.variants, bench.variant_count, &variant_room,
+				   sizeof(*bench.variants));
 	variant = &bench.variants[bench.variant_count++];
 	memset(variant, 0, sizeof(*variant));
 	variant->kind = kind;
@@ -144,10 +144,10 @@ static void add_slab_fastpath(const char *engine)
 		return;
 	if (!strcmp(engine, "slab"))
 		add_discipline("slab-fastpath", engine, "lock");
-	if (!strcmp(engine, "slab") || !strcmp(engine, "slub"))
+	if (!strcmp(engine, "slab") || !strcmp(engine, "slub")) {
 		add_discipline("slab-fastpath", engine, "cmpxchg");
-	if (!strcmp(engine, "slab") || !strcmp(engine, "slub"))
 		add_discipline("slab-fastpath", engine, "rseq");
+	}
 	if (!strcmp(engine, "sheaf"))
 		add_discipline("slab-fastpath", engine, NULL);
 }
@@ -391,6 +391,16 @@ static bool peers_take_part(void)
 		any |= bench_has(&bench.options.benches, benches[i]);
 	return any;
 }
+const struct variant *bench_next_peer(const struct variant *peer)
+{
+	const struct variant *end = bench.variants + bench.variant_count;
+
+	for (const struct variant *v = peer ? peer + 1 : bench.variants; v < end; v++)
+		if (v->kind == SUBJECT_PEER && v->version && !(peer && !strcmp(peer->subject, v->subject)))
+			return v;
+	return NULL;
+}
+
 
 static void find_peers(void)
 {
@@ -449,11 +459,9 @@ static bool up_to_date(const struct variant *variant)
 /* Have every worker that a planned job needs; drop the variants whose worker cannot be built. */
 void bench_build_workers(void)
 {
-	char **arguments = calloc(2 * bench.variant_count + 5, sizeof(*arguments));
+	char **arguments = kmem_need(calloc(2 * bench.variant_count + 5, sizeof(*arguments)));
 	size_t count = 3;
 
-	if (!arguments)
-		bench_fatal("out of memory");
 	arguments[0] = "make";
 	arguments[1] = "-s";
 	arguments[2] = "-k";

@@ -13,6 +13,7 @@
 static void print_environment(FILE *out)
 {
 	const struct environment *e = &bench.environment;
+	bool any = false;
 
 	fprintf(out, "%s, %ld cores; %s; %s\n", e->cpu, e->cores, e->kernel, e->libc);
 	fprintf(out, "commit %s; %s %s; library %s\n", e->commit, e->compiler, e->flags,
@@ -25,14 +26,8 @@ static void print_environment(FILE *out)
 		e->rounds, bench.options.quick ? "; QUICK: a tenth of the work" : "");
 	for (size_t i = 0; i < bench.without_count; i++)
 		fprintf(out, "without %s\n", bench.without[i]);
-	for (size_t i = 0, n = 0; i < bench.variant_count; i++) {
-		const struct variant *v = &bench.variants[i];
-
-		if (v->kind != SUBJECT_PEER || !v->version ||
-		    (i && !strcmp(bench.variants[i - 1].subject, v->subject)))
-			continue;
-		fprintf(out, "%s%s %s", n++ ? "; " : "peers: ", v->subject, v->version);
-	}
+	for (const struct variant *peer = NULL; (peer = bench_next_peer(peer)); any = true)
+		fprintf(out, "%s%s %s", any ? "; " : "peers: ", peer->subject, peer->version);
 	fputc('\n', out);
 }
 

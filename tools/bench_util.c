@@ -1,4 +1,4 @@
-/* Small helpers of `kmem bench`: growing arrays, paths, and the two ways to give up. */
+/* Small helpers of `kmem bench`: texts, lists of names, and where the project's tree is. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <stdarg.h>
@@ -10,44 +10,6 @@
 
 struct bench bench;
 
-static void complain(const char *format, va_list arguments)
-{
-	fputs("kmem bench: ", stderr);
-	vfprintf(stderr, format, arguments);
-	fputc('\n', stderr);
-}
-
-_Noreturn void bench_usage(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	complain(format, arguments);
-	va_end(arguments);
-	exit(2);
-}
-
-_Noreturn void bench_fatal(const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	complain(format, arguments);
-	va_end(arguments);
-	exit(1);
-}
-
-void *bench_grow(void *array, size_t count, size_t *room, size_t each)
-{
-	if (count < *room)
-		return array;
-	*room = *room ? *room * 2 : 16;
-	array = realloc(array, *room * each);
-	if (!array)
-		bench_fatal("out of memory");
-	return array;
-}
-
 char *bench_format(const char *format, ...)
 {
 	va_list arguments;
@@ -55,9 +17,9 @@ char *bench_format(const char *format, ...)
 
 	va_start(arguments, format);
 	if (vasprintf(&text, format, arguments) < 0)
-		bench_fatal("out of memory");
+		text = NULL;
 	va_end(arguments);
-	return text;
+	return kmem_need(text);
 }
 
 char *bench_path(const char *under_root)

@@ -109,9 +109,7 @@ static double quantile(const struct row *row, double part)
 
 	if (row->settled)
 		return NAN;
-	sorted = malloc(row->count * sizeof(*sorted));
-	if (!sorted)
-		bench_fatal("out of memory");
+	sorted = kmem_need(malloc(row->count * sizeof(*sorted)));
 	memcpy(sorted, row->values, row->count * sizeof(*sorted));
 	qsort(sorted, row->count, sizeof(*sorted), bench_compare);
 	value = sorted[(size_t)(part * (double)(row->count - 1) + 0.5)];

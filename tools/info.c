@@ -37,15 +37,7 @@ static const char usage_text[] =
 
 struct info_cache *snapshot_grow(struct snapshot *snapshot)
 {
-	if (snapshot->count == snapshot->room) {
-		size_t room = snapshot->room ? snapshot->room * 2 : 64;
-		void *caches = reallocarray(snapshot->caches, room, sizeof(*snapshot->caches));
-
-		if (!caches)
-			exit(kmem_failed(1, "info", "out of memory"));
-		snapshot->caches = caches;
-		snapshot->room = room;
-	}
+	snapshot->caches = kmem_grow(snapshot->caches, snapshot->count, &snapshot->room, sizeof(*snapshot->caches));
 	struct info_cache *cache = &snapshot->caches[snapshot->count++];
 	memset(cache, 0, sizeof(*cache));
 	return cache;
@@ -53,15 +45,8 @@ struct info_cache *snapshot_grow(struct snapshot *snapshot)
 
 struct km_group_stats *snapshot_grow_groups(struct snapshot *snapshot)
 {
-	if (snapshot->group_count == snapshot->group_room) {
-		size_t room = snapshot->group_room ? snapshot->group_room * 2 : 64;
-		void *groups = reallocarray(snapshot->groups, room, sizeof(*snapshot->groups));
-
-		if (!groups)
-			exit(kmem_failed(1, "info", "out of memory"));
-		snapshot->groups = groups;
-		snapshot->group_room = room;
-	}
+	snapshot->groups = kmem_grow(snapshot->groups, snapshot->group_count, &snapshot->group_room,
+				     sizeof(*snapshot->groups));
 	struct km_group_stats *group = &snapshot->groups[snapshot->group_count++];
 	memset(group, 0, sizeof(*group));
 	return group;

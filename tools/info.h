@@ -62,11 +62,17 @@ struct target {
 };
 
 bool target_read(struct target *target, void *to, const void *from, size_t bytes);
+/* What was read can't be: false, and INFO_TORN. */
+bool target_torn(struct target *target);
 /* `count` pieces of `each` bytes into to[]. */
 bool target_gather(struct target *target, void *to, void *const *from, size_t each, size_t count);
 /* A string, cut at bytes - 1, of printable characters. */
 bool target_string(struct target *target, char *to, size_t bytes, const char *from);
 
+/* Up to the first NUL, cut at bytes - 1; what a terminal should not get becomes a question mark. */
+void info_printable(char *to, const char *from, size_t bytes);
+
+#define INFO_MAX_CPUS 4096u
 #define INFO_MAX_ROOTS 8u	/* a program may have libkmem in it more than once */
 struct km_root;
 struct km_zone_counts;

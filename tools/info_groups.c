@@ -9,10 +9,10 @@
 
 #include "cache/root.h"
 #include "info.h"
+#include "kmem.h"
 #include "watch/group.h"
 
 #define MAX_GROUPS	((size_t)1 << 20)
-#define MAX_CPUS	4096u
 #define MAX_OBJCGS	((size_t)1 << 20)
 
 struct walk {
@@ -25,18 +25,14 @@ struct walk {
 	size_t visited, objcgs;
 };
 
-static bool torn(struct walk *walk)
-{
-	walk->target->result = INFO_TORN;
-	return false;
-}
-
 /* A structure whose link of a list was read somewhere. */
 static bool read_linked(struct walk *walk, void *to, const struct km_list *link, size_t offset, size_t bytes)
 {
 	uintptr_t address = (uintptr_t)link - offset;
 
-	return address % sizeof(void *) ? torn(walk) : target_read(walk->target, to, (void *)address, bytes);
+	if (address % sizeof(void *))
+		return target_torn(walk->target);
+	return target_read(walk->target, to, (void *)address, bytes);
 }
 
 /* ------------------------------------------------------------------ one group */
@@ -73,7 +69,7 @@ static bool add_dying(struct walk *walk, const struct mem_cgroup *group, const s
 		if (!read_linked(walk, &objcg, link, offsetof(struct obj_cgroup, link), sizeof(objcg)))
 			return false;
 		if (objcg.link.prev != before || walk->objcgs++ >= MAX_OBJCGS)
-			return torn(walk);
+			return target_torn(walk->target);
 		stats->dying += objcg.home != at;
 		before = link;
 	}
@@ -118,7 +114,7 @@ static bool add_children(struct walk *walk, const struct mem_cgroup *parent, con
 		if (group.sibling.prev != before || group.parent != parent_at ||
 		    group.depth != parent->depth + 1 || group.depth > MEMCG_DEPTH_MAX ||
 		    walk->visited++ >= MAX_GROUPS)
-			return torn(walk);
+			return target_torn(walk->target);
 		if (group.online && (!add_group(walk, &group, at) || !add_children(walk, &group, at)))
 			return false;
 		before = link;
@@ -136,12 +132,11 @@ static bool read_stocks(struct walk *walk, const struct km_memcg_view *view)
 	/* The count is written first. */
 	if (!stocks)
 		walk->stock_count = 0;
-	if (walk->stock_count > MAX_CPUS || walk->percpu.cpus > MAX_CPUS)
-		return torn(walk);
-	walk->words = calloc(walk->percpu.cpus + 1, sizeof(*walk->words));
-	walk->stocks = aligned_alloc(_Alignof(struct km_stock), (walk->stock_count + 1) * sizeof(*walk->stocks));
-	if (!walk->words || !walk->stocks)
-		abort();
+	if (walk->stock_count > INFO_MAX_CPUS || walk->percpu.cpus > INFO_MAX_CPUS)
+		return target_torn(walk->target);
+	walk->words = kmem_need(calloc(walk->percpu.cpus + 1, sizeof(*walk->words)));
+	walk->stocks = kmem_need(aligned_alloc(_Alignof(struct km_stock),
+					       (walk->stock_count + 1) * sizeof(*walk->stocks)));
 	return target_read(walk->target, walk->stocks, stocks, walk->stock_count * sizeof(*walk->stocks));
 }
 

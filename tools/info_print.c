@@ -271,9 +271,7 @@ void info_process_name(unsigned pid, char name[64])
 	if (comm)
 		fclose(comm);
 	name[strcspn(name, "\n")] = '\0';
-	for (char *at = name; *at; at++)
-		if ((unsigned char)*at < 0x20 || *at == 0x7f)
-			*at = '?';
+	info_printable(name, name, 64);
 }
 
 static unsigned long all_bytes(const struct snapshot *snapshot)

@@ -32,7 +32,6 @@ void info_list_row(struct km_writer *writer, enum info_style style, const struct
 /* 0 or an errno. */
 int info_list_tail(struct km_writer *writer, enum info_style style);
 
-
 /* ---- info_tree.c: a snapshot's groups, in one of the last three styles above: 0 or an errno. */
 int info_tree(const struct snapshot *snapshot, enum info_style style);
 /* One of many processes, and which; more: another went before. */

@@ -20,6 +20,11 @@ static bool failed(struct target *target, int error)
 	return false;
 }
 
+bool target_torn(struct target *target)
+{
+	return failed(target, EFAULT);
+}
+
 bool target_read(struct target *target, void *to, const void *from, size_t bytes)
 {
 	struct iovec local = { to, bytes }, remote = { (void *)(uintptr_t)from, bytes };
@@ -50,13 +55,12 @@ bool target_gather(struct target *target, void *to, void *const *from, size_t ea
 	return true;
 }
 
-/* Up to the first NUL; what a terminal should not get becomes a question mark. */
-static void copy_printable(char *to, const char *from, size_t bytes)
+void info_printable(char *to, const char *from, size_t bytes)
 {
 	size_t i = 0;
 
 	for (; i < bytes - 1 && from[i]; i++)
-		to[i] = from[i] < 0x20 || from[i] == 0x7f ? '?' : from[i];
+		to[i] = (unsigned char)from[i] < 0x20 || from[i] == 0x7f ? '?' : from[i];
 	to[i] = '\0';
 }
 
@@ -75,7 +79,7 @@ bool target_string(struct target *target, char *to, size_t bytes, const char *fr
 			break;
 		have += now;
 	}
-	copy_printable(to, to, bytes);
+	info_printable(to, to, bytes);
 	return true;
 }
 
@@ -108,7 +112,7 @@ static bool look(struct target *target, unsigned long start, struct km_root *roo
 	if (!target_read(target, root, address, offsetof(struct km_root, discipline)) ||
 	    memcmp(root->magic, KM_ROOT_MAGIC, sizeof(root->magic)))
 		return false;
-	copy_printable(target->version, root->version, sizeof(target->version));
+	info_printable(target->version, root->version, sizeof(target->version));
 	if (root->abi != KM_ROOT_ABI || root->bytes != sizeof(*root) ||
 	    root->layout != km_root_layout()) {
 		target->result = INFO_OTHER;

@@ -16,12 +16,8 @@ struct name {
 static struct name name_of(const struct km_group_stats *group)
 {
 	struct name name;
-	size_t i = 0;
 
-	for (; i < sizeof(name.text) - 1 && group->name[i]; i++)
-		name.text[i] = (unsigned char)group->name[i] < 0x20 || group->name[i] == 0x7f ?
-				       '?' : group->name[i];
-	name.text[i] = '\0';
+	info_printable(name.text, group->name, sizeof(name.text));
 	return name;
 }
 

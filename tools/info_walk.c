@@ -13,9 +13,9 @@
 #include "engine/slob.h"
 #include "engine/slub.h"
 #include "info.h"
+#include "kmem.h"
 
 #define MAX_CACHES	((size_t)1 << 20)
-#define MAX_CPUS	4096u
 #define MAX_RANGES	64u
 #define SCAN_PAGES	4096u	/* descriptors read at a time */
 
@@ -32,21 +32,13 @@ struct walk {
 	size_t by_slab;			/* caches whose free objects are counted slab by slab */
 };
 
-static bool torn(struct walk *walk)
-{
-	walk->target->result = INFO_TORN;
-	return false;
-}
-
 /* ------------------------------------------------------------------ what lies on CPUs */
 
 /* Addresses of the same offset in each CPU's area; the caller frees them. */
 static void **per_cpu(const struct km_percpu *percpu, uint32_t offset)
 {
-	void **at = calloc(percpu->cpus + 1, sizeof(*at));
+	void **at = kmem_need(calloc(percpu->cpus + 1, sizeof(*at)));
 
-	if (!at)
-		abort();
 	for (unsigned cpu = 0; cpu < percpu->cpus; cpu++)
 		at[cpu] = percpu->base + ((uintptr_t)cpu << KMEM_AREA_SHIFT) + offset;
 	return at;
@@ -74,10 +66,8 @@ struct block_end {
 static bool count_blocks(struct walk *walk, uint32_t mask, void *const *tops, size_t count,
 			 struct block_end *ends, unsigned long *objects)
 {
-	void **at = calloc(count + 1, sizeof(*at));
+	void **at = kmem_need(calloc(count + 1, sizeof(*at)));
 
-	if (!at)
-		abort();
 	for (size_t i = 0; i < count; i++)
 		at[i] = (void *)(((uintptr_t)tops[i] | mask) - 15);
 	bool ok = target_gather(walk->target, ends, at, sizeof(*ends), count);
@@ -86,7 +76,7 @@ static bool count_blocks(struct walk *walk, uint32_t mask, void *const *tops, si
 
 		/* A top beyond the bottom wraps. */
 		if (bytes > mask || ends[i].pad > bytes || bytes % sizeof(void *))
-			ok = torn(walk);
+			ok = target_torn(walk->target);
 		*objects += (bytes - ends[i].pad) / sizeof(void *);
 	}
 	free(at);
@@ -98,13 +88,11 @@ static bool count_shelf(struct walk *walk, const struct km_shelf *shelf, unsigne
 {
 	unsigned cpus = walk->percpu.cpus;
 	void **at = per_cpu(&walk->percpu, shelf->slot);
-	struct block_end *ends = calloc(cpus + 1, sizeof(*ends));
-	uint64_t *words = calloc(cpus + 1, sizeof(*words));
+	struct block_end *ends = kmem_need(calloc(cpus + 1, sizeof(*ends)));
+	uint64_t *words = kmem_need(calloc(cpus + 1, sizeof(*words)));
 	void **areas = per_cpu(&walk->percpu, 0);
 	size_t count = 0;
 
-	if (!ends || !words)
-		abort();
 	bool ok = target_gather(walk->target, words, at, sizeof(*words), cpus);
 	for (unsigned cpu = 0; ok && cpu < cpus; cpu++)
 		if (words[cpu]) {
@@ -134,9 +122,7 @@ static bool count_freelist(struct walk *walk, const struct kmem_cache *cache, ui
 
 	if (!object || (tag & 63) < KM_PAGE_SHIFT || (tag & 63) > KM_PAGE_SHIFT + KM_MAX_ORDER)
 		return true;
-	char *copy = malloc(bytes);
-	if (!copy)
-		abort();
+	char *copy = kmem_need(malloc(bytes));
 	bool ok = target_read(walk->target, copy, (void *)base, bytes);
 	while (ok && object && count < cache->objects) {
 		size_t offset = object - base;	/* of one below the slab: beyond its end */
@@ -155,11 +141,9 @@ static bool count_freelist(struct walk *walk, const struct kmem_cache *cache, ui
 static bool count_chain(struct walk *walk, const struct kmem_cache *cache, unsigned long *objects)
 {
 	unsigned cpus = walk->percpu.cpus;
-	struct km_chain_cpu *states = aligned_alloc(64, (cpus + 1) * sizeof(*states));
+	struct km_chain_cpu *states = kmem_need(aligned_alloc(64, (cpus + 1) * sizeof(*states)));
 	bool separate = walk->percpu.discipline == KM_DISCIPLINE_CMPXCHG;
 
-	if (!states)
-		abort();
 	bool ok = target_per_cpu(walk->target, &walk->percpu, cache->chain.slot, states, sizeof(*states));
 	for (unsigned cpu = 0; ok && cpu < cpus; cpu++)
 		ok = count_freelist(walk, cache, separate ? states[cpu].slab : states[cpu].top.slab,
@@ -270,13 +254,13 @@ static bool read_cache(struct walk *walk, const struct km_list *link, const stru
 	uintptr_t address = (uintptr_t)link - offsetof(struct kmem_cache, all);
 
 	if (address % _Alignof(struct kmem_cache))
-		return torn(walk);
+		return target_torn(walk->target);
 	if (!target_read(walk->target, cache, (void *)address, sizeof(*cache)))
 		return false;
 	/* A cache that went meanwhile points elsewhere. */
 	if (cache->dead || cache->all.prev != before || !cache->size || !cache->objects ||
 	    cache->order > KM_MAX_ORDER)
-		return torn(walk);
+		return target_torn(walk->target);
 	return true;
 }
 
@@ -291,7 +275,7 @@ static bool add_caches(struct walk *walk)
 		return false;
 	for (const struct km_list *at = link.next; at != head; at = cache.all.next) {
 		if (walk->snapshot->count - walk->first >= MAX_CACHES)
-			return torn(walk);
+			return target_torn(walk->target);
 		if (!read_cache(walk, at, before, &cache))
 			return false;
 		struct info_cache *into = snapshot_grow(walk->snapshot);
@@ -305,7 +289,7 @@ static bool add_caches(struct walk *walk)
 	}
 	if (!target_read(walk->target, &count, walk->root->cache_count, sizeof(count)))
 		return false;
-	return count == walk->snapshot->count - walk->first || torn(walk);
+	return count == walk->snapshot->count - walk->first || target_torn(walk->target);
 }
 
 /* ------------------------------------------------------------------ slab by slab */
@@ -362,6 +346,18 @@ static bool scan_range(struct walk *walk, const struct km_range *range, const si
 	return true;
 }
 
+/* The ranges of pages, MAX_RANGES at most. */
+static bool read_ranges(struct walk *walk, struct km_range *ranges, unsigned *count)
+{
+	const struct km_arena_view *arena = &walk->root->arena;
+
+	if (!target_read(walk->target, count, arena->ranges, sizeof(*count)))
+		return false;
+	if (*count > MAX_RANGES)
+		return target_torn(walk->target);
+	return target_read(walk->target, ranges, arena->range, *count * sizeof(*ranges));
+}
+
 /* Take what is free in slabs off the caches whose nodes don't keep it. */
 static bool scan_slabs(struct walk *walk)
 {
@@ -370,17 +366,10 @@ static bool scan_slabs(struct walk *walk)
 	unsigned range_count;
 	size_t count = 0;
 
-	if (!target_read(walk->target, &range_count, walk->root->arena.ranges, sizeof(range_count)))
+	if (!read_ranges(walk, ranges, &range_count))
 		return false;
-	if (range_count > MAX_RANGES)
-		return torn(walk);
-	if (!target_read(walk->target, ranges, walk->root->arena.range,
-			 range_count * sizeof(*ranges)))
-		return false;
-	size_t *order = calloc(snapshot->count + 1, sizeof(*order));
-	struct km_page *pages = aligned_alloc(64, SCAN_PAGES * sizeof(*pages));
-	if (!order || !pages)
-		abort();
+	size_t *order = kmem_need(calloc(snapshot->count + 1, sizeof(*order)));
+	struct km_page *pages = kmem_need(aligned_alloc(64, SCAN_PAGES * sizeof(*pages)));
 	for (size_t i = walk->first; i < snapshot->count; i++)
 		if (snapshot->caches[i].by_slab)
 			order[count++] = i;
@@ -405,11 +394,7 @@ static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 	struct km_range ranges[MAX_RANGES];
 	unsigned count;
 
-	if (!target_read(walk->target, &count, walk->root->arena.ranges, sizeof(count)))
-		return false;
-	if (count > MAX_RANGES)
-		return torn(walk);
-	if (!target_read(walk->target, ranges, walk->root->arena.range, count * sizeof(*ranges)))
+	if (!read_ranges(walk, ranges, &count))
 		return false;
 	for (unsigned i = 0; i < count; i++) {
 		stats->arena_reserved_bytes += ranges[i].pages << KM_PAGE_SHIFT;
@@ -424,10 +409,8 @@ bool root_pages(struct target *target, const struct km_root *root, unsigned *nod
 	*all = (struct km_zone_counts){ 0 };
 	if (!target_read(target, nodes, root->arena.nodes, sizeof(*nodes)))
 		return false;
-	if (!*nodes || *nodes > KM_MAX_NODES) {
-		target->result = INFO_TORN;
-		return false;
-	}
+	if (!*nodes || *nodes > KM_MAX_NODES)
+		return target_torn(target);
 	for (unsigned i = 0; i < *nodes; i++) {
 		struct km_zone_counts pages;
 
@@ -492,7 +475,7 @@ enum info_result walk_root(struct target *target, const struct km_root *root, bo
 
 	if (!target_read(target, &walk.percpu, root->percpu, sizeof(walk.percpu)))
 		return target->result;
-	if (walk.percpu.cpus > MAX_CPUS)
+	if (walk.percpu.cpus > INFO_MAX_CPUS)
 		return INFO_TORN;
 	if (!walk.first &&
 	    (!target_string(target, snapshot->discipline, sizeof(snapshot->discipline),

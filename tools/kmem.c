@@ -12,7 +12,7 @@
 
 static const char help_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]   run a program on libkmem\n"
-	"       kmem info [--json | --memory] [PID | FILE]        the caches of a running program\n"
+	"       kmem info [OPTION...] [PID | FILE]                the caches of a running program, its groups\n"
 	"       kmem bench BENCH... [OPTION...]                   measure\n"
 	"       kmem --help | --version\n"
 	"Each subcommand has --help. The manual page kmem(1) says the rest.\n";
@@ -53,6 +53,21 @@ int kmem_failed(int status, const char *command, const char *format, ...)
 	complain(command, format, arguments);
 	va_end(arguments);
 	return status;
+}
+
+void *kmem_need(void *memory)
+{
+	if (!memory)
+		exit(kmem_failed(1, "", "out of memory"));
+	return memory;
+}
+
+void *kmem_grow(void *array, size_t count, size_t *room, size_t each)
+{
+	if (count < *room)
+		return array;
+	*room = *room ? *room * 2 : 64;
+	return kmem_need(reallocarray(array, *room, each));
 }
 
 _Noreturn void kmem_help(const char *text)

@@ -5,6 +5,8 @@
 #ifndef TOOLS_KMEM_H
 #define TOOLS_KMEM_H
 
+#include <stddef.h>
+
 /* argv[0] is the subcommand's name; each returns the exit status. */
 int cmd_run(int argc, char **argv);
 int cmd_info(int argc, char **argv);
@@ -18,5 +20,10 @@ _Noreturn void kmem_usage(const char *command, const char *format, ...)
 /* The same line, and `status` returned, for `return kmem_failed(...)`. */
 int kmem_failed(int status, const char *command, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* Memory, or the command ends with one line and status 1. */
+void *kmem_need(void *memory);
+/* An array of `count` elements of `each` bytes, of which *room have room, with room for one more. */
+void *kmem_grow(void *array, size_t count, size_t *room, size_t each);
 
 #endif

@@ -33,7 +33,7 @@
 #define FIO_PATH 64u
 
 static char fio_directory[FIO_PATH];
-static pid_t fio_child;
+static volatile pid_t fio_child;	/* 0: there is none to end */
 static volatile sig_atomic_t fio_over;	/* the signal that ends us, once the files are gone */
 
 static const char *fio_path(const char *name)
@@ -46,6 +46,21 @@ static const char *fio_path(const char *name)
 	return path;
 }
 
+static void fio_clean(void)
+{
+	static const char *const names[] = { "netio.fio", "out", "stats" };
+
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(*names); i++)
+		unlink(fio_path(names[i]));
+	rmdir(fio_directory);
+}
+
+static _Noreturn void fio_die(const char *why)
+{
+	fio_clean();
+	bench_die(why);
+}
+
 static unsigned int fio_free_port(void)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET,
@@ -55,7 +70,7 @@ static unsigned int fio_free_port(void)
 
 	if (listener < 0 || bind(listener, (struct sockaddr *)&address, length) ||
 	    getsockname(listener, (struct sockaddr *)&address, &length))
-		bench_die("no port over loopback");
+		fio_die("no port over loopback");
 	close(listener);
 	return ntohs(address.sin_port);
 }
@@ -66,7 +81,7 @@ static void fio_write_job(void)
 	char line[512];
 
 	if (!in || !out)
-		bench_die("cannot copy fio's example");
+		fio_die("cannot copy fio's example");
 	while (fgets(line, sizeof(line), in))
 		if (!strncmp(line, "port=", 5))
 			fprintf(out, "port=%u\n", fio_free_port());
@@ -76,7 +91,7 @@ static void fio_write_job(void)
 			fputs(line, out);
 	fclose(in);
 	if (fclose(out))
-		bench_die("cannot copy fio's example");
+		fio_die("cannot copy fio's example");
 }
 
 static _Noreturn void fio_become(void)
@@ -97,14 +112,28 @@ static _Noreturn void fio_become(void)
 static void fio_kill(int signal)
 {
 	(void)signal;
-	kill(fio_child, SIGKILL);
+	if (fio_child > 0)
+		kill(fio_child, SIGKILL);
 }
 
 static void fio_end(int signal)
 {
 	fio_over = signal;
-	if (fio_child > 0)
-		kill(fio_child, SIGKILL);
+	fio_kill(signal);
+}
+
+/* It is reaped once no handler sends to its number any more. */
+static int fio_wait(struct rusage *usage)
+{
+	pid_t child = fio_child;
+	siginfo_t ended;
+	int status;
+
+	waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT);
+	fio_child = 0;
+	alarm(0);
+	wait4(child, &status, 0, usage);
+	return status;
 }
 
 /* The sum of all numbers that stand behind this key in a file of JSON; *found: how many. */
@@ -137,28 +166,17 @@ static bool fio_once(struct rusage *usage, double *real)
 	unlink(fio_path("stats"));
 	fio_child = fork();
 	if (fio_child < 0)
-		bench_die("cannot start fio");
+		fio_die("cannot start fio");
 	if (!fio_child)
 		fio_become();
 	if (fio_over)
 		kill(fio_child, SIGKILL);
 	alarm(FIO_SECONDS(2 * bench_amounts.live_objects * FIO_BLOCK));
-	while (wait4(fio_child, &status, 0, usage) < 0)
-		;
-	alarm(0);
+	status = fio_wait(usage);
 	*real = (double)(bench_now_ns() - start) / 1e9;
 	if (!WIFEXITED(status) || WEXITSTATUS(status) > 1)
 		return false;
 	return fio_sum("out", "\"io_bytes\"", &found) >= 0.99 * bytes;
-}
-
-static void fio_clean(void)
-{
-	static const char *const names[] = { "netio.fio", "out", "stats" };
-
-	for (unsigned int i = 0; i < sizeof(names) / sizeof(*names); i++)
-		unlink(fio_path(names[i]));
-	rmdir(fio_directory);
 }
 
 static double fio_seconds(struct timeval time)
@@ -173,18 +191,16 @@ static void fio_run(const struct cell *cell)
 	double real, slabs;
 
 	(void)cell;
-	snprintf(fio_directory, sizeof(fio_directory), "/tmp/kmem-netio-XXXXXX");
-	if (!mkdtemp(fio_directory))
-		bench_die("cannot make a directory in /tmp");
 	signal(SIGALRM, fio_kill);
 	signal(SIGINT, fio_end);
 	signal(SIGTERM, fio_end);
 	signal(SIGHUP, fio_end);
+	snprintf(fio_directory, sizeof(fio_directory), "/tmp/kmem-netio-XXXXXX");
+	if (!mkdtemp(fio_directory))
+		bench_die("cannot make a directory in /tmp");
 	while (!fio_once(&usage, &real) && !fio_over)
-		if (++tries == FIO_TRIES) {
-			fio_clean();
-			bench_die("fio did not get through its example");
-		}
+		if (++tries == FIO_TRIES)
+			fio_die("fio did not get through its example");
 	if (fio_over) {
 		fio_clean();
 		signal(fio_over, SIG_DFL);

@@ -76,6 +76,7 @@ struct job {
 	struct variant *variant;
 	struct plan_cell *cells;
 	size_t count;
+	unsigned int rounds;	/* that it has completed */
 };
 
 struct row {
@@ -86,16 +87,19 @@ struct row {
 	unsigned long size, batch, threads, match, objects, groups, transfer;
 	double *values;		/* in the order of the rounds */
 	size_t count, room;
+	unsigned int planned;	/* rounds; 0: it has them all */
 	double median, min, max, avg, sd;
 	bool settled;		/* published: the figures are set, and there are no values */
 	/* What the row came from, to find it again in the next round. */
 	const struct variant *variant;
+	const struct job *job;
 	const struct plan_cell *cell;
 };
 
 struct table {
 	const char *bench;
-	unsigned int rounds;
+	const char *rounds_name;	/* "rounds", or "runs" */
+	unsigned int rounds, complete;	/* wanted; done by every subject that did not fall out */
 	struct job *jobs;
 	size_t job_count;
 	struct row *rows;
@@ -146,12 +150,21 @@ void bench_env_after(struct environment *environment);
 
 /* bench_subjects.c */
 void bench_find_subjects(void);
+/* The one after `peer`, NULL: the first one; once for each peer, whatever its interfaces. */
+const struct variant *bench_next_peer(const struct variant *peer);
 void bench_build_workers(void);
+
+/* bench_child.c: stopping is to print what is complete, and to end with that status. */
+void bench_catch_stop(void);		/* from now on SIGHUP, SIGINT and SIGTERM stop the run */
+void bench_stop(const char *why);	/* we can't go on */
+const char *bench_stopped(void);	/* why; NULL: go on */
+int bench_stop_status(void);		/* 128 and the signal's number; 0: it was no signal */
+/* As fork() does; the child is the only one, and it and its children get SIGTERM when we are stopped. */
+pid_t bench_fork(void);
+int bench_wait(pid_t child);		/* its status, as waitpid() has it */
 
 /* bench_plan.c */
 void bench_plan(const char *name);
-/* The one after `peer`, NULL: the first one; once for each peer, whatever its interfaces. */
-const struct variant *bench_next_peer(const struct variant *peer);
 /* For plans in files of their own. */
 struct numbers bench_choose(const struct numbers *option, const unsigned long *own, size_t count);
 #define BENCH_CHOOSE(option, own)                                                                  \
@@ -168,10 +181,13 @@ extern const unsigned long bench_bulk_batches[BENCH_BULK_BATCHES];
 
 /* bench_run.c */
 void bench_run_table(struct table *table);
+/* "50 runs", or "38 of 50 runs: interrupted". */
+const char *bench_extent(const struct table *table);
+bool bench_incomplete(const struct table *table);
 
 /* bench_rows.c */
 struct row *bench_new_row(struct table *table);
-void bench_add(struct table *table, const struct variant *variant, const struct plan_cell *cell,
+void bench_add(struct table *table, const struct job *job, const struct plan_cell *cell,
 	       const char *unit, const char *measure, const char *at, double value);
 void bench_add_value(struct row *row, double value);
 int bench_compare(const void *a, const void *b);	/* two doubles, for qsort */

@@ -67,6 +67,12 @@ static void put_environment(FILE *out)
 		e->noisy ? ": <b>the machine was noisy</b>" : "");
 	fprintf(out, "<tr><th>Rounds</th><td>%u, %s%s</td></tr>\n", e->rounds, e->date,
 		bench.options.quick ? "; <b>quick: a tenth of the work</b>" : "");
+	for (size_t t = 0; t < bench.table_count; t++)
+		if (bench_incomplete(&bench.tables[t])) {
+			fprintf(out, "<tr><th>Incomplete</th><td><b>%s: ", bench.tables[t].bench);
+			put_text(out, bench_extent(&bench.tables[t]));
+			fputs("</b></td></tr>\n", out);
+		}
 	for (size_t i = 0; i < bench.without_count; i++) {
 		fputs("<tr><th>Without</th><td>", out);
 		put_text(out, bench.without[i]);

@@ -51,6 +51,26 @@ static void put_peers(FILE *out)
 	fputs("]", out);
 }
 
+/* The tables that were cut short, with the rounds that they have. */
+static void put_incomplete(FILE *out)
+{
+	bool first = true;
+
+	fputs(", \"incomplete\": [", out);
+	for (size_t t = 0; t < bench.table_count; t++) {
+		const struct table *table = &bench.tables[t];
+
+		if (!bench_incomplete(table))
+			continue;
+		fputs(first ? "{" : ", {", out);
+		put_field(out, "bench", table->bench);
+		put_field(out, "why", bench_stopped());
+		fprintf(out, "\"rounds\": %u, \"planned\": %u}", table->complete, table->rounds);
+		first = false;
+	}
+	fputs("]", out);
+}
+
 static void put_environment(FILE *out)
 {
 	const struct environment *e = &bench.environment;
@@ -71,6 +91,7 @@ static void put_environment(FILE *out)
 	fprintf(out, "\"rounds\": %u, \"quick\": %s, ", e->rounds,
 		bench.options.quick ? "true" : "false");
 	put_peers(out);
+	put_incomplete(out);
 	fputs("},\n \"rows\": [", out);
 }
 
@@ -83,6 +104,7 @@ static void put_figures(FILE *out, const struct row *row)
 		fprintf(out, "\"avg\": %.4f, ", row->avg);
 	if (row->sd > 0)
 		fprintf(out, "\"sd\": %.4f, ", row->sd);
+	put_count(out, "planned", row->planned);
 	fprintf(out, "\"rounds\": %zu", row->count);
 	for (size_t i = 0; !strcmp(row->work, "latency") && !row->settled && i < row->count; i++)
 		fprintf(out, "%s%.0f", i ? ", " : ", \"values\": [", row->values[i]);
@@ -162,7 +184,7 @@ void bench_print_csv(FILE *out)
 	fputs("bench,work,subject,of,version,api,linkage,discipline,accounting,memcg,size,batch,"
 	      "threads,match,objects,groups,payers,transfer_ns,"
 	      "touch,state,min_partial,time,label,quick,unit,measure,at,"
-	      "median,min,max,avg,sd,rounds\n", out);
+	      "median,min,max,avg,sd,rounds,planned\n", out);
 	for (size_t t = 0; t < bench.table_count; t++)
 		for (size_t i = 0; i < bench.tables[t].row_count; i++) {
 			const struct row *row = &bench.tables[t].rows[i];
@@ -192,7 +214,10 @@ void bench_print_csv(FILE *out)
 			put_cell(out, row->unit);
 			put_cell(out, row->measure);
 			put_cell(out, row->at);
-			fprintf(out, "%.4f,%.4f,%.4f,%.4f,%.4f,%zu\n", row->median, row->min,
+			fprintf(out, "%.4f,%.4f,%.4f,%.4f,%.4f,%zu,", row->median, row->min,
 				row->max, row->avg, row->sd, row->count);
+			if (row->planned)
+				fprintf(out, "%u", row->planned);
+			fputc('\n', out);
 		}
 }

@@ -358,12 +358,18 @@ static void plan_peers(void)
 				plan_memory(&bench.variants[i], memory[w]);
 }
 
-/* Rounds, or runs of whole processes; --quick takes fewer. */
+/* Of a table whose rounds were published as runs, how many; 0: of another one. */
+static unsigned int published_runs(const char *name)
+{
+	return !strcmp(name, "netio")	     ? BENCH_NETIO_RUNS :
+	       !strcmp(name, "bulk-latency") ? BENCH_LATENCY_RUNS : 0;
+}
+
+/* --quick takes fewer. */
 static unsigned int rounds_of(const char *name)
 {
 	const struct bench_options *options = &bench.options;
-	unsigned int runs = !strcmp(name, "netio")	  ? BENCH_NETIO_RUNS :
-			    !strcmp(name, "bulk-latency") ? BENCH_LATENCY_RUNS : 0;
+	unsigned int runs = published_runs(name);
 
 	if (!runs)
 		return bench.environment.rounds;
@@ -375,6 +381,7 @@ void bench_plan(const char *name)
 	planned = &bench.tables[bench.table_count++];
 	planned->bench = name;
 	planned->rounds = rounds_of(name);
+	planned->rounds_name = published_runs(name) ? "runs" : "rounds";
 	job_room = 0;
 	if (!strcmp(name, "fastpath"))
 		each_variant(plan_fastpath);

@@ -32,14 +32,13 @@ static bool is_time(const char *unit)
 	return !strcmp(unit, "s");
 }
 
-static struct row *find_row(struct table *table, const struct variant *variant,
-			    const struct plan_cell *cell, const char *unit, const char *measure,
-			    const char *at)
+static struct row *find_row(struct table *table, const struct plan_cell *cell, const char *unit,
+			    const char *measure, const char *at)
 {
 	for (size_t i = 0; i < table->row_count; i++) {
 		struct row *row = &table->rows[i];
 
-		if (row->variant == variant && row->cell == cell && bench_same(row->unit, unit) &&
+		if (row->cell == cell && bench_same(row->unit, unit) &&
 		    bench_same(is_time(unit) ? row->time : row->measure, measure) &&
 		    bench_same(row->at, at))
 			return row;
@@ -52,14 +51,16 @@ static const char *keep(const char *text)
 	return text ? bench_format("%s", text) : NULL;
 }
 
-void bench_add(struct table *table, const struct variant *variant, const struct plan_cell *cell,
+void bench_add(struct table *table, const struct job *job, const struct plan_cell *cell,
 	       const char *unit, const char *measure, const char *at, double value)
 {
-	struct row *row = find_row(table, variant, cell, unit, measure, at);
+	const struct variant *variant = job->variant;
+	struct row *row = find_row(table, cell, unit, measure, at);
 
 	if (!row) {
 		row = bench_new_row(table);
 		row->variant = variant;
+		row->job = job;
 		row->cell = cell;
 		row->kind = variant->kind;
 		row->subject = variant->subject;

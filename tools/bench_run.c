@@ -1,16 +1,17 @@
 /*
  * The rounds: every job of a table once per round, in the same order (A B C A B C ...), each in
  * a fresh process, with a progress bar where stderr is a terminal. A subject that fails is left
- * out from then on, and named.
+ * out from then on, and named; its rows are those of the rounds before. Whatever ends the run early, the
+ * rows of a table are made of whole rounds.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,14 +29,14 @@ static struct {
 	size_t done, all;
 } progress;
 
-static void show_progress(const struct table *table, const struct job *job, unsigned int round)
+static void show_progress(const struct table *table, const struct job *job)
 {
 	unsigned int tenths = progress.all ? (unsigned int)(progress.done * 40 / progress.all) : 0;
 	long passed = (long)(time(NULL) - progress.began);
 
 	if (!isatty(STDERR_FILENO))
 		return;
-	fprintf(stderr, "\r\033[K%s round %u [%.*s%*s] %ld s  %s %s %s", table->bench, round + 1,
+	fprintf(stderr, "\r\033[K%s round %u [%.*s%*s] %ld s  %s %s %s", table->bench, table->complete + 1,
 		(int)tenths, "########################################", (int)(40 - tenths), "",
 		passed, job->variant->subject, job->variant->api, job->variant->linkage);
 	fflush(stderr);
@@ -139,27 +140,40 @@ static char **worker_arguments(const struct job *job)
 	return arguments;
 }
 
+static _Noreturn void become_worker(const struct job *job, int out)
+{
+	char **arguments = worker_arguments(job);
+
+	dup2(out, STDOUT_FILENO);
+	set_environment(job->variant);
+	alarm(WORKER_SECONDS);
+	execv(arguments[0], arguments);
+	_exit(127);
+}
+
+/* What the worker says; NULL and errno: there is none. */
 static FILE *start_worker(const struct job *job, pid_t *child)
 {
-	int ends[2];
+	int ends[2], error;
+	FILE *from;
 
-	if (pipe(ends) || (*child = fork()) < 0)
-		bench_fatal("cannot start a worker: %s", strerror(errno));
-	if (!*child) {
-		char **arguments = worker_arguments(job);
-
-		/* Who ends us ends what we started. */
-		prctl(PR_SET_PDEATHSIG, SIGTERM);
-		dup2(ends[1], STDOUT_FILENO);
-		close(ends[0]);
-		close(ends[1]);
-		set_environment(job->variant);
-		alarm(WORKER_SECONDS);
-		execv(arguments[0], arguments);
-		_exit(127);
-	}
+	if (pipe2(ends, O_CLOEXEC))
+		return NULL;
+	from = fdopen(ends[0], "r");
+	*child = from ? bench_fork() : -1;
+	if (!*child)
+		become_worker(job, ends[1]);
+	error = errno;
 	close(ends[1]);
-	return fdopen(ends[0], "r");
+	if (*child < 0) {
+		if (from)
+			fclose(from);
+		else
+			close(ends[0]);
+		from = NULL;
+	}
+	errno = error;
+	return from;
 }
 
 static bool same_file(const char *path, const char *under_root)
@@ -236,9 +250,9 @@ static bool read_worker(struct table *table, const struct job *job, FILE *from)
 				  &value) == 5 && index < job->count) {
 			const struct plan_cell *cell = &job->cells[index];
 
-			bench_add(table, job->variant, cell, unit, dash(measure), dash(at), value);
+			bench_add(table, job, cell, unit, dash(measure), dash(at), value);
 			if (!strcmp(unit, "cycles/object"))
-				bench_add(table, job->variant, cell, "ns/object", NULL, NULL,
+				bench_add(table, job, cell, "ns/object", NULL, NULL,
 					  value / bench.environment.tsc_ghz);
 			figures++;
 		} else {
@@ -248,10 +262,24 @@ static bool read_worker(struct table *table, const struct job *job, FILE *from)
 	return good && figures >= job->count;
 }
 
-static void leave_out(struct variant *variant, const char *why)
+/* The rounds of a subject that can be printed: those that all of its jobs have completed. */
+static unsigned int complete_rounds(const struct table *table, const struct variant *variant)
 {
-	char *name = bench_format("%s %s %s%s%s", variant->subject, variant->api, variant->linkage,
-				  variant->percpu ? " " : "", variant->percpu ? variant->percpu : "");
+	unsigned int rounds = table->rounds;
+
+	for (size_t i = 0; i < table->job_count; i++)
+		if (table->jobs[i].variant == variant && table->jobs[i].rounds < rounds)
+			rounds = table->jobs[i].rounds;
+	return rounds;
+}
+
+static void leave_out(const struct table *table, struct variant *variant, const char *why)
+{
+	unsigned int rounds = variant->impostor ? 0 : complete_rounds(table, variant);
+	char *name = bench_format("%s %s %s%s%s%s", variant->subject, variant->api, variant->linkage,
+				  variant->percpu ? " " : "", variant->percpu ? variant->percpu : "",
+				  rounds ? bench_format(" after %u of %u %s", rounds, table->rounds,
+							table->rounds_name) : "");
 
 	clear_progress();
 	fprintf(stderr, "kmem bench: going on without %s: %s\n", name, why);
@@ -261,56 +289,119 @@ static void leave_out(struct variant *variant, const char *why)
 			     !variant->refused;
 }
 
-static void run_job(struct table *table, const struct job *job)
+/* Why a worker's figures do not count; NULL: they do. */
+static const char *fault_of(const struct job *job, int status, bool good)
 {
-	int status = 0;
-	pid_t child;
-	FILE *from = start_worker(job, &child);
-	bool good = from && read_worker(table, job, from);
+	const char *work = job->cells[0].work;
 
-	if (from)
-		fclose(from);
-	waitpid(child, &status, 0);
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+		return bench_format("its worker took more than %u seconds (%s)", WORKER_SECONDS, work);
 	if (WIFSIGNALED(status))
-		leave_out(job->variant, bench_format("its worker died of signal %d (%s)",
-						     WTERMSIG(status), job->cells[0].work));
-	else if (status)
-		leave_out(job->variant, bench_format("its worker failed (%s)", job->cells[0].work));
-	else if (job->variant->refused)
-		leave_out(job->variant, "this machine does not have that discipline");
-	else if (job->variant->impostor)
-		leave_out(job->variant, "another malloc or engine was in force");
-	else if (!good)
-		leave_out(job->variant, "its worker's output is wrong");
+		return bench_format("its worker died of signal %d (%s)", WTERMSIG(status), work);
+	if (status)
+		return bench_format("its worker failed (%s)", work);
+	if (job->variant->refused)
+		return "this machine does not have that discipline";
+	if (job->variant->impostor)
+		return "another malloc or engine was in force";
+	return good ? NULL : "its worker's output is wrong";
 }
 
-/* Rows of a subject that fell out half-way would be medians over fewer rounds: they go. */
-static void drop_incomplete(struct table *table, unsigned int rounds)
+/* The figures of a round that the job did not complete. */
+static void take_back(struct table *table, const struct job *job)
+{
+	for (size_t i = 0; i < table->row_count; i++)
+		if (table->rows[i].job == job && table->rows[i].count > job->rounds)
+			table->rows[i].count = job->rounds;
+}
+
+/* False where the run ends here. */
+static bool run_job(struct table *table, struct job *job)
+{
+	const char *fault;
+	pid_t child;
+	FILE *from = start_worker(job, &child);
+	bool good;
+
+	if (!from) {
+		bench_stop(bench_format("cannot start a worker: %s", strerror(errno)));
+		bench.ours_failed = true;
+		return false;
+	}
+	good = read_worker(table, job, from);
+	fclose(from);
+	fault = fault_of(job, bench_wait(child), good);
+	if (!fault) {
+		job->rounds++;
+		return true;
+	}
+	take_back(table, job);
+	if (bench_stopped())
+		return false;
+	leave_out(table, job->variant, fault);
+	return true;
+}
+
+/* False where the run ends within the round. */
+static bool run_round(struct table *table)
+{
+	for (size_t i = 0; i < table->job_count; i++, progress.done++) {
+		struct job *job = &table->jobs[i];
+
+		if (job->variant->broken)
+			continue;
+		if (bench_stopped())
+			return false;
+		show_progress(table, job);
+		if (!run_job(table, job))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Rows end with the last round that all subjects have completed, so that they stay comparable; those of a subject that
+ * fell out end before. A row that its worker did not print in every round is none, nor is an impostor's.
+ */
+static void keep_complete(struct table *table)
 {
 	size_t kept = 0;
 
-	for (size_t i = 0; i < table->row_count; i++)
-		if (table->rows[i].count == rounds && !table->rows[i].variant->impostor)
-			table->rows[kept++] = table->rows[i];
+	for (size_t i = 0; i < table->row_count; i++) {
+		struct row *row = &table->rows[i];
+		unsigned int rounds = complete_rounds(table, row->variant);
+
+		if (rounds > table->complete)
+			rounds = table->complete;
+		if (!rounds || row->count != row->job->rounds || row->variant->impostor)
+			continue;
+		row->count = rounds;
+		row->planned = rounds < table->rounds ? table->rounds : 0;
+		table->rows[kept++] = *row;
+	}
 	table->row_count = kept;
 }
 
 void bench_run_table(struct table *table)
 {
-	const unsigned int rounds = table->rounds;
-
 	progress.began = time(NULL);
 	progress.done = 0;
-	progress.all = (size_t)rounds * table->job_count;
-	for (unsigned int round = 0; round < rounds; round++)
-		for (size_t i = 0; i < table->job_count; i++, progress.done++) {
-			const struct job *job = &table->jobs[i];
-
-			if (job->variant->broken)
-				continue;
-			show_progress(table, job, round);
-			run_job(table, job);
-		}
+	progress.all = (size_t)table->rounds * table->job_count;
+	while (table->complete < table->rounds && run_round(table))
+		table->complete++;
 	clear_progress();
-	drop_incomplete(table, rounds);
+	keep_complete(table);
+}
+
+bool bench_incomplete(const struct table *table)
+{
+	return table->complete < table->rounds;
+}
+
+const char *bench_extent(const struct table *table)
+{
+	if (!bench_incomplete(table))
+		return bench_format("%u %s", table->rounds, table->rounds_name);
+	return bench_format("%u of %u %s: %s", table->complete, table->rounds, table->rounds_name,
+			    bench_stopped());
 }

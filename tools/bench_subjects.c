@@ -312,7 +312,7 @@ static void add_peer(const char *peer)
 static int run_in_root(char *const *arguments)
 {
 	int status;
-	pid_t child = fork();
+	pid_t child = bench_fork();
 
 	if (child < 0)
 		bench_fatal("cannot start %s", arguments[0]);
@@ -325,8 +325,7 @@ static int run_in_root(char *const *arguments)
 		execvp(arguments[0], arguments);
 		_exit(127);
 	}
-	if (waitpid(child, &status, 0) < 0)
-		return 127;
+	status = bench_wait(child);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
@@ -391,6 +390,7 @@ static bool peers_take_part(void)
 		any |= bench_has(&bench.options.benches, benches[i]);
 	return any;
 }
+
 const struct variant *bench_next_peer(const struct variant *peer)
 {
 	const struct variant *end = bench.variants + bench.variant_count;
@@ -400,7 +400,6 @@ const struct variant *bench_next_peer(const struct variant *peer)
 			return v;
 	return NULL;
 }
-
 
 static void find_peers(void)
 {
@@ -462,6 +461,8 @@ void bench_build_workers(void)
 	char **arguments = kmem_need(calloc(2 * bench.variant_count + 5, sizeof(*arguments)));
 	size_t count = 3;
 
+	if (bench_stopped())
+		return;
 	arguments[0] = "make";
 	arguments[1] = "-s";
 	arguments[2] = "-k";
@@ -476,7 +477,7 @@ void bench_build_workers(void)
 	}
 	if (count == 3)
 		bench_fatal("nothing of what was asked for can be measured");
-	if (!run_in_root(arguments))
+	if (!run_in_root(arguments) || bench_stopped())
 		return;
 	for (size_t i = 0; i < bench.variant_count; i++) {
 		struct variant *variant = &bench.variants[i];

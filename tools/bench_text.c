@@ -24,6 +24,9 @@ static void print_environment(FILE *out)
 		e->noisy ? ": THE MACHINE WAS NOISY, trust the order only" : "");
 	fprintf(out, "medians over %u interleaved rounds, each subject in a fresh process%s\n",
 		e->rounds, bench.options.quick ? "; QUICK: a tenth of the work" : "");
+	for (size_t t = 0; t < bench.table_count; t++)
+		if (bench_incomplete(&bench.tables[t]))
+			fprintf(out, "%s: %s\n", bench.tables[t].bench, bench_extent(&bench.tables[t]));
 	for (size_t i = 0; i < bench.without_count; i++)
 		fprintf(out, "without %s\n", bench.without[i]);
 	for (const struct variant *peer = NULL; (peer = bench_next_peer(peer)); any = true)

@@ -262,6 +262,9 @@ static void place(struct view *view, const struct view_kind *kind, const struct 
 
 	if (c == VIEW_COLUMNS)
 		return;
+	/* What is true of all rows the title says. */
+	if (row->planned && row->count < view->table->complete)
+		label = bench_format("%s (%zu of %u)", label, row->count, row->planned);
 	while (l < view->line_count && strcmp(view->lines[l].label, label))
 		l++;
 	if (l == VIEW_LINES)
@@ -301,8 +304,9 @@ bool bench_view(const struct table *table, unsigned int index, struct view *view
 			continue;
 		memset(view, 0, sizeof(*view));
 		view->table = table;
-		view->title = kind->figures ? bench_format("%s (%u runs)", kind->title, table->rounds) :
-					      kind->title;
+		view->title = kind->figures || bench_incomplete(table) ?
+				      bench_format("%s (%s)", kind->title, bench_extent(table)) :
+				      kind->title;
 		view->unit_text = kind->unit_text;
 		view->scale = kind->scale;
 		view->decimals = kind->decimals;

@@ -4,21 +4,7 @@
 
 #include <kmem/kmem.h>
 
-#include "bench.h"
-
-struct api {
-	size_t size;
-};
-
-bench_inline struct api api_open(size_t size)
-{
-	return (struct api){ size };
-}
-
-bench_inline void api_close(struct api api)
-{
-	(void)api;
-}
+#include "api_size.h"
 
 bench_inline void *api_alloc(struct api api)
 {

@@ -7,21 +7,7 @@
 
 #include <stdlib.h>
 
-#include "bench.h"
-
-struct api {
-	size_t size;
-};
-
-bench_inline struct api api_open(size_t size)
-{
-	return (struct api){ size };
-}
-
-bench_inline void api_close(struct api api)
-{
-	(void)api;
-}
+#include "api_size.h"
 
 bench_inline void *api_alloc(struct api api)
 {
@@ -38,13 +24,6 @@ bench_inline void api_free(struct api api, void *object)
 {
 	(void)api;
 	free(object);
-}
-
-/* Where malloc's slabs begin is its secret: pages stand for them. */
-bench_inline unsigned int api_slab_shift(struct api api)
-{
-	(void)api;
-	return 12;
 }
 
 #endif

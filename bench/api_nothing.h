@@ -2,22 +2,8 @@
 #ifndef BENCH_API_H
 #define BENCH_API_H
 
-#include "bench.h"
+#include "api_size.h"
 #include "nothing.h"
-
-struct api {
-	size_t size;
-};
-
-bench_inline struct api api_open(size_t size)
-{
-	return (struct api){ size };
-}
-
-bench_inline void api_close(struct api api)
-{
-	(void)api;
-}
 
 bench_inline void *api_alloc(struct api api)
 {
@@ -39,12 +25,6 @@ bench_inline void api_free_bulk(struct api api, size_t count, void **objects)
 {
 	(void)api;
 	nothing_free_bulk(count, objects);
-}
-
-bench_inline unsigned int api_slab_shift(struct api api)
-{
-	(void)api;
-	return 12;
 }
 
 #endif

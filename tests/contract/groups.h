@@ -96,14 +96,32 @@ static uint64_t slab_bytes(struct kmem_cache *cache)
 
 /* ---- numbers */
 
-static uint64_t seed = 88172645463325252u;
+static uint64_t next_of(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
 
 static uint64_t next(void)
 {
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed;
+	static uint64_t state = 88172645463325252u;
+
+	return next_of(&state);
+}
+
+/* ---- threads: what one allocates another frees, or nobody */
+
+static void *mailbox[256];
+
+/* The object goes into a box, and what lay there is freed. */
+static void post(struct kmem_cache *cache, void *object, uint64_t random)
+{
+	NEED(object);
+	object = __atomic_exchange_n(&mailbox[random % 256], object, __ATOMIC_ACQ_REL);
+	if (object)
+		kmem_cache_free(cache, object);
 }
 
 /* ---- API_MAIN, but for slob: its objects don't say whose they are, so nobody pays for them (docs/kernel-map.md) */

@@ -57,7 +57,6 @@ static void to_the_object(void)
 {
 	static struct { void *object; int group, cache; } slot[FEW * 4];
 	struct expected expected[4] = { 0 };
-	uint64_t seed = 88172645463325252u;
 
 	for (unsigned c = 0; c < CACHES; c++) {
 		char name[32];
@@ -71,10 +70,8 @@ static void to_the_object(void)
 	groups[2] = group_below(groups[0], "gone");
 	groups[3] = group_of(NULL, "own", MEM_CGROUP_PRIVATE);
 	for (int i = 0; i < FEW * 40; i++) {
-		seed ^= seed << 13;
-		seed ^= seed >> 7;
-		seed ^= seed << 17;
-		int s = (int)(seed % (FEW * 4)), g = (int)((seed >> 32) % 5), c = (int)((seed >> 40) % CACHES);
+		uint64_t random = next();
+		int s = (int)(random % (FEW * 4)), g = (int)((random >> 32) % 5), c = (int)((random >> 40) % CACHES);
 
 		if (slot[s].object) {
 			kmem_cache_free(caches[slot[s].cache], slot[s].object);

@@ -417,22 +417,15 @@ static void reparented(void)
 
 static struct kmem_cache *common;
 static struct mem_cgroup *common_group[2];
-static void *mailbox[256];
 
 static void *worker(void *arg)
 {
 	uint64_t mine = (uintptr_t)arg * 0x9e3779b97f4a7c15u + 1;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		mine ^= mine << 13;
-		mine ^= mine >> 7;
-		mine ^= mine << 17;
+		next_of(&mine);
 		set_active_memcg(common_group[mine >> 20 & 1]);
-		void *object = kmem_cache_alloc(common, GFP_KERNEL);
-		NEED(object);
-		object = __atomic_exchange_n(&mailbox[mine % 256], object, __ATOMIC_ACQ_REL);
-		if (object)
-			kmem_cache_free(common, object);
+		post(common, kmem_cache_alloc(common, GFP_KERNEL), mine);
 		if (i % 4000 == 0)
 			mem_cgroup_drain(common_group[0]);
 		if (mine % 512 == 0)

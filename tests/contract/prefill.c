@@ -2,31 +2,18 @@
  * prefill: prefilled sheaves: where one comes from and where it goes, with every event; errors; memory that runs out;
  * that taking from one cannot fail. Disciplines: all.
  */
-#include "contract.h"
+#include "engine.h"
 
 #include <kmem/inline.h>
 
 #include "cache/cache.h"
-#include "port/os.h"
 
 enum { SIZE = 256, FIRST = 30, LARGEST = 254, IN_SLAB = 16, BARN = 300 };
-
-static unsigned serial;
 
 static struct kmem_cache *fresh_with(const char *engine, unsigned size, slab_flags_t flags,
 				     void (*ctor)(void *))
 {
-	struct kmem_cache_args args = { .engine = engine, .ctor = ctor };
-	char name[32];
-
-	snprintf(name, sizeof(name), "prefill-%u", ++serial);
-	struct kmem_cache *cache = kmem_cache_create(name, size, &args, flags);
-	if (!cache) {
-		printf("no cache\n");
-		exit(1);
-	}
-	kmem_cache_clear_events(cache);
-	return cache;
+	return cache_of((struct kmem_cache_args){ .engine = engine, .ctor = ctor }, size, flags);
 }
 
 /* A sheaf cache whose CPU has a main block, without a partner. */
@@ -344,7 +331,8 @@ static void case_taking(void)
 
 /* ------------------------------------------------------------------ no memory */
 
-static bool no_more(const char *call)
+/* No memory; the fence of a process is not about that. */
+static bool no_memory(const char *call)
 {
 	return strcmp(call, "fence") != 0;
 }
@@ -354,7 +342,7 @@ static void **use_up(struct kmem_cache *cache, size_t *count)
 {
 	static void *objects[1 << 16];
 
-	km_os_fault = no_more;
+	km_os_fault = no_memory;
 	for (*count = 0; *count < 1 << 16; ++*count)
 		if (!(objects[*count] = kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN)))
 			break;

@@ -329,5 +329,5 @@ int main(void)
 		{ "two blocks on a CPU", case_partner },
 	};
 
-	return slab_run(cases, km_array_count(cases), 20);
+	return counted_run(cases, km_array_count(cases), 20);
 }

@@ -5,36 +5,25 @@
 #ifndef TESTS_CONTRACT_SLAB_H
 #define TESTS_CONTRACT_SLAB_H
 
-#include "contract.h"
+#include "engine.h"
 
 #include "engine/slab.h"
-#include "front/front.h"
 #include "port/bits.h"
 #include "port/die.h"
-#include "port/os.h"
 
 #define SIZE 256u		/* 16 in a slab of a page, nothing left over */
 
-static unsigned serial;
 static unsigned n_objects;	/* in a slab */
 static unsigned n_limit, n_batch, n_shared;
 
 static struct kmem_cache *fresh_with(unsigned size, slab_flags_t flags, void (*ctor)(void *))
 {
-	struct kmem_cache_args args = { .engine = "slab", .ctor = ctor };
-	char name[32];
+	struct kmem_cache *cache = cache_of((struct kmem_cache_args){ .engine = "slab", .ctor = ctor }, size, flags);
 
-	snprintf(name, sizeof(name), "slab-%u", ++serial);
-	struct kmem_cache *cache = kmem_cache_create(name, size, &args, flags);
-	if (!cache) {
-		printf("no cache\n");
-		exit(1);
-	}
 	n_objects = cache->objects;
 	n_limit = cache->capacity;
 	n_batch = cache->batchcount;
 	n_shared = cache->shared * n_batch;
-	kmem_cache_clear_events(cache);
 	return cache;
 }
 
@@ -149,21 +138,6 @@ static struct km_page *slab_of(const void *object)
 static unsigned index_of(const struct kmem_cache *cache, const void *object)
 {
 	return (unsigned)((const char *)object - km_slab_first(cache, slab_of(object))) / cache->size;
-}
-
-/* For km_os_fault: the system gives nothing. */
-static bool no_more(const char *call)
-{
-	(void)call;
-	return true;
-}
-
-static int slab_run(const struct contract_case *cases, size_t count, int tries)
-{
-	kfree(kmalloc(8, GFP_KERNEL));
-	printf("discipline %s, %u CPUs\n", km_discipline_name(km_percpu.discipline), km_percpu.cpus);
-	km_layout_options.count_events = true;
-	return contract_run(cases, count, tries);
 }
 
 #endif

@@ -129,15 +129,9 @@ static void case_give_both(void)
 /* No pages: what the nearest of the other nodes has, unless only this one will do. */
 static void case_elsewhere(void)
 {
-	enum { MOST = 65536 };
 	struct kmem_cache *cache = small(0);
 	void *far[16], *near[16], *object;
-	struct blocks {
-		struct km_page *page[MOST];
-		unsigned char order[MOST];
-		unsigned count;
-	} *blocks = calloc(1, sizeof(*blocks));
-	struct km_page *page;
+	struct pages *all;
 
 	/* Behind node 1 comes 2, and 0 last. */
 	take_on(cache, 0, far, 16);
@@ -145,11 +139,7 @@ static void case_elsewhere(void)
 	give(cache, far, 3);
 	give(cache, near, 1);
 	km_os_fault = no_more;
-	for (unsigned order = KM_MAX_ORDER + 1; order-- > 0;)
-		while (blocks->count < MOST && (page = km_pages_alloc(order, -1, false, NULL))) {
-			blocks->order[blocks->count] = (unsigned char)order;
-			blocks->page[blocks->count++] = page;
-		}
+	all = take_all_pages();
 	kmem_cache_clear_events(cache);
 	struct km_request only = km_request_of(GFP_NOWAIT | __GFP_THISNODE, 1),
 			  any = km_request_of(GFP_NOWAIT, 1);
@@ -164,9 +154,7 @@ static void case_elsewhere(void)
 	CHECK(object == far[2]);
 	leave();
 	km_os_fault = NULL;
-	for (unsigned i = 0; i < blocks->count; i++)
-		km_pages_free(blocks->page[i], blocks->order[i]);
-	free(blocks);
+	give_pages_back(all);
 	give(cache, far + 2, 14);
 	give(cache, near, 16);
 	done(cache);
@@ -246,5 +234,5 @@ int main(int argc, char **argv)
 	here = km_node_here();
 	there = (here + 1) % NODES;
 	printf("%u nodes, this is %u\n", km_node_count, here);
-	return slab_run(cases, km_array_count(cases), 20);
+	return counted_run(cases, km_array_count(cases), 20);
 }

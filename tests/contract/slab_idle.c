@@ -167,5 +167,5 @@ int main(void)
 		{ "by itself", case_by_itself },
 	};
 
-	return slab_run(cases, km_array_count(cases), 20);
+	return counted_run(cases, km_array_count(cases), 20);
 }

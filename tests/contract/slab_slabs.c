@@ -307,5 +307,5 @@ int main(void)
 		{ "no memory", case_no_memory },
 	};
 
-	return slab_run(cases, km_array_count(cases), 20);
+	return counted_run(cases, km_array_count(cases), 20);
 }

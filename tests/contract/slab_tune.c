@@ -321,5 +321,5 @@ int main(void)
 		{ "while it is used", case_while_used },
 	};
 
-	return slab_run(cases, km_array_count(cases), 20);
+	return counted_run(cases, km_array_count(cases), 20);
 }

@@ -3,29 +3,16 @@
  * fit in one, what is cut and what is joined, alignment, kmalloc's header, and when a page comes and goes.
  * Disciplines: all: the engine has nothing on CPUs, and must not notice.
  */
-#include "contract.h"
+#include "engine.h"
 
 #include <pthread.h>
 
 #include "cache/cache.h"
 #include "engine/slob.h"
-#include "port/os.h"
-
-static unsigned serial;
 
 static struct kmem_cache *fresh_with(unsigned size, unsigned align, slab_flags_t flags, void (*ctor)(void *))
 {
-	struct kmem_cache_args args = { .engine = "slob", .align = align, .ctor = ctor };
-	char name[32];
-
-	snprintf(name, sizeof(name), "slob-%u", ++serial);
-	struct kmem_cache *cache = kmem_cache_create(name, size, &args, flags);
-	if (!cache) {
-		printf("no cache\n");
-		exit(1);
-	}
-	kmem_cache_clear_events(cache);
-	return cache;
+	return cache_of((struct kmem_cache_args){ .engine = "slob", .align = align, .ctor = ctor }, size, flags);
 }
 
 static struct kmem_cache *fresh(unsigned size)
@@ -491,12 +478,6 @@ static void own_pages(void)
 }
 
 /* Bulk is a loop; 100 objects or none. */
-static bool no_more(const char *call)
-{
-	(void)call;
-	return true;
-}
-
 static void bulk(void)
 {
 	struct kmem_cache *cache = fresh(1024);

@@ -321,28 +321,18 @@ static void case_flush(void)
 /* No block of the usual order: one of the lowest order will do. */
 static void case_order_fallback(void)
 {
-	enum { MOST = 65536 };
 	struct kmem_cache *cache = fresh_with(1024, 0, NULL);
-	struct blocks {
-		struct km_page *page[MOST];
-		unsigned char order[MOST];
-		unsigned count;
-	} *blocks = calloc(1, sizeof(*blocks));
-	struct km_page *page;
+	struct pages *all;
 	void *object;
 
 	CHECK(cache->order > 0);
 	km_os_fault = no_more;
-	for (unsigned order = KM_MAX_ORDER + 1; order-- > 0;)
-		while (blocks->count < MOST && (page = km_pages_alloc(order, -1, false, NULL))) {
-			blocks->order[blocks->count] = (unsigned char)order;
-			blocks->page[blocks->count++] = page;
-		}
+	all = take_all_pages();
 	/* Every page is taken: give one back. */
 	CHECK(!kmem_cache_alloc(cache, GFP_NOWAIT));
 	kmem_cache_clear_events(cache);
-	unsigned last = blocks->count - 1;
-	km_pages_free(blocks->page[last] + ((1u << blocks->order[last]) - 1), 0);
+	unsigned last = --all->count;
+	km_pages_free(all->block[last] + ((1u << all->order[last]) - 1), 0);
 	object = kmem_cache_alloc(cache, GFP_NOWAIT);
 	CHECK(object);
 	EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 1, [KMEM_ALLOC_SLAB] = 1,
@@ -353,11 +343,9 @@ static void case_order_fallback(void)
 	put(cache, &second);
 	put(cache, &object);
 	EVENTS(cache, [KMEM_ALLOC_FASTPATH] = 1, [KMEM_FREE_FASTPATH] = 2);
-	for (unsigned i = 0; i < last; i++)
-		km_pages_free(blocks->page[i], blocks->order[i]);
-	if (blocks->order[last])
-		km_pages_free_exact(blocks->page[last], (1u << blocks->order[last]) - 1);
-	free(blocks);
+	if (all->order[last])
+		km_pages_free_exact(all->block[last], (1u << all->order[last]) - 1);
+	give_pages_back(all);
 	done(cache);
 }
 
@@ -424,5 +412,5 @@ int main(void)
 		{ "constructors", case_ctor },
 	};
 
-	return slub_run(cases, km_array_count(cases), 20);
+	return counted_run(cases, km_array_count(cases), 20);
 }

@@ -4,34 +4,23 @@
 #ifndef TESTS_CONTRACT_SLUB_H
 #define TESTS_CONTRACT_SLUB_H
 
-#include "contract.h"
+#include "engine.h"
 
 #include "engine/slub.h"
-#include "front/front.h"
 #include "port/bits.h"
 #include "port/die.h"
-#include "port/os.h"
 
 #define SIZE 256u
 
-static unsigned serial;
 static unsigned n_objects;	/* in a slab */
 static unsigned n_slabs;	/* on a CPU's partial list */
 
 static struct kmem_cache *fresh_with(unsigned size, slab_flags_t flags, void (*ctor)(void *))
 {
-	struct kmem_cache_args args = { .engine = "slub", .ctor = ctor };
-	char name[32];
+	struct kmem_cache *cache = cache_of((struct kmem_cache_args){ .engine = "slub", .ctor = ctor }, size, flags);
 
-	snprintf(name, sizeof(name), "slub-%u", ++serial);
-	struct kmem_cache *cache = kmem_cache_create(name, size, &args, flags);
-	if (!cache) {
-		printf("no cache\n");
-		exit(1);
-	}
 	n_objects = cache->objects;
 	n_slabs = slub_node(cache, 0)->cpu_partial_slabs;
-	kmem_cache_clear_events(cache);
 	return cache;
 }
 
@@ -122,21 +111,6 @@ static void **on_list(struct kmem_cache *cache, unsigned slabs)
 	CHECK_EQUAL(partial(cache), slabs);
 	kmem_cache_clear_events(cache);
 	return objects;
-}
-
-/* For km_os_fault: the system gives nothing. */
-static bool no_more(const char *call)
-{
-	(void)call;
-	return true;
-}
-
-static int slub_run(const struct contract_case *cases, size_t count, int tries)
-{
-	kfree(kmalloc(8, GFP_KERNEL));
-	printf("discipline %s, %u CPUs\n", km_discipline_name(km_percpu.discipline), km_percpu.cpus);
-	km_layout_options.count_events = true;
-	return contract_run(cases, count, tries);
 }
 
 #endif

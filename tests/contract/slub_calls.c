@@ -453,5 +453,5 @@ int main(void)
 		{ "statistics", case_counts },
 	};
 
-	return slub_run(cases, km_array_count(cases), 20);
+	return counted_run(cases, km_array_count(cases), 20);
 }

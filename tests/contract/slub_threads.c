@@ -284,5 +284,5 @@ int main(void)
 		{ "a thread without a CPU", case_without_cpu },
 	};
 
-	return slub_run(cases, km_array_count(cases), 1);
+	return counted_run(cases, km_array_count(cases), 1);
 }

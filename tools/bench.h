@@ -229,6 +229,7 @@ struct view {
 	size_t column_count;
 	struct view_line lines[VIEW_LINES];
 	size_t line_count;
+	size_t left_out;	/* rows that have no column or line any more */
 };
 /* A table's views, one after the other: fills *view and returns true while there is a next one. */
 bool bench_view(const struct table *table, unsigned int index, struct view *view);

@@ -172,6 +172,8 @@ static void put_view(FILE *out, const struct view *view)
 	for (size_t l = 0; l < view->line_count; l++)
 		put_line(out, view, &view->lines[l]);
 	fputs("</table>\n", out);
+	if (view->left_out)
+		fprintf(out, "<p>%zu rows more than fit: --csv and --json have them.</p>\n", view->left_out);
 }
 
 void bench_print_html(FILE *out)

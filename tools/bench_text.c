@@ -150,26 +150,34 @@ static void print_ratios(FILE *out, const struct view *view)
 			view->higher_is_better ? "more" : "less");
 }
 
+/* Says whether there was a published row. */
+static bool print_view(FILE *out, const struct view *view)
+{
+	bool dim = isatty(fileno(out)), published = false;
+
+	fprintf(out, "\n%s: %s (%s)\n", view->table->bench, view->title, view->unit_text);
+	print_columns(out, view);
+	for (size_t l = 0; l < view->line_count; l++) {
+		print_line(out, view, &view->lines[l], dim);
+		published |= view->lines[l].any->kind == SUBJECT_PUBLISHED;
+	}
+	if (view->left_out)
+		fprintf(out, "(%zu rows more than fit: --csv and --json have them)\n", view->left_out);
+	fputc('\n', out);
+	print_ratios(out, view);
+	return published;
+}
+
 void bench_print_text(FILE *out)
 {
 	static struct view view;
-	bool dim = isatty(fileno(out)), published = false;
+	bool published = false;
 
 	print_environment(out);
 	for (size_t t = 0; t < bench.table_count; t++)
-		for (unsigned int i = 0; bench_view(&bench.tables[t], i, &view); i++) {
-			if (!view.line_count)
-				continue;
-			fprintf(out, "\n%s: %s (%s)\n", bench.tables[t].bench, view.title,
-				view.unit_text);
-			print_columns(out, &view);
-			for (size_t l = 0; l < view.line_count; l++) {
-				print_line(out, &view, &view.lines[l], dim);
-				published |= view.lines[l].any->kind == SUBJECT_PUBLISHED;
-			}
-			fputc('\n', out);
-			print_ratios(out, &view);
-		}
+		for (unsigned int i = 0; bench_view(&bench.tables[t], i, &view); i++)
+			if (view.line_count)
+				published |= print_view(out, &view);
 	for (size_t t = 0; t < bench.table_count; t++)
 		bench_print_memcg(out, &bench.tables[t]);
 	if (published)

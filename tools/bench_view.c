@@ -260,15 +260,15 @@ static void place(struct view *view, const struct view_kind *kind, const struct 
 	const char *label = label_of(kind, row);
 	size_t c = kind->figures ? 0 : find_column(view, column_of(kind, row)), l = 0;
 
-	if (c == VIEW_COLUMNS)
-		return;
 	/* What is true of all rows the title says. */
 	if (row->planned && row->count < view->table->complete)
 		label = bench_format("%s (%zu of %u)", label, row->count, row->planned);
 	while (l < view->line_count && strcmp(view->lines[l].label, label))
 		l++;
-	if (l == VIEW_LINES)
+	if (c == VIEW_COLUMNS || l == VIEW_LINES) {
+		view->left_out++;
 		return;
+	}
 	if (l == view->line_count) {
 		memset(&view->lines[l], 0, sizeof(view->lines[l]));
 		view->lines[l].label = label;

@@ -329,11 +329,13 @@ static char *read_file(const char *path)
 	do {
 		if (bytes + 2 > room) {
 			room = room ? room * 2 : 65536;
-			char *larger = room <= MAX_BYTES ? realloc(text, room) : NULL;
-			if (!larger) {
+			if (room > MAX_BYTES) {
 				errno = EFBIG;
 				goto failed;
 			}
+			char *larger = realloc(text, room);
+			if (!larger)
+				goto failed;
 			text = larger;
 		}
 		bytes += fread(text + bytes, 1, room - bytes - 1, file);

@@ -195,7 +195,7 @@ static void note_discipline(const char *name)
 }
 
 /* A line about the subject. False where what is in force is not what we mean. */
-static bool take_info(struct variant *variant, char *key, const char *value)
+static bool take_info(struct variant *variant, const char *key, const char *value)
 {
 	struct environment *environment = &bench.environment;
 

@@ -23,84 +23,94 @@ static const char *const figure_names[] = { "min", "10 %", "25 %", "median", "me
 
 static const struct view_kind {
 	const char *bench, *title, *unit, *measure, *unit_text;	/* measure NULL: none */
-	double scale;
+	double scale;		/* figures are divided by it; 0: they are not */
 	int decimals;
 	bool higher_is_better;
-	enum bench_plot plot;
-	enum view_columns columns;
+	enum bench_plot plot;	/* bars, where nothing is said */
+	enum view_columns columns;	/* by size, where nothing is said */
 	const char *work;	/* only this one; NULL: all */
 	const char *time;	/* the same */
 	const enum bench_figure *figures;
 	const char *api;	/* only this one; NULL: all */
 } kinds[] = {
-	{ "fastpath", "One object allocated and freed, not touched, by bytes", "cycles/object",
-	  NULL, "time-stamp cycles per alloc+free", 1, 1, false, PLOT_CURVES, BY_SIZE, NULL, NULL,
-	  NULL, NULL },
-	{ "bulk", "Batches of objects of 256 bytes, not touched, by batch", "cycles/object", NULL,
-	  "time-stamp cycles per object, alloc+free", 1, 1, false, PLOT_CURVES, BY_BATCH, NULL,
-	  NULL, NULL, NULL },
-	{ "bulk", "Machine code: the function, and what only bulk functions call", "bytes", "code",
-	  "bytes in libkmem.so", 1, 0, false, PLOT_NONE, BY_FUNCTION, NULL, NULL,
-	  NULL, NULL },
-	{ "worst",
-	  "Mixed arrays: batches of 64 of 4096 objects of 256 bytes, every Nth of the first's slab",
-	  "cycles/object", NULL,
-	  "time-stamp cycles per object, free+alloc, with the filing (row nothing)", 1, 1, false,
-	  PLOT_CURVES, BY_MATCH, NULL, NULL, NULL, NULL },
-	{ "slab-fastpath", "One object by discipline, not touched, by bytes; alloc and free apart "
-	  "in windows of 16 and of 10000", "cycles/object", NULL, "time-stamp cycles", 1, 1, false,
-	  PLOT_CURVES, BY_SIZE, NULL, NULL, NULL, NULL },
-	{ "slab-fastpath", "The same beside what was published (size not stated)", "ns/object",
-	  NULL, "ns", 1, 1, false, PLOT_NONE, BY_SIZE, NULL, NULL, NULL, NULL },
-	{ "bulk-latency", "One bulk allocation against a loop, each in a fresh process; published: "
-	  "size and count are not known", "cycles", NULL, "clocks for all objects together", 1, 0,
-	  false, PLOT_RUNS, BY_FIGURE, NULL, NULL, distribution, NULL },
-	{ "netio", "Real time", "s", NULL, "s", 1, 3, false, PLOT_BARS, BY_FIGURE, NULL, "real",
-	  spread, NULL },
-	{ "netio", "System time", "s", NULL, "s", 1, 3, false, PLOT_BARS, BY_FIGURE, NULL, "sys",
-	  spread, NULL },
-	{ "netio", "User time", "s", NULL, "s", 1, 3, false, PLOT_BARS, BY_FIGURE, NULL, "user",
-	  spread, NULL },
-	{ "netio", "Slabs to and from the page allocator", "slabs", NULL, "slabs", 1, 0, false,
-	  PLOT_BARS, BY_FIGURE, NULL, NULL, spread, NULL },
-	{ "memcg", "One object of 256 bytes allocated and freed in a group's name, not touched",
-	  "cycles/object", NULL, "time-stamp cycles per alloc+free", 1, 1, false, PLOT_BARS, BY_SIZE,
-	  "pair", NULL, NULL, NULL },
-	{ "memcg", "The same in batches, by batch", "cycles/object", NULL,
-	  "time-stamp cycles per object, alloc+free", 1, 1, false, PLOT_CURVES, BY_BATCH, "loop", NULL,
-	  NULL, "kmem_cache" },
-	{ "memcg", "Bulk calls, by batch", "cycles/object", NULL,
-	  "time-stamp cycles per object, alloc+free", 1, 1, false, PLOT_CURVES, BY_BATCH, "bulk", NULL,
-	  NULL, NULL },
-	{ "memcg", "kmalloc, then kfree, one thread, not touched, by bytes/batch", "ns/object", NULL,
-	  "ns per alloc+free", 1, 1, false, PLOT_BARS, BY_BATCH, "loop", NULL, NULL, "kmalloc" },
-	{ "memcg", "4 KiB kmalloc+kfree by threads in one group, first word written", "ops/s", NULL,
-	  "kilo-ops a second, all threads", 1e3, 0, true, PLOT_BARS, BY_WORK, "threads-4k", NULL, NULL,
-	  NULL },
-	{ "memcg", "The published threads simulated: the library's charging code on CPUs that are not "
-	  "there; by what it takes to get a line from another", "ops/s", NULL, "kilo-ops a second", 1e3,
-	  0, true, PLOT_NONE, BY_TRANSFER, "simulation", NULL, NULL, NULL },
-	{ "memcg", "Lines that another CPU had, simulated", "transfers/op", NULL, "per alloc+free", 1, 4,
-	  false, PLOT_NONE, BY_TRANSFER, "simulation", NULL, NULL, NULL },
-	{ "memcg", "Atomic operations on lines that CPUs share", "atomics/op", NULL, "per alloc+free", 1,
-	  4, false, PLOT_NONE, BY_WORK, NULL, NULL, NULL, "kmalloc" },
-	{ "memcg", "Groups used in turn on one CPU, an object of 256 bytes each time", "cycles/object",
-	  NULL, "time-stamp cycles per change of group, alloc and free", 1, 1, false, PLOT_NONE,
-	  BY_GROUPS, "groups", NULL, NULL, NULL },
-	{ "memcg", "A group is made, allocates and frees 4 objects, and goes", "cycles", NULL,
-	  "time-stamp cycles for all of it", 1, 0, false, PLOT_NONE, BY_WORK, "churn", NULL, NULL,
-	  NULL },
-	{ "peers", "Cost of one object: pair by bytes, loop by batch (256 bytes), not touched",
-	  "cycles/object", NULL, "time-stamp cycles per alloc+free", 1, 1, false, PLOT_BARS,
-	  BY_WORK, NULL, NULL, NULL, NULL },
-	{ "peers", "Throughput", "ops/s", NULL, "million operations a second", 1e6, 2, true,
-	  PLOT_BARS, BY_WORK, NULL, NULL, NULL, NULL },
-	{ "peers", "Live set: one replacement", "ns/object", NULL, "ns per replacement", 1, 1,
-	  false, PLOT_BARS, BY_WORK, "live-set", NULL, NULL, NULL },
-	{ "peers", "Resident memory (Rss)", "bytes", "rss", "MiB", 1048576, 1, false, PLOT_BARS,
-	  BY_WORK, NULL, NULL, NULL, NULL },
-	{ "peers", "Proportional memory (Pss)", "bytes", "pss", "MiB", 1048576, 1, false,
-	  PLOT_BARS, BY_WORK, NULL, NULL, NULL, NULL },
+	{ .bench = "fastpath", .title = "One object allocated and freed, not touched, by bytes",
+	  .unit = "cycles/object", .unit_text = "time-stamp cycles per alloc+free", .decimals = 1,
+	  .plot = PLOT_CURVES },
+	{ .bench = "bulk", .title = "Batches of objects of 256 bytes, not touched, by batch",
+	  .unit = "cycles/object", .unit_text = "time-stamp cycles per object, alloc+free",
+	  .decimals = 1, .plot = PLOT_CURVES, .columns = BY_BATCH },
+	{ .bench = "bulk", .title = "Machine code: the function, and what only bulk functions call",
+	  .unit = "bytes", .measure = "code", .unit_text = "bytes in libkmem.so", .plot = PLOT_NONE,
+	  .columns = BY_FUNCTION },
+	{ .bench = "worst",
+	  .title = "Mixed arrays: batches of 64 of 4096 objects of 256 bytes, every Nth of the first's "
+		"slab", .unit = "cycles/object",
+	  .unit_text = "time-stamp cycles per object, free+alloc, with the filing (row nothing)",
+	  .decimals = 1, .plot = PLOT_CURVES, .columns = BY_MATCH },
+	{ .bench = "slab-fastpath",
+	  .title = "One object by discipline, not touched, by bytes; alloc and free apart in windows "
+		"of 16 and of 10000", .unit = "cycles/object", .unit_text = "time-stamp cycles",
+	  .decimals = 1, .plot = PLOT_CURVES },
+	{ .bench = "slab-fastpath", .title = "The same beside what was published (size not stated)",
+	  .unit = "ns/object", .unit_text = "ns", .decimals = 1, .plot = PLOT_NONE },
+	{ .bench = "bulk-latency",
+	  .title = "One bulk allocation against a loop, each in a fresh process; published: size and "
+		"count are not known", .unit = "cycles", .unit_text = "clocks for all objects together",
+	  .plot = PLOT_RUNS, .columns = BY_FIGURE, .figures = distribution },
+	{ .bench = "netio", .title = "Real time", .unit = "s", .unit_text = "s", .decimals = 3,
+	  .columns = BY_FIGURE, .time = "real", .figures = spread },
+	{ .bench = "netio", .title = "System time", .unit = "s", .unit_text = "s", .decimals = 3,
+	  .columns = BY_FIGURE, .time = "sys", .figures = spread },
+	{ .bench = "netio", .title = "User time", .unit = "s", .unit_text = "s", .decimals = 3,
+	  .columns = BY_FIGURE, .time = "user", .figures = spread },
+	{ .bench = "netio", .title = "Slabs to and from the page allocator", .unit = "slabs",
+	  .unit_text = "slabs", .columns = BY_FIGURE, .figures = spread },
+	{ .bench = "memcg",
+	  .title = "One object of 256 bytes allocated and freed in a group's name, not touched",
+	  .unit = "cycles/object", .unit_text = "time-stamp cycles per alloc+free", .decimals = 1,
+	  .work = "pair" },
+	{ .bench = "memcg", .title = "The same in batches, by batch", .unit = "cycles/object",
+	  .unit_text = "time-stamp cycles per object, alloc+free", .decimals = 1, .plot = PLOT_CURVES,
+	  .columns = BY_BATCH, .work = "loop", .api = "kmem_cache" },
+	{ .bench = "memcg", .title = "Bulk calls, by batch", .unit = "cycles/object",
+	  .unit_text = "time-stamp cycles per object, alloc+free", .decimals = 1, .plot = PLOT_CURVES,
+	  .columns = BY_BATCH, .work = "bulk" },
+	{ .bench = "memcg", .title = "kmalloc, then kfree, one thread, not touched, by bytes/batch",
+	  .unit = "ns/object", .unit_text = "ns per alloc+free", .decimals = 1, .columns = BY_BATCH,
+	  .work = "loop", .api = "kmalloc" },
+	{ .bench = "memcg", .title = "4 KiB kmalloc+kfree by threads in one group, first word written",
+	  .unit = "ops/s", .unit_text = "kilo-ops a second, all threads", .scale = 1e3,
+	  .higher_is_better = true, .columns = BY_WORK, .work = "threads-4k" },
+	{ .bench = "memcg",
+	  .title = "The published threads simulated: the library's charging code on CPUs that are not "
+		"there; by what it takes to get a line from another", .unit = "ops/s",
+	  .unit_text = "kilo-ops a second", .scale = 1e3, .higher_is_better = true, .plot = PLOT_NONE,
+	  .columns = BY_TRANSFER, .work = "simulation" },
+	{ .bench = "memcg", .title = "Lines that another CPU had, simulated", .unit = "transfers/op",
+	  .unit_text = "per alloc+free", .decimals = 4, .plot = PLOT_NONE, .columns = BY_TRANSFER,
+	  .work = "simulation" },
+	{ .bench = "memcg", .title = "Atomic operations on lines that CPUs share", .unit = "atomics/op",
+	  .unit_text = "per alloc+free", .decimals = 4, .plot = PLOT_NONE, .columns = BY_WORK,
+	  .api = "kmalloc" },
+	{ .bench = "memcg", .title = "Groups used in turn on one CPU, an object of 256 bytes each time",
+	  .unit = "cycles/object", .unit_text = "time-stamp cycles per change of group, alloc and free",
+	  .decimals = 1, .plot = PLOT_NONE, .columns = BY_GROUPS, .work = "groups" },
+	{ .bench = "memcg", .title = "A group is made, allocates and frees 4 objects, and goes",
+	  .unit = "cycles", .unit_text = "time-stamp cycles for all of it", .plot = PLOT_NONE,
+	  .columns = BY_WORK, .work = "churn" },
+	{ .bench = "peers",
+	  .title = "Cost of one object: pair by bytes, loop by batch (256 bytes), not touched",
+	  .unit = "cycles/object", .unit_text = "time-stamp cycles per alloc+free", .decimals = 1,
+	  .columns = BY_WORK },
+	{ .bench = "peers", .title = "Throughput", .unit = "ops/s",
+	  .unit_text = "million operations a second", .scale = 1e6, .decimals = 2,
+	  .higher_is_better = true, .columns = BY_WORK },
+	{ .bench = "peers", .title = "Live set: one replacement", .unit = "ns/object",
+	  .unit_text = "ns per replacement", .decimals = 1, .columns = BY_WORK, .work = "live-set" },
+	{ .bench = "peers", .title = "Resident memory (Rss)", .unit = "bytes", .measure = "rss",
+	  .unit_text = "MiB", .scale = 1048576, .decimals = 1, .columns = BY_WORK },
+	{ .bench = "peers", .title = "Proportional memory (Pss)", .unit = "bytes", .measure = "pss",
+	  .unit_text = "MiB", .scale = 1048576, .decimals = 1, .columns = BY_WORK },
 };
 
 static double quantile(const struct row *row, double part)
@@ -308,7 +318,7 @@ bool bench_view(const struct table *table, unsigned int index, struct view *view
 				      bench_format("%s (%s)", kind->title, bench_extent(table)) :
 				      kind->title;
 		view->unit_text = kind->unit_text;
-		view->scale = kind->scale;
+		view->scale = kind->scale > 0 ? kind->scale : 1;
 		view->decimals = kind->decimals;
 		view->higher_is_better = kind->higher_is_better;
 		view->plot = kind->plot;

@@ -1,7 +1,8 @@
 /*
  * The processes that `kmem bench` starts, one at a time (workers, make, scripts/peers), and who asks it to stop. Each
  * child leads a process group of its own: a signal from the terminal comes to us alone, we end the child with all that
- * it started, and what was complete by then is printed. No child outlives us.
+ * it started, and what was complete by then is printed. No child outlives us. (Ctrl-Z stops us alone: a worker that
+ * stood still would be one that took long.)
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,27 +1,10 @@
 /*
- * private: the nth call to the system fails, n = 1, 2, 3 ..., while private groups are made, used and emptied, by each
- * engine: once with one failure, once with all further calls failing. Afterwards nothing is charged, nothing is lost,
- * and it all works again. Disciplines: all.
+ * private: private groups are made, used and emptied, by each engine, where each call to the system fails in turn
+ * (each_call.h). Afterwards nothing is charged either. Disciplines: all.
  */
-#include "nomem.h"
+#include "each_call.h"
 
 #include <kmem/memcg.h>
-#include <sys/wait.h>
-
-#include "port/os.h"
-
-static struct {
-	unsigned long calls, fail_at;	/* fail_at 0: count only */
-	bool for_ever;
-} fault;
-
-static bool refuse(const char *call)
-{
-	(void)call;
-	unsigned long n = ++fault.calls;
-
-	return fault.fail_at && (fault.for_ever ? n >= fault.fail_at : n == fault.fail_at);
-}
 
 static void took(const void *p)
 {
@@ -76,45 +59,8 @@ static void use_all(void)
 	use_in_name("slab");
 }
 
-static int run(unsigned long n, bool for_ever)
-{
-	int status;
-
-	fflush(NULL);
-	pid_t pid = fork();
-	if (!pid) {
-		alarm(60);
-		fault.calls = 0;
-		fault.fail_at = n;
-		fault.for_ever = for_ever;
-		km_os_fault = refuse;
-		use_all();
-		bool reached = fault.calls >= n;
-		fault.fail_at = 0;
-		km_os_fault = NULL;
-		nothing_lost();
-		use_all();
-		NEED(refused == 0);
-		nothing_lost();
-		_exit(reached ? 0 : 9);
-	}
-	waitpid(pid, &status, 0);
-	return status;
-}
-
 int main(void)
 {
-	for (int for_ever = 0; for_ever < 2; for_ever++) {
-		unsigned long n = 1;
-		int status;
-
-		while ((status = run(n, for_ever)) == 0)
-			n++;
-		printf("call n fails %s: n = 1 to %lu\n", for_ever ? "for ever" : "once", n - 1);
-		if (!WIFEXITED(status) || WEXITSTATUS(status) != 9 || n < 5) {
-			printf("call %lu: status 0x%x\n", n, (unsigned)status);
-			return 1;
-		}
-	}
-	return 0;
+	fault.fences = true;
+	return each_call("private groups", run_forked, use_all);
 }

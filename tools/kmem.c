@@ -12,7 +12,7 @@
 
 static const char help_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]   run a program on libkmem\n"
-	"       kmem info [OPTION...] [PID | FILE]                the caches of a running program, its groups\n"
+	"       kmem info [OPTION...] [PID | FILE]                look at a running program\n"
 	"       kmem bench BENCH... [OPTION...]                   measure\n"
 	"       kmem --help | --version\n"
 	"Each subcommand has --help. The manual page kmem(1) says the rest.\n";

@@ -110,8 +110,9 @@ void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats
 {
 	km_print(writer, "%s\n  {\"name\": ", first ? "" : ",");
 	km_print_string(writer, s->name);
-	km_print(writer, ", \"engine\": \"%s\", \"object_size\": %u, \"size\": %u,", s->engine,
-		 s->object_size, s->size);
+	km_print(writer, ", \"engine\": ");
+	km_print_string(writer, s->engine);
+	km_print(writer, ", \"object_size\": %u, \"size\": %u,", s->object_size, s->size);
 	km_print(writer,
 		 " \"objects_per_slab\": %u, \"pages_per_slab\": %u, \"sheaf_capacity\": %u,",
 		 s->objects_per_slab, s->pages_per_slab, s->sheaf_capacity);

@@ -1,7 +1,8 @@
 /*
  * A program that says it has libkmem and lies. liar other: its record is of another build. liar SEED: the record is
  * as it should be, and everything behind it is nonsense: wild pointers, loops, absurd counts. liar below: everything is
- * as it should be but for one freelist. Prints "ready" and waits to be killed.
+ * as it should be but for one freelist, and an engine's name that JSON must not take as it is. Prints "ready" and waits
+ * to be killed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,6 +131,7 @@ static void make_below(struct km_root *root)
 		.chain = { .slot = sizeof(area.closed) },
 	};
 
+	engines[2].name = "be\"low";
 	area.open.top.freelist = slab - cache.size;
 	area.open.top.slab = km_chain_tag(slab, KM_PAGE_SHIFT);
 	km_list_init(&head);

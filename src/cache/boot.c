@@ -95,26 +95,21 @@ static bool start(void)
 bool km_boot_slow(void)
 {
 	uint32_t none = 0;
-	bool ok = false;
 
 	/* Nested: an allocation by something that start() called. It must do without. */
 	if (km_front_busy)
 		return km_load_acquire(&km_ready);
+	/* Busy for longer than the state is taken: a handler in between would wait for its own thread. */
+	bool was = km_busy_begin();
 	while (!km_cas_acquire(&boot.state, &none, 1u)) {
 		none = 0;
 		km_os_wait(&boot.state, 1, 1);
 	}
-	if (km_load_acquire(&km_ready)) {
-		ok = true;
-	} else {
-		bool was = km_busy_begin();
-
-		ok = start();
-		km_busy_end(was);
-		if (ok)
-			km_store_release(&km_ready, true);
-	}
+	bool ok = km_load_acquire(&km_ready) || start();
+	if (ok)
+		km_store_release(&km_ready, true);
 	km_store_release(&boot.state, 0u);
+	km_busy_end(was);
 	/* Registering handlers may allocate: only now can we. */
 	if (ok && !km_swap_acquire(&boot.handlers, true)) {
 		if (km_memcg_start_process)

@@ -72,7 +72,7 @@ struct slab_sheaf;
 #define SLAB_CONSISTENCY_CHECKS	0x00000100u	/* every free is validated, on a hit too */
 #define SLAB_RED_ZONE		0x00000400u	/* accepted; a later release */
 #define SLAB_POISON		0x00000800u	/* accepted; a later release */
-#define SLAB_KMALLOC		0x00001000u	/* internal */
+#define SLAB_KMALLOC		0x00001000u	/* internal: accepted, of no effect */
 #define SLAB_HWCACHE_ALIGN	0x00002000u	/* align to the cache line, halved while size <= line / 2 */
 #define SLAB_CACHE_DMA		0x00004000u	/* not applicable: accepted */
 #define SLAB_CACHE_DMA32	0x00008000u	/* not applicable: accepted */
@@ -81,6 +81,7 @@ struct slab_sheaf;
 #define SLAB_TEMPORARY		SLAB_RECLAIM_ACCOUNT
 #define SLAB_PANIC		0x00040000u	/* failing to create it ends the process */
 #define SLAB_TYPESAFE_BY_RCU	0x00080000u	/* a slab's memory keeps this type: no other cache ever gets it */
+#define SLAB_DESTROY_BY_RCU	SLAB_TYPESAFE_BY_RCU	/* its name until 4.12 */
 #define SLAB_TRACE		0x00200000u	/* accepted; a later release */
 #define SLAB_NOLEAKTRACE	0x00800000u	/* kernel: also no sheaves */
 #define SLAB_NO_MERGE		0x01000000u	/* the default here: names are what people look at */
@@ -90,6 +91,9 @@ struct slab_sheaf;
 #define SLAB_SKIP_KFENCE	0x20000000u	/* accepted */
 #define SLAB_NO_OBJ_EXT		0x40000000u	/* accepted */
 #define SLAB_NO_SHEAVES		0x80000000u	/* no per-CPU shelf: every call goes to the slabs */
+#define SLAB_MEM_SPREAD		0u		/* not applicable; the kernel has it no more since 6.9 */
+#define SLAB_DEBUG_OBJECTS	0u		/* not applicable: as in a kernel that is built without */
+#define SLAB_KASAN		0u		/* not applicable: the same */
 #define SLAB_FLAGS_PERMITTED	0xf7affd00u	/* kmem_cache_create refuses any other bit with EINVAL */
 
 /* What kmalloc(0) returns: not NULL, not readable, fine to kfree. */

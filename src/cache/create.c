@@ -374,8 +374,8 @@ struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t
 static void *create_failed(const char *name, slab_flags_t flags, int error, const char *why)
 {
 	if (flags & SLAB_PANIC)
-		km_panic("kmem_cache_create(%s): %s", name ? name : "(null)", why);
-	km_warn("kmem_cache_create(%s): %s", name ? name : "(null)", why);
+		km_panic("kmem_cache_create(%s): %s", name, why);
+	km_warn("kmem_cache_create(%s): %s", name, why);
 	errno = error;
 	return NULL;
 }
@@ -384,25 +384,30 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 					  const struct kmem_cache_args *args, slab_flags_t flags)
 {
 	struct km_creation creation = { 0 };
+	char shown[KM_NAME_BYTES];
 	int error = 0;
 
+	/* What a message quotes is one line. */
+	copy_name(shown, name ?: "(null)");
 	if (args)
 		creation.args = *args;
 	const char *wrong = complaint(name, size, &creation.args, flags);
 	if (wrong)
-		return create_failed(name, flags, EINVAL, wrong);
+		return create_failed(shown, flags, EINVAL, wrong);
+	/* What is kmalloc's is not for others to say: engine slob has headers there. */
+	flags &= ~SLAB_KMALLOC;
 	if (creation.args.useroffset > size ||
 	    creation.args.usersize > size - creation.args.useroffset ||
 	    (creation.args.useroffset && !creation.args.usersize)) {
-		km_warn("kmem_cache_create(%s): bad usercopy region, ignored", name);
+		km_warn("kmem_cache_create(%s): bad usercopy region, ignored", shown);
 		creation.args.useroffset = creation.args.usersize = 0;
 	}
 	if (!km_boot() || km_front_busy)
-		return create_failed(name, flags, ENOMEM, "out of memory");
+		return create_failed(shown, flags, ENOMEM, "out of memory");
 	bool was = km_busy_begin();
 	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation, &error);
 	km_busy_end(was);
-	return cache ?: create_failed(name, flags, error == -EINVAL ? EINVAL : ENOMEM,
+	return cache ?: create_failed(shown, flags, error == -EINVAL ? EINVAL : ENOMEM,
 				      error == -EINVAL ? "no such layout" : "out of memory");
 }
 

@@ -499,6 +499,9 @@ static void bad_creation(void)
 	REFUSE(none, 64, "no name");
 	REFUSE("", 64, "no name");
 	REFUSE("x", 0, "size 0");
+	/* One line, whatever the name is. */
+	expect("kmem_cache_create(two_lines): size 0");
+	refuse(kmem_cache_create("two\nlines", 0, &args, 0), EINVAL);
 	REFUSE("x", (4u << 20) + 1, "size above KMALLOC_MAX_SIZE");
 	REFUSE("x", UINT_MAX, "size above KMALLOC_MAX_SIZE");
 	flags = 1;

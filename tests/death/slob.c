@@ -69,6 +69,18 @@ static void kfree_object(void)
 	kmem_cache_destroy(cache);
 }
 
+/* Nobody's cache is kmalloc's because it says so. */
+static void kfree_pretended(void)
+{
+	struct kmem_cache *cache = fresh("pretended", 64, SLAB_KMALLOC);
+	char *p = get(cache);
+
+	expect("kfree(%p): object is not from kmalloc", (void *)p);
+	kfree(p);
+	kmem_cache_free(cache, p);
+	kmem_cache_destroy(cache);
+}
+
 /* An object as long as a header, right in front, is none. */
 static void kfree_behind_object(void)
 {
@@ -322,6 +334,7 @@ static const struct misuse {
 	void (*run)(void);
 } misuses[] = {
 	{ "kfree of a cache's object", kfree_object },
+	{ "kfree of an object of a cache that says it is kmalloc's", kfree_pretended },
 	{ "kfree of one behind another", kfree_behind_object },
 	{ "kfree_bulk of one", kfree_bulk_object },
 	{ "kmem_cache_free_bulk without a cache", free_bulk_nobody },

@@ -24,6 +24,9 @@
  * Of the thread's rseq area only rseq_cs is written; the descriptors lie in __rseq_cs; the signature
  * stands before each abort label; an abort is a miss. A thread that is not registered has cpu -1 or -2:
  * the two areas below the first are zeros, read-only.
+ *
+ * A shared object that is compiled with this must never be unloaded: link it with -Wl,-z,nodelete. A thread's rseq_cs
+ * goes on pointing at the descriptor of its last sequence, and the kernel ends a process where it can't read that.
  */
 #ifndef KMEM_INLINE_H
 #define KMEM_INLINE_H

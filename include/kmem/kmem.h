@@ -135,8 +135,9 @@ struct kmem_cache_args {
  * Two forms, as in the kernel since 6.12: (name, size, args, flags), args NULL or a
  * struct kmem_cache_args *; and the old (name, size, align, flags, ctor).
  * Returns the cache, or NULL with errno: EINVAL (no name, size 0, size over KMALLOC_MAX_SIZE, flags
- * outside SLAB_FLAGS_PERMITTED, bad align, freeptr_offset, sheaf_capacity or engine) or ENOMEM; one line
- * on stderr says which. SLAB_PANIC: a failure ends the process instead.
+ * outside SLAB_FLAGS_PERMITTED, bad align, freeptr_offset, sheaf_capacity or engine; or with SLAB_TYPESAFE_BY_RCU or a
+ * ctor no room below that size for a pointer behind the object) or ENOMEM; one line on stderr says which.
+ * SLAB_PANIC: a failure ends the process instead.
  * The name is copied, its first 31 bytes, spaces and control characters as '_'. A duplicate name is
  * warned about and allowed. Never merged with another cache unless
  * KMEM_OPTIONS=merge:1. Not from a signal handler.

@@ -52,7 +52,7 @@ assert_ours() {
 	        stats = json.load(file)
 	    assert stats["discipline"] == mode, (name, stats["discipline"], stats["reason"])
 	    mine = "kmalloc" if engine == "slob" else "malloc-"
-    caches = [c for c in stats["caches"] if c["name"].startswith(mine)]
+	    caches = [c for c in stats["caches"] if c["name"].startswith(mine)]
 	    assert all(c["engine"] == engine for c in caches), (name, "not on", engine)
 	    mine = sum(c["alloc_slab"] for c in caches)
 	    assert mine > 0, (name, "no slab of malloc")

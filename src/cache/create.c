@@ -491,6 +491,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	put_id(cache, fenced);
 	/* Who calls it still finds the shelves closed and this, as long as no other cache lies here. */
 	cache->dead = cache->checked = true;
+	cache->chain_hits = false;
 	cache->charging = NULL;
 	cache->payer = KM_PAYER_ODD;
 	fini_nodes(cache);

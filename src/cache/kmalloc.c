@@ -48,10 +48,18 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 	return km_likely(object) ? object : km_alloc_missed(cache, gfp);
 }
 
-/* In a function of its own: a hit pays nothing for it, not a register. */
+/*
+ * In a function of its own: a hit pays nothing for it, not a register. A chain's every hit comes by: with a size that
+ * has a cache, which none has before the start, it goes on to that at once.
+ */
 static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 {
-	return gfp & __GFP_ACCOUNT ? kmalloc_account(size, gfp) : kmalloc_node(size, gfp, NUMA_NO_NODE);
+	if (km_unlikely(gfp & __GFP_ACCOUNT))
+		return kmalloc_account(size, gfp);
+	/* Acquire pairs with km_kmalloc_start. */
+	struct kmem_cache *cache = km_likely(size <= KMALLOC_MAX_CACHE_SIZE) ?
+					   km_load_acquire(&cache_of_size[(size + 7) >> 3]) : NULL;
+	return km_likely(cache) ? km_alloc_miss(cache, gfp) : kmalloc_node(size, gfp, NUMA_NO_NODE);
 }
 
 km_hit_path void *(kmalloc)(size_t size, gfp_t gfp)
@@ -194,8 +202,9 @@ bool km_kmalloc_start(void)
 		if (!cache)
 			return false;
 		size_t first = step;
+		/* Release pairs with kmalloc_missed. */
 		for (; step * 8 <= size; step++)
-			cache_of_size[step] = cache;
+			km_store_release(&cache_of_size[step], cache);
 		km_front_show_sizes(cache, &id_of_size[first], step - first);
 	}
 	return true;
@@ -349,15 +358,16 @@ static km_noinline void free_any(const void *p, const char *function)
 		bad_pointer(p, function);
 }
 
-/* For a chain this is on the way of a hit. */
 void km_free_any_miss(const void *p, const char *function)
 {
 	struct kmem_cache *cache = km_kmalloc_sized ? sized_owner(p) : km_quick_cache(p);
 
-	if (km_likely(cache))
-		km_free_miss(cache, (void *)p);
-	else
+	if (km_unlikely(!cache))
 		free_any(p, function);
+	else if (km_kmalloc_sized)
+		km_front_free_sized(cache, (void *)p);
+	else
+		km_free_miss(cache, (void *)p);
 }
 
 size_t km_usable_size(const void *p, const char *function)

@@ -60,6 +60,7 @@ struct kmem_cache {
 	bool mergeable;
 	bool dead;
 	uint8_t freelist;		/* slab: where a slab's indices lie (enum slab_freelist) */
+	bool chain_hits;		/* CHAIN under rseq, frees not validated: its hits are the chain's verbs */
 	slab_flags_t flags;
 	const struct km_engine *engine;
 	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */

@@ -196,6 +196,8 @@ void km_front_resize(struct kmem_cache *cache, unsigned capacity)
 void km_front_open(struct kmem_cache *cache)
 {
 	struct km_shelf *shelf = &cache->shelf;
+	cache->chain_hits = cache->engine->front == KM_FRONT_CHAIN && !cache->checked &&
+			    km_percpu.discipline == KM_DISCIPLINE_RSEQ;
 	shelf->front.percpu = km_percpu.base;
 	shelf->front.rseq = km_rseq;
 	shelf->block_mask = mask_of(cache->max_capacity);

@@ -79,6 +79,7 @@ bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 void km_plain_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
 /* kmalloc's, where its one cache is of an engine that serves it by size (shared_pages). 0 < bytes < a page. */
 void *km_front_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
+void km_front_free_sized(struct kmem_cache *cache, void *object);
 /* Without a shelf (KM_FRONT_NONE), the ordinary way: up to `want` objects, or none where this is no ordinary call. */
 unsigned km_front_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		       unsigned want);
@@ -201,8 +202,8 @@ km_inline void *km_front_alloc_id(const uint16_t *id)
 }
 
 /*
- * Free an object whatever its cache; false: a miss. All that is rare ends there, by the one conditional branch of
- * the shelf: not ours, large, not the start of an object.
+ * Free an object whatever its cache. All that is rare ends at the one conditional branch of the shelf: not ours, large,
+ * not the start of an object. False: it is no object that its address proves, and nothing was done.
  */
 km_inline bool km_front_free_any(void *object)
 {
@@ -213,7 +214,13 @@ km_inline bool km_front_free_any(void *object)
 	uintptr_t id = km_hot.map[index];
 	const struct km_entry *entry = &km_hot.entries[id];
 	uint32_t valid = -(uint32_t)km_entry_valid(entry, object);
-	return km_likely(km_rseq_push_id(&entry->mask, id, valid, km_hot.percpu, km_rseq, object));
+	if (km_likely(km_rseq_push_id(&entry->mask, id, valid, km_hot.percpu, km_rseq, object)))
+		return true;
+	/* Asked again, so that the hit need not keep it. */
+	if (km_unlikely(!km_entry_valid(entry, object)))
+		return false;
+	km_free_miss(entry->cache, object);
+	return true;
 #else
 	(void)object;
 	return false;

@@ -219,27 +219,19 @@ void km_front_note_swap(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ a chain's hits */
 
-km_inline void *chain_pop(struct kmem_cache *cache)
+/* With KMEM_OPTIONS=stats:1. */
+km_cold static void *count_pop(struct kmem_cache *cache, void *object)
 {
-	void *object = km_chain_pop(&cache->chain);
-
-	if (km_unlikely(km_layout_options.count_events) && object)
-		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, 1);
+	cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, 1);
 	return object;
 }
 
-/* True: nothing is left to do. */
-km_inline bool chain_push(struct kmem_cache *cache, void *object)
+/* For all but alloc_ordinary. */
+static km_noinline void *chain_pop(struct kmem_cache *cache)
 {
-	enum km_chain_push pushed = km_chain_push(&cache->chain, object);
+	void *object = km_chain_pop(&cache->chain);
 
-	if (pushed == KM_CHAIN_MISS)
-		return false;
-	if (km_unlikely(pushed == KM_CHAIN_TWICE))
-		report_double(cache, object);
-	else if (km_unlikely(km_layout_options.count_events))
-		cache->engine->hit(cache, KMEM_FREE_FASTPATH, 1);
-	return true;
+	return km_unlikely(km_layout_options.count_events) && object ? count_pop(cache, object) : object;
 }
 
 /* ------------------------------------------------------------------ one object back */
@@ -467,10 +459,10 @@ km_cold static void *miss(struct kmem_cache *cache, struct km_request *request)
 	return km_likely(object) ? object : km_front_failed(cache->name, bytes, gfp, ENOMEM);
 }
 
-/* A chain's hits pass through here, so they come first, and are short. */
-km_inline bool plain_chain(const struct kmem_cache *cache)
+/* Its hits are a chain's, by a soft discipline. */
+km_inline bool soft_chain(const struct kmem_cache *cache)
 {
-	return cache->engine->front == KM_FRONT_CHAIN && !cache->hooks;
+	return cache->engine->front == KM_FRONT_CHAIN && !cache->chain_hits && !cache->hooks && !cache->checked;
 }
 
 /* Without a shelf each call meets the engine: the ordinary ones by the shortest way. */
@@ -573,16 +565,31 @@ static km_noinline void *miss_ordinary(struct kmem_cache *cache, gfp_t gfp)
 	return miss(cache, &request);
 }
 
-/* Its sequence stands here once: tests/rseq/abort strikes each instruction of each copy. */
-static km_noinline void *alloc_ordinary(struct kmem_cache *cache, gfp_t gfp)
+/* No hit of a chain under rseq. */
+static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (km_likely(plain_chain(cache)) && km_likely(!(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK)))) {
+	if (soft_chain(cache) && km_likely(!(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK)))) {
 		void *object = chain_pop(cache);
 
 		if (km_likely(object))
 			return object;
 	}
 	return cache->engine->front == KM_FRONT_NONE ? alloc_without_shelf(cache, gfp) : miss_ordinary(cache, gfp);
+}
+
+/*
+ * A chain's every hit ends here: what is not one is a call at the end, so that a hit has no frame. Its sequence stands
+ * here once: tests/rseq/abort strikes each instruction of each copy.
+ */
+static km_hit_path km_noinline void *alloc_ordinary(struct kmem_cache *cache, gfp_t gfp)
+{
+	if (km_likely(cache->chain_hits && !cache->hooks) && km_likely(!(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK)))) {
+		void *object = km_chain_rseq_pop(&cache->chain);
+
+		if (km_likely(object))
+			return km_likely(!km_layout_options.count_events) ? object : count_pop(cache, object);
+	}
+	return alloc_missed(cache, gfp);
 }
 
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
@@ -674,7 +681,7 @@ km_cold static void free_miss(struct kmem_cache *cache, void *object)
 static km_noinline void chain_missed(struct kmem_cache *cache, void *object)
 {
 	km_thread_enter();
-	if (km_load(&cache->deferred) || !enter()) {
+	if (km_unlikely(!object) || km_load(&cache->deferred) || !enter()) {
 		free_miss(cache, object);
 		return;
 	}
@@ -706,17 +713,51 @@ static bool free_direct(struct kmem_cache *cache, void *object)
 	return true;
 }
 
-void km_plain_free(struct kmem_cache *cache, void *object)
+/* What a push to a chain left to do: to count it, to say what is wrong, or everything. */
+static km_noinline void chain_pushed(struct kmem_cache *cache, void *object, enum km_chain_push pushed)
 {
-	if (plain_chain(cache) && !cache->checked && object) {
-		if (km_unlikely(!chain_push(cache, object)))
-			chain_missed(cache, object);
+	if (pushed == KM_CHAIN_MISS)
+		chain_missed(cache, object);
+	else if (pushed == KM_CHAIN_TWICE && object)
+		report_double(cache, object);
+	else if (pushed == KM_CHAIN_TWICE)
+		free_miss(cache, object);	/* NULL, on a CPU with no slab */
+	else
+		cache->engine->hit(cache, KMEM_FREE_FASTPATH, 1);
+}
+
+/* The same for a free. */
+static km_noinline void free_plainly(struct kmem_cache *cache, void *object)
+{
+	if (soft_chain(cache) && object) {
+		enum km_chain_push pushed = km_chain_soft_push(&cache->chain, object, object);
+
+		if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
+			chain_pushed(cache, object, pushed);
 	} else if (cache->engine->front != KM_FRONT_NONE || !object || !free_direct(cache, object)) {
 		free_miss(cache, object);
 	}
 }
 
-void km_free_miss(struct kmem_cache *cache, void *object)
+void km_front_free_sized(struct kmem_cache *cache, void *object)
+{
+	if (!free_direct(cache, object))
+		free_miss(cache, object);
+}
+
+/* As alloc_ordinary. */
+km_hit_path void km_plain_free(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(!cache->chain_hits || cache->hooks)) {
+		free_plainly(cache, object);
+		return;
+	}
+	enum km_chain_push pushed = km_chain_rseq_push(&cache->chain, object);
+	if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
+		chain_pushed(cache, object, pushed);
+}
+
+km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(cache->charging != NULL))
 		km_load_acquire(&cache->charging)->free(cache, object);

@@ -42,6 +42,27 @@ km_inline enum km_chain_push km_chain_push_list(struct km_chain *chain, void *he
 			     km_chain_soft_push(chain, head, tail));
 }
 
+/* The two of a hit, where the discipline is known to be rseq; built without: always a miss. */
+km_inline void *km_chain_rseq_pop(struct km_chain *chain)
+{
+#ifdef KMEM_HAVE_RSEQ
+	return km_rseq_chain_pop(chain, km_percpu.base, km_rseq);
+#else
+	(void)chain;
+	return NULL;
+#endif
+}
+
+km_inline enum km_chain_push km_chain_rseq_push(struct km_chain *chain, void *object)
+{
+#ifdef KMEM_HAVE_RSEQ
+	return km_rseq_chain_push(chain, km_percpu.base, km_rseq, object, object);
+#else
+	(void)chain, (void)object;
+	return KM_CHAIN_MISS;
+#endif
+}
+
 /* Up to count objects to out[0 ..); count > 0. */
 km_inline size_t km_chain_pop_n(struct km_chain *chain, void **out, size_t count)
 {

@@ -29,6 +29,8 @@ km_inline void *km_rseq_chain_pop(const struct km_chain *chain, char *base, intp
 		: [f] "r"(chain), [base] "rm"(base), [rs] "r"(rseq)
 		: "memory", "cc"
 		: miss);
+	if (!object)
+		__builtin_unreachable();
 	return object;
 miss:
 	KMEM_RSEQ_MISSED;

@@ -20,7 +20,6 @@ static void fit_bulk(struct kmem_cache *cache, size_t n)
 		km_front_resize(cache, (unsigned)km_min(n, (size_t)cache->max_capacity));
 }
 
-
 /* ------------------------------------------------------------------ a chain: no blocks, the engine has the rest */
 
 /* Fill objects[got, n) from the engine; returns how many there are then. */
@@ -44,15 +43,11 @@ km_inline bool chain_may(const struct kmem_cache *cache, gfp_t gfp)
 	       !(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK));
 }
 
-static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+/* The CPU's chain had but `got`. */
+static km_noinline bool chain_alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t got, size_t n, void **objects)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
-	size_t got = km_chain_pop_n(&cache->chain, objects, n);
 
-	if (km_unlikely(km_layout_options.count_events))
-		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
-	if (km_likely(got == n))
-		return true;
 	km_thread_enter();
 	bool was = km_calls_begin(request.may_wait);
 	if (!km_front_busy) {
@@ -75,6 +70,15 @@ static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **ob
 	if (km_likely(got == n))
 		return true;
 	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM) != NULL;
+}
+
+static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	size_t got = km_chain_pop_n(&cache->chain, objects, n);
+
+	if (km_unlikely(km_layout_options.count_events))
+		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
+	return km_likely(got == n) || chain_alloc_rest(cache, gfp, got, n, objects);
 }
 
 km_inline bool chain_enter(struct kmem_cache *cache)

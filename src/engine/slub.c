@@ -45,7 +45,7 @@ struct km_page *slub_new_slab(struct kmem_cache *cache, const struct km_request 
 	return slab;
 }
 
-void slub_discard(struct kmem_cache *cache, struct km_page *slab)
+void slub_free_slab(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct slub_node *n = slub_node(cache, slab->node);
 
@@ -103,6 +103,79 @@ static uint64_t change_frozen(struct kmem_cache *cache, struct km_page *slab, bo
 	}
 }
 
+/*
+ * The last object of a list that nobody else can reach. One that leaves its slab was written over by a user, one with
+ * more objects than `most` is a circle, of an object freed twice: it is said, and the answer is NULL. Kernel: only
+ * caches that are debugged look.
+ */
+static void *tail_of(struct kmem_cache *cache, const struct km_page *slab, void *freelist, unsigned most,
+		     unsigned *count)
+{
+	char *base = freelist ? slub_base(slab, freelist) : NULL;
+	void *tail = NULL, *object = freelist;
+
+	for (*count = 0; object; object = km_free_next(cache, object), ++*count) {
+		bool outside = slub_base(slab, object) != base;
+
+		if (km_unlikely(outside || *count == most)) {
+			void *twice = outside ? NULL : km_cut_circle(freelist, cache->freeptr);
+
+			km_misuse(outside ? KM_MISUSE_WRITTEN : KM_MISUSE_DOUBLE_FREE, "kmem_cache_free",
+				  twice ?: tail, cache->name);
+			*count = 0;
+			return NULL;
+		}
+		tail = object;
+	}
+	return tail;
+}
+
+/*
+ * Is each object of a slab on its list, once? Then each is the head or in one link, and one link is NULL: links and
+ * head have the objects' sum, and their squares that of the squares. Sums, because no load waits for another: 30 cycles
+ * for 16 objects, where a walk along the list takes 80 to 180. After one double free two terms differ, and the double
+ * one is neither of the two that are missing: not both sums can be right.
+ */
+static bool all_listed(const struct kmem_cache *cache, const struct km_page *slab, uint64_t word)
+{
+	char *base = km_page_address(slab), *object = base;
+	uintptr_t sum = (uintptr_t)slub_head(word, base), squares = sum * sum;
+
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
+		uintptr_t link = (uintptr_t)km_free_next(cache, object), at = (uintptr_t)object;
+
+		sum += link - at;
+		squares += (link - at) * (link + at);
+	}
+	return !(sum | squares);
+}
+
+/* What was freed twice was counted twice, so that an object is in use yet: the slab stays, as one that is full. */
+km_cold static void keep_for_ever(struct kmem_cache *cache, struct km_page *slab, uint64_t word)
+{
+	uint64_t full = (uint64_t)slab->objects << SLUB_OBJECTS_SHIFT | slab->objects;
+	unsigned count;
+	void *tail = tail_of(cache, slab, slub_head(word, km_page_address(slab)), slab->objects, &count);
+
+	/* It ends too soon: a link was written over. */
+	if (tail)
+		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_free", tail, cache->name);
+	while (!slub_change(slab, &word, full))
+		;
+}
+
+bool slub_discard(struct kmem_cache *cache, struct km_page *slab)
+{
+	uint64_t word = slub_look(slab);
+
+	if (km_unlikely(!all_listed(cache, slab, word))) {
+		keep_for_ever(cache, slab, word);
+		return false;
+	}
+	slub_free_slab(cache, slab);
+	return true;
+}
+
 /* ------------------------------------------------------------------ from CPU to node */
 
 /* Give `count` objects from `freelist` to `tail` back to a slab in hand, leaving it frozen or not; returns the word
@@ -129,31 +202,11 @@ static uint64_t splice(struct kmem_cache *cache, struct km_page *slab, void *fre
 	return next;
 }
 
-/*
- * The last object of what was taken off a CPU. A list that leaves its slab was written over by a user, one with more
- * objects than are in use is a circle, of an object freed twice: it is said, and its objects stay in use for ever.
- * Kernel: only caches that are debugged look.
- */
-static void *tail_of(struct kmem_cache *cache, const struct km_page *slab, void *freelist, unsigned *count)
+/* Of what was taken off a CPU; where it is damaged its objects stay in use for ever. */
+static void *cpu_tail(struct kmem_cache *cache, const struct km_page *slab, void *freelist,
+		      unsigned *count)
 {
-	char *base = freelist ? slub_base(slab, freelist) : NULL;
-	unsigned most = slub_inuse(slub_look(slab));
-	void *tail = NULL, *object = freelist;
-
-	for (*count = 0; object; object = km_free_next(cache, object), ++*count) {
-		bool outside = slub_base(slab, object) != base;
-
-		if (km_unlikely(outside || *count == most)) {
-			void *twice = outside ? NULL : km_cut_circle(freelist, cache->freeptr);
-
-			km_misuse(outside ? KM_MISUSE_WRITTEN : KM_MISUSE_DOUBLE_FREE, "kmem_cache_free",
-				  twice ?: tail, cache->name);
-			*count = 0;
-			return NULL;
-		}
-		tail = object;
-	}
-	return tail;
+	return tail_of(cache, slab, freelist, slub_inuse(slub_look(slab)), count);
 }
 
 /* Where the node's lock can't be had and waiting is not allowed: the CPU's partial list takes the slab. */
@@ -162,7 +215,7 @@ static bool stash(struct kmem_cache *cache, struct km_page *slab, void *freelist
 	struct km_chain_link *drained;
 	unsigned count;
 	bool remote;
-	void *tail = tail_of(cache, slab, freelist, &count);
+	void *tail = cpu_tail(cache, slab, freelist, &count);
 
 	if (tail)
 		splice(cache, slab, freelist, tail, count, true, &remote);
@@ -182,7 +235,7 @@ void slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freel
 		freelist = NULL;
 		km_lock(&n->lock);
 	}
-	void *tail = tail_of(cache, slab, freelist, &count);
+	void *tail = cpu_tail(cache, slab, freelist, &count);
 	uint64_t word = splice(cache, slab, freelist, tail, count, false, &remote);
 	if (!slub_free_count(word)) {
 		slub_count(cache, KMEM_DEACTIVATE_FULL);

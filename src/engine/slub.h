@@ -190,8 +190,10 @@ km_inline void slub_count(const struct kmem_cache *cache, enum kmem_event event)
 void slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link);
 /* Take a slab off a CPU with what is left of its freelist. */
 void slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freelist, bool may_wait);
-/* The slab's memory goes; nobody knows of it any more. */
-void slub_discard(struct kmem_cache *cache, struct km_page *slab);
+/* A slab that nobody knows of any more: its memory goes, whatever is in it. */
+void slub_free_slab(struct kmem_cache *cache, struct km_page *slab);
+/* The same of one whose word says that all is free. False: that is wrong; it is said, and the slab stays. */
+bool slub_discard(struct kmem_cache *cache, struct km_page *slab);
 
 /* Free `count` objects of a slab, linked from head to tail; the tail's link is not set. */
 void slub_free_to_slab(struct kmem_cache *cache, struct km_page *slab, char *base, void *head,

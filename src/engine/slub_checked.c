@@ -44,7 +44,7 @@ static void *take_new(struct kmem_cache *cache, const struct km_request *request
 					     km_page_address(slab),
 					     slub_thread_list(cache, slab, 0)));
 	if (!km_lock_may(&n->lock, request->may_wait)) {
-		slub_discard(cache, slab);
+		slub_free_slab(cache, slab);
 		return NULL;
 	}
 	slub_list(n, slab, false);
@@ -126,5 +126,5 @@ void slub_free_checked(struct kmem_cache *cache, void *object)
 	}
 	km_unlock(&n->lock);
 	if (go)
-		slub_discard(cache, slab);
+		slub_free_slab(cache, slab);
 }

@@ -169,9 +169,9 @@ static size_t discard_all(struct kmem_cache *cache, struct km_chain_link *empty)
 {
 	size_t count = 0;
 
-	for (struct km_chain_link *next; empty; empty = next, count++) {
+	for (struct km_chain_link *next; empty; empty = next) {
 		next = empty->next;
-		slub_discard(cache, slub_linked(empty));
+		count += slub_discard(cache, slub_linked(empty));
 	}
 	return count;
 }
@@ -477,7 +477,7 @@ const struct km_engine km_engine_slub = {
 	.drain = slub_drain,
 	.shrink = slub_shrink,
 	.reap = slub_reap,
-	.discard = slub_discard,
+	.discard = slub_free_slab,
 	.is_taken = slub_is_taken,
 	.stats = slub_stats,
 	.check = slub_check,

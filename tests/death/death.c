@@ -630,7 +630,7 @@ static const struct death {
 	HARMLESS(absurd_sizes), HARMLESS(bad_creation), HARMLESS(zero_constructed), PANICS(slab_panic),
 	PANICS(nofail_exhausted), HARMLESS(nothing_wrong), MISUSED(deferred_pages),
 	MISUSED(deferred_mapping), MISUSED(deferred_object), MISUSED(handler_stranger),
-	MISUSED(double_free_circle), MISUSED(written_link), MISUSED(group_put_twice),
+	MISUSED(double_free_circle), MISUSED(double_free_uncounted), MISUSED(written_link), MISUSED(group_put_twice),
 	MISUSED(group_gone_active), MISUSED(uncharged_twice), MISUSED(uncharged_minus_one),
 };
 

@@ -1,6 +1,7 @@
 /*
  * deferred.h: frees of handlers that struck inside of the allocator, which wait in a list until it is left: freed twice
- * there, an object makes a circle. And a circle on a CPU's freelist. Included by death.c, behind its helpers.
+ * there, an object makes a circle. And circles on the freelists of a CPU and of a slab. Included by death.c, behind its
+ * helpers.
  */
 #ifndef DEATH_DEFERRED_H
 #define DEATH_DEFERRED_H
@@ -82,6 +83,31 @@ static void double_free_circle(void)
 	kmem_cache_free(cache, between);
 	kmem_cache_free(cache, p);
 	kmem_cache_shrink(cache);
+	kmem_cache_free(cache, keep);
+}
+
+/* The same where the slab is no CPU's: all seem to be free while `keep` is not. Its slab must stay. */
+static void double_free_uncounted(void)
+{
+	enum { COUNT = 500 };
+	struct kmem_cache *cache = cache_of("uncounted", 64, 0);
+	unsigned char *keep = get(cache);
+	void *objects[COUNT];
+
+	for (int i = 0; i < COUNT; i++)
+		objects[i] = get(cache);
+	expect("kmem_cache_free(uncounted, %p): object already free", objects[0]);
+	for (int i = 0; i < COUNT; i++) {
+		kmem_cache_free(cache, objects[i]);
+		if (i == 1)
+			kmem_cache_free(cache, objects[0]);
+	}
+	kmem_cache_shrink(cache);
+	NEED(km_page_of(keep)->cache == cache || slob);
+	for (int i = 0; i < COUNT; i++)
+		NEED(get(cache) != keep);
+	for (int i = 0; i < 64; i++)
+		NEED(keep[i] == 0x5a);
 	kmem_cache_free(cache, keep);
 }
 

@@ -82,9 +82,6 @@ km_inline size_t slab_tail_bits(unsigned objects)
 }
 
 /* Bytes of the indices of so many objects, and of the bits behind them where there are any. */
-/* With its list of indices. */
-void slab_discard(struct kmem_cache *cache, struct km_page *slab);
-
 km_inline size_t slab_list_bytes(unsigned objects)
 {
 	return ((objects + 7u) & ~7u) + slab_tail_bits(objects);
@@ -116,6 +113,8 @@ km_inline bool slab_entry_sound(const struct kmem_cache *cache, const struct km_
 
 /* ---- slab.c: what objects do. */
 
+/* The slab's memory goes, with its list of indices. */
+void slab_discard(struct kmem_cache *cache, struct km_page *slab);
 unsigned slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		   unsigned want);
 void slab_give(struct kmem_cache *cache, void **objects, unsigned count);

@@ -31,11 +31,6 @@ struct shape {
 	int node;
 };
 
-static struct km_slob_node *node_of(const struct kmem_cache *cache)
-{
-	return cache->node[0];
-}
-
 /* The one cache of the engine whose blocks have headers is kmalloc's. */
 km_inline bool is_sized(const struct kmem_cache *cache)
 {
@@ -251,13 +246,12 @@ static void unlist_page(struct km_page *page)
 	km_list_del(&page->list);
 }
 
-/* A page for blocks of this list; lock held. */
+/* A page that is shown, for blocks of this list; lock held. */
 static void add_page(struct kmem_cache *cache, struct km_page *page, enum km_slob_list list)
 {
 	count(cache, KMEM_ALLOC_SLAB);
-	km_bump(&node_of(cache)->counts.new_slabs, 1);
+	km_bump(&km_slob_node(cache)->counts.new_slabs, 1);
 	km_bump(&km_slob.pages, 1);
-	show_page(page);
 	list_page(page, &km_slob.list[list]);
 }
 
@@ -277,7 +271,7 @@ km_inline struct km_page *add_stocked(struct kmem_cache *cache, enum km_slob_lis
 static struct km_page *drop_page(struct kmem_cache *cache, struct km_page *page, char *base)
 {
 	count(cache, KMEM_FREE_SLAB);
-	km_bump(&node_of(cache)->counts.freed_slabs, 1);
+	km_bump(&km_slob_node(cache)->counts.freed_slabs, 1);
 	km_bump(&km_slob.pages, -1);
 	clear_page(page, base);
 	if (km_slob.stocked >= KM_SLOB_STOCK) {
@@ -415,7 +409,7 @@ km_inline void *take_object(struct kmem_cache *cache, struct km_slob_node *n, co
 static unsigned take_some(struct kmem_cache *cache, const struct shape *shape, void **objects,
 			  unsigned want)
 {
-	struct km_slob_node *n = node_of(cache);
+	struct km_slob_node *n = km_slob_node(cache);
 	unsigned got = 0;
 
 	while (got < want && (objects[got] = take_object(cache, n, shape)))
@@ -427,7 +421,7 @@ static unsigned take_some(struct kmem_cache *cache, const struct shape *shape, v
 /* One object in pages of its own, as the only one of a slab. */
 static void *take_pages(struct kmem_cache *cache, const struct km_request *request)
 {
-	struct km_slob_node *n = node_of(cache);
+	struct km_slob_node *n = km_slob_node(cache);
 
 	if (!km_lock_may(&km_slob.lock, request->may_wait))
 		return NULL;
@@ -462,8 +456,10 @@ static unsigned take_batch(struct kmem_cache *cache, const struct km_request *re
 	for (;;) {
 		if (!km_lock_may(&km_slob.lock, request->may_wait))
 			break;
-		if (page)
+		if (page) {
+			show_page(page);
 			add_page(cache, page, shape->list);
+		}
 		page = NULL;
 		got += take_some(cache, shape, objects + got, want - got);
 		km_unlock_quick(&km_slob.lock);
@@ -514,7 +510,7 @@ static km_noinline void *take_general(struct kmem_cache *cache, const struct km_
 km_inline void *take_one(struct kmem_cache *cache, const struct km_request *request, bool sized)
 {
 	struct shape shape = shape_of(cache, request, sized);
-	struct km_slob_node *n = node_of(cache);
+	struct km_slob_node *n = km_slob_node(cache);
 
 	if (!km_lock_may(&km_slob.lock, request->may_wait))
 		return NULL;
@@ -598,7 +594,7 @@ enum km_misuse km_slob_mistake(struct km_page *page, const void *p)
 /* Its memory keeps its type, and waits for the next of its cache; lock held. */
 static void put_typed(struct kmem_cache *cache, void *object)
 {
-	struct km_slob_node *n = node_of(cache);
+	struct km_slob_node *n = km_slob_node(cache);
 
 	*(void **)((char *)object + cache->freeptr) = n->typed;
 	n->typed = object;
@@ -631,8 +627,8 @@ km_cold static void put_dead(struct kmem_cache *cache, struct km_page *page, cha
 	if (!(page->flags & KM_SLAB_DEAD))
 		bury(cache, page, base);
 	flip_mark(page->marks, unit, mark_of(is_sized(cache)));
-	km_bump(&node_of(cache)->counts.taken, -1);
-	km_bump(&node_of(cache)->counts.objects, -1);
+	km_bump(&km_slob_node(cache)->counts.taken, -1);
+	km_bump(&km_slob_node(cache)->counts.objects, -1);
 }
 
 /* Take a block back. Lock held; NO_MISTAKE, or what is wrong with it. *empty: a page for the caller to give back. */
@@ -667,8 +663,8 @@ km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool 
 	flip_mark(page->marks, unit, mark_of(sized));
 	*empty = put_units(cache, page, base, before, unit, (unsigned)end, after,
 			   km_slob_list_of(bytes));
-	km_bump(&node_of(cache)->counts.taken, -1);
-	km_bump(&node_of(cache)->counts.objects, -1);
+	km_bump(&km_slob_node(cache)->counts.taken, -1);
+	km_bump(&km_slob_node(cache)->counts.objects, -1);
 	return NO_MISTAKE;
 }
 
@@ -713,7 +709,7 @@ static void give_batch(struct kmem_cache *cache, void **objects, unsigned count)
 
 static void give_pages(struct kmem_cache *cache, void *object)
 {
-	struct km_slob_node *n = node_of(cache);
+	struct km_slob_node *n = km_slob_node(cache);
 	int index;
 	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
 
@@ -786,7 +782,7 @@ void km_slob_give(struct kmem_cache *cache, void **objects, unsigned count)
 
 void km_slob_give_typed(struct kmem_cache *cache)
 {
-	struct km_slob_node *n = node_of(cache);
+	struct km_slob_node *n = km_slob_node(cache);
 
 	for (;;) {
 		km_lock(&km_slob.lock);

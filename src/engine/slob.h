@@ -56,6 +56,11 @@ struct km_slob_node {
 	void *typed;			/* freed objects that keep their type, linked by freeptr */
 };
 
+km_inline struct km_slob_node *km_slob_node(const struct kmem_cache *cache)
+{
+	return cache->node[0];
+}
+
 /* Pages that lie ready, as a CPU's free pages do for the kernel's; they go when a cache of slob is idle or shrunk. */
 #define KM_SLOB_STOCK 16u
 

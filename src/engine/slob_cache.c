@@ -6,12 +6,7 @@
 
 #include "../port/bits.h"
 #include "../port/die.h"
-#include "slob.h"
-
-static struct km_slob_node *node_of(const struct kmem_cache *cache)
-{
-	return cache->node[0];
-}
+#include "slob_marks.h"
 
 /* Blocks are as long as what is in them: alignment costs a gap, which is free, and not a larger object. */
 static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
@@ -47,11 +42,11 @@ static void slob_node_fini(struct kmem_cache *cache, unsigned node)
 /* Kernel: does nothing. Here the stock goes, and what kept its type, when its cache is destroyed. */
 static size_t slob_shrink(struct kmem_cache *cache)
 {
-	size_t before = km_load(&node_of(cache)->counts.slabs);
+	size_t before = km_load(&km_slob_node(cache)->counts.slabs);
 
 	if (!(cache->flags & SLAB_TYPESAFE_BY_RCU))
 		km_slob_give_typed(cache);
-	return before - km_load(&node_of(cache)->counts.slabs) + km_slob_drop_stock();
+	return before - km_load(&km_slob_node(cache)->counts.slabs) + km_slob_drop_stock();
 }
 
 static size_t slob_reap(struct kmem_cache *cache)
@@ -70,7 +65,7 @@ static bool slob_is_taken(struct kmem_cache *cache, struct km_page *slab, unsign
 
 static void slob_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 {
-	const struct km_node_counts *counts = &node_of(cache)->counts;
+	const struct km_node_counts *counts = &km_slob_node(cache)->counts;
 
 	stats->total_slabs = km_load(&counts->slabs);
 	stats->total_objects = km_load(&counts->objects);
@@ -81,7 +76,7 @@ static void slob_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 
 static int slob_check_cache(struct kmem_cache *cache)
 {
-	struct km_slob_node *n = node_of(cache);
+	struct km_slob_node *n = km_slob_node(cache);
 	size_t typed = 0, most = n->counts.objects - n->counts.taken;
 
 	for (void *object = n->typed; object && typed <= most; typed++)
@@ -100,11 +95,6 @@ struct totals {
 	int damages;
 };
 
-static bool in_block(const struct km_slob_marks *marks, unsigned unit)
-{
-	return (marks->word[unit / 64].live | marks->word[unit / 64].other) >> unit % 64 & 1;
-}
-
 /* Free units as the links say, each block of them unmarked and in front of a marked one; SIZE_MAX: damaged. */
 static size_t count_free(const struct km_page *page, const char *base)
 {
@@ -118,9 +108,9 @@ static size_t count_free(const struct km_page *page, const char *base)
 		if (!block->units || behind > KM_SLOB_UNITS)
 			return SIZE_MAX;
 		for (unsigned unit = at; unit < behind; unit++)
-			if (in_block(page->marks, unit))
+			if (mark_at(page->marks, unit) != NO_MARK)
 				return SIZE_MAX;
-		if (behind < KM_SLOB_UNITS && !in_block(page->marks, behind))
+		if (behind < KM_SLOB_UNITS && mark_at(page->marks, behind) == NO_MARK)
 			return SIZE_MAX;
 		if (block->next != KM_SLOB_UNITS && block->next <= behind)
 			return SIZE_MAX;
@@ -138,8 +128,7 @@ static int check_page(struct km_page *page, void *arg)
 	if (page->type != KM_PAGE_SLOB || page->flags & KM_SLAB_DEAD)
 		return 0;
 	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++)
-		blocks += (size_t)__builtin_popcountll(page->marks->word[i].live |
-						       page->marks->word[i].other);
+		blocks += (size_t)__builtin_popcountll(word_of(page->marks, i));
 	free_units = count_free(page, km_page_address(page));
 	bool listed = page->flags & KM_SLAB_PARTIAL;
 	/* Of the stock; or, in the child of a fork, in the hand of a thread that is not there. */

@@ -32,6 +32,24 @@ static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 
 /* ------------------------------------------------------------------ the hot path */
 
+/* The largest power of two that divides it. */
+static size_t natural_align(size_t size)
+{
+	return km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN);
+}
+
+/* Engine slob serves kmalloc by size. */
+km_inline bool is_by_size(size_t size)
+{
+	return km_kmalloc_sized && km_likely(size - 1 < KM_SLOB_SIZED_END - 1);
+}
+
+/* A gap in front of the block, if need be, aligns what follows the header. */
+km_inline void *alloc_by_size(size_t size, gfp_t gfp, int node)
+{
+	return km_front_alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
+}
+
 /* What is paid for already (front.h): first of all where the call says so, else after a miss. */
 km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 {
@@ -59,7 +77,9 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 	/* Acquire pairs with km_kmalloc_start. */
 	struct kmem_cache *cache = km_likely(size <= KMALLOC_MAX_CACHE_SIZE) ?
 					   km_load_acquire(&cache_of_size[(size + 7) >> 3]) : NULL;
-	return km_likely(cache) ? km_alloc_miss(cache, gfp) : kmalloc_node(size, gfp, NUMA_NO_NODE);
+	if (km_likely(cache != NULL))
+		return km_alloc_miss(cache, gfp);
+	return is_by_size(size) ? alloc_by_size(size, gfp, NUMA_NO_NODE) : kmalloc_node(size, gfp, NUMA_NO_NODE);
 }
 
 km_hit_path void *(kmalloc)(size_t size, gfp_t gfp)
@@ -112,12 +132,6 @@ static void *kmalloc_large(size_t size, gfp_t gfp, int node)
 	return p ?: km_front_failed("kmalloc", size, gfp, ENOMEM);
 }
 
-/* The largest power of two that divides it. */
-static size_t natural_align(size_t size)
-{
-	return km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN);
-}
-
 size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -131,9 +145,8 @@ size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects)
 
 void *kmalloc_node(size_t size, gfp_t gfp, int node)
 {
-	/* By engine slob; a gap in front of the block, if need be, aligns what follows the header. */
-	if (km_kmalloc_sized && km_likely(size - 1 < KM_SLOB_SIZED_END - 1))
-		return km_front_alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
+	if (is_by_size(size))
+		return alloc_by_size(size, gfp, node);
 	if (km_unlikely(!km_boot()))
 		return km_front_failed("kmalloc", size, gfp, ENOMEM);
 	if (km_unlikely(!size))

@@ -3,8 +3,9 @@
  *
  * Invariants, under the engine's lock: the free blocks of a page are linked by rising address, no two of them
  * touch, and no mark lies in one; every other unit belongs to one marked block; a page is on the list of its blocks'
- * size iff it has a free unit; a page without a marked block is nobody's, and goes to the stock, or back, at once. A
- * page serves requests of one list only, so that what is freed in it belongs to that list.
+ * size iff it has a free unit; a page without a marked block is nobody's, and goes to the stock, or back, at once, but
+ * for one that is alone on its list: the next block is cut from it. A page serves requests of one list only, so that
+ * what is freed in it belongs to that list.
  */
 #include "slob.h"
 #include "slob_marks.h"
@@ -75,7 +76,7 @@ km_inline bool sound(unsigned at, unsigned end, unsigned next)
 km_cold static void bury(struct kmem_cache *cache, struct km_page *page, char *base)
 {
 	km_misuse(KM_MISUSE_WRITTEN, "slob", base, cache->name);
-	km_bump(&km_slob.pages, -1);
+	km_bump(&km_slob.pages, -(page->free_units != KM_SLOB_UNITS));
 	km_bump(&km_slob.units, page->free_units - (size_t)KM_SLOB_UNITS);
 	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++)
 		km_bump(&km_slob.blocks,
@@ -197,7 +198,6 @@ static void clear_page(struct km_page *page, char *base)
 	page->first_free = 0;
 	page->passed = NONE;
 	page->free_units = page->largest = KM_SLOB_UNITS;
-	page->flags = 0;
 	*free_at(base, 0) = (struct km_slob_free){ KM_SLOB_UNITS, NONE };
 }
 
@@ -214,6 +214,7 @@ static struct km_page *new_page(const struct km_request *request)
 		km_pages_free(page, 0);
 		return NULL;
 	}
+	page->flags = 0;
 	page->marks = marks;
 	page->base = km_page_address(page);
 	km_list_init(&page->list);
@@ -246,33 +247,36 @@ static void unlist_page(struct km_page *page)
 	km_list_del(&page->list);
 }
 
-/* A page that is shown, for blocks of this list; lock held. */
-static void add_page(struct kmem_cache *cache, struct km_page *page, enum km_slob_list list)
+/* The first block of a page comes, the last one goes: then it is a slab, as far as is counted. Lock held. */
+static void page_comes(struct kmem_cache *cache)
 {
 	count(cache, KMEM_ALLOC_SLAB);
 	km_bump(&km_slob_node(cache)->counts.new_slabs, 1);
 	km_bump(&km_slob.pages, 1);
-	list_page(page, &km_slob.list[list]);
+}
+
+static void page_goes(struct kmem_cache *cache)
+{
+	count(cache, KMEM_FREE_SLAB);
+	km_bump(&km_slob_node(cache)->counts.freed_slabs, 1);
+	km_bump(&km_slob.pages, -1);
 }
 
 /* One of the stock; NULL: there is none, of that node. Lock held. */
-km_inline struct km_page *add_stocked(struct kmem_cache *cache, enum km_slob_list list, int node)
+km_inline struct km_page *add_stocked(enum km_slob_list list, int node)
 {
 	size_t stocked = km_slob.stocked;
 
 	if (!stocked || (node != NUMA_NO_NODE && km_slob.stock[stocked - 1]->node != node))
 		return NULL;
 	km_store(&km_slob.stocked, stocked - 1);
-	add_page(cache, km_slob.stock[stocked - 1], list);
+	list_page(km_slob.stock[stocked - 1], &km_slob.list[list]);
 	return km_slob.stock[stocked - 1];
 }
 
 /* A page that is on no list and wholly free: it is kept, or the caller gives it back. Lock held. */
-static struct km_page *drop_page(struct kmem_cache *cache, struct km_page *page, char *base)
+static struct km_page *drop_page(struct km_page *page, char *base)
 {
-	count(cache, KMEM_FREE_SLAB);
-	km_bump(&km_slob_node(cache)->counts.freed_slabs, 1);
-	km_bump(&km_slob.pages, -1);
 	clear_page(page, base);
 	if (km_slob.stocked >= KM_SLOB_STOCK) {
 		hide_page(page);
@@ -285,11 +289,19 @@ static struct km_page *drop_page(struct kmem_cache *cache, struct km_page *page,
 
 size_t km_slob_drop_stock(void)
 {
-	struct km_page *page[KM_SLOB_STOCK];
+	struct km_page *page[KM_SLOB_STOCK + KM_SLOB_LISTS];
 
 	km_lock(&km_slob.lock);
 	size_t pages = km_slob.stocked;
 	__builtin_memcpy(page, km_slob.stock, pages * sizeof(*page));
+	for (unsigned i = 0; i < KM_SLOB_LISTS; i++)
+		km_list_for_each_safe(entry, &km_slob.list[i]) {
+			page[pages] = km_container_of(entry, struct km_page, list);
+			if (page[pages]->free_units != KM_SLOB_UNITS)
+				continue;
+			unlist_page(page[pages++]);
+			break;
+		}
 	for (size_t i = 0; i < pages; i++)
 		hide_page(page[i]);
 	km_store(&km_slob.stocked, (size_t)0);
@@ -336,7 +348,7 @@ static km_noinline struct place in_list(struct kmem_cache *cache, enum km_slob_l
 		if (km_unlikely(unit == DAMAGED))
 			bury(cache, page, page->base);
 	}
-	page = add_stocked(cache, list, node);
+	page = add_stocked(list, node);
 	return (struct place){ page, page ? take_units(page, &shape) : NONE };
 }
 
@@ -347,7 +359,7 @@ km_inline void *take_block(struct kmem_cache *cache, const struct shape *shape)
 	unsigned unit = NONE;
 
 	/* As a rule the page that served last does again. */
-	bool any = !km_list_empty(list) || add_stocked(cache, shape->list, shape->node);
+	bool any = !km_list_empty(list) || add_stocked(shape->list, shape->node);
 	struct km_page *page = km_container_of(list->next, struct km_page, list);
 	if (km_likely(any && may_have(page, shape)))
 		unit = take_units(page, shape);
@@ -362,6 +374,8 @@ km_inline void *take_block(struct kmem_cache *cache, const struct shape *shape)
 	}
 	char *block = page->base + unit * KM_SLOB_UNIT;
 
+	if (km_unlikely(page->free_units + shape->units == KM_SLOB_UNITS))
+		page_comes(cache);
 	if (km_likely(page->free_units))
 		begin_at(list, page);
 	else
@@ -376,8 +390,7 @@ km_inline void *take_block(struct kmem_cache *cache, const struct shape *shape)
 
 /* ------------------------------------------------------------------ take */
 
-/* A freed object that kept its type; lock held. */
-static void *take_typed(struct kmem_cache *cache, struct km_slob_node *n)
+void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n)
 {
 	void *object = n->typed;
 
@@ -399,7 +412,7 @@ static void *take_typed(struct kmem_cache *cache, struct km_slob_node *n)
 km_inline void *take_object(struct kmem_cache *cache, struct km_slob_node *n, const struct shape *shape)
 {
 	if (km_unlikely(n->typed))
-		return take_typed(cache, n);
+		return km_slob_take_typed(cache, n);
 	void *object = take_block(cache, shape);
 	if (km_likely(object))
 		km_bump(&n->counts.objects, 1);
@@ -425,7 +438,7 @@ static void *take_pages(struct kmem_cache *cache, const struct km_request *reque
 
 	if (!km_lock_may(&km_slob.lock, request->may_wait))
 		return NULL;
-	void *object = take_typed(cache, n);
+	void *object = km_slob_take_typed(cache, n);
 	km_bump(&n->counts.taken, object != NULL);
 	km_unlock_quick(&km_slob.lock);
 	if (object)
@@ -458,7 +471,7 @@ static unsigned take_batch(struct kmem_cache *cache, const struct km_request *re
 			break;
 		if (page) {
 			show_page(page);
-			add_page(cache, page, shape->list);
+			list_page(page, &km_slob.list[shape->list]);
 		}
 		page = NULL;
 		got += take_some(cache, shape, objects + got, want - got);
@@ -601,21 +614,26 @@ static void put_typed(struct kmem_cache *cache, void *object)
 	km_bump(&n->counts.taken, -1);
 }
 
-/* [unit, end) is free from now on. Returns a page for the caller to give back. */
+/* [unit, end), a block of so many bytes, is free from now on. Returns a page for the caller to give back. */
 km_inline struct km_page *put_units(struct kmem_cache *cache, struct km_page *page, char *base,
 				    unsigned before, unsigned unit, unsigned end, unsigned after,
-				    enum km_slob_list list)
+				    uint32_t bytes)
 {
 	km_bump(&km_slob.units, -(size_t)(end - unit));
 	km_bump(&km_slob.blocks, -1);
+	bool listed = page->free_units != 0;
+
 	if (page->free_units + (end - unit) == KM_SLOB_UNITS) {
-		if (page->free_units)
-			unlist_page(page);
-		return drop_page(cache, page, base);
-	}
-	if (!page->free_units) {
+		page_goes(cache);
+		/* Not alone between the ends of its list. */
+		if (!listed || page->list.next != page->list.prev) {
+			if (listed)
+				unlist_page(page);
+			return drop_page(page, base);
+		}
+	} else if (!listed) {
 		count(cache, KMEM_FREE_ADD_PARTIAL);
-		list_page(page, &km_slob.list[list]);
+		list_page(page, &km_slob.list[km_slob_list_of(bytes)]);
 	}
 	join(page, base, before, unit, end, after);
 	return NULL;
@@ -661,8 +679,7 @@ km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool 
 		return NO_MISTAKE;
 	}
 	flip_mark(page->marks, unit, mark_of(sized));
-	*empty = put_units(cache, page, base, before, unit, (unsigned)end, after,
-			   km_slob_list_of(bytes));
+	*empty = put_units(cache, page, base, before, unit, (unsigned)end, after, bytes);
 	km_bump(&km_slob_node(cache)->counts.taken, -1);
 	km_bump(&km_slob_node(cache)->counts.objects, -1);
 	return NO_MISTAKE;
@@ -777,20 +794,5 @@ void km_slob_give(struct kmem_cache *cache, void **objects, unsigned count)
 	for (unsigned now; count; count -= now, objects += now) {
 		now = km_min(count, BATCH);
 		give_batch(cache, objects, now);
-	}
-}
-
-void km_slob_give_typed(struct kmem_cache *cache)
-{
-	struct km_slob_node *n = km_slob_node(cache);
-
-	for (;;) {
-		km_lock(&km_slob.lock);
-		void *object = take_typed(cache, n);
-		km_bump(&n->counts.taken, object != NULL);
-		km_unlock(&km_slob.lock);
-		if (!object)
-			return;
-		km_slob_give(cache, &object, 1);
 	}
 }

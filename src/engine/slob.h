@@ -61,7 +61,8 @@ km_inline struct km_slob_node *km_slob_node(const struct kmem_cache *cache)
 	return cache->node[0];
 }
 
-/* Pages that lie ready, as a CPU's free pages do for the kernel's; they go when a cache of slob is idle or shrunk. */
+/* Pages that lie ready, as a CPU's free pages do for the kernel's; they go when a cache of slob is idle or shrunk. So
+ * does one that is alone on its list, where the next block is cut from it. */
 #define KM_SLOB_STOCK 16u
 
 /* All caches together. */
@@ -70,7 +71,7 @@ struct km_slob {
 	struct km_list list[KM_SLOB_LISTS];
 	struct km_page *stock[KM_SLOB_STOCK];	/* wholly free pages */
 	size_t stocked;
-	size_t pages;			/* on the lists and full */
+	size_t pages;			/* with live blocks */
 	size_t units;			/* live ones in them, headers too */
 	size_t blocks;			/* ... which are so many */
 };
@@ -108,9 +109,9 @@ void km_slob_free(struct kmem_cache *cache, void *object);
 unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		      unsigned want);
 void km_slob_give(struct kmem_cache *cache, void **objects, unsigned count);
-/* What waits with its type becomes free like anything else. */
-void km_slob_give_typed(struct kmem_cache *cache);
-/* The stock goes back to the pages; returns how many. */
+/* A freed object that kept its type is taken again; NULL: there is none. Lock held. */
+void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n);
+/* The stock goes back to the pages, and what is alone and free on its list; returns how many. */
 size_t km_slob_drop_stock(void);
 
 /* ---- slob_cache.c */

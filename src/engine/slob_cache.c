@@ -1,6 +1,6 @@
 /*
  * slob_cache.c: SLOB: what a cache of it is: layout, statistics, shrinking, checks. There is little to a cache: a size,
- * an alignment, and a count of what lives. Invariant: nothing here changes a page.
+ * an alignment, and a count of what lives. Invariant: nothing here changes a page but by the functions of slob.c.
  */
 #include <errno.h>
 
@@ -39,13 +39,29 @@ static void slob_node_fini(struct kmem_cache *cache, unsigned node)
 	(void)node;
 }
 
+/* What waits with its type becomes free like anything else. */
+static void give_typed(struct kmem_cache *cache)
+{
+	struct km_slob_node *n = km_slob_node(cache);
+
+	for (;;) {
+		km_lock(&km_slob.lock);
+		void *object = km_slob_take_typed(cache, n);
+		km_bump(&n->counts.taken, object != NULL);
+		km_unlock(&km_slob.lock);
+		if (!object)
+			return;
+		km_slob_give(cache, &object, 1);
+	}
+}
+
 /* Kernel: does nothing. Here the stock goes, and what kept its type, when its cache is destroyed. */
 static size_t slob_shrink(struct kmem_cache *cache)
 {
 	size_t before = km_load(&km_slob_node(cache)->counts.slabs);
 
 	if (!(cache->flags & SLAB_TYPESAFE_BY_RCU))
-		km_slob_give_typed(cache);
+		give_typed(cache);
 	return before - km_load(&km_slob_node(cache)->counts.slabs) + km_slob_drop_stock();
 }
 
@@ -131,9 +147,11 @@ static int check_page(struct km_page *page, void *arg)
 		blocks += (size_t)__builtin_popcountll(word_of(page->marks, i));
 	free_units = count_free(page, km_page_address(page));
 	bool listed = page->flags & KM_SLAB_PARTIAL;
-	/* Of the stock; or, in the child of a fork, in the hand of a thread that is not there. */
-	if (free_units == KM_SLOB_UNITS && !blocks && !listed)
+	/* Of the stock; alone on its list; or, in the child of a fork, in the hand of a thread that is not there. */
+	if (free_units == KM_SLOB_UNITS && !blocks) {
+		totals->listed += listed;
 		return 0;
+	}
 	if (free_units != page->free_units || !blocks || listed != (free_units != 0)) {
 		km_warn("check: slob: page %p says %u units are free, its links %lu; %lu blocks",
 			km_page_address(page), page->free_units, free_units, blocks);

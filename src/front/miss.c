@@ -704,7 +704,7 @@ bool km_front_give(struct kmem_cache *cache, void **objects, size_t n)
 	return true;
 }
 
-static bool free_direct(struct kmem_cache *cache, void *object)
+km_inline bool free_direct(struct kmem_cache *cache, void *object)
 {
 	if (!enter_direct(cache))
 		return false;

@@ -117,6 +117,10 @@ static void by_size(void)
 
 		lists_are(sizes[i].pages[0], sizes[i].pages[1], sizes[i].pages[2]);
 		put(cache, object);
+		/* The page is nobody's, and stays there, alone. */
+		CHECK_EQUAL(km_slob.pages, 0);
+		lists_are(sizes[i].pages[0], sizes[i].pages[1], sizes[i].pages[2]);
+		kmem_cache_shrink(cache);
 		lists_are(0, 0, 0);
 		done(cache);
 	}
@@ -371,6 +375,9 @@ static void kmalloc_sizes(void)
 	if (!km_kmalloc_sized)
 		return;
 	for (size_t size = 1; size < 4200; size++) {
+		/* Of the next list; what is alone on this one would stay. */
+		if (size == 248 || size == 1016)
+			km_slob_drop_stock();
 		char *p = kmalloc(size, GFP_KERNEL);
 		size_t align = size & -size;
 
@@ -494,7 +501,8 @@ static void bulk(void)
 	done(cache);
 }
 
-/* Wholly free pages lie ready, 16 at most; they serve any list, and go when a cache is shrunk. */
+/* Wholly free pages lie ready, 16 at most and one alone on its list; the 16 serve any list, and all go when a cache is
+ * shrunk. */
 static void stock(void)
 {
 	struct kmem_cache *cache = fresh(2048), *other = fresh(64);
@@ -508,17 +516,24 @@ static void stock(void)
 		objects[i] = get(cache);
 	for (int i = 0; i < 80; i++) {
 		put(cache, objects[i]);
-		CHECK_EQUAL(km_slob.stocked, i / 2 < 16 ? (i + 1) / 2 : 16);
+		CHECK_EQUAL(km_slob.stocked, i < 3 ? 0 : i < 34 ? (i - 1) / 2 : 16);
 	}
+	lists_are(0, 0, 1);
+	CHECK_EQUAL(km_slob.pages, 0);
 	kmem_get_stats(&after);
-	CHECK_EQUAL(after.pages_used - before.pages_used, 16);
+	CHECK_EQUAL(after.pages_used - before.pages_used, 17);
+	CHECK(page_of(get(cache)) == page_of(objects[0]));
+	put(cache, objects[0]);
+	CHECK_EQUAL(km_slob.stocked, 16);
+	EVENTS(cache, [KMEM_ALLOC_SLAB] = 41, [KMEM_FREE_SLAB] = 41, [KMEM_FREE_ADD_PARTIAL] = 40);
 	objects[0] = get(other);
 	CHECK_EQUAL(km_slob.stocked, 15);
-	lists_are(1, 0, 0);
+	lists_are(1, 0, 1);
 	kmem_get_stats(&after);
-	CHECK_EQUAL(after.pages_used - before.pages_used, 16);
+	CHECK_EQUAL(after.pages_used - before.pages_used, 17);
 	kmem_cache_shrink(cache);
 	CHECK_EQUAL(km_slob.stocked, 0);
+	lists_are(1, 0, 0);
 	kmem_get_stats(&after);
 	CHECK_EQUAL(after.pages_used - before.pages_used, 1);
 	put(other, objects[0]);

@@ -726,7 +726,7 @@ static km_noinline void chain_pushed(struct kmem_cache *cache, void *object, enu
 		cache->engine->hit(cache, KMEM_FREE_FASTPATH, 1);
 }
 
-/* The same for a free. */
+/* No free to a chain under rseq. */
 static km_noinline void free_plainly(struct kmem_cache *cache, void *object)
 {
 	if (soft_chain(cache) && object) {

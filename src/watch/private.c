@@ -340,6 +340,7 @@ static km_noinline void *alloc_harder(struct km_twin *twin, gfp_t gfp, int node,
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	struct km_twin *twin = get(objcg->private, cache, gfp);
+	int saved_errno = errno;
 
 	if (km_unlikely(!twin))
 		return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
@@ -350,6 +351,8 @@ static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int n
 		object = alloc_harder(twin, gfp, node, objcg);
 	if (km_unlikely(here.admitted))
 		settle(objcg, gfp);
+	if (km_likely(object))
+		errno = saved_errno;
 	return object;
 }
 
@@ -379,6 +382,7 @@ bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void *
 {
 	struct km_twin *twin = get(objcg->private, cache, gfp);
 	gfp_t plain = gfp & ~__GFP_ACCOUNT;
+	int saved_errno = errno;
 	size_t left = n;
 
 	if (km_likely(twin) &&
@@ -389,8 +393,11 @@ bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void *
 		left--;
 	if (km_unlikely(here.admitted))
 		settle(objcg, gfp);
+	/* The twin may have come after the first look. */
 	if (km_unlikely(left && left < n))
-		km_front_free_bulk(twin->cache, n - left, objects + left);
+		km_front_free_bulk(km_private_find(objcg->private, cache)->cache, n - left, objects + left);
+	if (km_likely(!left))
+		errno = saved_errno;
 	return !left;
 }
 

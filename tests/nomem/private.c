@@ -1,10 +1,12 @@
 /*
  * private: private groups are made, used and emptied, by each engine, where each call to the system fails in turn
- * (each_call.h). Afterwards nothing is charged either. Disciplines: all.
+ * (each_call.h). Afterwards nothing is charged either. And a bulk whose twin comes at the second try. Disciplines: all.
  */
 #include "each_call.h"
 
 #include <kmem/memcg.h>
+
+#include "page/meta.h"
 
 static void took(const void *p)
 {
@@ -59,8 +61,58 @@ static void use_all(void)
 	use_in_name("slab");
 }
 
+/* There is no memory for the twin, then there is; then the limit ends the bulk half-way: it gives all of it back. */
+static void twin_comes_late(const char *engine)
+{
+	struct kmem_cache_args args = { .engine = engine };
+	struct kmem_cache *cache = kmem_cache_create("late", 100, &args, SLAB_ACCOUNT);
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "late", MEM_CGROUP_PRIVATE);
+	static void *objects[2000];
+
+	NEED(cache && group && mem_cgroup_set_max(group, 64 << 10) == 0);
+	/* All of our own memory that is to be had without a call. */
+	for (size_t bytes = (size_t)4 << 20; bytes >= 64; bytes /= 2)
+		while (km_meta_alloc(bytes, false))
+			;
+	fault.calls = 0;
+	fault.fail_at = 1;
+	fault.for_ever = false;
+	km_os_fault = refuse;
+	set_active_memcg(group);
+	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, 2000, objects));
+	NEED(fault.calls > 1);
+	km_os_fault = NULL;
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 300, objects));
+	set_active_memcg(NULL);
+	kmem_cache_free_bulk(cache, 300, objects);
+	mem_cgroup_drain(group);
+	NEED(mem_cgroup_current(group) == 0);
+	mem_cgroup_put(group);
+	kmem_cache_destroy(cache);
+	nothing_lost();
+}
+
+static int run_late(const char *engine)
+{
+	int status;
+
+	fflush(NULL);
+	pid_t pid = fork();
+	if (!pid) {
+		alarm(60);
+		twin_comes_late(engine);
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	if (status)
+		printf("a twin that comes late, %s: status 0x%x\n", engine, (unsigned)status);
+	return status;
+}
+
 int main(void)
 {
+	if (run_late("sheaf") || run_late("slub") || run_late("slab"))
+		return 1;
 	fault.fences = true;
 	return each_call("private groups", run_forked, use_all);
 }

@@ -8,9 +8,10 @@
  *
  * Counted are bytes, not pages: of a cache's object its size in the slab and 8 bytes for its owner. A group's
  * `current` counts what is charged: objects alive, and what lies ready in per-CPU stocks, which is at most 4 KiB a CPU
- * in a group's byte stock, 64 pages a CPU in its page stock (mem_cgroup_drain takes both back), and what lies charged
- * on shelves, 64 KiB a CPU and cache at most. All of that is taken back before anyone is refused. The limit `max` is
- * exact: `current` never rises above it, but by charges that insist (__GFP_NOFAIL, __GFP_HIGH, GFP_ATOMIC).
+ * in a group's byte stock, 64 pages a CPU in its page stock, and what lies charged on shelves, at most 64 KiB, or two
+ * objects, a CPU and cache; near a limit less. mem_cgroup_drain takes all of it back, and so does a charge that may
+ * wait, before it is refused; one that may not (GFP_NOWAIT) may be refused by as much early. The limit `max` is exact:
+ * `current` never rises above it, but by charges that insist (__GFP_NOFAIL, __GFP_HIGH, GFP_ATOMIC).
  *
  * Contexts, unless a function says otherwise: any thread, both sides of fork(); not from a signal handler.
  * A group that is passed in must be referenced by the caller, who got it from mem_cgroup_create or mem_cgroup_get.
@@ -134,7 +135,8 @@ KMEM_API int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dt
  * Protection is limited by what the groups above have; where the groups of one parent claim more than it has, each
  * gets its share.
  *
- * set: 0; -EINVAL for the root. A max below `current` is in force at once, and reclaims what it can before it returns.
+ * set: 0; -EINVAL for the root. A max below `current` is in force at once, and reclaims what it can before it returns;
+ * high with the next charge.
  */
 KMEM_API int mem_cgroup_set_max(struct mem_cgroup *group, uint64_t bytes);
 KMEM_API int mem_cgroup_set_high(struct mem_cgroup *group, uint64_t bytes);
@@ -163,7 +165,8 @@ KMEM_API uint64_t mem_cgroup_failcnt(const struct mem_cgroup *group);
 KMEM_API unsigned int mem_cgroup_high_delay(uint64_t current, uint64_t high, uint64_t bytes);
 /*
  * mem_cgroup_set_high_callback - call this instead of sleeping; NULL: sleep. `over` bytes more than high, and what the
- * curve says. It runs in the thread that charged, with no lock held; it may allocate and free.
+ * curve says. It runs in the thread that charged, with no lock held; it may allocate and free. The former one may still
+ * be running in other threads when this returns.
  */
 typedef void (*mem_cgroup_high_callback)(struct mem_cgroup *group, uint64_t over, unsigned int delay_ms, void *arg);
 KMEM_API void mem_cgroup_set_high_callback(struct mem_cgroup *group, mem_cgroup_high_callback callback, void *arg);
@@ -195,7 +198,8 @@ KMEM_API uint64_t mem_cgroup_events_local(const struct mem_cgroup *group, enum m
  * for the group or below it: an eventfd(2), whose value is the number of times. One for a group: another call gives
  * the same and adds to the mask. It belongs to the group, which closes it in the end. -1 with errno: as eventfd(2);
  * EINVAL for an empty mask or the root. An event of a charge that may not call the system (GFP_NOWAIT) is told with
- * the next that may.
+ * the next that may. In the child of fork() it is closed, for what happens there is not the parent's: who wants one
+ * there asks again.
  */
 KMEM_API int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask);
 
@@ -206,8 +210,8 @@ KMEM_API int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask);
  * can of about `bytes`, and returns how much that was; 0: nothing. Those of a lower `priority` are asked first, equal
  * ones in the order in which they came; each at most twice in one reclaim. It runs in the thread that needs memory
  * (any), with no lock held, in several threads at once where several do; what it charges itself does not reclaim.
- * NULL with errno: ENOMEM; ENOENT: the group is offline; EINVAL: the root. Kernel: shrinkers are global and see a
- * group as an argument; `priority` is there how far a reclaim has got.
+ * NULL with errno: ENOMEM; ENOENT: the group is offline; EINVAL: the root, or no callback. Kernel: shrinkers are global
+ * and see a group as an argument; `priority` is there how far a reclaim has got.
  */
 typedef uint64_t (*mem_cgroup_shrink_callback)(struct mem_cgroup *group, uint64_t bytes, void *arg);
 struct mem_cgroup_shrinker;
@@ -219,7 +223,7 @@ KMEM_API void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker);
 /*
  * mem_cgroup_set_oom_callback - ask this when a charge is about to be refused by the group's max, or by that of one
  * below that has none of its own: true: there is room now, try again (16 times at most); false: refuse. NULL: refuse.
- * Context as of a shrinker.
+ * Context as of a shrinker; the former one may still be running when this returns.
  */
 typedef bool (*mem_cgroup_oom_callback)(struct mem_cgroup *group, uint64_t bytes, void *arg);
 KMEM_API void mem_cgroup_set_oom_callback(struct mem_cgroup *group, mem_cgroup_oom_callback callback, void *arg);
@@ -248,20 +252,22 @@ KMEM_API uint64_t mem_cgroup_drain(struct mem_cgroup *group);
  */
 KMEM_API struct mem_cgroup *mem_cgroup_from_obj(const void *object);
 /*
- * kmem_cache_charge - let the group that is active now pay for an object that was allocated without. True: it does, or
- * somebody does already, or there is no group active; false: it may not, or the object's slab can't note it down. From
- * the first time on, or the first object with __GFP_ACCOUNT, each call of a cache without SLAB_ACCOUNT asks who pays,
- * which costs some cycles. An object of engine slob is never charged.
+ * kmem_cache_charge - let the group that is active now pay for an object, or a large block, that was allocated without.
+ * True: it does, or somebody does already, or there is no group active; false: it may not, or the object's slab can't
+ * note it down, or it is none of ours, or engine slob's, or a large block and the group is private. From the first time
+ * on, or the first object with __GFP_ACCOUNT, each call of a cache without SLAB_ACCOUNT asks who pays, which costs some
+ * cycles: of kmalloc's as well, where __GFP_ACCOUNT alone would take from another cache. Kernel: of those it says true,
+ * and charges nothing.
  */
 KMEM_API bool kmem_cache_charge(void *object, gfp_t gfp);
 
 /*
  * For memory that is not ours: mapped, read, another library's. charge: 0, or -ENOMEM, after all that gfp allows was
  * tried: with GFP_KERNEL stocks are drained and shrinkers called; with GFP_NOWAIT it fails at once, without a system
- * call. The root is not charged. Uncharge exactly what was charged, to the same group, which may be offline by then;
- * it never fails; more than was charged is a misuse, which is seen when the bytes leave the stocks. Kernel:
- * obj_cgroup_charge, obj_cgroup_uncharge. May be called in a signal handler: where that struck inside of the allocator
- * it is as with GFP_NOWAIT.
+ * call; so do 2^48 bytes and more. The root is not charged. Uncharge exactly what was charged, to the same group, which
+ * may be offline by then; it never fails; more than was charged is a misuse, which is seen when the bytes leave the
+ * stocks. Kernel: obj_cgroup_charge, obj_cgroup_uncharge. May be called in a signal handler: where that struck inside
+ * of the allocator it is as with GFP_NOWAIT.
  */
 KMEM_API int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes);
 KMEM_API void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes);
@@ -291,7 +297,8 @@ KMEM_API int mem_cgroup_walk_caches(struct mem_cgroup *group, mem_cgroup_visit_c
  * order, then ours. Like snprintf: at most `bytes` with the NUL, and returns the length of it all. stat: `kernel` is
  * what is charged, `slab` and `slab_unreclaimable` what mem_cgroup_walk_caches finds, groups below included, as
  * slowly, so for each of many groups ask for current and events, which take a microsecond; ours: `stock`, of that in
- * stocks of the group itself; `dying`: gone groups of which something is out, charged here.
+ * stocks of the group itself; `dying`: gone groups of which something is out, charged here. Of the root `kernel` is 0,
+ * and the slabs are all that is, or was, charged to anybody below.
  */
 KMEM_API size_t mem_cgroup_write_current(const struct mem_cgroup *group, char *text, size_t bytes);
 KMEM_API size_t mem_cgroup_write_stat(const struct mem_cgroup *group, char *text, size_t bytes);

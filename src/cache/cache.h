@@ -137,6 +137,8 @@ km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 }
 /* Who pays for the block that starts at p; 0: nobody, or there is none, or a handler asks that must not wait. */
 uint64_t km_large_owner(const void *p);
+/* Who is active pays for it from now on; nobody did. False: he may not, or p is no such block. */
+bool km_large_charge(const void *p, gfp_t gfp);
 /*
  * watch/pressure.c, where it is linked in. bytes: false where who should pay may not; *owner: who does, 0 for nobody.
  * With no lock held, km_front_busy as the caller found it.

@@ -165,6 +165,20 @@ size_t km_large_bytes(const void *p)
 	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_big_bytes(p);
 }
 
+bool km_large_charge(const void *p, gfp_t gfp)
+{
+	bool was = km_busy_begin(), calls = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	size_t bytes = was ? 0 : km_large_bytes(p);
+	uint64_t owner;
+
+	km_busy_end(was);
+	bool paid = bytes && km_charge_bytes(bytes, gfp, &owner);
+	if (paid)
+		set_owner(p, owner);
+	km_calls_end(calls);
+	return paid;
+}
+
 size_t km_large_try_bytes(const void *p)
 {
 	struct km_page *page = km_page_of(p);

@@ -591,8 +591,11 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : kmem_cache_of(object);
 	struct obj_cgroup *objcg = km_objcg_now();
 
-	if (!cache || !objcg || objcg == &km_objcg_root || cache->twin_of)
+	if (!objcg || objcg == &km_objcg_root || ZERO_OR_NULL_PTR(object) || (cache && cache->twin_of))
 		return true;
+	/* What a private group has it has from the first on: or destroy_all would free it. */
+	if (!cache)
+		return km_large_owner(object) || (!objcg->private && km_large_charge(object, gfp));
 	if (!cache->charging && !km_front_may_charge(cache, gfp))
 		return false;
 	/* It is somebody's already. Kernel: true as well. */

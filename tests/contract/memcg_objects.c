@@ -381,6 +381,37 @@ static void large_ones(void)
 	mem_cgroup_put(group);
 }
 
+/* Large blocks that nobody pays for yet; and what can't be charged afterwards: it says so. */
+static void large_ones_later(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "later"), *private = private_group("private");
+	size_t mib = 1 << 20;
+	void *p = kmalloc(2 * mib, GFP_KERNEL), *q = kvmalloc(20 * mib, GFP_KERNEL);
+
+	NEED(p && q && mem_cgroup_set_max(group, 20 * mib) == 0);
+	NEED(kmem_cache_charge(p, GFP_KERNEL) && !mem_cgroup_from_obj(p));
+	set_active_memcg(private);
+	NEED(!kmem_cache_charge(p, GFP_KERNEL) && drained(private) == 0);
+	set_active_memcg(group);
+	NEED(kmem_cache_charge(p, GFP_KERNEL) && kmem_cache_charge(p, GFP_KERNEL) && drained(group) == 2 * mib);
+	struct mem_cgroup *payer = mem_cgroup_from_obj(p);
+	NEED(payer == group);
+	mem_cgroup_put(payer);
+	NEED(!kmem_cache_charge(q, GFP_KERNEL) && !mem_cgroup_from_obj(q) && drained(group) == 2 * mib);
+	NEED(mem_cgroup_set_max(group, 22 * mib) == 0 && kmem_cache_charge(q, GFP_NOWAIT));
+	NEED((q = kvrealloc(q, 10 * mib, GFP_KERNEL)) && drained(group) == 12 * mib);
+	NEED(kmem_cache_charge(NULL, GFP_KERNEL) && kmem_cache_charge(ZERO_SIZE_PTR, GFP_KERNEL));
+	NEED(!kmem_cache_charge(&group, GFP_KERNEL) && !kmem_cache_charge((char *)p + 4096, GFP_KERNEL));
+	set_active_memcg(private);
+	NEED(kmem_cache_charge(p, GFP_KERNEL) && mem_cgroup_destroy_all(private, NULL, NULL) == 0);
+	set_active_memcg(NULL);
+	kvfree(q);
+	kfree(p);
+	NEED(drained(group) == 0 && drained(private) == 0);
+	mem_cgroup_put(group);
+	mem_cgroup_put(private);
+}
+
 /* ------------------------------------------------------------------ the group goes first */
 
 static void reparented(void)
@@ -602,6 +633,7 @@ static const struct api_case cases[] = {
 	{ "a million", a_million },
 	{ "to the last byte", to_the_last_byte },
 	{ "large ones", large_ones },
+	{ "large ones, later", large_ones_later },
 	{ "silently", silently },
 	{ "reparented", reparented },
 	{ "empty block", empty_block },

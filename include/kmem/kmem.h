@@ -46,13 +46,14 @@ struct slab_sheaf;
 #define __GFP_THISNODE		0x00000004u	/* this memory node or NULL */
 #define __GFP_DIRECT_RECLAIM	0x00000100u	/* may call the system, wait for locks, run shrinkers */
 #define __GFP_KSWAPD_RECLAIM	0x00000200u	/* accepted; no background reclaim here */
-#define __GFP_HIGH		0x00000400u	/* accepted; no reserves here */
+#define __GFP_HIGH		0x00000400u	/* of a group: charged beyond its max; no reserves here */
 #define __GFP_IO		0x00000800u	/* accepted */
 #define __GFP_FS		0x00001000u	/* accepted */
 #define __GFP_NOWARN		0x00002000u	/* no line on stderr when it fails */
-#define __GFP_RETRY_MAYFAIL	0x00004000u	/* accepted: the default here */
-#define __GFP_NOFAIL		0x00008000u	/* never NULL: exhausted memory ends the process, with one line */
-#define __GFP_NORETRY		0x00010000u	/* accepted */
+#define __GFP_RETRY_MAYFAIL	0x00004000u	/* of a group: its out-of-memory callback is not asked */
+#define __GFP_NOFAIL		0x00008000u	/* never NULL: exhausted memory ends the process, with one line;
+						 * of a group: charged beyond its max */
+#define __GFP_NORETRY		0x00010000u	/* of a group: reclaim once, ask no callback */
 #define __GFP_MEMALLOC		0x00020000u	/* accepted */
 #define __GFP_NOMEMALLOC	0x00040000u	/* accepted */
 #define __GFP_RECLAIMABLE	0x00080000u	/* accepted; kmalloc has no separate reclaimable caches */
@@ -77,7 +78,7 @@ struct slab_sheaf;
 #define SLAB_CACHE_DMA		0x00004000u	/* not applicable: accepted */
 #define SLAB_CACHE_DMA32	0x00008000u	/* not applicable: accepted */
 #define SLAB_STORE_USER		0x00010000u	/* accepted; a later release */
-#define SLAB_RECLAIM_ACCOUNT	0x00020000u	/* accepted: a mark; nothing here is reclaimed by it */
+#define SLAB_RECLAIM_ACCOUNT	0x00020000u	/* a mark; nothing is reclaimed by it. Engine slab: the lowest order */
 #define SLAB_TEMPORARY		SLAB_RECLAIM_ACCOUNT
 #define SLAB_PANIC		0x00040000u	/* failing to create it ends the process */
 #define SLAB_TYPESAFE_BY_RCU	0x00080000u	/* a slab's memory keeps this type: no other cache ever gets it */
@@ -359,10 +360,11 @@ KMEM_API int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long 
 
 /*
  * Bytes of whole slabs that the cache may have, UINT64_MAX: any number, as at first. Who needs one more gets ENOMEM,
- * once what lies ready of the cache on all CPUs and in empty slabs was taken back (with GFP_NOWAIT: at once); the event
- * "limit" counts slabs that were refused. Readable and writable at any time; a limit below what there is takes nothing
- * away, and lets nothing come. What a private group has of it (<kmem/memcg.h>) has a limit of its own. set: 0;
- * -EOPNOTSUPP for an engine whose caches share pages (slob). Kernel: has no such limit.
+ * once what lies ready of the cache on all CPUs and in empty slabs was taken back (with GFP_NOWAIT: at once; with
+ * __GFP_NOFAIL the process ends); the event "limit" counts slabs that were refused. Readable and writable at any time;
+ * a limit below what there is takes nothing away, and lets nothing come. What a private group has of it
+ * (<kmem/memcg.h>) has a limit of its own. set: 0; -EOPNOTSUPP for an engine whose caches share pages (slob). Kernel:
+ * has no such limit.
  */
 KMEM_API uint64_t kmem_cache_limit(const struct kmem_cache *cache);
 KMEM_API int kmem_cache_set_limit(struct kmem_cache *cache, uint64_t bytes);

@@ -110,8 +110,9 @@ KMEM_API int kmem_slabinfo_write(const char *text);
  * made nor destroyed meanwhile: visit must not do so, nor shrink, and what it allocates may be refused.
  */
 KMEM_API int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
-/* Visit every allocated object of the cache (those on shelves not, those in prefilled sheaves too). Nobody
- * else may use the cache. Engine slob: -EOPNOTSUPP, its pages don't say whose an object is. */
+/* Visit every allocated object of the cache (those on shelves not, those in prefilled sheaves too; what private
+ * groups have of it is in caches of their own). Nobody else may use the cache. Engine slob: -EOPNOTSUPP, its pages
+ * don't say whose an object is. */
 KMEM_API int kmem_cache_walk(struct kmem_cache *cache,
 			     int (*visit)(void *object, void *arg), void *arg);
 

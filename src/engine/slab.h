@@ -121,6 +121,8 @@ void slab_give(struct kmem_cache *cache, void **objects, unsigned count);
 void **slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty);
 void **slab_spill(struct kmem_cache *cache, void **full);
 void slab_retire(struct kmem_cache *cache, void **block);
+/* A slab goes, with its list of indices. */
+void slab_discard(struct kmem_cache *cache, struct km_page *slab);
 /* Give the oldest `count` objects of a block back; returns its new top. */
 void **slab_give_oldest(struct kmem_cache *cache, void **block, size_t count);
 /* Give back what the node's shared array holds, all or the oldest; what its alien array for `other` holds. */

@@ -1,13 +1,16 @@
 /*
- * memcg_mixed.c: a million mixed objects, by threads that migrate, for groups in a tree, some limited, some that go
- * offline: from caches, kmalloc, in bulk, grown by krealloc, charged afterwards, nobody's, a private group's; freed by
- * other threads, by other groups' users, one by one and in mixed arrays. In between, once stocks are drained, `current`
- * of each group is the sum over the objects alive below it, to the byte, and no limit was ever exceeded. With each
- * engine and each way of accounting. Arguments: engine, more options, steps of a thread. Disciplines: all
+ * memcg_mixed.c: a million mixed objects, by threads that migrate and fork, for groups in a tree, some limited, some
+ * that go offline, while in every other phase the system refuses a third of all calls: from caches, kmalloc, in bulk,
+ * grown by krealloc, charged afterwards, nobody's, a private group's; freed by other threads, by other groups' users,
+ * one by one and in mixed arrays. In between, once stocks are drained, `current` of each group is the sum over the
+ * objects alive below it, to the byte, in children too, and no limit was ever exceeded. With each engine and each way
+ * of accounting. Arguments: engine, more options, steps of a thread. Disciplines: all
  */
 #include "contract/memcg.h"
 
 #include <sys/wait.h>
+
+#include "port/os.h"
 
 #define GROUPS	9	/* g's parent is g / 2, but for 0 and 1, which are the root's */
 #define CACHES	5
@@ -89,13 +92,36 @@ static gfp_t some_gfp(struct worker *worker)
 	return gfps[below(worker, 4)] | __GFP_ACCOUNT | __GFP_NOWARN;
 }
 
+/* ------------------------------------------------------------------ calls that the system refuses */
+
+static bool refusing;			/* atomic, like what follows */
+static unsigned long calls, refused_calls;
+
+static bool refuse(const char *call)
+{
+	if (!__atomic_load_n(&refusing, __ATOMIC_RELAXED) || strcmp(call, "rseq") == 0)
+		return false;
+	if (__atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED) % 3)
+		return false;
+	__atomic_fetch_add(&refused_calls, 1, __ATOMIC_RELAXED);
+	return true;
+}
+
+static void set_refusing(bool on)
+{
+	__atomic_store_n(&refusing, on, __ATOMIC_RELAXED);
+}
+
 /* ------------------------------------------------------------------ they come */
 
 static void get_one(struct worker *worker, struct slot *slot, int payer)
 {
 	unsigned c = below(worker, CACHES + 1);
 	size_t size = below(worker, 20) ? 8 + below(worker, 9000) : 8 + below(worker, 200000);
-	void *object = c < OURS ? kmem_cache_alloc(caches[c], some_gfp(worker)) : kmalloc(size, some_gfp(worker));
+
+	if (below(worker, 400) == 0)
+		size += 5 * MIB;	/* a mapping of its own */
+	void *object = c < OURS ? kmem_cache_alloc(caches[c], some_gfp(worker)) : kvmalloc(size, some_gfp(worker));
 
 	if (object)
 		note(slot, object, c < OURS ? cost(caches[c]) : cost_of_block(object), payer);
@@ -125,12 +151,16 @@ static void get_many(struct worker *worker, struct slot *slot, int payer)
 /* Nobody's at first, from a cache without SLAB_ACCOUNT. */
 static void get_and_charge(struct worker *worker, struct slot *slot, int payer)
 {
-	void *object = kmem_cache_alloc(caches[1], GFP_KERNEL);
+	bool large = below(worker, 20) == 0;
+	void *object = large ? kmalloc(100000, GFP_KERNEL | __GFP_NOWARN) :
+			       kmem_cache_alloc(caches[1], GFP_KERNEL | __GFP_NOWARN);
 
-	need(object, "no memory");
+	need(object || __atomic_load_n(&refusing, __ATOMIC_RELAXED), "no memory");
+	if (!object)
+		return;
 	if (payer == PRIVATE || !kmem_cache_charge(object, some_gfp(worker)))
 		payer = NOBODY;
-	note(slot, object, cost(caches[1]), payer);
+	note(slot, object, large ? cost_of_block(object) : cost(caches[1]), payer);
 }
 
 static void get(struct worker *worker, struct slot *slot)
@@ -270,16 +300,56 @@ static void hand_on(void)
 	memcpy(workers[THREADS - 1].slots, first, sizeof(first));
 }
 
+/*
+ * A child has what its parent had. Where nobody was at work that is known to the byte; else what others had in their
+ * hands stays out for ever, and only what the child does by itself is.
+ */
+static void fork_and_look(struct worker *worker, bool quiet)
+{
+	int status;
+	pid_t child = fork();
+
+	need(child >= 0, "fork");
+	if (child) {
+		need(waitpid(child, &status, 0) == child && status == 0, "a child's accounts");
+		return;
+	}
+	alarm(60);
+	set_refusing(false);
+	struct mem_cgroup *own = mem_cgroup_create(groups[0], "child", 0);
+	void *objects[200];
+	need(own, "no group in a child");
+	set_active_memcg(own);
+	for (int i = 0; i < 200; i++)
+		need((objects[i] = kmem_cache_alloc(caches[i % CACHES], GFP_KERNEL_ACCOUNT)), "a child's object");
+	set_active_memcg(NULL);
+	mem_cgroup_drain(own);
+	need(mem_cgroup_current(own) >= 200 * 24, "nobody paid for a child's objects");
+	kfree_bulk(200, objects);
+	mem_cgroup_drain(own);
+	need(mem_cgroup_current(own) == 0, "a child's group");
+	mem_cgroup_put(own);
+	for (int i = 0; i < SLOTS; i += 2)
+		if (worker->slots[i].object)
+			kfree(taken(&worker->slots[i]));
+	if (quiet)
+		sums_agree();
+	_exit(0);
+}
+
 static void *work(void *arg)
 {
 	struct worker *worker = arg;
 
 	for (int phase = 0; phase < PHASES; phase++) {
+		set_refusing(phase % 2);
 		for (int i = 0; i < steps / PHASES; i++) {
 			struct slot *slot = &worker->slots[below(worker, SLOTS)];
 
 			if (i % 1000 == 0)
 				contract_pin(contract_cpu((int)below(worker, 2)));
+			if (i == steps / PHASES / 2)
+				fork_and_look(worker, false);
 			if (slot->object)
 				give_or_change(worker, slot);
 			else
@@ -287,7 +357,9 @@ static void *work(void *arg)
 		}
 		pthread_barrier_wait(&barrier);
 		if (worker == workers) {
+			set_refusing(false);
 			sums_agree();
+			fork_and_look(worker, true);
 			replace_leaf(GROUPS - 1 - phase);
 			sums_agree();
 			hand_on();
@@ -312,6 +384,7 @@ static int run(void)
 	for (int c = 0; c < CACHES; c++)
 		need((caches[c] = kmem_cache_create(names[c], sizes[c], NULL, c % 2 ? 0 : SLAB_ACCOUNT)), "no cache");
 	pthread_barrier_init(&barrier, NULL, THREADS);
+	km_os_fault = refuse;
 	for (int w = 0; w < THREADS; w++) {
 		workers[w].random = (uint64_t)w + 1;
 		if (pthread_create(&workers[w].thread, NULL, work, &workers[w]))
@@ -327,13 +400,15 @@ static int run(void)
 	}
 	sums_agree();
 	need(refused, "no limit was met");
+	need(refused_calls, "no call was refused");
 	need(mem_cgroup_current(groups[PRIVATE]) == 0, "something private is left");
 	for (int g = GROUPS; g >= 0; g--)
 		mem_cgroup_put(groups[g]);
 	for (int c = 0; c < CACHES; c++)
 		kmem_cache_destroy(caches[c]);
 	need(kmem_check_all() == 0, "kmem_check_all");
-	printf("ok   %s, %d steps, %lu refused\n", getenv("KMEM_OPTIONS"), steps * THREADS, refused);
+	printf("ok   %s, %d steps, %lu refused, %lu of %lu calls\n", getenv("KMEM_OPTIONS"), steps * THREADS, refused,
+	       refused_calls, calls);
 	return 0;
 }
 

@@ -109,7 +109,9 @@ static inline void kmem_memcg_scope_end(struct mem_cgroup **before)
  * objects are nobody's. Kernel: has none such; until 5.9 each group had caches of its own.
  *
  * Offline, a private group's charges are its parent's, slabs included, and what is allocated in its name is the
- * parent's like any other. A twin is empty one day: then the next private group takes it.
+ * parent's like any other. A twin is empty one day: then the next private group takes it. But one of a cache with
+ * SLAB_TYPESAFE_BY_RCU keeps its slabs, charged to the parent, until that cache is destroyed: there let
+ * mem_cgroup_destroy_all come first, which takes them.
  */
 #define MEM_CGROUP_PRIVATE	1u
 

@@ -235,6 +235,31 @@ static void pointers_that_are_left(void)
 	gone(stale_cache);
 }
 
+/* ------------------------------------------------------------------ types that stay */
+
+/* Their slabs go with destroy_all, or with the cache, and are paid for until then. */
+static void typesafe(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("typesafe", 100, NULL, SLAB_ACCOUNT | SLAB_TYPESAFE_BY_RCU);
+	struct mem_cgroup *parent = group_below(NULL, "parent");
+
+	for (int all_at_once = 1; all_at_once >= 0; all_at_once--) {
+		struct mem_cgroup *tenant = group_of(parent, "tenant", MEM_CGROUP_PRIVATE);
+		void *object = alloc_for(tenant, cache);
+
+		NEED(object);
+		kmem_cache_free(cache, object);
+		NEED(drained(tenant) >= PAGE && kmem_cache_shrink(cache) == 1);
+		if (all_at_once)
+			NEED(mem_cgroup_destroy_all(tenant, NULL, NULL) == 0 && drained(tenant) == 0);
+		mem_cgroup_put(tenant);
+		NEED((drained(parent) != 0) == !all_at_once && kmem_cache_shrink(cache) == !all_at_once);
+	}
+	kmem_cache_destroy(cache);
+	NEED(drained(parent) == 0 && kmem_check_all() == 0);
+	mem_cgroup_put(parent);
+}
+
 /* ------------------------------------------------------------------ limits */
 
 /* As many as whole slabs hold, over and over; and what lies ready elsewhere is taken back first. */
@@ -574,6 +599,7 @@ static const struct api_case cases[] = {
 	{ "of the same kind", of_the_same_kind },
 	{ "all at once", all_at_once },
 	{ "pointers that are left", pointers_that_are_left },
+	{ "typesafe", typesafe },
 	{ "to the last slab", to_the_last_slab },
 	{ "under pressure", under_pressure },
 	{ "without waiting", without_waiting },

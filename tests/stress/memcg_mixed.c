@@ -400,7 +400,7 @@ static int run(void)
 	}
 	sums_agree();
 	need(refused, "no limit was met");
-	need(refused_calls || steps < 25000, "no call was refused");
+	need(refused_calls || steps < 100000, "no call was refused");
 	need(mem_cgroup_current(groups[PRIVATE]) == 0, "something private is left");
 	for (int g = GROUPS; g >= 0; g--)
 		mem_cgroup_put(groups[g]);

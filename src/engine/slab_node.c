@@ -109,10 +109,14 @@ static int slab_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 
 /* ------------------------------------------------------------------ coming and going */
 
-/* Kernel: the same, with the node's CPUs. */
-static size_t free_limit(const struct kmem_cache *cache, unsigned batchcount)
+/* Kernel: the same. */
+static size_t free_limit(const struct kmem_cache *cache, unsigned batchcount, unsigned node)
 {
-	return (size_t)(1 + km_percpu.cpus) * batchcount + cache->objects;
+	size_t cpus = 0;
+
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		cpus += km_node_of_cpu(cpu) == node;
+	return (1 + cpus) * batchcount + cache->objects;
 }
 
 static int slab_node_init(struct kmem_cache *cache, unsigned node)
@@ -124,7 +128,7 @@ static int slab_node_init(struct kmem_cache *cache, unsigned node)
 	km_list_init(&n->full);
 	km_list_init(&n->free);
 	n->counts.ready[0] = &n->ready;
-	n->free_limit = free_limit(cache, cache->batchcount);
+	n->free_limit = free_limit(cache, cache->batchcount, node);
 	n->shared_limit = (unsigned)cache->shared * cache->batchcount;
 	if (node == 0 && cache->capacity)
 		cache->percpu_offset = km_percpu_alloc(sizeof(struct slab_cpu));
@@ -252,7 +256,7 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 		km_store(&n->shared, arrays[node]);
 		km_store(&n->shared_limit, shared_limit);
 		km_store(&n->counts.shared, (size_t)0);
-		n->free_limit = free_limit(cache, batchcount);
+		n->free_limit = free_limit(cache, batchcount, node);
 		km_sub(&n->ready, (size_t)count);
 		km_unlock(&n->lock);
 		if (count)

@@ -214,6 +214,24 @@ static void case_no_arrays(void)
 	done(cache);
 }
 
+/* A node keeps free objects for its own CPUs. */
+static void case_free_limits(void)
+{
+	struct kmem_cache *cache = small(2);
+
+	for (int tuned = 0; tuned < 2; tuned++) {
+		for (unsigned node = 0; node < NODES; node++) {
+			size_t cpus = 0;
+
+			for (unsigned cpu = node; cpu < km_percpu.cpus; cpu += NODES)
+				cpus++;
+			CHECK_EQUAL(at(cache, node)->free_limit, (1 + cpus) * n_batch + n_objects);
+		}
+		CHECK_EQUAL(kmem_cache_tune(cache, 12, n_batch = 6, 2), 0);
+	}
+	done(cache);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct contract_case cases[] = {
@@ -222,6 +240,7 @@ int main(int argc, char **argv)
 		{ "objects of two nodes", case_give_both },
 		{ "another node helps out", case_elsewhere },
 		{ "no memory for arrays", case_no_arrays },
+		{ "free objects that stay", case_free_limits },
 	};
 
 	/* The options are read before main. */

@@ -357,6 +357,15 @@ KMEM_API bool slab_is_available(void);
  */
 KMEM_API unsigned long kmem_cache_min_partial(const struct kmem_cache *cache);
 KMEM_API int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count);
+/*
+ * The rule by which caches get their min_partial: "half" (half the base-2 logarithm of the size, but 5 to 10), "size"
+ * (the logarithm), or "static" (5): Linux since 3.2, since 2.6.28, before. set: for the whole process, for caches to
+ * come and for those there are, but for those to which kmem_cache_set_min_partial wrote; 0, -EINVAL for another name,
+ * -ENOMEM where the library can't start, -EBUSY in a visit of kmem_for_each_cache or a handler that struck inside of
+ * the allocator. Any thread. What it was at first: KMEM_OPTIONS=min_partial. Kernel: has one rule at a time.
+ */
+KMEM_API const char *kmem_min_partial_rule(void);
+KMEM_API int kmem_set_min_partial_rule(const char *rule);
 
 /*
  * Bytes of whole slabs that the cache may have, UINT64_MAX: any number, as at first. Who needs one more gets ENOMEM,

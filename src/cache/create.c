@@ -196,6 +196,7 @@ static void tune_as_led(struct kmem_cache *cache)
 		return;
 	km_store(&leader->leads, true);
 	cache->min_partial = leader->min_partial;
+	cache->own_min_partial = leader->own_min_partial;
 	cache->defrag_ratio = leader->defrag_ratio;
 	cache->capacity = leader->capacity;
 	cache->busy_capacity = leader->busy_capacity;

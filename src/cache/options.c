@@ -84,14 +84,11 @@ static bool set_percpu(const char *value)
 
 static bool set_min_partial(const char *value)
 {
-	static const char *const names[] = { "half", "size", "static" };
+	int rule = km_min_partial_rule(value);
 
-	for (size_t i = 0; i < km_array_count(names); i++)
-		if (__builtin_strcmp(names[i], value) == 0) {
-			km_layout_options.rule = (enum km_min_partial)i;
-			return true;
-		}
-	return false;
+	if (rule >= 0)
+		km_layout_options.rule = (enum km_min_partial)rule;
+	return rule >= 0;
 }
 
 static bool set_bulk_free(const char *value)
@@ -220,7 +217,7 @@ static const struct option {
 	{ "decay", set_decay, "milliseconds until free memory goes back to the system (1000)" },
 	{ "huge", set_huge, "0|1: ask for huge pages once the arena is large (1)" },
 	{ "merge", set_merge, "0|1: caches of like layout may share slabs (0)" },
-	{ "min_partial", set_min_partial, "half|size|static: rule for new caches (half)" },
+	{ "min_partial", set_min_partial, "half|size|static: rule for all caches (half)" },
 	{ "slab_min_objects", set_min_objects, "objects a slab should hold at least (0: automatic)" },
 	{ "slab_min_order", set_min_order, "order of slabs at least (0)" },
 	{ "slab_max_order", set_max_order, "order of slabs at most (3)" },

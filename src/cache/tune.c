@@ -1,8 +1,8 @@
 /*
- * tune.c: what of a cache is changed while it is used: min_partial, the share of looks at other nodes, and limit,
- * batchcount and shared factor, these as a call and in the words of /proc/slabinfo. Invariants: one tunes at a time,
- * under the registry's lock; a call that fails has changed nothing; what is written to a cache is written to those that
- * are tuned with it as well. Kernel: the same, as long as groups had caches of their own (until 5.9).
+ * tune.c: what of a cache is changed while it is used: min_partial and its rule, the share of looks at other nodes, and
+ * limit, batchcount and shared factor, these as a call and in the words of /proc/slabinfo. Invariants: one tunes at a
+ * time, under the registry's lock; a call that fails has changed nothing; what is written to a cache is written to those
+ * that are tuned with it as well. Kernel: the same, as long as groups had caches of their own (until 5.9).
  */
 #include <errno.h>
 
@@ -176,6 +176,7 @@ static void write_number(const struct writing *writing)
 static void write_min_partial(struct kmem_cache *cache, unsigned long count)
 {
 	km_store(&cache->min_partial, count);
+	cache->own_min_partial = true;
 }
 
 unsigned long kmem_cache_min_partial(const struct kmem_cache *cache)
@@ -188,6 +189,40 @@ int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count)
 	if (count > 1048576)
 		return -EINVAL;
 	write_number(&(struct writing){ cache, write_min_partial, count });
+	return 0;
+}
+
+static int follow_rule(struct kmem_cache *cache, void *rule)
+{
+	if (!cache->own_min_partial)
+		km_store(&cache->min_partial, km_min_partial_of(cache->size, *(const enum km_min_partial *)rule));
+	return 0;
+}
+
+const char *kmem_min_partial_rule(void)
+{
+	km_boot();
+	return km_min_partial_names[km_load(&km_layout_options.rule)];
+}
+
+int kmem_set_min_partial_rule(const char *name)
+{
+	int number = name ? km_min_partial_rule(name) : -1;
+	enum km_min_partial rule = (enum km_min_partial)number;
+
+	if (number < 0)
+		return -EINVAL;
+	if (!km_boot())
+		return -ENOMEM;
+	if (km_front_busy)
+		return -EBUSY;
+	bool was = km_busy_begin();
+	km_registry_lock();
+	/* Caches to come are made under this lock. */
+	km_store(&km_layout_options.rule, rule);
+	km_registry_each(follow_rule, &rule);
+	km_registry_unlock();
+	km_busy_end(was);
 	return 0;
 }
 

@@ -75,6 +75,7 @@ struct kmem_cache {
 	uint16_t max_capacity;		/* ... at most, where it is used in bulk */
 	uint16_t misses;		/* points of front/miss.c since reclaim last looked; racy, a hint */
 	bool touched;			/* missed since reclaim last looked */
+	bool own_min_partial;		/* somebody wrote it: no rule changes it */
 	uint8_t idle_looks;
 	uint16_t defrag_ratio;		/* of 1024 looks at other nodes' partial slabs, so many are allowed */
 	uint32_t defrag_looks;
@@ -359,5 +360,7 @@ extern struct km_layout_options km_layout_options;
 /* Kernel: stored times 10, and compared with 1024 possible values, so that 100 is not always. */
 #define KM_DEFRAG_SCALE	10u
 unsigned long km_min_partial_of(uint32_t size, enum km_min_partial rule);
+extern const char *const km_min_partial_names[3];	/* of the rules */
+int km_min_partial_rule(const char *name);		/* -1: there is none such */
 
 #endif

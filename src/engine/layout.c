@@ -81,6 +81,16 @@ unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order
 	return lowest;
 }
 
+const char *const km_min_partial_names[3] = { "half", "size", "static" };
+
+int km_min_partial_rule(const char *name)
+{
+	for (int i = 0; i < 3; i++)
+		if (__builtin_strcmp(km_min_partial_names[i], name) == 0)
+			return i;
+	return -1;
+}
+
 unsigned long km_min_partial_of(uint32_t size, enum km_min_partial rule)
 {
 	unsigned long log = km_ilog2(size);

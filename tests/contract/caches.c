@@ -353,6 +353,35 @@ static void min_partial(void)
 	gone(cache);
 }
 
+static int try_in_visit(struct kmem_cache *cache, void *arg)
+{
+	return *(int *)arg = kmem_set_min_partial_rule("size");
+}
+
+/* For the whole process, while it runs: caches that there are, but not what was written to one, and caches to come. */
+static void min_partial_rule(void)
+{
+	struct kmem_cache *small = make("rule 64", 64), *large = make("rule 4096", 4096), *own = make("rule own", 4096);
+	int result = 0;
+
+	NEED(strcmp(kmem_min_partial_rule(), "half") == 0);
+	NEED(kmem_cache_set_min_partial(own, 3) == 0);
+	NEED(kmem_set_min_partial_rule("size") == 0 && strcmp(kmem_min_partial_rule(), "size") == 0);
+	struct kmem_cache *later = make("rule later", 1024);
+	NEED(kmem_cache_min_partial(small) == 6 && kmem_cache_min_partial(large) == 10);
+	NEED(kmem_cache_min_partial(later) == 10 && kmem_cache_min_partial(own) == 3);
+	NEED(kmem_set_min_partial_rule("static") == 0 && kmem_cache_min_partial(large) == 5);
+	NEED(kmem_cache_min_partial(own) == 3);
+	NEED(kmem_set_min_partial_rule("other") == -EINVAL && kmem_set_min_partial_rule(NULL) == -EINVAL);
+	NEED(kmem_for_each_cache(try_in_visit, &result) == -EBUSY && result == -EBUSY);
+	NEED(strcmp(kmem_min_partial_rule(), "static") == 0);
+	NEED(kmem_set_min_partial_rule("half") == 0 && kmem_cache_min_partial(large) == 6);
+	gone(small);
+	gone(large);
+	gone(own);
+	gone(later);
+}
+
 /* ------------------------------------------------------------------ zeros, bulk, nodes */
 
 static void zeros(void)
@@ -558,6 +587,7 @@ static const struct api_case cases[] = {
 	{ "destruction with objects left", destruction },
 	{ "shrinking", shrinking },
 	{ "min_partial", min_partial },
+	{ "the rule for min_partial", min_partial_rule },
 	{ "zeros", zeros },
 	{ "bulk", bulk },
 	{ "nodes", nodes },

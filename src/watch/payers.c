@@ -40,9 +40,11 @@ bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 	/* Release: what comes after, and the object with it, is not seen before. */
 	if (km_cas_release(&cache->payer, &unknown, owner) || unknown == owner)
 		return true;
-	/* A handler may have struck who holds the lock. */
+	/* A handler may have struck who holds the lock, or one that comes after it. */
+	if (km_front_busy)
+		return false;
 	bool was = km_busy_begin(), calls = km_calls_begin(may_wait);
-	bool done = km_front_several_pay(cache, may_wait && !was);
+	bool done = km_front_several_pay(cache, may_wait);
 	km_calls_end(calls);
 	km_busy_end(was);
 	return done;

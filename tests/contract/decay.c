@@ -33,17 +33,17 @@ static void many(void)
 	}
 	/* Pages of slob are no cache's. */
 	NEED(slob || with_slabs(caches) > 0);
-	/* Somebody must come by now and then. However long it takes: here, some looks of 10 ms. */
+	/* Somebody must come by now and then, however long it takes. */
 	for (int i = 0; with_slabs(caches); i++) {
-		NEED(i < 3000);
-		usleep(10000);
+		NEED(i < 30000);
+		usleep(1000);
 		kfree(kmalloc(16384, GFP_KERNEL));
 	}
 	struct kmem_stats stats;
 	/* Nothing but the block that we come by with. */
 	for (int i = 0; kmem_get_stats(&stats), stats.pages_free_dirty > 4; i++) {
-		NEED(i < 3000);
-		usleep(10000);
+		NEED(i < 30000);
+		usleep(1000);
 		kfree(kmalloc(16384, GFP_KERNEL));
 	}
 	NEED((slob || stats.purged_pages > 0) && kmem_check_all() == 0);

@@ -165,9 +165,13 @@ static uintptr_t *owner_of(const struct km_shelf *shelf, unsigned cpu)
 							    &((struct km_soft *)word)->owner;
 }
 
+/* A `found` that was interrupted leaves an owner of no block, who must not take it for his. */
 uintptr_t km_owned_owner(const struct km_shelf *shelf)
 {
-	return shelf->slot ? km_load(owner_of(shelf, km_cpu())) : 0;
+	if (!shelf->slot)
+		return 0;
+	unsigned cpu = km_cpu();
+	return km_shelf_top_cpu(shelf, cpu) ? km_load(owner_of(shelf, cpu)) : 0;
 }
 
 /* ------------------------------------------------------------------ draining */

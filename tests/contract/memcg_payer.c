@@ -110,6 +110,31 @@ static void begins_in_bulk(void)
 	gone(cache);
 }
 
+/* A CPU whose block was not there yet when its owner was written: whoever was interrupted there has none. */
+static void interrupted(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "interrupted");
+	struct kmem_cache *cache = paid_by(group, "interrupted");
+	unsigned here = km_cpu();
+
+	for (int freed = 0; has_blocks(cache) && freed < 2; freed++) {
+		mem_cgroup_drain(group);
+		NEED(!km_shelf_top_cpu(&cache->charged, here));
+		((uintptr_t *)(km_area(here) + cache->charged.slot))[1] = (uintptr_t)cache->payer;
+		if (freed)
+			kmem_cache_free(cache, objects[0]);
+		else
+			kmem_cache_free(cache, alloc_for(group, cache));
+		NEED(km_shelf_top_cpu(&cache->charged, here) && lies_charged(cache));
+	}
+	if (has_blocks(cache))
+		NEED((objects[0] = alloc_for(group, cache)));
+	free_all(cache);
+	NEED(drained(group) == 0);
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
 static struct mem_cgroup *second;
 
 static void *of_another(struct kmem_cache *cache)
@@ -229,6 +254,7 @@ static void refused(void)
 static const struct api_case cases[] = {
 	{ "begins", begins },
 	{ "begins in bulk", begins_in_bulk },
+	{ "interrupted", interrupted },
 	{ "ends", ends },
 	{ "others have none", others_have_none },
 	{ "refused", refused },

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "port/owned.h"
+#include "port/soft.h"
 #include "port/stock_word.h"
 
 enum { WORDS = 64, ROOM = WORDS - 2, OWNER = 0x1000, OTHER = 0x2000 };
@@ -182,6 +183,14 @@ static void try_room(void)
 	eventually(km_owned_pop_n(&shelf, OWNER, out, ROOM) == ROOM - WORDS * 3 / 4);
 }
 
+/* Where the owner is written of what lies here. */
+static uintptr_t *owner_word(void)
+{
+	char *word = km_area(home) + shelf.slot;
+
+	return km_percpu.discipline == KM_DISCIPLINE_RSEQ ? (uintptr_t *)word + 1 : &((struct km_soft *)word)->owner;
+}
+
 static void try_release(void)
 {
 	void **first;
@@ -214,6 +223,18 @@ static void try_release(void)
 	refused(OTHER);
 	fill(OWNER, 1);
 	drain(1, OWNER, 0, 1);
+	/* Its owner is written before it is there: who is interrupted in between has none. */
+	km_shelf_close(&shelf);
+	expect(km_shelf_fence());
+	first = km_owned_release_cpu(&shelf, home);
+	km_shelf_open(&shelf, false);
+	*owner_word() = OWNER;
+	expect(!km_owned_owner(&shelf) && km_owned_owner_cpu(&shelf, home) == OWNER);
+	refused(OWNER);
+	eventually(km_owned_found(&shelf, first, OTHER));
+	expect(km_owned_owner(&shelf) == OTHER);
+	refused(OWNER);
+	drain(0, OTHER, 0, 1);
 }
 
 /* ------------------------------------------------------------------ stocks */

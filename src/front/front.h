@@ -153,7 +153,7 @@ void km_front_one_pays(struct kmem_cache *cache, bool may_wait);
 bool km_front_several_pay(struct kmem_cache *cache, bool may_wait);
 /*
  * Take what lies on the charged shelves of these caches whose owner `which` agrees to, and hand it, CPU by CPU, to
- * `take`: objects that belong to nobody then. An empty shelf becomes nobody's. One fence.
+ * `take`: objects that belong to nobody then. The block goes, too, and so does each that is empty. One fence.
  */
 struct km_charged_drain {
 	bool (*which)(uintptr_t owner, void *arg);

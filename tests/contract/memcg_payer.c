@@ -8,6 +8,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
 
 #include "cache/cache.h"
 #include "port/owned.h"
@@ -251,6 +253,116 @@ static void refused(void)
 	gone(cache);
 }
 
+/* Is the thread asleep? */
+static bool sleeps(pid_t thread)
+{
+	char path[64], state = '?';
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)thread);
+	FILE *file = fopen(path, "r");
+	NEED(file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+	fclose(file);
+	return state == 'S';
+}
+
+static pid_t waiter;
+
+static void *wait_second(void *cache)
+{
+	__atomic_store_n(&waiter, (pid_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
+	return alloc_for(second, cache);
+}
+
+/* Until he could close it no block is his, and what is freed goes where it went before. */
+static void waits(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "first");
+	struct kmem_cache *cache = paid_by(group, "first");
+	void *more[KM_CHARGED_MOST], *object;
+	pthread_t thread;
+	size_t n = 0;
+
+	/* An empty block is for the taking. */
+	while (n < KM_CHARGED_MOST && lies_charged(cache))
+		NEED((more[n++] = alloc_for(group, cache)));
+	second = group_below(NULL, "second");
+	bool was = km_busy_begin();
+	km_front_fork(true, false);
+	NEED(pthread_create(&thread, NULL, wait_second, cache) == 0);
+	for (pid_t who = 0; !who || !sleeps(who); sched_yield())
+		who = __atomic_load_n(&waiter, __ATOMIC_ACQUIRE);
+	if (has_blocks(cache)) {
+		NEED(back_of(cache) == CHARGED && km_owned_owner(&cache->charged) == cache->payer);
+		for (int i = 0; i < 4; i++)
+			kmem_cache_free(cache, objects[i]);
+		NEED(lies_charged(cache) == 4);
+	}
+	km_front_fork(false, false);
+	km_busy_end(was);
+	NEED(pthread_join(thread, &object) == 0 && object && back_of(cache) == NOWHERE);
+	for (int i = 0; has_blocks(cache) && i < 4; i++)
+		NEED((objects[i] = alloc_for(group, cache)));
+	kmem_cache_free(cache, object);
+	kmem_cache_free_bulk(cache, n, more);
+	free_all(cache);
+	NEED(drained(group) == 0 && drained(second) == 0);
+	mem_cgroup_put(second);
+	mem_cgroup_put(group);
+	gone(cache);
+}
+
+#ifdef __x86_64__
+/* Looked at after each instruction of whoever comes second. */
+static struct {
+	const struct kmem_cache *cache;
+	uint64_t payer;
+	bool on;
+	unsigned long steps, open;
+} watched;
+
+static void look(int signal, siginfo_t *info, void *context)
+{
+	greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
+	const struct kmem_cache *cache = watched.cache;
+
+	watched.steps++;
+	if (km_load(&cache->payer) != watched.payer && back_of(cache) != NOWHERE)
+		watched.open++;
+	/* The trap flag. */
+	*flags = watched.on ? *flags | 0x100 : *flags & ~0x100l;
+}
+
+/* Whoever finds that several pay, finds it closed. */
+static void closed_first(void)
+{
+	static void *(*const others[])(struct kmem_cache *cache) = { of_another, of_nobody };
+	struct sigaction action = { .sa_sigaction = look, .sa_flags = SA_SIGINFO };
+	struct mem_cgroup *group = group_below(NULL, "first");
+
+	second = group_below(NULL, "second");
+	sigaction(SIGTRAP, &action, NULL);
+	for (size_t n = 0; n < sizeof(others) / sizeof(others[0]); n++) {
+		struct kmem_cache *cache = paid_by(group, "first");
+
+		if (has_blocks(cache)) {
+			watched.cache = cache;
+			watched.payer = cache->payer;
+			watched.on = true;
+			raise(SIGTRAP);
+			void *object = others[n](cache);
+			watched.on = false;
+			NEED(object && cache->payer != watched.payer && watched.steps > 100 && !watched.open);
+			kfree(object);
+		}
+		free_all(cache);
+		NEED(drained(group) == 0 && drained(second) == 0);
+		gone(cache);
+	}
+	mem_cgroup_put(second);
+	mem_cgroup_put(group);
+}
+#endif
+
 static const struct api_case cases[] = {
 	{ "begins", begins },
 	{ "begins in bulk", begins_in_bulk },
@@ -258,6 +370,10 @@ static const struct api_case cases[] = {
 	{ "ends", ends },
 	{ "others have none", others_have_none },
 	{ "refused", refused },
+	{ "waits", waits },
+#ifdef __x86_64__
+	{ "closed first", closed_first },
+#endif
 };
 
 /* Objects of slob don't say whose they are: nobody pays for them (docs/kernel-map.md). */

@@ -1,8 +1,8 @@
 /*
  * tune.c: what of a cache is changed while it is used: min_partial and its rule, the share of looks at other nodes, and
  * limit, batchcount and shared factor, these as a call and in the words of /proc/slabinfo. Invariants: one tunes at a
- * time, under the registry's lock; a call that fails has changed nothing; what is written to a cache is written to those
- * that are tuned with it as well. Kernel: the same, as long as groups had caches of their own (until 5.9).
+ * time, under the registry's lock; a call that fails has changed nothing; what is written to a cache is written to
+ * those that are tuned with it as well. Kernel: the same, as long as groups had caches of their own (until 5.9).
  */
 #include <errno.h>
 

@@ -3,10 +3,9 @@
  * CPU's two blocks, the barn, partial slabs and pages, told by the kernel's counters and by the lists. Prefilled
  * sheaves are prefill's, other nodes numa's. Disciplines: all.
  */
-#include "contract.h"
+#include "engine.h"
 
 #include "engine/sheaf.h"
-#include "front/front.h"
 
 enum { SIZE = 256, BLOCK = 30, IN_SLAB = 16, BARN = 10, MOST = 14 * BLOCK };
 
@@ -14,18 +13,7 @@ static void *objects[MOST];
 
 static struct kmem_cache *fresh_with(unsigned size, slab_flags_t flags)
 {
-	struct kmem_cache_args args = { .engine = "sheaf" };
-	static unsigned serial;
-	char name[32];
-
-	snprintf(name, sizeof(name), "sheaf-%u", ++serial);
-	struct kmem_cache *cache = kmem_cache_create(name, size, &args, flags);
-	if (!cache) {
-		printf("no cache\n");
-		exit(1);
-	}
-	kmem_cache_clear_events(cache);
-	return cache;
+	return cache_of((struct kmem_cache_args){ .engine = "sheaf" }, size, flags);
 }
 
 static struct kmem_cache *fresh(void)

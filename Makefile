@@ -20,10 +20,8 @@ LDLIBS	+= -lpthread
 
 SRC	:= $(filter-out src/edge/malloc%,$(wildcard src/*/*.c))
 MALLOC	:= $(wildcard src/edge/malloc*.c)
-SHARED	:= $(SRC:%.c=$(BUILD)/shared/%.o)
-STATIC	:= $(SRC:%.c=$(BUILD)/static/%.o)
-SHARED_MALLOC := $(MALLOC:%.c=$(BUILD)/shared/%.o)
-STATIC_MALLOC := $(MALLOC:%.c=$(BUILD)/static/%.o)
+OBJ	:= $(SRC:%.c=$(BUILD)/obj/%.o)
+MALLOC_OBJ := $(MALLOC:%.c=$(BUILD)/obj/%.o)
 LIBS	:= $(BUILD)/libkmem.so $(BUILD)/libkmem.a $(if $(MALLOC),$(BUILD)/libkmem-malloc.so $(BUILD)/libkmem-malloc.a)
 
 .DEFAULT_GOAL := all
@@ -32,23 +30,22 @@ LIBS	:= $(BUILD)/libkmem.so $(BUILD)/libkmem.a $(if $(MALLOC),$(BUILD)/libkmem-m
 all: libs $(BUILD)/kmem $(BUILD)/kmem.pc
 libs: $(LIBS)
 
-$(BUILD)/shared/%.o: %.c Makefile
+# The archives hold the same objects as the libraries: position-independent, so that they go into a shared object of somebody's.
+# All data between files is hidden (km_hidden), which is why this costs the hits nothing.
+$(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) $(LIBFLAGS) -fPIC -MMD -MP -c $< -o $@
-$(BUILD)/static/%.o: %.c Makefile
-	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(LIBFLAGS) -fPIE -MMD -MP -c $< -o $@
 
 # Never unloaded: descriptors of sequences and thread areas must outlive every thread.
 LINK = $(CC) $(CFLAGS) -shared -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-soname,$(notdir $@) -Wl,--version-script
-$(BUILD)/libkmem.so: $(SHARED) src/libkmem.map
-	$(LINK)=src/libkmem.map -o $@ $(SHARED) $(LDLIBS)
-$(BUILD)/libkmem-malloc.so: $(SHARED) $(SHARED_MALLOC) src/libkmem.map
-	$(LINK)=src/libkmem.map -o $@ $(SHARED) $(SHARED_MALLOC) $(LDLIBS)
-$(BUILD)/libkmem.a: $(STATIC)
+$(BUILD)/libkmem.so: $(OBJ) src/libkmem.map
+	$(LINK)=src/libkmem.map -o $@ $(OBJ) $(LDLIBS)
+$(BUILD)/libkmem-malloc.so: $(OBJ) $(MALLOC_OBJ) src/libkmem.map
+	$(LINK)=src/libkmem.map -o $@ $(OBJ) $(MALLOC_OBJ) $(LDLIBS)
+$(BUILD)/libkmem.a: $(OBJ)
 	@rm -f $@
 	$(AR) rcs $@ $^
-$(BUILD)/libkmem-malloc.a: $(STATIC) $(STATIC_MALLOC)
+$(BUILD)/libkmem-malloc.a: $(OBJ) $(MALLOC_OBJ)
 	@rm -f $@
 	$(AR) rcs $@ $^
 

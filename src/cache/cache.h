@@ -12,7 +12,7 @@
 
 /* Start the library if it has not been: cheap afterwards. False: no memory to start with. */
 bool km_boot_slow(void);
-extern bool km_ready;
+extern km_hidden bool km_ready;
 km_inline bool km_boot(void)
 {
 	return km_likely(km_load_acquire(&km_ready)) || km_boot_slow();
@@ -27,7 +27,7 @@ struct km_memcg_view;
 extern const struct km_memcg_view km_memcg_view __attribute__((weak));
 
 /* What the floor above does around a fork, while the registry's lock is held; NULL: nothing. */
-extern void (*km_boot_fork_above)(bool before, bool child);
+extern km_hidden void (*km_boot_fork_above)(bool before, bool child);
 
 /* ---- options.c */
 
@@ -42,7 +42,7 @@ struct km_options {
 	unsigned nodes;			/* to pretend; 0: the machine's */
 	char percpu_text[16];
 };
-extern struct km_options km_options;
+extern km_hidden struct km_options km_options;
 extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];	/* by enum mem_cgroup_mode */
 void km_options_read(void);
 /* Bytes, with K, M, G or T (either case) for powers of 1024; false: it is no such number, or 0. */
@@ -100,7 +100,7 @@ bool km_kmalloc_start(void);
 /* The same for requests with __GFP_ACCOUNT: called when a group comes, does something only the first time. */
 bool km_kmalloc_start_charged(void);
 /* Where the default engine serves kmalloc by size: the one cache of all its blocks. Else NULL. */
-extern struct kmem_cache *km_kmalloc_sized;
+extern km_hidden struct kmem_cache *km_kmalloc_sized;
 /* The cache that serves kmalloc of 0 < size <= KMALLOC_MAX_CACHE_SIZE. */
 struct kmem_cache *km_kmalloc_cache(size_t size);
 /* The same as gfp says: with __GFP_ACCOUNT another, once there is a group. */

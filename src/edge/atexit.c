@@ -11,7 +11,7 @@
 
 /* The name as the loader binds it, and this copy's own: they differ where another copy came first. */
 KMEM_API int kmem_copy_in_use;
-extern int own_copy __attribute__((alias("kmem_copy_in_use"), visibility("hidden")));
+extern int km_own_copy __attribute__((alias("kmem_copy_in_use"), visibility("hidden")));
 
 static char path[1024];
 
@@ -50,7 +50,7 @@ __attribute__((destructor(102))) static void leave_statistics(void)
 
 	/* Two names of one address are taken for two addresses, where it is seen which one this is. */
 	__asm__("" : "+r"(in_use));
-	if (!path[0] || in_use != &own_copy || !km_ready)
+	if (!path[0] || in_use != &km_own_copy || !km_ready)
 		return;
 	/* exit in a handler that struck inside of us: locks may be held for ever. */
 	if (km_front_busy) {

@@ -259,7 +259,7 @@ struct km_engine {
 	void (*clear_events)(struct kmem_cache *cache);
 };
 
-extern const struct km_engine km_engine_sheaf, km_engine_slub, km_engine_slab, km_engine_slob;
+extern km_hidden const struct km_engine km_engine_sheaf, km_engine_slub, km_engine_slab, km_engine_slob;
 
 /* Read by the hot path of kfree: by cache id, how to reach the shelf and what an object's address must be like. */
 struct km_entry {
@@ -356,11 +356,11 @@ struct km_layout_options {
 	enum km_bulk_free { KM_BULK_FREE_AUTO, KM_BULK_FREE_LOOKAHEAD, KM_BULK_FREE_GROUP } bulk_free;
 	unsigned defrag_ratio;	/* percent, of new caches: kernel 100 */
 };
-extern struct km_layout_options km_layout_options;
+extern km_hidden struct km_layout_options km_layout_options;
 /* Kernel: stored times 10, and compared with 1024 possible values, so that 100 is not always. */
 #define KM_DEFRAG_SCALE	10u
 unsigned long km_min_partial_of(uint32_t size, enum km_min_partial rule);
-extern const char *const km_min_partial_names[3];	/* of the rules */
+extern km_hidden const char *const km_min_partial_names[3];	/* of the rules */
 int km_min_partial_rule(const char *name);		/* -1: there is none such */
 
 #endif

@@ -168,8 +168,8 @@ static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *re
 	return got;
 }
 
-bool sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
-			 unsigned long keep)
+bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
+			    unsigned long keep)
 {
 	if (slab->inuse || n->counts.partial <= keep || (cache->flags & SLAB_TYPESAFE_BY_RCU))
 		return false;
@@ -215,7 +215,7 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 
 		if (!put_back(cache, n, slab, candidates[i].index))
 			candidates[twice++] = candidates[i];
-		else if (sheaf_drop_if_empty(cache, n, slab, km_load(&cache->min_partial)))
+		else if (km_sheaf_drop_if_empty(cache, n, slab, km_load(&cache->min_partial)))
 			empty[empty_count++] = slab;
 	}
 	km_unlock(&n->lock);
@@ -252,7 +252,7 @@ static void give_batch(struct kmem_cache *cache, struct candidate *candidates, u
 	}
 }
 
-void sheaf_give(struct kmem_cache *cache, void **objects, unsigned count)
+void km_sheaf_give(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	struct candidate candidates[GIVE_BATCH];
 	unsigned ready = 0;
@@ -443,7 +443,7 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 	return block;
 }
 
-void **sheaf_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
+void **km_sheaf_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
 {
 	struct barn *barn = &sheaf_node(cache, km_request_node(request))->barn;
 
@@ -517,13 +517,13 @@ static unsigned take_away(struct kmem_cache *cache, unsigned here, const struct 
 	got = (unsigned)km_min((size_t)want, km_block_count(&cache->shelf, block));
 	__builtin_memcpy(objects, block, got * sizeof(*objects));
 	if (!open_block(cache, away, request, block + got))
-		sheaf_retire(cache, block + got);
+		km_sheaf_retire(cache, block + got);
 	return got;
 }
 
 /* Who insists on a node has asked the shelf if it is the CPU's; where that is closed there are no blocks. */
-unsigned sheaf_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		    unsigned want)
+unsigned km_sheaf_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		       unsigned want)
 {
 	unsigned here, got = 0;
 
@@ -533,7 +533,7 @@ unsigned sheaf_take(struct kmem_cache *cache, const struct km_request *request, 
 	return got == want ? got : got + take_slabs(cache, request, objects + got, want - got);
 }
 
-void sheaf_flush_away(struct kmem_cache *cache, struct sheaf_node *n)
+void km_sheaf_flush_away(struct kmem_cache *cache, struct sheaf_node *n)
 {
 	void **block[KM_MAX_NODES];
 
@@ -546,7 +546,7 @@ void sheaf_flush_away(struct kmem_cache *cache, struct sheaf_node *n)
 	km_unlock(&n->away->lock);
 	for (unsigned i = 0; i < km_node_count; i++)
 		if (block[i]) {
-			sheaf_give(cache, block[i], (unsigned)km_block_count(&cache->shelf, block[i]));
+			km_sheaf_give(cache, block[i], (unsigned)km_block_count(&cache->shelf, block[i]));
 			free_block(cache, block[i]);
 		}
 }
@@ -586,7 +586,7 @@ static bool sort_block(struct kmem_cache *cache, void ***block, unsigned *node)
 			objects[strangers++] = stranger;
 		}
 	if (strangers)
-		sheaf_give(cache, objects, (unsigned)strangers);
+		km_sheaf_give(cache, objects, (unsigned)strangers);
 	*block += strangers;
 	return of[*node] * 2 >= count;
 }
@@ -606,7 +606,7 @@ static bool choose_barn(struct kmem_cache *cache, void ***full, struct barn **ba
 static void **flush_block(struct kmem_cache *cache, void **block)
 {
 	km_count(cache, KMEM_SHEAF_FLUSH);
-	sheaf_give(cache, block, (unsigned)km_block_count(&cache->shelf, block));
+	km_sheaf_give(cache, block, (unsigned)km_block_count(&cache->shelf, block));
 	return km_block_bottom(&cache->shelf, block);
 }
 
@@ -637,7 +637,7 @@ static void own_objects(const struct kmem_cache *cache, void **block)
 	}
 }
 
-void **sheaf_spill(struct kmem_cache *cache, void **full)
+void **km_sheaf_spill(struct kmem_cache *cache, void **full)
 {
 	struct barn *barn;
 	void **empty = NULL;
@@ -676,7 +676,7 @@ void **sheaf_spill(struct kmem_cache *cache, void **full)
 	return flush_block(cache, full);
 }
 
-void sheaf_retire(struct kmem_cache *cache, void **block)
+void km_sheaf_retire(struct kmem_cache *cache, void **block)
 {
 	struct barn *barn = &sheaf_node(cache, km_node_here())->barn;
 
@@ -693,7 +693,7 @@ void sheaf_retire(struct kmem_cache *cache, void **block)
 	keep_empty(cache, barn, block, true);
 }
 
-bool sheaf_has_room(struct kmem_cache *cache)
+bool km_sheaf_has_room(struct kmem_cache *cache)
 {
 	struct barn *barn = &sheaf_node(cache, km_node_here())->barn;
 
@@ -703,7 +703,7 @@ bool sheaf_has_room(struct kmem_cache *cache)
 	return room;
 }
 
-void sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn)
+void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn)
 {
 	km_lock(&barn->lock);
 	void **full = barn->full, **empty = barn->empty;
@@ -714,7 +714,7 @@ void sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn)
 	km_unlock(&barn->lock);
 
 	for (void **block; (block = pop_block(cache, &full));) {
-		sheaf_give(cache, block, (unsigned)km_block_count(&cache->shelf, block));
+		km_sheaf_give(cache, block, (unsigned)km_block_count(&cache->shelf, block));
 		free_block(cache, block);
 	}
 	for (void **block; (block = pop_block(cache, &empty));)

@@ -60,19 +60,19 @@ km_inline uint64_t *sheaf_bits(const struct kmem_cache *cache, struct km_page *s
 
 /* ---- sheaf.c, for sheaf_node.c */
 
-unsigned sheaf_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		    unsigned want);
-void sheaf_give(struct kmem_cache *cache, void **objects, unsigned count);
-void **sheaf_refill(struct kmem_cache *cache, const struct km_request *request, void **empty);
-void **sheaf_spill(struct kmem_cache *cache, void **full);
-void sheaf_retire(struct kmem_cache *cache, void **block);
-bool sheaf_has_room(struct kmem_cache *cache);
+unsigned km_sheaf_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		       unsigned want);
+void km_sheaf_give(struct kmem_cache *cache, void **objects, unsigned count);
+void **km_sheaf_refill(struct kmem_cache *cache, const struct km_request *request, void **empty);
+void **km_sheaf_spill(struct kmem_cache *cache, void **full);
+void km_sheaf_retire(struct kmem_cache *cache, void **block);
+bool km_sheaf_has_room(struct kmem_cache *cache);
 /* Everything in the barn goes to the slabs, its blocks to metadata. */
-void sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn);
+void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn);
 /* The same with what the node has of others. */
-void sheaf_flush_away(struct kmem_cache *cache, struct sheaf_node *n);
+void km_sheaf_flush_away(struct kmem_cache *cache, struct sheaf_node *n);
 /* An all-free slab goes if there are enough partial ones without it; lock held. True: the caller frees it. */
-bool sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
-			 unsigned long keep);
+bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
+			    unsigned long keep);
 
 #endif

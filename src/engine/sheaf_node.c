@@ -115,7 +115,7 @@ static size_t free_empty(struct kmem_cache *cache, struct sheaf_node *n, unsigne
 		km_list_for_each_safe(entry, &n->partial) {
 			struct km_page *slab = km_container_of(entry, struct km_page, list);
 
-			if (count < km_array_count(empty) && sheaf_drop_if_empty(cache, n, slab, keep))
+			if (count < km_array_count(empty) && km_sheaf_drop_if_empty(cache, n, slab, keep))
 				empty[count++] = slab;
 		}
 		km_unlock(&n->lock);
@@ -156,11 +156,11 @@ static size_t sheaf_shrink(struct kmem_cache *cache)
 	size_t freed = 0;
 
 	for (unsigned i = 0; i < km_node_count; i++)
-		sheaf_flush_away(cache, sheaf_node(cache, i));
+		km_sheaf_flush_away(cache, sheaf_node(cache, i));
 	for (unsigned i = 0; i < km_node_count; i++) {
 		struct sheaf_node *n = sheaf_node(cache, i);
 
-		sheaf_flush_barn(cache, &n->barn);
+		km_sheaf_flush_barn(cache, &n->barn);
 		freed += free_empty(cache, n, 0);
 		sort_partial(n);
 	}
@@ -175,10 +175,10 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 	km_store(&n->barn.swings, (uint16_t)0);
 	if (idle) {
 		km_store(&n->barn.most, (size_t)0);
-		sheaf_flush_barn(cache, &n->barn);
+		km_sheaf_flush_barn(cache, &n->barn);
 	}
 	if (n->away && !km_load(&n->away->touched))
-		sheaf_flush_away(cache, n);
+		km_sheaf_flush_away(cache, n);
 	else if (n->away)
 		km_store(&n->away->touched, false);
 	return free_empty(cache, n, idle ? 0 : km_load(&cache->min_partial));
@@ -340,12 +340,12 @@ const struct km_engine km_engine_sheaf = {
 	.layout = sheaf_layout,
 	.node_init = node_init,
 	.node_fini = node_fini,
-	.take = sheaf_take,
-	.give = sheaf_give,
-	.refill = sheaf_refill,
-	.spill = sheaf_spill,
-	.retire = sheaf_retire,
-	.has_room = sheaf_has_room,
+	.take = km_sheaf_take,
+	.give = km_sheaf_give,
+	.refill = km_sheaf_refill,
+	.spill = km_sheaf_spill,
+	.retire = km_sheaf_retire,
+	.has_room = km_sheaf_has_room,
 	.shrink = sheaf_shrink,
 	.reap = sheaf_reap,
 	.is_taken = sheaf_is_taken,

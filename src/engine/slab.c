@@ -108,7 +108,7 @@ static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_pa
 	return true;
 }
 
-void slab_discard(struct kmem_cache *cache, struct km_page *slab)
+void km_slab_discard(struct kmem_cache *cache, struct km_page *slab)
 {
 	if (cache->freelist == SLAB_OFF_SLAB)
 		km_meta_free(slab->freelist, slab_list_bytes(slab->objects));
@@ -229,7 +229,7 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 	}
 	struct slab_node *n = slab_node(cache, slab->node);
 	if (!km_lock_may(&n->lock, request->may_wait)) {
-		slab_discard(cache, slab);
+		km_slab_discard(cache, slab);
 		return 0;
 	}
 	for (unsigned i = want; i < slab->objects; i++)
@@ -280,8 +280,8 @@ static unsigned take_some(struct kmem_cache *cache, const struct km_request *req
 	       take_elsewhere(cache, request, node, objects, want);
 }
 
-unsigned slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		   unsigned want)
+unsigned km_slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		      unsigned want)
 {
 	unsigned got = 0, now;
 
@@ -339,13 +339,13 @@ static unsigned give_to_node(struct kmem_cache *cache, struct candidate *candida
 	unsigned empty_count = drop_surplus(cache, n, n->free_limit, empty, GIVE_BATCH);
 	km_unlock(&n->lock);
 	for (unsigned i = 0; i < empty_count; i++)
-		slab_discard(cache, empty[i]);
+		km_slab_discard(cache, empty[i]);
 	for (unsigned i = 0; i < twice_count; i++)
 		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", twice[i], cache->name);
 	return left;
 }
 
-void slab_give(struct kmem_cache *cache, void **objects, unsigned count)
+void km_slab_give(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	struct candidate candidates[GIVE_BATCH];
 	unsigned ready = 0;
@@ -368,7 +368,7 @@ void slab_give(struct kmem_cache *cache, void **objects, unsigned count)
 		ready = give_to_node(cache, candidates, ready);
 }
 
-size_t slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t most)
+size_t km_slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t most)
 {
 	struct km_page *empty[GIVE_BATCH];
 	size_t total = 0;
@@ -379,7 +379,7 @@ size_t slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t mos
 		count = drop_surplus(cache, n, 0, empty, (unsigned)km_min(most - total, (size_t)GIVE_BATCH));
 		km_unlock(&n->lock);
 		for (unsigned i = 0; i < count; i++)
-			slab_discard(cache, empty[i]);
+			km_slab_discard(cache, empty[i]);
 		total += count;
 	} while (count == GIVE_BATCH && total < most);
 	return total;
@@ -387,12 +387,12 @@ size_t slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t mos
 
 /* ------------------------------------------------------------------ the shared array */
 
-void **slab_new_shared(unsigned limit)
+void **km_slab_new_shared(unsigned limit)
 {
 	return limit ? km_meta_alloc(limit * sizeof(void *), !km_no_calls) : NULL;
 }
 
-void slab_free_shared(void **shared, unsigned limit)
+void km_slab_free_shared(void **shared, unsigned limit)
 {
 	km_meta_free(shared, limit * sizeof(void *));
 }
@@ -401,7 +401,7 @@ void slab_free_shared(void **shared, unsigned limit)
 static void make_shared(struct slab_node *n)
 {
 	unsigned limit = km_load(&n->shared_limit);
-	void **shared = slab_new_shared(limit);
+	void **shared = km_slab_new_shared(limit);
 
 	if (!shared)
 		return;
@@ -411,7 +411,7 @@ static void make_shared(struct slab_node *n)
 		shared = NULL;
 	}
 	km_unlock(&n->lock);
-	slab_free_shared(shared, limit);
+	km_slab_free_shared(shared, limit);
 }
 
 /* The last of objects[0, count) to the shared array, as far as there is room; returns how many. */
@@ -435,14 +435,14 @@ static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 }
 
 /* Kernel: a fifth of what there may be, or half of what there is. */
-unsigned slab_idle_share(unsigned limit, size_t avail)
+unsigned km_slab_idle_share(unsigned limit, size_t avail)
 {
 	unsigned share = (limit + 4) / 5;
 
 	return share > avail ? (unsigned)(avail + 1) / 2 : share;
 }
 
-void slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool all)
+void km_slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool all)
 {
 	void *objects[GIVE_BATCH];
 	size_t left = 0;
@@ -452,7 +452,7 @@ void slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool all)
 	if (all)
 		left = n->counts.shared;
 	else if (!n->shared_touched)
-		left = slab_idle_share(n->shared_limit, n->counts.shared);
+		left = km_slab_idle_share(n->shared_limit, n->counts.shared);
 	n->shared_touched = false;
 	km_unlock(&n->lock);
 	for (; left; left -= count) {
@@ -469,7 +469,7 @@ void slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool all)
 		km_unlock(&n->lock);
 		if (!count)
 			return;
-		slab_give(cache, objects, count);
+		km_slab_give(cache, objects, count);
 	}
 }
 
@@ -497,10 +497,10 @@ static bool make_alien(struct slab_node *n)
 /* Objects of node `other` go there: to its shared array, what has no room to the slabs. */
 static void send_home(struct kmem_cache *cache, unsigned other, void **objects, unsigned count)
 {
-	slab_give(cache, objects, count - to_shared(slab_node(cache, other), objects, count));
+	km_slab_give(cache, objects, count - to_shared(slab_node(cache, other), objects, count));
 }
 
-void slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned other)
+void km_slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned other)
 {
 	struct slab_alien *aliens = km_load_acquire(&n->alien), *alien;
 	void *objects[SLAB_ALIEN_LIMIT];
@@ -525,13 +525,13 @@ static void to_alien(struct kmem_cache *cache, struct slab_node *n, unsigned oth
 
 	km_count(cache, KMEM_NODE_FREES);
 	if (!aliens && !make_alien(n)) {
-		slab_give(cache, &object, 1);
+		km_slab_give(cache, &object, 1);
 		return;
 	}
 	struct slab_alien *alien = &km_load_acquire(&n->alien)[other];
 	if (km_load(&alien->avail) >= limit) {
 		km_count(cache, KMEM_OVERFLOWS);
-		slab_drain_alien(cache, n, other);
+		km_slab_drain_alien(cache, n, other);
 	}
 	km_lock(&alien->lock);
 	bool room = alien->avail < SLAB_ALIEN_LIMIT;
@@ -542,7 +542,7 @@ static void to_alien(struct kmem_cache *cache, struct slab_node *n, unsigned oth
 	}
 	km_unlock(&alien->lock);
 	if (!room)
-		slab_give(cache, &object, 1);
+		km_slab_give(cache, &object, 1);
 }
 
 /* Objects of other nodes leave objects[0, count); returns how many are left, at the end. */
@@ -607,7 +607,7 @@ static unsigned batch_now(struct kmem_cache *cache, void **empty)
 	return km_min(batch, SLAB_BATCH_UNTOUCHED);
 }
 
-void **slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
+void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
 {
 	uint64_t old = empty ? *km_block_pad(&cache->shelf, empty) : 0;
 	void **bottom = empty ? fit(&cache->shelf, empty, km_load(&cache->pad)) :
@@ -639,15 +639,15 @@ static void **close_up(void **top, void **bottom, size_t gone)
 	return top + gone;
 }
 
-void **slab_give_oldest(struct kmem_cache *cache, void **block, size_t count)
+void **km_slab_give_oldest(struct kmem_cache *cache, void **block, size_t count)
 {
 	void **bottom = km_block_bottom(&cache->shelf, block);
 
-	slab_give(cache, bottom - count, (unsigned)count);
+	km_slab_give(cache, bottom - count, (unsigned)count);
 	return close_up(block, bottom, count);
 }
 
-void **slab_spill(struct kmem_cache *cache, void **full)
+void **km_slab_spill(struct kmem_cache *cache, void **full)
 {
 	if (!full)
 		return new_block(cache, !km_no_calls);
@@ -660,29 +660,29 @@ void **slab_spill(struct kmem_cache *cache, void **full)
 	km_count(cache, KMEM_FREEMISS);
 	if (km_unlikely(*km_block_pad(&cache->shelf, full) != km_load(&cache->pad))) {
 		/* Of an older limit. */
-		slab_give(cache, full, count);
+		km_slab_give(cache, full, count);
 		return fit(&cache->shelf, full, km_load(&cache->pad));
 	}
 	if (km_unlikely(km_node_count > 1)) {
 		unsigned ours = sort_out(cache, here, bottom - batch, batch);
 
 		moved = to_shared(n, bottom - ours, ours);
-		slab_give(cache, bottom - ours, ours - moved);
+		km_slab_give(cache, bottom - ours, ours - moved);
 		return close_up(full, bottom, batch);
 	}
 	moved = to_shared(n, bottom - batch, batch);
 	if (!moved) {
-		slab_give(cache, bottom - batch, batch);
+		km_slab_give(cache, bottom - batch, batch);
 		moved = batch;
 	}
 	return close_up(full, bottom, moved);
 }
 
-void slab_retire(struct kmem_cache *cache, void **block)
+void km_slab_retire(struct kmem_cache *cache, void **block)
 {
 	size_t count = km_block_count(&cache->shelf, block);
 
 	if (count)
-		slab_give(cache, block, (unsigned)count);
+		km_slab_give(cache, block, (unsigned)count);
 	free_block(cache, block);
 }

@@ -114,26 +114,26 @@ km_inline bool slab_entry_sound(const struct kmem_cache *cache, const struct km_
 /* ---- slab.c: what objects do. */
 
 /* The slab's memory goes, with its list of indices. */
-void slab_discard(struct kmem_cache *cache, struct km_page *slab);
-unsigned slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		   unsigned want);
-void slab_give(struct kmem_cache *cache, void **objects, unsigned count);
-void **slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty);
-void **slab_spill(struct kmem_cache *cache, void **full);
-void slab_retire(struct kmem_cache *cache, void **block);
+void km_slab_discard(struct kmem_cache *cache, struct km_page *slab);
+unsigned km_slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		      unsigned want);
+void km_slab_give(struct kmem_cache *cache, void **objects, unsigned count);
+void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty);
+void **km_slab_spill(struct kmem_cache *cache, void **full);
+void km_slab_retire(struct kmem_cache *cache, void **block);
 /* A slab goes, with its list of indices. */
-void slab_discard(struct kmem_cache *cache, struct km_page *slab);
+void km_slab_discard(struct kmem_cache *cache, struct km_page *slab);
 /* Give the oldest `count` objects of a block back; returns its new top. */
-void **slab_give_oldest(struct kmem_cache *cache, void **block, size_t count);
+void **km_slab_give_oldest(struct kmem_cache *cache, void **block, size_t count);
 /* Give back what the node's shared array holds, all or the oldest; what its alien array for `other` holds. */
-void slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool all);
+void km_slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool all);
 /* How many of `avail` objects an idle array gives back at a time. */
-unsigned slab_idle_share(unsigned limit, size_t avail);
-void slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned other);
+unsigned km_slab_idle_share(unsigned limit, size_t avail);
+void km_slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned other);
 /* Free up to `most` free slabs; returns how many. */
-size_t slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t most);
+size_t km_slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t most);
 /* Where the shared array is to hold so many objects: memory for it, NULL for none or no memory. */
-void **slab_new_shared(unsigned limit);
-void slab_free_shared(void **shared, unsigned limit);
+void **km_slab_new_shared(unsigned limit);
+void km_slab_free_shared(void **shared, unsigned limit);
 
 #endif

@@ -139,7 +139,7 @@ static void slab_node_fini(struct kmem_cache *cache, unsigned node)
 {
 	struct slab_node *n = slab_node(cache, node);
 
-	slab_free_shared(n->shared, n->shared_limit);
+	km_slab_free_shared(n->shared, n->shared_limit);
 	km_meta_free(n->alien, km_node_count * sizeof(*n->alien));
 	if (node || !cache->percpu_offset)
 		return;
@@ -167,20 +167,20 @@ static bool look_at_cpu(struct kmem_cache *cache, unsigned cpu)
 
 static void look_at_node(struct kmem_cache *cache, struct slab_node *n, uint64_t now_ms)
 {
-	slab_drain_alien(cache, n, n->alien_next++ % km_node_count);
+	km_slab_drain_alien(cache, n, n->alien_next++ % km_node_count);
 	if (!n->next_reap_ms || now_ms < n->next_reap_ms) {
 		n->next_reap_ms = n->next_reap_ms ?: now_ms + SLAB_REAP_NODE_MS;
 		return;
 	}
 	n->next_reap_ms = now_ms + SLAB_REAP_NODE_MS;
-	slab_drain_shared(cache, n, false);
+	km_slab_drain_shared(cache, n, false);
 	km_lock(&n->lock);
 	bool touched = n->free_touched;
 	size_t slabs = (n->free_limit + 5 * cache->objects - 1) / (5 * cache->objects);
 	n->free_touched = false;
 	km_unlock(&n->lock);
 	if (!touched)
-		km_add(&cache->events->count[KMEM_REAPED], slab_free_slabs(cache, n, slabs));
+		km_add(&cache->events->count[KMEM_REAPED], km_slab_free_slabs(cache, n, slabs));
 }
 
 static bool slab_look(struct kmem_cache *cache, uint64_t now_ms)
@@ -202,12 +202,12 @@ static void **slab_trim(struct kmem_cache *cache, unsigned cpu, void **block)
 	if (!state || !km_load(&state->idle))
 		return block;
 	km_store(&state->idle, 0u);
-	block = slab_give_oldest(cache, block, slab_idle_share(km_load(&cache->capacity), count));
+	block = km_slab_give_oldest(cache, block, km_slab_idle_share(km_load(&cache->capacity), count));
 	km_store(&state->seen, (uint64_t)((uintptr_t)block - (uintptr_t)km_area(cpu)));
 	if (km_block_count(&cache->shelf, block))
 		return block;
 	/* Kernel: an array stays, empty. */
-	slab_retire(cache, block);
+	km_slab_retire(cache, block);
 	return NULL;
 }
 
@@ -217,10 +217,10 @@ static size_t slab_shrink(struct kmem_cache *cache)
 
 	for (unsigned node = 0; node < km_node_count; node++)
 		for (unsigned other = 0; other < km_node_count; other++)
-			slab_drain_alien(cache, slab_node(cache, node), other);
+			km_slab_drain_alien(cache, slab_node(cache, node), other);
 	for (unsigned node = 0; node < km_node_count; node++) {
-		slab_drain_shared(cache, slab_node(cache, node), true);
-		freed += slab_free_slabs(cache, slab_node(cache, node), SIZE_MAX);
+		km_slab_drain_shared(cache, slab_node(cache, node), true);
+		freed += km_slab_free_slabs(cache, slab_node(cache, node), SIZE_MAX);
 	}
 	return freed;
 }
@@ -238,11 +238,11 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 	if (limit > cache->max_capacity || shared > UINT16_MAX)
 		return -ERANGE;
 	for (unsigned node = 0; node < km_node_count && shared_limit; node++) {
-		arrays[node] = slab_new_shared(shared_limit);
+		arrays[node] = km_slab_new_shared(shared_limit);
 		if (arrays[node])
 			continue;
 		while (node--)
-			slab_free_shared(arrays[node], shared_limit);
+			km_slab_free_shared(arrays[node], shared_limit);
 		return -ENOMEM;
 	}
 	km_store(&cache->batchcount, (uint16_t)batchcount);
@@ -260,8 +260,8 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 		km_sub(&n->ready, (size_t)count);
 		km_unlock(&n->lock);
 		if (count)
-			slab_give(cache, old + old_limit - count, count);
-		slab_free_shared(old, old_limit);
+			km_slab_give(cache, old + old_limit - count, count);
+		km_slab_free_shared(old, old_limit);
 	}
 	return 0;
 }
@@ -424,18 +424,18 @@ const struct km_engine km_engine_slab = {
 	.layout = slab_layout,
 	.node_init = slab_node_init,
 	.node_fini = slab_node_fini,
-	.take = slab_take,
-	.give = slab_give,
-	.refill = slab_refill,
-	.spill = slab_spill,
-	.retire = slab_retire,
+	.take = km_slab_take,
+	.give = km_slab_give,
+	.refill = km_slab_refill,
+	.spill = km_slab_spill,
+	.retire = km_slab_retire,
 	.hit = slab_hit,
 	.look = slab_look,
 	.trim = slab_trim,
 	.tune = slab_tune,
 	.shrink = slab_shrink,
 	.reap = slab_shrink,
-	.discard = slab_discard,
+	.discard = km_slab_discard,
 	.is_taken = slab_is_taken,
 	.stats = slab_stats,
 	.check = slab_check,

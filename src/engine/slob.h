@@ -75,7 +75,7 @@ struct km_slob {
 	size_t units;			/* live ones in them, headers too */
 	size_t blocks;			/* ... which are so many */
 };
-extern struct km_slob km_slob;
+extern km_hidden struct km_slob km_slob;
 
 /* Is p, in a page of slob, what kmalloc returned? A look without the lock: who asks holds the object. */
 km_inline bool km_slob_is_sized(const struct km_page *page, const void *p)

@@ -31,7 +31,7 @@ struct hold {
 
 /* ------------------------------------------------------------------ slabs */
 
-struct km_page *slub_new_slab(struct kmem_cache *cache, const struct km_request *request)
+struct km_page *km_slub_new_slab(struct kmem_cache *cache, const struct km_request *request)
 {
 	struct km_page *slab = km_slab_new(cache, request);
 
@@ -45,7 +45,7 @@ struct km_page *slub_new_slab(struct kmem_cache *cache, const struct km_request 
 	return slab;
 }
 
-void slub_free_slab(struct kmem_cache *cache, struct km_page *slab)
+void km_slub_free_slab(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct slub_node *n = slub_node(cache, slab->node);
 
@@ -55,7 +55,7 @@ void slub_free_slab(struct kmem_cache *cache, struct km_page *slab)
 	km_slab_free(cache, slab);
 }
 
-void *slub_thread_list(struct kmem_cache *cache, struct km_page *slab, unsigned first)
+void *km_slub_thread_list(struct kmem_cache *cache, struct km_page *slab, unsigned first)
 {
 	char *object = (char *)km_page_address(slab) + (size_t)first * cache->size;
 	void *head = first < slab->objects ? object : NULL;
@@ -164,7 +164,7 @@ km_cold static void keep_for_ever(struct kmem_cache *cache, struct km_page *slab
 		;
 }
 
-bool slub_discard(struct kmem_cache *cache, struct km_page *slab)
+bool km_slub_discard(struct kmem_cache *cache, struct km_page *slab)
 {
 	uint64_t word = slub_look(slab);
 
@@ -172,7 +172,7 @@ bool slub_discard(struct kmem_cache *cache, struct km_page *slab)
 		keep_for_ever(cache, slab, word);
 		return false;
 	}
-	slub_free_slab(cache, slab);
+	km_slub_free_slab(cache, slab);
 	return true;
 }
 
@@ -222,7 +222,7 @@ static bool stash(struct kmem_cache *cache, struct km_page *slab, void *freelist
 	return km_chain_partial_push(&cache->chain, &slab->link, UINT64_MAX, &drained);
 }
 
-void slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freelist, bool may_wait)
+void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freelist, bool may_wait)
 {
 	struct slub_node *n = slub_node(cache, slab->node);
 	unsigned count;
@@ -250,10 +250,10 @@ void slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freel
 	}
 	km_unlock_may(&n->lock, may_wait);
 	if (go)
-		slub_discard(cache, slab);
+		km_slub_discard(cache, slab);
 }
 
-void slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
+void km_slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
 {
 	struct km_chain_link *empty = NULL, *next;
 	struct slub_node *locked = NULL;
@@ -285,7 +285,7 @@ void slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
 	for (; empty; empty = next) {
 		next = empty->next;
 		slub_count(cache, KMEM_DEACTIVATE_EMPTY);
-		slub_discard(cache, slub_linked(empty));
+		km_slub_discard(cache, slub_linked(empty));
 	}
 }
 
@@ -307,7 +307,7 @@ static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *req
 	struct km_page *slab = slub_tagged(top.slab);
 	if (km_unlikely(!node_fits(slab, request))) {
 		slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
-		slub_deactivate(cache, slab, top.freelist, request->may_wait);
+		km_slub_deactivate(cache, slab, top.freelist, request->may_wait);
 		return false;
 	}
 	if (top.freelist) {
@@ -335,7 +335,7 @@ static bool hold_cpu_partial(struct kmem_cache *cache, const struct km_request *
 		slub_count(cache, KMEM_CPU_PARTIAL_ALLOC);
 		if (km_unlikely(!node_fits(slab, request))) {
 			slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
-			slub_deactivate(cache, slab, NULL, request->may_wait);
+			km_slub_deactivate(cache, slab, NULL, request->may_wait);
 			continue;
 		}
 		if (km_likely(grab(cache, slab, want, hold))) {
@@ -422,7 +422,7 @@ static bool hold_any_partial(struct kmem_cache *cache, const struct km_request *
 static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request *request,
 			      void **out, unsigned want, struct hold *hold)
 {
-	struct km_page *slab = slub_new_slab(cache, request);
+	struct km_page *slab = km_slub_new_slab(cache, request);
 
 	if (!slab)
 		return 0;
@@ -430,7 +430,7 @@ static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request 
 	unsigned objects = slab->objects, got = km_min(objects, want);
 	for (unsigned i = 0; i < got; i++, object += cache->size)
 		out[i] = object;
-	*hold = (struct hold){ slab, base, slub_thread_list(cache, slab, got), 0, objects >= want };
+	*hold = (struct hold){ slab, base, km_slub_thread_list(cache, slab, got), 0, objects >= want };
 	/* Release pairs with slub_look of whoever frees one of these objects. */
 	km_store_release(&slab->word, (uint64_t)objects << SLUB_OBJECTS_SHIFT | objects |
 					      (hold->keep ? SLUB_FROZEN : 0));
@@ -462,10 +462,10 @@ static void settle(struct kmem_cache *cache, const struct hold *hold, bool may_w
 		return;
 	}
 	if (km_unlikely(!km_chain_swap(&cache->chain, top, &old))) {
-		slub_deactivate(cache, hold->slab, hold->freelist, may_wait);
+		km_slub_deactivate(cache, hold->slab, hold->freelist, may_wait);
 	} else if (km_unlikely(old.slab)) {
 		slub_count(cache, KMEM_CPUSLAB_FLUSH);
-		slub_deactivate(cache, slub_tagged(old.slab), old.freelist, may_wait);
+		km_slub_deactivate(cache, slub_tagged(old.slab), old.freelist, may_wait);
 	}
 }
 
@@ -499,29 +499,29 @@ static unsigned slow_take(struct kmem_cache *cache, const struct km_request *req
 	return got;
 }
 
-void *slub_alloc(struct kmem_cache *cache, const struct km_request *request)
+void *km_slub_alloc(struct kmem_cache *cache, const struct km_request *request)
 {
 	void *object = NULL;
 
 	if (km_unlikely(cache->checked))
-		slub_take_checked(cache, request, &object, 1);
+		km_slub_take_checked(cache, request, &object, 1);
 	else
 		slow_take(cache, request, &object, 1);
 	return object;
 }
 
 /* The front had what was on the CPU's freelist; what is there now came since. */
-unsigned slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		   unsigned want)
+unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		      unsigned want)
 {
 	if (km_unlikely(cache->checked))
-		return slub_take_checked(cache, request, objects, want);
+		return km_slub_take_checked(cache, request, objects, want);
 	return slow_take(cache, request, objects, want);
 }
 
 /* ------------------------------------------------------------------ freeing */
 
-km_cold void slub_report_double(struct kmem_cache *cache, void *object)
+km_cold void km_slub_report_double(struct kmem_cache *cache, void *object)
 {
 	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
 }
@@ -540,12 +540,12 @@ km_noinline static void keep_on_cpu(struct kmem_cache *cache, struct km_page *sl
 					       slub_node(cache, 0)->cpu_partial_slabs,
 					       &drained))) {
 		km_store(&slab->link.next, NULL);
-		slub_put_partials(cache, &slab->link);
+		km_slub_put_partials(cache, &slab->link);
 		return;
 	}
 	slub_count(cache, KMEM_CPU_PARTIAL_FREE);
 	if (km_unlikely(drained)) {
-		slub_put_partials(cache, drained);
+		km_slub_put_partials(cache, drained);
 		slub_count(cache, KMEM_CPU_PARTIAL_DRAIN);
 	}
 }
@@ -565,11 +565,11 @@ km_noinline static void relist(struct kmem_cache *cache, struct slub_node *n, st
 	}
 	km_unlock(&n->lock);
 	if (go)
-		slub_discard(cache, slab);
+		km_slub_discard(cache, slab);
 }
 
-km_noinline void slub_free_to_slab(struct kmem_cache *cache, struct km_page *slab, char *base, void *head,
-				   void *tail, unsigned count)
+km_noinline void km_slub_free_to_slab(struct kmem_cache *cache, struct km_page *slab, char *base, void *head,
+				      void *tail, unsigned count)
 {
 	struct slub_node *locked = NULL;
 	uint64_t seen = slub_look(slab), next;
@@ -581,7 +581,7 @@ km_noinline void slub_free_to_slab(struct kmem_cache *cache, struct km_page *sla
 		if (km_unlikely(prior == head || prior == tail || slub_inuse(seen) < count)) {
 			if (locked)
 				km_unlock(&locked->lock);
-			slub_report_double(cache, head);
+			km_slub_report_double(cache, head);
 			return;
 		}
 		km_set_free_next(cache, tail, prior);
@@ -613,10 +613,10 @@ km_noinline void slub_free_to_slab(struct kmem_cache *cache, struct km_page *sla
 }
 
 /* To a frozen slab, as most slow frees are: a try without anything that is rare. */
-void slub_free(struct kmem_cache *cache, void *object)
+void km_slub_free(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(cache->checked)) {
-		slub_free_checked(cache, object);
+		km_slub_free_checked(cache, object);
 		return;
 	}
 	struct km_page *slab = slub_slab_of(cache, object);
@@ -632,5 +632,5 @@ void slub_free(struct kmem_cache *cache, void *object)
 			return;
 		}
 	}
-	slub_free_to_slab(cache, slab, base, object, object, 1);
+	km_slub_free_to_slab(cache, slab, base, object, object, 1);
 }

@@ -187,34 +187,34 @@ km_inline void slub_count(const struct kmem_cache *cache, enum kmem_event event)
 /* ---- slub.c, for slub_node.c */
 
 /* Put slabs that were frozen on a CPU's partial list on their node's, or let them go. */
-void slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link);
+void km_slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link);
 /* Take a slab off a CPU with what is left of its freelist. */
-void slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freelist, bool may_wait);
+void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freelist, bool may_wait);
 /* A slab that nobody knows of any more: its memory goes, whatever is in it. */
-void slub_free_slab(struct kmem_cache *cache, struct km_page *slab);
+void km_slub_free_slab(struct kmem_cache *cache, struct km_page *slab);
 /* The same of one whose word says that all is free. False: that is wrong; it is said, and the slab stays. */
-bool slub_discard(struct kmem_cache *cache, struct km_page *slab);
+bool km_slub_discard(struct kmem_cache *cache, struct km_page *slab);
 
 /* Free `count` objects of a slab, linked from head to tail; the tail's link is not set. */
-void slub_free_to_slab(struct kmem_cache *cache, struct km_page *slab, char *base, void *head,
-		       void *tail, unsigned count);
-void slub_report_double(struct kmem_cache *cache, void *object);
+void km_slub_free_to_slab(struct kmem_cache *cache, struct km_page *slab, char *base, void *head,
+			  void *tail, unsigned count);
+void km_slub_report_double(struct kmem_cache *cache, void *object);
 
-void *slub_alloc(struct kmem_cache *cache, const struct km_request *request);
-void slub_free(struct kmem_cache *cache, void *object);
-unsigned slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		   unsigned want);
+void *km_slub_alloc(struct kmem_cache *cache, const struct km_request *request);
+void km_slub_free(struct kmem_cache *cache, void *object);
+unsigned km_slub_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
+		      unsigned want);
 
 /* ---- slub_bulk.c: freeing many */
 
-void slub_give(struct kmem_cache *cache, void **objects, unsigned count);
-unsigned slub_give_last(struct kmem_cache *cache, void **objects, unsigned count);
+void km_slub_give(struct kmem_cache *cache, void **objects, unsigned count);
+unsigned km_slub_give_last(struct kmem_cache *cache, void **objects, unsigned count);
 
 /* ---- slub_checked.c: caches that validate each free: no per-CPU slabs, all under the node's lock */
 
-unsigned slub_take_checked(struct kmem_cache *cache, const struct km_request *request,
-			   void **objects, unsigned want);
-void slub_free_checked(struct kmem_cache *cache, void *object);
+unsigned km_slub_take_checked(struct kmem_cache *cache, const struct km_request *request,
+			      void **objects, unsigned want);
+void km_slub_free_checked(struct kmem_cache *cache, void *object);
 
 /* ---- lists; lock held */
 
@@ -243,8 +243,8 @@ km_inline bool slub_may_go(const struct kmem_cache *cache, const struct slub_nod
 }
 
 /* A fresh slab, counted; NULL: no memory. Its pair is not set. */
-struct km_page *slub_new_slab(struct kmem_cache *cache, const struct km_request *request);
+struct km_page *km_slub_new_slab(struct kmem_cache *cache, const struct km_request *request);
 /* Thread objects [first, objects) of a fresh slab; returns the first of them. */
-void *slub_thread_list(struct kmem_cache *cache, struct km_page *slab, unsigned first);
+void *km_slub_thread_list(struct kmem_cache *cache, struct km_page *slab, unsigned first);
 
 #endif

@@ -76,11 +76,11 @@ km_inline void give_batch(struct kmem_cache *cache, const struct batch *batch)
 			slub_count_n(cache, KMEM_FREE_FASTPATH, batch->count);
 		break;
 	case KM_CHAIN_TWICE:
-		slub_report_double(cache, batch->head);
+		km_slub_report_double(cache, batch->head);
 		break;
 	case KM_CHAIN_MISS:
-		slub_free_to_slab(cache, batch->slab, batch->base, batch->head, batch->tail,
-				  batch->count);
+		km_slub_free_to_slab(cache, batch->slab, batch->base, batch->head, batch->tail,
+				     batch->count);
 	}
 }
 
@@ -134,22 +134,22 @@ static void group(struct kmem_cache *cache, void *const *objects, unsigned count
 		give_batch(cache, &batches[i]);
 }
 
-unsigned slub_give_last(struct kmem_cache *cache, void **objects, unsigned count)
+unsigned km_slub_give_last(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	if (km_unlikely(cache->checked)) {
-		slub_free_checked(cache, objects[count - 1]);
+		km_slub_free_checked(cache, objects[count - 1]);
 		return count - 1;
 	}
 	return give_last(cache, objects, count);
 }
 
-void slub_give(struct kmem_cache *cache, void **objects, unsigned count)
+void km_slub_give(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	const bool may_group = km_layout_options.bulk_free != KM_BULK_FREE_LOOKAHEAD && !cache->checked;
 	const unsigned poor = km_layout_options.bulk_free == KM_BULK_FREE_GROUP ? UINT32_MAX : POOR;
 
 	while (count) {
-		unsigned left = poor == UINT32_MAX && may_group ? count : slub_give_last(cache, objects, count);
+		unsigned left = poor == UINT32_MAX && may_group ? count : km_slub_give_last(cache, objects, count);
 
 		if (may_group && left && count - left < poor) {
 			unsigned now = km_min(left, GROUP);

@@ -35,16 +35,16 @@ static bool take_partial(struct kmem_cache *cache, struct slub_node *n, unsigned
 
 static void *take_new(struct kmem_cache *cache, const struct km_request *request)
 {
-	struct km_page *slab = slub_new_slab(cache, request);
+	struct km_page *slab = km_slub_new_slab(cache, request);
 
 	if (!slab)
 		return NULL;
 	struct slub_node *n = slub_node(cache, slab->node);
 	km_store(&slab->word, slub_with_head((uint64_t)slab->objects << SLUB_OBJECTS_SHIFT,
 					     km_page_address(slab),
-					     slub_thread_list(cache, slab, 0)));
+					     km_slub_thread_list(cache, slab, 0)));
 	if (!km_lock_may(&n->lock, request->may_wait)) {
-		slub_free_slab(cache, slab);
+		km_slub_free_slab(cache, slab);
 		return NULL;
 	}
 	slub_list(n, slab, false);
@@ -68,8 +68,8 @@ static void *take_one(struct kmem_cache *cache, const struct km_request *request
 	return object ?: take_new(cache, request);
 }
 
-unsigned slub_take_checked(struct kmem_cache *cache, const struct km_request *request,
-			   void **objects, unsigned want)
+unsigned km_slub_take_checked(struct kmem_cache *cache, const struct km_request *request,
+			      void **objects, unsigned want)
 {
 	unsigned got = 0;
 
@@ -92,7 +92,7 @@ static bool is_free(const struct kmem_cache *cache, const struct km_page *slab, 
 	return p || left || !slub_inuse(slab->word);
 }
 
-void slub_free_checked(struct kmem_cache *cache, void *object)
+void km_slub_free_checked(struct kmem_cache *cache, void *object)
 {
 	int index;
 
@@ -126,5 +126,5 @@ void slub_free_checked(struct kmem_cache *cache, void *object)
 	}
 	km_unlock(&n->lock);
 	if (go)
-		slub_free_slab(cache, slab);
+		km_slub_free_slab(cache, slab);
 }

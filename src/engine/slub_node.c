@@ -134,9 +134,9 @@ static void slub_drain(struct kmem_cache *cache)
 		km_chain_take_cpu(&cache->chain, cpu, &top, &partial);
 		if (top.slab) {
 			slub_count(cache, KMEM_CPUSLAB_FLUSH);
-			slub_deactivate(cache, slub_tagged(top.slab), top.freelist, true);
+			km_slub_deactivate(cache, slub_tagged(top.slab), top.freelist, true);
 		}
-		slub_put_partials(cache, partial);
+		km_slub_put_partials(cache, partial);
 	}
 	km_chain_open(&cache->chain);
 	km_unlock(&n->drain);
@@ -171,7 +171,7 @@ static size_t discard_all(struct kmem_cache *cache, struct km_chain_link *empty)
 
 	for (struct km_chain_link *next; empty; empty = next) {
 		next = empty->next;
-		count += slub_discard(cache, slub_linked(empty));
+		count += km_slub_discard(cache, slub_linked(empty));
 	}
 	return count;
 }
@@ -281,7 +281,7 @@ static struct km_page *own_link(const struct kmem_cache *cache, struct km_chain_
 	return NULL;
 }
 
-/* Under the lock where there is one: whoever frees at the same time is told by slub_free_checked. */
+/* Under the lock where there is one: whoever frees at the same time is told by km_slub_free_checked. */
 static bool is_taken_checked(struct kmem_cache *cache, struct km_page *slab, const void *object)
 {
 	struct slub_node *n = slub_node(cache, slab->node);
@@ -468,16 +468,16 @@ const struct km_engine km_engine_slub = {
 	.layout = slub_layout,
 	.node_init = slub_node_init,
 	.node_fini = slub_node_fini,
-	.take = slub_take,
-	.give = slub_give,
+	.take = km_slub_take,
+	.give = km_slub_give,
 	.hit = slub_hit,
-	.alloc = slub_alloc,
-	.free = slub_free,
-	.give_last = slub_give_last,
+	.alloc = km_slub_alloc,
+	.free = km_slub_free,
+	.give_last = km_slub_give_last,
 	.drain = slub_drain,
 	.shrink = slub_shrink,
 	.reap = slub_reap,
-	.discard = slub_free_slab,
+	.discard = km_slub_free_slab,
 	.is_taken = slub_is_taken,
 	.stats = slub_stats,
 	.check = slub_check,

@@ -33,12 +33,12 @@ km_inline void km_busy_end(bool was)
 }
 
 /* What a miss calls: the only ways from here up. Set once at start. */
-extern void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
-extern bool (*km_front_pressure)(void);	/* pages ran out: true if something was given back */
+extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
+extern km_hidden bool (*km_front_pressure)(void);	/* pages ran out: true if something was given back */
 /* The cache got no slab, and may wait: the same; or, where it may have no more, what lies ready of its own is taken. */
 bool km_front_relieve(struct kmem_cache *cache);
 /* An object of this cache is to be paid for: from now on each call asks who pays. False: can't. */
-extern bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait);
+extern km_hidden bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait);
 /* False also where nobody would pay, and where a handler asks that must not wait. */
 bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp);
 /* watch/charge.c, where it is linked in: a static program without groups has it not. */
@@ -59,7 +59,7 @@ km_inline struct obj_cgroup *km_objcg_now(void)
 }
 
 /* Where the engine is met often and for little: every 64th time. errno is kept. */
-extern km_tls uint8_t km_front_turn;
+extern km_hidden km_tls uint8_t km_front_turn;
 void km_front_tick_now(void) km_cold;
 km_inline void km_front_tick_rarely(void)
 {
@@ -161,7 +161,7 @@ struct km_charged_drain {
 	void *arg;
 };
 extern const struct km_charged_drain km_charge_drain_all __attribute__((weak));
-extern const struct km_charged_drain *km_front_charged;	/* take back everything; NULL: nothing is charged */
+extern km_hidden const struct km_charged_drain *km_front_charged;	/* takes back all; NULL: none is charged */
 void km_front_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);
 void km_front_fork(bool before, bool child);
 size_t km_front_shelf_objects(const struct kmem_cache *cache);

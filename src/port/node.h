@@ -18,7 +18,7 @@
 
 extern km_hidden unsigned km_node_count;
 /* Where the system shows its nodes; tests show others. */
-extern const char *km_node_root;
+extern km_hidden const char *km_node_root;
 
 struct km_nodes {
 	uint8_t of_cpu[KM_MAX_CPUS];

@@ -11,7 +11,7 @@
  * Called before each call that asks the system for memory or a right; true makes it fail with ENOMEM.
  * NULL in production. The no-memory tests enumerate calls with it.
  */
-extern bool (*km_os_fault)(const char *call);
+extern km_hidden bool (*km_os_fault)(const char *call);
 
 /*
  * Bytes of the system's page: 4096 or, on aarch64, up to 64 KiB. Ours (KM_PAGE_SIZE) are 4096 always: the system's

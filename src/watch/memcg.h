@@ -58,16 +58,16 @@ struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
 void km_memcg_set_top(struct mem_cgroup *group);
 
 /* process.c: a static program that refers to it has a group for the process, if options ask. */
-extern const bool km_memcg_process;
+extern km_hidden const bool km_memcg_process;
 
 /*
  * Set by who keeps charged objects on shelves: uncharge those that lie there in the name of an objcg for which
  * km_memcg_below(objcg, root), with no lock held; NULL: nobody does.
  */
-extern void (*km_memcg_flush_shelves)(struct mem_cgroup *root);
+extern km_hidden void (*km_memcg_flush_shelves)(struct mem_cgroup *root);
 /* Does the objcg charge `root` or a group below it? A racy look. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root);
 /* memcg_caches.c: more lines for memory.stat of the group, like snprintf but for the NUL. */
-extern size_t (*km_memcg_more_stat)(const struct mem_cgroup *group, char *text, size_t bytes);
+extern km_hidden size_t (*km_memcg_more_stat)(const struct mem_cgroup *group, char *text, size_t bytes);
 
 #endif

@@ -44,13 +44,13 @@ struct km_group_stats {
 	uint64_t current, peak, max, high, low, min, failcnt, kmem, stock, dying;
 	uint64_t events[MEMCG_NR_MEMORY_EVENTS], local[MEMCG_NR_MEMORY_EVENTS];
 };
-extern const char *const km_memcg_event_names[MEMCG_NR_MEMORY_EVENTS];
+extern km_hidden const char *const km_memcg_event_names[MEMCG_NR_MEMORY_EVENTS];
 void km_print_json_group(struct km_writer *writer, const struct km_group_stats *stats, bool first);
 /* All of this process, where groups are linked in (memcg_text.c). */
 void km_print_own_groups(struct km_writer *writer) __attribute__((weak));
 
 /* The two head lines of slabinfo 2.1, and a row of it; returns its length. */
-extern const char km_slabinfo_head[];
+extern km_hidden const char km_slabinfo_head[];
 size_t km_slabinfo_row(char *text, size_t bytes, const struct kmem_cache_stats *stats);
 
 #endif

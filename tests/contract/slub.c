@@ -307,7 +307,7 @@ static void case_flush(void)
 	b = get(cache);
 	EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 2, [KMEM_ALLOC_SLAB] = 2);
 	CHECK(km_chain_swap(&cache->chain, mine, &old));
-	slub_deactivate(cache, slub_tagged(old.slab), old.freelist, true);
+	km_slub_deactivate(cache, slub_tagged(old.slab), old.freelist, true);
 	EVENTS(cache, [KMEM_DEACTIVATE_TO_HEAD] = 1);
 	put(cache, &a);
 	EVENTS(cache, [KMEM_FREE_FASTPATH] = 1);

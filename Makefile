@@ -80,4 +80,4 @@ clean:
 demo:
 	scripts/demo
 
--include $(SHARED:.o=.d) $(STATIC:.o=.d) $(SHARED_MALLOC:.o=.d) $(STATIC_MALLOC:.o=.d) $(TOOL_OBJ:.o=.d)
+-include $(OBJ:.o=.d) $(MALLOC_OBJ:.o=.d) $(TOOL_OBJ:.o=.d)

@@ -365,3 +365,23 @@ KMEM_API void *pvalloc(size_t size)
 		return no_memory();
 	return km_malloc_aligned(km_os_page_bytes(), km_align_up(size ?: 1, km_os_page_bytes()));
 }
+
+/* ------------------------------------------------------------------ by their other names */
+
+/*
+ * glibc exports these, too, and who calls one hands its block to free, or the reverse: wrappers of malloc do. Other
+ * libraries keep such names to themselves. Here malloc is our own, also where a program has another one in front.
+ */
+#ifdef __GLIBC__
+KMEM_API void *__libc_malloc(size_t size) { return malloc(size); }
+KMEM_API void __libc_free(void *p) { free(p); }
+KMEM_API void *__libc_calloc(size_t n, size_t size) { return calloc(n, size); }
+KMEM_API void *__libc_realloc(void *p, size_t size) { return realloc(p, size); }
+KMEM_API void *__libc_memalign(size_t align, size_t size) { return memalign(align, size); }
+KMEM_API void *__libc_valloc(size_t size) { return valloc(size); }
+KMEM_API void *__libc_pvalloc(size_t size) { return pvalloc(size); }
+KMEM_API int __posix_memalign(void **result, size_t align, size_t size)
+{
+	return posix_memalign(result, align, size);
+}
+#endif

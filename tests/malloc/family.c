@@ -14,6 +14,18 @@ void *pvalloc(size_t bytes);	/* musl declares it nowhere */
 __attribute__((weak)) void free_sized(void *p, size_t size);
 __attribute__((weak)) void free_aligned_sized(void *p, size_t align, size_t size);
 
+#ifdef __GLIBC__
+/* What glibc exports beside the standard names; no header declares them. */
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t size);
+void *__libc_memalign(size_t align, size_t size);
+void *__libc_valloc(size_t size);
+void *__libc_pvalloc(size_t size);
+int __posix_memalign(void **result, size_t align, size_t size);
+void __libc_free(void *p);
+#endif
+
 /* volatile: the compiler must not know. */
 static volatile size_t huge = PTRDIFF_MAX, all = SIZE_MAX;
 /* A failed realloc leaves the block alone, whatever the compiler thinks. */
@@ -258,9 +270,33 @@ static void test_libc_uses_it(void)
 	free(line);
 }
 
+/* Blocks go from one name's allocation to the other's free, as wrappers of malloc do. */
+static void test_other_names(void)
+{
+#ifdef __GLIBC__
+	void *p = NULL;
+
+	for (size_t size = 1; size < 200000; size *= 3) {
+		void *blocks[] = { __libc_malloc(size), __libc_calloc(2, size), __libc_realloc(malloc(1), size),
+				   __libc_memalign(64, size), __libc_valloc(size), __libc_pvalloc(size) };
+
+		for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+			CHECK(blocks[i] && malloc_usable_size(blocks[i]) >= size, "(%zu, size %zu)", i, size);
+			blocks[i] = realloc(blocks[i], size + 100);
+			(i % 2 ? free : __libc_free)(blocks[i]);
+		}
+	}
+	CHECK(__posix_memalign(&p, 256, 100) == 0 && (uintptr_t)p % 256 == 0);
+	free(p);
+	__libc_free(malloc(100));
+	__libc_free(NULL);
+#endif
+}
+
 int main(void)
 {
 	check_ours();
+	test_other_names();
 	test_sizes();
 	test_unique();
 	test_large();

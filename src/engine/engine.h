@@ -249,6 +249,10 @@ struct km_engine {
 	void (*discard)(struct kmem_cache *cache, struct km_page *slab);
 	/* Is the object taken, as far as the slab knows? For walk, checks and stats. */
 	bool (*is_taken)(struct kmem_cache *cache, struct km_page *slab, unsigned index);
+	/* The same of 64 objects, from 64 * `word` on: a bit each, 0 beyond the last. It takes no lock and follows
+	 * nothing out of the slab: for who holds the page (km_page_hold) while others allocate and free. NULL: nobody's
+	 * objects are ever paid for. */
+	uint64_t (*taken)(struct kmem_cache *cache, struct km_page *slab, unsigned word);
 	void (*stats)(struct kmem_cache *cache, struct kmem_cache_stats *stats);
 	/* Check the node's lists: number of damages. */
 	int (*check)(struct kmem_cache *cache);
@@ -304,6 +308,14 @@ km_inline int km_object_index(const struct kmem_cache *cache, const struct km_pa
 	uint32_t index = (uint32_t)((uint64_t)offset * cache->reciprocal >> 32);
 
 	return index < slab->objects && index * cache->size == offset ? (int)index : -1;
+}
+
+/* Of the 64 objects from 64 * `word` on, a bit for each that a slab of so many has. */
+km_inline uint64_t km_object_bits(unsigned objects, unsigned word)
+{
+	unsigned left = objects > word * 64 ? objects - word * 64 : 0;
+
+	return left >= 64 ? UINT64_MAX : ((uint64_t)1 << left) - 1;
 }
 
 /* Where the first object of a slab is. */

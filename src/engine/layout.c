@@ -177,9 +177,10 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	slab->flags = 0;
 	slab->owner[0] = slab->owner[1] = 0;
 	km_list_init(&slab->list);
+	/* Release pairs with who walks over pages (watch/memcg_caches.c): a slab says what it is like. */
 	for (size_t i = 0; i < (size_t)1 << order; i++) {
-		km_store(&slab[i].type, (uint8_t)(i ? KM_PAGE_TAIL : KM_PAGE_SLAB));
 		km_store(&slab[i].order, (uint8_t)order);
+		km_store_release(&slab[i].type, (uint8_t)(i ? KM_PAGE_TAIL : KM_PAGE_SLAB));
 	}
 	/* What a hit checks an address by is the usual order's: any other slab is found by its descriptor. */
 	km_map_set(slab, (size_t)1 << order, order == cache->order ? cache->id : KM_MAP_DESC);

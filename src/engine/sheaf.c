@@ -38,8 +38,8 @@ static struct km_page *new_slab(struct kmem_cache *cache, const struct km_reques
 	for (unsigned left = slab->objects, word = 0; left; word++) {
 		unsigned here = km_min(left, 64u);
 
-		*sheaf_bits(cache, slab, address, word) = here == 64 ? UINT64_MAX :
-								    ((uint64_t)1 << here) - 1;
+		km_store(sheaf_bits(cache, slab, address, word),
+			 here == 64 ? UINT64_MAX : ((uint64_t)1 << here) - 1);
 		left -= here;
 	}
 	return slab;
@@ -60,7 +60,7 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 
 			objects[got++] = address + (size_t)index * cache->size;
 		}
-		*bits = left;
+		km_store(bits, left);
 	}
 	slab->inuse = (uint16_t)(slab->inuse + got);
 	return got;
@@ -189,7 +189,7 @@ static bool put_back(struct kmem_cache *cache, struct sheaf_node *n, struct km_p
 	bits = sheaf_bits(cache, slab, cache->tail_bits ? km_page_address(slab) : NULL, index / 64);
 	if (km_unlikely(*bits & bit))
 		return false;
-	*bits |= bit;
+	km_store(bits, *bits | bit);
 	km_bump(&n->counts.taken, -1);
 	if (slab->inuse-- == slab->objects)
 		list_partial(n, slab);

@@ -201,6 +201,11 @@ static bool sheaf_is_taken(struct kmem_cache *cache, struct km_page *slab, unsig
 	return !(km_load(bits) >> index % 64 & 1);
 }
 
+static uint64_t sheaf_taken(struct kmem_cache *cache, struct km_page *slab, unsigned word)
+{
+	return ~km_load(sheaf_bits(cache, slab, km_page_address(slab), word)) & km_object_bits(slab->objects, word);
+}
+
 static void sheaf_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 {
 	for (unsigned i = 0; i < km_node_count; i++) {
@@ -349,6 +354,7 @@ const struct km_engine km_engine_sheaf = {
 	.shrink = sheaf_shrink,
 	.reap = sheaf_reap,
 	.is_taken = sheaf_is_taken,
+	.taken = sheaf_taken,
 	.stats = sheaf_stats,
 	.check = sheaf_check,
 	.fork = sheaf_fork,

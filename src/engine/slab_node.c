@@ -274,6 +274,12 @@ static bool slab_is_taken(struct kmem_cache *cache, struct km_page *slab, unsign
 	return !slab_is_free(slab, index);
 }
 
+static uint64_t slab_taken(struct kmem_cache *cache, struct km_page *slab, unsigned word)
+{
+	(void)cache;
+	return ~km_load(&slab_bits(slab)[word]) & km_object_bits(slab->objects, word);
+}
+
 static void slab_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 {
 	for (unsigned node = 0; node < km_node_count; node++) {
@@ -437,6 +443,7 @@ const struct km_engine km_engine_slab = {
 	.reap = slab_shrink,
 	.discard = km_slab_discard,
 	.is_taken = slab_is_taken,
+	.taken = slab_taken,
 	.stats = slab_stats,
 	.check = slab_check,
 	.fork = slab_fork,

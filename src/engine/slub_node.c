@@ -317,6 +317,40 @@ static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsign
 	return !met;
 }
 
+/* As count_chain: those of the 64 objects that are on the list lose their bit. */
+static void clear_free(const struct kmem_cache *cache, const struct km_page *slab, const void *freelist,
+		       unsigned word, uint64_t *bits)
+{
+	const char *base = km_page_address(slab);
+	uint64_t tag = slub_tag(slab, base);
+	int index;
+
+	for (unsigned count = 0; freelist && count < slab->objects; count++) {
+		if (!km_chain_tag_fits(tag, freelist) || (index = km_object_index(cache, slab, base, freelist)) < 0)
+			break;
+		if ((unsigned)index / 64 == word)
+			*bits &= ~((uint64_t)1 << index % 64);
+		freelist = km_free_next(cache, freelist);
+	}
+}
+
+static uint64_t slub_taken(struct kmem_cache *cache, struct km_page *slab, unsigned word)
+{
+	char *base = km_page_address(slab);
+	uint64_t seen = slub_look(slab), tag = slub_tag(slab, base);
+	uint64_t bits = km_object_bits(slab->objects, word);
+	struct km_chain_link *partial;
+	struct km_chain_top top;
+
+	clear_free(cache, slab, slub_head(seen, base), word, &bits);
+	for (unsigned cpu = 0; seen & SLUB_FROZEN && cache->chain.slot && cpu < km_percpu.cpus; cpu++) {
+		km_chain_look_cpu(&cache->chain, cpu, &top, &partial);
+		if (top.slab == tag)
+			clear_free(cache, slab, top.freelist, word, &bits);
+	}
+	return bits;
+}
+
 /* What CPUs hold: objects on freelists, and objects free on the slabs behind them. */
 static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsigned long *behind)
 {
@@ -479,6 +513,7 @@ const struct km_engine km_engine_slub = {
 	.reap = slub_reap,
 	.discard = km_slub_free_slab,
 	.is_taken = slub_is_taken,
+	.taken = slub_taken,
 	.stats = slub_stats,
 	.check = slub_check,
 	.fork = slub_fork,

@@ -448,16 +448,33 @@ void km_map_set(struct km_page *page, size_t count, uint16_t value)
 		km_store(&range->map[index + i], value);
 }
 
+static struct zone *zone_of_page(const struct km_page *page)
+{
+	const struct km_range *range = range_of_page(page);
+
+	return &arena.zone[node_of(range, (size_t)(page - range->page))];
+}
+
+void km_page_hold(const struct km_page *page)
+{
+	km_lock(&zone_of_page(page)->lock);
+}
+
+void km_page_let_go(const struct km_page *page)
+{
+	km_unlock(&zone_of_page(page)->lock);
+}
+
 int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg)
 {
 	for (unsigned i = 0; i < km_load_acquire(&arena.ranges); i++) {
 		struct km_range *range = &arena.range[i];
 
-		for (size_t index = 0; index < range->ready; index++) {
+		for (size_t index = 0; index < km_load_acquire(&range->ready); index++) {
 			struct km_page *page = &range->page[index];
+			uint8_t type = km_load(&page->type);
 
-			if (page->type != KM_PAGE_SLAB && page->type != KM_PAGE_LARGE &&
-			    page->type != KM_PAGE_SLOB)
+			if (type != KM_PAGE_SLAB && type != KM_PAGE_LARGE && type != KM_PAGE_SLOB)
 				continue;
 			int result = visit(page, arg);
 			if (result)

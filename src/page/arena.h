@@ -126,6 +126,13 @@ void *km_page_address(const struct km_page *page);
 unsigned km_page_node(const void *p);
 void km_map_set(struct km_page *page, size_t count, uint16_t value);
 
+/*
+ * Meanwhile no page of that one's node is handed out or comes back: a page whose type says that it begins a slab begins
+ * that slab until it is let go, though the slab's objects, its owner word and its cache may go (the memory of the last
+ * two elsewhere). For some hundred instructions, with km_front_busy set.
+ */
+void km_page_hold(const struct km_page *page);
+void km_page_let_go(const struct km_page *page);
 /* Visit every head of a slab or large block, and every page of slob, until visit returns non-zero. */
 int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
 

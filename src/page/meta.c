@@ -106,6 +106,16 @@ void km_meta_free(void *p, size_t bytes)
 	km_unlock(&meta.lock);
 }
 
+void km_meta_hold(void)
+{
+	km_lock(&meta.lock);
+}
+
+void km_meta_let_go(void)
+{
+	km_unlock(&meta.lock);
+}
+
 size_t km_meta_committed_bytes(void)
 {
 	return meta.committed_bytes;

@@ -11,6 +11,9 @@
  * NULL: none left. */
 void *km_meta_alloc(size_t bytes, bool may_wait);
 void km_meta_free(void *p, size_t bytes);
+/* None is had or freed meanwhile: for some hundred instructions, with km_front_busy set. */
+void km_meta_hold(void);
+void km_meta_let_go(void);
 size_t km_meta_committed_bytes(void);
 const size_t *km_meta_expose(void);	/* where that is kept */
 /* The first bytes of the first range, zero until the caller writes them; NULL before the first

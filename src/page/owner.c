@@ -53,6 +53,21 @@ bool km_owner_set(uint64_t *word, uint64_t owner, size_t offset, unsigned order,
 	}
 }
 
+/* The word is 0 before its vector is freed, and none is freed meanwhile. */
+void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t reciprocal, uint64_t *owners,
+		   unsigned count)
+{
+	km_meta_hold();
+	/* Acquire pairs with make_vector: it is filled in. */
+	uint64_t seen = km_load_acquire(word);
+	for (unsigned i = 0; i < count; i++, offset += size) {
+		uint64_t owner = seen & KM_OWNER_VECTOR ? km_load(km_owner_in_vector(seen, offset, reciprocal)) : seen;
+
+		owners[i] = owner & ~KM_OWNER_NOBODY;
+	}
+	km_meta_let_go();
+}
+
 void km_owner_clear(uint64_t *word, unsigned order, uint32_t reciprocal)
 {
 	uint64_t seen = km_load(word);

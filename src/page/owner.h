@@ -47,6 +47,13 @@ km_inline uint64_t *km_owner_in_vector(uint64_t word, size_t offset, uint32_t re
  */
 bool km_owner_set(uint64_t *word, uint64_t owner, size_t offset, unsigned order, uint32_t reciprocal,
 		  bool sometimes, bool may_wait);
+/*
+ * The owners of `count` objects of a slab, the first at `offset`, `size` bytes each, while others set them, or the slab
+ * goes: then all are 0. What they name may be gone when this returns: compare it, never follow it. For who holds the
+ * slab's page.
+ */
+void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t reciprocal, uint64_t *owners,
+		   unsigned count);
 /* The slab goes. */
 void km_owner_clear(uint64_t *word, unsigned order, uint32_t reciprocal);
 

@@ -71,6 +71,8 @@ struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgrou
 
 /* Objcgs that are over go. With the tree lock. */
 void km_memcg_reap(void);
+/* They stay until it is said that they need not, which is for as long as the registry is locked. With the tree lock. */
+void km_memcg_keep_gone(bool keep);
 void km_memcg_lock(void);
 void km_memcg_unlock(void);
 

@@ -31,6 +31,8 @@ static struct mem_cgroup *top = &km_memcg_root;
 static struct {
 	struct km_lock lock;
 	bool was_busy;			/* of who holds it */
+	bool keep_gone;			/* objcgs that are over stay: somebody has a list of them */
+	struct obj_cgroup *spare;	/* those that nobody has a list of, by next_gone: for groups that come */
 	size_t groups;
 } tree = { .lock = KM_LOCK_INIT(KM_RANK_MEMCG) };
 
@@ -105,21 +107,64 @@ static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct me
 	km_counter_init(&group->kmem, km_memcg_kmem_counter(parent));
 	km_list_init(&group->children);
 	km_list_init(&group->objcgs);
-	objcg->memcg = objcg->home = group;
+	objcg->home = group;
+	km_store(&objcg->memcg, group);
 	objcg->charged = KM_OBJCG_HOME + (objcg->private ? KM_OBJCG_PRIVATE : 0);
 	km_list_add_tail(&objcg->link, &group->objcgs);
+}
+
+void km_memcg_keep_gone(bool keep)
+{
+	tree.keep_gone = keep;
+}
+
+/*
+ * What was an objcg stays one for ever, and points to a group that is there, or to the root: so whoever was told of it
+ * by an object, or a block on a shelf, that may have gone meanwhile finds that group under a CPU's stock lock. With the
+ * tree lock.
+ */
+static void keep_objcg(struct obj_cgroup *objcg)
+{
+	objcg->next_gone = tree.spare;
+	tree.spare = objcg;
+}
+
+static struct obj_cgroup *new_objcg(void)
+{
+	km_memcg_lock();
+	struct obj_cgroup *objcg = tree.spare;
+	if (objcg)
+		tree.spare = objcg->next_gone;
+	km_memcg_unlock();
+	if (!objcg)
+		return km_meta_alloc(sizeof(*objcg), true);
+	objcg->slot = objcg->stock = objcg->net = 0;
+	objcg->charged = 0;
+	objcg->nr_charged_bytes = 0;
+	objcg->home = NULL;
+	objcg->private = NULL;
+	km_store(&objcg->dead, false);
+	km_store(&objcg->gone, false);
+	return objcg;
+}
+
+static void drop_objcg(struct obj_cgroup *objcg)
+{
+	km_memcg_lock();
+	keep_objcg(objcg);
+	km_memcg_unlock();
 }
 
 void km_memcg_reap(void)
 {
 	struct obj_cgroup *objcg;
 
-	while ((objcg = km_stock_pop_gone())) {
+	while (!tree.keep_gone && (objcg = km_stock_pop_gone())) {
 		km_list_del(&objcg->link);
-		/* Our memory keeps what it held: who charges it after this is told so. */
+		/* Who charges it after this is told so. */
 		km_store(&objcg->memcg, &km_memcg_root);
 		km_store(&objcg->gone, true);
-		km_meta_free(objcg, sizeof(*objcg));
+		keep_objcg(objcg);
 	}
 }
 
@@ -171,7 +216,7 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		return NULL;
 	}
 	struct mem_cgroup *group = km_meta_alloc(sizeof(*group), true);
-	struct obj_cgroup *objcg = group ? km_meta_alloc(sizeof(*objcg), true) : NULL;
+	struct obj_cgroup *objcg = group ? new_objcg() : NULL;
 	if (objcg && (!(flags & MEM_CGROUP_PRIVATE) || km_private_create(objcg))) {
 		set_name(group, name);
 		error = join_tree(group, objcg, parent);
@@ -181,7 +226,7 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 	if (objcg && objcg->private)
 		km_private_drop(objcg);
 	if (objcg)
-		km_meta_free(objcg, sizeof(*objcg));
+		drop_objcg(objcg);
 	if (group)
 		km_meta_free(group, sizeof(*group));
 	errno = error;

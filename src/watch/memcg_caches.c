@@ -1,7 +1,10 @@
 /*
- * memcg_caches.c: what a group has, cache by cache. Invariant: nothing is counted while running; it is found out when
- * somebody asks, by a walk over all slabs, each of which says whose its objects are (page/owner.h).
+ * memcg_caches.c: what a group has, cache by cache. Invariants: nothing is counted while running; it is found out when
+ * somebody asks, by a walk over all slabs, each of which says whose its objects are (page/owner.h). Nothing that a walk
+ * meets is followed, for it may go meanwhile: an owner is compared with a list of those that are the group's, which is
+ * made under the lock of the tree, and a slab is looked at while its page is held.
  */
+#include "../page/meta.h"
 #include "../page/owner.h"
 #include "../port/die.h"
 #include "group.h"
@@ -9,11 +12,21 @@
 
 /* Caches that are counted in one walk over the slabs. */
 #define AT_ONCE 32u
+/* Owners that are compared with in one walk, where there is no memory for more. */
+#define FEW_OWNERS 64u
 
 struct row {
 	struct kmem_cache *cache;
 	size_t objects;
 	uint64_t bytes;
+};
+
+/* Objcgs that charge the group, hashed: half of the places stay empty. */
+struct owners {
+	uint64_t *slot;
+	size_t slots;			/* a power of two */
+	size_t skip, count;		/* those that were listed before; those that are now */
+	uint64_t few[2 * FEW_OWNERS];
 };
 
 struct walk {
@@ -23,25 +36,89 @@ struct walk {
 	size_t count;			/* of rows */
 	size_t skip;			/* caches that were counted in former walks */
 	uint64_t sum;			/* sum_twins: bytes */
+	struct owners owners;
 	uint64_t last;			/* an owner that was looked at, and whether it is the group's */
 	bool last_is_its;
 };
 
-/* A group has few owners: its own, and those of groups below it that are gone. The owner of an object that is out is
- * there. */
+/* ------------------------------------------------------------------ whose an object is */
+
+static size_t slot_of(const struct owners *owners, uint64_t owner)
+{
+	size_t i = (size_t)(owner * 0x9e3779b97f4a7c15ull >> 32);
+
+	for (i &= owners->slots - 1; owners->slot[i] && owners->slot[i] != owner;)
+		i = (i + 1) & (owners->slots - 1);
+	return i;
+}
+
+/* The group's objcgs, and those of the groups below if `below`: how many; all but the first `skip` of them, as far as
+ * there is room, go into the list if there is one. With the tree lock. */
+static size_t list_owners(const struct walk *walk, struct owners *owners)
+{
+	size_t all = 0;
+
+	for (const struct mem_cgroup *at = walk->group; at;
+	     at = walk->below ? km_memcg_next(walk->group, (struct mem_cgroup *)at) : NULL)
+		km_list_for_each(entry, &at->objcgs) {
+			uint64_t owner = (uintptr_t)km_container_of(entry, struct obj_cgroup, link);
+
+			if (all++ < owners->skip || !owners->slot || owners->count == owners->slots / 2)
+				continue;
+			owners->slot[slot_of(owners, owner)] = owner;
+			owners->count++;
+		}
+	return all;
+}
+
+/* Those after the ones that were listed before. None of them goes until drop_owners, so that no other comes to lie at
+ * the same place. False: there are no more. */
+static bool next_owners(struct walk *walk)
+{
+	struct owners *owners = &walk->owners;
+
+	*owners = (struct owners){ .skip = owners->skip + owners->count };
+	walk->last = 0;
+	km_memcg_lock();
+	size_t all = list_owners(walk, owners);
+	if (all > owners->skip) {
+		owners->slots = km_pow2_up((all - owners->skip) * 2);
+		owners->slot = owners->slots > km_array_count(owners->few) ?
+				       km_meta_alloc(owners->slots * sizeof(*owners->slot), true) : NULL;
+		if (!owners->slot) {
+			owners->slot = owners->few;
+			owners->slots = km_array_count(owners->few);
+		}
+		list_owners(walk, owners);
+		km_memcg_keep_gone(true);
+	}
+	km_memcg_unlock();
+	return owners->count != 0;
+}
+
+static void drop_owners(struct walk *walk)
+{
+	if (walk->owners.slot != walk->owners.few)
+		km_meta_free(walk->owners.slot, walk->owners.slots * sizeof(*walk->owners.slot));
+	km_memcg_lock();
+	km_memcg_keep_gone(false);
+	km_memcg_reap();
+	km_memcg_unlock();
+}
+
+/* Neighbours are mostly the same one's. */
 static bool is_its(struct walk *walk, uint64_t owner)
 {
-	owner &= ~KM_OWNER_NOBODY;
 	if (!owner)
 		return false;
 	if (walk->last != owner) {
 		walk->last = owner;
-		const struct mem_cgroup *memcg = km_load(&((struct obj_cgroup *)(uintptr_t)owner)->memcg);
-
-		walk->last_is_its = memcg == walk->group || (walk->below && km_memcg_in(memcg, walk->group));
+		walk->last_is_its = walk->owners.slot[slot_of(&walk->owners, owner)] == owner;
 	}
 	return walk->last_is_its;
 }
+
+/* ------------------------------------------------------------------ cache by cache */
 
 static struct row *row_of(struct walk *walk, const struct kmem_cache *cache)
 {
@@ -51,33 +128,52 @@ static struct row *row_of(struct walk *walk, const struct kmem_cache *cache)
 	return NULL;
 }
 
+/* 64 objects of a slab, from 64 * `word` on. False: there are no more, or it is another's by now. */
+static bool count_some(struct walk *walk, struct row *row, struct km_page *slab, unsigned word)
+{
+	struct kmem_cache *cache = row->cache;
+	uint64_t owners[64], taken = 0;
+
+	km_page_hold(slab);
+	/* Acquire pairs with km_slab_new_raw: what the slab says is filled in. */
+	bool its = km_load_acquire(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == cache;
+	unsigned objects = its ? slab->objects : 0;
+	const uint64_t *first = km_owner_of_page(slab);
+	/* Acquire pairs with who set it, who has an object: the engine is through with the slab as well. */
+	if (objects > word * 64 && km_load_acquire(first)) {
+		size_t at = (size_t)(km_slab_first(cache, slab) - (char *)km_page_address(slab));
+
+		taken = cache->engine->taken(cache, slab, word);
+		km_owner_read(first, at + word * 64 * (size_t)cache->size, cache->size, cache->reciprocal, owners,
+			      km_min(objects - word * 64, 64u));
+	}
+	km_page_let_go(slab);
+	for (; taken; taken &= taken - 1)
+		row->objects += is_its(walk, owners[__builtin_ctzll(taken)]);
+	return objects > (word + 1) * 64;
+}
+
 static int count_slab(struct km_page *slab, void *arg)
 {
 	struct walk *walk = arg;
-	struct kmem_cache *cache = slab->type == KM_PAGE_SLAB ? km_load(&slab->cache) : NULL;
+	struct kmem_cache *cache = km_load(&slab->type) == KM_PAGE_SLAB ? km_load(&slab->cache) : NULL;
 	struct row *row = cache ? row_of(walk, cache) : NULL;
 
 	/* A twin's words are not owners. */
-	if (!row || cache->twin_of)
-		return 0;
-	uint64_t word = km_load_acquire(km_owner_of_page(slab));
-	size_t first = (size_t)(km_slab_first(cache, slab) - (char *)km_page_address(slab));
-
-	for (unsigned i = 0; word && i < slab->objects; i++) {
-		uint64_t owner = word;
-
-		if (!cache->engine->is_taken(cache, slab, i))
-			continue;
-		if (word & KM_OWNER_VECTOR)
-			owner = km_load(km_owner_in_vector(word, first + (size_t)i * cache->size, cache->reciprocal));
-		row->objects += is_its(walk, owner);
-	}
+	if (row && !cache->twin_of)
+		for (unsigned word = 0; count_some(walk, row, slab, word); word++)
+			;
 	return 0;
 }
 
-static bool is_its_twin(struct walk *walk, const struct kmem_cache *cache)
+/* The registry is locked: so a twin has its group's objcg. The group itself is compared, or looked at under a lock. */
+static bool is_its_twin(const struct walk *walk, const struct kmem_cache *cache)
 {
-	return cache->twin_of && is_its(walk, (uintptr_t)km_private_owner(cache));
+	const struct obj_cgroup *objcg = cache->twin_of ? km_private_owner(cache) : NULL;
+
+	if (!objcg)
+		return false;
+	return walk->below ? km_memcg_below(objcg, walk->group) : km_load(&objcg->memcg) == walk->group;
 }
 
 static int note_cache(struct kmem_cache *cache, void *arg)
@@ -131,7 +227,10 @@ static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 	km_registry_lock();
 	bool more = km_registry_each(note_cache, walk) != 0;
 	take_back(walk);
-	km_pages_walk(count_slab, walk);
+	while (walk->count && next_owners(walk)) {
+		km_pages_walk(count_slab, walk);
+		drop_owners(walk);
+	}
 	for (size_t i = 0; i < walk->count; i++) {
 		finish_row(&walk->row[i]);
 		__builtin_memcpy(name[i], walk->row[i].cache->name, KM_NAME_BYTES);

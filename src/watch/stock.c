@@ -91,8 +91,8 @@ static uint64_t flush_pages(struct km_stock *stock, unsigned i)
 	uint64_t bytes = (uint64_t)stock->pages[i] << KM_PAGE_SHIFT;
 
 	km_counter_uncharge(&stock->groups[i]->memory, bytes);
-	stock->groups[i] = NULL;
-	stock->pages[i] = 0;
+	km_store(&stock->groups[i], NULL);
+	km_store(&stock->pages[i], (uint8_t)0);
 	return bytes;
 }
 
@@ -113,8 +113,9 @@ static void put_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t
 		km_counter_uncharge(&group->memory, pages << KM_PAGE_SHIFT);
 		return;
 	}
-	stock->groups[i] = group;
-	stock->pages[i] = (uint8_t)(stock->pages[i] + pages);
+	/* Who asks for numbers reads them without the lock. */
+	km_store(&stock->groups[i], group);
+	km_store(&stock->pages[i], (uint8_t)(stock->pages[i] + pages));
 }
 
 /* So many pages, from here or from the counters: a batch of them if that leaves as much again below every limit. */
@@ -123,7 +124,7 @@ static bool get_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t
 	unsigned i = find(stock, group);
 
 	if (i < KM_STOCK_SLOTS && stock->pages[i] >= pages) {
-		stock->pages[i] = (uint8_t)(stock->pages[i] - pages);
+		km_store(&stock->pages[i], (uint8_t)(stock->pages[i] - pages));
 		return true;
 	}
 	uint64_t spare = km_counter_spare(&group->memory);

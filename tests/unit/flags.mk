@@ -7,3 +7,5 @@ TEST_LIBS_names := -Wl,--wrap=prctl
 TEST_LIBS_dumps := -Wl,--wrap=prctl
 # Calls that are counted.
 TEST_LIBS_many_private := -Wl,--wrap=kmem_cache_get_stats,--wrap=km_meta_alloc,--wrap=km_pages_walk
+# Memory that is refused.
+TEST_LIBS_owner_words := -Wl,--wrap=km_meta_alloc

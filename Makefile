@@ -1,22 +1,31 @@
 # Makefile: builds everything into build/. `make`, `make check`, `make demo`, `make install PREFIX=`.
 # SAN=thread|address|undefined builds into build-SAN/ (discipline lock); DEBUG=1 adds assertions and rank checks.
+# CC, CPPFLAGS, CFLAGS, LDFLAGS, LDLIBS and OPT are the caller's, from the command line or the environment: CFLAGS stand behind
+# what the library can't do without, so that they add to it. Where things go: packaging/install.mk.
 
 CC	?= gcc
-VERSION	:= 0.1.0
+VERSION	:= $(shell sed -n 's/^.define KMEM_VERSION "\(.*\)"/\1/p' include/kmem/kmem.h)
+# The number in the soname is that of the inline header: what it says is compiled into programs.
+SOVERSION := $(shell sed -n 's/^.define KMEM_INLINE_ABI //p' include/kmem/inline.h)
 SAN	?=
 DEBUG	?=
-PREFIX	?= /usr/local
-DESTDIR	?=
 ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
 
 BUILD	:= build$(if $(SAN),-$(SAN))$(if $(DEBUG),-debug)
 OPT	?= -O2 -g
 WARN	:= -Wall -Wextra -Wno-unused-parameter
 ARCHFLAGS := $(if $(filter x86_64,$(ARCH)),-mcx16)
-CFLAGS	+= -std=gnu17 $(OPT) $(WARN) $(ARCHFLAGS) $(if $(SAN),-fsanitize=$(SAN)) $(if $(DEBUG),-DKM_DEBUG)
 LIBFLAGS := -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fno-builtin-malloc
-CPPFLAGS += -Iinclude
-LDLIBS	+= -lpthread
+ALL_CFLAGS = -std=gnu17 $(OPT) $(WARN) $(ARCHFLAGS) $(if $(SAN),-fsanitize=$(SAN)) $(if $(DEBUG),-DKM_DEBUG) $(CFLAGS)
+ALL_CPPFLAGS = -Iinclude $(CPPFLAGS) $(KERNEL_HEADERS)
+ALL_LDLIBS = $(LDLIBS) -lpthread
+
+# musl-gcc hides /usr/include, and the kernel's headers with it: they, and nothing else from there, stand behind musl's own.
+ifneq ($(findstring musl-gcc,$(CC)),)
+KERNEL_HEADERS = -idirafter $(BUILD)/headers
+$(shell mkdir -p $(BUILD)/headers && cd $(BUILD)/headers && for folder in linux asm-generic $(ARCH)-linux-gnu/asm asm; do \
+	[ ! -d /usr/include/$$folder ] || ln -sfn /usr/include/$$folder $${folder##*/}; done)
+endif
 
 SRC	:= $(filter-out src/edge/malloc%,$(wildcard src/*/*.c))
 MALLOC	:= $(wildcard src/edge/malloc*.c)
@@ -25,23 +34,27 @@ MALLOC_OBJ := $(MALLOC:%.c=$(BUILD)/obj/%.o)
 LIBS	:= $(BUILD)/libkmem.so $(BUILD)/libkmem.a $(if $(MALLOC),$(BUILD)/libkmem-malloc.so $(BUILD)/libkmem-malloc.a)
 
 .DEFAULT_GOAL := all
-.PHONY: all libs demo install clean
+.PHONY: all libs demo clean
 
-all: libs $(BUILD)/kmem $(BUILD)/kmem.pc
+all: libs $(BUILD)/kmem
 libs: $(LIBS)
 
 # The archives hold the same objects as the libraries: position-independent, so that they go into a shared object of somebody's.
 # All data between files is hidden (km_hidden), which is why this costs the hits nothing.
 $(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(LIBFLAGS) -fPIC -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(LIBFLAGS) -fPIC -MMD -MP -c $< -o $@
 
-# Never unloaded: descriptors of sequences and thread areas must outlive every thread.
-LINK = $(CC) $(CFLAGS) -shared -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-soname,$(notdir $@) -Wl,--version-script
-$(BUILD)/libkmem.so: $(OBJ) src/libkmem.map
-	$(LINK)=src/libkmem.map -o $@ $(OBJ) $(LDLIBS)
-$(BUILD)/libkmem-malloc.so: $(OBJ) $(MALLOC_OBJ) src/libkmem.map
-	$(LINK)=src/libkmem.map -o $@ $(OBJ) $(MALLOC_OBJ) $(LDLIBS)
+# Never unloaded: descriptors of sequences and thread areas must outlive every thread. Who was linked with the library looks for its
+# soname, here as where it is installed.
+LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-soname,$(@F).$(SOVERSION) \
+	-Wl,--version-script=src/libkmem.map
+$(BUILD)/libkmem.so: $(OBJ) src/libkmem.map include/kmem/inline.h
+	$(LINK) -o $@ $(OBJ) $(ALL_LDLIBS)
+	@ln -sfn $(@F) $@.$(SOVERSION)
+$(BUILD)/libkmem-malloc.so: $(OBJ) $(MALLOC_OBJ) src/libkmem.map include/kmem/inline.h
+	$(LINK) -o $@ $(OBJ) $(MALLOC_OBJ) $(ALL_LDLIBS)
+	@ln -sfn $(@F) $@.$(SOVERSION)
 $(BUILD)/libkmem.a: $(OBJ)
 	@rm -f $@
 	$(AR) rcs $@ $^
@@ -53,26 +66,14 @@ TOOLS	:= $(wildcard tools/*.c)
 TOOL_OBJ := $(TOOLS:%.c=$(BUILD)/tools/%.o)
 $(BUILD)/tools/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) -Isrc -Ibench $(CFLAGS) -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CPPFLAGS) -Isrc -Ibench -I$(BUILD) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/kmem: $(TOOL_OBJ) $(BUILD)/libkmem.a
-	$(CC) $(CFLAGS) -o $@ $(TOOL_OBJ) $(BUILD)/libkmem.a -lm
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJ) $(BUILD)/libkmem.a -lm $(LDLIBS)
 
-$(BUILD)/kmem.pc: scripts/kmem.pc.in Makefile
-	@mkdir -p $(@D)
-	sed -e 's|@PREFIX@|$(PREFIX)|;s|@VERSION@|$(VERSION)|' $< > $@
-
+include packaging/install.mk
 -include bench/bench.mk
 -include examples/examples.mk
 -include tests/tests.mk
-
-install: all
-	install -d $(DESTDIR)$(PREFIX)/include/kmem $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man3 $(DESTDIR)$(PREFIX)/share/man/man7
-	install -m 644 include/kmem/*.h $(DESTDIR)$(PREFIX)/include/kmem/
-	install -m 755 $(filter %.so,$(LIBS)) $(DESTDIR)$(PREFIX)/lib/
-	install -m 644 $(filter %.a,$(LIBS)) $(DESTDIR)$(PREFIX)/lib/
-	sed -e 's|@PREFIX@|$(PREFIX)|;s|@VERSION@|$(VERSION)|' scripts/kmem.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/kmem.pc
-	install -m 755 $(BUILD)/kmem $(DESTDIR)$(PREFIX)/bin/
-	for section in 1 3 7; do for page in docs/man/*.$$section; do [ -f $$page ] && install -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$$section/; done; done; true
 
 clean:
 	rm -rf build build-*

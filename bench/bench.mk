@@ -6,7 +6,7 @@
 # Works stand in headers, and no worker uses all of one.
 BENCH_WARN := -Wall -Wextra -Wno-unused-function
 BENCH_CFLAGS := -O2 -g -std=gnu17 -fno-builtin -falign-functions=64 -falign-loops=32
-BENCH_DEFINES = '-DBENCH_FLAGS="$(BENCH_CFLAGS)"' '-DBENCH_LIBRARY_FLAGS="$(CFLAGS)"'
+BENCH_DEFINES = '-DBENCH_FLAGS="$(BENCH_CFLAGS)"' '-DBENCH_LIBRARY_FLAGS="$(ALL_CFLAGS)"'
 BENCH_HEADERS := $(wildcard bench/*.h) $(wildcard include/kmem/*.h)
 BENCH_FRAME := build/bench/worker.o build/bench/crew.o
 BENCH_MALLOC := $(BENCH_FRAME) build/bench/worker_malloc.o build/bench/who_malloc.o

@@ -14,5 +14,5 @@ example-packages:
 
 $(BUILD)/examples/%: examples/%.c $(wildcard examples/*/*.h) $(wildcard include/kmem/*.h) $(BUILD)/libkmem.a | example-packages
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $$(pkg-config --cflags $(EXAMPLE_LIBS_$(*F))) -o $@ $< $(BUILD)/libkmem.a \
-		$$(pkg-config --libs $(EXAMPLE_LIBS_$(*F))) $(LDLIBS)
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $$(pkg-config --cflags $(EXAMPLE_LIBS_$(*F))) -o $@ $< $(BUILD)/libkmem.a \
+		$$(pkg-config --libs $(EXAMPLE_LIBS_$(*F))) $(ALL_LDLIBS)

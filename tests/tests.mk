@@ -12,7 +12,7 @@ tests: $(TEST_BIN)
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcard tests/*.h tests/*/*.h)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) -Isrc -Itests $(CFLAGS) -Wno-unused-function $(TEST_CFLAGS_$(*F)) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$(*F)) $(LDLIBS) -lm
+	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) -Wno-unused-function $(TEST_CFLAGS_$(*F)) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$(*F)) $(ALL_LDLIBS) -lm
 
 check:
 	scripts/need $$(cat tests/packages)

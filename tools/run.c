@@ -21,6 +21,7 @@
 
 #include "cache/cache.h"
 #include "kmem.h"
+#include "paths.h"
 
 #define LIBRARY "libkmem-malloc.so"
 
@@ -139,12 +140,44 @@ static int parse(int argc, char **argv, struct run_options *options)
 
 /* ------------------------------------------------------------------ where things are */
 
-/* The library: where KMEM_LIBRARY says, beside us (build/), or in ../lib (installed). */
+/* Where the folder of libraries is, seen from where the command is, if it stands where it was installed to or was moved
+ * together with it: what both have in common goes. NULL: it was renamed. */
+static const char *beside(const char *self, char *path, size_t bytes)
+{
+	const char *bin = KMEM_BINDIR, *lib = KMEM_LIBDIR;
+	size_t common = 0, i = 0, length = strlen(self);
+
+	for (; bin[i] && bin[i] == lib[i]; i++)
+		if (bin[i] == '/')
+			common = i + 1;
+	bin += common;
+	lib += common;
+	if (length <= strlen(bin) || strcmp(self + length - strlen(bin), bin) ||
+	    self[length - strlen(bin) - 1] != '/')
+		return NULL;
+	snprintf(path, bytes, "%.*s%s", (int)(length - strlen(bin)), self, lib);
+	return path;
+}
+
+/* The library in a folder, by its soname or by the name that the linker takes: its path without links. */
+static bool in_folder(const char *folder, char *resolved)
+{
+	static const char *const names[] = { LIBRARY "." KMEM_SOVERSION, LIBRARY };
+	char candidate[PATH_MAX * 2];
+
+	for (size_t i = 0; folder && i < sizeof(names) / sizeof(*names); i++) {
+		snprintf(candidate, sizeof(candidate), "%s/%s", folder, names[i]);
+		if (realpath(candidate, resolved))
+			return true;
+	}
+	return false;
+}
+
+/* The library: where KMEM_LIBRARY says; beside us (build/); where it was installed, or moved as a whole; in ../lib. */
 static int find_library(char *path, size_t bytes)
 {
-	static const char *const places[] = { LIBRARY, "../lib/" LIBRARY };
 	const char *named = getenv("KMEM_LIBRARY");
-	char self[PATH_MAX], resolved[PATH_MAX];
+	char self[PATH_MAX], moved[PATH_MAX * 2], up[PATH_MAX + 8], resolved[PATH_MAX];
 
 	if (named && *named) {
 		if (!realpath(named, resolved))
@@ -152,22 +185,15 @@ static int find_library(char *path, size_t bytes)
 					   strerror(errno));
 	} else {
 		ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-		size_t i = 0, count = sizeof(places) / sizeof(*places);
 
 		if (length < 0)
 			return kmem_failed(126, "run", "/proc/self/exe: %s", strerror(errno));
 		self[length] = '\0';
 		*strrchr(self, '/') = '\0';
-		for (; i < count; i++) {
-			char candidate[PATH_MAX + 64];
-
-			snprintf(candidate, sizeof(candidate), "%s/%s", self, places[i]);
-			if (realpath(candidate, resolved))
-				break;
-		}
-		if (i == count)
-			return kmem_failed(126, "run", "no " LIBRARY " in %s or %s/../lib", self,
-					   self);
+		snprintf(up, sizeof(up), "%s/../lib", self);
+		if (!in_folder(self, resolved) && !in_folder(beside(self, moved, sizeof(moved)), resolved) &&
+		    !in_folder(up, resolved) && !in_folder(KMEM_LIBDIR, resolved))
+			return kmem_failed(126, "run", "no " LIBRARY " in %s, %s or %s", self, up, KMEM_LIBDIR);
 	}
 	/* The dynamic loader splits LD_PRELOAD at both, and has no way to quote them. */
 	if (strpbrk(resolved, " :"))

@@ -5,8 +5,8 @@
  * the ordinary names mean these. The symbols stay exported.
  *
  * What is written here is ABI: the first 32 bytes of a cache, the first 8 of a sheaf, and the shelf. A
- * program compiled with this header works with any libkmem of the same KMEM_INLINE_ABI. A library of
- * another number has another soname: it is not loaded in the place of this one.
+ * program compiled with this header works with any libkmem of the same KMEM_INLINE_ABI. The number is
+ * the soname's (libkmem.so.0): a library of another number is not loaded in the place of this one.
  *
  * The sequences, in pseudo-code (docs/design/shelf.md has the drawing). All run on one CPU without
  * interruption or start from the miss path; the last store is the only one that commits:
@@ -33,7 +33,7 @@
 
 #include <kmem/kmem.h>
 
-#define KMEM_INLINE_ABI 1
+#define KMEM_INLINE_ABI 0
 #define KMEM_AREA_SHIFT 21
 #define KMEM_STRING_(x) #x
 #define KMEM_STRING(x) KMEM_STRING_(x)

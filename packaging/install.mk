@@ -1,0 +1,59 @@
+# install.mk: where everything goes, and away again. Included by the root Makefile. PREFIX and the folders below it are the caller's,
+# from the command line or the environment; DESTDIR stands before all of them while a package is made. Each file that is installed
+# stands in one list, by which `make uninstall` removes it, and nothing else.
+
+PREFIX	?= /usr/local
+BINDIR	?= $(PREFIX)/bin
+LIBDIR	?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR	?= $(PREFIX)/share/man
+PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
+CMAKEDIR ?= $(LIBDIR)/cmake/kmem
+DESTDIR	?=
+
+# libkmem.so -> libkmem.so.0 -> libkmem.so.0.1.0: for the linker, for programs, the file.
+REAL	:= $(SOVERSION).$(shell echo $(VERSION) | cut -d. -f2-)
+SHARED_LIBS := $(notdir $(filter %.so,$(LIBS)))
+ARCHIVES := $(notdir $(filter %.a,$(LIBS)))
+HEADERS	:= $(notdir $(wildcard include/kmem/*.h))
+PAGES	:= $(notdir $(wildcard docs/man/*.[1-8]))
+PCS	:= kmem.pc kmem-malloc.pc
+CMAKES	:= kmemConfig.cmake kmemConfigVersion.cmake
+
+INSTALLED = $(SHARED_LIBS:%=$(LIBDIR)/%) $(SHARED_LIBS:%=$(LIBDIR)/%.$(SOVERSION)) $(SHARED_LIBS:%=$(LIBDIR)/%.$(REAL)) \
+	$(ARCHIVES:%=$(LIBDIR)/%) $(HEADERS:%=$(INCLUDEDIR)/kmem/%) $(BINDIR)/kmem $(PCS:%=$(PKGCONFIGDIR)/%) $(CMAKES:%=$(CMAKEDIR)/%) \
+	$(foreach page,$(PAGES),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))
+
+FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@PC_LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|g' \
+	-e 's|@PC_INCLUDEDIR@|$(INCLUDEDIR:$(PREFIX)/%=$${prefix}/%)|g' -e 's|@LIBDIR@|$(LIBDIR)|g' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|g' -e 's|@VERSION@|$(VERSION)|g' \
+	-e 's|@SOVERSION@|$(SOVERSION)|g' -e 's|@REAL@|$(REAL)|g'
+
+.PHONY: install uninstall always
+# Where `kmem run` looks for its library. Written anew only when it changes, so that who installs elsewhere than he built for gets
+# a command that knows.
+$(BUILD)/paths.h: always
+	@mkdir -p $(@D)
+	@printf '#define KMEM_BINDIR "%s"\n#define KMEM_LIBDIR "%s"\n#define KMEM_SOVERSION "%s"\n' '$(BINDIR)' '$(LIBDIR)' '$(SOVERSION)' >$@.new
+	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+$(BUILD)/tools/tools/run.o: $(BUILD)/paths.h
+
+install: all
+	install -d $(sort $(addprefix $(DESTDIR),$(dir $(INSTALLED))))
+	set -e; for lib in $(SHARED_LIBS); do \
+		install -m 755 $(BUILD)/$$lib $(DESTDIR)$(LIBDIR)/$$lib.$(REAL); \
+		ln -sfn $$lib.$(REAL) $(DESTDIR)$(LIBDIR)/$$lib.$(SOVERSION); \
+		ln -sfn $$lib.$(SOVERSION) $(DESTDIR)$(LIBDIR)/$$lib; done
+	install -m 644 $(ARCHIVES:%=$(BUILD)/%) $(DESTDIR)$(LIBDIR)/
+	install -m 644 $(HEADERS:%=include/kmem/%) $(DESTDIR)$(INCLUDEDIR)/kmem/
+	install -m 755 $(BUILD)/kmem $(DESTDIR)$(BINDIR)/
+	set -e; for pc in $(PCS); do $(FILL) packaging/$$pc.in >$(DESTDIR)$(PKGCONFIGDIR)/$$pc; done
+	set -e; for cmake in $(CMAKES); do $(FILL) packaging/$$cmake.in >$(DESTDIR)$(CMAKEDIR)/$$cmake; done
+	set -e; for page in $(PAGES); do install -m 644 docs/man/$$page $(DESTDIR)$(MANDIR)/man$${page##*.}/; done
+	@# The dynamic loader's list of libraries; a package has that done where it is unpacked.
+	@[ -n "$(DESTDIR)" ] || ! command -v ldconfig >/dev/null || ldconfig 2>/dev/null || \
+		echo "now run ldconfig as root, if $(LIBDIR) is among the dynamic loader's folders"
+
+uninstall:
+	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
+	@rmdir $(DESTDIR)$(INCLUDEDIR)/kmem $(DESTDIR)$(CMAKEDIR) 2>/dev/null || :
+	@[ -n "$(DESTDIR)" ] || ! command -v ldconfig >/dev/null || ldconfig 2>/dev/null || :

@@ -243,11 +243,12 @@ static unsigned count_chain(const struct kmem_cache *cache, const struct km_page
 {
 	const char *base = km_page_address(slab);
 	uint64_t tag = slub_tag(slab, base);
+	const struct km_page seen = { .objects = km_load_speculative(&slab->objects) };
 	unsigned count = 0;
 
 	*met = false;
-	while (freelist && count < slab->objects && km_chain_tag_fits(tag, freelist) &&
-	       km_object_index(cache, slab, base, freelist) >= 0) {
+	while (freelist && count < seen.objects && km_chain_tag_fits(tag, freelist) &&
+	       km_object_index(cache, &seen, base, freelist) >= 0) {
 		count++;
 		if (freelist == stop_at) {
 			*met = true;
@@ -261,7 +262,7 @@ static unsigned count_chain(const struct kmem_cache *cache, const struct km_page
 /* The slab that a CPU says it has, if it is one of ours indeed. */
 static struct km_page *own_slab(const struct kmem_cache *cache, struct km_page *slab)
 {
-	return slab && km_load(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == cache ?
+	return slab && km_load_speculative(&slab->type) == KM_PAGE_SLAB && km_load_speculative(&slab->cache) == cache ?
 		       slab : NULL;
 }
 
@@ -364,11 +365,11 @@ static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsign
 		slab = top.slab ? own_slab(cache, slub_tagged(top.slab)) : NULL;
 		if (slab) {
 			*on_top += count_chain(cache, slab, top.freelist, NULL, &met);
-			*behind += slub_free_count(km_load(&slab->word));
+			*behind += slub_free_count(km_load_speculative(&slab->word));
 		}
 		for (unsigned i = 0; i < 4096 && (slab = own_link(cache, link)); i++) {
-			*behind += slub_free_count(km_load(&slab->word));
-			link = km_load(&slab->link.next);
+			*behind += slub_free_count(km_load_speculative(&slab->word));
+			link = km_load_speculative(&slab->link.next);
 		}
 	}
 }

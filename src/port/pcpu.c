@@ -355,7 +355,7 @@ uint64_t km_shelf_top_cpu(const struct km_shelf *shelf, unsigned cpu)
 
 static uintptr_t partner_of(const struct km_shelf *shelf, uintptr_t area, uintptr_t top)
 {
-	return top ? km_load(km_block_header(shelf, (void **)(area + top))) : 0;
+	return top ? km_load_speculative(km_block_header(shelf, (void **)(area + top))) : 0;
 }
 
 bool km_shelf_has_partner_cpu(const struct km_shelf *shelf, unsigned cpu)
@@ -381,7 +381,7 @@ size_t km_shelf_count_cpu(const struct km_shelf *shelf, unsigned cpu)
 
 	if (!top)
 		return 0;
-	uint64_t pad = km_load(km_block_pad(shelf, (void **)(area + top)));
+	uint64_t pad = km_load_speculative(km_block_pad(shelf, (void **)(area + top)));
 	uintptr_t partner = partner_of(shelf, area, top);
 	return count_above(shelf, top, pad) + (partner ? count_above(shelf, partner, pad) : 0);
 }

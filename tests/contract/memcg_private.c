@@ -570,7 +570,7 @@ static void crosswise(void)
 		pid_t child = fork();
 
 		if (!child) {
-			alarm(60);
+			alarm(580);
 			for (int t = 0; t < 3; t++)
 				for (int k = 0; k < 300; k++)
 					kmem_cache_free(common, alloc_for(common_group[t], common));

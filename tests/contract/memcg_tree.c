@@ -258,7 +258,7 @@ static void both_sides_of_a_fork(void)
 		pid_t child = fork();
 
 		if (!child) {
-			alarm(20);
+			alarm(580);
 			bool good = drained(quiet) == 123456 && charge(quiet, 1000) && charge(busy, 70000);
 
 			mem_cgroup_uncharge(quiet, 23456);

@@ -656,7 +656,7 @@ static int child(const char *name)
 	struct rlimit none = { 0, 0 };
 
 	setrlimit(RLIMIT_CORE, &none);
-	alarm(60);
+	alarm(580);
 	mode = getenv("DEATH_MODE");
 	slob = km_options.engine->shared_pages;
 	for (size_t i = 0; i < sizeof(deaths) / sizeof(deaths[0]); i++)

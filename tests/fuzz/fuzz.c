@@ -50,7 +50,7 @@ static int run_file(const char *path)
 	fflush(NULL);
 	pid_t pid = fork();
 	if (!pid) {
-		alarm(60);
+		alarm(580);
 		_exit(run_input(data, bytes) != 0);
 	}
 	if (waitpid(pid, &status, 0) == pid && !status)

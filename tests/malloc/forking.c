@@ -60,7 +60,7 @@ static void child(char **kept, int depth)
 {
 	pthread_t thread;
 
-	alarm(60);
+	alarm(580);
 	for (int i = 0; i < KEPT; i++) {
 		CHECK(is_filled(kept[i], 100 + (size_t)i * 7, (unsigned)i));
 		free(kept[i]);
@@ -87,7 +87,7 @@ int main(void)
 	char *kept[KEPT];
 
 	check_ours();
-	alarm(300);
+	alarm(580);
 	for (int i = 0; i < KEPT; i++) {
 		kept[i] = malloc(100 + (size_t)i * 7);
 		fill(kept[i], 100 + (size_t)i * 7, (unsigned)i);

@@ -138,7 +138,7 @@ static void steps(void)
 
 static void run(void)
 {
-	alarm(100);
+	alarm(580);
 	cache = kmem_cache_create("struck", 200, NULL, 0);
 	CHECK(cache);
 	free(malloc(6 << 20));

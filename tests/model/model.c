@@ -49,7 +49,7 @@ static int run(const uint8_t *code, size_t ops)
 	if (!pid) {
 		if (quiet && !freopen("/dev/null", "w", stderr))
 			_exit(3);
-		alarm(60);
+		alarm(580);
 		size_t failed = machine_run(&machine, code, ops * OP_BYTES);
 		if (failed)
 			fprintf(stderr, "operation %zu: %s\n", failed - 1, machine.why);

@@ -49,7 +49,7 @@ static int run_forked(void (*use)(void), unsigned long n, bool for_ever)
 	fflush(NULL);
 	pid_t pid = fork();
 	if (!pid) {
-		alarm(60);
+		alarm(580);
 		fault.calls = 0;
 		fault.fail_at = n;
 		fault.for_ever = for_ever;

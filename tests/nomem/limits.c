@@ -193,7 +193,7 @@ static int run(const struct limit *limit)
 	if (!pid) {
 		struct rlimit as = { limit->as_mib * MIB, limit->as_mib * MIB };
 
-		alarm(60);
+		alarm(580);
 		if (limit->as_mib && setrlimit(RLIMIT_AS, &as))
 			_exit(4);
 		execl("/proc/self/exe", "limits", limit->name, NULL);

@@ -36,7 +36,7 @@ static int run_started(void (*use)(void), unsigned long n, bool for_ever)
 	fflush(NULL);
 	pid_t pid = fork();
 	if (!pid) {
-		alarm(60);
+		alarm(580);
 		setenv("NOMEM_BOOT", setting, 1);
 		execl("/proc/self/exe", "nomem", NULL);
 		_exit(4);

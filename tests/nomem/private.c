@@ -99,7 +99,7 @@ static int run_late(const char *engine)
 	fflush(NULL);
 	pid_t pid = fork();
 	if (!pid) {
-		alarm(60);
+		alarm(580);
 		twin_comes_late(engine);
 		_exit(0);
 	}

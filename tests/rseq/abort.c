@@ -189,7 +189,7 @@ int main(int argc, char **argv)
 	inject_start();
 	cpus_start();
 	helper_start();
-	alarm(590);
+	alarm(1400);
 	/* What is done by the clock would be done in some runs and not in others. */
 	km_front_tick = NULL;
 	for (unsigned i = 0; i < sizeof(fixtures) / sizeof(fixtures[0]); i++) {

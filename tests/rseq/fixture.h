@@ -146,7 +146,7 @@ static void fork_now(void)
 	need(child >= 0, "fork: %s", strerror(errno));
 	if (!child) {
 		is_child = true;
-		alarm(20);
+		alarm(580);
 		return;
 	}
 	while (waitpid(child, &status, 0) < 0)

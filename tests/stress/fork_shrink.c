@@ -57,7 +57,7 @@ int main(void)
 	pthread_t thread[ENGINES];
 	unsigned forks = 0;
 
-	alarm(60);
+	alarm(580);
 	for (int i = 0; i < ENGINES; i++) {
 		struct kmem_cache_args args = { .engine = engines[i] };
 

@@ -101,7 +101,7 @@ static void fork_and_look(void)
 	pid_t child = fork();
 
 	if (!child) {
-		alarm(100);
+		alarm(580);
 		unsigned long all = drained(top);
 		bool good = all == mem_cgroup_current(halves[0]) + mem_cgroup_current(halves[1]);
 		struct mem_cgroup *group = group_below(halves[0], "child's");

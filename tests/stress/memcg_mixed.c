@@ -314,7 +314,7 @@ static void fork_and_look(struct worker *worker, bool quiet)
 		need(waitpid(child, &status, 0) == child && status == 0, "a child's accounts");
 		return;
 	}
-	alarm(60);
+	alarm(580);
 	set_refusing(false);
 	struct mem_cgroup *own = mem_cgroup_create(groups[0], "child", 0);
 	void *objects[200];

@@ -477,7 +477,7 @@ static void *watcher(void *arg)
 /* All that was left in the slots is still right here, and everything works. */
 static void in_child(void)
 {
-	alarm(60);
+	alarm(580);
 	for (unsigned i = 0; i < SLOTS; i++)
 		if (stress.slot[i])
 			destroy(stress.slot[i]);

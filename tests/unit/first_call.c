@@ -45,7 +45,7 @@ static void in_child(unsigned long at)
 {
 	void *objects[100];
 
-	alarm(10);
+	alarm(580);
 	strike_at = at;
 	void *object = first_call();
 	if (!object || steps < at || !kmalloc_bulk(40, GFP_KERNEL, 100, objects))

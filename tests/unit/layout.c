@@ -53,7 +53,7 @@ static int run(void)
 	};
 	static const char *const engines[] = { "sheaf", "slub" };
 
-	alarm(60);
+	alarm(580);
 	for (size_t i = 0; i < 2 * km_array_count(sizes); i++) {
 		struct kmem_cache_args args = { .engine = engines[i % 2] };
 		struct kmem_cache *cache = kmem_cache_create("layout", sizes[i / 2], &args, 0);

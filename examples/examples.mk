@@ -1,7 +1,8 @@
 # The examples: programs of a page that use the library as anybody would, into build/examples/. Not part of `all`, for they
 # want packages of others, which `make examples` installs where they are missing. Included by the root Makefile.
 
-EXAMPLES := $(BUILD)/examples/tenants/lua $(BUILD)/examples/tenants/sqlite $(BUILD)/examples/tenants/bomb
+EXAMPLES_FIRST := $(BUILD)/examples/first/shop $(BUILD)/examples/first/twice
+EXAMPLES := $(EXAMPLES_FIRST) $(BUILD)/examples/tenants/lua $(BUILD)/examples/tenants/sqlite $(BUILD)/examples/tenants/bomb
 EXAMPLE_PACKAGES := liblua5.4-dev libsqlite3-dev zlib1g-dev pkg-config
 EXAMPLE_LIBS_lua := lua5.4
 EXAMPLE_LIBS_sqlite := sqlite3
@@ -11,6 +12,11 @@ EXAMPLE_LIBS_bomb := zlib
 examples: $(EXAMPLES)
 example-packages:
 	scripts/need $(EXAMPLE_PACKAGES)
+
+# These want nothing but the library.
+$(EXAMPLES_FIRST): $(BUILD)/examples/%: examples/%.c $(wildcard include/kmem/*.h) $(BUILD)/libkmem.a
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(BUILD)/libkmem.a $(LDLIBS)
 
 $(BUILD)/examples/%: examples/%.c $(wildcard examples/*/*.h) $(wildcard include/kmem/*.h) $(BUILD)/libkmem.a | example-packages
 	@mkdir -p $(@D)

@@ -36,7 +36,7 @@ struct bench_options {
 	struct names benches, engines, subjects, linkages, works, disciplines;
 	struct numbers sizes, batches, threads, transfers;
 	unsigned int rounds, runs;	/* 0: by default */
-	bool quick, full, json, csv;
+	bool quick, full, json, csv, fetch;
 	const char *html;	/* file, or NULL */
 };
 

@@ -22,12 +22,13 @@ static const char usage_text[] =
 	"  --transfer N,..  memcg's simulation: ns for a line to come from another CPU; default 100\n"
 	"  --rounds N       default 9               --runs N       bulk-latency: 100; netio: 50\n"
 	"  --quick          a tenth of the work     --full         bulk: 10 M objects a cell\n"
-	"  --json, --csv    instead of the table    --html FILE    tables and plots as well\n";
+	"  --json, --csv    instead of the table    --html FILE    tables and plots as well\n"
+	"  --fetch          bring the peers that are not there first (scripts/peers: installs packages, takes minutes)\n";
 
 enum {
 	OPTION_ENGINE = 256, OPTION_PERCPU, OPTION_SUBJECTS, OPTION_SIZE, OPTION_BATCH, OPTION_THREADS,
 	OPTION_TRANSFER, OPTION_LINKAGE, OPTION_WORK, OPTION_ROUNDS, OPTION_RUNS, OPTION_QUICK, OPTION_FULL,
-	OPTION_JSON, OPTION_CSV, OPTION_HTML, OPTION_HELP
+	OPTION_JSON, OPTION_CSV, OPTION_HTML, OPTION_FETCH, OPTION_HELP
 };
 
 static const struct option long_options[] = {
@@ -47,6 +48,7 @@ static const struct option long_options[] = {
 	{ "json", no_argument, NULL, OPTION_JSON },
 	{ "csv", no_argument, NULL, OPTION_CSV },
 	{ "html", required_argument, NULL, OPTION_HTML },
+	{ "fetch", no_argument, NULL, OPTION_FETCH },
 	{ "help", no_argument, NULL, OPTION_HELP },
 	{ NULL, 0, NULL, 0 },
 };
@@ -166,6 +168,9 @@ static void parse_option(int code, const char *name, struct bench_options *optio
 		break;
 	case OPTION_FULL:
 		options->full = true;
+		break;
+	case OPTION_FETCH:
+		options->fetch = true;
 		break;
 	case OPTION_JSON:
 		options->json = true;

@@ -329,23 +329,31 @@ static int run_in_root(char *const *arguments)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
-/* A peer without a version file was never brought; one with only a log could not be had. */
+/* A peer with a log but no version file could not be had. */
+static bool was_tried(const char *peer)
+{
+	return exists(bench_format("build/peers/%s.log", peer));
+}
+
+/*
+ * A peer without a version file was never brought. Bringing one installs packages and compiles for minutes: only who
+ * asks for that gets it (--fetch). The system's own malloc is there anyway, and takes neither.
+ */
 static void bring_peers(void)
 {
 	char *arguments[PEERS + 2] = { "scripts/peers" };
 	size_t count = 1;
 
 	for (size_t i = 0; i < PEERS; i++) {
-		if (!wanted_subject(peers[i]) ||
-		    exists(bench_format("build/peers/%s/version", peers[i])))
+		if (!wanted_subject(peers[i]) || peer_version(peers[i]) || was_tried(peers[i]))
 			continue;
-		if (!exists(bench_format("build/peers/%s.log", peers[i])))
+		if (bench.options.fetch || !strcmp(peers[i], "glibc"))
 			arguments[count++] = (char *)peers[i];
 	}
 	if (count == 1 || !exists("scripts/peers"))
 		return;
-	fputs("kmem bench: bringing the peers that are not there yet; this takes minutes, once\n",
-	      stderr);
+	if (bench.options.fetch)
+		fputs("kmem bench: bringing the peers that are not there yet; this takes minutes, once\n", stderr);
 	run_in_root(arguments);
 }
 
@@ -411,7 +419,9 @@ static void find_peers(void)
 		if (peer_version(peers[i]))
 			add_peer(peers[i]);
 		else
-			bench_without(peers[i], "cannot be had here (scripts/peers tries again)");
+			bench_without(peers[i], was_tried(peers[i]) ?
+				      "cannot be had here (scripts/peers tries again)" :
+				      "not here; --fetch, or scripts/peers, brings it");
 	}
 }
 

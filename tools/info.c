@@ -24,14 +24,15 @@
 #define ATTEMPTS 50u	/* a millisecond apart; then what can be read */
 
 static const char usage_text[] =
-	"usage: kmem info [--json | --memory | --memcg [--json | --files]] [PID | FILE]\n"
-	"  PID       a running program: slabinfo 2.1\n"
-	"  FILE      what --stats=FILE wrote (a name of digits only: ./FILE)\n"
-	"  neither   a line for each of your processes that run libkmem\n"
-	"  --json    everything, for programs\n"
-	"  --memory  bytes instead of objects, largest cache first\n"
-	"  --memcg   groups instead of caches, as a tree; without PID of each process that has any\n"
-	"  --files   with --memcg: memory.current, memory.stat, memory.events and so on, of each group\n";
+	"usage: kmem info [--memory | --slabinfo | --json | --memcg [--json | --files]] [PID | FILE]\n"
+	"  PID         a running program: on a terminal as --memory, else as --slabinfo\n"
+	"  FILE        what --stats=FILE wrote (a name of digits only: ./FILE)\n"
+	"  neither     a line for each of your processes that run libkmem\n"
+	"  --memory    the caches in use, by bytes, largest first, and where all of the memory is\n"
+	"  --slabinfo  all caches, by objects, as /proc/slabinfo has them (slabinfo 2.1)\n"
+	"  --json      everything, for programs\n"
+	"  --memcg     groups instead of caches, as a tree, largest first; without PID of each process that has any\n"
+	"  --files     with --memcg: memory.current, memory.stat, memory.events and so on, of each group\n";
 
 /* ------------------------------------------------------------------ snapshots */
 
@@ -251,7 +252,7 @@ static int of_all(enum info_style style)
 /* ------------------------------------------------------------------ the command */
 
 struct wanted {
-	bool json, memory, memcg, files;
+	bool json, memory, slabinfo, memcg, files;
 };
 
 /* Each option at most once, and only what goes together. */
@@ -259,6 +260,7 @@ static struct wanted parse(int argc, char **argv)
 {
 	static const struct option known[] = {
 		{ "json", no_argument, NULL, 'j' }, { "memory", no_argument, NULL, 'm' },
+		{ "slabinfo", no_argument, NULL, 's' },
 		{ "memcg", no_argument, NULL, 'g' }, { "files", no_argument, NULL, 'f' },
 		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
@@ -268,7 +270,7 @@ static struct wanted parse(int argc, char **argv)
 	opterr = 0;
 	while ((code = getopt_long(argc, argv, "", known, NULL)) != -1) {
 		bool *flag = code == 'j' ? &wanted.json : code == 'm' ? &wanted.memory :
-			     code == 'g' ? &wanted.memcg : &wanted.files;
+			     code == 's' ? &wanted.slabinfo : code == 'g' ? &wanted.memcg : &wanted.files;
 
 		if (code == 'h')
 			kmem_help(usage_text);
@@ -278,32 +280,37 @@ static struct wanted parse(int argc, char **argv)
 			kmem_usage("info", "%s twice", argv[optind - 1]);
 		*flag = true;
 	}
-	if (wanted.json + wanted.memory + wanted.files > 1)
-		kmem_usage("info", "one of --json, --memory and --files");
-	if (wanted.memory && wanted.memcg)
-		kmem_usage("info", "one of --memory and --memcg");
+	if (wanted.json + wanted.memory + wanted.slabinfo + wanted.files > 1)
+		kmem_usage("info", "one of --json, --memory, --slabinfo and --files");
+	if ((wanted.memory || wanted.slabinfo) && wanted.memcg)
+		kmem_usage("info", "one of --%s and --memcg", wanted.memory ? "memory" : "slabinfo");
 	if (wanted.files && !wanted.memcg)
 		kmem_usage("info", "--files: with --memcg");
 	return wanted;
 }
 
-static enum info_style style_of(struct wanted wanted)
+/* one: of one process or file. A person reads bytes, a program what it always read. */
+static enum info_style style_of(struct wanted wanted, bool one)
 {
 	if (wanted.memcg)
 		return wanted.files ? INFO_FILES : wanted.json ? INFO_TREE_JSON : INFO_TREE;
-	return wanted.json ? INFO_JSON : wanted.memory ? INFO_MEMORY : INFO_SLABINFO;
+	if (wanted.json)
+		return INFO_JSON;
+	return wanted.memory || (one && !wanted.slabinfo && isatty(STDOUT_FILENO)) ? INFO_MEMORY : INFO_SLABINFO;
 }
 
 int cmd_info(int argc, char **argv)
 {
-	enum info_style style = style_of(parse(argc, argv));
+	struct wanted wanted = parse(argc, argv);
+	enum info_style style = style_of(wanted, argc > optind);
 
 	if (argc - optind > 1)
 		kmem_usage("info", "one process or file at a time");
 	if (optind < argc)
 		return is_number(argv[optind]) ? of_process(atoi(argv[optind]), style) :
 						 of_file(argv[optind], style);
-	if (style == INFO_MEMORY || style == INFO_FILES)
-		kmem_usage("info", "--%s: of which process or file?", style == INFO_MEMORY ? "memory" : "files");
+	if (wanted.memory || wanted.slabinfo || wanted.files)
+		kmem_usage("info", "--%s: of which process or file?",
+			   wanted.memory ? "memory" : wanted.slabinfo ? "slabinfo" : "files");
 	return of_all(style);
 }

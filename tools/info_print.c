@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "page/arena.h"
@@ -154,16 +155,39 @@ struct info_bytes info_bytes(unsigned long bytes)
 	return result;
 }
 
+int info_columns(void)
+{
+	struct winsize size;
+
+	if (!isatty(STDOUT_FILENO))
+		return 0;
+	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
+/* Five columns of figures stand behind the name. */
+#define FIGURES_WIDTH	(4 * 11 + 7)
+
+/* Room for every name, as far as the terminal has it. */
+static int name_width(void)
+{
+	int columns = info_columns(), widest = sizeof(((struct kmem_cache_stats *)0)->name) - 1;
+
+	if (!columns || columns >= widest + FIGURES_WIDTH)
+		return widest;
+	return columns > FIGURES_WIDTH + 12 ? columns - FIGURES_WIDTH : 12;
+}
+
 /* Bytes of objects in use, on shelves, and in slabs; what is unknown is a dash. */
 static void print_bytes(const char *name, unsigned long objects, unsigned long active, unsigned long shelves,
 			unsigned long slabs)
 {
+	int width = name_width();
 	char used[16] = "-";
 
 	if (active != UNKNOWN && slabs != UNKNOWN)
 		snprintf(used, sizeof(used), "%.1f%%", slabs ? 100.0 * (double)active / (double)slabs : 0.0);
-	printf("%-24s %12lu %12s %12s %12s %6s\n", name, objects, active == UNKNOWN ? "-" : BYTES(active),
-	       BYTES(shelves), slabs == UNKNOWN ? "-" : BYTES(slabs), used);
+	printf("%-*.*s %10lu %10s %10s %10s %6s\n", width, width, name, objects,
+	       active == UNKNOWN ? "-" : BYTES(active), BYTES(shelves), slabs == UNKNOWN ? "-" : BYTES(slabs), used);
 }
 
 /* Kilobytes that /proc/PID/smaps_rollup has for the key; 0: it does not say. */
@@ -225,7 +249,7 @@ static int print_memory(const struct snapshot *snapshot, bool live)
 		return ENOMEM;
 	printf("process %u, libkmem %s, discipline %s (%s)\n\n", snapshot->pid, snapshot->version,
 	       snapshot->discipline, snapshot->reason);
-	printf("%-24s %12s %12s %12s %12s %6s\n", "cache", "objects", "in use", "on shelves",
+	printf("%-*s %10s %10s %10s %10s %6s\n", name_width(), "cache", "objects", "in use", "on shelves",
 	       "in slabs", "used");
 	for (size_t i = 0; i < snapshot->count; i++)
 		rows[i] = row_of(snapshot, &snapshot->caches[i]);
@@ -243,7 +267,7 @@ static int print_memory(const struct snapshot *snapshot, bool live)
 	free(rows);
 	/* The pages that the caches of slob share are counted once, here. */
 	print_bytes("all caches", objects, active_bytes(snapshot), shelves, slabs);
-	printf("%-24s %12lu %12s\n", "large blocks", snapshot->stats.large_blocks,
+	printf("%-*s %10lu %10s\n", name_width(), "large blocks", snapshot->stats.large_blocks,
 	       BYTES(snapshot->stats.large_bytes));
 	print_totals(snapshot, live);
 	return fflush(stdout) || ferror(stdout) ? EIO : 0;

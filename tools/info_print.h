@@ -19,6 +19,8 @@ struct info_bytes {
 };
 struct info_bytes info_bytes(unsigned long bytes);
 #define BYTES(n) (info_bytes(n).text)
+/* Columns of the terminal that standard output is, for rows that fit; 0: it is none. */
+int info_columns(void);
 /* What the system calls the process, or "?". */
 void info_process_name(unsigned pid, char name[64]);
 

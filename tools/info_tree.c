@@ -5,8 +5,11 @@
 #include "info_print.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "kmem.h"
 
 /* A name as it may go to a terminal: the process might have written anything there. */
 struct name {
@@ -42,34 +45,105 @@ static int name_width(const struct snapshot *snapshot)
 	return (int)width;
 }
 
+/* A terminal's row is cut where it ends, as ps(1) does. */
+static void print_line(struct km_writer *writer, char *row)
+{
+	size_t columns = (size_t)info_columns();
+
+	if (columns && strlen(row) > columns)
+		row[columns] = '\0';
+	km_print(writer, "%s\n", row);
+}
+
 static void print_row(struct km_writer *writer, const struct km_group_stats *group, int width)
 {
 	int indent = 2 * ((int)group->depth - 1);
-	bool some = false;
 	char row[512];
+	size_t length = (size_t)snprintf(row, sizeof(row), "%*s%-*s %10s %10s %10s %10s ", indent, "", width - indent,
+					 name_of(group).text, BYTES(group->current), BYTES(group->peak),
+					 limit(group->max).text, limit(group->high).text), before = length;
 
-	snprintf(row, sizeof(row), "%*s%-*s %10s %10s %10s %10s ", indent, "", width - indent,
-		 name_of(group).text, BYTES(group->current), BYTES(group->peak), limit(group->max).text,
-		 limit(group->high).text);
-	km_print(writer, "%s", row);
-	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
-		if (group->events[i]) {
-			km_print(writer, " %s %lu", km_memcg_event_names[i], (unsigned long)group->events[i]);
-			some = true;
-		}
-	km_print(writer, "%s", some ? "\n" : " -\n");
+	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS && length < sizeof(row); i++)
+		if (group->events[i])
+			length += (size_t)snprintf(row + length, sizeof(row) - length, " %s %lu", km_memcg_event_names[i],
+						   (unsigned long)group->events[i]);
+	if (length == before)
+		snprintf(row + length, sizeof(row) - length, " -");
+	print_line(writer, row);
+}
+
+/* ------------------------------------------------------------------ the largest first, below each parent */
+
+/* A group's place among its siblings. Parents are counted from 1; 0 is the root. */
+struct place {
+	const struct km_group_stats *group;
+	size_t self, parent;
+};
+
+struct order {
+	struct place *place;		/* by parent, then by size */
+	size_t *first;			/* of each parent: where its groups begin; one more behind the last */
+};
+
+static int by_size(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->parent != y->parent)
+		return x->parent < y->parent ? -1 : 1;
+	if (x->group->current != y->group->current)
+		return x->group->current > y->group->current ? -1 : 1;
+	return x->self < y->self ? -1 : x->self > y->self;
+}
+
+static struct order order_of(const struct snapshot *snapshot)
+{
+	size_t count = snapshot->group_count, above[MEMCG_DEPTH_MAX + 2] = { 0 }, at = 0;
+	struct order order = {
+		.place = kmem_need(calloc(count + 1, sizeof(*order.place))),
+		.first = kmem_need(calloc(count + 2, sizeof(*order.first))),
+	};
+
+	/* Each group stands before those below it. */
+	for (size_t i = 0; i < count; i++) {
+		const struct km_group_stats *group = &snapshot->groups[i];
+		size_t depth = group->depth <= MEMCG_DEPTH_MAX ? group->depth : MEMCG_DEPTH_MAX;
+
+		depth = depth ? depth : 1;
+		order.place[i] = (struct place){ group, i + 1, above[depth - 1] };
+		for (size_t below = depth; below < MEMCG_DEPTH_MAX + 2; below++)
+			above[below] = i + 1;
+	}
+	qsort(order.place, count, sizeof(*order.place), by_size);
+	for (size_t parent = 0; parent <= count + 1; parent++) {
+		while (at < count && order.place[at].parent < parent)
+			at++;
+		order.first[parent] = at;
+	}
+	return order;
+}
+
+/* Groups are at most MEMCG_DEPTH_MAX deep, and so is this. */
+static void print_below(struct km_writer *writer, const struct order *order, size_t parent, int width)
+{
+	for (size_t i = order->first[parent]; i < order->first[parent + 1]; i++) {
+		print_row(writer, order->place[i].group, width);
+		print_below(writer, order, order->place[i].self, width);
+	}
 }
 
 static void print_tree(struct km_writer *writer, const struct snapshot *snapshot)
 {
+	struct order order = order_of(snapshot);
 	int width = name_width(snapshot);
 	char head[512];
 
-	snprintf(head, sizeof(head), "%-*s %10s %10s %10s %10s  EVENTS\n", width, "GROUP", "CURRENT", "PEAK", "MAX",
+	snprintf(head, sizeof(head), "%-*s %10s %10s %10s %10s  EVENTS", width, "GROUP", "CURRENT", "PEAK", "MAX",
 		 "HIGH");
-	km_print(writer, "%s", head);
-	for (size_t i = 0; i < snapshot->group_count; i++)
-		print_row(writer, &snapshot->groups[i], width);
+	print_line(writer, head);
+	print_below(writer, &order, 0, width);
+	free(order.place);
+	free(order.first);
 }
 
 static void print_json(struct km_writer *writer, const struct snapshot *snapshot)

@@ -23,7 +23,7 @@ static const char usage_text[] =
 	"  --rounds N       default 9               --runs N       bulk-latency: 100; netio: 50\n"
 	"  --quick          a tenth of the work     --full         bulk: 10 M objects a cell\n"
 	"  --json, --csv    instead of the table    --html FILE    tables and plots as well\n"
-	"  --fetch          bring the peers that are not there first (scripts/peers: installs packages, takes minutes)\n";
+	"  --fetch          first bring the peers that are not there (scripts/peers: takes minutes)\n";
 
 enum {
 	OPTION_ENGINE = 256, OPTION_PERCPU, OPTION_SUBJECTS, OPTION_SIZE, OPTION_BATCH, OPTION_THREADS,

@@ -174,7 +174,7 @@ static int name_width(void)
 
 	if (!columns || columns >= widest + FIGURES_WIDTH)
 		return widest;
-	return columns > FIGURES_WIDTH + 12 ? columns - FIGURES_WIDTH : 12;
+	return columns > FIGURES_WIDTH + 8 ? columns - FIGURES_WIDTH : 8;
 }
 
 /* Bytes of objects in use, on shelves, and in slabs; what is unknown is a dash. */
@@ -240,6 +240,19 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 	}
 }
 
+/* Why it is that discipline is said where there is room. */
+static void print_process(const struct snapshot *snapshot)
+{
+	int columns = info_columns();
+	char line[320];
+
+	snprintf(line, sizeof(line), "process %u, libkmem %s, discipline %s (%s)", snapshot->pid, snapshot->version,
+		 snapshot->discipline, snapshot->reason);
+	if (columns && strlen(line) > (size_t)columns)
+		*strchr(line, '(') = '\0';
+	printf("%.*s\n\n", columns ? columns : (int)sizeof(line), line);
+}
+
 static int print_memory(const struct snapshot *snapshot, bool live)
 {
 	struct row *rows = calloc(snapshot->count + 1, sizeof(*rows));
@@ -247,8 +260,7 @@ static int print_memory(const struct snapshot *snapshot, bool live)
 
 	if (!rows)
 		return ENOMEM;
-	printf("process %u, libkmem %s, discipline %s (%s)\n\n", snapshot->pid, snapshot->version,
-	       snapshot->discipline, snapshot->reason);
+	print_process(snapshot);
 	printf("%-*s %10s %10s %10s %10s %6s\n", name_width(), "cache", "objects", "in use", "on shelves",
 	       "in slabs", "used");
 	for (size_t i = 0; i < snapshot->count; i++)

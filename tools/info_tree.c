@@ -65,8 +65,8 @@ static void print_row(struct km_writer *writer, const struct km_group_stats *gro
 
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS && length < sizeof(row); i++)
 		if (group->events[i])
-			length += (size_t)snprintf(row + length, sizeof(row) - length, " %s %lu", km_memcg_event_names[i],
-						   (unsigned long)group->events[i]);
+			length += (size_t)snprintf(row + length, sizeof(row) - length, " %s %lu",
+						   km_memcg_event_names[i], (unsigned long)group->events[i]);
 	if (length == before)
 		snprintf(row + length, sizeof(row) - length, " -");
 	print_line(writer, row);

@@ -1,6 +1,6 @@
 /*
- * shop.c: a program with caches of its own, one for each kind of object, so that whoever looks at it from outside sees its
- * memory by name: `kmem info --memory PID`. It fills itself, says so, and stays until its standard input ends.
+ * shop.c: a program with caches of its own, one for each kind of object, so that whoever looks at it from outside sees
+ * its memory by name: `kmem info --memory PID`. It fills itself, says so, and stays until its standard input ends.
  */
 #include <kmem/kmem.h>
 #include <stdio.h>

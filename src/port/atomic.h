@@ -12,8 +12,8 @@
 #define km_store(p, v)		__atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define km_store_release(p, v)	__atomic_store_n((p), (v), __ATOMIC_RELEASE)
 /*
- * A look at a word that may be somebody else's by now: its result counts only if a compare-and-swap then succeeds, or is
- * a statistic that may be wrong. ThreadSanitizer is not shown it: it can't know that a lost race does no harm.
+ * A look at a word that may be somebody else's by now: its result counts only if a compare-and-swap then succeeds, or
+ * is a statistic that may be wrong. ThreadSanitizer is not shown it: it can't know that a lost race does no harm.
  */
 #if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
 #define km_load_speculative(p)                                                                     \

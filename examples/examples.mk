@@ -16,7 +16,7 @@ example-packages:
 # These want nothing but the library.
 $(EXAMPLES_FIRST): $(BUILD)/examples/%: examples/%.c $(wildcard include/kmem/*.h) $(BUILD)/libkmem.a
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(BUILD)/libkmem.a $(LDLIBS)
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libkmem.a $(ALL_LDLIBS)
 
 $(BUILD)/examples/%: examples/%.c $(wildcard examples/*/*.h) $(wildcard include/kmem/*.h) $(BUILD)/libkmem.a | example-packages
 	@mkdir -p $(@D)

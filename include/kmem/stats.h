@@ -107,7 +107,8 @@ KMEM_API int kmem_slabinfo_write(const char *text);
 
 /*
  * Visit every cache, oldest first, until visit returns non-zero; returns that, or 0. Caches are neither
- * made nor destroyed meanwhile: visit must not do so, nor shrink, and what it allocates may be refused.
+ * made nor destroyed meanwhile: visit must not do so, nor shrink, and what it allocates may be refused. A thread that
+ * finds no memory waits for its end, for ten seconds at most: so visit should not wait for other threads.
  */
 KMEM_API int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 /* Visit every allocated object of the cache (those on shelves not, those in prefilled sheaves too; what private

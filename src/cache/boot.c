@@ -28,6 +28,7 @@ static void fork_prepare(void)
 		nested_forks++;
 		return;
 	}
+	km_reclaim_fork(true, false);
 	km_registry_fork(true, false);
 	if (km_boot_fork_above)
 		km_boot_fork_above(true, false);
@@ -46,6 +47,7 @@ static void fork_done(bool child)
 	if (km_boot_fork_above)
 		km_boot_fork_above(false, child);
 	km_registry_fork(false, child);
+	km_reclaim_fork(false, child);
 }
 
 static void fork_end(void)
@@ -67,7 +69,6 @@ static void fork_parent(void)
 static void fork_child(void)
 {
 	fork_done(true);
-	km_reclaim_fork_child();
 	fork_end();
 }
 

@@ -75,8 +75,9 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 /* watch/private.c: the cache goes, with the registry locked. */
 void km_private_forget(struct kmem_cache *parent) __attribute__((weak));
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
-/* Visit all with the registry locked; trylock: false where it is taken. */
+/* Visit all with the registry locked; within: if that is to be had in `ms` milliseconds; try: if it is not taken. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
+bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg), void *arg, unsigned ms);
 bool km_registry_try_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg,
 			   void (*then)(void *arg));	/* with the lock still held; may be NULL */
 void km_registry_fork(bool before, bool child);
@@ -165,6 +166,6 @@ void km_large_expose(const size_t **blocks, const size_t **bytes);
 /* ---- reclaim.c */
 
 void km_reclaim_start(void);
-void km_reclaim_fork_child(void);
+void km_reclaim_fork(bool before, bool child);
 
 #endif

@@ -573,6 +573,17 @@ int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *a
 	return result;
 }
 
+bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg), void *arg, unsigned ms)
+{
+	if (!registry.all.next)
+		return true;
+	if (!km_lock_within(&registry.lock, ms))
+		return false;
+	km_registry_each(visit, arg);
+	km_unlock(&registry.lock);
+	return true;
+}
+
 bool km_registry_try_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg,
 			   void (*then)(void *arg))
 {

@@ -122,13 +122,15 @@ static void *alloc_once(size_t bytes, size_t align, const struct km_request *req
 static void *alloc_or_press(size_t bytes, size_t align, const struct km_request *request)
 {
 	void *p = alloc_once(bytes, align, request);
+	unsigned tries = 0;
 
-	if (!p && request->may_wait && !km_front_busy && bytes <= PTRDIFF_MAX) {
+	while (km_unlikely(!p) && request->may_wait && !km_front_busy && bytes <= PTRDIFF_MAX) {
 		bool was = km_busy_begin();
-		bool more = km_front_pressure && km_front_pressure();
+		bool more = km_front_pressure && km_front_pressure(NULL, &tries);
 		km_busy_end(was);
-		if (more)
-			p = alloc_once(bytes, align, request);
+		if (!more)
+			break;
+		p = alloc_once(bytes, align, request);
 	}
 	return p;
 }

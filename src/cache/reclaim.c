@@ -9,10 +9,11 @@
 
 static struct {
 	uint64_t next_purge_ms, next_reap_ms, next_look_ms, last_tick_ms;
-	uint32_t busy;			/* one at a time; the others pass */
+	struct km_lock lock;		/* ticks pass where it is taken; who has no page waits for it */
+	uint32_t flushes;		/* of all caches, for want of pages, that have begun; written with the lock */
 	size_t peak_pages;		/* in use, since what lay ready was last given back */
 	size_t first_look;		/* caches that had theirs when there was room for no more */
-} reclaim;
+} reclaim = { .lock = KM_LOCK_INIT(KM_RANK_RECLAIM) };
 
 /* Idle for two looks: what lies on its shelves goes back. */
 #define MAX_IDLE 128u
@@ -159,7 +160,6 @@ static void tick(void)
 	if (km_unlikely(km_no_calls))
 		return;
 	uint64_t now = km_os_now_ms(), last = km_load(&reclaim.last_tick_ms);
-	uint32_t free = 0;
 	bool fell = use_fell();
 
 	if (now != last)
@@ -170,12 +170,11 @@ static void tick(void)
 		return;
 	/* Whoever lost a CPU in here kept the others out: what they freed meanwhile nobody else may come for. */
 	for (int looks = 0; looks < MAX_LOOKS; looks++) {
-		free = 0;
-		if (km_load(&reclaim.busy) || !km_cas_acquire(&reclaim.busy, &free, 1u))
+		if (!km_trylock(&reclaim.lock))
 			return;
 		km_large_finish_deferred();
 		look_around(now, fell, now - last >= km_arena_decay_ms());
-		km_store_release(&reclaim.busy, 0u);
+		km_unlock(&reclaim.lock);
 		fell = use_fell();
 		if (!fell && !km_pages_too_dirty())
 			return;
@@ -191,17 +190,36 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Pages ran out: everything that lies ready anywhere goes back to the pages. */
-static bool pressure(void)
-{
-	size_t slabs = 0;
-	uint32_t free = 0;
+/* How often one request asks for what lies ready. Kernel: MAX_RECLAIM_RETRIES. */
+#define PRESSES		16u
+/* Under the registry's lock a user's function may run, which may wait for the very thread that asks. */
+#define PATIENCE_MS	10000u
 
-	if (km_load(&reclaim.busy) || !km_cas_acquire(&reclaim.busy, &free, 1u))
+/*
+ * Whoever comes second waits: what the first has in hand is on no list. A flush of all caches that began since then
+ * has taken what lay ready when this caller failed, so it counts for him as well. Where nothing came back he tries
+ * once more all the same: what was on a shelf may be in his own cache's slabs now, and what another gave back is free.
+ */
+static bool pressure(struct kmem_cache *only, unsigned *tries)
+{
+	uint32_t before = km_load(&reclaim.flushes);
+	size_t slabs = 0;
+
+	if (*tries >= PRESSES)
 		return false;
-	km_registry_try_visit(flush_cache, &slabs, NULL);
-	km_store_release(&reclaim.busy, 0u);
-	return slabs != 0;
+	if (km_lock_within(&reclaim.lock, PATIENCE_MS)) {
+		if (only) {
+			flush_cache(only, &slabs);
+		} else if (km_load(&reclaim.flushes) != before) {
+			slabs = 1;
+		} else {
+			km_bump(&reclaim.flushes, 1);
+			km_registry_visit_within(flush_cache, &slabs, PATIENCE_MS);
+		}
+		km_unlock(&reclaim.lock);
+	}
+	*tries = slabs ? *tries + 1 : PRESSES;
+	return true;
 }
 
 void km_reclaim_start(void)
@@ -215,9 +233,10 @@ void km_reclaim_start(void)
 	km_front_pressure = pressure;
 }
 
-void km_reclaim_fork_child(void)
+/* A child must not miss what another thread has in hand. */
+void km_reclaim_fork(bool before, bool child)
 {
-	reclaim.busy = 0;
+	km_lock_around_fork(&reclaim.lock, before, child);
 }
 
 /* Caches that are shrunk together, with one fence for their shelves. */
@@ -262,6 +281,9 @@ int kmem_cache_shrink(struct kmem_cache *cache)
 		return 0;
 	}
 	bool was = km_busy_begin();
+	/* Called by who is inside already, it may be under a lock of higher rank. */
+	if (!was)
+		km_lock(&reclaim.lock);
 	if (km_load(&cache->leads)) {
 		shrinking.count = 0;
 		km_registry_lock();
@@ -271,6 +293,8 @@ int kmem_cache_shrink(struct kmem_cache *cache)
 	} else {
 		shrink_gathered(&shrinking);
 	}
+	if (!was)
+		km_unlock(&reclaim.lock);
 	km_busy_end(was);
 	return shrinking.slabs != 0;
 }
@@ -282,9 +306,13 @@ size_t kmem_shrink_all(void)
 	if (!km_boot())
 		return 0;
 	bool was = km_busy_begin();
+	if (!was)
+		km_lock(&reclaim.lock);
 	km_large_finish_deferred();
 	km_registry_visit(flush_cache, &slabs);
 	pages = km_pages_purge(0);
+	if (!was)
+		km_unlock(&reclaim.lock);
 	km_busy_end(was);
 	return pages << KM_PAGE_SHIFT;
 }

@@ -47,6 +47,7 @@ km_inline bool chain_may(const struct kmem_cache *cache, gfp_t gfp)
 static km_noinline bool chain_alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t got, size_t n, void **objects)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+	unsigned tries = 0;
 
 	km_thread_enter();
 	bool was = km_calls_begin(request.may_wait);
@@ -56,8 +57,7 @@ static km_noinline bool chain_alloc_rest(struct kmem_cache *cache, gfp_t gfp, si
 		km_store(&cache->touched, true);
 		km_front_finish_deferred(cache);
 		got = chain_take(cache, &request, got, n, objects);
-		if (km_unlikely(got < n) && request.may_wait &&
-		    km_front_relieve(cache))
+		while (km_unlikely(got < n) && request.may_wait && km_front_relieve(cache, &tries))
 			got = chain_take(cache, &request, got, n, objects);
 		if (request.may_wait)
 			km_front_tick_rarely();
@@ -260,6 +260,7 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	bool was = km_calls_begin(request.may_wait);
+	unsigned tries = 0;
 
 	fit_bulk(cache, n);
 	if (km_unlikely(gfp & __GFP_THISNODE))
@@ -277,7 +278,7 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 			__atomic_signal_fence(__ATOMIC_ACQ_REL);
 			km_front_note_miss(cache);
 			left = get_rest(cache, &request, left, n, objects);
-			if (left && request.may_wait && km_front_relieve(cache))
+			while (km_unlikely(left) && request.may_wait && km_front_relieve(cache, &tries))
 				left = get_rest(cache, &request, left, n, objects);
 			if (request.may_wait)
 				tick(cache);

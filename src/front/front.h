@@ -34,9 +34,14 @@ km_inline void km_busy_end(bool was)
 
 /* What a miss calls: the only ways from here up. Set once at start. */
 extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
-extern km_hidden bool (*km_front_pressure)(void);	/* pages ran out: true if something was given back */
-/* The cache got no slab, and may wait: the same; or, where it may have no more, what lies ready of its own is taken. */
-bool km_front_relieve(struct kmem_cache *cache);
+/*
+ * Pages ran out, or (`only` not NULL) that cache may have no more, and the caller, who holds no lock, may wait: what
+ * lies ready, in all caches or in that one, goes back, after whoever is giving back already. True: it is worth another
+ * try. *tries: how many there were, 0 at first; several, because others may take what came back.
+ */
+extern km_hidden bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
+/* The cache got no slab. */
+bool km_front_relieve(struct kmem_cache *cache, unsigned *tries);
 /* An object of this cache is to be paid for: from now on each call asks who pays. False: can't. */
 extern km_hidden bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait);
 /* False also where nobody would pay, and where a handler asks that must not wait. */

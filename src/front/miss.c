@@ -13,7 +13,7 @@
 km_tls bool km_front_busy;
 km_tls uint8_t km_front_turn;
 void (*km_front_tick)(void);
-bool (*km_front_pressure)(void);
+bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
 km_tls struct obj_cgroup *km_objcg_here;
 struct obj_cgroup *km_objcg_default;
 bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait) = km_charge_begin;
@@ -31,14 +31,12 @@ bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp)
 	return begun;
 }
 
-bool km_front_relieve(struct kmem_cache *cache)
+bool km_front_relieve(struct kmem_cache *cache, unsigned *tries)
 {
-	if (km_likely(!km_slab_refused))
-		return km_front_pressure && km_front_pressure();
+	struct kmem_cache *only = km_slab_refused ? cache : NULL;
+
 	km_slab_refused = false;
-	km_front_drain(cache);
-	cache->engine->shrink(cache);
-	return true;
+	return km_front_pressure && km_front_pressure(only, tries);
 }
 
 void km_front_tick_now(void)
@@ -353,6 +351,7 @@ static void *alloc_one(struct kmem_cache *cache, const struct km_request *reques
 	bool named = km_unlikely(request->node >= 0);
 	void *object = !named ? second_look(cache) :
 		       on_own_shelf(cache, request) ? look_for_node(cache, request) : NULL;
+	unsigned tries = 0;
 
 	if (object || !enter())
 		return object;
@@ -360,7 +359,7 @@ static void *alloc_one(struct kmem_cache *cache, const struct km_request *reques
 	km_front_note_miss(cache);
 	km_front_finish_deferred(cache);
 	object = from_engine(cache, request);
-	if (!object && request->may_wait && km_front_relieve(cache))
+	while (km_unlikely(!object) && request->may_wait && km_front_relieve(cache, &tries))
 		object = from_engine(cache, request);
 	/* Another node's objects come one by one. */
 	if (request->may_wait && named)

@@ -125,15 +125,16 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 	return top - got;
 }
 
-/* The same, and where there are fewer than n, once more after others have given back. */
+/* The same, and where there are fewer than n, again after others have given back. */
 static void **fill_or_press(struct kmem_cache *cache, const struct km_request *request, void **top,
 			    size_t n)
 {
 	bool was = km_calls_begin(request->may_wait);
+	unsigned tries = 0;
 
 	top = fill(cache, request, top, n);
-	if (km_unlikely(!top || km_block_count(&cache->shelf, top) < n) && request->may_wait &&
-	    km_front_relieve(cache))
+	while (km_unlikely(!top || km_block_count(&cache->shelf, top) < n) && request->may_wait &&
+	       km_front_relieve(cache, &tries))
 		top = fill(cache, request, top, n);
 	if (request->may_wait)
 		km_front_tick_rarely();

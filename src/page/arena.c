@@ -34,6 +34,7 @@ struct zone {
 
 static struct {
 	struct zone zone[KM_MAX_NODES];
+	struct km_lock purge;		/* held while free pages are on no list */
 	struct km_lock grow;		/* what follows, up to kept_pages; readers need none */
 	unsigned ranges;
 	struct km_range range[MAX_RANGES];
@@ -43,7 +44,7 @@ static struct {
 	size_t kept_pages;		/* dirty when the system could last not take them back */
 	bool huge;
 	unsigned decay_ms;
-} arena = { .grow = KM_LOCK_INIT(KM_RANK_GROW), .huge = true, .decay_ms = 1000 };
+} arena = { .purge = KM_LOCK_INIT(KM_RANK_PURGE), .grow = KM_LOCK_INIT(KM_RANK_GROW), .huge = true, .decay_ms = 1000 };
 
 static bool reserve_range(size_t bytes)
 {
@@ -324,16 +325,31 @@ km_cold static struct km_page *alloc_elsewhere(unsigned node, unsigned order, bo
 	return NULL;
 }
 
+/* For want of anything else: what is in hand while the system takes it back is free a moment later. */
+km_cold static struct km_page *alloc_after_purge(unsigned node, unsigned order, bool only, bool *zero)
+{
+	struct km_page *page = NULL;
+
+	km_lock(&arena.purge);
+	for (unsigned i = 0; !page && i < (only ? 1 : km_node_count); i++)
+		page = alloc_on(i ? km_node_near(node, i) : node, order, true, false, zero);
+	km_unlock(&arena.purge);
+	return page;
+}
+
 struct km_page *km_pages_alloc(unsigned order, int node, bool may_wait, bool *zero)
 {
 	unsigned first = node < 0 ? km_node_here() : (unsigned)node & ~(unsigned)KM_NODE_ONLY;
+	bool only = node >= 0 && node & KM_NODE_ONLY;
 
 	if (order > KM_MAX_ORDER)
 		return NULL;
 	struct km_page *page = alloc_on(first, order, may_wait, may_wait, zero);
-	if (km_likely(page) || (node >= 0 && node & KM_NODE_ONLY))
+	if (km_likely(page))
 		return page;
-	return alloc_elsewhere(first, order, may_wait, zero);
+	if (!only)
+		page = alloc_elsewhere(first, order, may_wait, zero);
+	return page || !may_wait ? page : alloc_after_purge(first, order, only, zero);
 }
 
 /* dirty: how many of them may be resident. */
@@ -524,39 +540,44 @@ static struct km_page *take_old(struct zone *zone, uint32_t now, unsigned decay_
 	return NULL;
 }
 
+/* One block, while who needs pages waits; returns how many of its pages were given back. */
+static size_t purge_block(struct zone *zone, uint32_t now, unsigned decay_ms, unsigned lowest)
+{
+	km_lock(&zone->lock);
+	struct km_page *page = take_old(zone, now, decay_ms, lowest);
+	km_unlock(&zone->lock);
+	if (!page) {
+		if (lowest && !decay_ms)
+			km_store(&arena.kept_pages, pages_dirty());
+		return 0;
+	}
+	uint32_t dirty = page->dirty;
+	unsigned order = page->order;
+	struct km_range *range = range_of_page(page);
+	bool gone = km_os_purge(km_page_address(page), KM_PAGE_SIZE << order) == 0;
+
+	km_lock(&zone->lock);
+	if (gone)
+		km_bump(&zone->pages.purged_pages, dirty);
+	/* Where the system refuses (mlockall) it stays dirty, as fresh, for another period. */
+	merge_free(zone, range, (size_t)(page - range->page), order, gone ? 0 : dirty, now);
+	km_unlock(&zone->lock);
+	km_store(&arena.kept_pages, gone ? (size_t)0 : pages_dirty());
+	return gone ? dirty : 0;
+}
+
 static size_t purge_until(struct zone *zone, unsigned decay_ms, size_t enough_pages)
 {
 	/* What is smaller than the system's page waits for its neighbours: more would be given back than is free. */
 	unsigned lowest = km_order_of(km_os_page_bytes());
 	uint32_t now = (uint32_t)km_os_now_ms();
-	size_t given = 0;
+	size_t given = 0, last = 1;
 
-	while (given < enough_pages) {
-		km_lock(&zone->lock);
-		struct km_page *page = take_old(zone, now, decay_ms, lowest);
-		km_unlock(&zone->lock);
-		if (!page) {
-			if (lowest && !decay_ms)
-				km_store(&arena.kept_pages, pages_dirty());
-			break;
-		}
-		uint32_t dirty = page->dirty;
-		unsigned order = page->order;
-		struct km_range *range = range_of_page(page);
-		bool gone = km_os_purge(km_page_address(page), KM_PAGE_SIZE << order) == 0;
-
-		km_lock(&zone->lock);
-		if (gone)
-			km_bump(&zone->pages.purged_pages, dirty);
-		/* Where the system refuses (mlockall) it stays dirty, as fresh, for another period. */
-		merge_free(zone, range, (size_t)(page - range->page), order, gone ? 0 : dirty, now);
-		km_unlock(&zone->lock);
-		if (!gone) {
-			km_store(&arena.kept_pages, pages_dirty());
-			break;
-		}
-		given += dirty;
-		km_store(&arena.kept_pages, (size_t)0);
+	while (last && given < enough_pages) {
+		km_lock(&arena.purge);
+		last = purge_block(zone, now, decay_ms, lowest);
+		km_unlock(&arena.purge);
+		given += last;
 	}
 	return given;
 }
@@ -661,14 +682,15 @@ unsigned km_arena_decay_ms(void)
 	return arena.decay_ms;
 }
 
-/* Nodes first, then what they grow from: the order of the ranks. */
+/* Purges end first, then nodes, then what they grow from: the order of the ranks. */
 void km_arena_fork(bool before, bool child)
 {
-	struct km_lock *locks[KM_MAX_NODES + 1];
+	struct km_lock *locks[KM_MAX_NODES + 2];
 	unsigned count = 0;
 
-	for (; count < km_node_count; count++)
-		locks[count] = &arena.zone[count].lock;
+	locks[count++] = &arena.purge;
+	for (unsigned node = 0; node < km_node_count; node++)
+		locks[count++] = &arena.zone[node].lock;
 	locks[count++] = &arena.grow;
 	for (unsigned i = 0; i < count; i++)
 		km_lock_around_fork(locks[i], before, child);

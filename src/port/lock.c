@@ -23,6 +23,21 @@ void km_lock_wait(struct km_lock *lock)
 		km_os_wait(&lock->state, 2, ms);
 }
 
+/* A sleeper that leaves may leave state 2 behind, and one wake that nobody needs. */
+bool km_lock_within(struct km_lock *lock, unsigned ms)
+{
+	uint64_t end = km_os_now_ms() + ms;
+
+	if (!km_lock_nowait(lock))
+		for (unsigned nap = 2; km_swap_acquire(&lock->state, 2u); nap = nap < 64 ? nap * 2 : nap) {
+			if (km_os_now_ms() >= end)
+				return false;
+			km_os_wait(&lock->state, 2, nap);
+		}
+	km_lock_note(lock, KM_LOCK_TAKEN);
+	return true;
+}
+
 void km_lock_wake(struct km_lock *lock)
 {
 	if (!km_no_calls)

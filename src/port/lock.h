@@ -10,11 +10,13 @@
 #include "cc.h"
 
 enum km_rank {
-	KM_RANK_REGISTRY = 1,	/* the list of caches */
+	KM_RANK_RECLAIM = 1,	/* giving back what lies ready, or free */
+	KM_RANK_REGISTRY,	/* the list of caches */
 	KM_RANK_DRAIN,		/* closing shelves */
 	KM_RANK_MEMCG,		/* the tree of groups */
 	KM_RANK_NODE,		/* a cache's slabs on a node */
 	KM_RANK_BARN,		/* a cache's full and empty shelf blocks */
+	KM_RANK_PURGE,		/* free pages that are on no list while the system takes them back */
 	KM_RANK_ZONE,		/* a node's free pages */
 	KM_RANK_GROW,		/* ranges of pages, and how far they are committed */
 	KM_RANK_BIG,		/* mappings of their own */
@@ -109,6 +111,9 @@ km_inline void km_unlock_quick(struct km_lock *lock)
 	km_lock_note(lock, KM_LOCK_GIVEN);
 	km_store_release(&lock->state, 0u);
 }
+
+/* Wait about `ms` milliseconds at most; false: it is not ours. For locks under which a user's function runs. */
+bool km_lock_within(struct km_lock *lock, unsigned ms);
 
 /* For callers that may not sleep or call the system: spin a little, then say no. */
 bool km_lock_nowait(struct km_lock *lock);

@@ -212,6 +212,7 @@ KMEM_API int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask);
  * can of about `bytes`, and returns how much that was; 0: nothing. Those of a lower `priority` are asked first, equal
  * ones in the order in which they came; each at most twice in one reclaim. It runs in the thread that needs memory
  * (any), with no lock held, in several threads at once where several do; what it charges itself does not reclaim.
+ * A thread that is given nothing while another one is in it waits for that one, a second at most.
  * NULL with errno: ENOMEM; ENOENT: the group is offline; EINVAL: the root, or no callback. Kernel: shrinkers are global
  * and see a group as an argument; `priority` is there how far a reclaim has got.
  */

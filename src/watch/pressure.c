@@ -15,6 +15,7 @@
 #define RETRIES		16		/* kernel: MAX_RECLAIM_RETRIES */
 #define RECLAIM_BYTES	((uint64_t)32 << KM_PAGE_SHIFT)	/* at once, in a large group; kernel: SWAP_CLUSTER_MAX pages */
 #define DELAY_MAX_MS	2000u		/* kernel: MEMCG_MAX_HIGH_DELAY_JIFFIES */
+#define PATIENCE_MS	512u		/* at once, for another thread's shrinker; a second in all */
 #define DELAY_LEAST_MS	10u		/* below, sleeping costs more than it slows down */
 
 
@@ -107,6 +108,7 @@ struct mem_cgroup_shrinker {
 };
 
 static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* under the tree lock */
+static uint64_t shrunk;			/* times that one gave something; the same */
 static km_tls struct mem_cgroup_shrinker *running_here;
 static km_tls struct mem_cgroup *squeezed_here;		/* this thread takes back from it */
 
@@ -243,6 +245,8 @@ static uint64_t ask(struct mem_cgroup_shrinker *shrinker, uint64_t bytes, bool b
 	uint64_t freed = shrinker->shrink(shrinker->group, bytes, shrinker->arg);
 	errno = error;
 	km_memcg_lock();
+	if (freed)
+		km_bump(&shrunk, 1);
 	running_here = outer;
 	km_bump(&shrinker->running, -1);
 	if (shrinker->going)
@@ -322,9 +326,38 @@ static uint64_t portion(const struct mem_cgroup *group, uint64_t bytes)
 	return km_max(bytes, km_min(km_load(&group->memory.max) / 32, RECLAIM_BYTES));
 }
 
-static bool make_room(struct mem_cgroup *group, uint64_t bytes, gfp_t gfp)
+static bool others_shrink(const struct mem_cgroup *group)
 {
-	if (mem_cgroup_reclaim(group, portion(group, bytes)))
+	bool found = false;
+
+	km_memcg_lock();
+	for (struct km_list *entry = shrinkers.next; entry != &shrinkers && !found; entry = entry->next) {
+		struct mem_cgroup_shrinker *shrinker = km_container_of(entry, struct mem_cgroup_shrinker, link);
+
+		found = shrinker->running > (shrinker == running_here) && km_memcg_in(shrinker->group, group);
+	}
+	km_memcg_unlock();
+	return found;
+}
+
+/*
+ * Who comes second finds that a shrinker has nothing more, while another thread is still in it. He waits, but with an
+ * end: it may be him that the shrinker waits for. True: somebody gave something since there were `before` such.
+ */
+static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
+{
+	for (unsigned ms = 1; ms <= PATIENCE_MS && km_load(&shrunk) == before && others_shrink(group); ms *= 2) {
+		uint32_t never = 0;
+
+		km_os_wait(&never, 0, ms);
+	}
+	return km_load(&shrunk) != before;
+}
+
+/* `before`: how often shrinkers had given something when the charge was last tried. */
+static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before, gfp_t gfp)
+{
+	if (mem_cgroup_reclaim(group, portion(group, bytes)) || wait_for_others(group, before))
 		return true;
 	if (gfp & (__GFP_NORETRY | __GFP_RETRY_MAYFAIL))
 		return false;
@@ -364,11 +397,13 @@ static bool press(struct km_attempt *attempt, gfp_t gfp)
 	unsigned tries = gfp & __GFP_NORETRY ? 1 : RETRIES;
 
 	for (;; tries--) {
+		uint64_t before = km_load(&shrunk);
+
 		if (take_back(attempt))
 			return true;
 		struct mem_cgroup *over = attempt->refused;
 		km_memcg_event(over, MEMCG_MAX, true);
-		if (pressed || !tries || !make_room(over, attempt->bytes, gfp)) {
+		if (pressed || !tries || !make_room(over, attempt->bytes, before, gfp)) {
 			mem_cgroup_put(over);
 			attempt->refused = NULL;
 			return false;

@@ -709,7 +709,54 @@ static void while_others_fetch(void)
 	mem_cgroup_put(all);
 }
 
+static int inside, turned_away;
+
+/* One thread at a time is served: the first gives when the second was turned away. */
+static uint64_t shrink_for_one(struct mem_cgroup *group, uint64_t bytes, void *arg)
+{
+	if (__atomic_exchange_n(&inside, 1, __ATOMIC_ACQ_REL)) {
+		__atomic_store_n(&turned_away, 1, __ATOMIC_RELEASE);
+		return 0;
+	}
+	while (!__atomic_load_n(&turned_away, __ATOMIC_ACQUIRE))
+		usleep(100);
+	bytes = *(unsigned long *)arg;
+	mem_cgroup_uncharge(group, bytes);
+	return bytes;
+}
+
+static void *charge_a_page(void *arg)
+{
+	return charge(arg, PAGE) ? arg : NULL;
+}
+
+/* Who finds a shrinker empty because another thread is in it waits for what that one gives. */
+static void second_in_a_shrinker(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "second");
+	unsigned long held = 64 * PAGE;
+	pthread_t thread[2];
+
+	mem_cgroup_set_max(group, held);
+	CHECK(charge(group, held));
+	struct mem_cgroup_shrinker *shrinker = mem_cgroup_add_shrinker(group, 0, shrink_for_one, &held);
+	inside = turned_away = 0;
+	for (int t = 0; t < 2; t++)
+		pthread_create(&thread[t], NULL, charge_a_page, group);
+	for (int t = 0; t < 2; t++) {
+		void *charged = NULL;
+
+		pthread_join(thread[t], &charged);
+		CHECK(charged);
+	}
+	mem_cgroup_remove_shrinker(shrinker);
+	CHECK_EQUAL(drained(group), 2 * PAGE);
+	mem_cgroup_uncharge(group, 2 * PAGE);
+	mem_cgroup_put(group);
+}
+
 static const struct contract_case cases[] = {
+	{ "second in a shrinker", second_in_a_shrinker },
 	{ "one limit after the other", one_limit_after_the_other },
 	{ "while others fetch", while_others_fetch },
 	{ "order of shrinkers", order_of_shrinkers },

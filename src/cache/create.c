@@ -73,8 +73,9 @@ static uint16_t id_of_word(struct kmem_cache *cache)
 /* The next free id, oldest freed last, so that a stale pointer meets no new cache soon. */
 static uint16_t get_id(struct kmem_cache *cache)
 {
-	/* No page is its alone, so that no page's map could show the id. */
-	if (cache->engine->shared_pages)
+	/* No page is its alone, so that no page's map could show the id. And a hit reads the word of any id: without
+	 * per-CPU memory there is room for the first few only. */
+	if (cache->engine->shared_pages || km_percpu.discipline == KM_DISCIPLINE_NONE)
 		return KM_MAP_DESC;
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		return id_of_word(cache);

@@ -143,7 +143,7 @@ static void slab_node_fini(struct kmem_cache *cache, unsigned node)
 	km_meta_free(n->alien, km_node_count * sizeof(*n->alien));
 	if (node || !cache->percpu_offset)
 		return;
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+	km_for_each_cpu(cpu)
 		*slab_cpu(cache, cpu) = (struct slab_cpu){ 0 };
 	km_percpu_free(cache->percpu_offset, sizeof(struct slab_cpu));
 	cache->percpu_offset = 0;
@@ -187,8 +187,9 @@ static bool slab_look(struct kmem_cache *cache, uint64_t now_ms)
 {
 	bool due = false;
 
-	for (unsigned cpu = 0; cpu < km_percpu.cpus && cache->shelf.slot && cache->percpu_offset; cpu++)
-		due |= look_at_cpu(cache, cpu);
+	if (cache->shelf.slot && cache->percpu_offset)
+		km_for_each_cpu(cpu)
+			due |= look_at_cpu(cache, cpu);
 	for (unsigned node = 0; node < km_node_count; node++)
 		look_at_node(cache, slab_node(cache, node), now_ms);
 	return due;

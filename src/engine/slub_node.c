@@ -81,7 +81,7 @@ static void slub_clear_events(struct kmem_cache *cache)
 	__builtin_memset(n->events, 0, sizeof(n->events));
 	km_chain_clear_failures(&cache->chain);
 	if (cache->percpu_offset)
-		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		km_for_each_cpu(cpu)
 			__builtin_memset(km_area(cpu) + cache->percpu_offset, 0, EVENT_BYTES);
 }
 
@@ -110,12 +110,25 @@ static unsigned long slub_event(struct kmem_cache *cache, enum kmem_event event)
 	if (event == KMEM_CMPXCHG_DOUBLE_CPU_FAIL)
 		count += km_chain_failures(&cache->chain);
 	if (cache->percpu_offset && event * sizeof(uint64_t) < EVENT_BYTES)
-		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		km_for_each_cpu(cpu)
 			count += km_load((uint64_t *)(km_area(cpu) + cache->percpu_offset) + event);
 	return count;
 }
 
 /* ------------------------------------------------------------------ taking and giving back */
+
+static void drain_cpu(struct kmem_cache *cache, unsigned cpu)
+{
+	struct km_chain_link *partial;
+	struct km_chain_top top;
+
+	km_chain_take_cpu(&cache->chain, cpu, &top, &partial);
+	if (top.slab) {
+		slub_count(cache, KMEM_CPUSLAB_FLUSH);
+		km_slub_deactivate(cache, slub_tagged(top.slab), top.freelist, true);
+	}
+	km_slub_put_partials(cache, partial);
+}
 
 static void slub_drain(struct kmem_cache *cache)
 {
@@ -127,17 +140,9 @@ static void slub_drain(struct kmem_cache *cache)
 	km_chain_close(&cache->chain);
 	/* Where the fence is refused everything stays where it is: nothing was read yet. */
 	bool fenced = km_chain_fence();
-	for (unsigned cpu = 0; fenced && cpu < km_percpu.cpus; cpu++) {
-		struct km_chain_top top;
-		struct km_chain_link *partial;
-
-		km_chain_take_cpu(&cache->chain, cpu, &top, &partial);
-		if (top.slab) {
-			slub_count(cache, KMEM_CPUSLAB_FLUSH);
-			km_slub_deactivate(cache, slub_tagged(top.slab), top.freelist, true);
-		}
-		km_slub_put_partials(cache, partial);
-	}
+	if (fenced)
+		km_for_each_cpu(cpu)
+			drain_cpu(cache, cpu);
 	km_chain_open(&cache->chain);
 	km_unlock(&n->drain);
 }
@@ -310,9 +315,9 @@ static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsign
 	count_chain(cache, slab, slub_head(word, base), object, &met);
 	if (met || !(word & SLUB_FROZEN) || !cache->chain.slot)
 		return !met;
-	for (unsigned cpu = 0; cpu < km_percpu.cpus && !met; cpu++) {
+	km_for_each_cpu(cpu) {
 		km_chain_look_cpu(&cache->chain, cpu, &top, &partial);
-		if (top.slab == tag)
+		if (top.slab == tag && !met)
 			count_chain(cache, slab, top.freelist, object, &met);
 	}
 	return !met;
@@ -355,7 +360,9 @@ static uint64_t slub_taken(struct kmem_cache *cache, struct km_page *slab, unsig
 /* What CPUs hold: objects on freelists, and objects free on the slabs behind them. */
 static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsigned long *behind)
 {
-	for (unsigned cpu = 0; cache->chain.slot && cpu < km_percpu.cpus; cpu++) {
+	if (!cache->chain.slot)
+		return;
+	km_for_each_cpu(cpu) {
 		struct km_chain_link *link;
 		struct km_chain_top top;
 		struct km_page *slab;
@@ -476,8 +483,9 @@ static int slub_check(struct kmem_cache *cache)
 			damages++;
 		}
 	}
-	for (unsigned cpu = 0; cache->chain.slot && cpu < km_percpu.cpus; cpu++)
-		damages += check_cpu(cache, cpu);
+	if (cache->chain.slot)
+		km_for_each_cpu(cpu)
+			damages += check_cpu(cache, cpu);
 	return damages;
 }
 

@@ -49,7 +49,7 @@ static km_noinline bool chain_alloc_rest(struct kmem_cache *cache, gfp_t gfp, si
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	unsigned tries = 0;
 
-	km_thread_enter();
+	km_front_enter_thread(request.may_wait);
 	bool was = km_calls_begin(request.may_wait);
 	if (!km_front_busy) {
 		km_front_busy = true;
@@ -85,7 +85,7 @@ km_inline bool chain_enter(struct kmem_cache *cache)
 {
 	if (km_unlikely(cache->hooks || cache->charging || cache->checked || km_front_busy))
 		return false;
-	km_thread_enter();
+	km_front_enter_thread(true);
 	km_front_busy = true;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	km_store(&cache->touched, true);
@@ -272,7 +272,7 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 		/* Inside of a handler strangers can't be sent home. */
 		if (cache->engine->front == KM_FRONT_ARRAY && (request.node < 0 || !km_front_busy))
 			left = from_shelf(cache, left, objects);
-		km_thread_enter();
+		km_front_enter_thread(request.may_wait);
 		if ((left || has_strangers(&request, n - left, objects + left)) && !km_front_busy) {
 			km_front_busy = true;
 			__atomic_signal_fence(__ATOMIC_ACQ_REL);
@@ -415,7 +415,7 @@ static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **
 			km_plain_free(cache, objects[--left]);
 		return;
 	}
-	km_thread_enter();
+	km_front_enter_thread(true);
 	km_front_busy = true;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	km_front_note_miss(cache);

@@ -10,6 +10,15 @@ static struct {
 	struct km_lock lock;
 } drain = { .lock = KM_LOCK_INIT(KM_RANK_DRAIN) };
 
+void km_front_new_cpu(bool may_wait)
+{
+	if (!may_wait || km_no_calls)
+		return;
+	bool was = km_busy_begin();
+	km_cpu_begin();
+	km_busy_end(was);
+}
+
 static bool has_shelf(const struct kmem_cache *cache)
 {
 	return cache->engine->front == KM_FRONT_ARRAY && cache->shelf.slot;
@@ -64,7 +73,7 @@ void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
 
 static void collect(struct kmem_cache *cache)
 {
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
+	km_for_each_cpu(cpu) {
 		void **block[2];
 
 		km_shelf_take_cpu(&cache->shelf, cpu, &block[0], &block[1]);
@@ -76,7 +85,7 @@ static void collect(struct kmem_cache *cache)
 
 static void trim(struct kmem_cache *cache)
 {
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
+	km_for_each_cpu(cpu) {
 		void **block, **partner;
 
 		km_shelf_take_cpu(&cache->shelf, cpu, &block, &partner);
@@ -233,7 +242,7 @@ static void free_charged(struct kmem_cache *cache)
 {
 	struct km_shelf *shelf = &cache->charged;
 
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+	km_for_each_cpu(cpu)
 		release_block(cache, cpu);
 	if (shelf->slot != cache->word)
 		km_percpu_free(shelf->slot, km_owned_word_bytes());
@@ -279,10 +288,10 @@ size_t km_front_shelf_objects(const struct kmem_cache *cache)
 	size_t count = 0;
 
 	if (has_shelf(cache))
-		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		km_for_each_cpu(cpu)
 			count += km_shelf_count_cpu(&cache->shelf, cpu);
 	if (cache->charged.slot)
-		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		km_for_each_cpu(cpu)
 			count += km_shelf_count_cpu(&cache->charged, cpu);
 	return count;
 }
@@ -396,8 +405,9 @@ void km_front_drain_charged(struct kmem_cache **caches, size_t count, const stru
 	for (size_t i = 0; i < count; i++) {
 		if (!caches[i]->charged.slot)
 			continue;
-		for (unsigned cpu = 0; fenced && cpu < km_percpu.cpus; cpu++)
-			take_charged(caches[i], cpu, how);
+		if (fenced)
+			km_for_each_cpu(cpu)
+				take_charged(caches[i], cpu, how);
 		open_charged(caches[i]);
 	}
 	km_unlock(&drain.lock);

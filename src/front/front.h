@@ -32,6 +32,17 @@ km_inline void km_busy_end(bool was)
 	km_front_busy = was;
 }
 
+/* The thread has no CPU to put things on: it may be one whose area is not alive yet, and can be now. */
+void km_front_new_cpu(bool may_wait) km_cold;
+
+/* What each miss begins with. may_wait: system calls are allowed. */
+km_inline void km_front_enter_thread(bool may_wait)
+{
+	km_thread_enter();
+	if (km_unlikely(!km_thread_has_cpu()))
+		km_front_new_cpu(may_wait);
+}
+
 /* What a miss calls: the only ways from here up. Set once at start. */
 extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 /*

@@ -277,7 +277,7 @@ static bool second_try(struct kmem_cache *cache, void *object)
 /* All that a free is, once the watchers have seen it. */
 static void put_back(struct kmem_cache *cache, void *object)
 {
-	km_thread_enter();
+	km_front_enter_thread(true);
 	if (second_try(cache, object))
 		return;
 	if (!enter()) {
@@ -451,7 +451,7 @@ km_cold static void *miss(struct kmem_cache *cache, struct km_request *request)
 			  cache->name);
 	if (km_unlikely(!km_front_place(request, node)))
 		return km_front_failed(cache->name, bytes, gfp, ENOMEM);
-	km_thread_enter();
+	km_front_enter_thread(request->may_wait);
 	void *object = alloc_one(cache, request);
 	if (km_likely(object))
 		object = finish(cache, object, request);
@@ -679,7 +679,7 @@ km_cold static void free_miss(struct kmem_cache *cache, void *object)
 /* A chain meets its engine at every free to another slab than the CPU's. */
 static km_noinline void chain_missed(struct kmem_cache *cache, void *object)
 {
-	km_thread_enter();
+	km_front_enter_thread(true);
 	if (km_unlikely(!object) || km_load(&cache->deferred) || !enter()) {
 		free_miss(cache, object);
 		return;

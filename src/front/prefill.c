@@ -259,7 +259,7 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	struct slab_sheaf *sheaf = NULL;
 
-	km_thread_enter();
+	km_front_enter_thread(request.may_wait);
 	/* From here on the cache has no blocks to hand out. */
 	if (km_unlikely(gfp & __GFP_ACCOUNT) && !cache->charging)
 		km_front_may_charge(cache, gfp);
@@ -297,7 +297,7 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 		bool was = km_front_busy;
 
 		sheaf->top = NULL;
-		km_thread_enter();
+		km_front_enter_thread(request.may_wait);
 		km_front_busy = true;
 		return_block(cache, &request, top);
 		leave(was);

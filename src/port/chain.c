@@ -291,7 +291,7 @@ void km_chain_fini(struct km_chain *chain)
 	km_chain_close(chain);
 	/* No sequence may hold the offset when somebody else gets it: better to lose the words. */
 	if (km_chain_fence()) {
-		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		km_for_each_cpu(cpu)
 			*state_of(chain, cpu) = (struct km_chain_cpu){ .partial = NULL };
 		km_percpu_free(chain->slot, sizeof(struct km_chain_cpu));
 	}
@@ -368,7 +368,7 @@ uint64_t km_chain_failures(const struct km_chain *chain)
 	uint64_t failures = 0;
 
 	if (chain->slot)
-		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		km_for_each_cpu(cpu)
 			failures += km_load(&state_of(chain, cpu)->failures);
 	return failures;
 }
@@ -376,7 +376,7 @@ uint64_t km_chain_failures(const struct km_chain *chain)
 void km_chain_clear_failures(struct km_chain *chain)
 {
 	if (chain->slot)
-		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		km_for_each_cpu(cpu)
 			km_store(&state_of(chain, cpu)->failures, (uint64_t)0);
 }
 
@@ -384,7 +384,7 @@ void km_chain_fork(struct km_chain *chain, bool before, bool child)
 {
 	if (!chain->slot || km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		return;
-	for (unsigned i = 0; i < km_percpu.cpus; i++) {
+	km_for_each_cpu(i) {
 		struct km_chain_cpu *cpu = state_of(chain, i);
 
 		if (before) {

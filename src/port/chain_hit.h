@@ -14,12 +14,12 @@
 #define KM_CHAIN_RSEQ(verb, otherwise) (otherwise)
 #endif
 
-/* Under rseq: this CPU, or 0 where the thread has none; stale at once. */
+/* Under rseq: this CPU, or another where the thread has none with an area that is alive; stale at once. */
 km_inline unsigned km_chain_cpu_id(void)
 {
 	uint32_t cpu = *(volatile uint32_t *)((char *)__builtin_thread_pointer() + km_rseq + 4);
 
-	return cpu < km_percpu.cpus ? cpu : 0;
+	return km_likely(km_cpu_is_live(cpu)) ? cpu : km_percpu.home;
 }
 
 km_inline void *km_chain_pop(struct km_chain *chain)

@@ -1,7 +1,7 @@
 /*
- * cpu.c: which CPU this is, the areas of per-CPU memory, and the choice of a discipline. Invariant: until
- * km_percpu_start has run, and in a thread that is not registered, every shelf looks closed, and nothing but a
- * dummy of ours is written.
+ * cpu.c: which CPU this is, the areas of per-CPU memory, and the choice of a discipline. Invariants: until
+ * km_percpu_start has run, in a thread that is not registered, and on a CPU whose area is not alive, every shelf looks
+ * closed, and nothing but a dummy of ours is written; an area that is alive is committed as far as all others.
  */
 #include "pcpu.h"
 
@@ -10,7 +10,6 @@
 #include "bits.h"
 #include "die.h"
 #include "lock.h"
-#include "os.h"
 
 /* glibc >= 2.35; absent elsewhere. Its size is 0 where it does not register threads. */
 extern const unsigned int __rseq_size __attribute__((weak));
@@ -48,6 +47,9 @@ static struct {
 
 #define AREA_BYTES ((size_t)1 << KMEM_AREA_SHIFT)
 #define COMMIT_STEP ((size_t)64 << 10)
+/* Areas that read as zeros, as far as there is address space: a process may be restored on a larger machine. More of
+ * them would cost who locks all memory (mlockall) 4 KiB of page tables each. */
+#define READABLE_AREAS 1024u
 
 __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(void *tls)
 {
@@ -88,7 +90,7 @@ static struct rseq_area *thread_area(void)
 	return (struct rseq_area *)((char *)__builtin_thread_pointer() + km_rseq);
 }
 
-unsigned km_cpu(void)
+unsigned km_cpu_number(void)
 {
 	unsigned cpu = (unsigned)-1;
 
@@ -96,16 +98,30 @@ unsigned km_cpu(void)
 		cpu = *(volatile uint32_t *)&thread_area()->cpu_id;
 	else if (&__rseq_size && __rseq_size)	/* a load, where libc registered; below a call */
 		cpu = *(volatile uint32_t *)((char *)__builtin_thread_pointer() + __rseq_offset + 4);
-	if (km_unlikely(cpu >= km_percpu.cpus))
-		cpu = km_os_getcpu();
-	return cpu < km_percpu.cpus ? cpu : 0;
+	return km_unlikely(cpu >= KM_MAX_CPUS) ? km_os_getcpu() : cpu;
 }
 
-bool km_thread_has_cpu(void)
+/* Under the soft disciplines all areas are alive, and CPUs may share one. */
+unsigned km_cpu(void)
 {
+	unsigned cpu = km_cpu_number();
+
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
-		return *(volatile int32_t *)&thread_area()->cpu_id >= 0;
-	return km_percpu.discipline != KM_DISCIPLINE_NONE;
+		return km_cpu_is_live(cpu) ? cpu : km_percpu.home;
+	if (km_likely(cpu < km_percpu.cpus))
+		return cpu;
+	return km_percpu.cpus ? cpu % km_percpu.cpus : 0;
+}
+
+unsigned km_next_cpu(unsigned cpu)
+{
+	for (unsigned word = cpu / 64; word * 64 < km_percpu.cpus; word++, cpu = word * 64) {
+		uint64_t bits = km_load_acquire(&km_percpu.live[word]) >> cpu % 64;
+
+		if (bits)
+			return cpu + (unsigned)__builtin_ctzll(bits);
+	}
+	return km_percpu.cpus;
 }
 
 #ifdef KMEM_HAVE_RSEQ
@@ -184,37 +200,136 @@ static void choose(const char *want)
 	km_rseq = offset_of(&dummy);
 }
 
+/* ------------------------------------------------------------------ areas */
+
 static bool commit_to(size_t bytes)
 {
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+	km_for_each_cpu(cpu)
 		if (km_os_commit(km_area(cpu) + areas.committed, bytes - areas.committed))
 			return false;
 	areas.committed = bytes;
 	return true;
 }
 
+/* With the lock, or before there are others. */
+static bool begin_area(unsigned cpu)
+{
+	uint64_t *live = &km_percpu.live[cpu / 64];
+
+	if (km_cpu_is_live(cpu))
+		return true;
+	if (km_os_commit(km_area(cpu), areas.committed))
+		return false;
+	/* Release pairs with km_cpu_is_live. */
+	km_store_release(live, *live | (uint64_t)1 << cpu % 64);
+	/* Only now: what a sequence puts there a drain finds. */
+	km_store_release((uint64_t *)(km_area(cpu) + KM_AREA_MARK), (uint64_t)1);
+	return true;
+}
+
+/* A thread that finds the lock taken comes again at its next miss. */
+void km_cpu_begin(void)
+{
+	uint32_t cpu = *(volatile uint32_t *)&thread_area()->cpu_id;
+
+	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || cpu >= km_percpu.cpus || !km_trylock(&areas.lock))
+		return;
+	begin_area(cpu);
+	km_unlock(&areas.lock);
+}
+
+/*
+ * Address space for as many areas as the limit leaves room for, but not less than `cpus`. What lies behind them is
+ * other people's memory, and a sequence does not ask whether its CPU's number is below some other.
+ */
+static char *reserve_areas(unsigned cpus, unsigned masks)
+{
+	size_t limit = km_os_address_limit();
+	unsigned reach = (unsigned)km_max(km_min(limit / 64 / AREA_BYTES, (size_t)KM_MAX_CPUS), (size_t)cpus);
+	unsigned readable = km_min(reach, km_max(masks, READABLE_AREAS));
+
+	if (cpus + 2 > limit / 4 / AREA_BYTES && limit != SIZE_MAX)
+		return NULL;
+	char *range = km_os_reserve((reach + 2) * AREA_BYTES, AREA_BYTES);
+	if (!range) {
+		reach = readable = cpus;
+		range = km_os_reserve((reach + 2) * AREA_BYTES, AREA_BYTES);
+	}
+	if (!range)
+		return NULL;
+	if (km_os_commit_readonly(range, (readable + 2) * AREA_BYTES)) {
+		km_os_unmap(range, (reach + 2) * AREA_BYTES);
+		return NULL;
+	}
+	km_os_name(range, (reach + 2) * AREA_BYTES, "libkmem: per-CPU areas");
+	return range;
+}
+
+/* For a soft discipline, where there is not room for all: some, which CPUs share. */
+static char *reserve_some(unsigned *cpus)
+{
+	for (; *cpus; *cpus /= 2) {
+		size_t bytes = (*cpus + 2) * AREA_BYTES;
+		char *range = bytes <= km_os_address_limit() / 32 || *cpus == 1 ?
+				      km_os_reserve(bytes, AREA_BYTES) : NULL;
+
+		if (range && !km_os_commit_readonly(range, bytes))
+			return range;
+		if (range)
+			km_os_unmap(range, bytes);
+	}
+	return NULL;
+}
+
+/* Under rseq one area, under a soft discipline all of them, which its verbs write to without asking. */
+static bool begin_areas(void)
+{
+	areas.committed = COMMIT_STEP;
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
+		unsigned cpu = km_cpu_number();
+
+		km_percpu.home = cpu < km_percpu.cpus ? cpu : 0;
+		return begin_area(km_percpu.home);
+	}
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		if (!begin_area(cpu))
+			return false;
+	return true;
+}
+
+static void do_without(void)
+{
+	km_percpu.base = (char *)zero_area;
+	km_percpu.cpus = 0;
+	km_percpu.discipline = KM_DISCIPLINE_NONE;
+	km_percpu.own_registration = false;
+	km_percpu.reason = "no memory for per-CPU areas";
+	km_rseq = offset_of(&dummy);
+}
+
 void km_percpu_start(const char *want)
 {
-	unsigned cpus = km_os_possible_cpus();
-	char *range = km_os_reserve((cpus + 2) * AREA_BYTES, AREA_BYTES);
+	unsigned masks, cpus = km_os_possible_cpus(&masks);
+	char *range = reserve_areas(cpus, masks);
+	bool some = !range;
 
 	km_rseq = offset_of(&dummy);
-	if (!range || km_os_commit_readonly(range, 2 * AREA_BYTES)) {
-		km_percpu.reason = "no memory for per-CPU areas";
+	if (some)
+		range = reserve_some(&cpus);
+	if (!range) {
+		do_without();
 		return;
 	}
-	km_os_name(range, (cpus + 2) * AREA_BYTES, "libkmem: per-CPU areas");
-	char *boot_base = km_percpu.base;
 	km_percpu.base = range + 2 * AREA_BYTES;
 	km_percpu.cpus = cpus;
-	if (!commit_to(COMMIT_STEP)) {
-		km_percpu.base = boot_base;
-		km_percpu.cpus = 0;
-		km_percpu.reason = "no memory for per-CPU areas";
+	areas.used[0] = 0xff;	/* the line of word 0 */
+	choose(some && (!want || __builtin_strcmp(want, "rseq") == 0) ? "lock" : want);
+	if (some)
+		km_percpu.reason = "too little address space for an area for each CPU";
+	if (!begin_areas()) {
+		do_without();
 		return;
 	}
-	areas.used[0] = 0xff;	/* the line of word 0 */
-	choose(want);
 	/* Where shelves are not single words, ids lead to nothing: the zeros below the areas. */
 	km_store_release(&km_hot.percpu, km_percpu.discipline == KM_DISCIPLINE_RSEQ ?
 					       km_percpu.base : range);

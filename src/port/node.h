@@ -14,7 +14,6 @@
 
 #define KM_MAX_NODES	8u
 #define KM_MAX_NODE_IDS	1024u	/* of the system's */
-#define KM_MAX_CPUS	4096u
 
 extern km_hidden unsigned km_node_count;
 /* Where the system shows its nodes; tests show others. */
@@ -47,7 +46,7 @@ km_inline unsigned km_node_of_cpu(unsigned cpu)
 /* The node of the CPU we are on; stale at once, and that does no harm. */
 km_inline unsigned km_node_here(void)
 {
-	return km_likely(km_node_count == 1) ? 0 : km_node_of_cpu(km_cpu());
+	return km_likely(km_node_count == 1) ? 0 : km_node_of_cpu(km_cpu_number());
 }
 
 /* The i-th nearest node to n, itself being the 0th; i < km_node_count. */

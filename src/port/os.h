@@ -25,7 +25,7 @@ void *km_os_reserve(size_t bytes, size_t align);
 int km_os_commit(void *p, size_t bytes);
 /* The same for memory of a node; to km_os_fault it is "commit on node N". */
 int km_os_commit_node(void *p, size_t bytes, unsigned node);
-/* Make [p, p+bytes) readable: zeros. */
+/* Make [p, p+bytes) readable: zeros, of huge pages where there are such: mlockall fills it in. */
 int km_os_commit_readonly(void *p, size_t bytes);
 /* Give the pages back; the range stays accessible and reads as zeros if 0 is returned. */
 int km_os_purge(void *p, size_t bytes);
@@ -51,8 +51,12 @@ uint64_t km_os_now_ms(void);
 /* Bytes RLIMIT_AS allows; SIZE_MAX where unlimited. Bytes of physical memory. */
 size_t km_os_address_limit(void);
 size_t km_os_memory(void);
-/* 1 + the highest CPU id that can ever come up. */
-unsigned km_os_possible_cpus(void);
+/*
+ * 1 + the highest CPU number that can ever come up, by what the system says; *masks: how many its masks of CPUs have
+ * room for, never less. Both at most KM_MAX_CPUS, the most that a kernel can be built for.
+ */
+#define KM_MAX_CPUS	8192u
+unsigned km_os_possible_cpus(unsigned *masks);
 /* The CPU this thread runs on, now; 0 where the system does not say. */
 unsigned km_os_getcpu(void);
 

@@ -37,7 +37,6 @@
 #define MPOL_F_MEMS_ALLOWED	4
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
-#define MAX_CPUS	4096u
 
 bool (*km_os_fault)(const char *call);
 
@@ -144,7 +143,13 @@ int km_os_commit_readonly(void *p, size_t bytes)
 {
 	if (fault("commit_readonly"))
 		return -ENOMEM;
-	return protect(p, bytes, PROT_READ);
+	int result = protect(p, bytes, PROT_READ);
+	if (!result) {
+		int ignored;
+		KEEP_ERRNO(ignored, madvise(p, bytes, MADV_HUGEPAGE));
+		(void)ignored;
+	}
+	return result;
 }
 
 int km_os_purge(void *p, size_t bytes)
@@ -256,7 +261,7 @@ static unsigned parse_possible(const char *text, long count)
 
 	for (long i = 0; i < count; i++) {
 		if (text[i] >= '0' && text[i] <= '9') {
-			number = number * 10 + (unsigned)(text[i] - '0');
+			number = km_min(number * 10 + (unsigned)(text[i] - '0'), KM_MAX_CPUS);
 		} else {
 			highest = km_max(highest, number);
 			number = 0;
@@ -265,14 +270,19 @@ static unsigned parse_possible(const char *text, long count)
 	return km_max(highest, number) + 1;
 }
 
-/* How many CPUs the kernel's own masks have room for, by how much of one it fills in: at least the possible ones. */
-static unsigned mask_cpus(void)
+/* 1 + the highest CPU that this thread may use; *masks: how many the kernel's masks have room for, by how much of one
+ * it fills in. 0 and KM_MAX_CPUS where the system does not say. */
+static unsigned allowed_cpus(unsigned *masks)
 {
-	unsigned long mask[MAX_CPUS / 64];
+	unsigned long mask[KM_MAX_CPUS / 64] = { 0 };
 	long bytes;
 
 	KEEP_ERRNO(bytes, syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask));
-	return bytes > 0 ? (unsigned)bytes * 8 : MAX_CPUS;
+	*masks = bytes > 0 ? (unsigned)bytes * 8 : KM_MAX_CPUS;
+	for (unsigned word = KM_MAX_CPUS / 64; bytes > 0 && word-- > 0;)
+		if (mask[word])
+			return word * 64 + km_ilog2(mask[word]) + 1;
+	return 0;
 }
 
 long km_os_read(const char *path, char *text, size_t bytes)
@@ -293,15 +303,21 @@ long km_os_read(const char *path, char *text, size_t bytes)
 	return count < 0 ? count : (long)length;
 }
 
-unsigned km_os_possible_cpus(void)
+unsigned km_os_possible_cpus(unsigned *masks)
 {
+	unsigned allowed = allowed_cpus(masks), possible;
 	char text[256];
 	long count = km_os_read("/sys/devices/system/cpu/possible", text, sizeof(text));
 
-	if (count > 0)
-		return km_min(parse_possible(text, count), MAX_CPUS);
-	/* No /sys (a chroot, a sandbox). What libc says then is the CPUs this process may use, and ids go beyond. */
-	return mask_cpus();
+	/* No /sys (a chroot, a sandbox), or a list that is too long. What libc says then is the CPUs this process may
+	 * use now, and numbers go beyond. What a file says that is not the system's own may be less than that. */
+	if (count <= 0 || count == (long)sizeof(text) - 1)
+		possible = *masks;
+	else
+		possible = km_max(parse_possible(text, count), allowed);
+	possible = km_min(possible, KM_MAX_CPUS);
+	*masks = km_max(*masks, possible);
+	return possible;
 }
 
 unsigned km_os_getcpu(void)

@@ -342,7 +342,7 @@ void km_shelf_fork_child(struct km_shelf *shelf)
 
 	if (!shelf->slot || km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		return;
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
+	km_for_each_cpu(cpu) {
 		km_soft_enter_cpu(&visit, shelf->slot, cpu, false);
 		km_store(&visit.soft->lock, 0u);
 	}

@@ -3,8 +3,13 @@
  * implement the same verbs; the one in force is chosen once, at start.
  *
  *	base - 2 areas     base                 + 1 << 21
- *	| zeros, read-only | area of CPU 0      | area of CPU 1 ...
+ *	| zeros, read-only | area of CPU 0      | area of CPU 1 ...           | zeros, read-only
  *	                   [0, shelf, shelf, .. other per-CPU words ..]
+ *
+ * Under rseq an area is zeros, read-only, until its CPU first needs it: then it comes alive, and says so by a mark in
+ * its first line. A CPU whose number is beyond all areas (the process was restored on a larger machine, or was told
+ * of fewer CPUs than there are) finds zeros for ever. Zeros are misses both ways, and a verb that would store where it
+ * found zeros looks at the mark first.
  *
  * A shelf is one word per cache per CPU: `top`, an offset from the CPU's area into a block.
  *
@@ -40,6 +45,7 @@
 
 #include "atomic.h"
 #include "cc.h"
+#include "os.h"
 
 enum km_discipline {
 	KM_DISCIPLINE_LOCK,	/* a per-CPU trylock; who finds it taken misses, and never waits */
@@ -50,10 +56,12 @@ enum km_discipline {
 
 struct km_percpu {
 	char *base;			/* area of CPU 0; before start: a few zeros */
-	unsigned cpus;			/* areas */
+	unsigned cpus;			/* areas that are alive, or may come alive */
+	unsigned home;			/* this one always is */
 	enum km_discipline discipline;
 	bool own_registration;		/* threads are registered by us, at their first miss */
 	const char *reason;
+	uint64_t live[KM_MAX_CPUS / 64];	/* a bit for each area */
 };
 extern km_hidden struct km_percpu km_percpu;
 
@@ -102,7 +110,25 @@ km_inline char *km_area(unsigned cpu)
 	return km_percpu.base + ((uintptr_t)cpu << KMEM_AREA_SHIFT);
 }
 
-/* The CPU whose memory a soft discipline should use now; stale at once, and that does no harm. */
+/* Where an area's mark is, in the line of word 0: behind what closed shelves, chains and stocks read there. */
+#define KM_AREA_MARK 56
+
+km_inline bool km_cpu_is_live(unsigned cpu)
+{
+	/* Acquire pairs with the release in begin_area: who sees the bit may store. */
+	return km_likely(cpu < km_percpu.cpus) &&
+	       (km_load_acquire(&km_percpu.live[cpu / 64]) >> cpu % 64 & 1);
+}
+
+/* The first CPU from `cpu` on whose area is alive; km_percpu.cpus or more: none is. What was put on a CPU before the
+ * last fence is on one of these. */
+unsigned km_next_cpu(unsigned cpu);
+#define km_for_each_cpu(cpu)                                                                       \
+	for (unsigned cpu = km_next_cpu(0); cpu < km_percpu.cpus; cpu = km_next_cpu(cpu + 1))
+
+/* The number of the CPU we are on, whatever it is; stale at once, and that does no harm. */
+unsigned km_cpu_number(void);
+/* The CPU whose memory to use: that one, if its area is alive, or another one whose area is. */
 unsigned km_cpu(void);
 /* Register this thread where that is our task. Called from misses, before they look for a CPU to put things on. */
 void km_thread_register(void);
@@ -112,8 +138,16 @@ km_inline void km_thread_enter(void)
 		km_thread_register();
 }
 
-/* Does this thread have a CPU to put things on? False under rseq where it is not registered. */
-bool km_thread_has_cpu(void);
+/* Does this thread have a CPU to put things on? False under rseq where it is not registered, or its CPU's area is not
+ * alive. */
+km_inline bool km_thread_has_cpu(void)
+{
+	if (km_likely(km_percpu.discipline == KM_DISCIPLINE_RSEQ))
+		return km_cpu_is_live(*(volatile uint32_t *)((char *)__builtin_thread_pointer() + km_rseq + 4));
+	return km_percpu.discipline != KM_DISCIPLINE_NONE;
+}
+/* Let the area of this thread's CPU come alive, if there can be one: system calls, once for each CPU. */
+void km_cpu_begin(void);
 
 /* The verbs, for everybody but the hot path. They see `inner`. */
 void *km_shelf_pop(struct km_shelf *shelf);

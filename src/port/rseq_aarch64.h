@@ -9,14 +9,15 @@
 
 #include <kmem/inline.h>
 
-#include "cc.h"
+#include "pcpu.h"
 
-/* Miss where the CPU's word can't be written: closed, or a thread that is not registered. */
-#define KM_RSEQ_WRITABLE                                                                           \
+/* Miss where the CPU's word can't be written: closed, or an area that is not alive, as of a thread that is not
+ * registered. The address of a mark is found by what was loaded before. */
+#define KM_RSEQ_WRITABLE(scratch)                                                                  \
 	"cmp %[slot], %[area]\n\t"                                                                 \
 	"b.eq %l[miss]\n\t"                                                                        \
-	"cmp %[area], %[base]\n\t"                                                                 \
-	"b.lo %l[miss]\n\t"
+	"ldr %[" scratch "], [%[area], #" KMEM_STRING(KM_AREA_MARK) "]\n\t"                        \
+	"cbz %[" scratch "], %l[miss]\n\t"
 
 /* [top] = the shelf's word; miss where it is 0: closed, or not yet born. */
 #define KM_RSEQ_TOP(top)                                                                           \
@@ -312,7 +313,7 @@ km_inline bool km_rseq_install(const struct kmem_shelf *shelf, uint32_t block_ma
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		KM_RSEQ_WRITABLE
+		KM_RSEQ_WRITABLE("offset")
 		"mov %[partner], xzr\n\t"
 		"ldr %[top], [%[slot]]\n\t"
 		"cbz %[top], 84f\n\t"

@@ -118,7 +118,7 @@ km_inline bool km_rseq_chain_swap(const struct km_chain *chain, char *base, intp
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		KM_RSEQ_WRITABLE
+		KM_RSEQ_WRITABLE("slab")
 		"ldxp %[freelist], %[slab], [%[slot]]\n\t"
 		"stxp %w[failed], %[new_freelist], %[new_slab], [%[slot]]\n"
 		KMEM_RSEQ_END("miss")
@@ -170,7 +170,7 @@ km_inline bool km_rseq_chain_partial_push(const struct km_chain *chain, char *ba
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		KM_RSEQ_WRITABLE
+		KM_RSEQ_WRITABLE("next")
 		"ldr %[next], [%[slot], #16]\n\t"
 		"mov %[out], xzr\n\t"
 		"mov %[count], xzr\n\t"

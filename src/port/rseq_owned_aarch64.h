@@ -174,7 +174,7 @@ km_inline bool km_rseq_owned_found(const struct kmem_shelf *shelf, char *base, i
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		KM_RSEQ_WRITABLE
+		KM_RSEQ_WRITABLE("offset")
 		"ldr %[offset], [%[slot]]\n\t"
 		"cbnz %[offset], %l[miss]\n\t"
 		"sub %[offset], %[block], %[area]\n\t"
@@ -224,7 +224,7 @@ km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rse
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		KM_RSEQ_WRITABLE
+		KM_RSEQ_WRITABLE("sum")
 		"ldr %[sum], [%[slot]]\n\t"
 		"add %[sum], %[sum], %[bytes]\n\t"
 		"cmp %[sum], %[limit]\n\t"

@@ -17,12 +17,12 @@
 	"cmpq %[owner], 8(%[area], %[slot])\n\t"                                                   \
 	"jne %l[miss]\n\t"
 
-/* Miss where the CPU's words can't be written: closed, or a thread that is not registered. [slot]: an offset. */
+/* Miss where the CPU's words can't be written, as KM_RSEQ_WRITABLE. [slot]: an offset. */
 #define KM_OWNED_WRITABLE                                                                          \
 	"testl %k[slot], %k[slot]\n\t"                                                             \
 	"jz %l[miss]\n\t"                                                                          \
-	"cmpq %[base], %[area]\n\t"                                                                \
-	"jb %l[miss]\n\t"
+	"cmpb $0, " KMEM_STRING(KM_AREA_MARK) "(%[area])\n\t"                                      \
+	"je %l[miss]\n\t"
 
 /* KMEM_RSEQ_AT without a register for where the shelf is: a second hit is short of instructions (docs/bench.md). */
 #define KM_OWNED_AT                                                                                \

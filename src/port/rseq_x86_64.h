@@ -8,14 +8,15 @@
 
 #include <kmem/inline.h>
 
-#include "cc.h"
+#include "pcpu.h"
 
-/* Miss where the CPU's word can't be written: closed, or a thread that is not registered. */
+/* Miss where the CPU's word can't be written: closed, or an area that is not alive, as of a thread that is not
+ * registered. */
 #define KM_RSEQ_WRITABLE                                                                           \
 	"cmpq %[slot], %[area]\n\t"                                                                \
 	"je %l[miss]\n\t"                                                                          \
-	"cmpq %[base], %[area]\n\t"                                                                \
-	"jb %l[miss]\n\t"
+	"cmpb $0, " KMEM_STRING(KM_AREA_MARK) "(%[area])\n\t"                                      \
+	"je %l[miss]\n\t"
 
 /* [top] = the shelf's word; miss where it is 0: closed, or not yet born. */
 #define KM_RSEQ_TOP(top)                                                                           \

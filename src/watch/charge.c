@@ -659,8 +659,9 @@ static int flush_cache(struct kmem_cache *cache, void *root)
 	bool some = false;
 
 	/* Also an empty one: without shelves none is to be used. */
-	for (unsigned cpu = 0; cache->charged.slot && cpu < km_percpu.cpus && !some; cpu++)
-		some = km_owned_owner_cpu(&cache->charged, cpu) != 0;
+	if (cache->charged.slot)
+		km_for_each_cpu(cpu)
+			some |= km_owned_owner_cpu(&cache->charged, cpu) != 0;
 	if (some)
 		km_front_drain_charged(&cache, 1, &how);
 	if (cache->twin_of)

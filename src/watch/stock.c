@@ -50,6 +50,12 @@ void km_stock_fork(bool before, bool child)
 
 #define NESTED_TRIES	100
 
+/* An objcg's `net` words can be written where the area is alive; without per-CPU memory there are none. */
+static bool has_words(unsigned cpu)
+{
+	return km_cpu_is_live(cpu) || !km_percpu.cpus;
+}
+
 /*
  * This CPU's stock, or, where that is taken, another's: any will do. A handler that struck under a lock of its own
  * thread must not wait: NULL where all stay taken.
@@ -59,9 +65,12 @@ static struct km_stock *enter(bool nested)
 	unsigned here = km_cpu();
 
 	for (int tries = nested ? NESTED_TRIES : 1; tries; tries--) {
-		for (unsigned i = 0; i < stock_count; i++)
-			if (km_trylock(&stocks[(here + i) % stock_count].lock))
-				return &stocks[(here + i) % stock_count];
+		for (unsigned i = 0; i < stock_count; i++) {
+			unsigned cpu = (here + i) % stock_count;
+
+			if (has_words(cpu) && km_trylock(&stocks[cpu].lock))
+				return &stocks[cpu];
+		}
 		km_relax();
 	}
 	if (nested)
@@ -367,6 +376,9 @@ bool km_stock_charge(struct km_attempt *attempt)
 {
 	struct km_counter *refused = NULL;
 	bool nested = km_busy_begin();
+
+	if (km_unlikely(!km_thread_has_cpu()))
+		km_front_new_cpu(attempt->may_wait);
 	struct km_stock *stock = enter(nested);
 	bool done = false;
 
@@ -465,13 +477,13 @@ uint64_t km_stock_bytes(const struct mem_cgroup *group)
 	const struct obj_cgroup *objcg = group->objcg;
 	uint64_t bytes = km_load(&objcg->nr_charged_bytes);
 
-	for (unsigned cpu = 0; cpu < stock_count; cpu++) {
-		if (objcg->stock)
+	if (objcg->stock)
+		km_for_each_cpu(cpu)
 			bytes += km_load((uint64_t *)(km_area(cpu) + objcg->stock));
+	for (unsigned cpu = 0; cpu < stock_count; cpu++)
 		for (unsigned i = 0; i < KM_STOCK_SLOTS; i++)
 			if (km_load(&stocks[cpu].groups[i]) == group)
 				bytes += (uint64_t)km_load(&stocks[cpu].pages[i]) << KM_PAGE_SHIFT;
-	}
 	return bytes;
 }
 
@@ -489,8 +501,9 @@ static uint64_t collect(struct obj_cgroup *objcg)
 {
 	uint64_t bytes = take_loose(objcg);
 
-	for (unsigned cpu = 0; objcg->stock && cpu < km_percpu.cpus; cpu++)
-		bytes += km_stock_take_cpu(objcg->stock, cpu);
+	if (objcg->stock)
+		km_for_each_cpu(cpu)
+			bytes += km_stock_take_cpu(objcg->stock, cpu);
 	return bytes;
 }
 
@@ -565,7 +578,7 @@ void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 			flush_pages(stock, i);
 		if (stock->owner == objcg)
 			stock->owner = NULL;
-		if (objcg->net) {
+		if (objcg->net && km_cpu_is_live(cpu)) {
 			net += *net_of(objcg, stock);
 			km_store(net_of(objcg, stock), (int64_t)0);
 		}

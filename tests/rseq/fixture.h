@@ -47,6 +47,7 @@ static void go_to(int cpu)
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
 	need(sched_setaffinity(0, sizeof(set), &set) == 0, "sched_setaffinity(%d)", cpu);
+	km_cpu_begin();
 }
 
 static void cpus_start(void)

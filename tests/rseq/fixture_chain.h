@@ -183,7 +183,7 @@ static void chain_drain(void)
 {
 	km_chain_close(&chain.chain);
 	need(km_chain_fence(), "no fence");
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
+	km_for_each_cpu(cpu) {
 		struct km_chain_top top;
 		struct km_chain_link *partial;
 

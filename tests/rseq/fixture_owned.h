@@ -117,7 +117,7 @@ static void owned_drain_and(bool release)
 {
 	km_shelf_close(&owned.shelf);
 	need(km_shelf_fence(), "no fence");
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
+	km_for_each_cpu(cpu) {
 		void *objects[OWNED_ROOM], **block;
 		uintptr_t owner;
 		size_t count = km_owned_take_cpu(&owned.shelf, cpu, objects, &owner);
@@ -365,7 +365,7 @@ static void stock_drain(void)
 	for (unsigned owner = 0; owner < 2; owner++) {
 		km_stock_close(&stock.slot[owner]);
 		need(km_shelf_fence(), "no fence");
-		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
+		km_for_each_cpu(cpu) {
 			uint64_t bytes = km_stock_take_cpu(stock.offset[owner], cpu);
 
 			need(bytes <= STOCK_LIMIT, "%llu bytes in a stock", (unsigned long long)bytes);
@@ -384,7 +384,7 @@ static void stock_swap_words(void)
 	for (unsigned owner = 0; owner < 2; owner++)
 		km_stock_close(&stock.slot[owner]);
 	need(km_shelf_fence(), "no fence");
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+	km_for_each_cpu(cpu)
 		for (unsigned owner = 0; owner < 2; owner++)
 			stock.held[owner] += km_stock_take_cpu(stock.offset[owner], cpu);
 	stock.offset[0] = stock.offset[1];

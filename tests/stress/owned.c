@@ -78,6 +78,7 @@ static void need_block(void)
 	pthread_mutex_lock(&world.lock);
 	void **block = world.block_count ? world.blocks[--world.block_count] : NULL;
 	pthread_mutex_unlock(&world.lock);
+	km_cpu_begin();
 	if (!block || km_owned_found(&world.shelf, block, 0))
 		return;
 	pthread_mutex_lock(&world.lock);
@@ -211,7 +212,7 @@ static void drain_shelves(bool release)
 	km_shelf_close(&world.shelf);
 	if (!km_shelf_fence())
 		abort();
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
+	km_for_each_cpu(cpu) {
 		void *out[ROOM];
 		uintptr_t owner;
 		size_t got = km_owned_take_cpu(&world.shelf, cpu, out, &owner);
@@ -239,7 +240,7 @@ static void drain_stocks(void)
 	if (!km_shelf_fence())
 		abort();
 	for (unsigned owner = 0; owner < OWNERS; owner++)
-		for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		km_for_each_cpu(cpu)
 			__atomic_fetch_add(&world.bytes[owner],
 					   (int64_t)km_stock_take_cpu(world.word[owner], cpu),
 					   __ATOMIC_RELAXED);

@@ -9,3 +9,5 @@ TEST_LIBS_dumps := -Wl,--wrap=prctl
 TEST_LIBS_many_private := -Wl,--wrap=kmem_cache_get_stats,--wrap=km_meta_alloc,--wrap=km_pages_walk
 # Memory that is refused.
 TEST_LIBS_owner_words := -Wl,--wrap=km_meta_alloc
+# How many CPUs the system tells of.
+TEST_LIBS_areas := -Wl,--wrap=km_os_possible_cpus

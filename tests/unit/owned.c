@@ -50,7 +50,7 @@ static void drain(size_t count, uintptr_t owner, size_t first, int step)
 
 	km_shelf_close(&shelf);
 	expect(km_shelf_fence());
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++) {
+	km_for_each_cpu(cpu) {
 		memset(out, 0, sizeof(out));
 		size_t got = km_owned_take_cpu(&shelf, cpu, out, &whose);
 
@@ -243,7 +243,7 @@ static uint64_t take_everywhere(uint32_t offset)
 {
 	uint64_t sum = 0;
 
-	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+	km_for_each_cpu(cpu)
 		sum += km_stock_take_cpu(offset, cpu);
 	return sum;
 }
@@ -336,6 +336,7 @@ int main(void)
 	CPU_SET(home, &one);
 	sched_setaffinity(0, sizeof(one), &one);
 	printf("%s\n", kmem_percpu_discipline());
+	km_cpu_begin();
 	shelf.block_mask = shelf.inner.mask = sizeof(blocks[0]) - 1;
 	shelf.slot = km_percpu_alloc(km_owned_word_bytes());
 	try_birth();

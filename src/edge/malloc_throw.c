@@ -12,12 +12,16 @@
 #include "../port/bits.h"
 #include "malloc_throw.h"
 
+/* A program without a dynamic loader has none of these, and has all of its runtime linked. */
+#pragma weak dlopen
+#pragma weak dlsym
+#pragma weak dlclose
+
 void *km_runtime_symbol(void *linked, const char *name)
 {
-#ifndef __PIE__
 	static const char *const runtimes[] = { "libstdc++.so.6", "libc++.so.1", "libgcc_s.so.1" };
 
-	for (size_t i = 0; !linked && i < km_array_count(runtimes); i++) {
+	for (size_t i = 0; !linked && dlopen && dlsym && dlclose && i < km_array_count(runtimes); i++) {
 		void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
 
 		if (runtime) {
@@ -25,9 +29,6 @@ void *km_runtime_symbol(void *linked, const char *name)
 			dlclose(runtime);
 		}
 	}
-#else
-	(void)name;
-#endif
 	return linked;
 }
 

@@ -127,21 +127,49 @@ unsigned km_next_cpu(unsigned cpu)
 #ifdef KMEM_HAVE_RSEQ
 /* Our own registration: musl, an old glibc. */
 static km_tls struct rseq_area own = { .cpu_id = (uint32_t)-1 };
+/* Nobody registers this thread's area: a child of vfork may be running on it. */
+static km_tls bool rseq_lent;
 
 /* Before the thread's own storage goes away; the value tells the kernel nothing, it is ours. */
 static void thread_exit(void *unused km_unused)
 {
-	km_os_rseq_unregister(&own, KMEM_RSEQ_SIGNATURE);
+	km_os_rseq_unregister(&own, sizeof(own), KMEM_RSEQ_SIGNATURE);
 	own.cpu_id = (uint32_t)-2;
 }
 
 void km_thread_register(void)
 {
-	if (own.cpu_id != (uint32_t)-1)
+	if (own.cpu_id != (uint32_t)-1 || rseq_lent)
 		return;
 	own.cpu_id = (uint32_t)-2;
-	if (km_os_rseq_register(&own, KMEM_RSEQ_SIGNATURE) == 0)
+	if (km_os_rseq_register(&own, sizeof(own), KMEM_RSEQ_SIGNATURE) == 0)
 		pthread_setspecific(areas.exit_key, &own);
+}
+
+/* How many bytes libc registered it says nowhere: 32, or what the kernel of its time wanted. */
+size_t km_thread_lend(void)
+{
+	struct rseq_area *area = thread_area();
+	size_t bytes[] = { sizeof(*area), km_os_rseq_bytes() };
+
+	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || *(volatile int32_t *)&area->cpu_id < 0)
+		return 0;
+	rseq_lent = true;
+	for (size_t i = 0; i < km_array_count(bytes); i++)
+		if (!km_os_rseq_unregister(area, bytes[i], KMEM_RSEQ_SIGNATURE))
+			return bytes[i];
+	rseq_lent = false;
+	return KM_NOT_LENT;
+}
+
+/* The sequence that the borrower was last in is none of this thread's. A refusal leaves it without a CPU. */
+void km_thread_take_back(size_t bytes)
+{
+	struct rseq_area *area = thread_area();
+
+	*(volatile uint64_t *)&area->rseq_cs = 0;
+	km_os_rseq_register(area, bytes, KMEM_RSEQ_SIGNATURE);
+	rseq_lent = false;
 }
 
 /* Is there a registration, glibc's or one of our own? Sets km_rseq. */
@@ -153,7 +181,8 @@ static bool find_rseq(bool forced)
 	}
 	if (&__rseq_size && !forced)
 		return false;
-	if (km_os_rseq_register(&own, KMEM_RSEQ_SIGNATURE) || pthread_key_create(&areas.exit_key, thread_exit)) {
+	if (km_os_rseq_register(&own, sizeof(own), KMEM_RSEQ_SIGNATURE) ||
+	    pthread_key_create(&areas.exit_key, thread_exit)) {
 		own.cpu_id = (uint32_t)-1;
 		return false;
 	}
@@ -164,6 +193,15 @@ static bool find_rseq(bool forced)
 }
 #else
 void km_thread_register(void)
+{
+}
+
+size_t km_thread_lend(void)
+{
+	return 0;
+}
+
+void km_thread_take_back(size_t bytes km_unused)
 {
 }
 

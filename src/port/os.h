@@ -75,9 +75,11 @@ int km_os_prefer_nodes(void *p, size_t bytes, const uint64_t *set, unsigned limi
  * another CPU is aborted and ordered after what we stored before. */
 int km_os_barrier_register(void);
 int km_os_barrier(void);
-/* Register the calling thread's rseq area (32 bytes, aligned to 32): 0 or -errno. */
-int km_os_rseq_register(void *area, uint32_t signature);
-int km_os_rseq_unregister(void *area, uint32_t signature);
+/* Register the calling thread's rseq area (32 bytes at least, aligned to 32): 0 or -errno. The kernel takes back only
+ * what was registered, by the same number of bytes; those that it would like to have. */
+int km_os_rseq_register(void *area, size_t bytes, uint32_t signature);
+int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature);
+size_t km_os_rseq_bytes(void);
 
 /* Write all of it to a descriptor; 0 or -errno. */
 int km_os_write(int fd, const void *bytes, size_t count);

@@ -29,6 +29,12 @@
 #define PR_SET_VMA_ANON_NAME	0
 #endif
 
+/* Of <linux/auxvec.h>, since Linux 6.3. */
+#ifndef AT_RSEQ_FEATURE_SIZE
+#define AT_RSEQ_FEATURE_SIZE	27
+#define AT_RSEQ_ALIGN		28
+#endif
+
 /* Of <linux/mempolicy.h>, some of whose enumerators are newer than others. */
 #define MPOL_DEFAULT		0
 #define MPOL_PREFERRED		1
@@ -385,22 +391,31 @@ int km_os_barrier(void)
 	return result;
 }
 
-int km_os_rseq_register(void *area, uint32_t signature)
+int km_os_rseq_register(void *area, size_t bytes, uint32_t signature)
 {
 	int result;
 
 	if (fault("rseq"))
 		return -EPERM;
-	KEEP_ERRNO(result, (int)syscall(SYS_rseq, area, 32, 0, signature));
+	KEEP_ERRNO(result, (int)syscall(SYS_rseq, area, (uint32_t)bytes, 0, signature));
 	return result;
 }
 
-int km_os_rseq_unregister(void *area, uint32_t signature)
+int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature)
 {
 	int result;
 
-	KEEP_ERRNO(result, (int)syscall(SYS_rseq, area, 32, 1, signature));
+	if (fault("rseq unregister"))
+		return -EPERM;
+	KEEP_ERRNO(result, (int)syscall(SYS_rseq, area, (uint32_t)bytes, 1, signature));
 	return result;
+}
+
+size_t km_os_rseq_bytes(void)
+{
+	size_t align = km_max(getauxval(AT_RSEQ_ALIGN), 32ul);
+
+	return km_align_up(km_max(getauxval(AT_RSEQ_FEATURE_SIZE), 32ul), align);
 }
 
 int km_os_write(int fd, const void *bytes, size_t count)

@@ -132,6 +132,15 @@ unsigned km_cpu_number(void);
 unsigned km_cpu(void);
 /* Register this thread where that is our task. Called from misses, before they look for a CPU to put things on. */
 void km_thread_register(void);
+/*
+ * Around the life of a child of vfork, which runs on this thread's storage as another task. The kernel writes an rseq
+ * area for the task that registered it, and aborts that task's sequences only: so nobody has it registered meanwhile,
+ * it says that there is no CPU, and all calls of the child are misses. Lent: the bytes that were registered; 0: none
+ * were; KM_NOT_LENT: the kernel refused.
+ */
+#define KM_NOT_LENT ((size_t)-1)
+size_t km_thread_lend(void);
+void km_thread_take_back(size_t bytes);
 km_inline void km_thread_enter(void)
 {
 	if (km_unlikely(km_percpu.own_registration))

@@ -1,6 +1,6 @@
 /*
  * forking.c: fork in a program whose threads are allocating: the child has the parent's data, can allocate, free what
- * the parent allocated, and start threads; the parent goes on. Also vfork, and a child of a child.
+ * the parent allocated, and start threads; the parent goes on. Also a child of a child.
  * Disciplines: all
  */
 #define _GNU_SOURCE
@@ -96,7 +96,7 @@ int main(void)
 		CHECK(pthread_create(&threads[i], NULL, allocating, (void *)(i + 1)) == 0);
 	for (int i = 0; i < FORKS; i++) {
 		int status;
-		pid_t pid = i % 10 == 9 ? vfork() : fork();
+		pid_t pid = fork();
 
 		CHECK(pid >= 0);
 		if (!pid)

@@ -1,0 +1,152 @@
+/*
+ * vfork.c: what is behind vfork: while the child lives the thread's rseq area is registered for nobody, and says so;
+ * afterwards it is the parent's again, also where vfork fails; where the kernel does not let go of it the child has a
+ * copy of the memory. In a program that links only the caches. Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kmem/kmem.h>
+
+#include "port/os.h"
+#include "port/pcpu.h"
+#include "unit/check.h"
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+static struct kmem_cache *cache;
+
+static bool rseq(void)
+{
+	return km_percpu.discipline == KM_DISCIPLINE_RSEQ;
+}
+
+/* What this thread's area says. */
+static int said_cpu(void)
+{
+	return *(volatile int *)((char *)__builtin_thread_pointer() + km_rseq + 4);
+}
+
+static bool says_the_truth(void)
+{
+	unsigned cpu, again;
+
+	do {
+		syscall(SYS_getcpu, &cpu, NULL, NULL);
+		int said = said_cpu();
+		syscall(SYS_getcpu, &again, NULL, NULL);
+		if (cpu == again)
+			return said == (int)cpu;
+	} while (true);
+}
+
+static void wait_for(pid_t child)
+{
+	int status;
+
+	NEED(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void allocate(void)
+{
+	void *objects[100];
+
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 100, objects));
+	kmem_cache_free_bulk(cache, 100, objects);
+	kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
+}
+
+static volatile int seen;
+
+static void lent(void)
+{
+	for (int i = 0; i < 20; i++) {
+		pid_t child = vfork();
+
+		if (!child) {
+			allocate();
+			seen = rseq() ? said_cpu() : -1;
+			_exit(0);
+		}
+		NEED(seen < 0);
+		NEED(!rseq() || says_the_truth());
+		wait_for(child);
+		seen = 5;
+		allocate();
+	}
+}
+
+static void *in_thread(void *arg)
+{
+	lent();
+	return arg;
+}
+
+static bool refuse(const char *call)
+{
+	return strcmp(call, "rseq unregister") == 0;
+}
+
+/* The child has a copy: what it writes is not seen. It is registered as after a fork. */
+static void not_lent(void)
+{
+	if (!rseq())
+		return;
+	km_os_fault = refuse;
+	pid_t child = vfork();
+
+	if (!child) {
+		allocate();
+		seen = 6;
+		_exit(!says_the_truth());
+	}
+	km_os_fault = NULL;
+	NEED(seen == 5);
+	wait_for(child);
+	NEED(says_the_truth());
+	allocate();
+}
+
+/* A system that makes no child: errno, and the area is registered again. */
+static void no_child(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		return;
+	errno = 0;
+	NEED(vfork() == -1 && errno == EAGAIN);
+	NEED(!rseq() || says_the_truth());
+	allocate();
+}
+
+int main(void)
+{
+	pthread_t thread;
+
+	cache = kmem_cache_create("vfork", 200, NULL, 0);
+	NEED(cache);
+	seen = 5;
+	lent();
+	NEED(pthread_create(&thread, NULL, in_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
+	not_lent();
+	no_child();
+	return 0;
+}

@@ -117,13 +117,14 @@ static inline void kmem_memcg_scope_end(struct mem_cgroup **before)
 
 /*
  * mem_cgroup_destroy_all - free everything that was allocated in the name of a private group, at once: in time that
- * goes by its slabs and blocks, not by its objects. Then its twins are gone, after mem_cgroup_drain its `current` is
- * what groups below and charges by hand and by kmem_cache_charge make, and it can be used again. dtor, if not NULL, is
- * called for each object before, and that takes time by objects: with the cache that the object was asked of; NULL:
- * for a large block. It must not allocate in the group's name, nor free what is the group's, nor destroy caches.
- * Meanwhile nobody else may use the group's objects, free one, or allocate in its name. Afterwards a pointer to one is
- * like one to an object of a cache that was destroyed: to free it is a misuse that is found as long as its memory is
- * not used again. 0; -EINVAL: the group is not private.
+ * goes by its slabs and blocks, not by its objects. Then its twins are gone, or empty where another group had them
+ * before; after mem_cgroup_drain its `current` is what groups below and charges by hand and by kmem_cache_charge make,
+ * and it can be used again. dtor, if not NULL, is called for each object before, with no lock held, and that takes time
+ * by objects: with the cache that the object was asked of; NULL: for a large block. It must not allocate in the
+ * group's name, nor free what is the group's, nor destroy caches. Meanwhile nobody else may use the group's objects, be
+ * in a call that frees one, or allocate in its name. Afterwards a pointer to one is like one to an object of a cache
+ * that was destroyed: to free it is a misuse that is found as long as its memory is not used again. 0; -EINVAL: the
+ * group is not private.
  */
 typedef void (*mem_cgroup_dtor)(struct kmem_cache *cache, void *object, void *arg);
 KMEM_API int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void *arg);

@@ -496,6 +496,9 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	cache->chain_hits = false;
 	cache->charging = NULL;
 	cache->payer = KM_PAYER_ODD;
+	/* Its last user of before may still be in here: what he looks at stays, for ever. */
+	if (km_unlikely(rest && cache->handed_on))
+		return;
 	fini_nodes(cache);
 	km_meta_free(cache, sizeof(*cache));
 }

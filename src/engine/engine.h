@@ -106,6 +106,7 @@ struct kmem_cache {
 	uint64_t slab_bytes, limit;	/* there are; there may be */
 	const struct km_keeper *keeper;	/* NULL: nobody is asked */
 	void *kept_by;			/* the keeper's */
+	bool handed_on;			/* a twin that was another group's, of whose last free nobody knows the end */
 	struct kmem_cache *twin_of;	/* its slabs are a private group's (watch/private.c); NULL: no twin */
 	struct km_list twin_list;	/* if `twins`: those there are, spares first; under the registry's lock */
 	struct kmem_cache *tuned_with;	/* tuned as that is when it is made, and whenever that is; NULL: by itself */
@@ -231,8 +232,8 @@ struct km_engine {
 	 * Returns how many are left, at the front. */
 	unsigned (*give_last)(struct kmem_cache *cache, void **objects, unsigned count);
 
-	/* Take everything off every CPU (CHAIN; the front drains arrays). */
-	void (*drain)(struct kmem_cache *cache);
+	/* Take everything off every CPU (CHAIN; the front drains arrays). False: the system refused the fence. */
+	bool (*drain)(struct kmem_cache *cache);
 	/* Give empty slabs back: all (shrink), or what is idle and beyond min_partial (reap). Returns slabs. */
 	size_t (*shrink)(struct kmem_cache *cache);
 	size_t (*reap)(struct kmem_cache *cache);
@@ -245,7 +246,8 @@ struct km_engine {
 	bool (*look)(struct kmem_cache *cache, uint64_t now_ms);
 	void **(*trim)(struct kmem_cache *cache, unsigned cpu, void **block);
 	int (*tune)(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
-	/* The cache goes, with objects that are out: free a slab, whatever is in it. NULL: km_slab_free. */
+	/* Free a slab, whatever is in it, of whose objects none is on a shelf, or ready anywhere but in the slab. The
+	 * rest of the cache is as it was. NULL: nobody keeps its slabs. */
 	void (*discard)(struct kmem_cache *cache, struct km_page *slab);
 	/* Is the object taken, as far as the slab knows? For walk, checks and stats. */
 	bool (*is_taken)(struct kmem_cache *cache, struct km_page *slab, unsigned index);

@@ -180,6 +180,21 @@ bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, stru
 	return true;
 }
 
+void km_sheaf_discard(struct kmem_cache *cache, struct km_page *slab)
+{
+	struct sheaf_node *n = sheaf_node(cache, slab->node);
+
+	km_lock(&n->lock);
+	if (slab->flags & KM_SLAB_PARTIAL)
+		unlist_partial(n, slab);
+	km_bump(&n->counts.slabs, -1);
+	km_bump(&n->counts.freed_slabs, 1);
+	km_bump(&n->counts.objects, -(slab->objects));
+	km_bump(&n->counts.taken, -(slab->inuse));
+	km_unlock(&n->lock);
+	km_slab_free(cache, slab);
+}
+
 /* Put one object back; lock held. False: it was free already. */
 static bool put_back(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
 		     unsigned index)

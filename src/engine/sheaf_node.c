@@ -353,6 +353,7 @@ const struct km_engine km_engine_sheaf = {
 	.has_room = km_sheaf_has_room,
 	.shrink = sheaf_shrink,
 	.reap = sheaf_reap,
+	.discard = km_sheaf_discard,
 	.is_taken = sheaf_is_taken,
 	.taken = sheaf_taken,
 	.stats = sheaf_stats,

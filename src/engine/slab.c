@@ -298,6 +298,20 @@ struct candidate {
 	unsigned index;
 };
 
+void km_slab_drop(struct kmem_cache *cache, struct km_page *slab)
+{
+	struct slab_node *n = slab_node(cache, slab->node);
+
+	km_lock(&n->lock);
+	unlist(n, slab);
+	km_bump(&n->counts.slabs, -1);
+	km_bump(&n->counts.freed_slabs, 1);
+	km_bump(&n->counts.objects, -slab->objects);
+	km_bump(&n->counts.taken, -slab->inuse);
+	km_unlock(&n->lock);
+	km_slab_discard(cache, slab);
+}
+
 /* As long as more than `limit` objects are free, free slabs come off the list; lock held. Returns how many: <= room. */
 static unsigned drop_surplus(struct kmem_cache *cache, struct slab_node *n, size_t limit,
 			     struct km_page **empty, unsigned room)

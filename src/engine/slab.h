@@ -121,8 +121,8 @@ void km_slab_give(struct kmem_cache *cache, void **objects, unsigned count);
 void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request, void **empty);
 void **km_slab_spill(struct kmem_cache *cache, void **full);
 void km_slab_retire(struct kmem_cache *cache, void **block);
-/* A slab goes, with its list of indices. */
-void km_slab_discard(struct kmem_cache *cache, struct km_page *slab);
+/* A slab goes, whatever is in it. */
+void km_slab_drop(struct kmem_cache *cache, struct km_page *slab);
 /* Give the oldest `count` objects of a block back; returns its new top. */
 void **km_slab_give_oldest(struct kmem_cache *cache, void **block, size_t count);
 /* Give back what the node's shared array holds, all or the oldest; what its alien array for `other` holds. */

@@ -130,12 +130,12 @@ static void drain_cpu(struct kmem_cache *cache, unsigned cpu)
 	km_slub_put_partials(cache, partial);
 }
 
-static void slub_drain(struct kmem_cache *cache)
+static bool slub_drain(struct kmem_cache *cache)
 {
 	struct slub_node *n = slub_node(cache, 0);
 
 	if (!cache->chain.slot)
-		return;
+		return true;
 	km_lock(&n->drain);
 	km_chain_close(&cache->chain);
 	/* Where the fence is refused everything stays where it is: nothing was read yet. */
@@ -145,6 +145,7 @@ static void slub_drain(struct kmem_cache *cache)
 			drain_cpu(cache, cpu);
 	km_chain_open(&cache->chain);
 	km_unlock(&n->drain);
+	return fenced;
 }
 
 /* Take empty slabs beyond `keep` partial ones off the list; they come back linked. Lock held. */
@@ -168,6 +169,18 @@ static struct km_chain_link *unlist_empty(struct kmem_cache *cache, struct slub_
 		empty = &slab->link;
 	}
 	return empty;
+}
+
+/* It is on the node's list, or, where all its objects are out, on none. */
+static void discard(struct kmem_cache *cache, struct km_page *slab)
+{
+	struct slub_node *n = slub_node(cache, slab->node);
+
+	km_lock(&n->lock);
+	if (slab->flags & KM_SLAB_PARTIAL)
+		slub_unlist(n, slab);
+	km_unlock(&n->lock);
+	km_slub_free_slab(cache, slab);
 }
 
 static size_t discard_all(struct kmem_cache *cache, struct km_chain_link *empty)
@@ -349,7 +362,9 @@ static uint64_t slub_taken(struct kmem_cache *cache, struct km_page *slab, unsig
 	struct km_chain_top top;
 
 	clear_free(cache, slab, slub_head(seen, base), word, &bits);
-	for (unsigned cpu = 0; seen & SLUB_FROZEN && cache->chain.slot && cpu < km_percpu.cpus; cpu++) {
+	if (!(seen & SLUB_FROZEN) || !cache->chain.slot)
+		return bits;
+	km_for_each_cpu(cpu) {
 		km_chain_look_cpu(&cache->chain, cpu, &top, &partial);
 		if (top.slab == tag)
 			clear_free(cache, slab, top.freelist, word, &bits);
@@ -520,7 +535,7 @@ const struct km_engine km_engine_slub = {
 	.drain = slub_drain,
 	.shrink = slub_shrink,
 	.reap = slub_reap,
-	.discard = km_slub_free_slab,
+	.discard = discard,
 	.is_taken = slub_is_taken,
 	.taken = slub_taken,
 	.stats = slub_stats,

@@ -111,15 +111,15 @@ static void open_shelf(struct kmem_cache *cache)
 	show(cache);
 }
 
-/* Do it to each while no sequence is on any CPU's shelf of theirs. */
-static void do_closed(struct kmem_cache **caches, size_t count, void (*act)(struct kmem_cache *cache))
+/* Do it to each while no sequence is on any CPU's shelf of theirs. False: the system refused the fence. */
+static bool do_closed(struct kmem_cache **caches, size_t count, void (*act)(struct kmem_cache *cache))
 {
 	size_t shelves = 0;
 
 	for (size_t i = 0; i < count; i++)
 		shelves += has_shelf(caches[i]);
 	if (!shelves)
-		return;
+		return true;
 	km_lock(&drain.lock);
 	for (size_t i = 0; i < count; i++)
 		if (has_shelf(caches[i]))
@@ -133,6 +133,7 @@ static void do_closed(struct kmem_cache **caches, size_t count, void (*act)(stru
 			open_shelf(caches[i]);
 		}
 	km_unlock(&drain.lock);
+	return fenced;
 }
 
 void km_front_trim_all(struct kmem_cache **caches, size_t count)
@@ -140,16 +141,17 @@ void km_front_trim_all(struct kmem_cache **caches, size_t count)
 	do_closed(caches, count, trim);
 }
 
-void km_front_drain_all(struct kmem_cache **caches, size_t count)
+bool km_front_drain_all(struct kmem_cache **caches, size_t count)
 {
 	if (km_front_charged)
 		km_front_drain_charged(caches, count, km_front_charged);
-	do_closed(caches, count, collect);
+	bool drained = do_closed(caches, count, collect);
 	for (size_t i = 0; i < count; i++) {
 		km_front_finish_deferred(caches[i]);
 		if (caches[i]->engine->drain)
-			caches[i]->engine->drain(caches[i]);
+			drained &= caches[i]->engine->drain(caches[i]);
 	}
+	return drained;
 }
 
 void km_front_drain(struct kmem_cache *cache)

@@ -141,8 +141,9 @@ size_t km_front_free_last(struct kmem_cache *cache, size_t n, void **objects);
 void km_front_finish_deferred(struct kmem_cache *cache);
 /* Take everything off the CPUs' shelves, finish what handlers left, and give it to the engine. */
 void km_front_drain(struct kmem_cache *cache);
-/* The same for several caches with one fence. */
-void km_front_drain_all(struct kmem_cache **caches, size_t count);
+/* The same for several caches with one fence. False: the system refused it, and some is where it was; what is charged
+ * is not spoken of. */
+bool km_front_drain_all(struct kmem_cache **caches, size_t count);
 /* Let engines with a pace of their own trim their CPUs' blocks, with one fence. */
 void km_front_trim_all(struct kmem_cache **caches, size_t count);
 /* Set up the shelf of a new cache (hooks, engine and capacity are known). */

@@ -8,7 +8,9 @@
  *
  * Invariants. Twins come and go under the registry's lock; a link of a bucket stays as long as its group has a
  * reference, and is used again, so that who follows the bucket needs no lock. A twin's slabs are all in its array, each
- * says at which place in the owner word of its first page, and its group's objcg was charged for each.
+ * says at which place in the owner word of its first page, and its group's objcg was charged for each. A twin that was
+ * another group's is emptied and kept, as long as its cache lives: for who freed the last object of that group may not
+ * be through with it, and nobody asked him to be.
  */
 #include <errno.h>
 
@@ -20,18 +22,13 @@
 #include "private.h"
 
 #define FIRST_ROOM	64u		/* slabs */
-#define TOGETHER	128u		/* twins that share a fence */
-#define LOOKS		4u		/* orphans that are looked at for each group that comes or goes */
-
-/* Private groups that have a reference, and those that have none, but something that is out. */
-static struct km_list living = { &living, &living }, orphans = { &orphans, &orphans };
 
 /*
  * Home of the spares: twins of groups that are gone, empty, on no bucket: the next private group that wants one takes
- * it. They are not destroyed, for who freed the last object may not be through yet; with mem_cgroup_destroy_all and
- * kmem_cache_destroy nobody may be.
+ * it. They are not destroyed, for who freed the last object may not be through yet; with kmem_cache_destroy nobody may
+ * be, nor with mem_cgroup_destroy_all of those whose twin it was from the first.
  */
-static struct km_private pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
+struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
 
 /* What befell this thread's last request at the level of slabs. */
 static km_tls struct {
@@ -159,13 +156,13 @@ static struct km_twin *get_link(struct km_private *private, const struct kmem_ca
 	if (!twin)
 		return NULL;
 	twin->home = private;
+	twin->bucket = (uint8_t)(first - private->bucket);
 	twin->next = *first;
 	km_store_release(first, twin);
 	return twin;
 }
 
-/* With the registry locked, as what follows. A twin without slabs belongs to this one now. */
-static void call_after(struct km_twin *twin)
+void km_private_call_after(struct km_twin *twin)
 {
 	struct kmem_cache *cache = twin->cache;
 	char name[KM_NAME_BYTES];
@@ -176,31 +173,20 @@ static void call_after(struct km_twin *twin)
 	km_store(&cache->limit, UINT64_MAX);
 }
 
-/* An empty twin of an orphan, the one that `at` of its bucket points to. */
-static void spare(struct km_twin **at)
-{
-	struct km_twin *twin = *at;
-
-	*at = twin->next;
-	twin->home = &pool;
-	km_list_del(&twin->same);
-	km_list_add_head(&twin->same, &twin->parent->twin_list);
-	call_after(twin);
-}
-
-/* Spares are the first on their list. */
+/* Spares are the first on their list. With the registry locked, as what follows. */
 static bool take_spare(struct km_twin *to, struct kmem_cache *parent)
 {
 	struct km_twin *from = parent->twins && !km_list_empty(&parent->twin_list) ?
 				       km_list_first(&parent->twin_list, struct km_twin, same) : NULL;
 
-	if (!from || from->home != &pool)
+	if (!from || from->home != &km_private_pool)
 		return false;
 	to->cache = from->cache;
+	to->cache->handed_on = true;
 	to->slabs = from->slabs;
 	to->room = from->room;
 	km_list_del(&from->same);
-	call_after(to);
+	km_private_call_after(to);
 	km_meta_free(from, sizeof(*from));
 	return true;
 }
@@ -245,48 +231,6 @@ static struct km_twin *get(struct km_private *private, struct kmem_cache *parent
 	km_registry_unlock();
 	return twin;
 }
-
-/* Twins that go together, for the fences that stop all CPUs. With the registry locked. */
-struct detaching {
-	void (*rest)(struct kmem_cache *cache);	/* what becomes of slabs with objects */
-	struct km_twin *twin[TOGETHER];
-	struct kmem_cache *cache[TOGETHER];
-	size_t count;
-};
-
-static void detach_gathered(struct detaching *these)
-{
-	if (these->count)
-		km_caches_remove(these->cache, these->count, these->rest);
-	for (size_t i = 0; i < these->count; i++) {
-		struct km_twin *twin = these->twin[i];
-
-		twin->cache = NULL;
-		if (twin->room)
-			km_meta_free(twin->slabs, twin->room * sizeof(*twin->slabs));
-		twin->slabs = NULL;
-		twin->count = twin->room = 0;
-		if (twin->home == &pool)
-			km_meta_free(twin, sizeof(*twin));
-	}
-	these->count = 0;
-}
-
-static void detach(struct detaching *these, struct km_twin *twin)
-{
-	km_store(&twin->parent, NULL);
-	km_list_del(&twin->same);
-	these->cache[these->count] = twin->cache;
-	these->twin[these->count++] = twin;
-	if (these->count == TOGETHER)
-		detach_gathered(these);
-}
-
-/* Each twin of a group, with the registry locked, or while nobody uses the group. */
-#define for_each_twin(twin, private)                                                               \
-	for (unsigned bucket_ = 0; bucket_ < KM_TWIN_BUCKETS; bucket_++)                                   \
-		for (struct km_twin *twin = (private)->bucket[bucket_]; twin; twin = twin->next)      \
-			if (twin->parent)
 
 /* ------------------------------------------------------------------ objects in */
 
@@ -445,23 +389,6 @@ struct obj_cgroup *km_private_owner(const struct kmem_cache *twin)
 	return ((struct km_twin *)twin->kept_by)->home->objcg;
 }
 
-/* What lies ready on shelves, and empty slabs. */
-static void empty(struct kmem_cache *cache)
-{
-	if (!km_load(&cache->slab_bytes))
-		return;
-	/* A fence stops all CPUs: not for nothing. */
-	if (cache->engine->drain || km_load(&cache->deferred) || km_front_shelf_objects(cache))
-		km_front_drain(cache);
-	cache->engine->shrink(cache);
-}
-
-void km_private_flush(struct kmem_cache *twin, struct mem_cgroup *root)
-{
-	if (km_memcg_below(km_private_owner(twin), root))
-		empty(twin);
-}
-
 /* ------------------------------------------------------------------ large blocks */
 
 void km_charge_large(uint64_t owner, struct km_page *page, bool begins)
@@ -478,249 +405,4 @@ void km_charge_large(uint64_t owner, struct km_page *page, bool begins)
 		km_list_del(&page->list);
 	km_unlock(&private->lock);
 	km_busy_end(was);
-}
-
-/* The first block of whole pages, else the next mapping. The one before was freed, or only the next mappings count. */
-static void *next_large(struct km_private *private, size_t *from)
-{
-	void *block = NULL;
-
-	km_lock(&private->lock);
-	if (!km_list_empty(&private->large))
-		block = km_page_address(km_list_first(&private->large, struct km_page, list));
-	km_unlock(&private->lock);
-	return block ?: km_big_next((uintptr_t)private->objcg, from);
-}
-
-/* ------------------------------------------------------------------ the end of many */
-
-static void discard_slabs(struct kmem_cache *cache)
-{
-	struct km_twin *twin = cache->kept_by;
-
-	while (twin->count) {
-		struct km_page *slab = twin->slabs[twin->count - 1];
-
-		if (cache->engine->discard)
-			cache->engine->discard(cache, slab);
-		else
-			km_slab_free(cache, slab);
-	}
-}
-
-static bool is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned i)
-{
-	bool was = km_busy_begin();
-	bool taken = cache->engine->is_taken(cache, slab, i);
-
-	km_busy_end(was);
-	return taken;
-}
-
-/* What lies on shelves is free. */
-static void drain_twins(struct km_private *private)
-{
-	struct kmem_cache *caches[TOGETHER];
-	bool was = km_busy_begin();
-	size_t count = 0;
-
-	for_each_twin(twin, private) {
-		caches[count++] = twin->cache;
-		if (count == TOGETHER) {
-			km_front_drain_all(caches, count);
-			count = 0;
-		}
-	}
-	if (count)
-		km_front_drain_all(caches, count);
-	for_each_twin(twin, private)
-		twin->cache->engine->shrink(twin->cache);
-	km_busy_end(was);
-}
-
-static void visit_twin(struct km_twin *twin, mem_cgroup_dtor dtor, void *arg)
-{
-	struct kmem_cache *cache = twin->cache;
-
-	for (size_t at = 0; at < twin->count; at++) {
-		struct km_page *slab = twin->slabs[at];
-		char *object = km_slab_first(cache, slab);
-
-		for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
-			if (is_taken(cache, slab, i))
-				dtor(twin->parent, object, arg);
-	}
-}
-
-static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *arg)
-{
-	size_t from = 0;
-	void *block;
-
-	drain_twins(private);
-	for_each_twin(twin, private)
-		visit_twin(twin, dtor, arg);
-	km_list_for_each(entry, &private->large)
-		dtor(NULL, km_page_address(km_container_of(entry, struct km_page, list)), arg);
-	while ((block = km_big_next((uintptr_t)private->objcg, &from)))
-		dtor(NULL, block, arg);
-}
-
-int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void *arg)
-{
-	struct km_private *private = group->objcg->private;
-	struct detaching these = { .rest = discard_slabs };
-	size_t from = 0;
-	void *block;
-
-	if (!private)
-		return -EINVAL;
-	if (dtor)
-		visit_all(private, dtor, arg);
-	km_registry_lock();
-	for_each_twin(twin, private)
-		detach(&these, twin);
-	detach_gathered(&these);
-	/* What handlers freed and nobody finished. */
-	km_large_finish_deferred();
-	while ((block = next_large(private, &from)))
-		km_large_free(block);
-	km_registry_unlock();
-	return 0;
-}
-
-/* The cache goes, and its twins with it, as if they were one. */
-void km_private_forget(struct kmem_cache *parent)
-{
-	struct detaching these = { .rest = NULL };
-
-	while (!km_list_empty(&parent->twin_list))
-		detach(&these, km_list_first(&parent->twin_list, struct km_twin, same));
-	detach_gathered(&these);
-}
-
-/* ------------------------------------------------------------------ groups come and go */
-
-/* No object of it is out: its slabs are given back. */
-static bool is_over(struct kmem_cache *cache)
-{
-	struct kmem_cache_stats stats;
-
-	kmem_cache_get_stats(cache, &stats);
-	if (!stats.active_objects)
-		empty(cache);
-	/* Acquire pairs with km_slab_free: the last slab is out of the twin's array. */
-	return !km_load_acquire(&cache->slab_bytes);
-}
-
-/* Nothing of it is left. A block that goes is off the list when the lock is free. */
-static bool is_gone(struct km_private *private)
-{
-	km_lock(&private->lock);
-	bool gone = km_list_empty(&private->large);
-	km_unlock(&private->lock);
-	for_each_twin(twin, private)
-		gone = false;
-	return gone;
-}
-
-static void free_private(struct km_private *private)
-{
-	for (unsigned i = 0; i < KM_TWIN_BUCKETS; i++)
-		for (struct km_twin *twin = private->bucket[i], *next; twin; twin = next) {
-			next = twin->next;
-			km_meta_free(twin, sizeof(*twin));
-		}
-	km_list_del(&private->all);
-	private->objcg->private = NULL;
-	km_meta_free(private, sizeof(*private));
-}
-
-/* What is left of a group that is gone, as far as it has come to be empty. True: that was all. */
-static bool clear_away(struct km_private *private)
-{
-	struct obj_cgroup *objcg = private->objcg;
-
-	for (unsigned i = 0; i < KM_TWIN_BUCKETS; i++)
-		for (struct km_twin **at = &private->bucket[i]; *at;)
-			if ((*at)->parent && is_over((*at)->cache))
-				spare(at);
-			else
-				at = &(*at)->next;
-	if (!is_gone(private))
-		return false;
-	free_private(private);
-	km_stock_forget(objcg, KM_OBJCG_PRIVATE);
-	return true;
-}
-
-/* The first orphans, so many at most; those that stay come last then. With the registry locked. */
-static void reap(size_t looks)
-{
-	bool more = !km_list_empty(&orphans);
-
-	for (const struct km_list *last = orphans.prev; more && looks; looks--) {
-		struct km_list *entry = orphans.next;
-
-		more = entry != last;
-		if (!clear_away(km_container_of(entry, struct km_private, all))) {
-			km_list_del(entry);
-			km_list_add_tail(entry, &orphans);
-		}
-	}
-}
-
-void km_private_reap(void)
-{
-	km_registry_lock();
-	reap(SIZE_MAX);
-	km_registry_unlock();
-}
-
-bool km_private_create(struct obj_cgroup *objcg)
-{
-	struct km_private *private = km_meta_alloc(sizeof(*private), true);
-
-	if (!private)
-		return false;
-	private->objcg = objcg;
-	km_lock_init(&private->lock, KM_RANK_PRIVATE);
-	km_list_init(&private->large);
-	km_registry_lock();
-	reap(LOOKS);
-	km_list_add_tail(&private->all, &living);
-	km_registry_unlock();
-	objcg->private = private;
-	return true;
-}
-
-void km_private_drop(struct obj_cgroup *objcg)
-{
-	km_registry_lock();
-	free_private(objcg->private);
-	km_registry_unlock();
-}
-
-void km_private_release(struct obj_cgroup *objcg)
-{
-	struct km_list *entry = &objcg->private->all;
-
-	km_registry_lock();
-	km_list_del(entry);
-	km_list_add_head(entry, &orphans);
-	reap(LOOKS);
-	km_registry_unlock();
-}
-
-static void fork_these(const struct km_list *these, bool before, bool child)
-{
-	km_list_for_each(entry, these)
-		km_lock_around_fork(&km_container_of(entry, struct km_private, all)->lock, before, child);
-}
-
-/* The registry is locked meanwhile. */
-void km_private_fork(bool before, bool child)
-{
-	fork_these(&living, before, child);
-	fork_these(&orphans, before, child);
 }

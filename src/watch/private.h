@@ -1,5 +1,5 @@
 /*
- * private.h: private groups, for who charges and who has groups: private.c.
+ * private.h: private groups, for who charges and who has groups: private.c, private_end.c.
  */
 #ifndef KM_WATCH_PRIVATE_H
 #define KM_WATCH_PRIVATE_H
@@ -12,6 +12,7 @@
 struct km_twin {
 	struct kmem_cache *parent;	/* NULL: free to be used again */
 	struct kmem_cache *cache;
+	uint8_t bucket;
 	struct km_twin *next;		/* in the bucket; never changes while the group has a reference */
 	struct km_private *home;
 	struct km_list same;		/* on parent->twin_list; under the registry's lock */
@@ -89,6 +90,11 @@ size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects)
 struct obj_cgroup *km_private_owner(const struct kmem_cache *twin);
 /* What lies ready in a twin goes back, if `root` or one below pays for it. Visits the registry. */
 void km_private_flush(struct kmem_cache *twin, struct mem_cgroup *root);
+
+/* private.c, for private_end.c: the spares' home; and, with the registry locked: a twin without slabs is its home's
+ * now. */
+extern struct km_private km_private_pool;
+void km_private_call_after(struct km_twin *twin);
 
 /* Make an objcg that nobody knows yet private; false: no memory. And undo that. */
 bool km_private_create(struct obj_cgroup *objcg);

@@ -1,0 +1,431 @@
+/*
+ * private_end.c: private groups: what becomes of what they have: all of it freed at once (mem_cgroup_destroy_all), or
+ * looked at until nothing is left. Invariants: a twin is emptied, attached, detached and destroyed under the registry's
+ * lock, which is never held for more than AT_A_TIME slabs; one that was another group's is kept (private.c).
+ */
+#include <errno.h>
+
+#include "../page/big.h"
+#include "../page/meta.h"
+#include "group.h"
+#include "private.h"
+
+#define TOGETHER	128u		/* twins that share a fence */
+#define LOOKS		4u		/* orphans that are looked at for each group that comes or goes */
+#define AT_A_TIME	1024u		/* slabs that are given back while the registry is locked */
+
+/* Private groups that have a reference, and those that have none, but something that is out. */
+static struct km_list living = { &living, &living }, orphans = { &orphans, &orphans };
+
+/* ------------------------------------------------------------------ the twins of a group */
+
+/* The next twin of a group, in no special order; NULL in: the first. With the registry locked, or while nobody uses
+ * the group. */
+static struct km_twin *next_twin(const struct km_private *private, const struct km_twin *at)
+{
+	unsigned bucket = at ? at->bucket : 0;
+	struct km_twin *twin = at ? at->next : private->bucket[0];
+
+	for (;; twin = twin->next) {
+		while (!twin && ++bucket < KM_TWIN_BUCKETS)
+			twin = private->bucket[bucket];
+		if (!twin || twin->parent)
+			return twin;
+	}
+}
+
+#define for_each_twin(twin, private)                                                               \
+	for (struct km_twin *twin = next_twin(private, NULL); twin; twin = next_twin(private, twin))
+
+/* What lies ready on shelves, and empty slabs. */
+static void empty(struct kmem_cache *cache)
+{
+	if (!km_load(&cache->slab_bytes))
+		return;
+	/* A fence stops all CPUs: not for nothing. */
+	if (cache->engine->drain || km_load(&cache->deferred) || km_front_shelf_objects(cache))
+		km_front_drain(cache);
+	cache->engine->shrink(cache);
+}
+
+void km_private_flush(struct kmem_cache *twin, struct mem_cgroup *root)
+{
+	if (km_memcg_below(km_private_owner(twin), root))
+		empty(twin);
+}
+
+/* Twins that go together, for the fences that stop all CPUs. With the registry locked. */
+struct detaching {
+	void (*rest)(struct kmem_cache *cache);	/* what becomes of slabs with objects */
+	struct km_twin *twin[TOGETHER];
+	struct kmem_cache *cache[TOGETHER];
+	size_t count;
+};
+
+static void detach_gathered(struct detaching *these)
+{
+	if (these->count)
+		km_caches_remove(these->cache, these->count, these->rest);
+	for (size_t i = 0; i < these->count; i++) {
+		struct km_twin *twin = these->twin[i];
+
+		twin->cache = NULL;
+		if (twin->room)
+			km_meta_free(twin->slabs, twin->room * sizeof(*twin->slabs));
+		twin->slabs = NULL;
+		twin->count = twin->room = 0;
+		if (twin->home == &km_private_pool)
+			km_meta_free(twin, sizeof(*twin));
+	}
+	these->count = 0;
+}
+
+static void detach(struct detaching *these, struct km_twin *twin)
+{
+	km_store(&twin->parent, NULL);
+	km_list_del(&twin->same);
+	these->cache[these->count] = twin->cache;
+	these->twin[these->count++] = twin;
+	if (these->count == TOGETHER)
+		detach_gathered(these);
+}
+
+/* ------------------------------------------------------------------ a destructor for each object */
+
+/* 64 objects at a time, so that it runs with no lock held. */
+struct visiting {
+	struct km_private *private;
+	struct km_twin *twin;		/* NULL: before the first */
+	size_t slab;
+	unsigned word;			/* of 64 objects */
+	struct kmem_cache *parent;	/* out: whose they are */
+	void *object[64];
+	size_t count;
+};
+
+/* What lies on shelves is free. With the registry locked. */
+static void drain_twins(struct km_private *private)
+{
+	struct kmem_cache *caches[TOGETHER];
+	size_t count = 0;
+
+	for_each_twin(twin, private) {
+		caches[count++] = twin->cache;
+		if (count == TOGETHER) {
+			km_front_drain_all(caches, count);
+			count = 0;
+		}
+	}
+	if (count)
+		km_front_drain_all(caches, count);
+	for_each_twin(twin, private)
+		twin->cache->engine->shrink(twin->cache);
+}
+
+/* The next of this twin; false: there are none. With the registry locked. */
+static bool look_at_twin(struct visiting *at)
+{
+	struct kmem_cache *cache = at->twin->cache;
+
+	for (at->parent = at->twin->parent; at->parent && at->slab < at->twin->count; at->slab++, at->word = 0) {
+		struct km_page *slab = at->twin->slabs[at->slab];
+
+		for (; at->word * 64 < slab->objects; at->word++) {
+			uint64_t taken = cache->engine->taken(cache, slab, at->word);
+			char *first = km_slab_first(cache, slab) + (size_t)at->word * 64 * cache->size;
+
+			for (; taken; taken &= taken - 1)
+				at->object[at->count++] = first + (size_t)__builtin_ctzll(taken) * cache->size;
+			if (at->count) {
+				at->word++;
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* The next objects of the group; false: that were all. A cache of which it has no object may be destroyed meanwhile. */
+static bool next_objects(struct visiting *at)
+{
+	at->count = 0;
+	km_registry_lock();
+	if (!at->twin) {
+		drain_twins(at->private);
+		at->twin = next_twin(at->private, NULL);
+	}
+	while (at->twin && !look_at_twin(at)) {
+		at->twin = next_twin(at->private, at->twin);
+		at->slab = at->word = 0;
+	}
+	km_registry_unlock();
+	return at->count != 0;
+}
+
+static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *arg)
+{
+	struct visiting at = { .private = private };
+	size_t from = 0;
+	void *block;
+
+	while (next_objects(&at))
+		for (size_t i = 0; i < at.count; i++)
+			dtor(at.parent, at.object[i], arg);
+	km_list_for_each(entry, &private->large)
+		dtor(NULL, km_page_address(km_container_of(entry, struct km_page, list)), arg);
+	while ((block = km_big_next((uintptr_t)private->objcg, &from)))
+		dtor(NULL, block, arg);
+}
+
+/* ------------------------------------------------------------------ the end of many */
+
+/* So many at most; how many there were. */
+static size_t discard_some(struct kmem_cache *cache, size_t most)
+{
+	struct km_twin *twin = cache->kept_by;
+	size_t count = 0;
+
+	for (; twin->count && count < most; count++)
+		cache->engine->discard(cache, twin->slabs[twin->count - 1]);
+	return count;
+}
+
+static void discard_slabs(struct kmem_cache *cache)
+{
+	discard_some(cache, SIZE_MAX);
+}
+
+/* It stays, empty; or it has more slabs than it may have when it is destroyed with others. */
+static bool must_be_emptied(const struct km_twin *twin)
+{
+	return twin->count > (twin->cache->handed_on ? 0 : AT_A_TIME / TOGETHER);
+}
+
+/* Empty some twins, or a part of one. False: there is nothing to be done, or the system refused the fence. */
+static bool empty_some(struct km_private *private)
+{
+	struct kmem_cache *caches[TOGETHER];
+	size_t count = 0, left = AT_A_TIME;
+
+	for_each_twin(twin, private)
+		if (count < TOGETHER && must_be_emptied(twin))
+			caches[count++] = twin->cache;
+	if (!count || !km_front_drain_all(caches, count))
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		caches[i]->engine->shrink(caches[i]);
+		left -= discard_some(caches[i], left);
+	}
+	return true;
+}
+
+/* Twins go that were nobody's before; and those that could not be emptied. */
+static void detach_all(struct km_private *private)
+{
+	struct detaching these = { .rest = discard_slabs };
+
+	for_each_twin(twin, private)
+		if (!twin->cache->handed_on || twin->count)
+			detach(&these, twin);
+	detach_gathered(&these);
+}
+
+/* The registry is never locked for long. */
+static void destroy_twins(struct km_private *private)
+{
+	bool more = true;
+
+	while (more) {
+		km_registry_lock();
+		more = empty_some(private);
+		if (!more)
+			detach_all(private);
+		km_registry_unlock();
+	}
+}
+
+/* The first block of whole pages, else the next mapping. The one before was freed, or only the next mappings count. */
+static void *next_large(struct km_private *private, size_t *from)
+{
+	void *block = NULL;
+
+	km_lock(&private->lock);
+	if (!km_list_empty(&private->large))
+		block = km_page_address(km_list_first(&private->large, struct km_page, list));
+	km_unlock(&private->lock);
+	return block ?: km_big_next((uintptr_t)private->objcg, from);
+}
+
+static void destroy_large(struct km_private *private)
+{
+	bool was = km_busy_begin();
+	size_t from = 0;
+	void *block;
+
+	/* What handlers freed and nobody finished. */
+	km_large_finish_deferred();
+	while ((block = next_large(private, &from)))
+		km_large_free(block);
+	km_busy_end(was);
+}
+
+int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void *arg)
+{
+	struct km_private *private = group->objcg->private;
+
+	if (!private)
+		return -EINVAL;
+	if (dtor)
+		visit_all(private, dtor, arg);
+	destroy_twins(private);
+	destroy_large(private);
+	return 0;
+}
+
+/* The cache goes, and its twins with it, as if they were one. */
+void km_private_forget(struct kmem_cache *parent)
+{
+	struct detaching these = { .rest = NULL };
+
+	while (!km_list_empty(&parent->twin_list))
+		detach(&these, km_list_first(&parent->twin_list, struct km_twin, same));
+	detach_gathered(&these);
+}
+
+/* ------------------------------------------------------------------ groups come and go */
+
+/* An empty twin of an orphan, the one that `at` of its bucket points to. */
+static void spare(struct km_twin **at)
+{
+	struct km_twin *twin = *at;
+
+	*at = twin->next;
+	twin->home = &km_private_pool;
+	km_list_del(&twin->same);
+	km_list_add_head(&twin->same, &twin->parent->twin_list);
+	km_private_call_after(twin);
+}
+
+/* No object of it is out: its slabs are given back. */
+static bool is_over(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	if (!stats.active_objects)
+		empty(cache);
+	/* Acquire pairs with km_slab_free: the last slab is out of the twin's array. */
+	return !km_load_acquire(&cache->slab_bytes);
+}
+
+/* Nothing of it is left. A block that goes is off the list when the lock is free. */
+static bool is_gone(struct km_private *private)
+{
+	km_lock(&private->lock);
+	bool gone = km_list_empty(&private->large);
+	km_unlock(&private->lock);
+	for_each_twin(twin, private)
+		gone = false;
+	return gone;
+}
+
+static void free_private(struct km_private *private)
+{
+	for (unsigned i = 0; i < KM_TWIN_BUCKETS; i++)
+		for (struct km_twin *twin = private->bucket[i], *next; twin; twin = next) {
+			next = twin->next;
+			km_meta_free(twin, sizeof(*twin));
+		}
+	km_list_del(&private->all);
+	private->objcg->private = NULL;
+	km_meta_free(private, sizeof(*private));
+}
+
+/* What is left of a group that is gone, as far as it has come to be empty. True: that was all. */
+static bool clear_away(struct km_private *private)
+{
+	struct obj_cgroup *objcg = private->objcg;
+
+	for (unsigned i = 0; i < KM_TWIN_BUCKETS; i++)
+		for (struct km_twin **at = &private->bucket[i]; *at;)
+			if ((*at)->parent && is_over((*at)->cache))
+				spare(at);
+			else
+				at = &(*at)->next;
+	if (!is_gone(private))
+		return false;
+	free_private(private);
+	km_stock_forget(objcg, KM_OBJCG_PRIVATE);
+	return true;
+}
+
+/* The first orphans, so many at most; those that stay come last then. With the registry locked. */
+static void reap(size_t looks)
+{
+	bool more = !km_list_empty(&orphans);
+
+	for (const struct km_list *last = orphans.prev; more && looks; looks--) {
+		struct km_list *entry = orphans.next;
+
+		more = entry != last;
+		if (!clear_away(km_container_of(entry, struct km_private, all))) {
+			km_list_del(entry);
+			km_list_add_tail(entry, &orphans);
+		}
+	}
+}
+
+void km_private_reap(void)
+{
+	km_registry_lock();
+	reap(SIZE_MAX);
+	km_registry_unlock();
+}
+
+bool km_private_create(struct obj_cgroup *objcg)
+{
+	struct km_private *private = km_meta_alloc(sizeof(*private), true);
+
+	if (!private)
+		return false;
+	private->objcg = objcg;
+	km_lock_init(&private->lock, KM_RANK_PRIVATE);
+	km_list_init(&private->large);
+	km_registry_lock();
+	reap(LOOKS);
+	km_list_add_tail(&private->all, &living);
+	km_registry_unlock();
+	objcg->private = private;
+	return true;
+}
+
+void km_private_drop(struct obj_cgroup *objcg)
+{
+	km_registry_lock();
+	free_private(objcg->private);
+	km_registry_unlock();
+}
+
+void km_private_release(struct obj_cgroup *objcg)
+{
+	struct km_list *entry = &objcg->private->all;
+
+	km_registry_lock();
+	km_list_del(entry);
+	km_list_add_head(entry, &orphans);
+	reap(LOOKS);
+	km_registry_unlock();
+}
+
+static void fork_these(const struct km_list *these, bool before, bool child)
+{
+	km_list_for_each(entry, these)
+		km_lock_around_fork(&km_container_of(entry, struct km_private, all)->lock, before, child);
+}
+
+/* The registry is locked meanwhile. */
+void km_private_fork(bool before, bool child)
+{
+	fork_these(&living, before, child);
+	fork_these(&orphans, before, child);
+}

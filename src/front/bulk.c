@@ -52,8 +52,7 @@ static km_noinline bool chain_alloc_rest(struct kmem_cache *cache, gfp_t gfp, si
 	km_front_enter_thread(request.may_wait);
 	bool was = km_calls_begin(request.may_wait);
 	if (!km_front_busy) {
-		km_front_busy = true;
-		__atomic_signal_fence(__ATOMIC_ACQ_REL);
+		km_busy_begin();
 		km_store(&cache->touched, true);
 		km_front_finish_deferred(cache);
 		got = chain_take(cache, &request, got, n, objects);
@@ -61,8 +60,7 @@ static km_noinline bool chain_alloc_rest(struct kmem_cache *cache, gfp_t gfp, si
 			got = chain_take(cache, &request, got, n, objects);
 		if (request.may_wait)
 			km_front_tick_rarely();
-		__atomic_signal_fence(__ATOMIC_ACQ_REL);
-		km_front_busy = false;
+		km_busy_end(false);
 	}
 	if (got && got < n)
 		km_plain_free_bulk(cache, got, objects);
@@ -86,8 +84,7 @@ km_inline bool chain_enter(struct kmem_cache *cache)
 	if (km_unlikely(cache->hooks || cache->charging || cache->checked || km_front_busy))
 		return false;
 	km_front_enter_thread(true);
-	km_front_busy = true;
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_busy_begin();
 	km_store(&cache->touched, true);
 	return true;
 }
@@ -95,8 +92,7 @@ km_inline bool chain_enter(struct kmem_cache *cache)
 km_inline void chain_leave(void)
 {
 	km_front_tick_rarely();
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	km_front_busy = false;
+	km_busy_end(false);
 }
 
 bool km_front_free_chain(struct kmem_cache *cache, size_t n, void **objects)
@@ -274,16 +270,14 @@ static km_noinline bool alloc_rest(struct kmem_cache *cache, gfp_t gfp, size_t l
 			left = from_shelf(cache, left, objects);
 		km_front_enter_thread(request.may_wait);
 		if ((left || has_strangers(&request, n - left, objects + left)) && !km_front_busy) {
-			km_front_busy = true;
-			__atomic_signal_fence(__ATOMIC_ACQ_REL);
+			km_busy_begin();
 			km_front_note_miss(cache);
 			left = get_rest(cache, &request, left, n, objects);
 			while (km_unlikely(left) && request.may_wait && km_front_relieve(cache, &tries))
 				left = get_rest(cache, &request, left, n, objects);
 			if (request.may_wait)
 				tick(cache);
-			__atomic_signal_fence(__ATOMIC_ACQ_REL);
-			km_front_busy = false;
+			km_busy_end(false);
 		}
 	}
 	if (left && left < n)
@@ -416,8 +410,7 @@ static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **
 		return;
 	}
 	km_front_enter_thread(true);
-	km_front_busy = true;
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_busy_begin();
 	km_front_note_miss(cache);
 	while (left && km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu()) {
 		size_t before = left;
@@ -434,8 +427,7 @@ static km_noinline void free_rest(struct kmem_cache *cache, size_t left, void **
 		left -= count;
 	}
 	tick(cache);
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	km_front_busy = false;
+	km_busy_end(false);
 	errno = saved_errno;
 }
 

@@ -11,26 +11,8 @@
 
 #include "../engine/engine.h"
 #include "../port/bits.h"
+#include "../port/lock.h"
 #include "../port/rseq.h"
-
-/* This thread is inside a slow path: a nested call, from a signal handler, must not enter another. */
-extern km_hidden km_tls bool km_front_busy;
-
-/* Slow functions that are not misses: keep signal handlers out of the engines meanwhile. */
-km_inline bool km_busy_begin(void)
-{
-	bool was = km_front_busy;
-
-	km_front_busy = true;
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	return was;
-}
-
-km_inline void km_busy_end(bool was)
-{
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	km_front_busy = was;
-}
 
 /* The thread has no CPU to put things on: it may be one whose area is not alive yet, and can be now. */
 void km_front_new_cpu(bool may_wait) km_cold;

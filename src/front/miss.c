@@ -10,7 +10,6 @@
 #include "../port/die.h"
 #include "front.h"
 
-km_tls bool km_front_busy;
 km_tls uint8_t km_front_turn;
 void (*km_front_tick)(void);
 bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
@@ -24,9 +23,9 @@ bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp)
 	if (!km_front_charge || !km_objcg_now() || km_front_busy)
 		return false;
 	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
-	km_front_busy = true;
+	bool busy = km_busy_begin();
 	bool begun = km_front_charge(cache, (gfp & __GFP_DIRECT_RECLAIM) != 0);
-	km_front_busy = false;
+	km_busy_end(busy);
 	km_calls_end(was);
 	return begun;
 }
@@ -55,16 +54,13 @@ km_inline bool enter(void)
 {
 	if (km_unlikely(km_front_busy))
 		return false;
-	km_front_busy = true;
-	/* Pairs with the handler that may run from here on, in this thread. */
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_busy_begin();
 	return true;
 }
 
 km_inline void leave(void)
 {
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	km_front_busy = false;
+	km_busy_end(false);
 }
 
 /* ------------------------------------------------------------------ deferred frees */

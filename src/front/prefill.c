@@ -184,15 +184,8 @@ static bool enter(void)
 {
 	if (km_unlikely(km_front_busy))
 		return false;
-	km_front_busy = true;
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_busy_begin();
 	return true;
-}
-
-static void leave(bool was)
-{
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	km_front_busy = was;
 }
 
 /* ------------------------------------------------------------------ arrays */
@@ -216,10 +209,7 @@ static void free_array(struct kmem_cache *cache, struct slab_sheaf *sheaf)
 	((struct array_sheaf *)sheaf)->cache = NULL;
 	if (count)
 		km_front_free_bulk(cache, count, top);
-	bool was = km_front_busy;
-	km_front_busy = true;
 	km_meta_free(memory, bytes);
-	leave(was);
 }
 
 static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, size_t n)
@@ -227,12 +217,11 @@ static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, siz
 	size_t bytes = array_bytes(n);
 	bool may_wait = (gfp & __GFP_DIRECT_RECLAIM) != 0;
 
-	if (bytes > MAX_ARRAY_BYTES || !enter())
+	if (bytes > MAX_ARRAY_BYTES || km_front_busy)
 		return NULL;
 	bool was = km_calls_begin(may_wait);
 	char *memory = km_meta_alloc(bytes, may_wait);
 	km_calls_end(was);
-	leave(false);
 	if (!memory)
 		return NULL;
 	struct array_sheaf *array = (struct array_sheaf *)(memory + bytes) - 1;
@@ -268,7 +257,7 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 		sheaf = prefill_array(cache, gfp | __GFP_NOWARN, n);
 	} else if (enter()) {
 		sheaf = prefill_block(cache, &request, n);
-		leave(false);
+		km_busy_end(false);
 	}
 	if (km_unlikely(!sheaf))
 		km_front_failed(cache->name, n * cache->object_size, gfp, ENOMEM);
@@ -294,13 +283,12 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 
 	if (is_block(sheaf)) {
 		void **top = sheaf->top;
-		bool was = km_front_busy;
 
 		sheaf->top = NULL;
 		km_front_enter_thread(request.may_wait);
-		km_front_busy = true;
+		bool was = km_busy_begin();
 		return_block(cache, &request, top);
-		leave(was);
+		km_busy_end(was);
 	} else {
 		free_array(cache, sheaf);
 	}
@@ -316,7 +304,7 @@ static struct slab_sheaf *refill_block(struct kmem_cache *cache, gfp_t gfp, stru
 	if (!enter())
 		return sheaf;
 	void **top = fill_or_press(cache, &request, sheaf->top, n);
-	leave(false);
+	km_busy_end(false);
 	return sheaf_of_block(cache, top);
 }
 

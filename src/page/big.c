@@ -24,6 +24,21 @@ static struct {
 	size_t blocks, bytes;
 } big = { .lock = KM_LOCK_INIT(KM_RANK_BIG) };
 
+/* A handler that strikes under the lock must find the thread busy, whoever called: returns what to give back. */
+static bool lock_table(void)
+{
+	bool was = km_busy_begin();
+
+	km_lock(&big.lock);
+	return was;
+}
+
+static void unlock_table(bool was)
+{
+	km_unlock(&big.lock);
+	km_busy_end(was);
+}
+
 #define FIRST_SLOTS	64u
 #define DELETED		1u
 
@@ -95,14 +110,14 @@ void *km_big_alloc(size_t bytes, size_t align)
 	if (!p)
 		return NULL;
 	km_os_name(p, bytes, "libkmem: large block");
-	km_lock(&big.lock);
+	bool was = lock_table();
 	bool room = reserve_entry();
 	if (room) {
 		insert((uintptr_t)p, bytes, 0);
 		km_bump(&big.blocks, 1);
 		km_bump(&big.bytes, bytes);
 	}
-	km_unlock(&big.lock);
+	unlock_table(was);
 	if (!room) {
 		km_os_unmap(p, bytes);
 		return NULL;
@@ -119,9 +134,9 @@ static size_t bytes_of(const void *p)
 
 size_t km_big_bytes(const void *p)
 {
-	km_lock(&big.lock);
+	bool was = lock_table();
 	size_t bytes = bytes_of(p);
-	km_unlock(&big.lock);
+	unlock_table(was);
 	return bytes;
 }
 
@@ -136,7 +151,7 @@ size_t km_big_try_bytes(const void *p)
 
 bool km_big_free(const void *p)
 {
-	km_lock(&big.lock);
+	bool was = lock_table();
 	struct entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
 	size_t bytes = entry ? entry->bytes : 0;
 	if (entry) {
@@ -144,7 +159,7 @@ bool km_big_free(const void *p)
 		km_bump(&big.blocks, -1);
 		km_bump(&big.bytes, -(bytes));
 	}
-	km_unlock(&big.lock);
+	unlock_table(was);
 	if (entry)
 		km_os_unmap((void *)p, bytes);
 	return entry != NULL;
@@ -153,7 +168,7 @@ bool km_big_free(const void *p)
 void *km_big_resize(void *p, size_t bytes)
 {
 	bytes = km_align_up(bytes, KM_PAGE_SIZE);
-	km_lock(&big.lock);
+	bool was = lock_table();
 	struct entry *entry = find((uintptr_t)p);
 	void *moved = NULL;
 	if (entry && bytes) {
@@ -169,37 +184,37 @@ void *km_big_resize(void *p, size_t bytes)
 			km_bump(&big.bytes, bytes - old_bytes);
 		}
 	}
-	km_unlock(&big.lock);
+	unlock_table(was);
 	return moved;
 }
 
 uint64_t km_big_owner(const void *p)
 {
-	km_lock(&big.lock);
+	bool was = lock_table();
 	struct entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
 	uint64_t owner = entry ? entry->owner : 0;
-	km_unlock(&big.lock);
+	unlock_table(was);
 	return owner;
 }
 
 void km_big_set_owner(const void *p, uint64_t owner)
 {
-	km_lock(&big.lock);
+	bool was = lock_table();
 	struct entry *entry = find((uintptr_t)p);
 	if (entry)
 		entry->owner = owner;
-	km_unlock(&big.lock);
+	unlock_table(was);
 }
 
 void *km_big_next(uint64_t owner, size_t *from)
 {
 	void *found = NULL;
 
-	km_lock(&big.lock);
+	bool was = lock_table();
 	for (; *from < big.slots && !found; ++*from)
 		if (big.table[*from].start > DELETED && big.table[*from].owner == owner)
 			found = (void *)big.table[*from].start;
-	km_unlock(&big.lock);
+	unlock_table(was);
 	return found;
 }
 
@@ -207,11 +222,11 @@ bool km_big_inside(const void *p)
 {
 	bool inside = false;
 
-	km_lock(&big.lock);
+	bool was = lock_table();
 	for (size_t i = 0; i < big.slots && !inside; i++)
 		inside = big.table[i].start > DELETED &&
 			 (uintptr_t)p - big.table[i].start < big.table[i].bytes;
-	km_unlock(&big.lock);
+	unlock_table(was);
 	return inside;
 }
 

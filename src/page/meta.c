@@ -80,17 +80,22 @@ static unsigned shift_of(size_t bytes)
 void *km_meta_alloc(size_t bytes, bool may_wait)
 {
 	unsigned shift = shift_of(bytes);
+	void *p = NULL;
 
-	if (shift > MAX_SHIFT || !km_lock_may(&meta.lock, may_wait))
+	if (shift > MAX_SHIFT)
 		return NULL;
-	void *p = meta.free[shift];
-	if (p) {
-		meta.free[shift] = *link_of(p);
-		__builtin_memset(p, 0, (size_t)1 << shift);
-	} else {
-		p = carve((size_t)1 << shift, may_wait);
+	bool was = km_busy_begin();
+	if (km_lock_may(&meta.lock, may_wait)) {
+		p = meta.free[shift];
+		if (p) {
+			meta.free[shift] = *link_of(p);
+			__builtin_memset(p, 0, (size_t)1 << shift);
+		} else {
+			p = carve((size_t)1 << shift, may_wait);
+		}
+		km_unlock_may(&meta.lock, may_wait);
 	}
-	km_unlock_may(&meta.lock, may_wait);
+	km_busy_end(was);
 	return p;
 }
 
@@ -100,10 +105,12 @@ void km_meta_free(void *p, size_t bytes)
 
 	if (!p)
 		return;
+	bool was = km_busy_begin();
 	km_lock(&meta.lock);
 	*link_of(p) = meta.free[shift];
 	meta.free[shift] = p;
 	km_unlock(&meta.lock);
+	km_busy_end(was);
 }
 
 void km_meta_hold(void)

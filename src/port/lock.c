@@ -11,6 +11,7 @@
 #define SPINS 200
 
 km_tls bool km_no_calls;
+km_tls bool km_front_busy;
 
 void km_lock_wait(struct km_lock *lock)
 {
@@ -57,10 +58,13 @@ bool km_lock_nowait(struct km_lock *lock)
 }
 
 #ifdef KM_DEBUG
+bool km_lock_unstruck;
 static km_tls uint8_t held[KM_NR_RANKS];	/* by this thread, and handlers that struck it */
 
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note)
 {
+	/* A handler that struck here would wait for this very thread. */
+	km_assert(km_front_busy || km_lock_unstruck);
 	if (note == KM_LOCK_GIVEN) {
 		km_assert(held[lock->rank]);
 		held[lock->rank]--;
@@ -69,5 +73,11 @@ void km_lock_check(const struct km_lock *lock, enum km_lock_note note)
 	for (unsigned rank = lock->rank; note == KM_LOCK_TAKEN && rank < KM_NR_RANKS; rank++)
 		km_assert(!held[rank]);
 	held[lock->rank]++;
+}
+
+void km_busy_check(void)
+{
+	for (unsigned rank = 0; rank < KM_NR_RANKS; rank++)
+		km_assert(!held[rank] || km_lock_unstruck);
 }
 #endif

@@ -1,7 +1,8 @@
 /*
  * lock.h: ranked locks. The rank enum *is* the lock order: a thread waits for locks of rising rank only (equal
- * ranks never together), which debug builds check. Spins a little, then sleeps on a futex; a sleeper wakes
- * by itself after 2 ms, later 64, so that a GFP_NOWAIT caller may leave without the wake's system call.
+ * ranks never together) and keeps signal handlers out meanwhile (km_front_busy), which debug builds check. Spins a
+ * little, then sleeps on a futex; a sleeper wakes by itself after 2 ms, later 64, so that a GFP_NOWAIT caller may leave
+ * without the wake's system call.
  */
 #ifndef KM_PORT_LOCK_H
 #define KM_PORT_LOCK_H
@@ -34,6 +35,34 @@ struct km_lock {
 #define KM_LOCK_INIT(lock_rank) { 0, (lock_rank) }
 
 /*
+ * This thread is inside of the allocator. A signal handler that strikes it there and allocates must wait for nothing,
+ * for it may be the code that it struck that holds the lock: with the flag set it is refused instead, or its free is
+ * left for later. So whoever holds a lock has the flag set from before he takes it until after he gives it back; debug
+ * builds check that of every lock.
+ */
+extern km_hidden km_tls bool km_front_busy;
+
+void km_busy_check(void);
+km_inline bool km_busy_begin(void)
+{
+	bool was = km_front_busy;
+
+	km_front_busy = true;
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	return was;
+}
+
+km_inline void km_busy_end(bool was)
+{
+#ifdef KM_DEBUG
+	if (!was)
+		km_busy_check();
+#endif
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_front_busy = was;
+}
+
+/*
  * This thread may not call the system now (GFP_NOWAIT, GFP_ATOMIC): its locks spin where they would sleep, and leave a
  * sleeper to its own timeout. For what must be given back whatever happens; to get something, km_lock_may.
  */
@@ -57,6 +86,8 @@ void km_lock_wake(struct km_lock *lock);
 /* What the rank checker is told. Who only tried has not waited: a handler may try what its victim holds. */
 enum km_lock_note { KM_LOCK_GIVEN, KM_LOCK_TAKEN, KM_LOCK_TRIED };
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note);
+/* A test that calls the floors beneath directly, and has no handlers: its threads need not be busy. */
+extern bool km_lock_unstruck;
 
 km_inline void km_lock_init(struct km_lock *lock, enum km_rank rank)
 {

@@ -10,6 +10,9 @@
 #include "front/front.h"
 #include "page/arena.h"
 #include "port/os.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
 
 /* Each has a name of its own, and no events yet. */
 static struct kmem_cache *cache_of(struct kmem_cache_args args, unsigned size, slab_flags_t flags)

@@ -6,6 +6,9 @@
 #include "api.h"
 #include "cache/cache.h"
 #include "port/os.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
 
 static struct kmem_cache *cache;
 static char *usual, *odd;

@@ -5,6 +5,7 @@
 #include "api.h"
 
 #include "front/front.h"
+#include "inside.h"
 
 #define OBJECTS 500
 
@@ -36,7 +37,7 @@ static struct kmem_cache *watched(void)
 
 	/* As its makers do: before anybody uses it. */
 	cache->hooks = &hooks;
-	km_front_drain(cache);
+	INSIDE(km_front_drain(cache));
 	shown = hidden = 0;
 	return cache;
 }

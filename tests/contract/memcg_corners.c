@@ -13,6 +13,7 @@
 #include "page/meta.h"
 #include "port/die.h"
 #include "port/owned.h"
+#include "inside.h"
 
 #define FEW 300
 
@@ -195,7 +196,7 @@ static void watched(void)
 	struct kmem_cache *cache = charged("watched", 200);
 
 	cache->hooks = &hooks;
-	km_front_drain(cache);
+	INSIDE(km_front_drain(cache));
 	for (int round = 0; round < 4; round++) {
 		shown = hidden = 0;
 		NEED(mem_cgroup_set_mode(MEM_CGROUP_SHELF, round % 2 == 0) == 0);

@@ -12,6 +12,7 @@
 #include "cache/cache.h"
 #include "port/owned.h"
 #include "watch/payers.h"
+#include "inside.h"
 
 /* ------------------------------------------------------------------ one cache, one group */
 
@@ -518,12 +519,12 @@ static void empty_block(void)
 		NEED(n < KM_CHARGED_MOST && (objects[n++] = kmem_cache_alloc(cache, GFP_KERNEL)));
 	while (lies_charged(cache));
 	set_active_memcg(NULL);
-	km_front_drain_charged(&cache, 1, &how);
+	INSIDE(km_front_drain_charged(&cache, 1, &how));
 	NEED(!asked);
 	while (n)
 		kmem_cache_free(cache, objects[--n]);
 	if (lies_charged(cache)) {
-		km_front_drain_charged(&cache, 1, &how);
+		INSIDE(km_front_drain_charged(&cache, 1, &how));
 		NEED(asked);
 	}
 	mem_cgroup_put(group);

@@ -14,6 +14,9 @@
 #include "engine/sheaf.h"
 #include "front/front.h"
 #include "port/os.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
 
 static cpu_set_t allowed;
 

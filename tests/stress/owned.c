@@ -14,6 +14,9 @@
 
 #include "port/owned.h"
 #include "port/stock_word.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
 
 enum { THREADS = 4, OWNERS = 3, OBJECTS = 240, HAND = 24, WORDS = 32, ROOM = WORDS - 2, BLOCKS = 64 };
 enum { BYTES = 100000, LIMIT = 9000 };

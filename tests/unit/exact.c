@@ -10,6 +10,9 @@
 
 #include "check.h"
 #include "page/arena.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
 
 static struct km_arena_stats stats(void)
 {

@@ -16,6 +16,9 @@
 #include "check.h"
 #include "engine/sheaf.h"
 #include "port/die.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
 
 #define PAGE 4096u
 #define OBJECTS 300u

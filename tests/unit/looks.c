@@ -11,6 +11,9 @@
 
 #include "front/front.h"
 #include "page/arena.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
 
 #define CACHES	300u	/* three looks, of 128 each */
 #define OBJECTS	60u

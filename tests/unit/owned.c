@@ -16,6 +16,9 @@
 #include "port/owned.h"
 #include "port/soft.h"
 #include "port/stock_word.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
 
 enum { WORDS = 64, ROOM = WORDS - 2, OWNER = 0x1000, OTHER = 0x2000 };
 

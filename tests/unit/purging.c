@@ -13,6 +13,9 @@
 #include "check.h"
 #include "page/arena.h"
 #include "port/os.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
 
 #define BLOCKS	48
 #define LARGEST	KM_MAX_ORDER

@@ -11,6 +11,9 @@
 
 #include "port/cc.h"
 #include "port/pcpu.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
 
 #define WORDS ((1u << KMEM_AREA_SHIFT) / 8)
 

@@ -15,7 +15,7 @@ BUILD	:= build$(if $(SAN),-$(SAN))$(if $(DEBUG),-debug)
 OPT	?= -O2 -g
 WARN	:= -Wall -Wextra -Wno-unused-parameter
 ARCHFLAGS := $(if $(filter x86_64,$(ARCH)),-mcx16)
-LIBFLAGS := -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fno-builtin-malloc
+LIBFLAGS := -DKMEM_BARE -fvisibility=hidden -ftls-model=initial-exec -fno-semantic-interposition -fno-builtin-malloc
 ALL_CFLAGS = -std=gnu17 $(OPT) $(WARN) $(ARCHFLAGS) $(if $(SAN),-fsanitize=$(SAN)) $(if $(DEBUG),-DKM_DEBUG) $(CFLAGS)
 ALL_CPPFLAGS = -Iinclude $(CPPFLAGS) $(KERNEL_HEADERS)
 ALL_LDLIBS = $(LDLIBS) -lpthread

@@ -60,8 +60,16 @@ struct slab_sheaf {
 /* GFP bits that make a hit something else: they choose the closed shelf. */
 #define KMEM_GFP_MISS (__GFP_ZERO | __GFP_ACCOUNT | __GFP_THISNODE)
 
-/* ThreadSanitizer can't see into sequences; a big-endian aarch64 wants its signature in another order of bytes. */
-#if (defined(__x86_64__) || defined(__AARCH64EL__)) && !defined(__SANITIZE_THREAD__)
+/* ThreadSanitizer can't see into sequences: there the calls are made. Clang has another word for it than gcc. */
+#if defined(__SANITIZE_THREAD__)
+#define KMEM_NO_RSEQ 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define KMEM_NO_RSEQ 1
+#endif
+#endif
+/* A big-endian aarch64 wants its signature in another order of bytes. */
+#if (defined(__x86_64__) || defined(__AARCH64EL__)) && !defined(KMEM_NO_RSEQ)
 #define KMEM_HAVE_RSEQ 1
 #endif
 
@@ -72,27 +80,39 @@ struct slab_sheaf {
  */
 #define KMEM_RSEQ_MISSED __asm__ volatile("")
 
+/*
+ * What a sequence needs beside its instructions goes where its function goes: `?` puts it into the function's group, of
+ * which a linker keeps one copy (inline, virtual and template members), `o` ties it to the function's section, which
+ * may be left out (--gc-sections).
+ */
+#define KMEM_RSEQ_SECTION(name, flags)                                                             \
+	".pushsection " name ", \"" flags "o?\", %%progbits, .Lkmem_rseq%=\n\t"
+
 #if defined(KMEM_HAVE_RSEQ) && defined(__x86_64__)
 /* Stands before each abort label; threads are registered with it. */
 #define KMEM_RSEQ_SIGNATURE 0x53053053
 
-/* Operands [rs] offset of the rseq area, [f] struct kmem_shelf *, [base] area 0, [area] [slot] scratch. */
+/*
+ * Operands [rs] offset of the rseq area, [f] struct kmem_shelf *, [base] area 0, [area] [slot] scratch. Each
+ * instruction of this header stands in both of the assembler's languages: {this|that of -masm=intel}.
+ */
 #define KMEM_RSEQ_BEGIN(scratch)                                                                   \
-	".pushsection __rseq_cs, \"aw\"\n\t"                                                       \
+	".Lkmem_rseq%=:\n\t"                                                                       \
+	KMEM_RSEQ_SECTION("__rseq_cs", "aw")                                                       \
 	".balign 32\n"                                                                             \
 	"77:\n\t"                                                                                  \
 	".long 0, 0\n\t"                                                                           \
 	".quad 71f, 72f - 71f, 74f\n\t"                                                            \
 	".popsection\n\t"                                                                          \
-	".pushsection __rseq_cs_ptr_array, \"aw\"\n\t"                                             \
+	KMEM_RSEQ_SECTION("__rseq_cs_ptr_array", "aw")                                             \
 	".quad 77b\n\t"                                                                            \
 	".popsection\n\t"                                                                          \
-	"leaq 77b(%%rip), %[" scratch "]\n\t"                                                      \
-	"movq %[" scratch "], %%fs:8(%[rs])\n"                                                     \
+	"{leaq 77b(%%rip), %[" scratch "]|lea %[" scratch "], 77b[rip]}\n\t"                       \
+	"{movq %[" scratch "], %%fs:8(%[rs])|mov fs:8[%[rs]], %[" scratch "]}\n"                    \
 	"71:\n\t"
 #define KMEM_RSEQ_END(miss)                                                                        \
 	"72:\n\t"                                                                                  \
-	".pushsection __rseq_failure, \"ax\"\n\t"                                                  \
+	KMEM_RSEQ_SECTION("__rseq_failure", "ax")                                                  \
 	".byte 0x0f, 0xb9, 0x3d\n\t"                                                               \
 	".long " KMEM_STRING(KMEM_RSEQ_SIGNATURE) "\n"                                             \
 	"74:\n\t"                                                                                  \
@@ -102,15 +122,15 @@ struct slab_sheaf {
  * _AT: committing by a read-modify-write of (area, slot) forwards from store to load faster (7.9 cycles a pair for 9.3
  * to 11.5, time-stamp cycles on Zen 3, calls and loop included). */
 #define KMEM_RSEQ_AREA                                                                             \
-	"movslq %%fs:4(%[rs]), %[area]\n\t"                                                        \
-	"shlq $" KMEM_STRING(KMEM_AREA_SHIFT) ", %[area]\n\t"                                      \
-	"addq %[base], %[area]\n\t"
+	"{movslq %%fs:4(%[rs]), %[area]|movsxd %[area], dword ptr fs:4[%[rs]]}\n\t"                \
+	"{shlq $" KMEM_STRING(KMEM_AREA_SHIFT) ", %[area]|shl %[area], " KMEM_STRING(KMEM_AREA_SHIFT) "}\n\t" \
+	"{addq %[base], %[area]|add %[area], %[base]}\n\t"
 #define KMEM_RSEQ_AT                                                                               \
 	KMEM_RSEQ_AREA                                                                             \
-	"movl (%[f]), %k[slot]\n\t"
+	"{movl (%[f]), %k[slot]|mov %k[slot], [%[f]]}\n\t"
 #define KMEM_RSEQ_SLOT                                                                             \
 	KMEM_RSEQ_AT                                                                               \
-	"addq %[area], %[slot]\n\t"
+	"{addq %[area], %[slot]|add %[slot], %[area]}\n\t"
 
 /* The object on top of the shelf, or NULL. */
 static inline __attribute__((always_inline)) void *
@@ -122,11 +142,11 @@ kmem_shelf_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq)
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_AT
-		"movq (%[area], %[slot]), %[top]\n\t"
-		"movq (%[area], %[top]), %[object]\n\t"
-		"testq %[object], %[object]\n\t"
+		"{movq (%[area], %[slot]), %[top]|mov %[top], [%[area] + %[slot]]}\n\t"
+		"{movq (%[area], %[top]), %[object]|mov %[object], [%[area] + %[top]]}\n\t"
+		"test %[object], %[object]\n\t"
 		"jz %l[miss]\n\t"
-		"addq $8, (%[area], %[slot])\n"
+		"{addq $8, (%[area], %[slot])|add qword ptr [%[area] + %[slot]], 8}\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
 		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq)
@@ -150,14 +170,14 @@ kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gf
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_AREA
-		"xorl %k[slot], %k[slot]\n\t"
-		"testb %[bits], %b[gfp]\n\t"
-		"cmovzl (%[f]), %k[slot]\n\t"
-		"movq (%[area], %[slot]), %[top]\n\t"
-		"movq (%[area], %[top]), %[object]\n\t"
-		"testq %[object], %[object]\n\t"
+		"xor %k[slot], %k[slot]\n\t"
+		"{testb %[bits], %b[gfp]|test %b[gfp], %[bits]}\n\t"
+		"{cmovzl (%[f]), %k[slot]|cmovz %k[slot], [%[f]]}\n\t"
+		"{movq (%[area], %[slot]), %[top]|mov %[top], [%[area] + %[slot]]}\n\t"
+		"{movq (%[area], %[top]), %[object]|mov %[object], [%[area] + %[top]]}\n\t"
+		"test %[object], %[object]\n\t"
 		"jz %l[miss]\n\t"
-		"addq $8, (%[area], %[slot])\n"
+		"{addq $8, (%[area], %[slot])|add qword ptr [%[area] + %[slot]], 8}\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
 		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [gfp] "q"(gfp),
@@ -181,11 +201,11 @@ kmem_shelf_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq, void 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_AT
-		"movq (%[area], %[slot]), %[top]\n\t"
-		"testl %k[top], 4(%[f])\n\t"
+		"{movq (%[area], %[slot]), %[top]|mov %[top], [%[area] + %[slot]]}\n\t"
+		"{testl %k[top], 4(%[f])|test dword ptr 4[%[f]], %k[top]}\n\t"
 		"jz %l[miss]\n\t"
-		"movq %[object], -8(%[area], %[top])\n\t"
-		"subq $8, (%[area], %[slot])\n"
+		"{movq %[object], -8(%[area], %[top])|mov [%[area] + %[top] - 8], %[object]}\n\t"
+		"{subq $8, (%[area], %[slot])|sub qword ptr [%[area] + %[slot]], 8}\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
 		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [object] "r"(object)
@@ -207,13 +227,14 @@ miss:
  * behind a drain's fence.
  */
 #define KMEM_RSEQ_BEGIN(scratch)                                                                   \
-	".pushsection __rseq_cs, \"aw\"\n\t"                                                       \
+	".Lkmem_rseq%=:\n\t"                                                                       \
+	KMEM_RSEQ_SECTION("__rseq_cs", "aw")                                                       \
 	".balign 32\n"                                                                             \
 	"77:\n\t"                                                                                  \
 	".word 0, 0\n\t"                                                                           \
 	".xword 71f, 72f - 71f, 74f\n\t"                                                           \
 	".popsection\n\t"                                                                          \
-	".pushsection __rseq_cs_ptr_array, \"aw\"\n\t"                                             \
+	KMEM_RSEQ_SECTION("__rseq_cs_ptr_array", "aw")                                             \
 	".xword 77b\n\t"                                                                           \
 	".popsection\n\t"                                                                          \
 	"adrp %[" scratch "], 77b\n\t"                                                             \
@@ -222,7 +243,7 @@ miss:
 	"71:\n\t"
 #define KMEM_RSEQ_END(miss)                                                                        \
 	"72:\n\t"                                                                                  \
-	".pushsection __rseq_failure, \"ax\"\n\t"                                                  \
+	KMEM_RSEQ_SECTION("__rseq_failure", "ax")                                                  \
 	".inst " KMEM_STRING(KMEM_RSEQ_SIGNATURE) "\n"                                             \
 	"74:\n\t"                                                                                  \
 	"b %l[" miss "]\n\t"                                                                       \
@@ -318,7 +339,7 @@ kmem_cache_alloc_inline(struct kmem_cache *cache, gfp_t gfp)
 	if (__builtin_expect(object != NULL, 1))
 		return object;
 #endif
-	return (kmem_cache_alloc)(cache, gfp);
+	return kmem_cache_alloc(cache, gfp);
 }
 
 /* kmem_cache_free, the hit inline. */
@@ -331,7 +352,7 @@ kmem_cache_free_inline(struct kmem_cache *cache, void *object)
 	if (__builtin_expect(kmem_shelf_push(&front->back, front->percpu, front->rseq, object), 1))
 		return;
 #endif
-	(kmem_cache_free)(cache, object);
+	kmem_cache_free(cache, object);
 }
 
 /* kmem_cache_alloc_from_sheaf, what is there inline. */
@@ -344,14 +365,14 @@ kmem_cache_alloc_from_sheaf_inline(struct kmem_cache *cache, gfp_t gfp, struct s
 		sheaf->top++;
 		return object;
 	}
-	return (kmem_cache_alloc_from_sheaf)(cache, gfp, sheaf);
+	return kmem_cache_alloc_from_sheaf(cache, gfp, sheaf);
 }
 
+/* Not with their arguments: so ::kmem_cache_alloc() and a member of that name are what they say. */
 #ifdef KMEM_INLINE
-#define kmem_cache_alloc_from_sheaf(cache, gfp, sheaf)                                             \
-	kmem_cache_alloc_from_sheaf_inline((cache), (gfp), (sheaf))
-#define kmem_cache_alloc(cache, gfp) kmem_cache_alloc_inline((cache), (gfp))
-#define kmem_cache_free(cache, object) kmem_cache_free_inline((cache), (object))
+#define kmem_cache_alloc_from_sheaf kmem_cache_alloc_from_sheaf_inline
+#define kmem_cache_alloc kmem_cache_alloc_inline
+#define kmem_cache_free kmem_cache_free_inline
 #endif
 
 #endif

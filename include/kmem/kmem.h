@@ -155,10 +155,29 @@ KMEM_API struct kmem_cache *kmem_cache_create_usercopy(const char *name, unsigne
 						       unsigned int usersize,
 						       void (*ctor)(void *));
 
-#define KMEM_CREATE_PICK(_1, _2, _3, _4, _5, which, ...) which
+#ifdef __cplusplus
+extern "C++" {
+static inline struct kmem_cache *kmem_cache_create(const char *name, unsigned int size,
+						   const struct kmem_cache_args *args, slab_flags_t flags)
+{
+	return kmem_cache_create_args(name, size, args, flags);
+}
+static inline struct kmem_cache *kmem_cache_create(const char *name, unsigned int size, unsigned int align,
+						   slab_flags_t flags, void (*ctor)(void *))
+{
+	return kmem_cache_create_legacy(name, size, align, flags, ctor);
+}
+}
+#else
+/* What any other number of arguments calls, which does not compile. */
+struct kmem_cache *kmem_cache_create_takes_4_or_5_arguments(char, char, char, char, char, char, char, char, char, char);
+#define KMEM_CREATE_PICK(_1, _2, _3, _4, _5, _6, _7, _8, _9, which, ...) which
+#define KMEM_CREATE_WRONG kmem_cache_create_takes_4_or_5_arguments
 #define kmem_cache_create(...)                                                                     \
-	KMEM_CREATE_PICK(__VA_ARGS__, kmem_cache_create_legacy, kmem_cache_create_args, , , )      \
-	(__VA_ARGS__)
+	KMEM_CREATE_PICK(__VA_ARGS__, KMEM_CREATE_WRONG, KMEM_CREATE_WRONG, KMEM_CREATE_WRONG,     \
+			 KMEM_CREATE_WRONG, kmem_cache_create_legacy, kmem_cache_create_args,      \
+			 KMEM_CREATE_WRONG, KMEM_CREATE_WRONG, KMEM_CREATE_WRONG, )(__VA_ARGS__)
+#endif
 
 #define KMEM_CACHE(structure, flags)                                                               \
 	kmem_cache_create_legacy(#structure, sizeof(struct structure),                             \
@@ -213,13 +232,35 @@ KMEM_API void kmem_cache_free(struct kmem_cache *cache, void *object);
  */
 KMEM_API KMEM_MALLOC_LIKE void *kmalloc(size_t size, gfp_t gfp);
 /*
- * The same for a gfp with __GFP_ACCOUNT: what lies ready and is paid for is looked at first. kmalloc is that where gfp
- * is a constant. Kernel: kmalloc is a macro, too, and chooses by constants.
+ * The same for a gfp with __GFP_ACCOUNT: what lies ready and is paid for is looked at first. kmalloc calls it where gfp
+ * is a constant. Kernel: kmalloc is inline, too, and chooses by constants.
  */
 KMEM_API KMEM_MALLOC_LIKE void *kmalloc_account(size_t size, gfp_t gfp);
-#define kmalloc(size, gfp)                                                                         \
-	(__builtin_constant_p(gfp) && ((gfp) & __GFP_ACCOUNT) ? kmalloc_account((size), (gfp)) :   \
-								  (kmalloc)((size), (gfp)))
+/* An inline function of the same name, so that &kmalloc, ::kmalloc() and a member named kmalloc are what they say. */
+#if defined(__clang__) && !defined(KMEM_BARE)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wgcc-compat"
+#ifdef __cplusplus
+extern "C++" {
+#endif
+static __inline__ __attribute__((always_inline, overloadable, warn_unused_result)) void *
+kmalloc(size_t size, gfp_t gfp) __attribute__((enable_if((gfp & __GFP_ACCOUNT) != 0, "a constant")))
+{
+	return kmalloc_account(size, gfp);
+}
+#ifdef __cplusplus
+}
+#endif
+#pragma clang diagnostic pop
+#elif !defined(KMEM_BARE)
+extern KMEM_API KMEM_MALLOC_LIKE void *kmem_called_kmalloc(size_t size, gfp_t gfp) __asm__("kmalloc");
+extern __inline__ __attribute__((gnu_inline, always_inline, artificial)) void *kmalloc(size_t size, gfp_t gfp)
+{
+	if (__builtin_constant_p(gfp) && (gfp & __GFP_ACCOUNT))
+		return kmalloc_account(size, gfp);
+	return kmem_called_kmalloc(size, gfp);
+}
+#endif
 KMEM_API KMEM_MALLOC_LIKE void *kzalloc(size_t size, gfp_t gfp);
 KMEM_API KMEM_MALLOC_LIKE void *kmalloc_node(size_t size, gfp_t gfp, int node);
 KMEM_API KMEM_MALLOC_LIKE void *kzalloc_node(size_t size, gfp_t gfp, int node);

@@ -23,6 +23,7 @@ enum family { CACHE, KMALLOC, MALLOC };
 void *_Znwm(size_t size);
 void *_ZnwmRKSt9nothrow_t(size_t size, const void *nothrow);
 void _ZdlPv(void *p);
+void _ZdlPvSt11align_val_t(void *p, size_t align);
 
 static struct {
 	struct kmem_cache *cache, *other;

@@ -28,9 +28,9 @@ static const struct {
 	{ 62, 31, 0, 0 },
 	{ 0, 0, 0, 1 }, { 1, 0, 0, 1 }, { 5, 2, 0, 1 }, { 40, 40, 0, 1 }, { 62, 31, 0, 1 },
 };
-enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 15 };
+enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 16 };
 
-enum { FREE_LATE = 13 };
+enum { FREE_LATE = 14 };
 
 static bool prepare_charged(unsigned driver)
 {
@@ -104,6 +104,7 @@ static void operate_charged(unsigned driver)
 	case 10: free(part_with()); break;
 	case 11: _ZdlPv(part_with()); break;
 	case 12: km_free_miss(model.cache, part_with()); break;
+	case 13: _ZdlPvSt11align_val_t(part_with(), 16); break;
 	case FREE_LATE: free_late(); break;
 	default:
 		get_one();

@@ -226,9 +226,9 @@ KMEM_API void kmem_cache_free(struct kmem_cache *cache, void *object);
 /* ---------------------------------------------------------------- 2. kmalloc */
 
 /*
- * kmalloc - `size` bytes, or NULL with ENOMEM (or EINVAL above KMALLOC_MAX_SIZE).
- * size 0 gives ZERO_SIZE_PTR. A power of two is aligned to itself, any other size to its largest
- * power-of-two divisor, at least to ARCH_KMALLOC_MINALIGN. Above 8 KiB whole pages, a power of two.
+ * kmalloc - `size` bytes, or NULL with ENOMEM (or EINVAL above KMALLOC_MAX_SIZE). size 0 gives ZERO_SIZE_PTR. A power
+ * of two is aligned to itself, any other size to its largest power-of-two divisor, at least to ARCH_KMALLOC_MINALIGN.
+ * Above 8 KiB whole pages, as many as it takes (kernel: a power of two).
  */
 KMEM_API KMEM_MALLOC_LIKE void *kmalloc(size_t size, gfp_t gfp);
 /*

@@ -125,9 +125,9 @@ static void *kmalloc_large(size_t size, gfp_t gfp, int node)
 	check_gfp("kmalloc", gfp);
 	if (size > KMALLOC_MAX_SIZE)
 		return km_front_failed("kmalloc", size, gfp, EINVAL);
-	/* Kernel: whole pages, a power of two, aligned to it. */
-	size_t bytes = KM_PAGE_SIZE << km_order_of(size);
-	void *p = large_on_node(bytes, bytes, &gfp, node);
+	/* Kernel: a power of two of pages. Here as many as it takes, aligned as promised. */
+	void *p = large_on_node(km_align_up(size, KM_PAGE_SIZE), km_max(natural_align(size), KM_PAGE_SIZE), &gfp,
+				node);
 
 	return p ?: km_front_failed("kmalloc", size, gfp, ENOMEM);
 }
@@ -422,7 +422,7 @@ size_t kmalloc_size_roundup(size_t size)
 		return km_align_up(size, KM_SLOB_UNIT);
 	if (!km_kmalloc_sized && size <= KMALLOC_MAX_CACHE_SIZE)
 		return cache_of_size[(size + 7) >> 3]->size;
-	return size <= KMALLOC_MAX_SIZE ? KM_PAGE_SIZE << km_order_of(size) : size;
+	return size <= KMALLOC_MAX_SIZE ? km_align_up(size, KM_PAGE_SIZE) : size;
 }
 
 void kfree_sensitive(const void *object)

@@ -285,6 +285,26 @@ static void *resize_mapping(void *p, size_t bytes)
 	return moved;
 }
 
+/* The block gets what is free behind it, paid for by who pays for the block. */
+static bool take_tail(struct km_page *page, size_t pages)
+{
+	size_t more = (pages - page->pages) << KM_PAGE_SHIFT;
+	uint64_t owner = owner_of(page, NULL);
+
+	if (km_front_busy || (owner && !km_charge_more(owner, more)))
+		return false;
+	bool was = km_busy_begin();
+	bool grown = km_pages_grow(page, page->pages, pages);
+	if (grown) {
+		page->pages = pages;
+		km_add(&large.bytes, more);
+	}
+	km_busy_end(was);
+	if (!grown)
+		pay_back(owner, more);
+	return grown;
+}
+
 void *km_large_resize(void *p, size_t bytes, bool may_move)
 {
 	struct km_page *page = page_of_block(p);
@@ -296,10 +316,12 @@ void *km_large_resize(void *p, size_t bytes, bool may_move)
 	}
 	size_t have = page->pages, want = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
-	if (want > have || (bytes <= KMALLOC_MAX_CACHE_SIZE && want < have / 2))
+	if (bytes > KMALLOC_MAX_SIZE || (bytes <= KMALLOC_MAX_CACHE_SIZE && want < have / 2))
+		return NULL;
+	if (want > have && !take_tail(page, want))
 		return NULL;
 	page->requested = bytes;
-	if (have - want > have / 8)
+	if (want < have && have - want > have / 8)
 		give_tail(page, want);
 	return p;
 }

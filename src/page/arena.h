@@ -30,18 +30,19 @@ struct kmem_cache;
 struct km_slob_marks;
 
 enum km_page_type {
-	KM_PAGE_NONE,	/* never used, or the inside of a free block */
-	KM_PAGE_FREE,	/* head of a free block */
+	KM_PAGE_NONE,	/* never used, or the inside of a free run or a large block */
+	KM_PAGE_FREE,	/* first page of a free run */
 	KM_PAGE_SLAB,	/* head of a slab */
 	KM_PAGE_TAIL,	/* further page of a slab: order leads to the head */
 	KM_PAGE_LARGE,	/* head of a large block */
 	KM_PAGE_SLOB,	/* a page of slob: blocks of its caches and its kmalloc, mixed */
+	KM_PAGE_FREE_LAST, /* last page of a free run of more than one */
 };
 
 /* One page of 4096 bytes. Fields below `type` belong to the owner of the block's head, unless noted. */
 struct km_page {
 	struct kmem_cache *cache;	/* slab: its cache */
-	struct km_list list;		/* free block: its node's; slab: its node's partial list; slob: one of three */
+	struct km_list list;		/* free run: its bin's; slab: its node's partial list; slob: one of three */
 	uint16_t inuse;			/* slab: objects taken */
 	uint16_t objects;		/* slab: objects in all */
 	uint8_t type;			/* enum km_page_type; every page of a slab has one */
@@ -55,9 +56,10 @@ struct km_page {
 			uint8_t *freelist;	/* indices of free objects; NULL: none is free */
 			uint32_t first;	/* bytes before the first object: the slab's colour */
 		};
-		struct {		/* free block */
+		struct {		/* free run */
 			uint32_t dirty;	/* pages of it that may be resident */
-			uint32_t freed_ms;
+			uint32_t freed_ms; /* when, on the average of those */
+			uint32_t run;	/* pages; also in its last one */
 		};
 		struct {		/* page of slob; engine/slob.h */
 			uint16_t free_units, first_free;
@@ -90,6 +92,7 @@ struct km_range {
 	uint16_t *map;
 	struct km_page *page;
 	uint64_t *owner;	/* a word each: page/owner.h */
+	uint64_t *dirty;	/* a bit each: free, and may be resident; under the lock of its node */
 	uint8_t *node;		/* of each largest block; NULL: there is only one node */
 };
 
@@ -97,18 +100,28 @@ struct km_range {
 bool km_arena_start(void);
 
 /*
- * A block of 2^order pages, aligned to its size; NULL: none. May be dirty unless *zero comes back true.
- * Without may_wait no system call is made. node: the one to begin with, NUMA_NO_NODE: the CPU's; when it has nothing
- * the others are asked, the nearest first; not so with KM_NODE_ONLY.
+ * `count` pages (at most 2^KM_MAX_ORDER) beside each other, the first aligned to 2^align_order; NULL: none. May be
+ * dirty unless *zero comes back true. Without may_wait no system call is made. node: the one to begin with,
+ * NUMA_NO_NODE: the CPU's; when it has nothing the others are asked, the nearest first; not so with KM_NODE_ONLY.
  */
 #define KM_NODE_ONLY	0x100
-struct km_page *km_pages_alloc(unsigned order, int node, bool may_wait, bool *zero);
-/* Give 2^order pages, starting at `page`, back. */
-void km_pages_free(struct km_page *page, unsigned order);
-/* `count` pages, aligned to a page only (align_order 0) or more; 0 < count <= 1024. */
 struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int node, bool may_wait,
 				     bool *zero);
+/* Give `count` pages, starting at `page`, back: of one block, or a part of one. */
 void km_pages_free_exact(struct km_page *page, size_t count);
+/* Let `have` pages that are in use become `want`, where they lie; false: what lies behind them is not free. */
+bool km_pages_grow(struct km_page *page, size_t have, size_t want);
+
+/* A block of 2^order pages, aligned to its size. */
+km_inline struct km_page *km_pages_alloc(unsigned order, int node, bool may_wait, bool *zero)
+{
+	return km_pages_alloc_exact((size_t)1 << order, order, node, may_wait, zero);
+}
+
+km_inline void km_pages_free(struct km_page *page, unsigned order)
+{
+	km_pages_free_exact(page, (size_t)1 << order);
+}
 
 /* The descriptor of the page that p lies in, NULL where p is not in a committed part of an arena. */
 struct km_page *km_page_of_any(const void *p);

@@ -19,7 +19,8 @@ extern km_hidden bool (*km_os_fault)(const char *call);
  */
 size_t km_os_page_bytes(void);
 /* Address space without access and without charge, and in no core dump, until it is committed; aligned to `align` (a
- * power of two) and to the system's page. */
+ * power of two) and to the system's page. It never comes as huge pages by itself, whatever the system's setting: who
+ * touches a page gets that page. */
 void *km_os_reserve(size_t bytes, size_t align);
 /* Make [p, p+bytes) of a reservation readable and writable; zero where never touched. */
 int km_os_commit(void *p, size_t bytes);
@@ -30,10 +31,11 @@ int km_os_commit_readonly(void *p, size_t bytes);
 /* Give the pages back; the range stays accessible and reads as zeros if 0 is returned. */
 int km_os_purge(void *p, size_t bytes);
 /*
- * Back a fresh, committed range by huge pages, now, and only now: where the kernel's background collapsing may find it
- * later, what was given back in small pieces comes back resident. Failure is of no consequence.
+ * Make a committed range that nobody has touched resident now, by huge pages where the system has some, and only now:
+ * where its background collapsing may find it later, what was given back in small pieces comes back resident. False:
+ * nothing was touched. True: all of it may be resident.
  */
-void km_os_huge(void *p, size_t bytes);
+bool km_os_huge(void *p, size_t bytes);
 /* A mapping of its own, readable, writable, zero; NULL where there is none. */
 void *km_os_map(size_t bytes, size_t align);
 void km_os_unmap(void *p, size_t bytes);

@@ -42,8 +42,6 @@
 #define MPOL_PREFERRED_MANY	5
 #define MPOL_F_MEMS_ALLOWED	4
 
-#define HUGE_PAGE_BYTES ((size_t)2 << 20)
-
 bool (*km_os_fault)(const char *call);
 
 #define KEEP_ERRNO(result, expression)                                                             \
@@ -104,6 +102,7 @@ void *km_os_reserve(size_t bytes, size_t align)
 	if (p) {
 		int ignored;
 		KEEP_ERRNO(ignored, madvise(p, bytes, MADV_DONTDUMP));
+		KEEP_ERRNO(ignored, madvise(p, bytes, MADV_NOHUGEPAGE));
 		(void)ignored;
 	}
 	return p;
@@ -168,16 +167,27 @@ int km_os_purge(void *p, size_t bytes)
 	return result;
 }
 
-void km_os_huge(void *p, size_t bytes)
-{
-	int ignored;
+/* Linux 5.14. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE	23
+#endif
 
-	KEEP_ERRNO(ignored, madvise(p, bytes, MADV_HUGEPAGE));
-	if (!ignored)
-		for (size_t at = 0; at < bytes; at += HUGE_PAGE_BYTES)
-			*(volatile char *)((char *)p + at) = 0;
+bool km_os_huge(void *p, size_t bytes)
+{
+	int result, ignored;
+
+	if (fault("huge"))
+		return false;
+	KEEP_ERRNO(result, madvise(p, bytes, MADV_HUGEPAGE));
+	if (result)
+		return false;
+	KEEP_ERRNO(result, madvise(p, bytes, MADV_POPULATE_WRITE));
+	/* Before Linux 5.14: a store for each page, or for each huge one. */
+	for (size_t at = 0; result && at < bytes; at += KM_PAGE_SIZE)
+		*(volatile char *)((char *)p + at) = 0;
 	KEEP_ERRNO(ignored, madvise(p, bytes, MADV_NOHUGEPAGE));
 	(void)ignored;
+	return true;
 }
 
 void *km_os_map(size_t bytes, size_t align)

@@ -50,8 +50,8 @@ static void roundup(void)
 	static const size_t pairs[][2] = {
 		{ 0, 0 }, { 1, 8 }, { 8, 8 }, { 9, 16 }, { 17, 32 }, { 33, 64 }, { 65, 96 },
 		{ 96, 96 }, { 97, 128 }, { 129, 192 }, { 193, 256 }, { 257, 512 }, { 513, 1024 },
-		{ 4096, 4096 }, { 4097, 8192 }, { 8192, 8192 }, { 8193, 16384 },
-		{ 100000, 131072 }, { KMALLOC_MAX_SIZE, KMALLOC_MAX_SIZE },
+		{ 4096, 4096 }, { 4097, 8192 }, { 8192, 8192 }, { 8193, 12288 },
+		{ 100000, 102400 }, { KMALLOC_MAX_SIZE, KMALLOC_MAX_SIZE },
 		{ KMALLOC_MAX_SIZE + 1, KMALLOC_MAX_SIZE + 1 }, { SIZE_MAX, SIZE_MAX },
 	};
 

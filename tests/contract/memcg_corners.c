@@ -479,7 +479,7 @@ static void set_aside(void)
 	set_active_memcg(group);
 	void *q = kmalloc(20000, GFP_KERNEL_ACCOUNT), *r = kvmalloc(8 << 20, GFP_KERNEL_ACCOUNT);
 	set_active_memcg(NULL);
-	NEED(p && q && r && drained(group) == cost(cache) + 32768 + (8 << 20));
+	NEED(p && q && r && drained(group) == cost(cache) + ksize(q) + (8 << 20));
 	/* As one finds it that struck inside of the allocator. */
 	bool was = km_busy_begin();
 	kfree(p);

@@ -1,5 +1,7 @@
 # The system's calls, as one with larger pages has them.
 TEST_LIBS_system_pages := -Wl,--wrap=getauxval,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise
+# A system that makes every mapping of huge pages.
+TEST_LIBS_always_huge := -Wl,--wrap=mmap
 # A clock that the test moves on.
 TEST_LIBS_looks := -Wl,--wrap=clock_gettime
 # Which mappings are given a name, whether the kernel shows it or not.

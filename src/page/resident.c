@@ -1,0 +1,221 @@
+/*
+ * resident.c: free memory that is resident: its bound, how it goes back to the system, and when some is made ahead.
+ * Invariants: a page that the system gave us and that is free is counted as such from then on, whoever touched it
+ * first; memory comes ahead only while the bound has room for it; a zone's lock is held for no system call but that.
+ */
+#include "../port/os.h"
+#include "zone.h"
+
+#define LATER_MS	60000u	/* a purge takes less, and its clock stands still */
+#define TRIM_ROUNDS	4
+/* Dirty memory allowed beyond what is in use: enough that a small program never purges. */
+#define DIRTY_FLOOR_PAGES	1024u
+/* Huge pages only from here on: a small program must not pay 2 MiB for a few pages. */
+#define HUGE_FROM_PAGES	(2 * KM_BLOCK_PAGES)
+
+/* ------------------------------------------------------------------ counts, of all nodes */
+
+size_t km_pages_used(void)
+{
+	size_t pages = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		pages += km_load(&km_arena.zone[i].pages.used_pages);
+	return pages;
+}
+
+static size_t pages_dirty(void)
+{
+	size_t pages = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		pages += km_load(&km_arena.zone[i].pages.dirty_pages);
+	return pages;
+}
+
+/* A quarter of what is in use, and a floor. */
+static size_t dirty_bound(void)
+{
+	return km_pages_used() / 4 + DIRTY_FLOOR_PAGES;
+}
+
+bool km_pages_too_dirty(void)
+{
+	/* What the system would not take just now is not offered again before there is more. */
+	return pages_dirty() > km_max(dirty_bound(), km_load(&km_arena.kept_pages));
+}
+
+/* ------------------------------------------------------------------ huge pages */
+
+/* Let the huge page of index come, which lies in the free run [start, end), if nobody has touched any of it. */
+static size_t huge_at(struct km_range *range, size_t start, size_t end, size_t index)
+{
+	size_t first = km_align_down(index, KM_HUGE_PAGES);
+
+	if (first < start || first + KM_HUGE_PAGES > end || km_bits_count(range->dirty, first, KM_HUGE_PAGES) ||
+	    pages_dirty() + KM_HUGE_PAGES > dirty_bound())
+		return 0;
+	if (!km_os_huge(range->base + (first << KM_PAGE_SHIFT), KM_HUGE_PAGES << KM_PAGE_SHIFT))
+		return 0;
+	/* All of it may be resident, also where the system stopped half-way. */
+	km_bits_change(range->dirty, first, KM_HUGE_PAGES, true);
+	return KM_HUGE_PAGES;
+}
+
+size_t km_resident_ahead(struct km_range *range, size_t start, size_t end, size_t first, size_t count)
+{
+	size_t last = first + count - 1;
+
+	/* A block that has whole huge pages in it is its owner's to touch, or not. */
+	if (!km_arena.huge || count >= KM_HUGE_PAGES || km_pages_used() < HUGE_FROM_PAGES)
+		return 0;
+	return huge_at(range, start, end, first) ?:
+	       first / KM_HUGE_PAGES != last / KM_HUGE_PAGES ? huge_at(range, start, end, last) : 0;
+}
+
+/* ------------------------------------------------------------------ giving back */
+
+/* What of a run the system can take: whole pages of its own. */
+struct span {
+	size_t first, end;
+};
+
+static struct span span_of(const struct km_range *range, const struct km_page *run)
+{
+	size_t first = (size_t)(run - range->page), end = first + run->run;
+	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
+
+	return (struct span){ km_align_up(first, unit), km_max(km_align_down(end, unit), km_align_up(first, unit)) };
+}
+
+/* The oldest run of the bin, if it is at least `decay_ms` old and the system can take some of it; lock held. */
+static struct km_page *oldest_in(struct km_zone *zone, unsigned bin, uint32_t now, unsigned decay_ms)
+{
+	struct km_list *list = &zone->bin[1][bin];
+
+	for (;;) {
+		struct km_page *run = km_list_last(list, struct km_page, list);
+		struct km_range *range = km_range_of_page(run);
+		struct span span = span_of(range, run);
+
+		/* Also one that was freed since `now`: or who purges goes on as long as others free. */
+		if (now - run->freed_ms + LATER_MS < decay_ms + LATER_MS)
+			return NULL;
+		if (span.end > span.first && km_bits_count(range->dirty, span.first, span.end - span.first))
+			return run;
+		/* Parts of the system's pages wait for their neighbours: for this purge they are as good as new. */
+		km_store(&run->freed_ms, now + 1);
+		km_list_del(&run->list);
+		km_list_add_head(&run->list, list);
+	}
+}
+
+/* The oldest run of the longest that may be resident, taken off its list; lock held. */
+static struct km_page *take_old(struct km_zone *zone, uint32_t now, unsigned decay_ms)
+{
+	for (unsigned bin = km_run_bin_below(zone, true, KM_RUN_BINS - 1); bin < KM_RUN_BINS;
+	     bin = bin ? km_run_bin_below(zone, true, bin - 1) : KM_RUN_BINS) {
+		struct km_page *run = oldest_in(zone, bin, now, decay_ms);
+
+		if (run) {
+			km_run_unlink(zone, run);
+			km_bump(&zone->pages.dirty_pages, -(size_t)run->dirty);
+			km_bump(&zone->pages.clean_pages, (size_t)run->dirty - run->run);
+			return run;
+		}
+	}
+	return NULL;
+}
+
+/* A run comes back; what of it may still be resident says its bits. */
+static void put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end)
+{
+	while (first < end) {
+		bool dirty = km_bits_count(range->dirty, first, 1);
+		size_t to = first + 1;
+
+		while (to < end && km_bits_count(range->dirty, to, 1) == dirty)
+			to++;
+		km_run_put(zone, range, first, to - first, dirty);
+		first = to;
+	}
+}
+
+/* One run, while who forks or needs pages waits. How many of its pages were given back; 0: there is none. */
+static size_t purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms)
+{
+	km_lock(&zone->lock);
+	struct km_page *run = take_old(zone, now, decay_ms);
+	km_unlock(&zone->lock);
+	if (!run) {
+		if (km_os_page_bytes() > KM_PAGE_SIZE && !decay_ms)
+			km_store(&km_arena.kept_pages, pages_dirty());
+		return 0;
+	}
+	struct km_range *range = km_range_of_page(run);
+	size_t first = (size_t)(run - range->page), end = first + run->run;
+	struct span span = span_of(range, run);
+	size_t given = km_bits_count(range->dirty, span.first, span.end - span.first);
+	bool gone = !km_os_purge(range->base + (span.first << KM_PAGE_SHIFT),
+				 (span.end - span.first) << KM_PAGE_SHIFT);
+
+	km_lock(&zone->lock);
+	if (gone) {
+		km_bits_change(range->dirty, span.first, span.end - span.first, false);
+		km_bump(&zone->pages.purged_pages, given);
+	}
+	/* Where the system refuses (mlockall) it stays dirty, as fresh, for another period. */
+	put_back(zone, range, first, end);
+	km_unlock(&zone->lock);
+	km_store(&km_arena.kept_pages, gone ? (size_t)0 : pages_dirty());
+	return gone ? given : 0;
+}
+
+static size_t purge_until(struct km_zone *zone, unsigned decay_ms, size_t enough_pages)
+{
+	uint32_t now = (uint32_t)km_os_now_ms();
+	size_t given = 0, last = 1;
+
+	while (last && given < enough_pages) {
+		km_lock(&km_arena.purge);
+		last = purge_run(zone, now, decay_ms);
+		km_unlock(&km_arena.purge);
+		given += last;
+	}
+	return given;
+}
+
+size_t km_pages_purge(unsigned decay_ms)
+{
+	size_t given = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		given += purge_until(&km_arena.zone[i], decay_ms, SIZE_MAX);
+	return given;
+}
+
+/* Each node gives as large a part of its own. */
+static size_t trim_by(size_t pages, size_t dirty)
+{
+	size_t given = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++) {
+		struct km_zone *zone = &km_arena.zone[i];
+		size_t own = km_min(km_load(&zone->pages.dirty_pages), dirty);
+
+		given += purge_until(zone, 0, (size_t)((unsigned __int128)own * pages / dirty));
+	}
+	return given;
+}
+
+void km_pages_trim(void)
+{
+	size_t given = 1;
+
+	/* Others free meanwhile, and more becomes dirty: that is for them, or for the next to come by. */
+	for (int round = 0; given && round < TRIM_ROUNDS; round++) {
+		size_t dirty = pages_dirty(), enough = dirty_bound() / 4;
+
+		given = dirty > enough ? trim_by(dirty - enough, dirty) : 0;
+	}
+}

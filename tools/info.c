@@ -61,7 +61,7 @@ void snapshot_clear(struct snapshot *snapshot)
 }
 
 /* Where libkmem is in a process more than once, linked and preloaded, one copy serves and the others idle. */
-static size_t drop_idle(struct target *target, struct km_root *roots, size_t count)
+static size_t drop_idle(struct target *target, struct info_root *roots, size_t count)
 {
 	struct km_zone_counts pages;
 	size_t kept = 0;
@@ -74,7 +74,7 @@ static size_t drop_idle(struct target *target, struct km_root *roots, size_t cou
 }
 
 /* Groups change at a pace of their own: they are read again by themselves. */
-static enum info_result read_groups(struct target *target, const struct km_root *root, struct snapshot *snapshot)
+static enum info_result read_groups(struct target *target, struct info_root *root, struct snapshot *snapshot)
 {
 	size_t before = snapshot->group_count;
 	enum info_result result = INFO_TORN;
@@ -94,7 +94,7 @@ static enum info_result read_groups(struct target *target, const struct km_root 
 static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snapshot)
 {
 	struct target target = { .pid = pid };
-	struct km_root roots[INFO_MAX_ROOTS];
+	static struct info_root roots[INFO_MAX_ROOTS];	/* too large for a stack */
 	size_t count = drop_idle(&target, roots, target_roots(&target, roots));
 	enum info_result result = count ? INFO_OK : target.result;
 
@@ -146,7 +146,7 @@ static int complain(pid_t pid, enum info_result result, const struct snapshot *s
 		return kmem_failed(1, "info", "%d: no libkmem in this process", pid);
 	case INFO_OTHER:
 		return kmem_failed(1, "info",
-				   "%d: runs another build of libkmem (%s): use the kmem that came "
+				   "%d: runs libkmem %s, whose record this kmem can't read: use the kmem that came "
 				   "with it", pid, snapshot->version);
 	default:
 		return kmem_failed(1, "info", "%d: its memory makes no sense", pid);

@@ -9,10 +9,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "cache/root.h"
 #include "watch/print.h"
-
-struct kmem_cache;
-struct km_percpu;
 
 struct info_cache {
 	struct kmem_cache_stats stats;	/* but for .engine: a string of ours, below */
@@ -44,7 +42,7 @@ enum info_result {
 	INFO_GONE,	/* there is no such process, or it has no memory any more */
 	INFO_DENIED,
 	INFO_NONE,	/* no libkmem in it */
-	INFO_OTHER,	/* another build's: snapshot.version says which */
+	INFO_OTHER,	/* another build's, whose record has no table that we can read: snapshot.version says which */
 };
 
 /* A running process, stopped by nobody. */
@@ -72,25 +70,83 @@ bool target_string(struct target *target, char *to, size_t bytes, const char *fr
 /* Up to the first NUL, cut at bytes - 1; what a terminal should not get becomes a question mark. */
 void info_printable(char *to, const char *from, size_t bytes);
 
+/* A number that the process's build does not tell: a dash in tables, left out in JSON. */
+#define INFO_UNKNOWN	KM_UNKNOWN
+
+/* ---- info_fields.c: structures of whatever build. */
+
+enum info_shape {
+	INFO_ROOT, INFO_PERCPU, INFO_RANGE, INFO_PAGE, INFO_ZONE, INFO_ENGINE, INFO_NODE, INFO_CHAIN, INFO_CACHE,
+	INFO_VIEW, INFO_GROUP, INFO_OBJCG, INFO_STOCK,
+	INFO_SHAPES
+};
+
+struct shape {
+	size_t ours, theirs;	/* bytes; theirs 0: they have no such structure */
+	unsigned first, end;	/* its places */
+	bool same;		/* it is read without a look at them */
+};
+
+/* Where a field of ours, or a constant, is there. */
+struct info_place {
+	const struct km_field *ours;
+	struct km_field theirs;
+	bool has;
+};
+
+#define INFO_MAX_PLACES 256u
+struct layout {
+	struct shape shape[INFO_SHAPES];
+	struct info_place place[INFO_MAX_PLACES];
+	unsigned places;
+};
+
+/* Add the process's table to the layout: that of the groups, or the other one. */
+bool layout_load(struct target *target, struct layout *layout, const struct km_field *from, size_t count, bool groups);
+/* Are all of these there, separated by spaces? */
+bool layout_has(const struct layout *layout, const char *names);
+/* Where a field is there; a constant's value. 0: it is not there. */
+uint64_t layout_offset(const struct layout *layout, const char *name);
+/* Of one structure there. */
+size_t layout_bytes(const struct layout *layout, enum info_shape which);
+/* What was read there of one structure, as ours. */
+void layout_take(const struct layout *layout, enum info_shape which, void *to, const void *from);
+/* One, or an array of them: as ours, with zeros where they lack something. */
+bool target_struct(struct target *target, const struct layout *layout, enum info_shape which, void *to,
+		   const void *from);
+bool target_structs(struct target *target, const struct layout *layout, enum info_shape which, void *to,
+		    const void *from, size_t count);
+
+/* A truth value as another process has it, which may be any byte. */
+static inline bool info_true(const bool *value)
+{
+	return *(const unsigned char *)value != 0;
+}
+
 #define INFO_MAX_CPUS 4096u
 #define INFO_MAX_ROOTS 8u	/* a program may have libkmem in it more than once */
-struct km_root;
 struct km_zone_counts;
-/* Copies of at most INFO_MAX_ROOTS root records; how many. 0: target->result says why. */
-size_t target_roots(struct target *target, struct km_root *roots);
+
+/* A copy of libkmem in the process. */
+struct info_root {
+	struct km_root record;
+	struct layout layout;
+};
+/* Its copies, at most INFO_MAX_ROOTS; how many. 0: target->result says why. */
+size_t target_roots(struct target *target, struct info_root *roots);
 
 /* ---- info_walk.c: what one root leads to, added to the snapshot. INFO_TORN: it changed too much
  * meanwhile; with `lenient` then INFO_PARTLY, and those caches that could be read. */
-enum info_result walk_root(struct target *target, const struct km_root *root, bool lenient,
+enum info_result walk_root(struct target *target, const struct info_root *root, bool lenient,
 			   struct snapshot *snapshot);
 /* Words, or what else `each` bytes are, at the same offset in each CPU's area. */
-bool target_per_cpu(struct target *target, const struct km_percpu *percpu, uint32_t offset, void *to,
-		    size_t each);
+bool target_per_cpu(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+		    uint32_t offset, void *to, size_t each);
 /* How many memory nodes there are, and the pages of all of them. */
-bool root_pages(struct target *target, const struct km_root *root, unsigned *nodes,
+bool root_pages(struct target *target, const struct info_root *root, unsigned *nodes,
 		struct km_zone_counts *all);
 
 /* ---- info_groups.c: the groups of one root, added to the snapshot. INFO_TORN as above: those up to there. */
-enum info_result walk_groups(struct target *target, const struct km_root *root, struct snapshot *snapshot);
+enum info_result walk_groups(struct target *target, struct info_root *root, struct snapshot *snapshot);
 
 #endif

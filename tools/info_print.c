@@ -60,7 +60,7 @@ static int print_json(const struct snapshot *snapshot)
 
 /* ------------------------------------------------------------------ bytes */
 
-#define UNKNOWN (~0ul)
+#define UNKNOWN KM_UNKNOWN
 
 /* A row of the table. */
 struct row {
@@ -68,9 +68,23 @@ struct row {
 	unsigned long active, slabs;	/* bytes; UNKNOWN: it can't be said */
 };
 
+/* So many of that size; the process's build may not tell how many. */
+static unsigned long times(unsigned long n, unsigned long bytes)
+{
+	return n == UNKNOWN || bytes == UNKNOWN ? UNKNOWN : n * bytes;
+}
+
 static unsigned long slab_bytes(const struct kmem_cache_stats *stats)
 {
-	return stats->total_slabs * stats->pages_per_slab * KM_PAGE_SIZE;
+	unsigned long pages = stats->pages_per_slab == (unsigned)UNKNOWN ? UNKNOWN : stats->pages_per_slab;
+
+	return times(times(stats->total_slabs, pages), KM_PAGE_SIZE);
+}
+
+/* What is known of a sum. */
+static void add(unsigned long *sum, unsigned long n)
+{
+	*sum += n == UNKNOWN ? 0 : n;
 }
 
 /* Its objects lie in pages that all caches of the engine share, and in no slab. */
@@ -97,11 +111,11 @@ static unsigned long any_size_bytes(const struct snapshot *snapshot)
 		if (has_any_size(cache))
 			kmallocs++;
 		else if (in_shared_pages(cache))
-			caches += cache->stats.total_objects * cache->stats.size;
+			add(&caches, times(cache->stats.total_objects, cache->stats.size));
 	}
 	/* Of two copies in a process there is only the sum; and what is read while it changes need not fit. */
 	unsigned long all = snapshot->stats.slob_bytes;
-	return kmallocs == 1 && all > caches ? all - caches : UNKNOWN;
+	return kmallocs == 1 && all != UNKNOWN && all > caches ? all - caches : UNKNOWN;
 }
 
 static struct row row_of(const struct snapshot *snapshot, const struct info_cache *cache)
@@ -111,7 +125,7 @@ static struct row row_of(const struct snapshot *snapshot, const struct info_cach
 	return (struct row){
 		.cache = cache,
 		.active = has_any_size(cache) ? any_size_bytes(snapshot) :
-						stats->active_objects * stats->size,
+						times(stats->active_objects, stats->size),
 		.slabs = in_shared_pages(cache) ? UNKNOWN : slab_bytes(stats),
 	};
 }
@@ -119,11 +133,12 @@ static struct row row_of(const struct snapshot *snapshot, const struct info_cach
 /* Of all caches together. */
 static unsigned long active_bytes(const struct snapshot *snapshot)
 {
-	unsigned long bytes = snapshot->stats.slob_bytes;
+	unsigned long bytes = 0;
 
+	add(&bytes, snapshot->stats.slob_bytes);
 	for (size_t i = 0; i < snapshot->count; i++)
 		if (!in_shared_pages(&snapshot->caches[i]))
-			bytes += row_of(snapshot, &snapshot->caches[i]).active;
+			add(&bytes, row_of(snapshot, &snapshot->caches[i]).active);
 	return bytes;
 }
 
@@ -148,6 +163,8 @@ struct info_bytes info_bytes(unsigned long bytes)
 	double amount = (double)bytes;
 	unsigned unit = 0;
 
+	if (bytes == UNKNOWN)
+		return (struct info_bytes){ "-" };
 	for (; amount >= 1024 && unit < 4; unit++)
 		amount /= 1024;
 	snprintf(result.text, sizeof(result.text), unit ? "%.1f %s" : "%.0f %s", amount,
@@ -182,12 +199,14 @@ static void print_bytes(const char *name, unsigned long objects, unsigned long a
 			unsigned long slabs)
 {
 	int width = name_width();
-	char used[16] = "-";
+	char used[16] = "-", count[24] = "-";
 
+	if (objects != UNKNOWN)
+		snprintf(count, sizeof(count), "%lu", objects);
 	if (active != UNKNOWN && slabs != UNKNOWN)
 		snprintf(used, sizeof(used), "%.1f%%", slabs ? 100.0 * (double)active / (double)slabs : 0.0);
-	printf("%-*.*s %10lu %10s %10s %10s %6s\n", width, width, name, objects,
-	       active == UNKNOWN ? "-" : BYTES(active), BYTES(shelves), slabs == UNKNOWN ? "-" : BYTES(slabs), used);
+	printf("%-*.*s %10s %10s %10s %10s %6s\n", width, width, name, count, BYTES(active), BYTES(shelves),
+	       BYTES(slabs), used);
 }
 
 /* Kilobytes that /proc/PID/smaps_rollup has for the key; 0: it does not say. */
@@ -217,20 +236,20 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 	const struct kmem_stats *stats = &snapshot->stats;
 
 	printf("\n");
-	print_total("pages in slabs and large blocks", stats->pages_used * KM_PAGE_SIZE);
-	if (stats->slob_pages) {
-		print_total("pages shared by the caches of slob", stats->slob_pages * KM_PAGE_SIZE);
+	print_total("pages in slabs and large blocks", times(stats->pages_used, KM_PAGE_SIZE));
+	if (stats->slob_pages && stats->slob_pages != UNKNOWN) {
+		print_total("pages shared by the caches of slob", times(stats->slob_pages, KM_PAGE_SIZE));
 		print_total("in use of them", stats->slob_bytes);
 	}
-	print_total("free pages, still resident", stats->pages_free_dirty * KM_PAGE_SIZE);
-	print_total("free pages, without memory", stats->pages_free_clean * KM_PAGE_SIZE);
-	print_total("given back to the system, ever", stats->purged_pages * KM_PAGE_SIZE);
+	print_total("free pages, still resident", times(stats->pages_free_dirty, KM_PAGE_SIZE));
+	print_total("free pages, without memory", times(stats->pages_free_clean, KM_PAGE_SIZE));
+	print_total("given back to the system, ever", times(stats->purged_pages, KM_PAGE_SIZE));
 	print_total("mappings of their own", stats->mapped_bytes);
 	print_total("our own records", stats->meta_bytes);
 	print_total("address space reserved for pages", stats->arena_reserved_bytes);
 	if (stats->nodes > 1)
 		printf("%-38s %12lu\n", "memory nodes", stats->nodes);
-	if (stats->bind_failures)
+	if (stats->bind_failures && stats->bind_failures != UNKNOWN)
 		print_total("refused to be bound to their node", stats->bind_failures << 22);
 	unsigned long rss_kb = live ? rollup_kb(snapshot->pid, "Rss:") : 0;
 	if (rss_kb) {
@@ -256,10 +275,11 @@ static void print_process(const struct snapshot *snapshot)
 static int print_memory(const struct snapshot *snapshot, bool live)
 {
 	struct row *rows = calloc(snapshot->count + 1, sizeof(*rows));
-	unsigned long objects = 0, shelves = 0, slabs = snapshot->stats.slob_pages * KM_PAGE_SIZE;
+	unsigned long objects = 0, shelves = 0, slabs = 0;
 
 	if (!rows)
 		return ENOMEM;
+	add(&slabs, times(snapshot->stats.slob_pages, KM_PAGE_SIZE));
 	print_process(snapshot);
 	printf("%-*s %10s %10s %10s %10s %6s\n", name_width(), "cache", "objects", "in use", "on shelves",
 	       "in slabs", "used");
@@ -268,19 +288,20 @@ static int print_memory(const struct snapshot *snapshot, bool live)
 	qsort(rows, snapshot->count, sizeof(*rows), by_bytes);
 	for (size_t i = 0; i < snapshot->count; i++) {
 		const struct kmem_cache_stats *stats = &rows[i].cache->stats;
-		unsigned long on_shelves = stats->shelf_objects * stats->size;
+		unsigned long on_shelves = times(stats->shelf_objects, stats->size);
 
 		if (stats->total_slabs || stats->active_objects)
 			print_bytes(stats->name, stats->active_objects, rows[i].active, on_shelves, rows[i].slabs);
-		objects += stats->active_objects;
-		shelves += on_shelves;
-		slabs += slab_bytes(stats);
+		add(&objects, stats->active_objects);
+		add(&shelves, on_shelves);
+		add(&slabs, slab_bytes(stats));
 	}
 	free(rows);
 	/* The pages that the caches of slob share are counted once, here. */
 	print_bytes("all caches", objects, active_bytes(snapshot), shelves, slabs);
-	printf("%-*s %10lu %10s\n", name_width(), "large blocks", snapshot->stats.large_blocks,
-	       BYTES(snapshot->stats.large_bytes));
+	if (snapshot->stats.large_blocks != UNKNOWN)
+		printf("%-*s %10lu %10s\n", name_width(), "large blocks", snapshot->stats.large_blocks,
+		       BYTES(snapshot->stats.large_bytes));
 	print_totals(snapshot, live);
 	return fflush(stdout) || ferror(stdout) ? EIO : 0;
 }
@@ -312,7 +333,10 @@ void info_process_name(unsigned pid, char name[64])
 
 static unsigned long all_bytes(const struct snapshot *snapshot)
 {
-	return active_bytes(snapshot) + snapshot->stats.large_bytes;
+	unsigned long bytes = active_bytes(snapshot);
+
+	add(&bytes, snapshot->stats.large_bytes);
+	return bytes;
 }
 
 void info_list_head(struct km_writer *writer, enum info_style style)

@@ -103,22 +103,25 @@ static bool is_candidate(const struct mapping *before, const struct mapping *her
 	       !strcmp(before->access, "---p") && !strcmp(here->access, "rw-p");
 }
 
-/* True: another root is in roots[*count]. A stranger's build is remembered in target->result. */
-static bool look(struct target *target, unsigned long start, struct km_root *root)
+/* True: another root is in *root. A build whose record we can't read is remembered in target->result. */
+static bool look(struct target *target, unsigned long start, struct info_root *root)
 {
 	const void *address = (const void *)start;
+	struct km_root head;
 
-	memset(root, 0, sizeof(*root));
-	if (!target_read(target, root, address, offsetof(struct km_root, discipline)) ||
-	    memcmp(root->magic, KM_ROOT_MAGIC, sizeof(root->magic)))
+	if (!target_read(target, &head, address, offsetof(struct km_root, discipline)) ||
+	    memcmp(head.magic, KM_ROOT_MAGIC, sizeof(head.magic)))
 		return false;
-	info_printable(target->version, root->version, sizeof(target->version));
-	if (root->abi != KM_ROOT_ABI || root->bytes != sizeof(*root) ||
-	    root->layout != km_root_layout()) {
+	info_printable(target->version, head.version, sizeof(target->version));
+	memset(&root->layout, 0, sizeof(root->layout));
+	if (head.major == KM_ROOT_MAJOR &&
+	    layout_load(target, &root->layout, head.fields, head.field_count, false) &&
+	    layout_has(&root->layout, "root.caches root.percpu percpu.base percpu.cpus const.area_shift cache.all.next "
+		       "cache.all.prev cache.name cache.size cache.objects cache.engine"))
+		return target_struct(target, &root->layout, INFO_ROOT, &root->record, address);
+	if (target->result != INFO_GONE && target->result != INFO_DENIED)
 		target->result = INFO_OTHER;
-		return false;
-	}
-	return target_read(target, root, address, sizeof(*root));
+	return false;
 }
 
 static FILE *open_maps(struct target *target)
@@ -132,7 +135,7 @@ static FILE *open_maps(struct target *target)
 	return maps;
 }
 
-size_t target_roots(struct target *target, struct km_root *roots)
+size_t target_roots(struct target *target, struct info_root *roots)
 {
 	enum info_result other = INFO_NONE;
 	struct mapping before = { 0 }, here;

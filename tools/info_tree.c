@@ -28,7 +28,8 @@ static struct name name_of(const struct km_group_stats *group)
 
 static struct info_bytes limit(uint64_t bytes)
 {
-	return bytes == MEMCG_NO_LIMIT ? (struct info_bytes){ "max" } : info_bytes(bytes);
+	return bytes == MEMCG_NO_LIMIT ? (struct info_bytes){ "max" } :
+	       info_bytes(bytes == KM_UNKNOWN_LIMIT ? KM_UNKNOWN : bytes);
 }
 
 /* How far names reach, with two columns for each level. */
@@ -64,7 +65,7 @@ static void print_row(struct km_writer *writer, const struct km_group_stats *gro
 					 limit(group->max).text, limit(group->high).text), before = length;
 
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS && length < sizeof(row); i++)
-		if (group->events[i])
+		if (group->events[i] && group->events[i] != KM_UNKNOWN)
 			length += (size_t)snprintf(row + length, sizeof(row) - length, " %s %lu",
 						   km_memcg_event_names[i], (unsigned long)group->events[i]);
 	if (length == before)
@@ -172,18 +173,11 @@ static void print_head(struct km_writer *writer, const struct snapshot *snapshot
 	km_print(writer, "memory.%s <==\n", file);
 }
 
-static void print_bytes(struct km_writer *writer, uint64_t bytes)
-{
-	if (bytes == MEMCG_NO_LIMIT)
-		km_print(writer, "max\n\n");
-	else
-		km_print(writer, "%lu\n\n", (unsigned long)bytes);
-}
-
 static void print_events(struct km_writer *writer, const uint64_t *events)
 {
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
-		km_print(writer, "%s %lu\n", km_memcg_event_names[i], (unsigned long)events[i]);
+		if (events[i] != KM_UNKNOWN)
+			km_print(writer, "%s %lu\n", km_memcg_event_names[i], (unsigned long)events[i]);
 	km_print(writer, "sock_throttled 0\n\n");
 }
 
@@ -193,19 +187,31 @@ static void print_files(struct km_writer *writer, const struct snapshot *snapsho
 	const struct km_group_stats *group = &snapshot->groups[i];
 	const struct {
 		const char *file;
-		uint64_t value;
+		uint64_t value, unknown;
 	} numbers[] = {
-		{ "current", group->current }, { "peak", group->peak }, { "max", group->max },
-		{ "high", group->high }, { "low", group->low }, { "min", group->min },
+		{ "current", group->current, KM_UNKNOWN }, { "peak", group->peak, KM_UNKNOWN },
+		{ "max", group->max, KM_UNKNOWN_LIMIT }, { "high", group->high, KM_UNKNOWN_LIMIT },
+		{ "low", group->low, KM_UNKNOWN_LIMIT }, { "min", group->min, KM_UNKNOWN_LIMIT },
 	};
+	const struct {
+		const char *key;
+		uint64_t value;
+	} stats[] = { { "kernel", group->current }, { "stock", group->stock }, { "dying", group->dying } };
 
-	for (size_t file = 0; file < sizeof(numbers) / sizeof(*numbers); file++) {
+	for (size_t file = 0; file < km_array_count(numbers); file++) {
+		if (numbers[file].value == numbers[file].unknown)
+			continue;
 		print_head(writer, snapshot, i, numbers[file].file);
-		print_bytes(writer, numbers[file].value);
+		if (numbers[file].value == MEMCG_NO_LIMIT)
+			km_print(writer, "max\n\n");
+		else
+			km_print(writer, "%lu\n\n", (unsigned long)numbers[file].value);
 	}
 	print_head(writer, snapshot, i, "stat");
-	km_print(writer, "kernel %lu\nstock %lu\ndying %lu\n\n", (unsigned long)group->current,
-		 (unsigned long)group->stock, (unsigned long)group->dying);
+	for (size_t key = 0; key < km_array_count(stats); key++)
+		if (stats[key].value != KM_UNKNOWN)
+			km_print(writer, "%s %lu\n", stats[key].key, (unsigned long)stats[key].value);
+	km_print(writer, "\n");
 	print_head(writer, snapshot, i, "events");
 	print_events(writer, group->events);
 	print_head(writer, snapshot, i, "events.local");

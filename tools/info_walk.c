@@ -18,12 +18,15 @@
 #define MAX_CACHES	((size_t)1 << 20)
 #define MAX_RANGES	64u
 #define SCAN_PAGES	4096u	/* descriptors read at a time */
+#define SCAN_NEEDS	"root.arena.ranges root.arena.range range.ready range.page page.cache page.type page.word"
 
 struct walk {
 	struct target *target;
-	const struct km_root *root;
+	const struct info_root *root;
+	const struct layout *layout;
 	struct snapshot *snapshot;
 	size_t first;			/* caches of this root begin here */
+	size_t link;			/* where struct kmem_cache.all is there */
 	struct km_percpu percpu;
 	/* One engine after another, as caches have them. */
 	const struct km_engine *engine_at;
@@ -35,19 +38,20 @@ struct walk {
 /* ------------------------------------------------------------------ what lies on CPUs */
 
 /* Addresses of the same offset in each CPU's area; the caller frees them. */
-static void **per_cpu(const struct km_percpu *percpu, uint32_t offset)
+static void **per_cpu(const struct info_root *root, const struct km_percpu *percpu, uint32_t offset)
 {
+	unsigned shift = layout_offset(&root->layout, "const.area_shift") & 63;
 	void **at = kmem_need(calloc(percpu->cpus + 1, sizeof(*at)));
 
 	for (unsigned cpu = 0; cpu < percpu->cpus; cpu++)
-		at[cpu] = percpu->base + ((uintptr_t)cpu << KMEM_AREA_SHIFT) + offset;
+		at[cpu] = percpu->base + ((uintptr_t)cpu << shift) + offset;
 	return at;
 }
 
-bool target_per_cpu(struct target *target, const struct km_percpu *percpu, uint32_t offset, void *to,
-		    size_t each)
+bool target_per_cpu(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+		    uint32_t offset, void *to, size_t each)
 {
-	void **at = per_cpu(percpu, offset);
+	void **at = per_cpu(root, percpu, offset);
 	bool ok = target_gather(target, to, at, each, percpu->cpus);
 
 	free(at);
@@ -87,10 +91,10 @@ static bool count_blocks(struct walk *walk, uint32_t mask, void *const *tops, si
 static bool count_shelf(struct walk *walk, const struct km_shelf *shelf, unsigned long *objects)
 {
 	unsigned cpus = walk->percpu.cpus;
-	void **at = per_cpu(&walk->percpu, shelf->slot);
+	void **at = per_cpu(walk->root, &walk->percpu, shelf->slot);
 	struct block_end *ends = kmem_need(calloc(cpus + 1, sizeof(*ends)));
 	uint64_t *words = kmem_need(calloc(cpus + 1, sizeof(*words)));
-	void **areas = per_cpu(&walk->percpu, 0);
+	void **areas = per_cpu(walk->root, &walk->percpu, 0);
 	size_t count = 0;
 
 	bool ok = target_gather(walk->target, words, at, sizeof(*words), cpus);
@@ -141,13 +145,18 @@ static bool count_freelist(struct walk *walk, const struct kmem_cache *cache, ui
 static bool count_chain(struct walk *walk, const struct kmem_cache *cache, unsigned long *objects)
 {
 	unsigned cpus = walk->percpu.cpus;
-	struct km_chain_cpu *states = kmem_need(aligned_alloc(64, (cpus + 1) * sizeof(*states)));
+	size_t each = layout_bytes(walk->layout, INFO_CHAIN);
+	char *states = kmem_need(malloc((cpus + 1) * each + 1));
 	bool separate = walk->percpu.discipline == KM_DISCIPLINE_CMPXCHG;
 
-	bool ok = target_per_cpu(walk->target, &walk->percpu, cache->chain.slot, states, sizeof(*states));
-	for (unsigned cpu = 0; ok && cpu < cpus; cpu++)
-		ok = count_freelist(walk, cache, separate ? states[cpu].slab : states[cpu].top.slab,
-				    (uintptr_t)states[cpu].top.freelist, objects);
+	bool ok = target_per_cpu(walk->target, walk->root, &walk->percpu, cache->chain.slot, states, each);
+	for (unsigned cpu = 0; ok && each && cpu < cpus; cpu++) {
+		struct km_chain_cpu state;
+
+		layout_take(walk->layout, INFO_CHAIN, &state, states + cpu * each);
+		ok = count_freelist(walk, cache, separate ? state.slab : state.top.slab,
+				    (uintptr_t)state.top.freelist, objects);
+	}
 	free(states);
 	return ok;
 }
@@ -159,7 +168,7 @@ static bool read_engine(struct walk *walk, const struct km_engine *engine)
 	if (engine == walk->engine_at)
 		return true;
 	walk->engine_at = NULL;
-	if (!target_read(walk->target, &walk->engine, engine, sizeof(walk->engine)) ||
+	if (!target_struct(walk->target, walk->layout, INFO_ENGINE, &walk->engine, engine) ||
 	    !target_string(walk->target, walk->engine_name, sizeof(walk->engine_name),
 			   walk->engine.name))
 		return false;
@@ -181,7 +190,7 @@ static bool add_nodes(struct walk *walk, const struct kmem_cache *cache,
 
 		if (!cache->node[i])
 			continue;
-		if (!target_read(walk->target, &counts, cache->node[i], sizeof(counts)))
+		if (!target_struct(walk->target, walk->layout, INFO_NODE, &counts, cache->node[i]))
 			return false;
 		for (unsigned j = 0; j < km_array_count(counts.ready); j++) {
 			size_t ready = 0;
@@ -240,9 +249,12 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 	    !count_chain(walk, cache, &stats->shelf_objects))
 		return false;
 	into->by_slab = !kept;
-	/* Until the slabs are scanned: all of them. */
-	stats->active_objects = kept ? minus(stats->active_objects, stats->shelf_objects) :
-				       stats->total_objects;
+	/* Until the slabs are scanned: all of them; or they can't be. */
+	if (!kept && !layout_has(walk->layout, SCAN_NEEDS))
+		stats->active_objects = INFO_UNKNOWN;
+	else
+		stats->active_objects = kept ? minus(stats->active_objects, stats->shelf_objects) :
+					       stats->total_objects;
 	return true;
 }
 
@@ -251,14 +263,14 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 static bool read_cache(struct walk *walk, const struct km_list *link, const struct km_list *before,
 		       struct kmem_cache *cache)
 {
-	uintptr_t address = (uintptr_t)link - offsetof(struct kmem_cache, all);
+	uintptr_t address = (uintptr_t)link - walk->link;
 
-	if (address % _Alignof(struct kmem_cache))
+	if (address % sizeof(void *))
 		return target_torn(walk->target);
-	if (!target_read(walk->target, cache, (void *)address, sizeof(*cache)))
+	if (!target_struct(walk->target, walk->layout, INFO_CACHE, cache, (void *)address))
 		return false;
 	/* A cache that went meanwhile points elsewhere. */
-	if (cache->dead || cache->all.prev != before || !cache->size || !cache->objects ||
+	if (info_true(&cache->dead) || cache->all.prev != before || !cache->size || !cache->objects ||
 	    cache->order > KM_MAX_ORDER)
 		return target_torn(walk->target);
 	return true;
@@ -266,7 +278,7 @@ static bool read_cache(struct walk *walk, const struct km_list *link, const stru
 
 static bool add_caches(struct walk *walk)
 {
-	const struct km_list *head = walk->root->caches, *before = head;
+	const struct km_list *head = walk->root->record.caches, *before = head;
 	struct km_list link;
 	struct kmem_cache cache;
 	unsigned count;
@@ -283,11 +295,13 @@ static bool add_caches(struct walk *walk)
 			walk->snapshot->count--;
 			return false;
 		}
-		into->address = km_container_of(at, struct kmem_cache, all);
+		into->address = (const void *)((uintptr_t)at - walk->link);
 		walk->by_slab += into->by_slab;
 		before = at;
 	}
-	if (!target_read(walk->target, &count, walk->root->cache_count, sizeof(count)))
+	if (!layout_has(walk->layout, "root.cache_count"))
+		return true;
+	if (!target_read(walk->target, &count, walk->root->record.cache_count, sizeof(count)))
 		return false;
 	return count == walk->snapshot->count - walk->first || target_torn(walk->target);
 }
@@ -330,7 +344,9 @@ static bool scan_range(struct walk *walk, const struct km_range *range, const si
 	for (size_t at = 0; at < range->ready; at += SCAN_PAGES) {
 		size_t now = range->ready - at < SCAN_PAGES ? range->ready - at : SCAN_PAGES;
 
-		if (!target_read(walk->target, pages, range->page + at, now * sizeof(*pages)))
+		const char *from = (const char *)range->page + at * layout_bytes(walk->layout, INFO_PAGE);
+
+		if (!target_structs(walk->target, walk->layout, INFO_PAGE, pages, from, now))
 			return false;
 		for (size_t i = 0; i < now; i++) {
 			struct info_cache *cache;
@@ -349,13 +365,13 @@ static bool scan_range(struct walk *walk, const struct km_range *range, const si
 /* The ranges of pages, MAX_RANGES at most. */
 static bool read_ranges(struct walk *walk, struct km_range *ranges, unsigned *count)
 {
-	const struct km_arena_view *arena = &walk->root->arena;
+	const struct km_arena_view *arena = &walk->root->record.arena;
 
 	if (!target_read(walk->target, count, arena->ranges, sizeof(*count)))
 		return false;
 	if (*count > MAX_RANGES)
 		return target_torn(walk->target);
-	return target_read(walk->target, ranges, arena->range, *count * sizeof(*ranges));
+	return target_structs(walk->target, walk->layout, INFO_RANGE, ranges, arena->range, *count);
 }
 
 /* Take what is free in slabs off the caches whose nodes don't keep it. */
@@ -389,37 +405,58 @@ static bool scan_slabs(struct walk *walk)
 
 /* ------------------------------------------------------------------ the process */
 
+/* A sum of what several copies tell is known where all of them do. */
+static void add(unsigned long *sum, unsigned long n)
+{
+	*sum = *sum == INFO_UNKNOWN || n == INFO_UNKNOWN ? INFO_UNKNOWN : *sum + n;
+}
+
 static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 {
 	struct km_range ranges[MAX_RANGES];
 	unsigned count;
 
+	if (!layout_has(walk->layout, "root.arena.ranges root.arena.range range.pages range.ready")) {
+		stats->arena_reserved_bytes = stats->arena_committed_bytes = INFO_UNKNOWN;
+		return true;
+	}
 	if (!read_ranges(walk, ranges, &count))
 		return false;
 	for (unsigned i = 0; i < count; i++) {
-		stats->arena_reserved_bytes += ranges[i].pages << KM_PAGE_SHIFT;
-		stats->arena_committed_bytes += ranges[i].ready << KM_PAGE_SHIFT;
+		add(&stats->arena_reserved_bytes, ranges[i].pages << KM_PAGE_SHIFT);
+		add(&stats->arena_committed_bytes, ranges[i].ready << KM_PAGE_SHIFT);
 	}
 	return true;
 }
 
-bool root_pages(struct target *target, const struct km_root *root, unsigned *nodes,
+/* A number of a zone: UNKNOWN where its build has none. */
+static unsigned long of_zone(const struct info_root *root, const char *name, unsigned long pages)
+{
+	return layout_has(&root->layout, name) ? pages : INFO_UNKNOWN;
+}
+
+bool root_pages(struct target *target, const struct info_root *root, unsigned *nodes,
 		struct km_zone_counts *all)
 {
 	*all = (struct km_zone_counts){ 0 };
-	if (!target_read(target, nodes, root->arena.nodes, sizeof(*nodes)))
+	if (!layout_has(&root->layout, "root.arena.nodes root.arena.zone")) {
+		*nodes = 1;
+		*all = (struct km_zone_counts){ INFO_UNKNOWN, INFO_UNKNOWN, INFO_UNKNOWN, INFO_UNKNOWN };
+		return true;
+	}
+	if (!target_read(target, nodes, root->record.arena.nodes, sizeof(*nodes)))
 		return false;
 	if (!*nodes || *nodes > KM_MAX_NODES)
 		return target_torn(target);
 	for (unsigned i = 0; i < *nodes; i++) {
 		struct km_zone_counts pages;
 
-		if (!target_read(target, &pages, root->arena.zone[i], sizeof(pages)))
+		if (!target_struct(target, &root->layout, INFO_ZONE, &pages, root->record.arena.zone[i]))
 			return false;
-		all->used_pages += pages.used_pages;
-		all->dirty_pages += pages.dirty_pages;
-		all->clean_pages += pages.clean_pages;
-		all->purged_pages += pages.purged_pages;
+		add(&all->used_pages, of_zone(root, "zone.used_pages", pages.used_pages));
+		add(&all->dirty_pages, of_zone(root, "zone.dirty_pages", pages.dirty_pages));
+		add(&all->clean_pages, of_zone(root, "zone.clean_pages", pages.clean_pages));
+		add(&all->purged_pages, of_zone(root, "zone.purged_pages", pages.purged_pages));
 	}
 	return true;
 }
@@ -432,55 +469,104 @@ static bool add_pages(struct walk *walk, struct kmem_stats *stats)
 
 	if (!root_pages(walk->target, walk->root, &nodes, &pages))
 		return false;
-	stats->pages_used += pages.used_pages;
-	stats->pages_free_dirty += pages.dirty_pages;
-	stats->pages_free_clean += pages.clean_pages;
-	stats->purged_pages += pages.purged_pages;
+	add(&stats->pages_used, pages.used_pages);
+	add(&stats->pages_free_dirty, pages.dirty_pages);
+	add(&stats->pages_free_clean, pages.clean_pages);
+	add(&stats->purged_pages, pages.purged_pages);
 	stats->nodes = nodes;
 	return true;
 }
 
-static bool add_process(struct walk *walk)
+/* A word that the record points at; UNKNOWN where its build does not. */
+static bool read_word(struct walk *walk, const char *name, const size_t *from, unsigned long *word)
 {
-	const struct km_root *root = walk->root;
-	struct kmem_stats *stats = &walk->snapshot->stats;
-	void *const at[] = {
-		(void *)root->arena.bind_failures, (void *)root->large_blocks,
-		(void *)root->large_bytes, (void *)root->mapped_blocks, (void *)root->mapped_bytes,
-		(void *)root->meta_bytes,
-		(void *)root->slob_pages, (void *)root->slob_units,
-	};
-	size_t words[km_array_count(at)];
-
-	if (!target_gather(walk->target, words, at, sizeof(*words), km_array_count(at)) ||
-	    !add_ranges(walk, stats) || !add_pages(walk, stats))
-		return false;
-	stats->bind_failures += words[0];
-	stats->large_blocks += words[1] + words[3];
-	stats->large_bytes += words[2] + words[4];
-	stats->mapped_blocks += words[3];
-	stats->mapped_bytes += words[4];
-	stats->meta_bytes += words[5];
-	stats->slob_pages += words[6];
-	stats->slob_bytes += words[7] * KM_SLOB_UNIT;
-	return true;
+	*word = INFO_UNKNOWN;
+	return !layout_has(walk->layout, name) || target_read(walk->target, word, from, sizeof(*word));
 }
 
-enum info_result walk_root(struct target *target, const struct km_root *root, bool lenient,
+static bool add_process(struct walk *walk)
+{
+	const struct km_root *root = &walk->root->record;
+	struct kmem_stats *stats = &walk->snapshot->stats;
+	const struct {
+		const char *name;
+		const size_t *from;
+		unsigned long *sum, *other;
+	} words[] = {
+		{ "root.arena.bind_failures", root->arena.bind_failures, &stats->bind_failures, NULL },
+		{ "root.large_blocks", root->large_blocks, &stats->large_blocks, NULL },
+		{ "root.large_bytes", root->large_bytes, &stats->large_bytes, NULL },
+		{ "root.mapped_blocks", root->mapped_blocks, &stats->mapped_blocks, &stats->large_blocks },
+		{ "root.mapped_bytes", root->mapped_bytes, &stats->mapped_bytes, &stats->large_bytes },
+		{ "root.meta_bytes", root->meta_bytes, &stats->meta_bytes, NULL },
+		{ "root.slob_pages", root->slob_pages, &stats->slob_pages, NULL },
+		{ "root.slob_units const.slob_unit", root->slob_units, &stats->slob_bytes, NULL },
+	};
+	size_t unit = layout_offset(walk->layout, "const.slob_unit");
+
+	for (size_t i = 0; i < km_array_count(words); i++) {
+		unsigned long word;
+
+		if (!read_word(walk, words[i].name, words[i].from, &word))
+			return false;
+		if (words[i].sum == &stats->slob_bytes && word != INFO_UNKNOWN)
+			word *= unit;
+		add(words[i].sum, word);
+		if (words[i].other)
+			add(words[i].other, word);
+	}
+	return add_ranges(walk, stats) && add_pages(walk, stats);
+}
+
+/* What a cache's numbers are made of; where some of it is not there, they are unknown. */
+#define SHELF_NEEDS "engine.front cache.shelf.slot cache.shelf.block_mask cache.charged.slot " \
+	"cache.charged.block_mask cache.chain.slot cache.freeptr " \
+	"chain.top.freelist chain.top.slab chain.slab percpu.discipline node.ready"
+
+static void mark_unknown(struct walk *walk)
+{
+#define LONG(names, member) { names, offsetof(struct kmem_cache_stats, member), sizeof(unsigned long) }
+#define INT(names, member) { names, offsetof(struct kmem_cache_stats, member), sizeof(unsigned) }
+	static const struct {
+		const char *names;
+		size_t at, bytes;
+	} needs[] = {
+		INT("cache.object_size", object_size), INT("cache.order", pages_per_slab),
+		INT("engine.front cache.capacity cache.pad cache.shelf.inner.mask", sheaf_capacity),
+		INT("engine.tune cache.capacity", limit), INT("engine.tune cache.batchcount", batchcount),
+		INT("engine.tune cache.shared", shared_factor), LONG("cache.min_partial", min_partial),
+		LONG("cache.node node.slabs", total_slabs), LONG("cache.node node.slabs node.free_slabs", active_slabs),
+		LONG("cache.node node.objects", total_objects), LONG("cache.node node.partial", partial_slabs),
+		LONG("cache.node node.shared", shared_avail), LONG("cache.node node.new_slabs", alloc_slab),
+		LONG("cache.node node.freed_slabs", free_slab), LONG(SHELF_NEEDS, shelf_objects),
+		LONG("cache.node node.objects node.taken " SHELF_NEEDS, active_objects),
+	};
+#undef LONG
+#undef INT
+	static const unsigned long unknown = INFO_UNKNOWN;
+
+	for (size_t i = 0; i < km_array_count(needs); i++)
+		if (!layout_has(walk->layout, needs[i].names))
+			for (size_t c = walk->first; c < walk->snapshot->count; c++)
+				memcpy((char *)&walk->snapshot->caches[c].stats + needs[i].at, &unknown,
+				       needs[i].bytes);
+}
+
+enum info_result walk_root(struct target *target, const struct info_root *root, bool lenient,
 			   struct snapshot *snapshot)
 {
 	enum info_result result = INFO_OK;
-	struct walk walk = { .target = target, .root = root, .snapshot = snapshot,
-			     .first = snapshot->count };
+	const struct km_root *record = &root->record;
+	struct walk walk = { .target = target, .root = root, .layout = &root->layout, .snapshot = snapshot,
+			     .first = snapshot->count, .link = layout_offset(&root->layout, "cache.all.next") };
 
-	if (!target_read(target, &walk.percpu, root->percpu, sizeof(walk.percpu)))
+	if (!target_struct(target, walk.layout, INFO_PERCPU, &walk.percpu, record->percpu))
 		return target->result;
 	if (walk.percpu.cpus > INFO_MAX_CPUS)
 		return INFO_TORN;
-	if (!walk.first &&
-	    (!target_string(target, snapshot->discipline, sizeof(snapshot->discipline),
-			    root->discipline) ||
-	     !target_string(target, snapshot->reason, sizeof(snapshot->reason), root->reason)))
+	if (!walk.first && layout_has(walk.layout, "root.discipline root.reason") &&
+	    (!target_string(target, snapshot->discipline, sizeof(snapshot->discipline), record->discipline) ||
+	     !target_string(target, snapshot->reason, sizeof(snapshot->reason), record->reason)))
 		return target->result;
 	if (!add_process(&walk))
 		return target->result;
@@ -489,8 +575,9 @@ enum info_result walk_root(struct target *target, const struct km_root *root, bo
 			return target->result;
 		result = INFO_PARTLY;
 	}
-	if (walk.by_slab && !scan_slabs(&walk))
+	if (walk.by_slab && layout_has(walk.layout, SCAN_NEEDS) && !scan_slabs(&walk))
 		return target->result;
+	mark_unknown(&walk);
 	snapshot->stats.caches += snapshot->count - walk.first;
 	return result;
 }

@@ -7,6 +7,8 @@
 #include "../engine/slob.h"
 #include "../page/meta.h"
 
+_Static_assert(offsetof(struct km_root, fields) == 16 && offsetof(struct km_root, version) == 24 &&
+	       offsetof(struct km_root, field_count) == 40, "readers of other builds look there");
 _Static_assert(sizeof(struct km_root) <= KM_META_ROOT_BYTES, "the record has its place");
 
 void km_root_start(void)
@@ -16,9 +18,10 @@ void km_root_start(void)
 
 	if (!root)
 		return;
-	root->abi = KM_ROOT_ABI;
-	root->bytes = sizeof(*root);
-	root->layout = km_root_layout();
+	root->major = KM_ROOT_MAJOR;
+	root->minor = KM_ROOT_MINOR;
+	root->fields = km_fields;
+	root->field_count = km_field_count;
 	__builtin_memcpy(root->version, KMEM_VERSION, sizeof(KMEM_VERSION));
 	root->discipline = km_discipline_name(km_percpu.discipline);
 	root->reason = km_percpu.reason;

@@ -12,6 +12,7 @@
 #define KM_WATCH_GROUP_H
 
 #include "../cache/cache.h"
+#include "../port/fields.h"
 #include "memcg.h"
 
 /* What an online group adds to `charged` of its objcg, so that this is not 0: more than any charge. */
@@ -51,19 +52,18 @@ struct km_stock {
 	struct obj_cgroup *owner;		/* rule `drain`: whose bytes lie in this CPU's byte stock */
 } km_aligned(128);
 
-/* For readers outside of the process, who find it by cache/root.h. */
+/* For readers outside of the process, who find it by cache/root.h; the first two are where they are for ever. */
 struct km_memcg_view {
-	uint64_t layout;			/* KM_MEMCG_LAYOUT of who wrote it */
+	const struct km_field *fields;
+	const unsigned *field_count;
 	const struct mem_cgroup *root;
 	const struct km_stock *const *stocks;	/* NULL as long as there was no group */
 	const unsigned *stock_count;
 };
 
-/* What such a reader must agree on, in one number. */
-#define KM_MEMCG_LAYOUT                                                                            \
-	((((((sizeof(struct mem_cgroup) * 31 + sizeof(struct obj_cgroup)) * 31 + sizeof(struct km_stock)) * 31 + \
-	    offsetof(struct mem_cgroup, sibling)) * 31 + offsetof(struct mem_cgroup, events)) * 31 + \
-	  offsetof(struct obj_cgroup, link)) * 31 + offsetof(struct km_stock, pages))
+/* fields.c: the table of this build. */
+extern km_hidden const struct km_field km_group_fields[];
+extern km_hidden const unsigned km_group_field_count;
 
 /* The next group after `at` in `root` and below, parents first, offline ones too; NULL after the last. With the tree
  * lock. */

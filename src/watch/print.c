@@ -65,15 +65,35 @@ void km_print_string(struct km_writer *writer, const char *text)
 	km_print(writer, "\"");
 }
 
+/* A number, or a dash. */
+struct number {
+	char text[24];
+};
+
+static struct number number(unsigned long n, unsigned long unknown)
+{
+	struct number number;
+
+	if (n == unknown)
+		km_format(number.text, sizeof(number.text), "-");
+	else
+		km_format(number.text, sizeof(number.text), "%lu", n);
+	return number;
+}
+#define LONG(n) (number(n, KM_UNKNOWN).text)
+#define INT(n) (number(n, (unsigned)KM_UNKNOWN).text)
+
 size_t km_slabinfo_row(char *text, size_t bytes, const struct kmem_cache_stats *stats)
 {
-	return km_format(text, bytes,
-			 "%-17s %6lu %6lu %6u %4u %4u : tunables %4u %4u %4u"
-			 " : slabdata %6lu %6lu %6lu\n",
-			 stats->name, stats->active_objects, stats->total_objects, stats->size,
-			 stats->objects_per_slab, stats->pages_per_slab, stats->limit,
-			 stats->batchcount, stats->shared_factor, stats->active_slabs,
-			 stats->total_slabs, stats->shared_avail);
+	size_t length = km_format(text, bytes, "%-17s %6s %6s %6u %4u %4s", stats->name,
+				  LONG(stats->active_objects), LONG(stats->total_objects), stats->size,
+				  stats->objects_per_slab, INT(stats->pages_per_slab));
+
+	length += km_format(text + length, bytes - length, " : tunables %4s %4s %4s", INT(stats->limit),
+			    INT(stats->batchcount), INT(stats->shared_factor));
+	return length + km_format(text + length, bytes - length, " : slabdata %6s %6s %6s\n",
+				  LONG(stats->active_slabs), LONG(stats->total_slabs),
+				  LONG(stats->shared_avail));
 }
 
 const char km_slabinfo_head[] =
@@ -81,6 +101,19 @@ const char km_slabinfo_head[] =
 	"# name            <active_objs> <num_objs> <objsize> <objperslab> <pagesperslab>"
 	" : tunables <limit> <batchcount> <sharedfactor>"
 	" : slabdata <active_slabs> <num_slabs> <sharedavail>\n";
+
+/* A key with its number, if that is known; `before` is what separates it from what went before. */
+static void print_long(struct km_writer *writer, const char *before, const char *key, unsigned long n)
+{
+	if (n != KM_UNKNOWN)
+		km_print(writer, "%s \"%s\": %lu", before, key, n);
+}
+
+static void print_int(struct km_writer *writer, const char *key, unsigned n)
+{
+	if (n != (unsigned)KM_UNKNOWN)
+		km_print(writer, ", \"%s\": %u", key, n);
+}
 
 void km_print_json_head(struct km_writer *writer, const struct km_print_process *process,
 			const struct kmem_stats *s)
@@ -91,19 +124,22 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 	km_print_string(writer, process->discipline);
 	km_print(writer, ", \"reason\": ");
 	km_print_string(writer, process->reason);
-	km_print(writer, ",\n \"arena_reserved_bytes\": %lu, \"arena_committed_bytes\": %lu,",
-		 s->arena_reserved_bytes, s->arena_committed_bytes);
-	km_print(writer,
-		 " \"pages_used\": %lu, \"pages_free_dirty\": %lu, \"pages_free_clean\": %lu,\n",
-		 s->pages_used, s->pages_free_dirty, s->pages_free_clean);
-	km_print(writer, " \"large_blocks\": %lu, \"large_bytes\": %lu, \"mapped_blocks\": %lu,",
-		 s->large_blocks, s->large_bytes, s->mapped_blocks);
-	km_print(writer,
-		 " \"mapped_bytes\": %lu, \"meta_bytes\": %lu, \"purged_pages\": %lu,\n",
-		 s->mapped_bytes, s->meta_bytes, s->purged_pages);
-	km_print(writer, " \"slob_pages\": %lu, \"slob_bytes\": %lu,\n", s->slob_pages, s->slob_bytes);
-	km_print(writer, " \"nodes\": %lu, \"bind_failures\": %lu,\n \"caches\": [", s->nodes,
-		 s->bind_failures);
+	print_long(writer, ",\n", "arena_reserved_bytes", s->arena_reserved_bytes);
+	print_long(writer, ",", "arena_committed_bytes", s->arena_committed_bytes);
+	print_long(writer, ",", "pages_used", s->pages_used);
+	print_long(writer, ",", "pages_free_dirty", s->pages_free_dirty);
+	print_long(writer, ",", "pages_free_clean", s->pages_free_clean);
+	print_long(writer, ",\n", "large_blocks", s->large_blocks);
+	print_long(writer, ",", "large_bytes", s->large_bytes);
+	print_long(writer, ",", "mapped_blocks", s->mapped_blocks);
+	print_long(writer, ",", "mapped_bytes", s->mapped_bytes);
+	print_long(writer, ",", "meta_bytes", s->meta_bytes);
+	print_long(writer, ",", "purged_pages", s->purged_pages);
+	print_long(writer, ",\n", "slob_pages", s->slob_pages);
+	print_long(writer, ",", "slob_bytes", s->slob_bytes);
+	print_long(writer, ",\n", "nodes", s->nodes);
+	print_long(writer, ",", "bind_failures", s->bind_failures);
+	km_print(writer, ",\n \"caches\": [");
 }
 
 void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *s, bool first)
@@ -112,18 +148,25 @@ void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats
 	km_print_string(writer, s->name);
 	km_print(writer, ", \"engine\": ");
 	km_print_string(writer, s->engine);
-	km_print(writer, ", \"object_size\": %u, \"size\": %u,", s->object_size, s->size);
-	km_print(writer,
-		 " \"objects_per_slab\": %u, \"pages_per_slab\": %u, \"sheaf_capacity\": %u,",
-		 s->objects_per_slab, s->pages_per_slab, s->sheaf_capacity);
-	km_print(writer,
-		 " \"active_objects\": %lu, \"total_objects\": %lu, \"shelf_objects\": %lu,",
-		 s->active_objects, s->total_objects, s->shelf_objects);
-	km_print(writer, " \"active_slabs\": %lu, \"total_slabs\": %lu, \"partial_slabs\": %lu, \"min_partial\": %lu,",
-		 s->active_slabs, s->total_slabs, s->partial_slabs, s->min_partial);
-	km_print(writer, " \"limit\": %u, \"batchcount\": %u, \"shared_factor\": %u, \"shared_avail\": %lu,",
-		 s->limit, s->batchcount, s->shared_factor, s->shared_avail);
-	km_print(writer, " \"alloc_slab\": %lu, \"free_slab\": %lu}", s->alloc_slab, s->free_slab);
+	print_int(writer, "object_size", s->object_size);
+	print_int(writer, "size", s->size);
+	print_int(writer, "objects_per_slab", s->objects_per_slab);
+	print_int(writer, "pages_per_slab", s->pages_per_slab);
+	print_int(writer, "sheaf_capacity", s->sheaf_capacity);
+	print_long(writer, ",", "active_objects", s->active_objects);
+	print_long(writer, ",", "total_objects", s->total_objects);
+	print_long(writer, ",", "shelf_objects", s->shelf_objects);
+	print_long(writer, ",", "active_slabs", s->active_slabs);
+	print_long(writer, ",", "total_slabs", s->total_slabs);
+	print_long(writer, ",", "partial_slabs", s->partial_slabs);
+	print_long(writer, ",", "min_partial", s->min_partial);
+	print_int(writer, "limit", s->limit);
+	print_int(writer, "batchcount", s->batchcount);
+	print_int(writer, "shared_factor", s->shared_factor);
+	print_long(writer, ",", "shared_avail", s->shared_avail);
+	print_long(writer, ",", "alloc_slab", s->alloc_slab);
+	print_long(writer, ",", "free_slab", s->free_slab);
+	km_print(writer, "}");
 }
 
 /* ------------------------------------------------------------------ groups */
@@ -134,36 +177,41 @@ const char *const km_memcg_event_names[MEMCG_NR_MEMORY_EVENTS] = {
 
 static void print_events(struct km_writer *writer, const char *key, const uint64_t *events)
 {
-	km_print(writer, " \"%s\": {", key);
+	const char *before = "";
+
+	km_print(writer, ", \"%s\": {", key);
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
-		km_print(writer, "%s\"%s\": %lu", i ? ", " : "", km_memcg_event_names[i],
-			 (unsigned long)events[i]);
+		if (events[i] != KM_UNKNOWN) {
+			km_print(writer, "%s\"%s\": %lu", before, km_memcg_event_names[i], (unsigned long)events[i]);
+			before = ", ";
+		}
 	km_print(writer, "}");
 }
 
 static void print_limit(struct km_writer *writer, const char *key, uint64_t bytes)
 {
 	if (bytes == MEMCG_NO_LIMIT)
-		km_print(writer, " \"%s\": null,", key);
-	else
-		km_print(writer, " \"%s\": %lu,", key, (unsigned long)bytes);
+		km_print(writer, ", \"%s\": null", key);
+	else if (bytes != KM_UNKNOWN_LIMIT)
+		km_print(writer, ", \"%s\": %lu", key, (unsigned long)bytes);
 }
 
 void km_print_json_group(struct km_writer *writer, const struct km_group_stats *s, bool first)
 {
 	km_print(writer, "%s\n  {\"name\": ", first ? "" : ",");
 	km_print_string(writer, s->name);
-	km_print(writer, ", \"depth\": %u, \"current\": %lu, \"peak\": %lu,", s->depth,
-		 (unsigned long)s->current, (unsigned long)s->peak);
+	km_print(writer, ", \"depth\": %u", s->depth);
+	print_long(writer, ",", "current", s->current);
+	print_long(writer, ",", "peak", s->peak);
 	print_limit(writer, "max", s->max);
 	print_limit(writer, "high", s->high);
 	print_limit(writer, "low", s->low);
 	print_limit(writer, "min", s->min);
-	km_print(writer, " \"failcnt\": %lu, \"kmem\": %lu, \"stock\": %lu, \"dying\": %lu,",
-		 (unsigned long)s->failcnt, (unsigned long)s->kmem, (unsigned long)s->stock,
-		 (unsigned long)s->dying);
+	print_long(writer, ",", "failcnt", s->failcnt);
+	print_long(writer, ",", "kmem", s->kmem);
+	print_long(writer, ",", "stock", s->stock);
+	print_long(writer, ",", "dying", s->dying);
 	print_events(writer, "events", s->events);
-	km_print(writer, ",");
 	print_events(writer, "events_local", s->local);
 	km_print(writer, "}");
 }

@@ -24,6 +24,13 @@ void km_print_string(struct km_writer *writer, const char *text);
 /* Write out what is left; 0, or the first -errno that was met. */
 int km_print_end(struct km_writer *writer);
 
+/*
+ * A number that is not known, for `kmem info` reads processes of other builds too: a dash in slabinfo, left
+ * out in JSON. Where it is an unsigned int, all ones of that; where all ones are no limit, one less.
+ */
+#define KM_UNKNOWN	(~0ul)
+#define KM_UNKNOWN_LIMIT (KM_UNKNOWN - 1)
+
 /* What JSON says of a process besides its numbers. */
 struct km_print_process {
 	const char *version, *discipline, *reason;

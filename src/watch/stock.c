@@ -19,7 +19,7 @@
 static struct km_stock *stocks;
 static unsigned stock_count;
 const struct km_memcg_view km_memcg_view = {
-	KM_MEMCG_LAYOUT, &km_memcg_root, (const struct km_stock *const *)&stocks, &stock_count,
+	km_group_fields, &km_group_field_count, &km_memcg_root, (const struct km_stock *const *)&stocks, &stock_count,
 };
 static struct obj_cgroup *gone;		/* linked by link.next; who pops holds the tree lock */
 

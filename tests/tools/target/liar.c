@@ -1,6 +1,7 @@
 /*
- * A program that says it has libkmem and lies. liar other: its record is of another build. liar SEED: the record is
- * as it should be, and everything behind it is nonsense: wild pointers, loops, absurd counts. liar below: everything is
+ * A program that says it has libkmem and lies. liar other: its record is of another kind. liar SEED: the record is
+ * as it should be, and everything behind it is nonsense: wild pointers, loops, absurd counts; beyond seed 40 its
+ * table of fields lies, too. liar below: everything is
  * as it should be but for one freelist, and an engine's name that JSON must not take as it is. Prints "ready" and waits
  * to be killed.
  */
@@ -111,7 +112,7 @@ static void make_groups(struct km_memcg_view *view, unsigned long *nonsense)
 		groups[5].depth = (unsigned)any();
 	stocks = (struct km_stock *)(nonsense + any() % 100 * 16);
 	stock_count = (unsigned)(any() % 16 ? any() % 40 : any());
-	*view = (struct km_memcg_view){ KM_MEMCG_LAYOUT, groups, &stocks, &stock_count };
+	*view = (struct km_memcg_view){ km_group_fields, &km_group_field_count, groups, &stocks, &stock_count };
 }
 
 /* The freelist's object lies just below its slab, where a careless reader has other things. */
@@ -148,6 +149,39 @@ static void make_below(struct km_root *root)
 	root->memcg = NULL;
 }
 
+/* A table some of whose lines are absurd. */
+static void make_fields(struct km_root *root)
+{
+	static struct km_field fields[256];
+
+	memcpy(fields, km_fields, km_field_count * sizeof(*fields));
+	root->fields = fields;
+	for (unsigned lies = (unsigned)(any() % 8 + 1); lies; lies--) {
+		struct km_field *field = &fields[any() % km_field_count];
+
+		switch (any() % 5) {
+		case 0:
+			field->offset = any() % 4 ? any() % 600 : any();
+			break;
+		case 1:
+			field->each = (uint32_t)(any() % 2 ? 1u << any() % 5 : any());
+			break;
+		case 2:
+			field->count = (uint32_t)(any() % 2 ? any() % 100 : any());
+			break;
+		case 3:
+			memset(field->name, 'x', sizeof(field->name));
+			break;
+		default:
+			*field = fields[any() % km_field_count];
+		}
+	}
+	if (any() % 8 == 0)
+		root->field_count = any() % 2 ? any() : any() % 5000;
+	if (any() % 16 == 0)
+		root->fields = (void *)any();
+}
+
 int main(int argc, char **argv)
 {
 	static struct km_list head;
@@ -164,12 +198,14 @@ int main(int argc, char **argv)
 	fill(nonsense);
 	memcpy(root, nonsense, sizeof(*root));
 	memcpy(root->magic, KM_ROOT_MAGIC, sizeof(root->magic));
-	root->abi = KM_ROOT_ABI;
-	root->bytes = sizeof(*root);
-	root->layout = km_root_layout();
+	root->major = KM_ROOT_MAJOR;
+	root->fields = km_fields;
+	root->field_count = km_field_count;
 	memcpy(root->version, "9.9.9 of nobody!", sizeof(root->version));
+	if (atoi(argv[1]) > 40)
+		make_fields(root);
 	if (!strcmp(argv[1], "other")) {
-		root->layout++;
+		root->major++;
 	} else if (!strcmp(argv[1], "below")) {
 		make_below(root);
 	} else if (any() % 8) {

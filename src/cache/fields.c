@@ -1,0 +1,51 @@
+/*
+ * fields.c: where the fields are that `kmem info` reads of caches, pages and CPUs; those of groups stand in
+ * watch/fields.c. Invariant: what a reader uses stands here under a name that means the same in every build
+ * (port/fields.h).
+ */
+#include "root.h"
+
+#include "../engine/slob.h"
+
+#define ROOT(member)	KM_FIELD_IN("root", struct km_root, member)
+#define PERCPU(member)	KM_FIELD_IN("percpu", struct km_percpu, member)
+#define RANGE(member)	KM_FIELD_IN("range", struct km_range, member)
+#define PAGE(member)	KM_FIELD_IN("page", struct km_page, member)
+#define ZONE(member)	KM_FIELD_IN("zone", struct km_zone_counts, member)
+#define ENGINE(member)	KM_FIELD_IN("engine", struct km_engine, member)
+#define NODE(member)	KM_FIELD_IN("node", struct km_node_counts, member)
+#define CHAIN(member)	KM_FIELD_IN("chain", struct km_chain_cpu, member)
+#define CACHE(member)	KM_FIELD_IN("cache", struct kmem_cache, member)
+
+const struct km_field km_fields[] = {
+	KM_FIELD_CONST("area_shift", KMEM_AREA_SHIFT),
+	KM_FIELD_CONST("slob_unit", KM_SLOB_UNIT),
+	KM_FIELD_STRUCT("root", struct km_root),
+	ROOT(discipline), ROOT(reason), ROOT(percpu), ROOT(caches), ROOT(cache_count), ROOT(arena.ranges),
+	ROOT(arena.range), ROOT(arena.nodes), ROOT(arena.bind_failures), ROOT(large_blocks), ROOT(large_bytes),
+	ROOT(mapped_blocks), ROOT(mapped_bytes), ROOT(meta_bytes), ROOT(slob_pages), ROOT(slob_units), ROOT(memcg),
+	KM_FIELD_ARRAY("root", struct km_root, arena.zone),
+	KM_FIELD_STRUCT("percpu", struct km_percpu),
+	PERCPU(base), PERCPU(cpus), PERCPU(discipline),
+	KM_FIELD_STRUCT("range", struct km_range),
+	RANGE(pages), RANGE(ready), RANGE(page),
+	KM_FIELD_STRUCT("page", struct km_page),
+	PAGE(cache), PAGE(type), PAGE(word),
+	KM_FIELD_STRUCT("zone", struct km_zone_counts),
+	ZONE(used_pages), ZONE(dirty_pages), ZONE(clean_pages), ZONE(purged_pages),
+	KM_FIELD_STRUCT("engine", struct km_engine),
+	ENGINE(name), ENGINE(front), ENGINE(tune),
+	KM_FIELD_STRUCT("node", struct km_node_counts),
+	NODE(slabs), NODE(objects), NODE(taken), NODE(partial), NODE(free_slabs), NODE(new_slabs), NODE(freed_slabs),
+	NODE(shared), KM_FIELD_ARRAY("node", struct km_node_counts, ready),
+	KM_FIELD_STRUCT("chain", struct km_chain_cpu),
+	CHAIN(top.freelist), CHAIN(top.slab), CHAIN(slab),
+	KM_FIELD_STRUCT("cache", struct kmem_cache),
+	CACHE(shelf.inner.mask), CACHE(shelf.block_mask), CACHE(shelf.slot), CACHE(charged.block_mask),
+	CACHE(charged.slot), CACHE(chain.slot), CACHE(capacity), CACHE(pad), CACHE(size), CACHE(object_size),
+	CACHE(objects), CACHE(order), CACHE(freeptr), CACHE(engine), CACHE(dead), CACHE(min_partial),
+	CACHE(batchcount), CACHE(shared), CACHE(all.next), CACHE(all.prev),
+	KM_FIELD_ARRAY("cache", struct kmem_cache, node),
+	KM_FIELD_ARRAY("cache", struct kmem_cache, name),
+};
+const unsigned km_field_count = km_array_count(km_fields);

@@ -75,11 +75,22 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 /* watch/private.c: the cache goes, with the registry locked. */
 void km_private_forget(struct kmem_cache *parent) __attribute__((weak));
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
-/* Visit all with the registry locked; within: if that is to be had in `ms` milliseconds; try: if it is not taken. */
+/* Visit all with the registry locked; within: if that is to be had in `ms` milliseconds. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg), void *arg, unsigned ms);
-bool km_registry_try_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg,
-			   void (*then)(void *arg));	/* with the lock still held; may be NULL */
+/*
+ * Rounds over all caches, a few at a time: `left` of this one, and who is next. Visit up to `most` of them, in their
+ * order, then call `then`, all with the registry locked; one for whom visit returns non-zero is visited next time, and
+ * so are those behind it. False: the lock is taken.
+ */
+struct km_round {
+	size_t left;
+	struct km_list *next;
+};
+enum { KM_ROUND_REAP, KM_ROUND_LOOK, KM_ROUNDS };
+extern struct km_round km_rounds[KM_ROUNDS];
+bool km_registry_try_some(struct km_round *round, size_t most,
+			  int (*visit)(struct kmem_cache *cache, void *arg), void *arg, void (*then)(void *arg));
 void km_registry_fork(bool before, bool child);
 unsigned km_registry_count(void);
 /* Where list and count are, for readers outside of the process. */

@@ -23,6 +23,7 @@ static struct {
 	size_t next_id;
 	uint64_t used[MAX_IDS / 64];
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .next_id = KM_MAP_FIRST };
+struct km_round km_rounds[KM_ROUNDS];	/* of the registry; with its lock */
 /* Caches by the hash of their name, 6 in each where there are 100000; apart, because all zeros need no file. */
 static struct kmem_cache *names[16384];
 
@@ -503,11 +504,19 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	km_meta_free(cache, sizeof(*cache));
 }
 
+static void leave_rounds(const struct kmem_cache *cache)
+{
+	for (unsigned i = 0; i < KM_ROUNDS; i++)
+		if (km_rounds[i].next == &cache->all)
+			km_rounds[i].next = cache->all.next;
+}
+
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache))
 {
 	for (size_t i = 0; i < count; i++) {
 		if (caches[i]->twins)
 			km_private_forget(caches[i]);
+		leave_rounds(caches[i]);
 		km_list_del(&caches[i]->all);
 		drop_name(caches[i]);
 		km_bump(&registry.count, -1);
@@ -588,16 +597,21 @@ bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg),
 	return true;
 }
 
-bool km_registry_try_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg,
-			   void (*then)(void *arg))
+bool km_registry_try_some(struct km_round *round, size_t most,
+			  int (*visit)(struct kmem_cache *cache, void *arg), void *arg, void (*then)(void *arg))
 {
 	if (!km_trylock(&registry.lock))
 		return false;
-	if (registry.all.next)
-		km_list_for_each_safe(e, &registry.all)
-			visit(km_container_of(e, struct kmem_cache, all), arg);
-	if (then)
-		then(arg);
+	/* Some may have gone. */
+	round->left = km_min(round->left, (size_t)km_load(&registry.count));
+	for (; round->left && most; round->left--, most--) {
+		if (!round->next || round->next == &registry.all)
+			round->next = registry.all.next;
+		if (visit(km_container_of(round->next, struct kmem_cache, all), arg))
+			break;
+		round->next = round->next->next;
+	}
+	then(arg);
 	km_unlock(&registry.lock);
 	return true;
 }

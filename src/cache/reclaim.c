@@ -1,7 +1,8 @@
 /*
  * reclaim.c: memory goes back: on shrink, by age, under pressure. There is no thread: misses call the tick, which
- * looks at a coarse clock and now and then does a little. Invariant: free memory that is still resident is never
- * more than a quarter of what is in use plus a floor, whatever the clock says.
+ * looks at a coarse clock and now and then does a little. Invariants: free memory that is still resident is never
+ * more than a quarter of what is in use plus a floor, whatever the clock says; and a tick visits a few caches only,
+ * however many there are: the next one goes on with the others.
  */
 #include "../port/die.h"
 #include "../port/os.h"
@@ -12,9 +13,13 @@ static struct {
 	struct km_lock lock;		/* ticks pass where it is taken; who has no page waits for it */
 	uint32_t flushes;		/* of all caches, for want of pages, that have begun; written with the lock */
 	size_t peak_pages;		/* in use, since what lay ready was last given back */
-	size_t first_look;		/* caches that had theirs when there was room for no more */
+	/* Of the round of reaping that is under way, or was last. */
+	uint64_t began_ms;
+	bool quiet, purges;		/* everything is idle; and so long that its memory goes to the system, too */
 } reclaim = { .lock = KM_LOCK_INIT(KM_RANK_RECLAIM) };
 
+/* Caches that one tick visits: some 80 us where none of them is in the processor's caches. */
+#define MAX_VISITS 256u
 /* Idle for two looks: what lies on its shelves goes back. */
 #define MAX_IDLE 128u
 struct idle {
@@ -27,6 +32,9 @@ static int reap_cache(struct kmem_cache *cache, void *arg)
 {
 	struct idle *idle = arg;
 
+	/* It would find no room. */
+	if (idle->count == MAX_IDLE)
+		return 1;
 	/* Keeps its own time, below, while others are at work. */
 	if (cache->engine->look && !idle->quiet)
 		return 0;
@@ -40,10 +48,10 @@ static int reap_cache(struct kmem_cache *cache, void *arg)
 		if (!idle->quiet)
 			return 0;
 	}
-	/* Two looks and it goes, but no more caches at once than there is room for: the others come next time. */
+	/* Two looks and it goes. */
 	if (cache->idle_looks == 0 && !idle->quiet) {
 		cache->idle_looks = 1;
-	} else if (cache->idle_looks < 2 && idle->count < MAX_IDLE) {
+	} else if (cache->idle_looks < 2) {
 		cache->idle_looks = 2;
 		idle->cache[idle->count++] = cache;
 	}
@@ -63,18 +71,39 @@ static void drain_idle(void *arg)
 	}
 }
 
-static void reap(bool quiet)
+/*
+ * fell: so much less is in use that what lies ready should follow; quiet: nobody came by for so long. Then all caches
+ * are visited from here on, tick by tick; else some whenever the coarse clock moves.
+ */
+static void reap(uint64_t now, bool fell, bool quiet)
 {
-	struct idle idle = { .count = 0, .quiet = quiet };
+	struct km_round *round = &km_rounds[KM_ROUND_REAP];
 
-	km_registry_try_visit(reap_cache, &idle, drain_idle);
+	if (!round->left) {
+		reclaim.began_ms = now;
+		reclaim.quiet = reclaim.purges = false;
+	}
+	if (fell || quiet || !round->left)
+		round->left = km_registry_count();
+	reclaim.quiet |= fell || quiet;
+	reclaim.purges |= quiet;
+	struct idle idle = { .count = 0, .quiet = reclaim.quiet };
+	km_registry_try_some(round, MAX_VISITS, reap_cache, &idle, drain_idle);
+	if (round->left) {
+		km_store(&reclaim.next_reap_ms, reclaim.quiet ? now : now + 1);
+		return;
+	}
+	km_store(&reclaim.next_reap_ms, km_max(reclaim.began_ms + km_arena_decay_ms() / 2, now) + 1);
+	/* What that freed has been idle as long as the decay asks for. */
+	if (reclaim.purges)
+		km_pages_purge(0);
 }
 
 /* Engines with a pace of their own. Kernel: REAPTIMEOUT_AC, a timer and a work item for each CPU. */
 #define LOOK_MS 2000u
 struct looks {
 	struct kmem_cache *cache[MAX_IDLE];
-	size_t count, seen, first;
+	size_t count;
 	uint64_t now_ms;
 };
 
@@ -82,7 +111,9 @@ static int look_at_cache(struct kmem_cache *cache, void *arg)
 {
 	struct looks *looks = arg;
 
-	if (!cache->engine->look || looks->count == MAX_IDLE || looks->seen++ < looks->first)
+	if (looks->count == MAX_IDLE)
+		return 1;
+	if (!cache->engine->look)
 		return 0;
 	if (cache->engine->look(cache, looks->now_ms))
 		looks->cache[looks->count++] = cache;
@@ -99,11 +130,13 @@ static void trim_looked_at(void *arg)
 
 static void look(uint64_t now)
 {
-	struct looks looks = { .now_ms = now, .first = reclaim.first_look };
+	struct km_round *round = &km_rounds[KM_ROUND_LOOK];
+	struct looks looks = { .now_ms = now };
 
-	/* Where there are more than can be trimmed at once, the next look begins behind the last of them. */
-	km_registry_try_visit(look_at_cache, &looks, trim_looked_at);
-	reclaim.first_look = looks.count == MAX_IDLE ? looks.seen : 0;
+	if (!round->left)
+		round->left = km_registry_count();
+	km_registry_try_some(round, MAX_VISITS, look_at_cache, &looks, trim_looked_at);
+	km_store(&reclaim.next_look_ms, now + (round->left ? 1 : LOOK_MS));
 }
 
 static void purge(uint64_t now)
@@ -140,18 +173,12 @@ static bool use_fell(void)
 static void look_around(uint64_t now, bool fell, bool quiet)
 {
 	if (fell || now >= km_load(&reclaim.next_reap_ms)) {
-		km_store(&reclaim.next_reap_ms, now + km_arena_decay_ms() / 2 + 1);
-		reap(quiet || fell);
+		reap(now, fell, quiet);
 		if (fell)
 			km_store(&reclaim.peak_pages, km_pages_used());
-		/* What that freed has been idle as long as the decay asks for. */
-		if (quiet)
-			km_pages_purge(0);
 	}
-	if (now >= km_load(&reclaim.next_look_ms)) {
-		km_store(&reclaim.next_look_ms, now + LOOK_MS);
+	if (now >= km_load(&reclaim.next_look_ms))
 		look(now);
-	}
 	purge(now);
 }
 

@@ -4,6 +4,7 @@ TEST_LIBS_system_pages := -Wl,--wrap=getauxval,--wrap=mmap,--wrap=munmap,--wrap=
 TEST_LIBS_always_huge := -Wl,--wrap=mmap
 # A clock that the test moves on.
 TEST_LIBS_looks := -Wl,--wrap=clock_gettime
+TEST_LIBS_rounds := -Wl,--wrap=clock_gettime
 # Which mappings are given a name, whether the kernel shows it or not.
 TEST_LIBS_names := -Wl,--wrap=prctl
 TEST_LIBS_dumps := -Wl,--wrap=prctl

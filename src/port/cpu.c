@@ -345,7 +345,7 @@ static void do_without(void)
 	km_rseq = offset_of(&dummy);
 }
 
-void km_percpu_start(const char *want)
+static void start_areas(const char *want)
 {
 	unsigned masks, cpus = km_os_possible_cpus(&masks);
 	char *range = reserve_areas(cpus, masks);
@@ -371,6 +371,16 @@ void km_percpu_start(const char *want)
 	/* Where shelves are not single words, ids lead to nothing: the zeros below the areas. */
 	km_store_release(&km_hot.percpu, km_percpu.discipline == KM_DISCIPLINE_RSEQ ?
 					       km_percpu.base : range);
+}
+
+/* What was forced and is not to be had is said: somebody wants to know what he measures. */
+void km_percpu_start(const char *want)
+{
+	start_areas(want);
+	const char *is = km_discipline_name(km_percpu.discipline);
+
+	if (want && __builtin_strcmp(want, is))
+		km_warn("discipline %s is not to be had: %s; it is %s", want, km_percpu.reason, is);
 }
 
 const char *km_discipline_name(enum km_discipline discipline)

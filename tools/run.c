@@ -68,7 +68,7 @@ static void check_limit(const char *text)
 	uint64_t bytes;
 
 	if (!km_parse_bytes(text, &bytes))
-		kmem_usage("run", "--limit: '%s' is no size: a number, and K, M, G or T", text);
+		kmem_usage("run", "--limit: '%s' is no size: bytes, or as 512M, 1.5G: with K, M, G or T", text);
 }
 
 /* Every key:value of --options looks like one; what the keys mean the library knows. */

@@ -45,7 +45,7 @@ struct km_options {
 extern km_hidden struct km_options km_options;
 extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];	/* by enum mem_cgroup_mode */
 void km_options_read(void);
-/* Bytes, with K, M, G or T (either case) for powers of 1024; false: it is no such number, or 0. */
+/* Bytes, or with K, M, G or T (either case) powers of 1024, as 1.5G; false: it is no such number, or 0. */
 bool km_parse_bytes(const char *text, uint64_t *bytes);
 const struct km_engine *km_engine_find(const char *name);
 

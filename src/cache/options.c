@@ -39,23 +39,41 @@ static bool parse_number(const char *value, unsigned long most, unsigned long *n
 	return !*value;
 }
 
+/* Six digits behind the point are 20 bits: with T the fraction still fits. */
+static bool parse_fraction(const char **text, uint64_t *fraction, uint64_t *parts)
+{
+	const char *at = *text + 1;
+
+	for (; *at >= '0' && *at <= '9' && *parts < 1000000; at++, *parts *= 10)
+		*fraction = *fraction * 10 + (uint64_t)(*at - '0');
+	*text = at;
+	return *parts > 1;
+}
+
 bool km_parse_bytes(const char *text, uint64_t *bytes)
 {
 	static const char units[] = "kmgt";
-	uint64_t number = 0;
+	uint64_t number = 0, fraction = 0, parts = 1, whole;
 	unsigned shift = 0;
 
+	if (*text < '0' || *text > '9')
+		return false;
 	for (; *text >= '0' && *text <= '9'; text++)
 		if (__builtin_mul_overflow(number, 10u, &number) ||
 		    __builtin_add_overflow(number, (uint64_t)(*text - '0'), &number))
 			return false;
+	if (*text == '.' && !parse_fraction(&text, &fraction, &parts))
+		return false;
 	for (unsigned i = 0; *text && units[i] && !shift; i++)
 		if ((*text | 0x20) == units[i])
 			shift = 10 * (i + 1);
-	if (!number || number << shift >> shift != number || text[shift != 0])
+	/* There is no part of a byte. */
+	if (number << shift >> shift != number || text[shift != 0] || (parts > 1 && !shift))
 		return false;
-	*bytes = number << shift;
-	return true;
+	whole = (number << shift) + (fraction << shift) / parts;
+	if (whole)
+		*bytes = whole;
+	return whole;
 }
 
 static bool set_engine(const char *value)
@@ -229,7 +247,7 @@ static const struct option {
 	{ "memcg_refill", set_refill, "drain|keep: stocks beyond a page are flushed, or kept (keep)" },
 	{ "memcg_shelf", set_memcg_shelf, "0|1: charged objects may lie ready on shelves (1)" },
 	{ "account", set_account, "0|1: a group pays for all that the process allocates (0)" },
-	{ "memcg_limit", set_memcg_limit, "bytes, with K, M, G, T: its max, and account:1 (no limit)" },
+	{ "memcg_limit", set_memcg_limit, "512M, 1.5G, bytes: its max, and account:1 (no limit)" },
 	{ "memcg_group", set_memcg_group, "a name: its name, and account:1 (the program's)" },
 	{ "lookahead", set_lookahead, "mismatches a detached freelist looks past (3)" },
 };

@@ -7,6 +7,7 @@
 #include "../page/big.h"
 #include "../page/meta.h"
 #include "../port/os.h"
+#include "../port/stderr.h"
 #include "cache.h"
 #include "root.h"
 
@@ -69,6 +70,7 @@ static void fork_parent(void)
 static void fork_child(void)
 {
 	fork_done(true);
+	km_stderr_fork_child();
 	fork_end();
 }
 
@@ -78,6 +80,7 @@ static bool start(void)
 
 	if (!options_read) {
 		options_read = true;
+		km_stderr_start();
 		km_options_read();
 		km_arena_set(km_options.huge, km_options.decay_ms);
 		km_percpu_start(km_options.percpu);

@@ -8,6 +8,7 @@
 #include "../cache/cache.h"
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/stderr.h"
 
 /* The name as the loader binds it, and this copy's own: they differ where another copy came first. */
 KMEM_API int kmem_copy_in_use;
@@ -41,7 +42,10 @@ static void expand(char *to, size_t bytes)
 	to[length] = '\0';
 }
 
-/* One of the first destructors to be registered, so one of the last to run. */
+/*
+ * One of the first destructors to be registered, so one of the last to run: GNU's programs have closed their stderr by
+ * then, and its duplicate is written to.
+ */
 __attribute__((destructor(102))) static void leave_statistics(void)
 {
 	char name[1100];
@@ -58,7 +62,9 @@ __attribute__((destructor(102))) static void leave_statistics(void)
 		return;
 	}
 	if (__builtin_strcmp(path, "-") == 0) {
-		kmem_print_slabinfo(2);
+		fd = km_stderr(false);
+		if (fd >= 0)
+			kmem_print_slabinfo(fd);
 		return;
 	}
 	expand(name, sizeof(name));

@@ -8,6 +8,7 @@
 
 #include "bits.h"
 #include "os.h"
+#include "stderr.h"
 
 static struct {
 	enum km_misuse_action action;
@@ -149,7 +150,9 @@ static void say(const char *format, va_list arguments)
 
 	length += km_vformat(line + length, sizeof(line) - length - 1, format, arguments);
 	line[length++] = '\n';
-	km_os_write(2, line, length);
+	int fd = km_stderr(true);
+	if (fd >= 0)
+		km_os_write(fd, line, length);
 }
 
 void km_warn(const char *format, ...)

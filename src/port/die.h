@@ -11,7 +11,7 @@
 size_t km_format(char *buffer, size_t bytes, const char *format, ...) km_printf(3, 4);
 size_t km_vformat(char *buffer, size_t bytes, const char *format, __builtin_va_list arguments);
 
-/* One line "libkmem: ..." on stderr. */
+/* One line "libkmem: ..." on standard error, which is what it was when the process began (stderr.h). */
 void km_warn(const char *format, ...) km_printf(1, 2);
 
 /* What a caller can do wrong; the phrases are in die.c and in the death tests. */

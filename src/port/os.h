@@ -83,6 +83,14 @@ int km_os_rseq_register(void *area, size_t bytes, uint32_t signature);
 int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature);
 size_t km_os_rseq_bytes(void);
 
+/* Which file a descriptor is, whether a regular one, and whether this descriptor only appends to it: 0 or -errno. */
+struct km_os_file {
+	uint64_t device, inode;
+	bool regular, appends;
+};
+int km_os_file(int fd, struct km_os_file *file);
+/* Another descriptor of the same file, the first free one from `least` on, closed by exec: itself or -errno. */
+int km_os_duplicate(int fd, int least);
 /* Write all of it to a descriptor; 0 or -errno. */
 int km_os_write(int fd, const void *bytes, size_t count);
 /* A descriptor that is readable after something was added to it: itself or -errno. Adding never waits. */

@@ -17,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -426,6 +427,32 @@ size_t km_os_rseq_bytes(void)
 	size_t align = km_max(getauxval(AT_RSEQ_ALIGN), 32ul);
 
 	return km_align_up(km_max(getauxval(AT_RSEQ_FEATURE_SIZE), 32ul), align);
+}
+
+int km_os_file(int fd, struct km_os_file *file)
+{
+	struct stat stat;
+	int result, flags;
+
+	KEEP_ERRNO(result, fstat(fd, &stat));
+	if (result)
+		return result;
+	KEEP_ERRNO(flags, fcntl(fd, F_GETFL));
+	file->device = stat.st_dev;
+	file->inode = stat.st_ino;
+	file->regular = S_ISREG(stat.st_mode);
+	file->appends = flags >= 0 && flags & O_APPEND;
+	return 0;
+}
+
+int km_os_duplicate(int fd, int least)
+{
+	int result;
+
+	if (fault("duplicate"))
+		return -EMFILE;
+	KEEP_ERRNO(result, fcntl(fd, F_DUPFD_CLOEXEC, least));
+	return result;
 }
 
 int km_os_write(int fd, const void *bytes, size_t count)

@@ -54,6 +54,7 @@ struct kmem_stats {
 	unsigned long slob_bytes;		/* ... of which so much is in use, headers too */
 	unsigned long nodes;			/* memory nodes that the library knows, or pretends */
 	unsigned long bind_failures;		/* 4 MiB each: the system would not bind them to their node */
+	unsigned long mapped_spare_bytes;	/* address space kept for blocks above 4 MiB, without memory */
 };
 
 /* Events of one cache, for engines that count them (kernel: /sys/kernel/slab/CACHE/<event>). */

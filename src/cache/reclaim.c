@@ -4,6 +4,7 @@
  * more than a quarter of what is in use plus a floor, whatever the clock says; and a tick visits a few caches only,
  * however many there are: the next one goes on with the others.
  */
+#include "../page/big.h"
 #include "../port/die.h"
 #include "../port/os.h"
 #include "cache.h"
@@ -338,6 +339,7 @@ size_t kmem_shrink_all(void)
 	km_large_finish_deferred();
 	km_registry_visit(flush_cache, &slabs);
 	pages = km_pages_purge(0);
+	km_big_offer();
 	if (!was)
 		km_unlock(&reclaim.lock);
 	km_busy_end(was);

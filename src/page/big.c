@@ -1,7 +1,8 @@
 /*
- * big.c: a hash table of mappings of our own. Invariant: while the lock is free, the table holds exactly the
- * mappings that users own; an entry leaves before its range does and enters after it came, so that no stranger's
- * mapping is ever taken for ours.
+ * big.c: a hash table of big blocks. The first thousand are mappings of their own, the others share regions (region.c):
+ * the system has room for 65530 mappings, and a freed block between two others may cost one. Invariants: while the lock
+ * is free, the table holds exactly the blocks that users own; an entry leaves before its range does and enters after it
+ * came, so that no stranger's mapping is ever taken for ours; what the system would not take back is kept, and counted.
  */
 #include "big.h"
 
@@ -10,11 +11,23 @@
 #include "../port/lock.h"
 #include "../port/os.h"
 #include "meta.h"
+#include "region.h"
+
+/* Each costs a mapping at most. Beyond, realloc copies where it can't grow in place. */
+#define MOST_ALONE	1024u
 
 struct entry {
 	uintptr_t start;	/* 0: empty, 1: deleted */
 	size_t bytes;
 	uint64_t owner;		/* who pays; 0: nobody */
+	uint32_t region;	/* 0: it is a mapping of its own */
+};
+
+/* A range that the system would not take back, described in its first bytes. */
+struct kept {
+	struct kept *next;
+	size_t bytes;
+	bool dirty;		/* nor its memory */
 };
 
 static struct {
@@ -22,6 +35,10 @@ static struct {
 	struct entry *table;
 	size_t slots, used, deleted;	/* slots: a power of two */
 	size_t blocks, bytes;
+	unsigned alone;		/* mappings that are there, or about to be */
+	uint32_t in_hand;	/* of those, the ones in no table: a fork waits for them */
+	struct kept *kept;
+	size_t kept_bytes;
 } big = { .lock = KM_LOCK_INIT(KM_RANK_BIG) };
 
 /* A handler that strikes under the lock must find the thread busy, whoever called: returns what to give back. */
@@ -41,6 +58,8 @@ static void unlock_table(bool was)
 
 #define FIRST_SLOTS	64u
 #define DELETED		1u
+#define FORK_TRIES	1000	/* of a millisecond: for one system call */
+#define META_MOST	((size_t)4 << 20)	/* a larger table is a mapping of its own */
 
 static size_t hash(uintptr_t start)
 {
@@ -60,16 +79,49 @@ static struct entry *find(uintptr_t start)
 	return NULL;
 }
 
-static void insert(uintptr_t start, size_t bytes, uint64_t owner)
+static void insert(struct entry entry)
 {
-	size_t i = hash(start) & (big.slots - 1);
+	size_t i = hash(entry.start) & (big.slots - 1);
 
 	while (big.table[i].start > DELETED)
 		i = (i + 1) & (big.slots - 1);
 	if (big.table[i].start == DELETED)
 		big.deleted--;
-	big.table[i] = (struct entry){ start, bytes, owner };
+	big.table[i] = entry;
 	big.used++;
+}
+
+static void remove_entry(struct entry *entry)
+{
+	entry->start = DELETED;
+	big.used--;
+	big.deleted++;
+}
+
+/* ------------------------------------------------------------------ mappings of their own */
+
+/* Not in the table, and not mapped either, or kept. With the lock. */
+static void hand_over(void *p, size_t bytes)
+{
+	if (!km_os_try_unmap(p, bytes)) {
+		big.alone--;
+		return;
+	}
+	struct kept *kept = p;
+	bool dirty = km_os_purge(p, bytes) != 0;
+
+	*kept = (struct kept){ big.kept, bytes, dirty };
+	big.kept = kept;
+	km_bump(&big.kept_bytes, bytes);
+}
+
+static struct entry *alloc_table(size_t bytes)
+{
+	if (bytes <= META_MOST)
+		return km_meta_alloc(bytes, true);
+	struct entry *table = km_os_map(bytes, KM_PAGE_SIZE);
+	big.alone += table != NULL;
+	return table;
 }
 
 /* Room for one more entry, so that an insertion after a system call can't fail. */
@@ -80,7 +132,7 @@ static bool reserve_entry(void)
 	size_t old_slots = big.slots;
 	size_t slots = !old_slots ? FIRST_SLOTS :
 		       (big.used + 1) * 2 > old_slots ? old_slots * 2 : old_slots;
-	struct entry *old = big.table, *table = km_meta_alloc(slots * sizeof(*table), true);
+	struct entry *old = big.table, *table = alloc_table(slots * sizeof(*table));
 
 	if (!table)
 		return big.table && big.used + big.deleted + 1 < big.slots;
@@ -89,39 +141,137 @@ static bool reserve_entry(void)
 	big.used = big.deleted = 0;
 	for (size_t i = 0; i < old_slots; i++)
 		if (old[i].start > DELETED)
-			insert(old[i].start, old[i].bytes, old[i].owner);
-	km_meta_free(old, old_slots * sizeof(*old));
+			insert(old[i]);
+	if (old_slots * sizeof(*old) <= META_MOST)
+		km_meta_free(old, old_slots * sizeof(*old));
+	else
+		hand_over(old, old_slots * sizeof(*old));
 	return true;
 }
 
-static void remove_entry(struct entry *entry)
+/* One of what is kept, the size that it had. With the lock. */
+static struct kept *take_kept(struct kept **at)
 {
-	entry->start = DELETED;
-	big.used--;
-	big.deleted++;
+	struct kept *kept = *at;
+
+	*at = kept->next;
+	km_bump(&big.kept_bytes, -kept->bytes);
+	return kept;
+}
+
+/* The system may take it now. */
+static void offer_kept(void)
+{
+	if (km_unlikely(big.kept != NULL)) {
+		struct kept *kept = take_kept(&big.kept);
+
+		hand_over(kept, kept->bytes);
+	}
+}
+
+void km_big_offer(void)
+{
+	bool was = lock_table();
+	struct kept *kept = big.kept, *next;
+	big.kept = NULL;
+	km_store(&big.kept_bytes, (size_t)0);
+	for (; kept; kept = next) {
+		next = kept->next;
+		hand_over(kept, kept->bytes);
+	}
+	unlock_table(was);
+}
+
+/* What is kept, and large enough; the rest of it goes on being kept. With the lock. */
+static void *reuse_kept(size_t bytes, size_t align)
+{
+	for (struct kept **at = &big.kept; *at; at = &(*at)->next) {
+		if ((*at)->bytes < bytes || (uintptr_t)*at & (align - 1))
+			continue;
+		struct kept *kept = take_kept(at);
+		size_t rest = kept->bytes - bytes;
+
+		if (rest) {
+			big.alone++;
+			hand_over((char *)kept + bytes, rest);
+		}
+		__builtin_memset(kept, 0, kept->dirty ? bytes : sizeof(*kept));
+		return kept;
+	}
+	return NULL;
+}
+
+/* What is not in the table is in hand: without the lock, which is held when this returns. */
+static void *map_alone(size_t bytes, size_t align)
+{
+	big.alone++;
+	big.in_hand++;
+	km_unlock(&big.lock);
+	void *p = km_os_map(bytes, align);
+	if (p)
+		km_os_name(p, bytes, "libkmem: large block");
+	km_lock(&big.lock);
+	big.in_hand -= big.in_hand != 0;
+	if (!p)
+		big.alone--;
+	return p;
+}
+
+/* ------------------------------------------------------------------ blocks */
+
+/* A mapping that is refused does not mean that a region has nothing. With the lock. */
+static void *get(size_t bytes, size_t align, uint32_t *region)
+{
+	void *p = km_unlikely(big.kept != NULL) ? reuse_kept(bytes, align) : NULL;
+
+	*region = 0;
+	if (!p && big.alone < MOST_ALONE)
+		p = map_alone(bytes, align);
+	if (!p)
+		p = km_region_alloc(bytes, align, region);
+	/* More than a region can have: there is room for few such. */
+	if (!p && big.alone >= MOST_ALONE)
+		p = map_alone(bytes, align);
+	return p;
+}
+
+/* It is in no table: the range goes, without the lock where that may take long. With the lock before and after. */
+static void let_go(void *p, size_t bytes, uint32_t region)
+{
+	if (region) {
+		km_region_free(region, p);
+		return;
+	}
+	big.in_hand++;
+	km_unlock(&big.lock);
+	bool gone = km_os_try_unmap(p, bytes) == 0;
+	km_lock(&big.lock);
+	big.in_hand -= big.in_hand != 0;
+	if (km_likely(gone))
+		big.alone--;
+	else
+		hand_over(p, bytes);
 }
 
 void *km_big_alloc(size_t bytes, size_t align)
 {
+	uint32_t region;
+
 	bytes = km_align_up(bytes, KM_PAGE_SIZE);
 	if (!bytes)
 		return NULL;
-	void *p = km_os_map(bytes, km_max(align, KM_PAGE_SIZE));
-	if (!p)
-		return NULL;
-	km_os_name(p, bytes, "libkmem: large block");
 	bool was = lock_table();
-	bool room = reserve_entry();
-	if (room) {
-		insert((uintptr_t)p, bytes, 0);
+	void *p = get(bytes, km_max(align, KM_PAGE_SIZE), &region);
+	/* Now: others may have come while it was got. */
+	if (p && reserve_entry()) {
+		insert((struct entry){ (uintptr_t)p, bytes, 0, region });
 		km_bump(&big.blocks, 1);
 		km_bump(&big.bytes, bytes);
+	} else if (p) {
+		let_go(p, bytes, region);
+		p = NULL;
 	}
 	unlock_table(was);
-	if (!room) {
-		km_os_unmap(p, bytes);
-		return NULL;
-	}
 	return p;
 }
 
@@ -153,16 +303,29 @@ bool km_big_free(const void *p)
 {
 	bool was = lock_table();
 	struct entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
-	size_t bytes = entry ? entry->bytes : 0;
 	if (entry) {
+		struct entry gone = *entry;
+
 		remove_entry(entry);
 		km_bump(&big.blocks, -1);
-		km_bump(&big.bytes, -(bytes));
+		km_bump(&big.bytes, -gone.bytes);
+		offer_kept();
+		let_go((void *)p, gone.bytes, gone.region);
 	}
 	unlock_table(was);
-	if (entry)
-		km_os_unmap((void *)p, bytes);
 	return entry != NULL;
+}
+
+/* The vacated range is free before the entry is gone, but nobody can look: the lock is held. */
+static void *resize(struct entry *entry, size_t bytes)
+{
+	void *p = (void *)entry->start;
+
+	if (bytes == entry->bytes)
+		return p;
+	if (entry->region)
+		return km_region_resize(entry->region, p, entry->bytes, bytes) ? p : NULL;
+	return km_os_remap(p, entry->bytes, bytes, true);
 }
 
 void *km_big_resize(void *p, size_t bytes)
@@ -170,19 +333,13 @@ void *km_big_resize(void *p, size_t bytes)
 	bytes = km_align_up(bytes, KM_PAGE_SIZE);
 	bool was = lock_table();
 	struct entry *entry = find((uintptr_t)p);
-	void *moved = NULL;
-	if (entry && bytes) {
-		/* The vacated range is free before the entry is gone, but nobody can look: we hold the lock. */
-		size_t old_bytes = entry->bytes;
+	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
+	if (moved) {
+		struct entry now = { (uintptr_t)moved, bytes, entry->owner, entry->region };
 
-		moved = bytes == old_bytes ? p : km_os_remap(p, old_bytes, bytes, true);
-		if (moved) {
-			uint64_t owner = entry->owner;
-
-			remove_entry(entry);
-			insert((uintptr_t)moved, bytes, owner);
-			km_bump(&big.bytes, bytes - old_bytes);
-		}
+		km_bump(&big.bytes, bytes - entry->bytes);
+		remove_entry(entry);
+		insert(now);
 	}
 	unlock_table(was);
 	return moved;
@@ -242,7 +399,22 @@ void km_big_expose(const size_t **blocks, const size_t **bytes)
 	*bytes = &big.bytes;
 }
 
+/* What another thread has in hand the child would have for ever. In the child of a handler it may be the victim's. */
 void km_big_fork(bool before, bool child)
 {
+	uint32_t never = 0;
+
 	km_lock_around_fork(&big.lock, before, child);
+	for (unsigned tries = FORK_TRIES; before && big.in_hand && tries; tries--) {
+		km_unlock_fork(&big.lock);
+		km_os_wait(&never, 0, 1);
+		km_lock_fork(&big.lock);
+	}
+	if (child)
+		big.in_hand = 0;
+}
+
+size_t km_big_spare(void)
+{
+	return km_load(&big.kept_bytes) + km_load(km_region_spare());
 }

@@ -1,6 +1,6 @@
 /*
- * big.h: blocks above 4 MiB: each a mapping of its own, found by its address in a table. They are grown by
- * remapping and given back to the system at once.
+ * big.h: blocks above 4 MiB, found by their address in a table. The first thousand are mappings of their own, grown by
+ * remapping; more share regions. Their memory goes back to the system at once.
  */
 #ifndef KM_PAGE_BIG_H
 #define KM_PAGE_BIG_H
@@ -24,6 +24,10 @@ void km_big_set_owner(const void *p, uint64_t owner);
 void *km_big_next(uint64_t owner, size_t *from);
 /* Is p inside (not at the start) of one? */
 bool km_big_inside(const void *p);
+/* Offer the system again what it would not take. */
+void km_big_offer(void);
+/* Address space that is kept for such blocks, and has no memory. */
+size_t km_big_spare(void);
 void km_big_get_stats(size_t *blocks, size_t *bytes);
 /* Where the two are kept. */
 void km_big_expose(const size_t **blocks, const size_t **bytes);

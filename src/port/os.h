@@ -39,6 +39,9 @@ bool km_os_huge(void *p, size_t bytes);
 /* A mapping of its own, readable, writable, zero; NULL where there is none. */
 void *km_os_map(size_t bytes, size_t align);
 void km_os_unmap(void *p, size_t bytes);
+/* The same for who keeps what the system refuses to take back: in the middle of a mapping, where it has no room for
+ * another one. 0 or -errno. */
+int km_os_try_unmap(void *p, size_t bytes);
 /* Grow or shrink a mapping of its own, moving it where may_move; NULL: unchanged. */
 void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move);
 /* Show a name in /proc/PID/maps where the kernel can. */

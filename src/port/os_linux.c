@@ -206,6 +206,16 @@ void km_os_unmap(void *p, size_t bytes)
 	(void)ignored;
 }
 
+int km_os_try_unmap(void *p, size_t bytes)
+{
+	int result;
+
+	if (fault("unmap"))
+		return -ENOMEM;
+	KEEP_ERRNO(result, munmap(p, bytes));
+	return result;
+}
+
 void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move)
 {
 	long result;

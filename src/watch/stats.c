@@ -114,6 +114,7 @@ void kmem_get_stats(struct kmem_stats *stats)
 		.large_bytes = large_bytes,
 		.mapped_blocks = big_blocks,
 		.mapped_bytes = big_bytes,
+		.mapped_spare_bytes = km_big_spare(),
 		.meta_bytes = km_meta_committed_bytes(),
 		.purged_pages = arena.pages.purged_pages,
 		.slob_pages = km_load(&km_slob.pages),

@@ -1,7 +1,8 @@
 /*
  * second.c: who needs memory while another thread is giving back waits for it, where he may, and gets what comes back:
  * he is not refused. The other one is held where what it has in hand is on no list: in the system call that takes pages
- * back, under the registry's lock, in a flush of all caches. It goes on when the second sleeps, or has failed.
+ * back, under the registry's lock, in a flush of all caches. It goes on when the second sleeps, or has failed. The same
+ * for who forks: or his child would miss it for ever.
  * Disciplines: all
  */
 #define _GNU_SOURCE
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -74,15 +76,18 @@ static void *end_second(void)
 	return second.got;
 }
 
-static bool armed;		/* the next purge lets the second run */
+static const char *armed;	/* the next call of that name lets the second run */
+static bool refusing;		/* all that asks for memory */
 static void *(*wanted)(void);
 
 static bool refuse(const char *call)
 {
-	if (armed && strcmp(call, "purge") == 0) {
-		armed = false;
+	if (armed && strcmp(call, armed) == 0) {
+		armed = NULL;
 		let_second_run(wanted);
 	}
+	if (!refusing)
+		return false;
 	return strncmp(call, "commit", 6) == 0 || strcmp(call, "map") == 0 || strcmp(call, "reserve") == 0;
 }
 
@@ -92,6 +97,7 @@ static struct kmem_cache *work, *ready;
 static void exhaust(void)
 {
 	km_os_fault = refuse;
+	refusing = true;
 	for (unsigned order = KM_MAX_ORDER + 1; order-- > 0;)
 		while (km_pages_alloc(order, NUMA_NO_NODE, false, NULL))
 			;
@@ -120,8 +126,54 @@ static void while_purged(void)
 	NEED(!get_largest());
 	kfree(block);
 	wanted = get_largest;
-	armed = true;
+	armed = "purge";
 	kmem_shrink_all();
+	NEED(!armed);
+	end_second();
+}
+
+/* Pages that are neither used nor free; and a block whose mapping should be gone. */
+static size_t missing(void)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	return stats.arena_committed_bytes / KM_PAGE_SIZE - stats.pages_used - stats.pages_free_dirty -
+	       stats.pages_free_clean;
+}
+
+static size_t missed;
+static void *gone;
+
+static void *fork_now(void)
+{
+	unsigned char resident[1];
+	int status;
+	pid_t child = fork();
+
+	if (!child)
+		_exit(missing() != missed || (gone && !mincore(gone, KM_PAGE_SIZE, resident)));
+	NEED(child > 0 && waitpid(child, &status, 0) == child);
+	return status ? NULL : &missed;
+}
+
+static void while_forked(void)
+{
+	void *block = get_largest(), *mapping = kvmalloc(2 * LARGEST, GFP_KERNEL);
+
+	NEED(block && mapping);
+	memset(block, 1, LARGEST);
+	kfree(block);
+	missed = missing();
+	wanted = fork_now;
+	armed = "purge";
+	km_os_fault = refuse;
+	kmem_shrink_all();
+	NEED(!armed);
+	end_second();
+	armed = "unmap";
+	gone = mapping;
+	kfree(mapping);
 	NEED(!armed);
 	end_second();
 }
@@ -228,6 +280,7 @@ int main(void)
 	ready = kmem_cache_create("ready", 4096, NULL, 0);
 	NEED(work && ready);
 	run("while purged", while_purged);
+	run("while forked", while_forked);
 	run("while looked at", while_looked_at);
 	run("while flushed", while_flushed);
 	return failures != 0;

@@ -1,0 +1,359 @@
+/*
+ * region.c: a region is one reservation, accessible from its start to a mark that only rises: two mappings. What is
+ * freed below the mark stays accessible, without memory, so that the mapping around it stays one. Invariants: the
+ * first and the last granule of a run of them have a record that describes it; two free runs never touch; free memory
+ * reads as zeros, unless its run says that the system did not take it back; a region that has no block is unmapped, or
+ * kept where the system refuses that.
+ */
+#include "region.h"
+
+#include "../port/atomic.h"
+#include "../port/bits.h"
+#include "../port/list.h"
+#include "../port/os.h"
+#include "meta.h"
+
+/* A block has more than 4 MiB: what rounding costs is address space, a sixteenth of it at most. */
+#define GRANULE		((size_t)256 << 10)
+#define FIRST_BYTES	((size_t)1 << 30)
+/* Its records have 4 MiB, which is the most that meta.c gives. */
+#define MOST_BYTES	((size_t)32 << 30)
+#define MAX_REGIONS	4096u		/* at MOST_BYTES, all of a process's address space */
+#define CLASSES		72u		/* four for each power of two of granules */
+#define LOOKS		32		/* runs of a class that may be too small */
+
+/* Of a run's first and last granule; what lies between is stale. */
+struct run {
+	struct km_list list;		/* free: of its class; the first granule's */
+	uint32_t granules;
+	uint16_t region;		/* free: its number; the first granule's */
+	bool free, dirty;		/* dirty: it may hold anything, and memory */
+};
+_Static_assert(MOST_BYTES / GRANULE * sizeof(struct run) <= (size_t)4 << 20, "meta.c gives no more at once");
+
+struct region {
+	char *base;			/* NULL: a place for a new one */
+	uint16_t number;
+	struct run *run;
+	uint32_t granules, ready, used;	/* reserved, accessible, in blocks */
+};
+
+static struct {
+	struct region *at[MAX_REGIONS / 64];	/* 64 at a time */
+	unsigned count, newest;		/* places ever used */
+	size_t bytes, spare;		/* reserved; ... of which no block has */
+	struct km_list free[CLASSES];
+} regions;
+
+static struct region *region_at(unsigned i)
+{
+	return &regions.at[i / 64][i % 64];
+}
+
+static size_t granules_of(size_t bytes)
+{
+	return (bytes + GRANULE - 1) / GRANULE;
+}
+
+static char *address_of(const struct region *region, size_t i)
+{
+	return region->base + i * GRANULE;
+}
+
+/* Sizes of a class are less than a quarter apart. */
+static unsigned class_of(size_t granules)
+{
+	unsigned log2 = km_ilog2(granules);
+
+	return log2 < 2 ? (unsigned)granules : log2 * 4 + (unsigned)(granules >> (log2 - 2) & 3);
+}
+
+/* ------------------------------------------------------------------ runs */
+
+static void describe(struct region *region, size_t i, size_t granules, bool free, bool dirty)
+{
+	struct run *first = &region->run[i], *last = first + granules - 1;
+
+	first->granules = last->granules = (uint32_t)granules;
+	first->free = last->free = free;
+	first->dirty = last->dirty = dirty;
+}
+
+static void take(struct run *run)
+{
+	km_list_del(&run->list);
+}
+
+/* Joined with what is free on both sides. */
+static void put(struct region *region, size_t i, size_t granules, bool dirty)
+{
+	struct run *next = &region->run[i + granules];
+
+	if (i + granules < region->ready && next->free) {
+		take(next);
+		granules += next->granules;
+		dirty |= next->dirty;
+	}
+	if (i && region->run[i - 1].free) {
+		i -= region->run[i - 1].granules;
+		take(&region->run[i]);
+		granules += region->run[i].granules;
+		dirty |= region->run[i].dirty;
+	}
+	describe(region, i, granules, true, dirty);
+	region->run[i].region = region->number;
+	km_list_add_head(&region->run[i].list, &regions.free[class_of(granules)]);
+}
+
+static void count_used(struct region *region, long granules)
+{
+	region->used += (uint32_t)granules;
+	km_store(&regions.spare, regions.spare - (size_t)granules * GRANULE);
+}
+
+/* Give memory back; true: it is zeros now. */
+static bool purge(void *p, size_t bytes)
+{
+	return !bytes || km_os_purge(p, bytes) == 0;
+}
+
+static void purge_and_put(struct region *region, size_t i, size_t granules)
+{
+	put(region, i, granules, !purge(address_of(region, i), granules * GRANULE));
+}
+
+/* ------------------------------------------------------------------ regions */
+
+static bool reserve(unsigned number, size_t bytes)
+{
+	size_t run_bytes = bytes / GRANULE * sizeof(struct run);
+	struct run *run = km_meta_alloc(run_bytes, true);
+	char *base = run ? km_os_reserve(bytes, GRANULE) : NULL;
+
+	if (!base) {
+		km_meta_free(run, run_bytes);
+		return false;
+	}
+	km_os_name(base, bytes, "libkmem: large blocks");
+	*region_at(number) = (struct region){
+		.base = base, .run = run, .granules = (uint32_t)(bytes / GRANULE), .number = (uint16_t)number,
+	};
+	regions.bytes += bytes;
+	km_store(&regions.spare, regions.spare + bytes);
+	return true;
+}
+
+/* A place in the table; its number, or MAX_REGIONS. */
+static unsigned place(void)
+{
+	unsigned i = 0;
+
+	while (i < regions.count && region_at(i)->base)
+		i++;
+	if (i == MAX_REGIONS || (i == regions.count && i % 64 == 0 && !regions.at[i / 64] &&
+				 !(regions.at[i / 64] = km_meta_alloc(64 * sizeof(struct region), true))))
+		return MAX_REGIONS;
+	regions.count = km_max(regions.count, i + 1);
+	return i;
+}
+
+/* Each is a quarter of what there is, so that there are few; less where less is to be had. */
+static struct region *new_region(size_t granules)
+{
+	size_t limit = km_os_address_limit(), least = granules * GRANULE;
+	size_t bytes = km_min(km_max(FIRST_BYTES, km_align_up(regions.bytes / 4, GRANULE)), MOST_BYTES);
+	unsigned i = least <= MOST_BYTES ? place() : MAX_REGIONS;
+
+	if (i == MAX_REGIONS)
+		return NULL;
+	if (limit != SIZE_MAX)
+		bytes = km_min(bytes, km_align_down(limit / 16, GRANULE));
+	for (bytes = km_max(bytes, least); !reserve(i, bytes);
+	     bytes = km_max(km_align_down(bytes / 4, GRANULE), least))
+		if (bytes == least)
+			return NULL;
+	regions.newest = i;
+	return region_at(i);
+}
+
+/* Its last block went. The mapping may be between two that look alike, and the system have no more for the second. */
+static bool release(struct region *region)
+{
+	if (region->ready && region->run[0].free && region->run[0].granules == region->ready)
+		take(&region->run[0]);
+	if (km_os_try_unmap(region->base, region->granules * GRANULE)) {
+		if (region->ready)
+			km_list_add_head(&region->run[0].list, &regions.free[class_of(region->ready)]);
+		return false;
+	}
+	km_meta_free(region->run, region->granules * sizeof(struct run));
+	regions.bytes -= region->granules * GRANULE;
+	km_store(&regions.spare, regions.spare - region->granules * GRANULE);
+	region->base = NULL;
+	return true;
+}
+
+/* ------------------------------------------------------------------ blocks */
+
+/* Of the run's granules, those that are wanted: what lies before and behind is free again. False: none fit. */
+static bool fits(const struct region *region, size_t i, size_t have, size_t granules, size_t align, size_t *skip)
+{
+	uintptr_t at = (uintptr_t)address_of(region, i);
+
+	*skip = (km_align_up(at, align) - at) / GRANULE;
+	return *skip + granules <= have;
+}
+
+/* A free run of regions that are there. Where the runs of a class are all too small, those above are not. */
+static struct region *find(size_t granules, size_t align, size_t *first, size_t *skip)
+{
+	for (unsigned class = class_of(granules); class < CLASSES; class++) {
+		int looks = LOOKS;
+
+		km_list_for_each(entry, &regions.free[class]) {
+			struct run *run = km_container_of(entry, struct run, list);
+
+			if (!looks--)
+				break;
+			struct region *region = region_at(run->region);
+
+			*first = (size_t)(run - region->run);
+			if (fits(region, *first, run->granules, granules, align, skip))
+				return region;
+		}
+	}
+	return NULL;
+}
+
+/* Raise the mark, so that a free run that ends there has at least so many. */
+static bool extend(struct region *region, size_t granules, size_t align, size_t *first, size_t *skip)
+{
+	size_t top = region->ready && region->run[region->ready - 1].free ? region->run[region->ready - 1].granules : 0;
+
+	*first = region->ready - top;
+	if (!fits(region, *first, region->granules - *first, granules, align, skip))
+		return false;
+	size_t more = *skip + granules - top;
+	if (km_os_commit(address_of(region, region->ready), more * GRANULE))
+		return false;
+	size_t at = region->ready;
+	region->ready += (uint32_t)more;
+	put(region, at, more, false);
+	return true;
+}
+
+static struct region *find_or_extend(size_t granules, size_t align, size_t *first, size_t *skip)
+{
+	struct region *region = find(granules, align, first, skip);
+
+	if (region)
+		return region;
+	region = regions.count ? region_at(regions.newest) : NULL;
+	if (region && region->base && extend(region, granules, align, first, skip))
+		return region;
+	region = new_region(granules + (align > GRANULE ? align / GRANULE : 0));
+	if (!region || extend(region, granules, align, first, skip))
+		return region;
+	release(region);
+	return NULL;
+}
+
+/* [first + skip, + granules) of a free run is a block's. */
+static void carve(struct region *region, size_t first, size_t skip, size_t granules)
+{
+	struct run *run = &region->run[first];
+	size_t have = run->granules;
+	bool dirty = run->dirty;
+
+	take(run);
+	describe(region, first + skip, granules, false, dirty);
+	count_used(region, (long)granules);
+	if (skip)
+		put(region, first, skip, dirty);
+	if (have > skip + granules)
+		put(region, first + skip + granules, have - skip - granules, dirty);
+}
+
+void *km_region_alloc(size_t bytes, size_t align, uint32_t *number)
+{
+	size_t granules = granules_of(bytes), first, skip;
+
+	if (!regions.free[0].next)
+		for (unsigned class = 0; class < CLASSES; class++)
+			km_list_init(&regions.free[class]);
+	if (granules > MOST_BYTES / GRANULE)
+		return NULL;
+	struct region *region = find_or_extend(granules, align, &first, &skip);
+	if (!region)
+		return NULL;
+	bool dirty = region->run[first].dirty;
+	carve(region, first, skip, granules);
+	char *p = address_of(region, first + skip);
+	if (km_unlikely(dirty))
+		__builtin_memset(p, 0, granules * GRANULE);
+	*number = region->number + 1u;
+	return p;
+}
+
+void km_region_free(uint32_t number, void *p)
+{
+	struct region *region = region_at(number - 1);
+	size_t i = (size_t)((char *)p - region->base) / GRANULE, granules = region->run[i].granules;
+
+	count_used(region, -(long)granules);
+	/* The region's last: its memory goes with its address space, or, where that is refused, by itself. */
+	if (!region->used) {
+		put(region, i, granules, true);
+		if (release(region))
+			return;
+		take(&region->run[0]);
+		i = 0;
+		granules = region->ready;
+	}
+	purge_and_put(region, i, granules);
+}
+
+static bool grow(struct region *region, size_t i, size_t have, size_t want)
+{
+	struct run *next = &region->run[i + have];
+	size_t first, skip, more = want - have;
+
+	if (i + have == region->ready || (next->free && i + have + next->granules == region->ready &&
+					  next->granules < more)) {
+		if (!extend(region, more, GRANULE, &first, &skip))
+			return false;
+	}
+	if (!next->free || next->granules < more)
+		return false;
+	bool dirty = next->dirty;
+	carve(region, i + have, 0, more);
+	describe(region, i, want, false, false);
+	if (km_unlikely(dirty))
+		__builtin_memset(address_of(region, i + have), 0, more * GRANULE);
+	return true;
+}
+
+bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_bytes)
+{
+	struct region *region = region_at(number - 1);
+	size_t i = (size_t)((char *)p - region->base) / GRANULE;
+	size_t have = region->run[i].granules, want = granules_of(new_bytes);
+	char *end = (char *)p + km_min(have, want) * GRANULE, *tail = (char *)p + km_min(old_bytes, new_bytes);
+
+	if (want > have && !grow(region, i, have, want))
+		return false;
+	if (want < have) {
+		describe(region, i, want, false, false);
+		count_used(region, -(long)(have - want));
+		purge_and_put(region, i + want, have - want);
+	}
+	/* What the block has of its last granule beyond its end is zeros. */
+	if (new_bytes < old_bytes && !purge(tail, (size_t)(end - tail)))
+		__builtin_memset(tail, 0, (size_t)(end - tail));
+	return true;
+}
+
+const size_t *km_region_spare(void)
+{
+	return &regions.spare;
+}

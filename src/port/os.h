@@ -86,12 +86,15 @@ int km_os_rseq_register(void *area, size_t bytes, uint32_t signature);
 int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature);
 size_t km_os_rseq_bytes(void);
 
-/* Which file a descriptor is, whether a regular one, and whether this descriptor only appends to it: 0 or -errno. */
+/* Which file a descriptor is, and how it is open: 0 or -errno. Stream: a pipe, or a device of characters. */
 struct km_os_file {
 	uint64_t device, inode;
-	bool regular, appends;
+	bool stream, regular, appends, writable, closed_by_exec;
 };
 int km_os_file(int fd, struct km_os_file *file);
+/* Are two descriptors one opening of a file, by dup? Where the system does not say (before Linux 6.10, and without
+ * kcmp) it counts as no. */
+bool km_os_same_opening(int a, int b);
 /* Another descriptor of the same file, the first free one from `least` on, closed by exec: itself or -errno. */
 int km_os_duplicate(int fd, int least);
 /* Write all of it to a descriptor; 0 or -errno. */

@@ -36,6 +36,12 @@
 #define AT_RSEQ_ALIGN		28
 #endif
 
+/* Of <linux/fcntl.h>, since Linux 6.10, and of <linux/kcmp.h>. */
+#ifndef F_DUPFD_QUERY
+#define F_DUPFD_QUERY	1027
+#endif
+#define KCMP_FILE	0
+
 /* Of <linux/mempolicy.h>, some of whose enumerators are newer than others. */
 #define MPOL_DEFAULT		0
 #define MPOL_PREFERRED		1
@@ -442,17 +448,35 @@ size_t km_os_rseq_bytes(void)
 int km_os_file(int fd, struct km_os_file *file)
 {
 	struct stat stat;
-	int result, flags;
+	int result, status, flags;
 
 	KEEP_ERRNO(result, fstat(fd, &stat));
 	if (result)
 		return result;
-	KEEP_ERRNO(flags, fcntl(fd, F_GETFL));
-	file->device = stat.st_dev;
-	file->inode = stat.st_ino;
-	file->regular = S_ISREG(stat.st_mode);
-	file->appends = flags >= 0 && flags & O_APPEND;
+	KEEP_ERRNO(status, fcntl(fd, F_GETFL));
+	KEEP_ERRNO(flags, fcntl(fd, F_GETFD));
+	if (status < 0 || flags < 0)
+		return -EBADF;
+	*file = (struct km_os_file){
+		.device = stat.st_dev, .inode = stat.st_ino,
+		.stream = S_ISFIFO(stat.st_mode) || S_ISCHR(stat.st_mode),
+		.regular = S_ISREG(stat.st_mode),
+		.appends = status & O_APPEND,
+		.writable = (status & O_ACCMODE) != O_RDONLY,
+		.closed_by_exec = flags & FD_CLOEXEC,
+	};
 	return 0;
+}
+
+bool km_os_same_opening(int a, int b)
+{
+	long result;
+
+	KEEP_ERRNO(result, fcntl(a, F_DUPFD_QUERY, b));
+	if (result >= 0)
+		return result;
+	KEEP_ERRNO(result, syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, (long)a, (long)b));
+	return result == 0;
 }
 
 int km_os_duplicate(int fd, int least)

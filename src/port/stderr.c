@@ -1,7 +1,7 @@
 /*
  * stderr.c: where lines go. Invariant: a descriptor is written to, or closed, only after it was seen to be the file
- * that it was at the start, or a log; whoever closes all descriptors and opens others under their numbers finds nothing
- * of ours there.
+ * that it was at the start, or what the program has made its standard error; whoever closes all descriptors and opens
+ * files or sockets under their numbers finds nothing of ours in them.
  */
 #include "stderr.h"
 
@@ -10,6 +10,8 @@
 
 /* Beyond what programs count, and still in the second smallest table that the kernel has for a process. */
 #define KEPT_NUMBER 120
+/* Where else the program may have its descriptors, if a line is to be said and 2 has changed. */
+#define LOOKED_AT 256
 
 static struct {
 	bool known;	/* the start was */
@@ -39,24 +41,41 @@ static bool is_as_it_was(int fd)
 	return start.open && fd >= 0 && !km_os_file(fd, &file) && same(&file, &start.file);
 }
 
-static bool is_log(int fd)
+/* The program still has the file of descriptor 2 by another one, or what 2 was before: it put one there by dup2. */
+static bool was_put_there(void)
 {
-	struct km_os_file file, output;
+	struct km_os_file file;
 
-	if (!start.open || km_os_file(fd, &file))
+	for (int fd = 3; fd < LOOKED_AT; fd++) {
+		if (fd == start.kept || km_os_file(fd, &file))
+			continue;
+		if (km_os_same_opening(2, fd) || (start.open && same(&file, &start.file)))
+			return true;
+	}
+	return false;
+}
+
+/* Has the program made what 2 is now its standard error? Or opened something, and 2 was the first free number? */
+static bool is_standard_error(const struct km_os_file *file)
+{
+	if (!file->writable || file->closed_by_exec)
 		return false;
-	if (file.regular)
-		return file.appends;
-	return !km_os_file(1, &output) && same(&file, &output);
+	return (file->stream && start.open) || was_put_there();
 }
 
 int km_stderr(bool or_log)
 {
-	if (!start.known || is_as_it_was(2))
+	struct km_os_file file;
+	bool open;
+
+	if (!start.known)
+		return 2;
+	open = !km_os_file(2, &file);
+	if (open && ((start.open && same(&file, &start.file)) || is_standard_error(&file)))
 		return 2;
 	if (is_as_it_was(start.kept))
 		return start.kept;
-	return or_log && is_log(2) ? 2 : -1;
+	return or_log && open && start.open && file.regular && file.appends ? 2 : -1;
 }
 
 void km_stderr_fork_child(void)

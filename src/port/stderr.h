@@ -9,10 +9,11 @@
 /* What descriptor 2 is now counts as standard error from here on. At the library's start. */
 void km_stderr_start(void);
 /*
- * The descriptor that lines are written to, now; -1: there is none. It is standard error as the process began with it:
- * descriptor 2, or where that is another file by now, the duplicate kept from the start. Where neither is, a line may
- * go to descriptor 2 if the program itself has put its log there: a regular file that is appended to, or a pipe, a
- * socket or a device that is its standard output as well. Before the start it is 2. Any context; changes no errno.
+ * The descriptor that lines are written to, now; -1: there is none. Descriptor 2, where it is the file that it was at
+ * the start, or where the program has put another one there: a pipe or a terminal, or a file that it has by another
+ * descriptor as well, or having kept the former one. Else the duplicate of the former one. A child of fork has no
+ * duplicate: there a regular file that is appended to counts as the program's log, if one is wanted (or_log). Before
+ * the start it is 2. Any context; changes no errno.
  */
 int km_stderr(bool or_log);
 /*

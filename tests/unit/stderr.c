@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -124,30 +125,66 @@ static void child_log(void)
 	line();
 }
 
-static void child_output(void)
-{
-	if (!in_child())
-		return;
-	take(1, "data", O_WRONLY);
-	dup2(1, 2);
-	line();
-}
-
+/* A library that runs out of memory in a death test: its parent reads what it says. */
 static void child_pipe(void)
 {
 	char text[64] = "";
 	int ends[2];
 
-	if (!in_child())
+	NEED(pipe(ends) == 0);
+	if (in_child()) {
+		dup2(ends[1], 2);
+		close(ends[0]);
+		close(ends[1]);
+		line();
 		return;
-	NEED(pipe(ends) == 0 && ends[1] > 2 && dup2(ends[1], 1) == 1 && dup2(ends[1], 2) == 2);
-	line();
+	}
 	NEED(read(ends[0], text, sizeof(text) - 1) > 0 && strcmp(text, LINE) == 0);
-	/* Of which one end alone is not a log. */
-	fcntl(ends[0], F_SETFL, O_NONBLOCK);
-	close(1);
+}
+
+/* A program that reads its own standard error: it has the file still, or the former one. */
+static void captured(void)
+{
+	int log = open(path("log"), O_RDWR);
+
+	dup2(log, 2);
 	line();
-	NEED(read(ends[0], text, sizeof(text)) < 0);
+}
+
+static void captured_and_kept(void)
+{
+	int former = dup(2), log = open(path("log"), O_RDWR);
+
+	dup2(log, 2);
+	close(log);
+	line();
+	dup2(former, 2);
+	close(former);
+}
+
+static void taken_by_socket(void)
+{
+	int pair[2];
+	char byte;
+
+	close(2);
+	NEED(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0 && pair[0] == 2);
+	line();
+	NEED(recv(pair[1], &byte, 1, MSG_DONTWAIT) < 0);
+}
+
+static void taken_by_pipe(void)
+{
+	int ends[2];
+	char byte;
+
+	close(2);
+	NEED(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0 && ends[0] == 2);
+	/* The end that is written to becomes 2. */
+	int from = fcntl(ends[0], F_DUPFD_CLOEXEC, 3);
+	NEED(from > 2 && dup3(ends[1], 2, O_CLOEXEC) == 2);
+	line();
+	NEED(read(from, &byte, 1) < 0);
 }
 
 /* ------------------------------------------------------------------ what is to come of it */
@@ -169,8 +206,11 @@ static const struct {
 	{ "child", child, LINE, "", 0 },
 	{ "child_taken", child_taken, "", "", 0 },
 	{ "child_log", child_log, "", LINE, 0 },
-	{ "child_output", child_output, "", "", 0 },
 	{ "child_pipe", child_pipe, "", "", 0 },
+	{ "captured", captured, "", LINE, 0 },
+	{ "captured_and_kept", captured_and_kept, "", LINE, 0 },
+	{ "taken_by_socket", taken_by_socket, LINE, "", 0 },
+	{ "taken_by_pipe", taken_by_pipe, LINE, "", 0 },
 	{ "closed", plain, "", "", CLOSED },
 	{ "closed_taken", taken, "", "", CLOSED },
 	{ "closed_taken_to_append", taken_to_append, "", "", CLOSED },

@@ -423,7 +423,7 @@ static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 	if (!read_ranges(walk, ranges, &count))
 		return false;
 	for (unsigned i = 0; i < count; i++) {
-		add(&stats->arena_reserved_bytes, ranges[i].pages << KM_PAGE_SHIFT);
+		add(&stats->arena_reserved_bytes, ranges[i].base ? ranges[i].pages << KM_PAGE_SHIFT : 0);
 		add(&stats->arena_committed_bytes, ranges[i].ready << KM_PAGE_SHIFT);
 	}
 	return true;

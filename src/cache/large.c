@@ -74,8 +74,10 @@ static void *pages_alloc(size_t bytes, size_t align, const struct km_request *re
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 	unsigned align_order = align > KM_PAGE_SIZE ? km_order_of(align) : 0;
 	bool zero = false;
-	struct km_page *page = km_pages_alloc_exact(pages, align_order, km_request_place(request),
-						    request->may_wait, &zero);
+	int place = km_request_place(request);
+	struct km_page *page = km_max(bytes, align) <= KMALLOC_MAX_SIZE ?
+		km_pages_alloc_exact(pages, align_order, place, request->may_wait, &zero) :
+		km_pages_alloc_long(pages, align_order, place, &zero);
 
 	if (!page)
 		return NULL;
@@ -96,7 +98,12 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 {
 	void *p = km_big_alloc(bytes, align);
 
-	if (p && request->node >= 0 && km_nodes.bind)
+	/* There may be address space that nobody needs. */
+	if (km_unlikely(!p) && km_ranges_release(false))
+		p = km_big_alloc(bytes, align);
+	if (km_unlikely(!p))
+		return pages_alloc(bytes, align, request);
+	if (request->node >= 0 && km_nodes.bind)
 		km_node_bind(p, km_align_up(bytes, KM_PAGE_SIZE), (unsigned)request->node);
 	return p;
 }
@@ -277,6 +284,8 @@ static void *resize_mapping(void *p, size_t bytes)
 		return NULL;
 	was = km_busy_begin();
 	void *moved = km_big_resize(p, bytes);
+	if (km_unlikely(!moved) && km_ranges_release(false))
+		moved = km_big_resize(p, bytes);
 	km_busy_end(was);
 	if (owner && !moved && bytes > old)
 		pay_back(owner, bytes - old);
@@ -316,7 +325,7 @@ void *km_large_resize(void *p, size_t bytes, bool may_move)
 	}
 	size_t have = page->pages, want = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
-	if (bytes > KMALLOC_MAX_SIZE || (bytes <= KMALLOC_MAX_CACHE_SIZE && want < have / 2))
+	if ((want > have && bytes > KMALLOC_MAX_SIZE) || (bytes <= KMALLOC_MAX_CACHE_SIZE && want < have / 2))
 		return NULL;
 	if (want > have && !take_tail(page, want))
 		return NULL;

@@ -147,6 +147,7 @@ static void purge(uint64_t now)
 	if (now >= km_load(&reclaim.next_purge_ms)) {
 		km_store(&reclaim.next_purge_ms, now + decay / 4 + 1);
 		km_pages_purge(decay);
+		km_ranges_release(true);
 	}
 	if (km_pages_too_dirty())
 		km_pages_trim();
@@ -340,6 +341,7 @@ size_t kmem_shrink_all(void)
 	km_registry_visit(flush_cache, &slabs);
 	pages = km_pages_purge(0);
 	km_big_offer();
+	km_ranges_release(true);
 	if (!was)
 		km_unlock(&reclaim.lock);
 	km_busy_end(was);

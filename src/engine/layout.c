@@ -174,6 +174,9 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	slab->inuse = 0;
 	slab->objects = (uint16_t)(order == cache->order ? cache->objects :
 							   (KM_PAGE_SIZE << order) / cache->size);
+	/* Its objects are linked through themselves, and looked at while they are others'. */
+	if (km_unlikely(cache->engine->front == KM_FRONT_CHAIN))
+		km_page_pin(slab);
 	slab->flags = 0;
 	slab->owner[0] = slab->owner[1] = 0;
 	km_list_init(&slab->list);

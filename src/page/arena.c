@@ -17,9 +17,34 @@
 struct km_arena km_arena = {
 	.purge = KM_LOCK_INIT(KM_RANK_PURGE), .grow = KM_LOCK_INIT(KM_RANK_GROW), .huge = true, .decay_ms = 1000,
 };
+
+/* One that was given back, if there is one whose arrays have room for just as much. */
+static bool revive_range(size_t bytes)
+{
+	for (unsigned i = 1; i < km_arena.ranges; i++) {
+		struct km_range *range = &km_arena.range[i];
+
+		if (range->base || range->pages > bytes >> KM_PAGE_SHIFT)
+			continue;
+		size_t all = range->pages << KM_PAGE_SHIFT;
+		char *base = km_os_reserve(all, KM_BLOCK_BYTES);
+		if (base) {
+			km_os_name(base, all, "libkmem: arena");
+			km_store(&range->base, base);
+			return true;
+		}
+	}
+	return false;
+}
+
 static bool reserve_range(size_t bytes)
 {
 	struct km_range *range = &km_arena.range[km_arena.ranges];
+
+	if (revive_range(bytes))
+		return true;
+	if (km_arena.ranges == KM_MAX_RANGES)
+		return false;
 	size_t pages = bytes >> KM_PAGE_SHIFT;
 	size_t map_bytes = km_align_up(pages * sizeof(*range->map), ARRAY_ALIGN);
 	size_t page_bytes = km_align_up(pages * sizeof(*range->page), ARRAY_ALIGN);
@@ -57,8 +82,6 @@ static bool new_range(void)
 {
 	size_t limit = km_os_address_limit(), bytes;
 
-	if (km_arena.ranges == KM_MAX_RANGES)
-		return false;
 	if (limit == SIZE_MAX)
 		bytes = km_max((size_t)64 << 30, km_pow2_up(km_os_memory()) * 4);
 	else
@@ -116,17 +139,12 @@ static void bind_block(char *block, unsigned node)
 		km_bump(&km_arena.bind_failures, 1);
 }
 
-/* Commit the next largest block of the last range, or of a new one, for the node; both locks held. Page 0 of the first
- * range is never given out: its map entry says "foreign". */
-static bool commit_block(unsigned node)
+/* Commit the next largest block of the range for the node; both locks held. Page 0 of the first range is never given
+ * out: its map entry says "foreign". */
+static bool commit_block(struct km_range *range, unsigned node)
 {
-	struct km_range *range = km_arena.ranges ? &km_arena.range[km_arena.ranges - 1] : NULL;
-
-	if (!range || range->ready + KM_BLOCK_PAGES > range->pages) {
-		if (!new_range())
-			return false;
-		range = &km_arena.range[km_arena.ranges - 1];
-	}
+	if (!range->base || range->leaving || range->ready + KM_BLOCK_PAGES > range->pages)
+		return false;
 	size_t i = (size_t)(range - km_arena.range), end = range->ready + KM_BLOCK_PAGES;
 	char *block = range->base + (range->ready << KM_PAGE_SHIFT);
 	if (!commit_arrays(range, i, end) || km_os_commit_node(block, KM_BLOCK_BYTES, node))
@@ -150,10 +168,32 @@ static bool commit_block(unsigned node)
 	return true;
 }
 
+/* A range that has room, or a new one. */
+static bool grow_any(unsigned node)
+{
+	do
+		for (unsigned i = km_arena.ranges; i-- > 0;) {
+			const struct km_range *range = &km_arena.range[i];
+
+			if (range->base && !range->leaving && range->ready + KM_BLOCK_PAGES <= range->pages)
+				return commit_block(&km_arena.range[i], node);
+		}
+	while (new_range());
+	return false;
+}
+
 static bool grow(unsigned node)
 {
 	km_lock(&km_arena.grow);
-	bool grown = commit_block(node);
+	bool grown = grow_any(node);
+	km_unlock(&km_arena.grow);
+	return grown;
+}
+
+bool km_range_grow(struct km_range *range, unsigned node)
+{
+	km_lock(&km_arena.grow);
+	bool grown = commit_block(range, node);
 	km_unlock(&km_arena.grow);
 	return grown;
 }
@@ -273,9 +313,11 @@ struct km_page *km_page_of_any(const void *p)
 
 	for (unsigned i = 0; i < ranges; i++) {
 		const struct km_range *range = &km_arena.range[i];
-		size_t index = ((uintptr_t)p - (uintptr_t)range->base) >> KM_PAGE_SHIFT;
+		/* Before its base, which is another one when the range comes again. Pairs with commit_block. */
+		size_t ready = km_load_acquire(&range->ready);
+		size_t index = ((uintptr_t)p - (uintptr_t)km_load(&range->base)) >> KM_PAGE_SHIFT;
 
-		if (index < km_load_acquire(&range->ready))
+		if (index < ready)
 			return &range->page[index];
 	}
 	return NULL;
@@ -305,9 +347,10 @@ unsigned km_page_node(const void *p)
 		return 0;
 	for (unsigned i = 0; i < km_load_acquire(&km_arena.ranges); i++) {
 		const struct km_range *range = &km_arena.range[i];
-		size_t index = ((uintptr_t)p - (uintptr_t)range->base) >> KM_PAGE_SHIFT;
+		size_t ready = km_load_acquire(&range->ready);
+		size_t index = ((uintptr_t)p - (uintptr_t)km_load(&range->base)) >> KM_PAGE_SHIFT;
 
-		if (index < km_load_acquire(&range->ready))
+		if (index < ready)
 			return km_range_node(range, index);
 	}
 	return 0;
@@ -370,7 +413,9 @@ void km_arena_get_stats(struct km_arena_stats *stats)
 		stats->pages.purged_pages += km_load(&pages->purged_pages);
 	}
 	for (unsigned i = 0; i < km_load_acquire(&km_arena.ranges); i++) {
-		stats->reserved_bytes += km_arena.range[i].pages << KM_PAGE_SHIFT;
+		const struct km_range *range = &km_arena.range[i];
+
+		stats->reserved_bytes += km_load(&range->base) ? range->pages << KM_PAGE_SHIFT : 0;
 		stats->committed_bytes += km_arena.range[i].ready << KM_PAGE_SHIFT;
 	}
 }

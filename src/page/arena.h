@@ -86,7 +86,7 @@ struct km_page {
 #define KM_SLAB_DEAD	0x02	/* damaged, or its cache is gone: never used again */
 
 struct km_range {
-	char *base;
+	char *base;		/* NULL: was given back */
 	size_t pages;		/* reserved */
 	size_t ready;		/* committed; multiple of a largest block */
 	uint16_t *map;
@@ -94,6 +94,8 @@ struct km_range {
 	uint64_t *owner;	/* a word each: page/owner.h */
 	uint64_t *dirty;	/* a bit each: free, and may be resident; under the lock of its node */
 	uint8_t *node;		/* of each largest block; NULL: there is only one node */
+	bool pinned;		/* who reads its pages may come late: it is never unmapped */
+	bool leaving;		/* being unmapped; then its base is NULL, and its arrays serve another */
 };
 
 /* Reserve the first range. False: there is no address space. */
@@ -109,6 +111,11 @@ struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int nod
 				     bool *zero);
 /* Give `count` pages, starting at `page`, back: of one block, or a part of one. */
 void km_pages_free_exact(struct km_page *page, size_t count);
+/*
+ * The same of any count, for blocks that find no room as a mapping of their own: from free pages of neighbouring
+ * blocks, or from what the ranges have left. Looks at each range.
+ */
+struct km_page *km_pages_alloc_long(size_t count, unsigned align_order, int node, bool *zero);
 /* Let `have` pages that are in use become `want`, where they lie; false: what lies behind them is not free. */
 bool km_pages_grow(struct km_page *page, size_t have, size_t want);
 
@@ -153,6 +160,13 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
 size_t km_pages_purge(unsigned decay_ms);
 /* Pages in slabs and large blocks. */
 size_t km_pages_used(void);
+/*
+ * Give the address space of ranges back of which every page is free, with `clean` only of those whose memory has gone
+ * back before. Not of the first, and of none that is pinned. False: there was none. Any thread, outside of all locks.
+ */
+bool km_ranges_release(bool clean);
+/* Somebody may read this page after it was freed: its range stays. */
+void km_page_pin(const struct km_page *page);
 /* More dirty memory than a quarter of what is used and a floor? */
 bool km_pages_too_dirty(void);
 /* Give the oldest dirty pages back until a quarter of that bound is left. */

@@ -118,27 +118,11 @@ static struct km_page *take_old(struct km_zone *zone, uint32_t now, unsigned dec
 		struct km_page *run = oldest_in(zone, bin, now, decay_ms);
 
 		if (run) {
-			km_run_unlink(zone, run);
-			km_bump(&zone->pages.dirty_pages, -(size_t)run->dirty);
-			km_bump(&zone->pages.clean_pages, (size_t)run->dirty - run->run);
+			km_run_count_out(zone, run);
 			return run;
 		}
 	}
 	return NULL;
-}
-
-/* A run comes back; what of it may still be resident says its bits. */
-static void put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end)
-{
-	while (first < end) {
-		bool dirty = km_bits_count(range->dirty, first, 1);
-		size_t to = first + 1;
-
-		while (to < end && km_bits_count(range->dirty, to, 1) == dirty)
-			to++;
-		km_run_put(zone, range, first, to - first, dirty);
-		first = to;
-	}
 }
 
 /* One run, while who forks or needs pages waits. How many of its pages were given back; 0: there is none. */
@@ -165,7 +149,7 @@ static size_t purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms)
 		km_bump(&zone->pages.purged_pages, given);
 	}
 	/* Where the system refuses (mlockall) it stays dirty, as fresh, for another period. */
-	put_back(zone, range, first, end);
+	km_run_put_back(zone, range, first, end);
 	km_unlock(&zone->lock);
 	km_store(&km_arena.kept_pages, gone ? (size_t)0 : pages_dirty());
 	return gone ? given : 0;

@@ -120,15 +120,16 @@ km_inline void unlink_run(struct km_zone *zone, struct km_page *run)
 	km_store(&run->type, (uint8_t)KM_PAGE_NONE);
 }
 
-void km_run_unlink(struct km_zone *zone, struct km_page *run)
-{
-	unlink_run(zone, run);
-}
-
 static void count_free(struct km_zone *zone, size_t dirty, size_t clean)
 {
 	km_bump(&zone->pages.dirty_pages, dirty);
 	km_bump(&zone->pages.clean_pages, clean);
+}
+
+void km_run_count_out(struct km_zone *zone, struct km_page *run)
+{
+	count_free(zone, -(size_t)run->dirty, (size_t)run->dirty - run->run);
+	unlink_run(zone, run);
 }
 
 /* ------------------------------------------------------------------ taking */
@@ -236,8 +237,8 @@ static void join(struct km_zone *zone, struct joined *to, struct km_page *run, s
 	unlink_run(zone, run);
 }
 
-/* The free run that ends before index, if it is of the same node: another's changes under another lock. */
-static struct km_page *run_before(const struct km_range *range, size_t index)
+/* Another node's changes under another lock. */
+struct km_page *km_run_before(const struct km_range *range, size_t index)
 {
 	if (!index || (!(index & (KM_BLOCK_PAGES - 1)) &&
 		       km_range_node(range, index - 1) != km_range_node(range, index)))
@@ -261,7 +262,7 @@ static struct km_page *run_at(const struct km_range *range, size_t index)
 void km_run_put(struct km_zone *zone, struct km_range *range, size_t index, size_t count, bool dirty)
 {
 	struct joined to = { index, index + count, dirty ? count : 0, (uint32_t)km_os_now_ms(), 0 };
-	struct km_page *left = run_before(range, index), *right = run_at(range, index + count);
+	struct km_page *left = km_run_before(range, index), *right = run_at(range, index + count);
 
 	if (dirty)
 		km_bits_change(range->dirty, index, count, true);
@@ -271,6 +272,19 @@ void km_run_put(struct km_zone *zone, struct km_range *range, size_t index, size
 	if (right && right->run + (to.end - to.start) <= KM_RUN_MAX)
 		join(zone, &to, right, index + count);
 	link_run(zone, &range->page[to.start], to.end - to.start, to.dirty, to.now - to.age_ms);
+}
+
+void km_run_put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end)
+{
+	while (first < end) {
+		bool dirty = km_bits_count(range->dirty, first, 1);
+		size_t to = first + 1;
+
+		while (to < end && km_bits_count(range->dirty, to, 1) == dirty)
+			to++;
+		km_run_put(zone, range, first, to - first, dirty);
+		first = to;
+	}
 }
 
 bool km_run_extend(struct km_zone *zone, struct km_range *range, size_t index, size_t count)

@@ -69,15 +69,25 @@ void km_run_put(struct km_zone *zone, struct km_range *range, size_t index, size
 /* Take `count` pages from index on, behind pages that are used, if all of them are free. Counts them as used. */
 bool km_run_extend(struct km_zone *zone, struct km_range *range, size_t index, size_t count);
 /* Take a run off its list, whole: its pages are on none then, and are counted nowhere. */
-void km_run_unlink(struct km_zone *zone, struct km_page *run);
+void km_run_count_out(struct km_zone *zone, struct km_page *run);
 /* The filled bin from `bin` on, or at most `bin`; KM_RUN_BINS: none. */
 unsigned km_run_bin_above(const struct km_zone *zone, bool dirty, unsigned bin);
 unsigned km_run_bin_below(const struct km_zone *zone, bool dirty, unsigned bin);
+/* Pages come back whose bits say what of them may be resident. */
+void km_run_put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end);
+/* The free run that ends before index, if it is of the same node; NULL: none does. */
+struct km_page *km_run_before(const struct km_range *range, size_t index);
 int km_run_check(unsigned node);
 
 /* A bit for each page: how many are set, and setting or clearing all of them. */
 size_t km_bits_count(const uint64_t *bits, size_t first, size_t count);
 void km_bits_change(uint64_t *bits, size_t first, size_t count, bool set);
+
+/* ------------------------------------------------------------------ arena.c */
+
+/* Commit the next largest block of the range for the node, whose lock is held; false: it is full, or the system says
+ * no. */
+bool km_range_grow(struct km_range *range, unsigned node);
 
 /* ------------------------------------------------------------------ resident.c */
 

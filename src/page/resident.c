@@ -62,15 +62,22 @@ static size_t huge_at(struct km_range *range, size_t start, size_t end, size_t i
 	return KM_HUGE_PAGES;
 }
 
-size_t km_resident_ahead(struct km_range *range, size_t start, size_t end, size_t first, size_t count)
+size_t km_resident_ahead(struct km_zone *zone, struct km_range *range, size_t start, size_t end, size_t first,
+			 size_t count)
 {
 	size_t last = first + count - 1;
 
-	/* A block that has whole huge pages in it is its owner's to touch, or not. */
-	if (!km_arena.huge || count >= KM_HUGE_PAGES || km_pages_used() < HUGE_FROM_PAGES)
+	/* Where larger blocks take what came ahead, and may never touch it, the next one comes when slabs have half as
+	 * much: what nobody asked for is bounded by what they have. */
+	if (!km_arena.huge || count > KM_SMALL_PAGES || zone->small < KM_HUGE_PAGES / 2 ||
+	    km_pages_used() < HUGE_FROM_PAGES)
 		return 0;
-	return huge_at(range, start, end, first) ?:
-	       first / KM_HUGE_PAGES != last / KM_HUGE_PAGES ? huge_at(range, start, end, last) : 0;
+	size_t more = huge_at(range, start, end, first);
+	if (!more && first / KM_HUGE_PAGES != last / KM_HUGE_PAGES)
+		more = huge_at(range, start, end, last);
+	if (more)
+		zone->small = 0;
+	return more;
 }
 
 /* ------------------------------------------------------------------ giving back */

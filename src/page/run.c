@@ -192,8 +192,10 @@ struct km_page *km_run_take(struct km_zone *zone, struct km_page *run, size_t co
 	uint32_t freed_ms = run->freed_ms;
 
 	unlink_run(zone, run);
+	if (count <= KM_SMALL_PAGES)
+		zone->small += (uint32_t)count;
 	if (taken < count && may_call) {
-		size_t more = km_resident_ahead(range, start, end, first, count);
+		size_t more = km_resident_ahead(zone, range, start, end, first, count);
 
 		count_free(zone, more, -more);
 		run->dirty += (uint32_t)more;
@@ -266,6 +268,8 @@ void km_run_put(struct km_zone *zone, struct km_range *range, size_t index, size
 
 	if (dirty)
 		km_bits_change(range->dirty, index, count, true);
+	if (dirty && count <= KM_SMALL_PAGES)
+		zone->small -= km_min(zone->small, (uint32_t)count);
 	count_free(zone, to.dirty, count - to.dirty);
 	if (left && left->run + count <= KM_RUN_MAX)
 		join(zone, &to, left, index - left->run);

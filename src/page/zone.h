@@ -22,11 +22,14 @@
 #define KM_RUN_EXACT	64u
 #define KM_RUN_BINS	(KM_RUN_EXACT + 8 * 5 + 1)
 #define KM_HUGE_PAGES	((size_t)512)	/* of ours in a huge page */
+/* Requests for slabs, whose pages will all be touched. Of a larger block nobody knows how much its owner will touch. */
+#define KM_SMALL_PAGES	((size_t)16)
 
 /* A node's free pages. */
 struct km_zone {
 	struct km_lock lock;
 	struct km_zone_counts pages;
+	uint32_t small;			/* pages that small requests took, and have not freed, since a huge page came */
 	uint64_t filled[2][2];		/* [may be resident]: a bit for each bin that is not empty */
 	struct km_list bin[2][KM_RUN_BINS];	/* runs; the one that was put there last comes first */
 } km_aligned(64);
@@ -96,6 +99,7 @@ bool km_range_grow(struct km_range *range, unsigned node);
  * run that they begin, and that nobody has touched, come at once, where the bound of what is free and resident has
  * room for it. Returns the pages that may be resident now and were not.
  */
-size_t km_resident_ahead(struct km_range *range, size_t start, size_t end, size_t first, size_t count);
+size_t km_resident_ahead(struct km_zone *zone, struct km_range *range, size_t start, size_t end, size_t first,
+			 size_t count);
 
 #endif

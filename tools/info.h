@@ -19,12 +19,20 @@ struct info_cache {
 	bool by_slab;			/* its free objects are counted slab by slab */
 };
 
+/* Address space of the process that is ours. */
+struct info_extent {
+	uintptr_t start, end;
+	const uint64_t *dirty;		/* pages: a bit for each that is free and was not given back; NULL: records */
+};
+
 struct snapshot {
 	unsigned pid;
 	char version[16], discipline[16], reason[160];
 	struct kmem_stats stats;
 	struct info_cache *caches;
 	size_t count, room;
+	struct info_extent *extents;
+	size_t extent_count, extent_room;
 	struct km_group_stats *groups;
 	size_t group_count, group_room;
 	bool groups_partly;		/* they come and go too fast: those that could be read */
@@ -33,6 +41,7 @@ struct snapshot {
 /* Another one, of zeros; it ends the command where there is no memory. */
 struct info_cache *snapshot_grow(struct snapshot *snapshot);
 struct km_group_stats *snapshot_grow_groups(struct snapshot *snapshot);
+void snapshot_add_extent(struct snapshot *snapshot, const void *start, const void *end, const uint64_t *dirty);
 void snapshot_clear(struct snapshot *snapshot);
 
 enum info_result {
@@ -49,6 +58,15 @@ enum info_result {
 enum info_result info_of_process(pid_t pid, struct snapshot *snapshot);
 /* What --stats wrote: true, or false with one line on stderr. */
 bool info_of_file(const char *path, struct snapshot *snapshot);
+
+/* ---- info_resident.c: what the kernel has in memory of a running process's pages, in bytes. */
+struct info_resident {
+	unsigned long used;	/* of slabs and large blocks */
+	unsigned long free;	/* of free pages */
+	unsigned long records;	/* of descriptors, caches, CPUs' areas */
+};
+/* False: it does not say, or not to us. */
+bool info_resident(const struct snapshot *snapshot, struct info_resident *resident);
 
 /* ---- info_target.c: another process's memory. All say false where it can't be read; then `result`
  * says why. */

@@ -241,7 +241,7 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 		print_total("pages shared by the caches of slob", times(stats->slob_pages, KM_PAGE_SIZE));
 		print_total("in use of them", stats->slob_bytes);
 	}
-	print_total("free pages, still resident", times(stats->pages_free_dirty, KM_PAGE_SIZE));
+	print_total("free pages, not yet given back", times(stats->pages_free_dirty, KM_PAGE_SIZE));
 	print_total("free pages, without memory", times(stats->pages_free_clean, KM_PAGE_SIZE));
 	print_total("given back to the system, ever", times(stats->purged_pages, KM_PAGE_SIZE));
 	print_total("mappings of their own", stats->mapped_bytes);
@@ -251,6 +251,12 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 		printf("%-38s %12lu\n", "memory nodes", stats->nodes);
 	if (stats->bind_failures && stats->bind_failures != UNKNOWN)
 		print_total("refused to be bound to their node", stats->bind_failures << 22);
+	struct info_resident resident;
+	if (live && info_resident(snapshot, &resident)) {
+		print_total("resident of slabs and large blocks", resident.used);
+		print_total("resident of free pages", resident.free);
+		print_total("resident of records", resident.records);
+	}
 	unsigned long rss_kb = live ? rollup_kb(snapshot->pid, "Rss:") : 0;
 	if (rss_kb) {
 		print_total("the process, resident (Rss)", rss_kb * 1024);

@@ -411,8 +411,18 @@ static void add(unsigned long *sum, unsigned long n)
 	*sum = *sum == INFO_UNKNOWN || n == INFO_UNKNOWN ? INFO_UNKNOWN : *sum + n;
 }
 
+/* Its pages, and its arrays, which lie in one piece from the map to the bits. */
+static void add_extents(struct snapshot *snapshot, const struct km_range *range)
+{
+	if (range->ready)
+		snapshot_add_extent(snapshot, range->base, range->base + (range->ready << KM_PAGE_SHIFT),
+				    range->dirty);
+	snapshot_add_extent(snapshot, range->map, range->dirty + range->pages / 64, NULL);
+}
+
 static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 {
+	bool has_extents = layout_has(walk->layout, "range.base range.map range.dirty");
 	struct km_range ranges[MAX_RANGES];
 	unsigned count;
 
@@ -423,8 +433,12 @@ static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 	if (!read_ranges(walk, ranges, &count))
 		return false;
 	for (unsigned i = 0; i < count; i++) {
-		add(&stats->arena_reserved_bytes, ranges[i].base ? ranges[i].pages << KM_PAGE_SHIFT : 0);
+		bool gone = has_extents && !ranges[i].base;
+
+		add(&stats->arena_reserved_bytes, gone ? 0 : ranges[i].pages << KM_PAGE_SHIFT);
 		add(&stats->arena_committed_bytes, ranges[i].ready << KM_PAGE_SHIFT);
+		if (has_extents)
+			add_extents(walk->snapshot, &ranges[i]);
 	}
 	return true;
 }
@@ -568,6 +582,8 @@ enum info_result walk_root(struct target *target, const struct info_root *root, 
 	    (!target_string(target, snapshot->discipline, sizeof(snapshot->discipline), record->discipline) ||
 	     !target_string(target, snapshot->reason, sizeof(snapshot->reason), record->reason)))
 		return target->result;
+	snapshot_add_extent(snapshot, walk.percpu.base,
+			    walk.percpu.base + ((size_t)walk.percpu.cpus << KMEM_AREA_SHIFT), NULL);
 	if (!add_process(&walk))
 		return target->result;
 	if (!add_caches(&walk)) {

@@ -300,15 +300,14 @@ static struct mem_cgroup *first, *second;
 static int held;
 #define SECONDS 3	/* objects, at the end of the array */
 
-/* Until its shelf there is empty, and its own. */
+/* Until its shelf there is empty, and its own: where time passes, a look for what is idle takes the shelf away. */
 static void take_firsts(void)
 {
 	unsigned cpu = (unsigned)sched_getcpu();
 
 	do
 		NEED(held < FEW - SECONDS && (objects[held++] = get(common, first, GFP_KERNEL)));
-	while (km_shelf_count_cpu(&common->charged, cpu));
-	NEED(km_owned_owner_cpu(&common->charged, cpu) != 0);
+	while (km_shelf_count_cpu(&common->charged, cpu) || !km_owned_owner_cpu(&common->charged, cpu));
 }
 
 static void take_seconds(void)

@@ -9,14 +9,16 @@ set -u
 build=${BUILD:-build}
 case $build in *-address* | *-thread*) echo "a program can't preload a sanitized library"; exit 77 ;; esac
 library=$PWD/$build/libkmem-malloc.so
-out=$PWD/$build/tests/programs/$(basename "$0").d
+engine=${TEST_ENGINE:-sheaf}
+out=$PWD/$build/tests/programs/$(basename "$0")-$engine.d
 python=/usr/bin/python3
 mode=plain
 rm -rf "$out"
 mkdir -p "$out"
 # What the tests themselves were told must not reach the plain run.
 unset KMEM_OPTIONS KMEM_PERCPU KMEM_STATS LD_PRELOAD
-engine=${TEST_ENGINE:-sheaf}
+# Where gcc is ccache's, it would answer without compiling.
+export CCACHE_DISABLE=1
 
 fail() {
 	echo "$(basename "$0") ($mode): $*"

@@ -58,7 +58,7 @@ $(BUILD)/libkmem-malloc.so: $(OBJ) $(MALLOC_OBJ) src/libkmem.map include/kmem/in
 $(BUILD)/libkmem.a: $(OBJ)
 	@rm -f $@
 	$(AR) rcs $@ $^
-$(BUILD)/libkmem-malloc.a: $(OBJ) $(MALLOC_OBJ)
+$(BUILD)/libkmem-malloc.a: $(OBJ) $(filter-out %/malloc_dlopen.o,$(MALLOC_OBJ))
 	@rm -f $@
 	$(AR) rcs $@ $^
 

@@ -1,5 +1,6 @@
 /*
- * malloc_dlopen.c: dlopen without RTLD_DEEPBIND (only in libkmem-malloc.so). What is loaded with it finds libc's malloc
+ * malloc_dlopen.c: what has to do with dlopen; only in libkmem-malloc.so, because a static program would be told by its
+ * linker that it needs libraries when it runs. dlopen without RTLD_DEEPBIND: what is loaded with it finds libc's malloc
  * before ours, and frees there what the program got here: PHP loads its extensions so. Invariant: libc's dlopen is
  * entered by a jump, because it looks at its return address for who asks: whose RUNPATH, which $ORIGIN.
  */
@@ -8,9 +9,27 @@
 
 #include "../port/atomic.h"
 #include "malloc.h"
+#include "malloc_throw.h"
 
-/* In an archive nothing is interposed, and other libraries don't know the flag. */
-#if defined(__GLIBC__) && !defined(__PIE__)
+/* Nothing is loaded that is not there already. */
+void *km_loaded_symbol(const char *name)
+{
+	static const char *const runtimes[] = { "libstdc++.so.6", "libc++.so.1", "libgcc_s.so.1" };
+	void *found = NULL;
+
+	for (size_t i = 0; !found && i < km_array_count(runtimes); i++) {
+		void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
+
+		if (runtime) {
+			found = dlsym(runtime, name);
+			dlclose(runtime);
+		}
+	}
+	return found;
+}
+
+/* Other libraries don't know the flag. */
+#ifdef __GLIBC__
 
 typedef void *dlopen_fn(const char *file, int mode);
 

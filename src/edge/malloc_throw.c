@@ -6,30 +6,15 @@
  * Where an architecture has no such frame here, an exception goes through, as it went through all frames of C.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <unwind.h>
 
-#include "../port/bits.h"
 #include "malloc_throw.h"
-
-/* A program without a dynamic loader has none of these, and has all of its runtime linked. */
-#pragma weak dlopen
-#pragma weak dlsym
-#pragma weak dlclose
 
 void *km_runtime_symbol(void *linked, const char *name)
 {
-	static const char *const runtimes[] = { "libstdc++.so.6", "libc++.so.1", "libgcc_s.so.1" };
-
-	for (size_t i = 0; !linked && dlopen && dlsym && dlclose && i < km_array_count(runtimes); i++) {
-		void *runtime = dlopen(runtimes[i], RTLD_LAZY | RTLD_NOLOAD);
-
-		if (runtime) {
-			linked = dlsym(runtime, name);
-			dlclose(runtime);
-		}
-	}
-	return linked;
+	if (linked || !km_loaded_symbol)
+		return linked;
+	return km_loaded_symbol(name);
 }
 
 #if defined(__x86_64__) || defined(__aarch64__)

@@ -291,8 +291,9 @@ KMEM_API size_t ksize(const void *object);
 KMEM_API size_t kmalloc_size_roundup(size_t size);
 
 /*
- * The kv family: kmalloc where it can, a mapping of its own where it can't. At most INT_MAX bytes as in
- * the kernel (EINVAL with one line). Page-aligned above KMALLOC_MAX_SIZE. Free with kvfree or kfree.
+ * The kv family: kmalloc where it can, a mapping of its own where it can't. At most INT_MAX bytes, 2 GiB less one,
+ * as in the kernel: EINVAL, with a line that says so; mmap(2) is there for more. Page-aligned above KMALLOC_MAX_SIZE.
+ * Free with kvfree or kfree.
  */
 KMEM_API KMEM_MALLOC_LIKE void *kvmalloc(size_t size, gfp_t gfp);
 KMEM_API KMEM_MALLOC_LIKE void *kvzalloc(size_t size, gfp_t gfp);

@@ -120,11 +120,22 @@ static void *large_on_node(size_t bytes, size_t align, gfp_t *gfp, int node)
 	return p;
 }
 
+/* No memory would help. Kernel: warns where that was not meant. */
+km_cold static void *above_limit(const char *function, size_t size, size_t limit, gfp_t gfp)
+{
+	static uint32_t said;
+
+	if (!(gfp & (__GFP_NOWARN | __GFP_NOFAIL)) && (gfp & __GFP_DIRECT_RECLAIM) && km_add(&said, 1u) < 10)
+		km_warn("%s: unable to allocate %lu bytes, its limit is %lu, gfp=0x%x", function,
+			(unsigned long)size, (unsigned long)limit, gfp);
+	return km_front_failed(function, size, gfp | __GFP_NOWARN, EINVAL);
+}
+
 static void *kmalloc_large(size_t size, gfp_t gfp, int node)
 {
 	check_gfp("kmalloc", gfp);
 	if (size > KMALLOC_MAX_SIZE)
-		return km_front_failed("kmalloc", size, gfp, EINVAL);
+		return above_limit("kmalloc", size, KMALLOC_MAX_SIZE, gfp);
 	/* Kernel: a power of two of pages. Here as many as it takes, aligned as promised. */
 	void *p = large_on_node(km_align_up(size, KM_PAGE_SIZE), km_max(natural_align(size), KM_PAGE_SIZE), &gfp,
 				node);
@@ -505,7 +516,7 @@ void *kvmalloc_node(size_t size, gfp_t gfp, int node)
 		return kmalloc_node(size, gfp, node);
 	check_gfp("kvmalloc", gfp);
 	if (size > INT_MAX)
-		return km_front_failed("kvmalloc", size, gfp, EINVAL);
+		return above_limit("kvmalloc", size, INT_MAX, gfp);
 	if (!km_boot())
 		return km_front_failed("kvmalloc", size, gfp, ENOMEM);
 	void *p = large_on_node(size, KM_PAGE_SIZE, &gfp, node);

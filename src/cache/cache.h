@@ -70,7 +70,7 @@ void km_registry_lock(void);
 void km_registry_unlock(void);
 struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_flags_t flags,
 					  const struct km_creation *creation, int *error);
-void km_cache_rename(struct kmem_cache *cache, const char *name);
+void km_cache_rename(struct kmem_cache *twin, const char *name);
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache));
 /* watch/private.c: the cache goes, with the registry locked. */
 void km_private_forget(struct kmem_cache *parent) __attribute__((weak));

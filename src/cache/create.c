@@ -24,7 +24,7 @@ static struct {
 	uint64_t used[MAX_IDS / 64];
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .next_id = KM_MAP_FIRST };
 struct km_round km_rounds[KM_ROUNDS];	/* of the registry; with its lock */
-/* Caches by the hash of their name, 6 in each where there are 100000; apart, because all zeros need no file. */
+/* Caches by the hash of their name, the latest first; apart, because all zeros need no file. */
 static struct kmem_cache *names[16384];
 
 /* ------------------------------------------------------------------ ids */
@@ -267,32 +267,37 @@ static struct kmem_cache **named(const char *name)
 	return &names[hash % km_array_count(names)];
 }
 
+/* Who makes a cache is told if there is one of that name. Twins are in no table: there may be 100000 of one cache,
+ * whose names begin alike, and are cut. */
 static void add_name(struct kmem_cache *cache, bool internal)
 {
 	struct kmem_cache **first = named(cache->name), *other = internal ? NULL : *first;
 
+	if (cache->twin_of)
+		return;
 	while (other && __builtin_strcmp(other->name, cache->name) != 0)
 		other = other->next_named;
 	if (other)
 		km_warn("kmem_cache_create(%s): a cache of that name exists", cache->name);
 	cache->next_named = *first;
+	cache->named_by = first;
+	if (*first)
+		(*first)->named_by = &cache->next_named;
 	*first = cache;
 }
 
 static void drop_name(struct kmem_cache *cache)
 {
-	struct kmem_cache **at = named(cache->name);
-
-	while (*at != cache)
-		at = &(*at)->next_named;
-	*at = cache->next_named;
+	if (!cache->named_by)
+		return;
+	*cache->named_by = cache->next_named;
+	if (cache->next_named)
+		cache->next_named->named_by = cache->named_by;
 }
 
-void km_cache_rename(struct kmem_cache *cache, const char *name)
+void km_cache_rename(struct kmem_cache *twin, const char *name)
 {
-	drop_name(cache);
-	copy_name(cache->name, name);
-	add_name(cache, true);
+	copy_name(twin->name, name);
 }
 
 static void publish(struct kmem_cache *cache, bool internal)

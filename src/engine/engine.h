@@ -86,6 +86,7 @@ struct kmem_cache {
 	struct km_events *events;
 	struct km_list all;		/* in the registry */
 	struct kmem_cache *next_named;	/* ... and there by the hash of its name */
+	struct kmem_cache **named_by;	/* what points to it there; NULL: it is a twin */
 	uint16_t *size_ids;		/* this cache's run in a table of sizes, which shows its id or 0 */
 	uint32_t size_count;
 	uint32_t word;			/* where word id is; 0: none */

@@ -22,6 +22,7 @@
 #include "private.h"
 
 #define FIRST_ROOM	64u		/* slabs */
+#define MOST_OF_CACHE	16u		/* bytes of its name, with a NUL, where a twin's has no room for all of it */
 
 /*
  * Home of the spares: twins of groups that are gone, empty, on no bucket: the next private group that wants one takes
@@ -116,9 +117,21 @@ static const struct km_keeper keeper = { admit, dismiss, came, goes };
 
 /* ------------------------------------------------------------------ twins */
 
+/* "cache:group", where that has no room "cache:roup~number", with the number of the group among all private ones that
+ * ever were: names that begin alike end differently, mostly. */
 static void set_name(char *name, const struct km_twin *twin, const struct kmem_cache *parent)
 {
-	km_format(name, KM_NAME_BYTES, "%s:%s", parent->name, twin->home->objcg->home->name);
+	const char *group = twin->home->objcg->home->name;
+	size_t length = __builtin_strlen(group), room = KM_NAME_BYTES - 1;
+	char cache[KM_NAME_BYTES], number[16];
+
+	if (km_format(cache, sizeof(cache), "%s:", parent->name) + length <= room) {
+		km_format(name, KM_NAME_BYTES, "%s%s", cache, group);
+		return;
+	}
+	room -= km_format(number, sizeof(number), "~%u", twin->home->number);
+	room -= km_format(cache, MOST_OF_CACHE, "%s", parent->name) + 1;
+	km_format(name, KM_NAME_BYTES, "%s:%s%s", cache, group + length - km_min(room, length), number);
 }
 
 static struct kmem_cache *create_cache(struct km_twin *twin, struct kmem_cache *parent)

@@ -23,6 +23,7 @@ struct km_twin {
 struct km_private {
 	struct km_twin *bucket[KM_TWIN_BUCKETS];
 	struct obj_cgroup *objcg;
+	unsigned number;		/* of all that ever were */
 	struct km_lock lock;		/* slabs, large */
 	struct km_list large;		/* blocks of whole pages */
 	struct km_list all;		/* among those that are living, or orphans; under the registry's lock */

@@ -16,6 +16,7 @@
 
 /* Private groups that have a reference, and those that have none, but something that is out. */
 static struct km_list living = { &living, &living }, orphans = { &orphans, &orphans };
+static unsigned made;
 
 /* ------------------------------------------------------------------ the twins of a group */
 
@@ -392,6 +393,7 @@ bool km_private_create(struct obj_cgroup *objcg)
 	km_lock_init(&private->lock, KM_RANK_PRIVATE);
 	km_list_init(&private->large);
 	km_registry_lock();
+	private->number = ++made;
 	reap(LOOKS);
 	km_list_add_tail(&private->all, &living);
 	km_registry_unlock();

@@ -55,7 +55,11 @@ KMEM_API struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const c
 KMEM_API struct mem_cgroup *mem_cgroup_root(void);
 /* One more reference; returns its argument. NULL is passed through. */
 KMEM_API struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group);
-/* One reference less; the last takes the group offline first. NULL and the root do nothing. */
+/*
+ * One reference less; the last takes the group offline first, and then it is gone: a thread that still has it active
+ * and charges it is told so, in one line (a misuse, as of one that puts it again), as long as no more than 256 other
+ * groups have gone since. Where something of it is still allocated its parent pays. NULL and the root do nothing.
+ */
 KMEM_API void mem_cgroup_put(struct mem_cgroup *group);
 /*
  * mem_cgroup_offline - close a group: what is charged to it is its parent's from now on, at once and without a visit
@@ -145,8 +149,8 @@ KMEM_API int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dt
  * Protection is limited by what the groups above have; where the groups of one parent claim more than it has, each
  * gets its share.
  *
- * set: 0; -EINVAL for the root. A max below `current` is in force at once, and reclaims what it can before it returns;
- * high with the next charge.
+ * set: 0; -EINVAL for the root; -ENOENT where the group is offline, or gone. A max below `current` is in force at once,
+ * and reclaims what it can before it returns; high with the next charge.
  */
 KMEM_API int mem_cgroup_set_max(struct mem_cgroup *group, uint64_t bytes);
 KMEM_API int mem_cgroup_set_high(struct mem_cgroup *group, uint64_t bytes);
@@ -218,8 +222,11 @@ KMEM_API int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask);
 /*
  * mem_cgroup_add_shrinker - call this when memory of the group, or of one above it, is wanted back. It frees what it
  * can of about `bytes`, and returns how much that was; 0: nothing. Those of a lower `priority` are asked first, equal
- * ones in the order in which they came; each at most twice in one reclaim. It runs in the thread that needs memory
- * (any), with no lock held, in several threads at once where several do; what it charges itself does not reclaim.
+ * ones in the order in which they came; each at most twice in one reclaim. What it charges itself does not reclaim.
+ * Context: the thread that needs memory, any one, inside of its allocation, and several at once where several need
+ * some. The library holds no lock, but the caller of that allocation holds his: a shrinker that waits for a lock under
+ * which anybody allocates in the name of the group waits for its own thread. It should try such a lock, and return 0
+ * where that is held (kernel: the same, SHRINK_STOP).
  * A thread that is given nothing while another one is in it waits for that one, a second at most.
  * NULL with errno: ENOMEM; ENOENT: the group is offline; EINVAL: the root, or no callback. Kernel: shrinkers are global
  * and see a group as an argument; `priority` is there how far a reclaim has got.
@@ -228,8 +235,11 @@ typedef uint64_t (*mem_cgroup_shrink_callback)(struct mem_cgroup *group, uint64_
 struct mem_cgroup_shrinker;
 KMEM_API struct mem_cgroup_shrinker *mem_cgroup_add_shrinker(struct mem_cgroup *group, int priority,
 							      mem_cgroup_shrink_callback shrink, void *arg);
-/* No call of it is running or will be when this returns: not from a shrinker. NULL does nothing. A group that goes
- * offline keeps its shrinkers, unasked: remove them before its last reference is put. */
+/*
+ * No call of it is running or will be when this returns. So a call from a shrinker, which would wait for itself, is a
+ * misuse: one line, and by default the end of the process; else the shrinker stays. NULL does nothing. A group that
+ * goes offline keeps its shrinkers, unasked: remove them before its last reference is put.
+ */
 KMEM_API void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker);
 /*
  * mem_cgroup_set_oom_callback - ask this when a charge is about to be refused by the group's max, or by that of one

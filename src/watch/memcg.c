@@ -33,6 +33,8 @@ static struct {
 	bool was_busy;			/* of who holds it */
 	bool keep_gone;			/* objcgs that are over stay: somebody has a list of them */
 	struct obj_cgroup *spare;	/* those that nobody has a list of, by next_gone: for groups that come */
+	struct obj_cgroup **last_spare;	/* where the next is linked; NULL: there was none yet */
+	size_t spares;
 	size_t groups;
 } tree = { .lock = KM_LOCK_INIT(KM_RANK_MEMCG) };
 
@@ -125,16 +127,47 @@ void km_memcg_keep_gone(bool keep)
  */
 static void keep_objcg(struct obj_cgroup *objcg)
 {
-	objcg->next_gone = tree.spare;
-	tree.spare = objcg;
+	struct obj_cgroup **last = tree.last_spare ?: &tree.spare;
+
+	objcg->next_gone = NULL;
+	*last = objcg;
+	tree.last_spare = &objcg->next_gone;
+	tree.spares++;
+}
+
+/*
+ * Nor is it used again at once, but when so many others have come to be spare after it: a thread that still has a group
+ * active which was put is told that the group is gone, where the next tenant would pay. Likewise the last groups.
+ */
+#define REST_OBJCGS 256u
+#define REST_GROUPS 64u
+
+static struct obj_cgroup *take_spare(void)
+{
+	struct obj_cgroup *objcg = tree.spares > REST_OBJCGS ? tree.spare : NULL;
+
+	if (objcg) {
+		tree.spare = objcg->next_gone;
+		tree.spares--;
+	}
+	return objcg;
+}
+
+/* No reference is left. With the tree lock. */
+static void keep_group(struct mem_cgroup *group)
+{
+	static struct mem_cgroup *resting[REST_GROUPS];
+	static unsigned next;
+	struct mem_cgroup **place = &resting[next++ % REST_GROUPS];
+
+	km_meta_free(*place, sizeof(**place));
+	*place = group;
 }
 
 static struct obj_cgroup *new_objcg(void)
 {
 	km_memcg_lock();
-	struct obj_cgroup *objcg = tree.spare;
-	if (objcg)
-		tree.spare = objcg->next_gone;
+	struct obj_cgroup *objcg = take_spare();
 	km_memcg_unlock();
 	if (!objcg)
 		return km_meta_alloc(sizeof(*objcg), true);
@@ -289,10 +322,10 @@ static void release(struct mem_cgroup *group)
 	km_memcg_released(group);
 	km_stock_forget(group->objcg, KM_OBJCG_HOME);
 	km_memcg_reap();
-	km_memcg_unlock();
 	if (group->event_fd >= 0)
 		km_os_close(group->event_fd);
-	km_meta_free(group, sizeof(*group));
+	keep_group(group);
+	km_memcg_unlock();
 }
 
 /* An online group keeps its last reference until it is offline; if the system does not let it, for ever. */

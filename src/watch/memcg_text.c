@@ -15,6 +15,8 @@ static int set_limit(struct mem_cgroup *group, uint64_t *limit, uint64_t bytes)
 {
 	if (km_memcg_is_root(group))
 		return -EINVAL;
+	if (!km_load(&group->online))
+		return -ENOENT;
 	km_store(limit, bytes);
 	return 0;
 }

@@ -157,6 +157,11 @@ void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker)
 {
 	if (!shrinker)
 		return;
+	/* It waits until none is running: for itself, or for one that does the same at the other's. */
+	if (km_unlikely(running_here != NULL)) {
+		km_misuse(KM_MISUSE_SHRINKER, "mem_cgroup_remove_shrinker", shrinker, NULL);
+		return;
+	}
 	km_memcg_lock();
 	shrinker->going = true;
 	for (uint32_t running; (running = km_load(&shrinker->running));) {
@@ -653,6 +658,8 @@ int mem_cgroup_set_max(struct mem_cgroup *group, uint64_t bytes)
 {
 	if (km_memcg_is_root(group))
 		return -EINVAL;
+	if (!km_load(&group->online))
+		return -ENOENT;
 	km_store(&group->memory.max, bytes);
 	for (int tries = RETRIES; tries && km_load(&group->memory.usage) > bytes; tries--) {
 		mem_cgroup_drain(group);

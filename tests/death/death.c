@@ -631,7 +631,8 @@ static const struct death {
 	PANICS(nofail_exhausted), HARMLESS(nothing_wrong), MISUSED(deferred_pages),
 	MISUSED(deferred_mapping), MISUSED(deferred_object), MISUSED(handler_stranger),
 	MISUSED(double_free_circle), MISUSED(double_free_uncounted), MISUSED(written_link), MISUSED(group_put_twice),
-	MISUSED(group_gone_active), MISUSED(uncharged_twice), MISUSED(uncharged_minus_one),
+	MISUSED(group_gone_active), MISUSED(group_gone_reused), MISUSED(shrinker_removes_itself),
+	MISUSED(uncharged_twice), MISUSED(uncharged_minus_one),
 };
 
 /* Does everything still work? */

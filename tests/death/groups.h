@@ -41,6 +41,53 @@ static void group_gone_active(void)
 	mem_cgroup_put(other);
 }
 
+/* Whose the memory of such a group is next must not pay for it, however many come. */
+static void group_gone_reused(void)
+{
+	struct mem_cgroup *group = group_of("active"), *others[100];
+
+	set_active_memcg(group);
+	mem_cgroup_put(group);
+	for (int i = 0; i < 100; i++)
+		others[i] = group_of("other");
+	expect("mem_cgroup_charge(%p): group is gone", group);
+	void *block = kmalloc(100 << 10, GFP_KERNEL_ACCOUNT);
+	after_warning();
+	NEED(!block);
+	set_active_memcg(NULL);
+	for (int i = 0; i < 100; i++) {
+		NEED(mem_cgroup_drain(others[i]) == 0 && mem_cgroup_current(others[i]) == 0);
+		mem_cgroup_put(others[i]);
+	}
+}
+
+static struct mem_cgroup_shrinker *itself;
+static int shrinks;
+
+static uint64_t remove_itself(struct mem_cgroup *group, uint64_t bytes, void *arg)
+{
+	(void)group, (void)bytes, (void)arg;
+	shrinks++;
+	mem_cgroup_remove_shrinker(itself);
+	return 0;
+}
+
+static void shrinker_removes_itself(void)
+{
+	struct mem_cgroup *group = group_of("shrinks");
+
+	itself = mem_cgroup_add_shrinker(group, 0, remove_itself, NULL);
+	NEED(itself && mem_cgroup_charge(group, GFP_KERNEL, 100) == 0);
+	expect("mem_cgroup_remove_shrinker(%p): called by a shrinker, it would wait for itself", itself);
+	mem_cgroup_reclaim(group, 50);
+	after_warning();
+	/* It stays. */
+	NEED(shrinks == 1);
+	mem_cgroup_uncharge(group, 100);
+	mem_cgroup_remove_shrinker(itself);
+	mem_cgroup_put(group);
+}
+
 /* It lies in a stock at first, where nobody sees that it is too much. */
 static void uncharged_twice(void)
 {

@@ -16,3 +16,5 @@ TEST_LIBS_owner_words := -Wl,--wrap=km_meta_alloc
 TEST_LIBS_areas := -Wl,--wrap=km_os_possible_cpus
 # What is counted, and refused.
 TEST_LIBS_handed_on := -Wl,--wrap=km_os_barrier,--wrap=km_registry_lock,--wrap=km_registry_unlock,--wrap=km_slab_free
+# Calls that are held until a fork has begun.
+TEST_LIBS_fork_hands := -Wl,--wrap=madvise,--wrap=munmap

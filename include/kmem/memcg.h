@@ -79,6 +79,9 @@ KMEM_API struct mem_cgroup *mem_cgroup_parent(const struct mem_cgroup *group);
 /*
  * set_active_memcg - from now on `group` pays for this thread's accounted allocations; NULL: as if never called: the
  * process's default group pays, if there is one. Returns what was active before, to be set again: calls nest.
+ * Accounted is what is asked for with __GFP_ACCOUNT (GFP_KERNEL_ACCOUNT), and each object of a cache with
+ * SLAB_ACCOUNT; of kmalloc with plain GFP_KERNEL nobody is charged a byte, as in the kernel. Who wants all of it:
+ * MEMCG_SCOPE_ALL; who has one call: kmalloc_in, kmem_cache_alloc_in.
  * No reference is taken (kernel: the same): the caller's must outlast it. May be called in a signal handler, which
  * must set back what it found. In the child of fork() the forking thread's stays.
  */
@@ -100,6 +103,34 @@ static inline void kmem_memcg_scope_end(struct mem_cgroup **before)
 #define MEMCG_SCOPE(group)                                                                         \
 	struct mem_cgroup *KMEM_MEMCG_JOIN(kmem_memcg_scope_, __LINE__)                            \
 		__attribute__((cleanup(kmem_memcg_scope_end), unused)) = set_active_memcg(group)
+
+/*
+ * mem_cgroup_account_all - from now on whatever this thread allocates is accounted, as if each call had __GFP_ACCOUNT:
+ * kmalloc, objects of any cache, pages, mappings, and malloc where that is the library's. Returns what was set before,
+ * to be set again. What is freed pays back wherever that happens. Engine slob's objects are nobody's. The first call
+ * with true has a price for the whole process, for ever: each allocation and free, of any thread, asks who pays, some
+ * nanoseconds more; a program that never calls it pays nothing. Not from a signal handler. Kernel: has no such scope.
+ */
+KMEM_API bool mem_cgroup_account_all(bool on);
+
+/* For MEMCG_SCOPE_ALL. */
+static inline void kmem_memcg_all_end(bool *before)
+{
+	mem_cgroup_account_all(*before);
+}
+/* MEMCG_SCOPE, and all of it is accounted. */
+#define MEMCG_SCOPE_ALL(group)                                                                     \
+	MEMCG_SCOPE(group);                                                                        \
+	bool KMEM_MEMCG_JOIN(kmem_memcg_all_, __LINE__)                                            \
+		__attribute__((cleanup(kmem_memcg_all_end), unused)) = mem_cgroup_account_all(true)
+
+/*
+ * kmalloc, kmem_cache_alloc in the name of a group, for one call: as with __GFP_ACCOUNT while the group is active, but
+ * without the two switches. NULL with ENOMEM as those, and where the group may not have more. group NULL: the default.
+ * Freed as ever. In signal handlers as those. Kernel: has none such.
+ */
+KMEM_API KMEM_MALLOC_LIKE void *kmalloc_in(struct mem_cgroup *group, size_t size, gfp_t gfp);
+KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc_in(struct kmem_cache *cache, struct mem_cgroup *group, gfp_t gfp);
 
 /* ---------------------------------------------------------------- 2a. Private groups
 
@@ -128,7 +159,8 @@ static inline void kmem_memcg_scope_end(struct mem_cgroup **before)
 
 /*
  * mem_cgroup_destroy_all - free everything that was allocated in the name of a private group, at once: in time that
- * goes by its slabs and blocks, not by its objects. Then its twins are gone, or empty where another group had them
+ * goes by its slabs and blocks, not by its objects, and by the blocks above 4 MiB of the whole process, whose table it
+ * looks through, with the registry of caches locked. Then its twins are gone, or empty where another group had them
  * before; after mem_cgroup_drain its `current` is what groups below and charges by hand and by kmem_cache_charge make,
  * and it can be used again. dtor, if not NULL, is called for each object before, with no lock held, and that takes time
  * by objects: with the cache that the object was asked of; NULL: for a large block. It must not allocate in the

@@ -363,7 +363,7 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 		if (cache) {
 			publish(cache, creation->internal);
 			km_front_open(cache);
-			if (cache->flags & SLAB_ACCOUNT && km_front_charge)
+			if ((cache->flags & SLAB_ACCOUNT || km_charge_everything) && km_front_charge)
 				km_front_charge(cache, true);
 		}
 	}

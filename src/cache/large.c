@@ -20,7 +20,7 @@ static struct {
 static bool pay(size_t bytes, gfp_t gfp, uint64_t *owner)
 {
 	*owner = 0;
-	if (km_likely(!(gfp & __GFP_ACCOUNT) && !km_options.account) || !km_charge_bytes)
+	if (km_likely(!(gfp & __GFP_ACCOUNT) && !km_options.account && !km_account_here) || !km_charge_bytes)
 		return true;
 	return bytes <= PTRDIFF_MAX && km_charge_bytes(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
 }

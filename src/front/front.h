@@ -48,6 +48,9 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait) __attribute__((wea
  */
 struct obj_cgroup;
 extern km_hidden km_tls struct obj_cgroup *km_objcg_here;
+/* Everything of this thread's is paid for, whatever gfp says: then each cache asks first (km_charge_everything). */
+extern km_hidden km_tls bool km_account_here;
+extern km_hidden bool km_charge_everything;
 extern km_hidden struct obj_cgroup *km_objcg_default;
 km_inline struct obj_cgroup *km_objcg_now(void)
 {

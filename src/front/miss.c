@@ -14,6 +14,8 @@ km_tls uint8_t km_front_turn;
 void (*km_front_tick)(void);
 bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
 km_tls struct obj_cgroup *km_objcg_here;
+km_tls bool km_account_here;
+bool km_charge_everything;
 struct obj_cgroup *km_objcg_default;
 bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait) = km_charge_begin;
 const struct km_charged_drain *km_front_charged = &km_charge_drain_all;

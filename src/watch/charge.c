@@ -210,7 +210,7 @@ static bool make_room(struct kmem_cache *cache, uint64_t owner)
 
 km_inline struct obj_cgroup *payer(const struct kmem_cache *cache, gfp_t gfp)
 {
-	return km_likely(cache->charge_all || (gfp & __GFP_ACCOUNT)) ? km_objcg_now() : NULL;
+	return km_likely(cache->charge_all || (gfp & __GFP_ACCOUNT) || km_account_here) ? km_objcg_now() : NULL;
 }
 
 static void *charge_failed(struct kmem_cache *cache, gfp_t gfp)
@@ -220,8 +220,12 @@ static void *charge_failed(struct kmem_cache *cache, gfp_t gfp)
 
 static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	void *object = km_plain_alloc(cache, gfp, node);
+	void *object = NULL;
 
+	if (km_likely(!(gfp & ODD) && node == NUMA_NO_NODE && has_plain_shelf(cache)))
+		object = km_shelf_pop(&cache->shelf);
+	if (!object)
+		object = km_plain_alloc(cache, gfp, node);
 	if (km_likely(!object || !cache->charge_all || km_payer_set(cache, object, 0, allows_blocking(gfp))))
 		return object;
 	km_plain_free(cache, object);
@@ -432,6 +436,12 @@ static km_noinline void free_unpushed(struct kmem_cache *cache, void *object, ui
 }
 #endif
 
+static void free_unpaid(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(!object) || !has_plain_shelf(cache) || !km_shelf_push(&cache->shelf, object))
+		km_plain_free(cache, object);
+}
+
 /* It must be found out whose it is. */
 static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 {
@@ -440,7 +450,7 @@ static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 	if (!km_payer_is_known(owner))
 		owner = owner == KM_PAYER_NOBODY ? 0 : km_payer_of_freed(cache, object);
 	if (!owner)
-		km_plain_free(cache, object);
+		free_unpaid(cache, object);
 #ifdef KMEM_HAVE_RSEQ
 	else if (km_load(&cache->turns) & TURNS_PUT && !cache->hooks)
 		free_unpushed(cache, object, owner);
@@ -631,6 +641,35 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 	}
 	km_store(&cache->turns, turns_of(cache));
 	return km_front_ask_first(cache, &charging, may_wait ? shelf_block(cache) : 0, may_wait);
+}
+
+static int begin_each(struct kmem_cache *cache, void *arg km_unused)
+{
+	km_charge_begin(cache, true);
+	return 0;
+}
+
+/* Under the registry's lock: a cache is made before, and begins here, or after, and begins when it is made. */
+static km_cold void charge_everything(void)
+{
+	if (!km_boot())
+		return;
+	km_registry_lock();
+	if (!km_charge_everything) {
+		km_store(&km_charge_everything, true);
+		km_registry_each(begin_each, NULL);
+	}
+	km_registry_unlock();
+}
+
+bool mem_cgroup_account_all(bool on)
+{
+	bool was = km_account_here;
+
+	if (on && km_unlikely(!km_load(&km_charge_everything)))
+		charge_everything();
+	km_account_here = on;
+	return was;
 }
 
 static bool any(uintptr_t owner, void *arg)

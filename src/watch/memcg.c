@@ -395,6 +395,24 @@ struct mem_cgroup *set_active_memcg(struct mem_cgroup *group)
 	return before;
 }
 
+void *kmalloc_in(struct mem_cgroup *group, size_t size, gfp_t gfp)
+{
+	struct mem_cgroup *before = set_active_memcg(group);
+	void *object = kmalloc_account(size, gfp | __GFP_ACCOUNT);
+
+	set_active_memcg(before);
+	return object;
+}
+
+void *kmem_cache_alloc_in(struct kmem_cache *cache, struct mem_cgroup *group, gfp_t gfp)
+{
+	struct mem_cgroup *before = set_active_memcg(group);
+	void *object = (kmem_cache_alloc)(cache, gfp | __GFP_ACCOUNT);
+
+	set_active_memcg(before);
+	return object;
+}
+
 struct mem_cgroup *mem_cgroup_active(void)
 {
 	return active;

@@ -41,7 +41,7 @@ struct kmem_cache;
 struct slab_sheaf;
 
 /* ---- GFP bits. The first three change what a hit means; they are the lowest byte for the hot path. */
-#define __GFP_ZERO		0x00000001u	/* the object reads as zeros, on a hit too */
+#define __GFP_ZERO		0x00000001u	/* the object reads as zeros, on a hit too; not a constructed one */
 #define __GFP_ACCOUNT		0x00000002u	/* charge the group that is active: <kmem/memcg.h> */
 #define __GFP_THISNODE		0x00000004u	/* this memory node or NULL */
 #define __GFP_DIRECT_RECLAIM	0x00000100u	/* may call the system, wait for locks, run shrinkers */
@@ -202,7 +202,8 @@ struct kmem_cache *kmem_cache_create_takes_4_or_5_arguments(char, char, char, ch
 KMEM_API void kmem_cache_destroy(struct kmem_cache *cache);
 
 /*
- * kmem_cache_alloc - one object, or NULL with ENOMEM. Uninitialised, or constructed, unless __GFP_ZERO.
+ * kmem_cache_alloc - one object, or NULL with ENOMEM. Constructed where the cache has a constructor, with __GFP_ZERO as
+ * well (which is said once); else uninitialised, or with __GFP_ZERO zeros.
  * Aligned as the cache is. Bits outside __GFP_BITS_MASK are a bad call when the shelf misses.
  */
 KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp);

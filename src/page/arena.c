@@ -95,6 +95,33 @@ static bool new_range(void)
 	return true;
 }
 
+/* An array of `from` members has `to` from now on. */
+static void cut_array(void *array, size_t from, size_t to, size_t bits)
+{
+	size_t old = km_align_up(from * bits / 8, ARRAY_ALIGN), left = km_align_up(to * bits / 8, ARRAY_ALIGN);
+
+	if (left < old)
+		km_os_unmap((char *)array + left, old - left);
+}
+
+/* All ranges but the last are committed whole. */
+void km_arena_fit(size_t limit)
+{
+	km_lock(&km_arena.grow);
+	struct km_range *range = &km_arena.range[km_arena.ranges - 1];
+	size_t had = range->pages;
+	size_t pages = range->ready + (km_align_down(limit / 8, KM_BLOCK_BYTES) >> KM_PAGE_SHIFT);
+	if (pages < had) {
+		km_store(&range->pages, pages);
+		km_os_unmap(range->base + (pages << KM_PAGE_SHIFT), (had - pages) << KM_PAGE_SHIFT);
+		cut_array(range->map, had, pages, 8 * sizeof(*range->map));
+		cut_array(range->page, had, pages, 8 * sizeof(*range->page));
+		cut_array(range->owner, had, pages, 8 * sizeof(*range->owner));
+		cut_array(range->dirty, had, pages, 1);
+	}
+	km_unlock(&km_arena.grow);
+}
+
 /* Commit an array, of which there are *ready bytes, up to that many of all its members, a step or more at once. */
 static bool commit_array(void *array, size_t *ready, size_t members, size_t all, size_t bits, size_t step)
 {

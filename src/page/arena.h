@@ -100,6 +100,8 @@ struct km_range {
 
 /* Reserve the first range. False: there is no address space. */
 bool km_arena_start(void);
+/* The program has limited its address space: what is reserved beyond an eighth of that goes back, and no memory. */
+void km_arena_fit(size_t limit);
 
 /*
  * `count` pages (at most 2^KM_MAX_ORDER) beside each other, the first aligned to 2^align_order; NULL: none. May be

@@ -28,13 +28,17 @@ static void **link_of(void *p)
 
 static bool new_range(size_t bytes)
 {
-	size_t limit = km_os_address_limit();
+	size_t limit = km_os_address_limit(), least = km_align_up(bytes * 2, COMMIT_STEP);
 	size_t range = limit == SIZE_MAX ? (size_t)1 << 30 : km_align_down(limit / 64, COMMIT_STEP);
+	char *p;
 
-	range = km_max(km_max(range, COMMIT_STEP * 4), km_align_up(bytes * 2, COMMIT_STEP));
-	char *p = km_os_reserve(range, KM_PAGE_SIZE);
-	if (!p)
-		return false;
+	range = km_max(km_max(range, COMMIT_STEP * 4), least);
+	/* Another process may have limited this one. */
+	while (!(p = km_os_reserve(range, KM_PAGE_SIZE))) {
+		if (range == least)
+			return false;
+		range = km_max(km_align_down(range / 4, COMMIT_STEP), least);
+	}
 	km_os_name(p, range, "libkmem: metadata");
 	/* The first page of the system's stays without access: the mapping after it begins with ours. */
 	meta.at = meta.committed = p + km_os_page_bytes();
@@ -44,6 +48,18 @@ static bool new_range(size_t bytes)
 		meta.at += KM_META_ROOT_BYTES;
 	}
 	return true;
+}
+
+void km_meta_fit(size_t limit)
+{
+	km_lock(&meta.lock);
+	size_t spare = km_align_down(limit / 64, COMMIT_STEP);
+	char *end = (char *)km_align_up((uintptr_t)meta.committed, COMMIT_STEP) + spare;
+	if (meta.committed && end < meta.end) {
+		km_os_unmap(end, (size_t)(meta.end - end));
+		meta.end = end;
+	}
+	km_unlock(&meta.lock);
 }
 
 /* Cut `bytes`, a power of two, off the range, or, without may_wait, off what is committed of it. What alignment

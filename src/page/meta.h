@@ -10,6 +10,8 @@
 /* Zeroed memory of at least `bytes`, aligned to the next power of two (at most 8 KiB, the largest block of a shelf);
  * NULL: none left. */
 void *km_meta_alloc(size_t bytes, bool may_wait);
+/* The program has limited its address space: what is reserved beyond a small part of that goes back. */
+void km_meta_fit(size_t limit);
 void km_meta_free(void *p, size_t bytes);
 /* None is had or freed meanwhile: for some hundred instructions, with km_front_busy set. */
 void km_meta_hold(void);

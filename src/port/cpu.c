@@ -40,6 +40,7 @@ struct km_hot km_hot = {
 static struct {
 	struct km_lock lock;
 	size_t committed;	/* bytes of each area */
+	unsigned reach;		/* areas that are reserved */
 	pthread_key_t exit_key;
 	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area */
 	uint32_t from[KMEM_AREA_SHIFT - 2];	/* below this word no run of 2^n words is to be had */
@@ -293,6 +294,7 @@ static char *reserve_areas(unsigned cpus, unsigned masks)
 		reach = readable = cpus;
 		range = km_os_reserve((reach + 2) * AREA_BYTES, AREA_BYTES);
 	}
+	areas.reach = reach;
 	if (!range)
 		return NULL;
 	if (km_os_commit_readonly(range, (readable + 2) * AREA_BYTES)) {
@@ -301,6 +303,18 @@ static char *reserve_areas(unsigned cpus, unsigned masks)
 	}
 	km_os_name(range, (reach + 2) * AREA_BYTES, "libkmem: per-CPU areas");
 	return range;
+}
+
+/* The kernel's masks have no room for a CPU that is beyond them. */
+void km_percpu_fit(size_t limit)
+{
+	km_lock(&areas.lock);
+	size_t reach = km_max(km_min(limit / 64 / AREA_BYTES, (size_t)areas.reach), (size_t)km_percpu.cpus);
+	if (reach < areas.reach) {
+		km_os_unmap(km_area((unsigned)reach), (areas.reach - reach) * AREA_BYTES);
+		areas.reach = (unsigned)reach;
+	}
+	km_unlock(&areas.lock);
 }
 
 /* For a soft discipline, where there is not room for all: some, which CPUs share. */

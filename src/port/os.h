@@ -44,7 +44,7 @@ void km_os_unmap(void *p, size_t bytes);
 int km_os_try_unmap(void *p, size_t bytes);
 /* Grow or shrink a mapping of its own, moving it where may_move; NULL: unchanged. */
 void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move);
-/* Show a name in /proc/PID/maps where the kernel can. */
+/* Show a name in /proc/PID/maps where the kernel can: once it could not it is not asked again. */
 void km_os_name(void *p, size_t bytes, const char *name);
 
 /* Sleep while *word == value, at most `ms` milliseconds; wake one sleeper. */
@@ -53,9 +53,12 @@ void km_os_wake(uint32_t *word);
 
 /* Milliseconds since some fixed moment, coarse (4 ms), without a system call; never 0. */
 uint64_t km_os_now_ms(void);
-/* Bytes RLIMIT_AS allows; SIZE_MAX where unlimited. Bytes of physical memory. */
+/* Bytes RLIMIT_AS allows; SIZE_MAX where unlimited. Bytes of physical memory. The system is asked once, when the
+ * library starts. */
 size_t km_os_address_limit(void);
 size_t km_os_memory(void);
+/* The program has set RLIMIT_AS. */
+void km_os_set_address_limit(size_t bytes);
 /*
  * 1 + the highest CPU number that can ever come up, by what the system says; *masks: how many its masks of CPUs have
  * room for, never less. Both at most KM_MAX_CPUS, the most that a kernel can be built for.
@@ -76,6 +79,18 @@ int km_os_allowed_nodes(uint64_t *set, unsigned limit);
 bool km_os_has_memory_policy(void);
 int km_os_prefer_nodes(void *p, size_t bytes, const uint64_t *set, unsigned limit);
 
+/*
+ * The program has a filter from here on, or will have one soon (seccomp), and may be ended for a call that is not in
+ * it. Calls that libc's malloc does not make are refused here from now on: membarrier, rseq, prctl, mbind. Besides
+ * what the program asks for, and lines that are written, these are left: mmap, munmap, mprotect, madvise, mremap,
+ * futex, and clock_gettime and getcpu, which the kernel's vDSO serves.
+ */
+void km_os_shut(void);
+bool km_os_is_shut(void);
+/* The program's own calls, as it makes them: their result, or -errno. */
+long km_os_prctl(int option, const unsigned long *words);
+long km_os_prlimit(int pid, int resource, const void *limits, void *old);
+
 /* Register membarrier's rseq command for the process: 0 or -errno. Then: every sequence in flight on
  * another CPU is aborted and ordered after what we stored before. */
 int km_os_barrier_register(void);
@@ -86,7 +101,8 @@ int km_os_rseq_register(void *area, size_t bytes, uint32_t signature);
 int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature);
 size_t km_os_rseq_bytes(void);
 
-/* Which file a descriptor is, and how it is open: 0 or -errno. Stream: a pipe, or a device of characters. */
+/* Which file a descriptor is, and how it is open (not after km_os_shut): 0 or -errno. Stream: a pipe, or a device of
+ * characters. */
 struct km_os_file {
 	uint64_t device, inode;
 	bool stream, regular, appends, writable, closed_by_exec;

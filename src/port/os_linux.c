@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "atomic.h"
 #include "bits.h"
 
 #ifndef PR_SET_VMA
@@ -50,6 +51,12 @@
 #define MPOL_F_MEMS_ALLOWED	4
 
 bool (*km_os_fault)(const char *call);
+
+/* What was found out about the process, or came over it, since it began. */
+static struct {
+	bool shut, nameless;
+	size_t address_limit, memory;	/* 0: not yet asked */
+} process;
 
 #define KEEP_ERRNO(result, expression)                                                             \
 	do {                                                                                       \
@@ -234,10 +241,13 @@ void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move)
 
 void km_os_name(void *p, size_t bytes, const char *name)
 {
-	int ignored;
+	int result;
 
-	KEEP_ERRNO(ignored, prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, p, bytes, name));
-	(void)ignored;
+	if (km_load(&process.nameless) || km_os_is_shut())
+		return;
+	KEEP_ERRNO(result, prctl(PR_SET_VMA, PR_SET_VMA_ANON_NAME, p, bytes, name));
+	if (result)
+		km_store(&process.nameless, true);
 }
 
 void km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
@@ -269,22 +279,61 @@ uint64_t km_os_now_ms(void)
 
 size_t km_os_address_limit(void)
 {
+	size_t bytes = km_load(&process.address_limit);
 	struct rlimit limit;
 	int result;
 
+	if (km_likely(bytes))
+		return bytes;
 	KEEP_ERRNO(result, getrlimit(RLIMIT_AS, &limit));
-	if (result || limit.rlim_cur == RLIM_INFINITY)
-		return SIZE_MAX;
-	return limit.rlim_cur;
+	bytes = result || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : km_max((size_t)limit.rlim_cur, (size_t)1);
+	km_store(&process.address_limit, bytes);
+	return bytes;
+}
+
+void km_os_set_address_limit(size_t bytes)
+{
+	km_store(&process.address_limit, km_max(bytes, (size_t)1));
 }
 
 size_t km_os_memory(void)
 {
+	size_t bytes = km_load(&process.memory);
 	struct sysinfo info;
 	int result;
 
+	if (km_likely(bytes))
+		return bytes;
 	KEEP_ERRNO(result, sysinfo(&info));
-	return result ? (size_t)1 << 30 : info.totalram * info.mem_unit;
+	bytes = result ? (size_t)1 << 30 : info.totalram * info.mem_unit;
+	km_store(&process.memory, bytes);
+	return bytes;
+}
+
+void km_os_shut(void)
+{
+	km_store(&process.shut, true);
+}
+
+bool km_os_is_shut(void)
+{
+	return km_load(&process.shut);
+}
+
+long km_os_prctl(int option, const unsigned long *words)
+{
+	long result;
+
+	KEEP_ERRNO(result, syscall(SYS_prctl, option, words[0], words[1], words[2], words[3]));
+	return result;
+}
+
+long km_os_prlimit(int pid, int resource, const void *limits, void *old)
+{
+	long result;
+
+	KEEP_ERRNO(result, syscall(SYS_prlimit64, pid, resource, limits, old));
+	return result;
 }
 
 /* The last number of /sys/devices/system/cpu/possible ("0-7", "0,2-5"), plus one. */
@@ -385,7 +434,7 @@ int km_os_prefer_nodes(void *p, size_t bytes, const uint64_t *set, unsigned limi
 	unsigned count = 0;
 	int result;
 
-	if (fault("bind"))
+	if (fault("bind") || km_os_is_shut())
 		return -EPERM;
 	for (unsigned i = 0; i < limit / 64; i++)
 		count += (unsigned)__builtin_popcountll(set[i]);
@@ -411,6 +460,8 @@ int km_os_barrier(void)
 {
 	int result;
 
+	if (km_os_is_shut())
+		return -EPERM;
 	if (fault("fence"))
 		return -ENOMEM;
 	KEEP_ERRNO(result, (int)syscall(SYS_membarrier,
@@ -422,7 +473,7 @@ int km_os_rseq_register(void *area, size_t bytes, uint32_t signature)
 {
 	int result;
 
-	if (fault("rseq"))
+	if (fault("rseq") || km_os_is_shut())
 		return -EPERM;
 	KEEP_ERRNO(result, (int)syscall(SYS_rseq, area, (uint32_t)bytes, 0, signature));
 	return result;
@@ -432,7 +483,7 @@ int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature)
 {
 	int result;
 
-	if (fault("rseq unregister"))
+	if (fault("rseq unregister") || km_os_is_shut())
 		return -EPERM;
 	KEEP_ERRNO(result, (int)syscall(SYS_rseq, area, (uint32_t)bytes, 1, signature));
 	return result;
@@ -448,15 +499,17 @@ size_t km_os_rseq_bytes(void)
 int km_os_file(int fd, struct km_os_file *file)
 {
 	struct stat stat;
-	int result, status, flags;
+	int result, status = O_RDONLY, flags = 0;
 
 	KEEP_ERRNO(result, fstat(fd, &stat));
 	if (result)
 		return result;
-	KEEP_ERRNO(status, fcntl(fd, F_GETFL));
-	KEEP_ERRNO(flags, fcntl(fd, F_GETFD));
-	if (status < 0 || flags < 0)
-		return -EBADF;
+	if (!km_os_is_shut()) {
+		KEEP_ERRNO(status, fcntl(fd, F_GETFL));
+		KEEP_ERRNO(flags, fcntl(fd, F_GETFD));
+		if (status < 0 || flags < 0)
+			return -EBADF;
+	}
 	*file = (struct km_os_file){
 		.device = stat.st_dev, .inode = stat.st_ino,
 		.stream = S_ISFIFO(stat.st_mode) || S_ISCHR(stat.st_mode),

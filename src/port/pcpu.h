@@ -98,6 +98,9 @@ struct km_shelf {
 void km_percpu_start(const char *want);
 const char *km_discipline_name(enum km_discipline discipline);
 
+/* The program has limited its address space: areas that no CPU here can come to are given back. */
+void km_percpu_fit(size_t limit);
+
 /* A word or more at the same offset in every CPU's area, zero; bytes a power of two <= 4096; 0: none left. */
 uint32_t km_percpu_alloc(size_t bytes);
 /* The words must be zero again on every CPU. */

@@ -80,7 +80,7 @@ int km_stderr(bool or_log)
 
 void km_stderr_fork_child(void)
 {
-	if (is_as_it_was(start.kept))
+	if (!km_os_is_shut() && is_as_it_was(start.kept))
 		km_os_close(start.kept);
 	start.kept = -1;
 }

@@ -1,0 +1,83 @@
+/*
+ * confine.c: a program that confines itself: it installs a filter of system calls (seccomp), or limits its address
+ * space (RLIMIT_AS), after it began. We stand before the functions by which it does so, and act accordingly. Invariant:
+ * the system call is the program's own, made as it was asked for, and its answer is what the caller gets.
+ *
+ * Others' headers declare these with types of their own; here they are words, which is what the kernel takes.
+ */
+#include <errno.h>
+#include <linux/prctl.h>
+#include <linux/resource.h>
+#include <stdarg.h>
+
+#include "../cache/cache.h"
+#include "../page/meta.h"
+#include "../port/os.h"
+
+#ifdef __LP64__
+
+static long answer(long result)
+{
+	if (result >= 0)
+		return result;
+	errno = (int)-result;
+	return -1;
+}
+
+/* Who is not privileged says this before he installs a filter, by whatever call; and it comes too late then. */
+KMEM_API int prctl(int option, ...);
+KMEM_API int prctl(int option, ...)
+{
+	unsigned long words[4];
+	va_list list;
+
+	va_start(list, option);
+	for (unsigned i = 0; i < km_array_count(words); i++)
+		words[i] = va_arg(list, unsigned long);
+	va_end(list);
+	if ((option == PR_SET_NO_NEW_PRIVS && words[0]) || option == PR_SET_SECCOMP)
+		km_os_shut();
+	return (int)answer(km_os_prctl(option, words));
+}
+
+/* Inside of the allocator, as in a handler that struck there, nothing is given back. */
+static void limited(int resource, const uint64_t *limits)
+{
+	if (resource != RLIMIT_AS || !limits)
+		return;
+	km_os_set_address_limit(limits[0] == RLIM64_INFINITY ? SIZE_MAX : limits[0]);
+	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_front_busy)
+		return;
+	bool was = km_busy_begin();
+	km_arena_fit(limits[0]);
+	km_meta_fit(limits[0]);
+	km_percpu_fit(limits[0]);
+	km_busy_end(was);
+}
+
+static long set(int pid, int resource, const uint64_t *limits, void *old)
+{
+	long result = km_os_prlimit(pid, resource, limits, old);
+
+	if (result == 0 && (!pid || (unsigned)pid == km_os_pid()))
+		limited(resource, limits);
+	return answer(result);
+}
+
+KMEM_API int setrlimit(int resource, const uint64_t *limits);
+KMEM_API int setrlimit(int resource, const uint64_t *limits)
+{
+	return (int)set(0, resource, limits, NULL);
+}
+
+KMEM_API int prlimit(int pid, int resource, const uint64_t *limits, void *old);
+KMEM_API int prlimit(int pid, int resource, const uint64_t *limits, void *old)
+{
+	return (int)set(pid, resource, limits, old);
+}
+
+/* glibc's other names. */
+KMEM_API int setrlimit64(int resource, const uint64_t *limits) __attribute__((alias("setrlimit")));
+KMEM_API int prlimit64(int pid, int resource, const uint64_t *limits, void *old) __attribute__((alias("prlimit")));
+
+#endif

@@ -1,0 +1,290 @@
+/*
+ * confined.c: programs that confine themselves after they began. With a filter that ends a process for any call that
+ * libc's malloc does not make, everything goes on, whatever is used, drained, given back or destroyed; and with a limit
+ * on its address space a program has what that leaves, for itself as for us. The clock is ours. Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <kmem/memcg.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include "api.h"
+#include "front/front.h"
+#include "page/arena.h"
+
+#define MIB ((size_t)1 << 20)
+
+static long ahead_ms;
+
+int __real_clock_gettime(clockid_t id, struct timespec *time);
+int __wrap_clock_gettime(clockid_t id, struct timespec *time);
+int __wrap_clock_gettime(clockid_t id, struct timespec *time)
+{
+	int result = __real_clock_gettime(id, time);
+
+	time->tv_sec += ahead_ms / 1000;
+	return result;
+}
+
+/* ------------------------------------------------------------------ a filter */
+
+static void on_refused(int number, siginfo_t *info, void *context)
+{
+	char digits[] = "     a system call: 000\n";
+
+	(void)number;
+	(void)context;
+	for (int i = 22, left = info->si_syscall; i >= 20; i--, left /= 10)
+		digits[i] = (char)('0' + left % 10);
+	_exit(write(1, digits, sizeof(digits) - 1) > 0 ? 3 : 4);
+}
+
+#define ALLOW(call)                                                                                \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (call), 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
+/* What libc's malloc makes, and what this program does by itself. */
+static struct sock_filter filter[] = {
+	BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+	ALLOW(SYS_brk),
+	ALLOW(SYS_mmap),
+	ALLOW(SYS_munmap),
+	ALLOW(SYS_mremap),
+	ALLOW(SYS_mprotect),
+	ALLOW(SYS_madvise),
+	ALLOW(SYS_futex),
+	ALLOW(SYS_clock_gettime),
+	ALLOW(SYS_write),
+	ALLOW(SYS_exit),
+	ALLOW(SYS_exit_group),
+	ALLOW(SYS_rt_sigreturn),
+	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+};
+static struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+
+/* by_name: by prctl; else by a call that nobody but the kernel sees, which an unprivileged program announces. */
+static void shut_in(bool by_name)
+{
+	struct sigaction refused = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
+
+	fflush(stdout);
+	sigaction(SIGSYS, &refused, NULL);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    (by_name ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) :
+		       syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program))) {
+		printf("     no filter to be had (errno %d): nothing was looked at\n", errno);
+		fflush(stdout);
+		_exit(0);
+	}
+}
+
+static void use(struct kmem_cache *cache)
+{
+	enum { MANY = 2000 };
+	static void *objects[MANY];
+
+	for (int i = 0; i < MANY; i++)
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	for (int i = 0; i < MANY; i++)
+		kmem_cache_free(cache, objects[i]);
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, MANY, objects));
+	kmem_cache_free_bulk(cache, MANY, objects);
+}
+
+/* Ticks, a second apart: by then everything is idle. */
+static void grow_old(void)
+{
+	for (int i = 0; i < 20; i++) {
+		ahead_ms += 3000;
+		km_front_tick();
+		kfree(kmalloc(64, GFP_KERNEL));
+	}
+}
+
+static size_t slabs_of(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats.total_slabs;
+}
+
+static void stay_here(void)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET((unsigned)sched_getcpu(), &one);
+	NEED(sched_setaffinity(0, sizeof(one), &one) == 0);
+}
+
+static void shut_and_go_on(bool by_name)
+{
+	struct kmem_cache *before = make("before", 200), *paid;
+	struct mem_cgroup *group;
+
+	stay_here();
+	use(before);
+	shut_in(by_name);
+	use(before);
+	/* Memory comes: of the arena, of its own, and of ours; it grows, moves and goes. */
+	char *blocks[40];
+	for (int i = 0; i < 40; i++)
+		NEED((blocks[i] = kmalloc(MIB, GFP_KERNEL)));
+	for (int i = 0; i < 40; i++)
+		kfree(blocks[i]);
+	char *big = kvmalloc(12 * MIB, GFP_KERNEL);
+	NEED(big);
+	big = kvrealloc(big, 64 * MIB, GFP_KERNEL);
+	NEED(big);
+	kvfree(big);
+	struct kmem_cache *later = make("later", 3000);
+	use(later);
+	grow_old();
+	/* Caches of slob share pages; and slub's CPU keeps the slab that it has. */
+	if (before->engine->front == KM_FRONT_ARRAY)
+		NEED(slabs_of(before) == 0 && slabs_of(later) == 0);
+	kmem_shrink_all();
+	use(later);
+	if (!slob) {
+		paid = kmem_cache_create("paid", 100, 8, SLAB_ACCOUNT, NULL);
+		group = mem_cgroup_create(NULL, "tenant", 0);
+		NEED(paid && group);
+		struct mem_cgroup *was = set_active_memcg(group);
+		use(paid);
+		set_active_memcg(was);
+		mem_cgroup_drain(group);
+		mem_cgroup_put(group);
+		grow_old();
+	}
+	use(before);
+	if (before->engine->front == KM_FRONT_ARRAY)
+		kmem_cache_destroy(before);
+	NEED(kmem_check_all() == 0);
+}
+
+static void by_prctl(void)
+{
+	shut_and_go_on(true);
+}
+
+static void by_seccomp(void)
+{
+	shut_and_go_on(false);
+}
+
+/* ------------------------------------------------------------------ a limit */
+
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
+/* Until there is no more: in MiB. All of it goes back. */
+static size_t get_all(size_t most)
+{
+	char *last = NULL;
+	size_t got = 0;
+
+	while (got < most) {
+		char *block = kmalloc(MIB, GFP_KERNEL | __GFP_NOWARN);
+
+		if (!block)
+			break;
+		*(char **)block = last;
+		last = block;
+		got++;
+	}
+	while (last) {
+		char *next = *(char **)last;
+
+		kfree(last);
+		last = next;
+	}
+	return got;
+}
+
+static void limit_address_space(size_t bytes, bool by_other_name)
+{
+	struct rlimit limit = { bytes, RLIM_INFINITY };
+
+	NEED(by_other_name ? prlimit(0, RLIMIT_AS, &limit, NULL) == 0 : setrlimit(RLIMIT_AS, &limit) == 0);
+}
+
+static void needs_room(void)
+{
+	pthread_t thread;
+	void *mapped = mmap(NULL, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	NEED(mapped != MAP_FAILED && munmap(mapped, 65536) == 0);
+	NEED(pthread_create(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+static void limited(bool by_other_name)
+{
+	struct kmem_cache *cache = make("before", 200);
+
+	use(cache);
+	kfree(kmalloc(64, GFP_KERNEL));
+	limit_address_space(1024 * MIB, by_other_name);
+	needs_room();
+	size_t first = get_all(4096), second = get_all(4096);
+	printf("     %zu MiB, then %zu MiB\n", first, second);
+	fflush(stdout);
+	NEED(first >= 768 && first < 1024 && second >= 768);
+	NEED(kmem_check_all() == 0);
+	use(cache);
+	/* It may be raised again. */
+	limit_address_space(RLIM_INFINITY, by_other_name);
+	NEED(get_all(2048) == 2048);
+	use(cache);
+	NEED(kmem_check_all() == 0);
+}
+
+static void by_setrlimit(void)
+{
+	limited(false);
+}
+
+static void by_prlimit(void)
+{
+	limited(true);
+}
+
+/* Other limits, other processes, and what is refused: none of our business. */
+static void not_ours(void)
+{
+	struct rlimit limit = { 64 * MIB, RLIM_INFINITY }, old;
+	size_t before = km_arena_range(0)->pages;
+
+	NEED(setrlimit(RLIMIT_CORE, &limit) == 0);
+	pid_t child = fork();
+	NEED(child >= 0);
+	if (!child)
+		for (;;)
+			pause();
+	NEED(prlimit(child, RLIMIT_AS, &limit, NULL) == 0);
+	NEED(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+	errno = 0;
+	NEED(setrlimit((__rlimit_resource_t)1000, &limit) == -1 && errno == EINVAL);
+	errno = 0;
+	NEED(prctl(-1, 0, 0, 0, 0) == -1 && errno == EINVAL);
+	NEED(prlimit(0, RLIMIT_AS, NULL, &old) == 0 && old.rlim_cur == RLIM_INFINITY);
+	NEED(km_arena_range(0)->pages == before && get_all(256) == 256);
+}
+
+static const struct api_case cases[] = {
+	{ "a filter, by prctl", by_prctl },
+	{ "a filter, by seccomp", by_seccomp },
+	{ "a limit, by setrlimit", by_setrlimit },
+	{ "a limit, by prlimit", by_prlimit },
+	{ "not ours", not_ours },
+};
+
+API_MAIN(cases)

@@ -10,10 +10,13 @@
 #include <kmem/stats.h>
 
 #include "check.h"
+#include "inside.h"
 #include "page/arena.h"
 
 #define BLOCKS	400u
 #define STEPS	20000u
+
+TEST_IS_INSIDE
 
 static struct km_arena_stats stats(void)
 {

@@ -375,6 +375,18 @@ KMEM_API void kmem_cache_return_sheaf(struct kmem_cache *cache, gfp_t gfp, struc
 /* Objects left in it. */
 KMEM_API unsigned int kmem_cache_sheaf_size(const struct slab_sheaf *sheaf);
 
+/*
+ * kmem_reserve - commit memory for n objects of the cache, more than is free now, for calls with GFP_NOWAIT or
+ * GFP_ATOMIC: they make no system call, so they get what is committed and no more. It takes the place of what was
+ * reserved for the cache before; 0 ends that, and so does the cache's destruction. It costs address space, and commit
+ * charge where the system counts that, but no resident memory before it is used. It is no promise: what others take of
+ * it is made up for by the next call of any thread that may wait and comes to the slow path, or frees. (A prefilled
+ * sheaf is one.) 0, or -ENOMEM, and nothing is changed: the system refuses. It may call the system and wait for locks;
+ * not from a signal handler, nor in a visit of kmem_for_each_cache; a child of fork has it as well. The kernel has
+ * min_free_kbytes for all, and mempools.
+ */
+KMEM_API int kmem_reserve(struct kmem_cache *cache, size_t n);
+
 /* ---------------------------------------------------------------- 5. Shrink and information */
 
 /*

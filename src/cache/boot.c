@@ -4,8 +4,10 @@
  */
 #include <pthread.h>
 
+#include "../page/ahead.h"
 #include "../page/big.h"
 #include "../page/meta.h"
+#include "../port/die.h"
 #include "../port/os.h"
 #include "../port/stderr.h"
 #include "cache.h"
@@ -71,6 +73,7 @@ static void fork_child(void)
 {
 	fork_done(true);
 	km_stderr_fork_child();
+	km_ahead_fork_child();
 	fork_end();
 }
 
@@ -91,6 +94,8 @@ static bool start(void)
 	boot.pages = true;
 	if (!km_kmalloc_start())
 		return false;
+	if (km_options.reserve && !km_ahead_reserve((long)(km_options.reserve >> KM_PAGE_SHIFT)))
+		km_warn("KMEM_OPTIONS: reserve: the system refuses so much");
 	km_reclaim_start();
 	km_root_start();
 	return true;

@@ -36,6 +36,7 @@ struct km_options {
 	const char *percpu;		/* wanted discipline; NULL: the best there is */
 	bool merge, check, huge;
 	bool account;			/* every object and every block is to be paid for */
+	uint64_t reserve;		/* bytes that are committed ahead at all times */
 	uint64_t limit;			/* of the group that pays for the process; 0: none */
 	char group[MEMCG_NAME_MAX];	/* its name; empty: the program's */
 	unsigned decay_ms;

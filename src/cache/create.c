@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "../engine/slob.h"
+#include "../page/ahead.h"
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "../port/os.h"
@@ -524,6 +525,7 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 		leave_rounds(caches[i]);
 		km_list_del(&caches[i]->all);
 		drop_name(caches[i]);
+		km_ahead_reserve(-(long)caches[i]->reserved_pages);
 		km_bump(&registry.count, -1);
 	}
 	bool fenced = km_front_close_all(caches, count);

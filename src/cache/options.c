@@ -210,6 +210,10 @@ static bool set_memcg_shelf(const char *value)
 	return set_flag(value, &km_memcg_modes[MEM_CGROUP_SHELF]);
 }
 
+static bool set_reserve(const char *value)
+{
+	return km_parse_bytes(value, &km_options.reserve) && km_options.reserve <= (uint64_t)PTRDIFF_MAX;
+}
 static bool set_account(const char *value) { return set_flag(value, &km_options.account); }
 static bool set_memcg_limit(const char *value) { return km_parse_bytes(value, &km_options.limit); }
 static bool set_memcg_group(const char *value)
@@ -246,6 +250,7 @@ static const struct option {
 	{ "memcg_hierarchy", set_hierarchy, "v1|v2: charges of pages hit a second counter, or not (v2)" },
 	{ "memcg_refill", set_refill, "drain|keep: stocks beyond a page are flushed, or kept (keep)" },
 	{ "memcg_shelf", set_memcg_shelf, "0|1: charged objects may lie ready on shelves (1)" },
+	{ "reserve", set_reserve, "bytes, with K, M, G, T: committed ahead for GFP_NOWAIT (as it is asked for)" },
 	{ "account", set_account, "0|1: a group pays for all that the process allocates (0)" },
 	{ "memcg_limit", set_memcg_limit, "512M, 1.5G, bytes: its max, and account:1 (no limit)" },
 	{ "memcg_group", set_memcg_group, "a name: its name, and account:1 (the program's)" },

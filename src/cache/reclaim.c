@@ -4,6 +4,7 @@
  * more than a quarter of what is in use plus a floor, whatever the clock says; and a tick visits a few caches only,
  * however many there are: the next one goes on with the others.
  */
+#include "../page/ahead.h"
 #include "../page/big.h"
 #include "../port/die.h"
 #include "../port/os.h"
@@ -147,7 +148,9 @@ static void purge(uint64_t now)
 	if (now >= km_load(&reclaim.next_purge_ms)) {
 		km_store(&reclaim.next_purge_ms, now + decay / 4 + 1);
 		km_pages_purge(decay);
-		km_ranges_release(true);
+		/* What is committed ahead would be committed anew. */
+		if (!km_ahead_level())
+			km_ranges_release(true);
 	}
 	if (km_pages_too_dirty())
 		km_pages_trim();
@@ -188,6 +191,8 @@ static void tick(void)
 {
 	if (km_unlikely(km_no_calls))
 		return;
+	if (km_unlikely(km_ahead_wanted()))
+		km_ahead_top_up();
 	uint64_t now = km_os_now_ms(), last = km_load(&reclaim.last_tick_ms);
 	bool fell = use_fell();
 

@@ -112,6 +112,7 @@ struct kmem_cache {
 	struct km_list twin_list;	/* if `twins`: those there are, spares first; under the registry's lock */
 	struct kmem_cache *tuned_with;	/* tuned as that is when it is made, and whenever that is; NULL: by itself */
 	bool leads;			/* some cache is, or was, tuned with this one */
+	size_t reserved_pages;		/* committed ahead for it: kmem_reserve */
 };
 _Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
 _Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");

@@ -8,6 +8,7 @@
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../port/pcpu.h"
+#include "ahead.h"
 #include "meta.h"
 #include "zone.h"
 
@@ -289,7 +290,7 @@ km_cold static struct km_page *alloc_after_purge(unsigned node, size_t count, un
 	return page;
 }
 
-struct km_page *km_pages_alloc_exact(size_t count, unsigned order, int node, bool may_wait, bool *zero)
+static struct km_page *alloc_any(size_t count, unsigned order, int node, bool may_wait, bool *zero)
 {
 	unsigned first = node < 0 ? km_node_here() : (unsigned)node & ~(unsigned)KM_NODE_ONLY;
 	bool only = node >= 0 && node & KM_NODE_ONLY;
@@ -302,6 +303,25 @@ struct km_page *km_pages_alloc_exact(size_t count, unsigned order, int node, boo
 	if (!only)
 		page = alloc_elsewhere(first, count, order, may_wait, zero);
 	return page || !may_wait ? page : alloc_after_purge(first, count, order, only, zero);
+}
+
+struct km_page *km_pages_alloc_exact(size_t count, unsigned order, int node, bool may_wait, bool *zero)
+{
+	struct km_page *page = alloc_any(count, order, node, may_wait, zero);
+
+	if (!may_wait)
+		km_ahead_note(count, page != NULL);
+	return page;
+}
+
+bool km_arena_commit(unsigned node)
+{
+	struct km_zone *zone = &km_arena.zone[node];
+
+	km_lock(&zone->lock);
+	bool grown = grow(node);
+	km_unlock(&zone->lock);
+	return grown;
 }
 
 void km_pages_free_exact(struct km_page *page, size_t count)

@@ -111,6 +111,8 @@ void km_arena_fit(size_t limit);
 #define KM_NODE_ONLY	0x100
 struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int node, bool may_wait,
 				     bool *zero);
+/* One more largest block for the node, free and fresh; false: the system refuses. */
+bool km_arena_commit(unsigned node);
 /* Give `count` pages, starting at `page`, back: of one block, or a part of one. */
 void km_pages_free_exact(struct km_page *page, size_t count);
 /*

@@ -8,6 +8,7 @@
 #include "../port/bits.h"
 #include "../port/lock.h"
 #include "../port/os.h"
+#include "ahead.h"
 
 #define MIN_SHIFT	6u
 #define MAX_SHIFT	22u
@@ -112,7 +113,28 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 		km_unlock_may(&meta.lock, may_wait);
 	}
 	km_busy_end(was);
+	if (!p && !may_wait)
+		km_ahead_note(0, false);
 	return p;
+}
+
+bool km_meta_ahead(size_t bytes)
+{
+	bool was = km_busy_begin();
+
+	km_lock(&meta.lock);
+	bool ready = meta.at && (size_t)(meta.committed - meta.at) >= bytes;
+	/* What a range has left is little: the next one is begun by who needs it. */
+	size_t left = (size_t)(meta.end - meta.committed);
+	size_t step = ready || !meta.at ? 0 : km_min(km_align_up(bytes, COMMIT_STEP), left);
+	if (step && !km_os_commit(meta.committed, step)) {
+		meta.committed += step;
+		meta.committed_bytes += step;
+		ready = true;
+	}
+	km_unlock(&meta.lock);
+	km_busy_end(was);
+	return ready;
 }
 
 void km_meta_free(void *p, size_t bytes)

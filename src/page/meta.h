@@ -13,6 +13,9 @@ void *km_meta_alloc(size_t bytes, bool may_wait);
 /* The program has limited its address space: what is reserved beyond a small part of that goes back. */
 void km_meta_fit(size_t limit);
 void km_meta_free(void *p, size_t bytes);
+/* So many bytes are committed and not yet cut off, for requests that may not wait, unless the range ends. False: the
+ * system refuses. */
+bool km_meta_ahead(size_t bytes);
 /* None is had or freed meanwhile: for some hundred instructions, with km_front_busy set. */
 void km_meta_hold(void);
 void km_meta_let_go(void);

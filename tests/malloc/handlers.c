@@ -127,6 +127,12 @@ static void steps(void)
 	/* The first of its class makes a cache, and shows it to the hot path. */
 	STEP(p = malloc(32000));
 	CHECK(p);
+	free(p);
+	STEP(p = malloc(6 << 20));
+	STEP(p = realloc(p, 9 << 20));
+	STEP(free(p));
+	STEP(p = aligned_alloc(1 << 16, 1 << 17));
+	CHECK(p);
 	STEP(kmem_cache_clear_events(cache));
 	STEP(kmem_for_each_cache(nothing, NULL));
 	STEP(info = mallinfo2());

@@ -11,6 +11,7 @@
 #include "port/os.h"
 #include "port/pcpu.h"
 #include "watch/memcg.h"
+#include "inside.h"
 
 static bool refuse_memory(const char *call)
 {
@@ -92,8 +93,7 @@ static void no_words(void)
 	struct mem_cgroup *with = group_below(NULL, "with");
 
 	for (size_t bytes = 4096; bytes >= 8; bytes /= 2)
-		while (km_percpu_alloc(bytes))
-			;
+		INSIDE(while (km_percpu_alloc(bytes)) {});
 	struct mem_cgroup *top = group_below(with, "without"), *group = group_below(top, "below");
 	CHECK(charge(group, 5000) && charge(with, 77));
 	CHECK_EQUAL(mem_cgroup_current(group), 5000);

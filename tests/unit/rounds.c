@@ -14,6 +14,9 @@
 #include "check.h"
 #include "front/front.h"
 #include "page/arena.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
 
 #define CACHES	3000u
 #define MOST	256u	/* that one tick visits */

@@ -12,6 +12,9 @@
 #include "check.h"
 #include "inside.h"
 #include "page/arena.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
 
 #define BLOCKS	400u
 #define STEPS	20000u

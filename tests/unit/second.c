@@ -22,6 +22,7 @@
 #include "check.h"
 #include "page/arena.h"
 #include "port/os.h"
+#include "inside.h"
 
 #define LARGEST	(KM_PAGE_SIZE << KM_MAX_ORDER)
 
@@ -99,8 +100,7 @@ static void exhaust(void)
 	km_os_fault = refuse;
 	refusing = true;
 	for (unsigned order = KM_MAX_ORDER + 1; order-- > 0;)
-		while (km_pages_alloc(order, NUMA_NO_NODE, false, NULL))
-			;
+		INSIDE(while (km_pages_alloc(order, NUMA_NO_NODE, false, NULL)) {});
 	while (kmem_cache_alloc(work, GFP_NOWAIT))
 		;
 }

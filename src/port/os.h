@@ -101,13 +101,17 @@ int km_os_rseq_register(void *area, size_t bytes, uint32_t signature);
 int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature);
 size_t km_os_rseq_bytes(void);
 
-/* Which file a descriptor is, and how it is open (not after km_os_shut): 0 or -errno. Stream: a pipe, or a device of
- * characters. */
+/* Which file a descriptor is: 0 or -errno. Stream: a pipe, or a device of characters. */
 struct km_os_file {
 	uint64_t device, inode;
-	bool stream, regular, appends, writable, closed_by_exec;
+	bool stream, regular;
 };
 int km_os_file(int fd, struct km_os_file *file);
+/* How it is open: 0 or -errno, which it is always after km_os_shut. */
+struct km_os_opening {
+	bool writable, appends, closed_by_exec;
+};
+int km_os_opening(int fd, struct km_os_opening *opening);
 /* Are two descriptors one opening of a file, by dup? Where the system does not say (before Linux 6.10, and without
  * kcmp) it counts as no. */
 bool km_os_same_opening(int a, int b);

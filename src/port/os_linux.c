@@ -499,23 +499,32 @@ size_t km_os_rseq_bytes(void)
 int km_os_file(int fd, struct km_os_file *file)
 {
 	struct stat stat;
-	int result, status = O_RDONLY, flags = 0;
+	int result;
 
 	KEEP_ERRNO(result, fstat(fd, &stat));
 	if (result)
 		return result;
-	if (!km_os_is_shut()) {
-		KEEP_ERRNO(status, fcntl(fd, F_GETFL));
-		KEEP_ERRNO(flags, fcntl(fd, F_GETFD));
-		if (status < 0 || flags < 0)
-			return -EBADF;
-	}
 	*file = (struct km_os_file){
 		.device = stat.st_dev, .inode = stat.st_ino,
 		.stream = S_ISFIFO(stat.st_mode) || S_ISCHR(stat.st_mode),
 		.regular = S_ISREG(stat.st_mode),
-		.appends = status & O_APPEND,
+	};
+	return 0;
+}
+
+int km_os_opening(int fd, struct km_os_opening *opening)
+{
+	int status, flags;
+
+	if (km_os_is_shut())
+		return -EPERM;
+	KEEP_ERRNO(status, fcntl(fd, F_GETFL));
+	KEEP_ERRNO(flags, fcntl(fd, F_GETFD));
+	if (status < 0 || flags < 0)
+		return -EBADF;
+	*opening = (struct km_os_opening){
 		.writable = (status & O_ACCMODE) != O_RDONLY,
+		.appends = status & O_APPEND,
 		.closed_by_exec = flags & FD_CLOEXEC,
 	};
 	return 0;

@@ -56,26 +56,30 @@ static bool was_put_there(void)
 }
 
 /* Has the program made what 2 is now its standard error? Or opened something, and 2 was the first free number? */
-static bool is_standard_error(const struct km_os_file *file)
+static bool is_standard_error(const struct km_os_file *file, const struct km_os_opening *opening)
 {
-	if (!file->writable || file->closed_by_exec)
+	if (!opening->writable || opening->closed_by_exec)
 		return false;
 	return (file->stream && start.open) || was_put_there();
 }
 
-int km_stderr(bool or_log)
+/* Descriptor 2 is another file than it was, or none. Before this no system call but fstat: some forbid more. */
+static km_cold int after_change(bool or_log)
 {
+	struct km_os_opening opening;
 	struct km_os_file file;
-	bool open;
+	bool open = !km_os_file(2, &file) && !km_os_opening(2, &opening);
 
-	if (!start.known)
-		return 2;
-	open = !km_os_file(2, &file);
-	if (open && ((start.open && same(&file, &start.file)) || is_standard_error(&file)))
+	if (open && is_standard_error(&file, &opening))
 		return 2;
 	if (is_as_it_was(start.kept))
 		return start.kept;
-	return or_log && open && start.open && file.regular && file.appends ? 2 : -1;
+	return or_log && open && start.open && file.regular && opening.appends ? 2 : -1;
+}
+
+int km_stderr(bool or_log)
+{
+	return !start.known || is_as_it_was(2) ? 2 : after_change(or_log);
 }
 
 void km_stderr_fork_child(void)

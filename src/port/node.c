@@ -234,8 +234,14 @@ static void pretend(unsigned count)
 
 void km_node_start(unsigned pretended)
 {
-	__builtin_memset(&km_nodes, 0, sizeof(km_nodes));
-	__builtin_memset(&topology, 0, sizeof(topology));
+	static bool again;
+
+	/* Pages that are zeros already are not to become each process's own. */
+	if (again) {
+		__builtin_memset(&km_nodes, 0, sizeof(km_nodes));
+		__builtin_memset(&topology, 0, sizeof(topology));
+	}
+	again = true;
 	if (pretended)
 		pretend(pretended);
 	else

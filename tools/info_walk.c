@@ -411,18 +411,24 @@ static void add(unsigned long *sum, unsigned long n)
 	*sum = *sum == INFO_UNKNOWN || n == INFO_UNKNOWN ? INFO_UNKNOWN : *sum + n;
 }
 
-/* Its pages, and its arrays, which lie in one piece from the map to the bits. */
-static void add_extents(struct snapshot *snapshot, const struct km_range *range)
+/* Its pages, and its arrays; what a limit on the address space took of them between is somebody else's. */
+static void add_extents(struct walk *walk, const struct km_range *range)
 {
+	struct snapshot *snapshot = walk->snapshot;
+	const char *page = (const char *)range->page;
+
 	if (range->ready)
 		snapshot_add_extent(snapshot, range->base, range->base + (range->ready << KM_PAGE_SHIFT),
 				    range->dirty);
-	snapshot_add_extent(snapshot, range->map, range->dirty + range->pages / 64, NULL);
+	snapshot_add_extent(snapshot, range->map, range->map + range->pages, NULL);
+	snapshot_add_extent(snapshot, page, page + range->pages * layout_bytes(walk->layout, INFO_PAGE), NULL);
+	snapshot_add_extent(snapshot, range->owner, range->owner + range->pages, NULL);
+	snapshot_add_extent(snapshot, range->dirty, range->dirty + range->pages / 64, NULL);
 }
 
 static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 {
-	bool has_extents = layout_has(walk->layout, "range.base range.map range.dirty");
+	bool has_extents = layout_has(walk->layout, "range.base range.map range.page range.owner range.dirty");
 	struct km_range ranges[MAX_RANGES];
 	unsigned count;
 
@@ -438,7 +444,7 @@ static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 		add(&stats->arena_reserved_bytes, gone ? 0 : ranges[i].pages << KM_PAGE_SHIFT);
 		add(&stats->arena_committed_bytes, ranges[i].ready << KM_PAGE_SHIFT);
 		if (has_extents)
-			add_extents(walk->snapshot, &ranges[i]);
+			add_extents(walk, &ranges[i]);
 	}
 	return true;
 }

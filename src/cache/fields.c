@@ -28,7 +28,7 @@ const struct km_field km_fields[] = {
 	KM_FIELD_STRUCT("percpu", struct km_percpu),
 	PERCPU(base), PERCPU(cpus), PERCPU(discipline),
 	KM_FIELD_STRUCT("range", struct km_range),
-	RANGE(base), RANGE(pages), RANGE(ready), RANGE(page), RANGE(map), RANGE(dirty),
+	RANGE(base), RANGE(pages), RANGE(ready), RANGE(page), RANGE(map), RANGE(owner), RANGE(dirty),
 	KM_FIELD_STRUCT("page", struct km_page),
 	PAGE(cache), PAGE(type), PAGE(word),
 	KM_FIELD_STRUCT("zone", struct km_zone_counts),

@@ -105,13 +105,11 @@ static void cut_array(void *array, size_t from, size_t to, size_t bits)
 		km_os_unmap((char *)array + left, old - left);
 }
 
-/* All ranges but the last are committed whole. */
-void km_arena_fit(size_t limit)
+static void fit_range(struct km_range *range, size_t limit)
 {
-	km_lock(&km_arena.grow);
-	struct km_range *range = &km_arena.range[km_arena.ranges - 1];
 	size_t had = range->pages;
 	size_t pages = range->ready + (km_align_down(limit / 8, KM_BLOCK_BYTES) >> KM_PAGE_SHIFT);
+
 	if (pages < had) {
 		km_store(&range->pages, pages);
 		km_os_unmap(range->base + (pages << KM_PAGE_SHIFT), (had - pages) << KM_PAGE_SHIFT);
@@ -120,6 +118,15 @@ void km_arena_fit(size_t limit)
 		cut_array(range->owner, had, pages, 8 * sizeof(*range->owner));
 		cut_array(range->dirty, had, pages, 1);
 	}
+}
+
+/* Of one that was given back there is nothing to give. */
+void km_arena_fit(size_t limit)
+{
+	km_lock(&km_arena.grow);
+	for (unsigned i = 0; i < km_arena.ranges; i++)
+		if (km_arena.range[i].base && !km_arena.range[i].leaving)
+			fit_range(&km_arena.range[i], limit);
 	km_unlock(&km_arena.grow);
 }
 

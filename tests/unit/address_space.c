@@ -14,6 +14,7 @@
 #include <kmem/stats.h>
 
 #include "check.h"
+#include "inside.h"
 #include "page/arena.h"
 
 #define LIMIT	(1ul << 30)
@@ -126,6 +127,11 @@ int main(int argc, char **argv)
 	kmem_get_stats(&stats);
 	NEED(stats.arena_reserved_bytes <= LIMIT / 4);
 	NEED(munmap(own, LIMIT / 2) == 0);
+	/* What is left of each range is taken back where the program limits itself, and of those that went nothing. */
+	void *kept = kvmalloc(3 << 20, QUIET);
+	INSIDE(km_arena_fit(LIMIT / 8));
+	NEED(kept && kmem_check_all() == 0);
+	kvfree(kept);
 	side_by_side();
 	again(65536);
 	return 0;

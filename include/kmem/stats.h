@@ -48,7 +48,7 @@ struct kmem_stats {
 	unsigned long large_bytes;		/* their bytes */
 	unsigned long mapped_blocks;		/* of those, mappings of their own */
 	unsigned long mapped_bytes;
-	unsigned long meta_bytes;		/* our own memory, committed */
+	unsigned long meta_bytes;		/* our own memory, committed, without what went back to the system */
 	unsigned long purged_pages;		/* pages given back to the system, ever */
 	unsigned long slob_pages;		/* pages that all caches and the kmalloc of engine slob share */
 	unsigned long slob_bytes;		/* ... of which so much is in use, headers too */

@@ -20,6 +20,7 @@ static struct {
 	struct km_list all;
 	unsigned count;
 	bool was_busy;			/* of who holds the lock by km_registry_lock */
+	struct kmem_cache *dead;	/* memory of caches that are gone, by next_named */
 	size_t entries_ready;		/* bytes committed */
 	size_t next_id;
 	uint64_t used[MAX_IDS / 64];
@@ -310,10 +311,27 @@ static void publish(struct kmem_cache *cache, bool internal)
 	km_bump(&registry.count, 1);
 }
 
+/* What was a cache of the program's own is no other thing for ever, so that who still calls it is told. */
+static void keep_memory(struct kmem_cache *cache)
+{
+	cache->next_named = registry.dead;
+	registry.dead = cache;
+}
+
+static struct kmem_cache *new_memory(void)
+{
+	struct kmem_cache *cache = registry.dead;
+
+	if (!cache)
+		return km_meta_alloc(sizeof(*cache), true);
+	registry.dead = cache->next_named;
+	return __builtin_memset(cache, 0, sizeof(*cache));
+}
+
 static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags_t flags,
 				     const struct km_creation *creation, int *error)
 {
-	struct kmem_cache *cache = km_meta_alloc(sizeof(*cache), true);
+	struct kmem_cache *cache = new_memory();
 
 	if (!cache) {
 		*error = -ENOMEM;
@@ -507,7 +525,10 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	if (km_unlikely(rest && cache->handed_on))
 		return;
 	fini_nodes(cache);
-	km_meta_free(cache, sizeof(*cache));
+	if (cache->twin_of)
+		km_meta_free(cache, sizeof(*cache));
+	else
+		keep_memory(cache);
 }
 
 static void leave_rounds(const struct kmem_cache *cache)

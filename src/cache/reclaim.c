@@ -6,6 +6,7 @@
  */
 #include "../page/ahead.h"
 #include "../page/big.h"
+#include "../page/meta.h"
 #include "../port/die.h"
 #include "../port/os.h"
 #include "cache.h"
@@ -345,6 +346,7 @@ size_t kmem_shrink_all(void)
 	km_large_finish_deferred();
 	km_registry_visit(flush_cache, &slabs);
 	pages = km_pages_purge(0);
+	km_meta_trim(true);
 	km_big_offer();
 	km_ranges_release(true);
 	if (!was)

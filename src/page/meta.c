@@ -1,7 +1,7 @@
 /*
- * meta.c: our own memory: power-of-two free lists over ranges that are committed step by step. Invariant: a
- * free piece keeps what it held but for the link, so that a destroyed cache still says that it is one; all of meta
- * memory stays readable for ever.
+ * meta.c: our own memory: power-of-two free lists over ranges that are committed step by step. Invariants: all of meta
+ * memory stays readable for ever; a free piece keeps what it held but for the link until it is had again, or its page
+ * goes back to the system, which shows zeros then. A page that went back is on no free list, and marked.
  */
 #include "meta.h"
 
@@ -13,24 +13,44 @@
 #define MIN_SHIFT	6u
 #define MAX_SHIFT	22u
 #define COMMIT_STEP	((size_t)256 << 10)
+#define UNITS		(KM_PAGE_SIZE >> MIN_SHIFT)	/* smallest pieces of a page */
+#define RANGE_BYTES	((size_t)1 << 30)
+#define TRIM_PAGES	4096u		/* that go back while the lock is held */
+#define TRIM_FROM	((size_t)4 << 20)	/* bytes that must be free for it to be worth a look */
 
 static struct {
 	struct km_lock lock;
-	char *at, *committed, *end;	/* the current range */
-	size_t committed_bytes;
+	char *base, *at, *committed, *end;	/* the current range */
+	size_t committed_bytes;		/* without pages that went back */
+	size_t free_bytes;		/* on the lists */
+	size_t freed;			/* since the last trim */
+	uint8_t *units;			/* for each page of the range: free smallest pieces, while it is trimmed */
+	uint64_t *gone;			/* a bit for each page of the range that went back */
+	size_t gone_pages;
 	char *root;			/* set aside at the start of the first range */
 	void *free[MAX_SHIFT + 1];	/* linked by the last word of a smallest piece */
 } meta = { .lock = KM_LOCK_INIT(KM_RANK_META) };
+
+static unsigned shift_of(size_t bytes)
+{
+	return bytes <= (size_t)1 << MIN_SHIFT ? MIN_SHIFT : km_ilog2(bytes - 1) + 1;
+}
 
 static void **link_of(void *p)
 {
 	return (void **)((char *)p + (1u << MIN_SHIFT)) - 1;
 }
 
+/* Bytes of the bits for the pages of the largest range. */
+static size_t mark_bytes(void)
+{
+	return RANGE_BYTES / KM_PAGE_SIZE / 8;
+}
+
 static bool new_range(size_t bytes)
 {
 	size_t limit = km_os_address_limit(), least = km_align_up(bytes * 2, COMMIT_STEP);
-	size_t range = limit == SIZE_MAX ? (size_t)1 << 30 : km_align_down(limit / 64, COMMIT_STEP);
+	size_t range = limit == SIZE_MAX ? RANGE_BYTES : km_align_down(limit / 64, COMMIT_STEP);
 	char *p;
 
 	range = km_max(km_max(range, COMMIT_STEP * 4), least);
@@ -41,6 +61,11 @@ static bool new_range(size_t bytes)
 		range = km_max(km_align_down(range / 4, COMMIT_STEP), least);
 	}
 	km_os_name(p, range, "libkmem: metadata");
+	/* What is free in the former one is used up, and never goes back. */
+	meta.base = p;
+	if (meta.gone)
+		__builtin_memset(meta.gone, 0, mark_bytes());
+	meta.gone_pages = 0;
 	/* The first page of the system's stays without access: the mapping after it begins with ours. */
 	meta.at = meta.committed = p + km_os_page_bytes();
 	meta.end = p + range;
@@ -63,8 +88,61 @@ void km_meta_fit(size_t limit)
 	km_unlock(&meta.lock);
 }
 
-/* Cut `bytes`, a power of two, off the range, or, without may_wait, off what is committed of it. What alignment
- * skips is lost, at most as much. */
+/* ------------------------------------------------------------------ pages that went back */
+
+static bool is_gone(size_t page)
+{
+	return meta.gone[page / 64] >> page % 64 & 1;
+}
+
+static void push(void *p, unsigned shift)
+{
+	*link_of(p) = meta.free[shift];
+	meta.free[shift] = p;
+	meta.free_bytes += (size_t)1 << shift;
+}
+
+/* So many in a row, the first of them at a multiple of two, where it is more than one: its number. False: none. */
+static bool find_gone(size_t pages, size_t *first)
+{
+	size_t all = (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT, run = 0;
+
+	for (size_t page = 0; page < all; page++) {
+		/* 64 at a time, where there are none. */
+		if (page % 64 == 0 && !meta.gone[page / 64]) {
+			page += 63;
+			run = 0;
+			continue;
+		}
+		bool fits = is_gone(page) && (run || pages == 1 || !((uintptr_t)(meta.base + (page << KM_PAGE_SHIFT)) &
+								     (2 * KM_PAGE_SIZE - 1)));
+		run = fits ? run + 1 : 0;
+		if (run == pages) {
+			*first = page + 1 - pages;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A piece out of pages that went back, which are zeros. NULL: there are none, or not so many in a row. */
+static void *take_gone(unsigned shift)
+{
+	size_t bytes = (size_t)1 << shift, pages = bytes > KM_PAGE_SIZE ? bytes >> KM_PAGE_SHIFT : 1, first;
+
+	if (meta.gone_pages < pages || !find_gone(pages, &first))
+		return NULL;
+	char *p = meta.base + (first << KM_PAGE_SHIFT);
+	for (size_t page = first; page < first + pages; page++)
+		meta.gone[page / 64] &= ~((uint64_t)1 << page % 64);
+	meta.gone_pages -= pages;
+	meta.committed_bytes += pages << KM_PAGE_SHIFT;
+	for (size_t at = KM_PAGE_SIZE; bytes < KM_PAGE_SIZE && at > bytes; at -= bytes)
+		push(p + at - bytes, shift);
+	return p;
+}
+
+/* Cut `bytes`, a power of two, off the range, or, without may_wait, off what is committed of it. */
 static void *carve(size_t bytes, bool may_wait)
 {
 	/* A shelf's block is aligned to its size, and the largest has 1024 words. */
@@ -85,13 +163,13 @@ static void *carve(size_t bytes, bool may_wait)
 		meta.committed += step;
 		meta.committed_bytes += step;
 	}
+	/* What alignment skips is for smaller pieces. */
+	for (size_t piece; meta.at < p; meta.at += piece) {
+		piece = (size_t)1 << __builtin_ctzll((uintptr_t)meta.at);
+		push(meta.at, shift_of(piece));
+	}
 	meta.at = p + bytes;
 	return p;
-}
-
-static unsigned shift_of(size_t bytes)
-{
-	return bytes <= (size_t)1 << MIN_SHIFT ? MIN_SHIFT : km_ilog2(bytes - 1) + 1;
 }
 
 void *km_meta_alloc(size_t bytes, bool may_wait)
@@ -106,9 +184,10 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 		p = meta.free[shift];
 		if (p) {
 			meta.free[shift] = *link_of(p);
+			meta.free_bytes -= (size_t)1 << shift;
 			__builtin_memset(p, 0, (size_t)1 << shift);
 		} else {
-			p = carve((size_t)1 << shift, may_wait);
+			p = take_gone(shift) ?: carve((size_t)1 << shift, may_wait);
 		}
 		km_unlock_may(&meta.lock, may_wait);
 	}
@@ -145,10 +224,160 @@ void km_meta_free(void *p, size_t bytes)
 		return;
 	bool was = km_busy_begin();
 	km_lock(&meta.lock);
-	*link_of(p) = meta.free[shift];
-	meta.free[shift] = p;
+	push(p, shift);
+	meta.freed += (size_t)1 << shift;
 	km_unlock(&meta.lock);
 	km_busy_end(was);
+}
+
+/* ------------------------------------------------------------------ giving back */
+
+/* Memory for the marks: address space, until a range is trimmed. */
+static bool have_marks(void)
+{
+	size_t bytes = mark_bytes() + RANGE_BYTES / KM_PAGE_SIZE;
+
+	if (meta.gone)
+		return true;
+	char *p = km_os_reserve(bytes, KM_PAGE_SIZE);
+	if (!p)
+		return false;
+	if (km_os_commit(p, bytes)) {
+		km_os_unmap(p, bytes);
+		return false;
+	}
+	km_os_name(p, bytes, "libkmem: metadata");
+	meta.gone = (uint64_t *)p;
+	meta.units = (uint8_t *)p + mark_bytes();
+	return true;
+}
+
+/* Pages of a piece in the current range; none where it lies in a former one. */
+static size_t pages_of(const void *piece, unsigned shift, size_t *first)
+{
+	uintptr_t offset = (uintptr_t)piece - (uintptr_t)meta.base;
+
+	*first = offset >> KM_PAGE_SHIFT;
+	if (offset >= (uintptr_t)(meta.at - meta.base))
+		return 0;
+	return shift > KM_PAGE_SHIFT ? (size_t)1 << (shift - KM_PAGE_SHIFT) : 1;
+}
+
+static void count_free(void)
+{
+	size_t first;
+
+	for (unsigned shift = MIN_SHIFT; shift <= MAX_SHIFT; shift++)
+		for (void *p = meta.free[shift]; p; p = *link_of(p))
+			for (size_t pages = pages_of(p, shift, &first); pages; pages--)
+				meta.units[first + pages - 1] =
+					(uint8_t)(meta.units[first + pages - 1] +
+						  km_min((1u << shift) >> MIN_SHIFT, (unsigned)UNITS));
+}
+
+/* The first pages that are free as a whole are to go, the others stay; a piece of several goes with all of them. */
+static size_t choose(size_t all)
+{
+	size_t chosen = 0;
+
+	for (size_t page = 0; page < all; page++) {
+		bool goes = meta.units[page] == UNITS && chosen < TRIM_PAGES;
+
+		meta.units[page] = goes ? UNITS : 0;
+		chosen += goes;
+	}
+	return chosen;
+}
+
+static bool goes(const void *piece, unsigned shift)
+{
+	size_t first, pages = pages_of(piece, shift, &first);
+	bool all = pages;
+
+	for (; pages && all; pages--)
+		all = meta.units[first + pages - 1] == UNITS;
+	return all;
+}
+
+/* A piece that is cut by the bound keeps its pages. */
+static void keep_pages(const void *piece, unsigned shift)
+{
+	size_t first;
+
+	for (size_t pages = pages_of(piece, shift, &first); pages; pages--)
+		meta.units[first + pages - 1] = 0;
+}
+
+static void take_off_lists(void)
+{
+	for (unsigned shift = MAX_SHIFT; shift >= MIN_SHIFT; shift--)
+		for (void **at = &meta.free[shift], *p; (p = *at);)
+			if (goes(p, shift)) {
+				*at = *link_of(p);
+				meta.free_bytes -= (size_t)1 << shift;
+			} else {
+				keep_pages(p, shift);
+				at = link_of(p);
+			}
+}
+
+/* What the system does not take back is zeroed here: it is as if it had, but for its memory. */
+static void give_back(size_t all)
+{
+	size_t given = 0;
+
+	for (size_t page = 0, end; page < all; page = end) {
+		char *p = meta.base + (page << KM_PAGE_SHIFT);
+
+		for (end = page; end < all && meta.units[end] == UNITS; end++)
+			meta.gone[end / 64] |= (uint64_t)1 << end % 64;
+		if (end == page) {
+			end++;
+			continue;
+		}
+		if (km_os_purge(p, (end - page) << KM_PAGE_SHIFT))
+			__builtin_memset(p, 0, (end - page) << KM_PAGE_SHIFT);
+		given += end - page;
+	}
+	meta.gone_pages += given;
+	meta.committed_bytes -= given << KM_PAGE_SHIFT;
+}
+
+/* With the lock. How many pages were to go. */
+static size_t trim(void)
+{
+	size_t all = (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT;
+
+	meta.freed = 0;
+	if (!have_marks() || all > RANGE_BYTES >> KM_PAGE_SHIFT)
+		return 0;
+	__builtin_memset(meta.units, 0, all + 1);
+	count_free();
+	size_t chosen = choose(all);
+	if (chosen) {
+		take_off_lists();
+		give_back(all);
+	}
+	return chosen;
+}
+
+void km_meta_trim(bool always)
+{
+	size_t chosen = TRIM_PAGES;
+
+	while (chosen == TRIM_PAGES) {
+		bool was = km_busy_begin();
+
+		chosen = 0;
+		km_lock(&meta.lock);
+		if (meta.free_bytes >= (always ? 2 * KM_PAGE_SIZE : TRIM_FROM) &&
+		    (always || meta.freed >= meta.committed_bytes / 4))
+			chosen = trim();
+		km_unlock(&meta.lock);
+		km_busy_end(was);
+		/* Who began it sees it through. */
+		always = true;
+	}
 }
 
 void km_meta_hold(void)

@@ -1,6 +1,6 @@
 /*
- * meta.h: memory for ourselves. It never comes from a cache, so nothing recurses; it is never given back
- * and never changes its alignment, so a stale pointer into it may always be read.
+ * meta.h: memory for ourselves. It never comes from a cache, so nothing recurses; its addresses are never given back,
+ * so a stale pointer into it may always be read.
  */
 #ifndef KM_PAGE_META_H
 #define KM_PAGE_META_H
@@ -16,6 +16,9 @@ void km_meta_free(void *p, size_t bytes);
 /* So many bytes are committed and not yet cut off, for requests that may not wait, unless the range ends. False: the
  * system refuses. */
 bool km_meta_ahead(size_t bytes);
+/* Pages of it that are free as a whole go back to the system: if there may be many, or `always`. It takes time by free
+ * pieces, some with the lock held. */
+void km_meta_trim(bool always);
 /* None is had or freed meanwhile: for some hundred instructions, with km_front_busy set. */
 void km_meta_hold(void);
 void km_meta_let_go(void);

@@ -417,6 +417,8 @@ void km_private_release(struct obj_cgroup *objcg)
 	km_list_add_head(entry, &orphans);
 	reap(LOOKS);
 	km_registry_unlock();
+	/* What held its twins. */
+	km_meta_trim(false);
 }
 
 static void fork_these(const struct km_list *these, bool before, bool child)

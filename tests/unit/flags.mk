@@ -18,3 +18,4 @@ TEST_LIBS_areas := -Wl,--wrap=km_os_possible_cpus
 TEST_LIBS_handed_on := -Wl,--wrap=km_os_barrier,--wrap=km_registry_lock,--wrap=km_registry_unlock,--wrap=km_slab_free
 # Calls that are held until a fork has begun.
 TEST_LIBS_fork_hands := -Wl,--wrap=madvise,--wrap=munmap
+TEST_LIBS_meta_back := -Wl,--wrap=km_os_purge

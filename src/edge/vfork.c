@@ -15,6 +15,9 @@
 
 #include "../cache/cache.h"
 #include "../port/pcpu.h"
+#include "vfork.h"
+
+km_tls unsigned km_in_vfork;
 
 #if defined(KMEM_HAVE_RSEQ)
 
@@ -34,12 +37,14 @@ __attribute__((used)) uint64_t km_vfork_before(void)
 
 	km_boot();
 	size_t lent = km_thread_lend();
+	km_in_vfork++;
 	errno = saved_errno;
 	return lent == KM_NOT_LENT ? COPIED : SHARED | (uint64_t)lent << 32;
 }
 
 __attribute__((used)) long km_vfork_after(long result, uint64_t before)
 {
+	km_in_vfork--;
 	if (before >> 32)
 		km_thread_take_back(before >> 32);
 	if (__asan_handle_vfork)

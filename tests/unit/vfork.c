@@ -118,6 +118,20 @@ static void not_lent(void)
 	allocate();
 }
 
+/* A child that confines itself is not its parent, whose memory it has. */
+static void confined(void)
+{
+	pid_t child = vfork();
+
+	if (!child) {
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		_exit(0);
+	}
+	wait_for(child);
+	NEED(!km_os_is_shut());
+	NEED(!rseq() || says_the_truth());
+}
+
 /* A system that makes no child: errno, and the area is registered again. */
 static void no_child(void)
 {
@@ -147,6 +161,7 @@ int main(void)
 	lent();
 	NEED(pthread_create(&thread, NULL, in_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
 	not_lent();
+	confined();
 	no_child();
 	return 0;
 }

@@ -71,13 +71,13 @@ struct slab_sheaf;
 
 /* ---- SLAB_ bits: kept, or accepted and documented as not applicable (docs/kernel-map.md). */
 #define SLAB_CONSISTENCY_CHECKS	0x00000100u	/* every free is validated, on a hit too */
-#define SLAB_RED_ZONE		0x00000400u	/* accepted; a later release */
-#define SLAB_POISON		0x00000800u	/* accepted; a later release */
+#define SLAB_RED_ZONE		0x00000400u	/* does nothing yet, but for a line */
+#define SLAB_POISON		0x00000800u	/* does nothing yet, but for a line */
 #define SLAB_KMALLOC		0x00001000u	/* internal: accepted, of no effect */
 #define SLAB_HWCACHE_ALIGN	0x00002000u	/* align to the cache line, halved while size <= line / 2 */
 #define SLAB_CACHE_DMA		0x00004000u	/* not applicable: accepted */
 #define SLAB_CACHE_DMA32	0x00008000u	/* not applicable: accepted */
-#define SLAB_STORE_USER		0x00010000u	/* accepted; a later release */
+#define SLAB_STORE_USER		0x00010000u	/* does nothing yet, but for a line */
 #define SLAB_RECLAIM_ACCOUNT	0x00020000u	/* a mark; nothing is reclaimed by it. Engine slab: the lowest order */
 #define SLAB_TEMPORARY		SLAB_RECLAIM_ACCOUNT
 #define SLAB_PANIC		0x00040000u	/* failing to create it ends the process */

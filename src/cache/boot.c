@@ -85,6 +85,8 @@ static bool start(void)
 		options_read = true;
 		km_stderr_start();
 		km_options_read();
+		if (km_options.sanitize)
+			km_sanitizer_start();
 		km_arena_set(km_options.huge, km_options.decay_ms);
 		km_percpu_start(km_options.percpu);
 		km_node_start(km_options.nodes);

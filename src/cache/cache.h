@@ -7,6 +7,7 @@
 #include <kmem/memcg.h>
 
 #include "../front/front.h"
+#include "../port/sanitizer.h"
 
 /* ---- boot.c */
 
@@ -35,6 +36,7 @@ struct km_options {
 	const struct km_engine *engine;	/* the default one */
 	const char *percpu;		/* wanted discipline; NULL: the best there is */
 	bool merge, check, huge;
+	bool sanitize;			/* a sanitizer that is there sees each object */
 	bool account;			/* every object and every block is to be paid for */
 	uint64_t reserve;		/* bytes that are committed ahead at all times */
 	uint64_t limit;			/* of the group that pays for the process; 0: none */
@@ -169,11 +171,21 @@ bool km_large_free(const void *p);
  * block, as far as can be told then. */
 bool km_large_defer(void *p);
 void km_large_finish_deferred(void);	/* with km_front_busy set */
+/* Where a sanitizer is: the bytes that were asked for of the block of whole pages at p; NULL: it is none. */
+size_t *km_large_asked(const void *p);
 /* Resize in place (never moves, but for mappings of their own where may_move); NULL: can't. */
 void *km_large_resize(void *p, size_t bytes, bool may_move);
 void km_large_get_stats(size_t *blocks, size_t *bytes);
 /* Where those of whole pages are counted, without the mappings of their own. */
 void km_large_expose(const size_t **blocks, const size_t **bytes);
+
+/* ---- watched.c: only where a sanitizer is in the process */
+
+extern const struct km_hooks km_watched_hooks;
+/* The object, or block, was asked for with so many bytes: it has no more. Returns p, which may be NULL. */
+void *km_watched_asked(void *p, size_t bytes) km_cold;
+/* What its user has of an object; 0: what the cache says. */
+size_t km_watched_bytes(const struct kmem_cache *cache, const void *p) km_cold;
 
 /* ---- reclaim.c */
 

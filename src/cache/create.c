@@ -347,12 +347,14 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	cache->keeper = creation->keeper;
 	cache->kept_by = creation->kept_by;
 	cache->hooks = cache->twin_of ? cache->twin_of->hooks : NULL;
+	if (km_is_watched(cache))
+		cache->hooks = &km_watched_hooks;
 	cache->limit = UINT64_MAX;
 	cache->flags = flags;
 	if (km_options.account && !cache->engine->shared_pages && !cache->twin_of)
 		cache->flags |= SLAB_ACCOUNT;
 	cache->ctor = creation->args.ctor;
-	cache->checked = km_options.check || (flags & SLAB_CONSISTENCY_CHECKS);
+	cache->checked = km_options.check || (flags & SLAB_CONSISTENCY_CHECKS) || km_is_watched(cache);
 	cache->mergeable = km_options.merge && !cache->ctor && !creation->args.usersize &&
 			   !creation->args.sheaf_capacity && !creation->internal;
 	cache->references = 1;
@@ -407,6 +409,15 @@ static void *create_failed(const char *name, slab_flags_t flags, int error, cons
 	return NULL;
 }
 
+/* What is asked for and not to be had is said once. */
+static void say_idle_flags(const char *name, slab_flags_t flags)
+{
+	static uint32_t said;
+
+	if (flags & (SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER) && !km_swap_acquire(&said, 1u))
+		km_warn("kmem_cache_create(%s): SLAB_RED_ZONE, SLAB_POISON and SLAB_STORE_USER do nothing yet", name);
+}
+
 struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 					  const struct kmem_cache_args *args, slab_flags_t flags)
 {
@@ -421,6 +432,7 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	const char *wrong = complaint(name, size, &creation.args, flags);
 	if (wrong)
 		return create_failed(shown, flags, EINVAL, wrong);
+	say_idle_flags(shown, flags);
 	/* What is kmalloc's is not for others to say: engine slob has headers there. */
 	flags &= ~SLAB_KMALLOC;
 	if (creation.args.useroffset > size ||

@@ -29,6 +29,8 @@ static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 struct kmem_cache *km_kmalloc_sized;
 /* For __GFP_ACCOUNT, so that what is paid for and what is not don't share slabs; NULL until there is a group. */
 static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+/* Larger ones, and where a sanitizer is all, go the long way: by kmalloc_node. */
+static size_t most_direct = KMALLOC_MAX_CACHE_SIZE;
 
 /* ------------------------------------------------------------------ the hot path */
 
@@ -56,7 +58,7 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 	struct kmem_cache *cache = NULL;
 
 	/* Acquire pairs with make_charged. */
-	if (km_likely(size <= KMALLOC_MAX_CACHE_SIZE))
+	if (km_likely(size <= most_direct))
 		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
 	if (km_unlikely(!cache))
 		return kmalloc_node(size, gfp, NUMA_NO_NODE);
@@ -75,7 +77,7 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 	if (km_unlikely(gfp & __GFP_ACCOUNT))
 		return kmalloc_account(size, gfp);
 	/* Acquire pairs with km_kmalloc_start. */
-	struct kmem_cache *cache = km_likely(size <= KMALLOC_MAX_CACHE_SIZE) ?
+	struct kmem_cache *cache = km_likely(size <= most_direct) ?
 					   km_load_acquire(&cache_of_size[(size + 7) >> 3]) : NULL;
 	if (km_likely(cache != NULL))
 		return km_alloc_miss(cache, gfp);
@@ -154,7 +156,7 @@ size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects)
 	return km_front_take(km_kmalloc_sized, &request, objects, (unsigned)km_min(n, (size_t)4096));
 }
 
-void *kmalloc_node(size_t size, gfp_t gfp, int node)
+static void *alloc_node(size_t size, gfp_t gfp, int node)
 {
 	if (is_by_size(size))
 		return alloc_by_size(size, gfp, node);
@@ -165,6 +167,13 @@ void *kmalloc_node(size_t size, gfp_t gfp, int node)
 	if (km_unlikely(km_kmalloc_sized || size > KMALLOC_MAX_CACHE_SIZE))
 		return kmalloc_large(size, gfp, node);
 	return km_alloc_miss_node(km_kmalloc_cache_by(size, gfp), gfp, node);
+}
+
+void *kmalloc_node(size_t size, gfp_t gfp, int node)
+{
+	void *object = alloc_node(size, gfp, node);
+
+	return km_likely(!km_sanitizer.objects) ? object : km_watched_asked(object, size);
 }
 
 void *kzalloc(size_t size, gfp_t gfp)
@@ -206,6 +215,8 @@ bool km_kmalloc_start(void)
 {
 	size_t step = 1;
 
+	if (km_sanitizer.objects)
+		most_direct = 0;
 	if (km_options.engine->shared_pages)
 		return start_sized();
 	for (size_t i = 0; i < km_array_count(sizes); i++) {
@@ -401,9 +412,13 @@ size_t km_usable_size(const void *p, const char *function)
 	if (in_shared_page(p))
 		return is_sized(p, function) ? km_slob_usable(p) : 0;
 	struct kmem_cache *cache = cache_of_object(p);
+	if (cache && km_unlikely(km_sanitizer.objects))
+		return km_watched_bytes(cache, p) ?: cache->object_size;
 	if (cache)
 		return cache->flags & (SLAB_TYPESAFE_BY_RCU) || cache->ctor ? cache->object_size :
 									      cache->size;
+	if (km_unlikely(km_sanitizer.objects) && km_large_asked((void *)p))
+		return *km_large_asked((void *)p);
 	bool was = km_busy_begin();
 	size_t bytes = was ? km_large_try_bytes(p) : km_large_bytes(p);
 	km_busy_end(was);
@@ -429,6 +444,8 @@ size_t kmalloc_size_roundup(size_t size)
 {
 	if (!size || !km_boot())
 		return 0;
+	if (km_unlikely(km_sanitizer.objects))
+		return size;
 	if (km_kmalloc_sized && size < KM_SLOB_SIZED_END)
 		return km_align_up(size, KM_SLOB_UNIT);
 	if (!km_kmalloc_sized && size <= KMALLOC_MAX_CACHE_SIZE)
@@ -462,6 +479,8 @@ static void *shrunk(void *object, size_t size, size_t usable, gfp_t gfp)
 {
 	if (km_unlikely(gfp & __GFP_ZERO))
 		__builtin_memset((char *)object + size, 0, usable - size);
+	if (km_unlikely(km_sanitizer.objects))
+		km_watched_asked(object, size);
 	return object;
 }
 

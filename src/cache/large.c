@@ -88,6 +88,10 @@ static void *pages_alloc(size_t bytes, size_t align, const struct km_request *re
 	km_add(&large.blocks, 1ul);
 	km_add(&large.bytes, pages << KM_PAGE_SHIFT);
 	void *p = km_page_address(page);
+	if (km_unlikely(km_sanitizer.objects)) {
+		km_pages_handed_in(p, pages << KM_PAGE_SHIFT);
+		km_memory_on(p, pages << KM_PAGE_SHIFT);
+	}
 	if ((request->gfp & __GFP_ZERO) && !zero)
 		__builtin_memset(p, 0, bytes);
 	return p;
@@ -142,8 +146,65 @@ static void *alloc_or_press(size_t bytes, size_t align, const struct km_request 
 	return p;
 }
 
-void *km_large_alloc_request(size_t bytes, size_t align, struct km_request *request)
+static struct km_page *page_of_block(const void *p)
 {
+	struct km_page *page = km_page_of(p);
+
+	return page && page->type == KM_PAGE_LARGE && km_page_address(page) == p ? page : NULL;
+}
+
+/* ------------------------------------------------------------------ what a sanitizer is told */
+
+/* Of a mapping its last word says what was asked for, which is in a page that is nobody's. */
+size_t *km_large_asked(const void *p)
+{
+	struct km_page *page = page_of_block(p);
+
+	if (page || (uintptr_t)p & (KM_PAGE_SIZE - 1))
+		return page ? &page->requested : NULL;
+	size_t bytes = km_front_busy ? km_big_try_bytes(p) : km_big_bytes(p);
+	return bytes && bytes != SIZE_MAX ? (size_t *)((char *)p + bytes) - 1 : NULL;
+}
+
+/* Behind a block lies a page that is nobody's. */
+static km_cold void block_comes(void *p, size_t bytes, bool zeros)
+{
+	struct km_page *page = page_of_block(p);
+	size_t whole = page ? page->pages << KM_PAGE_SHIFT : km_big_bytes(p);
+
+	if (!page)
+		km_root_comes(p, whole);
+	if (!km_sanitizer.objects)
+		return;
+	*km_large_asked(p) = bytes;
+	km_memory_off(p, whole - sizeof(size_t));
+	km_object_begins(p, bytes, zeros);
+}
+
+/* A mapping's addresses may be anybody's next: they are left as if it had not been. */
+static km_cold void block_goes(struct km_page *page, const void *p)
+{
+	size_t bytes = page ? page->pages << KM_PAGE_SHIFT : km_big_bytes(p);
+
+	if (bytes && !page)
+		km_root_goes(p, bytes);
+	if (!bytes || !km_sanitizer.objects)
+		return;
+	km_object_ends((void *)p, bytes);
+	if (page)
+		km_pages_handed_out(p, bytes);
+	else
+		km_memory_on(p, bytes);
+}
+
+static size_t with_red_zone(size_t bytes)
+{
+	return km_unlikely(km_sanitizer.objects) && bytes != KMALLOC_MAX_SIZE ? bytes + KM_PAGE_SIZE : bytes;
+}
+
+void *km_large_alloc_request(size_t asked, size_t align, struct km_request *request)
+{
+	size_t bytes = with_red_zone(asked);
 	uint64_t owner;
 
 	if (km_unlikely(!pay(bytes, request->gfp, &owner))) {
@@ -155,14 +216,9 @@ void *km_large_alloc_request(size_t bytes, size_t align, struct km_request *requ
 		set_owner(p, owner);
 	else
 		pay_back(owner, km_align_up(bytes, KM_PAGE_SIZE));
+	if (p && km_unlikely(km_sanitizer.any))
+		block_comes(p, asked, request->gfp & __GFP_ZERO);
 	return p;
-}
-
-static struct km_page *page_of_block(const void *p)
-{
-	struct km_page *page = km_page_of(p);
-
-	return page && page->type == KM_PAGE_LARGE && km_page_address(page) == p ? page : NULL;
 }
 
 size_t km_large_bytes(const void *p)
@@ -233,6 +289,8 @@ bool km_large_free(const void *p)
 	struct km_page *page = page_of_block(p);
 
 	uint64_t owner = owner_of(page, p);
+	if (km_unlikely(km_sanitizer.any))
+		block_goes(page, p);
 	if (!page) {
 		size_t bytes = owner ? km_big_bytes(p) : 0;
 
@@ -282,11 +340,15 @@ static void *resize_mapping(void *p, size_t bytes)
 	km_busy_end(was);
 	if (owner && bytes > old && !km_charge_more(owner, bytes - old))
 		return NULL;
+	if (km_unlikely(km_sanitizer.any))
+		km_root_goes(p, km_big_bytes(p));
 	was = km_busy_begin();
 	void *moved = km_big_resize(p, bytes);
 	if (km_unlikely(!moved) && km_ranges_release(false))
 		moved = km_big_resize(p, bytes);
 	km_busy_end(was);
+	if (km_unlikely(km_sanitizer.any))
+		km_root_comes(moved ?: p, km_big_bytes(moved ?: p));
 	if (owner && !moved && bytes > old)
 		pay_back(owner, bytes - old);
 	if (owner && moved && bytes < old)
@@ -318,6 +380,9 @@ void *km_large_resize(void *p, size_t bytes, bool may_move)
 {
 	struct km_page *page = page_of_block(p);
 
+	/* Then a block that changes is another block. */
+	if (km_unlikely(km_sanitizer.objects))
+		return NULL;
 	if (!page) {
 		if (!may_move || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_front_busy)
 			return NULL;

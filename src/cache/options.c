@@ -10,7 +10,7 @@
 #include "cache.h"
 
 struct km_options km_options = {
-	.engine = &km_engine_sheaf, .huge = true, .decay_ms = 1000,
+	.engine = &km_engine_sheaf, .huge = true, .sanitize = true, .decay_ms = 1000,
 };
 
 bool km_memcg_modes[MEM_CGROUP_NR_MODES] = { [MEM_CGROUP_SHELF] = true };
@@ -164,6 +164,7 @@ static bool set_unsigned(const char *value, unsigned long most, unsigned *field)
 }
 
 static bool set_check(const char *value) { return set_flag(value, &km_options.check); }
+static bool set_sanitize(const char *value) { return set_flag(value, &km_options.sanitize); }
 static bool set_huge(const char *value) { return set_flag(value, &km_options.huge); }
 static bool set_merge(const char *value) { return set_flag(value, &km_options.merge); }
 static bool set_stats(const char *value) { return set_flag(value, &km_layout_options.count_events); }
@@ -235,6 +236,7 @@ static const struct option {
 	{ "percpu", set_percpu, "auto|rseq|cmpxchg|lock: per-CPU discipline (auto)" },
 	{ "misuse", set_misuse, "abort|warn|trap: what a bad free does (abort)" },
 	{ "check", set_check, "0|1: validate every free, also on a hit (0)" },
+	{ "sanitize", set_sanitize, "0|1: a sanitizer that is in the process sees each object (1)" },
 	{ "stats", set_stats, "0|1: count hits of slub and slab as well (0)" },
 	{ "decay", set_decay, "milliseconds until free memory goes back to the system (1000)" },
 	{ "huge", set_huge, "0|1: ask for huge pages once the arena is large (1)" },

@@ -20,6 +20,7 @@
 #include "../port/lock.h"
 #include "../port/node.h"
 #include "../port/pcpu.h"
+#include "../port/sanitizer.h"
 
 #define KM_NAME_BYTES	32u
 
@@ -294,6 +295,21 @@ _Static_assert(sizeof(struct km_entry) == 32, "an entry is found by a shift");
  * guard's: more partial slabs than min_partial. Kernel: remote_node_defrag_ratio, get_any_partial.
  */
 bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *request);
+
+/* A sanitizer sees its objects, each with a red zone behind it, and behind that the free pointer. */
+km_inline bool km_is_watched(const struct kmem_cache *cache)
+{
+	return km_unlikely(km_sanitizer.objects) && cache->object_size <= KM_WATCHED_MOST;
+}
+
+/* slob_cache.c: the page is new, and will be of many. */
+void km_shared_page_comes(struct km_page *page) km_cold;
+void km_slob_construct(struct kmem_cache *cache, void *object);
+/* There: how many bytes the object has, while it lives (cache/watched.c). */
+km_inline size_t *km_watched_word(const struct kmem_cache *cache, const void *object)
+{
+	return (size_t *)((char *)object + cache->freeptr);
+}
 
 /* ---- layout.c: what engines share about where bytes are. */
 /* What an object of `size` bytes must be aligned to. */

@@ -42,7 +42,10 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
 	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
 
 	cache->align = km_layout_align(cache->flags, args->align, object);
-	if (keeps_content && args->use_freeptr_offset) {
+	if (km_is_watched(cache)) {
+		cache->freeptr = inuse + KM_RED_ZONE;
+		inuse += KM_RED_ZONE + (uint32_t)sizeof(void *);
+	} else if (keeps_content && args->use_freeptr_offset) {
 		cache->freeptr = args->freeptr_offset;
 	} else if (keeps_content) {
 		cache->freeptr = inuse;
@@ -113,6 +116,35 @@ bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *re
 	return km_add(&cache->defrag_looks, 1u) * 619u % 1024 < km_load(&cache->defrag_ratio);
 }
 
+/* What may be read when it is free is not hidden; its red zone is. The engine may use the word behind that. */
+static km_cold void hide_objects(struct kmem_cache *cache, struct km_page *slab)
+{
+	bool readable = cache->flags & SLAB_TYPESAFE_BY_RCU;
+	size_t hidden = readable ? km_align_up(cache->object_size, sizeof(void *)) : 0;
+	char *object = km_slab_first(cache, slab);
+
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
+		km_memory_off(object + hidden, cache->freeptr - hidden);
+		*km_watched_word(cache, object) = 0;
+		km_handed_out(object);
+	}
+}
+
+/* Those that live end with it: of a private group that is destroyed whole. */
+static km_cold void end_objects(struct kmem_cache *cache, struct km_page *slab)
+{
+	char *object = km_slab_first(cache, slab);
+
+	for (unsigned i = 0; i < slab->objects && !cache->engine->shared_pages; i++, object += cache->size) {
+		size_t bytes = *km_watched_word(cache, object);
+
+		km_handed_in(object);
+		if (bytes - 1 < KM_WATCHED_MOST && !(cache->flags & SLAB_TYPESAFE_BY_RCU))
+			km_object_ends(object, bytes);
+	}
+	km_pages_handed_out(km_page_address(slab), KM_PAGE_SIZE << slab->order);
+}
+
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 {
 	char *object = km_slab_first(cache, slab);
@@ -120,6 +152,8 @@ void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 	if (cache->ctor)
 		for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
 			cache->ctor(object);
+	if (km_is_watched(cache))
+		hide_objects(cache, slab);
 }
 
 /* May the cache have so many bytes more? */
@@ -170,6 +204,10 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	}
 	if (!slab)
 		return NULL;
+	if (km_unlikely(km_sanitizer.objects)) {
+		km_pages_handed_in(km_page_address(slab), KM_PAGE_SIZE << order);
+		km_memory_on(km_page_address(slab), KM_PAGE_SIZE << order);
+	}
 	km_store(&slab->cache, cache);
 	slab->inuse = 0;
 	slab->objects = (uint16_t)(order == cache->order ? cache->objects :
@@ -204,6 +242,8 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 {
 	unsigned order = slab->order;
 
+	if (km_is_watched(cache))
+		end_objects(cache, slab);
 	km_map_set(slab, (size_t)1 << order, KM_MAP_NONE);
 	for (size_t i = 0; i < (size_t)1 << order; i++)
 		km_store(&slab[i].type, (uint8_t)KM_PAGE_NONE);

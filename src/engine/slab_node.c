@@ -77,7 +77,9 @@ static bool choose_freelist(struct kmem_cache *cache)
 {
 	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
 
-	if (!keeps_content && fill_order(cache, SLAB_IN_OBJECT) && cache->objects <= cache->object_size)
+	/* What a sanitizer watches is not written when it is free. */
+	if (!keeps_content && !km_is_watched(cache) && fill_order(cache, SLAB_IN_OBJECT) &&
+	    cache->objects <= cache->object_size)
 		return true;
 	if (fill_order(cache, SLAB_OFF_SLAB) &&
 	    km_max(km_pow2_up(cache->objects), (size_t)32) <= cache->size / 2 &&

@@ -214,6 +214,7 @@ static struct km_page *new_page(const struct km_request *request)
 		km_pages_free(page, 0);
 		return NULL;
 	}
+	km_shared_page_comes(page);
 	page->flags = 0;
 	page->marks = marks;
 	page->base = km_page_address(page);
@@ -226,6 +227,7 @@ static struct km_page *new_page(const struct km_request *request)
 static void free_page(struct km_page *page)
 {
 	km_meta_free(page->marks, sizeof(*page->marks));
+	km_pages_handed_out(page->base, KM_PAGE_SIZE);
 	km_pages_free(page, 0);
 }
 
@@ -508,7 +510,7 @@ static unsigned take_many(struct kmem_cache *cache, const struct km_request *req
 	/* Kernel: so, too, at every allocation: a free object's content is lost. */
 	if (km_unlikely(cache->ctor))
 		for (unsigned i = 0; i < got; i++)
-			cache->ctor(objects[i]);
+			km_slob_construct(cache, objects[i]);
 	return got;
 }
 

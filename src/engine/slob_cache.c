@@ -13,6 +13,9 @@ static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 {
 	uint32_t size = (uint32_t)km_align_up(cache->object_size, KM_SLOB_UNIT);
 
+	/* A header is in front of what kmalloc gave. */
+	if (km_is_watched(cache) && !(cache->flags & SLAB_KMALLOC))
+		size += KM_RED_ZONE;
 	cache->freeptr = 0;
 	/* What keeps its type when it is free is linked behind, or where the user said. Kernel: a footer as well. */
 	if (cache->flags & SLAB_TYPESAFE_BY_RCU) {
@@ -24,6 +27,27 @@ static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	cache->order = cache->min_order = (uint8_t)km_order_of(size);
 	cache->objects = size < KM_PAGE_SIZE ? (uint32_t)(KM_PAGE_SIZE / size) : 1;
 	return cache->order > KM_MAX_ORDER ? -EINVAL : 0;
+}
+
+/* Headers are red zones; but memcheck would see the library use them. */
+void km_shared_page_comes(struct km_page *page)
+{
+	void *base = km_page_address(page);
+
+	if (km_likely(!km_sanitizer.objects))
+		return;
+	km_pages_handed_in(base, KM_PAGE_SIZE);
+	km_memory_on(base, KM_PAGE_SIZE);
+	if (!km_sanitizer.valgrind)
+		km_memory_off(base, KM_PAGE_SIZE);
+}
+
+/* The constructor may write to it before it is told that the object comes. */
+void km_slob_construct(struct kmem_cache *cache, void *object)
+{
+	if (km_is_watched(cache))
+		km_memory_on(object, cache->object_size);
+	cache->ctor(object);
 }
 
 static int slob_node_init(struct kmem_cache *cache, unsigned node)

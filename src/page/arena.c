@@ -8,6 +8,7 @@
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../port/pcpu.h"
+#include "../port/sanitizer.h"
 #include "ahead.h"
 #include "meta.h"
 #include "zone.h"
@@ -31,6 +32,7 @@ static bool revive_range(size_t bytes)
 		char *base = km_os_reserve(all, KM_BLOCK_BYTES);
 		if (base) {
 			km_os_name(base, all, "libkmem: arena");
+			km_root_comes(base, all);
 			km_store(&range->base, base);
 			return true;
 		}
@@ -66,6 +68,7 @@ static bool reserve_range(size_t bytes)
 		return false;
 	}
 	km_os_name(base, bytes, "libkmem: arena");
+	km_root_comes(base, bytes);
 	km_os_name(arrays, array_bytes, "libkmem: page map");
 	*range = (struct km_range){
 		.base = base, .pages = pages, .map = (uint16_t *)arrays,

@@ -4,6 +4,7 @@
  * stay, so that whoever still has a descriptor of it reads one that is free.
  */
 #include "../port/os.h"
+#include "../port/sanitizer.h"
 #include "zone.h"
 
 /* ------------------------------------------------------------------ long blocks; the zone's lock held */
@@ -174,6 +175,9 @@ static bool unmap(struct km_range *range, size_t ready)
 	km_unlock(&km_arena.grow);
 	if (!goes)
 		return false;
+	km_root_goes(base, range->pages << KM_PAGE_SHIFT);
+	if (km_unlikely(km_sanitizer.address))
+		km_memory_on(base, ready << KM_PAGE_SHIFT);
 	km_os_unmap(base, range->pages << KM_PAGE_SHIFT);
 	km_bits_change(range->dirty, 0, ready, false);
 	/* All zeros say what is so: none of them is used. */

@@ -31,34 +31,44 @@ extern "C" {
 #define KMEM_API __attribute__((visibility("default")))
 #endif
 #define KMEM_MALLOC_LIKE __attribute__((malloc, warn_unused_result))
+/* Two types that are not to be mixed, for a compiler that looks (sparse); numbers for all others. */
+#ifdef __CHECKER__
+#define KMEM_BITWISE __attribute__((bitwise))
+#define KMEM_GFP(bits) ((__attribute__((force)) gfp_t)(bits))
+#define KMEM_SLAB(bits) ((__attribute__((force)) slab_flags_t)(bits))
+#else
+#define KMEM_BITWISE
+#define KMEM_GFP(bits) bits
+#define KMEM_SLAB(bits) bits
+#endif
 
 /* What may happen while memory is got: a set of the bits below. Units: none. */
-typedef unsigned int gfp_t;
+typedef unsigned int KMEM_BITWISE gfp_t;
 /* What a cache is like: a set of SLAB_ bits. */
-typedef unsigned int slab_flags_t;
+typedef unsigned int KMEM_BITWISE slab_flags_t;
 
 struct kmem_cache;
 struct slab_sheaf;
 
 /* ---- GFP bits. The first three change what a hit means; they are the lowest byte for the hot path. */
-#define __GFP_ZERO		0x00000001u	/* the object reads as zeros, on a hit too; not a constructed one */
-#define __GFP_ACCOUNT		0x00000002u	/* charge the group that is active: <kmem/memcg.h> */
-#define __GFP_THISNODE		0x00000004u	/* this memory node or NULL */
-#define __GFP_DIRECT_RECLAIM	0x00000100u	/* may call the system, wait for locks, run shrinkers */
-#define __GFP_KSWAPD_RECLAIM	0x00000200u	/* accepted; no background reclaim here */
-#define __GFP_HIGH		0x00000400u	/* of a group: charged beyond its max; no reserves here */
-#define __GFP_IO		0x00000800u	/* accepted */
-#define __GFP_FS		0x00001000u	/* accepted */
-#define __GFP_NOWARN		0x00002000u	/* no line on stderr when it fails */
-#define __GFP_RETRY_MAYFAIL	0x00004000u	/* of a group: its out-of-memory callback is not asked */
-#define __GFP_NOFAIL		0x00008000u	/* never NULL: exhausted memory ends the process, with one line;
+#define __GFP_ZERO KMEM_GFP(0x00000001u) /* the object reads as zeros, on a hit too; not a constructed one */
+#define __GFP_ACCOUNT		KMEM_GFP(0x00000002u)	/* charge the group that is active: <kmem/memcg.h> */
+#define __GFP_THISNODE		KMEM_GFP(0x00000004u)	/* this memory node or NULL */
+#define __GFP_DIRECT_RECLAIM	KMEM_GFP(0x00000100u)	/* may call the system, wait for locks, run shrinkers */
+#define __GFP_KSWAPD_RECLAIM	KMEM_GFP(0x00000200u)	/* accepted; no background reclaim here */
+#define __GFP_HIGH		KMEM_GFP(0x00000400u)	/* of a group: charged beyond its max; no reserves here */
+#define __GFP_IO		KMEM_GFP(0x00000800u)	/* accepted */
+#define __GFP_FS		KMEM_GFP(0x00001000u)	/* accepted */
+#define __GFP_NOWARN		KMEM_GFP(0x00002000u)	/* no line on stderr when it fails */
+#define __GFP_RETRY_MAYFAIL	KMEM_GFP(0x00004000u)	/* of a group: its out-of-memory callback is not asked */
+#define __GFP_NOFAIL		KMEM_GFP(0x00008000u)	/* never NULL: exhausted memory ends the process, with one line;
 						 * of a group: charged beyond its max */
-#define __GFP_NORETRY		0x00010000u	/* of a group: reclaim once, ask no callback */
-#define __GFP_MEMALLOC		0x00020000u	/* accepted */
-#define __GFP_NOMEMALLOC	0x00040000u	/* accepted */
-#define __GFP_RECLAIMABLE	0x00080000u	/* accepted; kmalloc has no separate reclaimable caches */
-#define __GFP_COMP		0x00100000u	/* accepted */
-#define __GFP_BITS_MASK		0x001fff07u	/* any other bit is a bad call */
+#define __GFP_NORETRY		KMEM_GFP(0x00010000u)	/* of a group: reclaim once, ask no callback */
+#define __GFP_MEMALLOC		KMEM_GFP(0x00020000u)	/* accepted */
+#define __GFP_NOMEMALLOC	KMEM_GFP(0x00040000u)	/* accepted */
+#define __GFP_RECLAIMABLE	KMEM_GFP(0x00080000u)	/* accepted; kmalloc has no separate reclaimable caches */
+#define __GFP_COMP		KMEM_GFP(0x00100000u)	/* accepted */
+#define __GFP_BITS_MASK		KMEM_GFP(0x001fff07u)	/* any other bit is a bad call */
 
 #define GFP_ATOMIC	(__GFP_HIGH | __GFP_KSWAPD_RECLAIM)	/* no system call, no sleep; may fail */
 #define GFP_NOWAIT	(__GFP_KSWAPD_RECLAIM | __GFP_NOWARN)	/* the same, and silent */
@@ -70,32 +80,32 @@ struct slab_sheaf;
 #define GFP_KERNEL_ACCOUNT (GFP_KERNEL | __GFP_ACCOUNT)
 
 /* ---- SLAB_ bits: kept, or accepted and documented as not applicable (docs/kernel-map.md). */
-#define SLAB_CONSISTENCY_CHECKS	0x00000100u	/* every free is validated, on a hit too */
-#define SLAB_RED_ZONE		0x00000400u	/* does nothing yet, but for a line */
-#define SLAB_POISON		0x00000800u	/* does nothing yet, but for a line */
-#define SLAB_KMALLOC		0x00001000u	/* internal: accepted, of no effect */
-#define SLAB_HWCACHE_ALIGN	0x00002000u	/* align to the cache line, halved while size <= line / 2 */
-#define SLAB_CACHE_DMA		0x00004000u	/* not applicable: accepted */
-#define SLAB_CACHE_DMA32	0x00008000u	/* not applicable: accepted */
-#define SLAB_STORE_USER		0x00010000u	/* does nothing yet, but for a line */
-#define SLAB_RECLAIM_ACCOUNT	0x00020000u	/* a mark; nothing is reclaimed by it. Engine slab: the lowest order */
+#define SLAB_CONSISTENCY_CHECKS	KMEM_SLAB(0x00000100u)	/* every free is validated, on a hit too */
+#define SLAB_RED_ZONE		KMEM_SLAB(0x00000400u)	/* does nothing yet, but for a line */
+#define SLAB_POISON		KMEM_SLAB(0x00000800u)	/* does nothing yet, but for a line */
+#define SLAB_KMALLOC		KMEM_SLAB(0x00001000u)	/* internal: accepted, of no effect */
+#define SLAB_HWCACHE_ALIGN	KMEM_SLAB(0x00002000u)	/* align to the cache line, halved while size <= line / 2 */
+#define SLAB_CACHE_DMA		KMEM_SLAB(0x00004000u)	/* not applicable: accepted */
+#define SLAB_CACHE_DMA32	KMEM_SLAB(0x00008000u)	/* not applicable: accepted */
+#define SLAB_STORE_USER		KMEM_SLAB(0x00010000u)	/* does nothing yet, but for a line */
+#define SLAB_RECLAIM_ACCOUNT KMEM_SLAB(0x00020000u) /* a mark; nothing is reclaimed. Engine slab: the lowest order */
 #define SLAB_TEMPORARY		SLAB_RECLAIM_ACCOUNT
-#define SLAB_PANIC		0x00040000u	/* failing to create it ends the process */
-#define SLAB_TYPESAFE_BY_RCU	0x00080000u	/* a slab's memory keeps this type: no other cache ever gets it */
+#define SLAB_PANIC		KMEM_SLAB(0x00040000u)	/* failing to create it ends the process */
+#define SLAB_TYPESAFE_BY_RCU KMEM_SLAB(0x00080000u) /* a slab's memory keeps this type: no other cache ever gets it */
 #define SLAB_DESTROY_BY_RCU	SLAB_TYPESAFE_BY_RCU	/* its name until 4.12 */
-#define SLAB_TRACE		0x00200000u	/* accepted; a later release */
-#define SLAB_NOLEAKTRACE	0x00800000u	/* kernel: also no sheaves */
-#define SLAB_NO_MERGE		0x01000000u	/* the default here: names are what people look at */
-#define SLAB_FAILSLAB		0x02000000u	/* accepted; a later release */
-#define SLAB_ACCOUNT		0x04000000u	/* each object is charged to the group that is active: <kmem/memcg.h> */
-#define SLAB_NO_USER_FLAGS	0x10000000u	/* accepted */
-#define SLAB_SKIP_KFENCE	0x20000000u	/* accepted */
-#define SLAB_NO_OBJ_EXT		0x40000000u	/* accepted */
-#define SLAB_NO_SHEAVES		0x80000000u	/* no per-CPU shelf: every call goes to the slabs */
-#define SLAB_MEM_SPREAD		0u		/* not applicable; the kernel has it no more since 6.9 */
-#define SLAB_DEBUG_OBJECTS	0u		/* not applicable: as in a kernel that is built without */
-#define SLAB_KASAN		0u		/* not applicable: the same */
-#define SLAB_FLAGS_PERMITTED	0xf7affd00u	/* kmem_cache_create refuses any other bit with EINVAL */
+#define SLAB_TRACE		KMEM_SLAB(0x00200000u)	/* accepted; a later release */
+#define SLAB_NOLEAKTRACE	KMEM_SLAB(0x00800000u)	/* kernel: also no sheaves */
+#define SLAB_NO_MERGE		KMEM_SLAB(0x01000000u)	/* the default here: names are what people look at */
+#define SLAB_FAILSLAB		KMEM_SLAB(0x02000000u)	/* accepted; a later release */
+#define SLAB_ACCOUNT KMEM_SLAB(0x04000000u) /* each object is charged to the group that is active: <kmem/memcg.h> */
+#define SLAB_NO_USER_FLAGS	KMEM_SLAB(0x10000000u)	/* accepted */
+#define SLAB_SKIP_KFENCE	KMEM_SLAB(0x20000000u)	/* accepted */
+#define SLAB_NO_OBJ_EXT		KMEM_SLAB(0x40000000u)	/* accepted */
+#define SLAB_NO_SHEAVES		KMEM_SLAB(0x80000000u)	/* no per-CPU shelf: every call goes to the slabs */
+#define SLAB_MEM_SPREAD		KMEM_SLAB(0u)		/* not applicable; the kernel has it no more since 6.9 */
+#define SLAB_DEBUG_OBJECTS	KMEM_SLAB(0u)		/* not applicable: as in a kernel that is built without */
+#define SLAB_KASAN		KMEM_SLAB(0u)		/* not applicable: the same */
+#define SLAB_FLAGS_PERMITTED	KMEM_SLAB(0xf7affd00u)	/* kmem_cache_create refuses any other bit with EINVAL */
 
 /* What kmalloc(0) returns: not NULL, not readable, fine to kfree. */
 #define ZERO_SIZE_PTR		((void *)16)

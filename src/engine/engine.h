@@ -235,8 +235,9 @@ struct km_engine {
 	 * Returns how many are left, at the front. */
 	unsigned (*give_last)(struct kmem_cache *cache, void **objects, unsigned count);
 
-	/* Take everything off every CPU (CHAIN; the front drains arrays). False: the system refused the fence. */
-	bool (*drain)(struct kmem_cache *cache);
+	/* Take everything off every CPU (CHAIN; the front drains arrays). False: the system refused the fence; then it
+	 * is taken only where nobody uses the cache any more (unused). */
+	bool (*drain)(struct kmem_cache *cache, bool unused);
 	/* Give empty slabs back: all (shrink), or what is idle and beyond min_partial (reap). Returns slabs. */
 	size_t (*shrink)(struct kmem_cache *cache);
 	size_t (*reap)(struct kmem_cache *cache);

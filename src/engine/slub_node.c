@@ -130,7 +130,7 @@ static void drain_cpu(struct kmem_cache *cache, unsigned cpu)
 	km_slub_put_partials(cache, partial);
 }
 
-static bool slub_drain(struct kmem_cache *cache)
+static bool slub_drain(struct kmem_cache *cache, bool unused)
 {
 	struct slub_node *n = slub_node(cache, 0);
 
@@ -138,9 +138,10 @@ static bool slub_drain(struct kmem_cache *cache)
 		return true;
 	km_lock(&n->drain);
 	km_chain_close(&cache->chain);
-	/* Where the fence is refused everything stays where it is: nothing was read yet. */
+	/* Where the fence is refused everything stays where it is: nothing was read yet. But nobody is on the CPUs'
+	 * slabs of a cache that is not used. */
 	bool fenced = km_chain_fence();
-	if (fenced)
+	if (fenced || unused)
 		km_for_each_cpu(cpu)
 			drain_cpu(cache, cpu);
 	km_chain_open(&cache->chain);

@@ -112,8 +112,11 @@ static void open_shelf(struct kmem_cache *cache)
 	show(cache);
 }
 
-/* Do it to each while no sequence is on any CPU's shelf of theirs. False: the system refused the fence. */
-static bool do_closed(struct kmem_cache **caches, size_t count, void (*act)(struct kmem_cache *cache))
+/*
+ * Do it to each while no sequence is on any CPU's shelf of theirs. False: the system refused the fence, and, unless the
+ * caches are unused, so that no sequence is there in any case, it was not done.
+ */
+static bool do_closed(struct kmem_cache **caches, size_t count, bool unused, void (*act)(struct kmem_cache *cache))
 {
 	size_t shelves = 0;
 
@@ -129,7 +132,7 @@ static bool do_closed(struct kmem_cache **caches, size_t count, void (*act)(stru
 	bool fenced = km_shelf_fence();
 	for (size_t i = 0; i < count; i++)
 		if (has_shelf(caches[i])) {
-			if (fenced)
+			if (fenced || unused)
 				act(caches[i]);
 			open_shelf(caches[i]);
 		}
@@ -139,7 +142,7 @@ static bool do_closed(struct kmem_cache **caches, size_t count, void (*act)(stru
 
 void km_front_trim_all(struct kmem_cache **caches, size_t count)
 {
-	do_closed(caches, count, trim);
+	do_closed(caches, count, false, trim);
 }
 
 /* What lies on this CPU can be had without a fence, by those verbs that take it one block at a time. */
@@ -158,21 +161,33 @@ static void collect_own(struct kmem_cache *cache)
 	}
 }
 
-bool km_front_drain_all(struct kmem_cache **caches, size_t count)
+static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how);
+
+static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 {
 	if (km_front_charged)
-		km_front_drain_charged(caches, count, km_front_charged);
-	bool drained = do_closed(caches, count, collect);
+		drain_charged(caches, count, unused, km_front_charged);
+	bool drained = do_closed(caches, count, unused, collect);
 	/* There will be no fence any more. */
-	if (!drained && km_os_is_shut())
+	if (!drained && !unused && km_os_is_shut())
 		for (size_t i = 0; i < count; i++)
 			collect_own(caches[i]);
 	for (size_t i = 0; i < count; i++) {
 		km_front_finish_deferred(caches[i]);
 		if (caches[i]->engine->drain)
-			drained &= caches[i]->engine->drain(caches[i]);
+			drained &= caches[i]->engine->drain(caches[i], unused);
 	}
 	return drained;
+}
+
+bool km_front_drain_all(struct kmem_cache **caches, size_t count)
+{
+	return drain_all(caches, count, false);
+}
+
+void km_front_drain_unused(struct kmem_cache **caches, size_t count)
+{
+	drain_all(caches, count, true);
 }
 
 void km_front_drain(struct kmem_cache *cache)
@@ -274,7 +289,7 @@ static void free_charged(struct kmem_cache *cache)
 
 bool km_front_close_all(struct kmem_cache **caches, size_t count)
 {
-	km_front_drain_all(caches, count);
+	drain_all(caches, count, true);
 	km_lock(&drain.lock);
 	for (size_t i = 0; i < count; i++) {
 		if (caches[i]->charged.slot)
@@ -291,7 +306,7 @@ bool km_front_close_all(struct kmem_cache **caches, size_t count)
 
 		if (fenced && cache->charged.slot)
 			free_charged(cache);
-		/* Who takes a cache down says that nobody uses it: what lies there can be taken in any case. */
+		/* What a handler put there since. */
 		if (slot)
 			collect(cache);
 		if (fenced && slot != cache->word)
@@ -411,7 +426,7 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km
 	release_block(cache, cpu);
 }
 
-void km_front_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how)
+static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how)
 {
 	size_t shelves = 0;
 
@@ -429,10 +444,15 @@ void km_front_drain_charged(struct kmem_cache **caches, size_t count, const stru
 	for (size_t i = 0; i < count; i++) {
 		if (!caches[i]->charged.slot)
 			continue;
-		if (fenced)
+		if (fenced || unused)
 			km_for_each_cpu(cpu)
 				take_charged(caches[i], cpu, how);
 		open_charged(caches[i]);
 	}
 	km_unlock(&drain.lock);
+}
+
+void km_front_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how)
+{
+	drain_charged(caches, count, false, how);
 }

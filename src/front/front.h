@@ -129,6 +129,8 @@ void km_front_drain(struct kmem_cache *cache);
 /* The same for several caches with one fence. False: the system refused it, and some is where it was; what is charged
  * is not spoken of. */
 bool km_front_drain_all(struct kmem_cache **caches, size_t count);
+/* The same for caches that nobody uses any more, as who destroys them says: all is taken, fence or not. */
+void km_front_drain_unused(struct kmem_cache **caches, size_t count);
 /* Let engines with a pace of their own trim their CPUs' blocks, with one fence. */
 void km_front_trim_all(struct kmem_cache **caches, size_t count);
 /* Set up the shelf of a new cache (hooks, engine and capacity are known). */

@@ -113,12 +113,12 @@ static void drain_twins(struct km_private *private)
 	for_each_twin(twin, private) {
 		caches[count++] = twin->cache;
 		if (count == TOGETHER) {
-			km_front_drain_all(caches, count);
+			km_front_drain_unused(caches, count);
 			count = 0;
 		}
 	}
 	if (count)
-		km_front_drain_all(caches, count);
+		km_front_drain_unused(caches, count);
 	for_each_twin(twin, private)
 		twin->cache->engine->shrink(twin->cache);
 }
@@ -202,7 +202,7 @@ static bool must_be_emptied(const struct km_twin *twin)
 	return twin->count > (twin->cache->handed_on ? 0 : AT_A_TIME / TOGETHER);
 }
 
-/* Empty some twins, or a part of one. False: there is nothing to be done, or the system refused the fence. */
+/* Empty some twins, or a part of one. False: there is nothing to be done. */
 static bool empty_some(struct km_private *private)
 {
 	struct kmem_cache *caches[TOGETHER];
@@ -211,8 +211,9 @@ static bool empty_some(struct km_private *private)
 	for_each_twin(twin, private)
 		if (count < TOGETHER && must_be_emptied(twin))
 			caches[count++] = twin->cache;
-	if (!count || !km_front_drain_all(caches, count))
+	if (!count)
 		return false;
+	km_front_drain_unused(caches, count);
 	for (size_t i = 0; i < count; i++) {
 		caches[i]->engine->shrink(caches[i]);
 		left -= discard_some(caches[i], left);

@@ -1,7 +1,8 @@
 /*
  * confined.c: programs that confine themselves after they began. With a filter that ends a process for any call that
- * libc's malloc does not make, everything goes on, whatever is used, drained, given back or destroyed; and with a limit
- * on its address space a program has what that leaves, for itself as for us. The clock is ours. Disciplines: all
+ * libc's malloc does not make, everything goes on, whatever is used, drained, given back or destroyed, and what is free
+ * on other CPUs is nobody's objects; with a limit on its address space a program has what that leaves, for itself as
+ * for us. The clock is ours. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <kmem/memcg.h>
@@ -181,6 +182,70 @@ static void by_seccomp(void)
 	shut_and_go_on(false);
 }
 
+/* ------------------------------------------------------------------ what lies ready elsewhere */
+
+/* False: there is no such CPU for us. */
+static bool go_to(unsigned cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	return sched_setaffinity(0, sizeof(one), &one) == 0;
+}
+
+static size_t destroyed;
+
+static void on_object(struct kmem_cache *cache, void *object, void *arg)
+{
+	(void)cache;
+	(void)object;
+	(void)arg;
+	destroyed++;
+}
+
+/* What is free is not the user's, wherever it lies: who takes a cache or a group down is not told of it, nor is his
+ * destructor called for it, and all of its memory comes back. */
+static void takes_down(void)
+{
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "tenant", 0), *own = NULL;
+	struct kmem_cache *cache, *paid, *parent;
+
+	if (!go_to(1) || !go_to(0)) {
+		printf("     one CPU: nothing was looked at\n");
+		return;
+	}
+	make("keeps memory of ours", 8);
+	parent = kmem_cache_create("parent", 120, 8, SLAB_ACCOUNT, NULL);
+	if (!slob)
+		own = mem_cgroup_create(NULL, "private", MEM_CGROUP_PRIVATE);
+	NEED(parent && group && (slob || own));
+	size_t before = km_pages_used();
+	cache = make("free", 200);
+	paid = kmem_cache_create("paid", 200, 8, SLAB_ACCOUNT, NULL);
+	NEED(paid);
+	for (unsigned cpu = 0; cpu < 2; cpu++) {
+		NEED(go_to(!cpu));
+		use(cache);
+		set_active_memcg(group);
+		use(paid);
+		set_active_memcg(own);
+		if (own)
+			use(parent);
+		set_active_memcg(NULL);
+	}
+	NEED(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+	kmem_cache_destroy(cache);
+	kmem_cache_destroy(paid);
+	if (own) {
+		NEED(mem_cgroup_destroy_all(own, on_object, NULL) == 0);
+		NEED(destroyed == 0);
+		kmem_cache_destroy(parent);
+	}
+	NEED(km_pages_used() == before);
+	NEED(kmem_check_all() == 0);
+}
+
 /* ------------------------------------------------------------------ a limit */
 
 static void *nothing(void *arg)
@@ -284,6 +349,7 @@ static void not_ours(void)
 static const struct api_case cases[] = {
 	{ "a filter, by prctl", by_prctl },
 	{ "a filter, by seccomp", by_seccomp },
+	{ "what lies ready on other CPUs", takes_down },
 	{ "a limit, by setrlimit", by_setrlimit },
 	{ "a limit, by prlimit", by_prlimit },
 	{ "not ours", not_ours },

@@ -59,6 +59,8 @@ struct slab_sheaf {
 
 /* GFP bits that make a hit something else: they choose the closed shelf. */
 #define KMEM_GFP_MISS (__GFP_ZERO | __GFP_ACCOUNT | __GFP_THISNODE)
+/* Those, and those that there are not: a bad call, which a miss finds. */
+#define KMEM_GFP_ODD (KMEM_GFP_MISS | ~__GFP_BITS_MASK)
 
 /* ThreadSanitizer can't see into sequences: there the calls are made. Clang has another word for it than gcc. */
 #if defined(__SANITIZE_THREAD__)
@@ -171,7 +173,7 @@ kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gf
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_AREA
 		"xor %k[slot], %k[slot]\n\t"
-		"{testb %[bits], %b[gfp]|test %b[gfp], %[bits]}\n\t"
+		"{testl %[bits], %k[gfp]|test %k[gfp], %[bits]}\n\t"
 		"{cmovzl (%[f]), %k[slot]|cmovz %k[slot], [%[f]]}\n\t"
 		"{movq (%[area], %[slot]), %[top]|mov %[top], [%[area] + %[slot]]}\n\t"
 		"{movq (%[area], %[top]), %[object]|mov %[object], [%[area] + %[top]]}\n\t"
@@ -180,8 +182,8 @@ kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gf
 		"{addq $8, (%[area], %[slot])|add qword ptr [%[area] + %[slot]], 8}\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
-		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [gfp] "q"(gfp),
-		  [bits] "i"(KMEM_GFP_MISS)
+		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [gfp] "r"(gfp),
+		  [bits] "i"(KMEM_GFP_ODD)
 		: "memory", "cc"
 		: miss);
 	if (!object)
@@ -293,7 +295,7 @@ kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gf
 {
 	static const struct kmem_shelf closed = { 0, 0 };
 
-	return kmem_shelf_pop(gfp & KMEM_GFP_MISS ? &closed : shelf, base, rseq);
+	return kmem_shelf_pop(gfp & KMEM_GFP_ODD ? &closed : shelf, base, rseq);
 }
 
 /* True if the object lies on the shelf now. */
@@ -332,7 +334,7 @@ kmem_cache_alloc_inline(struct kmem_cache *cache, gfp_t gfp)
 	struct kmem_cache_front *front = (struct kmem_cache_front *)cache;
 	void *object;
 
-	if (__builtin_constant_p(gfp) && !(gfp & KMEM_GFP_MISS))
+	if (__builtin_constant_p(gfp) && !(gfp & KMEM_GFP_ODD))
 		object = kmem_shelf_pop(&front->open, front->percpu, front->rseq);
 	else
 		object = kmem_shelf_pop_gfp(&front->open, front->percpu, front->rseq, gfp);
@@ -361,7 +363,8 @@ kmem_cache_alloc_from_sheaf_inline(struct kmem_cache *cache, gfp_t gfp, struct s
 {
 	void *object = *sheaf->top;
 
-	if (__builtin_constant_p(gfp) && !(gfp & __GFP_ZERO) && __builtin_expect(object != NULL, 1)) {
+	if (__builtin_constant_p(gfp) && !(gfp & (__GFP_ZERO | ~__GFP_BITS_MASK)) &&
+	    __builtin_expect(object != NULL, 1)) {
 		sheaf->top++;
 		return object;
 	}

@@ -50,7 +50,7 @@ typedef unsigned int KMEM_BITWISE slab_flags_t;
 struct kmem_cache;
 struct slab_sheaf;
 
-/* ---- GFP bits. The first three change what a hit means; they are the lowest byte for the hot path. */
+/* ---- GFP bits. The first three change what a hit means. */
 #define __GFP_ZERO KMEM_GFP(0x00000001u) /* the object reads as zeros, on a hit too; not a constructed one */
 #define __GFP_ACCOUNT		KMEM_GFP(0x00000002u)	/* charge the group that is active: <kmem/memcg.h> */
 #define __GFP_THISNODE		KMEM_GFP(0x00000004u)	/* this memory node or NULL */
@@ -214,7 +214,8 @@ KMEM_API void kmem_cache_destroy(struct kmem_cache *cache);
 /*
  * kmem_cache_alloc - one object, or NULL with ENOMEM. Constructed where the cache has a constructor, with __GFP_ZERO as
  * well (which is said once); else uninitialised, or with __GFP_ZERO zeros.
- * Aligned as the cache is. Bits outside __GFP_BITS_MASK are a bad call when the shelf misses.
+ * Aligned as the cache is. Bits outside __GFP_BITS_MASK are a bad call, found at every
+ * call of this and the other functions that take a gfp, whatever lies ready. Kernel: found when a slab is made.
  */
 KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp);
 KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp);

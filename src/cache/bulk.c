@@ -210,8 +210,10 @@ void kfree_bulk(size_t n, void **objects)
 
 bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
 {
-	if (!n)
+	if (!n) {
+		km_front_check_gfp("kmalloc_bulk", gfp, NULL);
 		return false;
+	}
 	if (size && size <= KMALLOC_MAX_CACHE_SIZE && km_boot() && !km_kmalloc_sized &&
 	    km_likely(!km_sanitizer.objects))
 		return km_front_alloc_bulk(km_kmalloc_cache_by(size, gfp), gfp, n, objects);

@@ -90,7 +90,7 @@ km_hit_path void *(kmalloc)(size_t size, gfp_t gfp)
 
 	/* One conditional branch in all: what is rare chooses entry 0, which is closed. */
 	step &= -(size_t)(size <= KMALLOC_MAX_CACHE_SIZE);
-	step &= -(size_t)!(gfp & KMEM_GFP_MISS);
+	step &= -(size_t)!(gfp & KMEM_GFP_ODD);
 	void *object = km_front_alloc_id(&id_of_size[step]);
 	if (km_likely(object))
 		return object;
@@ -108,8 +108,14 @@ km_hit_path void kfree(const void *object)
 
 static void check_gfp(const char *function, gfp_t gfp)
 {
-	if (km_unlikely(gfp & ~__GFP_BITS_MASK))
-		km_misuse(KM_MISUSE_BAD_GFP, function, (void *)(uintptr_t)gfp, NULL);
+	km_front_check_gfp(function, gfp, NULL);
+}
+
+/* The product of two sizes is none. */
+km_cold static void *overflows(const char *function, gfp_t gfp)
+{
+	check_gfp(function, gfp);
+	return km_front_failed(function, SIZE_MAX, gfp | __GFP_NOWARN, ENOMEM);
 }
 
 /* *gfp says in the end whether a failure is to be told. */
@@ -162,8 +168,10 @@ static void *alloc_node(size_t size, gfp_t gfp, int node)
 		return alloc_by_size(size, gfp, node);
 	if (km_unlikely(!km_boot()))
 		return km_front_failed("kmalloc", size, gfp, ENOMEM);
-	if (km_unlikely(!size))
+	if (km_unlikely(!size)) {
+		check_gfp("kmalloc", gfp);
 		return ZERO_SIZE_PTR;
+	}
 	if (km_unlikely(km_kmalloc_sized || size > KMALLOC_MAX_CACHE_SIZE))
 		return kmalloc_large(size, gfp, node);
 	return km_alloc_miss_node(km_kmalloc_cache_by(size, gfp), gfp, node);
@@ -191,7 +199,7 @@ void *kmalloc_array(size_t n, size_t size, gfp_t gfp)
 	size_t bytes = km_size_mul(n, size);
 
 	if (km_unlikely(bytes == SIZE_MAX))
-		return km_front_failed("kmalloc_array", bytes, gfp | __GFP_NOWARN, ENOMEM);
+		return overflows("kmalloc_array", gfp);
 	return kmalloc(bytes, gfp);
 }
 
@@ -512,7 +520,8 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, void *(*get)(size_
 void *krealloc(void *object, size_t size, gfp_t gfp)
 {
 	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
-	void *result = realloc_by(object, size, gfp, kmalloc);
+	check_gfp("krealloc", gfp);
+	void *result = realloc_by(object, size, gfp & __GFP_BITS_MASK, kmalloc);
 
 	km_calls_end(was);
 	return result;
@@ -523,7 +532,7 @@ void *krealloc_array(void *object, size_t n, size_t size, gfp_t gfp)
 	size_t bytes = km_size_mul(n, size);
 
 	if (bytes == SIZE_MAX)
-		return km_front_failed("krealloc_array", bytes, gfp | __GFP_NOWARN, ENOMEM);
+		return overflows("krealloc_array", gfp);
 	return krealloc(object, bytes, gfp);
 }
 
@@ -558,7 +567,7 @@ void *kvmalloc_array(size_t n, size_t size, gfp_t gfp)
 	size_t bytes = km_size_mul(n, size);
 
 	if (bytes == SIZE_MAX)
-		return km_front_failed("kvmalloc_array", bytes, gfp | __GFP_NOWARN, ENOMEM);
+		return overflows("kvmalloc_array", gfp);
 	return kvmalloc(bytes, gfp);
 }
 
@@ -585,7 +594,8 @@ static void *kv_resize(void *object, size_t size, gfp_t gfp)
 void *kvrealloc(void *object, size_t size, gfp_t gfp)
 {
 	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
-	void *result = kv_resize(object, size, gfp);
+	check_gfp("kvrealloc", gfp);
+	void *result = kv_resize(object, size, gfp & __GFP_BITS_MASK);
 
 	km_calls_end(was);
 	return result;
@@ -610,8 +620,11 @@ void kvfree_sensitive(const void *object, size_t bytes)
 
 void *kmemdup(const void *source, size_t bytes, gfp_t gfp)
 {
-	void *p = source ? kmalloc(bytes, gfp) : NULL;
-
+	if (!source) {
+		check_gfp("kmemdup", gfp);
+		return NULL;
+	}
+	void *p = kmalloc(bytes, gfp);
 	if (p && bytes)
 		__builtin_memcpy(p, source, bytes);
 	return p;
@@ -619,8 +632,10 @@ void *kmemdup(const void *source, size_t bytes, gfp_t gfp)
 
 char *kstrndup(const char *string, size_t max, gfp_t gfp)
 {
-	if (!string)
+	if (!string) {
+		check_gfp("kstrdup", gfp);
 		return NULL;
+	}
 	size_t length = 0;
 	while (length < max && string[length])
 		length++;

@@ -40,7 +40,7 @@ static size_t chain_take(struct kmem_cache *cache, const struct km_request *requ
 km_inline bool chain_may(const struct kmem_cache *cache, gfp_t gfp)
 {
 	return !cache->hooks && !cache->charging && !cache->dead &&
-	       !(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK));
+	       !(gfp & KMEM_GFP_ODD);
 }
 
 /* The CPU's chain had but `got`. */
@@ -335,21 +335,23 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 	size_t left = n;
 
 	/* The copy of a sequence moves one object at least, and its bytes can be counted. */
-	if (km_unlikely(n - 1 >= PTRDIFF_MAX / sizeof(*objects)))
+	if (km_unlikely(n - 1 >= PTRDIFF_MAX / sizeof(*objects))) {
+		km_front_check_gfp("kmem_cache_alloc_bulk", gfp, cache->name);
 		return n && km_front_failed(cache->name, SIZE_MAX, gfp, ENOMEM);
+	}
 	/* A closed chain goes on below, and finds its engine in the end. */
 	if (km_unlikely(km_load(&cache->chain.open)) && chain_may(cache, gfp))
 		return chain_alloc(cache, gfp, n, objects);
 #ifdef KMEM_HAVE_RSEQ
 	/* The public shelf: closed where each object must be seen. */
-	if (km_likely(!(gfp & KMEM_GFP_MISS)))
+	if (km_likely(!(gfp & KMEM_GFP_ODD)))
 		left -= km_rseq_pop_n(&cache->shelf.front.open, cache->shelf.block_mask,
 				      cache->shelf.front.percpu, cache->shelf.front.rseq, objects,
 				      n * sizeof(*objects)) / sizeof(*objects);
 	if (km_likely(!left))
 		return true;
 	/* What is paid for already: front.h. */
-	if (km_objcg_here && !(gfp & KMEM_GFP_MISS))
+	if (km_objcg_here && !(gfp & KMEM_GFP_ODD))
 		left -= km_rseq_owned_pop_n(&cache->charged.front.open, cache->charged.block_mask,
 					    cache->shelf.front.percpu, cache->shelf.front.rseq,
 					    (uintptr_t)km_objcg_here, objects, left * sizeof(*objects)) /

@@ -11,6 +11,7 @@
 
 #include "../engine/engine.h"
 #include "../port/bits.h"
+#include "../port/die.h"
 #include "../port/lock.h"
 #include "../port/rseq.h"
 
@@ -170,6 +171,14 @@ void km_front_drain_charged(struct kmem_cache **caches, size_t count, const stru
 void km_front_fork(bool before, bool child);
 size_t km_front_shelf_objects(const struct kmem_cache *cache);
 
+/* A bad call, where gfp has bits that there are not. cache: its name, or NULL. Misses ask; so must all that is neither
+ * hit nor miss: what stays in place, what comes out of a sheaf, what fails by its arguments. */
+km_inline void km_front_check_gfp(const char *function, gfp_t gfp, const char *cache)
+{
+	if (km_unlikely(gfp & ~__GFP_BITS_MASK))
+		km_misuse(KM_MISUSE_BAD_GFP, function, (void *)(uintptr_t)gfp, cache);
+}
+
 /* Say that an allocation failed; returns NULL with errno = error. __GFP_NOFAIL ends the process. */
 void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_cold;
 
@@ -185,7 +194,7 @@ km_inline void *km_charged_pop(struct kmem_cache *cache, gfp_t gfp, struct obj_c
 {
 #ifdef KMEM_HAVE_RSEQ
 	/* Where nobody pays, misses are some engine's ordinary way: they do not try this in vain. */
-	if (objcg && km_likely(!(gfp & (KMEM_GFP_MISS & ~__GFP_ACCOUNT))))
+	if (objcg && km_likely(!(gfp & (KMEM_GFP_ODD & ~__GFP_ACCOUNT))))
 		return km_rseq_owned_pop(&cache->charged.front.open, cache->shelf.front.percpu, rseq,
 					 (uintptr_t)objcg);
 #else

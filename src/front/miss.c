@@ -444,9 +444,7 @@ km_cold static void *miss(struct kmem_cache *cache, struct km_request *request)
 		errno = EINVAL;
 		return NULL;
 	}
-	if (km_unlikely(gfp & ~__GFP_BITS_MASK))
-		km_misuse(KM_MISUSE_BAD_GFP, "kmem_cache_alloc", (void *)(uintptr_t)gfp,
-			  cache->name);
+	km_front_check_gfp("kmem_cache_alloc", gfp, cache->name);
 	if (km_unlikely(!km_front_place(request, node)))
 		return km_front_failed(cache->name, bytes, gfp, ENOMEM);
 	km_front_enter_thread(request->may_wait);
@@ -474,9 +472,7 @@ km_inline bool enter_direct(struct kmem_cache *cache)
 
 km_inline bool alloc_enter_direct(struct kmem_cache *cache, const struct km_request *request)
 {
-	const gfp_t odd = KMEM_GFP_MISS | ~__GFP_BITS_MASK;
-
-	return km_likely(!(request->gfp & odd) && request->may_wait) && enter_direct(cache);
+	return km_likely(!(request->gfp & KMEM_GFP_ODD) && request->may_wait) && enter_direct(cache);
 }
 
 km_inline void leave_direct(void)
@@ -565,7 +561,7 @@ static km_noinline void *miss_ordinary(struct kmem_cache *cache, gfp_t gfp)
 /* No hit of a chain under rseq. */
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (soft_chain(cache) && km_likely(!(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK)))) {
+	if (soft_chain(cache) && km_likely(!(gfp & KMEM_GFP_ODD))) {
 		void *object = chain_pop(cache);
 
 		if (km_likely(object))
@@ -580,7 +576,7 @@ static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp)
  */
 static km_hit_path km_noinline void *alloc_ordinary(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (km_likely(cache->chain_hits && !cache->hooks) && km_likely(!(gfp & (KMEM_GFP_MISS | ~__GFP_BITS_MASK)))) {
+	if (km_likely(cache->chain_hits && !cache->hooks) && km_likely(!(gfp & KMEM_GFP_ODD))) {
 		void *object = km_chain_rseq_pop(&cache->chain);
 
 		if (km_likely(object))

@@ -238,8 +238,7 @@ static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, siz
 /* Zeros are asked for when an object is taken; who pays, when the sheaf is filled, for what is there is to be had. */
 static gfp_t fill_gfp(const struct kmem_cache *cache, gfp_t gfp, const char *function)
 {
-	if (km_unlikely(gfp & ~__GFP_BITS_MASK))
-		km_misuse(KM_MISUSE_BAD_GFP, function, (void *)(uintptr_t)gfp, cache->name);
+	km_front_check_gfp(function, gfp, cache->name);
 	return gfp & __GFP_BITS_MASK & ~__GFP_ZERO;
 }
 
@@ -342,6 +341,14 @@ km_cold static void *sheaf_is_empty(void)
 	return NULL;
 }
 
+km_cold static void *taken_oddly(const struct kmem_cache *cache, gfp_t gfp, void *object)
+{
+	km_front_check_gfp("kmem_cache_alloc_from_sheaf", gfp, cache->name);
+	if (gfp & __GFP_ZERO && !cache->ctor)
+		__builtin_memset(object, 0, cache->object_size);
+	return object;
+}
+
 void *(kmem_cache_alloc_from_sheaf)(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
 {
 	void *object = *sheaf->top;
@@ -349,15 +356,16 @@ void *(kmem_cache_alloc_from_sheaf)(struct kmem_cache *cache, gfp_t gfp, struct 
 	if (km_unlikely(!object))
 		return sheaf_is_empty();
 	sheaf->top++;
-	if (km_unlikely(gfp & __GFP_ZERO) && !cache->ctor)
-		__builtin_memset(object, 0, cache->object_size);
+	if (km_unlikely(gfp & (__GFP_ZERO | ~__GFP_BITS_MASK)))
+		return taken_oddly(cache, gfp, object);
 	return object;
 }
 
 void kmem_cache_return_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
 {
+	gfp = fill_gfp(cache, gfp, "kmem_cache_return_sheaf");
 	if (sheaf && is_ours(cache, sheaf, "kmem_cache_return_sheaf"))
-		give_back(cache, fill_gfp(cache, gfp, "kmem_cache_return_sheaf"), sheaf);
+		give_back(cache, gfp, sheaf);
 }
 
 unsigned int kmem_cache_sheaf_size(const struct slab_sheaf *sheaf)

@@ -173,8 +173,9 @@ bool km_large_defer(void *p);
 void km_large_finish_deferred(void);	/* with km_front_busy set */
 /* Where a sanitizer is: the bytes that were asked for of the block of whole pages at p; NULL: it is none. */
 size_t *km_large_asked(const void *p);
-/* Resize in place (never moves, but for mappings of their own where may_move); NULL: can't. */
-void *km_large_resize(void *p, size_t bytes, bool may_move);
+/* Resize in place (never moves, but for mappings of their own where gfp lets the system be called); NULL: can't. With
+ * __GFP_ZERO what comes reads as zeros. */
+void *km_large_resize(void *p, size_t bytes, gfp_t gfp);
 void km_large_get_stats(size_t *blocks, size_t *bytes);
 /* Where those of whole pages are counted, without the mappings of their own. */
 void km_large_expose(const size_t **blocks, const size_t **bytes);

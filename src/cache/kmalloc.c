@@ -580,7 +580,7 @@ static void *kv_resize(void *object, size_t size, gfp_t gfp)
 {
 	if (size && !ZERO_OR_NULL_PTR(object) && size <= INT_MAX) {
 		size_t before = gfp & __GFP_ZERO ? ksize(object) : 0;
-		void *moved = km_large_resize(object, size, (gfp & __GFP_DIRECT_RECLAIM) != 0);
+		void *moved = km_large_resize(object, size, gfp);
 
 		if (moved) {
 			size_t kept = before ? km_min(before, ksize(moved)) : 0;

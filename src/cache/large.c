@@ -356,8 +356,8 @@ static void *resize_mapping(void *p, size_t bytes)
 	return moved;
 }
 
-/* The block gets what is free behind it, paid for by who pays for the block. */
-static bool take_tail(struct km_page *page, size_t pages)
+/* The block gets what is free behind it, paid for by who pays for the block. What others left there is zeroed. */
+static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp)
 {
 	size_t more = (pages - page->pages) << KM_PAGE_SHIFT;
 	uint64_t owner = owner_of(page, NULL);
@@ -365,8 +365,10 @@ static bool take_tail(struct km_page *page, size_t pages)
 	if (km_front_busy || (owner && !km_charge_more(owner, more)))
 		return false;
 	bool was = km_busy_begin();
-	bool grown = km_pages_grow(page, page->pages, pages);
+	bool zero = false, grown = km_pages_grow(page, page->pages, pages, &zero);
 	if (grown) {
+		if ((gfp & __GFP_ZERO) && !zero)
+			__builtin_memset((char *)km_page_address(page) + (page->pages << KM_PAGE_SHIFT), 0, more);
 		page->pages = pages;
 		km_add(&large.bytes, more);
 	}
@@ -376,7 +378,7 @@ static bool take_tail(struct km_page *page, size_t pages)
 	return grown;
 }
 
-void *km_large_resize(void *p, size_t bytes, bool may_move)
+void *km_large_resize(void *p, size_t bytes, gfp_t gfp)
 {
 	struct km_page *page = page_of_block(p);
 
@@ -384,7 +386,7 @@ void *km_large_resize(void *p, size_t bytes, bool may_move)
 	if (km_unlikely(km_sanitizer.objects))
 		return NULL;
 	if (!page) {
-		if (!may_move || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_front_busy)
+		if (!(gfp & __GFP_DIRECT_RECLAIM) || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_front_busy)
 			return NULL;
 		return resize_mapping(p, km_align_up(bytes, KM_PAGE_SIZE));
 	}
@@ -392,7 +394,7 @@ void *km_large_resize(void *p, size_t bytes, bool may_move)
 
 	if ((want > have && bytes > KMALLOC_MAX_SIZE) || (bytes <= KMALLOC_MAX_CACHE_SIZE && want < have / 2))
 		return NULL;
-	if (want > have && !take_tail(page, want))
+	if (want > have && !take_tail(page, want, gfp))
 		return NULL;
 	page->requested = bytes;
 	if (want < have && have - want > have / 8)

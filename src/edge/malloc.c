@@ -232,7 +232,7 @@ static void *resize(void *p, size_t size)
 		return no_memory();
 	/* Stay while it fits and at least half is used; large blocks know better themselves. */
 	if (old > KM_MALLOC_MAX_SMALL && size > KM_MALLOC_MAX_SMALL && !is_early(p)) {
-		void *same = km_large_resize(p, size, true);
+		void *same = km_large_resize(p, size, KM_MALLOC_GFP);
 
 		if (same)
 			return same;

@@ -350,14 +350,14 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 	km_unlock(&zone->lock);
 }
 
-bool km_pages_grow(struct km_page *page, size_t have, size_t want)
+bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero)
 {
 	struct km_range *range = km_range_of_page(page);
 	size_t index = (size_t)(page - range->page);
 	struct km_zone *zone = &km_arena.zone[km_range_node(range, index)];
 
 	km_lock(&zone->lock);
-	bool grown = km_run_extend(zone, range, index + have, want - have);
+	bool grown = km_run_extend(zone, range, index + have, want - have, zero);
 	km_unlock(&zone->lock);
 	return grown;
 }

@@ -120,8 +120,11 @@ void km_pages_free_exact(struct km_page *page, size_t count);
  * blocks, or from what the ranges have left. Looks at each range.
  */
 struct km_page *km_pages_alloc_long(size_t count, unsigned align_order, int node, bool *zero);
-/* Let `have` pages that are in use become `want`, where they lie; false: what lies behind them is not free. */
-bool km_pages_grow(struct km_page *page, size_t have, size_t want);
+/*
+ * Let `have` pages that are in use become `want`, where they lie; false: what lies behind them is not free. What comes
+ * may be dirty unless *zero comes back true.
+ */
+bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero);
 
 /* A block of 2^order pages, aligned to its size. */
 km_inline struct km_page *km_pages_alloc(unsigned order, int node, bool may_wait, bool *zero)

@@ -291,13 +291,13 @@ void km_run_put_back(struct km_zone *zone, struct km_range *range, size_t first,
 	}
 }
 
-bool km_run_extend(struct km_zone *zone, struct km_range *range, size_t index, size_t count)
+bool km_run_extend(struct km_zone *zone, struct km_range *range, size_t index, size_t count, bool *zero)
 {
 	struct km_page *run = run_at(range, index);
 
 	if (!run || run->run < count)
 		return false;
-	km_run_take(zone, run, count, 0, false, NULL);
+	km_run_take(zone, run, count, 0, false, zero);
 	return true;
 }
 

@@ -69,8 +69,9 @@ struct km_page *km_run_take(struct km_zone *zone, struct km_page *run, size_t co
 			    bool *zero);
 /* Free pages, joined with what is free beside them. Their count as used is the caller's matter. */
 void km_run_put(struct km_zone *zone, struct km_range *range, size_t index, size_t count, bool dirty);
-/* Take `count` pages from index on, behind pages that are used, if all of them are free. Counts them as used. */
-bool km_run_extend(struct km_zone *zone, struct km_range *range, size_t index, size_t count);
+/* Take `count` pages from index on, behind pages that are used, if all of them are free. Counts them as used, and
+ * sets *zero as km_run_take does. */
+bool km_run_extend(struct km_zone *zone, struct km_range *range, size_t index, size_t count, bool *zero);
 /* Take a run off its list, whole: its pages are on none then, and are counted nowhere. */
 void km_run_count_out(struct km_zone *zone, struct km_page *run);
 /* The filled bin from `bin` on, or at most `bin`; KM_RUN_BINS: none. */

@@ -284,6 +284,25 @@ static void kv_zeros(void)
 	kvfree(p);
 }
 
+/* What a block of whole pages grows by may be what another has left. */
+static void kv_grows_by_zeros(void)
+{
+	char *p = kvmalloc(3 * MIB, GFP_KERNEL);
+
+	fill(p, 3 * MIB, 9);
+	/* Looked at, so that it is written, freed as it is. */
+	NEED(all(p, 9, 3 * MIB));
+	kvfree(p);
+	p = kvzalloc(300000, GFP_KERNEL);
+	for (size_t old = 300000, size; p && old < 3 * MIB; old = size) {
+		size = old + 300000;
+		NEED(all(p, 0, old));
+		p = kvrealloc(p, size, GFP_KERNEL | __GFP_ZERO);
+		NEED(p && all(p, 0, size));
+	}
+	kvfree(p);
+}
+
 static void copies(void)
 {
 	char *p = kmemdup("12345", 5, GFP_KERNEL);
@@ -491,6 +510,7 @@ static const struct api_case cases[] = {
 	{ "kfree_sensitive", sensitive },
 	{ "the kv family", kv_family },
 	{ "kvrealloc with zeros", kv_zeros },
+	{ "kvrealloc: what a block grows by is zeros", kv_grows_by_zeros },
 	{ "copies", copies },
 	{ "errno is kept", keeps_errno },
 	{ "kfree of any cache's object", any_cache },

@@ -97,7 +97,7 @@ static void resize(struct block *block, unsigned seed)
 	size_t pages = 1 + seed % (2 * block->pages);
 
 	NEED(holds(block));
-	if (pages > block->pages ? km_pages_grow(block->page, block->pages, pages) : true) {
+	if (pages > block->pages ? km_pages_grow(block->page, block->pages, pages, NULL) : true) {
 		if (pages < block->pages)
 			km_pages_free_exact(block->page + pages, block->pages - pages);
 		block->pages = pages;

@@ -81,9 +81,10 @@ static void *pages_alloc(size_t bytes, size_t align, const struct km_request *re
 
 	if (!page)
 		return NULL;
-	km_store(&page->type, (uint8_t)KM_PAGE_LARGE);
 	page->pages = pages;
 	page->requested = bytes;
+	/* Release: who walks along the pages of a range (page/whole.c) passes over as many as it says. */
+	km_store_release(&page->type, (uint8_t)KM_PAGE_LARGE);
 	km_map_set(page, 1, KM_MAP_DESC);
 	km_add(&large.blocks, 1ul);
 	km_add(&large.bytes, pages << KM_PAGE_SHIFT);

@@ -12,10 +12,11 @@
 /* What may be skipped from a page on that is not the first of a free run. */
 static size_t skip_of(const struct km_page *page)
 {
-	uint8_t type = km_load(&page->type);
+	/* Acquire pairs with the release of who makes it a block's, without the lock. */
+	uint8_t type = km_load_acquire(&page->type);
 
 	if (type == KM_PAGE_LARGE)
-		return km_max(page->pages, (uint64_t)1);
+		return km_max(km_load(&page->pages), (uint64_t)1);
 	return type == KM_PAGE_SLAB ? (size_t)1 << page->order : 1;
 }
 

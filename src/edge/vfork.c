@@ -45,7 +45,7 @@ __attribute__((used)) uint64_t km_vfork_before(void)
 __attribute__((used)) long km_vfork_after(long result, uint64_t before)
 {
 	km_in_vfork--;
-	if (before >> 32)
+	if (before & CLONE_VM)
 		km_thread_take_back(before >> 32);
 	if (__asan_handle_vfork)
 		__asan_handle_vfork((uintptr_t)__builtin_frame_address(0));

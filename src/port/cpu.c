@@ -128,8 +128,9 @@ unsigned km_next_cpu(unsigned cpu)
 #ifdef KMEM_HAVE_RSEQ
 /* Our own registration: musl, an old glibc. */
 static km_tls struct rseq_area own = { .cpu_id = (uint32_t)-1 };
-/* Nobody registers this thread's area: a child of vfork may be running on it. */
-static km_tls bool rseq_lent;
+/* Children of vfork, each in the one before, that may be running on this thread's area: none of them registers it, as
+ * its own it would say a CPU to the parent, too. */
+static km_tls unsigned rseq_lent;
 
 /* Before the thread's own storage goes away; the value tells the kernel nothing, it is ours. */
 static void thread_exit(void *unused km_unused)
@@ -153,13 +154,13 @@ size_t km_thread_lend(void)
 	struct rseq_area *area = thread_area();
 	size_t bytes[] = { sizeof(*area), km_os_rseq_bytes() };
 
+	rseq_lent++;
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || *(volatile int32_t *)&area->cpu_id < 0)
 		return 0;
-	rseq_lent = true;
 	for (size_t i = 0; i < km_array_count(bytes); i++)
 		if (!km_os_rseq_unregister(area, bytes[i], KMEM_RSEQ_SIGNATURE))
 			return bytes[i];
-	rseq_lent = false;
+	rseq_lent--;
 	return KM_NOT_LENT;
 }
 
@@ -168,9 +169,11 @@ void km_thread_take_back(size_t bytes)
 {
 	struct rseq_area *area = thread_area();
 
+	rseq_lent--;
+	if (!bytes)
+		return;
 	*(volatile uint64_t *)&area->rseq_cs = 0;
 	km_os_rseq_register(area, bytes, KMEM_RSEQ_SIGNATURE);
-	rseq_lent = false;
 }
 
 /* Is there a registration, glibc's or one of our own? Sets km_rseq. */

@@ -138,8 +138,9 @@ void km_thread_register(void);
 /*
  * Around the life of a child of vfork, which runs on this thread's storage as another task. The kernel writes an rseq
  * area for the task that registered it, and aborts that task's sequences only: so nobody has it registered meanwhile,
- * it says that there is no CPU, and all calls of the child are misses. Lent: the bytes that were registered; 0: none
- * were; KM_NOT_LENT: the kernel refused.
+ * it says that there is no CPU, and all calls of the child are misses. Lent: the bytes that were registered, for
+ * km_thread_take_back; 0: none were, and nobody registers it meanwhile either; KM_NOT_LENT: the kernel refused, and
+ * there is nothing to be taken back.
  */
 #define KM_NOT_LENT ((size_t)-1)
 size_t km_thread_lend(void);

@@ -1,7 +1,8 @@
 /*
  * vfork.c: what is behind vfork: while the child lives the thread's rseq area is registered for nobody, and says so;
- * afterwards it is the parent's again, also where vfork fails; where the kernel does not let go of it the child has a
- * copy of the memory. In a program that links only the caches. Disciplines: all
+ * afterwards it is the parent's again, also where vfork fails, and also of a thread that had not registered it yet,
+ * where that is ours to do; where the kernel does not let go of it the child has a copy of the memory. In a program
+ * that links only the caches. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -71,6 +73,7 @@ static volatile int seen;
 
 static void lent(void)
 {
+	allocate();
 	for (int i = 0; i < 20; i++) {
 		pid_t child = vfork();
 
@@ -151,8 +154,52 @@ static void no_child(void)
 	allocate();
 }
 
-int main(void)
+/* The child, and one that it has itself, do not register what their parent has not. */
+static void *not_yet(void *arg)
 {
+	NEED(said_cpu() < 0);
+	pid_t child = vfork();
+
+	if (!child) {
+		child = vfork();
+		if (!child) {
+			allocate();
+			_exit(said_cpu() >= 0);
+		}
+		allocate();
+		seen = said_cpu();
+		_exit(waitpid(child, NULL, 0) != child);
+	}
+	NEED(seen < 0 && said_cpu() < 0);
+	wait_for(child);
+	seen = 5;
+	lent();
+	return arg;
+}
+
+/* Once more, where libc registers no threads: an option that it reads when a program starts. */
+static void registered_by_us(char **argv)
+{
+	pthread_t thread;
+
+	if (km_percpu.own_registration) {
+		NEED(pthread_create(&thread, NULL, not_yet, NULL) == 0 && pthread_join(thread, NULL) == 0);
+	} else if (rseq() && !getenv("GLIBC_TUNABLES")) {
+		pid_t child = fork();
+
+		if (!child) {
+			setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);
+			setenv("KMEM_OPTIONS", "percpu:rseq", 1);
+			execv("/proc/self/exe", argv);
+			_exit(127);
+		}
+		wait_for(child);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	(void)argc;
 	pthread_t thread;
 
 	cache = kmem_cache_create("vfork", 200, NULL, 0);
@@ -160,6 +207,7 @@ int main(void)
 	seen = 5;
 	lent();
 	NEED(pthread_create(&thread, NULL, in_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
+	registered_by_us(argv);
 	not_lent();
 	confined();
 	no_child();

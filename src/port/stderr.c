@@ -82,9 +82,12 @@ int km_stderr(bool or_log)
 	return !start.known || is_as_it_was(2) ? 2 : after_change(or_log);
 }
 
+/* What the program has put under its number, of the same file, it has put there to be inherited, as dup2 does. */
 void km_stderr_fork_child(void)
 {
-	if (!km_os_is_shut() && is_as_it_was(start.kept))
+	struct km_os_opening opening;
+
+	if (is_as_it_was(start.kept) && !km_os_opening(start.kept, &opening) && opening.closed_by_exec)
 		km_os_close(start.kept);
 	start.kept = -1;
 }

@@ -117,6 +117,18 @@ static void child_taken(void)
 		taken();
 }
 
+/* Standard error under all numbers: they are the program's, in a child as well. */
+static void child_inherits(void)
+{
+	for (int fd = 3; fd < 200; fd++)
+		NEED(dup2(2, fd) == fd);
+	if (!in_child())
+		return;
+	for (int fd = 3; fd < 200; fd++)
+		NEED(fcntl(fd, F_GETFD) == 0);
+	line();
+}
+
 static void child_log(void)
 {
 	if (!in_child())
@@ -205,6 +217,7 @@ static const struct {
 	{ "again", again, LINE, "", 0 },
 	{ "child", child, LINE, "", 0 },
 	{ "child_taken", child_taken, "", "", 0 },
+	{ "child_inherits", child_inherits, LINE, "", 0 },
 	{ "child_log", child_log, "", LINE, 0 },
 	{ "child_pipe", child_pipe, "", "", 0 },
 	{ "captured", captured, "", LINE, 0 },

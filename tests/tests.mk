@@ -7,12 +7,12 @@ TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
 .PHONY: tests check
 tests: $(TEST_BIN)
 
-# A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<name> := ... and so on.
+# A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<kind>/<name> := ... and so on.
 -include $(wildcard tests/*/flags.mk)
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcard tests/*.h tests/*/*.h)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) -Wno-unused-function $(TEST_CFLAGS_$(*F)) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$(*F)) $(ALL_LDLIBS) -lm
+	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) -Wno-unused-function $(TEST_CFLAGS_$*) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
 
 check:
 	scripts/need $$(cat tests/packages)

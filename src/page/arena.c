@@ -473,7 +473,7 @@ void km_arena_get_stats(struct km_arena_stats *stats)
 		const struct km_range *range = &km_arena.range[i];
 
 		stats->reserved_bytes += km_load(&range->base) ? range->pages << KM_PAGE_SHIFT : 0;
-		stats->committed_bytes += km_arena.range[i].ready << KM_PAGE_SHIFT;
+		stats->committed_bytes += km_load(&range->ready) << KM_PAGE_SHIFT;
 	}
 }
 

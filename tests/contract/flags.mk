@@ -1,4 +1,4 @@
 # A clock that the test moves on.
-TEST_LIBS_confined := -Wl,--wrap=clock_gettime
+TEST_LIBS_contract/confined := -Wl,--wrap=clock_gettime
 # Bad calls are counted.
-TEST_LIBS_gfp := -Wl,--wrap=km_misuse
+TEST_LIBS_contract/gfp := -Wl,--wrap=km_misuse

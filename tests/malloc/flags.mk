@@ -1,5 +1,5 @@
 # The tests of malloc are linked with the archive that has malloc; the compiler must not know what malloc does.
-MALLOC_TESTS := $(basename $(notdir $(wildcard tests/malloc/*.c)))
-$(foreach name,$(MALLOC_TESTS),$(eval TEST_LIBS_$(name) := $(BUILD)/libkmem-malloc.a))
-$(foreach name,$(MALLOC_TESTS),$(eval TEST_CFLAGS_$(name) := -fno-builtin))
-$(MALLOC_TESTS:%=$(BUILD)/tests/malloc/%): $(BUILD)/libkmem-malloc.a tests/malloc/check.h
+MALLOC_TESTS := $(basename $(wildcard tests/malloc/*.c))
+$(foreach test,$(MALLOC_TESTS:tests/%=%),$(eval TEST_LIBS_$(test) := $(BUILD)/libkmem-malloc.a))
+$(foreach test,$(MALLOC_TESTS:tests/%=%),$(eval TEST_CFLAGS_$(test) := -fno-builtin))
+$(MALLOC_TESTS:%=$(BUILD)/%): $(BUILD)/libkmem-malloc.a tests/malloc/check.h

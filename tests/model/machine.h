@@ -165,9 +165,11 @@ static size_t kmalloc_align(const struct machine *m, size_t bytes)
 
 	if (m->slob && bytes < 4088 && bytes % 8)
 		return 8;
-
 	if (real > KMALLOC_MAX_SIZE)
 		return 4096;
+	/* Whole pages: by the size that was asked for, and to a page. */
+	if (real > KMALLOC_MAX_CACHE_SIZE || (m->slob && bytes >= 4088))
+		return (bytes & -bytes) > 4096 ? bytes & -bytes : 4096;
 	return real & -real;
 }
 

@@ -1,4 +1,4 @@
 # The program has malloc's sequences, too; the compiler must not know what malloc does.
-TEST_LIBS_abort := $(BUILD)/libkmem-malloc.a
-TEST_CFLAGS_abort := -fno-builtin
+TEST_LIBS_rseq/abort := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_rseq/abort := -fno-builtin
 $(BUILD)/tests/rseq/abort: $(BUILD)/libkmem-malloc.a

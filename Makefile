@@ -67,8 +67,9 @@ TOOL_OBJ := $(TOOLS:%.c=$(BUILD)/tools/%.o)
 $(BUILD)/tools/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) -Isrc -Ibench -I$(BUILD) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+# libc stands first: the command has no objects of ours, so prctl, setrlimit and vfork are libc's, and the library does not start in it.
 $(BUILD)/kmem: $(TOOL_OBJ) $(BUILD)/libkmem.a
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJ) $(BUILD)/libkmem.a -lm $(LDLIBS)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJ) -lc $(BUILD)/libkmem.a -lm $(LDLIBS)
 
 include packaging/install.mk
 -include bench/bench.mk

@@ -137,7 +137,7 @@ static void *take_gone(unsigned shift)
 	for (size_t page = first; page < first + pages; page++)
 		meta.gone[page / 64] &= ~((uint64_t)1 << page % 64);
 	meta.gone_pages -= pages;
-	meta.committed_bytes += pages << KM_PAGE_SHIFT;
+	km_bump(&meta.committed_bytes, pages << KM_PAGE_SHIFT);
 	for (size_t at = KM_PAGE_SIZE; bytes < KM_PAGE_SIZE && at > bytes; at -= bytes)
 		push(p + at - bytes, shift);
 	return p;
@@ -162,7 +162,7 @@ static void *carve(size_t bytes, bool may_wait)
 		if (!may_wait || km_os_commit(meta.committed, step))
 			return NULL;
 		meta.committed += step;
-		meta.committed_bytes += step;
+		km_bump(&meta.committed_bytes, step);
 	}
 	/* What alignment skips is for smaller pieces. */
 	for (size_t piece; meta.at < p; meta.at += piece) {
@@ -219,7 +219,7 @@ bool km_meta_ahead(size_t bytes)
 	size_t step = ready || !meta.at ? 0 : km_min(km_align_up(bytes, COMMIT_STEP), left);
 	if (step && !km_os_commit(meta.committed, step)) {
 		meta.committed += step;
-		meta.committed_bytes += step;
+		km_bump(&meta.committed_bytes, step);
 		ready = true;
 	}
 	km_unlock(&meta.lock);
@@ -351,7 +351,7 @@ static void give_back(size_t all)
 		given += end - page;
 	}
 	meta.gone_pages += given;
-	meta.committed_bytes -= given << KM_PAGE_SHIFT;
+	km_bump(&meta.committed_bytes, -(given << KM_PAGE_SHIFT));
 }
 
 /* With the lock. How many pages were to go. */
@@ -403,7 +403,7 @@ void km_meta_let_go(void)
 
 size_t km_meta_committed_bytes(void)
 {
-	return meta.committed_bytes;
+	return km_load(&meta.committed_bytes);
 }
 
 const size_t *km_meta_expose(void)

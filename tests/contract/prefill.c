@@ -337,16 +337,19 @@ static bool no_memory(const char *call)
 	return strcmp(call, "fence") != 0;
 }
 
+/* More than is committed, ahead for those who may not wait too. */
+#define MOST (1u << 22)
+
 /* As after a long night: the system gives nothing, and nothing is free here. */
 static void **use_up(struct kmem_cache *cache, size_t *count)
 {
-	static void *objects[1 << 16];
+	static void *objects[MOST];
 
 	km_os_fault = no_memory;
-	for (*count = 0; *count < 1 << 16; ++*count)
+	for (*count = 0; *count < MOST; ++*count)
 		if (!(objects[*count] = kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN)))
 			break;
-	CHECK(*count < 1 << 16);
+	CHECK(*count < MOST);
 	return objects;
 }
 
@@ -362,7 +365,7 @@ static void with_nothing_left(struct kmem_cache *cache, bool array)
 		void *object = kmem_cache_alloc_from_sheaf(cache, GFP_NOWAIT, sheaf);
 
 		CHECK(object);
-		CHECK(count < 1 << 16);
+		CHECK(count < MOST);
 		objects[count++] = object;
 	}
 	unsigned left = kmem_cache_sheaf_size(sheaf);

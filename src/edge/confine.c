@@ -15,8 +15,8 @@
 #include "../port/os.h"
 #include "vfork.h"
 
-/* A build with AddressSanitizer goes without: its start sets limits, before instrumented code may run. */
-#if defined(__LP64__) && !defined(__SANITIZE_ADDRESS__)
+/* A sanitized build goes without: the sanitizer sets limits at its start, before instrumented code may run. */
+#if defined(__LP64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 static long answer(long result)
 {

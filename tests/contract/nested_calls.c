@@ -1,8 +1,8 @@
 /*
- * nested_calls.c: a signal handler may allocate and free wherever it strikes: what it asks for may be refused, but it never
- * waits for the code that it interrupted. Every call of the groups, and every call of a cache that takes locks, is
- * stepped through; after each instruction a handler wants each kind of memory there is: a slab, whole pages, a mapping,
- * memory for our own tables, and some that a private group pays for. Malloc's calls: tests/malloc/handlers.c.
+ * nested_calls.c: a signal handler may allocate and free wherever it strikes: what it asks for may be refused, but it
+ * never waits for the code that it interrupted. Every call of the groups, and every call of a cache that takes locks,
+ * is stepped through; after each instruction a handler wants each kind of memory there is: a slab, whole pages, a
+ * mapping, memory for our own tables, and some that a private group pays for. Malloc's calls: tests/malloc/handlers.c.
  * Disciplines: all
  */
 #define _GNU_SOURCE

@@ -12,18 +12,23 @@
 
 static const char usage_text[] =
 	"usage: kmem bench BENCH... [OPTION...]\n"
-	"  benches: fastpath, bulk, worst, slab-fastpath, bulk-latency, netio, memcg, peers, all\n"
+	"  benches: fastpath, bulk, worst, slab-fastpath, bulk-latency, netio, memcg,\n"
+	"           peers, all\n"
 	"  --engine A,B     engines of ours (sheaf,slub,slab,slob)\n"
 	"  --percpu A,B     disciplines of ours (rseq,cmpxchg,lock)\n"
 	"  --subjects A,B   engines and peers to measure; default: all\n"
 	"  --size N,..      bytes of an object      --batch N,..   objects of a batch\n"
 	"  --threads N,..   threads of a work       --linkage A,B  shared, static, inline\n"
 	"  --work A,B       works of the table, as its rows name them\n"
-	"  --transfer N,..  memcg's simulation: ns for a line to come from another CPU; default 100\n"
-	"  --rounds N       default 9               --runs N       bulk-latency: 100; netio: 50\n"
-	"  --quick          a tenth of the work     --full         bulk: 10 M objects a cell\n"
-	"  --json, --csv    instead of the table    --html FILE    tables and plots as well\n"
-	"  --fetch          first bring the peers that are not there (scripts/peers: takes minutes)\n";
+	"  --transfer N,..  memcg's simulation: ns for a line from another CPU (100)\n"
+	"  --rounds N       default 9\n"
+	"  --runs N         default 100 for bulk-latency, 50 for netio\n"
+	"  --quick          a tenth of the work\n"
+	"  --full           bulk: 10 M objects a cell\n"
+	"  --json, --csv    instead of the table\n"
+	"  --html FILE      tables and plots as well\n"
+	"  --fetch          first bring the peers that are not there (scripts/peers:\n"
+	"                   takes minutes)\n";
 
 enum {
 	OPTION_ENGINE = 256, OPTION_PERCPU, OPTION_SUBJECTS, OPTION_SIZE, OPTION_BATCH, OPTION_THREADS,

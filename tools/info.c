@@ -24,15 +24,18 @@
 #define ATTEMPTS 50u	/* a millisecond apart; then what can be read */
 
 static const char usage_text[] =
-	"usage: kmem info [--memory | --slabinfo | --json | --memcg [--json | --files]] [PID | FILE]\n"
+	"usage: kmem info [--memory | --slabinfo | --json] [PID | FILE]\n"
+	"       kmem info --memcg [--json | --files] [PID | FILE]\n"
 	"  PID         a running program: on a terminal as --memory, else as --slabinfo\n"
 	"  FILE        what --stats=FILE wrote (a name of digits only: ./FILE)\n"
 	"  neither     a line for each of your processes that run libkmem\n"
-	"  --memory    the caches in use, by bytes, largest first, and where all of the memory is\n"
+	"  --memory    the caches in use, largest first, and where all of the memory is\n"
 	"  --slabinfo  all caches, by objects, as /proc/slabinfo has them (slabinfo 2.1)\n"
 	"  --json      everything, for programs\n"
-	"  --memcg     groups instead of caches, as a tree, largest first; without PID of each process that has any\n"
-	"  --files     with --memcg: memory.current, memory.stat, memory.events and so on, of each group\n";
+	"  --memcg     groups instead of caches, as a tree, largest first; without PID\n"
+	"              of each process that has any\n"
+	"  --files     with --memcg: memory.current, memory.stat, memory.events and so\n"
+	"              on, of each group\n";
 
 /* ------------------------------------------------------------------ snapshots */
 

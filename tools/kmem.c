@@ -11,9 +11,9 @@
 #include <string.h>
 
 static const char help_text[] =
-	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]   run a program on libkmem\n"
-	"       kmem info [OPTION...] [PID | FILE]                look at a running program\n"
-	"       kmem bench BENCH... [OPTION...]                   measure\n"
+	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]  a program on libkmem\n"
+	"       kmem info [OPTION...] [PID | FILE]               look at one that runs\n"
+	"       kmem bench BENCH... [OPTION...]                  measure\n"
 	"       kmem --help | --version\n"
 	"Each subcommand has --help. The manual page kmem(1) says the rest.\n";
 

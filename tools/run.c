@@ -29,7 +29,7 @@ static const char usage_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
 	"  --engine NAME      engine of all caches: sheaf, slub, slab, slob\n"
 	"  --percpu NAME      per-CPU discipline: auto, rseq, cmpxchg, lock\n"
-	"  --limit SIZE       malloc fails with ENOMEM beyond; K, M, G, T are powers of 1024\n"
+	"  --limit SIZE       malloc fails with ENOMEM beyond; K, M, G, T: powers of 1024\n"
 	"  --group NAME       count what is allocated, under this name (the program's)\n"
 	"  --options K:V,...  any other KMEM_OPTIONS (KMEM_OPTIONS=help lists them)\n"
 	"  --stats            when the program ends, slabinfo on stderr\n"

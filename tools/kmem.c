@@ -4,11 +4,15 @@
 #include "kmem.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <kmem/kmem.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "cache/cache.h"
 
 static const char help_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]  a program on libkmem\n"
@@ -76,6 +80,23 @@ _Noreturn void kmem_help(const char *text)
 	if (fflush(stdout) || ferror(stdout))
 		exit(kmem_failed(1, "", "writing: %s", strerror(errno)));
 	exit(0);
+}
+
+/* Only `kmem bench` is what the variables speak of: of `kmem run` it is the program that comes, and which says what is
+ * wrong with them; `kmem info` looks at one that has long read its own. */
+bool km_options_for_others(void)
+{
+	char line[4096];
+	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? 0 : read(fd, line, sizeof(line) - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (length <= 0)
+		return false;
+	line[length] = '\0';
+	size_t first = strlen(line) + 1;
+	return first >= (size_t)length || strcmp(line + first, "bench");
 }
 
 int main(int argc, char **argv)

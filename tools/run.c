@@ -71,16 +71,34 @@ static void check_limit(const char *text)
 		kmem_usage("run", "--limit: '%s' is no size: bytes, or as 512M, 1.5G: with K, M, G or T", text);
 }
 
-/* Every key:value of --options looks like one; what the keys mean the library knows. */
+/* The command's own copy of the library takes them, to see whether the program's will. */
 static void check_options(const char *text)
 {
+	char pair[512];
+
 	while (*text) {
 		size_t length = strcspn(text, ",");
-		const char *colon = memchr(text, ':', length);
 
-		if (colon == text || (!colon && strncmp(text, "help", length)))
-			kmem_usage("run", "--options: '%.*s' is not key:value", (int)length, text);
+		if (length >= sizeof(pair))
+			kmem_usage("run", "--options: longer than %zu bytes", sizeof(pair) - 1);
+		snprintf(pair, sizeof(pair), "%.*s", (int)length, text);
 		text += length + (text[length] == ',');
+		char *colon = strchr(pair, ':');
+		if (colon == pair || (!colon && *pair && strcmp(pair, "help")))
+			kmem_usage("run", "--options: '%s' is not key:value", pair);
+		if (colon)
+			*colon = '\0';
+		if (!colon || !strcmp(pair, "help"))	/* the program says that, or there is nothing */
+			continue;
+		switch (km_option_apply(pair, colon + 1)) {
+		case KM_OPTION_FITS:
+			break;
+		case KM_OPTION_BAD:
+			kmem_usage("run", "--options: bad value for %s: '%s'; KMEM_OPTIONS=help lists all",
+				   pair, colon + 1);
+		case KM_OPTION_UNKNOWN:
+			kmem_usage("run", "--options: there is no key '%s'; KMEM_OPTIONS=help lists all", pair);
+		}
 	}
 }
 

@@ -48,6 +48,12 @@ struct km_options {
 extern km_hidden struct km_options km_options;
 extern km_hidden bool km_memcg_modes[MEM_CGROUP_NR_MODES];	/* by enum mem_cgroup_mode */
 void km_options_read(void);
+/* A program defines this whose variables are meant for another one, which reads them itself, as the command kmem
+ * does: true, and this copy takes no notice of them. It is called at the start, and may not allocate. */
+bool km_options_for_others(void) __attribute__((weak));
+enum km_option_fit { KM_OPTION_FITS, KM_OPTION_BAD, KM_OPTION_UNKNOWN };
+/* One option takes effect in this process. A value that is NULL fits none but help. */
+enum km_option_fit km_option_apply(const char *key, const char *value);
 /* Bytes, or with K, M, G or T (either case) powers of 1024, as 1.5G; false: it is no such number, or 0. */
 bool km_parse_bytes(const char *text, uint64_t *bytes);
 const struct km_engine *km_engine_find(const char *name);

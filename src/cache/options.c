@@ -266,20 +266,29 @@ static void print_help(void)
 		km_warn("  %-24s %s", options[i].key, options[i].help);
 }
 
-static void apply(char *key, char *value)
+enum km_option_fit km_option_apply(const char *key, const char *value)
 {
 	if (__builtin_strcmp(key, "help") == 0) {
 		print_help();
-		return;
+		return KM_OPTION_FITS;
 	}
 	for (size_t i = 0; i < km_array_count(options); i++)
-		if (__builtin_strcmp(options[i].key, key) == 0) {
-			if (!value || !options[i].set(value))
-				km_warn("KMEM_OPTIONS: bad value for %s: %s", key,
-					value ? value : "(none)");
-			return;
-		}
-	km_warn("KMEM_OPTIONS: unknown key: %s", key);
+		if (__builtin_strcmp(options[i].key, key) == 0)
+			return value && options[i].set(value) ? KM_OPTION_FITS : KM_OPTION_BAD;
+	return KM_OPTION_UNKNOWN;
+}
+
+static void apply(const char *key, const char *value)
+{
+	switch (km_option_apply(key, value)) {
+	case KM_OPTION_FITS:
+		break;
+	case KM_OPTION_BAD:
+		km_warn("KMEM_OPTIONS: bad value for %s: %s", key, value ?: "(none)");
+		break;
+	case KM_OPTION_UNKNOWN:
+		km_warn("KMEM_OPTIONS: unknown key: %s", key);
+	}
 }
 
 static void parse(char *at)
@@ -334,6 +343,8 @@ void km_options_read(void)
 {
 	char text[512];
 
+	if (km_options_for_others && km_options_for_others())
+		return;
 	if (read_variable("KMEM_OPTIONS", text, sizeof(text)))
 		parse(text);
 	settle_account();

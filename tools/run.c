@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -239,31 +240,114 @@ static const char *find_program(const char *name, char *path, size_t bytes)
 	return NULL;
 }
 
-/* An ELF program that names no dynamic loader: nothing can be preloaded into it. */
-static bool is_static(const char *path)
-{
-	Elf64_Ehdr head;
-	bool dynamic = true;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+/* ------------------------------------------------------------------ what the program is */
 
+struct image {
+	const char *bytes;
+	size_t length;
+	const Elf64_Ehdr *head;
+	const Elf64_Phdr *segments;
+};
+
+/* The part of the file, NULL: it has none there. */
+static const void *part(const struct image *image, uint64_t at, uint64_t length)
+{
+	return at <= image->length && length <= image->length - at ? image->bytes + at : NULL;
+}
+
+/* False: it is no ELF file of 64 bits, or can't be read. */
+static bool open_image(const char *path, struct image *image)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat status;
+
+	memset(image, 0, sizeof(*image));
 	if (fd < 0)
 		return false;
-	if (read(fd, &head, sizeof(head)) == sizeof(head) &&
-	    !memcmp(head.e_ident, ELFMAG, SELFMAG) && head.e_ident[EI_CLASS] == ELFCLASS64 &&
-	    head.e_phentsize == sizeof(Elf64_Phdr)) {
-		dynamic = false;
-		for (unsigned i = 0; i < head.e_phnum && !dynamic; i++) {
-			Elf64_Phdr segment;
-			off_t at = (off_t)(head.e_phoff + i * sizeof(segment));
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+		void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 
-			if (pread(fd, &segment, sizeof(segment), at) != sizeof(segment))
-				dynamic = true;
-			else
-				dynamic = segment.p_type == PT_INTERP;
-		}
+		if (map != MAP_FAILED)
+			*image = (struct image){ .bytes = map, .length = (size_t)status.st_size };
 	}
 	close(fd);
-	return !dynamic;
+	image->head = part(image, 0, sizeof(*image->head));
+	if (!image->head || memcmp(image->head->e_ident, ELFMAG, SELFMAG) ||
+	    image->head->e_ident[EI_CLASS] != ELFCLASS64 || image->head->e_phentsize != sizeof(Elf64_Phdr))
+		return false;
+	image->segments = part(image, image->head->e_phoff, image->head->e_phnum * sizeof(Elf64_Phdr));
+	return image->segments;
+}
+
+static const Elf64_Phdr *segment_of(const struct image *image, unsigned type)
+{
+	for (unsigned i = 0; i < image->head->e_phnum; i++)
+		if (image->segments[i].p_type == type)
+			return &image->segments[i];
+	return NULL;
+}
+
+/* What lies at an address once it is loaded; *length becomes what the file has from there on. */
+static const char *loaded(const struct image *image, uint64_t address, uint64_t *length)
+{
+	for (unsigned i = 0; i < image->head->e_phnum; i++) {
+		const Elf64_Phdr *segment = &image->segments[i];
+
+		if (segment->p_type != PT_LOAD || address - segment->p_vaddr >= segment->p_filesz)
+			continue;
+		*length = segment->p_filesz - (address - segment->p_vaddr);
+		return part(image, segment->p_offset + (address - segment->p_vaddr), *length);
+	}
+	return NULL;
+}
+
+/* The sanitizer whose library the program names: that has malloc as well, and must be the first that does. One that
+ * the linker put into the program is before all libraries. */
+static const char *sanitizer_of(const struct image *image)
+{
+	static const struct { const char *library, *name; } runtimes[] = {
+		{ "libasan.so", "AddressSanitizer" }, { "libclang_rt.asan", "AddressSanitizer" },
+		{ "libhwasan.so", "HWAddressSanitizer" }, { "libtsan.so", "ThreadSanitizer" },
+		{ "libclang_rt.tsan", "ThreadSanitizer" }, { "liblsan.so", "LeakSanitizer" },
+	};
+	const Elf64_Phdr *segment = segment_of(image, PT_DYNAMIC);
+	const Elf64_Dyn *dynamic = segment ? part(image, segment->p_offset, segment->p_filesz) : NULL;
+	size_t count = dynamic ? segment->p_filesz / sizeof(*dynamic) : 0;
+	const char *names = NULL;
+	uint64_t length = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (dynamic[i].d_tag == DT_STRTAB)
+			names = loaded(image, dynamic[i].d_un.d_ptr, &length);
+	for (size_t i = 0; names && i < count && dynamic[i].d_tag != DT_NULL; i++) {
+		uint64_t at = dynamic[i].d_un.d_val;
+
+		for (size_t k = 0; k < sizeof(runtimes) / sizeof(*runtimes) && dynamic[i].d_tag == DT_NEEDED; k++)
+			if (at < length && !strncmp(names + at, runtimes[k].library,
+						    strnlen(runtimes[k].library, length - at)))
+				return runtimes[k].name;
+	}
+	return NULL;
+}
+
+/* What can't have the library, or not behind its own, is told. Status: 0, or that of a program that can't be run. */
+static int check_program(const char *path)
+{
+	struct image image;
+	const char *sanitizer;
+	int status = 0;
+
+	if (open_image(path, &image)) {
+		/* It names no dynamic loader: nothing can be preloaded into it. */
+		if (!segment_of(&image, PT_INTERP))
+			kmem_failed(0, "run", "%s is linked without a dynamic loader: libkmem will not be in it", path);
+		else if ((sanitizer = sanitizer_of(&image)))
+			status = kmem_failed(126, "run", "%s has %s, whose malloc must come first: "
+					     "run it without, or link it with libkmem", path, sanitizer);
+	}
+	if (image.bytes)
+		munmap((void *)image.bytes, image.length);
+	return status;
 }
 
 /* ------------------------------------------------------------------ the environment */
@@ -369,10 +453,8 @@ int cmd_run(int argc, char **argv)
 	if (options.want_stats && (status = set_stats(&options)))
 		return status;
 	const char *program = find_program(argv[first], found, sizeof(found));
-	if (program && is_static(program))
-		kmem_failed(0, "run",
-			    "%s is linked without a dynamic loader: libkmem will not be in it",
-			    program);
+	if (program && (status = check_program(program)))
+		return status;
 	execvp(argv[first], argv + first);
 	status = errno == ENOENT || errno == ENOTDIR ? 127 : 126;
 	return kmem_failed(status, "run", "%s: %s", argv[first], strerror(errno));

@@ -25,7 +25,7 @@ static struct {
 static km_tls unsigned nested_forks;
 
 /* From here to the end of the fork a handler finds the allocator busy, as everywhere else under its locks. */
-static void fork_prepare(void)
+void km_boot_fork_prepare(void)
 {
 	if (km_busy_begin()) {
 		nested_forks++;
@@ -61,7 +61,7 @@ static void fork_end(void)
 		km_busy_end(false);
 }
 
-static void fork_parent(void)
+void km_boot_fork_parent(void)
 {
 	if (!nested_forks)
 		fork_done(false);
@@ -69,7 +69,7 @@ static void fork_parent(void)
 }
 
 /* Whoever held a lock is not here, or is the code that this thread's handler interrupted: all are freed. */
-static void fork_child(void)
+void km_boot_fork_child(void)
 {
 	fork_done(true);
 	km_stderr_fork_child();
@@ -125,7 +125,7 @@ bool km_boot_slow(void)
 	if (ok && !km_swap_acquire(&boot.handlers, true)) {
 		if (km_memcg_start_process)
 			km_memcg_start_process();
-		pthread_atfork(fork_prepare, fork_parent, fork_child);
+		pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
 	}
 	return ok;
 }

@@ -27,6 +27,10 @@ void km_memcg_start_process(void) __attribute__((weak));
 struct km_memcg_view;
 extern const struct km_memcg_view km_memcg_view __attribute__((weak));
 
+/* Our handlers of fork, for who copies the process by another call. */
+void km_boot_fork_prepare(void);
+void km_boot_fork_parent(void);
+void km_boot_fork_child(void);
 /* What the floor above does around a fork, while the registry's lock is held; NULL: nothing. */
 extern km_hidden void (*km_boot_fork_above)(bool before, bool child);
 

@@ -23,6 +23,7 @@ km_tls unsigned km_in_vfork;
 
 km_hidden uint64_t km_vfork_before(void);
 km_hidden long km_vfork_after(long result, uint64_t before);
+km_hidden long km_vfork_copied(void);
 
 #define SHARED ((uint32_t)(CLONE_VM | CLONE_VFORK | SIGCHLD))
 #define COPIED ((uint32_t)(CLONE_VFORK | SIGCHLD))
@@ -30,13 +31,18 @@ km_hidden long km_vfork_after(long result, uint64_t before);
 /* AddressSanitizer's, where it is there: what the child left on the stack means nothing. */
 __attribute__((weak)) void __asan_handle_vfork(uintptr_t stack);
 
-/* The flags of clone, and above them the bytes that were lent. Where they can't be, the child gets a copy of all. */
+/*
+ * The flags of clone, and above them the bytes that were lent. Where they can't be, the child gets a copy of all, with
+ * no lock held in it by a thread that is not there: what fork's handler does for us is done, other handlers do not run.
+ */
 __attribute__((used)) uint64_t km_vfork_before(void)
 {
 	int saved_errno = errno;
 
 	km_boot();
 	size_t lent = km_thread_lend();
+	if (lent == KM_NOT_LENT)
+		km_boot_fork_prepare();
 	km_in_vfork++;
 	errno = saved_errno;
 	return lent == KM_NOT_LENT ? COPIED : SHARED | (uint64_t)lent << 32;
@@ -47,6 +53,8 @@ __attribute__((used)) long km_vfork_after(long result, uint64_t before)
 	km_in_vfork--;
 	if (before & CLONE_VM)
 		km_thread_take_back(before >> 32);
+	else
+		km_boot_fork_parent();
 	if (__asan_handle_vfork)
 		__asan_handle_vfork((uintptr_t)__builtin_frame_address(0));
 	if (result >= 0)
@@ -55,8 +63,20 @@ __attribute__((used)) long km_vfork_after(long result, uint64_t before)
 	return -1;
 }
 
+/* In a child that has its own memory, and its own stack: to vfork's caller it returns. */
+__attribute__((used)) long km_vfork_copied(void)
+{
+	int saved_errno = errno;
+
+	km_in_vfork--;
+	km_boot_fork_child();
+	errno = saved_errno;
+	return 0;
+}
+
 #ifdef __x86_64__
-/* The child leaves by a jump: a return would take its parent's entry from a shadow stack that both share. */
+/* The child leaves by a jump: a return would take its parent's entry from a shadow stack that both share. Bit 8 of the
+ * flags is CLONE_VM. */
 __asm__(".pushsection .text.vfork, \"ax\", @progbits\n\t"
 	".globl vfork, __vfork\n\t.type vfork, @function\n\t.set __vfork, vfork\n"
 	"vfork:\n\t"
@@ -76,6 +96,8 @@ __asm__(".pushsection .text.vfork, \"ax\", @progbits\n\t"
 	"syscall\n\t"
 	"testq %rax, %rax\n\t"
 	"jnz 1f\n\t"
+	"btl $8, %r8d\n\t"
+	"jnc 2f\n\t"
 	"jmp *%r9\n"
 	"1:\n\t"
 	"pushq %r9\n\t"
@@ -83,7 +105,10 @@ __asm__(".pushsection .text.vfork, \"ax\", @progbits\n\t"
 	".cfi_offset %rip, -8\n\t"
 	"movq %rax, %rdi\n\t"
 	"movq %r8, %rsi\n\t"
-	"jmp km_vfork_after\n\t"
+	"jmp km_vfork_after\n"
+	"2:\n\t"
+	"pushq %r9\n\t"
+	"jmp km_vfork_copied\n\t"
 	".cfi_endproc\n\t"
 	".size vfork, . - vfork\n\t"
 	".popsection");
@@ -113,7 +138,10 @@ __asm__(".pushsection .text.vfork, \"ax\", @progbits\n\t"
 	"mov x1, x9\n\t"
 	"b km_vfork_after\n"
 	"1:\n\t"
-	"ret\n\t"
+	"tbz w9, #8, 2f\n\t"
+	"ret\n"
+	"2:\n\t"
+	"b km_vfork_copied\n\t"
 	".cfi_endproc\n\t"
 	".size vfork, . - vfork\n\t"
 	".popsection");

@@ -21,6 +21,8 @@
 
 #include <kmem/kmem.h>
 
+#include "cache/cache.h"
+#include "edge/vfork.h"
 #include "port/os.h"
 #include "port/pcpu.h"
 #include "unit/check.h"
@@ -101,20 +103,41 @@ static bool refuse(const char *call)
 	return strcmp(call, "rseq unregister") == 0;
 }
 
-/* The child has a copy: what it writes is not seen. It is registered as after a fork. */
+static int is_held;
+
+/* Until the child would have been made without waiting for it. */
+static void *hold_a_lock(void *arg)
+{
+	km_registry_lock();
+	__atomic_store_n(&is_held, 1, __ATOMIC_RELEASE);
+	usleep(100000);
+	km_registry_unlock();
+	return arg;
+}
+
+/* The child has a copy: what it writes is not seen. It is registered as after a fork, and no lock is held in it that
+ * another thread of its parent held. */
 static void not_lent(void)
 {
+	pthread_t holder;
+
 	if (!rseq())
 		return;
+	NEED(pthread_create(&holder, NULL, hold_a_lock, NULL) == 0);
+	while (!__atomic_load_n(&is_held, __ATOMIC_ACQUIRE))
+		sched_yield();
 	km_os_fault = refuse;
 	pid_t child = vfork();
 
 	if (!child) {
+		alarm(60);
+		kmem_cache_destroy(kmem_cache_create("child's", 64, NULL, 0));
 		allocate();
 		seen = 6;
-		_exit(!says_the_truth());
+		_exit(!says_the_truth() || km_in_vfork);
 	}
 	km_os_fault = NULL;
+	NEED(pthread_join(holder, NULL) == 0);
 	NEED(seen == 5);
 	wait_for(child);
 	NEED(says_the_truth());

@@ -14,9 +14,10 @@ example-packages:
 	scripts/need $(EXAMPLE_PACKAGES)
 
 # These want nothing but the library.
+EXAMPLE_CFLAGS_twice := -Wno-use-after-free
 $(EXAMPLES_FIRST): $(BUILD)/examples/%: examples/%.c $(wildcard include/kmem/*.h) $(BUILD)/libkmem.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/libkmem.a $(ALL_LDLIBS)
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(EXAMPLE_CFLAGS_$(*F)) $(LDFLAGS) -o $@ $< $(BUILD)/libkmem.a $(ALL_LDLIBS)
 
 $(BUILD)/examples/%: examples/%.c $(wildcard examples/*/*.h) $(wildcard include/kmem/*.h) $(BUILD)/libkmem.a | example-packages
 	@mkdir -p $(@D)

@@ -10,9 +10,13 @@ tests: $(TEST_BIN)
 # A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<kind>/<name> := ... and so on.
 -include $(wildcard tests/*/flags.mk)
 
+# These do on purpose what a compiler would warn of; tests/tidy/wrong looks whether it would.
+TEST_WRONG_contract := -Wno-use-after-free -Wno-free-nonheap-object -Wno-alloc-size-larger-than
+TEST_WRONG_death := $(TEST_WRONG_contract) -Wno-mismatched-dealloc
+
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcard tests/*.h tests/*/*.h)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) -Wno-unused-function $(TEST_CFLAGS_$*) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
+	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) -Wno-unused-function $(TEST_WRONG_$(*D)) $(TEST_CFLAGS_$*) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
 
 check:
 	scripts/need $$(cat tests/packages)

@@ -30,7 +30,25 @@ extern "C" {
 #ifndef KMEM_API
 #define KMEM_API __attribute__((visibility("default")))
 #endif
+#define KMEM_CHECKED __attribute__((warn_unused_result))
 #define KMEM_MALLOC_LIKE __attribute__((malloc, warn_unused_result))
+/*
+ * What -fanalyzer, _FORTIFY_SOURCE and gcc's warnings want to know: which arguments say how large a block is, what may
+ * free it, and how long an array is. What frees is not said in the library's own files (KMEM_BARE), for gcc inlines no
+ * such function, nor with KMEM_INLINE, for to an analyzer what a sequence puts on a shelf is lost. krealloc is none of
+ * those that free: an analyzer would think that it does where it fails.
+ */
+#define KMEM_SIZED(...) __attribute__((alloc_size(__VA_ARGS__), assume_aligned(8)))
+#define KMEM_FREED_BY(function, argument)
+#define KMEM_ARRAY(mode, pointer, count)
+#if !defined(KMEM_BARE) && !defined(__clang__) && !defined(__CHECKER__) && __GNUC__ >= 11
+#undef KMEM_ARRAY
+#define KMEM_ARRAY(mode, pointer, count) __attribute__((access(mode, pointer, count)))
+#ifndef KMEM_INLINE
+#undef KMEM_FREED_BY
+#define KMEM_FREED_BY(function, argument) __attribute__((malloc(function, argument)))
+#endif
+#endif
 /* Two types that are not to be mixed, for a compiler that looks (sparse); numbers for all others. */
 #ifdef __CHECKER__
 #define KMEM_BITWISE __attribute__((bitwise))
@@ -49,6 +67,24 @@ typedef unsigned int KMEM_BITWISE slab_flags_t;
 
 struct kmem_cache;
 struct slab_sheaf;
+
+/* What frees is named where it is got, so it comes first; below it is declared again, with all that is to be said. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wredundant-decls"
+extern KMEM_API void kmem_cache_destroy(struct kmem_cache *cache);
+extern KMEM_API void kmem_cache_free(struct kmem_cache *cache, void *object);
+extern KMEM_API void kmem_cache_return_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf);
+extern KMEM_API void kfree(const void *object);
+extern KMEM_API void kfree_sensitive(const void *object);
+extern KMEM_API void kvfree(const void *object);
+extern KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
+#define KMEM_BLOCK_LIKE                                                                            \
+	KMEM_CHECKED KMEM_FREED_BY(kfree, 1) KMEM_FREED_BY(kfree_sensitive, 1) KMEM_FREED_BY(kvfree, 1) \
+	KMEM_FREED_BY(kvfree_sensitive, 1)
+#define KMEM_KMALLOC_LIKE KMEM_MALLOC_LIKE KMEM_BLOCK_LIKE
+#define KMEM_OBJECT_LIKE                                                                           \
+	KMEM_KMALLOC_LIKE KMEM_FREED_BY(kmem_cache_free, 2) __attribute__((assume_aligned(8), nonnull(1)))
+#define KMEM_CACHE_LIKE KMEM_FREED_BY(kmem_cache_destroy, 1)
 
 /* ---- GFP bits. The first three change what a hit means. */
 #define __GFP_ZERO KMEM_GFP(0x00000001u) /* the object reads as zeros, on a hit too; not a constructed one */
@@ -153,17 +189,15 @@ struct kmem_cache_args {
  * warned about and allowed. Never merged with another cache unless
  * KMEM_OPTIONS=merge:1. Not from a signal handler.
  */
-KMEM_API struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
-						   const struct kmem_cache_args *args,
-						   slab_flags_t flags);
-KMEM_API struct kmem_cache *kmem_cache_create_legacy(const char *name, unsigned int size,
-						     unsigned int align, slab_flags_t flags,
-						     void (*ctor)(void *));
-KMEM_API struct kmem_cache *kmem_cache_create_usercopy(const char *name, unsigned int size,
-						       unsigned int align, slab_flags_t flags,
-						       unsigned int useroffset,
-						       unsigned int usersize,
-						       void (*ctor)(void *));
+KMEM_API KMEM_CACHE_LIKE struct kmem_cache *
+kmem_cache_create_args(const char *name, unsigned int size, const struct kmem_cache_args *args,
+		       slab_flags_t flags);
+KMEM_API KMEM_CACHE_LIKE struct kmem_cache *
+kmem_cache_create_legacy(const char *name, unsigned int size, unsigned int align, slab_flags_t flags,
+			 void (*ctor)(void *));
+KMEM_API KMEM_CACHE_LIKE struct kmem_cache *
+kmem_cache_create_usercopy(const char *name, unsigned int size, unsigned int align, slab_flags_t flags,
+			   unsigned int useroffset, unsigned int usersize, void (*ctor)(void *));
 
 #ifdef __cplusplus
 extern "C++" {
@@ -217,15 +251,15 @@ KMEM_API void kmem_cache_destroy(struct kmem_cache *cache);
  * Aligned as the cache is. Bits outside __GFP_BITS_MASK are a bad call, found at every
  * call of this and the other functions that take a gfp, whatever lies ready. Kernel: found when a slab is made.
  */
-KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp);
-KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp);
+KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp);
+KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp);
 /*
  * The same, preferably from memory node `node`, as the system numbers them (getcpu(2)); when it has nothing, from the
  * nearest that has; with __GFP_THISNODE only from it, or NULL. NUMA_NO_NODE: any that is ready, then the caller's node;
  * with __GFP_THISNODE the caller's only. A node that does not exist counts as NUMA_NO_NODE, or with __GFP_THISNODE is
  * NULL with ENOMEM; so is any number below NUMA_NO_NODE. Kernel: such a number is a bug, and not looked for.
  */
-KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t gfp, int node);
+KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t gfp, int node);
 
 /*
  * kmem_cache_free - give `object` back to the cache it came from. errno is kept.
@@ -242,12 +276,12 @@ KMEM_API void kmem_cache_free(struct kmem_cache *cache, void *object);
  * of two is aligned to itself, any other size to its largest power-of-two divisor, at least to ARCH_KMALLOC_MINALIGN.
  * Above 8 KiB whole pages, as many as it takes (kernel: a power of two).
  */
-KMEM_API KMEM_MALLOC_LIKE void *kmalloc(size_t size, gfp_t gfp);
+KMEM_API KMEM_MALLOC_LIKE KMEM_SIZED(1) void *kmalloc(size_t size, gfp_t gfp);
 /*
  * The same for a gfp with __GFP_ACCOUNT: what lies ready and is paid for is looked at first. kmalloc calls it where gfp
  * is a constant. Kernel: kmalloc is inline, too, and chooses by constants.
  */
-KMEM_API KMEM_MALLOC_LIKE void *kmalloc_account(size_t size, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kmalloc_account(size_t size, gfp_t gfp);
 /* An inline function of the same name, so that &kmalloc, ::kmalloc() and a member named kmalloc are what they say. */
 #if defined(__clang__) && !defined(KMEM_BARE)
 #pragma clang diagnostic push
@@ -255,7 +289,7 @@ KMEM_API KMEM_MALLOC_LIKE void *kmalloc_account(size_t size, gfp_t gfp);
 #ifdef __cplusplus
 extern "C++" {
 #endif
-static __inline__ __attribute__((always_inline, overloadable, warn_unused_result)) void *
+static __inline__ __attribute__((always_inline, overloadable, warn_unused_result)) KMEM_SIZED(1) void *
 kmalloc(size_t size, gfp_t gfp) __attribute__((enable_if((gfp & __GFP_ACCOUNT) != 0, "a constant")))
 {
 	return kmalloc_account(size, gfp);
@@ -265,7 +299,7 @@ kmalloc(size_t size, gfp_t gfp) __attribute__((enable_if((gfp & __GFP_ACCOUNT) !
 #endif
 #pragma clang diagnostic pop
 #elif !defined(KMEM_BARE)
-extern KMEM_API KMEM_MALLOC_LIKE void *kmem_called_kmalloc(size_t size, gfp_t gfp) __asm__("kmalloc");
+extern KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kmem_called_kmalloc(size_t size, gfp_t gfp) __asm__("kmalloc");
 extern __inline__ __attribute__((gnu_inline, always_inline, artificial)) void *kmalloc(size_t size, gfp_t gfp)
 {
 	if (__builtin_constant_p(gfp) && (gfp & __GFP_ACCOUNT))
@@ -273,21 +307,20 @@ extern __inline__ __attribute__((gnu_inline, always_inline, artificial)) void *k
 	return kmem_called_kmalloc(size, gfp);
 }
 #endif
-KMEM_API KMEM_MALLOC_LIKE void *kzalloc(size_t size, gfp_t gfp);
-KMEM_API KMEM_MALLOC_LIKE void *kmalloc_node(size_t size, gfp_t gfp, int node);
-KMEM_API KMEM_MALLOC_LIKE void *kzalloc_node(size_t size, gfp_t gfp, int node);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kzalloc(size_t size, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kmalloc_node(size_t size, gfp_t gfp, int node);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kzalloc_node(size_t size, gfp_t gfp, int node);
 /* n * size bytes; NULL with ENOMEM where the product overflows. */
-KMEM_API KMEM_MALLOC_LIKE void *kmalloc_array(size_t n, size_t size, gfp_t gfp);
-KMEM_API KMEM_MALLOC_LIKE void *kcalloc(size_t n, size_t size, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kmalloc_array(size_t n, size_t size, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kcalloc(size_t n, size_t size, gfp_t gfp);
 
 /*
  * krealloc - grow or shrink to `size` bytes, keeping min(old, new). NULL or ZERO_SIZE_PTR: kmalloc.
  * size 0 frees and returns ZERO_SIZE_PTR. On failure NULL, the old object stays. With __GFP_ZERO
  * everything beyond the old usable size reads as zeros; the caller must pass it in every call.
  */
-KMEM_API __attribute__((warn_unused_result)) void *krealloc(void *object, size_t size, gfp_t gfp);
-KMEM_API __attribute__((warn_unused_result)) void *krealloc_array(void *object, size_t n,
-								   size_t size, gfp_t gfp);
+KMEM_API KMEM_BLOCK_LIKE KMEM_SIZED(2) void *krealloc(void *object, size_t size, gfp_t gfp);
+KMEM_API KMEM_BLOCK_LIKE KMEM_SIZED(2, 3) void *krealloc_array(void *object, size_t n, size_t size, gfp_t gfp);
 
 /*
  * kfree - free what kmalloc, a kv function or kmem_cache_alloc returned, but for objects of engine
@@ -297,7 +330,10 @@ KMEM_API __attribute__((warn_unused_result)) void *krealloc_array(void *object, 
 KMEM_API void kfree(const void *object);
 /* The same, zeroing all usable bytes first, in a way that the compiler can't drop. */
 KMEM_API void kfree_sensitive(const void *object);
-/* Usable bytes of the object; 0 for NULL and ZERO_SIZE_PTR. */
+/*
+ * Usable bytes of the object; 0 for NULL and ZERO_SIZE_PTR. What is beyond the size that was asked for is an overflow
+ * to _FORTIFY_SOURCE: who wants it all asks for kmalloc_size_roundup(size). Kernel: the same, since 6.1.
+ */
 KMEM_API size_t ksize(const void *object);
 /* What ksize would say of kmalloc(size): 0 for 0; above KMALLOC_MAX_SIZE, size itself. */
 KMEM_API size_t kmalloc_size_roundup(size_t size);
@@ -307,19 +343,19 @@ KMEM_API size_t kmalloc_size_roundup(size_t size);
  * as in the kernel: EINVAL, with a line that says so; mmap(2) is there for more. Page-aligned above KMALLOC_MAX_SIZE.
  * Free with kvfree or kfree.
  */
-KMEM_API KMEM_MALLOC_LIKE void *kvmalloc(size_t size, gfp_t gfp);
-KMEM_API KMEM_MALLOC_LIKE void *kvzalloc(size_t size, gfp_t gfp);
-KMEM_API KMEM_MALLOC_LIKE void *kvmalloc_node(size_t size, gfp_t gfp, int node);
-KMEM_API KMEM_MALLOC_LIKE void *kvmalloc_array(size_t n, size_t size, gfp_t gfp);
-KMEM_API KMEM_MALLOC_LIKE void *kvcalloc(size_t n, size_t size, gfp_t gfp);
-KMEM_API __attribute__((warn_unused_result)) void *kvrealloc(void *object, size_t size, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kvmalloc(size_t size, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kvzalloc(size_t size, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kvmalloc_node(size_t size, gfp_t gfp, int node);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kvmalloc_array(size_t n, size_t size, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kvcalloc(size_t n, size_t size, gfp_t gfp);
+KMEM_API KMEM_BLOCK_LIKE KMEM_SIZED(2) void *kvrealloc(void *object, size_t size, gfp_t gfp);
 KMEM_API void kvfree(const void *object);
 KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 
 /* Copies made with kmalloc; NULL in, NULL out. */
-KMEM_API KMEM_MALLOC_LIKE void *kmemdup(const void *source, size_t bytes, gfp_t gfp);
-KMEM_API KMEM_MALLOC_LIKE char *kstrdup(const char *string, gfp_t gfp);
-KMEM_API KMEM_MALLOC_LIKE char *kstrndup(const char *string, size_t max, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(2) void *kmemdup(const void *source, size_t bytes, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE char *kstrdup(const char *string, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE char *kstrndup(const char *string, size_t max, gfp_t gfp);
 
 /* ---------------------------------------------------------------- 3. Bulk */
 
@@ -327,16 +363,17 @@ KMEM_API KMEM_MALLOC_LIKE char *kstrndup(const char *string, size_t max, gfp_t g
  * kmem_cache_alloc_bulk - n objects into objects[0..n), all or nothing. True, or false with ENOMEM and
  * the array's contents undefined. n == 0 is false. __GFP_ZERO is honoured.
  */
-KMEM_API bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
+KMEM_API KMEM_ARRAY(write_only, 4, 3)
+bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
 /*
  * kmem_cache_free_bulk - free n objects of the cache. NULL entries are skipped (kernel: since 5.x not
  * allowed), the array is clobbered, n == 0 does nothing, cache NULL makes it kfree_bulk.
  */
-KMEM_API void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
+KMEM_API KMEM_ARRAY(read_write, 3, 2) void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
 /* Free n objects of any caches, kmalloc sizes and large ones, mixed; NULL entries are skipped. */
-KMEM_API void kfree_bulk(size_t n, void **objects);
+KMEM_API KMEM_ARRAY(read_write, 2, 1) void kfree_bulk(size_t n, void **objects);
 /* n objects of `size` bytes, all or nothing, like kmalloc. Kernel: does not exist. */
-KMEM_API bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects);
+KMEM_API KMEM_ARRAY(write_only, 4, 3) bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects);
 
 /* ---------------------------------------------------------------- 4. Prefilled sheaves
 
@@ -359,7 +396,7 @@ KMEM_API bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects);
  * that validates each free) come in an array of their own, at most 524284 objects, which is taken apart
  * when it is returned. Of gfp, __GFP_ZERO has no effect here.
  */
-KMEM_API __attribute__((warn_unused_result)) struct slab_sheaf *
+KMEM_API KMEM_CHECKED KMEM_FREED_BY(kmem_cache_return_sheaf, 3) struct slab_sheaf *
 kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t gfp, unsigned int n);
 /*
  * kmem_cache_refill_sheaf - see to it that *sheaf has at least n objects again.
@@ -374,7 +411,7 @@ KMEM_API int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct
  * other source. Of gfp only __GFP_ZERO counts: its objects are charged when it is filled, to who is active then, those
  * of a cache with SLAB_ACCOUNT and those that are asked for with __GFP_ACCOUNT there (kernel: when they are taken).
  */
-KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc_from_sheaf(struct kmem_cache *cache, gfp_t gfp,
+KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_from_sheaf(struct kmem_cache *cache, gfp_t gfp,
 							    struct slab_sheaf *sheaf);
 /*
  * kmem_cache_return_sheaf - give a sheaf back, with what is left in it. NULL does nothing. errno is kept.
@@ -457,11 +494,12 @@ KMEM_API int kmem_cache_set_remote_node_defrag_ratio(struct kmem_cache *cache, u
  * The per-CPU discipline in force ("rseq", "cmpxchg", "lock"), and in one sentence why. Never NULL; the
  * strings live for ever.
  */
-KMEM_API const char *kmem_percpu_discipline(void);
-KMEM_API const char *kmem_percpu_reason(void);
+KMEM_API __attribute__((returns_nonnull)) const char *kmem_percpu_discipline(void);
+KMEM_API __attribute__((returns_nonnull)) const char *kmem_percpu_reason(void);
 
 /* "0.1.0". */
-KMEM_API const char *kmem_version(void);
+KMEM_API __attribute__((returns_nonnull)) const char *kmem_version(void);
+#pragma GCC diagnostic pop
 
 #ifdef __cplusplus
 }

@@ -129,8 +129,8 @@ static inline void kmem_memcg_all_end(bool *before)
  * without the two switches. NULL with ENOMEM as those, and where the group may not have more. group NULL: the default.
  * Freed as ever. In signal handlers as those. Kernel: has none such.
  */
-KMEM_API KMEM_MALLOC_LIKE void *kmalloc_in(struct mem_cgroup *group, size_t size, gfp_t gfp);
-KMEM_API KMEM_MALLOC_LIKE void *kmem_cache_alloc_in(struct kmem_cache *cache, struct mem_cgroup *group, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(2) void *kmalloc_in(struct mem_cgroup *group, size_t size, gfp_t gfp);
+KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_in(struct kmem_cache *cache, struct mem_cgroup *group, gfp_t gfp);
 
 /* ---------------------------------------------------------------- 2a. Private groups
 

@@ -245,7 +245,8 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 	print_total("free pages, without memory", times(stats->pages_free_clean, KM_PAGE_SIZE));
 	print_total("given back to the system, ever", times(stats->purged_pages, KM_PAGE_SIZE));
 	print_total("mappings of their own", stats->mapped_bytes);
-	print_total("our own records", stats->meta_bytes);
+	/* Arrays by page and areas by CPU are reserved whole, and of them only what is resident is a figure. */
+	print_total("records but those by page and by CPU", stats->meta_bytes);
 	print_total("address space reserved for pages", stats->arena_reserved_bytes);
 	if (stats->nodes > 1)
 		printf("%-38s %12lu\n", "memory nodes", stats->nodes);
@@ -255,7 +256,7 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 	if (live && info_resident(snapshot, &resident)) {
 		print_total("resident of slabs and large blocks", resident.used);
 		print_total("resident of free pages", resident.free);
-		print_total("resident of records", resident.records);
+		print_total("resident of records, of all kinds", resident.records);
 	}
 	unsigned long rss_kb = live ? rollup_kb(snapshot->pid, "Rss:") : 0;
 	if (rss_kb) {

@@ -288,6 +288,7 @@ static void process_member(struct json *json, const char *key, void *arg, unsign
 		LONG(pages_free_dirty), LONG(pages_free_clean), LONG(large_blocks),
 		LONG(large_bytes), LONG(mapped_blocks), LONG(mapped_bytes), LONG(meta_bytes),
 		LONG(purged_pages), LONG(slob_pages), LONG(slob_bytes), LONG(nodes), LONG(bind_failures),
+		LONG(mapped_spare_bytes),
 	};
 #undef LONG
 	struct snapshot *snapshot = json->snapshot;

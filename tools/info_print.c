@@ -245,6 +245,7 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 	print_total("free pages, without memory", times(stats->pages_free_clean, KM_PAGE_SIZE));
 	print_total("given back to the system, ever", times(stats->purged_pages, KM_PAGE_SIZE));
 	print_total("mappings of their own", stats->mapped_bytes);
+	print_total("address space kept for such", stats->mapped_spare_bytes);
 	/* Arrays by page and areas by CPU are reserved whole, and of them only what is resident is a figure. */
 	print_total("records but those by page and by CPU", stats->meta_bytes);
 	print_total("address space reserved for pages", stats->arena_reserved_bytes);

@@ -518,6 +518,8 @@ static bool add_process(struct walk *walk)
 		{ "root.large_bytes", root->large_bytes, &stats->large_bytes, NULL },
 		{ "root.mapped_blocks", root->mapped_blocks, &stats->mapped_blocks, &stats->large_blocks },
 		{ "root.mapped_bytes", root->mapped_bytes, &stats->mapped_bytes, &stats->large_bytes },
+		{ "root.mapped_kept", root->mapped_kept, &stats->mapped_spare_bytes, NULL },
+		{ "root.mapped_spare", root->mapped_spare, &stats->mapped_spare_bytes, NULL },
 		{ "root.meta_bytes", root->meta_bytes, &stats->meta_bytes, NULL },
 		{ "root.slob_pages", root->slob_pages, &stats->slob_pages, NULL },
 		{ "root.slob_units const.slob_unit", root->slob_units, &stats->slob_bytes, NULL },

@@ -393,10 +393,12 @@ void km_big_get_stats(size_t *blocks, size_t *bytes)
 	*bytes = km_load(&big.bytes);
 }
 
-void km_big_expose(const size_t **blocks, const size_t **bytes)
+void km_big_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare)
 {
 	*blocks = &big.blocks;
 	*bytes = &big.bytes;
+	*kept = &big.kept_bytes;
+	*spare = km_region_spare();
 }
 
 /* What another thread has in hand the child would have for ever. In the child of a handler it may be the victim's. */

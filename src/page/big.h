@@ -29,8 +29,8 @@ void km_big_offer(void);
 /* Address space that is kept for such blocks, and has no memory. */
 size_t km_big_spare(void);
 void km_big_get_stats(size_t *blocks, size_t *bytes);
-/* Where the two are kept. */
-void km_big_expose(const size_t **blocks, const size_t **bytes);
+/* Where these are kept, and the two that make km_big_spare. */
+void km_big_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare);
 void km_big_fork(bool before, bool child);
 
 #endif

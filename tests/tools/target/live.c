@@ -1,6 +1,7 @@
 /*
- * A program to look at from outside. live quiet|fork|busy|churn FILE: allocates, writes what it says of itself as JSON
- * into FILE, prints "ready" and then waits to be killed (busy, churn: goes on allocating).
+ * A program to look at from outside. live quiet|many|fork|busy|churn FILE: allocates, writes what it says of itself as
+ * JSON into FILE, prints "ready" and then waits to be killed (busy, churn: goes on allocating). many: more big blocks
+ * than are mappings of their own.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -102,6 +103,8 @@ int main(int argc, char **argv)
 	if (argc != 3)
 		return 2;
 	populate();
+	for (int i = 0; i < 1030 && !strcmp(argv[1], "many"); i++)
+		want(kvmalloc(5 << 20, GFP_KERNEL));
 	say(argv[2], "");
 	if (!strcmp(argv[1], "fork") && fork() == 0) {
 		populate();

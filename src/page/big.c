@@ -21,6 +21,7 @@ struct entry {
 	size_t bytes;
 	uint64_t owner;		/* who pays; 0: nobody */
 	uint32_t region;	/* 0: it is a mapping of its own */
+	uint32_t found;		/* by the search of this number */
 };
 
 /* A range that the system would not take back, described in its first bytes. */
@@ -35,6 +36,7 @@ static struct {
 	struct entry *table;
 	size_t slots, used, deleted;	/* slots: a power of two */
 	size_t blocks, bytes;
+	uint32_t searches;
 	unsigned alone;		/* mappings that are there, or about to be */
 	uint32_t in_hand;	/* of those, the ones in no table: a fork waits for them */
 	struct kept *kept;
@@ -264,7 +266,7 @@ void *km_big_alloc(size_t bytes, size_t align)
 	void *p = get(bytes, km_max(align, KM_PAGE_SIZE), &region);
 	/* Now: others may have come while it was got. */
 	if (p && reserve_entry()) {
-		insert((struct entry){ (uintptr_t)p, bytes, 0, region });
+		insert((struct entry){ (uintptr_t)p, bytes, 0, region, 0 });
 		km_bump(&big.blocks, 1);
 		km_bump(&big.bytes, bytes);
 	} else if (p) {
@@ -335,7 +337,7 @@ void *km_big_resize(void *p, size_t bytes)
 	struct entry *entry = find((uintptr_t)p);
 	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
 	if (moved) {
-		struct entry now = { (uintptr_t)moved, bytes, entry->owner, entry->region };
+		struct entry now = { (uintptr_t)moved, bytes, entry->owner, entry->region, entry->found };
 
 		km_bump(&big.bytes, bytes - entry->bytes);
 		remove_entry(entry);
@@ -363,14 +365,37 @@ void km_big_set_owner(const void *p, uint64_t owner)
 	unlock_table(was);
 }
 
-void *km_big_next(uint64_t owner, size_t *from)
+uint32_t km_big_search(void)
 {
-	void *found = NULL;
-
 	bool was = lock_table();
-	for (; *from < big.slots && !found; ++*from)
-		if (big.table[*from].start > DELETED && big.table[*from].owner == owner)
-			found = (void *)big.table[*from].start;
+	uint32_t search = ++big.searches;
+	unlock_table(was);
+	return search;
+}
+
+/* From *from on. With the lock. */
+static void *find_next(uint64_t owner, uint32_t search, size_t *from)
+{
+	while (*from < big.slots) {
+		struct entry *entry = &big.table[(*from)++];
+
+		if (entry->start > DELETED && entry->owner == owner && entry->found != search) {
+			entry->found = search;
+			return (void *)entry->start;
+		}
+	}
+	return NULL;
+}
+
+/* A new table has its entries elsewhere: at the end all of it is looked through. */
+void *km_big_next(uint64_t owner, uint32_t search, size_t *from)
+{
+	bool was = lock_table();
+	void *found = find_next(owner, search, from);
+	if (!found) {
+		*from = 0;
+		found = find_next(owner, search, from);
+	}
 	unlock_table(was);
 	return found;
 }

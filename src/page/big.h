@@ -20,8 +20,11 @@ void *km_big_resize(void *p, size_t bytes);
 /* Who pays for it (page/owner.h); 0: nobody, or no such mapping. It stays so when it is resized. */
 uint64_t km_big_owner(const void *p);
 void km_big_set_owner(const void *p, uint64_t owner);
-/* One that `owner` pays for, beginning the search at *from (0 at first); NULL: no more. The table must not grow. */
-void *km_big_next(uint64_t owner, size_t *from);
+/* Begin a search; its number. */
+uint32_t km_big_search(void);
+/* One that `owner` pays for and that this search has not found yet, at *from (0 at first) or behind it if there is one;
+ * NULL: no more. The table may become another one between two calls. */
+void *km_big_next(uint64_t owner, uint32_t search, size_t *from);
 /* Is p inside (not at the start) of one? */
 bool km_big_inside(const void *p);
 /* Offer the system again what it would not take. */

@@ -166,6 +166,7 @@ static bool next_objects(struct visiting *at)
 static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *arg)
 {
 	struct visiting at = { .private = private };
+	uint32_t search = km_big_search();
 	size_t from = 0;
 	void *block;
 
@@ -174,7 +175,7 @@ static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *ar
 			dtor(at.parent, at.object[i], arg);
 	km_list_for_each(entry, &private->large)
 		dtor(NULL, km_page_address(km_container_of(entry, struct km_page, list)), arg);
-	while ((block = km_big_next((uintptr_t)private->objcg, &from)))
+	while ((block = km_big_next((uintptr_t)private->objcg, search, &from)))
 		dtor(NULL, block, arg);
 }
 
@@ -247,7 +248,7 @@ static void destroy_twins(struct km_private *private)
 }
 
 /* The first block of whole pages, else the next mapping. The one before was freed, or only the next mappings count. */
-static void *next_large(struct km_private *private, size_t *from)
+static void *next_large(struct km_private *private, uint32_t search, size_t *from)
 {
 	void *block = NULL;
 
@@ -255,18 +256,19 @@ static void *next_large(struct km_private *private, size_t *from)
 	if (!km_list_empty(&private->large))
 		block = km_page_address(km_list_first(&private->large, struct km_page, list));
 	km_unlock(&private->lock);
-	return block ?: km_big_next((uintptr_t)private->objcg, from);
+	return block ?: km_big_next((uintptr_t)private->objcg, search, from);
 }
 
 static void destroy_large(struct km_private *private)
 {
 	bool was = km_busy_begin();
+	uint32_t search = km_big_search();
 	size_t from = 0;
 	void *block;
 
 	/* What handlers freed and nobody finished. */
 	km_large_finish_deferred();
-	while ((block = next_large(private, &from)))
+	while ((block = next_large(private, search, &from)))
 		km_large_free(block);
 	km_busy_end(was);
 }

@@ -105,13 +105,14 @@ static enum info_result read_groups(struct target *target, struct info_root *roo
 
 static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snapshot)
 {
-	struct target target = { .pid = pid };
+	struct target target = { .pid = target_thread(pid) };
 	static struct info_root roots[INFO_MAX_ROOTS];	/* too large for a stack */
 	size_t count = drop_idle(&target, roots, target_roots(&target, roots));
 	enum info_result result = count ? INFO_OK : target.result;
 
 	snapshot_clear(snapshot);
 	snapshot->pid = (unsigned)pid;
+	snapshot->thread = (unsigned)target.pid;
 	memcpy(snapshot->version, target.version, sizeof(snapshot->version));
 	for (size_t i = 0; i < count && (result == INFO_OK || result == INFO_PARTLY); i++) {
 		enum info_result one = walk_root(&target, &roots[i], lenient, snapshot);

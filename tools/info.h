@@ -27,6 +27,7 @@ struct info_extent {
 
 struct snapshot {
 	unsigned pid;
+	unsigned thread;	/* the one whose files and memory are read: pid, or another where that has ended */
 	char version[16], discipline[16], reason[160];
 	struct kmem_stats stats;
 	struct info_cache *caches;
@@ -77,6 +78,8 @@ struct target {
 	char version[16];	/* of libkmem there, ours or another build */
 };
 
+/* A thread of the process that still has its memory; where the first has ended, /proc/PID has none. */
+pid_t target_thread(pid_t pid);
 bool target_read(struct target *target, void *to, const void *from, size_t bytes);
 /* What was read can't be: false, and INFO_TORN. */
 bool target_torn(struct target *target);

@@ -259,11 +259,11 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 		print_total("resident of free pages", resident.free);
 		print_total("resident of records, of all kinds", resident.records);
 	}
-	unsigned long rss_kb = live ? rollup_kb(snapshot->pid, "Rss:") : 0;
+	unsigned long rss_kb = live ? rollup_kb(snapshot->thread, "Rss:") : 0;
 	if (rss_kb) {
 		print_total("the process, resident (Rss)", rss_kb * 1024);
 		print_total("the process, its share (Pss)",
-			    rollup_kb(snapshot->pid, "Pss:") * 1024);
+			    rollup_kb(snapshot->thread, "Pss:") * 1024);
 	}
 }
 

@@ -49,7 +49,7 @@ static bool read_smaps(const struct snapshot *snapshot, struct info_resident *re
 	char path[64], line[512];
 	unsigned long start = 0, end = 0, kb;
 
-	snprintf(path, sizeof(path), "/proc/%u/smaps", snapshot->pid);
+	snprintf(path, sizeof(path), "/proc/%u/smaps", snapshot->thread);
 	FILE *smaps = fopen(path, "re");
 	if (!smaps)
 		return false;
@@ -97,12 +97,12 @@ static bool count_free(struct target *target, int pagemap, const struct info_ext
 
 bool info_resident(const struct snapshot *snapshot, struct info_resident *resident)
 {
-	struct target target = { .pid = (pid_t)snapshot->pid };
+	struct target target = { .pid = (pid_t)snapshot->thread };
 	unsigned long free = 0;
 	char path[64];
 
 	*resident = (struct info_resident){ 0 };
-	snprintf(path, sizeof(path), "/proc/%u/pagemap", snapshot->pid);
+	snprintf(path, sizeof(path), "/proc/%u/pagemap", snapshot->thread);
 	int pagemap = snapshot->extent_count ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	if (pagemap < 0)
 		return false;

@@ -3,7 +3,9 @@
  * may fail, every number may be nonsense.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +124,37 @@ static bool look(struct target *target, unsigned long start, struct info_root *r
 	if (target->result != INFO_GONE && target->result != INFO_DENIED)
 		target->result = INFO_OTHER;
 	return false;
+}
+
+/* Also true where that can't be told: then the reader finds out why. */
+static bool has_memory(pid_t thread)
+{
+	char path[64], byte;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)thread);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, &byte, 1);
+	if (fd >= 0)
+		close(fd);
+	return got != 0;
+}
+
+pid_t target_thread(pid_t pid)
+{
+	char path[64];
+	pid_t found = pid;
+	struct dirent *entry;
+
+	if (has_memory(pid))
+		return pid;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	DIR *threads = opendir(path);
+	while (threads && found == pid && (entry = readdir(threads)))
+		if (atoi(entry->d_name) > 0 && has_memory(atoi(entry->d_name)))
+			found = atoi(entry->d_name);
+	if (threads)
+		closedir(threads);
+	return found;
 }
 
 static FILE *open_maps(struct target *target)

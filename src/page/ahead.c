@@ -119,6 +119,9 @@ bool km_ahead_reserve(long pages)
 {
 	size_t steps = pages > 0 ? ((size_t)pages + STEP_PAGES - 1) / STEP_PAGES : 0;
 
+	/* More than the machine has would be committed step by step, and never be there. */
+	if (pages > 0 && (size_t)pages > km_os_memory() >> KM_PAGE_SHIFT)
+		return false;
 	/* Fresh ones, whatever is free: they are together. */
 	for (; steps; steps--)
 		if (!km_arena_commit(km_node_here()))

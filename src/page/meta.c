@@ -246,7 +246,8 @@ void km_meta_free(void *p, size_t bytes)
 /* Memory for the marks: address space, until a range is trimmed. */
 static bool have_marks(void)
 {
-	size_t bytes = mark_bytes() + RANGE_BYTES / KM_PAGE_SIZE;
+	/* A byte for each page, and one behind the last. */
+	size_t bytes = mark_bytes() + RANGE_BYTES / KM_PAGE_SIZE + KM_PAGE_SIZE;
 
 	if (meta.gone)
 		return true;

@@ -15,6 +15,7 @@
 struct info_cache {
 	struct kmem_cache_stats stats;	/* but for .engine: a string of ours, below */
 	char engine[16];
+	unsigned group;			/* a private one has it: its number, or 0 */
 	const struct kmem_cache *address;	/* in the target */
 	bool by_slab;			/* its free objects are counted slab by slab */
 };

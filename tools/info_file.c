@@ -194,6 +194,8 @@ static void cache_member(struct json *json, const char *key, void *arg, unsigned
 		string(json, cache->stats.name, sizeof(cache->stats.name));
 	else if (!strcmp(key, "engine"))
 		string(json, cache->engine, sizeof(cache->engine));
+	else if (!strcmp(key, "group"))
+		cache->group = (unsigned)number(json);
 	else if (!take_field(json, key, fields, sizeof(fields) / sizeof(*fields), &cache->stats))
 		skip_value(json, depth);
 }
@@ -240,6 +242,7 @@ static void group_member(struct json *json, const char *key, void *arg, unsigned
 #define LONG(name) { #name, offsetof(struct km_group_stats, name), false }
 	static const struct field fields[] = {
 		{ "depth", offsetof(struct km_group_stats, depth), true },
+		{ "number", offsetof(struct km_group_stats, number), true },
 		LONG(current), LONG(peak), LONG(failcnt), LONG(kmem), LONG(stock), LONG(dying),
 	};
 	static const struct field limits[] = { LONG(max), LONG(high), LONG(low), LONG(min) };

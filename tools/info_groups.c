@@ -127,6 +127,7 @@ static bool add_group(struct walk *walk, const struct mem_cgroup *group, const s
 
 	memcpy(stats->name, group->name, sizeof(stats->name) - 1);
 	stats->depth = group->depth;
+	stats->number = group->number;
 	stats->current = group->memory.usage;
 	stats->peak = group->memory.peak;
 	stats->max = group->memory.max;

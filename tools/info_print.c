@@ -49,7 +49,7 @@ static int print_json(const struct snapshot *snapshot)
 	for (size_t i = 0; i < snapshot->count; i++) {
 		struct kmem_cache_stats stats = with_engine(&snapshot->caches[i]);
 
-		km_print_json_cache(&writer, &stats, i == 0);
+		km_print_json_cache(&writer, &stats, snapshot->caches[i].group, i == 0);
 	}
 	km_print_json_groups(&writer);
 	for (size_t i = 0; i < snapshot->group_count; i++)

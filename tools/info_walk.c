@@ -224,6 +224,7 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 		return false;
 	array = walk->engine.front == KM_FRONT_ARRAY;
 	memcpy(into->engine, walk->engine_name, sizeof(into->engine));
+	into->group = cache->group;
 	*stats = (struct kmem_cache_stats){
 		.min_partial = cache->min_partial,
 		.object_size = cache->object_size,

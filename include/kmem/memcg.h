@@ -136,8 +136,9 @@ KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_in(struct kmem_cache *cache, st
 
  * Of a group that is made with MEM_CGROUP_PRIVATE the objects lie in slabs of their own: no other tenant's beside them,
  * no word for each that says whose it is. For each cache that is used in its name it has a cache of its own, a
- * twin, made at the first use and shown as "cache:group" by all statistics, where that is longer than 31 bytes with
- * the end of the group's name and a number, "cache:oup~17"; its objects are freed as ever, by the cache or by kfree.
+ * twin, made at the first use and shown as "cache:group" by all statistics; where another private group has that name,
+ * as "cache:group~17", the 17th group that ever was; and where that is longer than 31 bytes with the end of the group's
+ * name, "cache:oup~17". Its objects are freed as ever, by the cache or by kfree.
  * The group is charged by the slab, whole, for what lies in it and what is free in it; empty slabs and what lies on
  * shelves are taken back before it is refused, and by mem_cgroup_drain. All this holds for what is charged at all: with
  * __GFP_ACCOUNT, or from a cache with SLAB_ACCOUNT; kmalloc's larger blocks are charged by the page as everywhere. With

@@ -108,6 +108,7 @@ struct kmem_cache {
 	uint64_t slab_bytes, limit;	/* there are; there may be */
 	const struct km_keeper *keeper;	/* NULL: nobody is asked */
 	void *kept_by;			/* the keeper's */
+	unsigned group;			/* a twin's: the number of its group (kmem info); 0: no twin, or nobody's */
 	bool handed_on;			/* a twin that was another group's, of whose last free nobody knows the end */
 	struct kmem_cache *twin_of;	/* its slabs are a private group's (watch/private.c); NULL: no twin */
 	struct km_list twin_list;	/* if `twins`: those there are, spares first; under the registry's lock */

@@ -27,6 +27,7 @@ struct mem_cgroup {
 	uint64_t refs;
 	bool online;
 	unsigned depth;				/* the root's is 0 */
+	unsigned number;			/* of all groups that ever were, from 1 on; the root's is 0 */
 	unsigned online_children;		/* from here: under the tree lock */
 	struct km_list children, sibling;	/* also offline ones, until they are released */
 	struct km_list objcgs;			/* that point here: its own, and orphans */

@@ -38,6 +38,7 @@ static struct {
 	size_t groups;
 } tree = { .lock = KM_LOCK_INIT(KM_RANK_MEMCG) };
 
+static unsigned made;	/* groups, ever */
 static km_tls struct mem_cgroup *active;
 
 /* Whoever has groups in a static program gets KMEM_OPTIONS=account as well. */
@@ -250,10 +251,12 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 	}
 	struct mem_cgroup *group = km_meta_alloc(sizeof(*group), true);
 	struct obj_cgroup *objcg = group ? new_objcg() : NULL;
-	if (objcg && (!(flags & MEM_CGROUP_PRIVATE) || km_private_create(objcg))) {
+	if (group) {
 		set_name(group, name);
-		error = join_tree(group, objcg, parent);
+		group->number = km_add(&made, 1u) + 1;
 	}
+	if (objcg && (!(flags & MEM_CGROUP_PRIVATE) || km_private_create(objcg, group)))
+		error = join_tree(group, objcg, parent);
 	if (!error)
 		return group;
 	if (objcg && objcg->private)

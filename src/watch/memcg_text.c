@@ -199,7 +199,7 @@ struct rows {
 static int print_group(struct mem_cgroup *group, unsigned depth, void *arg)
 {
 	struct km_group_stats stats = {
-		.depth = depth,
+		.depth = depth, .number = group->number,
 		.current = mem_cgroup_current(group), .peak = mem_cgroup_peak(group),
 		.max = mem_cgroup_max(group), .high = mem_cgroup_high(group),
 		.low = mem_cgroup_low(group), .min = mem_cgroup_min(group),

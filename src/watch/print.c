@@ -143,7 +143,7 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 	km_print(writer, ",\n \"caches\": [");
 }
 
-void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *s, bool first)
+void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *s, unsigned group, bool first)
 {
 	km_print(writer, "%s\n  {\"name\": ", first ? "" : ",");
 	km_print_string(writer, s->name);
@@ -167,6 +167,8 @@ void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats
 	print_long(writer, ",", "shared_avail", s->shared_avail);
 	print_long(writer, ",", "alloc_slab", s->alloc_slab);
 	print_long(writer, ",", "free_slab", s->free_slab);
+	if (group)
+		km_print(writer, ", \"group\": %u", group);
 	km_print(writer, "}");
 }
 
@@ -202,6 +204,8 @@ void km_print_json_group(struct km_writer *writer, const struct km_group_stats *
 	km_print(writer, "%s\n  {\"name\": ", first ? "" : ",");
 	km_print_string(writer, s->name);
 	km_print(writer, ", \"depth\": %u", s->depth);
+	if (s->number)
+		km_print(writer, ", \"number\": %u", s->number);
 	print_long(writer, ",", "current", s->current);
 	print_long(writer, ",", "peak", s->peak);
 	print_limit(writer, "max", s->max);

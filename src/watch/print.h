@@ -38,8 +38,8 @@ struct km_print_process {
 };
 void km_print_json_head(struct km_writer *writer, const struct km_print_process *process,
 			const struct kmem_stats *stats);
-void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *stats,
-			 bool first);
+/* group: the number of the private group that has it, or 0. */
+void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *stats, unsigned group, bool first);
 /* Caches end, groups begin. */
 void km_print_json_groups(struct km_writer *writer);
 void km_print_json_tail(struct km_writer *writer);
@@ -48,6 +48,7 @@ void km_print_json_tail(struct km_writer *writer);
 struct km_group_stats {
 	char name[MEMCG_NAME_MAX];
 	unsigned depth;			/* 1: below the root, which is not listed */
+	unsigned number;		/* what tells those of one name apart; 0: not known */
 	uint64_t current, peak, max, high, low, min, failcnt, kmem, stock, dying;
 	uint64_t events[MEMCG_NR_MEMORY_EVENTS], local[MEMCG_NR_MEMORY_EVENTS];
 };

@@ -117,19 +117,22 @@ static const struct km_keeper keeper = { admit, dismiss, came, goes };
 
 /* ------------------------------------------------------------------ twins */
 
-/* "cache:group", where that has no room "cache:roup~number", with the number of the group among all private ones that
- * ever were: names that begin alike end differently, mostly. */
+/*
+ * "cache:group", and where another private group has that name "cache:group~number", with the group's number; where
+ * there is no room for that "cache:roup~number": names that begin alike end differently, mostly.
+ */
 static void set_name(char *name, const struct km_twin *twin, const struct kmem_cache *parent)
 {
 	const char *group = twin->home->objcg->home->name;
 	size_t length = __builtin_strlen(group), room = KM_NAME_BYTES - 1;
 	char cache[KM_NAME_BYTES], number[16];
+	size_t digits = km_format(number, sizeof(number), "~%u", twin->home->number);
 
-	if (km_format(cache, sizeof(cache), "%s:", parent->name) + length <= room) {
-		km_format(name, KM_NAME_BYTES, "%s%s", cache, group);
+	if (km_format(cache, sizeof(cache), "%s:", parent->name) + length + twin->home->namesake * digits <= room) {
+		km_format(name, KM_NAME_BYTES, "%s%s%s", cache, group, twin->home->namesake ? number : "");
 		return;
 	}
-	room -= km_format(number, sizeof(number), "~%u", twin->home->number);
+	room -= digits;
 	room -= km_format(cache, MOST_OF_CACHE, "%s", parent->name) + 1;
 	km_format(name, KM_NAME_BYTES, "%s:%s%s", cache, group + length - km_min(room, length), number);
 }
@@ -183,6 +186,7 @@ void km_private_call_after(struct km_twin *twin)
 	set_name(name, twin, cache->twin_of);
 	km_cache_rename(cache, name);
 	cache->kept_by = twin;
+	km_store(&cache->group, twin->home->number);
 	km_store(&cache->limit, UINT64_MAX);
 }
 
@@ -213,6 +217,7 @@ static bool make_cache(struct km_twin *twin, struct kmem_cache *parent)
 	twin->cache = create_cache(twin, parent);
 	if (!twin->cache)
 		return false;
+	km_store(&twin->cache->group, twin->home->number);
 	if (!parent->twins) {
 		km_list_init(&parent->twin_list);
 		km_store(&parent->twins, true);

@@ -23,7 +23,10 @@ struct km_twin {
 struct km_private {
 	struct km_twin *bucket[KM_TWIN_BUCKETS];
 	struct obj_cgroup *objcg;
-	unsigned number;		/* of all that ever were */
+	unsigned number;		/* its group's */
+	bool namesake;			/* another one had the same name when it came: its twins show the number */
+	uint64_t name;			/* hashed */
+	struct km_private *next_named, **named_by;	/* under the registry's lock */
 	struct km_lock lock;		/* slabs, large */
 	struct km_list large;		/* blocks of whole pages */
 	struct km_list all;		/* among those that are living, or orphans; under the registry's lock */
@@ -97,8 +100,9 @@ void km_private_flush(struct kmem_cache *twin, struct mem_cgroup *root);
 extern struct km_private km_private_pool;
 void km_private_call_after(struct km_twin *twin);
 
-/* Make an objcg that nobody knows yet private; false: no memory. And undo that. */
-bool km_private_create(struct obj_cgroup *objcg);
+/* Make an objcg that nobody knows yet private, for a group that has its name and number; false: no memory. And undo
+ * that. */
+bool km_private_create(struct obj_cgroup *objcg, const struct mem_cgroup *group);
 void km_private_drop(struct obj_cgroup *objcg);
 /* Its group has no reference left: twins go as they come to be empty. */
 void km_private_release(struct obj_cgroup *objcg);

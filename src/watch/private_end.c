@@ -16,7 +16,8 @@
 
 /* Private groups that have a reference, and those that have none, but something that is out. */
 static struct km_list living = { &living, &living }, orphans = { &orphans, &orphans };
-static unsigned made;
+/* Both, by the hash of their names. */
+static struct km_private *named[1024];
 
 /* ------------------------------------------------------------------ the twins of a group */
 
@@ -341,6 +342,9 @@ static void free_private(struct km_private *private)
 			km_meta_free(twin, sizeof(*twin));
 		}
 	km_list_del(&private->all);
+	*private->named_by = private->next_named;
+	if (private->next_named)
+		private->next_named->named_by = private->named_by;
 	private->objcg->private = NULL;
 	km_meta_free(private, sizeof(*private));
 }
@@ -386,18 +390,45 @@ void km_private_reap(void)
 	km_registry_unlock();
 }
 
-bool km_private_create(struct obj_cgroup *objcg)
+/* Equal names have equal hashes; other names that have costs a number, where none were needed. */
+static uint64_t hash(const char *name)
+{
+	uint64_t hash = 0xcbf29ce484222325ull;
+
+	for (; *name; name++)
+		hash = (hash ^ (unsigned char)*name) * 0x100000001b3ull;
+	return hash ^ hash >> 32;
+}
+
+/* The latest of a name is the first of those, so that a name that all have takes no time. With the registry locked. */
+static void enter_name(struct km_private *private)
+{
+	struct km_private **first = &named[private->name % km_array_count(named)], *other = *first;
+
+	while (other && other->name != private->name)
+		other = other->next_named;
+	private->namesake = other != NULL;
+	private->next_named = *first;
+	private->named_by = first;
+	if (*first)
+		(*first)->named_by = &private->next_named;
+	*first = private;
+}
+
+bool km_private_create(struct obj_cgroup *objcg, const struct mem_cgroup *group)
 {
 	struct km_private *private = km_meta_alloc(sizeof(*private), true);
 
 	if (!private)
 		return false;
 	private->objcg = objcg;
+	private->number = group->number;
+	private->name = hash(group->name);
 	km_lock_init(&private->lock, KM_RANK_PRIVATE);
 	km_list_init(&private->large);
 	km_registry_lock();
-	private->number = ++made;
 	reap(LOOKS);
+	enter_name(private);
 	km_list_add_tail(&private->all, &living);
 	km_registry_unlock();
 	objcg->private = private;

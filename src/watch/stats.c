@@ -173,7 +173,7 @@ static int print_json_row(struct kmem_cache *cache, void *arg)
 	struct kmem_cache_stats stats;
 
 	kmem_cache_get_stats(cache, &stats);
-	km_print_json_cache(&rows->writer, &stats, !rows->more);
+	km_print_json_cache(&rows->writer, &stats, km_load(&cache->group), !rows->more);
 	rows->more = true;
 	return 0;
 }

@@ -38,6 +38,37 @@ static bool begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
+/* All names are one: the numbers are not. And one that is the only one again has none. */
+static void namesakes(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("row", 64, NULL, SLAB_ACCOUNT);
+	struct mem_cgroup *group[GROUPS];
+
+	NEED(cache);
+	count = 0;
+	for (unsigned i = 0; i < GROUPS; i++) {
+		NEED((group[i] = mem_cgroup_create(NULL, "tenant", MEM_CGROUP_PRIVATE)));
+		NEED(kmem_cache_alloc_in(cache, group[i], GFP_KERNEL));
+	}
+	NEED(kmem_for_each_cache(note, NULL) == 0);
+	CHECK(count == GROUPS && !strcmp(shown[0], "row:tenant"));
+	for (unsigned i = 0; i < count; i++)
+		for (unsigned j = 0; j < i; j++)
+			CHECK(strcmp(shown[i], shown[j]) != 0);
+	for (unsigned i = 0; i < GROUPS; i++) {
+		NEED(mem_cgroup_destroy_all(group[i], NULL, NULL) == 0);
+		mem_cgroup_put(group[i]);
+	}
+	NEED((group[0] = mem_cgroup_create(NULL, "tenant", MEM_CGROUP_PRIVATE)));
+	NEED(kmem_cache_alloc_in(cache, group[0], GFP_KERNEL));
+	count = 0;
+	NEED(kmem_for_each_cache(note, NULL) == 0);
+	CHECK(count == 1 && !strcmp(shown[0], "row:tenant"));
+	NEED(mem_cgroup_destroy_all(group[0], NULL, NULL) == 0);
+	mem_cgroup_put(group[0]);
+	kmem_cache_destroy(cache);
+}
+
 /* The group's own end is in what is shown of it, and no two are the same. */
 static void twins(void)
 {
@@ -101,6 +132,7 @@ static void own(void)
 int main(void)
 {
 	twins();
+	namesakes();
 	/* It warns for each that there is one. */
 	NEED(freopen("/dev/null", "w", stderr));
 	own();

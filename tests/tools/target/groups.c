@@ -8,6 +8,7 @@
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,9 @@ static void populate(void)
 	for (int i = 0; i < 5; i++)
 		deep = want(mem_cgroup_create(deep, "deep", 0));
 	want(mem_cgroup_create(NULL, "other \177 \303\244", 0));
+	/* Two tenants who are called the same, each with slabs of its own. */
+	charge(want(mem_cgroup_create(NULL, "same", MEM_CGROUP_PRIVATE)), 5);
+	charge(want(mem_cgroup_create(NULL, "same", MEM_CGROUP_PRIVATE)), 7);
 	charge(tenants, 777);
 	charge(deep, 55);
 	charge(gone, 333);
@@ -74,10 +78,18 @@ static void text(unsigned depth, const char *file, size_t (*write)(const struct 
 
 static int say_group(struct mem_cgroup *group, unsigned depth, void *arg)
 {
+	static unsigned seen;
+
 	(void)arg;
-	if (!depth)
+	if (!depth) {
+		seen = 0;
 		return 0;
-	snprintf(path[depth], sizeof(path[depth]), "%s", mem_cgroup_name(group));
+	}
+	/* In the order in which they came; and before the last, another has gone. */
+	bool same = strcmp(mem_cgroup_name(group), "same") == 0;
+
+	seen++;
+	snprintf(path[depth], sizeof(path[depth]), same ? "%s~%u" : "%s", mem_cgroup_name(group), seen + 1);
 	text(depth, "current", mem_cgroup_write_current, group);
 	text(depth, "stat", mem_cgroup_write_stat, group);
 	text(depth, "events", mem_cgroup_write_events, group);

@@ -12,6 +12,7 @@
 #include "work_latency.h"
 #include "work_live.h"
 #include "work_threads.h"
+#include "work_adrift.h"
 #include "work_worst.h"
 #include "work_worst_bulk.h"
 
@@ -32,5 +33,6 @@ const struct work bench_works[] = {
 	{ "producer-consumer", threads_pass },
 	{ "threads-4k", threads_pairs },
 	{ "live-set", live_run },
+	{ "adrift", adrift_run },
 	{ NULL, NULL },
 };

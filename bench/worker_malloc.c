@@ -7,6 +7,7 @@
 #include "work_larson.h"
 #include "work_live.h"
 #include "work_threads.h"
+#include "work_adrift.h"
 #include "work_worst.h"
 
 const struct work bench_works[] = {
@@ -14,5 +15,6 @@ const struct work bench_works[] = {
 	{ "worst-loop", worst_loop },	   { "producer-consumer", threads_pass },
 	{ "threads-4k", threads_pairs },   { "larson", larson_run },
 	{ "live-set", live_run },	   { "idle-threads", idle_run },
+	{ "adrift", adrift_run },
 	{ NULL, NULL },
 };

@@ -122,7 +122,7 @@ static void parse_lists(int code, const char *name, char *value, struct bench_op
 	static const char *const works[] = { "pair", "alloc", "free", "loop", "bulk",
 					     "producer-consumer", "larson", "threads-4k",
 					     "idle-threads", "live-set", "netio", "latency", "groups",
-					     "churn", "simulation", NULL };
+					     "churn", "simulation", "adrift", NULL };
 
 	switch (code) {
 	case OPTION_ENGINE:

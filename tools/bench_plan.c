@@ -314,6 +314,9 @@ static void plan_memory(struct variant *variant, const char *work)
 		add_single(variant, work, "whole", 128, 1, quick ? 100000 : 1000000);
 	if (!strcmp(work, "idle-threads") && !is(variant, "kmem_cache"))
 		add_single(variant, work, "first", 0, quick ? 100 : 1000, 0);
+	/* Half a minute of each subject and round: only where it is asked for by name. */
+	if (!strcmp(work, "adrift") && !is(variant, "kmalloc") && bench.options.works.count)
+		add_single(variant, work, "whole", 592, 16, quick ? 65536 : 655360);
 }
 
 static void plan_threads(struct variant *variant, const char *work)
@@ -345,14 +348,14 @@ static void each_variant(void (*plan)(struct variant *))
 static void plan_peers(void)
 {
 	static const char *const threads[] = { "producer-consumer", "larson", "threads-4k" };
-	static const char *const memory[] = { "idle-threads", "live-set" };
+	static const char *const memory[] = { "idle-threads", "live-set", "adrift" };
 
 	each_variant(plan_peers_cost);
 	for (size_t w = 0; w < 3; w++)
 		for (size_t i = 0; i < bench.variant_count; i++)
 			if (!bench.variants[i].only)
 				plan_threads(&bench.variants[i], threads[w]);
-	for (size_t w = 0; w < 2; w++)
+	for (size_t w = 0; w < 3; w++)
 		for (size_t i = 0; i < bench.variant_count; i++)
 			if (!bench.variants[i].only)
 				plan_memory(&bench.variants[i], memory[w]);

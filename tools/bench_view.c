@@ -171,6 +171,8 @@ static const char *work_column(const struct row *row)
 		return bench_format("larson %lu", row->threads);
 	if (!strcmp(work, "idle-threads"))
 		return "idle";
+	if (!strcmp(work, "adrift"))
+		return work;
 	if (!strcmp(work, "simulation"))
 		return bench_format("model %lu", row->threads);
 	if (!strcmp(work, "churn"))

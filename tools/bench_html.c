@@ -61,7 +61,7 @@ static void put_environment(FILE *out)
 	fputs("; library ", out);
 	put_text(out, e->library_flags);
 	fprintf(out, "</td></tr>\n<tr><th>Discipline</th><td>%s</td></tr>\n", e->discipline);
-	fprintf(out, "<tr><th>Clock</th><td>%.3f GHz; a dependent add takes %.3f cycles before, "
+	fprintf(out, "<tr><th>Clock</th><td>%.3f GHz; a dependent multiplication takes %.3f cycles before, "
 		     "%.3f after%s</td></tr>\n",
 		e->tsc_ghz, e->clock_before, e->clock_after,
 		e->noisy ? ": <b>the machine was noisy</b>" : "");

@@ -18,7 +18,7 @@ static void print_environment(FILE *out)
 	fprintf(out, "%s, %ld cores; %s; %s\n", e->cpu, e->cores, e->kernel, e->libc);
 	fprintf(out, "commit %s; %s %s; library %s\n", e->commit, e->compiler, e->flags,
 		e->library_flags);
-	fprintf(out, "discipline %s; time-stamp counter %.3f GHz; a dependent add takes %.3f "
+	fprintf(out, "discipline %s; time-stamp counter %.3f GHz; a dependent multiplication takes %.3f "
 		     "of its cycles before, %.3f after%s\n",
 		e->discipline, e->tsc_ghz, e->clock_before, e->clock_after,
 		e->noisy ? ": THE MACHINE WAS NOISY, trust the order only" : "");

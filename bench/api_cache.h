@@ -12,6 +12,11 @@ bench_inline void *api_alloc(struct api api)
 	return kmem_cache_alloc(api.cache, GFP_KERNEL);
 }
 
+bench_inline void *api_zalloc(struct api api)
+{
+	return kmem_cache_zalloc(api.cache, GFP_KERNEL);
+}
+
 bench_inline void api_free(struct api api, void *object)
 {
 	kmem_cache_free(api.cache, object);

@@ -17,6 +17,17 @@ bench_inline void *api_alloc_sized(struct api api, size_t size)
 	return kmalloc(size, GFP_KERNEL);
 }
 
+bench_inline void *api_zalloc(struct api api)
+{
+	return kzalloc(api.size, GFP_KERNEL);
+}
+
+bench_inline void *api_realloc(struct api api, void *object, size_t size)
+{
+	(void)api;
+	return krealloc(object, size, GFP_KERNEL);
+}
+
 bench_inline void api_free(struct api api, void *object)
 {
 	(void)api;

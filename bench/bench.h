@@ -69,6 +69,11 @@ uint64_t bench_clock_cost(void);	/* cycles between clock_start and clock_stop wi
  */
 double bench_cost(uint64_t (*window)(const struct cell *, uint64_t), const struct cell *cell,
 		  unsigned int objects);
+/* together.c: the same where the cell has several threads; bench_cost goes there by itself. */
+double bench_cost_together(uint64_t (*window)(const struct cell *, uint64_t), const struct cell *cell,
+			   unsigned int objects);
+/* Iterations that take about a millisecond. */
+uint64_t bench_window_count(uint64_t (*window)(const struct cell *, uint64_t), const struct cell *cell);
 
 /* ---- The clock. Fences keep the work from leaking out of the window at either end. */
 #if defined(__x86_64__)
@@ -161,5 +166,7 @@ void crew_finish(struct member *member);	/* after counting; returns when memory 
  * set, Rss and Pss while all threads still hold what they hold.
  */
 void crew_run(unsigned int threads, void (*body)(struct member *), bool memory);
+/* The same without a clock: `held` is called once while all threads hold what they hold. */
+void crew_hold(unsigned int threads, void (*body)(struct member *), void (*held)(void));
 
 #endif

@@ -8,7 +8,7 @@ BENCH_WARN := -Wall -Wextra -Wno-unused-function
 BENCH_CFLAGS := -O2 -g -std=gnu17 -fno-builtin -falign-functions=64 -falign-loops=32
 BENCH_DEFINES = '-DBENCH_FLAGS="$(BENCH_CFLAGS)"' '-DBENCH_LIBRARY_FLAGS="$(ALL_CFLAGS)"'
 BENCH_HEADERS := $(wildcard bench/*.h) $(wildcard include/kmem/*.h)
-BENCH_FRAME := build/bench/worker.o build/bench/crew.o
+BENCH_FRAME := build/bench/worker.o build/bench/crew.o build/bench/together.o
 BENCH_MALLOC := $(BENCH_FRAME) build/bench/worker_malloc.o build/bench/who_malloc.o
 BENCH_CACHE := $(BENCH_FRAME) build/bench/worker_cache.o build/bench/who_kmem.o
 BENCH_INLINE := $(BENCH_FRAME) build/bench/worker_cache_inline.o build/bench/who_kmem.o

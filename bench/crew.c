@@ -53,11 +53,8 @@ static void *crew_body(void *argument)
 	return NULL;
 }
 
-void crew_run(unsigned int threads, void (*body)(struct member *), bool memory)
+static void start_all(unsigned int threads, void (*body)(struct member *))
 {
-	uint64_t start, ops = 0;
-	unsigned int i;
-
 	if (threads < 1 || threads > CREW_MAX)
 		bench_die("too many threads");
 	atomic_store(&crew.stop, false);
@@ -65,13 +62,34 @@ void crew_run(unsigned int threads, void (*body)(struct member *), bool memory)
 	atomic_store(&crew.end_ns, 0);
 	crew.body = body;
 	pthread_barrier_init(&crew.barrier, NULL, threads + 1);
-	for (i = 0; i < threads; i++) {
+	for (unsigned int i = 0; i < threads; i++) {
 		crew.members[i] = (struct member){ .id = i };
 		if (pthread_create(&crew.threads[i], NULL, crew_body, &crew.members[i]))
 			bench_die("cannot make a thread");
 	}
 	while (atomic_load(&crew.ready) < threads)
 		bench_sleep_ms(1);
+}
+
+/* What they did, all together. */
+static uint64_t end_all(unsigned int threads)
+{
+	uint64_t ops = 0;
+
+	pthread_barrier_wait(&crew.barrier);
+	for (unsigned int i = 0; i < threads; i++) {
+		pthread_join(crew.threads[i], NULL);
+		ops += crew.members[i].ops;
+	}
+	pthread_barrier_destroy(&crew.barrier);
+	return ops;
+}
+
+void crew_run(unsigned int threads, void (*body)(struct member *), bool memory)
+{
+	uint64_t start;
+
+	start_all(threads, body);
 	start = bench_now_ns();
 	pthread_barrier_wait(&crew.barrier);
 	bench_sleep_ms(bench_amounts.run_ms);
@@ -79,12 +97,15 @@ void crew_run(unsigned int threads, void (*body)(struct member *), bool memory)
 	pthread_barrier_wait(&crew.barrier);
 	if (memory)
 		bench_print_memory("end", 0);
-	pthread_barrier_wait(&crew.barrier);
-	for (i = 0; i < threads; i++) {
-		pthread_join(crew.threads[i], NULL);
-		ops += crew.members[i].ops;
-	}
-	pthread_barrier_destroy(&crew.barrier);
 	bench_print("ops/s", "-", "-",
-		    (double)ops * 1e9 / (double)(atomic_load(&crew.end_ns) - start));
+		    (double)end_all(threads) * 1e9 / (double)(atomic_load(&crew.end_ns) - start));
+}
+
+void crew_hold(unsigned int threads, void (*body)(struct member *), void (*held)(void))
+{
+	start_all(threads, body);
+	pthread_barrier_wait(&crew.barrier);
+	pthread_barrier_wait(&crew.barrier);
+	held();
+	end_all(threads);
 }

@@ -128,8 +128,7 @@ void bench_print_memory(const char *at, double harness)
 }
 
 /* Iterations that take about a millisecond, by doubling; this is warm-up as well. */
-static uint64_t window_count(uint64_t (*window)(const struct cell *, uint64_t),
-			     const struct cell *cell)
+uint64_t bench_window_count(uint64_t (*window)(const struct cell *, uint64_t), const struct cell *cell)
 {
 	uint64_t count = 16, start, ns;
 
@@ -147,9 +146,12 @@ static uint64_t window_count(uint64_t (*window)(const struct cell *, uint64_t),
 double bench_cost(uint64_t (*window)(const struct cell *, uint64_t), const struct cell *cell,
 		  unsigned int objects)
 {
-	uint64_t count = window_count(window, cell), done = 0, begin;
+	uint64_t count, done = 0, begin;
 	double best = 0;
 
+	if (cell->threads > 1)
+		return bench_cost_together(window, cell, objects);
+	count = bench_window_count(window, cell);
 	window(cell, count);
 	begin = bench_now_ns();
 	do {

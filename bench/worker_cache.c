@@ -8,6 +8,7 @@
 #include "work_apart.h"
 #include "work_bulk.h"
 #include "work_cost.h"
+#include "work_fresh.h"
 #include "work_kfree_bulk.h"
 #include "work_latency.h"
 #include "work_live.h"
@@ -34,5 +35,6 @@ const struct work bench_works[] = {
 	{ "threads-4k", threads_pairs },
 	{ "live-set", live_run },
 	{ "adrift", adrift_run },
+	{ "zero", zero_run },
 	{ NULL, NULL },
 };

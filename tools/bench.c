@@ -82,6 +82,7 @@ int cmd_bench(int argc, char **argv)
 		bench_plan(benches->name[i]);
 	bench_build_workers();
 	bench_env_before(&bench.environment);
+	bench_progress_begin();
 	for (size_t i = 0; i < bench.table_count; i++)
 		bench_run_table(&bench.tables[i]);
 	bench_env_after(&bench.environment);

@@ -35,7 +35,7 @@ struct numbers {
 struct bench_options {
 	struct names benches, engines, subjects, linkages, works, disciplines;
 	struct numbers sizes, batches, threads, transfers;
-	unsigned int rounds, runs;	/* 0: by default */
+	unsigned int rounds, runs, seconds;	/* 0: by default */
 	bool quick, full, json, csv, fetch;
 	const char *html;	/* file, or NULL */
 };
@@ -69,6 +69,7 @@ struct plan_cell {
 	const char *touch, *state;
 	const char *payers;	/* of the cache's objects: "one", "several"; NULL: nobody, or all the same */
 	unsigned long size, batch, threads, match, objects, groups, transfer;
+	unsigned int ms;	/* what it takes, about */
 };
 
 /* One process in a round: a variant and the cells it runs. */
@@ -76,6 +77,8 @@ struct job {
 	struct variant *variant;
 	struct plan_cell *cells;
 	size_t count;
+	unsigned int every;	/* it runs in the first of so many rounds */
+	double ms;		/* a run of it: at first what the plan expects */
 	unsigned int rounds;	/* that it has completed */
 };
 
@@ -100,6 +103,9 @@ struct table {
 	const char *bench;
 	const char *rounds_name;	/* "rounds", or "runs" */
 	unsigned int rounds, complete;	/* wanted; done by every subject that did not fall out */
+	unsigned int limit_s;	/* no round begins that would end later, but the first; 0: there is no limit */
+	unsigned int worker_s;	/* a worker that takes longer hangs */
+	const char *cut_by;	/* why it has fewer rounds, where it was not the whole run that ended */
 	struct job *jobs;
 	size_t job_count;
 	struct row *rows;
@@ -132,6 +138,9 @@ struct bench {
 extern struct bench bench;
 
 /* bench_util.c */
+/* Columns of the terminal that `out` is; 0: it is none. */
+int bench_terminal(FILE *out);
+double bench_now_ms(void);
 char *bench_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *bench_path(const char *under_root);
 #define bench_usage(...) kmem_usage("bench", __VA_ARGS__)
@@ -176,14 +185,29 @@ struct plan_cell *bench_add_cell(struct job *job, const char *work, const char *
 void bench_end_job(struct job *job);
 void bench_add_batches(struct job *job, const char *work, const char *row_work, const char *row_api,
 		       const struct numbers *batches);
+/* One process for one cell: what a work leaves behind must not be the next one's. NULL: not wanted. */
+struct job *bench_add_single(struct variant *variant, const char *work, const char *touch, unsigned long size,
+			     unsigned long threads, unsigned long objects);
 #define BENCH_BULK_BATCHES 14u
 extern const unsigned long bench_bulk_batches[BENCH_BULK_BATCHES];
+
+/* bench_peers.c */
+void bench_plan_peers(struct table *table);
+
+/* bench_progress.c */
+bool bench_is_due(const struct job *job, unsigned int round);
+double bench_round_ms(const struct table *table, unsigned int round);
+void bench_progress_begin(void);	/* all is planned */
+void bench_progress_show(const struct table *table, const struct job *job);
+void bench_progress_ran(struct job *job, double ms);
+void bench_progress_clear(void);
 
 /* bench_run.c */
 void bench_run_table(struct table *table);
 /* "50 runs", or "38 of 50 runs: interrupted". */
 const char *bench_extent(const struct table *table);
 bool bench_incomplete(const struct table *table);
+const char *bench_cut_by(const struct table *table);	/* why it is incomplete */
 
 /* bench_rows.c */
 struct row *bench_new_row(struct table *table);

@@ -64,7 +64,7 @@ static void put_incomplete(FILE *out)
 			continue;
 		fputs(first ? "{" : ", {", out);
 		put_field(out, "bench", table->bench);
-		put_field(out, "why", bench_stopped());
+		put_field(out, "why", bench_cut_by(table));
 		fprintf(out, "\"rounds\": %u, \"planned\": %u}", table->complete, table->rounds);
 		first = false;
 	}

@@ -23,6 +23,8 @@ static const char usage_text[] =
 	"  --transfer N,..  memcg's simulation: ns for a line from another CPU (100)\n"
 	"  --rounds N       default 9\n"
 	"  --runs N         default 100 for bulk-latency, 50 for netio\n"
+	"  --seconds N      no round that would end later than N s after a table's begin;\n"
+	"                   peers: 600, unless --rounds or --work is given\n"
 	"  --quick          a tenth of the work\n"
 	"  --full           bulk: 10 M objects a cell\n"
 	"  --json, --csv    instead of the table\n"
@@ -32,8 +34,8 @@ static const char usage_text[] =
 
 enum {
 	OPTION_ENGINE = 256, OPTION_PERCPU, OPTION_SUBJECTS, OPTION_SIZE, OPTION_BATCH, OPTION_THREADS,
-	OPTION_TRANSFER, OPTION_LINKAGE, OPTION_WORK, OPTION_ROUNDS, OPTION_RUNS, OPTION_QUICK, OPTION_FULL,
-	OPTION_JSON, OPTION_CSV, OPTION_HTML, OPTION_FETCH, OPTION_HELP
+	OPTION_TRANSFER, OPTION_LINKAGE, OPTION_WORK, OPTION_ROUNDS, OPTION_RUNS, OPTION_SECONDS, OPTION_QUICK,
+	OPTION_FULL, OPTION_JSON, OPTION_CSV, OPTION_HTML, OPTION_FETCH, OPTION_HELP
 };
 
 static const struct option long_options[] = {
@@ -48,6 +50,7 @@ static const struct option long_options[] = {
 	{ "work", required_argument, NULL, OPTION_WORK },
 	{ "rounds", required_argument, NULL, OPTION_ROUNDS },
 	{ "runs", required_argument, NULL, OPTION_RUNS },
+	{ "seconds", required_argument, NULL, OPTION_SECONDS },
 	{ "quick", no_argument, NULL, OPTION_QUICK },
 	{ "full", no_argument, NULL, OPTION_FULL },
 	{ "json", no_argument, NULL, OPTION_JSON },
@@ -122,7 +125,8 @@ static void parse_lists(int code, const char *name, char *value, struct bench_op
 	static const char *const works[] = { "pair", "alloc", "free", "loop", "bulk",
 					     "producer-consumer", "larson", "threads-4k",
 					     "idle-threads", "live-set", "netio", "latency", "groups",
-					     "churn", "simulation", "adrift", NULL };
+					     "churn", "simulation", "zero", "aligned", "blocks", "held",
+					     "realloc", "adrift", NULL };
 
 	switch (code) {
 	case OPTION_ENGINE:
@@ -167,6 +171,9 @@ static void parse_option(int code, const char *name, struct bench_options *optio
 		break;
 	case OPTION_RUNS:
 		options->runs = (unsigned int)parse_number(name, optarg, 10000);
+		break;
+	case OPTION_SECONDS:
+		options->seconds = (unsigned int)parse_number(name, optarg, 1000000);
 		break;
 	case OPTION_QUICK:
 		options->quick = true;

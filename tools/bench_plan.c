@@ -15,12 +15,11 @@ static const unsigned long worst_matches[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 65
 static const unsigned long apart_batches[] = { 16, 10000 };
 static const unsigned long apart_sizes[] = { 8, 64, 256, 1024, 4096 };
 static const unsigned long latency_batches[] = { 16, 32, 64 };
-static const unsigned long peers_sizes[] = { 8, 256, 4096 };
-static const unsigned long peers_batches[] = { 16, 64, 250 };
-static const unsigned long larson_threads[] = { 2, 64 };
-static const unsigned long page_threads[] = { 2, 96 };
 static const unsigned long netio_threads[] = { 8 };
 
+#define WORKER_SECONDS 600u	/* a worker of which nothing else is known hangs then */
+#define COST_MS 25u		/* a cell of cost per object */
+#define START_MS 25u		/* a process */
 #define APART_BYTES (4096ul << 10)
 #define NETIO_PACKETS 200000ul	/* of each sender: about a second */
 #define FIO_BLOCKS (1ul << 20)	/* of 4 KiB; the 100 GiB of fio's example would take a minute a run */
@@ -51,7 +50,7 @@ struct job *bench_add_job(struct variant *variant, size_t most_cells)
 	planned->jobs = kmem_grow(planned->jobs, planned->job_count, &job_room,
 				  sizeof(*planned->jobs));
 	job = &planned->jobs[planned->job_count++];
-	*job = (struct job){ .variant = variant };
+	*job = (struct job){ .variant = variant, .every = 1 };
 	job->cells = kmem_need(calloc(most_cells, sizeof(*job->cells)));
 	return job;
 }
@@ -67,6 +66,7 @@ struct plan_cell *bench_add_cell(struct job *job, const char *work, const char *
 	cell->size = size;
 	cell->batch = batch;
 	cell->threads = threads;
+	cell->ms = COST_MS;
 	return cell;
 }
 
@@ -188,17 +188,19 @@ static void plan_worst(struct variant *variant)
 	bench_end_job(job);
 }
 
-/* One process for one cell: what a work leaves behind must not be the next one's. */
-static void add_single(struct variant *variant, const char *work, const char *touch,
-		       unsigned long size, unsigned long threads, unsigned long objects)
+struct job *bench_add_single(struct variant *variant, const char *work, const char *touch, unsigned long size,
+			     unsigned long threads, unsigned long objects)
 {
 	struct plan_cell *cell;
+	struct job *job;
 
 	if (!bench_wanted_work(work))
-		return;
-	cell = bench_add_cell(bench_add_job(variant, 1), work, work, size, 0, threads);
+		return NULL;
+	job = bench_add_job(variant, 1);
+	cell = bench_add_cell(job, work, work, size, 0, threads);
 	cell->touch = touch;
 	cell->objects = objects;
+	return job;
 }
 
 /* alloc and free apart; 10000 objects only where they stay within what an engine may keep. */
@@ -274,65 +276,11 @@ static void plan_netio(struct variant *variant)
 	if (!variant->only || !bench_wanted_work("netio"))
 		return;
 	if (is(variant, "malloc"))
-		add_single(variant, "netio", "whole", 4096, 2, bench.options.quick ?
+		bench_add_single(variant, "netio", "whole", 4096, 2, bench.options.quick ?
 			   FIO_BLOCKS / 10 : FIO_BLOCKS);
 	for (size_t i = 0; is(variant, "kmem_cache") && i < threads.count; i++)
-		add_single(variant, "netio", "whole", 0, threads.number[i], bench.options.quick ?
+		bench_add_single(variant, "netio", "whole", 0, threads.number[i], bench.options.quick ?
 			   NETIO_PACKETS / 10 : NETIO_PACKETS);
-}
-
-static void plan_peers_cost(struct variant *variant)
-{
-	struct numbers sizes = BENCH_CHOOSE(sizes, peers_sizes);
-	struct numbers batches = BENCH_CHOOSE(batches, peers_batches);
-	struct job *job;
-
-	if (is(variant, "bulk"))
-		return;
-	job = bench_add_job(variant, 2 * BENCH_LIST);
-	for (size_t i = 0; bench_wanted_work("pair") && i < sizes.count; i++)
-		bench_add_cell(job, "pair", "pair", sizes.number[i], 1, 1);
-	for (size_t i = 0; bench_wanted_work("loop") && i < batches.count; i++)
-		bench_add_cell(job, "loop", "loop", 256, batches.number[i], 1);
-	bench_end_job(job);
-}
-
-static bool only_shared(const struct variant *variant)
-{
-	return !bench.options.linkages.count && strcmp(variant->linkage, "shared");
-}
-
-/* Resident memory has no linkage to speak of, and takes long: shared, unless asked otherwise. */
-static void plan_memory(struct variant *variant, const char *work)
-{
-	bool quick = bench.options.quick;
-
-	if (only_shared(variant) || !strcmp(variant->linkage, "inline") || is(variant, "bulk") ||
-	    variant->kind == SUBJECT_NOTHING)
-		return;
-	if (!strcmp(work, "live-set") && !is(variant, "kmalloc"))
-		add_single(variant, work, "whole", 128, 1, quick ? 100000 : 1000000);
-	if (!strcmp(work, "idle-threads") && !is(variant, "kmem_cache"))
-		add_single(variant, work, "first", 0, quick ? 100 : 1000, 0);
-	/* Half a minute of each subject and round: only where it is asked for by name. */
-	if (!strcmp(work, "adrift") && !is(variant, "kmalloc") && bench.options.works.count)
-		add_single(variant, work, "whole", 592, 16, quick ? 65536 : 655360);
-}
-
-static void plan_threads(struct variant *variant, const char *work)
-{
-	struct numbers larson = BENCH_CHOOSE(threads, larson_threads);
-	struct numbers page = BENCH_CHOOSE(threads, page_threads);
-
-	if (is(variant, "bulk") || variant->kind == SUBJECT_NOTHING)
-		return;
-	if (!strcmp(work, "producer-consumer"))
-		add_single(variant, work, "first", 256, 2, 0);
-	for (size_t i = 0; !strcmp(work, "larson") && i < larson.count; i++)
-		if (!is(variant, "kmem_cache"))
-			add_single(variant, work, "first", 0, larson.number[i], 0);
-	for (size_t i = 0; !strcmp(work, "threads-4k") && i < page.count; i++)
-		add_single(variant, work, "first", 4096, page.number[i], 0);
 }
 
 static void each_variant(void (*plan)(struct variant *))
@@ -343,22 +291,6 @@ static void each_variant(void (*plan)(struct variant *))
 		if (!variant->only || !strcmp(variant->only, planned->bench))
 			plan(variant);
 	}
-}
-
-static void plan_peers(void)
-{
-	static const char *const threads[] = { "producer-consumer", "larson", "threads-4k" };
-	static const char *const memory[] = { "idle-threads", "live-set", "adrift" };
-
-	each_variant(plan_peers_cost);
-	for (size_t w = 0; w < 3; w++)
-		for (size_t i = 0; i < bench.variant_count; i++)
-			if (!bench.variants[i].only)
-				plan_threads(&bench.variants[i], threads[w]);
-	for (size_t w = 0; w < 3; w++)
-		for (size_t i = 0; i < bench.variant_count; i++)
-			if (!bench.variants[i].only)
-				plan_memory(&bench.variants[i], memory[w]);
 }
 
 /* Of a table whose rounds were published as runs, how many; 0: of another one. */
@@ -379,12 +311,24 @@ static unsigned int rounds_of(const char *name)
 	return options->runs ? options->runs : options->quick ? runs / 10 : runs;
 }
 
+/* Of --quick the windows are shorter; what a work waits for is not. */
+static void expect(struct job *job)
+{
+	unsigned int ms = 0;
+
+	for (size_t i = 0; i < job->count; i++)
+		ms += job->cells[i].ms;
+	job->ms = START_MS + (bench.options.quick ? ms / 2 : ms);
+}
+
 void bench_plan(const char *name)
 {
 	planned = &bench.tables[bench.table_count++];
 	planned->bench = name;
 	planned->rounds = rounds_of(name);
 	planned->rounds_name = published_runs(name) ? "runs" : "rounds";
+	planned->worker_s = WORKER_SECONDS;
+	planned->limit_s = bench.options.seconds;
 	job_room = 0;
 	if (!strcmp(name, "fastpath"))
 		each_variant(plan_fastpath);
@@ -401,5 +345,7 @@ void bench_plan(const char *name)
 	else if (!strcmp(name, "memcg"))
 		each_variant(bench_plan_memcg);
 	else
-		plan_peers();
+		bench_plan_peers(planned);
+	for (size_t i = 0; i < planned->job_count; i++)
+		expect(&planned->jobs[i]);
 }

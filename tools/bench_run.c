@@ -1,6 +1,6 @@
 /*
  * The rounds: every job of a table once per round, in the same order (A B C A B C ...), each in
- * a fresh process, with a progress bar where stderr is a terminal. A subject that fails is left
+ * a fresh process. A subject that fails is left
  * out from then on, and named; its rows are those of the rounds before. Whatever ends the run early, the
  * rows of a table are made of whole rounds.
  */
@@ -18,35 +18,10 @@
 
 #include "bench.h"
 
-#define WORKER_SECONDS 600u	/* a worker that takes longer hangs */
 #define CELL_US 20000u		/* a cost cell's windows together, at least */
 #define RUN_MS 200u		/* a throughput cell ... */
 #define RUN_CROWD_MS 400u	/* ... with a crowd, so that each runs several times */
 #define FULL_OBJECTS 10000000ul	/* what the published tables took for a cell */
-
-static struct {
-	time_t began;
-	size_t done, all;
-} progress;
-
-static void show_progress(const struct table *table, const struct job *job)
-{
-	unsigned int tenths = progress.all ? (unsigned int)(progress.done * 40 / progress.all) : 0;
-	long passed = (long)(time(NULL) - progress.began);
-
-	if (!isatty(STDERR_FILENO))
-		return;
-	fprintf(stderr, "\r\033[K%s round %u [%.*s%*s] %ld s  %s %s %s", table->bench, table->complete + 1,
-		(int)tenths, "########################################", (int)(40 - tenths), "",
-		passed, job->variant->subject, job->variant->api, job->variant->linkage);
-	fflush(stderr);
-}
-
-static void clear_progress(void)
-{
-	if (isatty(STDERR_FILENO))
-		fputs("\r\033[K", stderr);
-}
 
 /* The last CPU that we may use: the first one is where most systems take their interrupts. */
 static int pinned_cpu(void)
@@ -140,19 +115,19 @@ static char **worker_arguments(const struct job *job)
 	return arguments;
 }
 
-static _Noreturn void become_worker(const struct job *job, int out)
+static _Noreturn void become_worker(const struct table *table, const struct job *job, int out)
 {
 	char **arguments = worker_arguments(job);
 
 	dup2(out, STDOUT_FILENO);
 	set_environment(job->variant);
-	alarm(WORKER_SECONDS);
+	alarm(table->worker_s);
 	execv(arguments[0], arguments);
 	_exit(127);
 }
 
 /* What the worker says; NULL and errno: there is none. */
-static FILE *start_worker(const struct job *job, pid_t *child)
+static FILE *start_worker(const struct table *table, const struct job *job, pid_t *child)
 {
 	int ends[2], error;
 	FILE *from;
@@ -162,7 +137,7 @@ static FILE *start_worker(const struct job *job, pid_t *child)
 	from = fdopen(ends[0], "r");
 	*child = from ? bench_fork() : -1;
 	if (!*child)
-		become_worker(job, ends[1]);
+		become_worker(table, job, ends[1]);
 	error = errno;
 	close(ends[1]);
 	if (*child < 0) {
@@ -262,14 +237,28 @@ static bool read_worker(struct table *table, const struct job *job, FILE *from)
 	return good && figures >= job->count;
 }
 
+/* The table's rounds that a job has completed: those between its own are nothing to it. */
+static unsigned int job_rounds(const struct table *table, const struct job *job)
+{
+	unsigned int rounds = job->rounds * job->every;
+
+	return rounds < table->rounds ? rounds : table->rounds;
+}
+
+/* How often a job runs in the first so many rounds of its table. */
+static unsigned int runs_within(const struct job *job, unsigned int rounds)
+{
+	return (rounds + job->every - 1) / job->every;
+}
+
 /* The rounds of a subject that can be printed: those that all of its jobs have completed. */
 static unsigned int complete_rounds(const struct table *table, const struct variant *variant)
 {
 	unsigned int rounds = table->rounds;
 
 	for (size_t i = 0; i < table->job_count; i++)
-		if (table->jobs[i].variant == variant && table->jobs[i].rounds < rounds)
-			rounds = table->jobs[i].rounds;
+		if (table->jobs[i].variant == variant && job_rounds(table, &table->jobs[i]) < rounds)
+			rounds = job_rounds(table, &table->jobs[i]);
 	return rounds;
 }
 
@@ -281,7 +270,7 @@ static void leave_out(const struct table *table, struct variant *variant, const 
 				  rounds ? bench_format(" after %u of %u %s", rounds, table->rounds,
 							table->rounds_name) : "");
 
-	clear_progress();
+	bench_progress_clear();
 	fprintf(stderr, "kmem bench: going on without %s: %s\n", name, why);
 	bench_without(name, why);
 	variant->broken = true;
@@ -290,12 +279,13 @@ static void leave_out(const struct table *table, struct variant *variant, const 
 }
 
 /* Why a worker's figures do not count; NULL: they do. */
-static const char *fault_of(const struct job *job, int status, bool good)
+static const char *fault_of(const struct table *table, const struct job *job, int status, bool good)
 {
 	const char *work = job->cells[0].work;
 
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-		return bench_format("its worker took more than %u seconds (%s)", WORKER_SECONDS, work);
+		return bench_format("its worker took more than %u seconds (%s)", table->worker_s,
+				    work);
 	if (WIFSIGNALED(status))
 		return bench_format("its worker died of signal %d (%s)", WTERMSIG(status), work);
 	if (status)
@@ -319,8 +309,9 @@ static void take_back(struct table *table, const struct job *job)
 static bool run_job(struct table *table, struct job *job)
 {
 	const char *fault;
+	double began = bench_now_ms();
 	pid_t child;
-	FILE *from = start_worker(job, &child);
+	FILE *from = start_worker(table, job, &child);
 	bool good;
 
 	if (!from) {
@@ -330,8 +321,9 @@ static bool run_job(struct table *table, struct job *job)
 	}
 	good = read_worker(table, job, from);
 	fclose(from);
-	fault = fault_of(job, bench_wait(child), good);
+	fault = fault_of(table, job, bench_wait(child), good);
 	if (!fault) {
+		bench_progress_ran(job, bench_now_ms() - began);
 		job->rounds++;
 		return true;
 	}
@@ -345,14 +337,14 @@ static bool run_job(struct table *table, struct job *job)
 /* False where the run ends within the round. */
 static bool run_round(struct table *table)
 {
-	for (size_t i = 0; i < table->job_count; i++, progress.done++) {
+	for (size_t i = 0; i < table->job_count; i++) {
 		struct job *job = &table->jobs[i];
 
-		if (job->variant->broken)
+		if (!bench_is_due(job, table->complete))
 			continue;
 		if (bench_stopped())
 			return false;
-		show_progress(table, job);
+		bench_progress_show(table, job);
 		if (!run_job(table, job))
 			return false;
 	}
@@ -375,21 +367,34 @@ static void keep_complete(struct table *table)
 			rounds = table->complete;
 		if (!rounds || row->count != row->job->rounds || row->variant->impostor)
 			continue;
-		row->count = rounds;
-		row->planned = rounds < table->rounds ? table->rounds : 0;
+		row->count = runs_within(row->job, rounds);
+		row->planned = runs_within(row->job, table->rounds);
+		if (row->count == row->planned)
+			row->planned = 0;
 		table->rows[kept++] = *row;
 	}
 	table->row_count = kept;
 }
 
+/* Whether the next round ends within the table's limit. */
+static bool has_time(struct table *table, double began)
+{
+	double end = bench_now_ms() - began + bench_round_ms(table, table->complete);
+
+	if (!table->limit_s || !table->complete || end < table->limit_s * 1e3)
+		return true;
+	table->cut_by = bench_format("the next would end later than the %u seconds that it has (--seconds)",
+				     table->limit_s);
+	return false;
+}
+
 void bench_run_table(struct table *table)
 {
-	progress.began = time(NULL);
-	progress.done = 0;
-	progress.all = (size_t)table->rounds * table->job_count;
-	while (table->complete < table->rounds && run_round(table))
+	double began = bench_now_ms();
+
+	while (table->complete < table->rounds && has_time(table, began) && run_round(table))
 		table->complete++;
-	clear_progress();
+	bench_progress_clear();
 	keep_complete(table);
 }
 
@@ -398,10 +403,15 @@ bool bench_incomplete(const struct table *table)
 	return table->complete < table->rounds;
 }
 
+const char *bench_cut_by(const struct table *table)
+{
+	return table->cut_by ? table->cut_by : bench_stopped();
+}
+
 const char *bench_extent(const struct table *table)
 {
 	if (!bench_incomplete(table))
 		return bench_format("%u %s", table->rounds, table->rounds_name);
 	return bench_format("%u of %u %s: %s", table->complete, table->rounds, table->rounds_name,
-			    bench_stopped());
+			    bench_cut_by(table));
 }

@@ -1,9 +1,11 @@
-/* Small helpers of `kmem bench`: texts, lists of names, and where the project's tree is. */
+/* Small helpers of `kmem bench`: texts, lists of names, the terminal, and where the project's tree is. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -25,6 +27,24 @@ char *bench_format(const char *format, ...)
 char *bench_path(const char *under_root)
 {
 	return bench_format("%s/%s", bench.root, under_root);
+}
+
+int bench_terminal(FILE *out)
+{
+	struct winsize size;
+
+	if (!isatty(fileno(out)))
+		return 0;
+	/* A terminal that does not know its own width has that of most. */
+	return ioctl(fileno(out), TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
+}
+
+double bench_now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
 void bench_without(const char *name, const char *why)

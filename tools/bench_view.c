@@ -28,10 +28,11 @@ static const struct view_kind {
 	bool higher_is_better;
 	enum bench_plot plot;	/* bars, where nothing is said */
 	enum view_columns columns;	/* by size, where nothing is said */
-	const char *work;	/* only this one; NULL: all */
+	const char *work;	/* only this one, or these: "pair loop"; NULL: all */
 	const char *time;	/* the same */
 	const enum bench_figure *figures;
 	const char *api;	/* only this one; NULL: all */
+	const char *touch;	/* the same */
 } kinds[] = {
 	{ .bench = "fastpath", .title = "One object allocated and freed, not touched, by bytes",
 	  .unit = "cycles/object", .unit_text = "time-stamp cycles per alloc+free", .decimals = 1,
@@ -101,7 +102,20 @@ static const struct view_kind {
 	{ .bench = "peers",
 	  .title = "Cost of one object: pair by bytes, loop by batch (256 bytes), not touched",
 	  .unit = "cycles/object", .unit_text = "time-stamp cycles per alloc+free", .decimals = 1,
-	  .columns = BY_WORK },
+	  .columns = BY_WORK, .work = "pair loop" },
+	{ .bench = "peers",
+	  .title = "Objects of 256 bytes that are zero, or aligned to 64 bytes; x2: two threads at once",
+	  .unit = "cycles/object", .unit_text = "time-stamp cycles per alloc+free", .decimals = 1,
+	  .columns = BY_WORK, .work = "zero aligned" },
+	{ .bench = "peers", .title = "Blocks, not touched; x2: two threads at once", .unit = "cycles/object",
+	  .unit_text = "time-stamp cycles per alloc+free", .columns = BY_WORK, .work = "blocks", .touch = "none" },
+	{ .bench = "peers", .title = "Blocks, the first word of each page written", .unit = "cycles/object",
+	  .unit_text = "time-stamp cycles per alloc+free", .columns = BY_WORK, .work = "blocks", .touch = "pages" },
+	{ .bench = "peers", .title = "realloc from 24 bytes in steps of a half, a word written in each page",
+	  .unit = "cycles/object", .unit_text = "thousand time-stamp cycles for the whole chain and its free",
+	  .scale = 1e3, .decimals = 2, .columns = BY_WORK, .work = "realloc" },
+	{ .bench = "peers", .title = "120 MB of blocks held, 10 KB to 1 MB, written whole: resident over live",
+	  .unit = "rss/live", .unit_text = "ratio", .decimals = 3, .columns = BY_WORK, .work = "held" },
 	{ .bench = "peers", .title = "Throughput", .unit = "ops/s",
 	  .unit_text = "million operations a second", .scale = 1e6, .decimals = 2,
 	  .higher_is_better = true, .columns = BY_WORK },
@@ -154,10 +168,34 @@ double bench_cell(const struct view *view, const struct row *row, size_t column)
 	}
 }
 
+/* "4000 B", "40 KB" or "4 MB". */
+static const char *bytes_text(unsigned long bytes)
+{
+	return bytes < 10000 || bytes % 1000 ? bench_format("%lu B", bytes) :
+	       bytes < 1000000 || bytes % 1000000 ? bench_format("%lu KB", bytes / 1000) :
+						    bench_format("%lu MB", bytes / 1000000);
+}
+
+/* Works whose rows differ in their threads as well. */
+static const char *together_column(const struct row *row, const char *work)
+{
+	const char *threads = row->threads > 1 ? bench_format(" x%lu", row->threads) : "";
+
+	if (!strcmp(work, "blocks") || !strcmp(work, "realloc"))
+		return bench_format("%s%s", bytes_text(row->size), threads);
+	if (!strcmp(work, "zero") || !strcmp(work, "aligned"))
+		return row->size == 256 ? bench_format("%s%s", work, threads) :
+					  bench_format("%s %lu%s", work, row->size, threads);
+	return !strcmp(work, "held") ? bench_format("held%s", threads) : NULL;
+}
+
 static const char *work_column(const struct row *row)
 {
 	const char *work = row->kind == SUBJECT_NOTHING ? row->of : row->work;
+	const char *together = together_column(row, work);
 
+	if (together)
+		return together;
 	if (!strcmp(work, "pair"))
 		return bench_format("pair %lu", row->size);
 	if (!strcmp(work, "loop"))
@@ -292,6 +330,17 @@ static void place(struct view *view, const struct view_kind *kind, const struct 
 		view->lines[l].cells[c] = row;
 }
 
+static bool has_word(const char *words, const char *word)
+{
+	const char *at = words;
+	size_t length = strlen(word);
+
+	for (; (at = strstr(at, word)); at += length)
+		if ((at == words || at[-1] == ' ') && (!at[length] || at[length] == ' '))
+			return true;
+	return false;
+}
+
 static bool belongs(const struct view_kind *kind, const struct row *row)
 {
 	const char *work = row->kind == SUBJECT_NOTHING ? row->of : row->work;
@@ -301,7 +350,8 @@ static bool belongs(const struct view_kind *kind, const struct row *row)
 	/* What was published stands beside the model of it. */
 	if (kind->columns == BY_TRANSFER && row->kind == SUBJECT_PUBLISHED)
 		return !strcmp(row->work, "threads-4k");
-	return (!kind->work || !strcmp(kind->time ? row->work : work, kind->work)) &&
+	return (!kind->work || has_word(kind->work, kind->time ? row->work : work)) &&
+	       (!kind->touch || !strcmp(row->touch, kind->touch)) &&
 	       (!kind->time || bench_same(row->time, kind->time)) &&
 	       (!kind->api || !strcmp(row->api, kind->api) ||
 		(row->kind == SUBJECT_NOTHING && !strcmp(kind->api, "kmem_cache")));

@@ -65,7 +65,7 @@ KMEM_API void mem_cgroup_put(struct mem_cgroup *group);
  * mem_cgroup_offline - close a group: what is charged to it is its parent's from now on, at once and without a visit
  * to any object; so are the charges of threads that still have it active. It keeps its name and its events, its
  * `current` is 0. 0; -EBUSY: there are groups online below it (kernel: rmdir says the same), or it is the root;
- * -ENOENT: it is offline already; -EAGAIN: the system refused what stops other CPUs, try again.
+ * -ENOENT: it is offline already.
  */
 KMEM_API int mem_cgroup_offline(struct mem_cgroup *group);
 KMEM_API bool mem_cgroup_online(const struct mem_cgroup *group);

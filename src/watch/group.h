@@ -129,12 +129,14 @@ uint64_t km_stock_drain(struct mem_cgroup *root);
 uint64_t km_stock_bytes(const struct mem_cgroup *group);
 /* Open the byte stock of a new objcg, as far as there is room. With the tree lock. */
 void km_stock_open_objcg(struct obj_cgroup *objcg);
-/* Stop stocks of an objcg whose group goes offline; false: the system refused. With the tree lock. */
-bool km_stock_close_objcg(struct obj_cgroup *objcg);
+/* Stop stocks of an objcg whose group goes offline. With the tree lock. */
+void km_stock_close_objcg(struct obj_cgroup *objcg);
 /* After everything that points to the group points to its parent: nobody looks at it any more, the objcg is dead. */
 void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg);
 /* Objcgs of which nothing is out any more, and whose group is gone: one, or NULL. With the tree lock. */
 struct obj_cgroup *km_stock_pop_gone(void);
+/* Such a one: is nothing of it out indeed? If not, it comes again. With the tree lock. */
+bool km_stock_is_over(struct obj_cgroup *objcg);
 /* Its home is gone (KM_OBJCG_HOME), or its twins are: it is over, now or when the last byte comes back. */
 void km_stock_forget(struct obj_cgroup *objcg, int64_t what);
 

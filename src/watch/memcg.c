@@ -172,8 +172,10 @@ static struct obj_cgroup *new_objcg(void)
 	km_memcg_unlock();
 	if (!objcg)
 		return km_meta_alloc(sizeof(*objcg), true);
-	objcg->slot = objcg->stock = objcg->net = 0;
+	objcg->slot = objcg->stock = objcg->words = objcg->net = 0;
 	objcg->charged = 0;
+	objcg->left = 0;
+	objcg->listed = false;
 	objcg->nr_charged_bytes = 0;
 	objcg->home = NULL;
 	objcg->private = NULL;
@@ -194,6 +196,8 @@ void km_memcg_reap(void)
 	struct obj_cgroup *objcg;
 
 	while (!tree.keep_gone && (objcg = km_stock_pop_gone())) {
+		if (!km_stock_is_over(objcg))
+			continue;
 		km_list_del(&objcg->link);
 		/* Who charges it after this is told so. */
 		km_store(&objcg->memcg, &km_memcg_root);
@@ -302,9 +306,8 @@ int mem_cgroup_offline(struct mem_cgroup *group)
 		result = -EBUSY;
 	else if (!group->online)
 		result = -ENOENT;
-	else if (!km_stock_close_objcg(group->objcg))
-		result = -EAGAIN;
 	if (!result) {
+		km_stock_close_objcg(group->objcg);
 		km_store(&group->online, false);
 		group->parent->online_children--;
 		tree.groups--;
@@ -331,15 +334,14 @@ static void release(struct mem_cgroup *group)
 	km_memcg_unlock();
 }
 
-/* An online group keeps its last reference until it is offline; if the system does not let it, for ever. */
+/* An online group keeps its last reference until it is offline. */
 static bool drop(struct mem_cgroup *group)
 {
 	uint64_t refs = km_load(&group->refs);
 
 	do {
 		while (refs == 1 && km_load(&group->online)) {
-			if (mem_cgroup_offline(group) == -EAGAIN)
-				return false;
+			mem_cgroup_offline(group);
 			refs = km_load(&group->refs);
 		}
 		if (km_unlikely(!refs)) {

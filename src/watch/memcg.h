@@ -19,6 +19,7 @@
 struct obj_cgroup {
 	uint32_t slot;			/* byte stock: offset of its word in a CPU's area; 0: closed, or none */
 	uint32_t stock;			/* the same, open or closed */
+	uint32_t words;			/* the same, of one that was closed unfenced (stock.c); 0: it was not */
 	uint32_t net;			/* traffic with pages: a word that the CPU's stock lock guards; 0: none */
 	bool dead;			/* offline: `charged` says what is out */
 	bool gone;			/* over: this memory is nobody's, or soon something else */
@@ -26,8 +27,10 @@ struct obj_cgroup {
 	struct mem_cgroup *home;	/* its group; compare only once that is gone */
 	struct km_list link;		/* on memcg->objcgs; under the tree lock */
 	struct obj_cgroup *next_gone;
+	uint32_t listed;		/* by it, among those that may be over */
 	struct km_private *private;	/* its group has slabs of its own (private.c); NULL: it has not */
 	int64_t charged;		/* bytes that no `net` knows of, and KM_OBJCG_HOME while home lives */
+	uint64_t left;			/* what was in `words` when somebody looked, which went back */
 	uint64_t nr_charged_bytes;	/* charged, unused, on no CPU: remainders of `drain`, and what handlers left */
 };
 

@@ -21,6 +21,9 @@ static unsigned stock_count;
 const struct km_memcg_view km_memcg_view = {
 	km_group_fields, &km_group_field_count, &km_memcg_root, (const struct km_stock *const *)&stocks, &stock_count,
 };
+/* Byte stocks that nobody can have again; then no more of them are made, since caches want such words, too. */
+#define MOST_WORDS_LEFT	((1u << KMEM_AREA_SHIFT) / sizeof(uint64_t) / 4)
+static unsigned words_left;		/* with the tree lock */
 static struct obj_cgroup *gone;		/* linked by link.next; who pops holds the tree lock */
 
 bool km_stock_start(void)
@@ -160,11 +163,13 @@ static struct mem_cgroup *payer(const struct obj_cgroup *objcg)
 	return km_load(&objcg->memcg);
 }
 
-/* Nothing is out any more, and its group is gone. */
+/* Nothing is out any more, and its group is gone. It may be there already: what came late was not counted. */
 static void push_gone(struct obj_cgroup *objcg)
 {
 	struct obj_cgroup *head = km_load(&gone);
 
+	if (KM_SHARED(&objcg->listed, km_swap_acquire(&objcg->listed, (uint32_t)true)))
+		return;
 	do
 		objcg->next_gone = head;
 	while (!km_cas_release(&gone, &head, objcg));
@@ -214,11 +219,33 @@ static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, int64_t by
 		count_charged(objcg, bytes);
 }
 
+/*
+ * Where the system does not stop other CPUs for us, a sequence that found the stock open may still be on its way when
+ * that is closed. What its words hold goes back then, but they stay as they are, and nobody else gets them: so what
+ * comes late, in or out, is seen by whoever looks next, before anything else of the objcg goes back.
+ */
+static void make_good(struct km_stock *stock, struct obj_cgroup *objcg)
+{
+	uint64_t left = km_load(&objcg->left), now = 0;
+
+	km_for_each_cpu(cpu)
+		now += km_load((uint64_t *)(km_area(cpu) + objcg->words));
+	if (now == left || !KM_SHARED(&objcg->left, km_cas_both(&objcg->left, &left, now)))
+		return;
+	if (now > left)
+		km_counter_uncharge(km_memcg_counter(payer(objcg)), now - left);
+	else
+		km_counter_charge(km_memcg_counter(payer(objcg)), left - now);
+	traffic(stock, objcg, (int64_t)(left - now));
+}
+
 /* Exactly so many bytes go back to the counters. */
 static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
 {
 	if (!bytes)
 		return;
+	if (km_unlikely(objcg->words))
+		make_good(stock, objcg);
 	km_counter_uncharge(km_memcg_counter(payer(objcg)), bytes);
 	traffic(stock, objcg, -(int64_t)bytes);
 }
@@ -492,7 +519,7 @@ uint64_t km_stock_bytes(const struct mem_cgroup *group)
 void km_stock_open_objcg(struct obj_cgroup *objcg)
 {
 	objcg->net = km_percpu_alloc(sizeof(int64_t));
-	objcg->stock = objcg->net ? km_percpu_alloc(km_stock_word_bytes()) : 0;
+	objcg->stock = objcg->net && words_left < MOST_WORDS_LEFT ? km_percpu_alloc(km_stock_word_bytes()) : 0;
 	km_stock_open(&objcg->slot, objcg->stock);
 }
 
@@ -514,6 +541,28 @@ static void give_back_locked(struct obj_cgroup *objcg, uint64_t bytes)
 	struct km_stock *stock = enter(false);
 	give_back(stock, objcg, bytes);
 	leave(stock);
+}
+
+/* What came late is made good on the way. */
+static void look_again(struct obj_cgroup *objcg)
+{
+	struct km_stock *stock = enter(false);
+
+	make_good(stock, objcg);
+	leave(stock);
+}
+
+bool km_stock_is_over(struct obj_cgroup *objcg)
+{
+	if (km_likely(!objcg->words))
+		return true;
+	look_again(objcg);
+	if (!km_load(&objcg->charged))
+		return true;
+	km_store(&objcg->listed, (uint32_t)false);
+	/* Whoever brought it to 0 before that did not list it. */
+	return !km_load(&objcg->charged) &&
+	       !KM_SHARED(&objcg->listed, km_swap_acquire(&objcg->listed, (uint32_t)true));
 }
 
 static uint64_t drain_pages(const struct mem_cgroup *root)
@@ -549,20 +598,24 @@ uint64_t km_stock_drain(struct mem_cgroup *root)
 
 			give_back_locked(objcg, loose);
 			bytes += loose;
+			if (objcg->words)
+				look_again(objcg);
 		}
 	}
 	return bytes + drain_pages(root);
 }
 
-bool km_stock_close_objcg(struct obj_cgroup *objcg)
+void km_stock_close_objcg(struct obj_cgroup *objcg)
 {
 	km_stock_close(&objcg->slot);
-	if (!km_shelf_fence()) {
-		km_stock_open(&objcg->slot, objcg->stock);
-		return false;
+	if (km_shelf_fence()) {
+		give_back_locked(objcg, collect(objcg));
+		return;
 	}
-	give_back_locked(objcg, collect(objcg));
-	return true;
+	words_left += objcg->stock != 0;
+	objcg->words = objcg->stock;
+	objcg->stock = 0;
+	look_again(objcg);
 }
 
 void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)

@@ -127,6 +127,39 @@ static void stay_here(void)
 	NEED(sched_setaffinity(0, sizeof(one), &one) == 0);
 }
 
+static int count_group(struct mem_cgroup *group, unsigned depth, void *arg)
+{
+	(void)group;
+	*(unsigned *)arg += depth > 0;
+	return 0;
+}
+
+/* They leave nothing behind but a word that they had on each CPU, and what somebody has of them. */
+static void tenants_come_and_go(struct kmem_cache *paid)
+{
+	struct kmem_stats stats;
+	unsigned left = 0;
+	size_t records = 0;
+	void *object;
+
+	for (unsigned i = 0; i < 3000; i++) {
+		struct mem_cgroup *group = mem_cgroup_create(NULL, "visitor", 0);
+
+		NEED(group && (object = kmem_cache_alloc_in(paid, group, GFP_KERNEL)));
+		kmem_cache_free(paid, object);
+		mem_cgroup_put(group);
+		/* Not the first: some are kept. */
+		if (i == 1000) {
+			kmem_get_stats(&stats);
+			records = stats.meta_bytes;
+		}
+	}
+	mem_cgroup_walk(NULL, count_group, &left);
+	NEED(!left);
+	kmem_get_stats(&stats);
+	NEED(stats.meta_bytes - records <= MIB / 2);
+}
+
 static void shut_and_go_on(bool by_name)
 {
 	struct kmem_cache *before = make("before", 200), *paid;
@@ -164,6 +197,7 @@ static void shut_and_go_on(bool by_name)
 		set_active_memcg(was);
 		mem_cgroup_drain(group);
 		mem_cgroup_put(group);
+		tenants_come_and_go(paid);
 		grow_old();
 	}
 	use(before);

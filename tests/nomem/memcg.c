@@ -10,7 +10,7 @@
 #include "page/meta.h"
 #include "port/os.h"
 #include "port/pcpu.h"
-#include "watch/memcg.h"
+#include "watch/group.h"
 #include "inside.h"
 
 static bool refuse_memory(const char *call)
@@ -117,7 +117,74 @@ static bool refuse_fence(const char *call)
 	return strcmp(call, "fence") == 0;
 }
 
-/* Other CPUs can't be stopped now: nothing changes, nothing is lost, and later it works. */
+/* The word of this CPU, as a sequence that was on its way when the stock was closed changes it after that. */
+static void comes_late(const struct obj_cgroup *objcg, int64_t bytes)
+{
+	*(uint64_t *)(km_area(km_cpu()) + objcg->words) += (uint64_t)bytes;
+}
+
+/* A group goes though other CPUs can't be stopped, and what is changed after that is seen, also where it seems that
+ * nothing of the group is out any more. */
+static void goes_unfenced(void)
+{
+	struct mem_cgroup *top = group_below(NULL, "top"), *group = group_below(top, "group");
+	struct obj_cgroup *objcg = group->objcg;
+
+	CHECK(charge(group, 5000));
+	km_os_fault = refuse_fence;
+	CHECK_EQUAL(mem_cgroup_offline(group), 0);
+	CHECK(!mem_cgroup_online(group));
+	CHECK_EQUAL(mem_cgroup_current(top), 5000);
+	if (!strcmp(kmem_percpu_discipline(), "rseq")) {
+		CHECK(objcg->words);
+		comes_late(objcg, 40);
+		CHECK_EQUAL(drained(top), 4960);
+		comes_late(objcg, -140);
+		mem_cgroup_uncharge(group, 60);
+		CHECK_EQUAL(mem_cgroup_current(top), 5040);
+		/* All that was counted is back, and more comes to be known: then that is what is out. */
+		mem_cgroup_uncharge(group, 5040);
+		mem_cgroup_put(group);
+		CHECK(objcg->gone);
+	} else {
+		mem_cgroup_uncharge(group, 5000);
+		mem_cgroup_put(group);
+	}
+	CHECK_EQUAL(mem_cgroup_current(top), 0);
+	/* Its word is nobody's. */
+	struct mem_cgroup *next = group_below(top, "next");
+	CHECK(next->objcg->stock != objcg->words || !objcg->words);
+	km_os_fault = NULL;
+	mem_cgroup_put(next);
+	mem_cgroup_put(top);
+}
+
+/* It seems that nothing is out; what was taken late is. */
+static void seems_over(void)
+{
+	struct mem_cgroup *top = group_below(NULL, "top"), *group = group_below(top, "group");
+	struct obj_cgroup *objcg = group->objcg;
+
+	if (strcmp(kmem_percpu_discipline(), "rseq"))
+		return;
+	CHECK(charge(group, 100));
+	mem_cgroup_uncharge(group, 100);
+	km_os_fault = refuse_fence;
+	CHECK_EQUAL(mem_cgroup_offline(group), 0);
+	CHECK_EQUAL(mem_cgroup_current(top), 0);
+	comes_late(objcg, -70);
+	mem_cgroup_put(group);
+	CHECK(!objcg->gone);
+	CHECK_EQUAL(mem_cgroup_current(top), 70);
+	km_objcg_uncharge(objcg, 70);
+	CHECK_EQUAL(drained(top), 0);
+	mem_cgroup_put(group_below(top, "another"));
+	CHECK(objcg->gone);
+	km_os_fault = NULL;
+	mem_cgroup_put(top);
+}
+
+/* Other CPUs can't be stopped now: nothing is lost, and later it works. */
 static void no_fence(void)
 {
 	struct mem_cgroup *top = group_below(NULL, "top"), *group = group_below(top, "group");
@@ -127,13 +194,6 @@ static void no_fence(void)
 	km_os_fault = refuse_fence;
 	mem_cgroup_drain(top);
 	CHECK_EQUAL(mem_cgroup_current(group), rseq ? 2 * PAGE : 5000);
-	if (rseq) {
-		CHECK_EQUAL(mem_cgroup_offline(group), -EAGAIN);
-		CHECK(mem_cgroup_online(group));
-		/* Then a last reference stays. */
-		mem_cgroup_put(group);
-		CHECK(mem_cgroup_online(group));
-	}
 	CHECK(charge(group, 100));
 	km_os_fault = NULL;
 	CHECK_EQUAL(drained(top), 5100);
@@ -150,6 +210,8 @@ static const struct contract_case cases[] = {
 	{ "no memory for a group", none_left_in_a_child },
 	{ "no words on the CPUs", no_words_in_a_child },
 	{ "no fence", no_fence },
+	{ "a group goes unfenced", goes_unfenced },
+	{ "it only seems to be over", seems_over },
 };
 
 int main(void)

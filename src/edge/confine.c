@@ -13,7 +13,7 @@
 #include "../cache/cache.h"
 #include "../page/meta.h"
 #include "../port/os.h"
-#include "vfork.h"
+#include "../port/pcpu.h"
 
 /* A sanitized build goes without: the sanitizer sets limits at its start, before instrumented code may run. */
 #if defined(__LP64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -37,7 +37,7 @@ KMEM_API int prctl(int option, ...)
 	for (unsigned i = 0; i < km_array_count(words); i++)
 		words[i] = va_arg(list, unsigned long);
 	va_end(list);
-	if (!km_in_vfork && ((option == PR_SET_NO_NEW_PRIVS && words[0]) || option == PR_SET_SECCOMP))
+	if (!km_thread_is_lent() && ((option == PR_SET_NO_NEW_PRIVS && words[0]) || option == PR_SET_SECCOMP))
 		km_os_shut();
 	return (int)answer(km_os_prctl(option, words));
 }
@@ -45,7 +45,7 @@ KMEM_API int prctl(int option, ...)
 /* Inside of the allocator, as in a handler that struck there, nothing is given back. */
 static void limited(int resource, const uint64_t *limits)
 {
-	if (resource != RLIMIT_AS || !limits || km_in_vfork)
+	if (resource != RLIMIT_AS || !limits || km_thread_is_lent())
 		return;
 	km_os_set_address_limit(limits[0] == RLIM64_INFINITY ? SIZE_MAX : limits[0]);
 	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_front_busy)

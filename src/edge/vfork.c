@@ -15,9 +15,6 @@
 
 #include "../cache/cache.h"
 #include "../port/pcpu.h"
-#include "vfork.h"
-
-km_tls unsigned km_in_vfork;
 
 #if defined(KMEM_HAVE_RSEQ)
 
@@ -43,14 +40,12 @@ __attribute__((used)) uint64_t km_vfork_before(void)
 	size_t lent = km_thread_lend();
 	if (lent == KM_NOT_LENT)
 		km_boot_fork_prepare();
-	km_in_vfork++;
 	errno = saved_errno;
 	return lent == KM_NOT_LENT ? COPIED : SHARED | (uint64_t)lent << 32;
 }
 
 __attribute__((used)) long km_vfork_after(long result, uint64_t before)
 {
-	km_in_vfork--;
 	if (before & CLONE_VM)
 		km_thread_take_back(before >> 32);
 	else
@@ -68,7 +63,6 @@ __attribute__((used)) long km_vfork_copied(void)
 {
 	int saved_errno = errno;
 
-	km_in_vfork--;
 	km_boot_fork_child();
 	errno = saved_errno;
 	return 0;

@@ -129,8 +129,11 @@ unsigned km_next_cpu(unsigned cpu)
 /* Our own registration: musl, an old glibc. */
 static km_tls struct rseq_area own = { .cpu_id = (uint32_t)-1 };
 /* Children of vfork, each in the one before, that may be running on this thread's area: none of them registers it, as
- * its own it would say a CPU to the parent, too. */
-static km_tls unsigned rseq_lent;
+ * its own it would say a CPU to the parent, too. And the bytes that were registered before. */
+static km_tls struct {
+	unsigned children;
+	size_t bytes;
+} lent;
 
 /* Before the thread's own storage goes away; the value tells the kernel nothing, it is ours. */
 static void thread_exit(void *unused km_unused)
@@ -141,7 +144,7 @@ static void thread_exit(void *unused km_unused)
 
 void km_thread_register(void)
 {
-	if (own.cpu_id != (uint32_t)-1 || rseq_lent)
+	if (own.cpu_id != (uint32_t)-1 || lent.children)
 		return;
 	own.cpu_id = (uint32_t)-2;
 	if (km_os_rseq_register(&own, sizeof(own), KMEM_RSEQ_SIGNATURE) == 0)
@@ -154,26 +157,44 @@ size_t km_thread_lend(void)
 	struct rseq_area *area = thread_area();
 	size_t bytes[] = { sizeof(*area), km_os_rseq_bytes() };
 
-	rseq_lent++;
+	lent.children++;
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || *(volatile int32_t *)&area->cpu_id < 0)
 		return 0;
 	for (size_t i = 0; i < km_array_count(bytes); i++)
 		if (!km_os_rseq_unregister(area, bytes[i], KMEM_RSEQ_SIGNATURE))
-			return bytes[i];
-	rseq_lent--;
+			return lent.bytes = bytes[i];
+	lent.children--;
 	return KM_NOT_LENT;
 }
 
 /* The sequence that the borrower was last in is none of this thread's. A refusal leaves it without a CPU. */
-void km_thread_take_back(size_t bytes)
+static void register_again(size_t bytes)
 {
 	struct rseq_area *area = thread_area();
 
-	rseq_lent--;
-	if (!bytes)
-		return;
+	lent.bytes = 0;
 	*(volatile uint64_t *)&area->rseq_cs = 0;
 	km_os_rseq_register(area, bytes, KMEM_RSEQ_SIGNATURE);
+}
+
+void km_thread_take_back(size_t bytes)
+{
+	lent.children--;
+	if (bytes)
+		register_again(bytes);
+}
+
+bool km_thread_is_lent(void)
+{
+	return lent.children != 0;
+}
+
+/* What was lent where it was forked, in a child of vfork, is lent there: here it is the thread's own. */
+static void own_again(void)
+{
+	lent.children = 0;
+	if (lent.bytes)
+		register_again(lent.bytes);
 }
 
 /* Is there a registration, glibc's or one of our own? Sets km_rseq. */
@@ -206,6 +227,15 @@ size_t km_thread_lend(void)
 }
 
 void km_thread_take_back(size_t bytes km_unused)
+{
+}
+
+bool km_thread_is_lent(void)
+{
+	return false;
+}
+
+static void own_again(void)
 {
 }
 
@@ -485,4 +515,6 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 void km_percpu_fork(bool before, bool child)
 {
 	km_lock_around_fork(&areas.lock, before, child);
+	if (child)
+		own_again();
 }

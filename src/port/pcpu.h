@@ -145,6 +145,8 @@ void km_thread_register(void);
 #define KM_NOT_LENT ((size_t)-1)
 size_t km_thread_lend(void);
 void km_thread_take_back(size_t bytes);
+/* Is it a child of vfork that runs here? What such a one does to itself is not done to the process. */
+bool km_thread_is_lent(void);
 km_inline void km_thread_enter(void)
 {
 	if (km_unlikely(km_percpu.own_registration))

@@ -22,7 +22,6 @@
 #include <kmem/kmem.h>
 
 #include "cache/cache.h"
-#include "edge/vfork.h"
 #include "port/os.h"
 #include "port/pcpu.h"
 #include "unit/check.h"
@@ -134,7 +133,7 @@ static void not_lent(void)
 		kmem_cache_destroy(kmem_cache_create("child's", 64, NULL, 0));
 		allocate();
 		seen = 6;
-		_exit(!says_the_truth() || km_in_vfork);
+		_exit(!says_the_truth() || km_thread_is_lent());
 	}
 	km_os_fault = NULL;
 	NEED(pthread_join(holder, NULL) == 0);
@@ -156,6 +155,29 @@ static void confined(void)
 	wait_for(child);
 	NEED(!km_os_is_shut());
 	NEED(!rseq() || says_the_truth());
+}
+
+/* A process that is made in such a child is one like any other. */
+static void forks(void)
+{
+	pid_t child = vfork();
+
+	if (!child) {
+		child = fork();
+		if (!child) {
+			allocate();
+			NEED(!rseq() || says_the_truth());
+			prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+			_exit(!km_os_is_shut());
+		}
+		allocate();
+		NEED(!rseq() || said_cpu() < 0);
+		int status;
+		_exit(waitpid(child, &status, 0) != child || status != 0);
+	}
+	wait_for(child);
+	NEED(!rseq() || says_the_truth());
+	NEED(!km_os_is_shut());
 }
 
 /* A system that makes no child: errno, and the area is registered again. */
@@ -233,6 +255,7 @@ int main(int argc, char **argv)
 	registered_by_us(argv);
 	not_lent();
 	confined();
+	forks();
 	no_child();
 	return 0;
 }

@@ -1,8 +1,8 @@
 /*
  * reclaim.c: memory goes back: on shrink, by age, under pressure. There is no thread: misses call the tick, which
  * looks at a coarse clock and now and then does a little. Invariants: free memory that is still resident is never
- * more than a quarter of what is in use plus a floor, whatever the clock says; and a tick visits a few caches only,
- * however many there are: the next one goes on with the others.
+ * more than a quarter of what is in use plus a floor and a swing, whatever the clock says; and a tick visits a few
+ * caches only, however many there are: the next one goes on with the others.
  */
 #include "../page/ahead.h"
 #include "../page/big.h"
@@ -173,7 +173,7 @@ static bool use_fell(void)
 
 	if (used > peak)
 		km_store(&reclaim.peak_pages, used);
-	return used < peak && peak - used > km_max(peak / 4, (size_t)DROP_PAGES);
+	return used < peak && peak - used > km_max(peak / 4, (size_t)DROP_PAGES) + km_pages_swing();
 }
 
 static void look_around(uint64_t now, bool fell, bool quiet)

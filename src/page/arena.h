@@ -174,7 +174,9 @@ size_t km_pages_used(void);
 bool km_ranges_release(bool clean);
 /* Somebody may read this page after it was freed: its range stays. */
 void km_page_pin(const struct km_page *page);
-/* More dirty memory than a quarter of what is used and a floor? */
+/* By how many pages use swings: what the bound below took away, and the program took again soon after. */
+size_t km_pages_swing(void);
+/* More dirty memory than a quarter of what is used and a floor, and a swing? */
 bool km_pages_too_dirty(void);
 /* Give the oldest dirty pages back until a quarter of that bound is left. */
 void km_pages_trim(void);

@@ -39,10 +39,34 @@ static size_t dirty_bound(void)
 	return km_pages_used() / 4 + DIRTY_FLOOR_PAGES;
 }
 
+/*
+ * Pages that the bound took from a program that wanted them back soon after. So much may lie ready beyond the bound,
+ * and by so much use may fall before it counts as a fall; it fades with the decay time, and kmem_shrink_all forgets it.
+ */
+size_t km_pages_swing(void)
+{
+	size_t pages = 0;
+
+	for (unsigned i = 0; i < km_node_count; i++)
+		pages += km_load(&km_arena.zone[i].missed);
+	return pages;
+}
+
 bool km_pages_too_dirty(void)
 {
 	/* What the system would not take just now is not offered again before there is more. */
-	return pages_dirty() > km_max(dirty_bound(), km_load(&km_arena.kept_pages));
+	return pages_dirty() > km_max(dirty_bound() + km_pages_swing(), km_load(&km_arena.kept_pages));
+}
+
+/* By a quarter, or altogether. */
+static void fade(struct km_zone *zone, bool whole)
+{
+	if (!km_load(&zone->trimmed) && !km_load(&zone->missed))
+		return;
+	km_lock(&zone->lock);
+	km_bump(&zone->trimmed, -(whole ? zone->trimmed : (zone->trimmed + 3) / 4));
+	km_bump(&zone->missed, -(whole ? zone->missed : (zone->missed + 3) / 4));
+	km_unlock(&zone->lock);
 }
 
 /* ------------------------------------------------------------------ huge pages */
@@ -180,8 +204,10 @@ size_t km_pages_purge(unsigned decay_ms)
 {
 	size_t given = 0;
 
-	for (unsigned i = 0; i < km_node_count; i++)
+	for (unsigned i = 0; i < km_node_count; i++) {
+		fade(&km_arena.zone[i], !decay_ms);
 		given += purge_until(&km_arena.zone[i], decay_ms, SIZE_MAX);
+	}
 	return given;
 }
 
@@ -194,7 +220,12 @@ static size_t trim_by(size_t pages, size_t dirty)
 		struct km_zone *zone = &km_arena.zone[i];
 		size_t own = km_min(km_load(&zone->pages.dirty_pages), dirty);
 
-		given += purge_until(zone, 0, (size_t)((unsigned __int128)own * pages / dirty));
+		size_t now = purge_until(zone, 0, (size_t)((unsigned __int128)own * pages / dirty));
+
+		km_lock(&zone->lock);
+		km_bump(&zone->trimmed, now);
+		km_unlock(&zone->lock);
+		given += now;
 	}
 	return given;
 }
@@ -205,7 +236,7 @@ void km_pages_trim(void)
 
 	/* Others free meanwhile, and more becomes dirty: that is for them, or for the next to come by. */
 	for (int round = 0; given && round < TRIM_ROUNDS; round++) {
-		size_t dirty = pages_dirty(), enough = dirty_bound() / 4;
+		size_t dirty = pages_dirty(), enough = dirty_bound() / 4 + km_pages_swing();
 
 		given = dirty > enough ? trim_by(dirty - enough, dirty) : 0;
 	}

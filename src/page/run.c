@@ -182,6 +182,15 @@ km_inline size_t dirty_of(const struct km_range *range, const struct km_page *ru
 	return run->dirty == run->run ? count : km_bits_count(range->dirty, first, count);
 }
 
+/* Pages that may come from the system anew: what the bound gave back was given back too early. */
+km_cold static void miss_trimmed(struct km_zone *zone, size_t pages)
+{
+	size_t again = km_min(zone->trimmed, pages);
+
+	km_bump(&zone->trimmed, -again);
+	km_bump(&zone->missed, again);
+}
+
 struct km_page *km_run_take(struct km_zone *zone, struct km_page *run, size_t count, unsigned order, bool may_call,
 			    bool *zero)
 {
@@ -211,6 +220,8 @@ struct km_page *km_run_take(struct km_zone *zone, struct km_page *run, size_t co
 		link_run(zone, &range->page[after], end - after, dirty - taken - before, freed_ms);
 	count_free(zone, -taken, taken - count);
 	km_bump(&zone->pages.used_pages, count);
+	if (km_unlikely(zone->trimmed) && taken < count)
+		miss_trimmed(zone, count - taken);
 	if (zero)
 		*zero = !taken;
 	return &range->page[first];

@@ -30,6 +30,8 @@ struct km_zone {
 	struct km_lock lock;
 	struct km_zone_counts pages;
 	uint32_t small;			/* pages that small requests took, and have not freed, since a huge page came */
+	size_t trimmed;			/* pages that the bound gave back to the system lately */
+	size_t missed;			/* ... and that were taken anew since then: use swings by so much */
 	uint64_t filled[2][2];		/* [may be resident]: a bit for each bin that is not empty */
 	struct km_list bin[2][KM_RUN_BINS];	/* runs; the one that was put there last comes first */
 } km_aligned(64);

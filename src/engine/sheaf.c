@@ -195,27 +195,24 @@ void km_sheaf_discard(struct kmem_cache *cache, struct km_page *slab)
 	km_slab_free(cache, slab);
 }
 
-/* Put one object back; lock held. False: it was free already. */
-static bool put_back(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
-		     unsigned index)
-{
-	uint64_t bit = (uint64_t)1 << index % 64, *bits;
-
-	bits = sheaf_bits(cache, slab, cache->tail_bits ? km_page_address(slab) : NULL, index / 64);
-	if (km_unlikely(*bits & bit))
-		return false;
-	km_store(bits, *bits | bit);
-	km_bump(&n->counts.taken, -1);
-	if (slab->inuse-- == slab->objects)
-		list_partial(n, slab);
-	return true;
-}
-
 struct candidate {
 	struct km_page *slab;
 	void *object;
-	unsigned index;
+	uint64_t *word, bit;		/* that say whether it is free */
 };
+
+/* Put one object back; lock held. False: it was free already. */
+km_inline bool put_back(struct sheaf_node *n, const struct candidate *c)
+{
+	uint64_t bits = *c->word;
+
+	if (km_unlikely(bits & c->bit))
+		return false;
+	km_store(c->word, bits | c->bit);
+	if (c->slab->inuse-- == c->slab->objects)
+		list_partial(n, c->slab);
+	return true;
+}
 
 /* All of one node. */
 static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
@@ -228,11 +225,13 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 	for (unsigned i = 0; i < count; i++) {
 		struct km_page *slab = candidates[i].slab;
 
-		if (!put_back(cache, n, slab, candidates[i].index))
+		if (!put_back(n, &candidates[i]))
 			candidates[twice++] = candidates[i];
-		else if (km_sheaf_drop_if_empty(cache, n, slab, km_load(&cache->min_partial)))
+		else if (km_unlikely(!slab->inuse) &&
+			 km_sheaf_drop_if_empty(cache, n, slab, km_load(&cache->min_partial)))
 			empty[empty_count++] = slab;
 	}
+	km_bump(&n->counts.taken, (long)twice - (long)count);
 	km_unlock(&n->lock);
 	for (unsigned i = 0; i < empty_count; i++)
 		km_slab_free(cache, empty[i]);
@@ -267,25 +266,48 @@ static void give_batch(struct kmem_cache *cache, struct candidate *candidates, u
 	}
 }
 
+/* Where the last object's slab is: neighbours are freed together mostly. As long as that object is in hand. */
+struct near {
+	struct km_page *slab;
+	char *address;
+	size_t bytes;			/* 0: there is none */
+};
+
+/* Find the object's slab and its bit; false: it is none of this cache's, and that was reported. */
+km_inline bool look_up(struct kmem_cache *cache, void *object, struct near *near, struct candidate *c)
+{
+	int index = -1;
+
+	if ((size_t)((char *)object - near->address) < near->bytes)
+		index = km_object_index(cache, near->slab, near->address, object);
+	if (index < 0) {
+		near->bytes = 0;
+		near->slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+		if (!near->slab)
+			return false;
+		__builtin_prefetch(near->slab, 1);
+		near->address = km_page_address(near->slab);
+		near->bytes = KM_PAGE_SIZE << near->slab->order;
+	}
+	c->slab = near->slab;
+	c->object = object;
+	c->word = sheaf_bits(cache, near->slab, near->address, (unsigned)index / 64);
+	c->bit = (uint64_t)1 << index % 64;
+	return true;
+}
+
 void km_sheaf_give(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	struct candidate candidates[GIVE_BATCH];
+	struct near near = { .bytes = 0 };
 	unsigned ready = 0;
 
 	for (unsigned i = 0; i < count; i++) {
-		struct candidate *c = &candidates[ready];
-		int index;
-
-		c->slab = km_slab_of(cache, objects[i], &index, "kmem_cache_free");
-		if (!c->slab)
+		if (!look_up(cache, objects[i], &near, &candidates[ready]) || ++ready < GIVE_BATCH)
 			continue;
-		__builtin_prefetch(c->slab, 1);
-		c->object = objects[i];
-		c->index = (unsigned)index;
-		if (++ready == GIVE_BATCH) {
-			give_batch(cache, candidates, ready);
-			ready = 0;
-		}
+		give_batch(cache, candidates, ready);
+		ready = 0;
+		near.bytes = 0;
 	}
 	if (ready)
 		give_batch(cache, candidates, ready);

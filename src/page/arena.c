@@ -393,8 +393,12 @@ struct km_page *km_page_head(struct km_page *page)
 
 void *km_page_address(const struct km_page *page)
 {
-	const struct km_range *range = km_range_of_page(page);
+	size_t index = ((uintptr_t)page - (uintptr_t)km_hot.page) / sizeof(*page);
 
+	/* Mostly it is of the first range. Acquire as in km_page_of. */
+	if (km_likely(index < km_load_acquire(&km_hot.pages)))
+		return (char *)km_hot.arena + (index << KM_PAGE_SHIFT);
+	const struct km_range *range = km_range_of_page(page);
 	return range->base + ((size_t)(page - range->page) << KM_PAGE_SHIFT);
 }
 

@@ -70,6 +70,7 @@ struct plan_cell {
 	const char *payers;	/* of the cache's objects: "one", "several"; NULL: nobody, or all the same */
 	unsigned long size, batch, threads, match, objects, groups, transfer;
 	unsigned int ms;	/* what it takes, about */
+	unsigned int run_ms;	/* what a throughput cell takes; 0: as ever */
 };
 
 /* One process in a round: a variant and the cells it runs. */
@@ -148,6 +149,7 @@ char *bench_path(const char *under_root);
 void bench_without(const char *name, const char *why);
 bool bench_has(const struct names *names, const char *name);
 bool bench_same(const char *a, const char *b);	/* NULL equals NULL */
+bool bench_has_word(const char *words, const char *word);	/* of some with a blank between */
 void bench_find_root(void);
 
 /* bench_options.c */
@@ -223,7 +225,7 @@ void bench_add_published(struct table *table);
 /* bench_memcg.c */
 void bench_plan_memcg(struct variant *variant);
 /* Under the tables: what accounting costs, as ratios within the run. */
-void bench_print_memcg(FILE *out, const struct table *table);
+void bench_print_memcg(FILE *out, const struct table *table, int width);
 
 /* bench_code.c */
 void bench_add_code(struct table *table);
@@ -262,6 +264,27 @@ double bench_cell(const struct view *view, const struct row *row, size_t column)
 /* The best peer's row for this line's kind in a column, or NULL; batch: among batch interfaces. */
 const struct row *bench_best_peer(const struct view *view, const struct view_line *line,
 				  size_t column, bool batch);
+
+/* bench_grid.c */
+struct grid_line {
+	char *label;
+	bool dim;
+	const char *cells[VIEW_COLUMNS];	/* NULL: nothing */
+};
+struct grid {
+	const char *columns[VIEW_COLUMNS];
+	size_t column_count;
+	struct grid_line *lines;
+	size_t line_count, line_room;
+	int label_width;
+};
+int bench_width(FILE *out);	/* columns: the terminal's, or 100 */
+void bench_wrap(FILE *out, int width, const char *text);
+struct grid_line *bench_grid_line(struct grid *grid, const char *label, bool dim);
+void bench_grid_print(FILE *out, struct grid *grid, int width);	/* empties it */
+
+/* bench_verdict.c */
+void bench_print_verdict(FILE *out, const struct table *table, int width);
 
 /* bench_text.c, bench_json.c, bench_html.c, bench_plot.c, bench_runs.c */
 void bench_print_text(FILE *out);

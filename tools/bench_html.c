@@ -10,6 +10,8 @@
 
 #include "bench.h"
 
+#define PAGE_COLUMNS 120
+
 static const char style[] =
 	"body{font:14px sans-serif;margin:2em;color:#222}table{border-collapse:collapse}"
 	"td,th{padding:2px 8px;text-align:right;border-bottom:1px solid #ddd}"
@@ -182,8 +184,11 @@ void bench_print_html(FILE *out)
 
 	fprintf(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
 		     "<title>kmem bench</title><style>%s</style></head><body>\n"
-		     "<h1>kmem bench</h1>\n",
+		     "<h1>kmem bench</h1>\n<pre>",
 		style);
+	for (size_t t = 0; t < bench.table_count; t++)
+		bench_print_verdict(out, &bench.tables[t], PAGE_COLUMNS);
+	fputs("</pre>\n", out);
 	put_environment(out);
 	for (size_t t = 0; t < bench.table_count; t++)
 		for (unsigned int i = 0; bench_view(&bench.tables[t], i, &view); i++)
@@ -191,7 +196,7 @@ void bench_print_html(FILE *out)
 				put_view(out, &view);
 	fputs("<pre>", out);
 	for (size_t t = 0; t < bench.table_count; t++)
-		bench_print_memcg(out, &bench.tables[t]);
+		bench_print_memcg(out, &bench.tables[t], PAGE_COLUMNS);
 	fputs("</pre>\n", out);
 	fputs("<p>Medians, with minimum and maximum over the rounds beneath. Rows marked published "
 	      "are another machine's: beside ours, not against.</p>\n"

@@ -184,15 +184,18 @@ static double find(const struct table *table, const struct variant *same, const 
 	return 0;
 }
 
-static void print_ratio(FILE *out, const struct variant *v, const char *what, double over, double under)
+static struct grid ratios;
+
+static void add_ratio(const struct variant *v, const char *what, double over, double under)
 {
 	if (over > 0 && under > 0)
-		fprintf(out, "  %-6s %-7s %-7s %-66s %8.2f\n", v->subject, v->percpu ? v->percpu : "",
-			v->linkage, what, over / under);
+		bench_grid_line(&ratios, bench_format("  %-6s %-7s %-7s %s", v->subject, v->percpu ? v->percpu : "",
+						      v->linkage, what), false)->cells[0] =
+			bench_format("%.2f", over / under);
 }
 
 /* Cost of a cell with accounting, over that without. */
-static void print_cost(FILE *out, const struct table *table, const struct variant *v,
+static void add_cost(const struct table *table, const struct variant *v,
 		       struct wanted wanted, const char *what)
 {
 	wanted.unit = "cycles/object";
@@ -201,25 +204,25 @@ static void print_cost(FILE *out, const struct table *table, const struct varian
 
 	wanted.accounting = "shelf";
 	wanted.payers = "one";
-	print_ratio(out, v, bench_format("%s, accounted / not, one payer", what),
+	add_ratio(v, bench_format("%s, accounted / not, one payer", what),
 		    find(table, v, &wanted), off);
 	wanted.payers = "several";
-	print_ratio(out, v, bench_format("%s, accounted / not, several payers", what),
+	add_ratio(v, bench_format("%s, accounted / not, several payers", what),
 		    find(table, v, &wanted), off);
 }
 
-static void print_costs(FILE *out, const struct table *table, const struct variant *v)
+static void add_costs(const struct table *table, const struct variant *v)
 {
-	print_cost(out, table, v, (struct wanted){ .work = "pair", .api = "kmem_cache", .size = 256 },
+	add_cost(table, v, (struct wanted){ .work = "pair", .api = "kmem_cache", .size = 256 },
 		   "a pair of 256 bytes");
-	print_cost(out, table, v, (struct wanted){ .work = "pair", .api = "kmalloc", .size = 256 },
+	add_cost(table, v, (struct wanted){ .work = "pair", .api = "kmalloc", .size = 256 },
 		   "a pair of 256 bytes, kmalloc");
-	print_cost(out, table, v, (struct wanted){ .work = "bulk", .api = "bulk", .size = 256, .batch = 64 },
+	add_cost(table, v, (struct wanted){ .work = "bulk", .api = "bulk", .size = 256, .batch = 64 },
 		   "bulk of 64 of 256 bytes");
 }
 
 /* Operations a second under one accounting over those under another. */
-static void print_rates(FILE *out, const struct table *table, const struct variant *v, struct wanted wanted,
+static void add_rates(const struct table *table, const struct variant *v, struct wanted wanted,
 			const char *over, const char *under, const char *what)
 {
 	wanted.unit = "ops/s";
@@ -227,19 +230,19 @@ static void print_rates(FILE *out, const struct table *table, const struct varia
 	double rate = find(table, v, &wanted);
 
 	wanted.accounting = under;
-	print_ratio(out, v, what, rate, find(table, v, &wanted));
+	add_ratio(v, what, rate, find(table, v, &wanted));
 }
 
-static void print_rules(FILE *out, const struct table *table, const struct variant *v, struct wanted wanted,
+static void add_rules(const struct table *table, const struct variant *v, struct wanted wanted,
 			const char *who)
 {
-	print_rates(out, table, v, wanted, "v1-keep", "v1-drain",
+	add_rates(table, v, wanted, "v1-keep", "v1-drain",
 		    bench_format("4 KiB, %s, ops/s keep / drain, v1 (published: 1.1)", who));
-	print_rates(out, table, v, wanted, "v2-keep", "v2-drain",
+	add_rates(table, v, wanted, "v2-keep", "v2-drain",
 		    bench_format("4 KiB, %s, ops/s keep / drain, v2 (published: 49.3)", who));
 }
 
-static void print_threads(FILE *out, const struct table *table, const struct variant *v)
+static void add_threads(const struct table *table, const struct variant *v)
 {
 	struct numbers threads = BENCH_CHOOSE(threads, memcg_threads);
 
@@ -247,27 +250,27 @@ static void print_threads(FILE *out, const struct table *table, const struct var
 		struct wanted wanted = { .work = "threads-4k", .threads = threads.number[i] };
 		const char *who = bench_format("%lu threads", threads.number[i]);
 
-		print_rates(out, table, v, wanted, "off", "shelf",
+		add_rates(table, v, wanted, "off", "shelf",
 			    bench_format("4 KiB, %s, time accounted (shelf) / not", who));
-		print_rules(out, table, v, wanted, who);
+		add_rules(table, v, wanted, who);
 	}
 }
 
-static void print_model(FILE *out, const struct table *table, const struct variant *v)
+static void add_model(const struct table *table, const struct variant *v)
 {
 	struct numbers cpus = BENCH_CHOOSE(threads, memcg_cpus);
 	struct numbers transfers = BENCH_CHOOSE(transfers, memcg_transfers);
 
 	for (size_t c = 0; c < cpus.count; c++)
 		for (size_t t = 0; t < transfers.count; t++)
-			print_rules(out, table, v,
+			add_rules(table, v,
 				    (struct wanted){ .work = "simulation", .threads = cpus.number[c],
 						     .transfer = transfers.number[t] },
 				    bench_format("%lu CPUs simulated, %lu ns", cpus.number[c],
 						 transfers.number[t]));
 }
 
-static void print_groups(FILE *out, const struct table *table, const struct variant *v)
+static void add_groups(const struct table *table, const struct variant *v)
 {
 	static const char *const payers[] = { "one", "several" };
 	struct wanted wanted = { .work = "groups", .accounting = "shelf", .unit = "cycles/object",
@@ -277,18 +280,17 @@ static void print_groups(FILE *out, const struct table *table, const struct vari
 	wanted.groups = 1;
 	for (size_t i = 0; i < 2; i++) {
 		wanted.payers = payers[i];
-		print_ratio(out, v, bench_format("1000 groups in turn / 1, which is %s of the cache's payers",
+		add_ratio(v, bench_format("1000 groups in turn / 1, which is %s of the cache's payers",
 						 i ? "one" : "all"),
 			    many, find(table, v, &wanted));
 	}
 }
 
-void bench_print_memcg(FILE *out, const struct table *table)
+void bench_print_memcg(FILE *out, const struct table *table, int width)
 {
-	bool title = false;
-
 	if (strcmp(table->bench, "memcg"))
 		return;
+	ratios.column_count = 1;
 	for (size_t i = 0; i < bench.variant_count; i++) {
 		const struct variant *v = &bench.variants[i], *before = i ? v - 1 : NULL;
 
@@ -297,14 +299,16 @@ void bench_print_memcg(FILE *out, const struct table *table)
 					      bench_same(v->linkage, before->linkage) &&
 					      bench_same(v->percpu, before->percpu)))
 			continue;
-		fputs(title ? "" : "\nmemcg: ratios within this run\n", out);
-		title = true;
-		print_costs(out, table, v);
-		print_threads(out, table, v);
-		print_model(out, table, v);
-		print_groups(out, table, v);
+		add_costs(table, v);
+		add_threads(table, v);
+		add_model(table, v);
+		add_groups(table, v);
 	}
-	fputs("Published rows with memcg on measured the per-group copies of each cache of their day, in which an\n"
-	      "object's cache says who pays; the stock of bytes and the 4 KiB rows came later (Linux 5.9, 5.14).\n",
-	      out);
+	if (ratios.line_count) {
+		fputs("\nmemcg: ratios within this run\n", out);
+		bench_grid_print(out, &ratios, width);
+	}
+	bench_wrap(out, width, "Published rows with memcg on measured the per-group copies of each cache of their day, "
+		   "in which an object's cache says who pays; the stock of bytes and the 4 KiB rows came later "
+		   "(Linux 5.9, 5.14).");
 }

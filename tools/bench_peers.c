@@ -12,6 +12,9 @@
 
 #define PEERS_SECONDS 600u	/* a whole table */
 #define PEERS_WORKER_SECONDS 120u	/* a worker that takes longer hangs */
+#define RUN_MS 100u		/* a cell of throughput ... */
+#define CROWD_MS 250u		/* ... with more than CROWD threads, so that each runs several times */
+#define CROWD 8u
 #define WAITS_EVERY 3u		/* rounds, of works that wait */
 #define COUNT(list) (sizeof(list) / sizeof(*(list)))
 
@@ -34,14 +37,14 @@ static const struct alone {
 	bool named;		/* only where --work names it */
 	unsigned long size, threads[2];
 	unsigned long objects;	/* --quick: a tenth */
-	unsigned int ms;
+	unsigned int ms;	/* that it takes, about; 0: of throughput, as long as is said */
 } alone[] = {
-	{ "producer-consumer", "first", ALL_OURS, .size = 256, .threads = { 2 }, .ms = 200 },
-	{ "larson", "first", KMALLOC | MALLOC, .threads = { 2, 64 }, .ms = 200 },
-	{ "threads-4k", "first", ALL_OURS, .size = 4096, .threads = { 2, 96 }, .ms = 200 },
-	{ "idle-threads", "first", KMALLOC | MALLOC, .shared = true, .waits = true, .threads = { 1000 }, .ms = 2500 },
+	{ "producer-consumer", "first", ALL_OURS, .size = 256, .threads = { 2 } },
+	{ "larson", "first", KMALLOC | MALLOC, .threads = { 2, 64 } },
+	{ "threads-4k", "first", ALL_OURS, .size = 4096, .threads = { 2, 96 } },
+	{ "idle-threads", "first", KMALLOC | MALLOC, .shared = true, .waits = true, .threads = { 1000 }, .ms = 2000 },
 	{ "live-set", "whole", CACHE | MALLOC, .shared = true, .waits = true, .size = 128, .threads = { 1 },
-	  .objects = 1000000, .ms = 2500 },
+	  .objects = 1000000, .ms = 2000 },
 	{ "adrift", "whole", CACHE | MALLOC, .shared = true, .named = true, .size = 592, .threads = { 16 },
 	  .objects = 655360, .ms = 33000 },
 	{ "held", "whole", KMALLOC | MALLOC, .shared = true, .waits = true, .threads = { 1, 2 }, .ms = 200 },
@@ -176,13 +179,14 @@ static void plan_alone(struct variant *variant, const struct alone *work)
 		struct job *job;
 
 		/* Who waits for a CPU most of the time does not see how a call is made. */
-		if (larson && count > 8 && only_shared(variant) && !is_chosen())
+		if (larson && count > CROWD && only_shared(variant) && !is_chosen())
 			continue;
 		if (!strcmp(work->work, "idle-threads") && quick)
 			count /= 10;
 		job = bench_add_single(variant, work->work, work->touch, work->size, count,
 				       quick ? work->objects / 10 : work->objects);
-		job->cells[0].ms = larson && count > 2 ? 2 * work->ms : work->ms;
+		job->cells[0].run_ms = work->ms ? 0 : count > CROWD ? CROWD_MS : RUN_MS;
+		job->cells[0].ms = work->ms ? work->ms : job->cells[0].run_ms;
 		job->every = work->waits && !is_chosen() ? WAITS_EVERY : 1;
 	}
 }

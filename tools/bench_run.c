@@ -87,7 +87,8 @@ static void set_environment(const struct variant *variant)
 static char **worker_arguments(const struct job *job)
 {
 	const bool quick = bench.options.quick;
-	unsigned int run_ms = job->cells[0].threads > 2 ? RUN_CROWD_MS : RUN_MS;
+	unsigned int run_ms = job->cells[0].run_ms	? job->cells[0].run_ms :
+			      job->cells[0].threads > 2 ? RUN_CROWD_MS : RUN_MS;
 	char **arguments = kmem_need(calloc(job->count + 10, sizeof(*arguments)));
 	size_t n = 0;
 

@@ -71,6 +71,17 @@ bool bench_same(const char *a, const char *b)
 	return a == b || (a && b && !strcmp(a, b));
 }
 
+bool bench_has_word(const char *words, const char *word)
+{
+	const char *at = words;
+	size_t length = strlen(word);
+
+	for (; (at = strstr(at, word)); at += length)
+		if ((at == words || at[-1] == ' ') && (!at[length] || at[length] == ' '))
+			return true;
+	return false;
+}
+
 /* The nearest directory above `path` that holds the benches; cuts path to it. */
 static bool root_above(char *path)
 {

@@ -330,17 +330,6 @@ static void place(struct view *view, const struct view_kind *kind, const struct 
 		view->lines[l].cells[c] = row;
 }
 
-static bool has_word(const char *words, const char *word)
-{
-	const char *at = words;
-	size_t length = strlen(word);
-
-	for (; (at = strstr(at, word)); at += length)
-		if ((at == words || at[-1] == ' ') && (!at[length] || at[length] == ' '))
-			return true;
-	return false;
-}
-
 static bool belongs(const struct view_kind *kind, const struct row *row)
 {
 	const char *work = row->kind == SUBJECT_NOTHING ? row->of : row->work;
@@ -350,7 +339,7 @@ static bool belongs(const struct view_kind *kind, const struct row *row)
 	/* What was published stands beside the model of it. */
 	if (kind->columns == BY_TRANSFER && row->kind == SUBJECT_PUBLISHED)
 		return !strcmp(row->work, "threads-4k");
-	return (!kind->work || has_word(kind->work, kind->time ? row->work : work)) &&
+	return (!kind->work || bench_has_word(kind->work, kind->time ? row->work : work)) &&
 	       (!kind->touch || !strcmp(row->touch, kind->touch)) &&
 	       (!kind->time || bench_same(row->time, kind->time)) &&
 	       (!kind->api || !strcmp(row->api, kind->api) ||

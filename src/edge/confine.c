@@ -1,11 +1,12 @@
 /*
- * confine.c: a program that confines itself: it installs a filter of system calls (seccomp), or limits its address
- * space (RLIMIT_AS), after it began. We stand before the functions by which it does so, and act accordingly. Invariant:
+ * confine.c: a program that confines itself: it installs a filter of system calls (seccomp), limits its address space
+ * (RLIMIT_AS), or locks its memory, after it began. We stand before the functions by which it does so. Invariant:
  * the system call is the program's own, made as it was asked for, and its answer is what the caller gets.
  *
  * Others' headers declare these with types of their own; here they are words, which is what the kernel takes.
  */
 #include <errno.h>
+#include <linux/mman.h>
 #include <linux/prctl.h>
 #include <linux/resource.h>
 #include <stdarg.h>
@@ -24,6 +25,14 @@ static long answer(long result)
 		return result;
 	errno = (int)-result;
 	return -1;
+}
+
+static void show_beyond(bool show)
+{
+	bool was = km_busy_begin();
+
+	km_percpu_show_beyond(show);
+	km_busy_end(was);
 }
 
 /* Who is not privileged says this before he installs a filter, by whatever call; and it comes too late then. */
@@ -81,5 +90,21 @@ KMEM_API int prlimit(int pid, int resource, const uint64_t *limits, void *old)
 /* glibc's other names. */
 KMEM_API int setrlimit64(int resource, const uint64_t *limits) __attribute__((alias("setrlimit")));
 KMEM_API int prlimit64(int pid, int resource, const uint64_t *limits, void *old) __attribute__((alias("prlimit")));
+
+/* The kernel fills in whatever can be read, zeros as well, of which we have 16 GiB for CPUs that are not there. */
+KMEM_API int mlockall(int flags);
+KMEM_API int mlockall(int flags)
+{
+	bool hide = flags & MCL_CURRENT && !km_thread_is_lent() && km_load_acquire(&km_ready) && !km_front_busy;
+
+	if (hide)
+		show_beyond(false);
+	long result = km_os_mlockall(flags);
+	if (hide)
+		show_beyond(true);
+	return answer(result);
+}
+
+km_hidden int km_mlockall(int flags) __attribute__((alias("mlockall")));
 
 #endif

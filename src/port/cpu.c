@@ -41,6 +41,7 @@ static struct {
 	struct km_lock lock;
 	size_t committed;	/* bytes of each area */
 	unsigned reach;		/* areas that are reserved */
+	bool sees_locking;	/* ... and all of them are readable, but for while memory is locked */
 	pthread_key_t exit_key;
 	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area */
 	uint32_t from[KMEM_AREA_SHIFT - 2];	/* below this word no run of 2^n words is to be had */
@@ -48,9 +49,14 @@ static struct {
 
 #define AREA_BYTES ((size_t)1 << KMEM_AREA_SHIFT)
 #define COMMIT_STEP ((size_t)64 << 10)
-/* Areas that read as zeros, as far as there is address space: a process may be restored on a larger machine. More of
- * them would cost who locks all memory (mlockall) 4 KiB of page tables each. */
+/*
+ * Areas that read as zeros, as far as there is address space: a process may be restored on a larger machine. All of
+ * them, where we see the program lock its memory; else who does so would pay for each with 4 KiB of page tables.
+ */
 #define READABLE_AREAS 1024u
+extern int mlockall(int flags) __attribute__((weak));
+/* Ours (edge/confine.c), where it is linked in; before it may stand another one. */
+extern km_hidden int km_mlockall(int flags) __attribute__((weak));
 
 __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(void *tls)
 {
@@ -310,6 +316,19 @@ void km_cpu_begin(void)
 	km_unlock(&areas.lock);
 }
 
+static int show_beyond(char *first, unsigned count, bool show)
+{
+	return count ? km_os_protect(first, count * AREA_BYTES, show) : 0;
+}
+
+void km_percpu_show_beyond(bool show)
+{
+	km_lock(&areas.lock);
+	if (areas.sees_locking && km_percpu.cpus && areas.reach > km_percpu.cpus)
+		show_beyond(km_area(km_percpu.cpus), areas.reach - km_percpu.cpus, show);
+	km_unlock(&areas.lock);
+}
+
 /*
  * Address space for as many areas as the limit leaves room for, but not less than `cpus`. What lies behind them is
  * other people's memory, and a sequence does not ask whether its CPU's number is below some other.
@@ -320,6 +339,10 @@ static char *reserve_areas(unsigned cpus, unsigned masks)
 	unsigned reach = (unsigned)km_max(km_min(limit / 64 / AREA_BYTES, (size_t)KM_MAX_CPUS), (size_t)cpus);
 	unsigned readable = km_min(reach, km_max(masks, READABLE_AREAS));
 
+	areas.sees_locking = !mlockall || mlockall == km_mlockall;
+	if (areas.sees_locking)
+		readable = cpus;
+
 	if (cpus + 2 > limit / 4 / AREA_BYTES && limit != SIZE_MAX)
 		return NULL;
 	char *range = km_os_reserve((reach + 2) * AREA_BYTES, AREA_BYTES);
@@ -327,14 +350,15 @@ static char *reserve_areas(unsigned cpus, unsigned masks)
 		reach = readable = cpus;
 		range = km_os_reserve((reach + 2) * AREA_BYTES, AREA_BYTES);
 	}
-	areas.reach = reach;
 	if (!range)
 		return NULL;
-	if (km_os_commit_readonly(range, (readable + 2) * AREA_BYTES)) {
+	if (km_os_commit_readonly(range, (readable + 2) * AREA_BYTES) ||
+	    (areas.sees_locking && show_beyond(range + (cpus + 2) * AREA_BYTES, reach - cpus, true))) {
 		km_os_unmap(range, (reach + 2) * AREA_BYTES);
 		return NULL;
 	}
 	km_os_name(range, (reach + 2) * AREA_BYTES, "libkmem: per-CPU areas");
+	areas.reach = reach;
 	return range;
 }
 

@@ -28,6 +28,8 @@ int km_os_commit(void *p, size_t bytes);
 int km_os_commit_node(void *p, size_t bytes, unsigned node);
 /* Make [p, p+bytes) readable: zeros, of huge pages where there are such: mlockall fills it in. */
 int km_os_commit_readonly(void *p, size_t bytes);
+/* The same by whatever pages come, or not accessible again. */
+int km_os_protect(void *p, size_t bytes, bool readable);
 /* Give the pages back; the range stays accessible and reads as zeros if 0 is returned. */
 int km_os_purge(void *p, size_t bytes);
 /*
@@ -89,6 +91,7 @@ void km_os_shut(void);
 bool km_os_is_shut(void);
 /* The program's own calls, as it makes them: their result, or -errno. */
 long km_os_prctl(int option, const unsigned long *words);
+long km_os_mlockall(int flags);
 long km_os_prlimit(int pid, int resource, const void *limits, void *old);
 
 /* Register membarrier's rseq command for the process: 0 or -errno. Then: every sequence in flight on

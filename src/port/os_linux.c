@@ -171,6 +171,11 @@ int km_os_commit_readonly(void *p, size_t bytes)
 	return result;
 }
 
+int km_os_protect(void *p, size_t bytes, bool readable)
+{
+	return protect(p, bytes, readable ? PROT_READ : PROT_NONE);
+}
+
 int km_os_purge(void *p, size_t bytes)
 {
 	int result;
@@ -325,6 +330,14 @@ long km_os_prctl(int option, const unsigned long *words)
 	long result;
 
 	KEEP_ERRNO(result, syscall(SYS_prctl, option, words[0], words[1], words[2], words[3]));
+	return result;
+}
+
+long km_os_mlockall(int flags)
+{
+	long result;
+
+	KEEP_ERRNO(result, syscall(SYS_mlockall, flags));
 	return result;
 }
 

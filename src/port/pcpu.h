@@ -100,6 +100,8 @@ const char *km_discipline_name(enum km_discipline discipline);
 
 /* The program has limited its address space: areas that no CPU here can come to are given back. */
 void km_percpu_fit(size_t limit);
+/* Around a call that locks all memory: areas that no CPU here can come to are not filled in. */
+void km_percpu_show_beyond(bool show);
 
 /* A word or more at the same offset in every CPU's area, zero; bytes a power of two <= 4096; 0: none left. */
 uint32_t km_percpu_alloc(size_t bytes);

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -124,6 +125,42 @@ static void beyond(void)
 	NEED(!km_cpu_is_live((unsigned)other));
 }
 
+/* A process that was restored on a larger machine comes to any CPU: there it finds zeros, and misses. */
+static void needs_zeros_beyond(void)
+{
+	for (unsigned cpu = km_percpu.cpus; cpu < KM_MAX_CPUS; cpu += cpu / 8 + 1)
+		for (size_t at = 0; at < (size_t)1 << KMEM_AREA_SHIFT; at += 65536)
+			NEED(*(volatile uint64_t *)(km_area(cpu) + at) == 0);
+	NEED(*(volatile uint64_t *)(km_area(KM_MAX_CPUS) - 8) == 0);
+}
+
+static unsigned long page_tables_kib(void)
+{
+	FILE *file = fopen("/proc/self/status", "r");
+	unsigned long kib = 0;
+	char line[256];
+
+	NEED(file);
+	while (!kib && fgets(line, sizeof(line), file))
+		sscanf(line, "VmPTE: %lu", &kib);
+	fclose(file);
+	return kib;
+}
+
+/* Who locks all memory does not pay for CPUs that there are not. */
+static void larger(void)
+{
+	if (!is_rseq())
+		return;
+	unsigned long before = page_tables_kib();
+	if (mlockall(MCL_CURRENT) == 0) {
+		NEED(page_tables_kib() < before + 1024);
+		NEED(munlockall() == 0);
+	}
+	needs_zeros_beyond();
+	use_all();
+}
+
 /* Mappings and written pages between two addresses. */
 static void look_at(const char *from, const char *to, unsigned *mappings, unsigned long *dirty_kib)
 {
@@ -228,6 +265,7 @@ static const struct test_case {
 	bool two;		/* wants a second CPU */
 } cases[] = {
 	{ "beyond", beyond, "1", true },
+	{ "larger", larger, "1", false },
 	{ "many", many, "1024", false },
 	{ "comes_alive", comes_alive, NULL, true },
 	{ "shared", shared, "1024", false },

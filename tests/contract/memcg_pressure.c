@@ -665,6 +665,9 @@ static void *use_in_turn(void *groups)
 {
 	struct mem_cgroup **group = groups;
 
+	/* Beside the one who is to be refused, not in turn with it. */
+	if (contract_cpu(1) >= 0)
+		contract_pin(contract_cpu(1));
 	for (int i = 0; !__atomic_load_n(&enough, __ATOMIC_RELAXED); i = (i + 1) % MANY) {
 		CHECK(charge(group[i], 100));
 		mem_cgroup_uncharge(group[i], 100);
@@ -687,7 +690,7 @@ static void while_others_fetch(void)
 			many[t][i] = group_below(all, "one of many");
 		pthread_create(&thread[t], NULL, use_in_turn, many[t]);
 	}
-	for (int i = 0; i < 2000; i++) {
+	for (int i = 0; i < 500; i++) {
 		/* Let them fill their stocks first, so that there is something to take back. */
 		unsigned long before = __atomic_load_n(&turns, __ATOMIC_RELAXED);
 

@@ -252,7 +252,7 @@ static struct kmem_cache *find_mergeable(uint32_t size, slab_flags_t flags,
 
 		if (can_merge(cache, size, flags, args)) {
 			cache->references++;
-			cache->object_size = km_max(cache->object_size, size);
+			cache->cleared = cache->object_size = km_max(cache->object_size, size);
 			return cache;
 		}
 	}
@@ -328,6 +328,14 @@ static struct kmem_cache *new_memory(void)
 	return __builtin_memset(cache, 0, sizeof(*cache));
 }
 
+/* Of kmalloc's all that ksize says: krealloc grows into it. */
+static uint32_t cleared_bytes(const struct kmem_cache *cache)
+{
+	if (cache->ctor)
+		return 0;
+	return cache->flags & SLAB_KMALLOC && !km_is_watched(cache) ? cache->size : cache->object_size;
+}
+
 static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags_t flags,
 				     const struct km_creation *creation, int *error)
 {
@@ -367,6 +375,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 		km_meta_free(cache, sizeof(*cache));
 		return NULL;
 	}
+	cache->cleared = cleared_bytes(cache);
 	return cache;
 }
 

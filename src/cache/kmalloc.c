@@ -32,6 +32,8 @@ static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 /* Larger ones, and where a sanitizer is all, go the long way: by kmalloc_node. */
 static size_t most_direct = KMALLOC_MAX_CACHE_SIZE;
 
+static void *kmalloc_slowly(size_t size, gfp_t gfp, int node);
+
 /* ------------------------------------------------------------------ the hot path */
 
 /* The largest power of two that divides it. */
@@ -61,11 +63,13 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 	if (km_likely(size <= most_direct))
 		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
 	if (km_unlikely(!cache))
-		return kmalloc_node(size, gfp, NUMA_NO_NODE);
+		return kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 	if (km_unlikely(!km_objcg_here))
 		return km_alloc_miss(cache, gfp);
-	void *object = km_charged_pop(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
-	return km_likely(object) ? object : km_alloc_missed(cache, gfp);
+	void *object = km_charged_pop(cache, gfp & ~__GFP_ZERO, km_objcg_here, cache->shelf.front.rseq);
+	if (km_likely(object))
+		return km_likely(!(gfp & __GFP_ZERO)) ? object : km_cleared(cache, object);
+	return km_alloc_missed(cache, gfp);
 }
 
 /*
@@ -81,7 +85,7 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 					   km_load_acquire(&cache_of_size[(size + 7) >> 3]) : NULL;
 	if (km_likely(cache != NULL))
 		return km_alloc_miss(cache, gfp);
-	return is_by_size(size) ? alloc_by_size(size, gfp, NUMA_NO_NODE) : kmalloc_node(size, gfp, NUMA_NO_NODE);
+	return is_by_size(size) ? alloc_by_size(size, gfp, NUMA_NO_NODE) : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 }
 
 km_hit_path void *(kmalloc)(size_t size, gfp_t gfp)
@@ -94,7 +98,22 @@ km_hit_path void *(kmalloc)(size_t size, gfp_t gfp)
 	void *object = km_front_alloc_id(&id_of_size[step]);
 	if (km_likely(object))
 		return object;
+	if (gfp & __GFP_ZERO)
+		return kzalloc(size, gfp);
 	return kmalloc_missed(size, gfp);
+}
+
+km_hit_path void *kzalloc(size_t size, gfp_t gfp)
+{
+	/* One branch for both: not 0 for size 0, nor for what is too large. */
+	if (km_unlikely((gfp & KMEM_GFP_ODD & ~__GFP_ZERO) | (size - 1) / KMALLOC_MAX_CACHE_SIZE))
+		return kmalloc_missed(size, gfp | __GFP_ZERO);
+	size_t step = (size + 7) >> 3;
+	void *object = km_front_alloc_id(&id_of_size[step]);
+	/* Acquire pairs with km_kmalloc_start: whose id is shown, it is there. */
+	if (km_likely(object))
+		return __builtin_memset(object, 0, km_load_acquire(&cache_of_size[step])->cleared);
+	return kmalloc_missed(size, gfp | __GFP_ZERO);
 }
 
 km_hit_path void kfree(const void *object)
@@ -177,21 +196,21 @@ static void *alloc_node(size_t size, gfp_t gfp, int node)
 	return km_alloc_miss_node(km_kmalloc_cache_by(size, gfp), gfp, node);
 }
 
-void *kmalloc_node(size_t size, gfp_t gfp, int node)
+static km_noinline void *kmalloc_slowly(size_t size, gfp_t gfp, int node)
 {
 	void *object = alloc_node(size, gfp, node);
 
 	return km_likely(!km_sanitizer.objects) ? object : km_watched_asked(object, size);
 }
 
-void *kzalloc(size_t size, gfp_t gfp)
+void *kmalloc_node(size_t size, gfp_t gfp, int node)
 {
-	return kmalloc_node(size, gfp | __GFP_ZERO, NUMA_NO_NODE);
+	return km_front_any_node(node, &gfp) ? (kmalloc)(size, gfp) : kmalloc_slowly(size, gfp, node);
 }
 
 void *kzalloc_node(size_t size, gfp_t gfp, int node)
 {
-	return kmalloc_node(size, gfp | __GFP_ZERO, node);
+	return km_front_any_node(node, &gfp) ? kzalloc(size, gfp) : kmalloc_slowly(size, gfp | __GFP_ZERO, node);
 }
 
 void *kmalloc_array(size_t n, size_t size, gfp_t gfp)
@@ -205,7 +224,11 @@ void *kmalloc_array(size_t n, size_t size, gfp_t gfp)
 
 void *kcalloc(size_t n, size_t size, gfp_t gfp)
 {
-	return kmalloc_array(n, size, gfp | __GFP_ZERO);
+	size_t bytes = km_size_mul(n, size);
+
+	if (km_unlikely(bytes == SIZE_MAX))
+		return overflows("kcalloc", gfp);
+	return kzalloc(bytes, gfp);
 }
 
 static bool start_sized(void)
@@ -559,7 +582,8 @@ void *kvmalloc(size_t size, gfp_t gfp)
 
 void *kvzalloc(size_t size, gfp_t gfp)
 {
-	return kvmalloc_node(size, gfp | __GFP_ZERO, NUMA_NO_NODE);
+	return size <= KMALLOC_MAX_CACHE_SIZE ? kzalloc(size, gfp) :
+						kvmalloc_node(size, gfp | __GFP_ZERO, NUMA_NO_NODE);
 }
 
 void *kvmalloc_array(size_t n, size_t size, gfp_t gfp)
@@ -573,7 +597,11 @@ void *kvmalloc_array(size_t n, size_t size, gfp_t gfp)
 
 void *kvcalloc(size_t n, size_t size, gfp_t gfp)
 {
-	return kvmalloc_array(n, size, gfp | __GFP_ZERO);
+	size_t bytes = km_size_mul(n, size);
+
+	if (bytes == SIZE_MAX)
+		return overflows("kvcalloc", gfp);
+	return kvzalloc(bytes, gfp);
 }
 
 static void *kv_resize(void *object, size_t size, gfp_t gfp)

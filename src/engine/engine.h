@@ -63,6 +63,7 @@ struct kmem_cache {
 	uint8_t freelist;		/* slab: where a slab's indices lie (enum slab_freelist) */
 	bool chain_hits;		/* CHAIN under rseq, frees not validated: its hits are the chain's verbs */
 	slab_flags_t flags;
+	uint32_t cleared;		/* bytes that __GFP_ZERO makes zeros; 0: has a constructor */
 	const struct km_engine *engine;
 	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */
 	const struct km_charging *charging; /* who pays is asked at each call; NULL: nobody. Closed, too. */

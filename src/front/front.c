@@ -16,6 +16,8 @@ km_hit_path void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
 
 	if (km_likely(object))
 		return object;
+	if (gfp & __GFP_ZERO)
+		return kmem_cache_zalloc(cache, gfp);
 	object = km_charged_pop(cache, gfp, km_objcg_here, rseq);
 	if (km_likely(object))
 		return object;
@@ -23,6 +25,23 @@ km_hit_path void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
 		return km_alloc_missed(cache, gfp);
 #endif
 	return km_alloc_miss(cache, gfp);
+}
+
+/* The same hits, cleared: to be zeros changes what is done with an object, not which one it may be. */
+km_hit_path void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp)
+{
+#ifdef KMEM_HAVE_RSEQ
+	const struct kmem_cache_front *front = &cache->shelf.front;
+	const intptr_t rseq = front->rseq;
+	void *object = kmem_shelf_pop_gfp(&front->open, front->percpu, rseq, gfp & ~__GFP_ZERO);
+
+	if (km_likely(object))
+		return km_cleared(cache, object);
+	object = km_charged_pop(cache, gfp & ~__GFP_ZERO, km_objcg_here, rseq);
+	if (km_likely(object))
+		return km_cleared(cache, object);
+#endif
+	return km_alloc_miss(cache, gfp | __GFP_ZERO);
 }
 
 km_hit_path void (kmem_cache_free)(struct kmem_cache *cache, void *object)
@@ -36,14 +55,9 @@ km_hit_path void (kmem_cache_free)(struct kmem_cache *cache, void *object)
 	km_free_miss(cache, object);
 }
 
-void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp)
-{
-	return km_alloc_miss(cache, gfp | __GFP_ZERO);
-}
-
 void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	if (km_likely(node == NUMA_NO_NODE))
+	if (km_likely(km_front_any_node(node, &gfp)))
 		return (kmem_cache_alloc)(cache, gfp);
 	return km_alloc_miss_node(cache, gfp, node);
 }

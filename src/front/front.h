@@ -69,6 +69,18 @@ km_inline void km_front_tick_rarely(void)
 		km_front_tick_now();
 }
 
+/* __GFP_ZERO, of an object that a constructor has made: it can't be both. Returns it. */
+void *km_constructed(const struct kmem_cache *cache, void *object) km_cold;
+/* __GFP_ZERO, of an object that is there. */
+km_inline void *km_cleared(const struct kmem_cache *cache, void *object)
+{
+	uint32_t bytes = cache->cleared;
+
+	if (km_unlikely(!bytes))
+		return km_constructed(cache, object);
+	return __builtin_memset(object, 0, bytes);
+}
+
 /* Slow halves. Return and fail as the public functions do. */
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp);	/* by the second hit as well: km_charged_pop */
@@ -109,6 +121,16 @@ km_inline void km_front_hit(struct kmem_cache *cache, enum kmem_event event, siz
  * any. False: there is no such node, and it insists.
  */
 bool km_front_place(struct km_request *request, int id);
+/* Will any object do for a request that names this node? Then *gfp does not insist on a node any more. */
+km_inline bool km_front_any_node(int id, gfp_t *gfp)
+{
+	if (km_likely(id == NUMA_NO_NODE))
+		return true;
+	if (id != km_only_node)
+		return false;
+	*gfp &= ~__GFP_THISNODE;
+	return true;
+}
 
 /* Count a miss that goes to the engine, or one that the CPU's other block serves: often enough, and blocks grow. */
 void km_front_note_miss(struct kmem_cache *cache);

@@ -382,16 +382,27 @@ void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error)
 	return NULL;
 }
 
-/* It can't be zeros as well. Kernel: warns, too. */
-km_cold static void say_constructed(const struct kmem_cache *cache)
+/* Kernel: warns, too. */
+void *km_constructed(const struct kmem_cache *cache, void *object)
 {
 	static uint32_t said;
 
 	if (!km_swap_acquire(&said, 1u))
 		km_warn("kmem_cache_alloc(%s): __GFP_ZERO, but its objects are constructed: they stay so", cache->name);
+	return object;
 }
 
-/* Zero it, show it to the watchers. */
+/* With __GFP_ZERO zeros; of a block that is served by size, so many as it has. */
+km_inline void *as_asked(const struct kmem_cache *cache, void *object, const struct km_request *request)
+{
+	if (km_likely(!(request->gfp & __GFP_ZERO)))
+		return object;
+	if (request->bytes)
+		return __builtin_memset(object, 0, km_align_up(request->bytes, ARCH_KMALLOC_MINALIGN));
+	return km_cleared(cache, object);
+}
+
+/* Show it to the watchers, zero it. */
 static void *finish(struct kmem_cache *cache, void *object, const struct km_request *request)
 {
 	gfp_t gfp = request->gfp;
@@ -408,12 +419,7 @@ static void *finish(struct kmem_cache *cache, void *object, const struct km_requ
 		}
 		object = shown;
 	}
-	if (gfp & __GFP_ZERO && km_unlikely(cache->ctor != NULL))
-		say_constructed(cache);
-	else if (gfp & __GFP_ZERO)
-		__builtin_memset(object, 0, request->bytes ? km_align_up(request->bytes, ARCH_KMALLOC_MINALIGN) :
-							     cache->object_size);
-	return object;
+	return as_asked(cache, object, request);
 }
 
 bool km_front_place(struct km_request *request, int id)
@@ -472,7 +478,7 @@ km_inline bool enter_direct(struct kmem_cache *cache)
 
 km_inline bool alloc_enter_direct(struct kmem_cache *cache, const struct km_request *request)
 {
-	return km_likely(!(request->gfp & KMEM_GFP_ODD) && request->may_wait) && enter_direct(cache);
+	return km_likely(!(request->gfp & (KMEM_GFP_ODD & ~__GFP_ZERO)) && request->may_wait) && enter_direct(cache);
 }
 
 km_inline void leave_direct(void)
@@ -485,7 +491,7 @@ km_inline void leave_direct(void)
 unsigned km_front_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		       unsigned want)
 {
-	if (!alloc_enter_direct(cache, request))
+	if (request->gfp & __GFP_ZERO || !alloc_enter_direct(cache, request))
 		return 0;
 	unsigned got = cache->engine->take(cache, request, objects, want);
 	leave_direct();
@@ -498,7 +504,7 @@ km_inline void *alloc_direct(struct kmem_cache *cache, const struct km_request *
 		return NULL;
 	void *object = cache->engine->alloc(cache, request);
 	leave_direct();
-	return object;
+	return km_likely(object) ? as_asked(cache, object, request) : NULL;
 }
 
 void *km_front_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
@@ -531,19 +537,39 @@ static void *take_named(struct kmem_cache *cache, struct km_request request)
 	return object;
 }
 
-/* What lies ready here may be of the node that is named, or there is only one. */
+/* The node that is named is the CPU's, and so is what lies on top of its shelf, mostly: a hit, and a look behind it. */
+static void *own_pop(struct kmem_cache *cache, gfp_t gfp, int id)
+{
+	unsigned here = km_node_here();
+
+	if (cache->engine->front != KM_FRONT_ARRAY || km_node_of_id(id, gfp & __GFP_THISNODE) != (int)here)
+		return NULL;
+	void *object = km_shelf_pop(&cache->shelf);
+	if (km_likely(object) && km_likely(km_page_node(object) == here)) {
+		km_front_hit(cache, KMEM_ALLOCHIT, 1);
+		return object;
+	}
+	/* Who comes the long way sends it home. */
+	if (object && !km_shelf_push(&cache->shelf, object))
+		put_back(cache, object);
+	return NULL;
+}
+
+/* What lies ready here may be of the node that is named, or there is only one; and it may be cleared. */
 static void *alloc_named(struct kmem_cache *cache, gfp_t gfp, int id)
 {
-	const gfp_t odd = __GFP_ZERO | __GFP_ACCOUNT | ~__GFP_BITS_MASK;
+	const gfp_t odd = __GFP_ACCOUNT | ~__GFP_BITS_MASK;
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	void *object = NULL;
 
+	if (km_likely(!(gfp & odd) && !cache->hooks) && id >= 0 && (object = own_pop(cache, gfp, id)))
+		return as_asked(cache, object, &request);
 	if (km_likely(!(gfp & odd) && !cache->hooks) && km_front_place(&request, id))
 		object = request.node < 0		   ? second_look(cache) :
 			 on_own_shelf(cache, &request) ? look_for_node(cache, &request) :
 							 take_named(cache, request);
 	if (km_likely(object != NULL))
-		return object;
+		return as_asked(cache, object, &request);
 	request.node = id;
 	return miss(cache, &request);
 }
@@ -553,7 +579,7 @@ static km_noinline void *miss_ordinary(struct kmem_cache *cache, gfp_t gfp)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 
-	if (km_unlikely(gfp & __GFP_THISNODE))
+	if (km_unlikely(gfp & (__GFP_THISNODE | __GFP_ZERO)))
 		return alloc_named(cache, gfp, NUMA_NO_NODE);
 	return miss(cache, &request);
 }

@@ -344,8 +344,8 @@ km_cold static void *sheaf_is_empty(void)
 km_cold static void *taken_oddly(const struct kmem_cache *cache, gfp_t gfp, void *object)
 {
 	km_front_check_gfp("kmem_cache_alloc_from_sheaf", gfp, cache->name);
-	if (gfp & __GFP_ZERO && !cache->ctor)
-		__builtin_memset(object, 0, cache->object_size);
+	if (gfp & __GFP_ZERO && cache->cleared)
+		__builtin_memset(object, 0, cache->cleared);
 	return object;
 }
 

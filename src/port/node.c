@@ -16,6 +16,7 @@
 typedef uint64_t id_set[ID_WORDS];
 
 unsigned km_node_count = 1;
+int km_only_node = -1;
 const char *km_node_root = "/sys/devices/system/node";
 struct km_nodes km_nodes;
 
@@ -232,6 +233,14 @@ static void pretend(unsigned count)
 	}
 }
 
+static int only_node(void)
+{
+	for (unsigned id = 0; km_node_count == 1 && id < KM_MAX_NODE_IDS; id++)
+		if (topology.of_id[id] == 1)
+			return (int)id;
+	return -1;
+}
+
 void km_node_start(unsigned pretended)
 {
 	static bool again;
@@ -246,6 +255,7 @@ void km_node_start(unsigned pretended)
 		pretend(pretended);
 	else
 		read_nodes();
+	km_only_node = only_node();
 }
 
 int km_node_of_id(int id, bool only)

@@ -16,6 +16,7 @@
 #define KM_MAX_NODE_IDS	1024u	/* of the system's */
 
 extern km_hidden unsigned km_node_count;
+extern km_hidden int km_only_node;	/* the system's number of the only node; -1: there are more, or not yet known */
 /* Where the system shows its nodes; tests show others. */
 extern km_hidden const char *km_node_root;
 

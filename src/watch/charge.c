@@ -394,7 +394,7 @@ static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int n
 		object = km_private_alloc(cache, gfp, node, objcg);
 	else if (gfp & ODD || node != NUMA_NO_NODE || !(object = km_owned_pop(&cache->charged, (uintptr_t)objcg)))
 		object = charged_alloc(cache, gfp, node);
-	return object ? __builtin_memset(object, 0, cache->object_size) : NULL;
+	return object ? km_cleared(cache, object) : NULL;
 }
 
 /* What was no hit of the front's. */

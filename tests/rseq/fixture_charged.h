@@ -28,7 +28,7 @@ static const struct {
 	{ 62, 31, 0, 0 },
 	{ 0, 0, 0, 1 }, { 1, 0, 0, 1 }, { 5, 2, 0, 1 }, { 40, 40, 0, 1 }, { 62, 31, 0, 1 },
 };
-enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 16 };
+enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 18 };
 
 enum { FREE_LATE = 14 };
 
@@ -62,6 +62,19 @@ static void use_kmalloc(void)
 	void *second = kmalloc(OBJECT_BYTES, GFP_KERNEL_ACCOUNT);
 
 	need(first && second && first != second, "kmalloc failed");
+	kfree(first);
+	kfree(second);
+}
+
+/* The same, zeros. */
+static void use_kzalloc(void)
+{
+	uint64_t *first = kzalloc(OBJECT_BYTES, GFP_KERNEL_ACCOUNT);
+
+	need(first && !first[0], "kzalloc failed");
+	first[0] = 1;
+	uint64_t *second = kmalloc(OBJECT_BYTES, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	need(second && second != first && !second[0] && first[0] == 1, "kmalloc of zeros failed");
 	kfree(first);
 	kfree(second);
 }
@@ -106,6 +119,8 @@ static void operate_charged(unsigned driver)
 	case 12: km_free_miss(model.cache, part_with()); break;
 	case 13: _ZdlPvSt11align_val_t(part_with(), 16); break;
 	case FREE_LATE: free_late(); break;
+	case 15: get_zeroed(); break;
+	case 16: use_kzalloc(); break;
 	default:
 		get_one();
 		put_one();

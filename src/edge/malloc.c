@@ -179,19 +179,28 @@ void *km_malloc_miss(size_t size)
 	return km_likely(cache) ? km_alloc_miss(cache, KM_MALLOC_GFP) : no_memory();
 }
 
-KMEM_API void *calloc(size_t n, size_t size)
+static km_noinline void *calloc_missed(size_t bytes)
 {
-	size_t bytes;
 	void *p;
 
-	if (km_unlikely(__builtin_mul_overflow(n, size, &bytes)))
-		return no_memory();
 	if (bytes <= KM_MALLOC_MAX_SMALL) {
-		p = km_malloc_hit(bytes) ?: km_malloc_miss(bytes);
+		p = km_malloc_miss(bytes);
 		return km_likely(p) ? memset(p, 0, bytes) : NULL;
 	}
 	/* Early blocks are zeros, and fresh pages are not cleared again. */
 	return boot_or_early(bytes, &p) ? large_alloc(bytes, 1, __GFP_ZERO) : p;
+}
+
+KMEM_API km_hit_path void *calloc(size_t n, size_t size)
+{
+	size_t bytes;
+
+	if (km_unlikely(__builtin_mul_overflow(n, size, &bytes)))
+		return no_memory();
+	void *p = km_malloc_hit(bytes);
+	if (km_likely(p))
+		return memset(p, 0, bytes);
+	return calloc_missed(bytes);
 }
 
 /* ------------------------------------------------------------------ from a pointer */
@@ -296,7 +305,6 @@ KMEM_API void cfree(void *p)
 
 /* ------------------------------------------------------------------ aligned */
 
-/* Slabs begin on a page: objects of a class are aligned to what divides both its size and a page. */
 void *km_malloc_aligned(size_t align, size_t size)
 {
 	if (align <= KM_MALLOC_ALIGN)
@@ -306,19 +314,14 @@ void *km_malloc_aligned(size_t align, size_t size)
 	if (km_kmalloc_sized)
 		return alloc_sized(size, align);
 	if (align <= KM_PAGE_SIZE && size <= KM_MALLOC_MAX_SMALL) {
-		unsigned class = class_of(size);
+		struct kmem_cache *cache = cache_for(class_of(km_malloc_aligned_size(align, size ?: 1)));
 
-		while (bytes_of(class) % align)
-			class++;
-		struct kmem_cache *cache = cache_for(class);
-		if (!cache)
-			return no_memory();
-		return (kmem_cache_alloc)(cache, KM_MALLOC_GFP);
+		return km_likely(cache) ? (kmem_cache_alloc)(cache, KM_MALLOC_GFP) : no_memory();
 	}
 	return large_alloc(size, align, 0);
 }
 
-KMEM_API int posix_memalign(void **result, size_t align, size_t size)
+static km_noinline int memalign_missed(void **result, size_t align, size_t size)
 {
 	int saved_errno = errno;
 
@@ -332,13 +335,34 @@ KMEM_API int posix_memalign(void **result, size_t align, size_t size)
 	return 0;
 }
 
-KMEM_API void *aligned_alloc(size_t align, size_t size)
+KMEM_API km_hit_path int posix_memalign(void **result, size_t align, size_t size)
+{
+	/* What is no multiple of a pointer's size is refused: a miss. */
+	size_t wanted = align & -(size_t)(align % sizeof(void *) == 0);
+	void *p = km_malloc_hit(km_malloc_aligned_size(wanted, size));
+
+	if (km_unlikely(!p))
+		return memalign_missed(result, align, size);
+	*result = p;
+	return 0;
+}
+
+static km_noinline void *aligned_missed(size_t align, size_t size)
 {
 	if (!km_is_pow2(align)) {
 		errno = EINVAL;
 		return NULL;
 	}
 	return km_malloc_aligned(align, size);
+}
+
+KMEM_API km_hit_path void *aligned_alloc(size_t align, size_t size)
+{
+	void *p = km_malloc_hit(km_malloc_aligned_size(align, size));
+
+	if (km_likely(p))
+		return p;
+	return aligned_missed(align, size);
 }
 
 /* glibc rounds an odd alignment up, and so do we. */
@@ -348,22 +372,19 @@ KMEM_API void *memalign(size_t align, size_t size)
 		errno = EINVAL;
 		return NULL;
 	}
-	size_t power = KM_MALLOC_ALIGN;
-	while (power < align)
-		power <<= 1;
-	return km_malloc_aligned(power, size);
+	return aligned_alloc(km_pow2_up(km_max(align, KM_MALLOC_ALIGN)), size);
 }
 
 KMEM_API void *valloc(size_t size)
 {
-	return km_malloc_aligned(km_os_page_bytes(), size);
+	return aligned_alloc(km_os_page_bytes(), size);
 }
 
 KMEM_API void *pvalloc(size_t size)
 {
 	if (size > PTRDIFF_MAX)
 		return no_memory();
-	return km_malloc_aligned(km_os_page_bytes(), km_align_up(size ?: 1, km_os_page_bytes()));
+	return aligned_alloc(km_os_page_bytes(), km_align_up(size ?: 1, km_os_page_bytes()));
 }
 
 /* ------------------------------------------------------------------ by their other names */

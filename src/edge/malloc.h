@@ -20,10 +20,23 @@ extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 
 /* `size` bytes, having missed; NULL with ENOMEM. */
 void *km_malloc_miss(size_t size) km_cold;
-/* Aligned to `align`, a power of two; NULL with ENOMEM. */
+/* Aligned to `align`, a power of two, having missed; NULL with ENOMEM. */
 void *km_malloc_aligned(size_t align, size_t size);
 /* Free p, having missed; `function` is who the caller called. */
 void km_malloc_free_miss(void *p, const char *function) km_cold;
+
+/*
+ * The size that a request aligned to `align`, a power of two of at most a page, goes by: a class that serves a multiple
+ * of the alignment is itself one. (Up to 128 bytes each multiple of 16 is a class. Above, where the step between the
+ * classes of a doubling divides the alignment, each multiple of it is a class; where the alignment divides the step,
+ * each class is a multiple.) Slabs begin on a page, so its objects are aligned. Any other alignment, also 0: 0, a miss.
+ */
+km_inline size_t km_malloc_aligned_size(size_t align, size_t size)
+{
+	size_t odd = (align & (align - 1)) | align >> (KM_PAGE_SHIFT + 1);
+
+	return (size + align - 1) & -align & -(size_t)!odd;
+}
 
 /* A hit, or NULL. Size 0 wraps to the last entry: it is rare, and so a miss. */
 km_inline void *km_malloc_hit(size_t size)

@@ -85,6 +85,10 @@ OPERATOR void *_Znwm(size_t size)
 
 OPERATOR void *_ZnwmSt11align_val_t(size_t size, size_t align)
 {
+	void *p = km_malloc_hit(km_malloc_aligned_size(align, size));
+
+	if (km_likely(p))
+		return p;
 	return new_again(align, size, false);
 }
 

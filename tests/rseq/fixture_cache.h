@@ -22,6 +22,7 @@ enum family { CACHE, KMALLOC, MALLOC };
 /* C++'s operator new, with and without an exception, and delete. */
 void *_Znwm(size_t size);
 void *_ZnwmRKSt9nothrow_t(size_t size, const void *nothrow);
+void *_ZnwmSt11align_val_t(size_t size, size_t align);
 void _ZdlPv(void *p);
 void _ZdlPvSt11align_val_t(void *p, size_t align);
 
@@ -110,6 +111,20 @@ static void get_zeroed(void)
 	need(p, "zalloc failed");
 	for (unsigned i = 0; i < OBJECT_BYTES / 8; i++)
 		need(p[i] == 0, "zalloc: word %u is not zero", i);
+	adopt(p);
+}
+
+/* malloc's, by each function that aligns. */
+static void get_aligned(unsigned how)
+{
+	void *p = NULL;
+
+	switch (how) {
+	case 0: p = aligned_alloc(64, OBJECT_BYTES - 8); break;
+	case 1: p = _ZnwmSt11align_val_t(OBJECT_BYTES - 8, 64); break;
+	default: need(posix_memalign(&p, 64, OBJECT_BYTES - 8) == 0, "posix_memalign failed");
+	}
+	need(p && (uintptr_t)p % 64 == 0, "%p is not aligned", p);
 	adopt(p);
 }
 
@@ -458,6 +473,7 @@ enum operation {
 	GET, GET_INLINE, GET_INLINE_ANY, GET_ZEROED, PUT, PUT_INLINE,
 	GET_1, GET_3, GET_5, GET_14, GET_31, PUT_1, PUT_3, PUT_5, PUT_14, PUT_31,
 	PUT_DEFERRED, TAKE, GET_LARGER, SHEAF, TWO_SHEAVES, PUT_MIXED,
+	GET_ALIGNED, GET_ALIGNED_NEW, GET_ALIGNED_INTO,
 	OPERATIONS
 };
 static const char *const operation_names[OPERATIONS] = {
@@ -466,6 +482,7 @@ static const char *const operation_names[OPERATIONS] = {
 	"bulk free 1", "bulk free 3", "bulk free 5", "bulk free 14", "bulk free 31",
 	"free after one that a handler left", "the engine's take", "realloc", "prefill and return",
 	"prefill and return of two", "bulk free of a mixed array",
+	"aligned_alloc", "aligned new", "posix_memalign",
 };
 
 static void operate_cache(unsigned driver)
@@ -486,6 +503,9 @@ static void operate_cache(unsigned driver)
 	case SHEAF: use_sheaves(1); break;
 	case TWO_SHEAVES: use_sheaves(2); break;
 	case PUT_MIXED: put_mixed(); break;
+	case GET_ALIGNED:
+	case GET_ALIGNED_NEW:
+	case GET_ALIGNED_INTO: get_aligned(operation - GET_ALIGNED); break;
 	default:
 		if (operation < PUT_1)
 			get_many(counts[operation - GET_1]);
@@ -587,9 +607,12 @@ static bool prepare_chain(unsigned driver)
 static bool prepare_cache(unsigned driver)
 {
 	const unsigned inlines = 1u << GET_INLINE | 1u << GET_INLINE_ANY | 1u << PUT_INLINE;
+	const unsigned aligned = 1u << GET_ALIGNED | 1u << GET_ALIGNED_NEW | 1u << GET_ALIGNED_INTO;
 	unsigned operation = 1u << driver % OPERATIONS;
 
 	if (model.family == KMALLOC && (operation & inlines))
+		return false;
+	if (model.family != MALLOC && (operation & aligned))
 		return false;
 	if (model.family == CACHE && (operation & 1u << GET_LARGER))
 		return false;

@@ -136,14 +136,29 @@ size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects);
 struct kmem_cache *km_sized_owner(const void *p);
 /* Free whatever p is, having missed; `function` is who the caller called. */
 void km_free_any_miss(const void *p, const char *function);
-/* The cache that the page map and the address alone vouch for; NULL: ask the descriptor. */
-km_inline struct kmem_cache *km_quick_cache(const void *object)
+/* Of the cache that the page map shows there; the address may still be no object of it. */
+km_inline const struct km_entry *km_quick_entry(const void *object)
 {
 	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
 
 	index &= -(uintptr_t)(index < km_load(&km_hot.pages));
-	const struct km_entry *entry = &km_hot.entries[km_hot.map[index]];
+	return &km_hot.entries[km_hot.map[index]];
+}
+/* The cache that the page map and the address alone vouch for; NULL: ask the descriptor. */
+km_inline struct kmem_cache *km_quick_cache(const void *object)
+{
+	const struct km_entry *entry = km_quick_entry(object);
+
 	return km_entry_valid(entry, object) ? entry->cache : NULL;
+}
+/* watched.c: the bytes that were asked for of an object; 0: what the cache says. */
+size_t km_watched_bytes(const struct kmem_cache *cache, const void *p) km_cold;
+/* What its user has of an object: what rounding up adds as well, where nothing of the cache's is kept there. */
+km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
+{
+	if (km_unlikely(km_sanitizer.objects))
+		return km_watched_bytes(cache, p) ?: cache->object_size;
+	return km_likely(cache->cleared && !(cache->flags & SLAB_TYPESAFE_BY_RCU)) ? cache->size : cache->object_size;
 }
 size_t km_usable_size(const void *p, const char *function);
 /* Same bucket, or shrunk or grown in place? Else NULL. */
@@ -195,8 +210,6 @@ void km_large_expose(const size_t **blocks, const size_t **bytes);
 extern const struct km_hooks km_watched_hooks;
 /* The object, or block, was asked for with so many bytes: it has no more. Returns p, which may be NULL. */
 void *km_watched_asked(void *p, size_t bytes) km_cold;
-/* What its user has of an object; 0: what the cache says. */
-size_t km_watched_bytes(const struct kmem_cache *cache, const void *p) km_cold;
 
 /* ---- reclaim.c */
 

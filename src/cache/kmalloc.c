@@ -436,18 +436,15 @@ void km_free_any_miss(const void *p, const char *function)
 		km_free_miss(cache, (void *)p);
 }
 
-size_t km_usable_size(const void *p, const char *function)
+static km_noinline size_t usable_size_missed(const void *p, const char *function)
 {
 	if (ZERO_OR_NULL_PTR(p))
 		return 0;
 	if (in_shared_page(p))
 		return is_sized(p, function) ? km_slob_usable(p) : 0;
 	struct kmem_cache *cache = cache_of_object(p);
-	if (cache && km_unlikely(km_sanitizer.objects))
-		return km_watched_bytes(cache, p) ?: cache->object_size;
 	if (cache)
-		return cache->flags & (SLAB_TYPESAFE_BY_RCU) || cache->ctor ? cache->object_size :
-									      cache->size;
+		return km_usable_of(cache, p);
 	if (km_unlikely(km_sanitizer.objects) && km_large_asked((void *)p))
 		return *km_large_asked((void *)p);
 	bool was = km_busy_begin();
@@ -459,6 +456,13 @@ size_t km_usable_size(const void *p, const char *function)
 	if (!bytes)
 		bad_pointer(p, function);
 	return bytes;
+}
+
+size_t km_usable_size(const void *p, const char *function)
+{
+	struct kmem_cache *cache = km_quick_cache(p);
+
+	return km_likely(cache) ? km_usable_of(cache, p) : usable_size_missed(p, function);
 }
 
 struct kmem_cache *kmem_cache_of(const void *object)

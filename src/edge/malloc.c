@@ -233,23 +233,29 @@ static size_t with_room_to_grow(size_t size, size_t old)
 	return exact && size > old && more <= KMALLOC_MAX_SIZE ? more : size;
 }
 
+/* An object, and a block that is or was none, stays while it fits and at least half of it is used. */
+static bool is_enough(size_t have, size_t size)
+{
+	return size <= have && size >= have / 2;
+}
+
 static void *resize(void *p, size_t size)
 {
 	size_t old = usable(p, "realloc");
 
 	if (km_unlikely(!old))
 		return no_memory();
-	/* Stay while it fits and at least half is used; large blocks know better themselves. */
+	/* Large blocks know better themselves. */
 	if (old > KM_MALLOC_MAX_SMALL && size > KM_MALLOC_MAX_SMALL && !is_early(p)) {
 		void *same = km_large_resize(p, size, KM_MALLOC_GFP);
 
 		if (same)
 			return same;
-	} else if (size <= old && size >= old / 2) {
+	} else if (is_enough(old, size)) {
 		return p;
 	}
 	size_t bytes = with_room_to_grow(size, old);
-	void *moved = km_malloc_hit(bytes) ?: km_malloc_miss(bytes);
+	void *moved = malloc(bytes);
 	/* Near a limit there may be room for what is asked for, and not for more. */
 	if (km_unlikely(!moved && bytes > size))
 		moved = km_malloc_miss(size);
@@ -260,8 +266,7 @@ static void *resize(void *p, size_t size)
 	return moved;
 }
 
-/* realloc(p, 0) frees and returns NULL, as glibc's; errno stays. */
-KMEM_API void *realloc(void *p, size_t size)
+static km_noinline void *realloc_slowly(void *p, size_t size)
 {
 	if (!p)
 		return malloc(size);
@@ -276,6 +281,31 @@ KMEM_API void *realloc(void *p, size_t size)
 	if (moved)
 		errno = saved_errno;
 	return moved;
+}
+
+/* Two hits and one copy. */
+static km_hit_path km_noinline void *move_object(void *p, size_t size, size_t old, const struct km_entry *entry)
+{
+	void *moved = km_malloc_hit(size);
+
+	if (km_unlikely(!moved))
+		return realloc_slowly(p, size);
+	memcpy(moved, p, km_min(size, old));
+	km_front_free_of(entry, p);
+	return moved;
+}
+
+/* realloc(p, 0) frees and returns NULL, as glibc's; errno stays. */
+KMEM_API km_hit_path void *realloc(void *p, size_t size)
+{
+	const struct km_entry *entry = km_quick_entry(p);
+
+	/* The ordinary cases of resize(): from an object to an object. */
+	if (km_unlikely(!km_entry_valid(entry, p)) || km_unlikely(size - 1 >= KM_MALLOC_MAX_SMALL) ||
+	    km_unlikely(km_sanitizer.objects))
+		return realloc_slowly(p, size);
+	size_t old = km_usable_of(entry->cache, p);
+	return is_enough(old, size) ? p : move_object(p, size, old, entry);
 }
 
 KMEM_API void *reallocarray(void *p, size_t n, size_t size)

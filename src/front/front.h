@@ -236,6 +236,18 @@ km_inline void *km_front_alloc_id(const uint16_t *id)
 #endif
 }
 
+/* Free an object of this entry's cache. */
+km_inline void km_front_free_of(const struct km_entry *entry, void *object)
+{
+#ifdef KMEM_HAVE_RSEQ
+	uintptr_t id = (uintptr_t)(entry - km_hot.entries);
+
+	if (km_likely(km_rseq_push_id(&entry->mask, id, UINT32_MAX, km_hot.percpu, km_rseq, object)))
+		return;
+#endif
+	km_free_miss(entry->cache, object);
+}
+
 /*
  * Free an object whatever its cache. All that is rare ends at the one conditional branch of the shelf: not ours, large,
  * not the start of an object. False: it is no object that its address proves, and nothing was done.

@@ -584,14 +584,16 @@ static km_noinline void *miss_ordinary(struct kmem_cache *cache, gfp_t gfp)
 	return miss(cache, &request);
 }
 
-/* No hit of a chain under rseq. */
+/* No hit of a chain under rseq, or one that is to be cleared. */
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (soft_chain(cache) && km_likely(!(gfp & KMEM_GFP_ODD))) {
+	bool zeroed = (gfp & __GFP_ZERO) && cache->chain_hits && !cache->hooks;
+
+	if ((soft_chain(cache) || zeroed) && km_likely(!(gfp & KMEM_GFP_ODD & ~__GFP_ZERO))) {
 		void *object = chain_pop(cache);
 
 		if (km_likely(object))
-			return object;
+			return km_likely(!(gfp & __GFP_ZERO)) ? object : km_cleared(cache, object);
 	}
 	return cache->engine->front == KM_FRONT_NONE ? alloc_without_shelf(cache, gfp) : miss_ordinary(cache, gfp);
 }

@@ -543,12 +543,34 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, void *(*get)(size_
 	return moved;
 }
 
+/* A block of whole pages where it is, a mapping by remapping; NULL: not so. */
+static void *resize_large(void *object, size_t size, gfp_t gfp)
+{
+	size_t before = gfp & __GFP_ZERO ? ksize(object) : 0;
+	void *moved = km_large_resize(object, size, gfp);
+	size_t kept = moved && before ? km_min(before, ksize(moved)) : 0;
+
+	return size < kept ? shrunk(moved, size, kept, gfp) : moved;
+}
+
+/* Kernel: copies as soon as it does not fit. */
+static void *k_resize(void *object, size_t size, gfp_t gfp)
+{
+	bool large = size > KMALLOC_MAX_CACHE_SIZE && size <= KMALLOC_MAX_SIZE && !ZERO_OR_NULL_PTR(object);
+	void *resized = NULL;
+
+	/* As aligned as kmalloc promises. */
+	if (large && !((uintptr_t)object & (natural_align(size) - 1)))
+		resized = resize_large(object, size, gfp);
+	return resized ?: realloc_by(object, size, gfp, kmalloc);
+}
+
 /* What it frees, it frees as gfp allows, too. */
 void *krealloc(void *object, size_t size, gfp_t gfp)
 {
 	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
 	check_gfp("krealloc", gfp);
-	void *result = realloc_by(object, size, gfp & __GFP_BITS_MASK, kmalloc);
+	void *result = k_resize(object, size, gfp & __GFP_BITS_MASK);
 
 	km_calls_end(was);
 	return result;
@@ -610,17 +632,11 @@ void *kvcalloc(size_t n, size_t size, gfp_t gfp)
 
 static void *kv_resize(void *object, size_t size, gfp_t gfp)
 {
-	if (size && !ZERO_OR_NULL_PTR(object) && size <= INT_MAX) {
-		size_t before = gfp & __GFP_ZERO ? ksize(object) : 0;
-		void *moved = km_large_resize(object, size, gfp);
+	void *resized = NULL;
 
-		if (moved) {
-			size_t kept = before ? km_min(before, ksize(moved)) : 0;
-
-			return size < kept ? shrunk(moved, size, kept, gfp) : moved;
-		}
-	}
-	return realloc_by(object, size, gfp, kvmalloc);
+	if (size && !ZERO_OR_NULL_PTR(object) && size <= INT_MAX)
+		resized = resize_large(object, size, gfp);
+	return resized ?: realloc_by(object, size, gfp, kvmalloc);
 }
 
 void *kvrealloc(void *object, size_t size, gfp_t gfp)

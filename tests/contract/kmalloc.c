@@ -208,6 +208,42 @@ static void realloc_zeros(void)
 	kfree(p);
 }
 
+/* A block of whole pages grows where it is while what follows it is free, with and without waiting, and gives back what
+ * it has too much; never where it would not be aligned as kmalloc's. */
+static void realloc_grows(void)
+{
+	for (int how = 0; how < 4; how++) {
+		gfp_t gfp = (how & 1 ? GFP_NOWAIT : GFP_KERNEL) | (how & 2 ? __GFP_ZERO : 0);
+		/* What it grows into is committed, and dirt. */
+		char *p = kmalloc(3 * MIB, GFP_KERNEL), *moved;
+		size_t size = 10000;
+		int moves = 0;
+
+		fill(p, 3 * MIB, 0xee);
+		kfree(p);
+		p = kmalloc(size, gfp);
+		fill(p, size, 0x5a);
+		for (size_t next; size < 2 * MIB; size = next) {
+			next = size * 3 / 2;
+			moved = krealloc(p, next, gfp);
+			NEED(moved && all(moved, 0x5a, size) && (!(how & 2) || all(moved + size, 0, next - size)));
+			moves += moved != p;
+			p = moved;
+			fill(p, next, 0x5a);
+		}
+		NEED(moves <= 3);
+		moved = krealloc(p, 500000, gfp);
+		NEED(moved == p && ksize(p) < MIB && all(p, 0x5a, 500000));
+		kfree(p);
+	}
+	for (size_t size = 16384; size <= 4 * MIB; size *= 2) {
+		char *p = krealloc(kmalloc(9000, GFP_KERNEL), size, GFP_KERNEL);
+
+		NEED(p && (uintptr_t)p % size == 0);
+		kfree(p);
+	}
+}
+
 static void sensitive(void)
 {
 	for (size_t size = 32; size <= 65536; size *= 4) {
@@ -507,6 +543,7 @@ static const struct api_case cases[] = {
 	{ "zeros where asked for", zeros },
 	{ "krealloc", realloc_moves },
 	{ "krealloc with zeros", realloc_zeros },
+	{ "krealloc where what follows is free", realloc_grows },
 	{ "kfree_sensitive", sensitive },
 	{ "the kv family", kv_family },
 	{ "kvrealloc with zeros", kv_zeros },

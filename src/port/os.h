@@ -107,7 +107,7 @@ size_t km_os_rseq_bytes(void);
 /* Which file a descriptor is: 0 or -errno. Stream: a pipe, or a device of characters. */
 struct km_os_file {
 	uint64_t device, inode;
-	bool stream, regular;
+	bool stream;
 };
 int km_os_file(int fd, struct km_os_file *file);
 /* How it is open: 0 or -errno, which it is always after km_os_shut. */

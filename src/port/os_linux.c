@@ -520,7 +520,6 @@ int km_os_file(int fd, struct km_os_file *file)
 	*file = (struct km_os_file){
 		.device = stat.st_dev, .inode = stat.st_ino,
 		.stream = S_ISFIFO(stat.st_mode) || S_ISCHR(stat.st_mode),
-		.regular = S_ISREG(stat.st_mode),
 	};
 	return 0;
 }

@@ -74,7 +74,7 @@ static km_cold int after_change(bool or_log)
 		return 2;
 	if (is_as_it_was(start.kept))
 		return start.kept;
-	return or_log && open && start.open && file.regular && opening.appends ? 2 : -1;
+	return or_log && open && start.open && opening.appends ? 2 : -1;
 }
 
 int km_stderr(bool or_log)

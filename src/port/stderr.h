@@ -12,7 +12,7 @@ void km_stderr_start(void);
  * The descriptor that lines are written to, now; -1: there is none. Descriptor 2, where it is the file that it was at
  * the start, or where the program has put another one there: a pipe or a terminal, or a file that it has by another
  * descriptor as well, or having kept the former one. Else the duplicate of the former one. A child of fork has no
- * duplicate: there a regular file that is appended to counts as the program's log, if one is wanted (or_log). Before
+ * duplicate: there a file that is appended to counts as the program's log, if one is wanted (or_log). Before
  * the start it is 2. Any context; changes no errno.
  */
 int km_stderr(bool or_log);

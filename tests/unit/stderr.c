@@ -199,6 +199,26 @@ static void taken_by_pipe(void)
 	NEED(read(from, &byte, 1) < 0);
 }
 
+/* The end that is read from: no line would come through. */
+static void taken_to_read(void)
+{
+	int ends[2];
+
+	close(2);
+	NEED(pipe(ends) == 0 && ends[0] == 2);
+	line();
+}
+
+/* The program began without a standard error: whatever it opens is none. */
+static void taken_by_fifo(void)
+{
+	char byte;
+
+	NEED(mkfifo(path("fifo"), 0600) == 0 && open(path("fifo"), O_RDWR | O_NONBLOCK) == 2);
+	line();
+	NEED(read(2, &byte, 1) < 0 && unlink(path("fifo")) == 0);
+}
+
 /* ------------------------------------------------------------------ what is to come of it */
 
 enum { CLOSED = 1, FEW = 2, VERY_FEW = 4 };
@@ -224,7 +244,9 @@ static const struct {
 	{ "captured_and_kept", captured_and_kept, "", LINE, 0 },
 	{ "taken_by_socket", taken_by_socket, LINE, "", 0 },
 	{ "taken_by_pipe", taken_by_pipe, LINE, "", 0 },
+	{ "taken_to_read", taken_to_read, LINE, "", 0 },
 	{ "closed", plain, "", "", CLOSED },
+	{ "closed_taken_by_fifo", taken_by_fifo, "", "", CLOSED },
 	{ "closed_taken", taken, "", "", CLOSED },
 	{ "closed_taken_to_append", taken_to_append, "", "", CLOSED },
 	{ "few", taken, LINE, "", FEW },

@@ -120,18 +120,22 @@ struct slab_sheaf {
 	"74:\n\t"                                                                                  \
 	"jmp %l[" miss "]\n\t"                                                                     \
 	".popsection\n\t"
-/* [area] = the CPU's area; _AT: and [slot] = offset of the shelf's word in it; _SLOT: its address. pop and push use
- * _AT: committing by a read-modify-write of (area, slot) forwards from store to load faster (7.9 cycles a pair for 9.3
- * to 11.5, time-stamp cycles on Zen 3, calls and loop included). */
+/*
+ * [area] = the CPU's area; _SLOT: and [slot] = the address of the shelf's word in it; _WORD: the same where the shelf's
+ * offset is an operand, [shelf]. What a hit stores the next one loads, and processors hand that on fast where both
+ * address it by one register: so the sum is an instruction of its own, and the commit a plain store.
+ */
 #define KMEM_RSEQ_AREA                                                                             \
 	"{movslq %%fs:4(%[rs]), %[area]|movsxd %[area], dword ptr fs:4[%[rs]]}\n\t"                \
 	"{shlq $" KMEM_STRING(KMEM_AREA_SHIFT) ", %[area]|shl %[area], " KMEM_STRING(KMEM_AREA_SHIFT) "}\n\t" \
 	"{addq %[base], %[area]|add %[area], %[base]}\n\t"
-#define KMEM_RSEQ_AT                                                                               \
-	KMEM_RSEQ_AREA                                                                             \
-	"{movl (%[f]), %k[slot]|mov %k[slot], [%[f]]}\n\t"
 #define KMEM_RSEQ_SLOT                                                                             \
-	KMEM_RSEQ_AT                                                                               \
+	KMEM_RSEQ_AREA                                                                             \
+	"{movl (%[f]), %k[slot]|mov %k[slot], [%[f]]}\n\t"                                         \
+	"{addq %[area], %[slot]|add %[slot], %[area]}\n\t"
+#define KMEM_RSEQ_WORD                                                                             \
+	KMEM_RSEQ_AREA                                                                             \
+	"{movl %[shelf], %k[slot]|mov %k[slot], %[shelf]}\n\t"                                     \
 	"{addq %[area], %[slot]|add %[slot], %[area]}\n\t"
 
 /* The object on top of the shelf, or NULL. */
@@ -139,24 +143,25 @@ static inline __attribute__((always_inline)) void *
 kmem_shelf_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq)
 {
 	uintptr_t area, slot, top;
-	void *object;
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		"{movq (%[area], %[slot]), %[top]|mov %[top], [%[area] + %[slot]]}\n\t"
-		"{movq (%[area], %[top]), %[object]|mov %[object], [%[area] + %[top]]}\n\t"
-		"test %[object], %[object]\n\t"
+		KMEM_RSEQ_WORD
+		"{movq (%[slot]), %[top]|mov %[top], [%[slot]]}\n\t"
+		/* From here on [area] is the object: a line of code is short. */
+		"{movq (%[area], %[top]), %[area]|mov %[area], [%[area] + %[top]]}\n\t"
+		"test %[area], %[area]\n\t"
 		"jz %l[miss]\n\t"
-		"{addq $8, (%[area], %[slot])|add qword ptr [%[area] + %[slot]], 8}\n"
+		"{addq $8, %[top]|add %[top], 8}\n\t"
+		"{movq %[top], (%[slot])|mov [%[slot]], %[top]}\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
-		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq)
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
+		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq)
 		: "memory", "cc"
 		: miss);
-	if (!object)
+	if (!area)
 		__builtin_unreachable();
-	return object;
+	return (void *)area;
 miss:
 	KMEM_RSEQ_MISSED;
 	return NULL;
@@ -167,28 +172,29 @@ static inline __attribute__((always_inline)) void *
 kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gfp_t gfp)
 {
 	uintptr_t area, slot, top;
-	void *object;
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_AREA
 		"xor %k[slot], %k[slot]\n\t"
 		"{testl %[bits], %k[gfp]|test %k[gfp], %[bits]}\n\t"
-		"{cmovzl (%[f]), %k[slot]|cmovz %k[slot], [%[f]]}\n\t"
-		"{movq (%[area], %[slot]), %[top]|mov %[top], [%[area] + %[slot]]}\n\t"
-		"{movq (%[area], %[top]), %[object]|mov %[object], [%[area] + %[top]]}\n\t"
-		"test %[object], %[object]\n\t"
+		"{cmovzl %[shelf], %k[slot]|cmovz %k[slot], %[shelf]}\n\t"
+		"{addq %[area], %[slot]|add %[slot], %[area]}\n\t"
+		"{movq (%[slot]), %[top]|mov %[top], [%[slot]]}\n\t"
+		"{movq (%[area], %[top]), %[area]|mov %[area], [%[area] + %[top]]}\n\t"
+		"test %[area], %[area]\n\t"
 		"jz %l[miss]\n\t"
-		"{addq $8, (%[area], %[slot])|add qword ptr [%[area] + %[slot]], 8}\n"
+		"{addq $8, %[top]|add %[top], 8}\n\t"
+		"{movq %[top], (%[slot])|mov [%[slot]], %[top]}\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
-		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [gfp] "r"(gfp),
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
+		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq), [gfp] "r"(gfp),
 		  [bits] "i"(KMEM_GFP_ODD)
 		: "memory", "cc"
 		: miss);
-	if (!object)
+	if (!area)
 		__builtin_unreachable();
-	return object;
+	return (void *)area;
 miss:
 	KMEM_RSEQ_MISSED;
 	return NULL;
@@ -202,15 +208,17 @@ kmem_shelf_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq, void 
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		"{movq (%[area], %[slot]), %[top]|mov %[top], [%[area] + %[slot]]}\n\t"
-		"{testl %k[top], 4(%[f])|test dword ptr 4[%[f]], %k[top]}\n\t"
+		KMEM_RSEQ_WORD
+		"{movq (%[slot]), %[top]|mov %[top], [%[slot]]}\n\t"
+		"{testl %k[top], %[mask]|test %[mask], %k[top]}\n\t"
 		"jz %l[miss]\n\t"
 		"{movq %[object], -8(%[area], %[top])|mov [%[area] + %[top] - 8], %[object]}\n\t"
-		"{subq $8, (%[area], %[slot])|sub qword ptr [%[area] + %[slot]], 8}\n"
+		"{subq $8, %[top]|sub %[top], 8}\n\t"
+		"{movq %[top], (%[slot])|mov [%[slot]], %[top]}\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [object] "r"(object)
+		: [shelf] "m"(shelf->shelf), [mask] "m"(shelf->mask), [base] "rm"(base), [rs] "r"(rseq),
+		  [object] "r"(object)
 		: "memory", "cc"
 		: miss);
 	return true;

@@ -93,9 +93,9 @@ km_hit_path void *(kmalloc)(size_t size, gfp_t gfp)
 	size_t step = (size + 7) >> 3;
 
 	/* One conditional branch in all: what is rare chooses entry 0, which is closed. */
-	step &= -(size_t)(size <= KMALLOC_MAX_CACHE_SIZE);
-	step &= -(size_t)!(gfp & KMEM_GFP_ODD);
-	void *object = km_front_alloc_id(&id_of_size[step]);
+	step = km_evenly(size <= KMALLOC_MAX_CACHE_SIZE) ? step : 0;
+	step = km_evenly(!(gfp & KMEM_GFP_ODD)) ? step : 0;
+	void *object = km_front_alloc_id(id_of_size, step);
 	if (km_likely(object))
 		return object;
 	if (gfp & __GFP_ZERO)
@@ -109,7 +109,7 @@ km_hit_path void *kzalloc(size_t size, gfp_t gfp)
 	if (km_unlikely((gfp & KMEM_GFP_ODD & ~__GFP_ZERO) | (size - 1) / KMALLOC_MAX_CACHE_SIZE))
 		return kmalloc_missed(size, gfp | __GFP_ZERO);
 	size_t step = (size + 7) >> 3;
-	void *object = km_front_alloc_id(&id_of_size[step]);
+	void *object = km_front_alloc_id(id_of_size, step);
 	/* Acquire pairs with km_kmalloc_start: whose id is shown, it is there. */
 	if (km_likely(object))
 		return __builtin_memset(object, 0, km_load_acquire(&cache_of_size[step])->cleared);

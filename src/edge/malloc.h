@@ -43,7 +43,7 @@ km_inline void *km_malloc_hit(size_t size)
 {
 	size_t step = (size - 1) / KM_MALLOC_ALIGN;
 
-	return km_front_alloc_id(&km_malloc_id[km_min(step, KM_MALLOC_STEPS)]);
+	return km_front_alloc_id(km_malloc_id, km_min(step, KM_MALLOC_STEPS));
 }
 
 #endif

@@ -90,6 +90,8 @@ static bool new_range(void)
 		bytes = km_max((size_t)64 << 30, km_pow2_up(km_os_memory()) * 4);
 	else
 		bytes = limit / 8;
+	/* A page's number has 32 bits where kfree looks it up. */
+	bytes = km_min(bytes, KM_PAGE_SIZE << 32);
 	bytes = km_max(km_align_down(bytes, KM_BLOCK_BYTES), KM_BLOCK_BYTES * 2);
 	while (!reserve_range(bytes)) {
 		bytes = km_align_down(bytes / 4, KM_BLOCK_BYTES);

@@ -10,6 +10,8 @@
 
 #define km_likely(x)	__builtin_expect(!!(x), 1)
 #define km_unlikely(x)	__builtin_expect(!!(x), 0)
+/* Either way: a choice between two values that is to be no branch. */
+#define km_evenly(x)	__builtin_expect_with_probability(!!(x), 1, 0.5)
 #define km_cold		__attribute__((cold, noinline))
 /* A hit fits one line of code, or two: begin it with one. */
 #define km_hit_path		__attribute__((hot, aligned(64)))

@@ -30,7 +30,7 @@
 	"sub %[header], %[header], #7\n\t"
 
 /* pop and push for kmalloc and kfree: the shelf's word is word `id` of the area; the id is 0 where closed. */
-km_inline void *km_rseq_pop_id(const uint16_t *id, char *base, intptr_t rseq)
+km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq)
 {
 	uintptr_t area, word, top;
 	void *object;
@@ -38,7 +38,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *id, char *base, intptr_t rseq)
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_AREA
-		"ldrh %w[word], [%[id]]\n\t"
+		"ldrh %w[word], [%[ids], %[step], lsl #1]\n\t"
 		"add %[word], %[area], %[word], lsl #3\n\t"
 		"ldr %[top], [%[word]]\n\t"
 		"ldr %[object], [%[area], %[top]]\n\t"
@@ -47,7 +47,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *id, char *base, intptr_t rseq)
 		"str %[top], [%[word]]\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [word] "=&r"(word), [top] "=&r"(top), [object] "=&r"(object)
-		: [id] "r"(id), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
+		: [ids] "r"(ids), [step] "r"(step), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
 		: "memory", "cc"
 		: miss);
 	if (!object)

@@ -14,46 +14,32 @@
  * at a line that the hit writes anyway.
  */
 #define KM_OWNED_MINE                                                                              \
-	"cmpq %[owner], 8(%[area], %[slot])\n\t"                                                   \
+	"cmpq %[owner], 8(%[slot])\n\t"                                                      \
 	"jne %l[miss]\n\t"
-
-/* Miss where the CPU's words can't be written, as KM_RSEQ_WRITABLE. [slot]: an offset. */
-#define KM_OWNED_WRITABLE                                                                          \
-	"testl %k[slot], %k[slot]\n\t"                                                             \
-	"jz %l[miss]\n\t"                                                                          \
-	"cmpb $0, " KMEM_STRING(KM_AREA_MARK) "(%[area])\n\t"                                      \
-	"je %l[miss]\n\t"
-
-/* KMEM_RSEQ_AT without a register for where the shelf is: a second hit is short of instructions (docs/bench.md). */
-#define KM_OWNED_AT                                                                                \
-	"movslq %%fs:4(%[rs]), %[area]\n\t"                                                        \
-	"shlq $" KMEM_STRING(KMEM_AREA_SHIFT) ", %[area]\n\t"                                      \
-	"addq %[base], %[area]\n\t"                                                                \
-	"movl %[shelf], %k[slot]\n\t"
 
 km_inline void *km_rseq_owned_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
 				  uintptr_t owner)
 {
 	uintptr_t area, slot, top;
-	void *object;
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KM_OWNED_AT
-		"movq (%[area], %[slot]), %[top]\n\t"
+		KMEM_RSEQ_WORD
+		"movq (%[slot]), %[top]\n\t"
 		KM_OWNED_MINE
-		"movq (%[area], %[top]), %[object]\n\t"
-		"testq %[object], %[object]\n\t"
+		"movq (%[area], %[top]), %[area]\n\t"
+		"testq %[area], %[area]\n\t"
 		"jz %l[miss]\n\t"
-		"addq $8, (%[area], %[slot])\n"
+		"addq $8, %[top]\n\t"
+		"movq %[top], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [object] "=&r"(object)
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
 		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner)
 		: "memory", "cc"
 		: miss);
-	if (!object)
+	if (!area)
 		__builtin_unreachable();
-	return object;
+	return (void *)area;
 miss:
 	KMEM_RSEQ_MISSED;
 	return NULL;
@@ -66,13 +52,14 @@ km_inline bool km_rseq_owned_push(const struct kmem_shelf *shelf, char *base, in
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KM_OWNED_AT
-		"movq (%[area], %[slot]), %[top]\n\t"
+		KMEM_RSEQ_WORD
+		"movq (%[slot]), %[top]\n\t"
 		KM_OWNED_MINE
 		"testl %k[top], %[mask]\n\t"
 		"jz %l[miss]\n\t"
 		"movq %[object], -8(%[area], %[top])\n\t"
-		"subq $8, (%[area], %[slot])\n"
+		"subq $8, %[top]\n\t"
+		"movq %[top], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
 		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner),
@@ -94,8 +81,8 @@ km_inline size_t km_rseq_owned_pop_n(const struct kmem_shelf *shelf, uint32_t bl
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		"movq (%[area], %[slot]), %[top]\n\t"
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
 		KM_OWNED_MINE
 		"testq %[top], %[top]\n\t"
 		"jz %l[miss]\n\t"
@@ -110,7 +97,7 @@ km_inline size_t km_rseq_owned_pop_n(const struct kmem_shelf *shelf, uint32_t bl
 		"addq %[area], %[top]\n\t"
 		"movq %[count], %[left]\n\t"
 		KM_COPY("top", "to", "left")
-		"addq %[count], (%[area], %[slot])\n"
+		"addq %[count], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
 		  [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)
@@ -133,8 +120,8 @@ km_inline size_t km_rseq_owned_push_n(const struct kmem_shelf *shelf, char *base
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		"movq (%[area], %[slot]), %[top]\n\t"
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
 		KM_OWNED_MINE
 		"movl 4(%[f]), %k[count]\n\t"
 		"andl %k[top], %k[count]\n\t"
@@ -146,7 +133,7 @@ km_inline size_t km_rseq_owned_push_n(const struct kmem_shelf *shelf, char *base
 		"addq %[area], %[top]\n\t"
 		"movq %[count], %[left]\n\t"
 		KM_COPY("from", "top", "left")
-		"subq %[count], (%[area], %[slot])\n"
+		"subq %[count], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
 		  [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)
@@ -167,13 +154,13 @@ km_inline bool km_rseq_owned_adopt(const struct kmem_shelf *shelf, char *base, i
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		"movq (%[area], %[slot]), %[top]\n\t"
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
 		"testq %[top], %[top]\n\t"
 		"jz %l[miss]\n\t"
 		"cmpq $0, (%[area], %[top])\n\t"
 		"jne %l[miss]\n\t"
-		"movq %[owner], 8(%[area], %[slot])\n"
+		"movq %[owner], 8(%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
 		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner)
@@ -192,14 +179,14 @@ km_inline bool km_rseq_owned_found(const struct kmem_shelf *shelf, char *base, i
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		KM_OWNED_WRITABLE
-		"cmpq $0, (%[area], %[slot])\n\t"
+		KMEM_RSEQ_SLOT
+		KM_RSEQ_WRITABLE
+		"cmpq $0, (%[slot])\n\t"
 		"jne %l[miss]\n\t"
 		"movq %[block], %[offset]\n\t"
 		"subq %[area], %[offset]\n\t"
-		"movq %[owner], 8(%[area], %[slot])\n\t"
-		"movq %[offset], (%[area], %[slot])\n"
+		"movq %[owner], 8(%[slot])\n\t"
+		"movq %[offset], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [offset] "=&r"(offset)
 		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [block] "r"(block),
@@ -219,10 +206,10 @@ km_inline bool km_rseq_stock_take(const uint32_t *stock, char *base, intptr_t rs
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		"cmpq %[bytes], (%[area], %[slot])\n\t"
+		KMEM_RSEQ_SLOT
+		"cmpq %[bytes], (%[slot])\n\t"
 		"jb %l[miss]\n\t"
-		"subq %[bytes], (%[area], %[slot])\n"
+		"subq %[bytes], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot)
 		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq), [bytes] "er"(bytes)
@@ -241,13 +228,13 @@ km_inline bool km_rseq_stock_put(const uint32_t *stock, char *base, intptr_t rse
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		KM_OWNED_WRITABLE
-		"movq (%[area], %[slot]), %[sum]\n\t"
+		KMEM_RSEQ_SLOT
+		KM_RSEQ_WRITABLE
+		"movq (%[slot]), %[sum]\n\t"
 		"addq %[bytes], %[sum]\n\t"
 		"cmpq %[limit], %[sum]\n\t"
 		"ja %l[miss]\n\t"
-		"addq %[bytes], (%[area], %[slot])\n"
+		"addq %[bytes], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [sum] "=&r"(sum)
 		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq), [bytes] "er"(bytes),
@@ -266,11 +253,11 @@ km_inline uint64_t km_rseq_stock_empty(const uint32_t *stock, char *base, intptr
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		"movq (%[area], %[slot]), %[all]\n\t"
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[all]\n\t"
 		"testq %[all], %[all]\n\t"
 		"jz %l[miss]\n\t"
-		"movq $0, (%[area], %[slot])\n"
+		"movq $0, (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [all] "=&r"(all)
 		: [f] "r"(stock), [base] "rm"(base), [rs] "r"(rseq)

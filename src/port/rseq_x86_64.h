@@ -32,33 +32,32 @@
 /*
  * pop and push for kmalloc and kfree: the shelf's word is word `id` of the area, so that its address is known a few
  * cycles after the pointer is. What closes them is loaded inside of the sequence all the same: the id, from the table
- * of sizes (0 where closed), the mask, from the cache's entry (0 where closed). The commit is a plain store: where
- * sizes are mixed, as here, it beats the read-modify-write of <kmem/inline.h> (37 and 52 cycles for 39 and 55 an
- * operation of random replacement of one size, and of 8 to 1000 bytes).
+ * of sizes (0 where closed), the mask, from the cache's entry (0 where closed). [area] becomes the object, and is where
+ * a function returns it.
  */
-km_inline void *km_rseq_pop_id(const uint16_t *id, char *base, intptr_t rseq)
+km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq)
 {
-	uintptr_t area, word, top;
-	void *object;
+	uintptr_t area, slot, top;
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_AREA
-		"movzwl (%[id]), %k[word]\n\t"
-		"movq (%[area], %[word], 8), %[top]\n\t"
-		"movq (%[area], %[top]), %[object]\n\t"
-		"testq %[object], %[object]\n\t"
+		"movzwl (%[ids], %[step], 2), %k[slot]\n\t"
+		"leaq (%[area], %[slot], 8), %[slot]\n\t"
+		"movq (%[slot]), %[top]\n\t"
+		"movq (%[area], %[top]), %[area]\n\t"
+		"testq %[area], %[area]\n\t"
 		"jz %l[miss]\n\t"
 		"addq $8, %[top]\n\t"
-		"movq %[top], (%[area], %[word], 8)\n"
+		"movq %[top], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [word] "=&r"(word), [top] "=&r"(top), [object] "=&r"(object)
-		: [id] "r"(id), [base] "rm"(base), [rs] "r"(rseq)
+		: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)
+		: [ids] "r"(ids), [step] "r"(step), [base] "rm"(base), [rs] "r"(rseq)
 		: "memory", "cc"
 		: miss);
-	if (!object)
+	if (!area)
 		__builtin_unreachable();
-	return object;
+	return (void *)area;
 miss:
 	KMEM_RSEQ_MISSED;
 	return NULL;
@@ -77,17 +76,17 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, uint32_t vali
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_AREA
-		"andl (%[mask]), %[valid]\n\t"
-		"movq (%[area], %[id], 8), %[top]\n\t"
+		"andl %[mask], %[valid]\n\t"
+		"leaq (%[area], %[slot], 8), %[slot]\n\t"
+		"movq (%[slot]), %[top]\n\t"
 		"testl %k[top], %[valid]\n\t"
 		"jz %l[miss]\n\t"
 		"movq %[object], -8(%[area], %[top])\n\t"
 		"subq $8, %[top]\n\t"
-		"movq %[top], (%[area], %[id], 8)\n"
+		"movq %[top], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [top] "=&r"(top), [valid] "+&r"(valid)
-		: [mask] "r"(mask), [id] "r"(id), [base] "rm"(base), [rs] "r"(rseq),
-		  [object] "r"(object)
+		: [area] "=&r"(area), [top] "=&r"(top), [valid] "+&r"(valid), [slot] "+&r"(id)
+		: [mask] "m"(*mask), [base] "rm"(base), [rs] "r"(rseq), [object] "r"(object)
 		: "memory", "cc"
 		: miss);
 	return true;
@@ -129,8 +128,8 @@ km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t block_ma
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		"movq (%[area], %[slot]), %[top]\n\t"
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
 		"testq %[top], %[top]\n\t"
 		"jz %l[miss]\n\t"
 		"movl %k[block_mask], %k[left]\n\t"
@@ -148,7 +147,7 @@ km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t block_ma
 		"addq %[area], %[top]\n\t"
 		"movq %[count], %[left]\n\t"
 		KM_COPY("top", "to", "left")
-		"addq %[count], (%[area], %[slot])\n"
+		"addq %[count], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
 		  [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)
@@ -171,8 +170,8 @@ km_inline size_t km_rseq_push_n(const struct kmem_shelf *shelf, char *base, intp
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		"movq (%[area], %[slot]), %[top]\n\t"
+		KMEM_RSEQ_SLOT
+		"movq (%[slot]), %[top]\n\t"
 		"movl 4(%[f]), %k[count]\n\t"
 		"andl %k[top], %k[count]\n\t"
 		"jz %l[miss]\n\t"
@@ -183,7 +182,7 @@ km_inline size_t km_rseq_push_n(const struct kmem_shelf *shelf, char *base, intp
 		"addq %[area], %[top]\n\t"
 		"movq %[count], %[left]\n\t"
 		KM_COPY("from", "top", "left")
-		"subq %[count], (%[area], %[slot])\n"
+		"subq %[count], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
 		  [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)

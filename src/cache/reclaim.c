@@ -26,17 +26,43 @@ static struct {
 /* Idle for two looks: what lies on its shelves goes back. */
 #define MAX_IDLE 128u
 struct idle {
-	struct kmem_cache *cache[MAX_IDLE];
-	size_t count;
+	struct kmem_cache *cache[MAX_IDLE], *left[MAX_IDLE];	/* in use, but not on some CPUs any more */
+	size_t count, left_count;
 	bool quiet;			/* everything is idle: nobody missed for the decay time, or use fell */
 };
+
+/*
+ * CPUs on which nobody missed for as long as makes a cache idle, since the round before: the process's threads are
+ * elsewhere, or hit, and then one miss brings back what is taken. So what lies ready follows threads that wander about
+ * a large machine. A round is for some of them; whose turn it is not comes in the next.
+ */
+#define MAX_LEFT 16u
+#define IDLE_LOOKS 2u
+static struct {
+	uint16_t cpu[MAX_LEFT];
+	size_t count;
+} left_cpus;
+
+static void look_at_cpus(void)
+{
+	left_cpus.count = 0;
+	km_for_each_cpu(cpu) {
+		uint8_t looks = km_load(&km_front_looks[cpu]);
+
+		if (looks > IDLE_LOOKS || (looks == IDLE_LOOKS && left_cpus.count == MAX_LEFT))
+			continue;
+		if (looks == IDLE_LOOKS)
+			left_cpus.cpu[left_cpus.count++] = (uint16_t)cpu;
+		km_store(&km_front_looks[cpu], (uint8_t)(looks + 1));
+	}
+}
 
 static int reap_cache(struct kmem_cache *cache, void *arg)
 {
 	struct idle *idle = arg;
 
 	/* It would find no room. */
-	if (idle->count == MAX_IDLE)
+	if (idle->count == MAX_IDLE || idle->left_count == MAX_IDLE)
 		return 1;
 	/* Keeps its own time, below, while others are at work. */
 	if (cache->engine->look && !idle->quiet)
@@ -48,6 +74,8 @@ static int reap_cache(struct kmem_cache *cache, void *arg)
 	if (km_load(&cache->touched)) {
 		km_store(&cache->touched, false);
 		cache->idle_looks = 0;
+		if (!idle->quiet && km_front_lies_on(cache, left_cpus.cpu, left_cpus.count))
+			idle->left[idle->left_count++] = cache;
 		if (!idle->quiet)
 			return 0;
 	}
@@ -66,6 +94,8 @@ static void drain_idle(void *arg)
 {
 	struct idle *idle = arg;
 
+	if (idle->left_count)
+		km_front_leave_all(idle->left, idle->left_count, left_cpus.cpu, left_cpus.count);
 	if (idle->count)
 		km_front_drain_all(idle->cache, idle->count);
 	for (size_t i = 0; i < idle->count; i++) {
@@ -85,6 +115,7 @@ static void reap(uint64_t now, bool fell, bool quiet)
 	if (!round->left) {
 		reclaim.began_ms = now;
 		reclaim.quiet = reclaim.purges = false;
+		look_at_cpus();
 	}
 	if (fell || quiet || !round->left)
 		round->left = km_registry_count();

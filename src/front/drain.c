@@ -72,19 +72,35 @@ void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
 	km_unlock(&drain.lock);
 }
 
-static void collect(struct kmem_cache *cache)
+static void collect_from(struct kmem_cache *cache, unsigned cpu)
 {
-	km_for_each_cpu(cpu) {
-		void **block[2];
+	void **block[2];
 
-		km_shelf_take_cpu(&cache->shelf, cpu, &block[0], &block[1]);
-		for (int i = 0; i < 2; i++)
-			if (block[i])
-				cache->engine->retire(cache, block[i]);
-	}
+	km_shelf_take_cpu(&cache->shelf, cpu, &block[0], &block[1]);
+	for (int i = 0; i < 2; i++)
+		if (block[i])
+			cache->engine->retire(cache, block[i]);
 }
 
-static void trim(struct kmem_cache *cache)
+/* Some CPUs; NULL: all. */
+struct places {
+	const uint16_t *cpus;
+	size_t count;
+};
+
+static void collect(struct kmem_cache *cache, const struct places *from)
+{
+	if (!from) {
+		km_for_each_cpu(cpu)
+			collect_from(cache, cpu);
+		return;
+	}
+	for (size_t i = 0; i < from->count; i++)
+		if (km_cpu_is_live(from->cpus[i]))
+			collect_from(cache, from->cpus[i]);
+}
+
+static void trim(struct kmem_cache *cache, const struct places *unused km_unused)
 {
 	km_for_each_cpu(cpu) {
 		void **block, **partner;
@@ -116,7 +132,8 @@ static void open_shelf(struct kmem_cache *cache)
  * Do it to each while no sequence is on any CPU's shelf of theirs. False: the system refused the fence, and, unless the
  * caches are unused, so that no sequence is there in any case, it was not done.
  */
-static bool do_closed(struct kmem_cache **caches, size_t count, bool unused, void (*act)(struct kmem_cache *cache))
+static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
+		      void (*act)(struct kmem_cache *cache, const struct places *places), const struct places *places)
 {
 	size_t shelves = 0;
 
@@ -133,7 +150,7 @@ static bool do_closed(struct kmem_cache **caches, size_t count, bool unused, voi
 	for (size_t i = 0; i < count; i++)
 		if (has_shelf(caches[i])) {
 			if (fenced || unused)
-				act(caches[i]);
+				act(caches[i], places);
 			open_shelf(caches[i]);
 		}
 	km_unlock(&drain.lock);
@@ -142,7 +159,22 @@ static bool do_closed(struct kmem_cache **caches, size_t count, bool unused, voi
 
 void km_front_trim_all(struct kmem_cache **caches, size_t count)
 {
-	do_closed(caches, count, false, trim);
+	do_closed(caches, count, false, trim, NULL);
+}
+
+bool km_front_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size_t cpu_count)
+{
+	for (size_t i = 0; has_shelf(cache) && i < cpu_count; i++)
+		if (km_cpu_is_live(cpus[i]) && km_shelf_count_cpu(&cache->shelf, cpus[i]))
+			return true;
+	return false;
+}
+
+void km_front_leave_all(struct kmem_cache **caches, size_t count, const uint16_t *cpus, size_t cpu_count)
+{
+	const struct places left = { cpus, cpu_count };
+
+	do_closed(caches, count, false, collect, &left);
 }
 
 /* What lies on this CPU can be had without a fence, by those verbs that take it one block at a time. */
@@ -167,7 +199,7 @@ static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 {
 	if (km_front_charged)
 		drain_charged(caches, count, unused, km_front_charged);
-	bool drained = do_closed(caches, count, unused, collect);
+	bool drained = do_closed(caches, count, unused, collect, NULL);
 	/* There will be no fence any more. */
 	if (!drained && !unused && km_os_is_shut())
 		for (size_t i = 0; i < count; i++)
@@ -308,7 +340,7 @@ bool km_front_close_all(struct kmem_cache **caches, size_t count)
 			free_charged(cache);
 		/* What a handler put there since. */
 		if (slot)
-			collect(cache);
+			collect(cache, NULL);
 		if (fenced && slot != cache->word)
 			km_percpu_free(slot, km_percpu_word_bytes());
 		cache->shelf.slot = 0;

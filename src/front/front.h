@@ -154,6 +154,12 @@ void km_front_drain(struct kmem_cache *cache);
 bool km_front_drain_all(struct kmem_cache **caches, size_t count);
 /* The same for caches that nobody uses any more, as who destroys them says: all is taken, fence or not. */
 void km_front_drain_unused(struct kmem_cache **caches, size_t count);
+/* Take what lies on these CPUs' shelves only, with one fence: threads were there, and are no more. */
+void km_front_leave_all(struct kmem_cache **caches, size_t count, const uint16_t *cpus, size_t cpu_count);
+/* Does any of these CPUs' shelves hold something? A look, no more. */
+bool km_front_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size_t cpu_count);
+/* Of each CPU: how often reclaim looked since a miss there went to an engine. Misses set it to 0, reclaim counts. */
+extern km_hidden uint8_t km_front_looks[KM_MAX_CPUS];
 /* Let engines with a pace of their own trim their CPUs' blocks, with one fence. */
 void km_front_trim_all(struct kmem_cache **caches, size_t count);
 /* Set up the shelf of a new cache (hooks, engine and capacity are known). */

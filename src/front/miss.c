@@ -11,6 +11,7 @@
 #include "front.h"
 
 km_tls uint8_t km_front_turn;
+uint8_t km_front_looks[KM_MAX_CPUS];
 void (*km_front_tick)(void);
 bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
 km_tls struct obj_cgroup *km_objcg_here;
@@ -205,6 +206,10 @@ static void note(struct kmem_cache *cache, unsigned points)
 
 void km_front_note_miss(struct kmem_cache *cache)
 {
+	uint8_t *looks = &km_front_looks[km_cpu()];
+
+	if (km_unlikely(km_load(looks)))
+		km_store(looks, (uint8_t)0);
 	note(cache, MISS_POINTS);
 }
 

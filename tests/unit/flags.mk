@@ -5,6 +5,7 @@ TEST_LIBS_unit/always_huge := -Wl,--wrap=mmap
 # A clock that the test moves on.
 TEST_LIBS_unit/looks := -Wl,--wrap=clock_gettime
 TEST_LIBS_unit/rounds := -Wl,--wrap=clock_gettime
+TEST_LIBS_unit/left_cpus := -Wl,--wrap=clock_gettime
 # Which mappings are given a name, whether the kernel shows it or not.
 TEST_LIBS_unit/names := -Wl,--wrap=prctl
 TEST_LIBS_unit/dumps := -Wl,--wrap=prctl

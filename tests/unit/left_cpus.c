@@ -1,0 +1,121 @@
+/*
+ * left_cpus.c: threads that wander about leave nothing for long on the CPUs where they were, though their caches are in
+ * use all the time; on CPUs where they still miss all stays. The clock is ours. Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <time.h>
+
+#include <kmem/kmem.h>
+
+#include "check.h"
+#include "front/front.h"
+#include "page/arena.h"
+#include "inside.h"
+
+TEST_IS_INSIDE
+
+#define OBJECTS 2000u	/* more than all shelves and the barn have room for: allocating and freeing them misses */
+#define DECAY_MS 600000
+
+static long ahead_ms;
+
+int __real_clock_gettime(clockid_t id, struct timespec *time);
+int __wrap_clock_gettime(clockid_t id, struct timespec *time)
+{
+	int result = __real_clock_gettime(id, time);
+
+	time->tv_sec += ahead_ms / 1000;
+	return result;
+}
+
+static struct kmem_cache *cache;
+
+static void go_to(unsigned cpu)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(cpu, &one);
+	NEED(!sched_setaffinity(0, sizeof(one), &one));
+}
+
+static void miss(void)
+{
+	static void *objects[OBJECTS];
+
+	for (unsigned i = 0; i < OBJECTS; i++)
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	for (unsigned i = 0; i < OBJECTS; i++)
+		kmem_cache_free(cache, objects[i]);
+}
+
+static void reap(void)
+{
+	ahead_ms += DECAY_MS / 2 + 1000;
+	bool was = km_busy_begin();
+	for (int i = 0; i < 20; i++) {
+		km_front_tick();
+		ahead_ms += 1000;
+	}
+	km_busy_end(was);
+}
+
+static size_t lies_on(unsigned cpu)
+{
+	return km_shelf_count_cpu(&cache->shelf, cpu);
+}
+
+/* The first two CPUs that we may use. */
+static bool two_cpus(unsigned cpus[2])
+{
+	unsigned count = 0;
+	cpu_set_t allowed;
+
+	NEED(!sched_getaffinity(0, sizeof(allowed), &allowed));
+	for (unsigned cpu = 0; cpu < CPU_SETSIZE && count < 2; cpu++)
+		if (CPU_ISSET(cpu, &allowed))
+			cpus[count++] = cpu;
+	return count == 2;
+}
+
+int main(void)
+{
+	struct kmem_cache_args args = { .engine = "sheaf" };
+	unsigned cpus[2];
+
+	if (!two_cpus(cpus))
+		return 77;
+	go_to(cpus[0]);
+	NEED((cache = kmem_cache_create("wandering", 64, &args, 0)));
+	km_arena_set(false, DECAY_MS);
+	miss();
+	go_to(cpus[1]);
+	miss();
+	NEED(lies_on(cpus[0]) && lies_on(cpus[1]));
+	/* Threads on both. */
+	for (int i = 0; i < 6; i++) {
+		go_to(cpus[i % 2]);
+		miss();
+		go_to(cpus[(i + 1) % 2]);
+		miss();
+		reap();
+		CHECK(lies_on(cpus[0]) && lies_on(cpus[1]));
+	}
+	/* None on the first one any more: its objects lie there as long as those of an idle cache do, and then not. */
+	go_to(cpus[1]);
+	for (int i = 0; i < 4; i++) {
+		miss();
+		reap();
+		CHECK(lies_on(cpus[1]));
+		CHECK(i != 0 || lies_on(cpus[0]));
+	}
+	CHECK(!lies_on(cpus[0]));
+	/* Who comes back finds a CPU like any other. */
+	go_to(cpus[0]);
+	miss();
+	CHECK(lies_on(cpus[0]));
+	NEED(kmem_check_all() == 0);
+	kmem_cache_destroy(cache);
+	return failures != 0;
+}

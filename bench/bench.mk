@@ -31,7 +31,7 @@ bench-workers: build/bench/malloc-shared build/bench/malloc-glibc-static \
 	build/bench/cache-shared build/bench/cache-static build/bench/cache-inline \
 	build/bench/kmalloc-shared build/bench/kmalloc-static \
 	build/bench/nothing-shared build/bench/nothing-static build/bench/nothing-inline \
-	build/bench/netio-static build/bench/fio-shared \
+	build/bench/netio-static build/bench/fio-shared build/bench/forwarding-static \
 	build/bench/account-cache-shared build/bench/account-cache-static \
 	build/bench/account-kmalloc-shared build/bench/account-kmalloc-static \
 	build/bench/account-model-static \
@@ -100,6 +100,9 @@ build/bench/worker_account_model.o: bench/worker_account_model.c $(BENCH_HEADERS
 build/bench/account-model-static: build/bench/worker_account_model.o $(BENCH_FRAME) build/libkmem.a
 	$(CC) $< $(BENCH_FRAME) build/libkmem.a -Wl,--wrap=km_cpu,--wrap=km_os_possible_cpus \
 		-o $@ -lpthread
+
+build/bench/forwarding-static: $(BENCH_FRAME) build/bench/worker_forwarding.o build/bench/who_nothing.o
+	$(CC) -static $^ -o $@ -lpthread
 
 build/bench/netio-static: $(BENCH_NETIO) build/libkmem.a
 	$(CC) $(BENCH_NETIO) build/libkmem.a -o $@ -lpthread

@@ -40,7 +40,8 @@ struct bench_options {
 	const char *html;	/* file, or NULL */
 };
 
-enum subject_kind { SUBJECT_OURS, SUBJECT_PEER, SUBJECT_NOTHING, SUBJECT_PUBLISHED, SUBJECT_MODEL };
+enum subject_kind { SUBJECT_OURS, SUBJECT_PEER, SUBJECT_NOTHING, SUBJECT_PUBLISHED, SUBJECT_MODEL,
+		    SUBJECT_PROCESSOR };
 
 /* One way to reach one subject: a worker program and the environment that it needs. */
 struct variant {
@@ -132,7 +133,7 @@ struct bench {
 	size_t variant_count;
 	const char *without[BENCH_LIST * 4];	/* "NAME: why", for the environment block */
 	size_t without_count;
-	struct table tables[8];
+	struct table tables[9];
 	size_t table_count;
 	bool ours_failed, must_missing;
 };
@@ -164,6 +165,7 @@ void bench_find_subjects(void);
 /* The one after `peer`, NULL: the first one; once for each peer, whatever its interfaces. */
 const struct variant *bench_next_peer(const struct variant *peer);
 void bench_build_workers(void);
+bool bench_is_ours(const struct variant *variant);	/* the project's code: that it can't be measured is a failure */
 
 /* bench_child.c: stopping is to print what is complete, and to end with that status. */
 void bench_catch_stop(void);		/* from now on SIGHUP, SIGINT and SIGTERM stop the run */
@@ -195,6 +197,9 @@ extern const unsigned long bench_bulk_batches[BENCH_BULK_BATCHES];
 
 /* bench_peers.c */
 void bench_plan_peers(struct table *table);
+
+/* bench_forwarding.c */
+void bench_plan_forwarding(struct variant *variant);
 
 /* bench_progress.c */
 bool bench_is_due(const struct job *job, unsigned int round);

@@ -13,7 +13,7 @@
 static const char usage_text[] =
 	"usage: kmem bench BENCH... [OPTION...]\n"
 	"  benches: fastpath, bulk, worst, slab-fastpath, bulk-latency, netio, memcg,\n"
-	"           peers, all\n"
+	"           peers, forwarding, all\n"
 	"  --engine A,B     engines of ours (sheaf,slub,slab,slob)\n"
 	"  --percpu A,B     disciplines of ours (rseq,cmpxchg,lock)\n"
 	"  --subjects A,B   engines and peers to measure; default: all\n"
@@ -210,7 +210,8 @@ static void add_bench(struct names *benches, const char *name)
 static void parse_benches(int argc, char **argv, struct bench_options *options)
 {
 	static const char *const known[] = { "fastpath", "bulk", "worst", "slab-fastpath",
-					     "bulk-latency", "netio", "memcg", "peers" };
+					     "bulk-latency", "netio", "memcg", "peers",
+					     "forwarding" };
 	const size_t count = sizeof(known) / sizeof(*known);
 
 	for (int i = optind; i < argc; i++) {
@@ -227,11 +228,11 @@ static void parse_benches(int argc, char **argv, struct bench_options *options)
 		}
 		if (!found)
 			bench_usage("there is no bench '%s'; there are fastpath, bulk, worst, "
-				    "slab-fastpath, bulk-latency, netio, memcg, peers, all", argv[i]);
+				    "slab-fastpath, bulk-latency, netio, memcg, peers, forwarding, all", argv[i]);
 	}
 	if (!options->benches.count)
 		bench_usage("which? fastpath, bulk, worst, slab-fastpath, bulk-latency, netio, "
-			    "memcg, peers or all");
+			    "memcg, peers, forwarding or all");
 }
 
 void bench_parse(int argc, char **argv, struct bench_options *options)

@@ -344,6 +344,8 @@ void bench_plan(const char *name)
 		each_variant(plan_netio);
 	else if (!strcmp(name, "memcg"))
 		each_variant(bench_plan_memcg);
+	else if (!strcmp(name, "forwarding"))
+		each_variant(bench_plan_forwarding);
 	else
 		bench_plan_peers(planned);
 	for (size_t i = 0; i < planned->job_count; i++)

@@ -275,8 +275,7 @@ static void leave_out(const struct table *table, struct variant *variant, const 
 	fprintf(stderr, "kmem bench: going on without %s: %s\n", name, why);
 	bench_without(name, why);
 	variant->broken = true;
-	bench.ours_failed |= (variant->kind == SUBJECT_OURS || variant->kind == SUBJECT_MODEL) &&
-			     !variant->refused;
+	bench.ours_failed |= bench_is_ours(variant) && !variant->refused;
 }
 
 /* Why a worker's figures do not count; NULL: they do. */

@@ -245,6 +245,18 @@ static void add_model(void)
 	}
 }
 
+/* No allocator: the machine itself. */
+static void add_processor(void)
+{
+	struct variant *variant;
+
+	if (!bench_has(&bench.options.benches, "forwarding") || !wanted_subject("processor"))
+		return;
+	variant = add(SUBJECT_PROCESSOR, "processor", "none", "static", "build/bench/forwarding-static", NULL);
+	if (variant)
+		variant->only = "forwarding";
+}
+
 static void find_engines(void)
 {
 	for (size_t i = 0; i < ENGINES; i++) {
@@ -377,7 +389,7 @@ static void check_subjects(void)
 	for (size_t i = 0; i < subjects->count; i++) {
 		const char *name = subjects->name[i];
 		bool known = !strcmp(name, "nothing") || !strcmp(name, "published") ||
-			     !strcmp(name, "model");
+			     !strcmp(name, "model") || !strcmp(name, "processor");
 
 		for (size_t k = 0; k < ENGINES; k++)
 			known |= !strcmp(name, engines[k]);
@@ -397,6 +409,11 @@ static bool peers_take_part(void)
 	for (size_t i = 0; i < sizeof(benches) / sizeof(*benches); i++)
 		any |= bench_has(&bench.options.benches, benches[i]);
 	return any;
+}
+
+bool bench_is_ours(const struct variant *variant)
+{
+	return variant->kind == SUBJECT_OURS || variant->kind == SUBJECT_MODEL || variant->kind == SUBJECT_PROCESSOR;
 }
 
 const struct variant *bench_next_peer(const struct variant *peer)
@@ -430,6 +447,7 @@ void bench_find_subjects(void)
 	check_subjects();
 	find_engines();
 	add_model();
+	add_processor();
 	if (peers_take_part())
 		find_peers();
 	/* The empty functions stand in every table of costs, whoever else was asked for. */
@@ -498,6 +516,6 @@ void bench_build_workers(void)
 		bench_without(bench_format("%s %s %s", variant->subject, variant->api,
 					   variant->linkage),
 			      "its worker cannot be built");
-		bench.ours_failed |= variant->kind == SUBJECT_OURS || variant->kind == SUBJECT_MODEL;
+		bench.ours_failed |= bench_is_ours(variant);
 	}
 }

@@ -10,7 +10,7 @@
 #include "bench.h"
 
 enum view_columns { BY_SIZE, BY_BATCH, BY_MATCH, BY_WORK, BY_FUNCTION, BY_FIGURE,
-		    BY_GROUPS, BY_TRANSFER };
+		    BY_GROUPS, BY_TRANSFER, BY_FORM };
 
 static const enum bench_figure spread[] = { FIGURE_MIN, FIGURE_MAX, FIGURE_AVG, FIGURE_SD,
 					    FIGURE_MEDIAN, FIGURE_END };
@@ -125,6 +125,11 @@ static const struct view_kind {
 	  .unit_text = "MiB", .scale = 1048576, .decimals = 1, .columns = BY_WORK },
 	{ .bench = "peers", .title = "Proportional memory (Pss)", .unit = "bytes", .measure = "pss",
 	  .unit_text = "MiB", .scale = 1048576, .decimals = 1, .columns = BY_WORK },
+	{ .bench = "forwarding",
+	  .title = "A word that is loaded, added to and stored again and again, as hits do, by its address: by one "
+		"register, (r), one that is computed anew each time, by two, (r,i), or load and store each by its own",
+	  .unit = "cycles/step", .unit_text = "time-stamp cycles", .decimals = 2, .plot = PLOT_NONE,
+	  .columns = BY_FORM },
 };
 
 static double quantile(const struct row *row, double part)
@@ -232,6 +237,8 @@ static const char *column_of(const struct view_kind *kind, const struct row *row
 		return bench_format("%lu group%s", row->groups, row->groups == 1 ? "" : "s");
 	case BY_TRANSFER:
 		return row->transfer ? bench_format("%lu ns", row->transfer) : "published";
+	case BY_FORM:
+		return row->at;
 	case BY_FUNCTION:	/* kmem_cache_alloc_bulk is too long for a column */
 		return strncmp(row->at, "kmem_cache_", 11) ? row->at : row->at + 11;
 	default:
@@ -285,6 +292,8 @@ static const char *label_of(const struct view_kind *kind, const struct row *row)
 		return name;
 	if (kind->columns == BY_FUNCTION)
 		return name;
+	if (kind->columns == BY_FORM)
+		return row->measure;
 	if (!strcmp(kind->bench, "slab-fastpath"))
 		return bench_format("%-13s %-10s %-7s %s", name, api, row->linkage, row->batch < 2 ?
 				    work : bench_format("%s of %lu", work, row->batch));
@@ -334,7 +343,8 @@ static bool belongs(const struct view_kind *kind, const struct row *row)
 {
 	const char *work = row->kind == SUBJECT_NOTHING ? row->of : row->work;
 
-	if (!bench_same(row->unit, kind->unit) || !bench_same(row->measure, kind->measure))
+	if (!bench_same(row->unit, kind->unit) ||
+	    (kind->columns != BY_FORM && !bench_same(row->measure, kind->measure)))
 		return false;
 	/* What was published stands beside the model of it. */
 	if (kind->columns == BY_TRANSFER && row->kind == SUBJECT_PUBLISHED)

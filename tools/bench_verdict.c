@@ -17,10 +17,10 @@ static const struct unit {
 	bool more;		/* is better */
 } units[] = {
 	{ "cycles/object", NULL, NULL, NULL, "cycles", 1, false },
-	{ "ops/s", NULL, NULL, "producer-consumer larson threads-4k adrift", "million/s", 1e6, true },
+	{ "ops/s", NULL, NULL, "producer-consumer larson threads-4k adrift", "M/s", 1e6, true },
 	{ "ns/object", NULL, NULL, "live-set", "ns", 1, false },
 	{ "bytes", "rss", "end", "idle-threads live-set adrift larson", "MiB", 1048576, false },
-	{ "rss/live", NULL, NULL, "held", "resident/live", 1, false },
+	{ "rss/live", NULL, NULL, "held", "ratio", 1, false },
 };
 
 /* As users meet them: the first one that a run has speaks for a work. */
@@ -105,15 +105,14 @@ static double mean_of(const struct table *table, const struct row *first, const 
 	return exp(sum / (double)count);
 }
 
-static const char *label_of(const struct row *row, const struct unit *unit)
+static const char *label_of(const struct row *row)
 {
 	const char *threads = row->threads > 1 ? bench_format(" x%lu", row->threads) : "";
 	const char *size = strcmp(row->work, "realloc") ? "" : bench_format(" %lu", row->size);
 
 	const char *written = !strcmp(row->work, "blocks") && bench_same(row->touch, "pages") ? " written" : "";
 
-	return bench_format("%s%s%s%s, %s %s (%s)", row->work, size, written, threads, row->api, row->linkage,
-			    unit->text);
+	return bench_format("%s%s%s%s, %s %s", row->work, size, written, threads, row->api, row->linkage);
 }
 
 static const char *figure(double value, const struct unit *unit)
@@ -145,12 +144,12 @@ static void add_line(struct grid *grid, const struct table *table, const struct 
 	}
 	if (!who)
 		return;
-	line = bench_grid_line(grid, label_of(row, unit), false);
-	line->cells[0] = figure(ours, unit);
-	line->cells[1] = figure(best, unit);
-	line->cells[2] = who;
-	line->cells[3] = bench_format("%.2f", ours / best);
-	line->cells[4] = unit->more ? "more is better" : NULL;
+	line = bench_grid_line(grid, label_of(row), false);
+	line->cells[0] = unit->text;
+	line->cells[1] = figure(ours, unit);
+	line->cells[2] = figure(best, unit);
+	line->cells[3] = bench_format("%.11s", who);
+	line->cells[4] = bench_format("%.2f%s", ours / best, unit->more ? "*" : " ");
 }
 
 /* The first cell of a line that the verdict has: all ways in a table of one work, else each work's first way. */
@@ -183,7 +182,7 @@ static const char *engine_of(const struct table *table)
 
 void bench_print_verdict(FILE *out, const struct table *table, int width)
 {
-	struct grid grid = { .columns = { "ours", "best peer", "who", "ratio" }, .column_count = 5 };
+	struct grid grid = { .columns = { "", "ours", "best peer", "who", "ratio " }, .column_count = 5 };
 	const char *engine = engine_of(table);
 
 	for (size_t i = 0; engine && i < 2 * table->row_count; i++) {
@@ -199,8 +198,8 @@ void bench_print_verdict(FILE *out, const struct table *table, int width)
 	}
 	if (!grid.line_count)
 		return;
-	bench_wrap(out, width, bench_format("%s: ours (%s), the best peer of the same linkage, and ours / best%s",
-					    table->bench, engine, bench.environment.noisy ?
+	bench_wrap(out, width, bench_format("%s: ours (%s), the best peer of the same linkage, and ours / best (less is "
+					    "better; *: more is)%s", table->bench, engine, bench.environment.noisy ?
 					    ". THE MACHINE WAS NOISY: trust the order only" : ""));
 	bench_grid_print(out, &grid, width);
 	fputc('\n', out);

@@ -106,6 +106,7 @@ struct table {
 	const char *rounds_name;	/* "rounds", or "runs" */
 	unsigned int rounds, complete;	/* wanted; done by every subject that did not fall out */
 	unsigned int limit_s;	/* no round begins that would end later, but the first; 0: there is no limit */
+	double began_ms;	/* 0: not yet */
 	unsigned int worker_s;	/* a worker that takes longer hangs */
 	const char *cut_by;	/* why it has fewer rounds, where it was not the whole run that ended */
 	struct job *jobs;

@@ -33,17 +33,17 @@ double bench_round_ms(const struct table *table, unsigned int round)
 	return ms;
 }
 
-/* From this job of the round on, or from a table's first one. */
+/* From this job of the round on, or from a table's first one; never more than its limit leaves. */
 static double left_ms(const struct table *table, const struct job *next)
 {
-	double ms = 0;
+	double passed = table->began_ms > 0 ? bench_now_ms() - table->began_ms : 0, ms = 0;
 
 	for (const struct job *job = next; job && job < table->jobs + table->job_count; job++)
 		if (bench_is_due(job, table->complete))
 			ms += job_ms(job);
 	for (unsigned int round = table->complete + (next ? 1 : 0); round < table->rounds; round++)
 		ms += bench_round_ms(table, round);
-	return ms;
+	return table->limit_s ? fmax(0, fmin(ms, table->limit_s * 1e3 - passed)) : ms;
 }
 
 static double all_left_ms(const struct table *from, const struct job *next)

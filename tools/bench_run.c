@@ -377,9 +377,9 @@ static void keep_complete(struct table *table)
 }
 
 /* Whether the next round ends within the table's limit. */
-static bool has_time(struct table *table, double began)
+static bool has_time(struct table *table)
 {
-	double end = bench_now_ms() - began + bench_round_ms(table, table->complete);
+	double end = bench_now_ms() - table->began_ms + bench_round_ms(table, table->complete);
 
 	if (!table->limit_s || !table->complete || end < table->limit_s * 1e3)
 		return true;
@@ -390,9 +390,8 @@ static bool has_time(struct table *table, double began)
 
 void bench_run_table(struct table *table)
 {
-	double began = bench_now_ms();
-
-	while (table->complete < table->rounds && has_time(table, began) && run_round(table))
+	table->began_ms = bench_now_ms();
+	while (table->complete < table->rounds && has_time(table) && run_round(table))
 		table->complete++;
 	bench_progress_clear();
 	keep_complete(table);

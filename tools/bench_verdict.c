@@ -198,8 +198,8 @@ void bench_print_verdict(FILE *out, const struct table *table, int width)
 	}
 	if (!grid.line_count)
 		return;
-	bench_wrap(out, width, bench_format("%s: ours (%s), the best peer of the same linkage, and ours / best (less is "
-					    "better; *: more is)%s", table->bench, engine, bench.environment.noisy ?
+	bench_wrap(out, width, bench_format("%s: ours (%s), the best peer of the same linkage, and ours / best (less "
+					    "is better; *: more is)%s", table->bench, engine, bench.environment.noisy ?
 					    ". THE MACHINE WAS NOISY: trust the order only" : ""));
 	bench_grid_print(out, &grid, width);
 	fputc('\n', out);

@@ -3,8 +3,8 @@
  * and becomes the program: no process stays between, so signals, exit status and terminal are the
  * program's own.
  *
- * Exit status: the program's; 2 wrong usage; 127 there is no such program; 126 it, or the library,
- * can't be used.
+ * Exit status: the program's; 2 wrong usage; 127 there is no such program; 126 it, the library, or
+ * the file for its statistics can't be used.
  */
 #define _GNU_SOURCE
 #include <elf.h>
@@ -301,6 +301,30 @@ static const char *loaded(const struct image *image, uint64_t address, uint64_t 
 	return NULL;
 }
 
+static const Elf64_Dyn *dynamic_part(const struct image *image, size_t *count)
+{
+	const Elf64_Phdr *segment = segment_of(image, PT_DYNAMIC);
+	const Elf64_Dyn *dynamic = segment ? part(image, segment->p_offset, segment->p_filesz) : NULL;
+
+	*count = dynamic ? segment->p_filesz / sizeof(*dynamic) : 0;
+	return dynamic;
+}
+
+/* A dynamic loader that is run as a program: it preloads into the one that its argument names. Its own file needs no
+ * loader, like a static program's, and is a shared object, and no position-independent program. */
+static bool is_loader(const struct image *image)
+{
+	size_t count;
+	const Elf64_Dyn *dynamic = dynamic_part(image, &count);
+
+	if (image->head->e_type != ET_DYN || segment_of(image, PT_INTERP) || !dynamic)
+		return false;
+	for (size_t i = 0; i < count && dynamic[i].d_tag != DT_NULL; i++)
+		if (dynamic[i].d_tag == DT_FLAGS_1 && dynamic[i].d_un.d_val & DF_1_PIE)
+			return false;
+	return true;
+}
+
 /* The sanitizer whose library the program names: that has malloc as well, and must be the first that does. One that
  * the linker put into the program is before all libraries. */
 static const char *sanitizer_of(const struct image *image)
@@ -310,9 +334,8 @@ static const char *sanitizer_of(const struct image *image)
 		{ "libhwasan.so", "HWAddressSanitizer" }, { "libtsan.so", "ThreadSanitizer" },
 		{ "libclang_rt.tsan", "ThreadSanitizer" }, { "liblsan.so", "LeakSanitizer" },
 	};
-	const Elf64_Phdr *segment = segment_of(image, PT_DYNAMIC);
-	const Elf64_Dyn *dynamic = segment ? part(image, segment->p_offset, segment->p_filesz) : NULL;
-	size_t count = dynamic ? segment->p_filesz / sizeof(*dynamic) : 0;
+	size_t count;
+	const Elf64_Dyn *dynamic = dynamic_part(image, &count);
 	const char *names = NULL;
 	uint64_t length = 0;
 
@@ -331,15 +354,19 @@ static const char *sanitizer_of(const struct image *image)
 }
 
 /* What can't have the library, or not behind its own, is told. Status: 0, or that of a program that can't be run. */
-static int check_program(const char *path)
+static int check_program(const char *path, char **arguments)
 {
 	struct image image;
 	const char *sanitizer;
 	int status = 0;
 
 	if (open_image(path, &image)) {
+		if (is_loader(&image) && *arguments && strchr(*arguments, '/')) {
+			munmap((void *)image.bytes, image.length);
+			return check_program(*arguments, arguments + 1);
+		}
 		/* It names no dynamic loader: nothing can be preloaded into it. */
-		if (!segment_of(&image, PT_INTERP))
+		if (!segment_of(&image, PT_INTERP) && !is_loader(&image))
 			kmem_failed(0, "run", "%s is linked without a dynamic loader: libkmem will not be in it", path);
 		else if ((sanitizer = sanitizer_of(&image)))
 			status = kmem_failed(126, "run", "%s has %s, whose malloc must come first: "
@@ -420,6 +447,25 @@ static bool set_options(const struct run_options *options)
 	return true;
 }
 
+/* The program writes it when it ends, and can only say then that it can't, with its own status: it is not begun. Each
+ * %p will be a process's number; a folder of such a name may come to be meanwhile. */
+static int check_stats(const char *path)
+{
+	const char *name = strrchr(path, '/') + 1;
+	char folder[PATH_MAX * 2];
+	struct stat status;
+	int error = 0;
+
+	snprintf(folder, sizeof(folder), "%.*s", (int)(name - path), path);
+	if (strstr(folder, "%p"))
+		return 0;
+	if (!strstr(name, "%p") && stat(path, &status) == 0)
+		error = S_ISDIR(status.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;
+	else if (access(folder, W_OK | X_OK))
+		error = errno;
+	return error ? kmem_failed(126, "run", "--stats=%s: %s", path, strerror(error)) : 0;
+}
+
 /* The program may change its directory before it ends: hand it a path from the root. */
 static int set_stats(const struct run_options *options)
 {
@@ -435,6 +481,9 @@ static int set_stats(const struct run_options *options)
 			return kmem_failed(126, "run", "current directory: %s", strerror(errno));
 		snprintf(path, sizeof(path), "%s/%s", here, file);
 	}
+	int status = strcmp(path, "-") ? check_stats(path) : 0;
+	if (status)
+		return status;
 	return setenv("KMEM_STATS", path, 1) ? kmem_failed(126, "run", "out of memory") : 0;
 }
 
@@ -453,7 +502,7 @@ int cmd_run(int argc, char **argv)
 	if (options.want_stats && (status = set_stats(&options)))
 		return status;
 	const char *program = find_program(argv[first], found, sizeof(found));
-	if (program && (status = check_program(program)))
+	if (program && (status = check_program(program, argv + first + 1)))
 		return status;
 	execvp(argv[first], argv + first);
 	status = errno == ENOENT || errno == ENOTDIR ? 127 : 126;

@@ -521,6 +521,7 @@ static bool add_process(struct walk *walk)
 		{ "root.mapped_bytes", root->mapped_bytes, &stats->mapped_bytes, &stats->large_bytes },
 		{ "root.mapped_kept", root->mapped_kept, &stats->mapped_spare_bytes, NULL },
 		{ "root.mapped_spare", root->mapped_spare, &stats->mapped_spare_bytes, NULL },
+		{ "root.mapped_ready", root->mapped_ready, &stats->pages_free_dirty, NULL },
 		{ "root.meta_bytes", root->meta_bytes, &stats->meta_bytes, NULL },
 		{ "root.slob_pages", root->slob_pages, &stats->slob_pages, NULL },
 		{ "root.slob_units const.slob_unit", root->slob_units, &stats->slob_bytes, NULL },
@@ -532,6 +533,9 @@ static bool add_process(struct walk *walk)
 
 		if (!read_word(walk, words[i].name, words[i].from, &word))
 			return false;
+		/* A build that does not say so has none. */
+		if (words[i].from == root->mapped_ready && word == INFO_UNKNOWN)
+			continue;
 		if (words[i].sum == &stats->slob_bytes && word != INFO_UNKNOWN)
 			word *= unit;
 		add(words[i].sum, word);

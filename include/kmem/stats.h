@@ -42,7 +42,8 @@ struct kmem_stats {
 	unsigned long arena_reserved_bytes;	/* address space */
 	unsigned long arena_committed_bytes;	/* accessible */
 	unsigned long pages_used;		/* pages in slabs and large blocks */
-	unsigned long pages_free_dirty;		/* free, and may be resident: used and not given back since */
+	unsigned long pages_free_dirty;		/* free, and may be resident: used and not given back since; with
+						 * the pages of blocks above 4 MiB that lie ready */
 	unsigned long pages_free_clean;		/* free, and not resident: given back or never touched */
 	unsigned long large_blocks;		/* page-sized and larger blocks in use */
 	unsigned long large_bytes;		/* their bytes */

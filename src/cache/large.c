@@ -98,16 +98,20 @@ static void *pages_alloc(size_t bytes, size_t align, const struct km_request *re
 	return p;
 }
 
-/* Nobody has touched it. A preference, as all binding is; what it is refused for is the process's, and no failure. */
+/* Where nodes are, nobody has touched it: a preference, as all binding is; what that is refused for is the process's,
+ * and no failure. */
 static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *request)
 {
-	void *p = km_big_alloc(bytes, align);
+	bool zero;
+	void *p = km_big_alloc(bytes, align, &zero);
 
 	/* There may be address space that nobody needs. */
 	if (km_unlikely(!p) && km_ranges_release(false))
-		p = km_big_alloc(bytes, align);
+		p = km_big_alloc(bytes, align, &zero);
 	if (km_unlikely(!p))
 		return pages_alloc(bytes, align, request);
+	if (request->gfp & __GFP_ZERO && !zero)
+		__builtin_memset(p, 0, bytes);
 	if (request->node >= 0 && km_nodes.bind)
 		km_node_bind(p, km_align_up(bytes, KM_PAGE_SIZE), (unsigned)request->node);
 	return p;

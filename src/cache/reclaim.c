@@ -129,8 +129,10 @@ static void reap(uint64_t now, bool fell, bool quiet)
 	}
 	km_store(&reclaim.next_reap_ms, km_max(reclaim.began_ms + km_arena_decay_ms() / 2, now) + 1);
 	/* What that freed has been idle as long as the decay asks for. */
-	if (reclaim.purges)
+	if (reclaim.purges) {
 		km_pages_purge(0);
+		km_big_purge(0);
+	}
 }
 
 /* Engines with a pace of their own. Kernel: REAPTIMEOUT_AC, a timer and a work item for each CPU. */
@@ -180,6 +182,7 @@ static void purge(uint64_t now)
 	if (now >= km_load(&reclaim.next_purge_ms)) {
 		km_store(&reclaim.next_purge_ms, now + decay / 4 + 1);
 		km_pages_purge(decay);
+		km_big_purge(decay);
 		/* What is committed ahead would be committed anew. */
 		if (!km_ahead_level())
 			km_ranges_release(true);
@@ -281,6 +284,7 @@ static bool pressure(struct kmem_cache *only, unsigned *tries)
 		} else {
 			km_bump(&reclaim.flushes, 1);
 			km_registry_visit_within(flush_cache, &slabs, PATIENCE_MS);
+			slabs += km_big_purge(0) != 0;
 		}
 		km_unlock(&reclaim.lock);
 	}
@@ -376,7 +380,7 @@ size_t kmem_shrink_all(void)
 		km_lock(&reclaim.lock);
 	km_large_finish_deferred();
 	km_registry_visit(flush_cache, &slabs);
-	pages = km_pages_purge(0);
+	pages = km_pages_purge(0) + (km_big_purge(0) >> KM_PAGE_SHIFT);
 	km_meta_trim(true);
 	km_big_offer();
 	km_ranges_release(true);

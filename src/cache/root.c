@@ -29,7 +29,8 @@ void km_root_start(void)
 	km_registry_expose(&root->caches, &root->cache_count);
 	km_arena_expose(&root->arena);
 	km_large_expose(&root->large_blocks, &root->large_bytes);
-	km_big_expose(&root->mapped_blocks, &root->mapped_bytes, &root->mapped_kept, &root->mapped_spare);
+	km_big_expose(&root->mapped_blocks, &root->mapped_bytes, &root->mapped_kept, &root->mapped_spare,
+		      &root->mapped_ready);
 	root->meta_bytes = km_meta_expose();
 	root->slob_pages = &km_slob.pages;
 	root->slob_units = &km_slob.units;

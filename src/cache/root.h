@@ -44,6 +44,7 @@ struct km_root {
 	const size_t *large_blocks, *large_bytes;	/* not the mappings of their own */
 	const size_t *mapped_blocks, *mapped_bytes;
 	const size_t *mapped_kept, *mapped_spare;	/* bytes without a block: refused by the system; in regions */
+	const size_t *mapped_ready;	/* pages without a block that lie ready, with memory */
 	const size_t *meta_bytes;
 	const size_t *slob_pages, *slob_units;
 	const struct km_memcg_view *memcg;	/* watch/group.h; NULL: there can't be groups */

@@ -3,14 +3,18 @@
  * the system has room for 65530 mappings, and a freed block between two others may cost one. Invariants: while the lock
  * is free, the table holds exactly the blocks that users own; an entry leaves before its range does and enters after it
  * came, so that no stranger's mapping is ever taken for ours; what the system would not take back is kept, and counted.
+ * What is freed may keep its memory for a while (parked.c): it is in no table then.
  */
 #include "big.h"
 
 #include "../port/atomic.h"
 #include "../port/bits.h"
 #include "../port/lock.h"
+#include "../port/node.h"
 #include "../port/os.h"
+#include "../port/sanitizer.h"
 #include "meta.h"
+#include "parked.h"
 #include "region.h"
 
 /* Each costs a mapping at most. Beyond, realloc copies where it can't grow in place. */
@@ -219,23 +223,6 @@ static void *map_alone(size_t bytes, size_t align)
 	return p;
 }
 
-/* ------------------------------------------------------------------ blocks */
-
-/* A mapping that is refused does not mean that a region has nothing. With the lock. */
-static void *get(size_t bytes, size_t align, uint32_t *region)
-{
-	void *p = km_unlikely(big.kept != NULL) ? reuse_kept(bytes, align) : NULL;
-
-	*region = 0;
-	if (!p && big.alone < MOST_ALONE)
-		p = map_alone(bytes, align);
-	if (!p)
-		p = km_region_alloc(bytes, align, region);
-	/* More than a region can have: there is room for few such. */
-	if (!p && big.alone >= MOST_ALONE)
-		p = map_alone(bytes, align);
-	return p;
-}
 
 /* It is in no table: the range goes, without the lock where that may take long. With the lock before and after. */
 static void let_go(void *p, size_t bytes, uint32_t region)
@@ -255,7 +242,100 @@ static void let_go(void *p, size_t bytes, uint32_t region)
 		hand_over(p, bytes);
 }
 
-void *km_big_alloc(size_t bytes, size_t align)
+/* ------------------------------------------------------------------ freed ones that keep their memory */
+
+/* It is the caller's: as long as is asked for. With the lock before and after; NULL: it could not grow, and is gone. */
+static void *fit(struct km_parked parked, size_t bytes)
+{
+	void *p = parked.p;
+
+	if (parked.bytes > bytes) {
+		big.alone++;
+		let_go((char *)p + bytes, parked.bytes - bytes, 0);
+	} else if (parked.bytes < bytes) {
+		big.in_hand++;
+		km_unlock(&big.lock);
+		p = km_os_remap(p, parked.bytes, bytes, true);
+		km_lock(&big.lock);
+		big.in_hand -= big.in_hand != 0;
+		km_parked_miss(bytes - parked.bytes, big.bytes + bytes);
+		if (!p)
+			let_go(parked.p, parked.bytes, 0);
+	}
+	return p;
+}
+
+/* Where memory is of nodes, or told to a sanitizer, a block begins as the system makes it. */
+static bool may_park(void)
+{
+	return km_node_count == 1 && !km_sanitizer.any;
+}
+
+/* Give back what is beyond the bound, or so old. With the lock before and after. Bytes. */
+static size_t shed(bool beyond, unsigned decay_ms)
+{
+	struct km_parked gone;
+	size_t bytes = 0;
+
+	while (beyond ? km_parked_beyond(big.bytes, &gone) : km_parked_old(decay_ms, &gone)) {
+		let_go(gone.p, gone.bytes, 0);
+		bytes += gone.bytes;
+	}
+	return bytes;
+}
+
+size_t km_big_purge(unsigned decay_ms)
+{
+	/* No lock where there is nothing, as mostly. */
+	if (!km_load(km_parked_pages()) && decay_ms)
+		return 0;
+	bool was = lock_table();
+	km_parked_fade(big.bytes, !decay_ms);
+	size_t bytes = shed(false, decay_ms);
+	unlock_table(was);
+	return bytes;
+}
+
+/* ------------------------------------------------------------------ blocks */
+
+/* A mapping that is refused does not mean that a region has nothing. With the lock. */
+static void *get_new(size_t bytes, size_t align, uint32_t *region)
+{
+	void *p = NULL;
+
+	if (big.alone < MOST_ALONE)
+		p = map_alone(bytes, align);
+	if (!p)
+		p = km_region_alloc(bytes, align, region);
+	/* More than a region can have: there is room for few such. */
+	if (!p && big.alone >= MOST_ALONE)
+		p = map_alone(bytes, align);
+	return p;
+}
+
+/* *zero: nobody has written to it. With the lock. */
+static void *get(size_t bytes, size_t align, uint32_t *region, bool *zero)
+{
+	void *p = km_unlikely(big.kept != NULL) ? reuse_kept(bytes, align) : NULL;
+	struct km_parked parked;
+
+	*region = 0;
+	*zero = true;
+	if (p)
+		return p;
+	if (km_parked_take(bytes, align, &parked) && (p = fit(parked, bytes))) {
+		*zero = false;
+		return p;
+	}
+	km_parked_miss(bytes, big.bytes + bytes);
+	p = get_new(bytes, align, region);
+	/* What lies here may be what is missing. */
+	if (km_unlikely(!p) && shed(false, 0))
+		p = get_new(bytes, align, region);
+	return p;
+}
+
+void *km_big_alloc(size_t bytes, size_t align, bool *zero)
 {
 	uint32_t region;
 
@@ -263,7 +343,7 @@ void *km_big_alloc(size_t bytes, size_t align)
 	if (!bytes)
 		return NULL;
 	bool was = lock_table();
-	void *p = get(bytes, km_max(align, KM_PAGE_SIZE), &region);
+	void *p = get(bytes, km_max(align, KM_PAGE_SIZE), &region, zero);
 	/* Now: others may have come while it was got. */
 	if (p && reserve_entry()) {
 		insert((struct entry){ (uintptr_t)p, bytes, 0, region, 0 });
@@ -312,7 +392,9 @@ bool km_big_free(const void *p)
 		km_bump(&big.blocks, -1);
 		km_bump(&big.bytes, -gone.bytes);
 		offer_kept();
-		let_go((void *)p, gone.bytes, gone.region);
+		if (gone.region || !may_park() || !km_parked_put((void *)p, gone.bytes, big.bytes))
+			let_go((void *)p, gone.bytes, gone.region);
+		shed(true, 0);
 	}
 	unlock_table(was);
 	return entry != NULL;
@@ -418,8 +500,10 @@ void km_big_get_stats(size_t *blocks, size_t *bytes)
 	*bytes = km_load(&big.bytes);
 }
 
-void km_big_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare)
+void km_big_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare,
+		   const size_t **parked)
 {
+	*parked = km_parked_pages();
 	*blocks = &big.blocks;
 	*bytes = &big.bytes;
 	*kept = &big.kept_bytes;

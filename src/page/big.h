@@ -1,14 +1,14 @@
 /*
  * big.h: blocks above 4 MiB, found by their address in a table. The first thousand are mappings of their own, grown by
- * remapping; more share regions. Their memory goes back to the system at once.
+ * remapping; more share regions. What is freed goes back to the system at once, or lies ready for the next (parked.h).
  */
 #ifndef KM_PAGE_BIG_H
 #define KM_PAGE_BIG_H
 
 #include "../port/cc.h"
 
-/* Zeroed, aligned to max(align, a page); NULL: none. bytes > 0; align a power of two. */
-void *km_big_alloc(size_t bytes, size_t align);
+/* Aligned to max(align, a page); NULL: none. bytes > 0; align a power of two. *zero: it reads as zeros. */
+void *km_big_alloc(size_t bytes, size_t align, bool *zero);
 /* Bytes of the mapping that starts at p; 0: no such mapping of ours. */
 size_t km_big_bytes(const void *p);
 /* The same for a handler that may have interrupted whoever holds the lock: SIZE_MAX, can't tell. */
@@ -27,13 +27,16 @@ uint32_t km_big_search(void);
 void *km_big_next(uint64_t owner, uint32_t search, size_t *from);
 /* Is p inside (not at the start) of one? */
 bool km_big_inside(const void *p);
+/* Give back what has lain ready for so long, 0: all of it, and what was learnt of it fades. Bytes. */
+size_t km_big_purge(unsigned decay_ms);
 /* Offer the system again what it would not take. */
 void km_big_offer(void);
 /* Address space that is kept for such blocks, and has no memory. */
 size_t km_big_spare(void);
 void km_big_get_stats(size_t *blocks, size_t *bytes);
-/* Where these are kept, and the two that make km_big_spare. */
-void km_big_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare);
+/* Where these are kept, the two that make km_big_spare, and the pages that lie ready. */
+void km_big_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare,
+		   const size_t **parked);
 void km_big_fork(bool before, bool child);
 
 #endif

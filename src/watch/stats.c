@@ -10,6 +10,7 @@
 #include "../engine/slob.h"
 #include "../page/big.h"
 #include "../page/meta.h"
+#include "../page/parked.h"
 #include "../port/die.h"
 #include "../port/os.h"
 #include "print.h"
@@ -108,7 +109,7 @@ void kmem_get_stats(struct kmem_stats *stats)
 		.arena_reserved_bytes = arena.reserved_bytes,
 		.arena_committed_bytes = arena.committed_bytes,
 		.pages_used = arena.pages.used_pages,
-		.pages_free_dirty = arena.pages.dirty_pages,
+		.pages_free_dirty = arena.pages.dirty_pages + km_load(km_parked_pages()),
 		.pages_free_clean = arena.pages.clean_pages,
 		.large_blocks = large_blocks,
 		.large_bytes = large_bytes,

@@ -136,9 +136,14 @@ static void mark(unsigned i, bool set)
 
 static void get(unsigned i, size_t align)
 {
+	bool zero;
+
 	some[i].bytes = random_bytes();
-	some[i].p = km_big_alloc(some[i].bytes, align);
+	some[i].p = km_big_alloc(some[i].bytes, align, &zero);
 	NEED(some[i].p && !((uintptr_t)some[i].p & (align - 1)));
+	/* What others had is theirs to clear who want zeros. */
+	if (!zero)
+		memset(some[i].p, 0, some[i].bytes);
 	mark(i, true);
 	look_at(i);
 }
@@ -209,7 +214,10 @@ static bool refuse_both(const char *call)
 static void refused(bool (*fault)(const char *call), bool alone)
 {
 	size_t bytes = 16 * MIB, spare, resident;
-	char *p = km_big_alloc(bytes, PAGE);
+	bool zero;
+
+	kmem_shrink_all();
+	char *p = km_big_alloc(bytes, PAGE, &zero);
 
 	NEED(p);
 	spare = stats().mapped_spare_bytes;
@@ -220,7 +228,7 @@ static void refused(bool (*fault)(const char *call), bool alone)
 	NEED(!km_big_bytes(p) && stats().mapped_spare_bytes >= spare + bytes);
 	NEED(fault == refuse_both || statm(1) + bytes / 2 < resident);
 	/* A smaller one, and the rest of it. */
-	char *q = km_big_alloc(LEAST, PAGE);
+	char *q = km_big_alloc(LEAST, PAGE, &zero);
 	NEED(q && (!alone || (q >= p && q < p + bytes)));
 	for (size_t i = 0; i < LEAST; i++)
 		NEED(!q[i]);

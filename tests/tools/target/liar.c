@@ -145,7 +145,7 @@ static void make_below(struct km_root *root)
 		.ranges = &ranges, .nodes = &nodes, .zone = { &zone }, .bind_failures = &zero,
 	};
 	root->large_blocks = root->large_bytes = root->mapped_blocks = root->mapped_bytes = &zero;
-	root->mapped_kept = root->mapped_spare = &zero;
+	root->mapped_kept = root->mapped_spare = root->mapped_ready = &zero;
 	root->meta_bytes = root->slob_pages = root->slob_units = &zero;
 	root->memcg = NULL;
 }
@@ -226,7 +226,7 @@ int main(int argc, char **argv)
 		root->arena.bind_failures = nonsense + 1;
 		root->large_blocks = root->large_bytes = nonsense + 3;
 		root->mapped_blocks = root->mapped_bytes = root->meta_bytes = nonsense + 4;
-		root->mapped_kept = root->mapped_spare = nonsense + 5;
+		root->mapped_kept = root->mapped_spare = root->mapped_ready = nonsense + 5;
 		make_groups(&view, nonsense);
 		root->memcg = any() % 16 ? &view : (void *)pointer(nonsense);
 		root->discipline = root->reason = (char *)(nonsense + any() % WORDS);

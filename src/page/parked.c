@@ -1,0 +1,119 @@
+/*
+ * parked.c: blocks above 4 MiB that were freed and keep their memory. To map a block and fault its pages in takes some
+ * ten times as long as to write it, so a program that replaces such blocks pays for little else. Invariants: what lies
+ * here is in no table and belongs to nobody; it is at most a quarter of what is in use, or what use swings by, which
+ * with what is in use is at most one and a half times the peak; nothing is older than the decay time for long.
+ */
+#include "parked.h"
+
+#include "../port/atomic.h"
+#include "../port/bits.h"
+#include "../port/os.h"
+#include "meta.h"
+
+#define MOST	64u
+
+static struct {
+	struct km_parked at[MOST];	/* the oldest first */
+	unsigned count;
+	size_t bytes, pages;
+	size_t trimmed;			/* bytes given back for the bound lately */
+	size_t missed;			/* ... and taken anew since then (run.c does the same for pages) */
+	size_t peak;			/* bytes in blocks, lately */
+} parked;
+
+static void count(size_t bytes)
+{
+	parked.bytes += bytes;
+	km_store(&parked.pages, parked.bytes >> KM_PAGE_SHIFT);
+}
+
+static struct km_parked remove_at(unsigned i)
+{
+	struct km_parked gone = parked.at[i];
+
+	parked.count--;
+	__builtin_memmove(&parked.at[i], &parked.at[i + 1], (parked.count - i) * sizeof(gone));
+	count(-gone.bytes);
+	return gone;
+}
+
+static size_t bound(size_t used)
+{
+	size_t most = parked.peak + parked.peak / 2;
+
+	return km_max(used / 4, km_min(parked.missed, most - km_min(most, used)));
+}
+
+bool km_parked_put(void *p, size_t bytes, size_t used)
+{
+	if (parked.count == MOST)
+		return false;
+	parked.peak = km_max(parked.peak, used + bytes);
+	parked.at[parked.count++] = (struct km_parked){ p, bytes, (uint32_t)km_os_now_ms() };
+	count(bytes);
+	return true;
+}
+
+bool km_parked_take(size_t bytes, size_t align, struct km_parked *got)
+{
+	size_t best = SIZE_MAX;
+	unsigned which = 0;
+
+	for (unsigned i = 0; i < parked.count; i++) {
+		const struct km_parked *one = &parked.at[i];
+		size_t off = one->bytes > bytes ? one->bytes - bytes : bytes - one->bytes;
+
+		/* A block that grows may move. */
+		if (align > KM_PAGE_SIZE && ((uintptr_t)one->p & (align - 1) || one->bytes < bytes))
+			continue;
+		/* Of two that fit alike the one that was freed last. */
+		if (off > best || off > bytes / 2)
+			continue;
+		best = off;
+		which = i;
+	}
+	if (best == SIZE_MAX)
+		return false;
+	*got = remove_at(which);
+	return true;
+}
+
+void km_parked_miss(size_t bytes, size_t used)
+{
+	size_t again = km_min(parked.trimmed, bytes);
+
+	parked.trimmed -= again;
+	parked.missed += again;
+	parked.peak = km_max(parked.peak, used);
+}
+
+bool km_parked_beyond(size_t used, struct km_parked *gone)
+{
+	if (!parked.count || parked.bytes <= bound(used))
+		return false;
+	*gone = remove_at(0);
+	parked.trimmed += gone->bytes;
+	return true;
+}
+
+bool km_parked_old(unsigned decay_ms, struct km_parked *gone)
+{
+	if (!parked.count || (uint32_t)km_os_now_ms() - parked.at[0].ms < decay_ms)
+		return false;
+	*gone = remove_at(0);
+	return true;
+}
+
+void km_parked_fade(size_t used, bool whole)
+{
+	parked.trimmed -= whole ? parked.trimmed : (parked.trimmed + 3) / 4;
+	parked.missed -= whole ? parked.missed : (parked.missed + 3) / 4;
+	if (parked.peak > used)
+		parked.peak -= whole ? parked.peak - used : (parked.peak - used + 3) / 4;
+}
+
+const size_t *km_parked_pages(void)
+{
+	return &parked.pages;
+}

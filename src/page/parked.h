@@ -1,0 +1,31 @@
+/*
+ * parked.h: blocks above 4 MiB that were freed and keep their memory for the next ones. All of it under the lock of
+ * big blocks (big.c), which alone makes the system calls.
+ */
+#ifndef KM_PAGE_PARKED_H
+#define KM_PAGE_PARKED_H
+
+#include "../port/cc.h"
+
+struct km_parked {
+	void *p;
+	size_t bytes;
+	uint32_t ms;			/* since when */
+};
+
+/* Keep a mapping that was freed; used: bytes in blocks without it. False: there is no room. */
+bool km_parked_put(void *p, size_t bytes, size_t used);
+/* The one whose size is nearest, and off by half at most; it is the caller's. False: there is none. */
+bool km_parked_take(size_t bytes, size_t align, struct km_parked *got);
+/* So many bytes come from the system, used of all of them are in blocks then. */
+void km_parked_miss(size_t bytes, size_t used);
+/* The oldest, where more lies here than may: it is the caller's, to unmap. False: all of it may stay. */
+bool km_parked_beyond(size_t used, struct km_parked *gone);
+/* The oldest, where it is decay_ms old. */
+bool km_parked_old(unsigned decay_ms, struct km_parked *gone);
+/* What was learnt fades: by a quarter, or altogether. */
+void km_parked_fade(size_t used, bool whole);
+/* Pages that lie here. */
+const size_t *km_parked_pages(void);
+
+#endif

@@ -1,0 +1,187 @@
+/*
+ * parked.c: blocks above 4 MiB that come and go keep their memory for the next ones: who replaces them asks the system
+ * for no mapping once he has swung, who frees all of them keeps nothing, what is handed on says that it is not zeros,
+ * and what lies ready goes by age, on demand, and where the system refuses a mapping.
+ */
+#define _GNU_SOURCE
+#include <string.h>
+#include <unistd.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "check.h"
+#include "page/big.h"
+#include "page/parked.h"
+#include "port/os.h"
+
+#define MIB	((size_t)1 << 20)
+#define BLOCKS	20u
+
+static struct {
+	char *p;
+	size_t bytes;
+} blocks[BLOCKS];
+static unsigned maps, refuse_remaps;
+static bool scarce;			/* the system has nothing as long as something lies ready */
+
+static size_t parked(void)
+{
+	return *km_parked_pages();
+}
+
+static bool count(const char *call)
+{
+	bool map = !strcmp(call, "map"), remap = !strcmp(call, "remap");
+
+	maps += map;
+	if (scarce && parked() && (map || !strcmp(call, "reserve") || !strcmp(call, "commit")))
+		return true;
+	if (remap && refuse_remaps)
+		return refuse_remaps--;
+	return false;
+}
+
+static uint64_t any(void)
+{
+	static uint64_t state = 1;
+
+	return (state = state * 6364136223846793005ull + 1442695040888963407ull) >> 33;
+}
+
+static void replace(unsigned i)
+{
+	size_t bytes = 5 * MIB + any() % (20 * MIB);
+	bool zero;
+	char *p = km_big_alloc(bytes, 1, &zero);
+
+	NEED(p);
+	/* Its first and last word were written by whoever had it before. */
+	if (zero)
+		NEED(!p[0] && !p[bytes - 1]);
+	memset(p, 1, sizeof(long));
+	memset(p + bytes - sizeof(long), 1, sizeof(long));
+	if (blocks[i].p)
+		NEED(km_big_free(blocks[i].p));
+	blocks[i].p = p;
+	blocks[i].bytes = bytes;
+}
+
+static void free_all(void)
+{
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		NEED(km_big_free(blocks[i].p));
+		NEED(!km_big_free(blocks[i].p));
+		blocks[i].p = NULL;
+	}
+}
+
+static void swing(void)
+{
+	for (unsigned i = 0; i < BLOCKS; i++)
+		replace(i);
+	for (unsigned i = 0; i < 400; i++)
+		replace((unsigned)(any() % BLOCKS));
+	maps = 0;
+	for (unsigned i = 0; i < 100; i++)
+		replace((unsigned)(any() % BLOCKS));
+}
+
+static void all_at_once(void)
+{
+	for (unsigned i = 0; i < BLOCKS; i++)
+		replace(i);
+	free_all();
+	NEED(!parked());
+}
+
+static void replaced(void)
+{
+	struct kmem_stats stats;
+	size_t used, ready;
+
+	swing();
+	NEED(maps <= 2);
+	kmem_get_stats(&stats);
+	used = stats.mapped_bytes / 4096;
+	ready = parked();
+	NEED(ready && ready <= used && stats.pages_free_dirty >= ready);
+	kmem_shrink_all();
+	kmem_get_stats(&stats);
+	NEED(!parked() && stats.mapped_bytes / 4096 == used);
+	free_all();
+	NEED(!parked());
+	/* Or what comes next would be another swing. */
+	kmem_shrink_all();
+}
+
+/* Who asks for zeros gets them. */
+static void zeros(void)
+{
+	for (unsigned i = 0; i < 40; i++) {
+		size_t bytes = 6 * MIB + any() % (5 * MIB);
+		char *p = kvmalloc(bytes, GFP_KERNEL), *q;
+
+		NEED(p);
+		memset(p, 1, bytes);
+		kvfree(p);
+		q = kvzalloc(bytes - any() % MIB, GFP_KERNEL);
+		NEED(q);
+		for (size_t k = 0; k < 4 * MIB; k += 512)
+			NEED(!q[k]);
+		kvfree(q);
+	}
+	kmem_shrink_all();
+}
+
+static void by_age(void)
+{
+	swing();
+	NEED(parked());
+	km_big_purge(1000000);
+	NEED(parked());
+	usleep(20000);
+	km_big_purge(5);
+	NEED(!parked());
+	free_all();
+	kmem_shrink_all();
+}
+
+static void refused(void)
+{
+	bool zero;
+
+	swing();
+	NEED(parked());
+	/* What lies ready may be what is missing. */
+	scarce = true;
+	char *p = km_big_alloc(200 * MIB, 1, &zero);
+	NEED(p && zero && !parked());
+	scarce = false;
+	NEED(km_big_free(p));
+	swing();
+	NEED(parked());
+	/* One that can't grow goes, and another one is made. */
+	refuse_remaps = 1;
+	for (unsigned i = 0; refuse_remaps; i++) {
+		NEED(i < 1000);
+		replace(i % BLOCKS);
+	}
+	free_all();
+	kmem_shrink_all();
+	NEED(!parked());
+}
+
+int main(void)
+{
+	NEED(slab_is_available());
+	km_os_fault = count;
+	all_at_once();
+	replaced();
+	all_at_once();
+	zeros();
+	by_age();
+	refused();
+	NEED(!kmem_check_all());
+	return 0;
+}

@@ -26,8 +26,10 @@ static struct {
 	uint64_t used[MAX_IDS / 64];
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .next_id = KM_MAP_FIRST };
 struct km_round km_rounds[KM_ROUNDS];	/* of the registry; with its lock */
-/* Caches by the hash of their name, the latest first; apart, because all zeros need no file. */
+/* Caches by the hash of their name, the latest first; apart, because all zeros need no file. A page of it, until there
+ * are as many caches: each of a few would touch another. */
 static struct kmem_cache *names[16384];
+static uint32_t names_mask = KM_PAGE_SIZE / sizeof(*names) - 1;
 
 /* ------------------------------------------------------------------ ids */
 
@@ -266,14 +268,38 @@ static struct kmem_cache **named(const char *name)
 
 	while (*name)
 		hash = (hash ^ (unsigned char)*name++) * 16777619u;
-	return &names[hash % km_array_count(names)];
+	return &names[hash & names_mask];
+}
+
+static void link_name(struct kmem_cache *cache)
+{
+	struct kmem_cache **first = named(cache->name);
+
+	cache->next_named = *first;
+	cache->named_by = first;
+	if (*first)
+		(*first)->named_by = &cache->next_named;
+	*first = cache;
+}
+
+/* Once: all of the table is in use from here on. */
+static void spread_names(void)
+{
+	__builtin_memset(names, 0, (names_mask + 1) * sizeof(*names));
+	names_mask = km_array_count(names) - 1;
+	km_list_for_each(entry, &registry.all) {
+		struct kmem_cache *cache = km_container_of(entry, struct kmem_cache, all);
+
+		if (cache->named_by)
+			link_name(cache);
+	}
 }
 
 /* Who makes a cache is told if there is one of that name. Twins are in no table: there may be 100000 of one cache,
  * whose names begin alike, and are cut. */
 static void add_name(struct kmem_cache *cache, bool internal)
 {
-	struct kmem_cache **first = named(cache->name), *other = internal ? NULL : *first;
+	struct kmem_cache *other = internal ? NULL : *named(cache->name);
 
 	if (cache->twin_of)
 		return;
@@ -281,11 +307,9 @@ static void add_name(struct kmem_cache *cache, bool internal)
 		other = other->next_named;
 	if (other)
 		km_warn("kmem_cache_create(%s): a cache of that name exists", cache->name);
-	cache->next_named = *first;
-	cache->named_by = first;
-	if (*first)
-		(*first)->named_by = &cache->next_named;
-	*first = cache;
+	if (km_unlikely(registry.count > names_mask && names_mask < km_array_count(names) - 1))
+		spread_names();
+	link_name(cache);
 }
 
 static void drop_name(struct kmem_cache *cache)

@@ -240,7 +240,7 @@ bool km_range_grow(struct km_range *range, unsigned node)
 
 bool km_arena_start(void)
 {
-	for (unsigned node = 0; node < KM_MAX_NODES; node++)
+	for (unsigned node = 0; node < km_node_count; node++)
 		km_lock_init(&km_arena.zone[node].lock, KM_RANK_ZONE);
 	if (!km_arena.ranges && !new_range())
 		return false;

@@ -66,10 +66,9 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 		return kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 	if (km_unlikely(!km_objcg_here))
 		return km_alloc_miss(cache, gfp);
-	void *object = km_charged_pop(cache, gfp & ~__GFP_ZERO, km_objcg_here, cache->shelf.front.rseq);
-	if (km_likely(object))
-		return km_likely(!(gfp & __GFP_ZERO)) ? object : km_cleared(cache, object);
-	return km_alloc_missed(cache, gfp);
+	if (km_unlikely(gfp & __GFP_ZERO))
+		return km_charged_zalloc(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
+	return km_charged_alloc(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
 }
 
 /*

@@ -42,7 +42,7 @@ static void show_back(struct kmem_cache *cache)
 {
 	struct kmem_cache_front *front = &cache->shelf.front;
 	struct kmem_shelf back = front->open.shelf ? front->open :
-				 one_pays(cache) ? cache->charged.inner : (struct kmem_shelf){ 0, 0 };
+				 one_pays(cache) ? cache->charged.inner : cache->charged.front.back;
 
 	km_store(&front->back.mask, back.mask);
 	km_store_release(&front->back.shelf, back.shelf);
@@ -292,9 +292,17 @@ void km_front_open(struct kmem_cache *cache)
 		show(cache);
 }
 
+static void close_charged(struct kmem_cache *cache)
+{
+	km_shelf_close(&cache->charged);
+	km_shelf_close(&cache->mixed);
+	km_store(&cache->charged.front.back.shelf, 0u);
+}
+
 /* Also where it was open: soft disciplines don't close for a drain. */
 static void shut_charged(struct kmem_cache *cache)
 {
+	close_charged(cache);
 	km_store(&cache->charged.front.open.shelf, 0u);
 	km_store(&cache->charged.inner.shelf, 0u);
 }
@@ -316,7 +324,7 @@ static void free_charged(struct kmem_cache *cache)
 		release_block(cache, cpu);
 	if (shelf->slot != cache->word)
 		km_percpu_free(shelf->slot, km_owned_word_bytes());
-	shelf->slot = 0;
+	shelf->slot = cache->mixed.slot = 0;
 }
 
 bool km_front_close_all(struct kmem_cache **caches, size_t count)
@@ -376,7 +384,14 @@ static void open_charged(struct kmem_cache *cache)
 		shut_charged(cache);
 		return;
 	}
-	km_shelf_open(&cache->charged, cache->charge_all);
+	if (cache->mixed.slot) {
+		km_shelf_open(&cache->mixed, false);
+		/* Where an object may be a twin's, hits neither put nor take. */
+		if (!km_load(&cache->twins))
+			km_store_release(&cache->charged.front.back.shelf, cache->mixed.slot);
+	} else {
+		km_shelf_open(&cache->charged, cache->charge_all);
+	}
 	show(cache);
 }
 
@@ -425,6 +440,24 @@ void km_front_one_pays(struct kmem_cache *cache, bool may_wait)
 }
 
 /*
+ * From the fence on no sequence is on a block of one owner, and none comes there: `charged` stays closed. So what is
+ * freed may be put there whoever pays for it, and who takes it looks. Refused: as without.
+ */
+static void mix(struct kmem_cache *cache)
+{
+	struct km_shelf *mixed = &cache->mixed;
+
+	close_charged(cache);
+	if (!mixed->slot && km_shelf_fence()) {
+		mixed->block_mask = mixed->inner.mask = cache->charged.block_mask;
+		km_store(&cache->charged.front.back.mask, mixed->inner.mask);
+		mixed->slot = cache->charged.slot;
+	}
+	cache->mixes = mixed->slot != 0;
+	open_charged(cache);
+}
+
+/*
  * No fence: whoever makes a CPU's block another's came here first, or saw that somebody did; a hit that was under way
  * on that CPU begins anew when it gets the CPU back, and finds this closed. But with the lock: a drain would open it.
  */
@@ -437,8 +470,16 @@ bool km_front_several_pay(struct kmem_cache *cache, bool may_wait)
 		km_store(&km_hot.entries[cache->id].mask, 0u);
 	/* Release pairs with the acquire of who reads it: it is closed for who comes after him. */
 	km_store_release(&cache->payer, (uint64_t)KM_PAYER_ODD);
+	if (may_wait && cache->mixes && cache->charged.slot)
+		mix(cache);
 	km_unlock_may(&drain.lock, may_wait);
 	return true;
+}
+
+/* For a look at them, not more: under the soft disciplines they come and go meanwhile. */
+static void *const *objects_on(const struct km_shelf *shelf, unsigned cpu)
+{
+	return (void *const *)(km_area(cpu) + km_shelf_top_cpu(shelf, cpu));
 }
 
 /*
@@ -449,12 +490,17 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km
 {
 	void *objects[KM_CHARGED_MOST];
 	uintptr_t owner = km_owned_owner_cpu(&cache->charged, cpu);
+	size_t count = km_shelf_count_cpu(&cache->charged, cpu);
 
-	if (!owner || (km_shelf_count_cpu(&cache->charged, cpu) && !how->which(owner, how->arg)))
+	if (!owner)
 		return;
-	size_t count = km_owned_take_cpu(&cache->charged, cpu, objects, &owner);
+	const bool mixed = cache->mixed.slot != 0;
+	void *const *there = objects_on(&cache->charged, cpu);
+	if (count && !how->which(cache, mixed ? KM_PAYER_ODD : owner, there, count, how->arg))
+		return;
+	count = km_owned_take_cpu(&cache->charged, cpu, objects, &owner);
 	if (count)
-		how->take(cache, owner, objects, count, how->arg);
+		how->take(cache, mixed ? KM_PAYER_ODD : owner, objects, count, how->arg);
 	release_block(cache, cpu);
 }
 
@@ -469,7 +515,7 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 	km_lock(&drain.lock);
 	for (size_t i = 0; i < count; i++)
 		if (caches[i]->charged.slot) {
-			km_shelf_close(&caches[i]->charged);
+			close_charged(caches[i]);
 			show(caches[i]);
 		}
 	bool fenced = km_shelf_fence();

@@ -18,11 +18,8 @@ km_hit_path void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
 		return object;
 	if (gfp & __GFP_ZERO)
 		return kmem_cache_zalloc(cache, gfp);
-	object = km_charged_pop(cache, gfp, km_objcg_here, rseq);
-	if (km_likely(object))
-		return object;
 	if (km_objcg_here)
-		return km_alloc_missed(cache, gfp);
+		return km_charged_alloc(cache, gfp, km_objcg_here, rseq);
 #endif
 	return km_alloc_miss(cache, gfp);
 }
@@ -37,9 +34,8 @@ km_hit_path void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp)
 
 	if (km_likely(object))
 		return km_cleared(cache, object);
-	object = km_charged_pop(cache, gfp & ~__GFP_ZERO, km_objcg_here, rseq);
-	if (km_likely(object))
-		return km_cleared(cache, object);
+	if (km_objcg_here)
+		return km_charged_zalloc(cache, gfp, km_objcg_here, rseq);
 #endif
 	return km_alloc_miss(cache, gfp | __GFP_ZERO);
 }

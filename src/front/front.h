@@ -10,6 +10,7 @@
 #define KM_FRONT_FRONT_H
 
 #include "../engine/engine.h"
+#include "../page/owner.h"
 #include "../port/bits.h"
 #include "../port/die.h"
 #include "../port/lock.h"
@@ -83,7 +84,7 @@ km_inline void *km_cleared(const struct kmem_cache *cache, void *object)
 
 /* Slow halves. Return and fail as the public functions do. */
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
-void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp);	/* by the second hit as well: km_charged_pop */
+void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp);	/* by the second hit as well: km_charged_alloc */
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_free_miss(struct kmem_cache *cache, void *object);
 /* The same without asking who pays, and with what may lie on the inner shelf tried first. */
@@ -180,16 +181,18 @@ bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *char
 			bool may_wait);
 /*
  * The cache's payer is one, or several (KM_PAYER_ODD, which the latter says): frees need not look, or must. Before a
- * CPU's block becomes another's. may_wait: for a lock; false: that could not be had, and nothing was done.
+ * CPU's block becomes another's. may_wait: for a lock, and for a fence; false: that lock could not be had, and nothing
+ * was done. Where there may be a fence, and the cache `mixes`, `mixed` is open then: frees need not look after all.
  */
 void km_front_one_pays(struct kmem_cache *cache, bool may_wait);
 bool km_front_several_pay(struct kmem_cache *cache, bool may_wait);
 /*
- * Take what lies on the charged shelves of these caches whose owner `which` agrees to, and hand it, CPU by CPU, to
+ * Take what lies on the charged shelves of these caches that `which` agrees to, and hand it, CPU by CPU, to
  * `take`: objects that belong to nobody then. The block goes, too, and so does each that is empty. One fence.
  */
 struct km_charged_drain {
-	bool (*which)(uintptr_t owner, void *arg);
+	/* owner: of all objects, which are none where it is but a name; KM_PAYER_ODD: of each its own. */
+	bool (*which)(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg);
 	void (*take)(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg);
 	void *arg;
 };
@@ -213,22 +216,56 @@ void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_co
 /* Show the cache's id in `count` entries of a table of sizes while its shelf is open, 0 while it is not. */
 void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
 
+/* The word that says who pays for it: its own, or its slab's, in km_hot.owner; NULL: that takes more than a look. */
+km_inline uint64_t *km_front_owner_word(const struct kmem_cache *cache, const void *object)
+{
+	uintptr_t offset = (uintptr_t)object - (uintptr_t)km_hot.arena, index = offset >> KM_PAGE_SHIFT;
+	uintptr_t mask = km_load(&cache->slab_mask);
+
+	if (km_unlikely(index >= km_load(&km_hot.pages)) || km_unlikely(km_hot.map[index] != cache->id))
+		return NULL;
+	/* Acquire pairs with make_vector: it is filled in. */
+	uint64_t *word = &km_hot.owner[(offset & ~mask) >> KM_PAGE_SHIFT], seen = km_load_acquire(word);
+	return km_likely(seen & KM_OWNER_VECTOR) ? km_owner_in_vector(seen, offset & mask, cache->reciprocal) : word;
+}
+
 /*
- * A cache whose objects are all paid for has no public shelf, but one of objects that are paid for already, by the
- * owner that the CPU's block names: a second hit. rseq: the thread's offset, as at the first. (What is freed goes there
- * by the first, as long as one pays: km_front_one_pays.)
+ * A cache whose objects are all paid for has no public shelf, but one of objects that are paid for already: a second
+ * hit. As long as one pays for all, they are the owner's that the CPU's block names; where several pay they may be
+ * anybody's, and whoever takes one looks whose: it comes with what he pays for it, or is charged to him instead of that
+ * one. What is freed goes there by the first hit, either way. rseq: the thread's offset, as at the first.
  */
-km_inline void *km_charged_pop(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
+km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
 {
 #ifdef KMEM_HAVE_RSEQ
+	void *object = NULL;
+
 	/* Where nobody pays, misses are some engine's ordinary way: they do not try this in vain. */
-	if (objcg && km_likely(!(gfp & (KMEM_GFP_ODD & ~__GFP_ACCOUNT))))
-		return km_rseq_owned_pop(&cache->charged.front.open, cache->shelf.front.percpu, rseq,
-					 (uintptr_t)objcg);
-#else
-	(void)cache, (void)gfp, (void)objcg, (void)rseq;
+	if (!objcg || km_unlikely(gfp & (KMEM_GFP_ODD & ~__GFP_ACCOUNT)))
+		return km_alloc_missed(cache, gfp);
+	if (km_unlikely(km_load(&cache->charged.front.back.shelf))) {
+		object = kmem_shelf_pop(&cache->charged.front.back, cache->shelf.front.percpu, rseq);
+		uint64_t *word = km_likely(object != NULL) ? km_front_owner_word(cache, object) : NULL;
+		if (km_likely(word) && km_likely(km_load(word) == (uintptr_t)objcg))
+			return object;
+		if (km_likely(object))
+			return cache->charging->take(cache, gfp, objcg, object, word);
+	} else {
+		object = km_rseq_owned_pop(&cache->charged.front.open, cache->shelf.front.percpu, rseq,
+					   (uintptr_t)objcg);
+	}
+	if (km_likely(object))
+		return object;
 #endif
-	return NULL;
+	return km_alloc_missed(cache, gfp);
+}
+
+/* ... zeroed. */
+km_inline void *km_charged_zalloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
+{
+	void *object = km_charged_alloc(cache, gfp & ~__GFP_ZERO, objcg, rseq);
+
+	return km_likely(object) ? km_cleared(cache, object) : NULL;
 }
 
 /* An object of the cache whose id is ids[step], or NULL: a miss. Id 0 always misses. */

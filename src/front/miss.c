@@ -628,8 +628,7 @@ km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 	/* A chain's every hit comes by here. */
 	if (km_likely(!cache->charging) && km_likely(!(gfp & __GFP_ACCOUNT)))
 		return alloc_ordinary(cache, gfp);
-	void *object = km_charged_pop(cache, gfp, km_objcg_now(), cache->shelf.front.rseq);
-	return object ?: km_alloc_missed(cache, gfp);
+	return km_charged_alloc(cache, gfp, km_objcg_now(), cache->shelf.front.rseq);
 }
 
 /* Nobody pays here yet; maybe from now on. */

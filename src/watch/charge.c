@@ -14,51 +14,17 @@
 #include <errno.h>
 #include <kmem/memcg.h>
 
-#include "../cache/cache.h"
-#include "../page/meta.h"
-#include "../port/owned.h"
-#include "memcg.h"
-#include "payers.h"
+#include "charged.h"
 #include "private.h"
 
-/* Bits that make an object another than the one on the shelf. */
-#define ODD (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)
-
+#define ODD KM_CHARGED_ODD
 #define SHELF_BYTES ((size_t)64 << 10)
-/* Times in a row that a thread must find another's block before it takes the CPU's shelf over. */
-#define INSIST 16u
-/* Of what a group may still use, a shelf takes no more than this part at once. */
-#define MARGIN_PART 8u
-
-km_inline bool allows_blocking(gfp_t gfp)
-{
-	return (gfp & __GFP_DIRECT_RECLAIM) != 0;
-}
 
 /* Objects may go to and from there without passing by the front: nobody watches or checks each. */
 km_inline bool has_plain_shelf(const struct kmem_cache *cache)
 {
 	return cache->engine->front == KM_FRONT_ARRAY && !cache->hooks && !cache->checked;
 }
-
-/* ------------------------------------------------------------------ giving up */
-
-/* What the owner had is nobody's any more, and paid back. */
-static void disown(struct kmem_cache *cache, uint64_t owner, void *const *objects, size_t n)
-{
-	km_payers_clear(cache, objects, n);
-	km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, n * cache->charge);
-}
-
-static void give_up(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n)
-{
-	if (!n)
-		return;
-	disown(cache, owner, objects, n);
-	km_plain_free_bulk(cache, n, objects);
-}
-
-/* ------------------------------------------------------------------ the CPU's charged shelf */
 
 /*
  * Whose the CPU's block is, 0 for nobody or none: a look for those who then do a sequence, or go the slow way. Of a
@@ -74,136 +40,6 @@ km_inline uintptr_t block_owner(const struct kmem_cache *cache)
 #else
 	return km_owned_owner(&cache->charged);
 #endif
-}
-
-/* A block for this CPU, if it has none yet. */
-static bool found_block(struct kmem_cache *cache, uint64_t owner)
-{
-	if (km_front_busy || !km_load(&cache->charged.inner.shelf) || !km_thread_has_cpu() ||
-	    km_shelf_top_cpu(&cache->charged, km_cpu()))
-		return false;
-	bool was = km_busy_begin(), found = false;
-	size_t bytes = cache->charged.block_mask + 1;
-	void *memory = km_meta_alloc(bytes, !km_no_calls);
-
-	if (memory) {
-		found = km_owned_found(&cache->charged, km_owned_prepare(&cache->charged, memory), owner);
-		if (!found)
-			km_meta_free(memory, bytes);
-	}
-	km_busy_end(was);
-	return found;
-}
-
-/* Let the CPU's block be this owner's, who pays here: true where it is empty, or there was none. */
-static bool adopt(struct kmem_cache *cache, uint64_t owner)
-{
-	return km_owned_adopt(&cache->charged, owner) || found_block(cache, owner);
-}
-
-/*
- * Another's block is in the way. One thread that uses many groups in turn would have it changed at every call: so only
- * who finds it there for the 16th time in a row takes it over. What such a one frees will find it there, too.
- */
-static km_tls struct {
-	const struct kmem_cache *cache;
-	uint64_t owner;			/* 0: it is not so any more */
-	unsigned times;
-} last;
-
-km_inline bool insist(const struct kmem_cache *cache, uint64_t owner)
-{
-	if (km_likely(last.owner != owner || last.cache != cache)) {
-		last.cache = cache;
-		last.owner = owner;
-		last.times = 0;
-	}
-	/* Still true when it is asked again: until then nothing was taken over. */
-	return ++last.times >= INSIST;
-}
-
-/* Where one pays hits put what they free there from now on, too. */
-static km_noinline void open_back(struct kmem_cache *cache)
-{
-	if (!cache->word_is_charged || !km_payer_is_known(km_load(&cache->payer)))
-		return;
-	bool was = km_busy_begin();
-	km_front_one_pays(cache, !km_no_calls);
-	km_busy_end(was);
-}
-
-/* Take the CPU's shelf over; false: it is another's, and busy. */
-static bool take_over(struct kmem_cache *cache, uint64_t owner)
-{
-	uint64_t other = km_owned_owner(&cache->charged);
-	void *objects[KM_CHARGED_MOST];
-
-	if (other && other != owner) {
-		if (!adopt(cache, owner) && !insist(cache, owner))
-			return false;
-		size_t n = km_owned_pop_n(&cache->charged, other, objects, KM_CHARGED_MOST);
-		give_up(cache, other, objects + KM_CHARGED_MOST - n, n);
-	}
-	last.owner = 0;
-	if (km_owned_owner(&cache->charged) != owner && !adopt(cache, owner))
-		return false;
-	if (km_unlikely(!km_load(&cache->shelf.front.back.shelf)))
-		open_back(cache);
-	return true;
-}
-
-/* Whoever comes with many at once says whose the shelf is, so that they find it when they are freed. */
-static void claim(struct kmem_cache *cache, uint64_t owner)
-{
-	if (km_load(&cache->charged.inner.shelf) && km_owned_owner(&cache->charged) != owner &&
-	    !km_front_busy && km_memcg_modes[MEM_CGROUP_SHELF] && km_payers_note(cache, owner, false))
-		take_over(cache, owner);
-}
-
-/* Pay for half a shelf, and take one of it. NULL: not this way. */
-static void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
-{
-	uint64_t owner = (uintptr_t)objcg;
-	size_t n = km_min(km_owned_capacity(&cache->charged) / 2,
-			  (size_t)(km_objcg_spare(objcg) / MARGIN_PART / cache->charge));
-	void *objects[KM_CHARGED_MOST];
-
-	if (n < 2 || km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
-	    !km_payers_note(cache, owner, allows_blocking(gfp)) || !take_over(cache, owner))
-		return NULL;
-	/* What is more than the caller's one object is not worth going beyond a limit, nor a callback's last resort. */
-	gfp = (gfp & ~(ODD | __GFP_ACCOUNT | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
-	if (!km_objcg_charge(objcg, n * cache->charge, gfp))
-		return NULL;
-	if (!km_plain_alloc_bulk(cache, gfp, n, objects)) {
-		km_objcg_uncharge(objcg, n * cache->charge);
-		return NULL;
-	}
-	size_t set = km_payers_set(cache, objects, n, owner, allows_blocking(gfp));
-	if (km_unlikely(set < n)) {
-		km_payers_clear(cache, objects, set);
-		km_objcg_uncharge(objcg, n * cache->charge);
-		km_plain_free_bulk(cache, n, objects);
-		return NULL;
-	}
-	size_t moved = km_owned_push_n(&cache->charged, owner, objects + 1, n - 1);
-	give_up(cache, owner, objects + 1, n - 1 - moved);
-	return objects[0];
-}
-
-/* Room on the CPU's shelf for an object of this owner; false: it is another's. */
-static bool make_room(struct kmem_cache *cache, uint64_t owner)
-{
-	void *objects[KM_CHARGED_MOST];
-
-	if (km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF])
-		return false;
-	if (km_owned_owner(&cache->charged) != owner)
-		return adopt(cache, owner);
-	size_t half = km_owned_capacity(&cache->charged) / 2;
-	size_t n = km_owned_pop_n(&cache->charged, owner, objects, half);
-	give_up(cache, owner, objects + half - n, n);
-	return n != 0;
 }
 
 /* ------------------------------------------------------------------ one object */
@@ -226,7 +62,7 @@ static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 		object = km_shelf_pop(&cache->shelf);
 	if (!object)
 		object = km_plain_alloc(cache, gfp, node);
-	if (km_likely(!object || !cache->charge_all || km_payer_set(cache, object, 0, allows_blocking(gfp))))
+	if (km_likely(!object || !cache->charge_all || km_payer_set(cache, object, 0, km_may_block(gfp))))
 		return object;
 	km_plain_free(cache, object);
 	return charge_failed(cache, gfp);
@@ -242,7 +78,7 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 		object = km_shelf_pop(&cache->shelf);
 	if (!object)
 		object = km_plain_alloc(cache, gfp & ~__GFP_ACCOUNT, node);
-	if (km_likely(object && km_payer_set(cache, object, (uintptr_t)objcg, allows_blocking(gfp))))
+	if (km_likely(object && km_payer_set(cache, object, (uintptr_t)objcg, km_may_block(gfp))))
 		return object;
 	if (object)
 		km_plain_free(cache, object);
@@ -283,13 +119,13 @@ static void *alloc_by_shelf(struct kmem_cache *cache, gfp_t gfp, int node, struc
 
 	if (!objcg || objcg == &km_objcg_root)
 		return alloc_unpaid(cache, gfp & ~__GFP_ACCOUNT, node);
-	if (km_unlikely(!km_load(&cache->charged.block_mask)) && allows_blocking(gfp))
+	if (km_unlikely(!km_load(&cache->charged.block_mask)) && km_may_block(gfp))
 		give_shelf(cache);
-	if (km_load(&cache->charged.inner.shelf) && !(gfp & ODD) && node == NUMA_NO_NODE) {
+	if (km_load(&km_charged_shelf(cache)->inner.shelf) && !(gfp & ODD) && node == NUMA_NO_NODE) {
 		if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || !cache->charge_all)
 			object = km_owned_pop(&cache->charged, (uintptr_t)objcg);
 		if (!object)
-			object = refill(cache, objcg, gfp);
+			object = km_charged_refill(cache, objcg, gfp);
 	}
 	/* Where there is no memory for half a shelf, there may be for one object. */
 	errno = saved_errno;
@@ -299,7 +135,7 @@ static void *alloc_by_shelf(struct kmem_cache *cache, gfp_t gfp, int node, struc
 static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node,
 				      struct obj_cgroup *objcg)
 {
-	bool was = km_calls_begin(allows_blocking(gfp));
+	bool was = km_calls_begin(km_may_block(gfp));
 	void *object = alloc_by_shelf(cache, gfp, node, objcg);
 
 	km_calls_end(was);
@@ -333,9 +169,9 @@ km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t other, uintp
 /* What is paid for has no object, or the word of the object's slab must change. */
 static km_noinline void *finish_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
-	if (object && km_payer_set(cache, object, (uintptr_t)objcg, allows_blocking(gfp)))
+	if (object && km_payer_set(cache, object, (uintptr_t)objcg, km_may_block(gfp)))
 		return object;
-	bool was = km_calls_begin(allows_blocking(gfp));
+	bool was = km_calls_begin(km_may_block(gfp));
 	if (object)
 		km_plain_free(cache, object);
 	km_objcg_uncharge(objcg, cache->charge);
@@ -371,15 +207,120 @@ km_inline bool put_in_turn(struct kmem_cache *cache, void *object, struct obj_cg
 
 km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
+	if (cache->mixes)
+		km_charged_mix(cache, gfp);
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(objcg && !(gfp & ODD) && node == NUMA_NO_NODE && !cache->hooks &&
 		      km_load(&cache->turns) & TURNS_TAKE) &&
 	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) &&
 	    /* Where there are to be no shelves there is none to be taken over. */
-	    (!insist(cache, (uintptr_t)objcg) || !km_memcg_modes[MEM_CGROUP_SHELF]))
+	    (!km_charged_insist(cache, (uintptr_t)objcg) || !km_memcg_modes[MEM_CGROUP_SHELF]))
 		return alloc_in_turn(cache, gfp, objcg);
 #endif
 	return alloc_slowly(cache, gfp, node, objcg);
+}
+
+/* ------------------------------------------------------------------ blocks of many owners */
+
+/* The object is to be had, and nobody's; he pays for it, who may be NULL for nobody. */
+static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
+{
+	const uint64_t mine = (uintptr_t)objcg;
+
+	if (mine && !km_objcg_charge(objcg, cache->charge, gfp)) {
+		km_plain_free(cache, object);
+		return charge_failed(cache, gfp);
+	}
+	if (km_likely(km_payer_set(cache, object, mine, km_may_block(gfp))))
+		return object;
+	if (mine)
+		km_objcg_uncharge(objcg, cache->charge);
+	km_plain_free(cache, object);
+	return charge_failed(cache, gfp);
+}
+
+/* Who comes for a private group by the way of all has it from the group's twin. */
+static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
+{
+	if (!km_shelf_push(&cache->mixed, object))
+		km_charged_give_up(cache, KM_PAYERS_DIFFER, &object, 1);
+	return km_private_alloc(cache, gfp, NUMA_NO_NODE, objcg);
+}
+
+/*
+ * It has another owner, if any, whose no longer it is before somebody else pays: so there is room below a limit that
+ * both have, in the owner's stock if nowhere else.
+ */
+static km_noinline void *take_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
+{
+	const uint64_t owner = km_payer_of(cache, object);
+	bool was = km_calls_begin(km_may_block(gfp));
+	int saved_errno = errno;
+
+	if (objcg == &km_objcg_root)
+		objcg = NULL;
+	if (owner != (uintptr_t)objcg) {
+		if (owner)
+			km_charged_disown(cache, owner, &object, 1);
+		object = pay_for(cache, gfp & ~__GFP_ACCOUNT, objcg, object);
+	}
+	if (object)
+		errno = saved_errno;
+	km_calls_end(was);
+	return object;
+}
+
+/* Groups in turn on a CPU come by each other's objects all the time: what one pays more, the other pays less. */
+static void *take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word)
+{
+#ifdef KMEM_HAVE_RSEQ
+	const intptr_t rseq = km_rseq;
+
+	if (objcg && km_unlikely(objcg->private) && km_is_private(objcg))
+		return take_private(cache, gfp, objcg, object);
+	/* Its own, no slab's. */
+	if (km_likely((uintptr_t)(word - km_hot.owner) >= km_load(&km_hot.pages)) && km_likely(word) && objcg &&
+	    !km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]) &&
+	    km_likely(km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->charge))) {
+		struct obj_cgroup *owner = (struct obj_cgroup *)(uintptr_t)(km_load(word) & ~KM_OWNER_NOBODY);
+
+		km_store(word, (uint64_t)(uintptr_t)objcg);
+		if (km_likely(owner) && km_unlikely(!km_rseq_stock_put(&owner->slot, km_hot.percpu, rseq,
+								       cache->charge, KM_PAGE_SIZE)))
+			km_objcg_uncharge(owner, cache->charge);
+		return object;
+	}
+#endif
+	return take_slowly(cache, gfp, objcg, object);
+}
+
+/* The hit of who was not let to it: nobody pays, or the cache has twins. */
+static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
+{
+	void *object = km_shelf_pop(&cache->mixed);
+
+	if (!object)
+		return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
+	uint64_t *word = km_front_owner_word(cache, object);
+	if (km_likely(word) && (km_load(word) & ~KM_OWNER_NOBODY) == (uintptr_t)objcg)
+		return object;
+	return take(cache, gfp, objcg, object, word);
+}
+
+static km_noinline void mixed_free(struct kmem_cache *cache, void *object)
+{
+	int saved_errno = errno;
+
+	for (int i = 0; object && i < 2; i++) {
+		if (km_shelf_push(&cache->mixed, object))
+			return;
+		if (!km_charged_make_room(cache, 0))
+			break;
+	}
+	if (object)
+		km_charged_disown(cache, KM_PAYERS_DIFFER, &object, 1);
+	km_plain_free(cache, object);
+	errno = saved_errno;
 }
 
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
@@ -406,6 +347,8 @@ static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 		return alloc_zeroed(cache, gfp, node, objcg);
 	if (km_unlikely(objcg && km_is_private(objcg)))
 		return km_private_alloc(cache, gfp, node, objcg);
+	if (km_charged_is_mixed(cache) && !(gfp & ODD) && node == NUMA_NO_NODE && !cache->hooks)
+		return mixed_alloc(cache, gfp, objcg);
 	return alloc_shared(cache, gfp, node, objcg);
 }
 
@@ -417,10 +360,10 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 		for (int i = 0; i < 2; i++) {
 			if (km_owned_push(&cache->charged, owner, object))
 				return;
-			if (!make_room(cache, owner))
+			if (!km_charged_make_room(cache, owner))
 				break;
 		}
-	disown(cache, owner, &object, 1);
+	km_charged_disown(cache, owner, &object, 1);
 	if (!has_plain_shelf(cache) || !km_shelf_push(&cache->shelf, object))
 		km_plain_free(cache, object);
 	errno = saved_errno;
@@ -447,6 +390,10 @@ static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 {
 	uint64_t owner = km_load(&cache->payer);
 
+	if (km_charged_is_mixed(cache) && !cache->hooks) {
+		mixed_free(cache, object);
+		return;
+	}
 	if (!km_payer_is_known(owner))
 		owner = owner == KM_PAYER_NOBODY ? 0 : km_payer_of_freed(cache, object);
 	if (!owner)
@@ -477,10 +424,10 @@ static void charged_free(struct kmem_cache *cache, void *object)
 #ifdef KMEM_HAVE_RSEQ
 	uint64_t owner = 0;
 
-	if (km_likely(km_load(&cache->turns) & TURNS_PUT && !cache->hooks))
+	if (km_likely(km_load(&cache->turns) & TURNS_PUT && !cache->hooks && !km_charged_is_mixed(cache)))
 		owner = km_payer_quick(cache, object);
 	if (km_likely(owner)) {
-		if (last.owner == owner && last.cache == cache &&
+		if (km_charged_last.owner == owner && km_charged_last.cache == cache &&
 		    km_likely(put_in_turn(cache, object, (struct obj_cgroup *)(uintptr_t)owner)))
 			return;
 		if (km_unlikely(!km_rseq_owned_push(&cache->charged.inner, km_hot.percpu, km_rseq, owner,
@@ -498,7 +445,7 @@ static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, voi
 {
 	if (!km_plain_alloc_bulk(cache, gfp, n, objects))
 		return false;
-	if (!cache->charge_all || km_payers_set(cache, objects, n, 0, allows_blocking(gfp)) == n)
+	if (!cache->charge_all || km_payers_set(cache, objects, n, 0, km_may_block(gfp)) == n)
 		return true;
 	km_plain_free_bulk(cache, n, objects);
 	return charge_failed(cache, gfp) != NULL;
@@ -517,13 +464,56 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 		km_objcg_uncharge(objcg, bytes);
 		return false;
 	}
-	size_t set = km_payers_set(cache, objects, n, (uintptr_t)objcg, allows_blocking(gfp));
+	size_t set = km_payers_set(cache, objects, n, (uintptr_t)objcg, km_may_block(gfp));
 	if (km_likely(set == n))
 		return true;
 	km_payers_clear(cache, objects, set);
 	km_objcg_uncharge(objcg, bytes);
 	km_plain_free_bulk(cache, n, objects);
 	return charge_failed(cache, gfp) != NULL;
+}
+
+/* Of objects[0, n) from the CPU's block: those that are others' are charged to him. False: he has none of them. */
+static bool take_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
+{
+	const size_t all = n;
+	uint64_t owner;
+
+	for (size_t count; n; n -= count) {
+		count = km_payers_gather(cache, n, objects, &owner);
+		if (km_likely(owner == (uintptr_t)objcg))
+			continue;
+		void **run = objects + n - count;
+		if (owner)
+			km_charged_disown(cache, owner, run, count);
+		bool charged = km_objcg_charge(objcg, count * cache->charge, gfp);
+		if (km_likely(charged) && km_likely(km_payers_set(cache, run, count, (uintptr_t)objcg,
+								  km_may_block(gfp)) == count))
+			continue;
+		if (charged)
+			km_objcg_uncharge(objcg, count * cache->charge);
+		km_plain_free_bulk(cache, count, run);
+		km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n - count);
+		km_charged_give_up(cache, (uintptr_t)objcg, objects + n, all - n);
+		return charge_failed(cache, gfp) != NULL;
+	}
+	return true;
+}
+
+static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
+{
+	size_t left = n;
+
+	if (km_likely(!(gfp & ODD)))
+		left -= km_shelf_pop_n(&cache->mixed, objects, n);
+	if (left == n)
+		km_charged_claim(cache, (uintptr_t)objcg, gfp);
+	else if (!take_bulk(cache, gfp, n - left, objects + left, objcg))
+		return false;
+	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
+		return true;
+	km_charged_give_up(cache, (uintptr_t)objcg, objects + left, n - left);
+	return false;
 }
 
 static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gfp_t gfp, size_t n,
@@ -535,23 +525,36 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 		return alloc_bulk_unpaid(cache, gfp & ~__GFP_ACCOUNT, n, objects);
 	if (km_unlikely(km_is_private(objcg)))
 		return km_private_alloc_bulk(cache, gfp, n, objects, objcg);
+	if (cache->mixes)
+		km_charged_mix(cache, gfp);
+	if (km_charged_is_mixed(cache))
+		return alloc_bulk_mixed(cache, gfp, n, objects, objcg);
 	if (km_likely(!(gfp & ODD)))
 		left -= km_owned_pop_n(&cache->charged, (uintptr_t)objcg, objects, n);
 	if (left == n)
-		claim(cache, (uintptr_t)objcg);
+		km_charged_claim(cache, (uintptr_t)objcg, gfp);
 	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
 		return true;
-	give_up(cache, (uintptr_t)objcg, objects + left, n - left);
+	km_charged_give_up(cache, (uintptr_t)objcg, objects + left, n - left);
 	return false;
 }
 
 static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
-	bool was = km_calls_begin(allows_blocking(gfp));
+	bool was = km_calls_begin(km_may_block(gfp));
 	bool done = alloc_bulk_by(payer(cache, gfp), cache, gfp, n, objects);
 
 	km_calls_end(was);
 	return done;
+}
+
+/* As many as there is room for stay paid for. */
+static void mixed_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
+{
+	n -= km_shelf_push_n(&cache->mixed, objects, n);
+	if (n && km_memcg_modes[MEM_CGROUP_SHELF] && km_charged_found(cache, KM_PAYERS_DIFFER))
+		n -= km_shelf_push_n(&cache->mixed, objects, n);
+	km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n);
 }
 
 static void charged_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
@@ -563,6 +566,11 @@ static void charged_free_bulk(struct kmem_cache *cache, size_t n, void **objects
 		size_t own = km_unlikely(km_load(&cache->twins)) ? km_private_free_last(cache, &n, objects) : n;
 		if (!own)
 			continue;
+		if (km_charged_is_mixed(cache)) {
+			mixed_free_bulk(cache, own, objects + n - own);
+			n -= own;
+			continue;
+		}
 		size_t count = km_payers_gather(cache, own, objects + n - own, &owner), left = count;
 		void **run = objects + n - count;
 
@@ -573,9 +581,9 @@ static void charged_free_bulk(struct kmem_cache *cache, size_t n, void **objects
 		}
 		left -= km_owned_push_n(&cache->charged, owner, run, left);
 		if (left && km_memcg_modes[MEM_CGROUP_SHELF] && km_owned_owner(&cache->charged) != owner &&
-		    adopt(cache, owner))
+		    km_charged_adopt(cache, owner))
 			left -= km_owned_push_n(&cache->charged, owner, run, left);
-		give_up(cache, owner, run, left);
+		km_charged_give_up(cache, owner, run, left);
 	}
 	errno = saved_errno;
 }
@@ -613,14 +621,14 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 		return true;
 	if (!km_objcg_charge(objcg, cache->charge, gfp))
 		return false;
-	if (km_payer_set(cache, object, (uintptr_t)objcg, allows_blocking(gfp)))
+	if (km_payer_set(cache, object, (uintptr_t)objcg, km_may_block(gfp)))
 		return true;
 	km_objcg_uncharge(objcg, cache->charge);
 	return false;
 }
 
 static const struct km_charging charging = {
-	charged_alloc, charged_free, charged_alloc_bulk, charged_free_bulk,
+	charged_alloc, take, charged_free, charged_alloc_bulk, charged_free_bulk,
 };
 
 /* ------------------------------------------------------------------ beginning, and giving back */
@@ -640,6 +648,8 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 		cache->payer = cache->checked ? KM_PAYERS_DIFFER : KM_PAYER_UNKNOWN;
 	}
 	km_store(&cache->turns, turns_of(cache));
+	cache->mixes = cache->turns & TURNS_PUT && cache->word_is_charged && cache->id >= KM_MAP_FIRST &&
+		       km_memcg_modes[MEM_CGROUP_SHELF];
 	return km_front_ask_first(cache, &charging, may_wait ? shelf_block(cache) : 0, may_wait);
 }
 
@@ -672,24 +682,36 @@ bool mem_cgroup_account_all(bool on)
 	return was;
 }
 
-static bool any(uintptr_t owner, void *arg)
+static bool any(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg)
 {
-	(void)owner, (void)arg;
+	(void)cache, (void)owner, (void)objects, (void)count, (void)arg;
 	return true;
 }
 
 static void take_back(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg)
 {
 	(void)arg;
-	disown(cache, owner, objects, count);
+	km_charged_disown(cache, owner, objects, count);
 	cache->engine->give(cache, objects, (unsigned)count);
 }
 
 const struct km_charged_drain km_charge_drain_all = { any, take_back, NULL };
 
-static bool below(uintptr_t owner, void *arg)
+/* Is one of the objects paid for by the group, or one below it? Of a run of one owner's it is asked once. */
+static bool below(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg)
 {
-	return km_memcg_below((struct obj_cgroup *)owner, arg);
+	uint64_t last = 0;
+
+	if (owner != KM_PAYERS_DIFFER)
+		return km_memcg_below((struct obj_cgroup *)owner, arg);
+	for (size_t i = 0; i < count; i++) {
+		uint64_t now = km_payer_of(cache, objects[i]);
+
+		if (now && now != last && km_memcg_below((struct obj_cgroup *)(uintptr_t)now, arg))
+			return true;
+		last = now;
+	}
+	return false;
 }
 
 static int flush_cache(struct kmem_cache *cache, void *root)

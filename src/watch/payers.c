@@ -28,6 +28,15 @@ void km_charge_look(struct kmem_cache *cache)
 	km_front_several_pay(cache, true);
 }
 
+void km_payers_mix(struct kmem_cache *cache)
+{
+	if (km_front_busy)
+		return;
+	bool was = km_busy_begin();
+	km_front_several_pay(cache, true);
+	km_busy_end(was);
+}
+
 bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 {
 	owner = owner ?: KM_PAYER_NOBODY;

@@ -86,6 +86,8 @@ km_inline bool km_payers_exact(const struct kmem_cache *cache)
 	return !cache->charge_all || cache->checked;
 }
 
+/* Several pay, and the caller may wait: CPUs' blocks may have objects of them all from now on, if that can be done. */
+void km_payers_mix(struct kmem_cache *cache);
 /* This one (0: nobody) is going to pay for objects. False: that can't be said now, and he must not. */
 bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait);
 /*

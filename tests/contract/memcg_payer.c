@@ -1,7 +1,8 @@
 /*
  * memcg_payer.c: as long as one group pays for all objects of a cache that are out, frees look at nothing: hits put
  * them on the CPU's charged block, as they put others' on the public shelf. Here: when that begins, that it ends before
- * an object of another payer is to be had, whoever he is, and that each byte is right meanwhile. Disciplines: all.
+ * an object of another payer is to be had, whoever he is, and that each byte is right meanwhile. (What comes then:
+ * memcg_several.c.) Disciplines: all.
  */
 #define _GNU_SOURCE
 #include "groups.h"
@@ -18,8 +19,9 @@ enum { SOME = 40 };
 
 static void *objects[SOME];
 
-/* Where a hit puts an object of this cache: nowhere, on the public shelf, or on the charged block. */
-enum back { NOWHERE, PUBLIC, CHARGED };
+/* Where a hit puts an object of this cache: nowhere, on the public shelf, on the charged block, or, where several pay,
+ * on one that has objects of them all. */
+enum back { NOWHERE, PUBLIC, CHARGED, MIXED };
 
 static enum back back_of(const struct kmem_cache *cache)
 {
@@ -27,12 +29,18 @@ static enum back back_of(const struct kmem_cache *cache)
 
 	/* kfree goes by the entry. */
 	NEED(cache->id < KM_MAP_FIRST || !km_hot.entries[cache->id].mask == !back);
-	return !back ? NOWHERE : back == cache->charged.slot ? CHARGED : PUBLIC;
+	return !back ? NOWHERE : back == cache->mixed.slot ? MIXED : back == cache->charged.slot ? CHARGED : PUBLIC;
 }
 
 static bool has_blocks(const struct kmem_cache *cache)
 {
 	return km_percpu.discipline == KM_DISCIPLINE_RSEQ && cache->charged.slot;
+}
+
+/* ... where several pay. */
+static enum back back_of_several(const struct kmem_cache *cache)
+{
+	return has_blocks(cache) && !cache->twins ? MIXED : NOWHERE;
 }
 
 static size_t lies_charged(const struct kmem_cache *cache)
@@ -180,17 +188,17 @@ static void ends(void)
 		struct kmem_cache *cache = paid_by(group, "first");
 		void *object = others[n](cache);
 
-		NEED(object && back_of(cache) == NOWHERE);
+		NEED(object && back_of(cache) == back_of_several(cache));
 		free_all(cache);
 		kfree(object);
 		NEED(drained(group) == 0 && drained(second) == 0);
 		/* It does not begin again. */
 		for (int i = 0; i < SOME; i++)
 			NEED((objects[i] = alloc_for(group, cache)));
-		NEED(back_of(cache) == NOWHERE);
+		NEED(back_of(cache) == back_of_several(cache));
 		free_all(cache);
 		kmem_cache_shrink(cache);
-		NEED(back_of(cache) == NOWHERE && drained(group) == 0);
+		NEED(back_of(cache) == back_of_several(cache) && drained(group) == 0);
 		gone(cache);
 	}
 	mem_cgroup_put(second);
@@ -244,7 +252,7 @@ static void refused(void)
 	km_busy_end(was);
 	NEED(drained(second) == 0);
 	void *object = alloc_for(second, cache);
-	NEED(object && back_of(cache) == NOWHERE);
+	NEED(object && back_of(cache) == back_of_several(cache));
 	kmem_cache_free(cache, object);
 	free_all(cache);
 	NEED(drained(group) == 0 && drained(second) == 0);
@@ -299,7 +307,7 @@ static void waits(void)
 	}
 	km_front_fork(false, false);
 	km_busy_end(was);
-	NEED(pthread_join(thread, &object) == 0 && object && back_of(cache) == NOWHERE);
+	NEED(pthread_join(thread, &object) == 0 && object && back_of(cache) == back_of_several(cache));
 	for (int i = 0; has_blocks(cache) && i < 4; i++)
 		NEED((objects[i] = alloc_for(group, cache)));
 	kmem_cache_free(cache, object);
@@ -328,7 +336,9 @@ static void look(int signal, siginfo_t *info, void *context)
 	const struct kmem_cache *cache = watched.cache;
 
 	watched.steps++;
-	if (km_load(&cache->payer) != watched.payer && back_of(cache) != NOWHERE)
+	/* By kmem_cache_free, or by kfree: those don't open and close together. */
+	if (km_load(&cache->payer) != watched.payer && !cache->mixed.slot &&
+	    (cache->shelf.front.back.shelf || km_hot.entries[cache->id].mask))
 		watched.open++;
 	/* The trap flag. */
 	*flags = watched.on ? *flags | 0x100 : *flags & ~0x100l;

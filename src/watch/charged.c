@@ -1,0 +1,183 @@
+/*
+ * charged.c: the CPU's block of objects that are paid for already: whose it is, how it is filled and emptied. While one
+ * pays for all objects of a cache, and where blocks may not be mixed, a block is one owner's, as the word beside its
+ * top says. Else it has objects of anybody, each its owner word's. Invariant: what is on a block is paid for by its
+ * owner.
+ */
+#include "charged.h"
+
+#include "../page/meta.h"
+
+/* Of what a group may still use, a shelf takes no more than this part at once. */
+#define MARGIN_PART 8u
+
+/* ------------------------------------------------------------------ giving up */
+
+void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n)
+{
+	const bool mixed = owner == KM_PAYERS_DIFFER;
+
+	for (size_t count = n; n; n -= count, count = n) {
+		if (mixed)
+			count = km_payers_gather(cache, n, objects, &owner);
+		if (!owner)
+			continue;
+		km_payers_clear(cache, objects + n - count, count);
+		km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, count * cache->charge);
+	}
+}
+
+void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n)
+{
+	if (!n)
+		return;
+	km_charged_disown(cache, owner, objects, n);
+	km_plain_free_bulk(cache, n, objects);
+}
+
+/* ------------------------------------------------------------------ the CPU's charged shelf */
+
+bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
+{
+	struct km_shelf *shelf = km_charged_shelf(cache);
+
+	if (km_front_busy || !km_load(&shelf->inner.shelf) || !km_thread_has_cpu() ||
+	    km_shelf_top_cpu(shelf, km_cpu()))
+		return false;
+	bool was = km_busy_begin(), found = false;
+	size_t bytes = shelf->block_mask + 1;
+	void *memory = km_meta_alloc(bytes, !km_no_calls);
+
+	if (memory) {
+		found = km_owned_found(shelf, km_owned_prepare(shelf, memory), owner);
+		if (!found)
+			km_meta_free(memory, bytes);
+	}
+	km_busy_end(was);
+	return found;
+}
+
+/* There is a block for objects of anybody. */
+static bool has_block(struct kmem_cache *cache)
+{
+	return (km_thread_has_cpu() && km_shelf_top_cpu(&cache->mixed, km_cpu())) ||
+	       km_charged_found(cache, KM_PAYERS_DIFFER);
+}
+
+static size_t put_n(struct kmem_cache *cache, uint64_t owner, void *const *objects, size_t n)
+{
+	return km_charged_is_mixed(cache) ? km_shelf_push_n(&cache->mixed, objects, n) :
+					    km_owned_push_n(&cache->charged, owner, objects, n);
+}
+
+bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner)
+{
+	return km_owned_adopt(&cache->charged, owner) || km_charged_found(cache, owner);
+}
+
+km_tls struct km_charged_last km_charged_last;
+
+/* Where one pays hits put what they free there from now on, too. */
+static km_noinline void open_back(struct kmem_cache *cache)
+{
+	if (!cache->word_is_charged || !km_payer_is_known(km_load(&cache->payer)))
+		return;
+	bool was = km_busy_begin();
+	km_front_one_pays(cache, !km_no_calls);
+	km_busy_end(was);
+}
+
+/* Take the CPU's shelf over; false: it is another's, and busy. */
+static bool take_over(struct kmem_cache *cache, uint64_t owner)
+{
+	uint64_t other = km_owned_owner(&cache->charged);
+	void *objects[KM_CHARGED_MOST];
+
+	if (other && other != owner) {
+		if (!km_charged_adopt(cache, owner) && !km_charged_insist(cache, owner))
+			return false;
+		size_t n = km_owned_pop_n(&cache->charged, other, objects, KM_CHARGED_MOST);
+		km_charged_give_up(cache, other, objects + KM_CHARGED_MOST - n, n);
+	}
+	km_charged_last.owner = 0;
+	if (km_owned_owner(&cache->charged) != owner && !km_charged_adopt(cache, owner))
+		return false;
+	if (km_unlikely(!km_load(&cache->shelf.front.back.shelf)))
+		open_back(cache);
+	return true;
+}
+
+/* Who came second might not wait for a fence. */
+void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
+{
+	if (!km_charged_is_mixed(cache) && km_load(&cache->payer) == KM_PAYERS_DIFFER && km_may_block(gfp) &&
+	    !km_front_busy)
+		km_payers_mix(cache);
+}
+
+/* Whoever comes with many at once says whose the shelf is, so that they find it when they are freed. */
+void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
+{
+	if (!km_memcg_modes[MEM_CGROUP_SHELF] || km_front_busy)
+		return;
+	if (km_charged_is_mixed(cache)) {
+		has_block(cache);
+		return;
+	}
+	if (km_load(&cache->charged.inner.shelf) && km_owned_owner(&cache->charged) != owner &&
+	    km_payers_note(cache, owner, km_may_block(gfp)) && !km_charged_is_mixed(cache))
+		take_over(cache, owner);
+}
+
+/* Pay for half a shelf, and take one of it. NULL: not this way. */
+void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
+{
+	uint64_t owner = (uintptr_t)objcg;
+	size_t n = km_min(km_owned_capacity(&cache->charged) / 2,
+			  (size_t)(km_objcg_spare(objcg) / MARGIN_PART / cache->charge));
+	void *objects[KM_CHARGED_MOST];
+
+	if (n < 2 || km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
+	    !km_payers_note(cache, owner, km_may_block(gfp)) ||
+	    !(km_charged_is_mixed(cache) ? has_block(cache) : take_over(cache, owner)))
+		return NULL;
+	/* What is more than the caller's one object is not worth going beyond a limit, nor a callback's last resort. */
+	gfp = (gfp & ~(KM_CHARGED_ODD | __GFP_ACCOUNT | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
+	if (!km_objcg_charge(objcg, n * cache->charge, gfp))
+		return NULL;
+	if (!km_plain_alloc_bulk(cache, gfp, n, objects)) {
+		km_objcg_uncharge(objcg, n * cache->charge);
+		return NULL;
+	}
+	size_t set = km_payers_set(cache, objects, n, owner, km_may_block(gfp));
+	if (km_unlikely(set < n)) {
+		km_payers_clear(cache, objects, set);
+		km_objcg_uncharge(objcg, n * cache->charge);
+		km_plain_free_bulk(cache, n, objects);
+		return NULL;
+	}
+	size_t moved = put_n(cache, owner, objects + 1, n - 1);
+	km_charged_give_up(cache, owner, objects + 1, n - 1 - moved);
+	return objects[0];
+}
+
+/* Room on the CPU's shelf for an object of this owner; false: it is another's. */
+bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner)
+{
+	const size_t half = km_owned_capacity(&cache->charged) / 2;
+	void *objects[KM_CHARGED_MOST];
+
+	if (km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF])
+		return false;
+	if (km_charged_is_mixed(cache)) {
+		size_t n = km_shelf_pop_n(&cache->mixed, objects, half);
+
+		km_charged_give_up(cache, KM_PAYERS_DIFFER, objects + half - n, n);
+		return n || has_block(cache);
+	}
+	if (km_owned_owner(&cache->charged) != owner)
+		return km_charged_adopt(cache, owner);
+	size_t n = km_owned_pop_n(&cache->charged, owner, objects, half);
+	km_charged_give_up(cache, owner, objects + half - n, n);
+	return n != 0;
+}

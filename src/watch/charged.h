@@ -1,0 +1,76 @@
+/*
+ * charged.h: the CPU's block of objects that are paid for already, for charge.c. Objects belong to who pays, an objcg's
+ * address; KM_PAYERS_DIFFER in its place: each to whom its owner word says.
+ */
+#ifndef KM_WATCH_CHARGED_H
+#define KM_WATCH_CHARGED_H
+
+#include "../cache/cache.h"
+#include "../port/owned.h"
+#include "memcg.h"
+#include "payers.h"
+
+/* Bits that make an object another than the one on the shelf. */
+#define KM_CHARGED_ODD (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)
+/* Times in a row that a thread must find another's block before it takes the CPU's shelf over. */
+#define KM_CHARGED_INSIST 16u
+
+km_inline bool km_may_block(gfp_t gfp)
+{
+	return (gfp & __GFP_DIRECT_RECLAIM) != 0;
+}
+
+/*
+ * Where several pay, the CPU's block may have objects of them all (front.h: km_front_several_pay). Once true, ever so;
+ * who still takes it for one owner's finds that closed.
+ */
+km_inline bool km_charged_is_mixed(const struct kmem_cache *cache)
+{
+	return km_load(&cache->mixed.slot) != 0;
+}
+
+/* The one that is open, but while it is drained. */
+km_inline struct km_shelf *km_charged_shelf(struct kmem_cache *cache)
+{
+	return km_charged_is_mixed(cache) ? &cache->mixed : &cache->charged;
+}
+
+/* What the owner had is nobody's any more, and paid back. Objects of many owners may change places. */
+void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
+/* ... and they are free. */
+void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
+/* A block for this CPU, if it has none yet. */
+bool km_charged_found(struct kmem_cache *cache, uint64_t owner);
+/* Let the CPU's block be this owner's, who pays here: true where it is empty, or there was none. Not where mixed. */
+bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner);
+/* Several pay, and the caller may wait: mix, if that is still to be done. */
+void km_charged_mix(struct kmem_cache *cache, gfp_t gfp);
+void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp);
+void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp);
+bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner);
+
+/*
+ * Another's block is in the way. One thread that uses many groups in turn would have it changed at every call: so only
+ * who finds it there for the 16th time in a row takes it over. What such a one frees will find it there, too.
+ */
+struct km_charged_last {
+	const struct kmem_cache *cache;
+	uint64_t owner;			/* 0: it is not so any more */
+	unsigned times;
+};
+extern km_hidden km_tls struct km_charged_last km_charged_last;
+
+km_inline bool km_charged_insist(const struct kmem_cache *cache, uint64_t owner)
+{
+	struct km_charged_last *last = &km_charged_last;
+
+	if (km_likely(last->owner != owner || last->cache != cache)) {
+		last->cache = cache;
+		last->owner = owner;
+		last->times = 0;
+	}
+	/* Still true when it is asked again: until then nothing was taken over. */
+	return ++last->times >= KM_CHARGED_INSIST;
+}
+
+#endif

@@ -100,15 +100,16 @@ struct kmem_cache {
 	/* What lies here is paid for already; a shelf of its own beside the other (port/owned.h). `front.back` is what
 	 * hits see of `mixed`. */
 	struct km_shelf charged km_aligned(64);
-	uint64_t payer;			/* who pays for each object that is out, if it is one; never 0 */
-#define KM_PAYER_ODD	1u		/* ... has this bit where it takes a look (watch/charge.c), or nobody does */
 	uint32_t charge;		/* bytes an object costs who pays for it; then what follows is there, too */
-	uint32_t slab_mask;		/* bytes of a slab of `order`, minus one */
+	uint32_t owner_shift;		/* an object's place among its page's owners (page/owner.h) */
+	gfp_t charged_odd;		/* what is no hit of `charged` by its gfp; all bits: `mixed` may be meant */
 	bool charge_all;		/* each object is asked for who pays; else only where the call says so */
 	bool twins;			/* some private group has, or had, a twin of it */
 	bool mixes;			/* where several pay, `mixed` is opened in the place of `charged` */
 	uint8_t turns;			/* what groups may do in turn on a CPU (watch/charge.c) */
 	struct km_shelf mixed;		/* the same blocks; each object is its owner word's. slot 0: not yet */
+	uint64_t payer;			/* who pays for each object that is out, if it is one; never 0 */
+#define KM_PAYER_ODD	1u		/* ... has this bit where it takes a look (watch/charge.c), or nobody does */
 	/* Slabs of it, as they come and go. */
 	uint64_t slab_bytes, limit;	/* there are; there may be */
 	const struct km_keeper *keeper;	/* NULL: nobody is asked */
@@ -165,10 +166,12 @@ struct km_hooks {
  */
 struct km_charging {
 	void *(*alloc)(struct kmem_cache *cache, gfp_t gfp, int node);
-	/* The object comes from `mixed`, and somebody else pays for it, as `word` says; NULL: look it up. */
+	/* The object comes from `mixed`, and another pays for it, as `word` says; NULL: look it up. */
 	void *(*take)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word);
 	void (*free)(struct kmem_cache *cache, void *object);
 	bool (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
+	/* objects[0, n) come from `mixed`. n: they are the objcg's now. 0: they went back; SIZE_MAX: and no others. */
+	size_t (*take_bulk)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects);
 	void (*free_bulk)(struct kmem_cache *cache, size_t n, void **objects);
 };
 

@@ -330,6 +330,23 @@ bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 	return bulk_plain(cache, gfp, n, n, objects);
 }
 
+#ifdef KMEM_HAVE_RSEQ
+/* What there is on a block of many owners, into the end of objects[0, *left). False: refused; nothing is to be had. */
+km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, size_t *left, void **objects)
+{
+	size_t n = km_rseq_pop_n(&cache->charged.front.back, cache->charged.block_mask, cache->shelf.front.percpu,
+				 cache->shelf.front.rseq, objects, *left * sizeof(*objects)) / sizeof(*objects);
+
+	if (km_unlikely(!n))
+		return true;
+	n = cache->charging->take_bulk(cache, gfp, km_objcg_here, n, objects + *left - n);
+	if (km_unlikely(n == SIZE_MAX))
+		return false;
+	*left -= n;
+	return true;
+}
+#endif
+
 bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	size_t left = n;
@@ -351,11 +368,13 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 	if (km_likely(!left))
 		return true;
 	/* What is paid for already: front.h. */
-	if (km_objcg_here && !(gfp & KMEM_GFP_ODD))
+	if (km_objcg_here && km_likely(!(gfp & km_load(&cache->charged_odd))))
 		left -= km_rseq_owned_pop_n(&cache->charged.front.open, cache->charged.block_mask,
 					    cache->shelf.front.percpu, cache->shelf.front.rseq,
 					    (uintptr_t)km_objcg_here, objects, left * sizeof(*objects)) /
 			sizeof(*objects);
+	else if (km_objcg_here && !(gfp & KM_CHARGED_ODD) && !take_mixed(cache, gfp, &left, objects))
+		return false;
 	if (km_likely(!left))
 		return true;
 #endif

@@ -404,6 +404,7 @@ static void make_charged(struct kmem_cache *cache, uint32_t block_bytes)
 	shelf->front.percpu = km_percpu.base;
 	shelf->front.rseq = km_rseq;
 	shelf->slot = cache->word_is_charged ? cache->word : km_percpu_alloc(km_owned_word_bytes());
+	km_store(&cache->charged_odd, KM_CHARGED_ODD);
 	if (shelf->slot)
 		open_charged(cache);
 }
@@ -452,6 +453,7 @@ static void mix(struct kmem_cache *cache)
 		mixed->block_mask = mixed->inner.mask = cache->charged.block_mask;
 		km_store(&cache->charged.front.back.mask, mixed->inner.mask);
 		mixed->slot = cache->charged.slot;
+		km_store(&cache->charged_odd, ~(gfp_t)0);
 	}
 	cache->mixes = mixed->slot != 0;
 	open_charged(cache);

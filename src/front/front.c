@@ -51,6 +51,22 @@ km_hit_path void (kmem_cache_free)(struct kmem_cache *cache, void *object)
 	km_free_miss(cache, object);
 }
 
+#ifdef KMEM_HAVE_RSEQ
+km_hit_path void *km_mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
+{
+	void *object = NULL;
+	uint64_t *word;
+
+	if (km_likely(!(gfp & KM_CHARGED_ODD)))
+		object = kmem_shelf_pop(&cache->charged.front.back, cache->shelf.front.percpu, rseq);
+	if (km_unlikely(!object))
+		return km_alloc_missed(cache, gfp);
+	if (km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)))
+		return object;
+	return cache->charging->take(cache, gfp, objcg, object, word);
+}
+#endif
+
 void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	if (km_likely(km_front_any_node(node, &gfp)))

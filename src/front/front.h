@@ -176,6 +176,8 @@ bool km_front_close_all(struct kmem_cache **caches, size_t count);
  * From now on each call goes to `charging`, and no hit passes it. block_bytes: of the blocks of a shelf for what is
  * paid for, beside the cache's own; 0: none, or not yet: called again it gives the cache that shelf. False: not now.
  */
+/* gfp bits that make an object another than the one there. */
+#define KM_CHARGED_ODD (KMEM_GFP_ODD & ~__GFP_ACCOUNT)
 #define KM_CHARGED_MOST 126u	/* objects of the largest block there */
 bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *charging, uint32_t block_bytes,
 			bool may_wait);
@@ -216,17 +218,22 @@ void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_co
 /* Show the cache's id in `count` entries of a table of sizes while its shelf is open, 0 while it is not. */
 void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
 
-/* The word that says who pays for it: its own, or its slab's, in km_hot.owner; NULL: that takes more than a look. */
-km_inline uint64_t *km_front_owner_word(const struct kmem_cache *cache, const void *object)
+/* Is it the owner's? word: what says who pays for it, its own or its page's in km_hot.owner; NULL: more than a look. */
+km_inline bool km_front_is_owner(const struct kmem_cache *cache, const void *object, uintptr_t owner, uint64_t **word)
 {
 	uintptr_t offset = (uintptr_t)object - (uintptr_t)km_hot.arena, index = offset >> KM_PAGE_SHIFT;
-	uintptr_t mask = km_load(&cache->slab_mask);
 
-	if (km_unlikely(index >= km_load(&km_hot.pages)) || km_unlikely(km_hot.map[index] != cache->id))
-		return NULL;
+	*word = NULL;
+	if (km_unlikely(index >= km_load(&km_hot.pages)))
+		return false;
+	*word = &km_hot.owner[index];
 	/* Acquire pairs with make_vector: it is filled in. */
-	uint64_t *word = &km_hot.owner[(offset & ~mask) >> KM_PAGE_SHIFT], seen = km_load_acquire(word);
-	return km_likely(seen & KM_OWNER_VECTOR) ? km_owner_in_vector(seen, offset & mask, cache->reciprocal) : word;
+	uint64_t seen = km_load_acquire(*word);
+	if (km_likely(seen & KM_OWNER_VECTOR)) {
+		*word = km_owner_in_vector(seen, offset & (KM_PAGE_SIZE - 1), km_load(&cache->owner_shift));
+		seen = km_load(*word);
+	}
+	return seen == owner;
 }
 
 /*
@@ -235,25 +242,19 @@ km_inline uint64_t *km_front_owner_word(const struct kmem_cache *cache, const vo
  * anybody's, and whoever takes one looks whose: it comes with what he pays for it, or is charged to him instead of that
  * one. What is freed goes there by the first hit, either way. rseq: the thread's offset, as at the first.
  */
+/* The same where several pay; or it is no hit. */
+void *km_mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq);
+
 km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
 {
 #ifdef KMEM_HAVE_RSEQ
-	void *object = NULL;
-
 	/* Where nobody pays, misses are some engine's ordinary way: they do not try this in vain. */
-	if (!objcg || km_unlikely(gfp & (KMEM_GFP_ODD & ~__GFP_ACCOUNT)))
+	if (!objcg)
 		return km_alloc_missed(cache, gfp);
-	if (km_unlikely(km_load(&cache->charged.front.back.shelf))) {
-		object = kmem_shelf_pop(&cache->charged.front.back, cache->shelf.front.percpu, rseq);
-		uint64_t *word = km_likely(object != NULL) ? km_front_owner_word(cache, object) : NULL;
-		if (km_likely(word) && km_likely(km_load(word) == (uintptr_t)objcg))
-			return object;
-		if (km_likely(object))
-			return cache->charging->take(cache, gfp, objcg, object, word);
-	} else {
-		object = km_rseq_owned_pop(&cache->charged.front.open, cache->shelf.front.percpu, rseq,
-					   (uintptr_t)objcg);
-	}
+	/* No km_load: so it is one instruction. */
+	if (km_unlikely(gfp & cache->charged_odd))
+		return km_mixed_alloc(cache, gfp, objcg, rseq);
+	void *object = km_rseq_owned_pop(&cache->charged.front.open, cache->shelf.front.percpu, rseq, (uintptr_t)objcg);
 	if (km_likely(object))
 		return object;
 #endif

@@ -1,25 +1,25 @@
 /*
- * owner.c: who pays for an object: setting it, and the vectors of slabs that several pay for. Invariant: a slab's word
- * changes from 0 to an owner, and from either to a vector, never back while it is a slab.
+ * owner.c: who pays for an object: setting it, and the vectors of pages that several pay for. Invariant: a page's word
+ * changes from 0 to an owner, and from either to a vector, never back while it is a slab's.
  */
 #include "owner.h"
 
 #include "meta.h"
 
-uint64_t *km_owner_of_page(const struct km_page *head)
+uint64_t *km_owner_of_page(const struct km_page *page)
 {
 	const struct km_range *range;
 
 	for (unsigned i = 0; (range = km_arena_range(i)); i++)
-		if (head >= range->page && head < range->page + range->pages)
-			return &range->owner[head - range->page];
+		if (page >= range->page && page < range->page + range->pages)
+			return &range->owner[page - range->page];
 	return NULL;
 }
 
 /* A vector in the place of `seen`, which all its words begin with. False: no memory. */
-static bool make_vector(uint64_t *word, uint64_t seen, unsigned order, uint32_t reciprocal, bool may_wait)
+static bool make_vector(uint64_t *word, uint64_t seen, uint32_t shift, bool may_wait)
 {
-	size_t bytes = km_owner_vector_bytes(order, reciprocal);
+	size_t bytes = km_owner_vector_bytes(shift);
 	uint64_t *vector = km_meta_alloc(bytes, may_wait);
 
 	if (!vector)
@@ -32,14 +32,13 @@ static bool make_vector(uint64_t *word, uint64_t seen, unsigned order, uint32_t 
 	return true;
 }
 
-bool km_owner_set(uint64_t *word, uint64_t owner, size_t offset, unsigned order, uint32_t reciprocal,
-		  bool sometimes, bool may_wait)
+bool km_owner_set(uint64_t *word, uint64_t owner, size_t offset, uint32_t shift, bool sometimes, bool may_wait)
 {
 	for (;;) {
 		uint64_t seen = km_load_acquire(word);
 
 		if (seen & KM_OWNER_VECTOR) {
-			km_store(km_owner_in_vector(seen, offset, reciprocal), owner);
+			km_store(km_owner_in_vector(seen, offset, shift), owner);
 			return true;
 		}
 		if (seen == owner && !(sometimes && owner))
@@ -47,34 +46,47 @@ bool km_owner_set(uint64_t *word, uint64_t owner, size_t offset, unsigned order,
 		if (!seen && !sometimes) {
 			if (km_cas_release(word, &seen, owner))
 				return true;
-		} else if (!make_vector(word, seen, order, reciprocal, may_wait)) {
+		} else if (!make_vector(word, seen, shift, may_wait)) {
 			return false;
 		}
 	}
 }
 
+bool km_owner_any(const uint64_t *word, unsigned order)
+{
+	uint64_t some = 0;
+
+	/* Acquire pairs with who set it. */
+	for (size_t i = 0; i < (size_t)1 << order; i++)
+		some |= km_load_acquire(&word[i]);
+	return some != 0;
+}
+
 /* The word is 0 before its vector is freed, and none is freed meanwhile. */
-void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t reciprocal, uint64_t *owners,
+void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t shift, uint64_t *owners,
 		   unsigned count)
 {
 	km_meta_hold();
-	/* Acquire pairs with make_vector: it is filled in. */
-	uint64_t seen = km_load_acquire(word);
 	for (unsigned i = 0; i < count; i++, offset += size) {
-		uint64_t owner = seen & KM_OWNER_VECTOR ? km_load(km_owner_in_vector(seen, offset, reciprocal)) : seen;
+		/* Acquire pairs with make_vector: it is filled in. */
+		uint64_t owner = km_load_acquire(&word[offset >> KM_PAGE_SHIFT]);
 
+		if (owner & KM_OWNER_VECTOR)
+			owner = km_load(km_owner_in_vector(owner, offset & (KM_PAGE_SIZE - 1), shift));
 		owners[i] = owner & ~KM_OWNER_NOBODY;
 	}
 	km_meta_let_go();
 }
 
-void km_owner_clear(uint64_t *word, unsigned order, uint32_t reciprocal)
+void km_owner_clear(uint64_t *word, unsigned order, uint32_t shift)
 {
-	uint64_t seen = km_load(word);
+	for (size_t i = 0; i < (size_t)1 << order; i++) {
+		uint64_t seen = km_load(&word[i]);
 
-	if (!seen)
-		return;
-	km_store(word, (uint64_t)0);
-	if (seen & KM_OWNER_VECTOR)
-		km_meta_free((void *)(uintptr_t)(seen & ~KM_OWNER_VECTOR), km_owner_vector_bytes(order, reciprocal));
+		if (!seen)
+			continue;
+		km_store(&word[i], (uint64_t)0);
+		if (seen & KM_OWNER_VECTOR)
+			km_meta_free((void *)(uintptr_t)(seen & ~KM_OWNER_VECTOR), km_owner_vector_bytes(shift));
+	}
 }

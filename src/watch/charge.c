@@ -278,7 +278,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg,
 
 	if (objcg && km_unlikely(objcg->private) && km_is_private(objcg))
 		return take_private(cache, gfp, objcg, object);
-	/* Its own, no slab's. */
+	/* Its own, not its page's. */
 	if (km_likely((uintptr_t)(word - km_hot.owner) >= km_load(&km_hot.pages)) && km_likely(word) && objcg &&
 	    !km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]) &&
 	    km_likely(km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->charge))) {
@@ -301,8 +301,8 @@ static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup 
 
 	if (!object)
 		return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
-	uint64_t *word = km_front_owner_word(cache, object);
-	if (km_likely(word) && (km_load(word) & ~KM_OWNER_NOBODY) == (uintptr_t)objcg)
+	uint64_t *word;
+	if (km_likely(km_front_is_owner(cache, object, objcg ? (uintptr_t)objcg : KM_OWNER_NOBODY, &word)))
 		return object;
 	return take(cache, gfp, objcg, object, word);
 }
@@ -473,12 +473,17 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 	return charge_failed(cache, gfp) != NULL;
 }
 
-/* Of objects[0, n) from the CPU's block: those that are others' are charged to him. False: he has none of them. */
-static bool take_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
+/* Those that are another's are charged to him instead. */
+static size_t take_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects)
 {
 	const size_t all = n;
 	uint64_t owner;
 
+	if (km_unlikely(objcg->private || objcg == &km_objcg_root)) {
+		km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n);
+		return 0;
+	}
+	n -= km_payers_his(cache, n, objects, (uintptr_t)objcg);
 	for (size_t count; n; n -= count) {
 		count = km_payers_gather(cache, n, objects, &owner);
 		if (km_likely(owner == (uintptr_t)objcg))
@@ -495,9 +500,10 @@ static bool take_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **obje
 		km_plain_free_bulk(cache, count, run);
 		km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n - count);
 		km_charged_give_up(cache, (uintptr_t)objcg, objects + n, all - n);
-		return charge_failed(cache, gfp) != NULL;
+		charge_failed(cache, gfp);
+		return SIZE_MAX;
 	}
-	return true;
+	return all;
 }
 
 static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
@@ -508,7 +514,7 @@ static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void
 		left -= km_shelf_pop_n(&cache->mixed, objects, n);
 	if (left == n)
 		km_charged_claim(cache, (uintptr_t)objcg, gfp);
-	else if (!take_bulk(cache, gfp, n - left, objects + left, objcg))
+	else if (take_bulk(cache, gfp, objcg, n - left, objects + left) == SIZE_MAX)
 		return false;
 	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
 		return true;
@@ -628,7 +634,7 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 }
 
 static const struct km_charging charging = {
-	charged_alloc, take, charged_free, charged_alloc_bulk, charged_free_bulk,
+	charged_alloc, take, charged_free, charged_alloc_bulk, take_bulk, charged_free_bulk,
 };
 
 /* ------------------------------------------------------------------ beginning, and giving back */
@@ -642,11 +648,11 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 	if (cache->engine->shared_pages || cache->twin_of || cache->dead)
 		return false;
 	km_store(&cache->charge, cache->size + (uint32_t)sizeof(void *));
-	km_store(&cache->slab_mask, (uint32_t)(KM_PAGE_SIZE << cache->order) - 1);
 	if (cache->flags & SLAB_ACCOUNT) {
 		cache->charge_all = true;
 		cache->payer = cache->checked ? KM_PAYERS_DIFFER : KM_PAYER_UNKNOWN;
 	}
+	km_store(&cache->owner_shift, km_owner_shift(cache->size));
 	km_store(&cache->turns, turns_of(cache));
 	cache->mixes = cache->turns & TURNS_PUT && cache->word_is_charged && cache->id >= KM_MAP_FIRST &&
 		       km_memcg_modes[MEM_CGROUP_SHELF];

@@ -10,8 +10,6 @@
 #include "memcg.h"
 #include "payers.h"
 
-/* Bits that make an object another than the one on the shelf. */
-#define KM_CHARGED_ODD (__GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK)
 /* Times in a row that a thread must find another's block before it takes the CPU's shelf over. */
 #define KM_CHARGED_INSIST 16u
 

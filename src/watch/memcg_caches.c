@@ -140,11 +140,11 @@ static bool count_some(struct walk *walk, struct row *row, struct km_page *slab,
 	unsigned objects = its ? slab->objects : 0;
 	const uint64_t *first = km_owner_of_page(slab);
 	/* Acquire pairs with who set it, who has an object: the engine is through with the slab as well. */
-	if (objects > word * 64 && km_load_acquire(first)) {
+	if (objects > word * 64 && km_owner_any(first, slab->order)) {
 		size_t at = (size_t)(km_slab_first(cache, slab) - (char *)km_page_address(slab));
 
 		taken = cache->engine->taken(cache, slab, word);
-		km_owner_read(first, at + word * 64 * (size_t)cache->size, cache->size, cache->reciprocal, owners,
+		km_owner_read(first, at + word * 64 * (size_t)cache->size, cache->size, cache->owner_shift, owners,
 			      km_min(objects - word * 64, 64u));
 	}
 	km_page_let_go(slab);

@@ -1,6 +1,6 @@
 /*
- * payers.c: who pays for many objects: set, and read, slab by slab: objects that lie next to each other in an array are
- * mostly of one slab, whose word is looked up once for all of them. Invariant: that of payers.h.
+ * payers.c: who pays for many objects: set, and read, page by page: objects that lie next to each other in an array are
+ * mostly of one page, whose word is looked up once for all of them. Invariant: that of payers.h.
  */
 #include "payers.h"
 
@@ -16,9 +16,8 @@ km_cold bool km_place_find_slowly(const struct kmem_cache *cache, const void *ob
 
 	if (!head || head->type != KM_PAGE_SLAB || head->cache != cache)
 		return false;
-	place->word = km_owner_of_page(head);
-	place->bytes = KM_PAGE_SIZE << head->order;
-	place->offset = (size_t)((const char *)object - (char *)km_page_address(head));
+	place->word = km_owner_of_page(page);
+	place->offset = (uintptr_t)object & (KM_PAGE_SIZE - 1);
 	return true;
 }
 
@@ -61,40 +60,39 @@ bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 
 /* ------------------------------------------------------------------ setting */
 
-/* The slab's word changes: one object of it. It may need memory, whose lock a handler's victim may hold. */
+/* The page's word changes: one object of it. It may need memory, whose lock a handler's victim may hold. */
 static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, uint64_t owner, bool may_wait)
 {
 	if (km_front_busy)
 		return false;
 	bool was = km_busy_begin(), calls = km_calls_begin(may_wait);
-	bool set = km_owner_set(place->word, owner, place->offset, km_order_of(place->bytes),
-				cache->reciprocal, km_payers_exact(cache), may_wait);
+	bool set = km_owner_set(place->word, owner, place->offset, km_load(&cache->owner_shift), km_payers_exact(cache),
+				may_wait);
 	km_calls_end(calls);
 	km_busy_end(was);
 	return set;
 }
 
-/* Those of objects[0, n) that lie in the slab of the first; 0: there was no memory, or it is none of this cache. */
-static size_t set_in_slab(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait)
+/* Those of objects[0, n) that lie in the page of the first; 0: there was no memory, or it is none of this cache. */
+static size_t set_in_page(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait)
 {
 	struct km_place place;
 	size_t count = 0;
 
 	if (!km_place_find(cache, objects[0], &place))
 		return 0;
-	uintptr_t slab = (uintptr_t)objects[0] - place.offset, bytes = place.bytes;
-	uintptr_t offset = place.offset;
+	uintptr_t page = (uintptr_t)objects[0] - place.offset, offset = place.offset;
 	uint64_t seen = km_load_acquire(place.word);
 	bool vector = seen & KM_OWNER_VECTOR;
 	if (km_unlikely(!vector && (seen != owner || (km_payers_exact(cache) && owner))))
 		return set_slowly(cache, &place, owner, may_wait);
 	do {
 		if (vector)
-			km_store(km_owner_in_vector(seen, offset, cache->reciprocal), owner);
+			km_store(km_owner_in_vector(seen, offset, km_load(&cache->owner_shift)), owner);
 		if (++count == n)
 			break;
-		offset = (uintptr_t)objects[count] - slab;
-	} while (offset < bytes);
+		offset = (uintptr_t)objects[count] - page;
+	} while (offset < KM_PAGE_SIZE);
 	return count;
 }
 
@@ -107,7 +105,7 @@ size_t km_payers_set(struct kmem_cache *cache, void *const *objects, size_t n, u
 	if (!km_payers_exact(cache))
 		owner = owner ?: KM_OWNER_NOBODY;
 	for (size_t now; done < n; done += now) {
-		now = set_in_slab(cache, objects + done, n - done, owner, may_wait);
+		now = set_in_page(cache, objects + done, n - done, owner, may_wait);
 		if (km_unlikely(!now))
 			break;
 	}
@@ -126,12 +124,12 @@ void km_payers_clear(struct kmem_cache *cache, void *const *objects, size_t n)
 /* ------------------------------------------------------------------ reading */
 
 /*
- * How many of the last of objects[0, n) lie in the slab of the very last and are this owner's, or, where *owner is ANY,
- * that one's. 0: none of this owner, or of this cache. A look at each costs some 2 cycles in a slab of several payers.
+ * How many of the last of objects[0, n) lie in the page of the very last and are this owner's, or, where *owner is ANY,
+ * that one's. 0: none of this owner, or of this cache.
  */
 #define ANY	KM_OWNER_VECTOR
 
-static size_t run_in_slab(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t *owner)
+static size_t run_in_page(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t *owner)
 {
 	struct km_place place;
 	size_t left = n;
@@ -143,22 +141,102 @@ static size_t run_in_slab(const struct kmem_cache *cache, size_t n, void *const 
 		*owner = whose;
 	if (whose != *owner)
 		return 0;
-	const uintptr_t slab = (uintptr_t)objects[n - 1] - place.offset, bytes = place.bytes;
-	const uint32_t reciprocal = cache->reciprocal;
+	const uintptr_t page = (uintptr_t)objects[n - 1] - place.offset;
+	const uint32_t reciprocal = km_load(&cache->owner_shift);
 	/* What was seen is filled in; a word that was one owner's may be a vector's now, which begins with it. */
 	const uint64_t seen = km_load_acquire(place.word);
 	if (!(seen & KM_OWNER_VECTOR)) {
-		while (--left && (uintptr_t)objects[left - 1] - slab < bytes)
+		while (--left && (uintptr_t)objects[left - 1] - page < KM_PAGE_SIZE)
 			;
 		return n - left;
 	}
 #pragma GCC unroll 4
 	while (--left) {
-		uintptr_t offset = (uintptr_t)objects[left - 1] - slab;
+		uintptr_t offset = (uintptr_t)objects[left - 1] - page;
 
-		if (offset >= bytes ||
+		if (offset >= KM_PAGE_SIZE ||
 		    (km_load(km_owner_in_vector(seen, offset, reciprocal)) & ~KM_OWNER_NOBODY) != whose)
 			break;
+	}
+	return n - left;
+}
+
+/* Do they all lie in the page? */
+km_inline bool four_in_page(const uintptr_t *four, uintptr_t page)
+{
+	return ((four[0] ^ page) | (four[1] ^ page) | (four[2] ^ page) | (four[3] ^ page)) < KM_PAGE_SIZE;
+}
+
+typedef uintptr_t two __attribute__((vector_size(16), aligned(8), may_alias));
+
+km_inline bool eight_in_page(const uintptr_t *eight, uintptr_t page)
+{
+	const two *pair = (const two *)eight, all = { page, page };
+	const two odd = (pair[0] ^ all) | (pair[1] ^ all) | (pair[2] ^ all) | (pair[3] ^ all);
+
+	return (odd[0] | odd[1]) < KM_PAGE_SIZE;
+}
+
+/* How many of the last of objects[0, n) lie in this page, which is all one owner's. */
+km_inline size_t last_in_page(uintptr_t page, size_t n, const uintptr_t *objects)
+{
+	size_t left = n;
+
+	while (left >= 8 && eight_in_page(objects + left - 8, page))
+		left -= 8;
+	if (left >= 4 && four_in_page(objects + left - 4, page))
+		left -= 4;
+	while (left && (objects[left - 1] ^ page) < KM_PAGE_SIZE)
+		left--;
+	return n - left;
+}
+
+/*
+ * ... of several, and are his: two branches for four looks. The vector is found from the address of any object in the
+ * page, so that a look is a shift and a comparison.
+ */
+km_inline size_t his_in_page(uintptr_t page, uint64_t seen, uint32_t shift, size_t n, const uintptr_t *objects,
+			     uint64_t owner)
+{
+	const uint64_t *vector = (uint64_t *)(uintptr_t)(seen - KM_OWNER_VECTOR) - (page >> shift);
+	size_t left = n;
+
+	for (; left >= 4; left -= 4) {
+		const uintptr_t *four = objects + left - 4;
+
+		if (!four_in_page(four, page) ||
+		    ((km_load(&vector[four[0] >> shift]) ^ owner) | (km_load(&vector[four[1] >> shift]) ^ owner) |
+		     (km_load(&vector[four[2] >> shift]) ^ owner) | (km_load(&vector[four[3] >> shift]) ^ owner)))
+			break;
+	}
+	while (left && (objects[left - 1] ^ page) < KM_PAGE_SIZE &&
+	       km_load(&vector[objects[left - 1] >> shift]) == owner)
+		left--;
+	return n - left;
+}
+
+size_t km_payers_his(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t owner)
+{
+	const uintptr_t *addresses = (const uintptr_t *)objects;
+	const uint32_t shift = km_load(&cache->owner_shift);
+	size_t left = n;
+
+	while (left) {
+		const uintptr_t page = addresses[left - 1] & ~(uintptr_t)(KM_PAGE_SIZE - 1);
+		const uintptr_t index = (page - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
+		size_t now = 0;
+
+		if (km_unlikely(index >= km_load(&km_hot.pages)))
+			break;
+		/* Acquire pairs with make_vector: it is filled in. */
+		const uint64_t seen = km_load_acquire(&km_hot.owner[index]);
+		if (seen & KM_OWNER_VECTOR)
+			now = his_in_page(page, seen, shift, left, addresses, owner);
+		else if (seen == owner)
+			now = last_in_page(page, left, addresses);
+		if (!now)
+			break;
+		left -= now;
 	}
 	return n - left;
 }
@@ -191,7 +269,7 @@ size_t km_payers_gather(struct kmem_cache *cache, size_t n, void **objects, uint
 		return 1;
 	}
 	*owner = ANY;
-	while (count < n && (more = run_in_slab(cache, n - count, objects, owner)))
+	while (count < n && (more = run_in_page(cache, n - count, objects, owner)))
 		count += more;
 	if (km_unlikely(*owner == ANY))
 		*owner = 0;

@@ -1,6 +1,6 @@
 /*
  * payers.h: who pays for an object of a cache, as its owner word says (page/owner.h): one object here, many in
- * payers.c, slab by slab. Invariant: the owner word of an object that is out, or on a charged shelf, says whose it is.
+ * payers.c, page by page. Invariant: the owner word of an object that is out, or on a charged shelf, says whose it is.
  */
 #ifndef KM_WATCH_PAYERS_H
 #define KM_WATCH_PAYERS_H
@@ -10,7 +10,7 @@
 
 struct km_place {
 	uint64_t *word;
-	size_t offset, bytes;		/* in the slab; of the slab */
+	size_t offset;			/* in the page */
 };
 
 bool km_place_find_slowly(const struct kmem_cache *cache, const void *object, struct km_place *place) km_cold;
@@ -19,14 +19,12 @@ bool km_place_find_slowly(const struct kmem_cache *cache, const void *object, st
 km_inline bool km_place_find_quick(const struct kmem_cache *cache, const void *object, struct km_place *place)
 {
 	uintptr_t offset = (uintptr_t)object - (uintptr_t)km_hot.arena, index = offset >> KM_PAGE_SHIFT;
-	uintptr_t mask = km_load(&cache->slab_mask);
 
 	if (km_unlikely(index >= km_load(&km_hot.pages)) || km_unlikely(km_hot.map[index] != cache->id) ||
 	    km_unlikely(cache->id < KM_MAP_FIRST))
 		return false;
-	place->word = &km_hot.owner[(offset & ~mask) >> KM_PAGE_SHIFT];
-	place->bytes = mask + 1;
-	place->offset = offset & mask;
+	place->word = &km_hot.owner[index];
+	place->offset = offset & (KM_PAGE_SIZE - 1);
 	return true;
 }
 
@@ -43,7 +41,7 @@ km_inline uint64_t km_place_owner(const struct kmem_cache *cache, const struct k
 	uint64_t seen = km_load_acquire(place->word);
 
 	if (km_unlikely(seen & KM_OWNER_VECTOR))
-		seen = km_load(km_owner_in_vector(seen, place->offset, cache->reciprocal));
+		seen = km_load(km_owner_in_vector(seen, place->offset, km_load(&cache->owner_shift)));
 	return seen & ~KM_OWNER_NOBODY;
 }
 
@@ -97,6 +95,8 @@ bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait);
 size_t km_payers_set(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait);
 /* Of objects that go back: nobody's, where that must be said. */
 void km_payers_clear(struct kmem_cache *cache, void *const *objects, size_t n);
+/* How many of the last of objects[0, n) are this one's, who is somebody. */
+size_t km_payers_his(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t owner);
 /* How many of the last of objects[0, n) are the same one's, and whose (0: nobody's); the others may change places. */
 size_t km_payers_gather(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner);
 
@@ -114,7 +114,7 @@ km_inline uint64_t km_payer_quick(const struct kmem_cache *cache, const void *ob
 	/* Acquire pairs with make_vector: it is filled in. */
 	uint64_t seen = km_load_acquire(place.word);
 	if (km_likely(seen & KM_OWNER_VECTOR))
-		seen = km_load(km_owner_in_vector(seen, place.offset, cache->reciprocal));
+		seen = km_load(km_owner_in_vector(seen, place.offset, km_load(&cache->owner_shift)));
 	return seen & ~KM_OWNER_NOBODY;
 }
 
@@ -129,7 +129,7 @@ km_inline bool km_payer_set_quick(const struct kmem_cache *cache, const void *ob
 	uint64_t seen = km_load_acquire(place.word);
 	if (km_unlikely(!(seen & KM_OWNER_VECTOR)))
 		return false;
-	km_store(km_owner_in_vector(seen, place.offset, cache->reciprocal), owner);
+	km_store(km_owner_in_vector(seen, place.offset, km_load(&cache->owner_shift)), owner);
 	return true;
 }
 

@@ -1,7 +1,8 @@
 /*
  * fixture_charged.h: caches whose objects are paid for, under torment: the second hit, and groups in turn. One cache
- * has one payer all the time, another two, in turn, and the third two of which one has slabs of its own. The model is
- * that of fixture_cache.h; and when all is freed and drained no group has anything charged.
+ * has one payer all the time, another two, in turn, the third two of which one has slabs of its own, and the fourth two
+ * where the system refused the fence: there frees look whose an object is. The model is that of fixture_cache.h; and
+ * when all is freed and drained no group has anything charged.
  */
 #ifndef TESTS_RSEQ_FIXTURE_CHARGED_H
 #define TESTS_RSEQ_FIXTURE_CHARGED_H
@@ -9,9 +10,12 @@
 #include <kmem/memcg.h>
 
 #include "fixture_cache.h"
+#include "port/os.h"
+
+enum { CHARGED_CACHES = 4 };
 
 static struct {
-	struct kmem_cache *cache[3];
+	struct kmem_cache *cache[CHARGED_CACHES];
 	struct mem_cgroup *group[2], *others[2], *private;
 } charged;
 
@@ -153,7 +157,7 @@ static void do_as_other(void)
 {
 	struct mem_cgroup *before = mem_cgroup_active();
 
-	for (unsigned which = 1; which < 3; which++)
+	for (unsigned which = 1; which < CHARGED_CACHES; which++)
 		if (model.cache == charged.cache[which])
 			set_active_memcg(charged_payer(which, before != charged.group[1]));
 	do_both();
@@ -177,9 +181,14 @@ static const struct adversary charged_adversaries[] = {
 	{ "fork", fork_now },
 };
 
+static bool no_fence(const char *call)
+{
+	return strcmp(call, "fence") == 0;
+}
+
 static bool start_charged(void)
 {
-	static const char *const names[] = { "one payer", "two payers", "own slabs" };
+	static const char *const names[] = { "one payer", "two payers", "own slabs", "no fence" };
 
 	for (int i = 0; i < 2; i++)
 		charged.others[i] = mem_cgroup_create(NULL, "others", 0);
@@ -188,18 +197,25 @@ static bool start_charged(void)
 	charged.private = mem_cgroup_create(NULL, names[2], MEM_CGROUP_PRIVATE);
 	if (!charged.group[0] || !charged.group[1] || !charged.private)
 		return false;
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < CHARGED_CACHES; i++) {
 		charged.cache[i] = kmem_cache_create(names[i], OBJECT_BYTES, NULL, SLAB_ACCOUNT | SLAB_NO_MERGE);
 		if (!start_with(charged.cache[i], CACHE))
 			return false;
 	}
+	for (int i = 0; i < 2; i++) {
+		set_active_memcg(charged.group[i]);
+		km_os_fault = i ? no_fence : NULL;
+		kmem_cache_free(charged.cache[3], kmem_cache_alloc(charged.cache[3], GFP_KERNEL));
+	}
+	km_os_fault = NULL;
+	set_active_memcg(NULL);
 	mem_cgroup_set_default(charged.group[0]);
 	return true;
 }
 
 #define CHARGED_FIXTURE                                                                            \
-	{ "charged", start_charged, 3 * CHARGED_STATES * CHARGED_OPERATIONS, prepare_charged, operate_charged, \
-	  verify_charged, describe_charged, charged_adversaries,                                   \
+	{ "charged", start_charged, CHARGED_CACHES * CHARGED_STATES * CHARGED_OPERATIONS,          \
+	  prepare_charged, operate_charged, verify_charged, describe_charged, charged_adversaries, \
 	  sizeof(charged_adversaries) / sizeof(charged_adversaries[0]), is_dear_cache }
 
 #endif

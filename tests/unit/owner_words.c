@@ -73,15 +73,14 @@ static void *alloc_for(struct mem_cgroup *group)
 	return object;
 }
 
-/* The word of this object in its slab's vector. */
+/* The word of this object in its page's vector; NULL: it has none. */
 static uint64_t *word_of(const void *object)
 {
-	struct km_page *slab = km_page_head(km_page_of(object));
-	uint64_t word = *km_owner_of_page(slab);
+	uint64_t word = *km_owner_of_page(km_page_of(object));
 
-	NEED(word & KM_OWNER_VECTOR);
-	return km_owner_in_vector(word, (size_t)((const char *)object - (char *)km_page_address(slab)),
-				  km_reciprocal(cache->size));
+	if (!(word & KM_OWNER_VECTOR))
+		return NULL;
+	return km_owner_in_vector(word, (uintptr_t)object & (KM_PAGE_SIZE - 1), cache->owner_shift);
 }
 
 /* ------------------------------------------------------------------ */
@@ -98,8 +97,14 @@ static void words_are_compared(void)
 	/* No address; our own memory, that is no owner; an owner's, whose group is none. */
 	struct obj_cgroup odd = { .memcg = (struct mem_cgroup *)0x4141414141414140 };
 	const uint64_t any[] = { 0x4141414141414140, (uintptr_t)cache, (uintptr_t)&odd };
+	const void *some = object[0];
+	for (unsigned i = 0; i < OBJECTS && !word_of(some); i++)
+		some = object[i];
 	for (size_t i = 0; i < sizeof(any) / sizeof(*any); i++) {
-		uint64_t *word = word_of(object[i]), was = *word;
+		uint64_t *word = word_of(some);
+
+		NEED(word);
+		uint64_t was = *word;
 
 		*word = any[i];
 		CHECK(objects_of(a) + objects_of(b) == OBJECTS - 1);

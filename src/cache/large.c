@@ -93,8 +93,9 @@ static void *pages_alloc(size_t bytes, size_t align, const struct km_request *re
 		km_pages_handed_in(p, pages << KM_PAGE_SHIFT);
 		km_memory_on(p, pages << KM_PAGE_SHIFT);
 	}
+	/* All that ksize says: krealloc grows into it. */
 	if ((request->gfp & __GFP_ZERO) && !zero)
-		__builtin_memset(p, 0, bytes);
+		__builtin_memset(p, 0, pages << KM_PAGE_SHIFT);
 	return p;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/time.h>
 
 #include "api.h"
+#include "port/os.h"
 
 enum { NEIGHBOURS = 10, DIRT = 0xee };
 
@@ -119,6 +120,32 @@ static void of_kmalloc_charged(void)
 	NEED(mem_cgroup_current(group) == 0);
 	set_active_memcg(NULL);
 	mem_cgroup_put(group);
+}
+
+static bool refuse(const char *call)
+{
+	(void)call;
+	return true;
+}
+
+/* What is to be a mapping of its own, where the system gives none, is made of pages that others left. */
+static void of_pages_that_were_used(void)
+{
+	enum { MIB = 1 << 20, BLOCKS = 40, FREED = 8 };
+	void *blocks[BLOCKS];
+
+	for (unsigned i = 0; i < BLOCKS; i++)
+		blocks[i] = dirty(MIB, GFP_KERNEL);
+	for (unsigned i = 0; i < FREED; i++)
+		kfree(blocks[BLOCKS / 2 + i]);
+	km_os_fault = refuse;
+	char *p = kvzalloc(KMALLOC_MAX_SIZE + 1, GFP_KERNEL);
+	NEED(p && all(p, 0, ksize(p)));
+	memset(p, DIRT, KMALLOC_MAX_SIZE + 1);
+	p = kvrealloc(p, KMALLOC_MAX_SIZE + 1000, GFP_KERNEL | __GFP_ZERO);
+	NEED(p && all(p + KMALLOC_MAX_SIZE + 1, 0, 999));
+	km_os_fault = NULL;
+	kvfree(p);
 }
 
 /* ------------------------------------------------------------------ caches */
@@ -279,6 +306,7 @@ static void in_handlers(void)
 static const struct api_case cases[] = {
 	{ "kmalloc's, by every function", of_kmalloc },
 	{ "kmalloc's, charged", of_kmalloc_charged },
+	{ "large blocks of used pages", of_pages_that_were_used },
 	{ "caches of each kind", of_each_kind },
 	{ "charged caches", of_charged_caches },
 	{ "constructed objects stay so", constructed },

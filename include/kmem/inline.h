@@ -342,6 +342,8 @@ kmem_cache_alloc_inline(struct kmem_cache *cache, gfp_t gfp)
 	struct kmem_cache_front *front = (struct kmem_cache_front *)cache;
 	void *object;
 
+	if (__builtin_constant_p(gfp) && (gfp & __GFP_ZERO))
+		return kmem_cache_zalloc(cache, gfp);
 	if (__builtin_constant_p(gfp) && !(gfp & KMEM_GFP_ODD))
 		object = kmem_shelf_pop(&front->open, front->percpu, front->rseq);
 	else

@@ -278,10 +278,12 @@ KMEM_API void kmem_cache_free(struct kmem_cache *cache, void *object);
  */
 KMEM_API KMEM_MALLOC_LIKE KMEM_SIZED(1) void *kmalloc(size_t size, gfp_t gfp);
 /*
- * The same for a gfp with __GFP_ACCOUNT: what lies ready and is paid for is looked at first. kmalloc calls it where gfp
- * is a constant. Kernel: kmalloc is inline, too, and chooses by constants.
+ * The same for a gfp with __GFP_ACCOUNT: what lies ready and is paid for is looked at first. And the same, zeros, with
+ * __GFP_ZERO or without. kmalloc calls these where gfp is a constant. Kernel: kmalloc is inline, too, and chooses by
+ * constants.
  */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kmalloc_account(size_t size, gfp_t gfp);
+KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kzalloc(size_t size, gfp_t gfp);
 /* An inline function of the same name, so that &kmalloc, ::kmalloc() and a member named kmalloc are what they say. */
 #if defined(__clang__) && !defined(KMEM_BARE)
 #pragma clang diagnostic push
@@ -294,6 +296,12 @@ kmalloc(size_t size, gfp_t gfp) __attribute__((enable_if((gfp & __GFP_ACCOUNT) !
 {
 	return kmalloc_account(size, gfp);
 }
+static __inline__ __attribute__((always_inline, overloadable, warn_unused_result)) KMEM_SIZED(1) void *
+kmalloc(size_t size, gfp_t gfp)
+	__attribute__((enable_if((gfp & (__GFP_ZERO | __GFP_ACCOUNT)) == __GFP_ZERO, "a constant")))
+{
+	return kzalloc(size, gfp);
+}
 #ifdef __cplusplus
 }
 #endif
@@ -304,10 +312,11 @@ extern __inline__ __attribute__((gnu_inline, always_inline, artificial)) void *k
 {
 	if (__builtin_constant_p(gfp) && (gfp & __GFP_ACCOUNT))
 		return kmalloc_account(size, gfp);
+	if (__builtin_constant_p(gfp) && (gfp & __GFP_ZERO))
+		return kzalloc(size, gfp);
 	return kmem_called_kmalloc(size, gfp);
 }
 #endif
-KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kzalloc(size_t size, gfp_t gfp);
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kmalloc_node(size_t size, gfp_t gfp, int node);
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kzalloc_node(size_t size, gfp_t gfp, int node);
 /* n * size bytes; NULL with ENOMEM where the product overflows. */

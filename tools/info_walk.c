@@ -230,7 +230,7 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 		.object_size = cache->object_size,
 		.size = cache->size,
 		.objects_per_slab = cache->objects,
-		.pages_per_slab = 1u << (cache->order & 31),
+		.pages_per_slab = cache->slab_pages ?: 1u << (cache->order & 31),
 		.sheaf_capacity = array && cache->capacity ? km_front_capacity(cache) : 0,
 	};
 	if (walk->engine.tune && cache->capacity) {

@@ -10,7 +10,7 @@
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../port/stderr.h"
-#include "cache.h"
+#include "ready.h"
 #include "root.h"
 
 bool km_ready;
@@ -98,6 +98,7 @@ static bool start(void)
 		return false;
 	if (km_options.reserve && !km_ahead_reserve((long)(km_options.reserve >> KM_PAGE_SHIFT)))
 		km_warn("KMEM_OPTIONS: reserve: the system refuses so much");
+	km_ready_start();
 	km_reclaim_start();
 	km_root_start();
 	return true;

@@ -192,6 +192,9 @@ void km_charge_large(uint64_t owner, struct km_page *page, bool begins) __attrib
 size_t km_large_bytes(const void *p);
 size_t km_large_try_bytes(const void *p);	/* with km_front_busy set by others; SIZE_MAX: can't tell */
 bool km_large_free(const void *p);
+/* For ready.c: a block of whole pages, and back, which nobody pays for. With km_front_busy set, and without a tick. */
+void *km_large_get(size_t bytes, const struct km_request *request);
+void km_large_give(void *p);
 /* The same from a signal handler that struck inside of the allocator: done by whoever comes next. False: p is no
  * block, as far as can be told then. */
 bool km_large_defer(void *p);

@@ -220,6 +220,8 @@ static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 		error = cache->engine->layout(cache, args);
 	if (error)
 		return error;
+	if (!cache->slab_pages)
+		cache->slab_pages = 1u << cache->order;
 	tune_as_led(cache);
 	/* What lies on a shelf is taken as far as its slab knows: with it, a second free is not seen at once. */
 	if ((cache->flags & SLAB_NO_SHEAVES || cache->checked) &&

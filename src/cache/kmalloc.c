@@ -9,7 +9,7 @@
 #include "../engine/slob.h"
 #include "../page/big.h"
 #include "../port/die.h"
-#include "cache.h"
+#include "ready.h"
 
 static const struct {
 	uint32_t size;
@@ -79,6 +79,14 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 {
 	if (km_unlikely(gfp & __GFP_ACCOUNT))
 		return kmalloc_account(size, gfp);
+	if (size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD))) {
+		void *p = km_ready_hit(size);
+
+		if (km_likely(p && !((uintptr_t)p & (natural_align(size) - 1))))
+			return p;
+		if (p)
+			kfree(p);
+	}
 	/* Acquire pairs with km_kmalloc_start. */
 	struct kmem_cache *cache = km_likely(size <= most_direct) ?
 					   km_load_acquire(&cache_of_size[(size + 7) >> 3]) : NULL;
@@ -484,7 +492,9 @@ size_t kmalloc_size_roundup(size_t size)
 		return km_align_up(size, KM_SLOB_UNIT);
 	if (!km_kmalloc_sized && size <= KMALLOC_MAX_CACHE_SIZE)
 		return cache_of_size[(size + 7) >> 3]->size;
-	return size <= KMALLOC_MAX_SIZE ? km_align_up(size, KM_PAGE_SIZE) : size;
+	struct km_request request = km_request_of(GFP_NOWAIT, NUMA_NO_NODE);
+	const struct kmem_cache *class = km_ready_class(size, &request);
+	return class ? class->size : size <= KMALLOC_MAX_SIZE ? km_align_up(size, KM_PAGE_SIZE) : size;
 }
 
 void kfree_sensitive(const void *object)
@@ -601,8 +611,7 @@ void *kvmalloc_node(size_t size, gfp_t gfp, int node)
 
 void *kvmalloc(size_t size, gfp_t gfp)
 {
-	return size <= KMALLOC_MAX_CACHE_SIZE ? kmalloc(size, gfp) :
-						kvmalloc_node(size, gfp, NUMA_NO_NODE);
+	return size <= KMALLOC_MAX_SIZE ? kmalloc(size, gfp) : kvmalloc_node(size, gfp, NUMA_NO_NODE);
 }
 
 void *kvzalloc(size_t size, gfp_t gfp)

@@ -1,12 +1,13 @@
 /*
  * large.c: requests beyond the largest size of a cache: whole pages up to 4 MiB, mappings of their own above.
- * Invariant: the first page of a live block says LARGE, with its pages, and is the only one in the map.
+ * Invariants: the first page of a live block says LARGE, with its pages, and is the only one in the map; a block is one
+ * of a class (ready.c) or counted here.
  */
 #include "../page/big.h"
 #include "../page/owner.h"
 #include "../port/bits.h"
 #include "../port/die.h"
-#include "cache.h"
+#include "ready.h"
 
 static struct {
 	size_t blocks, bytes;
@@ -69,6 +70,23 @@ uint64_t km_large_owner(const void *p)
 
 /* ------------------------------------------------------------------ blocks */
 
+/* As one of no class, which its pages may be. */
+static void count_in(struct km_page *page)
+{
+	km_map_set(page, 1, KM_MAP_DESC);
+	km_add(&large.blocks, 1ul);
+	km_add(&large.bytes, page->pages << KM_PAGE_SHIFT);
+}
+
+/* From here on it is one of no class: its length changes, or somebody pays. */
+static void leave_class(struct km_page *page)
+{
+	if (!page->cache)
+		return;
+	km_ready_leave(page);
+	count_in(page);
+}
+
 static void *pages_alloc(size_t bytes, size_t align, const struct km_request *request)
 {
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
@@ -85,9 +103,8 @@ static void *pages_alloc(size_t bytes, size_t align, const struct km_request *re
 	page->requested = bytes;
 	/* Release: who walks along the pages of a range (page/whole.c) passes over as many as it says. */
 	km_store_release(&page->type, (uint8_t)KM_PAGE_LARGE);
-	km_map_set(page, 1, KM_MAP_DESC);
-	km_add(&large.blocks, 1ul);
-	km_add(&large.bytes, pages << KM_PAGE_SHIFT);
+	if (!request->ready || !km_ready_join(request->ready, page))
+		count_in(page);
 	void *p = km_page_address(page);
 	if (km_unlikely(km_sanitizer.objects)) {
 		km_pages_handed_in(p, pages << KM_PAGE_SHIFT);
@@ -208,6 +225,39 @@ static size_t with_red_zone(size_t bytes)
 	return km_unlikely(km_sanitizer.objects) && bytes != KMALLOC_MAX_SIZE ? bytes + KM_PAGE_SIZE : bytes;
 }
 
+/* One that lies ready on this CPU, or as many pages as its class has; NULL: there is no class, or no such run. */
+static void *from_class(size_t bytes, size_t align, const struct km_request *request)
+{
+	struct kmem_cache *class = km_ready_class(bytes, request);
+	struct km_request own = *request;
+	void *p = NULL;
+
+	if (!class)
+		return NULL;
+	km_front_enter_thread(request->may_wait);
+	if (km_likely(request->node < 0))
+		p = km_ready_take(class, align);
+	if (p && request->gfp & __GFP_ZERO)
+		__builtin_memset(p, 0, class->size);
+	own.ready = class;
+	return p ?: alloc_once(class->size, align, &own);
+}
+
+/* Whoever may not wait takes what is larger than need be. */
+static void *from_larger(size_t bytes, size_t align, const struct km_request *request)
+{
+	void *p = request->may_wait || request->node >= 0 ? NULL : km_ready_take_larger(bytes, align);
+
+	if (p && request->gfp & __GFP_ZERO)
+		__builtin_memset(p, 0, km_large_bytes(p));
+	return p;
+}
+
+void *km_large_get(size_t bytes, const struct km_request *request)
+{
+	return pages_alloc(bytes, KM_PAGE_SIZE, request);
+}
+
 void *km_large_alloc_request(size_t asked, size_t align, struct km_request *request)
 {
 	size_t bytes = with_red_zone(asked);
@@ -217,7 +267,11 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 		request->gfp |= __GFP_NOWARN;
 		return NULL;
 	}
-	void *p = alloc_or_press(bytes, align, request);
+	void *p = owner ? NULL : from_class(bytes, align, request);
+	if (!p)
+		p = alloc_or_press(bytes, align, request);
+	if (km_unlikely(!p) && !owner)
+		p = from_larger(bytes, align, request);
 	if (p)
 		set_owner(p, owner);
 	else
@@ -244,6 +298,9 @@ bool km_large_charge(const void *p, gfp_t gfp)
 
 	km_busy_end(was);
 	bool paid = bytes && km_charge_bytes(bytes, gfp, &owner);
+	struct km_page *page = paid && owner ? km_page_of(p) : NULL;
+	if (page)
+		leave_class(page);
 	if (paid)
 		set_owner(p, owner);
 	km_calls_end(calls);
@@ -290,6 +347,28 @@ void km_large_finish_deferred(void)
 		km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree", twice, NULL);
 }
 
+static void free_pages(struct km_page *page, uint64_t owner)
+{
+	size_t pages = page->pages;
+
+	if (km_unlikely(owner))
+		km_charge_large(owner, page, false);
+	leave_class(page);
+	km_map_set(page, 1, KM_MAP_NONE);
+	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
+	km_sub(&large.blocks, 1ul);
+	km_sub(&large.bytes, pages << KM_PAGE_SHIFT);
+	if (km_unlikely(owner))
+		km_store(km_owner_of_page(page), (uint64_t)0);
+	km_pages_free_exact(page, pages);
+	pay_back(owner, pages << KM_PAGE_SHIFT);
+}
+
+void km_large_give(void *p)
+{
+	free_pages(page_of_block(p), 0);
+}
+
 bool km_large_free(const void *p)
 {
 	struct km_page *page = page_of_block(p);
@@ -305,18 +384,7 @@ bool km_large_free(const void *p)
 		pay_back(owner, bytes);
 		return true;
 	}
-	size_t pages = page->pages;
-
-	if (km_unlikely(owner))
-		km_charge_large(owner, page, false);
-	km_map_set(page, 1, KM_MAP_NONE);
-	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
-	km_sub(&large.blocks, 1ul);
-	km_sub(&large.bytes, pages << KM_PAGE_SHIFT);
-	if (km_unlikely(owner))
-		km_store(km_owner_of_page(page), (uint64_t)0);
-	km_pages_free_exact(page, pages);
-	pay_back(owner, pages << KM_PAGE_SHIFT);
+	free_pages(page, owner);
 	if (km_front_tick)
 		km_front_tick();
 	return true;
@@ -330,6 +398,7 @@ static void give_tail(struct km_page *page, size_t pages)
 	if (km_front_busy)
 		return;
 	bool was = km_busy_begin();
+	leave_class(page);
 	page->pages = pages;
 	km_sub(&large.bytes, tail << KM_PAGE_SHIFT);
 	km_pages_free_exact(page + pages, tail);
@@ -373,6 +442,7 @@ static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp)
 	bool was = km_busy_begin();
 	bool zero = false, grown = km_pages_grow(page, page->pages, pages, &zero);
 	if (grown) {
+		leave_class(page);
 		if ((gfp & __GFP_ZERO) && !zero)
 			__builtin_memset((char *)km_page_address(page) + (page->pages << KM_PAGE_SHIFT), 0, more);
 		page->pages = pages;

@@ -16,7 +16,7 @@ static bool pages_for(const struct kmem_cache *cache, size_t n, size_t *pages)
 	if (cache->engine->shared_pages)
 		each = KM_PAGE_SIZE / (cache->size + 2 * sizeof(void *)) ?: 1;
 	slabs = n / each + (n % each != 0);
-	return !__builtin_mul_overflow(slabs, (size_t)1 << cache->order, pages) &&
+	return !__builtin_mul_overflow(slabs, (size_t)cache->slab_pages, pages) &&
 	       *pages <= (SIZE_MAX >> 1) >> KM_PAGE_SHIFT;
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../cache/ready.h"
 #include "../engine/slob.h"
 #include "../port/die.h"
 #include "../port/os.h"
@@ -167,8 +168,10 @@ static bool boot_or_early(size_t size, void **p)
 
 void *km_malloc_miss(size_t size)
 {
-	void *p;
+	void *p = size > KM_MALLOC_MAX_SMALL ? km_ready_hit(size) : NULL;
 
+	if (km_likely(p))
+		return p;
 	if (km_unlikely(!boot_or_early(size, &p)))
 		return p;
 	if (km_kmalloc_sized)

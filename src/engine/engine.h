@@ -121,6 +121,7 @@ struct kmem_cache {
 	struct kmem_cache *tuned_with;	/* tuned as that is when it is made, and whenever that is; NULL: by itself */
 	bool leads;			/* some cache is, or was, tuned with this one */
 	size_t reserved_pages;		/* committed ahead for it: kmem_reserve */
+	uint32_t slab_pages;		/* of a slab of the usual order, or of a block of whole_pages */
 };
 _Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
 _Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");
@@ -132,11 +133,12 @@ struct km_request {
 	bool may_wait;		/* system calls and sleeping locks are allowed */
 	/* kmalloc's, where the engine serves it by size (shared_pages): bytes and alignment. 0: the cache's. */
 	uint32_t bytes, align;
+	struct kmem_cache *ready;	/* cache/large.c: the class that the block is to be of; NULL: none */
 };
 
 km_inline struct km_request km_request_of(gfp_t gfp, int node)
 {
-	return (struct km_request){ gfp, node, (gfp & __GFP_DIRECT_RECLAIM) != 0, 0, 0 };
+	return (struct km_request){ gfp, node, (gfp & __GFP_DIRECT_RECLAIM) != 0, 0, 0, NULL };
 }
 
 /* The node to begin with. */
@@ -213,6 +215,10 @@ struct km_engine {
 	/* Pages belong to no cache, so that an object does not say whose it is: kfree takes kmalloc's blocks only,
 	 * which have their size in front; give validates all it gets; nothing can be walked. */
 	bool shared_pages;
+	/* Objects are large blocks that nobody pays for, one to a slab of slab_pages: cache/large.c has them, ready.c
+	 * those that lie ready. No page says SLAB, and none can be walked. */
+	bool whole_pages;
+	bool lone;			/* ARRAY: a CPU has one block, not two */
 	size_t node_bytes;		/* of its struct per node */
 
 	/* Fill in order, objects, capacity, freeptr and what else the engine keeps there: 0 or -errno. */
@@ -281,6 +287,7 @@ struct km_engine {
 };
 
 extern km_hidden const struct km_engine km_engine_sheaf, km_engine_slub, km_engine_slab, km_engine_slob;
+extern km_hidden const struct km_engine km_engine_ready;	/* cache/ready.c; no cache of a program's has it */
 
 /* Read by the hot path of kfree: by cache id, how to reach the shelf and what an object's address must be like. */
 struct km_entry {

@@ -441,6 +441,7 @@ const struct km_engine km_engine_slab = {
 	.hit = slab_hit,
 	.look = slab_look,
 	.trim = slab_trim,
+	.lone = true,
 	.tune = slab_tune,
 	.shrink = slab_shrink,
 	.reap = slab_shrink,

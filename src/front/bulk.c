@@ -11,12 +11,12 @@
 /* Aborted sequences before the engine is asked for the rest. */
 #define TRIES 8
 
-/* A block should hold what comes or goes at once: then one sequence serves it. */
+/* A block should hold what comes or goes at once: then one sequence serves it. Whole pages have bounds of their own. */
 static void fit_bulk(struct kmem_cache *cache, size_t n)
 {
 	unsigned capacity = km_mask_capacity(km_front_mask(cache));
 
-	if (n > capacity && capacity < cache->max_capacity && cache->shelf.slot)
+	if (n > capacity && capacity < cache->max_capacity && cache->shelf.slot && !cache->engine->whole_pages)
 		km_front_resize(cache, (unsigned)km_min(n, (size_t)cache->max_capacity));
 }
 

@@ -103,11 +103,11 @@ bool km_front_give(struct kmem_cache *cache, void **objects, size_t n);
 
 /* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */
 void km_front_install(struct kmem_cache *cache, void **block);
-/* An engine with a limit of its own has one block on a CPU, which is exchanged for another; what a race left there as
- * its partner is not shared with: it may be of another limit. */
+/* Some engines have one block on a CPU, which is exchanged for another; what a race left there as its partner is not
+ * shared with: it may be of another limit. */
 km_inline bool km_front_lone(const struct kmem_cache *cache)
 {
-	return cache->engine->tune != NULL;
+	return cache->engine->lone;
 }
 
 /* With KMEM_OPTIONS=stats:1 hits of an array are seen, where the engine counts them: its public shelf is closed. */

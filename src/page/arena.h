@@ -10,7 +10,7 @@
  *
  *	map value	0 not an object: foreign, free, or the inside of a large block
  *			1 look in the descriptor: large blocks, caches without an id, slabs of less than the usual order
- *			>= 2 the cache's id
+ *			>= 2 the cache's id; at a large block's first page its class's (cache/ready.h)
  */
 #ifndef KM_PAGE_ARENA_H
 #define KM_PAGE_ARENA_H
@@ -178,6 +178,8 @@ void km_page_pin(const struct km_page *page);
 size_t km_pages_swing(void);
 /* More dirty memory than a quarter of what is used and a floor, and a swing? */
 bool km_pages_too_dirty(void);
+/* So many of the pages in use may lie ready on CPUs, and are as good as dirty: the bound is lower by them. */
+void km_pages_set_ready(size_t pages);
 /* Give the oldest dirty pages back until a quarter of that bound is left. */
 void km_pages_trim(void);
 

@@ -33,10 +33,17 @@ static size_t pages_dirty(void)
 	return pages;
 }
 
-/* A quarter of what is in use, and a floor. */
+/* A quarter of what is in use, and a floor; what may lie ready on CPUs is a part of it, up to a half. */
 static size_t dirty_bound(void)
 {
-	return km_pages_used() / 4 + DIRTY_FLOOR_PAGES;
+	size_t bound = km_pages_used() / 4 + DIRTY_FLOOR_PAGES;
+
+	return bound - km_min(km_load(&km_arena.ready_pages), bound / 2);
+}
+
+void km_pages_set_ready(size_t pages)
+{
+	km_store(&km_arena.ready_pages, pages);
 }
 
 /*

@@ -644,8 +644,9 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 {
 	if (cache->charging)
 		return true;
-	/* Its objects don't say whose they are. Kernel: SLOB was not to be had together with accounting. */
-	if (cache->engine->shared_pages || cache->twin_of || cache->dead)
+	/* Its objects don't say whose they are, or are whole pages, paid for elsewhere. Kernel: SLOB was not to
+	 * be had together with accounting. */
+	if (cache->engine->shared_pages || cache->engine->whole_pages || cache->twin_of || cache->dead)
 		return false;
 	km_store(&cache->charge, cache->size + (uint32_t)sizeof(void *));
 	if (cache->flags & SLAB_ACCOUNT) {

@@ -74,7 +74,7 @@ void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *sta
 		.object_size = cache->object_size,
 		.size = cache->size,
 		.objects_per_slab = cache->objects,
-		.pages_per_slab = 1u << cache->order,
+		.pages_per_slab = cache->slab_pages,
 		.sheaf_capacity = cache->engine->front == KM_FRONT_ARRAY && cache->capacity ?
 					  km_front_capacity(cache) : 0,
 	};
@@ -232,7 +232,7 @@ static int walk_slab(struct km_page *slab, void *arg)
 int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 {
 	struct walk walk = { cache, visit, arg };
-	if (cache->engine->shared_pages)
+	if (cache->engine->shared_pages || cache->engine->whole_pages)
 		return -EOPNOTSUPP;
 	bool was = km_busy_begin();
 	/* What lies on shelves and in barns goes home first: then taken means allocated. */

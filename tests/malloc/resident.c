@@ -52,7 +52,7 @@ int main(void)
 	for (int i = 0; i < MANY; i++) {
 		block[i] = malloc(BYTES + i % 3 * 40000);
 		CHECK(block[i]);
-		memset(block[i], 1, BYTES + i % 3 * 40000);
+		memset(block[i], 1, malloc_usable_size(block[i]));
 	}
 	size_t live_kb = 0;
 	for (int i = 0; i < MANY; i++)

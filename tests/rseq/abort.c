@@ -14,6 +14,7 @@
 #include "fixture_chain.h"
 #include "fixture_charged.h"
 #include "fixture_owned.h"
+#include "fixture_ready.h"
 
 static const struct fixture fixtures[] = {
 	CACHE_FIXTURE("sheaf", start_sheaf),
@@ -25,6 +26,7 @@ static const struct fixture fixtures[] = {
 	OWNED_FIXTURE,
 	STOCK_FIXTURE,
 	CHARGED_FIXTURE,
+	READY_FIXTURE,
 };
 
 /* A fork costs a millisecond, another thread's help two switches: so many for each instruction. */

@@ -1,0 +1,428 @@
+/*
+ * ready.c: blocks of whole pages that lie ready on CPUs: classes, and the engine of their caches. Invariants: what
+ * lies there is a large block that nobody pays for, with exactly its class's pages; what may lie on all CPUs together
+ * is at most a part of what is in use plus a floor, and counts against the bound of what is free and resident; an
+ * engine's call takes no lock but those of pages and of our own memory.
+ *
+ * A CPU has one block of pointers for a class, which comes with the first free there. It takes two at first. Where a
+ * class runs empty and full by turns it takes twice as many, up to 4 MiB in all; a class that is idle begins anew, and
+ * what lay there goes back (reclaim.c), as it does under pressure and on kmem_shrink_all.
+ */
+#include "../page/meta.h"
+#include "../port/die.h"
+#include "../port/os.h"
+#include "ready.h"
+
+#define EXACT		16u	/* a class for each number of pages */
+#define CLASSES		(EXACT + 8 * 4)
+#define FEWEST		2u	/* pages of the smallest: below it there are caches */
+#define WORTH		8u	/* requests that make a class */
+#define SWINGS		8u	/* times that it ran empty before it was full, until it takes more */
+#define FIRST_CAPACITY	2u
+#define MOST_CAPACITY	126u
+#define MOST_BYTES	((size_t)4 << 20)	/* on a CPU, of one class, at most */
+/* What may lie ready in all: a part of what is in use, and these. */
+#define PART		32u
+#define FLOOR_PAGES	1024u
+#define CPU_PAGES	256u	/* for each further CPU */
+
+struct class {
+	struct kmem_cache *cache;	/* NULL: not made yet */
+	uint32_t blocks;		/* blocks of pointers that there are */
+	uint32_t drained;		/* objects that came back by draining, since shrink was last asked */
+	uint16_t asked;			/* while there is no cache; racy, a hint */
+	uint8_t swings;			/* racy, a hint, as the next */
+	bool starved;			/* it was empty since it was last full */
+};
+
+static struct {
+	bool on;
+	struct class class[CLASSES];
+} ready;
+
+uint16_t km_ready_id[KM_READY_PAGES + 2];
+
+/* ------------------------------------------------------------------ classes */
+
+/* 0 < pages <= KM_READY_PAGES. */
+static unsigned class_of(size_t pages)
+{
+	size_t most = pages - 1;
+
+	if (most < EXACT)
+		return (unsigned)most;
+	unsigned log = km_ilog2(most);
+	return EXACT + (log - 4) * 8 + (unsigned)(most >> (log - 3) & 7);
+}
+
+static size_t pages_of(unsigned class)
+{
+	if (class < EXACT)
+		return class + 1;
+	unsigned log = (class - EXACT) / 8 + 4;
+	return ((size_t)1 << log) + ((size_t)((class & 7) + 1) << (log - 3));
+}
+
+static struct class *of_cache(const struct kmem_cache *cache)
+{
+	return &ready.class[class_of(cache->slab_pages)];
+}
+
+static bool is_of_use(const struct kmem_cache *cache)
+{
+	return cache->id >= KM_MAP_FIRST && cache->shelf.slot;
+}
+
+static km_cold struct kmem_cache *make(unsigned class)
+{
+	struct km_creation creation = { .internal = true, .engine = &km_engine_ready };
+	size_t pages = pages_of(class), first = class ? pages_of(class - 1) + 1 : 1;
+	struct kmem_cache *none = NULL;
+	char name[KM_NAME_BYTES];
+	int error;
+
+	creation.args.align = KM_PAGE_SIZE;
+	km_format(name, sizeof(name), "large-%lu", (unsigned long)(pages << KM_PAGE_SHIFT));
+	bool was = km_busy_begin();
+	struct kmem_cache *cache = km_cache_create(name, (uint32_t)(pages << KM_PAGE_SHIFT), 0, &creation, &error);
+	/* Two threads may have come here at once: one cache stays. Release pairs with the load in km_ready_class. */
+	if (cache && !km_cas_release(&ready.class[class].cache, &none, cache)) {
+		kmem_cache_destroy(cache);
+		cache = km_load_acquire(&ready.class[class].cache);
+	} else if (cache && is_of_use(cache)) {
+		km_front_show_sizes(cache, &km_ready_id[first], pages + 1 - first);
+	}
+	km_busy_end(was);
+	return cache;
+}
+
+struct kmem_cache *km_ready_class(size_t bytes, const struct km_request *request)
+{
+	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+
+	/* Where address space is scarce a block has as many pages as were asked for. */
+	if (!ready.on || pages - FEWEST > KM_READY_PAGES - FEWEST || km_os_address_limit() != SIZE_MAX)
+		return NULL;
+	struct class *class = &ready.class[class_of(pages)];
+	struct kmem_cache *cache = km_load_acquire(&class->cache);
+	if (km_unlikely(!cache)) {
+		uint16_t asked = km_load(&class->asked);
+
+		if (asked < WORTH)
+			km_store(&class->asked, (uint16_t)(asked + 1));
+		if (asked < WORTH || !request->may_wait || km_front_busy || km_no_calls)
+			return NULL;
+		cache = make(class_of(pages));
+	}
+	return cache && is_of_use(cache) ? cache : NULL;
+}
+
+/* Where each block is charged, checked, or shown to a sanitizer, none is had without that. */
+void km_ready_start(void)
+{
+	ready.on = !km_options.account && !km_options.check && !km_sanitizer.any && !km_kmalloc_sized;
+}
+
+/* ------------------------------------------------------------------ what may lie there */
+
+/* As much as all CPUs' blocks of pointers take now. */
+static size_t room_in_all(void)
+{
+	size_t pages = 0;
+
+	for (unsigned i = 0; i < CLASSES; i++) {
+		const struct kmem_cache *cache = km_load_acquire(&ready.class[i].cache);
+
+		if (cache)
+			pages += (size_t)km_load(&ready.class[i].blocks) * km_front_capacity(cache) * cache->slab_pages;
+	}
+	return pages;
+}
+
+static bool may_take_more(size_t pages)
+{
+	size_t most = km_pages_used() / PART + FLOOR_PAGES, cpus = 0;
+
+	km_for_each_cpu(cpu)
+		cpus++;
+	most += km_max(cpus, (size_t)1) * CPU_PAGES - CPU_PAGES;
+	return room_in_all() + pages <= most;
+}
+
+/* ------------------------------------------------------------------ blocks of pages */
+
+void *km_ready_take(struct kmem_cache *class, size_t align)
+{
+	void *p = km_shelf_pop(&class->shelf);
+
+	if (km_unlikely(!p) && km_shelf_swap(&class->shelf, true, false))
+		p = km_shelf_pop(&class->shelf);
+	if (!p) {
+		bool *starved = &of_cache(class)->starved;
+
+		if (!km_load(starved))
+			km_store(starved, true);
+		return NULL;
+	}
+	if (km_likely(!((uintptr_t)p & (align - 1))))
+		return p;
+	kfree(p);
+	return NULL;
+}
+
+void *km_ready_take_larger(size_t bytes, size_t align)
+{
+	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+	void *p = NULL;
+
+	if (!ready.on || pages - 1 > KM_READY_PAGES - 1)
+		return NULL;
+	for (unsigned i = class_of(pages); i < CLASSES && !p; i++) {
+		struct kmem_cache *cache = km_load_acquire(&ready.class[i].cache);
+
+		p = cache ? km_ready_take(cache, align) : NULL;
+	}
+	return p;
+}
+
+static struct km_node_counts *counts_of(const struct kmem_cache *cache, const struct km_page *page)
+{
+	return cache->node[page->node];
+}
+
+/* A free looks it up in the first range only. */
+bool km_ready_join(struct kmem_cache *class, struct km_page *page)
+{
+	struct km_node_counts *counts = counts_of(class, page);
+
+	if ((size_t)(page - km_hot.page) >= km_load(&km_hot.pages))
+		return false;
+	km_store(&page->cache, class);
+	km_map_set(page, 1, class->id);
+	km_add(&counts->slabs, 1ul);
+	km_add(&counts->objects, 1ul);
+	km_add(&counts->taken, 1ul);
+	km_add(&counts->new_slabs, 1ul);
+	return true;
+}
+
+void km_ready_leave(struct km_page *page)
+{
+	struct km_node_counts *counts = counts_of(page->cache, page);
+
+	km_map_set(page, 1, KM_MAP_DESC);
+	km_store(&page->cache, NULL);
+	km_sub(&counts->slabs, 1ul);
+	km_sub(&counts->objects, 1ul);
+	km_sub(&counts->taken, 1ul);
+	km_add(&counts->freed_slabs, 1ul);
+}
+
+/* ------------------------------------------------------------------ the engine: objects */
+
+static unsigned take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
+{
+	struct km_request own = *request;
+	unsigned got = 0;
+
+	own.ready = cache;
+	while (got < want && (objects[got] = km_large_get(cache->size, &own)))
+		got++;
+	return got;
+}
+
+static void give(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		struct km_page *page = km_page_of(objects[i]);
+
+		if (km_unlikely(!page || page->type != KM_PAGE_LARGE || page->cache != cache ||
+				km_page_address(page) != objects[i]))
+			km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree", objects[i], cache->name);
+		else
+			km_large_give(objects[i]);
+	}
+}
+
+/* ------------------------------------------------------------------ the engine: blocks of pointers */
+
+static void **new_block(struct kmem_cache *cache, bool may_wait)
+{
+	if (!may_take_more((size_t)km_front_capacity(cache) * cache->slab_pages))
+		return NULL;
+	/* Zeros: the NULL at the bottom of the stack is there. */
+	char *base = km_meta_alloc((size_t)cache->shelf.block_mask + 1, may_wait && !km_no_calls);
+	if (!base)
+		return NULL;
+	km_add(&of_cache(cache)->blocks, 1u);
+	km_pages_set_ready(room_in_all());
+	return km_block_bottom(&cache->shelf, (void **)base);
+}
+
+static void free_block(struct kmem_cache *cache, void **block)
+{
+	km_meta_free(km_block_base(&cache->shelf, block), (size_t)cache->shelf.block_mask + 1);
+	km_sub(&of_cache(cache)->blocks, 1u);
+	km_pages_set_ready(room_in_all());
+}
+
+static void **refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
+{
+	void **block = empty ?: new_block(cache, request->may_wait);
+
+	if (!block || !take(cache, request, block - 1, 1)) {
+		if (block && !empty)
+			free_block(cache, block);
+		return NULL;
+	}
+	return block - 1;
+}
+
+/* It ran empty and full by turns: it takes twice as many, where there is room for them on each CPU that has a block. */
+static bool grow(struct kmem_cache *cache, struct class *class, void **full)
+{
+	unsigned capacity = km_mask_capacity(km_front_mask(cache)), more = capacity * 2 + 2;
+
+	if (!km_load(&class->starved))
+		return false;
+	km_store(&class->starved, false);
+	if (more > cache->max_capacity)
+		return false;
+	km_store(&class->swings, (uint8_t)(km_load(&class->swings) + 1));
+	if (km_load(&class->swings) < SWINGS ||
+	    !may_take_more((size_t)km_load(&class->blocks) * (more - capacity) * cache->slab_pages))
+		return false;
+	km_store(&class->swings, (uint8_t)0);
+	km_front_resize(cache, more);
+	km_pages_set_ready(room_in_all());
+	return km_block_room(&cache->shelf, full) != 0;
+}
+
+/* Half of what is there goes: what was freed first. */
+static void **spill(struct kmem_cache *cache, void **full)
+{
+	if (!full)
+		return new_block(cache, true);
+	if (grow(cache, of_cache(cache), full))
+		return full;
+	size_t count = km_block_count(&cache->shelf, full), stay = count / 2, go = count - stay;
+	void **bottom = km_block_bottom(&cache->shelf, full);
+	give(cache, bottom - go, (unsigned)go);
+	__builtin_memmove(bottom - stay, full, stay * sizeof(*full));
+	return bottom - stay;
+}
+
+static void retire(struct kmem_cache *cache, void **block)
+{
+	size_t count = km_block_count(&cache->shelf, block);
+
+	give(cache, block, (unsigned)count);
+	km_add(&of_cache(cache)->drained, (uint32_t)count);
+	free_block(cache, block);
+}
+
+/* ------------------------------------------------------------------ the engine: a cache */
+
+static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args km_unused)
+{
+	unsigned most = MOST_CAPACITY;
+
+	while (most > FIRST_CAPACITY && most * (size_t)cache->size > MOST_BYTES)
+		most = (most + 2) / 2 - 2;
+	cache->slab_pages = cache->size >> KM_PAGE_SHIFT;
+	/* What a hit checks an address by: it begins a page, of which the map says that it begins a block. */
+	cache->order = cache->min_order = 0;
+	cache->objects = 1;
+	cache->capacity = cache->busy_capacity = FIRST_CAPACITY;
+	cache->max_capacity = (uint16_t)most;
+	return 0;
+}
+
+static int node_init(struct kmem_cache *cache km_unused, unsigned node km_unused)
+{
+	return 0;
+}
+
+static void node_fini(struct kmem_cache *cache km_unused, unsigned node km_unused)
+{
+}
+
+/* What lay on shelves has gone by then: how much that was. */
+static size_t shrink(struct kmem_cache *cache)
+{
+	struct class *class = of_cache(cache);
+
+	if (!km_load(&class->drained))
+		return 0;
+	km_pages_set_ready(room_in_all());
+	return km_swap_acquire(&class->drained, 0u);
+}
+
+static size_t reap(struct kmem_cache *cache km_unused)
+{
+	return 0;
+}
+
+static void stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
+{
+	for (unsigned i = 0; i < km_node_count; i++) {
+		const struct km_node_counts *counts = cache->node[i];
+
+		stats->total_slabs += km_load(&counts->slabs);
+		stats->total_objects += km_load(&counts->objects);
+		stats->active_objects += km_load(&counts->taken);
+		stats->alloc_slab += km_load(&counts->new_slabs);
+		stats->free_slab += km_load(&counts->freed_slabs);
+	}
+}
+
+/* Blocks of the class, as the pages' descriptors have them. */
+struct blocks {
+	const struct kmem_cache *cache;
+	size_t count, wrong;
+};
+
+static int count_block(struct km_page *page, void *arg)
+{
+	struct blocks *blocks = arg;
+
+	if (page->type == KM_PAGE_LARGE && page->cache == blocks->cache) {
+		blocks->count++;
+		blocks->wrong += page->pages != blocks->cache->slab_pages;
+	}
+	return 0;
+}
+
+static int check(struct kmem_cache *cache)
+{
+	struct blocks blocks = { .cache = cache };
+	struct kmem_cache_stats kept = { .name = "" };
+
+	km_pages_walk(count_block, &blocks);
+	stats(cache, &kept);
+	if (blocks.count == kept.total_objects && !blocks.wrong)
+		return 0;
+	km_warn("check: %s: %lu blocks, kept %lu, %lu are of another length", cache->name, blocks.count,
+		kept.total_objects, blocks.wrong);
+	return 1;
+}
+
+const struct km_engine km_engine_ready = {
+	.name = "ready",
+	.front = KM_FRONT_ARRAY,
+	.whole_pages = true,
+	.lone = true,
+	.node_bytes = sizeof(struct km_node_counts),
+	.layout = layout,
+	.node_init = node_init,
+	.node_fini = node_fini,
+	.take = take,
+	.give = give,
+	.refill = refill,
+	.spill = spill,
+	.retire = retire,
+	.shrink = shrink,
+	.reap = reap,
+	.stats = stats,
+	.check = check,
+};

@@ -1,0 +1,46 @@
+/*
+ * ready.h: blocks of whole pages that lie ready on CPUs: what kmalloc, malloc and cache/large.c ask of cache/ready.c.
+ *
+ * Classes have each number of pages up to 16, then eight steps in each doubling up to 256 (1 MiB), so that less than an
+ * eighth of a block is more than was asked for. A class is a cache of an engine of its own, large-<bytes>, made when it
+ * has been asked for a few times. Its objects are large blocks like any other, but that the page map shows the class's
+ * id at their first page: so a free is the hit that all frees are.
+ */
+#ifndef KM_CACHE_READY_H
+#define KM_CACHE_READY_H
+
+#include "cache.h"
+
+#define KM_READY_PAGES	256u	/* of the largest class */
+
+/* By pages: the class's id; 0 where there is none yet, and at both ends. */
+extern km_hidden uint16_t km_ready_id[KM_READY_PAGES + 2];
+
+/* Blocks lie ready in this process: nothing wants to see each of them come and go. Called once, at the start. */
+void km_ready_start(void);
+
+/*
+ * A hit, or NULL: `size` bytes, that is more than a page, at the start of a page. Not where somebody pays for all that
+ * this thread has: blocks that lie ready are nobody's.
+ */
+km_inline void *km_ready_hit(size_t size)
+{
+	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+
+	if (km_unlikely(km_account_here))
+		return NULL;
+	return km_front_alloc_id(km_ready_id, km_min(pages, (size_t)KM_READY_PAGES + 1));
+}
+
+/* The class that serves so many bytes, made if it is worth it and the request may wait; NULL: none does. */
+struct kmem_cache *km_ready_class(size_t bytes, const struct km_request *request);
+/* A block of the class that lies ready on this CPU, aligned to `align`; NULL: there is none. */
+void *km_ready_take(struct kmem_cache *class, size_t align);
+/* Whatever is large enough and lies ready on this CPU, for who may not wait for more. */
+void *km_ready_take_larger(size_t bytes, size_t align);
+/* A live block becomes one of the class, which has as many pages, or is no longer one of its own (page->cache). Counts
+ * it, and lets the page map say so. False: it can't be one. */
+bool km_ready_join(struct kmem_cache *class, struct km_page *page);
+void km_ready_leave(struct km_page *page);
+
+#endif

@@ -279,6 +279,7 @@ void km_front_open(struct kmem_cache *cache)
 			    km_percpu.discipline == KM_DISCIPLINE_RSEQ;
 	shelf->front.percpu = km_percpu.base;
 	shelf->front.rseq = km_rseq;
+	cache->charged_odd = KM_CHARGED_ODD;
 	shelf->block_mask = mask_of(cache->max_capacity);
 	shelf->front.open.mask = shelf->inner.mask = mask_of(cache->capacity);
 	cache->pad = pad_of(cache, cache->capacity);
@@ -404,7 +405,6 @@ static void make_charged(struct kmem_cache *cache, uint32_t block_bytes)
 	shelf->front.percpu = km_percpu.base;
 	shelf->front.rseq = km_rseq;
 	shelf->slot = cache->word_is_charged ? cache->word : km_percpu_alloc(km_owned_word_bytes());
-	km_store(&cache->charged_odd, KM_CHARGED_ODD);
 	if (shelf->slot)
 		open_charged(cache);
 }

@@ -16,10 +16,10 @@ km_hit_path void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
 
 	if (km_likely(object))
 		return object;
-	if (gfp & __GFP_ZERO)
-		return kmem_cache_zalloc(cache, gfp);
 	if (km_objcg_here)
 		return km_charged_alloc(cache, gfp, km_objcg_here, rseq);
+	if (gfp & __GFP_ZERO)
+		return kmem_cache_zalloc(cache, gfp);
 #endif
 	return km_alloc_miss(cache, gfp);
 }
@@ -51,21 +51,11 @@ km_hit_path void (kmem_cache_free)(struct kmem_cache *cache, void *object)
 	km_free_miss(cache, object);
 }
 
-#ifdef KMEM_HAVE_RSEQ
-km_hit_path void *km_mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
+/* Zeroed, and no more than that, it may be a hit after all. */
+void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
-	void *object = NULL;
-	uint64_t *word;
-
-	if (km_likely(!(gfp & KM_CHARGED_ODD)))
-		object = kmem_shelf_pop(&cache->charged.front.back, cache->shelf.front.percpu, rseq);
-	if (km_unlikely(!object))
-		return km_alloc_missed(cache, gfp);
-	if (km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)))
-		return object;
-	return cache->charging->take(cache, gfp, objcg, object, word);
+	return gfp & __GFP_ZERO ? kmem_cache_zalloc(cache, gfp) : km_alloc_missed(cache, gfp);
 }
-#endif
 
 void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t gfp, int node)
 {

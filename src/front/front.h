@@ -236,29 +236,41 @@ km_inline bool km_front_is_owner(const struct kmem_cache *cache, const void *obj
 	return seen == owner;
 }
 
+/* What is no hit of `charged` or `mixed` by its gfp. */
+void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp);
+
 /*
  * A cache whose objects are all paid for has no public shelf, but one of objects that are paid for already: a second
  * hit. As long as one pays for all, they are the owner's that the CPU's block names; where several pay they may be
  * anybody's, and whoever takes one looks whose: it comes with what he pays for it, or is charged to him instead of that
  * one. What is freed goes there by the first hit, either way. rseq: the thread's offset, as at the first.
  */
-/* The same where several pay; or it is no hit. */
-void *km_mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq);
-
 km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
 {
 #ifdef KMEM_HAVE_RSEQ
+	void *object;
+	uint64_t *word;
+
 	/* Where nobody pays, misses are some engine's ordinary way: they do not try this in vain. */
 	if (!objcg)
 		return km_alloc_missed(cache, gfp);
 	/* No km_load: so it is one instruction. */
-	if (km_unlikely(gfp & cache->charged_odd))
-		return km_mixed_alloc(cache, gfp, objcg, rseq);
-	void *object = km_rseq_owned_pop(&cache->charged.front.open, cache->shelf.front.percpu, rseq, (uintptr_t)objcg);
-	if (km_likely(object))
+	if (km_likely(!(gfp & cache->charged_odd))) {
+		object = km_rseq_owned_pop(&cache->charged.front.open, cache->shelf.front.percpu, rseq,
+					   (uintptr_t)objcg);
+		return km_likely(object) ? object : km_alloc_missed(cache, gfp);
+	}
+	if (km_unlikely(gfp & KM_CHARGED_ODD))
+		return km_odd_alloc(cache, gfp);
+	object = kmem_shelf_pop(&cache->charged.front.back, cache->shelf.front.percpu, rseq);
+	if (km_unlikely(!object))
+		return km_alloc_missed(cache, gfp);
+	if (km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)))
 		return object;
-#endif
+	return cache->charging->take(cache, gfp, objcg, object, word);
+#else
 	return km_alloc_missed(cache, gfp);
+#endif
 }
 
 /* ... zeroed. */

@@ -628,6 +628,8 @@ km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 	/* A chain's every hit comes by here. */
 	if (km_likely(!cache->charging) && km_likely(!(gfp & __GFP_ACCOUNT)))
 		return alloc_ordinary(cache, gfp);
+	if (km_unlikely(gfp & KM_CHARGED_ODD))
+		return km_alloc_missed(cache, gfp);
 	return km_charged_alloc(cache, gfp, km_objcg_now(), cache->shelf.front.rseq);
 }
 

@@ -273,14 +273,14 @@ static km_noinline void *take_slowly(struct kmem_cache *cache, gfp_t gfp, struct
 /* Groups in turn on a CPU come by each other's objects all the time: what one pays more, the other pays less. */
 static void *take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word)
 {
+	if (objcg && km_unlikely(objcg->private) && km_is_private(objcg))
+		return take_private(cache, gfp, objcg, object);
 #ifdef KMEM_HAVE_RSEQ
 	const intptr_t rseq = km_rseq;
 
-	if (objcg && km_unlikely(objcg->private) && km_is_private(objcg))
-		return take_private(cache, gfp, objcg, object);
-	/* Its own, not its page's. */
+	/* Its own word, not its page's. */
 	if (km_likely((uintptr_t)(word - km_hot.owner) >= km_load(&km_hot.pages)) && km_likely(word) && objcg &&
-	    !km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]) &&
+	    km_likely(!km_memcg_modes[MEM_CGROUP_DRAIN]) &&
 	    km_likely(km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->charge))) {
 		struct obj_cgroup *owner = (struct obj_cgroup *)(uintptr_t)(km_load(word) & ~KM_OWNER_NOBODY);
 
@@ -290,6 +290,8 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg,
 			km_objcg_uncharge(owner, cache->charge);
 		return object;
 	}
+#else
+	(void)word;
 #endif
 	return take_slowly(cache, gfp, objcg, object);
 }
@@ -297,14 +299,14 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg,
 /* The hit of who was not let to it: nobody pays, or the cache has twins. */
 static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
+	const uintptr_t mine = objcg && objcg != &km_objcg_root ? (uintptr_t)objcg : KM_OWNER_NOBODY;
 	void *object = km_shelf_pop(&cache->mixed);
+	uint64_t *word;
 
 	if (!object)
 		return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
-	uint64_t *word;
-	if (km_likely(km_front_is_owner(cache, object, objcg ? (uintptr_t)objcg : KM_OWNER_NOBODY, &word)))
-		return object;
-	return take(cache, gfp, objcg, object, word);
+	return km_likely(km_front_is_owner(cache, object, mine, &word)) ? object :
+									  take(cache, gfp, objcg, object, word);
 }
 
 static km_noinline void mixed_free(struct kmem_cache *cache, void *object)

@@ -297,6 +297,44 @@ static void no_fence_to_be_had(void)
 	end(cache);
 }
 
+static void are_zeros(const void *object, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		NEED(((const char *)object)[i] == 0);
+}
+
+/* What others have written is not seen; by whichever call, and it is charged like any other. */
+static void zeroed(void)
+{
+	struct kmem_cache *cache = of_both("zeroed");
+
+	for (int round = 0; round < 3; round++) {
+		take_for(one, cache, 0, 8);
+		for (int i = 0; i < 8; i++)
+			memset(objects[i], 0x5a, 200);
+		put_some(cache, 0, 8);
+		set_active_memcg(round ? two : one);
+		for (int i = 0; i < 8; i++) {
+			NEED((objects[i] = i % 2 ? kmem_cache_zalloc(cache, GFP_KERNEL) :
+						   kmem_cache_alloc(cache, GFP_KERNEL | __GFP_ZERO)));
+			are_zeros(objects[i], 200);
+		}
+		set_active_memcg(NULL);
+		is_right(cache, round ? 0 : 8, round ? 8 : 0);
+		put_some(cache, 0, 8);
+	}
+	for (int i = 0; i < 8; i++) {
+		MEMCG_SCOPE(i % 2 ? one : two);
+		char *object = kmalloc(200, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+
+		NEED(object);
+		are_zeros(object, 200);
+		memset(object, 0x5a, 200);
+		kfree(object);
+	}
+	end(cache);
+}
+
 /* A private group's twin: an object may be of either, and hits keep away. */
 static void with_a_twin(void)
 {
@@ -326,6 +364,7 @@ static const struct api_case cases[] = {
 	{ "leaves", leaves },
 	{ "mixed later", mixed_later },
 	{ "no fence", no_fence_to_be_had },
+	{ "zeroed", zeroed },
 	{ "with a twin", with_a_twin },
 };
 

@@ -18,6 +18,9 @@
  *	adopt		if (not yet born, or *top) miss; owner = the caller's
  *	found		if (closed, or born) miss; owner = the caller's; top = block
  *
+ * Where several pay, under rseq, the same words lead to blocks of many owners (front/drain.c: mix): then pcpu.h's verbs
+ * are used, by another struct km_shelf, this one is closed for ever, and the word beside the top is but not 0.
+ *
  * Soft disciplines: the owner changes under the slot's lock only, and only while there is no object. A pop under
  * cmpxchg has no lock: it looks at the owner between its look at the pair and its compare-and-swap; for the owner to
  * be another one meanwhile, somebody has taken the last object, and that has moved the transaction id.

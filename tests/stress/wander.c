@@ -1,0 +1,144 @@
+/*
+ * wander: threads that go from CPU to CPU, rest, and come back, while what they have left on shelves is taken away
+ * behind them: with a decay of 20 ms reclaim finds CPUs that were left some ten times a second. No object is given out
+ * twice, none is lost. SECONDS=n. Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#define THREADS	6u
+#define CACHES	4u
+#define HELD	600u	/* objects of a thread: more than a shelf has room for, so that it misses */
+
+struct object {
+	struct object *self;
+	uintptr_t owner;
+};
+
+static struct kmem_cache *caches[CACHES];
+static int stop;
+
+static uint32_t next(uint64_t *random)
+{
+	*random = *random * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(*random >> 33);
+}
+
+static void go_to(unsigned index, const cpu_set_t *allowed)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	index %= (unsigned)CPU_COUNT(allowed);
+	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, allowed) && !index--)
+			CPU_SET(cpu, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+}
+
+static void fail(const char *why)
+{
+	printf("FAIL: %s\n", why);
+	fflush(stdout);
+	_exit(1);
+}
+
+static void swap_one(struct object **slot, uint8_t *cache, uint32_t random, uintptr_t owner)
+{
+	struct object *object = *slot;
+
+	if (object) {
+		if (object->self != object || object->owner != owner)
+			fail("an object is somebody else's, too");
+		object->self = NULL;
+		kmem_cache_free(caches[*cache], object);
+		*slot = NULL;
+		return;
+	}
+	*cache = random % CACHES;
+	*slot = object = kmem_cache_alloc(caches[*cache], GFP_KERNEL);
+	if (!object)
+		fail("no memory");
+	*object = (struct object){ object, owner };
+}
+
+static void *wander(void *argument)
+{
+	uint64_t random = (uintptr_t)argument;
+	struct object *objects[HELD] = { NULL };
+	uint8_t cache[HELD];
+	cpu_set_t allowed;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		fail("cannot read the CPUs allowed");
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		uint32_t number = next(&random);
+
+		if (number % 4096 == 0)
+			go_to(number >> 12, &allowed);
+		if (number % 32768 == 1)
+			usleep(30000);
+		swap_one(&objects[number % HELD], &cache[number % HELD], number >> 16, (uintptr_t)argument);
+	}
+	for (unsigned i = 0; i < HELD; i++)
+		if (objects[i])
+			swap_one(&objects[i], &cache[i], 0, (uintptr_t)argument);
+	return NULL;
+}
+
+/* The decay is read when the library starts: again, with one that is short. */
+static void begin_again(char **argv)
+{
+	const char *options = getenv("KMEM_OPTIONS");
+	char text[512];
+
+	snprintf(text, sizeof(text), "%s%sdecay:20", options ? options : "", options ? "," : "");
+	setenv("KMEM_OPTIONS", text, 1);
+	execl("/proc/self/exe", argv[0], "again", (char *)NULL);
+	fail("cannot begin again");
+}
+
+int main(int argc, char **argv)
+{
+	const char *wanted = getenv("SECONDS");
+	pthread_t threads[THREADS];
+	char name[16];
+
+	if (argc < 2)
+		begin_again(argv);
+	for (unsigned i = 0; i < CACHES; i++) {
+		snprintf(name, sizeof(name), "wander-%u", i);
+		caches[i] = kmem_cache_create(name, 64u << i, NULL, 0);
+		if (!caches[i])
+			fail("no cache");
+	}
+	for (uintptr_t i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, wander, (void *)(i + 1)))
+			fail("no thread");
+	sleep(wanted ? (unsigned)atoi(wanted) : 2);
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	if (kmem_check_all())
+		fail("what is kept of the objects does not agree");
+	for (unsigned i = 0; i < CACHES; i++) {
+		struct kmem_cache_stats stats;
+
+		kmem_cache_shrink(caches[i]);
+		kmem_cache_get_stats(caches[i], &stats);
+		if (stats.total_slabs)
+			fail("objects were lost");
+		kmem_cache_destroy(caches[i]);
+	}
+	return 0;
+}

@@ -135,15 +135,15 @@ static int count_group(struct mem_cgroup *group, unsigned depth, void *arg)
 }
 
 /* They leave nothing behind but a word that they had on each CPU, and what somebody has of them. */
-static void tenants_come_and_go(struct kmem_cache *paid)
+static void tenants_come_and_go(struct kmem_cache *paid, unsigned flags)
 {
 	struct kmem_stats stats;
 	unsigned left = 0;
-	size_t records = 0;
+	size_t records = 0, pages = 0;
 	void *object;
 
 	for (unsigned i = 0; i < 3000; i++) {
-		struct mem_cgroup *group = mem_cgroup_create(NULL, "visitor", 0);
+		struct mem_cgroup *group = mem_cgroup_create(NULL, "visitor", flags);
 
 		NEED(group && (object = kmem_cache_alloc_in(paid, group, GFP_KERNEL)));
 		kmem_cache_free(paid, object);
@@ -152,12 +152,14 @@ static void tenants_come_and_go(struct kmem_cache *paid)
 		if (i == 1000) {
 			kmem_get_stats(&stats);
 			records = stats.meta_bytes;
+			pages = km_pages_used();
 		}
 	}
 	mem_cgroup_walk(NULL, count_group, &left);
 	NEED(!left);
 	kmem_get_stats(&stats);
 	NEED(stats.meta_bytes - records <= MIB / 2);
+	NEED(km_pages_used() <= pages + (MIB / 2 >> KM_PAGE_SHIFT));
 }
 
 static void shut_and_go_on(bool by_name)
@@ -183,8 +185,8 @@ static void shut_and_go_on(bool by_name)
 	struct kmem_cache *later = make("later", 3000);
 	use(later);
 	grow_old();
-	/* Caches of slob share pages; and slub's CPU keeps the slab that it has. */
-	if (before->engine->front == KM_FRONT_ARRAY)
+	/* Caches of slob share pages. */
+	if (!slob)
 		NEED(slabs_of(before) == 0 && slabs_of(later) == 0);
 	kmem_shrink_all();
 	use(later);
@@ -197,12 +199,12 @@ static void shut_and_go_on(bool by_name)
 		set_active_memcg(was);
 		mem_cgroup_drain(group);
 		mem_cgroup_put(group);
-		tenants_come_and_go(paid);
+		tenants_come_and_go(paid, 0);
+		tenants_come_and_go(paid, MEM_CGROUP_PRIVATE);
 		grow_old();
 	}
 	use(before);
-	if (before->engine->front == KM_FRONT_ARRAY)
-		kmem_cache_destroy(before);
+	kmem_cache_destroy(before);
 	NEED(kmem_check_all() == 0);
 }
 

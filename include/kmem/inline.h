@@ -120,6 +120,12 @@ struct slab_sheaf {
 	"74:\n\t"                                                                                  \
 	"jmp %l[" miss "]\n\t"                                                                     \
 	".popsection\n\t"
+/* Clang, which may choose, would put it on the stack first. */
+#ifdef __clang__
+#define KMEM_RSEQ_BASE "r"
+#else
+#define KMEM_RSEQ_BASE "rm"
+#endif
 /*
  * [area] = the CPU's area; _SLOT: and [slot] = the address of the shelf's word in it; _WORD: the same where the shelf's
  * offset is an operand, [shelf]. What a hit stores the next one loads, and processors hand that on fast where both
@@ -156,7 +162,7 @@ kmem_shelf_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq)
 		"{movq %[top], (%[slot])|mov [%[slot]], %[top]}\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq)
+		: [shelf] "m"(shelf->shelf), [base] KMEM_RSEQ_BASE(base), [rs] "r"(rseq)
 		: "memory", "cc"
 		: miss);
 	if (!area)
@@ -188,7 +194,7 @@ kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gf
 		"{movq %[top], (%[slot])|mov [%[slot]], %[top]}\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq), [gfp] "r"(gfp),
+		: [shelf] "m"(shelf->shelf), [base] KMEM_RSEQ_BASE(base), [rs] "r"(rseq), [gfp] "r"(gfp),
 		  [bits] "i"(KMEM_GFP_ODD)
 		: "memory", "cc"
 		: miss);
@@ -217,7 +223,7 @@ kmem_shelf_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq, void 
 		"{movq %[top], (%[slot])|mov [%[slot]], %[top]}\n"
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
-		: [shelf] "m"(shelf->shelf), [mask] "m"(shelf->mask), [base] "rm"(base), [rs] "r"(rseq),
+		: [shelf] "m"(shelf->shelf), [mask] "m"(shelf->mask), [base] KMEM_RSEQ_BASE(base), [rs] "r"(rseq),
 		  [object] "r"(object)
 		: "memory", "cc"
 		: miss);

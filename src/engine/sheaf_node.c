@@ -19,7 +19,8 @@
 
 /*
  * Kernel: 60, 28, 12, 4; ours fill a power of two together with the NULL and the header. A cache that misses often or
- * is used in bulk grows to blocks of 32 KiB of objects (front/miss.c), and comes back when it has been idle.
+ * is used in bulk grows to blocks of 32 KiB of objects, 128 KiB of those above two pages (front/miss.c), and comes back
+ * when it has been idle.
  */
 static unsigned capacity_by_size(uint32_t size)
 {
@@ -70,9 +71,10 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	cache->capacity = (uint16_t)km_max(capacity_by_size(cache->size), args->sheaf_capacity);
 	/* Who asks for as many at once may have them at hand; who misses often is content with half. */
 	unsigned bulk = capacity_within(254, cache->size, 64u << 10);
-	unsigned busy = capacity_within(126, cache->size, 32u << 10);
-	cache->max_capacity = (uint16_t)km_max(bulk, (unsigned)cache->capacity);
+	/* Two of those would be too few for who takes some at a time. */
+	unsigned busy = capacity_within(126, cache->size, cache->size > 2 * KM_PAGE_SIZE ? 128u << 10 : 32u << 10);
 	cache->busy_capacity = (uint16_t)km_max(busy, (unsigned)cache->capacity);
+	cache->max_capacity = (uint16_t)km_max(bulk, (unsigned)cache->busy_capacity);
 	return 0;
 }
 

@@ -44,11 +44,11 @@ static void bulks(struct kmem_cache *cache, unsigned n)
 	kmem_cache_free_bulk(cache, n, objects);
 }
 
-static struct kmem_cache *create(void)
+static struct kmem_cache *create(unsigned size, unsigned first)
 {
-	struct kmem_cache *cache = kmem_cache_create("growth", SIZE, &(struct kmem_cache_args){ .engine = "sheaf" }, 0);
+	struct kmem_cache *cache = kmem_cache_create("growth", size, &(struct kmem_cache_args){ .engine = "sheaf" }, 0);
 
-	expect(cache, FIRST, "new");
+	expect(cache, first, "new");
 	return cache;
 }
 
@@ -68,14 +68,14 @@ int main(void)
 	/* A look would begin the count anew. */
 	km_front_tick = NULL;
 
-	struct kmem_cache *cache = create();
+	struct kmem_cache *cache = create(SIZE, FIRST);
 	batches(cache, FIRST - 10, 10000);
 	expect(cache, FIRST, "batches within a block");
 	batches(cache, FIRST + 10, 10000);
 	expect(cache, 2 * FIRST + 2, "batches beyond a block");
 	kmem_cache_destroy(cache);
 
-	cache = create();
+	cache = create(SIZE, FIRST);
 	batches(cache, OBJECTS, 1);
 	expect(cache, BUSY, "misses");
 	bulks(cache, BUSY);
@@ -84,6 +84,12 @@ int main(void)
 	expect(cache, BULK, "bulk of more than a block");
 	bulks(cache, 4 * BULK);
 	expect(cache, BULK, "bulk of more than any block");
+	kmem_cache_destroy(cache);
+
+	/* Few large ones at a time: those that 128 KiB hold. */
+	cache = create(10240, 2);
+	batches(cache, 8, 10000);
+	expect(cache, 6, "batches of large objects");
 	kmem_cache_destroy(cache);
 	return failures != 0;
 }

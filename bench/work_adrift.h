@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ADRIFT_QUEUE 1024u
+#define ADRIFT_QUEUE 256u
 #define ADRIFT_MOST 64u		/* producers */
 #define ADRIFT_OBJECTS 655360u	/* alive: 370 MiB of 592 bytes */
 #define ADRIFT_MS 30000u	/* with so many alive; with fewer, less */

@@ -57,8 +57,12 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	cache->order = (uint8_t)km_layout_order(cache->size,
 						km_layout_options.min_objects ?: MIN_OBJECTS,
 						max_order);
-	/* Objects of more than half of a largest slab: a larger slab still, if that wastes less. */
 	uint32_t bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
+	/* Where more than a 64th of a slab is left over, twice the slab mostly leaves half of that part, or less. */
+	uint32_t left = bytes % cache->size;
+	if (cache->order < max_order && left > bytes / 64 && 2 * bytes % cache->size <= left + left / 4)
+		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->order);
+	/* Objects of more than half of a largest slab: a larger slab still, if that wastes less. */
 	while (cache->size > KM_PAGE_SIZE && cache->order < km_min(max_order + 2, KM_MAX_ORDER) &&
 	       bytes % cache->size > bytes / 8)
 		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->order);

@@ -1,6 +1,7 @@
 /*
  * layout.c: the orders of slabs under every option that speaks of them, for each engine and many sizes: within bounds,
- * at least what was asked for, and no more objects than a slab can count. Runs itself once for each set of options.
+ * at least what was asked for, and no more objects than a slab can count; and what sheaf leaves over. Runs itself once
+ * for each set of options.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,20 @@ static void look(struct kmem_cache *cache)
 		kmem_cache_free(cache, object);
 }
 
+/* A slab of sheaf leaves little over, as far as it is of an order below the largest: what is left is resident. */
+static void leftover(void)
+{
+	for (uint32_t size = 32; size <= 1024; size += 16) {
+		struct kmem_cache_args args = { .engine = "sheaf" };
+		struct kmem_cache *cache = kmem_cache_create("leftover", size, &args, 0);
+		size_t bytes = cache ? KM_PAGE_SIZE << cache->order : 1;
+
+		if (!cache || bytes - (size_t)cache->objects * cache->size > bytes / 36)
+			complain(cache, "too much is left over");
+		kmem_cache_destroy(cache);
+	}
+}
+
 static int run(void)
 {
 	static const uint32_t sizes[] = {
@@ -78,6 +93,8 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		return run();
+	leftover();
+	failed = wrong != 0;
 	for (size_t i = 0; i < km_array_count(options); i++) {
 		int status;
 

@@ -129,7 +129,7 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 	if (km_unlikely(!p))
 		return pages_alloc(bytes, align, request);
 	if (request->gfp & __GFP_ZERO && !zero)
-		__builtin_memset(p, 0, bytes);
+		__builtin_memset(p, 0, km_align_up(bytes, KM_PAGE_SIZE));
 	if (request->node >= 0 && km_nodes.bind)
 		km_node_bind(p, km_align_up(bytes, KM_PAGE_SIZE), (unsigned)request->node);
 	return p;

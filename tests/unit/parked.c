@@ -123,11 +123,14 @@ static void zeros(void)
 		char *p = kvmalloc(bytes, GFP_KERNEL), *q;
 
 		NEED(p);
-		memset(p, 1, bytes);
+		memset(p, 1, ksize(p));
 		kvfree(p);
 		q = kvzalloc(bytes - any() % MIB, GFP_KERNEL);
 		NEED(q);
 		for (size_t k = 0; k < 4 * MIB; k += 512)
+			NEED(!q[k]);
+		/* kvrealloc may grow up to here. */
+		for (size_t k = ksize(q) - 4096; k < ksize(q); k++)
 			NEED(!q[k]);
 		kvfree(q);
 	}

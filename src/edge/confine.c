@@ -12,6 +12,7 @@
 #include <stdarg.h>
 
 #include "../cache/cache.h"
+#include "../page/big.h"
 #include "../page/meta.h"
 #include "../port/os.h"
 #include "../port/pcpu.h"
@@ -60,6 +61,7 @@ static void limited(int resource, const uint64_t *limits)
 	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_front_busy)
 		return;
 	bool was = km_busy_begin();
+	km_big_purge(0);
 	km_arena_fit(limits[0]);
 	km_meta_fit(limits[0]);
 	km_percpu_fit(limits[0]);

@@ -265,10 +265,13 @@ static void *fit(struct km_parked parked, size_t bytes)
 	return p;
 }
 
-/* Where memory is of nodes, or told to a sanitizer, a block begins as the system makes it. */
+/*
+ * Where memory is of nodes, or told to a sanitizer, a block begins as the system makes it; and where address space is
+ * limited, what is freed is there for the program's own mappings, too.
+ */
 static bool may_park(void)
 {
-	return km_node_count == 1 && !km_sanitizer.any;
+	return km_node_count == 1 && !km_sanitizer.any && km_os_address_limit() == SIZE_MAX;
 }
 
 /* Give back what is beyond the bound, or so old. With the lock before and after. Bytes. */

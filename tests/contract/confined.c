@@ -335,6 +335,9 @@ static void limited(bool by_other_name)
 
 	use(cache);
 	kfree(kmalloc(64, GFP_KERNEL));
+	/* A block that comes and goes lies ready for its next. */
+	for (unsigned i = 0; i < 4; i++)
+		kvfree(kvmalloc(1000 * MIB, GFP_KERNEL));
 	limit_address_space(1024 * MIB, by_other_name);
 	needs_room();
 	size_t first = get_all(4096), second = get_all(4096);

@@ -104,6 +104,19 @@ static void side_by_side(void)
 		kvfree(block[i]);
 }
 
+/* Who swings has what he freed, for mappings of his own as for blocks. */
+static void swinging(void)
+{
+	for (unsigned i = 0; i < 5; i++) {
+		void *p = kvmalloc(LIMIT / 2, QUIET), *own;
+
+		NEED(p);
+		kvfree(p);
+		own = mmap(NULL, LIMIT / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		NEED(own != MAP_FAILED && munmap(own, LIMIT / 2) == 0);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct rlimit limit = { LIMIT, LIMIT };
@@ -127,6 +140,7 @@ int main(int argc, char **argv)
 	kmem_get_stats(&stats);
 	NEED(stats.arena_reserved_bytes <= LIMIT / 4);
 	NEED(munmap(own, LIMIT / 2) == 0);
+	swinging();
 	/* What is left of each range is taken back where the program limits itself, and of those that went nothing. */
 	void *kept = kvmalloc(3 << 20, QUIET);
 	INSIDE(km_arena_fit(LIMIT / 8));

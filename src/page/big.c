@@ -142,7 +142,7 @@ static bool reserve_entry(void)
 
 	if (!table)
 		return big.table && big.used + big.deleted + 1 < big.slots;
-	big.table = table;
+	km_store(&big.table, table);
 	big.slots = slots;
 	big.used = big.deleted = 0;
 	for (size_t i = 0; i < old_slots; i++)
@@ -289,8 +289,8 @@ static size_t shed(bool beyond, unsigned decay_ms)
 
 size_t km_big_purge(unsigned decay_ms)
 {
-	/* No lock where there is nothing, as mostly. */
-	if (!km_load(km_parked_pages()) && decay_ms)
+	/* No lock where there never was such a block, as mostly. */
+	if (!km_load(&big.table))
 		return 0;
 	bool was = lock_table();
 	km_parked_fade(big.bytes, !decay_ms);

@@ -147,6 +147,16 @@ static void by_age(void)
 	km_big_purge(5);
 	NEED(!parked());
 	free_all();
+	/* And what was learnt of it, also while nothing lies there. */
+	km_big_purge(0);
+	swing();
+	free_all();
+	usleep(20000);
+	km_big_purge(5);
+	NEED(!parked());
+	for (int i = 0; i < 200; i++)
+		km_big_purge(1000000);
+	all_at_once();
 	kmem_shrink_all();
 }
 

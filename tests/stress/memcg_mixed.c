@@ -210,8 +210,8 @@ static void resize(struct worker *worker, struct slot *slot)
 		need(ksize(slot->object) == before, "a refused krealloc changed the block");
 		return;
 	}
-	if (object == slot->object && ksize(object) == before)
-		return;
+	if (object == slot->object)	/* Whole pages grow and shrink where they are, and their payer with them. */
+		payer = slot->payer;
 	struct mem_cgroup *now = mem_cgroup_from_obj(object);
 	need(*(char *)object == slot->payer + 1, "krealloc lost the content");
 	need(now == (payer == NOBODY ? NULL : groups[payer]), "krealloc's block is another's");

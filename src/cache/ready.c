@@ -2,11 +2,13 @@
  * ready.c: blocks of whole pages that lie ready on CPUs: classes, and the engine of their caches. Invariants: what
  * lies there is a large block that nobody pays for, with exactly its class's pages; what may lie on all CPUs together
  * is at most a part of what is in use plus a floor, and counts against the bound of what is free and resident; an
- * engine's call takes no lock but those of pages and of our own memory.
+ * engine's call takes no lock but those of pages and of our own memory, and where a block of pointers comes or grows
+ * that of draining.
  *
  * A CPU has one block of pointers for a class, which comes with the first free there. It takes two at first. Where a
- * class runs empty and full by turns it takes twice as many, up to 4 MiB in all; a class that is idle begins anew, and
- * what lay there goes back (reclaim.c), as it does under pressure and on kmem_shrink_all.
+ * class runs empty and full by turns it takes twice as many, up to 4 MiB of them; one that is idle begins anew, and
+ * what lay there goes back (reclaim.c), as it does under pressure and on kmem_shrink_all; and sooner where another
+ * class finds no room.
  */
 #include "../page/meta.h"
 #include "../port/die.h"
@@ -25,10 +27,12 @@
 #define PART		32u
 #define FLOOR_PAGES	1024u
 #define CPU_PAGES	256u	/* for each further CPU */
+#define LOOK_MS		50u	/* between two looks for classes that give way */
 
 struct class {
 	struct kmem_cache *cache;	/* NULL: not made yet */
 	uint32_t blocks;		/* blocks of pointers that there are */
+	uint64_t mark;			/* what its stacks were like at the last look */
 	uint32_t drained;		/* objects that came back by draining, since shrink was last asked */
 	uint16_t asked;			/* while there is no cache; racy, a hint */
 	uint8_t swings;			/* racy, a hint, as the next */
@@ -37,6 +41,7 @@ struct class {
 
 static struct {
 	bool on;
+	uint64_t next_look_ms;
 	struct class class[CLASSES];
 } ready;
 
@@ -139,7 +144,7 @@ static size_t room_in_all(void)
 	return pages;
 }
 
-static bool may_take_more(size_t pages)
+static bool has_room(size_t pages)
 {
 	size_t most = km_pages_used() / PART + FLOOR_PAGES, cpus = 0;
 
@@ -147,6 +152,47 @@ static bool may_take_more(size_t pages)
 		cpus++;
 	most += km_max(cpus, (size_t)1) * CPU_PAGES - CPU_PAGES;
 	return room_in_all() + pages <= most;
+}
+
+/* Changes with what comes and goes on any CPU, mostly: one that came and went again is taken for idle. */
+static uint64_t mark_of(const struct kmem_cache *cache)
+{
+	uint64_t mark = 1;
+
+	km_for_each_cpu(cpu)
+		mark = mark * 31 + km_shelf_top_cpu(&cache->shelf, cpu);
+	return mark;
+}
+
+/* Classes that nobody seems to use give way to one that finds no room. With no lock held. */
+static km_cold bool drain_idle(const struct kmem_cache *wanting)
+{
+	uint64_t now = km_os_now_ms(), next = km_load(&ready.next_look_ms);
+	struct kmem_cache *idle[CLASSES];
+	size_t count = 0;
+
+	/* Acquire: one looks at a time, near enough. */
+	if (km_no_calls || now < next || !km_cas_acquire(&ready.next_look_ms, &next, now + LOOK_MS))
+		return false;
+	for (unsigned i = 0; i < CLASSES; i++) {
+		struct class *class = &ready.class[i];
+		struct kmem_cache *cache = km_load_acquire(&class->cache);
+
+		if (!cache || cache == wanting || !km_load(&class->blocks))
+			continue;
+		uint64_t mark = mark_of(cache);
+		if (mark == km_load(&class->mark))
+			idle[count++] = cache;
+		km_store(&class->mark, mark);
+	}
+	if (count)
+		km_front_drain_all(idle, count);
+	return count != 0;
+}
+
+static bool may_take_more(const struct kmem_cache *cache, size_t pages)
+{
+	return has_room(pages) || (drain_idle(cache) && has_room(pages));
 }
 
 /* ------------------------------------------------------------------ blocks of pages */
@@ -248,7 +294,7 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 
 static void **new_block(struct kmem_cache *cache, bool may_wait)
 {
-	if (!may_take_more((size_t)km_front_capacity(cache) * cache->slab_pages))
+	if (!may_take_more(cache, (size_t)km_front_capacity(cache) * cache->slab_pages))
 		return NULL;
 	/* Zeros: the NULL at the bottom of the stack is there. */
 	char *base = km_meta_alloc((size_t)cache->shelf.block_mask + 1, may_wait && !km_no_calls);
@@ -290,7 +336,7 @@ static bool grow(struct kmem_cache *cache, struct class *class, void **full)
 		return false;
 	km_store(&class->swings, (uint8_t)(km_load(&class->swings) + 1));
 	if (km_load(&class->swings) < SWINGS ||
-	    !may_take_more((size_t)km_load(&class->blocks) * (more - capacity) * cache->slab_pages))
+	    !may_take_more(cache, (size_t)km_load(&class->blocks) * (more - capacity) * cache->slab_pages))
 		return false;
 	km_store(&class->swings, (uint8_t)0);
 	km_front_resize(cache, more);

@@ -77,6 +77,13 @@ static struct sums sums(void)
 	return now;
 }
 
+static int find_largest(struct kmem_cache *cache, void *arg)
+{
+	if (strcmp(kmem_cache_name(cache), "large-1048576") == 0)
+		*(struct kmem_cache **)arg = cache;
+	return 0;
+}
+
 /* Pages that may lie ready: a part of what is in use, and a floor. */
 static size_t bound(void)
 {
@@ -156,6 +163,34 @@ static void bounded(void)
 	NEED(sums().ready <= bound());
 	kmem_shrink_all();
 	NEED(sums().ready == 0);
+}
+
+/* Where all the room is taken, classes that nobody uses give way to one that somebody does. */
+static void gives_way(void)
+{
+	size_t bytes = 12288;
+
+	if (slob)
+		return;
+	stay_here();
+	/* Nothing ages. */
+	km_front_tick = NULL;
+	for (; bytes < 900000; bytes += bytes / 8) {
+		get(20, bytes);
+		put(20);
+	}
+	struct kmem_cache_stats stats = { .name = "" };
+	struct kmem_cache *class = NULL;
+	get(20, 1 << 20);
+	for (unsigned i = 0; !stats.shelf_objects; i++) {
+		NEED(i < 1000000);
+		kfree(kmalloc(1 << 20, GFP_KERNEL));
+		kmem_for_each_cache(find_largest, &class);
+		NEED(class);
+		kmem_cache_get_stats(class, &stats);
+	}
+	NEED(sums().ready <= bound());
+	put(20);
 }
 
 /* What is idle goes, if somebody comes by whose call is no hit. */
@@ -290,6 +325,7 @@ static void paid_for(void)
 
 static const struct api_case cases[] = {
 	{ "comes back", comes_back }, { "little waste", little_waste }, { "bounded", bounded },
+	{ "gives way", gives_way },
 	{ "by age", by_age }, { "before failure", before_failure }, { "resized", resized },
 	{ "paid for", paid_for },
 };

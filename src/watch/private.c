@@ -128,8 +128,8 @@ static void set_name(char *name, const struct km_twin *twin, const struct kmem_c
 	char cache[KM_NAME_BYTES], number[16];
 	size_t digits = km_format(number, sizeof(number), "~%u", twin->home->number);
 
-	if (km_format(cache, sizeof(cache), "%s:", parent->name) + length + twin->home->namesake * digits <= room) {
-		km_format(name, KM_NAME_BYTES, "%s%s%s", cache, group, twin->home->namesake ? number : "");
+	if (__builtin_strlen(parent->name) + 1 + length + twin->home->namesake * digits <= room) {
+		km_format(name, KM_NAME_BYTES, "%s:%s%s", parent->name, group, twin->home->namesake ? number : "");
 		return;
 	}
 	room -= digits;

@@ -69,6 +69,28 @@ static void namesakes(void)
 	kmem_cache_destroy(cache);
 }
 
+/* A twin is never called as its parent is, where there is no room for more, nor where its group's name is empty. */
+static void twin_and_parent(void)
+{
+	static const char *const parents[] = {
+		"thirty-one-characters-are-shown", "thirty-characters-and-then-one", "short",
+	};
+	static const char *const groups[] = { "", "x" };
+
+	for (unsigned i = 0; i < 6; i++) {
+		struct kmem_cache *cache = kmem_cache_create(parents[i / 2], 64, NULL, SLAB_ACCOUNT);
+		struct mem_cgroup *group = mem_cgroup_create(NULL, groups[i % 2], MEM_CGROUP_PRIVATE);
+
+		NEED(cache && group && kmem_cache_alloc_in(cache, group, GFP_KERNEL));
+		count = 0;
+		NEED(kmem_for_each_cache(note, NULL) == 0);
+		CHECK(count == 1 && strcmp(shown[0], kmem_cache_name(cache)) && strchr(shown[0], ':'));
+		NEED(mem_cgroup_destroy_all(group, NULL, NULL) == 0);
+		mem_cgroup_put(group);
+		kmem_cache_destroy(cache);
+	}
+}
+
 /* The group's own end is in what is shown of it, and no two are the same. */
 static void twins(void)
 {
@@ -133,6 +155,7 @@ int main(void)
 {
 	twins();
 	namesakes();
+	twin_and_parent();
 	/* It warns for each that there is one. */
 	NEED(freopen("/dev/null", "w", stderr));
 	own();

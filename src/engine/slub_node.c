@@ -280,7 +280,7 @@ static unsigned count_chain(const struct kmem_cache *cache, const struct km_page
 			    const void *freelist, const void *stop_at, bool *met)
 {
 	const char *base = km_page_address(slab);
-	uint64_t tag = slub_tag(slab, base);
+	uint64_t tag = km_chain_tag(base, KM_PAGE_SHIFT + km_load_speculative(&slab->order));
 	const struct km_page seen = { .objects = km_load_speculative(&slab->objects) };
 	unsigned count = 0;
 

@@ -80,6 +80,7 @@ struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t
  * (NULL: as kmem_cache_destroy); its shelves are closed and what lay there is in its slabs by then. Two fences for all,
  * three where some are charged. */
 void km_registry_lock(void);
+bool km_registry_trylock(void);
 void km_registry_unlock(void);
 struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_flags_t flags,
 					  const struct km_creation *creation, int *error);

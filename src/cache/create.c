@@ -631,6 +631,18 @@ void km_registry_lock(void)
 	registry.was_busy = was;
 }
 
+bool km_registry_trylock(void)
+{
+	bool was = km_busy_begin();
+
+	if (!km_trylock(&registry.lock)) {
+		km_busy_end(was);
+		return false;
+	}
+	registry.was_busy = was;
+	return true;
+}
+
 void km_registry_unlock(void)
 {
 	bool was = registry.was_busy;

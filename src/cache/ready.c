@@ -78,27 +78,38 @@ static bool is_of_use(const struct kmem_cache *cache)
 	return cache->id >= KM_MAP_FIRST && cache->shelf.slot;
 }
 
-static km_cold struct kmem_cache *make(unsigned class)
+/* With the registry locked. */
+static struct kmem_cache *make_locked(unsigned class)
 {
 	struct km_creation creation = { .internal = true, .engine = &km_engine_ready };
 	size_t pages = pages_of(class), first = class ? pages_of(class - 1) + 1 : 1;
-	struct kmem_cache *none = NULL;
 	char name[KM_NAME_BYTES];
 	int error;
 
 	creation.args.align = KM_PAGE_SIZE;
 	km_format(name, sizeof(name), "large-%lu", (unsigned long)(pages << KM_PAGE_SHIFT));
-	bool was = km_busy_begin();
-	struct kmem_cache *cache = km_cache_create(name, (uint32_t)(pages << KM_PAGE_SHIFT), 0, &creation, &error);
-	/* Two threads may have come here at once: one cache stays. Release pairs with the load in km_ready_class. */
-	if (cache && !km_cas_release(&ready.class[class].cache, &none, cache)) {
-		kmem_cache_destroy(cache);
-		cache = km_load_acquire(&ready.class[class].cache);
-	} else if (cache && is_of_use(cache)) {
+	struct kmem_cache *cache =
+		km_cache_create_locked(name, (uint32_t)(pages << KM_PAGE_SHIFT), 0, &creation, &error);
+	if (cache && is_of_use(cache))
 		km_front_show_sizes(cache, &km_ready_id[first], pages + 1 - first);
-	}
-	km_busy_end(was);
 	return cache;
+}
+
+/* NULL: not now. Who has the registry locked may wait for this very thread, in a function of the program's. */
+static km_cold struct kmem_cache *make(unsigned class)
+{
+	struct kmem_cache **made = &ready.class[class].cache;
+
+	if (!km_registry_trylock())
+		return NULL;
+	/* Release pairs with the load in km_ready_class. */
+	if (!km_load(made))
+		km_store_release(made, make_locked(class));
+	km_registry_unlock();
+	/* Where there was no memory for it, not the next request but some later one tries again. */
+	if (!km_load(made))
+		km_store(&ready.class[class].asked, (uint16_t)0);
+	return km_load_acquire(made);
 }
 
 struct kmem_cache *km_ready_class(size_t bytes, const struct km_request *request)

@@ -4,6 +4,7 @@
  * its length or gets a payer. Disciplines: all
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <sched.h>
 
 #include <kmem/memcg.h>
@@ -323,9 +324,37 @@ static void paid_for(void)
 	NEED(kmem_check_all() == 0);
 }
 
+static void *ask_elsewhere(void *arg)
+{
+	get(MANY, BYTES);
+	put(MANY);
+	return arg;
+}
+
+static int wait_for_another(struct kmem_cache *cache, void *arg)
+{
+	pthread_t thread;
+
+	(void)cache;
+	(void)arg;
+	NEED(pthread_create(&thread, NULL, ask_elsewhere, NULL) == 0 && pthread_join(thread, NULL) == 0);
+	return 1;
+}
+
+/* Whoever has the registry locked may wait for a thread that asks for its first blocks: it waits for no lock. */
+static void made_by_another(void)
+{
+	NEED(kmem_for_each_cache(wait_for_another, NULL) == 1);
+	NEED(sums().live == 0);
+	ask_for(BYTES);
+	get(1, BYTES);
+	NEED(slob || sums().live == 1);
+	put(1);
+}
+
 static const struct api_case cases[] = {
-	{ "comes back", comes_back }, { "little waste", little_waste }, { "bounded", bounded },
-	{ "gives way", gives_way },
+	{ "made by another", made_by_another }, { "comes back", comes_back }, { "little waste", little_waste },
+	{ "bounded", bounded }, { "gives way", gives_way },
 	{ "by age", by_age }, { "before failure", before_failure }, { "resized", resized },
 	{ "paid for", paid_for },
 };

@@ -1,7 +1,8 @@
 /*
  * confine.c: a program that confines itself: it installs a filter of system calls (seccomp), limits its address space
- * (RLIMIT_AS), or locks its memory, after it began. We stand before the functions by which it does so. Invariant:
- * the system call is the program's own, made as it was asked for, and its answer is what the caller gets.
+ * (RLIMIT_AS) or its mappings (RLIMIT_DATA), or locks its memory, after it began. We stand before the functions by
+ * which it does so. Invariant: the system call is the program's own, made as it was asked for, and its answer is what
+ * the caller gets.
  *
  * Others' headers declare these with types of their own; here they are words, which is what the kernel takes.
  */
@@ -55,16 +56,21 @@ KMEM_API int prctl(int option, ...)
 /* Inside of the allocator, as in a handler that struck there, nothing is given back. */
 static void limited(int resource, const uint64_t *limits)
 {
-	if (resource != RLIMIT_AS || !limits || km_thread_is_lent())
+	bool data = resource == RLIMIT_DATA;
+
+	if ((resource != RLIMIT_AS && !data) || !limits || km_thread_is_lent())
 		return;
-	km_os_set_address_limit(limits[0] == RLIM64_INFINITY ? SIZE_MAX : limits[0]);
+	(data ? km_os_set_data_limit : km_os_set_address_limit)
+		(limits[0] == RLIM64_INFINITY ? SIZE_MAX : limits[0]);
 	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_front_busy)
 		return;
 	bool was = km_busy_begin();
 	km_big_purge(0);
-	km_arena_fit(limits[0]);
-	km_meta_fit(limits[0]);
-	km_percpu_fit(limits[0]);
+	if (!data) {
+		km_arena_fit(limits[0]);
+		km_meta_fit(limits[0]);
+		km_percpu_fit(limits[0]);
+	}
 	km_busy_end(was);
 }
 

@@ -265,13 +265,11 @@ static void *fit(struct km_parked parked, size_t bytes)
 	return p;
 }
 
-/*
- * Where memory is of nodes, or told to a sanitizer, a block begins as the system makes it; and where address space is
- * limited, what is freed is there for the program's own mappings, too.
- */
+/* Where memory is of nodes, or told to a sanitizer, a block begins as the system makes it. Where mappings are limited,
+ * what lay here would be withheld from those that the program makes. */
 static bool may_park(void)
 {
-	return km_node_count == 1 && !km_sanitizer.any && km_os_address_limit() == SIZE_MAX;
+	return km_node_count == 1 && !km_sanitizer.any && !km_os_is_limited();
 }
 
 /* Give back what is beyond the bound, or so old. With the lock before and after. Bytes. */

@@ -59,8 +59,11 @@ uint64_t km_os_now_ms(void);
  * library starts. */
 size_t km_os_address_limit(void);
 size_t km_os_memory(void);
-/* The program has set RLIMIT_AS. */
+/* The program has set RLIMIT_AS, or RLIMIT_DATA. */
 void km_os_set_address_limit(size_t bytes);
+void km_os_set_data_limit(size_t bytes);
+/* There is one of them: what we have mapped and don't use the program may lack for mappings of its own. */
+bool km_os_is_limited(void);
 /*
  * 1 + the highest CPU number that can ever come up, by what the system says; *masks: how many its masks of CPUs have
  * room for, never less. Both at most KM_MAX_CPUS, the most that a kernel can be built for.

@@ -55,7 +55,7 @@ bool (*km_os_fault)(const char *call);
 /* What was found out about the process, or came over it, since it began. */
 static struct {
 	bool shut, nameless;
-	size_t address_limit, memory;	/* 0: not yet asked */
+	size_t address_limit, data_limit, memory;	/* 0: not yet asked */
 } process;
 
 #define KEEP_ERRNO(result, expression)                                                             \
@@ -282,23 +282,40 @@ uint64_t km_os_now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }
 
-size_t km_os_address_limit(void)
+static void ask_limit(int resource, size_t *bytes)
 {
-	size_t bytes = km_load(&process.address_limit);
 	struct rlimit limit;
 	int result;
 
-	if (km_likely(bytes))
-		return bytes;
-	KEEP_ERRNO(result, getrlimit(RLIMIT_AS, &limit));
-	bytes = result || limit.rlim_cur == RLIM_INFINITY ? SIZE_MAX : km_max((size_t)limit.rlim_cur, (size_t)1);
-	km_store(&process.address_limit, bytes);
-	return bytes;
+	KEEP_ERRNO(result, getrlimit(resource, &limit));
+	bool none = result || limit.rlim_cur == RLIM_INFINITY;
+	km_store(bytes, none ? SIZE_MAX : km_max((size_t)limit.rlim_cur, (size_t)1));
+}
+
+/* The first call asks for both. */
+size_t km_os_address_limit(void)
+{
+	if (km_unlikely(!km_load(&process.address_limit))) {
+		ask_limit(RLIMIT_DATA, &process.data_limit);
+		ask_limit(RLIMIT_AS, &process.address_limit);
+	}
+	return km_load(&process.address_limit);
 }
 
 void km_os_set_address_limit(size_t bytes)
 {
+	km_os_address_limit();
 	km_store(&process.address_limit, km_max(bytes, (size_t)1));
+}
+
+void km_os_set_data_limit(size_t bytes)
+{
+	km_store(&process.data_limit, km_max(bytes, (size_t)1));
+}
+
+bool km_os_is_limited(void)
+{
+	return km_os_address_limit() != SIZE_MAX || km_load(&process.data_limit) != SIZE_MAX;
 }
 
 size_t km_os_memory(void)

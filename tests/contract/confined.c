@@ -19,6 +19,7 @@
 #include "api.h"
 #include "front/front.h"
 #include "page/arena.h"
+#include "page/parked.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -363,6 +364,44 @@ static void by_prlimit(void)
 	limited(true);
 }
 
+static size_t parked(void)
+{
+	return *km_parked_pages() << KM_PAGE_SHIFT;
+}
+
+/* Who frees all of it again and again has it parked. */
+static void swing(void)
+{
+	for (int i = 0; i < 4; i++) {
+		char *p = kvmalloc(64 * MIB, GFP_KERNEL);
+		NEED(p);
+		kvfree(p);
+	}
+}
+
+/* What was freed and lies ready is not withheld from the program's own mappings: none where they are limited. */
+static void parks_nothing(int resource)
+{
+	struct rlimit limit = { 4096 * MIB, RLIM_INFINITY };
+
+	swing();
+	NEED(parked() >= 64 * MIB);
+	NEED(setrlimit((__rlimit_resource_t)resource, &limit) == 0 && parked() == 0);
+	swing();
+	NEED(parked() == 0);
+	limit.rlim_cur = RLIM_INFINITY;
+	NEED(setrlimit((__rlimit_resource_t)resource, &limit) == 0);
+	swing();
+	NEED(parked() >= 64 * MIB);
+}
+
+static void parked_blocks(void)
+{
+	parks_nothing(RLIMIT_AS);
+	kmem_shrink_all();
+	parks_nothing(RLIMIT_DATA);
+}
+
 /* Other limits, other processes, and what is refused: none of our business. */
 static void not_ours(void)
 {
@@ -391,6 +430,7 @@ static const struct api_case cases[] = {
 	{ "what lies ready on other CPUs", takes_down },
 	{ "a limit, by setrlimit", by_setrlimit },
 	{ "a limit, by prlimit", by_prlimit },
+	{ "what is parked, under a limit", parked_blocks },
 	{ "not ours", not_ours },
 };
 

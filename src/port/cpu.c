@@ -324,7 +324,7 @@ static int show_beyond(char *first, unsigned count, bool show)
 void km_percpu_show_beyond(bool show)
 {
 	km_lock(&areas.lock);
-	if (areas.sees_locking && km_percpu.cpus && areas.reach > km_percpu.cpus)
+	if (areas.sees_locking && km_percpu.discipline == KM_DISCIPLINE_RSEQ && areas.reach > km_percpu.cpus)
 		show_beyond(km_area(km_percpu.cpus), areas.reach - km_percpu.cpus, show);
 	km_unlock(&areas.lock);
 }
@@ -333,33 +333,38 @@ void km_percpu_show_beyond(bool show)
  * Address space for as many areas as the limit leaves room for, but not less than `cpus`. What lies behind them is
  * other people's memory, and a sequence does not ask whether its CPU's number is below some other.
  */
-static char *reserve_areas(unsigned cpus, unsigned masks)
+static char *reserve_areas(unsigned cpus)
 {
 	size_t limit = km_os_address_limit();
 	unsigned reach = (unsigned)km_max(km_min(limit / 64 / AREA_BYTES, (size_t)KM_MAX_CPUS), (size_t)cpus);
-	unsigned readable = km_min(reach, km_max(masks, READABLE_AREAS));
-
-	areas.sees_locking = !mlockall || mlockall == km_mlockall;
-	if (areas.sees_locking)
-		readable = cpus;
 
 	if (cpus + 2 > limit / 4 / AREA_BYTES && limit != SIZE_MAX)
 		return NULL;
 	char *range = km_os_reserve((reach + 2) * AREA_BYTES, AREA_BYTES);
 	if (!range) {
-		reach = readable = cpus;
+		reach = cpus;
 		range = km_os_reserve((reach + 2) * AREA_BYTES, AREA_BYTES);
 	}
 	if (!range)
 		return NULL;
-	if (km_os_commit_readonly(range, (readable + 2) * AREA_BYTES) ||
-	    (areas.sees_locking && show_beyond(range + (cpus + 2) * AREA_BYTES, reach - cpus, true))) {
+	if (km_os_commit_readonly(range, (cpus + 2) * AREA_BYTES)) {
 		km_os_unmap(range, (reach + 2) * AREA_BYTES);
 		return NULL;
 	}
 	km_os_name(range, (reach + 2) * AREA_BYTES, "libkmem: per-CPU areas");
 	areas.reach = reach;
 	return range;
+}
+
+/* For sequences, which alone go there: memcheck looks at all that can be read, 64 KiB at a time. */
+static bool show_rest(unsigned masks)
+{
+	const unsigned first = km_percpu.cpus, some = km_min(areas.reach, km_max(masks, READABLE_AREAS));
+
+	areas.sees_locking = !mlockall || mlockall == km_mlockall;
+	if (areas.sees_locking)
+		return !show_beyond(km_area(first), areas.reach - first, true);
+	return some <= first || !km_os_commit_readonly(km_area(first), (some - first) * AREA_BYTES);
 }
 
 /* The kernel's masks have no room for a CPU that is beyond them. */
@@ -419,7 +424,7 @@ static void do_without(void)
 static void start_areas(const char *want)
 {
 	unsigned masks, cpus = km_os_possible_cpus(&masks);
-	char *range = reserve_areas(cpus, masks);
+	char *range = reserve_areas(cpus);
 	bool some = !range;
 
 	km_rseq = offset_of(&dummy);
@@ -433,6 +438,11 @@ static void start_areas(const char *want)
 	km_percpu.cpus = cpus;
 	areas.used[0] = 0xff;	/* the line of word 0 */
 	choose(some && (!want || __builtin_strcmp(want, "rseq") == 0) ? "lock" : want);
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ && !show_rest(masks)) {
+		choose("lock");
+		km_percpu.own_registration = false;
+		km_percpu.reason = "the system refuses areas for CPUs that it did not tell of";
+	}
 	if (some)
 		km_percpu.reason = "too little address space for an area for each CPU";
 	if (!begin_areas()) {

@@ -287,16 +287,20 @@ static void count_free(void)
 						  km_min((1u << shift) >> MIN_SHIFT, (unsigned)UNITS));
 }
 
-/* The first pages that are free as a whole are to go, the others stay; a piece of several goes with all of them. */
+/* The first pages that are free as a whole, and with them the system's page that they are in, are to go, the others
+ * stay; a piece of several goes with all of them. */
 static size_t choose(size_t all)
 {
-	size_t chosen = 0;
+	size_t chosen = 0, unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
 
-	for (size_t page = 0; page < all; page++) {
-		bool goes = meta.units[page] == UNITS && chosen < TRIM_PAGES;
+	for (size_t page = 0, end; page < all; page = end) {
+		bool goes = page + unit <= all && chosen < TRIM_PAGES;
 
-		meta.units[page] = goes ? UNITS : 0;
-		chosen += goes;
+		end = km_min(page + unit, all);
+		for (size_t at = page; at < end; at++)
+			goes &= meta.units[at] == UNITS;
+		__builtin_memset(meta.units + page, goes ? UNITS : 0, end - page);
+		chosen += goes ? unit : 0;
 	}
 	return chosen;
 }
@@ -333,7 +337,19 @@ static void take_off_lists(void)
 			}
 }
 
-/* What the system does not take back is zeroed here: it is as if it had, but for its memory. */
+/* A piece that stayed may have kept a part of a page of the system's: that page is not the system's to take. What it
+ * does not take back is zeroed here: it is as if it had, but for its memory. */
+static void purge(char *p, size_t bytes)
+{
+	char *from = (char *)km_align_up((uintptr_t)p, km_os_page_bytes());
+	char *to = (char *)km_align_down((uintptr_t)p + bytes, km_os_page_bytes());
+
+	if (from >= to || km_os_purge(from, (size_t)(to - from)))
+		from = to = p;
+	__builtin_memset(p, 0, (size_t)(from - p));
+	__builtin_memset(to, 0, (size_t)(p + bytes - to));
+}
+
 static void give_back(size_t all)
 {
 	size_t given = 0;
@@ -347,8 +363,7 @@ static void give_back(size_t all)
 			end++;
 			continue;
 		}
-		if (km_os_purge(p, (end - page) << KM_PAGE_SHIFT))
-			__builtin_memset(p, 0, (end - page) << KM_PAGE_SHIFT);
+		purge(p, (end - page) << KM_PAGE_SHIFT);
 		given += end - page;
 	}
 	meta.gone_pages += given;

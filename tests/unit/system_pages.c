@@ -15,6 +15,8 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
+#include "page/meta.h"
+
 #define PAGE	((uintptr_t)64 << 10)
 #define BLOCKS	3000u
 
@@ -103,10 +105,44 @@ static unsigned spoilt(void)
 	return wrong;
 }
 
+/* The same of our own memory: pieces of up to a page of ours beside others that stay; what comes again is zeros. */
+static unsigned spoilt_records(void)
+{
+	static unsigned char *piece[BLOCKS];
+	unsigned wrong = 0;
+
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		piece[i] = km_meta_alloc(64u << i % 7, true);
+		if (!piece[i])
+			return 1;
+		memset(piece[i], (int)(i % 251), 64u << i % 7);
+	}
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < BLOCKS; i++)
+			if (i % 40 > 4 + 10 * round) {
+				km_meta_free(piece[i], 64u << i % 7);
+				piece[i] = NULL;
+			}
+		km_meta_trim(true);
+		for (unsigned i = 0; i < BLOCKS; i++) {
+			unsigned char value = piece[i] ? (unsigned char)(i % 251) : 0;
+
+			if (!piece[i] && !(piece[i] = km_meta_alloc(64u << i % 7, true)))
+				return 1;
+			for (size_t at = 0; at < 64u << i % 7; at++)
+				wrong += piece[i][at] != value;
+			memset(piece[i], (int)(i % 251), 64u << i % 7);
+		}
+	}
+	for (unsigned i = 0; i < BLOCKS; i++)
+		km_meta_free(piece[i], 64u << i % 7);
+	return wrong;
+}
+
 int main(void)
 {
 	void *large = kvmalloc((5u << 20) + 4096, GFP_KERNEL);
-	unsigned wrong = spoilt();
+	unsigned wrong = spoilt() + spoilt_records();
 	int damages = kmem_check_all();
 
 	kvfree(large);

@@ -452,7 +452,8 @@ static void mix(struct kmem_cache *cache)
 	if (!mixed->slot && km_shelf_fence()) {
 		mixed->block_mask = mixed->inner.mask = cache->charged.block_mask;
 		km_store(&cache->charged.front.back.mask, mixed->inner.mask);
-		mixed->slot = cache->charged.slot;
+		/* Release pairs with km_charged_is_mixed: a copy asks for block_mask before its sequence. */
+		km_store_release(&mixed->slot, cache->charged.slot);
 		km_store(&cache->charged_odd, ~(gfp_t)0);
 	}
 	cache->mixes = mixed->slot != 0;

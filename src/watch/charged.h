@@ -24,7 +24,8 @@ km_inline bool km_may_block(gfp_t gfp)
  */
 km_inline bool km_charged_is_mixed(const struct kmem_cache *cache)
 {
-	return km_load(&cache->mixed.slot) != 0;
+	/* Acquire pairs with front/drain.c's mix: what else there is of `mixed` is filled in. */
+	return km_load_acquire(&cache->mixed.slot) != 0;
 }
 
 /* The one that is open, but while it is drained. */

@@ -320,8 +320,12 @@ static bool bulk_missed(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t
 	/* What we have is paid for; or it began to be while we had a part of it: that part is nobody's. */
 	if (km_likely(km_load_acquire(&cache->charging)->alloc_bulk(cache, gfp, left, objects)))
 		return true;
-	if (left < n)
+	if (left < n) {
+		bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+
 		km_front_free_bulk(cache, n - left, objects + left);
+		km_calls_end(was);
+	}
 	return false;
 }
 

@@ -556,7 +556,7 @@ static void *own_pop(struct kmem_cache *cache, gfp_t gfp, int id)
 	}
 	/* Who comes the long way sends it home. */
 	if (object && !km_shelf_push(&cache->shelf, object))
-		put_back(cache, object);
+		send_home(cache, &object, 1, (gfp & __GFP_DIRECT_RECLAIM) != 0);
 	return NULL;
 }
 

@@ -242,8 +242,11 @@ static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *obj
 /* Who comes for a private group by the way of all has it from the group's twin. */
 static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
+	bool was = km_calls_begin(km_may_block(gfp));
+
 	if (!km_shelf_push(&cache->mixed, object))
 		km_charged_give_up(cache, KM_PAYERS_DIFFER, &object, 1);
+	km_calls_end(was);
 	return km_private_alloc(cache, gfp, NUMA_NO_NODE, objcg);
 }
 
@@ -475,17 +478,12 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 	return charge_failed(cache, gfp) != NULL;
 }
 
-/* Those that are another's are charged to him instead. */
-static size_t take_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects)
+/* Of objects[0, n) those that are another's are charged to him instead; the others of `all` are his. */
+static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, size_t all,
+			  void **objects)
 {
-	const size_t all = n;
 	uint64_t owner;
 
-	if (km_unlikely(objcg->private || objcg == &km_objcg_root)) {
-		km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n);
-		return 0;
-	}
-	n -= km_payers_his(cache, n, objects, (uintptr_t)objcg);
 	for (size_t count; n; n -= count) {
 		count = km_payers_gather(cache, n, objects, &owner);
 		if (km_likely(owner == (uintptr_t)objcg))
@@ -506,6 +504,22 @@ static size_t take_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *
 		return SIZE_MAX;
 	}
 	return all;
+}
+
+/* Hits come here as well. What goes back goes as gfp allows. */
+static size_t take_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects)
+{
+	const bool odd = objcg->private || objcg == &km_objcg_root;
+	size_t others = km_likely(!odd) ? n - km_payers_his(cache, n, objects, (uintptr_t)objcg) : n;
+
+	if (!others)
+		return n;
+	bool was = km_calls_begin(km_may_block(gfp));
+	if (km_unlikely(odd))
+		km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n);
+	size_t taken = km_unlikely(odd) ? 0 : take_others(cache, gfp, objcg, others, n, objects);
+	km_calls_end(was);
+	return taken;
 }
 
 static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)

@@ -356,11 +356,48 @@ static void with_a_twin(void)
 	end(cache);
 }
 
+/* What is popped and can't be charged goes back as gfp allows: on the way of who may make no call there is no tick. */
+static unsigned ticks, calls;
+
+static void see_tick(void)
+{
+	ticks++;
+	calls += !km_no_calls;
+}
+
+static void refused_without_a_call(void)
+{
+	enum { MANY = 100, ROUNDS = 8 };
+	static void *taken[ROUNDS][MANY], *none[MANY];
+	struct kmem_cache *cache = of_both("refused");
+	void (*tick)(void) = km_front_tick;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		MEMCG_SCOPE(one);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, MANY, taken[i]));
+	}
+	NEED(mem_cgroup_set_max(two, 0) == 0);
+	ticks = calls = 0;
+	/* More than the CPU's plain blocks have room for. */
+	for (int i = 0; i < ROUNDS; i++) {
+		MEMCG_SCOPE(two);
+		kmem_cache_free_bulk(cache, MANY, taken[i]);
+		km_front_tick = see_tick;
+		NEED(!kmem_cache_alloc_bulk(cache, GFP_NOWAIT, MANY, none));
+		km_front_tick = tick;
+	}
+	NEED((!may_mix(cache) || ticks) && !calls);
+	NEED(mem_cgroup_set_max(two, MEMCG_NO_LIMIT) == 0);
+	is_right(cache, 0, 0);
+	end(cache);
+}
+
 static const struct api_case cases[] = {
 	{ "changes hands", changes_hands },
 	{ "in bulk", in_bulk },
 	{ "nobody's", nobodys },
 	{ "at a limit", at_a_limit },
+	{ "refused without a call", refused_without_a_call },
 	{ "leaves", leaves },
 	{ "mixed later", mixed_later },
 	{ "no fence", no_fence_to_be_had },

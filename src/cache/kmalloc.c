@@ -397,7 +397,10 @@ static bool is_sized(const void *p, const char *function)
 		return true;
 	/* A handler that struck inside of the allocator can't wait for the lock that tells more. */
 	bool was = km_busy_begin();
-	km_misuse(was ? KM_MISUSE_INTERIOR : km_slob_mistake(page, p), function, p, NULL);
+	km_reports_off();
+	enum km_misuse what = was ? KM_MISUSE_INTERIOR : km_slob_mistake(page, p);
+	km_reports_on();
+	km_misuse(what, function, p, NULL);
 	km_busy_end(was);
 	return false;
 }

@@ -19,13 +19,10 @@ static size_t bytes_of(const struct kmem_cache *cache, const void *object)
 	return cache == km_kmalloc_sized ? km_slob_usable(object) : cache->object_size;
 }
 
-/*
- * Of a SLAB_TYPESAFE_BY_RCU cache a free object may be read; and SLOB writes into what is free, next to what is not:
- * memcheck would see the library do it.
- */
+/* Of such a cache a free object may be read. */
 static bool only_handed(const struct kmem_cache *cache)
 {
-	return cache->flags & SLAB_TYPESAFE_BY_RCU || (cache->engine->shared_pages && km_sanitizer.valgrind);
+	return cache->flags & SLAB_TYPESAFE_BY_RCU;
 }
 
 /* Where pages are cut into blocks of any size, the page is what changes hands. */
@@ -41,7 +38,7 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp)
 	page_changes_hands(cache, object, km_handed_in);
 	if (only_handed(cache)) {
 		km_handed_in(object);
-		if (cache->engine->shared_pages && km_sanitizer.address)
+		if (cache->engine->shared_pages)
 			km_memory_on(object, cache->object_size);
 		return object;
 	}

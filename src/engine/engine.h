@@ -321,6 +321,8 @@ km_inline bool km_is_watched(const struct kmem_cache *cache)
 	return km_unlikely(km_sanitizer.objects) && cache->object_size <= KM_WATCHED_MOST;
 }
 
+_Static_assert(KM_WATCHED_MOST + KM_RED_ZONE + sizeof(size_t) <= KM_PAGE_SIZE << KM_MAX_ORDER, "it fits into a slab");
+
 /* slob_cache.c: the page is new, and will be of many. */
 void km_shared_page_comes(struct km_page *page) km_cold;
 void km_slob_construct(struct kmem_cache *cache, void *object);

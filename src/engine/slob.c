@@ -445,7 +445,7 @@ static void *take_pages(struct kmem_cache *cache, const struct km_request *reque
 	km_unlock_quick(&km_slob.lock);
 	if (object)
 		return object;
-	struct km_page *slab = km_slab_new_raw(cache, request);
+	struct km_page *slab = km_slob_new_slab(cache, request);
 	if (!slab)
 		return NULL;
 	if (!km_lock_may(&km_slob.lock, request->may_wait)) {

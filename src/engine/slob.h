@@ -89,9 +89,13 @@ km_inline bool km_slob_is_sized(const struct km_page *page, const void *p)
 }
 /* Why not. */
 enum km_misuse km_slob_mistake(struct km_page *page, const void *p);
+/* slob_cache.c: what its user asked for, where a sanitizer hides the header. */
+size_t km_slob_asked(const void *p) km_cold;
 /* What kmalloc's user may use of it. */
 km_inline size_t km_slob_usable(const void *p)
 {
+	if (km_unlikely(km_sanitizer.objects))
+		return km_slob_asked(p);
 	uint32_t bytes = *(const uint32_t *)((const char *)p - KM_SLOB_HEADER);
 
 	return (bytes + KM_SLOB_UNIT - 1) & ~(size_t)(KM_SLOB_UNIT - 1);
@@ -115,6 +119,8 @@ void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n);
 size_t km_slob_drop_stock(void);
 
 /* ---- slob_cache.c */
+/* Pages for one object of its own. */
+struct km_page *km_slob_new_slab(struct kmem_cache *cache, const struct km_request *request);
 /* Check every page and all counts: number of damages. */
 int km_slob_check(void);
 void km_slob_fork(bool before, bool child);

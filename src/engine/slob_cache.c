@@ -29,7 +29,9 @@ static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	return cache->order > KM_MAX_ORDER ? -EINVAL : 0;
 }
 
-/* Headers are red zones; but memcheck would see the library use them. */
+/* ------------------------------------------------------------------ where a sanitizer is in the process */
+
+/* What is free, and headers, are nobody's. */
 void km_shared_page_comes(struct km_page *page)
 {
 	void *base = km_page_address(page);
@@ -38,17 +40,74 @@ void km_shared_page_comes(struct km_page *page)
 		return;
 	km_pages_handed_in(base, KM_PAGE_SIZE);
 	km_memory_on(base, KM_PAGE_SIZE);
-	if (!km_sanitizer.valgrind)
-		km_memory_off(base, KM_PAGE_SIZE);
+	km_memory_off(base, KM_PAGE_SIZE);
 }
 
-/* The constructor may write to it before it is told that the object comes. */
+struct km_page *km_slob_new_slab(struct kmem_cache *cache, const struct km_request *request)
+{
+	struct km_page *slab = km_slab_new_raw(cache, request);
+
+	if (slab && km_is_watched(cache))
+		km_memory_off(km_page_address(slab), KM_PAGE_SIZE << slab->order);
+	return slab;
+}
+
+/* The constructor may write to it before it is told that the object comes; what else it does is reported. */
 void km_slob_construct(struct kmem_cache *cache, void *object)
 {
 	if (km_is_watched(cache))
 		km_memory_on(object, cache->object_size);
+	km_reports_on();
 	cache->ctor(object);
+	km_reports_off();
 }
+
+size_t km_slob_asked(const void *p)
+{
+	km_reports_off();
+	uint32_t bytes = *(const uint32_t *)((const char *)p - KM_SLOB_HEADER);
+	km_reports_on();
+	return bytes;
+}
+
+/* Memcheck sees us write links and headers into what is nobody's: it does not report that. */
+static km_cold void *alloc_unreported(struct kmem_cache *cache, const struct km_request *request)
+{
+	km_reports_off();
+	void *object = km_slob_alloc(cache, request);
+	km_reports_on();
+	return object;
+}
+
+static void *slob_alloc(struct kmem_cache *cache, const struct km_request *request)
+{
+	return km_likely(!km_sanitizer.valgrind) ? km_slob_alloc(cache, request) : alloc_unreported(cache, request);
+}
+
+static unsigned slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
+{
+	km_reports_off();
+	unsigned got = km_slob_take(cache, request, objects, want);
+	km_reports_on();
+	return got;
+}
+
+static void slob_give(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	km_reports_off();
+	km_slob_give(cache, objects, count);
+	km_reports_on();
+}
+
+static void slob_free(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(km_sanitizer.valgrind))
+		slob_give(cache, &object, 1);
+	else
+		km_slob_free(cache, object);
+}
+
+/* ------------------------------------------------------------------ nodes, shrinking, statistics */
 
 static int slob_node_init(struct kmem_cache *cache, unsigned node)
 {
@@ -84,9 +143,12 @@ static size_t slob_shrink(struct kmem_cache *cache)
 {
 	size_t before = km_load(&km_slob_node(cache)->counts.slabs);
 
+	km_reports_off();
 	if (!(cache->flags & SLAB_TYPESAFE_BY_RCU))
 		give_typed(cache);
-	return before - km_load(&km_slob_node(cache)->counts.slabs) + km_slob_drop_stock();
+	size_t dropped = km_slob_drop_stock();
+	km_reports_on();
+	return before - km_load(&km_slob_node(cache)->counts.slabs) + dropped;
 }
 
 static size_t slob_reap(struct kmem_cache *cache)
@@ -119,8 +181,10 @@ static int slob_check_cache(struct kmem_cache *cache)
 	struct km_slob_node *n = km_slob_node(cache);
 	size_t typed = 0, most = n->counts.objects - n->counts.taken;
 
+	km_reports_off();
 	for (void *object = n->typed; object && typed <= most; typed++)
 		object = *(void **)((char *)object + cache->freeptr);
+	km_reports_on();
 	if (n->counts.taken <= n->counts.objects && typed == most)
 		return 0;
 	km_warn("check: %s: %lu of %lu objects taken, %lu wait with their type", cache->name,
@@ -193,7 +257,9 @@ int km_slob_check(void)
 	struct totals totals = { 0 };
 	size_t listed = 0;
 
+	km_reports_off();
 	km_pages_walk(check_page, &totals);
+	km_reports_on();
 	for (unsigned i = 0; i < KM_SLOB_LISTS; i++)
 		km_list_for_each(entry, &km_slob.list[i])
 			listed++;
@@ -222,10 +288,10 @@ const struct km_engine km_engine_slob = {
 	.layout = slob_layout,
 	.node_init = slob_node_init,
 	.node_fini = slob_node_fini,
-	.take = km_slob_take,
-	.give = km_slob_give,
-	.alloc = km_slob_alloc,
-	.free = km_slob_free,
+	.take = slob_take,
+	.give = slob_give,
+	.alloc = slob_alloc,
+	.free = slob_free,
 	.shrink = slob_shrink,
 	.reap = slob_reap,
 	.is_taken = slob_is_taken,

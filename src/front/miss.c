@@ -397,13 +397,15 @@ void *km_constructed(const struct kmem_cache *cache, void *object)
 	return object;
 }
 
-/* With __GFP_ZERO zeros; of a block that is served by size, so many as it has. */
+/* With __GFP_ZERO zeros; of a block that is served by size, so many as its user has of it. */
 km_inline void *as_asked(const struct kmem_cache *cache, void *object, const struct km_request *request)
 {
+	size_t unit = km_unlikely(km_sanitizer.objects) ? 1 : ARCH_KMALLOC_MINALIGN;
+
 	if (km_likely(!(request->gfp & __GFP_ZERO)))
 		return object;
 	if (request->bytes)
-		return __builtin_memset(object, 0, km_align_up(request->bytes, ARCH_KMALLOC_MINALIGN));
+		return __builtin_memset(object, 0, km_align_up(request->bytes, unit));
 	return km_cleared(cache, object);
 }
 

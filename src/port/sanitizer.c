@@ -21,6 +21,7 @@ struct km_sanitizer km_sanitizer;
  */
 enum request {
 	RUNNING_ON_VALGRIND = 0x1001, MALLOCLIKE_BLOCK = 0x1301, FREELIKE_BLOCK = 0x1302, RESIZEINPLACE_BLOCK = 0x130b,
+	CHANGE_ERR_DISABLEMENT = 0x1801,
 	MAKE_MEM_NOACCESS = 0x4d430000, MAKE_MEM_DEFINED = 0x4d430002,	/* memcheck's: 'M', 'C' */
 };
 
@@ -83,6 +84,19 @@ void km_memory_off(const void *p, size_t bytes)
 		__asan_poison_memory_region(p, bytes);
 	if (km_sanitizer.valgrind)
 		valgrind(MAKE_MEM_NOACCESS, (uintptr_t)p, bytes, 0, 0);
+}
+
+/* The code of AddressSanitizer is in the program, not in ours. */
+void km_reports_off(void)
+{
+	if (km_sanitizer.valgrind)
+		valgrind(CHANGE_ERR_DISABLEMENT, 1, 0, 0, 0);
+}
+
+void km_reports_on(void)
+{
+	if (km_sanitizer.valgrind)
+		valgrind(CHANGE_ERR_DISABLEMENT, (uintptr_t)-1, 0, 0, 0);
 }
 
 void km_handed_out(const void *p)

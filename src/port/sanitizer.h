@@ -20,8 +20,8 @@ void km_sanitizer_start(void);
 
 /* Bytes behind an object that are nobody's, at least. */
 #define KM_RED_ZONE	16u
-/* Larger objects have none, and are not told: whole pages would go. */
-#define KM_WATCHED_MOST	((size_t)1 << 20)
+/* Behind a larger object the longest slab has no room for them, and a word: it is not told. */
+#define KM_WATCHED_MOST	(((size_t)4 << 20) - KM_RED_ZONE - sizeof(size_t))
 
 /* Memory that may hold the only pointers to what others allocated: until it is no more. */
 void km_root_comes(const void *p, size_t bytes) km_cold;
@@ -30,6 +30,9 @@ void km_root_goes(const void *p, size_t bytes) km_cold;
 /* Memory that its user may use, or not. */
 void km_memory_on(const void *p, size_t bytes) km_cold;
 void km_memory_off(const void *p, size_t bytes) km_cold;
+/* Until the reports are on again, this thread may touch what is nobody's; a pair may stand within a pair. */
+void km_reports_off(void) km_cold;
+void km_reports_on(void) km_cold;
 /* What lies at p belongs to another thread from now on, with all that it saw; that thread has it. */
 void km_handed_out(const void *p) km_cold;
 void km_handed_in(const void *p) km_cold;

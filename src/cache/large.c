@@ -376,15 +376,15 @@ bool km_large_free(const void *p)
 	uint64_t owner = owner_of(page, p);
 	if (km_unlikely(km_sanitizer.any))
 		block_goes(page, p);
-	if (!page) {
+	if (page) {
+		free_pages(page, owner);
+	} else {
 		size_t bytes = owner ? km_big_bytes(p) : 0;
 
 		if ((uintptr_t)p & (KM_PAGE_SIZE - 1) || !km_big_free(p))
 			return false;
 		pay_back(owner, bytes);
-		return true;
 	}
-	free_pages(page, owner);
 	if (km_front_tick)
 		km_front_tick();
 	return true;

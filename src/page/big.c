@@ -223,7 +223,6 @@ static void *map_alone(size_t bytes, size_t align)
 	return p;
 }
 
-
 /* It is in no table: the range goes, without the lock where that may take long. With the lock before and after. */
 static void let_go(void *p, size_t bytes, uint32_t region)
 {
@@ -272,13 +271,16 @@ static bool may_park(void)
 	return km_node_count == 1 && !km_sanitizer.any && !km_os_is_limited();
 }
 
-/* Give back what is beyond the bound, or so old. With the lock before and after. Bytes. */
+/* Give back what is beyond the bound, or so old, but no more than lay here: others free meanwhile, and look themselves.
+ * With the lock before and after. Bytes. */
 static size_t shed(bool beyond, unsigned decay_ms)
 {
 	struct km_parked gone;
 	size_t bytes = 0;
 
-	while (beyond ? km_parked_beyond(big.bytes, &gone) : km_parked_old(decay_ms, &gone)) {
+	for (unsigned most = km_parked_count(); most; most--) {
+		if (!(beyond ? km_parked_beyond(big.bytes, &gone) : km_parked_old(decay_ms, &gone)))
+			break;
 		let_go(gone.p, gone.bytes, 0);
 		bytes += gone.bytes;
 	}
@@ -425,6 +427,8 @@ void *km_big_resize(void *p, size_t bytes)
 		km_bump(&big.bytes, bytes - entry->bytes);
 		remove_entry(entry);
 		insert(now);
+		/* What may lie ready fell with what is in use. */
+		shed(true, 0);
 	}
 	unlock_table(was);
 	return moved;

@@ -113,6 +113,11 @@ void km_parked_fade(size_t used, bool whole)
 		parked.peak -= whole ? parked.peak - used : (parked.peak - used + 3) / 4;
 }
 
+unsigned km_parked_count(void)
+{
+	return parked.count;
+}
+
 const size_t *km_parked_pages(void)
 {
 	return &parked.pages;

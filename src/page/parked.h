@@ -25,7 +25,9 @@ bool km_parked_beyond(size_t used, struct km_parked *gone);
 bool km_parked_old(unsigned decay_ms, struct km_parked *gone);
 /* What was learnt fades: by a quarter, or altogether. */
 void km_parked_fade(size_t used, bool whole);
-/* Pages that lie here. */
+/* Mappings that lie here. */
+unsigned km_parked_count(void);
+/* ... and their pages. */
 const size_t *km_parked_pages(void);
 
 #endif

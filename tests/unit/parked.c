@@ -1,7 +1,8 @@
 /*
  * parked.c: blocks above 4 MiB that come and go keep their memory for the next ones: who replaces them asks the system
  * for no mapping once he has swung, who frees all of them keeps nothing, what is handed on says that it is not zeros,
- * and what lies ready goes by age, on demand, and where the system refuses a mapping.
+ * and what lies ready goes by age, on demand, where the system refuses a mapping, and where less is in use; who gives
+ * it back comes to an end whatever others free meanwhile.
  */
 #define _GNU_SOURCE
 #include <string.h>
@@ -185,6 +186,81 @@ static void refused(void)
 	NEED(!parked());
 }
 
+static void *held[BLOCKS];
+
+static void hold(size_t bytes)
+{
+	bool zero;
+
+	for (unsigned i = 0; i < BLOCKS; i++)
+		NEED((held[i] = km_big_alloc(bytes, 1, &zero)));
+}
+
+static void drop(unsigned count)
+{
+	for (unsigned i = BLOCKS - count; i < BLOCKS; i++)
+		NEED(km_big_free(held[i]));
+}
+
+/* What is in use falls by a resize as by a free: what may lie ready falls with it. */
+static void resized(void)
+{
+	hold(40 * MIB);
+	drop(4);
+	NEED(parked() == 160 * MIB / 4096);
+	for (unsigned i = 0; i < BLOCKS - 4; i++)
+		NEED((held[i] = km_big_resize(held[i], 5 * MIB)));
+	NEED(parked() <= 16 * 5 * MIB / 4 / 4096);
+	for (unsigned i = 0; i < BLOCKS - 4; i++)
+		NEED(km_big_free(held[i]));
+	kmem_shrink_all();
+	NEED(!parked());
+}
+
+static unsigned unmaps;
+
+/* While one block goes, another thread frees one. */
+static bool free_another(const char *call)
+{
+	bool zero;
+
+	if (strcmp(call, "unmap") != 0)
+		return false;
+	NEED(++unmaps < 1000);
+	NEED(km_big_free(km_big_alloc(8 * MIB, 1, &zero)));
+	return false;
+}
+
+/* Who gives back all that lies there comes to an end, though others go on freeing. */
+static void others_free(void)
+{
+	hold(40 * MIB);
+	drop(4);
+	km_os_fault = free_another;
+	NEED(km_big_purge(0) >= 160 * MIB);
+	km_os_fault = count;
+	for (unsigned i = 0; i < BLOCKS - 4; i++)
+		NEED(km_big_free(held[i]));
+	kmem_shrink_all();
+}
+
+/* A program that has such blocks and nothing else is followed by the clock, too. */
+static void by_age_alone(void)
+{
+	hold(8 * MIB);
+	drop(2);
+	for (unsigned i = 0; parked() > 8 * MIB / 4096; i++) {
+		void *p = kvmalloc(8 * MIB, GFP_KERNEL);
+
+		NEED(p && i < 30000);
+		kvfree(p);
+		usleep(1000);
+	}
+	for (unsigned i = 0; i < BLOCKS - 2; i++)
+		NEED(km_big_free(held[i]));
+	kmem_shrink_all();
+}
+
 int main(void)
 {
 	NEED(slab_is_available());
@@ -195,6 +271,9 @@ int main(void)
 	zeros();
 	by_age();
 	refused();
+	resized();
+	others_free();
+	by_age_alone();
 	NEED(!kmem_check_all());
 	return 0;
 }

@@ -305,6 +305,9 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 
 static void **new_block(struct kmem_cache *cache, bool may_wait)
 {
+	/* The first one: for what it grew to there may be no room while others are in use. */
+	if (!km_load(&of_cache(cache)->blocks))
+		km_front_resize(cache, cache->capacity);
 	if (!may_take_more(cache, (size_t)km_front_capacity(cache) * cache->slab_pages))
 		return NULL;
 	/* Zeros: the NULL at the bottom of the stack is there. */

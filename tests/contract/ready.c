@@ -78,11 +78,27 @@ static struct sums sums(void)
 	return now;
 }
 
-static int find_largest(struct kmem_cache *cache, void *arg)
+struct named {
+	const char *name;
+	struct kmem_cache_stats stats;
+};
+
+static int find(struct kmem_cache *cache, void *arg)
 {
-	if (strcmp(kmem_cache_name(cache), "large-1048576") == 0)
-		*(struct kmem_cache **)arg = cache;
+	struct named *named = arg;
+
+	if (strcmp(kmem_cache_name(cache), named->name) == 0)
+		kmem_cache_get_stats(cache, &named->stats);
 	return 0;
+}
+
+static struct kmem_cache_stats stats_of(const char *name)
+{
+	struct named named = { .name = name };
+
+	kmem_for_each_cache(find, &named);
+	NEED(named.stats.engine);
+	return named.stats;
 }
 
 /* Pages that may lie ready: a part of what is in use, and a floor. */
@@ -180,18 +196,41 @@ static void gives_way(void)
 		get(20, bytes);
 		put(20);
 	}
-	struct kmem_cache_stats stats = { .name = "" };
-	struct kmem_cache *class = NULL;
 	get(20, 1 << 20);
-	for (unsigned i = 0; !stats.shelf_objects; i++) {
+	for (unsigned i = 0; !stats_of("large-1048576").shelf_objects; i++) {
 		NEED(i < 1000000);
 		kfree(kmalloc(1 << 20, GFP_KERNEL));
-		kmem_for_each_cache(find_largest, &class);
-		NEED(class);
-		kmem_cache_get_stats(class, &stats);
 	}
 	NEED(sums().ready <= bound());
 	put(20);
+	kmem_shrink_all();
+}
+
+/* Let the class take as many as `most` of these blocks, one by one. */
+static void swing(size_t bytes, unsigned most)
+{
+	for (int round = 0; round < 20; round++)
+		for (unsigned n = 1; n <= most; n++) {
+			get(n, bytes);
+			put(n);
+		}
+}
+
+/* A class whose blocks went begins anew: what it had grown to may never have room again, while others are in use. */
+static void begins_anew(void)
+{
+	if (slob)
+		return;
+	stay_here();
+	/* Nothing ages. */
+	km_front_tick = NULL;
+	ask_for(65536);
+	swing(65536, 60);
+	NEED(stats_of("large-65536").sheaf_capacity == 62);
+	kmem_shrink_all();
+	get(1, 65536);
+	put(1);
+	NEED(stats_of("large-65536").sheaf_capacity == 2 && stats_of("large-65536").shelf_objects == 1);
 }
 
 /* What is idle goes, if somebody comes by whose call is no hit. */
@@ -354,7 +393,7 @@ static void made_by_another(void)
 
 static const struct api_case cases[] = {
 	{ "made by another", made_by_another }, { "comes back", comes_back }, { "little waste", little_waste },
-	{ "bounded", bounded }, { "gives way", gives_way },
+	{ "bounded", bounded }, { "gives way", gives_way }, { "begins anew", begins_anew },
 	{ "by age", by_age }, { "before failure", before_failure }, { "resized", resized },
 	{ "paid for", paid_for },
 };

@@ -484,8 +484,8 @@ KMEM_API int kmem_set_min_partial_rule(const char *rule);
  * once what lies ready of the cache on all CPUs and in empty slabs was taken back (with GFP_NOWAIT: at once; with
  * __GFP_NOFAIL the process ends); the event "limit" counts slabs that were refused. Readable and writable at any time;
  * a limit below what there is takes nothing away, and lets nothing come. What a private group has of it
- * (<kmem/memcg.h>) has a limit of its own. set: 0; -EOPNOTSUPP for an engine whose caches share pages (slob). Kernel:
- * has no such limit.
+ * (<kmem/memcg.h>) has a limit of its own. set: 0; -EOPNOTSUPP for an engine whose caches share pages (slob), and for
+ * kmalloc's blocks of whole pages (large-*). Kernel: has no such limit.
  */
 KMEM_API uint64_t kmem_cache_limit(const struct kmem_cache *cache);
 KMEM_API int kmem_cache_set_limit(struct kmem_cache *cache, uint64_t bytes);

@@ -613,6 +613,10 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 		km_warn("kmem_cache_destroy(%s): it is a private group's, and stays", cache->name);
 		return;
 	}
+	if (km_unlikely(cache->engine->whole_pages)) {
+		km_warn("kmem_cache_destroy(%s): it is kmalloc's, and stays", cache->name);
+		return;
+	}
 	bool was = km_busy_begin();
 	km_lock(&registry.lock);
 	if (!--cache->references)
@@ -759,8 +763,8 @@ uint64_t kmem_cache_limit(const struct kmem_cache *cache)
 
 int kmem_cache_set_limit(struct kmem_cache *cache, uint64_t bytes)
 {
-	/* Its objects lie in pages of all caches. */
-	if (cache->engine->shared_pages)
+	/* Its objects lie in pages of all caches, or are in no slabs. */
+	if (cache->engine->shared_pages || cache->engine->whole_pages)
 		return -EOPNOTSUPP;
 	km_store(&cache->limit, bytes);
 	return 0;

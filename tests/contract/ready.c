@@ -391,9 +391,45 @@ static void made_by_another(void)
 	put(1);
 }
 
+static int find_class(struct kmem_cache *cache, void *arg)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	if (strcmp(stats.engine, "ready") != 0)
+		return 0;
+	*(struct kmem_cache **)arg = cache;
+	return 1;
+}
+
+/* A class is found by whoever visits all caches; it is not his to limit or to end. */
+static void not_the_visitors(void)
+{
+	struct kmem_cache *class = NULL;
+
+	ask_for(BYTES);
+	get(MANY, BYTES);
+	NEED(kmem_for_each_cache(find_class, &class) == !slob);
+	if (slob)
+		return;
+	NEED(kmem_cache_set_limit(class, 40960) == -EOPNOTSUPP);
+	kmem_cache_destroy(class);
+	/* It would have the memory of what was destroyed. */
+	struct kmem_cache *own = kmem_cache_create("own", 100, NULL, 0);
+	NEED(own && own != class);
+	put(MANY);
+	get(MANY, BYTES);
+	for (unsigned i = 0; i < MANY; i++)
+		NEED(ksize(block[i]) == 40960);
+	put(MANY);
+	kmem_cache_destroy(own);
+	NEED(kmem_check_all() == 0);
+}
+
 static const struct api_case cases[] = {
 	{ "made by another", made_by_another }, { "comes back", comes_back }, { "little waste", little_waste },
 	{ "bounded", bounded }, { "gives way", gives_way }, { "begins anew", begins_anew },
+	{ "not the visitor's", not_the_visitors },
 	{ "by age", by_age }, { "before failure", before_failure }, { "resized", resized },
 	{ "paid for", paid_for },
 };

@@ -142,7 +142,7 @@ static size_t run_in_page(const struct kmem_cache *cache, size_t n, void *const 
 	if (whose != *owner)
 		return 0;
 	const uintptr_t page = (uintptr_t)objects[n - 1] - place.offset;
-	const uint32_t reciprocal = km_load(&cache->owner_shift);
+	const uint32_t shift = km_load(&cache->owner_shift);
 	/* What was seen is filled in; a word that was one owner's may be a vector's now, which begins with it. */
 	const uint64_t seen = km_load_acquire(place.word);
 	if (!(seen & KM_OWNER_VECTOR)) {
@@ -155,7 +155,7 @@ static size_t run_in_page(const struct kmem_cache *cache, size_t n, void *const 
 		uintptr_t offset = (uintptr_t)objects[left - 1] - page;
 
 		if (offset >= KM_PAGE_SIZE ||
-		    (km_load(km_owner_in_vector(seen, offset, reciprocal)) & ~KM_OWNER_NOBODY) != whose)
+		    (km_load(km_owner_in_vector(seen, offset, shift)) & ~KM_OWNER_NOBODY) != whose)
 			break;
 	}
 	return n - left;
@@ -191,6 +191,12 @@ km_inline size_t last_in_page(uintptr_t page, size_t n, const uintptr_t *objects
 	return n - left;
 }
 
+/* vector: where the vector would begin, had it a place for each address from 0 on: a number, no pointer. */
+km_inline uint64_t owner_at(uintptr_t vector, uintptr_t place)
+{
+	return km_load((uint64_t *)(vector + place * sizeof(uint64_t)));
+}
+
 /*
  * ... of several, and are his: two branches for four looks. The vector is found from the address of any object in the
  * page, so that a look is a shift and a comparison.
@@ -198,19 +204,19 @@ km_inline size_t last_in_page(uintptr_t page, size_t n, const uintptr_t *objects
 km_inline size_t his_in_page(uintptr_t page, uint64_t seen, uint32_t shift, size_t n, const uintptr_t *objects,
 			     uint64_t owner)
 {
-	const uint64_t *vector = (uint64_t *)(uintptr_t)(seen - KM_OWNER_VECTOR) - (page >> shift);
+	const uintptr_t vector = (uintptr_t)(seen - KM_OWNER_VECTOR) - (page >> shift) * sizeof(uint64_t);
 	size_t left = n;
 
 	for (; left >= 4; left -= 4) {
 		const uintptr_t *four = objects + left - 4;
 
 		if (!four_in_page(four, page) ||
-		    ((km_load(&vector[four[0] >> shift]) ^ owner) | (km_load(&vector[four[1] >> shift]) ^ owner) |
-		     (km_load(&vector[four[2] >> shift]) ^ owner) | (km_load(&vector[four[3] >> shift]) ^ owner)))
+		    ((owner_at(vector, four[0] >> shift) ^ owner) | (owner_at(vector, four[1] >> shift) ^ owner) |
+		     (owner_at(vector, four[2] >> shift) ^ owner) | (owner_at(vector, four[3] >> shift) ^ owner)))
 			break;
 	}
 	while (left && (objects[left - 1] ^ page) < KM_PAGE_SIZE &&
-	       km_load(&vector[objects[left - 1] >> shift]) == owner)
+	       owner_at(vector, objects[left - 1] >> shift) == owner)
 		left--;
 	return n - left;
 }

@@ -4,6 +4,7 @@
  * from the moment it is handed out until it is freed.
  *
  *	hit	the CPU's charged shelf holds objects of this group, paid for when they were put there: pop, push
+ *	take	where several pay, blocks have objects of them all: what is another's is charged to who pops it
  *	refill	half a shelf at a time: paid for in one charge, taken from the plain shelf, their owner words set
  *	else	one object: its bytes from or to the group's stock on this CPU, itself from or to the plain shelf
  *
@@ -145,9 +146,10 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 /* ------------------------------------------------------------------ groups in turn */
 
 /*
- * Groups in turn on a CPU: the block there is another's. Then an object is paid for out of the group's stock on this
- * CPU and comes from the plain shelf, a sequence each, and goes back the same way. As 1000 groups may do that all the
- * time it is as short as it can be: no call but at the end of a function.
+ * Groups in turn on a CPU whose block is one owner's, and another's: the cache is charged now and then, or nobody has
+ * made the fence for blocks of many owners, or could. Then an object is paid for out of the group's stock on this CPU
+ * and comes from the plain shelf, a sequence each, and goes back the same way. As 1000 groups may do that all the time
+ * it is as short as it can be: no call but at the end of a function.
  */
 #define TURNS_TAKE 1u	/* by rseq, from an array */
 #define TURNS_PUT 2u	/* ... and a free object's word need not say that nobody pays */

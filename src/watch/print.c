@@ -143,10 +143,16 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 	km_print(writer, ",\n \"caches\": [");
 }
 
-void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *s, unsigned group, bool first)
+/* An object of a list, on a line of its own. */
+static void begin_named(struct km_writer *writer, const char *name, bool first)
 {
 	km_print(writer, "%s\n  {\"name\": ", first ? "" : ",");
-	km_print_string(writer, s->name);
+	km_print_string(writer, name);
+}
+
+void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *s, unsigned group, bool first)
+{
+	begin_named(writer, s->name, first);
 	km_print(writer, ", \"engine\": ");
 	km_print_string(writer, s->engine);
 	print_int(writer, "object_size", s->object_size);
@@ -201,8 +207,7 @@ static void print_limit(struct km_writer *writer, const char *key, uint64_t byte
 
 void km_print_json_group(struct km_writer *writer, const struct km_group_stats *s, bool first)
 {
-	km_print(writer, "%s\n  {\"name\": ", first ? "" : ",");
-	km_print_string(writer, s->name);
+	begin_named(writer, s->name, first);
 	km_print(writer, ", \"depth\": %u", s->depth);
 	if (s->number)
 		km_print(writer, ", \"number\": %u", s->number);

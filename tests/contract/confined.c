@@ -14,26 +14,14 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #include "api.h"
+#include "clock.h"
 #include "front/front.h"
 #include "page/arena.h"
 #include "page/parked.h"
 
 #define MIB ((size_t)1 << 20)
-
-static long ahead_ms;
-
-int __real_clock_gettime(clockid_t id, struct timespec *time);
-int __wrap_clock_gettime(clockid_t id, struct timespec *time);
-int __wrap_clock_gettime(clockid_t id, struct timespec *time)
-{
-	int result = __real_clock_gettime(id, time);
-
-	time->tv_sec += ahead_ms / 1000;
-	return result;
-}
 
 /* ------------------------------------------------------------------ a filter */
 

@@ -10,21 +10,14 @@
 #include <kmem/stats.h>
 
 #include "malloc/check.h"
+#include "rollup.h"
 
 #define MANY	450
 #define BYTES	270000
 
 static size_t resident_kb(void)
 {
-	char line[256];
-	unsigned long kb = 0;
-	FILE *rollup = fopen("/proc/self/smaps_rollup", "r");
-
-	while (rollup && fgets(line, sizeof(line), rollup))
-		sscanf(line, "Rss: %lu", &kb);
-	if (rollup)
-		fclose(rollup);
-	return kb;
+	return rollup_kb("Rss");
 }
 
 static size_t counted_kb(void)

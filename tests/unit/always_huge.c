@@ -12,6 +12,7 @@
 #include <kmem/kmem.h>
 
 #include "check.h"
+#include "rollup.h"
 
 static unsigned advised;
 
@@ -27,15 +28,7 @@ void *__wrap_mmap(void *p, size_t bytes, int protection, int flags, int fd, off_
 
 static unsigned long huge_kb(void)
 {
-	char line[256];
-	unsigned long kb = 0;
-	FILE *rollup = fopen("/proc/self/smaps_rollup", "r");
-
-	while (rollup && fgets(line, sizeof(line), rollup))
-		sscanf(line, "AnonHugePages: %lu", &kb);
-	if (rollup)
-		fclose(rollup);
-	return kb;
+	return rollup_kb("AnonHugePages");
 }
 
 int main(void)

@@ -4,11 +4,11 @@
  */
 #define _GNU_SOURCE
 #include <sched.h>
-#include <time.h>
 
 #include <kmem/kmem.h>
 
 #include "check.h"
+#include "clock.h"
 #include "front/front.h"
 #include "page/arena.h"
 #include "inside.h"
@@ -17,17 +17,6 @@ TEST_IS_INSIDE
 
 #define OBJECTS 2000u	/* more than all shelves and the barn have room for: allocating and freeing them misses */
 #define DECAY_MS 600000
-
-static long ahead_ms;
-
-int __real_clock_gettime(clockid_t id, struct timespec *time);
-int __wrap_clock_gettime(clockid_t id, struct timespec *time)
-{
-	int result = __real_clock_gettime(id, time);
-
-	time->tv_sec += ahead_ms / 1000;
-	return result;
-}
 
 static struct kmem_cache *cache;
 

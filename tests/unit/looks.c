@@ -6,10 +6,10 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <kmem/kmem.h>
 
+#include "clock.h"
 #include "front/front.h"
 #include "page/arena.h"
 #include "inside.h"
@@ -20,22 +20,6 @@ TEST_IS_INSIDE
 #define TICKS	10	/* enough for a look */
 #define OBJECTS	60u
 #define LOOK_MS	2100
-
-static long ahead_ms;
-
-int __real_clock_gettime(clockid_t id, struct timespec *time);
-int __wrap_clock_gettime(clockid_t id, struct timespec *time)
-{
-	int result = __real_clock_gettime(id, time);
-
-	time->tv_sec += ahead_ms / 1000;
-	time->tv_nsec += ahead_ms % 1000 * 1000000;
-	if (time->tv_nsec >= 1000000000) {
-		time->tv_nsec -= 1000000000;
-		time->tv_sec++;
-	}
-	return result;
-}
 
 static struct kmem_cache *cache[CACHES];
 

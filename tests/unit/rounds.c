@@ -6,12 +6,12 @@
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
 #include "check.h"
+#include "clock.h"
 #include "front/front.h"
 #include "page/arena.h"
 #include "inside.h"
@@ -20,22 +20,6 @@ TEST_IS_INSIDE
 
 #define CACHES	3000u
 #define MOST	256u	/* that one tick visits */
-
-static long ahead_ms;
-
-int __real_clock_gettime(clockid_t id, struct timespec *time);
-int __wrap_clock_gettime(clockid_t id, struct timespec *time)
-{
-	int result = __real_clock_gettime(id, time);
-
-	time->tv_sec += ahead_ms / 1000;
-	time->tv_nsec += ahead_ms % 1000 * 1000000;
-	if (time->tv_nsec >= 1000000000) {
-		time->tv_nsec -= 1000000000;
-		time->tv_sec++;
-	}
-	return result;
-}
 
 static struct kmem_cache *caches[CACHES];
 static unsigned visits[CACHES], in_tick, out_of_order;

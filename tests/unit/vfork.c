@@ -6,11 +6,8 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +21,7 @@
 #include "cache/cache.h"
 #include "port/os.h"
 #include "port/pcpu.h"
+#include "refuse.h"
 #include "unit/check.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -183,15 +181,7 @@ static void forks(void)
 /* A system that makes no child: errno, and the area is registered again. */
 static void no_child(void)
 {
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+	if (!refuse_call(SYS_clone, EAGAIN))
 		return;
 	errno = 0;
 	NEED(vfork() == -1 && errno == EAGAIN);

@@ -1,0 +1,23 @@
+/* rollup.h: what the kernel counts for this process in /proc/self/smaps_rollup, in KiB; 0: it has no such field. */
+#ifndef TESTS_ROLLUP_H
+#define TESTS_ROLLUP_H
+
+#include <stdio.h>
+#include <string.h>
+
+static unsigned long rollup_kb(const char *field)
+{
+	FILE *rollup = fopen("/proc/self/smaps_rollup", "r");
+	size_t length = strlen(field);
+	unsigned long kb = 0;
+	char line[256];
+
+	while (rollup && fgets(line, sizeof(line), rollup))
+		if (!strncmp(line, field, length) && line[length] == ':')
+			sscanf(line + length + 1, "%lu", &kb);
+	if (rollup)
+		fclose(rollup);
+	return kb;
+}
+
+#endif

@@ -42,6 +42,7 @@ static struct {
 	size_t committed;	/* bytes of each area */
 	unsigned reach;		/* areas that are reserved */
 	bool sees_locking;	/* ... and all of them are readable, but for while memory is locked */
+	unsigned locking;	/* threads that lock it just now */
 	pthread_key_t exit_key;
 	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area */
 	uint32_t from[KMEM_AREA_SHIFT - 2];	/* below this word no run of 2^n words is to be had */
@@ -321,11 +322,21 @@ static int show_beyond(char *first, unsigned count, bool show)
 	return count ? km_os_protect(first, count * AREA_BYTES, show) : 0;
 }
 
+/* With the lock, or in the child of a fork. */
+static void show_all_beyond(bool show)
+{
+	if (areas.sees_locking && km_percpu.discipline == KM_DISCIPLINE_RSEQ && areas.reach > km_percpu.cpus)
+		show_beyond(km_area(km_percpu.cpus), areas.reach - km_percpu.cpus, show);
+}
+
 void km_percpu_show_beyond(bool show)
 {
 	km_lock(&areas.lock);
-	if (areas.sees_locking && km_percpu.discipline == KM_DISCIPLINE_RSEQ && areas.reach > km_percpu.cpus)
-		show_beyond(km_area(km_percpu.cpus), areas.reach - km_percpu.cpus, show);
+	if (!show && !areas.locking++)
+		show_all_beyond(false);
+	/* In the child of a handler's fork it was none any more. */
+	if (show && areas.locking && !--areas.locking)
+		show_all_beyond(true);
 	km_unlock(&areas.lock);
 }
 
@@ -549,6 +560,10 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 void km_percpu_fork(bool before, bool child)
 {
 	km_lock_around_fork(&areas.lock, before, child);
-	if (child)
-		own_again();
+	if (!child)
+		return;
+	own_again();
+	if (areas.locking)
+		show_all_beyond(true);
+	areas.locking = 0;
 }

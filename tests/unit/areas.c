@@ -16,6 +16,7 @@
 #include <kmem/stats.h>
 
 #include "check.h"
+#include "inside.h"
 #include "port/os.h"
 #include "engine/engine.h"
 #include "port/pcpu.h"
@@ -158,6 +159,28 @@ static bool can_be_read(const char *p)
 	return can;
 }
 
+/* While threads lock memory another one forks: in the child nobody does, who would show what they hide. */
+static void needs_zeros_in_a_child(void)
+{
+	int status;
+
+	INSIDE(km_percpu_show_beyond(false));
+	INSIDE(km_percpu_show_beyond(false));
+	NEED(!can_be_read(km_area(1)) && !can_be_read(km_area(KM_MAX_CPUS - 1)));
+	pid_t child = fork();
+	NEED(child >= 0);
+	if (!child) {
+		needs_zeros_beyond();
+		INSIDE(km_percpu_show_beyond(true));
+		needs_zeros_beyond();
+		_exit(0);
+	}
+	NEED(waitpid(child, &status, 0) == child && status == 0);
+	INSIDE(km_percpu_show_beyond(true));
+	NEED(!can_be_read(km_area(1)));
+	INSIDE(km_percpu_show_beyond(true));
+}
+
 /* Who locks all memory does not pay for CPUs that there are not, nor does memcheck, which notes what can be read. */
 static void larger(void)
 {
@@ -172,6 +195,7 @@ static void larger(void)
 		NEED(page_tables_kib() < before + 1024);
 		NEED(munlockall() == 0);
 	}
+	needs_zeros_in_a_child();
 	needs_zeros_beyond();
 	use_all();
 }

@@ -31,6 +31,7 @@ struct snapshot {
 	unsigned thread;	/* the one whose files and memory are read: pid, or another where that has ended */
 	char version[16], discipline[16], reason[160];
 	struct kmem_stats stats;
+	unsigned long mapped_ready;	/* of its free dirty pages: those of freed mappings */
 	struct info_cache *caches;
 	size_t count, room;
 	struct info_extent *extents;

@@ -234,6 +234,7 @@ static void print_total(const char *what, unsigned long bytes)
 static void print_totals(const struct snapshot *snapshot, bool live)
 {
 	const struct kmem_stats *stats = &snapshot->stats;
+	unsigned long ready = snapshot->mapped_ready, dirty = stats->pages_free_dirty;
 
 	printf("\n");
 	print_total("pages in slabs and large blocks", times(stats->pages_used, KM_PAGE_SIZE));
@@ -241,10 +242,12 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 		print_total("pages shared by the caches of slob", times(stats->slob_pages, KM_PAGE_SIZE));
 		print_total("in use of them", stats->slob_bytes);
 	}
-	print_total("free pages, not yet given back", times(stats->pages_free_dirty, KM_PAGE_SIZE));
+	print_total("free pages, not yet given back", times(dirty == UNKNOWN ? dirty : dirty - ready, KM_PAGE_SIZE));
 	print_total("free pages, without memory", times(stats->pages_free_clean, KM_PAGE_SIZE));
 	print_total("given back to the system, ever", times(stats->purged_pages, KM_PAGE_SIZE));
 	print_total("mappings of their own", stats->mapped_bytes);
+	if (ready)
+		print_total("such that were freed and lie ready", times(ready, KM_PAGE_SIZE));
 	print_total("address space kept for such", stats->mapped_spare_bytes);
 	/* Arrays by page and areas by CPU are reserved whole, and of them only what is resident is a figure. */
 	print_total("records but those by page and by CPU", stats->meta_bytes);

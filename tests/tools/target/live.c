@@ -45,7 +45,10 @@ static void populate(void)
 	for (int i = 0; i < 500; i += 3)
 		kfree(some[i]);
 	want(kmalloc(100000, GFP_KERNEL));
-	want(kvmalloc(10 << 20, GFP_KERNEL));
+	/* One of them lies ready. */
+	for (int i = 0; i < 6; i++)
+		some[i] = want(kvmalloc(10 << 20, GFP_KERNEL));
+	kvfree(some[0]);
 }
 
 static void say(const char *file, const char *suffix)

@@ -267,11 +267,14 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 		request->gfp |= __GFP_NOWARN;
 		return NULL;
 	}
+	/* What does not fit is freed on the way, too. */
+	bool calls = km_calls_begin(request->may_wait);
 	void *p = owner ? NULL : from_class(bytes, align, request);
 	if (!p)
 		p = alloc_or_press(bytes, align, request);
 	if (km_unlikely(!p) && !owner)
 		p = from_larger(bytes, align, request);
+	km_calls_end(calls);
 	if (p)
 		set_owner(p, owner);
 	else
@@ -329,10 +332,10 @@ bool km_large_defer(void *p)
 	return true;
 }
 
-/* Acquire pairs with the release in km_large_defer. */
+/* Acquire pairs with the release in km_large_defer. A mapping among them goes by a system call. */
 void km_large_finish_deferred(void)
 {
-	if (km_likely(!km_load(&large.deferred)))
+	if (km_likely(!km_load(&large.deferred)) || km_no_calls)
 		return;
 	void *p = km_swap_acquire(&large.deferred, NULL), *next;
 	/* Before the first one goes: its link goes with it. */

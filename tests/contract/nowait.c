@@ -13,6 +13,7 @@
 
 #include "api.h"
 #include "page/meta.h"
+#include "port/lock.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -140,7 +141,15 @@ static unsigned allocate_all_ways(gfp_t gfp, unsigned rounds)
 static void alone(void)
 {
 	make_caches();
+	/* What a handler freed waits for who may call the system: to unmap it is a call. */
+	void *freed = kvmalloc(8 * MIB, GFP_KERNEL);
+	bool was = km_busy_begin();
+	kfree(freed);
+	km_busy_end(was);
+	void *block = kmalloc(2 * MIB, GFP_KERNEL);
+	NEED(block);
 	refuse_calls();
+	NEED(krealloc(block, 100, GFP_NOWAIT));
 	resize_mapping(GFP_NOWAIT);
 	unsigned got = allocate_all_ways(GFP_NOWAIT, 3000);
 	got += allocate_all_ways(GFP_ATOMIC | __GFP_NOWARN, 3000);

@@ -71,6 +71,15 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 	return km_charged_alloc(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
 }
 
+/* A block that was taken and won't do. */
+km_cold static void put_back_ready(const void *p, gfp_t gfp)
+{
+	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+
+	kfree(p);
+	km_calls_end(was);
+}
+
 /*
  * In a function of its own: a hit pays nothing for it, not a register. A chain's every hit comes by: with a size that
  * has a cache, which none has before the start, it goes on to that at once.
@@ -85,7 +94,7 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 		if (km_likely(p && !((uintptr_t)p & (natural_align(size) - 1))))
 			return p;
 		if (p)
-			kfree(p);
+			put_back_ready(p, gfp);
 	}
 	/* Acquire pairs with km_kmalloc_start. */
 	struct kmem_cache *cache = km_likely(size <= most_direct) ?

@@ -162,18 +162,33 @@ void km_front_trim_all(struct kmem_cache **caches, size_t count)
 	do_closed(caches, count, false, trim, NULL);
 }
 
-bool km_front_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size_t cpu_count)
+static bool lies_on(const struct km_shelf *shelf, const struct places *places)
 {
-	for (size_t i = 0; has_shelf(cache) && i < cpu_count; i++)
-		if (km_cpu_is_live(cpus[i]) && km_shelf_count_cpu(&cache->shelf, cpus[i]))
+	for (size_t i = 0; shelf->slot && i < places->count; i++)
+		if (km_cpu_is_live(places->cpus[i]) && km_shelf_count_cpu(shelf, places->cpus[i]))
 			return true;
 	return false;
 }
 
+bool km_front_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size_t cpu_count)
+{
+	const struct places these = { cpus, cpu_count };
+
+	return (has_shelf(cache) && lies_on(&cache->shelf, &these)) || lies_on(&cache->charged, &these);
+}
+
+static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how,
+			  const struct places *places);
+
 void km_front_leave_all(struct kmem_cache **caches, size_t count, const uint16_t *cpus, size_t cpu_count)
 {
 	const struct places left = { cpus, cpu_count };
+	bool charged = false;
 
+	for (size_t i = 0; i < count; i++)
+		charged |= lies_on(&caches[i]->charged, &left);
+	if (charged && km_front_charged)
+		drain_charged(caches, count, false, km_front_charged, &left);
 	do_closed(caches, count, false, collect, &left);
 }
 
@@ -193,12 +208,10 @@ static void collect_own(struct kmem_cache *cache)
 	}
 }
 
-static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how);
-
 static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 {
 	if (km_front_charged)
-		drain_charged(caches, count, unused, km_front_charged);
+		drain_charged(caches, count, unused, km_front_charged, NULL);
 	bool drained = do_closed(caches, count, unused, collect, NULL);
 	/* There will be no fence any more. */
 	if (!drained && !unused && km_os_is_shut())
@@ -507,7 +520,20 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km
 	release_block(cache, cpu);
 }
 
-static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how)
+static void take_all_charged(struct kmem_cache *cache, const struct km_charged_drain *how, const struct places *from)
+{
+	if (!from) {
+		km_for_each_cpu(cpu)
+			take_charged(cache, cpu, how);
+		return;
+	}
+	for (size_t i = 0; i < from->count; i++)
+		if (km_cpu_is_live(from->cpus[i]))
+			take_charged(cache, from->cpus[i], how);
+}
+
+static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how,
+			  const struct places *places)
 {
 	size_t shelves = 0;
 
@@ -526,8 +552,7 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 		if (!caches[i]->charged.slot)
 			continue;
 		if (fenced || unused)
-			km_for_each_cpu(cpu)
-				take_charged(caches[i], cpu, how);
+			take_all_charged(caches[i], how, places);
 		open_charged(caches[i]);
 	}
 	km_unlock(&drain.lock);
@@ -535,5 +560,5 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 
 void km_front_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how)
 {
-	drain_charged(caches, count, false, how);
+	drain_charged(caches, count, false, how, NULL);
 }

@@ -155,7 +155,8 @@ void km_front_drain(struct kmem_cache *cache);
 bool km_front_drain_all(struct kmem_cache **caches, size_t count);
 /* The same for caches that nobody uses any more, as who destroys them says: all is taken, fence or not. */
 void km_front_drain_unused(struct kmem_cache **caches, size_t count);
-/* Take what lies on these CPUs' shelves only, with one fence: threads were there, and are no more. */
+/* Take what lies on these CPUs' shelves only, with one fence, and one more where some of it is charged: threads were
+ * there, and are no more. */
 void km_front_leave_all(struct kmem_cache **caches, size_t count, const uint16_t *cpus, size_t cpu_count);
 /* Does any of these CPUs' shelves hold something? A look, no more. */
 bool km_front_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size_t cpu_count);

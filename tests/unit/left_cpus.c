@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <kmem/kmem.h>
+#include <kmem/memcg.h>
 
 #include "check.h"
 #include "clock.h"
@@ -50,9 +51,10 @@ static void reap(void)
 	km_busy_end(was);
 }
 
+/* Of a cache whose objects are paid for what counts is what lies there charged. */
 static size_t lies_on(unsigned cpu)
 {
-	return km_shelf_count_cpu(&cache->shelf, cpu);
+	return km_shelf_count_cpu(cache->charged.slot ? &cache->charged : &cache->shelf, cpu);
 }
 
 /* The first two CPUs that we may use. */
@@ -68,15 +70,12 @@ static bool two_cpus(unsigned cpus[2])
 	return count == 2;
 }
 
-int main(void)
+static void wander(const unsigned cpus[2], const char *name, slab_flags_t flags)
 {
 	struct kmem_cache_args args = { .engine = "sheaf" };
-	unsigned cpus[2];
 
-	if (!two_cpus(cpus))
-		return 77;
 	go_to(cpus[0]);
-	NEED((cache = kmem_cache_create("wandering", 64, &args, 0)));
+	NEED((cache = kmem_cache_create(name, 64, &args, flags)));
 	km_arena_set(false, DECAY_MS);
 	miss();
 	go_to(cpus[1]);
@@ -106,5 +105,18 @@ int main(void)
 	CHECK(lies_on(cpus[0]));
 	NEED(kmem_check_all() == 0);
 	kmem_cache_destroy(cache);
+}
+
+int main(void)
+{
+	unsigned cpus[2];
+
+	if (!two_cpus(cpus))
+		return 77;
+	wander(cpus, "wandering", 0);
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "wanders", 0);
+	NEED(group);
+	mem_cgroup_set_default(group);
+	wander(cpus, "paid for", SLAB_ACCOUNT);
 	return failures != 0;
 }

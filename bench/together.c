@@ -1,7 +1,8 @@
 /*
  * Cost of one object while other threads do the same: each thread has a CPU of its own and runs windows of some pieces.
- * A window counts only if all others were at work meanwhile, which their counts of pieces show; so on a busy machine no
- * thread is measured while it is alone. The figure is the mean of the threads' best windows.
+ * A window counts only if all others were at work meanwhile, which their counts of pieces show; so on a busy machine a
+ * thread that was alone is not measured, but where in a hundred times a cell's time no window counts: then its best one
+ * does all the same. The figure is the mean of the threads' best windows.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

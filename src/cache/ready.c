@@ -6,9 +6,9 @@
  * that of draining.
  *
  * A CPU has one block of pointers for a class, which comes with the first free there. It takes two at first. Where a
- * class runs empty and full by turns it takes twice as many, up to 4 MiB of them; one that is idle begins anew, and
- * what lay there goes back (reclaim.c), as it does under pressure and on kmem_shrink_all; and sooner where another
- * class finds no room.
+ * class runs empty and full by turns it takes twice as many, up to 4 MiB of them. What lies at an idle one goes back
+ * (reclaim.c), as all does under pressure and on kmem_shrink_all; and sooner where another class finds no room. A class
+ * that has no block of pointers on any CPU begins anew.
  */
 #include "../page/meta.h"
 #include "../port/die.h"

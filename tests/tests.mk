@@ -18,8 +18,9 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcar
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) -Wno-unused-function $(TEST_WRONG_$(*D)) $(TEST_CFLAGS_$*) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
 
-# Builds with as many processes as tests run at once, where the caller's -j does not say how many.
+# Builds with as many processes as tests run at once, where the caller's -j does not say how many; also what several tests
+# would else build at the same time, each by itself.
 check:
 	scripts/need $$(cat tests/packages)
-	$(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(or $(JOBS),$(shell nproc))) all tests
+	$(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(or $(JOBS),$(shell nproc))) all tests $(if $(filter build,$(BUILD)),bench-workers)
 	tests/run

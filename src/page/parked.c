@@ -1,8 +1,9 @@
 /*
  * parked.c: blocks above 4 MiB that were freed and keep their memory. To map a block and fault its pages in takes some
  * ten times as long as to write it, so a program that replaces such blocks pays for little else. Invariants: what lies
- * here is in no table and belongs to nobody; it is at most a quarter of what is in use, or what use swings by, which
- * with what is in use is at most one and a half times the peak; nothing is older than the decay time for long.
+ * here is in no table and belongs to nobody; it is at most a quarter of what is in use, or what use swings by, up to
+ * half of what is in use or 64 MiB, which with what is in use is at most one and a half times the peak; nothing is
+ * older than the decay time for long, but in a program that has fallen silent.
  */
 #include "parked.h"
 
@@ -12,6 +13,8 @@
 #include "meta.h"
 
 #define MOST	64u
+/* Of what use swings by where little is in use: a program that then falls silent keeps it. */
+#define MOST_SWUNG	((size_t)64 << 20)
 
 static struct {
 	struct km_parked at[MOST];	/* the oldest first */
@@ -42,7 +45,9 @@ static size_t bound(size_t used)
 {
 	size_t most = parked.peak + parked.peak / 2;
 
-	return km_max(used / 4, km_min(parked.missed, most - km_min(most, used)));
+	size_t swings = km_min(parked.missed, km_max(used / 2, MOST_SWUNG));
+
+	return km_max(used / 4, km_min(swings, most - km_min(most, used)));
 }
 
 bool km_parked_put(void *p, size_t bytes, size_t used)

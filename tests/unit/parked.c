@@ -217,6 +217,20 @@ static void resized(void)
 	NEED(!parked());
 }
 
+/* Who takes and frees all that he has, over and over, and then falls silent. */
+static void silent(void)
+{
+	bool zero;
+
+	for (int i = 0; i < 8; i++)
+		NEED(km_big_free(km_big_alloc(500 * MIB, 1, &zero)));
+	NEED(parked() <= 64 * MIB / 4096);
+	for (int i = 0; i < 8; i++)
+		NEED(km_big_free(km_big_alloc(40 * MIB, 1, &zero)));
+	NEED(parked() == 40 * MIB / 4096);
+	kmem_shrink_all();
+}
+
 static unsigned unmaps;
 
 /* While one block goes, another thread frees one. */
@@ -272,6 +286,7 @@ int main(void)
 	by_age();
 	refused();
 	resized();
+	silent();
 	others_free();
 	by_age_alone();
 	NEED(!kmem_check_all());

@@ -5,7 +5,8 @@
 #include "api.h"
 
 #define CACHES	300
-#define COMES_BY	(257 * 4096ul)	/* more than any CPU keeps ready: each free of it is a miss */
+#define VISITS	64	/* where nothing lies ready in front, one call in so many looks at what is old */
+#define FEW_PAGES	16	/* that the visitor's slabs may have been in a moment ago */
 
 static unsigned with_slabs(struct kmem_cache **caches)
 {
@@ -20,11 +21,24 @@ static unsigned with_slabs(struct kmem_cache **caches)
 	return left;
 }
 
+/*
+ * Comes by, and misses: frees of its cache are checked, so nothing of it lies ready. And takes next to no pages: those
+ * that are used all the time keep what is free beside them young.
+ */
+static void visit(struct kmem_cache *visitor)
+{
+	usleep(1000);
+	for (int i = 0; i < VISITS; i++)
+		kmem_cache_free(visitor, kmem_cache_alloc(visitor, GFP_KERNEL));
+}
+
 static void many(void)
 {
 	static struct kmem_cache *caches[CACHES];
+	struct kmem_cache *visitor = kmem_cache_create("visitor", 64, NULL, SLAB_CONSISTENCY_CHECKS);
 	char name[32];
 
+	NEED(visitor);
 	for (int i = 0; i < CACHES; i++) {
 		snprintf(name, sizeof(name), "decay-%d", i);
 		caches[i] = make(name, 500);
@@ -37,15 +51,12 @@ static void many(void)
 	/* Somebody must come by now and then, however long it takes. */
 	for (int i = 0; with_slabs(caches); i++) {
 		NEED(i < 30000);
-		usleep(1000);
-		kfree(kmalloc(COMES_BY, GFP_KERNEL));
+		visit(visitor);
 	}
 	struct kmem_stats stats;
-	/* Nothing but the block that we come by with. */
-	for (int i = 0; kmem_get_stats(&stats), stats.pages_free_dirty > COMES_BY / 4096; i++) {
+	for (int i = 0; kmem_get_stats(&stats), stats.pages_free_dirty > FEW_PAGES; i++) {
 		NEED(i < 30000);
-		usleep(1000);
-		kfree(kmalloc(COMES_BY, GFP_KERNEL));
+		visit(visitor);
 	}
 	NEED((slob || stats.purged_pages > 0) && kmem_check_all() == 0);
 }

@@ -191,7 +191,7 @@ void km_sheaf_discard(struct kmem_cache *cache, struct km_page *slab)
 	km_bump(&n->counts.freed_slabs, 1);
 	km_bump(&n->counts.objects, -(slab->objects));
 	km_bump(&n->counts.taken, -(slab->inuse));
-	km_unlock(&n->lock);
+	km_unlock_quick(&n->lock);
 	km_slab_free(cache, slab);
 }
 
@@ -232,7 +232,7 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 			empty[empty_count++] = slab;
 	}
 	km_bump(&n->counts.taken, (long)twice - (long)count);
-	km_unlock(&n->lock);
+	km_unlock_quick(&n->lock);
 	for (unsigned i = 0; i < empty_count; i++)
 		km_slab_free(cache, empty[i]);
 	for (unsigned i = 0; i < twice; i++)
@@ -651,7 +651,7 @@ static void **any_empty(struct kmem_cache *cache, struct barn *barn)
 {
 	km_lock(&barn->lock);
 	void **empty = pop_empty(cache, barn);
-	km_unlock(&barn->lock);
+	km_unlock_quick(&barn->lock);
 	return empty ?: new_block(cache, true);
 }
 
@@ -697,14 +697,14 @@ void **km_sheaf_spill(struct kmem_cache *cache, void **full)
 	barn->puts += kept;
 	if (!kept && !room)
 		barn_overflows(cache, barn);
-	km_unlock(&barn->lock);
+	km_unlock_quick(&barn->lock);
 	if (kept)
 		return empty;
 	if (room && (empty = new_block(cache, true))) {
 		km_lock(&barn->lock);
 		kept = push_full(cache, barn, full);
 		barn->puts += kept;
-		km_unlock(&barn->lock);
+		km_unlock_quick(&barn->lock);
 		if (kept)
 			return empty;
 		free_block(cache, empty);
@@ -721,7 +721,7 @@ void km_sheaf_retire(struct kmem_cache *cache, void **block)
 	    choose_barn(cache, &block, &barn)) {
 		km_lock(&barn->lock);
 		bool kept = push_full(cache, barn, block);
-		km_unlock(&barn->lock);
+		km_unlock_quick(&barn->lock);
 		if (kept)
 			return;
 	}
@@ -736,7 +736,7 @@ bool km_sheaf_has_room(struct kmem_cache *cache)
 
 	km_lock(&barn->lock);
 	bool room = barn_has_room(cache, barn);
-	km_unlock(&barn->lock);
+	km_unlock_quick(&barn->lock);
 	return room;
 }
 
@@ -748,7 +748,7 @@ void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn)
 	km_store(&barn->full_count, 0u);
 	km_store(&barn->empty_count, 0u);
 	km_store(&barn->objects, (size_t)0);
-	km_unlock(&barn->lock);
+	km_unlock_quick(&barn->lock);
 
 	for (void **block; (block = pop_block(cache, &full));) {
 		km_sheaf_give(cache, block, (unsigned)km_block_count(&cache->shelf, block));

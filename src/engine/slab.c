@@ -308,7 +308,7 @@ void km_slab_drop(struct kmem_cache *cache, struct km_page *slab)
 	km_bump(&n->counts.freed_slabs, 1);
 	km_bump(&n->counts.objects, -slab->objects);
 	km_bump(&n->counts.taken, -slab->inuse);
-	km_unlock(&n->lock);
+	km_unlock_quick(&n->lock);
 	km_slab_discard(cache, slab);
 }
 
@@ -351,7 +351,7 @@ static unsigned give_to_node(struct kmem_cache *cache, struct candidate *candida
 	}
 	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->counts.free_slabs));
 	unsigned empty_count = drop_surplus(cache, n, n->free_limit, empty, GIVE_BATCH);
-	km_unlock(&n->lock);
+	km_unlock_quick(&n->lock);
 	for (unsigned i = 0; i < empty_count; i++)
 		km_slab_discard(cache, empty[i]);
 	for (unsigned i = 0; i < twice_count; i++)
@@ -391,7 +391,7 @@ size_t km_slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t 
 	do {
 		km_lock(&n->lock);
 		count = drop_surplus(cache, n, 0, empty, (unsigned)km_min(most - total, (size_t)GIVE_BATCH));
-		km_unlock(&n->lock);
+		km_unlock_quick(&n->lock);
 		for (unsigned i = 0; i < count; i++)
 			km_slab_discard(cache, empty[i]);
 		total += count;
@@ -424,7 +424,7 @@ static void make_shared(struct slab_node *n)
 		km_store(&n->shared, shared);
 		shared = NULL;
 	}
-	km_unlock(&n->lock);
+	km_unlock_quick(&n->lock);
 	km_slab_free_shared(shared, limit);
 }
 
@@ -444,7 +444,7 @@ static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 	km_bump(&n->counts.shared, moved);
 	km_add(&n->ready, (size_t)moved);
 	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->counts.free_slabs));
-	km_unlock(&n->lock);
+	km_unlock_quick(&n->lock);
 	return moved;
 }
 
@@ -468,7 +468,7 @@ void km_slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool al
 	else if (!n->shared_touched)
 		left = km_slab_idle_share(n->shared_limit, n->counts.shared);
 	n->shared_touched = false;
-	km_unlock(&n->lock);
+	km_unlock_quick(&n->lock);
 	for (; left; left -= count) {
 		km_lock(&n->lock);
 		count = (unsigned)km_min(km_min(left, n->counts.shared), (size_t)GIVE_BATCH);
@@ -480,7 +480,7 @@ void km_slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool al
 			km_bump(&n->counts.shared, -(long)count);
 			km_sub(&n->ready, (size_t)count);
 		}
-		km_unlock(&n->lock);
+		km_unlock_quick(&n->lock);
 		if (!count)
 			return;
 		km_slab_give(cache, objects, count);
@@ -503,7 +503,7 @@ static bool make_alien(struct slab_node *n)
 		km_store_release(&n->alien, alien);
 		alien = NULL;
 	}
-	km_unlock(&n->lock);
+	km_unlock_quick(&n->lock);
 	km_meta_free(alien, km_node_count * sizeof(*alien));
 	return true;
 }
@@ -527,7 +527,7 @@ void km_slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned
 	__builtin_memcpy(objects, alien->objects, count * sizeof(*objects));
 	alien->avail = 0;
 	km_sub(&n->ready, (size_t)count);
-	km_unlock(&alien->lock);
+	km_unlock_quick(&alien->lock);
 	if (count)
 		send_home(cache, other, objects, count);
 }
@@ -554,7 +554,7 @@ static void to_alien(struct kmem_cache *cache, struct slab_node *n, unsigned oth
 		km_bump(&alien->avail, 1);
 		km_add(&n->ready, (size_t)1);
 	}
-	km_unlock(&alien->lock);
+	km_unlock_quick(&alien->lock);
 	if (!room)
 		km_slab_give(cache, &object, 1);
 }

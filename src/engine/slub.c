@@ -563,7 +563,7 @@ km_noinline static void relist(struct kmem_cache *cache, struct slub_node *n, st
 		slub_unlist(n, slab);
 		slub_count(cache, KMEM_FREE_REMOVE_PARTIAL);
 	}
-	km_unlock(&n->lock);
+	km_unlock_quick(&n->lock);
 	if (go)
 		km_slub_discard(cache, slab);
 }

@@ -108,7 +108,7 @@ void km_slub_free_checked(struct kmem_cache *cache, void *object)
 	slub_count(cache, KMEM_FREE_SLOWPATH);
 	km_lock(&n->lock);
 	if (is_free(cache, slab, base, object)) {
-		km_unlock(&n->lock);
+		km_unlock_quick(&n->lock);
 		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
 		return;
 	}
@@ -124,7 +124,7 @@ void km_slub_free_checked(struct kmem_cache *cache, void *object)
 		slub_count(cache, KMEM_FREE_REMOVE_PARTIAL);
 		go = true;
 	}
-	km_unlock(&n->lock);
+	km_unlock_quick(&n->lock);
 	if (go)
 		km_slub_free_slab(cache, slab);
 }

@@ -349,7 +349,7 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 		now = km_min(count, KM_RUN_MAX);
 		km_run_put(zone, range, index, now, true);
 	}
-	km_unlock(&zone->lock);
+	km_unlock_quick(&zone->lock);
 }
 
 bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero)
@@ -360,7 +360,7 @@ bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero)
 
 	km_lock(&zone->lock);
 	bool grown = km_run_extend(zone, range, index + have, want - have, zero);
-	km_unlock(&zone->lock);
+	km_unlock_quick(&zone->lock);
 	return grown;
 }
 

@@ -130,8 +130,10 @@ km_inline void km_unlock(struct km_lock *lock)
 }
 
 /*
- * Without the atomic exchange where nobody seems to wait: who comes to sleep in that very moment is not woken, and
- * sleeps out its first 2 ms. For a lock that is taken at each call and held for a few instructions.
+ * Without the atomic exchange, 13 cycles on Zen 5, where nobody seems to wait. Who comes to sleep between the look and
+ * the store is not woken. But before it sleeps the system looks at the state, and finds the store done, unless this
+ * thread was interrupted in between: then it sleeps out its time. For a lock that is taken often and held for a short
+ * time.
  */
 km_inline void km_unlock_quick(struct km_lock *lock)
 {
@@ -197,7 +199,7 @@ km_inline bool km_lock_may(struct km_lock *lock, bool may_wait)
 km_inline void km_unlock_may(struct km_lock *lock, bool may_wait)
 {
 	if (may_wait)
-		km_unlock(lock);
+		km_unlock_quick(lock);
 	else
 		km_unlock_nowait(lock);
 }

@@ -379,11 +379,11 @@ static void barn_overflows(const struct kmem_cache *cache, struct barn *barn)
 {
 	size_t most = barn->most ?: barn_most_at_first(cache);
 
-	km_store(&barn->swings, (uint16_t)(barn->swings + km_load(&barn->starved)));
+	barn->swings = (uint16_t)(barn->swings + km_load(&barn->starved));
 	km_store(&barn->starved, false);
 	if (barn->swings < MANY_SWINGS)
 		return;
-	km_store(&barn->swings, (uint16_t)0);
+	barn->swings = 0;
 	if (most * cache->size < MAX_BARN_BYTES)
 		barn->most = most * 2;
 }
@@ -451,7 +451,7 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 	void **block = NULL;
 
 	if (km_load(&barn->full_count) > keep && km_lock_may(&barn->lock, request->may_wait)) {
-		km_store(&barn->touched, true);
+		barn->touched = true;
 		block = km_likely(barn->full_count > keep) ? pop_full(cache, barn) : NULL;
 		barn->gets += block != NULL;
 		if (block && empty && push_empty(cache, barn, empty))
@@ -688,7 +688,7 @@ void **km_sheaf_spill(struct kmem_cache *cache, void **full)
 	if (km_load(&barn->crosses))
 		own_objects(cache, full);
 	km_lock(&barn->lock);
-	km_store(&barn->touched, true);
+	barn->touched = true;
 	if (barn_has_room(cache, barn)) {
 		empty = pop_empty(cache, barn);
 		kept = empty && push_full(cache, barn, full);

@@ -10,6 +10,7 @@
 #define MAX_EMPTY_BLOCKS	10u	/* Kernel: MAX_EMPTY_SHEAVES */
 #define MAX_BARN_BYTES		((size_t)256 << 10)
 
+/* Its lock protects all of it; what is read without it (counts, crosses, starved) is stored as one. */
 struct barn {
 	struct km_lock lock;
 	uint32_t full_count, empty_count;

@@ -175,14 +175,17 @@ static size_t sheaf_shrink(struct kmem_cache *cache)
 
 static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 {
-	bool idle = !km_load(&n->barn.touched);
+	struct barn *barn = &n->barn;
 
-	km_store(&n->barn.touched, false);
-	km_store(&n->barn.swings, (uint16_t)0);
-	if (idle) {
-		km_store(&n->barn.most, (size_t)0);
-		km_sheaf_flush_barn(cache, &n->barn);
-	}
+	km_lock(&barn->lock);
+	bool idle = !barn->touched;
+	barn->touched = false;
+	barn->swings = 0;
+	if (idle)
+		barn->most = 0;
+	km_unlock(&barn->lock);
+	if (idle)
+		km_sheaf_flush_barn(cache, barn);
 	if (n->away && !km_load(&n->away->touched))
 		km_sheaf_flush_away(cache, n);
 	else if (n->away)

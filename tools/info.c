@@ -56,17 +56,9 @@ struct km_group_stats *snapshot_grow_groups(struct snapshot *snapshot)
 	return group;
 }
 
-void snapshot_add_extent(struct snapshot *snapshot, const void *start, const void *end, const uint64_t *dirty)
-{
-	snapshot->extents = kmem_grow(snapshot->extents, snapshot->extent_count, &snapshot->extent_room,
-				      sizeof(*snapshot->extents));
-	snapshot->extents[snapshot->extent_count++] =
-		(struct info_extent){ (uintptr_t)start, (uintptr_t)end, dirty };
-}
-
 void snapshot_clear(struct snapshot *snapshot)
 {
-	free(snapshot->extents);
+	snapshot_clear_extents(snapshot);
 	free(snapshot->caches);
 	free(snapshot->groups);
 	memset(snapshot, 0, sizeof(*snapshot));

@@ -21,9 +21,16 @@ struct info_cache {
 };
 
 /* Address space of the process that is ours. */
+enum info_kind {
+	INFO_PAGES,	/* of slabs and large blocks, and free ones */
+	INFO_BLOCK,	/* a block above 4 MiB */
+	INFO_PARKED,	/* such a one that was freed and lies ready */
+	INFO_RECORDS,
+};
 struct info_extent {
 	uintptr_t start, end;
-	const uint64_t *dirty;		/* pages: a bit for each that is free and was not given back; NULL: records */
+	enum info_kind kind;
+	uint64_t *free;		/* pages: a bit for each that is free and may be resident; the snapshot's own */
 };
 
 struct snapshot {
@@ -36,6 +43,7 @@ struct snapshot {
 	size_t count, room;
 	struct info_extent *extents;
 	size_t extent_count, extent_room;
+	unsigned extents_lack;		/* a bit for each kind of which the process's build does not tell all */
 	struct km_group_stats *groups;
 	size_t group_count, group_room;
 	bool groups_partly;		/* they come and go too fast: those that could be read */
@@ -44,7 +52,6 @@ struct snapshot {
 /* Another one, of zeros; it ends the command where there is no memory. */
 struct info_cache *snapshot_grow(struct snapshot *snapshot);
 struct km_group_stats *snapshot_grow_groups(struct snapshot *snapshot);
-void snapshot_add_extent(struct snapshot *snapshot, const void *start, const void *end, const uint64_t *dirty);
 void snapshot_clear(struct snapshot *snapshot);
 
 enum info_result {
@@ -62,10 +69,10 @@ enum info_result info_of_process(pid_t pid, struct snapshot *snapshot);
 /* What --stats wrote: true, or false with one line on stderr. */
 bool info_of_file(const char *path, struct snapshot *snapshot);
 
-/* ---- info_resident.c: what the kernel has in memory of a running process's pages, in bytes. */
+/* ---- info_resident.c: what the kernel has in memory of what is ours in a running process, in bytes. */
 struct info_resident {
 	unsigned long used;	/* of slabs and large blocks */
-	unsigned long free;	/* of free pages */
+	unsigned long free;	/* of free pages, and of freed mappings that lie ready */
 	unsigned long records;	/* of descriptors, caches, CPUs' areas */
 };
 /* False: it does not say, or not to us. */
@@ -100,7 +107,7 @@ void info_printable(char *to, const char *from, size_t bytes);
 
 enum info_shape {
 	INFO_ROOT, INFO_PERCPU, INFO_RANGE, INFO_PAGE, INFO_ZONE, INFO_ENGINE, INFO_NODE, INFO_CHAIN, INFO_CACHE,
-	INFO_VIEW, INFO_GROUP, INFO_OBJCG, INFO_STOCK,
+	INFO_BIG, INFO_READY, INFO_SPAN, INFO_VIEW, INFO_GROUP, INFO_OBJCG, INFO_STOCK,
 	INFO_SHAPES
 };
 
@@ -168,6 +175,15 @@ bool target_per_cpu(struct target *target, const struct info_root *root, const s
 /* How many memory nodes there are, and the pages of all of them. */
 bool root_pages(struct target *target, const struct info_root *root, unsigned *nodes,
 		struct km_zone_counts *all);
+
+/* The ranges of pages. */
+#define INFO_MAX_RANGES 64u
+bool root_ranges(struct target *target, const struct info_root *root, struct km_range *ranges, unsigned *count);
+
+/* ---- info_extents.c: its address space, added to the snapshot. */
+bool walk_extents(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
+		  struct snapshot *snapshot);
+void snapshot_clear_extents(struct snapshot *snapshot);
 
 /* ---- info_groups.c: the groups of one root, added to the snapshot. INFO_TORN as above: those up to there. */
 enum info_result walk_groups(struct target *target, struct info_root *root, struct snapshot *snapshot);

@@ -18,8 +18,8 @@
 static const char *const shape_names[INFO_SHAPES] = {
 	[INFO_ROOT] = "root", [INFO_PERCPU] = "percpu", [INFO_RANGE] = "range", [INFO_PAGE] = "page",
 	[INFO_ZONE] = "zone", [INFO_ENGINE] = "engine", [INFO_NODE] = "node", [INFO_CHAIN] = "chain",
-	[INFO_CACHE] = "cache", [INFO_VIEW] = "view", [INFO_GROUP] = "group", [INFO_OBJCG] = "objcg",
-	[INFO_STOCK] = "stock",
+	[INFO_CACHE] = "cache", [INFO_BIG] = "big", [INFO_READY] = "parked", [INFO_SPAN] = "span",
+	[INFO_VIEW] = "view", [INFO_GROUP] = "group", [INFO_OBJCG] = "objcg", [INFO_STOCK] = "stock",
 };
 
 /* ------------------------------------------------------------------ the table */

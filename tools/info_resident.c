@@ -1,119 +1,153 @@
 /*
- * What of a running process's pages is resident, as the kernel says: /proc/PID/smaps for each mapping of ours, and
- * /proc/PID/pagemap for the pages that the library has as free and not given back. A page of a block that nobody has
- * touched is neither.
+ * What of a running process's memory is resident, as the kernel says in /proc/PID/pagemap, for each piece of address
+ * space that is ours (info_extents.c). Counted is what smaps counts as Rss: a page that was read and never written is
+ * the system's one page of zeros, and nobody's.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "info.h"
 #include "kmem.h"
 
-#define PRESENT		(1ull << 63)	/* kernel: Documentation/admin-guide/mm/pagemap.rst */
-#define WORDS		512u		/* of the library's bits that are read at once */
+#define SPANS	512u		/* that are asked for at once */
 
-static bool has_cache(const struct snapshot *snapshot, uintptr_t start, uintptr_t end)
+struct span {
+	uint64_t start, end, kind;	/* as the kernel has it: struct page_region */
+};
+
+/* kernel: Documentation/admin-guide/mm/pagemap.rst; Linux 6.7. */
+struct scan {
+	uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+	uint64_t inverted, mask, anyof_mask, return_mask;
+};
+#define SCAN		_IOWR('f', 16, struct scan)
+#define IS_PRESENT	(1u << 3)
+#define IS_ZERO_PAGE	(1u << 5)
+
+#define ENTRY_PRESENT	(1ull << 63)	/* of the file pagemap, a word for each of the system's pages */
+
+struct pages {
+	int pagemap;
+	bool cannot_scan;
+};
+
+/* Before Linux 6.7 the page of zeros can't be told from others. */
+static int read_entries(const struct pages *pages, uint64_t *start, uint64_t end, struct span *spans)
 {
-	for (size_t i = 0; i < snapshot->count; i++) {
-		uintptr_t at = (uintptr_t)snapshot->caches[i].address;
+	uint64_t entries[SPANS], unit = (uint64_t)sysconf(_SC_PAGESIZE), at = *start;
+	int count = 0;
 
-		if (at >= start && at < end)
-			return true;
-	}
-	return false;
+	ssize_t got = pread(pages->pagemap, entries, sizeof(entries), (off_t)(at / unit * 8));
+	if (got <= 0)
+		return -1;
+	for (ssize_t i = 0; i < got / 8 && at < end; i++, at += unit)
+		if (entries[i] & ENTRY_PRESENT)
+			spans[count++] = (struct span){ at, at + unit, 0 };
+	*start = at;
+	return count;
 }
 
-/* Add a mapping's resident bytes where they belong; a mapping of somebody else's belongs nowhere. */
-static void add_mapping(const struct snapshot *snapshot, uintptr_t start, uintptr_t end, unsigned long bytes,
-			struct info_resident *resident)
+/* Resident pieces of [*start, end), which moves to where it was looked so far; how many. Negative: can't be said. */
+static int find_spans(struct pages *pages, uint64_t *start, uint64_t end, struct span *spans)
 {
-	for (size_t i = 0; i < snapshot->extent_count; i++) {
-		const struct info_extent *extent = &snapshot->extents[i];
+	struct scan scan = {
+		.size = sizeof(scan), .start = *start, .end = end, .vec = (uintptr_t)spans, .vec_len = SPANS,
+		.inverted = IS_ZERO_PAGE, .mask = IS_PRESENT | IS_ZERO_PAGE, .return_mask = IS_PRESENT,
+	};
 
-		/* Neighbours may have become one mapping, of which a part is ours. */
-		if (start < extent->end && end > extent->start) {
-			*(extent->dirty ? &resident->used : &resident->records) += bytes;
-			return;
+	if (!pages->cannot_scan) {
+		int count = ioctl(pages->pagemap, SCAN, &scan);
+
+		if (count >= 0 && scan.walk_end > *start) {
+			*start = scan.walk_end;
+			return count;
+		}
+		pages->cannot_scan = true;
+	}
+	return read_entries(pages, start, end, spans);
+}
+
+/* Of the extent's pages in a piece of it that is resident: those that are free. */
+static unsigned long count_free(const struct info_extent *extent, const struct span *span)
+{
+	size_t page = (span->start - extent->start) / KM_PAGE_SIZE, end = (span->end - extent->start) / KM_PAGE_SIZE;
+	unsigned long count = 0;
+
+	for (; page < end; page++)
+		count += extent->free[page / 64] >> page % 64 & 1;
+	return count;
+}
+
+/* Of [from, to), the part of the extent that no other one has had. */
+static bool count_extent(struct pages *pages, const struct info_extent *extent, uint64_t from, uint64_t to,
+			 struct info_resident *resident)
+{
+	unsigned long bytes = 0, free = 0;
+	struct span spans[SPANS];
+
+	while (from < to) {
+		int count = find_spans(pages, &from, to, spans);
+
+		if (count < 0)
+			return false;
+		for (int i = 0; i < count; i++) {
+			bytes += spans[i].end - spans[i].start;
+			if (extent->free)
+				free += count_free(extent, &spans[i]) * KM_PAGE_SIZE;
 		}
 	}
-	if (has_cache(snapshot, start, end))
-		resident->records += bytes;
-}
-
-static bool read_smaps(const struct snapshot *snapshot, struct info_resident *resident)
-{
-	char path[64], line[512];
-	unsigned long start = 0, end = 0, kb;
-
-	snprintf(path, sizeof(path), "/proc/%u/smaps", snapshot->thread);
-	FILE *smaps = fopen(path, "re");
-	if (!smaps)
-		return false;
-	while (fgets(line, sizeof(line), smaps))
-		if (sscanf(line, "Rss: %lu", &kb) == 1)
-			add_mapping(snapshot, start, end, kb * 1024, resident);
-		else if (strchr(line, '-') && sscanf(line, "%lx-%lx ", &start, &end) != 2)
-			continue;
-	fclose(smaps);
+	if (extent->kind == INFO_PARKED)
+		free = bytes;
+	resident->free += free;
+	*(extent->kind == INFO_RECORDS ? &resident->records : &resident->used) += bytes - free;
 	return true;
 }
 
-/* Of the 64 pages from `page` on whose bits are set: those that the kernel has in memory. */
-static bool count_present(int pagemap, uintptr_t page, uint64_t bits, unsigned long *pages)
+static int by_start(const void *a, const void *b)
 {
-	uint64_t entries[64];
-	/* The system's pages may be larger than ours. */
-	size_t unit = (size_t)sysconf(_SC_PAGESIZE);
+	const struct info_extent *x = a, *y = b;
 
-	if (unit > KM_PAGE_SIZE ||
-	    pread(pagemap, entries, sizeof(entries), (off_t)(page / unit * 8)) != sizeof(entries))
-		return false;
-	for (unsigned i = 0; i < 64; i++)
-		*pages += (bits >> i & 1) && entries[i] & PRESENT;
-	return true;
-}
-
-static bool count_free(struct target *target, int pagemap, const struct info_extent *extent, unsigned long *pages)
-{
-	size_t words = (extent->end - extent->start) / KM_PAGE_SIZE / 64;
-	uint64_t bits[WORDS];
-
-	for (size_t at = 0; at < words; at += WORDS) {
-		size_t now = words - at < WORDS ? words - at : WORDS;
-
-		if (!target_read(target, bits, extent->dirty + at, now * sizeof(*bits)))
-			return false;
-		for (size_t i = 0; i < now; i++)
-			if (bits[i] && !count_present(pagemap, extent->start + (at + i) * 64 * KM_PAGE_SIZE, bits[i],
-						      pages))
-				return false;
-	}
-	return true;
+	if (x->start != y->start)
+		return x->start < y->start ? -1 : 1;
+	return (x->end < y->end) - (x->end > y->end);
 }
 
 bool info_resident(const struct snapshot *snapshot, struct info_resident *resident)
 {
-	struct target target = { .pid = (pid_t)snapshot->thread };
-	unsigned long free = 0;
+	const unsigned lack = snapshot->extents_lack;
+	uint64_t unit = (uint64_t)sysconf(_SC_PAGESIZE), done = 0;
 	char path[64];
+	bool ok = true;
 
 	*resident = (struct info_resident){ 0 };
 	snprintf(path, sizeof(path), "/proc/%u/pagemap", snapshot->thread);
-	int pagemap = snapshot->extent_count ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	if (pagemap < 0)
+	struct pages pages = { .pagemap = snapshot->extent_count ? open(path, O_RDONLY | O_CLOEXEC) : -1 };
+	if (pages.pagemap < 0)
 		return false;
-	bool ok = true;
-	for (size_t i = 0; ok && i < snapshot->extent_count; i++)
-		if (snapshot->extents[i].dirty)
-			ok = count_free(&target, pagemap, &snapshot->extents[i], &free);
-	close(pagemap);
-	if (!ok || !read_smaps(snapshot, resident))
-		return false;
-	resident->free = free * KM_PAGE_SIZE;
-	resident->used -= resident->free < resident->used ? resident->free : resident->used;
-	return true;
+	qsort(snapshot->extents, snapshot->extent_count, sizeof(*snapshot->extents), by_start);
+	for (size_t i = 0; ok && i < snapshot->extent_count; i++) {
+		const struct info_extent *extent = &snapshot->extents[i];
+		uint64_t from = extent->start & -unit, to = (extent->end + unit - 1) & -unit;
+
+		/* Some lie within others, and two may meet in one page of the system's. */
+		from = from > done ? from : done;
+		if (from < to) {
+			ok = count_extent(&pages, extent, from, to, resident);
+			done = to;
+		}
+	}
+	close(pages.pagemap);
+	if (lack & (1u << INFO_PAGES | 1u << INFO_BLOCK))
+		resident->used = INFO_UNKNOWN;
+	if (lack & (1u << INFO_PAGES | 1u << INFO_PARKED))
+		resident->free = INFO_UNKNOWN;
+	if (lack & 1u << INFO_RECORDS)
+		resident->records = INFO_UNKNOWN;
+	return ok;
 }

@@ -16,7 +16,6 @@
 #include "kmem.h"
 
 #define MAX_CACHES	((size_t)1 << 20)
-#define MAX_RANGES	64u
 #define SCAN_PAGES	4096u	/* descriptors read at a time */
 #define SCAN_NEEDS	"root.arena.ranges root.arena.range range.ready range.page page.cache page.type page.word"
 
@@ -363,27 +362,26 @@ static bool scan_range(struct walk *walk, const struct km_range *range, const si
 	return true;
 }
 
-/* The ranges of pages, MAX_RANGES at most. */
-static bool read_ranges(struct walk *walk, struct km_range *ranges, unsigned *count)
+bool root_ranges(struct target *target, const struct info_root *root, struct km_range *ranges, unsigned *count)
 {
-	const struct km_arena_view *arena = &walk->root->record.arena;
+	const struct km_arena_view *arena = &root->record.arena;
 
-	if (!target_read(walk->target, count, arena->ranges, sizeof(*count)))
+	if (!target_read(target, count, arena->ranges, sizeof(*count)))
 		return false;
-	if (*count > MAX_RANGES)
-		return target_torn(walk->target);
-	return target_structs(walk->target, walk->layout, INFO_RANGE, ranges, arena->range, *count);
+	if (*count > INFO_MAX_RANGES)
+		return target_torn(target);
+	return target_structs(target, &root->layout, INFO_RANGE, ranges, arena->range, *count);
 }
 
 /* Take what is free in slabs off the caches whose nodes don't keep it. */
 static bool scan_slabs(struct walk *walk)
 {
 	struct snapshot *snapshot = walk->snapshot;
-	struct km_range ranges[MAX_RANGES];
+	struct km_range ranges[INFO_MAX_RANGES];
 	unsigned range_count;
 	size_t count = 0;
 
-	if (!read_ranges(walk, ranges, &range_count))
+	if (!root_ranges(walk->target, walk->root, ranges, &range_count))
 		return false;
 	size_t *order = kmem_need(calloc(snapshot->count + 1, sizeof(*order)));
 	struct km_page *pages = kmem_need(aligned_alloc(64, SCAN_PAGES * sizeof(*pages)));
@@ -412,40 +410,23 @@ static void add(unsigned long *sum, unsigned long n)
 	*sum = *sum == INFO_UNKNOWN || n == INFO_UNKNOWN ? INFO_UNKNOWN : *sum + n;
 }
 
-/* Its pages, and its arrays; what a limit on the address space took of them between is somebody else's. */
-static void add_extents(struct walk *walk, const struct km_range *range)
-{
-	struct snapshot *snapshot = walk->snapshot;
-	const char *page = (const char *)range->page;
-
-	if (range->ready)
-		snapshot_add_extent(snapshot, range->base, range->base + (range->ready << KM_PAGE_SHIFT),
-				    range->dirty);
-	snapshot_add_extent(snapshot, range->map, range->map + range->pages, NULL);
-	snapshot_add_extent(snapshot, page, page + range->pages * layout_bytes(walk->layout, INFO_PAGE), NULL);
-	snapshot_add_extent(snapshot, range->owner, range->owner + range->pages, NULL);
-	snapshot_add_extent(snapshot, range->dirty, range->dirty + range->pages / 64, NULL);
-}
-
 static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 {
-	bool has_extents = layout_has(walk->layout, "range.base range.map range.page range.owner range.dirty");
-	struct km_range ranges[MAX_RANGES];
+	bool has_base = layout_has(walk->layout, "range.base");
+	struct km_range ranges[INFO_MAX_RANGES];
 	unsigned count;
 
 	if (!layout_has(walk->layout, "root.arena.ranges root.arena.range range.pages range.ready")) {
 		stats->arena_reserved_bytes = stats->arena_committed_bytes = INFO_UNKNOWN;
 		return true;
 	}
-	if (!read_ranges(walk, ranges, &count))
+	if (!root_ranges(walk->target, walk->root, ranges, &count))
 		return false;
 	for (unsigned i = 0; i < count; i++) {
-		bool gone = has_extents && !ranges[i].base;
+		bool gone = has_base && !ranges[i].base;
 
 		add(&stats->arena_reserved_bytes, gone ? 0 : ranges[i].pages << KM_PAGE_SHIFT);
 		add(&stats->arena_committed_bytes, ranges[i].ready << KM_PAGE_SHIFT);
-		if (has_extents)
-			add_extents(walk, &ranges[i]);
 	}
 	return true;
 }
@@ -596,10 +577,13 @@ enum info_result walk_root(struct target *target, const struct info_root *root, 
 	    (!target_string(target, snapshot->discipline, sizeof(snapshot->discipline), record->discipline) ||
 	     !target_string(target, snapshot->reason, sizeof(snapshot->reason), record->reason)))
 		return target->result;
-	snapshot_add_extent(snapshot, walk.percpu.base,
-			    walk.percpu.base + ((size_t)walk.percpu.cpus << KMEM_AREA_SHIFT), NULL);
 	if (!add_process(&walk))
 		return target->result;
+	if (!walk_extents(target, root, &walk.percpu, snapshot)) {
+		if (target->result != INFO_TORN || !lenient)
+			return target->result;
+		snapshot->extents_lack = ~0u;
+	}
 	if (!add_caches(&walk)) {
 		if (target->result != INFO_TORN || !lenient)
 			return target->result;

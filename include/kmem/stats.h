@@ -44,7 +44,8 @@ struct kmem_stats {
 	unsigned long pages_used;		/* pages in slabs and large blocks */
 	unsigned long pages_free_dirty;		/* free, and may be resident: used and not given back since; with
 						 * the pages of blocks above 4 MiB that lie ready */
-	unsigned long pages_free_clean;		/* free, and not resident: given back or never touched */
+	unsigned long pages_free_clean;		/* free, and not resident, but where memory is locked: given back or
+						 * never touched */
 	unsigned long large_blocks;		/* blocks of whole pages in use that are no cache's (large-<bytes>) */
 	unsigned long large_bytes;		/* their bytes */
 	unsigned long mapped_blocks;		/* of those, mappings of their own */

@@ -47,6 +47,7 @@ static bool entries_reach(size_t id)
 			return false;
 		}
 		km_os_name(range, MAX_IDS * sizeof(*range), "libkmem: cache table");
+		km_meta_note_span(range, MAX_IDS * sizeof(*range));
 		registry.entries_ready = ENTRY_STEP;
 		km_store_release(&km_hot.entries, range);
 	}

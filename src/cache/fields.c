@@ -15,6 +15,9 @@
 #define ENGINE(member)	KM_FIELD_IN("engine", struct km_engine, member)
 #define NODE(member)	KM_FIELD_IN("node", struct km_node_counts, member)
 #define CHAIN(member)	KM_FIELD_IN("chain", struct km_chain_cpu, member)
+#define BIG(member)	KM_FIELD_IN("big", struct km_big_entry, member)
+#define PARKED(member)	KM_FIELD_IN("parked", struct km_parked, member)
+#define SPAN(member)	KM_FIELD_IN("span", struct km_span, member)
 #define CACHE(member)	KM_FIELD_IN("cache", struct kmem_cache, member)
 
 const struct km_field km_fields[] = {
@@ -24,14 +27,15 @@ const struct km_field km_fields[] = {
 	ROOT(discipline), ROOT(reason), ROOT(percpu), ROOT(caches), ROOT(cache_count), ROOT(arena.ranges),
 	ROOT(arena.range), ROOT(arena.nodes), ROOT(arena.bind_failures), ROOT(large_blocks), ROOT(large_bytes),
 	ROOT(mapped_blocks), ROOT(mapped_bytes), ROOT(mapped_kept), ROOT(mapped_spare), ROOT(mapped_ready),
-	ROOT(meta_bytes), ROOT(slob_pages), ROOT(slob_units), ROOT(memcg),
+	ROOT(mapped_table), ROOT(mapped_slots), ROOT(parked), ROOT(parked_count), ROOT(meta_bytes), ROOT(spans),
+	ROOT(span_count), ROOT(slob_pages), ROOT(slob_units), ROOT(memcg),
 	KM_FIELD_ARRAY("root", struct km_root, arena.zone),
 	KM_FIELD_STRUCT("percpu", struct km_percpu),
 	PERCPU(base), PERCPU(cpus), PERCPU(discipline),
 	KM_FIELD_STRUCT("range", struct km_range),
 	RANGE(base), RANGE(pages), RANGE(ready), RANGE(page), RANGE(map), RANGE(owner), RANGE(dirty),
 	KM_FIELD_STRUCT("page", struct km_page),
-	PAGE(cache), PAGE(type), PAGE(word),
+	PAGE(cache), PAGE(type), PAGE(word), PAGE(run),
 	KM_FIELD_STRUCT("zone", struct km_zone_counts),
 	ZONE(used_pages), ZONE(dirty_pages), ZONE(clean_pages), ZONE(purged_pages),
 	KM_FIELD_STRUCT("engine", struct km_engine),
@@ -41,6 +45,12 @@ const struct km_field km_fields[] = {
 	NODE(shared), KM_FIELD_ARRAY("node", struct km_node_counts, ready),
 	KM_FIELD_STRUCT("chain", struct km_chain_cpu),
 	CHAIN(top.freelist), CHAIN(top.slab), CHAIN(slab),
+	KM_FIELD_STRUCT("big", struct km_big_entry),
+	BIG(start), BIG(bytes),
+	KM_FIELD_STRUCT("parked", struct km_parked),
+	PARKED(p), PARKED(bytes),
+	KM_FIELD_STRUCT("span", struct km_span),
+	SPAN(start), SPAN(end),
 	KM_FIELD_STRUCT("cache", struct kmem_cache),
 	CACHE(shelf.inner.mask), CACHE(shelf.block_mask), CACHE(shelf.slot), CACHE(charged.block_mask),
 	CACHE(charged.slot), CACHE(chain.slot), CACHE(capacity), CACHE(pad), CACHE(size), CACHE(object_size),

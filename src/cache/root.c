@@ -5,7 +5,6 @@
 #include "root.h"
 
 #include "../engine/slob.h"
-#include "../page/meta.h"
 
 _Static_assert(offsetof(struct km_root, fields) == 16 && offsetof(struct km_root, version) == 24 &&
 	       offsetof(struct km_root, field_count) == 40, "readers of other builds look there");
@@ -31,7 +30,8 @@ void km_root_start(void)
 	km_large_expose(&root->large_blocks, &root->large_bytes);
 	km_big_expose(&root->mapped_blocks, &root->mapped_bytes, &root->mapped_kept, &root->mapped_spare,
 		      &root->mapped_ready);
-	root->meta_bytes = km_meta_expose();
+	km_big_expose_blocks(&root->mapped_table, &root->mapped_slots, &root->parked, &root->parked_count);
+	km_meta_expose(&root->meta_bytes, &root->spans, &root->span_count);
 	root->slob_pages = &km_slob.pages;
 	root->slob_units = &km_slob.units;
 	root->memcg = &km_memcg_view;

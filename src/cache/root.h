@@ -22,6 +22,8 @@
 #define KM_CACHE_ROOT_H
 
 #include "../page/big.h"
+#include "../page/meta.h"
+#include "../page/parked.h"
 #include "../port/fields.h"
 #include "cache.h"
 
@@ -45,7 +47,13 @@ struct km_root {
 	const size_t *mapped_blocks, *mapped_bytes;
 	const size_t *mapped_kept, *mapped_spare;	/* bytes without a block: refused by the system; in regions */
 	const size_t *mapped_ready;	/* pages without a block that lie ready, with memory */
+	const struct km_big_entry *const *mapped_table;	/* of so many slots; another one at times */
+	const size_t *mapped_slots;
+	const struct km_parked *parked;	/* those that lie ready */
+	const unsigned *parked_count;
 	const size_t *meta_bytes;
+	const struct km_span *spans;	/* where our own memory is, but for ranges' arrays and CPUs' areas */
+	const unsigned *span_count;
 	const size_t *slob_pages, *slob_units;
 	const struct km_memcg_view *memcg;	/* watch/group.h; NULL: there can't be groups */
 };

@@ -20,14 +20,6 @@
 /* Each costs a mapping at most. Beyond, realloc copies where it can't grow in place. */
 #define MOST_ALONE	1024u
 
-struct entry {
-	uintptr_t start;	/* 0: empty, 1: deleted */
-	size_t bytes;
-	uint64_t owner;		/* who pays; 0: nobody */
-	uint32_t region;	/* 0: it is a mapping of its own */
-	uint32_t found;		/* by the search of this number */
-};
-
 /* A range that the system would not take back, described in its first bytes. */
 struct kept {
 	struct kept *next;
@@ -37,7 +29,7 @@ struct kept {
 
 static struct {
 	struct km_lock lock;
-	struct entry *table;
+	struct km_big_entry *table;
 	size_t slots, used, deleted;	/* slots: a power of two */
 	size_t blocks, bytes;
 	uint32_t searches;
@@ -72,10 +64,10 @@ static size_t hash(uintptr_t start)
 	return (size_t)((start >> KM_PAGE_SHIFT) * 0x9e3779b97f4a7c15ull >> 20);
 }
 
-static struct entry *find(uintptr_t start)
+static struct km_big_entry *find(uintptr_t start)
 {
 	for (size_t i = hash(start), probes = 0; probes < big.slots; i++, probes++) {
-		struct entry *entry = &big.table[i & (big.slots - 1)];
+		struct km_big_entry *entry = &big.table[i & (big.slots - 1)];
 
 		if (entry->start == start)
 			return entry;
@@ -85,7 +77,7 @@ static struct entry *find(uintptr_t start)
 	return NULL;
 }
 
-static void insert(struct entry entry)
+static void insert(struct km_big_entry entry)
 {
 	size_t i = hash(entry.start) & (big.slots - 1);
 
@@ -97,7 +89,7 @@ static void insert(struct entry entry)
 	big.used++;
 }
 
-static void remove_entry(struct entry *entry)
+static void remove_entry(struct km_big_entry *entry)
 {
 	entry->start = DELETED;
 	big.used--;
@@ -121,11 +113,11 @@ static void hand_over(void *p, size_t bytes)
 	km_bump(&big.kept_bytes, bytes);
 }
 
-static struct entry *alloc_table(size_t bytes)
+static struct km_big_entry *alloc_table(size_t bytes)
 {
 	if (bytes <= META_MOST)
 		return km_meta_alloc(bytes, true);
-	struct entry *table = km_os_map(bytes, KM_PAGE_SIZE);
+	struct km_big_entry *table = km_os_map(bytes, KM_PAGE_SIZE);
 	big.alone += table != NULL;
 	return table;
 }
@@ -138,12 +130,14 @@ static bool reserve_entry(void)
 	size_t old_slots = big.slots;
 	size_t slots = !old_slots ? FIRST_SLOTS :
 		       (big.used + 1) * 2 > old_slots ? old_slots * 2 : old_slots;
-	struct entry *old = big.table, *table = alloc_table(slots * sizeof(*table));
+	struct km_big_entry *old = big.table, *table = alloc_table(slots * sizeof(*table));
 
 	if (!table)
 		return big.table && big.used + big.deleted + 1 < big.slots;
-	km_store(&big.table, table);
-	big.slots = slots;
+	/* Who reads from outside never takes the one's slots for the other's: between the two there are none. */
+	km_store(&big.slots, (size_t)0);
+	km_store_release(&big.table, table);
+	km_store_release(&big.slots, slots);
 	big.used = big.deleted = 0;
 	for (size_t i = 0; i < old_slots; i++)
 		if (old[i].start > DELETED)
@@ -349,7 +343,7 @@ void *km_big_alloc(size_t bytes, size_t align, bool *zero)
 	void *p = get(bytes, km_max(align, KM_PAGE_SIZE), &region, zero);
 	/* Now: others may have come while it was got. */
 	if (p && reserve_entry()) {
-		insert((struct entry){ (uintptr_t)p, bytes, 0, region, 0 });
+		insert((struct km_big_entry){ (uintptr_t)p, bytes, 0, region, 0 });
 		km_bump(&big.blocks, 1);
 		km_bump(&big.bytes, bytes);
 	} else if (p) {
@@ -362,7 +356,7 @@ void *km_big_alloc(size_t bytes, size_t align, bool *zero)
 
 static size_t bytes_of(const void *p)
 {
-	struct entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
+	struct km_big_entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
 
 	return entry ? entry->bytes : 0;
 }
@@ -387,9 +381,9 @@ size_t km_big_try_bytes(const void *p)
 bool km_big_free(const void *p)
 {
 	bool was = lock_table();
-	struct entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
+	struct km_big_entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
 	if (entry) {
-		struct entry gone = *entry;
+		struct km_big_entry gone = *entry;
 
 		remove_entry(entry);
 		km_bump(&big.blocks, -1);
@@ -404,7 +398,7 @@ bool km_big_free(const void *p)
 }
 
 /* The vacated range is free before the entry is gone, but nobody can look: the lock is held. */
-static void *resize(struct entry *entry, size_t bytes)
+static void *resize(struct km_big_entry *entry, size_t bytes)
 {
 	void *p = (void *)entry->start;
 
@@ -419,10 +413,10 @@ void *km_big_resize(void *p, size_t bytes)
 {
 	bytes = km_align_up(bytes, KM_PAGE_SIZE);
 	bool was = lock_table();
-	struct entry *entry = find((uintptr_t)p);
+	struct km_big_entry *entry = find((uintptr_t)p);
 	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
 	if (moved) {
-		struct entry now = { (uintptr_t)moved, bytes, entry->owner, entry->region, entry->found };
+		struct km_big_entry now = { (uintptr_t)moved, bytes, entry->owner, entry->region, entry->found };
 
 		km_bump(&big.bytes, bytes - entry->bytes);
 		remove_entry(entry);
@@ -437,7 +431,7 @@ void *km_big_resize(void *p, size_t bytes)
 uint64_t km_big_owner(const void *p)
 {
 	bool was = lock_table();
-	struct entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
+	struct km_big_entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
 	uint64_t owner = entry ? entry->owner : 0;
 	unlock_table(was);
 	return owner;
@@ -446,7 +440,7 @@ uint64_t km_big_owner(const void *p)
 void km_big_set_owner(const void *p, uint64_t owner)
 {
 	bool was = lock_table();
-	struct entry *entry = find((uintptr_t)p);
+	struct km_big_entry *entry = find((uintptr_t)p);
 	if (entry)
 		entry->owner = owner;
 	unlock_table(was);
@@ -464,7 +458,7 @@ uint32_t km_big_search(void)
 static void *find_next(uint64_t owner, uint32_t search, size_t *from)
 {
 	while (*from < big.slots) {
-		struct entry *entry = &big.table[(*from)++];
+		struct km_big_entry *entry = &big.table[(*from)++];
 
 		if (entry->start > DELETED && entry->owner == owner && entry->found != search) {
 			entry->found = search;
@@ -513,6 +507,14 @@ void km_big_expose(const size_t **blocks, const size_t **bytes, const size_t **k
 	*bytes = &big.bytes;
 	*kept = &big.kept_bytes;
 	*spare = km_region_spare();
+}
+
+void km_big_expose_blocks(const struct km_big_entry *const **table, const size_t **slots,
+			  const struct km_parked **parked, const unsigned **parked_count)
+{
+	*table = (const struct km_big_entry *const *)&big.table;
+	*slots = &big.slots;
+	km_parked_expose(parked, parked_count);
 }
 
 /* What another thread has in hand the child would have for ever. In the child of a handler it may be the victim's. */

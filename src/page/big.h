@@ -7,6 +7,15 @@
 
 #include "../port/cc.h"
 
+/* A block in the table. */
+struct km_big_entry {
+	uintptr_t start;	/* 0: empty, 1: deleted */
+	size_t bytes;
+	uint64_t owner;		/* who pays; 0: nobody */
+	uint32_t region;	/* 0: it is a mapping of its own */
+	uint32_t found;		/* by the search of this number */
+};
+
 /* Aligned to max(align, a page); NULL: none. bytes > 0; align a power of two. *zero: it reads as zeros. */
 void *km_big_alloc(size_t bytes, size_t align, bool *zero);
 /* Bytes of the mapping that starts at p; 0: no such mapping of ours. */
@@ -37,6 +46,10 @@ void km_big_get_stats(size_t *blocks, size_t *bytes);
 /* Where these are kept, the two that make km_big_spare, and the pages that lie ready. */
 void km_big_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare,
 		   const size_t **parked);
+/* Where the blocks themselves are, and those that lie ready. */
+struct km_parked;
+void km_big_expose_blocks(const struct km_big_entry *const **table, const size_t **slots,
+			  const struct km_parked **parked, const unsigned **parked_count);
 void km_big_fork(bool before, bool child);
 
 #endif

@@ -18,6 +18,7 @@
 #define RANGE_BYTES	((size_t)1 << 30)
 #define TRIM_PAGES	4096u		/* that go back while the lock is held */
 #define TRIM_FROM	((size_t)4 << 20)	/* bytes that must be free for it to be worth a look */
+#define MOST_SPANS	128u		/* under a limit a range has a 64th of it */
 
 static struct {
 	struct km_lock lock;
@@ -29,6 +30,8 @@ static struct {
 	uint64_t *gone;			/* a bit for each page of the range that went back */
 	size_t gone_pages;
 	char *root;			/* set aside at the start of the first range */
+	struct km_span span[MOST_SPANS];
+	unsigned spans;
 	void *free[MAX_SHIFT + 1];	/* linked by the last word of a smallest piece */
 } meta = { .lock = KM_LOCK_INIT(KM_RANK_META) };
 
@@ -48,6 +51,26 @@ static size_t mark_bytes(void)
 	return RANGE_BYTES / KM_PAGE_SIZE / 8;
 }
 
+/* With the lock. */
+static void note_span(const char *start, size_t bytes)
+{
+	if (meta.spans == MOST_SPANS)
+		return;
+	meta.span[meta.spans] = (struct km_span){ start, start + bytes };
+	/* Release: a reader outside of the process that sees the count sees the span. */
+	km_store_release(&meta.spans, meta.spans + 1);
+}
+
+void km_meta_note_span(const void *start, size_t bytes)
+{
+	bool was = km_busy_begin();
+
+	km_lock(&meta.lock);
+	note_span(start, bytes);
+	km_unlock(&meta.lock);
+	km_busy_end(was);
+}
+
 static bool new_range(size_t bytes)
 {
 	size_t limit = km_os_address_limit(), least = km_align_up(bytes * 2, COMMIT_STEP);
@@ -62,6 +85,7 @@ static bool new_range(size_t bytes)
 		range = km_max(km_align_down(range / 4, COMMIT_STEP), least);
 	}
 	km_os_name(p, range, "libkmem: metadata");
+	note_span(p, range);
 	/* What is free in the former one is used up, and never goes back. */
 	meta.base = p;
 	if (meta.gone)
@@ -259,6 +283,7 @@ static bool have_marks(void)
 		return false;
 	}
 	km_os_name(p, bytes, "libkmem: metadata");
+	note_span(p, bytes);
 	meta.gone = (uint64_t *)p;
 	meta.units = (uint8_t *)p + mark_bytes();
 	return true;
@@ -422,9 +447,11 @@ size_t km_meta_committed_bytes(void)
 	return km_load(&meta.committed_bytes);
 }
 
-const size_t *km_meta_expose(void)
+void km_meta_expose(const size_t **bytes, const struct km_span **spans, const unsigned **count)
 {
-	return &meta.committed_bytes;
+	*bytes = &meta.committed_bytes;
+	*spans = meta.span;
+	*count = &meta.spans;
 }
 
 void *km_meta_root(void)

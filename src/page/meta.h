@@ -23,7 +23,16 @@ void km_meta_trim(bool always);
 void km_meta_hold(void);
 void km_meta_let_go(void);
 size_t km_meta_committed_bytes(void);
-const size_t *km_meta_expose(void);	/* where that is kept */
+/*
+ * Address space in which our own memory lies: its ranges, and what others have mapped for themselves and say here. What
+ * there is no room for is not listed.
+ */
+struct km_span {
+	const char *start, *end;
+};
+void km_meta_note_span(const void *start, size_t bytes);
+/* Where these and the bytes are kept, for readers outside of the process. */
+void km_meta_expose(const size_t **bytes, const struct km_span **spans, const unsigned **count);
 /* The first bytes of the first range, zero until the caller writes them; NULL before the first
  * allocation. They begin a mapping: whoever looks from outside finds them in /proc/PID/maps. */
 #define KM_META_ROOT_BYTES 512u

@@ -127,3 +127,9 @@ const size_t *km_parked_pages(void)
 {
 	return &parked.pages;
 }
+
+void km_parked_expose(const struct km_parked **at, const unsigned **count)
+{
+	*at = parked.at;
+	*count = &parked.count;
+}

@@ -29,5 +29,7 @@ void km_parked_fade(size_t used, bool whole);
 unsigned km_parked_count(void);
 /* ... and their pages. */
 const size_t *km_parked_pages(void);
+/* Where they stand, for readers outside of the process. */
+void km_parked_expose(const struct km_parked **at, const unsigned **count);
 
 #endif

@@ -23,7 +23,7 @@ static const char *const event_names[KMEM_NR_EVENTS] = {
 	"deactivate_to_tail", "deactivate_remote_frees", "deactivate_bypass",
 	"order_fallback", "cmpxchg_double_fail", "cmpxchg_double_cpu_fail",
 	"cpu_partial_alloc", "cpu_partial_free", "cpu_partial_node", "cpu_partial_drain",
-	"sheaf_flush", "km_sheaf_refill", "barn_get", "barn_get_fail",
+	"sheaf_flush", "sheaf_refill", "barn_get", "barn_get_fail",
 	"barn_put", "barn_put_fail",
 	"sheaf_prefill_fast", "sheaf_prefill_slow", "sheaf_prefill_oversize",
 	"sheaf_return_fast", "sheaf_return_slow",

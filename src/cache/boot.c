@@ -14,6 +14,7 @@
 #include "root.h"
 
 bool km_ready;
+static unsigned own_pid;	/* of the process that our handlers of fork know */
 void (*km_boot_fork_above)(bool before, bool child);
 
 static struct {
@@ -71,10 +72,16 @@ void km_boot_fork_parent(void)
 /* Whoever held a lock is not here, or is the code that this thread's handler interrupted: all are freed. */
 void km_boot_fork_child(void)
 {
+	km_store(&own_pid, km_os_pid());
 	fork_done(true);
 	km_stderr_fork_child();
 	km_ahead_fork_child();
 	fork_end();
+}
+
+bool km_boot_is_stray(void)
+{
+	return !km_os_is_shut() && km_os_pid() != km_load(&own_pid);
 }
 
 static bool start(void)
@@ -83,6 +90,7 @@ static bool start(void)
 
 	if (!options_read) {
 		options_read = true;
+		km_store(&own_pid, km_os_pid());
 		km_stderr_start();
 		km_options_read();
 		if (km_options.sanitize)

@@ -31,6 +31,8 @@ extern const struct km_memcg_view km_memcg_view __attribute__((weak));
 void km_boot_fork_prepare(void);
 void km_boot_fork_parent(void);
 void km_boot_fork_child(void);
+/* A copy of the process that they did not see, by _Fork or clone: what another thread had locked is locked for ever. */
+bool km_boot_is_stray(void);
 /* What the floor above does around a fork, while the registry's lock is held; NULL: nothing. */
 extern km_hidden void (*km_boot_fork_above)(bool before, bool child);
 

@@ -62,7 +62,7 @@ static void limited(int resource, const uint64_t *limits)
 		return;
 	(data ? km_os_set_data_limit : km_os_set_address_limit)
 		(limits[0] == RLIM64_INFINITY ? SIZE_MAX : limits[0]);
-	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_front_busy)
+	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_front_busy || km_boot_is_stray())
 		return;
 	bool was = km_busy_begin();
 	km_big_purge(0);
@@ -103,7 +103,8 @@ KMEM_API int prlimit64(int pid, int resource, const uint64_t *limits, void *old)
 KMEM_API int mlockall(int flags);
 KMEM_API int mlockall(int flags)
 {
-	bool hide = flags & MCL_CURRENT && !km_thread_is_lent() && km_load_acquire(&km_ready) && !km_front_busy;
+	bool hide = flags & MCL_CURRENT && !km_thread_is_lent() && km_load_acquire(&km_ready) && !km_front_busy &&
+		    !km_boot_is_stray();
 
 	if (hide)
 		show_beyond(false);

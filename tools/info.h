@@ -177,7 +177,7 @@ bool root_pages(struct target *target, const struct info_root *root, unsigned *n
 		struct km_zone_counts *all);
 
 /* The ranges of pages. */
-#define INFO_MAX_RANGES 64u
+#define INFO_MAX_RANGES 256u
 bool root_ranges(struct target *target, const struct info_root *root, struct km_range *ranges, unsigned *count);
 
 /* ---- info_extents.c: its address space, added to the snapshot. */

@@ -92,11 +92,13 @@ static bool new_range(void)
 		bytes = limit / 8;
 	/* A page's number has 32 bits where kfree looks it up. */
 	bytes = km_min(bytes, KM_PAGE_SIZE << 32);
-	bytes = km_max(km_align_down(bytes, KM_BLOCK_BYTES), KM_BLOCK_BYTES * 2);
+	/* What is left of a large limit is not worth one of the ranges that there may be. */
+	size_t least = km_max(limit == SIZE_MAX ? 0 : km_align_down(limit / 256, KM_BLOCK_BYTES), KM_BLOCK_BYTES * 2);
+	bytes = km_max(km_align_down(bytes, KM_BLOCK_BYTES), least);
 	while (!reserve_range(bytes)) {
-		bytes = km_align_down(bytes / 4, KM_BLOCK_BYTES);
-		if (bytes < KM_BLOCK_BYTES * 2)
+		if (bytes == least)
 			return false;
+		bytes = km_max(km_align_down(bytes / 4, KM_BLOCK_BYTES), least);
 	}
 	return true;
 }

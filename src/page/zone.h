@@ -14,7 +14,7 @@
 #include "../port/lock.h"
 #include "arena.h"
 
-#define KM_MAX_RANGES	64u
+#define KM_MAX_RANGES	256u	/* a limit that is raised adds a few each time */
 #define KM_BLOCK_PAGES	((size_t)1 << KM_MAX_ORDER)
 #define KM_BLOCK_BYTES	(KM_BLOCK_PAGES << KM_PAGE_SHIFT)
 #define KM_RUN_MAX	(2 * KM_BLOCK_PAGES)

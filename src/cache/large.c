@@ -103,7 +103,7 @@ static void *pages_alloc(size_t bytes, size_t align, const struct km_request *re
 	page->requested = bytes;
 	/* Release: who walks along the pages of a range (page/whole.c) passes over as many as it says. */
 	km_store_release(&page->type, (uint8_t)KM_PAGE_LARGE);
-	if (!request->ready || !km_ready_join(request->ready, page))
+	if (!request->ready || !km_ready_join(request->ready, page, request->may_wait))
 		count_in(page);
 	void *p = km_page_address(page);
 	if (km_unlikely(km_sanitizer.objects)) {

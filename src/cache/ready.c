@@ -2,8 +2,8 @@
  * ready.c: blocks of whole pages that lie ready on CPUs: classes, and the engine of their caches. Invariants: what
  * lies there is a large block that nobody pays for, with exactly its class's pages; what may lie on all CPUs together
  * is at most a part of what is in use plus a floor, and counts against the bound of what is free and resident; an
- * engine's call takes no lock but those of pages and of our own memory, and where a block of pointers comes or grows
- * that of draining.
+ * engine's call takes no lock but its node's and those of pages and of our own memory, and where a block of pointers
+ * comes or grows that of draining.
  *
  * A CPU has one block of pointers for a class, which comes with the first free there. It takes two at first. Where a
  * class runs empty and full by turns it takes twice as many, up to 4 MiB of them. What lies at an idle one goes back
@@ -44,6 +44,13 @@ static struct {
 	uint64_t next_look_ms;
 	struct class class[CLASSES];
 } ready;
+
+/* Which pages are blocks of the class changes under the lock: in the child of a fork the counts say as much. */
+struct ready_node {
+	struct km_node_counts counts;
+	struct km_lock lock;
+};
+_Static_assert(offsetof(struct ready_node, counts) == 0, "readers find it there");
 
 uint16_t km_ready_id[KM_READY_PAGES + 2];
 
@@ -242,37 +249,43 @@ void *km_ready_take_larger(size_t bytes, size_t align)
 	return p;
 }
 
-static struct km_node_counts *counts_of(const struct kmem_cache *cache, const struct km_page *page)
+static struct ready_node *node_of(const struct kmem_cache *cache, const struct km_page *page)
 {
 	return cache->node[page->node];
 }
 
-/* A free looks it up in the first range only. */
-bool km_ready_join(struct kmem_cache *class, struct km_page *page)
+static void count(struct km_node_counts *counts, long blocks)
 {
-	struct km_node_counts *counts = counts_of(class, page);
+	km_bump(&counts->slabs, blocks);
+	km_bump(&counts->objects, blocks);
+	km_bump(&counts->taken, blocks);
+}
 
-	if ((size_t)(page - km_hot.page) >= km_load(&km_hot.pages))
+/* A free looks it up in the first range only. */
+bool km_ready_join(struct kmem_cache *class, struct km_page *page, bool may_wait)
+{
+	struct ready_node *n = node_of(class, page);
+
+	if ((size_t)(page - km_hot.page) >= km_load(&km_hot.pages) || !km_lock_may(&n->lock, may_wait))
 		return false;
 	km_store(&page->cache, class);
 	km_map_set(page, 1, class->id);
-	km_add(&counts->slabs, 1ul);
-	km_add(&counts->objects, 1ul);
-	km_add(&counts->taken, 1ul);
-	km_add(&counts->new_slabs, 1ul);
+	count(&n->counts, 1);
+	km_bump(&n->counts.new_slabs, 1);
+	km_unlock_may(&n->lock, may_wait);
 	return true;
 }
 
 void km_ready_leave(struct km_page *page)
 {
-	struct km_node_counts *counts = counts_of(page->cache, page);
+	struct ready_node *n = node_of(page->cache, page);
 
+	km_lock(&n->lock);
 	km_map_set(page, 1, KM_MAP_DESC);
 	km_store(&page->cache, NULL);
-	km_sub(&counts->slabs, 1ul);
-	km_sub(&counts->objects, 1ul);
-	km_sub(&counts->taken, 1ul);
-	km_add(&counts->freed_slabs, 1ul);
+	count(&n->counts, -1);
+	km_bump(&n->counts.freed_slabs, 1);
+	km_unlock(&n->lock);
 }
 
 /* ------------------------------------------------------------------ the engine: objects */
@@ -398,8 +411,11 @@ static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args k
 	return 0;
 }
 
-static int node_init(struct kmem_cache *cache km_unused, unsigned node km_unused)
+static int node_init(struct kmem_cache *cache, unsigned node)
 {
+	struct ready_node *n = cache->node[node];
+
+	km_lock_init(&n->lock, KM_RANK_NODE);
 	return 0;
 }
 
@@ -467,12 +483,21 @@ static int check(struct kmem_cache *cache)
 	return 1;
 }
 
+static void around_fork(struct kmem_cache *cache, bool before, bool child)
+{
+	for (unsigned i = 0; i < km_node_count; i++) {
+		struct ready_node *n = cache->node[i];
+
+		km_lock_around_fork(&n->lock, before, child);
+	}
+}
+
 const struct km_engine km_engine_ready = {
 	.name = "ready",
 	.front = KM_FRONT_ARRAY,
 	.whole_pages = true,
 	.lone = true,
-	.node_bytes = sizeof(struct km_node_counts),
+	.node_bytes = sizeof(struct ready_node),
 	.layout = layout,
 	.node_init = node_init,
 	.node_fini = node_fini,
@@ -485,4 +510,5 @@ const struct km_engine km_engine_ready = {
 	.reap = reap,
 	.stats = stats,
 	.check = check,
+	.fork = around_fork,
 };

@@ -39,8 +39,8 @@ void *km_ready_take(struct kmem_cache *class, size_t align);
 /* Whatever is large enough and lies ready on this CPU, for who may not wait for more. */
 void *km_ready_take_larger(size_t bytes, size_t align);
 /* A live block becomes one of the class, which has as many pages, or is no longer one of its own (page->cache). Counts
- * it, and lets the page map say so. False: it can't be one. */
-bool km_ready_join(struct kmem_cache *class, struct km_page *page);
+ * it, and lets the page map say so. False: it can't be one, or its node's lock is held and may not be waited for. */
+bool km_ready_join(struct kmem_cache *class, struct km_page *page, bool may_wait);
 void km_ready_leave(struct km_page *page);
 
 #endif

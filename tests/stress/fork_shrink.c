@@ -1,6 +1,7 @@
 /*
- * fork_shrink.c: a program forks while other threads shrink and walk caches: no fork may wait for a drain that waits
- * for the fork. Runs for about two seconds; an alarm ends it if it hangs. Disciplines: all.
+ * fork_shrink.c: a program forks while other threads shrink and walk caches, and take and free large blocks: no fork
+ * may wait for a drain that waits for the fork, and in the child all that the checker compares agrees. Runs for about
+ * two seconds; an alarm ends it if it hangs. Disciplines: all.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -14,6 +15,7 @@
 
 #define SECONDS 2
 #define OBJECTS 200
+#define BLOCKS 12
 
 static volatile bool over;
 enum { ENGINES = 4 };
@@ -34,6 +36,21 @@ static void *shrinker(void *arg)
 	return NULL;
 }
 
+/* More of each class than lie ready on a CPU: blocks join their class and leave it. */
+static void *taker(void *arg)
+{
+	void *block[BLOCKS];
+
+	for (size_t size = 16 << 10; !over; size = size < 256 << 10 ? size * 2 : 16 << 10) {
+		for (int i = 0; i < BLOCKS; i++)
+			if (!(block[i] = kmalloc(size, GFP_KERNEL)))
+				exit(1);
+		for (int i = 0; i < BLOCKS; i++)
+			kfree(block[i]);
+	}
+	return arg;
+}
+
 /* The child must be able to allocate, free and shrink at once. */
 static void child(void)
 {
@@ -48,13 +65,13 @@ static void child(void)
 		kmem_cache_free(cache[i], p);
 		kmem_cache_shrink(cache[i]);
 	}
-	_exit(0);
+	_exit(kmem_check_all() ? 3 : 0);
 }
 
 int main(void)
 {
 	time_t end = time(NULL) + SECONDS;
-	pthread_t thread[ENGINES];
+	pthread_t thread[ENGINES], blocks;
 	unsigned forks = 0;
 
 	alarm(580);
@@ -65,6 +82,8 @@ int main(void)
 		if (pthread_create(&thread[i], NULL, shrinker, cache[i]))
 			return 1;
 	}
+	if (pthread_create(&blocks, NULL, taker, NULL))
+		return 1;
 	for (; time(NULL) <= end; forks++) {
 		int status;
 		pid_t pid = fork();
@@ -79,6 +98,7 @@ int main(void)
 	over = true;
 	for (int i = 0; i < ENGINES; i++)
 		pthread_join(thread[i], NULL);
+	pthread_join(blocks, NULL);
 	printf("%u forks\n", forks);
 	return 0;
 }

@@ -8,8 +8,8 @@
 
 #define LATER_MS	60000u	/* a purge takes less, and its clock stands still */
 #define TRIM_ROUNDS	4
-/* Dirty memory allowed beyond what is in use: enough that a small program never purges. */
-#define DIRTY_FLOOR_PAGES	1024u
+/* Dirty memory allowed where little is in use: 1 MiB. Who swings by more soon has that (km_pages_swing). */
+#define DIRTY_FLOOR_PAGES	256u
 /* Huge pages only from here on: a small program must not pay 2 MiB for a few pages. */
 #define HUGE_FROM_PAGES	(2 * KM_BLOCK_PAGES)
 

@@ -57,10 +57,10 @@ int main(void)
 	for (int i = 0; i < MANY; i += 3)
 		free(block[i]);
 	agrees(resident_kb() - first_kb, counted_kb() - first_counted, slack + live_kb / 64);
-	/* Free and resident is bounded: a quarter of what is in use, and 4 MiB. */
+	/* Free and resident is bounded: a quarter of what is in use, and 1 MiB. */
 	struct kmem_stats stats;
 	kmem_get_stats(&stats);
-	CHECK(stats.pages_free_dirty <= stats.pages_used / 4 + 1024);
+	CHECK(stats.pages_free_dirty <= stats.pages_used / 4 + 256);
 	for (int i = 0; i < MANY; i++)
 		if (i % 3)
 			free(block[i]);

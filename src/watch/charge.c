@@ -365,8 +365,10 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 
 	if (km_load(&cache->charged.inner.shelf))
 		for (int i = 0; i < 2; i++) {
-			if (km_owned_push(&cache->charged, owner, object))
+			if (km_owned_push(&cache->charged, owner, object)) {
+				km_charged_see_back(cache);
 				return;
+			}
 			if (!km_charged_make_room(cache, owner))
 				break;
 		}
@@ -607,6 +609,8 @@ static void charged_free_bulk(struct kmem_cache *cache, size_t n, void **objects
 		if (left && km_memcg_modes[MEM_CGROUP_SHELF] && km_owned_owner(&cache->charged) != owner &&
 		    km_charged_adopt(cache, owner))
 			left -= km_owned_push_n(&cache->charged, owner, run, left);
+		if (left < count)
+			km_charged_see_back(cache);
 		km_charged_give_up(cache, owner, run, left);
 	}
 	errno = saved_errno;

@@ -37,19 +37,31 @@ void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects
 
 /* ------------------------------------------------------------------ the CPU's charged shelf */
 
+/* An interrupted sequence is no answer: what is decided by it here lasts for as long as nothing misses. */
+#define TRIES 8
+
+static bool has_top(const struct km_shelf *shelf)
+{
+	return km_thread_has_cpu() && km_shelf_top_cpu(shelf, km_cpu());
+}
+
 bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 {
 	struct km_shelf *shelf = km_charged_shelf(cache);
 
-	if (km_front_busy || !km_load(&shelf->inner.shelf) || !km_thread_has_cpu() ||
-	    km_shelf_top_cpu(shelf, km_cpu()))
+	if (km_front_busy || !km_load(&shelf->inner.shelf))
+		return false;
+	/* It may be the thread's first call on this CPU. */
+	km_front_enter_thread(!km_no_calls);
+	if (!km_thread_has_cpu() || has_top(shelf))
 		return false;
 	bool was = km_busy_begin(), found = false;
 	size_t bytes = shelf->block_mask + 1;
 	void *memory = km_meta_alloc(bytes, !km_no_calls);
 
 	if (memory) {
-		found = km_owned_found(shelf, km_owned_prepare(shelf, memory), owner);
+		for (int i = 0; i < TRIES && !found && !has_top(shelf); i++)
+			found = km_owned_found(shelf, km_owned_prepare(shelf, memory), owner);
 		if (!found)
 			km_meta_free(memory, bytes);
 	}
@@ -60,8 +72,7 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 /* There is a block for objects of anybody. */
 static bool has_block(struct kmem_cache *cache)
 {
-	return (km_thread_has_cpu() && km_shelf_top_cpu(&cache->mixed, km_cpu())) ||
-	       km_charged_found(cache, KM_PAYERS_DIFFER);
+	return has_top(&cache->mixed) || km_charged_found(cache, KM_PAYERS_DIFFER);
 }
 
 static size_t put_n(struct kmem_cache *cache, uint64_t owner, void *const *objects, size_t n)
@@ -70,22 +81,34 @@ static size_t put_n(struct kmem_cache *cache, uint64_t owner, void *const *objec
 					    km_owned_push_n(&cache->charged, owner, objects, n);
 }
 
-bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner)
+km_noinline void km_charged_open_back(struct kmem_cache *cache)
 {
-	return km_owned_adopt(&cache->charged, owner) || km_charged_found(cache, owner);
-}
-
-km_tls struct km_charged_last km_charged_last;
-
-/* Where one pays hits put what they free there from now on, too. */
-static km_noinline void open_back(struct kmem_cache *cache)
-{
-	if (!cache->word_is_charged || !km_payer_is_known(km_load(&cache->payer)))
+	if (km_front_busy || !cache->word_is_charged || !km_payer_is_known(km_load(&cache->payer)))
 		return;
 	bool was = km_busy_begin();
 	km_front_one_pays(cache, !km_no_calls);
 	km_busy_end(was);
 }
+
+/* There is a block, and nothing on it. */
+static bool is_empty(const struct km_shelf *shelf)
+{
+	return km_load(&shelf->inner.shelf) && has_top(shelf) && !km_shelf_count_cpu(shelf, km_cpu());
+}
+
+bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner)
+{
+	struct km_shelf *shelf = &cache->charged;
+	bool done = km_owned_adopt(shelf, owner) || km_charged_found(cache, owner);
+
+	for (int i = 1; i < TRIES && !done && is_empty(shelf); i++)
+		done = km_owned_adopt(shelf, owner);
+	if (done)
+		km_charged_see_back(cache);
+	return done;
+}
+
+km_tls struct km_charged_last km_charged_last;
 
 /* Take the CPU's shelf over; false: it is another's, and busy. */
 static bool take_over(struct kmem_cache *cache, uint64_t owner)
@@ -102,8 +125,7 @@ static bool take_over(struct kmem_cache *cache, uint64_t owner)
 	km_charged_last.owner = 0;
 	if (km_owned_owner(&cache->charged) != owner && !km_charged_adopt(cache, owner))
 		return false;
-	if (km_unlikely(!km_load(&cache->shelf.front.back.shelf)))
-		open_back(cache);
+	km_charged_see_back(cache);
 	return true;
 }
 

@@ -40,6 +40,17 @@ void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects,
 void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
 /* A block for this CPU, if it has none yet. */
 bool km_charged_found(struct kmem_cache *cache, uint64_t owner);
+/*
+ * Where one pays, hits are to put what they free on the CPUs' blocks. Whoever does so in their place sees to that: not
+ * only who fills a block, for who fills none may free to one again and again.
+ */
+void km_charged_open_back(struct kmem_cache *cache);
+km_inline void km_charged_see_back(struct kmem_cache *cache)
+{
+	if (km_unlikely(!km_load(&cache->shelf.front.back.shelf)))
+		km_charged_open_back(cache);
+}
+
 /* Let the CPU's block be this owner's, who pays here: true where it is empty, or there was none. Not where mixed. */
 bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner);
 /* Several pay, and the caller may wait: mix, if that is still to be done. */

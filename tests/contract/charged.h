@@ -1,0 +1,62 @@
+/*
+ * charged.h: what the tests of CPUs' charged blocks share, beside groups.h: where hits put what they free, what lies on
+ * the blocks, and a main that stays on its CPU.
+ */
+#ifndef TESTS_CONTRACT_CHARGED_H
+#define TESTS_CONTRACT_CHARGED_H
+
+#include "groups.h"
+
+#include <sched.h>
+
+#include "cache/cache.h"
+#include "port/owned.h"
+
+/* Where a hit puts an object of this cache: nowhere, on the public shelf, on the charged block, or, where several pay,
+ * on one that has objects of them all. */
+enum back { NOWHERE, PUBLIC, CHARGED, MIXED };
+
+static inline enum back back_of(const struct kmem_cache *cache)
+{
+	uint32_t back = cache->shelf.front.back.shelf;
+
+	/* kfree goes by the entry. */
+	NEED(cache->id < KM_MAP_FIRST || !km_hot.entries[cache->id].mask == !back);
+	return !back ? NOWHERE : back == cache->mixed.slot ? MIXED : back == cache->charged.slot ? CHARGED : PUBLIC;
+}
+
+/* Under the soft disciplines no hit goes there. */
+static inline bool has_blocks(const struct kmem_cache *cache)
+{
+	return km_percpu.discipline == KM_DISCIPLINE_RSEQ && cache->charged.slot;
+}
+
+static inline size_t lies_charged(const struct kmem_cache *cache)
+{
+	size_t count = 0;
+
+	for (unsigned cpu = 0; cache->charged.slot && cpu < km_percpu.cpus; cpu++)
+		count += km_shelf_count_cpu(&cache->charged, cpu);
+	return count;
+}
+
+/* From here on the thread stays on its CPU, and what lies there can be counted. *all: where it might be before. */
+static inline void stay_here(cpu_set_t *all)
+{
+	cpu_set_t here;
+
+	NEED(sched_getaffinity(0, sizeof(*all), all) == 0);
+	CPU_ZERO(&here);
+	CPU_SET((size_t)sched_getcpu(), &here);
+	NEED(sched_setaffinity(0, sizeof(here), &here) == 0);
+}
+
+/* GROUPS_MAIN of a program that stays on its CPU. */
+#define CHARGED_MAIN(cases)                                                                        \
+	__attribute__((constructor)) static void stay(void)                                        \
+	{                                                                                          \
+		stay_here(&(cpu_set_t){ 0 });                                                      \
+	}                                                                                          \
+	GROUPS_MAIN(cases)
+
+#endif

@@ -4,15 +4,12 @@
  * Disciplines: all.
  */
 #define _GNU_SOURCE
-#include "groups.h"
+#include "charged.h"
 
 #include <pthread.h>
-#include <sched.h>
 
-#include "cache/cache.h"
 #include "page/meta.h"
 #include "port/die.h"
-#include "port/owned.h"
 #include "inside.h"
 
 #define FEW 300
@@ -38,15 +35,6 @@ static void *get(struct kmem_cache *cache, struct mem_cgroup *group, gfp_t gfp)
 	void *object = kmem_cache_alloc(cache, gfp);
 	set_active_memcg(NULL);
 	return object;
-}
-
-static size_t lies_charged(const struct kmem_cache *cache)
-{
-	size_t count = 0;
-
-	for (unsigned cpu = 0; cache->charged.slot && cpu < km_percpu.cpus; cpu++)
-		count += km_shelf_count_cpu(&cache->charged, cpu);
-	return count;
 }
 
 /* ------------------------------------------------------------------ caches that begin to be charged */

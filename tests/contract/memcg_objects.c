@@ -3,14 +3,11 @@
  * parent or refused, once the stocks are drained a group's `current` is the sum over its objects that are alive.
  */
 #define _GNU_SOURCE
-#include "groups.h"
+#include "charged.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <unistd.h>
 
-#include "cache/cache.h"
-#include "port/owned.h"
 #include "watch/payers.h"
 #include "inside.h"
 
@@ -490,14 +487,6 @@ static void crosswise(void)
 	gone(common);
 }
 
-static bool lies_charged(const struct kmem_cache *cache)
-{
-	for (unsigned cpu = 0; cache->charged.slot && cpu < km_percpu.cpus; cpu++)
-		if (km_shelf_count_cpu(&cache->charged, cpu))
-			return true;
-	return false;
-}
-
 /* A group may be gone whose name still stands on an empty block: who drains must not look who that was. */
 static bool never(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg)
 {
@@ -529,17 +518,6 @@ static void empty_block(void)
 	}
 	mem_cgroup_put(group);
 	gone(cache);
-}
-
-/* From here on the thread stays on its CPU; back again: stay_on(all). */
-static void stay_here(cpu_set_t *all)
-{
-	cpu_set_t here;
-
-	NEED(sched_getaffinity(0, sizeof(*all), all) == 0);
-	CPU_ZERO(&here);
-	CPU_SET((size_t)sched_getcpu(), &here);
-	NEED(sched_setaffinity(0, sizeof(here), &here) == 0);
 }
 
 static void stay_on(const cpu_set_t *all)

@@ -5,51 +5,20 @@
  * memcg_several.c.) Disciplines: all.
  */
 #define _GNU_SOURCE
-#include "groups.h"
+#include "charged.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
-
-#include "cache/cache.h"
-#include "port/owned.h"
 
 enum { SOME = 40 };
 
 static void *objects[SOME];
 
-/* Where a hit puts an object of this cache: nowhere, on the public shelf, on the charged block, or, where several pay,
- * on one that has objects of them all. */
-enum back { NOWHERE, PUBLIC, CHARGED, MIXED };
-
-static enum back back_of(const struct kmem_cache *cache)
-{
-	uint32_t back = cache->shelf.front.back.shelf;
-
-	/* kfree goes by the entry. */
-	NEED(cache->id < KM_MAP_FIRST || !km_hot.entries[cache->id].mask == !back);
-	return !back ? NOWHERE : back == cache->mixed.slot ? MIXED : back == cache->charged.slot ? CHARGED : PUBLIC;
-}
-
-static bool has_blocks(const struct kmem_cache *cache)
-{
-	return km_percpu.discipline == KM_DISCIPLINE_RSEQ && cache->charged.slot;
-}
-
-/* ... where several pay. */
+/* Where hits put objects once several pay. */
 static enum back back_of_several(const struct kmem_cache *cache)
 {
 	return has_blocks(cache) && !cache->twins ? MIXED : NOWHERE;
-}
-
-static size_t lies_charged(const struct kmem_cache *cache)
-{
-	size_t count = 0;
-
-	for (unsigned cpu = 0; cache->charged.slot && cpu < km_percpu.cpus; cpu++)
-		count += km_shelf_count_cpu(&cache->charged, cpu);
-	return count;
 }
 
 /* A cache of which this group has objects, and nobody else. */
@@ -388,16 +357,4 @@ static const struct api_case cases[] = {
 #endif
 };
 
-/* Objects of slob don't say whose they are: nobody pays for them (docs/kernel-map.md). */
-int main(int argc, char **argv)
-{
-	cpu_set_t here;
-
-	/* What lies on a CPU is counted. */
-	CPU_ZERO(&here);
-	CPU_SET(sched_getcpu(), &here);
-	sched_setaffinity(0, sizeof(here), &here);
-	if (argc > 1 && strcmp(argv[1], "slob") == 0)
-		return 0;
-	return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), "");
-}
+CHARGED_MAIN(cases)

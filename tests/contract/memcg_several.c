@@ -5,37 +5,14 @@
  * not wait, and where the system refuses the fence. Disciplines: all.
  */
 #define _GNU_SOURCE
-#include "groups.h"
+#include "charged.h"
 
-#include <sched.h>
-
-#include "cache/cache.h"
 #include "port/os.h"
-#include "port/owned.h"
 
 enum { SOME = 40 };
 
 static void *objects[SOME];
 static struct mem_cgroup *parent, *one, *two;
-
-static bool may_mix(const struct kmem_cache *cache)
-{
-	return km_percpu.discipline == KM_DISCIPLINE_RSEQ && cache->charged.slot;
-}
-
-static bool is_mixed(const struct kmem_cache *cache)
-{
-	return cache->mixed.slot && cache->shelf.front.back.shelf == cache->mixed.slot;
-}
-
-static size_t lies_charged(const struct kmem_cache *cache)
-{
-	size_t count = 0;
-
-	for (unsigned cpu = 0; cache->charged.slot && cpu < km_percpu.cpus; cpu++)
-		count += km_shelf_count_cpu(&cache->charged, cpu);
-	return count;
-}
 
 /* A cache of which both have had an object; nothing lies about. */
 static struct kmem_cache *of_both(const char *name)
@@ -47,7 +24,7 @@ static struct kmem_cache *of_both(const char *name)
 	two = group_below(parent, "two");
 	kmem_cache_free(cache, alloc_for(one, cache));
 	kmem_cache_free(cache, alloc_for(two, cache));
-	NEED(is_mixed(cache) == may_mix(cache));
+	NEED((back_of(cache) == MIXED) == has_blocks(cache));
 	NEED(drained(parent) == 0 && lies_charged(cache) == 0);
 	return cache;
 }
@@ -104,7 +81,7 @@ static void changes_hands(void)
 		/* It stays paid for, by whoever it was. */
 		put_some(cache, 4, 8);
 		put_some(cache, SOME - 4, SOME);
-		if (may_mix(cache))
+		if (has_blocks(cache))
 			NEED(lies_charged(cache) == before + 8);
 		/* The other takes them: what he pays more that one pays less. */
 		take_for(two, cache, 4, 8);
@@ -244,7 +221,7 @@ static void later(bool bulk)
 	/* The first of a group comes from where calls are made. */
 	kfree(kmalloc(100, GFP_KERNEL_ACCOUNT));
 	NEED((object = kmem_cache_alloc(cache, GFP_NOWAIT)));
-	NEED(!is_mixed(cache) && (!may_mix(cache) || !cache->shelf.front.back.shelf));
+	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->shelf.front.back.shelf));
 	set_active_memcg(NULL);
 	is_right(cache, SOME, 1);
 	kmem_cache_free(cache, object);
@@ -257,7 +234,7 @@ static void later(bool bulk)
 		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 4, objects));
 		kmem_cache_free_bulk(cache, 4, objects);
 	}
-	NEED(is_mixed(cache) == may_mix(cache));
+	NEED((back_of(cache) == MIXED) == has_blocks(cache));
 	end(cache);
 }
 
@@ -284,7 +261,7 @@ static void no_fence_to_be_had(void)
 	km_os_fault = no_fence;
 	take_for(two, cache, SOME / 2, SOME);
 	km_os_fault = NULL;
-	NEED(!is_mixed(cache) && (!may_mix(cache) || !cache->shelf.front.back.shelf));
+	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->shelf.front.back.shelf));
 	for (int round = 0; round < 3; round++) {
 		is_right(cache, SOME / 2, SOME / 2);
 		put_some(cache, 0, SOME);
@@ -292,7 +269,7 @@ static void no_fence_to_be_had(void)
 		take_for(one, cache, 0, SOME / 2);
 		take_for(two, cache, SOME / 2, SOME);
 	}
-	NEED(!is_mixed(cache));
+	NEED(back_of(cache) != MIXED);
 	put_some(cache, 0, SOME);
 	end(cache);
 }
@@ -386,7 +363,7 @@ static void refused_without_a_call(void)
 		NEED(!kmem_cache_alloc_bulk(cache, GFP_NOWAIT, MANY, none));
 		km_front_tick = tick;
 	}
-	NEED((!may_mix(cache) || ticks) && !calls);
+	NEED((!has_blocks(cache) || ticks) && !calls);
 	NEED(mem_cgroup_set_max(two, MEMCG_NO_LIMIT) == 0);
 	is_right(cache, 0, 0);
 	end(cache);
@@ -405,16 +382,4 @@ static const struct api_case cases[] = {
 	{ "with a twin", with_a_twin },
 };
 
-/* Objects of slob don't say whose they are: nobody pays for them (docs/kernel-map.md). */
-int main(int argc, char **argv)
-{
-	cpu_set_t here;
-
-	/* What lies on a CPU is counted. */
-	CPU_ZERO(&here);
-	CPU_SET(sched_getcpu(), &here);
-	sched_setaffinity(0, sizeof(here), &here);
-	if (argc > 1 && strcmp(argv[1], "slob") == 0)
-		return 0;
-	return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), "");
-}
+CHARGED_MAIN(cases)

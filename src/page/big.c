@@ -98,6 +98,17 @@ static void remove_entry(struct km_big_entry *entry)
 
 /* ------------------------------------------------------------------ mappings of their own */
 
+/* The system's pages may be larger than ours: its last one reaches beyond the block, and reads as zeros there. */
+static size_t whole_pages(size_t bytes)
+{
+	return km_align_up(bytes, km_max(KM_PAGE_SIZE, km_os_page_bytes()));
+}
+
+static void clear_behind(void *p, size_t bytes)
+{
+	__builtin_memset((char *)p + bytes, 0, whole_pages(bytes) - bytes);
+}
+
 /* Not in the table, and not mapped either, or kept. With the lock. */
 static void hand_over(void *p, size_t bytes)
 {
@@ -189,13 +200,13 @@ static void *reuse_kept(size_t bytes, size_t align)
 		if ((*at)->bytes < bytes || (uintptr_t)*at & (align - 1))
 			continue;
 		struct kept *kept = take_kept(at);
-		size_t rest = kept->bytes - bytes;
+		size_t whole = whole_pages(bytes), rest = whole_pages(kept->bytes) - whole;
 
 		if (rest) {
 			big.alone++;
-			hand_over((char *)kept + bytes, rest);
+			hand_over((char *)kept + whole, rest);
 		}
-		__builtin_memset(kept, 0, kept->dirty ? bytes : sizeof(*kept));
+		__builtin_memset(kept, 0, kept->dirty ? whole : sizeof(*kept));
 		return kept;
 	}
 	return NULL;
@@ -240,11 +251,14 @@ static void let_go(void *p, size_t bytes, uint32_t region)
 /* It is the caller's: as long as is asked for. With the lock before and after; NULL: it could not grow, and is gone. */
 static void *fit(struct km_parked parked, size_t bytes)
 {
+	size_t whole = whole_pages(bytes), had = whole_pages(parked.bytes);
 	void *p = parked.p;
 
-	if (parked.bytes > bytes) {
+	if (parked.bytes > bytes)
+		clear_behind(p, bytes);
+	if (had > whole) {
 		big.alone++;
-		let_go((char *)p + bytes, parked.bytes - bytes, 0);
+		let_go((char *)p + whole, had - whole, 0);
 	} else if (parked.bytes < bytes) {
 		big.in_hand++;
 		km_unlock(&big.lock);
@@ -406,7 +420,11 @@ static void *resize(struct km_big_entry *entry, size_t bytes)
 		return p;
 	if (entry->region)
 		return km_region_resize(entry->region, p, entry->bytes, bytes) ? p : NULL;
-	return km_os_remap(p, entry->bytes, bytes, true);
+	bool cut = bytes < entry->bytes;
+	p = km_os_remap(p, entry->bytes, bytes, true);
+	if (p && cut)
+		clear_behind(p, bytes);
+	return p;
 }
 
 void *km_big_resize(void *p, size_t bytes)

@@ -1,5 +1,5 @@
 # The system's calls, as one with larger pages has them.
-TEST_LIBS_unit/system_pages := -Wl,--wrap=getauxval,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise
+TEST_LIBS_unit/system_pages := -Wl,--wrap=getauxval,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise,--wrap=mremap
 # A system that makes every mapping of huge pages.
 TEST_LIBS_unit/always_huge := -Wl,--wrap=mmap
 # A clock that the test moves on.

@@ -27,6 +27,7 @@ void *__real_mmap(void *p, size_t bytes, int protection, int flags, int fd, off_
 int __real_munmap(void *p, size_t bytes);
 int __real_mprotect(void *p, size_t bytes, int protection);
 int __real_madvise(void *p, size_t bytes, int advice);
+void *__real_mremap(void *p, size_t old_bytes, size_t new_bytes, int flags, ...);
 
 static size_t whole(size_t bytes)
 {
@@ -74,6 +75,19 @@ int __wrap_madvise(void *p, size_t bytes, int advice)
 {
 	purged += advice == MADV_DONTNEED;
 	return refuse(p) ?: __real_madvise(p, whole(bytes), advice);
+}
+
+/* Where it is, or, where it may, at a place that such a system would give it. */
+void *__wrap_mremap(void *p, size_t old_bytes, size_t new_bytes, int flags, ...)
+{
+	if (refuse(p))
+		return MAP_FAILED;
+	void *got = __real_mremap(p, whole(old_bytes), whole(new_bytes), 0);
+	if (got != MAP_FAILED || !(flags & MREMAP_MAYMOVE))
+		return got;
+	void *to = __wrap_mmap(NULL, new_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return to == MAP_FAILED ? to : __real_mremap(p, whole(old_bytes), whole(new_bytes),
+						     MREMAP_MAYMOVE | MREMAP_FIXED, to);
 }
 
 /* Blocks of a few of our pages, each filled with its number; many go, and what they lay in is given back. */
@@ -139,10 +153,55 @@ static unsigned spoilt_records(void)
 	return wrong;
 }
 
+#define BIG(mib, pages)	(((size_t)(mib) << 20) + (pages) * 4096u)
+
+static unsigned not_zero(const unsigned char *p, size_t from, size_t to)
+{
+	unsigned count = 0;
+
+	for (; from < to; from++)
+		count += p[from] != 0;
+	return count;
+}
+
+/* Big blocks of sizes that are no whole pages of the system's: one that lies ready is cut for the next, whose end takes
+ * nothing of what is beside it, and what a block leaves of its last page is zeros when it grows again. */
+static unsigned spoilt_big(void)
+{
+	unsigned char *others = kvmalloc(BIG(200, 0), GFP_KERNEL), *p = kvmalloc(BIG(20, 1), GFP_KERNEL), *q, *r;
+	unsigned wrong = 0;
+
+	if (!others || !p)
+		return 1;
+	memset(p, 1, BIG(20, 1));
+	kvfree(p);
+	p = kvmalloc(BIG(14, 2), GFP_KERNEL | __GFP_ZERO);
+	q = kvmalloc(BIG(5, 0), GFP_KERNEL);
+	r = kvmalloc(BIG(5, 0), GFP_KERNEL);
+	if (!p || !q || !r)
+		return 1;
+	memset(q, 2, BIG(5, 0));
+	memset(r, 3, BIG(5, 0));
+	p = kvrealloc(p, BIG(14, 9), GFP_KERNEL | __GFP_ZERO);
+	wrong += !p ? 1 : not_zero(p, 0, BIG(14, 9));
+	memset(p, 4, BIG(14, 9));
+	p = kvrealloc(p, BIG(13, 1), GFP_KERNEL | __GFP_ZERO);
+	p = p ? kvrealloc(p, BIG(13, 12), GFP_KERNEL | __GFP_ZERO) : NULL;
+	wrong += !p ? 1 : not_zero(p, BIG(13, 1), BIG(13, 12));
+	kvfree(p);
+	kmem_shrink_all();
+	for (size_t at = 0; at < BIG(5, 0); at++)
+		wrong += (q[at] != 2) + (r[at] != 3);
+	kvfree(q);
+	kvfree(r);
+	kvfree(others);
+	return wrong;
+}
+
 int main(void)
 {
 	void *large = kvmalloc((5u << 20) + 4096, GFP_KERNEL);
-	unsigned wrong = spoilt() + spoilt_records();
+	unsigned wrong = spoilt() + spoilt_records() + spoilt_big();
 	int damages = kmem_check_all();
 
 	kvfree(large);

@@ -189,6 +189,10 @@ bool km_large_charge(const void *p, gfp_t gfp);
 bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner) __attribute__((weak));
 bool km_charge_more(uint64_t owner, size_t bytes) __attribute__((weak));
 void km_charge_back(uint64_t owner, size_t bytes) __attribute__((weak));
+/* watch/blocks.c. Does somebody pay here who may have a block that lies ready, and for so many bytes more? */
+bool km_charge_has_room(size_t bytes) __attribute__((weak));
+/* He pays for this block of that class from now on. False: that can't be said now. */
+bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool may_wait) __attribute__((weak));
 /* Its block begins, or goes: what a private group has is linked by page->list. */
 void km_charge_large(uint64_t owner, struct km_page *page, bool begins) __attribute__((weak));
 /* Usable bytes of the large block that starts at p; 0: there is none. */

@@ -54,6 +54,14 @@ km_inline void *alloc_by_size(size_t size, gfp_t gfp, int node)
 	return km_front_alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
 }
 
+static km_noinline void *account_large(size_t size, gfp_t gfp)
+{
+	void *p = size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD & ~(__GFP_ACCOUNT | __GFP_ZERO))) ?
+			  km_ready_hit_charged(size, natural_align(size), gfp) : NULL;
+
+	return km_likely(p) ? p : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
+}
+
 /* What is paid for already (front.h): first of all where the call says so, else after a miss. */
 km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 {
@@ -63,7 +71,7 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 	if (km_likely(size <= most_direct))
 		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
 	if (km_unlikely(!cache))
-		return kmalloc_slowly(size, gfp, NUMA_NO_NODE);
+		return account_large(size, gfp);
 	if (km_unlikely(!km_objcg_here))
 		return km_alloc_miss(cache, gfp);
 	if (km_unlikely(gfp & __GFP_ZERO))
@@ -89,7 +97,7 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 	if (km_unlikely(gfp & __GFP_ACCOUNT))
 		return kmalloc_account(size, gfp);
 	if (size > KMALLOC_MAX_CACHE_SIZE && km_likely(!(gfp & KMEM_GFP_ODD))) {
-		void *p = km_ready_hit(size);
+		void *p = km_ready_hit(size, gfp);
 
 		if (km_likely(p && !((uintptr_t)p & (natural_align(size) - 1))))
 			return p;
@@ -505,7 +513,7 @@ size_t kmalloc_size_roundup(size_t size)
 	if (!km_kmalloc_sized && size <= KMALLOC_MAX_CACHE_SIZE)
 		return cache_of_size[(size + 7) >> 3]->size;
 	struct km_request request = km_request_of(GFP_NOWAIT, NUMA_NO_NODE);
-	const struct kmem_cache *class = km_ready_class(size, &request);
+	const struct kmem_cache *class = km_ready_class(size, km_options.account, &request);
 	return class ? class->size : size <= KMALLOC_MAX_SIZE ? km_align_up(size, KM_PAGE_SIZE) : size;
 }
 

@@ -17,12 +17,14 @@ static struct {
 
 /* ------------------------------------------------------------------ who pays: for whole pages */
 
+static bool is_to_be_paid(gfp_t gfp)
+{
+	return km_unlikely(gfp & __GFP_ACCOUNT || km_options.account || km_account_here) && km_charge_bytes;
+}
+
 /* False: refused. *owner 0: nobody pays. */
 static bool pay(size_t bytes, gfp_t gfp, uint64_t *owner)
 {
-	*owner = 0;
-	if (km_likely(!(gfp & __GFP_ACCOUNT) && !km_options.account && !km_account_here) || !km_charge_bytes)
-		return true;
 	return bytes <= PTRDIFF_MAX && km_charge_bytes(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
 }
 
@@ -36,7 +38,7 @@ static uint64_t owner_of(struct km_page *page, const void *p)
 {
 	if (km_likely(!km_load(&large.charged)))
 		return 0;
-	return page ? km_load(km_owner_of_page(page)) : km_big_owner(p);
+	return page ? km_owner_of_one(km_owner_of_page(page)) : km_big_owner(p);
 }
 
 static void set_owner(const void *p, uint64_t owner)
@@ -225,15 +227,12 @@ static size_t with_red_zone(size_t bytes)
 	return km_unlikely(km_sanitizer.objects) && bytes != KMALLOC_MAX_SIZE ? bytes + KM_PAGE_SIZE : bytes;
 }
 
-/* One that lies ready on this CPU, or as many pages as its class has; NULL: there is no class, or no such run. */
-static void *from_class(size_t bytes, size_t align, const struct km_request *request)
+/* One that lies ready on this CPU, or as many pages as its class has; NULL: there is no such run. */
+static void *from_class(struct kmem_cache *class, size_t align, const struct km_request *request)
 {
-	struct kmem_cache *class = km_ready_class(bytes, request);
 	struct km_request own = *request;
 	void *p = NULL;
 
-	if (!class)
-		return NULL;
 	km_front_enter_thread(request->may_wait);
 	if (km_likely(request->node < 0))
 		p = km_ready_take(class, align);
@@ -258,27 +257,79 @@ void *km_large_get(size_t bytes, const struct km_request *request)
 	return pages_alloc(bytes, KM_PAGE_SIZE, request);
 }
 
-void *km_large_alloc_request(size_t asked, size_t align, struct km_request *request)
+static void *alloc_unpaid(size_t bytes, size_t align, const struct km_request *request)
 {
-	size_t bytes = with_red_zone(asked);
-	uint64_t owner;
+	struct kmem_cache *class = km_ready_class(bytes, false, request);
+	void *p = class ? from_class(class, align, request) : NULL;
 
-	if (km_unlikely(!pay(bytes, request->gfp, &owner))) {
+	if (!p)
+		p = alloc_or_press(bytes, align, request);
+	return km_likely(p) ? p : from_larger(bytes, align, request);
+}
+
+/* ... of a class, for this owner, who has paid; NULL: none is to be had, or nobody can be told now whose it is. */
+static void *from_paid_class(struct kmem_cache *class, uint64_t owner, size_t align, const struct km_request *request)
+{
+	void *p = from_class(class, align, request);
+	const struct km_page *page = p ? km_page_of(p) : NULL;
+
+	if (!p)
+		return NULL;
+	/* Where no class can have it, it is a block like any other. */
+	if (km_unlikely(!page->cache)) {
+		set_owner(p, owner);
+		return p;
+	}
+	km_store(&large.charged, true);
+	if (km_likely(km_charge_block(class, p, owner, request->may_wait)))
+		return p;
+	km_plain_free(class, p);
+	return NULL;
+}
+
+/*
+ * A block of a class, while its payer's limits have room for one; else as many pages as were asked for, for which he
+ * may have to wait, and be refused.
+ */
+static void *alloc_paid(size_t bytes, size_t align, struct km_request *request)
+{
+	const size_t exact = km_align_up(bytes, KM_PAGE_SIZE);
+	struct kmem_cache *class = request->node < 0 ? km_ready_class(bytes, true, request) : NULL;
+	uint64_t owner;
+	void *p = NULL;
+
+	if (class && (!km_charge_has_room(class->size) || !pay(class->size, request->gfp, &owner)))
+		class = NULL;
+	if (!class && km_unlikely(!pay(bytes, request->gfp, &owner))) {
 		request->gfp |= __GFP_NOWARN;
 		return NULL;
 	}
-	/* What does not fit is freed on the way, too. */
-	bool calls = km_calls_begin(request->may_wait);
-	void *p = owner ? NULL : from_class(bytes, align, request);
-	if (!p)
-		p = alloc_or_press(bytes, align, request);
-	if (km_unlikely(!p) && !owner)
-		p = from_larger(bytes, align, request);
-	km_calls_end(calls);
+	if (!owner)
+		return alloc_unpaid(bytes, align, request);
+	if (class && (p = from_paid_class(class, owner, align, request)))
+		return p;
+	if (class)
+		pay_back(owner, class->size - exact);
+	p = alloc_or_press(bytes, align, request);
 	if (p)
 		set_owner(p, owner);
 	else
-		pay_back(owner, km_align_up(bytes, KM_PAGE_SIZE));
+		pay_back(owner, exact);
+	return p;
+}
+
+void *km_large_alloc_request(size_t asked, size_t align, struct km_request *request)
+{
+	size_t bytes = with_red_zone(asked);
+	bool paid = is_to_be_paid(request->gfp);
+	void *p = paid && request->node < 0 ? km_ready_hit_charged(bytes, align, request->gfp) : NULL;
+
+	if (km_likely(p))
+		return p;
+	/* What does not fit is freed on the way, too. */
+	bool calls = km_calls_begin(request->may_wait);
+	p = paid ? alloc_paid(bytes, align, request) : alloc_unpaid(bytes, align, request);
+	km_calls_end(calls);
 	if (p && km_unlikely(km_sanitizer.any))
 		block_comes(p, asked, request->gfp & __GFP_ZERO);
 	return p;
@@ -361,7 +412,7 @@ static void free_pages(struct km_page *page, uint64_t owner)
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 	km_sub(&large.blocks, 1ul);
 	km_sub(&large.bytes, pages << KM_PAGE_SHIFT);
-	if (km_unlikely(owner))
+	if (km_unlikely(km_load(&large.charged)))
 		km_store(km_owner_of_page(page), (uint64_t)0);
 	km_pages_free_exact(page, pages);
 	pay_back(owner, pages << KM_PAGE_SHIFT);

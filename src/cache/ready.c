@@ -1,9 +1,9 @@
 /*
  * ready.c: blocks of whole pages that lie ready on CPUs: classes, and the engine of their caches. Invariants: what
- * lies there is a large block that nobody pays for, with exactly its class's pages; what may lie on all CPUs together
- * is at most a part of what is in use plus a floor, and counts against the bound of what is free and resident; an
- * engine's call takes no lock but its node's and those of pages and of our own memory, and where a block of pointers
- * comes or grows that of draining.
+ * lies there is a large block with exactly its class's pages, which nobody pays for, unless it lies on the charged
+ * shelf of a class for that; what may lie on all CPUs together is at most a part of what is in use plus a floor, and
+ * counts against the bound of what is free and resident; an engine's call takes no lock but its node's and those of
+ * pages and of our own memory, and where a block of pointers comes or grows that of draining.
  *
  * A CPU has one block of pointers for a class, which comes with the first free there. It takes two at first. Where a
  * class runs empty and full by turns it takes twice as many, up to 4 MiB of them. What lies at an idle one goes back
@@ -11,8 +11,10 @@
  * that has no block of pointers on any CPU begins anew.
  */
 #include "../page/meta.h"
+#include "../page/owner.h"
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/owned.h"
 #include "ready.h"
 
 #define EXACT		16u	/* a class for each number of pages */
@@ -42,7 +44,9 @@ struct class {
 static struct {
 	bool on;
 	uint64_t next_look_ms;
-	struct class class[CLASSES];
+	struct class class[CLASSES], charged[CLASSES];
+	/* By pages: the class of what is paid for; NULL where there is none yet, and at both ends. */
+	struct kmem_cache *charged_of_pages[KM_READY_PAGES + 2];
 } ready;
 
 /* Which pages are blocks of the class changes under the lock: in the child of a fork the counts say as much. */
@@ -75,9 +79,24 @@ static size_t pages_of(unsigned class)
 	return ((size_t)1 << log) + ((size_t)((class & 7) + 1) << (log - 3));
 }
 
+static bool is_charged(const struct kmem_cache *cache)
+{
+	return cache->flags & SLAB_ACCOUNT;
+}
+
 static struct class *of_cache(const struct kmem_cache *cache)
 {
-	return &ready.class[class_of(cache->slab_pages)];
+	return &(is_charged(cache) ? ready.charged : ready.class)[class_of(cache->slab_pages)];
+}
+
+/* All of both kinds, by i from 0 on; NULL beyond the last, *made NULL where there is none yet. */
+static struct class *class_at(unsigned i, struct kmem_cache **made)
+{
+	if (i >= 2 * CLASSES)
+		return NULL;
+	struct class *class = i < CLASSES ? &ready.class[i] : &ready.charged[i - CLASSES];
+	*made = km_load_acquire(&class->cache);
+	return class;
 }
 
 static bool is_of_use(const struct kmem_cache *cache)
@@ -85,8 +104,15 @@ static bool is_of_use(const struct kmem_cache *cache)
 	return cache->id >= KM_MAP_FIRST && cache->shelf.slot;
 }
 
+/* Release pairs with km_ready_hit_charged: it is built. */
+static void show_charged(struct kmem_cache *cache, size_t first, size_t last)
+{
+	for (; cache->charging && cache->charged.slot && first <= last; first++)
+		km_store_release(&ready.charged_of_pages[first], cache);
+}
+
 /* With the registry locked. */
-static struct kmem_cache *make_locked(unsigned class)
+static struct kmem_cache *make_locked(unsigned class, bool charged)
 {
 	struct km_creation creation = { .internal = true, .engine = &km_engine_ready };
 	size_t pages = pages_of(class), first = class ? pages_of(class - 1) + 1 : 1;
@@ -94,39 +120,43 @@ static struct kmem_cache *make_locked(unsigned class)
 	int error;
 
 	creation.args.align = KM_PAGE_SIZE;
-	km_format(name, sizeof(name), "large-%lu", (unsigned long)(pages << KM_PAGE_SHIFT));
-	struct kmem_cache *cache =
-		km_cache_create_locked(name, (uint32_t)(pages << KM_PAGE_SHIFT), 0, &creation, &error);
-	if (cache && is_of_use(cache))
+	km_format(name, sizeof(name), charged ? "large-cg-%lu" : "large-%lu", (unsigned long)(pages << KM_PAGE_SHIFT));
+	struct kmem_cache *cache = km_cache_create_locked(name, (uint32_t)(pages << KM_PAGE_SHIFT),
+							  charged ? SLAB_ACCOUNT : 0, &creation, &error);
+	if (!cache || !is_of_use(cache))
+		return cache;
+	if (charged)
+		show_charged(cache, first, pages);
+	else
 		km_front_show_sizes(cache, &km_ready_id[first], pages + 1 - first);
 	return cache;
 }
 
 /* NULL: not now. Who has the registry locked may wait for this very thread, in a function of the program's. */
-static km_cold struct kmem_cache *make(unsigned class)
+static km_cold struct kmem_cache *make(struct class *class, size_t pages, bool charged)
 {
-	struct kmem_cache **made = &ready.class[class].cache;
-
 	if (!km_registry_trylock())
 		return NULL;
 	/* Release pairs with the load in km_ready_class. */
-	if (!km_load(made))
-		km_store_release(made, make_locked(class));
+	if (!km_load(&class->cache))
+		km_store_release(&class->cache, make_locked(class_of(pages), charged));
 	km_registry_unlock();
 	/* Where there was no memory for it, not the next request but some later one tries again. */
-	if (!km_load(made))
-		km_store(&ready.class[class].asked, (uint16_t)0);
-	return km_load_acquire(made);
+	if (!km_load(&class->cache))
+		km_store(&class->asked, (uint16_t)0);
+	return km_load_acquire(&class->cache);
 }
 
-struct kmem_cache *km_ready_class(size_t bytes, const struct km_request *request)
+struct kmem_cache *km_ready_class(size_t bytes, bool charged, const struct km_request *request)
 {
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
-	/* Where address space is scarce a block has as many pages as were asked for. */
-	if (!ready.on || pages - FEWEST > KM_READY_PAGES - FEWEST || km_os_address_limit() != SIZE_MAX)
+	/* Where address space is scarce a block has as many pages as were asked for. And where everything is paid for
+	 * no cache is without. */
+	if (!ready.on || (!charged && km_options.account) || pages - FEWEST > KM_READY_PAGES - FEWEST ||
+	    km_os_address_limit() != SIZE_MAX)
 		return NULL;
-	struct class *class = &ready.class[class_of(pages)];
+	struct class *class = &(charged ? ready.charged : ready.class)[class_of(pages)];
 	struct kmem_cache *cache = km_load_acquire(&class->cache);
 	if (km_unlikely(!cache)) {
 		uint16_t asked = km_load(&class->asked);
@@ -135,30 +165,41 @@ struct kmem_cache *km_ready_class(size_t bytes, const struct km_request *request
 			km_store(&class->asked, (uint16_t)(asked + 1));
 		if (asked < WORTH || !request->may_wait || km_front_busy || km_no_calls)
 			return NULL;
-		cache = make(class_of(pages));
+		cache = make(class, pages, charged);
 	}
 	return cache && is_of_use(cache) ? cache : NULL;
 }
 
-/* Where each block is charged, checked, or shown to a sanitizer, none is had without that. */
+/* Where each block is checked, or shown to a sanitizer, none is had without that. */
 void km_ready_start(void)
 {
-	ready.on = !km_options.account && !km_options.check && !km_sanitizer.any && !km_kmalloc_sized;
+	ready.on = !km_options.check && !km_sanitizer.any && !km_kmalloc_sized;
 }
 
 /* ------------------------------------------------------------------ what may lie there */
 
+/* CPUs' blocks of pointers for what is paid for, which come and go by themselves. */
+static size_t charged_blocks(const struct kmem_cache *cache)
+{
+	size_t blocks = 0;
+
+	if (cache->charged.slot)
+		km_for_each_cpu(cpu)
+			blocks += km_shelf_top_cpu(&cache->charged, cpu) != 0;
+	return blocks;
+}
+
 /* As much as all CPUs' blocks of pointers take now. */
 static size_t room_in_all(void)
 {
+	const struct class *class;
+	struct kmem_cache *cache;
 	size_t pages = 0;
 
-	for (unsigned i = 0; i < CLASSES; i++) {
-		const struct kmem_cache *cache = km_load_acquire(&ready.class[i].cache);
-
+	for (unsigned i = 0; (class = class_at(i, &cache)); i++)
 		if (cache)
-			pages += (size_t)km_load(&ready.class[i].blocks) * km_front_capacity(cache) * cache->slab_pages;
-	}
+			pages += (km_load(&class->blocks) * (size_t)km_front_capacity(cache) +
+				  charged_blocks(cache) * km_owned_capacity(&cache->charged)) * cache->slab_pages;
 	return pages;
 }
 
@@ -177,8 +218,11 @@ static uint64_t mark_of(const struct kmem_cache *cache)
 {
 	uint64_t mark = 1;
 
-	km_for_each_cpu(cpu)
+	km_for_each_cpu(cpu) {
 		mark = mark * 31 + km_shelf_top_cpu(&cache->shelf, cpu);
+		if (cache->charged.slot)
+			mark = mark * 31 + km_shelf_top_cpu(&cache->charged, cpu);
+	}
 	return mark;
 }
 
@@ -186,17 +230,15 @@ static uint64_t mark_of(const struct kmem_cache *cache)
 static km_cold bool drain_idle(const struct kmem_cache *wanting)
 {
 	uint64_t now = km_os_now_ms(), next = km_load(&ready.next_look_ms);
-	struct kmem_cache *idle[CLASSES];
+	struct kmem_cache *idle[2 * CLASSES], *cache;
+	struct class *class;
 	size_t count = 0;
 
 	/* Acquire: one looks at a time, near enough. */
 	if (km_no_calls || now < next || !km_cas_acquire(&ready.next_look_ms, &next, now + LOOK_MS))
 		return false;
-	for (unsigned i = 0; i < CLASSES; i++) {
-		struct class *class = &ready.class[i];
-		struct kmem_cache *cache = km_load_acquire(&class->cache);
-
-		if (!cache || cache == wanting || !km_load(&class->blocks))
+	for (unsigned i = 0; (class = class_at(i, &cache)); i++) {
+		if (!cache || cache == wanting || !(km_load(&class->blocks) || charged_blocks(cache)))
 			continue;
 		uint64_t mark = mark_of(cache);
 		if (mark == km_load(&class->mark))
@@ -211,6 +253,16 @@ static km_cold bool drain_idle(const struct kmem_cache *wanting)
 static bool may_take_more(const struct kmem_cache *cache, size_t pages)
 {
 	return has_room(pages) || (drain_idle(cache) && has_room(pages));
+}
+
+static bool may_charge(struct kmem_cache *cache)
+{
+	size_t pages = km_owned_capacity(&cache->charged) * cache->slab_pages;
+
+	if (!may_take_more(cache, pages))
+		return false;
+	km_pages_set_ready(room_in_all() + pages);
+	return true;
 }
 
 /* ------------------------------------------------------------------ blocks of pages */
@@ -230,7 +282,25 @@ void *km_ready_take(struct kmem_cache *class, size_t align)
 	}
 	if (km_likely(!((uintptr_t)p & (align - 1))))
 		return p;
+	km_plain_free(class, p);
+	return NULL;
+}
+
+/* The hit is that of every cache with SLAB_ACCOUNT; what is no hit is left to cache/large.c. */
+void *km_ready_hit_charged(size_t size, size_t align, gfp_t gfp)
+{
+	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+	/* Acquire pairs with show_charged. */
+	struct kmem_cache *cache = km_load_acquire(&ready.charged_of_pages[km_min(pages, (size_t)KM_READY_PAGES + 1)]);
+	void *p = cache ? km_alloc_miss(cache, gfp & ~__GFP_ZERO) : NULL;
+
+	if (!p)
+		return NULL;
+	if (km_likely(!((uintptr_t)p & (align - 1))))
+		return km_likely(!(gfp & __GFP_ZERO)) ? p : __builtin_memset(p, 0, cache->size);
+	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
 	kfree(p);
+	km_calls_end(was);
 	return NULL;
 }
 
@@ -280,6 +350,12 @@ void km_ready_leave(struct km_page *page)
 {
 	struct ready_node *n = node_of(page->cache, page);
 
+	if (is_charged(page->cache)) {
+		uint64_t *word = km_owner_of_page(page), owner = km_owner_of_one(word);
+
+		km_owner_clear(word, 0, page->cache->owner_shift);
+		km_store(word, owner);
+	}
 	km_lock(&n->lock);
 	km_map_set(page, 1, KM_MAP_DESC);
 	km_store(&page->cache, NULL);
@@ -301,8 +377,11 @@ static unsigned take(struct kmem_cache *cache, const struct km_request *request,
 	return got;
 }
 
+/* What was paid for comes straight here when it is drained. */
 static void give(struct kmem_cache *cache, void **objects, unsigned count)
 {
+	if (is_charged(cache))
+		km_add(&of_cache(cache)->drained, (uint32_t)count);
 	for (unsigned i = 0; i < count; i++) {
 		struct km_page *page = km_page_of(objects[i]);
 
@@ -390,7 +469,8 @@ static void retire(struct kmem_cache *cache, void **block)
 	size_t count = km_block_count(&cache->shelf, block);
 
 	give(cache, block, (unsigned)count);
-	km_add(&of_cache(cache)->drained, (uint32_t)count);
+	if (!is_charged(cache))
+		km_add(&of_cache(cache)->drained, (uint32_t)count);
 	free_block(cache, block);
 }
 
@@ -506,6 +586,7 @@ const struct km_engine km_engine_ready = {
 	.refill = refill,
 	.spill = spill,
 	.retire = retire,
+	.may_charge = may_charge,
 	.shrink = shrink,
 	.reap = reap,
 	.stats = stats,

@@ -5,6 +5,9 @@
  * eighth of a block is more than was asked for. A class is a cache of an engine of its own, large-<bytes>, made when it
  * has been asked for a few times. Its objects are large blocks like any other, but that the page map shows the class's
  * id at their first page: so a free is the hit that all frees are.
+ *
+ * What somebody pays for has classes of its own, large-cg-<bytes>, as kmalloc has: caches with SLAB_ACCOUNT, whose
+ * blocks are paid for from when they are handed out until they leave the CPU's charged shelf (watch/blocks.c).
  */
 #ifndef KM_CACHE_READY_H
 #define KM_CACHE_READY_H
@@ -20,26 +23,31 @@ extern km_hidden uint16_t km_ready_id[KM_READY_PAGES + 2];
 void km_ready_start(void);
 
 /*
- * A hit, or NULL: `size` bytes, that is more than a page, at the start of a page. Not where somebody pays for all that
- * this thread has: blocks that lie ready are nobody's.
+ * One that is paid for, by who pays here for what gfp says; NULL: none. `size` bytes, aligned to `align`. Where
+ * somebody is to pay, by gfp or otherwise, and no node is named.
  */
-km_inline void *km_ready_hit(size_t size)
+void *km_ready_hit_charged(size_t size, size_t align, gfp_t gfp);
+
+/* A hit, or NULL: `size` bytes, that is more than a page, at the start of a page, as an ordinary gfp says. */
+km_inline void *km_ready_hit(size_t size, gfp_t gfp)
 {
 	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
 	if (km_unlikely(km_account_here))
-		return NULL;
+		return km_ready_hit_charged(size, 1, gfp);
 	return km_front_alloc_id(km_ready_id, km_min(pages, (size_t)KM_READY_PAGES + 1));
 }
 
-/* The class that serves so many bytes, made if it is worth it and the request may wait; NULL: none does. */
-struct kmem_cache *km_ready_class(size_t bytes, const struct km_request *request);
-/* A block of the class that lies ready on this CPU, aligned to `align`; NULL: there is none. */
+/* The class that serves so many bytes, made if it is worth it and the request may wait; NULL: none does. charged: of
+ * blocks that somebody pays for. */
+struct kmem_cache *km_ready_class(size_t bytes, bool charged, const struct km_request *request);
+/* A block of the class that lies ready on this CPU, aligned to `align`; NULL: there is none. Nobody pays for it. */
 void *km_ready_take(struct kmem_cache *class, size_t align);
 /* Whatever is large enough and lies ready on this CPU, for who may not wait for more. */
 void *km_ready_take_larger(size_t bytes, size_t align);
 /* A live block becomes one of the class, which has as many pages, or is no longer one of its own (page->cache). Counts
- * it, and lets the page map say so. False: it can't be one, or its node's lock is held and may not be waited for. */
+ * it, and lets the page map say so. False: it can't be one, or its node's lock is held and may not be waited for. Who
+ * pays for one that leaves is in its page's word then. */
 bool km_ready_join(struct kmem_cache *class, struct km_page *page, bool may_wait);
 void km_ready_leave(struct km_page *page);
 

@@ -168,7 +168,7 @@ static bool boot_or_early(size_t size, void **p)
 
 void *km_malloc_miss(size_t size)
 {
-	void *p = size > KM_MALLOC_MAX_SMALL ? km_ready_hit(size) : NULL;
+	void *p = size > KM_MALLOC_MAX_SMALL ? km_ready_hit(size, KM_MALLOC_GFP) : NULL;
 
 	if (km_likely(p))
 		return p;

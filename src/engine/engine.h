@@ -215,8 +215,8 @@ struct km_engine {
 	/* Pages belong to no cache, so that an object does not say whose it is: kfree takes kmalloc's blocks only,
 	 * which have their size in front; give validates all it gets; nothing can be walked. */
 	bool shared_pages;
-	/* Objects are large blocks that nobody pays for, one to a slab of slab_pages: cache/large.c has them, ready.c
-	 * those that lie ready. No page says SLAB, and none can be walked. */
+	/* Objects are large blocks, one to a slab of slab_pages: cache/large.c has them, ready.c those that lie ready.
+	 * No page says SLAB, and none can be walked. */
 	bool whole_pages;
 	bool lone;			/* ARRAY: a CPU has one block, not two */
 	size_t node_bytes;		/* of its struct per node */
@@ -241,6 +241,8 @@ struct km_engine {
 	void (*retire)(struct kmem_cache *cache, void **block);
 	/* Would it keep one more full block now? NULL: never. */
 	bool (*has_room)(struct kmem_cache *cache);
+	/* May another CPU have a block of what is paid for? NULL: always. */
+	bool (*may_charge)(struct kmem_cache *cache);
 
 	/* A hit of a chain is a verb of port/chain_hit.h on cache->chain, one of an array a verb of port/pcpu.h. Here
 	 * it is counted, with KMEM_OPTIONS=stats:1. ARRAY: NULL, then it is not. */

@@ -53,6 +53,17 @@ km_inline uint64_t *km_owner_in_vector(uint64_t word, size_t offset, uint32_t sh
 	return &vector[offset >> shift];
 }
 
+/* Who pays for the object that alone begins in the page; 0: nobody. */
+km_inline uint64_t km_owner_of_one(const uint64_t *word)
+{
+	/* Acquire pairs with make_vector: it is filled in. */
+	uint64_t seen = km_load_acquire(word);
+
+	if (km_unlikely(seen & KM_OWNER_VECTOR))
+		seen = km_load(km_owner_in_vector(seen, 0, KM_PAGE_SHIFT));
+	return seen & ~KM_OWNER_NOBODY;
+}
+
 /*
  * `owner`, or 0, pays for the object at `offset` in the page of this word from now on. False: no memory for a vector.
  * sometimes: not all of this cache's objects are paid for. May be called with no lock but those below KM_RANK_META.

@@ -659,6 +659,11 @@ static const struct km_charging charging = {
 	charged_alloc, take, charged_free, charged_alloc_bulk, take_bulk, charged_free_bulk,
 };
 
+/* Of large blocks: what is no hit goes by cache/large.c. */
+static const struct km_charging block_charging = {
+	km_charged_block, km_charged_take_block, charged_free, charged_alloc_bulk, take_bulk, charged_free_bulk,
+};
+
 /* ------------------------------------------------------------------ beginning, and giving back */
 
 /* With SLAB_ACCOUNT before anybody else knows the cache; else in several threads at once, which write the same. */
@@ -666,11 +671,13 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 {
 	if (cache->charging)
 		return true;
-	/* Its objects don't say whose they are, or are whole pages, paid for elsewhere. Kernel: SLOB was not to
-	 * be had together with accounting. */
-	if (cache->engine->shared_pages || cache->engine->whole_pages || cache->twin_of || cache->dead)
+	/* Its objects don't say whose they are, or are blocks that nobody pays for: those have other classes. Kernel:
+	 * SLOB was not to be had together with accounting. */
+	const bool blocks = cache->engine->whole_pages;
+
+	if (cache->engine->shared_pages || (blocks && !(cache->flags & SLAB_ACCOUNT)) || cache->twin_of || cache->dead)
 		return false;
-	km_store(&cache->charge, cache->size + (uint32_t)sizeof(void *));
+	km_store(&cache->charge, cache->size + (blocks ? 0 : (uint32_t)sizeof(void *)));
 	if (cache->flags & SLAB_ACCOUNT) {
 		cache->charge_all = true;
 		cache->payer = cache->checked ? KM_PAYERS_DIFFER : KM_PAYER_UNKNOWN;
@@ -679,7 +686,8 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 	km_store(&cache->turns, turns_of(cache));
 	cache->mixes = cache->turns & TURNS_PUT && cache->word_is_charged && cache->id >= KM_MAP_FIRST &&
 		       km_memcg_modes[MEM_CGROUP_SHELF];
-	return km_front_ask_first(cache, &charging, may_wait ? shelf_block(cache) : 0, may_wait);
+	return km_front_ask_first(cache, blocks ? &block_charging : &charging, may_wait ? shelf_block(cache) : 0,
+				  may_wait);
 }
 
 static int begin_each(struct kmem_cache *cache, void *arg km_unused)

@@ -57,7 +57,8 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 		return false;
 	bool was = km_busy_begin(), found = false;
 	size_t bytes = shelf->block_mask + 1;
-	void *memory = km_meta_alloc(bytes, !km_no_calls);
+	bool may = !cache->engine->may_charge || cache->engine->may_charge(cache);
+	void *memory = may ? km_meta_alloc(bytes, !km_no_calls) : NULL;
 
 	if (memory) {
 		for (int i = 0; i < TRIES && !found && !has_top(shelf); i++)

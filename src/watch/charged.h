@@ -59,6 +59,10 @@ void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp);
 void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp);
 bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner);
 
+/* blocks.c: hits of large blocks that soft disciplines have, and what is done with another's; NULL: not this way. */
+void *km_charged_block(struct kmem_cache *cache, gfp_t gfp, int node);
+void *km_charged_take_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t *word);
+
 /*
  * Another's block is in the way. One thread that uses many groups in turn would have it changed at every call: so only
  * who finds it there for the 16th time in a row takes it over. What such a one frees will find it there, too.

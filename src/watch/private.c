@@ -242,7 +242,8 @@ static struct km_twin *get(struct km_private *private, struct kmem_cache *parent
 {
 	struct km_twin *twin = km_private_find(private, parent);
 
-	if (km_likely(twin) || !(gfp & __GFP_DIRECT_RECLAIM) || km_front_busy)
+	/* Large blocks have no slabs that could be a group's own. */
+	if (km_likely(twin) || !(gfp & __GFP_DIRECT_RECLAIM) || km_front_busy || parent->engine->whole_pages)
 		return twin;
 	km_registry_lock();
 	twin = km_private_find(private, parent) ?: attach(private, parent);

@@ -327,7 +327,7 @@ static void resized(void)
 	NEED(after.pages_used <= before.pages_used && sums().live == 0);
 }
 
-/* What somebody pays for is never of a class: it lies ready for nobody, and its group's limit is exact. */
+/* What somebody pays for stands in nobody's way when it lies ready: its group's limit is exact. */
 static void paid_for(void)
 {
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "ready", 0);

@@ -167,28 +167,26 @@ km_inline bool four_in_page(const uintptr_t *four, uintptr_t page)
 	return ((four[0] ^ page) | (four[1] ^ page) | (four[2] ^ page) | (four[3] ^ page)) < KM_PAGE_SIZE;
 }
 
-typedef uintptr_t two __attribute__((vector_size(16), aligned(8), may_alias));
-
-km_inline bool eight_in_page(const uintptr_t *eight, uintptr_t page)
-{
-	const two *pair = (const two *)eight, all = { page, page };
-	const two odd = (pair[0] ^ all) | (pair[1] ^ all) | (pair[2] ^ all) | (pair[3] ^ all);
-
-	return (odd[0] | odd[1]) < KM_PAGE_SIZE;
-}
-
-/* How many of the last of objects[0, n) lie in this page, which is all one owner's. */
-km_inline size_t last_in_page(uintptr_t page, size_t n, const uintptr_t *objects)
+/* objects[0, n): how many are left, from the last on, when one does not lie in these bytes. */
+km_inline size_t beyond(uintptr_t from, size_t bytes, size_t n, const uintptr_t *objects)
 {
 	size_t left = n;
 
-	while (left >= 8 && eight_in_page(objects + left - 8, page))
-		left -= 8;
-	if (left >= 4 && four_in_page(objects + left - 4, page))
-		left -= 4;
-	while (left && (objects[left - 1] ^ page) < KM_PAGE_SIZE)
+	for (; left >= 4; left -= 4) {
+		const uintptr_t *four = objects + left - 4;
+
+		if (four[3] - from >= bytes)
+			return left;
+		if (four[2] - from >= bytes)
+			return left - 1;
+		if (four[1] - from >= bytes)
+			return left - 2;
+		if (four[0] - from >= bytes)
+			return left - 3;
+	}
+	while (left && objects[left - 1] - from < bytes)
 		left--;
-	return n - left;
+	return left;
 }
 
 /* vector: where the vector would begin, had it a place for each address from 0 on: a number, no pointer. */
@@ -221,25 +219,35 @@ km_inline size_t his_in_page(uintptr_t page, uint64_t seen, uint32_t shift, size
 	return n - left;
 }
 
+/*
+ * Pages that are all his and lie side by side are one stretch, which grows as it is met with: objects that lie in no
+ * order have few of those, and many pages.
+ */
 size_t km_payers_his(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t owner)
 {
-	const uintptr_t *addresses = (const uintptr_t *)objects;
+	const uintptr_t *addresses = (const uintptr_t *)objects, arena = (uintptr_t)km_hot.arena;
 	const uint32_t shift = km_load(&cache->owner_shift);
-	size_t left = n;
+	const size_t pages = km_load(&km_hot.pages);
+	uintptr_t from = 0;
+	size_t left = n, bytes = 0;
 
 	while (left) {
 		const uintptr_t page = addresses[left - 1] & ~(uintptr_t)(KM_PAGE_SIZE - 1);
-		const uintptr_t index = (page - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
-		size_t now = 0;
+		const uintptr_t index = (page - arena) >> KM_PAGE_SHIFT;
 
-		if (km_unlikely(index >= km_load(&km_hot.pages)))
+		if (km_unlikely(index >= pages))
 			break;
 		/* Acquire pairs with make_vector: it is filled in. */
 		const uint64_t seen = km_load_acquire(&km_hot.owner[index]);
-		if (seen & KM_OWNER_VECTOR)
-			now = his_in_page(page, seen, shift, left, addresses, owner);
-		else if (seen == owner)
-			now = last_in_page(page, left, addresses);
+		if (seen == owner) {
+			if (page + KM_PAGE_SIZE != from && page != from + bytes)
+				from = page, bytes = 0;
+			from = km_min(from, page);
+			bytes += KM_PAGE_SIZE;
+			left = beyond(from, bytes, left - 1, addresses);
+			continue;
+		}
+		size_t now = seen & KM_OWNER_VECTOR ? his_in_page(page, seen, shift, left, addresses, owner) : 0;
 		if (!now)
 			break;
 		left -= now;

@@ -130,6 +130,45 @@ static void in_bulk(void)
 	end(cache);
 }
 
+/* Pages of one's and of two's lie side by side, some are of both; and what lies on the block is of them all, in no
+ * order. */
+static void in_no_order(void)
+{
+	enum { RUN = 20, MANY = 6 * RUN };
+	static void *many[MANY];
+
+	for (int round = 0; round < 16; round++) {
+		struct kmem_cache *cache = of_both("no order");
+		struct mem_cgroup *taker = round % 2 ? two : one;
+
+		for (int i = 0; i < MANY; i += RUN) {
+			MEMCG_SCOPE(i / RUN % 2 ? two : one);
+			NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, RUN, many + i));
+		}
+		for (size_t k = MANY; k > 1; k--) {
+			size_t other = next() % k;
+			void *object = many[k - 1];
+
+			many[k - 1] = many[other];
+			many[other] = object;
+		}
+		is_right(cache, MANY / 2, MANY / 2);
+		kmem_cache_free_bulk(cache, MANY, many);
+		set_active_memcg(taker);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, MANY, many));
+		set_active_memcg(NULL);
+		for (int i = 0; i < MANY; i++) {
+			struct mem_cgroup *payer = mem_cgroup_from_obj(many[i]);
+
+			NEED(payer == taker);
+			mem_cgroup_put(payer);
+		}
+		is_right(cache, round % 2 ? 0 : MANY, round % 2 ? MANY : 0);
+		kmem_cache_free_bulk(cache, MANY, many);
+		end(cache);
+	}
+}
+
 /* Nobody's objects go the same way. */
 static void nobodys(void)
 {
@@ -372,6 +411,7 @@ static void refused_without_a_call(void)
 static const struct api_case cases[] = {
 	{ "changes hands", changes_hands },
 	{ "in bulk", in_bulk },
+	{ "in no order", in_no_order },
 	{ "nobody's", nobodys },
 	{ "at a limit", at_a_limit },
 	{ "refused without a call", refused_without_a_call },

@@ -120,6 +120,11 @@ struct slab_sheaf {
 	"74:\n\t"                                                                                  \
 	"jmp %l[" miss "]\n\t"                                                                     \
 	".popsection\n\t"
+/* [area] = the number of the area. Some files of the library have another one: that of the thread's concurrency id. */
+#ifndef KMEM_RSEQ_INDEX
+#define KMEM_RSEQ_INDEX                                                                            \
+	"{movslq %%fs:4(%[rs]), %[area]|movsxd %[area], dword ptr fs:4[%[rs]]}\n\t"
+#endif
 /* Clang, which may choose, would put it on the stack first. */
 #ifdef __clang__
 #define KMEM_RSEQ_BASE "r"
@@ -132,7 +137,7 @@ struct slab_sheaf {
  * address it by one register: so the sum is an instruction of its own, and the commit a plain store.
  */
 #define KMEM_RSEQ_AREA                                                                             \
-	"{movslq %%fs:4(%[rs]), %[area]|movsxd %[area], dword ptr fs:4[%[rs]]}\n\t"                \
+	KMEM_RSEQ_INDEX                                                                            \
 	"{shlq $" KMEM_STRING(KMEM_AREA_SHIFT) ", %[area]|shl %[area], " KMEM_STRING(KMEM_AREA_SHIFT) "}\n\t" \
 	"{addq %[base], %[area]|add %[area], %[base]}\n\t"
 #define KMEM_RSEQ_SLOT                                                                             \
@@ -264,11 +269,15 @@ miss:
 	"74:\n\t"                                                                                  \
 	"b %l[" miss "]\n\t"                                                                       \
 	".popsection\n\t"
-#define KMEM_RSEQ_AREA                                                                             \
-	"ldrsw %[area], [%[rs], #4]\n\t"                                                           \
+/* As above; a scratch register is for those of another index. */
+#ifndef KMEM_RSEQ_INDEX
+#define KMEM_RSEQ_INDEX(scratch) "ldrsw %[area], [%[rs], #4]\n\t"
+#endif
+#define KMEM_RSEQ_AREA(scratch)                                                                    \
+	KMEM_RSEQ_INDEX(scratch)                                                                   \
 	"add %[area], %[base], %[area], lsl #" KMEM_STRING(KMEM_AREA_SHIFT) "\n\t"
 #define KMEM_RSEQ_AT                                                                               \
-	KMEM_RSEQ_AREA                                                                             \
+	KMEM_RSEQ_AREA("slot")                                                                     \
 	"ldr %w[slot], [%[f]]\n\t"
 #define KMEM_RSEQ_SLOT                                                                             \
 	KMEM_RSEQ_AT                                                                               \

@@ -500,8 +500,8 @@ KMEM_API unsigned int kmem_cache_remote_node_defrag_ratio(const struct kmem_cach
 KMEM_API int kmem_cache_set_remote_node_defrag_ratio(struct kmem_cache *cache, unsigned int percent);
 
 /*
- * The per-CPU discipline in force ("rseq", "cmpxchg", "lock"), and in one sentence why. Never NULL; the
- * strings live for ever.
+ * The per-CPU discipline in force ("rseq", "cmpxchg", "lock"), and in one sentence why, and whether areas go by
+ * concurrency id (KMEM_OPTIONS=index:cid). Never NULL; the strings live for ever.
  */
 KMEM_API __attribute__((returns_nonnull)) const char *kmem_percpu_discipline(void);
 KMEM_API __attribute__((returns_nonnull)) const char *kmem_percpu_reason(void);

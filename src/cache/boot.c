@@ -96,7 +96,7 @@ static bool start(void)
 		if (km_options.sanitize)
 			km_sanitizer_start();
 		km_arena_set(km_options.huge, km_options.decay_ms);
-		km_percpu_start(km_options.percpu);
+		km_percpu_start(km_options.percpu, km_options.index);
 		km_node_start(km_options.nodes);
 	}
 	if (!boot.pages && !km_arena_start())

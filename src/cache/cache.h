@@ -41,6 +41,7 @@ extern km_hidden void (*km_boot_fork_above)(bool before, bool child);
 struct km_options {
 	const struct km_engine *engine;	/* the default one */
 	const char *percpu;		/* wanted discipline; NULL: the best there is */
+	const char *index;		/* what areas go by: "cpu", "cid", "auto" */
 	bool merge, check, huge;
 	bool sanitize;			/* a sanitizer that is there sees each object */
 	bool account;			/* every object and every block is to be paid for */

@@ -10,7 +10,7 @@
 #include "cache.h"
 
 struct km_options km_options = {
-	.engine = &km_engine_sheaf, .huge = true, .sanitize = true, .decay_ms = 1000,
+	.engine = &km_engine_sheaf, .index = "cpu", .huge = true, .sanitize = true, .decay_ms = 1000,
 };
 
 bool km_memcg_modes[MEM_CGROUP_NR_MODES] = { [MEM_CGROUP_SHELF] = true };
@@ -98,6 +98,18 @@ static bool set_percpu(const char *value)
 		return false;
 	km_options.percpu = NULL;
 	return true;
+}
+
+static bool set_index(const char *value)
+{
+	static const char *const names[] = { "cpu", "cid", "auto" };
+
+	for (size_t i = 0; i < km_array_count(names); i++)
+		if (__builtin_strcmp(names[i], value) == 0) {
+			km_options.index = names[i];
+			return true;
+		}
+	return false;
 }
 
 static bool set_min_partial(const char *value)
@@ -234,6 +246,7 @@ static const struct option {
 } options[] = {
 	{ "engine", set_engine, "sheaf|slub|slab|slob: engine of caches that do not name one (sheaf)" },
 	{ "percpu", set_percpu, "auto|rseq|cmpxchg|lock: per-CPU discipline (auto)" },
+	{ "index", set_index, "cpu|cid|auto: a thread's area goes by its CPU, or by its concurrency id (cpu)" },
 	{ "misuse", set_misuse, "abort|warn|trap: what a bad free does (abort)" },
 	{ "check", set_check, "0|1: validate every free, also on a hit (0)" },
 	{ "sanitize", set_sanitize, "0|1: a sanitizer that is in the process sees each object (1)" },

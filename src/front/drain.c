@@ -289,8 +289,8 @@ void km_front_open(struct kmem_cache *cache)
 {
 	struct km_shelf *shelf = &cache->shelf;
 	cache->chain_hits = cache->engine->front == KM_FRONT_CHAIN && !cache->checked &&
-			    km_percpu.discipline == KM_DISCIPLINE_RSEQ;
-	shelf->front.percpu = km_percpu.base;
+			    km_hits_by_cpu();
+	shelf->front.percpu = km_hot.percpu;
 	shelf->front.rseq = km_rseq;
 	cache->charged_odd = KM_CHARGED_ODD;
 	shelf->block_mask = mask_of(cache->max_capacity);
@@ -415,7 +415,7 @@ static void make_charged(struct kmem_cache *cache, uint32_t block_bytes)
 	struct km_shelf *shelf = &cache->charged;
 
 	shelf->block_mask = shelf->inner.mask = shelf->front.open.mask = block_bytes - 1;
-	shelf->front.percpu = km_percpu.base;
+	shelf->front.percpu = km_hot.percpu;
 	shelf->front.rseq = km_rseq;
 	shelf->slot = cache->word_is_charged ? cache->word : km_percpu_alloc(km_owned_word_bytes());
 	if (shelf->slot)

@@ -87,6 +87,11 @@ void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp);	/* by the second hit as well: km_charged_alloc */
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_free_miss(struct kmem_cache *cache, void *object);
+/* The hit by concurrency id, then what it is else; and what that is. */
+void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t gfp);
+void km_free_by_cid(struct kmem_cache *cache, void *object);
+void *km_alloc_no_hit(struct kmem_cache *cache, gfp_t gfp);
+void km_free_no_hit(struct kmem_cache *cache, void *object);
 /* The same without asking who pays, and with what may lie on the inner shelf tried first. */
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_plain_free(struct kmem_cache *cache, void *object);

@@ -592,7 +592,7 @@ static km_noinline void *miss_ordinary(struct kmem_cache *cache, gfp_t gfp)
 }
 
 /* No hit of a chain under rseq, or one that is to be cleared. */
-static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp)
+km_noinline void *km_alloc_no_hit(struct kmem_cache *cache, gfp_t gfp)
 {
 	bool zeroed = (gfp & __GFP_ZERO) && cache->chain_hits && !cache->hooks;
 
@@ -617,7 +617,7 @@ static km_hit_path km_noinline void *alloc_ordinary(struct kmem_cache *cache, gf
 		if (km_likely(object))
 			return km_likely(!km_layout_options.count_events) ? object : count_pop(cache, object);
 	}
-	return alloc_missed(cache, gfp);
+	return km_unlikely(km_percpu.index == KM_INDEX_CID) ? km_alloc_by_cid(cache, gfp) : km_alloc_no_hit(cache, gfp);
 }
 
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
@@ -756,10 +756,10 @@ static km_noinline void chain_pushed(struct kmem_cache *cache, void *object, enu
 }
 
 /* No free to a chain under rseq. */
-static km_noinline void free_plainly(struct kmem_cache *cache, void *object)
+km_noinline void km_free_no_hit(struct kmem_cache *cache, void *object)
 {
 	if (soft_chain(cache) && object) {
-		enum km_chain_push pushed = km_chain_soft_push(&cache->chain, object, object);
+		enum km_chain_push pushed = km_chain_push_no_hit(&cache->chain, object);
 
 		if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
 			chain_pushed(cache, object, pushed);
@@ -778,7 +778,10 @@ void km_front_free_sized(struct kmem_cache *cache, void *object)
 km_hit_path void km_plain_free(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(!cache->chain_hits || cache->hooks)) {
-		free_plainly(cache, object);
+		if (km_unlikely(km_percpu.index == KM_INDEX_CID))
+			km_free_by_cid(cache, object);
+		else
+			km_free_no_hit(cache, object);
 		return;
 	}
 	enum km_chain_push pushed = km_chain_rseq_push(&cache->chain, object);

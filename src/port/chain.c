@@ -247,8 +247,8 @@ static bool soft_partial_push(const struct km_chain *chain, struct km_chain_link
 bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old)
 {
 	for (int i = 0; i < TRIES; i++)
-		if (KM_CHAIN_RSEQ(km_rseq_chain_swap(chain, km_percpu.base, km_rseq, &new_top, old),
-			 soft_swap(chain, new_top, old)))
+		if (KM_RSEQ(chain_swap, (chain, km_percpu.base, km_thread_rseq, &new_top, old),
+			    soft_swap(chain, new_top, old)))
 			return true;
 		else if (!km_load(&chain->open))
 			break;
@@ -257,17 +257,16 @@ bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct k
 
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 {
-	return KM_CHAIN_RSEQ(km_rseq_chain_partial_pop(chain, km_percpu.base, km_rseq),
-		    soft_partial_pop(chain));
+	return KM_RSEQ(chain_partial_pop, (chain, km_percpu.base, km_thread_rseq),
+		       soft_partial_pop(chain));
 }
 
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained)
 {
 	for (int i = 0; i < TRIES; i++)
-		if (KM_CHAIN_RSEQ(km_rseq_chain_partial_push(chain, km_percpu.base, km_rseq, link, most,
-						    drained),
-			 soft_partial_push(chain, link, most, drained)))
+		if (KM_RSEQ(chain_partial_push, (chain, km_percpu.base, km_thread_rseq, link, most, drained),
+			    soft_partial_push(chain, link, most, drained)))
 			return true;
 		else if (!km_load(&chain->open))
 			break;

@@ -5,41 +5,45 @@
 #define KM_PORT_CHAIN_HIT_H
 
 #include "chain.h"
+#include "rseq.h"
 #include "rseq_chain.h"
-
-#ifdef KMEM_HAVE_RSEQ
-#define KM_CHAIN_RSEQ(verb, otherwise)                                                             \
-	(km_likely(km_percpu.discipline == KM_DISCIPLINE_RSEQ) ? (verb) : (otherwise))
-#else
-#define KM_CHAIN_RSEQ(verb, otherwise) (otherwise)
-#endif
 
 /* Under rseq: this CPU, or another where the thread has none with an area that is alive; stale at once. */
 km_inline unsigned km_chain_cpu_id(void)
 {
-	uint32_t cpu = *(volatile uint32_t *)((char *)__builtin_thread_pointer() + km_rseq + 4);
+	uint32_t cpu = km_cpu_of_thread();
 
 	return km_likely(km_cpu_is_live(cpu)) ? cpu : km_percpu.home;
 }
 
 km_inline void *km_chain_pop(struct km_chain *chain)
 {
-	return KM_CHAIN_RSEQ(km_rseq_chain_pop(chain, km_percpu.base, km_rseq),
-			     km_chain_soft_pop(chain));
+	return KM_RSEQ(chain_pop, (chain, km_percpu.base, km_thread_rseq),
+		       km_chain_soft_pop(chain));
 }
 
 /* object is not NULL. */
 km_inline enum km_chain_push km_chain_push(struct km_chain *chain, void *object)
 {
-	return KM_CHAIN_RSEQ(km_rseq_chain_push(chain, km_percpu.base, km_rseq, object, object),
-			     km_chain_soft_push(chain, object, object));
+	return KM_RSEQ(chain_push, (chain, km_percpu.base, km_thread_rseq, object, object),
+		       km_chain_soft_push(chain, object, object));
 }
 
 /* A chain of objects of one slab, the head's; the tail's link need not be set. */
 km_inline enum km_chain_push km_chain_push_list(struct km_chain *chain, void *head, void *tail)
 {
-	return KM_CHAIN_RSEQ(km_rseq_chain_push(chain, km_percpu.base, km_rseq, head, tail),
-			     km_chain_soft_push(chain, head, tail));
+	return KM_RSEQ(chain_push, (chain, km_percpu.base, km_thread_rseq, head, tail),
+		       km_chain_soft_push(chain, head, tail));
+}
+
+/* Where no hit is a chain's: by concurrency id, or softly. */
+km_inline enum km_chain_push km_chain_push_no_hit(struct km_chain *chain, void *object)
+{
+#ifdef KMEM_HAVE_RSEQ
+	if (km_percpu.index == KM_INDEX_CID)
+		return km_cid_chain_push(chain, km_percpu.base, km_thread_rseq, object, object);
+#endif
+	return km_chain_soft_push(chain, object, object);
 }
 
 /* The two of a hit, where the discipline is known to be rseq; built without: always a miss. */
@@ -66,8 +70,8 @@ km_inline enum km_chain_push km_chain_rseq_push(struct km_chain *chain, void *ob
 /* Up to count objects to out[0 ..); count > 0. */
 km_inline size_t km_chain_pop_n(struct km_chain *chain, void **out, size_t count)
 {
-	return KM_CHAIN_RSEQ(km_rseq_chain_pop_n(chain, km_percpu.base, km_rseq, out, count),
-			     km_chain_soft_pop_n(chain, out, count));
+	return KM_RSEQ(chain_pop_n, (chain, km_percpu.base, km_thread_rseq, out, count),
+		       km_chain_soft_pop_n(chain, out, count));
 }
 
 #endif

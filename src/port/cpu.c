@@ -21,6 +21,7 @@ struct rseq_area {
 	uint64_t rseq_cs;
 	uint32_t flags, node_id, mm_cid, padding;
 } km_aligned(32);
+_Static_assert(offsetof(struct rseq_area, mm_cid) == 24, "the sequences of by_cid.c spell it");
 
 /* Word 0 of an area, before there are areas. */
 static uint64_t zero_area[8] km_aligned(64);
@@ -28,6 +29,7 @@ static uint64_t zero_area[8] km_aligned(64);
 struct km_percpu km_percpu = {
 	.base = (char *)zero_area,
 	.discipline = KM_DISCIPLINE_NONE,
+	.index = KM_INDEX_NONE,
 	.reason = "not started",
 };
 
@@ -70,7 +72,7 @@ __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(v
  * the library runs the resolver of this ifunc, which exists for nothing else.
  */
 static km_tls struct rseq_area dummy;
-intptr_t km_rseq;
+intptr_t km_rseq, km_thread_rseq;
 
 #if defined(KMEM_HAVE_RSEQ) && defined(__GLIBC__)
 static void nothing(void)
@@ -79,7 +81,7 @@ static void nothing(void)
 
 __attribute__((no_sanitize("address", "undefined"), used)) static void (*resolve(void))(void)
 {
-	km_rseq = offset_of(&dummy);
+	km_rseq = km_thread_rseq = offset_of(&dummy);
 	return nothing;
 }
 
@@ -89,13 +91,20 @@ __attribute__((used)) static void (*volatile relocated)(void) = km_relocated;
 __attribute__((constructor(101))) static void relocated(void)
 {
 	if (!km_rseq)
-		km_rseq = offset_of(&dummy);
+		km_rseq = km_thread_rseq = offset_of(&dummy);
 }
 #endif
 
 static struct rseq_area *thread_area(void)
 {
-	return (struct rseq_area *)((char *)__builtin_thread_pointer() + km_rseq);
+	return (struct rseq_area *)((char *)__builtin_thread_pointer() + km_thread_rseq);
+}
+
+uint32_t km_cid_of_thread(void)
+{
+	const volatile struct rseq_area *area = thread_area();
+
+	return (uint32_t)((int32_t)area->cpu_id >> 31) | area->mm_cid;
 }
 
 unsigned km_cpu_number(void)
@@ -112,10 +121,12 @@ unsigned km_cpu_number(void)
 /* Under the soft disciplines all areas are alive, and CPUs may share one. */
 unsigned km_cpu(void)
 {
-	unsigned cpu = km_cpu_number();
+	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
+		unsigned here = km_cpu_of_thread();
 
-	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
-		return km_cpu_is_live(cpu) ? cpu : km_percpu.home;
+		return km_cpu_is_live(here) ? here : km_percpu.home;
+	}
+	unsigned cpu = km_cpu_number();
 	if (km_likely(cpu < km_percpu.cpus))
 		return cpu;
 	return km_percpu.cpus ? cpu % km_percpu.cpus : 0;
@@ -204,11 +215,11 @@ static void own_again(void)
 		register_again(lent.bytes);
 }
 
-/* Is there a registration, glibc's or one of our own? Sets km_rseq. */
+/* Is there a registration, glibc's or one of our own? Sets km_thread_rseq. */
 static bool find_rseq(bool forced)
 {
 	if (&__rseq_size && __rseq_size >= 20) {
-		km_rseq = __rseq_offset;
+		km_thread_rseq = __rseq_offset;
 		return (int32_t)thread_area()->cpu_id >= 0;
 	}
 	if (&__rseq_size && !forced)
@@ -219,7 +230,7 @@ static bool find_rseq(bool forced)
 		return false;
 	}
 	pthread_setspecific(areas.exit_key, &own);
-	km_rseq = offset_of(&own);
+	km_thread_rseq = offset_of(&own);
 	km_percpu.own_registration = true;
 	return true;
 }
@@ -252,11 +263,18 @@ static bool find_rseq(bool forced km_unused)
 }
 #endif
 
+/* Sequences of all kinds find a dummy's CPU 0. */
+static void go_by_dummy(void)
+{
+	km_rseq = km_thread_rseq = offset_of(&dummy);
+	km_percpu.index = KM_INDEX_NONE;
+}
+
 static void choose(const char *want)
 {
 	bool forced = want && __builtin_strcmp(want, "rseq") == 0;
 
-	km_rseq = offset_of(&dummy);
+	go_by_dummy();
 	if (want && !forced) {
 		km_percpu.discipline = __builtin_strcmp(want, "cmpxchg") == 0 ?
 					       KM_DISCIPLINE_CMPXCHG : KM_DISCIPLINE_LOCK;
@@ -270,13 +288,58 @@ static void choose(const char *want)
 		km_percpu.reason = "membarrier's rseq command is refused";
 	} else {
 		km_percpu.discipline = KM_DISCIPLINE_RSEQ;
+		km_percpu.index = KM_INDEX_CPU;
 		km_percpu.reason = km_percpu.own_registration ?
 					   "restartable sequences, registered by libkmem" :
 					   "restartable sequences, registered by libc";
 		return;
 	}
 	km_percpu.own_registration = false;
-	km_rseq = offset_of(&dummy);
+	go_by_dummy();
+}
+
+/* What a thread plants in the place of its concurrency id: the number of no area. */
+#define PLANTED UINT32_MAX
+
+/*
+ * Why areas can't go by concurrency id; NULL: they can. That the kernel knows the field is not enough, nor that its
+ * place was registered: something between may not pass it on. So the thread plants a number there while it is not
+ * registered, and is registered again: before that call returns the kernel has written its own, or never does.
+ */
+static const char *no_cid(void)
+{
+	struct rseq_area *area = thread_area();
+
+	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ)
+		return "there are no restartable sequences";
+	if (km_os_rseq_features() < offsetof(struct rseq_area, padding))
+		return "the kernel tells of none (AT_RSEQ_FEATURE_SIZE)";
+	size_t bytes = km_thread_lend();
+	if (bytes == KM_NOT_LENT)
+		return "the thread's rseq area is not taken back, to be looked at";
+	*(volatile uint32_t *)&area->mm_cid = PLANTED;
+	km_thread_take_back(bytes);
+	if (*(volatile int32_t *)&area->cpu_id < 0)
+		return "the thread's rseq area is not registered again, after a look at it";
+	if (*(volatile uint32_t *)&area->mm_cid >= KM_MAX_CPUS)
+		return "the kernel does not write it";
+	return NULL;
+}
+
+static void choose_index(const char *by)
+{
+	if (!by || __builtin_strcmp(by, "cpu") == 0)
+		return;
+	const char *why = no_cid();
+
+	if (!why) {
+		km_percpu.index = KM_INDEX_CID;
+		km_percpu.reason = km_percpu.own_registration ?
+					   "restartable sequences, registered by libkmem; areas by concurrency id" :
+					   "restartable sequences, registered by libc; areas by concurrency id";
+	} else if (__builtin_strcmp(by, "auto")) {
+		km_warn("KMEM_OPTIONS: index cid is not to be had: %s; it is cpu", why);
+	}
 }
 
 /* ------------------------------------------------------------------ areas */
@@ -309,7 +372,7 @@ static bool begin_area(unsigned cpu)
 /* A thread that finds the lock taken comes again at its next miss. */
 void km_cpu_begin(void)
 {
-	uint32_t cpu = *(volatile uint32_t *)&thread_area()->cpu_id;
+	uint32_t cpu = km_cpu_of_thread();
 
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || cpu >= km_percpu.cpus || !km_trylock(&areas.lock))
 		return;
@@ -411,7 +474,7 @@ static bool begin_areas(void)
 {
 	areas.committed = COMMIT_STEP;
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
-		unsigned cpu = km_cpu_number();
+		unsigned cpu = km_cpu_of_thread();
 
 		km_percpu.home = cpu < km_percpu.cpus ? cpu : 0;
 		return begin_area(km_percpu.home);
@@ -429,16 +492,16 @@ static void do_without(void)
 	km_percpu.discipline = KM_DISCIPLINE_NONE;
 	km_percpu.own_registration = false;
 	km_percpu.reason = "no memory for per-CPU areas";
-	km_rseq = offset_of(&dummy);
+	go_by_dummy();
 }
 
-static void start_areas(const char *want)
+static void start_areas(const char *want, const char *by)
 {
 	unsigned masks, cpus = km_os_possible_cpus(&masks);
 	char *range = reserve_areas(cpus);
 	bool some = !range;
 
-	km_rseq = offset_of(&dummy);
+	go_by_dummy();
 	if (some)
 		range = reserve_some(&cpus);
 	if (!range) {
@@ -456,19 +519,21 @@ static void start_areas(const char *want)
 	}
 	if (some)
 		km_percpu.reason = "too little address space for an area for each CPU";
+	choose_index(by);
 	if (!begin_areas()) {
 		do_without();
 		return;
 	}
-	/* Where shelves are not single words, ids lead to nothing: the zeros below the areas. */
-	km_store_release(&km_hot.percpu, km_percpu.discipline == KM_DISCIPLINE_RSEQ ?
-					       km_percpu.base : range);
+	/* Where shelves are not single words, or not a CPU's, hits lead to nothing: the zeros below the areas. */
+	km_store_release(&km_hot.percpu, km_hits_by_cpu() ? km_percpu.base : range);
+	if (km_hits_by_cpu())
+		km_store_release(&km_rseq, km_thread_rseq);
 }
 
 /* What was forced and is not to be had is said: somebody wants to know what he measures. */
-void km_percpu_start(const char *want)
+void km_percpu_start(const char *want, const char *by)
 {
-	start_areas(want);
+	start_areas(want, by);
 	const char *is = km_discipline_name(km_percpu.discipline);
 
 	if (want && __builtin_strcmp(want, is))

@@ -106,6 +106,8 @@ int km_os_barrier(void);
 int km_os_rseq_register(void *area, size_t bytes, uint32_t signature);
 int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature);
 size_t km_os_rseq_bytes(void);
+/* How far into an rseq area the kernel knows what it writes there; 0: it does not say. */
+size_t km_os_rseq_features(void);
 
 /* Which file a descriptor is: 0 or -errno. Stream: a pipe, or a device of characters. */
 struct km_os_file {

@@ -519,6 +519,11 @@ int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature)
 	return result;
 }
 
+size_t km_os_rseq_features(void)
+{
+	return getauxval(AT_RSEQ_FEATURE_SIZE);
+}
+
 size_t km_os_rseq_bytes(void)
 {
 	size_t align = km_max(getauxval(AT_RSEQ_ALIGN), 32ul);

@@ -121,39 +121,38 @@ static bool soft_found(struct km_shelf *shelf, void **block, uintptr_t owner)
 
 void *km_owned_pop(struct km_shelf *shelf, uintptr_t owner)
 {
-	return KM_RSEQ(km_rseq_owned_pop(&shelf->inner, km_percpu.base, km_rseq, owner),
+	return KM_RSEQ(owned_pop, (&shelf->inner, km_percpu.base, km_thread_rseq, owner),
 		       soft_pop(shelf, owner));
 }
 
 bool km_owned_push(struct km_shelf *shelf, uintptr_t owner, void *object)
 {
-	return KM_RSEQ(km_rseq_owned_push(&shelf->inner, km_percpu.base, km_rseq, owner, object),
+	return KM_RSEQ(owned_push, (&shelf->inner, km_percpu.base, km_thread_rseq, owner, object),
 		       soft_push_n(shelf, owner, &object, 1) == 1);
 }
 
 size_t km_owned_pop_n(struct km_shelf *shelf, uintptr_t owner, void **out, size_t count)
 {
-	return KM_RSEQ(km_rseq_owned_pop_n(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq,
-					   owner, out, count * 8) / 8,
+	return KM_RSEQ(owned_pop_n, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq, owner, out,
+				     count * 8) / 8,
 		       soft_pop_n(shelf, owner, out, count));
 }
 
 size_t km_owned_push_n(struct km_shelf *shelf, uintptr_t owner, void *const *in, size_t count)
 {
-	return KM_RSEQ(km_rseq_owned_push_n(&shelf->inner, km_percpu.base, km_rseq, owner, in,
-					    count * 8) / 8,
+	return KM_RSEQ(owned_push_n, (&shelf->inner, km_percpu.base, km_thread_rseq, owner, in, count * 8) / 8,
 		       soft_push_n(shelf, owner, in, count));
 }
 
 bool km_owned_adopt(struct km_shelf *shelf, uintptr_t owner)
 {
-	return KM_RSEQ(km_rseq_owned_adopt(&shelf->inner, km_percpu.base, km_rseq, owner),
+	return KM_RSEQ(owned_adopt, (&shelf->inner, km_percpu.base, km_thread_rseq, owner),
 		       soft_adopt(shelf, owner));
 }
 
 bool km_owned_found(struct km_shelf *shelf, void **block, uintptr_t owner)
 {
-	return KM_RSEQ(km_rseq_owned_found(&shelf->inner, km_percpu.base, km_rseq, block, owner),
+	return KM_RSEQ(owned_found, (&shelf->inner, km_percpu.base, km_thread_rseq, block, owner),
 		       soft_found(shelf, block, owner));
 }
 

@@ -193,62 +193,57 @@ static bool soft_put_partner(struct km_shelf *shelf, void **block)
 
 void *km_shelf_pop(struct km_shelf *shelf)
 {
-	return KM_RSEQ(kmem_shelf_pop(&shelf->inner, km_percpu.base, km_rseq), soft_pop(shelf));
+	return KM_RSEQ(pop, (&shelf->inner, km_percpu.base, km_thread_rseq), soft_pop(shelf));
 }
 
 bool km_shelf_push(struct km_shelf *shelf, void *object)
 {
-	return KM_RSEQ(kmem_shelf_push(&shelf->inner, km_percpu.base, km_rseq, object),
-		    soft_push_n(shelf, &object, 1) == 1);
+	return KM_RSEQ(push, (&shelf->inner, km_percpu.base, km_thread_rseq, object),
+		       soft_push_n(shelf, &object, 1) == 1);
 }
 
 size_t km_shelf_pop_n(struct km_shelf *shelf, void **out, size_t count)
 {
-	return KM_RSEQ(km_rseq_pop_n(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, out,
-				  count * 8) / 8,
-		    soft_pop_n(shelf, out, count));
+	return KM_RSEQ(pop_n, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq, out, count * 8) / 8,
+		       soft_pop_n(shelf, out, count));
 }
 
 size_t km_shelf_push_n(struct km_shelf *shelf, void *const *in, size_t count)
 {
-	return KM_RSEQ(km_rseq_push_n(&shelf->inner, km_percpu.base, km_rseq, in, count * 8) / 8,
-		    soft_push_n(shelf, in, count));
+	return KM_RSEQ(push_n, (&shelf->inner, km_percpu.base, km_thread_rseq, in, count * 8) / 8,
+		       soft_push_n(shelf, in, count));
 }
 
 bool km_shelf_swap(struct km_shelf *shelf, bool for_pop, bool share)
 {
 	uint32_t bytes = share ? km_load(&shelf->inner.mask) / 2 : UINT32_MAX;
 
-	return KM_RSEQ(km_rseq_swap(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, for_pop,
-				 bytes),
-		    soft_swap(shelf, for_pop, bytes));
+	return KM_RSEQ(swap, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq, for_pop, bytes),
+		       soft_swap(shelf, for_pop, bytes));
 }
 
 void **km_shelf_detach(struct km_shelf *shelf, bool for_pop, bool lone)
 {
-	return KM_RSEQ(km_rseq_detach(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, for_pop,
-				   lone),
-		    soft_detach(shelf, for_pop, lone));
+	return KM_RSEQ(detach, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq, for_pop, lone),
+		       soft_detach(shelf, for_pop, lone));
 }
 
 bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted)
 {
-	return KM_RSEQ(km_rseq_install(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq, block,
-				    evicted),
-		    soft_install(shelf, block, evicted));
+	return KM_RSEQ(install, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq, block, evicted),
+		       soft_install(shelf, block, evicted));
 }
 
 void **km_shelf_take_partner(struct km_shelf *shelf)
 {
-	return KM_RSEQ(km_rseq_take_partner(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq),
-		    soft_take_partner(shelf));
+	return KM_RSEQ(take_partner, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq),
+		       soft_take_partner(shelf));
 }
 
 bool km_shelf_put_partner(struct km_shelf *shelf, void **block)
 {
-	return KM_RSEQ(km_rseq_put_partner(&shelf->inner, shelf->block_mask, km_percpu.base, km_rseq,
-					block),
-		    soft_put_partner(shelf, block));
+	return KM_RSEQ(put_partner, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq, block),
+		       soft_put_partner(shelf, block));
 }
 
 void km_shelf_close(struct km_shelf *shelf)

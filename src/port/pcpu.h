@@ -54,20 +54,32 @@ enum km_discipline {
 	KM_DISCIPLINE_NONE,	/* no per-CPU memory could be had: no shelves */
 };
 
+/* By what sequences find their area. */
+enum km_index {
+	KM_INDEX_NONE,		/* there are none: the discipline is another, or was not chosen yet */
+	KM_INDEX_CPU,
+	KM_INDEX_CID,		/* by_cid.h; hits, which go by CPU, miss then */
+};
+
+/* Areas have numbers; where there is talk of an area's CPU, that is the number, whichever the index. */
 struct km_percpu {
 	char *base;			/* area of CPU 0; before start: a few zeros */
 	unsigned cpus;			/* areas that are alive, or may come alive */
 	unsigned home;			/* this one always is */
 	enum km_discipline discipline;
+	enum km_index index;
 	bool own_registration;		/* threads are registered by us, at their first miss */
 	const char *reason;
 	uint64_t live[KM_MAX_CPUS / 64];	/* a bit for each area */
 };
 extern km_hidden struct km_percpu km_percpu;
 
-/* The thread's rseq area from the thread pointer; a dummy's where nobody is registered, from the first
- * instruction on. */
-extern km_hidden intptr_t km_rseq;
+/*
+ * What hits store to, and have their CPU from, from the thread pointer: the thread's rseq area, or a dummy's, which is
+ * on CPU 0: where nobody is registered, from the first instruction on, and where areas go by concurrency id. And the
+ * thread's in any case, for who has asked for the index.
+ */
+extern km_hidden intptr_t km_rseq, km_thread_rseq;
 
 struct km_entry;
 
@@ -76,7 +88,7 @@ struct km_entry;
  * for ever under the soft disciplines, every word of a shelf is 0 and every map entry leads to a closed one.
  */
 struct km_hot {
-	char *percpu;			/* area of CPU 0; under the soft disciplines zeros */
+	char *percpu;			/* area of CPU 0; where hits are to miss, zeros */
 	char *arena;			/* the first range of pages */
 	size_t pages;			/* committed */
 	struct km_page *page;		/* a descriptor for each */
@@ -94,8 +106,9 @@ struct km_shelf {
 	uint32_t slot;			/* where the shelf's word is, open or closed; 0: has none */
 };
 
-/* Choose a discipline (want: its name or NULL) and make the areas. Called once, before any thread. */
-void km_percpu_start(const char *want);
+/* Choose a discipline (want: its name or NULL) and an index (by: "cpu", "cid" or "auto"), and make the areas. Called
+ * once, before any thread. */
+void km_percpu_start(const char *want, const char *by);
 const char *km_discipline_name(enum km_discipline discipline);
 
 /* The program has limited its address space: areas that no CPU here can come to are given back. */
@@ -131,10 +144,24 @@ unsigned km_next_cpu(unsigned cpu);
 #define km_for_each_cpu(cpu)                                                                       \
 	for (unsigned cpu = km_next_cpu(0); cpu < km_percpu.cpus; cpu = km_next_cpu(cpu + 1))
 
-/* The number of the CPU we are on, whatever it is; stale at once, and that does no harm. */
+/* The number of the CPU we are on, whatever it is and whatever areas go by; stale at once, and that does no harm. */
 unsigned km_cpu_number(void);
-/* The CPU whose memory to use: that one, if its area is alive, or another one whose area is. */
+/* The CPU whose memory to use: the one that a sequence would, if its area is alive, or another one whose area is. */
 unsigned km_cpu(void);
+/* The same by concurrency id. */
+uint32_t km_cid_of_thread(void) km_cold;
+/* Under rseq: the number that a sequence would find its area by, KM_MAX_CPUS or more where the thread has none. */
+km_inline uint32_t km_cpu_of_thread(void)
+{
+	if (km_unlikely(km_percpu.index == KM_INDEX_CID))
+		return km_cid_of_thread();
+	return *(volatile uint32_t *)((char *)__builtin_thread_pointer() + km_thread_rseq + 4);
+}
+/* Do hits go to the CPU's words, or miss? */
+km_inline bool km_hits_by_cpu(void)
+{
+	return km_percpu.index == KM_INDEX_CPU;
+}
 /* Register this thread where that is our task. Called from misses, before they look for a CPU to put things on. */
 void km_thread_register(void);
 /*
@@ -160,7 +187,7 @@ km_inline void km_thread_enter(void)
 km_inline bool km_thread_has_cpu(void)
 {
 	if (km_likely(km_percpu.discipline == KM_DISCIPLINE_RSEQ))
-		return km_cpu_is_live(*(volatile uint32_t *)((char *)__builtin_thread_pointer() + km_rseq + 4));
+		return km_cpu_is_live(km_cpu_of_thread());
 	return km_percpu.discipline != KM_DISCIPLINE_NONE;
 }
 /* Let the area of this thread's CPU come alive, if there can be one: system calls, once for each CPU. */

@@ -37,7 +37,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AREA
+		KMEM_RSEQ_AREA("word")
 		"ldrh %w[word], [%[ids], %[step], lsl #1]\n\t"
 		"add %[word], %[area], %[word], lsl #3\n\t"
 		"ldr %[top], [%[word]]\n\t"
@@ -69,7 +69,7 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, uint32_t vali
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AREA
+		KMEM_RSEQ_AREA("top")
 		"ldar %w[top], [%[mask]]\n\t"
 		"and %w[valid], %w[valid], %w[top]\n\t"
 		"ldr %[top], [%[area], %[id], lsl #3]\n\t"

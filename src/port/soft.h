@@ -1,6 +1,6 @@
 /*
- * soft.h: what the files with a shelf's verbs share: the choice between rseq and the soft disciplines, and a CPU's
- * slot under these while a verb works on it. Invariant of the slots: all but a cmpxchg pop is done under the slot's
+ * soft.h: what the files with a shelf's verbs share: a CPU's slot under the soft disciplines while a verb works on
+ * it. Invariant of the slots: all but a cmpxchg pop is done under the slot's
  * lock, and each commit under cmpxchg moves the transaction id, so that a stale pop can't succeed.
  */
 #ifndef KM_PORT_SOFT_H
@@ -9,13 +9,6 @@
 #include "os.h"
 #include "pcpu.h"
 #include "rseq.h"
-
-#ifdef KMEM_HAVE_RSEQ
-#define KM_RSEQ(verb, otherwise)                                                                   \
-	(km_percpu.discipline == KM_DISCIPLINE_RSEQ ? (verb) : (otherwise))
-#else
-#define KM_RSEQ(verb, otherwise) (otherwise)
-#endif
 
 /* A shelf's word under the soft disciplines: first is top, second the transaction id. 32 bytes, so that it lies in one
  * line (km_percpu_alloc); aligned as the pair, for a drain under rseq looks at an owned word as if it were one. */

@@ -76,18 +76,18 @@ static uint64_t soft_empty(const uint32_t *slot)
 
 bool km_stock_take(const uint32_t *slot, uint64_t bytes)
 {
-	return KM_RSEQ(km_rseq_stock_take(slot, km_percpu.base, km_rseq, bytes), soft_take(slot, bytes));
+	return KM_RSEQ(stock_take, (slot, km_percpu.base, km_thread_rseq, bytes), soft_take(slot, bytes));
 }
 
 bool km_stock_put(const uint32_t *slot, uint64_t bytes, uint64_t limit)
 {
-	return KM_RSEQ(km_rseq_stock_put(slot, km_percpu.base, km_rseq, bytes, limit),
+	return KM_RSEQ(stock_put, (slot, km_percpu.base, km_thread_rseq, bytes, limit),
 		       soft_put(slot, bytes, limit));
 }
 
 uint64_t km_stock_empty(const uint32_t *slot)
 {
-	return KM_RSEQ(km_rseq_stock_empty(slot, km_percpu.base, km_rseq), soft_empty(slot));
+	return KM_RSEQ(stock_empty, (slot, km_percpu.base, km_thread_rseq), soft_empty(slot));
 }
 
 void km_stock_open(uint32_t *slot, uint32_t offset)

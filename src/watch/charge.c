@@ -123,7 +123,7 @@ static void *alloc_by_shelf(struct kmem_cache *cache, gfp_t gfp, int node, struc
 	if (km_unlikely(!km_load(&cache->charged.block_mask)) && km_may_block(gfp))
 		give_shelf(cache);
 	if (km_load(&km_charged_shelf(cache)->inner.shelf) && !(gfp & ODD) && node == NUMA_NO_NODE) {
-		if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || !cache->charge_all)
+		if (!km_hits_by_cpu() || !cache->charge_all)
 			object = km_owned_pop(&cache->charged, (uintptr_t)objcg);
 		if (!object)
 			object = km_charged_refill(cache, objcg, gfp);
@@ -156,7 +156,7 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 
 static uint8_t turns_of(const struct kmem_cache *cache)
 {
-	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || cache->engine->front != KM_FRONT_ARRAY)
+	if (!km_hits_by_cpu() || cache->engine->front != KM_FRONT_ARRAY)
 		return 0;
 	return km_payers_exact(cache) ? TURNS_TAKE : TURNS_TAKE | TURNS_PUT;
 }

@@ -22,6 +22,8 @@
 
 #include <kmem/inline.h>
 
+#include "port/pcpu.h"
+
 /* What a breakpoint is, and where a handler finds the instruction pointer. */
 #if defined(__x86_64__)
 typedef uint8_t instruction;
@@ -40,6 +42,8 @@ struct descriptor {
 };
 extern const struct descriptor *const __start___rseq_cs_ptr_array[];
 extern const struct descriptor *const __stop___rseq_cs_ptr_array[];
+/* Where sequences lie whose area is that of the concurrency id. */
+extern const char __start_km_text_by_cid[], __stop_km_text_by_cid[];
 
 struct sequence {
 	uintptr_t start, end, abort;
@@ -96,13 +100,25 @@ static void fail(const char *format, ...)
 
 /* ------------------------------------------------------------------ what there is */
 
+/* Those of the other index store their descriptor where the kernel does not look, and miss; or never run. */
+static bool is_of_our_index(const struct descriptor *descriptor)
+{
+	bool by_cid = descriptor->start >= (uintptr_t)__start_km_text_by_cid &&
+		      descriptor->start < (uintptr_t)__stop_km_text_by_cid;
+
+	return by_cid == (km_percpu.index == KM_INDEX_CID);
+}
+
 static void find_sequences(void)
 {
 	const struct descriptor *const *each = __start___rseq_cs_ptr_array;
 
 	for (; each < __stop___rseq_cs_ptr_array; each++) {
-		struct sequence *s = &sequences[sequence_count++];
+		struct sequence *s = &sequences[sequence_count];
 
+		if (!is_of_our_index(*each))
+			continue;
+		sequence_count++;
 		need(sequence_count < MAX_SEQUENCES, "more than %u sequences", MAX_SEQUENCES);
 		need((*each)->version == 0 && (*each)->flags == 0, "a descriptor of another kind");
 		s->start = (*each)->start;

@@ -20,3 +20,5 @@ TEST_LIBS_unit/handed_on := -Wl,--wrap=km_os_barrier,--wrap=km_registry_lock,--w
 # Calls that are held until a fork has begun.
 TEST_LIBS_unit/fork_hands := -Wl,--wrap=madvise,--wrap=munmap
 TEST_LIBS_unit/meta_back := -Wl,--wrap=km_os_purge
+# What the kernel says of concurrency ids, and does with them; how many CPUs there are.
+TEST_LIBS_unit/by_cid := -Wl,--wrap=km_os_rseq_features,--wrap=km_os_rseq_register,--wrap=km_os_rseq_unregister,--wrap=km_os_possible_cpus

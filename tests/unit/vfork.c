@@ -36,7 +36,7 @@ static bool rseq(void)
 /* What this thread's area says. */
 static int said_cpu(void)
 {
-	return *(volatile int *)((char *)__builtin_thread_pointer() + km_rseq + 4);
+	return *(volatile int *)((char *)__builtin_thread_pointer() + km_thread_rseq + 4);
 }
 
 static bool says_the_truth(void)

@@ -1,0 +1,47 @@
+/*
+ * by_cid.c: hits, where areas go by concurrency id. By CPU each call misses then, and the miss begins here: the hit
+ * that it would have been, on the same shelf, which is closed where the caller's is. Invariant: as front.c's, but that
+ * what is no hit here either goes on as a miss does.
+ */
+#include "../port/cid_index.h"
+
+#include "front.h"
+
+#ifdef KMEM_HAVE_RSEQ
+km_inline void *pop(struct kmem_cache *cache)
+{
+	return kmem_shelf_pop(&cache->shelf.front.open, km_percpu.base, km_thread_rseq);
+}
+
+KM_TEXT_BY_CID km_hit_path void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t gfp)
+{
+	void *object = NULL;
+
+	if (km_likely(!(gfp & KMEM_GFP_ODD))) {
+		object = pop(cache);
+		return km_likely(object) ? object : km_alloc_no_hit(cache, gfp);
+	}
+	if (!(gfp & KMEM_GFP_ODD & ~__GFP_ZERO))
+		object = pop(cache);
+	return object ? km_cleared(cache, object) : km_alloc_no_hit(cache, gfp);
+}
+
+/* NULL is misuse, and said there. */
+KM_TEXT_BY_CID km_hit_path void km_free_by_cid(struct kmem_cache *cache, void *object)
+{
+	if (km_likely(object != NULL) &&
+	    km_likely(kmem_shelf_push(&cache->shelf.front.open, km_percpu.base, km_thread_rseq, object)))
+		return;
+	km_free_no_hit(cache, object);
+}
+#else
+void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t gfp)
+{
+	return km_alloc_no_hit(cache, gfp);
+}
+
+void km_free_by_cid(struct kmem_cache *cache, void *object)
+{
+	km_free_no_hit(cache, object);
+}
+#endif

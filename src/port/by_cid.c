@@ -1,0 +1,19 @@
+/*
+ * by_cid.c: the verbs by concurrency id (by_cid.h). Invariant: no sequence stands here: each verb is a call of what the
+ * files of the sequences have, compiled once more with another way to the area.
+ */
+#include "cid_index.h"
+
+#include "by_cid.h"
+
+#ifdef KMEM_HAVE_RSEQ
+#include "rseq.h"
+#include "rseq_chain.h"
+
+#define DEFINE(type, verb, parameters, arguments)                                                  \
+	KM_TEXT_BY_CID type km_cid_##verb parameters                                               \
+	{                                                                                          \
+		return km_rseq_##verb arguments;                                                   \
+	}
+KM_CID_VERBS(DEFINE)
+#endif

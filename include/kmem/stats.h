@@ -124,7 +124,8 @@ KMEM_API int kmem_cache_walk(struct kmem_cache *cache,
  * an object of engine slob's caches below a page. */
 KMEM_API struct kmem_cache *kmem_cache_of(const void *object);
 
-/* Write slabinfo 2.1, or JSON, to a file descriptor; 0 or -errno. Allocates nothing. */
+/* Write slabinfo 2.1, or JSON, to a file descriptor; 0 or -errno. Allocates nothing, and holds no lock while it writes:
+ * a cache that comes or goes meanwhile may be left out. */
 KMEM_API int kmem_print_slabinfo(int fd);
 KMEM_API int kmem_print_json(int fd);
 /* Walk everything and check every invariant; 0, or -EIO with a line on stderr for each damage.

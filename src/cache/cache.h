@@ -104,10 +104,17 @@ struct km_round {
 	size_t left;
 	struct km_list *next;
 };
-enum { KM_ROUND_REAP, KM_ROUND_LOOK, KM_ROUNDS };
+#define KM_PRINTERS 4u	/* and one that keeps the lock */
+enum { KM_ROUND_REAP, KM_ROUND_LOOK, KM_ROUND_PRINT, KM_ROUNDS = KM_ROUND_PRINT + KM_PRINTERS + 1 };
 extern struct km_round km_rounds[KM_ROUNDS];
 bool km_registry_try_some(struct km_round *round, size_t most,
 			  int (*visit)(struct kmem_cache *cache, void *arg), void *arg, void (*then)(void *arg));
+/*
+ * Visit all in pieces: where visit returns non-zero `then` is called without the lock, and that one is visited again.
+ * It may take its time: whoever reads what it writes may want the lock. Where KM_PRINTERS are at it already: with the
+ * lock.
+ */
+void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg), void (*then)(void *arg), void *arg);
 void km_registry_fork(bool before, bool child);
 unsigned km_registry_count(void);
 /* Where list and count are, for readers outside of the process. */

@@ -26,6 +26,7 @@ static struct {
 	uint64_t used[MAX_IDS / 64];
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .next_id = KM_MAP_FIRST };
 struct km_round km_rounds[KM_ROUNDS];	/* of the registry; with its lock */
+static bool printing[KM_PRINTERS + 1];	/* ... whose rounds are under way */
 /* Caches by the hash of their name, the latest first; apart, because all zeros need no file. A page of it, until there
  * are as many caches: each of a few would touch another. */
 static struct kmem_cache *names[16384];
@@ -658,14 +659,13 @@ void km_registry_unlock(void)
 
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
 {
-	int result = 0;
-
 	km_list_for_each_safe(e, &registry.all) {
-		result = visit(km_container_of(e, struct kmem_cache, all), arg);
+		int result = visit(km_container_of(e, struct kmem_cache, all), arg);
+
 		if (result)
-			break;
+			return result;
 	}
-	return result;
+	return 0;
 }
 
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
@@ -708,6 +708,32 @@ bool km_registry_try_some(struct km_round *round, size_t most,
 	return true;
 }
 
+void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg), void (*then)(void *arg), void *arg)
+{
+	unsigned i = 0;
+
+	km_lock(&registry.lock);
+	while (i < KM_PRINTERS && printing[i])
+		i++;
+	struct km_round *round = &km_rounds[KM_ROUND_PRINT + i];
+	*round = (struct km_round){ registry.count, registry.all.next };
+	printing[i] = true;
+	while (round->left && round->next != &registry.all) {
+		if (!visit(km_container_of(round->next, struct kmem_cache, all), arg)) {
+			round->left--;
+			round->next = round->next->next;
+			continue;
+		}
+		if (i < KM_PRINTERS)
+			km_unlock(&registry.lock);
+		then(arg);
+		if (i < KM_PRINTERS)
+			km_lock(&registry.lock);
+	}
+	printing[i] = false;
+	km_unlock(&registry.lock);
+}
+
 static int fork_cache(struct kmem_cache *cache, bool before, bool child)
 {
 	if (cache->engine->fork)
@@ -732,6 +758,7 @@ void km_registry_fork(bool before, bool child)
 	km_slob_fork(before, child);
 	if (!before) {
 		km_front_fork(false, child);
+		__builtin_memset(printing, 0, child ? sizeof(printing) : 0);
 		km_lock_around_fork(&registry.lock, false, child);
 	}
 }

@@ -8,7 +8,6 @@
 #include "group.h"
 #include "print.h"
 
-
 /* ------------------------------------------------------------------ numbers */
 
 static int set_limit(struct mem_cgroup *group, uint64_t *limit, uint64_t bytes)

@@ -7,16 +7,24 @@
 #include "../port/die.h"
 #include "../port/os.h"
 
-static void flush(struct km_writer *writer)
+#define MOST_AT_ONCE	512u	/* bytes of one call */
+#define ROW		1024u	/* a cache's, as JSON, with a name of 31 characters that are all escaped */
+
+void km_print_flush(struct km_writer *writer)
 {
 	if (writer->length && !writer->error)
 		writer->error = km_os_write(writer->fd, writer->text, writer->length);
 	writer->length = 0;
 }
 
+bool km_print_has_room(const struct km_writer *writer)
+{
+	return sizeof(writer->text) - writer->length >= ROW + MOST_AT_ONCE;
+}
+
 int km_print_end(struct km_writer *writer)
 {
-	flush(writer);
+	km_print_flush(writer);
 	return writer->error;
 }
 
@@ -24,8 +32,8 @@ void km_print(struct km_writer *writer, const char *format, ...)
 {
 	__builtin_va_list arguments;
 
-	if (sizeof(writer->text) - writer->length < 512)
-		flush(writer);
+	if (sizeof(writer->text) - writer->length < MOST_AT_ONCE)
+		km_print_flush(writer);
 	__builtin_va_start(arguments, format);
 	writer->length += km_vformat(writer->text + writer->length,
 				     sizeof(writer->text) - writer->length, format, arguments);

@@ -21,6 +21,9 @@ struct km_writer {
 void km_print(struct km_writer *writer, const char *format, ...) km_printf(2, 3);
 /* A string in quotation marks, as JSON wants it. */
 void km_print_string(struct km_writer *writer, const char *text);
+/* Room for a row of a cache, which is then not written out before it is flushed. */
+bool km_print_has_room(const struct km_writer *writer);
+void km_print_flush(struct km_writer *writer);
 /* Write out what is left; 0, or the first -errno that was met. */
 int km_print_end(struct km_writer *writer);
 

@@ -138,11 +138,19 @@ int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void 
 
 /* ------------------------------------------------------------------ text */
 
+/* What a piece of rows is written to may be a pipe whose reader waits for a lock of ours: none is held then. */
+static void write_piece(void *writer)
+{
+	km_print_flush(writer);
+}
+
 static int print_row(struct kmem_cache *cache, void *arg)
 {
 	struct kmem_cache_stats stats;
 	char row[256];
 
+	if (!km_print_has_room(arg))
+		return 1;
 	kmem_cache_get_stats(cache, &stats);
 	km_slabinfo_row(row, sizeof(row), &stats);
 	km_print(arg, "%s", row);
@@ -157,14 +165,14 @@ int kmem_print_slabinfo(int fd)
 		return -ENOMEM;
 	bool was = km_busy_begin();
 	km_print(&writer, "%s", km_slabinfo_head);
-	km_registry_visit(print_row, &writer);
+	km_registry_visit_pieces(print_row, write_piece, &writer);
 	int error = km_print_end(&writer);
 	km_busy_end(was);
 	return error;
 }
 
 struct json_rows {
-	struct km_writer writer;
+	struct km_writer writer;	/* first: write_piece has it */
 	bool more;
 };
 
@@ -173,6 +181,8 @@ static int print_json_row(struct kmem_cache *cache, void *arg)
 	struct json_rows *rows = arg;
 	struct kmem_cache_stats stats;
 
+	if (!km_print_has_room(&rows->writer))
+		return 1;
 	kmem_cache_get_stats(cache, &stats);
 	km_print_json_cache(&rows->writer, &stats, km_load(&cache->group), !rows->more);
 	rows->more = true;
@@ -192,7 +202,7 @@ int kmem_print_json(int fd)
 	kmem_get_stats(&stats);
 	bool was = km_busy_begin();
 	km_print_json_head(&rows.writer, &process, &stats);
-	km_registry_visit(print_json_row, &rows);
+	km_registry_visit_pieces(print_json_row, write_piece, &rows);
 	km_print_json_groups(&rows.writer);
 	if (km_print_own_groups)
 		km_print_own_groups(&rows.writer);

@@ -30,15 +30,37 @@ struct scan {
 #define IS_PRESENT	(1u << 3)
 #define IS_ZERO_PAGE	(1u << 5)
 
-#define ENTRY_PRESENT	(1ull << 63)	/* of the file pagemap, a word for each of the system's pages */
+/* Of the file pagemap, a word for each of the system's pages. */
+#define ENTRY_PRESENT	(1ull << 63)
+#define ENTRY_EXCLUSIVE	(1ull << 56)
 
 struct pages {
+	struct target target;
 	int pagemap;
 	bool cannot_scan;
 };
 
-/* Before Linux 6.7 the page of zeros can't be told from others. */
-static int read_entries(const struct pages *pages, uint64_t *start, uint64_t end, struct span *spans)
+/* What only a look can tell: does the page read as zeros? One that can't be read does not. */
+static bool reads_as_zeros(struct pages *pages, uint64_t page, uint64_t bytes)
+{
+	uint64_t words[512];
+
+	for (uint64_t at = 0; at < bytes; at += sizeof(words)) {
+		/* Mostly the first ones say no. */
+		for (uint64_t some = 64; some <= sizeof(words); some *= sizeof(words) / 64) {
+			if (!target_read(&pages->target, words, (const void *)(uintptr_t)(page + at), some))
+				return false;
+			for (uint64_t i = 0; i < some / 8; i++)
+				if (words[i])
+					return false;
+		}
+	}
+	return true;
+}
+
+/* Before Linux 6.7: the system's page of zeros is one that is not this process's alone and reads as zeros. (So does one
+ * that was written with zeros, where it is a fork's as well.) */
+static int read_entries(struct pages *pages, uint64_t *start, uint64_t end, struct span *spans)
 {
 	uint64_t entries[SPANS], unit = (uint64_t)sysconf(_SC_PAGESIZE), at = *start;
 	int count = 0;
@@ -47,7 +69,8 @@ static int read_entries(const struct pages *pages, uint64_t *start, uint64_t end
 	if (got <= 0)
 		return -1;
 	for (ssize_t i = 0; i < got / 8 && at < end; i++, at += unit)
-		if (entries[i] & ENTRY_PRESENT)
+		if (entries[i] & ENTRY_PRESENT &&
+		    (entries[i] & ENTRY_EXCLUSIVE || !reads_as_zeros(pages, at, unit)))
 			spans[count++] = (struct span){ at, at + unit, 0 };
 	*start = at;
 	return count;
@@ -127,7 +150,10 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 
 	*resident = (struct info_resident){ 0 };
 	snprintf(path, sizeof(path), "/proc/%u/pagemap", snapshot->thread);
-	struct pages pages = { .pagemap = snapshot->extent_count ? open(path, O_RDONLY | O_CLOEXEC) : -1 };
+	struct pages pages = {
+		.target = { .pid = (pid_t)snapshot->thread },
+		.pagemap = snapshot->extent_count ? open(path, O_RDONLY | O_CLOEXEC) : -1,
+	};
 	if (pages.pagemap < 0)
 		return false;
 	qsort(snapshot->extents, snapshot->extent_count, sizeof(*snapshot->extents), by_start);

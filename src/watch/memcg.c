@@ -334,17 +334,20 @@ static void release(struct mem_cgroup *group)
 	km_memcg_unlock();
 }
 
-/* An online group keeps its last reference until it is offline. */
+/* An online group keeps its last reference until it is offline. Where one below it is online that reference is that
+ * one's, and not the caller's. */
 static bool drop(struct mem_cgroup *group)
 {
 	uint64_t refs = km_load(&group->refs);
+	int error = 0;
 
 	do {
-		while (refs == 1 && km_load(&group->online)) {
-			mem_cgroup_offline(group);
+		while (refs == 1 && km_load(&group->online) && !error) {
+			error = mem_cgroup_offline(group);
 			refs = km_load(&group->refs);
+			error = refs == 1 && error == -EBUSY ? error : 0;
 		}
-		if (km_unlikely(!refs)) {
+		if (km_unlikely(!refs || error)) {
 			km_misuse(KM_MISUSE_GROUP, "mem_cgroup_put", group, NULL);
 			return false;
 		}

@@ -18,7 +18,6 @@
 #define PATIENCE_MS	512u		/* at once, for another thread's shrinker; a second in all */
 #define DELAY_LEAST_MS	10u		/* below, sleeping costs more than it slows down */
 
-
 /* This thread is in a callback. */
 static km_tls bool pressed;
 

@@ -632,7 +632,7 @@ static const struct death {
 	MISUSED(deferred_mapping), MISUSED(deferred_object), MISUSED(handler_stranger),
 	MISUSED(double_free_circle), MISUSED(double_free_uncounted), MISUSED(written_link), MISUSED(group_put_twice),
 	MISUSED(group_gone_active), MISUSED(group_gone_reused), MISUSED(shrinker_removes_itself),
-	MISUSED(uncharged_twice), MISUSED(uncharged_minus_one),
+	MISUSED(uncharged_twice), MISUSED(uncharged_minus_one), MISUSED(parent_put_twice),
 };
 
 /* Does everything still work? */

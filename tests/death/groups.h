@@ -25,6 +25,22 @@ static void group_put_twice(void)
 	mem_cgroup_put(group_of("another"));
 }
 
+/* What keeps it then is the reference of the one below. */
+static void parent_put_twice(void)
+{
+	struct mem_cgroup *group = group_of("above"), *below = mem_cgroup_create(group, "below", 0);
+
+	mem_cgroup_put(group);
+	expect("mem_cgroup_put(%p): group is gone", group);
+	alarm(60);
+	mem_cgroup_put(group);
+	after_warning();
+	alarm(0);
+	NEED(mem_cgroup_online(group) && mem_cgroup_charge(below, GFP_KERNEL, 64) == 0);
+	mem_cgroup_uncharge(below, 64);
+	mem_cgroup_put(below);
+}
+
 static void group_gone_active(void)
 {
 	struct mem_cgroup *group = group_of("active"), *other = group_of("other");

@@ -70,7 +70,6 @@ void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
  */
 km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
 {
-	const struct km_entry *entry = &km_hot.entries[id];
 	const uintptr_t arena = (uintptr_t)km_hot.arena, pages = km_load(&km_hot.pages);
 	const uint16_t *map = km_hot.map;
 
@@ -78,10 +77,10 @@ km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
 		uintptr_t index = ((uintptr_t)objects[i] - arena) >> KM_PAGE_SHIFT;
 
 		if (km_unlikely(index >= pages) || km_unlikely(map[index] != id) ||
-		    km_unlikely(!km_entry_valid(entry, objects[i])))
+		    km_unlikely(!km_id_valid(id, objects[i])))
 			return false;
 	}
-	return true;
+	return km_likely(km_load(&km_hot.caches[id]) != NULL);
 }
 
 /*
@@ -203,7 +202,7 @@ void kfree_bulk(size_t n, void **objects)
 	}
 	uintptr_t id = last_id;
 	if (km_likely(n - 1 < WINDOW) && km_likely(all_have_id(id, n, objects)))
-		km_front_free_bulk(km_hot.entries[id].cache, n, objects);
+		km_front_free_bulk(km_hot.caches[id], n, objects);
 	else
 		free_mixed(n, objects);
 }

@@ -147,20 +147,12 @@ size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects);
 struct kmem_cache *km_sized_owner(const void *p);
 /* Free whatever p is, having missed; `function` is who the caller called. */
 void km_free_any_miss(const void *p, const char *function);
-/* Of the cache that the page map shows there; the address may still be no object of it. */
-km_inline const struct km_entry *km_quick_entry(const void *object)
-{
-	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
-
-	index &= -(uintptr_t)(index < km_load(&km_hot.pages));
-	return &km_hot.entries[km_hot.map[index]];
-}
 /* The cache that the page map and the address alone vouch for; NULL: ask the descriptor. */
 km_inline struct kmem_cache *km_quick_cache(const void *object)
 {
-	const struct km_entry *entry = km_quick_entry(object);
+	uintptr_t id = km_id_of(object);
 
-	return km_entry_valid(entry, object) ? entry->cache : NULL;
+	return km_id_valid(id, object) ? km_load(&km_hot.caches[id]) : NULL;
 }
 /* watched.c: the bytes that were asked for of an object; 0: what the cache says. */
 size_t km_watched_bytes(const struct kmem_cache *cache, const void *p) km_cold;

@@ -12,7 +12,6 @@
 #include "../port/owned.h"
 #include "cache.h"
 
-#define MAX_IDS ((size_t)1 << 16)
 #define ENTRY_STEP ((size_t)64 << 10)
 
 static struct {
@@ -23,7 +22,7 @@ static struct {
 	struct kmem_cache *dead;	/* memory of caches that are gone, by next_named */
 	size_t entries_ready;		/* bytes committed */
 	size_t next_id;
-	uint64_t used[MAX_IDS / 64];
+	uint64_t used[KM_IDS / 64];
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .next_id = KM_MAP_FIRST };
 struct km_round km_rounds[KM_ROUNDS];	/* of the registry; with its lock */
 static bool printing[KM_PRINTERS + 1];	/* ... whose rounds are under way */
@@ -36,29 +35,29 @@ static uint32_t names_mask = KM_PAGE_SIZE / sizeof(*names) - 1;
 
 static bool entries_reach(size_t id)
 {
-	size_t need = km_align_up((id + 1) * sizeof(struct km_entry), ENTRY_STEP);
+	size_t need = km_align_up((id + 1) * sizeof(struct kmem_cache *), ENTRY_STEP);
 
 	if (!registry.entries_ready) {
-		struct km_entry *range = km_os_reserve(MAX_IDS * sizeof(*range), KM_PAGE_SIZE);
+		struct kmem_cache **range = km_os_reserve(KM_IDS * sizeof(*range), KM_PAGE_SIZE);
 
 		if (!range)
 			return false;
 		if (km_os_commit(range, ENTRY_STEP)) {
-			km_os_unmap(range, MAX_IDS * sizeof(*range));
+			km_os_unmap(range, KM_IDS * sizeof(*range));
 			return false;
 		}
-		km_os_name(range, MAX_IDS * sizeof(*range), "libkmem: cache table");
-		km_meta_note_span(range, MAX_IDS * sizeof(*range));
+		km_os_name(range, KM_IDS * sizeof(*range), "libkmem: cache table");
+		km_meta_note_span(range, KM_IDS * sizeof(*range));
 		registry.entries_ready = ENTRY_STEP;
-		km_store_release(&km_hot.entries, range);
+		km_store_release(&km_hot.caches, range);
 	}
 	if (need > registry.entries_ready) {
-		if (km_os_commit((char *)km_hot.entries + registry.entries_ready,
+		if (km_os_commit((char *)km_hot.caches + registry.entries_ready,
 				 need - registry.entries_ready))
 			return false;
 		registry.entries_ready = need;
 	}
-	return true;
+	return km_id_tables_reach(id);
 }
 
 static size_t bytes_of_word(const struct kmem_cache *cache)
@@ -74,7 +73,7 @@ static uint16_t id_of_word(struct kmem_cache *cache)
 	cache->word = km_percpu_alloc(bytes_of_word(cache));
 	size_t id = cache->word / sizeof(uint64_t);
 
-	return id && id < MAX_IDS && entries_reach(id) ? (uint16_t)id : (uint16_t)KM_MAP_DESC;
+	return id && id < KM_IDS && entries_reach(id) ? (uint16_t)id : (uint16_t)KM_MAP_DESC;
 }
 
 /* The next free id, oldest freed last, so that a stale pointer meets no new cache soon. */
@@ -87,10 +86,10 @@ static uint16_t get_id(struct kmem_cache *cache)
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		return id_of_word(cache);
 
-	for (size_t tries = 0; tries < MAX_IDS; tries++) {
+	for (size_t tries = 0; tries < KM_IDS; tries++) {
 		size_t id = registry.next_id++;
 
-		if (registry.next_id == MAX_IDS)
+		if (registry.next_id == KM_IDS)
 			registry.next_id = KM_MAP_FIRST;
 		if (registry.used[id / 64] >> (id % 64) & 1)
 			continue;
@@ -106,10 +105,8 @@ static void put_id(struct kmem_cache *cache, bool fenced)
 {
 	uint16_t id = cache->id;
 
-	if (id >= KM_MAP_FIRST) {
-		km_hot.entries[id].cache = NULL;
-		km_hot.entries[id].bound = 0;
-	}
+	if (id >= KM_MAP_FIRST)
+		km_store(&km_hot.caches[id], NULL);
 	if (cache->word && fenced)
 		km_percpu_free(cache->word, bytes_of_word(cache));
 	if (cache->word || id < KM_MAP_FIRST)
@@ -121,14 +118,12 @@ static void fill_entry(struct kmem_cache *cache)
 {
 	if (cache->id < KM_MAP_FIRST)
 		return;
-	struct km_entry *entry = &km_hot.entries[cache->id];
-	entry->slab_mask = (uint32_t)((KM_PAGE_SIZE << cache->order) - 1);
-	uint64_t factor = UINT64_MAX / cache->size + 1;
-	/* A power of two divides without a rest: one more, that e is not 0. */
-	entry->factor = factor + km_is_pow2(cache->size);
+	size_t slab_bytes = KM_PAGE_SIZE << cache->order;
+	uint64_t factor = km_id_find_factor(cache->size, cache->objects, slab_bytes);
+	km_id_masks(cache->id)->slab = (uint32_t)slab_bytes - 1;
+	*km_id_factor(cache->id) = factor;
 	/* Where slabs begin at different places, no one sum says what is an object: all miss. */
-	entry->bound = cache->colours ? 0 : entry->factor * cache->size * cache->objects;
-	entry->cache = cache;
+	km_store_release(&km_hot.caches[cache->id], cache->colours || !factor ? NULL : cache);
 }
 
 /* ------------------------------------------------------------------ creation */

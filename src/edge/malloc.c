@@ -287,28 +287,29 @@ static km_noinline void *realloc_slowly(void *p, size_t size)
 }
 
 /* Two hits and one copy. */
-static km_hit_path km_noinline void *move_object(void *p, size_t size, size_t old, const struct km_entry *entry)
+static km_hit_path km_noinline void *move_object(void *p, size_t size, size_t old, uintptr_t id)
 {
 	void *moved = km_malloc_hit(size);
 
 	if (km_unlikely(!moved))
 		return realloc_slowly(p, size);
 	memcpy(moved, p, km_min(size, old));
-	km_front_free_of(entry, p);
+	km_front_free_of(id, p);
 	return moved;
 }
 
 /* realloc(p, 0) frees and returns NULL, as glibc's; errno stays. */
 KMEM_API km_hit_path void *realloc(void *p, size_t size)
 {
-	const struct km_entry *entry = km_quick_entry(p);
+	uintptr_t id = km_id_of(p);
+	const struct kmem_cache *cache = km_load(&km_hot.caches[id]);
 
 	/* The ordinary cases of resize(): from an object to an object. */
-	if (km_unlikely(!km_entry_valid(entry, p)) || km_unlikely(size - 1 >= KM_MALLOC_MAX_SMALL) ||
+	if (km_unlikely(!cache) || km_unlikely(!km_id_valid(id, p)) || km_unlikely(size - 1 >= KM_MALLOC_MAX_SMALL) ||
 	    km_unlikely(km_sanitizer.objects))
 		return realloc_slowly(p, size);
-	size_t old = km_usable_of(entry->cache, p);
-	return is_enough(old, size) ? p : move_object(p, size, old, entry);
+	size_t old = km_usable_of(cache, p);
+	return is_enough(old, size) ? p : move_object(p, size, old, id);
 }
 
 KMEM_API void *reallocarray(void *p, size_t n, size_t size)

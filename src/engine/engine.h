@@ -16,6 +16,7 @@
 
 #include "../page/arena.h"
 #include "../port/chain.h"
+#include "../port/ids.h"
 #include "../port/list.h"
 #include "../port/lock.h"
 #include "../port/node.h"
@@ -290,26 +291,6 @@ struct km_engine {
 
 extern km_hidden const struct km_engine km_engine_sheaf, km_engine_slub, km_engine_slab, km_engine_slob;
 extern km_hidden const struct km_engine km_engine_ready;	/* cache/ready.c; no cache of a program's has it */
-
-/* Read by the hot path of kfree: by cache id, how to reach the shelf and what an object's address must be like. */
-struct km_entry {
-	uint32_t mask;			/* bytes of a block minus one; 0: closed */
-	uint32_t slab_mask;		/* bytes of a slab minus one */
-	uint64_t factor, bound;		/* km_entry_valid has the rule */
-	struct kmem_cache *cache;
-};
-
-/*
- * Is p, in a slab of this cache, the start of an object? factor is 2^64 / size rounded up, so that the k-th multiple of
- * size, times factor, is k * e modulo 2^64, where e, 0 < e <= size, is what rounding added; anything else comes out
- * near a multiple of factor, above any bound. The bound is objects * e: one comparison for "a multiple" and "not beyond
- * the last".
- */
-km_inline bool km_entry_valid(const struct km_entry *entry, const void *p)
-{
-	return ((uint32_t)(uintptr_t)p & entry->slab_mask) * entry->factor < entry->bound;
-}
-_Static_assert(sizeof(struct km_entry) == 32, "an entry is found by a shift");
 
 /*
  * layout.c: own partial slabs have run out: may this request look at other nodes'? Which of them may give, is the

@@ -47,8 +47,8 @@ static void show_back(struct kmem_cache *cache)
 	km_store(&front->back.mask, back.mask);
 	km_store_release(&front->back.shelf, back.shelf);
 	if (cache->id >= KM_MAP_FIRST)
-		km_store_release(&km_hot.entries[cache->id].mask,
-				 back.shelf && back.shelf == cache->word ? back.mask : 0u);
+		km_store_release(&km_id_masks(cache->id)->block,
+				 back.shelf && back.shelf == cache->word && km_hot.caches[cache->id] ? back.mask : 0u);
 }
 
 /* What hits see follows from which shelves are open; all is written before the fence. */
@@ -483,7 +483,7 @@ bool km_front_several_pay(struct kmem_cache *cache, bool may_wait)
 		return false;
 	km_store(&cache->shelf.front.back.shelf, 0u);
 	if (cache->id >= KM_MAP_FIRST)
-		km_store(&km_hot.entries[cache->id].mask, 0u);
+		km_store(&km_id_masks(cache->id)->block, 0u);
 	/* Release pairs with the acquire of who reads it: it is closed for who comes after him. */
 	km_store_release(&cache->payer, (uint64_t)KM_PAYER_ODD);
 	if (may_wait && cache->mixes && cache->charged.slot)

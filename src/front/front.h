@@ -298,16 +298,14 @@ km_inline void *km_front_alloc_id(const uint16_t *ids, size_t step)
 #endif
 }
 
-/* Free an object of this entry's cache. */
-km_inline void km_front_free_of(const struct km_entry *entry, void *object)
+/* Free an object of the cache with this id. */
+km_inline void km_front_free_of(uintptr_t id, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
-	uintptr_t id = (uintptr_t)(entry - km_hot.entries);
-
-	if (km_likely(km_rseq_push_id(&entry->mask, id, UINT32_MAX, km_hot.percpu, km_rseq, object)))
+	if (km_likely(km_rseq_push_id(&km_id_masks(id)->block, id, km_hot.percpu, km_rseq, object)))
 		return;
 #endif
-	km_free_miss(entry->cache, object);
+	km_free_miss(km_hot.caches[id], object);
 }
 
 /*
@@ -317,19 +315,15 @@ km_inline void km_front_free_of(const struct km_entry *entry, void *object)
 km_inline bool km_front_free_any(void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
-	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
+	uintptr_t id;
 
-	/* In 32 bits, where that is shorter: kfree has two lines of code, to the byte. */
-	uint32_t page = (uint32_t)index & -(uint32_t)(index < km_hot.pages);
-	uintptr_t id = km_hot.map[page];
-	const struct km_entry *entry = &km_hot.entries[id];
-	uint32_t valid = -(uint32_t)km_entry_valid(entry, object);
-	if (km_likely(km_rseq_push_id(&entry->mask, id, valid, km_hot.percpu, km_rseq, object)))
+	if (km_likely(km_rseq_push_any(object, &id)))
 		return true;
 	/* Asked again, so that the hit need not keep it. */
-	if (km_unlikely(!km_entry_valid(entry, object)))
+	struct kmem_cache *cache = km_load(&km_hot.caches[id]);
+	if (km_unlikely(!cache) || km_unlikely(!km_id_valid(id, object)))
 		return false;
-	km_free_miss(entry->cache, object);
+	km_free_miss(cache, object);
 	return true;
 #else
 	(void)object;

@@ -6,6 +6,7 @@
 #include "arena.h"
 
 #include "../port/die.h"
+#include "../port/ids.h"
 #include "../port/os.h"
 #include "../port/pcpu.h"
 #include "../port/sanitizer.h"
@@ -15,6 +16,9 @@
 
 #define COMMIT_STEP	((size_t)2 << 20)
 #define ARRAY_ALIGN	((size_t)64 << 10)	/* the system's largest page */
+#define FOREIGN_PAGES	((size_t)2)		/* the first range's first: what is in none is looked up there */
+
+_Static_assert(KM_ID_TABLES % ((size_t)64 << 10) == 0, "what lies behind them is aligned as they are");
 
 struct km_arena km_arena = {
 	.purge = KM_LOCK_INIT(KM_RANK_PURGE), .grow = KM_LOCK_INIT(KM_RANK_GROW), .huge = true, .decay_ms = 1000,
@@ -49,7 +53,8 @@ static bool reserve_range(size_t bytes)
 	if (km_arena.ranges == KM_MAX_RANGES)
 		return false;
 	size_t pages = bytes >> KM_PAGE_SHIFT;
-	size_t map_bytes = km_align_up(pages * sizeof(*range->map), ARRAY_ALIGN);
+	size_t table_bytes = km_arena.ranges ? 0 : KM_ID_TABLES;
+	size_t map_bytes = table_bytes + km_align_up(pages * sizeof(*range->map), ARRAY_ALIGN);
 	size_t page_bytes = km_align_up(pages * sizeof(*range->page), ARRAY_ALIGN);
 	size_t owner_bytes = km_align_up(pages * sizeof(*range->owner), ARRAY_ALIGN);
 	size_t array_bytes = map_bytes + page_bytes + owner_bytes + km_align_up(pages / 8, ARRAY_ALIGN);
@@ -71,7 +76,7 @@ static bool reserve_range(size_t bytes)
 	km_root_comes(base, bytes);
 	km_os_name(arrays, array_bytes, "libkmem: page map");
 	*range = (struct km_range){
-		.base = base, .pages = pages, .map = (uint16_t *)arrays,
+		.base = base, .pages = pages, .map = (uint16_t *)(arrays + table_bytes),
 		.page = (struct km_page *)(arrays + map_bytes),
 		.owner = (uint64_t *)(arrays + map_bytes + page_bytes),
 		.dirty = (uint64_t *)(arrays + map_bytes + page_bytes + owner_bytes), .node = node,
@@ -181,20 +186,51 @@ static void bind_block(char *block, unsigned node)
 		km_bump(&km_arena.bind_failures, 1);
 }
 
-/* Commit the next largest block of the range for the node; both locks held. Page 0 of the first range is never given
- * out: its map entry says "foreign". */
+/*
+ * The tables by id, as far as this one, and the map, whose first entries say of nothing that it is somebody's. They are
+ * shown to whoever comes first, for a cache's id or for a page.
+ */
+static bool reach_id(size_t id)
+{
+	static size_t ready[2];
+	const struct km_range *range = &km_arena.range[0];
+	const size_t most = KM_ID_TABLES / 2 / sizeof(uint64_t);
+	char *table = (char *)range->map - KM_ID_TABLES;
+
+	for (int i = 0; i < 2; i++, table += KM_ID_TABLES / 2)
+		if (!commit_array(table, &ready[i], KM_ID_SKEW / sizeof(uint64_t) + id + 1, most, 64, ARRAY_ALIGN))
+			return false;
+	if (!commit_array(range->map, &km_arena.map_ready[0], FOREIGN_PAGES, range->pages, 8 * sizeof(*range->map),
+			  COMMIT_STEP))
+		return false;
+	if (km_hot.map != range->map)
+		km_store_release(&km_hot.map, range->map);
+	return true;
+}
+
+bool km_id_tables_reach(size_t id)
+{
+	km_lock(&km_arena.grow);
+	bool reached = (km_arena.ranges || new_range()) && reach_id(id);
+	km_unlock(&km_arena.grow);
+	return reached;
+}
+
+/* Commit the next largest block of the range for the node; both locks held. The first pages of the first range are
+ * never given out: their map entries say "foreign". */
 static bool commit_block(struct km_range *range, unsigned node)
 {
 	if (!range->base || range->leaving || range->ready + KM_BLOCK_PAGES > range->pages)
 		return false;
 	size_t i = (size_t)(range - km_arena.range), end = range->ready + KM_BLOCK_PAGES;
 	char *block = range->base + (range->ready << KM_PAGE_SHIFT);
-	if (!commit_arrays(range, i, end) || km_os_commit_node(block, KM_BLOCK_BYTES, node))
+	if (!commit_arrays(range, i, end) || (i == 0 && !reach_id(KM_MAP_DESC)) ||
+	    km_os_commit_node(block, KM_BLOCK_BYTES, node))
 		return false;
 	bind_block(block, node);
 	if (range->node)
 		range->node[range->ready >> KM_MAX_ORDER] = (uint8_t)node;
-	size_t kept = i == 0 && !range->ready;
+	size_t kept = i == 0 && !range->ready ? FOREIGN_PAGES : 0;
 	km_run_put(&km_arena.zone[node], range, range->ready + kept, KM_BLOCK_PAGES - kept, false);
 	km_store_release(&range->ready, end);
 	/* Once only: others read them by then. */
@@ -202,7 +238,6 @@ static bool commit_block(struct km_range *range, unsigned node)
 		km_hot.arena = range->base;
 		km_hot.page = range->page;
 		km_hot.owner = range->owner;
-		km_store_release(&km_hot.map, range->map);
 	}
 	/* Last: before, no index passes. */
 	if (i == 0)
@@ -545,13 +580,14 @@ static int check_bits(void)
 	return 1;
 }
 
-/* Every page that is ready is used, or free; but for the first. */
+/* Every page that is ready is used, or free; but for those that are nobody's. */
 static int check_sum(void)
 {
 	struct km_arena_stats stats;
 
 	km_arena_get_stats(&stats);
-	size_t counted = stats.pages.used_pages + stats.pages.dirty_pages + stats.pages.clean_pages + 1;
+	size_t counted = stats.pages.used_pages + stats.pages.dirty_pages + stats.pages.clean_pages +
+			 FOREIGN_PAGES;
 	if (counted << KM_PAGE_SHIFT == stats.committed_bytes)
 		return 0;
 	km_warn("check: %lu pages of %lu are counted", counted, stats.committed_bytes >> KM_PAGE_SHIFT);

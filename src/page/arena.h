@@ -152,6 +152,8 @@ void *km_page_address(const struct km_page *page);
 /* The node of the memory at p, which was handed out: one byte of a dense table. */
 unsigned km_page_node(const void *p);
 void km_map_set(struct km_page *page, size_t count, uint16_t value);
+/* There is a place for this id in the tables in front of the map (port/ids.h). False: no memory for it. */
+bool km_id_tables_reach(size_t id);
 
 /*
  * Meanwhile no page of that one's node is handed out or comes back: a page whose type says that it begins a slab begins

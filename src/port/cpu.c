@@ -9,6 +9,7 @@
 
 #include "bits.h"
 #include "die.h"
+#include "ids.h"
 #include "lock.h"
 
 /* glibc >= 2.35; absent elsewhere. Its size is 0 where it does not register threads. */
@@ -33,10 +34,13 @@ struct km_percpu km_percpu = {
 	.reason = "not started",
 };
 
-/* No page is in the arena: every lookup ends at map entry 0. */
-static const uint16_t no_map[1];
+/* No page is in the arena: every lookup ends at map entry 0, and at id 0. */
+static struct {
+	char tables[KM_ID_TABLES];
+	uint16_t map[2];
+} none km_aligned(64);
 struct km_hot km_hot = {
-	.percpu = (char *)zero_area, .map = no_map, .entries = (struct km_entry *)zero_area,
+	.percpu = (char *)zero_area, .map = none.map, .caches = (struct kmem_cache **)zero_area,
 };
 
 static struct {

@@ -81,8 +81,6 @@ extern km_hidden struct km_percpu km_percpu;
  */
 extern km_hidden intptr_t km_rseq, km_thread_rseq;
 
-struct km_entry;
-
 /*
  * All that a hit of kmalloc, kfree, malloc and free loads besides tables. Until the floors above fill it in, and
  * for ever under the soft disciplines, every word of a shelf is 0 and every map entry leads to a closed one.
@@ -92,8 +90,8 @@ struct km_hot {
 	char *arena;			/* the first range of pages */
 	size_t pages;			/* committed */
 	struct km_page *page;		/* a descriptor for each */
-	const uint16_t *map;		/* a cache's id for each */
-	struct km_entry *entries;	/* by id; [0] is closed for ever */
+	const uint16_t *map;		/* a cache's id for each; what is there by id lies before it: ids.h */
+	struct kmem_cache **caches;	/* by id; NULL: an address alone proves none of its objects */
 	uint64_t *owner;		/* who pays, a word for each page: page/owner.h */
 } km_aligned(64);
 extern km_hidden struct km_hot km_hot;

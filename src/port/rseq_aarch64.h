@@ -9,6 +9,7 @@
 
 #include <kmem/inline.h>
 
+#include "ids.h"
 #include "pcpu.h"
 
 /* Miss where the CPU's word can't be written: closed, or an area that is not alive, as of a thread that is not
@@ -62,8 +63,8 @@ miss:
  * `valid` is all ones, or 0: then a miss. Here the word's place does not follow from what closes the shelf, the mask:
  * so that is loaded first, with acquire, which pairs with the release that opens it after a drain.
  */
-km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, uint32_t valid, char *base,
-			       intptr_t rseq, void *object)
+km_inline bool km_rseq_push_valid(const uint32_t *mask, uintptr_t id, uint32_t valid, char *base,
+				  intptr_t rseq, void *object)
 {
 	uintptr_t area, top;
 
@@ -88,6 +89,19 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, uint32_t vali
 miss:
 	KMEM_RSEQ_MISSED;
 	return false;
+}
+
+km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, intptr_t rseq, void *object)
+{
+	return km_rseq_push_valid(mask, id, UINT32_MAX, base, rseq, object);
+}
+
+/* The same of an object whose id is looked up first, and its address proved. *id is the object's id also on a miss. */
+km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
+{
+	*id = km_id_of(object);
+	return km_rseq_push_valid(&km_id_masks(*id)->block, *id, -(uint32_t)km_id_valid(*id, object), km_hot.percpu,
+				  km_rseq, object);
 }
 
 /* Copy `left` bytes (a multiple of 8, > 0) from `from` to `to`, last first, 32 at a time; left is 0 then. */

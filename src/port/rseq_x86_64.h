@@ -8,6 +8,7 @@
 
 #include <kmem/inline.h>
 
+#include "ids.h"
 #include "pcpu.h"
 
 /* Miss where the CPU's word can't be written: closed, or an area that is not alive, as of a thread that is not
@@ -64,34 +65,79 @@ miss:
 }
 
 /*
- * `valid` is all ones, or 0: then a miss. Here the word's place does not follow from what closes the shelf, the mask:
- * so the mask is loaded first, and who finds it open again after a drain finds the word as the drain left it. (A
- * sequence that was held up between the two loads, by a hypervisor say, took the drained block's top for its own.)
+ * Here the word's place does not follow from what closes the shelf, the mask: so the mask is loaded first, and who
+ * finds it open again after a drain finds the word as the drain left it. (A sequence that was held up between the two
+ * loads, by a hypervisor say, took the drained block's top for its own.)
  */
-km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, uint32_t valid, char *base,
-			       intptr_t rseq, void *object)
+km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, intptr_t rseq, void *object)
 {
-	uintptr_t area, top;
+	uintptr_t area, top, open;
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_AREA
-		"andl %[mask], %[valid]\n\t"
+		"movl %[mask], %k[open]\n\t"
 		"leaq (%[area], %[slot], 8), %[slot]\n\t"
 		"movq (%[slot]), %[top]\n\t"
-		"testl %k[top], %[valid]\n\t"
+		"testl %k[top], %k[open]\n\t"
 		"jz %l[miss]\n\t"
 		"movq %[object], -8(%[area], %[top])\n\t"
 		"subq $8, %[top]\n\t"
 		"movq %[top], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [top] "=&r"(top), [valid] "+&r"(valid), [slot] "+&r"(id)
+		: [area] "=&r"(area), [top] "=&r"(top), [open] "=&r"(open), [slot] "+&r"(id)
 		: [mask] "m"(*mask), [base] "rm"(base), [rs] "r"(rseq), [object] "r"(object)
 		: "memory", "cc"
 		: miss);
 	return true;
 miss:
 	KMEM_RSEQ_MISSED;
+	return false;
+}
+
+/*
+ * The same of an object whose id is looked up first, and its address proved: km_id_of, km_id_valid. What is no object
+ * gets the area for its top, whose low bits are 0, and so counts as full. *id is the object's id also on a miss. The
+ * registers are those with the shortest code: kfree has two lines of it.
+ */
+km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
+{
+	uintptr_t index, rest = (uint32_t)(uintptr_t)object, area, slot, top;
+	const uint16_t *map = km_hot.map;
+
+	__asm__ volatile goto(
+		"movq %[object], %[index]\n\t"
+		"subq %[arena], %[index]\n\t"
+		"shrq $" KMEM_STRING(KM_PAGE_SHIFT) ", %[index]\n\t"
+		"cmpq %[pages], %[index]\n\t"
+		/* The map's first two entries, of pages that are nobody's. */
+		"cmovael (%[map]), %k[index]\n\t"
+		"movzwl (%[map], %[index], 2), %k[index]\n\t"
+		"andl " KMEM_STRING(KM_ID_MASKS) " + 4(%[map], %[index], 8), %k[rest]\n\t"
+		"imulq " KMEM_STRING(KM_ID_FACTORS) "(%[map], %[index], 8), %[rest]\n\t"
+		KMEM_RSEQ_BEGIN("slot")
+		KMEM_RSEQ_AREA
+		"movl " KMEM_STRING(KM_ID_MASKS) "(%[map], %[index], 8), %k[map]\n\t"
+		"leaq (%[area], %[index], 8), %[slot]\n\t"
+		"shrq $" KMEM_STRING(KM_ID_SHIFT) ", %[rest]\n\t"
+		"movq (%[slot]), %[rest]\n\t"
+		"leaq -8(%[rest]), %[top]\n\t"
+		"cmovnzl %k[area], %k[rest]\n\t"
+		"testl %k[map], %k[rest]\n\t"
+		"jz %l[miss]\n\t"
+		"movq %[object], (%[area], %[top])\n\t"
+		"movq %[top], (%[slot])\n"
+		KMEM_RSEQ_END("miss")
+		: [index] "=&a"(index), [rest] "+&c"(rest), [map] "+&d"(map), [area] "=&r"(area), [slot] "=&r"(slot),
+		  [top] "=&r"(top)
+		: [object] "D"(object), [rs] "S"(km_rseq), [arena] "m"(km_hot.arena), [pages] "m"(km_hot.pages),
+		  [base] "m"(km_hot.percpu)
+		: "memory", "cc"
+		: miss);
+	return true;
+miss:
+	KMEM_RSEQ_MISSED;
+	*id = index;
 	return false;
 }
 

@@ -48,18 +48,10 @@ km_inline struct km_twin *km_private_find(const struct km_private *private, cons
 	return twin;
 }
 
-/* The id that the page map has for it; one below KM_MAP_FIRST is no cache's. */
-km_inline uintptr_t km_private_id(const void *object)
-{
-	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
-
-	return km_hot.map[index & -(uintptr_t)(index < km_load(&km_hot.pages))];
-}
-
 /* It lies in a slab of the cache's own: the object, if there is one, is no twin's. */
 km_inline bool km_private_is_own(const struct kmem_cache *cache, const void *object)
 {
-	uintptr_t id = km_private_id(object);
+	uintptr_t id = km_id_of(object);
 
 	return id == cache->id && id >= KM_MAP_FIRST;
 }
@@ -68,11 +60,11 @@ km_inline bool km_private_is_own(const struct kmem_cache *cache, const void *obj
 km_inline bool km_private_push(const struct kmem_cache *parent, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
-	uintptr_t id = km_private_id(object);
-	const struct km_entry *entry = &km_hot.entries[id];
+	uintptr_t id = km_id_of(object);
+	const struct kmem_cache *cache = km_load(&km_hot.caches[id]);
 
-	return km_entry_valid(entry, object) && entry->cache->twin_of == parent &&
-	       km_rseq_push_id(&entry->mask, id, UINT32_MAX, km_hot.percpu, km_rseq, object);
+	return cache && km_id_valid(id, object) && cache->twin_of == parent &&
+	       km_rseq_push_id(&km_id_masks(id)->block, id, km_hot.percpu, km_rseq, object);
 #else
 	(void)parent, (void)object;
 	return false;

@@ -21,7 +21,7 @@ static inline enum back back_of(const struct kmem_cache *cache)
 	uint32_t back = cache->shelf.front.back.shelf;
 
 	/* kfree goes by the entry. */
-	NEED(cache->id < KM_MAP_FIRST || !km_hot.entries[cache->id].mask == !back);
+	NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->block == !back);
 	return !back ? NOWHERE : back == cache->mixed.slot ? MIXED : back == cache->charged.slot ? CHARGED : PUBLIC;
 }
 

@@ -151,7 +151,7 @@ static void begins_meanwhile(void)
 		while (__atomic_load_n(&beginning, __ATOMIC_ACQUIRE))
 			sched_yield();
 		NEED(!cache->shelf.front.open.shelf);
-		NEED(cache->id < KM_MAP_FIRST || !km_hot.entries[cache->id].mask);
+		NEED(cache->id < KM_MAP_FIRST || !km_id_masks(cache->id)->block);
 		kmem_cache_free(cache, p);
 		kmem_cache_destroy(cache);
 	}

@@ -307,7 +307,7 @@ static void look(int signal, siginfo_t *info, void *context)
 	watched.steps++;
 	/* By kmem_cache_free, or by kfree: those don't open and close together. */
 	if (km_load(&cache->payer) != watched.payer && !cache->mixed.slot &&
-	    (cache->shelf.front.back.shelf || km_hot.entries[cache->id].mask))
+	    (cache->shelf.front.back.shelf || km_id_masks(cache->id)->block))
 		watched.open++;
 	/* The trap flag. */
 	*flags = watched.on ? *flags | 0x100 : *flags & ~0x100l;

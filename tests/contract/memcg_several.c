@@ -361,7 +361,7 @@ static void with_a_twin(void)
 		take_for(one, cache, 0, 4);
 		take_for(own, cache, 4, 8);
 		take_for(two, cache, 8, 12);
-		NEED(!cache->shelf.front.back.shelf && !km_hot.entries[cache->id].mask);
+		NEED(!cache->shelf.front.back.shelf && !km_id_masks(cache->id)->block);
 		is_right(cache, 4, 4);
 		put_some(cache, 0, 12);
 		take_for(two, cache, 0, 4);

@@ -10,6 +10,7 @@
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../port/stderr.h"
+#include "growth.h"
 #include "ready.h"
 #include "root.h"
 
@@ -36,6 +37,8 @@ void km_boot_fork_prepare(void)
 	km_registry_fork(true, false);
 	if (km_boot_fork_above)
 		km_boot_fork_above(true, false);
+	km_growth_fork(true, false);
+	km_ready_fork(true, false);
 	km_arena_fork(true, false);
 	km_big_fork(true, false);
 	km_percpu_fork(true, false);
@@ -48,6 +51,8 @@ static void fork_done(bool child)
 	km_percpu_fork(false, child);
 	km_big_fork(false, child);
 	km_arena_fork(false, child);
+	km_ready_fork(false, child);
+	km_growth_fork(false, child);
 	if (km_boot_fork_above)
 		km_boot_fork_above(false, child);
 	km_registry_fork(false, child);

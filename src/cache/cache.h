@@ -211,8 +211,14 @@ size_t *km_large_asked(const void *p);
 /* Resize in place (never moves, but for mappings of their own where gfp lets the system be called); NULL: can't. With
  * __GFP_ZERO what comes reads as zeros. */
 void *km_large_resize(void *p, size_t bytes, gfp_t gfp);
+/* A block for so many bytes that grows, of pages that nobody pays for, which may have been written; NULL: none. */
+void *km_large_grown(size_t bytes);
+/* Usable bytes of the block of pages that starts at p; 0: there is none, but perhaps a mapping. Takes no lock. */
+size_t km_large_page_bytes(const void *p);
+/* Blocks, and what growth.c has for them, have so many pages more. */
+void km_large_count(size_t pages);
 void km_large_get_stats(size_t *blocks, size_t *bytes);
-/* Where those of whole pages are counted, without the mappings of their own. */
+/* Where those of whole pages are counted, with what growth.c has, and without the mappings of their own. */
 void km_large_expose(const size_t **blocks, const size_t **bytes);
 
 /* ---- watched.c: only where a sanitizer is in the process */

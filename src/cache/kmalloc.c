@@ -548,7 +548,20 @@ static void *shrunk(void *object, size_t size, size_t usable, gfp_t gfp)
 	return object;
 }
 
-static void *realloc_by(void *object, size_t size, gfp_t gfp, void *(*get)(size_t, gfp_t))
+/* A block that has grown once will grow again: it comes to lie where it can, if its address promises no more than pages
+ * do. */
+static void *get_grown(size_t size, size_t align, gfp_t gfp)
+{
+	if (size <= KMALLOC_MAX_CACHE_SIZE || size > KMALLOC_MAX_SIZE || align > KM_PAGE_SIZE || gfp & KMEM_GFP_ODD)
+		return NULL;
+	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	void *p = km_large_grown(size);
+	km_calls_end(was);
+	return p;
+}
+
+/* align: what `get` promises. */
+static void *realloc_by(void *object, size_t size, size_t align, gfp_t gfp, void *(*get)(size_t, gfp_t))
 {
 	if (!size) {
 		kfree(object);
@@ -564,7 +577,9 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, void *(*get)(size_
 	if (size <= usable && (size > usable / 4 || usable <= 64 ||
 			       (usable > KMALLOC_MAX_SIZE && !(gfp & __GFP_DIRECT_RECLAIM))))
 		return shrunk(object, size, usable, gfp);
-	void *moved = get(size, gfp);
+	void *moved = size > usable ? get_grown(size, align, gfp) : NULL;
+	if (!moved)
+		moved = get(size, gfp);
 	if (!moved)
 		return size <= usable ? shrunk(object, size, usable, gfp) : NULL;
 	__builtin_memcpy(moved, object, km_min(size, usable));
@@ -591,7 +606,7 @@ static void *k_resize(void *object, size_t size, gfp_t gfp)
 	/* As aligned as kmalloc promises. */
 	if (large && !((uintptr_t)object & (natural_align(size) - 1)))
 		resized = resize_large(object, size, gfp);
-	return resized ?: realloc_by(object, size, gfp, kmalloc);
+	return resized ?: realloc_by(object, size, natural_align(size), gfp, kmalloc);
 }
 
 /* What it frees, it frees as gfp allows, too. */
@@ -664,7 +679,7 @@ static void *kv_resize(void *object, size_t size, gfp_t gfp)
 
 	if (size && !ZERO_OR_NULL_PTR(object) && size <= INT_MAX)
 		resized = resize_large(object, size, gfp);
-	return resized ?: realloc_by(object, size, gfp, kvmalloc);
+	return resized ?: realloc_by(object, size, 1, gfp, kvmalloc);
 }
 
 void *kvrealloc(void *object, size_t size, gfp_t gfp)

@@ -7,6 +7,7 @@
 #include "../page/owner.h"
 #include "../port/bits.h"
 #include "../port/die.h"
+#include "growth.h"
 #include "ready.h"
 
 static struct {
@@ -89,6 +90,15 @@ static void leave_class(struct km_page *page)
 	count_in(page);
 }
 
+/* The pages are a block from here on. Release: who walks along the pages of a range (page/whole.c) passes over as many
+ * as it says. */
+static void begin_block(struct km_page *page, size_t pages, size_t bytes)
+{
+	page->pages = pages;
+	page->requested = bytes;
+	km_store_release(&page->type, (uint8_t)KM_PAGE_LARGE);
+}
+
 static void *pages_alloc(size_t bytes, size_t align, const struct km_request *request)
 {
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
@@ -101,10 +111,7 @@ static void *pages_alloc(size_t bytes, size_t align, const struct km_request *re
 
 	if (!page)
 		return NULL;
-	page->pages = pages;
-	page->requested = bytes;
-	/* Release: who walks along the pages of a range (page/whole.c) passes over as many as it says. */
-	km_store_release(&page->type, (uint8_t)KM_PAGE_LARGE);
+	begin_block(page, pages, bytes);
 	if (!request->ready || !km_ready_join(request->ready, page, request->may_wait))
 		count_in(page);
 	void *p = km_page_address(page);
@@ -242,11 +249,14 @@ static void *from_class(struct kmem_cache *class, size_t align, const struct km_
 	return p ?: alloc_once(class->size, align, &own);
 }
 
-/* Whoever may not wait takes what is larger than need be. */
+/* Whoever may not wait takes what is larger than need be, or lies ready for what grows. */
 static void *from_larger(size_t bytes, size_t align, const struct km_request *request)
 {
-	void *p = request->may_wait || request->node >= 0 ? NULL : km_ready_take_larger(bytes, align);
-
+	if (request->may_wait || request->node >= 0)
+		return NULL;
+	void *p = km_ready_take_larger(bytes, align);
+	if (!p && align <= KM_PAGE_SIZE)
+		p = km_large_grown(bytes);
 	if (p && request->gfp & __GFP_ZERO)
 		__builtin_memset(p, 0, km_large_bytes(p));
 	return p;
@@ -353,8 +363,10 @@ bool km_large_charge(const void *p, gfp_t gfp)
 	km_busy_end(was);
 	bool paid = bytes && km_charge_bytes(bytes, gfp, &owner);
 	struct km_page *page = paid && owner ? km_page_of(p) : NULL;
+	was = km_busy_begin();
 	if (page)
 		leave_class(page);
+	km_busy_end(was);
 	if (paid)
 		set_owner(p, owner);
 	km_calls_end(calls);
@@ -401,6 +413,15 @@ void km_large_finish_deferred(void)
 		km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree", twice, NULL);
 }
 
+/* `pages` pages of `node` are no block's any more. */
+static void give_pages(struct km_page *page, size_t pages, unsigned node)
+{
+	if (km_growth_put(page, pages, node))
+		return;
+	km_large_count(-pages);
+	km_pages_free_exact(page, pages);
+}
+
 static void free_pages(struct km_page *page, uint64_t owner)
 {
 	size_t pages = page->pages;
@@ -411,10 +432,9 @@ static void free_pages(struct km_page *page, uint64_t owner)
 	km_map_set(page, 1, KM_MAP_NONE);
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 	km_sub(&large.blocks, 1ul);
-	km_sub(&large.bytes, pages << KM_PAGE_SHIFT);
 	if (km_unlikely(km_load(&large.charged)))
 		km_store(km_owner_of_page(page), (uint64_t)0);
-	km_pages_free_exact(page, pages);
+	give_pages(page, pages, page->node);
 	pay_back(owner, pages << KM_PAGE_SHIFT);
 }
 
@@ -454,8 +474,7 @@ static void give_tail(struct km_page *page, size_t pages)
 	bool was = km_busy_begin();
 	leave_class(page);
 	page->pages = pages;
-	km_sub(&large.bytes, tail << KM_PAGE_SHIFT);
-	km_pages_free_exact(page + pages, tail);
+	give_pages(page + pages, tail, page->node);
 	km_busy_end(was);
 	pay_back(owner_of(page, NULL), tail << KM_PAGE_SHIFT);
 }
@@ -488,19 +507,20 @@ static void *resize_mapping(void *p, size_t bytes)
 /* The block gets what is free behind it, paid for by who pays for the block. What others left there is zeroed. */
 static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp)
 {
-	size_t more = (pages - page->pages) << KM_PAGE_SHIFT;
+	size_t have = page->pages, more = (pages - have) << KM_PAGE_SHIFT;
 	uint64_t owner = owner_of(page, NULL);
 
 	if (km_front_busy || (owner && !km_charge_more(owner, more)))
 		return false;
 	bool was = km_busy_begin();
-	bool zero = false, grown = km_pages_grow(page, page->pages, pages, &zero);
+	bool zero = false, near = km_growth_extend(page, have, pages);
+	bool grown = near || km_pages_grow(page, have, pages, &zero);
 	if (grown) {
 		leave_class(page);
 		if ((gfp & __GFP_ZERO) && !zero)
-			__builtin_memset((char *)km_page_address(page) + (page->pages << KM_PAGE_SHIFT), 0, more);
+			__builtin_memset((char *)km_page_address(page) + (have << KM_PAGE_SHIFT), 0, more);
 		page->pages = pages;
-		km_add(&large.bytes, more);
+		km_large_count(near ? 0 : pages - have);
 	}
 	km_busy_end(was);
 	if (!grown)
@@ -532,13 +552,45 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp)
 	return p;
 }
 
+/* One that realloc moves because it grows: where it can go on growing. */
+void *km_large_grown(size_t bytes)
+{
+	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
+
+	/* What somebody pays for goes back at once, not to where others find it. */
+	if (km_front_busy || km_account_here)
+		return NULL;
+	bool was = km_busy_begin();
+	struct km_page *page = km_growth_take(pages);
+	if (page) {
+		begin_block(page, pages, bytes);
+		km_map_set(page, 1, KM_MAP_DESC);
+		km_add(&large.blocks, 1ul);
+	}
+	km_busy_end(was);
+	return page ? km_page_address(page) : NULL;
+}
+
+void km_large_count(size_t pages)
+{
+	if (pages)
+		km_add(&large.bytes, pages << KM_PAGE_SHIFT);
+}
+
+size_t km_large_page_bytes(const void *p)
+{
+	struct km_page *page = page_of_block(p);
+
+	return page ? page->pages << KM_PAGE_SHIFT : 0;
+}
+
 void km_large_get_stats(size_t *blocks, size_t *bytes)
 {
 	size_t big_blocks, big_bytes;
 
 	km_big_get_stats(&big_blocks, &big_bytes);
 	*blocks = km_load(&large.blocks) + big_blocks;
-	*bytes = km_load(&large.bytes) + big_bytes;
+	*bytes = km_load(&large.bytes) - (km_growth_count() << KM_PAGE_SHIFT) + big_bytes;
 }
 
 void km_large_expose(const size_t **blocks, const size_t **bytes)

@@ -15,6 +15,7 @@
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../port/owned.h"
+#include "growth.h"
 #include "ready.h"
 
 #define EXACT		16u	/* a class for each number of pages */
@@ -47,7 +48,9 @@ static struct {
 	struct class class[CLASSES], charged[CLASSES];
 	/* By pages: the class of what is paid for; NULL where there is none yet, and at both ends. */
 	struct kmem_cache *charged_of_pages[KM_READY_PAGES + 2];
-} ready;
+	/* What is counted, of blocks of pointers and of pages that may lie ready, changes under it. */
+	struct km_lock lock;
+} ready = { .lock = KM_LOCK_INIT(KM_RANK_READY) };
 
 /* Which pages are blocks of the class changes under the lock: in the child of a fork the counts say as much. */
 struct ready_node {
@@ -174,6 +177,9 @@ struct kmem_cache *km_ready_class(size_t bytes, bool charged, const struct km_re
 void km_ready_start(void)
 {
 	ready.on = !km_options.check && !km_sanitizer.any && !km_kmalloc_sized;
+	/* Whose all blocks are paid for has no use for pages that are nobody's. */
+	if (ready.on && !km_options.account)
+		km_growth_start();
 }
 
 /* ------------------------------------------------------------------ what may lie there */
@@ -201,6 +207,27 @@ static size_t room_in_all(void)
 			pages += (km_load(&class->blocks) * (size_t)km_front_capacity(cache) +
 				  charged_blocks(cache) * km_owned_capacity(&cache->charged)) * cache->slab_pages;
 	return pages;
+}
+
+/* soon: pages that will be among them. With the lock. */
+static void tell(size_t soon)
+{
+	km_pages_set_ready(room_in_all() + soon + km_growth_pages());
+}
+
+static void changed(size_t soon)
+{
+	bool was = km_busy_begin();
+
+	km_lock(&ready.lock);
+	tell(soon);
+	km_unlock_quick(&ready.lock);
+	km_busy_end(was);
+}
+
+void km_ready_changed(void)
+{
+	changed(0);
 }
 
 static bool has_room(size_t pages)
@@ -261,7 +288,7 @@ static bool may_charge(struct kmem_cache *cache)
 
 	if (!may_take_more(cache, pages))
 		return false;
-	km_pages_set_ready(room_in_all() + pages);
+	changed(pages);
 	return true;
 }
 
@@ -395,6 +422,37 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 
 /* ------------------------------------------------------------------ the engine: blocks of pointers */
 
+static void count_pointers(struct kmem_cache *cache, int more)
+{
+	km_lock(&ready.lock);
+	km_bump(&of_cache(cache)->blocks, more);
+	tell(0);
+	km_unlock_quick(&ready.lock);
+}
+
+/* What other threads had in hand is not here: on each CPU a class has one block of pointers, or none. */
+static void count_pointers_anew(void)
+{
+	for (unsigned i = 0; i < 2 * CLASSES; i++) {
+		struct class *class = i < CLASSES ? &ready.class[i] : &ready.charged[i - CLASSES];
+		uint32_t blocks = 0;
+
+		if (!class->cache || !class->blocks)
+			continue;
+		km_for_each_cpu(cpu)
+			blocks += km_shelf_top_cpu(&class->cache->shelf, cpu) != 0;
+		class->blocks = blocks;
+	}
+	tell(0);
+}
+
+void km_ready_fork(bool before, bool child)
+{
+	if (child)
+		count_pointers_anew();
+	km_lock_around_fork(&ready.lock, before, child);
+}
+
 static void **new_block(struct kmem_cache *cache, bool may_wait)
 {
 	/* The first one: for what it grew to there may be no room while others are in use. */
@@ -406,16 +464,14 @@ static void **new_block(struct kmem_cache *cache, bool may_wait)
 	char *base = km_meta_alloc((size_t)cache->shelf.block_mask + 1, may_wait && !km_no_calls);
 	if (!base)
 		return NULL;
-	km_add(&of_cache(cache)->blocks, 1u);
-	km_pages_set_ready(room_in_all());
+	count_pointers(cache, 1);
 	return km_block_bottom(&cache->shelf, (void **)base);
 }
 
 static void free_block(struct kmem_cache *cache, void **block)
 {
 	km_meta_free(km_block_base(&cache->shelf, block), (size_t)cache->shelf.block_mask + 1);
-	km_sub(&of_cache(cache)->blocks, 1u);
-	km_pages_set_ready(room_in_all());
+	count_pointers(cache, -1);
 }
 
 static void **refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
@@ -446,7 +502,7 @@ static bool grow(struct kmem_cache *cache, struct class *class, void **full)
 		return false;
 	km_store(&class->swings, (uint8_t)0);
 	km_front_resize(cache, more);
-	km_pages_set_ready(room_in_all());
+	km_ready_changed();
 	return km_block_room(&cache->shelf, full) != 0;
 }
 
@@ -510,7 +566,7 @@ static size_t shrink(struct kmem_cache *cache)
 
 	if (!km_load(&class->drained))
 		return 0;
-	km_pages_set_ready(room_in_all());
+	km_ready_changed();
 	return km_swap_acquire(&class->drained, 0u);
 }
 

@@ -50,5 +50,8 @@ void *km_ready_take_larger(size_t bytes, size_t align);
  * pays for one that leaves is in its page's word then. */
 bool km_ready_join(struct kmem_cache *class, struct km_page *page, bool may_wait);
 void km_ready_leave(struct km_page *page);
+/* What may lie ready, in classes and for blocks that grow, has changed: the bound of what is free follows. */
+void km_ready_changed(void);
+void km_ready_fork(bool before, bool child);
 
 #endif

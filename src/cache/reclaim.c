@@ -9,7 +9,7 @@
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "../port/os.h"
-#include "cache.h"
+#include "growth.h"
 
 static struct {
 	uint64_t next_purge_ms, next_reap_ms, next_look_ms, last_tick_ms;
@@ -130,6 +130,7 @@ static void reap(uint64_t now, bool fell, bool quiet)
 	km_store(&reclaim.next_reap_ms, km_max(reclaim.began_ms + km_arena_decay_ms() / 2, now) + 1);
 	/* What that freed has been idle as long as the decay asks for. */
 	if (reclaim.purges) {
+		km_growth_shed(0);
 		km_pages_purge(0);
 		km_big_purge(0);
 	}
@@ -175,12 +176,16 @@ static void look(uint64_t now)
 	km_store(&reclaim.next_look_ms, now + (round->left ? 1 : LOOK_MS));
 }
 
+/* Looks, a quarter of the decay time apart, after which pages for blocks that grow are idle. */
+#define SHED_LOOKS 4u
+
 static void purge(uint64_t now)
 {
 	unsigned decay = km_arena_decay_ms();
 
 	if (now >= km_load(&reclaim.next_purge_ms)) {
 		km_store(&reclaim.next_purge_ms, now + decay / 4 + 1);
+		km_growth_shed(SHED_LOOKS);
 		km_pages_purge(decay);
 		km_big_purge(decay);
 		/* What is committed ahead would be committed anew. */
@@ -284,7 +289,7 @@ static bool pressure(struct kmem_cache *only, unsigned *tries)
 		} else {
 			km_bump(&reclaim.flushes, 1);
 			km_registry_visit_within(flush_cache, &slabs, PATIENCE_MS);
-			slabs += km_big_purge(0) != 0;
+			slabs += km_growth_shed(0) + km_big_purge(0) != 0;
 		}
 		km_unlock(&reclaim.lock);
 	}
@@ -380,6 +385,7 @@ size_t kmem_shrink_all(void)
 		km_lock(&reclaim.lock);
 	km_large_finish_deferred();
 	km_registry_visit(flush_cache, &slabs);
+	km_growth_shed(0);
 	pages = km_pages_purge(0) + (km_big_purge(0) >> KM_PAGE_SHIFT);
 	km_meta_trim(true);
 	km_big_offer();

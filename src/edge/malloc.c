@@ -21,6 +21,9 @@ extern int kmem_copy_in_use;
 __attribute__((used)) static int *const keep_statistics = &kmem_copy_in_use;
 __attribute__((used)) static const bool *const keep_account = &km_memcg_process;	/* and KMEM_OPTIONS=account */
 
+/* Below, to copy a block costs less than to take pages for it. */
+#define GROWS_FROM		((size_t)8192)
+
 uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 static struct kmem_cache *cache_of_class[KM_MALLOC_CLASSES];
 
@@ -227,7 +230,26 @@ KMEM_API size_t malloc_usable_size(void *p)
 	return p ? usable(p, "malloc_usable_size") : 0;
 }
 
-/* A block that has grown once will grow again: an eighth on top, where no class has it and it is no mapping. */
+/* An object, and a block that is or was none, stays while it fits and at least half of it is used. */
+static bool is_enough(size_t have, size_t size)
+{
+	return size <= have && size >= have / 2;
+}
+
+/*
+ * A block that has grown once will grow again: as soon as it is large, and whole pages waste less than an eighth of it,
+ * it becomes one of pages that can grow in place.
+ */
+static void *get_grown(size_t size, size_t old)
+{
+	size_t waste = -size & (KM_PAGE_SIZE - 1);
+
+	if (size <= old || size < GROWS_FROM || size > KMALLOC_MAX_SIZE || waste > size / 8)
+		return NULL;
+	return km_large_grown(size);
+}
+
+/* Where that is not to be had an eighth comes on top, where no class has it and it is no mapping. */
 static size_t with_room_to_grow(size_t size, size_t old)
 {
 	size_t more = size + size / 8;
@@ -236,20 +258,17 @@ static size_t with_room_to_grow(size_t size, size_t old)
 	return exact && size > old && more <= KMALLOC_MAX_SIZE ? more : size;
 }
 
-/* An object, and a block that is or was none, stays while it fits and at least half of it is used. */
-static bool is_enough(size_t have, size_t size)
-{
-	return size <= have && size >= have / 2;
-}
-
 static void *resize(void *p, size_t size)
 {
-	size_t old = usable(p, "realloc");
+	size_t old = km_large_page_bytes(p);
+	bool large = old != 0;
 
+	if (!large)
+		old = usable(p, "realloc");
 	if (km_unlikely(!old))
 		return no_memory();
-	/* Large blocks know better themselves. */
-	if (old > KM_MALLOC_MAX_SMALL && size > KM_MALLOC_MAX_SMALL && !is_early(p)) {
+	/* Large blocks know better themselves; what was allocated early is never so large. */
+	if ((large || old > KM_MALLOC_MAX_SMALL) && size > km_min(old, KM_MALLOC_MAX_SMALL)) {
 		void *same = km_large_resize(p, size, KM_MALLOC_GFP);
 
 		if (same)
@@ -257,8 +276,10 @@ static void *resize(void *p, size_t size)
 	} else if (is_enough(old, size)) {
 		return p;
 	}
-	size_t bytes = with_room_to_grow(size, old);
-	void *moved = malloc(bytes);
+	size_t bytes = size;
+	void *moved = get_grown(size, old);
+	if (!moved)
+		moved = malloc(bytes = with_room_to_grow(size, old));
 	/* Near a limit there may be room for what is asked for, and not for more. */
 	if (km_unlikely(!moved && bytes > size))
 		moved = km_malloc_miss(size);

@@ -180,7 +180,8 @@ void km_page_pin(const struct km_page *page);
 size_t km_pages_swing(void);
 /* More dirty memory than a quarter of what is used and a floor, and a swing? */
 bool km_pages_too_dirty(void);
-/* So many of the pages in use may lie ready on CPUs, and are as good as dirty: the bound is lower by them. */
+/* So many of the pages in use may lie ready on CPUs, and are as good as dirty: the bound is lower by them.
+ * Whoever calls it holds a lock from before he counts them. */
 void km_pages_set_ready(size_t pages);
 /* Give the oldest dirty pages back until a quarter of that bound is left. */
 void km_pages_trim(void);

@@ -71,6 +71,7 @@ const struct km_engine *km_engine_find(const char *name);
 struct km_creation {
 	struct kmem_cache_args args;
 	bool internal;			/* kmalloc and malloc sizes: any alignment, no warnings */
+	bool dense;			/* there will be much of it: its slabs leave little over, if they are large */
 	const struct km_engine *engine;	/* NULL: by args */
 	struct kmem_cache *twin_of;	/* it is a private group's */
 	struct kmem_cache *tuned_with;	/* its size and engine are that one's, too */

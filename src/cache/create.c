@@ -392,6 +392,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	cache->payer = KM_PAYER_ODD;
 	cache->useroffset = creation->args.useroffset;
 	cache->usersize = creation->args.usersize;
+	cache->dense = creation->dense || (creation->tuned_with && creation->tuned_with->dense);
 	*error = build(cache, &creation->args);
 	if (*error) {
 		fini_nodes(cache);

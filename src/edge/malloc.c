@@ -25,7 +25,6 @@ __attribute__((used)) static const bool *const keep_account = &km_memcg_process;
 #define GROWS_FROM		((size_t)8192)
 
 uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
-static struct kmem_cache *cache_of_class[KM_MALLOC_CLASSES];
 
 /* ------------------------------------------------------------------ the hot path */
 
@@ -76,65 +75,6 @@ static bool is_early(const void *p)
 	return (uintptr_t)p - (uintptr_t)early.bytes < sizeof(early.bytes);
 }
 
-/* ------------------------------------------------------------------ classes */
-
-/* 0 <= size <= KM_MALLOC_MAX_SMALL. */
-static unsigned class_of(size_t size)
-{
-	size_t most = size ? size - 1 : 0;
-
-	if (most < 128)
-		return (unsigned)(most / KM_MALLOC_ALIGN);
-	unsigned log = km_ilog2(most);
-	return (log - 7) * 8 + 8 + (unsigned)(most >> (log - 3) & 7);
-}
-
-static size_t bytes_of(unsigned class)
-{
-	if (class < 8)
-		return (class + 1) * KM_MALLOC_ALIGN;
-	unsigned log = (class - 8) / 8 + 7;
-	return ((size_t)1 << log) + ((size_t)((class & 7) + 1) << (log - 3));
-}
-
-/* From here on every size of the class hits its shelf. */
-static void publish(unsigned class, struct kmem_cache *cache)
-{
-	size_t last = bytes_of(class) / KM_MALLOC_ALIGN - 1;
-	size_t first = class ? bytes_of(class - 1) / KM_MALLOC_ALIGN : 0;
-
-	km_front_show_sizes(cache, &km_malloc_id[first], last - first + 1);
-}
-
-static km_cold struct kmem_cache *make_class(unsigned class)
-{
-	struct km_creation creation = { .args = { .align = KM_MALLOC_ALIGN }, .internal = true };
-	struct kmem_cache *none = NULL;
-	char name[KM_NAME_BYTES];
-	int error;
-
-	if (km_front_busy)
-		return NULL;
-	km_format(name, sizeof(name), "malloc-%lu", (unsigned long)bytes_of(class));
-	bool was = km_busy_begin();
-	struct kmem_cache *cache = km_cache_create(name, (uint32_t)bytes_of(class), SLAB_KMALLOC,
-						   &creation, &error);
-	/* Two threads may have come here at once: one cache stays. Release pairs with the load in cache_for. */
-	if (cache && !km_cas_release(&cache_of_class[class], &none, cache)) {
-		kmem_cache_destroy(cache);
-		cache = km_load_acquire(&cache_of_class[class]);
-	} else if (cache) {
-		publish(class, cache);
-	}
-	km_busy_end(was);
-	return cache;
-}
-
-static struct kmem_cache *cache_for(unsigned class)
-{
-	return km_load_acquire(&cache_of_class[class]) ?: make_class(class);
-}
-
 /* ------------------------------------------------------------------ in */
 
 static km_cold void *no_memory(void)
@@ -181,7 +121,7 @@ void *km_malloc_miss(size_t size)
 		return alloc_sized(size, KM_MALLOC_ALIGN);
 	if (size > KM_MALLOC_MAX_SMALL)
 		return large_alloc(size, 1, 0);
-	struct kmem_cache *cache = cache_for(class_of(size));
+	struct kmem_cache *cache = km_malloc_cache(size);
 	return km_likely(cache) ? km_alloc_miss(cache, KM_MALLOC_GFP) : no_memory();
 }
 
@@ -369,7 +309,7 @@ void *km_malloc_aligned(size_t align, size_t size)
 	if (km_kmalloc_sized)
 		return alloc_sized(size, align);
 	if (align <= KM_PAGE_SIZE && size <= KM_MALLOC_MAX_SMALL) {
-		struct kmem_cache *cache = cache_for(class_of(km_malloc_aligned_size(align, size ?: 1)));
+		struct kmem_cache *cache = km_malloc_cache(km_malloc_aligned_size(align, size ?: 1));
 
 		return km_likely(cache) ? (kmem_cache_alloc)(cache, KM_MALLOC_GFP) : no_memory();
 	}

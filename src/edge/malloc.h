@@ -2,7 +2,8 @@
  * malloc.h: what the files of malloc share: from a size to its class, and the hit as an inline.
  *
  * Classes are finer than kmalloc's: steps of 16 bytes up to 128, then eight steps in each doubling up to 32 KiB, so
- * that above 128 bytes less than an eighth is wasted. A class is a cache, malloc-<bytes>, made when first asked for.
+ * that above 128 bytes less than an eighth is wasted. A class is a cache, malloc-<bytes>, made when first asked for;
+ * a size of which there is much may have one of its own (malloc_classes.c).
  */
 #ifndef KM_EDGE_MALLOC_H
 #define KM_EDGE_MALLOC_H
@@ -18,6 +19,8 @@
 /* By (size - 1) / 16: the cache's id; 0 where there is none yet. The last entry, 0 for ever, is for all other sizes. */
 extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 
+/* The cache that serves 0 <= size <= KM_MALLOC_MAX_SMALL, after a miss; NULL: it can't be made. */
+struct kmem_cache *km_malloc_cache(size_t size) km_cold;
 /* `size` bytes, having missed; NULL with ENOMEM. */
 void *km_malloc_miss(size_t size) km_cold;
 /* Aligned to `align`, a power of two, having missed; NULL with ENOMEM. */
@@ -29,7 +32,8 @@ void km_malloc_free_miss(void *p, const char *function) km_cold;
  * The size that a request aligned to `align`, a power of two of at most a page, goes by: a class that serves a multiple
  * of the alignment is itself one. (Up to 128 bytes each multiple of 16 is a class. Above, where the step between the
  * classes of a doubling divides the alignment, each multiple of it is a class; where the alignment divides the step,
- * each class is a multiple.) Slabs begin on a page, so its objects are aligned. Any other alignment, also 0: 0, a miss.
+ * each class is a multiple. The same holds for the parts of a class, by their width.) Slabs begin on a page, so its
+ * objects are aligned. Any other alignment, also 0: 0, a miss.
  */
 km_inline size_t km_malloc_aligned_size(size_t align, size_t size)
 {

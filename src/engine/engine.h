@@ -93,6 +93,8 @@ struct kmem_cache {
 	struct kmem_cache **named_by;	/* what points to it there; NULL: it is a twin */
 	uint16_t *size_ids;		/* this cache's run in a table of sizes, which shows its id or 0 */
 	uint32_t size_count;
+	bool dense;			/* sheaf: slabs are as large as it takes to leave little over */
+	bool size_part;			/* ... a part of another's run, which shows nothing there */
 	uint32_t word;			/* where word id is; 0: none */
 	bool word_is_charged;		/* ... the word of `charged`, and its owner behind it; else that of `shelf` */
 	int references;			/* aliases, where merging was asked for */

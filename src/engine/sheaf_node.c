@@ -50,6 +50,23 @@ static uint32_t objects_with_tail_bits(uint32_t slab_bytes, uint32_t size)
 	return objects;
 }
 
+/* The lowest order of which at most a 64th is left over, else that of which the least part is. */
+static uint8_t dense_order(uint32_t size, unsigned order, unsigned most)
+{
+	unsigned best = order;
+
+	most = km_min(most + (size > 2 * KM_PAGE_SIZE ? 4u : 2u), KM_MAX_ORDER);
+	for (; order <= most; order++) {
+		size_t bytes = KM_PAGE_SIZE << order;
+
+		if (bytes % size <= bytes / 64)
+			return (uint8_t)order;
+		if (bytes % size < ((KM_PAGE_SIZE << best) % size) << (order - best))
+			best = order;
+	}
+	return (uint8_t)best;
+}
+
 static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *args)
 {
 	unsigned max_order = km_layout_options.max_order ?: MAX_SLAB_ORDER;
@@ -66,6 +83,10 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	while (cache->size > KM_PAGE_SIZE && cache->order < km_min(max_order + 2, KM_MAX_ORDER) &&
 	       bytes % cache->size > bytes / 8)
 		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->order);
+	if (cache->dense) {
+		cache->order = dense_order(cache->size, cache->order, max_order);
+		bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
+	}
 	cache->tail_bits = cache->size < 32;
 	cache->objects = cache->tail_bits ? objects_with_tail_bits(bytes, cache->size) :
 					    bytes / cache->size;

@@ -59,8 +59,13 @@ static void show(struct kmem_cache *cache)
 	show_back(cache);
 	if (cache->id < KM_MAP_FIRST)
 		return;
-	for (uint32_t i = 0; i < cache->size_count; i++)
-		km_store_release(&cache->size_ids[i], open ? cache->id : (uint16_t)0);
+	/* What is a part's is let alone, unless that is closed: then its sizes are served as they were before it. */
+	for (uint32_t i = 0; i < cache->size_count; i++) {
+		uint16_t shown = km_load(&cache->size_ids[i]);
+
+		if (!shown || shown == cache->id || cache->size_part)
+			km_store_release(&cache->size_ids[i], open ? cache->id : (uint16_t)0);
+	}
 }
 
 void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
@@ -70,6 +75,12 @@ void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
 	cache->size_count = (uint32_t)count;
 	show(cache);
 	km_unlock(&drain.lock);
+}
+
+void km_front_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count)
+{
+	cache->size_part = true;
+	km_front_show_sizes(cache, ids, count);
 }
 
 static void collect_from(struct kmem_cache *cache, unsigned cpu)

@@ -223,6 +223,8 @@ void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_co
 
 /* Show the cache's id in `count` entries of a table of sizes while its shelf is open, 0 while it is not. */
 void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
+/* The same where they are a part of another's, which may serve them as well. */
+void km_front_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count);
 
 /* Is it the owner's? word: what says who pays for it, its own or its page's in km_hot.owner; NULL: more than a look. */
 km_inline bool km_front_is_owner(const struct kmem_cache *cache, const void *object, uintptr_t owner, uint64_t **word)

@@ -462,7 +462,8 @@ KMEM_API bool slab_is_available(void);
 
 /*
  * Slabs that a node keeps partly used or empty (kernel: /sys/kernel/slab/CACHE/min_partial). Readable and
- * writable at any time. set: 0, or -EINVAL above 1048576. What is written to a cache, this and the other numbers of
+ * writable at any time. As long as it was not written, engine sheaf keeps more of a cache whose slabs come and go by
+ * turns. set: 0, or -EINVAL above 1048576. What is written to a cache, this and the other numbers of
  * these pages but a limit, is written to its twins in private groups (<kmem/memcg.h>) too, and what is written to
  * kmalloc-N to kmalloc-cg-N; whose twin is made later has what its cache has then. Not so in a visit of
  * kmem_for_each_cache, which comes by there, nor in a handler that struck inside of the allocator.

@@ -11,10 +11,10 @@
  *
  * Invariants, under the node's lock: a slab is on its node's partial list iff it has a free object (bit set); inuse is
  * the number of clear bits; a slab whose objects are all free stays only while there are at most min_partial on the
- * list, or while its memory must keep its type. Under the barn's lock: blocks on `full` hold only objects of the
- * barn's node, at least half of what was a full block when they came; those on `empty` none. Under the lock of what a
- * node has of others: block[i] holds only objects of node i. No two of these locks are ever held together. A CPU's
- * shelf may hold objects of any node (docs/decisions/0018).
+ * list, and as many more as its node needs by turns, or while its memory must keep its type. Under the barn's lock:
+ * blocks on `full` hold only objects of the barn's node, at least half of what was a full block when they came; those
+ * on `empty` none. Under the lock of what a node has of others: block[i] holds only objects of node i. No two of these
+ * locks are ever held together. A CPU's shelf may hold objects of any node (docs/decisions/0018).
  *
  * Here is what objects do; sheaf_node.c has what a cache does: layout, shrink, statistics.
  */
@@ -24,6 +24,8 @@
 #include "sheaf.h"
 
 #define MANY_SWINGS		64u	/* between two looks of reclaim; a burst of threads makes a few */
+#define SLAB_SWINGS		8u	/* the same, of slabs */
+#define FIRST_EXTRA_PAGES	32u
 #define GIVE_BATCH		32u	/* objects validated before the lock is taken. Kernel: PCS_BATCH_MAX */
 
 /* ------------------------------------------------------------------ slabs and their bits */
@@ -78,6 +80,7 @@ static void unlist_partial(struct sheaf_node *n, struct km_page *slab)
 	slab->flags &= (uint8_t)~KM_SLAB_PARTIAL;
 	km_list_del(&slab->list);
 	km_bump(&n->counts.partial, -1);
+	n->fewest = (uint32_t)km_min(n->counts.partial, (unsigned long)n->fewest);
 }
 
 /* From partial slabs, as long as there are more than `keep`; lock held. */
@@ -118,6 +121,23 @@ km_cold static unsigned take_elsewhere(struct kmem_cache *cache, const struct km
 	return got;
 }
 
+/*
+ * A slab is needed after one has gone, again: objects come and go by turns, more than barn and list take. Then twice as
+ * many empty slabs may stay, until a reap finds that they were not needed; lock held. Not where somebody has said how
+ * many, or pays for each slab. Kernel: min_partial, always.
+ */
+static void note_swing(struct kmem_cache *cache, struct sheaf_node *n)
+{
+	uint32_t more = n->extra ?: km_max(FIRST_EXTRA_PAGES >> cache->order, 1u);
+
+	n->dropped = false;
+	if (++n->swings < SLAB_SWINGS)
+		return;
+	n->swings = 0;
+	if (!cache->own_min_partial && !cache->keeper && km_pages_keep((size_t)more << cache->order))
+		n->extra += more;
+}
+
 /* From a fresh slab, which is of another node where its own had no pages; 0: there is none. */
 static unsigned take_new(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			 unsigned want)
@@ -134,6 +154,8 @@ static unsigned take_new(struct kmem_cache *cache, const struct km_request *requ
 	km_bump(&n->counts.slabs, 1);
 	km_bump(&n->counts.new_slabs, 1);
 	km_bump(&n->counts.objects, slab->objects);
+	if (km_unlikely(n->dropped))
+		note_swing(cache, n);
 	unsigned got = take_from(cache, slab, objects, want);
 	km_bump(&n->counts.taken, got);
 	if (slab->inuse < slab->objects)
@@ -228,9 +250,10 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 		if (!put_back(n, &candidates[i]))
 			candidates[twice++] = candidates[i];
 		else if (km_unlikely(!slab->inuse) &&
-			 km_sheaf_drop_if_empty(cache, n, slab, km_load(&cache->min_partial)))
+			 km_sheaf_drop_if_empty(cache, n, slab, km_sheaf_keep(cache, n)))
 			empty[empty_count++] = slab;
 	}
+	n->dropped |= empty_count != 0;
 	km_bump(&n->counts.taken, (long)twice - (long)count);
 	km_unlock_quick(&n->lock);
 	for (unsigned i = 0; i < empty_count; i++)

@@ -36,7 +36,11 @@ struct away {
 struct sheaf_node {
 	struct km_node_counts counts;	/* protected by lock */
 	struct km_lock lock;
-	struct km_list partial;		/* protected by lock */
+	struct km_list partial;		/* protected by lock, as what follows */
+	uint32_t extra;			/* slabs that may stay beside min_partial */
+	uint32_t fewest;		/* that were on the list at any time since the last reap */
+	uint8_t swings;			/* times that a slab was needed after one had gone, since the last reap */
+	bool dropped;			/* one has gone since one was last needed */
 	struct barn barn km_aligned(64);
 	struct away *away;		/* NULL: there is one node, or no shelf */
 };
@@ -77,5 +81,10 @@ void km_sheaf_flush_away(struct kmem_cache *cache, struct sheaf_node *n);
 /* An all-free slab goes if there are enough partial ones without it; lock held. True: the caller frees it. */
 bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
 			    unsigned long keep);
+/* Slabs on the list beyond which empty ones go; lock held. */
+km_inline unsigned long km_sheaf_keep(const struct kmem_cache *cache, const struct sheaf_node *n)
+{
+	return km_load(&cache->min_partial) + (cache->own_min_partial ? 0 : n->extra);
+}
 
 #endif

@@ -123,6 +123,7 @@ static int node_init(struct kmem_cache *cache, unsigned node)
 
 static void node_fini(struct kmem_cache *cache, unsigned node)
 {
+	km_pages_keep_less((size_t)sheaf_node(cache, node)->extra << cache->order);
 	km_meta_free(sheaf_node(cache, node)->away, sizeof(struct away));
 }
 
@@ -178,6 +179,19 @@ static void sort_partial(struct sheaf_node *n)
 	km_unlock(&n->lock);
 }
 
+/* So many empty slabs may stay no more. */
+static void keep_less(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
+{
+	km_lock(&n->lock);
+	uint32_t less = idle || cache->own_min_partial ? n->extra : km_min(n->extra, n->fewest);
+	n->extra -= less;
+	n->fewest = (uint32_t)km_min(n->counts.partial, (unsigned long)UINT32_MAX);
+	n->swings = 0;
+	n->dropped = false;
+	km_unlock(&n->lock);
+	km_pages_keep_less((size_t)less << cache->order);
+}
+
 static size_t sheaf_shrink(struct kmem_cache *cache)
 {
 	size_t freed = 0;
@@ -188,6 +202,7 @@ static size_t sheaf_shrink(struct kmem_cache *cache)
 		struct sheaf_node *n = sheaf_node(cache, i);
 
 		km_sheaf_flush_barn(cache, &n->barn);
+		keep_less(cache, n, true);
 		freed += free_empty(cache, n, 0);
 		sort_partial(n);
 	}
@@ -211,7 +226,8 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 		km_sheaf_flush_away(cache, n);
 	else if (n->away)
 		km_store(&n->away->touched, false);
-	return free_empty(cache, n, idle ? 0 : km_load(&cache->min_partial));
+	keep_less(cache, n, idle);
+	return free_empty(cache, n, idle ? 0 : km_sheaf_keep(cache, n));
 }
 
 /* Kernel: nothing of the kind; SLAB's reaping is the model. What lay untouched since the last call goes. */

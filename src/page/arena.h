@@ -183,6 +183,10 @@ bool km_pages_too_dirty(void);
 /* So many of the pages in use may lie ready on CPUs, and are as good as dirty: the bound is lower by them.
  * Whoever calls it holds a lock from before he counts them. */
 void km_pages_set_ready(size_t pages);
+/* So many more of them may lie in empty slabs of caches that need them by turns, and lower it as well. False: no, there
+ * are too many. And: so many less. */
+bool km_pages_keep(size_t pages);
+void km_pages_keep_less(size_t pages);
 /* Give the oldest dirty pages back until a quarter of that bound is left. */
 void km_pages_trim(void);
 

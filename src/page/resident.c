@@ -10,6 +10,9 @@
 #define TRIM_ROUNDS	4
 /* Dirty memory allowed where little is in use: 1 MiB. Who swings by more soon has that (km_pages_swing). */
 #define DIRTY_FLOOR_PAGES	256u
+/* Of what is in use, pages in empty slabs that caches keep beside min_partial; a quarter of the bound, or the floor. */
+#define EMPTY_PART		16u
+#define EMPTY_FLOOR_PAGES	256u
 /* Huge pages only from here on: a small program must not pay 2 MiB for a few pages. */
 #define HUGE_FROM_PAGES	(2 * KM_BLOCK_PAGES)
 
@@ -38,7 +41,20 @@ static size_t dirty_bound(void)
 {
 	size_t bound = km_pages_used() / 4 + DIRTY_FLOOR_PAGES;
 
-	return bound - km_min(km_load(&km_arena.ready_pages), bound / 2);
+	return bound - km_min(km_load(&km_arena.ready_pages) + km_load(&km_arena.empty_pages), bound / 2);
+}
+
+bool km_pages_keep(size_t pages)
+{
+	if (km_add(&km_arena.empty_pages, pages) + pages <= km_pages_used() / EMPTY_PART + EMPTY_FLOOR_PAGES)
+		return true;
+	km_pages_keep_less(pages);
+	return false;
+}
+
+void km_pages_keep_less(size_t pages)
+{
+	km_sub(&km_arena.empty_pages, pages);
 }
 
 void km_pages_set_ready(size_t pages)

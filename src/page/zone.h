@@ -47,6 +47,7 @@ struct km_arena {
 	size_t dirty_ready[KM_MAX_RANGES];
 	size_t bind_failures;
 	size_t ready_pages;		/* in use, as far as this floor knows, and may lie ready on CPUs */
+	size_t empty_pages;		/* the same, and may lie in empty slabs that are kept */
 	size_t kept_pages;		/* dirty when the system could last not take them back */
 	bool huge;
 	unsigned decay_ms;

@@ -306,6 +306,8 @@ static void process_member(struct json *json, const char *key, void *arg, unsign
 		string(json, snapshot->reason, sizeof(snapshot->reason));
 	} else if (!strcmp(key, "pid")) {
 		snapshot->pid = (unsigned)number(json);
+	} else if (!strcmp(key, "pages_mapped_ready")) {
+		snapshot->mapped_ready = number(json);
 	} else if (!strcmp(key, "caches")) {
 		caches(json, depth + 1);
 	} else if (!strcmp(key, "groups")) {

@@ -42,7 +42,7 @@ static int print_json(const struct snapshot *snapshot)
 	struct km_writer writer = { .fd = STDOUT_FILENO };
 	struct km_print_process process = {
 		.version = snapshot->version, .discipline = snapshot->discipline,
-		.reason = snapshot->reason, .pid = snapshot->pid,
+		.reason = snapshot->reason, .pid = snapshot->pid, .mapped_ready = snapshot->mapped_ready,
 	};
 
 	km_print_json_head(&writer, &process, &snapshot->stats);
@@ -242,7 +242,9 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 		print_total("pages shared by the caches of slob", times(stats->slob_pages, KM_PAGE_SIZE));
 		print_total("in use of them", stats->slob_bytes);
 	}
-	print_total("free pages, not yet given back", times(dirty == UNKNOWN ? dirty : dirty - ready, KM_PAGE_SIZE));
+	/* A file may say anything. */
+	unsigned long pages = dirty == UNKNOWN ? UNKNOWN : dirty - (ready < dirty ? ready : dirty);
+	print_total("free pages, not yet given back", times(pages, KM_PAGE_SIZE));
 	print_total("free pages, without memory", times(stats->pages_free_clean, KM_PAGE_SIZE));
 	print_total("given back to the system, ever", times(stats->purged_pages, KM_PAGE_SIZE));
 	print_total("mappings of their own", stats->mapped_bytes);

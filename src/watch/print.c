@@ -148,6 +148,7 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 	print_long(writer, ",\n", "nodes", s->nodes);
 	print_long(writer, ",", "bind_failures", s->bind_failures);
 	print_long(writer, ",", "mapped_spare_bytes", s->mapped_spare_bytes);
+	print_long(writer, ",", "pages_mapped_ready", process->mapped_ready);
 	km_print(writer, ",\n \"caches\": [");
 }
 

@@ -38,6 +38,7 @@ int km_print_end(struct km_writer *writer);
 struct km_print_process {
 	const char *version, *discipline, *reason;
 	unsigned pid;
+	unsigned long mapped_ready;	/* of its free dirty pages those of freed mappings that lie ready */
 };
 void km_print_json_head(struct km_writer *writer, const struct km_print_process *process,
 			const struct kmem_stats *stats);

@@ -192,7 +192,9 @@ static int print_json_row(struct kmem_cache *cache, void *arg)
 int kmem_print_json(int fd)
 {
 	struct json_rows rows = { .writer = { .fd = fd } };
-	struct km_print_process process = { .version = KMEM_VERSION, .pid = km_os_pid() };
+	struct km_print_process process = {
+		.version = KMEM_VERSION, .pid = km_os_pid(), .mapped_ready = km_load(km_parked_pages()),
+	};
 	struct kmem_stats stats;
 
 	if (!km_boot())

@@ -26,7 +26,7 @@ BENCH_PEERS_STATIC = $(patsubst build/peers/%/lib.a,build/bench/malloc-%-static,
 	$(wildcard build/peers/*/lib.a))
 
 .PHONY: bench-workers
-bench-workers: build/bench/malloc-shared build/bench/malloc-glibc-static \
+bench-workers: build/bench/gauge build/bench/code build/bench/malloc-shared build/bench/malloc-glibc-static \
 	build/bench/malloc-kmem-static \
 	build/bench/cache-shared build/bench/cache-static build/bench/cache-inline \
 	build/bench/kmalloc-shared build/bench/kmalloc-static \
@@ -50,6 +50,13 @@ build/bench/worker_dpdk.o build/bench/dpdk_calls.o build/bench/dpdk_open.o: \
 
 build/bench/%.o: bench/%.c $(BENCH_HEADERS) bench/bench.mk | build/bench
 	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) -Ibench -Iinclude -c $< -o $@
+
+build/bench/gauge: build/bench/gauge.o
+	$(CC) $^ -o $@
+
+# Reads the library beside it.
+build/bench/code: bench/worker_code.py build/libkmem.so bench/bench.mk | build/bench
+	install -m 755 $< $@
 
 build/bench/libnothing.so: bench/nothing.c bench/nothing.h bench/bench.mk | build/bench
 	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) -fPIC -shared -Ibench $< -o $@

@@ -6,7 +6,8 @@ PREFIX	?= /usr/local
 BINDIR	?= $(PREFIX)/bin
 LIBDIR	?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
-MANDIR	?= $(PREFIX)/share/man
+DATADIR	?= $(PREFIX)/share
+MANDIR	?= $(DATADIR)/man
 PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 CMAKEDIR ?= $(LIBDIR)/cmake/kmem
 DESTDIR	?=
@@ -17,11 +18,12 @@ SHARED_LIBS := $(notdir $(filter %.so,$(LIBS)))
 ARCHIVES := $(notdir $(filter %.a,$(LIBS)))
 HEADERS	:= $(notdir $(wildcard include/kmem/*.h))
 PAGES	:= $(notdir $(wildcard docs/man/*.[1-8]))
+DRIVER	:= $(notdir $(wildcard bench/driver/*.py))
 PCS	:= kmem.pc kmem-malloc.pc
 CMAKES	:= kmemConfig.cmake kmemConfigVersion.cmake
 
 INSTALLED = $(SHARED_LIBS:%=$(LIBDIR)/%) $(SHARED_LIBS:%=$(LIBDIR)/%.$(SOVERSION)) $(SHARED_LIBS:%=$(LIBDIR)/%.$(REAL)) \
-	$(ARCHIVES:%=$(LIBDIR)/%) $(HEADERS:%=$(INCLUDEDIR)/kmem/%) $(BINDIR)/kmem $(PCS:%=$(PKGCONFIGDIR)/%) $(CMAKES:%=$(CMAKEDIR)/%) \
+	$(ARCHIVES:%=$(LIBDIR)/%) $(HEADERS:%=$(INCLUDEDIR)/kmem/%) $(BINDIR)/kmem $(DRIVER:%=$(DATADIR)/kmem/driver/%) $(PCS:%=$(PKGCONFIGDIR)/%) $(CMAKES:%=$(CMAKEDIR)/%) \
 	$(foreach page,$(PAGES),$(MANDIR)/man$(subst .,,$(suffix $(page)))/$(page))
 
 FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@PC_LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|g' \
@@ -29,13 +31,14 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@PC_LIBDIR@|$(LIBDIR:$(PREFIX)/%=$$
 	-e 's|@SOVERSION@|$(SOVERSION)|g' -e 's|@REAL@|$(REAL)|g'
 
 .PHONY: install uninstall always
-# Where `kmem run` looks for its library. Written anew only when it changes, so that who installs elsewhere than he built for gets
+# Where `kmem run` looks for its library, and `kmem bench` for its driver. Written anew only when it changes, so that who installs elsewhere than he built for gets
 # a command that knows.
 $(BUILD)/paths.h: always
 	@mkdir -p $(@D)
-	@printf '#define KMEM_BINDIR "%s"\n#define KMEM_LIBDIR "%s"\n#define KMEM_SOVERSION "%s"\n' '$(BINDIR)' '$(LIBDIR)' '$(SOVERSION)' >$@.new
+	@printf '#define KMEM_BINDIR "%s"\n#define KMEM_LIBDIR "%s"\n#define KMEM_DATADIR "%s"\n#define KMEM_SOVERSION "%s"\n' '$(BINDIR)' '$(LIBDIR)' '$(DATADIR)' \
+		'$(SOVERSION)' >$@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
-$(BUILD)/tools/tools/run.o: $(BUILD)/paths.h
+$(BUILD)/tools/tools/run.o $(BUILD)/tools/tools/bench.o: $(BUILD)/paths.h
 
 install: all
 	install -d $(sort $(addprefix $(DESTDIR),$(dir $(INSTALLED))))
@@ -46,6 +49,7 @@ install: all
 	install -m 644 $(ARCHIVES:%=$(BUILD)/%) $(DESTDIR)$(LIBDIR)/
 	install -m 644 $(HEADERS:%=include/kmem/%) $(DESTDIR)$(INCLUDEDIR)/kmem/
 	install -m 755 $(BUILD)/kmem $(DESTDIR)$(BINDIR)/
+	install -m 644 $(DRIVER:%=bench/driver/%) $(DESTDIR)$(DATADIR)/kmem/driver/
 	set -e; for pc in $(PCS); do $(FILL) packaging/$$pc.in >$(DESTDIR)$(PKGCONFIGDIR)/$$pc; done
 	set -e; for cmake in $(CMAKES); do $(FILL) packaging/$$cmake.in >$(DESTDIR)$(CMAKEDIR)/$$cmake; done
 	set -e; for page in $(PAGES); do install -m 644 docs/man/$$page $(DESTDIR)$(MANDIR)/man$${page##*.}/; done
@@ -55,5 +59,5 @@ install: all
 
 uninstall:
 	rm -f $(addprefix $(DESTDIR),$(INSTALLED))
-	@rmdir $(DESTDIR)$(INCLUDEDIR)/kmem $(DESTDIR)$(CMAKEDIR) 2>/dev/null || :
+	@rmdir $(DESTDIR)$(INCLUDEDIR)/kmem $(DESTDIR)$(CMAKEDIR) $(DESTDIR)$(DATADIR)/kmem/driver $(DESTDIR)$(DATADIR)/kmem 2>/dev/null || :
 	@[ -n "$(DESTDIR)" ] || ! command -v ldconfig >/dev/null || ldconfig 2>/dev/null || :

@@ -1,100 +1,84 @@
 /*
- * `kmem bench`: the project's measurements. This file is the course of one call: options, subjects,
- * plan, workers, rounds, printing. How each table measures stands in bench/, what it holds in
- * bench_plan.c.
- *
- * Exit status: 0; 1 where something of ours could not be measured; 2 wrong usage; 3 where
- * `peers` lacks a peer that it must not lack; 128 and the signal's number where one stopped it. Tables
- * are printed in any case but wrong usage, with the rounds that are complete.
+ * `kmem bench`: hands over to the driver, a Python package. That of the tree in which this command was built stands
+ * first, then the installed one, then that of the tree around the current directory: workers and driver are of one
+ * version wherever that can be had. The driver measures nothing: it plans, starts the workers in turn, and prints.
  */
+#define _GNU_SOURCE
 #include <errno.h>
-#include <signal.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "bench.h"
+#include "kmem.h"
+#include "paths.h"
 
-static void write_html(const char *file)
+#define SYSTEM_PYTHON "/usr/bin/python3"	/* by its name it finds its libraries */
+#define OPTIONS 6				/* ours, with what ends the list */
+
+static __attribute__((format(printf, 1, 2))) char *format(const char *how, ...)
 {
-	FILE *out = fopen(file, "w");
+	va_list arguments;
+	char *text;
 
-	if (!out)
-		bench_fatal("%s: %s", file, strerror(errno));
-	bench_print_html(out);
-	if (fclose(out))
-		bench_fatal("%s: %s", file, strerror(errno));
+	va_start(arguments, how);
+	if (vasprintf(&text, how, arguments) < 0)
+		text = NULL;
+	va_end(arguments);
+	return kmem_need(text);
 }
 
-/* Before an hour's work, not after it. */
-static void check_html(const char *file)
+/* The folder, if the driver lies in it; else NULL. */
+static char *driver(char *folder)
 {
-	FILE *out = fopen(file, "a");
-
-	if (!out || fclose(out))
-		bench_fatal("%s: %s", file, strerror(errno));
+	return access(format("%s/__main__.py", folder), R_OK) ? NULL : folder;
 }
 
-static void print_all(void)
+/* The nearest folder above `path` that holds the benches; NULL: there is none. */
+static char *tree_above(const char *path)
 {
-	bool failed;
+	char *tree = format("%s", path), *slash;
 
-	/* A reader that went with the same Ctrl-C must not take the page with it. */
-	signal(SIGPIPE, SIG_IGN);
-	if (bench.options.json)
-		bench_print_json(stdout);
-	else if (bench.options.csv)
-		bench_print_csv(stdout);
-	else
-		bench_print_text(stdout);
-	failed = fflush(stdout) || ferror(stdout);
-	if (bench.options.html)
-		write_html(bench.options.html);
-	if (failed)
-		bench_fatal("cannot write the figures");
+	while ((slash = strrchr(tree, '/'))) {
+		if (!access(format("%s/bench/bench.mk", tree), R_OK))
+			return tree;
+		*slash = '\0';
+	}
+	return NULL;
 }
 
-/* A table of which nothing is complete has no rows at all. */
-static void finish_table(struct table *table)
+/* Beside the command, in case it was moved together with it, or where it was to be. */
+static char *installed(const char *self)
 {
-	if (bench_incomplete(table))
-		fprintf(stderr, "kmem bench: %s: %s\n", table->bench, bench_extent(table));
-	if (!table->complete)
-		return;
-	bench_add_code(table);
-	bench_add_published(table);
-	bench_settle(table);
+	char *moved = driver(format("%.*s/../share/kmem/driver", (int)(strrchr(self, '/') - self), self));
+
+	return moved ? moved : driver(format("%s", KMEM_DATADIR "/kmem/driver"));
 }
 
 int cmd_bench(int argc, char **argv)
 {
-	const struct names *benches = &bench.options.benches;
+	char *self = kmem_need(realpath("/proc/self/exe", NULL)), *here = getcwd(NULL, 0);
+	char *tree = tree_above(self), *folder = tree ? NULL : installed(self);
+	char **arguments = kmem_need(calloc((size_t)argc + OPTIONS, sizeof(*arguments)));
 
-	bench_parse(argc, argv, &bench.options);
-	if (bench.options.html)
-		check_html(bench.options.html);
-	bench_catch_stop();
-	bench_find_root();
-	bench.environment.rounds = bench.options.rounds ? bench.options.rounds :
-				   bench.options.quick	? BENCH_QUICK_ROUNDS :
-							  BENCH_ROUNDS;
-	bench_find_subjects();
-	for (size_t i = 0; i < benches->count; i++)
-		bench_plan(benches->name[i]);
-	bench_build_workers();
-	bench_env_before(&bench.environment);
-	bench_progress_begin();
-	for (size_t i = 0; i < bench.table_count; i++)
-		bench_run_table(&bench.tables[i]);
-	bench_env_after(&bench.environment);
-	for (size_t i = 0; i < bench.table_count; i++)
-		finish_table(&bench.tables[i]);
-	print_all();
-	if (bench_stop_status())
-		return bench_stop_status();
-	if (bench_has(benches, "peers") && bench.must_missing) {
-		fputs("kmem bench: peers: glibc, jemalloc, mimalloc or gperftools is missing\n",
-		      stderr);
-		return 3;
-	}
-	return bench.ours_failed ? 1 : 0;
+	if (!tree && here)
+		tree = tree_above(here);
+	/* Compiled modules lie with what else was built; beside an installed driver nothing is written. */
+	char *cache = folder ? "pycache_prefix=/dev/null" : format("pycache_prefix=%s/build/pycache", tree);
+
+	if (!folder && !tree)
+		return kmem_failed(1, "bench", "needs the project's tree: run it inside of a clone");
+	char *const ours[] = { SYSTEM_PYTHON, "-I", "-X", cache, folder ? folder : format("%s/bench/driver", tree),
+			       tree ? tree : "" };
+
+	memcpy(arguments, ours, sizeof(ours));
+	memcpy(arguments + OPTIONS, argv + 1, (size_t)argc * sizeof(*argv));
+	execv(arguments[0], arguments);
+	arguments[0] = "python3";
+	execvp(arguments[0], arguments);
+	return kmem_failed(1, "bench", errno == ENOENT ? "needs Python: apt-get install python3 python3-rich" :
+							 "cannot start python3");
 }

@@ -1,0 +1,66 @@
+"""The rows for programs: one JSON object, or CSV with a header line. Field names are a contract."""
+from __future__ import annotations
+
+import csv
+import json
+from io import StringIO
+from typing import Any
+
+from .model import KEY, Bench, Kind, Row
+
+FIELDS = KEY[:KEY.index("unit")] + ("quick",) + KEY[KEY.index("unit"):]
+FIGURES = ("median", "min", "max", "avg", "sd", "rounds", "planned")
+
+
+def fields_of(bench: Bench, row: Row) -> dict[str, Any]:
+    """A field that has no meaning for the row is None."""
+    fields = {name: getattr(row, name) or None for name in KEY}
+    fields["accounting"] = row.accounting or "off"
+    fields["quick"] = bench.options.quick and row.kind is not Kind.PUBLISHED or None
+    return {name: fields[name] for name in FIELDS}
+
+
+def json_row(bench: Bench, row: Row) -> dict[str, Any]:
+    """Of latency each run's figure as well, in the order of the runs."""
+    fields = {name: value for name, value in fields_of(bench, row).items() if value is not None}
+    fields |= {name: round(getattr(row, name), 4) for name in ("median", "min", "max")}
+    if row.rounds > 1:
+        fields["avg"] = round(row.avg, 4)
+    if row.sd > 0:
+        fields["sd"] = round(row.sd, 4)
+    if row.planned:
+        fields["planned"] = row.planned
+    fields["rounds"] = row.rounds
+    if row.work == "latency" and not row.settled:
+        fields["values"] = [round(value) for value in row.values]
+    return fields
+
+
+def environment(bench: Bench) -> dict[str, Any]:
+    e = bench.environment
+    return {
+        "date": e.date, "cpu": e.cpu, "cores": e.cores, "tsc_ghz": round(e.tsc_ghz, 4),
+        "clock_ratio_before": round(e.clock_before, 4), "clock_ratio_after": round(e.clock_after, 4), "noisy": e.noisy,
+        "kernel": e.kernel, "libc": e.libc, "compiler": e.compiler, "flags": e.flags, "library_flags": e.library_flags,
+        "commit": e.commit, "discipline": e.discipline, "rounds": e.rounds, "quick": bench.options.quick,
+        "peers": bench.peers(), "without": bench.without,
+        "incomplete": [{"bench": table.bench, "why": table.cut_by, "rounds": table.complete, "planned": table.rounds}
+                       for table in bench.tables if table.incomplete],
+    }
+
+
+def as_json(bench: Bench) -> str:
+    """A line for each row."""
+    rows = ",\n  ".join(json.dumps(json_row(bench, row)) for table in bench.tables for row in table.rows)
+    return f'{{"environment": {json.dumps(environment(bench))},\n "rows": [\n  {rows}\n]}}\n'
+
+
+def as_csv(bench: Bench) -> str:
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(FIELDS + FIGURES)
+    for row in (row for table in bench.tables for row in table.rows):
+        fields = ["true" if value is True else value for value in fields_of(bench, row).values()]
+        figures = [f"{getattr(row, name):.4f}" for name in FIGURES[:5]]
+        writer.writerow([*fields, *figures, row.rounds, row.planned or None])
+    return out.getvalue()

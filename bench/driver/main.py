@@ -1,0 +1,115 @@
+"""The course of one call: options, subjects, plan, workers, rounds, printing. How each table measures stands in the
+workers, what it holds in plan*.py.
+
+Exit status: 0; 1 where something of ours could not be measured; 2 wrong usage; 3 where `peers` lacks a peer that it
+must not lack; 128 and the signal's number where one stopped it. Tables are printed in any case but wrong usage, with
+the rounds that are complete.
+"""
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from . import BenchError
+from .emit import as_csv, as_json
+from .environment import GAUGE
+from .model import Bench, Table
+from .options import parse
+from .plan import QUICK_ROUNDS, ROUNDS, plan
+from .progress import PIPE_COLUMNS, terminal_columns
+from .published import add_published
+from .run import Runner
+from .subjects import SUBJECTS, Finder, build_workers
+
+
+def check(options: argparse.Namespace, root: str) -> None:
+    """Before an hour's work, not after it."""
+    if not root:
+        raise BenchError("needs the project's tree: run it inside of a clone")
+    wanted = ([] if options.json or options.csv else ["rich"]) + (["rich", "matplotlib"] if options.html else [])
+    for module in wanted:
+        if not importlib.util.find_spec(module):
+            raise BenchError(f"needs the Python library {module}: apt-get install python3-{module}")
+    if options.html:
+        try:
+            with open(options.html, "a", encoding="utf-8"):
+                pass
+        except OSError as error:
+            raise BenchError(f"{options.html}: {error.strerror}") from error
+
+
+def finish(bench: Bench, table: Table) -> None:
+    """A table of which nothing is complete has no rows at all."""
+    if table.incomplete:
+        print(f"kmem bench: {table.bench}: {table.extent}", file=sys.stderr)
+    if not table.complete:
+        return
+    add_published(bench, table)
+    seen = set()
+    for row in table.rows:
+        row.settle()
+        if row.key() in seen:
+            raise BenchError(f"two rows of {row.bench} are the same ({row.subject} {row.api} {row.work})")
+        seen.add(row.key())
+
+
+def text_of(bench: Bench) -> str:
+    if bench.options.json:
+        return as_json(bench)
+    if bench.options.csv:
+        return as_csv(bench)
+    from .text import report
+    columns = terminal_columns(sys.stdout)
+    return report(bench, columns or PIPE_COLUMNS, bool(columns))
+
+
+def print_all(bench: Bench) -> None:
+    """A reader that went with the same Ctrl-C must not take the page with it."""
+    text, failed = text_of(bench), False
+    try:
+        sys.stdout.buffer.write(text.encode(errors="replace"))
+        sys.stdout.flush()
+    except OSError:
+        failed = True
+    if bench.options.html:
+        from .page import Page
+        Page(bench, bench.options.html).write()
+    if failed:
+        raise BenchError("cannot write the figures")
+
+
+def run(arguments: list[str], root: str) -> int:
+    options = parse(arguments, SUBJECTS)
+    check(options, root)
+    bench = Bench(options, Path(root))
+    bench.children.catch_stop()
+    bench.environment.rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    Finder(bench).find()
+    bench.tables = [plan(bench, name) for name in options.benches]
+    build_workers(bench, GAUGE)
+    bench.environment.before(bench.root, bool(bench.children.stopped))
+    Runner(bench).run()
+    bench.environment.after()
+    for table in bench.tables:
+        finish(bench, table)
+    print_all(bench)
+    if bench.children.status:
+        return bench.children.status
+    if "peers" in options.benches and bench.must_missing:
+        raise BenchError("peers: glibc, jemalloc, mimalloc or gperftools is missing", 3)
+    return int(bench.ours_failed)
+
+
+def main(root: str, arguments: list[str]) -> NoReturn:
+    try:
+        status = run(arguments, root)
+    except BenchError as error:
+        print(f"kmem bench: {error}", file=sys.stderr)
+        status = error.status
+    # Nothing is left to be done but what Python would complain of: a reader that went.
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,256 @@
+"""The rounds: every job of a table once per round, in the same order (A B C A B C ...), each in a fresh process.
+
+A subject that fails is left out from then on, and named; its rows are those of the rounds before. Invariant: whatever
+ends the run early, the rows of a table are made of whole rounds.
+"""
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from .model import ROW_FIELDS, Bench, Cell, Job, Kind, Row, Table, Variant
+from .progress import Progress
+
+CELL_US = 20000         # a cost cell's windows together, at least
+RUN_MS = 200            # a throughput cell ...
+RUN_CROWD_MS = 400      # ... with a crowd, so that each runs several times
+FULL_OBJECTS = 10000000     # what the published tables took for a cell
+
+
+def accounting_options(accounting: str | None) -> str:
+    """How charges are kept: "shelf", or hierarchy and refill rule of the stock, as "v2-keep"."""
+    if not accounting or accounting == "off":
+        return ""
+    hierarchy, dash, refill = accounting.partition("-")
+    return f"memcg_hierarchy:{hierarchy},memcg_refill:{refill},memcg_shelf:0" if dash else \
+        "memcg_hierarchy:v2,memcg_refill:keep,memcg_shelf:1"
+
+
+def worker_environment(variant: Variant, root: Path) -> dict[str, str]:
+    """Our engine comes after what the user set, so that the user's other options stay. A peer runs under what its
+    recipe found that it needs."""
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    settings = root / "build/peers" / variant.subject / "env"
+    if variant.kind is Kind.PEER and settings.exists():
+        environment.update(setting.partition("=")[::2] for setting in settings.read_text().split())
+    if variant.preload:
+        environment["LD_PRELOAD"] = str(root / variant.preload)
+    if variant.kind in (Kind.OURS, Kind.MODEL):
+        options = environment.get("KMEM_OPTIONS")
+        engine = "sheaf" if variant.kind is Kind.MODEL else variant.subject
+        rule = f"min_partial:{variant.min_partial}" if variant.min_partial else ""
+        environment["KMEM_OPTIONS"] = ",".join(filter(None, (options, f"engine:{engine}", rule,
+                                                             accounting_options(variant.accounting))))
+    if variant.percpu:
+        environment["KMEM_PERCPU"] = variant.percpu
+    return environment
+
+
+class Runner:
+    def __init__(self, bench: Bench) -> None:
+        self.bench, self.children, self.options = bench, bench.children, bench.options
+        self.progress = Progress(bench.tables)
+        self.rows: dict[tuple[Cell, str, str | None, str | None], Row] = {}
+
+    # ------------------------------------------------------------------------------------------------- one worker
+
+    def arguments(self, job: Job) -> list[str]:
+        """The last CPU that we may use is where a single thread runs: the first one is where most systems take their
+        interrupts."""
+        first, less = job.cells[0], 3 if self.options.quick else 1
+        run_ms = first.run_ms or (RUN_CROWD_MS if first.threads > 2 else RUN_MS)
+        arguments = [str(self.bench.root / job.variant.worker), f"--cpu={max(os.sched_getaffinity(0))}",
+                     f"--cell-us={CELL_US // less}", f"--run-ms={run_ms // less}"]
+        if self.options.full:
+            arguments.append(f"--objects={FULL_OBJECTS}")
+        if first.objects:
+            arguments.append(f"--live={first.objects}")
+        if first.threads > 2:
+            arguments.append(f"--idle={first.threads}")
+        if job.variant.accounting not in (None, "off"):
+            arguments.append("--account")
+        if first.payers == "several":
+            arguments.append("--several")
+        return arguments + [",".join(map(str, (c.work, c.size, c.batch, c.threads, c.match, c.groups, c.transfer_ns)))
+                            for c in job.cells]
+
+    def take_info(self, variant: Variant, key: str, value: str) -> bool:
+        """A line about the subject. False where what is in force is not what we mean."""
+        environment = self.bench.environment
+        if key == "malloc" and variant.owner:
+            return value == os.path.realpath(self.bench.root / variant.owner)
+        if key == "accounting":
+            return value == variant.accounting
+        if key == "engine":
+            return value == variant.subject
+        if key == "discipline" and variant.kind is Kind.OURS:
+            variant.refused = variant.percpu not in (None, value)
+            if variant.refused:
+                return False
+            if variant.subject != "slob":
+                variant.discipline = value
+                if value not in environment.disciplines:
+                    environment.disciplines.append(value)
+        elif key == "version" and not variant.version:
+            variant.version = value
+        elif key in ("compiler", "flags", "library-flags"):
+            setattr(environment, key.replace("-", "_"), value)
+        return True
+
+    def row_of(self, table: Table, job: Job, cell: Cell, unit: str, measure: str | None, at: str | None) -> Row:
+        """A cell's row of that unit; of seconds the worker's `measure` says which time it is."""
+        row = self.rows.get((cell, unit, measure, at))
+        if not row:
+            variant = job.variant
+            row = Row(table.bench, unit=unit, at=at, variant=variant, job=job)
+            for source in (variant, cell):
+                for name in ROW_FIELDS & vars(source).keys():
+                    setattr(row, name, getattr(source, name))
+            row.work, row.api = cell.row_work, cell.row_api or variant.api
+            if variant.kind is Kind.NOTHING:
+                row.work, row.of = "nothing", cell.row_work
+            setattr(row, "time" if unit == "s" else "measure", measure)
+            self.rows[cell, unit, measure, at] = row
+            table.rows.append(row)
+        return row
+
+    def take_figure(self, table: Table, job: Job, words: list[str]) -> bool:
+        """CELL UNIT MEASURE AT FIGURE. False: the line is something else."""
+        try:
+            index, unit, measure, at, figure = words
+            cell, value = job.cells[int(index)], float(figure)
+        except (ValueError, IndexError):
+            return False
+        names = [None if name == "-" else name for name in (measure, at)]
+        self.row_of(table, job, cell, unit, *names).values.append(value)
+        if unit == "cycles/object":
+            self.row_of(table, job, cell, "ns/object", None, None).values.append(value / self.bench.environment.tsc_ghz)
+        return True
+
+    def read(self, table: Table, job: Job, said: bytes) -> bool:
+        """One worker's output; False if it was not what it must be."""
+        good, figures = True, 0
+        for line in said.decode(errors="replace").splitlines():
+            words = line.split()
+            if words[:1] == ["info"] and len(words) > 1:
+                value = line.split(maxsplit=2)[2] if len(words) > 2 else ""
+                if not self.take_info(job.variant, words[1], value):
+                    job.variant.impostor = True
+            elif self.take_figure(table, job, words):
+                figures += 1
+            else:
+                good = False
+        return good and figures >= len(job.cells)
+
+    # ----------------------------------------------------------------------------------------- who fell out, and why
+
+    @staticmethod
+    def fault_of(table: Table, job: Job, status: int, good: bool) -> str | None:
+        """Why a worker's figures do not count; None: they do."""
+        work = job.cells[0].work
+        if status == -signal.SIGALRM:
+            return f"its worker took more than {table.worker_s} seconds ({work})"
+        if status < 0:
+            return f"its worker died of signal {-status} ({work})"
+        if status:
+            return f"its worker failed ({work})"
+        if job.variant.refused:
+            return "this machine does not have that discipline"
+        if job.variant.impostor:
+            return "another malloc or engine was in force"
+        return None if good else "its worker's output is wrong"
+
+    @staticmethod
+    def complete_rounds(table: Table, variant: Variant) -> int:
+        """The rounds of a subject that can be printed: those that all of its jobs have completed; what lies between a
+        job's own rounds is nothing to it."""
+        return min([job.rounds * job.every for job in table.jobs if job.variant is variant] + [table.rounds])
+
+    def leave_out(self, table: Table, variant: Variant, why: str) -> None:
+        rounds = 0 if variant.impostor else self.complete_rounds(table, variant)
+        name = variant.name + (f" after {rounds} of {table.rounds} {table.rounds_name}" if rounds else "")
+        self.progress.clear()
+        print(f"kmem bench: going on without {name}: {why}", file=sys.stderr)
+        self.bench.leave(name, why)
+        variant.broken = True
+        self.bench.ours_failed |= variant.kind.is_ours and not variant.refused
+
+    def job(self, table: Table, job: Job) -> bool:
+        """False where the run ends here."""
+        began = time.monotonic()
+        try:
+            child = self.children.start(self.arguments(job), worker_environment(job.variant, self.bench.root),
+                                        seconds=table.worker_s)
+        except (FileNotFoundError, PermissionError):
+            self.leave_out(table, job.variant, f"its worker failed ({job.cells[0].work})")
+            return True
+        except OSError as error:
+            self.children.reason = f"cannot start a worker: {error.strerror}"
+            self.bench.ours_failed = True
+            return False
+        good = self.read(table, job, self.children.output(child))
+        fault = self.fault_of(table, job, self.children.wait(child), good)
+        if not fault:
+            self.progress.ran(job, (time.monotonic() - began) * 1e3)
+            job.rounds += 1
+            return True
+        for row in table.rows:      # the figures of a round that the job did not complete
+            if row.job is job:
+                del row.values[job.rounds:]
+        if self.children.stopped:
+            return False
+        self.leave_out(table, job.variant, fault)
+        return True
+
+    # ------------------------------------------------------------------------------------------------- the rounds
+
+    def round(self, table: Table) -> bool:
+        """False where the run ends within the round."""
+        for job in table.jobs:
+            if not self.progress.is_due(job, table.complete):
+                continue
+            if self.children.stopped:
+                return False
+            self.progress.show(table, job)
+            if not self.job(table, job):
+                return False
+        return True
+
+    def has_time(self, table: Table) -> bool:
+        """Whether the next round ends within the table's limit."""
+        assert table.began is not None
+        end = (time.monotonic() - table.began) * 1e3 + self.progress.round_ms(table, table.complete)
+        if not table.limit_s or not table.complete or end < table.limit_s * 1e3:
+            return True
+        table.cut_by = f"the next would end later than the {table.limit_s} seconds that it has (--seconds)"
+        return False
+
+    def keep_complete(self, table: Table) -> None:
+        """Rows end with the last round that all subjects have completed, so that they stay comparable; those of a
+        subject that fell out end before. A row that its worker did not print in every round is none, nor is an
+        impostor's."""
+        kept = []
+        for row in table.rows:
+            assert row.variant and row.job
+            rounds = min(self.complete_rounds(table, row.variant), table.complete)
+            if not rounds or len(row.values) != row.job.rounds or row.variant.impostor:
+                continue
+            wanted = row.job.runs_within(table.rounds)
+            del row.values[row.job.runs_within(rounds):]
+            row.planned = wanted if len(row.values) < wanted else 0
+            kept.append(row)
+        table.rows = kept
+
+    def run(self) -> None:
+        self.progress.begin()
+        for table in self.bench.tables:
+            table.began = time.monotonic()
+            while table.complete < table.rounds and self.has_time(table) and self.round(table):
+                table.complete += 1
+            self.progress.clear()
+            if table.incomplete and not table.cut_by:
+                table.cut_by = self.children.stopped
+            self.keep_complete(table)

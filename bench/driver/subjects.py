@@ -1,0 +1,218 @@
+"""Who is measured: our engines through each interface and linkage, the peers that lie in build/peers/, and the empty
+functions. What is missing is asked of scripts/peers and make once; what still is missing then is named as such, and the
+run goes on without it. The order of the variants is that of the rows.
+"""
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import Any
+
+from . import BenchError
+from .model import Bench, Kind, Variant
+from .options import ENGINES
+
+PEERS = ("glibc", "jemalloc", "mimalloc2", "mimalloc3", "gperftools", "snmalloc", "tcmalloc", "rpmalloc", "tbbmalloc",
+         "scudo", "hardened_malloc", "hardened_malloc_light", "dpdk")
+SUBJECTS = ENGINES + PEERS + ("nothing", "published", "model", "processor")
+CODE = "code"
+MALLOC_LIB = "build/libkmem-malloc.so"
+FIO_EXAMPLE = "/usr/share/doc/fio/examples/netio.fio"
+ACCOUNTINGS = ("off", "v1-drain", "v1-keep", "v2-drain", "v2-keep", "shelf")
+PEERS_IN = ("fastpath", "bulk", "worst", "peers")      # the other tables are about ours alone
+
+
+class Finder:
+    def __init__(self, bench: Bench) -> None:
+        self.bench, self.options = bench, bench.options
+
+    def wanted(self, subject: str) -> bool:
+        return not self.options.subjects or subject in self.options.subjects
+
+    def add(self, kind: Kind, subject: str, api: str, linkage: str, worker: str, preload: str | None = None,
+            **fields: Any) -> None:
+        """A way to reach a subject, if its linkage is wanted. Who is behind a malloc must be its preload, or itself."""
+        if self.options.linkages and linkage not in self.options.linkages:
+            return
+        worker = f"build/bench/{worker}"
+        owner = (preload or worker) if api == "malloc" and (preload or linkage != "shared") else None
+        self.bench.variants.append(Variant(kind, subject, api, linkage, worker, preload, owner, **fields))
+
+    def ours(self, engine: str, api: str, linkage: str, worker: str, preload: str | None = None, **fields: Any) -> None:
+        self.add(Kind.OURS, engine, api, linkage, worker, preload, **fields)
+
+    def disciplines(self, engine: str) -> list[str | None]:
+        """Those asked for, or the library's choice. Slob has none."""
+        return [None] if engine == "slob" else self.options.disciplines or [None]
+
+    def add_engine(self, engine: str) -> None:
+        """Through each interface and linkage, under each discipline asked for."""
+        for percpu in self.disciplines(engine):
+            for linkage in ("shared", "static", "inline"):
+                self.ours(engine, "kmem_cache", linkage, f"cache-{linkage}", percpu=percpu)
+            for linkage in ("shared", "static"):
+                self.ours(engine, "kmalloc", linkage, f"kmalloc-{linkage}", percpu=percpu)
+            self.ours(engine, "malloc", "shared", "malloc-shared", MALLOC_LIB, percpu=percpu)
+            self.ours(engine, "malloc", "static", "malloc-kmem-static", percpu=percpu)
+
+    def add_discipline(self, only: str, engine: str, percpu: str | None) -> None:
+        """A kmem_cache under a discipline for one bench only."""
+        if only in self.options.benches and (not percpu or not self.options.disciplines or
+                                             percpu in self.options.disciplines):
+            for linkage in ("static", "shared"):
+                self.ours(engine, "kmem_cache", linkage, f"cache-{linkage}", only=only, percpu=percpu)
+
+    def add_disciplines(self, engine: str) -> None:
+        """What the published tables were measured on is the transaction id and the compare-and-swap: the two engines
+        that had it run under it as well. In slab-fastpath disciplines are the subject: KMEM_PERCPU does not choose."""
+        if engine in ("slub", "slab") and not self.options.disciplines and not os.environ.get("KMEM_PERCPU"):
+            for only in ("bulk", "bulk-latency"):
+                self.add_discipline(only, engine, "cmpxchg")
+        subject = {"slab": ("lock", "cmpxchg", "rseq"), "slub": ("cmpxchg", "rseq"), "sheaf": (None,)}
+        for percpu in subject.get(engine, ()):
+            self.add_discipline("slab-fastpath", engine, percpu)
+
+    def add_netio(self, engine: str) -> None:
+        """SLAB, SLUB with each rule for its partial slabs, and sheaf, as fio's malloc and as caches."""
+        if "netio" not in self.options.benches or engine == "slob":
+            return
+        fio = os.access("/usr/bin/fio", os.X_OK) and os.access(FIO_EXAMPLE, os.R_OK)
+        if not fio:
+            self.bench.leave("fio", "not here; 'scripts/need fio fio-examples' installs it")
+        for rule in ("static", "size", "half") if engine == "slub" else (None,):
+            self.ours(engine, "kmem_cache", "static", "netio-static", only="netio", min_partial=rule)
+            if fio:
+                self.ours(engine, "malloc", "shared", "fio-shared", MALLOC_LIB, only="netio", min_partial=rule)
+
+    def add_memcg(self, engine: str) -> None:
+        """How charges are kept: one variant each, so that they run in turn."""
+        if "memcg" not in self.options.benches:
+            return
+        if engine == "slob":
+            self.bench.leave(engine, "its objects are never charged")
+            return
+        for linkage in ("static", "shared"):
+            for percpu in self.disciplines(engine):
+                for api in ("kmem_cache", "kmalloc"):
+                    worker = f"account-{api.removeprefix('kmem_')}-{linkage}"
+                    for accounting in ACCOUNTINGS:
+                        self.ours(engine, api, linkage, worker, only="memcg", percpu=percpu, accounting=accounting)
+
+    def add_others(self) -> None:
+        """The charging code on CPUs that are not there (one of its two functions is asked under cmpxchg only), and the
+        machine itself."""
+        if "memcg" in self.options.benches and self.wanted("model"):
+            for accounting in ACCOUNTINGS[1:-1]:
+                self.add(Kind.MODEL, "model", "kmalloc", "static", "account-model-static", only="memcg",
+                         percpu="cmpxchg", accounting=accounting)
+        if "forwarding" in self.options.benches and self.wanted("processor"):
+            self.add(Kind.PROCESSOR, "processor", "none", "static", "forwarding-static", only="forwarding")
+
+    def version(self, peer: str) -> str | None:
+        """None: the peer was never brought."""
+        try:
+            return (self.bench.root / "build/peers" / peer / "version").read_text().partition("\n")[0]
+        except OSError:
+            return None
+
+    def was_tried(self, peer: str) -> bool:
+        """A peer with a log but no version file could not be had."""
+        return (self.bench.root / f"build/peers/{peer}.log").exists()
+
+    def bring_peers(self) -> None:
+        """Bringing one installs packages and compiles for minutes: only who asks for that gets it (--fetch). The
+        system's own malloc is there anyway, and takes neither."""
+        wanted = [peer for peer in PEERS if self.wanted(peer) and self.version(peer) is None and
+                  not self.was_tried(peer) and (self.options.fetch or peer == "glibc")]
+        if not wanted or not (self.bench.root / "scripts/peers").exists():
+            return
+        if self.options.fetch:
+            print("kmem bench: bringing the peers that are not there yet; this takes minutes, once", file=sys.stderr)
+        self.bench.children.run(["scripts/peers", *wanted], self.bench.root)
+
+    def lacks_must(self) -> bool:
+        """Of what a table of peers cannot do without, as far as this call asked for it."""
+        mimallocs = [peer for peer in ("mimalloc2", "mimalloc3") if self.wanted(peer)]
+        return (any(self.wanted(peer) and self.version(peer) is None for peer in ("glibc", "jemalloc", "gperftools")) or
+                bool(mimallocs) and self.version("mimalloc2") is None and self.version("mimalloc3") is None)
+
+    def add_peer(self, peer: str, version: str) -> None:
+        lib, archive = f"build/peers/{peer}/lib.so", f"build/peers/{peer}/lib.a"
+        shared, static = ((self.bench.root / path).exists() for path in (lib, archive))
+        if peer == "dpdk":
+            for linkage in ("static", "inline"):
+                self.add(Kind.PEER, peer, "bulk", linkage, f"dpdk-{linkage}", version=version)
+            return
+        if peer == "glibc":
+            self.add(Kind.PEER, peer, "malloc", "shared", "malloc-shared", version=version)
+        elif shared:
+            self.add(Kind.PEER, peer, "malloc", "shared", "malloc-shared", lib, version=version)
+        if peer == "glibc" or static:
+            self.add(Kind.PEER, peer, "malloc", "static", f"malloc-{peer}-static", version=version)
+        else:
+            self.bench.leave(peer, "not as an archive: no static rows")
+        if peer == "jemalloc" and shared:
+            self.add(Kind.PEER, peer, "bulk", "shared", "jemalloc-shared", lib, version=version)
+        if peer == "jemalloc" and static:
+            self.add(Kind.PEER, peer, "bulk", "static", "jemalloc-static", version=version)
+
+    def find_peers(self) -> None:
+        self.bring_peers()
+        self.bench.must_missing = self.lacks_must()
+        for peer in filter(self.wanted, PEERS):
+            version = self.version(peer)
+            if version is not None:
+                self.add_peer(peer, version)
+            else:
+                self.bench.leave(peer, "cannot be had here (scripts/peers tries again)" if self.was_tried(peer) else
+                                 "not here; --fetch, or scripts/peers, brings it")
+
+    def engines(self) -> list[str]:
+        return [engine for engine in self.options.engines or ENGINES if self.wanted(engine)]
+
+    def add_code(self) -> None:
+        """The machine code of an engine's bulk functions."""
+        if "bulk" not in self.options.benches or self.options.works:
+            return
+        if os.uname().machine != "x86_64" or not shutil.which("objdump"):
+            self.bench.leave("machine code", "read on x86-64, by binutils")
+            return
+        for engine in self.engines():
+            self.ours(engine, "bulk", "shared", CODE, only="bulk")
+
+    def find(self) -> None:
+        for engine in self.engines():
+            self.add_engine(engine)
+            self.add_disciplines(engine)
+            self.add_netio(engine)
+            self.add_memcg(engine)
+        self.add_others()
+        if any(bench in PEERS_IN for bench in self.options.benches):
+            self.find_peers()
+        # The empty functions stand in every table of costs, whoever else was asked for.
+        for linkage in ("shared", "static", "inline"):
+            self.add(Kind.NOTHING, "nothing", "malloc", linkage, f"nothing-{linkage}")
+        self.add_code()
+
+
+def build_workers(bench: Bench, gauge: str) -> None:
+    """Have every worker that a planned job needs; leave out the variants whose worker cannot be built."""
+    if bench.children.stopped:
+        return
+    planned = [v for v in bench.variants if any(job.variant is v for table in bench.tables for job in table.jobs)]
+    if not planned:
+        raise BenchError("nothing of what was asked for can be measured")
+
+    def targets(variant: Variant) -> list[str]:
+        return ([variant.preload] if variant.preload and variant.kind is Kind.OURS else []) + [variant.worker]
+
+    every = dict.fromkeys(target for variant in planned for target in targets(variant))
+    if not bench.children.run(["make", "-s", "-k", gauge, *every], bench.root) or bench.children.stopped:
+        return
+    for variant in planned:
+        # Whether it is there and newer than its sources; make failed for some.
+        if bench.children.run(["make", "-q", *targets(variant)], bench.root):
+            variant.broken = True
+            bench.leave(" ".join((variant.subject, variant.api, variant.linkage)), "its worker cannot be built")
+            bench.ours_failed |= variant.kind.is_ours

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""A worker: bytes of machine code of the bulk functions, read by binutils from libkmem.so. Its cells are the functions.
+
+Counted is what is there for bulk alone: the function itself, and each function that it reaches by direct calls and that
+nobody but bulk functions calls. The front's bulk functions are that, whoever calls them, and those of an engine with a
+chain, which are called through a table. What single calls use too (refilling a block, slabs, pages, locks) is not
+counted.
+"""
+import ctypes
+import os
+import re
+import subprocess
+import sys
+
+LIBRARY = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "..", "libkmem.so")
+FRONT = {"km_front_alloc_bulk", "km_front_free_bulk", "km_front_free_chain", "km_front_free_last"}
+# What an engine with a chain does for them through its table.
+VERBS = {"kmem_cache_alloc_bulk": "take", "kmem_cache_free_bulk": "give", "kfree_bulk": "give_last", "kmalloc_bulk": ""}
+
+
+def said(*command: str) -> str:
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+class Code:
+    """The functions of a library: their bytes, and whom each calls or jumps to."""
+
+    def __init__(self, library: str) -> None:
+        self.bytes: dict[str, int] = {}
+        self.calls: dict[str, set[str]] = {}
+        names: dict[int, str] = {}      # of several for one place the first: NAME comes before NAME.localalias
+        symbols = re.findall(r"^(\w+) (\w+) [tT] (\S+)$", said("nm", "-S", library), re.MULTILINE)
+        for address, size, name in sorted(symbols):
+            if names.setdefault(int(address, 16), name) == name:
+                self.bytes[name] = int(size, 16)
+        caller = ""
+        for line in said("objdump", "-d", "--no-show-raw-insn", library).splitlines():
+            if start := re.match(r"([0-9a-f]+) <", line):
+                caller = names.get(int(start[1], 16), caller)
+            elif jump := re.search(r"\t(?:call|j[a-z]+) +([0-9a-f]+) <", line):
+                callee = names.get(int(jump[1], 16), caller)
+                if callee != caller:
+                    self.calls.setdefault(caller, set()).add(callee)
+
+    def reached(self, roots: set[str], within: set[str]) -> set[str]:
+        """Those of `within` that the roots reach through each other, with the roots."""
+        found = more = roots & self.bytes.keys()
+        while more:
+            more = {callee for name in more for callee in self.calls.get(name, ())} & within - found
+            found = found | more
+        return found
+
+    def bulk_alone(self, roots: set[str]) -> set[str]:
+        """First everything that bulk reaches is its own; then what somebody else calls is not."""
+        own = self.reached(roots, set(self.bytes))
+        while lost := {name for caller in self.bytes.keys() - own for name in self.calls.get(caller, ())} & own - roots:
+            own -= lost
+        return own
+
+
+def main() -> None:
+    """The library says who it is, under the options that the driver gave."""
+    library, code = ctypes.CDLL(LIBRARY), Code(LIBRARY)
+    library.kmem_version.restype = library.kmem_percpu_discipline.restype = ctypes.c_char_p
+    engine = os.environ["KMEM_OPTIONS"].rpartition("engine:")[2]
+    print("info version", library.kmem_version().decode())
+    if engine != "slob":
+        print("info discipline", library.kmem_percpu_discipline().decode())
+    # Only an engine with a chain has a way to give the last object of a chain.
+    chain = f"km_{engine}_give_last" in code.bytes
+    own = {function: f"km_{engine}_{verb}" for function, verb in VERBS.items() if chain}
+    alone = code.bulk_alone(FRONT | VERBS.keys() | set(own.values()))
+    for index, cell in enumerate(cell for cell in sys.argv[1:] if not cell.startswith("--")):
+        function = cell.split(",")[0]
+        counted = code.reached({function, own.get(function, function)}, alone)
+        print(index, "bytes code", function, sum(code.bytes[name] for name in counted))
+
+
+main()

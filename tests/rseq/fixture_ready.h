@@ -165,7 +165,7 @@ static bool start_ready(void)
 	struct km_request request = km_request_of(GFP_KERNEL, NUMA_NO_NODE);
 
 	for (int i = 0; i < 64 && !blocks.cache; i++)
-		blocks.cache = km_ready_class(READY_BYTES, &request);
+		blocks.cache = km_ready_class(READY_BYTES, false, &request);
 	return blocks.cache != NULL;
 }
 

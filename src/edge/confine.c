@@ -99,18 +99,28 @@ KMEM_API int prlimit(int pid, int resource, const uint64_t *limits, void *old)
 KMEM_API int setrlimit64(int resource, const uint64_t *limits) __attribute__((alias("setrlimit")));
 KMEM_API int prlimit64(int pid, int resource, const uint64_t *limits, void *old) __attribute__((alias("prlimit")));
 
-/* The kernel fills in whatever can be read, zeros as well, of which we have 16 GiB for CPUs that are not there. */
+/*
+ * The kernel fills in whatever can be read, zeros as well, of which we have 16 GiB for CPUs that are not there. Where
+ * all that is mapped later is locked, within a limit, what lies ready would be withheld from the program's own
+ * mappings.
+ */
 KMEM_API int mlockall(int flags);
 KMEM_API int mlockall(int flags)
 {
-	bool hide = flags & MCL_CURRENT && !km_thread_is_lent() && km_load_acquire(&km_ready) && !km_front_busy &&
-		    !km_boot_is_stray();
+	bool ours = !km_thread_is_lent() && km_load_acquire(&km_ready) && !km_front_busy && !km_boot_is_stray();
+	bool hide = flags & MCL_CURRENT && ours;
 
 	if (hide)
 		show_beyond(false);
 	long result = km_os_mlockall(flags);
 	if (hide)
 		show_beyond(true);
+	if (ours && km_os_is_limited()) {
+		bool was = km_busy_begin();
+
+		km_big_purge(0);
+		km_busy_end(was);
+	}
 	return answer(result);
 }
 

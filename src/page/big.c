@@ -119,6 +119,10 @@ static void hand_over(void *p, size_t bytes)
 	struct kept *kept = p;
 	bool dirty = km_os_purge(p, bytes) != 0;
 
+	/* What can't be written to can't be described, and is lost. */
+	if (km_os_unprotect(p, bytes))
+		return;
+
 	*kept = (struct kept){ big.kept, bytes, dirty };
 	big.kept = kept;
 	km_bump(&big.kept_bytes, bytes);
@@ -248,26 +252,33 @@ static void let_go(void *p, size_t bytes, uint32_t region)
 
 /* ------------------------------------------------------------------ freed ones that keep their memory */
 
-/* It is the caller's: as long as is asked for. With the lock before and after; NULL: it could not grow, and is gone. */
+/* It is the caller's: as long as is asked for, and accessible, whatever the last one made of it: remapping, too, wants
+ * one mapping. With the lock before and after; NULL: the system refused, and it is gone. */
 static void *fit(struct km_parked parked, size_t bytes)
 {
 	size_t whole = whole_pages(bytes), had = whole_pages(parked.bytes);
+	bool grows = parked.bytes < bytes;
 	void *p = parked.p;
 
+	big.in_hand++;
+	km_unlock(&big.lock);
+	if (km_os_unprotect(p, had))
+		p = NULL;
+	else if (grows)
+		p = km_os_remap(p, parked.bytes, bytes, true);
+	km_lock(&big.lock);
+	big.in_hand -= big.in_hand != 0;
+	if (grows)
+		km_parked_miss(bytes - parked.bytes, big.bytes + bytes);
+	if (!p) {
+		let_go(parked.p, parked.bytes, 0);
+		return NULL;
+	}
 	if (parked.bytes > bytes)
 		clear_behind(p, bytes);
 	if (had > whole) {
 		big.alone++;
 		let_go((char *)p + whole, had - whole, 0);
-	} else if (parked.bytes < bytes) {
-		big.in_hand++;
-		km_unlock(&big.lock);
-		p = km_os_remap(p, parked.bytes, bytes, true);
-		km_lock(&big.lock);
-		big.in_hand -= big.in_hand != 0;
-		km_parked_miss(bytes - parked.bytes, big.bytes + bytes);
-		if (!p)
-			let_go(parked.p, parked.bytes, 0);
 	}
 	return p;
 }
@@ -433,6 +444,11 @@ void *km_big_resize(void *p, size_t bytes)
 	bool was = lock_table();
 	struct km_big_entry *entry = find((uintptr_t)p);
 	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
+	/* What lies ready may be what is missing. Others may have come meanwhile. */
+	if (km_unlikely(!moved && entry && bytes && !entry->region) && shed(false, 0)) {
+		entry = find((uintptr_t)p);
+		moved = resize(entry, bytes);
+	}
 	if (moved) {
 		struct km_big_entry now = { (uintptr_t)moved, bytes, entry->owner, entry->region, entry->found };
 

@@ -117,8 +117,12 @@ static bool purge(void *p, size_t bytes)
 	return !bytes || km_os_purge(p, bytes) == 0;
 }
 
+/* What its user protected is accessible again, and one mapping with the rest: that needs no more of them, so the system
+ * has no reason to refuse. */
 static void purge_and_put(struct region *region, size_t i, size_t granules)
 {
+	if (granules)
+		(void)km_os_unprotect(address_of(region, i), granules * GRANULE);
 	put(region, i, granules, !purge(address_of(region, i), granules * GRANULE));
 }
 

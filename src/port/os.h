@@ -30,6 +30,8 @@ int km_os_commit_node(void *p, size_t bytes, unsigned node);
 int km_os_commit_readonly(void *p, size_t bytes);
 /* The same by whatever pages come, or not accessible again. */
 int km_os_protect(void *p, size_t bytes, bool readable);
+/* As it was mapped, whatever its user made of it (mprotect). Not 0: the system refuses. */
+int km_os_unprotect(void *p, size_t bytes);
 /* Give the pages back; the range stays accessible and reads as zeros if 0 is returned. */
 int km_os_purge(void *p, size_t bytes);
 /*
@@ -62,7 +64,8 @@ size_t km_os_memory(void);
 /* The program has set RLIMIT_AS, or RLIMIT_DATA. */
 void km_os_set_address_limit(size_t bytes);
 void km_os_set_data_limit(size_t bytes);
-/* There is one of them: what we have mapped and don't use the program may lack for mappings of its own. */
+/* There is one of them, or RLIMIT_MEMLOCK where all that is mapped is locked (mlockall with MCL_FUTURE): what we have
+ * mapped and don't use the program may lack for mappings of its own. */
 bool km_os_is_limited(void);
 /*
  * 1 + the highest CPU number that can ever come up, by what the system says; *masks: how many its masks of CPUs have

@@ -56,6 +56,7 @@ bool (*km_os_fault)(const char *call);
 static struct {
 	bool shut, nameless;
 	size_t address_limit, data_limit, memory;	/* 0: not yet asked */
+	size_t lock_limit;				/* of what all mappings from now on count against; 0: none */
 } process;
 
 #define KEEP_ERRNO(result, expression)                                                             \
@@ -174,6 +175,11 @@ int km_os_commit_readonly(void *p, size_t bytes)
 int km_os_protect(void *p, size_t bytes, bool readable)
 {
 	return protect(p, bytes, readable ? PROT_READ : PROT_NONE);
+}
+
+int km_os_unprotect(void *p, size_t bytes)
+{
+	return fault("unprotect") ? -ENOMEM : protect(p, bytes, PROT_READ | PROT_WRITE);
 }
 
 int km_os_purge(void *p, size_t bytes)
@@ -315,7 +321,10 @@ void km_os_set_data_limit(size_t bytes)
 
 bool km_os_is_limited(void)
 {
-	return km_os_address_limit() != SIZE_MAX || km_load(&process.data_limit) != SIZE_MAX;
+	size_t locked = km_load(&process.lock_limit);
+
+	return km_os_address_limit() != SIZE_MAX || km_load(&process.data_limit) != SIZE_MAX ||
+	       (locked && locked != SIZE_MAX);
 }
 
 size_t km_os_memory(void)
@@ -355,6 +364,10 @@ long km_os_mlockall(int flags)
 	long result;
 
 	KEEP_ERRNO(result, syscall(SYS_mlockall, flags));
+	if (!result && flags & MCL_FUTURE)
+		ask_limit(RLIMIT_MEMLOCK, &process.lock_limit);
+	else if (!result)
+		km_store(&process.lock_limit, (size_t)0);
 	return result;
 }
 

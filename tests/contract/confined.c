@@ -390,6 +390,28 @@ static void parked_blocks(void)
 	parks_nothing(RLIMIT_DATA);
 }
 
+/* Nor where all that is mapped is locked, and that is limited. */
+static void locked_blocks(void)
+{
+	struct rlimit limit;
+
+	swing();
+	NEED(parked() >= 64 * MIB && getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+	limit.rlim_cur = limit.rlim_max < 1024 * MIB ? limit.rlim_max : 1024 * MIB;
+	if (limit.rlim_cur < 256 * MIB || setrlimit(RLIMIT_MEMLOCK, &limit) || mlockall(MCL_FUTURE))
+		return;
+	NEED(parked() == 0);
+	swing();
+	NEED(parked() == 0);
+	/* Without a limit there is nothing to withhold. */
+	limit.rlim_cur = limit.rlim_max;
+	if (limit.rlim_max != RLIM_INFINITY)
+		return;
+	NEED(setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && mlockall(MCL_FUTURE) == 0);
+	swing();
+	NEED(parked() >= 64 * MIB);
+}
+
 /* Other limits, other processes, and what is refused: none of our business. */
 static void not_ours(void)
 {
@@ -419,6 +441,7 @@ static const struct api_case cases[] = {
 	{ "a limit, by setrlimit", by_setrlimit },
 	{ "a limit, by prlimit", by_prlimit },
 	{ "what is parked, under a limit", parked_blocks },
+	{ "what is parked, locked", locked_blocks },
 	{ "not ours", not_ours },
 };
 

@@ -1,7 +1,7 @@
 /*
  * big.c: very many blocks above 4 MiB. There are few mappings, however many blocks come and go; the table has room for
- * all of them; each keeps its content and its zeros while it and its neighbours change; and what the system would not
- * take back is counted, used again and offered again.
+ * all of them; each keeps its content and its zeros while it and its neighbours change, and can be written to, whatever
+ * its last user made of it; and what the system would not take back is counted, used again and offered again.
  */
 #define _GNU_SOURCE
 #include <stdbool.h>
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -189,6 +190,9 @@ static void contents(void)
 			look_at(i);
 			break;
 		case 3:
+			/* Who has it next may write to it. */
+			if (random_below(2))
+				NEED(mprotect(some[i].p, 2 * MIB, PROT_READ) == 0);
 			let_go(i);
 			get(i, (size_t)PAGE << random_below(13));
 		}

@@ -1,11 +1,12 @@
 /*
  * parked.c: blocks above 4 MiB that come and go keep their memory for the next ones: who replaces them asks the system
  * for no mapping once he has swung, who frees all of them keeps nothing, what is handed on says that it is not zeros,
- * and what lies ready goes by age, on demand, where the system refuses a mapping, and where less is in use; who gives
- * it back comes to an end whatever others free meanwhile.
+ * and what lies ready goes by age, on demand, where the system refuses a mapping or to remap one, and where less is in
+ * use; who gives it back comes to an end whatever others free meanwhile; what its user protected is accessible again.
  */
 #define _GNU_SOURCE
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <kmem/kmem.h>
@@ -23,7 +24,7 @@ static struct {
 	char *p;
 	size_t bytes;
 } blocks[BLOCKS];
-static unsigned maps, refuse_remaps;
+static unsigned maps, refuse_remaps, refuse_unprotects;
 static bool scarce;			/* the system has nothing as long as something lies ready */
 
 static size_t parked(void)
@@ -36,10 +37,12 @@ static bool count(const char *call)
 	bool map = !strcmp(call, "map"), remap = !strcmp(call, "remap");
 
 	maps += map;
-	if (scarce && parked() && (map || !strcmp(call, "reserve") || !strcmp(call, "commit")))
+	if (scarce && parked() && (map || remap || !strcmp(call, "reserve") || !strcmp(call, "commit")))
 		return true;
 	if (remap && refuse_remaps)
 		return refuse_remaps--;
+	if (!strcmp(call, "unprotect") && refuse_unprotects)
+		return refuse_unprotects--;
 	return false;
 }
 
@@ -275,6 +278,48 @@ static void by_age_alone(void)
 	kmem_shrink_all();
 }
 
+/* As under mlockall(MCL_FUTURE) with a limit: who grows a block gets what lies ready instead. */
+static void grown(void)
+{
+	hold(40 * MIB);
+	drop(4);
+	NEED(parked());
+	scarce = true;
+	char *p = km_big_resize(held[0], 60 * MIB);
+	NEED(p && !parked());
+	scarce = false;
+	NEED(km_big_free(p));
+	for (unsigned i = 1; i < BLOCKS - 4; i++)
+		NEED(km_big_free(held[i]));
+	kmem_shrink_all();
+}
+
+/* A block that was protected, or a part of it, is freed: who has it next may write to it, and have more or less. */
+static void protected(void)
+{
+	bool zero;
+
+	hold(40 * MIB);
+	for (unsigned i = 0; i < 60; i++) {
+		size_t from = i % 3 ? 4 * MIB * (i % 5) : 0, bytes = (35 + i % 3 * 5) * MIB;
+		char *p = held[i % 4];
+
+		NEED(mprotect(p + from, 8 * MIB, i % 2 ? PROT_READ : PROT_NONE) == 0 && km_big_free(p));
+		NEED((held[i % 4] = p = km_big_alloc(bytes, 1, &zero)));
+		for (size_t k = 0; k < bytes; k += MIB)
+			p[k] = 1;
+	}
+	/* Where the system refuses that, it is another one. */
+	NEED(mprotect(held[0], MIB, PROT_READ) == 0 && km_big_free(held[0]) && parked());
+	refuse_unprotects = 1;
+	NEED((held[0] = km_big_alloc(40 * MIB, 1, &zero)) && zero && !refuse_unprotects);
+	*(char *)held[0] = 1;
+	for (unsigned i = 0; i < BLOCKS; i++)
+		NEED(km_big_free(held[i]));
+	kmem_shrink_all();
+	NEED(!parked());
+}
+
 int main(void)
 {
 	NEED(slab_is_available());
@@ -289,6 +334,8 @@ int main(void)
 	silent();
 	others_free();
 	by_age_alone();
+	grown();
+	protected();
 	NEED(!kmem_check_all());
 	return 0;
 }

@@ -28,8 +28,14 @@ $(shell mkdir -p $(BUILD)/headers && cd $(BUILD)/headers && for folder in linux 
 endif
 
 SRC	:= $(filter-out src/edge/malloc%,$(wildcard src/*/*.c))
+# What most programs never run stands behind all else, in the libraries as well: of a file that is mapped the system shows a process
+# not pages but stretches of 64 KiB, as soon as it touches one.
+RARE	:= $(filter-out src/watch/process.c,$(filter src/engine/sl% src/watch/% src/front/prefill.c %/bulk.c %/by_cid.c %/chain.c \
+	%/owned.c %/stock_word.c,$(SRC)))
+SRC	:= $(filter-out $(RARE),$(SRC))
 MALLOC	:= $(wildcard src/edge/malloc*.c)
-OBJ	:= $(SRC:%.c=$(BUILD)/obj/%.o)
+RARE_OBJ := $(RARE:%.c=$(BUILD)/obj/%.o)
+OBJ	:= $(SRC:%.c=$(BUILD)/obj/%.o) $(RARE_OBJ)
 MALLOC_OBJ := $(MALLOC:%.c=$(BUILD)/obj/%.o)
 LIBS	:= $(BUILD)/libkmem.so $(BUILD)/libkmem.a $(if $(MALLOC),$(BUILD)/libkmem-malloc.so $(BUILD)/libkmem-malloc.a)
 
@@ -50,10 +56,10 @@ $(BUILD)/obj/%.o: %.c Makefile
 LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-soname,$(@F).$(SOVERSION) \
 	-Wl,--version-script=src/libkmem.map
 $(BUILD)/libkmem.so: $(OBJ) src/libkmem.map include/kmem/inline.h
-	$(LINK) -o $@ $(OBJ) $(ALL_LDLIBS)
+	$(LINK) -o $@ $(filter-out $(RARE_OBJ),$(OBJ)) -lgcc $(RARE_OBJ) $(ALL_LDLIBS)
 	@ln -sfn $(@F) $@.$(SOVERSION)
 $(BUILD)/libkmem-malloc.so: $(OBJ) $(MALLOC_OBJ) src/libkmem.map include/kmem/inline.h
-	$(LINK) -o $@ $(OBJ) $(MALLOC_OBJ) $(ALL_LDLIBS)
+	$(LINK) -o $@ $(MALLOC_OBJ) $(filter-out $(RARE_OBJ),$(OBJ)) -lgcc $(RARE_OBJ) $(ALL_LDLIBS)
 	@ln -sfn $(@F) $@.$(SOVERSION)
 $(BUILD)/libkmem.a: $(OBJ)
 	@rm -f $@

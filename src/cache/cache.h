@@ -188,7 +188,7 @@ bool km_large_charge(const void *p, gfp_t gfp);
  * With no lock held, km_front_busy as the caller found it.
  */
 bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner) __attribute__((weak));
-bool km_charge_more(uint64_t owner, size_t bytes) __attribute__((weak));
+bool km_charge_more(uint64_t owner, size_t bytes, gfp_t gfp) __attribute__((weak));
 void km_charge_back(uint64_t owner, size_t bytes) __attribute__((weak));
 /* watch/blocks.c. Does somebody pay here who may have a block that lies ready, and for so many bytes more? */
 bool km_charge_has_room(size_t bytes) __attribute__((weak));

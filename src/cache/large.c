@@ -480,13 +480,13 @@ static void give_tail(struct km_page *page, size_t pages)
 }
 
 /* What it grows by is paid for first, by who pays for the block. */
-static void *resize_mapping(void *p, size_t bytes)
+static void *resize_mapping(void *p, size_t bytes, gfp_t gfp)
 {
 	bool was = km_busy_begin();
 	uint64_t owner = owner_of(NULL, p);
 	size_t old = owner ? km_big_bytes(p) : 0;
 	km_busy_end(was);
-	if (owner && bytes > old && !km_charge_more(owner, bytes - old))
+	if (owner && bytes > old && !km_charge_more(owner, bytes - old, gfp))
 		return NULL;
 	if (km_unlikely(km_sanitizer.any))
 		km_root_goes(p, km_big_bytes(p));
@@ -510,7 +510,7 @@ static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp)
 	size_t have = page->pages, more = (pages - have) << KM_PAGE_SHIFT;
 	uint64_t owner = owner_of(page, NULL);
 
-	if (km_front_busy || (owner && !km_charge_more(owner, more)))
+	if (km_front_busy || (owner && !km_charge_more(owner, more, gfp)))
 		return false;
 	bool was = km_busy_begin();
 	bool zero = false, near = km_growth_extend(page, have, pages);
@@ -538,7 +538,7 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp)
 	if (!page) {
 		if (!(gfp & __GFP_DIRECT_RECLAIM) || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_front_busy)
 			return NULL;
-		return resize_mapping(p, km_align_up(bytes, KM_PAGE_SIZE));
+		return resize_mapping(p, km_align_up(bytes, KM_PAGE_SIZE), gfp);
 	}
 	size_t have = page->pages, want = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 

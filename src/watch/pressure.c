@@ -612,9 +612,9 @@ bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner)
 	return !*owner || km_objcg_charge(objcg, bytes, gfp);
 }
 
-bool km_charge_more(uint64_t owner, size_t bytes)
+bool km_charge_more(uint64_t owner, size_t bytes, gfp_t gfp)
 {
-	return km_objcg_charge((struct obj_cgroup *)(uintptr_t)owner, bytes, GFP_KERNEL);
+	return km_objcg_charge((struct obj_cgroup *)(uintptr_t)owner, bytes, gfp);
 }
 
 void km_charge_back(uint64_t owner, size_t bytes)

@@ -514,6 +514,40 @@ static void handlers_strike(void)
 	}
 }
 
+static uint64_t count_asked(struct mem_cgroup *group, uint64_t bytes, void *asked)
+{
+	(void)group, (void)bytes;
+	++*(int *)asked;
+	return 0;
+}
+
+/* A block that would grow into the free pages behind it, at the limit of who pays for it: with GFP_NOWAIT nobody is
+ * asked for room. */
+static void grows_as_gfp_says(void)
+{
+	const size_t bytes = (size_t)1100 << 10, grown = (size_t)1700 << 10;
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "grows", 0);
+	int asked = 0;
+
+	NEED(group);
+	struct mem_cgroup_shrinker *shrinker = mem_cgroup_add_shrinker(group, 0, count_asked, &asked);
+	NEED(shrinker);
+	kvfree(kvmalloc((size_t)3900 << 10, GFP_KERNEL));
+	set_active_memcg(group);
+	void *block = kmalloc(bytes, GFP_KERNEL_ACCOUNT);
+	NEED(block);
+	NEED(mem_cgroup_set_max(group, mem_cgroup_current(group) + (64 << 10)) == 0);
+	asked = 0;
+	NEED(!krealloc(block, grown, GFP_NOWAIT | __GFP_ACCOUNT | __GFP_NOWARN));
+	NEED(asked == 0);
+	NEED(!krealloc(block, grown, GFP_KERNEL_ACCOUNT | __GFP_NOWARN));
+	NEED(asked > 0);
+	set_active_memcg(NULL);
+	kfree(block);
+	mem_cgroup_remove_shrinker(shrinker);
+	mem_cgroup_put(group);
+}
+
 static const struct api_case cases[] = {
 	{ "kmalloc has its own", kmalloc_has_its_own },
 	{ "several are first", several_are_first },
@@ -528,6 +562,7 @@ static const struct api_case cases[] = {
 	{ "no block", no_block },
 	{ "set aside", set_aside },
 	{ "handlers strike", handlers_strike },
+	{ "grows as gfp says", grows_as_gfp_says },
 };
 
 GROUPS_MAIN(cases)

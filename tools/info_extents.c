@@ -1,7 +1,7 @@
 /*
  * Which address space of a running process is ours, and what each piece of it is: pages, of which some are free, big
  * blocks, such as lie ready, records. Nothing is read of the pieces themselves; how much of them is memory the kernel
- * knows (info_resident.c). What a build of its own does not tell is missing, and the snapshot says so.
+ * knows (info_resident.c). Of what the process's build does not tell there are none, and the snapshot says so.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -23,7 +23,8 @@ static const struct {
 };
 
 /* By (size + 7) / 8: the cache's id; 0 for 0, for what is too large, and before the start. */
-static uint16_t id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+static uint16_t id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near;
+KM_FRONT_ALLOC_NEAR(id_of_size)
 static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 /* Then all sizes are 0 and NULL above. */
 struct kmem_cache *km_kmalloc_sized;
@@ -119,7 +120,7 @@ km_hit_path void *(kmalloc)(size_t size, gfp_t gfp)
 	/* One conditional branch in all: what is rare chooses entry 0, which is closed. */
 	step = km_evenly(size <= KMALLOC_MAX_CACHE_SIZE) ? step : 0;
 	step = km_evenly(!(gfp & KMEM_GFP_ODD)) ? step : 0;
-	void *object = km_front_alloc_id(id_of_size, step);
+	void *object = km_front_alloc_id_of_size(step);
 	if (km_likely(object))
 		return object;
 	if (gfp & __GFP_ZERO)
@@ -133,7 +134,7 @@ km_hit_path void *kzalloc(size_t size, gfp_t gfp)
 	if (km_unlikely((gfp & KMEM_GFP_ODD & ~__GFP_ZERO) | (size - 1) / KMALLOC_MAX_CACHE_SIZE))
 		return kmalloc_missed(size, gfp | __GFP_ZERO);
 	size_t step = (size + 7) >> 3;
-	void *object = km_front_alloc_id(id_of_size, step);
+	void *object = km_front_alloc_id_of_size(step);
 	/* Acquire pairs with km_kmalloc_start: whose id is shown, it is there. */
 	if (km_likely(object))
 		return __builtin_memset(object, 0, km_load_acquire(&cache_of_size[step])->cleared);

@@ -24,13 +24,20 @@ __attribute__((used)) static const bool *const keep_account = &km_memcg_process;
 /* Below, to copy a block costs less than to take pages for it. */
 #define GROWS_FROM		((size_t)8192)
 
-uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
+uint16_t km_malloc_id[KM_MALLOC_STEPS + 1] km_ids_near;
+KM_FRONT_ALLOC_NEAR(km_malloc_id)
 
 /* ------------------------------------------------------------------ the hot path */
 
+/* km_malloc_hit where the table stands. */
+km_inline void *hit(size_t size)
+{
+	return km_front_alloc_km_malloc_id(km_malloc_step(size));
+}
+
 KMEM_API km_hit_path void *malloc(size_t size)
 {
-	void *p = km_malloc_hit(size);
+	void *p = hit(size);
 
 	if (km_likely(p))
 		return p;
@@ -143,7 +150,7 @@ KMEM_API km_hit_path void *calloc(size_t n, size_t size)
 
 	if (km_unlikely(__builtin_mul_overflow(n, size, &bytes)))
 		return no_memory();
-	void *p = km_malloc_hit(bytes);
+	void *p = hit(bytes);
 	if (km_likely(p))
 		return memset(p, 0, bytes);
 	return calloc_missed(bytes);
@@ -250,7 +257,7 @@ static km_noinline void *realloc_slowly(void *p, size_t size)
 /* Two hits and one copy. */
 static km_hit_path km_noinline void *move_object(void *p, size_t size, size_t old, uintptr_t id)
 {
-	void *moved = km_malloc_hit(size);
+	void *moved = hit(size);
 
 	if (km_unlikely(!moved))
 		return realloc_slowly(p, size);
@@ -334,7 +341,7 @@ KMEM_API km_hit_path int posix_memalign(void **result, size_t align, size_t size
 {
 	/* What is no multiple of a pointer's size is refused: a miss. */
 	size_t wanted = align & -(size_t)(align % sizeof(void *) == 0);
-	void *p = km_malloc_hit(km_malloc_aligned_size(wanted, size));
+	void *p = hit(km_malloc_aligned_size(wanted, size));
 
 	if (km_unlikely(!p))
 		return memalign_missed(result, align, size);
@@ -353,7 +360,7 @@ static km_noinline void *aligned_missed(size_t align, size_t size)
 
 KMEM_API km_hit_path void *aligned_alloc(size_t align, size_t size)
 {
-	void *p = km_malloc_hit(km_malloc_aligned_size(align, size));
+	void *p = hit(km_malloc_aligned_size(align, size));
 
 	if (km_likely(p))
 		return p;

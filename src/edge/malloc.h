@@ -42,12 +42,16 @@ km_inline size_t km_malloc_aligned_size(size_t align, size_t size)
 	return (size + align - 1) & -align & -(size_t)!odd;
 }
 
-/* A hit, or NULL. Size 0 wraps to the last entry: it is rare, and so a miss. */
+/* Size 0 wraps to the last entry: it is rare, and so a miss. */
+km_inline size_t km_malloc_step(size_t size)
+{
+	return km_min((size - 1) / KM_MALLOC_ALIGN, KM_MALLOC_STEPS);
+}
+
+/* A hit, or NULL. */
 km_inline void *km_malloc_hit(size_t size)
 {
-	size_t step = (size - 1) / KM_MALLOC_ALIGN;
-
-	return km_front_alloc_id(km_malloc_id, km_min(step, KM_MALLOC_STEPS));
+	return km_front_alloc_id(km_malloc_id, km_malloc_step(size));
 }
 
 #endif

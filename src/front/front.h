@@ -300,6 +300,23 @@ km_inline void *km_front_alloc_id(const uint16_t *ids, size_t step)
 #endif
 }
 
+/* The same from a table of the file's own, declared km_ids_near: km_front_alloc_IDS(step). */
+#ifdef KMEM_HAVE_RSEQ
+#define KM_FRONT_ALLOC_NEAR(ids)                                                                   \
+	KM_RSEQ_POP_NEAR(ids)                                                                      \
+	km_inline void *km_front_alloc_##ids(size_t step)                                          \
+	{                                                                                          \
+		return km_rseq_pop_##ids(step);                                                    \
+	}
+#else
+#define km_ids_near
+#define KM_FRONT_ALLOC_NEAR(ids)                                                                   \
+	km_inline void *km_front_alloc_##ids(size_t step)                                          \
+	{                                                                                          \
+		return (void)step, NULL;                                                           \
+	}
+#endif
+
 /* Free an object of the cache with this id. */
 km_inline void km_front_free_of(uintptr_t id, void *object)
 {

@@ -59,6 +59,14 @@ miss:
 	return NULL;
 }
 
+/* The same of a table of this file's own. */
+#define km_ids_near
+#define KM_RSEQ_POP_NEAR(ids)                                                                      \
+	km_inline void *km_rseq_pop_##ids(size_t step)                                             \
+	{                                                                                          \
+		return km_rseq_pop_id(ids, step, km_hot.percpu, km_rseq);                          \
+	}
+
 /*
  * `valid` is all ones, or 0: then a miss. Here the word's place does not follow from what closes the shelf, the mask:
  * so that is loaded first, with acquire, which pairs with the release that opens it after a drain.

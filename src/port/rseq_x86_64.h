@@ -65,6 +65,54 @@ miss:
 }
 
 /*
+ * The same as km_rseq_pop_IDS(step), where the table is one of this file's own, declared km_ids_near: then the
+ * sequence's descriptor stands in one section with it, and the table is found by the descriptor's address, which a
+ * register has anyway.
+ */
+#define KM_IDS_SECTION ".data.km_ids"
+#define km_ids_near __attribute__((section(KM_IDS_SECTION)))
+#define KM_RSEQ_POP_NEAR(ids)                                                                      \
+	km_inline void *km_rseq_pop_##ids(size_t step)                                             \
+	{                                                                                          \
+		uintptr_t area, slot, top, near;                                                   \
+                                                                                                   \
+		__asm__ volatile goto(                                                             \
+			".Lkmem_rseq%=:\n\t"                                                       \
+			".pushsection " KM_IDS_SECTION ", \"aw\"\n\t"                              \
+			".balign 32\n"                                                             \
+			"77:\n\t"                                                                  \
+			".long 0, 0\n\t"                                                           \
+			".quad 71f, 72f - 71f, 74f\n\t"                                            \
+			".popsection\n\t"                                                          \
+			KMEM_RSEQ_SECTION("__rseq_cs_ptr_array", "aw")                             \
+			".quad 77b\n\t"                                                            \
+			".popsection\n\t"                                                          \
+			"leaq 77b(%%rip), %[near]\n\t"                                             \
+			"movq %[near], %%fs:8(%[rs])\n"                                            \
+			"71:\n\t"                                                                  \
+			KMEM_RSEQ_AREA                                                             \
+			"movzwl " #ids " - 77b(%[near], %[step], 2), %k[slot]\n\t"                 \
+			"leaq (%[area], %[slot], 8), %[slot]\n\t"                                  \
+			"movq (%[slot]), %[top]\n\t"                                               \
+			"movq (%[area], %[top]), %[area]\n\t"                                      \
+			"testq %[area], %[area]\n\t"                                               \
+			"jz %l[miss]\n\t"                                                          \
+			"addq $8, %[top]\n\t"                                                      \
+			"movq %[top], (%[slot])\n"                                                 \
+			KMEM_RSEQ_END("miss")                                                      \
+			: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top), [near] "=&r"(near) \
+			: [step] "r"(step), [base] "m"(km_hot.percpu), [rs] "r"(km_rseq)           \
+			: "memory", "cc"                                                           \
+			: miss);                                                                   \
+		if (!area)                                                                         \
+			__builtin_unreachable();                                                   \
+		return (void *)area;                                                               \
+	miss:                                                                                      \
+		KMEM_RSEQ_MISSED;                                                                  \
+		return NULL;                                                                       \
+	}
+
+/*
  * Here the word's place does not follow from what closes the shelf, the mask: so the mask is loaded first, and who
  * finds it open again after a drain finds the word as the drain left it. (A sequence that was held up between the two
  * loads, by a hypervisor say, took the drained block's top for its own.)

@@ -340,11 +340,15 @@ static void release_block(struct kmem_cache *cache, unsigned cpu)
 		km_meta_free(km_block_base(&cache->charged, block), cache->charged.block_mask + 1);
 }
 
-/* Drained, closed, and no sequence holds its offset: its blocks go too. */
+static void take_all_charged(struct kmem_cache *cache, const struct km_charged_drain *how, const struct places *from);
+
+/* Closed, and no sequence holds its offset: its blocks go too, with what was put there since it was drained. */
 static void free_charged(struct kmem_cache *cache)
 {
 	struct km_shelf *shelf = &cache->charged;
 
+	if (km_front_charged)
+		take_all_charged(cache, km_front_charged, NULL);
 	km_for_each_cpu(cpu)
 		release_block(cache, cpu);
 	if (shelf->slot != cache->word)
@@ -543,6 +547,24 @@ static void take_all_charged(struct kmem_cache *cache, const struct km_charged_d
 			take_charged(cache, from->cpus[i], how);
 }
 
+/* What lies on this CPU can be had without a fence, all or nothing. It is asked for when it is in hand. */
+static void take_own_charged(struct kmem_cache *cache, const struct km_charged_drain *how)
+{
+	const bool mixed = cache->mixed.slot != 0;
+	uintptr_t owner = mixed ? KM_PAYER_ODD : km_owned_owner(&cache->charged);
+	void *objects[KM_CHARGED_MOST];
+	size_t count = mixed ? km_shelf_pop_n(&cache->mixed, objects, KM_CHARGED_MOST) :
+			       km_owned_pop_n(&cache->charged, owner, objects, KM_CHARGED_MOST);
+	/* They come to the end of the array, and go back from its end. */
+	void **there = objects + KM_CHARGED_MOST - count;
+
+	if (count && !how->which(cache, owner, there, count, how->arg))
+		count -= mixed ? km_shelf_push_n(&cache->mixed, there, count) :
+				 km_owned_push_n(&cache->charged, owner, there, count);
+	if (count)
+		how->take(cache, owner, there, count, how->arg);
+}
+
 static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how,
 			  const struct places *places)
 {
@@ -565,6 +587,8 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 		if (fenced || unused)
 			take_all_charged(caches[i], how, places);
 		open_charged(caches[i]);
+		if (!fenced && !unused && !places)
+			take_own_charged(caches[i], how);
 	}
 	km_unlock(&drain.lock);
 }

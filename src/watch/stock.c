@@ -168,7 +168,8 @@ static void push_gone(struct obj_cgroup *objcg)
 {
 	struct obj_cgroup *head = km_load(&gone);
 
-	if (KM_SHARED(&objcg->listed, km_swap_acquire(&objcg->listed, (uint32_t)true)))
+	/* Release pairs with the acquire of km_stock_is_over: it sees what brought `charged` to 0. */
+	if (KM_SHARED(&objcg->listed, km_swap_both(&objcg->listed, (uint32_t)true)))
 		return;
 	do
 		objcg->next_gone = head;
@@ -559,8 +560,9 @@ bool km_stock_is_over(struct obj_cgroup *objcg)
 	look_again(objcg);
 	if (!km_load(&objcg->charged))
 		return true;
-	km_store(&objcg->listed, (uint32_t)false);
-	/* Whoever brought it to 0 before that did not list it. */
+	/* Whoever brought it to 0 before that did not list it, and is seen: hence no plain store, which might come
+	 * after the look. Acquire pairs with push_gone. */
+	KM_SHARED(&objcg->listed, km_swap_both(&objcg->listed, (uint32_t)false));
 	return !km_load(&objcg->charged) &&
 	       !KM_SHARED(&objcg->listed, km_swap_acquire(&objcg->listed, (uint32_t)true));
 }
@@ -590,6 +592,9 @@ uint64_t km_stock_drain(struct mem_cgroup *root)
 		uint64_t own = fenced ? collect(group->objcg) : 0;
 
 		km_stock_open(&group->objcg->slot, group->objcg->stock);
+		/* What this CPU has can be had without a fence. */
+		if (!fenced)
+			own = km_stock_empty(&group->objcg->slot);
 		give_back_locked(group->objcg, own);
 		bytes += own;
 		km_list_for_each(entry, &group->objcgs) {

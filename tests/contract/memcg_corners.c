@@ -10,6 +10,7 @@
 
 #include "page/meta.h"
 #include "port/die.h"
+#include "port/os.h"
 #include "inside.h"
 
 #define FEW 300
@@ -548,6 +549,67 @@ static void grows_as_gfp_says(void)
 	mem_cgroup_put(group);
 }
 
+/* ------------------------------------------------------------------ a cache that goes */
+
+static struct {
+	struct kmem_cache *cache;
+	void *object;
+	size_t lay;
+} late;
+
+static void *free_late(void *arg)
+{
+	kmem_cache_free(late.cache, late.object);
+	late.object = NULL;
+	late.lay = lies_charged(late.cache);
+	return arg;
+}
+
+/* At a fence while frees still go to the CPUs' blocks, which were drained before. */
+static bool put_late(const char *call)
+{
+	pthread_t thread;
+
+	if (strcmp(call, "fence") == 0 && late.object && late.cache->shelf.front.back.shelf)
+		NEED(pthread_create(&thread, NULL, free_late, NULL) == 0 && pthread_join(thread, NULL) == 0);
+	return false;
+}
+
+/*
+ * A thread that is wrong to free it then does no harm to others: as from a plain shelf it goes home, nobody pays for
+ * it, and nothing is left of it in the CPU's area, where another cache will have its word.
+ */
+static void comes_back_late(void)
+{
+	for (int several = 0; several < 2; several++) {
+		struct mem_cgroup *payer = tenant("late"), *other = tenant("other");
+		struct kmem_cache *cache = charged_with("late", 200, 0);
+
+		if (several)
+			kmem_cache_free(cache, get(cache, other, GFP_KERNEL));
+		late.cache = cache;
+		late.object = get(cache, payer, GFP_KERNEL);
+		NEED(late.object);
+		kmem_cache_free(cache, get(cache, payer, GFP_KERNEL));
+		const uint32_t slot = cache->charged.slot;
+		if (cache->shelf.front.back.shelf) {
+			km_os_fault = put_late;
+			kmem_cache_destroy(cache);
+			km_os_fault = NULL;
+			NEED(!late.object && late.lay && !named("late"));
+			km_for_each_cpu(cpu)
+				NEED(!*(uint64_t *)(km_area(cpu) + slot));
+		} else {
+			kmem_cache_free(cache, late.object);
+			gone(cache);
+		}
+		NEED(drained(payer) == 0 && drained(other) == 0);
+		mem_cgroup_put(other);
+		mem_cgroup_put(payer);
+	}
+	NEED(kmem_check_all() == 0);
+}
+
 static const struct api_case cases[] = {
 	{ "kmalloc has its own", kmalloc_has_its_own },
 	{ "several are first", several_are_first },
@@ -563,6 +625,7 @@ static const struct api_case cases[] = {
 	{ "set aside", set_aside },
 	{ "handlers strike", handlers_strike },
 	{ "grows as gfp says", grows_as_gfp_says },
+	{ "comes back late", comes_back_late },
 };
 
 GROUPS_MAIN(cases)

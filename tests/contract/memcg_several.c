@@ -313,6 +313,46 @@ static void no_fence_to_be_had(void)
 	end(cache);
 }
 
+/* Nor at a limit: what lies on this CPU, for one or for several, meets it all the same. */
+static void at_a_limit_without_a_fence(void)
+{
+	enum { FIT = 8 };
+
+	for (int round = 0; round < 4; round++) {
+		struct kmem_cache *mine = round % 2 ? of_both("mine") : charged("mine", 200);
+		struct kmem_cache *others = charged("others", 200);
+		void *taken[FIT];
+
+		if (round % 2 == 0) {
+			parent = group_below(NULL, "parent");
+			one = group_below(parent, "one");
+			two = group_below(parent, "two");
+		}
+		NEED(mem_cgroup_set_max(parent, FIT * cost(mine)) == 0);
+		take_for(one, mine, 0, FIT);
+		put_some(mine, 0, FIT);
+		NEED(!has_blocks(mine) || lies_charged(mine));
+		km_os_fault = no_fence;
+		/* Whose it is decides: one's is not drained for two, if it is not in his way. */
+		if (round >= 2) {
+			size_t before = lies_charged(mine);
+
+			mem_cgroup_drain(two);
+			NEED(lies_charged(mine) == before);
+		}
+		for (int i = 0; i < FIT; i++)
+			NEED((taken[i] = alloc_for(two, others)));
+		NEED(!alloc_for(two, others));
+		km_os_fault = NULL;
+		is_right(mine, 0, FIT);
+		for (int i = 0; i < FIT; i++)
+			kmem_cache_free(others, taken[i]);
+		NEED(drained(parent) == 0);
+		gone(others);
+		end(mine);
+	}
+}
+
 static void are_zeros(const void *object, size_t bytes)
 {
 	for (size_t i = 0; i < bytes; i++)
@@ -418,6 +458,7 @@ static const struct api_case cases[] = {
 	{ "leaves", leaves },
 	{ "mixed later", mixed_later },
 	{ "no fence", no_fence_to_be_had },
+	{ "at a limit without a fence", at_a_limit_without_a_fence },
 	{ "zeroed", zeroed },
 	{ "with a twin", with_a_twin },
 };

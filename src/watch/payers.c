@@ -247,10 +247,12 @@ size_t km_payers_his(const struct kmem_cache *cache, size_t n, void *const *obje
 			left = beyond(from, bytes, left - 1, addresses);
 			continue;
 		}
-		size_t now = seen & KM_OWNER_VECTOR ? his_in_page(page, seen, shift, left, addresses, owner) : 0;
-		if (!now)
+		/* The one alone first: the next one may lie anywhere. */
+		if (!(seen & KM_OWNER_VECTOR) ||
+		    km_load(km_owner_in_vector(seen, addresses[left - 1] - page, shift)) != owner)
 			break;
-		left -= now;
+		if (--left && (addresses[left - 1] ^ page) < KM_PAGE_SIZE)
+			left -= his_in_page(page, seen, shift, left, addresses, owner);
 	}
 	return n - left;
 }

@@ -80,7 +80,7 @@ static size_t allow(struct run *run, size_t pages)
 		if (!more)
 			return run->allowed;
 	} while (!km_cas_acquire(&growth.allowed, &all, all + more));
-	run->allowed += (uint32_t)more;
+	km_bump(&run->allowed, more);
 	km_ready_changed();
 	return run->allowed;
 }
@@ -213,7 +213,8 @@ static size_t shed(struct run *run)
 	struct km_page *first = run->first;
 
 	set(run, NULL, 0);
-	run->allowed = run->gave = 0;
+	km_store(&run->allowed, 0u);
+	run->gave = 0;
 	km_unlock(&run->lock);
 	if (pages) {
 		km_large_count(-pages);
@@ -228,7 +229,7 @@ size_t km_growth_shed(unsigned looks)
 {
 	size_t pages = 0, swung = km_load(&growth.swung);
 
-	km_sub(&growth.swung, looks ? (swung + 3) / 4 : swung);
+	km_store(&growth.swung, looks ? swung - (swung + 3) / 4 : 0);
 	if (!km_load(&growth.allowed))
 		return 0;
 	km_for_each_cpu(cpu) {

@@ -564,7 +564,8 @@ static size_t shrink(struct kmem_cache *cache)
 {
 	struct class *class = of_cache(cache);
 
-	if (!km_load(&class->drained))
+	/* Of what is paid for a CPU's block of pointers goes with what is on it, or with nothing. */
+	if (!km_load(&class->drained) && !is_charged(cache))
 		return 0;
 	km_ready_changed();
 	return km_swap_acquire(&class->drained, 0u);

@@ -13,6 +13,7 @@
 #include "../inside.h"
 #include "api.h"
 #include "cache/ready.h"
+#include "page/zone.h"
 #include "port/os.h"
 
 #define BYTES	40960ul		/* ten pages, a class of its own */
@@ -445,11 +446,27 @@ static void bounded(void)
 	end(group);
 }
 
+/* What may lie there lowers the bound of what is free only as long as it may: also where nothing does. */
+static void tells(void)
+{
+	struct mem_cgroup *group = begin("tells", BYTES);
+
+	for (int i = 0; i < 4; i++)
+		NEED((block[i] = kmalloc_in(group, BYTES, GFP_KERNEL)));
+	NEED(slob || km_arena.ready_pages >= 10);
+	kmem_shrink_all();
+	NEED(km_arena.ready_pages == 0);
+	for (int i = 0; i < 4; i++)
+		kfree(block[i]);
+	end(group);
+}
+
 static const struct api_case cases[] = {
 	{ "comes back", comes_back }, { "to the last page", to_the_last_page }, { "several", several },
 	{ "in turn", in_turn }, { "private", private }, { "resized", resized }, { "leaves", leaves },
 	{ "in threads", in_threads }, { "in handlers", in_handlers }, { "after fork", after_fork },
 	{ "no memory", no_memory }, { "before failure", before_failure }, { "bounded", bounded },
+	{ "tells", tells },
 };
 
 API_MAIN(cases)

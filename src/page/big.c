@@ -265,7 +265,7 @@ static void *fit(struct km_parked parked, size_t bytes)
 	if (km_os_unprotect(p, had))
 		p = NULL;
 	else if (grows)
-		p = km_os_remap(p, parked.bytes, bytes, true);
+		p = km_os_remap(p, had, whole, true);
 	km_lock(&big.lock);
 	big.in_hand -= big.in_hand != 0;
 	if (grows)
@@ -432,7 +432,7 @@ static void *resize(struct km_big_entry *entry, size_t bytes)
 	if (entry->region)
 		return km_region_resize(entry->region, p, entry->bytes, bytes) ? p : NULL;
 	bool cut = bytes < entry->bytes;
-	p = km_os_remap(p, entry->bytes, bytes, true);
+	p = km_os_remap(p, whole_pages(entry->bytes), whole_pages(bytes), true);
 	if (p && cut)
 		clear_behind(p, bytes);
 	return p;

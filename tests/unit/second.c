@@ -25,6 +25,7 @@
 #include "inside.h"
 
 #define LARGEST	(KM_PAGE_SIZE << KM_MAX_ORDER)
+#define BLOCK	((size_t)1 << 19)	/* less than may be free and resident: it stays until it is asked for */
 
 static struct {
 	pthread_t thread;
@@ -105,9 +106,9 @@ static void exhaust(void)
 		;
 }
 
-static void *get_largest(void)
+static void *get_block(void)
 {
-	return kmalloc(LARGEST, GFP_KERNEL | __GFP_NOWARN);
+	return kmalloc(BLOCK, GFP_KERNEL | __GFP_NOWARN);
 }
 
 static void *get_page(void)
@@ -118,14 +119,14 @@ static void *get_page(void)
 /* The only free block is with the system. */
 static void while_purged(void)
 {
-	void *block = get_largest();
+	void *block = get_block();
 
 	NEED(block);
-	memset(block, 1, LARGEST);
+	memset(block, 1, BLOCK);
 	exhaust();
-	NEED(!get_largest());
+	NEED(!get_block());
 	kfree(block);
-	wanted = get_largest;
+	wanted = get_block;
 	armed = "purge";
 	kmem_shrink_all();
 	NEED(!armed);
@@ -159,10 +160,10 @@ static void *fork_now(void)
 
 static void while_forked(void)
 {
-	void *block = get_largest(), *mapping = kvmalloc(2 * LARGEST, GFP_KERNEL);
+	void *block = get_block(), *mapping = kvmalloc(2 * LARGEST, GFP_KERNEL);
 
 	NEED(block && mapping);
-	memset(block, 1, LARGEST);
+	memset(block, 1, BLOCK);
 	kfree(block);
 	missed = missing();
 	wanted = fork_now;

@@ -72,12 +72,17 @@ km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
 {
 	const uintptr_t arena = (uintptr_t)km_hot.arena, pages = km_load(&km_hot.pages);
 	const uint16_t *map = km_hot.map;
+	const uint64_t factor = *km_id_factor(id);
+	const uint32_t mask = km_id_masks(id)->slab;
+	uint64_t limit = (uint64_t)1 << KM_ID_SHIFT;
 
+	/* In a register: the comparison is one operation with its branch, a shift and its branch are two. */
+	__asm__("" : "+r"(limit));
 	for (size_t i = 0; i < n; i++) {
 		uintptr_t index = ((uintptr_t)objects[i] - arena) >> KM_PAGE_SHIFT;
 
 		if (km_unlikely(index >= pages) || km_unlikely(map[index] != id) ||
-		    km_unlikely(!km_id_valid(id, objects[i])))
+		    km_unlikely(((uint32_t)(uintptr_t)objects[i] & mask) * factor >= limit))
 			return false;
 	}
 	return km_likely(km_load(&km_hot.caches[id]) != NULL);

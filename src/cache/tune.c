@@ -176,7 +176,7 @@ static void write_number(const struct writing *writing)
 static void write_min_partial(struct kmem_cache *cache, unsigned long count)
 {
 	km_store(&cache->min_partial, count);
-	cache->own_min_partial = true;
+	km_store(&cache->own_min_partial, true);
 }
 
 unsigned long kmem_cache_min_partial(const struct kmem_cache *cache)
@@ -194,7 +194,7 @@ int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count)
 
 static int follow_rule(struct kmem_cache *cache, void *rule)
 {
-	if (!cache->own_min_partial)
+	if (!km_load(&cache->own_min_partial))
 		km_store(&cache->min_partial, km_min_partial_of(cache->size, *(const enum km_min_partial *)rule));
 	return 0;
 }

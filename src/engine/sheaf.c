@@ -134,7 +134,7 @@ static void note_swing(struct kmem_cache *cache, struct sheaf_node *n)
 	if (++n->swings < SLAB_SWINGS)
 		return;
 	n->swings = 0;
-	if (!cache->own_min_partial && !cache->keeper && km_pages_keep((size_t)more << cache->order))
+	if (!km_load(&cache->own_min_partial) && !cache->keeper && km_pages_keep((size_t)more << cache->order))
 		n->extra += more;
 }
 

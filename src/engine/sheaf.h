@@ -84,7 +84,7 @@ bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, stru
 /* Slabs on the list beyond which empty ones go; lock held. */
 km_inline unsigned long km_sheaf_keep(const struct kmem_cache *cache, const struct sheaf_node *n)
 {
-	return km_load(&cache->min_partial) + (cache->own_min_partial ? 0 : n->extra);
+	return km_load(&cache->min_partial) + (km_load(&cache->own_min_partial) ? 0 : n->extra);
 }
 
 #endif

@@ -183,7 +183,7 @@ static void sort_partial(struct sheaf_node *n)
 static void keep_less(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
 {
 	km_lock(&n->lock);
-	uint32_t less = idle || cache->own_min_partial ? n->extra : km_min(n->extra, n->fewest);
+	uint32_t less = idle || km_load(&cache->own_min_partial) ? n->extra : km_min(n->extra, n->fewest);
 	n->extra -= less;
 	n->fewest = (uint32_t)km_min(n->counts.partial, (unsigned long)UINT32_MAX);
 	n->swings = 0;

@@ -39,7 +39,7 @@ static size_t chain_take(struct kmem_cache *cache, const struct km_request *requ
 
 km_inline bool chain_may(const struct kmem_cache *cache, gfp_t gfp)
 {
-	return !cache->hooks && !cache->charging && !cache->dead &&
+	return !cache->hooks && !km_load(&cache->charging) && !cache->dead &&
 	       !(gfp & KMEM_GFP_ODD);
 }
 
@@ -81,7 +81,7 @@ static bool chain_alloc(struct kmem_cache *cache, gfp_t gfp, size_t n, void **ob
 
 km_inline bool chain_enter(struct kmem_cache *cache)
 {
-	if (km_unlikely(cache->hooks || cache->charging || cache->checked || km_front_busy))
+	if (km_unlikely(cache->hooks || km_load(&cache->charging) || cache->checked || km_front_busy))
 		return false;
 	km_front_enter_thread(true);
 	km_busy_begin();
@@ -313,7 +313,7 @@ static bool bulk_plain(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t 
 
 static bool bulk_missed(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
-	if (km_likely(!cache->charging)) {
+	if (km_likely(!km_load(&cache->charging))) {
 		if (km_likely(!(gfp & __GFP_ACCOUNT)) || !km_front_may_charge(cache, gfp))
 			return bulk_plain(cache, gfp, left, n, objects);
 	}
@@ -482,7 +482,7 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	if (km_likely(!n))
 		return;
 #endif
-	if (km_unlikely(cache->charging != NULL))
+	if (km_unlikely(km_load(&cache->charging) != NULL))
 		km_load_acquire(&cache->charging)->free_bulk(cache, n, objects);
 	else
 		free_plain(cache, n, all, objects);

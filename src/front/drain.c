@@ -27,7 +27,7 @@ static bool has_shelf(const struct kmem_cache *cache)
 
 static bool public_shelf(const struct kmem_cache *cache)
 {
-	return !cache->hooks && !cache->charging && !cache->checked &&
+	return !cache->hooks && !km_load(&cache->charging) && !cache->checked &&
 	       !(km_layout_options.count_events && cache->engine->hit);
 }
 

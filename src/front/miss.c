@@ -628,7 +628,7 @@ void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 {
 	/* A chain's every hit comes by here. */
-	if (km_likely(!cache->charging) && km_likely(!(gfp & __GFP_ACCOUNT)))
+	if (km_likely(!km_load(&cache->charging)) && km_likely(!(gfp & __GFP_ACCOUNT)))
 		return alloc_ordinary(cache, gfp);
 	if (km_unlikely(gfp & KM_CHARGED_ODD))
 		return km_alloc_missed(cache, gfp);
@@ -645,7 +645,7 @@ static km_noinline void *alloc_uncharged(struct kmem_cache *cache, gfp_t gfp)
 
 void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (km_likely(cache->charging != NULL))
+	if (km_likely(km_load(&cache->charging) != NULL))
 		return km_load_acquire(&cache->charging)->alloc(cache, gfp, NUMA_NO_NODE);
 	return alloc_uncharged(cache, gfp);
 }
@@ -654,7 +654,7 @@ void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	if (km_likely(node == NUMA_NO_NODE))
 		return km_alloc_miss(cache, gfp);
-	if (km_unlikely(cache->charging != NULL) ||
+	if (km_unlikely(km_load(&cache->charging) != NULL) ||
 	    (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp)))
 		return km_load_acquire(&cache->charging)->alloc(cache, gfp, node);
 	return km_plain_alloc(cache, gfp, node);
@@ -791,7 +791,7 @@ km_hit_path void km_plain_free(struct kmem_cache *cache, void *object)
 
 km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(cache->charging != NULL))
+	if (km_unlikely(km_load(&cache->charging) != NULL))
 		km_load_acquire(&cache->charging)->free(cache, object);
 	else
 		km_plain_free(cache, object);

@@ -110,7 +110,7 @@ static bool is_of_use(const struct kmem_cache *cache)
 /* Release pairs with km_ready_hit_charged: it is built. */
 static void show_charged(struct kmem_cache *cache, size_t first, size_t last)
 {
-	for (; cache->charging && cache->charged.slot && first <= last; first++)
+	for (; km_charging(cache) && km_shelf_slot(&cache->charged) && first <= last; first++)
 		km_store_release(&ready.charged_of_pages[first], cache);
 }
 
@@ -189,7 +189,7 @@ static size_t charged_blocks(const struct kmem_cache *cache)
 {
 	size_t blocks = 0;
 
-	if (cache->charged.slot)
+	if (km_shelf_slot(&cache->charged))
 		km_for_each_cpu(cpu)
 			blocks += km_shelf_top_cpu(&cache->charged, cpu) != 0;
 	return blocks;
@@ -247,7 +247,7 @@ static uint64_t mark_of(const struct kmem_cache *cache)
 
 	km_for_each_cpu(cpu) {
 		mark = mark * 31 + km_shelf_top_cpu(&cache->shelf, cpu);
-		if (cache->charged.slot)
+		if (km_shelf_slot(&cache->charged))
 			mark = mark * 31 + km_shelf_top_cpu(&cache->charged, cpu);
 	}
 	return mark;

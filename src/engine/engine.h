@@ -170,6 +170,8 @@ struct km_hooks {
  * of front.h. Semantics, and what fails how, are those of the public functions.
  */
 struct km_charging {
+	/* Fill in what the others read of the cache. Called once, under a lock of the front's, before any of them. */
+	void (*begin)(struct kmem_cache *cache);
 	void *(*alloc)(struct kmem_cache *cache, gfp_t gfp, int node);
 	/* The object comes from `mixed`, and another pays for it, as `word` says; NULL: look it up. */
 	void *(*take)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word);
@@ -179,6 +181,12 @@ struct km_charging {
 	size_t (*take_bulk)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects);
 	void (*free_bulk)(struct kmem_cache *cache, size_t n, void **objects);
 };
+
+/* NULL: nobody pays. Acquire pairs with km_front_ask_first: what `begin` filled in is there. */
+km_inline const struct km_charging *km_charging(const struct kmem_cache *cache)
+{
+	return km_load_acquire(&cache->charging);
+}
 
 /*
  * Who is asked before a cache gets pages for a slab, and sees each slab come and go. With km_front_busy set, perhaps

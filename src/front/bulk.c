@@ -318,7 +318,7 @@ static bool bulk_missed(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t
 			return bulk_plain(cache, gfp, left, n, objects);
 	}
 	/* What we have is paid for; or it began to be while we had a part of it: that part is nobody's. */
-	if (km_likely(km_load_acquire(&cache->charging)->alloc_bulk(cache, gfp, left, objects)))
+	if (km_likely(km_charging(cache)->alloc_bulk(cache, gfp, left, objects)))
 		return true;
 	if (left < n) {
 		bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
@@ -336,14 +336,14 @@ bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 
 #ifdef KMEM_HAVE_RSEQ
 /* What there is on a block of many owners, into the end of objects[0, *left). False: refused; nothing is to be had. */
-km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, size_t *left, void **objects)
+km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, uint32_t mask, size_t *left, void **objects)
 {
-	size_t n = km_rseq_pop_n(&cache->charged.front.back, cache->charged.block_mask, cache->shelf.front.percpu,
+	size_t n = km_rseq_pop_n(&cache->charged.front.back, mask, cache->shelf.front.percpu,
 				 cache->shelf.front.rseq, objects, *left * sizeof(*objects)) / sizeof(*objects);
 
 	if (km_unlikely(!n))
 		return true;
-	n = cache->charging->take_bulk(cache, gfp, km_objcg_here, n, objects + *left - n);
+	n = km_charging(cache)->take_bulk(cache, gfp, km_objcg_here, n, objects + *left - n);
 	if (km_unlikely(n == SIZE_MAX))
 		return false;
 	*left -= n;
@@ -371,13 +371,16 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 				      n * sizeof(*objects)) / sizeof(*objects);
 	if (km_likely(!left))
 		return true;
-	/* What is paid for already: front.h. */
-	if (km_objcg_here && km_likely(!(gfp & km_load(&cache->charged_odd))))
-		left -= km_rseq_owned_pop_n(&cache->charged.front.open, cache->charged.block_mask,
-					    cache->shelf.front.percpu, cache->shelf.front.rseq,
-					    (uintptr_t)km_objcg_here, objects, left * sizeof(*objects)) /
-			sizeof(*objects);
-	else if (km_objcg_here && !(gfp & KM_CHARGED_ODD) && !take_mixed(cache, gfp, &left, objects))
+	/* What is paid for already: front.h. No copy begins with the mask of a shelf that another thread is making. */
+	const uint32_t mask = km_load(&cache->charged.block_mask);
+
+	if (!km_objcg_here || km_unlikely(!mask))
+		return bulk_missed(cache, gfp, left, n, objects);
+	if (km_likely(!(gfp & km_load(&cache->charged_odd))))
+		left -= km_rseq_owned_pop_n(&cache->charged.front.open, mask, cache->shelf.front.percpu,
+					    cache->shelf.front.rseq, (uintptr_t)km_objcg_here, objects,
+					    left * sizeof(*objects)) / sizeof(*objects);
+	else if (!(gfp & KM_CHARGED_ODD) && !take_mixed(cache, gfp, mask, &left, objects))
 		return false;
 	if (km_likely(!left))
 		return true;
@@ -483,7 +486,7 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 		return;
 #endif
 	if (km_unlikely(km_load(&cache->charging) != NULL))
-		km_load_acquire(&cache->charging)->free_bulk(cache, n, objects);
+		km_charging(cache)->free_bulk(cache, n, objects);
 	else
 		free_plain(cache, n, all, objects);
 }

@@ -175,7 +175,7 @@ void km_front_trim_all(struct kmem_cache **caches, size_t count)
 
 static bool lies_on(const struct km_shelf *shelf, const struct places *places)
 {
-	for (size_t i = 0; shelf->slot && i < places->count; i++)
+	for (size_t i = 0; km_shelf_slot(shelf) && i < places->count; i++)
 		if (km_cpu_is_live(places->cpus[i]) && km_shelf_count_cpu(shelf, places->cpus[i]))
 			return true;
 	return false;
@@ -398,7 +398,7 @@ size_t km_front_shelf_objects(const struct kmem_cache *cache)
 	if (has_shelf(cache))
 		km_for_each_cpu(cpu)
 			count += km_shelf_count_cpu(&cache->shelf, cpu);
-	if (cache->charged.slot)
+	if (km_shelf_slot(&cache->charged))
 		km_for_each_cpu(cpu)
 			count += km_shelf_count_cpu(&cache->charged, cpu);
 	return count;
@@ -429,10 +429,11 @@ static void make_charged(struct kmem_cache *cache, uint32_t block_bytes)
 {
 	struct km_shelf *shelf = &cache->charged;
 
-	shelf->block_mask = shelf->inner.mask = shelf->front.open.mask = block_bytes - 1;
+	km_store(&shelf->block_mask, block_bytes - 1);
+	shelf->inner.mask = shelf->front.open.mask = block_bytes - 1;
 	shelf->front.percpu = km_hot.percpu;
 	shelf->front.rseq = km_rseq;
-	shelf->slot = cache->word_is_charged ? cache->word : km_percpu_alloc(km_owned_word_bytes());
+	km_store_release(&shelf->slot, cache->word_is_charged ? cache->word : km_percpu_alloc(km_owned_word_bytes()));
 	if (shelf->slot)
 		open_charged(cache);
 }
@@ -447,11 +448,15 @@ bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *char
 {
 	if (!km_lock_may(&drain.lock, may_wait))
 		return false;
+	const bool begun = cache->charging;
+
+	if (!begun)
+		charging->begin(cache);
 	/* Once: where there was no room for it there will be none. */
 	if (block_bytes && !cache->charged.block_mask)
 		make_charged(cache, block_bytes);
-	if (!cache->charging) {
-		/* Release pairs with the acquire of who goes there: it sees what the cache was given before. */
+	if (!begun) {
+		/* Release pairs with km_charging's acquire. */
 		km_store_release(&cache->charging, charging);
 		km_store(&cache->shelf.front.open.shelf, 0u);
 		show(cache);
@@ -484,7 +489,7 @@ static void mix(struct kmem_cache *cache)
 		km_store_release(&mixed->slot, cache->charged.slot);
 		km_store(&cache->charged_odd, ~(gfp_t)0);
 	}
-	cache->mixes = mixed->slot != 0;
+	km_store(&cache->mixes, mixed->slot != 0);
 	open_charged(cache);
 }
 
@@ -571,7 +576,7 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 	size_t shelves = 0;
 
 	for (size_t i = 0; i < count; i++)
-		shelves += caches[i]->charged.slot != 0;
+		shelves += km_shelf_slot(&caches[i]->charged) != 0;
 	if (!shelves)
 		return;
 	km_lock(&drain.lock);

@@ -275,7 +275,7 @@ km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj
 		return km_alloc_missed(cache, gfp);
 	if (km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)))
 		return object;
-	return cache->charging->take(cache, gfp, objcg, object, word);
+	return km_charging(cache)->take(cache, gfp, objcg, object, word);
 #else
 	return km_alloc_missed(cache, gfp);
 #endif

@@ -639,14 +639,14 @@ km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 static km_noinline void *alloc_uncharged(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp))
-		return km_load_acquire(&cache->charging)->alloc(cache, gfp, NUMA_NO_NODE);
+		return km_charging(cache)->alloc(cache, gfp, NUMA_NO_NODE);
 	return alloc_ordinary(cache, gfp);
 }
 
 void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (km_likely(km_load(&cache->charging) != NULL))
-		return km_load_acquire(&cache->charging)->alloc(cache, gfp, NUMA_NO_NODE);
+		return km_charging(cache)->alloc(cache, gfp, NUMA_NO_NODE);
 	return alloc_uncharged(cache, gfp);
 }
 
@@ -656,7 +656,7 @@ void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 		return km_alloc_miss(cache, gfp);
 	if (km_unlikely(km_load(&cache->charging) != NULL) ||
 	    (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp)))
-		return km_load_acquire(&cache->charging)->alloc(cache, gfp, node);
+		return km_charging(cache)->alloc(cache, gfp, node);
 	return km_plain_alloc(cache, gfp, node);
 }
 
@@ -792,7 +792,7 @@ km_hit_path void km_plain_free(struct kmem_cache *cache, void *object)
 km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(km_load(&cache->charging) != NULL))
-		km_load_acquire(&cache->charging)->free(cache, object);
+		km_charging(cache)->free(cache, object);
 	else
 		km_plain_free(cache, object);
 }

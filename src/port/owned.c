@@ -133,8 +133,12 @@ bool km_owned_push(struct km_shelf *shelf, uintptr_t owner, void *object)
 
 size_t km_owned_pop_n(struct km_shelf *shelf, uintptr_t owner, void **out, size_t count)
 {
-	return KM_RSEQ(owned_pop_n, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq, owner, out,
-				     count * 8) / 8,
+	const uint32_t mask = km_load(&shelf->block_mask);
+
+	/* It is being made: the copy must not begin with that mask, and find a block. */
+	if (km_unlikely(!mask))
+		return 0;
+	return KM_RSEQ(owned_pop_n, (&shelf->inner, mask, km_percpu.base, km_thread_rseq, owner, out, count * 8) / 8,
 		       soft_pop_n(shelf, owner, out, count));
 }
 
@@ -167,7 +171,7 @@ static uintptr_t *owner_of(const struct km_shelf *shelf, unsigned cpu)
 /* A `found` that was interrupted leaves an owner of no block, who must not take it for his. */
 uintptr_t km_owned_owner(const struct km_shelf *shelf)
 {
-	if (!shelf->slot)
+	if (!km_shelf_slot(shelf))
 		return 0;
 	unsigned cpu = km_cpu();
 	return km_shelf_top_cpu(shelf, cpu) ? km_load(owner_of(shelf, cpu)) : 0;

@@ -104,6 +104,12 @@ struct km_shelf {
 	uint32_t slot;			/* where the shelf's word is, open or closed; 0: has none */
 };
 
+/* For who looks while another thread may be making the shelf. Acquire pairs with the store of `slot`, the last one. */
+km_inline uint32_t km_shelf_slot(const struct km_shelf *shelf)
+{
+	return km_load_acquire(&shelf->slot);
+}
+
 /* Choose a discipline (want: its name or NULL) and an index (by: "cpu", "cid" or "auto"), and make the areas. Called
  * once, before any thread. */
 void km_percpu_start(const char *want, const char *by);

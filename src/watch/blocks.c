@@ -65,7 +65,7 @@ void *km_charged_block(struct kmem_cache *cache, gfp_t gfp, int node)
 
 	if (!may_have(objcg) || gfp & KM_CHARGED_ODD || node != NUMA_NO_NODE)
 		return NULL;
-	if (cache->mixes)
+	if (km_load(&cache->mixes))
 		km_charged_mix(cache, gfp);
 	if (!km_charged_is_mixed(cache))
 		return km_owned_pop(&cache->charged, (uintptr_t)objcg);

@@ -87,6 +87,12 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 	return object ? charge_failed(cache, gfp) : NULL;
 }
 
+/* What an object costs who pays for it: its word among its page's owners, too. */
+static uint32_t charge_of(const struct kmem_cache *cache)
+{
+	return cache->size + (cache->engine->whole_pages ? 0 : (uint32_t)sizeof(void *));
+}
+
 /* Bytes of a block: as many objects as the bound allows, two at least; 0: each is paid for as it comes. */
 static uint32_t shelf_block(const struct kmem_cache *cache)
 {
@@ -94,7 +100,7 @@ static uint32_t shelf_block(const struct kmem_cache *cache)
 
 	if (cache->engine->front != KM_FRONT_ARRAY || !cache->capacity)
 		return 0;
-	while (words > 4 && (words - 2) * (size_t)cache->charge > SHELF_BYTES)
+	while (words > 4 && (words - 2) * (size_t)charge_of(cache) > SHELF_BYTES)
 		words /= 2;
 	return words * (uint32_t)sizeof(void *);
 }
@@ -209,7 +215,7 @@ km_inline bool put_in_turn(struct kmem_cache *cache, void *object, struct obj_cg
 
 km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
-	if (cache->mixes)
+	if (km_load(&cache->mixes))
 		km_charged_mix(cache, gfp);
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(objcg && !(gfp & ODD) && node == NUMA_NO_NODE && !cache->hooks &&
@@ -551,7 +557,7 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 		return alloc_bulk_unpaid(cache, gfp & ~__GFP_ACCOUNT, n, objects);
 	if (km_unlikely(km_is_private(objcg)))
 		return km_private_alloc_bulk(cache, gfp, n, objects, objcg);
-	if (cache->mixes)
+	if (km_load(&cache->mixes))
 		km_charged_mix(cache, gfp);
 	if (km_charged_is_mixed(cache))
 		return alloc_bulk_mixed(cache, gfp, n, objects, objcg);
@@ -625,7 +631,7 @@ struct mem_cgroup *mem_cgroup_from_obj(const void *object)
 
 	if (cache && cache->twin_of)
 		owner = (uintptr_t)km_private_owner(cache);
-	else if (cache && cache->charging)
+	else if (cache && km_charging(cache))
 		owner = km_payer_of(cache, object);
 	else if (!cache && !ZERO_OR_NULL_PTR(object))
 		owner = km_large_owner(object);
@@ -642,7 +648,7 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 	/* What a private group has it has from the first on: or destroy_all would free it. */
 	if (!cache)
 		return km_large_owner(object) || (!objcg->private && km_large_charge(object, gfp));
-	if (!cache->charging && !km_front_may_charge(cache, gfp))
+	if (!km_charging(cache) && !km_front_may_charge(cache, gfp))
 		return false;
 	/* It is somebody's already. Kernel: true as well. */
 	if (km_payer_of(cache, object))
@@ -655,21 +661,36 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 	return false;
 }
 
+static void begin_charging(struct kmem_cache *cache)
+{
+	cache->charge = charge_of(cache);
+	/* Nobody else knows the cache yet. */
+	if (cache->flags & SLAB_ACCOUNT) {
+		cache->charge_all = true;
+		cache->payer = cache->checked ? KM_PAYERS_DIFFER : KM_PAYER_UNKNOWN;
+	}
+	km_store(&cache->owner_shift, km_owner_shift(cache->size));
+	km_store(&cache->turns, turns_of(cache));
+	km_store(&cache->mixes, cache->turns & TURNS_PUT && cache->word_is_charged && cache->id >= KM_MAP_FIRST &&
+				       km_memcg_modes[MEM_CGROUP_SHELF]);
+}
+
 static const struct km_charging charging = {
-	charged_alloc, take, charged_free, charged_alloc_bulk, take_bulk, charged_free_bulk,
+	begin_charging, charged_alloc, take, charged_free, charged_alloc_bulk, take_bulk, charged_free_bulk,
 };
 
 /* Of large blocks: what is no hit goes by cache/large.c. */
 static const struct km_charging block_charging = {
-	km_charged_block, km_charged_take_block, charged_free, charged_alloc_bulk, take_bulk, charged_free_bulk,
+	begin_charging, km_charged_block, km_charged_take_block, charged_free,
+	charged_alloc_bulk, take_bulk, charged_free_bulk,
 };
 
 /* ------------------------------------------------------------------ beginning, and giving back */
 
-/* With SLAB_ACCOUNT before anybody else knows the cache; else in several threads at once, which write the same. */
+/* With SLAB_ACCOUNT before anybody else knows the cache; else in several threads at once, of which one begins. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 {
-	if (cache->charging)
+	if (km_charging(cache))
 		return true;
 	/* Its objects don't say whose they are, or are blocks that nobody pays for: those have other classes. Kernel:
 	 * SLOB was not to be had together with accounting. */
@@ -677,15 +698,6 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 
 	if (cache->engine->shared_pages || (blocks && !(cache->flags & SLAB_ACCOUNT)) || cache->twin_of || cache->dead)
 		return false;
-	km_store(&cache->charge, cache->size + (blocks ? 0 : (uint32_t)sizeof(void *)));
-	if (cache->flags & SLAB_ACCOUNT) {
-		cache->charge_all = true;
-		cache->payer = cache->checked ? KM_PAYERS_DIFFER : KM_PAYER_UNKNOWN;
-	}
-	km_store(&cache->owner_shift, km_owner_shift(cache->size));
-	km_store(&cache->turns, turns_of(cache));
-	cache->mixes = cache->turns & TURNS_PUT && cache->word_is_charged && cache->id >= KM_MAP_FIRST &&
-		       km_memcg_modes[MEM_CGROUP_SHELF];
 	return km_front_ask_first(cache, blocks ? &block_charging : &charging, may_wait ? shelf_block(cache) : 0,
 				  may_wait);
 }
@@ -757,7 +769,7 @@ static int flush_cache(struct kmem_cache *cache, void *root)
 	bool some = false;
 
 	/* Also an empty one: without shelves none is to be used. */
-	if (cache->charged.slot)
+	if (km_shelf_slot(&cache->charged))
 		km_for_each_cpu(cpu)
 			some |= km_owned_owner_cpu(&cache->charged, cpu) != 0;
 	if (some)

@@ -25,7 +25,7 @@ km_inline bool km_may_block(gfp_t gfp)
 km_inline bool km_charged_is_mixed(const struct kmem_cache *cache)
 {
 	/* Acquire pairs with front/drain.c's mix: what else there is of `mixed` is filled in. */
-	return km_load_acquire(&cache->mixed.slot) != 0;
+	return km_shelf_slot(&cache->mixed) != 0;
 }
 
 /* The one that is open, but while it is drained. */

@@ -7,17 +7,18 @@
 BENCH_WARN := -Wall -Wextra -Wno-unused-function
 BENCH_CFLAGS := -O2 -g -std=gnu17 -fno-builtin -falign-functions=64 -falign-loops=32
 BENCH_DEFINES = '-DBENCH_FLAGS="$(BENCH_CFLAGS)"' '-DBENCH_LIBRARY_FLAGS="$(ALL_CFLAGS)"'
-BENCH_HEADERS := $(wildcard bench/*.h) $(wildcard include/kmem/*.h)
-BENCH_FRAME := build/bench/worker.o build/bench/crew.o build/bench/together.o
-BENCH_MALLOC := $(BENCH_FRAME) build/bench/worker_malloc.o build/bench/who_malloc.o
-BENCH_CACHE := $(BENCH_FRAME) build/bench/worker_cache.o build/bench/who_kmem.o
-BENCH_INLINE := $(BENCH_FRAME) build/bench/worker_cache_inline.o build/bench/who_kmem.o
-BENCH_KMALLOC := $(BENCH_FRAME) build/bench/worker_kmalloc.o build/bench/who_kmem.o
-BENCH_ACCOUNT := $(BENCH_FRAME) build/bench/who_kmem.o
-BENCH_NETIO := $(BENCH_FRAME) build/bench/worker_netio.o build/bench/who_kmem.o
-BENCH_FIO := $(BENCH_FRAME) build/bench/worker_fio.o build/bench/who_malloc.o
-BENCH_NOTHING := $(BENCH_FRAME) build/bench/worker_nothing.o build/bench/who_nothing.o
-BENCH_JEMALLOC := $(BENCH_FRAME) build/bench/worker_jemalloc.o build/bench/who_nothing.o
+BENCH_HEADERS := $(wildcard bench/*/*.h) $(wildcard include/kmem/*.h)
+BENCH_OBJ := build/bench/obj
+BENCH_FRAME := $(BENCH_OBJ)/frame/worker.o $(BENCH_OBJ)/frame/crew.o $(BENCH_OBJ)/frame/together.o
+BENCH_MALLOC := $(BENCH_FRAME) $(BENCH_OBJ)/worker/malloc.o $(BENCH_OBJ)/frame/who_malloc.o
+BENCH_CACHE := $(BENCH_FRAME) $(BENCH_OBJ)/worker/cache.o $(BENCH_OBJ)/frame/who_kmem.o
+BENCH_INLINE := $(BENCH_FRAME) $(BENCH_OBJ)/worker/cache_inline.o $(BENCH_OBJ)/frame/who_kmem.o
+BENCH_KMALLOC := $(BENCH_FRAME) $(BENCH_OBJ)/worker/kmalloc.o $(BENCH_OBJ)/frame/who_kmem.o
+BENCH_ACCOUNT := $(BENCH_FRAME) $(BENCH_OBJ)/frame/who_kmem.o
+BENCH_NETIO := $(BENCH_FRAME) $(BENCH_OBJ)/worker/netio.o $(BENCH_OBJ)/frame/who_kmem.o
+BENCH_FIO := $(BENCH_FRAME) $(BENCH_OBJ)/worker/fio.o $(BENCH_OBJ)/frame/who_malloc.o
+BENCH_NOTHING := $(BENCH_FRAME) $(BENCH_OBJ)/worker/nothing.o $(BENCH_OBJ)/frame/who_nothing.o
+BENCH_JEMALLOC := $(BENCH_FRAME) $(BENCH_OBJ)/worker/jemalloc.o $(BENCH_OBJ)/frame/who_nothing.o
 BENCH_ORIGIN := '-Wl,-rpath,$$ORIGIN/..' '-Wl,-rpath,$$ORIGIN'
 # An archive must give the whole malloc family, although the worker itself calls two of it.
 BENCH_FAMILY := -Wl,-u,calloc,-u,realloc,-u,memalign,-u,aligned_alloc,-u,posix_memalign
@@ -41,24 +42,27 @@ build/bench:
 	mkdir -p $@
 
 # worker.o names the flags of worker and library, so it follows both files that set them.
-build/bench/worker.o: bench/worker.c $(BENCH_HEADERS) bench/bench.mk Makefile | build/bench
+$(BENCH_OBJ)/frame/worker.o: bench/frame/worker.c $(BENCH_HEADERS) bench/bench.mk Makefile
+	@mkdir -p $(@D)
 	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) $(BENCH_DEFINES) -Ibench -Iinclude -c $< -o $@
 
-build/bench/worker_dpdk.o build/bench/dpdk_calls.o build/bench/dpdk_open.o: \
-	build/bench/%.o: bench/%.c $(BENCH_HEADERS) bench/bench.mk | build/bench
+$(BENCH_OBJ)/worker/dpdk.o $(BENCH_OBJ)/api/dpdk_calls.o $(BENCH_OBJ)/api/dpdk_open.o: \
+	$(BENCH_OBJ)/%.o: bench/%.c $(BENCH_HEADERS) bench/bench.mk
+	@mkdir -p $(@D)
 	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) $$(pkg-config --cflags libdpdk) -Ibench -c $< -o $@
 
-build/bench/%.o: bench/%.c $(BENCH_HEADERS) bench/bench.mk | build/bench
+$(BENCH_OBJ)/%.o: bench/%.c $(BENCH_HEADERS) bench/bench.mk
+	@mkdir -p $(@D)
 	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) -Ibench -Iinclude -c $< -o $@
 
-build/bench/gauge: build/bench/gauge.o
+build/bench/gauge: $(BENCH_OBJ)/worker/gauge.o
 	$(CC) $^ -o $@
 
 # Reads the library beside it.
-build/bench/code: bench/worker_code.py build/libkmem.so bench/bench.mk | build/bench
+build/bench/code: bench/worker/bulk_code.py build/libkmem.so bench/bench.mk | build/bench
 	install -m 755 $< $@
 
-build/bench/libnothing.so: bench/nothing.c bench/nothing.h bench/bench.mk | build/bench
+build/bench/libnothing.so: bench/api/nothing_calls.c bench/api/nothing_calls.h bench/bench.mk | build/bench
 	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) -fPIC -shared -Ibench $< -o $@
 
 # Whichever malloc is preloaded, or the system's.
@@ -93,22 +97,23 @@ build/bench/kmalloc-shared: $(BENCH_KMALLOC) build/libkmem.so
 build/bench/kmalloc-static: $(BENCH_KMALLOC) build/libkmem.a
 	$(CC) $(BENCH_KMALLOC) build/libkmem.a -o $@ -lpthread
 
-build/bench/account-%-shared: build/bench/worker_account_%.o $(BENCH_ACCOUNT) build/libkmem.so
+build/bench/account-%-shared: $(BENCH_OBJ)/worker/account_%.o $(BENCH_ACCOUNT) build/libkmem.so
 	$(CC) $< $(BENCH_ACCOUNT) -o $@ -Lbuild -lkmem $(BENCH_ORIGIN) -lpthread
 
-build/bench/account-%-static: build/bench/worker_account_%.o $(BENCH_ACCOUNT) build/libkmem.a
+build/bench/account-%-static: $(BENCH_OBJ)/worker/account_%.o $(BENCH_ACCOUNT) build/libkmem.a
 	$(CC) $< $(BENCH_ACCOUNT) build/libkmem.a -o $@ -lpthread
 
 # The library as it is, but for the CPUs: how many there are, and which one this is.
-build/bench/worker_account_model.o: bench/worker_account_model.c $(BENCH_HEADERS) bench/bench.mk | build/bench
+$(BENCH_OBJ)/worker/account_model.o: bench/worker/account_model.c $(BENCH_HEADERS) bench/bench.mk
+	@mkdir -p $(@D)
 	$(CC) $(BENCH_CFLAGS) $(BENCH_WARN) -Ibench -Iinclude -Isrc -MMD -MP -c $< -o $@
--include build/bench/worker_account_model.d
+-include $(BENCH_OBJ)/worker/account_model.d
 
-build/bench/account-model-static: build/bench/worker_account_model.o $(BENCH_FRAME) build/libkmem.a
+build/bench/account-model-static: $(BENCH_OBJ)/worker/account_model.o $(BENCH_FRAME) build/libkmem.a
 	$(CC) $< $(BENCH_FRAME) build/libkmem.a -Wl,--wrap=km_cpu,--wrap=km_os_possible_cpus \
 		-o $@ -lpthread
 
-build/bench/forwarding-static: $(BENCH_FRAME) build/bench/worker_forwarding.o build/bench/who_nothing.o
+build/bench/forwarding-static: $(BENCH_FRAME) $(BENCH_OBJ)/worker/forwarding.o $(BENCH_OBJ)/frame/who_nothing.o
 	$(CC) -static $^ -o $@ -lpthread
 
 build/bench/netio-static: $(BENCH_NETIO) build/libkmem.a
@@ -121,18 +126,18 @@ build/bench/fio-shared: $(BENCH_FIO)
 build/bench/nothing-shared: $(BENCH_NOTHING) build/bench/libnothing.so
 	$(CC) $(BENCH_NOTHING) -o $@ -Lbuild/bench -lnothing $(BENCH_ORIGIN) -lpthread
 
-build/bench/nothing-static: $(BENCH_NOTHING) build/bench/nothing.o
+build/bench/nothing-static: $(BENCH_NOTHING) $(BENCH_OBJ)/api/nothing_calls.o
 	$(CC) $^ -o $@ -lpthread
 
-build/bench/nothing-inline: $(BENCH_FRAME) build/bench/worker_nothing_inline.o \
-	build/bench/who_nothing.o
+build/bench/nothing-inline: $(BENCH_FRAME) $(BENCH_OBJ)/worker/nothing_inline.o \
+	$(BENCH_OBJ)/frame/who_nothing.o
 	$(CC) $^ -o $@ -lpthread
 
-build/bench/dpdk-inline: $(BENCH_FRAME) build/bench/worker_dpdk.o build/bench/dpdk_open.o
+build/bench/dpdk-inline: $(BENCH_FRAME) $(BENCH_OBJ)/worker/dpdk.o $(BENCH_OBJ)/api/dpdk_open.o
 	$(CC) $^ -o $@ $$(pkg-config --libs libdpdk) -lpthread
 
-build/bench/dpdk-static: $(BENCH_FRAME) build/bench/worker_dpdk_calls.o build/bench/dpdk_calls.o \
-	build/bench/dpdk_open.o
+build/bench/dpdk-static: $(BENCH_FRAME) $(BENCH_OBJ)/worker/dpdk_calls.o $(BENCH_OBJ)/api/dpdk_calls.o \
+	$(BENCH_OBJ)/api/dpdk_open.o
 	$(CC) $^ -o $@ $$(pkg-config --libs libdpdk) -lpthread
 
 build/bench/jemalloc-static: $(BENCH_JEMALLOC) build/peers/jemalloc/lib.a

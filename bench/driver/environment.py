@@ -1,7 +1,7 @@
 """The environment block: what machine, system and build the figures belong to, and whether the machine was quiet.
 
-The clock ratio is a dependent multiplication in time-stamp cycles, before and after, which bench/gauge.c measures: it
-is started once and asked again at the end, when nothing may be left to start it with.
+The clock ratio is a dependent multiplication in time-stamp cycles, before and after, which bench/worker/gauge.c
+measures: it is started once and asked again at the end, when nothing may be left to start it with.
 """
 from __future__ import annotations
 

@@ -1,0 +1,12 @@
+/* The worker over kmalloc and kfree in a group's name, or nobody's. */
+#include "api/account_kmalloc.h"
+#include "works/pair.h"
+#include "works/account.h"
+#include "works/account_threads.h"
+
+const struct work bench_works[] = {
+	{ "pair", account_pair },
+	{ "loop", account_loop },
+	{ "threads-4k", account_threads },
+	{ NULL, NULL },
+};

@@ -1,0 +1,11 @@
+/* The worker over DPDK's mempool, one by one and in batches, inline as its users have it. */
+#include "api/dpdk.h"
+#include "works/bulk.h"
+#include "works/pair.h"
+
+const struct work bench_works[] = {
+	{ "pair", pair_run },
+	{ "loop", loop_run },
+	{ "bulk", bulk_run },
+	{ NULL, NULL },
+};

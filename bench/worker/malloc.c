@@ -1,0 +1,25 @@
+/*
+ * The worker over malloc/free: every peer, and our own malloc; linked or preloaded by the driver.
+ */
+#include "api/malloc.h"
+#include "works/blocks.h"
+#include "works/pair.h"
+#include "works/fresh.h"
+#include "works/idle.h"
+#include "works/larson.h"
+#include "works/live.h"
+#include "works/threads.h"
+#include "works/adrift.h"
+#include "works/worst.h"
+
+const struct work bench_works[] = {
+	{ "pair", pair_run },		   { "loop", loop_run },
+	{ "worst-loop", worst_loop },	   { "producer-consumer", threads_pass },
+	{ "threads-4k", threads_pairs },   { "larson", larson_run },
+	{ "live-set", live_run },	   { "idle-threads", idle_run },
+	{ "adrift", adrift_run },
+	{ "zero", zero_run },		   { "aligned", aligned_run },
+	{ "blocks", pair_run },	   { "blocks-written", blocks_written_run },
+	{ "realloc", realloc_run },	   { "held", held_run },
+	{ NULL, NULL },
+};

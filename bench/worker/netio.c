@@ -1,0 +1,8 @@
+/* The worker of `netio`: senders and receivers whose packets are objects of caches. */
+#include "frame/bench.h"
+#include "works/netio.h"
+
+const struct work bench_works[] = {
+	{ "netio", netio_run },
+	{ NULL, NULL },
+};

@@ -68,14 +68,14 @@ $(BUILD)/libkmem-malloc.a: $(OBJ) $(filter-out %/malloc_dlopen.o,$(MALLOC_OBJ))
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-TOOLS	:= $(wildcard tools/*.c)
-TOOL_OBJ := $(TOOLS:%.c=$(BUILD)/tools/%.o)
-$(BUILD)/tools/%.o: %.c Makefile
+COMMAND	:= $(wildcard kmem/*.c kmem/*/*.c)
+COMMAND_OBJ := $(COMMAND:%.c=$(BUILD)/obj/%.o)
+$(BUILD)/obj/kmem/%.o: kmem/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -Isrc -Ibench -I$(BUILD) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CPPFLAGS) -Isrc -Ikmem -I$(BUILD) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 # libc stands first: the command has no objects of ours, so prctl, setrlimit and vfork are libc's, and the library does not start in it.
-$(BUILD)/kmem: $(TOOL_OBJ) $(BUILD)/libkmem.a
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJ) -lc $(BUILD)/libkmem.a -lm $(LDLIBS)
+$(BUILD)/kmem: $(COMMAND_OBJ) $(BUILD)/libkmem.a
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) -lc $(BUILD)/libkmem.a -lm $(LDLIBS)
 
 include packaging/install.mk
 -include bench/bench.mk
@@ -88,4 +88,4 @@ clean:
 demo:
 	scripts/demo
 
--include $(OBJ:.o=.d) $(MALLOC_OBJ:.o=.d) $(TOOL_OBJ:.o=.d)
+-include $(OBJ:.o=.d) $(MALLOC_OBJ:.o=.d) $(COMMAND_OBJ:.o=.d)

@@ -38,7 +38,7 @@ $(BUILD)/paths.h: always
 	@printf '#define KMEM_BINDIR "%s"\n#define KMEM_LIBDIR "%s"\n#define KMEM_DATADIR "%s"\n#define KMEM_SOVERSION "%s"\n' '$(BINDIR)' '$(LIBDIR)' '$(DATADIR)' \
 		'$(SOVERSION)' >$@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
-$(BUILD)/tools/tools/run.o $(BUILD)/tools/tools/bench.o: $(BUILD)/paths.h
+$(BUILD)/obj/kmem/run.o $(BUILD)/obj/kmem/bench.o: $(BUILD)/paths.h
 
 install: all
 	install -d $(sort $(addprefix $(DESTDIR),$(dir $(INSTALLED))))

@@ -2,7 +2,7 @@
  * The groups of a snapshot, for those who know cgroups: as a tree, as JSON, or as the texts of the cgroup files. What a
  * text says is what mem_cgroup_write_stat and its like write in the process itself.
  */
-#include "info_print.h"
+#include "info/print.h"
 
 #include <stdio.h>
 #include <stdlib.h>

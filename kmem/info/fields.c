@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cache/root.h"
-#include "info.h"
+#include "info/info.h"
 #include "kmem.h"
 #include "watch/group.h"
 

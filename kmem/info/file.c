@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "info.h"
+#include "info/info.h"
 #include "kmem.h"
 
 #define MAX_DEPTH 16u

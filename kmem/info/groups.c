@@ -1,5 +1,5 @@
 /*
- * From a root record to the numbers of every group, by reading alone, as info_walk.c does it for caches: they are those
+ * From a root record to the numbers of every group, by reading alone, as info/walk.c does it for caches: they are those
  * that the process itself says when it is quiet. A group lies in metadata, which can be read for ever but may be
  * another's by then: so each is checked to hang where it was found, the walk is bounded, and the rest is numbers.
  */
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cache/root.h"
-#include "info.h"
+#include "info/info.h"
 #include "kmem.h"
 #include "watch/group.h"
 

@@ -2,8 +2,8 @@
  * What the files of `kmem info` share: a snapshot of a process's numbers, and the two ways to get
  * one: out of a running process's memory, or out of a file that it wrote.
  */
-#ifndef TOOLS_INFO_H
-#define TOOLS_INFO_H
+#ifndef KMEM_COMMAND_INFO_H
+#define KMEM_COMMAND_INFO_H
 
 #include <kmem/stats.h>
 #include <stdbool.h>
@@ -69,7 +69,7 @@ enum info_result info_of_process(pid_t pid, struct snapshot *snapshot);
 /* What --stats wrote: true, or false with one line on stderr. */
 bool info_of_file(const char *path, struct snapshot *snapshot);
 
-/* ---- info_resident.c: what the kernel has in memory of what is ours in a running process, in bytes. */
+/* ---- info/resident.c: what the kernel has in memory of what is ours in a running process, in bytes. */
 struct info_resident {
 	unsigned long used;	/* of slabs and large blocks */
 	unsigned long free;	/* of free pages, and of freed mappings that lie ready */
@@ -78,7 +78,7 @@ struct info_resident {
 /* False: it does not say, or not to us. */
 bool info_resident(const struct snapshot *snapshot, struct info_resident *resident);
 
-/* ---- info_target.c: another process's memory. All say false where it can't be read; then `result`
+/* ---- info/target.c: another process's memory. All say false where it can't be read; then `result`
  * says why. */
 
 struct target {
@@ -103,7 +103,7 @@ void info_printable(char *to, const char *from, size_t bytes);
 /* A number that the process's build does not tell: a dash in tables, left out in JSON. */
 #define INFO_UNKNOWN	KM_UNKNOWN
 
-/* ---- info_fields.c: structures of whatever build. */
+/* ---- info/fields.c: structures of whatever build. */
 
 enum info_shape {
 	INFO_ROOT, INFO_PERCPU, INFO_RANGE, INFO_PAGE, INFO_ZONE, INFO_ENGINE, INFO_NODE, INFO_CHAIN, INFO_CACHE,
@@ -165,7 +165,7 @@ struct info_root {
 /* Its copies, at most INFO_MAX_ROOTS; how many. 0: target->result says why. */
 size_t target_roots(struct target *target, struct info_root *roots);
 
-/* ---- info_walk.c: what one root leads to, added to the snapshot. INFO_TORN: it changed too much
+/* ---- info/walk.c: what one root leads to, added to the snapshot. INFO_TORN: it changed too much
  * meanwhile; with `lenient` then INFO_PARTLY, and those caches that could be read. */
 enum info_result walk_root(struct target *target, const struct info_root *root, bool lenient,
 			   struct snapshot *snapshot);
@@ -180,12 +180,12 @@ bool root_pages(struct target *target, const struct info_root *root, unsigned *n
 #define INFO_MAX_RANGES 256u
 bool root_ranges(struct target *target, const struct info_root *root, struct km_range *ranges, unsigned *count);
 
-/* ---- info_extents.c: its address space, added to the snapshot. */
+/* ---- info/extents.c: its address space, added to the snapshot. */
 bool walk_extents(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
 		  struct snapshot *snapshot);
 void snapshot_clear_extents(struct snapshot *snapshot);
 
-/* ---- info_groups.c: the groups of one root, added to the snapshot. INFO_TORN as above: those up to there. */
+/* ---- info/groups.c: the groups of one root, added to the snapshot. INFO_TORN as above: those up to there. */
 enum info_result walk_groups(struct target *target, struct info_root *root, struct snapshot *snapshot);
 
 #endif

@@ -2,8 +2,8 @@
  * What the subcommands of `kmem` share: their entry points, and how they complain: one line on
  * stderr, status 2 for wrong usage, another one for what could not be done.
  */
-#ifndef TOOLS_KMEM_H
-#define TOOLS_KMEM_H
+#ifndef KMEM_COMMAND_H
+#define KMEM_COMMAND_H
 
 #include <stddef.h>
 

@@ -5,7 +5,7 @@
  * Exit status: 0; 1 where the numbers could not be had, or not all of them; 2 wrong usage.
  */
 #define _GNU_SOURCE
-#include "info.h"
+#include "info/info.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "cache/root.h"
-#include "info_print.h"
+#include "info/print.h"
 #include "kmem.h"
 
 #define ATTEMPTS 50u	/* a millisecond apart; then what can be read */

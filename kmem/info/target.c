@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "cache/root.h"
-#include "info.h"
+#include "info/info.h"
 
 static bool failed(struct target *target, int error)
 {

@@ -1,10 +1,10 @@
 /*
  * How a snapshot is written: as slabinfo, JSON, or a table of bytes; and the list of processes.
  */
-#ifndef TOOLS_INFO_PRINT_H
-#define TOOLS_INFO_PRINT_H
+#ifndef KMEM_COMMAND_INFO_PRINT_H
+#define KMEM_COMMAND_INFO_PRINT_H
 
-#include "info.h"
+#include "info/info.h"
 #include "watch/print.h"
 
 enum info_style {
@@ -34,7 +34,7 @@ void info_list_row(struct km_writer *writer, enum info_style style, const struct
 /* 0 or an errno. */
 int info_list_tail(struct km_writer *writer, enum info_style style);
 
-/* ---- info_tree.c: a snapshot's groups, in one of the last three styles above: 0 or an errno. */
+/* ---- info/tree.c: a snapshot's groups, in one of the last three styles above: 0 or an errno. */
 int info_tree(const struct snapshot *snapshot, enum info_style style);
 /* One of many processes, and which; more: another went before. */
 void info_tree_list_row(struct km_writer *writer, enum info_style style, const struct snapshot *snapshot, bool more);

@@ -1,7 +1,7 @@
 /*
  * Which address space of a running process is ours, and what each piece of it is: pages, of which some are free, big
  * blocks, such as lie ready, records. Nothing is read of the pieces themselves; how much of them is memory the kernel
- * knows (info_resident.c). Of what the process's build does not tell there are none, and the snapshot says so.
+ * knows (info/resident.c). Of what the process's build does not tell there are none, and the snapshot says so.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cache/root.h"
-#include "info.h"
+#include "info/info.h"
 #include "kmem.h"
 
 #define MAX_SLOTS	((size_t)1 << 26)	/* of the table of big blocks: more than there is address space for */

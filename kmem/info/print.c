@@ -3,7 +3,7 @@
  * so that they can't differ from what the process itself would say.
  */
 #define _GNU_SOURCE
-#include "info_print.h"
+#include "info/print.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
  * What of a running process's memory is resident, as the kernel says in /proc/PID/pagemap, for each piece of address
- * space that is ours (info_extents.c). Counted is what smaps counts as Rss: a page that was read and never written is
+ * space that is ours (info/extents.c). Counted is what smaps counts as Rss: a page that was read and never written is
  * the system's one page of zeros, and nobody's.
  */
 #define _GNU_SOURCE
@@ -12,7 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "info.h"
+#include "info/info.h"
 #include "kmem.h"
 
 #define SPANS	512u		/* that are asked for at once */

@@ -12,7 +12,7 @@
 #include "cache/root.h"
 #include "engine/slob.h"
 #include "engine/slub.h"
-#include "info.h"
+#include "info/info.h"
 #include "kmem.h"
 
 #define MAX_CACHES	((size_t)1 << 20)

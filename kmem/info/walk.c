@@ -232,7 +232,7 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 		.pages_per_slab = cache->slab_pages ?: 1u << (cache->order & 31),
 		.sheaf_capacity = array && cache->capacity ? km_front_capacity(cache) : 0,
 	};
-	if (walk->engine.tune && cache->capacity) {
+	if (walk->engine.array.tune && cache->capacity) {
 		stats->limit = cache->capacity;
 		stats->batchcount = cache->batchcount;
 		stats->shared_factor = cache->shared;

@@ -65,7 +65,7 @@ static int reap_cache(struct kmem_cache *cache, void *arg)
 	if (idle->count == MAX_IDLE || idle->left_count == MAX_IDLE)
 		return 1;
 	/* Keeps its own time, below, while others are at work. */
-	if (cache->engine->look && !idle->quiet)
+	if (cache->engine->array.look && !idle->quiet)
 		return 0;
 	if (idle->quiet)
 		cache->engine->reap(cache);	/* forgets that it was touched */
@@ -150,9 +150,9 @@ static int look_at_cache(struct kmem_cache *cache, void *arg)
 
 	if (looks->count == MAX_IDLE)
 		return 1;
-	if (!cache->engine->look)
+	if (!cache->engine->array.look)
 		return 0;
-	if (cache->engine->look(cache, looks->now_ms))
+	if (cache->engine->array.look(cache, looks->now_ms))
 		looks->cache[looks->count++] = cache;
 	return 0;
 }

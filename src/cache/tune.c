@@ -33,8 +33,8 @@ static bool is_valid(const struct tuning *tuning)
 
 static int tune_one(struct kmem_cache *cache, const struct tuning *tuning)
 {
-	int result = !cache->engine->tune ? -EOPNOTSUPP :
-		     cache->engine->tune(cache, tuning->limit, tuning->batchcount, tuning->shared);
+	int result = !cache->engine->array.tune ? -EOPNOTSUPP :
+		     cache->engine->array.tune(cache, tuning->limit, tuning->batchcount, tuning->shared);
 
 	if (!result) {
 		km_front_set_limit(cache, tuning->limit);

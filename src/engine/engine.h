@@ -219,7 +219,41 @@ struct km_node_counts {
 	const size_t *ready[2];
 };
 
-/* An engine: a few facts and the functions that the front and the cache floor call. */
+/* What engines whose CPUs have blocks of objects add (KM_FRONT_ARRAY). A hit is a verb of port/pcpu.h. */
+struct km_array_engine {
+	bool lone;			/* a CPU has one block, not two */
+	/* `empty` (or NULL) in, a block with at least one object out; NULL: none, `empty` stays the caller's. */
+	void **(*refill)(struct kmem_cache *cache, const struct km_request *request, void **empty);
+	/* A full block in, a block with room out. NULL in: any empty one, or NULL. */
+	void **(*spill)(struct kmem_cache *cache, void **full);
+	/* Take a surplus block, whatever is in it. */
+	void (*retire)(struct kmem_cache *cache, void **block);
+	/* Would it keep one more full block now? NULL: never. */
+	bool (*has_room)(struct kmem_cache *cache);
+	/* May another CPU have a block of what is paid for? NULL: always. */
+	bool (*may_charge)(struct kmem_cache *cache);
+	/*
+	 * Of engines with a limit and a pace of their own; NULL: the front resizes blocks by load, and empties idle
+	 * shelves. look: called every two seconds; true: some CPU's block should be trimmed. trim: with that CPU's
+	 * shelf closed, its block in, the block to put back out (NULL: none; the block is the engine's now). tune: 0,
+	 * or -errno and nothing is changed; the front then sets the limit.
+	 */
+	bool (*look)(struct kmem_cache *cache, uint64_t now_ms);
+	void **(*trim)(struct kmem_cache *cache, unsigned cpu, void **block);
+	int (*tune)(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
+};
+
+/* What engines whose CPUs own a slab each add (KM_FRONT_CHAIN). A hit is a verb of port/chain_hit.h. */
+struct km_chain_engine {
+	/* give, of objects[0, count), the last and those of its slab that are near; NULLs are skipped. Returns how many
+	 * are left, at the front. */
+	unsigned (*give_last)(struct kmem_cache *cache, void **objects, unsigned count);
+	/* Take everything off every CPU (the front drains arrays). False: the system refused the fence; then it is
+	 * taken only where nobody uses the cache any more (unused). */
+	bool (*drain)(struct kmem_cache *cache, bool unused);
+};
+
+/* An engine: a few facts and the functions that the front and the cache floor call; behind them what its kind adds. */
 struct km_engine {
 	const char *name;
 	enum km_front front;
@@ -229,7 +263,6 @@ struct km_engine {
 	/* Objects are large blocks, one to a slab of slab_pages: cache/large.c has them, ready.c those that lie ready.
 	 * No page says SLAB, and none can be walked. */
 	bool whole_pages;
-	bool lone;			/* ARRAY: a CPU has one block, not two */
 	size_t node_bytes;		/* of its struct per node */
 
 	/* Fill in order, objects, capacity, freeptr and what else the engine keeps there: 0 or -errno. */
@@ -242,44 +275,15 @@ struct km_engine {
 	unsigned (*take)(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			 unsigned want);
 	void (*give)(struct kmem_cache *cache, void **objects, unsigned count);
-
-	/* ARRAY. `empty` (or NULL) in, a block with at least one object out; NULL: none, `empty` stays the
-	 * caller's. */
-	void **(*refill)(struct kmem_cache *cache, const struct km_request *request, void **empty);
-	/* A full block in, a block with room out. NULL in: any empty one, or NULL. */
-	void **(*spill)(struct kmem_cache *cache, void **full);
-	/* Take a surplus block, whatever is in it. */
-	void (*retire)(struct kmem_cache *cache, void **block);
-	/* Would it keep one more full block now? NULL: never. */
-	bool (*has_room)(struct kmem_cache *cache);
-	/* May another CPU have a block of what is paid for? NULL: always. */
-	bool (*may_charge)(struct kmem_cache *cache);
-
-	/* A hit of a chain is a verb of port/chain_hit.h on cache->chain, one of an array a verb of port/pcpu.h. Here
-	 * it is counted, with KMEM_OPTIONS=stats:1. ARRAY: NULL, then it is not. */
-	void (*hit)(struct kmem_cache *cache, enum kmem_event event, size_t count);
-	/* CHAIN: the rest. NONE: one object. With km_front_busy set; NULL is its final word. */
+	/* All but ARRAY: one object. With km_front_busy set; NULL is its final word. */
 	void *(*alloc)(struct kmem_cache *cache, const struct km_request *request);
 	void (*free)(struct kmem_cache *cache, void *object);
-	/* CHAIN. give, of objects[0, count), the last and those of its slab that are near; NULLs are skipped.
-	 * Returns how many are left, at the front. */
-	unsigned (*give_last)(struct kmem_cache *cache, void **objects, unsigned count);
+	/* Hits are counted here, with KMEM_OPTIONS=stats:1. NULL: they are not, and all are hits of an array. */
+	void (*hit)(struct kmem_cache *cache, enum kmem_event event, size_t count);
 
-	/* Take everything off every CPU (CHAIN; the front drains arrays). False: the system refused the fence; then it
-	 * is taken only where nobody uses the cache any more (unused). */
-	bool (*drain)(struct kmem_cache *cache, bool unused);
 	/* Give empty slabs back: all (shrink), or what is idle and beyond min_partial (reap). Returns slabs. */
 	size_t (*shrink)(struct kmem_cache *cache);
 	size_t (*reap)(struct kmem_cache *cache);
-	/*
-	 * ARRAY engines with a limit and a pace of their own; NULL: the front resizes blocks by load, and empties
-	 * idle shelves. look: called every two seconds; true: some CPU's block should be trimmed. trim: with that
-	 * CPU's shelf closed, its block in, the block to put back out (NULL: none; the block is the engine's now).
-	 * tune: 0, or -errno and nothing is changed; the front then sets the limit.
-	 */
-	bool (*look)(struct kmem_cache *cache, uint64_t now_ms);
-	void **(*trim)(struct kmem_cache *cache, unsigned cpu, void **block);
-	int (*tune)(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
 	/* Free a slab, whatever is in it, of whose objects none is on a shelf, or ready anywhere but in the slab. The
 	 * rest of the cache is as it was. NULL: nobody keeps its slabs. */
 	void (*discard)(struct kmem_cache *cache, struct km_page *slab);
@@ -297,6 +301,9 @@ struct km_engine {
 	/* Events that the engine keeps by CPU, on top of cache->events; NULL: none. */
 	unsigned long (*event)(struct kmem_cache *cache, enum kmem_event event);
 	void (*clear_events)(struct kmem_cache *cache);
+
+	struct km_array_engine array;	/* of another kind: all NULL, as `chain` is */
+	struct km_chain_engine chain;
 };
 
 extern km_hidden const struct km_engine km_engine_sheaf, km_engine_slub, km_engine_slab, km_engine_slob;

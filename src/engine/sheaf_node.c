@@ -393,10 +393,6 @@ const struct km_engine km_engine_sheaf = {
 	.node_fini = node_fini,
 	.take = km_sheaf_take,
 	.give = km_sheaf_give,
-	.refill = km_sheaf_refill,
-	.spill = km_sheaf_spill,
-	.retire = km_sheaf_retire,
-	.has_room = km_sheaf_has_room,
 	.shrink = sheaf_shrink,
 	.reap = sheaf_reap,
 	.discard = km_sheaf_discard,
@@ -407,4 +403,10 @@ const struct km_engine km_engine_sheaf = {
 	.fork = sheaf_fork,
 	.event = sheaf_event,
 	.clear_events = sheaf_clear_events,
+	.array = {
+		.refill = km_sheaf_refill,
+		.spill = km_sheaf_spill,
+		.retire = km_sheaf_retire,
+		.has_room = km_sheaf_has_room,
+	},
 };

@@ -551,8 +551,6 @@ const struct km_engine km_engine_slub = {
 	.hit = slub_hit,
 	.alloc = km_slub_alloc,
 	.free = km_slub_free,
-	.give_last = km_slub_give_last,
-	.drain = slub_drain,
 	.shrink = slub_shrink,
 	.reap = slub_reap,
 	.discard = discard,
@@ -563,4 +561,8 @@ const struct km_engine km_engine_slub = {
 	.fork = slub_fork,
 	.event = slub_event,
 	.clear_events = slub_clear_events,
+	.chain = {
+		.give_last = km_slub_give_last,
+		.drain = slub_drain,
+	},
 };

@@ -114,7 +114,7 @@ size_t km_front_free_last(struct kmem_cache *cache, size_t n, void **objects)
 	if (!chain_enter(cache))
 		return n;
 	n -= count;
-	n += cache->engine->give_last(cache, objects + n, count);
+	n += cache->engine->chain.give_last(cache, objects + n, count);
 	chain_leave();
 	return n;
 }
@@ -142,7 +142,7 @@ static size_t from_block(struct kmem_cache *cache, const struct km_request *requ
 			 void **objects)
 {
 	void **empty = km_shelf_detach(&cache->shelf, true, km_front_lone(cache));
-	void **block = cache->engine->refill(cache, request, empty);
+	void **block = cache->engine->array.refill(cache, request, empty);
 
 	if (!block) {
 		if (empty)
@@ -408,7 +408,7 @@ static size_t to_shelf(struct kmem_cache *cache, size_t left, void **objects)
 static size_t to_block(struct kmem_cache *cache, size_t left, void **objects)
 {
 	void **full = km_shelf_detach(&cache->shelf, false, km_front_lone(cache));
-	void **room = cache->engine->spill(cache, full);
+	void **room = cache->engine->array.spill(cache, full);
 
 	if (!room)
 		return left;

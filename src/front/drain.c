@@ -90,7 +90,7 @@ static void collect_from(struct kmem_cache *cache, unsigned cpu)
 	km_shelf_take_cpu(&cache->shelf, cpu, &block[0], &block[1]);
 	for (int i = 0; i < 2; i++)
 		if (block[i])
-			cache->engine->retire(cache, block[i]);
+			cache->engine->array.retire(cache, block[i]);
 }
 
 /* Some CPUs; NULL: all. */
@@ -119,11 +119,11 @@ static void trim(struct kmem_cache *cache, const struct places *unused km_unused
 		km_shelf_take_cpu(&cache->shelf, cpu, &block, &partner);
 		/* Such an engine has one block a CPU; a race left this. */
 		if (partner)
-			cache->engine->retire(cache, partner);
+			cache->engine->array.retire(cache, partner);
 		if (block)
-			block = cache->engine->trim(cache, cpu, block);
+			block = cache->engine->array.trim(cache, cpu, block);
 		if (block && !km_shelf_put_cpu(&cache->shelf, cpu, block))
-			cache->engine->retire(cache, block);
+			cache->engine->array.retire(cache, block);
 	}
 }
 
@@ -230,8 +230,8 @@ static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 			collect_own(caches[i]);
 	for (size_t i = 0; i < count; i++) {
 		km_front_finish_deferred(caches[i]);
-		if (caches[i]->engine->drain)
-			drained &= caches[i]->engine->drain(caches[i], unused);
+		if (caches[i]->engine->chain.drain)
+			drained &= caches[i]->engine->chain.drain(caches[i], unused);
 	}
 	return drained;
 }
@@ -267,7 +267,7 @@ static void set_mask(struct kmem_cache *cache, uint32_t mask)
 /* Bytes between the NULL of a block of `limit` objects and where it would be if they filled the mask. */
 static uint32_t pad_of(const struct kmem_cache *cache, unsigned limit)
 {
-	if (!cache->engine->tune)
+	if (!cache->engine->array.tune)
 		return 0;
 	return (km_mask_capacity(mask_of(limit)) - limit) * (uint32_t)sizeof(void *);
 }
@@ -285,7 +285,7 @@ void km_front_resize(struct kmem_cache *cache, unsigned capacity)
 {
 	uint32_t mask = mask_of(km_min(capacity, (unsigned)cache->max_capacity));
 
-	if (!has_shelf(cache) || cache->engine->tune || mask == km_front_mask(cache))
+	if (!has_shelf(cache) || cache->engine->array.tune || mask == km_front_mask(cache))
 		return;
 	/* A handler that wants to drain must not wait for us. */
 	bool was = km_busy_begin();

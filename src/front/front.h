@@ -112,7 +112,7 @@ void km_front_install(struct kmem_cache *cache, void **block);
  * shared with: it may be of another limit. */
 km_inline bool km_front_lone(const struct kmem_cache *cache)
 {
-	return cache->engine->lone;
+	return cache->engine->array.lone;
 }
 
 /* With KMEM_OPTIONS=stats:1 hits of an array are seen, where the engine counts them: its public shelf is closed. */

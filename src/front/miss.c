@@ -115,17 +115,17 @@ void km_front_install(struct kmem_cache *cache, void **block)
 	for (int i = 0; i < TRIES; i++)
 		if (km_shelf_install(&cache->shelf, block, &evicted)) {
 			if (evicted)
-				cache->engine->retire(cache, evicted);
+				cache->engine->array.retire(cache, evicted);
 			return;
 		}
-	cache->engine->retire(cache, block);
+	cache->engine->array.retire(cache, block);
 }
 
 /* An empty main block with a partner is exchanged; alone it becomes the new one's partner. */
 static void *refill_shelf(struct kmem_cache *cache, const struct km_request *request)
 {
 	void **empty = km_shelf_detach(&cache->shelf, true, km_front_lone(cache));
-	void **block = cache->engine->refill(cache, request, empty);
+	void **block = cache->engine->array.refill(cache, request, empty);
 
 	if (!block) {
 		if (empty)
@@ -240,7 +240,7 @@ static km_noinline void *chain_pop(struct kmem_cache *cache)
 static void spill_shelf(struct kmem_cache *cache, void *object)
 {
 	void **full = km_shelf_detach(&cache->shelf, false, km_front_lone(cache));
-	void **room = cache->engine->spill(cache, full);
+	void **room = cache->engine->array.spill(cache, full);
 
 	if (!room) {
 		cache->engine->give(cache, &object, 1);

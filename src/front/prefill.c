@@ -109,7 +109,7 @@ static bool has_blocks(const struct kmem_cache *cache)
 static void **fill(struct kmem_cache *cache, const struct km_request *request, void **top, size_t n)
 {
 	if (!top || !*top) {
-		void **block = cache->engine->refill(cache, request, top);
+		void **block = cache->engine->array.refill(cache, request, top);
 
 		if (!block)
 			return top;
@@ -161,7 +161,7 @@ static struct slab_sheaf *prefill_block(struct kmem_cache *cache, const struct k
 	if (km_likely(top && km_block_count(&cache->shelf, top) >= n))
 		return sheaf_of_block(cache, top);
 	if (top)
-		cache->engine->retire(cache, top);
+		cache->engine->array.retire(cache, top);
 	return NULL;
 }
 
@@ -172,13 +172,13 @@ static void return_block(struct kmem_cache *cache, const struct km_request *requ
 		return;
 	}
 	km_count(cache, KMEM_SHEAF_RETURN_SLOW);
-	if (cache->engine->has_room && cache->engine->has_room(cache)) {
+	if (cache->engine->array.has_room && cache->engine->array.has_room(cache)) {
 		bool was = km_calls_begin(request->may_wait);
 
 		top = fill(cache, request, top, km_mask_capacity(km_front_mask(cache)));
 		km_calls_end(was);
 	}
-	cache->engine->retire(cache, top);
+	cache->engine->array.retire(cache, top);
 }
 
 static bool enter(void)

@@ -57,7 +57,7 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 		return false;
 	bool was = km_busy_begin(), found = false;
 	size_t bytes = shelf->block_mask + 1;
-	bool may = !cache->engine->may_charge || cache->engine->may_charge(cache);
+	bool may = !cache->engine->array.may_charge || cache->engine->array.may_charge(cache);
 	void *memory = may ? km_meta_alloc(bytes, !km_no_calls) : NULL;
 
 	if (memory) {

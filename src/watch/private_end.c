@@ -45,7 +45,7 @@ static void empty(struct kmem_cache *cache)
 	if (!km_load(&cache->slab_bytes))
 		return;
 	/* A fence stops all CPUs: not for nothing. */
-	if (cache->engine->drain || km_load(&cache->deferred) || km_front_shelf_objects(cache))
+	if (cache->engine->chain.drain || km_load(&cache->deferred) || km_front_shelf_objects(cache))
 		km_front_drain(cache);
 	cache->engine->shrink(cache);
 }

@@ -78,7 +78,7 @@ void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *sta
 		.sheaf_capacity = cache->engine->front == KM_FRONT_ARRAY && cache->capacity ?
 					  km_front_capacity(cache) : 0,
 	};
-	if (cache->engine->tune && cache->capacity) {
+	if (cache->engine->array.tune && cache->capacity) {
 		stats->limit = km_load(&cache->capacity);
 		stats->batchcount = km_load(&cache->batchcount);
 		stats->shared_factor = km_load(&cache->shared);

@@ -164,9 +164,9 @@ static void case_empty_blocks(void)
 
 	km_front_busy = true;
 	for (unsigned i = 0; i < BARN + 2; i++)
-		objects[i] = cache->engine->spill(cache, NULL);
+		objects[i] = cache->engine->array.spill(cache, NULL);
 	for (unsigned i = 0; i < BARN + 2; i++) {
-		cache->engine->retire(cache, objects[i]);
+		cache->engine->array.retire(cache, objects[i]);
 		CHECK_EQUAL(barn->empty_count, i < BARN ? i + 1 : BARN);
 	}
 	km_front_busy = was;

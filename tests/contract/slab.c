@@ -302,7 +302,7 @@ static void case_partner(void)
 	void *object = get(cache), **block, **evicted;
 
 	enter();
-	block = cache->engine->spill(cache, NULL);
+	block = cache->engine->array.spill(cache, NULL);
 	CHECK(block && km_shelf_install(&cache->shelf, block, &evicted) && !evicted);
 	leave();
 	CHECK(km_shelf_has_partner_cpu(&cache->shelf, km_cpu()));

@@ -124,7 +124,7 @@ static void look(struct kmem_cache *cache, unsigned times)
 	enter();
 	while (times--) {
 		clock_ms += 2000;
-		if (cache->engine->look(cache, clock_ms))
+		if (cache->engine->array.look(cache, clock_ms))
 			km_front_trim_all(&cache, 1);
 	}
 	leave();

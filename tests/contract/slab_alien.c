@@ -31,11 +31,11 @@ static void take_on(struct kmem_cache *cache, unsigned node, void **objects, uns
 static void spill(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	enter();
-	void **block = cache->engine->spill(cache, NULL) - count;
+	void **block = cache->engine->array.spill(cache, NULL) - count;
 	for (unsigned i = 0; i < count; i++)
 		block[count - 1 - i] = objects[i];
-	block = cache->engine->spill(cache, block);
-	cache->engine->retire(cache, block);
+	block = cache->engine->array.spill(cache, block);
+	cache->engine->array.retire(cache, block);
 	leave();
 }
 
@@ -191,14 +191,14 @@ static void case_no_arrays(void)
 	take_on(cache, there, objects, 4);
 	take_on(cache, here, objects + 4, 4);
 	enter();
-	void **block = cache->engine->spill(cache, NULL) - 4;
+	void **block = cache->engine->array.spill(cache, NULL) - 4;
 	for (unsigned i = 0; i < 4; i++)
 		block[i] = objects[i + 2];
 	pieces[0] = use_up(aliens);
 	pieces[1] = use_up(shared);
 	km_os_fault = no_more;
 	kmem_cache_clear_events(cache);
-	block = cache->engine->spill(cache, block);
+	block = cache->engine->array.spill(cache, block);
 	km_os_fault = NULL;
 	EVENTS(cache, [KMEM_FREEMISS] = 1, [KMEM_NODE_FREES] = 2);
 	CHECK(!ours->alien && !ours->shared && !theirs->shared);
@@ -206,7 +206,7 @@ static void case_no_arrays(void)
 	CHECK_EQUAL(theirs->counts.taken, 2);
 	give_up(pieces[0], aliens);
 	give_up(pieces[1], shared);
-	cache->engine->retire(cache, block);
+	cache->engine->array.retire(cache, block);
 	leave();
 	CHECK_EQUAL(cache->engine->check(cache), 0);
 	give(cache, objects, 2);

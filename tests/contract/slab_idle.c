@@ -103,9 +103,9 @@ static void case_idle_node(void)
 	give(cache, objects, 160);
 	if (shared) {
 		enter();
-		void **block = cache->engine->spill(cache, NULL);
+		void **block = cache->engine->array.spill(cache, NULL);
 		memcpy(block - 60, objects + 160, 60 * sizeof(*block));
-		cache->engine->retire(cache, cache->engine->spill(cache, block - 60));
+		cache->engine->array.retire(cache, cache->engine->array.spill(cache, block - 60));
 		leave();
 		shared = 60;
 	}

@@ -266,7 +266,7 @@ static void case_no_memory(void)
 	CHECK_EQUAL(cache->freelist, SLAB_OFF_SLAB);
 	/* A block of an old limit, that a refill which fails must leave as it was. */
 	enter();
-	void **block = cache->engine->spill(cache, NULL);
+	void **block = cache->engine->array.spill(cache, NULL);
 	leave();
 	CHECK_EQUAL(kmem_cache_tune(cache, 10, 5, 0), 0);
 	kmem_cache_clear_events(cache);
@@ -277,7 +277,7 @@ static void case_no_memory(void)
 	}
 	enter();
 	CHECK_EQUAL(cache->engine->take(cache, &request, &object, 1), 0);
-	CHECK(!cache->engine->refill(cache, &request, block));
+	CHECK(!cache->engine->array.refill(cache, &request, block));
 	leave();
 	EVENTS(cache, [KMEM_ERRORS] = 2, [KMEM_ALLOCMISS] = 1);
 	CHECK(*km_block_pad(&cache->shelf, block) != cache->pad);
@@ -288,7 +288,7 @@ static void case_no_memory(void)
 	}
 	CHECK_EQUAL(cache->engine->check(cache), 0);
 	enter();
-	cache->engine->retire(cache, block);
+	cache->engine->array.retire(cache, block);
 	leave();
 	take(cache, &object, 1);
 	give(cache, &object, 1);

@@ -57,7 +57,7 @@ static void case_old_blocks(void)
 
 				CHECK_EQUAL(kmem_cache_tune(cache, limits[i], limits[i], 1), 0);
 				enter();
-				block = cache->engine->spill(cache, NULL) - count;
+				block = cache->engine->array.spill(cache, NULL) - count;
 				cache->engine->take(cache, &request, block, count);
 				CHECK_EQUAL(km_block_count(&cache->shelf, block), count);
 				leave();
@@ -69,11 +69,11 @@ static void case_old_blocks(void)
 					CHECK(km_shelf_install(&cache->shelf, block, &evicted) && !evicted);
 					block = NULL;
 				} else if (count == limits[i]) {
-					block = cache->engine->spill(cache, block);
+					block = cache->engine->array.spill(cache, block);
 					CHECK_EQUAL(*km_block_pad(&cache->shelf, block), cache->pad);
 				}
 				if (block)
-					cache->engine->retire(cache, block);
+					cache->engine->array.retire(cache, block);
 				leave();
 				void *objects[300];
 				for (unsigned k = 0; k < 300; k++)

@@ -91,7 +91,7 @@ static void drain(struct kmem_cache *cache)
 	bool was = km_front_busy;
 
 	km_front_busy = true;
-	cache->engine->drain(cache, false);
+	cache->engine->chain.drain(cache, false);
 	km_front_busy = was;
 }
 

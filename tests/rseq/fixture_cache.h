@@ -341,7 +341,7 @@ static void do_swap(void)
 		km_shelf_swap(&cache->shelf, for_pop, (how & 2) != 0);
 		void **block = km_shelf_detach(&cache->shelf, for_pop, (how & 4) != 0);
 		if (block)
-			cache->engine->retire(cache, block);
+			cache->engine->array.retire(cache, block);
 	}
 	km_busy_end(was);
 }
@@ -354,11 +354,11 @@ static void do_install(void)
 	if (cache->engine->front != KM_FRONT_ARRAY)
 		return;
 	bool was = km_busy_begin();
-	block = cache->engine->spill(cache, NULL);
+	block = cache->engine->array.spill(cache, NULL);
 	if (block && !km_shelf_install(&cache->shelf, block, &evicted))
 		evicted = block;
 	if (evicted)
-		cache->engine->retire(cache, evicted);
+		cache->engine->array.retire(cache, evicted);
 	km_busy_end(was);
 }
 
@@ -405,7 +405,7 @@ static void do_resize(void)
 	bool was = km_busy_begin();
 
 	/* A limit of its own: less, so that blocks of both are about. Past the registry: we may be inside of it. */
-	if (cache->engine->tune)
+	if (cache->engine->array.tune)
 		km_front_set_limit(cache, cache->capacity == SLAB_LIMIT ? SLAB_LIMIT / 2 + 1 : SLAB_LIMIT);
 	km_busy_end(was);
 	bool grown = km_front_mask(cache) == cache->shelf.block_mask;
@@ -526,7 +526,7 @@ static void describe_cache(unsigned driver, char *text, size_t bytes)
 /* A block with so many objects, of 14. */
 static void **make_block(int count)
 {
-	void **block = model.cache->engine->spill(model.cache, NULL);
+	void **block = model.cache->engine->array.spill(model.cache, NULL);
 
 	if (count >= CAPACITY - 1)
 		count += model.capacity - CAPACITY;
@@ -552,22 +552,22 @@ static bool prepare_array(unsigned driver)
 	unsigned state = driver / OPERATIONS;
 	bool was = km_busy_begin();
 
-	if (model.cache->engine->tune)
+	if (model.cache->engine->array.tune)
 		km_front_set_limit(model.cache, SLAB_LIMIT);
 	need(model.cache->capacity == model.capacity, "a block holds %u", model.cache->capacity);
 	km_front_resize(model.cache, CAPACITY);
 	model.cache->misses = 0;
 	stock_model(SPARE);
 	/* Half of the drivers meet a barn with a full and an empty block. */
-	if ((driver & 1) && model.cache->engine->tune) {
+	if ((driver & 1) && model.cache->engine->array.tune) {
 		/* A shared array with objects in it. */
 		void **full = make_block(CAPACITY);
-		model.cache->engine->retire(model.cache, model.cache->engine->spill(model.cache, full));
+		model.cache->engine->array.retire(model.cache, model.cache->engine->array.spill(model.cache, full));
 	} else if (driver & 1) {
 		void **full = make_block(CAPACITY);
-		void **empty = model.cache->engine->spill(model.cache, NULL);
-		model.cache->engine->retire(model.cache, full);
-		model.cache->engine->retire(model.cache, empty);
+		void **empty = model.cache->engine->array.spill(model.cache, NULL);
+		model.cache->engine->array.retire(model.cache, full);
+		model.cache->engine->array.retire(model.cache, empty);
 	}
 	if (states[state].partner != NONE)
 		put_on_shelf(states[state].partner);
@@ -648,7 +648,7 @@ static bool start_with(struct kmem_cache *cache, enum family family)
 		return false;
 	model.cache = cache;
 	model.family = family;
-	model.capacity = cache->engine->tune ? SLAB_LIMIT : CAPACITY;
+	model.capacity = cache->engine->array.tune ? SLAB_LIMIT : CAPACITY;
 	if (!model.other)
 		model.other = kmem_cache_create("other", 200, 0, 0, NULL);
 	sigaction(SIGUSR1, &usr1, NULL);

@@ -59,7 +59,7 @@ static void on_cpu(unsigned which)
 /* A full block of the cache in hand: `stranger` and else objects of its own. */
 static void **full_block(struct kmem_cache *cache, void *stranger)
 {
-	void **block = km_engine_sheaf.spill(cache, NULL);
+	void **block = km_engine_sheaf.array.spill(cache, NULL);
 	unsigned capacity = km_mask_capacity(km_front_mask(cache));
 
 	if (stranger)
@@ -73,7 +73,7 @@ static void *get_block(struct kmem_cache *cache)
 {
 	struct km_request request = km_request_of(GFP_KERNEL, NUMA_NO_NODE);
 
-	return km_engine_sheaf.refill(cache, &request, NULL);
+	return km_engine_sheaf.array.refill(cache, &request, NULL);
 }
 
 /* Objects are written, one at least, when a block is spilled. */
@@ -83,9 +83,9 @@ static bool writes_at_spill(struct kmem_cache *cache)
 
 	writes = 0;
 	mprotect(page, PAGE, PROT_READ);
-	void **empty = km_engine_sheaf.spill(cache, block);
+	void **empty = km_engine_sheaf.array.spill(cache, block);
 	mprotect(page, PAGE, PROT_READ | PROT_WRITE);
-	km_engine_sheaf.retire(cache, empty);
+	km_engine_sheaf.array.retire(cache, empty);
 	return writes;
 }
 
@@ -93,9 +93,9 @@ static bool writes_at_spill(struct kmem_cache *cache)
 static bool written_for(struct kmem_cache *cache, unsigned to)
 {
 	on_cpu(0);
-	km_engine_sheaf.retire(cache, km_engine_sheaf.spill(cache, full_block(cache, NULL)));
+	km_engine_sheaf.array.retire(cache, km_engine_sheaf.array.spill(cache, full_block(cache, NULL)));
 	on_cpu(to);
-	km_engine_sheaf.retire(cache, get_block(cache));
+	km_engine_sheaf.array.retire(cache, get_block(cache));
 	on_cpu(0);
 	return writes_at_spill(cache);
 }
@@ -150,7 +150,7 @@ static void test_stranger(void)
 	writes = 0;
 	void **block = full_block(cache, page);
 	sheaf_node(cache, 0)->barn.crosses = true;
-	km_engine_sheaf.retire(cache, km_engine_sheaf.spill(cache, block));
+	km_engine_sheaf.array.retire(cache, km_engine_sheaf.array.spill(cache, block));
 	CHECK(!writes);
 	km_misuse_set(KM_MISUSE_WARN);
 	kmem_cache_shrink(cache);

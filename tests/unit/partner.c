@@ -21,13 +21,13 @@ static unsigned long calls;
 static void **count_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
 {
 	calls++;
-	return inner->refill(cache, request, empty);
+	return inner->array.refill(cache, request, empty);
 }
 
 static void **count_spill(struct kmem_cache *cache, void **full)
 {
 	calls++;
-	return inner->spill(cache, full);
+	return inner->array.spill(cache, full);
 }
 
 /* One more and one less, `reach` steps to each side. */
@@ -62,8 +62,8 @@ static unsigned long worst(unsigned capacity, unsigned reach)
 	unsigned count = 0;
 
 	counting = *(inner = cache->engine);
-	counting.refill = count_refill;
-	counting.spill = count_spill;
+	counting.array.refill = count_refill;
+	counting.array.spill = count_spill;
 	cache->engine = &counting;
 	while (count < 3 * capacity + reach)
 		objects[count++] = kmem_cache_alloc(cache, GFP_KERNEL);

@@ -37,13 +37,8 @@ static struct km_page *new_slab(struct kmem_cache *cache, const struct km_reques
 	if (!slab)
 		return NULL;
 	char *address = km_page_address(slab);
-	for (unsigned left = slab->objects, word = 0; left; word++) {
-		unsigned here = km_min(left, 64u);
-
-		km_store(sheaf_bits(cache, slab, address, word),
-			 here == 64 ? UINT64_MAX : ((uint64_t)1 << here) - 1);
-		left -= here;
-	}
+	for (unsigned word = 0; word * 64 < slab->objects; word++)
+		km_store(sheaf_bits(cache, slab, address, word), km_object_bits(slab->objects, word));
 	return slab;
 }
 
@@ -68,19 +63,10 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 	return got;
 }
 
-static void list_partial(struct sheaf_node *n, struct km_page *slab)
-{
-	slab->flags |= KM_SLAB_PARTIAL;
-	km_list_add_head(&slab->list, &n->partial);
-	km_bump(&n->counts.partial, 1);
-}
-
 static void unlist_partial(struct sheaf_node *n, struct km_page *slab)
 {
-	slab->flags &= (uint8_t)~KM_SLAB_PARTIAL;
-	km_list_del(&slab->list);
-	km_bump(&n->counts.partial, -1);
-	n->fewest = (uint32_t)km_min(n->counts.partial, (unsigned long)n->fewest);
+	km_slabs_unlist(&n->slabs, slab);
+	n->fewest = (uint32_t)km_min(n->slabs.counts.partial, (unsigned long)n->fewest);
 }
 
 /* From partial slabs, as long as there are more than `keep`; lock held. */
@@ -89,14 +75,14 @@ static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, uns
 {
 	unsigned got = 0;
 
-	while (got < want && n->counts.partial > keep) {
-		struct km_page *slab = km_list_first(&n->partial, struct km_page, list);
+	while (got < want && n->slabs.counts.partial > keep) {
+		struct km_page *slab = km_list_first(&n->slabs.partial, struct km_page, list);
 
 		got += take_from(cache, slab, objects + got, want - got);
 		if (slab->inuse == slab->objects)
 			unlist_partial(n, slab);
 	}
-	km_bump(&n->counts.taken, got);
+	km_bump(&n->slabs.counts.taken, got);
 	return got;
 }
 
@@ -108,15 +94,16 @@ km_cold static unsigned take_elsewhere(struct kmem_cache *cache, const struct km
 				       void **objects, unsigned want)
 {
 	unsigned long keep = km_load(&cache->min_partial);
-	unsigned own = km_request_node(request), got = 0;
+	struct sheaf_node *n;
+	unsigned got = 0;
 
-	for (unsigned i = 1; i < km_node_count && got < want; i++) {
-		struct sheaf_node *n = sheaf_node(cache, km_node_near(own, i));
-
-		if (km_load(&n->counts.partial) <= keep || !km_trylock(&n->lock))
+	km_for_each_elsewhere(n, cache, km_request_node(request)) {
+		if (got == want)
+			break;
+		if (km_load(&n->slabs.counts.partial) <= keep || !km_trylock(&n->slabs.lock))
 			continue;
 		got += take_partial(cache, n, keep, objects + got, want - got);
-		km_unlock_may(&n->lock, request->may_wait);
+		km_unlock_may(&n->slabs.lock, request->may_wait);
 	}
 	return got;
 }
@@ -147,20 +134,18 @@ static unsigned take_new(struct kmem_cache *cache, const struct km_request *requ
 	if (!slab)
 		return 0;
 	struct sheaf_node *n = sheaf_node(cache, slab->node);
-	if (!km_lock_may(&n->lock, request->may_wait)) {
+	if (!km_lock_may(&n->slabs.lock, request->may_wait)) {
 		km_slab_free(cache, slab);
 		return 0;
 	}
-	km_bump(&n->counts.slabs, 1);
-	km_bump(&n->counts.new_slabs, 1);
-	km_bump(&n->counts.objects, slab->objects);
+	km_slabs_came(&n->slabs, slab);
 	if (km_unlikely(n->dropped))
 		note_swing(cache, n);
 	unsigned got = take_from(cache, slab, objects, want);
-	km_bump(&n->counts.taken, got);
+	km_bump(&n->slabs.counts.taken, got);
 	if (slab->inuse < slab->objects)
-		list_partial(n, slab);
-	km_unlock_may(&n->lock, request->may_wait);
+		km_slabs_list(&n->slabs, slab, false);
+	km_unlock_may(&n->slabs.lock, request->may_wait);
 	return got;
 }
 
@@ -172,10 +157,10 @@ static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *re
 	unsigned got = 0;
 
 	while (got < want) {
-		if (!km_lock_may(&n->lock, request->may_wait))
+		if (!km_lock_may(&n->slabs.lock, request->may_wait))
 			break;
 		got += take_partial(cache, n, 0, objects + got, want - got);
-		km_unlock_may(&n->lock, request->may_wait);
+		km_unlock_may(&n->slabs.lock, request->may_wait);
 		if (got < want && !looked && km_may_look_elsewhere(cache, request))
 			got += take_elsewhere(cache, request, objects + got, want - got);
 		looked = true;
@@ -190,15 +175,18 @@ static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *re
 	return got;
 }
 
-bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
-			    unsigned long keep)
+void km_sheaf_drop(struct km_slabs *slabs, struct km_page *slab)
 {
-	if (slab->inuse || n->counts.partial <= keep || (cache->flags & SLAB_TYPESAFE_BY_RCU))
+	unlist_partial(km_container_of(slabs, struct sheaf_node, slabs), slab);
+	km_slabs_went(slabs, slab);
+}
+
+/* An all-free slab goes if there are enough partial ones without it; lock held. True: the caller frees it. */
+static bool drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab)
+{
+	if (slab->inuse || n->slabs.counts.partial <= km_sheaf_keep(cache, n) || (cache->flags & SLAB_TYPESAFE_BY_RCU))
 		return false;
-	unlist_partial(n, slab);
-	km_bump(&n->counts.slabs, -1);
-	km_bump(&n->counts.freed_slabs, 1);
-	km_bump(&n->counts.objects, -(slab->objects));
+	km_sheaf_drop(&n->slabs, slab);
 	return true;
 }
 
@@ -206,14 +194,12 @@ void km_sheaf_discard(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct sheaf_node *n = sheaf_node(cache, slab->node);
 
-	km_lock(&n->lock);
+	km_lock(&n->slabs.lock);
 	if (slab->flags & KM_SLAB_PARTIAL)
 		unlist_partial(n, slab);
-	km_bump(&n->counts.slabs, -1);
-	km_bump(&n->counts.freed_slabs, 1);
-	km_bump(&n->counts.objects, -(slab->objects));
-	km_bump(&n->counts.taken, -(slab->inuse));
-	km_unlock_quick(&n->lock);
+	km_slabs_went(&n->slabs, slab);
+	km_bump(&n->slabs.counts.taken, -(slab->inuse));
+	km_unlock_quick(&n->slabs.lock);
 	km_slab_free(cache, slab);
 }
 
@@ -232,7 +218,7 @@ km_inline bool put_back(struct sheaf_node *n, const struct candidate *c)
 		return false;
 	km_store(c->word, bits | c->bit);
 	if (c->slab->inuse-- == c->slab->objects)
-		list_partial(n, c->slab);
+		km_slabs_list(&n->slabs, c->slab, false);
 	return true;
 }
 
@@ -243,19 +229,18 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 	struct km_page *empty[GIVE_BATCH];
 	unsigned empty_count = 0, twice = 0;
 
-	km_lock(&n->lock);
+	km_lock(&n->slabs.lock);
 	for (unsigned i = 0; i < count; i++) {
 		struct km_page *slab = candidates[i].slab;
 
 		if (!put_back(n, &candidates[i]))
 			candidates[twice++] = candidates[i];
-		else if (km_unlikely(!slab->inuse) &&
-			 km_sheaf_drop_if_empty(cache, n, slab, km_sheaf_keep(cache, n)))
+		else if (km_unlikely(!slab->inuse) && drop_if_empty(cache, n, slab))
 			empty[empty_count++] = slab;
 	}
 	n->dropped |= empty_count != 0;
-	km_bump(&n->counts.taken, (long)twice - (long)count);
-	km_unlock_quick(&n->lock);
+	km_bump(&n->slabs.counts.taken, (long)twice - (long)count);
+	km_unlock_quick(&n->slabs.lock);
 	for (unsigned i = 0; i < empty_count; i++)
 		km_slab_free(cache, empty[i]);
 	for (unsigned i = 0; i < twice; i++)

@@ -4,7 +4,7 @@
 #ifndef KM_ENGINE_SHEAF_H
 #define KM_ENGINE_SHEAF_H
 
-#include "engine.h"
+#include "partial.h"
 
 #define MAX_FULL_BLOCKS		10u	/* Kernel: MAX_FULL_SHEAVES */
 #define MAX_EMPTY_BLOCKS	10u	/* Kernel: MAX_EMPTY_SHEAVES */
@@ -34,9 +34,7 @@ struct away {
 };
 
 struct sheaf_node {
-	struct km_node_counts counts;	/* protected by lock */
-	struct km_lock lock;
-	struct km_list partial;		/* protected by lock, as what follows */
+	struct km_slabs slabs;		/* its lock protects what follows, too */
 	uint32_t extra;			/* slabs that may stay beside min_partial */
 	uint32_t fewest;		/* that were on the list at any time since the last reap */
 	uint8_t swings;			/* times that a slab was needed after one had gone, since the last reap */
@@ -44,7 +42,7 @@ struct sheaf_node {
 	struct barn barn km_aligned(64);
 	struct away *away;		/* NULL: there is one node, or no shelf */
 };
-_Static_assert(offsetof(struct sheaf_node, counts) == 0, "readers find it there");
+_Static_assert(offsetof(struct sheaf_node, slabs.counts) == 0, "readers find it there");
 
 km_inline struct sheaf_node *sheaf_node(const struct kmem_cache *cache, unsigned node)
 {
@@ -78,9 +76,8 @@ void km_sheaf_discard(struct kmem_cache *cache, struct km_page *slab);
 void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn);
 /* The same with what the node has of others. */
 void km_sheaf_flush_away(struct kmem_cache *cache, struct sheaf_node *n);
-/* An all-free slab goes if there are enough partial ones without it; lock held. True: the caller frees it. */
-bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
-			    unsigned long keep);
+/* A slab leaves the list, to be freed; lock held. */
+void km_sheaf_drop(struct km_slabs *n, struct km_page *slab);
 /* Slabs on the list beyond which empty ones go; lock held. */
 km_inline unsigned long km_sheaf_keep(const struct kmem_cache *cache, const struct sheaf_node *n)
 {

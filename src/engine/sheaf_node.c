@@ -10,7 +10,6 @@
 #include "../port/die.h"
 #include "sheaf.h"
 
-#define PROMOTE_MAX		32u	/* Kernel: SHRINK_PROMOTE_MAX */
 #define MIN_OBJECTS		16u	/* per slab, where an order <= MAX_SLAB_ORDER can: an object that lies ready
 					 * keeps its slab, and with 64 four times the memory stayed (docs/decisions) */
 #define MAX_SLAB_ORDER		3u
@@ -108,16 +107,15 @@ static int node_init(struct kmem_cache *cache, unsigned node)
 	struct sheaf_node *n = cache->node[node];
 
 	km_lock_init(&n->barn.lock, KM_RANK_BARN);
-	km_lock_init(&n->lock, KM_RANK_NODE);
-	km_list_init(&n->partial);
-	n->counts.ready[0] = &n->barn.objects;
+	km_slabs_init(&n->slabs);
+	n->slabs.counts.ready[0] = &n->barn.objects;
 	if (km_node_count == 1 || !cache->capacity)
 		return 0;
 	n->away = km_meta_alloc(sizeof(*n->away), true);
 	if (!n->away)
 		return -ENOMEM;
 	km_lock_init(&n->away->lock, KM_RANK_BARN);
-	n->counts.ready[1] = &n->away->objects;
+	n->slabs.counts.ready[1] = &n->away->objects;
 	return 0;
 }
 
@@ -129,82 +127,47 @@ static void node_fini(struct kmem_cache *cache, unsigned node)
 
 /* ------------------------------------------------------------------ shrinking and looking */
 
-/* Take empty slabs beyond `keep` off and free them, a few at a time; returns how many. */
-static size_t free_empty(struct kmem_cache *cache, struct sheaf_node *n, unsigned long keep)
+static unsigned free_objects(const struct km_page *slab)
 {
-	size_t total = 0;
-	unsigned count;
-
-	do {
-		struct km_page *empty[64];
-
-		count = 0;
-		km_lock(&n->lock);
-		km_list_for_each_safe(entry, &n->partial) {
-			struct km_page *slab = km_container_of(entry, struct km_page, list);
-
-			if (count < km_array_count(empty) && km_sheaf_drop_if_empty(cache, n, slab, keep))
-				empty[count++] = slab;
-		}
-		km_unlock(&n->lock);
-		for (unsigned i = 0; i < count; i++)
-			km_slab_free(cache, empty[i]);
-		total += count;
-	} while (count == 64);
-	return total;
+	return (unsigned)(slab->objects - slab->inuse);
 }
 
-/* Kernel: slabs with at most 32 free objects to the head, fullest first. */
-static void sort_partial(struct sheaf_node *n)
+static bool discard_empty(struct kmem_cache *cache, struct km_page *slab)
 {
-	struct km_list promote[PROMOTE_MAX];
-
-	for (unsigned i = 0; i < PROMOTE_MAX; i++)
-		km_list_init(&promote[i]);
-	km_lock(&n->lock);
-	km_list_for_each_safe(entry, &n->partial) {
-		struct km_page *slab = km_container_of(entry, struct km_page, list);
-		unsigned free = (unsigned)(slab->objects - slab->inuse);
-
-		if (free <= PROMOTE_MAX) {
-			km_list_del(entry);
-			km_list_add_head(entry, &promote[free - 1]);
-		}
-	}
-	for (unsigned i = PROMOTE_MAX; i-- > 0;)
-		km_list_for_each_safe(entry, &promote[i]) {
-			km_list_del(entry);
-			km_list_add_head(entry, &n->partial);
-		}
-	km_unlock(&n->lock);
+	km_slab_free(cache, slab);
+	return true;
 }
+
+static const struct km_slab_kind kind = {
+	.free_objects = free_objects,
+	.unlist = km_sheaf_drop,
+	.discard = discard_empty,
+};
 
 /* So many empty slabs may stay no more. */
 static void keep_less(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
 {
-	km_lock(&n->lock);
+	km_lock(&n->slabs.lock);
 	uint32_t less = idle || km_load(&cache->own_min_partial) ? n->extra : km_min(n->extra, n->fewest);
 	n->extra -= less;
-	n->fewest = (uint32_t)km_min(n->counts.partial, (unsigned long)UINT32_MAX);
+	n->fewest = (uint32_t)km_min(n->slabs.counts.partial, (unsigned long)UINT32_MAX);
 	n->swings = 0;
 	n->dropped = false;
-	km_unlock(&n->lock);
+	km_unlock(&n->slabs.lock);
 	km_pages_keep_less((size_t)less << cache->order);
 }
 
 static size_t sheaf_shrink(struct kmem_cache *cache)
 {
+	struct sheaf_node *n;
 	size_t freed = 0;
 
-	for (unsigned i = 0; i < km_node_count; i++)
-		km_sheaf_flush_away(cache, sheaf_node(cache, i));
-	for (unsigned i = 0; i < km_node_count; i++) {
-		struct sheaf_node *n = sheaf_node(cache, i);
-
+	km_for_each_node(n, cache)
+		km_sheaf_flush_away(cache, n);
+	km_for_each_node(n, cache) {
 		km_sheaf_flush_barn(cache, &n->barn);
 		keep_less(cache, n, true);
-		freed += free_empty(cache, n, 0);
-		sort_partial(n);
+		freed += km_slabs_free_empty(cache, &n->slabs, 0, true, &kind);
 	}
 	return freed;
 }
@@ -227,16 +190,17 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 	else if (n->away)
 		km_store(&n->away->touched, false);
 	keep_less(cache, n, idle);
-	return free_empty(cache, n, idle ? 0 : km_sheaf_keep(cache, n));
+	return km_slabs_free_empty(cache, &n->slabs, idle ? 0 : km_sheaf_keep(cache, n), false, &kind);
 }
 
 /* Kernel: nothing of the kind; SLAB's reaping is the model. What lay untouched since the last call goes. */
 static size_t sheaf_reap(struct kmem_cache *cache)
 {
+	struct sheaf_node *n;
 	size_t freed = 0;
 
-	for (unsigned i = 0; i < km_node_count; i++)
-		freed += reap_node(cache, sheaf_node(cache, i));
+	km_for_each_node(n, cache)
+		freed += reap_node(cache, n);
 	return freed;
 }
 
@@ -252,30 +216,13 @@ static uint64_t sheaf_taken(struct kmem_cache *cache, struct km_page *slab, unsi
 	return ~km_load(sheaf_bits(cache, slab, km_page_address(slab), word)) & km_object_bits(slab->objects, word);
 }
 
-static void sheaf_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
-{
-	for (unsigned i = 0; i < km_node_count; i++) {
-		struct sheaf_node *n = sheaf_node(cache, i);
-
-		stats->total_slabs += km_load(&n->counts.slabs);
-		stats->total_objects += km_load(&n->counts.objects);
-		stats->partial_slabs += km_load(&n->counts.partial);
-		stats->shelf_objects += km_load(&n->barn.objects);
-		stats->shelf_objects += n->away ? km_load(&n->away->objects) : 0;
-		stats->active_objects += km_load(&n->counts.taken);
-		stats->alloc_slab += km_load(&n->counts.new_slabs);
-		stats->free_slab += km_load(&n->counts.freed_slabs);
-	}
-}
-
-static int check_slab(struct kmem_cache *cache, struct km_page *slab, unsigned node)
+static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 {
 	unsigned free = 0;
 
 	for (unsigned i = 0; i < slab->objects; i++)
 		free += !sheaf_is_taken(cache, slab, i);
-	if (free == (unsigned)(slab->objects - slab->inuse) && slab->cache == cache &&
-	    slab->type == KM_PAGE_SLAB && slab->node == node && free)
+	if (free == free_objects(slab) && slab->cache == cache && slab->type == KM_PAGE_SLAB)
 		return 0;
 	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free", cache->name,
 		km_page_address(slab), slab->inuse, slab->objects, free);
@@ -323,64 +270,54 @@ static int check_away(const struct kmem_cache *cache, const struct away *away, u
 	return 1;
 }
 
-static int check_node(struct kmem_cache *cache, unsigned node)
-{
-	struct sheaf_node *n = sheaf_node(cache, node);
-	size_t partial = 0;
-	int damages = check_barn(cache, &n->barn, node) + check_away(cache, n->away, node);
-
-	km_list_for_each(entry, &n->partial) {
-		damages += check_slab(cache, km_container_of(entry, struct km_page, list), node);
-		partial++;
-	}
-	if (partial != n->counts.partial || n->counts.taken > n->counts.objects) {
-		km_warn("check: %s: %lu partial slabs, kept %lu; %lu of %lu objects taken",
-			cache->name, partial, n->counts.partial, n->counts.taken, n->counts.objects);
-		damages++;
-	}
-	return damages;
-}
-
 static int sheaf_check(struct kmem_cache *cache)
 {
-	int damages = 0;
+	int damages = km_slabs_check(cache, &kind, check_slab);
 
-	for (unsigned i = 0; i < km_node_count; i++)
-		damages += check_node(cache, i);
+	for (unsigned i = 0; i < km_node_count; i++) {
+		struct sheaf_node *n = sheaf_node(cache, i);
+
+		damages += check_barn(cache, &n->barn, i) + check_away(cache, n->away, i);
+		if (n->slabs.counts.taken > n->slabs.counts.objects) {
+			km_warn("check: %s: %lu of %lu objects taken", cache->name, n->slabs.counts.taken,
+				n->slabs.counts.objects);
+			damages++;
+		}
+	}
 	return damages;
 }
 
 static unsigned long sheaf_event(struct kmem_cache *cache, enum kmem_event event)
 {
 	unsigned long count = 0;
+	struct sheaf_node *n;
 
-	for (unsigned i = 0; i < km_node_count; i++) {
-		struct barn *barn = &sheaf_node(cache, i)->barn;
-
-		count += event == KMEM_BARN_GET ? km_load(&barn->gets) :
-			 event == KMEM_BARN_PUT ? km_load(&barn->puts) : 0;
-	}
+	km_for_each_node(n, cache)
+		count += event == KMEM_BARN_GET ? km_load(&n->barn.gets) :
+			 event == KMEM_BARN_PUT ? km_load(&n->barn.puts) : 0;
 	return count;
 }
 
 static void sheaf_clear_events(struct kmem_cache *cache)
 {
-	for (unsigned i = 0; i < km_node_count; i++) {
-		struct barn *barn = &sheaf_node(cache, i)->barn;
+	struct sheaf_node *n;
 
-		km_lock(&barn->lock);
-		barn->gets = barn->puts = 0;
-		km_unlock(&barn->lock);
+	km_for_each_node(n, cache) {
+		km_lock(&n->barn.lock);
+		n->barn.gets = n->barn.puts = 0;
+		km_unlock(&n->barn.lock);
 	}
 }
 
 static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
 {
-	for (unsigned i = 0; i < km_node_count; i++) {
-		km_lock_around_fork(&sheaf_node(cache, i)->lock, before, child);
-		km_lock_around_fork(&sheaf_node(cache, i)->barn.lock, before, child);
-		if (sheaf_node(cache, i)->away)
-			km_lock_around_fork(&sheaf_node(cache, i)->away->lock, before, child);
+	struct sheaf_node *n;
+
+	km_slabs_fork(cache, before, child);
+	km_for_each_node(n, cache) {
+		km_lock_around_fork(&n->barn.lock, before, child);
+		if (n->away)
+			km_lock_around_fork(&n->away->lock, before, child);
 	}
 }
 
@@ -398,7 +335,7 @@ const struct km_engine km_engine_sheaf = {
 	.discard = km_sheaf_discard,
 	.is_taken = sheaf_is_taken,
 	.taken = sheaf_taken,
-	.stats = sheaf_stats,
+	.stats = km_slabs_stats,
 	.check = sheaf_check,
 	.fork = sheaf_fork,
 	.event = sheaf_event,

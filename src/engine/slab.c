@@ -30,20 +30,20 @@ static bool is_partial(const struct km_page *slab)
 static void unlist(struct slab_node *n, struct km_page *slab)
 {
 	km_list_del(&slab->list);
-	km_bump(&n->counts.partial, -is_partial(slab));
-	km_bump(&n->counts.free_slabs, -!slab->inuse);
+	km_bump(&n->slabs.counts.partial, -is_partial(slab));
+	km_bump(&n->slabs.counts.free_slabs, -!slab->inuse);
 }
 
 static void list(struct slab_node *n, struct km_page *slab, bool tail)
 {
-	struct km_list *at = is_partial(slab) ? &n->partial : slab->inuse ? &n->full : &n->free;
+	struct km_list *at = is_partial(slab) ? &n->slabs.partial : slab->inuse ? &n->full : &n->free;
 
 	if (tail)
 		km_list_add_tail(&slab->list, at);
 	else
 		km_list_add_head(&slab->list, at);
-	km_bump(&n->counts.partial, is_partial(slab));
-	km_bump(&n->counts.free_slabs, !slab->inuse);
+	km_bump(&n->slabs.counts.partial, is_partial(slab));
+	km_bump(&n->slabs.counts.free_slabs, !slab->inuse);
 }
 
 /* ------------------------------------------------------------------ a slab and its free objects */
@@ -92,7 +92,7 @@ static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_pa
 {
 	uint64_t *word = &slab_bits(slab)[index / 64], bit = (uint64_t)1 << index % 64;
 	/* Where it would go to the end of the list that it ends. */
-	bool stays = slab->inuse > 1 && slab->list.next == &n->partial;
+	bool stays = slab->inuse > 1 && slab->list.next == &n->slabs.partial;
 
 	if (km_unlikely(*word & bit))
 		return false;
@@ -104,7 +104,7 @@ static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_pa
 	slab->freelist[--slab->inuse] = (uint8_t)index;
 	if (!stays)
 		list(n, slab, slab->inuse != 0);
-	km_bump(&n->counts.taken, -1);
+	km_bump(&n->slabs.counts.taken, -1);
 	return true;
 }
 
@@ -151,12 +151,8 @@ static struct km_page *new_slab(struct kmem_cache *cache, const struct km_reques
 	slab->freelist = indices;
 	km_store(&slab->first, first);
 	uint64_t *bits = slab_bits(slab);
-	for (unsigned left = slab->objects, word = 0; left; word++) {
-		unsigned here = km_min(left, 64u);
-
-		km_store(&bits[word], here == 64 ? UINT64_MAX : ((uint64_t)1 << here) - 1);
-		left -= here;
-	}
+	for (unsigned word = 0; word * 64 < slab->objects; word++)
+		km_store(&bits[word], km_object_bits(slab->objects, word));
 	km_slab_construct(cache, slab);
 	return slab;
 }
@@ -165,19 +161,19 @@ static struct km_page *new_slab(struct kmem_cache *cache, const struct km_reques
 
 static void note_taken(struct slab_node *n, unsigned count)
 {
-	km_bump(&n->counts.taken, count);
+	km_bump(&n->slabs.counts.taken, count);
 	km_bump(&n->allocs, count);
-	km_store(&n->high, km_max(n->high, (uint64_t)n->counts.taken));
+	km_store(&n->high, km_max(n->high, (uint64_t)n->slabs.counts.taken));
 }
 
 static unsigned take_shared(struct slab_node *n, void **objects, unsigned want)
 {
-	unsigned got = (unsigned)km_min(n->counts.shared, (size_t)want);
+	unsigned got = (unsigned)km_min(n->slabs.counts.shared, (size_t)want);
 
 	if (!got)
 		return 0;
-	__builtin_memcpy(objects, n->shared + n->shared_limit - n->counts.shared, got * sizeof(*objects));
-	km_bump(&n->counts.shared, -(long)got);
+	__builtin_memcpy(objects, n->shared + n->shared_limit - n->slabs.counts.shared, got * sizeof(*objects));
+	km_bump(&n->slabs.counts.shared, -(long)got);
 	km_sub(&n->ready, (size_t)got);
 	n->shared_touched = true;
 	return got;
@@ -188,7 +184,7 @@ static unsigned take_slabs(struct kmem_cache *cache, struct slab_node *n, void *
 	unsigned got = 0;
 
 	while (got < want) {
-		struct km_list *from = &n->partial;
+		struct km_list *from = &n->slabs.partial;
 
 		if (km_list_empty(from)) {
 			from = &n->free;
@@ -209,10 +205,10 @@ static unsigned take_slabs(struct kmem_cache *cache, struct slab_node *n, void *
 static unsigned take_ready(struct kmem_cache *cache, struct slab_node *n, const struct km_request *request,
 			   void **objects, unsigned want)
 {
-	if (!km_lock_may(&n->lock, request->may_wait))
+	if (!km_lock_may(&n->slabs.lock, request->may_wait))
 		return 0;
 	unsigned got = take_shared(n, objects, want) ?: take_slabs(cache, n, objects, want);
-	km_unlock_may(&n->lock, request->may_wait);
+	km_unlock_may(&n->slabs.lock, request->may_wait);
 	return got;
 }
 
@@ -228,7 +224,7 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 		return 0;
 	}
 	struct slab_node *n = slab_node(cache, slab->node);
-	if (!km_lock_may(&n->lock, request->may_wait)) {
+	if (!km_lock_may(&n->slabs.lock, request->may_wait)) {
 		km_slab_discard(cache, slab);
 		return 0;
 	}
@@ -244,12 +240,10 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 	slab->inuse = (uint16_t)got;
 	if (got == slab->objects && cache->freelist == SLAB_IN_OBJECT)
 		slab->freelist = NULL;
-	km_bump(&n->counts.slabs, 1);
-	km_bump(&n->counts.new_slabs, 1);
-	km_bump(&n->counts.objects, slab->objects);
+	km_slabs_came(&n->slabs, slab);
 	note_taken(n, got);
 	list(n, slab, false);
-	km_unlock_may(&n->lock, request->may_wait);
+	km_unlock_may(&n->slabs.lock, request->may_wait);
 	km_count(cache, KMEM_GROWN);
 	return got;
 }
@@ -258,12 +252,14 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request *request, unsigned node,
 			       void **objects, unsigned want)
 {
+	struct slab_node *n;
 	unsigned got = 0;
 
 	if (request->gfp & __GFP_THISNODE)
 		return 0;
-	for (unsigned i = 1; i < km_node_count && !got; i++)
-		got = take_ready(cache, slab_node(cache, km_node_near(node, i)), request, objects, want);
+	km_for_each_elsewhere(n, cache, node)
+		if ((got = take_ready(cache, n, request, objects, want)))
+			break;
 	if (got)
 		km_count(cache, KMEM_NODE_ALLOCS);
 	return got;
@@ -302,13 +298,11 @@ void km_slab_drop(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct slab_node *n = slab_node(cache, slab->node);
 
-	km_lock(&n->lock);
+	km_lock(&n->slabs.lock);
 	unlist(n, slab);
-	km_bump(&n->counts.slabs, -1);
-	km_bump(&n->counts.freed_slabs, 1);
-	km_bump(&n->counts.objects, -slab->objects);
-	km_bump(&n->counts.taken, -slab->inuse);
-	km_unlock_quick(&n->lock);
+	km_slabs_went(&n->slabs, slab);
+	km_bump(&n->slabs.counts.taken, -slab->inuse);
+	km_unlock_quick(&n->slabs.lock);
 	km_slab_discard(cache, slab);
 }
 
@@ -320,13 +314,11 @@ static unsigned drop_surplus(struct kmem_cache *cache, struct slab_node *n, size
 
 	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
 		return 0;
-	while (count < room && n->counts.free_slabs && n->counts.objects - n->counts.taken > limit) {
+	while (count < room && n->slabs.counts.free_slabs && n->slabs.counts.objects - n->slabs.counts.taken > limit) {
 		struct km_page *slab = km_list_last(&n->free, struct km_page, list);
 
 		unlist(n, slab);
-		km_bump(&n->counts.slabs, -1);
-		km_bump(&n->counts.freed_slabs, 1);
-		km_bump(&n->counts.objects, -slab->objects);
+		km_slabs_went(&n->slabs, slab);
 		empty[count++] = slab;
 	}
 	return count;
@@ -340,7 +332,7 @@ static unsigned give_to_node(struct kmem_cache *cache, struct candidate *candida
 	struct km_page *empty[GIVE_BATCH];
 	void *twice[GIVE_BATCH];
 
-	km_lock(&n->lock);
+	km_lock(&n->slabs.lock);
 	for (unsigned i = 0; i < count; i++) {
 		struct candidate *c = &candidates[i];
 
@@ -349,9 +341,9 @@ static unsigned give_to_node(struct kmem_cache *cache, struct candidate *candida
 		else if (km_unlikely(!put_back(cache, n, c->slab, c->index)))
 			twice[twice_count++] = c->object;
 	}
-	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->counts.free_slabs));
+	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->slabs.counts.free_slabs));
 	unsigned empty_count = drop_surplus(cache, n, n->free_limit, empty, GIVE_BATCH);
-	km_unlock_quick(&n->lock);
+	km_unlock_quick(&n->slabs.lock);
 	for (unsigned i = 0; i < empty_count; i++)
 		km_slab_discard(cache, empty[i]);
 	for (unsigned i = 0; i < twice_count; i++)
@@ -389,9 +381,9 @@ size_t km_slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t 
 	unsigned count;
 
 	do {
-		km_lock(&n->lock);
+		km_lock(&n->slabs.lock);
 		count = drop_surplus(cache, n, 0, empty, (unsigned)km_min(most - total, (size_t)GIVE_BATCH));
-		km_unlock_quick(&n->lock);
+		km_unlock_quick(&n->slabs.lock);
 		for (unsigned i = 0; i < count; i++)
 			km_slab_discard(cache, empty[i]);
 		total += count;
@@ -419,12 +411,12 @@ static void make_shared(struct slab_node *n)
 
 	if (!shared)
 		return;
-	km_lock(&n->lock);
+	km_lock(&n->slabs.lock);
 	if (!n->shared && n->shared_limit == limit) {
 		km_store(&n->shared, shared);
 		shared = NULL;
 	}
-	km_unlock_quick(&n->lock);
+	km_unlock_quick(&n->slabs.lock);
 	km_slab_free_shared(shared, limit);
 }
 
@@ -435,16 +427,16 @@ static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 		make_shared(n);
 	if (!km_load(&n->shared))
 		return 0;
-	km_lock(&n->lock);
-	size_t there = n->counts.shared;
+	km_lock(&n->slabs.lock);
+	size_t there = n->slabs.counts.shared;
 	unsigned moved = n->shared ? (unsigned)km_min((size_t)count, n->shared_limit - there) : 0;
 	if (moved)
 		__builtin_memcpy(n->shared + n->shared_limit - there - moved, objects + count - moved,
 				 moved * sizeof(*objects));
-	km_bump(&n->counts.shared, moved);
+	km_bump(&n->slabs.counts.shared, moved);
 	km_add(&n->ready, (size_t)moved);
-	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->counts.free_slabs));
-	km_unlock_quick(&n->lock);
+	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->slabs.counts.free_slabs));
+	km_unlock_quick(&n->slabs.lock);
 	return moved;
 }
 
@@ -462,25 +454,25 @@ void km_slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool al
 	size_t left = 0;
 	unsigned count;
 
-	km_lock(&n->lock);
+	km_lock(&n->slabs.lock);
 	if (all)
-		left = n->counts.shared;
+		left = n->slabs.counts.shared;
 	else if (!n->shared_touched)
-		left = km_slab_idle_share(n->shared_limit, n->counts.shared);
+		left = km_slab_idle_share(n->shared_limit, n->slabs.counts.shared);
 	n->shared_touched = false;
-	km_unlock_quick(&n->lock);
+	km_unlock_quick(&n->slabs.lock);
 	for (; left; left -= count) {
-		km_lock(&n->lock);
-		count = (unsigned)km_min(km_min(left, n->counts.shared), (size_t)GIVE_BATCH);
+		km_lock(&n->slabs.lock);
+		count = (unsigned)km_min(km_min(left, n->slabs.counts.shared), (size_t)GIVE_BATCH);
 		if (count) {
-			void **end = n->shared + n->shared_limit, **top = end - n->counts.shared;
+			void **end = n->shared + n->shared_limit, **top = end - n->slabs.counts.shared;
 
 			__builtin_memcpy(objects, end - count, sizeof(*objects) * count);
 			__builtin_memmove(top + count, top, (char *)(end - count) - (char *)top);
-			km_bump(&n->counts.shared, -(long)count);
+			km_bump(&n->slabs.counts.shared, -(long)count);
 			km_sub(&n->ready, (size_t)count);
 		}
-		km_unlock_quick(&n->lock);
+		km_unlock_quick(&n->slabs.lock);
 		if (!count)
 			return;
 		km_slab_give(cache, objects, count);
@@ -498,12 +490,12 @@ static bool make_alien(struct slab_node *n)
 	for (unsigned i = 0; i < km_node_count; i++)
 		km_lock_init(&alien[i].lock, KM_RANK_BARN);
 	/* Release pairs with the acquire of who uses them without the lock. */
-	km_lock(&n->lock);
+	km_lock(&n->slabs.lock);
 	if (!n->alien) {
 		km_store_release(&n->alien, alien);
 		alien = NULL;
 	}
-	km_unlock_quick(&n->lock);
+	km_unlock_quick(&n->slabs.lock);
 	km_meta_free(alien, km_node_count * sizeof(*alien));
 	return true;
 }

@@ -13,7 +13,7 @@
 #ifndef KM_ENGINE_SLAB_H
 #define KM_ENGINE_SLAB_H
 
-#include "engine.h"
+#include "partial.h"
 
 #define SLAB_MAX_OBJECTS	255u	/* an index is a byte. Kernel: the same, where pages have 4096 bytes */
 #define SLAB_DESCRIPTOR_BITS	128u
@@ -36,14 +36,13 @@ struct slab_alien {
 };
 
 struct slab_node {
-	struct km_node_counts counts;	/* protected by lock, like all below where nothing else is said */
-	struct km_lock lock;
-	struct km_list partial, full, free;
+	struct km_slabs slabs;		/* its lock protects all below, too, where nothing else is said */
+	struct km_list full, free;
 	size_t free_limit;		/* free objects in slabs beyond which free slabs go */
 	uint64_t next_reap_ms;		/* of who looks, one at a time */
 	bool free_touched, shared_touched;
 
-	/* The shared array: a stack that grows down, newest first; objects [limit - counts.shared, limit). */
+	/* The shared array: a stack that grows down, newest first; objects [limit - slabs.counts.shared, limit). */
 	void **shared;			/* NULL: nobody spilt yet */
 	unsigned shared_limit;
 
@@ -55,7 +54,7 @@ struct slab_node {
 
 	uint64_t allocs, high, max_freeable;
 };
-_Static_assert(offsetof(struct slab_node, counts) == 0, "readers find it there");
+_Static_assert(offsetof(struct slab_node, slabs.counts) == 0, "readers find it there");
 
 /* In each CPU's area. Written on that CPU's misses and by looks, racy, hints all of them. */
 struct slab_cpu {

@@ -125,11 +125,10 @@ static int slab_node_init(struct kmem_cache *cache, unsigned node)
 {
 	struct slab_node *n = slab_node(cache, node);
 
-	km_lock_init(&n->lock, KM_RANK_NODE);
-	km_list_init(&n->partial);
+	km_slabs_init(&n->slabs);
 	km_list_init(&n->full);
 	km_list_init(&n->free);
-	n->counts.ready[0] = &n->ready;
+	n->slabs.counts.ready[0] = &n->ready;
 	n->free_limit = free_limit(cache, cache->batchcount, node);
 	n->shared_limit = (unsigned)cache->shared * cache->batchcount;
 	if (node == 0 && cache->capacity)
@@ -176,24 +175,25 @@ static void look_at_node(struct kmem_cache *cache, struct slab_node *n, uint64_t
 	}
 	n->next_reap_ms = now_ms + SLAB_REAP_NODE_MS;
 	km_slab_drain_shared(cache, n, false);
-	km_lock(&n->lock);
+	km_lock(&n->slabs.lock);
 	bool touched = n->free_touched;
 	size_t slabs = (n->free_limit + 5 * cache->objects - 1) / (5 * cache->objects);
 	n->free_touched = false;
-	km_unlock(&n->lock);
+	km_unlock(&n->slabs.lock);
 	if (!touched)
 		km_add(&cache->events->count[KMEM_REAPED], km_slab_free_slabs(cache, n, slabs));
 }
 
 static bool slab_look(struct kmem_cache *cache, uint64_t now_ms)
 {
+	struct slab_node *n;
 	bool due = false;
 
 	if (cache->shelf.slot && cache->percpu_offset)
 		km_for_each_cpu(cpu)
 			due |= look_at_cpu(cache, cpu);
-	for (unsigned node = 0; node < km_node_count; node++)
-		look_at_node(cache, slab_node(cache, node), now_ms);
+	km_for_each_node(n, cache)
+		look_at_node(cache, n, now_ms);
 	return due;
 }
 
@@ -216,14 +216,15 @@ static void **slab_trim(struct kmem_cache *cache, unsigned cpu, void **block)
 
 static size_t slab_shrink(struct kmem_cache *cache)
 {
+	struct slab_node *n;
 	size_t freed = 0;
 
-	for (unsigned node = 0; node < km_node_count; node++)
+	km_for_each_node(n, cache)
 		for (unsigned other = 0; other < km_node_count; other++)
-			km_slab_drain_alien(cache, slab_node(cache, node), other);
-	for (unsigned node = 0; node < km_node_count; node++) {
-		km_slab_drain_shared(cache, slab_node(cache, node), true);
-		freed += km_slab_free_slabs(cache, slab_node(cache, node), SIZE_MAX);
+			km_slab_drain_alien(cache, n, other);
+	km_for_each_node(n, cache) {
+		km_slab_drain_shared(cache, n, true);
+		freed += km_slab_free_slabs(cache, n, SIZE_MAX);
 	}
 	return freed;
 }
@@ -253,15 +254,15 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 	for (unsigned node = 0; node < km_node_count; node++) {
 		struct slab_node *n = slab_node(cache, node);
 
-		km_lock(&n->lock);
+		km_lock(&n->slabs.lock);
 		void **old = n->shared;
-		unsigned old_limit = n->shared_limit, count = (unsigned)n->counts.shared;
+		unsigned old_limit = n->shared_limit, count = (unsigned)n->slabs.counts.shared;
 		km_store(&n->shared, arrays[node]);
 		km_store(&n->shared_limit, shared_limit);
-		km_store(&n->counts.shared, (size_t)0);
+		km_store(&n->slabs.counts.shared, (size_t)0);
 		n->free_limit = free_limit(cache, batchcount, node);
 		km_sub(&n->ready, (size_t)count);
-		km_unlock(&n->lock);
+		km_unlock(&n->slabs.lock);
 		if (count)
 			km_slab_give(cache, old + old_limit - count, count);
 		km_slab_free_shared(old, old_limit);
@@ -283,46 +284,28 @@ static uint64_t slab_taken(struct kmem_cache *cache, struct km_page *slab, unsig
 	return ~km_load(&slab_bits(slab)[word]) & km_object_bits(slab->objects, word);
 }
 
-static void slab_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
-{
-	for (unsigned node = 0; node < km_node_count; node++) {
-		struct slab_node *n = slab_node(cache, node);
-
-		stats->total_slabs += km_load(&n->counts.slabs);
-		stats->total_objects += km_load(&n->counts.objects);
-		stats->partial_slabs += km_load(&n->counts.partial);
-		stats->shelf_objects += km_load(&n->ready);
-		stats->shared_avail += km_load(&n->counts.shared);
-		stats->active_objects += km_load(&n->counts.taken);
-		stats->alloc_slab += km_load(&n->counts.new_slabs);
-		stats->free_slab += km_load(&n->counts.freed_slabs);
-	}
-}
-
 static unsigned long slab_event(struct kmem_cache *cache, enum kmem_event event)
 {
+	struct slab_node *n;
 	unsigned long sum = 0;
 
-	for (unsigned node = 0; node < km_node_count; node++) {
-		struct slab_node *n = slab_node(cache, node);
-
+	km_for_each_node(n, cache)
 		sum += event == KMEM_ALLOCS	  ? km_load(&n->allocs) :
 		       event == KMEM_HIGH	  ? km_load(&n->high) :
 		       event == KMEM_MAX_FREEABLE ? km_load(&n->max_freeable) : 0;
-	}
 	return sum;
 }
 
 static void slab_clear_events(struct kmem_cache *cache)
 {
-	for (unsigned node = 0; node < km_node_count; node++) {
-		struct slab_node *n = slab_node(cache, node);
+	struct slab_node *n;
 
-		km_lock(&n->lock);
+	km_for_each_node(n, cache) {
+		km_lock(&n->slabs.lock);
 		km_store(&n->allocs, (uint64_t)0);
 		km_store(&n->high, (uint64_t)0);
 		km_store(&n->max_freeable, (uint64_t)0);
-		km_unlock(&n->lock);
+		km_unlock(&n->slabs.lock);
 	}
 }
 
@@ -385,45 +368,46 @@ static int check_list(struct kmem_cache *cache, const struct km_list *list, cons
 
 static int check_node(struct kmem_cache *cache, const struct slab_node *n)
 {
+	const struct km_node_counts *kept = &n->slabs.counts;
 	struct tally tally = { 0, 0, 0 };
-	int damages = check_list(cache, &n->partial, "partial", &tally);
+	int damages = check_list(cache, &n->slabs.partial, "partial", &tally);
 	size_t partial = tally.slabs;
 
 	damages += check_list(cache, &n->free, "free", &tally);
 	size_t free = tally.slabs - partial;
 	damages += check_list(cache, &n->full, "full", &tally);
-	if (partial == n->counts.partial && free == n->counts.free_slabs && tally.slabs == n->counts.slabs &&
-	    tally.objects == n->counts.objects && tally.taken == n->counts.taken &&
-	    n->ready >= n->counts.shared && n->counts.shared <= n->shared_limit)
+	if (partial == kept->partial && free == kept->free_slabs && tally.slabs == kept->slabs &&
+	    tally.objects == kept->objects && tally.taken == kept->taken && n->ready >= kept->shared &&
+	    kept->shared <= n->shared_limit)
 		return damages;
 	km_warn("check: %s: %lu slabs, %lu partial, %lu free, %lu of %lu objects taken; kept %lu, %lu, %lu, %lu of %lu",
-		cache->name, tally.slabs, partial, free, tally.taken, tally.objects, n->counts.slabs,
-		n->counts.partial, n->counts.free_slabs, n->counts.taken, n->counts.objects);
+		cache->name, tally.slabs, partial, free, tally.taken, tally.objects, kept->slabs, kept->partial,
+		kept->free_slabs, kept->taken, kept->objects);
 	return damages + 1;
 }
 
 static int slab_check(struct kmem_cache *cache)
 {
+	struct slab_node *n;
 	int damages = 0;
 
-	for (unsigned node = 0; node < km_node_count; node++)
-		damages += check_node(cache, slab_node(cache, node));
+	km_for_each_node(n, cache)
+		damages += check_node(cache, n);
 	return damages;
 }
 
+/* Alien arrays are made under the node's lock. */
 static void slab_fork(struct kmem_cache *cache, bool before, bool child)
 {
-	for (unsigned node = 0; node < km_node_count; node++) {
-		struct slab_node *n = slab_node(cache, node);
+	struct slab_node *n;
 
-		/* Alien arrays are made under the node's lock. */
-		if (before)
-			km_lock_around_fork(&n->lock, before, child);
+	if (before)
+		km_slabs_fork(cache, before, child);
+	km_for_each_node(n, cache)
 		for (unsigned i = 0; n->alien && i < km_node_count; i++)
 			km_lock_around_fork(&n->alien[i].lock, before, child);
-		if (!before)
-			km_lock_around_fork(&n->lock, before, child);
-	}
+	if (!before)
+		km_slabs_fork(cache, before, child);
 }
 
 const struct km_engine km_engine_slab = {
@@ -441,7 +425,7 @@ const struct km_engine km_engine_slab = {
 	.discard = km_slab_drop,
 	.is_taken = slab_is_taken,
 	.taken = slab_taken,
-	.stats = slab_stats,
+	.stats = km_slabs_stats,
 	.check = slab_check,
 	.fork = slab_fork,
 	.event = slab_event,

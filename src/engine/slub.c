@@ -38,9 +38,9 @@ struct km_page *km_slub_new_slab(struct kmem_cache *cache, const struct km_reque
 	if (slab) {
 		struct slub_node *n = slub_node(cache, slab->node);
 
-		km_add(&n->counts.slabs, 1ul);
-		km_add(&n->counts.objects, (size_t)slab->objects);
-		km_add(&n->counts.new_slabs, 1ul);
+		km_add(&n->slabs.counts.slabs, 1ul);
+		km_add(&n->slabs.counts.objects, (size_t)slab->objects);
+		km_add(&n->slabs.counts.new_slabs, 1ul);
 	}
 	return slab;
 }
@@ -49,9 +49,9 @@ void km_slub_free_slab(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct slub_node *n = slub_node(cache, slab->node);
 
-	km_sub(&n->counts.slabs, 1ul);
-	km_sub(&n->counts.objects, (size_t)slab->objects);
-	km_add(&n->counts.freed_slabs, 1ul);
+	km_sub(&n->slabs.counts.slabs, 1ul);
+	km_sub(&n->slabs.counts.objects, (size_t)slab->objects);
+	km_add(&n->slabs.counts.freed_slabs, 1ul);
 	km_slab_free(cache, slab);
 }
 
@@ -228,12 +228,12 @@ void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *fr
 	unsigned count;
 	bool remote, go = false;
 
-	if (!km_lock_may(&n->lock, may_wait)) {
+	if (!km_lock_may(&n->slabs.lock, may_wait)) {
 		if (stash(cache, slab, freelist))
 			return;
 		/* Not even a CPU to put it on: there is no third place. */
 		freelist = NULL;
-		km_lock(&n->lock);
+		km_lock(&n->slabs.lock);
 	}
 	void *tail = cpu_tail(cache, slab, freelist, &count);
 	uint64_t word = splice(cache, slab, freelist, tail, count, false, &remote);
@@ -246,9 +246,9 @@ void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *fr
 		if (remote)
 			slub_count(cache, KMEM_DEACTIVATE_REMOTE_FREES);
 		slub_count(cache, remote ? KMEM_DEACTIVATE_TO_TAIL : KMEM_DEACTIVATE_TO_HEAD);
-		slub_list(n, slab, remote);
+		km_slabs_list(&n->slabs, slab, remote);
 	}
-	km_unlock_may(&n->lock, may_wait);
+	km_unlock_may(&n->slabs.lock, may_wait);
 	if (go)
 		km_slub_discard(cache, slab);
 }
@@ -265,9 +265,9 @@ void km_slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
 		next = link->next;
 		if (n != locked) {
 			if (locked)
-				km_unlock(&locked->lock);
+				km_unlock(&locked->slabs.lock);
 			locked = n;
-			km_lock(&n->lock);
+			km_lock(&n->slabs.lock);
 		}
 		uint64_t word = change_frozen(cache, slab, false);
 		if (km_unlikely(!slub_free_count(word)))
@@ -276,12 +276,12 @@ void km_slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
 			km_store(&link->next, empty);
 			empty = link;
 		} else {
-			slub_list(n, slab, true);
+			km_slabs_list(&n->slabs, slab, true);
 			slub_count(cache, KMEM_FREE_ADD_PARTIAL);
 		}
 	}
 	if (locked)
-		km_unlock(&locked->lock);
+		km_unlock(&locked->slabs.lock);
 	for (; empty; empty = next) {
 		next = empty->next;
 		slub_count(cache, KMEM_DEACTIVATE_EMPTY);
@@ -352,14 +352,14 @@ static bool move_to_cpu(struct kmem_cache *cache, struct slub_node *n, struct km
 {
 	struct km_chain_link *drained;
 
-	slub_unlist(n, slab);
+	km_slabs_unlist(&n->slabs, slab);
 	change_frozen(cache, slab, true);
 	if (km_likely(km_chain_partial_push(&cache->chain, &slab->link, UINT64_MAX, &drained))) {
 		slub_count(cache, KMEM_CPU_PARTIAL_NODE);
 		return true;
 	}
 	change_frozen(cache, slab, false);
-	slub_list(n, slab, false);
+	km_slabs_list(&n->slabs, slab, false);
 	return false;
 }
 
@@ -374,15 +374,15 @@ static bool hold_partial(struct kmem_cache *cache, struct slub_node *n, unsigned
 	bool found = false;
 
 	/* A racy look: an empty list is not worth its lock. */
-	if (km_load(&n->counts.partial) <= keep || !km_lock_may(&n->lock, request->may_wait))
+	if (km_load(&n->slabs.counts.partial) <= keep || !km_lock_may(&n->slabs.lock, request->may_wait))
 		return false;
-	km_list_for_each_safe(entry, &n->partial) {
+	km_list_for_each_safe(entry, &n->slabs.partial) {
 		struct km_page *slab = km_container_of(entry, struct km_page, list);
 
-		if (n->counts.partial <= keep)
+		if (n->slabs.counts.partial <= keep)
 			break;
 		if (!found) {
-			slub_unlist(n, slab);
+			km_slabs_unlist(&n->slabs, slab);
 			found = grab(cache, slab, want, hold);
 			km_debug(found);
 			slub_count(cache, KMEM_ALLOC_FROM_PARTIAL);
@@ -394,7 +394,7 @@ static bool hold_partial(struct kmem_cache *cache, struct slub_node *n, unsigned
 		if (!more)
 			break;
 	}
-	km_unlock_may(&n->lock, request->may_wait);
+	km_unlock_may(&n->slabs.lock, request->may_wait);
 	return found;
 }
 
@@ -402,11 +402,10 @@ static bool hold_partial(struct kmem_cache *cache, struct slub_node *n, unsigned
 km_cold static bool hold_elsewhere(struct kmem_cache *cache, const struct km_request *request,
 				   unsigned want, struct hold *hold)
 {
-	unsigned own = km_request_node(request);
+	struct slub_node *n;
 
-	for (unsigned i = 1; i < km_node_count; i++)
-		if (hold_partial(cache, slub_node(cache, km_node_near(own, i)),
-				 km_load(&cache->min_partial), request, want, hold))
+	km_for_each_elsewhere(n, cache, km_request_node(request))
+		if (hold_partial(cache, n, km_load(&cache->min_partial), request, want, hold))
 			return true;
 	return false;
 }
@@ -557,13 +556,13 @@ km_noinline static void relist(struct kmem_cache *cache, struct slub_node *n, st
 	bool go = is_empty && slub_may_go(cache, n);
 
 	if (was_full && !go) {
-		slub_list(n, slab, true);
+		km_slabs_list(&n->slabs, slab, true);
 		slub_count(cache, KMEM_FREE_ADD_PARTIAL);
 	} else if (!was_full && go) {
-		slub_unlist(n, slab);
+		km_slabs_unlist(&n->slabs, slab);
 		slub_count(cache, KMEM_FREE_REMOVE_PARTIAL);
 	}
-	km_unlock_quick(&n->lock);
+	km_unlock_quick(&n->slabs.lock);
 	if (go)
 		km_slub_discard(cache, slab);
 }
@@ -580,7 +579,7 @@ km_noinline void km_slub_free_to_slab(struct kmem_cache *cache, struct km_page *
 
 		if (km_unlikely(prior == head || prior == tail || slub_inuse(seen) < count)) {
 			if (locked)
-				km_unlock(&locked->lock);
+				km_unlock(&locked->slabs.lock);
 			km_slub_report_double(cache, head);
 			return;
 		}
@@ -591,13 +590,13 @@ km_noinline void km_slub_free_to_slab(struct kmem_cache *cache, struct km_page *
 				next |= SLUB_FROZEN;
 			} else if (!locked) {
 				locked = slub_node(cache, slab->node);
-				km_lock(&locked->lock);
+				km_lock(&locked->slabs.lock);
 			}
 		}
 		if (km_likely(slub_change(slab, &seen, next)))
 			break;
 		if (locked)
-			km_unlock(&locked->lock);
+			km_unlock(&locked->slabs.lock);
 		locked = NULL;
 		slub_count(cache, KMEM_CMPXCHG_DOUBLE_FAIL);
 	}

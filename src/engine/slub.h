@@ -15,8 +15,8 @@
 #define KM_ENGINE_SLUB_H
 
 #include "../port/chain_hit.h"
-#include "engine.h"
 #include "freeptr.h"
+#include "partial.h"
 
 #define SLUB_INUSE		0xffffull
 #define SLUB_OBJECTS_SHIFT	16
@@ -28,9 +28,8 @@
 _Static_assert((KM_PAGE_SIZE << KM_MAX_ORDER) < (1ull << 32), "an offset fits");
 
 struct slub_node {
-	struct km_node_counts counts;	/* partial: under lock; the others by atomic additions */
-	struct km_lock lock;
-	struct km_list partial;		/* not frozen, something free */
+	struct km_slabs slabs;		/* on the list: not frozen, something free; counts but that of those are
+					 * changed by atomic additions */
 
 	/* Of node 0, for the whole cache; read by slow paths. */
 	uint32_t cpu_partial km_aligned(64);	/* free objects a CPU may keep in partial slabs */
@@ -216,29 +215,10 @@ unsigned km_slub_take_checked(struct kmem_cache *cache, const struct km_request 
 			      void **objects, unsigned want);
 void km_slub_free_checked(struct kmem_cache *cache, void *object);
 
-/* ---- lists; lock held */
-
-km_inline void slub_list(struct slub_node *n, struct km_page *slab, bool tail)
-{
-	slab->flags |= KM_SLAB_PARTIAL;
-	if (tail)
-		km_list_add_tail(&slab->list, &n->partial);
-	else
-		km_list_add_head(&slab->list, &n->partial);
-	km_store(&n->counts.partial, n->counts.partial + 1);
-}
-
-km_inline void slub_unlist(struct slub_node *n, struct km_page *slab)
-{
-	slab->flags &= (uint8_t)~KM_SLAB_PARTIAL;
-	km_list_del(&slab->list);
-	km_store(&n->counts.partial, n->counts.partial - 1);
-}
-
-/* May a slab whose objects are all free go, with so many others partly used? */
+/* May a slab whose objects are all free go, with so many others partly used? Lock held. */
 km_inline bool slub_may_go(const struct kmem_cache *cache, const struct slub_node *n)
 {
-	return km_load(&n->counts.partial) >= km_load(&cache->min_partial) &&
+	return km_load(&n->slabs.counts.partial) >= km_load(&cache->min_partial) &&
 	       !(cache->flags & SLAB_TYPESAFE_BY_RCU);
 }
 

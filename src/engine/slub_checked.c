@@ -14,7 +14,7 @@ static void *pop_one(struct kmem_cache *cache, struct slub_node *n, struct km_pa
 
 	km_store(&slab->word, slub_with_list(slab->word + 1, base, km_free_next(cache, object)));
 	if (!slub_free_count(slab->word))
-		slub_unlist(n, slab);
+		km_slabs_unlist(&n->slabs, slab);
 	return object;
 }
 
@@ -23,13 +23,13 @@ static bool take_partial(struct kmem_cache *cache, struct slub_node *n, unsigned
 			 const struct km_request *request, void **object)
 {
 	*object = NULL;
-	if (!km_lock_may(&n->lock, request->may_wait))
+	if (!km_lock_may(&n->slabs.lock, request->may_wait))
 		return false;
-	if (n->counts.partial > keep) {
-		*object = pop_one(cache, n, km_list_first(&n->partial, struct km_page, list));
+	if (n->slabs.counts.partial > keep) {
+		*object = pop_one(cache, n, km_list_first(&n->slabs.partial, struct km_page, list));
 		slub_count(cache, KMEM_ALLOC_FROM_PARTIAL);
 	}
-	km_unlock_may(&n->lock, request->may_wait);
+	km_unlock_may(&n->slabs.lock, request->may_wait);
 	return true;
 }
 
@@ -43,28 +43,31 @@ static void *take_new(struct kmem_cache *cache, const struct km_request *request
 	km_store(&slab->word, slub_with_head((uint64_t)slab->objects << SLUB_OBJECTS_SHIFT,
 					     km_page_address(slab),
 					     km_slub_thread_list(cache, slab, 0)));
-	if (!km_lock_may(&n->lock, request->may_wait)) {
+	if (!km_lock_may(&n->slabs.lock, request->may_wait)) {
 		km_slub_free_slab(cache, slab);
 		return NULL;
 	}
-	slub_list(n, slab, false);
+	km_slabs_list(&n->slabs, slab, false);
 	void *object = pop_one(cache, n, slab);
-	km_unlock_may(&n->lock, request->may_wait);
+	km_unlock_may(&n->slabs.lock, request->may_wait);
 	return object;
 }
 
 static void *take_one(struct kmem_cache *cache, const struct km_request *request)
 {
 	unsigned own = km_request_node(request);
+	struct slub_node *n;
 	void *object;
 
 	slub_count(cache, KMEM_ALLOC_SLOWPATH);
 	if (!take_partial(cache, slub_node(cache, own), 0, request, &object))
 		return NULL;
-	bool look = !object && km_may_look_elsewhere(cache, request);
-	for (unsigned i = 1; look && !object && i < km_node_count; i++)
-		take_partial(cache, slub_node(cache, km_node_near(own, i)),
-			     km_load(&cache->min_partial), request, &object);
+	if (!object && km_may_look_elsewhere(cache, request))
+		km_for_each_elsewhere(n, cache, own) {
+			take_partial(cache, n, km_load(&cache->min_partial), request, &object);
+			if (object)
+				break;
+		}
 	return object ?: take_new(cache, request);
 }
 
@@ -106,25 +109,25 @@ void km_slub_free_checked(struct kmem_cache *cache, void *object)
 	bool go = false;
 
 	slub_count(cache, KMEM_FREE_SLOWPATH);
-	km_lock(&n->lock);
+	km_lock(&n->slabs.lock);
 	if (is_free(cache, slab, base, object)) {
-		km_unlock_quick(&n->lock);
+		km_unlock_quick(&n->slabs.lock);
 		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
 		return;
 	}
 	void *head = slub_head(slab->word, base);
 	if (!head) {
-		slub_list(n, slab, true);
+		km_slabs_list(&n->slabs, slab, true);
 		slub_count(cache, KMEM_FREE_ADD_PARTIAL);
 	}
 	km_set_free_next(cache, object, head);
 	km_store(&slab->word, slub_with_head(slab->word - 1, base, object));
 	if (!slub_inuse(slab->word) && slub_may_go(cache, n)) {
-		slub_unlist(n, slab);
+		km_slabs_unlist(&n->slabs, slab);
 		slub_count(cache, KMEM_FREE_REMOVE_PARTIAL);
 		go = true;
 	}
-	km_unlock_quick(&n->lock);
+	km_unlock_quick(&n->slabs.lock);
 	if (go)
 		km_slub_free_slab(cache, slab);
 }

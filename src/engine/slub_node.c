@@ -10,7 +10,6 @@
 #include "slub.h"
 
 #define MAX_ORDER	3u	/* Kernel: slab_max_order */
-#define PROMOTE_MAX	32u	/* Kernel: SHRINK_PROMOTE_MAX */
 /* Events are counted by CPU up to the last that this engine knows. */
 #define EVENT_BYTES	256u
 _Static_assert((KMEM_CPU_PARTIAL_DRAIN + 1) * sizeof(uint64_t) <= EVENT_BYTES, "room to count");
@@ -53,10 +52,9 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 {
 	struct slub_node *n = cache->node[node];
 
-	km_lock_init(&n->lock, KM_RANK_NODE);
+	km_slabs_init(&n->slabs);
 	km_lock_init(&n->drain, KM_RANK_DRAIN);
-	km_list_init(&n->partial);
-	n->counts.taken = KM_NOT_KEPT;
+	n->slabs.counts.taken = KM_NOT_KEPT;
 	if (node)
 		return 0;
 	n->range = km_arena_range(0);
@@ -168,93 +166,36 @@ static bool slub_drain(struct kmem_cache *cache, bool unused)
 	return fenced;
 }
 
-/* Take empty slabs beyond `keep` partial ones off the list; they come back linked. Lock held. */
-static struct km_chain_link *unlist_empty(struct kmem_cache *cache, struct slub_node *n,
-					  unsigned long keep)
-{
-	struct km_chain_link *empty = NULL;
-
-	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
-		return NULL;
-	km_list_for_each_safe(entry, &n->partial) {
-		struct km_page *slab = km_container_of(entry, struct km_page, list);
-
-		if (n->counts.partial <= keep)
-			break;
-		/* The last object comes back under this lock: what is empty stays so. */
-		if (slub_inuse(km_load(&slab->word)))
-			continue;
-		slub_unlist(n, slab);
-		km_store(&slab->link.next, empty);
-		empty = &slab->link;
-	}
-	return empty;
-}
-
 /* It is on the node's list, or, where all its objects are out, on none. */
 static void discard(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct slub_node *n = slub_node(cache, slab->node);
 
-	km_lock(&n->lock);
+	km_lock(&n->slabs.lock);
 	if (slab->flags & KM_SLAB_PARTIAL)
-		slub_unlist(n, slab);
-	km_unlock(&n->lock);
+		km_slabs_unlist(&n->slabs, slab);
+	km_unlock(&n->slabs.lock);
 	km_slub_free_slab(cache, slab);
 }
 
-static size_t discard_all(struct kmem_cache *cache, struct km_chain_link *empty)
+static unsigned free_objects(const struct km_page *slab)
 {
-	size_t count = 0;
-
-	for (struct km_chain_link *next; empty; empty = next) {
-		next = empty->next;
-		count += km_slub_discard(cache, slub_linked(empty));
-	}
-	return count;
+	return slub_free_count(km_load(&slab->word));
 }
 
-/* Kernel: slabs with at most 32 free objects to the head, fullest first. Lock held. */
-static void sort_partial(struct slub_node *n)
-{
-	struct km_list promote[PROMOTE_MAX];
-
-	for (unsigned i = 0; i < PROMOTE_MAX; i++)
-		km_list_init(&promote[i]);
-	km_list_for_each_safe(entry, &n->partial) {
-		struct km_page *slab = km_container_of(entry, struct km_page, list);
-		unsigned free = slub_free_count(km_load(&slab->word));
-
-		if (free && free <= PROMOTE_MAX) {
-			km_list_del(entry);
-			km_list_add_tail(entry, &promote[free - 1]);
-		}
-	}
-	for (unsigned i = PROMOTE_MAX; i-- > 0;)
-		while (!km_list_empty(&promote[i])) {
-			struct km_list *entry = promote[i].prev;
-
-			km_list_del(entry);
-			km_list_add_head(entry, &n->partial);
-		}
-}
+static const struct km_slab_kind kind = {
+	.free_objects = free_objects,
+	.unlist = km_slabs_unlist,
+	.discard = km_slub_discard,
+};
 
 static size_t free_empty(struct kmem_cache *cache, unsigned long keep, bool sort)
 {
+	struct slub_node *n;
 	size_t freed = 0;
 
-	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
-		struct slub_node *n = slub_node(cache, i);
-
-		if (!n)
-			continue;
-		km_lock(&n->lock);
-		struct km_chain_link *empty = unlist_empty(cache, n, keep);
-		if (sort)
-			sort_partial(n);
-		km_unlock(&n->lock);
-		freed += discard_all(cache, empty);
-	}
+	km_for_each_node(n, cache)
+		freed += km_slabs_free_empty(cache, &n->slabs, keep, sort, &kind);
 	return freed;
 }
 
@@ -326,10 +267,10 @@ static bool is_taken_checked(struct kmem_cache *cache, struct km_page *slab, con
 	struct slub_node *n = slub_node(cache, slab->node);
 	bool met = false;
 
-	if (!km_lock_may(&n->lock, false))
+	if (!km_lock_may(&n->slabs.lock, false))
 		return true;
 	count_chain(cache, slab, slub_head(slab->word, km_page_address(slab)), object, &met);
-	km_unlock_may(&n->lock, false);
+	km_unlock_may(&n->slabs.lock, false);
 	return !met;
 }
 
@@ -420,24 +361,14 @@ static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsign
 static void slub_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 {
 	unsigned long on_top = 0, free = 0;
+	struct slub_node *n;
 
-	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
-		struct slub_node *n = slub_node(cache, i);
-
-		if (!n)
-			continue;
-		km_lock(&n->lock);
-		km_list_for_each(entry, &n->partial) {
-			struct km_page *slab = km_container_of(entry, struct km_page, list);
-
-			free += slub_free_count(km_load(&slab->word));
-		}
-		stats->partial_slabs += n->counts.partial;
-		km_unlock(&n->lock);
-		stats->total_slabs += km_load(&n->counts.slabs);
-		stats->total_objects += km_load(&n->counts.objects);
-		stats->alloc_slab += km_load(&n->counts.new_slabs);
-		stats->free_slab += km_load(&n->counts.freed_slabs);
+	km_slabs_stats(cache, stats);
+	km_for_each_node(n, cache) {
+		km_lock(&n->slabs.lock);
+		km_list_for_each(entry, &n->slabs.partial)
+			free += free_objects(km_container_of(entry, struct km_page, list));
+		km_unlock(&n->slabs.lock);
 	}
 	look_at_cpus(cache, &on_top, &free);
 	stats->shelf_objects += on_top;
@@ -491,33 +422,15 @@ static int check_cpu(struct kmem_cache *cache, unsigned cpu)
 	return damages;
 }
 
+static int check_listed(struct kmem_cache *cache, struct km_page *slab)
+{
+	return check_slab(cache, slab, false, "on the partial list");
+}
+
 static int slub_check(struct kmem_cache *cache)
 {
-	int damages = 0;
+	int damages = km_slabs_check(cache, &kind, check_listed);
 
-	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
-		struct slub_node *n = slub_node(cache, i);
-		size_t partial = 0;
-
-		if (!n)
-			continue;
-		km_list_for_each(entry, &n->partial) {
-			struct km_page *slab = km_container_of(entry, struct km_page, list);
-
-			damages += check_slab(cache, slab, false, "on the partial list");
-			if (!slub_free_count(slab->word) || slab->node != i) {
-				km_warn("check: %s: a slab that is full or of node %u is on the list of %u",
-					cache->name, slab->node, i);
-				damages++;
-			}
-			partial++;
-		}
-		if (partial != n->counts.partial) {
-			km_warn("check: %s: %lu partial slabs, kept %lu", cache->name, partial,
-				n->counts.partial);
-			damages++;
-		}
-	}
 	if (cache->chain.slot)
 		km_for_each_cpu(cpu)
 			damages += check_cpu(cache, cpu);
@@ -528,14 +441,8 @@ static int slub_check(struct kmem_cache *cache)
  * slabs as threads were inside a slow path. */
 static void slub_fork(struct kmem_cache *cache, bool before, bool child)
 {
-	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
-		struct slub_node *n = slub_node(cache, i);
-
-		if (!n)
-			continue;
-		km_lock_around_fork(&n->drain, before, child);
-		km_lock_around_fork(&n->lock, before, child);
-	}
+	km_lock_around_fork(&slub_node(cache, 0)->drain, before, child);
+	km_slabs_fork(cache, before, child);
 	km_chain_fork(&cache->chain, before, child);
 }
 

@@ -89,7 +89,7 @@ static unsigned long empty_slabs(const struct sheaf_node *n)
 {
 	unsigned long count = 0;
 
-	km_list_for_each(entry, &n->partial)
+	km_list_for_each(entry, &n->slabs.partial)
 		count += !km_container_of(entry, struct km_page, list)->inuse;
 	return count;
 }

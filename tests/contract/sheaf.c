@@ -88,8 +88,8 @@ static void case_refill(void)
 
 	get(cache, 0, 1);
 	EVENTS(cache, [KMEM_BARN_GET_FAIL] = 1, [KMEM_SHEAF_REFILL] = 1, [KMEM_ALLOC_SLAB] = 2);
-	CHECK_EQUAL(node_of(cache)->counts.taken, BLOCK);
-	CHECK_EQUAL(node_of(cache)->counts.partial, 1);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.taken, BLOCK);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, 1);
 	get(cache, 1, BLOCK);
 	EVENTS(cache, 0);
 	/* 2 of the slab that was begun, 16 and 12 of new ones. */
@@ -103,8 +103,8 @@ static void case_refill(void)
 	/* A slab with nothing free is on no list. */
 	CHECK(!(slab_of(objects[0])->flags & KM_SLAB_PARTIAL));
 	CHECK(slab_of(objects[2 * BLOCK - 1])->flags & KM_SLAB_PARTIAL);
-	CHECK_EQUAL(node_of(cache)->counts.partial, 1);
-	CHECK_EQUAL(node_of(cache)->counts.slabs, 4);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, 1);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.slabs, 4);
 	put(cache, 0, 2 * BLOCK);
 	EVENTS(cache, 0);
 	done(cache);
@@ -131,11 +131,11 @@ static void case_barn(void)
 		CHECK_EQUAL(barn->full_count, i + 1);
 		CHECK_EQUAL(barn->objects, (i + 1) * BLOCK);
 	}
-	CHECK_EQUAL(node_of(cache)->counts.taken, MOST);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.taken, MOST);
 	put(cache, (2 + BARN) * BLOCK, MOST);
 	EVENTS(cache, [KMEM_BARN_PUT_FAIL] = 2, [KMEM_SHEAF_FLUSH] = 2);
 	CHECK_EQUAL(barn->full_count, BARN);
-	CHECK_EQUAL(node_of(cache)->counts.taken, MOST - 2 * BLOCK);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.taken, MOST - 2 * BLOCK);
 	/* The same way back: the CPU's, then the barn's, for each of which an empty one stays there; then slabs. */
 	get(cache, 0, 2 * BLOCK);
 	EVENTS(cache, 0);
@@ -210,7 +210,7 @@ static void case_min_partial(void)
 	EVENTS(cache, [KMEM_ALLOC_SLAB] = 10);
 	put(cache, 0, 10 * IN_SLAB);
 	EVENTS(cache, [KMEM_FREE_SLAB] = 5);
-	CHECK_EQUAL(node_of(cache)->counts.partial, 5);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, 5);
 	kmem_cache_set_min_partial(cache, 2);
 	get(cache, 0, 10 * IN_SLAB);
 	EVENTS(cache, [KMEM_ALLOC_SLAB] = 5);
@@ -237,7 +237,7 @@ static void case_shrink(void)
 	/* The CPU's blocks; the slab that is all free, and the last, of which nothing was out. */
 	EVENTS(cache, [KMEM_SHEAF_FLUSH] = 2, [KMEM_FREE_SLAB] = 2);
 	CHECK_EQUAL(km_front_shelf_objects(cache), 0);
-	km_list_for_each(entry, &node_of(cache)->partial) {
+	km_list_for_each(entry, &node_of(cache)->slabs.partial) {
 		static const unsigned order[] = { 0, 2, 1 };
 
 		CHECK(at < 3 && km_container_of(entry, struct km_page, list) == slabs[order[at]]);
@@ -265,7 +265,7 @@ static void case_typesafe(void)
 	/* The CPU's blocks: the barn has no room for them. */
 	CHECK_EQUAL(kmem_cache_shrink(cache), 1);
 	EVENTS(cache, [KMEM_SHEAF_FLUSH] = 2);
-	CHECK_EQUAL(node_of(cache)->counts.partial, node_of(cache)->counts.slabs);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, node_of(cache)->slabs.counts.slabs);
 	done(cache);
 }
 

@@ -48,11 +48,11 @@ static void case_first_miss(void)
 		CHECK_EQUAL((char *)objects[i] - (char *)objects[i - 1], 64);
 	}
 	EVENTS(cache, [KMEM_ALLOCHIT] = 15);
-	CHECK_EQUAL(node_of(cache)->counts.partial, 1);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, 1);
 	/* 48 more are in that slab: a batch of 60 takes them, and no other slab is made for the rest. */
 	objects[16] = get(cache);
 	EVENTS(cache, [KMEM_ALLOCMISS] = 1, [KMEM_ALLOCS] = 48, [KMEM_HIGH] = 64);
-	CHECK_EQUAL(node_of(cache)->counts.partial, 0);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, 0);
 	CHECK(!km_list_empty(&node_of(cache)->full));
 	for (unsigned i = 17; i < 64; i++)
 		objects[i] = get(cache);
@@ -76,16 +76,16 @@ static void case_order_of_refill(void)
 	take(cache, objects, 48);
 	give(cache, objects, 16);			/* slab 0: free */
 	give(cache, objects + 16, 5);			/* slab 1: partial */
-	CHECK_EQUAL(n->counts.free_slabs, 1);
-	CHECK_EQUAL(n->counts.partial, 1);
+	CHECK_EQUAL(n->slabs.counts.free_slabs, 1);
+	CHECK_EQUAL(n->slabs.counts.partial, 1);
 	n->free_touched = false;
 	take(cache, now, 5);
 	for (unsigned i = 0; i < 5; i++)
 		CHECK(slab_of(now[i]) == slab_of(objects[16]));
-	CHECK(!n->free_touched && n->counts.free_slabs == 1 && !n->counts.partial);
+	CHECK(!n->free_touched && n->slabs.counts.free_slabs == 1 && !n->slabs.counts.partial);
 	take(cache, now + 5, 3);
 	CHECK(slab_of(now[5]) == slab_of(objects[0]));
-	CHECK(n->free_touched && !n->counts.free_slabs && n->counts.partial == 1);
+	CHECK(n->free_touched && !n->slabs.counts.free_slabs && n->slabs.counts.partial == 1);
 	kmem_cache_clear_events(cache);
 	take(cache, now + 8, 14);
 	EVENTS(cache, [KMEM_GROWN] = 1, [KMEM_ALLOC_SLAB] = 1, [KMEM_ALLOCS] = 14,
@@ -110,12 +110,12 @@ static void case_oldest_to_shared(void)
 	kmem_cache_clear_events(cache);
 	for (unsigned i = 0; i < n_limit; i++)
 		put(cache, objects[i]);
-	CHECK_EQUAL(n->counts.shared, 0);
+	CHECK_EQUAL(n->slabs.counts.shared, 0);
 	CHECK_EQUAL(km_front_shelf_objects(cache), n_limit);
 	kmem_cache_clear_events(cache);
 	put(cache, objects[n_limit]);
 	EVENTS(cache, [KMEM_FREEMISS] = 1);
-	CHECK_EQUAL(n->counts.shared, n_batch);
+	CHECK_EQUAL(n->slabs.counts.shared, n_batch);
 	CHECK_EQUAL(km_front_shelf_objects(cache), n_limit + 1 - n_batch);
 	for (unsigned i = 0; i < n_batch; i++)
 		CHECK(n->shared[n->shared_limit - 1 - i] == objects[i]);
@@ -126,7 +126,7 @@ static void case_oldest_to_shared(void)
 	n->shared_touched = false;
 	CHECK(get(cache) == objects[n_batch - 1]);
 	EVENTS(cache, [KMEM_ALLOCMISS] = 1);
-	CHECK_EQUAL(n->counts.shared, n_batch - SLAB_BATCH_UNTOUCHED);
+	CHECK_EQUAL(n->slabs.counts.shared, n_batch - SLAB_BATCH_UNTOUCHED);
 	CHECK(n->shared_touched);
 	for (unsigned i = n_batch - 1; i-- > 0;)
 		CHECK(get(cache) == objects[i]);
@@ -145,22 +145,22 @@ static void case_shared_is_full(void)
 	take(cache, objects, 32);
 	for (unsigned i = 0; i < 11; i++)
 		put(cache, objects[i]);
-	CHECK_EQUAL(n->counts.shared, 4);
+	CHECK_EQUAL(n->slabs.counts.shared, 4);
 	CHECK_EQUAL(km_front_shelf_objects(cache), 7);
 	take(cache, two, 2);
-	CHECK_EQUAL(n->counts.shared, 2);
+	CHECK_EQUAL(n->slabs.counts.shared, 2);
 	CHECK(two[0] == objects[3] && two[1] == objects[2]);
 	for (unsigned i = 11; i < 15; i++)
 		put(cache, objects[i]);
-	CHECK_EQUAL(n->counts.shared, 4);
+	CHECK_EQUAL(n->slabs.counts.shared, 4);
 	CHECK_EQUAL(km_front_shelf_objects(cache), 9);
-	CHECK_EQUAL(n->counts.taken, 32);
+	CHECK_EQUAL(n->slabs.counts.taken, 32);
 	/* Four more: objects 6 to 9 are the oldest, and of slab 0. */
 	put(cache, objects[15]);
 	kmem_cache_clear_events(cache);
 	put(cache, objects[16]);
 	EVENTS(cache, [KMEM_FREEMISS] = 1);
-	CHECK_EQUAL(n->counts.taken, 28);
+	CHECK_EQUAL(n->slabs.counts.taken, 28);
 	CHECK_EQUAL(slab_of(objects[0])->inuse, 12);
 	for (unsigned i = 6; i < 10; i++)
 		CHECK(slab_is_free(slab_of(objects[i]), index_of(cache, objects[i])));
@@ -181,8 +181,8 @@ static void case_no_shared(void)
 	take(cache, objects, 16);
 	for (unsigned i = 0; i < 11; i++)
 		put(cache, objects[i]);
-	CHECK_EQUAL(node_of(cache)->counts.shared, 0);
-	CHECK_EQUAL(node_of(cache)->counts.taken, 12);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.shared, 0);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.taken, 12);
 	for (unsigned i = 11; i < 16; i++)
 		put(cache, objects[i]);
 	done(cache);
@@ -194,7 +194,7 @@ static unsigned long active_slabs(struct kmem_cache *cache)
 	struct kmem_cache_stats stats;
 
 	kmem_cache_get_stats(cache, &stats);
-	CHECK_EQUAL(stats.total_slabs, node_of(cache)->counts.slabs);
+	CHECK_EQUAL(stats.total_slabs, node_of(cache)->slabs.counts.slabs);
 	return stats.active_slabs;
 }
 
@@ -208,22 +208,22 @@ static void case_to_the_tail(void)
 	take(cache, objects, 48);
 	for (unsigned i = 0; i < 3; i++) {
 		give(cache, objects + 16 * i, 1);
-		CHECK(km_list_last(&n->partial, struct km_page, list) == slab_of(objects[16 * i]));
-		CHECK_EQUAL(n->counts.partial, i + 1);
+		CHECK(km_list_last(&n->slabs.partial, struct km_page, list) == slab_of(objects[16 * i]));
+		CHECK_EQUAL(n->slabs.counts.partial, i + 1);
 	}
 	give(cache, objects + 17, 1);
-	CHECK(km_list_last(&n->partial, struct km_page, list) == slab_of(objects[16]));
-	CHECK(km_list_first(&n->partial, struct km_page, list) == slab_of(objects[0]));
+	CHECK(km_list_last(&n->slabs.partial, struct km_page, list) == slab_of(objects[16]));
+	CHECK(km_list_first(&n->slabs.partial, struct km_page, list) == slab_of(objects[0]));
 	give(cache, objects + 18, 1);
-	CHECK(km_list_last(&n->partial, struct km_page, list) == slab_of(objects[16]));
-	CHECK_EQUAL(n->counts.partial, 3);
+	CHECK(km_list_last(&n->slabs.partial, struct km_page, list) == slab_of(objects[16]));
+	CHECK_EQUAL(n->slabs.counts.partial, 3);
 	give(cache, objects + 1, 15);
-	CHECK_EQUAL(active_slabs(cache), n->counts.slabs - 1);
+	CHECK_EQUAL(active_slabs(cache), n->slabs.counts.slabs - 1);
 	give(cache, objects + 19, 13);
 	give(cache, objects + 33, 15);
-	CHECK_EQUAL(n->counts.partial, 0);
-	CHECK_EQUAL(n->counts.free_slabs, 3);
-	CHECK_EQUAL(active_slabs(cache), n->counts.slabs - 3);
+	CHECK_EQUAL(n->slabs.counts.partial, 0);
+	CHECK_EQUAL(n->slabs.counts.free_slabs, 3);
+	CHECK_EQUAL(active_slabs(cache), n->slabs.counts.slabs - 3);
 	done(cache);
 }
 
@@ -240,10 +240,10 @@ static void case_exactly_the_limit(void)
 	keeps = km_min(keeps, 20u);
 	take(cache, objects, (keeps + 1) * 16);
 	give(cache, objects, keeps * 16);
-	CHECK_EQUAL(n->counts.free_slabs, keeps);
+	CHECK_EQUAL(n->slabs.counts.free_slabs, keeps);
 	/* One object more in a slab that stays. */
 	give(cache, objects + keeps * 16, 1);
-	CHECK_EQUAL(n->counts.free_slabs, keeps - (keeps * 16 == n->free_limit));
+	CHECK_EQUAL(n->slabs.counts.free_slabs, keeps - (keeps * 16 == n->free_limit));
 	give(cache, objects + keeps * 16 + 1, 15);
 	done(cache);
 }
@@ -262,12 +262,12 @@ static void case_free_limit(void)
 	for (unsigned i = 0; i < keeps; i++)
 		give(cache, objects + 16 * i, 16);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREE_SLAB), 0);
-	CHECK_EQUAL(n->counts.free_slabs, keeps);
+	CHECK_EQUAL(n->slabs.counts.free_slabs, keeps);
 	struct km_page *oldest = slab_of(objects[0]);
 	CHECK(km_list_last(&n->free, struct km_page, list) == oldest);
 	give(cache, objects + 16 * keeps, 16);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREE_SLAB), 1);
-	CHECK_EQUAL(n->counts.free_slabs, keeps);
+	CHECK_EQUAL(n->slabs.counts.free_slabs, keeps);
 	CHECK(oldest->type != KM_PAGE_SLAB);
 	give(cache, objects + 16 * (keeps + 1), 32);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREE_SLAB), 3);

@@ -52,10 +52,10 @@ static void case_alien(void)
 	void *mixed[] = { objects[0], objects[40], objects[1], objects[41] };
 	spill(cache, mixed, 4);
 	EVENTS(cache, [KMEM_FREEMISS] = 1, [KMEM_NODE_FREES] = 2);
-	CHECK_EQUAL(ours->counts.shared, 2);
+	CHECK_EQUAL(ours->slabs.counts.shared, 2);
 	CHECK_EQUAL(ours->alien[there].avail, 2);
 	CHECK_EQUAL(ours->ready, 4);
-	CHECK_EQUAL(theirs->counts.shared, 0);
+	CHECK_EQUAL(theirs->slabs.counts.shared, 0);
 	/* Twelve fit; the thirteenth sends them home: as many as its shared array takes, the rest to slabs. */
 	spill(cache, objects + 2, 4);
 	spill(cache, objects + 6, 4);
@@ -65,13 +65,13 @@ static void case_alien(void)
 	spill(cache, objects + 12, 1);
 	EVENTS(cache, [KMEM_FREEMISS] = 1, [KMEM_NODE_FREES] = 1, [KMEM_OVERFLOWS] = 1);
 	CHECK_EQUAL(ours->alien[there].avail, 1);
-	CHECK_EQUAL(theirs->counts.shared, 12);
-	CHECK_EQUAL(theirs->counts.taken, 32);
+	CHECK_EQUAL(theirs->slabs.counts.shared, 12);
+	CHECK_EQUAL(theirs->slabs.counts.taken, 32);
 	for (unsigned i = 13; i < 29; i += 4)
 		spill(cache, objects + i, 4);
 	CHECK_EQUAL(ours->alien[there].avail, 5);
-	CHECK_EQUAL(theirs->counts.shared, 16);
-	CHECK_EQUAL(theirs->counts.taken, 24);
+	CHECK_EQUAL(theirs->slabs.counts.shared, 16);
+	CHECK_EQUAL(theirs->slabs.counts.taken, 24);
 	CHECK_EQUAL(cache->engine->check(cache), 0);
 	struct kmem_cache_stats stats;
 	kmem_cache_get_stats(cache, &stats);
@@ -115,12 +115,12 @@ static void case_give_both(void)
 		mixed[2 * i + 1] = objects[32 + i];
 	}
 	give(cache, mixed, 64);
-	CHECK_EQUAL(at(cache, there)->counts.taken, 0);
-	CHECK_EQUAL(at(cache, here)->counts.taken, 0);
+	CHECK_EQUAL(at(cache, there)->slabs.counts.taken, 0);
+	CHECK_EQUAL(at(cache, here)->slabs.counts.taken, 0);
 	CHECK_EQUAL(cache->engine->check(cache), 0);
 	/* Nothing is got from elsewhere while there is memory. */
 	take_on(cache, there, objects, 3);
-	CHECK_EQUAL(at(cache, there)->counts.taken, 3);
+	CHECK_EQUAL(at(cache, there)->slabs.counts.taken, 3);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_NODE_ALLOCS), 0);
 	give(cache, objects, 3);
 	done(cache);
@@ -148,7 +148,7 @@ static void case_elsewhere(void)
 	EVENTS(cache, [KMEM_ERRORS] = 1);
 	CHECK_EQUAL(cache->engine->take(cache, &any, &object, 1), 1);
 	EVENTS(cache, [KMEM_ERRORS] = 1, [KMEM_NODE_ALLOCS] = 1, [KMEM_ALLOCS] = 1,
-	       [KMEM_HIGH] = at(cache, 2)->counts.taken);
+	       [KMEM_HIGH] = at(cache, 2)->slabs.counts.taken);
 	CHECK(object == near[0]);
 	CHECK_EQUAL(cache->engine->take(cache, &any, &object, 1), 1);
 	CHECK(object == far[2]);
@@ -202,8 +202,8 @@ static void case_no_arrays(void)
 	km_os_fault = NULL;
 	EVENTS(cache, [KMEM_FREEMISS] = 1, [KMEM_NODE_FREES] = 2);
 	CHECK(!ours->alien && !ours->shared && !theirs->shared);
-	CHECK_EQUAL(ours->counts.taken, 2);
-	CHECK_EQUAL(theirs->counts.taken, 2);
+	CHECK_EQUAL(ours->slabs.counts.taken, 2);
+	CHECK_EQUAL(theirs->slabs.counts.taken, 2);
 	give_up(pieces[0], aliens);
 	give_up(pieces[1], shared);
 	cache->engine->array.retire(cache, block);

@@ -34,7 +34,7 @@ static void case_idle_array(void)
 		look(cache, 1);
 		CHECK_EQUAL(km_front_shelf_objects(cache), left[i]);
 	}
-	CHECK_EQUAL(node_of(cache)->counts.taken, 0);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.taken, 0);
 	CHECK_EQUAL(cache->engine->check(cache), 0);
 	/* Nothing lies there any more, not even an array; then it is a cold one. */
 	CHECK_EQUAL(km_shelf_top_cpu(&cache->shelf, km_cpu()), 0);
@@ -109,30 +109,30 @@ static void case_idle_node(void)
 		leave();
 		shared = 60;
 	}
-	CHECK_EQUAL(n->counts.shared, shared);
-	slabs = (unsigned)n->counts.free_slabs;
+	CHECK_EQUAL(n->slabs.counts.shared, shared);
+	slabs = (unsigned)n->slabs.counts.free_slabs;
 	CHECK_EQUAL(slabs, 10);
 	/* The first look says when the node is due; each second one comes to it. */
 	look(cache, 1);
 	n->shared_touched = n->free_touched = true;
 	look(cache, 2);
-	CHECK_EQUAL(n->counts.shared, shared);
-	CHECK_EQUAL(n->counts.free_slabs, slabs);
+	CHECK_EQUAL(n->slabs.counts.shared, shared);
+	CHECK_EQUAL(n->slabs.counts.free_slabs, slabs);
 	CHECK(!n->shared_touched && !n->free_touched);
 	look(cache, 1);
-	CHECK_EQUAL(n->counts.free_slabs, slabs);
+	CHECK_EQUAL(n->slabs.counts.free_slabs, slabs);
 	kmem_cache_clear_events(cache);
 	look(cache, 1);
 	/* A fifth of 480 is more than there is: the half. */
-	CHECK_EQUAL(n->counts.shared, shared / 2);
+	CHECK_EQUAL(n->slabs.counts.shared, shared / 2);
 	unsigned long reaped = (n->free_limit + 5 * 16 - 1) / (5 * 16);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_REAPED), reaped);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREE_SLAB), reaped);
 	CHECK_EQUAL(cache->engine->check(cache), 0);
 	/* In time all of it goes. */
 	look(cache, 40);
-	CHECK_EQUAL(n->counts.shared, 0);
-	CHECK_EQUAL(n->counts.free_slabs, 0);
+	CHECK_EQUAL(n->slabs.counts.shared, 0);
+	CHECK_EQUAL(n->slabs.counts.free_slabs, 0);
 	CHECK_EQUAL(cache->engine->check(cache), 0);
 	give(cache, objects + 160 + shared, 160 - shared);
 	done(cache);

@@ -195,7 +195,7 @@ static void case_typesafe(void)
 	look(cache, 6);
 	CHECK_EQUAL(kmem_cache_shrink(cache), 1);
 	CHECK_EQUAL(kmem_cache_event(cache, KMEM_FREE_SLAB), 0);
-	CHECK_EQUAL(node_of(cache)->counts.free_slabs, 40);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.free_slabs, 40);
 	for (unsigned i = 0; i < 640; i++)
 		CHECK(*(unsigned char *)objects[i] == 0x33 && ((unsigned char *)objects[i])[247] == 0x33);
 	done(cache);

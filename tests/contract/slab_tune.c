@@ -99,14 +99,14 @@ static void case_new_arrays(void)
 	take(cache, objects, 32);
 	for (unsigned i = 0; i < 14; i++)
 		put(cache, objects[i]);
-	CHECK_EQUAL(n->counts.shared, 4);
+	CHECK_EQUAL(n->slabs.counts.shared, 4);
 	CHECK_EQUAL(n->shared_limit, 8);
 	CHECK_EQUAL(kmem_cache_tune(cache, 20, 5, 3), 0);
-	CHECK_EQUAL(n->counts.shared, 0);
+	CHECK_EQUAL(n->slabs.counts.shared, 0);
 	CHECK_EQUAL(n->ready, 0);
 	CHECK_EQUAL(n->shared_limit, 15);
 	CHECK_EQUAL(n->free_limit, (1 + km_percpu.cpus) * 5 + 16);
-	CHECK_EQUAL(n->counts.taken, 18);
+	CHECK_EQUAL(n->slabs.counts.taken, 18);
 	CHECK_EQUAL(km_front_shelf_objects(cache), 0);
 	for (unsigned i = 14; i < 32; i++)
 		put(cache, objects[i]);

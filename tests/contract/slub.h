@@ -97,7 +97,7 @@ static void drain(struct kmem_cache *cache)
 
 static unsigned long partial(struct kmem_cache *cache)
 {
-	return slub_node(cache, 0)->counts.partial;
+	return slub_node(cache, 0)->slabs.counts.partial;
 }
 
 /* `slabs` slabs on the node's list, one object free in each, nothing on the CPU. */

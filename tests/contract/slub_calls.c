@@ -349,10 +349,10 @@ static void case_nowait(void)
 	void **objects = on_list(cache, 2);
 
 	km_os_fault = no_more;
-	km_lock(&n->lock);
+	km_lock(&n->slabs.lock);
 	/* The list can't be had: a new slab, where pages are at hand. */
 	void *object = kmem_cache_alloc(cache, GFP_NOWAIT);
-	km_unlock(&n->lock);
+	km_unlock(&n->slabs.lock);
 	km_os_fault = NULL;
 	if (object)
 		EVENTS(cache, [KMEM_ALLOC_SLOWPATH] = 1, [KMEM_ALLOC_SLAB] = 1);

@@ -1,0 +1,124 @@
+/*
+ * partial.c: a node's partial slabs, for every engine that has some: emptying, sorting, checks, statistics, fork.
+ * Invariant: a slab that is taken off the list here is empty, and in nobody's hand but ours until it is freed.
+ */
+#include "partial.h"
+
+#include "../port/die.h"
+
+#define PROMOTE_MAX	32u	/* Kernel: SHRINK_PROMOTE_MAX */
+
+void km_slabs_init(struct km_slabs *n)
+{
+	km_lock_init(&n->lock, KM_RANK_NODE);
+	km_list_init(&n->partial);
+}
+
+/* Kernel: slabs with at most 32 free objects to the head, fullest first. Lock held. */
+static void sort_partial(struct km_slabs *n, const struct km_slab_kind *kind)
+{
+	struct km_list promote[PROMOTE_MAX];
+
+	for (unsigned i = 0; i < PROMOTE_MAX; i++)
+		km_list_init(&promote[i]);
+	km_list_for_each_safe(entry, &n->partial) {
+		unsigned free = kind->free_objects(km_container_of(entry, struct km_page, list));
+
+		if (free - 1 < PROMOTE_MAX) {
+			km_list_del(entry);
+			km_list_add_head(entry, &promote[free - 1]);
+		}
+	}
+	for (unsigned i = PROMOTE_MAX; i-- > 0;)
+		km_list_for_each_safe(entry, &promote[i]) {
+			km_list_del(entry);
+			km_list_add_head(entry, &n->partial);
+		}
+}
+
+size_t km_slabs_free_empty(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, bool sort,
+			   const struct km_slab_kind *kind)
+{
+	bool may_go = !(cache->flags & SLAB_TYPESAFE_BY_RCU);
+	struct km_list empty;
+	size_t freed = 0;
+
+	km_list_init(&empty);
+	km_lock(&n->lock);
+	km_list_for_each_safe(entry, &n->partial) {
+		struct km_page *slab = km_container_of(entry, struct km_page, list);
+
+		if (!may_go || n->counts.partial <= keep)
+			break;
+		/* The last object comes back under this lock: what is empty stays so. */
+		if (kind->free_objects(slab) != slab->objects)
+			continue;
+		kind->unlist(n, slab);
+		km_list_add_tail(entry, &empty);
+	}
+	if (sort)
+		sort_partial(n, kind);
+	km_unlock(&n->lock);
+	km_list_for_each_safe(entry, &empty) {
+		km_list_del(entry);
+		freed += kind->discard(cache, km_container_of(entry, struct km_page, list));
+	}
+	return freed;
+}
+
+int km_slabs_check(struct kmem_cache *cache, const struct km_slab_kind *kind,
+		   int (*check_slab)(struct kmem_cache *cache, struct km_page *slab))
+{
+	struct km_slabs *n;
+	unsigned node = 0;
+	int damages = 0;
+
+	km_for_each_node(n, cache) {
+		size_t partial = 0;
+
+		km_list_for_each(entry, &n->partial) {
+			struct km_page *slab = km_container_of(entry, struct km_page, list);
+
+			damages += check_slab(cache, slab);
+			if (!kind->free_objects(slab) || slab->node != node) {
+				km_warn("check: %s: a slab that is full or of node %u is on the list of %u",
+					cache->name, slab->node, node);
+				damages++;
+			}
+			partial++;
+		}
+		if (partial != n->counts.partial) {
+			km_warn("check: %s: %lu partial slabs, kept %lu", cache->name, partial, n->counts.partial);
+			damages++;
+		}
+		node++;
+	}
+	return damages;
+}
+
+void km_slabs_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
+{
+	const struct km_node_counts *n;
+
+	km_for_each_node(n, cache) {
+		size_t taken = km_load(&n->taken);
+
+		stats->total_slabs += km_load(&n->slabs);
+		stats->total_objects += km_load(&n->objects);
+		stats->partial_slabs += km_load(&n->partial);
+		stats->shared_avail += km_load(&n->shared);
+		stats->active_objects += taken == KM_NOT_KEPT ? 0 : taken;
+		stats->alloc_slab += km_load(&n->new_slabs);
+		stats->free_slab += km_load(&n->freed_slabs);
+		for (unsigned i = 0; i < km_array_count(n->ready); i++)
+			stats->shelf_objects += n->ready[i] ? km_load(n->ready[i]) : 0;
+	}
+}
+
+void km_slabs_fork(struct kmem_cache *cache, bool before, bool child)
+{
+	struct km_slabs *n;
+
+	km_for_each_node(n, cache)
+		km_lock_around_fork(&n->lock, before, child);
+}

@@ -1,0 +1,74 @@
+/*
+ * partial.h: what engines with slabs share: a node's counts, its lock and its list of partial slabs, and the sweeps
+ * over nodes. Invariant: counts.partial slabs are on the list whenever the lock is free; of engines that list with
+ * km_slabs_list, those and no others have KM_SLAB_PARTIAL.
+ */
+#ifndef KM_ENGINE_PARTIAL_H
+#define KM_ENGINE_PARTIAL_H
+
+#include "engine.h"
+
+/* How the struct per node of such an engine begins. */
+struct km_slabs {
+	struct km_node_counts counts;	/* under lock, where the engine does not say otherwise */
+	struct km_lock lock;
+	struct km_list partial;
+};
+
+/* What an engine says of its slabs to functions below. */
+struct km_slab_kind {
+	unsigned (*free_objects)(const struct km_page *slab);
+	/* Off the list, lock held: nobody will find it. */
+	void (*unlist)(struct km_slabs *n, struct km_page *slab);
+	/* Free one that is off the list. False: it is damaged, which was said, and stays. */
+	bool (*discard)(struct kmem_cache *cache, struct km_page *slab);
+};
+
+/* With n: each node's struct; each node's but `own`, the nearest to that first. */
+#define km_for_each_node(n, cache)                                                                 \
+	for (unsigned i_##n = 0; i_##n < km_node_count && ((n) = (cache)->node[i_##n]); i_##n++)
+#define km_for_each_elsewhere(n, cache, own)                                                       \
+	for (unsigned i_##n = 1;                                                                   \
+	     i_##n < km_node_count && ((n) = (cache)->node[km_node_near(own, i_##n)]); i_##n++)
+
+/* Lock held, as for what follows. */
+km_inline void km_slabs_list(struct km_slabs *n, struct km_page *slab, bool tail)
+{
+	slab->flags |= KM_SLAB_PARTIAL;
+	km_list_insert(&slab->list, tail ? n->partial.prev : &n->partial, tail ? &n->partial : n->partial.next);
+	km_bump(&n->counts.partial, 1);
+}
+
+km_inline void km_slabs_unlist(struct km_slabs *n, struct km_page *slab)
+{
+	slab->flags &= (uint8_t)~KM_SLAB_PARTIAL;
+	km_list_del(&slab->list);
+	km_bump(&n->counts.partial, -1);
+}
+
+km_inline void km_slabs_came(struct km_slabs *n, const struct km_page *slab)
+{
+	km_bump(&n->counts.slabs, 1);
+	km_bump(&n->counts.new_slabs, 1);
+	km_bump(&n->counts.objects, slab->objects);
+}
+
+km_inline void km_slabs_went(struct km_slabs *n, const struct km_page *slab)
+{
+	km_bump(&n->counts.slabs, -1);
+	km_bump(&n->counts.freed_slabs, 1);
+	km_bump(&n->counts.objects, -slab->objects);
+}
+
+void km_slabs_init(struct km_slabs *n);
+/* Free empty slabs beyond `keep` partial ones; sort: then those with few free objects come first. Returns how many. */
+size_t km_slabs_free_empty(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, bool sort,
+			   const struct km_slab_kind *kind);
+/* Number of damages of all nodes' lists; check_slab: of a slab that is listed. */
+int km_slabs_check(struct kmem_cache *cache, const struct km_slab_kind *kind,
+		   int (*check_slab)(struct kmem_cache *cache, struct km_page *slab));
+/* As the functions of engines (engine.h), of what stands in struct km_slabs; stats wants the counts alone. */
+void km_slabs_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats);
+void km_slabs_fork(struct kmem_cache *cache, bool before, bool child);
+
+#endif

@@ -63,7 +63,18 @@ static km_noinline void *account_large(size_t size, gfp_t gfp)
 	return km_likely(p) ? p : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 }
 
-/* What is paid for already (front.h): first of all where the call says so, else after a miss. */
+/* Nobody pays as far as this thread has said, or it is no hit as it is. */
+static km_noinline void *account_odd(struct kmem_cache *cache, gfp_t gfp)
+{
+	if (!km_objcg_here || !(gfp & __GFP_ZERO))
+		return km_alloc_miss(cache, gfp);
+	return km_charged_zalloc(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
+}
+
+/*
+ * What is paid for already (front.h): first of all where the call says so, else after a miss. The area and the thread's
+ * offset are not the cache's: so the sequence begins before the cache is known.
+ */
 km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 {
 	struct kmem_cache *cache = NULL;
@@ -73,11 +84,17 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
 	if (km_unlikely(!cache))
 		return account_large(size, gfp);
-	if (km_unlikely(!km_objcg_here))
-		return km_alloc_miss(cache, gfp);
-	if (km_unlikely(gfp & __GFP_ZERO))
-		return km_charged_zalloc(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
-	return km_charged_alloc(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
+#ifdef KMEM_HAVE_RSEQ
+	struct obj_cgroup *objcg = km_objcg_here;
+
+	if (km_unlikely(!objcg))
+		return account_odd(cache, gfp);
+	if (km_likely(!(gfp & cache->charged_odd)))
+		return km_charged_alloc_own(cache, gfp, objcg, km_hot.percpu, km_rseq);
+	if (km_likely(!(gfp & KM_CHARGED_ODD)))
+		return km_charged_alloc_any(cache, gfp, objcg, km_hot.percpu, km_rseq);
+#endif
+	return account_odd(cache, gfp);
 }
 
 /* A block that was taken and won't do. */

@@ -249,33 +249,46 @@ void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp);
 
 /*
  * A cache whose objects are all paid for has no public shelf, but one of objects that are paid for already: a second
- * hit. As long as one pays for all, they are the owner's that the CPU's block names; where several pay they may be
- * anybody's, and whoever takes one looks whose: it comes with what he pays for it, or is charged to him instead of that
- * one. What is freed goes there by the first hit, either way. rseq: the thread's offset, as at the first.
+ * hit. As long as one pays for all, they are the owner's that the CPU's block names (own); where several pay they may
+ * be anybody's, and whoever takes one looks whose (any): it comes with what he pays for it, or is charged to him
+ * instead of that one. What is freed goes there by the first hit, either way. base, rseq: area 0 and the thread's
+ * offset, as at the first hit.
  */
-km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
-{
 #ifdef KMEM_HAVE_RSEQ
-	void *object;
+km_inline void *km_charged_alloc_own(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, char *base,
+				     intptr_t rseq)
+{
+	void *object = km_rseq_owned_pop(&cache->charged.front.open, base, rseq, (uintptr_t)objcg);
+
+	return km_likely(object) ? object : km_alloc_missed(cache, gfp);
+}
+
+km_inline void *km_charged_alloc_any(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, char *base,
+				     intptr_t rseq)
+{
+	void *object = kmem_shelf_pop(&cache->charged.front.back, base, rseq);
 	uint64_t *word;
 
-	/* Where nobody pays, misses are some engine's ordinary way: they do not try this in vain. */
-	if (!objcg)
-		return km_alloc_missed(cache, gfp);
-	/* No km_load: so it is one instruction. */
-	if (km_likely(!(gfp & cache->charged_odd))) {
-		object = km_rseq_owned_pop(&cache->charged.front.open, cache->shelf.front.percpu, rseq,
-					   (uintptr_t)objcg);
-		return km_likely(object) ? object : km_alloc_missed(cache, gfp);
-	}
-	if (km_unlikely(gfp & KM_CHARGED_ODD))
-		return km_odd_alloc(cache, gfp);
-	object = kmem_shelf_pop(&cache->charged.front.back, cache->shelf.front.percpu, rseq);
 	if (km_unlikely(!object))
 		return km_alloc_missed(cache, gfp);
 	if (km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)))
 		return object;
 	return km_charging(cache)->take(cache, gfp, objcg, object, word);
+}
+#endif
+
+km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
+{
+#ifdef KMEM_HAVE_RSEQ
+	/* Where nobody pays, misses are some engine's ordinary way: they do not try this in vain. */
+	if (!objcg)
+		return km_alloc_missed(cache, gfp);
+	/* No km_load: so it is one instruction. */
+	if (km_likely(!(gfp & cache->charged_odd)))
+		return km_charged_alloc_own(cache, gfp, objcg, cache->shelf.front.percpu, rseq);
+	if (km_unlikely(gfp & KM_CHARGED_ODD))
+		return km_odd_alloc(cache, gfp);
+	return km_charged_alloc_any(cache, gfp, objcg, cache->shelf.front.percpu, rseq);
 #else
 	return km_alloc_missed(cache, gfp);
 #endif

@@ -33,7 +33,7 @@ km_inline void *km_rseq_owned_pop(const struct kmem_shelf *shelf, char *base, in
 		"addq $8, %[top]\n\t"
 		"movq %[top], (%[slot])\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
+		: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)
 		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner)
 		: "memory", "cc"
 		: miss);

@@ -7,7 +7,7 @@
  * Linux 7.x); where ours differ, "Kernel:" says how. All sizes are bytes. Compiles alone, as C11 and as C++17.
  *
  * Counted are bytes, not pages: of a cache's object its size in the slab and 8 bytes for its owner. A group's
- * `current` counts what is charged: objects alive, and what lies ready in per-CPU stocks, which is at most 4 KiB a CPU
+ * `current` counts what is charged: objects alive, and what lies ready in per-CPU stocks, which is at most 8 KiB a CPU
  * in a group's byte stock, 64 pages a CPU in its page stock, and what lies charged on shelves, at most 64 KiB, or two
  * objects, a CPU and cache; near a limit less. mem_cgroup_drain takes all of it back, and so does a charge that may
  * wait, before it is refused; one that may not (GFP_NOWAIT) may be refused by as much early. The limit `max` is exact:

@@ -205,11 +205,18 @@ km_inline bool put_in_turn(struct kmem_cache *cache, void *object, struct obj_cg
 	const intptr_t rseq = km_rseq;
 
 	if (km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]) ||
-	    km_unlikely(!km_rseq_stock_put(&objcg->slot, km_hot.percpu, rseq, cache->charge, KM_PAGE_SIZE)))
+	    km_unlikely(!km_rseq_stock_put(&objcg->slot, km_hot.percpu, rseq, cache->charge, KM_STOCK_MOST)))
 		return false;
 	if (km_unlikely(!kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, rseq, object)))
 		km_plain_free(cache, object);
 	return true;
+}
+
+/* In a function of its own, which take() ends with: so that saves no register. */
+static km_noinline void *pay_back(struct obj_cgroup *owner, uint64_t bytes, void *object)
+{
+	km_objcg_uncharge(owner, bytes);
+	return object;
 }
 #endif
 
@@ -282,27 +289,25 @@ static km_noinline void *take_slowly(struct kmem_cache *cache, gfp_t gfp, struct
 }
 
 /* Groups in turn on a CPU come by each other's objects all the time: what one pays more, the other pays less. */
-static void *take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word)
+static void *take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word km_unused)
 {
-	if (objcg && km_unlikely(objcg->private) && km_is_private(objcg))
+	if (km_unlikely(objcg->private) && km_is_private(objcg))
 		return take_private(cache, gfp, objcg, object);
 #ifdef KMEM_HAVE_RSEQ
 	const intptr_t rseq = km_rseq;
 
 	/* Its own word, not its page's. */
-	if (km_likely((uintptr_t)(word - km_hot.owner) >= km_load(&km_hot.pages)) && km_likely(word) && objcg &&
+	if (km_likely((uintptr_t)(word - km_hot.owner) >= km_load(&km_hot.pages)) && km_likely(word) &&
 	    km_likely(!km_memcg_modes[MEM_CGROUP_DRAIN]) &&
 	    km_likely(km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->charge))) {
 		struct obj_cgroup *owner = (struct obj_cgroup *)(uintptr_t)(km_load(word) & ~KM_OWNER_NOBODY);
 
 		km_store(word, (uint64_t)(uintptr_t)objcg);
 		if (km_likely(owner) && km_unlikely(!km_rseq_stock_put(&owner->slot, km_hot.percpu, rseq,
-								       cache->charge, KM_PAGE_SIZE)))
-			km_objcg_uncharge(owner, cache->charge);
+								       cache->charge, KM_STOCK_MOST)))
+			return pay_back(owner, cache->charge, object);
 		return object;
 	}
-#else
-	(void)word;
 #endif
 	return take_slowly(cache, gfp, objcg, object);
 }
@@ -317,7 +322,7 @@ static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup 
 	if (!object)
 		return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
 	return km_likely(km_front_is_owner(cache, object, mine, &word)) ? object :
-									  take(cache, gfp, objcg, object, word);
+	       objcg ? take(cache, gfp, objcg, object, word) : take_slowly(cache, gfp, NULL, object);
 }
 
 static km_noinline void mixed_free(struct kmem_cache *cache, void *object)

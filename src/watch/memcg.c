@@ -154,6 +154,28 @@ static struct obj_cgroup *take_spare(void)
 	return objcg;
 }
 
+/*
+ * Where in its block a group begins goes by the page: of groups that become active in turn the line with `objcg` is
+ * wanted each time, and at one place of a block of 1024 bytes they would have four of the 64 sets of lines that a
+ * processor's first cache has, and one in sixteen of the second's.
+ */
+#define GROUP_BLOCK	1024u
+#define GROUP_PLACES	((GROUP_BLOCK - sizeof(struct mem_cgroup)) / KM_CACHE_LINE + 1)
+
+static struct mem_cgroup *new_group(void)
+{
+	char *block = km_meta_alloc(GROUP_BLOCK, true);
+	size_t place = ((uintptr_t)block >> KM_PAGE_SHIFT) % GROUP_PLACES;
+
+	return block ? (struct mem_cgroup *)(block + place * KM_CACHE_LINE) : NULL;
+}
+
+/* NULL does nothing. */
+static void free_group(struct mem_cgroup *group)
+{
+	km_meta_free((void *)((uintptr_t)group & ~(uintptr_t)(GROUP_BLOCK - 1)), GROUP_BLOCK);
+}
+
 /* No reference is left. With the tree lock. */
 static void keep_group(struct mem_cgroup *group)
 {
@@ -161,7 +183,7 @@ static void keep_group(struct mem_cgroup *group)
 	static unsigned next;
 	struct mem_cgroup **place = &resting[next++ % REST_GROUPS];
 
-	km_meta_free(*place, sizeof(**place));
+	free_group(*place);
 	*place = group;
 }
 
@@ -253,7 +275,7 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		errno = ENOMEM;
 		return NULL;
 	}
-	struct mem_cgroup *group = km_meta_alloc(sizeof(*group), true);
+	struct mem_cgroup *group = new_group();
 	struct obj_cgroup *objcg = group ? new_objcg() : NULL;
 	if (group) {
 		set_name(group, name);
@@ -267,8 +289,7 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		km_private_drop(objcg);
 	if (objcg)
 		drop_objcg(objcg);
-	if (group)
-		km_meta_free(group, sizeof(*group));
+	free_group(group);
 	errno = error;
 	return NULL;
 }

@@ -23,16 +23,23 @@ struct obj_cgroup {
 	uint32_t net;			/* traffic with pages: a word that the CPU's stock lock guards; 0: none */
 	bool dead;			/* offline: `charged` says what is out */
 	bool gone;			/* over: this memory is nobody's, or soon something else */
+	/* In the line of `slot`: who takes another's object looks at no other. */
+	struct km_private *private;	/* its group has slabs of its own (private.c); NULL: it has not */
 	struct mem_cgroup *memcg;	/* who pays: its group, later one above. Read under any CPU's stock lock */
 	struct mem_cgroup *home;	/* its group; compare only once that is gone */
 	struct km_list link;		/* on memcg->objcgs; under the tree lock */
 	struct obj_cgroup *next_gone;
 	uint32_t listed;		/* by it, among those that may be over */
-	struct km_private *private;	/* its group has slabs of its own (private.c); NULL: it has not */
 	int64_t charged;		/* bytes that no `net` knows of, and KM_OBJCG_HOME while home lives */
 	uint64_t left;			/* what was in `words` when somebody looked, which went back */
 	uint64_t nr_charged_bytes;	/* charged, unused, on no CPU: remainders of `drain`, and what handlers left */
 };
+
+/*
+ * Bytes of a byte stock. More than a page, so that who alternates between an allocation and a free stays in it: an
+ * allocation that finds too little gets a page beside what is left, and its free must have room for itself there.
+ */
+#define KM_STOCK_MOST	((uint64_t)2 * KM_PAGE_SIZE)
 
 /* The root's: charging it is free, and nothing should be owned by it. */
 extern km_hidden struct obj_cgroup km_objcg_root;

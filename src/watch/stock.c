@@ -4,7 +4,7 @@
  * it and the page level (the sum of its `net` words, and `charged`) is what is out with users, in its byte stocks, and
  * in nr_charged_bytes.
  *
- *	byte stock	a word for each group on each CPU (port/stock_word.h), at most a page
+ *	byte stock	a word for each group on each CPU (port/stock_word.h), at most two pages
  *	page stock	for each CPU seven groups' whole pages, at most 64 each; under the CPU's lock
  *
  * Kernel: the same layers; its byte stock is five slots, searched, and the counters count pages. Here a charge that
@@ -276,15 +276,26 @@ static uint64_t take_all(struct obj_cgroup *objcg)
 	return km_stock_empty(&objcg->slot) + take_loose(objcg);
 }
 
-/* Rule `keep`: bytes that are not used stay in the byte stock, up to a page; beyond, whole pages go. */
+/* Hierarchy v1 is there to be compared: there it is a page, as in the kernel. */
+static uint64_t most(void)
+{
+	return km_unlikely(km_memcg_modes[MEM_CGROUP_V1]) ? KM_PAGE_SIZE : KM_STOCK_MOST;
+}
+
+/*
+ * Rule `keep`: bytes that are not used stay in the byte stock, up to its bound. Beyond, whole pages go, but one of them
+ * stays beside the rest: so what comes next, in or out, finds what it needs.
+ */
 static void stow(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
 {
 	if (is_open(objcg)) {
-		if (bytes > KM_PAGE_SIZE) {
-			give_pages(stock, objcg, bytes >> KM_PAGE_SHIFT);
-			bytes &= KM_PAGE_SIZE - 1;
+		if (bytes > most()) {
+			uint64_t pages = (bytes - (most() - KM_PAGE_SIZE)) >> KM_PAGE_SHIFT;
+
+			give_pages(stock, objcg, pages);
+			bytes -= pages << KM_PAGE_SHIFT;
 		}
-		if (!bytes || km_stock_put(&objcg->slot, bytes, KM_PAGE_SIZE))
+		if (!bytes || km_stock_put(&objcg->slot, bytes, most()))
 			return;
 	}
 	give_back(stock, objcg, bytes);
@@ -451,9 +462,10 @@ void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes)
 {
 	if (objcg == &km_objcg_root || !bytes)
 		return;
-	if (km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]) && km_load(&stocks[km_cpu()].owner) != objcg)
-		uncharge_slow(objcg, bytes);
-	else if (!km_stock_put(&objcg->slot, bytes, KM_PAGE_SIZE))
+	const bool drain = km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]);
+
+	if ((drain && km_load(&stocks[km_cpu()].owner) != objcg) ||
+	    !km_stock_put(&objcg->slot, bytes, drain ? KM_PAGE_SIZE : most()))
 		uncharge_slow(objcg, bytes);
 }
 

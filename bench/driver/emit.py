@@ -14,36 +14,29 @@ FIGURES = ("median", "min", "max", "avg", "sd", "rounds", "planned")
 
 def fields_of(bench: Bench, row: Row) -> dict[str, Any]:
     """A field that has no meaning for the row is None."""
-    fields = {name: getattr(row, name) or None for name in KEY}
-    fields["accounting"] = row.accounting or "off"
-    fields["quick"] = bench.options.quick and row.kind is not Kind.PUBLISHED or None
-    return {name: fields[name] for name in FIELDS}
+    fields = {name: getattr(row, name, None) or None for name in FIELDS}
+    quick = bench.options.quick and row.kind is not Kind.PUBLISHED
+    return fields | {"accounting": row.accounting or "off", "quick": quick or None}
 
 
 def json_row(bench: Bench, row: Row) -> dict[str, Any]:
     """Of latency each run's figure as well, in the order of the runs."""
-    fields = {name: value for name, value in fields_of(bench, row).items() if value is not None}
-    fields |= {name: round(getattr(row, name), 4) for name in ("median", "min", "max")}
-    if row.rounds > 1:
-        fields["avg"] = round(row.avg, 4)
-    if row.sd > 0:
-        fields["sd"] = round(row.sd, 4)
-    if row.planned:
-        fields["planned"] = row.planned
-    fields["rounds"] = row.rounds
+    figures: dict[str, Any] = {name: round(getattr(row, name), 4) for name in FIGURES[:5]}
+    figures |= {"avg": figures["avg"] if row.rounds > 1 else None, "sd": figures["sd"] or None,
+                "planned": row.planned or None, "rounds": row.rounds}
     if row.work == "latency" and not row.settled:
-        fields["values"] = [round(value) for value in row.values]
-    return fields
+        figures["values"] = [round(value) for value in row.values]
+    return {name: value for name, value in (fields_of(bench, row) | figures).items() if value is not None}
 
 
 def environment(bench: Bench) -> dict[str, Any]:
     e = bench.environment
-    return {
-        "date": e.date, "cpu": e.cpu, "cores": e.cores, "tsc_ghz": round(e.tsc_ghz, 4),
-        "clock_ratio_before": round(e.clock_before, 4), "clock_ratio_after": round(e.clock_after, 4), "noisy": e.noisy,
-        "kernel": e.kernel, "libc": e.libc, "compiler": e.compiler, "flags": e.flags, "library_flags": e.library_flags,
-        "commit": e.commit, "discipline": e.discipline, "rounds": e.rounds, "quick": bench.options.quick,
-        "peers": bench.peers(), "without": bench.without,
+    said = {name: getattr(e, name) for name in ("date", "cpu", "cores", "noisy", "kernel", "libc", "compiler", "flags",
+                                                "library_flags", "commit", "discipline", "rounds")}
+    return said | {
+        "tsc_ghz": round(e.tsc_ghz, 4), "clock_ratio_before": round(e.clock_before, 4),
+        "clock_ratio_after": round(e.clock_after, 4), "quick": bench.options.quick, "peers": bench.peers(),
+        "without": bench.without,
         "incomplete": [{"bench": table.bench, "why": table.cut_by, "rounds": table.complete, "planned": table.rounds}
                        for table in bench.tables if table.incomplete],
     }

@@ -18,12 +18,8 @@ GAUGE = "build/bench/gauge"
 NOISY = 1.1             # the two clock ratios differ by more
 
 
-def first_field(file: str, key: str) -> str:
-    """The rest of the first line that begins with key, after its colon."""
-    try:
-        found = re.search(rf"^{key}[^:\n]*:\s*(.*)$", Path(file).read_text(errors="replace"), re.MULTILINE)
-    except OSError:
-        found = None
+def cpu_model() -> str:
+    found = re.search(r"^model name\s*:\s*(.*)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
     return found[1] if found else "unknown"
 
 
@@ -65,8 +61,7 @@ class Environment:
     def before(self, root: Path, stopped: bool) -> None:
         """What is stopped before it began may lack the gauge: nothing was measured that would need it."""
         system = os.uname()
-        self.cpu = first_field("/proc/cpuinfo", "model name")
-        self.cores = os.sysconf("SC_NPROCESSORS_ONLN")
+        self.cpu, self.cores = cpu_model(), os.sysconf("SC_NPROCESSORS_ONLN")
         self.kernel = f"{system.sysname} {system.release} {system.machine}"
         self.libc = os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
         self.date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,5 +1,5 @@
 """The course of one call: options, subjects, plan, workers, rounds, printing. How each table measures stands in the
-workers, what it holds in plan*.py.
+workers, what it holds in plan.py.
 
 Exit status: 0; 1 where something of ours could not be measured; 2 wrong usage; 3 where `peers` lacks a peer that it
 must not lack; 128 and the signal's number where one stopped it. Tables are printed in any case but wrong usage, with
@@ -21,7 +21,7 @@ from .model import Bench, Table
 from .options import parse
 from .plan import QUICK_ROUNDS, ROUNDS, plan
 from .progress import PIPE_COLUMNS, terminal_columns
-from .published import add_published
+from .published import rows_for
 from .run import Runner
 from .subjects import SUBJECTS, Finder, build_workers
 
@@ -30,8 +30,7 @@ def check(options: argparse.Namespace, root: str) -> None:
     """Before an hour's work, not after it."""
     if not root:
         raise BenchError("needs the project's tree: run it inside of a clone")
-    wanted = ([] if options.json or options.csv else ["rich"]) + (["rich", "matplotlib"] if options.html else [])
-    for module in wanted:
+    for module in ["rich"] * (not options.json and not options.csv) + ["rich", "matplotlib"] * bool(options.html):
         if not importlib.util.find_spec(module):
             raise BenchError(f"needs the Python library {module}: apt-get install python3-{module}")
     if options.html:
@@ -48,20 +47,17 @@ def finish(bench: Bench, table: Table) -> None:
         print(f"kmem bench: {table.bench}: {table.extent}", file=sys.stderr)
     if not table.complete:
         return
-    add_published(bench, table)
-    seen = set()
+    table.rows += rows_for(bench, table.bench)
     for row in table.rows:
         row.settle()
-        if row.key() in seen:
-            raise BenchError(f"two rows of {row.bench} are the same ({row.subject} {row.api} {row.work})")
-        seen.add(row.key())
+    keys = [row.key() for row in table.rows]
+    if len(set(keys)) < len(keys):
+        raise BenchError(f"two rows of {table.bench} are the same: {max(keys, key=keys.count)}")
 
 
 def text_of(bench: Bench) -> str:
-    if bench.options.json:
-        return as_json(bench)
-    if bench.options.csv:
-        return as_csv(bench)
+    if bench.options.json or bench.options.csv:
+        return as_json(bench) if bench.options.json else as_csv(bench)
     from .text import report
     columns = terminal_columns(sys.stdout)
     return report(bench, columns or PIPE_COLUMNS, bool(columns))
@@ -76,8 +72,8 @@ def print_all(bench: Bench) -> None:
     except OSError:
         failed = True
     if bench.options.html:
-        from .page import Page
-        Page(bench, bench.options.html).write()
+        from .page import write_page
+        write_page(bench, bench.options.html)
     if failed:
         raise BenchError("cannot write the figures")
 

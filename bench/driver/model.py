@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import enum
-import math
 import statistics
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -17,7 +16,7 @@ from .children import Children
 from .environment import Environment
 
 LINKAGES = ("shared", "static", "inline")
-START_MS, COST_MS = 25, 25      # a process; a cell of cost per object
+COST_MS = 25            # a cell of cost per object, about
 
 
 class Kind(enum.Enum):
@@ -61,42 +60,9 @@ class Variant:
 
 
 @dataclass(eq=False)
-class Cell:
-    """One measurement to ask of a worker, and how its rows are named. 0: the field has no meaning for the work."""
-    work: str
-    row_work: str
-    size: int = 0
-    batch: int = 0
-    threads: int = 0
-    match: int = 0
-    objects: int = 0
-    groups: int = 0
-    transfer_ns: int = 0
-    row_api: str | None = None
-    touch: str | None = "none"
-    state: str | None = None
-    payers: str | None = None
-    ms: int = COST_MS               # what it takes, about
-    run_ms: int = 0                 # what a cell of throughput takes; 0: as ever
-
-
-@dataclass(eq=False)
-class Job:
-    """One process in a round: a variant and the cells that it runs."""
-    variant: Variant
-    cells: list[Cell] = field(default_factory=list)
-    every: int = 1                  # it runs in the first of so many rounds
-    ms: float = 0.0                 # a run of it: at first what the plan expects
-    rounds: int = 0                 # completed
-
-    def runs_within(self, rounds: int) -> int:
-        return -(-rounds // self.every)
-
-
-@dataclass(eq=False)
-class Row:
-    """A figure over the rounds. The fields up to `at` are the contract's, in the order in which they are printed."""
-    bench: str
+class Named:
+    """What a row is called: the contract's fields, in the order in which they are printed. Empty ones mean nothing."""
+    bench: str = ""
     work: str = ""
     subject: str = ""
     of: str | None = None
@@ -122,6 +88,35 @@ class Row:
     unit: str = ""
     measure: str | None = None
     at: str | None = None
+
+
+KEY = tuple(f.name for f in fields(Named))
+
+
+@dataclass(eq=False)
+class Cell(Named):
+    """One measurement to ask of a worker. What it says of a row goes before what the variant says."""
+    verb: str = ""                  # the worker's name for the work
+    ms: int = COST_MS               # what it takes, about
+    run_ms: int = 0                 # what a cell of throughput takes; 0: as ever
+
+
+@dataclass(eq=False)
+class Job:
+    """One process in a round: a variant and the cells that it runs."""
+    variant: Variant
+    cells: list[Cell]
+    every: int = 1                  # it runs in the first of so many rounds
+    ms: float = 0.0                 # a run of it: at first what the plan expects
+    rounds: int = 0                 # completed
+
+    def runs_within(self, rounds: int) -> int:
+        return -(-rounds // self.every)
+
+
+@dataclass(eq=False)
+class Row(Named):
+    """A figure over the rounds."""
     kind: Kind = Kind.PUBLISHED
     values: list[float] = field(default_factory=list)
     rounds: int = 0                 # that the figures are of
@@ -149,12 +144,8 @@ class Row:
         if not self.settled:
             self.rounds = len(self.values)
             self.median, self.min, self.max = statistics.median(self.values), min(self.values), max(self.values)
-            self.avg = math.fsum(self.values) / self.rounds
+            self.avg = statistics.fmean(self.values)
             self.sd = statistics.stdev(self.values) if self.rounds > 1 else 0.0
-
-
-ROW_FIELDS = {f.name: f for f in fields(Row)}.keys()
-KEY = tuple(ROW_FIELDS)[:tuple(ROW_FIELDS).index("at") + 1]
 
 
 @dataclass(eq=False)
@@ -200,6 +191,10 @@ class Bench:
         """Somebody or something is left out: that is said, once."""
         if f"{name}: {why}" not in self.without:
             self.without.append(f"{name}: {why}")
+
+    def wants(self, *works: str) -> bool:
+        """Whether the table has one of these, which --work may choose from."""
+        return not self.options.works or any(work in self.options.works for work in works)
 
     def peers(self) -> dict[str, str]:
         """Name and version of the peers that are here."""

@@ -1,182 +1,267 @@
-"""The tables: which cells each has, and which subject runs which of them.
+"""The tables: which works each has, who runs them, and over which sizes, batches and thread counts. These stand here
+and on the command line; the code under test knows nothing of them.
 
-Sizes, batches and thread counts come from here and the command line; the code under test knows nothing of them.
+A table has phases, one after the other; in each every subject runs its processes, and a process is the works that it
+has in it. A whole table of peers ends within ten minutes: the engines that are not the default stand in it only where
+they are named, a crowd of threads and works whose cost no call's linkage shows run `shared`, and works that wait for
+seconds run in every third round. What is left out is said; who names works, linkages or rounds gets them all.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+import functools
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from .model import START_MS, Bench, Cell, Job, Kind, Table, Variant
+from .model import COST_MS, Bench, Cell, Job, Kind, Table, Variant
 
 ROUNDS, QUICK_ROUNDS = 9, 3     # the contract's minimum; --quick: a third of the rounds, of a third of the length
 RUNS = {"netio": 50, "bulk-latency": 100}       # as published; --quick: a tenth
+PEERS_SECONDS, PEERS_WORKER_SECONDS = 600, 120  # a whole table of peers; a worker that takes longer hangs
+START_MS = 25           # a process
+RUN_MS, CROWD_MS, CROWD = 100, 250, 8   # a throughput of peers; with more threads than that each runs several times
+WAITS_EVERY = 3         # rounds, of works that wait
+
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 BULK_BATCHES = (1, 2, 3, 4, 8, 16, 30, 32, 34, 48, 64, 128, 158, 250)
 MATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 65)
 # Windows of 16 stay in every engine's ready objects; of 10000 is what the published module took.
-APART_BATCHES = (16, 10000)
-APART_SIZES = (8, 64, 256, 1024, 4096)
+APART_BATCHES, APART_SIZES = (16, 10000), (8, 64, 256, 1024, 4096)
 APART_BYTES = 4096 << 10        # what an engine may keep
-LATENCIES = (("latency-bulk-fresh", "bulk", "fresh"), ("latency-loop-fresh", "kmem_cache", "fresh"),
-             ("latency-bulk", "bulk", "warm"), ("latency-loop", "kmem_cache", "warm"))
-NETIO_PACKETS = 200000          # of each sender: about a second
 FIO_BLOCKS = 1 << 20            # of 4 KiB; the 100 GiB of fio's example would take a minute a run
-CODE = "build/bench/code"
-CODE_OF = (("kmem_cache_alloc_bulk", "bulk"), ("kmem_cache_free_bulk", "bulk"), ("kfree_bulk", "kfree_bulk"))
-FORMS_MS = 200                  # eight forms of address
+NETIO_PACKETS = 200000          # of each sender: about a second
+BLOCK_SIZES = (10000, 16000, 40000, 64000, 100000, 200000, 500000, 1000000)
+TOGETHER = (1, 2)               # threads at once
+IDLE = 1000                     # threads; --quick: a tenth
+LOOP, OBJECTS = 4, 4            # published: 4 kmalloc, then 4 kfree; objects of a group that comes and goes
+CHARGING_THREADS, CPUS, TRANSFERS = (2, 96), (96,), (100,)      # the latter two simulated; ns
+GROUPS = (1, 10, 100, 1000)
+
+# Interfaces, as interface_of has them.
+HEAP = "kmalloc malloc"
+ALL_OURS = "cache cache-inline " + HEAP
+SINGLE = "nothing nothing-inline " + ALL_OURS
+CHARGED = ("off", "shelf", "stock")
+
+Numbers = int | tuple[int, ...]     # a number stays what it is; of several an option may name others
 
 
-def rounds_of(name: str, bench: Bench) -> int:
-    runs = RUNS.get(name)
-    if not runs:
-        return bench.environment.rounds
-    return bench.options.runs or (runs // 10 if bench.options.quick else runs)
+@dataclass(frozen=True)
+class Work:
+    """A work over some numbers, for those interfaces that have it."""
+    verb: str                       # the worker's name for it
+    on: str
+    name: str = ""                  # the rows' name, where it is another one
+    api: str = ""                   # the rows' interface, where it is not the worker's
+    sizes: Numbers = (256,)
+    batches: Numbers = 1
+    threads: Numbers = 1
+    transfers: Numbers = 0
+    matches: tuple[int, ...] = (0,)
+    groups: tuple[int, ...] = (0,)
+    touch: str | None = "none"
+    state: str | None = None
+    payers: str | None = None
+    objects: int = 0                # --quick: a tenth
+    most: int = 0                   # bytes of a batch
+    ms: int = COST_MS               # that it takes, about; 0: a throughput of peers
+    linkages: str = "static"        # those it runs with unless --linkage names others; "": all
+    alone: bool = False             # each cell has a process: what it leaves behind must not be the next one's
+    once: bool = False              # not in every round
+    waits: bool = False             # for seconds
+    default: bool = False           # only the default engine, unless engines are named
+    named: bool = False             # only where --work names it
+
+
+# A work of peers in a process of its own, which writes what it allocates.
+fresh = functools.partial(Work, batches=0, alone=True, touch="first", ms=0, linkages="")
+
+
+def latencies() -> Iterator[Work]:
+    for state, verb in (("fresh", "-fresh"), ("warm", "")):
+        for way, api in (("bulk", "bulk"), ("loop", "kmem_cache")):
+            yield Work(f"latency-{way}{verb}", "cache", "latency", api, batches=(16, 32, 64), state=state, alone=True)
+
+
+def charged(api: str, ways: Iterable[str] = CHARGED) -> str:
+    return " ".join(f"{way}-{api}" for way in ways)
+
+
+def costs(payers: str, *ways: str) -> list[Work]:
+    """bulk.csv and fastpath.csv with somebody who pays, and with nobody; by the stock alone only the batch of 64."""
+    works = [Work("pair", charged("cache", ways) + " " + charged("kmalloc", ways), payers=payers)]
+    for way in ways:
+        for verb, name, api in (("loop", "loop", ""), ("bulk", "bulk", "bulk"), ("kfree-bulk", "bulk", "kfree_bulk")):
+            works.append(Work(verb, f"{way}-cache", name, api, payers=payers,
+                              batches=(64,) if way == "stock" else BULK_BATCHES))
+    return works
+
+
+TABLES: dict[str, list[list[list[Work]]]] = {
+    "fastpath": [[[Work("pair", SINGLE, sizes=SIZES, linkages="")]]],
+    # Static is what the published module had: a plain call. DPDK is inline as well.
+    "bulk": [[[Work("pair", "nothing nothing-inline cache cache-inline", sizes=256),
+               Work("for-loop", "nothing", sizes=0),
+               Work("loop", SINGLE + " dpdk", batches=BULK_BATCHES),
+               Work("bulk", "nothing cache", api="bulk", batches=BULK_BATCHES),
+               Work("bulk", "kmalloc", api="kmalloc_bulk", batches=BULK_BATCHES),
+               Work("kfree-bulk", "cache", "bulk", "kfree_bulk", batches=BULK_BATCHES),
+               Work("bulk", "dpdk batch", batches=BULK_BATCHES)],
+              [Work(function, "code", "bulk", api, 0, 0, 0, touch=None, linkages="shared", once=True)
+               for function, api in (("kmem_cache_alloc_bulk", "bulk"), ("kmem_cache_free_bulk", "bulk"),
+                                     ("kfree_bulk", "kfree_bulk"))]]],
+    "worst": [[[Work("worst-loop", "cache malloc", "loop", "", 256, 64, matches=MATCHES, touch="first"),
+                Work("worst-bulk", "nothing cache", "bulk", "bulk", 256, 64, matches=MATCHES, touch="first")]]],
+    # alloc and free apart; 10000 objects only where they stay within what an engine may keep.
+    "slab-fastpath": [[[Work("pair", "nothing cache", sizes=APART_SIZES),
+                        *(Work(verb, "nothing cache", sizes=APART_SIZES, batches=APART_BATCHES, most=APART_BYTES)
+                          for verb in ("alloc", "free"))]]],
+    "bulk-latency": [[list(latencies())]],      # one call: one figure for each run
+    "netio": [[[fresh("netio", "malloc", sizes=4096, threads=2, touch="whole", objects=FIO_BLOCKS, ms=COST_MS)],
+               [fresh("netio", "cache", sizes=0, threads=(8,), touch="whole", objects=NETIO_PACKETS, ms=COST_MS)]]],
+    # Every engine but slob runs accounted and not; what is about the charging alone runs on the default engine.
+    "memcg": [[costs("one", *CHARGED), costs("several", "shelf"),
+               [Work("loop", charged("kmalloc"), sizes=(32, 4096), batches=(LOOP,), payers="one", default=True)],
+               [Work("threads-4k", charged("kmalloc"), sizes=4096, threads=CHARGING_THREADS, touch="first",
+                     payers="one", alone=True, default=True)],
+               # An object in each group's name in turn. One group alone: also where another pays in its cache.
+               [Work("groups", charged("cache"), groups=GROUPS, payers="one", default=True)],
+               [Work("groups", charged("cache", CHARGED[1:]), groups=GROUPS[:1], payers="several", default=True)],
+               [Work("churn", charged("cache"), batches=OBJECTS, default=True)],
+               [Work("simulation", "model", sizes=4096, threads=CPUS, transfers=TRANSFERS, alone=True)],
+               [Work("pair", "nothing", sizes=256), Work("loop", "nothing", batches=(64,)),
+                Work("bulk", "nothing", api="bulk", batches=(64,))]]],
+    "peers": [[[Work("pair", SINGLE, sizes=(8, 256, 4096), linkages=""),
+                Work("loop", SINGLE, sizes=256, batches=(16, 64, 250), linkages=""),
+                Work("zero", "cache " + HEAP, sizes=256, threads=TOGETHER, linkages=""),
+                Work("aligned", "malloc", sizes=256, threads=TOGETHER, linkages="")]],
+              [[Work("blocks", HEAP, sizes=BLOCK_SIZES, threads=TOGETHER, linkages="shared"),
+                Work("blocks-written", HEAP, "blocks", sizes=BLOCK_SIZES, threads=TOGETHER, touch="pages",
+                     linkages="shared")]],
+              [[Work("realloc", HEAP, sizes=(4000, 4000000), threads=TOGETHER, touch="pages", ms=60,
+                     linkages="shared")]],
+              [[fresh("producer-consumer", ALL_OURS, sizes=256, threads=2)]],
+              [[fresh("larson", HEAP, sizes=0, threads=(2, 64))]],
+              [[fresh("threads-4k", ALL_OURS, sizes=4096, threads=(2, 96))]],
+              [[fresh("idle-threads", HEAP, sizes=0, threads=IDLE, ms=2000, linkages="shared", waits=True)]],
+              [[fresh("live-set", "cache malloc", sizes=128, objects=1000000, touch="whole", ms=2000, linkages="shared",
+                      waits=True)]],
+              [[fresh("adrift", "cache malloc", sizes=592, threads=16, objects=655360, touch="whole", ms=33000,
+                      linkages="shared", named=True)]],
+              [[fresh("held", HEAP, sizes=0, threads=threads, touch="whole", ms=200, linkages="shared", waits=True)
+                for threads in (1, 2)]]],
+    # No allocator, the processor alone: what a store costs that the next load reads, by the form of the address.
+    "forwarding": [[[Work("forwarding", "processor", "", "", 0, 0, 0, touch=None, ms=200, linkages="")]]],
+}
+OWN = ("slab-fastpath", "netio", "memcg", "forwarding")     # about variants that are there for that table alone
+
+
+def interface_of(variant: Variant) -> str:
+    """What the worker behind it can do."""
+    if variant.kind in (Kind.NOTHING, Kind.MODEL, Kind.PROCESSOR):
+        name = variant.kind.name.lower()
+    elif variant.api == "bulk":
+        return "dpdk" if variant.subject == "dpdk" else "code" if variant.worker.endswith("/code") else "batch"
+    else:
+        name = variant.api.removeprefix("kmem_")
+        if variant.accounting:
+            return f"{'stock' if '-' in variant.accounting else variant.accounting}-{name}"
+    return name + "-inline" * (variant.linkage == "inline")
 
 
 class Planner:
-    """Fills one table. A job without cells is none."""
+    """Fills one table."""
 
     def __init__(self, bench: Bench, name: str) -> None:
-        self.bench, self.options = bench, bench.options
-        self.table = Table(name, rounds_of(name, bench), "runs" if name in RUNS else "rounds", bench.options.seconds)
+        self.bench, self.options, self.name = bench, bench.options, name
+        # Whether anybody's wish says how much is done: then nothing is spared.
+        self.chosen = bool(self.options.rounds or self.options.works)
+        peers, quick = name == "peers", self.options.quick
+        runs = RUNS.get(name, 0)
+        rounds = self.options.runs or (runs // 10 if quick else runs) if runs else bench.environment.rounds
+        self.table = Table(name, rounds, "runs" if runs else "rounds", self.options.seconds)
+        if peers:
+            self.table.worker_s = PEERS_WORKER_SECONDS
+            self.table.limit_s = self.table.limit_s or (0 if self.chosen else PEERS_SECONDS)
 
-    def choose(self, option: str, own: Iterable[int]) -> list[int]:
-        """An option's list, or the table's own."""
-        return getattr(self.options, option) or list(own)
+    def is_spared(self, variant: Variant) -> bool:
+        """An engine that users get only if they name it."""
+        return (variant.kind is Kind.OURS and variant.subject != "sheaf" and not self.options.engines and
+                not self.options.subjects)
 
-    def wants(self, work: str) -> bool:
-        return not self.options.works or work in self.options.works
+    def takes_part(self, variant: Variant) -> bool:
+        if variant.only != self.name and (variant.only or (self.name in OWN and variant.kind is not Kind.NOTHING)):
+            return False
+        if self.name == "peers" and self.is_spared(variant):
+            self.bench.leave(variant.subject, "peers has the default engine; --engine adds others")
+            return False
+        return True
 
-    def takes(self, variant: Variant, *linkages: str) -> bool:
-        """Whether its linkage is one of the table's, or was asked for."""
-        return bool(self.options.linkages) or variant.linkage in linkages
+    def has_linkage(self, variant: Variant, linkages: str) -> bool:
+        """Whether the variant's linkage is among these, or was asked for."""
+        return bool(not linkages or self.options.linkages or variant.linkage in linkages or variant.subject == "dpdk")
 
-    def add(self, variant: Variant, cells: Iterable[Cell]) -> None:
-        job = Job(variant, list(cells))
-        if job.cells:
-            self.table.jobs.append(job)
+    def takes(self, work: Work, variant: Variant) -> bool:
+        if interface_of(variant) not in work.on.split() or not self.bench.wants(work.name or work.verb) or \
+           not self.has_linkage(variant, work.linkages) or (work.default and self.is_spared(variant)):
+            return False
+        if work.named and not self.options.works:
+            self.bench.leave(work.verb, f"half a minute of each subject and round: --work {work.verb}")
+            return False
+        if (variant.subject, work.verb) == ("slob", "idle-threads"):
+            self.bench.leave("slob idle-threads",
+                             "first fit through what 1000 threads hold takes longer than all the rest")
+            return False
+        return True
 
-    def single(self, variant: Variant, work: str, **fields: Any) -> list[Job]:
-        """One process for one cell: what a work leaves behind must not be the next one's. None, if it is not wanted."""
-        if self.wants(work):
-            self.table.jobs.append(Job(variant, [Cell(work, work, **fields)]))
-            return self.table.jobs[-1:]
-        return []
+    def numbers(self, option: str, own: Numbers) -> list[int]:
+        return [own] if isinstance(own, int) else getattr(self.options, option) or list(own)
 
-    def batches(self, work: str, row_work: str, row_api: str | None, batches: Iterable[int]) -> list[Cell]:
-        """One work over all batches; the row's interface may differ from the worker's."""
-        return [Cell(work, row_work, size, batch, 1, row_api=row_api)
-                for size in self.choose("sizes", (256,)) for batch in batches if self.wants(row_work)]
+    def threads(self, work: Work) -> list[int]:
+        """Costs beside other threads want a CPU for each."""
+        wanted = self.numbers("threads", work.threads)
+        if work.alone:
+            return [IDLE // 10 if work.threads == IDLE and self.options.quick else threads for threads in wanted]
+        fit = [threads for threads in wanted if threads <= os.sysconf("SC_NPROCESSORS_ONLN")]
+        if len(fit) < len(wanted):
+            self.bench.leave("costs of threads at once", "there are fewer CPUs than threads")
+        return fit
 
-    def expect(self) -> None:
-        """Of --quick the windows are shorter; what a work waits for is not."""
-        for job in self.table.jobs:
-            ms = sum(cell.ms for cell in job.cells)
-            job.ms = START_MS + (ms // 2 if self.options.quick else ms)
+    def cells(self, work: Work, variant: Variant) -> Iterator[Cell]:
+        verb = "kmalloc-kfree-bulk" if (variant.subject, work.verb) == ("slob", "kfree-bulk") else work.verb
+        for threads, size, batch, match, groups, transfer in itertools.product(
+                self.threads(work), self.numbers("sizes", work.sizes), self.numbers("batches", work.batches),
+                work.matches, work.groups, self.numbers("transfers", work.transfers)):
+            # Who waits for a CPU most of the time does not see how a call is made.
+            unseen = not work.ms and threads > CROWD and not self.chosen and not self.has_linkage(variant, "shared")
+            if unseen or (work.most and batch * size > work.most):
+                continue
+            run_ms = 0 if work.ms else CROWD_MS if threads > CROWD else RUN_MS
+            payers = None if variant.accounting == "off" else "several" if groups > 1 else work.payers
+            yield Cell(verb=verb, work=work.name or work.verb, api=work.api, size=size, batch=batch, threads=threads,
+                       match=match, groups=groups, transfer_ns=transfer, touch=work.touch, state=work.state,
+                       payers=payers, objects=work.objects // 10 if self.options.quick else work.objects,
+                       ms=work.ms or run_ms, run_ms=run_ms)
 
-    # ---------------------------------------------------------------------------------------------------- the tables
-
-    def fastpath(self, variant: Variant) -> None:
-        if variant.api != "bulk" and self.wants("pair"):
-            self.add(variant, [Cell("pair", "pair", size, 1, 1) for size in self.choose("sizes", SIZES)])
-
-    def bulk(self, variant: Variant) -> None:
-        """Static is what the published module had: a plain call. DPDK is inline as well."""
-        if variant.worker == CODE:
-            self.code(variant)
-            return
-        if not self.takes(variant, "static") and variant.subject != "dpdk":
-            return
-        nothing, inline = variant.kind is Kind.NOTHING, variant.linkage == "inline"
-        cells = []
-        if self.wants("pair") and (nothing or variant.api == "kmem_cache"):
-            cells.append(Cell("pair", "pair", 256, 1, 1))
-        if nothing and self.wants("for-loop"):
-            cells.append(Cell("for-loop", "for-loop", 0, 1, 1))
-        for work, row_work, api in self.bulk_works(variant, nothing, inline):
-            cells += self.batches(work, row_work, api, self.choose("batches", BULK_BATCHES))
-        self.add(variant, cells)
-
-    @staticmethod
-    def bulk_works(variant: Variant, nothing: bool, inline: bool) -> list[tuple[str, str, str | None]]:
-        loop: tuple[str, str, str | None] = ("loop", "loop", None)
-        if nothing:
-            return [loop] + ([] if inline else [("bulk", "bulk", "bulk")])
-        if variant.api == "kmem_cache":
-            # A cache of slob has no header that kfree could go by: kmalloc's have.
-            kfree = "kmalloc-kfree-bulk" if variant.subject == "slob" else "kfree-bulk"
-            return [loop] + ([] if inline else [("bulk", "bulk", "bulk"), (kfree, "bulk", "kfree_bulk")])
-        if variant.api == "kmalloc":
-            return [loop, ("bulk", "bulk", "kmalloc_bulk")]
-        if variant.api == "malloc":
-            return [loop]
-        return ([loop] if variant.subject == "dpdk" else []) + [("bulk", "bulk", None)]
-
-    def code(self, variant: Variant) -> None:
-        """Once: it is the same in each round, and under every discipline."""
-        self.add(variant, [Cell(function, "bulk", row_api=api, touch=None) for function, api in CODE_OF])
-        self.table.jobs[-1].every = self.table.rounds
-
-    def worst(self, variant: Variant) -> None:
-        if not self.takes(variant, "static") or variant.api in ("kmalloc", "bulk") or variant.linkage == "inline":
-            return
-        nothing = variant.kind is Kind.NOTHING
-        works = ([] if nothing else [("worst-loop", "loop", None)]) + (
-            [("worst-bulk", "bulk", "bulk")] if nothing or variant.api != "malloc" else [])
-        self.add(variant, [Cell(work, row_work, 256, 64, 1, match, row_api=api, touch="first")
-                           for work, row_work, api in works if self.wants(row_work) for match in MATCHES])
-
-    def slab_fastpath(self, variant: Variant) -> None:
-        """alloc and free apart; 10000 objects only where they stay within what an engine may keep."""
-        if (not variant.only and variant.kind is not Kind.NOTHING) or not self.takes(variant, "static") or \
-           variant.linkage == "inline":
-            return
-        sizes = self.choose("sizes", APART_SIZES)
-        cells = [Cell("pair", "pair", size, 1, 1) for size in sizes if self.wants("pair")]
-        cells += [Cell(work, work, size, batch, 1) for work in ("alloc", "free") if self.wants(work)
-                  for batch in self.choose("batches", APART_BATCHES) for size in sizes if batch * size <= APART_BYTES]
-        self.add(variant, cells)
-
-    def bulk_latency(self, variant: Variant) -> None:
-        """One call in a process of its own: one figure for each run."""
-        if variant.kind is not Kind.OURS or variant.api != "kmem_cache" or not self.wants("latency") or \
-           not self.takes(variant, "static") or variant.linkage == "inline":
-            return
-        for size in self.choose("sizes", (256,)):
-            for batch in self.choose("batches", (16, 32, 64)):
-                for work, api, state in LATENCIES:
-                    self.add(variant, [Cell(work, "latency", size, batch, 1, row_api=api, state=state)])
-
-    def netio(self, variant: Variant) -> None:
-        less = 10 if self.options.quick else 1
-        if not variant.only:
-            return
-        if variant.api == "malloc":
-            self.single(variant, "netio", touch="whole", size=4096, threads=2, objects=FIO_BLOCKS // less)
-        if variant.api == "kmem_cache":
-            for threads in self.choose("threads", (8,)):
-                self.single(variant, "netio", touch="whole", threads=threads, objects=NETIO_PACKETS // less)
-
-    def forwarding(self, variant: Variant) -> None:
-        """No allocator, the processor alone: what a store costs that the next load reads, by the form of the address.
-        The worker names each figure's form."""
-        if variant.kind is Kind.PROCESSOR:
-            self.single(variant, "forwarding", touch=None, ms=FORMS_MS)
+    def jobs(self, process: list[Work], variant: Variant) -> Iterator[Job]:
+        """Single threads come first: some allocators go slower from the first thread on."""
+        cells = [cell for work in process if self.takes(work, variant) for cell in self.cells(work, variant)]
+        cells.sort(key=lambda cell: cell.threads)
+        one = process[0]
+        every = self.table.rounds if one.once else WAITS_EVERY if one.waits and not self.chosen else 1
+        if one.alone:
+            cells.sort(key=lambda cell: (cell.size, cell.batch))
+        for each in [[cell] for cell in cells] if one.alone else [cells] * bool(cells):
+            ms = sum(cell.ms for cell in each)      # of --quick the windows are shorter
+            yield Job(variant, each, every, START_MS + (ms // 2 if self.options.quick else ms))
 
 
 def plan(bench: Bench, name: str) -> Table:
-    from .plan_memcg import Memcg
-    from .plan_peers import Peers
-    if name == "peers":
-        peers = Peers(bench, name)
-        peers.fill()
-        peers.expect()
-        return peers.table
-    planner = Memcg(bench, name) if name == "memcg" else Planner(bench, name)
-    fill: Callable[[Variant], None] = getattr(planner, name.replace("-", "_"))
-    for variant in bench.variants:
-        if variant.only in (None, name):
-            fill(variant)
-    planner.expect()
+    planner = Planner(bench, name)
+    variants = [variant for variant in bench.variants if planner.takes_part(variant)]
+    for phase in TABLES[name]:
+        for variant in variants:
+            for process in phase:
+                planner.table.jobs.extend(planner.jobs(process, variant))
     return planner.table

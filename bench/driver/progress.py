@@ -24,27 +24,24 @@ def terminal_columns(stream: TextIO) -> int:
         return 0
 
 
+def is_due(job: Job, round_: int) -> bool:
+    return not job.variant.broken and round_ % job.every == 0
+
+
 class Progress:
     def __init__(self, tables: list[Table]) -> None:
         self.tables, self.began = tables, time.monotonic()
         self.expected = self.took = 0.0     # ms of the jobs that have run: what was expected of them, what they took
 
-    @staticmethod
-    def is_due(job: Job, round_: int) -> bool:
-        return not job.variant.broken and round_ % job.every == 0
-
-    def job_ms(self, job: Job) -> float:
-        """A job that never ran is late or early as those that have."""
-        return job.ms if job.rounds or self.expected <= 0 else job.ms * self.took / self.expected
-
-    def round_ms(self, table: Table, round_: int) -> float:
-        return sum(self.job_ms(job) for job in table.jobs if self.is_due(job, round_))
+    def jobs_ms(self, jobs: list[Job], round_: int) -> float:
+        """Of those that are due. A job that never ran is late or early as those that have."""
+        late = self.took / self.expected if self.expected > 0 else 1.0
+        return sum(job.ms * (1.0 if job.rounds else late) for job in jobs if is_due(job, round_))
 
     def left_ms(self, table: Table, following: Job | None) -> float:
         """From this job of the round on, or from a table's first one; never more than its limit leaves."""
-        jobs = table.jobs[table.jobs.index(following):] if following else []
-        ms = sum(self.job_ms(job) for job in jobs if self.is_due(job, table.complete))
-        ms += sum(self.round_ms(table, round_) for round_ in range(table.complete + bool(following), table.rounds))
+        ms = self.jobs_ms(table.jobs[table.jobs.index(following):] if following else [], table.complete)
+        ms += sum(self.jobs_ms(table.jobs, round_) for round_ in range(table.complete + bool(following), table.rounds))
         if not table.limit_s:
             return ms
         passed = (time.monotonic() - table.began) * 1e3 if table.began is not None else 0.0
@@ -55,7 +52,6 @@ class Progress:
         return self.left_ms(table, following) + sum(self.left_ms(other, None) for other in later)
 
     def begin(self) -> None:
-        self.began = time.monotonic()
         if terminal_columns(sys.stderr):
             seconds = self.all_left_ms(self.tables[0], None) / 1e3
             amount, unit = (seconds, "seconds") if seconds < 120 else (seconds / 60, "minutes")
@@ -70,7 +66,7 @@ class Progress:
         bar = "#" * int(BAR * (1 - left / every)) if every > 0 else ""
         minutes, seconds = divmod(int(left / 1e3 + 0.5), 60)
         line = (f"{table.bench} {table.complete + 1}/{table.rounds} [{bar:{BAR}}] {minutes}:{seconds:02} left: "
-                f"{job.cells[0].row_work} {job.variant.subject} {job.variant.api} {job.variant.linkage}")
+                f"{job.cells[0].work} {job.variant.subject} {job.variant.api} {job.variant.linkage}")
         # A full line would move to the next one.
         print(f"\r\033[K{line[:width - 1]}", end="", file=sys.stderr, flush=True)
 

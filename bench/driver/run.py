@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from .model import ROW_FIELDS, Bench, Cell, Job, Kind, Row, Table, Variant
-from .progress import Progress
+from .model import KEY, Bench, Cell, Job, Kind, Row, Table, Variant
+from .progress import Progress, is_due
 
 CELL_US = 20000         # a cost cell's windows together, at least
 RUN_MS = 200            # a throughput cell ...
@@ -39,11 +39,10 @@ def worker_environment(variant: Variant, root: Path) -> dict[str, str]:
     if variant.preload:
         environment["LD_PRELOAD"] = str(root / variant.preload)
     if variant.kind in (Kind.OURS, Kind.MODEL):
-        options = environment.get("KMEM_OPTIONS")
-        engine = "sheaf" if variant.kind is Kind.MODEL else variant.subject
-        rule = f"min_partial:{variant.min_partial}" if variant.min_partial else ""
-        environment["KMEM_OPTIONS"] = ",".join(filter(None, (options, f"engine:{engine}", rule,
-                                                             accounting_options(variant.accounting))))
+        options = (environment.get("KMEM_OPTIONS"),
+                   f"engine:{'sheaf' if variant.kind is Kind.MODEL else variant.subject}",
+                   variant.min_partial and f"min_partial:{variant.min_partial}", accounting_options(variant.accounting))
+        environment["KMEM_OPTIONS"] = ",".join(filter(None, options))
     if variant.percpu:
         environment["KMEM_PERCPU"] = variant.percpu
     return environment
@@ -62,60 +61,48 @@ class Runner:
         interrupts."""
         first, less = job.cells[0], 3 if self.options.quick else 1
         run_ms = first.run_ms or (RUN_CROWD_MS if first.threads > 2 else RUN_MS)
-        arguments = [str(self.bench.root / job.variant.worker), f"--cpu={max(os.sched_getaffinity(0))}",
-                     f"--cell-us={CELL_US // less}", f"--run-ms={run_ms // less}"]
-        if self.options.full:
-            arguments.append(f"--objects={FULL_OBJECTS}")
-        if first.objects:
-            arguments.append(f"--live={first.objects}")
-        if first.threads > 2:
-            arguments.append(f"--idle={first.threads}")
-        if job.variant.accounting not in (None, "off"):
-            arguments.append("--account")
-        if first.payers == "several":
-            arguments.append("--several")
-        return arguments + [",".join(map(str, (c.work, c.size, c.batch, c.threads, c.match, c.groups, c.transfer_ns)))
-                            for c in job.cells]
+        return [str(self.bench.root / job.variant.worker), f"--cpu={max(os.sched_getaffinity(0))}",
+                f"--cell-us={CELL_US // less}", f"--run-ms={run_ms // less}",
+                *[f"--objects={FULL_OBJECTS}"] * self.options.full,
+                *[f"--live={first.objects}"] * bool(first.objects),
+                *[f"--idle={first.threads}"] * (first.threads > 2),
+                *["--account"] * (job.variant.accounting not in (None, "off")),
+                *["--several"] * (first.payers == "several"),
+                *(",".join(map(str, (c.verb, c.size, c.batch, c.threads, c.match, c.groups, c.transfer_ns)))
+                  for c in job.cells)]
 
     def take_info(self, variant: Variant, key: str, value: str) -> bool:
         """A line about the subject. False where what is in force is not what we mean."""
         environment = self.bench.environment
         if key == "malloc" and variant.owner:
             return value == os.path.realpath(self.bench.root / variant.owner)
-        if key == "accounting":
-            return value == variant.accounting
-        if key == "engine":
-            return value == variant.subject
+        if key in ("accounting", "engine"):
+            return value == (variant.accounting if key == "accounting" else variant.subject)
         if key == "discipline" and variant.kind is Kind.OURS:
             variant.refused = variant.percpu not in (None, value)
-            if variant.refused:
-                return False
-            if variant.subject != "slob":
+            if variant.subject != "slob" and not variant.refused:
                 variant.discipline = value
-                if value not in environment.disciplines:
-                    environment.disciplines.append(value)
-        elif key == "version" and not variant.version:
-            variant.version = value
+                environment.disciplines = list(dict.fromkeys([*environment.disciplines, value]))
+            return not variant.refused
+        if key == "version":
+            variant.version = variant.version or value
         elif key in ("compiler", "flags", "library-flags"):
             setattr(environment, key.replace("-", "_"), value)
         return True
 
     def row_of(self, table: Table, job: Job, cell: Cell, unit: str, measure: str | None, at: str | None) -> Row:
         """A cell's row of that unit; of seconds the worker's `measure` says which time it is."""
-        row = self.rows.get((cell, unit, measure, at))
-        if not row:
+        if (cell, unit, measure, at) not in self.rows:
             variant = job.variant
-            row = Row(table.bench, unit=unit, at=at, variant=variant, job=job)
-            for source in (variant, cell):
-                for name in ROW_FIELDS & vars(source).keys():
-                    setattr(row, name, getattr(source, name))
-            row.work, row.api = cell.row_work, cell.row_api or variant.api
+            named = {name: getattr(variant, name, None) or getattr(cell, name) for name in KEY}
+            named |= {"bench": table.bench, "api": cell.api or variant.api, "unit": unit, "at": at,
+                      "time" if unit == "s" else "measure": measure}
             if variant.kind is Kind.NOTHING:
-                row.work, row.of = "nothing", cell.row_work
-            setattr(row, "time" if unit == "s" else "measure", measure)
+                named |= {"work": "nothing", "of": cell.work}
+            row = Row(**named, kind=variant.kind, variant=variant, job=job)
             self.rows[cell, unit, measure, at] = row
             table.rows.append(row)
-        return row
+        return self.rows[cell, unit, measure, at]
 
     def take_figure(self, table: Table, job: Job, words: list[str]) -> bool:
         """CELL UNIT MEASURE AT FIGURE. False: the line is something else."""
@@ -134,12 +121,10 @@ class Runner:
         """One worker's output; False if it was not what it must be."""
         good, figures = True, 0
         for line in said.decode(errors="replace").splitlines():
-            words = line.split()
+            words = line.split(maxsplit=2)
             if words[:1] == ["info"] and len(words) > 1:
-                value = line.split(maxsplit=2)[2] if len(words) > 2 else ""
-                if not self.take_info(job.variant, words[1], value):
-                    job.variant.impostor = True
-            elif self.take_figure(table, job, words):
+                job.variant.impostor |= not self.take_info(job.variant, words[1], "".join(words[2:]))
+            elif self.take_figure(table, job, line.split()):
                 figures += 1
             else:
                 good = False
@@ -150,13 +135,11 @@ class Runner:
     @staticmethod
     def fault_of(table: Table, job: Job, status: int, good: bool) -> str | None:
         """Why a worker's figures do not count; None: they do."""
-        work = job.cells[0].work
+        work = job.cells[0].verb
         if status == -signal.SIGALRM:
             return f"its worker took more than {table.worker_s} seconds ({work})"
-        if status < 0:
-            return f"its worker died of signal {-status} ({work})"
         if status:
-            return f"its worker failed ({work})"
+            return f"its worker {f'died of signal {-status}' if status < 0 else 'failed'} ({work})"
         if job.variant.refused:
             return "this machine does not have that discipline"
         if job.variant.impostor:
@@ -185,7 +168,7 @@ class Runner:
             child = self.children.start(self.arguments(job), worker_environment(job.variant, self.bench.root),
                                         seconds=table.worker_s)
         except (FileNotFoundError, PermissionError):
-            self.leave_out(table, job.variant, f"its worker failed ({job.cells[0].work})")
+            self.leave_out(table, job.variant, f"its worker failed ({job.cells[0].verb})")
             return True
         except OSError as error:
             self.children.reason = f"cannot start a worker: {error.strerror}"
@@ -210,19 +193,18 @@ class Runner:
     def round(self, table: Table) -> bool:
         """False where the run ends within the round."""
         for job in table.jobs:
-            if not self.progress.is_due(job, table.complete):
-                continue
-            if self.children.stopped:
-                return False
-            self.progress.show(table, job)
-            if not self.job(table, job):
-                return False
+            if is_due(job, table.complete):
+                if self.children.stopped:
+                    return False
+                self.progress.show(table, job)
+                if not self.job(table, job):
+                    return False
         return True
 
     def has_time(self, table: Table) -> bool:
         """Whether the next round ends within the table's limit."""
         assert table.began is not None
-        end = (time.monotonic() - table.began) * 1e3 + self.progress.round_ms(table, table.complete)
+        end = (time.monotonic() - table.began) * 1e3 + self.progress.jobs_ms(table.jobs, table.complete)
         if not table.limit_s or not table.complete or end < table.limit_s * 1e3:
             return True
         table.cut_by = f"the next would end later than the {table.limit_s} seconds that it has (--seconds)"
@@ -232,17 +214,15 @@ class Runner:
         """Rows end with the last round that all subjects have completed, so that they stay comparable; those of a
         subject that fell out end before. A row that its worker did not print in every round is none, nor is an
         impostor's."""
-        kept = []
-        for row in table.rows:
+        rows, table.rows = table.rows, []
+        for row in rows:
             assert row.variant and row.job
             rounds = min(self.complete_rounds(table, row.variant), table.complete)
-            if not rounds or len(row.values) != row.job.rounds or row.variant.impostor:
-                continue
-            wanted = row.job.runs_within(table.rounds)
-            del row.values[row.job.runs_within(rounds):]
-            row.planned = wanted if len(row.values) < wanted else 0
-            kept.append(row)
-        table.rows = kept
+            if rounds and len(row.values) == row.job.rounds and not row.variant.impostor:
+                wanted = row.job.runs_within(table.rounds)
+                del row.values[row.job.runs_within(rounds):]
+                row.planned = wanted if len(row.values) < wanted else 0
+                table.rows.append(row)
 
     def run(self) -> None:
         self.progress.begin()

@@ -10,17 +10,25 @@ import sys
 from typing import Any
 
 from . import BenchError
-from .model import Bench, Kind, Variant
+from .model import LINKAGES, Bench, Kind, Variant
 from .options import ENGINES
 
 PEERS = ("glibc", "jemalloc", "mimalloc2", "mimalloc3", "gperftools", "snmalloc", "tcmalloc", "rpmalloc", "tbbmalloc",
          "scudo", "hardened_malloc", "hardened_malloc_light", "dpdk")
 SUBJECTS = ENGINES + PEERS + ("nothing", "published", "model", "processor")
-CODE = "code"
 MALLOC_LIB = "build/libkmem-malloc.so"
 FIO_EXAMPLE = "/usr/share/doc/fio/examples/netio.fio"
 ACCOUNTINGS = ("off", "v1-drain", "v1-keep", "v2-drain", "v2-keep", "shelf")
-PEERS_IN = ("fastpath", "bulk", "worst", "peers")      # the other tables are about ours alone
+PEERS_IN = {"fastpath", "bulk", "worst", "peers"}       # the other tables are about ours alone
+# Engine, in the tables that compare disciplines: what the published ones were measured on is the transaction id and the
+# compare-and-swap, so the two engines that had it run under it as well; where disciplines are the subject, all do.
+CMPXCHG_IN = ("bulk", "bulk-latency")
+BY_DISCIPLINE: dict[str, tuple[str | None, ...]] = {
+    "slab": ("lock", "cmpxchg", "rseq"), "slub": ("cmpxchg", "rseq"), "sheaf": (None,)}
+# Our interfaces, and where a worker's name ends in its linkage.
+OURS = (*(("kmem_cache", linkage, f"cache-{linkage}", None) for linkage in LINKAGES),
+        *(("kmalloc", linkage, f"kmalloc-{linkage}", None) for linkage in LINKAGES[:2]),
+        ("malloc", "shared", "malloc-shared", MALLOC_LIB), ("malloc", "static", "malloc-kmem-static", None))
 
 
 class Finder:
@@ -33,45 +41,38 @@ class Finder:
     def add(self, kind: Kind, subject: str, api: str, linkage: str, worker: str, preload: str | None = None,
             **fields: Any) -> None:
         """A way to reach a subject, if its linkage is wanted. Who is behind a malloc must be its preload, or itself."""
-        if self.options.linkages and linkage not in self.options.linkages:
-            return
-        worker = f"build/bench/{worker}"
-        owner = (preload or worker) if api == "malloc" and (preload or linkage != "shared") else None
-        self.bench.variants.append(Variant(kind, subject, api, linkage, worker, preload, owner, **fields))
+        if not self.options.linkages or linkage in self.options.linkages:
+            worker = f"build/bench/{worker}"
+            owner = (preload or worker) if api == "malloc" and (preload or linkage != "shared") else None
+            self.bench.variants.append(Variant(kind, subject, api, linkage, worker, preload, owner, **fields))
 
-    def ours(self, engine: str, api: str, linkage: str, worker: str, preload: str | None = None, **fields: Any) -> None:
-        self.add(Kind.OURS, engine, api, linkage, worker, preload, **fields)
+    # ------------------------------------------------------------------------------------------------------- engines
 
-    def disciplines(self, engine: str) -> list[str | None]:
-        """Those asked for, or the library's choice. Slob has none."""
-        return [None] if engine == "slob" else self.options.disciplines or [None]
+    def engines(self) -> list[str]:
+        return [engine for engine in self.options.engines or ENGINES if self.wanted(engine)]
 
     def add_engine(self, engine: str) -> None:
-        """Through each interface and linkage, under each discipline asked for."""
-        for percpu in self.disciplines(engine):
-            for linkage in ("shared", "static", "inline"):
-                self.ours(engine, "kmem_cache", linkage, f"cache-{linkage}", percpu=percpu)
-            for linkage in ("shared", "static"):
-                self.ours(engine, "kmalloc", linkage, f"kmalloc-{linkage}", percpu=percpu)
-            self.ours(engine, "malloc", "shared", "malloc-shared", MALLOC_LIB, percpu=percpu)
-            self.ours(engine, "malloc", "static", "malloc-kmem-static", percpu=percpu)
-
-    def add_discipline(self, only: str, engine: str, percpu: str | None) -> None:
-        """A kmem_cache under a discipline for one bench only."""
-        if only in self.options.benches and (not percpu or not self.options.disciplines or
-                                             percpu in self.options.disciplines):
-            for linkage in ("static", "shared"):
-                self.ours(engine, "kmem_cache", linkage, f"cache-{linkage}", only=only, percpu=percpu)
+        """Through each interface and linkage, under each discipline asked for, or the library's choice. Slob has
+        none."""
+        wanted: list[str | None] = [None] if engine == "slob" else self.options.disciplines or [None]
+        for percpu in wanted:
+            for api, linkage, worker, preload in OURS:
+                self.add(Kind.OURS, engine, api, linkage, worker, preload, percpu=percpu)
+        self.add_disciplines(engine)
+        self.add_netio(engine)
+        if "memcg" in self.options.benches:
+            self.add_memcg(engine, wanted)
 
     def add_disciplines(self, engine: str) -> None:
-        """What the published tables were measured on is the transaction id and the compare-and-swap: the two engines
-        that had it run under it as well. In slab-fastpath disciplines are the subject: KMEM_PERCPU does not choose."""
+        """A kmem_cache under a discipline for one bench only. KMEM_PERCPU does not choose where they are the
+        subject."""
+        ways = [("slab-fastpath", percpu) for percpu in BY_DISCIPLINE.get(engine, ())]
         if engine in ("slub", "slab") and not self.options.disciplines and not os.environ.get("KMEM_PERCPU"):
-            for only in ("bulk", "bulk-latency"):
-                self.add_discipline(only, engine, "cmpxchg")
-        subject = {"slab": ("lock", "cmpxchg", "rseq"), "slub": ("cmpxchg", "rseq"), "sheaf": (None,)}
-        for percpu in subject.get(engine, ()):
-            self.add_discipline("slab-fastpath", engine, percpu)
+            ways = [(bench, "cmpxchg") for bench in CMPXCHG_IN] + ways
+        for only, percpu in ways:
+            if only in self.options.benches and percpu in (None, *(self.options.disciplines or [percpu])):
+                for linkage in ("static", "shared"):
+                    self.add(Kind.OURS, engine, "kmem_cache", linkage, f"cache-{linkage}", only=only, percpu=percpu)
 
     def add_netio(self, engine: str) -> None:
         """SLAB, SLUB with each rule for its partial slabs, and sheaf, as fio's malloc and as caches."""
@@ -81,23 +82,22 @@ class Finder:
         if not fio:
             self.bench.leave("fio", "not here; 'scripts/need fio fio-examples' installs it")
         for rule in ("static", "size", "half") if engine == "slub" else (None,):
-            self.ours(engine, "kmem_cache", "static", "netio-static", only="netio", min_partial=rule)
+            fields = {"only": "netio", "min_partial": rule}
+            self.add(Kind.OURS, engine, "kmem_cache", "static", "netio-static", **fields)
             if fio:
-                self.ours(engine, "malloc", "shared", "fio-shared", MALLOC_LIB, only="netio", min_partial=rule)
+                self.add(Kind.OURS, engine, "malloc", "shared", "fio-shared", MALLOC_LIB, **fields)
 
-    def add_memcg(self, engine: str) -> None:
+    def add_memcg(self, engine: str, disciplines: list[str | None]) -> None:
         """How charges are kept: one variant each, so that they run in turn."""
-        if "memcg" not in self.options.benches:
-            return
         if engine == "slob":
             self.bench.leave(engine, "its objects are never charged")
             return
         for linkage in ("static", "shared"):
-            for percpu in self.disciplines(engine):
+            for percpu in disciplines:
                 for api in ("kmem_cache", "kmalloc"):
-                    worker = f"account-{api.removeprefix('kmem_')}-{linkage}"
                     for accounting in ACCOUNTINGS:
-                        self.ours(engine, api, linkage, worker, only="memcg", percpu=percpu, accounting=accounting)
+                        self.add(Kind.OURS, engine, api, linkage, f"account-{api.removeprefix('kmem_')}-{linkage}",
+                                 only="memcg", percpu=percpu, accounting=accounting)
 
     def add_others(self) -> None:
         """The charging code on CPUs that are not there (one of its two functions is asked under cmpxchg only), and the
@@ -108,6 +108,18 @@ class Finder:
                          percpu="cmpxchg", accounting=accounting)
         if "forwarding" in self.options.benches and self.wanted("processor"):
             self.add(Kind.PROCESSOR, "processor", "none", "static", "forwarding-static", only="forwarding")
+
+    def add_code(self) -> None:
+        """The machine code of an engine's bulk functions."""
+        if "bulk" not in self.options.benches or self.options.works:
+            return
+        if os.uname().machine != "x86_64" or not shutil.which("objdump"):
+            self.bench.leave("machine code", "read on x86-64, by binutils")
+            return
+        for engine in self.engines():
+            self.add(Kind.OURS, engine, "bulk", "shared", "code", only="bulk")
+
+    # --------------------------------------------------------------------------------------------------------- peers
 
     def version(self, peer: str) -> str | None:
         """None: the peer was never brought."""
@@ -133,29 +145,28 @@ class Finder:
 
     def lacks_must(self) -> bool:
         """Of what a table of peers cannot do without, as far as this call asked for it."""
-        mimallocs = [peer for peer in ("mimalloc2", "mimalloc3") if self.wanted(peer)]
-        return (any(self.wanted(peer) and self.version(peer) is None for peer in ("glibc", "jemalloc", "gperftools")) or
-                bool(mimallocs) and self.version("mimalloc2") is None and self.version("mimalloc3") is None)
+        groups = (("glibc",), ("jemalloc",), ("gperftools",), ("mimalloc2", "mimalloc3"))
+        return any(any(map(self.wanted, group)) and all(self.version(peer) is None for peer in group)
+                   for group in groups)
 
     def add_peer(self, peer: str, version: str) -> None:
-        lib, archive = f"build/peers/{peer}/lib.so", f"build/peers/{peer}/lib.a"
-        shared, static = ((self.bench.root / path).exists() for path in (lib, archive))
+        """As malloc, shared and static; DPDK and jemalloc have an interface for batches as well."""
+        library, archive = f"build/peers/{peer}/lib.so", f"build/peers/{peer}/lib.a"
+        shared, static = (peer == "glibc" or (self.bench.root / path).exists() for path in (library, archive))
+        preload = None if peer == "glibc" else library
+        ways: list[tuple[bool, str, str, str, str | None]] = [
+            (shared, "malloc", "shared", "malloc-shared", preload),
+            (static, "malloc", "static", f"malloc-{peer}-static", None)]
+        if peer == "jemalloc":
+            ways += [(shared, "bulk", "shared", "jemalloc-shared", preload),
+                     (static, "bulk", "static", "jemalloc-static", None)]
         if peer == "dpdk":
-            for linkage in ("static", "inline"):
-                self.add(Kind.PEER, peer, "bulk", linkage, f"dpdk-{linkage}", version=version)
-            return
-        if peer == "glibc":
-            self.add(Kind.PEER, peer, "malloc", "shared", "malloc-shared", version=version)
-        elif shared:
-            self.add(Kind.PEER, peer, "malloc", "shared", "malloc-shared", lib, version=version)
-        if peer == "glibc" or static:
-            self.add(Kind.PEER, peer, "malloc", "static", f"malloc-{peer}-static", version=version)
-        else:
+            ways = [(True, "bulk", linkage, f"dpdk-{linkage}", None) for linkage in ("static", "inline")]
+        elif not static:
             self.bench.leave(peer, "not as an archive: no static rows")
-        if peer == "jemalloc" and shared:
-            self.add(Kind.PEER, peer, "bulk", "shared", "jemalloc-shared", lib, version=version)
-        if peer == "jemalloc" and static:
-            self.add(Kind.PEER, peer, "bulk", "static", "jemalloc-static", version=version)
+        for there, api, linkage, worker, loaded in ways:
+            if there:
+                self.add(Kind.PEER, peer, api, linkage, worker, loaded, version=version)
 
     def find_peers(self) -> None:
         self.bring_peers()
@@ -168,30 +179,14 @@ class Finder:
                 self.bench.leave(peer, "cannot be had here (scripts/peers tries again)" if self.was_tried(peer) else
                                  "not here; --fetch, or scripts/peers, brings it")
 
-    def engines(self) -> list[str]:
-        return [engine for engine in self.options.engines or ENGINES if self.wanted(engine)]
-
-    def add_code(self) -> None:
-        """The machine code of an engine's bulk functions."""
-        if "bulk" not in self.options.benches or self.options.works:
-            return
-        if os.uname().machine != "x86_64" or not shutil.which("objdump"):
-            self.bench.leave("machine code", "read on x86-64, by binutils")
-            return
-        for engine in self.engines():
-            self.ours(engine, "bulk", "shared", CODE, only="bulk")
-
     def find(self) -> None:
         for engine in self.engines():
             self.add_engine(engine)
-            self.add_disciplines(engine)
-            self.add_netio(engine)
-            self.add_memcg(engine)
         self.add_others()
-        if any(bench in PEERS_IN for bench in self.options.benches):
+        if PEERS_IN.intersection(self.options.benches):
             self.find_peers()
         # The empty functions stand in every table of costs, whoever else was asked for.
-        for linkage in ("shared", "static", "inline"):
+        for linkage in LINKAGES:
             self.add(Kind.NOTHING, "nothing", "malloc", linkage, f"nothing-{linkage}")
         self.add_code()
 
@@ -200,7 +195,8 @@ def build_workers(bench: Bench, gauge: str) -> None:
     """Have every worker that a planned job needs; leave out the variants whose worker cannot be built."""
     if bench.children.stopped:
         return
-    planned = [v for v in bench.variants if any(job.variant is v for table in bench.tables for job in table.jobs)]
+    jobs = [job for table in bench.tables for job in table.jobs]
+    planned = [variant for variant in bench.variants if any(job.variant is variant for job in jobs)]
     if not planned:
         raise BenchError("nothing of what was asked for can be measured")
 

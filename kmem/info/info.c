@@ -229,13 +229,11 @@ static int of_all(enum info_style style)
 {
 	struct dirent **entries;
 	int count = scandir("/proc", &entries, is_process, by_number);
-	struct km_writer writer = { .fd = STDOUT_FILENO };
 	struct snapshot snapshot = { 0 };
-	bool more = false;
 
 	if (count < 0)
 		return kmem_failed(1, "info", "/proc: %s", strerror(errno));
-	info_list_head(&writer, style);
+	struct info_list list = info_list_begin(style);
 	for (int i = 0; i < count; i++) {
 		pid_t pid = atoi(entries[i]->d_name);
 
@@ -244,13 +242,11 @@ static int of_all(enum info_style style)
 		enum info_result result = info_of_process(pid, &snapshot);
 		if (style >= INFO_TREE && (result == INFO_OTHER || !snapshot.group_count))
 			continue;
-		if (result == INFO_OK || result == INFO_PARTLY || result == INFO_OTHER) {
-			info_list_row(&writer, style, &snapshot, result == INFO_OTHER, more);
-			more = true;
-		}
+		if (result == INFO_OK || result == INFO_PARTLY || result == INFO_OTHER)
+			info_list_row(&list, &snapshot, result == INFO_OTHER);
 	}
 	snapshot_clear(&snapshot);
-	int error = info_list_tail(&writer, style);
+	int error = info_list_end(&list);
 	return error ? kmem_failed(1, "info", "writing: %s", strerror(error)) : 0;
 }
 

@@ -148,14 +148,6 @@ static unsigned long taken(const struct row *row)
 	return row->slabs != UNKNOWN ? row->slabs : row->active != UNKNOWN ? row->active : 0;
 }
 
-static int by_bytes(const void *a, const void *b)
-{
-	const struct row *x = a, *y = b;
-	unsigned long i = taken(x), j = taken(y);
-
-	return i != j ? (i < j) - (i > j) : strcmp(x->cache->stats.name, y->cache->stats.name);
-}
-
 struct info_bytes info_bytes(unsigned long bytes)
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
@@ -172,7 +164,8 @@ struct info_bytes info_bytes(unsigned long bytes)
 	return result;
 }
 
-int info_columns(void)
+/* Columns of the terminal that standard output is; 0: it is none. */
+static int columns_of_terminal(void)
 {
 	struct winsize size;
 
@@ -181,32 +174,33 @@ int info_columns(void)
 	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
 }
 
-/* Five columns of figures stand behind the name. */
-#define FIGURES_WIDTH	(4 * 11 + 7)
-
-/* Room for every name, as far as the terminal has it. */
-static int name_width(void)
+/* How many there are; what is not known is a dash, here and below. */
+static struct info_bytes count_text(unsigned long count)
 {
-	int columns = info_columns(), widest = sizeof(((struct kmem_cache_stats *)0)->name) - 1;
+	struct info_bytes result = { "-" };
 
-	if (!columns || columns >= widest + FIGURES_WIDTH)
-		return widest;
-	return columns > FIGURES_WIDTH + 8 ? columns - FIGURES_WIDTH : 8;
+	if (count != UNKNOWN)
+		snprintf(result.text, sizeof(result.text), "%lu", count);
+	return result;
+}
+#define COUNT(n) (count_text(n).text)
+
+static struct info_bytes share_text(unsigned long part, unsigned long whole)
+{
+	struct info_bytes result = { "-" };
+
+	if (part != UNKNOWN && whole != UNKNOWN)
+		snprintf(result.text, sizeof(result.text), "%.1f%%",
+			 whole ? 100.0 * (double)part / (double)whole : 0.0);
+	return result;
 }
 
-/* Bytes of objects in use, on shelves, and in slabs; what is unknown is a dash. */
-static void print_bytes(const char *name, unsigned long objects, unsigned long active, unsigned long shelves,
-			unsigned long slabs)
+/* Bytes of objects in use, on shelves, and in slabs. */
+static void add_row(struct table *table, int64_t key, const char *name, unsigned long objects, unsigned long active,
+		    unsigned long shelves, unsigned long slabs)
 {
-	int width = name_width();
-	char used[16] = "-", count[24] = "-";
-
-	if (objects != UNKNOWN)
-		snprintf(count, sizeof(count), "%lu", objects);
-	if (active != UNKNOWN && slabs != UNKNOWN)
-		snprintf(used, sizeof(used), "%.1f%%", slabs ? 100.0 * (double)active / (double)slabs : 0.0);
-	printf("%-*.*s %10s %10s %10s %10s %6s\n", width, width, name, count, BYTES(active), BYTES(shelves),
-	       BYTES(slabs), used);
+	table_row(table, NULL, key, (const char *const[]){ name, COUNT(objects), BYTES(active), BYTES(shelves),
+							   BYTES(slabs), share_text(active, slabs).text });
 }
 
 /* Kilobytes that /proc/PID/smaps_rollup has for the key; 0: it does not say. */
@@ -226,56 +220,70 @@ static unsigned long rollup_kb(unsigned pid, const char *key)
 	return kb;
 }
 
-static void print_total(const char *what, unsigned long bytes)
+/* In the order in which they come. */
+struct totals {
+	struct table *table;
+	int64_t rows;
+};
+
+static void add_text(struct totals *totals, const char *what, const char *text)
 {
-	printf("%-38s %12s\n", what, BYTES(bytes));
+	table_row(totals->table, NULL, -totals->rows++, (const char *const[]){ what, text });
+}
+
+static void add_total(struct totals *totals, const char *what, unsigned long bytes)
+{
+	add_text(totals, what, BYTES(bytes));
 }
 
 static void print_totals(const struct snapshot *snapshot, bool live)
 {
 	const struct kmem_stats *stats = &snapshot->stats;
 	unsigned long ready = snapshot->mapped_ready, dirty = stats->pages_free_dirty;
+	struct totals totals = { table_new(false), 0 };
 
+	table_column(totals.table, "", TABLE_CUT);
+	table_column(totals.table, "", TABLE_RIGHT);
 	printf("\n");
-	print_total("pages in slabs and large blocks", times(stats->pages_used, KM_PAGE_SIZE));
+	add_total(&totals, "pages in slabs and large blocks", times(stats->pages_used, KM_PAGE_SIZE));
 	if (stats->slob_pages && stats->slob_pages != UNKNOWN) {
-		print_total("pages shared by the caches of slob", times(stats->slob_pages, KM_PAGE_SIZE));
-		print_total("in use of them", stats->slob_bytes);
+		add_total(&totals, "pages shared by the caches of slob", times(stats->slob_pages, KM_PAGE_SIZE));
+		add_total(&totals, "in use of them", stats->slob_bytes);
 	}
 	/* A file may say anything. */
 	unsigned long pages = dirty == UNKNOWN ? UNKNOWN : dirty - (ready < dirty ? ready : dirty);
-	print_total("free pages, not yet given back", times(pages, KM_PAGE_SIZE));
-	print_total("free pages, without memory", times(stats->pages_free_clean, KM_PAGE_SIZE));
-	print_total("given back to the system, ever", times(stats->purged_pages, KM_PAGE_SIZE));
-	print_total("mappings of their own", stats->mapped_bytes);
+	add_total(&totals, "free pages, not yet given back", times(pages, KM_PAGE_SIZE));
+	add_total(&totals, "free pages, without memory", times(stats->pages_free_clean, KM_PAGE_SIZE));
+	add_total(&totals, "given back to the system, ever", times(stats->purged_pages, KM_PAGE_SIZE));
+	add_total(&totals, "mappings of their own", stats->mapped_bytes);
 	if (ready)
-		print_total("such that were freed and lie ready", times(ready, KM_PAGE_SIZE));
-	print_total("address space kept for such", stats->mapped_spare_bytes);
+		add_total(&totals, "such that were freed and lie ready", times(ready, KM_PAGE_SIZE));
+	add_total(&totals, "address space kept for such", stats->mapped_spare_bytes);
 	/* Arrays by page and areas by CPU are reserved whole, and of them only what is resident is a figure. */
-	print_total("records but those by page and by CPU", stats->meta_bytes);
-	print_total("address space reserved for pages", stats->arena_reserved_bytes);
+	add_total(&totals, "records but those by page and by CPU", stats->meta_bytes);
+	add_total(&totals, "address space reserved for pages", stats->arena_reserved_bytes);
 	if (stats->nodes > 1)
-		printf("%-38s %12lu\n", "memory nodes", stats->nodes);
+		add_text(&totals, "memory nodes", COUNT(stats->nodes));
 	if (stats->bind_failures && stats->bind_failures != UNKNOWN)
-		print_total("refused to be bound to their node", stats->bind_failures << 22);
+		add_total(&totals, "refused to be bound to their node", stats->bind_failures << 22);
 	struct info_resident resident;
 	if (live && info_resident(snapshot, &resident)) {
-		print_total("resident of slabs and large blocks", resident.used);
-		print_total("resident of free pages", resident.free);
-		print_total("resident of records, of all kinds", resident.records);
+		add_total(&totals, "resident of slabs and large blocks", resident.used);
+		add_total(&totals, "resident of free pages", resident.free);
+		add_total(&totals, "resident of records, of all kinds", resident.records);
 	}
 	unsigned long rss_kb = live ? rollup_kb(snapshot->thread, "Rss:") : 0;
 	if (rss_kb) {
-		print_total("the process, resident (Rss)", rss_kb * 1024);
-		print_total("the process, its share (Pss)",
-			    rollup_kb(snapshot->thread, "Pss:") * 1024);
+		add_total(&totals, "the process, resident (Rss)", rss_kb * 1024);
+		add_total(&totals, "the process, its share (Pss)", rollup_kb(snapshot->thread, "Pss:") * 1024);
 	}
+	table_print(totals.table);
 }
 
 /* Why it is that discipline is said where there is room. */
 static void print_process(const struct snapshot *snapshot)
 {
-	int columns = info_columns();
+	int columns = columns_of_terminal();
 	char line[320];
 
 	snprintf(line, sizeof(line), "process %u, libkmem %s, discipline %s (%s)", snapshot->pid, snapshot->version,
@@ -285,36 +293,42 @@ static void print_process(const struct snapshot *snapshot)
 	printf("%.*s\n\n", columns ? columns : (int)sizeof(line), line);
 }
 
-static int print_memory(const struct snapshot *snapshot, bool live)
+/* The largest first; behind them what all have, and what no cache has. */
+static void print_caches(const struct snapshot *snapshot)
 {
-	struct row *rows = calloc(snapshot->count + 1, sizeof(*rows));
+	static const char *const heads[] = { "objects", "in use", "on shelves", "in slabs", "used" };
 	unsigned long objects = 0, shelves = 0, slabs = 0;
+	struct table *table = table_new(true);
 
-	if (!rows)
-		return ENOMEM;
+	table_column(table, "cache", TABLE_CUT);
+	for (size_t i = 0; i < km_array_count(heads); i++)
+		table_column(table, heads[i], TABLE_RIGHT);
+	/* The pages that the caches of slob share are counted once, here. */
 	add(&slabs, times(snapshot->stats.slob_pages, KM_PAGE_SIZE));
-	print_process(snapshot);
-	printf("%-*s %10s %10s %10s %10s %6s\n", name_width(), "cache", "objects", "in use", "on shelves",
-	       "in slabs", "used");
-	for (size_t i = 0; i < snapshot->count; i++)
-		rows[i] = row_of(snapshot, &snapshot->caches[i]);
-	qsort(rows, snapshot->count, sizeof(*rows), by_bytes);
 	for (size_t i = 0; i < snapshot->count; i++) {
-		const struct kmem_cache_stats *stats = &rows[i].cache->stats;
+		struct row row = row_of(snapshot, &snapshot->caches[i]);
+		const struct kmem_cache_stats *stats = &row.cache->stats;
 		unsigned long on_shelves = times(stats->shelf_objects, stats->size);
 
 		if (stats->total_slabs || stats->active_objects)
-			print_bytes(stats->name, stats->active_objects, rows[i].active, on_shelves, rows[i].slabs);
+			add_row(table, (int64_t)taken(&row), stats->name, stats->active_objects, row.active, on_shelves,
+				row.slabs);
 		add(&objects, stats->active_objects);
 		add(&shelves, on_shelves);
 		add(&slabs, slab_bytes(stats));
 	}
-	free(rows);
-	/* The pages that the caches of slob share are counted once, here. */
-	print_bytes("all caches", objects, active_bytes(snapshot), shelves, slabs);
+	add_row(table, -1, "all caches", objects, active_bytes(snapshot), shelves, slabs);
 	if (snapshot->stats.large_blocks != UNKNOWN)
-		printf("%-*s %10lu %10s\n", name_width(), "large blocks", snapshot->stats.large_blocks,
-		       BYTES(snapshot->stats.large_bytes));
+		table_row(table, NULL, -2, (const char *const[]){
+			"large blocks", COUNT(snapshot->stats.large_blocks), BYTES(snapshot->stats.large_bytes),
+			NULL, NULL, NULL });
+	table_print(table);
+}
+
+static int print_memory(const struct snapshot *snapshot, bool live)
+{
+	print_process(snapshot);
+	print_caches(snapshot);
 	print_totals(snapshot, live);
 	return fflush(stdout) || ferror(stdout) ? EIO : 0;
 }
@@ -330,7 +344,8 @@ int info_print(const struct snapshot *snapshot, enum info_style style, bool live
 
 /* ------------------------------------------------------------------ the list of processes */
 
-void info_process_name(unsigned pid, char name[64])
+/* What the system calls the process, or "?". */
+static void process_name(unsigned pid, char name[64])
 {
 	char path[64];
 
@@ -352,18 +367,22 @@ static unsigned long all_bytes(const struct snapshot *snapshot)
 	return bytes;
 }
 
-void info_list_head(struct km_writer *writer, enum info_style style)
+struct info_list info_list_begin(enum info_style style)
 {
+	static const char *const heads[] = { "PID", "NAME", "DISCIPLINE", "CACHES", "BYTES" };
+	struct info_list list = { .style = style, .writer = { .fd = STDOUT_FILENO } };
+
 	if (style == INFO_JSON || style == INFO_TREE_JSON)
-		km_print(writer, "[");
+		km_print(&list.writer, "[");
 	else if (style != INFO_TREE)
-		km_print(writer, "%8s %-16s %-10s %7s %14s\n", "PID", "NAME", "DISCIPLINE",
-			 "CACHES", "BYTES");
+		list.table = table_new(true);
+	for (size_t i = 0; list.table && i < km_array_count(heads); i++)
+		table_column(list.table, heads[i], i == 0 || i > 2 ? TABLE_RIGHT : i == 1 ? TABLE_CUT : 0);
+	return list;
 }
 
 /* What the process says of itself may hold anything. */
-static void list_json(struct km_writer *writer, const struct snapshot *snapshot, const char *name,
-		      bool other)
+static void list_json(struct km_writer *writer, const struct snapshot *snapshot, const char *name, bool other)
 {
 	km_print(writer, "\n {\"pid\": %u, \"name\": ", snapshot->pid);
 	km_print_string(writer, name);
@@ -372,37 +391,42 @@ static void list_json(struct km_writer *writer, const struct snapshot *snapshot,
 	if (!other) {
 		km_print(writer, ", \"discipline\": ");
 		km_print_string(writer, snapshot->discipline);
-		km_print(writer, ", \"caches\": %zu, \"active_bytes\": %lu", snapshot->count,
-			 all_bytes(snapshot));
+		km_print(writer, ", \"caches\": %zu, \"active_bytes\": %lu", snapshot->count, all_bytes(snapshot));
 	}
 	km_print(writer, "}");
 }
 
-void info_list_row(struct km_writer *writer, enum info_style style, const struct snapshot *snapshot,
-		   bool other, bool more)
+static void list_row(struct info_list *list, const struct snapshot *snapshot, const char *name, bool other)
+{
+	char build[64];
+
+	snprintf(build, sizeof(build), "libkmem %s, of another build", snapshot->version);
+	table_row(list->table, NULL, -(int64_t)snapshot->pid, (const char *const[]){
+		COUNT(snapshot->pid), name, other ? build : snapshot->discipline,
+		other ? NULL : COUNT(snapshot->count), other ? NULL : COUNT(all_bytes(snapshot)) });
+}
+
+void info_list_row(struct info_list *list, const struct snapshot *snapshot, bool other)
 {
 	char name[64];
 
-	if (style >= INFO_TREE) {
-		info_tree_list_row(writer, style, snapshot, more);
-		return;
-	}
-	info_process_name(snapshot->pid, name);
-	if (style == INFO_JSON) {
-		km_print(writer, more ? "," : "");
-		list_json(writer, snapshot, name, other);
-	} else if (other) {
-		km_print(writer, "%8u %-16s libkmem %s, of another build\n", snapshot->pid, name,
-			 snapshot->version);
+	process_name(snapshot->pid, name);
+	if (list->style >= INFO_TREE) {
+		info_tree_list_row(list, snapshot, name);
+	} else if (list->style == INFO_JSON) {
+		km_print(&list->writer, list->more ? "," : "");
+		list_json(&list->writer, snapshot, name, other);
 	} else {
-		km_print(writer, "%8u %-16s %-10s %7zu %14lu\n", snapshot->pid, name,
-			 snapshot->discipline, snapshot->count, all_bytes(snapshot));
+		list_row(list, snapshot, name, other);
 	}
+	list->more = true;
 }
 
-int info_list_tail(struct km_writer *writer, enum info_style style)
+int info_list_end(struct info_list *list)
 {
-	if (style == INFO_JSON || style == INFO_TREE_JSON)
-		km_print(writer, "\n]\n");
-	return -km_print_end(writer);
+	if (list->table)
+		table_print(list->table);
+	if (list->style == INFO_JSON || list->style == INFO_TREE_JSON)
+		km_print(&list->writer, "\n]\n");
+	return fflush(stdout) || ferror(stdout) ? EIO : -km_print_end(&list->writer);
 }

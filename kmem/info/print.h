@@ -5,6 +5,7 @@
 #define KMEM_COMMAND_INFO_PRINT_H
 
 #include "info/info.h"
+#include "info/table.h"
 #include "watch/print.h"
 
 enum info_style {
@@ -19,24 +20,26 @@ struct info_bytes {
 };
 struct info_bytes info_bytes(unsigned long bytes);
 #define BYTES(n) (info_bytes(n).text)
-/* Columns of the terminal that standard output is, for rows that fit; 0: it is none. */
-int info_columns(void);
-/* What the system calls the process, or "?". */
-void info_process_name(unsigned pid, char name[64]);
 
 /* On standard output: 0 or an errno. live: the process itself can be looked at for more. */
 int info_print(const struct snapshot *snapshot, enum info_style style, bool live);
 
-void info_list_head(struct km_writer *writer, enum info_style style);
+/* Of several processes. */
+struct info_list {
+	enum info_style style;
+	struct km_writer writer;	/* JSON */
+	struct table *table;		/* a row for each; NULL: other styles */
+	bool more;			/* there was one already */
+};
+struct info_list info_list_begin(enum info_style style);
 /* other: its libkmem is of another build, and only its version is known. */
-void info_list_row(struct km_writer *writer, enum info_style style, const struct snapshot *snapshot,
-		   bool other, bool more);
+void info_list_row(struct info_list *list, const struct snapshot *snapshot, bool other);
 /* 0 or an errno. */
-int info_list_tail(struct km_writer *writer, enum info_style style);
+int info_list_end(struct info_list *list);
 
 /* ---- info/tree.c: a snapshot's groups, in one of the last three styles above: 0 or an errno. */
 int info_tree(const struct snapshot *snapshot, enum info_style style);
-/* One of many processes, and which; more: another went before. */
-void info_tree_list_row(struct km_writer *writer, enum info_style style, const struct snapshot *snapshot, bool more);
+/* One of several processes, and which. */
+void info_tree_list_row(struct info_list *list, const struct snapshot *snapshot, const char *name);
 
 #endif

@@ -4,78 +4,13 @@
  */
 #include "info/print.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kmem.h"
-
-/* ------------------------------------------------------------------ groups below each parent */
-
-/* A group's place among its siblings. Parents are counted from 1; 0 is the root. */
-struct place {
-	const struct km_group_stats *group;
-	size_t self, parent;
-};
-
-struct order {
-	struct place *place;		/* by parent, then as compared */
-	size_t *first;			/* of each parent: where its groups begin; one more behind the last */
-};
-
-static int by_size(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	if (x->parent != y->parent)
-		return x->parent < y->parent ? -1 : 1;
-	if (x->group->current != y->group->current)
-		return x->group->current > y->group->current ? -1 : 1;
-	return x->self < y->self ? -1 : x->self > y->self;
-}
-
-static int by_name(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	if (x->parent != y->parent)
-		return x->parent < y->parent ? -1 : 1;
-	return strcmp(x->group->name, y->group->name);
-}
-
-static struct order order_of(const struct snapshot *snapshot, int (*compare)(const void *a, const void *b))
-{
-	size_t count = snapshot->group_count, above[MEMCG_DEPTH_MAX + 2] = { 0 }, at = 0;
-	struct order order = {
-		.place = kmem_need(calloc(count + 1, sizeof(*order.place))),
-		.first = kmem_need(calloc(count + 2, sizeof(*order.first))),
-	};
-
-	/* Each group stands before those below it. */
-	for (size_t i = 0; i < count; i++) {
-		const struct km_group_stats *group = &snapshot->groups[i];
-		size_t depth = group->depth <= MEMCG_DEPTH_MAX ? group->depth : MEMCG_DEPTH_MAX;
-
-		depth = depth ? depth : 1;
-		order.place[i] = (struct place){ group, i + 1, above[depth - 1] };
-		for (size_t below = depth; below < MEMCG_DEPTH_MAX + 2; below++)
-			above[below] = i + 1;
-	}
-	qsort(order.place, count, sizeof(*order.place), compare);
-	for (size_t parent = 0; parent <= count + 1; parent++) {
-		while (at < count && order.place[at].parent < parent)
-			at++;
-		order.first[parent] = at;
-	}
-	return order;
-}
-
-static void free_order(struct order *order)
-{
-	free(order->place);
-	free(order->first);
-}
 
 /* ------------------------------------------------------------------ names */
 
@@ -89,15 +24,48 @@ struct names {
 	bool *shared;			/* of each group: a sibling has its name */
 };
 
+/* A group's place: whose it is below. Parents are counted from 1; 0 is the root. */
+struct place {
+	const struct km_group_stats *group;
+	size_t parent;
+};
+
+static int by_name(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return x->parent != y->parent ? (x->parent > y->parent) - (x->parent < y->parent) :
+					strcmp(x->group->name, y->group->name);
+}
+
+/* From 1 on. */
+static size_t depth_of(const struct km_group_stats *group)
+{
+	return !group->depth ? 1 : group->depth <= MEMCG_DEPTH_MAX ? group->depth : MEMCG_DEPTH_MAX;
+}
+
 static struct names names_of(const struct snapshot *snapshot)
 {
 	struct names names = { snapshot->groups, kmem_need(calloc(snapshot->group_count + 1, sizeof(bool))) };
-	struct order order = order_of(snapshot, by_name);
+	struct place *places = kmem_need(calloc(snapshot->group_count + 1, sizeof(*places)));
+	size_t above[MEMCG_DEPTH_MAX + 1] = { 0 };
 
-	for (size_t i = 1; i < snapshot->group_count; i++)
-		if (!by_name(&order.place[i - 1], &order.place[i]))
-			names.shared[order.place[i - 1].self - 1] = names.shared[order.place[i].self - 1] = true;
-	free_order(&order);
+	/* Each group stands before those below it. */
+	for (size_t i = 0; i < snapshot->group_count; i++) {
+		size_t depth = depth_of(&snapshot->groups[i]);
+
+		places[i] = (struct place){ &snapshot->groups[i], above[depth - 1] };
+		for (; depth <= MEMCG_DEPTH_MAX; depth++)
+			above[depth] = i + 1;
+	}
+	qsort(places, snapshot->group_count, sizeof(*places), by_name);
+	for (size_t i = 1; i < snapshot->group_count; i++) {
+		bool shared = !by_name(&places[i - 1], &places[i]);
+
+		names.shared[places[i - 1].group - names.first] |= shared;
+		names.shared[places[i].group - names.first] |= shared;
+	}
+	free(places);
 	return names;
 }
 
@@ -120,71 +88,48 @@ static struct info_bytes limit(uint64_t bytes)
 	       info_bytes(bytes == KM_UNKNOWN_LIMIT ? KM_UNKNOWN : bytes);
 }
 
-/* How far names reach, with two columns for each level. */
-static int name_width(const struct snapshot *snapshot, const struct names *names)
+/* Those that there were, with their names. */
+static struct text {
+	char text[256];
+} events_of(const struct km_group_stats *group)
 {
-	size_t width = 24;
+	struct text events = { "-" };
+	size_t length = 0;
 
+	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS && length < sizeof(events.text); i++)
+		if (group->events[i] && group->events[i] != KM_UNKNOWN)
+			length += (size_t)snprintf(events.text + length, sizeof(events.text) - length, "%s%s %lu",
+						   length ? " " : "", km_memcg_event_names[i],
+						   (unsigned long)group->events[i]);
+	return events;
+}
+
+/* The largest first, below each parent. */
+static void print_tree(const struct snapshot *snapshot)
+{
+	static const char *const heads[] = { "CURRENT", "PEAK", "MAX", "HIGH" };
+	struct table_row *above[MEMCG_DEPTH_MAX + 1] = { NULL };
+	struct names names = names_of(snapshot);
+	struct table *table = table_new(true);
+
+	table_column(table, "GROUP", TABLE_TREE | TABLE_CUT);
+	for (size_t i = 0; i < km_array_count(heads); i++)
+		table_column(table, heads[i], TABLE_RIGHT);
+	table_column(table, "EVENTS", TABLE_CUT);
 	for (size_t i = 0; i < snapshot->group_count; i++) {
 		const struct km_group_stats *group = &snapshot->groups[i];
-		size_t length = 2 * (group->depth - 1) + strlen(name_of(names, group).text);
+		size_t depth = depth_of(group);
+		struct table_row *row = table_row(
+			table, above[depth - 1], (int64_t)group->current,
+			(const char *const[]){ name_of(&names, group).text, BYTES(group->current), BYTES(group->peak),
+					       limit(group->max).text, limit(group->high).text,
+					       events_of(group).text });
 
-		width = length > width ? length : width;
+		for (; depth <= MEMCG_DEPTH_MAX; depth++)
+			above[depth] = row;
 	}
-	return (int)width;
-}
-
-/* A terminal's row is cut where it ends, as ps(1) does. */
-static void print_line(struct km_writer *writer, char *row)
-{
-	size_t columns = (size_t)info_columns();
-
-	if (columns && strlen(row) > columns)
-		row[columns] = '\0';
-	km_print(writer, "%s\n", row);
-}
-
-static void print_row(struct km_writer *writer, const struct names *names, const struct km_group_stats *group,
-		      int width)
-{
-	int indent = 2 * ((int)group->depth - 1);
-	char row[512];
-	size_t length = (size_t)snprintf(row, sizeof(row), "%*s%-*s %10s %10s %10s %10s ", indent, "", width - indent,
-					 name_of(names, group).text, BYTES(group->current), BYTES(group->peak),
-					 limit(group->max).text, limit(group->high).text), before = length;
-
-	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS && length < sizeof(row); i++)
-		if (group->events[i] && group->events[i] != KM_UNKNOWN)
-			length += (size_t)snprintf(row + length, sizeof(row) - length, " %s %lu",
-						   km_memcg_event_names[i], (unsigned long)group->events[i]);
-	if (length == before)
-		snprintf(row + length, sizeof(row) - length, " -");
-	print_line(writer, row);
-}
-
-/* Groups are at most MEMCG_DEPTH_MAX deep, and so is this. */
-static void print_below(struct km_writer *writer, const struct names *names, const struct order *order, size_t parent,
-			int width)
-{
-	for (size_t i = order->first[parent]; i < order->first[parent + 1]; i++) {
-		print_row(writer, names, order->place[i].group, width);
-		print_below(writer, names, order, order->place[i].self, width);
-	}
-}
-
-static void print_tree(struct km_writer *writer, const struct snapshot *snapshot)
-{
-	struct order order = order_of(snapshot, by_size);
-	struct names names = names_of(snapshot);
-	int width = name_width(snapshot, &names);
-	char head[512];
-
-	snprintf(head, sizeof(head), "%-*s %10s %10s %10s %10s  EVENTS", width, "GROUP", "CURRENT", "PEAK", "MAX",
-		 "HIGH");
-	print_line(writer, head);
-	print_below(writer, &names, &order, 0, width);
 	free(names.shared);
-	free_order(&order);
+	table_print(table);
 }
 
 static void print_json(struct km_writer *writer, const struct snapshot *snapshot)
@@ -266,8 +211,10 @@ int info_tree(const struct snapshot *snapshot, enum info_style style)
 	struct km_writer writer = { .fd = STDOUT_FILENO };
 
 	if (style == INFO_TREE) {
-		print_tree(&writer, snapshot);
-	} else if (style == INFO_TREE_JSON) {
+		print_tree(snapshot);
+		return fflush(stdout) || ferror(stdout) ? EIO : 0;
+	}
+	if (style == INFO_TREE_JSON) {
 		print_json(&writer, snapshot);
 		km_print(&writer, "\n");
 	} else {
@@ -280,16 +227,13 @@ int info_tree(const struct snapshot *snapshot, enum info_style style)
 	return -km_print_end(&writer);
 }
 
-void info_tree_list_row(struct km_writer *writer, enum info_style style, const struct snapshot *snapshot, bool more)
+void info_tree_list_row(struct info_list *list, const struct snapshot *snapshot, const char *name)
 {
-	char name[64];
-
-	if (style == INFO_TREE_JSON) {
-		km_print(writer, more ? ",\n" : "\n");
-		print_json(writer, snapshot);
+	if (list->style == INFO_TREE_JSON) {
+		km_print(&list->writer, list->more ? ",\n" : "\n");
+		print_json(&list->writer, snapshot);
 		return;
 	}
-	info_process_name(snapshot->pid, name);
-	km_print(writer, "%sprocess %u, %s\n", more ? "\n" : "", snapshot->pid, name);
-	print_tree(writer, snapshot);
+	printf("%sprocess %u, %s\n", list->more ? "\n" : "", snapshot->pid, name);
+	print_tree(snapshot);
 }

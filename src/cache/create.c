@@ -22,13 +22,13 @@ static struct {
 	struct kmem_cache *dead;	/* memory of caches that are gone, by next_named */
 	size_t entries_ready;		/* bytes committed */
 	size_t next_id;
-	uint64_t used[KM_IDS / 64];
-} registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY), .next_id = KM_MAP_FIRST };
+} registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY) };
+static uint64_t ids_used[KM_IDS / 64] km_sparse;	/* ... but under rseq, where an id is a word's number */
 struct km_round km_rounds[KM_ROUNDS];	/* of the registry; with its lock */
 static bool printing[KM_PRINTERS + 1];	/* ... whose rounds are under way */
 /* Caches by the hash of their name, the latest first; apart, because all zeros need no file. A page of it, until there
  * are as many caches: each of a few would touch another. */
-static struct kmem_cache *names[16384];
+static struct kmem_cache *names[16384] km_sparse km_aligned(KM_PAGE_SIZE);
 static uint32_t names_mask = KM_PAGE_SIZE / sizeof(*names) - 1;
 
 /* ------------------------------------------------------------------ ids */
@@ -87,15 +87,14 @@ static uint16_t get_id(struct kmem_cache *cache)
 		return id_of_word(cache);
 
 	for (size_t tries = 0; tries < KM_IDS; tries++) {
-		size_t id = registry.next_id++;
+		size_t id = km_max(registry.next_id, (size_t)KM_MAP_FIRST);
 
-		if (registry.next_id == KM_IDS)
-			registry.next_id = KM_MAP_FIRST;
-		if (registry.used[id / 64] >> (id % 64) & 1)
+		registry.next_id = (id + 1) % KM_IDS;
+		if (ids_used[id / 64] >> (id % 64) & 1)
 			continue;
 		if (!entries_reach(id))
 			break;
-		registry.used[id / 64] |= (uint64_t)1 << (id % 64);
+		ids_used[id / 64] |= (uint64_t)1 << (id % 64);
 		return (uint16_t)id;
 	}
 	return KM_MAP_DESC;
@@ -111,7 +110,7 @@ static void put_id(struct kmem_cache *cache, bool fenced)
 		km_percpu_free(cache->word, bytes_of_word(cache));
 	if (cache->word || id < KM_MAP_FIRST)
 		return;
-	registry.used[id / 64] &= ~((uint64_t)1 << (id % 64));
+	ids_used[id / 64] &= ~((uint64_t)1 << (id % 64));
 }
 
 static void fill_entry(struct kmem_cache *cache)

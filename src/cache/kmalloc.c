@@ -29,7 +29,7 @@ static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 /* Then all sizes are 0 and NULL above. */
 struct kmem_cache *km_kmalloc_sized;
 /* For __GFP_ACCOUNT, so that what is paid for and what is not don't share slabs; NULL until there is a group. */
-static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
 /* Larger ones, and where a sanitizer is all, go the long way: by kmalloc_node. */
 static size_t most_direct = KMALLOC_MAX_CACHE_SIZE;
 

@@ -60,7 +60,7 @@ KMEM_API km_hit_path void free(void *p)
 static struct {
 	size_t used;
 	char bytes[16384] km_aligned(KM_MALLOC_ALIGN);
-} early;
+} early km_sparse;
 
 static void *early_alloc(size_t size)
 {

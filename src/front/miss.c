@@ -11,7 +11,7 @@
 #include "front.h"
 
 km_tls uint8_t km_front_turn;
-uint8_t km_front_looks[KM_MAX_CPUS];
+uint8_t km_front_looks[KM_MAX_CPUS] km_sparse;
 void (*km_front_tick)(void);
 bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
 km_tls struct obj_cgroup *km_objcg_here;

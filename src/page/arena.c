@@ -20,8 +20,8 @@
 
 _Static_assert(KM_ID_TABLES % ((size_t)64 << 10) == 0, "what lies behind them is aligned as they are");
 
-struct km_arena km_arena = {
-	.purge = KM_LOCK_INIT(KM_RANK_PURGE), .grow = KM_LOCK_INIT(KM_RANK_GROW), .huge = true, .decay_ms = 1000,
+struct km_arena km_arena km_sparse km_aligned(KM_PAGE_SIZE) = {
+	.purge = KM_LOCK_INIT(KM_RANK_PURGE), .grow = KM_LOCK_INIT(KM_RANK_GROW),
 };
 
 /* One that was given back, if there is one whose arrays have room for just as much. */
@@ -156,15 +156,14 @@ static bool commit_array(void *array, size_t *ready, size_t members, size_t all,
 	return true;
 }
 
-static bool commit_arrays(const struct km_range *range, size_t i, size_t end)
+static bool commit_arrays(struct km_range *range, size_t end)
 {
-	return commit_array(range->map, &km_arena.map_ready[i], end, range->pages, 8 * sizeof(*range->map),
+	return commit_array(range->map, &range->map_ready, end, range->pages, 8 * sizeof(*range->map), COMMIT_STEP) &&
+	       commit_array(range->page, &range->page_ready, end, range->pages, 8 * sizeof(*range->page),
 			    COMMIT_STEP) &&
-	       commit_array(range->page, &km_arena.page_ready[i], end, range->pages, 8 * sizeof(*range->page),
+	       commit_array(range->owner, &range->owner_ready, end, range->pages, 8 * sizeof(*range->owner),
 			    COMMIT_STEP) &&
-	       commit_array(range->owner, &km_arena.owner_ready[i], end, range->pages, 8 * sizeof(*range->owner),
-			    COMMIT_STEP) &&
-	       commit_array(range->dirty, &km_arena.dirty_ready[i], end, range->pages, 1, ARRAY_ALIGN);
+	       commit_array(range->dirty, &range->dirty_ready, end, range->pages, 1, ARRAY_ALIGN);
 }
 
 struct km_range *km_range_of_page(const struct km_page *page)
@@ -193,14 +192,14 @@ static void bind_block(char *block, unsigned node)
 static bool reach_id(size_t id)
 {
 	static size_t ready[2];
-	const struct km_range *range = &km_arena.range[0];
+	struct km_range *range = &km_arena.range[0];
 	const size_t most = KM_ID_TABLES / 2 / sizeof(uint64_t);
 	char *table = (char *)range->map - KM_ID_TABLES;
 
 	for (int i = 0; i < 2; i++, table += KM_ID_TABLES / 2)
 		if (!commit_array(table, &ready[i], KM_ID_SKEW / sizeof(uint64_t) + id + 1, most, 64, ARRAY_ALIGN))
 			return false;
-	if (!commit_array(range->map, &km_arena.map_ready[0], FOREIGN_PAGES, range->pages, 8 * sizeof(*range->map),
+	if (!commit_array(range->map, &range->map_ready, FOREIGN_PAGES, range->pages, 8 * sizeof(*range->map),
 			  COMMIT_STEP))
 		return false;
 	if (km_hot.map != range->map)
@@ -222,25 +221,26 @@ static bool commit_block(struct km_range *range, unsigned node)
 {
 	if (!range->base || range->leaving || range->ready + KM_BLOCK_PAGES > range->pages)
 		return false;
-	size_t i = (size_t)(range - km_arena.range), end = range->ready + KM_BLOCK_PAGES;
+	size_t end = range->ready + KM_BLOCK_PAGES;
+	bool first = range == km_arena.range;
 	char *block = range->base + (range->ready << KM_PAGE_SHIFT);
-	if (!commit_arrays(range, i, end) || (i == 0 && !reach_id(KM_MAP_DESC)) ||
+	if (!commit_arrays(range, end) || (first && !reach_id(KM_MAP_DESC)) ||
 	    km_os_commit_node(block, KM_BLOCK_BYTES, node))
 		return false;
 	bind_block(block, node);
 	if (range->node)
 		range->node[range->ready >> KM_MAX_ORDER] = (uint8_t)node;
-	size_t kept = i == 0 && !range->ready ? FOREIGN_PAGES : 0;
+	size_t kept = first && !range->ready ? FOREIGN_PAGES : 0;
 	km_run_put(&km_arena.zone[node], range, range->ready + kept, KM_BLOCK_PAGES - kept, false);
 	km_store_release(&range->ready, end);
 	/* Once only: others read them by then. */
-	if (i == 0 && !km_hot.pages) {
+	if (first && !km_hot.pages) {
 		km_hot.arena = range->base;
 		km_hot.page = range->page;
 		km_hot.owner = range->owner;
 	}
 	/* Last: before, no index passes. */
-	if (i == 0)
+	if (first)
 		km_store_release(&km_hot.pages, end);
 	return true;
 }

@@ -94,6 +94,8 @@ struct km_range {
 	uint64_t *owner;	/* a word each: page/owner.h */
 	uint64_t *dirty;	/* a bit each: free, and may be resident; under the lock of its node */
 	uint8_t *node;		/* of each largest block; NULL: there is only one node */
+	/* Bytes committed of the arrays. */
+	size_t map_ready, page_ready, owner_ready, dirty_ready;
 	bool pinned;		/* who reads its pages may come late: it is never unmapped */
 	bool leaving;		/* being unmapped; then its base is NULL, and its arrays serve another */
 };

@@ -36,21 +36,19 @@ struct km_zone {
 	struct km_list bin[2][KM_RUN_BINS];	/* runs; the one that was put there last comes first */
 } km_aligned(64);
 
+/* All zeros at first, and what each process writes stands in front: none of the rest is resident. */
 struct km_arena {
-	struct km_zone zone[KM_MAX_NODES];
 	struct km_lock purge;		/* held while free pages are on no list */
-	struct km_lock grow;		/* what follows, up to kept_pages; readers need none */
+	struct km_lock grow;		/* the ranges, and what follows up to kept_pages; readers need none */
 	unsigned ranges;
-	struct km_range range[KM_MAX_RANGES];
-	/* Bytes committed of the arrays. */
-	size_t map_ready[KM_MAX_RANGES], page_ready[KM_MAX_RANGES], owner_ready[KM_MAX_RANGES];
-	size_t dirty_ready[KM_MAX_RANGES];
 	size_t bind_failures;
 	size_t ready_pages;		/* in use, as far as this floor knows, and may lie ready on CPUs */
 	size_t empty_pages;		/* the same, and may lie in empty slabs that are kept */
 	size_t kept_pages;		/* dirty when the system could last not take them back */
 	bool huge;
 	unsigned decay_ms;
+	struct km_zone zone[KM_MAX_NODES];
+	struct km_range range[KM_MAX_RANGES];
 };
 extern km_hidden struct km_arena km_arena;
 

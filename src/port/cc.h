@@ -24,6 +24,13 @@
 /* Initial-exec: no call in the fast path, and usable before the dynamic loader is done. */
 #define km_tls		__thread __attribute__((tls_model("initial-exec")))
 #define km_aligned(n)	__attribute__((aligned(n)))
+/* Zeros of which a process writes little, if anything: they stand behind all other variables, and those on few pages.
+ * By its name the section has no bytes in the file; debug builds do without it, in which a lock's rank is no zero. */
+#ifdef KM_DEBUG
+#define km_sparse
+#else
+#define km_sparse	__attribute__((section(".sbss.km_sparse")))
+#endif
 
 #define km_container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 #define km_array_count(array) (sizeof(array) / sizeof((array)[0]))

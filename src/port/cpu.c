@@ -38,7 +38,7 @@ struct km_percpu km_percpu = {
 static struct {
 	char tables[KM_ID_TABLES];
 	uint16_t map[2];
-} none km_aligned(64);
+} none km_sparse km_aligned(64);
 struct km_hot km_hot = {
 	.percpu = (char *)zero_area, .map = none.map, .caches = (struct kmem_cache **)zero_area,
 };
@@ -50,9 +50,9 @@ static struct {
 	bool sees_locking;	/* ... and all of them are readable, but for while memory is locked */
 	unsigned locking;	/* threads that lock it just now */
 	pthread_key_t exit_key;
-	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area */
 	uint32_t from[KMEM_AREA_SHIFT - 2];	/* below this word no run of 2^n words is to be had */
-} areas = { .lock = KM_LOCK_INIT(KM_RANK_META) };
+	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area */
+} areas km_sparse = { .lock = KM_LOCK_INIT(KM_RANK_META) };
 
 #define AREA_BYTES ((size_t)1 << KMEM_AREA_SHIFT)
 #define COMMIT_STEP ((size_t)64 << 10)

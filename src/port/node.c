@@ -18,13 +18,13 @@ typedef uint64_t id_set[ID_WORDS];
 unsigned km_node_count = 1;
 int km_only_node = -1;
 const char *km_node_root = "/sys/devices/system/node";
-struct km_nodes km_nodes;
+struct km_nodes km_nodes km_sparse;
 
 static struct {
 	uint8_t of_id[KM_MAX_NODE_IDS];	/* 1 + node; 0: no such id */
 	id_set ids[KM_MAX_NODES];	/* which ids are the node */
 	char text[4096];		/* a file of sysfs is a page at most */
-} topology;
+} topology km_sparse;
 
 static bool has(const uint64_t *set, unsigned bit)
 {

@@ -17,7 +17,7 @@
 /* Private groups that have a reference, and those that have none, but something that is out. */
 static struct km_list living = { &living, &living }, orphans = { &orphans, &orphans };
 /* Both, by the hash of their names. */
-static struct km_private *named[1024];
+static struct km_private *named[1024] km_sparse;
 
 /* ------------------------------------------------------------------ the twins of a group */
 

@@ -28,7 +28,7 @@
 
 static const char usage_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
-	"  --engine NAME      engine of all caches: sheaf, slub, slab, slob\n"
+	"  --engine NAME      engine of all caches: " KM_ENGINES(KM_ENGINE_QUOTED, ", ") "\n"
 	"  --percpu NAME      per-CPU discipline: auto, rseq, cmpxchg, lock\n"
 	"  --limit SIZE       malloc fails with ENOMEM beyond; K, M, G, T: powers of 1024\n"
 	"  --group NAME       count what is allocated, under this name (the program's)\n"
@@ -115,7 +115,7 @@ static int parse(int argc, char **argv, struct run_options *options)
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
-	static const char *const engines[] = { "sheaf", "slub", "slab", "slob", NULL };
+	static const char *const engines[] = { KM_ENGINE_NAMES NULL };
 	static const char *const disciplines[] = { "auto", "rseq", "cmpxchg", "lock", NULL };
 	int code;
 

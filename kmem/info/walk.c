@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "cache/root.h"
-#include "engine/slob.h"
 #include "engine/slub.h"
 #include "info/info.h"
 #include "kmem.h"

@@ -63,7 +63,6 @@ enum km_option_fit { KM_OPTION_FITS, KM_OPTION_BAD, KM_OPTION_UNKNOWN };
 enum km_option_fit km_option_apply(const char *key, const char *value);
 /* Bytes, or with K, M, G or T (either case) powers of 1024, as 1.5G; false: it is no such number, or 0. */
 bool km_parse_bytes(const char *text, uint64_t *bytes);
-const struct km_engine *km_engine_find(const char *name);
 
 /* ---- create.c: the registry */
 

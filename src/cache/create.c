@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 
-#include "../engine/slob.h"
 #include "../page/ahead.h"
 #include "../page/meta.h"
 #include "../port/die.h"
@@ -167,7 +166,7 @@ static int init_nodes(struct kmem_cache *cache)
 		cache->node[node] = km_meta_alloc(cache->engine->node_bytes, true);
 		if (!cache->node[node])
 			return -ENOMEM;
-		int error = cache->engine->node_init(cache, node);
+		int error = cache->engine->node_init ? cache->engine->node_init(cache, node) : 0;
 		if (error) {
 			km_meta_free(cache->node[node], cache->engine->node_bytes);
 			cache->node[node] = NULL;
@@ -181,7 +180,8 @@ static void fini_nodes(struct kmem_cache *cache)
 {
 	for (unsigned node = km_node_count; node-- > 0;)
 		if (cache->node[node]) {
-			cache->engine->node_fini(cache, node);
+			if (cache->engine->node_fini)
+				cache->engine->node_fini(cache, node);
 			km_meta_free(cache->node[node], cache->engine->node_bytes);
 		}
 	km_meta_free(cache->events, sizeof(*cache->events));
@@ -750,7 +750,7 @@ void km_registry_fork(bool before, bool child)
 	if (registry.all.next)
 		km_list_for_each(e, &registry.all)
 			fork_cache(km_container_of(e, struct kmem_cache, all), before, child);
-	km_slob_fork(before, child);
+	km_engines_fork(before, child);
 	if (!before) {
 		km_front_fork(false, child);
 		__builtin_memset(printing, 0, child ? sizeof(printing) : 0);

@@ -5,8 +5,6 @@
  */
 #include "root.h"
 
-#include "../engine/slob.h"
-
 #define ROOT(member)	KM_FIELD_IN("root", struct km_root, member)
 #define PERCPU(member)	KM_FIELD_IN("percpu", struct km_percpu, member)
 #define RANGE(member)	KM_FIELD_IN("range", struct km_range, member)
@@ -22,7 +20,7 @@
 
 const struct km_field km_fields[] = {
 	KM_FIELD_CONST("area_shift", KMEM_AREA_SHIFT),
-	KM_FIELD_CONST("slob_unit", KM_SLOB_UNIT),
+	KM_FIELD_CONST("slob_unit", KM_SIZED_UNIT),
 	KM_FIELD_STRUCT("root", struct km_root),
 	ROOT(discipline), ROOT(reason), ROOT(percpu), ROOT(caches), ROOT(cache_count), ROOT(arena.ranges),
 	ROOT(arena.range), ROOT(arena.nodes), ROOT(arena.bind_failures), ROOT(large_blocks), ROOT(large_bytes),

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <limits.h>
 
-#include "../engine/slob.h"
 #include "../page/big.h"
 #include "../port/die.h"
 #include "ready.h"
@@ -43,10 +42,10 @@ static size_t natural_align(size_t size)
 	return km_max(size & -size, (size_t)ARCH_KMALLOC_MINALIGN);
 }
 
-/* Engine slob serves kmalloc by size. */
+/* Some engine serves kmalloc by size. */
 km_inline bool is_by_size(size_t size)
 {
-	return km_kmalloc_sized && km_likely(size - 1 < KM_SLOB_SIZED_END - 1);
+	return km_kmalloc_sized && km_likely(size - 1 < KM_SIZED_END - 1);
 }
 
 /* A gap in front of the block, if need be, aligns what follows the header. */
@@ -216,7 +215,7 @@ size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 
-	if (!km_boot() || !km_kmalloc_sized || !size || size >= KM_SLOB_SIZED_END)
+	if (!km_boot() || !km_kmalloc_sized || !size || size >= KM_SIZED_END)
 		return 0;
 	request.bytes = (uint32_t)size;
 	request.align = (uint32_t)natural_align(size);
@@ -407,33 +406,29 @@ static bool in_shared_page(const void *p)
 {
 	struct km_page *page = km_page_of(p);
 
-	return page && km_load_acquire(&page->type) == KM_PAGE_SLOB;
-}
-
-km_inline struct kmem_cache *sized_owner(const void *p)
-{
-	struct km_page *page = km_page_of(p);
-
-	return page && km_load_acquire(&page->type) == KM_PAGE_SLOB && km_slob_is_sized(page, p) ?
-		       km_kmalloc_sized : NULL;
+	return page && km_load_acquire(&page->type) == KM_PAGE_SHARED;
 }
 
 struct kmem_cache *km_sized_owner(const void *p)
 {
-	return sized_owner(p);
+	struct km_page *page = km_page_of(p);
+
+	return page && km_kmalloc_sized && km_load_acquire(&page->type) == KM_PAGE_SHARED &&
+	       km_kmalloc_sized->engine->sized.owns(page, p) ? km_kmalloc_sized : NULL;
 }
 
 /* Is p, in a page that caches share, kmalloc's? Else the mistake is named. */
 static bool is_sized(const void *p, const char *function)
 {
+	const struct km_sized_engine *sized = km_engine_sized();
 	struct km_page *page = km_page_of(p);
 
-	if (km_likely(km_slob_is_sized(page, p)))
+	if (km_likely(sized->owns(page, p)))
 		return true;
 	/* A handler that struck inside of the allocator can't wait for the lock that tells more. */
 	bool was = km_busy_begin();
 	km_reports_off();
-	enum km_misuse what = was ? KM_MISUSE_INTERIOR : km_slob_mistake(page, p);
+	enum km_misuse what = was ? KM_MISUSE_INTERIOR : sized->mistake(page, p);
 	km_reports_on();
 	km_misuse(what, function, p, NULL);
 	km_busy_end(was);
@@ -471,12 +466,13 @@ static km_noinline void free_any(const void *p, const char *function)
 
 void km_free_any_miss(const void *p, const char *function)
 {
-	struct kmem_cache *cache = km_kmalloc_sized ? sized_owner(p) : km_quick_cache(p);
+	struct kmem_cache *sized = km_kmalloc_sized, *cache;
 
+	if (sized && in_shared_page(p) && km_likely(km_front_free_sized(sized, (void *)p)))
+		return;
+	cache = sized ? NULL : km_quick_cache(p);
 	if (km_unlikely(!cache))
 		free_any(p, function);
-	else if (km_kmalloc_sized)
-		km_front_free_sized(cache, (void *)p);
 	else
 		km_free_miss(cache, (void *)p);
 }
@@ -486,7 +482,7 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 	if (ZERO_OR_NULL_PTR(p))
 		return 0;
 	if (in_shared_page(p))
-		return is_sized(p, function) ? km_slob_usable(p) : 0;
+		return is_sized(p, function) ? km_engine_sized()->usable(p) : 0;
 	struct kmem_cache *cache = cache_of_object(p);
 	if (cache)
 		return km_usable_of(cache, p);
@@ -526,8 +522,8 @@ size_t kmalloc_size_roundup(size_t size)
 		return 0;
 	if (km_unlikely(km_sanitizer.objects))
 		return size;
-	if (km_kmalloc_sized && size < KM_SLOB_SIZED_END)
-		return km_align_up(size, KM_SLOB_UNIT);
+	if (km_kmalloc_sized && size < KM_SIZED_END)
+		return km_align_up(size, KM_SIZED_UNIT);
 	if (!km_kmalloc_sized && size <= KMALLOC_MAX_CACHE_SIZE)
 		return cache_of_size[(size + 7) >> 3]->size;
 	struct km_request request = km_request_of(GFP_NOWAIT, NUMA_NO_NODE);

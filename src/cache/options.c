@@ -10,21 +10,10 @@
 #include "cache.h"
 
 struct km_options km_options = {
-	.engine = &km_engine_sheaf, .index = "cpu", .huge = true, .sanitize = true, .decay_ms = 1000,
+	.engine = &KM_ENGINE_DEFAULT, .index = "cpu", .huge = true, .sanitize = true, .decay_ms = 1000,
 };
 
 bool km_memcg_modes[MEM_CGROUP_NR_MODES] = { [MEM_CGROUP_SHELF] = true };
-
-static const struct km_engine *const engines[] = { &km_engine_sheaf, &km_engine_slub, &km_engine_slab,
-						   &km_engine_slob };
-
-const struct km_engine *km_engine_find(const char *name)
-{
-	for (size_t i = 0; i < km_array_count(engines); i++)
-		if (engines[i] && __builtin_strcmp(engines[i]->name, name) == 0)
-			return engines[i];
-	return NULL;
-}
 
 static bool parse_number(const char *value, unsigned long most, unsigned long *number)
 {
@@ -244,7 +233,7 @@ static const struct option {
 	bool (*set)(const char *value);
 	const char *help;
 } options[] = {
-	{ "engine", set_engine, "sheaf|slub|slab|slob: engine of caches that do not name one (sheaf)" },
+	{ "engine", set_engine, KM_ENGINE_CHOICE ": engine of caches that do not name one (sheaf)" },
 	{ "percpu", set_percpu, "auto|rseq|cmpxchg|lock: per-CPU discipline (auto)" },
 	{ "index", set_index, "cpu|cid|auto: a thread's area goes by its CPU, or by its concurrency id (cpu)" },
 	{ "misuse", set_misuse, "abort|warn|trap: what a bad free does (abort)" },

@@ -4,14 +4,13 @@
  */
 #include "root.h"
 
-#include "../engine/slob.h"
-
 _Static_assert(offsetof(struct km_root, fields) == 16 && offsetof(struct km_root, version) == 24 &&
 	       offsetof(struct km_root, field_count) == 40, "readers of other builds look there");
 _Static_assert(sizeof(struct km_root) <= KM_META_ROOT_BYTES, "the record has its place");
 
 void km_root_start(void)
 {
+	const struct km_sized_engine *sized = km_engine_sized();
 	struct km_root *root = km_meta_root();
 	uint64_t magic;
 
@@ -32,8 +31,8 @@ void km_root_start(void)
 		      &root->mapped_ready);
 	km_big_expose_blocks(&root->mapped_table, &root->mapped_slots, &root->parked, &root->parked_count);
 	km_meta_expose(&root->meta_bytes, &root->spans, &root->span_count);
-	root->slob_pages = &km_slob.pages;
-	root->slob_units = &km_slob.units;
+	root->slob_pages = sized ? sized->pages : NULL;
+	root->slob_units = sized ? sized->units : NULL;
 	root->memcg = &km_memcg_view;
 	__builtin_memcpy(&magic, KM_ROOT_MAGIC, sizeof(magic));
 	km_store_release((uint64_t *)root, magic);

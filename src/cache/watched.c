@@ -3,7 +3,6 @@
  * comes and goes, with the bytes that were asked for. Then a cache has no shelves, and these hooks. Invariant: the word
  * at `freeptr`, which lies behind the red zone, says the bytes that a living object has; 0 or a link where it is free.
  */
-#include "../engine/slob.h"
 #include "cache.h"
 
 static bool keeps_word(const struct kmem_cache *cache)
@@ -16,7 +15,7 @@ static size_t bytes_of(const struct kmem_cache *cache, const void *object)
 {
 	if (keeps_word(cache))
 		return *km_watched_word(cache, object);
-	return cache == km_kmalloc_sized ? km_slob_usable(object) : cache->object_size;
+	return cache == km_kmalloc_sized ? cache->engine->sized.usable(object) : cache->object_size;
 }
 
 /* Of such a cache a free object may be read. */

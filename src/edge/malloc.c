@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "../cache/ready.h"
-#include "../engine/slob.h"
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../watch/memcg.h"
@@ -98,12 +97,12 @@ static void *large_alloc(size_t size, size_t align, gfp_t zero)
 	       no_memory();
 }
 
-/* Engine slob: no classes, but a header with the size; from a page on, whole pages. */
+/* An engine that serves by size: no classes, but a header with the size; from a page on, whole pages. */
 static void *alloc_sized(size_t size, size_t align)
 {
 	size_t bytes = size ?: 1;
 
-	if (align + bytes > KM_PAGE_SIZE || bytes >= KM_SLOB_SIZED_END)
+	if (align + bytes > KM_PAGE_SIZE || bytes >= KM_SIZED_END)
 		return large_alloc(bytes, align, 0);
 	return km_front_alloc_sized(km_kmalloc_sized, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE);
 }

@@ -16,12 +16,14 @@
 
 #include "../page/arena.h"
 #include "../port/chain.h"
+#include "../port/die.h"
 #include "../port/ids.h"
 #include "../port/list.h"
 #include "../port/lock.h"
 #include "../port/node.h"
 #include "../port/pcpu.h"
 #include "../port/sanitizer.h"
+#include "engines.h"
 
 #define KM_NAME_BYTES	32u
 
@@ -253,6 +255,23 @@ struct km_chain_engine {
 	bool (*drain)(struct kmem_cache *cache, bool unused);
 };
 
+/*
+ * What engines add that serve kmalloc by size, from one cache, in pages that all their caches share (shared_pages).
+ * `alloc` of the table below looks at request->bytes and request->align there. Sizes are multiples of KM_SIZED_UNIT.
+ */
+#define KM_SIZED_UNIT	((uint32_t)ARCH_KMALLOC_MINALIGN)
+#define KM_SIZED_END	(KM_PAGE_SIZE - KM_SIZED_UNIT)	/* kmalloc from here on: whole pages */
+struct km_sized_engine {
+	/* Take a block of kmalloc's back; or what is wrong with p: then nothing was done. */
+#define KM_NO_MISUSE	KM_NR_MISUSES
+	enum km_misuse (*free)(struct kmem_cache *cache, void *p);
+	/* Is p, in a page of the engine, a block of kmalloc's? Without a lock: whoever asks holds the block. */
+	bool (*owns)(const struct km_page *page, const void *p);
+	enum km_misuse (*mistake)(struct km_page *page, const void *p);	/* why not */
+	size_t (*usable)(const void *p);	/* bytes that its user may use */
+	const size_t *pages, *units;		/* pages with live blocks; units in those */
+};
+
 /* An engine: a few facts and the functions that the front and the cache floor call; behind them what its kind adds. */
 struct km_engine {
 	const char *name;
@@ -267,8 +286,8 @@ struct km_engine {
 
 	/* Fill in order, objects, capacity, freeptr and what else the engine keeps there: 0 or -errno. */
 	int (*layout)(struct kmem_cache *cache, const struct kmem_cache_args *args);
-	int (*node_init)(struct kmem_cache *cache, unsigned node);
-	void (*node_fini)(struct kmem_cache *cache, unsigned node);
+	int (*node_init)(struct kmem_cache *cache, unsigned node);	/* NULL: zeros will do */
+	void (*node_fini)(struct kmem_cache *cache, unsigned node);	/* NULL: there is nothing to do */
 
 	/* Any engine hands out and takes back pointers. take: how many it got. give: after validation;
 	 * objects that fail it are reported and dropped; the array is clobbered. */
@@ -297,17 +316,32 @@ struct km_engine {
 	/* Check the node's lists: number of damages. */
 	int (*check)(struct kmem_cache *cache);
 	void (*fork)(struct kmem_cache *cache, bool before, bool child);	/* NULL: no lock of its own */
+	/* The same of what all its caches share; NULL: nothing. */
+	int (*check_all)(void);
+	void (*fork_all)(bool before, bool child);
 
 	/* Events that the engine keeps by CPU, on top of cache->events; NULL: none. */
 	unsigned long (*event)(struct kmem_cache *cache, enum kmem_event event);
 	void (*clear_events)(struct kmem_cache *cache);
 
-	struct km_array_engine array;	/* of another kind: all NULL, as `chain` is */
+	/* All NULL but those of its kind. */
+	struct km_array_engine array;
 	struct km_chain_engine chain;
+	struct km_sized_engine sized;
 };
 
-extern km_hidden const struct km_engine km_engine_sheaf, km_engine_slub, km_engine_slab, km_engine_slob;
+#define KM_ENGINE_DECLARED(name) extern km_hidden const struct km_engine km_engine_##name;
+KM_ENGINES(KM_ENGINE_DECLARED, )
 extern km_hidden const struct km_engine km_engine_ready;	/* cache/ready.c; no cache of a program's has it */
+
+/* engines.c: the engine of a name, or NULL; one more, before the first cache is made (false: there is no room). */
+const struct km_engine *km_engine_find(const char *name);
+bool km_engine_add(const struct km_engine *engine);
+/* What the one adds that serves kmalloc by size; NULL: there is none. */
+const struct km_sized_engine *km_engine_sized(void);
+/* check_all and fork_all of all engines. */
+int km_engines_check(void);
+void km_engines_fork(bool before, bool child);
 
 /*
  * layout.c: own partial slabs have run out: may this request look at other nodes'? Which of them may give, is the

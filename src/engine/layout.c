@@ -262,7 +262,7 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 {
 	struct km_page *page = km_page_of(object);
 	struct km_page *slab = page ? km_page_head(page) : NULL;
-	bool shared = page && page->type == KM_PAGE_SLOB;
+	bool shared = page && page->type == KM_PAGE_SHARED;
 
 	if (km_unlikely((!slab || slab->type != KM_PAGE_SLAB) && !shared)) {
 		km_misuse(object ? KM_MISUSE_FOREIGN : KM_MISUSE_NULL_FREE, function, object,

@@ -8,10 +8,26 @@
 
 #define PROMOTE_MAX	32u	/* Kernel: SHRINK_PROMOTE_MAX */
 
-void km_slabs_init(struct km_slabs *n)
+int km_slabs_init(struct kmem_cache *cache, unsigned node)
 {
+	struct km_slabs *n = cache->node[node];
+
 	km_lock_init(&n->lock, KM_RANK_NODE);
 	km_list_init(&n->partial);
+	return 0;
+}
+
+void km_slabs_discard(struct kmem_cache *cache, struct km_page *slab)
+{
+	struct km_slabs *n = cache->node[slab->node];
+
+	km_lock(&n->lock);
+	if (slab->flags & KM_SLAB_PARTIAL)
+		km_slabs_unlist(n, slab);
+	km_slabs_went(n, slab);
+	km_bump(&n->counts.taken, -slab->inuse);
+	km_unlock_quick(&n->lock);
+	km_slab_free(cache, slab);
 }
 
 /* Kernel: slabs with at most 32 free objects to the head, fullest first. Lock held. */
@@ -53,15 +69,19 @@ size_t km_slabs_free_empty(struct kmem_cache *cache, struct km_slabs *n, unsigne
 		/* The last object comes back under this lock: what is empty stays so. */
 		if (kind->free_objects(slab) != slab->objects)
 			continue;
-		kind->unlist(n, slab);
+		(kind->unlist ?: km_slabs_drop)(n, slab);
 		km_list_add_tail(entry, &empty);
 	}
 	if (sort)
 		sort_partial(n, kind);
 	km_unlock(&n->lock);
 	km_list_for_each_safe(entry, &empty) {
+		struct km_page *slab = km_container_of(entry, struct km_page, list);
+
 		km_list_del(entry);
-		freed += kind->discard(cache, km_container_of(entry, struct km_page, list));
+		if (!kind->discard)
+			km_slab_free(cache, slab);
+		freed += !kind->discard || kind->discard(cache, slab);
 	}
 	return freed;
 }

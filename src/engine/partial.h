@@ -18,9 +18,9 @@ struct km_slabs {
 /* What an engine says of its slabs to functions below. */
 struct km_slab_kind {
 	unsigned (*free_objects)(const struct km_page *slab);
-	/* Off the list, lock held: nobody will find it. */
+	/* Off the list, lock held: nobody will find it. NULL: km_slabs_drop. */
 	void (*unlist)(struct km_slabs *n, struct km_page *slab);
-	/* Free one that is off the list. False: it is damaged, which was said, and stays. */
+	/* Free one that is off the list. False: it is damaged, which was said, and stays. NULL: km_slab_free. */
 	bool (*discard)(struct kmem_cache *cache, struct km_page *slab);
 };
 
@@ -60,14 +60,22 @@ km_inline void km_slabs_went(struct km_slabs *n, const struct km_page *slab)
 	km_bump(&n->counts.objects, -slab->objects);
 }
 
-void km_slabs_init(struct km_slabs *n);
+km_inline void km_slabs_drop(struct km_slabs *n, struct km_page *slab)
+{
+	km_slabs_unlist(n, slab);
+	km_slabs_went(n, slab);
+}
+
 /* Free empty slabs beyond `keep` partial ones; sort: then those with few free objects come first. Returns how many. */
 size_t km_slabs_free_empty(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, bool sort,
 			   const struct km_slab_kind *kind);
 /* Number of damages of all nodes' lists; check_slab: of a slab that is listed. */
 int km_slabs_check(struct kmem_cache *cache, const struct km_slab_kind *kind,
 		   int (*check_slab)(struct kmem_cache *cache, struct km_page *slab));
-/* As the functions of engines (engine.h), of what stands in struct km_slabs; stats wants the counts alone. */
+/* As the functions of engines (engine.h), of what stands in struct km_slabs; stats wants the counts alone. discard: of
+ * slabs whose `inuse` is kept. */
+int km_slabs_init(struct kmem_cache *cache, unsigned node);
+void km_slabs_discard(struct kmem_cache *cache, struct km_page *slab);
 void km_slabs_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats);
 void km_slabs_fork(struct kmem_cache *cache, bool before, bool child);
 

@@ -190,19 +190,6 @@ static bool drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct
 	return true;
 }
 
-void km_sheaf_discard(struct kmem_cache *cache, struct km_page *slab)
-{
-	struct sheaf_node *n = sheaf_node(cache, slab->node);
-
-	km_lock(&n->slabs.lock);
-	if (slab->flags & KM_SLAB_PARTIAL)
-		unlist_partial(n, slab);
-	km_slabs_went(&n->slabs, slab);
-	km_bump(&n->slabs.counts.taken, -(slab->inuse));
-	km_unlock_quick(&n->slabs.lock);
-	km_slab_free(cache, slab);
-}
-
 struct candidate {
 	struct km_page *slab;
 	void *object;

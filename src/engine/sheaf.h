@@ -70,8 +70,6 @@ void **km_sheaf_refill(struct kmem_cache *cache, const struct km_request *reques
 void **km_sheaf_spill(struct kmem_cache *cache, void **full);
 void km_sheaf_retire(struct kmem_cache *cache, void **block);
 bool km_sheaf_has_room(struct kmem_cache *cache);
-/* A slab goes, whatever is in it. */
-void km_sheaf_discard(struct kmem_cache *cache, struct km_page *slab);
 /* Everything in the barn goes to the slabs, its blocks to metadata. */
 void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn);
 /* The same with what the node has of others. */

@@ -107,7 +107,7 @@ static int node_init(struct kmem_cache *cache, unsigned node)
 	struct sheaf_node *n = cache->node[node];
 
 	km_lock_init(&n->barn.lock, KM_RANK_BARN);
-	km_slabs_init(&n->slabs);
+	km_slabs_init(cache, node);
 	n->slabs.counts.ready[0] = &n->barn.objects;
 	if (km_node_count == 1 || !cache->capacity)
 		return 0;
@@ -132,16 +132,9 @@ static unsigned free_objects(const struct km_page *slab)
 	return (unsigned)(slab->objects - slab->inuse);
 }
 
-static bool discard_empty(struct kmem_cache *cache, struct km_page *slab)
-{
-	km_slab_free(cache, slab);
-	return true;
-}
-
 static const struct km_slab_kind kind = {
 	.free_objects = free_objects,
 	.unlist = km_sheaf_drop,
-	.discard = discard_empty,
 };
 
 /* So many empty slabs may stay no more. */
@@ -332,7 +325,7 @@ const struct km_engine km_engine_sheaf = {
 	.give = km_sheaf_give,
 	.shrink = sheaf_shrink,
 	.reap = sheaf_reap,
-	.discard = km_sheaf_discard,
+	.discard = km_slabs_discard,
 	.is_taken = sheaf_is_taken,
 	.taken = sheaf_taken,
 	.stats = km_slabs_stats,

@@ -125,7 +125,7 @@ static int slab_node_init(struct kmem_cache *cache, unsigned node)
 {
 	struct slab_node *n = slab_node(cache, node);
 
-	km_slabs_init(&n->slabs);
+	km_slabs_init(cache, node);
 	km_list_init(&n->full);
 	km_list_init(&n->free);
 	n->slabs.counts.ready[0] = &n->ready;

@@ -400,7 +400,7 @@ void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n)
 		return NULL;
 	n->typed = *(void **)((char *)object + cache->freeptr);
 	struct km_page *page = km_page_of(object);
-	if (page->type == KM_PAGE_SLOB) {
+	if (page->type == KM_PAGE_SHARED) {
 		unsigned unit = ((uintptr_t)object & (KM_PAGE_SIZE - 1)) / KM_SLOB_UNIT;
 
 		flip_mark(page->marks, unit, CACHES | KEEPS_TYPE);
@@ -580,7 +580,7 @@ static enum km_misuse mistake(struct km_page *page, const void *p, bool sized)
 	unsigned offset = (uintptr_t)p & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT;
 	char *base = (char *)((uintptr_t)p - offset);
 
-	if (page->type != KM_PAGE_SLOB)
+	if (page->type != KM_PAGE_SHARED)
 		return KM_MISUSE_FOREIGN;
 	if (offset % KM_SLOB_UNIT)
 		return KM_MISUSE_INTERIOR;
@@ -603,8 +603,6 @@ enum km_misuse km_slob_mistake(struct km_page *page, const void *p)
 }
 
 /* ------------------------------------------------------------------ give */
-
-#define NO_MISTAKE KM_NR_MISUSES
 
 /* Its memory keeps its type, and waits for the next of its cache; lock held. */
 static void put_typed(struct kmem_cache *cache, void *object)
@@ -651,7 +649,7 @@ km_cold static void put_dead(struct kmem_cache *cache, struct km_page *page, cha
 	km_bump(&km_slob_node(cache)->counts.objects, -1);
 }
 
-/* Take a block back. Lock held; NO_MISTAKE, or what is wrong with it. *empty: a page for the caller to give back. */
+/* Take a block back. Lock held; KM_NO_MISUSE, or what is wrong with it. *empty: a page for the caller to give back. */
 km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool sized,
 				   struct km_page **empty)
 {
@@ -660,7 +658,7 @@ km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool 
 	unsigned unit = offset / KM_SLOB_UNIT - sized;
 	char *base = (char *)object - offset;
 
-	if (km_unlikely(!page || page->type != KM_PAGE_SLOB))
+	if (km_unlikely(!page || page->type != KM_PAGE_SHARED))
 		return KM_MISUSE_FOREIGN;
 	if (km_unlikely(offset % KM_SLOB_UNIT || unit >= KM_SLOB_UNITS ||
 			!is_live(page->marks, unit, sized)))
@@ -670,7 +668,7 @@ km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool 
 	uint64_t end = unit + ((uint64_t)bytes + KM_SLOB_UNIT - 1) / KM_SLOB_UNIT;
 	if (km_unlikely(page->flags & KM_SLAB_DEAD || !neighbours(page, base, unit, &before, &after))) {
 		put_dead(cache, page, base, unit);
-		return NO_MISTAKE;
+		return KM_NO_MISUSE;
 	}
 	/* It ends where a live block begins, or a free one, or the page ends: nowhere else. */
 	if (km_unlikely(km_min(next_marked(page->marks, unit, after), after) != end))
@@ -678,13 +676,13 @@ km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool 
 	if (km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU)) {
 		flip_mark(page->marks, unit, CACHES | KEEPS_TYPE);
 		put_typed(cache, object);
-		return NO_MISTAKE;
+		return KM_NO_MISUSE;
 	}
 	flip_mark(page->marks, unit, mark_of(sized));
 	*empty = put_units(cache, page, base, before, unit, (unsigned)end, after, bytes);
 	km_bump(&km_slob_node(cache)->counts.taken, -1);
 	km_bump(&km_slob_node(cache)->counts.objects, -1);
-	return NO_MISTAKE;
+	return KM_NO_MISUSE;
 }
 
 static const char *freed_by(const struct kmem_cache *cache)
@@ -715,7 +713,7 @@ static void give_batch(struct kmem_cache *cache, void **objects, unsigned count)
 		enum km_misuse what = put_block(cache, objects[i], is_sized(cache), &empty[pages]);
 
 		pages += empty[pages] != NULL;
-		if (km_unlikely(what != NO_MISTAKE)) {
+		if (km_unlikely(what != KM_NO_MISUSE)) {
 			km_unlock(&km_slob.lock);
 			report(cache, objects[i], what);
 			km_lock(&km_slob.lock);
@@ -753,7 +751,7 @@ static void give_pages(struct kmem_cache *cache, void *object)
 		km_slab_free(cache, slab);
 }
 
-km_inline void put_one(struct kmem_cache *cache, void *object, bool sized)
+km_inline enum km_misuse put_one(struct kmem_cache *cache, void *object, bool sized)
 {
 	struct km_page *empty = NULL;
 
@@ -762,28 +760,28 @@ km_inline void put_one(struct kmem_cache *cache, void *object, bool sized)
 	km_unlock_quick(&km_slob.lock);
 	if (km_unlikely(empty))
 		free_page(empty);
-	if (km_unlikely(what != NO_MISTAKE))
-		report(cache, object, what);
+	return what;
 }
 
-static km_noinline void put_sized(struct kmem_cache *cache, void *object)
+enum km_misuse km_slob_free_sized(struct kmem_cache *cache, void *p)
 {
-	put_one(cache, object, true);
+	return put_one(cache, p, true);
 }
 
-static km_noinline void put_plain(struct kmem_cache *cache, void *object)
+static km_noinline enum km_misuse put_plain(struct kmem_cache *cache, void *object)
 {
-	put_one(cache, object, false);
+	return put_one(cache, object, false);
 }
 
 void km_slob_free(struct kmem_cache *cache, void *object)
 {
-	if (is_sized(cache))
-		put_sized(cache, object);
-	else if (km_likely(!has_own_pages(cache)))
-		put_plain(cache, object);
-	else
+	if (km_unlikely(has_own_pages(cache))) {
 		give_pages(cache, object);
+		return;
+	}
+	enum km_misuse what = is_sized(cache) ? km_slob_free_sized(cache, object) : put_plain(cache, object);
+	if (km_unlikely(what != KM_NO_MISUSE))
+		report(cache, object, what);
 }
 
 void km_slob_give(struct kmem_cache *cache, void **objects, unsigned count)

@@ -16,15 +16,14 @@
 #ifndef KM_ENGINE_SLOB_H
 #define KM_ENGINE_SLOB_H
 
-#include "../port/die.h"
 #include "engine.h"
 
 #define KM_SLOB_UNIT	8u
 #define KM_SLOB_UNITS	512u				/* in a page */
 #define KM_SLOB_HEADER	((uint32_t)ARCH_KMALLOC_MINALIGN)	/* bytes in front of what kmalloc returns */
-#define KM_SLOB_SIZED_END (KM_PAGE_SIZE - KM_SLOB_HEADER)	/* kmalloc from here on: whole pages */
 _Static_assert(KM_SLOB_UNIT * KM_SLOB_UNITS == KM_PAGE_SIZE, "a page");
 _Static_assert(KM_SLOB_UNIT == KM_SLOB_HEADER, "a header is a unit");
+_Static_assert(KM_SLOB_UNIT == KM_SIZED_UNIT && KM_SLOB_HEADER == KM_PAGE_SIZE - KM_SIZED_END, "as engine.h says");
 
 enum km_slob_list { KM_SLOB_SMALL, KM_SLOB_MEDIUM, KM_SLOB_LARGE, KM_SLOB_LISTS };
 
@@ -77,30 +76,6 @@ struct km_slob {
 };
 extern km_hidden struct km_slob km_slob;
 
-/* Is p, in a page of slob, what kmalloc returned? A look without the lock: who asks holds the object. */
-km_inline bool km_slob_is_sized(const struct km_page *page, const void *p)
-{
-	unsigned offset = (uintptr_t)p & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT - 1;
-
-	if (km_unlikely(offset % KM_SLOB_UNIT || !offset))
-		return false;
-	const struct km_slob_marks *marks = page->marks;
-	return (km_load(&marks->word[unit / 64].live) & km_load(&marks->word[unit / 64].other)) >> unit % 64 & 1;
-}
-/* Why not. */
-enum km_misuse km_slob_mistake(struct km_page *page, const void *p);
-/* slob_cache.c: what its user asked for, where a sanitizer hides the header. */
-size_t km_slob_asked(const void *p) km_cold;
-/* What kmalloc's user may use of it. */
-km_inline size_t km_slob_usable(const void *p)
-{
-	if (km_unlikely(km_sanitizer.objects))
-		return km_slob_asked(p);
-	uint32_t bytes = *(const uint32_t *)((const char *)p - KM_SLOB_HEADER);
-
-	return (bytes + KM_SLOB_UNIT - 1) & ~(size_t)(KM_SLOB_UNIT - 1);
-}
-
 /* The list for blocks of so many bytes, header included. Kernel: SLOB_BREAK1 and 2. */
 km_inline enum km_slob_list km_slob_list_of(size_t bytes)
 {
@@ -110,6 +85,9 @@ km_inline enum km_slob_list km_slob_list_of(size_t bytes)
 /* ---- slob.c, for slob_cache.c */
 void *km_slob_alloc(struct kmem_cache *cache, const struct km_request *request);
 void km_slob_free(struct kmem_cache *cache, void *object);
+enum km_misuse km_slob_free_sized(struct kmem_cache *cache, void *p);
+/* Why p, in a page of slob, is not what kmalloc returned. */
+enum km_misuse km_slob_mistake(struct km_page *page, const void *p);
 unsigned km_slob_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		      unsigned want);
 void km_slob_give(struct kmem_cache *cache, void **objects, unsigned count);
@@ -121,8 +99,5 @@ size_t km_slob_drop_stock(void);
 /* ---- slob_cache.c */
 /* Pages for one object of its own. */
 struct km_page *km_slob_new_slab(struct kmem_cache *cache, const struct km_request *request);
-/* Check every page and all counts: number of damages. */
-int km_slob_check(void);
-void km_slob_fork(bool before, bool child);
 
 #endif

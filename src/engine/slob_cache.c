@@ -6,6 +6,7 @@
 
 #include "../port/bits.h"
 #include "../port/die.h"
+#include "partial.h"
 #include "slob_marks.h"
 
 /* Blocks are as long as what is in them: alignment costs a gap, which is free, and not a larger object. */
@@ -62,12 +63,27 @@ void km_slob_construct(struct kmem_cache *cache, void *object)
 	km_reports_off();
 }
 
-size_t km_slob_asked(const void *p)
+/* What its user asked for, where a sanitizer hides the header. */
+static km_cold size_t asked(const void *p)
 {
 	km_reports_off();
 	uint32_t bytes = *(const uint32_t *)((const char *)p - KM_SLOB_HEADER);
 	km_reports_on();
 	return bytes;
+}
+
+static size_t usable(const void *p)
+{
+	if (km_unlikely(km_sanitizer.objects))
+		return asked(p);
+	return km_align_up(*(const uint32_t *)((const char *)p - KM_SLOB_HEADER), KM_SLOB_UNIT);
+}
+
+static bool owns(const struct km_page *page, const void *p)
+{
+	unsigned offset = (uintptr_t)p & (KM_PAGE_SIZE - 1);
+
+	return offset && offset % KM_SLOB_UNIT == 0 && is_live(page->marks, offset / KM_SLOB_UNIT - 1, true);
 }
 
 /* Memcheck sees us write links and headers into what is nobody's: it does not report that. */
@@ -99,6 +115,16 @@ static void slob_give(struct kmem_cache *cache, void **objects, unsigned count)
 	km_reports_on();
 }
 
+static enum km_misuse free_sized(struct kmem_cache *cache, void *p)
+{
+	if (km_likely(!km_sanitizer.valgrind))
+		return km_slob_free_sized(cache, p);
+	km_reports_off();
+	enum km_misuse what = km_slob_free_sized(cache, p);
+	km_reports_on();
+	return what;
+}
+
 static void slob_free(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(km_sanitizer.valgrind))
@@ -107,20 +133,7 @@ static void slob_free(struct kmem_cache *cache, void *object)
 		km_slob_free(cache, object);
 }
 
-/* ------------------------------------------------------------------ nodes, shrinking, statistics */
-
-static int slob_node_init(struct kmem_cache *cache, unsigned node)
-{
-	(void)cache;
-	(void)node;
-	return 0;
-}
-
-static void slob_node_fini(struct kmem_cache *cache, unsigned node)
-{
-	(void)cache;
-	(void)node;
-}
+/* ------------------------------------------------------------------ shrinking, statistics */
 
 /* What waits with its type becomes free like anything else. */
 static void give_typed(struct kmem_cache *cache)
@@ -163,17 +176,6 @@ static bool slob_is_taken(struct kmem_cache *cache, struct km_page *slab, unsign
 	(void)cache;
 	(void)index;
 	return slab->inuse;
-}
-
-static void slob_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
-{
-	const struct km_node_counts *counts = &km_slob_node(cache)->counts;
-
-	stats->total_slabs = km_load(&counts->slabs);
-	stats->total_objects = km_load(&counts->objects);
-	stats->active_objects = km_load(&counts->taken);
-	stats->alloc_slab = km_load(&counts->new_slabs);
-	stats->free_slab = km_load(&counts->freed_slabs);
 }
 
 static int slob_check_cache(struct kmem_cache *cache)
@@ -229,7 +231,7 @@ static int check_page(struct km_page *page, void *arg)
 	struct totals *totals = arg;
 	size_t blocks = 0, free_units;
 
-	if (page->type != KM_PAGE_SLOB || page->flags & KM_SLAB_DEAD)
+	if (page->type != KM_PAGE_SHARED || page->flags & KM_SLAB_DEAD)
 		return 0;
 	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++)
 		blocks += (size_t)__builtin_popcountll(word_of(page->marks, i));
@@ -252,7 +254,7 @@ static int check_page(struct km_page *page, void *arg)
 	return 0;
 }
 
-int km_slob_check(void)
+static int check_pages(void)
 {
 	struct totals totals = { 0 };
 	size_t listed = 0;
@@ -274,8 +276,7 @@ int km_slob_check(void)
 	return totals.damages;
 }
 
-/* One lock for all caches: not by cache, as other engines. */
-void km_slob_fork(bool before, bool child)
+static void fork_all(bool before, bool child)
 {
 	km_lock_around_fork(&km_slob.lock, before, child);
 }
@@ -286,8 +287,6 @@ const struct km_engine km_engine_slob = {
 	.shared_pages = true,
 	.node_bytes = sizeof(struct km_slob_node),
 	.layout = slob_layout,
-	.node_init = slob_node_init,
-	.node_fini = slob_node_fini,
 	.take = slob_take,
 	.give = slob_give,
 	.alloc = slob_alloc,
@@ -295,6 +294,17 @@ const struct km_engine km_engine_slob = {
 	.shrink = slob_shrink,
 	.reap = slob_reap,
 	.is_taken = slob_is_taken,
-	.stats = slob_stats,
+	.stats = km_slabs_stats,
 	.check = slob_check_cache,
+	.check_all = check_pages,
+	.fork_all = fork_all,
+
+	.sized = {
+		.free = free_sized,
+		.owns = owns,
+		.mistake = km_slob_mistake,
+		.usable = usable,
+		.pages = &km_slob.pages,
+		.units = &km_slob.units,
+	},
 };

@@ -64,7 +64,7 @@ km_inline void show_page(struct km_page *page)
 {
 	km_map_set(page, 1, KM_MAP_DESC);
 	/* Release pairs with the acquire of those who look at a page's type before its marks. */
-	km_store_release(&page->type, (uint8_t)KM_PAGE_SLOB);
+	km_store_release(&page->type, (uint8_t)KM_PAGE_SHARED);
 }
 
 km_inline void hide_page(struct km_page *page)

@@ -52,7 +52,7 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 {
 	struct slub_node *n = cache->node[node];
 
-	km_slabs_init(&n->slabs);
+	km_slabs_init(cache, node);
 	km_lock_init(&n->drain, KM_RANK_DRAIN);
 	n->slabs.counts.taken = KM_NOT_KEPT;
 	if (node)

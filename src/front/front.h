@@ -99,7 +99,8 @@ bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 void km_plain_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
 /* kmalloc's, where its one cache is of an engine that serves it by size (shared_pages). 0 < bytes < a page. */
 void *km_front_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
-void km_front_free_sized(struct kmem_cache *cache, void *object);
+/* False: not the ordinary way, or it is no block of kmalloc's; nothing was done. */
+bool km_front_free_sized(struct kmem_cache *cache, void *object);
 /* Without a shelf (KM_FRONT_NONE), the ordinary way: up to `want` objects, or none where this is no ordinary call. */
 unsigned km_front_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		       unsigned want);

@@ -84,11 +84,6 @@ static void defer(struct kmem_cache *cache, void *object)
 	while (!km_cas_release(&cache->deferred, &head, object));
 }
 
-static void **link_of(void *object, size_t at)
-{
-	return (void **)((char *)object + at);
-}
-
 /* Acquire pairs with the release in defer. */
 void km_front_finish_deferred(struct kmem_cache *cache)
 {
@@ -99,7 +94,7 @@ void km_front_finish_deferred(struct kmem_cache *cache)
 	void *twice = km_cut_circle(object, cache->freeptr);
 
 	for (; object; object = next) {
-		next = *link_of(object, cache->freeptr);
+		next = *(void **)((char *)object + cache->freeptr);
 		cache->engine->give(cache, &object, 1);
 	}
 	if (km_unlikely(twice != NULL))
@@ -768,10 +763,13 @@ km_noinline void km_free_no_hit(struct kmem_cache *cache, void *object)
 	}
 }
 
-void km_front_free_sized(struct kmem_cache *cache, void *object)
+bool km_front_free_sized(struct kmem_cache *cache, void *object)
 {
-	if (!free_direct(cache, object))
-		free_miss(cache, object);
+	if (!enter_direct(cache))
+		return false;
+	enum km_misuse what = cache->engine->sized.free(cache, object);
+	leave_direct();
+	return km_likely(what == KM_NO_MISUSE);
 }
 
 /* As alloc_ordinary. */

@@ -491,7 +491,7 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg)
 			struct km_page *page = &range->page[index];
 			uint8_t type = km_load(&page->type);
 
-			if (type != KM_PAGE_SLAB && type != KM_PAGE_LARGE && type != KM_PAGE_SLOB)
+			if (type != KM_PAGE_SLAB && type != KM_PAGE_LARGE && type != KM_PAGE_SHARED)
 				continue;
 			int result = visit(page, arg);
 			if (result)

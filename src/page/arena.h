@@ -35,7 +35,7 @@ enum km_page_type {
 	KM_PAGE_SLAB,	/* head of a slab */
 	KM_PAGE_TAIL,	/* further page of a slab: order leads to the head */
 	KM_PAGE_LARGE,	/* head of a large block */
-	KM_PAGE_SLOB,	/* a page of slob: blocks of its caches and its kmalloc, mixed */
+	KM_PAGE_SHARED,	/* a page of slob: blocks of its caches and its kmalloc, mixed */
 	KM_PAGE_FREE_LAST, /* last page of a free run of more than one */
 };
 

@@ -7,7 +7,6 @@
 #include <errno.h>
 
 #include "../cache/cache.h"
-#include "../engine/slob.h"
 #include "../page/big.h"
 #include "../page/meta.h"
 #include "../page/parked.h"
@@ -97,6 +96,7 @@ void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *sta
 
 void kmem_get_stats(struct kmem_stats *stats)
 {
+	const struct km_sized_engine *sized = km_engine_sized();
 	struct km_arena_stats arena;
 	size_t large_blocks, large_bytes, big_blocks, big_bytes;
 
@@ -118,8 +118,8 @@ void kmem_get_stats(struct kmem_stats *stats)
 		.mapped_spare_bytes = km_big_spare(),
 		.meta_bytes = km_meta_committed_bytes(),
 		.purged_pages = arena.pages.purged_pages,
-		.slob_pages = km_load(&km_slob.pages),
-		.slob_bytes = km_load(&km_slob.units) * KM_SLOB_UNIT,
+		.slob_pages = sized ? km_load(sized->pages) : 0,
+		.slob_bytes = sized ? km_load(sized->units) * KM_SIZED_UNIT : 0,
 		.nodes = km_node_count,
 		.bind_failures = arena.bind_failures,
 	};
@@ -268,7 +268,7 @@ int kmem_check_all(void)
 		return 0;
 	bool was = km_busy_begin();
 	km_registry_visit(check_cache, &damages);
-	damages += km_slob_check() + km_arena_check();
+	damages += km_engines_check() + km_arena_check();
 	km_busy_end(was);
 	return damages ? -EIO : 0;
 }

@@ -21,6 +21,8 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
+#include "engine/engines.h"
+
 #define NEED(truth)                                                                                \
 	do {                                                                                       \
 		if (!(truth)) {                                                                    \
@@ -134,7 +136,7 @@ static int run_cases(const struct api_case *cases, size_t count, const char *eng
 /* Argument: the engine; none: each of them, by running this program again. */
 static int api_main(int argc, char **argv, const struct api_case *cases, size_t count, const char *more)
 {
-	static const char *const engines[] = { "sheaf", "slub", "slab", "slob" };
+	static const char *const engines[] = { KM_ENGINE_NAMES };
 	int failed = 0;
 
 	if (argc > 1)

@@ -28,7 +28,7 @@ static void done(struct kmem_cache *cache)
 	kmem_cache_get_stats(cache, &stats);
 	CHECK_EQUAL(stats.active_objects, 0);
 	kmem_cache_destroy(cache);
-	CHECK_EQUAL(km_slob_check(), 0);
+	CHECK_EQUAL(km_engines_check(), 0);
 }
 
 static void nothing_left(void)
@@ -449,7 +449,7 @@ static void typesafe(void)
 	CHECK(c != a);
 	for (int i = 0; i < 40; i++)
 		CHECK(a[i] == 0x5c);
-	CHECK_EQUAL(km_slob_check(), 0);
+	CHECK_EQUAL(km_engines_check(), 0);
 	CHECK_EQUAL(get(cache), a);
 	put(cache, b);
 	put(cache, a);
@@ -554,7 +554,7 @@ static unsigned pages_of_slob(void)
 	unsigned count = 0;
 
 	for (int i = 0; i < 80; i++)
-		count += km_load(&watched.page[i]->type) == KM_PAGE_SLOB;
+		count += km_load(&watched.page[i]->type) == KM_PAGE_SHARED;
 	return count;
 }
 

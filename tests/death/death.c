@@ -743,8 +743,7 @@ static bool status_fits(const struct death *death, const char *how, int status)
 
 int main(int argc, char **argv)
 {
-	enum { SLUB = 1 };
-	static const char *const engines[] = { "sheaf", [SLUB] = "slub", "slab", "slob" };
+	static const char *const engines[] = { KM_ENGINE_NAMES };
 	static const char *const modes[] = { "abort", "warn", "trap" };
 	static char said[65536], wanted[65536];
 	int failed = 0, total = 0;
@@ -760,7 +759,8 @@ int main(int argc, char **argv)
 						 sizeof(said));
 
 				total++;
-				bool vague = deaths[i].vague_in_chains && e == SLUB;
+				bool vague = deaths[i].vague_in_chains &&
+					     km_engine_find(engines[e])->front == KM_FRONT_CHAIN;
 				if (status_fits(&deaths[i], modes[m], status) &&
 				    (vague ? lines_alike(said, wanted) :
 					     lines_match(&deaths[i], modes[m], said, wanted)))

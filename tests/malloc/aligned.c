@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/engines.h"
 #include "malloc/check.h"
 
 /* Where the library comes by LD_PRELOAD nobody else may have them. */
@@ -186,7 +187,7 @@ static int run_engine(const char *program, const char *engine)
 
 int main(int argc, char **argv)
 {
-	static const char *const engines[] = { "sheaf", "slub", "slab", "slob" };
+	static const char *const engines[] = { KM_ENGINE_NAMES };
 	int failed = 0;
 
 	check_ours();

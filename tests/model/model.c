@@ -179,7 +179,7 @@ static int start_with(const char *engine, unsigned nodes)
 
 int main(int argc, char **argv)
 {
-	static const char *const engines[] = { "sheaf", "slub", "slab", "slob" };
+	static const char *const engines[] = { KM_ENGINE_NAMES };
 	int failed = 0;
 
 	if (argc == 2 && strcmp(argv[1], "--random") == 0)

@@ -18,8 +18,8 @@
 #define BLOCKS 12
 
 static volatile bool over;
-enum { ENGINES = 4 };
-static const char *const engines[ENGINES] = { "sheaf", "slub", "slab", "slob" };
+static const char *const engines[] = { KM_ENGINE_NAMES };
+enum { ENGINES = sizeof(engines) / sizeof(*engines) };
 static struct kmem_cache *cache[ENGINES];
 
 static void *shrinker(void *arg)

@@ -607,7 +607,7 @@ static void *interrupted_worker(void *arg)
 static void make_caches(void)
 {
 	static const unsigned sizes[] = { 16, 64, 200, 1024 };
-	static const char *const engines[] = { "sheaf", "slub", "slab", "slob" };
+	static const char *const engines[] = { KM_ENGINE_NAMES };
 	_Static_assert(sizeof(engines) / sizeof(*engines) * 4 <= CACHES, "each engine has four");
 
 	for (unsigned e = 0; e < sizeof(engines) / sizeof(engines[0]); e++)

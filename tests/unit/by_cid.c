@@ -108,7 +108,7 @@ static void use(struct kmem_cache *cache)
 
 static void use_all(void)
 {
-	static const char *const engines[] = { "sheaf", "slub", "slab", "slob" };
+	static const char *const engines[] = { KM_ENGINE_NAMES };
 	static unsigned used;
 	char name[32];
 

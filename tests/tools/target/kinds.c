@@ -15,6 +15,8 @@
 
 #include <kmem/kmem.h>
 
+#include "engine/engines.h"
+
 #define MIB	((size_t)1 << 20)
 
 static void *want(void *p)
@@ -33,7 +35,7 @@ static bool has(char **words, const char *word)
 
 static void objects(void)
 {
-	static const char *const engines[] = { "sheaf", "slub", "slab", "slob" };
+	static const char *const engines[] = { KM_ENGINE_NAMES };
 
 	for (int i = 0; i < 4; i++) {
 		struct kmem_cache_args args = { .engine = engines[i] };

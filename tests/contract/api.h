@@ -133,24 +133,26 @@ static int run_cases(const struct api_case *cases, size_t count, const char *eng
 	return failed != 0;
 }
 
-/* Argument: the engine; none: each of them, by running this program again. */
+/* Argument: the engine; none: each of them, or that of TEST_ENGINE alone, by running this program again. */
 static int api_main(int argc, char **argv, const struct api_case *cases, size_t count, const char *more)
 {
 	static const char *const engines[] = { KM_ENGINE_NAMES };
+	const char *only = getenv("TEST_ENGINE");
 	int failed = 0;
 
 	if (argc > 1)
 		return run_cases(cases, count, argv[1]);
-	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
+	for (size_t i = 0; i < (only ? 1 : sizeof(engines) / sizeof(engines[0])); i++) {
+		const char *engine = only ?: engines[i];
 		char options[64];
 		int status;
 
-		snprintf(options, sizeof(options), "engine:%s%s", engines[i], more);
+		snprintf(options, sizeof(options), "engine:%s%s", engine, more);
 		fflush(stdout);
 		pid_t child = fork();
 		if (!child) {
 			setenv("KMEM_OPTIONS", options, 1);
-			execl("/proc/self/exe", argv[0], engines[i], (char *)NULL);
+			execl("/proc/self/exe", argv[0], engine, (char *)NULL);
 			_exit(127);
 		}
 		if (child < 0 || waitpid(child, &status, 0) != child || status)

@@ -186,6 +186,11 @@ static void script(void)
 		use_cache("slab", 200, 2000);
 		use_cache("slab", 4096, 600);
 	}
+	/* Linked by tests/engine/bumped. */
+	if (km_engine_find("bump")) {
+		use_cache("bump", 24, 500);
+		use_cache("bump", 4096, 600);
+	}
 	use_sizes();
 	use_mappings();
 	kmem_shrink_all();

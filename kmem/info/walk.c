@@ -355,7 +355,7 @@ static bool scan_range(struct walk *walk, const struct km_range *range, const si
 			cache = find_cache(walk->snapshot, order, count, pages[i].cache);
 			if (cache)
 				cache->stats.active_objects = minus(cache->stats.active_objects,
-						slub_free_count(pages[i].word));
+						slub_free_count(slub_slab(&pages[i])->word));
 		}
 	}
 	return true;

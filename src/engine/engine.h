@@ -393,10 +393,25 @@ km_inline uint64_t km_object_bits(unsigned objects, unsigned word)
 	return left >= 64 ? UINT64_MAX : ((uint64_t)1 << left) - 1;
 }
 
+/* How an engine's bytes in a slab's descriptor begin, if its caches may have colours. */
+struct km_coloured {
+	uint32_t first;			/* bytes before the first object */
+};
+
+/* Draws a page's `engine`, which the engine's struct has to fit into. */
+#define KM_ENGINE_PAGE(name, type)                                                                 \
+	_Static_assert(sizeof(type) <= KM_PAGE_ENGINE_BYTES, "it fits into a descriptor");         \
+	km_inline type *name(const struct km_page *page)                                           \
+	{                                                                                          \
+		return (type *)(uintptr_t)page->engine;                                            \
+	}
+
+KM_ENGINE_PAGE(km_coloured, struct km_coloured)
+
 /* Where the first object of a slab is. */
 km_inline char *km_slab_first(const struct kmem_cache *cache, const struct km_page *slab)
 {
-	return (char *)km_page_address(slab) + (km_unlikely(cache->colours) ? km_load(&slab->first) : 0);
+	return (char *)km_page_address(slab) + (km_unlikely(cache->colours) ? km_load(&km_coloured(slab)->first) : 0);
 }
 
 /* The last slab that this thread wanted was refused by the cache's limit or its keeper, not for want of pages. */

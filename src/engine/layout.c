@@ -216,7 +216,7 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	if (km_unlikely(cache->engine->front == KM_FRONT_CHAIN))
 		km_page_pin(slab);
 	slab->flags = 0;
-	slab->owner[0] = slab->owner[1] = 0;
+	__builtin_memset(slab->engine, 0, sizeof(slab->engine));
 	km_list_init(&slab->list);
 	/* Release pairs with who walks over pages (watch/memcg_caches.c): a slab says what it is like. */
 	for (size_t i = 0; i < (size_t)1 << order; i++) {

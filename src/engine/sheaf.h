@@ -49,6 +49,12 @@ km_inline struct sheaf_node *sheaf_node(const struct kmem_cache *cache, unsigned
 	return cache->node[node];
 }
 
+/* Of each page of a slab. */
+struct sheaf_page {
+	uint64_t bits[2];		/* of 128 objects */
+};
+KM_ENGINE_PAGE(sheaf_page, struct sheaf_page)
+
 /* Where 64 of the slab's bits are; a set bit is a free object. */
 km_inline uint64_t *sheaf_bits(const struct kmem_cache *cache, struct km_page *slab,
 			       const char *address, unsigned word)
@@ -58,7 +64,7 @@ km_inline uint64_t *sheaf_bits(const struct kmem_cache *cache, struct km_page *s
 
 		return (uint64_t *)end - (slab->objects + 63) / 64 + word;
 	}
-	return &slab[word / 2].bits[word % 2];
+	return &sheaf_page(&slab[word / 2])->bits[word % 2];
 }
 
 /* ---- sheaf.c, for sheaf_node.c */

@@ -58,12 +58,12 @@ km_cold static void mend(struct kmem_cache *cache, struct km_page *slab, unsigne
 
 	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", km_page_address(slab), cache->name);
 	if (cache->freelist == SLAB_IN_OBJECT) {
-		last = (unsigned)((char *)slab->freelist - km_slab_first(cache, slab)) / cache->size;
-		slab->freelist[slab->objects - 1] = (uint8_t)last;
+		last = (unsigned)((char *)slab_slab(slab)->freelist - km_slab_first(cache, slab)) / cache->size;
+		slab_slab(slab)->freelist[slab->objects - 1] = (uint8_t)last;
 	}
 	for (unsigned i = 0; i < slab->objects; i++)
 		if (i != last && slab_is_free(slab, i))
-			slab->freelist[at++] = (uint8_t)i;
+			slab_slab(slab)->freelist[at++] = (uint8_t)i;
 }
 
 /* Up to `want` free objects of the slab. */
@@ -76,14 +76,14 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 	for (; at < end; at++) {
 		if (km_unlikely(!slab_entry_sound(cache, slab, first, at)))
 			mend(cache, slab, at);
-		unsigned index = slab->freelist[at];
+		unsigned index = slab_slab(slab)->freelist[at];
 
 		km_store(&bits[index / 64], bits[index / 64] & ~((uint64_t)1 << index % 64));
 		objects[got++] = first + (size_t)index * cache->size;
 	}
 	slab->inuse = (uint16_t)at;
 	if (at == slab->objects && cache->freelist == SLAB_IN_OBJECT)
-		slab->freelist = NULL;
+		slab_slab(slab)->freelist = NULL;
 	return got;
 }
 
@@ -97,11 +97,11 @@ static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_pa
 	if (km_unlikely(*word & bit))
 		return false;
 	km_store(word, *word | bit);
-	if (!slab->freelist)
-		slab->freelist = (uint8_t *)km_slab_first(cache, slab) + (size_t)index * cache->size;
+	if (!slab_slab(slab)->freelist)
+		slab_slab(slab)->freelist = (uint8_t *)km_slab_first(cache, slab) + (size_t)index * cache->size;
 	if (!stays)
 		unlist(n, slab);
-	slab->freelist[--slab->inuse] = (uint8_t)index;
+	slab_slab(slab)->freelist[--slab->inuse] = (uint8_t)index;
 	if (!stays)
 		list(n, slab, slab->inuse != 0);
 	km_bump(&n->slabs.counts.taken, -1);
@@ -111,7 +111,7 @@ static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_pa
 void km_slab_discard(struct kmem_cache *cache, struct km_page *slab)
 {
 	if (cache->freelist == SLAB_OFF_SLAB)
-		km_meta_free(slab->freelist, slab_list_bytes(slab->objects));
+		km_meta_free(slab_slab(slab)->freelist, slab_list_bytes(slab->objects));
 	km_slab_free(cache, slab);
 }
 
@@ -148,8 +148,8 @@ static struct km_page *new_slab(struct kmem_cache *cache, const struct km_reques
 	else if (cache->freelist == SLAB_ON_SLAB)
 		indices = (uint8_t *)address + (KM_PAGE_SIZE << slab->order) -
 			  slab_list_bytes(slab->objects);
-	slab->freelist = indices;
-	km_store(&slab->first, first);
+	slab_slab(slab)->freelist = indices;
+	km_store(&slab_slab(slab)->colour.first, first);
 	uint64_t *bits = slab_bits(slab);
 	for (unsigned word = 0; word * 64 < slab->objects; word++)
 		km_store(&bits[word], km_object_bits(slab->objects, word));
@@ -229,7 +229,7 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 		return 0;
 	}
 	for (unsigned i = want; i < slab->objects; i++)
-		slab->freelist[i] = (uint8_t)i;
+		slab_slab(slab)->freelist[i] = (uint8_t)i;
 	unsigned got = km_min(want, (unsigned)slab->objects);
 	char *object = km_slab_first(cache, slab);
 	uint64_t *bits = slab_bits(slab);
@@ -239,7 +239,7 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 	}
 	slab->inuse = (uint16_t)got;
 	if (got == slab->objects && cache->freelist == SLAB_IN_OBJECT)
-		slab->freelist = NULL;
+		slab_slab(slab)->freelist = NULL;
 	km_slabs_came(&n->slabs, slab);
 	note_taken(n, got);
 	list(n, slab, false);

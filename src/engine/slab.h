@@ -28,6 +28,14 @@ enum slab_freelist {
 	SLAB_ON_SLAB,
 };
 
+struct slab_slab {
+	struct km_coloured colour;
+	uint8_t *freelist;		/* indices of free objects; NULL: none is free */
+	uint64_t bits[SLAB_DESCRIPTOR_BITS / 64];	/* set: free; where there are more objects, elsewhere */
+};
+_Static_assert(offsetof(struct slab_slab, colour) == 0, "km_slab_first finds it there");
+KM_ENGINE_PAGE(slab_slab, struct slab_slab)
+
 /* What this node's CPUs freed of another node's. */
 struct slab_alien {
 	struct km_lock lock;
@@ -89,7 +97,7 @@ km_inline size_t slab_list_bytes(unsigned objects)
 km_inline uint64_t *slab_bits(const struct km_page *slab)
 {
 	if (slab->objects <= SLAB_DESCRIPTOR_BITS)
-		return (uint64_t *)slab->owner;
+		return slab_slab(slab)->bits;
 	return (uint64_t *)((char *)km_page_address(slab) + (KM_PAGE_SIZE << slab->order) -
 			    slab_tail_bits(slab->objects));
 }
@@ -103,8 +111,8 @@ km_inline bool slab_is_free(const struct km_page *slab, unsigned index)
 km_inline bool slab_entry_sound(const struct kmem_cache *cache, const struct km_page *slab,
 				const char *first, unsigned at)
 {
-	unsigned index = slab->freelist[at];
-	bool holder = first + (size_t)index * cache->size == (const char *)slab->freelist;
+	unsigned index = slab_slab(slab)->freelist[at];
+	bool holder = first + (size_t)index * cache->size == (const char *)slab_slab(slab)->freelist;
 
 	return index < slab->objects && slab_is_free(slab, index) &&
 	       (!holder || at + 1 == slab->objects);

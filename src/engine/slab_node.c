@@ -325,10 +325,10 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 
 	for (unsigned i = 0; i < slab->objects; i++)
 		free += slab_is_free(slab, i);
-	for (unsigned i = slab->inuse; slab->freelist && i < slab->objects; i++) {
+	for (unsigned i = slab->inuse; slab_slab(slab)->freelist && i < slab->objects; i++) {
 		if (!slab_entry_sound(cache, slab, first, i))
 			break;
-		unsigned index = slab->freelist[i];
+		unsigned index = slab_slab(slab)->freelist[i];
 
 		listed += !(met[index / 64] >> index % 64 & 1);
 		met[index / 64] |= (uint64_t)1 << index % 64;

@@ -76,22 +76,22 @@ km_inline bool sound(unsigned at, unsigned end, unsigned next)
 km_cold static void bury(struct kmem_cache *cache, struct km_page *page, char *base)
 {
 	km_misuse(KM_MISUSE_WRITTEN, "slob", base, cache->name);
-	km_bump(&km_slob.pages, -(page->free_units != KM_SLOB_UNITS));
-	km_bump(&km_slob.units, page->free_units - (size_t)KM_SLOB_UNITS);
+	km_bump(&km_slob.pages, -(km_slob_page(page)->free_units != KM_SLOB_UNITS));
+	km_bump(&km_slob.units, km_slob_page(page)->free_units - (size_t)KM_SLOB_UNITS);
 	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++)
 		km_bump(&km_slob.blocks,
-			-__builtin_popcountll(word_of(page->marks, i)));
+			-__builtin_popcountll(word_of(km_slob_page(page)->marks, i)));
 	if (page->flags & KM_SLAB_PARTIAL)
 		km_list_del(&page->list);
 	page->flags = KM_SLAB_DEAD;
-	page->free_units = page->largest = 0;
-	page->first_free = page->passed = NONE;
+	km_slob_page(page)->free_units = km_slob_page(page)->largest = 0;
+	km_slob_page(page)->first_free = km_slob_page(page)->passed = NONE;
 }
 
 static void link_free(struct km_page *page, char *base, unsigned before, unsigned unit)
 {
 	if (before == NONE)
-		page->first_free = (uint16_t)unit;
+		km_slob_page(page)->first_free = (uint16_t)unit;
 	else
 		free_at(base, before)->next = (uint16_t)unit;
 }
@@ -102,13 +102,13 @@ static void link_free(struct km_page *page, char *base, unsigned before, unsigne
  */
 km_inline unsigned take_units(struct km_page *page, const struct shape *shape)
 {
-	unsigned before = NONE, largest = 0, at = page->first_free, start, stop, end, next;
-	char *base = page->base;
+	unsigned before = NONE, largest = 0, at = km_slob_page(page)->first_free, start, stop, end, next;
+	char *base = km_slob_page(page)->base;
 	struct km_slob_free *block;
 
-	if (page->passed != NONE && page->passed_units < shape->units) {
-		before = page->passed;
-		largest = page->passed_units;
+	if (km_slob_page(page)->passed != NONE && km_slob_page(page)->passed_units < shape->units) {
+		before = km_slob_page(page)->passed;
+		largest = km_slob_page(page)->passed_units;
 		at = free_at(base, before)->next;
 		/* As below: users may have written to it since. */
 		if (km_unlikely(at <= before || at > NONE))
@@ -116,7 +116,7 @@ km_inline unsigned take_units(struct km_page *page, const struct shape *shape)
 	}
 	for (;; before = at, at = next) {
 		if (km_unlikely(at == NONE)) {
-			page->largest = (uint16_t)largest;
+			km_slob_page(page)->largest = (uint16_t)largest;
 			return NONE;
 		}
 		block = free_at(base, at);
@@ -132,8 +132,8 @@ km_inline unsigned take_units(struct km_page *page, const struct shape *shape)
 		}
 		largest = km_max(largest, end - at);
 	}
-	page->passed = (uint16_t)before;
-	page->passed_units = (uint16_t)largest;
+	km_slob_page(page)->passed = (uint16_t)before;
+	km_slob_page(page)->passed_units = (uint16_t)largest;
 	/* What is left on either side stays free. */
 	if (stop < end) {
 		*free_at(base, stop) = (struct km_slob_free){ (uint16_t)(end - stop), (uint16_t)next };
@@ -143,7 +143,7 @@ km_inline unsigned take_units(struct km_page *page, const struct shape *shape)
 		*block = (struct km_slob_free){ (uint16_t)(start - at), (uint16_t)next };
 	else
 		link_free(page, base, before, next);
-	page->free_units = (uint16_t)(page->free_units - shape->units);
+	km_slob_page(page)->free_units = (uint16_t)(km_slob_page(page)->free_units - shape->units);
 	return start;
 }
 
@@ -153,7 +153,7 @@ km_inline void join(struct km_page *page, char *base, unsigned before, unsigned 
 {
 	unsigned next = after;
 
-	page->free_units = (uint16_t)(page->free_units + (end - unit));
+	km_slob_page(page)->free_units = (uint16_t)(km_slob_page(page)->free_units + (end - unit));
 	if (after == end && after != NONE) {
 		end += free_at(base, after)->units;
 		next = free_at(base, after)->next;
@@ -163,17 +163,18 @@ km_inline void join(struct km_page *page, char *base, unsigned before, unsigned 
 	else
 		link_free(page, base, before, unit);
 	*free_at(base, unit) = (struct km_slob_free){ (uint16_t)(end - unit), (uint16_t)next };
-	if (unit <= page->passed)
-		page->passed = NONE;
-	if (page->largest < end - unit)
-		page->largest = (uint16_t)(end - unit);
+	if (unit <= km_slob_page(page)->passed)
+		km_slob_page(page)->passed = NONE;
+	if (km_slob_page(page)->largest < end - unit)
+		km_slob_page(page)->largest = (uint16_t)(end - unit);
 }
 
 /* The free blocks on either side of `unit`; false: a damaged one is in the way. */
 km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit, unsigned *before,
 			  unsigned *after)
 {
-	unsigned last = NONE, at = page->passed < unit ? page->passed : page->first_free;
+	const struct km_slob_page *of = km_slob_page(page);
+	unsigned last = NONE, at = of->passed < unit ? of->passed : of->first_free;
 
 	while (at != NONE) {
 		const struct km_slob_free *block = free_at(base, at);
@@ -195,9 +196,9 @@ km_inline bool neighbours(const struct km_page *page, char *base, unsigned unit,
 /* All of it is one free block. */
 static void clear_page(struct km_page *page, char *base)
 {
-	page->first_free = 0;
-	page->passed = NONE;
-	page->free_units = page->largest = KM_SLOB_UNITS;
+	km_slob_page(page)->first_free = 0;
+	km_slob_page(page)->passed = NONE;
+	km_slob_page(page)->free_units = km_slob_page(page)->largest = KM_SLOB_UNITS;
 	*free_at(base, 0) = (struct km_slob_free){ KM_SLOB_UNITS, NONE };
 }
 
@@ -216,18 +217,18 @@ static struct km_page *new_page(const struct km_request *request)
 	}
 	km_shared_page_comes(page);
 	page->flags = 0;
-	page->marks = marks;
-	page->base = km_page_address(page);
+	km_slob_page(page)->marks = marks;
+	km_slob_page(page)->base = km_page_address(page);
 	km_list_init(&page->list);
-	clear_page(page, page->base);
+	clear_page(page, km_slob_page(page)->base);
 	return page;
 }
 
 /* Hidden, or never shown; without the lock. */
 static void free_page(struct km_page *page)
 {
-	km_meta_free(page->marks, sizeof(*page->marks));
-	km_pages_handed_out(page->base, KM_PAGE_SIZE);
+	km_meta_free(km_slob_page(page)->marks, sizeof(*km_slob_page(page)->marks));
+	km_pages_handed_out(km_slob_page(page)->base, KM_PAGE_SIZE);
 	km_pages_free(page, 0);
 }
 
@@ -299,7 +300,7 @@ size_t km_slob_drop_stock(void)
 	for (unsigned i = 0; i < KM_SLOB_LISTS; i++)
 		km_list_for_each_safe(entry, &km_slob.list[i]) {
 			page[pages] = km_container_of(entry, struct km_page, list);
-			if (page[pages]->free_units != KM_SLOB_UNITS)
+			if (km_slob_page(page[pages])->free_units != KM_SLOB_UNITS)
 				continue;
 			unlist_page(page[pages++]);
 			break;
@@ -330,7 +331,8 @@ struct place {
 /* Kernel: looks into every page that has the units. The same block is found. */
 km_inline bool may_have(const struct km_page *page, const struct shape *shape)
 {
-	return page->largest >= shape->units && (shape->node == NUMA_NO_NODE || page->node == shape->node);
+	return km_slob_page(page)->largest >= shape->units &&
+	       (shape->node == NUMA_NO_NODE || page->node == shape->node);
 }
 
 /* All pages of the list, then the stock. The shape in registers: what is stored in pieces is not soon read whole. */
@@ -348,7 +350,7 @@ static km_noinline struct place in_list(struct kmem_cache *cache, enum km_slob_l
 		if (km_likely(unit < NONE))
 			return (struct place){ page, unit };
 		if (km_unlikely(unit == DAMAGED))
-			bury(cache, page, page->base);
+			bury(cache, page, km_slob_page(page)->base);
 	}
 	page = add_stocked(list, node);
 	return (struct place){ page, page ? take_units(page, &shape) : NONE };
@@ -374,17 +376,17 @@ km_inline void *take_block(struct kmem_cache *cache, const struct shape *shape)
 		if (km_unlikely(unit >= NONE))
 			return NULL;
 	}
-	char *block = page->base + unit * KM_SLOB_UNIT;
+	char *block = km_slob_page(page)->base + unit * KM_SLOB_UNIT;
 
-	if (km_unlikely(page->free_units + shape->units == KM_SLOB_UNITS))
+	if (km_unlikely(km_slob_page(page)->free_units + shape->units == KM_SLOB_UNITS))
 		page_comes(cache);
-	if (km_likely(page->free_units))
+	if (km_likely(km_slob_page(page)->free_units))
 		begin_at(list, page);
 	else
 		unlist_page(page);
 	if (shape->header)
 		*(uint32_t *)block = shape->bytes;
-	flip_mark(page->marks, unit, mark_of(shape->header));
+	flip_mark(km_slob_page(page)->marks, unit, mark_of(shape->header));
 	km_bump(&km_slob.units, shape->units);
 	km_bump(&km_slob.blocks, 1);
 	return block + shape->header * KM_SLOB_HEADER;
@@ -403,7 +405,7 @@ void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n)
 	if (page->type == KM_PAGE_SHARED) {
 		unsigned unit = ((uintptr_t)object & (KM_PAGE_SIZE - 1)) / KM_SLOB_UNIT;
 
-		flip_mark(page->marks, unit, CACHES | KEEPS_TYPE);
+		flip_mark(km_slob_page(page)->marks, unit, CACHES | KEEPS_TYPE);
 	} else {
 		page->inuse = 1;
 	}
@@ -584,12 +586,12 @@ static enum km_misuse mistake(struct km_page *page, const void *p, bool sized)
 		return KM_MISUSE_FOREIGN;
 	if (offset % KM_SLOB_UNIT)
 		return KM_MISUSE_INTERIOR;
-	enum mark mark = mark_at(page->marks, unit);
+	enum mark mark = mark_at(km_slob_page(page)->marks, unit);
 	if (mark == KEEPS_TYPE || is_free(page, base, unit))
 		return KM_MISUSE_DOUBLE_FREE;
 	if (mark == CACHES && sized)
 		return KM_MISUSE_NOT_KMALLOC;
-	if (!(mark & CACHES) && !sized && unit && mark_at(page->marks, unit - 1) == KMALLOCS)
+	if (!(mark & CACHES) && !sized && unit && mark_at(km_slob_page(page)->marks, unit - 1) == KMALLOCS)
 		return KM_MISUSE_WRONG_CACHE;
 	return KM_MISUSE_INTERIOR;
 }
@@ -621,9 +623,9 @@ km_inline struct km_page *put_units(struct kmem_cache *cache, struct km_page *pa
 {
 	km_bump(&km_slob.units, -(size_t)(end - unit));
 	km_bump(&km_slob.blocks, -1);
-	bool listed = page->free_units != 0;
+	bool listed = km_slob_page(page)->free_units != 0;
 
-	if (page->free_units + (end - unit) == KM_SLOB_UNITS) {
+	if (km_slob_page(page)->free_units + (end - unit) == KM_SLOB_UNITS) {
 		page_goes(cache);
 		/* Not alone between the ends of its list. */
 		if (!listed || page->list.next != page->list.prev) {
@@ -644,7 +646,7 @@ km_cold static void put_dead(struct kmem_cache *cache, struct km_page *page, cha
 {
 	if (!(page->flags & KM_SLAB_DEAD))
 		bury(cache, page, base);
-	flip_mark(page->marks, unit, mark_of(is_sized(cache)));
+	flip_mark(km_slob_page(page)->marks, unit, mark_of(is_sized(cache)));
 	km_bump(&km_slob_node(cache)->counts.taken, -1);
 	km_bump(&km_slob_node(cache)->counts.objects, -1);
 }
@@ -661,7 +663,7 @@ km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool 
 	if (km_unlikely(!page || page->type != KM_PAGE_SHARED))
 		return KM_MISUSE_FOREIGN;
 	if (km_unlikely(offset % KM_SLOB_UNIT || unit >= KM_SLOB_UNITS ||
-			!is_live(page->marks, unit, sized)))
+			!is_live(km_slob_page(page)->marks, unit, sized)))
 		return mistake(page, object, sized);
 	uint32_t bytes = sized ? *(uint32_t *)(base + unit * KM_SLOB_UNIT) + KM_SLOB_HEADER :
 				 cache->size;
@@ -671,14 +673,14 @@ km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool 
 		return KM_NO_MISUSE;
 	}
 	/* It ends where a live block begins, or a free one, or the page ends: nowhere else. */
-	if (km_unlikely(km_min(next_marked(page->marks, unit, after), after) != end))
+	if (km_unlikely(km_min(next_marked(km_slob_page(page)->marks, unit, after), after) != end))
 		return sized ? KM_MISUSE_HEADER : KM_MISUSE_WRONG_CACHE;
 	if (km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU)) {
-		flip_mark(page->marks, unit, CACHES | KEEPS_TYPE);
+		flip_mark(km_slob_page(page)->marks, unit, CACHES | KEEPS_TYPE);
 		put_typed(cache, object);
 		return KM_NO_MISUSE;
 	}
-	flip_mark(page->marks, unit, mark_of(sized));
+	flip_mark(km_slob_page(page)->marks, unit, mark_of(sized));
 	*empty = put_units(cache, page, base, before, unit, (unsigned)end, after, bytes);
 	km_bump(&km_slob_node(cache)->counts.taken, -1);
 	km_bump(&km_slob_node(cache)->counts.objects, -1);

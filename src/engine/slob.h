@@ -48,6 +48,17 @@ struct km_slob_marks {
 	struct { uint64_t live, other; } word[KM_SLOB_UNITS / 64];
 };
 
+/* In the descriptor of a page that caches share. */
+struct km_slob_page {
+	uint16_t free_units, first_free;
+	uint16_t largest;		/* no free block has more units */
+	uint16_t passed;		/* a free block: it and those before it have at most */
+	uint16_t passed_units;		/* ... so many units */
+	char *base;			/* the page itself: to find it takes a search */
+	struct km_slob_marks *marks;
+};
+KM_ENGINE_PAGE(km_slob_page, struct km_slob_page)
+
 /* The struct of a cache, all of it under the engine's lock. */
 struct km_slob_node {
 	struct km_node_counts counts;	/* slabs: objects of a page and more, in pages of their own. New and

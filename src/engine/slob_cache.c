@@ -81,9 +81,9 @@ static size_t usable(const void *p)
 
 static bool owns(const struct km_page *page, const void *p)
 {
-	unsigned offset = (uintptr_t)p & (KM_PAGE_SIZE - 1);
+	unsigned offset = (uintptr_t)p & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT - 1;
 
-	return offset && offset % KM_SLOB_UNIT == 0 && is_live(page->marks, offset / KM_SLOB_UNIT - 1, true);
+	return offset && offset % KM_SLOB_UNIT == 0 && is_live(km_slob_page(page)->marks, unit, true);
 }
 
 /* Memcheck sees us write links and headers into what is nobody's: it does not report that. */
@@ -206,7 +206,7 @@ static size_t count_free(const struct km_page *page, const char *base)
 {
 	size_t units = 0;
 
-	for (unsigned at = page->first_free; at != KM_SLOB_UNITS;) {
+	for (unsigned at = km_slob_page(page)->first_free; at != KM_SLOB_UNITS;) {
 		const struct km_slob_free *block =
 			(const struct km_slob_free *)(base + at * KM_SLOB_UNIT);
 		unsigned behind = at + block->units;
@@ -214,9 +214,9 @@ static size_t count_free(const struct km_page *page, const char *base)
 		if (!block->units || behind > KM_SLOB_UNITS)
 			return SIZE_MAX;
 		for (unsigned unit = at; unit < behind; unit++)
-			if (mark_at(page->marks, unit) != NO_MARK)
+			if (mark_at(km_slob_page(page)->marks, unit) != NO_MARK)
 				return SIZE_MAX;
-		if (behind < KM_SLOB_UNITS && mark_at(page->marks, behind) == NO_MARK)
+		if (behind < KM_SLOB_UNITS && mark_at(km_slob_page(page)->marks, behind) == NO_MARK)
 			return SIZE_MAX;
 		if (block->next != KM_SLOB_UNITS && block->next <= behind)
 			return SIZE_MAX;
@@ -234,7 +234,7 @@ static int check_page(struct km_page *page, void *arg)
 	if (page->type != KM_PAGE_SHARED || page->flags & KM_SLAB_DEAD)
 		return 0;
 	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++)
-		blocks += (size_t)__builtin_popcountll(word_of(page->marks, i));
+		blocks += (size_t)__builtin_popcountll(word_of(km_slob_page(page)->marks, i));
 	free_units = count_free(page, km_page_address(page));
 	bool listed = page->flags & KM_SLAB_PARTIAL;
 	/* Of the stock; alone on its list; or, in the child of a fork, in the hand of a thread that is not there. */
@@ -242,9 +242,9 @@ static int check_page(struct km_page *page, void *arg)
 		totals->listed += listed;
 		return 0;
 	}
-	if (free_units != page->free_units || !blocks || listed != (free_units != 0)) {
+	if (free_units != km_slob_page(page)->free_units || !blocks || listed != (free_units != 0)) {
 		km_warn("check: slob: page %p says %u units are free, its links %lu; %lu blocks",
-			km_page_address(page), page->free_units, free_units, blocks);
+			km_page_address(page), km_slob_page(page)->free_units, free_units, blocks);
 		totals->damages++;
 	}
 	totals->pages++;

@@ -219,7 +219,7 @@ static bool stash(struct kmem_cache *cache, struct km_page *slab, void *freelist
 
 	if (tail)
 		splice(cache, slab, freelist, tail, count, true, &remote);
-	return km_chain_partial_push(&cache->chain, &slab->link, UINT64_MAX, &drained);
+	return km_chain_partial_push(&cache->chain, &slub_slab(slab)->link, UINT64_MAX, &drained);
 }
 
 void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freelist, bool may_wait)
@@ -354,7 +354,7 @@ static bool move_to_cpu(struct kmem_cache *cache, struct slub_node *n, struct km
 
 	km_slabs_unlist(&n->slabs, slab);
 	change_frozen(cache, slab, true);
-	if (km_likely(km_chain_partial_push(&cache->chain, &slab->link, UINT64_MAX, &drained))) {
+	if (km_likely(km_chain_partial_push(&cache->chain, &slub_slab(slab)->link, UINT64_MAX, &drained))) {
 		slub_count(cache, KMEM_CPU_PARTIAL_NODE);
 		return true;
 	}
@@ -431,7 +431,7 @@ static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request 
 		out[i] = object;
 	*hold = (struct hold){ slab, base, km_slub_thread_list(cache, slab, got), 0, objects >= want };
 	/* Release pairs with slub_look of whoever frees one of these objects. */
-	km_store_release(&slab->word, (uint64_t)objects << SLUB_OBJECTS_SHIFT | objects |
+	km_store_release(&slub_slab(slab)->word, (uint64_t)objects << SLUB_OBJECTS_SHIFT | objects |
 					      (hold->keep ? SLUB_FROZEN : 0));
 	return got;
 }
@@ -535,11 +535,11 @@ km_noinline static void keep_on_cpu(struct kmem_cache *cache, struct km_page *sl
 {
 	struct km_chain_link *drained;
 
-	if (km_unlikely(!km_chain_partial_push(&cache->chain, &slab->link,
+	if (km_unlikely(!km_chain_partial_push(&cache->chain, &slub_slab(slab)->link,
 					       slub_node(cache, 0)->cpu_partial_slabs,
 					       &drained))) {
-		km_store(&slab->link.next, NULL);
-		km_slub_put_partials(cache, &slab->link);
+		km_store(&slub_slab(slab)->link.next, NULL);
+		km_slub_put_partials(cache, &slub_slab(slab)->link);
 		return;
 	}
 	slub_count(cache, KMEM_CPU_PARTIAL_FREE);

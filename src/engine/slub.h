@@ -27,6 +27,12 @@
 #define SLUB_COUNTS		0xffffffffull
 _Static_assert((KM_PAGE_SIZE << KM_MAX_ORDER) < (1ull << 32), "an offset fits");
 
+struct slub_slab {
+	uint64_t word;			/* as above */
+	struct km_chain_link link km_aligned(16);	/* on a CPU's partial list */
+};
+KM_ENGINE_PAGE(slub_slab, struct slub_slab)
+
 struct slub_node {
 	struct km_slabs slabs;		/* on the list: not frozen, something free; counts but that of those are
 					 * changed by atomic additions */
@@ -95,12 +101,12 @@ km_inline uint64_t slub_with_list(uint64_t word, const char *base, const void *f
 /* Acquire pairs with the release in slub_change: who sees a head sees the links behind it. */
 km_inline uint64_t slub_look(const struct km_page *slab)
 {
-	return km_load_acquire(&slab->word);
+	return km_load_acquire(&slub_slab(slab)->word);
 }
 
 km_inline bool slub_change(struct km_page *slab, uint64_t *seen, uint64_t next)
 {
-	return km_cas_both(&slab->word, seen, next);
+	return km_cas_both(&slub_slab(slab)->word, seen, next);
 }
 
 /* ---- what is on a CPU */
@@ -117,7 +123,7 @@ km_inline struct km_page *slub_tagged(uint64_t tag)
 
 km_inline struct km_page *slub_linked(struct km_chain_link *link)
 {
-	return km_container_of(link, struct km_page, link);
+	return km_container_of(link, struct km_page, engine[offsetof(struct slub_slab, link)]);
 }
 
 /* A slab's address from that of any of its objects. */

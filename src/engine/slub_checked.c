@@ -10,10 +10,10 @@
 static void *pop_one(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab)
 {
 	char *base = km_page_address(slab);
-	void *object = slub_head(slab->word, base);
+	void *object = slub_head(slub_slab(slab)->word, base);
 
-	km_store(&slab->word, slub_with_list(slab->word + 1, base, km_free_next(cache, object)));
-	if (!slub_free_count(slab->word))
+	km_store(&slub_slab(slab)->word, slub_with_list(slub_slab(slab)->word + 1, base, km_free_next(cache, object)));
+	if (!slub_free_count(slub_slab(slab)->word))
 		km_slabs_unlist(&n->slabs, slab);
 	return object;
 }
@@ -40,7 +40,7 @@ static void *take_new(struct kmem_cache *cache, const struct km_request *request
 	if (!slab)
 		return NULL;
 	struct slub_node *n = slub_node(cache, slab->node);
-	km_store(&slab->word, slub_with_head((uint64_t)slab->objects << SLUB_OBJECTS_SHIFT,
+	km_store(&slub_slab(slab)->word, slub_with_head((uint64_t)slab->objects << SLUB_OBJECTS_SHIFT,
 					     km_page_address(slab),
 					     km_slub_thread_list(cache, slab, 0)));
 	if (!km_lock_may(&n->slabs.lock, request->may_wait)) {
@@ -85,14 +85,14 @@ unsigned km_slub_take_checked(struct kmem_cache *cache, const struct km_request 
 static bool is_free(const struct kmem_cache *cache, const struct km_page *slab, char *base,
 		    const void *object)
 {
-	unsigned left = slub_free_count(slab->word);
-	const void *p = slub_head(slab->word, base);
+	unsigned left = slub_free_count(slub_slab(slab)->word);
+	const void *p = slub_head(slub_slab(slab)->word, base);
 
 	for (; p && left; left--, p = km_free_next(cache, p))
 		if (p == object || !km_chain_tag_fits(slub_tag(slab, base), p) ||
 		    km_object_index(cache, slab, base, p) < 0)
 			return true;
-	return p || left || !slub_inuse(slab->word);
+	return p || left || !slub_inuse(slub_slab(slab)->word);
 }
 
 void km_slub_free_checked(struct kmem_cache *cache, void *object)
@@ -115,14 +115,14 @@ void km_slub_free_checked(struct kmem_cache *cache, void *object)
 		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
 		return;
 	}
-	void *head = slub_head(slab->word, base);
+	void *head = slub_head(slub_slab(slab)->word, base);
 	if (!head) {
 		km_slabs_list(&n->slabs, slab, true);
 		slub_count(cache, KMEM_FREE_ADD_PARTIAL);
 	}
 	km_set_free_next(cache, object, head);
-	km_store(&slab->word, slub_with_head(slab->word - 1, base, object));
-	if (!slub_inuse(slab->word) && slub_may_go(cache, n)) {
+	km_store(&slub_slab(slab)->word, slub_with_head(slub_slab(slab)->word - 1, base, object));
+	if (!slub_inuse(slub_slab(slab)->word) && slub_may_go(cache, n)) {
 		km_slabs_unlist(&n->slabs, slab);
 		slub_count(cache, KMEM_FREE_REMOVE_PARTIAL);
 		go = true;

@@ -180,7 +180,7 @@ static void discard(struct kmem_cache *cache, struct km_page *slab)
 
 static unsigned free_objects(const struct km_page *slab)
 {
-	return slub_free_count(km_load(&slab->word));
+	return slub_free_count(km_load(&slub_slab(slab)->word));
 }
 
 static const struct km_slab_kind kind = {
@@ -269,7 +269,7 @@ static bool is_taken_checked(struct kmem_cache *cache, struct km_page *slab, con
 
 	if (!km_lock_may(&n->slabs.lock, false))
 		return true;
-	count_chain(cache, slab, slub_head(slab->word, km_page_address(slab)), object, &met);
+	count_chain(cache, slab, slub_head(slub_slab(slab)->word, km_page_address(slab)), object, &met);
 	km_unlock_may(&n->slabs.lock, false);
 	return !met;
 }
@@ -348,11 +348,11 @@ static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsign
 		slab = top.slab ? own_slab(cache, slub_tagged(top.slab)) : NULL;
 		if (slab) {
 			*on_top += count_chain(cache, slab, top.freelist, NULL, &met);
-			*behind += slub_free_count(km_load_speculative(&slab->word));
+			*behind += slub_free_count(km_load_speculative(&slub_slab(slab)->word));
 		}
 		for (unsigned i = 0; i < 4096 && (slab = own_link(cache, link)); i++) {
-			*behind += slub_free_count(km_load_speculative(&slab->word));
-			link = km_load_speculative(&slab->link.next);
+			*behind += slub_free_count(km_load_speculative(&slub_slab(slab)->word));
+			link = km_load_speculative(&slub_slab(slab)->link.next);
 		}
 	}
 }

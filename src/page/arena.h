@@ -27,7 +27,6 @@
 #define KM_MAP_FIRST	2u
 
 struct kmem_cache;
-struct km_slob_marks;
 
 enum km_page_type {
 	KM_PAGE_NONE,	/* never used, or the inside of a free run or a large block */
@@ -35,14 +34,16 @@ enum km_page_type {
 	KM_PAGE_SLAB,	/* head of a slab */
 	KM_PAGE_TAIL,	/* further page of a slab: order leads to the head */
 	KM_PAGE_LARGE,	/* head of a large block */
-	KM_PAGE_SHARED,	/* a page of slob: blocks of its caches and its kmalloc, mixed */
+	KM_PAGE_SHARED,	/* a page that caches share: blocks of theirs and of kmalloc, mixed */
 	KM_PAGE_FREE_LAST, /* last page of a free run of more than one */
 };
+
+#define KM_PAGE_ENGINE_BYTES	32u
 
 /* One page of 4096 bytes. Fields below `type` belong to the owner of the block's head, unless noted. */
 struct km_page {
 	struct kmem_cache *cache;	/* slab: its cache */
-	struct km_list list;		/* free run: its bin's; slab: its node's partial list; slob: one of three */
+	struct km_list list;		/* free run: its bin's; else one of its engine's */
 	uint16_t inuse;			/* slab: objects taken */
 	uint16_t objects;		/* slab: objects in all */
 	uint8_t type;			/* enum km_page_type; every page of a slab has one */
@@ -50,36 +51,18 @@ struct km_page {
 	uint8_t flags;			/* KM_SLAB_ flags */
 	uint8_t node;			/* head of a block that was handed out: whose memory it is */
 	union {
-		uint64_t bits[2];	/* slab of sheaf: a bit for each free object; on every page */
-		uint64_t word;		/* slab of slub: freelist and counts; engine/slub.h */
-		struct {		/* slab of slab */
-			uint8_t *freelist;	/* indices of free objects; NULL: none is free */
-			uint32_t first;	/* bytes before the first object: the slab's colour */
-		};
+		/* Slab, or page that caches share: the engine's own, which draws it in its header. */
+		unsigned char engine[KM_PAGE_ENGINE_BYTES];
 		struct {		/* free run */
 			uint32_t dirty;	/* pages of it that may be resident */
 			uint32_t freed_ms; /* when, on the average of those */
 			uint32_t run;	/* pages; also in its last one */
-		};
-		struct {		/* page of slob; engine/slob.h */
-			uint16_t free_units, first_free;
-			uint16_t largest; /* no free block has more units */
-			uint16_t passed;  /* a free block: it and those before it have at most */
-			uint16_t passed_units; /* ... so many units */
 		};
 		struct {		/* large block */
 			uint64_t pages;
 			uint64_t requested;
 		};
 	} km_aligned(16);
-	union {
-		uint64_t owner[2];	/* the engine's, or a watcher's; slab of slab: a bit for each free object */
-		struct km_chain_link link; /* slab of slub: on a CPU's partial list */
-		struct {		/* page of slob */
-			char *base;	/* the page itself: to find it takes a search */
-			struct km_slob_marks *marks;
-		};
-	};
 } km_aligned(64);
 
 #define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */

@@ -65,7 +65,7 @@ static void case_layout_constructed(void)
 		CHECK_EQUAL(cache->objects, rows[i].objects);
 		take(cache, (void **)objects, n_objects);
 		struct km_page *slab = slab_of(objects[0]);
-		uintptr_t list = (uintptr_t)slab->freelist, base = (uintptr_t)km_page_address(slab);
+		uintptr_t list = (uintptr_t)slab_slab(slab)->freelist, base = (uintptr_t)km_page_address(slab);
 		bool inside = list >= base && list < base + (KM_PAGE_SIZE << slab->order);
 		CHECK_EQUAL(inside, rows[i].freelist == SLAB_ON_SLAB);
 		for (unsigned round = 0; round < 2; round++) {
@@ -88,20 +88,20 @@ static void case_freelist_in_object(void)
 
 	take(cache, objects, 16);
 	struct km_page *slab = slab_of(objects[0]);
-	CHECK(!slab->freelist);
+	CHECK(!slab_slab(slab)->freelist);
 	give(cache, objects + 9, 1);
-	CHECK(slab->freelist == objects[9]);
+	CHECK(slab_slab(slab)->freelist == objects[9]);
 	give(cache, objects, 9);
-	CHECK(slab->freelist == objects[9]);
+	CHECK(slab_slab(slab)->freelist == objects[9]);
 	CHECK_EQUAL(slab->inuse, 6);
-	CHECK_EQUAL(slab->freelist[6], 8);
-	CHECK_EQUAL(slab->freelist[15], 9);
+	CHECK_EQUAL(slab_slab(slab)->freelist[6], 8);
+	CHECK_EQUAL(slab_slab(slab)->freelist[15], 9);
 	take(cache, again, 10);
 	/* Last in, first out. */
 	for (unsigned i = 0; i < 9; i++)
 		CHECK(again[i] == objects[8 - i]);
 	CHECK(again[9] == objects[9]);
-	CHECK(!slab->freelist);
+	CHECK(!slab_slab(slab)->freelist);
 	give(cache, objects, 16);
 	done(cache);
 }
@@ -212,7 +212,7 @@ static void damage(unsigned how)
 
 	take(cache, objects, 16);
 	give(cache, objects + 3, 8);
-	uint8_t *indices = slab_of(objects[0])->freelist;
+	uint8_t *indices = slab_slab(slab_of(objects[0]))->freelist;
 	CHECK(indices == objects[3]);
 	if (how == 0)
 		memset(indices, 0xee, SIZE);

@@ -69,7 +69,7 @@ static const char *free_blocks(const void *p)
 	size_t length = 0;
 
 	text[0] = '\0';
-	for (unsigned at = page_of(p)->first_free; at < KM_SLOB_UNITS && length < 240;) {
+	for (unsigned at = km_slob_page(page_of(p))->first_free; at < KM_SLOB_UNITS && length < 240;) {
 		const struct km_slob_free *block = (const struct km_slob_free *)(base + at * KM_SLOB_UNIT);
 
 		length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%u+%u",

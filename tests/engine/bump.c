@@ -14,12 +14,7 @@
 struct bump_slab {
 	uint32_t free, next;	/* the list's first object: its offset plus one, 0: none; the first never handed out */
 };
-_Static_assert(sizeof(struct bump_slab) <= sizeof(((struct km_page *)0)->bits), "it fits into the descriptor");
-
-static struct bump_slab *bump(struct km_page *slab)
-{
-	return (struct bump_slab *)slab->bits;
-}
+KM_ENGINE_PAGE(bump, struct bump_slab)
 
 static unsigned free_objects(const struct km_page *slab)
 {

@@ -240,7 +240,7 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 {
 	const struct kmem_stats *stats = &snapshot->stats;
 	unsigned long ready = snapshot->mapped_ready, dirty = stats->pages_free_dirty;
-	struct totals totals = { table_new(false), 0 };
+	struct totals totals = { table_new(false, "  "), 0 };
 
 	table_column(totals.table, "", TABLE_CUT);
 	table_column(totals.table, "", TABLE_RIGHT);
@@ -298,7 +298,7 @@ static void print_caches(const struct snapshot *snapshot)
 {
 	static const char *const heads[] = { "objects", "in use", "on shelves", "in slabs", "used" };
 	unsigned long objects = 0, shelves = 0, slabs = 0;
-	struct table *table = table_new(true);
+	struct table *table = table_new(true, "  ");
 
 	table_column(table, "cache", TABLE_CUT);
 	for (size_t i = 0; i < km_array_count(heads); i++)
@@ -375,7 +375,7 @@ struct info_list info_list_begin(enum info_style style)
 	if (style == INFO_JSON || style == INFO_TREE_JSON)
 		km_print(&list.writer, "[");
 	else if (style != INFO_TREE)
-		list.table = table_new(true);
+		list.table = table_new(true, " ");
 	for (size_t i = 0; list.table && i < km_array_count(heads); i++)
 		table_column(list.table, heads[i], i == 0 || i > 2 ? TABLE_RIGHT : i == 1 ? TABLE_CUT : 0);
 	return list;

@@ -8,8 +8,6 @@
 
 #include "kmem.h"
 
-#define SEPARATOR "  "
-
 static struct libscols_table *scols(struct table *table)
 {
 	return (struct libscols_table *)table;
@@ -28,7 +26,7 @@ static int by_key(struct libscols_cell *a, struct libscols_cell *b, void *data)
 	return x != y ? (x < y) - (x > y) : strcmp(scols_cell_get_data(a), scols_cell_get_data(b));
 }
 
-struct table *table_new(bool heads)
+struct table *table_new(bool heads, const char *gap)
 {
 	struct libscols_table *table = kmem_need(scols_new_table());
 	struct libscols_symbols *symbols = kmem_need(scols_new_symbols());
@@ -40,7 +38,7 @@ struct table *table_new(bool heads)
 	need(scols_symbols_set_right(symbols, "  "));
 	need(scols_table_set_symbols(table, symbols));
 	scols_unref_symbols(symbols);
-	need(scols_table_set_column_separator(table, SEPARATOR));
+	need(scols_table_set_column_separator(table, gap));
 	need(scols_table_enable_noencoding(table, 1));
 	need(scols_table_enable_noheadings(table, !heads));
 	return (struct table *)table;
@@ -69,7 +67,8 @@ struct table_row *table_row(struct table *table, struct table_row *above, int64_
 static void print_heads(struct libscols_table *table)
 {
 	for (size_t i = 0; i < scols_table_get_ncols(table); i++)
-		printf("%s%s", i ? SEPARATOR : "", scols_column_get_name(scols_table_get_column(table, i)));
+		printf("%s%s", i ? scols_table_get_column_separator(table) : "",
+		       scols_column_get_name(scols_table_get_column(table, i)));
 	printf("\n");
 }
 

@@ -17,8 +17,11 @@ enum {
 	TABLE_TREE = 4,		/* what is below another row stands two columns further in */
 };
 
-/* With a line of heads, or without. Memory that is not to be had ends the command, here and below. */
-struct table *table_new(bool heads);
+/*
+ * With a line of heads, or without; `gap` stands between columns. Memory that is not to be had ends the command, here
+ * and below.
+ */
+struct table *table_new(bool heads, const char *gap);
 void table_column(struct table *table, const char *head, unsigned flags);
 /* A cell for each column; NULL: blank. Of the rows below one (NULL: below none) the largest key is first. */
 struct table_row *table_row(struct table *table, struct table_row *above, int64_t key, const char *const *cells);

@@ -5,7 +5,7 @@
 
 #include "kmem.h"
 
-struct table *table_new(bool heads)
+struct table *table_new(bool heads, const char *gap)
 {
 	exit(kmem_failed(1, "info", "built without libsmartcols, it has no tables: --json, --slabinfo or --files"));
 }

@@ -110,7 +110,7 @@ static void print_tree(const struct snapshot *snapshot)
 	static const char *const heads[] = { "CURRENT", "PEAK", "MAX", "HIGH" };
 	struct table_row *above[MEMCG_DEPTH_MAX + 1] = { NULL };
 	struct names names = names_of(snapshot);
-	struct table *table = table_new(true);
+	struct table *table = table_new(true, "  ");
 
 	table_column(table, "GROUP", TABLE_TREE | TABLE_CUT);
 	for (size_t i = 0; i < km_array_count(heads); i++)

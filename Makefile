@@ -30,7 +30,7 @@ endif
 SRC	:= $(filter-out src/edge/malloc%,$(wildcard src/*/*.c))
 # What most programs never run stands behind all else, in the libraries as well: of a file that is mapped the system shows a process
 # not pages but stretches of 64 KiB, as soon as it touches one. What libgcc and libc's own archive add stands before it, and there is
-# no _fini, which does nothing and would be the last of all (tests/tidy/resident).
+# no _fini, which does nothing and would be the last of all. Parts of the file begin with such a stretch (tests/tidy/resident).
 RARE	:= $(filter-out src/watch/process.c,$(filter src/engine/sl% src/watch/% src/front/prefill.c %/bulk.c %/by_cid.c %/chain.c \
 	%/owned.c %/stock_word.c,$(SRC)))
 SRC	:= $(filter-out $(RARE),$(SRC))
@@ -55,7 +55,8 @@ $(BUILD)/obj/%.o: %.c Makefile
 # Never unloaded: descriptors of sequences and thread areas must outlive every thread. Who was linked with the library looks for its
 # soname, here as where it is installed.
 LINK = $(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-soname,$(@F).$(SOVERSION) \
-	-Wl,--version-script=src/libkmem.map -Wl,-fini=km_no_fini
+	-Wl,--version-script=src/libkmem.map -Wl,-fini=km_no_fini \
+	-Wl,-z,max-page-size=65536
 $(BUILD)/libkmem.so: $(OBJ) src/libkmem.map include/kmem/inline.h
 	$(LINK) -o $@ $(filter-out $(RARE_OBJ),$(OBJ)) -lgcc -lc $(RARE_OBJ) $(ALL_LDLIBS)
 	@ln -sfn $(@F) $@.$(SOVERSION)

@@ -21,8 +21,8 @@ static const struct {
 	{ 8192, "kmalloc-8k" },
 };
 
-/* By (size + 7) / 8: the cache's id; 0 for 0, for what is too large, and before the start. */
-static uint16_t id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near;
+/* By (size + 7) / 8: the cache's id; 0 before the start. The first entry is for what is too large, too. */
+static uint16_t id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near = { KM_ID_EMPTY };
 KM_FRONT_ALLOC_NEAR(id_of_size)
 static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 /* Then all sizes are 0 and NULL above. */
@@ -133,7 +133,7 @@ km_hit_path void *(kmalloc)(size_t size, gfp_t gfp)
 {
 	size_t step = (size + 7) >> 3;
 
-	/* One conditional branch in all: what is rare chooses entry 0, which is closed. */
+	/* One conditional branch in all: what is rare chooses entry 0, which is empty. */
 	step = km_evenly(size <= KMALLOC_MAX_CACHE_SIZE) ? step : 0;
 	step = km_evenly(!(gfp & KMEM_GFP_ODD)) ? step : 0;
 	void *object = km_front_alloc_id_of_size(step);

@@ -23,7 +23,7 @@ __attribute__((used)) static const bool *const keep_account = &km_memcg_process;
 /* Below, to copy a block costs less than to take pages for it. */
 #define GROWS_FROM		((size_t)8192)
 
-uint16_t km_malloc_id[KM_MALLOC_STEPS + 1] km_ids_near;
+uint16_t km_malloc_id[KM_MALLOC_STEPS + 1] km_ids_near = { [KM_MALLOC_STEPS] = KM_ID_EMPTY };
 KM_FRONT_ALLOC_NEAR(km_malloc_id)
 
 /* ------------------------------------------------------------------ the hot path */

@@ -16,7 +16,8 @@
 #define KM_MALLOC_CLASSES	72u
 #define KM_MALLOC_GFP		(GFP_KERNEL | __GFP_NOWARN)
 
-/* By (size - 1) / 16: the cache's id; 0 where there is none yet. The last entry, 0 for ever, is for all other sizes. */
+/* By (size - 1) / 16: the cache's id; 0 where there is none yet. The last entry, of a shelf that is empty for
+ * ever, is for all other sizes. */
 extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 
 /* The cache that serves 0 <= size <= KM_MALLOC_MAX_SMALL, after a miss; NULL: it can't be made. */

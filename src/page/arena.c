@@ -17,6 +17,7 @@
 #define COMMIT_STEP	((size_t)2 << 20)
 #define ARRAY_ALIGN	((size_t)64 << 10)	/* the system's largest page */
 #define FOREIGN_PAGES	((size_t)2)		/* the first range's first: what is in none is looked up there */
+#define MAP_SKEW	(KM_MAP_SKEW / sizeof(uint16_t))	/* members of a map that are none */
 
 _Static_assert(KM_ID_TABLES % ((size_t)64 << 10) == 0, "what lies behind them is aligned as they are");
 
@@ -54,7 +55,7 @@ static bool reserve_range(size_t bytes)
 		return false;
 	size_t pages = bytes >> KM_PAGE_SHIFT;
 	size_t table_bytes = km_arena.ranges ? 0 : KM_ID_TABLES;
-	size_t map_bytes = table_bytes + km_align_up(pages * sizeof(*range->map), ARRAY_ALIGN);
+	size_t map_bytes = table_bytes + km_align_up((MAP_SKEW + pages) * sizeof(*range->map), ARRAY_ALIGN);
 	size_t page_bytes = km_align_up(pages * sizeof(*range->page), ARRAY_ALIGN);
 	size_t owner_bytes = km_align_up(pages * sizeof(*range->owner), ARRAY_ALIGN);
 	size_t array_bytes = map_bytes + page_bytes + owner_bytes + km_align_up(pages / 8, ARRAY_ALIGN);
@@ -76,7 +77,7 @@ static bool reserve_range(size_t bytes)
 	km_root_comes(base, bytes);
 	km_os_name(arrays, array_bytes, "libkmem: page map");
 	*range = (struct km_range){
-		.base = base, .pages = pages, .map = (uint16_t *)(arrays + table_bytes),
+		.base = base, .pages = pages, .map = (uint16_t *)(arrays + table_bytes) + MAP_SKEW,
 		.page = (struct km_page *)(arrays + map_bytes),
 		.owner = (uint64_t *)(arrays + map_bytes + page_bytes),
 		.dirty = (uint64_t *)(arrays + map_bytes + page_bytes + owner_bytes), .node = node,
@@ -125,7 +126,7 @@ static void fit_range(struct km_range *range, size_t limit)
 	if (pages < had) {
 		km_store(&range->pages, pages);
 		km_os_unmap(range->base + (pages << KM_PAGE_SHIFT), (had - pages) << KM_PAGE_SHIFT);
-		cut_array(range->map, had, pages, 8 * sizeof(*range->map));
+		cut_array(range->map - MAP_SKEW, MAP_SKEW + had, MAP_SKEW + pages, 8 * sizeof(*range->map));
 		cut_array(range->page, had, pages, 8 * sizeof(*range->page));
 		cut_array(range->owner, had, pages, 8 * sizeof(*range->owner));
 		cut_array(range->dirty, had, pages, 1);
@@ -156,9 +157,15 @@ static bool commit_array(void *array, size_t *ready, size_t members, size_t all,
 	return true;
 }
 
+static bool commit_map(struct km_range *range, size_t end)
+{
+	return commit_array(range->map - MAP_SKEW, &range->map_ready, MAP_SKEW + end, MAP_SKEW + range->pages,
+			    8 * sizeof(*range->map), COMMIT_STEP);
+}
+
 static bool commit_arrays(struct km_range *range, size_t end)
 {
-	return commit_array(range->map, &range->map_ready, end, range->pages, 8 * sizeof(*range->map), COMMIT_STEP) &&
+	return commit_map(range, end) &&
 	       commit_array(range->page, &range->page_ready, end, range->pages, 8 * sizeof(*range->page),
 			    COMMIT_STEP) &&
 	       commit_array(range->owner, &range->owner_ready, end, range->pages, 8 * sizeof(*range->owner),
@@ -194,13 +201,13 @@ static bool reach_id(size_t id)
 	static size_t ready[2];
 	struct km_range *range = &km_arena.range[0];
 	const size_t most = KM_ID_TABLES / 2 / sizeof(uint64_t);
-	char *table = (char *)range->map - KM_ID_TABLES;
+	const size_t skew = (KM_ID_SKEW + KM_MAP_SKEW) / sizeof(uint64_t);
+	char *table = (char *)(range->map - MAP_SKEW) - KM_ID_TABLES;
 
 	for (int i = 0; i < 2; i++, table += KM_ID_TABLES / 2)
-		if (!commit_array(table, &ready[i], KM_ID_SKEW / sizeof(uint64_t) + id + 1, most, 64, ARRAY_ALIGN))
+		if (!commit_array(table, &ready[i], skew + id + 1, most, 64, ARRAY_ALIGN))
 			return false;
-	if (!commit_array(range->map, &range->map_ready, FOREIGN_PAGES, range->pages, 8 * sizeof(*range->map),
-			  COMMIT_STEP))
+	if (!commit_map(range, FOREIGN_PAGES))
 		return false;
 	if (km_hot.map != range->map)
 		km_store_release(&km_hot.map, range->map);

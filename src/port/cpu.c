@@ -24,8 +24,8 @@ struct rseq_area {
 } km_aligned(32);
 _Static_assert(offsetof(struct rseq_area, mm_cid) == 24, "the sequences of by_cid.c spell it");
 
-/* Word 0 of an area, before there are areas. */
-static uint64_t zero_area[8] km_aligned(64);
+/* Word 0 of an area and that of KM_ID_EMPTY, before there are areas. */
+static uint64_t zero_area[KM_ID_EMPTY + 8] km_aligned(64);
 
 struct km_percpu km_percpu = {
 	.base = (char *)zero_area,
@@ -366,6 +366,7 @@ static bool begin_area(unsigned cpu)
 		return true;
 	if (km_os_commit(km_area(cpu), areas.committed))
 		return false;
+	km_store((uint64_t *)km_area(cpu) + KM_ID_EMPTY, (uint64_t)(KM_ID_EMPTY + 1) * sizeof(uint64_t));
 	/* Release pairs with km_cpu_is_live. */
 	km_store_release(live, *live | (uint64_t)1 << cpu % 64);
 	/* Only now: what a sequence puts there a drain finds. */
@@ -514,7 +515,8 @@ static void start_areas(const char *want, const char *by)
 	}
 	km_percpu.base = range + 2 * AREA_BYTES;
 	km_percpu.cpus = cpus;
-	areas.used[0] = 0xff;	/* the line of word 0 */
+	/* The line of word 0, and the two words of the shelf that is empty. */
+	areas.used[0] = 0xff | (uint64_t)3 << KM_ID_EMPTY;
 	choose(some && (!want || __builtin_strcmp(want, "rseq") == 0) ? "lock" : want);
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ && !show_rest(masks)) {
 		choose("lock");
@@ -560,17 +562,19 @@ size_t km_percpu_word_bytes(void)
  * A store is matched with later loads by its low 12 bits first: a shelf's word whose place in its page is that of
  * the rseq_cs which every sequence stores makes a pair a half slower (measured: 18.5 cycles for 11.6). Not used, for
  * the thread that starts the library; others mostly have theirs at another place, where one cache in 512 meets it.
+ * Nor is the place of the page map's first entry, which every free loads.
  */
-static bool aliases_rseq_cs(size_t word, size_t words)
+static bool aliases(uintptr_t address, size_t word, size_t words)
 {
-	size_t offset = ((uintptr_t)&thread_area()->rseq_cs & (KM_PAGE_SIZE - 1)) / 8;
+	size_t offset = (address & (KM_PAGE_SIZE - 1)) / 8;
 
 	return offset - word % (KM_PAGE_SIZE / 8) < words;
 }
 
 static bool run_is_free(size_t word, size_t words)
 {
-	if (words < 64 && aliases_rseq_cs(word, words))
+	if (words < 64 &&
+	    (aliases((uintptr_t)&thread_area()->rseq_cs, word, words) || aliases(KM_MAP_SKEW, word, words)))
 		return false;
 
 	for (size_t i = word; i < word + words; i++)
@@ -589,6 +593,25 @@ static void mark(size_t word, size_t words, bool used)
 	}
 }
 
+/*
+ * Where the search for a few words begins: in the last quarter of an area's first page. The load of a shelf's word
+ * waits for an older store that has its low 12 bits, as that of a user who has just filled the object; and what is
+ * filled begins a page more often than it ends one: a slab's first object does, which is the first to be had.
+ */
+#define PAGE_WORDS	(KM_PAGE_SIZE / 8)
+#define LAST_QUARTER	(PAGE_WORDS / 4 * 3)
+
+static size_t find_run(size_t from, size_t to, size_t words)
+{
+	for (size_t word = from; word < to; word += words) {
+		if (words < 64 && areas.used[word / 64] == UINT64_MAX)
+			word = km_align_up(word + 1, 64) - words;
+		else if (run_is_free(word, words))
+			return word;
+	}
+	return 0;
+}
+
 uint32_t km_percpu_alloc(size_t bytes)
 {
 	size_t words = bytes / 8, found = 0;
@@ -597,15 +620,12 @@ uint32_t km_percpu_alloc(size_t bytes)
 		return 0;
 	km_lock(&areas.lock);
 	uint32_t *from = &areas.from[__builtin_ctzl(words)];
-	for (size_t word = *from; word < AREA_BYTES / 8 && !found; word += words) {
-		if (words < 64 && areas.used[word / 64] == UINT64_MAX) {
-			word = km_align_up(word + 1, 64) - words;
-			continue;
-		}
-		if (run_is_free(word, words))
-			found = word;
+	if (words < 64)
+		found = find_run(LAST_QUARTER, PAGE_WORDS, words);
+	if (!found) {
+		found = find_run(*from, AREA_BYTES / 8, words);
+		*from = (uint32_t)(found ?: AREA_BYTES / 8);
 	}
-	*from = (uint32_t)(found ?: AREA_BYTES / 8);
 	if (found && (found + words) * 8 > areas.committed &&
 	    !commit_to(km_align_up((found + words) * 8, COMMIT_STEP)))
 		found = 0;

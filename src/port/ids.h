@@ -7,6 +7,8 @@
  *
  * Masks and factors are arrays of 8-byte members, so that an id is an index as it is. Neither array begins at a
  * multiple of 4 KiB, as areas do: a load waits for the store of a shelf's word whose address has the same low 12 bits.
+ * Nor does the map, whose first entry is loaded by each free: the first line of a page has the place in the processor's
+ * cache of all other pages' first lines.
  */
 #ifndef KM_PORT_IDS_H
 #define KM_PORT_IDS_H
@@ -15,8 +17,9 @@
 
 #define KM_IDS		((size_t)1 << 16)
 #define KM_ID_TABLES	0x120000	/* a multiple of the system's largest page */
-#define KM_ID_SKEW	0x880	/* in none of the two are there more bytes in front of id 0 */
-#define KM_ID_MASKS	(-KM_ID_TABLES + 0x440)
+#define KM_MAP_SKEW	0xfc0	/* the map begins so far behind a multiple of 4 KiB: in a page's last line */
+#define KM_ID_SKEW	0xd00	/* in none of the two are there more bytes in front of id 0 */
+#define KM_ID_MASKS	(-KM_ID_TABLES + 0x8c0)
 #define KM_ID_FACTORS	(-KM_ID_TABLES / 2 + KM_ID_SKEW)
 /* So many bits of a product are the remainder's; above them all is 0 if there is none. */
 #define KM_ID_SHIFT	40

@@ -135,6 +135,13 @@ km_inline char *km_area(unsigned cpu)
 /* Where an area's mark is, in the line of word 0: behind what closed shelves, chains and stocks read there. */
 #define KM_AREA_MARK 56
 
+/*
+ * The id of a shelf that is empty for ever, for sizes that never hit: its word, in each area that is alive, leads to
+ * the next word, which is NULL. Word 0 would do, but for where it is: in its page's first line, as are the heads of a
+ * program's pages. All of those share one set of the processor's first cache, which has 8 to 12 lines.
+ */
+#define KM_ID_EMPTY 16
+
 km_inline bool km_cpu_is_live(unsigned cpu)
 {
 	/* Acquire pairs with the release in begin_area: who sees the bit may store. */

@@ -98,6 +98,7 @@ bool km_os_is_shut(void);
 /* The program's own calls, as it makes them: their result, or -errno. */
 long km_os_prctl(int option, const unsigned long *words);
 long km_os_mlockall(int flags);
+long km_os_munlockall(void);
 long km_os_prlimit(int pid, int resource, const void *limits, void *old);
 
 /* Register membarrier's rseq command for the process: 0 or -errno. Then: every sequence in flight on

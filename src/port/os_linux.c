@@ -371,6 +371,16 @@ long km_os_mlockall(int flags)
 	return result;
 }
 
+long km_os_munlockall(void)
+{
+	long result;
+
+	KEEP_ERRNO(result, syscall(SYS_munlockall));
+	if (!result)
+		km_store(&process.lock_limit, (size_t)0);
+	return result;
+}
+
 long km_os_prlimit(int pid, int resource, const void *limits, void *old)
 {
 	long result;

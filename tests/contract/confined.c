@@ -412,6 +412,23 @@ static void locked_blocks(void)
 	NEED(parked() >= 64 * MIB);
 }
 
+/* Until it is not locked any more. Nothing is mapped meanwhile, so that any limit will do. */
+static void unlocked_blocks(void)
+{
+	struct rlimit limit;
+
+	NEED(getrlimit(RLIMIT_MEMLOCK, &limit) == 0);
+	if (limit.rlim_cur == RLIM_INFINITY)
+		limit.rlim_cur = 1024 * MIB;
+	swing();
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || mlockall(MCL_FUTURE))
+		return;
+	NEED(parked() == 0);
+	NEED(munlockall() == 0);
+	swing();
+	NEED(parked() >= 64 * MIB);
+}
+
 /* Other limits, other processes, and what is refused: none of our business. */
 static void not_ours(void)
 {
@@ -442,6 +459,7 @@ static const struct api_case cases[] = {
 	{ "a limit, by prlimit", by_prlimit },
 	{ "what is parked, under a limit", parked_blocks },
 	{ "what is parked, locked", locked_blocks },
+	{ "what is parked, unlocked again", unlocked_blocks },
 	{ "not ours", not_ours },
 };
 

@@ -214,6 +214,9 @@ void kfree_bulk(size_t n, void **objects)
 
 bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
 {
+	/* As in kmem_cache_alloc_bulk. */
+	if (n == 1)
+		return (objects[0] = kmalloc(size, gfp)) != NULL;
 	if (!n) {
 		km_front_check_gfp("kmalloc_bulk", gfp, NULL);
 		return false;

@@ -7,7 +7,6 @@
  * for one that is alone on its list: the next block is cut from it. A page serves requests of one list only, so that
  * what is freed in it belongs to that list.
  */
-#include "slob.h"
 #include "slob_marks.h"
 
 #include "../page/meta.h"
@@ -687,20 +686,16 @@ km_inline enum km_misuse put_block(struct kmem_cache *cache, void *object, bool 
 	return KM_NO_MISUSE;
 }
 
-static const char *freed_by(const struct kmem_cache *cache)
-{
-	return is_sized(cache) ? "kfree" : "kmem_cache_free";
-}
-
 km_cold static void report(struct kmem_cache *cache, void *object, enum km_misuse what)
 {
+	const char *by = is_sized(cache) ? "kfree" : "kmem_cache_free";
 	int index;
 
 	/* Not in a page of slob: whose it is then, is what layout.c finds out. */
 	if (what == KM_MISUSE_FOREIGN)
-		km_slab_of(cache, object, &index, freed_by(cache));
+		km_slab_of(cache, object, &index, by);
 	else
-		km_misuse(what, freed_by(cache), object, cache->name);
+		km_misuse(what, by, object, cache->name);
 }
 
 /* Up to BATCH objects under one lock; their pages go when it is free again. */
@@ -770,20 +765,26 @@ enum km_misuse km_slob_free_sized(struct kmem_cache *cache, void *p)
 	return put_one(cache, p, true);
 }
 
-static km_noinline enum km_misuse put_plain(struct kmem_cache *cache, void *object)
+static km_noinline void put_plain(struct kmem_cache *cache, void *object)
 {
-	return put_one(cache, object, false);
+	enum km_misuse what = put_one(cache, object, false);
+
+	if (km_unlikely(what != KM_NO_MISUSE))
+		report(cache, object, what);
 }
 
 void km_slob_free(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(has_own_pages(cache))) {
+	if (is_sized(cache)) {
+		enum km_misuse what = km_slob_free_sized(cache, object);
+
+		if (km_unlikely(what != KM_NO_MISUSE))
+			report(cache, object, what);
+	} else if (km_likely(!has_own_pages(cache))) {
+		put_plain(cache, object);
+	} else {
 		give_pages(cache, object);
-		return;
 	}
-	enum km_misuse what = is_sized(cache) ? km_slob_free_sized(cache, object) : put_plain(cache, object);
-	if (km_unlikely(what != KM_NO_MISUSE))
-		report(cache, object, what);
 }
 
 void km_slob_give(struct kmem_cache *cache, void **objects, unsigned count)
@@ -793,8 +794,6 @@ void km_slob_give(struct kmem_cache *cache, void **objects, unsigned count)
 			km_slob_free(cache, objects[i]);
 		return;
 	}
-	for (unsigned now; count; count -= now, objects += now) {
-		now = km_min(count, BATCH);
-		give_batch(cache, objects, now);
-	}
+	for (unsigned now; count; count -= now, objects += now)
+		give_batch(cache, objects, now = km_min(count, BATCH));
 }

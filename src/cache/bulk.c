@@ -56,7 +56,7 @@ void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 		return;
 	}
 	/* A chain looks at each object anyway. */
-	if (cache->engine->front == KM_FRONT_CHAIN && km_front_free_chain(cache, n, objects))
+	if (km_shape(cache)->give && km_shape(cache)->give(cache, n, objects))
 		return;
 	if (km_unlikely(may_have_null(n, objects)))
 		n = drop_nulls(n, objects);
@@ -114,7 +114,7 @@ static struct kmem_cache *common_cache(size_t n, void *const *objects)
 
 	if (!cache || !all_have_id(cache->id, n, objects))
 		return NULL;
-	if (cache->engine->front != KM_FRONT_CHAIN)
+	if (!km_shape(cache)->give_last)
 		last_id = cache->id;
 	return cache;
 }
@@ -166,8 +166,7 @@ km_inline size_t free_slab_of_last(size_t n, void **objects)
 {
 	struct kmem_cache *cache = as_last_time(km_quick_cache(objects[n - 1]));
 
-	return cache && cache->engine->front == KM_FRONT_CHAIN ?
-		       km_front_free_last(cache, n, objects) : n;
+	return cache && km_shape(cache)->give_last ? km_shape(cache)->give_last(cache, n, objects) : n;
 }
 
 /* Where kmalloc is one cache: those at the end that are its own, as far as it goes. Returns how many are left. */

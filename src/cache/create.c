@@ -399,6 +399,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 		return NULL;
 	}
 	cache->cleared = cleared_bytes(cache);
+	km_front_choose_shape(cache);
 	return cache;
 }
 
@@ -561,9 +562,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	}
 	put_id(cache, fenced);
 	/* Who calls it still finds the shelves closed and this, as long as no other cache lies here. */
-	cache->dead = cache->checked = true;
-	cache->chain_hits = false;
-	cache->charging = NULL;
+	km_front_bury(cache);
 	cache->payer = KM_PAYER_ODD;
 	/* Its last user of before may still be in here: what he looks at stays, for ever. */
 	if (km_unlikely(rest && cache->handed_on))

@@ -51,7 +51,7 @@ km_inline bool is_by_size(size_t size)
 /* A gap in front of the block, if need be, aligns what follows the header. */
 km_inline void *alloc_by_size(size_t size, gfp_t gfp, int node)
 {
-	return km_front_alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
+	return km_shape(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, size, natural_align(size), gfp, node);
 }
 
 static km_noinline void *account_large(size_t size, gfp_t gfp)

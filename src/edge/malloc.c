@@ -104,7 +104,7 @@ static void *alloc_sized(size_t size, size_t align)
 
 	if (align + bytes > KM_PAGE_SIZE || bytes >= KM_SIZED_END)
 		return large_alloc(bytes, align, 0);
-	return km_front_alloc_sized(km_kmalloc_sized, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE);
+	return km_shape(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE);
 }
 
 static bool boot_or_early(size_t size, void **p)

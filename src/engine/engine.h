@@ -34,6 +34,7 @@ enum km_front {
 };
 
 struct km_engine;
+struct km_shape;
 struct km_hooks;
 struct km_charging;
 struct km_keeper;
@@ -65,10 +66,11 @@ struct kmem_cache {
 	bool mergeable;
 	bool dead;
 	uint8_t freelist;		/* slab: where a slab's indices lie (enum slab_freelist) */
-	bool chain_hits;		/* CHAIN under rseq, frees not validated: its hits are the chain's verbs */
 	slab_flags_t flags;
 	uint32_t cleared;		/* bytes that __GFP_ZERO makes zeros; 0: has a constructor */
 	const struct km_engine *engine;
+	const struct km_shape *shape;	/* of what lies ready on a CPU (front/front.h) */
+	const struct km_shape *below;	/* the same, whoever watches */
 	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */
 	const struct km_charging *charging; /* who pays is asked at each call; NULL: nobody. Closed, too. */
 	void (*ctor)(void *object);

@@ -5,7 +5,7 @@
  */
 #include "../port/cid_index.h"
 
-#include "front.h"
+#include "shape.h"
 
 #ifdef KMEM_HAVE_RSEQ
 km_inline void *pop(struct kmem_cache *cache)
@@ -13,17 +13,18 @@ km_inline void *pop(struct kmem_cache *cache)
 	return kmem_shelf_pop(&cache->shelf.front.open, km_percpu.base, km_thread_rseq);
 }
 
-KM_TEXT_BY_CID km_hit_path void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t gfp)
+KM_TEXT_BY_CID km_hit_path void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	void *object = NULL;
 
-	if (km_likely(!(gfp & KMEM_GFP_ODD))) {
+	/* One branch for both. */
+	if (km_likely(!((gfp & KMEM_GFP_ODD) | (gfp_t)(node ^ NUMA_NO_NODE)))) {
 		object = pop(cache);
-		return km_likely(object) ? object : km_alloc_no_hit(cache, gfp);
+		return km_likely(object) ? object : km_array_alloc(cache, gfp, NUMA_NO_NODE);
 	}
-	if (!(gfp & KMEM_GFP_ODD & ~__GFP_ZERO))
+	if (!(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) && node == NUMA_NO_NODE)
 		object = pop(cache);
-	return object ? km_cleared(cache, object) : km_alloc_no_hit(cache, gfp);
+	return object ? km_cleared(cache, object) : km_array_alloc(cache, gfp, node);
 }
 
 /* NULL is misuse, and said there. */
@@ -32,16 +33,6 @@ KM_TEXT_BY_CID km_hit_path void km_free_by_cid(struct kmem_cache *cache, void *o
 	if (km_likely(object != NULL) &&
 	    km_likely(kmem_shelf_push(&cache->shelf.front.open, km_percpu.base, km_thread_rseq, object)))
 		return;
-	km_free_no_hit(cache, object);
-}
-#else
-void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t gfp)
-{
-	return km_alloc_no_hit(cache, gfp);
-}
-
-void km_free_by_cid(struct kmem_cache *cache, void *object)
-{
-	km_free_no_hit(cache, object);
+	km_array_free(cache, object);
 }
 #endif

@@ -20,14 +20,9 @@ void km_front_new_cpu(bool may_wait)
 	km_busy_end(was);
 }
 
-static bool has_shelf(const struct kmem_cache *cache)
-{
-	return cache->engine->front == KM_FRONT_ARRAY && cache->shelf.slot;
-}
-
 static bool public_shelf(const struct kmem_cache *cache)
 {
-	return !cache->hooks && !km_load(&cache->charging) && !cache->checked &&
+	return km_shape(cache)->shelf && !km_load(&cache->charging) &&
 	       !(km_layout_options.count_events && cache->engine->hit);
 }
 
@@ -149,17 +144,17 @@ static bool do_closed(struct kmem_cache **caches, size_t count, bool unused,
 	size_t shelves = 0;
 
 	for (size_t i = 0; i < count; i++)
-		shelves += has_shelf(caches[i]);
+		shelves += caches[i]->shelf.slot != 0;
 	if (!shelves)
 		return true;
 	km_lock(&drain.lock);
 	for (size_t i = 0; i < count; i++)
-		if (has_shelf(caches[i]))
+		if (caches[i]->shelf.slot)
 			close_shelf(caches[i]);
 	/* Where the fence is refused the shelves stay as they are: nothing was read yet. */
 	bool fenced = km_shelf_fence();
 	for (size_t i = 0; i < count; i++)
-		if (has_shelf(caches[i])) {
+		if (caches[i]->shelf.slot) {
 			if (fenced || unused)
 				act(caches[i], places);
 			open_shelf(caches[i]);
@@ -185,7 +180,7 @@ bool km_front_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size
 {
 	const struct places these = { cpus, cpu_count };
 
-	return (has_shelf(cache) && lies_on(&cache->shelf, &these)) || lies_on(&cache->charged, &these);
+	return (cache->shelf.slot && lies_on(&cache->shelf, &these)) || lies_on(&cache->charged, &these);
 }
 
 static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how,
@@ -210,7 +205,7 @@ static void collect_own(struct kmem_cache *cache)
 	size_t count, most = 2 * (cache->max_capacity / SOME + 1);
 	void *objects[SOME];
 
-	for (; has_shelf(cache) && most; most--) {
+	for (; cache->shelf.slot && most; most--) {
 		/* They come to the end of the array. */
 		while ((count = km_shelf_pop_n(&cache->shelf, objects, SOME)))
 			cache->engine->give(cache, objects + SOME - count, (unsigned)count);
@@ -285,7 +280,7 @@ void km_front_resize(struct kmem_cache *cache, unsigned capacity)
 {
 	uint32_t mask = mask_of(km_min(capacity, (unsigned)cache->max_capacity));
 
-	if (!has_shelf(cache) || cache->engine->array.tune || mask == km_front_mask(cache))
+	if (!cache->shelf.slot || cache->engine->array.tune || mask == km_front_mask(cache))
 		return;
 	/* A handler that wants to drain must not wait for us. */
 	bool was = km_busy_begin();
@@ -299,8 +294,6 @@ void km_front_resize(struct kmem_cache *cache, unsigned capacity)
 void km_front_open(struct kmem_cache *cache)
 {
 	struct km_shelf *shelf = &cache->shelf;
-	cache->chain_hits = cache->engine->front == KM_FRONT_CHAIN && !cache->checked &&
-			    km_hits_by_cpu();
 	shelf->front.percpu = km_hot.percpu;
 	shelf->front.rseq = km_rseq;
 	cache->charged_odd = KM_CHARGED_ODD;
@@ -395,7 +388,7 @@ size_t km_front_shelf_objects(const struct kmem_cache *cache)
 {
 	size_t count = 0;
 
-	if (has_shelf(cache))
+	if (cache->shelf.slot)
 		km_for_each_cpu(cpu)
 			count += km_shelf_count_cpu(&cache->shelf, cpu);
 	if (km_shelf_slot(&cache->charged))

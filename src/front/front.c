@@ -54,7 +54,7 @@ km_hit_path void (kmem_cache_free)(struct kmem_cache *cache, void *object)
 /* Zeroed, and no more than that, it may be a hit after all. */
 void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
-	return gfp & __GFP_ZERO ? kmem_cache_zalloc(cache, gfp) : km_alloc_missed(cache, gfp);
+	return gfp & __GFP_ZERO ? kmem_cache_zalloc(cache, gfp) : km_charged_miss(cache, gfp);
 }
 
 void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t gfp, int node)

@@ -82,24 +82,49 @@ km_inline void *km_cleared(const struct kmem_cache *cache, void *object)
 	return __builtin_memset(object, 0, bytes);
 }
 
-/* Slow halves. Return and fail as the public functions do. */
+/*
+ * The shape of what lies ready on a CPU, a file for each: array.c, chain.c, none.c; watched.c stands before one of
+ * these where each object is looked at. A miss is a jump to the cache's shape, whose calls return and fail as the
+ * public functions do. Chosen when a cache is made, when somebody begins or ends to watch it, and when it is destroyed.
+ */
+struct km_shape {
+	void *(*alloc)(struct kmem_cache *cache, gfp_t gfp, int node);
+	/* kmalloc's, where its one cache is of an engine that serves it by size; 0 < bytes < a page. Else NULL. */
+	void *(*alloc_sized)(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
+	void (*free)(struct kmem_cache *cache, void *object);
+	/* objects[0, left) of n, the others were had; n of `all`. */
+	bool (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
+	void (*free_bulk)(struct kmem_cache *cache, size_t n, size_t all, void **objects);
+	/* Where objects go back slab by slab, else NULL. NULLs are skipped; false: not now, nothing was done.
+	 * give_last: of objects[0, n), the last and those of its slab that are near. Returns how many are left; n:
+	 * not now. */
+	bool (*give)(struct kmem_cache *cache, size_t n, void **objects);
+	size_t (*give_last)(struct kmem_cache *cache, size_t n, void **objects);
+	/* Objects may come from the cache's shelf, and go there, without passing by the shape. */
+	bool shelf;
+};
+/* Acquire pairs with km_front_choose_shape. */
+km_inline const struct km_shape *km_shape(const struct kmem_cache *cache)
+{
+	return km_load_acquire(&cache->shape);
+}
+void km_front_choose_shape(struct kmem_cache *cache) km_cold;
+/* From now on these see each object; NULL: nobody does. */
+void km_front_watch(struct kmem_cache *cache, const struct km_hooks *hooks) km_cold;
+/* It was destroyed: each call is misuse. */
+void km_front_bury(struct kmem_cache *cache) km_cold;
+
+/* What is no hit. Return and fail as the public functions do. */
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
-void *km_alloc_missed(struct kmem_cache *cache, gfp_t gfp);	/* by the second hit as well: km_charged_alloc */
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
+void *km_charged_miss(struct kmem_cache *cache, gfp_t gfp);	/* nor one of km_charged_alloc */
 void km_free_miss(struct kmem_cache *cache, void *object);
-/* The hit by concurrency id, then what it is else; and what that is. */
-void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t gfp);
-void km_free_by_cid(struct kmem_cache *cache, void *object);
-void *km_alloc_no_hit(struct kmem_cache *cache, gfp_t gfp);
-void km_free_no_hit(struct kmem_cache *cache, void *object);
-/* The same without asking who pays, and with what may lie on the inner shelf tried first. */
+/* The same without asking who pays. */
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_plain_free(struct kmem_cache *cache, void *object);
 bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
 void km_plain_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
-/* kmalloc's, where its one cache is of an engine that serves it by size (shared_pages). 0 < bytes < a page. */
-void *km_front_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
-/* False: not the ordinary way, or it is no block of kmalloc's; nothing was done. */
+/* Of kmalloc's one cache, if it has. False: not the ordinary way, or it is no block of kmalloc's; nothing was done. */
 bool km_front_free_sized(struct kmem_cache *cache, void *object);
 /* Without a shelf (KM_FRONT_NONE), the ordinary way: up to `want` objects, or none where this is no ordinary call. */
 unsigned km_front_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
@@ -139,18 +164,14 @@ km_inline bool km_front_any_node(int id, gfp_t *gfp)
 	return true;
 }
 
-/* Count a miss that goes to the engine, or one that the CPU's other block serves: often enough, and blocks grow. */
-void km_front_note_miss(struct kmem_cache *cache);
-void km_front_note_swap(struct kmem_cache *cache);
+/* Count a miss: often enough, and blocks grow. */
+#define KM_MISS_POINTS	8u	/* the engine was needed */
+#define KM_SWAP_POINTS	1u	/* the CPU's other block would do */
+void km_front_note(struct kmem_cache *cache, unsigned points);
 
 /* Bulk over one cache; objects are valid and not NULL. */
 bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
 void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
-/* The same over a chain, where NULLs are skipped; false: not now, nothing was done. */
-bool km_front_free_chain(struct kmem_cache *cache, size_t n, void **objects);
-/* Of objects[0, n), free the last, of this chain, and those of its slab that are near.
- * Returns how many are left; n: not now. */
-size_t km_front_free_last(struct kmem_cache *cache, size_t n, void **objects);
 
 /* Frees that a signal handler left undone. With km_front_busy set. */
 void km_front_finish_deferred(struct kmem_cache *cache);
@@ -261,7 +282,7 @@ km_inline void *km_charged_alloc_own(struct kmem_cache *cache, gfp_t gfp, struct
 {
 	void *object = km_rseq_owned_pop(&cache->charged.front.open, base, rseq, (uintptr_t)objcg);
 
-	return km_likely(object) ? object : km_alloc_missed(cache, gfp);
+	return km_likely(object) ? object : km_charged_miss(cache, gfp);
 }
 
 km_inline void *km_charged_alloc_any(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, char *base,
@@ -271,7 +292,7 @@ km_inline void *km_charged_alloc_any(struct kmem_cache *cache, gfp_t gfp, struct
 	uint64_t *word;
 
 	if (km_unlikely(!object))
-		return km_alloc_missed(cache, gfp);
+		return km_charged_miss(cache, gfp);
 	if (km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)))
 		return object;
 	return km_charging(cache)->take(cache, gfp, objcg, object, word);
@@ -283,7 +304,7 @@ km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj
 #ifdef KMEM_HAVE_RSEQ
 	/* Where nobody pays, misses are some engine's ordinary way: they do not try this in vain. */
 	if (!objcg)
-		return km_alloc_missed(cache, gfp);
+		return km_charged_miss(cache, gfp);
 	/* No km_load: so it is one instruction. */
 	if (km_likely(!(gfp & cache->charged_odd)))
 		return km_charged_alloc_own(cache, gfp, objcg, cache->shelf.front.percpu, rseq);
@@ -291,7 +312,7 @@ km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj
 		return km_odd_alloc(cache, gfp);
 	return km_charged_alloc_any(cache, gfp, objcg, cache->shelf.front.percpu, rseq);
 #else
-	return km_alloc_missed(cache, gfp);
+	return km_charged_miss(cache, gfp);
 #endif
 }
 

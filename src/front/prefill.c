@@ -13,7 +13,7 @@
 
 #include "../page/meta.h"
 #include "../port/die.h"
-#include "front.h"
+#include "shape.h"
 
 struct array_sheaf {
 	struct slab_sheaf sheaf;
@@ -98,8 +98,7 @@ km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
 /* No shelf, blocks with a pad, or each object must be seen: then a sheaf is an array, filled as bulk is. */
 static bool has_blocks(const struct kmem_cache *cache)
 {
-	return cache->shelf.slot && !cache->hooks && !km_load(&cache->charging) && !cache->checked &&
-	       !km_front_lone(cache);
+	return cache->shelf.slot && km_shape(cache)->shelf && !km_load(&cache->charging) && !km_front_lone(cache);
 }
 
 /*
@@ -153,7 +152,7 @@ static struct slab_sheaf *prefill_block(struct kmem_cache *cache, const struct k
 		return sheaf_of_block(cache, top);
 	}
 	km_count(cache, KMEM_SHEAF_PREFILL_SLOW);
-	km_front_note_miss(cache);
+	km_front_note(cache, KM_MISS_POINTS);
 	/* A block should hold what is wanted at once. */
 	if (n > km_mask_capacity(km_front_mask(cache)))
 		km_front_resize(cache, (unsigned)n);
@@ -179,14 +178,6 @@ static void return_block(struct kmem_cache *cache, const struct km_request *requ
 		km_calls_end(was);
 	}
 	cache->engine->array.retire(cache, top);
-}
-
-static bool enter(void)
-{
-	if (km_unlikely(km_front_busy))
-		return false;
-	km_busy_begin();
-	return true;
 }
 
 /* ------------------------------------------------------------------ arrays */
@@ -255,7 +246,7 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 	if (!has_blocks(cache) || n > km_mask_capacity(cache->shelf.block_mask)) {
 		/* It says so itself where there are no objects. */
 		sheaf = prefill_array(cache, gfp | __GFP_NOWARN, n);
-	} else if (enter()) {
+	} else if (km_miss_enter()) {
 		sheaf = prefill_block(cache, &request, n);
 		km_busy_end(false);
 	}
@@ -301,7 +292,7 @@ static struct slab_sheaf *refill_block(struct kmem_cache *cache, gfp_t gfp, stru
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 
-	if (!enter())
+	if (!km_miss_enter())
 		return sheaf;
 	void **top = fill_or_press(cache, &request, sheaf->top, n);
 	km_busy_end(false);

@@ -184,8 +184,7 @@ static void watched(void)
 	struct mem_cgroup *group[2] = { tenant("watched"), tenant("as well") };
 	struct kmem_cache *cache = charged("watched", 200);
 
-	cache->hooks = &hooks;
-	INSIDE(km_front_drain(cache));
+	INSIDE(km_front_watch(cache, &hooks));
 	for (int round = 0; round < 4; round++) {
 		shown = hidden = 0;
 		NEED(mem_cgroup_set_mode(MEM_CGROUP_SHELF, round % 2 == 0) == 0);

@@ -1,0 +1,122 @@
+/*
+ * chain.c: the shape of engines whose objects lie ready in a CPU's slab, linked through themselves: there are no
+ * blocks, and the engine has all that is beyond the chain. Invariant: a free of an object of the CPU's slab is a push,
+ * or is found to be wrong, before the engine hears of it.
+ */
+#include "../port/chain_hit.h"
+#include "shape.h"
+
+/* With KMEM_OPTIONS=stats:1. */
+km_cold void *km_chain_popped(struct kmem_cache *cache, void *object)
+{
+	cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, 1);
+	return object;
+}
+
+static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	if (km_unlikely(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) || km_unlikely(node != NUMA_NO_NODE))
+		return km_miss_one(cache, 0, 0, gfp, node);
+	void *object = km_chain_pop(&cache->chain);
+	if (!object)
+		return km_miss_one(cache, 0, 0, gfp, node);
+	if (km_unlikely(km_layout_options.count_events))
+		km_chain_popped(cache, object);
+	return km_likely(!(gfp & __GFP_ZERO)) ? object : km_cleared(cache, object);
+}
+
+/* A chain meets its engine at every free to another slab than the CPU's. */
+static km_noinline void chain_spill(struct kmem_cache *cache, void *object)
+{
+	km_front_enter_thread(true);
+	if (km_unlikely(!object) || !km_miss_enter_quick(cache)) {
+		km_miss_one_back(cache, object);
+		return;
+	}
+	cache->engine->free(cache, object);
+	km_miss_leave_quick();
+}
+
+km_noinline void km_chain_pushed(struct kmem_cache *cache, void *object, enum km_chain_push pushed)
+{
+	if (pushed == KM_CHAIN_MISS)
+		chain_spill(cache, object);
+	else if (pushed == KM_CHAIN_TWICE && object)
+		km_miss_free_twice(cache, object);
+	else if (pushed == KM_CHAIN_TWICE)
+		km_miss_free_null(cache);	/* on a CPU with no slab */
+	else
+		cache->engine->hit(cache, KMEM_FREE_FASTPATH, 1);
+}
+
+static void chain_free(struct kmem_cache *cache, void *object)
+{
+	/* Where hits go by CPU, it was tried. */
+	if (km_hits_by_cpu() || km_unlikely(!object)) {
+		chain_spill(cache, object);
+		return;
+	}
+	enum km_chain_push pushed = km_chain_push_no_hit(&cache->chain, object);
+	if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
+		km_chain_pushed(cache, object, pushed);
+}
+
+/* ------------------------------------------------------------------ many */
+
+static bool chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+{
+	size_t got = km_likely(!(gfp & __GFP_THISNODE)) ? km_chain_pop_n(&cache->chain, objects, left) : 0;
+
+	if (km_unlikely(km_layout_options.count_events))
+		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
+	if (km_likely(got == left))
+		return true;
+	/* They are at the front: what is missing goes there. */
+	__builtin_memmove(objects + left - got, objects, got * sizeof(*objects));
+	return km_bulk_refill(cache, gfp, left - got, n, objects, km_bulk_take);
+}
+
+km_inline bool enter(struct kmem_cache *cache)
+{
+	if (km_unlikely(km_load(&cache->charging) != NULL) || km_unlikely(km_front_busy))
+		return false;
+	km_front_enter_thread(true);
+	return km_miss_enter_quick(cache);
+}
+
+static bool chain_give(struct kmem_cache *cache, size_t n, void **objects)
+{
+	if (!enter(cache))
+		return false;
+	km_bulk_give(cache, n, objects);
+	km_miss_leave_quick();
+	return true;
+}
+
+static size_t chain_give_last(struct kmem_cache *cache, size_t n, void **objects)
+{
+	unsigned count = (unsigned)km_min(n, KM_BULK_MOST);
+
+	if (!enter(cache))
+		return n;
+	n -= count;
+	n += cache->engine->chain.give_last(cache, objects + n, count);
+	km_miss_leave_quick();
+	return n;
+}
+
+static void chain_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
+{
+	if (!chain_give(cache, n, objects))
+		km_bulk_spill(cache, n, objects, km_bulk_give);
+}
+
+/* Whose hits are found before the shape is asked, and whose are not. */
+const struct km_shape km_shape_chain = {
+	.alloc = chain_alloc, .free = chain_free, .alloc_bulk = chain_alloc_bulk, .free_bulk = chain_free_bulk,
+	.give = chain_give, .give_last = chain_give_last,
+};
+const struct km_shape km_shape_chain_soft = {
+	.alloc = chain_alloc, .free = chain_free, .alloc_bulk = chain_alloc_bulk, .free_bulk = chain_free_bulk,
+	.give = chain_give, .give_last = chain_give_last,
+};

@@ -1,0 +1,90 @@
+/*
+ * none.c: the shape of engines of which nothing lies ready on a CPU: each call meets the engine, ordinary ones by the
+ * shortest way; kmalloc's among them, where its one cache is served by size.
+ */
+#include "shape.h"
+
+km_inline bool enter_alloc(struct kmem_cache *cache, const struct km_request *request, gfp_t odd)
+{
+	return km_likely(!(request->gfp & odd) && request->may_wait) && km_miss_enter_quick(cache);
+}
+
+static void *none_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+	void *object = NULL;
+
+	request.bytes = (uint32_t)bytes;
+	request.align = (uint32_t)align;
+	if (km_likely(node == NUMA_NO_NODE) && enter_alloc(cache, &request, KMEM_GFP_ODD & ~__GFP_ZERO)) {
+		object = cache->engine->alloc(cache, &request);
+		km_miss_leave_quick();
+	}
+	return km_likely(object) ? km_miss_asked(cache, object, request.gfp, request.bytes) :
+				   km_miss_one(cache, request.bytes, request.align, request.gfp, node);
+}
+
+static void *none_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	return none_alloc_sized(cache, 0, 0, gfp, node);
+}
+
+static void none_free(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(!object) || !km_miss_enter_quick(cache)) {
+		km_miss_one_back(cache, object);
+		return;
+	}
+	cache->engine->free(cache, object);
+	km_miss_leave_quick();
+}
+
+bool km_front_free_sized(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(km_load(&cache->shape) != &km_shape_none) || !km_miss_enter_quick(cache))
+		return false;
+	enum km_misuse what = cache->engine->sized.free(cache, object);
+	km_miss_leave_quick();
+	return km_likely(what == KM_NO_MISUSE);
+}
+
+/* Returns how many it got; what is missing is to be had by the long way, or not at all. */
+unsigned km_front_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
+{
+	if (km_unlikely(km_load(&cache->shape) != &km_shape_none) || !enter_alloc(cache, request, KMEM_GFP_ODD))
+		return 0;
+	unsigned got = cache->engine->take(cache, request, objects, want);
+	km_miss_leave_quick();
+	return got;
+}
+
+bool km_front_give(struct kmem_cache *cache, void **objects, size_t n)
+{
+	if (km_unlikely(km_load(&cache->shape) != &km_shape_none) || !km_miss_enter_quick(cache))
+		return false;
+	km_bulk_give(cache, n, objects);
+	km_miss_leave_quick();
+	return true;
+}
+
+static bool none_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+{
+	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+
+	if (enter_alloc(cache, &request, KMEM_GFP_ODD)) {
+		left = km_bulk_take(cache, &request, left, objects);
+		km_miss_leave_quick();
+	}
+	return km_likely(!left) || km_bulk_refill(cache, gfp, left, n, objects, km_bulk_take);
+}
+
+static void none_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
+{
+	if (!km_front_give(cache, objects, n))
+		km_bulk_spill(cache, n, objects, km_bulk_give);
+}
+
+const struct km_shape km_shape_none = {
+	.alloc = none_alloc, .alloc_sized = none_alloc_sized, .free = none_free,
+	.alloc_bulk = none_alloc_bulk, .free_bulk = none_free_bulk,
+};

@@ -1,0 +1,138 @@
+/*
+ * watched.c: the shape of caches each of whose objects is looked at: by hooks as it comes and goes, by a check before
+ * it is freed; what lies on a CPU is a matter of the shape below. And that of caches that were destroyed. Invariant: no
+ * object passes unseen, but those of calls that were under way when somebody began to look.
+ */
+#include <errno.h>
+
+#include "../port/die.h"
+#include "shape.h"
+
+void km_front_choose_shape(struct kmem_cache *cache)
+{
+	const enum km_front front = cache->engine->front;
+	const struct km_shape *below = front == KM_FRONT_NONE ? &km_shape_none :
+				       front == KM_FRONT_CHAIN ? &km_shape_chain_soft :
+				       km_percpu.index == KM_INDEX_CID ? &km_shape_array_by_cid : &km_shape_array;
+	const struct km_shape *shape = front == KM_FRONT_CHAIN && km_hits_by_cpu() ? &km_shape_chain : below;
+
+	/* Engines with shared pages check what is given to them, at once, and for every cache. */
+	if (cache->hooks || (cache->checked && !cache->engine->shared_pages))
+		shape = &km_shape_watched;
+	if (cache->dead)
+		shape = &km_shape_dead;
+	km_store(&cache->below, below);
+	/* Release pairs with km_shape: what it looks at is there. A call that found the former one ends with it. */
+	km_store_release(&cache->shape, shape);
+}
+
+void km_front_watch(struct kmem_cache *cache, const struct km_hooks *hooks)
+{
+	km_store(&cache->hooks, hooks);
+	km_front_choose_shape(cache);
+	km_front_drain(cache);
+}
+
+void km_front_bury(struct kmem_cache *cache)
+{
+	cache->dead = cache->checked = true;
+	cache->charging = NULL;
+	km_front_choose_shape(cache);
+}
+
+/* ------------------------------------------------------------------ one object */
+
+/* Zeros come last: before, the object is not yet to be touched. */
+static void *show(struct kmem_cache *cache, void *object, gfp_t gfp, size_t bytes)
+{
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+	void *shown = hooks && hooks->on_alloc ? hooks->on_alloc(cache, object, gfp) : object;
+
+	if (km_likely(shown))
+		return km_miss_asked(cache, shown, gfp, bytes);
+	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	cache->below->free(cache, object);
+	km_calls_end(was);
+	return km_front_failed(cache->name, bytes ?: cache->object_size, gfp, ENOMEM);
+}
+
+static void *watched_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	void *object = cache->below->alloc(cache, gfp & ~__GFP_ZERO, node);
+
+	return km_likely(object) ? show(cache, object, gfp, 0) : NULL;
+}
+
+static void *watched_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
+{
+	void *object = cache->below->alloc_sized(cache, bytes, align, gfp & ~__GFP_ZERO, node);
+
+	return km_likely(object) ? show(cache, object, gfp, bytes) : NULL;
+}
+
+/* The object's slab, cache and boundary, and that it is taken; a bad call is reported. */
+static bool valid(struct kmem_cache *cache, void *object)
+{
+	int index;
+	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+
+	if (!slab)
+		return false;
+	/* The engine may take a lock for it: not in a handler that struck inside of one; there give looks again. */
+	if (!km_miss_enter())
+		return true;
+	bool taken = cache->engine->is_taken(cache, slab, (unsigned)index);
+	km_busy_end(false);
+	if (!taken)
+		km_miss_free_twice(cache, object);
+	return taken;
+}
+
+static void watched_free(struct kmem_cache *cache, void *object)
+{
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+	int saved_errno = errno;
+
+	if (km_unlikely(!object)) {
+		km_miss_free_null(cache);
+		return;
+	}
+	if (cache->checked && !cache->engine->shared_pages && !valid(cache, object))
+		return;
+	if (!hooks || !hooks->on_free || hooks->on_free(cache, object))
+		cache->below->free(cache, object);
+	errno = saved_errno;
+}
+
+static bool watched_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+{
+	if (km_load(&cache->hooks))
+		return km_bulk_one_by_one(cache, gfp, left, n, objects);
+	return cache->below->alloc_bulk(cache, gfp, left, n, objects);
+}
+
+const struct km_shape km_shape_watched = {
+	.alloc = watched_alloc, .alloc_sized = watched_alloc_sized, .free = watched_free,
+	.alloc_bulk = watched_alloc_bulk, .free_bulk = km_bulk_free_one_by_one,
+};
+
+/* ------------------------------------------------------------------ destroyed */
+
+static void *dead_alloc(struct kmem_cache *cache, gfp_t gfp km_unused, int node km_unused)
+{
+	km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_alloc", cache, cache->name);
+	errno = EINVAL;
+	return NULL;
+}
+
+static void dead_free(struct kmem_cache *cache, void *object)
+{
+	if (object)
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_free", object, cache->name);
+	else
+		km_miss_free_null(cache);
+}
+
+const struct km_shape km_shape_dead = {
+	.alloc = dead_alloc, .free = dead_free, .alloc_bulk = km_bulk_one_by_one, .free_bulk = km_bulk_free_one_by_one,
+};

@@ -11,6 +11,7 @@
 #define KM_PORT_BY_CID_H
 
 #include "chain.h"
+#include "commit.h"
 
 /* X(type, verb, parameters, arguments) for each: km_rseq_VERB by CPU, km_cid_VERB by concurrency id. */
 #define KM_CID_SHELF_VERBS(X)                                                                      \
@@ -26,18 +27,8 @@
 	X(bool, swap, (const struct kmem_shelf *shelf, uint32_t block_mask, char *base,            \
 		       intptr_t rseq, bool for_pop, uint32_t bytes),                               \
 	  (shelf, block_mask, base, rseq, for_pop, bytes))                                         \
-	X(void **, detach, (const struct kmem_shelf *shelf, uint32_t block_mask, char *base,       \
-			    intptr_t rseq, bool for_pop, bool lone),                               \
-	  (shelf, block_mask, base, rseq, for_pop, lone))                                          \
-	X(bool, install, (const struct kmem_shelf *shelf, uint32_t block_mask, char *base,         \
-			  intptr_t rseq, void **block, void ***evicted),                           \
-	  (shelf, block_mask, base, rseq, block, evicted))                                         \
-	X(void **, take_partner, (const struct kmem_shelf *shelf, uint32_t block_mask, char *base, \
-				  intptr_t rseq),                                                  \
-	  (shelf, block_mask, base, rseq))                                                         \
-	X(bool, put_partner, (const struct kmem_shelf *shelf, uint32_t block_mask, char *base,     \
-			      intptr_t rseq, void **block),                                        \
-	  (shelf, block_mask, base, rseq, block))
+	X(bool, commit, (const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit), \
+	  (open, base, rseq, commit))
 #define KM_CID_OWNED_VERBS(X)                                                                      \
 	X(void *, owned_pop, (const struct kmem_shelf *shelf, char *base, intptr_t rseq, uintptr_t owner), \
 	  (shelf, base, rseq, owner))                                                              \
@@ -50,11 +41,6 @@
 	X(size_t, owned_push_n, (const struct kmem_shelf *shelf, char *base, intptr_t rseq,        \
 				 uintptr_t owner, void *const *in, size_t bytes),                  \
 	  (shelf, base, rseq, owner, in, bytes))                                                   \
-	X(bool, owned_adopt, (const struct kmem_shelf *shelf, char *base, intptr_t rseq, uintptr_t owner), \
-	  (shelf, base, rseq, owner))                                                              \
-	X(bool, owned_found, (const struct kmem_shelf *shelf, char *base, intptr_t rseq,           \
-			      void **block, uintptr_t owner),                                      \
-	  (shelf, base, rseq, block, owner))                                                       \
 	X(bool, stock_take, (const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes),    \
 	  (stock, base, rseq, bytes))                                                              \
 	X(bool, stock_put, (const uint32_t *stock, char *base, intptr_t rseq, uint64_t bytes,      \
@@ -71,14 +57,7 @@
 	  (chain, base, rseq, head, tail))                                                         \
 	X(bool, chain_swap, (const struct km_chain *chain, char *base, intptr_t rseq,              \
 			     const struct km_chain_top *new_top, struct km_chain_top *old),        \
-	  (chain, base, rseq, new_top, old))                                                       \
-	X(struct km_chain_link *, chain_partial_pop, (const struct km_chain *chain, char *base,    \
-						      intptr_t rseq),                              \
-	  (chain, base, rseq))                                                                     \
-	X(bool, chain_partial_push, (const struct km_chain *chain, char *base, intptr_t rseq,      \
-				     struct km_chain_link *link, uint64_t most,                    \
-				     struct km_chain_link **drained),                              \
-	  (chain, base, rseq, link, most, drained))
+	  (chain, base, rseq, new_top, old))
 #define KM_CID_VERBS(X)                                                                            \
 	KM_CID_SHELF_VERBS(X)                                                                      \
 	KM_CID_OWNED_VERBS(X)                                                                      \

@@ -6,83 +6,22 @@
  */
 #include "bits.h"
 #include "chain_hit.h"
-#include "os.h"
-
-/* How often a verb may lose a compare-and-swap, or be aborted, before it counts as a miss. */
-#define TRIES 16
-/* How long a drain or a fork waits for a lock: some spins, then about a second. */
-#define WAIT_SPINS 100
-#define WAIT_TRIES 1000
-
-/* ------------------------------------------------------------------ the soft disciplines */
+#include "visit.h"
 
 static struct km_chain_cpu *state_of(const struct km_chain *chain, unsigned cpu)
 {
 	return (struct km_chain_cpu *)(km_area(cpu) + chain->slot);
 }
 
-static bool is_cmpxchg(void)
+static struct km_chain_cpu *state_at(const struct km_visit *visit)
 {
-	return km_percpu.discipline == KM_DISCIPLINE_CMPXCHG;
+	return (struct km_chain_cpu *)visit->word;
 }
 
-/* Acquire pairs with soft_unlock. */
-static bool soft_trylock(struct km_chain_cpu *cpu)
-{
-	return !km_load(&cpu->lock) && !km_swap_acquire(&cpu->lock, 1u);
-}
-
-static void soft_unlock(struct km_chain_cpu *cpu)
-{
-	km_store_release(&cpu->lock, 0u);
-}
-
-/* This CPU's state, locked where asked or where the discipline wants it; NULL: a miss. */
-static struct km_chain_cpu *soft_enter(const struct km_chain *chain, bool lock)
-{
-	uint32_t open = km_load(&chain->open);
-
-	if (!open)
-		return NULL;
-	struct km_chain_cpu *cpu = (struct km_chain_cpu *)(km_area(km_cpu()) + open);
-	if ((lock || !is_cmpxchg()) && !soft_trylock(cpu))
-		return NULL;
-	return cpu;
-}
-
-static void soft_leave(struct km_chain_cpu *cpu, bool locked)
-{
-	if (locked || !is_cmpxchg())
-		soft_unlock(cpu);
-}
-
-/* Acquire pairs with the compare-and-swap: who sees an id sees the slab and the links that belong to it. */
-static struct km_pair look(struct km_chain_cpu *cpu)
-{
-	struct km_pair seen;
-
-	seen.second = km_load_acquire(&cpu->pair.second);
-	seen.first = km_load_acquire(&cpu->pair.first);
-	return seen;
-}
-
-static bool commit(struct km_chain_cpu *cpu, struct km_pair *seen, void *freelist)
-{
-	struct km_pair next = { (uintptr_t)freelist, seen->second + 1 };
-
-	if (!is_cmpxchg()) {
-		km_store(&cpu->top.freelist, freelist);
-		return true;
-	}
-	if (km_cas_pair(&cpu->pair, seen, next))
-		return true;
-	km_add(&cpu->failures, 1ul);
-	return false;
-}
-
+/* Beside the freelist, where no transaction id is. */
 static uint64_t *slab_word(struct km_chain_cpu *cpu)
 {
-	return is_cmpxchg() ? &cpu->slab : &cpu->top.slab;
+	return km_percpu.discipline == KM_DISCIPLINE_CMPXCHG ? &cpu->slab : &cpu->top.slab;
 }
 
 static void **link_of(const struct km_chain *chain, void *object)
@@ -90,23 +29,32 @@ static void **link_of(const struct km_chain *chain, void *object)
 	return (void **)((char *)object + chain->freeptr);
 }
 
+/* ------------------------------------------------------------------ the hits, softly */
+
+static bool commit(struct km_visit *visit, void *freelist)
+{
+	bool done = km_soft_commit(visit, (uintptr_t)freelist);
+
+	if (!done)
+		km_add(&state_at(visit)->failures, 1ul);
+	return done;
+}
+
 void *km_chain_soft_pop(struct km_chain *chain)
 {
-	struct km_chain_cpu *cpu = soft_enter(chain, false);
+	struct km_visit visit;
 	void *object = NULL;
 
-	if (!cpu)
+	if (!km_visit_enter(&visit, &chain->open, false))
 		return NULL;
-	for (int i = 0; i < TRIES; i++) {
-		struct km_pair seen = look(cpu);
-
-		object = (void *)(uintptr_t)seen.first;
+	while (km_visit_look(&visit)) {
+		object = (void *)visit.top;
 		/* Under cmpxchg a speculative read: slab memory stays readable for ever. */
-		if (!object || commit(cpu, &seen, km_load(link_of(chain, object))))
+		if (!object || commit(&visit, km_load(link_of(chain, object))))
 			break;
 		object = NULL;
 	}
-	soft_leave(cpu, false);
+	km_visit_leave(&visit);
 	return object;
 }
 
@@ -134,111 +82,66 @@ static bool follow(const struct km_chain *chain, uint64_t slab, void *object, vo
 
 size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
 {
-	struct km_chain_cpu *cpu = soft_enter(chain, false);
+	struct km_visit visit;
 	size_t moved = 0;
 
-	if (!cpu)
+	if (!km_visit_enter(&visit, &chain->open, false))
 		return 0;
-	for (int i = 0; i < TRIES; i++) {
-		struct km_pair seen = look(cpu);
+	while (!moved && km_visit_look(&visit) && visit.top) {
+		uint64_t slab = km_load(slab_word(state_at(&visit)));
 		void *rest;
 
-		moved = 0;
-		if (!seen.first)
-			break;
-		if (follow(chain, km_load(slab_word(cpu)), (void *)(uintptr_t)seen.first, out,
-			   count, &moved, &rest) && commit(cpu, &seen, rest))
-			break;
-		moved = 0;
+		if (!follow(chain, slab, (void *)visit.top, out, count, &moved, &rest) || !commit(&visit, rest))
+			moved = 0;
 	}
-	soft_leave(cpu, false);
+	km_visit_leave(&visit);
 	return moved;
 }
 
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail)
 {
-	struct km_chain_cpu *cpu = soft_enter(chain, false);
+	struct km_visit visit;
 	enum km_chain_push result = KM_CHAIN_MISS;
 
-	if (!cpu)
+	if (!km_visit_enter(&visit, &chain->open, false))
 		return KM_CHAIN_MISS;
-	for (int i = 0; i < TRIES && result == KM_CHAIN_MISS; i++) {
-		struct km_pair seen = look(cpu);
-
-		if (!km_chain_tag_fits(km_load(slab_word(cpu)), head))
-			break;
-		if ((uintptr_t)head == seen.first) {
+	while (result == KM_CHAIN_MISS && km_visit_look(&visit) &&
+	       km_chain_tag_fits(km_load(slab_word(state_at(&visit))), head)) {
+		if ((uintptr_t)head == visit.top) {
 			result = KM_CHAIN_TWICE;
 			break;
 		}
-		km_store(link_of(chain, tail), (void *)(uintptr_t)seen.first);
-		if (commit(cpu, &seen, head))
+		km_store(link_of(chain, tail), (void *)visit.top);
+		if (commit(&visit, head))
 			result = KM_CHAIN_PUSHED;
 	}
-	soft_leave(cpu, false);
+	km_visit_leave(&visit);
 	return result;
 }
 
 /* Exchange what lies on a CPU; its lock is held. */
-static void exchange(struct km_chain_cpu *cpu, struct km_chain_top new_top,
-		     struct km_chain_top *old)
+static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct km_chain_top *old)
 {
-	uint64_t *slab = slab_word(cpu);
-	struct km_pair seen;
+	uint64_t *slab = slab_word(state_at(visit));
 
 	old->slab = *slab;
 	km_store(slab, (uint64_t)0);
 	do
-		seen = look(cpu);
-	while (!commit(cpu, &seen, new_top.freelist));
-	old->freelist = (void *)(uintptr_t)seen.first;
-	/* Release pairs with the acquire in look: nobody sees the slab with an id from before it. */
+		old->freelist = (void *)km_soft_look(visit);
+	while (!commit(visit, new_top.freelist));
+	/* Release pairs with the acquire of a look: nobody sees the slab with an id from before it. */
 	km_store_release(slab, new_top.slab);
 }
 
 static bool soft_swap(const struct km_chain *chain, struct km_chain_top new_top,
 		      struct km_chain_top *old)
 {
-	struct km_chain_cpu *cpu = soft_enter(chain, true);
+	struct km_visit visit;
 
-	if (!cpu)
+	if (!km_visit_enter(&visit, &chain->open, true))
 		return false;
-	exchange(cpu, new_top, old);
-	soft_leave(cpu, true);
-	return true;
-}
-
-static struct km_chain_link *soft_partial_pop(const struct km_chain *chain)
-{
-	struct km_chain_cpu *cpu = soft_enter(chain, true);
-	struct km_chain_link *link;
-
-	if (!cpu)
-		return NULL;
-	link = cpu->partial;
-	if (link)
-		km_store(&cpu->partial, link->next);
-	soft_leave(cpu, true);
-	return link;
-}
-
-static bool soft_partial_push(const struct km_chain *chain, struct km_chain_link *link,
-			      uint64_t most, struct km_chain_link **drained)
-{
-	struct km_chain_cpu *cpu = soft_enter(chain, true);
-
-	if (!cpu)
-		return false;
-	struct km_chain_link *next = cpu->partial;
-	*drained = NULL;
-	if (next && next->count >= most) {
-		*drained = next;
-		next = NULL;
-	}
-	km_store(&link->next, next);
-	km_store(&link->count, next ? next->count + 1 : 1);
-	km_store(&cpu->partial, link);
-	soft_leave(cpu, true);
+	exchange(&visit, new_top, old);
+	km_visit_leave(&visit);
 	return true;
 }
 
@@ -246,7 +149,7 @@ static bool soft_partial_push(const struct km_chain *chain, struct km_chain_link
 
 bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct km_chain_top *old)
 {
-	for (int i = 0; i < TRIES; i++)
+	for (int i = 0; i < KM_VISIT_TRIES; i++)
 		if (KM_RSEQ(chain_swap, (chain, km_percpu.base, km_thread_rseq, &new_top, old),
 			    soft_swap(chain, new_top, old)))
 			return true;
@@ -257,20 +160,45 @@ bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct k
 
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 {
-	return KM_RSEQ(chain_partial_pop, (chain, km_percpu.base, km_thread_rseq),
-		       soft_partial_pop(chain));
+	struct km_visit visit;
+	struct km_chain_link *link = NULL;
+
+	if (!km_visit_enter(&visit, &chain->open, true))
+		return NULL;
+	for (bool done = false; !done && km_visit_look(&visit);) {
+		km_word *partial = (km_word *)&state_at(&visit)->partial;
+
+		link = (struct km_chain_link *)km_visit_read(&visit, partial);
+		done = !link || km_visit_commit(&visit, NULL, 0, partial,
+						km_visit_read(&visit, (const km_word *)&link->next));
+		if (!done)
+			link = NULL;
+	}
+	km_visit_leave(&visit);
+	return link;
 }
 
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained)
 {
-	for (int i = 0; i < TRIES; i++)
-		if (KM_RSEQ(chain_partial_push, (chain, km_percpu.base, km_thread_rseq, link, most, drained),
-			    soft_partial_push(chain, link, most, drained)))
-			return true;
-		else if (!km_load(&chain->open))
-			break;
-	return false;
+	struct km_visit visit;
+	bool done = false;
+
+	if (!km_visit_enter(&visit, &chain->open, true))
+		return false;
+	while (!done && km_visit_look(&visit)) {
+		km_word *partial = (km_word *)&state_at(&visit)->partial;
+		struct km_chain_link *next = (struct km_chain_link *)km_visit_read(&visit, partial);
+		uint64_t count = next ? km_visit_read(&visit, &next->count) : 0;
+		bool full = next && count >= most;
+
+		*drained = full ? next : NULL;
+		km_store(&link->next, full ? NULL : next);
+		km_store(&link->count, full ? 1 : count + 1);
+		done = km_visit_commit(&visit, NULL, 0, partial, (uintptr_t)link);
+	}
+	km_visit_leave(&visit);
+	return done;
 }
 
 /* ------------------------------------------------------------------ coming and going */
@@ -314,42 +242,20 @@ void km_chain_open(struct km_chain *chain)
 	km_store_release(&chain->open, chain->slot);
 }
 
-/* The holder may have lost its CPU for a while. False: it does not let go, as when we interrupted it. */
-static bool wait_for_lock(struct km_chain_cpu *cpu)
-{
-	static uint32_t never;
-
-	for (int i = 0; !soft_trylock(cpu); i++) {
-		if (i == WAIT_TRIES)
-			return false;
-		if (i > WAIT_SPINS)
-			km_os_wait(&never, 0, 1);
-		km_relax();
-	}
-	return true;
-}
-
 void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
 		       struct km_chain_link **partial)
 {
-	struct km_chain_cpu *state = state_of(chain, cpu);
-	bool rseq = km_percpu.discipline == KM_DISCIPLINE_RSEQ;
+	struct km_visit visit;
 
 	*top = (struct km_chain_top){ NULL, 0 };
 	*partial = NULL;
 	/* What can't be had now a later drain finds. */
-	if (!rseq && !wait_for_lock(state))
+	if (!km_visit_wait(&visit, chain->slot, cpu))
 		return;
-	if (rseq) {
-		*top = state->top;
-		state->top = (struct km_chain_top){ NULL, 0 };
-	} else {
-		exchange(state, *top, top);
-	}
-	*partial = state->partial;
-	km_store(&state->partial, NULL);
-	if (!rseq)
-		soft_unlock(state);
+	exchange(&visit, *top, top);
+	*partial = state_at(&visit)->partial;
+	km_store(&state_at(&visit)->partial, NULL);
+	km_visit_leave(&visit);
 }
 
 void km_chain_look_cpu(const struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
@@ -385,12 +291,13 @@ void km_chain_fork(struct km_chain *chain, bool before, bool child)
 		return;
 	km_for_each_cpu(i) {
 		struct km_chain_cpu *cpu = state_of(chain, i);
+		struct km_visit visit;
 
 		if (before) {
-			cpu->for_fork = wait_for_lock(cpu);
+			cpu->for_fork = km_visit_wait(&visit, chain->slot, i);
 		} else if (child || cpu->for_fork) {
 			cpu->for_fork = 0;
-			soft_unlock(cpu);
+			km_store_release(&cpu->soft.lock, 0u);
 		}
 	}
 }

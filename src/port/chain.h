@@ -2,7 +2,7 @@
  * chain.h: the per-CPU state of an engine whose shelf is a chain through the free objects of one slab (the
  * kernel's struct kmem_cache_cpu), and the verbs that work on it, under the same three disciplines as pcpu.h.
  *
- *	area of a CPU + open	[ freelist | slab | partial | .. ]	one line; see struct km_chain_cpu
+ *	area of a CPU + open	[ freelist | slab | .. | partial | .. ]	one line; see struct km_chain_cpu
  *
  * The CPU's slab is named by a tag: its address, in the low bits the number of bits of its size. So whether an
  * object is in it is (object ^ tag) >> tag == 0, with no look at a descriptor. A tag of 0 fits no object.
@@ -53,11 +53,10 @@ struct km_chain_top {
 struct km_chain_cpu {
 	union {
 		struct km_chain_top top;	/* lock, rseq */
-		struct km_pair pair;		/* cmpxchg: freelist, transaction id */
+		struct km_soft soft;		/* first the freelist */
 	};
 	struct km_chain_link *partial;
 	uint64_t slab;		/* cmpxchg: the tag */
-	uint32_t lock;		/* lock, cmpxchg */
 	uint32_t for_fork;	/* the lock is held by a fork in progress */
 	uint64_t failures;	/* compare-and-swaps lost */
 } km_aligned(64);

@@ -1,77 +1,85 @@
 /*
  * pcpu.c: the verbs for everybody but the hot path: the rseq ones, or the soft ones (lock, cmpxchg), by the
- * discipline in force. Invariant: see soft.h.
+ * discipline in force. Invariant: see visit.h.
  */
 #include "bits.h"
-#include "soft.h"
+#include "visit.h"
 
-static uint64_t *header_at(const struct km_shelf *shelf, const struct km_visit *visit, uintptr_t top)
+static km_word *header_at(const struct km_shelf *shelf, const struct km_visit *visit, uintptr_t top)
 {
-	return (uint64_t *)(visit->area + (top | shelf->block_mask) - 7);
+	return (km_word *)(visit->area + (top | shelf->block_mask) - 7);
 }
 
-static void *soft_pop(struct km_shelf *shelf)
+static void **at(const struct km_visit *visit, uintptr_t top)
+{
+	return (void **)(visit->area + top);
+}
+
+/* ------------------------------------------------------------------ the hits and the copies, softly */
+
+static bool is_of(const struct km_visit *visit, uintptr_t owner)
+{
+	return km_load(&km_soft(visit)->owner) == owner;
+}
+
+void *km_soft_pop(struct km_shelf *shelf, uintptr_t owner)
 {
 	struct km_visit visit;
 	void *object = NULL;
 
-	if (!km_soft_enter(&visit, shelf, false))
+	if (!km_visit_enter(&visit, &shelf->inner.shelf, false))
 		return NULL;
-	for (int i = 0; i < KM_SOFT_TRIES; i++) {
-		uintptr_t top = km_soft_look(&visit);
-
+	while (km_visit_look(&visit) && is_of(&visit, owner)) {
 		/* Under cmpxchg a speculative read: blocks stay readable for ever. */
-		object = km_load((void **)(visit.area + top));
-		if (!object || km_soft_commit(&visit, top + 8))
+		object = km_load(at(&visit, visit.top));
+		if (!object || km_soft_commit(&visit, visit.top + 8))
 			break;
 		object = NULL;
 	}
-	km_soft_leave(&visit);
+	km_visit_leave(&visit);
 	return object;
 }
 
-static size_t soft_pop_n(struct km_shelf *shelf, void **out, size_t count)
+size_t km_soft_pop_n(struct km_shelf *shelf, uintptr_t owner, void **out, size_t count)
 {
 	struct km_visit visit;
 	size_t moved = 0;
 
-	if (!km_soft_enter(&visit, shelf, false))
+	if (!km_visit_enter(&visit, &shelf->inner.shelf, false))
 		return 0;
-	for (int i = 0; i < KM_SOFT_TRIES; i++) {
-		uintptr_t top = km_soft_look(&visit);
-		size_t there = top ? km_block_count(shelf, (void **)(visit.area + top)) : 0;
+	while (km_visit_look(&visit) && is_of(&visit, owner)) {
+		void **top = at(&visit, visit.top);
+		size_t there = visit.top ? km_block_count(shelf, top) : 0;
 
 		/* Under cmpxchg the block may be somebody's else by now: stay inside of it. */
-		moved = km_min(km_min(there, km_soft_left(shelf, top)), count);
-		for (size_t j = 0; j < moved; j++)
-			out[count - moved + j] = km_load((void **)(visit.area + top) + j);
-		if (!moved || km_soft_commit(&visit, top + moved * 8))
+		moved = km_min(km_min(there, km_visit_words(shelf, visit.top)), count);
+		for (size_t i = 0; i < moved; i++)
+			out[count - moved + i] = km_load(top + i);
+		if (!moved || km_soft_commit(&visit, visit.top + moved * 8))
 			break;
 		moved = 0;
 	}
-	km_soft_leave(&visit);
+	km_visit_leave(&visit);
 	return moved;
 }
 
-static size_t soft_push_n(struct km_shelf *shelf, void *const *in, size_t count)
+size_t km_soft_push_n(struct km_shelf *shelf, uintptr_t owner, void *const *in, size_t count)
 {
 	struct km_visit visit;
 	size_t moved = 0;
 
-	if (!km_soft_enter(&visit, shelf, true))
+	if (!km_visit_enter(&visit, &shelf->inner.shelf, true))
 		return 0;
-	for (int i = 0; i < KM_SOFT_TRIES; i++) {
-		uintptr_t top = km_soft_look(&visit);
-
-		moved = km_min((top & km_load(&shelf->inner.mask)) / 8, count);
+	while (km_visit_look(&visit) && is_of(&visit, owner)) {
+		moved = km_min((visit.top & km_load(&shelf->inner.mask)) / 8, count);
 		/* Below top only the holder of the lock writes. */
-		for (size_t j = 0; j < moved; j++)
-			km_store((void **)(visit.area + top) - moved + j, in[count - moved + j]);
-		if (!moved || km_soft_commit(&visit, top - moved * 8))
+		for (size_t i = 0; i < moved; i++)
+			km_store(at(&visit, visit.top) - moved + i, in[count - moved + i]);
+		if (!moved || km_soft_commit(&visit, visit.top - moved * 8))
 			break;
 		moved = 0;
 	}
-	km_soft_leave(&visit);
+	km_visit_leave(&visit);
 	return moved;
 }
 
@@ -85,8 +93,7 @@ static void share(const struct km_shelf *shelf, const struct km_visit *visit, ui
 		return;
 	size_t count = (high - low) / 2 / 8;
 	for (size_t i = 0; i < count; i++)
-		km_store((void **)(visit->area + *to) - count + i,
-			 km_load((void **)(visit->area + *from) + i));
+		km_store(at(visit, *to) - count + i, km_load(at(visit, *from) + i));
 	*to -= count * 8;
 	*from += count * 8;
 }
@@ -96,16 +103,12 @@ static bool soft_swap(struct km_shelf *shelf, bool for_pop, uint32_t bytes)
 	struct km_visit visit;
 	bool done = false;
 
-	if (!km_soft_enter(&visit, shelf, true))
+	if (!km_visit_enter(&visit, &shelf->inner.shelf, true))
 		return false;
-	for (int i = 0; i < KM_SOFT_TRIES && !done; i++) {
-		uintptr_t top = km_soft_look(&visit);
-		uintptr_t partner = top ? *header_at(shelf, &visit, top) : 0;
+	while (!done && km_visit_look(&visit)) {
+		uintptr_t top = visit.top, partner = top ? km_load(header_at(shelf, &visit, top)) : 0;
 
-		if (!partner)
-			break;
-		if (for_pop ? !km_load((void **)(visit.area + partner)) :
-			      !(partner & km_load(&shelf->inner.mask)))
+		if (!partner || (for_pop ? !km_load(at(&visit, partner)) : !(partner & km_load(&shelf->inner.mask))))
 			break;
 		if (for_pop)
 			share(shelf, &visit, &partner, &top, bytes);
@@ -114,104 +117,115 @@ static bool soft_swap(struct km_shelf *shelf, bool for_pop, uint32_t bytes)
 		km_store(header_at(shelf, &visit, partner), (uint64_t)top);
 		done = km_soft_commit(&visit, partner);
 	}
-	km_soft_leave(&visit);
+	km_visit_leave(&visit);
 	return done;
 }
 
-static void **soft_detach(struct km_shelf *shelf, bool for_pop, bool lone)
+/* ------------------------------------------------------------------ what one commit carries */
+
+void **km_shelf_detach(struct km_shelf *shelf, bool for_pop, bool lone)
 {
 	struct km_visit visit;
 	void **block = NULL;
 
-	if (!km_soft_enter(&visit, shelf, true))
+	if (!km_visit_enter(&visit, &shelf->inner.shelf, true))
 		return NULL;
-	for (int i = 0; i < KM_SOFT_TRIES && !block; i++) {
-		uintptr_t top = km_soft_look(&visit);
-
-		if (!top || (for_pop ? km_load((void **)(visit.area + top)) != NULL :
-				       (top & km_load(&shelf->inner.mask)) != 0))
+	while (!block && km_visit_look(&visit) && visit.top) {
+		if (for_pop ? km_visit_read(&visit, (km_word *)at(&visit, visit.top)) != 0 :
+			      (visit.top & km_load(&shelf->inner.mask)) != 0)
 			break;
-		uintptr_t partner = *header_at(shelf, &visit, top);
+		uintptr_t partner = km_visit_read(&visit, header_at(shelf, &visit, visit.top));
 		if (!partner && !lone)
 			break;
-		if (partner)
-			km_store(header_at(shelf, &visit, partner), (uint64_t)0);
-		if (km_soft_commit(&visit, partner))
-			block = (void **)(visit.area + top);
+		if (km_visit_commit(&visit, partner ? header_at(shelf, &visit, partner) : NULL, 0,
+				    visit.word, partner))
+			block = at(&visit, visit.top);
 	}
-	km_soft_leave(&visit);
+	km_visit_leave(&visit);
 	return block;
 }
 
-static bool soft_install(struct km_shelf *shelf, void **block, void ***evicted)
+bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted)
 {
 	struct km_visit visit;
 	bool done = false;
 
-	if (!km_soft_enter(&visit, shelf, true))
+	if (!km_visit_enter(&visit, &shelf->inner.shelf, true))
 		return false;
-	for (int i = 0; i < KM_SOFT_TRIES && !done; i++) {
-		uintptr_t top = km_soft_look(&visit), offset = (uintptr_t)block - visit.area;
-		uintptr_t partner = top ? *header_at(shelf, &visit, top) : 0;
+	while (!done && km_visit_look(&visit)) {
+		uintptr_t offset = (uintptr_t)block - visit.area;
+		uintptr_t partner = visit.top ? km_visit_read(&visit, header_at(shelf, &visit, visit.top)) : 0;
 
-		km_store(header_at(shelf, &visit, offset), (uint64_t)top);
-		done = km_soft_commit(&visit, offset);
-		*evicted = partner ? (void **)(visit.area + partner) : NULL;
+		done = km_visit_commit(&visit, header_at(shelf, &visit, offset), visit.top,
+				       visit.word, offset);
+		*evicted = partner ? at(&visit, partner) : NULL;
 	}
-	km_soft_leave(&visit);
+	km_visit_leave(&visit);
 	return done;
 }
 
 /* A pop that needs no lock stays within the main block: its header is the lock's alone. */
-static void **soft_take_partner(struct km_shelf *shelf)
+void **km_shelf_take_partner(struct km_shelf *shelf)
 {
 	struct km_visit visit;
+	void **block = NULL;
 
-	if (!km_soft_enter(&visit, shelf, true))
+	if (!km_visit_enter(&visit, &shelf->inner.shelf, true))
 		return NULL;
-	uintptr_t top = km_soft_look(&visit);
-	uintptr_t partner = top ? *header_at(shelf, &visit, top) : 0;
-	if (partner)
-		km_store(header_at(shelf, &visit, top), (uint64_t)0);
-	km_soft_leave(&visit);
-	return partner ? (void **)(visit.area + partner) : NULL;
+	while (!block && km_visit_look(&visit) && visit.top) {
+		km_word *header = header_at(shelf, &visit, visit.top);
+		uintptr_t partner = km_visit_read(&visit, header);
+
+		if (!partner)
+			break;
+		if (km_visit_commit(&visit, NULL, 0, header, 0))
+			block = at(&visit, partner);
+	}
+	km_visit_leave(&visit);
+	return block;
 }
 
-static bool soft_put_partner(struct km_shelf *shelf, void **block)
+bool km_shelf_put_partner(struct km_shelf *shelf, void **block)
 {
 	struct km_visit visit;
+	bool done = false;
 
-	if (!km_soft_enter(&visit, shelf, true))
+	if (!km_visit_enter(&visit, &shelf->inner.shelf, true))
 		return false;
-	uintptr_t top = km_soft_look(&visit);
-	bool done = top && !*header_at(shelf, &visit, top);
-	if (done)
-		km_store(header_at(shelf, &visit, top), (uint64_t)((uintptr_t)block - visit.area));
-	km_soft_leave(&visit);
+	while (!done && km_visit_look(&visit) && visit.top) {
+		km_word *header = header_at(shelf, &visit, visit.top);
+
+		if (km_visit_read(&visit, header))
+			break;
+		done = km_visit_commit(&visit, NULL, 0, header, (uintptr_t)block - visit.area);
+	}
+	km_visit_leave(&visit);
 	return done;
 }
 
+/* ------------------------------------------------------------------ the hits and the copies */
+
 void *km_shelf_pop(struct km_shelf *shelf)
 {
-	return KM_RSEQ(pop, (&shelf->inner, km_percpu.base, km_thread_rseq), soft_pop(shelf));
+	return KM_RSEQ(pop, (&shelf->inner, km_percpu.base, km_thread_rseq), km_soft_pop(shelf, 0));
 }
 
 bool km_shelf_push(struct km_shelf *shelf, void *object)
 {
 	return KM_RSEQ(push, (&shelf->inner, km_percpu.base, km_thread_rseq, object),
-		       soft_push_n(shelf, &object, 1) == 1);
+		       km_soft_push_n(shelf, 0, &object, 1) == 1);
 }
 
 size_t km_shelf_pop_n(struct km_shelf *shelf, void **out, size_t count)
 {
 	return KM_RSEQ(pop_n, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq, out, count * 8) / 8,
-		       soft_pop_n(shelf, out, count));
+		       km_soft_pop_n(shelf, 0, out, count));
 }
 
 size_t km_shelf_push_n(struct km_shelf *shelf, void *const *in, size_t count)
 {
 	return KM_RSEQ(push_n, (&shelf->inner, km_percpu.base, km_thread_rseq, in, count * 8) / 8,
-		       soft_push_n(shelf, in, count));
+		       km_soft_push_n(shelf, 0, in, count));
 }
 
 bool km_shelf_swap(struct km_shelf *shelf, bool for_pop, bool share)
@@ -220,30 +234,6 @@ bool km_shelf_swap(struct km_shelf *shelf, bool for_pop, bool share)
 
 	return KM_RSEQ(swap, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq, for_pop, bytes),
 		       soft_swap(shelf, for_pop, bytes));
-}
-
-void **km_shelf_detach(struct km_shelf *shelf, bool for_pop, bool lone)
-{
-	return KM_RSEQ(detach, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq, for_pop, lone),
-		       soft_detach(shelf, for_pop, lone));
-}
-
-bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted)
-{
-	return KM_RSEQ(install, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq, block, evicted),
-		       soft_install(shelf, block, evicted));
-}
-
-void **km_shelf_take_partner(struct km_shelf *shelf)
-{
-	return KM_RSEQ(take_partner, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq),
-		       soft_take_partner(shelf));
-}
-
-bool km_shelf_put_partner(struct km_shelf *shelf, void **block)
-{
-	return KM_RSEQ(put_partner, (&shelf->inner, shelf->block_mask, km_percpu.base, km_thread_rseq, block),
-		       soft_put_partner(shelf, block));
 }
 
 void km_shelf_close(struct km_shelf *shelf)
@@ -290,24 +280,13 @@ void km_shelf_take_cpu(struct km_shelf *shelf, unsigned cpu, void ***main_block,
 {
 	struct km_visit visit;
 
-	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
-		uint64_t *word = word_of(shelf, cpu);
-
-		take_top(shelf, cpu, km_load(word), main_block, partner);
-		km_store(word, (uint64_t)0);
-		return;
-	}
 	*main_block = *partner = NULL;
-	if (!km_soft_wait(&visit, shelf->slot, cpu))
+	if (!km_visit_wait(&visit, shelf->slot, cpu))
 		return;
-	for (;;) {
-		uintptr_t top = km_soft_look(&visit);
-
-		take_top(shelf, cpu, top, main_block, partner);
-		if (km_soft_commit(&visit, 0))
-			break;
-	}
-	km_soft_leave(&visit);
+	do
+		take_top(shelf, cpu, km_soft_look(&visit), main_block, partner);
+	while (!km_soft_commit(&visit, 0));
+	km_visit_leave(&visit);
 }
 
 bool km_shelf_put_cpu(struct km_shelf *shelf, unsigned cpu, void **block)
@@ -323,10 +302,10 @@ bool km_shelf_put_cpu(struct km_shelf *shelf, unsigned cpu, void **block)
 			km_store(word_of(shelf, cpu), (uint64_t)offset);
 		return done;
 	}
-	if (!km_soft_enter_cpu(&visit, shelf->slot, cpu, true))
+	if (!km_visit_cpu(&visit, shelf->slot, cpu, true))
 		return false;
 	done = !km_soft_look(&visit) && km_soft_commit(&visit, offset);
-	km_soft_leave(&visit);
+	km_visit_leave(&visit);
 	return done;
 }
 
@@ -338,8 +317,8 @@ void km_shelf_fork_child(struct km_shelf *shelf)
 	if (!shelf->slot || km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		return;
 	km_for_each_cpu(cpu) {
-		km_soft_enter_cpu(&visit, shelf->slot, cpu, false);
-		km_store(&visit.soft->lock, 0u);
+		km_visit_cpu(&visit, shelf->slot, cpu, false);
+		km_store(&km_soft(&visit)->lock, 0u);
 	}
 }
 

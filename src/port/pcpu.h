@@ -96,6 +96,16 @@ struct km_hot {
 } km_aligned(64);
 extern km_hidden struct km_hot km_hot;
 
+/*
+ * What a CPU has of a cache, its slot, under the soft disciplines. Under rseq it is the first word alone, and for a
+ * shelf with an owner (owned.h) a second one. 32 bytes, so that it lies in one line (km_percpu_alloc).
+ */
+struct km_soft {
+	struct km_pair pair;	/* first: the top, or a chain's freelist; second: the transaction id */
+	uint32_t lock;
+	uint64_t owner;		/* of what lies there, 0 where it is anybody's; written under the lock */
+};
+
 /* A cache's shelf; the first member of struct kmem_cache. */
 struct km_shelf {
 	struct kmem_cache_front front;	/* what the hot path sees: open, or closed */
@@ -203,6 +213,11 @@ km_inline bool km_thread_has_cpu(void)
 }
 /* Let the area of this thread's CPU come alive, if there can be one: system calls, once for each CPU. */
 void km_cpu_begin(void);
+
+/* The soft halves of pop, pop_n and push_n, where what lies there is the owner's; 0: anybody's. */
+void *km_soft_pop(struct km_shelf *shelf, uintptr_t owner);
+size_t km_soft_pop_n(struct km_shelf *shelf, uintptr_t owner, void **out, size_t count);
+size_t km_soft_push_n(struct km_shelf *shelf, uintptr_t owner, void *const *in, size_t count);
 
 /* The verbs, for everybody but the hot path. They see `inner`. */
 void *km_shelf_pop(struct km_shelf *shelf);

@@ -9,6 +9,7 @@
 
 #include <kmem/inline.h>
 
+#include "commit.h"
 #include "ids.h"
 #include "pcpu.h"
 
@@ -24,11 +25,6 @@
 #define KM_RSEQ_TOP(top)                                                                           \
 	"ldr %[" top "], [%[slot]]\n\t"                                                            \
 	"cbz %[" top "], %l[miss]\n\t"
-
-/* [header] = offset of the header of the block that `top` lies in. */
-#define KM_RSEQ_HEADER(top)                                                                        \
-	"orr %[header], %[block_mask], %[" top "]\n\t"                                             \
-	"sub %[header], %[header], #7\n\t"
 
 /* pop and push for kmalloc and kfree: the shelf's word is word `id` of the area; the id is 0 where closed. */
 km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq)
@@ -139,77 +135,89 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 	"cmp %[bytes], %[count]\n\t"                                                               \
 	"csel %[count], %[bytes], %[count], lo\n\t"
 
-/* Up to `bytes` / 8 objects into the end of out[0 .. bytes / 8); returns bytes moved, 0 for none. */
-km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
-			       intptr_t rseq, void **out, size_t bytes)
-{
-	uintptr_t area, slot, top, from, count, left, tmp;
-	char *to = (char *)out + bytes;
-
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		"ldr %[top], [%[area], %[slot]]\n\t"
-		"cbz %[top], %l[miss]\n\t"
-		"add %[from], %[area], %[top]\n\t"
-		/* Down from where the pad stands, by the pad. */
-		"orr %[left], %[from], %[block_mask]\n\t"
-		"sub %[left], %[left], #15\n\t"
-		"ldr %[tmp], [%[left]]\n\t"
-		"sub %[count], %[left], %[from]\n\t"
-		"subs %[count], %[count], %[tmp]\n\t"
-		"b.eq %l[miss]\n\t"
-		KM_AT_MOST_BYTES
-		"sub %[to], %[to], %[count]\n\t"
-		"mov %[left], %[count]\n\t"
-		KM_COPY("from", "to", "left")
-		"add %[top], %[top], %[count]\n\t"
-		"str %[top], [%[area], %[slot]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [from] "=&r"(from),
-		  [count] "=&r"(count), [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)
-		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes),
-		  [block_mask] "r"((uintptr_t)block_mask)
-		: "memory", "cc", "v0", "v1"
-		: miss);
-	return count;
-miss:
-	KMEM_RSEQ_MISSED;
-	return 0;
+/*
+ * The copies, of anybody's objects (whose is KM_ANYBODY) or of an owner's (KM_OWNED, with one parameter more). Up to
+ * `bytes` / 8 objects into the end of out[0 .. bytes / 8), or from the end of in[0 .. bytes / 8); return bytes moved, 0
+ * for none.
+ */
+#define KM_ANYBODY(...)
+#define KM_OWNED(...) __VA_ARGS__
+#define KM_RSEQ_POP_N(name, whose)                                                                 \
+km_inline size_t name(const struct kmem_shelf *shelf, uint32_t block_mask, char *base, intptr_t rseq, \
+		      whose(uintptr_t owner,) void **out, size_t bytes)                            \
+{                                                                                                  \
+	uintptr_t area, slot, top, from, count, left, tmp;                                         \
+	char *to = (char *)out + bytes;                                                            \
+                                                                                                   \
+	__asm__ volatile goto(                                                                     \
+		KMEM_RSEQ_BEGIN("area")                                                            \
+		KMEM_RSEQ_SLOT                                                                     \
+		"ldr %[top], [%[slot]]\n\t"                                                        \
+		whose(KM_OWNED_MINE("tmp"))                                                        \
+		"cbz %[top], %l[miss]\n\t"                                                         \
+		"add %[from], %[area], %[top]\n\t"                                                 \
+		/* Down from where the pad stands, by the pad. */                                  \
+		"orr %[left], %[from], %[block_mask]\n\t"                                          \
+		"sub %[left], %[left], #15\n\t"                                                    \
+		"ldr %[tmp], [%[left]]\n\t"                                                        \
+		"sub %[count], %[left], %[from]\n\t"                                               \
+		"subs %[count], %[count], %[tmp]\n\t"                                              \
+		"b.eq %l[miss]\n\t"                                                                \
+		KM_AT_MOST_BYTES                                                                   \
+		"sub %[to], %[to], %[count]\n\t"                                                   \
+		"mov %[left], %[count]\n\t"                                                        \
+		KM_COPY("from", "to", "left")                                                      \
+		"add %[top], %[top], %[count]\n\t"                                                 \
+		"str %[top], [%[slot]]\n"                                                          \
+		KMEM_RSEQ_END("miss")                                                              \
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [from] "=&r"(from),    \
+		  [count] "=&r"(count), [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)       \
+		: whose([owner] "r"(owner),) [f] "r"(shelf), [base] "r"(base),                     \
+		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes),                            \
+		  [block_mask] "r"((uintptr_t)block_mask)                                          \
+		: "memory", "cc", "v0", "v1"                                                       \
+		: miss);                                                                           \
+	return count;                                                                              \
+miss:                                                                                              \
+	KMEM_RSEQ_MISSED;                                                                          \
+	return 0;                                                                                  \
 }
-
-/* Up to `bytes` / 8 objects from the end of in[0 .. bytes / 8); returns bytes moved, 0 for none. */
-km_inline size_t km_rseq_push_n(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
-				void *const *in, size_t bytes)
-{
-	uintptr_t area, slot, top, to, count, left, tmp;
-	const char *from = (const char *)in + bytes;
-
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_AT
-		"ldr %[top], [%[area], %[slot]]\n\t"
-		"ldr %w[count], [%[f], #4]\n\t"
-		"ands %w[count], %w[count], %w[top]\n\t"
-		"b.eq %l[miss]\n\t"
-		KM_AT_MOST_BYTES
-		"sub %[from], %[from], %[count]\n\t"
-		"sub %[top], %[top], %[count]\n\t"
-		"add %[to], %[area], %[top]\n\t"
-		"mov %[left], %[count]\n\t"
-		KM_COPY("from", "to", "left")
-		"str %[top], [%[area], %[slot]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [to] "=&r"(to),
-		  [count] "=&r"(count), [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)
-		: [f] "r"(shelf), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes)
-		: "memory", "cc", "v0", "v1"
-		: miss);
-	return count;
-miss:
-	KMEM_RSEQ_MISSED;
-	return 0;
+#define KM_RSEQ_PUSH_N(name, whose)                                                                \
+km_inline size_t name(const struct kmem_shelf *shelf, char *base, intptr_t rseq,                   \
+		      whose(uintptr_t owner,) void *const *in, size_t bytes)                       \
+{                                                                                                  \
+	uintptr_t area, slot, top, to, count, left, tmp;                                           \
+	const char *from = (const char *)in + bytes;                                               \
+                                                                                                   \
+	__asm__ volatile goto(                                                                     \
+		KMEM_RSEQ_BEGIN("area")                                                            \
+		KMEM_RSEQ_SLOT                                                                     \
+		"ldr %[top], [%[slot]]\n\t"                                                        \
+		whose(KM_OWNED_MINE("tmp"))                                                        \
+		"ldr %w[count], [%[f], #4]\n\t"                                                    \
+		"ands %w[count], %w[count], %w[top]\n\t"                                           \
+		"b.eq %l[miss]\n\t"                                                                \
+		KM_AT_MOST_BYTES                                                                   \
+		"sub %[from], %[from], %[count]\n\t"                                               \
+		"sub %[top], %[top], %[count]\n\t"                                                 \
+		"add %[to], %[area], %[top]\n\t"                                                   \
+		"mov %[left], %[count]\n\t"                                                        \
+		KM_COPY("from", "to", "left")                                                      \
+		"str %[top], [%[slot]]\n"                                                          \
+		KMEM_RSEQ_END("miss")                                                              \
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [to] "=&r"(to),        \
+		  [count] "=&r"(count), [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)   \
+		: whose([owner] "r"(owner),) [f] "r"(shelf), [base] "r"(base),                     \
+		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [bytes] "r"(bytes)                             \
+		: "memory", "cc", "v0", "v1"                                                       \
+		: miss);                                                                           \
+	return count;                                                                              \
+miss:                                                                                              \
+	KMEM_RSEQ_MISSED;                                                                          \
+	return 0;                                                                                  \
 }
+KM_RSEQ_POP_N(km_rseq_pop_n, KM_ANYBODY)
+KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
 
 /* [a] and [b] change places. */
 #define KM_EXCHANGE(a, b)                                                                          \
@@ -280,133 +288,37 @@ miss:
 	return false;
 }
 
-/*
- * Take the main block off if it is empty (for_pop) or full; its partner takes its place. Without a partner it stays,
- * unless `lone`.
- */
-km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
-				intptr_t rseq, bool for_pop, bool lone)
+/* Miss unless the word is what it was: commit.h. */
+#define KM_RSEQ_SAME(at)                                                                           \
+	"ldp %[area], %[slot], [%[commit], #" at "]\n\t"                                           \
+	"ldr %[area], [%[area]]\n\t"                                                               \
+	"cmp %[area], %[slot]\n\t"                                                                 \
+	"b.ne %l[miss]\n\t"
+
+/* The words are not found by what closes the slot: so that is loaded with acquire, which pairs with the release that
+ * opens it after a drain. */
+km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
 {
-	uintptr_t area, slot, top, partner, header;
+	uintptr_t area, slot;
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_SLOT
-		KM_RSEQ_TOP("top")
-		"cbz %w[for_pop], 84f\n\t"
-		"ldr %[header], [%[area], %[top]]\n\t"
-		"cbnz %[header], %l[miss]\n\t"
-		"b 85f\n"
-		"84:\n\t"
-		"ldr %w[header], [%[f], #4]\n\t"
-		"tst %w[header], %w[top]\n\t"
-		"b.ne %l[miss]\n"
-		"85:\n\t"
-		KM_RSEQ_HEADER("top")
-		"ldr %[partner], [%[area], %[header]]\n\t"
-		"cbz %[partner], 86f\n\t"
-		KM_RSEQ_HEADER("partner")
-		"str xzr, [%[area], %[header]]\n\t"
-		"b 87f\n"
-		"86:\n\t"
-		"cbz %w[lone], %l[miss]\n"
-		"87:\n\t"
-		"str %[partner], [%[slot]]\n"
+		KMEM_RSEQ_AREA("slot")
+		"ldar %w[slot], [%[open]]\n\t"
+		"add %[slot], %[area], %[slot]\n\t"
+		"ldr %[area], [%[commit]]\n\t"
+		"cmp %[slot], %[area]\n\t"
+		"b.ne %l[miss]\n\t"
+		KM_RSEQ_SAME("8")
+		KM_RSEQ_SAME("24")
+		KM_RSEQ_SAME("40")
+		"ldp %[area], %[slot], [%[commit], #56]\n\t"
+		"str %[slot], [%[area]]\n\t"
+		"ldp %[area], %[slot], [%[commit], #72]\n\t"
+		"str %[slot], [%[area]]\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
-		  [partner] "=&r"(partner), [header] "=&r"(header)
-		: [f] "r"(shelf), [base] "r"(base), [block_mask] "r"((uintptr_t)block_mask),
-		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [for_pop] "r"((uint32_t)for_pop),
-		  [lone] "r"((uint32_t)lone)
-		: "memory", "cc"
-		: miss);
-	return (void **)(area + top);
-miss:
-	KMEM_RSEQ_MISSED;
-	return NULL;
-}
-
-/* Put a block on as the main one; what was main becomes its partner, and the old partner is handed out. */
-km_inline bool km_rseq_install(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
-			       intptr_t rseq, void **block, void ***evicted)
-{
-	uintptr_t area, slot, top, partner, header, offset;
-
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_SLOT
-		KM_RSEQ_WRITABLE("offset")
-		"mov %[partner], xzr\n\t"
-		"ldr %[top], [%[slot]]\n\t"
-		"cbz %[top], 84f\n\t"
-		KM_RSEQ_HEADER("top")
-		"ldr %[partner], [%[area], %[header]]\n"
-		"84:\n\t"
-		"sub %[offset], %[block], %[area]\n\t"
-		KM_RSEQ_HEADER("offset")
-		"str %[top], [%[area], %[header]]\n\t"
-		"str %[offset], [%[slot]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
-		  [partner] "=&r"(partner), [header] "=&r"(header), [offset] "=&r"(offset)
-		: [f] "r"(shelf), [base] "r"(base), [block_mask] "r"((uintptr_t)block_mask),
-		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [block] "r"(block)
-		: "memory", "cc"
-		: miss);
-	*evicted = partner ? (void **)(area + partner) : NULL;
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
-}
-
-/* Take the partner off, whatever is in it. */
-km_inline void **km_rseq_take_partner(const struct kmem_shelf *shelf, uint32_t block_mask,
-				      char *base, intptr_t rseq)
-{
-	uintptr_t area, slot, top, partner, header;
-
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_SLOT
-		KM_RSEQ_TOP("top")
-		KM_RSEQ_HEADER("top")
-		"ldr %[partner], [%[area], %[header]]\n\t"
-		"cbz %[partner], %l[miss]\n\t"
-		"str xzr, [%[area], %[header]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
-		  [partner] "=&r"(partner), [header] "=&r"(header)
-		: [f] "r"(shelf), [base] "r"(base), [block_mask] "r"((uintptr_t)block_mask),
-		  [rs] "r"(KMEM_RSEQ_THREAD(rseq))
-		: "memory", "cc"
-		: miss);
-	return (void **)(area + partner);
-miss:
-	KMEM_RSEQ_MISSED;
-	return NULL;
-}
-
-/* Make a block the partner where there is none. */
-km_inline bool km_rseq_put_partner(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
-				   intptr_t rseq, void **block)
-{
-	uintptr_t area, slot, top, offset, header;
-
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_SLOT
-		KM_RSEQ_TOP("top")
-		KM_RSEQ_HEADER("top")
-		"ldr %[offset], [%[area], %[header]]\n\t"
-		"cbnz %[offset], %l[miss]\n\t"
-		"sub %[offset], %[block], %[area]\n\t"
-		"str %[offset], [%[area], %[header]]\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
-		  [offset] "=&r"(offset), [header] "=&r"(header)
-		: [f] "r"(shelf), [base] "r"(base), [block_mask] "r"((uintptr_t)block_mask),
-		  [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [block] "r"(block)
+		: [area] "=&r"(area), [slot] "=&r"(slot)
+		: [open] "r"(open), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq)), [commit] "r"(commit)
 		: "memory", "cc"
 		: miss);
 	return true;

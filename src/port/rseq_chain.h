@@ -10,10 +10,7 @@
 #ifdef KMEM_HAVE_RSEQ
 _Static_assert(offsetof(struct km_chain, open) == 0 && offsetof(struct km_chain, freeptr) == 4 &&
 	       offsetof(struct km_chain_cpu, top.freelist) == 0 &&
-	       offsetof(struct km_chain_cpu, top.slab) == 8 &&
-	       offsetof(struct km_chain_cpu, partial) == 16 &&
-	       offsetof(struct km_chain_link, next) == 0 &&
-	       offsetof(struct km_chain_link, count) == 8, "the sequences spell these");
+	       offsetof(struct km_chain_cpu, top.slab) == 8, "the sequences spell these");
 #endif
 
 #if defined(KMEM_HAVE_RSEQ) && defined(__x86_64__)

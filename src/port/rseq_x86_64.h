@@ -8,6 +8,7 @@
 
 #include <kmem/inline.h>
 
+#include "commit.h"
 #include "ids.h"
 #include "pcpu.h"
 
@@ -213,81 +214,92 @@ miss:
 	"jnz 82b\n"                                                                                \
 	"83:\n\t"
 
-/* Up to `bytes` / 8 objects into the end of out[0 .. bytes / 8); returns bytes moved, 0 for none. */
-km_inline size_t km_rseq_pop_n(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
-			       intptr_t rseq, void **out, size_t bytes)
-{
-	uintptr_t area, slot, top, count, left, tmp;
-	char *to = (char *)out + bytes;
-
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_SLOT
-		"movq (%[slot]), %[top]\n\t"
-		"testq %[top], %[top]\n\t"
-		"jz %l[miss]\n\t"
-		"movl %k[block_mask], %k[left]\n\t"
-		"orq %[top], %[left]\n\t"
-		"leaq -15(%[left]), %[count]\n\t"
-		"subq %[top], %[count]\n\t"
-		"subq -15(%[area], %[left]), %[count]\n\t"
-		"jz %l[miss]\n\t"
-		"cmpq %[bytes], %[count]\n\t"
-		/* A branch, that the copy need not wait for the pad. */
-		"jbe 88f\n\t"
-		"movq %[bytes], %[count]\n"
-		"88:\n\t"
-		"subq %[count], %[to]\n\t"
-		"addq %[area], %[top]\n\t"
-		"movq %[count], %[left]\n\t"
-		KM_COPY("top", "to", "left")
-		"addq %[count], (%[slot])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
-		  [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)
-		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [bytes] "r"(bytes),
-		  [block_mask] "rm"(block_mask)
-		: "memory", "cc", "xmm0", "xmm1"
-		: miss);
-	return count;
-miss:
-	KMEM_RSEQ_MISSED;
-	return 0;
+/*
+ * The copies, of anybody's objects (whose is KM_ANYBODY) or of an owner's (KM_OWNED, with one parameter more). Up to
+ * `bytes` / 8 objects into the end of out[0 .. bytes / 8), or from the end of in[0 .. bytes / 8); return bytes moved, 0
+ * for none.
+ */
+#define KM_ANYBODY(...)
+#define KM_OWNED(...) __VA_ARGS__
+#define KM_RSEQ_POP_N(name, whose)                                                                 \
+km_inline size_t name(const struct kmem_shelf *shelf, uint32_t block_mask, char *base, intptr_t rseq, \
+		      whose(uintptr_t owner,) void **out, size_t bytes)                            \
+{                                                                                                  \
+	uintptr_t area, slot, top, count, left, tmp;                                               \
+	char *to = (char *)out + bytes;                                                            \
+                                                                                                   \
+	__asm__ volatile goto(                                                                     \
+		KMEM_RSEQ_BEGIN("area")                                                            \
+		KMEM_RSEQ_SLOT                                                                     \
+		"movq (%[slot]), %[top]\n\t"                                                       \
+		whose(KM_OWNED_MINE)                                                               \
+		"testq %[top], %[top]\n\t"                                                         \
+		"jz %l[miss]\n\t"                                                                  \
+		"movl %k[block_mask], %k[left]\n\t"                                                \
+		"orq %[top], %[left]\n\t"                                                          \
+		"leaq -15(%[left]), %[count]\n\t"                                                  \
+		"subq %[top], %[count]\n\t"                                                        \
+		"subq -15(%[area], %[left]), %[count]\n\t"                                         \
+		"jz %l[miss]\n\t"                                                                  \
+		"cmpq %[bytes], %[count]\n\t"                                                      \
+		/* A branch, that the copy need not wait for the pad. */                           \
+		"jbe 88f\n\t"                                                                      \
+		"movq %[bytes], %[count]\n"                                                        \
+		"88:\n\t"                                                                          \
+		"subq %[count], %[to]\n\t"                                                         \
+		"addq %[area], %[top]\n\t"                                                         \
+		"movq %[count], %[left]\n\t"                                                       \
+		KM_COPY("top", "to", "left")                                                       \
+		"addq %[count], (%[slot])\n"                                                       \
+		KMEM_RSEQ_END("miss")                                                              \
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),  \
+		  [left] "=&r"(left), [to] "+&r"(to), [tmp] "=&r"(tmp)                             \
+		: whose([owner] "r"(owner),) [f] "r"(shelf), [base] "rm"(base),                    \
+		  [rs] "r"(rseq), [bytes] "r"(bytes), [block_mask] "rm"(block_mask)                \
+		: "memory", "cc", "xmm0", "xmm1"                                                   \
+		: miss);                                                                           \
+	return count;                                                                              \
+miss:                                                                                              \
+	KMEM_RSEQ_MISSED;                                                                          \
+	return 0;                                                                                  \
 }
-
-/* Up to `bytes` / 8 objects from the end of in[0 .. bytes / 8); returns bytes moved, 0 for none. */
-km_inline size_t km_rseq_push_n(const struct kmem_shelf *shelf, char *base, intptr_t rseq,
-				void *const *in, size_t bytes)
-{
-	uintptr_t area, slot, top, count, left, tmp;
-	const char *from = (const char *)in + bytes;
-
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_SLOT
-		"movq (%[slot]), %[top]\n\t"
-		"movl 4(%[f]), %k[count]\n\t"
-		"andl %k[top], %k[count]\n\t"
-		"jz %l[miss]\n\t"
-		"cmpq %[bytes], %[count]\n\t"
-		"cmovaq %[bytes], %[count]\n\t"
-		"subq %[count], %[from]\n\t"
-		"subq %[count], %[top]\n\t"
-		"addq %[area], %[top]\n\t"
-		"movq %[count], %[left]\n\t"
-		KM_COPY("from", "top", "left")
-		"subq %[count], (%[slot])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),
-		  [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)
-		: [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq), [bytes] "r"(bytes)
-		: "memory", "cc", "xmm0", "xmm1"
-		: miss);
-	return count;
-miss:
-	KMEM_RSEQ_MISSED;
-	return 0;
+#define KM_RSEQ_PUSH_N(name, whose)                                                                \
+km_inline size_t name(const struct kmem_shelf *shelf, char *base, intptr_t rseq,                   \
+		      whose(uintptr_t owner,) void *const *in, size_t bytes)                       \
+{                                                                                                  \
+	uintptr_t area, slot, top, count, left, tmp;                                               \
+	const char *from = (const char *)in + bytes;                                               \
+                                                                                                   \
+	__asm__ volatile goto(                                                                     \
+		KMEM_RSEQ_BEGIN("area")                                                            \
+		KMEM_RSEQ_SLOT                                                                     \
+		"movq (%[slot]), %[top]\n\t"                                                       \
+		whose(KM_OWNED_MINE)                                                               \
+		"movl 4(%[f]), %k[count]\n\t"                                                      \
+		"andl %k[top], %k[count]\n\t"                                                      \
+		"jz %l[miss]\n\t"                                                                  \
+		"cmpq %[bytes], %[count]\n\t"                                                      \
+		"cmovaq %[bytes], %[count]\n\t"                                                    \
+		"subq %[count], %[from]\n\t"                                                       \
+		"subq %[count], %[top]\n\t"                                                        \
+		"addq %[area], %[top]\n\t"                                                         \
+		"movq %[count], %[left]\n\t"                                                       \
+		KM_COPY("from", "top", "left")                                                     \
+		"subq %[count], (%[slot])\n"                                                       \
+		KMEM_RSEQ_END("miss")                                                              \
+		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top), [count] "=&r"(count),  \
+		  [left] "=&r"(left), [from] "+&r"(from), [tmp] "=&r"(tmp)                         \
+		: whose([owner] "r"(owner),) [f] "r"(shelf), [base] "rm"(base), [rs] "r"(rseq),    \
+		  [bytes] "r"(bytes)                                                               \
+		: "memory", "cc", "xmm0", "xmm1"                                                   \
+		: miss);                                                                           \
+	return count;                                                                              \
+miss:                                                                                              \
+	KMEM_RSEQ_MISSED;                                                                          \
+	return 0;                                                                                  \
 }
+KM_RSEQ_POP_N(km_rseq_pop_n, KM_ANYBODY)
+KM_RSEQ_PUSH_N(km_rseq_push_n, KM_ANYBODY)
 
 /*
  * The partner becomes the main block: if it has an object (for_pop), or room. Where the fuller one ([from]) has more
@@ -356,137 +368,34 @@ miss:
 	return false;
 }
 
-/*
- * Take the main block off if it is empty (for_pop) or full; its partner takes its place. Without a partner it stays,
- * unless `lone`.
- */
-km_inline void **km_rseq_detach(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
-				intptr_t rseq, bool for_pop, bool lone)
+/* Miss unless the word is what it was: commit.h. */
+#define KM_RSEQ_SAME(at)                                                                           \
+	"movq " at "(%[commit]), %[area]\n\t"                                                      \
+	"movq 8 + " at "(%[commit]), %[slot]\n\t"                                                  \
+	"cmpq %[slot], (%[area])\n\t"                                                              \
+	"jne %l[miss]\n\t"
+
+km_inline bool km_rseq_commit(const uint32_t *open, char *base, intptr_t rseq, const struct km_commit *commit)
 {
-	uintptr_t area, slot, top, partner, header;
+	uintptr_t area, slot;
 
 	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("area")
 		KMEM_RSEQ_SLOT
-		KM_RSEQ_TOP("top")
-		"testb %[for_pop], %[for_pop]\n\t"
-		"jz 84f\n\t"
-		"cmpq $0, (%[area], %[top])\n\t"
+		"cmpq %[slot], (%[commit])\n\t"
 		"jne %l[miss]\n\t"
-		"jmp 85f\n"
-		"84:\n\t"
-		"testl %k[top], 4(%[f])\n\t"
-		"jnz %l[miss]\n"
-		"85:\n\t"
-		KM_RSEQ_LAST("header", "top")
-		"movq -7(%[area], %[header]), %[partner]\n\t"
-		"testq %[partner], %[partner]\n\t"
-		"jz 86f\n\t"
-		KM_RSEQ_LAST("header", "partner")
-		"movq $0, -7(%[area], %[header])\n\t"
-		"jmp 87f\n"
-		"86:\n\t"
-		"cmpb $0, %[lone]\n\t"
-		"je %l[miss]\n"
-		"87:\n\t"
-		"movq %[partner], (%[slot])\n"
+		KM_RSEQ_SAME("8")
+		KM_RSEQ_SAME("24")
+		KM_RSEQ_SAME("40")
+		"movq 56(%[commit]), %[area]\n\t"
+		"movq 64(%[commit]), %[slot]\n\t"
+		"movq %[slot], (%[area])\n\t"
+		"movq 72(%[commit]), %[area]\n\t"
+		"movq 80(%[commit]), %[slot]\n\t"
+		"movq %[slot], (%[area])\n"
 		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
-		  [partner] "=&r"(partner), [header] "=&r"(header)
-		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask),
-		  [rs] "r"(rseq), [for_pop] "q"(for_pop), [lone] "m"(lone)
-		: "memory", "cc"
-		: miss);
-	return (void **)(area + top);
-miss:
-	KMEM_RSEQ_MISSED;
-	return NULL;
-}
-
-/* Put a block on as the main one; what was main becomes its partner, and the old partner is handed out. */
-km_inline bool km_rseq_install(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
-			       intptr_t rseq, void **block, void ***evicted)
-{
-	uintptr_t area, slot, top, partner, header, offset;
-
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_SLOT
-		KM_RSEQ_WRITABLE
-		"xorl %k[partner], %k[partner]\n\t"
-		"movq (%[slot]), %[top]\n\t"
-		"testq %[top], %[top]\n\t"
-		"jz 84f\n\t"
-		KM_RSEQ_LAST("header", "top")
-		"movq -7(%[area], %[header]), %[partner]\n"
-		"84:\n\t"
-		"movq %[block], %[offset]\n\t"
-		"subq %[area], %[offset]\n\t"
-		KM_RSEQ_LAST("header", "offset")
-		"movq %[top], -7(%[area], %[header])\n\t"
-		"movq %[offset], (%[slot])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
-		  [partner] "=&r"(partner), [header] "=&r"(header), [offset] "=&r"(offset)
-		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask),
-		  [rs] "r"(rseq), [block] "r"(block)
-		: "memory", "cc"
-		: miss);
-	*evicted = partner ? (void **)(area + partner) : NULL;
-	return true;
-miss:
-	KMEM_RSEQ_MISSED;
-	return false;
-}
-
-/* Take the partner off, whatever is in it. */
-km_inline void **km_rseq_take_partner(const struct kmem_shelf *shelf, uint32_t block_mask,
-				      char *base, intptr_t rseq)
-{
-	uintptr_t area, slot, top, partner, header;
-
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_SLOT
-		KM_RSEQ_TOP("top")
-		KM_RSEQ_LAST("header", "top")
-		"movq -7(%[area], %[header]), %[partner]\n\t"
-		"testq %[partner], %[partner]\n\t"
-		"jz %l[miss]\n\t"
-		"movq $0, -7(%[area], %[header])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
-		  [partner] "=&r"(partner), [header] "=&r"(header)
-		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask), [rs] "r"(rseq)
-		: "memory", "cc"
-		: miss);
-	return (void **)(area + partner);
-miss:
-	KMEM_RSEQ_MISSED;
-	return NULL;
-}
-
-/* Make a block the partner where there is none. */
-km_inline bool km_rseq_put_partner(const struct kmem_shelf *shelf, uint32_t block_mask, char *base,
-				   intptr_t rseq, void **block)
-{
-	uintptr_t area, slot, top, offset, header;
-
-	__asm__ volatile goto(
-		KMEM_RSEQ_BEGIN("area")
-		KMEM_RSEQ_SLOT
-		KM_RSEQ_TOP("top")
-		KM_RSEQ_LAST("header", "top")
-		"cmpq $0, -7(%[area], %[header])\n\t"
-		"jne %l[miss]\n\t"
-		"movq %[block], %[offset]\n\t"
-		"subq %[area], %[offset]\n\t"
-		"movq %[offset], -7(%[area], %[header])\n"
-		KMEM_RSEQ_END("miss")
-		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top),
-		  [offset] "=&r"(offset), [header] "=&r"(header)
-		: [f] "r"(shelf), [base] "m"(base), [block_mask] "m"(block_mask), [rs] "r"(rseq),
-		  [block] "r"(block)
+		: [area] "=&r"(area), [slot] "=&r"(slot)
+		: [f] "r"(open), [base] "rm"(base), [rs] "r"(rseq), [commit] "r"(commit)
 		: "memory", "cc"
 		: miss);
 	return true;

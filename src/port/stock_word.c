@@ -4,7 +4,7 @@
  */
 #include "stock_word.h"
 
-#include "soft.h"
+#include "visit.h"
 
 size_t km_stock_word_bytes(void)
 {
@@ -44,7 +44,7 @@ static bool soft_take(const uint32_t *slot, uint64_t bytes)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);
 
-	for (int i = 0; pair && i < KM_SOFT_TRIES && is_tagged(&seen, slot) && seen.first >= bytes; i++)
+	for (int i = 0; pair && i < KM_VISIT_TRIES && is_tagged(&seen, slot) && seen.first >= bytes; i++)
 		if (km_cas_pair(pair, &seen, (struct km_pair){ seen.first - bytes, seen.second }))
 			return true;
 	return false;
@@ -54,7 +54,7 @@ static bool soft_put(const uint32_t *slot, uint64_t bytes, uint64_t limit)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);
 
-	for (int i = 0; pair && i < KM_SOFT_TRIES && is_tagged(&seen, slot) &&
+	for (int i = 0; pair && i < KM_VISIT_TRIES && is_tagged(&seen, slot) &&
 			seen.first + bytes <= limit; i++)
 		if (km_cas_pair(pair, &seen, (struct km_pair){ seen.first + bytes, seen.second }))
 			return true;
@@ -65,7 +65,7 @@ static uint64_t soft_empty(const uint32_t *slot)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);
 
-	for (int i = 0; pair && i < KM_SOFT_TRIES && is_tagged(&seen, slot) && seen.first; i++) {
+	for (int i = 0; pair && i < KM_VISIT_TRIES && is_tagged(&seen, slot) && seen.first; i++) {
 		uint64_t all = seen.first;
 
 		if (km_cas_pair(pair, &seen, (struct km_pair){ 0, seen.second }))

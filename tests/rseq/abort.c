@@ -51,9 +51,9 @@ static bool run(const struct fixture *fixture, unsigned driver, struct point *fi
 	char what[160];
 
 	fixture->describe(driver, what, sizeof(what));
-	snprintf(attempt, sizeof(attempt), "%s: %s; %s+%u (%u of %u), adversary %s%s%s",
+	snprintf(attempt, sizeof(attempt), "%s: %s; %s%+d (%u of %u), adversary %s%s%s",
 		 fixture->name, what, first->sequence->name,
-		 (unsigned)(first->address - first->sequence->start), first->index,
+		 (int)(first->address - first->sequence->start), first->index,
 		 first->sequence->points, adversary->name, second ? ", then " : "",
 		 second ? second->sequence->name : "");
 	come_home();
@@ -170,8 +170,8 @@ static unsigned report_missed(void)
 
 	for (unsigned i = 0; i < point_count; i++)
 		if (!points[i].aborts) {
-			printf("never reached: %s+%u, instruction %u of %u\n", points[i].sequence->name,
-			       (unsigned)(points[i].address - points[i].sequence->start),
+			printf("never reached: %s%+d, instruction %u of %u\n", points[i].sequence->name,
+			       (int)(points[i].address - points[i].sequence->start),
 			       points[i].index, points[i].sequence->points);
 			missed++;
 		}

@@ -362,6 +362,20 @@ static void do_install(void)
 	km_busy_end(was);
 }
 
+/* The CPU's words stay as they are, but for the header that names the partner. */
+static void do_take_partner(void)
+{
+	struct kmem_cache *cache = model.cache;
+
+	if (cache->engine->front != KM_FRONT_ARRAY)
+		return;
+	bool was = km_busy_begin();
+	void **block = km_shelf_take_partner(&cache->shelf);
+	if (block)
+		cache->engine->array.retire(cache, block);
+	km_busy_end(was);
+}
+
 static void do_other(void)
 {
 	void *p = kmem_cache_alloc(model.other, GFP_KERNEL | __GFP_NOWARN);
@@ -438,6 +452,7 @@ static const struct adversary cache_adversaries[] = {
 	{ "drain from another thread", do_drain_elsewhere },
 	{ "swap and detach", do_swap },
 	{ "install", do_install },
+	{ "take the partner", do_take_partner },
 	{ "resize", do_resize },
 	{ "resize and fill", do_resize_fill },
 	{ "other caches", do_other },

@@ -3,6 +3,9 @@
  * kernel has moved the instruction pointer to the sequence's abort label before our handler runs; the handler takes
  * the breakpoint out, sees that this happened, and lets an adversary act on the same CPU, in the middle of the
  * interrupted operation. Invariant: one breakpoint is armed at a time, and it strikes once.
+ *
+ * And over the last instruction before each sequence, its eve: there nothing is aborted. The adversary acts, and the
+ * sequence runs to its end with what its verb had read before: what it went by must be compared again inside.
  */
 #ifndef TESTS_RSEQ_INJECT_H
 #define TESTS_RSEQ_INJECT_H
@@ -28,11 +31,13 @@
 #if defined(__x86_64__)
 typedef uint8_t instruction;
 #define BREAKPOINT 0xcc
-#define IP(context) ((uintptr_t)(context)->uc_mcontext.gregs[REG_RIP])
+#define IP(context) ((context)->uc_mcontext.gregs[REG_RIP])
+#define AFTER_BREAKPOINT 1
 #else
 typedef uint32_t instruction;
 #define BREAKPOINT 0xd4200000u	/* brk #0 */
-#define IP(context) ((uintptr_t)(context)->uc_mcontext.pc)
+#define IP(context) ((context)->uc_mcontext.pc)
+#define AFTER_BREAKPOINT 0
 #endif
 
 /* The kernel's struct rseq_cs. */
@@ -51,12 +56,12 @@ struct sequence {
 	unsigned points;
 };
 
-/* An instruction of a sequence. */
+/* An instruction of a sequence, or its eve: the first of its points. */
 struct point {
 	uintptr_t address;
 	struct sequence *sequence;
-	unsigned index;			/* in the sequence */
-	unsigned long aborts;
+	unsigned index;
+	unsigned long aborts;		/* strikes */
 };
 
 enum { MAX_SEQUENCES = 256, MAX_POINTS = 4096 };
@@ -129,6 +134,11 @@ static void find_sequences(void)
 	}
 }
 
+static bool is_eve(const struct point *point)
+{
+	return point->address < point->sequence->start;
+}
+
 static void add_point(struct sequence *s, uintptr_t address)
 {
 	need(point_count < MAX_POINTS, "more than %u instructions", MAX_POINTS);
@@ -139,8 +149,9 @@ static void add_point(struct sequence *s, uintptr_t address)
 /* One line of the disassembly: "ADDRESS <NAME>:" or "  ADDRESS:\tINSTRUCTION". */
 static void read_line(const char *line, uintptr_t bias, char *symbol, size_t symbol_bytes)
 {
+	static uintptr_t last;
 	char *rest;
-	uintptr_t address = strtoull(line, &rest, 16) + bias;
+	uintptr_t address = strtoull(line, &rest, 16) + bias, before = last;
 
 	if (rest == line)
 		return;
@@ -150,13 +161,16 @@ static void read_line(const char *line, uintptr_t bias, char *symbol, size_t sym
 	}
 	if (rest[0] != ':' || !strchr(rest, '\t'))
 		return;
+	last = address;
 	for (unsigned i = 0; i < sequence_count; i++) {
 		struct sequence *s = &sequences[i];
 
 		if (address < s->start || address >= s->end)
 			continue;
-		if (address == s->start)
+		if (address == s->start) {
 			snprintf(s->name, sizeof(s->name), "%s", symbol);
+			add_point(s, before);
+		}
 		add_point(s, address);
 	}
 }
@@ -188,7 +202,7 @@ static void find_points(void)
 		struct sequence *s = &sequences[i];
 
 		snprintf(s->name, sizeof(s->name), "%#lx", s->start - (uintptr_t)__ehdr_start);
-		for (uintptr_t at = s->start; at < s->end; at += sizeof(instruction))
+		for (uintptr_t at = s->start - sizeof(instruction); at < s->end; at += sizeof(instruction))
 			add_point(s, at);
 	}
 }
@@ -197,7 +211,7 @@ static void find_points(void)
 static void make_writable(void)
 {
 	for (unsigned i = 0; i < sequence_count; i++) {
-		uintptr_t first = sequences[i].start & ~4095ul;
+		uintptr_t first = (sequences[i].start - 16) & ~4095ul;
 		uintptr_t end = (sequences[i].end + 4095) & ~4095ul;
 
 		need(mprotect((void *)first, end - first, PROT_READ | PROT_WRITE | PROT_EXEC) == 0,
@@ -244,14 +258,18 @@ static void arm_second(void)
 static void on_trap(int number, siginfo_t *info, void *context)
 {
 	ucontext_t *interrupted = context;
-	uintptr_t ip = IP(interrupted);
+	uintptr_t ip = (uintptr_t)IP(interrupted);
 	struct point *point = inject.armed;
 	int saved_errno = errno;
 
 	need(point, "a breakpoint strikes that is not armed, at %#lx", ip);
 	disarm();
-	need(ip == point->sequence->abort, "not aborted: at %#lx, not %#lx", ip,
-	     point->sequence->abort);
+	if (is_eve(point)) {
+		need(ip == point->address + AFTER_BREAKPOINT, "not before the sequence: at %#lx", ip);
+		IP(interrupted) = (__typeof__(IP(interrupted)))point->address;
+	} else {
+		need(ip == point->sequence->abort, "not aborted: at %#lx, not %#lx", ip, point->sequence->abort);
+	}
 	inject.aborts++;
 	point->aborts++;
 	void (*adversary)(void) = inject.adversary;
@@ -276,7 +294,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 	for (int i = 0; i < count; i++)
 		dprintf(2, "  frame %d: %#lx\n", i, (uintptr_t)frames[i] - (uintptr_t)__ehdr_start);
 	fail("signal %d at %#lx, address %p", number,
-	     IP(interrupted) - (uintptr_t)__ehdr_start,
+	     (uintptr_t)IP(interrupted) - (uintptr_t)__ehdr_start,
 	     info->si_addr);
 }
 

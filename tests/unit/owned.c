@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "port/owned.h"
-#include "port/soft.h"
+#include "port/pcpu.h"
 #include "port/stock_word.h"
 #include "inside.h"
 
@@ -191,7 +191,8 @@ static uintptr_t *owner_word(void)
 {
 	char *word = km_area(home) + shelf.slot;
 
-	return km_percpu.discipline == KM_DISCIPLINE_RSEQ ? (uintptr_t *)word + 1 : &((struct km_soft *)word)->owner;
+	return (uintptr_t *)word + (km_percpu.discipline == KM_DISCIPLINE_RSEQ ? 1 :
+				    offsetof(struct km_soft, owner) / sizeof(uintptr_t));
 }
 
 static void try_release(void)

@@ -38,7 +38,7 @@ LOOP, OBJECTS = 4, 4            # published: 4 kmalloc, then 4 kfree; objects of
 CHARGING_THREADS, CPUS, TRANSFERS = (2, 96), (96,), (100,)      # the latter two simulated; ns
 GROUPS = (1, 10, 100, 1000)
 
-# Interfaces, as interface_of has them.
+# Interfaces, as interface_of has them; SINGLE: those that serve objects one by one.
 HEAP = "kmalloc malloc"
 ALL_OURS = "cache cache-inline " + HEAP
 SINGLE = "nothing nothing-inline " + ALL_OURS
@@ -229,6 +229,7 @@ class Planner:
         return fit
 
     def cells(self, work: Work, variant: Variant) -> Iterator[Cell]:
+        # A cache of slob has no header that kfree could go by: kmalloc's blocks have.
         verb = "kmalloc-kfree-bulk" if (variant.subject, work.verb) == ("slob", "kfree-bulk") else work.verb
         for threads, size, batch, match, groups, transfer in itertools.product(
                 self.threads(work), self.numbers("sizes", work.sizes), self.numbers("batches", work.batches),

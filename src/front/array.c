@@ -79,7 +79,22 @@ static void *array_refill(struct kmem_cache *cache, const struct km_request *req
 	return object;
 }
 
-static bool array_push(struct kmem_cache *cache, void *object);
+
+static bool array_push(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(!km_load(&cache->shelf.inner.shelf)))
+		return false;
+	for (int i = 0; i < KM_MISS_TRIES; i++) {
+		if (km_shelf_push(&cache->shelf, object)) {
+			km_front_hit(cache, KMEM_FREEHIT, 1);
+			return true;
+		}
+		if (!km_shelf_swap(&cache->shelf, false, !km_front_lone(cache)))
+			break;
+		km_front_note(cache, KM_SWAP_POINTS);
+	}
+	return false;
+}
 
 static void send_home(struct kmem_cache *cache, void **objects, unsigned count, bool may_wait)
 {
@@ -147,22 +162,6 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 }
 
 /* ------------------------------------------------------------------ one object back */
-
-static bool array_push(struct kmem_cache *cache, void *object)
-{
-	if (km_unlikely(!km_load(&cache->shelf.inner.shelf)))
-		return false;
-	for (int i = 0; i < KM_MISS_TRIES; i++) {
-		if (km_shelf_push(&cache->shelf, object)) {
-			km_front_hit(cache, KMEM_FREEHIT, 1);
-			return true;
-		}
-		if (!km_shelf_swap(&cache->shelf, false, !km_front_lone(cache)))
-			break;
-		km_front_note(cache, KM_SWAP_POINTS);
-	}
-	return false;
-}
 
 /* A block with room, for the full one; NULL: none, or the shelf is closed. */
 static void **next_room(struct kmem_cache *cache)

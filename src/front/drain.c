@@ -78,7 +78,24 @@ void km_front_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count)
 	km_front_show_sizes(cache, ids, count);
 }
 
-static void collect_from(struct kmem_cache *cache, unsigned cpu)
+/* Some CPUs; NULL: all. */
+struct places {
+	const uint16_t *cpus;
+	size_t count;
+};
+
+static void each_cpu(struct kmem_cache *cache, const struct places *from, const struct km_charged_drain *how,
+		     void (*take)(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how))
+{
+	if (!from)
+		km_for_each_cpu(cpu)
+			take(cache, cpu, how);
+	for (size_t i = 0; from && i < from->count; i++)
+		if (km_cpu_is_live(from->cpus[i]))
+			take(cache, from->cpus[i], how);
+}
+
+static void collect_from(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how km_unused)
 {
 	void **block[2];
 
@@ -88,22 +105,9 @@ static void collect_from(struct kmem_cache *cache, unsigned cpu)
 			cache->engine->array.retire(cache, block[i]);
 }
 
-/* Some CPUs; NULL: all. */
-struct places {
-	const uint16_t *cpus;
-	size_t count;
-};
-
 static void collect(struct kmem_cache *cache, const struct places *from)
 {
-	if (!from) {
-		km_for_each_cpu(cpu)
-			collect_from(cache, cpu);
-		return;
-	}
-	for (size_t i = 0; i < from->count; i++)
-		if (km_cpu_is_live(from->cpus[i]))
-			collect_from(cache, from->cpus[i]);
+	each_cpu(cache, from, NULL, collect_from);
 }
 
 static void trim(struct kmem_cache *cache, const struct places *unused km_unused)
@@ -333,7 +337,7 @@ static void release_block(struct kmem_cache *cache, unsigned cpu)
 		km_meta_free(km_block_base(&cache->charged, block), cache->charged.block_mask + 1);
 }
 
-static void take_all_charged(struct kmem_cache *cache, const struct km_charged_drain *how, const struct places *from);
+static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how);
 
 /* Closed, and no sequence holds its offset: its blocks go too, with what was put there since it was drained. */
 static void free_charged(struct kmem_cache *cache)
@@ -341,7 +345,7 @@ static void free_charged(struct kmem_cache *cache)
 	struct km_shelf *shelf = &cache->charged;
 
 	if (km_front_charged)
-		take_all_charged(cache, km_front_charged, NULL);
+		each_cpu(cache, NULL, km_front_charged, take_charged);
 	km_for_each_cpu(cpu)
 		release_block(cache, cpu);
 	if (shelf->slot != cache->word)
@@ -384,17 +388,19 @@ void km_front_fork(bool before, bool child)
 	km_lock_around_fork(&drain.lock, before, child);
 }
 
-size_t km_front_shelf_objects(const struct kmem_cache *cache)
+static size_t objects_of(const struct km_shelf *shelf)
 {
 	size_t count = 0;
 
-	if (cache->shelf.slot)
+	if (km_shelf_slot(shelf))
 		km_for_each_cpu(cpu)
-			count += km_shelf_count_cpu(&cache->shelf, cpu);
-	if (km_shelf_slot(&cache->charged))
-		km_for_each_cpu(cpu)
-			count += km_shelf_count_cpu(&cache->charged, cpu);
+			count += km_shelf_count_cpu(shelf, cpu);
 	return count;
+}
+
+size_t km_front_shelf_objects(const struct kmem_cache *cache)
+{
+	return objects_of(&cache->shelf) + objects_of(&cache->charged);
 }
 
 /* ------------------------------------------------------------------ shelves of what is paid for */
@@ -533,18 +539,6 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km
 	release_block(cache, cpu);
 }
 
-static void take_all_charged(struct kmem_cache *cache, const struct km_charged_drain *how, const struct places *from)
-{
-	if (!from) {
-		km_for_each_cpu(cpu)
-			take_charged(cache, cpu, how);
-		return;
-	}
-	for (size_t i = 0; i < from->count; i++)
-		if (km_cpu_is_live(from->cpus[i]))
-			take_charged(cache, from->cpus[i], how);
-}
-
 /* What lies on this CPU can be had without a fence, all or nothing. It is asked for when it is in hand. */
 static void take_own_charged(struct kmem_cache *cache, const struct km_charged_drain *how)
 {
@@ -583,7 +577,7 @@ static void drain_charged(struct kmem_cache **caches, size_t count, bool unused,
 		if (!caches[i]->charged.slot)
 			continue;
 		if (fenced || unused)
-			take_all_charged(caches[i], how, places);
+			each_cpu(caches[i], places, how, take_charged);
 		open_charged(caches[i]);
 		if (!fenced && !unused && !places)
 			take_own_charged(caches[i], how);

@@ -111,8 +111,7 @@ km_inline const struct km_shape *km_shape(const struct kmem_cache *cache)
 void km_front_choose_shape(struct kmem_cache *cache) km_cold;
 /* From now on these see each object; NULL: nobody does. */
 void km_front_watch(struct kmem_cache *cache, const struct km_hooks *hooks) km_cold;
-/* It was destroyed: each call is misuse. */
-void km_front_bury(struct kmem_cache *cache) km_cold;
+void km_front_bury(struct kmem_cache *cache) km_cold;	/* it was destroyed: each call is misuse */
 
 /* What is no hit. Return and fail as the public functions do. */
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
@@ -127,8 +126,7 @@ void km_plain_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
 /* Of kmalloc's one cache, if it has. False: not the ordinary way, or it is no block of kmalloc's; nothing was done. */
 bool km_front_free_sized(struct kmem_cache *cache, void *object);
 /* Without a shelf (KM_FRONT_NONE), the ordinary way: up to `want` objects, or none where this is no ordinary call. */
-unsigned km_front_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
-		       unsigned want);
+unsigned km_front_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want);
 /* The way back; the objects are not NULL. False: nothing was done. */
 bool km_front_give(struct kmem_cache *cache, void **objects, size_t n);
 

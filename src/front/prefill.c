@@ -126,8 +126,7 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 }
 
 /* The same, and where there are fewer than n, again after others have given back. */
-static void **fill_or_press(struct kmem_cache *cache, const struct km_request *request, void **top,
-			    size_t n)
+static void **fill_or_press(struct kmem_cache *cache, const struct km_request *request, void **top, size_t n)
 {
 	bool was = km_calls_begin(request->may_wait);
 	unsigned tries = 0;
@@ -142,8 +141,7 @@ static void **fill_or_press(struct kmem_cache *cache, const struct km_request *r
 	return top;
 }
 
-static struct slab_sheaf *prefill_block(struct kmem_cache *cache, const struct km_request *request,
-					size_t n)
+static struct slab_sheaf *prefill_block(struct kmem_cache *cache, const struct km_request *request, size_t n)
 {
 	void **top = km_shelf_take_partner(&cache->shelf);
 
@@ -287,8 +285,7 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 }
 
 /* More into a block: which may become another one. */
-static struct slab_sheaf *refill_block(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf,
-				       size_t n)
+static struct slab_sheaf *refill_block(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf, size_t n)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 

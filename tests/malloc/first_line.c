@@ -7,6 +7,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include <kmem/kmem.h>
+
 #include "check.h"
 #include "edge/malloc.h"
 

@@ -293,13 +293,14 @@ static void print_process(const struct snapshot *snapshot)
 	printf("%.*s\n\n", columns ? columns : (int)sizeof(line), line);
 }
 
-/* The largest first; behind them what all have, and what no cache has. */
+/* Whose they are; the largest first; behind them what all have, and what no cache has. */
 static void print_caches(const struct snapshot *snapshot)
 {
 	static const char *const heads[] = { "objects", "in use", "on shelves", "in slabs", "used" };
 	unsigned long objects = 0, shelves = 0, slabs = 0;
 	struct table *table = table_new(true, "  ");
 
+	print_process(snapshot);
 	table_column(table, "cache", TABLE_CUT);
 	for (size_t i = 0; i < km_array_count(heads); i++)
 		table_column(table, heads[i], TABLE_RIGHT);
@@ -327,7 +328,6 @@ static void print_caches(const struct snapshot *snapshot)
 
 static int print_memory(const struct snapshot *snapshot, bool live)
 {
-	print_process(snapshot);
 	print_caches(snapshot);
 	print_totals(snapshot, live);
 	return fflush(stdout) || ferror(stdout) ? EIO : 0;

@@ -104,14 +104,15 @@ static struct text {
 	return events;
 }
 
-/* The largest first, below each parent. */
-static void print_tree(const struct snapshot *snapshot)
+/* The largest first, below each parent; before it the line that says whose they are, or nothing. */
+static void print_tree(const struct snapshot *snapshot, const char *whose)
 {
 	static const char *const heads[] = { "CURRENT", "PEAK", "MAX", "HIGH" };
 	struct table_row *above[MEMCG_DEPTH_MAX + 1] = { NULL };
 	struct names names = names_of(snapshot);
 	struct table *table = table_new(true, "  ");
 
+	printf("%s", whose);
 	table_column(table, "GROUP", TABLE_TREE | TABLE_CUT);
 	for (size_t i = 0; i < km_array_count(heads); i++)
 		table_column(table, heads[i], TABLE_RIGHT);
@@ -211,7 +212,7 @@ int info_tree(const struct snapshot *snapshot, enum info_style style)
 	struct km_writer writer = { .fd = STDOUT_FILENO };
 
 	if (style == INFO_TREE) {
-		print_tree(snapshot);
+		print_tree(snapshot, "");
 		return fflush(stdout) || ferror(stdout) ? EIO : 0;
 	}
 	if (style == INFO_TREE_JSON) {
@@ -229,11 +230,13 @@ int info_tree(const struct snapshot *snapshot, enum info_style style)
 
 void info_tree_list_row(struct info_list *list, const struct snapshot *snapshot, const char *name)
 {
+	char whose[96];
+
 	if (list->style == INFO_TREE_JSON) {
 		km_print(&list->writer, list->more ? ",\n" : "\n");
 		print_json(&list->writer, snapshot);
 		return;
 	}
-	printf("%sprocess %u, %s\n", list->more ? "\n" : "", snapshot->pid, name);
-	print_tree(snapshot);
+	snprintf(whose, sizeof(whose), "%sprocess %u, %s\n", list->more ? "\n" : "", snapshot->pid, name);
+	print_tree(snapshot, whose);
 }

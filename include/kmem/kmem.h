@@ -179,8 +179,8 @@ struct kmem_cache_args {
 
 /*
  * kmem_cache_create - make a cache of objects of `size` bytes.
- * Two forms, as in the kernel since 6.12: (name, size, args, flags), args NULL or a
- * struct kmem_cache_args *; and the old (name, size, align, flags, ctor).
+ * `size`, `align`, `useroffset` and `usersize` are bytes. Two forms, as in the kernel since 6.12: (name, size, args,
+ * flags), args NULL or a struct kmem_cache_args *; and the old (name, size, align, flags, ctor).
  * Returns the cache, or NULL with errno: EINVAL (no name, size 0, size over KMALLOC_MAX_SIZE, flags
  * outside SLAB_FLAGS_PERMITTED, bad align, freeptr_offset, sheaf_capacity or engine; or with SLAB_TYPESAFE_BY_RCU or a
  * ctor no room below that size for a pointer behind the object) or ENOMEM; one line on stderr says which.
@@ -195,6 +195,7 @@ kmem_cache_create_args(const char *name, unsigned int size, const struct kmem_ca
 KMEM_API KMEM_CACHE_LIKE struct kmem_cache *
 kmem_cache_create_legacy(const char *name, unsigned int size, unsigned int align, slab_flags_t flags,
 			 void (*ctor)(void *));
+/* The second form with the part of an object that usercopy may touch: see struct kmem_cache_args. */
 KMEM_API KMEM_CACHE_LIKE struct kmem_cache *
 kmem_cache_create_usercopy(const char *name, unsigned int size, unsigned int align, slab_flags_t flags,
 			   unsigned int useroffset, unsigned int usersize, void (*ctor)(void *));
@@ -252,12 +253,14 @@ KMEM_API void kmem_cache_destroy(struct kmem_cache *cache);
  * call of this and the other functions that take a gfp, whatever lies ready. Kernel: found when a slab is made.
  */
 KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp);
+/* kmem_cache_zalloc - kmem_cache_alloc with __GFP_ZERO. */
 KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp);
 /*
- * The same, preferably from memory node `node`, as the system numbers them (getcpu(2)); when it has nothing, from the
- * nearest that has; with __GFP_THISNODE only from it, or NULL. NUMA_NO_NODE: any that is ready, then the caller's node;
- * with __GFP_THISNODE the caller's only. A node that does not exist counts as NUMA_NO_NODE, or with __GFP_THISNODE is
- * NULL with ENOMEM; so is any number below NUMA_NO_NODE. Kernel: such a number is a bug, and not looked for.
+ * kmem_cache_alloc_node - kmem_cache_alloc, preferably from memory node `node`, as the system numbers them
+ * (getcpu(2)); when it has nothing, from the nearest that has; with __GFP_THISNODE only from it, or NULL. NUMA_NO_NODE:
+ * any that is ready, then the caller's node; with __GFP_THISNODE the caller's only. A node that does not exist counts
+ * as NUMA_NO_NODE, or with __GFP_THISNODE is NULL with ENOMEM; so is any number below NUMA_NO_NODE. Kernel: such a
+ * number is a bug, and not looked for.
  */
 KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t gfp, int node);
 
@@ -278,11 +281,11 @@ KMEM_API void kmem_cache_free(struct kmem_cache *cache, void *object);
  */
 KMEM_API KMEM_MALLOC_LIKE KMEM_SIZED(1) void *kmalloc(size_t size, gfp_t gfp);
 /*
- * The same for a gfp with __GFP_ACCOUNT: what lies ready and is paid for is looked at first. And the same, zeros, with
- * __GFP_ZERO or without. kmalloc calls these where gfp is a constant. Kernel: kmalloc is inline, too, and chooses by
- * constants.
+ * kmalloc_account - kmalloc for a gfp with __GFP_ACCOUNT: what lies ready and is paid for is looked at first. kmalloc
+ * calls this one and kzalloc where gfp is a constant. Kernel: kmalloc is inline, too, and chooses by constants.
  */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kmalloc_account(size_t size, gfp_t gfp);
+/* kzalloc - kmalloc with __GFP_ZERO. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kzalloc(size_t size, gfp_t gfp);
 /* An inline function of the same name, so that &kmalloc, ::kmalloc() and a member named kmalloc are what they say. */
 #if defined(__clang__) && !defined(KMEM_BARE)
@@ -317,10 +320,16 @@ extern __inline__ __attribute__((gnu_inline, always_inline, artificial)) void *k
 	return kmem_called_kmalloc(size, gfp);
 }
 #endif
+/* kmalloc_node - kmalloc of memory node `node`, as kmem_cache_alloc_node. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kmalloc_node(size_t size, gfp_t gfp, int node);
+/* kzalloc_node - kzalloc of memory node `node`, as kmem_cache_alloc_node. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kzalloc_node(size_t size, gfp_t gfp, int node);
-/* n * size bytes; NULL with ENOMEM where the product overflows. */
+/*
+ * kmalloc_array - kmalloc of n * size bytes. Where the product overflows it is NULL with ENOMEM and no line on stderr;
+ * with __GFP_NOFAIL the process ends. A product above KMALLOC_MAX_SIZE is EINVAL, as for kmalloc.
+ */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kmalloc_array(size_t n, size_t size, gfp_t gfp);
+/* kcalloc - kzalloc of n * size bytes; an overflow as kmalloc_array's. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kcalloc(size_t n, size_t size, gfp_t gfp);
 
 /*
@@ -329,6 +338,7 @@ KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kcalloc(size_t n, size_t size,
  * everything beyond the old usable size reads as zeros; the caller must pass it in every call.
  */
 KMEM_API KMEM_BLOCK_LIKE KMEM_SIZED(2) void *krealloc(void *object, size_t size, gfp_t gfp);
+/* krealloc_array - krealloc to n * size bytes. An overflow is NULL with ENOMEM, and the old object stays as it was. */
 KMEM_API KMEM_BLOCK_LIKE KMEM_SIZED(2, 3) void *krealloc_array(void *object, size_t n, size_t size, gfp_t gfp);
 
 /*
@@ -337,33 +347,43 @@ KMEM_API KMEM_BLOCK_LIKE KMEM_SIZED(2, 3) void *krealloc_array(void *object, siz
  * A pointer that is not ours or not the start of an object ends the process with one line, always.
  */
 KMEM_API void kfree(const void *object);
-/* The same, zeroing all usable bytes first, in a way that the compiler can't drop. */
+/* kfree_sensitive - kfree after zeroing all usable bytes, in a way that the compiler can't drop. */
 KMEM_API void kfree_sensitive(const void *object);
 /*
- * Usable bytes of the object; 0 for NULL and ZERO_SIZE_PTR. What is beyond the size that was asked for is an overflow
- * to _FORTIFY_SOURCE: who wants it all asks for kmalloc_size_roundup(size). Kernel: the same, since 6.1.
+ * ksize - usable bytes of the object; 0 for NULL and ZERO_SIZE_PTR. To _FORTIFY_SOURCE a write beyond the size that was
+ * asked for is an overflow: a program that wants all of it asks for kmalloc_size_roundup(size). Kernel: the same, since
+ * 6.1.
  */
 KMEM_API size_t ksize(const void *object);
-/* What ksize would say of kmalloc(size): 0 for 0; above KMALLOC_MAX_SIZE, size itself. */
+/* kmalloc_size_roundup - what ksize would say of kmalloc(size): 0 for 0; above KMALLOC_MAX_SIZE, size itself. */
 KMEM_API size_t kmalloc_size_roundup(size_t size);
 
 /*
- * The kv family: kmalloc where it can, a mapping of its own where it can't. At most INT_MAX bytes, 2 GiB less one,
- * as in the kernel: EINVAL, with a line that says so; mmap(2) is there for more. Page-aligned above KMALLOC_MAX_SIZE.
- * Free with kvfree or kfree.
+ * kvmalloc - kmalloc up to KMALLOC_MAX_SIZE, above that a mapping of its own, aligned to a page. At most INT_MAX bytes,
+ * 2 GiB less one, as in the kernel: more is EINVAL, with a line that says so; mmap(2) is there for more. It is freed
+ * with kvfree or kfree.
  */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kvmalloc(size_t size, gfp_t gfp);
+/* kvzalloc - kvmalloc with __GFP_ZERO. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kvzalloc(size_t size, gfp_t gfp);
+/* kvmalloc_node - kvmalloc of memory node `node`, as kmem_cache_alloc_node. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kvmalloc_node(size_t size, gfp_t gfp, int node);
+/* kvmalloc_array - kvmalloc of n * size bytes; an overflow as kmalloc_array's, a product above INT_MAX is EINVAL. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kvmalloc_array(size_t n, size_t size, gfp_t gfp);
+/* kvcalloc - kvzalloc of n * size bytes, with kvmalloc_array's errors. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kvcalloc(size_t n, size_t size, gfp_t gfp);
+/* kvrealloc - krealloc up to INT_MAX bytes; a mapping grows without a copy where the system can. */
 KMEM_API KMEM_BLOCK_LIKE KMEM_SIZED(2) void *kvrealloc(void *object, size_t size, gfp_t gfp);
+/* kvfree - kfree. */
 KMEM_API void kvfree(const void *object);
+/* kvfree_sensitive - kvfree after zeroing the first `bytes` bytes, or all usable ones if that is less. */
 KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 
-/* Copies made with kmalloc; NULL in, NULL out. */
+/* kmemdup - a copy of `bytes` bytes, made with kmalloc; NULL in, NULL out. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(2) void *kmemdup(const void *source, size_t bytes, gfp_t gfp);
+/* kstrdup - a copy of the string, made with kmalloc; NULL in, NULL out. */
 KMEM_API KMEM_KMALLOC_LIKE char *kstrdup(const char *string, gfp_t gfp);
+/* kstrndup - a copy of at most `max` bytes of the string, and a NUL; NULL in, NULL out. */
 KMEM_API KMEM_KMALLOC_LIKE char *kstrndup(const char *string, size_t max, gfp_t gfp);
 
 /* ---------------------------------------------------------------- 3. Bulk */
@@ -379,9 +399,10 @@ bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void *
  * allowed), the array is clobbered, n == 0 does nothing, cache NULL makes it kfree_bulk.
  */
 KMEM_API KMEM_ARRAY(read_write, 3, 2) void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
-/* Free n objects of any caches, kmalloc sizes and large ones, mixed; NULL entries are skipped. */
+/* kfree_bulk - free n objects of any caches, kmalloc sizes and large ones, mixed; NULL entries are skipped. */
 KMEM_API KMEM_ARRAY(read_write, 2, 1) void kfree_bulk(size_t n, void **objects);
-/* n objects of `size` bytes, all or nothing, like kmalloc. Kernel: does not exist. */
+/* kmalloc_bulk - n objects of `size` bytes, all or nothing, like kmalloc. True, or false with ENOMEM or EINVAL, as
+ * kmalloc; n == 0 is false. Kernel: does not exist. */
 KMEM_API KMEM_ARRAY(write_only, 4, 3) bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects);
 
 /* ---------------------------------------------------------------- 4. Prefilled sheaves
@@ -429,7 +450,7 @@ KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_from_sheaf(struct kmem_cache *c
  * was returned before, is a bad call, as far as it can be told: one line, and the process ends.
  */
 KMEM_API void kmem_cache_return_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf);
-/* Objects left in it. */
+/* kmem_cache_sheaf_size - objects left in it. */
 KMEM_API unsigned int kmem_cache_sheaf_size(const struct slab_sheaf *sheaf);
 
 /*
@@ -452,12 +473,14 @@ KMEM_API int kmem_reserve(struct kmem_cache *cache, size_t n);
  * Returns 0 if no slab of them remains, else 1. Not from a signal handler.
  */
 KMEM_API int kmem_cache_shrink(struct kmem_cache *cache);
-/* The same for every cache, and all free pages back to the system. Returns bytes given back. */
+/* kmem_shrink_all - shrink every cache, and give all free pages back to the system. Returns the bytes given back. Not
+ * from a signal handler. */
 KMEM_API size_t kmem_shrink_all(void);
-/* Bytes of one object, as asked for at creation. */
+/* kmem_cache_size - bytes of one object, as asked for at creation. Any context. */
 KMEM_API unsigned int kmem_cache_size(const struct kmem_cache *cache);
+/* kmem_cache_name - the name, as it was stored; lives as long as the cache. Any context. */
 KMEM_API const char *kmem_cache_name(const struct kmem_cache *cache);
-/* True from the first allocation on; false only where the library failed to start. */
+/* slab_is_available - true from the first allocation on; false only where the library failed to start. */
 KMEM_API bool slab_is_available(void);
 
 /*
@@ -465,8 +488,8 @@ KMEM_API bool slab_is_available(void);
  * writable at any time. As long as it was not written, engine sheaf keeps more of a cache whose slabs come and go by
  * turns. set: 0, or -EINVAL above 1048576. What is written to a cache, this and the other numbers of
  * these pages but a limit, is written to its twins in private groups (<kmem/memcg.h>) too, and what is written to
- * kmalloc-N to kmalloc-cg-N; whose twin is made later has what its cache has then. Not so in a visit of
- * kmem_for_each_cache, which comes by there, nor in a handler that struck inside of the allocator.
+ * kmalloc-N to kmalloc-cg-N. A twin that is made later starts with its cache's current values. In a visit of
+ * kmem_for_each_cache, and in a handler that interrupted the allocator, only the named cache is changed.
  */
 KMEM_API unsigned long kmem_cache_min_partial(const struct kmem_cache *cache);
 KMEM_API int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count);

@@ -52,7 +52,7 @@ void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	}
 	/* As in kmem_cache_alloc_bulk. */
 	if (n == 1 && objects[0]) {
-		(kmem_cache_free)(cache, objects[0]);
+		kmem_cache_free(cache, objects[0]);
 		return;
 	}
 	/* A chain looks at each object anyway. */
@@ -89,7 +89,7 @@ km_inline bool all_have_id(uintptr_t id, size_t n, void *const *objects)
 }
 
 /*
- * Whose the last array of this thread was: as a rule the next one's as well. Then a branch is predicted, and nothing
+ * The cache of this thread's last array: as a rule the next one's as well. Then a branch is predicted, and nothing
  * waits for the cache, which comes out of an object by a chain of loads. A chain's objects go slab by slab: by
  * as_last_time.
  */

@@ -129,7 +129,7 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 	return is_by_size(size) ? alloc_by_size(size, gfp, NUMA_NO_NODE) : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 }
 
-km_hit_path void *(kmalloc)(size_t size, gfp_t gfp)
+km_hit_path void *kmalloc(size_t size, gfp_t gfp)
 {
 	size_t step = (size + 7) >> 3;
 
@@ -246,7 +246,7 @@ static km_noinline void *kmalloc_slowly(size_t size, gfp_t gfp, int node)
 
 void *kmalloc_node(size_t size, gfp_t gfp, int node)
 {
-	return km_front_any_node(node, &gfp) ? (kmalloc)(size, gfp) : kmalloc_slowly(size, gfp, node);
+	return km_front_any_node(node, &gfp) ? kmalloc(size, gfp) : kmalloc_slowly(size, gfp, node);
 }
 
 void *kzalloc_node(size_t size, gfp_t gfp, int node)
@@ -389,7 +389,7 @@ static void bad_pointer(const void *p, const char *function)
 {
 	struct km_page *page = km_page_of(p);
 	struct km_page *head = page ? km_page_head(page) : NULL;
-	/* What a handler interrupted may hold the table's lock: then it is as foreign as any. */
+	/* The thread that a handler interrupted may hold the table's lock: then the address is as foreign as any. */
 	bool was = km_busy_begin(), inside = !was && !page && km_big_inside(p);
 
 	km_busy_end(was);
@@ -623,7 +623,7 @@ static void *k_resize(void *object, size_t size, gfp_t gfp)
 	return resized ?: realloc_by(object, size, natural_align(size), gfp, kmalloc);
 }
 
-/* What it frees, it frees as gfp allows, too. */
+/* Its frees, too, do what gfp allows. */
 void *krealloc(void *object, size_t size, gfp_t gfp)
 {
 	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);

@@ -317,7 +317,7 @@ void *km_malloc_aligned(size_t align, size_t size)
 	if (align <= KM_PAGE_SIZE && size <= KM_MALLOC_MAX_SMALL) {
 		struct kmem_cache *cache = km_malloc_cache(km_malloc_aligned_size(align, size ?: 1));
 
-		return km_likely(cache) ? (kmem_cache_alloc)(cache, KM_MALLOC_GFP) : no_memory();
+		return km_likely(cache) ? kmem_cache_alloc(cache, KM_MALLOC_GFP) : no_memory();
 	}
 	return large_alloc(size, align, 0);
 }
@@ -338,7 +338,7 @@ static km_noinline int memalign_missed(void **result, size_t align, size_t size)
 
 KMEM_API km_hit_path int posix_memalign(void **result, size_t align, size_t size)
 {
-	/* What is no multiple of a pointer's size is refused: a miss. */
+	/* An alignment that is no multiple of a pointer's size is refused: a miss. */
 	size_t wanted = align & -(size_t)(align % sizeof(void *) == 0);
 	void *p = hit(km_malloc_aligned_size(wanted, size));
 

@@ -209,6 +209,6 @@ bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void *
 {
 	/* A hit for one object is shorter than one for many. */
 	if (n == 1)
-		return (objects[0] = (kmem_cache_alloc)(cache, gfp)) != NULL;
+		return (objects[0] = kmem_cache_alloc(cache, gfp)) != NULL;
 	return km_front_alloc_bulk(cache, gfp, n, objects);
 }

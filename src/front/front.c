@@ -7,7 +7,7 @@
  */
 #include "front.h"
 
-km_hit_path void *(kmem_cache_alloc)(struct kmem_cache *cache, gfp_t gfp)
+km_hit_path void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ
 	const struct kmem_cache_front *front = &cache->shelf.front;
@@ -40,7 +40,7 @@ km_hit_path void *kmem_cache_zalloc(struct kmem_cache *cache, gfp_t gfp)
 	return km_alloc_miss(cache, gfp | __GFP_ZERO);
 }
 
-km_hit_path void (kmem_cache_free)(struct kmem_cache *cache, void *object)
+km_hit_path void kmem_cache_free(struct kmem_cache *cache, void *object)
 {
 #ifdef KMEM_HAVE_RSEQ
 	const struct kmem_cache_front *front = &cache->shelf.front;
@@ -60,6 +60,6 @@ void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp)
 void *kmem_cache_alloc_node(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	if (km_likely(km_front_any_node(node, &gfp)))
-		return (kmem_cache_alloc)(cache, gfp);
+		return kmem_cache_alloc(cache, gfp);
 	return km_alloc_miss_node(cache, gfp, node);
 }

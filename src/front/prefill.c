@@ -338,7 +338,7 @@ km_cold static void *taken_oddly(const struct kmem_cache *cache, gfp_t gfp, void
 	return object;
 }
 
-void *(kmem_cache_alloc_from_sheaf)(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
+void *kmem_cache_alloc_from_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
 {
 	void *object = *sheaf->top;
 

@@ -436,7 +436,7 @@ void *kmalloc_in(struct mem_cgroup *group, size_t size, gfp_t gfp)
 void *kmem_cache_alloc_in(struct kmem_cache *cache, struct mem_cgroup *group, gfp_t gfp)
 {
 	struct mem_cgroup *before = set_active_memcg(group);
-	void *object = (kmem_cache_alloc)(cache, gfp | __GFP_ACCOUNT);
+	void *object = kmem_cache_alloc(cache, gfp | __GFP_ACCOUNT);
 
 	set_active_memcg(before);
 	return object;

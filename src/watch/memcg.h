@@ -5,7 +5,7 @@
  *
  * An objcg lives while its group has a reference, and while one byte charged through it is out. So the owner word of
  * a charged object is valid until km_objcg_uncharge for its last byte; the owner named by a shelf's empty block may be
- * gone: compare it, never follow it. km_memcg_modes (cache/cache.h) has the modes.
+ * gone: compare them, never follow them. km_memcg_modes (cache/cache.h) has the modes.
  */
 #ifndef KM_WATCH_MEMCG_H
 #define KM_WATCH_MEMCG_H

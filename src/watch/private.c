@@ -255,7 +255,7 @@ static struct km_twin *get(struct km_private *private, struct kmem_cache *parent
 
 km_inline void *from_twin(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	return km_likely(node == NUMA_NO_NODE) ? (kmem_cache_alloc)(cache, gfp) :
+	return km_likely(node == NUMA_NO_NODE) ? kmem_cache_alloc(cache, gfp) :
 						 km_alloc_miss_node(cache, gfp, node);
 }
 
@@ -379,7 +379,7 @@ bool km_private_free(struct kmem_cache *cache, void *object)
 	if (home == cache || !object)
 		return false;
 	if (km_likely(home && home->twin_of == cache))
-		(kmem_cache_free)(home, object);
+		kmem_cache_free(home, object);
 	else
 		km_slab_of(cache, object, &index, "kmem_cache_free");
 	return true;

@@ -64,7 +64,7 @@ static void unpack(int i)
 	inflateEnd(&z);
 }
 
-/* What a body's bytes are. */
+/* The content of a body. */
 static unsigned char plain(int i, unsigned long at)
 {
 	return i == BOMB ? 0 : (unsigned char)('a' + at / (unsigned long)(i + 1) % 26);

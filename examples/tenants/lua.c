@@ -2,7 +2,7 @@
  * lua.c: a thousand tenants, each a Lua state and a group: 1 MiB for each, 128 MiB for all of them. One script eats
  * memory: it gets Lua's own error, the other 999 get their results; and when it lets go, it may go on as well.
  *
- * Who pays stands in one function, the state's allocator: it is told whose state asks, whichever thread runs it.
+ * The payer stands in one function, the state's allocator: it is told whose state asks, whichever thread runs it.
  */
 #define TENANTS	1000
 #define EACH	(1ul << 20)

@@ -121,7 +121,7 @@ int main(void)
 
 	serve_again(HOG);
 	printf("tenant %d, the next query: %s\n", HOG, right(HOG) ? "right" : "wrong");
-	/* Who frees does not matter: what was paid goes back to who paid. */
+	/* The thread that frees does not matter: the charge goes back to the group that paid. */
 	for (int i = 0; i < TENANTS; i++)
 		sqlite3_close(tenant[i].db);
 	close_groups();

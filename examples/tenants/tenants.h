@@ -1,6 +1,7 @@
 /*
  * tenants.h: what the examples have in common: TENANTS groups below one, four threads that serve them, and the tree
- * printed by size. Who includes this says how many there are, and their limits: EACH for each, ALL for all together.
+ * printed by size. A file that includes this says how many there are, and their limits: EACH for each, ALL for all
+ * together.
  */
 #include <kmem/memcg.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
  * kmem_cache_alloc_from_sheaf_inline() takes from a prefilled sheaf; define KMEM_INLINE before <kmem/kmem.h> and
  * the ordinary names mean these. The symbols stay exported.
  *
- * What is written here is ABI: the first 32 bytes of a cache, the first 8 of a sheaf, and the shelf. A
+ * The layout written here is ABI: the first 32 bytes of a cache, the first 8 of a sheaf, and the shelf. A
  * program compiled with this header works with any libkmem of the same KMEM_INLINE_ABI. The number is
  * the soname's (libkmem.so.0): a library of another number is not loaded in the place of this one.
  *
@@ -83,9 +83,9 @@ struct slab_sheaf {
 #define KMEM_RSEQ_MISSED __asm__ volatile("")
 
 /*
- * What a sequence needs beside its instructions goes where its function goes: `?` puts it into the function's group, of
- * which a linker keeps one copy (inline, virtual and template members), `o` ties it to the function's section, which
- * may be left out (--gc-sections).
+ * The tables that a sequence needs beside its instructions go where its function goes: `?` puts it into the function's
+ * group, of which a linker keeps one copy (inline, virtual and template members), `o` ties it to the function's
+ * section, which may be left out (--gc-sections).
  */
 #define KMEM_RSEQ_SECTION(name, flags)                                                             \
 	".pushsection " name ", \"" flags "o?\", %%progbits, .Lkmem_rseq%=\n\t"
@@ -133,7 +133,7 @@ struct slab_sheaf {
 #endif
 /*
  * [area] = the CPU's area; _SLOT: and [slot] = the address of the shelf's word in it; _WORD: the same where the shelf's
- * offset is an operand, [shelf]. What a hit stores the next one loads, and processors hand that on fast where both
+ * offset is an operand, [shelf]. The next hit loads what a hit stores, and processors hand that on fast where both
  * address it by one register: so the sum is an instruction of its own, and the commit a plain store.
  */
 #define KMEM_RSEQ_AREA                                                                             \

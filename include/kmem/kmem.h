@@ -33,10 +33,10 @@ extern "C" {
 #define KMEM_CHECKED __attribute__((warn_unused_result))
 #define KMEM_MALLOC_LIKE __attribute__((malloc, warn_unused_result))
 /*
- * What -fanalyzer, _FORTIFY_SOURCE and gcc's warnings want to know: which arguments say how large a block is, what may
- * free it, and how long an array is. What frees is not said in the library's own files (KMEM_BARE), for gcc inlines no
- * such function, nor with KMEM_INLINE, for to an analyzer what a sequence puts on a shelf is lost. krealloc is none of
- * those that free: an analyzer would think that it does where it fails.
+ * Attributes for -fanalyzer, _FORTIFY_SOURCE and gcc's warnings: which arguments say how large a block is, what may
+ * free it, and how long an array is. The freeing function is not named in the library's own files (KMEM_BARE), for gcc
+ * inlines no such function, nor with KMEM_INLINE, for to an analyzer what a sequence puts on a shelf is lost. krealloc
+ * is none of those that free: an analyzer would think that it does where it fails.
  */
 #define KMEM_SIZED(...) __attribute__((alloc_size(__VA_ARGS__), assume_aligned(8)))
 #define KMEM_FREED_BY(function, argument)
@@ -60,15 +60,16 @@ extern "C" {
 #define KMEM_SLAB(bits) bits
 #endif
 
-/* What may happen while memory is got: a set of the bits below. Units: none. */
+/* The things that may be done to get memory: a set of the bits below. Units: none. */
 typedef unsigned int KMEM_BITWISE gfp_t;
-/* What a cache is like: a set of SLAB_ bits. */
+/* The properties of a cache: a set of SLAB_ bits. */
 typedef unsigned int KMEM_BITWISE slab_flags_t;
 
 struct kmem_cache;
 struct slab_sheaf;
 
-/* What frees is named where it is got, so it comes first; below it is declared again, with all that is to be said. */
+/* A freeing function is named where memory is got, so these come first; below they are declared again, with all that is
+ * to be said. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wredundant-decls"
 extern KMEM_API void kmem_cache_destroy(struct kmem_cache *cache);
@@ -143,7 +144,7 @@ extern KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 #define SLAB_KASAN		KMEM_SLAB(0u)		/* not applicable: the same */
 #define SLAB_FLAGS_PERMITTED	KMEM_SLAB(0xf7affd00u)	/* kmem_cache_create refuses any other bit with EINVAL */
 
-/* What kmalloc(0) returns: not NULL, not readable, fine to kfree. */
+/* The result of kmalloc(0): not NULL, not readable, fine to kfree. */
 #define ZERO_SIZE_PTR		((void *)16)
 #define ZERO_OR_NULL_PTR(p)	((uintptr_t)(p) <= (uintptr_t)ZERO_SIZE_PTR)
 
@@ -214,7 +215,7 @@ static inline struct kmem_cache *kmem_cache_create(const char *name, unsigned in
 }
 }
 #else
-/* What any other number of arguments calls, which does not compile. */
+/* Any other number of arguments calls this, which does not compile. */
 struct kmem_cache *kmem_cache_create_takes_4_or_5_arguments(char, char, char, char, char, char, char, char, char, char);
 #define KMEM_CREATE_PICK(_1, _2, _3, _4, _5, _6, _7, _8, _9, which, ...) which
 #define KMEM_CREATE_WRONG kmem_cache_create_takes_4_or_5_arguments
@@ -486,8 +487,8 @@ KMEM_API bool slab_is_available(void);
 /*
  * Slabs that a node keeps partly used or empty (kernel: /sys/kernel/slab/CACHE/min_partial). Readable and
  * writable at any time. As long as it was not written, engine sheaf keeps more of a cache whose slabs come and go by
- * turns. set: 0, or -EINVAL above 1048576. What is written to a cache, this and the other numbers of
- * these pages but a limit, is written to its twins in private groups (<kmem/memcg.h>) too, and what is written to
+ * turns. set: 0, or -EINVAL above 1048576. A number that is written to a cache, this one and the others of these
+ * pages but a limit, is written to its twins in private groups (<kmem/memcg.h>) too, and one that is written to
  * kmalloc-N to kmalloc-cg-N. A twin that is made later starts with its cache's current values. In a visit of
  * kmem_for_each_cache, and in a handler that interrupted the allocator, only the named cache is changed.
  */
@@ -498,16 +499,16 @@ KMEM_API int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long 
  * (the logarithm), or "static" (5): Linux since 3.2, since 2.6.28, before. set: for the whole process, for caches to
  * come and for those there are, but for those to which kmem_cache_set_min_partial wrote; 0, -EINVAL for another name,
  * -ENOMEM where the library can't start, -EBUSY in a visit of kmem_for_each_cache or a handler that struck inside of
- * the allocator. Any thread. What it was at first: KMEM_OPTIONS=min_partial. Kernel: has one rule at a time.
+ * the allocator. Any thread. The rule at first is KMEM_OPTIONS=min_partial. Kernel: has one rule at a time.
  */
 KMEM_API const char *kmem_min_partial_rule(void);
 KMEM_API int kmem_set_min_partial_rule(const char *rule);
 
 /*
- * Bytes of whole slabs that the cache may have, UINT64_MAX: any number, as at first. Who needs one more gets ENOMEM,
- * once what lies ready of the cache on all CPUs and in empty slabs was taken back (with GFP_NOWAIT: at once; with
- * __GFP_NOFAIL the process ends); the event "limit" counts slabs that were refused. Readable and writable at any time;
- * a limit below what there is takes nothing away, and lets nothing come. What a private group has of it
+ * Bytes of whole slabs that the cache may have, UINT64_MAX: any number, as at first. A caller that needs one more gets
+ * ENOMEM, once what lies ready of the cache on all CPUs and in empty slabs was taken back (with GFP_NOWAIT: at once;
+ * with __GFP_NOFAIL the process ends); the event "limit" counts slabs that were refused. Readable and writable at any
+ * time; a limit below what there is takes nothing away, and lets nothing come. A twin of it in a private group
  * (<kmem/memcg.h>) has a limit of its own. set: 0; -EOPNOTSUPP for an engine whose caches share pages (slob), and for
  * kmalloc's blocks of whole pages (large-*). Kernel: has no such limit.
  */

@@ -2,7 +2,7 @@
  * <kmem/memcg.h>: who pays. Groups of memory in a tree; what is allocated in a group's name counts against it and
  * against every group above it, and each may have limits.
  *
- * In order of need: 1 groups, 2 who pays, 3 limits, 4 events, 5 reclaim, 6 charges by hand, 7 numbers and texts,
+ * In order of need: 1 groups, 2 the payer, 3 limits, 4 events, 5 reclaim, 6 charges by hand, 7 numbers and texts,
  * 8 modes. Names and meanings are those of the kernel's memory cgroups (Documentation/admin-guide/cgroup-v2.rst,
  * Linux 7.x); where ours differ, "Kernel:" says how. All sizes are bytes. Compiles alone, as C11 and as C++17.
  *
@@ -74,22 +74,22 @@ KMEM_API const char *mem_cgroup_name(const struct mem_cgroup *group);
 /* The group above, NULL for the root. No reference: valid as long as the caller's on `group`. */
 KMEM_API struct mem_cgroup *mem_cgroup_parent(const struct mem_cgroup *group);
 
-/* ---------------------------------------------------------------- 2. Who pays */
+/* ---------------------------------------------------------------- 2. The payer */
 
 /*
  * set_active_memcg - from now on `group` pays for this thread's accounted allocations; NULL: as if never called: the
  * process's default group pays, if there is one. Returns what was active before, to be set again: calls nest.
  * Accounted is what is asked for with __GFP_ACCOUNT (GFP_KERNEL_ACCOUNT), and each object of a cache with
- * SLAB_ACCOUNT; of kmalloc with plain GFP_KERNEL nobody is charged a byte, as in the kernel. Who wants all of it:
- * MEMCG_SCOPE_ALL; who has one call: kmalloc_in, kmem_cache_alloc_in.
- * No reference is taken (kernel: the same): the caller's must outlast it. May be called in a signal handler, which
- * must set back what it found. In the child of fork() the forking thread's stays.
+ * SLAB_ACCOUNT; of kmalloc with plain GFP_KERNEL nobody is charged a byte, as in the kernel. MEMCG_SCOPE_ALL accounts
+ * all of it; kmalloc_in and kmem_cache_alloc_in are one accounted call. No reference is taken (kernel: the same): the
+ * caller's must outlast it. May be called in a signal handler, which must set back what it found. In the child of
+ * fork() the forking thread's stays.
  */
 KMEM_API struct mem_cgroup *set_active_memcg(struct mem_cgroup *group);
-/* What is active in this thread; NULL where nothing was set. */
+/* Returns the group that is active in this thread; NULL where nothing was set. */
 KMEM_API struct mem_cgroup *mem_cgroup_active(void);
-/* Who pays where a thread has set nothing; NULL: nobody, as at first. Takes a reference, and gives the former one's
- * back: no thread may be allocating in its name then. */
+/* Let `group` pay where a thread has set nothing; NULL: nobody, as at first. Takes a reference, and gives the former
+ * one's back: no thread may be allocating in its name then. */
 KMEM_API void mem_cgroup_set_default(struct mem_cgroup *group);
 
 /* For MEMCG_SCOPE. */
@@ -107,7 +107,7 @@ static inline void kmem_memcg_scope_end(struct mem_cgroup **before)
 /*
  * mem_cgroup_account_all - from now on whatever this thread allocates is accounted, as if each call had __GFP_ACCOUNT:
  * kmalloc, objects of any cache, pages, mappings, and malloc where that is the library's. Returns what was set before,
- * to be set again. What is freed pays back wherever that happens. Engine slob's objects are nobody's. The first call
+ * to be set again. A free pays back wherever it happens. Engine slob's objects are nobody's. The first call
  * with true has a price for the whole process, for ever: each allocation and free, of any thread, asks who pays, some
  * nanoseconds more; a program that never calls it pays nothing. Not from a signal handler. Kernel: has no such scope.
  */
@@ -146,7 +146,7 @@ KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_in(struct kmem_cache *cache, st
  * has none such; until 5.9 each group had caches of its own.
  *
  * For whom: tenants that have a megabyte or more, that must share no page with another, or whose end must not take time
- * by objects. What one costs at least is what the first object of each cache costs: for objects of 24, 60, 100, 180,
+ * by objects. Its least price is that of the first object of each cache: for objects of 24, 60, 100, 180,
  * 250, 500, 1000 and 2000 bytes, 4 KiB in all, it is charged 100 KiB by engine sheaf, which fills a shelf at the first
  * miss (slab: 35, slub: 79), and 40 KiB of our own memory, which nobody is charged, hold the twins. Small tenants, and
  * thousands of them, are plain groups: there the same is charged 12 KiB, of which most lies in stocks.
@@ -207,7 +207,7 @@ KMEM_API uint64_t mem_cgroup_failcnt(const struct mem_cgroup *group);
 /*
  * mem_cgroup_high_delay - the kernel's curve: milliseconds that a charge of `bytes` waits where `current` is above
  * `high`: the square of the excess, in parts of high, a full 2 seconds from about 18 percent on. A pure function.
- * What is 10 or less is not waited. Example: 110 MiB of 100, 64 pages: 639.
+ * A delay of 10 or less is not waited. Example: 110 MiB of 100, 64 pages: 639.
  */
 KMEM_API unsigned int mem_cgroup_high_delay(uint64_t current, uint64_t high, uint64_t bytes);
 /*
@@ -255,11 +255,11 @@ KMEM_API int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask);
 /*
  * mem_cgroup_add_shrinker - call this when memory of the group, or of one above it, is wanted back. It frees what it
  * can of about `bytes`, and returns how much that was; 0: nothing. Those of a lower `priority` are asked first, equal
- * ones in the order in which they came; each at most twice in one reclaim. What it charges itself does not reclaim.
- * Context: the thread that needs memory, any one, inside of its allocation, and several at once where several need
- * some. The library holds no lock, but the caller of that allocation holds his: a shrinker that waits for a lock under
- * which anybody allocates in the name of the group waits for its own thread. It should try such a lock, and return 0
- * where that is held (kernel: the same, SHRINK_STOP).
+ * ones in the order in which they came; each at most twice in one reclaim. A charge that it makes itself does not
+ * reclaim. Context: the thread that needs memory, any one, inside of its allocation, and several at once where several
+ * need some. The library holds no lock, but the caller of that allocation holds his: a shrinker that waits for a lock
+ * under which anybody allocates in the name of the group waits for its own thread. It should try such a lock, and
+ * return 0 where that is held (kernel: the same, SHRINK_STOP).
  * A thread that is given nothing while another one is in it waits for that one, a second at most.
  * NULL with errno: ENOMEM; ENOENT: the group is offline; EINVAL: the root, or no callback. Kernel: shrinkers are global
  * and see a group as an argument; `priority` is there how far a reclaim has got.
@@ -281,16 +281,16 @@ KMEM_API void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker);
  */
 typedef bool (*mem_cgroup_oom_callback)(struct mem_cgroup *group, uint64_t bytes, void *arg);
 KMEM_API void mem_cgroup_set_oom_callback(struct mem_cgroup *group, mem_cgroup_oom_callback callback, void *arg);
-/* Reclaim about `bytes` from the group and those below (kernel: memory.reclaim). What was freed, by the shrinkers'
- * word. */
+/* Reclaim about `bytes` from the group and those below (kernel: memory.reclaim). Returns the bytes that were freed, by
+ * the shrinkers' word. */
 KMEM_API uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes);
 /*
  * mem_cgroup_drain - take back what lies charged and unused, of the group and all below, on every CPU: then `current`
  * is the sum over what is alive, to the byte. Returns the bytes that came back out of stocks. Kernel: drain_all_stock.
  * While others allocate and free, what a thread has charged and not laid down yet is missed: what a shelf holds (64
  * KiB, or two objects of a cache), and of a private group a slab, for each thread that is just filling or emptying
- * one, be it that it lost its CPU there; an allocation that is refused drains three times because of that. What is on
- * its way between stocks and counters is not missed: it is moved under the CPU's lock.
+ * one, be it that it lost its CPU there; an allocation that is refused drains three times because of that. Bytes on
+ * their way between stocks and counters are not missed: they are moved under the CPU's lock.
  */
 KMEM_API uint64_t mem_cgroup_drain(struct mem_cgroup *group);
 
@@ -337,7 +337,7 @@ KMEM_API int mem_cgroup_walk(struct mem_cgroup *group, int (*visit)(struct mem_c
 /*
  * mem_cgroup_walk_caches - visit each cache that the group has objects of: its name, how many, and what is charged
  * for them; a private group's own caches with their slabs whole. Without large blocks, and without the groups below.
- * What lies on shelves is taken back, all slabs of the process are walked, once for 32 caches: exact where nobody
+ * Shelves are emptied, and all slabs of the process are walked, once for 32 caches: exact where nobody
  * allocates meanwhile, and slow: it takes time by all objects of charged caches, whosever they are, about 8 ms for a
  * million (1 ms where they are private groups'), holds the registry, and stops all CPUs for two fences. Nothing is
  * counted by cache while running, so that a charge need not. Ends early as mem_cgroup_walk does. No lock is held in a

@@ -86,16 +86,17 @@ KMEM_API void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_s
 KMEM_API void kmem_get_stats(struct kmem_stats *stats);
 /* The kernel's name of an event ("alloc_fastpath"), or NULL beyond KMEM_NR_EVENTS. */
 KMEM_API const char *kmem_event_name(enum kmem_event event);
-/* How often it happened. What is called fast, and allochit and freehit, is counted only with KMEM_OPTIONS=stats:1. */
+/* How often it happened. The events that are called fast, and allochit and freehit, are counted only with
+ * KMEM_OPTIONS=stats:1. */
 KMEM_API unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event);
 KMEM_API void kmem_cache_clear_events(struct kmem_cache *cache);
 
 /*
  * kmem_cache_tune - engine slab: from now on each CPU's array holds `limit` objects, `batchcount` come or go
- * at once, and a node's shared array holds `shared` batches. What lies on CPUs and in shared arrays goes to
- * the slabs first. 0; or -EINVAL unless 1 <= batchcount <= limit; -ERANGE where limit is above 126 and above
- * the cache's sheaf_capacity (kernel: no bound), or shared above 65535; -ENOMEM; -EOPNOTSUPP for other engines
- * and for caches without a front. Then nothing was changed. Of caches that are tuned with this one, as its twins
+ * at once, and a node's shared array holds `shared` batches. The objects on CPUs and in shared arrays go to the slabs
+ * first. 0; or -EINVAL unless 1 <= batchcount <= limit; -ERANGE where limit is above 126 and above the cache's
+ * sheaf_capacity (kernel: no bound), or shared above 65535; -ENOMEM; -EOPNOTSUPP for other engines and for caches
+ * without a front. Then nothing was changed. Of caches that are tuned with this one, as its twins
  * (kmem_cache_set_min_partial), one for which there is no memory keeps what it had. Any thread, while others use the
  * cache; not from a signal handler. To read them: kmem_cache_get_stats.
  */

@@ -33,7 +33,7 @@ void km_boot_fork_parent(void);
 void km_boot_fork_child(void);
 /* A copy of the process that they did not see, by _Fork or clone: what another thread had locked is locked for ever. */
 bool km_boot_is_stray(void);
-/* What the floor above does around a fork, while the registry's lock is held; NULL: nothing. */
+/* The floor above's part of a fork, while the registry's lock is held; NULL: nothing. */
 extern km_hidden void (*km_boot_fork_above)(bool before, bool child);
 
 /* ---- options.c */
@@ -66,7 +66,7 @@ bool km_parse_bytes(const char *text, uint64_t *bytes);
 
 /* ---- create.c: the registry */
 
-/* What create needs to know that users can't say. */
+/* Arguments of create that users can't give. */
 struct km_creation {
 	struct kmem_cache_args args;
 	bool internal;			/* kmalloc and malloc sizes: any alignment, no warnings */
@@ -156,7 +156,8 @@ km_inline struct kmem_cache *km_quick_cache(const void *object)
 }
 /* watched.c: the bytes that were asked for of an object; 0: what the cache says. */
 size_t km_watched_bytes(const struct kmem_cache *cache, const void *p) km_cold;
-/* What its user has of an object: what rounding up adds as well, where nothing of the cache's is kept there. */
+/* The bytes that the user has of an object: those that rounding up adds as well, where nothing of the cache's is kept
+ * there. */
 km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
 {
 	if (km_unlikely(km_sanitizer.objects))
@@ -178,9 +179,9 @@ km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 
 	return km_large_alloc_request(bytes, align, &request);
 }
-/* Who pays for the block that starts at p; 0: nobody, or there is none, or a handler asks that must not wait. */
+/* The payer of the block that starts at p; 0: nobody, or there is none, or a handler asks that must not wait. */
 uint64_t km_large_owner(const void *p);
-/* Who is active pays for it from now on; nobody did. False: he may not, or p is no such block. */
+/* The active group pays for it from now on; nobody did. False: he may not, or p is no such block. */
 bool km_large_charge(const void *p, gfp_t gfp);
 /*
  * watch/pressure.c, where it is linked in. bytes: false where who should pay may not; *owner: who does, 0 for nobody.

@@ -187,7 +187,7 @@ static void fini_nodes(struct kmem_cache *cache)
 	km_meta_free(cache->events, sizeof(*cache->events));
 }
 
-/* What may be written while it runs, and from which nodes and shelves are made. With the registry locked. */
+/* Numbers that may be written while it runs, and from which nodes and shelves are made. With the registry locked. */
 static void tune_as_led(struct kmem_cache *cache)
 {
 	struct kmem_cache *leader = cache->tuned_with;
@@ -219,7 +219,7 @@ static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 	if (!cache->slab_pages)
 		cache->slab_pages = 1u << cache->order;
 	tune_as_led(cache);
-	/* What lies on a shelf is taken as far as its slab knows: with it, a second free is not seen at once. */
+	/* An object on a shelf is taken as far as its slab knows: with it, a second free is not seen at once. */
 	if ((cache->flags & SLAB_NO_SHEAVES || cache->checked) &&
 	    cache->engine->front == KM_FRONT_ARRAY)
 		cache->capacity = 0;
@@ -293,7 +293,7 @@ static void spread_names(void)
 	}
 }
 
-/* Who makes a cache is told if there is one of that name. Twins are in no table: there may be 100000 of one cache,
+/* The maker of a cache is told if there is one of that name. Twins are in no table: there may be 100000 of one cache,
  * whose names begin alike, and are cut. */
 static void add_name(struct kmem_cache *cache, bool internal)
 {
@@ -333,7 +333,7 @@ static void publish(struct kmem_cache *cache, bool internal)
 	km_bump(&registry.count, 1);
 }
 
-/* What was a cache of the program's own is no other thing for ever, so that who still calls it is told. */
+/* The record of a program's own cache is no other thing for ever, so that a caller that still uses it is told. */
 static void keep_memory(struct kmem_cache *cache)
 {
 	cache->next_named = registry.dead;
@@ -442,7 +442,7 @@ static void *create_failed(const char *name, slab_flags_t flags, int error, cons
 	return NULL;
 }
 
-/* What is asked for and not to be had is said once. */
+/* A flag that is asked for and not to be had is said once. */
 static void say_idle_flags(const char *name, slab_flags_t flags)
 {
 	static uint32_t said;
@@ -458,7 +458,7 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	char shown[KM_NAME_BYTES];
 	int error = 0;
 
-	/* What a message quotes is one line. */
+	/* A message quotes one line. */
 	copy_name(shown, name ?: "(null)");
 	if (args)
 		creation.args = *args;
@@ -466,7 +466,7 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	if (wrong)
 		return create_failed(shown, flags, EINVAL, wrong);
 	say_idle_flags(shown, flags);
-	/* What is kmalloc's is not for others to say: engine slob has headers there. */
+	/* Kmalloc's flags are not for others to say: engine slob has headers there. */
 	flags &= ~SLAB_KMALLOC;
 	if (creation.args.useroffset > size ||
 	    creation.args.usersize > size - creation.args.useroffset ||

@@ -12,7 +12,7 @@
 #include "ready.h"
 
 #define MOST_PAGES	((size_t)1 << KM_MAX_ORDER)	/* of a run: what the largest block of pages has */
-/* What runs may hold in all: a part of what is in use, and these. */
+/* The bound of what runs may hold in all: a part of what is in use, and these. */
 #define PART		16u
 #define FLOOR_PAGES	256u
 /* ... and what they had, gave back, and took anew: where blocks grow again and again. */
@@ -68,7 +68,7 @@ size_t km_growth_count(void)
 	return pages;
 }
 
-/* How many the run may hold, if it is to hold `pages`. What it was allowed once it is not asked for again. */
+/* How many the run may hold, if it is to hold `pages`. A run that was allowed once is not asked for again. */
 static size_t allow(struct run *run, size_t pages)
 {
 	size_t all = km_load(&growth.allowed), more;
@@ -103,7 +103,7 @@ static size_t with_spare(struct run *run, size_t pages)
 	return km_min(pages + km_min(allow(run, pages), pages), MOST_PAGES);
 }
 
-/* What is free behind the run joins it. False: that is not enough. */
+/* Free pages behind the run join it. False: that is not enough. */
 static bool fill(struct run *run, size_t pages)
 {
 	size_t all = with_spare(run, pages), had = run->pages;

@@ -24,7 +24,8 @@ bool km_growth_extend(struct km_page *page, size_t have, size_t want);
 /* `pages` pages of `node` that were a block's, or its end, join this CPU's run, which begins behind them; false: it
  * does not. Where that is more than may lie there, the end of it goes back to the free pages. */
 bool km_growth_put(struct km_page *page, size_t pages, unsigned node);
-/* What was not used for the last `looks` of these calls goes back to the free pages; 0: all of it. Returns pages. */
+/* Pages that were not used for the last `looks` of these calls go back to the free pages; 0: all of them. Returns
+ * pages. */
 size_t km_growth_shed(unsigned looks);
 /* Pages that may lie in the runs of all CPUs together, as far as these have grown. */
 size_t km_growth_pages(void);

@@ -336,7 +336,7 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 
 	if (km_likely(p))
 		return p;
-	/* What does not fit is freed on the way, too. */
+	/* A page that does not fit is freed on the way, too. */
 	bool calls = km_calls_begin(request->may_wait);
 	p = paid ? alloc_paid(bytes, align, request) : alloc_unpaid(bytes, align, request);
 	km_calls_end(calls);
@@ -382,7 +382,7 @@ size_t km_large_try_bytes(const void *p)
 	return (uintptr_t)p & (KM_PAGE_SIZE - 1) ? 0 : km_big_try_bytes(p);
 }
 
-/* What was interrupted may hold any lock: where it holds the table's, a mapping can't be told from a stranger. */
+/* The interrupted code may hold any lock: where it holds the table's, a mapping can't be told from a stranger. */
 bool km_large_defer(void *p)
 {
 	if (!km_large_try_bytes(p))
@@ -479,7 +479,7 @@ static void give_tail(struct km_page *page, size_t pages)
 	pay_back(owner_of(page, NULL), tail << KM_PAGE_SHIFT);
 }
 
-/* What it grows by is paid for first, by who pays for the block. */
+/* The growth is paid for first, by the payer of the block. */
 static void *resize_mapping(void *p, size_t bytes, gfp_t gfp)
 {
 	bool was = km_busy_begin();
@@ -504,7 +504,8 @@ static void *resize_mapping(void *p, size_t bytes, gfp_t gfp)
 	return moved;
 }
 
-/* The block gets what is free behind it, paid for by who pays for the block. What others left there is zeroed. */
+/* The block gets what is free behind it, paid for by who pays for the block. Bytes that others left there are
+ * zeroed. */
 static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp)
 {
 	size_t have = page->pages, more = (pages - have) << KM_PAGE_SHIFT;
@@ -557,7 +558,7 @@ void *km_large_grown(size_t bytes)
 {
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
-	/* What somebody pays for goes back at once, not to where others find it. */
+	/* A block that somebody pays for goes back at once, not to where others find it. */
 	if (km_front_busy || km_account_here)
 		return NULL;
 	bool was = km_busy_begin();

@@ -319,14 +319,15 @@ static bool read_variable(const char *name, char *text, size_t bytes)
 		km_warn("%s: longer than %lu bytes, ignored", name, bytes - 1);
 	if (length <= 0 || length >= (int)bytes)
 		return false;
-	/* What is quoted in a message must be one line. */
+	/* A text that is quoted in a message must be one line. */
 	for (; *text; text++)
 		if ((unsigned char)*text < ' ')
 			*text = '?';
 	return true;
 }
 
-/* What a limit needs, and what can't have it. Kernel: SLOB was not to be had together with accounting. */
+/* The settings that a limit needs, and those that can't have it. Kernel: SLOB was not to be had together with
+ * accounting. */
 static void settle_account(void)
 {
 	if (km_options.limit || km_options.group[0])

@@ -6,8 +6,8 @@
  * pages and of our own memory, and where a block of pointers comes or grows that of draining.
  *
  * A CPU has one block of pointers for a class, which comes with the first free there. It takes two at first. Where a
- * class runs empty and full by turns it takes twice as many, up to 4 MiB of them. What lies at an idle one goes back
- * (reclaim.c), as all does under pressure and on kmem_shrink_all; and sooner where another class finds no room. A class
+ * class runs empty and full by turns it takes twice as many, up to 4 MiB of them. The blocks of an idle one go back
+ * (reclaim.c), as all do under pressure and on kmem_shrink_all; and sooner where another class finds no room. A class
  * that has no block of pointers on any CPU begins anew.
  */
 #include "../page/meta.h"
@@ -26,7 +26,7 @@
 #define FIRST_CAPACITY	2u
 #define MOST_CAPACITY	126u
 #define MOST_BYTES	((size_t)4 << 20)	/* on a CPU, of one class, at most */
-/* What may lie ready in all: a part of what is in use, and these. */
+/* The bound of what may lie ready in all: a part of what is in use, and these. */
 #define PART		32u
 #define FLOOR_PAGES	1024u
 #define CPU_PAGES	256u	/* for each further CPU */
@@ -48,7 +48,7 @@ static struct {
 	struct class class[CLASSES], charged[CLASSES];
 	/* By pages: the class of what is paid for; NULL where there is none yet, and at both ends. */
 	struct kmem_cache *charged_of_pages[KM_READY_PAGES + 2];
-	/* What is counted, of blocks of pointers and of pages that may lie ready, changes under it. */
+	/* The counts of blocks of pointers and of pages that may lie ready change under it. */
 	struct km_lock lock;
 } ready = { .lock = KM_LOCK_INIT(KM_RANK_READY) };
 
@@ -135,7 +135,8 @@ static struct kmem_cache *make_locked(unsigned class, bool charged)
 	return cache;
 }
 
-/* NULL: not now. Who has the registry locked may wait for this very thread, in a function of the program's. */
+/* NULL: not now. The thread that has the registry locked may wait for this very thread, in a function of the
+ * program's. */
 static km_cold struct kmem_cache *make(struct class *class, size_t pages, bool charged)
 {
 	if (!km_registry_trylock())
@@ -177,7 +178,7 @@ struct kmem_cache *km_ready_class(size_t bytes, bool charged, const struct km_re
 void km_ready_start(void)
 {
 	ready.on = !km_options.check && !km_sanitizer.any && !km_kmalloc_sized;
-	/* Whose all blocks are paid for has no use for pages that are nobody's. */
+	/* A class of which all blocks are paid for has no use for pages that are nobody's. */
 	if (ready.on && !km_options.account)
 		km_growth_start();
 }
@@ -404,7 +405,7 @@ static unsigned take(struct kmem_cache *cache, const struct km_request *request,
 	return got;
 }
 
-/* What was paid for comes straight here when it is drained. */
+/* A paid block comes straight here when it is drained. */
 static void give(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	if (is_charged(cache))
@@ -430,7 +431,7 @@ static void count_pointers(struct kmem_cache *cache, int more)
 	km_unlock_quick(&ready.lock);
 }
 
-/* What other threads had in hand is not here: on each CPU a class has one block of pointers, or none. */
+/* The blocks that other threads had in hand are not here: on each CPU a class has one block of pointers, or none. */
 static void count_pointers_anew(void)
 {
 	for (unsigned i = 0; i < 2 * CLASSES; i++) {
@@ -539,7 +540,7 @@ static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args k
 	while (most > FIRST_CAPACITY && most * (size_t)cache->size > MOST_BYTES)
 		most = (most + 2) / 2 - 2;
 	cache->slab_pages = cache->size >> KM_PAGE_SHIFT;
-	/* What a hit checks an address by: it begins a page, of which the map says that it begins a block. */
+	/* The check of an address by a hit: it begins a page, of which the map says that it begins a block. */
 	cache->order = cache->min_order = 0;
 	cache->objects = 1;
 	cache->capacity = cache->busy_capacity = FIRST_CAPACITY;
@@ -559,7 +560,7 @@ static void node_fini(struct kmem_cache *cache km_unused, unsigned node km_unuse
 {
 }
 
-/* What lay on shelves has gone by then: how much that was. */
+/* The blocks on shelves have gone by then: how much that was. */
 static size_t shrink(struct kmem_cache *cache)
 {
 	struct class *class = of_cache(cache);

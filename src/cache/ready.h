@@ -6,8 +6,8 @@
  * has been asked for a few times. Its objects are large blocks like any other, but that the page map shows the class's
  * id at their first page: so a free is the hit that all frees are.
  *
- * What somebody pays for has classes of its own, large-cg-<bytes>, as kmalloc has: caches with SLAB_ACCOUNT, whose
- * blocks are paid for from when they are handed out until they leave the CPU's charged shelf (watch/blocks.c).
+ * A block that somebody pays for has classes of its own, large-cg-<bytes>, as kmalloc has: caches with SLAB_ACCOUNT,
+ * whose blocks are paid for from when they are handed out until they leave the CPU's charged shelf (watch/blocks.c).
  */
 #ifndef KM_CACHE_READY_H
 #define KM_CACHE_READY_H
@@ -46,11 +46,12 @@ void *km_ready_take(struct kmem_cache *class, size_t align);
 /* Whatever is large enough and lies ready on this CPU, for who may not wait for more. */
 void *km_ready_take_larger(size_t bytes, size_t align);
 /* A live block becomes one of the class, which has as many pages, or is no longer one of its own (page->cache). Counts
- * it, and lets the page map say so. False: it can't be one, or its node's lock is held and may not be waited for. Who
- * pays for one that leaves is in its page's word then. */
+ * it, and lets the page map say so. False: it can't be one, or its node's lock is held and may not be waited for. The
+ * payer of one that leaves is in its page's word then. */
 bool km_ready_join(struct kmem_cache *class, struct km_page *page, bool may_wait);
 void km_ready_leave(struct km_page *page);
-/* What may lie ready, in classes and for blocks that grow, has changed: the bound of what is free follows. */
+/* The bound of what may lie ready, in classes and for blocks that grow, has changed: the bound of what is free
+ * follows. */
 void km_ready_changed(void);
 void km_ready_fork(bool before, bool child);
 

@@ -128,7 +128,7 @@ static void reap(uint64_t now, bool fell, bool quiet)
 		return;
 	}
 	km_store(&reclaim.next_reap_ms, km_max(reclaim.began_ms + km_arena_decay_ms() / 2, now) + 1);
-	/* What that freed has been idle as long as the decay asks for. */
+	/* The pages that this freed have been idle as long as the decay asks for. */
 	if (reclaim.purges) {
 		km_growth_shed(0);
 		km_pages_purge(0);
@@ -188,7 +188,7 @@ static void purge(uint64_t now)
 		km_growth_shed(SHED_LOOKS);
 		km_pages_purge(decay);
 		km_big_purge(decay);
-		/* What is committed ahead would be committed anew. */
+		/* Pages that are committed ahead would be committed anew. */
 		if (!km_ahead_level())
 			km_ranges_release(true);
 	}

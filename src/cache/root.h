@@ -13,10 +13,9 @@
  * fields, those of caches, of pages, of CPUs.
  * Only what stands first, up to the line below, is where it is for ever.
  *
- * A reader follows pointers into structures that change under its feet. What it may rely on: a
- * cache, a node, a block of a shelf and the tables here are metadata or static, so they can be
- * read for ever, even after they were freed. It must check what it read, bound each walk, and try
- * again.
+ * A reader follows pointers into structures that change under its feet. The reader may rely on this: a cache, a node, a
+ * block of a shelf and the tables here are metadata or static, so they can be read for ever, even after they were
+ * freed. It must check what it read, bound each walk, and try again.
  */
 #ifndef KM_CACHE_ROOT_H
 #define KM_CACHE_ROOT_H

@@ -159,7 +159,8 @@ static int write_led(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* Who visits all caches, or struck where one comes or goes, writes to the one that it names: the lock is taken. */
+/* A thread that visits all caches, or a handler that struck where one comes or goes, writes to the named one alone: the
+ * lock is taken. */
 static void write_number(const struct writing *writing)
 {
 	if (km_front_busy) {

@@ -37,7 +37,7 @@ static void show_beyond(bool show)
 	km_busy_end(was);
 }
 
-/* Who is not privileged says this before he installs a filter, by whatever call; and it comes too late then. */
+/* A program without privilege says this before it installs a filter, by whatever call; and it comes too late then. */
 KMEM_API int prctl(int option, ...);
 KMEM_API int prctl(int option, ...)
 {

@@ -22,7 +22,8 @@
 
 static struct kmem_cache *cache_of_class[KM_MALLOC_CLASSES];
 static struct kmem_cache *cache_of_part[KM_MALLOC_CLASSES][PARTS];
-/* Whose misses are ahead, and by how many; a hint, so races do no harm. And which parts were tried: once is enough. */
+/* The class whose misses are ahead, and by how many; a hint, so races do no harm. And which parts were tried: once is
+ * enough. */
 static struct {
 	uint8_t part, by, tried;
 } race[KM_MALLOC_CLASSES];
@@ -129,7 +130,7 @@ static struct kmem_cache *cache_for_part(unsigned class, size_t size, struct kme
 	struct kmem_cache *own = km_load_acquire(&cache_of_part[class][part]);
 	if (own)
 		return own;
-	/* What an object takes is less than twice the class's size. */
+	/* An object takes less than twice the class's size. */
 	if (km_likely(has < WORTH_BYTES * 2) || km_load(&race[class].tried) >> part & 1)
 		return whole;
 	size_t each = cost(whole);

@@ -107,7 +107,7 @@ OPERATOR void _ZdlPvSt11align_val_t(void *p, size_t align km_unused)
 	km_malloc_free_miss(p, "operator delete");
 }
 
-/* Whose the two forms of new are, by other names, to be compared with. */
+/* The two forms of new of ours, by other names, to be compared with. */
 static void *own_new(size_t size) __attribute__((alias("_Znwm")));
 static void *own_aligned_new(size_t size, size_t align) __attribute__((alias("_ZnwmSt11align_val_t")));
 

@@ -25,7 +25,7 @@ static int add_used(struct kmem_cache *cache, void *arg)
 	size_t *bytes = arg;
 
 	kmem_cache_get_stats(cache, &stats);
-	/* What lies in shared pages is counted there, to the byte. */
+	/* Objects in shared pages are counted there, to the byte. */
 	if (!cache->engine->shared_pages || stats.total_slabs)
 		*bytes += stats.active_objects * stats.size;
 	return 0;
@@ -143,7 +143,7 @@ KMEM_API void malloc_stats(void)
 	kmem_print_slabinfo(STDERR_FILENO);
 }
 
-/* What is free goes back to the system; there is no heap top to leave `pad` bytes at. */
+/* Free memory goes back to the system; there is no heap top to leave `pad` bytes at. */
 KMEM_API int malloc_trim(size_t pad km_unused)
 {
 	return kmem_shrink_all() > 0;

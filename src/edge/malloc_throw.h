@@ -10,8 +10,8 @@
 /* By name, in a runtime that the program loaded with dlopen (malloc_dlopen.c; an archive has none of this). */
 km_hidden __attribute__((weak)) void *km_loaded_symbol(const char *name);
 /*
- * What a runtime calls so: `linked`, a weak reference, or by name in a runtime that the program loaded with dlopen.
- * Nothing is loaded that is not there already. NULL: there is none.
+ * The function that a runtime calls so: `linked`, a weak reference, or by name in a runtime that the program loaded
+ * with dlopen. Nothing is loaded that is not there already. NULL: there is none.
  */
 void *km_runtime_symbol(void *linked, const char *name) km_cold;
 

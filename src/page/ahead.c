@@ -2,7 +2,7 @@
  * ahead.c: how much is committed ahead: what was reserved, and a level that follows the requests that may not wait:
  * twice what they take between two top-ups; where one found nothing, the level doubles; without demand it falls by
  * half in each decay time. Invariants: a program that makes no such request, and reserves nothing, has nothing
- * committed ahead; a refusal of the system ends a top-up. What is committed and not touched costs no memory.
+ * committed ahead; a refusal of the system ends a top-up. A page that is committed and not touched costs no memory.
  */
 #include "ahead.h"
 

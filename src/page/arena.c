@@ -98,7 +98,7 @@ static bool new_range(void)
 		bytes = limit / 8;
 	/* A page's number has 32 bits where kfree looks it up. */
 	bytes = km_min(bytes, KM_PAGE_SIZE << 32);
-	/* What is left of a large limit is not worth one of the ranges that there may be. */
+	/* The rest of a large limit is not worth one of the ranges that there may be. */
 	size_t least = km_max(limit == SIZE_MAX ? 0 : km_align_down(limit / 256, KM_BLOCK_BYTES), KM_BLOCK_BYTES * 2);
 	bytes = km_max(km_align_down(bytes, KM_BLOCK_BYTES), least);
 	while (!reserve_range(bytes)) {
@@ -297,7 +297,7 @@ bool km_arena_start(void)
 
 /* ------------------------------------------------------------------ pages */
 
-/* What is free of the node; where that is nothing, and it may grow, fresh memory. */
+/* Free pages of the node; where there are none, and it may grow, fresh memory. */
 static struct km_page *alloc_on(unsigned node, size_t count, unsigned order, bool may_wait, bool may_grow, bool *zero)
 {
 	struct km_zone *zone = &km_arena.zone[node];
@@ -321,7 +321,7 @@ static struct km_page *alloc_on(unsigned node, size_t count, unsigned order, boo
 	return page;
 }
 
-/* What others have free comes before what they would have to commit. */
+/* Pages that others have free come before those that they would have to commit. */
 km_cold static struct km_page *alloc_elsewhere(unsigned node, size_t count, unsigned order, bool may_wait, bool *zero)
 {
 	for (int grow = 0; grow <= may_wait; grow++)

@@ -106,7 +106,7 @@ void km_pages_free_exact(struct km_page *page, size_t count);
  */
 struct km_page *km_pages_alloc_long(size_t count, unsigned align_order, int node, bool *zero);
 /*
- * Let `have` pages that are in use become `want`, where they lie; false: what lies behind them is not free. What comes
+ * Let `have` pages that are in use become `want`, where they lie; false: what lies behind them is not free. The pages
  * may be dirty unless *zero comes back true.
  */
 bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero);

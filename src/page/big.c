@@ -3,7 +3,7 @@
  * the system has room for 65530 mappings, and a freed block between two others may cost one. Invariants: while the lock
  * is free, the table holds exactly the blocks that users own; an entry leaves before its range does and enters after it
  * came, so that no stranger's mapping is ever taken for ours; what the system would not take back is kept, and counted.
- * What is freed may keep its memory for a while (parked.c): it is in no table then.
+ * A freed block may keep its memory for a while (parked.c): it is in no table then.
  */
 #include "big.h"
 
@@ -119,7 +119,7 @@ static void hand_over(void *p, size_t bytes)
 	struct kept *kept = p;
 	bool dirty = km_os_purge(p, bytes) != 0;
 
-	/* What can't be written to can't be described, and is lost. */
+	/* A block that can't be written to can't be described, and is lost. */
 	if (km_os_unprotect(p, bytes))
 		return;
 
@@ -149,7 +149,7 @@ static bool reserve_entry(void)
 
 	if (!table)
 		return big.table && big.used + big.deleted + 1 < big.slots;
-	/* Who reads from outside never takes the one's slots for the other's: between the two there are none. */
+	/* A reader from outside never takes the one's slots for the other's: between the two there are none. */
 	km_store(&big.slots, (size_t)0);
 	km_store_release(&big.table, table);
 	km_store_release(&big.slots, slots);
@@ -197,7 +197,7 @@ void km_big_offer(void)
 	unlock_table(was);
 }
 
-/* What is kept, and large enough; the rest of it goes on being kept. With the lock. */
+/* A kept piece that is large enough; the rest of it goes on being kept. With the lock. */
 static void *reuse_kept(size_t bytes, size_t align)
 {
 	for (struct kept **at = &big.kept; *at; at = &(*at)->next) {
@@ -216,7 +216,7 @@ static void *reuse_kept(size_t bytes, size_t align)
 	return NULL;
 }
 
-/* What is not in the table is in hand: without the lock, which is held when this returns. */
+/* A block that is not in the table is in hand: without the lock, which is held when this returns. */
 static void *map_alone(size_t bytes, size_t align)
 {
 	big.alone++;
@@ -351,7 +351,7 @@ static void *get(size_t bytes, size_t align, uint32_t *region, bool *zero)
 	}
 	km_parked_miss(bytes, big.bytes + bytes);
 	p = get_new(bytes, align, region);
-	/* What lies here may be what is missing. */
+	/* The blocks that lie here may be what is missing. */
 	if (km_unlikely(!p) && shed(false, 0))
 		p = get_new(bytes, align, region);
 	return p;
@@ -444,7 +444,7 @@ void *km_big_resize(void *p, size_t bytes)
 	bool was = lock_table();
 	struct km_big_entry *entry = find((uintptr_t)p);
 	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
-	/* What lies ready may be what is missing. Others may have come meanwhile. */
+	/* The blocks that lie ready may be what is missing. Others may have come meanwhile. */
 	if (km_unlikely(!moved && entry && bytes && !entry->region) && shed(false, 0)) {
 		entry = find((uintptr_t)p);
 		moved = resize(entry, bytes);
@@ -455,7 +455,7 @@ void *km_big_resize(void *p, size_t bytes)
 		km_bump(&big.bytes, bytes - entry->bytes);
 		remove_entry(entry);
 		insert(now);
-		/* What may lie ready fell with what is in use. */
+		/* The bound of what may lie ready fell with what is in use. */
 		shed(true, 0);
 	}
 	unlock_table(was);
@@ -551,7 +551,7 @@ void km_big_expose_blocks(const struct km_big_entry *const **table, const size_t
 	km_parked_expose(parked, parked_count);
 }
 
-/* What another thread has in hand the child would have for ever. In the child of a handler it may be the victim's. */
+/* The child would have for ever what another thread has in hand. In the child of a handler it may be the victim's. */
 void km_big_fork(bool before, bool child)
 {
 	uint32_t never = 0;

@@ -1,6 +1,6 @@
 /*
  * big.h: blocks above 4 MiB, found by their address in a table. The first thousand are mappings of their own, grown by
- * remapping; more share regions. What is freed goes back to the system at once, or lies ready for the next (parked.h).
+ * remapping; more share regions. A freed block goes back to the system at once, or lies ready for the next (parked.h).
  */
 #ifndef KM_PAGE_BIG_H
 #define KM_PAGE_BIG_H
@@ -26,7 +26,7 @@ size_t km_big_try_bytes(const void *p);
 bool km_big_free(const void *p);
 /* Grow or shrink, content kept, perhaps at another address; NULL: unchanged. */
 void *km_big_resize(void *p, size_t bytes);
-/* Who pays for it (page/owner.h); 0: nobody, or no such mapping. It stays so when it is resized. */
+/* The payer of it (page/owner.h); 0: nobody, or no such mapping. It stays so when it is resized. */
 uint64_t km_big_owner(const void *p);
 void km_big_set_owner(const void *p, uint64_t owner);
 /* Begin a search; its number. */

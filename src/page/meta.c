@@ -86,7 +86,7 @@ static bool new_range(size_t bytes)
 	}
 	km_os_name(p, range, "libkmem: metadata");
 	note_span(p, range);
-	/* What is free in the former one is used up, and never goes back. */
+	/* The free rest of the former one is used up, and never goes back. */
 	meta.base = p;
 	if (meta.gone)
 		__builtin_memset(meta.gone, 0, mark_bytes());
@@ -188,7 +188,7 @@ static void *carve(size_t bytes, bool may_wait)
 		meta.committed += step;
 		km_bump(&meta.committed_bytes, step);
 	}
-	/* What alignment skips is for smaller pieces. */
+	/* The bytes that alignment skips are for smaller pieces. */
 	for (size_t piece; meta.at < p; meta.at += piece) {
 		piece = (size_t)1 << __builtin_ctzll((uintptr_t)meta.at);
 		push(meta.at, shift_of(piece));
@@ -238,7 +238,7 @@ bool km_meta_ahead(size_t bytes)
 
 	km_lock(&meta.lock);
 	bool ready = meta.at && (size_t)(meta.committed - meta.at) >= bytes;
-	/* What a range has left is little: the next one is begun by who needs it. */
+	/* A range has little left: the next one is begun by the thread that needs it. */
 	size_t left = (size_t)(meta.end - meta.committed);
 	size_t step = ready || !meta.at ? 0 : km_min(km_align_up(bytes, COMMIT_STEP), left);
 	if (step && !km_os_commit(meta.committed, step)) {
@@ -362,8 +362,8 @@ static void take_off_lists(void)
 			}
 }
 
-/* A piece that stayed may have kept a part of a page of the system's: that page is not the system's to take. What it
- * does not take back is zeroed here: it is as if it had, but for its memory. */
+/* A piece that stayed may have kept a part of a page of the system's: that page is not the system's to take. Pages that
+ * it does not take back are zeroed here: it is as if it had, but for its memory. */
 static void purge(char *p, size_t bytes)
 {
 	char *from = (char *)km_align_up((uintptr_t)p, km_os_page_bytes());
@@ -427,7 +427,7 @@ void km_meta_trim(bool always)
 			chosen = trim();
 		km_unlock(&meta.lock);
 		km_busy_end(was);
-		/* Who began it sees it through. */
+		/* The thread that began it sees it through. */
 		always = true;
 	}
 }

@@ -24,8 +24,8 @@ void km_meta_hold(void);
 void km_meta_let_go(void);
 size_t km_meta_committed_bytes(void);
 /*
- * Address space in which our own memory lies: its ranges, and what others have mapped for themselves and say here. What
- * there is no room for is not listed.
+ * Address space in which our own memory lies: its ranges, and what others have mapped for themselves and say here. A
+ * piece that there is no room for is not listed.
  */
 struct km_span {
 	const char *start, *end;

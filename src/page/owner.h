@@ -53,7 +53,7 @@ km_inline uint64_t *km_owner_in_vector(uint64_t word, size_t offset, uint32_t sh
 	return &vector[offset >> shift];
 }
 
-/* Who pays for the object that alone begins in the page; 0: nobody. */
+/* The payer of the object that alone begins in the page; 0: nobody. */
 km_inline uint64_t km_owner_of_one(const uint64_t *word)
 {
 	/* Acquire pairs with make_vector: it is filled in. */
@@ -73,8 +73,8 @@ bool km_owner_set(uint64_t *word, uint64_t owner, size_t offset, uint32_t shift,
 bool km_owner_any(const uint64_t *word, unsigned order);
 /*
  * The owners of `count` objects of a slab, the first at `offset`, `size` bytes each, while others set them, or the slab
- * goes: then all are 0. What they name may be gone when this returns: compare it, never follow it. For who holds the
- * slab's page. word: of the slab's first page, as below.
+ * goes: then all are 0. The owners that they name may be gone when this returns: compare them, never follow them. For
+ * who holds the slab's page. word: of the slab's first page, as below.
  */
 void km_owner_read(const uint64_t *word, size_t offset, uint32_t size, uint32_t shift, uint64_t *owners,
 		   unsigned count);

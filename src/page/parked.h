@@ -23,7 +23,7 @@ void km_parked_miss(size_t bytes, size_t used);
 bool km_parked_beyond(size_t used, struct km_parked *gone);
 /* The oldest, where it is decay_ms old. */
 bool km_parked_old(unsigned decay_ms, struct km_parked *gone);
-/* What was learnt fades: by a quarter, or altogether. */
+/* The learnt bound fades: by a quarter, or altogether. */
 void km_parked_fade(size_t used, bool whole);
 /* Mappings that lie here. */
 unsigned km_parked_count(void);

@@ -1,9 +1,9 @@
 /*
- * region.c: a region is one reservation, accessible from its start to a mark that only rises: two mappings. What is
- * freed below the mark stays accessible, without memory, so that the mapping around it stays one. Invariants: the
- * first and the last granule of a run of them have a record that describes it; two free runs never touch; free memory
- * reads as zeros, unless its run says that the system did not take it back; a region that has no block is unmapped, or
- * kept where the system refuses that.
+ * region.c: a region is one reservation, accessible from its start to a mark that only rises: two mappings. A block
+ * that is freed below the mark stays accessible, without memory, so that the mapping around it stays one. Invariants:
+ * the first and the last granule of a run of them have a record that describes it; two free runs never touch; free
+ * memory reads as zeros, unless its run says that the system did not take it back; a region that has no block is
+ * unmapped, or kept where the system refuses that.
  */
 #include "region.h"
 
@@ -117,8 +117,8 @@ static bool purge(void *p, size_t bytes)
 	return !bytes || km_os_purge(p, bytes) == 0;
 }
 
-/* What its user protected is accessible again, and one mapping with the rest: that needs no more of them, so the system
- * has no reason to refuse. */
+/* The part that its user protected is accessible again, and one mapping with the rest: that needs no more of them, so
+ * the system has no reason to refuse. */
 static void purge_and_put(struct region *region, size_t i, size_t granules)
 {
 	if (granules)
@@ -351,7 +351,7 @@ bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_byt
 		count_used(region, -(long)(have - want));
 		purge_and_put(region, i + want, have - want);
 	}
-	/* What the block has of its last granule beyond its end is zeros. */
+	/* The part of its last granule beyond the block's end is zeros. */
 	if (new_bytes < old_bytes && !purge(tail, (size_t)(end - tail)))
 		__builtin_memset(tail, 0, (size_t)(end - tail));
 	return true;

@@ -8,7 +8,7 @@
 
 #define LATER_MS	60000u	/* a purge takes less, and its clock stands still */
 #define TRIM_ROUNDS	4
-/* Dirty memory allowed where little is in use: 1 MiB. Who swings by more soon has that (km_pages_swing). */
+/* Dirty memory allowed where little is in use: 1 MiB. A program that swings by more soon has that (km_pages_swing). */
 #define DIRTY_FLOOR_PAGES	256u
 /* Of what is in use, pages in empty slabs that caches keep beside min_partial; a quarter of the bound, or the floor. */
 #define EMPTY_PART		16u
@@ -77,7 +77,7 @@ size_t km_pages_swing(void)
 
 bool km_pages_too_dirty(void)
 {
-	/* What the system would not take just now is not offered again before there is more. */
+	/* Pages that the system would not take just now are not offered again before there is more. */
 	return pages_dirty() > km_max(dirty_bound() + km_pages_swing(), km_load(&km_arena.kept_pages));
 }
 
@@ -129,7 +129,7 @@ size_t km_resident_ahead(struct km_zone *zone, struct km_range *range, size_t st
 
 /* ------------------------------------------------------------------ giving back */
 
-/* What of a run the system can take: whole pages of its own. */
+/* The part of a run that the system can take: whole pages of its own. */
 struct span {
 	size_t first, end;
 };

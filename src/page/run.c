@@ -165,7 +165,7 @@ static struct km_page *find_kind(const struct km_zone *zone, bool dirty, size_t 
 	return bin < KM_RUN_BINS ? km_list_first(&zone->bin[dirty][bin], struct km_page, list) : NULL;
 }
 
-/* What may be resident comes first, whatever its length: memory is taken from the system last. */
+/* A run that may be resident comes first, whatever its length: memory is taken from the system last. */
 struct km_page *km_run_find(const struct km_zone *zone, size_t count, unsigned order, bool all)
 {
 	unsigned visits = all ? -1u : VISITS;

@@ -9,7 +9,7 @@
 
 /* ------------------------------------------------------------------ long blocks; the zone's lock held */
 
-/* What may be skipped from a page on that is not the first of a free run. */
+/* The pages that may be skipped from a page on that is not the first of a free run. */
 static size_t skip_of(const struct km_page *page)
 {
 	/* Acquire pairs with the release of who makes it a block's, without the lock. */

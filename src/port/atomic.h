@@ -57,7 +57,8 @@ km_inline bool km_cas_pair(struct km_pair *pair, struct km_pair *old, struct km_
 			 : "memory");
 	return done;
 #elif defined(__aarch64__)
-	/* Spelled out: the compiler would call libatomic, which may lock. What a failure finds may be torn. */
+	/* Spelled out: the compiler would call libatomic, which may lock. The value that a failure finds may be
+	 * torn. */
 	uint64_t first, second;
 	uint32_t lost;
 

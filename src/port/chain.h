@@ -43,7 +43,7 @@ struct km_chain_link {
 	uint64_t count;		/* slabs from here to the end */
 };
 
-/* What a CPU allocates from. */
+/* The slab that a CPU allocates from. */
 struct km_chain_top {
 	void *freelist;
 	uint64_t slab;		/* a tag */
@@ -81,7 +81,7 @@ bool km_chain_init(struct km_chain *chain, uint32_t freeptr);
 /* Give the words back; what lay there must have been taken. */
 void km_chain_fini(struct km_chain *chain);
 
-/* What became of a push: a miss is an object of another slab as well. */
+/* The result of a push: a miss is an object of another slab as well. */
 enum km_chain_push {
 	KM_CHAIN_MISS,
 	KM_CHAIN_PUSHED,

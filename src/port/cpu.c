@@ -71,9 +71,9 @@ __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(v
 }
 
 /*
- * What sequences write to where nobody is registered: its CPU is 0, whose shelves are closed then. The hot path may
- * run before any constructor (the dynamic loader calls malloc), so km_rseq must be right before that: relocating
- * the library runs the resolver of this ifunc, which exists for nothing else.
+ * The area that sequences write to where nobody is registered: its CPU is 0, whose shelves are closed then. The hot
+ * path may run before any constructor (the dynamic loader calls malloc), so km_rseq must be right before that:
+ * relocating the library runs the resolver of this ifunc, which exists for nothing else.
  */
 static km_tls struct rseq_area dummy;
 intptr_t km_rseq, km_thread_rseq;
@@ -211,7 +211,8 @@ bool km_thread_is_lent(void)
 	return lent.children != 0;
 }
 
-/* What was lent where it was forked, in a child of vfork, is lent there: here it is the thread's own. */
+/* An area that was lent where the thread was forked, in a child of vfork, is lent there: here it is the thread's
+ * own. */
 static void own_again(void)
 {
 	lent.children = 0;
@@ -302,7 +303,7 @@ static void choose(const char *want)
 	go_by_dummy();
 }
 
-/* What a thread plants in the place of its concurrency id: the number of no area. */
+/* The number that a thread plants in the place of its concurrency id: the number of no area. */
 #define PLANTED UINT32_MAX
 
 /*
@@ -409,8 +410,8 @@ void km_percpu_show_beyond(bool show)
 }
 
 /*
- * Address space for as many areas as the limit leaves room for, but not less than `cpus`. What lies behind them is
- * other people's memory, and a sequence does not ask whether its CPU's number is below some other.
+ * Address space for as many areas as the limit leaves room for, but not less than `cpus`. The memory behind them is
+ * other people's, and a sequence does not ask whether its CPU's number is below some other.
  */
 static char *reserve_areas(unsigned cpus)
 {
@@ -536,7 +537,7 @@ static void start_areas(const char *want, const char *by)
 		km_store_release(&km_rseq, km_thread_rseq);
 }
 
-/* What was forced and is not to be had is said: somebody wants to know what he measures. */
+/* A discipline that was forced and is not to be had is said: its user wants to know what he measures. */
 void km_percpu_start(const char *want, const char *by)
 {
 	start_areas(want, by);

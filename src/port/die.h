@@ -14,7 +14,7 @@ size_t km_vformat(char *buffer, size_t bytes, const char *format, __builtin_va_l
 /* One line "libkmem: ..." on standard error, which is what it was when the process began (stderr.h). */
 void km_warn(const char *format, ...) km_printf(1, 2);
 
-/* What a caller can do wrong; the phrases are in die.c and in the death tests. */
+/* The mistakes that a caller can make; the phrases are in die.c and in the death tests. */
 enum km_misuse {
 	KM_MISUSE_FOREIGN,	/* a pointer that is not ours */
 	KM_MISUSE_INTERIOR,	/* ours, not the start of an object */

@@ -12,7 +12,7 @@
 #define KM_FIELD_NAME_BYTES	32u
 
 /*
- * What stands in a table: for each structure a line with its name and its bytes, behind it a line for each of its
+ * The content of a table: for each structure a line with its name and its bytes, behind it a line for each of its
  * fields; and constants. The name is ended by a NUL. This drawing never changes: a table of another one has another
  * KM_ROOT_MAJOR.
  */

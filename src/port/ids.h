@@ -42,7 +42,7 @@ km_inline uint64_t *km_id_factor(uintptr_t id)
 	return (uint64_t *)((uintptr_t)km_hot.map + KM_ID_FACTORS) + id;
 }
 
-/* What the page map has for it; 0 where it is not in the first range: its first pages are never handed out. */
+/* The page map's entry for it; 0 where it is not in the first range: its first pages are never handed out. */
 km_inline uintptr_t km_id_of(const void *object)
 {
 	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;

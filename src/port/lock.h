@@ -91,7 +91,8 @@ km_inline void km_calls_end(bool was)
 void km_lock_wait(struct km_lock *lock);
 void km_lock_wake(struct km_lock *lock);
 
-/* What the rank checker is told. Who only tried has not waited: a handler may try what its victim holds. */
+/* The events that the rank checker is told. A thread that only tried has not waited: a handler may try what its victim
+ * holds. */
 enum km_lock_note { KM_LOCK_GIVEN, KM_LOCK_TAKEN, KM_LOCK_TRIED };
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note);
 /* A test that calls the floors beneath directly, and has no handlers: its threads need not be busy. */
@@ -138,10 +139,10 @@ km_inline void km_unlock(struct km_lock *lock)
 }
 
 /*
- * Without the atomic exchange, 13 cycles on Zen 5, where nobody seems to wait. Who comes to sleep between the look and
- * the store is not woken. But before it sleeps the system looks at the state, and finds the store done, unless this
- * thread was interrupted in between: then it sleeps out its time. For a lock that is taken often and held for a short
- * time.
+ * Without the atomic exchange, 13 cycles on Zen 5, where nobody seems to wait. A thread that comes to sleep between the
+ * look and the store is not woken. But before it sleeps the system looks at the state, and finds the store done, unless
+ * this thread was interrupted in between: then it sleeps out its time. For a lock that is taken often and held for a
+ * short time.
  */
 km_inline void km_unlock_quick(struct km_lock *lock)
 {
@@ -180,7 +181,7 @@ km_inline void km_unlock_fork(struct km_lock *lock)
 		km_lock_wake(lock);
 }
 
-/* What a handler of fork does with a lock: in the child, where nobody waits, it only says that it is free. */
+/* The part of a fork handler for one lock: in the child, where nobody waits, it only says that it is free. */
 km_inline void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
 {
 	if (before)

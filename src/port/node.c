@@ -189,7 +189,7 @@ static void place_id(const uint64_t *online, unsigned id)
 	for_each_in_list(read_node_file(id, "cpulist"), KM_MAX_CPUS, put_cpu_on, &node);
 }
 
-/* What both sets have; where that is nothing, all of the second. */
+/* The members of both sets; where there is none, all of the second. */
 static void intersect(uint64_t *set, const uint64_t *with)
 {
 	for (unsigned i = 0; i < ID_WORDS; i++)
@@ -210,7 +210,7 @@ static void read_nodes(void)
 		return;
 	}
 	for_each_in_list(read_file("has_memory"), KM_MAX_NODE_IDS, add_to_set, memory);
-	/* What the process's cpuset forbids has no memory for us. */
+	/* A node that the process's cpuset forbids has no memory for us. */
 	if (km_os_allowed_nodes(allowed, KM_MAX_NODE_IDS) == 0)
 		intersect(memory, allowed);
 	intersect(memory, online);
@@ -218,7 +218,7 @@ static void read_nodes(void)
 	for (unsigned id = 0; id < KM_MAX_NODE_IDS; id++)
 		if (has(online, id))
 			place_id(online, id);
-	/* Who chose a policy for the process (numactl) shall have it. */
+	/* A user that chose a policy for the process (numactl) shall have it. */
 	km_nodes.bind = km_node_count > 1 && !km_os_has_memory_policy();
 }
 

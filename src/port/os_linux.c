@@ -52,7 +52,7 @@
 
 bool (*km_os_fault)(const char *call);
 
-/* What was found out about the process, or came over it, since it began. */
+/* The state of the process that was found out, or came over it, since it began. */
 static struct {
 	bool shut, nameless;
 	size_t address_limit, data_limit, memory;	/* 0: not yet asked */
@@ -444,8 +444,8 @@ unsigned km_os_possible_cpus(unsigned *masks)
 	char text[256];
 	long count = km_os_read("/sys/devices/system/cpu/possible", text, sizeof(text));
 
-	/* No /sys (a chroot, a sandbox), or a list that is too long. What libc says then is the CPUs this process may
-	 * use now, and numbers go beyond. What a file says that is not the system's own may be less than that. */
+	/* No /sys (a chroot, a sandbox), or a list that is too long. Libc then counts the CPUs that this process may
+	 * use now, and numbers go beyond. A file that is not the system's own may say less than that. */
 	if (count <= 0 || count == (long)sizeof(text) - 1)
 		possible = *masks;
 	else

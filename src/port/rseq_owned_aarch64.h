@@ -2,8 +2,8 @@
  * rseq_owned_aarch64.h: the verbs of an owner's shelf (owned.h) and of a stock of bytes (stock_word.h) as restartable
  * sequences on aarch64; pseudo-code there, the frame in <kmem/inline.h>, with what is said there about the order of
  * loads. Invariant: each has one committing store, the last instruction of its sequence; whatever it stores before
- * lies where nobody looks until then. What closes, the offset in a shelf or slot, is loaded first, and the rest is
- * found by it.
+ * lies where nobody looks until then. The word that closes, the offset in a shelf or slot, is loaded first, and the
+ * rest is found by it.
  */
 #ifndef KM_PORT_RSEQ_OWNED_AARCH64_H
 #define KM_PORT_RSEQ_OWNED_AARCH64_H

@@ -1,8 +1,8 @@
 /*
  * rseq_owned_x86_64.h: the verbs of an owner's shelf (owned.h) and of a stock of bytes (stock_word.h) as restartable
  * sequences; pseudo-code there, the frame in <kmem/inline.h>. Invariant: each has one committing store, the last
- * instruction of its sequence; whatever it stores before lies where nobody looks until then. What closes, the offset
- * in a shelf or slot, is loaded first.
+ * instruction of its sequence; whatever it stores before lies where nobody looks until then. The word that closes, the
+ * offset in a shelf or slot, is loaded first.
  */
 #ifndef KM_PORT_RSEQ_OWNED_X86_64_H
 #define KM_PORT_RSEQ_OWNED_X86_64_H

@@ -33,9 +33,9 @@
 
 /*
  * pop and push for kmalloc and kfree: the shelf's word is word `id` of the area, so that its address is known a few
- * cycles after the pointer is. What closes them is loaded inside of the sequence all the same: the id, from the table
- * of sizes (0 where closed), the mask, from the cache's entry (0 where closed). [area] becomes the object, and is where
- * a function returns it.
+ * cycles after the pointer is. The words that close them are loaded inside of the sequence all the same: the id, from
+ * the table of sizes (0 where closed), the mask, from the cache's entry (0 where closed). [area] becomes the object,
+ * and is where a function returns it.
  */
 km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq)
 {
@@ -145,9 +145,9 @@ miss:
 }
 
 /*
- * The same of an object whose id is looked up first, and its address proved: km_id_of, km_id_valid. What is no object
- * gets the area for its top, whose low bits are 0, and so counts as full. *id is the object's id also on a miss. The
- * registers are those with the shortest code: kfree has two lines of it.
+ * The same of an object whose id is looked up first, and its address proved: km_id_of, km_id_valid. An address that is
+ * no object gets the area for its top, whose low bits are 0, and so counts as full. *id is the object's id also on a
+ * miss. The registers are those with the shortest code: kfree has two lines of it.
  */
 km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 {

@@ -33,7 +33,7 @@ void km_memory_off(const void *p, size_t bytes) km_cold;
 /* Until the reports are on again, this thread may touch what is nobody's; a pair may stand within a pair. */
 void km_reports_off(void) km_cold;
 void km_reports_on(void) km_cold;
-/* What lies at p belongs to another thread from now on, with all that it saw; that thread has it. */
+/* The memory at p belongs to another thread from now on, with all that it saw; that thread has it. */
 void km_handed_out(const void *p) km_cold;
 void km_handed_in(const void *p) km_cold;
 /* The same for pages, each of them. */

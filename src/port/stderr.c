@@ -82,7 +82,7 @@ int km_stderr(bool or_log)
 	return !start.known || is_as_it_was(2) ? 2 : after_change(or_log);
 }
 
-/* What the program has put under its number, of the same file, it has put there to be inherited, as dup2 does. */
+/* A descriptor of the same file that the program has put under its number is there to be inherited, as dup2 does. */
 void km_stderr_fork_child(void)
 {
 	struct km_os_opening opening;

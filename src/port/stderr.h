@@ -6,7 +6,7 @@
 
 #include "cc.h"
 
-/* What descriptor 2 is now counts as standard error from here on. At the library's start. */
+/* The file of descriptor 2 now counts as standard error from here on. At the library's start. */
 void km_stderr_start(void);
 /*
  * The descriptor that lines are written to, now; -1: there is none. Descriptor 2, where it is the file that it was at

@@ -16,7 +16,7 @@ static struct km_pair *pair_at(uint32_t offset, unsigned cpu)
 	return (struct km_pair *)(km_area(cpu) + offset);
 }
 
-/* What lies there, perhaps half of it from before a change: then the compare-and-swap fails. */
+/* The value that lies there, perhaps half of it from before a change: then the compare-and-swap fails. */
 static struct km_pair look(const struct km_pair *pair)
 {
 	return (struct km_pair){ km_load(&pair->first), km_load(&pair->second) };
@@ -113,7 +113,8 @@ uint64_t km_stock_take_cpu(uint32_t offset, unsigned cpu)
 		return all;
 	}
 	struct km_pair *pair = pair_at(offset, cpu);
-	/* Who else changes it has read the slot before it was closed: each does so once, and then this succeeds. */
+	/* Another thread that changes it has read the slot before it was closed: each does so once, and then this
+	 * succeeds. */
 	for (struct km_pair seen = look(pair);;) {
 		uint64_t all = seen.first;
 

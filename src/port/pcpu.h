@@ -75,9 +75,9 @@ struct km_percpu {
 extern km_hidden struct km_percpu km_percpu;
 
 /*
- * What hits store to, and have their CPU from, from the thread pointer: the thread's rseq area, or a dummy's, which is
- * on CPU 0: where nobody is registered, from the first instruction on, and where areas go by concurrency id. And the
- * thread's in any case, for who has asked for the index.
+ * The place that hits store to, and have their CPU from, from the thread pointer: the thread's rseq area, or a dummy's,
+ * which is on CPU 0: where nobody is registered, from the first instruction on, and where areas go by concurrency id.
+ * And the thread's in any case, for who has asked for the index.
  */
 extern km_hidden intptr_t km_rseq, km_thread_rseq;
 
@@ -159,8 +159,8 @@ km_inline bool km_cpu_is_live(unsigned cpu)
 	       (km_load_acquire(&km_percpu.live[cpu / 64]) >> cpu % 64 & 1);
 }
 
-/* The first CPU from `cpu` on whose area is alive; km_percpu.cpus or more: none is. What was put on a CPU before the
- * last fence is on one of these. */
+/* The first CPU from `cpu` on whose area is alive; km_percpu.cpus or more: none is. An object that was put on a CPU
+ * before the last fence is on one of these. */
 unsigned km_next_cpu(unsigned cpu);
 #define km_for_each_cpu(cpu)                                                                       \
 	for (unsigned cpu = km_next_cpu(0); cpu < km_percpu.cpus; cpu = km_next_cpu(cpu + 1))
@@ -195,7 +195,7 @@ void km_thread_register(void);
 #define KM_NOT_LENT ((size_t)-1)
 size_t km_thread_lend(void);
 void km_thread_take_back(size_t bytes);
-/* Is it a child of vfork that runs here? What such a one does to itself is not done to the process. */
+/* Is it a child of vfork that runs here? A call that such a one makes for itself is not made for the process. */
 bool km_thread_is_lent(void);
 km_inline void km_thread_enter(void)
 {

@@ -27,16 +27,22 @@
  *
  *	[ .. | obj | obj | NULL | .. | pad | header ]		pad 0 is the NULL itself
  *
- * The verbs, in pseudo-code (each commits with its last store, or does nothing):
- *	pop		object = *top; if (!object) miss; top += 8
- *	push		if (full) miss; *--top = object
- *	pop_n, push_n	the same, as many as there are, one commit
- *	swap		if (no partner, or it can't serve) miss; [move half of the difference to the emptier one;]
+ * The verbs, in pseudo-code. Each commits with its last store, or does nothing. area and top are those of
+ * <kmem/inline.h>, which has pop and push; header(top) is the last word of the block that top points into.
+ *	pop_n		if (!top) miss; n = min(objects from top to the bottom, wanted); if (!n) miss
+ *			copy n objects out, to the array's end; top += n
+ *	push_n		n = min(room above top, wanted); if (!n) miss; copy n objects below top; top -= n
+ *	swap		if (!top) miss; partner = header(top); if (!partner, or it is empty / full) miss
+ *			if (one is fuller by more than half a block) move half of the difference to the emptier one
  *			header(partner) = top; top = partner
- *	detach		if (no partner, or main is not empty / not full) miss; top = partner alone; main is the caller's
- *	install		header(block) = top; top = block; the former partner is the caller's
- *	take_partner	if (no partner) miss; header(top) = 0; the partner is the caller's
- *	put_partner	if (not yet born, or a partner is there) miss; header(top) = block
+ *	detach		if (!top, or main is not empty / not full) miss; partner = header(top)
+ *			if (!partner) miss, unless lone; if (partner) header(partner) = 0
+ *			top = partner; main is the caller's
+ *	install		if (closed, or in the zeros) miss; partner = top ? header(top) : 0; header(block) = top
+ *			top = block; the former partner is the caller's
+ *	take_partner	if (!top) miss; partner = header(top); if (!partner) miss
+ *			header(top) = 0; the partner is the caller's
+ *	put_partner	if (!top, or header(top)) miss; header(top) = block
  */
 #ifndef KM_PORT_PCPU_H
 #define KM_PORT_PCPU_H

@@ -104,8 +104,8 @@ struct kmem_cache {
 	int references;			/* aliases, where merging was asked for */
 	uint32_t useroffset, usersize;
 	char name[KM_NAME_BYTES];
-	/* What lies here is paid for already; a shelf of its own beside the other (port/owned.h). `front.back` is what
-	 * hits see of `mixed`. */
+	/* The objects here are paid for already; a shelf of its own beside the other (port/owned.h). `front.back` is
+	 * what hits see of `mixed`. */
 	struct km_shelf charged km_aligned(64);
 	uint32_t charge;		/* bytes an object costs who pays for it; then what follows is there, too */
 	uint32_t owner_shift;		/* an object's place among its page's owners (page/owner.h) */
@@ -133,7 +133,7 @@ struct kmem_cache {
 _Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
 _Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");
 
-/* What a request may do, from its gfp bits and where it came from. */
+/* The rights of a request, from its gfp bits and where it came from. */
 struct km_request {
 	gfp_t gfp;
 	int node;		/* NUMA_NO_NODE, or the wanted one of ours; with __GFP_THISNODE only that */
@@ -170,8 +170,8 @@ struct km_hooks {
 };
 
 /*
- * Who stands before the front where objects are paid for: each public call comes here, and goes on by the plain calls
- * of front.h. Semantics, and what fails how, are those of the public functions.
+ * The functions before the front where objects are paid for: each public call comes here, and goes on by the plain
+ * calls of front.h. Semantics, and what fails how, are those of the public functions.
  */
 struct km_charging {
 	/* Fill in what the others read of the cache. Called once, under a lock of the front's, before any of them. */
@@ -193,8 +193,8 @@ km_inline const struct km_charging *km_charging(const struct kmem_cache *cache)
 }
 
 /*
- * Who is asked before a cache gets pages for a slab, and sees each slab come and go. With km_front_busy set, perhaps
- * under locks of the cache; takes none of a rank below KM_RANK_PRIVATE.
+ * The functions that are asked before a cache gets pages for a slab, and see each slab come and go. With km_front_busy
+ * set, perhaps under locks of the cache; takes none of a rank below KM_RANK_PRIVATE.
  */
 struct km_keeper {
 	bool (*admit)(struct kmem_cache *cache, size_t bytes);
@@ -223,7 +223,7 @@ struct km_node_counts {
 	const size_t *ready[2];
 };
 
-/* What engines whose CPUs have blocks of objects add (KM_FRONT_ARRAY). A hit is a verb of port/pcpu.h. */
+/* The part that engines add whose CPUs have blocks of objects (KM_FRONT_ARRAY). A hit is a verb of port/pcpu.h. */
 struct km_array_engine {
 	bool lone;			/* a CPU has one block, not two */
 	/* `empty` (or NULL) in, a block with at least one object out; NULL: none, `empty` stays the caller's. */
@@ -247,7 +247,7 @@ struct km_array_engine {
 	int (*tune)(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
 };
 
-/* What engines whose CPUs own a slab each add (KM_FRONT_CHAIN). A hit is a verb of port/chain_hit.h. */
+/* The part that engines add whose CPUs own a slab each (KM_FRONT_CHAIN). A hit is a verb of port/chain_hit.h. */
 struct km_chain_engine {
 	/* give, of objects[0, count), the last and those of its slab that are near; NULLs are skipped. Returns how many
 	 * are left, at the front. */
@@ -369,7 +369,7 @@ km_inline size_t *km_watched_word(const struct kmem_cache *cache, const void *ob
 }
 
 /* ---- layout.c: what engines share about where bytes are. */
-/* What an object of `size` bytes must be aligned to. */
+/* The alignment of an object of `size` bytes. */
 uint32_t km_layout_align(slab_flags_t flags, uint32_t align, uint32_t size);
 int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *args);
 #define KM_SLAB_MAX_OBJECTS	0x7fffu	/* Kernel: MAX_OBJS_PER_PAGE */

@@ -116,7 +116,8 @@ bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *re
 	return km_add(&cache->defrag_looks, 1u) * 619u % 1024 < km_load(&cache->defrag_ratio);
 }
 
-/* What may be read when it is free is not hidden; its red zone is. The engine may use the word behind that. */
+/* An object that may be read when it is free is not hidden; its red zone is. The engine may use the word behind
+ * that. */
 static km_cold void hide_objects(struct kmem_cache *cache, struct km_page *slab)
 {
 	bool readable = cache->flags & SLAB_TYPESAFE_BY_RCU;
@@ -223,7 +224,7 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 		km_store(&slab[i].order, (uint8_t)order);
 		km_store_release(&slab[i].type, (uint8_t)(i ? KM_PAGE_TAIL : KM_PAGE_SLAB));
 	}
-	/* What a hit checks an address by is the usual order's: any other slab is found by its descriptor. */
+	/* A hit checks an address by the usual order: any other slab is found by its descriptor. */
 	km_map_set(slab, (size_t)1 << order, order == cache->order ? cache->id : KM_MAP_DESC);
 	km_count(cache, KMEM_ALLOC_SLAB);
 	return slab;

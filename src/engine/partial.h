@@ -15,7 +15,7 @@ struct km_slabs {
 	struct km_list partial;
 };
 
-/* What an engine says of its slabs to functions below. */
+/* An engine's description of its slabs, for functions below. */
 struct km_slab_kind {
 	unsigned (*free_objects)(const struct km_page *slab);
 	/* Off the list, lock held: nobody will find it. NULL: km_slabs_drop. */

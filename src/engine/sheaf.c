@@ -87,8 +87,8 @@ static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, uns
 }
 
 /*
- * What other nodes can spare, the nearest first: each keeps min_partial slabs. Kernel: get_from_any_partial, which only
- * tries their locks as well.
+ * The slabs that other nodes can spare, the nearest first: each keeps min_partial slabs. Kernel: get_from_any_partial,
+ * which only tries their locks as well.
  */
 km_cold static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request *request,
 				       void **objects, unsigned want)
@@ -553,7 +553,7 @@ static unsigned take_away(struct kmem_cache *cache, unsigned here, const struct 
 	return got;
 }
 
-/* Who insists on a node has asked the shelf if it is the CPU's; where that is closed there are no blocks. */
+/* A caller that insists on a node has asked the shelf if it is the CPU's; where that is closed there are no blocks. */
 unsigned km_sheaf_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		       unsigned want)
 {

@@ -25,7 +25,7 @@ struct barn {
 	uint64_t gets, puts;		/* events, here because the line is in hand */
 };
 
-/* What a node's CPUs have of other nodes, for requests that name those: a block of each. */
+/* The objects of other nodes that a node's CPUs have, for requests that name those: a block of each. */
 struct away {
 	struct km_lock lock;
 	bool touched;			/* since the last reap */

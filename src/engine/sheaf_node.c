@@ -1,7 +1,7 @@
 /*
- * sheaf_node.c: the engine sheaf as a cache sees it: layout, coming and going, shrink, statistics, checks. What objects
- * do is in sheaf.c. Invariant: each node's lists and counts change under that node's locks, and a loop over nodes holds
- * those of one at a time, except around fork.
+ * sheaf_node.c: the engine sheaf as a cache sees it: layout, coming and going, shrink, statistics, checks. The work on
+ * objects is in sheaf.c. Invariant: each node's lists and counts change under that node's locks, and a loop over nodes
+ * holds those of one at a time, except around fork.
  */
 #include <errno.h>
 
@@ -93,7 +93,7 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	if (cache->tail_bits)
 		cache->min_order = cache->order;
 	cache->capacity = (uint16_t)km_max(capacity_by_size(cache->size), args->sheaf_capacity);
-	/* Who asks for as many at once may have them at hand; who misses often is content with half. */
+	/* A caller that asks for as many at once may have them at hand; one that misses often is content with half. */
 	unsigned bulk = capacity_within(254, cache->size, 64u << 10);
 	/* Two of those would be too few for who takes some at a time. */
 	unsigned busy = capacity_within(126, cache->size, cache->size > 2 * KM_PAGE_SIZE ? 128u << 10 : 32u << 10);
@@ -186,7 +186,7 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 	return km_slabs_free_empty(cache, &n->slabs, idle ? 0 : km_sheaf_keep(cache, n), false, &kind);
 }
 
-/* Kernel: nothing of the kind; SLAB's reaping is the model. What lay untouched since the last call goes. */
+/* Kernel: nothing of the kind; SLAB's reaping is the model. Blocks that lay untouched since the last call go. */
 static size_t sheaf_reap(struct kmem_cache *cache)
 {
 	struct sheaf_node *n;

@@ -201,7 +201,7 @@ static unsigned take_slabs(struct kmem_cache *cache, struct slab_node *n, void *
 	return got;
 }
 
-/* What lies ready on the node. Where the shared array has something, that is all. */
+/* The objects that lie ready on the node. Where the shared array has something, that is all. */
 static unsigned take_ready(struct kmem_cache *cache, struct slab_node *n, const struct km_request *request,
 			   void **objects, unsigned want)
 {
@@ -577,7 +577,7 @@ static void **fit(const struct km_shelf *shelf, void **block, uint64_t pad)
 	uint64_t *at = km_block_pad(shelf, block);
 	void **bottom = (void **)((char *)at - pad);
 
-	/* Who looks from elsewhere finds one of both. */
+	/* A thread that looks from elsewhere finds one of both. */
 	km_store(at, pad);
 	km_store(bottom, NULL);
 	return bottom;

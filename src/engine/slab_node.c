@@ -1,6 +1,6 @@
 /*
  * slab_node.c: the engine slab as a cache sees it: layout, coming and going, looking for what is idle, tuning,
- * shrink, statistics, checks. What objects do is in slab.c. Invariant: an idle array gives back its oldest objects,
+ * shrink, statistics, checks. The work on objects is in slab.c. Invariant: an idle array gives back its oldest objects,
  * a share at a time, and what is used keeps its own.
  */
 #include <errno.h>
@@ -77,7 +77,7 @@ static bool choose_freelist(struct kmem_cache *cache)
 {
 	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
 
-	/* What a sanitizer watches is not written when it is free. */
+	/* An object that a sanitizer watches is not written when it is free. */
 	if (!keeps_content && !km_is_watched(cache) && fill_order(cache, SLAB_IN_OBJECT) &&
 	    cache->objects <= cache->object_size)
 		return true;

@@ -23,7 +23,7 @@ struct km_slob km_slob = {
 		  { &km_slob.list[2], &km_slob.list[2] } },
 };
 
-/* What is asked for, in units. */
+/* The size that is asked for, in units. */
 struct shape {
 	unsigned units, align, header;	/* of the block; of what follows the header; of the header */
 	uint32_t bytes;			/* goes into the header */

@@ -18,7 +18,8 @@ static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	if (km_is_watched(cache) && !(cache->flags & SLAB_KMALLOC))
 		size += KM_RED_ZONE;
 	cache->freeptr = 0;
-	/* What keeps its type when it is free is linked behind, or where the user said. Kernel: a footer as well. */
+	/* An object that keeps its type when it is free is linked behind, or where the user said. Kernel: a footer as
+	 * well. */
 	if (cache->flags & SLAB_TYPESAFE_BY_RCU) {
 		cache->freeptr = args->use_freeptr_offset ? args->freeptr_offset : size;
 		size += args->use_freeptr_offset ? 0 : (uint32_t)sizeof(void *);
@@ -32,7 +33,7 @@ static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 
 /* ------------------------------------------------------------------ where a sanitizer is in the process */
 
-/* What is free, and headers, are nobody's. */
+/* Free units, and headers, are nobody's. */
 void km_shared_page_comes(struct km_page *page)
 {
 	void *base = km_page_address(page);
@@ -135,7 +136,7 @@ static void slob_free(struct kmem_cache *cache, void *object)
 
 /* ------------------------------------------------------------------ shrinking, statistics */
 
-/* What waits with its type becomes free like anything else. */
+/* A block that waits with its type becomes free like anything else. */
 static void give_typed(struct kmem_cache *cache)
 {
 	struct km_slob_node *n = km_slob_node(cache);

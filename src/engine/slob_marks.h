@@ -7,7 +7,7 @@
 
 #include "slob.h"
 
-/* What the two bits of a unit say; the low one: live. */
+/* The meaning of a unit's two bits; the low one: live. */
 enum mark { NO_MARK, CACHES = 1, KEEPS_TYPE = 2, KMALLOCS = 3 };
 
 km_inline enum mark mark_at(const struct km_slob_marks *marks, unsigned unit)

@@ -150,7 +150,8 @@ static bool all_listed(const struct kmem_cache *cache, const struct km_page *sla
 	return !(sum | squares);
 }
 
-/* What was freed twice was counted twice, so that an object is in use yet: the slab stays, as one that is full. */
+/* An object that was freed twice was counted twice, so that an object is in use yet: the slab stays, as one that is
+ * full. */
 km_cold static void keep_for_ever(struct kmem_cache *cache, struct km_page *slab, uint64_t word)
 {
 	uint64_t full = (uint64_t)slab->objects << SLUB_OBJECTS_SHIFT | slab->objects;
@@ -451,7 +452,7 @@ static unsigned consume(const struct kmem_cache *cache, struct hold *hold, void 
 	return got;
 }
 
-/* What is left goes on this CPU, whichever that is now; what it displaces goes to its node. */
+/* The rest goes on this CPU, whichever that is now; the slab that it displaces goes to its node. */
 static void settle(struct kmem_cache *cache, const struct hold *hold, bool may_wait)
 {
 	struct km_chain_top old, top = { hold->freelist, slub_tag(hold->slab, hold->base) };

@@ -1,6 +1,6 @@
 /*
- * slub_node.c: the engine slub as a cache sees it: layout, coming and going, drain, shrink, statistics, checks. What
- * objects do is in slub.c. Invariant: looking (statistics) follows no pointer that it has not proved to be one of
+ * slub_node.c: the engine slub as a cache sees it: layout, coming and going, drain, shrink, statistics, checks. The
+ * work on objects is in slub.c. Invariant: looking (statistics) follows no pointer that it has not proved to be one of
  * this cache's, since others may be at work.
  */
 #include <errno.h>
@@ -128,7 +128,7 @@ static void drain_cpu(struct kmem_cache *cache, unsigned cpu)
 	km_slub_put_partials(cache, partial);
 }
 
-/* What lies on this CPU can be had without a fence, by the verbs with which misses take it. */
+/* The objects on this CPU can be had without a fence, by the verbs with which misses take them. */
 static void drain_own(struct kmem_cache *cache)
 {
 	struct km_chain_link *partial;
@@ -333,7 +333,7 @@ static uint64_t slub_taken(struct kmem_cache *cache, struct km_page *slab, unsig
 	return bits;
 }
 
-/* What CPUs hold: objects on freelists, and objects free on the slabs behind them. */
+/* The objects that CPUs hold: those on freelists, and those free on the slabs behind them. */
 static void look_at_cpus(struct kmem_cache *cache, unsigned long *on_top, unsigned long *behind)
 {
 	if (!cache->chain.slot)

@@ -87,7 +87,8 @@ static bool bulk_miss(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n
 		if (km_likely(!(gfp & __GFP_ACCOUNT)) || !km_front_may_charge(cache, gfp))
 			return bulk_plain(cache, gfp, left, n, objects);
 	}
-	/* What we have is paid for; or it began to be while we had a part of it: that part is nobody's. */
+	/* The objects that we have are paid for; or they began to be while we had a part of them: that part is
+	 * nobody's. */
 	if (km_likely(km_charging(cache)->alloc_bulk(cache, gfp, left, objects)))
 		return true;
 	if (left < n) {
@@ -100,7 +101,7 @@ static bool bulk_miss(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n
 }
 
 #ifdef KMEM_HAVE_RSEQ
-/* What there is on a block of many owners, into the end of objects[0, *left). False: refused; nothing is to be had. */
+/* The objects on a block of many owners, into the end of objects[0, *left). False: refused; nothing is to be had. */
 km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, uint32_t mask, size_t *left, void **objects)
 {
 	size_t n = km_rseq_pop_n(&cache->charged.front.back, mask, cache->shelf.front.percpu,
@@ -136,7 +137,8 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 				      n * sizeof(*objects)) / sizeof(*objects);
 	if (km_likely(!left))
 		return true;
-	/* What is paid for already: front.h. No copy begins with the mask of a shelf that another thread is making. */
+	/* Objects that are paid for already: front.h. No copy begins with the mask of a shelf that another thread is
+	 * making. */
 	const uint32_t mask = km_load(&cache->charged.block_mask);
 
 	if (!km_objcg_here || km_unlikely(!mask))

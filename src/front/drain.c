@@ -46,7 +46,7 @@ static void show_back(struct kmem_cache *cache)
 				 back.shelf && back.shelf == cache->word && km_hot.caches[cache->id] ? back.mask : 0u);
 }
 
-/* What hits see follows from which shelves are open; all is written before the fence. */
+/* The words that hits see follow from which shelves are open; all are written before the fence. */
 static void show(struct kmem_cache *cache)
 {
 	bool open = cache->shelf.front.open.shelf != 0;
@@ -54,7 +54,8 @@ static void show(struct kmem_cache *cache)
 	show_back(cache);
 	if (cache->id < KM_MAP_FIRST)
 		return;
-	/* What is a part's is let alone, unless that is closed: then its sizes are served as they were before it. */
+	/* The entries of a part are let alone, unless that is closed: then its sizes are served as they were before
+	 * it. */
 	for (uint32_t i = 0; i < cache->size_count; i++) {
 		uint16_t shown = km_load(&cache->size_ids[i]);
 
@@ -202,7 +203,7 @@ void km_front_leave_all(struct kmem_cache **caches, size_t count, const uint16_t
 	do_closed(caches, count, false, collect, &left);
 }
 
-/* What lies on this CPU can be had without a fence, by those verbs that take it one block at a time. */
+/* The objects on this CPU can be had without a fence, by those verbs that take them one block at a time. */
 static void collect_own(struct kmem_cache *cache)
 {
 	enum { SOME = 64 };
@@ -372,7 +373,7 @@ bool km_front_close_all(struct kmem_cache **caches, size_t count)
 
 		if (fenced && cache->charged.slot)
 			free_charged(cache);
-		/* What a handler put there since. */
+		/* The objects that a handler put there since. */
 		if (slot)
 			collect(cache, NULL);
 		if (fenced && slot != cache->word)
@@ -405,7 +406,7 @@ size_t km_front_shelf_objects(const struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ shelves of what is paid for */
 
-/* Who watches would not see what comes and goes there. */
+/* A watcher would not see what comes and goes there. */
 static void open_charged(struct kmem_cache *cache)
 {
 	if (km_unlikely(cache->hooks != NULL)) {
@@ -518,8 +519,8 @@ static void *const *objects_on(const struct km_shelf *shelf, unsigned cpu)
 }
 
 /*
- * What the CPU has charged, if it is the right one's, and the block with it: one that is nobody's must not lie there.
- * Who is named by an empty block may be gone: nobody asks it.
+ * The CPU's charged objects, if they are the right owner's, and the block with them: one that is nobody's must not lie
+ * there. The owner that an empty block names may be gone: nobody asks it.
  */
 static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how)
 {

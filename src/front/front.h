@@ -19,7 +19,7 @@
 /* The thread has no CPU to put things on: it may be one whose area is not alive yet, and can be now. */
 void km_front_new_cpu(bool may_wait) km_cold;
 
-/* What each miss begins with. may_wait: system calls are allowed. */
+/* The beginning of each miss. may_wait: system calls are allowed. */
 km_inline void km_front_enter_thread(bool may_wait)
 {
 	km_thread_enter();
@@ -27,7 +27,7 @@ km_inline void km_front_enter_thread(bool may_wait)
 		km_front_new_cpu(may_wait);
 }
 
-/* What a miss calls: the only ways from here up. Set once at start. */
+/* The functions that a miss calls: the only ways from here up. Set once at start. */
 extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 /*
  * Pages ran out, or (`only` not NULL) that cache may have no more, and the caller, who holds no lock, may wait: what
@@ -45,8 +45,8 @@ bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp);
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait) __attribute__((weak));
 
 /*
- * Who pays for this thread's objects where somebody is to pay, and who where the thread has said nothing; NULL: nobody.
- * watch/memcg.h has what they are.
+ * The payer of this thread's objects where somebody is to pay, and that where the thread has said nothing; NULL:
+ * nobody. watch/memcg.h has what they are.
  */
 struct obj_cgroup;
 extern km_hidden km_tls struct obj_cgroup *km_objcg_here;
@@ -264,7 +264,7 @@ km_inline bool km_front_is_owner(const struct kmem_cache *cache, const void *obj
 	return seen == owner;
 }
 
-/* What is no hit of `charged` or `mixed` by its gfp. */
+/* A request that is no hit of `charged` or `mixed` by its gfp. */
 void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp);
 
 /*

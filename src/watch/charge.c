@@ -28,7 +28,7 @@ km_inline bool has_plain_shelf(const struct kmem_cache *cache)
 }
 
 /*
- * Whose the CPU's block is, 0 for nobody or none: a look for those who then do a sequence, or go the slow way. Of a
+ * The owner of the CPU's block, 0 for nobody or none: a look for those who then do a sequence, or go the slow way. Of a
  * thread without a CPU that is a word of the zeros below the areas.
  */
 km_inline uintptr_t block_owner(const struct kmem_cache *cache)
@@ -87,7 +87,7 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 	return object ? charge_failed(cache, gfp) : NULL;
 }
 
-/* What an object costs who pays for it: its word among its page's owners, too. */
+/* The price of an object for its payer: its word among its page's owners, too. */
 static uint32_t charge_of(const struct kmem_cache *cache)
 {
 	return cache->size + (cache->engine->whole_pages ? 0 : (uint32_t)sizeof(void *));
@@ -174,7 +174,7 @@ km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t other, uintp
 	return km_likely(other) ? other != owner : !km_memcg_modes[MEM_CGROUP_SHELF];
 }
 
-/* What is paid for has no object, or the word of the object's slab must change. */
+/* The charge has no object, or the word of the object's slab must change. */
 static km_noinline void *finish_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	if (object && km_payer_set(cache, object, (uintptr_t)objcg, km_may_block(gfp)))
@@ -254,7 +254,7 @@ static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *obj
 	return charge_failed(cache, gfp);
 }
 
-/* Who comes for a private group by the way of all has it from the group's twin. */
+/* A request for a private group that comes by the way of all is served by the group's twin. */
 static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	bool was = km_calls_begin(km_may_block(gfp));
@@ -356,7 +356,7 @@ static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int n
 	return object ? km_cleared(cache, object) : NULL;
 }
 
-/* What was no hit of the front's. */
+/* A request that was no hit of the front's. */
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	struct obj_cgroup *objcg = payer(cache, gfp);
@@ -521,7 +521,7 @@ static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup
 	return all;
 }
 
-/* Hits come here as well. What goes back goes as gfp allows. */
+/* Hits come here as well. Objects go back as gfp allows. */
 static size_t take_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects)
 {
 	const bool odd = objcg->private || objcg == &km_objcg_root;
@@ -650,7 +650,7 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 
 	if (!objcg || objcg == &km_objcg_root || ZERO_OR_NULL_PTR(object) || (cache && cache->twin_of))
 		return true;
-	/* What a private group has it has from the first on: or destroy_all would free it. */
+	/* A private group has its blocks from the first on: or destroy_all would free them. */
 	if (!cache)
 		return km_large_owner(object) || (!objcg->private && km_large_charge(object, gfp));
 	if (!km_charging(cache) && !km_front_may_charge(cache, gfp))
@@ -785,8 +785,8 @@ static int flush_cache(struct kmem_cache *cache, void *root)
 }
 
 /*
- * What lies charged on shelves for the group and those below, and in large blocks that handlers freed. Caches neither
- * come nor go meanwhile.
+ * The objects that lie charged on shelves for the group and those below, and large blocks that handlers freed. Caches
+ * neither come nor go meanwhile.
  */
 static void flush(struct mem_cgroup *root)
 {

@@ -130,7 +130,7 @@ static bool take_over(struct kmem_cache *cache, uint64_t owner)
 	return true;
 }
 
-/* Who came second might not wait for a fence. */
+/* The second payer might not wait for a fence. */
 void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (!km_charged_is_mixed(cache) && km_load(&cache->payer) == KM_PAYERS_DIFFER && km_may_block(gfp) &&
@@ -164,7 +164,7 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 	    !km_payers_note(cache, owner, km_may_block(gfp)) ||
 	    !(km_charged_is_mixed(cache) ? has_block(cache) : take_over(cache, owner)))
 		return NULL;
-	/* What is more than the caller's one object is not worth going beyond a limit, nor a callback's last resort. */
+	/* More than the caller's one object is not worth going beyond a limit, nor a callback's last resort. */
 	gfp = (gfp & ~(KM_CHARGED_ODD | __GFP_ACCOUNT | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
 	if (!km_objcg_charge(objcg, n * cache->charge, gfp))
 		return NULL;

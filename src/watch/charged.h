@@ -34,7 +34,7 @@ km_inline struct km_shelf *km_charged_shelf(struct kmem_cache *cache)
 	return km_charged_is_mixed(cache) ? &cache->mixed : &cache->charged;
 }
 
-/* What the owner had is nobody's any more, and paid back. Objects of many owners may change places. */
+/* The owner's objects are nobody's any more, and paid back. Objects of many owners may change places. */
 void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
 /* ... and they are free. */
 void km_charged_give_up(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n);
@@ -65,7 +65,7 @@ void *km_charged_take_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgro
 
 /*
  * Another's block is in the way. One thread that uses many groups in turn would have it changed at every call: so only
- * who finds it there for the 16th time in a row takes it over. What such a one frees will find it there, too.
+ * who finds it there for the 16th time in a row takes it over. The frees of such a one will find it there, too.
  */
 struct km_charged_last {
 	const struct kmem_cache *cache;

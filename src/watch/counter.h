@@ -40,7 +40,8 @@ void km_counter_init(struct km_counter *counter, struct km_counter *parent);
 struct km_counter *km_counter_try_charge(struct km_counter *counter, uint64_t bytes);
 /* The same whatever the limits are. */
 void km_counter_charge(struct km_counter *counter, uint64_t bytes);
-/* Who would refuse now, or NULL: a look, after which try_charge seldom raises a counter (and its peak) in vain. */
+/* The counter that would refuse now, or NULL: a look, after which try_charge seldom raises a counter (and its peak) in
+ * vain. */
 struct km_counter *km_counter_would_refuse(struct km_counter *counter, uint64_t bytes);
 /* More than there is: km_misuse; then what there is. */
 void km_counter_uncharge(struct km_counter *counter, uint64_t bytes);

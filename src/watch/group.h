@@ -15,7 +15,7 @@
 #include "../port/fields.h"
 #include "memcg.h"
 
-/* What an online group adds to `charged` of its objcg, so that this is not 0: more than any charge. */
+/* The bytes that an online group adds to `charged` of its objcg, so that this is not 0: more than any charge. */
 #define KM_OBJCG_HOME	((int64_t)1 << 62)
 /* The same as long as it has twins of caches. */
 #define KM_OBJCG_PRIVATE	((int64_t)1 << 61)
@@ -90,7 +90,7 @@ km_inline bool km_memcg_in(const struct mem_cgroup *group, const struct mem_cgro
 	return group != NULL;
 }
 
-/* What is charged for a group; NULL for the root, which counts nothing. */
+/* The counter that is charged for a group; NULL for the root, which counts nothing. */
 km_inline struct km_counter *km_memcg_counter(struct mem_cgroup *group)
 {
 	return km_memcg_is_root(group) ? NULL : &group->memory;
@@ -123,7 +123,7 @@ struct km_attempt {
 };
 bool km_stock_charge(struct km_attempt *attempt);
 
-/* What lies in stocks of `root` and below goes back; bytes. With the tree lock. */
+/* The bytes in stocks of `root` and below go back; how many. With the tree lock. */
 uint64_t km_stock_drain(struct mem_cgroup *root);
 /* In stocks of the group itself; racy. */
 uint64_t km_stock_bytes(const struct mem_cgroup *group);

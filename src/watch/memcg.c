@@ -25,7 +25,7 @@ struct mem_cgroup km_memcg_root = {
 	.name = "/",
 };
 
-/* What this process's groups are below: the group that options made for it, where they did. */
+/* The group above this process's groups: the one that options made for it, where they did. */
 static struct mem_cgroup *top = &km_memcg_root;
 
 static struct {
@@ -122,9 +122,9 @@ void km_memcg_keep_gone(bool keep)
 }
 
 /*
- * What was an objcg stays one for ever, and points to a group that is there, or to the root: so whoever was told of it
- * by an object, or a block on a shelf, that may have gone meanwhile finds that group under a CPU's stock lock. With the
- * tree lock.
+ * The record of an objcg stays one for ever, and points to a group that is there, or to the root: so whoever was told
+ * of it by an object, or a block on a shelf, that may have gone meanwhile finds that group under a CPU's stock lock.
+ * With the tree lock.
  */
 static void keep_objcg(struct obj_cgroup *objcg)
 {
@@ -221,7 +221,7 @@ void km_memcg_reap(void)
 		if (!km_stock_is_over(objcg))
 			continue;
 		km_list_del(&objcg->link);
-		/* Who charges it after this is told so. */
+		/* A thread that charges it after this is told so. */
 		km_store(&objcg->memcg, &km_memcg_root);
 		km_store(&objcg->gone, true);
 		keep_objcg(objcg);
@@ -298,8 +298,8 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 
 /*
  * From here on all that points to the group points to its parent, which was charged all along. Whoever still looks at
- * the group does so under some CPU's lock: km_stock_leave passes them all. What is left on its own counters then is
- * what has gone over, and nobody will take it back from there.
+ * the group does so under some CPU's lock: km_stock_leave passes them all. The rest on its own counters then is what
+ * has gone over, and nobody will take it back from there.
  */
 static void reparent(struct mem_cgroup *group)
 {
@@ -504,7 +504,7 @@ int mem_cgroup_set_mode(enum mem_cgroup_mode mode, bool on)
 	else
 		km_store(&km_memcg_modes[mode], on);
 	km_memcg_unlock();
-	/* What lies on shelves now would stay in use there. */
+	/* The objects on shelves now would stay in use there. */
 	if (mode == MEM_CGROUP_SHELF && !on && km_memcg_flush_shelves)
 		km_memcg_flush_shelves(&km_memcg_root);
 	return result;

@@ -60,7 +60,7 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg);
 void km_objcg_settle(struct obj_cgroup *objcg, uint64_t bytes);
 /* ... and where he may not: his next charge that may wait is slowed down for it. */
 void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes);
-/* Who pays for it now, with a reference for the caller; the root for an orphan of it. */
+/* The group that pays for it now, with a reference for the caller; the root for an orphan of it. */
 struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
 
 /* Before there is any other: the root's place for whoever makes groups, allocates in the root's name, or lets nobody be

@@ -195,7 +195,7 @@ static int note_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* What is on no shelf and in no barn then is a user's: only that is taken. */
+/* An object that is on no shelf and in no barn then is a user's: only that is taken. */
 static void take_back(struct walk *walk)
 {
 	struct kmem_cache *caches[AT_ONCE];

@@ -143,7 +143,8 @@ static size_t run_in_page(const struct kmem_cache *cache, size_t n, void *const 
 		return 0;
 	const uintptr_t page = (uintptr_t)objects[n - 1] - place.offset;
 	const uint32_t shift = km_load(&cache->owner_shift);
-	/* What was seen is filled in; a word that was one owner's may be a vector's now, which begins with it. */
+	/* The owners that were seen are filled in; a word that was one owner's may be a vector's now, which begins with
+	 * it. */
 	const uint64_t seen = km_load_acquire(place.word);
 	if (!(seen & KM_OWNER_VECTOR)) {
 		while (--left && (uintptr_t)objects[left - 1] - page < KM_PAGE_SIZE)

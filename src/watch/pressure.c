@@ -195,9 +195,9 @@ void km_pressure_fork_child(void)
 /* ------------------------------------------------------------------ protection */
 
 /*
- * What of low (or min) counts for a group in a reclaim that begins at `root`: at most what it uses; at most what
- * counts for its parent, and where the children claim more than that, its share by claim. Kernel: the same, without
- * memory_recursiveprot. With the tree lock.
+ * The part of low (or min) that counts for a group in a reclaim that begins at `root`: at most what it uses; at most
+ * what counts for its parent, and where the children claim more than that, its share by claim. Kernel: the same,
+ * without memory_recursiveprot. With the tree lock.
  */
 static uint64_t claim(const struct mem_cgroup *group, bool low)
 {
@@ -345,8 +345,9 @@ static bool others_shrink(const struct mem_cgroup *group)
 }
 
 /*
- * Who comes second finds that a shrinker has nothing more, while another thread is still in it. He waits, but with an
- * end: it may be him that the shrinker waits for. True: somebody gave something since there were `before` such.
+ * The thread that comes second finds that a shrinker has nothing more, while another thread is still in it. He waits,
+ * but with an end: it may be him that the shrinker waits for. True: somebody gave something since there were `before`
+ * such.
  */
 static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
 {

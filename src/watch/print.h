@@ -34,7 +34,7 @@ int km_print_end(struct km_writer *writer);
 #define KM_UNKNOWN	(~0ul)
 #define KM_UNKNOWN_LIMIT (KM_UNKNOWN - 1)
 
-/* What JSON says of a process besides its numbers. */
+/* The texts that JSON has of a process besides its numbers. */
 struct km_print_process {
 	const char *version, *discipline, *reason;
 	unsigned pid;

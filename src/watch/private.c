@@ -31,7 +31,7 @@
  */
 struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
 
-/* What befell this thread's last request at the level of slabs. */
+/* The outcome of this thread's last request at the level of slabs. */
 static km_tls struct {
 	struct kmem_cache *prepaid_for;
 	size_t prepaid;			/* bytes of slabs that are paid for already */

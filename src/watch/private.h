@@ -82,9 +82,9 @@ bool km_private_free(struct kmem_cache *cache, void *object);
 /* Of objects[0, *n): how many of the last are the cache's own; 0: the last, and before it those of the same twin, were
  * freed, and *n is less now. */
 size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects);
-/* Who pays for all slabs of a twin. */
+/* The payer of all slabs of a twin. */
 struct obj_cgroup *km_private_owner(const struct kmem_cache *twin);
-/* What lies ready in a twin goes back, if `root` or one below pays for it. Visits the registry. */
+/* The objects that lie ready in a twin go back, if `root` or one below pays for them. Visits the registry. */
 void km_private_flush(struct kmem_cache *twin, struct mem_cgroup *root);
 
 /* private.c, for private_end.c: the spares' home; and, with the registry locked: a twin without slabs is its home's

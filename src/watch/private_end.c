@@ -39,7 +39,7 @@ static struct km_twin *next_twin(const struct km_private *private, const struct 
 #define for_each_twin(twin, private)                                                               \
 	for (struct km_twin *twin = next_twin(private, NULL); twin; twin = next_twin(private, twin))
 
-/* What lies ready on shelves, and empty slabs. */
+/* The objects that lie ready on shelves, and empty slabs. */
 static void empty(struct kmem_cache *cache)
 {
 	if (!km_load(&cache->slab_bytes))
@@ -105,7 +105,7 @@ struct visiting {
 	size_t count;
 };
 
-/* What lies on shelves is free. With the registry locked. */
+/* The objects on shelves are free. With the registry locked. */
 static void drain_twins(struct km_private *private)
 {
 	struct kmem_cache *caches[TOGETHER];
@@ -267,7 +267,7 @@ static void destroy_large(struct km_private *private)
 	size_t from = 0;
 	void *block;
 
-	/* What handlers freed and nobody finished. */
+	/* The blocks that handlers freed and nobody finished. */
 	km_large_finish_deferred();
 	while ((block = next_large(private, search, &from)))
 		km_large_free(block);
@@ -349,7 +349,7 @@ static void free_private(struct km_private *private)
 	km_meta_free(private, sizeof(*private));
 }
 
-/* What is left of a group that is gone, as far as it has come to be empty. True: that was all. */
+/* The twins of a group that is gone, as far as they have come to be empty. True: that was all. */
 static bool clear_away(struct km_private *private)
 {
 	struct obj_cgroup *objcg = private->objcg;
@@ -451,7 +451,7 @@ void km_private_release(struct obj_cgroup *objcg)
 	km_list_add_head(entry, &orphans);
 	reap(LOOKS);
 	km_registry_unlock();
-	/* What held its twins. */
+	/* The table that held its twins. */
 	km_meta_trim(false);
 }
 

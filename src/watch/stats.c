@@ -138,7 +138,8 @@ int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void 
 
 /* ------------------------------------------------------------------ text */
 
-/* What a piece of rows is written to may be a pipe whose reader waits for a lock of ours: none is held then. */
+/* The file that a piece of rows is written to may be a pipe whose reader waits for a lock of ours: none is held
+ * then. */
 static void write_piece(void *writer)
 {
 	km_print_flush(writer);
@@ -247,7 +248,7 @@ int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 	if (cache->engine->shared_pages || cache->engine->whole_pages)
 		return -EOPNOTSUPP;
 	bool was = km_busy_begin();
-	/* What lies on shelves and in barns goes home first: then taken means allocated. */
+	/* The objects on shelves and in barns go home first: then taken means allocated. */
 	km_front_drain(cache);
 	cache->engine->shrink(cache);
 	km_busy_end(was);

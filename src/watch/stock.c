@@ -125,7 +125,7 @@ static void put_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t
 		km_counter_uncharge(&group->memory, pages << KM_PAGE_SHIFT);
 		return;
 	}
-	/* Who asks for numbers reads them without the lock. */
+	/* A caller that asks for numbers reads them without the lock. */
 	km_store(&stock->groups[i], group);
 	km_store(&stock->pages[i], (uint8_t)(stock->pages[i] + pages));
 }
@@ -157,7 +157,7 @@ static bool is_open(const struct obj_cgroup *objcg)
 	return km_load(&objcg->slot) != 0;
 }
 
-/* Who pays, as long as the lock is held. */
+/* The payer, as long as the lock is held. */
 static struct mem_cgroup *payer(const struct obj_cgroup *objcg)
 {
 	return km_load(&objcg->memcg);
@@ -222,8 +222,8 @@ static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, int64_t by
 
 /*
  * Where the system does not stop other CPUs for us, a sequence that found the stock open may still be on its way when
- * that is closed. What its words hold goes back then, but they stay as they are, and nobody else gets them: so what
- * comes late, in or out, is seen by whoever looks next, before anything else of the objcg goes back.
+ * that is closed. The bytes in its words go back then, but the words stay as they are, and nobody else gets them: so
+ * what comes late, in or out, is seen by whoever looks next, before anything else of the objcg goes back.
  */
 static void make_good(struct km_stock *stock, struct obj_cgroup *objcg)
 {
@@ -262,7 +262,7 @@ static void give_pages(struct km_stock *stock, struct obj_cgroup *objcg, uint64_
 	traffic(stock, objcg, -(int64_t)(pages << KM_PAGE_SHIFT));
 }
 
-/* What lies on no CPU. */
+/* The bytes that lie on no CPU. */
 static uint64_t take_loose(struct obj_cgroup *objcg)
 {
 	if (!km_load(&objcg->nr_charged_bytes))
@@ -556,7 +556,7 @@ static void give_back_locked(struct obj_cgroup *objcg, uint64_t bytes)
 	leave(stock);
 }
 
-/* What came late is made good on the way. */
+/* A charge that came late is made good on the way. */
 static void look_again(struct obj_cgroup *objcg)
 {
 	struct km_stock *stock = enter(false);
@@ -604,7 +604,7 @@ uint64_t km_stock_drain(struct mem_cgroup *root)
 		uint64_t own = fenced ? collect(group->objcg) : 0;
 
 		km_stock_open(&group->objcg->slot, group->objcg->stock);
-		/* What this CPU has can be had without a fence. */
+		/* The bytes of this CPU can be had without a fence. */
 		if (!fenced)
 			own = km_stock_empty(&group->objcg->slot);
 		give_back_locked(group->objcg, own);

@@ -51,14 +51,15 @@ struct mem_cgroup;
  * Names need not differ; a slash or a control character in one becomes '_'.
  */
 KMEM_API struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name, unsigned int flags);
-/* The root: it has no limits and counts nothing; who has it active is not charged. Always there. */
+/* mem_cgroup_root - the root, which is always there. It has no limits and counts nothing, and a thread that has it
+ * active is not charged. */
 KMEM_API struct mem_cgroup *mem_cgroup_root(void);
-/* One more reference; returns its argument. NULL is passed through. */
+/* mem_cgroup_get - one more reference; returns its argument. NULL is passed through. */
 KMEM_API struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group);
 /*
- * One reference less; the last takes the group offline first, and then it is gone: a thread that still has it active
- * and charges it is told so, in one line (a misuse, as of one that puts it again), as long as no more than 256 other
- * groups have gone since. Where something of it is still allocated its parent pays. NULL and the root do nothing.
+ * mem_cgroup_put - one reference less; the last takes the group offline first, and then it is gone. A thread that still
+ * has it active and charges it is told so, in one line (a misuse), until 256 other groups have gone since; a thread
+ * that puts it again, until 64 have. Its parent pays for what is still allocated. NULL and the root do nothing.
  */
 KMEM_API void mem_cgroup_put(struct mem_cgroup *group);
 /*
@@ -68,10 +69,11 @@ KMEM_API void mem_cgroup_put(struct mem_cgroup *group);
  * -ENOENT: it is offline already.
  */
 KMEM_API int mem_cgroup_offline(struct mem_cgroup *group);
+/* mem_cgroup_online - true until the group is taken offline. */
 KMEM_API bool mem_cgroup_online(const struct mem_cgroup *group);
-/* As given, cut to MEMCG_NAME_MAX - 1 bytes. */
+/* mem_cgroup_name - the name, as given, cut to MEMCG_NAME_MAX - 1 bytes. */
 KMEM_API const char *mem_cgroup_name(const struct mem_cgroup *group);
-/* The group above, NULL for the root. No reference: valid as long as the caller's on `group`. */
+/* mem_cgroup_parent - the group above, NULL for the root. No reference: valid as long as the caller's on `group`. */
 KMEM_API struct mem_cgroup *mem_cgroup_parent(const struct mem_cgroup *group);
 
 /* ---------------------------------------------------------------- 2. The payer */
@@ -86,10 +88,10 @@ KMEM_API struct mem_cgroup *mem_cgroup_parent(const struct mem_cgroup *group);
  * fork() the forking thread's stays.
  */
 KMEM_API struct mem_cgroup *set_active_memcg(struct mem_cgroup *group);
-/* Returns the group that is active in this thread; NULL where nothing was set. */
+/* mem_cgroup_active - the group that is active in this thread; NULL where nothing was set. */
 KMEM_API struct mem_cgroup *mem_cgroup_active(void);
-/* Let `group` pay where a thread has set nothing; NULL: nobody, as at first. Takes a reference, and gives the former
- * one's back: no thread may be allocating in its name then. */
+/* mem_cgroup_set_default - let `group` pay where a thread has set nothing; NULL: nobody, as at first. Takes a
+ * reference, and gives the former one's back: no thread may be allocating in its name then. */
 KMEM_API void mem_cgroup_set_default(struct mem_cgroup *group);
 
 /* For MEMCG_SCOPE. */
@@ -221,11 +223,13 @@ KMEM_API void mem_cgroup_set_high_callback(struct mem_cgroup *group, mem_cgroup_
 /* ---------------------------------------------------------------- 4. Events */
 
 /*
- * Kernel: the keys of memory.events, in their order. Of a charge that meets a max: failcnt counts each look that found
- * no room; MEMCG_MAX those after which stocks and shelves were drained in vain, or that may not wait, once before each
- * reclaim (kernel: before it drains); MEMCG_OOM those of these where reclaim freed nothing, unless the call has
- * __GFP_NORETRY or __GFP_RETRY_MAYFAIL, or comes from a callback. So oom <= max <= failcnt; a charge that got through
- * in the end may have counted in all three, and one that fails without waiting counts no oom.
+ * The keys of the kernel's memory.events, in their order. Counters of a charge that meets a max:
+ *	failcnt		each try that found no room
+ *	MEMCG_MAX	each time that draining stocks and shelves did not help, or that the charge may not wait: once
+ *			before each reclaim (kernel: before it drains)
+ *	MEMCG_OOM	each time that reclaim then freed nothing; not for a charge with __GFP_NORETRY or
+ *			__GFP_RETRY_MAYFAIL, one that comes from a callback, or one that may not wait
+ * So oom <= max <= failcnt. A charge that succeeds in the end may have counted in all three.
  */
 enum memcg_memory_event {
 	MEMCG_LOW,		/* reclaimed although below its low */
@@ -237,8 +241,9 @@ enum memcg_memory_event {
 	MEMCG_NR_MEMORY_EVENTS
 };
 
-/* Events of the group and of all below it; `local`: of the group alone. */
+/* mem_cgroup_events - how often an event happened in the group and in all below it; 0 for the root. */
 KMEM_API uint64_t mem_cgroup_events(const struct mem_cgroup *group, enum memcg_memory_event event);
+/* mem_cgroup_events_local - how often it happened in the group alone. */
 KMEM_API uint64_t mem_cgroup_events_local(const struct mem_cgroup *group, enum memcg_memory_event event);
 /*
  * mem_cgroup_eventfd - a descriptor that becomes readable when an event of `mask` (1 << MEMCG_HIGH | ...) is counted
@@ -287,10 +292,10 @@ KMEM_API uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes);
 /*
  * mem_cgroup_drain - take back what lies charged and unused, of the group and all below, on every CPU: then `current`
  * is the sum over what is alive, to the byte. Returns the bytes that came back out of stocks. Kernel: drain_all_stock.
- * While others allocate and free, what a thread has charged and not laid down yet is missed: what a shelf holds (64
- * KiB, or two objects of a cache), and of a private group a slab, for each thread that is just filling or emptying
- * one, be it that it lost its CPU there; an allocation that is refused drains three times because of that. Bytes on
- * their way between stocks and counters are not missed: they are moved under the CPU's lock.
+ * While others allocate and free, a drain misses at most one shelf (64 KiB, or two objects of a cache), or one slab
+ * of a private group, for each thread that is in the middle of filling or emptying one, also one that lost its CPU
+ * there. An allocation that is refused drains three times because of that. Bytes on their way between stocks and
+ * counters are not missed, because they are moved under the CPU's lock.
  */
 KMEM_API uint64_t mem_cgroup_drain(struct mem_cgroup *group);
 
@@ -325,7 +330,7 @@ KMEM_API bool kmem_cache_charge(void *object, gfp_t gfp);
  */
 KMEM_API int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes);
 KMEM_API void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes);
-/* Bytes that could be charged now before some max refuses; MEMCG_NO_LIMIT where there is none. */
+/* mem_cgroup_margin - bytes that could be charged now before some max refuses; MEMCG_NO_LIMIT where there is none. */
 KMEM_API uint64_t mem_cgroup_margin(const struct mem_cgroup *group);
 
 /* ---------------------------------------------------------------- 7. Numbers and texts */

@@ -71,8 +71,8 @@ static km_noinline void *account_odd(struct kmem_cache *cache, gfp_t gfp)
 }
 
 /*
- * What is paid for already (front.h): first of all where the call says so, else after a miss. The area and the thread's
- * offset are not the cache's: so the sequence begins before the cache is known.
+ * An object that is paid for already (front.h): first of all where the call says so, else after a miss. The area and
+ * the thread's offset are not the cache's: so the sequence begins before the cache is known.
  */
 km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 {

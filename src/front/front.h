@@ -271,7 +271,7 @@ void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp);
  * A cache whose objects are all paid for has no public shelf, but one of objects that are paid for already: a second
  * hit. As long as one pays for all, they are the owner's that the CPU's block names (own); where several pay they may
  * be anybody's, and whoever takes one looks whose (any): it comes with what he pays for it, or is charged to him
- * instead of that one. What is freed goes there by the first hit, either way. base, rseq: area 0 and the thread's
+ * instead of that one. A freed object goes there by the first hit, either way. base, rseq: area 0 and the thread's
  * offset, as at the first hit.
  */
 #ifdef KMEM_HAVE_RSEQ

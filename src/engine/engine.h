@@ -258,8 +258,9 @@ struct km_chain_engine {
 };
 
 /*
- * What engines add that serve kmalloc by size, from one cache, in pages that all their caches share (shared_pages).
- * `alloc` of the table below looks at request->bytes and request->align there. Sizes are multiples of KM_SIZED_UNIT.
+ * The part that engines add which serve kmalloc by size, from one cache, in pages that all their caches share
+ * (shared_pages). `alloc` of the table below looks at request->bytes and request->align there. Sizes are multiples of
+ * KM_SIZED_UNIT.
  */
 #define KM_SIZED_UNIT	((uint32_t)ARCH_KMALLOC_MINALIGN)
 #define KM_SIZED_END	(KM_PAGE_SIZE - KM_SIZED_UNIT)	/* kmalloc from here on: whole pages */
@@ -339,7 +340,7 @@ extern km_hidden const struct km_engine km_engine_ready;	/* cache/ready.c; no ca
 /* engines.c: the engine of a name, or NULL; one more, before the first cache is made (false: there is no room). */
 const struct km_engine *km_engine_find(const char *name);
 bool km_engine_add(const struct km_engine *engine);
-/* What the one adds that serves kmalloc by size; NULL: there is none. */
+/* The part of the one that serves kmalloc by size; NULL: there is none. */
 const struct km_sized_engine *km_engine_sized(void);
 /* check_all and fork_all of all engines. */
 int km_engines_check(void);

@@ -36,7 +36,7 @@ struct slab_slab {
 _Static_assert(offsetof(struct slab_slab, colour) == 0, "km_slab_first finds it there");
 KM_ENGINE_PAGE(slab_slab, struct slab_slab)
 
-/* What this node's CPUs freed of another node's. */
+/* Another node's objects that this node's CPUs freed. */
 struct slab_alien {
 	struct km_lock lock;
 	unsigned avail;

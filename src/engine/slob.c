@@ -133,7 +133,7 @@ km_inline unsigned take_units(struct km_page *page, const struct shape *shape)
 	}
 	km_slob_page(page)->passed = (uint16_t)before;
 	km_slob_page(page)->passed_units = (uint16_t)largest;
-	/* What is left on either side stays free. */
+	/* The rest on either side stays free. */
 	if (stop < end) {
 		*free_at(base, stop) = (struct km_slob_free){ (uint16_t)(end - stop), (uint16_t)next };
 		next = stop;

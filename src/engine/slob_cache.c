@@ -64,7 +64,7 @@ void km_slob_construct(struct kmem_cache *cache, void *object)
 	km_reports_off();
 }
 
-/* What its user asked for, where a sanitizer hides the header. */
+/* The size that its user asked for, where a sanitizer hides the header. */
 static km_cold size_t asked(const void *p)
 {
 	km_reports_off();

@@ -126,7 +126,7 @@ KMEM_API int mlockall(int flags)
 
 km_hidden int km_mlockall(int flags) __attribute__((alias("mlockall")));
 
-/* What is mapped from now on is not locked: it may lie ready again. */
+/* Memory that is mapped from now on is not locked: it may lie ready again. */
 KMEM_API int munlockall(void);
 KMEM_API int munlockall(void)
 {

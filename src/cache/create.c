@@ -561,7 +561,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 		km_pages_walk(bury_slab, &left);
 	}
 	put_id(cache, fenced);
-	/* Who calls it still finds the shelves closed and this, as long as no other cache lies here. */
+	/* A caller that still uses it finds the shelves closed and this, as long as no other cache lies here. */
 	km_front_bury(cache);
 	cache->payer = KM_PAYER_ODD;
 	/* Its last user of before may still be in here: what he looks at stays, for ever. */

@@ -111,7 +111,7 @@ static void chain_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_un
 		km_bulk_spill(cache, n, objects, km_bulk_give);
 }
 
-/* Whose hits are found before the shape is asked, and whose are not. */
+/* The caches whose hits are found before the shape is asked, and those whose are not. */
 const struct km_shape km_shape_chain = {
 	.alloc = chain_alloc, .free = chain_free, .alloc_bulk = chain_alloc_bulk, .free_bulk = chain_free_bulk,
 	.give = chain_give, .give_last = chain_give_last,

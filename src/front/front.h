@@ -113,7 +113,7 @@ void km_front_choose_shape(struct kmem_cache *cache) km_cold;
 void km_front_watch(struct kmem_cache *cache, const struct km_hooks *hooks) km_cold;
 void km_front_bury(struct kmem_cache *cache) km_cold;	/* it was destroyed: each call is misuse */
 
-/* What is no hit. Return and fail as the public functions do. */
+/* Requests that are no hit. They return and fail as the public functions do. */
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void *km_charged_miss(struct kmem_cache *cache, gfp_t gfp);	/* nor one of km_charged_alloc */

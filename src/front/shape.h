@@ -116,7 +116,7 @@ void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all, voi
 /* True if none is left; else all go back, and that is said. */
 bool km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 
-/* What array.c does, and by_cid.c before it. */
+/* The calls of array.c, and those of by_cid.c before it. */
 void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_array_free(struct kmem_cache *cache, void *object);
 #ifdef KMEM_HAVE_RSEQ
@@ -127,7 +127,7 @@ void km_free_by_cid(struct kmem_cache *cache, void *object);
 #define km_free_by_cid km_array_free
 #endif
 
-/* What a chain's pop and push leave to do: to count them, to say what is wrong, or everything. */
+/* The work that a chain's pop and push leave: to count them, to say what is wrong, or everything. */
 void *km_chain_popped(struct kmem_cache *cache, void *object);
 void km_chain_pushed(struct kmem_cache *cache, void *object, enum km_chain_push pushed);
 

@@ -540,7 +540,7 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km
 	release_block(cache, cpu);
 }
 
-/* What lies on this CPU can be had without a fence, all or nothing. It is asked for when it is in hand. */
+/* The objects on this CPU can be had without a fence, all or nothing. It is asked for when it is in hand. */
 static void take_own_charged(struct kmem_cache *cache, const struct km_charged_drain *how)
 {
 	const bool mixed = cache->mixed.slot != 0;

@@ -249,7 +249,7 @@ void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top
 
 	*top = (struct km_chain_top){ NULL, 0 };
 	*partial = NULL;
-	/* What can't be had now a later drain finds. */
+	/* A later drain finds what can't be had now. */
 	if (!km_visit_wait(&visit, chain->slot, cpu))
 		return;
 	exchange(&visit, *top, top);

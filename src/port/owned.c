@@ -58,7 +58,7 @@ static km_word *owner_at(km_word *word)
 	return km_visits_by_rseq() ? word + 1 : (km_word *)&((struct km_soft *)word)->owner;
 }
 
-/* What is empty stays so until somebody pushes, and that moves the top. */
+/* An empty shelf stays so until somebody pushes, and that moves the top. */
 bool km_owned_adopt(struct km_shelf *shelf, uintptr_t owner)
 {
 	struct km_visit visit;

@@ -103,7 +103,7 @@ struct km_hot {
 extern km_hidden struct km_hot km_hot;
 
 /*
- * What a CPU has of a cache, its slot, under the soft disciplines. Under rseq it is the first word alone, and for a
+ * A CPU's slot of a cache, under the soft disciplines. Under rseq it is the first word alone, and for a
  * shelf with an owner (owned.h) a second one. 32 bytes, so that it lies in one line (km_percpu_alloc).
  */
 struct km_soft {

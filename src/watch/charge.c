@@ -205,7 +205,7 @@ km_inline bool put_in_turn(struct kmem_cache *cache, void *object, struct obj_cg
 	const intptr_t rseq = km_rseq;
 
 	if (km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]) ||
-	    km_unlikely(!km_rseq_stock_put(&objcg->slot, km_hot.percpu, rseq, cache->charge, KM_STOCK_MOST)))
+	    km_unlikely(!km_rseq_stock_put(&objcg->slot, km_hot.percpu, rseq, cache->charge, km_stock_most())))
 		return false;
 	if (km_unlikely(!kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, rseq, object)))
 		km_plain_free(cache, object);
@@ -304,7 +304,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg,
 
 		km_store(word, (uint64_t)(uintptr_t)objcg);
 		if (km_likely(owner) && km_unlikely(!km_rseq_stock_put(&owner->slot, km_hot.percpu, rseq,
-								       cache->charge, KM_STOCK_MOST)))
+								       cache->charge, km_stock_most())))
 			return pay_back(owner, cache->charge, object);
 		return object;
 	}

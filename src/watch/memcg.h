@@ -38,8 +38,12 @@ struct obj_cgroup {
 /*
  * Bytes of a byte stock. More than a page, so that who alternates between an allocation and a free stays in it: an
  * allocation that finds too little gets a page beside what is left, and its free must have room for itself there.
+ * Hierarchy v1 is there to be compared: there it is a page, as in the kernel.
  */
-#define KM_STOCK_MOST	((uint64_t)2 * KM_PAGE_SIZE)
+km_inline uint64_t km_stock_most(void)
+{
+	return (uint64_t)(2 - km_memcg_modes[MEM_CGROUP_V1]) * KM_PAGE_SIZE;
+}
 
 /* The root's: charging it is free, and nothing should be owned by it. */
 extern km_hidden struct obj_cgroup km_objcg_root;

@@ -276,12 +276,6 @@ static uint64_t take_all(struct obj_cgroup *objcg)
 	return km_stock_empty(&objcg->slot) + take_loose(objcg);
 }
 
-/* Hierarchy v1 is there to be compared: there it is a page, as in the kernel. */
-static uint64_t most(void)
-{
-	return km_unlikely(km_memcg_modes[MEM_CGROUP_V1]) ? KM_PAGE_SIZE : KM_STOCK_MOST;
-}
-
 /*
  * Rule `keep`: bytes that are not used stay in the byte stock, up to its bound. Beyond, whole pages go, but one of them
  * stays beside the rest: so what comes next, in or out, finds what it needs.
@@ -289,13 +283,13 @@ static uint64_t most(void)
 static void stow(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
 {
 	if (is_open(objcg)) {
-		if (bytes > most()) {
-			uint64_t pages = (bytes - (most() - KM_PAGE_SIZE)) >> KM_PAGE_SHIFT;
+		if (bytes > km_stock_most()) {
+			uint64_t pages = (bytes - (km_stock_most() - KM_PAGE_SIZE)) >> KM_PAGE_SHIFT;
 
 			give_pages(stock, objcg, pages);
 			bytes -= pages << KM_PAGE_SHIFT;
 		}
-		if (!bytes || km_stock_put(&objcg->slot, bytes, most()))
+		if (!bytes || km_stock_put(&objcg->slot, bytes, km_stock_most()))
 			return;
 	}
 	give_back(stock, objcg, bytes);
@@ -465,7 +459,7 @@ void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes)
 	const bool drain = km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]);
 
 	if ((drain && km_load(&stocks[km_cpu()].owner) != objcg) ||
-	    !km_stock_put(&objcg->slot, bytes, drain ? KM_PAGE_SIZE : most()))
+	    !km_stock_put(&objcg->slot, bytes, drain ? KM_PAGE_SIZE : km_stock_most()))
 		uncharge_slow(objcg, bytes);
 }
 

@@ -62,7 +62,7 @@ static void is_bounded(void)
 			out -= bytes;
 		}
 		uint64_t now = *(volatile uint64_t *)(km_area(km_cpu()) + group->objcg->stock);
-		NEED(now <= KM_STOCK_MOST && mem_cgroup_current(group) >= out);
+		NEED(now <= km_stock_most() && mem_cgroup_current(group) >= out);
 	}
 	NEED(drained(group) == out);
 	mem_cgroup_uncharge(group, out);

@@ -3,6 +3,8 @@
  * blocks, and the engine has all that is beyond the chain. Invariant: a free of an object of the CPU's slab is a push,
  * or is found to be wrong, before the engine hears of it.
  */
+#include <errno.h>
+
 #include "../port/chain_hit.h"
 #include "shape.h"
 
@@ -71,9 +73,15 @@ static bool chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
 	if (km_likely(got == left))
 		return true;
-	/* They are at the front: what is missing goes there. */
-	__builtin_memmove(objects + left - got, objects, got * sizeof(*objects));
-	return km_bulk_refill(cache, gfp, left - got, n, objects, km_bulk_take);
+	/* They stay in front; objects behind [0, left) go back with the rest where there is no memory. */
+	if (km_likely(km_bulk_refill(cache, gfp, left - got, n - got, objects + got, km_bulk_take)))
+		return true;
+	int error = errno;
+	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	km_plain_free_bulk(cache, got, objects);
+	km_calls_end(was);
+	errno = error;
+	return false;
 }
 
 km_inline bool enter(struct kmem_cache *cache)

@@ -613,6 +613,18 @@ static size_t find_run(size_t from, size_t to, size_t words)
 	return 0;
 }
 
+/* Where nothing is written that is there already, an area's page that nobody has touched stays so. */
+static void clear_everywhere(uint32_t offset, size_t bytes)
+{
+	km_for_each_cpu(cpu)
+		for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+			uint64_t *word = (uint64_t *)(km_area(cpu) + offset + at);
+
+			if (km_load(word))
+				km_store(word, (uint64_t)0);
+		}
+}
+
 uint32_t km_percpu_alloc(size_t bytes)
 {
 	size_t words = bytes / 8, found = 0;
@@ -641,6 +653,7 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 	if (!offset)
 		return;
 	km_lock(&areas.lock);
+	clear_everywhere(offset, bytes);
 	mark(offset / 8, bytes / 8, false);
 	for (size_t n = 0; n < sizeof(areas.from) / sizeof(areas.from[0]); n++)
 		areas.from[n] = km_min(areas.from[n], offset / 8 >> n << n);

@@ -138,7 +138,7 @@ void km_percpu_show_beyond(bool show);
 
 /* A word or more at the same offset in every CPU's area, zero; bytes a power of two <= 4096; 0: none left. */
 uint32_t km_percpu_alloc(size_t bytes);
-/* The words must be zero again on every CPU. */
+/* The words are cleared, of a shelf's transaction id for example: nobody may be using them any more. */
 void km_percpu_free(uint32_t offset, size_t bytes);
 size_t km_percpu_word_bytes(void);
 void km_percpu_fork(bool before, bool child);

@@ -1,6 +1,7 @@
 /*
  * words.c: words of the CPUs' areas: as many as there is room for are to be had, no two the same, each aligned to its
- * size; and each that was given back is found again, whatever its size and the order.
+ * size and zero on each CPU, whatever its last user left there; and each that was given back is found again, whatever
+ * its size and the order. Disciplines: all.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,12 +38,28 @@ static unsigned below(unsigned n)
 	return (random_state >> 8) % n;
 }
 
+/* On each CPU whose area is alive: the words as numbers, added up, and then each set to `value`. */
+static uint64_t sum_and_set(const struct run *run, uint64_t value)
+{
+	uint64_t sum = 0;
+
+	km_for_each_cpu(cpu)
+		for (uint32_t at = 0; at < run->bytes; at += 8) {
+			uint64_t *word = (uint64_t *)(km_area(cpu) + run->offset + at);
+
+			sum += *word;
+			*word = value;
+		}
+	return sum;
+}
+
 static bool take(struct run *run, uint32_t bytes)
 {
 	*run = (struct run){ km_percpu_alloc(bytes), bytes };
 	if (!run->offset)
 		return false;
 	need(run->offset % bytes == 0, "not aligned");
+	need(sum_and_set(run, 1) == 0, "not zero");
 	for (uint32_t i = 0; i < bytes / 8; i++)
 		need(!taken[run->offset / 8 + i]++, "given out twice");
 	return true;
@@ -72,9 +89,21 @@ static unsigned words_taken(void)
 	return words;
 }
 
+/* A cache leaves in its words what its discipline needs: a lock, a number that rises with each call. */
+static void use_words(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("words", 64, NULL, 0);
+
+	need(cache, "a cache");
+	for (int i = 0; i < 100; i++)
+		kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
+	kmem_cache_destroy(cache);
+}
+
 int main(void)
 {
 	kfree(kmalloc(1, GFP_KERNEL));
+	use_words();
 	unsigned count = take_all(0), words = words_taken();
 
 	for (int round = 0; round < 20; round++) {

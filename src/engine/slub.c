@@ -49,6 +49,8 @@ void km_slub_free_slab(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct slub_node *n = slub_node(cache, slab->node);
 
+	km_debug(!(slab->flags & KM_SLAB_PARTIAL) && n->slabs.counts.slabs, "a slab that goes is on no list");
+
 	km_sub(&n->slabs.counts.slabs, 1ul);
 	km_sub(&n->slabs.counts.objects, (size_t)slab->objects);
 	km_add(&n->slabs.counts.freed_slabs, 1ul);
@@ -87,6 +89,7 @@ static bool grab(struct kmem_cache *cache, struct km_page *slab, unsigned want, 
 	hold->slab = slab;
 	hold->base = km_page_address(slab);
 	hold->freelist = slub_head(seen, hold->base);
+	km_debug(!hold->count == !hold->freelist, "a freelist is as long as the counts say");
 	return hold->count != 0;
 }
 
@@ -96,6 +99,7 @@ static uint64_t change_frozen(struct kmem_cache *cache, struct km_page *slab, bo
 	uint64_t seen = slub_look(slab), next;
 
 	for (;;) {
+		km_debug(!(seen & SLUB_FROZEN) == frozen, "a slab is frozen by one owner");
 		next = frozen ? seen | SLUB_FROZEN : seen & ~SLUB_FROZEN;
 		if (km_likely(slub_change(slab, &seen, next)))
 			return next;
@@ -173,6 +177,7 @@ bool km_slub_discard(struct kmem_cache *cache, struct km_page *slab)
 		keep_for_ever(cache, slab, word);
 		return false;
 	}
+	km_debug(!slub_inuse(word) && !(word & SLUB_FROZEN), "a slab that goes is all free");
 	km_slub_free_slab(cache, slab);
 	return true;
 }
@@ -189,6 +194,8 @@ static uint64_t splice(struct kmem_cache *cache, struct km_page *slab, void *fre
 
 	for (;;) {
 		next = seen;
+		km_debug(!tail || slub_inuse(seen) >= count, "no more objects come back than were taken");
+		km_debug(seen & SLUB_FROZEN, "a slab in hand is frozen");
 		if (tail) {
 			km_set_free_next(cache, tail, slub_head(seen, base));
 			next = slub_with_head(seen - count, base, freelist);
@@ -247,6 +254,8 @@ void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *fr
 		if (remote)
 			slub_count(cache, KMEM_DEACTIVATE_REMOTE_FREES);
 		slub_count(cache, remote ? KMEM_DEACTIVATE_TO_TAIL : KMEM_DEACTIVATE_TO_HEAD);
+		km_debug(!(word & SLUB_FROZEN) && slub_free_count(word),
+			 "a slab that is listed has something free, and is not frozen");
 		km_slabs_list(&n->slabs, slab, remote);
 	}
 	km_unlock_may(&n->slabs.lock, may_wait);
@@ -277,6 +286,7 @@ void km_slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link)
 			km_store(&link->next, empty);
 			empty = link;
 		} else {
+			km_debug(!(word & SLUB_FROZEN), "a slab that is listed is not frozen");
 			km_slabs_list(&n->slabs, slab, true);
 			slub_count(cache, KMEM_FREE_ADD_PARTIAL);
 		}
@@ -306,6 +316,8 @@ static bool hold_cpu_slab(struct kmem_cache *cache, const struct km_request *req
 	if (!km_chain_swap(&cache->chain, (struct km_chain_top){ NULL, 0 }, &top) || !top.slab)
 		return false;
 	struct km_page *slab = slub_tagged(top.slab);
+	km_debug(slab && slab->cache == cache && slub_look(slab) & SLUB_FROZEN,
+		 "a CPU's slab is its cache's, and frozen");
 	if (km_unlikely(!node_fits(slab, request))) {
 		slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
 		km_slub_deactivate(cache, slab, top.freelist, request->may_wait);
@@ -333,6 +345,8 @@ static bool hold_cpu_partial(struct kmem_cache *cache, const struct km_request *
 	while ((link = km_chain_partial_pop(&cache->chain))) {
 		struct km_page *slab = slub_linked(link);
 
+		km_debug(slab->cache == cache && slub_look(slab) & SLUB_FROZEN,
+			 "a CPU's partial slab is its cache's, and frozen");
 		slub_count(cache, KMEM_CPU_PARTIAL_ALLOC);
 		if (km_unlikely(!node_fits(slab, request))) {
 			slub_count(cache, KMEM_ALLOC_NODE_MISMATCH);
@@ -385,7 +399,7 @@ static bool hold_partial(struct kmem_cache *cache, struct slub_node *n, unsigned
 		if (!found) {
 			km_slabs_unlist(&n->slabs, slab);
 			found = grab(cache, slab, want, hold);
-			km_debug(found);
+			km_debug(found, "a slab that is on a list has an object");
 			slub_count(cache, KMEM_ALLOC_FROM_PARTIAL);
 		} else if (!move_to_cpu(cache, n, slab)) {
 			break;
@@ -461,6 +475,7 @@ static void settle(struct kmem_cache *cache, const struct hold *hold, bool may_w
 		slub_count(cache, KMEM_DEACTIVATE_BYPASS);
 		return;
 	}
+	km_debug(slub_look(hold->slab) & SLUB_FROZEN, "a slab that goes on a CPU is frozen");
 	if (km_unlikely(!km_chain_swap(&cache->chain, top, &old))) {
 		km_slub_deactivate(cache, hold->slab, hold->freelist, may_wait);
 	} else if (km_unlikely(old.slab)) {
@@ -543,6 +558,7 @@ km_noinline static void keep_on_cpu(struct kmem_cache *cache, struct km_page *sl
 		km_slub_put_partials(cache, &slub_slab(slab)->link);
 		return;
 	}
+	km_debug(drained != &slub_slab(slab)->link, "a slab is on a CPU's list once");
 	slub_count(cache, KMEM_CPU_PARTIAL_FREE);
 	if (km_unlikely(drained)) {
 		km_slub_put_partials(cache, drained);
@@ -555,6 +571,9 @@ km_noinline static void relist(struct kmem_cache *cache, struct slub_node *n, st
 		   bool was_full, bool is_empty)
 {
 	bool go = is_empty && slub_may_go(cache, n);
+
+	km_debug(km_is_locked(&n->slabs.lock) && was_full == !(slab->flags & KM_SLAB_PARTIAL),
+		 "a slab is on the list iff something was free");
 
 	if (was_full && !go) {
 		km_slabs_list(&n->slabs, slab, true);

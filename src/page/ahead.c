@@ -8,6 +8,7 @@
 
 #include "../port/atomic.h"
 #include "../port/bits.h"
+#include "../port/die.h"
 #include "../port/os.h"
 #include "arena.h"
 #include "meta.h"
@@ -75,12 +76,15 @@ static void decay(uint64_t now)
 	if (ahead.next_ms)
 		km_store(&ahead.level, level < STEP_PAGES ? 0 : km_min(level, ahead.level));
 	ahead.most = 0;
+	km_debug(!ahead.level || ahead.level >= STEP_PAGES, "a level that faded is no level");
 	ahead.next_ms = now + km_arena_decay_ms();
 }
 
 static void set_level(size_t asked, bool missed)
 {
 	size_t want = wanted_for(asked);
+
+	km_debug(asked || !want, "nothing is committed ahead where nobody asked");
 
 	/* Where much is free, it found a lock taken, or no piece large enough. */
 	missed = missed && free_pages() < 2 * km_max(km_ahead_level(), LEAST_PAGES);
@@ -127,6 +131,7 @@ bool km_ahead_reserve(long pages)
 		if (!km_arena_commit(km_node_here()))
 			return false;
 	km_add(&ahead.reserved, (size_t)pages);
+	km_debug((long)km_load(&ahead.reserved) >= 0, "no more is given back than was reserved");
 	if (pages <= 0 || records_ahead())
 		return true;
 	km_sub(&ahead.reserved, (size_t)pages);

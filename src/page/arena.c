@@ -73,6 +73,8 @@ static bool reserve_range(size_t bytes)
 		km_os_unmap(base, bytes);
 		return false;
 	}
+	km_debug(!((uintptr_t)base & (KM_BLOCK_BYTES - 1)) && pages % KM_BLOCK_PAGES == 0,
+		 "a range has whole blocks");
 	km_os_name(base, bytes, "libkmem: arena");
 	km_root_comes(base, bytes);
 	km_os_name(arrays, array_bytes, "libkmem: page map");
@@ -123,6 +125,8 @@ static void fit_range(struct km_range *range, size_t limit)
 	size_t had = range->pages;
 	size_t pages = range->ready + (km_align_down(limit / 8, KM_BLOCK_BYTES) >> KM_PAGE_SHIFT);
 
+	km_debug(pages >= range->ready, "what is committed stays");
+
 	if (pages < had) {
 		km_store(&range->pages, pages);
 		km_os_unmap(range->base + (pages << KM_PAGE_SHIFT), (had - pages) << KM_PAGE_SHIFT);
@@ -148,6 +152,8 @@ static bool commit_array(void *array, size_t *ready, size_t members, size_t all,
 {
 	size_t need = members * bits / 8, limit = km_align_up(all * bits / 8, ARRAY_ALIGN);
 	size_t to = km_min(km_align_up(need, step), limit);
+
+	km_debug(members <= all, "an array has a member for each page of its range");
 
 	if (*ready >= need)
 		return true;
@@ -234,6 +240,9 @@ static bool commit_block(struct km_range *range, unsigned node)
 	if (!commit_arrays(range, end) || (first && !reach_id(KM_MAP_DESC)) ||
 	    km_os_commit_node(block, KM_BLOCK_BYTES, node))
 		return false;
+	km_debug(km_is_locked(&km_arena.zone[node].lock) && km_is_locked(&km_arena.grow),
+		 "a range grows under its lock and its node's");
+	km_debug(range->ready % KM_BLOCK_PAGES == 0, "a range is committed by whole blocks");
 	bind_block(block, node);
 	if (range->node)
 		range->node[range->ready >> KM_MAX_ORDER] = (uint8_t)node;
@@ -242,6 +251,7 @@ static bool commit_block(struct km_range *range, unsigned node)
 	km_store_release(&range->ready, end);
 	/* Once only: others read them by then. */
 	if (first && !km_hot.pages) {
+		km_debug(range->ready == KM_BLOCK_PAGES, "the first block is shown when it is there");
 		km_hot.arena = range->base;
 		km_hot.page = range->page;
 		km_hot.owner = range->owner;
@@ -312,6 +322,10 @@ static struct km_page *alloc_on(unsigned node, size_t count, unsigned order, boo
 		run = km_run_find(zone, count, order, true);
 	if (run) {
 		page = km_run_take(zone, run, count, order, may_wait, zero);
+		km_debug(page->type == KM_PAGE_NONE, "a page that is handed out was free");
+		km_debug(!((uintptr_t)km_page_address(page) & ((KM_PAGE_SIZE << order) - 1)),
+			 "a block is aligned as was asked for");
+		km_debug(km_page_node(km_page_address(page)) == node, "no page changes sides");
 		km_store(&page->order, (uint8_t)order);
 		page->flags = 0;
 		page->node = (uint8_t)node;
@@ -387,6 +401,10 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 	struct km_zone *zone = &km_arena.zone[km_range_node(range, index)];
 
 	km_lock(&zone->lock);
+	km_debug(page->type != KM_PAGE_FREE && page->type != KM_PAGE_FREE_LAST, "a page is freed once");
+	km_debug(index + count <= range->ready && zone->pages.used_pages >= count, "what is freed was used");
+	km_debug(!km_bits_count(range->dirty, index, count), "a page that is used has no bit");
+	km_debug(!range->map[index] && !range->map[index + count - 1], "nobody is led to a page that is free");
 	km_bump(&zone->pages.used_pages, -count);
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 	for (size_t now; count; index += now, count -= now) {
@@ -401,6 +419,8 @@ bool km_pages_grow(struct km_page *page, size_t have, size_t want, bool *zero)
 	struct km_range *range = km_range_of_page(page);
 	size_t index = (size_t)(page - range->page);
 	struct km_zone *zone = &km_arena.zone[km_range_node(range, index)];
+
+	km_debug(want > have && page->type != KM_PAGE_FREE, "a block that grows is used");
 
 	km_lock(&zone->lock);
 	bool grown = km_run_extend(zone, range, index + have, want - have, zero);
@@ -467,6 +487,8 @@ void km_map_set(struct km_page *page, size_t count, uint16_t value)
 {
 	struct km_range *range = km_range_of_page(page);
 	size_t index = (size_t)(page - range->page);
+
+	km_debug(index + count <= range->pages, "the map has an entry for each page of its range");
 
 	for (size_t i = 0; i < count; i++)
 		km_store(&range->map[index + i], value);

@@ -9,6 +9,7 @@
 
 #include "../port/atomic.h"
 #include "../port/bits.h"
+#include "../port/die.h"
 #include "../port/lock.h"
 #include "../port/node.h"
 #include "../port/os.h"
@@ -50,6 +51,8 @@ static bool lock_table(void)
 
 static void unlock_table(bool was)
 {
+	km_debug(big.used == big.blocks, "the table holds exactly the blocks that users own");
+	km_debug(big.used + big.deleted <= big.slots, "no slot is counted twice");
 	km_unlock(&big.lock);
 	km_busy_end(was);
 }
@@ -66,6 +69,7 @@ static size_t hash(uintptr_t start)
 
 static struct km_big_entry *find(uintptr_t start)
 {
+	km_debug(km_is_locked(&big.lock), "the table is read under its lock");
 	for (size_t i = hash(start), probes = 0; probes < big.slots; i++, probes++) {
 		struct km_big_entry *entry = &big.table[i & (big.slots - 1)];
 
@@ -81,6 +85,11 @@ static void insert(struct km_big_entry entry)
 {
 	size_t i = hash(entry.start) & (big.slots - 1);
 
+	km_debug(entry.start > DELETED && !(entry.start & (KM_PAGE_SIZE - 1)) && entry.bytes,
+		 "a block begins with a page");
+	km_debug(big.used < big.slots, "an insertion finds room");
+	km_debug(!find(entry.start), "a block is in the table once");
+
 	while (big.table[i].start > DELETED)
 		i = (i + 1) & (big.slots - 1);
 	if (big.table[i].start == DELETED)
@@ -91,6 +100,7 @@ static void insert(struct km_big_entry entry)
 
 static void remove_entry(struct km_big_entry *entry)
 {
+	km_debug(entry->start > DELETED && big.used, "an entry leaves the table once");
 	entry->start = DELETED;
 	big.used--;
 	big.deleted++;
@@ -112,6 +122,8 @@ static void clear_behind(void *p, size_t bytes)
 /* Not in the table, and not mapped either, or kept. With the lock. */
 static void hand_over(void *p, size_t bytes)
 {
+	km_debug(km_is_locked(&big.lock) && big.alone, "a mapping that goes was counted");
+	km_debug(!find((uintptr_t)p), "an entry leaves before its range does");
 	if (!km_os_try_unmap(p, bytes)) {
 		big.alone--;
 		return;
@@ -145,6 +157,7 @@ static bool reserve_entry(void)
 	size_t old_slots = big.slots;
 	size_t slots = !old_slots ? FIRST_SLOTS :
 		       (big.used + 1) * 2 > old_slots ? old_slots * 2 : old_slots;
+	km_debug(km_is_pow2(slots), "the slots are a power of two");
 	struct km_big_entry *old = big.table, *table = alloc_table(slots * sizeof(*table));
 
 	if (!table)
@@ -157,6 +170,7 @@ static bool reserve_entry(void)
 	for (size_t i = 0; i < old_slots; i++)
 		if (old[i].start > DELETED)
 			insert(old[i]);
+	km_debug(big.used == big.blocks && !big.deleted, "a new table has the entries of the old one");
 	if (old_slots * sizeof(*old) <= META_MOST)
 		km_meta_free(old, old_slots * sizeof(*old));
 	else
@@ -168,6 +182,8 @@ static bool reserve_entry(void)
 static struct kept *take_kept(struct kept **at)
 {
 	struct kept *kept = *at;
+
+	km_debug(big.kept_bytes >= kept->bytes, "what is kept is counted");
 
 	*at = kept->next;
 	km_bump(&big.kept_bytes, -kept->bytes);
@@ -226,6 +242,7 @@ static void *map_alone(size_t bytes, size_t align)
 	if (p)
 		km_os_name(p, bytes, "libkmem: large block");
 	km_lock(&big.lock);
+	km_debug(!p || !((uintptr_t)p & (align - 1)), "a mapping is aligned as was asked for");
 	big.in_hand -= big.in_hand != 0;
 	if (!p)
 		big.alone--;
@@ -235,6 +252,7 @@ static void *map_alone(size_t bytes, size_t align)
 /* It is in no table: the range goes, without the lock where that may take long. With the lock before and after. */
 static void let_go(void *p, size_t bytes, uint32_t region)
 {
+	km_debug(km_is_locked(&big.lock) && !find((uintptr_t)p), "an entry leaves before its range does");
 	if (region) {
 		km_region_free(region, p);
 		return;
@@ -259,6 +277,8 @@ static void *fit(struct km_parked parked, size_t bytes)
 	size_t whole = whole_pages(bytes), had = whole_pages(parked.bytes);
 	bool grows = parked.bytes < bytes;
 	void *p = parked.p;
+
+	km_debug(!find((uintptr_t)p), "what lay ready is in no table");
 
 	big.in_hand++;
 	km_unlock(&big.lock);
@@ -368,6 +388,8 @@ void *km_big_alloc(size_t bytes, size_t align, bool *zero)
 	void *p = get(bytes, km_max(align, KM_PAGE_SIZE), &region, zero);
 	/* Now: others may have come while it was got. */
 	if (p && reserve_entry()) {
+		km_debug(!((uintptr_t)p & (km_max(align, KM_PAGE_SIZE) - 1)),
+			 "a block is aligned as was asked for");
 		insert((struct km_big_entry){ (uintptr_t)p, bytes, 0, region, 0 });
 		km_bump(&big.blocks, 1);
 		km_bump(&big.bytes, bytes);
@@ -410,6 +432,7 @@ bool km_big_free(const void *p)
 	if (entry) {
 		struct km_big_entry gone = *entry;
 
+		km_debug(gone.bytes <= big.bytes, "the bytes of the blocks are the sum of theirs");
 		remove_entry(entry);
 		km_bump(&big.blocks, -1);
 		km_bump(&big.bytes, -gone.bytes);
@@ -431,6 +454,7 @@ static void *resize(struct km_big_entry *entry, size_t bytes)
 		return p;
 	if (entry->region)
 		return km_region_resize(entry->region, p, entry->bytes, bytes) ? p : NULL;
+	km_debug(big.alone, "a block that is in no region is a mapping of its own");
 	bool cut = bytes < entry->bytes;
 	p = km_os_remap(p, whole_pages(entry->bytes), whole_pages(bytes), true);
 	if (p && cut)

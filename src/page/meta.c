@@ -6,6 +6,7 @@
 #include "meta.h"
 
 #include "../port/bits.h"
+#include "../port/die.h"
 #include "../port/lock.h"
 #include "../port/os.h"
 #include "../port/sanitizer.h"
@@ -86,6 +87,7 @@ static bool new_range(size_t bytes)
 	}
 	km_os_name(p, range, "libkmem: metadata");
 	note_span(p, range);
+	km_debug(!((uintptr_t)p & (KM_PAGE_SIZE - 1)) && range >= least, "a range begins with a page");
 	/* The free rest of the former one is used up, and never goes back. */
 	meta.base = p;
 	if (meta.gone)
@@ -122,6 +124,11 @@ static bool is_gone(size_t page)
 
 static void push(void *p, unsigned shift)
 {
+	km_debug(km_is_locked(&meta.lock), "the lists change under their lock");
+	km_debug(shift >= MIN_SHIFT && shift <= MAX_SHIFT, "a piece has the size of a list");
+	km_debug(!((uintptr_t)p & (km_min((size_t)1 << shift, 2 * KM_PAGE_SIZE) - 1)),
+		 "a piece is aligned to its size");
+	km_debug(p != meta.free[shift], "a piece is freed once");
 	*link_of(p) = meta.free[shift];
 	meta.free[shift] = p;
 	meta.free_bytes += (size_t)1 << shift;
@@ -160,6 +167,7 @@ static void *take_gone(unsigned shift)
 	char *p = meta.base + (first << KM_PAGE_SHIFT);
 	for (size_t page = first; page < first + pages; page++)
 		meta.gone[page / 64] &= ~((uint64_t)1 << page % 64);
+	km_debug(meta.gone_pages >= pages, "the pages that went back are counted");
 	meta.gone_pages -= pages;
 	km_bump(&meta.committed_bytes, pages << KM_PAGE_SHIFT);
 	for (size_t at = KM_PAGE_SIZE; bytes < KM_PAGE_SIZE && at > bytes; at -= bytes)
@@ -194,6 +202,7 @@ static void *carve(size_t bytes, bool may_wait)
 		push(meta.at, shift_of(piece));
 	}
 	meta.at = p + bytes;
+	km_debug(meta.at <= meta.committed && meta.committed <= meta.end, "what is cut off is committed");
 	return p;
 }
 
@@ -219,6 +228,7 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 		p = meta.free[shift];
 		if (p) {
 			meta.free[shift] = *link_of(p);
+			km_debug(meta.free_bytes >= (size_t)1 << shift, "the bytes on the lists are counted");
 			meta.free_bytes -= (size_t)1 << shift;
 			clear(p, (size_t)1 << shift);
 		} else {
@@ -240,6 +250,7 @@ bool km_meta_ahead(size_t bytes)
 	bool ready = meta.at && (size_t)(meta.committed - meta.at) >= bytes;
 	/* A range has little left: the next one is begun by the thread that needs it. */
 	size_t left = (size_t)(meta.end - meta.committed);
+	km_debug(meta.committed <= meta.end, "no more of a range is committed than it has");
 	size_t step = ready || !meta.at ? 0 : km_min(km_align_up(bytes, COMMIT_STEP), left);
 	if (step && !km_os_commit(meta.committed, step)) {
 		meta.committed += step;
@@ -257,6 +268,7 @@ void km_meta_free(void *p, size_t bytes)
 
 	if (!p)
 		return;
+	km_debug(shift <= MAX_SHIFT, "a piece has the size of a list");
 	bool was = km_busy_begin();
 	km_lock(&meta.lock);
 	push(p, shift);
@@ -355,6 +367,8 @@ static void take_off_lists(void)
 		for (void **at = &meta.free[shift], *p; (p = *at);)
 			if (goes(p, shift)) {
 				*at = *link_of(p);
+				km_debug(meta.free_bytes >= (size_t)1 << shift,
+					 "the bytes on the lists are counted");
 				meta.free_bytes -= (size_t)1 << shift;
 			} else {
 				keep_pages(p, shift);
@@ -388,6 +402,7 @@ static void give_back(size_t all)
 			end++;
 			continue;
 		}
+		km_debug(meta.committed_bytes >= (end - page) << KM_PAGE_SHIFT, "what goes back was committed");
 		purge(p, (end - page) << KM_PAGE_SHIFT);
 		given += end - page;
 	}

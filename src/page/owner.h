@@ -25,6 +25,7 @@
 #include "arena.h"
 #include "../port/atomic.h"
 #include "../port/bits.h"
+#include "../port/die.h"
 #include "../port/pcpu.h"
 
 #define KM_OWNER_VECTOR 1ull
@@ -49,6 +50,8 @@ km_inline size_t km_owner_vector_bytes(uint32_t shift)
 km_inline uint64_t *km_owner_in_vector(uint64_t word, size_t offset, uint32_t shift)
 {
 	uint64_t *vector = (uint64_t *)(uintptr_t)(word - KM_OWNER_VECTOR);
+
+	km_debug(word & KM_OWNER_VECTOR && offset < KM_PAGE_SIZE, "a page's word leads to its vector");
 
 	return &vector[offset >> shift];
 }

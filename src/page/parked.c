@@ -9,6 +9,7 @@
 
 #include "../port/atomic.h"
 #include "../port/bits.h"
+#include "../port/die.h"
 #include "../port/os.h"
 #include "meta.h"
 
@@ -29,11 +30,15 @@ static void count(size_t bytes)
 {
 	parked.bytes += bytes;
 	km_store(&parked.pages, parked.bytes >> KM_PAGE_SHIFT);
+	km_debug(!parked.count == !parked.bytes, "what lies here is counted with its bytes");
 }
 
 static struct km_parked remove_at(unsigned i)
 {
 	struct km_parked gone = parked.at[i];
+
+	km_debug(i < parked.count, "a block that leaves lies here");
+	km_debug(parked.bytes >= gone.bytes, "what lies here is counted with its bytes");
 
 	parked.count--;
 	__builtin_memmove(&parked.at[i], &parked.at[i + 1], (parked.count - i) * sizeof(gone));
@@ -55,8 +60,11 @@ bool km_parked_put(void *p, size_t bytes, size_t used)
 	if (parked.count == MOST)
 		return false;
 	parked.peak = km_max(parked.peak, used + bytes);
+	km_debug(bytes && !(bytes & (KM_PAGE_SIZE - 1)), "a block has whole pages");
 	parked.at[parked.count++] = (struct km_parked){ p, bytes, (uint32_t)km_os_now_ms() };
 	count(bytes);
+	km_debug(parked.count == 1 || (int32_t)(parked.at[parked.count - 1].ms - parked.at[parked.count - 2].ms) >= 0,
+		 "the oldest come first");
 	return true;
 }
 

@@ -9,6 +9,7 @@
 
 #include "../port/atomic.h"
 #include "../port/bits.h"
+#include "../port/die.h"
 #include "../port/list.h"
 #include "../port/os.h"
 #include "meta.h"
@@ -47,6 +48,7 @@ static struct {
 
 static struct region *region_at(unsigned i)
 {
+	km_debug(i < MAX_REGIONS && regions.at[i / 64], "a region has a place");
 	return &regions.at[i / 64][i % 64];
 }
 
@@ -74,6 +76,8 @@ static void describe(struct region *region, size_t i, size_t granules, bool free
 {
 	struct run *first = &region->run[i], *last = first + granules - 1;
 
+	km_debug(granules && i + granules <= region->ready, "a run lies in what is accessible");
+
 	first->granules = last->granules = (uint32_t)granules;
 	first->free = last->free = free;
 	first->dirty = last->dirty = dirty;
@@ -81,6 +85,7 @@ static void describe(struct region *region, size_t i, size_t granules, bool free
 
 static void take(struct run *run)
 {
+	km_debug(run->free && run->list.next, "a run that leaves its list is free");
 	km_list_del(&run->list);
 }
 
@@ -97,9 +102,12 @@ static void put(struct region *region, size_t i, size_t granules, bool dirty)
 	if (i && region->run[i - 1].free) {
 		i -= region->run[i - 1].granules;
 		take(&region->run[i]);
+		km_debug(region->run[i].free, "the last granule of a run says where it begins");
 		granules += region->run[i].granules;
 		dirty |= region->run[i].dirty;
 	}
+	km_debug(!i || !region->run[i - 1].free, "two free runs never touch");
+	km_debug(i + granules >= region->ready || !region->run[i + granules].free, "two free runs never touch");
 	describe(region, i, granules, true, dirty);
 	region->run[i].region = region->number;
 	km_list_add_head(&region->run[i].list, &regions.free[class_of(granules)]);
@@ -109,6 +117,8 @@ static void count_used(struct region *region, long granules)
 {
 	region->used += (uint32_t)granules;
 	km_store(&regions.spare, regions.spare - (size_t)granules * GRANULE);
+	km_debug(region->used <= region->ready && (long)regions.spare >= 0,
+		 "a region has no more blocks than room");
 }
 
 /* Give memory back; true: it is zeros now. */
@@ -183,6 +193,7 @@ static struct region *new_region(size_t granules)
 /* Its last block went. The mapping may be between two that look alike, and the system have no more for the second. */
 static bool release(struct region *region)
 {
+	km_debug(!region->used, "a region that goes has no block");
 	if (region->ready && region->run[0].free && region->run[0].granules == region->ready)
 		take(&region->run[0]);
 	if (km_os_try_unmap(region->base, region->granules * GRANULE)) {
@@ -190,6 +201,7 @@ static bool release(struct region *region)
 			km_list_add_head(&region->run[0].list, &regions.free[class_of(region->ready)]);
 		return false;
 	}
+	km_debug(regions.bytes >= region->granules * GRANULE, "a region that goes was counted");
 	km_meta_free(region->run, region->granules * sizeof(struct run));
 	regions.bytes -= region->granules * GRANULE;
 	km_store(&regions.spare, regions.spare - region->granules * GRANULE);
@@ -242,6 +254,7 @@ static bool extend(struct region *region, size_t granules, size_t align, size_t 
 		return false;
 	size_t at = region->ready;
 	region->ready += (uint32_t)more;
+	km_debug(region->ready <= region->granules, "the mark stays in the region");
 	put(region, at, more, false);
 	return true;
 }
@@ -268,6 +281,8 @@ static void carve(struct region *region, size_t first, size_t skip, size_t granu
 	struct run *run = &region->run[first];
 	size_t have = run->granules;
 	bool dirty = run->dirty;
+
+	km_debug(run->free && skip + granules <= have, "a block is cut from a free run that has room");
 
 	take(run);
 	describe(region, first + skip, granules, false, dirty);
@@ -303,6 +318,10 @@ void km_region_free(uint32_t number, void *p)
 {
 	struct region *region = region_at(number - 1);
 	size_t i = (size_t)((char *)p - region->base) / GRANULE, granules = region->run[i].granules;
+
+	km_debug(!region->run[i].free && region->run[i + granules - 1].granules == granules,
+		 "a run's first and last granule describe it");
+	km_debug(address_of(region, i) == p, "a block begins with a granule");
 
 	count_used(region, -(long)granules);
 	/* The region's last: its memory goes with its address space, or, where that is refused, by itself. */
@@ -342,6 +361,8 @@ bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_byt
 	struct region *region = region_at(number - 1);
 	size_t i = (size_t)((char *)p - region->base) / GRANULE;
 	size_t have = region->run[i].granules, want = granules_of(new_bytes);
+	km_debug(!region->run[i].free && have == granules_of(old_bytes),
+		 "a block has the granules that its bytes need");
 	char *end = (char *)p + km_min(have, want) * GRANULE, *tail = (char *)p + km_min(old_bytes, new_bytes);
 
 	if (want > have && !grow(region, i, have, want))

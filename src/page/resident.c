@@ -3,6 +3,7 @@
  * Invariants: a page that the system gave us and that is free is counted as such from then on, whoever touched it
  * first; memory comes ahead only while the bound has room for it; a zone's lock is held for no system call but that.
  */
+#include "../port/die.h"
 #include "../port/os.h"
 #include "zone.h"
 
@@ -54,6 +55,7 @@ bool km_pages_keep(size_t pages)
 
 void km_pages_keep_less(size_t pages)
 {
+	km_debug(km_load(&km_arena.empty_pages) >= pages, "no more empty pages go than were kept");
 	km_sub(&km_arena.empty_pages, pages);
 }
 
@@ -106,6 +108,7 @@ static size_t huge_at(struct km_range *range, size_t start, size_t end, size_t i
 		return 0;
 	/* All of it may be resident, also where the system stopped half-way. */
 	km_bits_change(range->dirty, first, KM_HUGE_PAGES, true);
+	km_debug(first + KM_HUGE_PAGES <= range->ready, "a huge page that comes ahead is committed");
 	return KM_HUGE_PAGES;
 }
 
@@ -116,6 +119,8 @@ size_t km_resident_ahead(struct km_zone *zone, struct km_range *range, size_t st
 
 	/* Where larger blocks take what came ahead, and may never touch it, the next one comes when slabs have half as
 	 * much: what nobody asked for is bounded by what they have. */
+	km_debug(km_is_locked(&zone->lock), "memory comes ahead under the lock of its node");
+
 	if (!km_arena.huge || count > KM_SMALL_PAGES || zone->small < KM_HUGE_PAGES / 2 ||
 	    km_pages_used() < HUGE_FROM_PAGES)
 		return 0;
@@ -151,6 +156,9 @@ static struct km_page *oldest_in(struct km_zone *zone, unsigned bin, uint32_t no
 		struct km_page *run = km_list_last(list, struct km_page, list);
 		struct km_range *range = km_range_of_page(run);
 		struct span span = span_of(range, run);
+
+		km_debug(run->dirty && run->dirty <= run->run,
+			 "a run of these bins has pages that may be resident");
 
 		/* Also one that was freed since `now`: or who purges goes on as long as others free. */
 		if (now - run->freed_ms + LATER_MS < decay_ms + LATER_MS)

@@ -51,6 +51,8 @@ void km_bits_change(uint64_t *bits, size_t first, size_t count, bool set)
 
 static unsigned bin_of(size_t pages)
 {
+	km_debug(pages && pages <= KM_RUN_MAX, "a run has a page, and at most KM_RUN_MAX");
+
 	if (pages <= KM_RUN_EXACT)
 		return (unsigned)pages - 1;
 	unsigned log = km_ilog2(pages);
@@ -94,6 +96,9 @@ km_inline void link_run(struct km_zone *zone, struct km_page *run, size_t pages,
 	struct km_list *list = &zone->bin[dirty != 0][bin];
 	uint64_t *filled = &zone->filled[dirty != 0][bin >> 6], bit = 1ull << (bin & 63);
 
+	km_debug(km_is_locked(&zone->lock), "runs change under the lock of their node");
+	km_debug(dirty <= pages, "no more pages of a run are resident than it has");
+
 	if (!(*filled & bit)) {
 		km_list_init(list);
 		*filled |= bit;
@@ -113,6 +118,11 @@ km_inline void unlink_run(struct km_zone *zone, struct km_page *run)
 	unsigned bin = bin_of(run->run);
 	bool dirty = run->dirty != 0;
 
+	km_debug(km_is_locked(&zone->lock), "runs change under the lock of their node");
+	km_debug(run->type == KM_PAGE_FREE && run[run->run - 1].run == run->run,
+		 "a run's first and last page say how long it is");
+	km_debug(zone->filled[dirty][bin >> 6] >> (bin & 63) & 1, "a run is in the bin of its length and kind");
+
 	km_list_del(&run->list);
 	if (km_list_empty(&zone->bin[dirty][bin]))
 		zone->filled[dirty][bin >> 6] &= ~(1ull << (bin & 63));
@@ -124,6 +134,8 @@ static void count_free(struct km_zone *zone, size_t dirty, size_t clean)
 {
 	km_bump(&zone->pages.dirty_pages, dirty);
 	km_bump(&zone->pages.clean_pages, clean);
+	km_debug((long)zone->pages.dirty_pages >= 0 && (long)zone->pages.clean_pages >= 0,
+		 "no more free pages are taken than were counted");
 }
 
 void km_run_count_out(struct km_zone *zone, struct km_page *run)
@@ -200,6 +212,8 @@ struct km_page *km_run_take(struct km_zone *zone, struct km_page *run, size_t co
 	size_t taken = dirty_of(range, run, first, count), before, dirty = run->dirty;
 	uint32_t freed_ms = run->freed_ms;
 
+	km_debug(after <= end, "the pages that are taken lie in the run");
+
 	unlink_run(zone, run);
 	if (count <= KM_SMALL_PAGES)
 		zone->small += (uint32_t)count;
@@ -218,6 +232,9 @@ struct km_page *km_run_take(struct km_zone *zone, struct km_page *run, size_t co
 		link_run(zone, run, first - start, before, freed_ms);
 	if (after < end)
 		link_run(zone, &range->page[after], end - after, dirty - taken - before, freed_ms);
+	km_debug(!km_bits_count(range->dirty, first, count), "a page that is used has no bit");
+	km_debug(taken <= count && taken + before <= dirty,
+		 "what is resident of a run is divided among its parts");
 	count_free(zone, -taken, taken - count);
 	km_bump(&zone->pages.used_pages, count);
 	if (km_unlikely(zone->trimmed) && taken < count)
@@ -239,6 +256,9 @@ static void join(struct km_zone *zone, struct joined *to, struct km_page *run, s
 {
 	size_t dirty = run->dirty + to->dirty;
 	int32_t age = (int32_t)(to->now - run->freed_ms);
+
+	km_debug(start + run->run == to->start || start == to->end, "runs that are joined lie side by side");
+	km_debug(dirty <= to->end - to->start + run->run, "no more pages of a run are resident than it has");
 
 	/* Mostly both are of this moment. */
 	if (run->dirty && (age > 0 || to->age_ms))
@@ -281,16 +301,22 @@ void km_run_put(struct km_zone *zone, struct km_range *range, size_t index, size
 		km_bits_change(range->dirty, index, count, true);
 	if (dirty && count <= KM_SMALL_PAGES)
 		zone->small -= km_min(zone->small, (uint32_t)count);
+	km_debug(!left || km_range_node(range, index - 1) == km_range_node(range, index),
+		 "a run is of one node");
 	count_free(zone, to.dirty, count - to.dirty);
 	if (left && left->run + count <= KM_RUN_MAX)
 		join(zone, &to, left, index - left->run);
 	if (right && right->run + (to.end - to.start) <= KM_RUN_MAX)
 		join(zone, &to, right, index + count);
 	link_run(zone, &range->page[to.start], to.end - to.start, to.dirty, to.now - to.age_ms);
+	km_debug(km_bits_count(range->dirty, to.start, to.end - to.start) == to.dirty,
+		 "a run counts as resident the pages that have a bit");
 }
 
 void km_run_put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end)
 {
+	km_debug(first >= end || end <= range->ready, "what comes back was committed");
+
 	while (first < end) {
 		bool dirty = km_bits_count(range->dirty, first, 1);
 		size_t to = first + 1;

@@ -3,6 +3,7 @@
  * side by side, and whole ranges that go back. Invariant: a range goes when no page of it is used, and its arrays
  * stay, so that whoever still has a descriptor of it reads one that is free.
  */
+#include "../port/die.h"
 #include "../port/os.h"
 #include "../port/sanitizer.h"
 #include "zone.h"
@@ -36,6 +37,8 @@ static size_t find_long(const struct km_range *range, unsigned node, size_t coun
 			index += skip_of(page);
 		} else {
 			start = start == SIZE_MAX ? km_align_up(index, align) : start;
+			km_debug(page->run && index + page->run <= range->ready,
+				 "a run ends in what is committed");
 			index += page->run;
 			if (start + count <= index)
 				return start;
@@ -54,10 +57,12 @@ static struct km_page *take_long(struct km_zone *zone, struct km_range *range, s
 	size_t start = at;
 	for (end = at; end < first + count; end += range->page[end].run)
 		km_run_count_out(zone, &range->page[end]);
+	km_debug(start <= first && end >= first + count, "the runs that leave their lists cover the block");
 	size_t dirty = km_bits_count(range->dirty, first, count);
 	km_run_put_back(zone, range, start, first);
 	km_run_put_back(zone, range, first + count, end);
 	km_bits_change(range->dirty, first, count, false);
+	km_debug(range->page[first].type == KM_PAGE_NONE, "a page that is used begins no run");
 	km_bump(&zone->pages.used_pages, count);
 	*zero = !dirty;
 	return &range->page[first];
@@ -131,6 +136,7 @@ static bool leave(struct km_zone *zone, struct km_range *range, size_t ready, un
 			continue;
 		if (km_load(&run->type) != KM_PAGE_FREE || (clean && run->dirty))
 			return false;
+		km_debug(run->run && index + run->run <= ready, "a run ends in what is committed");
 		next = index + run->run;
 		if (go)
 			km_run_count_out(zone, run);
@@ -141,6 +147,8 @@ static bool leave(struct km_zone *zone, struct km_range *range, size_t ready, un
 static bool leave_all(struct km_range *range, size_t ready, unsigned node, bool clean, bool go)
 {
 	struct km_zone *zone = &km_arena.zone[node];
+
+	km_debug(km_is_locked(&km_arena.purge), "pages that are on no list are waited for");
 
 	km_lock(&zone->lock);
 	bool free = leave(zone, range, ready, node, clean, false);
@@ -154,6 +162,9 @@ static void come_back(struct km_range *range, size_t ready, unsigned node)
 {
 	struct km_zone *zone = &km_arena.zone[node];
 
+	km_debug(ready == range->ready || !range->base || range->ready % KM_BLOCK_PAGES == 0,
+		 "a range is committed by whole blocks");
+
 	km_lock(&zone->lock);
 	for (size_t index = 0; index < ready; index += KM_BLOCK_PAGES)
 		if (km_range_node(range, index) == node)
@@ -165,6 +176,9 @@ static void come_back(struct km_range *range, size_t ready, unsigned node)
 static bool unmap(struct km_range *range, size_t ready)
 {
 	char *base = range->base;
+
+	km_debug(km_is_locked(&km_arena.purge), "pages that are on no list are waited for");
+	km_debug(range != &km_arena.range[0], "the first range stays");
 
 	km_lock(&km_arena.grow);
 	bool goes = range->ready == ready;
@@ -184,6 +198,7 @@ static bool unmap(struct km_range *range, size_t ready)
 	/* All zeros say what is so: none of them is used. */
 	km_os_purge(range->page, km_align_down(ready * sizeof(*range->page), km_os_page_bytes()));
 	km_lock(&km_arena.grow);
+	km_debug(range->leaving && !range->ready, "nothing is committed of a range that is leaving");
 	km_store(&range->base, (char *)NULL);
 	range->leaving = false;
 	km_unlock(&km_arena.grow);

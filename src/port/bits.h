@@ -5,6 +5,7 @@
 #define KM_PORT_BITS_H
 
 #include "cc.h"
+#include "die.h"
 
 km_inline bool km_is_pow2(size_t n)
 {
@@ -13,17 +14,20 @@ km_inline bool km_is_pow2(size_t n)
 
 km_inline size_t km_align_up(size_t n, size_t align)
 {
+	km_debug(km_is_pow2(align), "an alignment is a power of two");
 	return (n + align - 1) & ~(align - 1);
 }
 
 km_inline size_t km_align_down(size_t n, size_t align)
 {
+	km_debug(km_is_pow2(align), "an alignment is a power of two");
 	return n & ~(align - 1);
 }
 
 /* Floor of the base-2 logarithm; n > 0. */
 km_inline unsigned km_ilog2(size_t n)
 {
+	km_debug(n, "zero has no logarithm");
 	return 63u - (unsigned)__builtin_clzll(n);
 }
 

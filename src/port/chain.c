@@ -6,6 +6,7 @@
  */
 #include "bits.h"
 #include "chain_hit.h"
+#include "die.h"
 #include "visit.h"
 
 static struct km_chain_cpu *state_of(const struct km_chain *chain, unsigned cpu)
@@ -124,6 +125,9 @@ static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct
 {
 	uint64_t *slab = slab_word(state_at(visit));
 
+	km_debug(!new_top.freelist || km_chain_tag_fits(new_top.slab, new_top.freelist),
+		 "a freelist is of the slab that the tag names");
+
 	old->slab = *slab;
 	km_store(slab, (uint64_t)0);
 	do
@@ -192,6 +196,7 @@ bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, u
 		uint64_t count = next ? km_visit_read(&visit, &next->count) : 0;
 		bool full = next && count >= most;
 
+		km_debug(next != link, "a slab is on a CPU's list once");
 		*drained = full ? next : NULL;
 		km_store(&link->next, full ? NULL : next);
 		km_store(&link->count, full ? 1 : count + 1);
@@ -206,6 +211,7 @@ bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, u
 bool km_chain_init(struct km_chain *chain, uint32_t freeptr)
 {
 	chain->freeptr = freeptr;
+	km_debug(freeptr % sizeof(void *) == 0, "the link in a free object is aligned");
 	chain->slot = km_percpu_alloc(sizeof(struct km_chain_cpu));
 	km_store_release(&chain->open, chain->slot);
 	return chain->slot != 0;
@@ -218,8 +224,11 @@ void km_chain_fini(struct km_chain *chain)
 	km_chain_close(chain);
 	/* No sequence may hold the offset when somebody else gets it: better to lose the words. */
 	if (km_chain_fence()) {
-		km_for_each_cpu(cpu)
+		km_for_each_cpu(cpu) {
+			km_debug(!state_of(chain, cpu)->top.freelist && !state_of(chain, cpu)->partial,
+				 "a chain that goes has no objects");
 			*state_of(chain, cpu) = (struct km_chain_cpu){ .partial = NULL };
+		}
 		km_percpu_free(chain->slot, sizeof(struct km_chain_cpu));
 	}
 	chain->slot = 0;
@@ -252,6 +261,7 @@ void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top
 	/* A later drain finds what can't be had now. */
 	if (!km_visit_wait(&visit, chain->slot, cpu))
 		return;
+	km_debug(!km_visits_by_rseq() || !km_load(&chain->open), "a chain is closed while it is drained");
 	exchange(&visit, *top, top);
 	*partial = state_at(&visit)->partial;
 	km_store(&state_at(&visit)->partial, NULL);

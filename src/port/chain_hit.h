@@ -5,6 +5,7 @@
 #define KM_PORT_CHAIN_HIT_H
 
 #include "chain.h"
+#include "die.h"
 #include "rseq.h"
 #include "rseq_chain.h"
 
@@ -25,6 +26,7 @@ km_inline void *km_chain_pop(struct km_chain *chain)
 /* object is not NULL. */
 km_inline enum km_chain_push km_chain_push(struct km_chain *chain, void *object)
 {
+	km_debug(object, "a chain has no NULL");
 	return KM_RSEQ(chain_push, (chain, km_percpu.base, km_thread_rseq, object, object),
 		       km_chain_soft_push(chain, object, object));
 }

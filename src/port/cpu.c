@@ -201,6 +201,7 @@ static void register_again(size_t bytes)
 
 void km_thread_take_back(size_t bytes)
 {
+	km_debug(lent.children, "a thread's area comes back as often as it was lent");
 	lent.children--;
 	if (bytes)
 		register_again(bytes);
@@ -351,6 +352,8 @@ static void choose_index(const char *by)
 
 static bool commit_to(size_t bytes)
 {
+	km_debug(km_is_locked(&areas.lock) && bytes > areas.committed && bytes <= AREA_BYTES,
+		 "areas grow together, under their lock");
 	km_for_each_cpu(cpu)
 		if (km_os_commit(km_area(cpu) + areas.committed, bytes - areas.committed))
 			return false;
@@ -365,6 +368,7 @@ static bool begin_area(unsigned cpu)
 
 	if (km_cpu_is_live(cpu))
 		return true;
+	km_debug(cpu < km_percpu.cpus && areas.committed, "an area that comes alive is one of those there are");
 	if (km_os_commit(km_area(cpu), areas.committed))
 		return false;
 	km_store((uint64_t *)km_area(cpu) + KM_ID_EMPTY, (uint64_t)(KM_ID_EMPTY + 1) * sizeof(uint64_t));
@@ -453,6 +457,7 @@ void km_percpu_fit(size_t limit)
 	km_lock(&areas.lock);
 	size_t reach = km_max(km_min(limit / 64 / AREA_BYTES, (size_t)areas.reach), (size_t)km_percpu.cpus);
 	if (reach < areas.reach) {
+		km_debug(reach >= km_percpu.cpus, "areas that may come alive stay");
 		km_os_unmap(km_area((unsigned)reach), (areas.reach - reach) * AREA_BYTES);
 		areas.reach = (unsigned)reach;
 	}
@@ -516,6 +521,8 @@ static void start_areas(const char *want, const char *by)
 	}
 	km_percpu.base = range + 2 * AREA_BYTES;
 	km_percpu.cpus = cpus;
+	km_debug(cpus && cpus <= KM_MAX_CPUS && !((uintptr_t)range & (AREA_BYTES - 1)),
+		 "areas are aligned to their size");
 	/* The line of word 0, and the two words of the shelf that is empty. */
 	areas.used[0] = 0xff | (uint64_t)3 << KM_ID_EMPTY;
 	choose(some && (!want || __builtin_strcmp(want, "rseq") == 0) ? "lock" : want);
@@ -531,6 +538,8 @@ static void start_areas(const char *want, const char *by)
 		do_without();
 		return;
 	}
+	km_debug(km_cpu_is_live(km_percpu.home) && !*(uint64_t *)km_area(km_percpu.home),
+		 "word 0 of an area is 0");
 	/* Where shelves are not single words, or not a CPU's, hits lead to nothing: the zeros below the areas. */
 	km_store_release(&km_hot.percpu, km_hits_by_cpu() ? km_percpu.base : range);
 	if (km_hits_by_cpu())
@@ -587,6 +596,8 @@ static bool run_is_free(size_t word, size_t words)
 static void mark(size_t word, size_t words, bool used)
 {
 	for (size_t i = word; i < word + words; i++) {
+		km_debug((areas.used[i / 64] >> i % 64 & 1) != used,
+			 "a word is given out once, and comes back once");
 		if (used)
 			areas.used[i / 64] |= (uint64_t)1 << (i % 64);
 		else
@@ -625,12 +636,24 @@ static void clear_everywhere(uint32_t offset, size_t bytes)
 		}
 }
 
+/* For an assertion. */
+static km_unused bool is_zero_everywhere(uint32_t offset, size_t bytes)
+{
+	uint64_t some = 0;
+
+	km_for_each_cpu(cpu)
+		for (size_t at = 0; at < bytes; at += sizeof(some))
+			some |= km_load((uint64_t *)(km_area(cpu) + offset + at));
+	return !some;
+}
+
 uint32_t km_percpu_alloc(size_t bytes)
 {
 	size_t words = bytes / 8, found = 0;
 
 	if (km_percpu.discipline == KM_DISCIPLINE_NONE)
 		return 0;
+	km_debug(km_is_pow2(bytes) && bytes >= 8 && bytes <= KM_PAGE_SIZE, "a run of words is a power of two");
 	km_lock(&areas.lock);
 	uint32_t *from = &areas.from[__builtin_ctzl(words)];
 	if (words < 64)
@@ -642,8 +665,12 @@ uint32_t km_percpu_alloc(size_t bytes)
 	if (found && (found + words) * 8 > areas.committed &&
 	    !commit_to(km_align_up((found + words) * 8, COMMIT_STEP)))
 		found = 0;
-	if (found)
+	if (found) {
+		km_debug((found + words) * 8 <= areas.committed && found % words == 0,
+			 "words that are given out are committed");
+		km_debug(is_zero_everywhere((uint32_t)(found * 8), bytes), "words that are given out are zeros");
 		mark(found, words, true);
+	}
 	km_unlock(&areas.lock);
 	return (uint32_t)(found * 8);
 }

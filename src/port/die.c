@@ -193,6 +193,7 @@ void km_misuse_set(enum km_misuse_action action)
 
 void km_misuse(enum km_misuse what, const char *function, const void *object, const char *cache)
 {
+	km_debug(what < KM_NR_MISUSES && phrases[what], "a mistake has a phrase");
 	if (cache)
 		km_warn("%s(%s, %p): %s", function, cache, object, phrases[what]);
 	else
@@ -213,7 +214,7 @@ void km_panic(const char *format, ...)
 	km_os_abort();
 }
 
-void km_assert_failed(const char *condition, const char *file, int line)
+void km_assert_failed(const char *condition, const char *sentence, const char *file, int line)
 {
-	km_panic("assertion failed: %s at %s:%d", condition, file, line);
+	km_panic("%s:%d: assertion failed: %s (%s)", file, line, sentence, condition);
 }

@@ -44,16 +44,18 @@ void km_misuse_set(enum km_misuse_action action);
 /* Memory is exhausted and the caller can't be told (__GFP_NOFAIL, SLAB_PANIC). */
 km_cold _Noreturn void km_panic(const char *format, ...) km_printf(1, 2);
 
-km_cold _Noreturn void km_assert_failed(const char *condition, const char *file, int line);
+km_cold _Noreturn void km_assert_failed(const char *condition, const char *sentence, const char *file, int line);
 
-/* Always on, cheap: what must hold whatever the caller did. */
-#define km_assert(condition)                                                                       \
-	(km_likely(condition) ? (void)0 : km_assert_failed(#condition, __FILE__, __LINE__))
-/* Debug builds only. */
+/*
+ * An invariant, at a transition that it speaks of: the sentence says what holds there, the condition tells. Debug
+ * builds (DEBUG=1) stop where it does not, and print both. Other builds contain nothing of it: only the compiler reads
+ * the condition. So a condition changes nothing, and looks only at what no other thread changes just then.
+ */
 #ifdef KM_DEBUG
-#define km_debug(condition) km_assert(condition)
+#define km_debug(condition, sentence)                                                              \
+	(km_likely(condition) ? (void)0 : km_assert_failed(#condition, sentence, __FILE__, __LINE__))
 #else
-#define km_debug(condition) ((void)sizeof(condition))
+#define km_debug(condition, sentence) ((void)sizeof(!(condition)))
 #endif
 
 #endif

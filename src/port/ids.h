@@ -13,6 +13,7 @@
 #ifndef KM_PORT_IDS_H
 #define KM_PORT_IDS_H
 
+#include "die.h"
 #include "pcpu.h"
 
 #define KM_IDS		((size_t)1 << 16)
@@ -68,6 +69,7 @@ km_inline bool km_id_valid(uintptr_t id, const void *p)
  */
 km_inline uint64_t km_id_find_factor(uint64_t size, uint64_t objects, uint64_t slab_bytes)
 {
+	km_debug(size && objects && (objects == 1 || objects * size <= slab_bytes), "the objects lie in their slab");
 	const uint64_t limit = (uint64_t)1 << KM_ID_SHIFT;
 	uint64_t factor = UINT64_MAX / size + 1, e = factor * size;
 

@@ -6,6 +6,7 @@
 #define KM_PORT_LIST_H
 
 #include "cc.h"
+#include "die.h"
 
 struct km_list {
 	struct km_list *next, *prev;
@@ -23,6 +24,7 @@ km_inline bool km_list_empty(const struct km_list *list)
 
 km_inline void km_list_insert(struct km_list *entry, struct km_list *before, struct km_list *after)
 {
+	km_debug(before->next == after && after->prev == before, "neighbours on a list name each other");
 	after->prev = entry;
 	entry->next = after;
 	entry->prev = before;
@@ -41,6 +43,7 @@ km_inline void km_list_add_tail(struct km_list *entry, struct km_list *list)
 
 km_inline void km_list_del(struct km_list *entry)
 {
+	km_debug(entry->next->prev == entry && entry->prev->next == entry, "an entry's neighbours name it");
 	entry->next->prev = entry->prev;
 	entry->prev->next = entry->next;
 	entry->next = entry->prev = entry;

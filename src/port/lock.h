@@ -9,6 +9,7 @@
 
 #include "atomic.h"
 #include "cc.h"
+#include "die.h"
 
 enum km_rank {
 	KM_RANK_RECLAIM = 1,	/* giving back what lies ready, or free */
@@ -100,6 +101,7 @@ extern bool km_lock_unstruck;
 
 km_inline void km_lock_init(struct km_lock *lock, enum km_rank rank)
 {
+	km_debug(rank && rank < KM_NR_RANKS, "a lock has a rank");
 	lock->state = 0;
 	lock->rank = rank;
 }
@@ -152,6 +154,12 @@ km_inline void km_unlock_quick(struct km_lock *lock)
 	}
 	km_lock_note(lock, KM_LOCK_GIVEN);
 	km_store_release(&lock->state, 0u);
+}
+
+/* Somebody holds it: for assertions of who must. */
+km_inline bool km_is_locked(const struct km_lock *lock)
+{
+	return km_load(&lock->state) != 0;
 }
 
 /* Wait about `ms` milliseconds at most; false: it is not ours. For locks under which a user's function runs. */

@@ -144,6 +144,7 @@ static void order_near(unsigned n, const uint16_t *distances)
 
 	for (unsigned i = 0; i < km_node_count; i++)
 		near[i] = (uint8_t)((n + i) % km_node_count);
+	km_debug(near[0] == n, "a node is its own nearest");
 	for (unsigned i = 2; distances && i < km_node_count; i++)
 		for (unsigned j = i; j > 1 && distance_to_node(distances, near[j]) <
 						      distance_to_node(distances, near[j - 1]); j--)
@@ -166,6 +167,8 @@ static void number_nodes(const uint64_t *memory)
 		k++;
 	}
 	km_node_count = (found + each - 1) / each;
+	km_debug(km_node_count && km_node_count <= KM_MAX_NODES,
+		 "there are as many nodes as the tables have room for");
 }
 
 /* Which node has the CPUs of id, and what is near to it. */
@@ -241,6 +244,21 @@ static int only_node(void)
 	return -1;
 }
 
+/* For an assertion. */
+static km_unused bool nodes_are_right(void)
+{
+	bool right = true;
+
+	for (unsigned cpu = 0; cpu < KM_MAX_CPUS; cpu++)
+		right &= km_nodes.of_cpu[cpu] < km_node_count;
+	for (unsigned node = 0; node < km_node_count; node++)
+		for (unsigned i = 0; i < km_node_count; i++)
+			right &= km_nodes.near[node][i] < km_node_count;
+	for (unsigned id = 0; id < KM_MAX_NODE_IDS; id++)
+		right &= !topology.of_id[id] || (topology.of_id[id] & ~MEMORYLESS) <= km_node_count;
+	return right;
+}
+
 void km_node_start(unsigned pretended)
 {
 	static bool again;
@@ -256,6 +274,7 @@ void km_node_start(unsigned pretended)
 	else
 		read_nodes();
 	km_only_node = only_node();
+	km_debug(nodes_are_right(), "each entry is a node that there is");
 }
 
 int km_node_of_id(int id, bool only)
@@ -269,5 +288,6 @@ int km_node_of_id(int id, bool only)
 
 int km_node_bind(void *p, size_t bytes, unsigned node)
 {
+	km_debug(node < km_node_count, "memory is bound to a node that there is");
 	return km_os_prefer_nodes(p, bytes, topology.ids[node], KM_MAX_NODE_IDS);
 }

@@ -10,6 +10,7 @@
 #define KM_PORT_NODE_H
 
 #include "cc.h"
+#include "die.h"
 #include "pcpu.h"
 
 #define KM_MAX_NODES	8u
@@ -53,6 +54,7 @@ km_inline unsigned km_node_here(void)
 /* The i-th nearest node to n, itself being the 0th; i < km_node_count. */
 km_inline unsigned km_node_near(unsigned n, unsigned i)
 {
+	km_debug(i < km_node_count && n < km_node_count, "a node is near to one that there is");
 	return km_nodes.near[n][i];
 }
 

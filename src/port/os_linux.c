@@ -3,6 +3,7 @@
  * reports failure by its return value.
  */
 #define _GNU_SOURCE
+#include "die.h"
 #include "os.h"
 
 #include <errno.h>
@@ -90,6 +91,7 @@ static void *map(size_t bytes, int protection, int flags)
 /* Map `bytes` aligned to `align` by mapping more and giving the ends back. */
 static void *map_aligned(size_t bytes, size_t align, int protection, int flags)
 {
+	km_debug(bytes && km_is_pow2(align), "a mapping has bytes, and an alignment that is a power of two");
 	bytes = km_align_up(bytes, km_os_page_bytes());
 	char *p = map(bytes, protection, flags);
 
@@ -127,6 +129,7 @@ static int protect(void *p, size_t bytes, int protection)
 {
 	int result;
 
+	km_debug(!((uintptr_t)p & (KM_PAGE_SIZE - 1)) && bytes, "access changes by the page");
 	KEEP_ERRNO(result, mprotect(p, bytes, protection));
 	return result;
 }
@@ -151,6 +154,7 @@ int km_os_commit(void *p, size_t bytes)
 
 int km_os_commit_node(void *p, size_t bytes, unsigned node)
 {
+	km_debug(node < 8, "a node is one of those that may be");
 	static const char *const calls[] = {
 		"commit on node 0", "commit on node 1", "commit on node 2", "commit on node 3",
 		"commit on node 4", "commit on node 5", "commit on node 6", "commit on node 7",
@@ -186,6 +190,7 @@ int km_os_purge(void *p, size_t bytes)
 {
 	int result;
 
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "memory goes back by the system's page");
 	if (fault("purge"))
 		return -ENOMEM;
 	KEEP_ERRNO(result, madvise(p, bytes, MADV_DONTNEED));
@@ -226,6 +231,8 @@ void km_os_unmap(void *p, size_t bytes)
 {
 	int ignored;
 
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes,
+		 "address space goes by the system's page");
 	KEEP_ERRNO(ignored, munmap(p, bytes));
 	(void)ignored;
 }
@@ -234,6 +241,8 @@ int km_os_try_unmap(void *p, size_t bytes)
 {
 	int result;
 
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes,
+		 "address space goes by the system's page");
 	if (fault("unmap"))
 		return -ENOMEM;
 	KEEP_ERRNO(result, munmap(p, bytes));
@@ -244,6 +253,8 @@ void *km_os_remap(void *p, size_t old_bytes, size_t new_bytes, bool may_move)
 {
 	long result;
 
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && old_bytes && new_bytes,
+		 "a mapping moves by the system's page");
 	if (fault("remap"))
 		return NULL;
 	KEEP_ERRNO(result, (long)mremap(p, old_bytes, new_bytes, may_move ? MREMAP_MAYMOVE : 0));

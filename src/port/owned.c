@@ -6,6 +6,7 @@
 #include "owned.h"
 
 #include "bits.h"
+#include "die.h"
 #include "visit.h"
 
 size_t km_owned_word_bytes(void)
@@ -16,6 +17,7 @@ size_t km_owned_word_bytes(void)
 
 void **km_owned_prepare(const struct km_shelf *shelf, void *memory)
 {
+	km_debug(!((uintptr_t)memory & shelf->block_mask), "a block is aligned to its size");
 	*km_block_header(shelf, memory) = 0;
 	*km_block_pad(shelf, memory) = 0;
 	return km_block_bottom(shelf, memory);
@@ -80,6 +82,7 @@ bool km_owned_found(struct km_shelf *shelf, void **block, uintptr_t owner)
 	struct km_visit visit;
 	bool done = false;
 
+	km_debug(!*block, "a block that comes has no object");
 	if (!km_visit_enter(&visit, &shelf->inner.shelf, true))
 		return false;
 	while (!done && km_visit_look(&visit) && !visit.top)
@@ -119,6 +122,8 @@ size_t km_owned_take_cpu(struct km_shelf *shelf, unsigned cpu, void **out, uintp
 	*owner = 0;
 	if (!km_visit_wait(&visit, shelf->slot, cpu))
 		return 0;
+	km_debug(km_percpu.discipline != KM_DISCIPLINE_RSEQ || !km_load(&shelf->inner.shelf),
+		 "a shelf is closed while it is drained");
 	do {
 		top = km_soft_look(&visit);
 		bottom = top ? (uintptr_t)km_block_bottom(shelf, (void **)(visit.area + top)) - visit.area : 0;
@@ -127,6 +132,8 @@ size_t km_owned_take_cpu(struct km_shelf *shelf, unsigned cpu, void **out, uintp
 	for (; top != bottom; top += sizeof(void *))
 		out[count++] = km_load((void **)(visit.area + top));
 	*owner = km_load(owner_of(shelf, cpu));
+	km_debug(!count || *owner, "what lies on an owned shelf has an owner");
+	km_debug(count <= km_owned_capacity(shelf), "a block has no more objects than room");
 	km_store(owner_of(shelf, cpu), (uint64_t)0);
 	km_visit_leave(&visit);
 	return count;

@@ -3,6 +3,7 @@
  * discipline in force. Invariant: see visit.h.
  */
 #include "bits.h"
+#include "die.h"
 #include "visit.h"
 
 static km_word *header_at(const struct km_shelf *shelf, const struct km_visit *visit, uintptr_t top)
@@ -94,6 +95,7 @@ static void share(const struct km_shelf *shelf, const struct km_visit *visit, ui
 	size_t count = (high - low) / 2 / 8;
 	for (size_t i = 0; i < count; i++)
 		km_store(at(visit, *to) - count + i, km_load(at(visit, *from) + i));
+	km_debug(count * 8 <= high, "a block has room for what is moved to it");
 	*to -= count * 8;
 	*from += count * 8;
 }
@@ -251,6 +253,8 @@ bool km_shelf_fence(void)
 
 void km_shelf_open(struct km_shelf *shelf, bool to_hot_path)
 {
+	km_debug(!shelf->slot || shelf->inner.mask <= shelf->block_mask,
+		 "a shelf's mask is its block's or smaller");
 	km_store_release(&shelf->inner.shelf, shelf->slot);
 	if (to_hot_path && km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		km_store_release(&shelf->front.open.shelf, shelf->slot);
@@ -272,6 +276,9 @@ static void take_top(struct km_shelf *shelf, unsigned cpu, uintptr_t top, void *
 		return;
 	*main_block = (void **)(area + top);
 	uintptr_t other = *km_block_header(shelf, *main_block);
+	km_debug(other != top, "a block is not its own partner");
+	km_debug((km_block_count(shelf, *main_block) <= km_mask_capacity(shelf->block_mask)),
+		 "a block has no more objects than room");
 	if (other)
 		*partner = (void **)(area + other);
 }
@@ -283,6 +290,7 @@ void km_shelf_take_cpu(struct km_shelf *shelf, unsigned cpu, void ***main_block,
 	*main_block = *partner = NULL;
 	if (!km_visit_wait(&visit, shelf->slot, cpu))
 		return;
+	km_debug(!km_visits_by_rseq() || !km_load(&shelf->inner.shelf), "a shelf is closed while it is drained");
 	do
 		take_top(shelf, cpu, km_soft_look(&visit), main_block, partner);
 	while (!km_soft_commit(&visit, 0));
@@ -297,6 +305,7 @@ bool km_shelf_put_cpu(struct km_shelf *shelf, unsigned cpu, void **block)
 
 	km_store(km_block_header(shelf, block), (uint64_t)0);
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
+		km_debug(!km_load(&shelf->inner.shelf), "a shelf is closed while it is drained");
 		done = !km_load(word_of(shelf, cpu));
 		if (done)
 			km_store(word_of(shelf, cpu), (uint64_t)offset);

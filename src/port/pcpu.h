@@ -51,6 +51,7 @@
 
 #include "atomic.h"
 #include "cc.h"
+#include "die.h"
 #include "os.h"
 
 enum km_discipline {
@@ -275,6 +276,8 @@ km_inline size_t km_block_count(const struct km_shelf *shelf, void *const *top)
 km_inline void **km_block_bottom(const struct km_shelf *shelf, void **top)
 {
 	uint64_t *pad = km_block_pad(shelf, top);
+
+	km_debug(*pad <= shelf->block_mask - 15, "a block's bottom lies in the block");
 
 	return (void **)((char *)pad - *pad);
 }

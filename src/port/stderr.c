@@ -6,6 +6,7 @@
 #include "stderr.h"
 
 #include "bits.h"
+#include "die.h"
 #include "os.h"
 
 /* Beyond what programs count, and still in the second smallest table that the kernel has for a process. */
@@ -27,6 +28,8 @@ void km_stderr_start(void)
 	if (start.open && (start.kept = km_os_duplicate(2, KEPT_NUMBER)) < 0)
 		start.kept = km_os_duplicate(2, 10);
 	start.known = true;
+	km_debug(start.kept < 0 || start.kept >= 10,
+		 "the duplicate has a number that programs do not count on");
 }
 
 static bool same(const struct km_os_file *a, const struct km_os_file *b)

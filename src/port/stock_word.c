@@ -4,6 +4,7 @@
  */
 #include "stock_word.h"
 
+#include "die.h"
 #include "visit.h"
 
 size_t km_stock_word_bytes(void)
@@ -92,6 +93,7 @@ uint64_t km_stock_empty(const uint32_t *slot)
 
 void km_stock_open(uint32_t *slot, uint32_t offset)
 {
+	km_debug(!offset || !*slot, "a slot is opened once");
 	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ)
 		for (unsigned cpu = 0; offset && cpu < km_percpu.cpus; cpu++)
 			km_store(&pair_at(offset, cpu)->second, (uint64_t)(uintptr_t)slot);
@@ -118,7 +120,9 @@ uint64_t km_stock_take_cpu(uint32_t offset, unsigned cpu)
 	for (struct km_pair seen = look(pair);;) {
 		uint64_t all = seen.first;
 
-		if (km_cas_pair(pair, &seen, (struct km_pair){ 0, 0 }))
+		if (km_cas_pair(pair, &seen, (struct km_pair){ 0, 0 })) {
+			km_debug(seen.second || !all, "without a tag there are no bytes");
 			return all;
+		}
 	}
 }

@@ -14,6 +14,7 @@
 #ifndef KM_PORT_VISIT_H
 #define KM_PORT_VISIT_H
 
+#include "die.h"
 #include "os.h"
 #include "pcpu.h"
 #include "rseq.h"
@@ -50,6 +51,7 @@ km_inline struct km_soft *km_soft(const struct km_visit *visit)
 /* That CPU's slot. False: somebody else has the lock. */
 km_inline bool km_visit_cpu(struct km_visit *visit, uint32_t slot, unsigned cpu, bool lock)
 {
+	km_debug(slot && km_cpu_is_live(cpu), "a verb works on a word of an area that is alive");
 	visit->area = (uintptr_t)km_area(cpu);
 	visit->word = (km_word *)(visit->area + slot);
 	/* Acquire pairs with km_visit_leave. */
@@ -112,6 +114,8 @@ km_inline bool km_soft_commit(struct km_visit *visit, uintptr_t top)
 {
 	struct km_pair next = { top, visit->seen.second + 1 };
 
+	km_debug(km_percpu.discipline != KM_DISCIPLINE_LOCK || visit->locked,
+		 "under lock a word changes inside its slot's lock");
 	if (km_percpu.discipline == KM_DISCIPLINE_CMPXCHG)
 		return km_cas_pair(&km_soft(visit)->pair, &visit->seen, next);
 	km_store(visit->word, top);
@@ -123,6 +127,7 @@ km_inline uint64_t km_visit_read(struct km_visit *visit, const km_word *word)
 {
 	uint64_t is = km_load(word);
 
+	km_debug(visit->reads < km_array_count(visit->commit.seen), "a commit compares three words at most");
 	if (km_visits_by_rseq())
 		visit->commit.seen[visit->reads++] = (struct km_seen){ word, is };
 	return is;
@@ -164,6 +169,7 @@ km_inline bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t 
 	}
 	struct km_commit *commit = &visit->commit;
 
+	km_debug(visit->reads && !visit->locked, "a commit compares what its verb looked at, without a lock");
 	for (unsigned i = visit->reads; i < km_array_count(commit->seen); i++)
 		commit->seen[i] = commit->seen[0];
 	commit->slot = (uintptr_t)visit->word;

@@ -47,6 +47,7 @@ void km_boot_fork_prepare(void)
 
 static void fork_done(bool child)
 {
+	km_debug(km_front_busy, "a fork keeps signal handlers out to its end");
 	km_meta_fork(false, child);
 	km_percpu_fork(false, child);
 	km_big_fork(false, child);
@@ -61,8 +62,10 @@ static void fork_done(bool child)
 
 static void fork_end(void)
 {
-	if (nested_forks)
+	if (nested_forks) {
+		km_debug(km_front_busy, "a fork keeps signal handlers out to its end");
 		nested_forks--;
+	}
 	else
 		km_busy_end(false);
 }
@@ -114,6 +117,8 @@ static bool start(void)
 	km_ready_start();
 	km_reclaim_start();
 	km_root_start();
+	km_debug(km_kmalloc_sized || km_kmalloc_cache(KMALLOC_MAX_CACHE_SIZE),
+		 "kmalloc has a cache for each size when it starts");
 	return true;
 }
 

@@ -116,6 +116,7 @@ static struct kmem_cache *common_cache(size_t n, void *const *objects)
 		return NULL;
 	if (!km_shape(cache)->give_last)
 		last_id = cache->id;
+	km_debug(cache->id >= KM_MAP_FIRST, "a cache that an address proves has an id");
 	return cache;
 }
 
@@ -140,6 +141,7 @@ static size_t free_run(struct kmem_cache *cache, struct kmem_cache **owners, siz
 
 static void free_window(size_t n, void **objects)
 {
+	km_debug(n && n <= WINDOW, "a window is as long as its array");
 	struct kmem_cache *owners[WINDOW], *common = common_cache(n, objects);
 
 	if (km_likely(common)) {
@@ -186,6 +188,7 @@ static km_noinline void free_mixed(size_t n, void **objects)
 		size_t left = km_unlikely(km_kmalloc_sized != NULL) ? free_sized_last(n, objects) :
 								    free_slab_of_last(n, objects);
 		/* Where its slab had some more near it, so may the next last one's. */
+		km_debug(left <= n, "no more are left than there were");
 		bool try_again = left < n && n - left >= FEW;
 
 		n = left;

@@ -116,6 +116,7 @@ static void fill_entry(struct kmem_cache *cache)
 {
 	if (cache->id < KM_MAP_FIRST)
 		return;
+	km_debug(!km_hot.caches[cache->id], "an id is one live cache's");
 	size_t slab_bytes = KM_PAGE_SIZE << cache->order;
 	uint64_t factor = km_id_find_factor(cache->size, cache->objects, slab_bytes);
 	km_id_masks(cache->id)->slab = (uint32_t)slab_bytes - 1;
@@ -314,6 +315,7 @@ static void drop_name(struct kmem_cache *cache)
 {
 	if (!cache->named_by)
 		return;
+	km_debug(*cache->named_by == cache, "a cache is found by its name until it goes");
 	*cache->named_by = cache->next_named;
 	if (cache->next_named)
 		cache->next_named->named_by = cache->named_by;
@@ -329,6 +331,7 @@ static void publish(struct kmem_cache *cache, bool internal)
 	add_name(cache, internal);
 	cache->id = get_id(cache);
 	fill_entry(cache);
+	km_debug(km_is_locked(&registry.lock), "the list of caches changes under the registry's lock");
 	km_list_add_tail(&cache->all, &registry.all);
 	km_bump(&registry.count, 1);
 }
@@ -584,6 +587,7 @@ static void leave_rounds(const struct kmem_cache *cache)
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache))
 {
 	for (size_t i = 0; i < count; i++) {
+		km_debug(km_is_locked(&registry.lock) && !caches[i]->dead, "a cache goes once, by the registry");
 		if (caches[i]->twins)
 			km_private_forget(caches[i]);
 		leave_rounds(caches[i]);
@@ -592,6 +596,7 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 		km_ahead_reserve(-(long)caches[i]->reserved_pages);
 		km_bump(&registry.count, -1);
 	}
+	km_debug(!registry.count == km_list_empty(&registry.all), "the registry counts the caches that it lists");
 	bool fenced = km_front_close_all(caches, count);
 	for (size_t i = 0; i < count; i++)
 		free_cache(caches[i], fenced, rest);

@@ -7,6 +7,7 @@
  * block that grows by steps comes here as often as its size doubles. When it is freed all of that becomes the run, and
  * the next block that grows on this CPU finds it.
  */
+#include "../port/die.h"
 #include "../port/os.h"
 #include "growth.h"
 #include "ready.h"
@@ -50,6 +51,9 @@ static struct run *lock_here(void)
 	/* An area begins as zeros. */
 	km_store(&run->lock.rank, (uint32_t)KM_RANK_GROWTH);
 	km_lock(&run->lock);
+	km_debug(run->pages <= MOST_PAGES && (!run->pages || run->first),
+		 "a run begins somewhere and has a bound");
+	km_debug(run->pages <= run->allowed, "a run holds what was taken off the bound");
 	return run;
 }
 
@@ -80,6 +84,7 @@ static size_t allow(struct run *run, size_t pages)
 		if (!more)
 			return run->allowed;
 	} while (!km_cas_acquire(&growth.allowed, &all, all + more));
+	km_debug(km_is_locked(&run->lock), "a run changes under its lock");
 	km_bump(&run->allowed, more);
 	km_ready_changed();
 	return run->allowed;
@@ -90,6 +95,8 @@ static void set(struct run *run, struct km_page *first, size_t pages)
 	km_store(&run->first, first);
 	km_store(&run->pages, (uint32_t)pages);
 	run->looks = 0;
+	km_debug(pages <= MOST_PAGES && km_is_locked(&run->lock),
+		 "a run changes under its lock, and has a bound");
 }
 
 /* A block wants so many: with them come as many again, where they may lie there. */
@@ -122,6 +129,7 @@ static void replace(struct run *run, struct km_page *first, size_t pages, unsign
 	if (run->pages)
 		km_pages_free_exact(run->first, run->pages);
 	km_large_count(pages - run->pages);
+	km_debug(!pages || first->type == KM_PAGE_NONE, "a run's pages are nobody's");
 	run->node = (uint8_t)node;
 	set(run, first, pages);
 }
@@ -152,6 +160,7 @@ static struct km_page *cut(struct run *run, size_t pages)
 {
 	struct km_page *page = run->first;
 
+	km_debug(pages <= run->pages, "a block is cut from a run that has as many");
 	set(run, page + pages, run->pages - pages);
 	return page;
 }
@@ -165,6 +174,7 @@ struct km_page *km_growth_take(size_t pages)
 		return NULL;
 	if (run->pages >= pages || fill(run, pages) || fill_anew(run, pages)) {
 		page = cut(run, pages);
+		km_debug(page->type == KM_PAGE_NONE, "a run's pages are nobody's");
 		page->order = page->flags = 0;
 		page->node = run->node;
 		km_store(&page->cache, NULL);
@@ -211,6 +221,8 @@ static size_t shed(struct run *run)
 {
 	size_t pages = run->pages, allowed = run->allowed;
 	struct km_page *first = run->first;
+
+	km_debug(km_load(&growth.allowed) >= allowed, "the runs' bounds are the sum of each");
 
 	set(run, NULL, 0);
 	km_store(&run->allowed, 0u);

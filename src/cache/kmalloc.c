@@ -308,6 +308,8 @@ bool km_kmalloc_start(void)
 							   &creation, &error);
 		if (!cache)
 			return false;
+		km_debug(cache->object_size == size && cache->size >= size,
+			 "a cache of kmalloc's has its size");
 		size_t first = step;
 		/* Release pairs with kmalloc_missed. */
 		for (; step * 8 <= size; step++)
@@ -332,6 +334,7 @@ static struct kmem_cache *make_charged(struct kmem_cache *plain)
 	/* Release pairs with the loads where they are used: it is built. */
 	if (cache && !km_cas_release(first, &none, cache))
 		kmem_cache_destroy(cache);
+	km_debug(!*first || (*first)->flags & SLAB_ACCOUNT, "what is paid for has caches of its own");
 	return km_load_acquire(first);
 }
 
@@ -347,8 +350,11 @@ bool km_kmalloc_start_charged(void)
 		struct kmem_cache *cache = km_load_acquire(&charged_of_size[plain->object_size / 8]) ?:
 						   make_charged(plain);
 		all = cache != NULL;
-		if (all)
+		if (all) {
+			km_debug(cache->object_size == plain->object_size && cache != plain,
+				 "a charged cache has the size of the plain one");
 			km_store_release(&charged_of_size[step], cache);
+		}
 	}
 	km_busy_end(was);
 	return all;
@@ -596,6 +602,7 @@ static void *realloc_by(void *object, size_t size, size_t align, gfp_t gfp, void
 		moved = get(size, gfp);
 	if (!moved)
 		return size <= usable ? shrunk(object, size, usable, gfp) : NULL;
+	km_debug(moved != object && ksize(moved) >= km_min(size, usable), "what moves comes to lie elsewhere");
 	__builtin_memcpy(moved, object, km_min(size, usable));
 	kfree(object);
 	return moved;

@@ -76,6 +76,8 @@ uint64_t km_large_owner(const void *p)
 /* As one of no class, which its pages may be. */
 static void count_in(struct km_page *page)
 {
+	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages,
+		 "a block of no class says so at its first page");
 	km_map_set(page, 1, KM_MAP_DESC);
 	km_add(&large.blocks, 1ul);
 	km_add(&large.bytes, page->pages << KM_PAGE_SHIFT);
@@ -87,6 +89,7 @@ static void leave_class(struct km_page *page)
 	if (!page->cache)
 		return;
 	km_ready_leave(page);
+	km_debug(!page->cache, "a block is one of a class or counted here");
 	count_in(page);
 }
 
@@ -94,6 +97,7 @@ static void leave_class(struct km_page *page)
  * as it says. */
 static void begin_block(struct km_page *page, size_t pages, size_t bytes)
 {
+	km_debug(pages && page->type == KM_PAGE_NONE, "a block begins in pages that were free");
 	page->pages = pages;
 	page->requested = bytes;
 	km_store_release(&page->type, (uint8_t)KM_PAGE_LARGE);
@@ -222,6 +226,7 @@ static km_cold void block_goes(struct km_page *page, const void *p)
 		km_root_goes(p, bytes);
 	if (!bytes || !km_sanitizer.objects)
 		return;
+	km_debug(bytes % KM_PAGE_SIZE == 0, "a block has whole pages");
 	km_object_ends((void *)p, bytes);
 	if (page)
 		km_pages_handed_out(p, bytes);
@@ -290,6 +295,7 @@ static void *from_paid_class(struct kmem_cache *class, uint64_t owner, size_t al
 		set_owner(p, owner);
 		return p;
 	}
+	km_debug(page->cache == class, "a block of a class says so");
 	km_store(&large.charged, true);
 	if (km_likely(km_charge_block(class, p, owner, request->may_wait)))
 		return p;
@@ -418,6 +424,7 @@ static void give_pages(struct km_page *page, size_t pages, unsigned node)
 {
 	if (km_growth_put(page, pages, node))
 		return;
+	km_debug(pages && page->type == KM_PAGE_NONE, "what is given back is no block");
 	km_large_count(-pages);
 	km_pages_free_exact(page, pages);
 }
@@ -429,9 +436,11 @@ static void free_pages(struct km_page *page, uint64_t owner)
 	if (km_unlikely(owner))
 		km_charge_large(owner, page, false);
 	leave_class(page);
+	km_debug(!page->cache && page->type == KM_PAGE_LARGE && pages, "a block says LARGE until it goes");
 	km_map_set(page, 1, KM_MAP_NONE);
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
 	km_sub(&large.blocks, 1ul);
+	km_debug((long)km_load(&large.blocks) >= 0, "no more blocks go than came");
 	if (km_unlikely(km_load(&large.charged)))
 		km_store(km_owner_of_page(page), (uint64_t)0);
 	give_pages(page, pages, page->node);
@@ -473,6 +482,7 @@ static void give_tail(struct km_page *page, size_t pages)
 		return;
 	bool was = km_busy_begin();
 	leave_class(page);
+	km_debug(pages && pages < page->pages, "a block keeps its first page");
 	page->pages = pages;
 	give_pages(page + pages, tail, page->node);
 	km_busy_end(was);
@@ -520,6 +530,7 @@ static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp)
 		leave_class(page);
 		if ((gfp & __GFP_ZERO) && !zero)
 			__builtin_memset((char *)km_page_address(page) + (have << KM_PAGE_SHIFT), 0, more);
+		km_debug(pages > have, "a block that grows has more pages than before");
 		page->pages = pages;
 		km_large_count(near ? 0 : pages - have);
 	}
@@ -547,6 +558,8 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp)
 		return NULL;
 	if (want > have && !take_tail(page, want, gfp))
 		return NULL;
+	km_debug(page->type == KM_PAGE_LARGE && page->pages >= want,
+		 "a block has the pages that it was resized to");
 	page->requested = bytes;
 	if (want < have && have - want > have / 8)
 		give_tail(page, want);
@@ -564,6 +577,7 @@ void *km_large_grown(size_t bytes)
 	bool was = km_busy_begin();
 	struct km_page *page = km_growth_take(pages);
 	if (page) {
+		km_debug(!page->cache && !page->flags, "a page that was a run's is nobody's");
 		begin_block(page, pages, bytes);
 		km_map_set(page, 1, KM_MAP_DESC);
 		km_add(&large.blocks, 1ul);

@@ -66,6 +66,7 @@ uint16_t km_ready_id[KM_READY_PAGES + 2];
 /* 0 < pages <= KM_READY_PAGES. */
 static unsigned class_of(size_t pages)
 {
+	km_debug(pages && pages <= KM_READY_PAGES, "a class has a page, and at most KM_READY_PAGES");
 	size_t most = pages - 1;
 
 	if (most < EXACT)
@@ -128,6 +129,8 @@ static struct kmem_cache *make_locked(unsigned class, bool charged)
 							  charged ? SLAB_ACCOUNT : 0, &creation, &error);
 	if (!cache || !is_of_use(cache))
 		return cache;
+	km_debug(pages_of(class_of(pages)) == pages && cache->slab_pages == pages,
+		 "a class has its own number of pages");
 	if (charged)
 		show_charged(cache, first, pages);
 	else
@@ -213,6 +216,7 @@ static size_t room_in_all(void)
 /* soon: pages that will be among them. With the lock. */
 static void tell(size_t soon)
 {
+	km_debug(km_is_locked(&ready.lock), "what may lie ready is counted under its lock");
 	km_pages_set_ready(room_in_all() + soon + km_growth_pages());
 }
 
@@ -357,6 +361,8 @@ static void count(struct km_node_counts *counts, long blocks)
 	km_bump(&counts->slabs, blocks);
 	km_bump(&counts->objects, blocks);
 	km_bump(&counts->taken, blocks);
+	km_debug((long)counts->slabs >= 0 && counts->slabs == counts->objects && counts->taken == counts->slabs,
+		 "a block of a class is counted once");
 }
 
 /* A free looks it up in the first range only. */
@@ -366,6 +372,8 @@ bool km_ready_join(struct kmem_cache *class, struct km_page *page, bool may_wait
 
 	if ((size_t)(page - km_hot.page) >= km_load(&km_hot.pages) || !km_lock_may(&n->lock, may_wait))
 		return false;
+	km_debug(page->type == KM_PAGE_LARGE && !page->cache && page->pages == class->slab_pages,
+		 "a block that joins a class was of none");
 	km_store(&page->cache, class);
 	km_map_set(page, 1, class->id);
 	count(&n->counts, 1);
@@ -386,6 +394,7 @@ void km_ready_leave(struct km_page *page)
 	}
 	km_lock(&n->lock);
 	km_map_set(page, 1, KM_MAP_DESC);
+	km_debug(km_is_locked(&n->lock) && n->counts.slabs, "a block that leaves a class was counted there");
 	km_store(&page->cache, NULL);
 	count(&n->counts, -1);
 	km_bump(&n->counts.freed_slabs, 1);
@@ -410,6 +419,7 @@ static void give(struct kmem_cache *cache, void **objects, unsigned count)
 {
 	if (is_charged(cache))
 		km_add(&of_cache(cache)->drained, (uint32_t)count);
+	km_debug(km_front_busy, "who gives blocks back keeps signal handlers out");
 	for (unsigned i = 0; i < count; i++) {
 		struct km_page *page = km_page_of(objects[i]);
 
@@ -427,6 +437,7 @@ static void count_pointers(struct kmem_cache *cache, int more)
 {
 	km_lock(&ready.lock);
 	km_bump(&of_cache(cache)->blocks, more);
+	km_debug((int32_t)of_cache(cache)->blocks >= 0, "no more blocks of pointers go than came");
 	tell(0);
 	km_unlock_quick(&ready.lock);
 }
@@ -515,6 +526,8 @@ static void **spill(struct kmem_cache *cache, void **full)
 	if (grow(cache, of_cache(cache), full))
 		return full;
 	size_t count = km_block_count(&cache->shelf, full), stay = count / 2, go = count - stay;
+	km_debug(go <= count && count <= km_mask_capacity(cache->shelf.block_mask),
+		 "a block has no more pointers than room");
 	void **bottom = km_block_bottom(&cache->shelf, full);
 	give(cache, bottom - go, (unsigned)go);
 	__builtin_memmove(bottom - stay, full, stay * sizeof(*full));
@@ -545,6 +558,8 @@ static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args k
 	cache->objects = 1;
 	cache->capacity = cache->busy_capacity = FIRST_CAPACITY;
 	cache->max_capacity = (uint16_t)most;
+	km_debug(most >= FIRST_CAPACITY && cache->slab_pages <= KM_READY_PAGES,
+		 "a class has room for two blocks on a CPU");
 	return 0;
 }
 

@@ -51,6 +51,7 @@ static void look_at_cpus(void)
 
 		if (looks > IDLE_LOOKS || (looks == IDLE_LOOKS && left_cpus.count == MAX_LEFT))
 			continue;
+		km_debug(left_cpus.count <= MAX_LEFT, "a round is for some CPUs only");
 		if (looks == IDLE_LOOKS)
 			left_cpus.cpu[left_cpus.count++] = (uint16_t)cpu;
 		km_store(&km_front_looks[cpu], (uint8_t)(looks + 1));
@@ -74,8 +75,10 @@ static int reap_cache(struct kmem_cache *cache, void *arg)
 	if (km_load(&cache->touched)) {
 		km_store(&cache->touched, false);
 		cache->idle_looks = 0;
-		if (!idle->quiet && km_front_lies_on(cache, left_cpus.cpu, left_cpus.count))
+		if (!idle->quiet && km_front_lies_on(cache, left_cpus.cpu, left_cpus.count)) {
+			km_debug(idle->left_count < MAX_IDLE, "a tick gathers a few caches only");
 			idle->left[idle->left_count++] = cache;
+		}
 		if (!idle->quiet)
 			return 0;
 	}
@@ -84,6 +87,7 @@ static int reap_cache(struct kmem_cache *cache, void *arg)
 		cache->idle_looks = 1;
 	} else if (cache->idle_looks < 2) {
 		cache->idle_looks = 2;
+		km_debug(idle->count < MAX_IDLE, "a tick gathers a few caches only");
 		idle->cache[idle->count++] = cache;
 	}
 	return 0;
@@ -93,6 +97,8 @@ static int reap_cache(struct kmem_cache *cache, void *arg)
 static void drain_idle(void *arg)
 {
 	struct idle *idle = arg;
+
+	km_debug(km_is_locked(&reclaim.lock), "one thread reaps at a time");
 
 	if (idle->left_count)
 		km_front_leave_all(idle->left, idle->left_count, left_cpus.cpu, left_cpus.count);
@@ -110,6 +116,7 @@ static void drain_idle(void *arg)
  */
 static void reap(uint64_t now, bool fell, bool quiet)
 {
+	km_debug(km_is_locked(&reclaim.lock), "one thread reaps at a time");
 	struct km_round *round = &km_rounds[KM_ROUND_REAP];
 
 	if (!round->left) {
@@ -182,6 +189,8 @@ static void look(uint64_t now)
 static void purge(uint64_t now)
 {
 	unsigned decay = km_arena_decay_ms();
+
+	km_debug(km_is_locked(&reclaim.lock), "one thread gives back at a time");
 
 	if (now >= km_load(&reclaim.next_purge_ms)) {
 		km_store(&reclaim.next_purge_ms, now + decay / 4 + 1);
@@ -258,6 +267,8 @@ static void tick(void)
 static int flush_cache(struct kmem_cache *cache, void *arg)
 {
 	size_t *slabs = arg;
+
+	km_debug(km_front_busy && !cache->dead, "a cache that is flushed is there");
 
 	km_front_drain(cache);
 	*slabs += cache->engine->shrink(cache);
@@ -340,8 +351,10 @@ static int gather(struct kmem_cache *cache, void *arg)
 {
 	struct shrinking *shrinking = arg;
 
-	if (km_tuned_with(cache, shrinking->leader))
+	if (km_tuned_with(cache, shrinking->leader)) {
+		km_debug(shrinking->count < MAX_IDLE, "caches are shrunk a few at a time");
 		shrinking->cache[shrinking->count++] = cache;
+	}
 	if (shrinking->count == MAX_IDLE)
 		shrink_gathered(shrinking);
 	return 0;

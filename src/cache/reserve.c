@@ -35,8 +35,10 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 		return -ENOMEM;
 	km_registry_lock();
 	bool done = km_ahead_reserve((long)pages - (long)cache->reserved_pages);
-	if (done)
+	if (done) {
+		km_debug(km_ahead_level() >= pages, "what a cache has asked for is kept free");
 		cache->reserved_pages = pages;
+	}
 	km_registry_unlock();
 	return done ? 0 : -ENOMEM;
 }

@@ -4,6 +4,8 @@
  */
 #include "root.h"
 
+#include "../port/die.h"
+
 _Static_assert(offsetof(struct km_root, fields) == 16 && offsetof(struct km_root, version) == 24 &&
 	       offsetof(struct km_root, field_count) == 40, "readers of other builds look there");
 _Static_assert(sizeof(struct km_root) <= KM_META_ROOT_BYTES, "the record has its place");
@@ -16,6 +18,7 @@ void km_root_start(void)
 
 	if (!root)
 		return;
+	km_debug(!*(uint64_t *)root, "the magic comes last");
 	root->major = KM_ROOT_MAJOR;
 	root->minor = KM_ROOT_MINOR;
 	root->fields = km_fields;

@@ -4,6 +4,7 @@
  * time, under the registry's lock; a call that fails has changed nothing; what is written to a cache is written to
  * those that are tuned with it as well. Kernel: the same, as long as groups had caches of their own (until 5.9).
  */
+#include "../port/die.h"
 #include <errno.h>
 
 #include "cache.h"
@@ -37,6 +38,8 @@ static int tune_one(struct kmem_cache *cache, const struct tuning *tuning)
 		     cache->engine->array.tune(cache, tuning->limit, tuning->batchcount, tuning->shared);
 
 	if (!result) {
+		km_debug(km_front_busy && tuning->batchcount <= tuning->limit,
+			 "who tunes keeps signal handlers out");
 		km_front_set_limit(cache, tuning->limit);
 		/* Kernel: the old arrays' objects go to their slabs too. */
 		km_front_drain(cache);
@@ -49,8 +52,11 @@ static int tune_led(struct kmem_cache *cache, void *arg)
 {
 	const struct tuning *tuning = arg;
 
-	if (cache != tuning->cache && km_tuned_with(cache, tuning->cache))
+	if (cache != tuning->cache && km_tuned_with(cache, tuning->cache)) {
+		km_debug(cache->engine == tuning->cache->engine,
+			 "caches that are tuned together have one engine");
 		tune_one(cache, tuning);
+	}
 	return 0;
 }
 
@@ -60,6 +66,7 @@ static int tune(struct kmem_cache *cache, void *arg)
 
 	if (!is_meant(cache, tuning))
 		return 0;
+	km_debug(!cache->dead, "a cache that is tuned is there");
 	/* Kernel: what it does not take it passes over, once there is such a cache. */
 	if (!is_valid(tuning)) {
 		tuning->result = 0;
@@ -164,6 +171,7 @@ static int write_led(struct kmem_cache *cache, void *arg)
 static void write_number(const struct writing *writing)
 {
 	if (km_front_busy) {
+		km_debug(!writing->cache->dead, "a cache that is written to is there");
 		writing->write(writing->cache, writing->number);
 		return;
 	}
@@ -195,6 +203,8 @@ int kmem_cache_set_min_partial(struct kmem_cache *cache, unsigned long count)
 
 static int follow_rule(struct kmem_cache *cache, void *rule)
 {
+	km_debug(*(const enum km_min_partial *)rule <= KM_MIN_PARTIAL_STATIC,
+		 "a rule is one of those there are");
 	if (!km_load(&cache->own_min_partial))
 		km_store(&cache->min_partial, km_min_partial_of(cache->size, *(const enum km_min_partial *)rule));
 	return 0;

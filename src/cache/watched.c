@@ -3,6 +3,7 @@
  * comes and goes, with the bytes that were asked for. Then a cache has no shelves, and these hooks. Invariant: the word
  * at `freeptr`, which lies behind the red zone, says the bytes that a living object has; 0 or a link where it is free.
  */
+#include "../port/die.h"
 #include "cache.h"
 
 static bool keeps_word(const struct kmem_cache *cache)
@@ -43,6 +44,7 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp)
 	}
 	if (keeps_word(cache))
 		*km_watched_word(cache, object) = cache->object_size;
+	km_debug(!cache->shelf.front.open.shelf, "a cache that a sanitizer watches has no shelf");
 	km_object_begins(object, bytes_of(cache, object), cache->ctor != NULL);
 	return object;
 }
@@ -54,6 +56,8 @@ static bool goes(struct kmem_cache *cache, void *object)
 		km_handed_out(object);
 		return true;
 	}
+	km_debug(!keeps_word(cache) || *km_watched_word(cache, object) <= cache->object_size,
+		 "a living object's word says its bytes");
 	km_object_ends(object, bytes_of(cache, object));
 	if (keeps_word(cache))
 		*km_watched_word(cache, object) = 0;
@@ -75,6 +79,7 @@ void *km_watched_asked(void *p, size_t bytes)
 		asked = km_large_asked(p);
 	before = asked ? *asked : 0;
 	if (before > bytes) {
+		km_debug(bytes <= before, "an object that is resized has room");
 		*asked = bytes;
 		km_object_resized(p, before, bytes);
 	}

@@ -39,6 +39,7 @@ static void expand(char *to, size_t bytes)
 			to[length++] = *from;
 		}
 	}
+	km_debug(length < bytes, "a name ends in its array");
 	to[length] = '\0';
 }
 

@@ -38,8 +38,10 @@ KMEM_API km_hit_path void *malloc(size_t size)
 {
 	void *p = hit(size);
 
-	if (km_likely(p))
+	if (km_likely(p)) {
+		km_debug(!((uintptr_t)p & (KM_MALLOC_ALIGN - 1)), "what malloc returns is aligned to 16");
 		return p;
+	}
 	return km_malloc_miss(size);
 }
 
@@ -72,6 +74,8 @@ static void *early_alloc(size_t size)
 		km_sub(&early.used, bytes);
 		return NULL;
 	}
+	km_debug(at % KM_MALLOC_ALIGN == 0 && at + bytes <= sizeof(early.bytes),
+		 "an early block lies in its place, aligned");
 	*(size_t *)(early.bytes + at) = bytes - KM_MALLOC_ALIGN;
 	return early.bytes + at + KM_MALLOC_ALIGN;
 }
@@ -231,6 +235,8 @@ static void *resize(void *p, size_t size)
 		moved = km_malloc_miss(size);
 	if (km_unlikely(!moved))
 		return size <= old ? p : NULL;
+	km_debug(moved != p && usable(moved, "realloc") >= km_min(size, old),
+		 "a block that moves has room for what it held");
 	memcpy(moved, p, km_min(size, old));
 	free(p);
 	return moved;
@@ -260,6 +266,7 @@ static km_hit_path km_noinline void *move_object(void *p, size_t size, size_t ol
 
 	if (km_unlikely(!moved))
 		return realloc_slowly(p, size);
+	km_debug(moved != p, "a block that moves comes to lie elsewhere");
 	memcpy(moved, p, km_min(size, old));
 	km_front_free_of(id, p);
 	return moved;
@@ -332,6 +339,7 @@ static km_noinline int memalign_missed(void **result, size_t align, size_t size)
 	errno = saved_errno;
 	if (!p)
 		return ENOMEM;
+	km_debug(!((uintptr_t)p & (align - 1)), "a block is aligned as was asked for");
 	*result = p;
 	return 0;
 }
@@ -344,6 +352,7 @@ KMEM_API km_hit_path int posix_memalign(void **result, size_t align, size_t size
 
 	if (km_unlikely(!p))
 		return memalign_missed(result, align, size);
+	km_debug(!((uintptr_t)p & (align - 1)), "a hit is aligned as was asked for");
 	*result = p;
 	return 0;
 }
@@ -361,8 +370,10 @@ KMEM_API km_hit_path void *aligned_alloc(size_t align, size_t size)
 {
 	void *p = hit(km_malloc_aligned_size(align, size));
 
-	if (km_likely(p))
+	if (km_likely(p)) {
+		km_debug(!((uintptr_t)p & (align - 1)), "a hit is aligned as was asked for");
 		return p;
+	}
 	return aligned_missed(align, size);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../port/bits.h"
+#include "../port/die.h"
 #include "../watch/print.h"
 #include "malloc.h"
 
@@ -33,6 +34,8 @@ static unsigned class_of(size_t size)
 {
 	size_t most = size ? size - 1 : 0;
 
+	km_debug(size <= KM_MALLOC_MAX_SMALL, "a class has a size that is small");
+
 	if (most < 128)
 		return (unsigned)(most / KM_MALLOC_ALIGN);
 	unsigned log = km_ilog2(most);
@@ -41,6 +44,7 @@ static unsigned class_of(size_t size)
 
 static size_t bytes_of(unsigned class)
 {
+	km_debug(class < KM_MALLOC_CLASSES, "a class is one of those there are");
 	if (class < 8)
 		return (class + 1) * KM_MALLOC_ALIGN;
 	unsigned log = (class - 8) / 8 + 7;
@@ -76,8 +80,11 @@ static km_cold struct kmem_cache *make_class(unsigned class)
 	size_t low = class ? bytes_of(class - 1) : 0, bytes = bytes_of(class);
 	struct kmem_cache *cache = make(bytes, false);
 	/* From then on each size of the class hits its shelf. */
-	if (cache && is_first(cache, &cache_of_class[class]))
+	if (cache && is_first(cache, &cache_of_class[class])) {
+		km_debug(cache->size >= bytes && low % KM_MALLOC_ALIGN == 0 && bytes > low,
+			 "a class serves the sizes above those of the one below");
 		km_front_show_sizes(cache, &km_malloc_id[low / KM_MALLOC_ALIGN], (bytes - low) / KM_MALLOC_ALIGN);
+	}
 	km_busy_end(was);
 	return km_load_acquire(&cache_of_class[class]);
 }
@@ -85,6 +92,7 @@ static km_cold struct kmem_cache *make_class(unsigned class)
 /* Memory that an object takes, with what its slab has left over. */
 static size_t cost(const struct kmem_cache *cache)
 {
+	km_debug(cache->objects && cache->slab_pages, "a slab has objects");
 	return ((size_t)cache->slab_pages << KM_PAGE_SHIFT) / cache->objects;
 }
 
@@ -99,8 +107,11 @@ static km_cold struct kmem_cache *make_part(unsigned class, unsigned part, size_
 	struct kmem_cache *cache = make(bytes, true);
 	if (cache && cost(cache) > cost(whole) - cost(whole) / 32)
 		kmem_cache_destroy(cache);
-	else if (cache && is_first(cache, &cache_of_part[class][part]))
+	else if (cache && is_first(cache, &cache_of_part[class][part])) {
+		km_debug(low >= bytes_of(class - 1) && bytes <= bytes_of(class),
+			 "a part's sizes are of its class");
 		km_front_show_part(cache, &km_malloc_id[low / KM_MALLOC_ALIGN], (bytes - low) / KM_MALLOC_ALIGN);
+	}
 	km_busy_end(was);
 	return km_load_acquire(&cache_of_part[class][part]) ?: whole;
 }
@@ -124,12 +135,14 @@ static struct kmem_cache *cache_for_part(unsigned class, size_t size, struct kme
 {
 	size_t low = bytes_of(class - 1), width = km_max((bytes_of(class) - low) / PARTS, KM_MALLOC_ALIGN);
 	unsigned part = (unsigned)((size - 1 - low) >> km_ilog2(width));
+	km_debug(part < PARTS && size > low, "a size is in one of its class's parts");
 	size_t first = low + part * width, has = km_load(&whole->slab_bytes);
 
 	/* Acquire pairs with is_first. */
 	struct kmem_cache *own = km_load_acquire(&cache_of_part[class][part]);
 	if (own)
 		return own;
+	km_debug(size > first && size <= first + width, "a part serves the sizes between two steps");
 	/* An object takes less than twice the class's size. */
 	if (km_likely(has < WORTH_BYTES * 2) || km_load(&race[class].tried) >> part & 1)
 		return whole;
@@ -143,6 +156,11 @@ struct kmem_cache *km_malloc_cache(size_t size)
 {
 	unsigned class = class_of(size);
 	struct kmem_cache *cache = km_load_acquire(&cache_of_class[class]) ?: make_class(class);
+
+	km_debug(bytes_of(class) >= size && (!class || bytes_of(class - 1) < size),
+		 "a class serves the sizes above those of the one below");
+	km_debug(bytes_of(class) % km_min(size ? size & -size : 1, KM_PAGE_SIZE) == 0,
+		 "a class is a multiple of the powers of two that its sizes are");
 
 	/* Below, the next class is as near as a part would be. */
 	return size <= 256 || km_unlikely(!cache) ? cache : cache_for_part(class, size, cache);

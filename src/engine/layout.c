@@ -56,6 +56,8 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
 	cache->size = (uint32_t)km_align_up(inuse, cache->align);
 	cache->reciprocal = km_reciprocal(cache->size);
 	cache->min_order = (uint8_t)km_order_of(cache->size);
+	km_debug(cache->freeptr + sizeof(void *) <= cache->size && cache->size % cache->align == 0,
+		 "the link lies in the object's bytes");
 	return cache->min_order > KM_MAX_ORDER ? -EINVAL : 0;
 }
 
@@ -182,8 +184,11 @@ static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const
 	if (km_unlikely(km_slab_refused))
 		return NULL;
 	struct km_page *slab = km_pages_alloc(order, km_request_place(request), request->may_wait, NULL);
-	if (km_likely(slab && (!cache->keeper || cache->keeper->came(cache, slab, request->may_wait))))
+	if (km_likely(slab && (!cache->keeper || cache->keeper->came(cache, slab, request->may_wait)))) {
+		km_debug(slab->type == KM_PAGE_NONE && km_load(&cache->slab_bytes) >= bytes,
+			 "a slab begins in pages that were free and admitted");
 		return slab;
+	}
 	if (slab)
 		km_pages_free(slab, order);
 	if (cache->keeper)
@@ -213,6 +218,8 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	slab->inuse = 0;
 	slab->objects = (uint16_t)(order == cache->order ? cache->objects :
 							   (KM_PAGE_SIZE << order) / cache->size);
+	km_debug(slab->objects && (size_t)slab->objects * cache->size <= KM_PAGE_SIZE << order,
+		 "a slab has room for its objects");
 	/* Its objects are linked through themselves, and looked at while they are others'. */
 	if (km_unlikely(cache->engine->front == KM_FRONT_CHAIN))
 		km_page_pin(slab);
@@ -243,6 +250,9 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 {
 	unsigned order = slab->order;
 
+	km_debug(slab->cache == cache && slab->type == KM_PAGE_SLAB, "a slab goes once, and is its cache's");
+	km_debug(km_list_empty(&slab->list), "a slab that goes is on no list");
+
 	if (km_is_watched(cache))
 		end_objects(cache, slab);
 	km_map_set(slab, (size_t)1 << order, KM_MAP_NONE);
@@ -255,6 +265,7 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 		km_owner_clear(km_owner_of_page(slab), order, cache->owner_shift);
 	km_count(cache, KMEM_FREE_SLAB);
 	km_pages_free(slab, order);
+	km_debug(km_load(&cache->slab_bytes) >= KM_PAGE_SIZE << order, "a slab's bytes were admitted");
 	/* Last: then another may come; and release pairs with watch/private.c, which finds all this done. */
 	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
 }

@@ -40,6 +40,8 @@ static void sort_partial(struct km_slabs *n, const struct km_slab_kind *kind)
 	km_list_for_each_safe(entry, &n->partial) {
 		unsigned free = kind->free_objects(km_container_of(entry, struct km_page, list));
 
+		km_debug(free <= km_container_of(entry, struct km_page, list)->objects,
+			 "a slab has no more free objects than objects");
 		if (free - 1 < PROMOTE_MAX) {
 			km_list_del(entry);
 			km_list_add_head(entry, &promote[free - 1]);
@@ -70,6 +72,7 @@ size_t km_slabs_free_empty(struct kmem_cache *cache, struct km_slabs *n, unsigne
 		if (kind->free_objects(slab) != slab->objects)
 			continue;
 		(kind->unlist ?: km_slabs_drop)(n, slab);
+		km_debug(km_list_empty(entry), "a slab that leaves the list is in our hand");
 		km_list_add_tail(entry, &empty);
 	}
 	if (sort)

@@ -6,6 +6,7 @@
 #ifndef KM_ENGINE_PARTIAL_H
 #define KM_ENGINE_PARTIAL_H
 
+#include "../port/die.h"
 #include "engine.h"
 
 /* How the struct per node of such an engine begins. */
@@ -34,6 +35,8 @@ struct km_slab_kind {
 /* Lock held, as for what follows. */
 km_inline void km_slabs_list(struct km_slabs *n, struct km_page *slab, bool tail)
 {
+	km_debug(km_is_locked(&n->lock) && !(slab->flags & KM_SLAB_PARTIAL),
+		 "a slab is listed once, under its node's lock");
 	slab->flags |= KM_SLAB_PARTIAL;
 	km_list_insert(&slab->list, tail ? n->partial.prev : &n->partial, tail ? &n->partial : n->partial.next);
 	km_bump(&n->counts.partial, 1);
@@ -41,6 +44,8 @@ km_inline void km_slabs_list(struct km_slabs *n, struct km_page *slab, bool tail
 
 km_inline void km_slabs_unlist(struct km_slabs *n, struct km_page *slab)
 {
+	km_debug(km_is_locked(&n->lock) && slab->flags & KM_SLAB_PARTIAL && n->counts.partial,
+		 "a slab that leaves the list was on it");
 	slab->flags &= (uint8_t)~KM_SLAB_PARTIAL;
 	km_list_del(&slab->list);
 	km_bump(&n->counts.partial, -1);
@@ -55,6 +60,7 @@ km_inline void km_slabs_came(struct km_slabs *n, const struct km_page *slab)
 
 km_inline void km_slabs_went(struct km_slabs *n, const struct km_page *slab)
 {
+	km_debug(n->counts.slabs && n->counts.objects >= slab->objects, "no more slabs go than came");
 	km_bump(&n->counts.slabs, -1);
 	km_bump(&n->counts.freed_slabs, 1);
 	km_bump(&n->counts.objects, -slab->objects);

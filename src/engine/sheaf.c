@@ -42,6 +42,17 @@ static struct km_page *new_slab(struct kmem_cache *cache, const struct km_reques
 	return slab;
 }
 
+/* For assertions: how many of its bits are set. */
+static km_unused unsigned free_in(const struct kmem_cache *cache, struct km_page *slab)
+{
+	const char *address = km_page_address(slab);
+	unsigned count = 0;
+
+	for (unsigned word = 0; word * 64 < slab->objects; word++)
+		count += (unsigned)__builtin_popcountll(*sheaf_bits(cache, slab, address, word));
+	return count;
+}
+
 /* Move up to `want` free objects of the slab to `objects`, lowest address first. */
 static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void **objects,
 			  unsigned want)
@@ -60,6 +71,7 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 		km_store(bits, left);
 	}
 	slab->inuse = (uint16_t)(slab->inuse + got);
+	km_debug(slab->inuse + free_in(cache, slab) == slab->objects, "inuse is the number of clear bits");
 	return got;
 }
 
@@ -138,6 +150,7 @@ static unsigned take_new(struct kmem_cache *cache, const struct km_request *requ
 		km_slab_free(cache, slab);
 		return 0;
 	}
+	km_debug(!slab->inuse, "a fresh slab is all free");
 	km_slabs_came(&n->slabs, slab);
 	if (km_unlikely(n->dropped))
 		note_swing(cache, n);
@@ -186,6 +199,7 @@ static bool drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct
 {
 	if (slab->inuse || n->slabs.counts.partial <= km_sheaf_keep(cache, n) || (cache->flags & SLAB_TYPESAFE_BY_RCU))
 		return false;
+	km_debug(free_in(cache, slab) == slab->objects, "a slab that goes is all free");
 	km_sheaf_drop(&n->slabs, slab);
 	return true;
 }
@@ -203,6 +217,7 @@ km_inline bool put_back(struct sheaf_node *n, const struct candidate *c)
 
 	if (km_unlikely(bits & c->bit))
 		return false;
+	km_debug(c->slab->inuse, "an object that comes back was taken");
 	km_store(c->word, bits | c->bit);
 	if (c->slab->inuse-- == c->slab->objects)
 		km_slabs_list(&n->slabs, c->slab, false);
@@ -227,6 +242,7 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 	}
 	n->dropped |= empty_count != 0;
 	km_bump(&n->slabs.counts.taken, (long)twice - (long)count);
+	km_debug((long)n->slabs.counts.taken >= 0, "no more objects come back than were taken");
 	km_unlock_quick(&n->slabs.lock);
 	for (unsigned i = 0; i < empty_count; i++)
 		km_slab_free(cache, empty[i]);
@@ -348,6 +364,8 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 	if (block) {
 		km_store(&barn->crosses, barn->putter != km_cpu());
 		km_bump(&barn->full_count, -1);
+		km_debug(barn->objects >= km_block_count(&cache->shelf, block) && *block,
+			 "a full block has objects, which are counted");
 		km_bump(&barn->objects, -(km_block_count(&cache->shelf, block)));
 	}
 	return block;
@@ -387,6 +405,8 @@ static bool push_full(const struct kmem_cache *cache, struct barn *barn, void **
 {
 	if (!barn_has_room(cache, barn))
 		return false;
+	km_debug(km_is_locked(&barn->lock) && *block && block != barn->full,
+		 "a full block has objects, and is in one place");
 	push_block(cache, &barn->full, block);
 	barn->putter = (uint16_t)km_cpu();
 	km_bump(&barn->full_count, 1);
@@ -398,6 +418,7 @@ static void **pop_empty(const struct kmem_cache *cache, struct barn *barn)
 {
 	void **block = pop_block(cache, &barn->empty);
 
+	km_debug(!block || (!*block && barn->empty_count), "an empty block has no object");
 	km_bump(&barn->empty_count, -(block != NULL));
 	return block;
 }
@@ -406,6 +427,8 @@ static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void *
 {
 	if (barn->empty_count >= MAX_EMPTY_BLOCKS && !barn->most)
 		return false;
+	km_debug(km_is_locked(&barn->lock) && !*block && block != barn->empty,
+		 "an empty block has no object");
 	push_block(cache, &barn->empty, block);
 	km_bump(&barn->empty_count, 1);
 	return true;
@@ -433,6 +456,7 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 
 	if (!got)
 		return NULL;
+	km_debug(got <= capacity, "a block gets no more objects than it takes");
 	if (got < capacity)
 		__builtin_memmove(bottom - got, bottom - capacity, got * sizeof(*bottom));
 	km_count(cache, KMEM_SHEAF_REFILL);
@@ -499,6 +523,7 @@ static unsigned take_open(struct kmem_cache *cache, struct away *away, const str
 		got = (unsigned)km_min((size_t)want, km_block_count(&cache->shelf, *block));
 		__builtin_memcpy(objects, *block, got * sizeof(*objects));
 		*block += got;
+		km_debug(away->objects >= got, "what a node has of others is counted");
 		km_bump(&away->objects, -(long)got);
 	}
 	if (!got) {
@@ -619,6 +644,7 @@ static bool sort_block(struct kmem_cache *cache, void ***block, unsigned *node)
 		}
 	if (strangers)
 		km_sheaf_give(cache, objects, (unsigned)strangers);
+	km_debug(of[*node] + strangers == count, "what does not stay in a block is a stranger");
 	*block += strangers;
 	return of[*node] * 2 >= count;
 }
@@ -637,6 +663,8 @@ static bool choose_barn(struct kmem_cache *cache, void ***full, struct barn **ba
 
 static void **flush_block(struct kmem_cache *cache, void **block)
 {
+	km_debug(!*km_block_bottom(&cache->shelf, block), "a block ends with NULL");
+
 	km_count(cache, KMEM_SHEAF_FLUSH);
 	km_sheaf_give(cache, block, (unsigned)km_block_count(&cache->shelf, block));
 	return km_block_bottom(&cache->shelf, block);

@@ -29,14 +29,22 @@ static bool is_partial(const struct km_page *slab)
 /* Off the list that its inuse says. */
 static void unlist(struct slab_node *n, struct km_page *slab)
 {
+	km_debug(km_is_locked(&n->slabs.lock) && slab->inuse <= slab->objects,
+		 "the lists change under their node's lock");
+
 	km_list_del(&slab->list);
 	km_bump(&n->slabs.counts.partial, -is_partial(slab));
 	km_bump(&n->slabs.counts.free_slabs, -!slab->inuse);
+	km_debug((long)n->slabs.counts.partial >= 0 && (long)n->slabs.counts.free_slabs >= 0,
+		 "a slab is on the list that its inuse says");
 }
 
 static void list(struct slab_node *n, struct km_page *slab, bool tail)
 {
 	struct km_list *at = is_partial(slab) ? &n->slabs.partial : slab->inuse ? &n->full : &n->free;
+
+	km_debug(km_is_locked(&n->slabs.lock) && slab->inuse <= slab->objects,
+		 "the lists change under their node's lock");
 
 	if (tail)
 		km_list_add_tail(&slab->list, at);
@@ -47,6 +55,16 @@ static void list(struct slab_node *n, struct km_page *slab, bool tail)
 }
 
 /* ------------------------------------------------------------------ a slab and its free objects */
+
+/* For assertions: how many of its bits are set. */
+static km_unused unsigned free_in(const struct km_page *slab)
+{
+	unsigned count = 0;
+
+	for (unsigned word = 0; word * 64 < slab->objects; word++)
+		count += (unsigned)__builtin_popcountll(slab_bits(slab)[word]);
+	return count;
+}
 
 /*
  * Somebody wrote to an object that he had freed, and the indices lay there. After a warning entries [at, objects) are
@@ -82,6 +100,7 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 		objects[got++] = first + (size_t)index * cache->size;
 	}
 	slab->inuse = (uint16_t)at;
+	km_debug(slab->inuse + free_in(slab) == slab->objects, "inuse is the number of clear bits");
 	if (at == slab->objects && cache->freelist == SLAB_IN_OBJECT)
 		slab_slab(slab)->freelist = NULL;
 	return got;
@@ -96,6 +115,8 @@ static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_pa
 
 	if (km_unlikely(*word & bit))
 		return false;
+	km_debug(slab->inuse && slab->inuse + free_in(slab) == slab->objects,
+		 "inuse is the number of clear bits");
 	km_store(word, *word | bit);
 	if (!slab_slab(slab)->freelist)
 		slab_slab(slab)->freelist = (uint8_t *)km_slab_first(cache, slab) + (size_t)index * cache->size;
@@ -163,6 +184,7 @@ static void note_taken(struct slab_node *n, unsigned count)
 {
 	km_bump(&n->slabs.counts.taken, count);
 	km_bump(&n->allocs, count);
+	km_debug(n->slabs.counts.taken <= n->slabs.counts.objects, "no more objects are taken than there are");
 	km_store(&n->high, km_max(n->high, (uint64_t)n->slabs.counts.taken));
 }
 
@@ -172,6 +194,8 @@ static unsigned take_shared(struct slab_node *n, void **objects, unsigned want)
 
 	if (!got)
 		return 0;
+	km_debug(got <= n->slabs.counts.shared && n->slabs.counts.shared <= n->shared_limit,
+		 "the shared array has a bound");
 	__builtin_memcpy(objects, n->shared + n->shared_limit - n->slabs.counts.shared, got * sizeof(*objects));
 	km_bump(&n->slabs.counts.shared, -(long)got);
 	km_sub(&n->ready, (size_t)got);
@@ -228,6 +252,7 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 		km_slab_discard(cache, slab);
 		return 0;
 	}
+	km_debug(!slab->inuse && free_in(slab) == slab->objects, "a fresh slab is all free");
 	for (unsigned i = want; i < slab->objects; i++)
 		slab_slab(slab)->freelist[i] = (uint8_t)i;
 	unsigned got = km_min(want, (unsigned)slab->objects);
@@ -317,6 +342,7 @@ static unsigned drop_surplus(struct kmem_cache *cache, struct slab_node *n, size
 	while (count < room && n->slabs.counts.free_slabs && n->slabs.counts.objects - n->slabs.counts.taken > limit) {
 		struct km_page *slab = km_list_last(&n->free, struct km_page, list);
 
+		km_debug(!slab->inuse, "a slab that goes is all free");
 		unlist(n, slab);
 		km_slabs_went(&n->slabs, slab);
 		empty[count++] = slab;
@@ -433,6 +459,7 @@ static unsigned to_shared(struct slab_node *n, void **objects, unsigned count)
 	if (moved)
 		__builtin_memcpy(n->shared + n->shared_limit - there - moved, objects + count - moved,
 				 moved * sizeof(*objects));
+	km_debug(there + moved <= n->shared_limit || !moved, "the shared array has a bound");
 	km_bump(&n->slabs.counts.shared, moved);
 	km_add(&n->ready, (size_t)moved);
 	km_store(&n->max_freeable, km_max(n->max_freeable, (uint64_t)n->slabs.counts.free_slabs));
@@ -516,6 +543,7 @@ void km_slab_drain_alien(struct kmem_cache *cache, struct slab_node *n, unsigned
 	alien = &aliens[other];
 	km_lock(&alien->lock);
 	unsigned count = alien->avail;
+	km_debug(count <= SLAB_ALIEN_LIMIT, "an alien array has a bound");
 	__builtin_memcpy(objects, alien->objects, count * sizeof(*objects));
 	alien->avail = 0;
 	km_sub(&n->ready, (size_t)count);
@@ -577,6 +605,8 @@ static void **fit(const struct km_shelf *shelf, void **block, uint64_t pad)
 	uint64_t *at = km_block_pad(shelf, block);
 	void **bottom = (void **)((char *)at - pad);
 
+	km_debug(pad % sizeof(void *) == 0 && pad <= shelf->block_mask - 15,
+		 "a block's bottom lies in the block");
 	/* A thread that looks from elsewhere finds one of both. */
 	km_store(at, pad);
 	km_store(bottom, NULL);
@@ -641,6 +671,7 @@ void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request
 /* The oldest lie at the bottom: they have gone, and the others move down. */
 static void **close_up(void **top, void **bottom, size_t gone)
 {
+	km_debug(top + gone <= bottom, "no more objects leave a block than it has");
 	__builtin_memmove(top + gone, top, (char *)(bottom - gone) - (char *)top);
 	return top + gone;
 }

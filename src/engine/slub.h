@@ -15,6 +15,7 @@
 #define KM_ENGINE_SLUB_H
 
 #include "../port/chain_hit.h"
+#include "../port/die.h"
 #include "freeptr.h"
 #include "partial.h"
 
@@ -75,6 +76,7 @@ km_inline unsigned slub_objects(uint64_t word)
 
 km_inline unsigned slub_free_count(uint64_t word)
 {
+	km_debug(slub_inuse(word) <= slub_objects(word), "a slab has no more objects in use than objects");
 	return slub_objects(word) - slub_inuse(word);
 }
 
@@ -224,6 +226,7 @@ void km_slub_free_checked(struct kmem_cache *cache, void *object);
 /* May a slab whose objects are all free go, with so many others partly used? Lock held. */
 km_inline bool slub_may_go(const struct kmem_cache *cache, const struct slub_node *n)
 {
+	km_debug(km_is_locked(&n->slabs.lock), "how many slabs are listed is asked under their lock");
 	return km_load(&n->slabs.counts.partial) >= km_load(&cache->min_partial) &&
 	       !(cache->flags & SLAB_TYPESAFE_BY_RCU);
 }

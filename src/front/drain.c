@@ -3,6 +3,7 @@
  * shelf that is closed here is opened again here, in the child of a fork as well.
  */
 #include "../page/meta.h"
+#include "../port/die.h"
 #include "../port/os.h"
 #include "../port/owned.h"
 #include "front.h"
@@ -259,6 +260,8 @@ static uint32_t mask_of(unsigned capacity)
 /* One store each: a sequence may see the old mask or the new, and both are right for every block. */
 static void set_mask(struct kmem_cache *cache, uint32_t mask)
 {
+	km_debug(km_is_locked(&drain.lock) && mask <= cache->shelf.block_mask,
+		 "a mask is that of the block or smaller");
 	km_store(&cache->shelf.inner.mask, mask);
 	km_store(&cache->shelf.front.open.mask, mask);
 	show(cache);
@@ -309,6 +312,8 @@ void km_front_open(struct kmem_cache *cache)
 	if (cache->engine->front == KM_FRONT_ARRAY && cache->capacity)
 		shelf->slot = km_percpu.discipline == KM_DISCIPLINE_RSEQ && !cache->word_is_charged ?
 				      cache->word : km_percpu_alloc(km_percpu_word_bytes());
+	km_debug(shelf->inner.mask <= shelf->block_mask && km_is_pow2(shelf->block_mask + 1ul),
+		 "a mask is that of the block or smaller");
 	if (shelf->slot)
 		open_shelf(cache);
 	else
@@ -317,6 +322,7 @@ void km_front_open(struct kmem_cache *cache)
 
 static void close_charged(struct kmem_cache *cache)
 {
+	km_debug(km_is_locked(&drain.lock), "a charged shelf changes under the lock of draining");
 	km_shelf_close(&cache->charged);
 	km_shelf_close(&cache->mixed);
 	km_store(&cache->charged.front.back.shelf, 0u);
@@ -345,6 +351,9 @@ static void free_charged(struct kmem_cache *cache)
 {
 	struct km_shelf *shelf = &cache->charged;
 
+	km_debug(!km_load(&shelf->inner.shelf) && !km_load(&cache->mixed.inner.shelf),
+		 "a shelf that goes is closed");
+
 	if (km_front_charged)
 		each_cpu(cache, NULL, km_front_charged, take_charged);
 	km_for_each_cpu(cpu)
@@ -365,6 +374,7 @@ bool km_front_close_all(struct kmem_cache **caches, size_t count)
 		km_store(&caches[i]->shelf.inner.shelf, 0u);
 		show(caches[i]);
 	}
+	km_debug(!km_load(&caches[0]->shelf.front.open.shelf), "a shelf is closed before its words go");
 	/* No sequence may hold an offset when somebody else gets it. */
 	bool fenced = km_shelf_fence();
 	for (size_t i = 0; i < count; i++) {
@@ -409,6 +419,7 @@ size_t km_front_shelf_objects(const struct kmem_cache *cache)
 /* A watcher would not see what comes and goes there. */
 static void open_charged(struct kmem_cache *cache)
 {
+	km_debug(km_is_locked(&drain.lock), "a shelf that is closed here is opened again here");
 	if (km_unlikely(cache->hooks != NULL)) {
 		shut_charged(cache);
 		return;
@@ -429,6 +440,7 @@ static void make_charged(struct kmem_cache *cache, uint32_t block_bytes)
 {
 	struct km_shelf *shelf = &cache->charged;
 
+	km_debug(km_is_pow2(block_bytes) && block_bytes >= 32 && !shelf->slot, "a charged shelf is made once");
 	km_store(&shelf->block_mask, block_bytes - 1);
 	shelf->inner.mask = shelf->front.open.mask = block_bytes - 1;
 	shelf->front.percpu = km_hot.percpu;
@@ -530,6 +542,7 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km
 
 	if (!owner)
 		return;
+	km_debug(count <= KM_CHARGED_MOST, "what leaves a shelf has room in an array");
 	const bool mixed = cache->mixed.slot != 0;
 	void *const *there = objects_on(&cache->charged, cpu);
 	if (count && !how->which(cache, mixed ? KM_PAYER_ODD : owner, there, count, how->arg))

@@ -6,6 +6,8 @@
  */
 #include "charged.h"
 
+#include "../port/die.h"
+
 #include "../page/meta.h"
 
 /* Of what a group may still use, a shelf takes no more than this part at once. */
@@ -20,6 +22,7 @@ void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects,
 	for (size_t count = n; n; n -= count, count = n) {
 		if (mixed)
 			count = km_payers_gather(cache, n, objects, &owner);
+		km_debug(count && count <= n, "an object has one payer");
 		if (!owner)
 			continue;
 		km_payers_clear(cache, objects + n - count, count);
@@ -61,6 +64,7 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 	void *memory = may ? km_meta_alloc(bytes, !km_no_calls) : NULL;
 
 	if (memory) {
+		km_debug(!((uintptr_t)memory & (bytes - 1)), "a block is aligned to its size");
 		for (int i = 0; i < TRIES && !found && !has_top(shelf); i++)
 			found = km_owned_found(shelf, km_owned_prepare(shelf, memory), owner);
 		if (!found)
@@ -173,6 +177,8 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 		return NULL;
 	}
 	size_t set = km_payers_set(cache, objects, n, owner, km_may_block(gfp));
+	km_debug(set <= n && n <= km_owned_capacity(&cache->charged),
+		 "a shelf is paid for as far as it has room");
 	if (km_unlikely(set < n)) {
 		km_payers_clear(cache, objects, set);
 		km_objcg_uncharge(objcg, n * cache->charge);
@@ -180,6 +186,7 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 		return NULL;
 	}
 	size_t moved = put_n(cache, owner, objects + 1, n - 1);
+	km_debug(moved < n, "an object is on the shelf or goes back");
 	km_charged_give_up(cache, owner, objects + 1, n - 1 - moved);
 	return objects[0];
 }
@@ -190,6 +197,7 @@ bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner)
 	const size_t half = km_owned_capacity(&cache->charged) / 2;
 	void *objects[KM_CHARGED_MOST];
 
+	km_debug(half <= KM_CHARGED_MOST, "what leaves a shelf has room in an array");
 	if (km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF])
 		return false;
 	if (km_charged_is_mixed(cache)) {

@@ -57,6 +57,7 @@ void km_memcg_unlock(void)
 {
 	bool was = tree.was_busy;
 
+	km_debug(km_is_locked(&tree.lock), "the tree is given back by who has it");
 	km_unlock(&tree.lock);
 	km_busy_end(was);
 }
@@ -83,6 +84,7 @@ __attribute__((constructor(101))) static void watch_forks(void)
 
 struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgroup *at)
 {
+	km_debug(km_is_locked(&tree.lock), "the tree changes under its lock");
 	if (!km_list_empty(&at->children))
 		return km_list_first(&at->children, struct mem_cgroup, sibling);
 	for (; at != root; at = at->parent)
@@ -101,6 +103,7 @@ static void set_name(struct mem_cgroup *group, const char *name)
 
 static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct mem_cgroup *parent)
 {
+	km_debug(km_is_locked(&tree.lock) && parent->online, "a group comes below one that is online");
 	group->parent = mem_cgroup_get(parent);
 	group->depth = parent->depth + 1;
 	group->refs = 1;
@@ -183,6 +186,9 @@ static void keep_group(struct mem_cgroup *group)
 	static unsigned next;
 	struct mem_cgroup **place = &resting[next++ % REST_GROUPS];
 
+	km_debug(km_is_locked(&tree.lock) && !group->online && !km_load(&group->refs),
+		 "a group stays until its last reference is gone");
+
 	free_group(*place);
 	*place = group;
 }
@@ -220,6 +226,7 @@ void km_memcg_reap(void)
 	while (!tree.keep_gone && (objcg = km_stock_pop_gone())) {
 		if (!km_stock_is_over(objcg))
 			continue;
+		km_debug(!km_load(&objcg->charged), "of an objcg that is over nothing is out");
 		km_list_del(&objcg->link);
 		/* A thread that charges it after this is told so. */
 		km_store(&objcg->memcg, &km_memcg_root);
@@ -313,6 +320,8 @@ static void reparent(struct mem_cgroup *group)
 		km_list_del(&objcg->link);
 		km_list_add_tail(&objcg->link, &parent->objcgs);
 	}
+	km_debug(km_list_empty(&group->objcgs) && !group->online,
+		 "nothing points to a group that went offline");
 	km_stock_leave(group, group->objcg);
 	km_store(&group->memory.usage, (uint64_t)0);
 	km_store(&group->kmem.usage, (uint64_t)0);
@@ -330,6 +339,8 @@ int mem_cgroup_offline(struct mem_cgroup *group)
 	if (!result) {
 		km_stock_close_objcg(group->objcg);
 		km_store(&group->online, false);
+		km_debug(group->parent->online && group->parent->online_children && tree.groups,
+			 "the groups above an online one are online");
 		group->parent->online_children--;
 		tree.groups--;
 		reparent(group);
@@ -345,6 +356,8 @@ static void release(struct mem_cgroup *group)
 	if (group->objcg->private)
 		km_private_release(group->objcg);
 	km_memcg_lock();
+	km_debug(km_list_empty(&group->children) && !group->online,
+		 "a group stays linked as long as there is one below it");
 	km_list_del(&group->sibling);
 	km_memcg_released(group);
 	km_stock_forget(group->objcg, KM_OBJCG_HOME);

@@ -4,6 +4,8 @@
  */
 #include "payers.h"
 
+#include "../port/die.h"
+
 /* Objects looked at together where owners change from one to the next: they stay in the nearest cache. */
 #define WINDOW	64u
 /* Fewer than these of one owner in a row: others of his are looked for. */
@@ -38,6 +40,7 @@ void km_payers_mix(struct kmem_cache *cache)
 
 bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 {
+	km_debug(!(owner & KM_PAYER_ODD), "an owner is no state of a cache");
 	owner = owner ?: KM_PAYER_NOBODY;
 	/* Acquire pairs with who found that several pay: what he closed is closed. */
 	uint64_t seen = km_load_acquire(&cache->payer);
@@ -65,6 +68,7 @@ static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, u
 {
 	if (km_front_busy)
 		return false;
+	km_debug(place->offset < KM_PAGE_SIZE, "an object begins in its page");
 	bool was = km_busy_begin(), calls = km_calls_begin(may_wait);
 	bool set = km_owner_set(place->word, owner, place->offset, km_load(&cache->owner_shift), km_payers_exact(cache),
 				may_wait);
@@ -81,6 +85,7 @@ static size_t set_in_page(struct kmem_cache *cache, void *const *objects, size_t
 
 	if (!km_place_find(cache, objects[0], &place))
 		return 0;
+	km_debug(n, "a run of objects has one");
 	uintptr_t page = (uintptr_t)objects[0] - place.offset, offset = place.offset;
 	uint64_t seen = km_load_acquire(place.word);
 	bool vector = seen & KM_OWNER_VECTOR;
@@ -109,6 +114,7 @@ size_t km_payers_set(struct kmem_cache *cache, void *const *objects, size_t n, u
 		if (km_unlikely(!now))
 			break;
 	}
+	km_debug(done <= n, "no more objects are set than there are");
 	return done;
 }
 
@@ -271,6 +277,7 @@ static size_t gather_last(const struct kmem_cache *cache, size_t n, void **objec
 		objects[i - 1] = objects[--to];
 		objects[to] = object;
 	}
+	km_debug(to <= n && n - to <= WINDOW, "objects are looked at a window at a time");
 	return n - to;
 }
 
@@ -290,5 +297,6 @@ size_t km_payers_gather(struct kmem_cache *cache, size_t n, void **objects, uint
 		count += more;
 	if (km_unlikely(*owner == ANY))
 		*owner = 0;
+	km_debug(count <= n && (count || !*owner), "objects that are gathered have one owner");
 	return count < FEW && count < n ? gather_last(cache, n, objects, *owner) : count;
 }

@@ -5,6 +5,7 @@
 #ifndef KM_WATCH_PAYERS_H
 #define KM_WATCH_PAYERS_H
 
+#include "../port/die.h"
 #include "../cache/cache.h"
 #include "../page/owner.h"
 
@@ -129,6 +130,7 @@ km_inline bool km_payer_set_quick(const struct kmem_cache *cache, const void *ob
 	uint64_t seen = km_load_acquire(place.word);
 	if (km_unlikely(!(seen & KM_OWNER_VECTOR)))
 		return false;
+	km_debug(owner && !(owner & (KM_OWNER_VECTOR | KM_OWNER_NOBODY)), "an owner is somebody");
 	km_store(km_owner_in_vector(seen, place.offset, km_load(&cache->owner_shift)), owner);
 	return true;
 }

@@ -82,6 +82,8 @@ static bool grow(struct km_twin *twin, bool may_wait)
 
 static void put_at(struct km_twin *twin, size_t place, struct km_page *slab)
 {
+	km_debug(km_is_locked(&twin->home->lock) && place < twin->count && twin->count <= twin->room,
+		 "a twin's slabs are in its array");
 	twin->slabs[place] = slab;
 	km_store(km_owner_of_page(slab), (uint64_t)place);
 }
@@ -106,6 +108,8 @@ static void goes(struct kmem_cache *cache, struct km_page *slab)
 	km_lock(&twin->home->lock);
 	uint64_t *word = km_owner_of_page(slab);
 	size_t place = (size_t)km_load(word);
+	km_debug(place < twin->count && twin->slabs[place] == slab,
+		 "a slab says at which place in the array it is");
 	km_store(word, (uint64_t)0);
 	if (place != --twin->count)
 		put_at(twin, place, twin->slabs[twin->count]);
@@ -171,6 +175,7 @@ static struct km_twin *get_link(struct km_private *private, const struct kmem_ca
 	twin = km_meta_alloc(sizeof(*twin), true);
 	if (!twin)
 		return NULL;
+	km_debug(!twin->cache && !twin->parent, "a link that is new has no twin");
 	twin->home = private;
 	twin->bucket = (uint8_t)(first - private->bucket);
 	twin->next = *first;
@@ -198,6 +203,7 @@ static bool take_spare(struct km_twin *to, struct kmem_cache *parent)
 
 	if (!from || from->home != &km_private_pool)
 		return false;
+	km_debug(!from->count && from->cache->twin_of == parent, "a spare is empty, and its cache's");
 	to->cache = from->cache;
 	to->cache->handed_on = true;
 	to->slabs = from->slabs;
@@ -217,6 +223,8 @@ static bool make_cache(struct km_twin *twin, struct kmem_cache *parent)
 	twin->cache = create_cache(twin, parent);
 	if (!twin->cache)
 		return false;
+	km_debug(twin->cache->twin_of == parent && twin->cache->kept_by == twin,
+		 "a twin has its cache and its group");
 	km_store(&twin->cache->group, twin->home->number);
 	if (!parent->twins) {
 		km_list_init(&parent->twin_list);
@@ -294,6 +302,7 @@ static km_noinline void *alloc_harder(struct km_twin *twin, gfp_t gfp, int node,
 	here.prepaid = bytes;
 	void *object = from_twin(cache, gfp, node);
 	bytes = here.prepaid;
+	km_debug(here.prepaid <= bytes || here.prepaid_for != cache, "a slab is paid for once");
 	here.prepaid_for = NULL;
 	here.prepaid = 0;
 	km_objcg_uncharge(objcg, bytes);

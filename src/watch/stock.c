@@ -11,6 +11,7 @@
  * finds no room for a batch gets less, in the end exactly what it needs: so a limit can be used to its last byte.
  */
 #include "../page/meta.h"
+#include "../port/die.h"
 #include "../port/stock_word.h"
 #include "group.h"
 
@@ -102,6 +103,8 @@ static uint64_t flush_pages(struct km_stock *stock, unsigned i)
 {
 	uint64_t bytes = (uint64_t)stock->pages[i] << KM_PAGE_SHIFT;
 
+	km_debug(km_is_locked(&stock->lock) && i < KM_STOCK_SLOTS && stock->groups[i],
+		 "a stock's pages are a group's, under its lock");
 	km_counter_uncharge(&stock->groups[i]->memory, bytes);
 	km_store(&stock->groups[i], NULL);
 	km_store(&stock->pages[i], (uint8_t)0);
@@ -125,6 +128,7 @@ static void put_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t
 		km_counter_uncharge(&group->memory, pages << KM_PAGE_SHIFT);
 		return;
 	}
+	km_debug(!stock->groups[i] || stock->groups[i] == group, "a place has one group's pages");
 	/* A caller that asks for numbers reads them without the lock. */
 	km_store(&stock->groups[i], group);
 	km_store(&stock->pages[i], (uint8_t)(stock->pages[i] + pages));
@@ -206,6 +210,8 @@ static int64_t *net_of(const struct obj_cgroup *objcg, const struct km_stock *st
 /* So many bytes came to the objcg, or with a minus went. The last thing that is done with it. */
 static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, int64_t bytes)
 {
+	km_debug(km_is_locked(&stock->lock), "an objcg's bytes are counted under a CPU's lock");
+
 	if (km_memcg_modes[MEM_CGROUP_V1]) {
 		struct km_counter *kmem = km_memcg_kmem_counter(payer(objcg));
 
@@ -245,6 +251,7 @@ static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t
 {
 	if (!bytes)
 		return;
+	km_debug(km_is_locked(&stock->lock), "who pays stays as long as the lock is held");
 	if (km_unlikely(objcg->words))
 		make_good(stock, objcg);
 	km_counter_uncharge(km_memcg_counter(payer(objcg)), bytes);
@@ -301,6 +308,7 @@ static void stow(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t byte
 static void flush_owner(struct km_stock *stock, struct obj_cgroup *owner, uint64_t bytes)
 {
 	bytes += km_stock_empty(&owner->slot);
+	km_debug(stock->owner == owner, "a CPU's byte stock has one owner");
 	stock->owner = NULL;
 	if (bytes >> KM_PAGE_SHIFT)
 		give_pages(stock, owner, bytes >> KM_PAGE_SHIFT);
@@ -412,6 +420,7 @@ bool km_stock_charge(struct km_attempt *attempt)
 
 	if (km_unlikely(!km_thread_has_cpu()))
 		km_front_new_cpu(attempt->may_wait);
+	km_debug(attempt->bytes && km_front_busy, "a charge has bytes");
 	struct km_stock *stock = enter(nested);
 	bool done = false;
 
@@ -525,6 +534,7 @@ uint64_t km_stock_bytes(const struct mem_cgroup *group)
 
 void km_stock_open_objcg(struct obj_cgroup *objcg)
 {
+	km_debug(!objcg->slot && !objcg->stock, "a byte stock is opened once");
 	objcg->net = km_percpu_alloc(sizeof(int64_t));
 	objcg->stock = objcg->net && words_left < MOST_WORDS_LEFT ? km_percpu_alloc(km_stock_word_bytes()) : 0;
 	km_stock_open(&objcg->slot, objcg->stock);
@@ -619,6 +629,7 @@ uint64_t km_stock_drain(struct mem_cgroup *root)
 void km_stock_close_objcg(struct obj_cgroup *objcg)
 {
 	km_stock_close(&objcg->slot);
+	km_debug(!objcg->slot, "a byte stock is closed before it is emptied");
 	if (km_shelf_fence()) {
 		give_back_locked(objcg, collect(objcg));
 		return;
@@ -632,6 +643,9 @@ void km_stock_close_objcg(struct obj_cgroup *objcg)
 void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 {
 	int64_t net = 0;
+
+	km_debug(km_load(&objcg->dead) && group->objcg == objcg && !objcg->slot,
+		 "an objcg whose group goes is dead, and closed");
 
 	for (unsigned cpu = 0; cpu < stock_count; cpu++) {
 		struct km_stock *stock = &stocks[cpu];

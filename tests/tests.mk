@@ -4,7 +4,7 @@
 
 TEST_SRC := $(wildcard tests/*/*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
-.PHONY: tests check
+.PHONY: tests check coverage
 tests: $(TEST_BIN)
 
 # A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<kind>/<name> := ... and so on.
@@ -24,3 +24,7 @@ check:
 	scripts/need $$(cat tests/packages)
 	$(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(or $(JOBS),$(shell nproc))) all tests $(if $(filter build,$(BUILD)),bench-workers)
 	tests/run
+
+# Lines and branches of src/ that tests reach, as a table; docs/coverage.md.
+coverage:
+	scripts/coverage

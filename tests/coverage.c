@@ -1,0 +1,21 @@
+/*
+ * coverage.c: for scripts/coverage, linked into each test: a process that ends by _exit, or because the library stops
+ * it, writes down what it reached before it ends. The linker leads both calls here (--wrap).
+ */
+void __gcov_dump(void);
+_Noreturn void __real__exit(int status);
+_Noreturn void __real_km_os_abort(void);
+_Noreturn void __wrap__exit(int status);
+_Noreturn void __wrap_km_os_abort(void);
+
+_Noreturn void __wrap__exit(int status)
+{
+	__gcov_dump();
+	__real__exit(status);
+}
+
+_Noreturn void __wrap_km_os_abort(void)
+{
+	__gcov_dump();
+	__real_km_os_abort();
+}

@@ -213,7 +213,6 @@ bool km_chain_init(struct km_chain *chain, uint32_t freeptr)
 	chain->freeptr = freeptr;
 	km_debug(freeptr % sizeof(void *) == 0, "the link in a free object is aligned");
 	chain->slot = km_percpu_alloc(sizeof(struct km_chain_cpu));
-	km_chain_clear_failures(chain);
 	km_store_release(&chain->open, chain->slot);
 	return chain->slot != 0;
 }

@@ -56,16 +56,10 @@ struct km_chain_cpu {
 		struct km_soft soft;		/* first the freelist */
 	};
 	struct km_chain_link *partial;
-	uint64_t failures;	/* compare-and-swaps lost */
-	uint32_t for_fork;	/* the lock is held by a fork in progress */
 	uint64_t slab;		/* cmpxchg: the tag */
+	uint32_t for_fork;	/* the lock is held by a fork in progress */
+	uint64_t failures;	/* compare-and-swaps lost */
 } km_aligned(64);
-/*
- * The words may have been shelves' of caches that are gone. Each is 0 then but a shelf's transaction id, which stays:
- * the second shelf's lies where no word decides anything.
- */
-#define KM_CHAIN_STALE	(sizeof(struct km_soft) + offsetof(struct km_soft, pair.second))
-_Static_assert(offsetof(struct km_chain_cpu, failures) == KM_CHAIN_STALE, "the second shelf's id may lie there");
 
 km_inline uint64_t km_chain_tag(const void *address, unsigned size_bits)
 {

@@ -62,8 +62,11 @@ static struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter 
 static void shut_in(bool by_name)
 {
 	struct sigaction refused = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
+	static char buffer[BUFSIZ];
 
+	/* What fails below can be printed: libc would ask what standard output is. */
 	fflush(stdout);
+	setvbuf(stdout, buffer, _IOLBF, sizeof(buffer));
 	sigaction(SIGSYS, &refused, NULL);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    (by_name ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) :

@@ -27,12 +27,13 @@ $(shell mkdir -p $(BUILD)/headers && cd $(BUILD)/headers && for folder in linux 
 	[ ! -d /usr/include/$$folder ] || ln -sfn /usr/include/$$folder $${folder##*/}; done)
 endif
 
-SRC	:= $(filter-out src/edge/malloc%,$(wildcard src/*/*.c))
+# Accounting stands last: most programs have none.
+SRC	:= $(filter-out src/edge/malloc% src/account/%,$(wildcard src/*/*.c)) $(wildcard src/account/*.c)
 # What most programs never run stands behind all else, in the libraries as well: of a file that is mapped the system shows a process
 # not pages but stretches of 64 KiB, as soon as it touches one. What libgcc and libc's own archive add stands before it, and there is
 # no _fini, which does nothing and would be the last of all. Parts of the file begin with such a stretch (tests/tidy/resident).
-RARE	:= $(filter-out src/watch/process.c,$(filter src/engine/sl% src/watch/% src/front/prefill.c %/bulk.c %/by_cid.c %/chain.c \
-	%/owned.c %/stock_word.c,$(SRC)))
+RARE	:= $(filter-out src/account/process.c,$(filter src/engine/sl% src/watch/% src/account/% src/front/prefill.c %/bulk.c \
+	%/by_cid.c %/chain.c %/owned.c %/stock_word.c,$(SRC)))
 SRC	:= $(filter-out $(RARE),$(SRC))
 MALLOC	:= $(wildcard src/edge/malloc*.c)
 RARE_OBJ := $(RARE:%.c=$(BUILD)/obj/%.o)

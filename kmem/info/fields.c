@@ -10,7 +10,7 @@
 #include "cache/root.h"
 #include "info/info.h"
 #include "kmem.h"
-#include "watch/group.h"
+#include "account/group.h"
 
 #define MAX_FIELDS	4096u		/* in another's table */
 #define MAX_BYTES	65536u		/* of another's structure */

@@ -19,11 +19,11 @@ km_inline bool km_boot(void)
 	return km_likely(km_load_acquire(&km_ready)) || km_boot_slow();
 }
 
-/* watch/process.c, where it is linked in: make the group that pays for the process, as options ask. Called once
+/* account/process.c, where it is linked in: make the group that pays for the process, as options ask. Called once
  * everything works, before anything was given out. */
 void km_memcg_start_process(void) __attribute__((weak));
 
-/* watch/group.h, where it is linked in: where groups are, for readers outside of the process. */
+/* account/group.h, where it is linked in: where groups are, for readers outside of the process. */
 struct km_memcg_view;
 extern const struct km_memcg_view km_memcg_view __attribute__((weak));
 
@@ -89,7 +89,7 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 					  const struct km_creation *creation, int *error);
 void km_cache_rename(struct kmem_cache *twin, const char *name);
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache));
-/* watch/private.c: the cache goes, with the registry locked. */
+/* account/private.c: the cache goes, with the registry locked. */
 void km_private_forget(struct kmem_cache *parent) __attribute__((weak));
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 /* Visit all with the registry locked; within: if that is to be had in `ms` milliseconds. */
@@ -184,13 +184,13 @@ uint64_t km_large_owner(const void *p);
 /* The active group pays for it from now on; nobody did. False: he may not, or p is no such block. */
 bool km_large_charge(const void *p, gfp_t gfp);
 /*
- * watch/pressure.c, where it is linked in. bytes: false where who should pay may not; *owner: who does, 0 for nobody.
+ * account/pressure.c, where it is linked in. bytes: false where who should pay may not; *owner: who does, 0 for nobody.
  * With no lock held, km_front_busy as the caller found it.
  */
 bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner) __attribute__((weak));
 bool km_charge_more(uint64_t owner, size_t bytes, gfp_t gfp) __attribute__((weak));
 void km_charge_back(uint64_t owner, size_t bytes) __attribute__((weak));
-/* watch/blocks.c. Does somebody pay here who may have a block that lies ready, and for so many bytes more? */
+/* account/blocks.c. Does somebody pay here who may have a block that lies ready, and for so many bytes more? */
 bool km_charge_has_room(size_t bytes) __attribute__((weak));
 /* He pays for this block of that class from now on. False: that can't be said now. */
 bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool may_wait) __attribute__((weak));

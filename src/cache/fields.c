@@ -1,6 +1,6 @@
 /*
  * fields.c: where the fields are that `kmem info` reads of caches, pages and CPUs; those of groups stand in
- * watch/fields.c. Invariant: what a reader uses stands here under a name that means the same in every build
+ * account/fields.c. Invariant: what a reader uses stands here under a name that means the same in every build
  * (port/fields.h).
  */
 #include "root.h"

@@ -54,7 +54,7 @@ struct km_root {
 	const struct km_span *spans;	/* where our own memory is, but for ranges' arrays and CPUs' areas */
 	const unsigned *span_count;
 	const size_t *slob_pages, *slob_units;
-	const struct km_memcg_view *memcg;	/* watch/group.h; NULL: there can't be groups */
+	const struct km_memcg_view *memcg;	/* account/group.h; NULL: there can't be groups */
 };
 
 /* fields.c: the table of this build. */

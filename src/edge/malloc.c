@@ -12,7 +12,7 @@
 #include "../cache/ready.h"
 #include "../port/die.h"
 #include "../port/os.h"
-#include "../watch/memcg.h"
+#include "../account/memcg.h"
 #include "malloc.h"
 
 /* A program linked with the archive gets KMEM_STATS as well (atexit.c). */

@@ -113,17 +113,17 @@ struct kmem_cache {
 	bool charge_all;		/* each object is asked for who pays; else only where the call says so */
 	bool twins;			/* some private group has, or had, a twin of it */
 	bool mixes;			/* where several pay, `mixed` is opened in the place of `charged` */
-	uint8_t turns;			/* what groups may do in turn on a CPU (watch/charge.c) */
+	uint8_t turns;			/* what groups may do in turn on a CPU (account/charge.c) */
 	struct km_shelf mixed;		/* the same blocks; each object is its owner word's. slot 0: not yet */
 	uint64_t payer;			/* who pays for each object that is out, if it is one; never 0 */
-#define KM_PAYER_ODD	1u		/* ... has this bit where it takes a look (watch/charge.c), or nobody does */
+#define KM_PAYER_ODD	1u		/* ... has this bit where it takes a look (account/charge.c), or nobody does */
 	/* Slabs of it, as they come and go. */
 	uint64_t slab_bytes, limit;	/* there are; there may be */
 	const struct km_keeper *keeper;	/* NULL: nobody is asked */
 	void *kept_by;			/* the keeper's */
 	unsigned group;			/* a twin's: the number of its group (kmem info); 0: no twin, or nobody's */
 	bool handed_on;			/* a twin that was another group's, of whose last free nobody knows the end */
-	struct kmem_cache *twin_of;	/* its slabs are a private group's (watch/private.c); NULL: no twin */
+	struct kmem_cache *twin_of;	/* its slabs are a private group's (account/private.c); NULL: no twin */
 	struct km_list twin_list;	/* if `twins`: those there are, spares first; under the registry's lock */
 	struct kmem_cache *tuned_with;	/* tuned as that is when it is made, and whenever that is; NULL: by itself */
 	bool leads;			/* some cache is, or was, tuned with this one */

@@ -226,7 +226,7 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	slab->flags = 0;
 	__builtin_memset(slab->engine, 0, sizeof(slab->engine));
 	km_list_init(&slab->list);
-	/* Release pairs with who walks over pages (watch/memcg_caches.c): a slab says what it is like. */
+	/* Release pairs with who walks over pages (account/memcg_caches.c): a slab says what it is like. */
 	for (size_t i = 0; i < (size_t)1 << order; i++) {
 		km_store(&slab[i].order, (uint8_t)order);
 		km_store_release(&slab[i].type, (uint8_t)(i ? KM_PAGE_TAIL : KM_PAGE_SLAB));
@@ -266,7 +266,7 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 	km_count(cache, KMEM_FREE_SLAB);
 	km_pages_free(slab, order);
 	km_debug(km_load(&cache->slab_bytes) >= KM_PAGE_SIZE << order, "a slab's bytes were admitted");
-	/* Last: then another may come; and release pairs with watch/private.c, which finds all this done. */
+	/* Last: then another may come; and release pairs with account/private.c, which finds all this done. */
 	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
 }
 

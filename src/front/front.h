@@ -41,12 +41,12 @@ bool km_front_relieve(struct kmem_cache *cache, unsigned *tries);
 extern km_hidden bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait);
 /* False also where nobody would pay, and where a handler asks that must not wait. */
 bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp);
-/* watch/charge.c, where it is linked in: a static program without groups has it not. */
+/* account/charge.c, where it is linked in: a static program without groups has it not. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait) __attribute__((weak));
 
 /*
  * The payer of this thread's objects where somebody is to pay, and that where the thread has said nothing; NULL:
- * nobody. watch/memcg.h has what they are.
+ * nobody. account/memcg.h has what they are.
  */
 struct obj_cgroup;
 extern km_hidden km_tls struct obj_cgroup *km_objcg_here;

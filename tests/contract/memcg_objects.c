@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "watch/payers.h"
+#include "account/payers.h"
 #include "inside.h"
 
 /* ------------------------------------------------------------------ one cache, one group */

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "charged.h"
 
-#include "watch/group.h"
+#include "account/group.h"
 
 #define PAGE 4096ul
 

@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <sys/wait.h>
 
-#include "watch/memcg.h"
+#include "account/memcg.h"
 
 static void come_and_go(void)
 {

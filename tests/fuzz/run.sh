@@ -11,7 +11,7 @@ mkdir -p build-fuzz/corpus
 cp -n tests/fuzz/corpus/* build-fuzz/corpus/ || true
 flags="-std=gnu17 -O1 -g -mcx16 -fsanitize=address,undefined -Iinclude -Isrc -Itests -w"
 objects=
-for source in src/port/*.c src/page/*.c src/engine/*.c src/front/*.c src/cache/*.c src/watch/*.c; do
+for source in src/port/*.c src/page/*.c src/engine/*.c src/front/*.c src/cache/*.c src/watch/*.c src/account/*.c; do
 	object=build-fuzz/$(echo "$source" | tr / -).o
 	# shellcheck disable=SC2086
 	clang $flags -fsanitize=fuzzer-no-link -ftls-model=initial-exec -c "$source" -o "$object"

@@ -12,7 +12,7 @@
 #include "page/meta.h"
 #include "port/os.h"
 #include "port/pcpu.h"
-#include "watch/group.h"
+#include "account/group.h"
 #include "inside.h"
 
 static bool refuse_memory(const char *call)

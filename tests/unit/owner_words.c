@@ -11,7 +11,7 @@
 
 #include "check.h"
 #include "page/owner.h"
-#include "watch/memcg.h"
+#include "account/memcg.h"
 
 #define OBJECTS	40u
 #define ORPHANS	200u		/* more than a list without memory takes at once */

@@ -2,8 +2,8 @@
  * charged.h: the CPU's block of objects that are paid for already, for charge.c. Objects belong to who pays, an objcg's
  * address; KM_PAYERS_DIFFER in its place: each to whom its owner word says.
  */
-#ifndef KM_WATCH_CHARGED_H
-#define KM_WATCH_CHARGED_H
+#ifndef KM_ACCOUNT_CHARGED_H
+#define KM_ACCOUNT_CHARGED_H
 
 #include "../cache/cache.h"
 #include "../port/owned.h"

@@ -7,8 +7,8 @@
  * a charged object is valid until km_objcg_uncharge for its last byte; the owner named by a shelf's empty block may be
  * gone: compare them, never follow them. km_memcg_modes (cache/cache.h) has the modes.
  */
-#ifndef KM_WATCH_MEMCG_H
-#define KM_WATCH_MEMCG_H
+#ifndef KM_ACCOUNT_MEMCG_H
+#define KM_ACCOUNT_MEMCG_H
 
 #include <kmem/memcg.h>
 

@@ -2,8 +2,8 @@
  * payers.h: who pays for an object of a cache, as its owner word says (page/owner.h): one object here, many in
  * payers.c, page by page. Invariant: the owner word of an object that is out, or on a charged shelf, says whose it is.
  */
-#ifndef KM_WATCH_PAYERS_H
-#define KM_WATCH_PAYERS_H
+#ifndef KM_ACCOUNT_PAYERS_H
+#define KM_ACCOUNT_PAYERS_H
 
 #include "../port/die.h"
 #include "../cache/cache.h"

@@ -6,8 +6,8 @@
  * It knows nothing of groups, so that a simulation can drive it: every atomic operation on a line that CPUs share goes
  * through KM_SHARED, which counts it for the thread and shows the line to whoever set km_counter_touched.
  */
-#ifndef KM_WATCH_COUNTER_H
-#define KM_WATCH_COUNTER_H
+#ifndef KM_ACCOUNT_COUNTER_H
+#define KM_ACCOUNT_COUNTER_H
 
 #include "../port/atomic.h"
 

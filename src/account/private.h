@@ -1,8 +1,8 @@
 /*
  * private.h: private groups, for who charges and who has groups: private.c, private_end.c.
  */
-#ifndef KM_WATCH_PRIVATE_H
-#define KM_WATCH_PRIVATE_H
+#ifndef KM_ACCOUNT_PRIVATE_H
+#define KM_ACCOUNT_PRIVATE_H
 
 #include "../port/rseq.h"
 #include "memcg.h"

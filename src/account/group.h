@@ -8,8 +8,8 @@
  *
  * Locks: the tree's (KM_RANK_MEMCG), then one CPU's stock lock (KM_RANK_STOCK), under which nothing else is taken.
  */
-#ifndef KM_WATCH_GROUP_H
-#define KM_WATCH_GROUP_H
+#ifndef KM_ACCOUNT_GROUP_H
+#define KM_ACCOUNT_GROUP_H
 
 #include "../cache/cache.h"
 #include "../port/fields.h"

@@ -6,7 +6,7 @@
 
 #include "../port/die.h"
 #include "group.h"
-#include "print.h"
+#include "../watch/print.h"
 
 /* ------------------------------------------------------------------ numbers */
 

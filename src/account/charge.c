@@ -784,11 +784,8 @@ static int flush_cache(struct kmem_cache *cache, void *root)
 	return 0;
 }
 
-/*
- * The objects that lie charged on shelves for the group and those below, and large blocks that handlers freed. Caches
- * neither come nor go meanwhile.
- */
-static void flush(struct mem_cgroup *root)
+/* Caches neither come nor go meanwhile. */
+void km_memcg_flush_shelves(struct mem_cgroup *root)
 {
 	bool was = km_busy_begin();
 
@@ -796,5 +793,3 @@ static void flush(struct mem_cgroup *root)
 	km_registry_visit(flush_cache, root);
 	km_busy_end(was);
 }
-
-void (*km_memcg_flush_shelves)(struct mem_cgroup *root) = flush;

@@ -41,9 +41,6 @@ static struct {
 static unsigned made;	/* groups, ever */
 static km_tls struct mem_cgroup *active;
 
-/* Whoever has groups in a static program gets KMEM_OPTIONS=account as well. */
-__attribute__((used)) static const bool *const keep_account = &km_memcg_process;
-
 /* A handler finds the allocator busy meanwhile. */
 void km_memcg_lock(void)
 {
@@ -62,7 +59,7 @@ void km_memcg_unlock(void)
 	km_busy_end(was);
 }
 
-static void fork_here(bool before, bool child)
+static void memcg_fork(bool before, bool child)
 {
 	if (before) {
 		km_lock_around_fork(&tree.lock, true, child);
@@ -77,10 +74,14 @@ static void fork_here(bool before, bool child)
 		km_lock_around_fork(&tree.lock, before, child);
 }
 
-__attribute__((constructor(101))) static void watch_forks(void)
-{
-	km_boot_fork_above = fork_here;
-}
+const struct km_accounting km_accounting = {
+	.begin = km_charge_begin, .drain = &km_charge_drain_all,
+	.forget = km_private_forget,
+	.pay = km_charge_bytes, .pay_more = km_charge_more, .pay_back = km_charge_back,
+	.has_room = km_charge_has_room, .own_block = km_charge_block, .note_block = km_charge_large,
+	.start = km_memcg_start_process, .fork = memcg_fork,
+	.print = km_print_own_groups, .view = &km_memcg_view,
+};
 
 struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgroup *at)
 {
@@ -518,7 +519,7 @@ int mem_cgroup_set_mode(enum mem_cgroup_mode mode, bool on)
 		km_store(&km_memcg_modes[mode], on);
 	km_memcg_unlock();
 	/* The objects on shelves now would stay in use there. */
-	if (mode == MEM_CGROUP_SHELF && !on && km_memcg_flush_shelves)
+	if (mode == MEM_CGROUP_SHELF && !on)
 		km_memcg_flush_shelves(&km_memcg_root);
 	return result;
 }

@@ -71,17 +71,26 @@ struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);
  * the default. Takes the caller's reference. */
 void km_memcg_set_top(struct mem_cgroup *group);
 
-/* process.c: a static program that refers to it has a group for the process, if options ask. */
-extern km_hidden const bool km_memcg_process;
+/* The functions that floors beneath call by km_accounting (front/accounting.h), which says what they do. */
+bool km_charge_begin(struct kmem_cache *cache, bool may_wait);
+extern km_hidden const struct km_charged_drain km_charge_drain_all;
+bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner);
+bool km_charge_more(uint64_t owner, size_t bytes, gfp_t gfp);
+void km_charge_back(uint64_t owner, size_t bytes);
+bool km_charge_has_room(size_t bytes);
+bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool may_wait);
+void km_charge_large(uint64_t owner, struct km_page *page, bool begins);
+void km_private_forget(struct kmem_cache *parent);
+void km_memcg_start_process(void);
+void km_print_own_groups(struct km_writer *writer);
+extern km_hidden const struct km_memcg_view km_memcg_view;
 
-/*
- * Set by who keeps charged objects on shelves: uncharge those that lie there in the name of an objcg for which
- * km_memcg_below(objcg, root), with no lock held; NULL: nobody does.
- */
-extern km_hidden void (*km_memcg_flush_shelves)(struct mem_cgroup *root);
+/* charge.c: the objects that lie charged on shelves in the name of an objcg for which km_memcg_below(objcg, root), and
+ * large blocks that handlers freed, go back. With no lock held. */
+void km_memcg_flush_shelves(struct mem_cgroup *root);
 /* Does the objcg charge `root` or a group below it? A racy look. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root);
 /* memcg_caches.c: more lines for memory.stat of the group, like snprintf but for the NUL. */
-extern km_hidden size_t (*km_memcg_more_stat)(const struct mem_cgroup *group, char *text, size_t bytes);
+size_t km_memcg_more_stat(const struct mem_cgroup *group, char *text, size_t bytes);
 
 #endif

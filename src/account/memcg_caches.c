@@ -308,7 +308,7 @@ static int add(const char *name, size_t objects, uint64_t bytes, void *arg)
 	return 0;
 }
 
-static size_t more_stat(const struct mem_cgroup *group, char *text, size_t bytes)
+size_t km_memcg_more_stat(const struct mem_cgroup *group, char *text, size_t bytes)
 {
 	char lines[128];
 	uint64_t slab = sum_twins(group);
@@ -322,5 +322,3 @@ static size_t more_stat(const struct mem_cgroup *group, char *text, size_t bytes
 		text[i] = lines[i];
 	return length;
 }
-
-size_t (*km_memcg_more_stat)(const struct mem_cgroup *group, char *text, size_t bytes) = more_stat;

@@ -181,8 +181,7 @@ size_t mem_cgroup_write_stat(const struct mem_cgroup *group, char *text, size_t 
 	struct text out = { text, bytes, 0 };
 
 	append_line(&out, "kernel", mem_cgroup_current(group));
-	if (km_memcg_more_stat)
-		out.length += km_memcg_more_stat(group, room(&out) ? text + out.length : NULL, room(&out));
+	out.length += km_memcg_more_stat(group, room(&out) ? text + out.length : NULL, room(&out));
 	append_line(&out, "stock", km_stock_bytes(group));
 	append_line(&out, "dying", count_orphans(group));
 	return finish(&out);

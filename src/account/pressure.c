@@ -291,8 +291,7 @@ uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
 uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 {
 	km_memcg_tell();
-	if (km_memcg_flush_shelves)
-		km_memcg_flush_shelves(group);
+	km_memcg_flush_shelves(group);
 	km_memcg_lock();
 	uint64_t bytes = km_stock_drain(group);
 	km_memcg_unlock();

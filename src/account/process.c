@@ -7,8 +7,6 @@
 #include "../port/os.h"
 #include "memcg.h"
 
-const bool km_memcg_process = true;
-
 /* Once in each process: a fork's child has its own to say. */
 static bool say_limit(struct mem_cgroup *group, uint64_t bytes km_unused, void *arg km_unused)
 {

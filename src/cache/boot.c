@@ -16,7 +16,6 @@
 
 bool km_ready;
 static unsigned own_pid;	/* of the process that our handlers of fork know */
-void (*km_boot_fork_above)(bool before, bool child);
 
 static struct {
 	uint32_t state;		/* 0 not begun, 1 one thread is at it */
@@ -35,8 +34,8 @@ void km_boot_fork_prepare(void)
 	}
 	km_reclaim_fork(true, false);
 	km_registry_fork(true, false);
-	if (km_boot_fork_above)
-		km_boot_fork_above(true, false);
+	if (km_has_accounting())
+		km_accounting.fork(true, false);
 	km_growth_fork(true, false);
 	km_ready_fork(true, false);
 	km_arena_fork(true, false);
@@ -54,8 +53,8 @@ static void fork_done(bool child)
 	km_arena_fork(false, child);
 	km_ready_fork(false, child);
 	km_growth_fork(false, child);
-	if (km_boot_fork_above)
-		km_boot_fork_above(false, child);
+	if (km_has_accounting())
+		km_accounting.fork(false, child);
 	km_registry_fork(false, child);
 	km_reclaim_fork(false, child);
 }
@@ -142,8 +141,8 @@ bool km_boot_slow(void)
 	km_busy_end(was);
 	/* Registering handlers may allocate: only now can we. */
 	if (ok && !km_swap_acquire(&boot.handlers, true)) {
-		if (km_memcg_start_process)
-			km_memcg_start_process();
+		if (km_has_accounting())
+			km_accounting.start();
 		pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
 	}
 	return ok;

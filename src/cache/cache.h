@@ -19,22 +19,12 @@ km_inline bool km_boot(void)
 	return km_likely(km_load_acquire(&km_ready)) || km_boot_slow();
 }
 
-/* account/process.c, where it is linked in: make the group that pays for the process, as options ask. Called once
- * everything works, before anything was given out. */
-void km_memcg_start_process(void) __attribute__((weak));
-
-/* account/group.h, where it is linked in: where groups are, for readers outside of the process. */
-struct km_memcg_view;
-extern const struct km_memcg_view km_memcg_view __attribute__((weak));
-
 /* Our handlers of fork, for who copies the process by another call. */
 void km_boot_fork_prepare(void);
 void km_boot_fork_parent(void);
 void km_boot_fork_child(void);
 /* A copy of the process that they did not see, by _Fork or clone: what another thread had locked is locked for ever. */
 bool km_boot_is_stray(void);
-/* The floor above's part of a fork, while the registry's lock is held; NULL: nothing. */
-extern km_hidden void (*km_boot_fork_above)(bool before, bool child);
 
 /* ---- options.c */
 
@@ -89,8 +79,6 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 					  const struct km_creation *creation, int *error);
 void km_cache_rename(struct kmem_cache *twin, const char *name);
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache));
-/* account/private.c: the cache goes, with the registry locked. */
-void km_private_forget(struct kmem_cache *parent) __attribute__((weak));
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 /* Visit all with the registry locked; within: if that is to be had in `ms` milliseconds. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
@@ -183,19 +171,6 @@ km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 uint64_t km_large_owner(const void *p);
 /* The active group pays for it from now on; nobody did. False: he may not, or p is no such block. */
 bool km_large_charge(const void *p, gfp_t gfp);
-/*
- * account/pressure.c, where it is linked in. bytes: false where who should pay may not; *owner: who does, 0 for nobody.
- * With no lock held, km_front_busy as the caller found it.
- */
-bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner) __attribute__((weak));
-bool km_charge_more(uint64_t owner, size_t bytes, gfp_t gfp) __attribute__((weak));
-void km_charge_back(uint64_t owner, size_t bytes) __attribute__((weak));
-/* account/blocks.c. Does somebody pay here who may have a block that lies ready, and for so many bytes more? */
-bool km_charge_has_room(size_t bytes) __attribute__((weak));
-/* He pays for this block of that class from now on. False: that can't be said now. */
-bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool may_wait) __attribute__((weak));
-/* Its block begins, or goes: what a private group has is linked by page->list. */
-void km_charge_large(uint64_t owner, struct km_page *page, bool begins) __attribute__((weak));
 /* Usable bytes of the large block that starts at p; 0: there is none. */
 size_t km_large_bytes(const void *p);
 size_t km_large_try_bytes(const void *p);	/* with km_front_busy set by others; SIZE_MAX: can't tell */

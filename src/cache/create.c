@@ -67,7 +67,7 @@ static size_t bytes_of_word(const struct kmem_cache *cache)
 /* Under rseq the id is where the word is of the shelf that frees put things on: its own, or what is paid for. */
 static uint16_t id_of_word(struct kmem_cache *cache)
 {
-	cache->word_is_charged = cache->flags & SLAB_ACCOUNT && km_front_charge && !cache->twin_of &&
+	cache->word_is_charged = cache->flags & SLAB_ACCOUNT && km_has_accounting() && !cache->twin_of &&
 				 cache->engine->front == KM_FRONT_ARRAY && cache->capacity;
 	cache->word = km_percpu_alloc(bytes_of_word(cache));
 	size_t id = cache->word / sizeof(uint64_t);
@@ -420,8 +420,8 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 		if (cache) {
 			publish(cache, creation->internal);
 			km_front_open(cache);
-			if ((cache->flags & SLAB_ACCOUNT || km_charge_everything) && km_front_charge)
-				km_front_charge(cache, true);
+			if ((cache->flags & SLAB_ACCOUNT || km_charge_everything) && km_has_accounting())
+				km_accounting.begin(cache, true);
 		}
 	}
 	return cache;
@@ -589,7 +589,7 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 	for (size_t i = 0; i < count; i++) {
 		km_debug(km_is_locked(&registry.lock) && !caches[i]->dead, "a cache goes once, by the registry");
 		if (caches[i]->twins)
-			km_private_forget(caches[i]);
+			km_accounting.forget(caches[i]);
 		leave_rounds(caches[i]);
 		km_list_del(&caches[i]->all);
 		drop_name(caches[i]);

@@ -20,19 +20,25 @@ static struct {
 
 static bool is_to_be_paid(gfp_t gfp)
 {
-	return km_unlikely(gfp & __GFP_ACCOUNT || km_options.account || km_account_here) && km_charge_bytes;
+	return km_unlikely(gfp & __GFP_ACCOUNT || km_options.account || km_account_here) && km_has_accounting();
 }
 
 /* False: refused. *owner 0: nobody pays. */
 static bool pay(size_t bytes, gfp_t gfp, uint64_t *owner)
 {
-	return bytes <= PTRDIFF_MAX && km_charge_bytes(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
+	return bytes <= PTRDIFF_MAX && km_accounting.pay(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
+}
+
+/* In a function of its own: many ways end with it. */
+static km_noinline void pay_owner_back(uint64_t owner, size_t bytes)
+{
+	km_accounting.pay_back(owner, bytes);
 }
 
 static void pay_back(uint64_t owner, size_t bytes)
 {
 	if (km_unlikely(owner))
-		km_charge_back(owner, bytes);
+		pay_owner_back(owner, bytes);
 }
 
 static uint64_t owner_of(struct km_page *page, const void *p)
@@ -57,7 +63,7 @@ static void set_owner(const void *p, uint64_t owner)
 		km_big_set_owner(p, owner);
 	km_busy_end(was);
 	if (page)
-		km_charge_large(owner, page, true);
+		km_accounting.note_block(owner, page, true);
 }
 
 uint64_t km_large_owner(const void *p)
@@ -297,7 +303,7 @@ static void *from_paid_class(struct kmem_cache *class, uint64_t owner, size_t al
 	}
 	km_debug(page->cache == class, "a block of a class says so");
 	km_store(&large.charged, true);
-	if (km_likely(km_charge_block(class, p, owner, request->may_wait)))
+	if (km_likely(km_accounting.own_block(class, p, owner, request->may_wait)))
 		return p;
 	km_plain_free(class, p);
 	return NULL;
@@ -314,7 +320,7 @@ static void *alloc_paid(size_t bytes, size_t align, struct km_request *request)
 	uint64_t owner;
 	void *p = NULL;
 
-	if (class && (!km_charge_has_room(class->size) || !pay(class->size, request->gfp, &owner)))
+	if (class && (!km_accounting.has_room(class->size) || !pay(class->size, request->gfp, &owner)))
 		class = NULL;
 	if (!class && km_unlikely(!pay(bytes, request->gfp, &owner))) {
 		request->gfp |= __GFP_NOWARN;
@@ -367,7 +373,7 @@ bool km_large_charge(const void *p, gfp_t gfp)
 	uint64_t owner;
 
 	km_busy_end(was);
-	bool paid = bytes && km_charge_bytes(bytes, gfp, &owner);
+	bool paid = bytes && km_accounting.pay(bytes, gfp, &owner);
 	struct km_page *page = paid && owner ? km_page_of(p) : NULL;
 	was = km_busy_begin();
 	if (page)
@@ -434,7 +440,7 @@ static void free_pages(struct km_page *page, uint64_t owner)
 	size_t pages = page->pages;
 
 	if (km_unlikely(owner))
-		km_charge_large(owner, page, false);
+		km_accounting.note_block(owner, page, false);
 	leave_class(page);
 	km_debug(!page->cache && page->type == KM_PAGE_LARGE && pages, "a block says LARGE until it goes");
 	km_map_set(page, 1, KM_MAP_NONE);
@@ -496,7 +502,7 @@ static void *resize_mapping(void *p, size_t bytes, gfp_t gfp)
 	uint64_t owner = owner_of(NULL, p);
 	size_t old = owner ? km_big_bytes(p) : 0;
 	km_busy_end(was);
-	if (owner && bytes > old && !km_charge_more(owner, bytes - old, gfp))
+	if (owner && bytes > old && !km_accounting.pay_more(owner, bytes - old, gfp))
 		return NULL;
 	if (km_unlikely(km_sanitizer.any))
 		km_root_goes(p, km_big_bytes(p));
@@ -521,7 +527,7 @@ static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp)
 	size_t have = page->pages, more = (pages - have) << KM_PAGE_SHIFT;
 	uint64_t owner = owner_of(page, NULL);
 
-	if (km_front_busy || (owner && !km_charge_more(owner, more, gfp)))
+	if (km_front_busy || (owner && !km_accounting.pay_more(owner, more, gfp)))
 		return false;
 	bool was = km_busy_begin();
 	bool zero = false, near = km_growth_extend(page, have, pages);

@@ -337,9 +337,9 @@ static void settle_account(void)
 	if (km_options.engine->shared_pages)
 		km_warn("KMEM_OPTIONS: engine %s can't account: nothing is charged, no limit holds",
 			km_options.engine->name);
-	else if (!km_memcg_start_process)
+	else if (!km_has_accounting())
 		km_warn("KMEM_OPTIONS: account: there are no groups in this program: no limit holds");
-	km_options.account = !km_options.engine->shared_pages && km_memcg_start_process;
+	km_options.account = !km_options.engine->shared_pages && km_has_accounting();
 }
 
 void km_options_read(void)

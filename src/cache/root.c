@@ -36,7 +36,7 @@ void km_root_start(void)
 	km_meta_expose(&root->meta_bytes, &root->spans, &root->span_count);
 	root->slob_pages = sized ? sized->pages : NULL;
 	root->slob_units = sized ? sized->units : NULL;
-	root->memcg = &km_memcg_view;
+	root->memcg = km_has_accounting() ? km_accounting.view : NULL;
 	__builtin_memcpy(&magic, KM_ROOT_MAGIC, sizeof(magic));
 	km_store_release((uint64_t *)root, magic);
 }

@@ -18,7 +18,8 @@
 /* A program linked with the archive gets KMEM_STATS as well (atexit.c). */
 extern int kmem_copy_in_use;
 __attribute__((used)) static int *const keep_statistics = &kmem_copy_in_use;
-__attribute__((used)) static const bool *const keep_account = &km_memcg_process;	/* and KMEM_OPTIONS=account */
+/* ... and KMEM_OPTIONS=account. */
+__attribute__((used)) static const struct obj_cgroup *const keep_account = &km_objcg_root;
 
 /* Below, to copy a block costs less than to take pages for it. */
 #define GROWS_FROM		((size_t)8192)

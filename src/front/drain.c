@@ -199,8 +199,8 @@ void km_front_leave_all(struct kmem_cache **caches, size_t count, const uint16_t
 
 	for (size_t i = 0; i < count; i++)
 		charged |= lies_on(&caches[i]->charged, &left);
-	if (charged && km_front_charged)
-		drain_charged(caches, count, false, km_front_charged, &left);
+	if (charged)
+		drain_charged(caches, count, false, km_accounting.drain, &left);
 	do_closed(caches, count, false, collect, &left);
 }
 
@@ -222,8 +222,8 @@ static void collect_own(struct kmem_cache *cache)
 
 static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 {
-	if (km_front_charged)
-		drain_charged(caches, count, unused, km_front_charged, NULL);
+	if (km_has_accounting())
+		drain_charged(caches, count, unused, km_accounting.drain, NULL);
 	bool drained = do_closed(caches, count, unused, collect, NULL);
 	/* There will be no fence any more. */
 	if (!drained && !unused && km_os_is_shut())
@@ -353,9 +353,7 @@ static void free_charged(struct kmem_cache *cache)
 
 	km_debug(!km_load(&shelf->inner.shelf) && !km_load(&cache->mixed.inner.shelf),
 		 "a shelf that goes is closed");
-
-	if (km_front_charged)
-		each_cpu(cache, NULL, km_front_charged, take_charged);
+	each_cpu(cache, NULL, km_accounting.drain, take_charged);
 	km_for_each_cpu(cpu)
 		release_block(cache, cpu);
 	if (shelf->slot != cache->word)

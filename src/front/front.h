@@ -15,6 +15,7 @@
 #include "../port/die.h"
 #include "../port/lock.h"
 #include "../port/rseq.h"
+#include "accounting.h"
 
 /* The thread has no CPU to put things on: it may be one whose area is not alive yet, and can be now. */
 void km_front_new_cpu(bool may_wait) km_cold;
@@ -37,29 +38,9 @@ extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks,
 extern km_hidden bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
 /* The cache got no slab. */
 bool km_front_relieve(struct kmem_cache *cache, unsigned *tries);
-/* An object of this cache is to be paid for: from now on each call asks who pays. False: can't. */
-extern km_hidden bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait);
-/* False also where nobody would pay, and where a handler asks that must not wait. */
+/* km_accounting.begin, in the middle of an allocation. False also where nobody would pay, and where a handler asks that
+ * must not wait. */
 bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp);
-/* account/charge.c, where it is linked in: a static program without groups has it not. */
-bool km_charge_begin(struct kmem_cache *cache, bool may_wait) __attribute__((weak));
-
-/*
- * The payer of this thread's objects where somebody is to pay, and that where the thread has said nothing; NULL:
- * nobody. account/memcg.h has what they are.
- */
-struct obj_cgroup;
-extern km_hidden km_tls struct obj_cgroup *km_objcg_here;
-/* Everything of this thread's is paid for, whatever gfp says: then each cache asks first (km_charge_everything). */
-extern km_hidden km_tls bool km_account_here;
-extern km_hidden bool km_charge_everything;
-extern km_hidden struct obj_cgroup *km_objcg_default;
-km_inline struct obj_cgroup *km_objcg_now(void)
-{
-	struct obj_cgroup *objcg = km_objcg_here;
-
-	return km_likely(objcg != NULL) ? objcg : km_load(&km_objcg_default);
-}
 
 /* Where the engine is met often and for little: every 64th time. errno is kept. */
 extern km_hidden km_tls uint8_t km_front_turn;
@@ -214,18 +195,7 @@ bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *char
  */
 void km_front_one_pays(struct kmem_cache *cache, bool may_wait);
 bool km_front_several_pay(struct kmem_cache *cache, bool may_wait);
-/*
- * Take what lies on the charged shelves of these caches that `which` agrees to, and hand it, CPU by CPU, to
- * `take`: objects that belong to nobody then. The block goes, too, and so does each that is empty. One fence.
- */
-struct km_charged_drain {
-	/* owner: of all objects, which are none where it is but a name; KM_PAYER_ODD: of each its own. */
-	bool (*which)(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg);
-	void (*take)(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg);
-	void *arg;
-};
-extern const struct km_charged_drain km_charge_drain_all __attribute__((weak));
-extern km_hidden const struct km_charged_drain *km_front_charged;	/* takes back all; NULL: none is charged */
+/* Objects on charged shelves that `how` agrees to: the block goes, too, and so does each that is empty. One fence. */
 void km_front_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);
 void km_front_fork(bool before, bool child);
 size_t km_front_shelf_objects(const struct kmem_cache *cache);

@@ -18,16 +18,14 @@ km_tls struct obj_cgroup *km_objcg_here;
 km_tls bool km_account_here;
 bool km_charge_everything;
 struct obj_cgroup *km_objcg_default;
-bool (*km_front_charge)(struct kmem_cache *cache, bool may_wait) = km_charge_begin;
-const struct km_charged_drain *km_front_charged = &km_charge_drain_all;
 
 bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (!km_front_charge || !km_objcg_now() || km_front_busy)
+	if (!km_has_accounting() || !km_objcg_now() || km_front_busy)
 		return false;
 	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
 	bool busy = km_busy_begin();
-	bool begun = km_front_charge(cache, (gfp & __GFP_DIRECT_RECLAIM) != 0);
+	bool begun = km_accounting.begin(cache, (gfp & __GFP_DIRECT_RECLAIM) != 0);
 	km_busy_end(busy);
 	km_calls_end(was);
 	return begun;

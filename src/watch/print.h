@@ -58,8 +58,6 @@ struct km_group_stats {
 };
 extern km_hidden const char *const km_memcg_event_names[MEMCG_NR_MEMORY_EVENTS];
 void km_print_json_group(struct km_writer *writer, const struct km_group_stats *stats, bool first);
-/* All of this process, where groups are linked in (memcg_text.c). */
-void km_print_own_groups(struct km_writer *writer) __attribute__((weak));
 
 /* The two head lines of slabinfo 2.1, and a row of it; returns its length. */
 extern km_hidden const char km_slabinfo_head[];

@@ -207,8 +207,8 @@ int kmem_print_json(int fd)
 	km_print_json_head(&rows.writer, &process, &stats);
 	km_registry_visit_pieces(print_json_row, write_piece, &rows);
 	km_print_json_groups(&rows.writer);
-	if (km_print_own_groups)
-		km_print_own_groups(&rows.writer);
+	if (km_has_accounting())
+		km_accounting.print(&rows.writer);
 	km_print_json_tail(&rows.writer);
 	int error = km_print_end(&rows.writer);
 	km_busy_end(was);

@@ -62,8 +62,8 @@ static struct {
  */
 #define READABLE_AREAS 1024u
 extern int mlockall(int flags) __attribute__((weak));
-/* Ours (edge/confine.c), where it is linked in; before it may stand another one. */
-extern km_hidden int km_mlockall(int flags) __attribute__((weak));
+/* Weak: the floor that has one says so in its place. */
+__attribute__((weak)) int (*const km_own_mlockall)(int flags) = NULL;
 
 __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(void *tls)
 {
@@ -445,7 +445,7 @@ static bool show_rest(unsigned masks)
 {
 	const unsigned first = km_percpu.cpus, some = km_min(areas.reach, km_max(masks, READABLE_AREAS));
 
-	areas.sees_locking = !mlockall || mlockall == km_mlockall;
+	areas.sees_locking = !mlockall || mlockall == km_own_mlockall;
 	if (areas.sees_locking)
 		return !show_beyond(km_area(first), areas.reach - first, true);
 	return some <= first || !km_os_commit_readonly(km_area(first), (some - first) * AREA_BYTES);

@@ -11,8 +11,10 @@ tests: $(TEST_BIN)
 -include $(wildcard tests/*/flags.mk)
 
 # These do on purpose what a compiler would warn of; tests/tidy/wrong looks whether it would.
-TEST_WRONG_contract := -Wno-use-after-free -Wno-free-nonheap-object -Wno-alloc-size-larger-than
-TEST_WRONG_death := $(TEST_WRONG_contract) -Wno-mismatched-dealloc
+TEST_WRONG_promise := -Wno-use-after-free -Wno-free-nonheap-object -Wno-alloc-size-larger-than
+TEST_WRONG_engine := $(TEST_WRONG_promise)
+TEST_WRONG_account := $(TEST_WRONG_promise)
+TEST_WRONG_death := $(TEST_WRONG_promise) -Wno-mismatched-dealloc
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcard tests/*.h tests/*/*.h)
 	@mkdir -p $(@D)

@@ -1,7 +1,7 @@
 /*
  * assertion: an invariant that is broken ends a debug build where it is broken, with one line that says the file, the
  * line, the sentence and the condition; any other build contains no assertion, and goes on. Each case breaks one in a
- * process of its own. tests/sanitize/debug runs it as a debug build.
+ * process of its own. tests/system/sanitize_debug runs it as a debug build.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 #include <kmem/kmem.h>
 
-#include "inside.h"
+#include "kit/inside.h"
 #include "page/meta.h"
 #include "port/list.h"
 #include "port/pcpu.h"

@@ -4,7 +4,7 @@
  * After a warning nothing may be damaged. Once with slob as the process's engine, once for a cache of it beside others.
  * Disciplines: all.
  */
-#include "contract/api.h"
+#include "kit/api.h"
 
 #include <sys/mman.h>
 

@@ -1,2 +1,2 @@
 # The byte-code is a header of its own.
-$(BUILD)/tests/model/model $(BUILD)/tests/fuzz/fuzz: tests/model/machine.h
+$(BUILD)/tests/model/model $(BUILD)/tests/model/fuzz: tests/model/machine.h

@@ -4,7 +4,7 @@
  * Disciplines: all
  */
 #define _GNU_SOURCE
-#include "contract/memcg.h"
+#include "kit/memcg.h"
 
 #include <sched.h>
 #include <sys/wait.h>
@@ -13,7 +13,7 @@
 #include "port/os.h"
 #include "port/pcpu.h"
 #include "account/group.h"
-#include "inside.h"
+#include "kit/inside.h"
 
 static bool refuse_memory(const char *call)
 {

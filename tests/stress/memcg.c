@@ -3,7 +3,7 @@
  * limits are changed and hit, stocks drained, shrinkers asked, children forked. Each charge that is out is known: at
  * the end, and in each child, every group's current is what is out below it. Arguments: seed, rounds. Disciplines: all
  */
-#include "contract/memcg.h"
+#include "kit/memcg.h"
 
 #include <sys/wait.h>
 

@@ -6,7 +6,7 @@
  * objects alive below it, to the byte, in children too, and no limit was ever exceeded. With each engine and each way
  * of accounting. Arguments: engine, more options, steps of a thread. Disciplines: all
  */
-#include "contract/memcg.h"
+#include "kit/memcg.h"
 
 #include <sys/wait.h>
 

@@ -6,7 +6,7 @@
  * is given out twice or as another's, and in the end nobody has anything charged. Arguments: seed, rounds.
  * Disciplines: all
  */
-#include "contract/memcg.h"
+#include "kit/memcg.h"
 
 #include <signal.h>
 #include <sys/time.h>

@@ -2,7 +2,7 @@
  * memcg_refused.c: sisters whose needs fit together below one limit, on several CPUs and caches, while each lays by in
  * stocks and on shelves what it has just given back: nobody is ever refused. Arguments: rounds. Disciplines: all
  */
-#include "contract/memcg.h"
+#include "kit/memcg.h"
 
 #define SISTERS	3
 #define MOST	20000ul		/* of each of them */

@@ -2,7 +2,7 @@
  * memcg_stat.c: memory.stat, and what a group has cache by cache, are asked for while groups come and go, and with them
  * slabs that several paid for. Arguments: groups that each thread makes. Disciplines: all
  */
-#include "contract/memcg.h"
+#include "kit/memcg.h"
 
 #define THREADS	3
 #define OBJECTS	600

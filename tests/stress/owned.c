@@ -14,7 +14,7 @@
 
 #include "port/owned.h"
 #include "port/stock_word.h"
-#include "inside.h"
+#include "kit/inside.h"
 
 TEST_IS_INSIDE
 

@@ -1,24 +1,18 @@
 # The system's calls, as one with larger pages has them.
-TEST_LIBS_unit/system_pages := -Wl,--wrap=getauxval,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise,--wrap=mremap
+TEST_LIBS_unit/large_system_pages := -Wl,--wrap=getauxval,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise,--wrap=mremap
 # A system that makes every mapping of huge pages.
-TEST_LIBS_unit/always_huge := -Wl,--wrap=mmap
+TEST_LIBS_unit/always_huge_pages := -Wl,--wrap=mmap
 # A clock that the test moves on.
-TEST_LIBS_unit/looks := -Wl,--wrap=clock_gettime
-TEST_LIBS_unit/rounds := -Wl,--wrap=clock_gettime
+TEST_LIBS_unit/trim_many_caches := -Wl,--wrap=clock_gettime
+TEST_LIBS_unit/trim_rounds := -Wl,--wrap=clock_gettime
 TEST_LIBS_unit/left_cpus := -Wl,--wrap=clock_gettime
 # Which mappings are given a name, whether the kernel shows it or not.
-TEST_LIBS_unit/names := -Wl,--wrap=prctl
-TEST_LIBS_unit/dumps := -Wl,--wrap=prctl
-# Calls that are counted.
-TEST_LIBS_unit/many_private := -Wl,--wrap=kmem_cache_get_stats,--wrap=km_meta_alloc,--wrap=km_pages_walk
-# Memory that is refused.
-TEST_LIBS_unit/owner_words := -Wl,--wrap=km_meta_alloc
+TEST_LIBS_unit/mapping_names := -Wl,--wrap=prctl
+TEST_LIBS_unit/core_dumps := -Wl,--wrap=prctl
 # How many CPUs the system tells of.
-TEST_LIBS_unit/areas := -Wl,--wrap=km_os_possible_cpus
-# What is counted, and refused.
-TEST_LIBS_unit/handed_on := -Wl,--wrap=km_os_barrier,--wrap=km_registry_lock,--wrap=km_registry_unlock,--wrap=km_slab_free
+TEST_LIBS_unit/percpu_areas := -Wl,--wrap=km_os_possible_cpus
 # Calls that are held until a fork has begun.
-TEST_LIBS_unit/fork_hands := -Wl,--wrap=madvise,--wrap=munmap
-TEST_LIBS_unit/meta_back := -Wl,--wrap=km_os_purge
+TEST_LIBS_unit/fork_waits_for_calls := -Wl,--wrap=madvise,--wrap=munmap
+TEST_LIBS_unit/meta_given_back := -Wl,--wrap=km_os_purge
 # What the kernel says of concurrency ids, and does with them; how many CPUs there are.
-TEST_LIBS_unit/by_cid := -Wl,--wrap=km_os_rseq_features,--wrap=km_os_rseq_register,--wrap=km_os_rseq_unregister,--wrap=km_os_possible_cpus
+TEST_LIBS_unit/areas_by_cid := -Wl,--wrap=km_os_rseq_features,--wrap=km_os_rseq_register,--wrap=km_os_rseq_unregister,--wrap=km_os_possible_cpus

@@ -8,11 +8,11 @@
 #include <kmem/kmem.h>
 #include <kmem/memcg.h>
 
-#include "check.h"
-#include "clock.h"
+#include "kit/check.h"
+#include "kit/clock.h"
 #include "front/front.h"
 #include "page/arena.h"
-#include "inside.h"
+#include "kit/inside.h"
 
 TEST_IS_INSIDE
 

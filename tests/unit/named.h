@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "check.h"
+#include "kit/check.h"
 
 #ifndef PR_SET_VMA
 #define PR_SET_VMA		0x53564d41

@@ -11,7 +11,7 @@
 
 #include <kmem/kmem.h>
 
-#include "check.h"
+#include "kit/check.h"
 
 /* The program's own writable data, by the linker. */
 extern char __data_start[], _end[];

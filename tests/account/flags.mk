@@ -1,0 +1,6 @@
+# Calls that are counted.
+TEST_LIBS_account/many_private_groups := -Wl,--wrap=kmem_cache_get_stats,--wrap=km_meta_alloc,--wrap=km_pages_walk
+# Memory that is refused.
+TEST_LIBS_account/owner_words := -Wl,--wrap=km_meta_alloc
+# What is counted, and refused.
+TEST_LIBS_account/handed_on_twins := -Wl,--wrap=km_os_barrier,--wrap=km_registry_lock,--wrap=km_registry_unlock,--wrap=km_slab_free

@@ -1,0 +1,260 @@
+/*
+ * handed_on_twins.c: a private group's twin that was another group's before is emptied and kept, for who freed the last
+ * object of that other group may not be through with it. And whatever a group has, the registry is not locked for long
+ * while it is freed. Disciplines: all.
+ */
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <kmem/memcg.h>
+#include <kmem/stats.h>
+
+#include "kit/check.h"
+#include "engine/engine.h"
+#include "page/meta.h"
+
+#define OBJECTS		20000u
+#define LONG		1100u		/* slabs that are freed at once, and what lay empty */
+
+/* ------------------------------------------------------------------ slabs freed while the registry is locked */
+
+static bool locked;
+static unsigned long freed, most;
+
+void __real_km_registry_lock(void);
+void __wrap_km_registry_lock(void)
+{
+	__real_km_registry_lock();
+	locked = true;
+	freed = 0;
+}
+
+void __real_km_registry_unlock(void);
+void __wrap_km_registry_unlock(void)
+{
+	most = freed > most ? freed : most;
+	locked = false;
+	__real_km_registry_unlock();
+}
+
+void __real_km_slab_free(struct kmem_cache *cache, struct km_page *slab);
+void __wrap_km_slab_free(struct kmem_cache *cache, struct km_page *slab)
+{
+	freed += locked;
+	__real_km_slab_free(cache, slab);
+}
+
+/* ------------------------------------------------------------------ fences, which the system may refuse */
+
+static bool refused;
+
+int __real_km_os_barrier(void);
+int __wrap_km_os_barrier(void)
+{
+	return refused ? -ENOMEM : __real_km_os_barrier();
+}
+
+/* ------------------------------------------------------------------ a free that is not through */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static enum { NOT_YET, GIVEN, GO_ON } stage;
+
+static void step(int to)
+{
+	pthread_mutex_lock(&mutex);
+	stage = to;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&mutex);
+}
+
+static void wait_for(int wanted)
+{
+	pthread_mutex_lock(&mutex);
+	while ((int)stage != wanted)
+		pthread_cond_wait(&changed, &mutex);
+	pthread_mutex_unlock(&mutex);
+}
+
+static const struct km_engine *engine;
+static struct km_engine slow;
+static unsigned given;
+
+/* The thread loses its CPU here. */
+static void give_slowly(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	engine->give(cache, objects, count);
+	given += count;
+	/* Where frees are checked they come one by one; the last makes the twin empty. */
+	if (stage != NOT_YET || given < 2)
+		return;
+	step(GIVEN);
+	wait_for(GO_ON);
+}
+
+static void *free_both(void *objects)
+{
+	kfree_bulk(2, objects);
+	return NULL;
+}
+
+static struct mem_cgroup *private_group(void)
+{
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "one", MEM_CGROUP_PRIVATE);
+
+	NEED(group);
+	return group;
+}
+
+static void *alloc_for(struct mem_cgroup *group, struct kmem_cache *cache)
+{
+	MEMCG_SCOPE(group);
+	void *object = kmem_cache_alloc(cache, GFP_KERNEL_ACCOUNT);
+
+	NEED(object);
+	return object;
+}
+
+static void overwrite_free_memory(void)
+{
+	for (size_t bytes = 64; bytes <= 4096; bytes *= 2)
+		for (unsigned i = 0; i < 64; i++)
+			memset(km_meta_alloc(bytes, true), 0x41, bytes);
+}
+
+static void last_steps(const char *name)
+{
+	struct kmem_cache_args args = { .engine = name };
+	/* No shelf: what is freed goes to its slab at once. */
+	struct kmem_cache *cache = kmem_cache_create("steps", 100, &args, SLAB_NO_SHEAVES);
+	struct mem_cgroup *first = private_group();
+	void *objects[2] = { alloc_for(first, cache), alloc_for(first, cache) };
+	struct kmem_cache *twin = kmem_cache_of(objects[0]);
+	pthread_t thread;
+
+	NEED(twin && twin != cache && twin == kmem_cache_of(objects[1]));
+	engine = twin->engine;
+	slow = *engine;
+	slow.give = give_slowly;
+	twin->engine = &slow;
+	stage = NOT_YET;
+	given = 0;
+	mem_cgroup_put(first);
+	NEED(pthread_create(&thread, NULL, free_both, objects) == 0);
+	wait_for(GIVEN);
+	/* The group that comes finds the first one's twin empty. */
+	struct mem_cgroup *second = private_group();
+	void *object = alloc_for(second, cache);
+	CHECK(kmem_cache_of(object) == twin);
+	CHECK(mem_cgroup_destroy_all(second, NULL, NULL) == 0);
+	overwrite_free_memory();
+	step(GO_ON);
+	pthread_join(thread, NULL);
+	/* It is as good as new. */
+	object = alloc_for(second, cache);
+	CHECK(kmem_cache_of(object) == twin && !strcmp(kmem_cache_name(twin), "steps:one"));
+	kfree(object);
+	mem_cgroup_put(second);
+	NEED(kmem_check_all() == 0);
+	kmem_cache_destroy(cache);
+}
+
+/* ------------------------------------------------------------------ no fence */
+
+static int is_it(struct kmem_cache *cache, void *wanted)
+{
+	return cache == wanted;
+}
+
+/* What lies on shelves can't be had: the twin goes after all, but not the memory that somebody may look at. */
+static void no_fence(const char *name)
+{
+	struct kmem_cache_args args = { .engine = name };
+	struct kmem_cache *cache = kmem_cache_create("fence", 100, &args, SLAB_ACCOUNT);
+	struct mem_cgroup *group = private_group();
+
+	kfree(alloc_for(group, cache));
+	mem_cgroup_put(group);
+	group = private_group();
+	for (int round = 0; round < 3; round++) {
+		struct kmem_cache *twin = kmem_cache_of(alloc_for(group, cache));
+
+		for (int i = 0; i < 500; i++) {
+			void *object = alloc_for(group, cache);
+
+			if (i % 3 == 0)
+				kfree(object);
+		}
+		refused = true;
+		CHECK(mem_cgroup_destroy_all(group, NULL, NULL) == 0);
+		refused = false;
+		/* The first is kept, or its memory is: no other cache lies there. */
+		overwrite_free_memory();
+		CHECK(round || !strcmp(twin->engine->name, name));
+		CHECK(round || kmem_for_each_cache(is_it, twin) || twin->dead);
+		mem_cgroup_drain(group);
+		CHECK(mem_cgroup_current(group) == 0 && kmem_check_all() == 0);
+	}
+	mem_cgroup_put(group);
+	kmem_cache_destroy(cache);
+}
+
+/* ------------------------------------------------------------------ many slabs */
+
+static unsigned long seen;
+
+static void count(struct kmem_cache *cache, void *object, void *arg)
+{
+	(void)object;
+	seen += cache == arg;
+}
+
+static void fill(struct mem_cgroup *group, struct kmem_cache *cache, unsigned objects)
+{
+	for (unsigned i = 0; i < objects; i++)
+		alloc_for(group, cache);
+}
+
+static void many_slabs(const char *name)
+{
+	struct kmem_cache_args args = { .engine = name };
+	struct kmem_cache *cache = kmem_cache_create("slabs", 1000, &args, SLAB_ACCOUNT);
+	struct kmem_cache *other = kmem_cache_create("others", 3000, &args, SLAB_ACCOUNT);
+	struct mem_cgroup *group = private_group();
+
+	most = 0;
+	for (int round = 0; round < 4; round++) {
+		fill(group, cache, OBJECTS);
+		fill(group, other, 77);
+		seen = 0;
+		CHECK(mem_cgroup_destroy_all(group, round % 2 ? count : NULL, cache) == 0);
+		CHECK(seen == (round % 2 ? OBJECTS : 0));
+		mem_cgroup_drain(group);
+		CHECK(mem_cgroup_current(group) == 0 && kmem_check_all() == 0);
+		/* The next has the twins of this one. */
+		if (round == 1) {
+			kfree(alloc_for(group, cache));
+			kfree(alloc_for(group, other));
+			mem_cgroup_put(group);
+			group = private_group();
+		}
+	}
+	CHECK(most <= LONG);
+	mem_cgroup_put(group);
+	kmem_cache_destroy(cache);
+	kmem_cache_destroy(other);
+}
+
+int main(void)
+{
+	static const char *const engines[] = { "sheaf", "slab", "slub" };
+
+	for (int i = 0; i < 3; i++) {
+		many_slabs(engines[i]);
+		no_fence(engines[i]);
+	}
+	last_steps("sheaf");
+	last_steps("slab");
+	return failures != 0;
+}

@@ -1,0 +1,466 @@
+/*
+ * memcg_several_payers.c: several groups pay for objects of one cache. What is freed goes to the CPU's block with no
+ * look, and is paid for by whose it was until somebody takes it: then he pays, and that one does not. Here: that each
+ * byte is right at each step, by each call; that what lies there is held back from nobody whose limit it would meet;
+ * who may not wait, and where the system refuses the fence. Disciplines: all.
+ */
+#define _GNU_SOURCE
+#include "kit/charged.h"
+
+#include "port/os.h"
+
+enum { SOME = 40 };
+
+static void *objects[SOME];
+static struct mem_cgroup *parent, *one, *two;
+
+/* A cache of which both have had an object; nothing lies about. */
+static struct kmem_cache *of_both(const char *name)
+{
+	struct kmem_cache *cache = charged(name, 200);
+
+	parent = group_below(NULL, "parent");
+	one = group_below(parent, "one");
+	two = group_below(parent, "two");
+	kmem_cache_free(cache, alloc_for(one, cache));
+	kmem_cache_free(cache, alloc_for(two, cache));
+	NEED((back_of(cache) == MIXED) == has_blocks(cache));
+	NEED(drained(parent) == 0 && lies_charged(cache) == 0);
+	return cache;
+}
+
+static void end(struct kmem_cache *cache)
+{
+	NEED(drained(parent) == 0);
+	mem_cgroup_put(two);
+	mem_cgroup_put(one);
+	mem_cgroup_put(parent);
+	gone(cache);
+}
+
+static void take_for(struct mem_cgroup *group, struct kmem_cache *cache, int from, int to)
+{
+	for (int i = from; i < to; i++)
+		NEED((objects[i] = alloc_for(group, cache)) && (i == from || objects[i] != objects[i - 1]));
+}
+
+static void put_some(struct kmem_cache *cache, int from, int to)
+{
+	for (int i = from; i < to; i++)
+		switch (i % 4) {
+		case 0:
+			kmem_cache_free(cache, objects[i]);
+			break;
+		case 1:
+			kfree(objects[i]);
+			break;
+		case 2:
+			kmem_cache_free_bulk(cache, 1, &objects[i]);
+			break;
+		default:
+			kfree_bulk(1, &objects[i]);
+		}
+}
+
+/* Whose an object is, by what is asked and by what is charged. */
+static void is_right(struct kmem_cache *cache, size_t ones, size_t twos)
+{
+	NEED(drained(one) == ones * cost(cache) && drained(two) == twos * cost(cache));
+	NEED(drained(parent) == (ones + twos) * cost(cache));
+}
+
+static void changes_hands(void)
+{
+	struct kmem_cache *cache = of_both("hands");
+
+	for (int round = 0; round < 3; round++) {
+		take_for(one, cache, 0, SOME / 2);
+		take_for(two, cache, SOME / 2, SOME);
+		is_right(cache, SOME / 2, SOME / 2);
+		size_t before = lies_charged(cache);
+		/* It stays paid for, by whoever it was. */
+		put_some(cache, 4, 8);
+		put_some(cache, SOME - 4, SOME);
+		if (has_blocks(cache))
+			NEED(lies_charged(cache) == before + 8);
+		/* The other takes them: what he pays more that one pays less. */
+		take_for(two, cache, 4, 8);
+		take_for(one, cache, SOME - 4, SOME);
+		for (int i = 0; i < 8; i++) {
+			struct mem_cgroup *payer = mem_cgroup_from_obj(objects[i < 4 ? i + 4 : SOME - 8 + i]);
+
+			NEED(payer == (i < 4 ? two : one));
+			mem_cgroup_put(payer);
+		}
+		is_right(cache, SOME / 2, SOME / 2);
+		put_some(cache, 0, SOME);
+		is_right(cache, 0, 0);
+	}
+	end(cache);
+}
+
+static void in_bulk(void)
+{
+	struct kmem_cache *cache = of_both("bulk");
+	void *more[SOME];
+
+	for (int n = 1; n <= SOME; n += 3) {
+		set_active_memcg(one);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, (size_t)n, objects));
+		set_active_memcg(two);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, (size_t)n, more));
+		set_active_memcg(NULL);
+		is_right(cache, (size_t)n, (size_t)n);
+		/* One's and two's in turn. */
+		for (int i = 0; i < n; i += 2) {
+			void *object = objects[i];
+
+			objects[i] = more[i];
+			more[i] = object;
+		}
+		kmem_cache_free_bulk(cache, (size_t)n, objects);
+		kfree_bulk((size_t)n, more);
+		set_active_memcg(two);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, (size_t)n, objects));
+		set_active_memcg(NULL);
+		is_right(cache, 0, (size_t)n);
+		kmem_cache_free_bulk(cache, (size_t)n, objects);
+		is_right(cache, 0, 0);
+	}
+	end(cache);
+}
+
+/* Pages of one's and of two's lie side by side, some are of both; and what lies on the block is of them all, in no
+ * order. */
+static void in_no_order(void)
+{
+	enum { RUN = 20, MANY = 6 * RUN };
+	static void *many[MANY];
+
+	for (int round = 0; round < 16; round++) {
+		struct kmem_cache *cache = of_both("no order");
+		struct mem_cgroup *taker = round % 2 ? two : one;
+
+		for (int i = 0; i < MANY; i += RUN) {
+			MEMCG_SCOPE(i / RUN % 2 ? two : one);
+			NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, RUN, many + i));
+		}
+		for (size_t k = MANY; k > 1; k--) {
+			size_t other = next() % k;
+			void *object = many[k - 1];
+
+			many[k - 1] = many[other];
+			many[other] = object;
+		}
+		is_right(cache, MANY / 2, MANY / 2);
+		kmem_cache_free_bulk(cache, MANY, many);
+		set_active_memcg(taker);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, MANY, many));
+		set_active_memcg(NULL);
+		for (int i = 0; i < MANY; i++) {
+			struct mem_cgroup *payer = mem_cgroup_from_obj(many[i]);
+
+			NEED(payer == taker);
+			mem_cgroup_put(payer);
+		}
+		is_right(cache, round % 2 ? 0 : MANY, round % 2 ? MANY : 0);
+		kmem_cache_free_bulk(cache, MANY, many);
+		end(cache);
+	}
+}
+
+/* Nobody's objects go the same way. */
+static void nobodys(void)
+{
+	struct kmem_cache *cache = of_both("nobody");
+
+	for (int i = 0; i < 8; i++)
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	is_right(cache, 0, 0);
+	put_some(cache, 0, 8);
+	take_for(one, cache, 0, 8);
+	is_right(cache, 8, 0);
+	put_some(cache, 0, 8);
+	for (int i = 0; i < 8; i++) {
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+		NEED(!mem_cgroup_from_obj(objects[i]));
+	}
+	is_right(cache, 0, 0);
+	put_some(cache, 0, 8);
+	end(cache);
+}
+
+/* A limit that both have is met by what one has freed: to the byte, and in bulk. */
+static void at_a_limit(void)
+{
+	struct kmem_cache *cache = of_both("limit");
+	size_t fit = 8, most = fit * cost(cache);
+
+	NEED(mem_cgroup_set_max(parent, most) == 0);
+	for (int round = 0; round < 3; round++) {
+		take_for(one, cache, 0, (int)fit);
+		NEED(!alloc_for(two, cache) && mem_cgroup_current(parent) == most);
+		put_some(cache, 0, (int)fit);
+		take_for(two, cache, 0, (int)fit);
+		NEED(!alloc_for(one, cache) && mem_cgroup_current(parent) == most);
+		is_right(cache, 0, fit);
+		kmem_cache_free_bulk(cache, fit, objects);
+		set_active_memcg(one);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, fit, objects));
+		/* Refused: nothing of it is left. */
+		NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, fit, objects + fit));
+		set_active_memcg(NULL);
+		is_right(cache, fit, 0);
+		put_some(cache, 0, (int)fit);
+	}
+	/* His own is below that: some of the other's are his for it, then no more. */
+	NEED(mem_cgroup_set_max(two, 3 * cost(cache)) == 0);
+	take_for(one, cache, 0, (int)fit);
+	put_some(cache, 0, (int)fit);
+	set_active_memcg(two);
+	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, fit, objects));
+	set_active_memcg(NULL);
+	is_right(cache, 0, 0);
+	take_for(one, cache, 0, (int)fit);
+	put_some(cache, 0, (int)fit);
+	take_for(two, cache, 0, 3);
+	NEED(!alloc_for(two, cache));
+	is_right(cache, 0, 3);
+	put_some(cache, 0, 3);
+	end(cache);
+}
+
+/* A group goes while its objects lie there: what takes them does not look at it any more than it must. */
+static void leaves(void)
+{
+	struct kmem_cache *cache = of_both("leaves");
+
+	take_for(one, cache, 0, SOME);
+	put_some(cache, 0, SOME);
+	mem_cgroup_put(one);
+	take_for(two, cache, 0, SOME);
+	NEED(drained(parent) == SOME * cost(cache) && drained(two) == SOME * cost(cache));
+	one = group_below(parent, "one");
+	put_some(cache, 0, SOME);
+	is_right(cache, 0, 0);
+	end(cache);
+}
+
+/* Who comes second and may not wait for a fence has his object; the next who may wait sees to the rest. */
+static void later(bool bulk)
+{
+	struct kmem_cache *cache = charged("later", 200);
+	void *object;
+
+	parent = group_below(NULL, "parent");
+	one = group_below(parent, "one");
+	two = group_below(parent, "two");
+	take_for(one, cache, 0, SOME);
+	set_active_memcg(two);
+	/* The first of a group comes from where calls are made. */
+	kfree(kmalloc(100, GFP_KERNEL_ACCOUNT));
+	NEED((object = kmem_cache_alloc(cache, GFP_NOWAIT)));
+	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->shelf.front.back.shelf));
+	set_active_memcg(NULL);
+	is_right(cache, SOME, 1);
+	kmem_cache_free(cache, object);
+	put_some(cache, 0, SOME);
+	is_right(cache, 0, 0);
+	for (int i = 0; i < SOME && !bulk; i++)
+		kmem_cache_free(cache, alloc_for(i % 2 ? one : two, cache));
+	for (int i = 0; i < SOME && bulk; i++) {
+		MEMCG_SCOPE(i % 2 ? one : two);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 4, objects));
+		kmem_cache_free_bulk(cache, 4, objects);
+	}
+	NEED((back_of(cache) == MIXED) == has_blocks(cache));
+	end(cache);
+}
+
+static void mixed_later(void)
+{
+	later(false);
+	later(true);
+}
+
+static bool no_fence(const char *call)
+{
+	return strcmp(call, "fence") == 0;
+}
+
+/* Then frees look whose an object is, for good. */
+static void no_fence_to_be_had(void)
+{
+	struct kmem_cache *cache = charged("no fence", 200);
+
+	parent = group_below(NULL, "parent");
+	one = group_below(parent, "one");
+	two = group_below(parent, "two");
+	take_for(one, cache, 0, SOME / 2);
+	km_os_fault = no_fence;
+	take_for(two, cache, SOME / 2, SOME);
+	km_os_fault = NULL;
+	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->shelf.front.back.shelf));
+	for (int round = 0; round < 3; round++) {
+		is_right(cache, SOME / 2, SOME / 2);
+		put_some(cache, 0, SOME);
+		is_right(cache, 0, 0);
+		take_for(one, cache, 0, SOME / 2);
+		take_for(two, cache, SOME / 2, SOME);
+	}
+	NEED(back_of(cache) != MIXED);
+	put_some(cache, 0, SOME);
+	end(cache);
+}
+
+/* Nor at a limit: what lies on this CPU, for one or for several, meets it all the same. */
+static void at_a_limit_without_a_fence(void)
+{
+	enum { FIT = 8 };
+
+	for (int round = 0; round < 4; round++) {
+		struct kmem_cache *mine = round % 2 ? of_both("mine") : charged("mine", 200);
+		struct kmem_cache *others = charged("others", 200);
+		void *taken[FIT];
+
+		if (round % 2 == 0) {
+			parent = group_below(NULL, "parent");
+			one = group_below(parent, "one");
+			two = group_below(parent, "two");
+		}
+		NEED(mem_cgroup_set_max(parent, FIT * cost(mine)) == 0);
+		take_for(one, mine, 0, FIT);
+		put_some(mine, 0, FIT);
+		NEED(!has_blocks(mine) || lies_charged(mine));
+		km_os_fault = no_fence;
+		/* Whose it is decides: one's is not drained for two, if it is not in his way. */
+		if (round >= 2) {
+			size_t before = lies_charged(mine);
+
+			mem_cgroup_drain(two);
+			NEED(lies_charged(mine) == before);
+		}
+		for (int i = 0; i < FIT; i++)
+			NEED((taken[i] = alloc_for(two, others)));
+		NEED(!alloc_for(two, others));
+		km_os_fault = NULL;
+		is_right(mine, 0, FIT);
+		for (int i = 0; i < FIT; i++)
+			kmem_cache_free(others, taken[i]);
+		NEED(drained(parent) == 0);
+		gone(others);
+		end(mine);
+	}
+}
+
+static void are_zeros(const void *object, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		NEED(((const char *)object)[i] == 0);
+}
+
+/* What others have written is not seen; by whichever call, and it is charged like any other. */
+static void zeroed(void)
+{
+	struct kmem_cache *cache = of_both("zeroed");
+
+	for (int round = 0; round < 3; round++) {
+		take_for(one, cache, 0, 8);
+		for (int i = 0; i < 8; i++)
+			memset(objects[i], 0x5a, 200);
+		put_some(cache, 0, 8);
+		set_active_memcg(round ? two : one);
+		for (int i = 0; i < 8; i++) {
+			NEED((objects[i] = i % 2 ? kmem_cache_zalloc(cache, GFP_KERNEL) :
+						   kmem_cache_alloc(cache, GFP_KERNEL | __GFP_ZERO)));
+			are_zeros(objects[i], 200);
+		}
+		set_active_memcg(NULL);
+		is_right(cache, round ? 0 : 8, round ? 8 : 0);
+		put_some(cache, 0, 8);
+	}
+	for (int i = 0; i < 8; i++) {
+		MEMCG_SCOPE(i % 2 ? one : two);
+		char *object = kmalloc(200, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+
+		NEED(object);
+		are_zeros(object, 200);
+		memset(object, 0x5a, 200);
+		kfree(object);
+	}
+	end(cache);
+}
+
+/* A private group's twin: an object may be of either, and hits keep away. */
+static void with_a_twin(void)
+{
+	struct kmem_cache *cache = of_both("twin");
+	struct mem_cgroup *own = private_group("own");
+
+	for (int round = 0; round < 3; round++) {
+		take_for(one, cache, 0, 4);
+		take_for(own, cache, 4, 8);
+		take_for(two, cache, 8, 12);
+		NEED(!cache->shelf.front.back.shelf && !km_id_masks(cache->id)->block);
+		is_right(cache, 4, 4);
+		put_some(cache, 0, 12);
+		take_for(two, cache, 0, 4);
+		is_right(cache, 0, 4);
+		put_some(cache, 0, 4);
+	}
+	mem_cgroup_put(own);
+	end(cache);
+}
+
+/* What is popped and can't be charged goes back as gfp allows: on the way of who may make no call there is no tick. */
+static unsigned ticks, calls;
+
+static void see_tick(void)
+{
+	ticks++;
+	calls += !km_no_calls;
+}
+
+static void refused_without_a_call(void)
+{
+	enum { MANY = 100, ROUNDS = 8 };
+	static void *taken[ROUNDS][MANY], *none[MANY];
+	struct kmem_cache *cache = of_both("refused");
+	void (*tick)(void) = km_front_tick;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		MEMCG_SCOPE(one);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, MANY, taken[i]));
+	}
+	NEED(mem_cgroup_set_max(two, 0) == 0);
+	ticks = calls = 0;
+	/* More than the CPU's plain blocks have room for. */
+	for (int i = 0; i < ROUNDS; i++) {
+		MEMCG_SCOPE(two);
+		kmem_cache_free_bulk(cache, MANY, taken[i]);
+		km_front_tick = see_tick;
+		NEED(!kmem_cache_alloc_bulk(cache, GFP_NOWAIT, MANY, none));
+		km_front_tick = tick;
+	}
+	NEED((!has_blocks(cache) || ticks) && !calls);
+	NEED(mem_cgroup_set_max(two, MEMCG_NO_LIMIT) == 0);
+	is_right(cache, 0, 0);
+	end(cache);
+}
+
+static const struct api_case cases[] = {
+	{ "changes hands", changes_hands },
+	{ "in bulk", in_bulk },
+	{ "in no order", in_no_order },
+	{ "nobody's", nobodys },
+	{ "at a limit", at_a_limit },
+	{ "refused without a call", refused_without_a_call },
+	{ "leaves", leaves },
+	{ "mixed later", mixed_later },
+	{ "no fence", no_fence_to_be_had },
+	{ "at a limit without a fence", at_a_limit_without_a_fence },
+	{ "zeroed", zeroed },
+	{ "with a twin", with_a_twin },
+};
+
+CHARGED_MAIN(cases)

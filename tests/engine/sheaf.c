@@ -1,0 +1,290 @@
+/*
+ * sheaf: the engine sheaf does what SLUB does since Linux 7.0 with sheaves (here: blocks): every transition between a
+ * CPU's two blocks, the barn, partial slabs and pages, told by the kernel's counters and by the lists. Prefilled
+ * sheaves are prefill's, other nodes numa's. Disciplines: all.
+ */
+#include "kit/engine.h"
+
+#include "engine/sheaf.h"
+
+enum { SIZE = 256, BLOCK = 30, IN_SLAB = 16, BARN = 10, MOST = 14 * BLOCK };
+
+static void *objects[MOST];
+
+static struct kmem_cache *fresh_with(unsigned size, slab_flags_t flags)
+{
+	return cache_of((struct kmem_cache_args){ .engine = "sheaf" }, size, flags);
+}
+
+static struct kmem_cache *fresh(void)
+{
+	return fresh_with(SIZE, 0);
+}
+
+static struct sheaf_node *node_of(struct kmem_cache *cache)
+{
+	return sheaf_node(cache, 0);
+}
+
+/* objects[from, to). What misses does not make the blocks grow. */
+static void get(struct kmem_cache *cache, unsigned from, unsigned to)
+{
+	for (; from < to; from++) {
+		objects[from] = kmem_cache_alloc(cache, GFP_KERNEL);
+		CHECK(objects[from]);
+		cache->misses = 0;
+	}
+}
+
+static void put(struct kmem_cache *cache, unsigned from, unsigned to)
+{
+	for (; from < to; from++) {
+		kmem_cache_free(cache, objects[from]);
+		cache->misses = 0;
+	}
+}
+
+static void done(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	CHECK_EQUAL(cache->engine->check(cache), 0);
+	kmem_cache_get_stats(cache, &stats);
+	CHECK_EQUAL(stats.active_objects, 0);
+	if (!stats.active_objects && !(cache->flags & SLAB_TYPESAFE_BY_RCU))
+		CHECK_EQUAL(kmem_cache_shrink(cache), 0);
+	kmem_cache_destroy(cache);
+}
+
+static struct km_page *slab_of(const void *object)
+{
+	return km_page_head(km_page_of(object));
+}
+
+/* ------------------------------------------------------------------ sizes */
+
+static void case_capacities(void)
+{
+	/* Kernel: 60, 28, 12, 4; here a NULL and a header fill a power of two with them. */
+	static const struct { unsigned size, capacity; } rows[] = {
+		{ 8, 62 },    { 248, 62 },  { 255, 30 }, { 256, 30 }, { 1016, 30 }, { 1023, 14 },
+		{ 1024, 14 }, { 4088, 14 }, { 4096, 6 }, { 8192, 6 }, { 8200, 2 },
+	};
+
+	for (size_t i = 0; i < km_array_count(rows); i++) {
+		struct kmem_cache *cache = fresh_with(rows[i].size, 0);
+
+		CHECK_EQUAL(cache->capacity, rows[i].capacity);
+		done(cache);
+	}
+}
+
+/* ------------------------------------------------------------------ out */
+
+/* With an empty barn a whole block is filled: from partial slabs, lowest address first, then from new ones. */
+static void case_refill(void)
+{
+	struct kmem_cache *cache = fresh();
+
+	get(cache, 0, 1);
+	EVENTS(cache, [KMEM_BARN_GET_FAIL] = 1, [KMEM_SHEAF_REFILL] = 1, [KMEM_ALLOC_SLAB] = 2);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.taken, BLOCK);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, 1);
+	get(cache, 1, BLOCK);
+	EVENTS(cache, 0);
+	/* 2 of the slab that was begun, 16 and 12 of new ones. */
+	get(cache, BLOCK, BLOCK + 1);
+	EVENTS(cache, [KMEM_BARN_GET_FAIL] = 1, [KMEM_SHEAF_REFILL] = 1, [KMEM_ALLOC_SLAB] = 2);
+	get(cache, BLOCK + 1, 2 * BLOCK);
+	EVENTS(cache, 0);
+	for (unsigned i = 1; i < 2 * BLOCK; i++)
+		if (i % IN_SLAB)
+			CHECK((char *)objects[i] == (char *)objects[i - 1] + SIZE);
+	/* A slab with nothing free is on no list. */
+	CHECK(!(slab_of(objects[0])->flags & KM_SLAB_PARTIAL));
+	CHECK(slab_of(objects[2 * BLOCK - 1])->flags & KM_SLAB_PARTIAL);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, 1);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.slabs, 4);
+	put(cache, 0, 2 * BLOCK);
+	EVENTS(cache, 0);
+	done(cache);
+}
+
+/* ------------------------------------------------------------------ back, and out of the barn */
+
+/* The CPU keeps two blocks; then full ones go to the barn, ten of them; then to their slabs. */
+static void case_barn(void)
+{
+	struct kmem_cache *cache = fresh();
+	struct barn *barn = &node_of(cache)->barn;
+
+	/* No slab is to go. */
+	kmem_cache_set_min_partial(cache, 100);
+	get(cache, 0, MOST);
+	kmem_cache_clear_events(cache);
+	put(cache, 0, 2 * BLOCK);
+	EVENTS(cache, 0);
+	CHECK_EQUAL(km_front_shelf_objects(cache), 2 * BLOCK);
+	for (unsigned i = 0; i < BARN; i++) {
+		put(cache, (2 + i) * BLOCK, (3 + i) * BLOCK);
+		EVENTS(cache, [KMEM_BARN_PUT] = 1);
+		CHECK_EQUAL(barn->full_count, i + 1);
+		CHECK_EQUAL(barn->objects, (i + 1) * BLOCK);
+	}
+	CHECK_EQUAL(node_of(cache)->slabs.counts.taken, MOST);
+	put(cache, (2 + BARN) * BLOCK, MOST);
+	EVENTS(cache, [KMEM_BARN_PUT_FAIL] = 2, [KMEM_SHEAF_FLUSH] = 2);
+	CHECK_EQUAL(barn->full_count, BARN);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.taken, MOST - 2 * BLOCK);
+	/* The same way back: the CPU's, then the barn's, for each of which an empty one stays there; then slabs. */
+	get(cache, 0, 2 * BLOCK);
+	EVENTS(cache, 0);
+	for (unsigned i = 0; i < BARN; i++) {
+		get(cache, (2 + i) * BLOCK, (3 + i) * BLOCK);
+		EVENTS(cache, [KMEM_BARN_GET] = 1);
+		CHECK_EQUAL(barn->full_count, BARN - 1 - i);
+		CHECK_EQUAL(barn->empty_count, i + 1);
+	}
+	CHECK_EQUAL(barn->objects, 0);
+	get(cache, (2 + BARN) * BLOCK, (2 + BARN) * BLOCK + 1);
+	EVENTS(cache, [KMEM_BARN_GET_FAIL] = 1, [KMEM_SHEAF_REFILL] = 1);
+	CHECK_EQUAL(barn->empty_count, BARN);
+	/* A full block is exchanged for one of the empty ones. */
+	put(cache, 0, (2 + BARN) * BLOCK + 1);
+	CHECK_EQUAL(barn->full_count + barn->empty_count, BARN);
+	done(cache);
+}
+
+/* No more than ten empty ones stay. */
+static void case_empty_blocks(void)
+{
+	struct kmem_cache *cache = fresh();
+	struct barn *barn = &node_of(cache)->barn;
+	bool was = km_front_busy;
+
+	km_front_busy = true;
+	for (unsigned i = 0; i < BARN + 2; i++)
+		objects[i] = cache->engine->array.spill(cache, NULL);
+	for (unsigned i = 0; i < BARN + 2; i++) {
+		cache->engine->array.retire(cache, objects[i]);
+		CHECK_EQUAL(barn->empty_count, i < BARN ? i + 1 : BARN);
+	}
+	km_front_busy = was;
+	EVENTS(cache, 0);
+	done(cache);
+}
+
+/* Where it overflows and runs empty in turn a barn keeps more; idle, it comes back to what it was. */
+static void case_grows(void)
+{
+	struct kmem_cache *cache = fresh();
+	struct barn *barn = &node_of(cache)->barn;
+	unsigned rounds = 0;
+
+	while (!barn->most && rounds++ < 200) {
+		get(cache, 0, MOST);
+		put(cache, 0, MOST);
+	}
+	CHECK(rounds >= 64 && rounds < 80);
+	CHECK_EQUAL(barn->most, 2 * BARN * BLOCK);
+	get(cache, 0, MOST);
+	kmem_cache_clear_events(cache);
+	put(cache, 0, MOST);
+	EVENTS(cache, [KMEM_BARN_PUT] = BARN + 2);
+	cache->engine->reap(cache);
+	CHECK_EQUAL(barn->full_count, BARN + 2);
+	cache->engine->reap(cache);
+	CHECK_EQUAL(barn->most + barn->full_count + barn->empty_count, 0);
+	done(cache);
+}
+
+/* ------------------------------------------------------------------ slabs */
+
+/* Slabs with no object out stay as long as there are no more partial ones than min_partial. */
+static void case_min_partial(void)
+{
+	struct kmem_cache *cache = fresh_with(SIZE, SLAB_NO_SHEAVES);
+
+	CHECK_EQUAL(kmem_cache_min_partial(cache), 5);
+	get(cache, 0, 10 * IN_SLAB);
+	EVENTS(cache, [KMEM_ALLOC_SLAB] = 10);
+	put(cache, 0, 10 * IN_SLAB);
+	EVENTS(cache, [KMEM_FREE_SLAB] = 5);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, 5);
+	kmem_cache_set_min_partial(cache, 2);
+	get(cache, 0, 10 * IN_SLAB);
+	EVENTS(cache, [KMEM_ALLOC_SLAB] = 5);
+	put(cache, 0, 10 * IN_SLAB);
+	EVENTS(cache, [KMEM_FREE_SLAB] = 8);
+	done(cache);
+}
+
+/* Shrink takes everything that lies ready back, frees all empty slabs, and lists the others fullest first. */
+static void case_shrink(void)
+{
+	static const unsigned frees[] = { 1, 9, 5, IN_SLAB, 0 };
+	struct kmem_cache *cache = fresh();
+	struct km_page *slabs[5];
+	unsigned at = 0;
+
+	get(cache, 0, 5 * IN_SLAB);
+	for (unsigned i = 0; i < 5; i++) {
+		slabs[i] = slab_of(objects[i * IN_SLAB]);
+		put(cache, i * IN_SLAB, i * IN_SLAB + frees[i]);
+	}
+	kmem_cache_clear_events(cache);
+	CHECK_EQUAL(kmem_cache_shrink(cache), 1);
+	/* The CPU's blocks; the slab that is all free, and the last, of which nothing was out. */
+	EVENTS(cache, [KMEM_SHEAF_FLUSH] = 2, [KMEM_FREE_SLAB] = 2);
+	CHECK_EQUAL(km_front_shelf_objects(cache), 0);
+	km_list_for_each(entry, &node_of(cache)->slabs.partial) {
+		static const unsigned order[] = { 0, 2, 1 };
+
+		CHECK(at < 3 && km_container_of(entry, struct km_page, list) == slabs[order[at]]);
+		at++;
+	}
+	CHECK_EQUAL(at, 3);
+	/* So what is nearly full is filled first. */
+	void *first = kmem_cache_alloc(cache, GFP_KERNEL);
+	CHECK(first == objects[0]);
+	EVENTS(cache, [KMEM_BARN_GET_FAIL] = 1, [KMEM_SHEAF_REFILL] = 1, [KMEM_ALLOC_SLAB] = 1);
+	kmem_cache_free(cache, first);
+	for (unsigned i = 0; i < 5; i++)
+		put(cache, i * IN_SLAB + frees[i], (i + 1) * IN_SLAB);
+	done(cache);
+}
+
+/* A type that stays: no slab goes before the cache does. */
+static void case_typesafe(void)
+{
+	struct kmem_cache *cache = fresh_with(SIZE, SLAB_TYPESAFE_BY_RCU);
+
+	get(cache, 0, MOST);
+	put(cache, 0, MOST);
+	kmem_cache_clear_events(cache);
+	/* The CPU's blocks: the barn has no room for them. */
+	CHECK_EQUAL(kmem_cache_shrink(cache), 1);
+	EVENTS(cache, [KMEM_SHEAF_FLUSH] = 2);
+	CHECK_EQUAL(node_of(cache)->slabs.counts.partial, node_of(cache)->slabs.counts.slabs);
+	done(cache);
+}
+
+int main(void)
+{
+	static const struct contract_case cases[] = {
+		{ "capacities", case_capacities },
+		{ "a refill", case_refill },
+		{ "the barn", case_barn },
+		{ "empty blocks", case_empty_blocks },
+		{ "a barn grows", case_grows },
+		{ "min_partial", case_min_partial },
+		{ "shrink", case_shrink },
+		{ "SLAB_TYPESAFE_BY_RCU", case_typesafe },
+	};
+
+	kfree(kmalloc(8, GFP_KERNEL));
+	/* What is done by the clock is not counted on. */
+	km_front_tick = NULL;
+	printf("discipline %s\n", km_discipline_name(km_percpu.discipline));
+	return contract_run(cases, km_array_count(cases), 20);
+}

@@ -1,0 +1,198 @@
+/*
+ * sheaf_empty_slabs: a cache of the engine sheaf whose slabs come and go by turns keeps empty ones beside
+ * min_partial: until they are not needed, or somebody wants them back; as many as a part of what is in use, in all
+ * caches together; and not where somebody has said how many. Disciplines: all.
+ */
+#include "kit/engine.h"
+
+#include <kmem/memcg.h>
+
+#include "engine/sheaf.h"
+#include "page/zone.h"
+
+enum { SIZE = 1024, MANY = 1000, CACHES = 40, ROUNDS = 200 };
+
+static void *objects[MANY];
+
+static struct kmem_cache *fresh(void)
+{
+	return cache_of((struct kmem_cache_args){ .engine = "sheaf" }, SIZE, 0);
+}
+
+static unsigned long fresh_slabs(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats.alloc_slab;
+}
+
+/* All of them come, and go: how many slabs were made for it. */
+static unsigned long turn(struct kmem_cache *cache)
+{
+	unsigned long before = fresh_slabs(cache);
+
+	for (unsigned i = 0; i < MANY; i++)
+		CHECK((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	for (unsigned i = 0; i < MANY; i++)
+		kmem_cache_free(cache, objects[i]);
+	return fresh_slabs(cache) - before;
+}
+
+/* Slabs made in the last of so many turns. */
+static unsigned long turns(struct kmem_cache *cache)
+{
+	unsigned long made = 0;
+
+	for (unsigned i = 0; i < ROUNDS; i++)
+		made = turn(cache);
+	return made;
+}
+
+static void done(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(kmem_cache_shrink(cache), 0);
+	CHECK_EQUAL(sheaf_node(cache, 0)->extra, 0);
+	kmem_cache_get_stats(cache, &stats);
+	CHECK_EQUAL(stats.total_slabs, 0);
+	kmem_cache_destroy(cache);
+}
+
+/* Nothing ages meanwhile. */
+static void begin(void)
+{
+	km_front_tick = NULL;
+	kmem_shrink_all();
+	CHECK_EQUAL(km_arena.empty_pages, 0);
+}
+
+/* Once, or now and then, keeps nothing; by turns everything that is needed; and kmem_shrink_all has all of it. */
+static void by_turns(void)
+{
+	struct kmem_cache *cache = fresh();
+
+	begin();
+	CHECK(turn(cache) > 0 && turn(cache) > 0);
+	CHECK_EQUAL(sheaf_node(cache, 0)->extra, 0);
+	CHECK_EQUAL(turns(cache), 0);
+	CHECK(sheaf_node(cache, 0)->extra > 0);
+	CHECK_EQUAL(km_arena.empty_pages, (size_t)sheaf_node(cache, 0)->extra << cache->order);
+	kmem_shrink_all();
+	CHECK_EQUAL(km_arena.empty_pages, 0);
+	done(cache);
+}
+
+static unsigned long empty_slabs(const struct sheaf_node *n)
+{
+	unsigned long count = 0;
+
+	km_list_for_each(entry, &n->slabs.partial)
+		count += !km_container_of(entry, struct km_page, list)->inuse;
+	return count;
+}
+
+static void reap(struct kmem_cache *cache)
+{
+	INSIDE(cache->engine->reap(cache));
+}
+
+/* What lay empty from one reap to the next goes, also of a cache that is in use; of an idle one all of it does. */
+static void surplus(void)
+{
+	struct kmem_cache *cache = fresh();
+	struct sheaf_node *n = sheaf_node(cache, 0);
+
+	begin();
+	turns(cache);
+	reap(cache);
+	uint32_t needed = n->extra;
+	CHECK(needed > 0);
+	turn(cache);
+	reap(cache);
+	/* All but a few were needed. */
+	CHECK(n->extra > needed / 2);
+	for (int i = 0; i < 3; i++) {
+		n->barn.touched = true;
+		reap(cache);
+	}
+	/* None was. */
+	CHECK_EQUAL(n->extra, 0);
+	CHECK(empty_slabs(n) <= cache->min_partial);
+	turns(cache);
+	CHECK(n->extra > 0);
+	reap(cache);
+	reap(cache);
+	CHECK_EQUAL(n->extra, 0);
+	CHECK_EQUAL(km_arena.empty_pages, 0);
+	done(cache);
+}
+
+/* Who has said how many gets as many, at once. */
+static void as_told(void)
+{
+	struct kmem_cache *cache = fresh();
+
+	begin();
+	CHECK_EQUAL(turns(cache), 0);
+	CHECK_EQUAL(kmem_cache_set_min_partial(cache, 5), 0);
+	CHECK(turns(cache) > 0);
+	reap(cache);
+	CHECK_EQUAL(sheaf_node(cache, 0)->extra, 0);
+	CHECK(turns(cache) > 0);
+	CHECK_EQUAL(sheaf_node(cache, 0)->extra, 0);
+	done(cache);
+}
+
+/* A private group pays for its slabs: none stays that it does not use. */
+static void paid_for(void)
+{
+	struct kmem_cache *cache = cache_of((struct kmem_cache_args){ .engine = "sheaf" }, SIZE, SLAB_ACCOUNT);
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "empty", MEM_CGROUP_PRIVATE);
+
+	begin();
+	CHECK(group != NULL);
+	if (group) {
+		MEMCG_SCOPE(group);
+		turns(cache);
+	}
+	CHECK_EQUAL(km_arena.empty_pages, 0);
+	mem_cgroup_put(group);
+	done(cache);
+}
+
+/* All caches together keep to a part of what is in use; who goes leaves room. */
+static void bounded(void)
+{
+	struct kmem_cache *cache[CACHES];
+	size_t most = 0;
+
+	begin();
+	for (unsigned i = 0; i < CACHES; i++) {
+		cache[i] = fresh();
+		for (unsigned round = 0; round < ROUNDS; round++) {
+			size_t before = km_arena.empty_pages;
+
+			turn(cache[i]);
+			/* As much is in use when the last object has come. */
+			most = km_max(most, (km_pages_used() + (size_t)MANY) / 16 + 256);
+			CHECK(km_arena.empty_pages == before || km_arena.empty_pages <= most);
+		}
+	}
+	CHECK(km_arena.empty_pages > 0);
+	for (unsigned i = 0; i < CACHES; i++)
+		done(cache[i]);
+	CHECK_EQUAL(km_arena.empty_pages, 0);
+}
+
+int main(void)
+{
+	static const struct contract_case cases[] = {
+		{ "by turns", by_turns }, { "surplus", surplus }, { "as told", as_told }, { "paid for", paid_for },
+		{ "bounded", bounded },
+	};
+
+	return contract_run(cases, km_array_count(cases), 20);
+}

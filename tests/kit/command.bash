@@ -1,0 +1,64 @@
+# command.bash: what the tests of the command `kmem` share. A test changes into a directory of its own and kills what it
+# started when it ends.
+set -u
+top=$PWD
+build=$top/${BUILD:-build}
+kmem=$build/kmem
+out=$build/tests/system/$(basename "$0").d
+rm -rf "$out"
+mkdir -p "$out"
+cd "$out" || exit 1
+unset KMEM_OPTIONS KMEM_PERCPU KMEM_STATS KMEM_LIBRARY LD_PRELOAD
+started=()
+trap 'for pid in "${started[@]}"; do kill -9 "$pid"; done 2>/dev/null' EXIT
+bad=0
+
+fail() {
+	echo "FAIL: $*"
+	bad=1
+}
+
+# status WANTED COMMAND...: what it prints goes to stdout and stderr, the files.
+status() {
+	local wanted=$1 got
+	shift
+	"$@" >stdout 2>stderr </dev/null
+	got=$?
+	[ "$got" = "$wanted" ] || { fail "status $got, not $wanted: $*"; head -5 stderr; }
+}
+
+# says WORDS: the last command said exactly one line on stderr, with these words in it.
+says() {
+	[ "$(wc -l <stderr)" = 1 ] || { fail "not one line on stderr:"; cat stderr; }
+	grep -qF -- "$1" stderr || { fail "no '$1' in: $(cat stderr)"; }
+}
+
+# start COMMAND...: in the background, until it says "ready"; $pid is its number.
+start() {
+	local i
+	: >ready
+	"$@" >ready &
+	pid=$!
+	started+=("$pid")
+	for ((i = 0; i < 500; i++)); do
+		grep -q ready ready && return
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.02
+	done
+	fail "did not start: $*"
+}
+
+stop() {
+	kill -9 "$1" && wait "$1"
+} 2>/dev/null
+
+# compile NAME SOURCE... FLAGS...
+compile() {
+	local name=$1
+	shift
+	cc -std=gnu17 -O1 -w -mcx16 -I"$top/include" -I"$top/src" -o "$name" "$@" || { fail "cc $name"; exit 1; }
+}
+
+json() {
+	python3 -m json.tool "$1" >/dev/null || fail "not JSON: $1"
+}

@@ -1,0 +1,61 @@
+/*
+ * malloc.h: what the tests of malloc share. They are plain C programs: linked with our archive, or run with the
+ * library preloaded; so whose malloc it is gets asserted as well.
+ */
+#ifndef TESTS_MALLOC_CHECK_H
+#define TESTS_MALLOC_CHECK_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(condition, ...)                                                                      \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: %s", __FILE__, __LINE__, #condition);              \
+			fprintf(stderr, " " __VA_ARGS__);                                          \
+			fputc('\n', stderr);                                                       \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+
+__attribute__((weak)) const char *kmem_percpu_discipline(void);
+struct kmem_cache;
+__attribute__((weak)) struct kmem_cache *kmem_cache_of(const void *object);
+
+/* malloc is ours, and the discipline is the one asked for. */
+static inline void check_ours(void)
+{
+	const char *wanted = getenv("KMEM_PERCPU");
+	void *p = malloc(100);
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	free(p);
+	puts("a sanitizer's malloc comes first");
+	exit(77);
+#endif
+
+	CHECK(kmem_percpu_discipline && kmem_cache_of, "(is the library preloaded?)");
+	CHECK(kmem_cache_of(p));
+	CHECK(!wanted || strcmp(wanted, kmem_percpu_discipline()) == 0, "(%s)",
+	      kmem_percpu_discipline());
+	free(p);
+}
+
+/* A pattern that depends on seed, and whether it is still there. */
+static inline void fill(void *p, size_t bytes, unsigned seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		((unsigned char *)p)[i] = (unsigned char)(seed + i * 7 + (i >> 8));
+}
+
+static inline int is_filled(const void *p, size_t bytes, unsigned seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (((const unsigned char *)p)[i] != (unsigned char)(seed + i * 7 + (i >> 8)))
+			return 0;
+	return 1;
+}
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * decay.c: what is free goes back by age, with no call that asks for it: of many more caches than are drained at once,
+ * each of which has one object ready on a CPU's shelf, no slab is left in the end. Disciplines: all
+ */
+#include "kit/api.h"
+
+#define CACHES	300
+#define VISITS	64	/* where nothing lies ready in front, one call in so many looks at what is old */
+#define FEW_PAGES	16	/* that the visitor's slabs may have been in a moment ago */
+
+static unsigned with_slabs(struct kmem_cache **caches)
+{
+	unsigned left = 0;
+
+	for (int i = 0; i < CACHES; i++) {
+		struct kmem_cache_stats stats;
+
+		kmem_cache_get_stats(caches[i], &stats);
+		left += stats.total_slabs != 0;
+	}
+	return left;
+}
+
+/*
+ * Comes by, and misses: frees of its cache are checked, so nothing of it lies ready. And takes next to no pages: those
+ * that are used all the time keep what is free beside them young.
+ */
+static void visit(struct kmem_cache *visitor)
+{
+	usleep(1000);
+	for (int i = 0; i < VISITS; i++)
+		kmem_cache_free(visitor, kmem_cache_alloc(visitor, GFP_KERNEL));
+}
+
+static void many(void)
+{
+	static struct kmem_cache *caches[CACHES];
+	struct kmem_cache *visitor = kmem_cache_create("visitor", 64, NULL, SLAB_CONSISTENCY_CHECKS);
+	char name[32];
+
+	NEED(visitor);
+	for (int i = 0; i < CACHES; i++) {
+		snprintf(name, sizeof(name), "decay-%d", i);
+		caches[i] = make(name, 500);
+		void *p = kmem_cache_alloc(caches[i], GFP_KERNEL);
+		NEED(p);
+		kmem_cache_free(caches[i], p);
+	}
+	/* Pages of slob are no cache's. */
+	NEED(slob || with_slabs(caches) > 0);
+	/* Somebody must come by now and then, however long it takes. */
+	for (int i = 0; with_slabs(caches); i++) {
+		NEED(i < 30000);
+		visit(visitor);
+	}
+	struct kmem_stats stats;
+	for (int i = 0; kmem_get_stats(&stats), stats.pages_free_dirty > FEW_PAGES; i++) {
+		NEED(i < 30000);
+		visit(visitor);
+	}
+	NEED((slob || stats.purged_pages > 0) && kmem_check_all() == 0);
+}
+
+static const struct api_case cases[] = {
+	{ "many idle caches", many },
+};
+
+API_MAIN_OPTIONS(cases, ",decay:20")

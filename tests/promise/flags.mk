@@ -1,0 +1,11 @@
+# A clock that the test moves on.
+TEST_LIBS_promise/confined := -Wl,--wrap=clock_gettime
+# Bad calls are counted.
+TEST_LIBS_promise/gfp_bits := -Wl,--wrap=km_misuse
+# More objects than there is memory.
+TEST_CFLAGS_promise/caches := -Wno-stringop-overflow
+# The tests of malloc are linked with the archive that has malloc; the compiler must not know what malloc does.
+MALLOC_TESTS := $(basename $(wildcard tests/promise/malloc_*.c))
+$(foreach test,$(MALLOC_TESTS:tests/%=%),$(eval TEST_LIBS_$(test) := $(BUILD)/libkmem-malloc.a))
+$(foreach test,$(MALLOC_TESTS:tests/%=%),$(eval TEST_CFLAGS_$(test) := -fno-builtin))
+$(MALLOC_TESTS:%=$(BUILD)/%): $(BUILD)/libkmem-malloc.a tests/kit/malloc.h

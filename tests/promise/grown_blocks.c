@@ -1,0 +1,333 @@
+/*
+ * grown_blocks.c: blocks of pages that grow: one that realloc moved grows in place, whatever others allocate
+ * meanwhile, until it has twice as many pages; the next one finds what it left, without the lock that all share; what
+ * lies there is bounded, belongs to nobody, and goes back by age, on demand, and before anybody is refused; a child
+ * of fork has it too.
+ * Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+
+#include <kmem/memcg.h>
+
+#include "kit/api.h"
+#include "cache/growth.h"
+#include "page/zone.h"
+#include "port/os.h"
+
+#define FIRST	20000ul
+#define STEP	4096ul
+#define LAST	(2ul << 20)
+
+static void *other[1024];
+static void (*tick)(void);
+
+/* What is freed here lies here, and nothing ages by itself. */
+static void begin(void)
+{
+	cpu_set_t here;
+
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	NEED(sched_setaffinity(0, sizeof(here), &here) == 0);
+	kmem_shrink_all();
+	tick = km_front_tick;
+	km_front_tick = NULL;
+}
+
+/* Grow a block page by page, and beside it one block for each step, if so asked. How often it moved. */
+static unsigned grow(size_t last, bool crowded)
+{
+	unsigned moves = 0, others = 0;
+	size_t size = FIRST;
+	char *p = kvrealloc(kvmalloc(100, GFP_KERNEL), size, GFP_KERNEL);
+
+	NEED(p);
+	memset(p, 0x5a, size);
+	while (size < last) {
+		char *q = kvrealloc(p, size + STEP, GFP_KERNEL);
+
+		NEED(q && all(q + size - STEP, 0x5a, STEP) && ksize(q) >= size + STEP);
+		memset(q + size, 0x5a, STEP);
+		size += STEP;
+		moves += q != p;
+		p = q;
+		if (crowded)
+			NEED((other[others++] = kmalloc(12288, GFP_KERNEL)));
+	}
+	NEED(all(p, 0x5a, size) && kmem_check_all() == 0);
+	kvfree(p);
+	while (others)
+		kfree(other[--others]);
+	return moves;
+}
+
+static void moves_as_it_doubles(void)
+{
+	if (slob)
+		return;
+	begin();
+	/* Pages 5 to 512: it doubles 7 times. */
+	unsigned moves = grow(LAST, true);
+	NEED(moves <= 10);
+	/* What that left is long enough, if it is so again and again. */
+	for (int i = 0; i < 10; i++)
+		NEED(grow(LAST, false) <= 10);
+	NEED(grow(LAST, true) == 0 && grow(LAST, false) == 0);
+	NEED(km_growth_count() && km_growth_count() <= km_growth_pages());
+}
+
+static uint32_t holds;
+
+/* Another thread has the lock of the free pages until this one is done. */
+static void *hold(void *arg)
+{
+	bool was = km_busy_begin();
+
+	km_lock(&km_arena.zone[0].lock);
+	km_store_release(&holds, 1u);
+	while (km_load_acquire(&holds) == 1)
+		usleep(100);
+	km_unlock(&km_arena.zone[0].lock);
+	km_busy_end(was);
+	return arg;
+}
+
+static void without_the_lock(void)
+{
+	pthread_t thread;
+
+	if (slob)
+		return;
+	begin();
+	for (int i = 0; i < 10; i++)
+		grow(LAST, false);
+	char *p = kvmalloc(1, GFP_KERNEL);
+	NEED(p);
+	alarm(60);
+	NEED(pthread_create(&thread, NULL, hold, NULL) == 0);
+	while (!km_load_acquire(&holds))
+		usleep(100);
+	for (size_t size = FIRST; size <= LAST; size += STEP)
+		NEED((p = kvrealloc(p, size, GFP_KERNEL)));
+	p = kvrealloc(p, LAST / 4, GFP_KERNEL);
+	NEED(p);
+	kvfree(p);
+	km_store_release(&holds, 2u);
+	NEED(pthread_join(thread, NULL) == 0);
+	alarm(0);
+	NEED(kmem_check_all() == 0);
+}
+
+/* What it counts is what there is, and what it is given is what it has. */
+static void counted(void)
+{
+	struct kmem_stats before, during, after;
+
+	begin();
+	kmem_get_stats(&before);
+	char *p = kvrealloc(kvmalloc(FIRST, GFP_KERNEL), 100000, GFP_KERNEL);
+	NEED(p && ksize(p) >= 100000);
+	memset(p, 0xff, ksize(p));
+	kmem_get_stats(&during);
+	NEED(during.large_blocks == before.large_blocks + 1);
+	NEED(during.large_bytes == before.large_bytes + ksize(p));
+	/* Zeros where they are asked for. */
+	kvfree(p);
+	p = kvzalloc(FIRST, GFP_KERNEL);
+	for (size_t size = FIRST; size < 150000; size += 10000) {
+		p = kvrealloc(p, size, GFP_KERNEL | __GFP_ZERO);
+		NEED(p && all(p, 0, ksize(p)));
+	}
+	kvfree(p);
+	kmem_get_stats(&during);
+	NEED(during.large_blocks == before.large_blocks && during.large_bytes == before.large_bytes);
+	kmem_shrink_all();
+	kmem_get_stats(&after);
+	NEED(after.pages_used <= before.pages_used && km_growth_count() == 0 && km_growth_pages() == 0);
+}
+
+static size_t bound(void)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	return stats.pages_used / 16 + 256 + 2048;
+}
+
+static void *grow_elsewhere(void *arg)
+{
+	cpu_set_t here;
+
+	CPU_ZERO(&here);
+	CPU_SET((size_t)arg, &here);
+	sched_setaffinity(0, sizeof(here), &here);
+	for (int i = 0; i < 20; i++) {
+		char *p = NULL;
+
+		for (size_t size = 10000; size < 4000000; size += size / 2)
+			NEED((p = kvrealloc(p, size, GFP_KERNEL)));
+		kvfree(p);
+	}
+	return NULL;
+}
+
+/* However many CPUs, and however many blocks of whatever size come to lie there. */
+static void bounded(void)
+{
+	pthread_t thread[8];
+	static void *many[64];
+
+	begin();
+	for (size_t i = 0; i < 8; i++)
+		NEED(pthread_create(&thread[i], NULL, grow_elsewhere, (void *)i) == 0);
+	for (size_t i = 0; i < 8; i++)
+		NEED(pthread_join(thread[i], NULL) == 0);
+	NEED(km_growth_count() <= km_growth_pages() && km_growth_pages() <= bound());
+	for (size_t i = 0; i < 64; i++)
+		NEED((many[i] = kvrealloc(kvmalloc(FIRST, GFP_KERNEL), 500000, GFP_KERNEL)));
+	for (size_t i = 64; i--;)
+		kvfree(many[i]);
+	NEED(km_growth_count() <= km_growth_pages() && km_growth_pages() <= bound());
+	NEED(kmem_check_all() == 0);
+}
+
+/* Nobody's block grew for the decay time, and somebody comes by. */
+static void by_age(void)
+{
+	begin();
+	for (int i = 0; i < 10; i++)
+		grow(LAST, false);
+	NEED(slob || km_growth_pages() >= LAST / 4096);
+	km_front_tick = tick;
+	for (int i = 0; km_growth_pages(); i++) {
+		NEED(i < 5000);
+		usleep(1000);
+		kfree(kmalloc(2 << 20, GFP_KERNEL));
+	}
+}
+
+static bool refuse(const char *call)
+{
+	return !strncmp(call, "commit", 6) || !strncmp(call, "map", 3) || !strncmp(call, "reserve", 7);
+}
+
+/* No page is free, and none to be had. */
+static void before_failure(void)
+{
+	static void *held[1 << 16];
+	size_t count = 0;
+
+	if (slob)
+		return;
+	begin();
+	for (int i = 0; i < 10; i++)
+		grow(LAST, false);
+	size_t most = km_growth_count();
+	NEED(most >= LAST / 4096);
+	km_os_fault = refuse;
+	while ((held[count] = kmalloc(69632, GFP_NOWAIT | __GFP_NOWARN)))
+		NEED(++count < 1 << 16);
+	/* Who may not wait has had those of this CPU; what one who may wait can have, he gets. */
+	NEED(km_growth_count() < 16);
+	while (count)
+		kfree(held[--count]);
+	grow(LAST / 2, false);
+	NEED(km_growth_count() >= 16);
+	while ((held[count] = kmalloc(69632, GFP_KERNEL | __GFP_NOWARN)))
+		NEED(++count < 1 << 16);
+	NEED(km_growth_count() == 0);
+	km_os_fault = NULL;
+	while (count)
+		kfree(held[--count]);
+	NEED(kmem_check_all() == 0);
+}
+
+/* What a group paid for is no longer its own when it is freed, and what it takes it pays for. */
+static void paid_for(void)
+{
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "grown", 0);
+
+	NEED(group);
+	begin();
+	for (int i = 0; i < 10; i++) {
+		char *p;
+
+		grow(LAST, false);
+		{
+			MEMCG_SCOPE_ALL(group);
+			p = kvmalloc(FIRST, GFP_KERNEL);
+			for (size_t size = FIRST; size < 500000; size += STEP) {
+				NEED((p = kvrealloc(p, size, GFP_KERNEL)));
+				mem_cgroup_drain(group);
+				NEED(slob || size <= 40000 || mem_cgroup_current(group) == ksize(p));
+			}
+		}
+		kvfree(p);
+		mem_cgroup_drain(group);
+		NEED(mem_cgroup_current(group) == 0);
+	}
+	mem_cgroup_put(group);
+	NEED(kmem_check_all() == 0);
+}
+
+/* Who did it once keeps little, and nothing that he did not have in use. */
+static void once(void)
+{
+	begin();
+	char *p = kvrealloc(kvmalloc(100, GFP_KERNEL), LAST, GFP_KERNEL);
+	NEED(p);
+	kvfree(p);
+	NEED(km_growth_count() <= 400);
+}
+
+static bool stop;
+
+static void *grow_until(void *arg)
+{
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
+		grow_elsewhere(arg);
+	return NULL;
+}
+
+/* A fork may strike while another thread is at it. */
+static void after_fork(void)
+{
+	pthread_t thread[2];
+
+	for (size_t i = 0; i < 2; i++)
+		NEED(pthread_create(&thread[i], NULL, grow_until, (void *)i) == 0);
+	for (int i = 0; i < 50; i++) {
+		int status;
+		pid_t child = fork();
+
+		NEED(child >= 0);
+		if (!child) {
+			alarm(60);
+			for (size_t cpu = 0; cpu < 2; cpu++)
+				grow_elsewhere((void *)cpu);
+			kmem_shrink_all();
+			NEED(km_growth_count() == 0 && kmem_check_all() == 0);
+			_exit(0);
+		}
+		NEED(waitpid(child, &status, 0) == child && status == 0);
+	}
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	for (size_t i = 0; i < 2; i++)
+		NEED(pthread_join(thread[i], NULL) == 0);
+}
+
+static const struct api_case cases[] = {
+	{ "moves as it doubles", moves_as_it_doubles },
+	{ "without the lock", without_the_lock },
+	{ "once", once },
+	{ "counted", counted },
+	{ "bounded", bounded },
+	{ "by age", by_age },
+	{ "before failure", before_failure },
+	{ "paid for", paid_for },
+	{ "after fork", after_fork },
+};
+
+API_MAIN(cases)

@@ -1,0 +1,46 @@
+/*
+ * malloc_early.c: malloc before everything and after everything: in the first function that a program runs, in
+ * constructors, in exit handlers and destructors; what one of them allocates another frees.
+ * Disciplines: all
+ */
+#include "kit/malloc.h"
+
+static char *first, *constructed;
+
+static void before_constructors(int argc, char **argv, char **environment)
+{
+	first = malloc(1000);
+	fill(first, 1000, 1);
+	free(malloc(1));
+}
+__attribute__((section(".preinit_array"), used)) static void (*preinit)(int, char **, char **) =
+	before_constructors;
+
+__attribute__((constructor(101))) static void constructor(void)
+{
+	constructed = calloc(3, 100000);
+	fill(constructed, 300000, 2);
+}
+
+__attribute__((destructor(101))) static void destructor(void)
+{
+	CHECK(is_filled(constructed, 300000, 2));
+	free(constructed);
+	free(malloc(77777));
+}
+
+static void at_exit(void)
+{
+	CHECK(is_filled(first, 1000, 1));
+	first = realloc(first, 2000);
+	CHECK(is_filled(first, 1000, 1));
+	free(first);
+}
+
+int main(void)
+{
+	check_ours();
+	atexit(at_exit);
+	CHECK(is_filled(first, 1000, 1) && is_filled(constructed, 300000, 2));
+	return 0;
+}

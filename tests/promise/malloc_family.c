@@ -1,0 +1,311 @@
+/*
+ * malloc_family.c: malloc and its family as the standards and glibc's manual have them: alignment, errno, limits,
+ * waste, realloc, the aligned ones, calloc's zeros over dirty memory, and what malloc tells about itself.
+ * Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include "kit/malloc.h"
+
+void *pvalloc(size_t bytes);	/* musl declares it nowhere */
+__attribute__((weak)) void free_sized(void *p, size_t size);
+__attribute__((weak)) void free_aligned_sized(void *p, size_t align, size_t size);
+
+#ifdef __GLIBC__
+/* What glibc exports beside the standard names; no header declares them. */
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t size);
+void *__libc_memalign(size_t align, size_t size);
+void *__libc_valloc(size_t size);
+void *__libc_pvalloc(size_t size);
+/* A name of the archive's, and of those that stand in for libc. */
+__attribute__((weak)) int __posix_memalign(void **result, size_t align, size_t size);
+void __libc_free(void *p);
+#endif
+
+/* volatile: the compiler must not know. */
+static volatile size_t huge = PTRDIFF_MAX, all = SIZE_MAX;
+/* A failed realloc leaves the block alone, whatever the compiler thinks. */
+#pragma GCC diagnostic ignored "-Wuse-after-free"
+
+static void test_sizes(void)
+{
+	for (size_t size = 0; size < 80000; size += size < 4200 ? 1 : 61) {
+		errno = 77;
+		unsigned char *p = malloc(size);
+
+		CHECK(p && errno == 77, "(size %zu)", size);
+		CHECK((uintptr_t)p % 16 == 0, "(size %zu at %p)", size, (void *)p);
+		size_t usable = malloc_usable_size(p);
+		CHECK(usable >= size, "(size %zu usable %zu)", size, usable);
+		/* A block of pages wastes less than a page: engine slob has them from a page on. */
+		int pages = !kmem_cache_of(p) && usable - size < 4096;
+		CHECK(size <= 128 || (usable - size) * 8 <= size || pages,
+		      "(size %zu usable %zu)", size, usable);
+		CHECK(size > 128 || usable < size + 17, "(size %zu usable %zu)", size, usable);
+		memset(p, 0xa5, usable);
+		errno = 78;
+		free(p);
+		CHECK(errno == 78);
+	}
+	CHECK(malloc_usable_size(NULL) == 0);
+}
+
+static void test_unique(void)
+{
+	void *zero[100];
+
+	for (int i = 0; i < 100; i++) {
+		zero[i] = malloc(0);
+		CHECK(zero[i]);
+		for (int j = 0; j < i; j++)
+			CHECK(zero[i] != zero[j]);
+	}
+	for (int i = 0; i < 100; i++)
+		free(zero[i]);
+	free(NULL);
+}
+
+static void test_large(void)
+{
+	static const size_t sizes[] = { 32769, 65536, 100000, 1 << 20, (4 << 20) - 1, 4 << 20,
+					(4 << 20) + 1, 5000000, 64 << 20 };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		unsigned char *p = malloc(sizes[i]);
+
+		CHECK(p && (uintptr_t)p % 16 == 0);
+		CHECK(malloc_usable_size(p) - sizes[i] < 4096, "(%zu)", sizes[i]);
+		p[0] = p[sizes[i] - 1] = 1;
+		free(p);
+	}
+}
+
+static void expect_failure(const void *p, int line)
+{
+	CHECK(!p && errno == ENOMEM, "(line %d)", line);
+	errno = 0;
+}
+#define FAILS(call) expect_failure((errno = 0, (call)), __LINE__)
+
+static void test_limits(void)
+{
+	void *kept = malloc(10);
+
+	strcpy(kept, "kept");
+	FAILS(malloc(huge + 1));
+	FAILS(malloc(huge));
+	FAILS(malloc(all));
+	FAILS(malloc(huge / 2));
+	FAILS(calloc(huge, 3));
+	FAILS(calloc(all / 16 + 2, 16));
+	FAILS(calloc(1, huge + 1));
+	FAILS(realloc(kept, huge + 1));
+	FAILS(realloc(kept, huge));
+	FAILS(reallocarray(kept, huge, 4));
+	FAILS(aligned_alloc(64, huge + 1));
+	FAILS(aligned_alloc(4096, all));
+	FAILS(memalign((size_t)1 << 62, huge));
+	FAILS(pvalloc(all));
+	FAILS(valloc(all));
+	CHECK(strcmp(kept, "kept") == 0);
+	free(kept);
+}
+
+static void test_realloc(void)
+{
+	static const size_t sizes[] = { 1, 16, 17, 100, 128, 129, 1000, 5000, 32768, 32769, 70000,
+					300000, 4 << 20, (4 << 20) + 1, 9 << 20, 20 << 20 };
+	const size_t count = sizeof(sizes) / sizeof(sizes[0]);
+
+	for (size_t from = 0; from < count; from++)
+		for (size_t to = 0; to < count; to++) {
+			unsigned char *p = malloc(sizes[from]);
+			size_t least = sizes[from] < sizes[to] ? sizes[from] : sizes[to];
+
+			fill(p, sizes[from], (unsigned)from);
+			errno = 5;
+			p = realloc(p, sizes[to]);
+			CHECK(p && errno == 5 && (uintptr_t)p % 16 == 0);
+			CHECK(malloc_usable_size(p) >= sizes[to]);
+			CHECK(is_filled(p, least, (unsigned)from), "(%zu to %zu)", sizes[from],
+			      sizes[to]);
+			p[sizes[to] - 1] = 1;
+			free(p);
+		}
+	CHECK(realloc(malloc(10), 0) == NULL);
+	char *p = realloc(NULL, 20);
+	CHECK(p);
+	CHECK(reallocarray(p, 10, 10));
+	/* Shrunk where it is: what is left over goes back, the rest stays. */
+	p = malloc(3 << 20);
+	fill(p, 3 << 20, 9);
+	for (size_t bytes = 3 << 20; bytes > 40000; bytes -= bytes / 3) {
+		char *q = realloc(p, bytes);
+
+		CHECK(q == p && malloc_usable_size(p) - bytes <= bytes / 7 + 4096, "(%zu of %zu)",
+		      bytes, malloc_usable_size(p));
+	}
+	CHECK(is_filled(p, 40000, 9));
+	free(p);
+	/* Grown byte by byte: mostly in place. */
+	p = NULL;
+	size_t moves = 0;
+	for (size_t bytes = 1; bytes <= 300000; bytes += 1 + bytes / 100) {
+		char *q = realloc(p, bytes);
+
+		CHECK(q);
+		moves += q != p;
+		p = q;
+		p[bytes - 1] = (char)bytes;
+	}
+	CHECK(moves < 150, "(%zu)", moves);
+	free(p);
+}
+
+static void test_aligned(void)
+{
+	for (size_t align = 1; align <= (size_t)64 << 20; align *= 2)
+		for (size_t size = 0; size < 200000; size = size * 3 + 1) {
+			void *p = (void *)-1;
+			int error = posix_memalign(&p, align, size);
+
+			if (align < sizeof(void *)) {
+				CHECK(error == EINVAL && p == (void *)-1);
+			} else {
+				CHECK(error == 0 && (uintptr_t)p % align == 0, "(align %zu)", align);
+				CHECK(malloc_usable_size(p) >= size);
+				memset(p, 1, size);
+				free(p);
+			}
+			p = aligned_alloc(align, size);
+			CHECK(p && (uintptr_t)p % align == 0 && (uintptr_t)p % 16 == 0);
+			memset(p, 2, size);
+			free_aligned_sized(p, align, size);
+			p = memalign(align, size);
+			CHECK(p && (uintptr_t)p % align == 0);
+			memset(p, 3, size);
+			p = realloc(p, size + 100);
+			CHECK(p);
+			free_sized(p, size + 100);
+		}
+	void *p = (void *)-1;
+	errno = 9;
+	CHECK(posix_memalign(&p, 24, 8) == EINVAL && posix_memalign(&p, 0, 8) == EINVAL);
+	CHECK(posix_memalign(&p, 64, huge + 1) == ENOMEM && p == (void *)-1 && errno == 9);
+	errno = 0;
+	CHECK(!aligned_alloc(48, 96) && errno == EINVAL);
+	CHECK(!memalign(huge * 2 + 1, 96) && errno == EINVAL);
+	p = memalign(48, 96);		/* rounded up to 64 */
+	CHECK(p && (uintptr_t)p % 64 == 0);
+	free(p);
+	p = valloc(10);
+	CHECK(p && (uintptr_t)p % 4096 == 0);
+	free(p);
+	p = pvalloc(4097);
+	CHECK(p && (uintptr_t)p % 4096 == 0 && malloc_usable_size(p) >= 8192);
+	free(p);
+}
+
+static void test_calloc(void)
+{
+	static void *dirty[64];
+
+	for (size_t size = 1; size < 10 << 20; size = size * 2 + 1) {
+		size_t count = size < 1 << 20 ? 64 : 2;
+
+		for (size_t i = 0; i < count; i++)
+			memset(dirty[i] = malloc(size), 0xff, size);
+		for (size_t i = 0; i < count; i++)
+			free(dirty[i]);
+		for (size_t i = 0; i < count; i++) {
+			unsigned char *p = dirty[i] = calloc(1, size);
+
+			CHECK(p && !p[0] && !memcmp(p, p + 1, size - 1), "(size %zu)", size);
+		}
+		for (size_t i = 0; i < count; i++)
+			free(dirty[i]);
+	}
+	free(calloc(0, 5));
+	free(calloc(5, 0));
+}
+
+/* glibc's own calls, which other libraries lack. */
+static void test_telling(void)
+{
+#ifdef __GLIBC__
+	char *text = NULL;
+	size_t length = 0;
+	void *p = malloc(50000), *q = malloc(10 << 20);
+	struct mallinfo2 info = mallinfo2();
+
+	CHECK(info.uordblks >= 50000 && info.arena >= info.uordblks);
+	CHECK(info.uordblks + info.fordblks == info.arena);
+	CHECK(info.hblks >= 1 && info.hblkhd >= 10 << 20);
+	FILE *stream = open_memstream(&text, &length);
+	CHECK(malloc_info(1, stream) == EINVAL);
+	CHECK(malloc_info(0, stream) == 0);
+	fclose(stream);
+	CHECK(strstr(text, "<malloc version=") && strstr(text, "</malloc>\n"));
+	CHECK((strstr(text, "\"malloc-") || strstr(text, "\"kmalloc\"")));
+	free(text);
+	free(p);
+	free(q);
+	CHECK(mallopt(M_MMAP_THRESHOLD, 1 << 20) == 1 && mallopt(12345, 0) == 0);
+	CHECK(malloc_trim(0) == 1);	/* the block of 50000 bytes, at least */
+	malloc_stats();
+#endif
+}
+
+static void test_libc_uses_it(void)
+{
+	char *line = NULL, *text = strdup("a string");
+
+	CHECK(text && kmem_cache_of(text));
+	free(text);
+	CHECK(asprintf(&line, "%d%s", 5, "x") == 2 && kmem_cache_of(line));
+	free(line);
+}
+
+/* Blocks go from one name's allocation to the other's free, as wrappers of malloc do. */
+static void test_other_names(void)
+{
+#ifdef __GLIBC__
+	void *p = NULL;
+
+	for (size_t size = 1; size < 200000; size *= 3) {
+		void *blocks[] = { __libc_malloc(size), __libc_calloc(2, size), __libc_realloc(malloc(1), size),
+				   __libc_memalign(64, size), __libc_valloc(size), __libc_pvalloc(size) };
+
+		for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
+			CHECK(blocks[i] && malloc_usable_size(blocks[i]) >= size, "(%zu, size %zu)", i, size);
+			blocks[i] = realloc(blocks[i], size + 100);
+			(i % 2 ? free : __libc_free)(blocks[i]);
+		}
+	}
+	CHECK(__posix_memalign && __posix_memalign(&p, 256, 100) == 0 && (uintptr_t)p % 256 == 0);
+	free(p);
+	__libc_free(malloc(100));
+	__libc_free(NULL);
+#endif
+}
+
+int main(void)
+{
+	check_ours();
+	test_other_names();
+	test_sizes();
+	test_unique();
+	test_large();
+	test_limits();
+	test_realloc();
+	test_aligned();
+	test_calloc();
+	test_telling();
+	test_libc_uses_it();
+	return 0;
+}

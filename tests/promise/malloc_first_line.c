@@ -1,0 +1,102 @@
+/*
+ * malloc_first_line.c: what every free loads, and every request of a size that never hits, does not lie in the first
+ * line of a page: that is where a program has the heads of its own pages, and lines at the same place of their pages
+ * share a few places in the processor's cache. And the shelf that such sizes are led to is empty for ever, on each
+ * CPU.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdlib.h>
+
+#include <kmem/kmem.h>
+
+#include "kit/malloc.h"
+#include "edge/malloc.h"
+
+#define CACHES 64u
+
+static bool is_in_first_line(const void *p)
+{
+	return (uintptr_t)p % KM_PAGE_SIZE < 64;
+}
+
+static void look_at_empty_shelves(void)
+{
+	km_for_each_cpu(cpu) {
+		const char *area = km_area(cpu);
+		const uint64_t *word = (const uint64_t *)area + km_malloc_id[KM_MALLOC_STEPS];
+
+		CHECK(!is_in_first_line(word) && !is_in_first_line(area + *word));
+		CHECK(*(const uint64_t *)(area + *word) == 0);
+	}
+}
+
+static void use_large_sizes(void)
+{
+	for (int i = 0; i < 100; i++) {
+		void *p = malloc(100000), *q = kmalloc(20000, GFP_KERNEL);
+		void *r = kmalloc(100, GFP_KERNEL | __GFP_ACCOUNT);
+
+		CHECK(p && q && r && (uintptr_t)p % KM_PAGE_SIZE == 0);
+		free(p);
+		kfree(q);
+		kfree(r);
+	}
+}
+
+static void use_each_cpu(void)
+{
+	cpu_set_t mine, one;
+
+	CHECK(sched_getaffinity(0, sizeof(mine), &mine) == 0);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &mine))
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
+		use_large_sizes();
+	}
+	CHECK(sched_setaffinity(0, sizeof(mine), &mine) == 0);
+}
+
+/* Its words are no other shelf's, and none is stored where every free loads. */
+static void look_at_word(const struct kmem_cache *cache)
+{
+	CHECK(cache->shelf.slot / 8 != KM_ID_EMPTY && cache->shelf.slot / 8 != KM_ID_EMPTY + 1);
+	CHECK(cache->shelf.slot % KM_PAGE_SIZE != (uintptr_t)km_hot.map % KM_PAGE_SIZE);
+}
+
+static void make_caches(void)
+{
+	struct kmem_cache *cache[CACHES];
+	char name[32];
+
+	for (size_t size = 8; size <= KMALLOC_MAX_CACHE_SIZE; size *= 2)
+		look_at_word(km_kmalloc_cache(size));
+	for (unsigned i = 0; i < CACHES; i++) {
+		snprintf(name, sizeof(name), "first_line-%u", i);
+		cache[i] = kmem_cache_create(name, 200, 0, SLAB_NO_MERGE, NULL);
+		CHECK(cache[i]);
+		look_at_word(cache[i]);
+		kmem_cache_free(cache[i], kmem_cache_alloc(cache[i], GFP_KERNEL));
+	}
+	look_at_empty_shelves();
+	for (unsigned i = 0; i < CACHES; i++)
+		kmem_cache_destroy(cache[i]);
+}
+
+int main(void)
+{
+	use_each_cpu();
+	if (km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_percpu.index != KM_INDEX_CPU) {
+		puts("no shelf is found by a CPU's number here");
+		return 77;
+	}
+	look_at_empty_shelves();
+	make_caches();
+	kmem_shrink_all();
+	look_at_empty_shelves();
+	CHECK(!is_in_first_line(km_hot.map));
+	return 0;
+}

@@ -1,0 +1,181 @@
+/*
+ * malloc_handlers.c: signal handlers that strike while a lock of ours is held, and allocate: what they ask for may be
+ * refused, but nobody waits for himself. Struck are fork, between its handlers, and, at every instruction, calls that
+ * lock something outside of alloc and free. Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <x86gprintrin.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "kit/malloc.h"
+
+#define BATCH 200
+
+static struct kmem_cache *cache;
+static unsigned long strikes, refused;
+
+/* More than lies on a CPU, a class that may be new, a mapping of its own; a tick of it may drain. */
+static void strike(void)
+{
+	void *objects[BATCH];
+
+	strikes++;
+	if (kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, BATCH, objects))
+		kmem_cache_free_bulk(cache, BATCH, objects);
+	else
+		refused++;
+	free(malloc(strikes % 30000));
+	if (strikes % 16 == 0)
+		free(malloc(5 << 20));
+}
+
+/* ------------------------------------------------------------------ fork */
+
+/* Registered before the library's own, so that all three run while it holds its locks. */
+static unsigned in_fork;
+
+static void strike_in_fork(void)
+{
+	if (!cache)
+		return;
+	in_fork++;
+	strike();
+}
+
+static void register_first(void)
+{
+	pthread_atfork(strike_in_fork, strike_in_fork, strike_in_fork);
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*const first)(void) = register_first;
+
+/* True in the parent, if the child can allocate. */
+static bool fork_and_allocate(void)
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		void *objects[BATCH];
+		bool got = kmem_cache_alloc_bulk(cache, GFP_KERNEL, BATCH, objects);
+
+		_exit(got && malloc(20000) && kmem_check_all() == 0 ? 0 : 1);
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+static void forks(void)
+{
+	for (int i = 0; i < 20; i++)
+		CHECK(fork_and_allocate());
+	CHECK(in_fork == 40 && refused == 40);
+	/* Nothing stays busy. */
+	void *objects[BATCH];
+	CHECK(kmem_cache_alloc_bulk(cache, GFP_KERNEL, BATCH, objects));
+	kmem_cache_free_bulk(cache, BATCH, objects);
+}
+
+/* ------------------------------------------------------------------ at every instruction */
+
+#define TRAP_FLAG 0x100ull
+
+static void on_step(int signal)
+{
+	(void)signal;
+	strike();
+	/* A fork by a handler, too: the child only ends. */
+	if (strikes % 4001 == 0) {
+		int status;
+		pid_t child = fork();
+
+		if (!child)
+			_exit(0);
+		CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+	}
+}
+
+#define STEP(statement)                                                                            \
+	do {                                                                                       \
+		unsigned long before = strikes;                                                    \
+		__writeeflags(__readeflags() | TRAP_FLAG);                                         \
+		statement;                                                                         \
+		__writeeflags(__readeflags() & ~TRAP_FLAG);                                        \
+		CHECK(strikes > before);                                                           \
+	} while (0)
+
+static int nothing(struct kmem_cache *each, void *arg)
+{
+	(void)each;
+	(void)arg;
+	return 0;
+}
+
+static void steps(void)
+{
+	struct sigaction step = { .sa_handler = on_step };
+	struct mallinfo2 info;
+	void *volatile p;
+
+	sigaction(SIGTRAP, &step, NULL);
+	/* The first of its class makes a cache, and shows it to the hot path. */
+	STEP(p = malloc(32000));
+	CHECK(p);
+	free(p);
+	STEP(p = malloc(6 << 20));
+	STEP(p = realloc(p, 9 << 20));
+	STEP(free(p));
+	STEP(p = aligned_alloc(1 << 16, 1 << 17));
+	CHECK(p);
+	STEP(kmem_cache_clear_events(cache));
+	STEP(kmem_for_each_cache(nothing, NULL));
+	STEP(info = mallinfo2());
+	CHECK(info.arena > 0);
+	/* Found in the table of mappings, under its lock, and reported. The compiler must not know what it is. */
+	char *volatile inside = (char *)first + 8;
+	STEP(kfree(inside));
+	free(p);
+}
+
+static void run(void)
+{
+	alarm(580);
+	cache = kmem_cache_create("struck", 200, NULL, 0);
+	CHECK(cache);
+	free(malloc(6 << 20));
+	forks();
+	steps();
+	CHECK(kmem_check_all() == 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const options[] = {
+		"engine:sheaf,decay:0,misuse:warn", "engine:slub,decay:0,misuse:warn",
+	};
+
+	if (argc > 1) {
+		run();
+		printf("%s: %lu strikes, %lu refused\n", argv[1], strikes, refused);
+		return 0;
+	}
+	for (int i = 0; i < 2; i++) {
+		int status;
+		pid_t child = fork();
+
+		if (!child) {
+			setenv("KMEM_OPTIONS", options[i], 1);
+			execl("/proc/self/exe", argv[0], options[i], (char *)NULL);
+			_exit(127);
+		}
+		CHECK(child > 0 && waitpid(child, &status, 0) == child);
+		CHECK(status == 0);
+	}
+	return 0;
+}

@@ -1,0 +1,131 @@
+/*
+ * malloc_parts.c: who has much of one size has little waste, whatever the size; who has a few of each size has no
+ * more caches than there are classes. A size that got a cache of its own keeps it when shelves are drained, and what
+ * is asked for with an alignment, also by threads at once, begins where it must, whoever serves it.
+ * Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <pthread.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "kit/malloc.h"
+
+#define LIVE		((size_t)16 << 20)	/* bytes of each size */
+#define FEW		((size_t)1 << 20)
+#define THREADS		4
+#define MOST		32768u
+
+static const size_t sizes[] = { 272, 592, 610, 1100, 2100, 4200, 5000, 7000, 10000, 17000, 20000, 30000 };
+#define SIZES		(sizeof(sizes) / sizeof(sizes[0]))
+
+static struct kmem_stats now(void)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	return stats;
+}
+
+/* Blocks in a chain, by their first word. */
+static void *hold(size_t size, size_t bytes, void *chain)
+{
+	for (size_t n = bytes / size; n; n--) {
+		void *p = malloc(size);
+
+		CHECK(p);
+		*(void **)p = chain;
+		chain = p;
+	}
+	return chain;
+}
+
+static void drop(void *chain)
+{
+	for (void *next; chain; chain = next) {
+		next = *(void **)chain;
+		free(chain);
+	}
+}
+
+/* Different sizes by turns: none is ahead. Less in all than would be worth a cache, whatever it is. */
+static void few_of_each(void)
+{
+	size_t caches, bytes = 0;
+	void *chain = NULL;
+
+	for (size_t size = 16; size <= MOST; size += 16)
+		free(malloc(size));
+	caches = now().caches;
+	for (unsigned i = 0; bytes < FEW; i++) {
+		size_t size = 16 + i * 7919u % (MOST - 15);
+
+		chain = hold(size, size, chain);
+		bytes += size;
+	}
+	CHECK(now().caches == caches);
+	drop(chain);
+}
+
+static void much_of(size_t size)
+{
+	size_t before = now().pages_used;
+	void *chain = hold(size, LIVE, NULL);
+	size_t bytes = (now().pages_used - before) * 4096;
+
+	CHECK(bytes <= LIVE + LIVE / 20 + 40 * size + (64u << 10), "(%zu bytes for %zu of %zu)", bytes, LIVE, size);
+	/* The latest blocks have less than a 32nd to spare. */
+	CHECK(malloc_usable_size(chain) <= size + size / 32 + 15, "(%zu for %zu)", malloc_usable_size(chain), size);
+	size_t exact = malloc_usable_size(chain);
+	drop(chain);
+	kmem_shrink_all();
+	chain = malloc(size);
+	CHECK(chain && malloc_usable_size(chain) == exact, "(after a drain)");
+	free(chain);
+}
+
+static void aligned(unsigned seed)
+{
+	for (size_t align = 16; align <= 4096; align *= 2)
+		for (size_t size = 257 + seed; size <= MOST; size += 61) {
+			unsigned char *p = aligned_alloc(align, size);
+
+			CHECK(p && !((uintptr_t)p & (align - 1)), "(%zu bytes at a multiple of %zu)", size, align);
+			CHECK(malloc_usable_size(p) >= size);
+			fill(p, 16, seed);
+			fill(p + size - 16, 16, seed);
+			CHECK(is_filled(p, 16, seed));
+			free(p);
+		}
+}
+
+/* Each size's cache is made by whoever is first. */
+static void *work(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg;
+	void *chain = NULL;
+
+	for (size_t size = 1200; size < 4000; size += 300)
+		chain = hold(size, LIVE / 16, chain);
+	aligned(seed);
+	drop(chain);
+	return NULL;
+}
+
+int main(void)
+{
+	pthread_t thread[THREADS];
+
+	check_ours();
+	few_of_each();
+	for (size_t i = 0; i < SIZES; i++)
+		much_of(sizes[i]);
+	for (size_t i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&thread[i], NULL, work, (void *)i) == 0);
+	for (size_t i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	CHECK(kmem_check_all() == 0);
+	return 0;
+}

@@ -1,0 +1,69 @@
+/*
+ * malloc_resident.c: blocks of any number of pages take the memory that they have, and what is free and resident is
+ * counted: while all blocks are written, the kernel has no more resident for the process than what is in use and what
+ * is known to be free and resident, within a hundredth. Before and after some are freed; with huge pages, which come
+ * ahead, and without. Disciplines: all
+ */
+#include <malloc.h>
+#include <string.h>
+
+#include <kmem/stats.h>
+
+#include "kit/malloc.h"
+#include "kit/rollup.h"
+
+#define MANY	450
+#define BYTES	270000
+
+static size_t resident_kb(void)
+{
+	return rollup_kb("Rss");
+}
+
+static size_t counted_kb(void)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	CHECK(kmem_check_all() == 0);
+	return (stats.pages_used + stats.pages_free_dirty) * 4;
+}
+
+static void agrees(size_t resident, size_t counted, size_t slack)
+{
+	CHECK(resident <= counted + counted / 100 + slack);
+	CHECK(counted <= resident + resident / 100 + slack);
+}
+
+int main(void)
+{
+	static char *block[MANY];
+	size_t first_kb = resident_kb(), first_counted = counted_kb();
+
+	/* Descriptors of 64 bytes for each page, and what the first blocks of each kind bring along. */
+	size_t slack = 1024;
+	for (int i = 0; i < MANY; i++) {
+		block[i] = malloc(BYTES + i % 3 * 40000);
+		CHECK(block[i]);
+		memset(block[i], 1, malloc_usable_size(block[i]));
+	}
+	size_t live_kb = 0;
+	for (int i = 0; i < MANY; i++)
+		live_kb += malloc_usable_size(block[i]) / 1024;
+	agrees(resident_kb() - first_kb, counted_kb() - first_counted, slack + live_kb / 64);
+	/* A huge page that has come ahead, and the descriptors. */
+	CHECK(resident_kb() - first_kb <= live_kb + 2048 + slack + live_kb / 64);
+
+	for (int i = 0; i < MANY; i += 3)
+		free(block[i]);
+	agrees(resident_kb() - first_kb, counted_kb() - first_counted, slack + live_kb / 64);
+	/* Free and resident is bounded: a quarter of what is in use, and 1 MiB. */
+	struct kmem_stats stats;
+	kmem_get_stats(&stats);
+	CHECK(stats.pages_free_dirty <= stats.pages_used / 4 + 256);
+	for (int i = 0; i < MANY; i++)
+		if (i % 3)
+			free(block[i]);
+	agrees(resident_kb() - first_kb, counted_kb() - first_counted, slack + live_kb / 64);
+	return 0;
+}

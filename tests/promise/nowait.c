@@ -1,0 +1,400 @@
+/*
+ * nowait.c: GFP_NOWAIT and GFP_ATOMIC make no system call: here a filter of the kernel refuses them all, while other
+ * threads fight for the same caches, also where all is paid for. And what exhausted memory means: NULL with ENOMEM and
+ * few words, or, with __GFP_NOFAIL, one line and the end; bulk gets all or nothing. Disciplines: all.
+ */
+#include <kmem/memcg.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "kit/api.h"
+#include "page/meta.h"
+#include "port/lock.h"
+
+#define MIB ((size_t)1 << 20)
+
+/* ------------------------------------------------------------------ no system call */
+
+static void on_refused(int number, siginfo_t *info, void *context)
+{
+	static const char text[] = "     a system call: ";
+	char digits[8] = "000\n";
+
+	for (int i = 2, left = info->si_syscall; i >= 0; i--, left /= 10)
+		digits[i] = (char)('0' + left % 10);
+	if (write(1, text, sizeof(text) - 1) > 0 && write(1, digits, 4) > 0)
+		_exit(3);
+	_exit(4);
+}
+
+static bool paid;	/* by a group, all that is allocated */
+
+/* From here on this thread may write and exit, and nothing else. */
+static void refuse_calls(void)
+{
+#define ALLOW(call)                                                                                \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (call), 0, 1),                                         \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		ALLOW(SYS_write),
+		ALLOW(SYS_exit),
+		ALLOW(SYS_exit_group),
+		ALLOW(SYS_rt_sigreturn),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
+	struct sigaction refused = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
+
+	/* Nor is there memory of our own that is to be had without one. */
+	while (paid && km_meta_alloc(64, false))
+		;
+	sigaction(SIGSYS, &refused, NULL);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
+		printf("     no filter to be had (errno %d): nothing was looked at\n", errno);
+		fflush(stdout);
+		_exit(0);
+	}
+}
+
+static struct kmem_cache *small, *large;
+static void *mapping;
+
+static void make_caches(void)
+{
+	small = kmem_cache_create("small", 64, NULL, paid ? SLAB_ACCOUNT : 0);
+	large = kmem_cache_create("large", 3000, NULL, paid ? SLAB_ACCOUNT : 0);
+	NEED(small && large);
+	/* Some memory is there, and shelves are born. */
+	void *p = kmem_cache_alloc(small, GFP_KERNEL), *q = kmem_cache_alloc(large, GFP_KERNEL);
+	mapping = kvmalloc(16 * MIB, GFP_KERNEL);
+	NEED(p && q && mapping);
+	kmem_cache_free(small, p);
+	kmem_cache_free(large, q);
+	fflush(stdout);
+}
+
+static void *volatile sink;
+
+/* krealloc and kvrealloc, from sizes of all kinds to others. */
+static void reallocate(gfp_t gfp, unsigned i)
+{
+	static const size_t sizes[] = { 40, 500, 5000, 9000, 70000, MIB };
+	void *p = kvmalloc(sizes[i % 6], gfp), *q;
+
+	if (p && (q = krealloc(p, sizes[(i / 6) % 6], gfp)))
+		p = q;
+	if (p && (q = kvrealloc(p, sizes[(i / 36) % 6], gfp)))
+		p = q;
+	if (p && (q = kvrealloc(p, 8 * MIB, gfp)))
+		p = q;
+	/* Left: a free is promised no more than not to sleep for long, and may wake who waits for a lock. */
+	sink = p;
+}
+
+static void resize_mapping(gfp_t gfp)
+{
+	NEED(!kvrealloc(mapping, 64 * MIB, gfp));
+	NEED(kvrealloc(mapping, 5 * MIB, gfp) == mapping);
+	NEED(kvrealloc(mapping, 1000, gfp) == mapping && krealloc(mapping, 1000, gfp) == mapping);
+	NEED(ksize(mapping) == 16 * MIB);
+}
+
+static unsigned allocate_all_ways(gfp_t gfp, unsigned rounds)
+{
+	static void *objects[100];
+	unsigned got = 0;
+
+	gfp |= paid ? __GFP_ACCOUNT : 0;
+	for (unsigned i = 0; i < rounds; i++) {
+		/* Neither whose it is nor that it is nobody's costs a call. */
+		set_active_memcg(paid && i % 64 == 0 ? mem_cgroup_root() : NULL);
+		sink = kmem_cache_alloc(small, gfp);
+		got += sink != NULL;
+		sink = kmem_cache_alloc(large, gfp);
+		got += sink != NULL;
+		sink = kmem_cache_zalloc(small, gfp);
+		sink = kmem_cache_alloc_inline(small, gfp);
+		sink = kmem_cache_alloc_node(small, gfp, 0);
+		sink = kmalloc(i % 9000, gfp | __GFP_NOWARN);
+		got += sink != NULL;
+		sink = kmem_cache_alloc(small, gfp | __GFP_THISNODE);
+		if (i % 50 == 0) {
+			got += kmem_cache_alloc_bulk(small, gfp | __GFP_NOWARN, 100, objects);
+			got += kmalloc_bulk(i % 9000, gfp | __GFP_NOWARN, 100, objects);
+			sink = kvmalloc(i * 10, gfp | __GFP_NOWARN);
+			sink = kmalloc(16384, gfp | __GFP_NOWARN);
+			sink = kmalloc(MIB, gfp | __GFP_NOWARN);
+			sink = kvmalloc(8 * MIB, gfp | __GFP_NOWARN);
+			sink = kzalloc(300, gfp | __GFP_NOWARN);
+			reallocate(gfp | __GFP_NOWARN, i / 50);
+		}
+	}
+	return got;
+}
+
+static void alone(void)
+{
+	make_caches();
+	/* What a handler freed waits for who may call the system: to unmap it is a call. */
+	void *freed = kvmalloc(8 * MIB, GFP_KERNEL);
+	bool was = km_busy_begin();
+	kfree(freed);
+	km_busy_end(was);
+	void *block = kmalloc(2 * MIB, GFP_KERNEL);
+	NEED(block);
+	refuse_calls();
+	NEED(krealloc(block, 100, GFP_NOWAIT));
+	resize_mapping(GFP_NOWAIT);
+	unsigned got = allocate_all_ways(GFP_NOWAIT, 3000);
+	got += allocate_all_ways(GFP_ATOMIC | __GFP_NOWARN, 3000);
+	/* It may fail, but not at once. */
+	NEED(got > 10);
+}
+
+/* A bulk that can't be had takes what there is and gives it back, again without a call: to make blocks for it, too. */
+static void give_back(void)
+{
+	enum { MANY = 200000, CACHES = 40 };
+	static void *objects[MANY];
+	struct kmem_cache *caches[CACHES];
+
+	for (int i = 0; i < CACHES; i++) {
+		caches[i] = make("give back", 2000);
+		void *p = kmem_cache_alloc(caches[i], GFP_KERNEL);
+		NEED(p);
+		kmem_cache_free(caches[i], p);
+	}
+	/* As much free memory as a bulk of one cache. */
+	kfree(kmalloc(4 * MIB, GFP_KERNEL));
+	make_caches();
+	refuse_calls();
+	for (int i = 0; i < CACHES; i++)
+		NEED(!kmem_cache_alloc_bulk(caches[i], GFP_NOWAIT, MANY, objects));
+}
+
+/* The point of a prefilled sheaf: so many are sure where nothing else is. */
+static void prefilled(void)
+{
+	const gfp_t gfp = GFP_NOWAIT;
+	struct slab_sheaf *sheaf, *array;
+
+	make_caches();
+	sheaf = kmem_cache_prefill_sheaf(small, GFP_KERNEL, 40);
+	array = kmem_cache_prefill_sheaf(large, GFP_KERNEL, 1000);
+	NEED(sheaf && array);
+	refuse_calls();
+	while (kmem_cache_alloc(small, gfp))
+		;
+	while (kmem_cache_alloc(large, gfp))
+		;
+	for (int i = 0; i < 40; i++)
+		NEED((sink = kmem_cache_alloc_from_sheaf(small, gfp | __GFP_ZERO, sheaf)));
+	for (int i = 0; i < 990; i++)
+		NEED((sink = kmem_cache_alloc_from_sheaf(large, gfp, array)));
+	kmem_cache_return_sheaf(small, gfp, sheaf);
+	kmem_cache_return_sheaf(large, gfp, array);
+	sheaf = NULL;
+	/* Where there are blocks, what was returned can be had again. */
+	if (kmem_cache_event(small, KMEM_SHEAF_PREFILL_SLOW))
+		NEED((sheaf = kmem_cache_prefill_sheaf(small, gfp, 20)));
+	NEED(!kmem_cache_prefill_sheaf(small, gfp, 50000));
+	kmem_cache_return_sheaf(small, gfp, sheaf);
+}
+
+static volatile bool stop;
+
+static void *compete(void *unused)
+{
+	void *objects[64];
+
+	while (!stop) {
+		for (int i = 0; i < 64; i++)
+			objects[i] = i % 2 ? kmem_cache_alloc(small, GFP_KERNEL) :
+					     kmalloc((size_t)i * 50, GFP_KERNEL);
+		for (int i = 0; i < 64; i++)
+			if (slob && i % 2)
+				kmem_cache_free(small, objects[i]);
+			else
+				kfree(objects[i]);
+		if (kmem_cache_alloc_bulk(large, GFP_KERNEL, 64, objects))
+			kmem_cache_free_bulk(large, 64, objects);
+		kmem_cache_shrink(small);
+	}
+	return unused;
+}
+
+static void in_a_crowd(void)
+{
+	pthread_t threads[3];
+
+	make_caches();
+	for (int i = 0; i < 3; i++)
+		NEED(pthread_create(&threads[i], NULL, compete, NULL) == 0);
+	usleep(10000);
+	refuse_calls();
+	/* What it gets it keeps, and others commit more. */
+	unsigned got = 0;
+	for (int turn = 0; turn < 100 && got < 20000; turn++)
+		got += allocate_all_ways(GFP_NOWAIT, 1000);
+	NEED(got > 10);
+	_exit(0);
+}
+
+static void pay_for_all(uint64_t max)
+{
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "nowait", 0);
+
+	NEED(group && mem_cgroup_set_max(group, max) == 0);
+	/* What is to be told of, must wait. */
+	NEED(mem_cgroup_eventfd(group, 1 << MEMCG_MAX) >= 0);
+	mem_cgroup_set_default(group);
+	paid = true;
+}
+
+static void alone_and_paid(void)
+{
+	pay_for_all(MIB);
+	alone();
+}
+
+static void in_a_crowd_and_paid(void)
+{
+	pay_for_all(MEMCG_NO_LIMIT);
+	in_a_crowd();
+}
+
+/* ------------------------------------------------------------------ exhausted */
+
+static void limit_memory(size_t more)
+{
+	unsigned long pages = 0;
+	FILE *file = fopen("/proc/self/statm", "r");
+
+	NEED(file && fscanf(file, "%lu", &pages) == 1);
+	fclose(file);
+	struct rlimit limit = { pages * 4096 + more, pages * 4096 + more };
+	NEED(setrlimit(RLIMIT_AS, &limit) == 0);
+	/* What is reserved already can still be committed; that is charged as data. */
+	limit.rlim_cur = limit.rlim_max = 24 * MIB;
+	NEED(setrlimit(RLIMIT_DATA, &limit) == 0);
+}
+
+/* Until there is nothing left: 64 MiB at most, or the limit does not bind here. */
+static size_t exhaust(struct kmem_cache *cache, gfp_t gfp)
+{
+	size_t got = 0;
+
+	while (got < 64 * MIB / 3000) {
+		char *p = kmem_cache_alloc(cache, gfp);
+
+		if (!p)
+			break;
+		*p = 1;
+		got++;
+	}
+	return got;
+}
+
+static void exhaust_quietly(void)
+{
+	struct kmem_cache *cache = make("quiet", 3000);
+
+	limit_memory(MIB);
+	errno = 0;
+	size_t got = exhaust(cache, GFP_KERNEL | __GFP_NOWARN);
+	if (got >= 64 * MIB / 3000)
+		_exit(77);
+	NEED(errno == ENOMEM && got > 100);
+	for (int i = 0; i < 20; i++)
+		NEED(!kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN));
+	NEED(!kmem_cache_alloc(cache, GFP_NOWAIT));
+	NEED(kmem_check_all() == 0);
+}
+
+static void exhaust_aloud(void)
+{
+	struct kmem_cache *cache = make("aloud", 3000);
+
+	limit_memory(MIB);
+	exhaust(cache, GFP_KERNEL | __GFP_NOWARN);
+	for (int i = 0; i < 100; i++)
+		if (kmem_cache_alloc(cache, GFP_KERNEL))
+			_exit(77);
+}
+
+static void exhaust_for_good(void)
+{
+	struct kmem_cache *cache = make("for good", 3000);
+
+	limit_memory(MIB);
+	exhaust(cache, GFP_KERNEL | __GFP_NOFAIL);
+	_exit(77);
+}
+
+static void exhaustion(void)
+{
+	char text[4096];
+	int lines, status = said(exhaust_quietly, text, &lines);
+
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+		printf("     memory can't be limited here: nothing was looked at\n");
+		return;
+	}
+	NEED(status == 0 && lines == 0);
+	status = said(exhaust_aloud, text, &lines);
+	NEED(status == 0 && lines >= 1 && lines <= 10 && strstr(text, "aloud"));
+	status = said(exhaust_for_good, text, &lines);
+	NEED(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && lines == 1);
+	NEED(strstr(text, "for_good") && strstr(text, "__GFP_NOFAIL"));
+}
+
+static unsigned long active(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats.active_objects;
+}
+
+/* All or nothing: a bulk that can't be had leaves as many objects taken as there were. */
+static void bulk_exhausted(void)
+{
+	struct kmem_cache *cache = make("bulk", 3000);
+	static void *objects[30000];
+	size_t n = sizeof(objects) / sizeof(objects[0]);
+
+	limit_memory(MIB);
+	void *first = kmem_cache_alloc(cache, GFP_KERNEL);
+	errno = 0;
+	if (kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, n, objects))
+		return;
+	NEED(errno == ENOMEM && active(cache) == 1);
+	NEED(!kmem_cache_alloc_bulk(cache, GFP_NOWAIT, n, objects) && active(cache) == 1);
+	NEED(!kmalloc_bulk(3000, GFP_KERNEL | __GFP_NOWARN, n, objects));
+	/* Where so little is left under RLIMIT_AS, Linux does not hold mprotect of 4 MiB to RLIMIT_DATA: what ran out
+	 * above was our own records, and whole pages need none. */
+	NEED(slob || !kmalloc_bulk(30000, GFP_KERNEL | __GFP_NOWARN, n, objects));
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 100, objects) && active(cache) == 101);
+	kmem_cache_free_bulk(cache, 100, objects);
+	kmem_cache_free(cache, first);
+	gone(cache);
+}
+
+static const struct api_case cases[] = {
+	{ "no system call", alone },
+	{ "no system call in a crowd", in_a_crowd },
+	{ "no system call, and paid", alone_and_paid },
+	{ "no system call in a crowd, and paid", in_a_crowd_and_paid },
+	{ "no system call to give back", give_back },
+	{ "from a prefilled sheaf", prefilled },
+	{ "exhausted", exhaustion },
+	{ "bulk when exhausted", bulk_exhausted },
+};
+
+API_MAIN(cases)

@@ -1,0 +1,437 @@
+/*
+ * ready_blocks.c: blocks of whole pages that lie ready on a CPU: which requests they serve, how much of a block is
+ * waste, how many may lie there, and when they go back: by age, before anybody fails, on kmem_shrink_all, and when a
+ * block changes its length or gets a payer. Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+
+#include <kmem/memcg.h>
+
+#include "kit/api.h"
+#include "cache/ready.h"
+#include "port/os.h"
+
+#define MANY	64
+#define BYTES	40000ul		/* ten pages, a class of its own */
+
+static void *block[4096];
+
+/* What is freed here lies here. */
+static void stay_here(void)
+{
+	cpu_set_t here;
+
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	NEED(sched_setaffinity(0, sizeof(here), &here) == 0);
+}
+
+static void get(unsigned n, size_t bytes)
+{
+	for (unsigned i = 0; i < n; i++)
+		NEED((block[i] = kmalloc(bytes, GFP_KERNEL)));
+}
+
+static void put(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		kfree(block[i]);
+}
+
+/* A class is made when it has been asked for often enough. */
+static void ask_for(size_t bytes)
+{
+	get(MANY, bytes);
+	put(MANY);
+	kmem_shrink_all();
+}
+
+struct sums {
+	size_t classes, ready, live;
+	unsigned most;			/* objects of a block of pointers, in any class */
+};
+
+static int add(struct kmem_cache *cache, void *arg)
+{
+	struct kmem_cache_stats stats;
+	struct sums *sums = arg;
+
+	kmem_cache_get_stats(cache, &stats);
+	if (strcmp(stats.engine, "ready") != 0)
+		return 0;
+	sums->classes++;
+	sums->ready += stats.shelf_objects * stats.pages_per_slab;
+	sums->live += stats.active_objects;
+	sums->most = stats.sheaf_capacity > sums->most ? stats.sheaf_capacity : sums->most;
+	NEED(stats.size == stats.pages_per_slab * 4096ul && stats.total_objects == stats.total_slabs);
+	return 0;
+}
+
+static struct sums sums(void)
+{
+	struct sums now = { 0 };
+
+	kmem_for_each_cache(add, &now);
+	NEED(kmem_check_all() == 0);
+	return now;
+}
+
+struct named {
+	const char *name;
+	struct kmem_cache_stats stats;
+};
+
+static int find(struct kmem_cache *cache, void *arg)
+{
+	struct named *named = arg;
+
+	if (strcmp(kmem_cache_name(cache), named->name) == 0)
+		kmem_cache_get_stats(cache, &named->stats);
+	return 0;
+}
+
+static struct kmem_cache_stats stats_of(const char *name)
+{
+	struct named named = { .name = name };
+
+	kmem_for_each_cache(find, &named);
+	NEED(named.stats.engine);
+	return named.stats;
+}
+
+/* Pages that may lie ready: a part of what is in use, and a floor. */
+static size_t bound(void)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	return stats.pages_used / 32 + 1024 + 256 * (size_t)(sysconf(_SC_NPROCESSORS_CONF) - 1);
+}
+
+/* Who frees a block gets it next, by whatever name; zeros are zeros; a handler's or a bulk's free is one, too. */
+static void comes_back(void)
+{
+	int others = 0;
+
+	stay_here();
+	ask_for(BYTES);
+	for (int i = 0; i < 1000; i++) {
+		char *p = kmalloc(BYTES, GFP_KERNEL);
+		NEED(p && ksize(p) == 40960);
+		memset(p, 0xff, ksize(p));
+		kfree(p);
+		char *q = i % 3 == 0 ? kvmalloc(BYTES, GFP_NOWAIT) : i % 3 == 1 ? kzalloc(BYTES, GFP_KERNEL) :
+								      kmalloc(37000, GFP_ATOMIC);
+		others += p != q;
+		NEED(i % 3 != 1 || all(q, 0, ksize(q)));
+		kfree_bulk(1, (void *[]){ q });
+	}
+	/* A free that is a miss may find that it is time to give back what lies ready. */
+	NEED(slob || others < 20);
+	kmem_shrink_all();
+	NEED(sums().ready == 0 && sums().live == 0);
+}
+
+/* Less than an eighth of a block is more than was asked for, up to a page; kmalloc aligns as ever. */
+static void little_waste(void)
+{
+	for (size_t bytes = 8193; bytes <= 1100000; bytes += bytes / 64 + 1) {
+		size_t whole = (bytes + 4095) & ~4095ul;
+
+		get(20, bytes);
+		for (unsigned i = 0; i < 20; i++)
+			NEED(ksize(block[i]) >= whole && ksize(block[i]) - whole < bytes / 8);
+		NEED(slob || kmalloc_size_roundup(bytes) == ksize(block[19]));
+		put(20);
+	}
+	for (size_t bytes = 8192; bytes <= 1 << 20; bytes *= 2) {
+		/* Those that lie ready need not be aligned to their size. */
+		get(20, bytes - 4096);
+		put(20);
+		get(20, bytes);
+		for (unsigned i = 0; i < 20; i++)
+			NEED(((uintptr_t)block[i] & (bytes - 1)) == 0);
+		put(20);
+	}
+	NEED(kmem_check_all() == 0);
+}
+
+/* Whatever is freed, in whatever sizes: what lies ready is bounded by what was in use, and a floor. */
+static void bounded(void)
+{
+	stay_here();
+	for (int round = 0; round < 20; round++) {
+		for (unsigned i = 0; i < 512; i++)
+			NEED((block[i] = kmalloc(12288 + (i * 7919ul * 4096) % 1000000, GFP_KERNEL)));
+		size_t most = bound();
+
+		put(512);
+		NEED(sums().ready <= most);
+	}
+	/* A class that runs empty and full by turns takes more, where others leave room for it. */
+	kmem_shrink_all();
+	for (int round = 0; round < 100; round++) {
+		get(16, BYTES);
+		put(16);
+	}
+	NEED(slob || sums().most > 2);
+	NEED(sums().ready <= bound());
+	kmem_shrink_all();
+	NEED(sums().ready == 0);
+}
+
+/* Where all the room is taken, classes that nobody uses give way to one that somebody does. */
+static void gives_way(void)
+{
+	size_t bytes = 12288;
+
+	if (slob)
+		return;
+	stay_here();
+	/* Nothing ages. */
+	km_front_tick = NULL;
+	for (; bytes < 900000; bytes += bytes / 8) {
+		get(20, bytes);
+		put(20);
+	}
+	get(20, 1 << 20);
+	for (unsigned i = 0; !stats_of("large-1048576").shelf_objects; i++) {
+		NEED(i < 1000000);
+		kfree(kmalloc(1 << 20, GFP_KERNEL));
+	}
+	NEED(sums().ready <= bound());
+	put(20);
+	kmem_shrink_all();
+}
+
+/* Let the class take as many as `most` of these blocks, one by one. */
+static void swing(size_t bytes, unsigned most)
+{
+	for (int round = 0; round < 20; round++)
+		for (unsigned n = 1; n <= most; n++) {
+			get(n, bytes);
+			put(n);
+		}
+}
+
+/* A class whose blocks went begins anew: what it had grown to may never have room again, while others are in use. */
+static void begins_anew(void)
+{
+	if (slob)
+		return;
+	stay_here();
+	/* Nothing ages. */
+	km_front_tick = NULL;
+	ask_for(65536);
+	swing(65536, 60);
+	NEED(stats_of("large-65536").sheaf_capacity == 62);
+	kmem_shrink_all();
+	get(1, 65536);
+	put(1);
+	NEED(stats_of("large-65536").sheaf_capacity == 2 && stats_of("large-65536").shelf_objects == 1);
+}
+
+/* What is idle goes, if somebody comes by whose call is no hit. */
+static void by_age(void)
+{
+	stay_here();
+	ask_for(BYTES);
+	get(1, BYTES);
+	put(1);
+	for (int i = 0; sums().ready; i++) {
+		NEED(i < 30000);
+		usleep(1000);
+		kfree(kmalloc(2 << 20, GFP_KERNEL));
+	}
+}
+
+static uint64_t usage(struct mem_cgroup *group)
+{
+	mem_cgroup_drain(group);
+	return mem_cgroup_current(group);
+}
+
+static bool refuse(const char *call)
+{
+	return !strncmp(call, "commit", 6);
+}
+
+/* No page is free, and none to be had: what lies ready is drained before a slab or a block is refused. */
+static void before_failure(void)
+{
+	static void *held[1 << 16], *page[1 << 16];
+	size_t count = 0, pages = 0;
+
+	if (slob)
+		return;
+	struct kmem_cache *cache = kmem_cache_create("before failure", 4096, NULL, SLAB_NO_SHEAVES);
+	NEED(cache);
+	stay_here();
+	ask_for(BYTES);
+	get(1, BYTES);
+	km_os_fault = refuse;
+	while ((held[count] = kmalloc(65536, GFP_KERNEL | __GFP_NOWARN)))
+		NEED(++count < 1 << 16);
+	while ((held[count] = kmalloc(12288, GFP_KERNEL | __GFP_NOWARN)))
+		NEED(++count < 1 << 16);
+	while ((page[pages] = kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN)))
+		NEED(++pages < 1 << 16);
+	put(1);
+	NEED(sums().ready == 10);
+	void *p = kmalloc(12288, GFP_KERNEL);
+	NEED(p && sums().ready == 0);
+	kfree(p);
+	NEED((p = kmem_cache_alloc(cache, GFP_KERNEL)));
+	kmem_cache_free(cache, p);
+	/* Who may not wait gets a larger one. */
+	kmem_shrink_all();
+	get(1, BYTES);
+	put(1);
+	NEED(sums().ready == 10);
+	p = kmalloc(30000, GFP_NOWAIT);
+	NEED(p == block[0] && ksize(p) == 40960);
+	kfree(p);
+	km_os_fault = NULL;
+	while (count)
+		kfree(held[--count]);
+	while (pages)
+		kmem_cache_free(cache, page[--pages]);
+	kmem_cache_destroy(cache);
+	NEED(kmem_check_all() == 0);
+}
+
+/* A block that grows or shrinks where it lies is of no class, or of another; nothing is counted twice. */
+static void resized(void)
+{
+	struct kmem_stats before, after;
+
+	ask_for(BYTES);
+	kmem_get_stats(&before);
+	for (unsigned i = 0; i < 200; i++) {
+		char *p = kmalloc(BYTES, GFP_KERNEL);
+		NEED(p);
+		memset(p, (int)i, BYTES);
+		for (unsigned step = 1; step < 12; step++) {
+			size_t bytes = BYTES * (1 + step * (i + 1) % 9);
+
+			p = kvrealloc(p, bytes, GFP_KERNEL);
+			NEED(p && all(p, (int)i, BYTES) && ksize(p) >= bytes && kmem_check_all() == 0);
+		}
+		kvfree(p);
+	}
+	kmem_shrink_all();
+	kmem_get_stats(&after);
+	NEED(after.large_blocks == before.large_blocks && after.large_bytes == before.large_bytes);
+	NEED(after.pages_used <= before.pages_used && sums().live == 0);
+}
+
+/* What somebody pays for stands in nobody's way when it lies ready: its group's limit is exact. */
+static void paid_for(void)
+{
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "ready", 0);
+
+	NEED(group);
+	stay_here();
+	ask_for(BYTES);
+	get(1, BYTES);
+	put(1);
+	NEED(slob || sums().ready >= 10);
+	for (int i = 0; i < 100; i++) {
+		void *p = kmalloc_in(group, BYTES, GFP_KERNEL);
+		NEED(p && usage(group) == 40960);
+		kfree(p);
+		NEED(usage(group) == 0);
+	}
+	NEED(mem_cgroup_set_max(group, 40960) == 0);
+	for (int i = 0; i < 100; i++) {
+		MEMCG_SCOPE_ALL(group);
+		void *p = kmalloc(BYTES, GFP_KERNEL);
+		NEED(p && !kmalloc(BYTES, GFP_KERNEL));
+		kfree(p);
+	}
+	/* And one that lay ready, and is charged now. */
+	get(1, BYTES);
+	{
+		MEMCG_SCOPE(group);
+		NEED(kmem_cache_charge(block[0], GFP_KERNEL) && usage(group) == 40960);
+	}
+	put(1);
+	NEED(usage(group) == 0);
+	mem_cgroup_put(group);
+	NEED(kmem_check_all() == 0);
+}
+
+static void *ask_elsewhere(void *arg)
+{
+	get(MANY, BYTES);
+	put(MANY);
+	return arg;
+}
+
+static int wait_for_another(struct kmem_cache *cache, void *arg)
+{
+	pthread_t thread;
+
+	(void)cache;
+	(void)arg;
+	NEED(pthread_create(&thread, NULL, ask_elsewhere, NULL) == 0 && pthread_join(thread, NULL) == 0);
+	return 1;
+}
+
+/* Whoever has the registry locked may wait for a thread that asks for its first blocks: it waits for no lock. */
+static void made_by_another(void)
+{
+	NEED(kmem_for_each_cache(wait_for_another, NULL) == 1);
+	NEED(sums().live == 0);
+	ask_for(BYTES);
+	get(1, BYTES);
+	NEED(slob || sums().live == 1);
+	put(1);
+}
+
+static int find_class(struct kmem_cache *cache, void *arg)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	if (strcmp(stats.engine, "ready") != 0)
+		return 0;
+	*(struct kmem_cache **)arg = cache;
+	return 1;
+}
+
+/* A class is found by whoever visits all caches; it is not his to limit or to end. */
+static void not_the_visitors(void)
+{
+	struct kmem_cache *class = NULL;
+
+	ask_for(BYTES);
+	get(MANY, BYTES);
+	NEED(kmem_for_each_cache(find_class, &class) == !slob);
+	if (slob)
+		return;
+	NEED(kmem_cache_set_limit(class, 40960) == -EOPNOTSUPP);
+	kmem_cache_destroy(class);
+	/* It would have the memory of what was destroyed. */
+	struct kmem_cache *own = kmem_cache_create("own", 100, NULL, 0);
+	NEED(own && own != class);
+	put(MANY);
+	get(MANY, BYTES);
+	for (unsigned i = 0; i < MANY; i++)
+		NEED(ksize(block[i]) == 40960);
+	put(MANY);
+	kmem_cache_destroy(own);
+	NEED(kmem_check_all() == 0);
+}
+
+static const struct api_case cases[] = {
+	{ "made by another", made_by_another }, { "comes back", comes_back }, { "little waste", little_waste },
+	{ "bounded", bounded }, { "gives way", gives_way }, { "begins anew", begins_anew },
+	{ "not the visitor's", not_the_visitors },
+	{ "by age", by_age }, { "before failure", before_failure }, { "resized", resized },
+	{ "paid for", paid_for },
+};
+
+API_MAIN(cases)

@@ -1,0 +1,47 @@
+/*
+ * always_huge_pages.c: where the system makes every mapping of huge pages, a program that has little does not pay for
+ * them: none of what the library reserves for pages, records and CPUs comes as huge pages by itself. Such a system is
+ * made of this one, by advising each anonymous mapping; where there are no huge pages at all there is nothing to see.
+ * Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <kmem/kmem.h>
+
+#include "kit/check.h"
+#include "kit/rollup.h"
+
+static unsigned advised;
+
+void *__real_mmap(void *p, size_t bytes, int protection, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *p, size_t bytes, int protection, int flags, int fd, off_t offset)
+{
+	void *got = __real_mmap(p, bytes, protection, flags, fd, offset);
+
+	if (got != MAP_FAILED && flags & MAP_ANONYMOUS)
+		advised += madvise(got, bytes, MADV_HUGEPAGE) == 0;
+	return got;
+}
+
+static unsigned long huge_kb(void)
+{
+	return rollup_kb("AnonHugePages");
+}
+
+int main(void)
+{
+	for (unsigned i = 0; i < 1000; i++) {
+		char *p = kmalloc(64 + i % 500, GFP_KERNEL);
+
+		NEED(p);
+		*p = 1;
+	}
+	char *block = kvmalloc(3 << 20, GFP_KERNEL);
+	NEED(block);
+	block[0] = block[2 << 20] = 1;
+	printf("%u mappings advised, %lu KiB of huge pages\n", advised, huge_kb());
+	return huge_kb() != 0;
+}

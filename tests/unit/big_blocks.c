@@ -1,0 +1,263 @@
+/*
+ * big_blocks.c: very many blocks above 4 MiB. There are few mappings, however many blocks come and go; the table has
+ * room for all of them; each keeps its content and its zeros while it and its neighbours change, and can be written
+ * to, whatever its last user made of it; and what the system would not take back is counted, used again and offered
+ * again.
+ */
+#define _GNU_SOURCE
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "kit/check.h"
+#include "page/big.h"
+#include "port/os.h"
+
+#define MIB	((size_t)1 << 20)
+#define PAGE	4096u
+#define LEAST	(4 * MIB + PAGE)
+#define MANY	132000u		/* the table grows beyond 4 MiB */
+#define FEW	2000u		/* mappings, whatever the load */
+
+static void *blocks[MANY];
+
+static size_t mappings(void)
+{
+	FILE *file = fopen("/proc/self/maps", "r");
+	size_t lines = 0;
+
+	NEED(file);
+	for (int c; (c = getc(file)) != EOF;)
+		lines += c == '\n';
+	fclose(file);
+	return lines;
+}
+
+static size_t statm(int field)
+{
+	FILE *file = fopen("/proc/self/statm", "r");
+	size_t pages[2];
+
+	NEED(file && fscanf(file, "%zu %zu", &pages[0], &pages[1]) == 2);
+	fclose(file);
+	return pages[field] * PAGE;
+}
+
+static struct kmem_stats stats(void)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	return stats;
+}
+
+/* Nobody has limited our address space. */
+static bool plenty(void)
+{
+	char mode[8] = "";
+	struct rlimit limit;
+
+	km_os_read("/proc/sys/vm/overcommit_memory", mode, sizeof(mode));
+	return !getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur == RLIM_INFINITY && mode[0] != '2';
+}
+
+/* Every second one goes; then those between them, one after the other. */
+static void many(void)
+{
+	size_t before = mappings(), space = statm(0);
+	unsigned count = 0;
+
+	while (count < MANY && (blocks[count] = kvmalloc(LEAST, GFP_KERNEL | __GFP_NOWARN)))
+		count++;
+	if (count < MANY) {
+		printf("only %u blocks\n", count);
+		NEED(!plenty());
+	} else {
+		NEED(mappings() < before + FEW);
+		for (unsigned i = 0; i < count; i += 2)
+			kfree(blocks[i]);
+		NEED(mappings() < before + FEW);
+		NEED(stats().mapped_blocks == count / 2);
+		NEED(stats().mapped_spare_bytes);
+		/* What was freed is used again. */
+		size_t now = statm(0);
+		for (unsigned i = 0; i < count; i += 2)
+			NEED((blocks[i] = kvmalloc(LEAST, GFP_KERNEL)));
+		NEED(statm(0) < now + 8192 * MIB);
+		NEED(mappings() < before + FEW);
+	}
+	while (count)
+		kfree(blocks[--count]);
+	NEED(!stats().mapped_blocks && !stats().mapped_bytes && !stats().mapped_spare_bytes);
+	/* The tables of blocks and regions are ours, and stay. */
+	NEED(mappings() < before + 20 && statm(0) < space + 256 * MIB);
+}
+
+/* ------------------------------------------------------------------ what is in them */
+
+#define SOME	3000u
+static struct { unsigned char *p; size_t bytes; } some[SOME];
+static uint64_t state = 88172645463325252ull;
+
+static uint64_t random_below(uint64_t n)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return state % n;
+}
+
+static size_t random_bytes(void)
+{
+	return LEAST + random_below(random_below(8) ? 512 : 4096) * PAGE;
+}
+
+/* The first and the last byte are its mark; beside them all is zero. */
+static void look_at(unsigned i)
+{
+	unsigned char *p = some[i].p, mark = (unsigned char)(i | 1);
+	size_t bytes = some[i].bytes;
+
+	NEED(p[0] == mark && p[bytes - 1] == mark);
+	NEED(!p[1] && !p[bytes - 2] && !p[PAGE + random_below(bytes - 2 * PAGE)]);
+	NEED(ksize(p) == bytes);
+}
+
+static void mark(unsigned i, bool set)
+{
+	some[i].p[0] = some[i].p[some[i].bytes - 1] = set ? (unsigned char)(i | 1) : 0;
+}
+
+static void get(unsigned i, size_t align)
+{
+	bool zero;
+
+	some[i].bytes = random_bytes();
+	some[i].p = km_big_alloc(some[i].bytes, align, &zero);
+	NEED(some[i].p && !((uintptr_t)some[i].p & (align - 1)));
+	/* What others had is theirs to clear who want zeros. */
+	if (!zero)
+		memset(some[i].p, 0, some[i].bytes);
+	mark(i, true);
+	look_at(i);
+}
+
+static void let_go(unsigned i)
+{
+	look_at(i);
+	NEED(km_big_free(some[i].p));
+	NEED(!km_big_free(some[i].p));
+}
+
+/* In place or moved; or not at all. */
+static void resize(unsigned i)
+{
+	size_t bytes = random_bytes();
+
+	look_at(i);
+	some[i].p[some[i].bytes - 1] = 0;
+	unsigned char *p = km_big_resize(some[i].p, bytes);
+	if (p) {
+		some[i].p = p;
+		some[i].bytes = bytes;
+	}
+	mark(i, true);
+	look_at(i);
+}
+
+static void contents(void)
+{
+	size_t before = mappings();
+
+	for (unsigned i = 0; i < SOME; i++)
+		get(i, PAGE);
+	for (unsigned turn = 0; turn < 4 * SOME; turn++) {
+		unsigned i = (unsigned)random_below(SOME);
+
+		switch (random_below(4)) {
+		case 0:
+		case 1:
+			resize(i);
+			break;
+		case 2:
+			look_at(i);
+			break;
+		case 3:
+			/* Who has it next may write to it. */
+			if (random_below(2))
+				NEED(mprotect(some[i].p, 2 * MIB, PROT_READ) == 0);
+			let_go(i);
+			get(i, (size_t)PAGE << random_below(13));
+		}
+	}
+	NEED(mappings() < before + FEW);
+	for (unsigned i = 0; i < SOME; i++)
+		let_go(i);
+	NEED(!stats().mapped_blocks && !stats().mapped_spare_bytes);
+}
+
+/* ------------------------------------------------------------------ the system refuses */
+
+static bool refuse_unmap(const char *call)
+{
+	return strcmp(call, "unmap") == 0;
+}
+
+static bool refuse_both(const char *call)
+{
+	return strcmp(call, "unmap") == 0 || strcmp(call, "purge") == 0;
+}
+
+static void refused(bool (*fault)(const char *call), bool alone)
+{
+	size_t bytes = 16 * MIB, spare, resident;
+	bool zero;
+
+	kmem_shrink_all();
+	char *p = km_big_alloc(bytes, PAGE, &zero);
+
+	NEED(p);
+	spare = stats().mapped_spare_bytes;
+	memset(p, 1, bytes);
+	km_os_fault = fault;
+	resident = statm(1);
+	NEED(km_big_free(p));
+	NEED(!km_big_bytes(p) && stats().mapped_spare_bytes >= spare + bytes);
+	NEED(fault == refuse_both || statm(1) + bytes / 2 < resident);
+	/* A smaller one, and the rest of it. */
+	char *q = km_big_alloc(LEAST, PAGE, &zero);
+	NEED(q && (!alone || (q >= p && q < p + bytes)));
+	for (size_t i = 0; i < LEAST; i++)
+		NEED(!q[i]);
+	NEED(km_big_free(q));
+	NEED(stats().mapped_spare_bytes >= spare + bytes);
+	km_os_fault = NULL;
+	kmem_shrink_all();
+	NEED(!alone || stats().mapped_spare_bytes == spare);
+}
+
+int main(void)
+{
+	NEED(slab_is_available());
+	many();
+	contents();
+	refused(refuse_unmap, true);
+	refused(refuse_both, true);
+	/* The same where all that are mappings of their own are taken. */
+	for (unsigned i = 0; i < SOME; i++)
+		get(i, PAGE);
+	refused(refuse_unmap, false);
+	refused(refuse_both, false);
+	for (unsigned i = 0; i < SOME; i++)
+		let_go(i);
+	NEED(!stats().mapped_blocks && !stats().mapped_spare_bytes);
+	return 0;
+}

@@ -1,0 +1,251 @@
+/*
+ * child_of_vfork.c: what is behind vfork: while the child lives the thread's rseq area is registered for nobody, and
+ * says so; afterwards it is the parent's again, also where vfork fails, and also of a thread that had not registered
+ * it yet, where that is ours to do; where the kernel does not let go of it the child has a copy of the memory. In a
+ * program that links only the caches. Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kmem/kmem.h>
+
+#include "cache/cache.h"
+#include "port/os.h"
+#include "port/pcpu.h"
+#include "kit/refuse.h"
+#include "kit/check.h"
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+static struct kmem_cache *cache;
+
+static bool rseq(void)
+{
+	return km_percpu.discipline == KM_DISCIPLINE_RSEQ;
+}
+
+/* What this thread's area says. */
+static int said_cpu(void)
+{
+	return *(volatile int *)((char *)__builtin_thread_pointer() + km_thread_rseq + 4);
+}
+
+static bool says_the_truth(void)
+{
+	unsigned cpu, again;
+
+	do {
+		syscall(SYS_getcpu, &cpu, NULL, NULL);
+		int said = said_cpu();
+		syscall(SYS_getcpu, &again, NULL, NULL);
+		if (cpu == again)
+			return said == (int)cpu;
+	} while (true);
+}
+
+static void wait_for(pid_t child)
+{
+	int status;
+
+	NEED(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void allocate(void)
+{
+	void *objects[100];
+
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 100, objects));
+	kmem_cache_free_bulk(cache, 100, objects);
+	kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
+}
+
+static volatile int seen;
+
+static void lent(void)
+{
+	allocate();
+	for (int i = 0; i < 20; i++) {
+		pid_t child = vfork();
+
+		if (!child) {
+			allocate();
+			seen = rseq() ? said_cpu() : -1;
+			_exit(0);
+		}
+		NEED(seen < 0);
+		NEED(!rseq() || says_the_truth());
+		wait_for(child);
+		seen = 5;
+		allocate();
+	}
+}
+
+static void *in_thread(void *arg)
+{
+	lent();
+	return arg;
+}
+
+static bool refuse(const char *call)
+{
+	return strcmp(call, "rseq unregister") == 0;
+}
+
+static int is_held;
+
+/* Until the child would have been made without waiting for it. */
+static void *hold_a_lock(void *arg)
+{
+	km_registry_lock();
+	__atomic_store_n(&is_held, 1, __ATOMIC_RELEASE);
+	usleep(100000);
+	km_registry_unlock();
+	return arg;
+}
+
+/* The child has a copy: what it writes is not seen. It is registered as after a fork, and no lock is held in it that
+ * another thread of its parent held. */
+static void not_lent(void)
+{
+	pthread_t holder;
+
+	if (!rseq())
+		return;
+	NEED(pthread_create(&holder, NULL, hold_a_lock, NULL) == 0);
+	while (!__atomic_load_n(&is_held, __ATOMIC_ACQUIRE))
+		sched_yield();
+	km_os_fault = refuse;
+	pid_t child = vfork();
+
+	if (!child) {
+		alarm(60);
+		kmem_cache_destroy(kmem_cache_create("child's", 64, NULL, 0));
+		allocate();
+		seen = 6;
+		_exit(!says_the_truth() || km_thread_is_lent());
+	}
+	km_os_fault = NULL;
+	NEED(pthread_join(holder, NULL) == 0);
+	NEED(seen == 5);
+	wait_for(child);
+	NEED(says_the_truth());
+	allocate();
+}
+
+/* A child that confines itself is not its parent, whose memory it has. */
+static void confined(void)
+{
+	pid_t child = vfork();
+
+	if (!child) {
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		_exit(0);
+	}
+	wait_for(child);
+	NEED(!km_os_is_shut());
+	NEED(!rseq() || says_the_truth());
+}
+
+/* A process that is made in such a child is one like any other. */
+static void forks(void)
+{
+	pid_t child = vfork();
+
+	if (!child) {
+		child = fork();
+		if (!child) {
+			allocate();
+			NEED(!rseq() || says_the_truth());
+			prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+			_exit(!km_os_is_shut());
+		}
+		allocate();
+		NEED(!rseq() || said_cpu() < 0);
+		int status;
+		_exit(waitpid(child, &status, 0) != child || status != 0);
+	}
+	wait_for(child);
+	NEED(!rseq() || says_the_truth());
+	NEED(!km_os_is_shut());
+}
+
+/* A system that makes no child: errno, and the area is registered again. */
+static void no_child(void)
+{
+	if (!refuse_call(SYS_clone, EAGAIN))
+		return;
+	errno = 0;
+	NEED(vfork() == -1 && errno == EAGAIN);
+	NEED(!rseq() || says_the_truth());
+	allocate();
+}
+
+/* The child, and one that it has itself, do not register what their parent has not. */
+static void *not_yet(void *arg)
+{
+	NEED(said_cpu() < 0);
+	pid_t child = vfork();
+
+	if (!child) {
+		child = vfork();
+		if (!child) {
+			allocate();
+			_exit(said_cpu() >= 0);
+		}
+		allocate();
+		seen = said_cpu();
+		_exit(waitpid(child, NULL, 0) != child);
+	}
+	NEED(seen < 0 && said_cpu() < 0);
+	wait_for(child);
+	seen = 5;
+	lent();
+	return arg;
+}
+
+/* Once more, where libc registers no threads: an option that it reads when a program starts. */
+static void registered_by_us(char **argv)
+{
+	pthread_t thread;
+
+	if (km_percpu.own_registration) {
+		NEED(pthread_create(&thread, NULL, not_yet, NULL) == 0 && pthread_join(thread, NULL) == 0);
+	} else if (rseq() && !getenv("GLIBC_TUNABLES")) {
+		pid_t child = fork();
+
+		if (!child) {
+			setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);
+			setenv("KMEM_OPTIONS", "percpu:rseq", 1);
+			execv("/proc/self/exe", argv);
+			_exit(127);
+		}
+		wait_for(child);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	(void)argc;
+	pthread_t thread;
+
+	cache = kmem_cache_create("vfork", 200, NULL, 0);
+	NEED(cache);
+	seen = 5;
+	lent();
+	NEED(pthread_create(&thread, NULL, in_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
+	registered_by_us(argv);
+	not_lent();
+	confined();
+	forks();
+	no_child();
+	return 0;
+}

@@ -1,0 +1,158 @@
+/*
+ * meta_given_back.c: our own memory goes back to the system by pages that are free as a whole, and comes again as
+ * zeros; what private groups held goes back when they are gone; and a cache that was destroyed still says so.
+ * Disciplines: all.
+ */
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <kmem/memcg.h>
+#include <kmem/stats.h>
+
+#include "kit/check.h"
+#include "engine/engine.h"
+#include "page/meta.h"
+
+#define PIECES	6000u
+#define GROUPS	600u
+
+static bool refused;
+
+int __real_km_os_purge(void *p, size_t bytes);
+int __wrap_km_os_purge(void *p, size_t bytes)
+{
+	return refused ? -ENOMEM : __real_km_os_purge(p, bytes);
+}
+
+static uint32_t random_number(void)
+{
+	static uint64_t state = 88172645463325252u;
+
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return (uint32_t)(state >> 16);
+}
+
+/* ------------------------------------------------------------------ pieces */
+
+static struct {
+	unsigned char *p;
+	size_t bytes;
+} piece[PIECES];
+
+static bool all(const unsigned char *p, unsigned char value, size_t bytes)
+{
+	return p[0] == value && !memcmp(p, p + 1, bytes - 1);
+}
+
+/* Mostly small ones; each is zeros, aligned, and filled with its number from then on. */
+static void take(unsigned i)
+{
+	size_t bytes = 64;
+
+	while (bytes < 16384 && random_number() % 3)
+		bytes *= 2;
+	piece[i].bytes = bytes -= random_number() % (bytes / 2);
+	NEED((piece[i].p = km_meta_alloc(bytes, true)));
+	CHECK(all(piece[i].p, 0, bytes));
+	while (bytes & (bytes - 1))
+		bytes += bytes & -bytes;
+	CHECK((uintptr_t)piece[i].p % (bytes < 8192 ? bytes : 8192) == 0);
+	memset(piece[i].p, (unsigned char)(i | 1), piece[i].bytes);
+}
+
+static void give(unsigned i)
+{
+	CHECK(all(piece[i].p, (unsigned char)(i | 1), piece[i].bytes));
+	km_meta_free(piece[i].p, piece[i].bytes);
+	piece[i].p = NULL;
+}
+
+static void pieces(void)
+{
+	size_t before = km_meta_committed_bytes();
+
+	for (int round = 0; round < 12; round++) {
+		/* All of them go, or every second one. */
+		for (unsigned i = 0; i < PIECES; i++)
+			if (!piece[i].p)
+				take(i);
+		size_t most = km_meta_committed_bytes();
+		for (unsigned i = 0; i < PIECES; i++)
+			if (round % 3 == 0 || random_number() % 2)
+				give(i);
+		refused = round % 4 == 3;
+		km_meta_trim(true);
+		refused = false;
+		CHECK(km_meta_committed_bytes() < most);
+		CHECK(round % 3 || km_meta_committed_bytes() <= before + (1 << 19));
+	}
+	for (unsigned i = 0; i < PIECES; i++)
+		if (piece[i].p)
+			give(i);
+	km_meta_trim(true);
+}
+
+/* ------------------------------------------------------------------ groups */
+
+static unsigned long meta_bytes(void)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	return stats.meta_bytes;
+}
+
+/* The last of them to go gives it back; nobody need ask. */
+static void groups(void)
+{
+	static struct mem_cgroup *group[GROUPS];
+	unsigned long before = meta_bytes();
+
+	for (unsigned i = 0; i < GROUPS; i++) {
+		NEED((group[i] = mem_cgroup_create(NULL, "one", MEM_CGROUP_PRIVATE)));
+		MEMCG_SCOPE(group[i]);
+		for (size_t bytes = 16; bytes <= 2048; bytes *= 2)
+			NEED(kmalloc(bytes, GFP_KERNEL_ACCOUNT));
+	}
+	unsigned long most = meta_bytes();
+	CHECK(most - before > GROUPS * 8192);
+	for (unsigned i = 0; i < GROUPS; i++) {
+		NEED(mem_cgroup_destroy_all(group[i], NULL, NULL) == 0);
+		mem_cgroup_put(group[i]);
+	}
+	CHECK(meta_bytes() < before + (most - before) / 2);
+	kmem_shrink_all();
+	CHECK(meta_bytes() < before + (most - before) / 4);
+	NEED(kmem_check_all() == 0);
+}
+
+/* ------------------------------------------------------------------ who calls what is gone */
+
+static void destroyed(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("destroyed", 100, NULL, 0);
+
+	NEED(cache);
+	/* The compiler must not know that it goes. */
+	struct kmem_cache *volatile going = cache;
+	kmem_cache_destroy(going);
+	pieces();
+	kmem_shrink_all();
+	CHECK(cache->dead && !strcmp(kmem_cache_name(cache), "destroyed"));
+	/* The next cache may lie there, and no other thing. */
+	struct kmem_cache *next = kmem_cache_create("next", 100, NULL, 0);
+	CHECK(next == cache && !next->dead);
+	kmem_cache_destroy(next);
+}
+
+int main(void)
+{
+	kmem_shrink_all();
+	pieces();
+	destroyed();
+	groups();
+	return failures != 0;
+}

@@ -1,0 +1,342 @@
+/*
+ * parked_blocks.c: blocks above 4 MiB that come and go keep their memory for the next ones: who replaces them asks
+ * the system for no mapping once he has swung, who frees all of them keeps nothing, what is handed on says that it is
+ * not zeros, and what lies ready goes by age, on demand, where the system refuses a mapping or to remap one, and
+ * where less is in use; who gives it back comes to an end whatever others free meanwhile; what its user protected is
+ * accessible again.
+ */
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "kit/check.h"
+#include "page/big.h"
+#include "page/parked.h"
+#include "port/os.h"
+
+#define MIB	((size_t)1 << 20)
+#define BLOCKS	20u
+
+static struct {
+	char *p;
+	size_t bytes;
+} blocks[BLOCKS];
+static unsigned maps, refuse_remaps, refuse_unprotects;
+static bool scarce;			/* the system has nothing as long as something lies ready */
+
+static size_t parked(void)
+{
+	return *km_parked_pages();
+}
+
+static bool count(const char *call)
+{
+	bool map = !strcmp(call, "map"), remap = !strcmp(call, "remap");
+
+	maps += map;
+	if (scarce && parked() && (map || remap || !strcmp(call, "reserve") || !strcmp(call, "commit")))
+		return true;
+	if (remap && refuse_remaps)
+		return refuse_remaps--;
+	if (!strcmp(call, "unprotect") && refuse_unprotects)
+		return refuse_unprotects--;
+	return false;
+}
+
+static uint64_t any(void)
+{
+	static uint64_t state = 1;
+
+	return (state = state * 6364136223846793005ull + 1442695040888963407ull) >> 33;
+}
+
+static void replace(unsigned i)
+{
+	size_t bytes = 5 * MIB + any() % (20 * MIB);
+	bool zero;
+	char *p = km_big_alloc(bytes, 1, &zero);
+
+	NEED(p);
+	/* Its first and last word were written by whoever had it before. */
+	if (zero)
+		NEED(!p[0] && !p[bytes - 1]);
+	memset(p, 1, sizeof(long));
+	memset(p + bytes - sizeof(long), 1, sizeof(long));
+	if (blocks[i].p)
+		NEED(km_big_free(blocks[i].p));
+	blocks[i].p = p;
+	blocks[i].bytes = bytes;
+}
+
+static void free_all(void)
+{
+	for (unsigned i = 0; i < BLOCKS; i++) {
+		NEED(km_big_free(blocks[i].p));
+		NEED(!km_big_free(blocks[i].p));
+		blocks[i].p = NULL;
+	}
+}
+
+static void swing(void)
+{
+	for (unsigned i = 0; i < BLOCKS; i++)
+		replace(i);
+	for (unsigned i = 0; i < 400; i++)
+		replace((unsigned)(any() % BLOCKS));
+	maps = 0;
+	for (unsigned i = 0; i < 100; i++)
+		replace((unsigned)(any() % BLOCKS));
+}
+
+static void all_at_once(void)
+{
+	for (unsigned i = 0; i < BLOCKS; i++)
+		replace(i);
+	free_all();
+	NEED(!parked());
+}
+
+static void replaced(void)
+{
+	struct kmem_stats stats;
+	size_t used, ready;
+
+	swing();
+	NEED(maps <= 2);
+	kmem_get_stats(&stats);
+	used = stats.mapped_bytes / 4096;
+	ready = parked();
+	NEED(ready && ready <= used && stats.pages_free_dirty >= ready);
+	kmem_shrink_all();
+	kmem_get_stats(&stats);
+	NEED(!parked() && stats.mapped_bytes / 4096 == used);
+	free_all();
+	NEED(!parked());
+	/* Or what comes next would be another swing. */
+	kmem_shrink_all();
+}
+
+/* Who asks for zeros gets them. */
+static void zeros(void)
+{
+	for (unsigned i = 0; i < 40; i++) {
+		size_t bytes = 6 * MIB + any() % (5 * MIB);
+		char *p = kvmalloc(bytes, GFP_KERNEL), *q;
+
+		NEED(p);
+		memset(p, 1, ksize(p));
+		kvfree(p);
+		q = kvzalloc(bytes - any() % MIB, GFP_KERNEL);
+		NEED(q);
+		for (size_t k = 0; k < 4 * MIB; k += 512)
+			NEED(!q[k]);
+		/* kvrealloc may grow up to here. */
+		for (size_t k = ksize(q) - 4096; k < ksize(q); k++)
+			NEED(!q[k]);
+		kvfree(q);
+	}
+	kmem_shrink_all();
+}
+
+static void by_age(void)
+{
+	swing();
+	NEED(parked());
+	km_big_purge(1000000);
+	NEED(parked());
+	usleep(20000);
+	km_big_purge(5);
+	NEED(!parked());
+	free_all();
+	/* And what was learnt of it, also while nothing lies there. */
+	km_big_purge(0);
+	swing();
+	free_all();
+	usleep(20000);
+	km_big_purge(5);
+	NEED(!parked());
+	for (int i = 0; i < 200; i++)
+		km_big_purge(1000000);
+	all_at_once();
+	kmem_shrink_all();
+}
+
+static void refused(void)
+{
+	bool zero;
+
+	swing();
+	NEED(parked());
+	/* What lies ready may be what is missing. */
+	scarce = true;
+	char *p = km_big_alloc(200 * MIB, 1, &zero);
+	NEED(p && zero && !parked());
+	scarce = false;
+	NEED(km_big_free(p));
+	swing();
+	NEED(parked());
+	/* One that can't grow goes, and another one is made. */
+	refuse_remaps = 1;
+	for (unsigned i = 0; refuse_remaps; i++) {
+		NEED(i < 1000);
+		replace(i % BLOCKS);
+	}
+	free_all();
+	kmem_shrink_all();
+	NEED(!parked());
+}
+
+static void *held[BLOCKS];
+
+static void hold(size_t bytes)
+{
+	bool zero;
+
+	for (unsigned i = 0; i < BLOCKS; i++)
+		NEED((held[i] = km_big_alloc(bytes, 1, &zero)));
+}
+
+static void drop(unsigned count)
+{
+	for (unsigned i = BLOCKS - count; i < BLOCKS; i++)
+		NEED(km_big_free(held[i]));
+}
+
+/* What is in use falls by a resize as by a free: what may lie ready falls with it. */
+static void resized(void)
+{
+	hold(40 * MIB);
+	drop(4);
+	NEED(parked() == 160 * MIB / 4096);
+	for (unsigned i = 0; i < BLOCKS - 4; i++)
+		NEED((held[i] = km_big_resize(held[i], 5 * MIB)));
+	NEED(parked() <= 16 * 5 * MIB / 4 / 4096);
+	for (unsigned i = 0; i < BLOCKS - 4; i++)
+		NEED(km_big_free(held[i]));
+	kmem_shrink_all();
+	NEED(!parked());
+}
+
+/* Who takes and frees all that he has, over and over, and then falls silent. */
+static void silent(void)
+{
+	bool zero;
+
+	for (int i = 0; i < 8; i++)
+		NEED(km_big_free(km_big_alloc(500 * MIB, 1, &zero)));
+	NEED(parked() <= 64 * MIB / 4096);
+	for (int i = 0; i < 8; i++)
+		NEED(km_big_free(km_big_alloc(40 * MIB, 1, &zero)));
+	NEED(parked() == 40 * MIB / 4096);
+	kmem_shrink_all();
+}
+
+static unsigned unmaps;
+
+/* While one block goes, another thread frees one. */
+static bool free_another(const char *call)
+{
+	bool zero;
+
+	if (strcmp(call, "unmap") != 0)
+		return false;
+	NEED(++unmaps < 1000);
+	NEED(km_big_free(km_big_alloc(8 * MIB, 1, &zero)));
+	return false;
+}
+
+/* Who gives back all that lies there comes to an end, though others go on freeing. */
+static void others_free(void)
+{
+	hold(40 * MIB);
+	drop(4);
+	km_os_fault = free_another;
+	NEED(km_big_purge(0) >= 160 * MIB);
+	km_os_fault = count;
+	for (unsigned i = 0; i < BLOCKS - 4; i++)
+		NEED(km_big_free(held[i]));
+	kmem_shrink_all();
+}
+
+/* A program that has such blocks and nothing else is followed by the clock, too. */
+static void by_age_alone(void)
+{
+	hold(8 * MIB);
+	drop(2);
+	for (unsigned i = 0; parked() > 8 * MIB / 4096; i++) {
+		void *p = kvmalloc(8 * MIB, GFP_KERNEL);
+
+		NEED(p && i < 30000);
+		kvfree(p);
+		usleep(1000);
+	}
+	for (unsigned i = 0; i < BLOCKS - 2; i++)
+		NEED(km_big_free(held[i]));
+	kmem_shrink_all();
+}
+
+/* As under mlockall(MCL_FUTURE) with a limit: who grows a block gets what lies ready instead. */
+static void grown(void)
+{
+	hold(40 * MIB);
+	drop(4);
+	NEED(parked());
+	scarce = true;
+	char *p = km_big_resize(held[0], 60 * MIB);
+	NEED(p && !parked());
+	scarce = false;
+	NEED(km_big_free(p));
+	for (unsigned i = 1; i < BLOCKS - 4; i++)
+		NEED(km_big_free(held[i]));
+	kmem_shrink_all();
+}
+
+/* A block that was protected, or a part of it, is freed: who has it next may write to it, and have more or less. */
+static void protected(void)
+{
+	bool zero;
+
+	hold(40 * MIB);
+	for (unsigned i = 0; i < 60; i++) {
+		size_t from = i % 3 ? 4 * MIB * (i % 5) : 0, bytes = (35 + i % 3 * 5) * MIB;
+		char *p = held[i % 4];
+
+		NEED(mprotect(p + from, 8 * MIB, i % 2 ? PROT_READ : PROT_NONE) == 0 && km_big_free(p));
+		NEED((held[i % 4] = p = km_big_alloc(bytes, 1, &zero)));
+		for (size_t k = 0; k < bytes; k += MIB)
+			p[k] = 1;
+	}
+	/* Where the system refuses that, it is another one. */
+	NEED(mprotect(held[0], MIB, PROT_READ) == 0 && km_big_free(held[0]) && parked());
+	refuse_unprotects = 1;
+	NEED((held[0] = km_big_alloc(40 * MIB, 1, &zero)) && zero && !refuse_unprotects);
+	*(char *)held[0] = 1;
+	for (unsigned i = 0; i < BLOCKS; i++)
+		NEED(km_big_free(held[i]));
+	kmem_shrink_all();
+	NEED(!parked());
+}
+
+int main(void)
+{
+	NEED(slab_is_available());
+	km_os_fault = count;
+	all_at_once();
+	replaced();
+	all_at_once();
+	zeros();
+	by_age();
+	refused();
+	resized();
+	silent();
+	others_free();
+	by_age_alone();
+	grown();
+	protected();
+	NEED(!kmem_check_all());
+	return 0;
+}

@@ -1,0 +1,107 @@
+/*
+ * swinging_use.c: a program whose use of memory swings keeps its pages. What the bound gives back, and is taken anew
+ * soon after, raises the bound by as much: the second swing asks the system for a part, later ones for nothing,
+ * neither to take pages nor to fence CPUs. It fades with time, kmem_shrink_all forgets it, and who falls once is
+ * followed down, however little he had.
+ * Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include <kmem/kmem.h>
+
+#include "kit/check.h"
+#include "page/arena.h"
+#include "port/os.h"
+#include "kit/inside.h"
+
+TEST_IS_INSIDE
+
+#define SIZE		4096u
+#define OBJECTS		16384u		/* 64 MiB */
+#define SWINGS		6
+#define FEW		768u		/* 3 MiB */
+#define FLOOR_PAGES	256u
+
+static void *objects[OBJECTS];
+static unsigned purges, fences;
+
+static bool count(const char *call)
+{
+	purges += !strcmp(call, "purge");
+	fences += !strcmp(call, "fence");
+	return false;
+}
+
+static void rise_by(struct kmem_cache *cache, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+}
+
+static void fall_by(struct kmem_cache *cache, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++)
+		kmem_cache_free(cache, objects[i]);
+}
+
+static void rise(struct kmem_cache *cache)
+{
+	rise_by(cache, OBJECTS);
+}
+
+static void fall(struct kmem_cache *cache)
+{
+	fall_by(cache, OBJECTS);
+}
+
+static size_t dirty(void)
+{
+	struct km_arena_stats stats;
+
+	km_arena_get_stats(&stats);
+	return stats.pages.dirty_pages;
+}
+
+/* Does memory follow down who never swung? */
+static bool once(struct kmem_cache *cache, unsigned count)
+{
+	kmem_shrink_all();
+	rise_by(cache, count);
+	purges = 0;
+	fall_by(cache, count);
+	return purges && dirty() <= FLOOR_PAGES + km_pages_used() / 4;
+}
+
+int main(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("swings", SIZE, 0, 0, NULL);
+
+	NEED(cache);
+	/* Nothing happens by the clock. */
+	km_arena_set(false, 1000000);
+	km_os_fault = count;
+	NEED(once(cache, FEW) && once(cache, OBJECTS) && !km_pages_swing());
+
+	for (int i = 0; i < SWINGS; i++) {
+		purges = fences = 0;
+		rise(cache);
+		fall(cache);
+	}
+	NEED(km_pages_swing() && !purges && !fences);
+	NEED(dirty() > OBJECTS / 2 && dirty() <= OBJECTS * 5 / 4);
+
+	/* Forgotten by who asks for everything, and with time by itself. */
+	NEED(once(cache, OBJECTS) && !km_pages_swing());
+	rise(cache);
+	fall(cache);
+	NEED(km_pages_swing());
+	for (int i = 0; km_pages_swing(); i++) {
+		NEED(i < 200);
+		km_pages_purge(1000000);
+	}
+	kmem_cache_destroy(cache);
+	NEED(!km_arena_check());
+	return 0;
+}

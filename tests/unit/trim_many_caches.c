@@ -1,0 +1,91 @@
+/*
+ * trim_many_caches.c: more idle caches than one tick trims: the next ticks go on with the others, in the same look.
+ * The clock is ours.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <kmem/kmem.h>
+
+#include "kit/clock.h"
+#include "front/front.h"
+#include "page/arena.h"
+#include "kit/inside.h"
+
+TEST_IS_INSIDE
+
+#define CACHES	300u	/* three ticks, of 128 each */
+#define TICKS	10	/* enough for a look */
+#define OBJECTS	60u
+#define LOOK_MS	2100
+
+static struct kmem_cache *cache[CACHES];
+
+static void fill(struct kmem_cache *cache)
+{
+	void *objects[OBJECTS];
+
+	for (unsigned i = 0; i < OBJECTS; i++)
+		objects[i] = kmem_cache_alloc(cache, GFP_KERNEL);
+	for (unsigned i = 0; i < OBJECTS; i++)
+		kmem_cache_free(cache, objects[i]);
+}
+
+/* Of those whose shelves hold less than they did. */
+static unsigned trimmed(const size_t *before)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < CACHES; i++)
+		count += km_front_shelf_objects(cache[i]) < before[i];
+	return count;
+}
+
+int main(void)
+{
+	struct kmem_cache_args args = { .engine = "slab" };
+	static size_t before[CACHES];
+	char name[32];
+	cpu_set_t one;
+	int failed = 0;
+
+	CPU_ZERO(&one);
+	CPU_SET((unsigned)sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	kmem_cache_create("first", 64, NULL, 0);
+	km_arena_set(false, 3600000);
+	for (unsigned i = 0; i < CACHES; i++) {
+		snprintf(name, sizeof(name), "idle-%u", i);
+		cache[i] = kmem_cache_create(name, 64, &args, 0);
+		if (!cache[i])
+			return 1;
+		fill(cache[i]);
+		before[i] = km_front_shelf_objects(cache[i]);
+	}
+	if (!before[0]) {
+		printf("no shelves here\n");
+		return 77;
+	}
+	for (unsigned look = 0, done = 0; look < 2; look++) {
+		ahead_ms += LOOK_MS;
+		for (int tick = 0; tick < TICKS; tick++, ahead_ms += 20) {
+			bool was = km_busy_begin();
+			km_front_tick();
+			km_busy_end(was);
+			unsigned now = trimmed(before);
+			if (now - done > 128) {
+				printf("%u of %u after one tick\n", now - done, CACHES);
+				failed = 1;
+			}
+			done = now;
+		}
+		/* The first sees what lies there, the second that nobody came. */
+		if (done != (look ? CACHES : 0)) {
+			printf("%u of %u after look %u\n", done, CACHES, look + 1);
+			failed = 1;
+		}
+	}
+	return failed;
+}

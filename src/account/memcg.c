@@ -158,28 +158,6 @@ static struct obj_cgroup *take_spare(void)
 	return objcg;
 }
 
-/*
- * Where in its block a group begins goes by the page: of groups that become active in turn the line with `objcg` is
- * wanted each time, and at one place of a block of 1024 bytes they would have four of the 64 sets of lines that a
- * processor's first cache has, and one in sixteen of the second's.
- */
-#define GROUP_BLOCK	1024u
-#define GROUP_PLACES	((GROUP_BLOCK - sizeof(struct mem_cgroup)) / KM_CACHE_LINE + 1)
-
-static struct mem_cgroup *new_group(void)
-{
-	char *block = km_meta_alloc(GROUP_BLOCK, true);
-	size_t place = ((uintptr_t)block >> KM_PAGE_SHIFT) % GROUP_PLACES;
-
-	return block ? (struct mem_cgroup *)(block + place * KM_CACHE_LINE) : NULL;
-}
-
-/* NULL does nothing. */
-static void free_group(struct mem_cgroup *group)
-{
-	km_meta_free((void *)((uintptr_t)group & ~(uintptr_t)(GROUP_BLOCK - 1)), GROUP_BLOCK);
-}
-
 /* No reference is left. With the tree lock. */
 static void keep_group(struct mem_cgroup *group)
 {
@@ -190,7 +168,7 @@ static void keep_group(struct mem_cgroup *group)
 	km_debug(km_is_locked(&tree.lock) && !group->online && !km_load(&group->refs),
 		 "a group stays until its last reference is gone");
 
-	free_group(*place);
+	km_meta_free_spread(*place, sizeof(**place));
 	*place = group;
 }
 
@@ -283,7 +261,7 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		errno = ENOMEM;
 		return NULL;
 	}
-	struct mem_cgroup *group = new_group();
+	struct mem_cgroup *group = km_meta_alloc_spread(sizeof(*group), true);
 	struct obj_cgroup *objcg = group ? new_objcg() : NULL;
 	if (group) {
 		set_name(group, name);
@@ -297,7 +275,7 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		km_private_drop(objcg);
 	if (objcg)
 		drop_objcg(objcg);
-	free_group(group);
+	km_meta_free_spread(group, sizeof(*group));
 	errno = error;
 	return NULL;
 }

@@ -348,7 +348,7 @@ static struct kmem_cache *new_memory(void)
 	struct kmem_cache *cache = registry.dead;
 
 	if (!cache)
-		return km_meta_alloc(sizeof(*cache), true);
+		return km_meta_alloc_spread(sizeof(*cache), true);
 	registry.dead = cache->next_named;
 	return __builtin_memset(cache, 0, sizeof(*cache));
 }
@@ -398,7 +398,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	*error = build(cache, &creation->args);
 	if (*error) {
 		fini_nodes(cache);
-		km_meta_free(cache, sizeof(*cache));
+		km_meta_free_spread(cache, sizeof(*cache));
 		return NULL;
 	}
 	cache->cleared = cleared_bytes(cache);
@@ -572,7 +572,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 		return;
 	fini_nodes(cache);
 	if (cache->twin_of)
-		km_meta_free(cache, sizeof(*cache));
+		km_meta_free_spread(cache, sizeof(*cache));
 	else
 		keep_memory(cache);
 }

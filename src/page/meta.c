@@ -277,6 +277,26 @@ void km_meta_free(void *p, size_t bytes)
 	km_busy_end(was);
 }
 
+/* A piece has so many lines at which that many bytes may begin. */
+static size_t places(size_t bytes)
+{
+	return (((size_t)1 << shift_of(bytes)) - bytes) / KM_CACHE_LINE + 1;
+}
+
+void *km_meta_alloc_spread(size_t bytes, bool may_wait)
+{
+	km_debug(bytes <= KM_PAGE_SIZE, "a piece lies in a page");
+	char *piece = km_meta_alloc(bytes, may_wait);
+	size_t place = ((uintptr_t)piece >> KM_PAGE_SHIFT) % places(bytes);
+
+	return piece ? piece + place * KM_CACHE_LINE : NULL;
+}
+
+void km_meta_free_spread(void *p, size_t bytes)
+{
+	km_meta_free((void *)km_align_down((uintptr_t)p, (uintptr_t)1 << shift_of(bytes)), bytes);
+}
+
 /* ------------------------------------------------------------------ giving back */
 
 /* Memory for the marks: address space, until a range is trimmed. */

@@ -31,7 +31,7 @@ FILL = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@PC_LIBDIR@|$(LIBDIR:$(PREFIX)/%=$$
 	-e 's|@SOVERSION@|$(SOVERSION)|g' -e 's|@REAL@|$(REAL)|g'
 
 .PHONY: install uninstall always
-# Where `kmem run` looks for its library, and `kmem bench` for its driver. Written anew only when it changes, so that who installs elsewhere than he built for gets
+# Where `kmem run` looks for its library, and `kmem bench` for its driver. Written anew only when it changes, so that an installation elsewhere than it was built for gets
 # a command that knows.
 $(BUILD)/paths.h: always
 	@mkdir -p $(@D)

@@ -262,7 +262,7 @@ KMEM_API int mem_cgroup_eventfd(struct mem_cgroup *group, unsigned int mask);
  * can of about `bytes`, and returns how much that was; 0: nothing. Those of a lower `priority` are asked first, equal
  * ones in the order in which they came; each at most twice in one reclaim. A charge that it makes itself does not
  * reclaim. Context: the thread that needs memory, any one, inside of its allocation, and several at once where several
- * need some. The library holds no lock, but the caller of that allocation holds his: a shrinker that waits for a lock
+ * need some. The library holds no lock, but the caller of that allocation may: a shrinker that waits for a lock
  * under which anybody allocates in the name of the group waits for its own thread. It should try such a lock, and
  * return 0 where that is held (kernel: the same, SHRINK_STOP).
  * A thread that is given nothing while another one is in it waits for that one, a second at most.

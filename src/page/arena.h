@@ -166,7 +166,7 @@ size_t km_pages_swing(void);
 /* More dirty memory than a quarter of what is used and a floor, and a swing? */
 bool km_pages_too_dirty(void);
 /* So many of the pages in use may lie ready on CPUs, and are as good as dirty: the bound is lower by them.
- * Whoever calls it holds a lock from before he counts them. */
+ * The caller holds a lock from before it counts them. */
 void km_pages_set_ready(size_t pages);
 /* So many more of them may lie in empty slabs of caches that need them by turns, and lower it as well. False: no, there
  * are too many. And: so many less. */

@@ -546,7 +546,7 @@ static void start_areas(const char *want, const char *by)
 		km_store_release(&km_rseq, km_thread_rseq);
 }
 
-/* A discipline that was forced and is not to be had is said: its user wants to know what he measures. */
+/* A discipline that was forced and is not to be had is said, because a figure without it would be of another one. */
 void km_percpu_start(const char *want, const char *by)
 {
 	start_areas(want, by);

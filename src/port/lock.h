@@ -46,8 +46,8 @@ struct km_lock {
 /*
  * This thread is inside of the allocator. A signal handler that strikes it there and allocates must wait for nothing,
  * for it may be the code that it struck that holds the lock: with the flag set it is refused instead, or its free is
- * left for later. So whoever holds a lock has the flag set from before he takes it until after he gives it back; debug
- * builds check that of every lock.
+ * left for later. So a thread that holds a lock has the flag set from before it takes it until after it gives it back;
+ * debug builds check that of every lock.
  */
 extern km_hidden km_tls bool km_front_busy;
 

@@ -97,7 +97,7 @@ static km_word *owner_of(const struct km_shelf *shelf, unsigned cpu)
 	return owner_at((km_word *)(km_area(cpu) + shelf->slot));
 }
 
-/* A `found` that was interrupted leaves an owner of no block, who must not take it for his. */
+/* A `found` that was interrupted leaves an owner's name beside no block, which must not count as that owner's. */
 uintptr_t km_owned_owner(const struct km_shelf *shelf)
 {
 	if (!km_shelf_slot(shelf))

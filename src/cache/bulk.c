@@ -229,7 +229,7 @@ bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
 	for (size_t i = km_kmalloc_take(size, gfp, n, objects); i < n; i++) {
 		objects[i] = kmalloc(size, gfp);
 		if (!objects[i]) {
-			bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+			bool was = km_calls_begin(km_gfp_may_wait(gfp));
 
 			kfree_bulk(i, objects);
 			km_calls_end(was);

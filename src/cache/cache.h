@@ -153,8 +153,6 @@ km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
 	return km_likely(cache->cleared && !(cache->flags & SLAB_TYPESAFE_BY_RCU)) ? cache->size : cache->object_size;
 }
 size_t km_usable_size(const void *p, const char *function);
-/* Same bucket, or shrunk or grown in place? Else NULL. */
-void *km_resize_in_place(void *p, size_t bytes, const char *function);
 
 /* ---- large.c: page-sized and larger blocks */
 
@@ -169,7 +167,7 @@ km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 }
 /* The payer of the block that starts at p; 0: nobody, or there is none, or a handler asks that must not wait. */
 uint64_t km_large_owner(const void *p);
-/* The active group pays for it from now on; nobody did. False: he may not, or p is no such block. */
+/* The active group pays for it from now on; nobody did. False: it may not, or p is no such block. */
 bool km_large_charge(const void *p, gfp_t gfp);
 /* Usable bytes of the large block that starts at p; 0: there is none. */
 size_t km_large_bytes(const void *p);

@@ -567,7 +567,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	/* A caller that still uses it finds the shelves closed and this, as long as no other cache lies here. */
 	km_front_bury(cache);
 	cache->payer = KM_PAYER_ODD;
-	/* Its last user of before may still be in here: what he looks at stays, for ever. */
+	/* A thread that used it before may still be in here: what such a thread looks at stays, for ever. */
 	if (km_unlikely(rest && cache->handed_on))
 		return;
 	fini_nodes(cache);

@@ -99,7 +99,7 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 /* A block that was taken and won't do. */
 km_cold static void put_back_ready(const void *p, gfp_t gfp)
 {
-	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 
 	kfree(p);
 	km_calls_end(was);
@@ -183,7 +183,7 @@ static void *large_on_node(size_t bytes, size_t align, gfp_t *gfp, int node)
 {
 	struct km_request request = km_request_of(*gfp, NUMA_NO_NODE);
 
-	void *p = km_front_place(&request, node) ? km_large_alloc_request(bytes, align, &request) : NULL;
+	void *p = km_request_resolve_node(&request, node) ? km_large_alloc_request(bytes, align, &request) : NULL;
 	*gfp = request.gfp;
 	return p;
 }
@@ -193,7 +193,7 @@ km_cold static void *above_limit(const char *function, size_t size, size_t limit
 {
 	static uint32_t said;
 
-	if (!(gfp & (__GFP_NOWARN | __GFP_NOFAIL)) && (gfp & __GFP_DIRECT_RECLAIM) && km_add(&said, 1u) < 10)
+	if (!(gfp & (__GFP_NOWARN | __GFP_NOFAIL)) && km_gfp_may_wait(gfp) && km_add(&said, 1u) < 10)
 		km_warn("%s: unable to allocate %lu bytes, its limit is %lu, gfp=0x%x", function,
 			(unsigned long)size, (unsigned long)limit, gfp);
 	return km_front_failed(function, size, gfp | __GFP_NOWARN, EINVAL);
@@ -549,15 +549,6 @@ void kfree_sensitive(const void *object)
 
 /* ------------------------------------------------------------------ krealloc */
 
-void *km_resize_in_place(void *p, size_t bytes, const char *function)
-{
-	size_t usable = km_usable_size(p, function);
-
-	if (bytes > usable || !usable)
-		return NULL;
-	return p;
-}
-
 /* Kernel: with __GFP_ZERO what is given up is zeroed, so that it reads as zeros when the object grows again. */
 static void *shrunk(void *object, size_t size, size_t usable, gfp_t gfp)
 {
@@ -574,7 +565,7 @@ static void *get_grown(size_t size, size_t align, gfp_t gfp)
 {
 	if (size <= KMALLOC_MAX_CACHE_SIZE || size > KMALLOC_MAX_SIZE || align > KM_PAGE_SIZE || gfp & KMEM_GFP_ODD)
 		return NULL;
-	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	void *p = km_large_grown(size);
 	km_calls_end(was);
 	return p;
@@ -595,7 +586,7 @@ static void *realloc_by(void *object, size_t size, size_t align, gfp_t gfp, void
 	/* Kernel: the same pointer while it fits. Ours moves down where most of it would be waste, unless what it
 	 * leaves is a mapping and the system may not be called. */
 	if (size <= usable && (size > usable / 4 || usable <= 64 ||
-			       (usable > KMALLOC_MAX_SIZE && !(gfp & __GFP_DIRECT_RECLAIM))))
+			       (usable > KMALLOC_MAX_SIZE && !km_gfp_may_wait(gfp))))
 		return shrunk(object, size, usable, gfp);
 	void *moved = size > usable ? get_grown(size, align, gfp) : NULL;
 	if (!moved)
@@ -633,7 +624,7 @@ static void *k_resize(void *object, size_t size, gfp_t gfp)
 /* Its frees, too, do what gfp allows. */
 void *krealloc(void *object, size_t size, gfp_t gfp)
 {
-	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	check_gfp("krealloc", gfp);
 	void *result = k_resize(object, size, gfp & __GFP_BITS_MASK);
 
@@ -705,7 +696,7 @@ static void *kv_resize(void *object, size_t size, gfp_t gfp)
 
 void *kvrealloc(void *object, size_t size, gfp_t gfp)
 {
-	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	check_gfp("kvrealloc", gfp);
 	void *result = kv_resize(object, size, gfp & __GFP_BITS_MASK);
 

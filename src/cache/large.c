@@ -310,8 +310,8 @@ static void *from_paid_class(struct kmem_cache *class, uint64_t owner, size_t al
 }
 
 /*
- * A block of a class, while its payer's limits have room for one; else as many pages as were asked for, for which he
- * may have to wait, and be refused.
+ * A block of a class, while its payer's limits have room for one; else as many pages as were asked for, for which
+ * the payer may have to wait, and be refused.
  */
 static void *alloc_paid(size_t bytes, size_t align, struct km_request *request)
 {
@@ -368,7 +368,7 @@ size_t km_large_bytes(const void *p)
 
 bool km_large_charge(const void *p, gfp_t gfp)
 {
-	bool was = km_busy_begin(), calls = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	bool was = km_busy_begin(), calls = km_calls_begin(km_gfp_may_wait(gfp));
 	size_t bytes = was ? 0 : km_large_bytes(p);
 	uint64_t owner;
 
@@ -554,7 +554,7 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp)
 	if (km_unlikely(km_sanitizer.objects))
 		return NULL;
 	if (!page) {
-		if (!(gfp & __GFP_DIRECT_RECLAIM) || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_front_busy)
+		if (!km_gfp_may_wait(gfp) || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_front_busy)
 			return NULL;
 		return resize_mapping(p, km_align_up(bytes, KM_PAGE_SIZE), gfp);
 	}

@@ -10,7 +10,7 @@
  * (reclaim.c), as all do under pressure and on kmem_shrink_all; and sooner where another class finds no room. A class
  * that has no block of pointers on any CPU begins anew.
  */
-#include "../page/meta.h"
+#include "../engine/partial.h"
 #include "../page/owner.h"
 #include "../port/die.h"
 #include "../port/os.h"
@@ -51,13 +51,6 @@ static struct {
 	/* The counts of blocks of pointers and of pages that may lie ready change under it. */
 	struct km_lock lock;
 } ready = { .lock = KM_LOCK_INIT(KM_RANK_READY) };
-
-/* Which pages are blocks of the class changes under the lock: in the child of a fork the counts say as much. */
-struct ready_node {
-	struct km_node_counts counts;
-	struct km_lock lock;
-};
-_Static_assert(offsetof(struct ready_node, counts) == 0, "readers find it there");
 
 uint16_t km_ready_id[KM_READY_PAGES + 2];
 
@@ -330,7 +323,7 @@ void *km_ready_hit_charged(size_t size, size_t align, gfp_t gfp)
 		return NULL;
 	if (km_likely(!((uintptr_t)p & (align - 1))))
 		return km_likely(!(gfp & __GFP_ZERO)) ? p : __builtin_memset(p, 0, cache->size);
-	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	kfree(p);
 	km_calls_end(was);
 	return NULL;
@@ -351,7 +344,8 @@ void *km_ready_take_larger(size_t bytes, size_t align)
 	return p;
 }
 
-static struct ready_node *node_of(const struct kmem_cache *cache, const struct km_page *page)
+/* Which pages are blocks of the class changes under its lock: in the child of a fork the counts say as much. */
+static struct km_slabs *node_of(const struct kmem_cache *cache, const struct km_page *page)
 {
 	return cache->node[page->node];
 }
@@ -368,7 +362,7 @@ static void count(struct km_node_counts *counts, long blocks)
 /* A free looks it up in the first range only. */
 bool km_ready_join(struct kmem_cache *class, struct km_page *page, bool may_wait)
 {
-	struct ready_node *n = node_of(class, page);
+	struct km_slabs *n = node_of(class, page);
 
 	if ((size_t)(page - km_hot.page) >= km_load(&km_hot.pages) || !km_lock_may(&n->lock, may_wait))
 		return false;
@@ -384,7 +378,7 @@ bool km_ready_join(struct kmem_cache *class, struct km_page *page, bool may_wait
 
 void km_ready_leave(struct km_page *page)
 {
-	struct ready_node *n = node_of(page->cache, page);
+	struct km_slabs *n = node_of(page->cache, page);
 
 	if (is_charged(page->cache)) {
 		uint64_t *word = km_owner_of_page(page), owner = km_owner_of_one(word);
@@ -472,17 +466,15 @@ static void **new_block(struct kmem_cache *cache, bool may_wait)
 		km_front_resize(cache, cache->capacity);
 	if (!may_take_more(cache, (size_t)km_front_capacity(cache) * cache->slab_pages))
 		return NULL;
-	/* Zeros: the NULL at the bottom of the stack is there. */
-	char *base = km_meta_alloc((size_t)cache->shelf.block_mask + 1, may_wait && !km_no_calls);
-	if (!base)
-		return NULL;
-	count_pointers(cache, 1);
-	return km_block_bottom(&cache->shelf, (void **)base);
+	void **block = km_block_new(cache, may_wait);
+	if (block)
+		count_pointers(cache, 1);
+	return block;
 }
 
 static void free_block(struct kmem_cache *cache, void **block)
 {
-	km_meta_free(km_block_base(&cache->shelf, block), (size_t)cache->shelf.block_mask + 1);
+	km_block_free(cache, block);
 	count_pointers(cache, -1);
 }
 
@@ -563,18 +555,6 @@ static int layout(struct kmem_cache *cache, const struct kmem_cache_args *args k
 	return 0;
 }
 
-static int node_init(struct kmem_cache *cache, unsigned node)
-{
-	struct ready_node *n = cache->node[node];
-
-	km_lock_init(&n->lock, KM_RANK_NODE);
-	return 0;
-}
-
-static void node_fini(struct kmem_cache *cache km_unused, unsigned node km_unused)
-{
-}
-
 /* The blocks on shelves have gone by then: how much that was. */
 static size_t shrink(struct kmem_cache *cache)
 {
@@ -585,24 +565,6 @@ static size_t shrink(struct kmem_cache *cache)
 		return 0;
 	km_ready_changed();
 	return km_swap_acquire(&class->drained, 0u);
-}
-
-static size_t reap(struct kmem_cache *cache km_unused)
-{
-	return 0;
-}
-
-static void stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
-{
-	for (unsigned i = 0; i < km_node_count; i++) {
-		const struct km_node_counts *counts = cache->node[i];
-
-		stats->total_slabs += km_load(&counts->slabs);
-		stats->total_objects += km_load(&counts->objects);
-		stats->active_objects += km_load(&counts->taken);
-		stats->alloc_slab += km_load(&counts->new_slabs);
-		stats->free_slab += km_load(&counts->freed_slabs);
-	}
 }
 
 /* Blocks of the class, as the pages' descriptors have them. */
@@ -628,7 +590,7 @@ static int check(struct kmem_cache *cache)
 	struct kmem_cache_stats kept = { .name = "" };
 
 	km_pages_walk(count_block, &blocks);
-	stats(cache, &kept);
+	km_slabs_stats(cache, &kept);
 	if (blocks.count == kept.total_objects && !blocks.wrong)
 		return 0;
 	km_warn("check: %s: %lu blocks, kept %lu, %lu are of another length", cache->name, blocks.count,
@@ -636,30 +598,19 @@ static int check(struct kmem_cache *cache)
 	return 1;
 }
 
-static void around_fork(struct kmem_cache *cache, bool before, bool child)
-{
-	for (unsigned i = 0; i < km_node_count; i++) {
-		struct ready_node *n = cache->node[i];
-
-		km_lock_around_fork(&n->lock, before, child);
-	}
-}
-
 const struct km_engine km_engine_ready = {
 	.name = "ready",
 	.front = KM_FRONT_ARRAY,
 	.whole_pages = true,
-	.node_bytes = sizeof(struct ready_node),
+	.node_bytes = sizeof(struct km_slabs),
 	.layout = layout,
-	.node_init = node_init,
-	.node_fini = node_fini,
+	.node_init = km_slabs_init,
 	.take = take,
 	.give = give,
 	.shrink = shrink,
-	.reap = reap,
-	.stats = stats,
+	.stats = km_slabs_stats,
 	.check = check,
-	.fork = around_fork,
+	.fork = km_slabs_fork,
 	.array = {
 		.lone = true,
 		.refill = refill,

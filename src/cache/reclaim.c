@@ -68,9 +68,9 @@ static int reap_cache(struct kmem_cache *cache, void *arg)
 	/* Keeps its own time, below, while others are at work. */
 	if (cache->engine->array.look && !idle->quiet)
 		return 0;
-	if (idle->quiet)
-		cache->engine->reap(cache);	/* forgets that it was touched */
-	cache->engine->reap(cache);
+	/* Once more where nothing goes on: the first time the engine forgets that it was touched. */
+	for (int times = cache->engine->reap ? 1 + idle->quiet : 0; times; times--)
+		cache->engine->reap(cache);
 	km_store(&cache->misses, (uint16_t)0);
 	if (km_load(&cache->touched)) {
 		km_store(&cache->touched, false);
@@ -281,9 +281,10 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 #define PATIENCE_MS	10000u
 
 /*
- * Whoever comes second waits: what the first has in hand is on no list. A flush of all caches that began since then
- * has taken what lay ready when this caller failed, so it counts for him as well. Where nothing came back he tries
- * once more all the same: what was on a shelf may be in his own cache's slabs now, and what another gave back is free.
+ * The thread that comes second waits: what the first has in hand is on no list. A flush of all caches that began since
+ * then has taken what lay ready when this caller failed, so it counts for this caller as well. Where nothing came back
+ * it tries once more all the same: what was on a shelf may be in its own cache's slabs now, and what another gave back
+ * is free.
  */
 static bool pressure(struct kmem_cache *only, unsigned *tries)
 {

@@ -143,9 +143,15 @@ struct km_request {
 	struct kmem_cache *ready;	/* cache/large.c: the class that the block is to be of; NULL: none */
 };
 
+/* May a call with these bits sleep, and make system calls? */
+km_inline bool km_gfp_may_wait(gfp_t gfp)
+{
+	return (gfp & __GFP_DIRECT_RECLAIM) != 0;
+}
+
 km_inline struct km_request km_request_of(gfp_t gfp, int node)
 {
-	return (struct km_request){ gfp, node, (gfp & __GFP_DIRECT_RECLAIM) != 0, 0, 0, NULL };
+	return (struct km_request){ gfp, node, km_gfp_may_wait(gfp), 0, 0, NULL };
 }
 
 /* The node to begin with. */
@@ -303,7 +309,8 @@ struct km_engine {
 	/* Hits are counted here, with KMEM_OPTIONS=stats:1. NULL: they are not, and all are hits of an array. */
 	void (*hit)(struct kmem_cache *cache, enum kmem_event event, size_t count);
 
-	/* Give empty slabs back: all (shrink), or what is idle and beyond min_partial (reap). Returns slabs. */
+	/* Give empty slabs back: all (shrink), or what is idle and beyond min_partial (reap; NULL: nothing lies idle).
+	 * Return slabs. */
 	size_t (*shrink)(struct kmem_cache *cache);
 	size_t (*reap)(struct kmem_cache *cache);
 	/* Free a slab, whatever is in it, of whose objects none is on a shelf, or ready anywhere but in the slab. The
@@ -424,6 +431,9 @@ struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *r
 /* The same before its constructor runs, which is then up to the caller. */
 struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_request *request);
 void km_slab_free(struct kmem_cache *cache, struct km_page *slab);
+/* An empty block of pointers for the cache's shelves, its pad 0: its top. NULL: no memory. */
+void **km_block_new(const struct kmem_cache *cache, bool may_wait);
+void km_block_free(const struct kmem_cache *cache, void **block);
 /* Run the constructor over all objects. */
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab);
 

@@ -6,8 +6,9 @@
  */
 #include <errno.h>
 
-#include "../port/bits.h"
+#include "../page/meta.h"
 #include "../page/owner.h"
+#include "../port/bits.h"
 #include "../port/die.h"
 #include "engine.h"
 
@@ -291,6 +292,21 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 		return NULL;
 	}
 	return slab;
+}
+
+/* ------------------------------------------------------------------ blocks of pointers */
+
+void **km_block_new(const struct kmem_cache *cache, bool may_wait)
+{
+	void **block = km_meta_alloc((size_t)cache->shelf.block_mask + 1, may_wait);
+
+	/* Zeros: the NULL at the bottom of the stack is there. */
+	return block ? km_block_bottom(&cache->shelf, block) : NULL;
+}
+
+void km_block_free(const struct kmem_cache *cache, void **block)
+{
+	km_meta_free(km_block_base(&cache->shelf, block), (size_t)cache->shelf.block_mask + 1);
 }
 
 /* Floyd's tortoise and hare: they meet inside of the circle, as far from its start as the head is. */

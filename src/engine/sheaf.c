@@ -16,7 +16,7 @@
  * on `empty` none. Under the lock of what a node has of others: block[i] holds only objects of node i. No two of these
  * locks are ever held together. A CPU's shelf may hold objects of any node (docs/decisions/0018).
  *
- * Here is what objects do; sheaf_node.c has what a cache does: layout, shrink, statistics.
+ * Here is what objects do; sheaf_cache.c has what a cache does: layout, shrink, statistics.
  */
 #include "../page/meta.h"
 #include "../port/bits.h"
@@ -326,21 +326,6 @@ void km_sheaf_give(struct kmem_cache *cache, void **objects, unsigned count)
 
 /* ------------------------------------------------------------------ the barn */
 
-static void **new_block(struct kmem_cache *cache, bool may_wait)
-{
-	/* A bulk that may not call the system gives back what it got without. */
-	may_wait &= !km_no_calls;
-	char *base = km_meta_alloc((size_t)cache->shelf.block_mask + 1, may_wait);
-
-	/* Zero, so the NULL at the bottom of the stack is there. */
-	return base ? km_block_bottom(&cache->shelf, (void **)base) : NULL;
-}
-
-static void free_block(struct kmem_cache *cache, void **block)
-{
-	km_meta_free(km_block_base(&cache->shelf, block), (size_t)cache->shelf.block_mask + 1);
-}
-
 static void **pop_block(const struct kmem_cache *cache, void ***list)
 {
 	void **block = *list;
@@ -444,7 +429,7 @@ static void keep_empty(struct kmem_cache *cache, struct barn *barn, void **block
 		return;
 release:
 	if (block)
-		free_block(cache, block);
+		km_block_free(cache, block);
 }
 
 /* Fill an empty block from slabs; NULL where there is nothing, and the block is still the caller's. */
@@ -479,7 +464,7 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 	}
 	if (block) {
 		if (empty)
-			free_block(cache, empty);
+			km_block_free(cache, empty);
 		return block;
 	}
 	km_store(&barn->starved, true);
@@ -490,7 +475,7 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 		km_unlock_may(&barn->lock, request->may_wait);
 	}
 	if (!room)
-		room = new_block(cache, request->may_wait);
+		room = km_block_new(cache, request->may_wait);
 	if (!room)
 		return NULL;
 	block = fill(cache, request, room);
@@ -509,45 +494,45 @@ void **km_sheaf_refill(struct kmem_cache *cache, const struct km_request *reques
 /* ------------------------------------------------------------------ objects of other nodes, by name */
 
 /* Up to `want` of the block that is in use; what is left of it when it is empty goes to *empty. */
-static unsigned take_open(struct kmem_cache *cache, struct away *away, const struct km_request *request,
+static unsigned take_open(struct kmem_cache *cache, struct remote *remote, const struct km_request *request,
 			  void **objects, unsigned want, void ***empty)
 {
-	void ***block = &away->block[request->node];
+	void ***block = &remote->block[request->node];
 	unsigned got = 0;
 
 	*empty = NULL;
-	if (!km_lock_may(&away->lock, request->may_wait))
+	if (!km_lock_may(&remote->lock, request->may_wait))
 		return 0;
-	km_store(&away->touched, true);
+	km_store(&remote->touched, true);
 	if (*block) {
 		got = (unsigned)km_min((size_t)want, km_block_count(&cache->shelf, *block));
 		__builtin_memcpy(objects, *block, got * sizeof(*objects));
 		*block += got;
-		km_debug(away->objects >= got, "what a node has of others is counted");
-		km_bump(&away->objects, -(long)got);
+		km_debug(remote->objects >= got, "what a node has of others is counted");
+		km_bump(&remote->objects, -(long)got);
 	}
 	if (!got) {
 		*empty = *block;
 		*block = NULL;
 	}
-	km_unlock_may(&away->lock, request->may_wait);
+	km_unlock_may(&remote->lock, request->may_wait);
 	return got;
 }
 
 /* False: another thread was here meanwhile. */
-static bool open_block(struct kmem_cache *cache, struct away *away, const struct km_request *request,
+static bool open_block(struct kmem_cache *cache, struct remote *remote, const struct km_request *request,
 		       void **block)
 {
 	bool opened = false;
 
-	if (!km_lock_may(&away->lock, request->may_wait))
+	if (!km_lock_may(&remote->lock, request->may_wait))
 		return false;
-	if (!away->block[request->node]) {
-		away->block[request->node] = block;
-		km_bump(&away->objects, km_block_count(&cache->shelf, block));
+	if (!remote->block[request->node]) {
+		remote->block[request->node] = block;
+		km_bump(&remote->objects, km_block_count(&cache->shelf, block));
 		opened = true;
 	}
-	km_unlock_may(&away->lock, request->may_wait);
+	km_unlock_may(&remote->lock, request->may_wait);
 	return opened;
 }
 
@@ -556,13 +541,13 @@ static bool open_block(struct kmem_cache *cache, struct away *away, const struct
  * block of that node's objects: its CPUs meet each other here, and the other's once for each block. The last full block
  * of the other's barn stays there, for its own CPUs. Kernel: such a request goes past the sheaves, to the slabs.
  */
-static unsigned take_away(struct kmem_cache *cache, unsigned here, const struct km_request *request,
+static unsigned take_remote(struct kmem_cache *cache, unsigned here, const struct km_request *request,
 			  void **objects, unsigned want)
 {
-	struct away *away = sheaf_node(cache, here)->away;
+	struct remote *remote = sheaf_node(cache, here)->remote;
 	struct barn *barn = &sheaf_node(cache, (unsigned)request->node)->barn;
 	void **empty, **block;
-	unsigned got = take_open(cache, away, request, objects, want, &empty);
+	unsigned got = take_open(cache, remote, request, objects, want, &empty);
 
 	if (got)
 		return got;
@@ -573,7 +558,7 @@ static unsigned take_away(struct kmem_cache *cache, unsigned here, const struct 
 	}
 	got = (unsigned)km_min((size_t)want, km_block_count(&cache->shelf, block));
 	__builtin_memcpy(objects, block, got * sizeof(*objects));
-	if (!open_block(cache, away, request, block + got))
+	if (!open_block(cache, remote, request, block + got))
 		km_sheaf_retire(cache, block + got);
 	return got;
 }
@@ -586,25 +571,25 @@ unsigned km_sheaf_take(struct kmem_cache *cache, const struct km_request *reques
 
 	if (km_unlikely(request->node >= 0) && request->gfp & __GFP_THISNODE &&
 	    km_load(&cache->shelf.inner.shelf) && (here = km_node_here()) != (unsigned)request->node)
-		got = take_away(cache, here, request, objects, want);
+		got = take_remote(cache, here, request, objects, want);
 	return got == want ? got : got + take_slabs(cache, request, objects + got, want - got);
 }
 
-void km_sheaf_flush_away(struct kmem_cache *cache, struct sheaf_node *n)
+void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n)
 {
 	void **block[KM_MAX_NODES];
 
-	if (!n->away)
+	if (!n->remote)
 		return;
-	km_lock(&n->away->lock);
-	__builtin_memcpy(block, n->away->block, sizeof(block));
-	__builtin_memset(n->away->block, 0, sizeof(block));
-	km_store(&n->away->objects, (size_t)0);
-	km_unlock(&n->away->lock);
+	km_lock(&n->remote->lock);
+	__builtin_memcpy(block, n->remote->block, sizeof(block));
+	__builtin_memset(n->remote->block, 0, sizeof(block));
+	km_store(&n->remote->objects, (size_t)0);
+	km_unlock(&n->remote->lock);
 	for (unsigned i = 0; i < km_node_count; i++)
 		if (block[i]) {
 			km_sheaf_give(cache, block[i], (unsigned)km_block_count(&cache->shelf, block[i]));
-			free_block(cache, block[i]);
+			km_block_free(cache, block[i]);
 		}
 }
 
@@ -675,7 +660,7 @@ static void **any_empty(struct kmem_cache *cache, struct barn *barn)
 	km_lock(&barn->lock);
 	void **empty = pop_empty(cache, barn);
 	km_unlock_quick(&barn->lock);
-	return empty ?: new_block(cache, true);
+	return empty ?: km_block_new(cache, true);
 }
 
 /*
@@ -723,14 +708,14 @@ void **km_sheaf_spill(struct kmem_cache *cache, void **full)
 	km_unlock_quick(&barn->lock);
 	if (kept)
 		return empty;
-	if (room && (empty = new_block(cache, true))) {
+	if (room && (empty = km_block_new(cache, true))) {
 		km_lock(&barn->lock);
 		kept = push_full(cache, barn, full);
 		barn->puts += kept;
 		km_unlock_quick(&barn->lock);
 		if (kept)
 			return empty;
-		free_block(cache, empty);
+		km_block_free(cache, empty);
 	}
 	km_count(cache, KMEM_BARN_PUT_FAIL);
 	return flush_block(cache, full);
@@ -775,8 +760,8 @@ void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn)
 
 	for (void **block; (block = pop_block(cache, &full));) {
 		km_sheaf_give(cache, block, (unsigned)km_block_count(&cache->shelf, block));
-		free_block(cache, block);
+		km_block_free(cache, block);
 	}
 	for (void **block; (block = pop_block(cache, &empty));)
-		free_block(cache, block);
+		km_block_free(cache, block);
 }

@@ -26,7 +26,7 @@ struct barn {
 };
 
 /* The objects of other nodes that a node's CPUs have, for requests that name those: a block of each. */
-struct away {
+struct remote {
 	struct km_lock lock;
 	bool touched;			/* since the last reap */
 	size_t objects;			/* in all of them */
@@ -40,7 +40,7 @@ struct sheaf_node {
 	uint8_t swings;			/* times that a slab was needed after one had gone, since the last reap */
 	bool dropped;			/* one has gone since one was last needed */
 	struct barn barn km_aligned(64);
-	struct away *away;		/* NULL: there is one node, or no shelf */
+	struct remote *remote;		/* NULL: there is one node, or no shelf */
 };
 _Static_assert(offsetof(struct sheaf_node, slabs.counts) == 0, "readers find it there");
 
@@ -67,7 +67,7 @@ km_inline uint64_t *sheaf_bits(const struct kmem_cache *cache, struct km_page *s
 	return &sheaf_page(&slab[word / 2])->bits[word % 2];
 }
 
-/* ---- sheaf.c, for sheaf_node.c */
+/* ---- sheaf.c, for sheaf_cache.c */
 
 unsigned km_sheaf_take(struct kmem_cache *cache, const struct km_request *request, void **objects,
 		       unsigned want);
@@ -79,7 +79,7 @@ bool km_sheaf_has_room(struct kmem_cache *cache);
 /* Everything in the barn goes to the slabs, its blocks to metadata. */
 void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn);
 /* The same with what the node has of others. */
-void km_sheaf_flush_away(struct kmem_cache *cache, struct sheaf_node *n);
+void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n);
 /* A slab leaves the list, to be freed; lock held. */
 void km_sheaf_drop(struct km_slabs *n, struct km_page *slab);
 /* Slabs on the list beyond which empty ones go; lock held. */

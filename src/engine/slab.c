@@ -67,7 +67,7 @@ static km_unused unsigned free_in(const struct km_page *slab)
 }
 
 /*
- * Somebody wrote to an object that he had freed, and the indices lay there. After a warning entries [at, objects) are
+ * The user wrote to an object after its free, and the indices lay there. After a warning entries [at, objects) are
  * made again: the bits know better. The object that they lie in comes last, because it must go last.
  */
 km_cold static void mend(struct kmem_cache *cache, struct km_page *slab, unsigned at)
@@ -421,7 +421,7 @@ size_t km_slab_free_slabs(struct kmem_cache *cache, struct slab_node *n, size_t 
 
 void **km_slab_new_shared(unsigned limit)
 {
-	return limit ? km_meta_alloc(limit * sizeof(void *), !km_no_calls) : NULL;
+	return limit ? km_meta_alloc(limit * sizeof(void *), true) : NULL;
 }
 
 void km_slab_free_shared(void **shared, unsigned limit)
@@ -510,7 +510,7 @@ void km_slab_drain_shared(struct kmem_cache *cache, struct slab_node *n, bool al
 
 static bool make_alien(struct slab_node *n)
 {
-	struct slab_alien *alien = km_meta_alloc(km_node_count * sizeof(*alien), !km_no_calls);
+	struct slab_alien *alien = km_meta_alloc(km_node_count * sizeof(*alien), true);
 
 	if (!alien)
 		return false;
@@ -615,14 +615,9 @@ static void **fit(const struct km_shelf *shelf, void **block, uint64_t pad)
 
 static void **new_block(struct kmem_cache *cache, bool may_wait)
 {
-	void **block = km_meta_alloc((size_t)cache->shelf.block_mask + 1, may_wait);
+	void **block = km_block_new(cache, may_wait);
 
 	return block ? fit(&cache->shelf, block, km_load(&cache->pad)) : NULL;
-}
-
-static void free_block(struct kmem_cache *cache, void **block)
-{
-	km_meta_free(km_block_base(&cache->shelf, block), (size_t)cache->shelf.block_mask + 1);
 }
 
 /*
@@ -660,7 +655,7 @@ void **km_slab_refill(struct kmem_cache *cache, const struct km_request *request
 		if (empty)
 			fit(&cache->shelf, empty, old);
 		else
-			free_block(cache, bottom);
+			km_block_free(cache, bottom);
 		return NULL;
 	}
 	if (got < want)
@@ -687,7 +682,7 @@ void **km_slab_give_oldest(struct kmem_cache *cache, void **block, size_t count)
 void **km_slab_spill(struct kmem_cache *cache, void **full)
 {
 	if (!full)
-		return new_block(cache, !km_no_calls);
+		return new_block(cache, true);
 	unsigned here = km_node_here(), moved;
 	struct slab_node *n = slab_node(cache, here);
 	void **bottom = km_block_bottom(&cache->shelf, full);
@@ -721,5 +716,5 @@ void km_slab_retire(struct kmem_cache *cache, void **block)
 
 	if (count)
 		km_slab_give(cache, block, (unsigned)count);
-	free_block(cache, block);
+	km_block_free(cache, block);
 }

@@ -4,8 +4,8 @@
  *
  *	CPU: freelist, slab, partial slabs  <->  node: partial slabs  <->  pages
  *
- * Here is what objects do: allocate, free, and what becomes of slabs meanwhile. slub_bulk.c frees many, slub_node.c has
- * what a cache does (layout, drain, shrink, statistics), slub_checked.c caches with SLAB_CONSISTENCY_CHECKS.
+ * Here is what objects do: allocate, free, and what becomes of slabs meanwhile. slub_bulk.c frees many, slub_cache.c
+ * has what a cache does (layout, drain, shrink, statistics), slub_checked.c caches with SLAB_CONSISTENCY_CHECKS.
  *
  * A slab is in one of five places, and only its word (slub.h) and its node's lock move it:
  *	CPU slab	frozen; the CPU has its freelist, others' frees gather on the slab's own

@@ -191,7 +191,7 @@ km_inline void slub_count(const struct kmem_cache *cache, enum kmem_event event)
 	slub_count_n(cache, event, 1);
 }
 
-/* ---- slub.c, for slub_node.c */
+/* ---- slub.c, for slub_cache.c */
 
 /* Put slabs that were frozen on a CPU's partial list on their node's, or let them go. */
 void km_slub_put_partials(struct kmem_cache *cache, struct km_chain_link *link);

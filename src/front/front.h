@@ -131,7 +131,7 @@ km_inline void km_front_hit(struct kmem_cache *cache, enum kmem_event event, siz
  * Which node a request means: by the system's number, or with __GFP_THISNODE alone the CPU's; where there is one node,
  * any. False: there is no such node, and it insists.
  */
-bool km_front_place(struct km_request *request, int id);
+bool km_request_resolve_node(struct km_request *request, int id);
 /* Will any object do for a request that names this node? Then *gfp does not insist on a node any more. */
 km_inline bool km_front_any_node(int id, gfp_t *gfp)
 {
@@ -199,6 +199,8 @@ bool km_front_several_pay(struct kmem_cache *cache, bool may_wait);
 void km_front_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);
 void km_front_fork(bool before, bool child);
 size_t km_front_shelf_objects(const struct kmem_cache *cache);
+/* The shelves as this file and pcpu.h describe them, while nobody uses the cache: how much is wrong; each is said. */
+int km_front_check(struct kmem_cache *cache);
 
 /* A bad call, where gfp has bits that there are not. cache: its name, or NULL. Misses ask; so must all that is neither
  * hit nor miss: what stays in place, what comes out of a sheaf, what fails by its arguments. */
@@ -239,10 +241,10 @@ void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp);
 
 /*
  * A cache whose objects are all paid for has no public shelf, but one of objects that are paid for already: a second
- * hit. As long as one pays for all, they are the owner's that the CPU's block names (own); where several pay they may
- * be anybody's, and whoever takes one looks whose (any): it comes with what he pays for it, or is charged to him
- * instead of that one. A freed object goes there by the first hit, either way. base, rseq: area 0 and the thread's
- * offset, as at the first hit.
+ * hit. As long as one owner pays for all, they are that owner's, whom the CPU's block names (own). Where several pay
+ * each object may be another's, and an allocation looks whose (any): it is the caller's already, or is charged to the
+ * caller's objcg in the place of its former owner. A freed object goes there by the first hit, either way. base, rseq:
+ * area 0 and the thread's offset, as at the first hit.
  */
 #ifdef KMEM_HAVE_RSEQ
 km_inline void *km_charged_alloc_own(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, char *base,

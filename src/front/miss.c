@@ -2,6 +2,25 @@
  * miss.c: a miss: who is asked first, the second hits, and then the shape of what lies on a CPU; what the shapes share:
  * the notes, the frees of handlers, the nodes, pressure, failure. Invariant: what is a hit after all is found here
  * without a frame; all else is one jump to the cache's shape.
+ *
+ * A call comes here because its sequence did not commit. That has many reasons, of which an empty shelf is only one:
+ * the kernel interrupted the thread, a drain has closed the shelf, the cache has no public shelf (it has a chain, a
+ * payer or a watcher), the thread has no CPU, or gfp asks for more than a hit gives. The frames from here on have four
+ * names:
+ *
+ *	hit	front.c, cache/kmalloc.c	one sequence, no frame
+ *	miss	this file			who pays; a chain's hit, or one that is paid for; else a jump
+ *	shape	array.c, chain.c, none.c	what lies on this CPU; watched.c stands before one of these
+ *	engine	engine/NAME.c			objects out of slabs and back
+ *
+ * Signal handlers. An engine takes locks, and a handler that struck its own thread there would wait for itself. So
+ * km_front_busy is set before an engine is entered (km_miss_enter), and a handler that finds it set is not let in: its
+ * allocation fails, and its free links the object to cache->deferred. That list needs no lock: a free adds by
+ * compare-and-swap, and the miss that finishes the frees takes the whole list by one exchange, so that a head which
+ * comes back with another successor does no harm.
+ *
+ * System calls. A request that may not wait makes none, and neither do the frees that it causes: km_calls_begin keeps
+ * the engine from them, and the tick, which gives memory back, is left to a call that may wait.
  */
 #include <errno.h>
 
@@ -23,14 +42,15 @@ bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (!km_has_accounting() || !km_objcg_now() || km_front_busy)
 		return false;
-	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	bool busy = km_busy_begin();
-	bool begun = km_accounting.begin(cache, (gfp & __GFP_DIRECT_RECLAIM) != 0);
+	bool begun = km_accounting.begin(cache, km_gfp_may_wait(gfp));
 	km_busy_end(busy);
 	km_calls_end(was);
 	return begun;
 }
 
+/* Where the cache's own limit refused the slab, what other caches have ready would not help: it alone is asked. */
 bool km_front_relieve(struct kmem_cache *cache, unsigned *tries)
 {
 	struct kmem_cache *only = km_slab_refused ? cache : NULL;
@@ -39,6 +59,7 @@ bool km_front_relieve(struct kmem_cache *cache, unsigned *tries)
 	return km_front_pressure && km_front_pressure(only, tries);
 }
 
+/* The tick may unmap and purge: those calls set errno, which a successful allocation must leave alone. */
 void km_front_tick_now(void)
 {
 	int saved_errno = errno;
@@ -55,6 +76,7 @@ void km_miss_free_twice(struct kmem_cache *cache, void *object)
 	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
 }
 
+/* Release: what the user wrote to the object comes before its link, for the thread that finishes the free. */
 void km_miss_defer(struct kmem_cache *cache, void *object)
 {
 	void **link = (void **)((char *)object + cache->freeptr);
@@ -70,6 +92,7 @@ void km_front_finish_deferred(struct kmem_cache *cache)
 {
 	if (km_likely(!km_load(&cache->deferred)))
 		return;
+	km_debug(km_front_busy, "what handlers left is finished where no handler gets in");
 	void *object = km_swap_acquire(&cache->deferred, NULL), *next;
 	/* Before the first is given: that may write over its link. */
 	void *twice = km_cut_circle(object, cache->freeptr);
@@ -87,7 +110,10 @@ void km_front_finish_deferred(struct kmem_cache *cache)
 /* Between two looks of reclaim (half a second), so many points ask for blocks twice as large. */
 #define GROW_POINTS	256u
 
-/* A rough count. Idle caches come back to what they began with. */
+/*
+ * A rough count: two threads that miss at once may lose a point, and no harm is done, because a block that is too small
+ * costs time and nothing else. Idle caches come back to what they began with (cache/reclaim.c).
+ */
 void km_front_note(struct kmem_cache *cache, unsigned points)
 {
 	unsigned capacity = km_mask_capacity(km_front_mask(cache));
@@ -100,6 +126,7 @@ void km_front_note(struct kmem_cache *cache, unsigned points)
 		km_store(&cache->touched, true);
 	if (km_likely(capacity >= cache->busy_capacity))
 		return;
+	km_debug(cache->busy_capacity <= cache->max_capacity, "blocks grow within the cache's bounds");
 	points += km_load(&cache->misses);
 	if (points >= GROW_POINTS) {
 		km_front_resize(cache, km_min(capacity * 2 + 2, (unsigned)cache->busy_capacity));
@@ -124,11 +151,13 @@ void km_miss_end(int entry, bool may_wait, bool rarely)
 		km_front_tick_rarely();
 	else if (may_wait && km_front_tick)
 		km_front_tick();
+	km_debug(entry != KM_NO_ENTRY && km_front_busy, "a miss that ends has begun");
 	km_calls_end(entry);
 	km_busy_end(false);
 }
 
-bool km_front_place(struct km_request *request, int id)
+/* Where there is one node every request is of it, so that request->node stays unnamed and no engine looks. */
+bool km_request_resolve_node(struct km_request *request, int id)
 {
 	bool only = request->gfp & __GFP_THISNODE;
 
@@ -138,6 +167,7 @@ bool km_front_place(struct km_request *request, int id)
 		return true;
 	}
 	int node = km_node_of_id(id, only);
+	km_debug(node < (int)km_node_count, "a request names a node that there is");
 	if (km_node_count > 1)
 		request->node = node;
 	return node >= 0 || (!only && id > NUMA_NO_NODE);
@@ -147,7 +177,7 @@ bool km_miss_ask(const struct kmem_cache *cache, struct km_request *request, int
 {
 	if (km_unlikely(request->gfp & KMEM_GFP_ODD) || km_unlikely(node != NUMA_NO_NODE)) {
 		km_front_check_gfp("kmem_cache_alloc", request->gfp, cache->name);
-		if (km_unlikely(!km_front_place(request, node)))
+		if (km_unlikely(!km_request_resolve_node(request, node)))
 			return km_miss_failed(cache, request);
 	}
 	km_front_enter_thread(request->may_wait);
@@ -159,6 +189,8 @@ void *km_miss_refill_named(struct kmem_cache *cache, const struct km_request *re
 	struct km_request only = *request;
 	void *object;
 
+	/* Two rounds, because an engine looks at its partial slabs of other nodes before it asks for fresh pages. */
+	km_debug(request->node >= 0, "a node is named by its number among ours");
 	only.gfp |= __GFP_THISNODE;
 	object = refill(cache, &only);
 	return object || request->gfp & __GFP_THISNODE ? object : refill(cache, request);
@@ -171,6 +203,7 @@ void *km_miss_take_named(struct kmem_cache *cache, const struct km_request *requ
 
 	if (!request->may_wait || !km_miss_enter_quick(cache))
 		return NULL;
+	km_debug(request->node >= 0, "a node is named by its number among ours");
 	only.gfp |= __GFP_THISNODE;
 	cache->engine->take(cache, &only, &object, 1);
 	km_miss_leave_quick();
@@ -183,9 +216,10 @@ void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error)
 
 	if (gfp & __GFP_NOFAIL)
 		km_panic("%s: out of memory, %lu bytes with __GFP_NOFAIL", name, (unsigned long)size);
-	if (!(gfp & __GFP_NOWARN) && (gfp & __GFP_DIRECT_RECLAIM) && km_add(&said, 1u) < 10)
+	if (!(gfp & __GFP_NOWARN) && km_gfp_may_wait(gfp) && km_add(&said, 1u) < 10)
 		km_warn("%s: unable to allocate %lu bytes, gfp=0x%x", name, (unsigned long)size,
 			gfp);
+	km_debug(error, "a call that fails says why");
 	errno = error;
 	return NULL;
 }
@@ -212,6 +246,7 @@ void *km_miss_failed(const struct kmem_cache *cache, const struct km_request *re
 	return km_front_failed(cache->name, request->bytes ?: cache->object_size, request->gfp, ENOMEM);
 }
 
+/* NULL of the shortest way means no more than that it was no ordinary call: the long way decides. */
 void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -288,6 +323,7 @@ void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 	return km_plain_alloc(cache, gfp, node);
 }
 
+/* Whether somebody pays may change between the look of a hit and this one: either answer is right for this call. */
 void *km_charged_miss(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (km_likely(km_load(&cache->charging) != NULL))

@@ -218,6 +218,7 @@ static void clear(void *p, size_t bytes)
 
 void *km_meta_alloc(size_t bytes, bool may_wait)
 {
+	may_wait &= !km_no_calls;
 	unsigned shift = shift_of(bytes);
 	void *p = NULL;
 

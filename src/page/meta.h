@@ -8,7 +8,7 @@
 #include "../port/cc.h"
 
 /* Zeroed memory of at least `bytes`, aligned to the next power of two (at most 8 KiB, the largest block of a shelf);
- * NULL: none left. */
+ * NULL: none left. may_wait: for the system, unless this thread makes no calls (km_no_calls). */
 void *km_meta_alloc(size_t bytes, bool may_wait);
 /* The program has limited its address space: what is reserved beyond a small part of that goes back. */
 void km_meta_fit(size_t limit);

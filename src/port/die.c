@@ -181,11 +181,6 @@ static const char *const phrases[KM_NR_MISUSES] = {
 	[KM_MISUSE_WRITTEN] = "free memory of this page was written to",
 };
 
-const char *km_misuse_phrase(enum km_misuse what)
-{
-	return phrases[what];
-}
-
 void km_misuse_set(enum km_misuse_action action)
 {
 	die.action = action;

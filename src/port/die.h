@@ -37,7 +37,6 @@ enum km_misuse {
  * (misuse:trap). After a warning the caller must drop the object: it leaks and nothing is corrupted. */
 km_cold void km_misuse(enum km_misuse what, const char *function, const void *object,
 		       const char *cache);
-const char *km_misuse_phrase(enum km_misuse what);
 enum km_misuse_action { KM_MISUSE_ABORT, KM_MISUSE_WARN, KM_MISUSE_TRAP };
 void km_misuse_set(enum km_misuse_action action);
 

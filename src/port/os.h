@@ -136,7 +136,6 @@ int km_os_eventfd(void);
 void km_os_event_add(int fd, uint64_t count);
 int km_os_open_truncated(const char *path);
 void km_os_close(int fd);
-uint64_t km_os_random(void);
 unsigned km_os_pid(void);
 /* The calling thread's name; of the first one, the program's, at most 15 bytes of it. */
 void km_os_program(char *name, size_t bytes);

@@ -16,7 +16,6 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -671,17 +670,6 @@ void km_os_close(int fd)
 
 	KEEP_ERRNO(ignored, syscall(SYS_close, fd));
 	(void)ignored;
-}
-
-uint64_t km_os_random(void)
-{
-	uint64_t random = 0;
-	long result;
-
-	KEEP_ERRNO(result, getrandom(&random, sizeof(random), GRND_NONBLOCK));
-	if (result != (long)sizeof(random))
-		random = km_os_now_ms() * 0x9e3779b97f4a7c15ull ^ (uintptr_t)&random;
-	return random;
 }
 
 unsigned km_os_pid(void)

@@ -125,9 +125,9 @@ static void past_a_lock(void)
 	go_to(0);
 	void *first = get(cache, THIS, 1);
 	size_t have = have_of_others(cache, 0);
-	sheaf(cache, 0)->away->lock.state = 1;
+	sheaf(cache, 0)->remote->lock.state = 1;
 	void *second = get(cache, GFP_NOWAIT | __GFP_THISNODE, 1);
-	sheaf(cache, 0)->away->lock.state = 0;
+	sheaf(cache, 0)->remote->lock.state = 0;
 	NEED(km_page_node(second) == 1 && have_of_others(cache, 0) == have && active(cache) == 2);
 	kmem_cache_free(cache, first);
 	kmem_cache_free(cache, second);

@@ -1,5 +1,5 @@
 /*
- * slub_node.c: the engine slub as a cache sees it: layout, coming and going, drain, shrink, statistics, checks. The
+ * slub_cache.c: the engine slub as a cache sees it: layout, coming and going, drain, shrink, statistics, checks. The
  * work on objects is in slub.c. Invariant: looking (statistics) follows no pointer that it has not proved to be one of
  * this cache's, since others may be at work.
  */

@@ -1,5 +1,5 @@
 /*
- * sheaf_node.c: the engine sheaf as a cache sees it: layout, coming and going, shrink, statistics, checks. The work on
+ * sheaf_cache.c: the engine sheaf as a cache sees it: layout, coming and going, shrink, statistics, checks. The work on
  * objects is in sheaf.c. Invariant: each node's lists and counts change under that node's locks, and a loop over nodes
  * holds those of one at a time, except around fork.
  */
@@ -111,18 +111,18 @@ static int node_init(struct kmem_cache *cache, unsigned node)
 	n->slabs.counts.ready[0] = &n->barn.objects;
 	if (km_node_count == 1 || !cache->capacity)
 		return 0;
-	n->away = km_meta_alloc(sizeof(*n->away), true);
-	if (!n->away)
+	n->remote = km_meta_alloc(sizeof(*n->remote), true);
+	if (!n->remote)
 		return -ENOMEM;
-	km_lock_init(&n->away->lock, KM_RANK_BARN);
-	n->slabs.counts.ready[1] = &n->away->objects;
+	km_lock_init(&n->remote->lock, KM_RANK_BARN);
+	n->slabs.counts.ready[1] = &n->remote->objects;
 	return 0;
 }
 
 static void node_fini(struct kmem_cache *cache, unsigned node)
 {
 	km_pages_keep_less((size_t)sheaf_node(cache, node)->extra << cache->order);
-	km_meta_free(sheaf_node(cache, node)->away, sizeof(struct away));
+	km_meta_free(sheaf_node(cache, node)->remote, sizeof(struct remote));
 }
 
 /* ------------------------------------------------------------------ shrinking and looking */
@@ -156,7 +156,7 @@ static size_t sheaf_shrink(struct kmem_cache *cache)
 	size_t freed = 0;
 
 	km_for_each_node(n, cache)
-		km_sheaf_flush_away(cache, n);
+		km_sheaf_flush_remote(cache, n);
 	km_for_each_node(n, cache) {
 		km_sheaf_flush_barn(cache, &n->barn);
 		keep_less(cache, n, true);
@@ -178,10 +178,10 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 	km_unlock(&barn->lock);
 	if (idle)
 		km_sheaf_flush_barn(cache, barn);
-	if (n->away && !km_load(&n->away->touched))
-		km_sheaf_flush_away(cache, n);
-	else if (n->away)
-		km_store(&n->away->touched, false);
+	if (n->remote && !km_load(&n->remote->touched))
+		km_sheaf_flush_remote(cache, n);
+	else if (n->remote)
+		km_store(&n->remote->touched, false);
 	keep_less(cache, n, idle);
 	return km_slabs_free_empty(cache, &n->slabs, idle ? 0 : km_sheaf_keep(cache, n), false, &kind);
 }
@@ -249,17 +249,17 @@ static int check_barn(const struct kmem_cache *cache, const struct barn *barn, u
 }
 
 /* The same of its blocks of other nodes. */
-static int check_away(const struct kmem_cache *cache, const struct away *away, unsigned node)
+static int check_remote(const struct kmem_cache *cache, const struct remote *remote, unsigned node)
 {
 	size_t objects = 0, strangers = 0;
 
-	for (unsigned i = 0; away && i < km_node_count; i++)
-		if (away->block[i])
-			count_block(cache, away->block[i], i, &objects, &strangers);
-	if (!away || (objects == away->objects && !strangers))
+	for (unsigned i = 0; remote && i < km_node_count; i++)
+		if (remote->block[i])
+			count_block(cache, remote->block[i], i, &objects, &strangers);
+	if (!remote || (objects == remote->objects && !strangers))
 		return 0;
 	km_warn("check: %s: node %u has %lu objects of others, kept %lu; %lu are of none that it says", cache->name,
-		node, objects, away->objects, strangers);
+		node, objects, remote->objects, strangers);
 	return 1;
 }
 
@@ -270,7 +270,7 @@ static int sheaf_check(struct kmem_cache *cache)
 	for (unsigned i = 0; i < km_node_count; i++) {
 		struct sheaf_node *n = sheaf_node(cache, i);
 
-		damages += check_barn(cache, &n->barn, i) + check_away(cache, n->away, i);
+		damages += check_barn(cache, &n->barn, i) + check_remote(cache, n->remote, i);
 		if (n->slabs.counts.taken > n->slabs.counts.objects) {
 			km_warn("check: %s: %lu of %lu objects taken", cache->name, n->slabs.counts.taken,
 				n->slabs.counts.objects);
@@ -309,8 +309,8 @@ static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
 	km_slabs_fork(cache, before, child);
 	km_for_each_node(n, cache) {
 		km_lock_around_fork(&n->barn.lock, before, child);
-		if (n->away)
-			km_lock_around_fork(&n->away->lock, before, child);
+		if (n->remote)
+			km_lock_around_fork(&n->remote->lock, before, child);
 	}
 }
 

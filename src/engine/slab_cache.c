@@ -1,5 +1,5 @@
 /*
- * slab_node.c: the engine slab as a cache sees it: layout, coming and going, looking for what is idle, tuning,
+ * slab_cache.c: the engine slab as a cache sees it: layout, coming and going, looking for what is idle, tuning,
  * shrink, statistics, checks. The work on objects is in slab.c. Invariant: an idle array gives back its oldest objects,
  * a share at a time, and what is used keeps its own.
  */

@@ -2,15 +2,30 @@
  * array.c: the shape of engines whose objects lie ready in blocks of pointers: on a CPU one that hits use, and a
  * partner. A miss pops again (an interruption may have been all), exchanges the two, and then takes a block from the
  * engine, or brings it one. Invariant: a block in hand is on no shelf and in no barn.
+ *
+ * Why a miss may work on a block without a lock. km_shelf_detach is a sequence: with its store the word no longer leads
+ * to the block, and no hit, which begins with that word, finds it any more. A hit that had read the word before was
+ * interrupted by this thread's coming to the CPU, and starts over. From then on the block is this thread's alone, on
+ * whichever CPU it comes to run, and it goes back by another sequence (km_front_install), which may find that another
+ * thread has put a block there meanwhile: then one of the two goes to the engine, which keeps it or takes it apart.
+ *
+ * Why every loop ends. A verb fails because its sequence was interrupted or because there is nothing to be had; which
+ * of the two it was the caller does not learn. So each loop has KM_MISS_TRIES rounds, and after those the engine serves
+ * one object, which needs no shelf.
+ *
+ *	alloc	pop -> swap, pop -> [detach the empty block -> engine: a full one -> install] -> one from the engine
+ *	free	push -> swap, push -> [detach the full block -> engine: an empty one -> install] -> one to the engine
  */
 #include <errno.h>
 
 #include "shape.h"
 
+/* After the last try the block is no worse than one of another CPU's that goes home: its objects are the engine's. */
 void km_front_install(struct kmem_cache *cache, void **block)
 {
 	void **evicted;
 
+	km_debug(km_front_busy, "a block in hand is its thread's: no handler comes in between");
 	for (int i = 0; i < KM_MISS_TRIES; i++)
 		if (km_shelf_install(&cache->shelf, block, &evicted)) {
 			if (evicted)
@@ -53,8 +68,10 @@ static void *array_pop(struct kmem_cache *cache)
 static void **next_block(struct kmem_cache *cache, const struct km_request *request)
 {
 	void **empty = km_shelf_detach(&cache->shelf, true, km_front_lone(cache));
+	km_debug(!empty || !*empty, "a block that is detached to be refilled is empty");
 	void **block = cache->engine->array.refill(cache, request, empty);
 
+	km_debug(!block || *block, "a block that the engine filled has an object");
 	if (km_unlikely(!block) && empty)
 		km_front_install(cache, empty);
 	return block;
@@ -79,7 +96,7 @@ static void *array_refill(struct kmem_cache *cache, const struct km_request *req
 	return object;
 }
 
-
+/* To the CPU's two blocks; false: both are full, or sequences were interrupted too often. */
 static bool array_push(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(!km_load(&cache->shelf.inner.shelf)))
@@ -96,6 +113,7 @@ static bool array_push(struct kmem_cache *cache, void *object)
 	return false;
 }
 
+/* In a handler that struck inside of the engine they go back to the shelf, or wait until the next miss. */
 static void send_home(struct kmem_cache *cache, void **objects, unsigned count, bool may_wait)
 {
 	if (!km_miss_enter()) {
@@ -142,7 +160,7 @@ static void *pop_own(struct kmem_cache *cache, gfp_t gfp, int id)
 	}
 	/* The long way sends it home. */
 	if (object && !km_shelf_push(&cache->shelf, object))
-		send_home(cache, &object, 1, (gfp & __GFP_DIRECT_RECLAIM) != 0);
+		send_home(cache, &object, 1, km_gfp_may_wait(gfp));
 	return NULL;
 }
 
@@ -168,9 +186,12 @@ static void **next_room(struct kmem_cache *cache)
 {
 	if (!km_load(&cache->shelf.inner.shelf) || !km_thread_has_cpu())
 		return NULL;
-	return cache->engine->array.spill(cache, km_shelf_detach(&cache->shelf, false, km_front_lone(cache)));
+	void **room = cache->engine->array.spill(cache, km_shelf_detach(&cache->shelf, false, km_front_lone(cache)));
+	km_debug(!room || ((uintptr_t)room & cache->shelf.block_mask), "a block for what is freed has room");
+	return room;
 }
 
+/* The object is the first of the block that comes: so a free that follows at once on this CPU is a hit again. */
 static void array_spill(struct kmem_cache *cache, void *object)
 {
 	void **room = next_room(cache);
@@ -183,6 +204,7 @@ static void array_spill(struct kmem_cache *cache, void *object)
 	km_front_install(cache, room);
 }
 
+/* A free keeps errno, as libc's free does: programs look at it after they have cleaned up. */
 void km_array_free(struct kmem_cache *cache, void *object)
 {
 	int saved_errno = errno;
@@ -215,6 +237,7 @@ static size_t move_bulk(struct kmem_cache *cache, size_t left, void **objects, b
 		size_t moved = in ? km_shelf_pop_n(&cache->shelf, objects, left) :
 				    km_shelf_push_n(&cache->shelf, objects, left);
 
+		km_debug(moved <= left, "a copy moves no more than is left");
 		km_front_hit(cache, in ? KMEM_ALLOCHIT : KMEM_FREEHIT, moved);
 		left -= moved;
 		tries += !moved;
@@ -243,6 +266,7 @@ static size_t array_refill_bulk(struct kmem_cache *cache, const struct km_reques
 	return km_bulk_take(cache, request, left, objects);
 }
 
+/* A request that insists on a node goes past the blocks, because a copy does not look at the objects that it moves. */
 static bool array_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	fit_bulk(cache, n);
@@ -259,6 +283,7 @@ static void array_spill_bulk(struct kmem_cache *cache, size_t left, void **objec
 		/* Not all of it: a block that was spilt in part has its older objects still. */
 		size_t moved = km_min(km_block_room(&cache->shelf, room), left);
 
+		km_debug(room - moved >= km_block_base(&cache->shelf, room), "what is copied to a block fits");
 		left -= moved;
 		__builtin_memcpy(room - moved, objects + left, moved * sizeof(*objects));
 		km_front_install(cache, room - moved);

@@ -2,6 +2,18 @@
  * bulk.c: many objects of one cache at once: copies between the caller's array and the shelf, and what those can't do
  * is a miss, which the cache's shape serves. Invariant: objects[0, left) are still to be had (or still to be freed),
  * objects[left, n) are done, whatever interrupts us.
+ *
+ * Both directions work from the array's end to its front. So one number says how far a call has come, for the
+ * sequences, for the shapes and for the engines alike; each of them may stop at any object, and the next goes on from
+ * there. An engine fills from the front (take), and km_bulk_take moves what it got to the end.
+ *
+ * All or nothing: where memory ends, the objects that were had go back, and none of their frees calls the system where
+ * the request may not (km_calls_begin). The frees are plain ones for objects that nobody pays for, and go by the
+ * cache's charging for those that are paid for.
+ *
+ * The copy of a sequence moves what the block has, or what it takes, at once: the block's whole stretch of pointers is
+ * read before the one committing store, and objects that were copied and not committed stay on the block, because the
+ * caller counts none of them.
  */
 #include <errno.h>
 
@@ -15,6 +27,7 @@ size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, 
 		unsigned want = (unsigned)km_min(left, KM_BULK_MOST);
 		unsigned got = cache->engine->take(cache, request, objects + left - want, want);
 
+		km_debug(got <= want, "an engine gives no more than is wanted");
 		/* take fills from the front: keep the invariant that the end is done. */
 		if (got < want)
 			__builtin_memmove(objects + left - got, objects + left - want, got * sizeof(*objects));
@@ -27,10 +40,11 @@ size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, 
 
 bool km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
+	km_debug(left <= n, "objects[left, n) are those that were had");
 	if (km_likely(!left))
 		return true;
 	if (left < n) {
-		bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+		bool was = km_calls_begin(km_gfp_may_wait(gfp));
 
 		km_plain_free_bulk(cache, n - left, objects + left);
 		km_calls_end(was);
@@ -58,6 +72,7 @@ bool km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, 
 	return km_bulk_done(cache, gfp, left, n, objects);
 }
 
+/* Where each object must be seen or cleared: the miss of one, n times. */
 bool km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	for (; left; left--) {
@@ -92,7 +107,7 @@ static bool bulk_miss(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n
 	if (km_likely(km_charging(cache)->alloc_bulk(cache, gfp, left, objects)))
 		return true;
 	if (left < n) {
-		bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+		bool was = km_calls_begin(km_gfp_may_wait(gfp));
 
 		km_front_free_bulk(cache, n - left, objects + left);
 		km_calls_end(was);
@@ -178,6 +193,7 @@ void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all km_u
 		km_plain_free(cache, objects[--n]);
 }
 
+/* A handler that struck inside of the engine defers each of them (km_miss_defer), in constant room. */
 void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bulk_spill_fn *spill)
 {
 	int saved_errno = errno, entry;

@@ -2,6 +2,19 @@
  * chain.c: the shape of engines whose objects lie ready in a CPU's slab, linked through themselves: there are no
  * blocks, and the engine has all that is beyond the chain. Invariant: a free of an object of the CPU's slab is a push,
  * or is found to be wrong, before the engine hears of it.
+ *
+ * A chain's word has two parts: the first free object, and a tag that names the slab. Only the CPU's own threads change
+ * it, by sequences, so that pop and push need no lock. Frees to this slab from other CPUs go to the slab's own word in
+ * its descriptor, which is the engine's (slub.c): the two freelists of one slab meet when the chain is empty and its
+ * engine takes the other one over.
+ *
+ * The push compares the object with the tag, and with the first free object. So an object of another slab is a miss,
+ * and the object that was freed last is found to be freed twice; a second free of an earlier one is found late or not
+ * at all, and with check:1 at once.
+ *
+ * Two shapes have the same functions, because a pointer that is compared costs less than a field that is loaded:
+ * km_shape_chain says that hits go by CPU, so that miss.c tries the sequence before it jumps; of km_shape_chain_soft
+ * each call comes here.
  */
 #include <errno.h>
 
@@ -15,6 +28,7 @@ km_cold void *km_chain_popped(struct kmem_cache *cache, void *object)
 	return object;
 }
 
+/* A node that is named, and what must be seen by the code of who pays, is the engine's to find. */
 static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	if (km_unlikely(gfp & KMEM_GFP_ODD & ~__GFP_ZERO) || km_unlikely(node != NUMA_NO_NODE))
@@ -22,6 +36,7 @@ static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	void *object = km_chain_pop(&cache->chain);
 	if (!object)
 		return km_miss_one(cache, 0, 0, gfp, node);
+	km_debug(km_page_head(km_page_of(object))->cache == cache, "a chain has objects of its own cache");
 	if (km_unlikely(km_layout_options.count_events))
 		km_chain_popped(cache, object);
 	return km_likely(!(gfp & __GFP_ZERO)) ? object : km_cleared(cache, object);
@@ -69,6 +84,7 @@ static bool chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 {
 	size_t got = km_likely(!(gfp & __GFP_THISNODE)) ? km_chain_pop_n(&cache->chain, objects, left) : 0;
 
+	km_debug(got <= left && left <= n, "a chain gives no more than is left");
 	if (km_unlikely(km_layout_options.count_events))
 		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
 	if (km_likely(got == left))
@@ -77,13 +93,14 @@ static bool chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 	if (km_likely(km_bulk_refill(cache, gfp, left - got, n - got, objects + got, km_bulk_take)))
 		return true;
 	int error = errno;
-	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	km_plain_free_bulk(cache, got, objects);
 	km_calls_end(was);
 	errno = error;
 	return false;
 }
 
+/* Objects that may be paid for go one by one, by the calls that look whose they are. */
 km_inline bool enter(struct kmem_cache *cache)
 {
 	if (km_unlikely(km_load(&cache->charging) != NULL) || km_unlikely(km_front_busy))
@@ -108,7 +125,9 @@ static size_t chain_give_last(struct kmem_cache *cache, size_t n, void **objects
 	if (!enter(cache))
 		return n;
 	n -= count;
-	n += cache->engine->chain.give_last(cache, objects + n, count);
+	unsigned kept = cache->engine->chain.give_last(cache, objects + n, count);
+	km_debug(kept <= count, "an engine that is given objects leaves no more than there were");
+	n += kept;
 	km_miss_leave_quick();
 	return n;
 }

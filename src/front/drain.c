@@ -1,6 +1,25 @@
 /*
  * drain.c: taking objects back from other CPUs: for shrink, destroy, resizing, and idle shelves. Invariant: a
  * shelf that is closed here is opened again here, in the child of a fork as well.
+ *
+ * How objects are taken from a CPU that runs a hit at the same time, without an atomic instruction in the hit:
+ *
+ *	1. close	the word that a hit reads first becomes 0, on all CPUs at once, because it is the cache's
+ *	2. fence	membarrier restarts every sequence that is under way: one that had read the word reads it anew
+ *	3. take		now no sequence is on any of the cache's words, and none comes: plain loads and stores
+ *	4. open		the word is back, by a release, which pairs with the dependent loads of a hit
+ *
+ * Between 1 and 4 hits miss, and misses work without the shelf: nobody waits. The soft disciplines have a lock in each
+ * slot instead, and skip 1, 2 and 4. One fence serves any number of caches, since it costs an interrupt of each CPU on
+ * which this process runs.
+ *
+ * A fence can be refused (a filter of system calls that the program installed after its start). Then nothing is taken,
+ * because the reading of step 3 would race: the shelves open again as they were. Two cases go on all the same: caches
+ * that nobody uses any more, on whose words no sequence can be; and this CPU's own objects, which the verbs of misses
+ * take one block at a time (collect_own).
+ *
+ * The lock makes closing and opening one transaction: between the two no other drain, no resizing and no change of who
+ * pays may open what is closed. A handler must not wait for it, so that its holder is busy, and resizing only tries.
  */
 #include "../page/meta.h"
 #include "../port/die.h"
@@ -27,7 +46,8 @@ static bool public_shelf(const struct kmem_cache *cache)
 	       !(km_layout_options.count_events && cache->engine->hit);
 }
 
-/* As long as one pays for all that is out, each CPU's charged block is his: nobody need look whose an object is. */
+/* As long as one owner pays for all objects that are out, each CPU's charged block is that owner's: a free need not
+ * look at the object's word. */
 static bool one_pays(const struct kmem_cache *cache)
 {
 	return cache->word_is_charged && cache->charged.inner.shelf && !(km_load(&cache->payer) & KM_PAYER_ODD);
@@ -97,6 +117,7 @@ static void each_cpu(struct kmem_cache *cache, const struct places *from, const 
 			take(cache, from->cpus[i], how);
 }
 
+/* The blocks go as they are; the engine keeps them, or takes them apart. */
 static void collect_from(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how km_unused)
 {
 	void **block[2];
@@ -112,6 +133,7 @@ static void collect(struct kmem_cache *cache, const struct places *from)
 	each_cpu(cache, from, NULL, collect_from);
 }
 
+/* Of an engine that keeps its own time: what it leaves of the block goes back on the CPU, if none has come there. */
 static void trim(struct kmem_cache *cache, const struct places *unused km_unused)
 {
 	km_for_each_cpu(cpu) {
@@ -130,6 +152,7 @@ static void trim(struct kmem_cache *cache, const struct places *unused km_unused
 
 static void close_shelf(struct kmem_cache *cache)
 {
+	km_debug(km_is_locked(&drain.lock), "a shelf that is closed here is opened again here");
 	km_shelf_close(&cache->shelf);
 	show(cache);
 }
@@ -182,6 +205,7 @@ static bool lies_on(const struct km_shelf *shelf, const struct places *places)
 	return false;
 }
 
+/* Without the lock: reclaim asks this of many caches, and a wrong answer costs a drain or delays one. */
 bool km_front_lies_on(const struct kmem_cache *cache, const uint16_t *cpus, size_t cpu_count)
 {
 	const struct places these = { cpus, cpu_count };
@@ -211,6 +235,7 @@ static void collect_own(struct kmem_cache *cache)
 	size_t count, most = 2 * (cache->max_capacity / SOME + 1);
 	void *objects[SOME];
 
+	km_debug(km_os_is_shut(), "objects are taken without a fence where there will be none");
 	for (; cache->shelf.slot && most; most--) {
 		/* They come to the end of the array. */
 		while ((count = km_shelf_pop_n(&cache->shelf, objects, SOME)))
@@ -278,6 +303,7 @@ static uint32_t pad_of(const struct kmem_cache *cache, unsigned limit)
 void km_front_set_limit(struct kmem_cache *cache, unsigned limit)
 {
 	km_lock(&drain.lock);
+	km_debug(limit <= cache->max_capacity, "blocks have room for the limit");
 	km_store(&cache->capacity, (uint16_t)limit);
 	km_store(&cache->pad, pad_of(cache, limit));
 	set_mask(cache, mask_of(limit));
@@ -299,6 +325,7 @@ void km_front_resize(struct kmem_cache *cache, unsigned capacity)
 	km_busy_end(was);
 }
 
+/* Nobody knows the cache yet: no lock, and no fence. Where its id has a word it uses that, so that kmalloc finds it. */
 void km_front_open(struct kmem_cache *cache)
 {
 	struct km_shelf *shelf = &cache->shelf;
@@ -361,6 +388,10 @@ static void free_charged(struct kmem_cache *cache)
 	shelf->slot = cache->mixed.slot = 0;
 }
 
+/*
+ * The words may be another cache's only after a fence: a sequence that read an offset here before it was 0 could store
+ * to it later. Where the fence is refused they are never given out again.
+ */
 bool km_front_close_all(struct kmem_cache **caches, size_t count)
 {
 	drain_all(caches, count, true);
@@ -410,6 +441,70 @@ static size_t objects_of(const struct km_shelf *shelf)
 size_t km_front_shelf_objects(const struct kmem_cache *cache)
 {
 	return objects_of(&cache->shelf) + objects_of(&cache->charged);
+}
+
+/* ------------------------------------------------------------------ what can be seen at rest */
+
+static int damaged(const struct kmem_cache *cache, bool damage, const char *what)
+{
+	if (damage)
+		km_warn("check: %s: %s", cache->name, what);
+	return damage;
+}
+
+/* From a block's top to its NULL there are objects of the cache, and no more than have room. */
+static bool block_is_right(const struct kmem_cache *cache, void *const *top)
+{
+	size_t count = km_block_count(&cache->shelf, top);
+
+	if (count > km_mask_capacity(cache->shelf.block_mask) || top[count])
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		struct km_page *page = km_page_of(top[i]);
+
+		page = page ? km_page_head(page) : NULL;
+		if (!page || page->cache != cache)
+			return false;
+	}
+	return true;
+}
+
+static bool blocks_are_right(const struct kmem_cache *cache)
+{
+	bool right = true;
+
+	km_for_each_cpu(cpu) {
+		uintptr_t top = km_shelf_top_cpu(&cache->shelf, cpu), partner;
+		void *const *block = (void *const *)(km_area(cpu) + top);
+
+		if (!top)
+			continue;
+		partner = *km_block_header(&cache->shelf, block);
+		right &= partner != top && block_is_right(cache, block) &&
+			 (!partner || block_is_right(cache, (void *const *)(km_area(cpu) + partner)));
+	}
+	return right;
+}
+
+int km_front_check(struct kmem_cache *cache)
+{
+	const struct km_shelf *shelf = &cache->shelf;
+	uint32_t open = km_load(&shelf->front.open.shelf);
+	int damages = 0;
+
+	km_lock(&drain.lock);
+	damages += damaged(cache, shelf->inner.shelf != shelf->slot, "its shelf was left closed");
+	damages += damaged(cache, open && (open != shelf->slot || !public_shelf(cache)),
+			   "hits find a shelf that is not for them");
+	damages += damaged(cache, shelf->slot && (shelf->inner.mask > shelf->block_mask ||
+						  shelf->front.open.mask != shelf->inner.mask),
+			   "its shelf has a mask that is not of its blocks");
+	damages += damaged(cache, shelf->slot && !blocks_are_right(cache),
+			   "a block on a shelf holds what is no object of it");
+	damages += damaged(cache, cache->charged.inner.shelf && cache->mixed.inner.shelf,
+			   "two shelves of what is paid for are open");
+	km_unlock(&drain.lock);
+	return damages;
 }
 
 /* ------------------------------------------------------------------ shelves of what is paid for */
@@ -514,7 +609,7 @@ bool km_front_several_pay(struct kmem_cache *cache, bool may_wait)
 	km_store(&cache->shelf.front.back.shelf, 0u);
 	if (cache->id >= KM_MAP_FIRST)
 		km_store(&km_id_masks(cache->id)->block, 0u);
-	/* Release pairs with the acquire of who reads it: it is closed for who comes after him. */
+	/* Release pairs with the acquire of a thread that reads it: what this closed is closed for that one. */
 	km_store_release(&cache->payer, (uint64_t)KM_PAYER_ODD);
 	if (may_wait && cache->mixes && cache->charged.slot)
 		mix(cache);
@@ -569,6 +664,7 @@ static void take_own_charged(struct kmem_cache *cache, const struct km_charged_d
 		how->take(cache, owner, there, count, how->arg);
 }
 
+/* As do_closed, of the shelves of what is paid for, which has owners to be asked. */
 static void drain_charged(struct kmem_cache **caches, size_t count, bool unused, const struct km_charged_drain *how,
 			  const struct places *places)
 {

@@ -1,6 +1,14 @@
 /*
  * none.c: the shape of engines of which nothing lies ready on a CPU: each call meets the engine, ordinary ones by the
- * shortest way; kmalloc's among them, where its one cache is served by size.
+ * shortest way; kmalloc's among them, where its one cache is served by size. Invariant: a call that is no ordinary one
+ * goes the long way of miss.c, and nothing was done for it before.
+ *
+ * Ordinary is a call that may wait, names no node and finds no free that a handler left: then the engine's lock is all
+ * that it needs, and the notes of a miss are not taken, because each call would take them. Reclaim has its turn at
+ * every 64th call (km_miss_leave_quick).
+ *
+ * NULL from the shortest way is no answer: memory may be had where others give back what lies ready. So the long way
+ * asks the engine once more, between calls of km_front_relieve.
  */
 #include "shape.h"
 
@@ -14,6 +22,7 @@ static void *none_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t ali
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	void *object = NULL;
 
+	km_debug(bytes < KM_PAGE_SIZE, "an engine that serves by size serves less than a page");
 	request.bytes = (uint32_t)bytes;
 	request.align = (uint32_t)align;
 	if (km_likely(node == NUMA_NO_NODE) && enter_alloc(cache, &request, KMEM_GFP_ODD & ~__GFP_ZERO)) {
@@ -29,6 +38,7 @@ static void *none_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	return none_alloc_sized(cache, 0, 0, gfp, node);
 }
 
+/* NULL is misuse, which the long way says. */
 static void none_free(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(!object) || !km_miss_enter_quick(cache)) {
@@ -39,6 +49,7 @@ static void none_free(struct kmem_cache *cache, void *object)
 	km_miss_leave_quick();
 }
 
+/* A block that the engine refuses stays as it was: the caller finds out what it is, and says so. */
 bool km_front_free_sized(struct kmem_cache *cache, void *object)
 {
 	if (km_unlikely(km_load(&cache->shape) != &km_shape_none) || !km_miss_enter_quick(cache))
@@ -54,6 +65,7 @@ unsigned km_front_take(struct kmem_cache *cache, const struct km_request *reques
 	if (km_unlikely(km_load(&cache->shape) != &km_shape_none) || !enter_alloc(cache, request, KMEM_GFP_ODD))
 		return 0;
 	unsigned got = cache->engine->take(cache, request, objects, want);
+	km_debug(got <= want, "an engine gives no more than is wanted");
 	km_miss_leave_quick();
 	return got;
 }

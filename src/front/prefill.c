@@ -8,6 +8,18 @@
  * A sheaf is known by the address of its word top: in a block 8 bytes before a multiple of 32, in an array 24 before
  * one. Invariants: what is in the caller's hand is on no shelf and in no barn; top points into the sheaf's own memory
  * while it is out, and no header says so of a block that is not, which is how one returned twice is known.
+ *
+ * Why taking from a sheaf can't fail. The block is detached from every shelf before it is handed out, so no other
+ * thread has a way to it; what is taken moves top, a word in the block's own header; and the NULL below the last
+ * object, which stands there from the block's first day, ends it. A signal handler may take from a sheaf of its own
+ * while its thread is anywhere in the library, because nothing here is shared.
+ *
+ * A CPU's partner is the sheaf of first choice: it is full or half full, and a sequence detaches it. A sheaf that comes
+ * back becomes the partner again where there is none. Else a barn that has room gets it, topped up first, because a
+ * barn keeps full blocks; and what no barn takes the engine takes apart.
+ *
+ * Where the cache has no such blocks (another shape, a payer, a watcher, more objects than the largest block holds),
+ * the sheaf is an array of our own memory, filled and emptied by bulk. Its calls are the same, and slower.
  */
 #include <errno.h>
 
@@ -43,6 +55,7 @@ static struct slab_sheaf *sheaf_of_block(const struct kmem_cache *cache, void **
 {
 	struct slab_sheaf *sheaf = (struct slab_sheaf *)km_block_header(&cache->shelf, top);
 
+	km_debug(is_block(sheaf), "a sheaf's address says whether it is a block");
 	sheaf->top = top;
 	return sheaf;
 }
@@ -115,6 +128,8 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 		top = block;
 	}
 	size_t count = km_block_count(&cache->shelf, top);
+	km_debug(km_front_busy && n <= km_mask_capacity(cache->shelf.block_mask),
+		 "a block is filled as far as it has room");
 	if (count >= n)
 		return top;
 	unsigned room = (unsigned)(km_max(n, (size_t)km_mask_capacity(km_front_mask(cache))) - count);
@@ -162,6 +177,7 @@ static struct slab_sheaf *prefill_block(struct kmem_cache *cache, const struct k
 	return NULL;
 }
 
+/* As the partner, or to a barn that has room, filled up: what lies ready there should be worth an exchange. */
 static void return_block(struct kmem_cache *cache, const struct km_request *request, void **top)
 {
 	if (km_shelf_put_partner(&cache->shelf, top)) {
@@ -183,12 +199,14 @@ static void return_block(struct kmem_cache *cache, const struct km_request *requ
 /* More objects for an array with room for them, all or none. */
 static bool fill_array(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf, size_t more)
 {
+	km_debug((char *)(sheaf->top - more) >= memory_of(cache, sheaf), "an array is filled as far as it has room");
 	if (!km_front_alloc_bulk(cache, gfp, more, sheaf->top - more))
 		return false;
 	sheaf->top -= more;
 	return true;
 }
 
+/* top is NULL first: a second return finds a sheaf that is not out, also while the objects go. */
 static void free_array(struct kmem_cache *cache, struct slab_sheaf *sheaf)
 {
 	size_t count = size_of(sheaf), bytes = array_bytes(((struct array_sheaf *)sheaf)->capacity);
@@ -205,7 +223,7 @@ static void free_array(struct kmem_cache *cache, struct slab_sheaf *sheaf)
 static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, size_t n)
 {
 	size_t bytes = array_bytes(n);
-	bool may_wait = (gfp & __GFP_DIRECT_RECLAIM) != 0;
+	bool may_wait = km_gfp_may_wait(gfp);
 
 	if (bytes > MAX_ARRAY_BYTES || km_front_busy)
 		return NULL;
@@ -216,6 +234,8 @@ static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, siz
 		return NULL;
 	struct array_sheaf *array = (struct array_sheaf *)(memory + bytes) - 1;
 	*array = (struct array_sheaf){ { (void **)array - 1 }, cache, n };
+	km_debug(!is_block(&array->sheaf) && memory_of(cache, &array->sheaf) == memory,
+		 "a sheaf's address says whether it is a block");
 	km_count(cache, KMEM_SHEAF_PREFILL_OVERSIZE);
 	if (fill_array(cache, gfp, &array->sheaf, n))
 		return &array->sheaf;
@@ -232,6 +252,7 @@ static gfp_t fill_gfp(const struct kmem_cache *cache, gfp_t gfp, const char *fun
 	return gfp & __GFP_BITS_MASK & ~__GFP_ZERO;
 }
 
+/* A block where the cache has some of that size, else an array. */
 static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -273,6 +294,7 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 	if (is_block(sheaf)) {
 		void **top = sheaf->top;
 
+		km_debug(top, "a sheaf that comes back was out");
 		sheaf->top = NULL;
 		km_front_enter_thread(request.may_wait);
 		bool was = km_busy_begin();
@@ -296,6 +318,7 @@ static struct slab_sheaf *refill_block(struct kmem_cache *cache, gfp_t gfp, stru
 	return sheaf_of_block(cache, top);
 }
 
+/* Where it needs another sheaf, that one is filled before the old one goes: a refusal leaves the caller what it had. */
 int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf **sheaf,
 			    unsigned int n)
 {

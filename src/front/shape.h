@@ -34,6 +34,7 @@ km_inline bool km_miss_enter_quick(struct kmem_cache *cache)
 
 km_inline void km_miss_leave_quick(void)
 {
+	km_debug(km_front_busy, "an engine is entered and left with handlers kept out");
 	km_front_tick_rarely();
 	km_busy_end(false);
 }

@@ -2,6 +2,17 @@
  * watched.c: the shape of caches each of whose objects is looked at: by hooks as it comes and goes, by a check before
  * it is freed; what lies on a CPU is a matter of the shape below. And that of caches that were destroyed. Invariant: no
  * object passes unseen, but those of calls that were under way when somebody began to look.
+ *
+ * A watcher comes to a running cache in this order: the hooks are stored, the shape that calls them is chosen, the
+ * public shelf is closed by a drain with a fence. From the fence on each hit misses, and each miss finds the shape:
+ * what was allocated unseen before is freed before the watcher's eyes, so a watcher must accept objects that it has not
+ * met.
+ *
+ * The shape below serves what this one lets through, and it is a shape of its own right: `below` is chosen with the
+ * engine and never changes, so that a call which is in this file when a watcher leaves ends where it began.
+ *
+ * Destroyed caches keep a shape, too: a call by a name that is no longer anybody's is misuse, and is said, as long as
+ * no other cache lies at that address.
  */
 #include <errno.h>
 
@@ -31,12 +42,14 @@ void km_front_watch(struct kmem_cache *cache, const struct km_hooks *hooks)
 	km_store(&cache->hooks, hooks);
 	km_front_choose_shape(cache);
 	km_front_drain(cache);
+	km_debug(!hooks || !km_load(&cache->shelf.front.open.shelf), "a cache with watchers has no public shelf");
 }
 
 void km_front_bury(struct kmem_cache *cache)
 {
 	cache->dead = cache->checked = true;
 	cache->charging = NULL;
+	km_debug(!km_load(&cache->shelf.inner.shelf), "a cache that was destroyed has no shelf");
 	km_front_choose_shape(cache);
 }
 
@@ -50,7 +63,7 @@ static void *show(struct kmem_cache *cache, void *object, gfp_t gfp, size_t byte
 
 	if (km_likely(shown))
 		return km_miss_asked(cache, shown, gfp, bytes);
-	bool was = km_calls_begin((gfp & __GFP_DIRECT_RECLAIM) != 0);
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	cache->below->free(cache, object);
 	km_calls_end(was);
 	return km_front_failed(cache->name, bytes ?: cache->object_size, gfp, ENOMEM);
@@ -104,6 +117,7 @@ static void watched_free(struct kmem_cache *cache, void *object)
 	errno = saved_errno;
 }
 
+/* With hooks each object is shown by itself; a check is of frees, and takes nothing from an allocation. */
 static bool watched_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (km_load(&cache->hooks))

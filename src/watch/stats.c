@@ -257,7 +257,7 @@ int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 
 static int check_cache(struct kmem_cache *cache, void *arg)
 {
-	*(int *)arg += cache->engine->check(cache);
+	*(int *)arg += cache->engine->check(cache) + km_front_check(cache);
 	return 0;
 }
 

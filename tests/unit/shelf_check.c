@@ -1,0 +1,65 @@
+/*
+ * shelf_check.c: kmem_check_all finds what is wrong with a cache's shelves while nobody uses them: a shelf that was
+ * left closed, a mask that is not of its blocks, a hit's shelf that is not for hits, and on a block what is no object
+ * of the cache. Each is broken here, found, and mended. Disciplines: all.
+ */
+#include <stdio.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "check.h"
+#include "front/front.h"
+#include "inside.h"
+
+static struct kmem_cache *cache, *other;
+
+/* A field that has another value is found, and with its own nothing is. */
+#define BROKEN(field, value)                                                                       \
+	do {                                                                                       \
+		__typeof__(field) whole = (field);                                                 \
+		(field) = (value);                                                                 \
+		CHECK(kmem_check_all() == -EIO);                                                   \
+		(field) = whole;                                                                   \
+		CHECK(kmem_check_all() == 0);                                                      \
+	} while (0)
+
+/* The block with objects that lies on some CPU: there is one. */
+static void **block_of(const struct kmem_cache *cache)
+{
+	km_for_each_cpu(cpu) {
+		uintptr_t top = km_shelf_top_cpu(&cache->shelf, cpu);
+
+		if (top && *(void **)(km_area(cpu) + top))
+			return (void **)(km_area(cpu) + top);
+	}
+	return NULL;
+}
+
+int main(void)
+{
+	struct kmem_cache_args args = { .engine = "sheaf" };
+	void *objects[8], *strange;
+
+	cache = kmem_cache_create("checked", 64, &args, 0);
+	other = kmem_cache_create("other", 64, &args, 0);
+	NEED(cache && other && (strange = kmem_cache_alloc(other, GFP_KERNEL)));
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 8, objects));
+	kmem_cache_free_bulk(cache, 8, objects);
+	NEED(kmem_check_all() == 0);
+
+	BROKEN(cache->shelf.inner.shelf, cache->shelf.slot + 64);
+	BROKEN(cache->shelf.inner.mask, cache->shelf.block_mask * 2 + 1);
+	BROKEN(cache->shelf.front.open.mask, cache->shelf.inner.mask * 2 + 1);
+	BROKEN(cache->shelf.front.open.shelf, cache->shelf.slot + 64);
+	void **block = block_of(cache);
+	if (block) {
+		BROKEN(block[0], strange);
+		BROKEN(block[0], (void *)&args);
+	}
+	kmem_cache_free(other, strange);
+	kmem_cache_destroy(other);
+	kmem_cache_destroy(cache);
+	printf("%u failures%s\n", failures, block ? "" : "; no CPU has a block here");
+	return failures != 0;
+}

@@ -58,28 +58,12 @@ km_inline struct shape shape_of(const struct kmem_cache *cache, const struct km_
 
 /* ------------------------------------------------------------------ the free blocks of a page; lock held */
 
-static struct km_slob_free *free_at(char *base, unsigned unit)
-{
-	return (struct km_slob_free *)(base + unit * KM_SLOB_UNIT);
-}
-
-/*
- * Users write to what they freed: a header that can't be right ends the walk, and the page's use. The next block begins
- * behind this one's end and one more unit; only the end of the page may follow at once.
- */
-km_inline bool sound(unsigned at, unsigned end, unsigned next)
-{
-	return end > at && next <= NONE && end - next / NONE < next;
-}
-
 km_cold static void bury(struct kmem_cache *cache, struct km_page *page, char *base)
 {
 	km_misuse(KM_MISUSE_WRITTEN, "slob", base, cache->name);
 	km_bump(&km_slob.pages, -(km_slob_page(page)->free_units != KM_SLOB_UNITS));
 	km_bump(&km_slob.units, km_slob_page(page)->free_units - (size_t)KM_SLOB_UNITS);
-	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++)
-		km_bump(&km_slob.blocks,
-			-__builtin_popcountll(word_of(km_slob_page(page)->marks, i)));
+	km_bump(&km_slob.blocks, -count_marks(km_slob_page(page)->marks));
 	if (page->flags & KM_SLAB_PARTIAL)
 		km_list_del(&page->list);
 	page->flags = KM_SLAB_DEAD;
@@ -131,6 +115,7 @@ km_inline unsigned take_units(struct km_page *page, const struct shape *shape)
 		}
 		largest = km_max(largest, end - at);
 	}
+	km_debug(shape->units <= km_slob_page(page)->free_units, "a page has no fewer free units than a block of them");
 	km_slob_page(page)->passed = (uint16_t)before;
 	km_slob_page(page)->passed_units = (uint16_t)largest;
 	/* The rest on either side stays free. */
@@ -152,11 +137,14 @@ km_inline void join(struct km_page *page, char *base, unsigned before, unsigned 
 {
 	unsigned next = after;
 
+	km_debug((before == NONE || before < unit) && unit < end && end <= after,
+		 "the free blocks of a page are linked by rising address");
 	km_slob_page(page)->free_units = (uint16_t)(km_slob_page(page)->free_units + (end - unit));
 	if (after == end && after != NONE) {
 		end += free_at(base, after)->units;
 		next = free_at(base, after)->next;
 	}
+	km_debug(km_slob_page(page)->free_units <= KM_SLOB_UNITS, "a page has no more free units than it has");
 	if (before != NONE && before + free_at(base, before)->units == unit)
 		unit = before;
 	else
@@ -239,12 +227,14 @@ static void count(struct kmem_cache *cache, enum kmem_event event)
 
 static void list_page(struct km_page *page, struct km_list *list)
 {
+	km_debug(!(page->flags & (KM_SLAB_PARTIAL | KM_SLAB_DEAD)), "a page that comes to a list is on none");
 	page->flags |= KM_SLAB_PARTIAL;
 	km_list_add_head(&page->list, list);
 }
 
 static void unlist_page(struct km_page *page)
 {
+	km_debug(page->flags & KM_SLAB_PARTIAL, "a page that leaves a list is on one");
 	page->flags &= (uint8_t)~KM_SLAB_PARTIAL;
 	km_list_del(&page->list);
 }
@@ -261,6 +251,7 @@ static void page_goes(struct kmem_cache *cache)
 {
 	count(cache, KMEM_FREE_SLAB);
 	km_bump(&km_slob_node(cache)->counts.freed_slabs, 1);
+	km_debug(km_slob.pages, "a page that goes was counted");
 	km_bump(&km_slob.pages, -1);
 }
 
@@ -279,6 +270,7 @@ km_inline struct km_page *add_stocked(enum km_slob_list list, int node)
 /* A page that is on no list and wholly free: it is kept, or the caller gives it back. Lock held. */
 static struct km_page *drop_page(struct km_page *page, char *base)
 {
+	km_debug(!count_marks(km_slob_page(page)->marks), "a page that goes has no marked block");
 	clear_page(page, base);
 	if (km_slob.stocked >= KM_SLOB_STOCK) {
 		hide_page(page);
@@ -379,6 +371,8 @@ km_inline void *take_block(struct kmem_cache *cache, const struct shape *shape)
 
 	if (km_unlikely(km_slob_page(page)->free_units + shape->units == KM_SLOB_UNITS))
 		page_comes(cache);
+	km_debug(page->flags & KM_SLAB_PARTIAL, "a page that serves is on the list of its blocks' size");
+	km_debug(mark_at(km_slob_page(page)->marks, unit) == NO_MARK, "no mark lies in a free block");
 	if (km_likely(km_slob_page(page)->free_units))
 		begin_at(list, page);
 	else
@@ -404,6 +398,7 @@ void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n)
 	if (page->type == KM_PAGE_SHARED) {
 		unsigned unit = ((uintptr_t)object & (KM_PAGE_SIZE - 1)) / KM_SLOB_UNIT;
 
+		km_debug(mark_at(km_slob_page(page)->marks, unit) == KEEPS_TYPE, "what keeps its type is marked so");
 		flip_mark(km_slob_page(page)->marks, unit, CACHES | KEEPS_TYPE);
 	} else {
 		page->inuse = 1;
@@ -458,6 +453,7 @@ static void *take_pages(struct kmem_cache *cache, const struct km_request *reque
 	km_bump(&n->counts.new_slabs, 1);
 	km_bump(&n->counts.objects, 1);
 	km_bump(&n->counts.taken, 1);
+	km_debug(n->counts.taken <= n->counts.objects, "no more objects are taken than there are");
 	km_unlock_quick(&km_slob.lock);
 	return km_page_address(slab);
 }
@@ -620,6 +616,7 @@ km_inline struct km_page *put_units(struct kmem_cache *cache, struct km_page *pa
 				    unsigned before, unsigned unit, unsigned end, unsigned after,
 				    uint32_t bytes)
 {
+	km_debug(km_slob.blocks && km_slob.units >= end - unit, "a block that goes was counted");
 	km_bump(&km_slob.units, -(size_t)(end - unit));
 	km_bump(&km_slob.blocks, -1);
 	bool listed = km_slob_page(page)->free_units != 0;

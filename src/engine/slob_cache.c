@@ -24,6 +24,8 @@ static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 		cache->freeptr = args->use_freeptr_offset ? args->freeptr_offset : size;
 		size += args->use_freeptr_offset ? 0 : (uint32_t)sizeof(void *);
 	}
+	km_debug(!(cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->freeptr + sizeof(void *) <= size,
+		 "the link of a free object lies in the object");
 	cache->size = size;
 	cache->reciprocal = km_reciprocal(size);
 	cache->order = cache->min_order = (uint8_t)km_order_of(size);
@@ -165,12 +167,6 @@ static size_t slob_shrink(struct kmem_cache *cache)
 	return before - km_load(&km_slob_node(cache)->counts.slabs) + dropped;
 }
 
-static size_t slob_reap(struct kmem_cache *cache)
-{
-	(void)cache;
-	return 0;
-}
-
 /* Of an object in pages of its own; for another, nobody can say where the next one is. */
 static bool slob_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
 {
@@ -202,24 +198,27 @@ struct totals {
 	int damages;
 };
 
-/* Free units as the links say, each block of them unmarked and in front of a marked one; SIZE_MAX: damaged. */
-static size_t count_free(const struct km_page *page, const char *base)
+/*
+ * Free units as the links say, each block of them unmarked, in front of a marked one, and no longer than the page says
+ * of those that a search may pass; SIZE_MAX: damaged.
+ */
+static size_t count_free(const struct km_page *page, char *base)
 {
+	const struct km_slob_page *of = km_slob_page(page);
 	size_t units = 0;
 
-	for (unsigned at = km_slob_page(page)->first_free; at != KM_SLOB_UNITS;) {
-		const struct km_slob_free *block =
-			(const struct km_slob_free *)(base + at * KM_SLOB_UNIT);
+	for (unsigned at = of->first_free; at != KM_SLOB_UNITS;) {
+		const struct km_slob_free *block = free_at(base, at);
 		unsigned behind = at + block->units;
 
-		if (!block->units || behind > KM_SLOB_UNITS)
+		if (!sound(at, behind, block->next) || block->units > of->largest)
+			return SIZE_MAX;
+		if (of->passed != KM_SLOB_UNITS && at <= of->passed && block->units > of->passed_units)
 			return SIZE_MAX;
 		for (unsigned unit = at; unit < behind; unit++)
 			if (mark_at(km_slob_page(page)->marks, unit) != NO_MARK)
 				return SIZE_MAX;
 		if (behind < KM_SLOB_UNITS && mark_at(km_slob_page(page)->marks, behind) == NO_MARK)
-			return SIZE_MAX;
-		if (block->next != KM_SLOB_UNITS && block->next <= behind)
 			return SIZE_MAX;
 		units += block->units;
 		at = block->next;
@@ -230,12 +229,11 @@ static size_t count_free(const struct km_page *page, const char *base)
 static int check_page(struct km_page *page, void *arg)
 {
 	struct totals *totals = arg;
-	size_t blocks = 0, free_units;
+	size_t blocks, free_units;
 
 	if (page->type != KM_PAGE_SHARED || page->flags & KM_SLAB_DEAD)
 		return 0;
-	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++)
-		blocks += (size_t)__builtin_popcountll(word_of(km_slob_page(page)->marks, i));
+	blocks = count_marks(km_slob_page(page)->marks);
 	free_units = count_free(page, km_page_address(page));
 	bool listed = page->flags & KM_SLAB_PARTIAL;
 	/* Of the stock; alone on its list; or, in the child of a fork, in the hand of a thread that is not there. */
@@ -293,7 +291,6 @@ const struct km_engine km_engine_slob = {
 	.alloc = slob_alloc,
 	.free = slob_free,
 	.shrink = slob_shrink,
-	.reap = slob_reap,
 	.is_taken = slob_is_taken,
 	.stats = km_slabs_stats,
 	.check = slob_check_cache,

@@ -26,7 +26,7 @@ bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool
 	return km_payer_set(class, block, owner, may_wait);
 }
 
-/* He pays in the place of its owner; false: he may not now, and it is nobody's. */
+/* The objcg pays in the place of the block's owner; false: it may not now, and the block is nobody's. */
 static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t owner)
 {
 	if (owner)

@@ -58,20 +58,20 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 	km_front_enter_thread(!km_no_calls);
 	if (!km_thread_has_cpu() || has_top(shelf))
 		return false;
-	bool was = km_busy_begin(), found = false;
+	bool was = km_busy_begin(), installed = false;
 	size_t bytes = shelf->block_mask + 1;
 	bool may = !cache->engine->array.may_charge || cache->engine->array.may_charge(cache);
-	void *memory = may ? km_meta_alloc(bytes, !km_no_calls) : NULL;
+	void *memory = may ? km_meta_alloc(bytes, true) : NULL;
 
 	if (memory) {
 		km_debug(!((uintptr_t)memory & (bytes - 1)), "a block is aligned to its size");
-		for (int i = 0; i < TRIES && !found && !has_top(shelf); i++)
-			found = km_owned_found(shelf, km_owned_prepare(shelf, memory), owner);
-		if (!found)
+		for (int i = 0; i < TRIES && !installed && !has_top(shelf); i++)
+			installed = km_owned_install(shelf, km_owned_prepare(shelf, memory), owner);
+		if (!installed)
 			km_meta_free(memory, bytes);
 	}
 	km_busy_end(was);
-	return found;
+	return installed;
 }
 
 /* There is a block for objects of anybody. */
@@ -91,7 +91,7 @@ km_noinline void km_charged_open_back(struct kmem_cache *cache)
 	if (km_front_busy || !cache->word_is_charged || !km_payer_is_known(km_load(&cache->payer)))
 		return;
 	bool was = km_busy_begin();
-	km_front_one_pays(cache, !km_no_calls);
+	km_front_back_open(cache, !km_no_calls);
 	km_busy_end(was);
 }
 

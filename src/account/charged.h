@@ -19,7 +19,7 @@ km_inline bool km_may_block(gfp_t gfp)
 }
 
 /*
- * Where several pay, the CPU's block may have objects of them all (front.h: km_front_several_pay). Once true, ever so;
+ * Where several pay, the CPU's block may have objects of them all (front.h: km_front_back_close). Once true, ever so;
  * who still takes it for one owner's finds that closed.
  */
 km_inline bool km_charged_is_mixed(const struct kmem_cache *cache)

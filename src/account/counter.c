@@ -84,7 +84,7 @@ void km_counter_charge(struct km_counter *counter, uint64_t bytes)
 		add(counter, bytes);
 }
 
-/* Somebody uncharged what he had not charged. All that there was goes, from those above as well. Kernel: the same. */
+/* More was uncharged than charged. All that there was goes, from those above as well. Kernel: the same. */
 static km_cold uint64_t too_much(struct km_counter *counter, uint64_t had, uint64_t bytes)
 {
 	km_misuse(KM_MISUSE_UNCHARGE, "mem_cgroup_uncharge", counter, NULL);

@@ -62,7 +62,7 @@ void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes);
 uint64_t km_objcg_spare(const struct obj_cgroup *objcg);
 /* After a charge by GFP_NOWAIT, where the caller may wait after all: what is over `high` is reclaimed, slowed down. */
 void km_objcg_settle(struct obj_cgroup *objcg, uint64_t bytes);
-/* ... and where he may not: his next charge that may wait is slowed down for it. */
+/* ... and where this one may not wait: the thread's next charge that may is slowed down for it. */
 void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes);
 /* The group that pays for it now, with a reference for the caller; the root for an orphan of it. */
 struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg);

@@ -196,7 +196,7 @@ static int note_cache(struct kmem_cache *cache, void *arg)
 }
 
 /* An object that is on no shelf and in no barn then is a user's: only that is taken. */
-static void take_back(struct walk *walk)
+static void empty_shelves(struct walk *walk)
 {
 	struct kmem_cache *caches[AT_ONCE];
 
@@ -227,7 +227,7 @@ static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 {
 	km_registry_lock();
 	bool more = km_registry_each(note_cache, walk) != 0;
-	take_back(walk);
+	empty_shelves(walk);
 	while (walk->count && next_owners(walk)) {
 		km_pages_walk(count_slab, walk);
 		drop_owners(walk);
@@ -271,7 +271,7 @@ int mem_cgroup_walk_caches(struct mem_cgroup *group, mem_cgroup_visit_cache visi
 
 static void sum_rows(struct walk *walk)
 {
-	take_back(walk);
+	empty_shelves(walk);
 	for (size_t i = 0; i < walk->count; i++)
 		walk->sum += km_load(&walk->row[i].cache->slab_bytes);
 	walk->count = 0;

@@ -8,7 +8,7 @@
 
 /* Objects looked at together where owners change from one to the next: they stay in the nearest cache. */
 #define WINDOW	64u
-/* Fewer than these of one owner in a row: others of his are looked for. */
+/* Fewer than these of one owner in a row: others of that owner's are looked for. */
 #define FEW	8u
 
 km_cold bool km_place_find_slowly(const struct kmem_cache *cache, const void *object, struct km_place *place)
@@ -23,18 +23,12 @@ km_cold bool km_place_find_slowly(const struct kmem_cache *cache, const void *ob
 	return true;
 }
 
-/* It has a twin: an object may be of either. */
-void km_charge_look(struct kmem_cache *cache)
-{
-	km_front_several_pay(cache, true);
-}
-
 void km_payers_mix(struct kmem_cache *cache)
 {
 	if (km_front_busy)
 		return;
 	bool was = km_busy_begin();
-	km_front_several_pay(cache, true);
+	km_front_back_close(cache, true);
 	km_busy_end(was);
 }
 
@@ -42,7 +36,7 @@ bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 {
 	km_debug(!(owner & KM_PAYER_ODD), "an owner is no state of a cache");
 	owner = owner ?: KM_PAYER_NOBODY;
-	/* Acquire pairs with who found that several pay: what he closed is closed. */
+	/* Acquire pairs with km_front_back_close: what it closed is closed. */
 	uint64_t seen = km_load_acquire(&cache->payer);
 
 	if (km_likely(seen == owner || seen == KM_PAYERS_DIFFER))
@@ -55,7 +49,7 @@ bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 	if (km_front_busy)
 		return false;
 	bool was = km_busy_begin(), calls = km_calls_begin(may_wait);
-	bool done = km_front_several_pay(cache, may_wait);
+	bool done = km_front_back_close(cache, may_wait);
 	km_calls_end(calls);
 	km_busy_end(was);
 	return done;
@@ -203,8 +197,8 @@ km_inline uint64_t owner_at(uintptr_t vector, uintptr_t place)
 }
 
 /*
- * ... of several, and are his: two branches for four looks. The vector is found from the address of any object in the
- * page, so that a look is a shift and a comparison.
+ * ... of several, and are the owner's: two branches for four looks. The vector is found from the address of any object
+ * in the page, so that a look is a shift and a comparison.
  */
 km_inline size_t his_in_page(uintptr_t page, uint64_t seen, uint32_t shift, size_t n, const uintptr_t *objects,
 			     uint64_t owner)
@@ -227,8 +221,8 @@ km_inline size_t his_in_page(uintptr_t page, uint64_t seen, uint32_t shift, size
 }
 
 /*
- * Pages that are all his and lie side by side are one stretch, which grows as it is met with: objects that lie in no
- * order have few of those, and many pages.
+ * Pages that are all one owner's and lie side by side are one stretch, which grows as it is met with: objects that lie
+ * in no order have few of those, and many pages.
  */
 size_t km_payers_his(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t owner)
 {

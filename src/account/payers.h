@@ -87,7 +87,8 @@ km_inline bool km_payers_exact(const struct kmem_cache *cache)
 
 /* Several pay, and the caller may wait: CPUs' blocks may have objects of them all from now on, if that can be done. */
 void km_payers_mix(struct kmem_cache *cache);
-/* This one (0: nobody) is going to pay for objects. False: that can't be said now, and he must not. */
+/* Said before `owner` (0: nobody) pays for its first object. False: the lock of draining is not to be had, and may not
+ * be waited for; then the owner must not pay. */
 bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait);
 /*
  * Owners of objects[0, n) that are in the caller's hand; 0: nobody pays. How many were set, from the front: n unless

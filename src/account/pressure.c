@@ -344,8 +344,8 @@ static bool others_shrink(const struct mem_cgroup *group)
 }
 
 /*
- * The thread that comes second finds that a shrinker has nothing more, while another thread is still in it. He waits,
- * but with an end: it may be him that the shrinker waits for. True: somebody gave something since there were `before`
+ * The thread that comes second finds that a shrinker has nothing more, while another thread is still in it. It waits,
+ * but with an end: the shrinker may wait for this very thread. True: somebody gave something since there were `before`
  * such.
  */
 static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
@@ -370,11 +370,11 @@ static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before,
 }
 
 /*
- * Take back what lies unused below the group that refused, and try again. Meanwhile nobody there gets more than he
- * needs: or what was taken back would lie in the stock of whoever came first. Once is not always enough: then a group
- * above may refuse; and what somebody was just putting into a stock when it began is found the second time.
+ * Take back what lies unused below the group that refused, and try again. Meanwhile no charge there gets more than it
+ * needs: or what was taken back would lie in the stock of the one that came first. Once is not always enough: then a
+ * group above may refuse; and what somebody was just putting into a stock when it began is found the second time.
  */
-static bool take_back(struct km_attempt *attempt)
+static bool drain_and_charge(struct km_attempt *attempt)
 {
 	int same = 2;
 
@@ -403,7 +403,7 @@ static bool press(struct km_attempt *attempt, gfp_t gfp)
 	for (;; tries--) {
 		uint64_t before = km_load(&shrunk);
 
-		if (take_back(attempt))
+		if (drain_and_charge(attempt))
 			return true;
 		struct mem_cgroup *over = attempt->refused;
 		km_memcg_event(over, MEMCG_MAX, true);
@@ -430,7 +430,7 @@ unsigned int mem_cgroup_high_delay(uint64_t current, uint64_t high, uint64_t byt
 	return (unsigned)km_min(delay, (unsigned __int128)DELAY_MAX_MS);
 }
 
-static uint64_t over_high(const struct mem_cgroup *group)
+static uint64_t bytes_over_high(const struct mem_cgroup *group)
 {
 	uint64_t usage = km_load(&group->memory.usage), high = km_load(&group->memory.high);
 
@@ -442,9 +442,11 @@ static uint64_t reclaim_high(struct mem_cgroup *group, uint64_t bytes)
 	uint64_t freed = 0;
 
 	for (; !km_memcg_is_root(group); group = group->parent)
-		if (over_high(group)) {
+		if (bytes_over_high(group)) {
+			uint64_t over = km_min(bytes_over_high(group), RECLAIM_BYTES);
+
 			km_memcg_event(group, MEMCG_HIGH, true);
-			freed += mem_cgroup_reclaim(group, km_max(bytes, km_min(over_high(group), RECLAIM_BYTES)));
+			freed += mem_cgroup_reclaim(group, km_max(bytes, over));
 		}
 	return freed;
 }
@@ -458,7 +460,7 @@ static struct mem_cgroup *worst(struct mem_cgroup *group, uint64_t bytes, unsign
 	for (; !km_memcg_is_root(group); group = group->parent) {
 		unsigned ms = mem_cgroup_high_delay(km_load(&group->memory.usage), km_load(&group->memory.high), bytes);
 
-		if (over_high(group) && (!found || ms > *delay)) {
+		if (bytes_over_high(group) && (!found || ms > *delay)) {
 			found = group;
 			*delay = ms;
 		}
@@ -476,7 +478,7 @@ static void slow_down(struct mem_cgroup *group, unsigned delay)
 		int error = errno;
 
 		pressed = true;
-		callback(group, over_high(group), delay, arg);
+		callback(group, bytes_over_high(group), delay, arg);
 		pressed = false;
 		errno = error;
 	} else if (delay > DELAY_LEAST_MS) {

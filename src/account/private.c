@@ -10,7 +10,7 @@
  * reference, and is used again, so that who follows the bucket needs no lock. A twin's slabs are all in its array, each
  * says at which place in the owner word of its first page, and its group's objcg was charged for each. A twin that was
  * another group's is emptied and kept, as long as its cache lives: for who freed the last object of that group may not
- * be through with it, and nobody asked him to be.
+ * be through with it, and nobody asked that thread to be.
  */
 #include <errno.h>
 
@@ -230,7 +230,8 @@ static bool make_cache(struct km_twin *twin, struct kmem_cache *parent)
 		km_list_init(&parent->twin_list);
 		km_store(&parent->twins, true);
 	}
-	km_charge_look(parent);
+	/* From now on an object may be of either. */
+	km_front_back_close(parent, true);
 	return true;
 }
 

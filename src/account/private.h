@@ -71,9 +71,6 @@ km_inline bool km_private_push(const struct kmem_cache *parent, void *object)
 #endif
 }
 
-/* charge.c: from now on each free of the cache looks whose the object is. */
-void km_charge_look(struct kmem_cache *cache);
-
 /* As km_charging's, for such an objcg; cache: the one that was asked, whose twin serves. */
 void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg);
 bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg);

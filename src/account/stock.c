@@ -376,7 +376,7 @@ static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, stru
 }
 
 /* Is the group, or one above, over its high? */
-static bool over_high(const struct mem_cgroup *group)
+static bool is_over_high(const struct mem_cgroup *group)
 {
 	for (; !km_memcg_is_root(group); group = group->parent)
 		if (km_load(&group->memory.usage) > km_load(&group->memory.high))
@@ -388,7 +388,7 @@ static void note_high(struct km_attempt *attempt, bool nested)
 {
 	struct mem_cgroup *group = payer(attempt->objcg);
 
-	if (!attempt->counted || !over_high(group))
+	if (!attempt->counted || !is_over_high(group))
 		return;
 	if (attempt->may_wait) {
 		attempt->high = mem_cgroup_get(group);
@@ -405,7 +405,7 @@ void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 	struct km_stock *stock = nested ? NULL : enter(false);
 
 	if (stock) {
-		if (over_high(payer(objcg)))
+		if (is_over_high(payer(objcg)))
 			km_memcg_owe(payer(objcg), bytes);
 		leave(stock);
 	}
@@ -441,7 +441,7 @@ bool km_stock_charge(struct km_attempt *attempt)
 	return done;
 }
 
-/* Whoever frees may be one who must not call the system: his locks spin. */
+/* A free may be in a call that must not call the system: then its locks spin. */
 static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 {
 	bool nested = km_busy_begin(), calls = km_calls_begin(false);

@@ -570,7 +570,7 @@ bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *char
 	return true;
 }
 
-void km_front_one_pays(struct kmem_cache *cache, bool may_wait)
+void km_front_back_open(struct kmem_cache *cache, bool may_wait)
 {
 	if (!km_lock_may(&drain.lock, may_wait))
 		return;
@@ -602,7 +602,7 @@ static void mix(struct kmem_cache *cache)
  * No fence: whoever makes a CPU's block another's came here first, or saw that somebody did; a hit that was under way
  * on that CPU begins anew when it gets the CPU back, and finds this closed. But with the lock: a drain would open it.
  */
-bool km_front_several_pay(struct kmem_cache *cache, bool may_wait)
+bool km_front_back_close(struct kmem_cache *cache, bool may_wait)
 {
 	if (!km_lock_may(&drain.lock, may_wait))
 		return false;

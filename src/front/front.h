@@ -193,8 +193,8 @@ bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *char
  * CPU's block becomes another's. may_wait: for a lock, and for a fence; false: that lock could not be had, and nothing
  * was done. Where there may be a fence, and the cache `mixes`, `mixed` is open then: frees need not look after all.
  */
-void km_front_one_pays(struct kmem_cache *cache, bool may_wait);
-bool km_front_several_pay(struct kmem_cache *cache, bool may_wait);
+void km_front_back_open(struct kmem_cache *cache, bool may_wait);
+bool km_front_back_close(struct kmem_cache *cache, bool may_wait);
 /* Objects on charged shelves that `how` agrees to: the block goes, too, and so does each that is empty. One fence. */
 void km_front_drain_charged(struct kmem_cache **caches, size_t count, const struct km_charged_drain *how);
 void km_front_fork(bool before, bool child);

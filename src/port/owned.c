@@ -77,7 +77,7 @@ bool km_owned_adopt(struct km_shelf *shelf, uintptr_t owner)
 	return done;
 }
 
-bool km_owned_found(struct km_shelf *shelf, void **block, uintptr_t owner)
+bool km_owned_install(struct km_shelf *shelf, void **block, uintptr_t owner)
 {
 	struct km_visit visit;
 	bool done = false;
@@ -97,7 +97,7 @@ static km_word *owner_of(const struct km_shelf *shelf, unsigned cpu)
 	return owner_at((km_word *)(km_area(cpu) + shelf->slot));
 }
 
-/* A `found` that was interrupted leaves an owner's name beside no block, which must not count as that owner's. */
+/* A `install` that was interrupted leaves an owner's name beside no block, which must not count as that owner's. */
 uintptr_t km_owned_owner(const struct km_shelf *shelf)
 {
 	if (!km_shelf_slot(shelf))
@@ -149,7 +149,7 @@ void **km_owned_release_cpu(struct km_shelf *shelf, unsigned cpu)
 	uintptr_t top = km_soft_look(&visit);
 	if (top && !km_load((void **)(visit.area + top)) && km_soft_commit(&visit, 0))
 		block = (void **)(visit.area + top);
-	/* A `found` that was interrupted leaves an owner of no block. */
+	/* A `install` that was interrupted leaves an owner of no block. */
 	if (!top || block)
 		km_store(owner_of(shelf, cpu), (uint64_t)0);
 	km_visit_leave(&visit);

@@ -8,7 +8,7 @@
  *	block, as in pcpu.h	[ .. | obj | obj | obj | NULL | 0 ]	the pad is 0, and so is the header
  *
  * The verbs, in pseudo-code (each commits with its last store, or does nothing). An owner is never 0, but it is where a
- * shelf is closed (words 0 and 1 of every area are 0 for ever), and where it is not yet born, unless a `found` was
+ * shelf is closed (words 0 and 1 of every area are 0 for ever), and where it is not yet born, unless a `install` was
  * interrupted there: then the top is still 0, and there is neither an object nor room. So one comparison stands for all
  * three. It waits for nothing that a hit stores, and the line that it looks at is the hit's own.
  *
@@ -16,7 +16,7 @@
  *	push		if (owner is another) miss; if (full) miss; *--top = object
  *	pop_n, push_n	the same, as many as there are, one commit; pop_n asks whether it is born
  *	adopt		if (not yet born, or *top) miss; owner = the caller's
- *	found		if (closed, or born) miss; owner = the caller's; top = block
+ *	install		if (closed, or born) miss; owner = the caller's; top = block
  *
  * Where several pay, under rseq, the same words lead to blocks of many owners (front/drain.c: mix): then pcpu.h's verbs
  * are used, by another struct km_shelf, this one is closed for ever, and the word beside the top is but not 0.
@@ -43,7 +43,7 @@ km_inline size_t km_owned_capacity(const struct km_shelf *shelf)
 	return km_mask_capacity(shelf->block_mask);
 }
 
-/* Make an empty block of block_mask + 1 bytes, aligned to as much; what it returns is for km_owned_found. */
+/* Make an empty block of block_mask + 1 bytes, aligned to as much; what it returns is for km_owned_install. */
 void **km_owned_prepare(const struct km_shelf *shelf, void *memory);
 
 /*
@@ -58,7 +58,7 @@ size_t km_owned_push_n(struct km_shelf *shelf, uintptr_t owner, void *const *in,
 /* This CPU's block, which is empty, is `owner`'s from now on; false: it is not empty, or there is none. */
 bool km_owned_adopt(struct km_shelf *shelf, uintptr_t owner);
 /* This CPU's block is `block` from now on, and `owner`'s (0: nobody's); false: it has one. */
-bool km_owned_found(struct km_shelf *shelf, void **block, uintptr_t owner);
+bool km_owned_install(struct km_shelf *shelf, void **block, uintptr_t owner);
 /* The owner of this CPU's block, 0 for nobody or none: a racy look. */
 uintptr_t km_owned_owner(const struct km_shelf *shelf);
 

@@ -95,22 +95,22 @@ static void owned_adopt_by(unsigned owner)
 	km_owned_adopt(&owned.shelf, owner_word(owner));
 }
 
-static void owned_found_by(uintptr_t owner)
+static void owned_install_by(uintptr_t owner)
 {
 	for (unsigned i = 0; i < OWNED_BLOCKS; i++)
 		if (owned.blocks[i]) {
 			void **block = owned.blocks[i];
 
 			owned.blocks[i] = NULL;
-			if (!km_owned_found(&owned.shelf, block, owner))
+			if (!km_owned_install(&owned.shelf, block, owner))
 				owned.blocks[i] = block;
 			return;
 		}
 }
 
-static void owned_found(void)
+static void owned_install(void)
 {
-	owned_found_by(0);
+	owned_install_by(0);
 }
 
 static void owned_drain_and(bool release)
@@ -189,7 +189,7 @@ static void owned_drain(void)
 static void owned_replace(void)
 {
 	owned_drain_and(true);
-	owned_found();
+	owned_install();
 }
 
 /* What lies there belongs to the other one, in another block. */
@@ -208,7 +208,7 @@ static void owned_drain_elsewhere(void)
 static void owned_migrate_use(void)
 {
 	migrate();
-	owned_found();
+	owned_install();
 	owned_adopt_by(1);
 	owned_push_some(1, 2);
 	owned_adopt_by(0);
@@ -228,7 +228,7 @@ static const struct adversary owned_adversaries[] = {
 	{ "bulk free", owned_push_three },
 	{ "another owner", owned_give_away },
 	{ "another owner and back", owned_give_and_take },
-	{ "found", owned_found },
+	{ "install", owned_install },
 	{ "drain", owned_drain },
 	{ "another block", owned_replace },
 	{ "another block and owner", owned_replace_other },
@@ -249,7 +249,7 @@ enum { OWNED_STATES = 7, OWNED_OPERATIONS = 18 };
 static const char *const owned_operation_names[OWNED_OPERATIONS] = {
 	"pop", "pop of another owner", "push", "push of another owner", "pop_n 1", "pop_n 3", "pop_n 7",
 	"pop_n all", "pop_n of another owner", "push_n 1", "push_n 3", "push_n 7", "push_n all",
-	"push_n of another owner", "adopt", "adopt by another owner", "found by an owner", "found",
+	"push_n of another owner", "adopt", "adopt by another owner", "install by an owner", "install",
 };
 
 static void operate_owned(unsigned driver)
@@ -272,10 +272,10 @@ static void operate_owned(unsigned driver)
 	case 14: owned_adopt_by(0); break;
 	case 15: owned_adopt_by(1); break;
 	case 16:
-		owned_found_by(owner_word(1));
+		owned_install_by(owner_word(1));
 		owned_push_some(1, 2);
 		break;
-	default: owned_found();
+	default: owned_install();
 	}
 }
 
@@ -295,7 +295,7 @@ static bool prepare_owned(unsigned driver)
 	unsigned state = driver / OWNED_OPERATIONS, owner = state == OWNED_STATES - 1;
 
 	if (state > 0)
-		owned_found();
+		owned_install();
 	if (state > 1)
 		owned_adopt_by(owner);
 	owned_push_some(owner, counts[state]);

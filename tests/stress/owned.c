@@ -82,7 +82,7 @@ static void need_block(void)
 	void **block = world.block_count ? world.blocks[--world.block_count] : NULL;
 	pthread_mutex_unlock(&world.lock);
 	km_cpu_begin();
-	if (!block || km_owned_found(&world.shelf, block, 0))
+	if (!block || km_owned_install(&world.shelf, block, 0))
 		return;
 	pthread_mutex_lock(&world.lock);
 	world.blocks[world.block_count++] = block;

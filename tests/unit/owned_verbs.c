@@ -89,14 +89,14 @@ static void try_birth(void)
 	/* Closed, then open with no block on any CPU. */
 	refused(OWNER);
 	expect(!km_owned_pop(&shelf, 0));
-	expect(!km_owned_adopt(&shelf, OWNER) && !km_owned_found(&shelf, block, 0));
+	expect(!km_owned_adopt(&shelf, OWNER) && !km_owned_install(&shelf, block, 0));
 	expect(!km_owned_owner(&shelf));
 	km_shelf_open(&shelf, false);
 	refused(OWNER);
 	expect(!km_owned_adopt(&shelf, OWNER) && !km_owned_owner(&shelf));
 
-	eventually(km_owned_found(&shelf, block, 0));
-	expect(!km_owned_found(&shelf, second, 0));
+	eventually(km_owned_install(&shelf, block, 0));
+	expect(!km_owned_install(&shelf, second, 0));
 	expect(!km_owned_owner(&shelf));
 	refused(OWNER);
 	expect(!km_owned_pop(&shelf, 0));
@@ -215,14 +215,14 @@ static void try_release(void)
 	km_shelf_open(&shelf, false);
 	expect(!km_owned_owner(&shelf) && !km_owned_adopt(&shelf, OWNER));
 	refused(OWNER);
-	eventually(km_owned_found(&shelf, first, 0));
+	eventually(km_owned_install(&shelf, first, 0));
 	drain(0, 0, 0, 1);
 	/* Somebody's from the beginning. */
 	km_shelf_close(&shelf);
 	expect(km_shelf_fence());
 	first = km_owned_release_cpu(&shelf, home);
 	km_shelf_open(&shelf, false);
-	eventually(km_owned_found(&shelf, first, OWNER));
+	eventually(km_owned_install(&shelf, first, OWNER));
 	expect(km_owned_owner(&shelf) == OWNER);
 	refused(OTHER);
 	fill(OWNER, 1);
@@ -235,7 +235,7 @@ static void try_release(void)
 	*owner_word() = OWNER;
 	expect(!km_owned_owner(&shelf) && km_owned_owner_cpu(&shelf, home) == OWNER);
 	refused(OWNER);
-	eventually(km_owned_found(&shelf, first, OTHER));
+	eventually(km_owned_install(&shelf, first, OTHER));
 	expect(km_owned_owner(&shelf) == OTHER);
 	refused(OWNER);
 	drain(0, OTHER, 0, 1);
@@ -310,7 +310,7 @@ static void *without_registration(void *stock)
 				      0x53053053) == 0) {
 		refused(OWNER);
 		expect(!km_owned_adopt(&shelf, OWNER));
-		expect(!km_owned_found(&shelf, km_owned_prepare(&shelf, blocks[1]), 0));
+		expect(!km_owned_install(&shelf, km_owned_prepare(&shelf, blocks[1]), 0));
 		expect(!km_stock_put(slot, 1, 100) && !km_stock_take(slot, 1) && !km_stock_empty(slot));
 	} else {
 		printf("rseq can't be taken off a thread here\n");

@@ -395,6 +395,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	cache->useroffset = creation->args.useroffset;
 	cache->usersize = creation->args.usersize;
 	cache->dense = creation->dense || (creation->tuned_with && creation->tuned_with->dense);
+	cache->singly = creation->singly;
 	*error = build(cache, &creation->args);
 	if (*error) {
 		fini_nodes(cache);

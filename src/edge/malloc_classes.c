@@ -53,7 +53,8 @@ static size_t bytes_of(unsigned class)
 
 static struct kmem_cache *make(size_t bytes, bool dense)
 {
-	struct km_creation creation = { .args = { .align = KM_MALLOC_ALIGN }, .internal = true, .dense = dense };
+	struct km_creation creation = { .args = { .align = KM_MALLOC_ALIGN }, .internal = true, .dense = dense,
+					.singly = true };
 	char name[KM_NAME_BYTES];
 	int error;
 

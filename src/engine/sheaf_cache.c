@@ -98,7 +98,7 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	/* Two of those would be too few for who takes some at a time. */
 	unsigned busy = capacity_within(126, cache->size, cache->size > 2 * KM_PAGE_SIZE ? 128u << 10 : 32u << 10);
 	cache->busy_capacity = (uint16_t)km_max(busy, (unsigned)cache->capacity);
-	cache->max_capacity = (uint16_t)km_max(bulk, (unsigned)cache->busy_capacity);
+	cache->max_capacity = (uint16_t)km_max(cache->singly ? 0 : bulk, (unsigned)cache->busy_capacity);
 	return 0;
 }
 

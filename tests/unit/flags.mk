@@ -16,3 +16,7 @@ TEST_LIBS_unit/fork_waits_for_calls := -Wl,--wrap=madvise,--wrap=munmap
 TEST_LIBS_unit/meta_given_back := -Wl,--wrap=km_os_purge
 # What the kernel says of concurrency ids, and does with them; how many CPUs there are.
 TEST_LIBS_unit/areas_by_cid := -Wl,--wrap=km_os_rseq_features,--wrap=km_os_rseq_register,--wrap=km_os_rseq_unregister,--wrap=km_os_possible_cpus
+# Malloc's caches are looked into.
+TEST_LIBS_unit/malloc_blocks := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_unit/malloc_blocks := -fno-builtin
+$(BUILD)/tests/unit/malloc_blocks: $(BUILD)/libkmem-malloc.a

@@ -1,0 +1,63 @@
+/*
+ * malloc_blocks.c: the blocks of pointers of malloc's caches are as large as misses make them, and no larger: nobody
+ * asks malloc for many objects at once, and each class has some blocks on each CPU. Those of kmalloc's caches, which
+ * serve kmalloc_bulk, hold as many as are had at once.
+ */
+#include <stdlib.h>
+
+#include "cache/cache.h"
+
+#include "kit/check.h"
+
+#define PAGE	4096u
+
+/* As many pointers, the NULL and the header. */
+static size_t bytes_for(unsigned capacity)
+{
+	size_t bytes = 8;
+
+	while (bytes < (capacity + 2) * sizeof(void *))
+		bytes *= 2;
+	return bytes;
+}
+
+static size_t bytes_of_blocks(void *(*get)(size_t size), void (*put)(void *), size_t most)
+{
+	size_t sum = 0;
+
+	for (size_t size = 16; size <= most; size *= 2) {
+		void *p = get(size);
+		NEED(p);
+		struct kmem_cache *cache = kmem_cache_of(p);
+		NEED(cache);
+		size_t bytes = cache->shelf.block_mask + 1;
+
+		CHECK(bytes == bytes_for(cache->max_capacity));
+		CHECK(cache->max_capacity >= cache->busy_capacity);
+		if (get == malloc)
+			CHECK(bytes == bytes_for(cache->busy_capacity));
+		sum += bytes;
+		put(p);
+	}
+	return sum;
+}
+
+static void *get_kmalloc(size_t size)
+{
+	return kmalloc(size, GFP_KERNEL);
+}
+
+static void put_kmalloc(void *p)
+{
+	kfree(p);
+}
+
+int main(void)
+{
+	size_t ours = bytes_of_blocks(malloc, free, 2 * PAGE);
+	size_t bulk = bytes_of_blocks(get_kmalloc, put_kmalloc, 2 * PAGE);
+
+	printf("a block of each power of two up to %u: malloc's %zu bytes, kmalloc's %zu\n", 2 * PAGE, ours, bulk);
+	CHECK(ours * 3 <= bulk * 2);
+	return failures != 0;
+}

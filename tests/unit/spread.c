@@ -14,7 +14,7 @@
 #include "page/meta.h"
 #include "port/cc.h"
 
-#include "check.h"
+#include "kit/check.h"
 
 #define RECORDS	96u
 #define SETS	64u

@@ -8,9 +8,9 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
-#include "check.h"
+#include "kit/check.h"
 #include "front/front.h"
-#include "inside.h"
+#include "kit/inside.h"
 
 static struct kmem_cache *cache, *other;
 

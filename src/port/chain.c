@@ -46,9 +46,9 @@ void *km_chain_soft_pop(struct km_chain *chain)
 	struct km_visit visit;
 	void *object = NULL;
 
-	if (!km_visit_enter(&visit, &chain->open, false))
+	if (!km_soft_enter(&visit, &chain->open, false))
 		return NULL;
-	while (km_visit_look(&visit)) {
+	while (km_soft_try(&visit)) {
 		object = (void *)visit.top;
 		/* Under cmpxchg a speculative read: slab memory stays readable for ever. */
 		if (!object || commit(&visit, km_load(link_of(chain, object))))
@@ -86,9 +86,9 @@ size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
 	struct km_visit visit;
 	size_t moved = 0;
 
-	if (!km_visit_enter(&visit, &chain->open, false))
+	if (!km_soft_enter(&visit, &chain->open, false))
 		return 0;
-	while (!moved && km_visit_look(&visit) && visit.top) {
+	while (!moved && km_soft_try(&visit) && visit.top) {
 		uint64_t slab = km_load(slab_word(state_at(&visit)));
 		void *rest;
 
@@ -104,9 +104,9 @@ enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *
 	struct km_visit visit;
 	enum km_chain_push result = KM_CHAIN_MISS;
 
-	if (!km_visit_enter(&visit, &chain->open, false))
+	if (!km_soft_enter(&visit, &chain->open, false))
 		return KM_CHAIN_MISS;
-	while (result == KM_CHAIN_MISS && km_visit_look(&visit) &&
+	while (result == KM_CHAIN_MISS && km_soft_try(&visit) &&
 	       km_chain_tag_fits(km_load(slab_word(state_at(&visit))), head)) {
 		if ((uintptr_t)head == visit.top) {
 			result = KM_CHAIN_TWICE;
@@ -142,7 +142,7 @@ static bool soft_swap(const struct km_chain *chain, struct km_chain_top new_top,
 {
 	struct km_visit visit;
 
-	if (!km_visit_enter(&visit, &chain->open, true))
+	if (!km_soft_enter(&visit, &chain->open, true))
 		return false;
 	exchange(&visit, new_top, old);
 	km_visit_leave(&visit);

@@ -28,9 +28,9 @@ void *km_soft_pop(struct km_shelf *shelf, uintptr_t owner)
 	struct km_visit visit;
 	void *object = NULL;
 
-	if (!km_visit_enter(&visit, &shelf->inner.shelf, false))
+	if (!km_soft_enter(&visit, &shelf->inner.shelf, false))
 		return NULL;
-	while (km_visit_look(&visit) && is_of(&visit, owner)) {
+	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		/* Under cmpxchg a speculative read: blocks stay readable for ever. */
 		object = km_load(at(&visit, visit.top));
 		if (!object || km_soft_commit(&visit, visit.top + 8))
@@ -46,9 +46,9 @@ size_t km_soft_pop_n(struct km_shelf *shelf, uintptr_t owner, void **out, size_t
 	struct km_visit visit;
 	size_t moved = 0;
 
-	if (!km_visit_enter(&visit, &shelf->inner.shelf, false))
+	if (!km_soft_enter(&visit, &shelf->inner.shelf, false))
 		return 0;
-	while (km_visit_look(&visit) && is_of(&visit, owner)) {
+	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		void **top = at(&visit, visit.top);
 		size_t there = visit.top ? km_block_count(shelf, top) : 0;
 
@@ -69,9 +69,9 @@ size_t km_soft_push_n(struct km_shelf *shelf, uintptr_t owner, void *const *in, 
 	struct km_visit visit;
 	size_t moved = 0;
 
-	if (!km_visit_enter(&visit, &shelf->inner.shelf, true))
+	if (!km_soft_enter(&visit, &shelf->inner.shelf, true))
 		return 0;
-	while (km_visit_look(&visit) && is_of(&visit, owner)) {
+	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		moved = km_min((visit.top & km_load(&shelf->inner.mask)) / 8, count);
 		/* Below top only the holder of the lock writes. */
 		for (size_t i = 0; i < moved; i++)
@@ -105,9 +105,9 @@ static bool soft_swap(struct km_shelf *shelf, bool for_pop, uint32_t bytes)
 	struct km_visit visit;
 	bool done = false;
 
-	if (!km_visit_enter(&visit, &shelf->inner.shelf, true))
+	if (!km_soft_enter(&visit, &shelf->inner.shelf, true))
 		return false;
-	while (!done && km_visit_look(&visit)) {
+	while (!done && km_soft_try(&visit)) {
 		uintptr_t top = visit.top, partner = top ? km_load(header_at(shelf, &visit, top)) : 0;
 
 		if (!partner || (for_pop ? !km_load(at(&visit, partner)) : !(partner & km_load(&shelf->inner.mask))))

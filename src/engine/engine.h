@@ -99,6 +99,7 @@ struct kmem_cache {
 	uint32_t size_count;
 	bool dense;			/* sheaf: slabs are as large as it takes to leave little over */
 	bool size_part;			/* ... a part of another's run, which shows nothing there */
+	bool size_paid;			/* ... in a table of those whose hits look who pays */
 	bool singly;			/* sheaf: nobody asks for many at once, so its blocks need not hold them */
 	uint32_t word;			/* where word id is; 0: none */
 	bool word_is_charged;		/* ... the word of `charged`, and its owner behind it; else that of `shelf` */

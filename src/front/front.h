@@ -231,6 +231,8 @@ void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_co
 void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
 /* The same where they are a part of another's, which may serve them as well. */
 void km_front_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count);
+/* The same of a table whose hits look who pays, while frees put objects on the CPUs' charged blocks. */
+void km_front_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count);
 
 /* Is it the owner's? word: what says who pays for it, its own or its page's in km_hot.owner; NULL: more than a look. */
 km_inline bool km_front_is_owner(const struct kmem_cache *cache, const void *object, uintptr_t owner, uint64_t **word)
@@ -327,8 +329,23 @@ km_inline void *km_front_alloc_id(const uint16_t *ids, size_t step)
 	{                                                                                          \
 		return km_rseq_pop_##ids(step);                                                    \
 	}
+/*
+ * ... of ids of caches whose objects are paid for, km_front_alloc_paid_IDS(step, objcg, &own): shown while frees put
+ * objects on the CPUs' charged blocks. own: it is the objcg's, paid for; else it may be another's.
+ */
+#define KM_FRONT_ALLOC_PAID_NEAR(ids)                                                              \
+	KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
+	km_inline void *km_front_alloc_paid_##ids(size_t step, const struct obj_cgroup *objcg, bool *own) \
+	{                                                                                          \
+		return km_rseq_pop_paid_##ids(step, (uintptr_t)objcg, own);                        \
+	}
 #else
 #define km_ids_near
+#define KM_FRONT_ALLOC_PAID_NEAR(ids)                                                              \
+	km_inline void *km_front_alloc_paid_##ids(size_t step, const struct obj_cgroup *objcg, bool *own) \
+	{                                                                                          \
+		return (void)step, (void)objcg, (void)own, NULL;                                   \
+	}
 #define KM_FRONT_ALLOC_NEAR(ids)                                                                   \
 	km_inline void *km_front_alloc_##ids(size_t step)                                          \
 	{                                                                                          \

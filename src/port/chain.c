@@ -32,6 +32,7 @@ static void **link_of(const struct km_chain *chain, void *object)
 
 /* ------------------------------------------------------------------ the hits, softly */
 
+/* As the kernel does, failures of the double word are counted: KMEM_CMPXCHG_DOUBLE_CPU_FAIL. */
 static bool commit(struct km_visit *visit, void *freelist)
 {
 	bool done = km_soft_commit(visit, (uintptr_t)freelist);
@@ -99,6 +100,7 @@ size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
 	return moved;
 }
 
+/* The link is written before the commit, to an object that is still the caller's: a push that loses writes it anew. */
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail)
 {
 	struct km_visit visit;
@@ -120,7 +122,10 @@ enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *
 	return result;
 }
 
-/* Exchange what lies on a CPU; its lock is held. */
+/*
+ * Exchange what lies on a CPU; its lock is held. The tag is 0 between the two changes: a push that looks then fits no
+ * slab, and misses; one that had looked before loses its compare-and-swap, because the exchange moves the id.
+ */
 static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct km_chain_top *old)
 {
 	uint64_t *slab = slab_word(state_at(visit));
@@ -162,6 +167,7 @@ bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct k
 	return false;
 }
 
+/* The successor is compared as well: so a slab that left the list and came back before another one is no match. */
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 {
 	struct km_visit visit;
@@ -182,6 +188,7 @@ struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 	return link;
 }
 
+/* The link in hand is written at each try; the count of the first one on the list decides, and so is compared. */
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained)
 {

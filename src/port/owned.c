@@ -77,6 +77,7 @@ bool km_owned_adopt(struct km_shelf *shelf, uintptr_t owner)
 	return done;
 }
 
+/* The owner first: beside a word that is 0 nobody reads it, and with the word it is there. */
 bool km_owned_install(struct km_shelf *shelf, void **block, uintptr_t owner)
 {
 	struct km_visit visit;

@@ -2,6 +2,14 @@
  * rseq_x86_64.h: the longer per-CPU verbs as restartable sequences; pop and push, which the inline header
  * shares, are in <kmem/inline.h>. Pseudo-code of every verb: pcpu.h. Invariant: each has one committing
  * store, the last instruction of its sequence; whatever it stores before lies where nobody looks until then.
+ *
+ * The word that closes a shelf is loaded before what it guards. The processor keeps loads in order, so that no more is
+ * needed: a sequence that finds the shelf open again after a drain reads what the drain has left there. (aarch64 needs
+ * an address that depends on that word, or an acquire.)
+ *
+ * Registers: [area] and [slot] are found anew in each sequence, because the thread may have come to another CPU since
+ * the last one. An operand that is an address in memory ("m", "rm") is loaded inside, too, and so costs no register in
+ * the caller; nothing that a sequence has changed is an operand of its miss.
  */
 #ifndef KM_PORT_RSEQ_X86_64_H
 #define KM_PORT_RSEQ_X86_64_H

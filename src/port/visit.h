@@ -31,7 +31,8 @@ struct km_visit {
 	struct km_commit commit;
 };
 
-/* How often a verb may lose against others before it counts as a miss. */
+/* How often a verb may lose against others before it counts as a miss: a bound, because a verb is called with others'
+ * work waiting for it, and a miss does the same work another way. */
 #define KM_VISIT_TRIES 16
 /* How long a drain waits for a lock: some spins, then about a second. */
 #define KM_VISIT_SPINS 100

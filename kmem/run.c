@@ -25,6 +25,7 @@
 #include "paths.h"
 
 #define LIBRARY "libkmem-malloc.so"
+#define MOST_DEBUG 511		/* bytes of KMEM_DEBUG */
 
 static const char usage_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
@@ -32,13 +33,14 @@ static const char usage_text[] =
 	"  --percpu NAME      per-CPU discipline: auto, rseq, cmpxchg, lock\n"
 	"  --limit SIZE       malloc fails with ENOMEM beyond; K, M, G, T: powers of 1024\n"
 	"  --group NAME       count what is allocated, under this name (the program's)\n"
+	"  --debug SETTINGS   caches that are debugged: FZPU, FZ,malloc-64, ... (KMEM_DEBUG=help)\n"
 	"  --options K:V,...  any other KMEM_OPTIONS (KMEM_OPTIONS=help lists them)\n"
 	"  --stats            when the program ends, slabinfo on stderr\n"
 	"  --stats=FILE       ... JSON into FILE, in which %p becomes the process id\n"
 	"KMEM_LIBRARY names another " LIBRARY ".\n";
 
 struct run_options {
-	const char *engine, *percpu, *limit, *group, *options, *stats;
+	const char *engine, *percpu, *limit, *group, *options, *stats, *debug;
 	bool want_stats;
 };
 
@@ -110,6 +112,7 @@ static int parse(int argc, char **argv, struct run_options *options)
 		{ "percpu", required_argument, NULL, 'p' },
 		{ "limit", required_argument, NULL, 'l' },
 		{ "group", required_argument, NULL, 'g' },
+		{ "debug", required_argument, NULL, 'd' },
 		{ "options", required_argument, NULL, 'o' },
 		{ "stats", optional_argument, NULL, 's' },
 		{ "help", no_argument, NULL, 'h' },
@@ -134,6 +137,11 @@ static int parse(int argc, char **argv, struct run_options *options)
 			break;
 		case 'g':
 			check_group(options->group = optarg);
+			break;
+		case 'd':
+			options->debug = optarg;
+			if (strlen(optarg) > MOST_DEBUG)
+				kmem_usage("run", "--debug: longer than %d bytes", MOST_DEBUG);
 			break;
 		case 'o':
 			check_options(options->options = optarg);
@@ -496,7 +504,7 @@ int cmd_run(int argc, char **argv)
 
 	if (status)
 		return status;
-	if (!set_options(&options) ||
+	if (!set_options(&options) || (options.debug && setenv("KMEM_DEBUG", options.debug, 1)) ||
 	    !set_joined("LD_PRELOAD", library, ':', getenv("LD_PRELOAD") ?: ""))
 		return kmem_failed(126, "run", "out of memory");
 	if (options.want_stats && (status = set_stats(&options)))

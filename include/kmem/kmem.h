@@ -118,24 +118,24 @@ extern KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 
 /* ---- SLAB_ bits: kept, or accepted and documented as not applicable (docs/kernel-map.md). */
 #define SLAB_CONSISTENCY_CHECKS	KMEM_SLAB(0x00000100u)	/* every free is validated, on a hit too */
-#define SLAB_RED_ZONE		KMEM_SLAB(0x00000400u)	/* does nothing yet, but for a line */
-#define SLAB_POISON		KMEM_SLAB(0x00000800u)	/* does nothing yet, but for a line */
+#define SLAB_RED_ZONE		KMEM_SLAB(0x00000400u)	/* bytes around each object are looked at: kmem(7), Debugging */
+#define SLAB_POISON		KMEM_SLAB(0x00000800u)	/* free objects are filled, and looked at when they are taken */
 #define SLAB_KMALLOC		KMEM_SLAB(0x00001000u)	/* internal: accepted, of no effect */
 #define SLAB_HWCACHE_ALIGN	KMEM_SLAB(0x00002000u)	/* align to the cache line, halved while size <= line / 2 */
 #define SLAB_CACHE_DMA		KMEM_SLAB(0x00004000u)	/* not applicable: accepted */
 #define SLAB_CACHE_DMA32	KMEM_SLAB(0x00008000u)	/* not applicable: accepted */
-#define SLAB_STORE_USER		KMEM_SLAB(0x00010000u)	/* does nothing yet, but for a line */
+#define SLAB_STORE_USER		KMEM_SLAB(0x00010000u)	/* each object has the stacks that allocated and freed it */
 #define SLAB_RECLAIM_ACCOUNT KMEM_SLAB(0x00020000u) /* a mark; nothing is reclaimed. Engine slab: the lowest order */
 #define SLAB_TEMPORARY		SLAB_RECLAIM_ACCOUNT
 #define SLAB_PANIC		KMEM_SLAB(0x00040000u)	/* failing to create it ends the process */
 #define SLAB_TYPESAFE_BY_RCU KMEM_SLAB(0x00080000u) /* a slab's memory keeps this type: no other cache ever gets it */
 #define SLAB_DESTROY_BY_RCU	SLAB_TYPESAFE_BY_RCU	/* its name until 4.12 */
-#define SLAB_TRACE		KMEM_SLAB(0x00200000u)	/* accepted; a later release */
+#define SLAB_TRACE		KMEM_SLAB(0x00200000u)	/* a line on stderr for each object that comes or goes */
 #define SLAB_NOLEAKTRACE	KMEM_SLAB(0x00800000u)	/* kernel: also no sheaves */
 #define SLAB_NO_MERGE		KMEM_SLAB(0x01000000u)	/* the default here: names are what people look at */
 #define SLAB_FAILSLAB		KMEM_SLAB(0x02000000u)	/* accepted; a later release */
 #define SLAB_ACCOUNT KMEM_SLAB(0x04000000u) /* each object is charged to the group that is active: <kmem/memcg.h> */
-#define SLAB_NO_USER_FLAGS	KMEM_SLAB(0x10000000u)	/* accepted */
+#define SLAB_NO_USER_FLAGS	KMEM_SLAB(0x10000000u)	/* KMEM_DEBUG does not speak of it */
 #define SLAB_SKIP_KFENCE	KMEM_SLAB(0x20000000u)	/* accepted */
 #define SLAB_NO_OBJ_EXT		KMEM_SLAB(0x40000000u)	/* accepted */
 #define SLAB_NO_SHEAVES		KMEM_SLAB(0x80000000u)	/* no per-CPU shelf: every call goes to the slabs */

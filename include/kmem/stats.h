@@ -132,6 +132,14 @@ KMEM_API int kmem_print_json(int fd);
 /* Walk everything and check every invariant; 0, or -EIO with a line on stderr for each damage.
  * Nobody else may use the library meanwhile. */
 KMEM_API int kmem_check_all(void);
+/*
+ * kmem_cache_validate - check the cache's slabs, and where it is debugged (SLAB_RED_ZONE, SLAB_POISON; KMEM_DEBUG) the
+ * bytes in and around each object: how many damages there are, 0 for none. Each is told on stderr, and is a bad call as
+ * far as KMEM_OPTIONS=misuse goes: by default the first one ends the process. Nobody else may use the cache meanwhile;
+ * not from a signal handler. A program that is linked with libkmem.a has debugging if it names this function. Kernel:
+ * /sys/kernel/slab/CACHE/validate.
+ */
+KMEM_API int kmem_cache_validate(struct kmem_cache *cache);
 
 #ifdef __cplusplus
 }

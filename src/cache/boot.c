@@ -150,7 +150,8 @@ bool km_boot_slow(void)
 
 __attribute__((constructor(101))) static void start_early(void)
 {
-	km_boot();
+	if (km_boot() && &km_debugging)
+		km_debugging.ready(false);
 }
 
 bool slab_is_available(void)

@@ -196,9 +196,27 @@ void km_large_get_stats(size_t *blocks, size_t *bytes);
 /* Where those of whole pages are counted, with what growth.c has, and without the mappings of their own. */
 void km_large_expose(const size_t **blocks, const size_t **bytes);
 
-/* ---- watched.c: only where a sanitizer is in the process */
+/* ---- watched.c: only where a sanitizer is in the process, or caches are debugged */
 
-extern const struct km_hooks km_watched_hooks;
+/*
+ * watch/debug.c, where it is linked in: the way up of all that debugging is.
+ */
+struct km_debugging {
+	/* The text of KMEM_DEBUG, once, before any cache is made. */
+	void (*read)(const char *text);
+	/* The flags of a cache of that name, size and alignment that is made with these. */
+	slab_flags_t (*flags)(const char *name, uint32_t size, uint32_t align, slab_flags_t flags);
+	/* Where libc is ready, before main(), and where such a cache is made: stacks may be asked for. */
+	void (*ready)(bool tracks);
+	const struct km_hooks *hooks;
+};
+extern const struct km_debugging km_debugging __attribute__((weak));
+
+/* A cache that is about to be made: its flags, as far as they can be had. Its hooks; NULL: none. */
+slab_flags_t km_watched_flags(const char *name, uint32_t size, slab_flags_t flags, const struct km_creation *creation);
+const struct km_hooks *km_watched_hooks_of(const struct kmem_cache *cache);
+/* The bytes that are asked for of an object count, of some cache by size at least. */
+extern km_hidden bool km_watched_sizes;
 /* The object, or block, was asked for with so many bytes: it has no more. Returns p, which may be NULL. */
 void *km_watched_asked(void *p, size_t bytes) km_cold;
 

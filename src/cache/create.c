@@ -121,8 +121,9 @@ static void fill_entry(struct kmem_cache *cache)
 	uint64_t factor = km_id_find_factor(cache->size, cache->objects, slab_bytes);
 	km_id_masks(cache->id)->slab = (uint32_t)slab_bytes - 1;
 	*km_id_factor(cache->id) = factor;
-	/* Where slabs begin at different places, no one sum says what is an object: all miss. */
-	km_store_release(&km_hot.caches[cache->id], cache->colours || !factor ? NULL : cache);
+	/* Where slabs begin at different places, or not with an object, no one sum says what is an object: all miss. */
+	bool odd = cache->colours || km_is_debugged(cache) || !factor;
+	km_store_release(&km_hot.caches[cache->id], odd ? NULL : cache);
 }
 
 /* ------------------------------------------------------------------ creation */
@@ -198,6 +199,9 @@ static void tune_as_led(struct kmem_cache *cache)
 	if (!leader)
 		return;
 	km_store(&leader->leads, true);
+	/* Its slabs are others. */
+	if (km_is_debugged(leader))
+		return;
 	cache->min_partial = leader->min_partial;
 	cache->own_min_partial = leader->own_min_partial;
 	cache->defrag_ratio = leader->defrag_ratio;
@@ -358,7 +362,8 @@ static uint32_t cleared_bytes(const struct kmem_cache *cache)
 {
 	if (cache->ctor)
 		return 0;
-	return cache->flags & SLAB_KMALLOC && !km_is_watched(cache) ? cache->size : cache->object_size;
+	return cache->flags & SLAB_KMALLOC && !km_is_watched(cache) && !km_is_debugged(cache) ? cache->size :
+												cache->object_size;
 }
 
 static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags_t flags,
@@ -379,15 +384,14 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	cache->tuned_with = creation->tuned_with;
 	cache->keeper = creation->keeper;
 	cache->kept_by = creation->kept_by;
-	cache->hooks = cache->twin_of ? cache->twin_of->hooks : NULL;
-	if (km_is_watched(cache))
-		cache->hooks = &km_watched_hooks;
 	cache->limit = UINT64_MAX;
 	cache->flags = flags;
+	cache->hooks = km_watched_hooks_of(cache);
 	if (km_options.account && !cache->engine->shared_pages && !cache->twin_of)
 		cache->flags |= SLAB_ACCOUNT;
 	cache->ctor = creation->args.ctor;
-	cache->checked = km_options.check || (flags & SLAB_CONSISTENCY_CHECKS) || km_is_watched(cache);
+	cache->checked = km_options.check || (flags & (SLAB_CONSISTENCY_CHECKS | KM_DEBUG_LAYOUT)) ||
+			 km_is_watched(cache);
 	cache->mergeable = km_options.merge && !cache->ctor && !creation->args.usersize &&
 			   !creation->args.sheaf_capacity && !creation->internal;
 	cache->references = 1;
@@ -414,6 +418,7 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 
 	if (!registry.all.next)
 		km_list_init(&registry.all);
+	flags = km_watched_flags(name, size, flags, creation);
 	if (km_options.merge && !creation->internal)
 		cache = find_mergeable(size, flags, &creation->args);
 	if (!cache) {
@@ -446,15 +451,6 @@ static void *create_failed(const char *name, slab_flags_t flags, int error, cons
 	return NULL;
 }
 
-/* A flag that is asked for and not to be had is said once. */
-static void say_idle_flags(const char *name, slab_flags_t flags)
-{
-	static uint32_t said;
-
-	if (flags & (SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER) && !km_swap_acquire(&said, 1u))
-		km_warn("kmem_cache_create(%s): SLAB_RED_ZONE, SLAB_POISON and SLAB_STORE_USER do nothing yet", name);
-}
-
 struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 					  const struct kmem_cache_args *args, slab_flags_t flags)
 {
@@ -469,7 +465,6 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	const char *wrong = complaint(name, size, &creation.args, flags);
 	if (wrong)
 		return create_failed(shown, flags, EINVAL, wrong);
-	say_idle_flags(shown, flags);
 	/* Kmalloc's flags are not for others to say: engine slob has headers there. */
 	flags &= ~SLAB_KMALLOC;
 	if (creation.args.useroffset > size ||
@@ -480,6 +475,8 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	}
 	if (!km_boot() || km_front_busy)
 		return create_failed(shown, flags, ENOMEM, "out of memory");
+	if (km_unlikely(flags & SLAB_STORE_USER) && &km_debugging)
+		km_debugging.ready(true);
 	bool was = km_busy_begin();
 	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation, &error);
 	km_busy_end(was);

@@ -27,11 +27,11 @@ KM_FRONT_ALLOC_NEAR(id_of_size)
 static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 /* Then all sizes are 0 and NULL above. */
 struct kmem_cache *km_kmalloc_sized;
-/* For __GFP_ACCOUNT, so that what is paid for and what is not don't share slabs; NULL until there is a group. Their ids
- * as above. */
+/* For __GFP_ACCOUNT, so that what is paid for and what is not don't share slabs; NULL until there is a group. */
 static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
-static uint16_t charged_id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near = { KM_ID_EMPTY };
-KM_FRONT_ALLOC_PAID_NEAR(charged_id_of_size)
+/* The caches, as those two have them, whose users' bytes count: the tables above have NULL in their place, so that the
+ * calls go the long way. */
+static struct kmem_cache *watched_of_size[2][KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
 /* Larger ones, and where a sanitizer is all, go the long way: by kmalloc_node. */
 static size_t most_direct = KMALLOC_MAX_CACHE_SIZE;
 
@@ -65,17 +65,19 @@ static km_noinline void *account_large(size_t size, gfp_t gfp)
 	return km_likely(p) ? p : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 }
 
-/* An object that was taken and won't do. */
-km_cold static void put_back(const void *p, gfp_t gfp)
+/* Nobody pays as far as this thread has said, or it is no hit as it is. */
+static km_noinline void *account_odd(struct kmem_cache *cache, gfp_t gfp)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-
-	kfree(p);
-	km_calls_end(was);
+	if (!km_objcg_here || !(gfp & __GFP_ZERO))
+		return km_alloc_miss(cache, gfp);
+	return km_charged_zalloc(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
 }
 
-/* It is no hit by its size. */
-static km_noinline void *account_missed(size_t size, gfp_t gfp)
+/*
+ * An object that is paid for already (front.h): first of all where the call says so, else after a miss. The area and
+ * the thread's offset are not the cache's: so the sequence begins before the cache is known.
+ */
+km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 {
 	struct kmem_cache *cache = NULL;
 
@@ -84,50 +86,26 @@ static km_noinline void *account_missed(size_t size, gfp_t gfp)
 		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
 	if (km_unlikely(!cache))
 		return account_large(size, gfp);
-	if (gfp & __GFP_ZERO && km_objcg_here)
-		return km_charged_zalloc(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
-	return kmem_cache_alloc(cache, gfp);
-}
-
-/* The thread has no group, the process may have a default one; a group's object is in hand. */
-static km_noinline void *account_default(struct kmem_cache *cache, size_t size, gfp_t gfp, void *object)
-{
-	struct obj_cgroup *objcg = km_load(&km_objcg_default);
-	uint64_t *word;
-
-	if (km_likely(objcg != NULL))
-		return km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)) ? object :
-		       km_charging(cache)->take(cache, gfp, objcg, object, word);
-	put_back(object, gfp);
-	return account_missed(size, gfp);
-}
-
-/*
- * An object that is paid for already (front.h): first of all where the call says so, else after a miss. As long as one
- * group pays, the block names it; where several pay, or the block's is another, the object's owner word is looked at.
- */
-km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
-{
+#ifdef KMEM_HAVE_RSEQ
 	struct obj_cgroup *objcg = km_objcg_here;
-	size_t step = (size + 7) >> 3;
-	uint64_t *word;
-	bool own;
 
-	/* As in kmalloc. */
-	step = km_evenly(size <= KMALLOC_MAX_CACHE_SIZE) ? step : 0;
-	step = km_evenly(!(gfp & KM_CHARGED_ODD)) ? step : 0;
-	void *object = km_front_alloc_paid_charged_id_of_size(step, objcg, &own);
-	if (km_unlikely(!object))
-		return account_missed(size, gfp);
-	if (km_likely(own))
-		return object;
-	/* Acquire pairs with km_kmalloc_start_charged: whose id is shown, it is there. */
-	struct kmem_cache *cache = km_load_acquire(&charged_of_size[step]);
-	if (km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)))
-		return object;
 	if (km_unlikely(!objcg))
-		return account_default(cache, size, gfp, object);
-	return km_charging(cache)->take(cache, gfp, objcg, object, word);
+		return account_odd(cache, gfp);
+	if (km_likely(!(gfp & cache->charged_odd)))
+		return km_charged_alloc_own(cache, gfp, objcg, km_hot.percpu, km_rseq);
+	if (km_likely(!(gfp & KM_CHARGED_ODD)))
+		return km_charged_alloc_any(cache, gfp, objcg, km_hot.percpu, km_rseq);
+#endif
+	return account_odd(cache, gfp);
+}
+
+/* A block that was taken and won't do. */
+km_cold static void put_back_ready(const void *p, gfp_t gfp)
+{
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+
+	kfree(p);
+	km_calls_end(was);
 }
 
 /*
@@ -144,7 +122,7 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 		if (km_likely(p && !((uintptr_t)p & (natural_align(size) - 1))))
 			return p;
 		if (p)
-			put_back(p, gfp);
+			put_back_ready(p, gfp);
 	}
 	/* Acquire pairs with km_kmalloc_start. */
 	struct kmem_cache *cache = km_likely(size <= most_direct) ?
@@ -266,7 +244,7 @@ static km_noinline void *kmalloc_slowly(size_t size, gfp_t gfp, int node)
 {
 	void *object = alloc_node(size, gfp, node);
 
-	return km_likely(!km_sanitizer.objects) ? object : km_watched_asked(object, size);
+	return km_likely(!km_sanitizer.objects && !km_watched_sizes) ? object : km_watched_asked(object, size);
 }
 
 void *kmalloc_node(size_t size, gfp_t gfp, int node)
@@ -320,7 +298,7 @@ bool km_kmalloc_start(void)
 		uint32_t size = sizes[i].size;
 
 		/* A start that failed half-way goes on from there. */
-		if (cache_of_size[size / 8]) {
+		if (km_kmalloc_cache(size)) {
 			step = size / 8 + 1;
 			continue;
 		}
@@ -337,25 +315,38 @@ bool km_kmalloc_start(void)
 			 "a cache of kmalloc's has its size");
 		size_t first = step;
 		/* Release pairs with kmalloc_missed. */
+		struct kmem_cache **table = km_is_debugged(cache) ? watched_of_size[0] : cache_of_size;
 		for (; step * 8 <= size; step++)
-			km_store_release(&cache_of_size[step], cache);
+			km_store_release(&table[step], cache);
 		km_front_show_sizes(cache, &id_of_size[first], step - first);
 	}
 	return true;
 }
 
+static struct kmem_cache **charged_table(const struct kmem_cache *cache)
+{
+	return cache && km_is_debugged(cache) ? watched_of_size[1] : charged_of_size;
+}
+
+/* The cache that serves __GFP_ACCOUNT there. Acquire pairs with the release where it is shown: it is built. */
+static struct kmem_cache *charged_cache(size_t step)
+{
+	return km_load_acquire(&charged_of_size[step]) ?: km_load_acquire(&watched_of_size[1][step]);
+}
+
 /* The twin of a cache of kmalloc's; several threads may come at once: one twin stays. */
 static struct kmem_cache *make_charged(struct kmem_cache *plain)
 {
-	struct km_creation creation = { .args = { .align = plain->size & -plain->size }, .internal = true,
+	struct km_creation creation = { .args = { .align = plain->align }, .internal = true,
 					.tuned_with = plain };
-	struct kmem_cache **first = &charged_of_size[plain->object_size / 8], *none = NULL;
+	struct kmem_cache **first, *none = NULL;
 	char name[KM_NAME_BYTES] = "kmalloc-cg-";
 	int error;
 
 	__builtin_strcpy(name + sizeof("kmalloc-cg-") - 1, plain->name + sizeof("kmalloc-") - 1);
 	struct kmem_cache *cache = km_cache_create(name, plain->object_size, SLAB_KMALLOC | SLAB_ACCOUNT,
 						   &creation, &error);
+	first = &charged_table(cache)[plain->object_size / 8];
 	/* Release pairs with the loads where they are used: it is built. */
 	if (cache && !km_cas_release(first, &none, cache))
 		kmem_cache_destroy(cache);
@@ -368,20 +359,16 @@ bool km_kmalloc_start_charged(void)
 	bool was = km_busy_begin(), all = true;
 
 	for (size_t step = km_array_count(cache_of_size) - 1; step && all; step--) {
-		struct kmem_cache *plain = cache_of_size[step];
+		struct kmem_cache *plain = km_kmalloc_cache(step * 8);
 
-		if (!plain || plain->flags & SLAB_ACCOUNT || km_load(&charged_of_size[step]))
+		if (!plain || plain->flags & SLAB_ACCOUNT || charged_cache(step))
 			continue;
-		const size_t last = plain->object_size / 8;
-		struct kmem_cache *cache = km_load_acquire(&charged_of_size[last]) ?: make_charged(plain);
+		struct kmem_cache *cache = charged_cache(plain->object_size / 8) ?: make_charged(plain);
 		all = cache != NULL;
 		if (all) {
 			km_debug(cache->object_size == plain->object_size && cache != plain,
 				 "a charged cache has the size of the plain one");
-			km_store_release(&charged_of_size[step], cache);
-			/* The first of its sizes comes last: all of them lead to it. */
-			if (cache_of_size[step - 1] != plain)
-				km_front_show_paid(cache, &charged_id_of_size[step], last + 1 - step);
+			km_store_release(&charged_table(cache)[step], cache);
 		}
 	}
 	km_busy_end(was);
@@ -390,7 +377,7 @@ bool km_kmalloc_start_charged(void)
 
 struct kmem_cache *km_kmalloc_cache(size_t size)
 {
-	return cache_of_size[(size + 7) >> 3];
+	return cache_of_size[(size + 7) >> 3] ?: watched_of_size[0][(size + 7) >> 3];
 }
 
 struct kmem_cache *km_kmalloc_cache_by(size_t size, gfp_t gfp)
@@ -398,10 +385,9 @@ struct kmem_cache *km_kmalloc_cache_by(size_t size, gfp_t gfp)
 	size_t step = (size + 7) >> 3;
 	struct kmem_cache *charged = NULL;
 
-	/* Acquire pairs with the release where they are shown: they are built. */
 	if (km_unlikely(gfp & __GFP_ACCOUNT))
-		charged = km_load_acquire(&charged_of_size[step]);
-	return charged ?: cache_of_size[step];
+		charged = charged_cache(step);
+	return charged ?: km_kmalloc_cache(size);
 }
 
 /* ------------------------------------------------------------------ from a pointer */
@@ -427,6 +413,8 @@ static void bad_pointer(const void *p, const char *function)
 	bool was = km_busy_begin(), inside = !was && !page && km_big_inside(p);
 
 	km_busy_end(was);
+	if (head && head->type == KM_PAGE_SLAB)
+		km_tell_of(head, p, KM_MISUSE_INTERIOR);
 	if (head && head->type == KM_PAGE_SLAB)
 		km_misuse(head->flags & KM_SLAB_DEAD ? KM_MISUSE_DEAD_CACHE : KM_MISUSE_INTERIOR,
 			  function, p, head->cache ? head->cache->name : NULL);
@@ -519,7 +507,7 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 		return is_sized(p, function) ? km_engine_sized()->usable(p) : 0;
 	struct kmem_cache *cache = cache_of_object(p);
 	if (cache)
-		return km_usable_of(cache, p);
+		return (km_unlikely(cache->hooks != NULL) ? km_watched_bytes(cache, p) : 0) ?: km_usable_of(cache, p);
 	if (km_unlikely(km_sanitizer.objects) && km_large_asked((void *)p))
 		return *km_large_asked((void *)p);
 	bool was = km_busy_begin();
@@ -559,7 +547,7 @@ size_t kmalloc_size_roundup(size_t size)
 	if (km_kmalloc_sized && size < KM_SIZED_END)
 		return km_align_up(size, KM_SIZED_UNIT);
 	if (!km_kmalloc_sized && size <= KMALLOC_MAX_CACHE_SIZE)
-		return cache_of_size[(size + 7) >> 3]->size;
+		return km_is_debugged(km_kmalloc_cache(size)) ? size : km_kmalloc_cache(size)->size;
 	struct km_request request = km_request_of(GFP_NOWAIT, NUMA_NO_NODE);
 	const struct kmem_cache *class = km_ready_class(size, km_options.account, &request);
 	return class ? class->size : size <= KMALLOC_MAX_SIZE ? km_align_up(size, KM_PAGE_SIZE) : size;
@@ -582,7 +570,7 @@ static void *shrunk(void *object, size_t size, size_t usable, gfp_t gfp)
 {
 	if (km_unlikely(gfp & __GFP_ZERO))
 		__builtin_memset((char *)object + size, 0, usable - size);
-	if (km_unlikely(km_sanitizer.objects))
+	if (km_unlikely(km_sanitizer.objects || km_watched_sizes))
 		km_watched_asked(object, size);
 	return object;
 }

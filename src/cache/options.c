@@ -342,6 +342,22 @@ static void settle_account(void)
 	km_options.account = !km_options.engine->shared_pages && km_has_accounting();
 }
 
+/* Empty, it asks for all. */
+static void read_debug(void)
+{
+	char text[512];
+	int length = km_os_getenv("KMEM_DEBUG", text, sizeof(text));
+
+	if (length < 0)
+		return;
+	if (length >= (int)sizeof(text))
+		km_warn("KMEM_DEBUG: longer than %lu bytes, ignored", sizeof(text) - 1);
+	else if (&km_debugging)
+		km_debugging.read(text);
+	else
+		km_warn("KMEM_DEBUG: the program is linked without debugging (-Wl,-u,kmem_cache_validate)");
+}
+
 void km_options_read(void)
 {
 	char text[512];
@@ -351,6 +367,7 @@ void km_options_read(void)
 	if (read_variable("KMEM_OPTIONS", text, sizeof(text)))
 		parse(text);
 	settle_account();
+	read_debug();
 	if (read_variable("KMEM_PERCPU", text, sizeof(text)) && !set_percpu(text))
 		km_warn("KMEM_PERCPU: unknown discipline: %s", text);
 }

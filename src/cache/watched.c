@@ -1,10 +1,59 @@
 /*
- * watched.c: objects as a sanitizer sees them (port/sanitizer.h), where one is in the process: each is told when it
- * comes and goes, with the bytes that were asked for. Then a cache has no shelves, and these hooks. Invariant: the word
- * at `freeptr`, which lies behind the red zone, says the bytes that a living object has; 0 or a link where it is free.
+ * watched.c: which caches are watched, and objects as a sanitizer sees them (port/sanitizer.h), where one is in the
+ * process: each is told when it comes and goes, with the bytes that were asked for. Then a cache has no shelves, and
+ * hooks. Invariant: under a sanitizer the word at `freeptr`, which lies behind the red zone, says the bytes that a
+ * living object has; 0 or a link where it is free.
  */
 #include "../port/die.h"
 #include "cache.h"
+
+bool km_watched_sizes;
+static const struct km_hooks sanitizer_hooks;
+
+/* A flag that is asked for and not to be had is said once. */
+static km_cold void say_idle_flags(const char *name, const char *why)
+{
+	static uint32_t said;
+
+	if (!km_swap_acquire(&said, 1u))
+		km_warn("kmem_cache_create(%s): SLAB_RED_ZONE, SLAB_POISON, SLAB_STORE_USER, SLAB_TRACE do nothing: %s",
+			name, why);
+}
+
+slab_flags_t km_watched_flags(const char *name, uint32_t size, slab_flags_t flags, const struct km_creation *creation)
+{
+	const slab_flags_t hooked = KM_DEBUG_LAYOUT | SLAB_TRACE;
+
+	/* A twin is debugged as its cache is; a large block is no slab's. */
+	if (creation->twin_of)
+		return flags;
+	if (creation->engine && creation->engine->whole_pages)
+		return flags & ~KM_DEBUG_FLAGS;
+	if (&km_debugging)
+		flags = km_debugging.flags(name, size, creation->args.align, flags);
+	if (km_likely(!(flags & hooked)))
+		return flags;
+	const struct km_engine *engine = creation->engine ?: creation->args.engine ?
+					 km_engine_find(creation->args.engine) : km_options.engine;
+	if (&km_debugging && !km_sanitizer.objects && !engine->shared_pages)
+		return flags;
+	say_idle_flags(name, km_sanitizer.objects ? "a sanitizer watches the objects" :
+		       engine->shared_pages ? "its engine's caches share pages" :
+						    "the program is linked without (-Wl,-u,kmem_cache_validate)");
+	return flags & ~hooked;
+}
+
+const struct km_hooks *km_watched_hooks_of(const struct kmem_cache *cache)
+{
+	if (km_is_watched(cache))
+		return &sanitizer_hooks;
+	if (cache->flags & (KM_DEBUG_LAYOUT | SLAB_TRACE)) {
+		if (cache->flags & SLAB_KMALLOC)
+			km_store(&km_watched_sizes, true);
+		return km_debugging.hooks;
+	}
+	return cache->twin_of ? cache->twin_of->hooks : NULL;
+}
 
 static bool keeps_word(const struct kmem_cache *cache)
 {
@@ -64,14 +113,16 @@ static bool goes(struct kmem_cache *cache, void *object)
 	return true;
 }
 
-const struct km_hooks km_watched_hooks = { .on_alloc = comes, .on_free = goes };
+static const struct km_hooks sanitizer_hooks = { .on_alloc = comes, .on_free = goes };
 
 void *km_watched_asked(void *p, size_t bytes)
 {
 	struct kmem_cache *cache = ZERO_OR_NULL_PTR(p) ? NULL : kmem_cache_of(p);
 	size_t *asked = NULL, before;
 
-	if (ZERO_OR_NULL_PTR(p))
+	if (cache && cache->hooks && cache->hooks->asked)
+		cache->hooks->asked(cache, p, bytes);
+	if (ZERO_OR_NULL_PTR(p) || !km_sanitizer.objects)
 		return p;
 	if (cache && cache->hooks && keeps_word(cache))
 		asked = km_watched_word(cache, p);
@@ -88,5 +139,9 @@ void *km_watched_asked(void *p, size_t bytes)
 
 size_t km_watched_bytes(const struct kmem_cache *cache, const void *p)
 {
-	return cache->hooks && !cache->engine->shared_pages ? bytes_of(cache, p) : 0;
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+
+	if (hooks && hooks->bytes)
+		return hooks->bytes(cache, p);
+	return km_sanitizer.objects && hooks && !cache->engine->shared_pages ? bytes_of(cache, p) : 0;
 }

@@ -112,6 +112,16 @@ static void *alloc_sized(size_t size, size_t align)
 	return km_shape(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE);
 }
 
+/* The size's cache is none whose objects come as they are: the bytes that were asked for count, or there is no memory
+ * for it. `by` is the size that it goes by. */
+static km_cold void *alloc_watched(size_t size, size_t by)
+{
+	struct kmem_cache *cache = km_malloc_watched(by);
+	void *p = cache ? km_alloc_miss(cache, KM_MALLOC_GFP) : NULL;
+
+	return p ? km_watched_asked(p, size ?: 1) : no_memory();
+}
+
 static bool boot_or_early(size_t size, void **p)
 {
 	if (km_likely(km_boot()))
@@ -133,7 +143,7 @@ void *km_malloc_miss(size_t size)
 	if (size > KM_MALLOC_MAX_SMALL)
 		return large_alloc(size, 1, 0);
 	struct kmem_cache *cache = km_malloc_cache(size);
-	return km_likely(cache) ? km_alloc_miss(cache, KM_MALLOC_GFP) : no_memory();
+	return km_likely(cache) ? km_alloc_miss(cache, KM_MALLOC_GFP) : alloc_watched(size, size);
 }
 
 static km_noinline void *calloc_missed(size_t bytes)
@@ -225,7 +235,7 @@ static void *resize(void *p, size_t size)
 		if (same)
 			return same;
 	} else if (is_enough(old, size)) {
-		return p;
+		return km_likely(!km_watched_sizes) ? p : km_watched_asked(p, size);
 	}
 	size_t bytes = size;
 	void *moved = get_grown(size, old);
@@ -323,9 +333,10 @@ void *km_malloc_aligned(size_t align, size_t size)
 	if (km_kmalloc_sized)
 		return alloc_sized(size, align);
 	if (align <= KM_PAGE_SIZE && size <= KM_MALLOC_MAX_SMALL) {
-		struct kmem_cache *cache = km_malloc_cache(km_malloc_aligned_size(align, size ?: 1));
+		size_t by = km_malloc_aligned_size(align, size ?: 1);
+		struct kmem_cache *cache = km_malloc_cache(by);
 
-		return km_likely(cache) ? kmem_cache_alloc(cache, KM_MALLOC_GFP) : no_memory();
+		return km_likely(cache) ? kmem_cache_alloc(cache, KM_MALLOC_GFP) : alloc_watched(size, by);
 	}
 	return large_alloc(size, align, 0);
 }

@@ -20,8 +20,10 @@
  * ever, is for all other sizes. */
 extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 
-/* The cache that serves 0 <= size <= KM_MALLOC_MAX_SMALL, after a miss; NULL: it can't be made. */
+/* The cache that serves 0 <= size <= KM_MALLOC_MAX_SMALL, after a miss; NULL: it can't be made, or the bytes that are
+ * asked for of its objects count: then watched says which it is. */
 struct kmem_cache *km_malloc_cache(size_t size) km_cold;
+struct kmem_cache *km_malloc_watched(size_t size) km_cold;
 /* `size` bytes, having missed; NULL with ENOMEM. */
 void *km_malloc_miss(size_t size) km_cold;
 /* Aligned to `align`, a power of two, having missed; NULL with ENOMEM. */

@@ -22,6 +22,8 @@
 #define AHEAD		16u
 
 static struct kmem_cache *cache_of_class[KM_MALLOC_CLASSES];
+/* Those whose users' bytes count, which have nothing there. */
+static struct kmem_cache *watched_of_class[KM_MALLOC_CLASSES] km_sparse;
 static struct kmem_cache *cache_of_part[KM_MALLOC_CLASSES][PARTS];
 /* The class whose misses are ahead, and by how many; a hint, so races do no harm. And which parts were tried: once is
  * enough. */
@@ -53,7 +55,9 @@ static size_t bytes_of(unsigned class)
 
 static struct kmem_cache *make(size_t bytes, bool dense)
 {
-	struct km_creation creation = { .args = { .align = KM_MALLOC_ALIGN }, .internal = true, .dense = dense,
+	/* A class is a multiple of it; an object with something around it is aligned as well. */
+	unsigned align = (unsigned)km_min(bytes & -bytes, KM_PAGE_SIZE);
+	struct km_creation creation = { .args = { .align = align }, .internal = true, .dense = dense,
 					.singly = true };
 	char name[KM_NAME_BYTES];
 	int error;
@@ -75,13 +79,15 @@ static bool is_first(struct kmem_cache *cache, struct kmem_cache **at)
 
 static km_cold struct kmem_cache *make_class(unsigned class)
 {
-	if (km_front_busy)
+	if (km_front_busy || km_load(&watched_of_class[class]))
 		return NULL;
 	bool was = km_busy_begin();
 	size_t low = class ? bytes_of(class - 1) : 0, bytes = bytes_of(class);
 	struct kmem_cache *cache = make(bytes, false);
-	/* From then on each size of the class hits its shelf. */
-	if (cache && is_first(cache, &cache_of_class[class])) {
+	/* From then on each size of the class hits its shelf, but where each call is to be seen. */
+	if (cache && km_is_debugged(cache))
+		is_first(cache, &watched_of_class[class]);
+	else if (cache && is_first(cache, &cache_of_class[class])) {
 		km_debug(cache->size >= bytes && low % KM_MALLOC_ALIGN == 0 && bytes > low,
 			 "a class serves the sizes above those of the one below");
 		km_front_show_sizes(cache, &km_malloc_id[low / KM_MALLOC_ALIGN], (bytes - low) / KM_MALLOC_ALIGN);
@@ -106,7 +112,7 @@ static km_cold struct kmem_cache *make_part(unsigned class, unsigned part, size_
 	bool was = km_busy_begin();
 	km_store(&race[class].tried, (uint8_t)(race[class].tried | 1u << part));
 	struct kmem_cache *cache = make(bytes, true);
-	if (cache && cost(cache) > cost(whole) - cost(whole) / 32)
+	if (cache && (km_is_debugged(cache) || cost(cache) > cost(whole) - cost(whole) / 32))
 		kmem_cache_destroy(cache);
 	else if (cache && is_first(cache, &cache_of_part[class][part])) {
 		km_debug(low >= bytes_of(class - 1) && bytes <= bytes_of(class),
@@ -165,4 +171,10 @@ struct kmem_cache *km_malloc_cache(size_t size)
 
 	/* Below, the next class is as near as a part would be. */
 	return size <= 256 || km_unlikely(!cache) ? cache : cache_for_part(class, size, cache);
+}
+
+struct kmem_cache *km_malloc_watched(size_t size)
+{
+	/* Acquire pairs with is_first. */
+	return km_load_acquire(&watched_of_class[class_of(size)]);
 }

@@ -1,12 +1,12 @@
 /*
  * engine.h: what a cache is, and the small interface between the per-CPU front and the engines.
  *
- * Glossary. Object: what users get. Slab: a run of pages cut into objects of one cache. Order: a slab is
+ * Glossary. Object: what users get. Slab: a block of pages cut into objects of one cache. Order: a block is
  * 2^order pages. Partial: a slab with objects both taken and free, on its node's list. Shelf: a CPU's stack of
  * ready objects (port/pcpu.h). Block: the memory of one stack. Sheaf: the kernel's word for a block in the engine
  * of that name. Barn: a node's full and empty blocks. Main, partner: the two blocks of a CPU. Take, give: objects
  * leave a slab, come back. Refill, spill: a block gets objects from, gives them to, the engine. Front: what meets
- * a request first. Miss: a request that no sequence of the front served.
+ * a request first. Miss: what the front can't serve.
  */
 #ifndef KM_ENGINE_ENGINE_H
 #define KM_ENGINE_ENGINE_H
@@ -46,7 +46,7 @@ struct km_events {
 };
 
 struct kmem_cache {
-	/* Line 0: all that a plain hit reads. */
+	/* Line 0: all that a hit reads. */
 	struct km_shelf shelf;
 	uint16_t id;			/* in the page map; KM_MAP_DESC: has none. Under rseq also where the
 					 * shelf's word is: word id of an area. */
@@ -75,12 +75,15 @@ struct kmem_cache {
 	const struct km_charging *charging; /* who pays is asked at each call; NULL: nobody. Closed, too. */
 	void (*ctor)(void *object);
 	uint16_t colours, colour_bytes;	/* slab: places where a slab's first object may be; 0: one */
+	uint32_t left;			/* debugged: bytes of the red zone in front of each object */
+	uint32_t first;			/* where a slab's first object is, but for its colour */
+	uint32_t slab_tail;		/* the engine's bytes at the end of each slab */
 
 	/* Written while running. */
 	unsigned long min_partial km_aligned(64);
 	void *deferred;			/* frees that a signal handler could not finish, linked by freeptr */
-	uint16_t busy_capacity;		/* objects a block holds at most, where the cache misses often */
-	uint16_t max_capacity;		/* ... where it is used in bulk */
+	uint16_t busy_capacity;		/* ... at most, where it misses often */
+	uint16_t max_capacity;		/* ... at most, where it is used in bulk */
 	uint16_t misses;		/* points of front/miss.c since reclaim last looked; racy, a hint */
 	bool touched;			/* missed since reclaim last looked */
 	bool own_min_partial;		/* somebody wrote it: no rule changes it */
@@ -99,7 +102,6 @@ struct kmem_cache {
 	uint32_t size_count;
 	bool dense;			/* sheaf: slabs are as large as it takes to leave little over */
 	bool size_part;			/* ... a part of another's run, which shows nothing there */
-	bool size_paid;			/* ... in a table of those whose hits look who pays */
 	bool singly;			/* sheaf: nobody asks for many at once, so its blocks need not hold them */
 	uint32_t word;			/* where word id is; 0: none */
 	bool word_is_charged;		/* ... the word of `charged`, and its owner behind it; else that of `shelf` */
@@ -175,6 +177,16 @@ struct km_hooks {
 	void *(*on_alloc)(struct kmem_cache *cache, void *object, gfp_t gfp);
 	/* False: the watcher keeps the object. */
 	bool (*on_free)(struct kmem_cache *cache, void *object);
+	/* The rest may be NULL. A slab is new, its objects are constructed; or it goes. */
+	void (*slab_comes)(struct kmem_cache *cache, struct km_page *slab);
+	void (*slab_goes)(struct kmem_cache *cache, struct km_page *slab);
+	/* The object's user has so many bytes of it from now on; how many has he? */
+	void (*asked)(struct kmem_cache *cache, void *object, size_t bytes);
+	size_t (*bytes)(const struct kmem_cache *cache, const void *object);
+	/* A bad call is about to be reported: all that is known of the object that p lies in. slab: the cache's. */
+	void (*tell)(struct kmem_cache *cache, struct km_page *slab, const void *p, enum km_misuse what);
+	/* Check the cache's objects: number of damages, each told. Nobody else uses the cache. */
+	int (*check)(struct kmem_cache *cache);
 };
 
 /*
@@ -305,7 +317,7 @@ struct km_engine {
 	unsigned (*take)(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			 unsigned want);
 	void (*give)(struct kmem_cache *cache, void **objects, unsigned count);
-	/* All but ARRAY: one object. With km_front_busy set. NULL: it has none now. */
+	/* All but ARRAY: one object. With km_front_busy set; NULL is its final word. */
 	void *(*alloc)(struct kmem_cache *cache, const struct km_request *request);
 	void (*free)(struct kmem_cache *cache, void *object);
 	/* Hits are counted here, with KMEM_OPTIONS=stats:1. NULL: they are not, and all are hits of an array. */
@@ -356,8 +368,8 @@ int km_engines_check(void);
 void km_engines_fork(bool before, bool child);
 
 /*
- * layout.c: own partial slabs have run out: may this request look at other nodes'? A node gives only where it has
- * more partial slabs than min_partial. Kernel: remote_node_defrag_ratio, get_any_partial.
+ * layout.c: own partial slabs have run out: may this request look at other nodes'? Which of them may give, is the
+ * guard's: more partial slabs than min_partial. Kernel: remote_node_defrag_ratio, get_any_partial.
  */
 bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *request);
 
@@ -365,6 +377,25 @@ bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *re
 km_inline bool km_is_watched(const struct kmem_cache *cache)
 {
 	return km_unlikely(km_sanitizer.objects) && cache->object_size <= KM_WATCHED_MOST;
+}
+
+/*
+ * Flags that change where an object's bytes are. Then a slot of a slab is, from low to high:
+ *
+ *	left red zone | object | right red zone | link | state, bytes asked for | two tracks | padding
+ *	-left          0        object_size      freeptr  + 8                    + 16
+ *
+ * The left one, as long as the alignment, only with SLAB_RED_ZONE; the tracks only with SLAB_STORE_USER. Kernel: the
+ * same, but for the state. watch/debug.c has what is in them.
+ */
+#define KM_DEBUG_LAYOUT	(SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
+#define KM_DEBUG_FLAGS	(KM_DEBUG_LAYOUT | SLAB_CONSISTENCY_CHECKS | SLAB_TRACE)
+#define KM_DEBUG_WORD	8u	/* the state, and the bytes asked for */
+#define KM_DEBUG_TRACK	152u
+#define KM_DEBUG_PAD	8u	/* at least */
+km_inline bool km_is_debugged(const struct kmem_cache *cache)
+{
+	return km_unlikely(cache->flags & KM_DEBUG_LAYOUT);
 }
 
 _Static_assert(KM_WATCHED_MOST + KM_RED_ZONE + sizeof(size_t) <= KM_PAGE_SIZE << KM_MAX_ORDER, "it fits into a slab");
@@ -382,6 +413,8 @@ km_inline size_t *km_watched_word(const struct kmem_cache *cache, const void *ob
 /* The alignment of an object of `size` bytes. */
 uint32_t km_layout_align(slab_flags_t flags, uint32_t align, uint32_t size);
 int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *args);
+/* Bytes of a debugged object's slot from the object on, its padding not rounded up. */
+uint32_t km_layout_debugged(uint32_t object_size, slab_flags_t flags);
 #define KM_SLAB_MAX_OBJECTS	0x7fffu	/* Kernel: MAX_OBJS_PER_PAGE */
 /* The kernel's choice of an order for slabs of at least `min_objects`. */
 unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order);
@@ -423,7 +456,8 @@ KM_ENGINE_PAGE(km_coloured, struct km_coloured)
 /* Where the first object of a slab is. */
 km_inline char *km_slab_first(const struct kmem_cache *cache, const struct km_page *slab)
 {
-	return (char *)km_page_address(slab) + (km_unlikely(cache->colours) ? km_load(&km_coloured(slab)->first) : 0);
+	return (char *)km_page_address(slab) +
+	       (km_unlikely(cache->colours) ? km_load(&km_coloured(slab)->first) : cache->first);
 }
 
 /* The last slab that this thread wanted was refused by the cache's limit or its keeper, not for want of pages. */
@@ -459,6 +493,9 @@ km_inline unsigned km_front_capacity(const struct kmem_cache *cache)
 
 /* Find the slab of an object and its index, or report the misuse and return NULL. */
 struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, const char *function);
+
+/* A bad call is about to be reported, of p in that slab: what its cache's watchers know is told before. */
+void km_tell_of(struct km_page *slab, const void *p, enum km_misuse what) km_cold;
 
 /* Of blocks linked by the word at `at`: one that was freed twice makes a circle of the list. It is cut, and the block
  * returned; NULL: there is none. */

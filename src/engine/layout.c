@@ -32,6 +32,28 @@ uint32_t km_reciprocal(uint32_t size)
 	return (uint32_t)((((uint64_t)1 << 32) + size - 1) / size);
 }
 
+uint32_t km_layout_debugged(uint32_t object_size, slab_flags_t flags)
+{
+	uint32_t inuse = (uint32_t)km_align_up(object_size, sizeof(void *));
+
+	/* Kernel: one word more, too, where rounding up leaves no red zone. */
+	if (flags & SLAB_RED_ZONE && inuse == object_size)
+		inuse += (uint32_t)sizeof(void *);
+	return inuse + (uint32_t)sizeof(void *) + KM_DEBUG_WORD + (flags & SLAB_STORE_USER ? 2 * KM_DEBUG_TRACK : 0) +
+	       KM_DEBUG_PAD;
+}
+
+static void layout_debugged(struct kmem_cache *cache)
+{
+	uint32_t tracks = cache->flags & SLAB_STORE_USER ? 2 * KM_DEBUG_TRACK : 0;
+	uint32_t bytes = km_layout_debugged(cache->object_size, cache->flags);
+
+	cache->freeptr = bytes - KM_DEBUG_PAD - tracks - KM_DEBUG_WORD - (uint32_t)sizeof(void *);
+	if (cache->flags & SLAB_RED_ZONE)
+		cache->first = cache->left = cache->align;
+	cache->size = (uint32_t)km_align_up(cache->left + bytes, cache->align);
+}
+
 /*
  * size, freeptr and align. Kernel: the free pointer lies in the middle of a free object, so that a small
  * overrun does not reach it; outside of the object where free objects must keep their content.
@@ -55,6 +77,8 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
 		cache->freeptr = (uint32_t)km_align_down(object / 2, sizeof(void *));
 	}
 	cache->size = (uint32_t)km_align_up(inuse, cache->align);
+	if (km_is_debugged(cache))
+		layout_debugged(cache);
 	cache->reciprocal = km_reciprocal(cache->size);
 	cache->min_order = (uint8_t)km_order_of(cache->size);
 	km_debug(cache->freeptr + sizeof(void *) <= cache->size && cache->size % cache->align == 0,
@@ -158,6 +182,9 @@ void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 			cache->ctor(object);
 	if (km_is_watched(cache))
 		hide_objects(cache, slab);
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+	if (km_unlikely(hooks && hooks->slab_comes))
+		hooks->slab_comes(cache, slab);
 }
 
 /* May the cache have so many bytes more? */
@@ -256,6 +283,9 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 
 	if (km_is_watched(cache))
 		end_objects(cache, slab);
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+	if (km_unlikely(hooks && hooks->slab_goes))
+		hooks->slab_goes(cache, slab);
 	km_map_set(slab, (size_t)1 << order, KM_MAP_NONE);
 	for (size_t i = 0; i < (size_t)1 << order; i++)
 		km_store(&slab[i].type, (uint8_t)KM_PAGE_NONE);
@@ -271,6 +301,15 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
 }
 
+void km_tell_of(struct km_page *slab, const void *p, enum km_misuse what)
+{
+	struct kmem_cache *cache = slab->cache;
+	const struct km_hooks *hooks = cache ? km_load(&cache->hooks) : NULL;
+
+	if (hooks && hooks->tell)
+		hooks->tell(cache, slab, p, what);
+}
+
 struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, const char *function)
 {
 	struct km_page *page = km_page_of(object);
@@ -283,11 +322,14 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 		return NULL;
 	}
 	if (km_unlikely(shared || slab->cache != cache)) {
+		if (!shared)
+			km_tell_of(slab, object, KM_MISUSE_WRONG_CACHE);
 		km_misuse(KM_MISUSE_WRONG_CACHE, function, object, cache->name);
 		return NULL;
 	}
 	*index = km_object_index(cache, slab, km_slab_first(cache, slab), object);
 	if (km_unlikely(*index < 0)) {
+		km_tell_of(slab, object, KM_MISUSE_INTERIOR);
 		km_misuse(KM_MISUSE_INTERIOR, function, object, cache->name);
 		return NULL;
 	}

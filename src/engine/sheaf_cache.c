@@ -90,8 +90,10 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	cache->objects = cache->tail_bits ? objects_with_tail_bits(bytes, cache->size) :
 					    bytes / cache->size;
 	/* A slab of the lowest order is cut by the same rule as one of the usual order, or not at all. */
-	if (cache->tail_bits)
+	if (cache->tail_bits) {
 		cache->min_order = cache->order;
+		cache->slab_tail = (cache->objects + 63) / 64 * 8;
+	}
 	cache->capacity = (uint16_t)km_max(capacity_by_size(cache->size), args->sheaf_capacity);
 	/* A caller that asks for as many at once may have them at hand; one that misses often is content with half. */
 	unsigned bulk = capacity_within(254, cache->size, 64u << 10);

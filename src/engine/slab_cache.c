@@ -77,8 +77,8 @@ static bool choose_freelist(struct kmem_cache *cache)
 {
 	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
 
-	/* An object that a sanitizer watches is not written when it is free. */
-	if (!keeps_content && !km_is_watched(cache) && fill_order(cache, SLAB_IN_OBJECT) &&
+	/* An object that a sanitizer watches, or that is debugged, is not written when it is free. */
+	if (!keeps_content && !km_is_watched(cache) && !km_is_debugged(cache) && fill_order(cache, SLAB_IN_OBJECT) &&
 	    cache->objects <= cache->object_size)
 		return true;
 	if (fill_order(cache, SLAB_OFF_SLAB) &&
@@ -98,10 +98,12 @@ static int slab_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	size_t colours = km_min(left_over(cache, (enum slab_freelist)cache->freelist) / colour,
 				(size_t)UINT16_MAX);
 	/* kfree knows an object by its offset in the slab. Kernel: the sizes of kmalloc leave too little as well. */
-	if (colours > 1 && !(cache->flags & SLAB_KMALLOC)) {
+	if (colours > 1 && !(cache->flags & SLAB_KMALLOC) && !km_is_debugged(cache)) {
 		cache->colours = (uint16_t)colours;
 		cache->colour_bytes = (uint16_t)colour;
 	}
+	if (cache->freelist == SLAB_ON_SLAB)
+		cache->slab_tail = (uint32_t)slab_list_bytes(cache->objects);
 	cache->capacity = (uint16_t)km_max(limit_by_size(cache->size), args->sheaf_capacity);
 	cache->max_capacity = (uint16_t)km_max(SLAB_MOST_LIMIT, (unsigned)cache->capacity);
 	cache->batchcount = (uint16_t)((cache->capacity + 1) / 2);

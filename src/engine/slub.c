@@ -59,7 +59,7 @@ void km_slub_free_slab(struct kmem_cache *cache, struct km_page *slab)
 
 void *km_slub_thread_list(struct kmem_cache *cache, struct km_page *slab, unsigned first)
 {
-	char *object = (char *)km_page_address(slab) + (size_t)first * cache->size;
+	char *object = km_slab_first(cache, slab) + (size_t)first * cache->size;
 	void *head = first < slab->objects ? object : NULL;
 
 	for (unsigned i = first; i < slab->objects; i++, object += cache->size)
@@ -142,7 +142,7 @@ static void *tail_of(struct kmem_cache *cache, const struct km_page *slab, void 
  */
 static bool all_listed(const struct kmem_cache *cache, const struct km_page *slab, uint64_t word)
 {
-	char *base = km_page_address(slab), *object = base;
+	char *base = km_page_address(slab), *object = km_slab_first(cache, slab);
 	uintptr_t sum = (uintptr_t)slub_head(word, base), squares = sum * sum;
 
 	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
@@ -440,7 +440,7 @@ static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request 
 
 	if (!slab)
 		return 0;
-	char *base = km_page_address(slab), *object = base;
+	char *base = km_page_address(slab), *object = km_slab_first(cache, slab);
 	unsigned objects = slab->objects, got = km_min(objects, want);
 	for (unsigned i = 0; i < got; i++, object += cache->size)
 		out[i] = object;

@@ -60,7 +60,8 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 	n->range = km_arena_range(0);
 	/* Up from the quotient, also where that is exact: e is not 0. */
 	n->factor = -(uint64_t)cache->size / cache->size + 2;
-	n->bound = cache->objects * (n->factor * cache->size);
+	/* Where slabs do not begin with an object none is known by that. */
+	n->bound = cache->first ? 0 : cache->objects * (n->factor * cache->size);
 	n->slab_mask = (uint32_t)((KM_PAGE_SIZE << cache->order) - 1);
 	n->cpu_partial = cpu_partial_of(cache->size);
 	n->cpu_partial_slabs = (n->cpu_partial * 2 + cache->objects - 1) / cache->objects;
@@ -223,11 +224,12 @@ static unsigned count_chain(const struct kmem_cache *cache, const struct km_page
 	const char *base = km_page_address(slab);
 	uint64_t tag = km_chain_tag(base, KM_PAGE_SHIFT + km_load_speculative(&slab->order));
 	const struct km_page seen = { .objects = km_load_speculative(&slab->objects) };
+	const char *first = base + cache->first;
 	unsigned count = 0;
 
 	*met = false;
 	while (freelist && count < seen.objects && km_chain_tag_fits(tag, freelist) &&
-	       km_object_index(cache, &seen, base, freelist) >= 0) {
+	       km_object_index(cache, &seen, first, freelist) >= 0) {
 		count++;
 		if (freelist == stop_at) {
 			*met = true;
@@ -277,7 +279,7 @@ static bool is_taken_checked(struct kmem_cache *cache, struct km_page *slab, con
 static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
 {
 	char *base = km_page_address(slab);
-	const char *object = base + (size_t)index * cache->size;
+	const char *object = base + cache->first + (size_t)index * cache->size;
 	uint64_t word = slub_look(slab);
 	uint64_t tag = slub_tag(slab, base);
 	struct km_chain_link *partial;
@@ -301,12 +303,12 @@ static bool slub_is_taken(struct kmem_cache *cache, struct km_page *slab, unsign
 static void clear_free(const struct kmem_cache *cache, const struct km_page *slab, const void *freelist,
 		       unsigned word, uint64_t *bits)
 {
-	const char *base = km_page_address(slab);
+	const char *base = km_page_address(slab), *first = base + cache->first;
 	uint64_t tag = slub_tag(slab, base);
 	int index;
 
 	for (unsigned count = 0; freelist && count < slab->objects; count++) {
-		if (!km_chain_tag_fits(tag, freelist) || (index = km_object_index(cache, slab, base, freelist)) < 0)
+		if (!km_chain_tag_fits(tag, freelist) || (index = km_object_index(cache, slab, first, freelist)) < 0)
 			break;
 		if ((unsigned)index / 64 == word)
 			*bits &= ~((uint64_t)1 << index % 64);

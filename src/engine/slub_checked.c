@@ -86,11 +86,12 @@ static bool is_free(const struct kmem_cache *cache, const struct km_page *slab, 
 		    const void *object)
 {
 	unsigned left = slub_free_count(slub_slab(slab)->word);
+	const char *first = km_slab_first(cache, slab);
 	const void *p = slub_head(slub_slab(slab)->word, base);
 
 	for (; p && left; left--, p = km_free_next(cache, p))
 		if (p == object || !km_chain_tag_fits(slub_tag(slab, base), p) ||
-		    km_object_index(cache, slab, base, p) < 0)
+		    km_object_index(cache, slab, first, p) < 0)
 			return true;
 	return p || left || !slub_inuse(slub_slab(slab)->word);
 }

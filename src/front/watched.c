@@ -96,8 +96,10 @@ static bool valid(struct kmem_cache *cache, void *object)
 		return true;
 	bool taken = cache->engine->is_taken(cache, slab, (unsigned)index);
 	km_busy_end(false);
-	if (!taken)
+	if (!taken) {
+		km_tell_of(slab, object, KM_MISUSE_DOUBLE_FREE);
 		km_miss_free_twice(cache, object);
+	}
 	return taken;
 }
 

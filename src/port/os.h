@@ -137,6 +137,8 @@ void km_os_event_add(int fd, uint64_t count);
 int km_os_open_truncated(const char *path);
 void km_os_close(int fd);
 unsigned km_os_pid(void);
+/* The calling thread, by the system's number; 0 after km_os_shut. */
+unsigned km_os_thread(void);
 /* The calling thread's name; of the first one, the program's, at most 15 bytes of it. */
 void km_os_program(char *name, size_t bytes);
 /* Copy an environment variable and return its length; -1: not set, or not to be trusted; `bytes` or more: it is longer,

@@ -677,6 +677,11 @@ unsigned km_os_pid(void)
 	return (unsigned)syscall(SYS_getpid);
 }
 
+unsigned km_os_thread(void)
+{
+	return km_os_is_shut() ? 0 : (unsigned)syscall(SYS_gettid);
+}
+
 void km_os_program(char *name, size_t bytes)
 {
 	char comm[16] = "";

@@ -41,7 +41,6 @@ static bool is_tagged(const struct km_pair *seen, const uint32_t *slot)
 	return seen->second == (uintptr_t)slot;
 }
 
-/* Under both soft disciplines: a stock has no lock, because a drain compares and swaps as well. */
 static bool soft_take(const uint32_t *slot, uint64_t bytes)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);

@@ -257,7 +257,10 @@ int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 
 static int check_cache(struct kmem_cache *cache, void *arg)
 {
-	*(int *)arg += cache->engine->check(cache) + km_front_check(cache);
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+
+	*(int *)arg += cache->engine->check(cache) + km_front_check(cache) +
+		       (hooks && hooks->check ? hooks->check(cache) : 0);
 	return 0;
 }
 

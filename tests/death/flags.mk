@@ -1,2 +1,6 @@
 # The size in front of a block, where engine slob has it.
 TEST_CFLAGS_death/slob := -Wno-array-bounds
+# Debugging is tried by malloc as well.
+TEST_LIBS_death/debug := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_death/debug := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow
+$(BUILD)/tests/death/debug: $(BUILD)/libkmem-malloc.a

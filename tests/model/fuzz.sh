@@ -2,13 +2,16 @@
 # fuzz.sh: fuzzes the library by hand with libFuzzer: builds it and tests/model/fuzz.c by clang with coverage,
 # AddressSanitizer and UndefinedBehaviorSanitizer, and runs it on a copy of the corpus in build-fuzz/.
 # Usage: tests/model/fuzz.sh [SECONDS] [libFuzzer's options]. KMEM_PERCPU and KMEM_OPTIONS are passed on.
+# FUZZ=debug_grammar: the settings of KMEM_DEBUG instead, tests/model/debug_grammar.c.
 set -eu
 cd "$(dirname "$0")/../.."
 scripts/need clang libclang-rt-14-dev
 seconds=${1:-60}
 [ $# = 0 ] || shift
-mkdir -p build-fuzz/corpus
-cp -n tests/model/corpus/* build-fuzz/corpus/ || true
+entry=${FUZZ:-fuzz} corpus=corpus
+[ "$entry" = fuzz ] || corpus=$entry
+mkdir -p "build-fuzz/$corpus"
+cp -n "tests/model/$corpus"/* "build-fuzz/$corpus/" || true
 flags="-std=gnu17 -O1 -g -mcx16 -fsanitize=address,undefined -Iinclude -Isrc -Itests -w"
 objects=
 for source in src/port/*.c src/page/*.c src/engine/*.c src/front/*.c src/cache/*.c src/watch/*.c src/account/*.c; do
@@ -18,5 +21,5 @@ for source in src/port/*.c src/page/*.c src/engine/*.c src/front/*.c src/cache/*
 	objects="$objects $object"
 done
 # shellcheck disable=SC2086
-clang $flags -DKM_LIBFUZZER -fsanitize=fuzzer tests/model/fuzz.c $objects -lpthread -o build-fuzz/fuzz
-exec build-fuzz/fuzz -max_total_time="$seconds" -max_len=4096 -artifact_prefix=build-fuzz/ "$@" build-fuzz/corpus
+clang $flags -DKM_LIBFUZZER -fsanitize=fuzzer "tests/model/$entry.c" $objects -lpthread -o "build-fuzz/$entry"
+exec "build-fuzz/$entry" -max_total_time="$seconds" -max_len=4096 -artifact_prefix=build-fuzz/ "$@" "build-fuzz/$corpus"

@@ -1,0 +1,360 @@
+/*
+ * debug: what debugging catches: each kind of misuse through kmem_cache, kmalloc and malloc, under each engine there
+ * is, each in a process of its own; what ends it and the report's title. Under misuse:warn it goes on: everything is
+ * mended, checked, and works. A use that is right is not told.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "cache/cache.h"
+#include "watch/debug.h"
+
+#define FLAGS (SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
+#define SIZE 40
+
+#define NEED(condition)                                                                            \
+	((condition) ? (void)0 : (dprintf(2, "case: %s does not hold\n", #condition), _exit(3)))
+
+static void *blind(void *p)
+{
+	__asm__ volatile("" : "+r"(p));
+	return p;
+}
+
+/* ------------------------------------------------------------------ doors */
+
+static struct kmem_cache *mine, *other;
+
+static void *cache_get(void)
+{
+	if (!mine)
+		NEED((mine = kmem_cache_create("mine", SIZE, NULL, FLAGS)));
+	return kmem_cache_alloc(mine, GFP_KERNEL);
+}
+
+static void cache_put(void *p) { kmem_cache_free(mine, p); }
+static void *kmalloc_get(void) { return kmalloc(SIZE, GFP_KERNEL); }
+static void kmalloc_put(void *p) { kfree(p); }
+static void *malloc_get(void) { return malloc(SIZE); }
+static void malloc_put(void *p) { free(p); }
+
+static const struct door {
+	const char *name;
+	void *(*get)(void);
+	void (*put)(void *p);
+	const char *zone;		/* the red zone behind the user's bytes */
+} doors[] = {
+	{ "cache", cache_get, cache_put, "Right Redzone" },
+	{ "kmalloc", kmalloc_get, kmalloc_put, "kmalloc Redzone" },
+	{ "malloc", malloc_get, malloc_put, "kmalloc Redzone" },
+}, *door;
+
+static unsigned char *get(void)
+{
+	unsigned char *p = blind(door->get());
+
+	NEED(p);
+	memset(p, 0x11, SIZE);
+	return p;
+}
+
+static void put(void *p)
+{
+	door->put(blind(p));
+}
+
+/* ------------------------------------------------------------------ kinds */
+
+static void over_by_one(void)
+{
+	unsigned char *p = get();
+
+	p[SIZE] = 1;
+	put(p);
+}
+
+static void over_by_many(void)
+{
+	unsigned char *p = get();
+
+	memset(p + SIZE, 1, 16);
+	put(p);
+}
+
+/* So far that what debugging itself has there is lost. */
+static void over_by_very_many(void)
+{
+	unsigned char *p = get();
+
+	memset(p + SIZE, 1, 60);
+	put(p);
+}
+
+static void under_by_one(void)
+{
+	unsigned char *p = get();
+
+	p[-1] = 1;
+	put(p);
+}
+
+static void under_by_many(void)
+{
+	unsigned char *p = get();
+
+	memset(p - 8, 1, 8);
+	put(p);
+}
+
+/* A write to a free object is found by whoever gets it next. */
+static void written_after_free(void)
+{
+	unsigned char *p = get();
+
+	put(p);
+	p[3] = 1;
+	for (int i = 0; i < 3000; i++)
+		if (get() == p)
+			return;
+}
+
+/* ... or looks. */
+static void written_last_byte(void)
+{
+	unsigned char *p = get();
+	size_t size = kmem_cache_of(p)->object_size;
+
+	put(p);
+	p[size - 1] = 1;
+	kmem_check_all();
+}
+
+static void freed_twice(void)
+{
+	unsigned char *p = get();
+
+	put(p);
+	put(p);
+}
+
+static void freed_twice_later(void)
+{
+	unsigned char *p = get(), *q = get(), *r = get();
+
+	put(p);
+	put(q);
+	put(p);
+	put(r);
+}
+
+static void *put_in_thread(void *p)
+{
+	put(p);
+	return NULL;
+}
+
+static void freed_twice_by_threads(void)
+{
+	unsigned char *p = get();
+	pthread_t thread;
+
+	put(p);
+	NEED(!pthread_create(&thread, NULL, put_in_thread, p));
+	pthread_join(thread, NULL);
+}
+
+static void into_other_cache(void)
+{
+	unsigned char *p = get();
+
+	NEED((other = kmem_cache_create("other", SIZE, NULL, FLAGS)));
+	kmem_cache_free(other, p);
+	put(p);
+}
+
+static void interior(void)
+{
+	unsigned char *p = get();
+
+	put(p + 8);
+	put(p);
+}
+
+/* In the red zone in front of it. */
+static void before_the_start(void)
+{
+	unsigned char *p = get();
+
+	put(p - 8);
+	put(p);
+}
+
+/* Of a size whose objects leave some of a slab. */
+static void slab_padding(void)
+{
+	struct km_debug_region padding = { .bytes = 0 };
+	unsigned char *p = get();
+
+	for (size_t size = SIZE; size < 8192; size += size / 2) {
+		padding = km_debug_slab_padding(kmem_cache_of(p), km_page_head(km_page_of(p)));
+		if (padding.bytes)
+			break;
+		put(p);
+		NEED((p = blind(door->get == malloc_get ? malloc(size) : kmalloc(size, GFP_KERNEL))));
+	}
+	NEED(padding.bytes);
+	padding.at[padding.bytes - 1] = 1;
+	put(p);
+}
+
+static void validated(void)
+{
+	unsigned char *p = get();
+
+	p[SIZE] = 1;
+	NEED(kmem_cache_validate(kmem_cache_of(p)) == 1);
+	NEED(kmem_cache_validate(kmem_cache_of(p)) == 0);
+	put(p);
+}
+
+static void nothing_wrong(void)
+{
+	unsigned char *p = get(), *q = get();
+
+	put(p);
+	NEED(p[0] == 0x6b || !(kmem_cache_of(q)->flags & SLAB_POISON));
+	put(q);
+	for (int i = 0; i < 3000; i++)
+		put(get());
+}
+
+#define ZONE "%"
+static const struct kind {
+	const char *name;
+	void (*run)(void);
+	const char *title, *phrase;	/* NULL: nothing is said */
+} kinds[] = {
+#define OVERWRITTEN(name, what) { #name, name, what " overwritten", "object, or what surrounds it, was overwritten" }
+	OVERWRITTEN(over_by_one, ZONE), OVERWRITTEN(over_by_many, ZONE),
+	OVERWRITTEN(over_by_very_many, "Right Redzone"),
+	OVERWRITTEN(under_by_one, "Left Redzone"), OVERWRITTEN(under_by_many, "Left Redzone"),
+	OVERWRITTEN(written_after_free, "Poison"), OVERWRITTEN(written_last_byte, "End Poison"),
+	OVERWRITTEN(slab_padding, "Padding"), OVERWRITTEN(validated, ZONE),
+	{ "freed_twice", freed_twice, "Object already free", "object already free" },
+	{ "freed_twice_later", freed_twice_later, "Object already free", "object already free" },
+	{ "freed_twice_by_threads", freed_twice_by_threads, "Object already free", "object already free" },
+	{ "into_other_cache", into_other_cache, "Object belongs to different cache",
+	  "object belongs to different cache" },
+	{ "interior", interior, "Invalid object pointer", "pointer is not the start of an object" },
+	{ "before_the_start", before_the_start, "Invalid object pointer", "pointer is not the start of an object" },
+	{ "nothing_wrong", nothing_wrong, NULL, NULL },
+};
+
+static int child(const char *kind, const char *by)
+{
+	struct rlimit none = { 0, 0 };
+
+	setrlimit(RLIMIT_CORE, &none);
+	alarm(580);
+	for (size_t i = 0; i < sizeof(doors) / sizeof(doors[0]); i++)
+		if (!strcmp(doors[i].name, by))
+			door = &doors[i];
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strcmp(kinds[i].name, kind))
+			kinds[i].run();
+	NEED(kmem_check_all() == 0);
+	put(get());
+	return 0;
+}
+
+/* ------------------------------------------------------------------ the parent */
+
+static int run(const struct kind *kind, const struct door *by, const char *engine, const char *mode, char *said,
+	       size_t bytes)
+{
+	char options[64];
+	size_t length = 0;
+	int err[2], status;
+	ssize_t n;
+
+	snprintf(options, sizeof(options), "engine:%s,misuse:%s", engine, mode);
+	if (pipe(err))
+		return -1;
+	pid_t pid = fork();
+	if (!pid) {
+		setenv("KMEM_OPTIONS", options, 1);
+		setenv("KMEM_DEBUG", "FZPU,kmalloc-*,malloc-*;-", 1);
+		dup2(err[1], 2);
+		execl("/proc/self/exe", "debug", kind->name, by->name, NULL);
+		_exit(4);
+	}
+	close(err[1]);
+	while (length < bytes - 1 && (n = read(err[0], said + length, bytes - 1 - length)) > 0)
+		length += (size_t)n;
+	said[length] = '\0';
+	close(err[0]);
+	waitpid(pid, &status, 0);
+	return status;
+}
+
+/* The title in its line, the stack that allocated it with it, the phrase in the last line. */
+static bool fits(const struct kind *kind, const struct door *by, bool warned, const char *said)
+{
+	char title[128];
+
+	if (!kind->title)
+		return !*said;
+	bool zone = *kind->title == *ZONE;
+	snprintf(title, sizeof(title), " (Not tainted): %s%s", zone ? by->zone : "", kind->title + zone);
+	const char *bug = strstr(said, "libkmem: BUG ");
+	if (!bug || !strstr(bug, title) || !strstr(bug, kind->phrase) || strstr(bug + 1, "libkmem: BUG "))
+		return false;
+	if (strncmp(said, "libkmem: =====", 14))
+		return false;
+	/* A padding is no object's. */
+	if (kind->run != slab_padding && !strstr(bug, "libkmem: Allocated in "))
+		return false;
+	bool mended = strstr(kind->title, "overwritten") != NULL;
+	return !warned || !mended == !strstr(bug, "libkmem: FIX ");
+}
+
+int main(int argc, char **argv)
+{
+	static const char *const engines[] = { KM_ENGINE_NAMES }, *const modes[] = { "abort", "warn" };
+	static char said[65536];
+	int failed = 0, total = 0;
+
+	if (argc == 3)
+		return child(argv[1], argv[2]);
+	for (size_t e = 0; e < sizeof(engines) / sizeof(engines[0]); e++) {
+		if (km_engine_find(engines[e])->shared_pages)
+			continue;
+		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) * 6; i++) {
+			const struct kind *kind = &kinds[i / 6];
+			const struct door *by = &doors[i % 3];
+			bool warn = i / 3 % 2;
+			int status = run(kind, by, engines[e], modes[warn], said, sizeof(said));
+			bool ends = kind->title && !warn;
+
+			total++;
+			if ((ends ? WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT : status == 0) &&
+			    fits(kind, by, warn, said))
+				continue;
+			printf("%s, %s, %s, misuse:%s: status 0x%x\n said:\n%s\n", kind->name, by->name, engines[e],
+			       modes[warn], (unsigned)status, said);
+			failed++;
+		}
+	}
+	printf("%d of %d ended as they should\n", total - failed, total);
+	return failed != 0;
+}

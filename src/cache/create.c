@@ -84,12 +84,13 @@ static uint16_t get_id(struct kmem_cache *cache)
 		return KM_MAP_DESC;
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
 		return id_of_word(cache);
-
-	for (size_t tries = 0; tries < KM_IDS; tries++) {
+	for (size_t words = 0; words <= KM_IDS / 64; words++) {
 		size_t id = km_max(registry.next_id, (size_t)KM_MAP_FIRST);
+		uint64_t unused = ~ids_used[id / 64] >> (id % 64);	/* of its word, and from it on */
 
+		id += unused ? (size_t)__builtin_ctzll(unused) : 63 - id % 64;
 		registry.next_id = (id + 1) % KM_IDS;
-		if (ids_used[id / 64] >> (id % 64) & 1)
+		if (!unused)
 			continue;
 		if (!entries_reach(id))
 			break;

@@ -5,9 +5,12 @@
 #ifndef TESTS_RSEQ_FIXTURE_H
 #define TESTS_RSEQ_FIXTURE_H
 
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "inject.h"
 
@@ -88,26 +91,49 @@ static volatile bool is_child;
 
 static struct {
 	pthread_t thread;
-	volatile int wanted, done;
+	int wanted, done;		/* tasks; who changes one wakes who waits for it */
 	void (*volatile task)(void);
 } helper;
+
+/* Until the word is no longer `is`: who looked at it before, and slept, is woken. At most so long, or for ever. */
+static void sleep_while(int *word, int is, const struct timespec *most)
+{
+	syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, is, most);
+}
+
+static void count_one(int *word)
+{
+	__atomic_add_fetch(word, 1, __ATOMIC_RELEASE);
+	syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1);
+}
+
+static bool helper_is_idle(void)
+{
+	return __atomic_load_n(&helper.done, __ATOMIC_ACQUIRE) == __atomic_load_n(&helper.wanted, __ATOMIC_ACQUIRE);
+}
 
 static void *help(void *unused)
 {
 	if (cpus.other >= 0)
 		go_to(cpus.other);
 	for (;;) {
-		while (__atomic_load_n(&helper.wanted, __ATOMIC_ACQUIRE) == helper.done)
-			usleep(20);
+		while (helper_is_idle())
+			sleep_while(&helper.wanted, helper.done, NULL);
 		helper.task();
-		__atomic_store_n(&helper.done, helper.done + 1, __ATOMIC_RELEASE);
+		count_one(&helper.done);
 	}
 	return unused;
 }
 
-static bool helper_is_idle(void)
+static void wait_at_most(const struct timespec *most)
 {
-	return __atomic_load_n(&helper.done, __ATOMIC_ACQUIRE) == helper.wanted;
+	do {
+		int done = __atomic_load_n(&helper.done, __ATOMIC_ACQUIRE);
+
+		if (done == helper.wanted)
+			return;
+		sleep_while(&helper.done, done, most);
+	} while (!most);
 }
 
 /*
@@ -116,16 +142,17 @@ static bool helper_is_idle(void)
  */
 static void elsewhere(void (*task)(void), bool to_the_end)
 {
+	const struct timespec little = { .tv_nsec = 1000000 };
+
 	helper.task = task;
-	__atomic_store_n(&helper.wanted, helper.wanted + 1, __ATOMIC_RELEASE);
-	for (int i = 0; (to_the_end || i < 20) && !helper_is_idle(); i++)
-		usleep(50);
+	count_one(&helper.wanted);
+	wait_at_most(to_the_end ? NULL : &little);
 }
 
 static void wait_for_helper(void)
 {
-	while (!is_child && !helper_is_idle())
-		usleep(20);
+	if (!is_child)
+		wait_at_most(NULL);
 }
 
 static void helper_start(void)

@@ -2,7 +2,7 @@
  * memcg_all.c: who says nothing in gfp: a scope that accounts all of it (MEMCG_SCOPE_ALL), and calls in a group's name
  * (kmalloc_in, kmem_cache_alloc_in). Outside of such a scope nobody pays, before it and after. Disciplines: all
  */
-#include "kit/groups.h"
+#include "kit/paid.h"
 
 #include <pthread.h>
 
@@ -136,7 +136,7 @@ static void one_call(void)
 	mem_cgroup_put(other);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "one call", one_call },
 	{ "scope of all", scope_of_all },
 };

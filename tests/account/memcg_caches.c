@@ -2,7 +2,7 @@
  * memcg_caches.c: what a group has, cache by cache: mem_cgroup_walk_caches and the slab lines of memory.stat. To the
  * object, whatever lies on shelves, is others' or nobody's. Disciplines: all.
  */
-#include "kit/groups.h"
+#include "kit/paid.h"
 
 #define FEW 600
 #define CACHES 40
@@ -70,7 +70,7 @@ static void to_the_object(void)
 	groups[2] = group_below(groups[0], "gone");
 	groups[3] = group_of(NULL, "own", MEM_CGROUP_PRIVATE);
 	for (int i = 0; i < FEW * 40; i++) {
-		uint64_t random = next();
+		uint64_t random = random_number();
 		int s = (int)(random % (FEW * 4)), g = (int)((random >> 32) % 5), c = (int)((random >> 40) % CACHES);
 
 		if (slot[s].object) {
@@ -116,7 +116,7 @@ static void to_the_object(void)
 		gone(caches[c]);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "to the object", to_the_object },
 };
 

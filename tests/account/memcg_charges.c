@@ -3,9 +3,14 @@
  * its last byte, what lies in stocks is taken back before anyone is refused; and how many shared lines it all costs,
  * by both rules and both hierarchies. Disciplines: all
  */
-#include "kit/memcg.h"
+#include "kit/events.h"
+#include "kit/groups.h"
+#include "kit/random.h"
 
 #include <limits.h>
+
+#define PAGE	4096ul
+#define MIB	(1ul << 20)
 
 /* Charges of all sizes in a tree of groups; what each group must have is added up here. */
 static void to_the_byte(void)
@@ -265,7 +270,7 @@ static void second_counter(void)
 	mem_cgroup_set_mode(MEM_CGROUP_V1, false);
 }
 
-static const struct contract_case cases[] = {
+static const struct test_case cases[] = {
 	{ "to the byte", to_the_byte },
 	{ "to the last byte", last_byte },
 	{ "forced", forced },
@@ -279,5 +284,5 @@ static const struct contract_case cases[] = {
 
 int main(void)
 {
-	return contract_run(cases, sizeof(cases) / sizeof(cases[0]), 1);
+	return run_in_turn(cases, sizeof(cases) / sizeof(cases[0]), 1);
 }

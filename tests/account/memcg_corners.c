@@ -256,31 +256,15 @@ static void left_behind(void)
 
 /* ------------------------------------------------------------------ owners that are gone */
 
-static bool pin(unsigned n)
-{
-	cpu_set_t all, one;
-
-	NEED(sched_getaffinity(0, sizeof(all), &all) == 0);
-	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-		if (CPU_ISSET(cpu, &all) && !n--) {
-			CPU_ZERO(&one);
-			CPU_SET(cpu, &one);
-			return sched_setaffinity(0, sizeof(one), &one) == 0;
-		}
-	return false;
-}
-
 /* Run it on the n-th of the CPUs that we have; false: there are fewer. */
 static bool on_cpu(unsigned n, void (*run)(void))
 {
-	cpu_set_t all;
+	bool there = go_to_cpu(cpu_at((int)n));
 
-	NEED(sched_getaffinity(0, sizeof(all), &all) == 0);
-	bool pinned = pin(n);
-	if (pinned)
+	if (there)
 		run();
-	NEED(sched_setaffinity(0, sizeof(all), &all) == 0);
-	return pinned;
+	go_anywhere();
+	return there;
 }
 
 static struct kmem_cache *common;
@@ -609,7 +593,7 @@ static void comes_back_late(void)
 	NEED(kmem_check_all() == 0);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "kmalloc has its own", kmalloc_has_its_own },
 	{ "several are first", several_are_first },
 	{ "first in bulk", first_in_bulk },

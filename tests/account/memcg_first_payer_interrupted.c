@@ -152,7 +152,7 @@ static void interrupted(void)
 }
 #endif
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "on a new CPU", on_a_new_cpu },
 #ifdef STEPS
 	{ "interrupted", interrupted },

@@ -206,9 +206,9 @@ static uint64_t kmalloc_cost(size_t size)
 static void fill(int i, struct mem_cgroup **groups, struct kmem_cache **caches, uint64_t *alive)
 {
 	static const size_t sizes[] = { 24, 100, 500, 4096, 8192, 20000 };
-	int group = (int)(next() % (GROUPS + 1)) - 1;
+	int group = (int)(random_number() % (GROUPS + 1)) - 1;
 
-	slot[i].cache = (int)(next() % (CACHES + 1));
+	slot[i].cache = (int)(random_number() % (CACHES + 1));
 	slot[i].group = group;
 	set_active_memcg(group < 0 ? NULL : groups[group]);
 	if (slot[i].cache < CACHES) {
@@ -217,10 +217,10 @@ static void fill(int i, struct mem_cgroup **groups, struct kmem_cache **caches, 
 		NEED((slot[i].object = kmem_cache_alloc(cache, GFP_KERNEL_ACCOUNT)));
 		slot[i].bytes = cost(cache);
 	} else {
-		size_t size = sizes[next() % 6];
+		size_t size = sizes[random_number() % 6];
 
 		/* What is asked for is known when this is compiled, or not. */
-		NEED((slot[i].object = next() % 2 ? kmalloc(size, GFP_KERNEL_ACCOUNT) :
+		NEED((slot[i].object = random_number() % 2 ? kmalloc(size, GFP_KERNEL_ACCOUNT) :
 						    (kmalloc)(size, GFP_KERNEL_ACCOUNT)));
 		slot[i].bytes = kmalloc_cost(size);
 	}
@@ -235,7 +235,7 @@ static void empty(int i, struct kmem_cache **caches, uint64_t *alive)
 	NEED(*(int *)slot[i].object == i);
 	if (slot[i].group >= 0)
 		alive[slot[i].group] -= slot[i].bytes;
-	if (next() % 2 && slot[i].cache < CACHES)
+	if (random_number() % 2 && slot[i].cache < CACHES)
 		kmem_cache_free(caches[slot[i].cache], slot[i].object);
 	else
 		kfree(slot[i].object);
@@ -269,7 +269,7 @@ static void a_million(void)
 	for (unsigned c = 0; c < CACHES; c++)
 		caches[c] = c % 2 ? charged("million", 40 + 300 * c) : make("million+", 40 + 300 * c);
 	for (int step = 0; step < STEPS; step++) {
-		int i = (int)(next() % SLOTS);
+		int i = (int)(random_number() % SLOTS);
 
 		if (slot[i].object)
 			empty(i, caches, alive);
@@ -452,7 +452,7 @@ static void *worker(void *arg)
 	uint64_t mine = (uintptr_t)arg * 0x9e3779b97f4a7c15u + 1;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		next_of(&mine);
+		random_next(&mine);
 		set_active_memcg(common_group[mine >> 20 & 1]);
 		post(common, kmem_cache_alloc(common, GFP_KERNEL), mine);
 		if (i % 4000 == 0)
@@ -520,11 +520,6 @@ static void empty_block(void)
 	gone(cache);
 }
 
-static void stay_on(const cpu_set_t *all)
-{
-	NEED(sched_setaffinity(0, sizeof(*all), all) == 0);
-}
-
 /*
  * Many groups in turn on a CPU, which lies charged to another all the time. Some of what they take stays, and is freed
  * by the next in line: with more bytes at once than a group's stock on a CPU holds, and than it has.
@@ -538,9 +533,8 @@ static void in_turn(void)
 	struct mem_cgroup *groups[IN_TURN], *other = group_below(NULL, "in the way");
 	static void *kept[IN_TURN][KEPT];
 	void *one;
-	cpu_set_t all;
 
-	stay_here(&all);
+	stay_here();
 	set_active_memcg(other);
 	NEED((one = kmem_cache_alloc(cache, GFP_KERNEL)));
 	for (int g = 0; g < IN_TURN; g++)
@@ -568,7 +562,7 @@ static void in_turn(void)
 		NEED(mem_cgroup_current(groups[g]) == 0);
 		mem_cgroup_put(groups[g]);
 	}
-	stay_on(&all);
+	go_anywhere();
 	mem_cgroup_put(other);
 	gone(cache);
 }
@@ -579,9 +573,8 @@ static void in_bulk_with_another(void)
 	struct kmem_cache *cache = charged("with another", 256);
 	struct mem_cgroup *group = group_below(NULL, "many"), *other = group_below(NULL, "one");
 	void *objects[40], *one;
-	cpu_set_t all;
 
-	stay_here(&all);
+	stay_here();
 	set_active_memcg(other);
 	NEED((one = kmem_cache_alloc(cache, GFP_KERNEL)));
 	set_active_memcg(group);
@@ -597,13 +590,13 @@ static void in_bulk_with_another(void)
 	NEED(drained(group) == 0 && drained(other) == cost(cache));
 	kmem_cache_free(cache, one);
 	NEED(drained(other) == 0);
-	stay_on(&all);
+	go_anywhere();
 	mem_cgroup_put(group);
 	mem_cgroup_put(other);
 	gone(cache);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "each object", each_object },
 	{ "in bulk", in_bulk },
 	{ "in runs", in_runs },

@@ -344,7 +344,7 @@ static void closed_first(void)
 }
 #endif
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "begins", begins },
 	{ "begins in bulk", begins_in_bulk },
 	{ "interrupted", interrupted },

@@ -3,7 +3,9 @@
  * out-of-memory callback, being slowed down above high; which events are counted, where, and who is told. And that a
  * charge that may not call the system does not. Disciplines: all
  */
-#include "kit/memcg.h"
+#include "kit/events.h"
+#include "kit/groups.h"
+#include "kit/random.h"
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -16,6 +18,9 @@
 #include <sys/wait.h>
 
 #include "port/os.h"
+
+#define PAGE	4096ul
+#define MIB	(1ul << 20)
 
 /* A pretended cache: bytes that are charged to a group and can be given up. */
 struct pool {
@@ -666,8 +671,8 @@ static void *use_in_turn(void *groups)
 	struct mem_cgroup **group = groups;
 
 	/* Beside the one who is to be refused, not in turn with it. */
-	if (contract_cpu(1) >= 0)
-		contract_pin(contract_cpu(1));
+	if (cpu_at(1) >= 0)
+		go_to_cpu(cpu_at(1));
 	for (int i = 0; !__atomic_load_n(&enough, __ATOMIC_RELAXED); i = (i + 1) % MANY) {
 		CHECK(charge(group[i], 100));
 		mem_cgroup_uncharge(group[i], 100);
@@ -760,7 +765,7 @@ static void second_in_a_shrinker(void)
 	mem_cgroup_put(group);
 }
 
-static const struct contract_case cases[] = {
+static const struct test_case cases[] = {
 	{ "second in a shrinker", second_in_a_shrinker },
 	{ "one limit after the other", one_limit_after_the_other },
 	{ "while others fetch", while_others_fetch },
@@ -780,5 +785,5 @@ static const struct contract_case cases[] = {
 
 int main(void)
 {
-	return contract_run(cases, sizeof(cases) / sizeof(cases[0]), 1);
+	return run_in_turn(cases, sizeof(cases) / sizeof(cases[0]), 1);
 }

@@ -3,7 +3,7 @@
  * which are charged whole; all of it goes at once by mem_cgroup_destroy_all; and it is freed one by one by whoever
  * frees the ordinary way.
  */
-#include "kit/groups.h"
+#include "kit/paid.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -487,27 +487,27 @@ static void mixed(void)
 	for (unsigned c = 0; c < CACHES; c++)
 		caches[c] = c % 2 ? charged(names[c], 16 + 200 * c) : make(names[c], 16 + 200 * c);
 	for (int step = 0; step < STEPS; step++) {
-		int i = (int)(next() % SLOTS), g = (int)(next() % GROUPS);
+		int i = (int)(random_number() % SLOTS), g = (int)(random_number() % GROUPS);
 
-		if (next() % 8192 == 0 && g % 4) {
+		if (random_number() % 8192 == 0 && g % 4) {
 			NEED(mem_cgroup_destroy_all(groups[g], NULL, NULL) == 0 && drained(groups[g]) == 0);
 			for (int s = 0; s < SLOTS; s++)
 				if (slot[s].group == g)
 					slot[s].object = NULL;
 		} else if (slot[i].object) {
 			NEED(*(int *)slot[i].object == i);
-			if (next() % 2 && slot[i].cache < CACHES)
+			if (random_number() % 2 && slot[i].cache < CACHES)
 				kmem_cache_free(caches[slot[i].cache], slot[i].object);
 			else
 				kfree(slot[i].object);
 			slot[i].object = NULL;
 		} else {
 			slot[i].group = g;
-			slot[i].cache = (int)(next() % (CACHES + 1));
+			slot[i].cache = (int)(random_number() % (CACHES + 1));
 			MEMCG_SCOPE(groups[g]);
 			slot[i].object = slot[i].cache < CACHES ?
 						 kmem_cache_alloc(caches[slot[i].cache], GFP_KERNEL_ACCOUNT) :
-						 kmalloc(next() % 30000 + 4, GFP_KERNEL_ACCOUNT);
+						 kmalloc(random_number() % 30000 + 4, GFP_KERNEL_ACCOUNT);
 			NEED(slot[i].object);
 			*(int *)slot[i].object = i;
 		}
@@ -534,7 +534,7 @@ static void *worker(void *arg)
 	uint64_t mine = (uintptr_t)arg * 0x9e3779b97f4a7c15u + 1;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		next_of(&mine);
+		random_next(&mine);
 		set_active_memcg(common_group[(mine >> 20) % 3]);
 		post(common, kmem_cache_alloc(common, GFP_KERNEL), mine);
 		if (i % 4000 == 0)
@@ -593,7 +593,7 @@ static void crosswise(void)
 	gone(common);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "no neighbours", no_neighbours },
 	{ "in bulk", in_bulk },
 	{ "of the same kind", of_the_same_kind },

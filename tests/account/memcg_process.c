@@ -2,7 +2,7 @@
  * memcg_process.c: a group that options made for the process, and groups of the program's own: they are below it, and
  * have its limit, whatever the program does. Disciplines: all.
  */
-#include "kit/groups.h"
+#include "kit/paid.h"
 
 #define LIMIT	(8ul << 20)
 
@@ -95,7 +95,7 @@ static void without_it(void)
 	mem_cgroup_put(a);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "below it", below_it },
 	{ "has its limit", has_its_limit },
 	{ "without it", without_it },

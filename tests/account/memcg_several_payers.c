@@ -146,7 +146,7 @@ static void in_no_order(void)
 			NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, RUN, many + i));
 		}
 		for (size_t k = MANY; k > 1; k--) {
-			size_t other = next() % k;
+			size_t other = random_number() % k;
 			void *object = many[k - 1];
 
 			many[k - 1] = many[other];
@@ -448,7 +448,7 @@ static void refused_without_a_call(void)
 	end(cache);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "changes hands", changes_hands },
 	{ "in bulk", in_bulk },
 	{ "in no order", in_no_order },

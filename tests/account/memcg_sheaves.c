@@ -2,7 +2,7 @@
  * memcg_sheaves.c: charged objects that come by other ways than a hit: prefilled sheaves, zeroed ones, and a cache that
  * began to be charged where nobody might wait; to the byte. Disciplines: all.
  */
-#include "kit/groups.h"
+#include "kit/paid.h"
 
 #include "cache/cache.h"
 
@@ -149,7 +149,7 @@ static void begun_without_waiting(void)
 	gone(cache);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "sheaves", sheaves },
 	{ "zeroed", zeroed },
 	{ "begun without waiting", begun_without_waiting },

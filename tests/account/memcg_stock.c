@@ -10,11 +10,6 @@
 
 #define PAGE 4096ul
 
-static bool charge(struct mem_cgroup *group, uint64_t bytes)
-{
-	return mem_cgroup_charge(group, GFP_KERNEL, bytes) == 0;
-}
-
 /* What came to the group on this CPU from the level of whole pages, less what went there. */
 static int64_t passed(const struct mem_cgroup *group)
 {
@@ -90,7 +85,7 @@ static void lines_differ(void)
 		mem_cgroup_put(groups[i]);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "pairs stay in the stock", pairs_stay },
 	{ "the stock is bounded", is_bounded },
 	{ "groups lie on different lines", lines_differ },

@@ -3,7 +3,8 @@
  * charges are its parent's, over generations and while others charge; both sides of a fork; the texts.
  * Disciplines: all
  */
-#include "kit/memcg.h"
+#include "kit/events.h"
+#include "kit/groups.h"
 
 #include <limits.h>
 #include <sys/wait.h>
@@ -160,7 +161,7 @@ static void *charge_on(void *arg)
 		if (mem_cgroup_charge(charger->group, i % 3 ? GFP_KERNEL : GFP_NOWAIT, held[k]))
 			held[k] = 0;
 		if (i % 1000 == 0)
-			contract_pin(contract_cpu(i / 1000 % 2));
+			go_to_cpu(cpu_at(i / 1000 % 2));
 	}
 	for (int k = 0; k < 64; k++)
 		charger->out += held[k];
@@ -305,7 +306,7 @@ static void texts(void)
 	mem_cgroup_put(top);
 }
 
-static const struct contract_case cases[] = {
+static const struct test_case cases[] = {
 	{ "come and go", come_and_go },
 	{ "depth", depth },
 	{ "who pays", who_pays },
@@ -318,5 +319,5 @@ static const struct contract_case cases[] = {
 
 int main(void)
 {
-	return contract_run(cases, sizeof(cases) / sizeof(cases[0]), 1);
+	return run_in_turn(cases, sizeof(cases) / sizeof(cases[0]), 1);
 }

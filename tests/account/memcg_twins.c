@@ -2,7 +2,7 @@
  * memcg_twins.c: the twins that a cache has in private groups: tuned as it is, shrunk with it, and gone together.
  * Disciplines: all.
  */
-#include "kit/groups.h"
+#include "kit/paid.h"
 
 #include "port/os.h"
 
@@ -194,7 +194,7 @@ static void at_once_for_all(void)
 		gone(caches[i]);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "tuned alike", tuned_alike },
 	{ "kmalloc tuned alike", kmalloc_tuned_alike },
 	{ "shrunk together", shrunk_together },

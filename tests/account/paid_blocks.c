@@ -10,6 +10,7 @@
 
 #include <kmem/memcg.h>
 
+#include "kit/cpus.h"
 #include "kit/inside.h"
 #include "kit/api.h"
 #include "cache/ready.h"
@@ -41,11 +42,8 @@ static unsigned long usage(struct mem_cgroup *group)
 static struct mem_cgroup *begin(const char *name, size_t bytes)
 {
 	struct mem_cgroup *group = group_of(NULL, name);
-	cpu_set_t here;
 
-	CPU_ZERO(&here);
-	CPU_SET(sched_getcpu(), &here);
-	NEED(sched_setaffinity(0, sizeof(here), &here) == 0);
+	stay_here();
 	km_front_tick = NULL;
 	for (int i = 0; i < ASK; i++)
 		kfree(kmalloc_in(group, bytes, GFP_KERNEL));
@@ -260,12 +258,8 @@ static void in_threads(void)
 	payer[0] = begin("first", BYTES);
 	payer[1] = group_of(NULL, "second");
 	pthread_t thread[THREADS];
-	cpu_set_t any;
 
-	CPU_ZERO(&any);
-	for (int i = 0; i < CPU_SETSIZE; i++)
-		CPU_SET(i, &any);
-	NEED(sched_setaffinity(0, sizeof(any), &any) == 0);
+	go_anywhere();
 	for (uintptr_t i = 0; i < THREADS; i++)
 		NEED(pthread_create(&thread[i], NULL, hand_on, (void *)i) == 0);
 	for (int i = 0; i < 50; i++) {
@@ -461,7 +455,7 @@ static void tells(void)
 	end(group);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "comes back", comes_back }, { "to the last page", to_the_last_page }, { "several", several },
 	{ "in turn", in_turn }, { "private", private }, { "resized", resized }, { "leaves", leaves },
 	{ "in threads", in_threads }, { "in handlers", in_handlers }, { "after fork", after_fork },

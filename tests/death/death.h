@@ -22,6 +22,10 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
+/* Its parent reads there what a case says. */
+#define CHECK_FD 2
+#include "kit/cpus.h"
+
 #include "cache/cache.h"
 #include "port/os.h"
 
@@ -42,15 +46,6 @@ static void expect(const char *format, ...)
 	dprintf(3, "\n");
 	va_end(arguments);
 }
-
-static void need(bool condition, const char *what)
-{
-	if (condition)
-		return;
-	dprintf(2, "case: %s does not hold\n", what);
-	_exit(3);
-}
-#define NEED(condition) need((condition), #condition)
 
 /* The misuse before this was seen at once: only after a warning do we get here. */
 static void after_warning(void)

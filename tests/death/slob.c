@@ -397,7 +397,7 @@ static void every_misuse(void)
 	NEED(failed == 0);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "every misuse", every_misuse },
 };
 

@@ -238,11 +238,11 @@ static void case_on_another_cpu(void)
 	struct kmem_cache *cache = warm();
 	struct slab_sheaf *sheaf = prefill(cache, 20);
 
-	if (contract_cpu(1) >= 0)
-		contract_pin(contract_cpu(1));
+	if (cpu_at(1) >= 0)
+		go_to_cpu(cpu_at(1));
 	use(cache, sheaf, 20);
 	give(cache, sheaf);
-	contract_pin(contract_cpu(0));
+	go_to_cpu(cpu_at(0));
 	done(cache);
 }
 
@@ -490,7 +490,7 @@ static void case_nested(void)
 
 int main(void)
 {
-	static const struct contract_case cases[] = {
+	static const struct test_case cases[] = {
 		{ "from the slabs, filled up", case_from_slabs },
 		{ "from the CPU", case_from_the_cpu },
 		{ "from the barn", case_from_the_barn },
@@ -510,5 +510,5 @@ int main(void)
 
 	kfree(kmalloc(8, GFP_KERNEL));
 	km_layout_options.count_events = true;
-	return contract_run(cases, sizeof(cases) / sizeof(cases[0]), 5);
+	return run_in_turn(cases, sizeof(cases) / sizeof(cases[0]), 5);
 }

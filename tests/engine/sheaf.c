@@ -271,7 +271,7 @@ static void case_typesafe(void)
 
 int main(void)
 {
-	static const struct contract_case cases[] = {
+	static const struct test_case cases[] = {
 		{ "capacities", case_capacities },
 		{ "a refill", case_refill },
 		{ "the barn", case_barn },
@@ -286,5 +286,5 @@ int main(void)
 	/* What is done by the clock is not counted on. */
 	km_front_tick = NULL;
 	printf("discipline %s\n", km_discipline_name(km_percpu.discipline));
-	return contract_run(cases, km_array_count(cases), 20);
+	return run_in_turn(cases, km_array_count(cases), 20);
 }

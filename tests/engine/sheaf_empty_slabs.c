@@ -189,10 +189,10 @@ static void bounded(void)
 
 int main(void)
 {
-	static const struct contract_case cases[] = {
+	static const struct test_case cases[] = {
 		{ "by turns", by_turns }, { "surplus", surplus }, { "as told", as_told }, { "paid for", paid_for },
 		{ "bounded", bounded },
 	};
 
-	return contract_run(cases, km_array_count(cases), 20);
+	return run_in_turn(cases, km_array_count(cases), 20);
 }

@@ -315,7 +315,7 @@ static void case_partner(void)
 
 int main(void)
 {
-	static const struct contract_case cases[] = {
+	static const struct test_case cases[] = {
 		{ "limits by size", case_tunables },
 		{ "the first miss", case_first_miss },
 		{ "where a refill looks", case_order_of_refill },

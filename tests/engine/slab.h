@@ -2,8 +2,8 @@
  * slab.h: what the tests of the engine slab share: caches of their own, and ways to bring arrays and slabs
  * into a state. Hits are counted, so that public shelves are closed and each call passes the verbs of the discipline.
  */
-#ifndef TESTS_CONTRACT_SLAB_H
-#define TESTS_CONTRACT_SLAB_H
+#ifndef TESTS_ENGINE_SLAB_H
+#define TESTS_ENGINE_SLAB_H
 
 #include "kit/engine.h"
 

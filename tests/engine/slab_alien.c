@@ -234,7 +234,7 @@ static void case_free_limits(void)
 
 int main(int argc, char **argv)
 {
-	static const struct contract_case cases[] = {
+	static const struct test_case cases[] = {
 		{ "alien arrays", case_alien },
 		{ "one array at a look", case_in_turn },
 		{ "objects of two nodes", case_give_both },
@@ -249,7 +249,7 @@ int main(int argc, char **argv)
 		execl("/proc/self/exe", argv[0], "with nodes", (char *)NULL);
 		return 1;
 	}
-	contract_pin(contract_cpu(0));
+	go_to_cpu(cpu_at(0));
 	here = km_node_here();
 	there = (here + 1) % NODES;
 	printf("%u nodes, this is %u\n", km_node_count, here);

@@ -159,7 +159,7 @@ static void case_by_itself(void)
 
 int main(void)
 {
-	static const struct contract_case cases[] = {
+	static const struct test_case cases[] = {
 		{ "an idle array", case_idle_array },
 		{ "few objects left", case_few_left },
 		{ "a touched array gets more", case_touched },

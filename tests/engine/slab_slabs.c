@@ -109,7 +109,7 @@ static void case_freelist_in_object(void)
 /* ------------------------------------------------------------------ colours */
 
 static int said_to;
-static char said[512];
+static char heard[512];
 
 static void hear(void)
 {
@@ -125,11 +125,11 @@ static void hear(void)
 	close(ends[0]);
 }
 
-static void heard(void)
+static void listen(void)
 {
-	ssize_t n = read(100, said, sizeof(said) - 1);
+	ssize_t n = read(100, heard, sizeof(heard) - 1);
 
-	said[n > 0 ? n : 0] = '\0';
+	heard[n > 0 ? n : 0] = '\0';
 	dup2(said_to, 2);
 	close(said_to);
 	close(100);
@@ -160,9 +160,9 @@ static void case_colours(void)
 	km_misuse_set(KM_MISUSE_WARN);
 	hear();
 	kfree((char *)objects[11] + 704 - 64);
-	heard();
+	listen();
 	km_misuse_set(KM_MISUSE_ABORT);
-	CHECK(strstr(said, "pointer is not the start of an object"));
+	CHECK(strstr(heard, "pointer is not the start of an object"));
 	kfree_bulk(50, objects);
 	for (unsigned i = 50; i < 11 * 16; i++)
 		kfree(objects[i]);
@@ -225,17 +225,17 @@ static void damage(unsigned how)
 			indices[i] = (uint8_t)(i - 5);
 	hear();
 	CHECK(cache->engine->check(cache) == 1);
-	heard();
-	CHECK(strstr(said, "bits say 8 free"));
+	listen();
+	CHECK(strstr(heard, "bits say 8 free"));
 	char line[128];
 	snprintf(line, sizeof(line), "libkmem: kmem_cache_alloc(%s, %p): free memory of this page was written to\n",
 		 kmem_cache_name(cache), km_page_address(slab_of(objects[0])));
 	km_misuse_set(KM_MISUSE_WARN);
 	hear();
 	take(cache, again, 8);
-	heard();
+	listen();
 	km_misuse_set(KM_MISUSE_ABORT);
-	CHECK(strncmp(said, line, strlen(line)) == 0);
+	CHECK(strncmp(heard, line, strlen(line)) == 0);
 	for (unsigned i = 0; i < 8; i++) {
 		unsigned index = index_of(cache, again[i]);
 
@@ -297,7 +297,7 @@ static void case_no_memory(void)
 
 int main(void)
 {
-	static const struct contract_case cases[] = {
+	static const struct test_case cases[] = {
 		{ "orders, and where indices lie", case_layout },
 		{ "the same with constructors", case_layout_constructed },
 		{ "indices in a free object", case_freelist_in_object },

@@ -82,7 +82,7 @@ static const char *free_blocks(const void *p)
 	do {                                                                                       \
 		const char *is_ = free_blocks(p);                                                  \
 		if (strcmp(is_, wanted) != 0)                                                      \
-			contract_fail(__LINE__, "free are %s, not %s", is_, wanted);               \
+			check_failed(__FILE__, __LINE__, "free", " are %s, not %s", is_, wanted);  \
 	} while (0)
 
 static size_t listed(enum km_slob_list list)
@@ -606,7 +606,7 @@ static void cannot(void)
 	done(cache);
 }
 
-static const struct contract_case cases[] = {
+static const struct test_case cases[] = {
 	{ "a list by size", by_size },
 	{ "caches share a page", shared_page },
 	{ "full pages leave the list and come back", full_pages },
@@ -629,7 +629,7 @@ static const struct contract_case cases[] = {
 /* Once where another engine serves kmalloc, once where it is this one. */
 int main(int argc, char **argv)
 {
-	int failed = contract_run(cases, sizeof(cases) / sizeof(cases[0]), 1);
+	int failed = run_in_turn(cases, sizeof(cases) / sizeof(cases[0]), 1);
 
 	if (argc > 1)
 		return failed || strcmp(argv[1], "failed") == 0;

@@ -69,7 +69,7 @@ static void *free_remotely(void *arg)
 {
 	struct remote *remote = arg;
 
-	contract_pin(contract_cpu(1));
+	go_to_cpu(cpu_at(1));
 	for (unsigned i = 0; i < remote->count; i++)
 		put(remote->cache, &remote->objects[i]);
 	return NULL;
@@ -87,7 +87,7 @@ static void other_cpu_frees(struct kmem_cache *cache, void **objects, unsigned c
 /* From another CPU indeed: to a frozen slab, and to a full one, which becomes that CPU's. */
 static void case_remote(void)
 {
-	if (contract_cpu(1) < 0)
+	if (cpu_at(1) < 0)
 		return;
 	struct kmem_cache *cache = fresh();
 	void **objects = get_slabs(cache, 2);
@@ -394,7 +394,7 @@ static void case_ctor(void)
 
 int main(void)
 {
-	static const struct contract_case cases[] = {
+	static const struct test_case cases[] = {
 		{ "hits", case_hits },
 		{ "the next slab", case_next_slab },
 		{ "the CPU slab is refilled", case_refill },

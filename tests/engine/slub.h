@@ -1,8 +1,8 @@
 /*
  * slub.h: what the tests of the engine slub share: caches of their own, and ways to bring slabs into a state.
  */
-#ifndef TESTS_CONTRACT_SLUB_H
-#define TESTS_CONTRACT_SLUB_H
+#ifndef TESTS_ENGINE_SLUB_H
+#define TESTS_ENGINE_SLUB_H
 
 #include "kit/engine.h"
 

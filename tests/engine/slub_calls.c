@@ -436,7 +436,7 @@ static void case_counts(void)
 
 int main(void)
 {
-	static const struct contract_case cases[] = {
+	static const struct test_case cases[] = {
 		{ "bulk", case_bulk },
 		{ "bulk of nothing, and with holes", case_bulk_odd },
 		{ "detached freelists look ahead", case_lookahead },

@@ -88,11 +88,11 @@ static void one_step(uint64_t *seed)
 static void *churn(void *arg)
 {
 	uint64_t seed = 1 + (uintptr_t)arg;
-	int cpus = contract_cpu(1) < 0 ? 1 : 2;
+	int cpus = cpu_at(1) < 0 ? 1 : 2;
 
 	while (!__atomic_load_n(&shared.stop, __ATOMIC_RELAXED)) {
 		if (next(&seed) % 256 == 0)
-			contract_pin(contract_cpu((int)(next(&seed) % (unsigned)cpus)));
+			go_to_cpu(cpu_at((int)(next(&seed) % (unsigned)cpus)));
 		one_step(&seed);
 	}
 	return NULL;
@@ -134,10 +134,10 @@ static void case_churn(void)
 		kmem_cache_shrink(cache);
 		kmem_cache_set_min_partial(cache, (unsigned long)((now() - begin) * 10) % 7);
 	} while (now() < begin + 1.5 ||
-		 (contract_cpu(1) >= 0 && now() < begin + 20 &&
+		 (cpu_at(1) >= 0 && now() < begin + 20 &&
 		  !kmem_cache_event(cache, KMEM_CMPXCHG_DOUBLE_FAIL)));
 	stop(threads);
-	if (contract_cpu(1) >= 0)
+	if (cpu_at(1) >= 0)
 		CHECK(kmem_cache_event(cache, KMEM_CMPXCHG_DOUBLE_FAIL) > 0);
 	CHECK_EQUAL(wrong, 0);
 	CHECK_EQUAL(cache->engine->check(cache), 0);
@@ -277,7 +277,7 @@ static void case_without_cpu(void)
 
 int main(void)
 {
-	static const struct contract_case cases[] = {
+	static const struct test_case cases[] = {
 		{ "threads, drains and shrinks", case_churn },
 		{ "signal handlers", case_handler },
 		{ "forks in a threaded process", case_fork },

@@ -1,13 +1,12 @@
 /*
- * charged.h: what the tests of CPUs' charged blocks share, beside groups.h: where hits put what they free, what lies on
+ * charged.h: what the tests of CPUs' charged blocks share, beside paid.h: where hits put what they free, what lies on
  * the blocks, and a main that stays on its CPU.
  */
-#ifndef TESTS_CONTRACT_CHARGED_H
-#define TESTS_CONTRACT_CHARGED_H
+#ifndef TESTS_KIT_CHARGED_H
+#define TESTS_KIT_CHARGED_H
 
-#include "groups.h"
-
-#include <sched.h>
+#include "cpus.h"
+#include "paid.h"
 
 #include "cache/cache.h"
 #include "port/owned.h"
@@ -40,22 +39,11 @@ static inline size_t lies_charged(const struct kmem_cache *cache)
 	return count;
 }
 
-/* From here on the thread stays on its CPU, and what lies there can be counted. *all: where it might be before. */
-static inline void stay_here(cpu_set_t *all)
-{
-	cpu_set_t here;
-
-	NEED(sched_getaffinity(0, sizeof(*all), all) == 0);
-	CPU_ZERO(&here);
-	CPU_SET((size_t)sched_getcpu(), &here);
-	NEED(sched_setaffinity(0, sizeof(here), &here) == 0);
-}
-
 /* GROUPS_MAIN of a program that stays on its CPU. */
 #define CHARGED_MAIN(cases)                                                                        \
 	__attribute__((constructor)) static void stay(void)                                        \
 	{                                                                                          \
-		stay_here(&(cpu_set_t){ 0 });                                                      \
+		stay_here();                                                                       \
 	}                                                                                          \
 	GROUPS_MAIN(cases)
 

@@ -2,8 +2,8 @@
  * clock.h: a clock that the test moves on: the library's time is the system's and so many milliseconds more. The test
  * is linked with --wrap=clock_gettime (flags.mk).
  */
-#ifndef TESTS_CLOCK_H
-#define TESTS_CLOCK_H
+#ifndef TESTS_KIT_CLOCK_H
+#define TESTS_KIT_CLOCK_H
 
 #include <time.h>
 

@@ -2,10 +2,10 @@
  * engine.h: what the tests of one engine share: fresh caches of it, a system that gives nothing, and all free
  * pages in hand.
  */
-#ifndef TESTS_CONTRACT_ENGINE_H
-#define TESTS_CONTRACT_ENGINE_H
+#ifndef TESTS_KIT_ENGINE_H
+#define TESTS_KIT_ENGINE_H
 
-#include "contract.h"
+#include "events.h"
 
 #include "front/front.h"
 #include "page/arena.h"
@@ -68,12 +68,12 @@ static void give_pages_back(struct pages *all)
 }
 
 /* Hits are counted: public shelves are closed, and each call passes the verbs of the discipline. */
-static int counted_run(const struct contract_case *cases, size_t count, int tries)
+static int counted_run(const struct test_case *cases, size_t count, int tries)
 {
 	kfree(kmalloc(8, GFP_KERNEL));
 	printf("discipline %s, %u CPUs\n", km_discipline_name(km_percpu.discipline), km_percpu.cpus);
 	km_layout_options.count_events = true;
-	return contract_run(cases, count, tries);
+	return run_in_turn(cases, count, tries);
 }
 
 #endif

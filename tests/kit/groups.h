@@ -1,44 +1,21 @@
 /*
- * groups.h: what the tests of objects that somebody pays for share: groups, charged caches, what an object costs,
- * caches by name, and numbers that are the same each time.
+ * groups.h: what the tests of groups share, whatever is charged to them.
  */
-#ifndef TESTS_CONTRACT_GROUPS_H
-#define TESTS_CONTRACT_GROUPS_H
+#ifndef TESTS_KIT_GROUPS_H
+#define TESTS_KIT_GROUPS_H
 
-#include "api.h"
+#include <stdint.h>
 
+#include <kmem/kmem.h>
 #include <kmem/memcg.h>
 
-/* What an object costs where it is charged by itself. */
-static uint64_t cost(struct kmem_cache *cache)
-{
-	struct kmem_cache_stats stats;
-
-	kmem_cache_get_stats(cache, &stats);
-	return stats.size + sizeof(void *);
-}
-
-/* What is charged once nothing lies in stocks. */
-static uint64_t drained(struct mem_cgroup *group)
-{
-	mem_cgroup_drain(group);
-	return mem_cgroup_current(group);
-}
-
-/* A cache whose objects are all paid for. */
-static struct kmem_cache *charged(const char *name, unsigned size)
-{
-	struct kmem_cache *cache = kmem_cache_create(name, size, NULL, SLAB_ACCOUNT);
-
-	NEED(cache);
-	return cache;
-}
+#include "check.h"
 
 static struct mem_cgroup *group_of(struct mem_cgroup *parent, const char *name, unsigned flags)
 {
 	struct mem_cgroup *group = mem_cgroup_create(parent, name, flags);
 
-	NEED(group);
+	NEED(group, "%s", name);
 	return group;
 }
 
@@ -52,87 +29,16 @@ static struct mem_cgroup *private_group(const char *name)
 	return group_of(NULL, name, MEM_CGROUP_PRIVATE);
 }
 
-static void *alloc_for(struct mem_cgroup *group, struct kmem_cache *cache)
+static bool charge(struct mem_cgroup *group, unsigned long bytes)
 {
-	MEMCG_SCOPE(group);
-	return kmem_cache_alloc(cache, GFP_KERNEL_ACCOUNT);
+	return mem_cgroup_charge(group, GFP_KERNEL, bytes) == 0;
 }
 
-/* ---- caches by name, as statistics show them */
-
-struct wanted {
-	const char *name;
-	struct kmem_cache *cache;
-	unsigned count;
-};
-
-static int by_name(struct kmem_cache *cache, void *arg)
+/* What is charged once nothing lies in stocks. */
+static uint64_t drained(struct mem_cgroup *group)
 {
-	struct wanted *wanted = arg;
-
-	if (strcmp(kmem_cache_name(cache), wanted->name) == 0) {
-		wanted->cache = cache;
-		wanted->count++;
-	}
-	return 0;
+	mem_cgroup_drain(group);
+	return mem_cgroup_current(group);
 }
-
-static struct kmem_cache *named(const char *name)
-{
-	struct wanted wanted = { .name = name };
-
-	kmem_for_each_cache(by_name, &wanted);
-	NEED(wanted.count < 2);
-	return wanted.cache;
-}
-
-static uint64_t slab_bytes(struct kmem_cache *cache)
-{
-	struct kmem_cache_stats stats;
-
-	kmem_cache_get_stats(cache, &stats);
-	return stats.total_slabs * stats.pages_per_slab * 4096;
-}
-
-/* ---- numbers */
-
-static uint64_t next_of(uint64_t *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 7;
-	*state ^= *state << 17;
-	return *state;
-}
-
-static uint64_t next(void)
-{
-	static uint64_t state = 88172645463325252u;
-
-	return next_of(&state);
-}
-
-/* ---- threads: what one allocates another frees, or nobody */
-
-static void *mailbox[256];
-
-/* The object goes into a box, and what lay there is freed. */
-static void post(struct kmem_cache *cache, void *object, uint64_t random)
-{
-	NEED(object);
-	object = __atomic_exchange_n(&mailbox[random % 256], object, __ATOMIC_ACQ_REL);
-	if (object)
-		kmem_cache_free(cache, object);
-}
-
-/* ---- API_MAIN, but for slob: its objects don't say whose they are, so nobody pays for them (docs/kernel-map.md) */
-
-#define GROUPS_MAIN(cases) GROUPS_MAIN_OPTIONS(cases, "")
-#define GROUPS_MAIN_OPTIONS(cases, more)                                                           \
-	int main(int argc, char **argv)                                                            \
-	{                                                                                          \
-		if (argc > 1 && strcmp(argv[1], "slob") == 0)                                      \
-			return 0;                                                                  \
-		return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), more);        \
-	}
 
 #endif

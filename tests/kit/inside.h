@@ -3,8 +3,8 @@
  * which debug builds assert: INSIDE() sets it around a statement. A test whose every step is such a call, and whose
  * threads no handler strikes, says TEST_IS_INSIDE instead.
  */
-#ifndef TESTS_INSIDE_H
-#define TESTS_INSIDE_H
+#ifndef TESTS_KIT_INSIDE_H
+#define TESTS_KIT_INSIDE_H
 
 #include "port/lock.h"
 

@@ -2,23 +2,15 @@
  * malloc.h: what the tests of malloc share. They are plain C programs: linked with our archive, or run with the
  * library preloaded; so whose malloc it is gets asserted as well.
  */
-#ifndef TESTS_MALLOC_CHECK_H
-#define TESTS_MALLOC_CHECK_H
+#ifndef TESTS_KIT_MALLOC_H
+#define TESTS_KIT_MALLOC_H
 
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition, ...)                                                                      \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s", __FILE__, __LINE__, #condition);              \
-			fprintf(stderr, " " __VA_ARGS__);                                          \
-			fputc('\n', stderr);                                                       \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
+#include "check.h"
 
 __attribute__((weak)) const char *kmem_percpu_discipline(void);
 struct kmem_cache;
@@ -36,9 +28,9 @@ static inline void check_ours(void)
 	exit(77);
 #endif
 
-	CHECK(kmem_percpu_discipline && kmem_cache_of, "(is the library preloaded?)");
-	CHECK(kmem_cache_of(p));
-	CHECK(!wanted || strcmp(wanted, kmem_percpu_discipline()) == 0, "(%s)",
+	NEED(kmem_percpu_discipline && kmem_cache_of, "(is the library preloaded?)");
+	NEED(kmem_cache_of(p));
+	NEED(!wanted || strcmp(wanted, kmem_percpu_discipline()) == 0, "(%s)",
 	      kmem_percpu_discipline());
 	free(p);
 }

@@ -3,8 +3,8 @@
  * that starts itself again for each engine, with two nodes and with four. A machine without two CPUs in different
  * nodes skips it.
  */
-#ifndef TESTS_CONTRACT_NUMA_H
-#define TESTS_CONTRACT_NUMA_H
+#ifndef TESTS_KIT_NUMA_H
+#define TESTS_KIT_NUMA_H
 
 #include <pthread.h>
 #include <sched.h>
@@ -175,7 +175,7 @@ static inline int start_with(const char *program, const char *engine, unsigned n
 	return child < 0 || waitpid(child, &status, 0) != child ? 1 : WEXITSTATUS(status);
 }
 
-static inline int run_numa(int argc, char **argv, const struct api_case *cases, unsigned count)
+static inline int run_numa(int argc, char **argv, const struct test_case *cases, unsigned count)
 {
 	static const char *const engines[] = { "sheaf", "slub", "slab" };
 	int failed = 0;

@@ -1,6 +1,6 @@
 /* refuse.h: from here on one system call of this process and its children fails with an error. */
-#ifndef TESTS_REFUSE_H
-#define TESTS_REFUSE_H
+#ifndef TESTS_KIT_REFUSE_H
+#define TESTS_KIT_REFUSE_H
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,6 +1,6 @@
 /* rollup.h: what the kernel counts for this process in /proc/self/smaps_rollup, in KiB; 0: it has no such field. */
-#ifndef TESTS_ROLLUP_H
-#define TESTS_ROLLUP_H
+#ifndef TESTS_KIT_ROLLUP_H
+#define TESTS_KIT_ROLLUP_H
 
 #include <stdio.h>
 #include <string.h>

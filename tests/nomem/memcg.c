@@ -4,10 +4,8 @@
  * Disciplines: all
  */
 #define _GNU_SOURCE
-#include "kit/memcg.h"
-
-#include <sched.h>
-#include <sys/wait.h>
+#include "kit/events.h"
+#include "kit/groups.h"
 
 #include "page/meta.h"
 #include "port/os.h"
@@ -30,23 +28,6 @@ static void use_up_meta(void)
 {
 	while (km_meta_alloc(64, true))
 		;
-}
-
-/* A child's case, which ends in _exit: memory does not come back. */
-static void in_a_child(void (*run)(void))
-{
-	int status;
-	pid_t child = fork();
-
-	if (!child) {
-		contract_failure[0] = '\0';
-		run();
-		if (contract_failure[0])
-			printf("%s", contract_failure);
-		fflush(stdout);
-		_exit(contract_failure[0] != '\0');
-	}
-	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
 /* So many groups can be made from what is left; the one that can't is refused, at each of the places where it may. */
@@ -186,37 +167,23 @@ static void seems_over(void)
 	mem_cgroup_put(top);
 }
 
-static bool stay_on(int cpu)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET((size_t)cpu, &one);
-	return sched_setaffinity(0, sizeof(one), &one) == 0;
-}
-
 /* Other CPUs can't be stopped now: what lies there stays, and what lies here does not; later both goes. */
 static void no_fence(void)
 {
 	struct mem_cgroup *top = group_below(NULL, "top"), *group = group_below(top, "group");
 	bool rseq = strcmp(kmem_percpu_discipline(), "rseq") == 0;
-	int here = sched_getcpu(), other = 0;
-	cpu_set_t all;
 
-	CHECK(sched_getaffinity(0, sizeof(all), &all) == 0 && stay_on(here));
+	CHECK(go_to_cpu(cpu_at(0)));
 	CHECK(charge(group, 5000));
 	km_os_fault = refuse_fence;
-	while (other < CPU_SETSIZE && (other == here || !CPU_ISSET((size_t)other, &all)))
-		other++;
-	if (other < CPU_SETSIZE) {
-		CHECK(stay_on(other));
+	if (cpu_at(1) >= 0) {
+		CHECK(go_to_cpu(cpu_at(1)));
 		mem_cgroup_drain(top);
-		CHECK_EQUAL(mem_cgroup_current(group), rseq ? 2 * PAGE : 5000);
-		CHECK(stay_on(here));
+		CHECK_EQUAL(mem_cgroup_current(group), rseq ? 2 * KM_PAGE_SIZE : 5000);
+		CHECK(go_to_cpu(cpu_at(0)));
 	}
 	mem_cgroup_drain(top);
 	CHECK_EQUAL(mem_cgroup_current(group), 5000);
-	CHECK(sched_setaffinity(0, sizeof(all), &all) == 0);
 	CHECK(charge(group, 100));
 	km_os_fault = NULL;
 	CHECK_EQUAL(drained(top), 5100);
@@ -226,10 +193,10 @@ static void no_fence(void)
 	mem_cgroup_put(top);
 }
 
-static void none_left_in_a_child(void) { in_a_child(none_left); }
-static void no_words_in_a_child(void) { in_a_child(no_words); }
+static void none_left_in_a_child(void) { CHECK(in_process(none_left) == 0); }
+static void no_words_in_a_child(void) { CHECK(in_process(no_words) == 0); }
 
-static const struct contract_case cases[] = {
+static const struct test_case cases[] = {
 	{ "no memory for a group", none_left_in_a_child },
 	{ "no words on the CPUs", no_words_in_a_child },
 	{ "no fence", no_fence },
@@ -239,5 +206,5 @@ static const struct contract_case cases[] = {
 
 int main(void)
 {
-	return contract_run(cases, sizeof(cases) / sizeof(cases[0]), 1);
+	return run_in_turn(cases, sizeof(cases) / sizeof(cases[0]), 1);
 }

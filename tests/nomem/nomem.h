@@ -17,22 +17,15 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
+#define CHECK_FD 2
+#include "kit/check.h"
+
 #include "cache/cache.h"
 
 #define HELD 6000
 #define FILLED 5000	/* bytes of a block that are written and looked at */
 
 static unsigned refused;	/* NULLs of this run */
-
-static void broken(const char *what, size_t detail)
-{
-	char line[160];
-	int length = snprintf(line, sizeof(line), "nomem: %s (%zu)\n", what, detail);
-
-	(void)!write(2, line, (size_t)length);
-	_exit(3);
-}
-#define NEED(condition) ((condition) ? (void)0 : broken(#condition, (size_t)__LINE__))
 
 struct held {
 	unsigned char *p;
@@ -61,8 +54,7 @@ static void let_go(struct kmem_cache *cache, size_t from)
 		size_t filled = h->bytes < FILLED ? h->bytes : FILLED;
 
 		/* Each byte is as the one before it. */
-		if (h->p[0] != (held_count & 0xff) || memcmp(h->p, h->p + 1, filled - 1) != 0)
-			broken("content lost", held_count);
+		NEED(h->p[0] == (held_count & 0xff) && memcmp(h->p, h->p + 1, filled - 1) == 0);
 		if (cache)
 			kmem_cache_free(cache, h->p);
 		else

@@ -3,6 +3,7 @@
  * lies ready of it is taken back before anybody is refused. Disciplines: all.
  */
 #define _GNU_SOURCE
+#include "kit/cpus.h"
 #include "kit/api.h"
 
 #include <pthread.h>
@@ -83,23 +84,9 @@ static void up_to_it(void)
 static struct kmem_cache *common;
 static size_t filled;
 
-/* The nth of the CPUs that we may use, again from the first where there are fewer. */
-static void pin(size_t n)
-{
-	cpu_set_t may, set;
-
-	CPU_ZERO(&set);
-	NEED(sched_getaffinity(0, sizeof(may), &may) == 0);
-	n %= (size_t)CPU_COUNT(&may);
-	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-		if (CPU_ISSET(cpu, &may) && !n--)
-			CPU_SET(cpu, &set);
-	NEED(sched_setaffinity(0, sizeof(set), &set) == 0);
-}
-
 static void *fill_and_free(void *arg)
 {
-	pin((uintptr_t)arg);
+	NEED(go_to_cpu(cpu_at((int)(uintptr_t)arg % CPU_COUNT(all_cpus()))));
 	filled = fill(common, GFP_KERNEL);
 	for (size_t i = 0; i < filled; i++)
 		kmem_cache_free(common, objects[i]);
@@ -156,7 +143,7 @@ static void threads(void)
 	gone(common);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "up to it", up_to_it },
 	{ "what lies ready", what_lies_ready },
 	{ "threads", threads },
@@ -170,7 +157,7 @@ static void shares_pages(void)
 	kmem_cache_destroy(cache);
 }
 
-static const struct api_case slob_cases[] = {
+static const struct test_case slob_cases[] = {
 	{ "shares pages", shares_pages },
 };
 

@@ -574,7 +574,7 @@ static void many_caches(void)
 	use(make("afterwards", 100), 100, 8);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "the forms of creation", forms },
 	{ "every size", every_size },
 	{ "alignment", alignment },

@@ -169,7 +169,7 @@ static void nothing_without_demand(void)
 	NEED(!km_ahead_level());
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "reserved for a cache", reserved_for_a_cache },
 	{ "gone with its cache", gone_with_its_cache },
 	{ "refused", refused },

@@ -15,6 +15,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#include "kit/cpus.h"
 #include "kit/api.h"
 #include "kit/clock.h"
 #include "front/front.h"
@@ -110,15 +111,6 @@ static size_t slabs_of(struct kmem_cache *cache)
 	return stats.total_slabs;
 }
 
-static void stay_here(void)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET((unsigned)sched_getcpu(), &one);
-	NEED(sched_setaffinity(0, sizeof(one), &one) == 0);
-}
-
 static int count_group(struct mem_cgroup *group, unsigned depth, void *arg)
 {
 	(void)group;
@@ -212,16 +204,6 @@ static void by_seccomp(void)
 
 /* ------------------------------------------------------------------ what lies ready elsewhere */
 
-/* False: there is no such CPU for us. */
-static bool go_to(unsigned cpu)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	return sched_setaffinity(0, sizeof(one), &one) == 0;
-}
-
 static size_t destroyed;
 
 static void on_object(struct kmem_cache *cache, void *object, void *arg)
@@ -239,7 +221,7 @@ static void takes_down(void)
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "tenant", 0), *own = NULL;
 	struct kmem_cache *cache, *paid, *parent;
 
-	if (!go_to(1) || !go_to(0)) {
+	if (!go_to_cpu(1) || !go_to_cpu(0)) {
 		printf("     one CPU: nothing was looked at\n");
 		return;
 	}
@@ -253,7 +235,7 @@ static void takes_down(void)
 	paid = kmem_cache_create("paid", 200, 8, SLAB_ACCOUNT, NULL);
 	NEED(paid);
 	for (unsigned cpu = 0; cpu < 2; cpu++) {
-		NEED(go_to(!cpu));
+		NEED(go_to_cpu(!cpu));
 		use(cache);
 		set_active_memcg(group);
 		use(paid);
@@ -454,7 +436,7 @@ static void not_ours(void)
 	NEED(km_arena_range(0)->pages == before && get_all(256) == 256);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "a filter, by prctl", by_prctl },
 	{ "a filter, by seccomp", by_seccomp },
 	{ "what lies ready on other CPUs", takes_down },

@@ -61,7 +61,7 @@ static void many(void)
 	NEED((slob || stats.purged_pages > 0) && kmem_check_all() == 0);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "many idle caches", many },
 };
 

@@ -5,7 +5,7 @@
  */
 #include <kmem/memcg.h>
 
-#include "kit/groups.h"
+#include "kit/paid.h"
 #include "port/die.h"
 
 static unsigned found;
@@ -224,7 +224,7 @@ static void of_kmalloc_bulk(void)
 	}
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "caches", caches },
 	{ "caches without shelves", caches_without_shelves },
 	{ "in groups", in_groups },

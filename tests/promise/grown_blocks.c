@@ -11,6 +11,7 @@
 
 #include <kmem/memcg.h>
 
+#include "kit/cpus.h"
 #include "kit/api.h"
 #include "cache/growth.h"
 #include "page/zone.h"
@@ -26,11 +27,7 @@ static void (*tick)(void);
 /* What is freed here lies here, and nothing ages by itself. */
 static void begin(void)
 {
-	cpu_set_t here;
-
-	CPU_ZERO(&here);
-	CPU_SET(sched_getcpu(), &here);
-	NEED(sched_setaffinity(0, sizeof(here), &here) == 0);
+	stay_here();
 	kmem_shrink_all();
 	tick = km_front_tick;
 	km_front_tick = NULL;
@@ -158,11 +155,7 @@ static size_t bound(void)
 
 static void *grow_elsewhere(void *arg)
 {
-	cpu_set_t here;
-
-	CPU_ZERO(&here);
-	CPU_SET((size_t)arg, &here);
-	sched_setaffinity(0, sizeof(here), &here);
+	go_to_cpu((int)(intptr_t)arg);
 	for (int i = 0; i < 20; i++) {
 		char *p = NULL;
 
@@ -318,7 +311,7 @@ static void after_fork(void)
 		NEED(pthread_join(thread[i], NULL) == 0);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "moves as it doubles", moves_as_it_doubles },
 	{ "without the lock", without_the_lock },
 	{ "once", once },

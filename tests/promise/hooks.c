@@ -143,7 +143,7 @@ static void begun_and_ended(void)
 	gone(cache);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "every object is seen", every_object },
 	{ "refused", refused },
 	{ "kept", kept_back },

@@ -534,7 +534,7 @@ static void bulk_stranger(void)
 	NEED(kmem_check_all() == 0);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "every size: room, alignment, roundup", sizes },
 	{ "kmalloc_size_roundup", roundup },
 	{ "size 0", size_zero },

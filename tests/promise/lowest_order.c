@@ -153,7 +153,7 @@ static void mixed_array(void)
 	NEED(kmem_check_all() == 0);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "a mixed array", mixed_array },
 	{ "boundaries", boundaries },
 	{ "they come and go", come_and_go },

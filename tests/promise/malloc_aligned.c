@@ -44,7 +44,7 @@ static void *get(unsigned way, size_t align, size_t size)
 			return _ZnwmSt11align_val_tRKSt9nothrow_t(size, align, "");
 		/* Fall through. */
 	case 4: return _ZnamSt11align_val_t ? _ZnamSt11align_val_t(size, align) : memalign(align, size);
-	default: CHECK(posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, size) == 0);
+	default: NEED(posix_memalign(&p, align < sizeof(void *) ? sizeof(void *) : align, size) == 0);
 	}
 	return p;
 }
@@ -56,8 +56,8 @@ static void leave(struct block *block)
 
 	if (!block->p)
 		return;
-	CHECK(is_filled(block->p, edge, block->seed), "(size %zu)", block->size);
-	CHECK(is_filled(block->p + block->size - edge, edge, block->seed + 1) || block->size < 32);
+	NEED(is_filled(block->p, edge, block->seed), "(size %zu)", block->size);
+	NEED(is_filled(block->p + block->size - edge, edge, block->seed + 1) || block->size < 32);
 	if (block->seed % 2 || !_ZdlPvSt11align_val_t)
 		free(block->p);
 	else
@@ -70,9 +70,9 @@ static void enter(struct block *block, size_t align, size_t size, unsigned seed)
 	size_t edge = size < 16 ? size : 16;
 	unsigned char *p = get(seed % WAYS, align, size);
 
-	CHECK(p && (uintptr_t)p % align == 0 && (uintptr_t)p % 16 == 0, "(%p: size %zu, alignment %zu)", (void *)p,
+	NEED(p && (uintptr_t)p % align == 0 && (uintptr_t)p % 16 == 0, "(%p: size %zu, alignment %zu)", (void *)p,
 	      size, align);
-	CHECK(malloc_usable_size(p) >= size);
+	NEED(malloc_usable_size(p) >= size);
 	if (size >= 32)
 		fill(p + size - edge, edge, seed + 1);
 	fill(p, edge, seed);
@@ -90,7 +90,7 @@ static void test_pairs(void)
 			leave(block);
 			errno = 5;
 			enter(block, align, size, seed++);
-			CHECK(errno == 5);
+			NEED(errno == 5);
 		}
 	for (unsigned i = 0; i < LIVE; i++)
 		leave(&live[i]);
@@ -107,7 +107,7 @@ static void test_whole_slabs(void)
 
 			for (unsigned i = 0; i < count; i++) {
 				many[i] = aligned_alloc(align, size);
-				CHECK(many[i] && (uintptr_t)many[i] % align == 0, "(size %zu, alignment %zu)", size,
+				NEED(many[i] && (uintptr_t)many[i] % align == 0, "(size %zu, alignment %zu)", size,
 				      align);
 			}
 			for (unsigned i = 0; i < count; i++)
@@ -126,18 +126,18 @@ static void test_refused(void)
 		free(malloc(size));
 	errno = 9;
 	for (unsigned i = 0; i < sizeof(no_multiple) / sizeof(no_multiple[0]); i++)
-		CHECK(posix_memalign(&p, no_multiple[i], 64) == EINVAL && p == (void *)-1 && errno == 9);
+		NEED(posix_memalign(&p, no_multiple[i], 64) == EINVAL && p == (void *)-1 && errno == 9);
 	for (unsigned i = 0; i < sizeof(no_power) / sizeof(no_power[0]); i++) {
 		errno = 9;
-		CHECK(posix_memalign(&p, no_power[i], 64) == EINVAL && p == (void *)-1 && errno == 9);
-		CHECK(!aligned_alloc(no_power[i], 64) && errno == EINVAL);
+		NEED(posix_memalign(&p, no_power[i], 64) == EINVAL && p == (void *)-1 && errno == 9);
+		NEED(!aligned_alloc(no_power[i], 64) && errno == EINVAL);
 	}
-	CHECK(!aligned_alloc(0, 64) && errno == EINVAL);
+	NEED(!aligned_alloc(0, 64) && errno == EINVAL);
 	for (size_t align = 16; align <= 4096; align *= 2) {
 		volatile size_t most = SIZE_MAX;
 
 		for (size_t less = 0; less < 64; less++)
-			CHECK(!aligned_alloc(align, most - less) && errno == ENOMEM);
+			NEED(!aligned_alloc(align, most - less) && errno == ENOMEM);
 	}
 }
 
@@ -149,9 +149,9 @@ static void test_zeros(void)
 		for (int round = 0; round < 2; round++) {
 			for (unsigned i = 0; i < 32; i++) {
 				many[i] = round ? calloc(i % 2 ? 1 : size, i % 2 ? size : 1) : malloc(size);
-				CHECK(many[i]);
+				NEED(many[i]);
 				for (size_t at = 0; round && at < size; at++)
-					CHECK(many[i][at] == 0, "(byte %zu of %zu)", at, size);
+					NEED(many[i][at] == 0, "(byte %zu of %zu)", at, size);
 			}
 			/* All of it is dirt, and none is another's: what calloc clears lies in its own block. */
 			for (unsigned i = 0; i < 32; i++)
@@ -159,11 +159,11 @@ static void test_zeros(void)
 			for (unsigned i = 0; i < 32; i += 2) {
 				free(many[i]);
 				many[i] = calloc(1, size);
-				CHECK(many[i]);
+				NEED(many[i]);
 			}
 			for (unsigned i = 1; i < 32; i += 2)
 				for (size_t at = 0; at < size; at++)
-					CHECK(many[i][at] == 0xee, "(byte %zu of %zu)", at, size);
+					NEED(many[i][at] == 0xee, "(byte %zu of %zu)", at, size);
 			for (unsigned i = 0; i < 32; i++)
 				free(many[i]);
 		}
@@ -181,7 +181,7 @@ static int run_engine(const char *program, const char *engine)
 		execl(program, program, engine, (char *)NULL);
 		_exit(127);
 	}
-	CHECK(child > 0 && waitpid(child, &status, 0) == child);
+	NEED(child > 0 && waitpid(child, &status, 0) == child);
 	return WEXITSTATUS(status) | WTERMSIG(status);
 }
 

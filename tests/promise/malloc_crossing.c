@@ -26,7 +26,7 @@ static struct block *make(unsigned *seed)
 	struct block *block = pick % 3 ? malloc(sizeof(*block) + bytes) :
 					 calloc(1, sizeof(*block) + bytes);
 
-	CHECK(block);
+	NEED(block);
 	block->bytes = bytes;
 	block->seed = pick;
 	fill(block->data, bytes, pick);
@@ -38,7 +38,7 @@ static struct block *resized(struct block *block, unsigned *seed)
 	size_t bytes = rand_r(seed) % (block->bytes + 1);
 
 	block = realloc(block, sizeof(*block) + bytes);
-	CHECK(block);
+	NEED(block);
 	block->bytes = bytes;
 	return block;
 }
@@ -54,10 +54,10 @@ static void *work(void *arg)
 
 		if (!other)
 			continue;
-		CHECK(is_filled(other->data, other->bytes, other->seed));
+		NEED(is_filled(other->data, other->bytes, other->seed));
 		if (seed % 4 == 0) {
 			other = resized(other, &seed);
-			CHECK(is_filled(other->data, other->bytes, other->seed));
+			NEED(is_filled(other->data, other->bytes, other->seed));
 		}
 		free(other);
 	}
@@ -71,13 +71,13 @@ int main(void)
 		pthread_t threads[THREADS];
 
 		for (long i = 0; i < THREADS; i++)
-			CHECK(!pthread_create(&threads[i], NULL, work,
+			NEED(!pthread_create(&threads[i], NULL, work,
 					      (void *)(generation * 100 + i + 1)));
 		for (int i = 0; i < THREADS; i++)
-			CHECK(!pthread_join(threads[i], NULL));
+			NEED(!pthread_join(threads[i], NULL));
 	}
 	for (int i = 0; i < SLOTS; i++) {
-		CHECK(!slots[i] || is_filled(slots[i]->data, slots[i]->bytes, slots[i]->seed));
+		NEED(!slots[i] || is_filled(slots[i]->data, slots[i]->bytes, slots[i]->seed));
 		free(slots[i]);
 	}
 	return 0;

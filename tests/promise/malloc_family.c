@@ -38,21 +38,21 @@ static void test_sizes(void)
 		errno = 77;
 		unsigned char *p = malloc(size);
 
-		CHECK(p && errno == 77, "(size %zu)", size);
-		CHECK((uintptr_t)p % 16 == 0, "(size %zu at %p)", size, (void *)p);
+		NEED(p && errno == 77, "(size %zu)", size);
+		NEED((uintptr_t)p % 16 == 0, "(size %zu at %p)", size, (void *)p);
 		size_t usable = malloc_usable_size(p);
-		CHECK(usable >= size, "(size %zu usable %zu)", size, usable);
+		NEED(usable >= size, "(size %zu usable %zu)", size, usable);
 		/* A block of pages wastes less than a page: engine slob has them from a page on. */
 		int pages = !kmem_cache_of(p) && usable - size < 4096;
-		CHECK(size <= 128 || (usable - size) * 8 <= size || pages,
+		NEED(size <= 128 || (usable - size) * 8 <= size || pages,
 		      "(size %zu usable %zu)", size, usable);
-		CHECK(size > 128 || usable < size + 17, "(size %zu usable %zu)", size, usable);
+		NEED(size > 128 || usable < size + 17, "(size %zu usable %zu)", size, usable);
 		memset(p, 0xa5, usable);
 		errno = 78;
 		free(p);
-		CHECK(errno == 78);
+		NEED(errno == 78);
 	}
-	CHECK(malloc_usable_size(NULL) == 0);
+	NEED(malloc_usable_size(NULL) == 0);
 }
 
 static void test_unique(void)
@@ -61,9 +61,9 @@ static void test_unique(void)
 
 	for (int i = 0; i < 100; i++) {
 		zero[i] = malloc(0);
-		CHECK(zero[i]);
+		NEED(zero[i]);
 		for (int j = 0; j < i; j++)
-			CHECK(zero[i] != zero[j]);
+			NEED(zero[i] != zero[j]);
 	}
 	for (int i = 0; i < 100; i++)
 		free(zero[i]);
@@ -78,8 +78,8 @@ static void test_large(void)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		unsigned char *p = malloc(sizes[i]);
 
-		CHECK(p && (uintptr_t)p % 16 == 0);
-		CHECK(malloc_usable_size(p) - sizes[i] < 4096, "(%zu)", sizes[i]);
+		NEED(p && (uintptr_t)p % 16 == 0);
+		NEED(malloc_usable_size(p) - sizes[i] < 4096, "(%zu)", sizes[i]);
 		p[0] = p[sizes[i] - 1] = 1;
 		free(p);
 	}
@@ -87,7 +87,7 @@ static void test_large(void)
 
 static void expect_failure(const void *p, int line)
 {
-	CHECK(!p && errno == ENOMEM, "(line %d)", line);
+	NEED(!p && errno == ENOMEM, "(line %d)", line);
 	errno = 0;
 }
 #define FAILS(call) expect_failure((errno = 0, (call)), __LINE__)
@@ -112,7 +112,7 @@ static void test_limits(void)
 	FAILS(memalign((size_t)1 << 62, huge));
 	FAILS(pvalloc(all));
 	FAILS(valloc(all));
-	CHECK(strcmp(kept, "kept") == 0);
+	NEED(strcmp(kept, "kept") == 0);
 	free(kept);
 }
 
@@ -130,27 +130,27 @@ static void test_realloc(void)
 			fill(p, sizes[from], (unsigned)from);
 			errno = 5;
 			p = realloc(p, sizes[to]);
-			CHECK(p && errno == 5 && (uintptr_t)p % 16 == 0);
-			CHECK(malloc_usable_size(p) >= sizes[to]);
-			CHECK(is_filled(p, least, (unsigned)from), "(%zu to %zu)", sizes[from],
+			NEED(p && errno == 5 && (uintptr_t)p % 16 == 0);
+			NEED(malloc_usable_size(p) >= sizes[to]);
+			NEED(is_filled(p, least, (unsigned)from), "(%zu to %zu)", sizes[from],
 			      sizes[to]);
 			p[sizes[to] - 1] = 1;
 			free(p);
 		}
-	CHECK(realloc(malloc(10), 0) == NULL);
+	NEED(realloc(malloc(10), 0) == NULL);
 	char *p = realloc(NULL, 20);
-	CHECK(p);
-	CHECK(reallocarray(p, 10, 10));
+	NEED(p);
+	NEED(reallocarray(p, 10, 10));
 	/* Shrunk where it is: what is left over goes back, the rest stays. */
 	p = malloc(3 << 20);
 	fill(p, 3 << 20, 9);
 	for (size_t bytes = 3 << 20; bytes > 40000; bytes -= bytes / 3) {
 		char *q = realloc(p, bytes);
 
-		CHECK(q == p && malloc_usable_size(p) - bytes <= bytes / 7 + 4096, "(%zu of %zu)",
+		NEED(q == p && malloc_usable_size(p) - bytes <= bytes / 7 + 4096, "(%zu of %zu)",
 		      bytes, malloc_usable_size(p));
 	}
-	CHECK(is_filled(p, 40000, 9));
+	NEED(is_filled(p, 40000, 9));
 	free(p);
 	/* Grown byte by byte: mostly in place. */
 	p = NULL;
@@ -158,12 +158,12 @@ static void test_realloc(void)
 	for (size_t bytes = 1; bytes <= 300000; bytes += 1 + bytes / 100) {
 		char *q = realloc(p, bytes);
 
-		CHECK(q);
+		NEED(q);
 		moves += q != p;
 		p = q;
 		p[bytes - 1] = (char)bytes;
 	}
-	CHECK(moves < 150, "(%zu)", moves);
+	NEED(moves < 150, "(%zu)", moves);
 	free(p);
 }
 
@@ -175,39 +175,39 @@ static void test_aligned(void)
 			int error = posix_memalign(&p, align, size);
 
 			if (align < sizeof(void *)) {
-				CHECK(error == EINVAL && p == (void *)-1);
+				NEED(error == EINVAL && p == (void *)-1);
 			} else {
-				CHECK(error == 0 && (uintptr_t)p % align == 0, "(align %zu)", align);
-				CHECK(malloc_usable_size(p) >= size);
+				NEED(error == 0 && (uintptr_t)p % align == 0, "(align %zu)", align);
+				NEED(malloc_usable_size(p) >= size);
 				memset(p, 1, size);
 				free(p);
 			}
 			p = aligned_alloc(align, size);
-			CHECK(p && (uintptr_t)p % align == 0 && (uintptr_t)p % 16 == 0);
+			NEED(p && (uintptr_t)p % align == 0 && (uintptr_t)p % 16 == 0);
 			memset(p, 2, size);
 			free_aligned_sized(p, align, size);
 			p = memalign(align, size);
-			CHECK(p && (uintptr_t)p % align == 0);
+			NEED(p && (uintptr_t)p % align == 0);
 			memset(p, 3, size);
 			p = realloc(p, size + 100);
-			CHECK(p);
+			NEED(p);
 			free_sized(p, size + 100);
 		}
 	void *p = (void *)-1;
 	errno = 9;
-	CHECK(posix_memalign(&p, 24, 8) == EINVAL && posix_memalign(&p, 0, 8) == EINVAL);
-	CHECK(posix_memalign(&p, 64, huge + 1) == ENOMEM && p == (void *)-1 && errno == 9);
+	NEED(posix_memalign(&p, 24, 8) == EINVAL && posix_memalign(&p, 0, 8) == EINVAL);
+	NEED(posix_memalign(&p, 64, huge + 1) == ENOMEM && p == (void *)-1 && errno == 9);
 	errno = 0;
-	CHECK(!aligned_alloc(48, 96) && errno == EINVAL);
-	CHECK(!memalign(huge * 2 + 1, 96) && errno == EINVAL);
+	NEED(!aligned_alloc(48, 96) && errno == EINVAL);
+	NEED(!memalign(huge * 2 + 1, 96) && errno == EINVAL);
 	p = memalign(48, 96);		/* rounded up to 64 */
-	CHECK(p && (uintptr_t)p % 64 == 0);
+	NEED(p && (uintptr_t)p % 64 == 0);
 	free(p);
 	p = valloc(10);
-	CHECK(p && (uintptr_t)p % 4096 == 0);
+	NEED(p && (uintptr_t)p % 4096 == 0);
 	free(p);
 	p = pvalloc(4097);
-	CHECK(p && (uintptr_t)p % 4096 == 0 && malloc_usable_size(p) >= 8192);
+	NEED(p && (uintptr_t)p % 4096 == 0 && malloc_usable_size(p) >= 8192);
 	free(p);
 }
 
@@ -225,7 +225,7 @@ static void test_calloc(void)
 		for (size_t i = 0; i < count; i++) {
 			unsigned char *p = dirty[i] = calloc(1, size);
 
-			CHECK(p && !p[0] && !memcmp(p, p + 1, size - 1), "(size %zu)", size);
+			NEED(p && !p[0] && !memcmp(p, p + 1, size - 1), "(size %zu)", size);
 		}
 		for (size_t i = 0; i < count; i++)
 			free(dirty[i]);
@@ -243,20 +243,20 @@ static void test_telling(void)
 	void *p = malloc(50000), *q = malloc(10 << 20);
 	struct mallinfo2 info = mallinfo2();
 
-	CHECK(info.uordblks >= 50000 && info.arena >= info.uordblks);
-	CHECK(info.uordblks + info.fordblks == info.arena);
-	CHECK(info.hblks >= 1 && info.hblkhd >= 10 << 20);
+	NEED(info.uordblks >= 50000 && info.arena >= info.uordblks);
+	NEED(info.uordblks + info.fordblks == info.arena);
+	NEED(info.hblks >= 1 && info.hblkhd >= 10 << 20);
 	FILE *stream = open_memstream(&text, &length);
-	CHECK(malloc_info(1, stream) == EINVAL);
-	CHECK(malloc_info(0, stream) == 0);
+	NEED(malloc_info(1, stream) == EINVAL);
+	NEED(malloc_info(0, stream) == 0);
 	fclose(stream);
-	CHECK(strstr(text, "<malloc version=") && strstr(text, "</malloc>\n"));
-	CHECK((strstr(text, "\"malloc-") || strstr(text, "\"kmalloc\"")));
+	NEED(strstr(text, "<malloc version=") && strstr(text, "</malloc>\n"));
+	NEED((strstr(text, "\"malloc-") || strstr(text, "\"kmalloc\"")));
 	free(text);
 	free(p);
 	free(q);
-	CHECK(mallopt(M_MMAP_THRESHOLD, 1 << 20) == 1 && mallopt(12345, 0) == 0);
-	CHECK(malloc_trim(0) == 1);	/* the block of 50000 bytes, at least */
+	NEED(mallopt(M_MMAP_THRESHOLD, 1 << 20) == 1 && mallopt(12345, 0) == 0);
+	NEED(malloc_trim(0) == 1);	/* the block of 50000 bytes, at least */
 	malloc_stats();
 #endif
 }
@@ -265,9 +265,9 @@ static void test_libc_uses_it(void)
 {
 	char *line = NULL, *text = strdup("a string");
 
-	CHECK(text && kmem_cache_of(text));
+	NEED(text && kmem_cache_of(text));
 	free(text);
-	CHECK(asprintf(&line, "%d%s", 5, "x") == 2 && kmem_cache_of(line));
+	NEED(asprintf(&line, "%d%s", 5, "x") == 2 && kmem_cache_of(line));
 	free(line);
 }
 
@@ -282,12 +282,12 @@ static void test_other_names(void)
 				   __libc_memalign(64, size), __libc_valloc(size), __libc_pvalloc(size) };
 
 		for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-			CHECK(blocks[i] && malloc_usable_size(blocks[i]) >= size, "(%zu, size %zu)", i, size);
+			NEED(blocks[i] && malloc_usable_size(blocks[i]) >= size, "(%zu, size %zu)", i, size);
 			blocks[i] = realloc(blocks[i], size + 100);
 			(i % 2 ? free : __libc_free)(blocks[i]);
 		}
 	}
-	CHECK(__posix_memalign && __posix_memalign(&p, 256, 100) == 0 && (uintptr_t)p % 256 == 0);
+	NEED(__posix_memalign && __posix_memalign(&p, 256, 100) == 0 && (uintptr_t)p % 256 == 0);
 	free(p);
 	__libc_free(malloc(100));
 	__libc_free(NULL);

@@ -10,6 +10,7 @@
 
 #include <kmem/kmem.h>
 
+#include "kit/cpus.h"
 #include "kit/malloc.h"
 #include "edge/malloc.h"
 
@@ -26,8 +27,8 @@ static void look_at_empty_shelves(void)
 		const char *area = km_area(cpu);
 		const uint64_t *word = (const uint64_t *)area + km_malloc_id[KM_MALLOC_STEPS];
 
-		CHECK(!is_in_first_line(word) && !is_in_first_line(area + *word));
-		CHECK(*(const uint64_t *)(area + *word) == 0);
+		NEED(!is_in_first_line(word) && !is_in_first_line(area + *word));
+		NEED(*(const uint64_t *)(area + *word) == 0);
 	}
 }
 
@@ -37,7 +38,7 @@ static void use_large_sizes(void)
 		void *p = malloc(100000), *q = kmalloc(20000, GFP_KERNEL);
 		void *r = kmalloc(100, GFP_KERNEL | __GFP_ACCOUNT);
 
-		CHECK(p && q && r && (uintptr_t)p % KM_PAGE_SIZE == 0);
+		NEED(p && q && r && (uintptr_t)p % KM_PAGE_SIZE == 0);
 		free(p);
 		kfree(q);
 		kfree(r);
@@ -46,25 +47,18 @@ static void use_large_sizes(void)
 
 static void use_each_cpu(void)
 {
-	cpu_set_t mine, one;
-
-	CHECK(sched_getaffinity(0, sizeof(mine), &mine) == 0);
-	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-		if (!CPU_ISSET(cpu, &mine))
-			continue;
-		CPU_ZERO(&one);
-		CPU_SET(cpu, &one);
-		CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
+	for (int i = 0; cpu_at(i) >= 0; i++) {
+		NEED(go_to_cpu(cpu_at(i)));
 		use_large_sizes();
 	}
-	CHECK(sched_setaffinity(0, sizeof(mine), &mine) == 0);
+	go_anywhere();
 }
 
 /* Its words are no other shelf's, and none is stored where every free loads. */
 static void look_at_word(const struct kmem_cache *cache)
 {
-	CHECK(cache->shelf.slot / 8 != KM_ID_EMPTY && cache->shelf.slot / 8 != KM_ID_EMPTY + 1);
-	CHECK(cache->shelf.slot % KM_PAGE_SIZE != (uintptr_t)km_hot.map % KM_PAGE_SIZE);
+	NEED(cache->shelf.slot / 8 != KM_ID_EMPTY && cache->shelf.slot / 8 != KM_ID_EMPTY + 1);
+	NEED(cache->shelf.slot % KM_PAGE_SIZE != (uintptr_t)km_hot.map % KM_PAGE_SIZE);
 }
 
 static void make_caches(void)
@@ -77,7 +71,7 @@ static void make_caches(void)
 	for (unsigned i = 0; i < CACHES; i++) {
 		snprintf(name, sizeof(name), "first_line-%u", i);
 		cache[i] = kmem_cache_create(name, 200, 0, SLAB_NO_MERGE, NULL);
-		CHECK(cache[i]);
+		NEED(cache[i]);
 		look_at_word(cache[i]);
 		kmem_cache_free(cache[i], kmem_cache_alloc(cache[i], GFP_KERNEL));
 	}
@@ -97,6 +91,6 @@ int main(void)
 	make_caches();
 	kmem_shrink_all();
 	look_at_empty_shelves();
-	CHECK(!is_in_first_line(km_hot.map));
+	NEED(!is_in_first_line(km_hot.map));
 	return 0;
 }

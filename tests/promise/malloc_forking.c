@@ -31,11 +31,11 @@ static void churn(unsigned seed, int rounds)
 	for (int i = 0; i < rounds || (!rounds && !__atomic_load_n(&stop, __ATOMIC_RELAXED)); i++) {
 		unsigned slot = rand_r(&seed) % 64;
 
-		CHECK(is_filled(held[slot], bytes[slot], slot));
+		NEED(is_filled(held[slot], bytes[slot], slot));
 		free(held[slot]);
 		bytes[slot] = any_size(&seed) & 1023;
 		held[slot] = malloc(bytes[slot]);
-		CHECK(held[slot]);
+		NEED(held[slot]);
 		fill(held[slot], bytes[slot], slot);
 		if (i % 64 == 0)
 			free(malloc(any_size(&seed)));
@@ -62,12 +62,12 @@ static void child(char **kept, int depth)
 
 	alarm(580);
 	for (int i = 0; i < KEPT; i++) {
-		CHECK(is_filled(kept[i], 100 + (size_t)i * 7, (unsigned)i));
+		NEED(is_filled(kept[i], 100 + (size_t)i * 7, (unsigned)i));
 		free(kept[i]);
 	}
 	churn(1234, 300);
-	CHECK(pthread_create(&thread, NULL, in_child, (void *)7) == 0);
-	CHECK(pthread_join(thread, NULL) == 0);
+	NEED(pthread_create(&thread, NULL, in_child, (void *)7) == 0);
+	NEED(pthread_join(thread, NULL) == 0);
 	if (!depth) {
 		pid_t pid = fork();
 
@@ -76,7 +76,7 @@ static void child(char **kept, int depth)
 			_exit(0);
 		}
 		int status;
-		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+		NEED(waitpid(pid, &status, 0) == pid && status == 0);
 	}
 	_exit(0);
 }
@@ -93,21 +93,21 @@ int main(void)
 		fill(kept[i], 100 + (size_t)i * 7, (unsigned)i);
 	}
 	for (long i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, allocating, (void *)(i + 1)) == 0);
+		NEED(pthread_create(&threads[i], NULL, allocating, (void *)(i + 1)) == 0);
 	for (int i = 0; i < FORKS; i++) {
 		int status;
 		pid_t pid = fork();
 
-		CHECK(pid >= 0);
+		NEED(pid >= 0);
 		if (!pid)
 			child(kept, i % 8);
-		CHECK(waitpid(pid, &status, 0) == pid);
-		CHECK(status == 0, "(fork %d: status %x)", i, (unsigned)status);
+		NEED(waitpid(pid, &status, 0) == pid);
+		NEED(status == 0, "(fork %d: status %x)", i, (unsigned)status);
 		churn((unsigned)i, 100);
 	}
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	for (int i = 0; i < THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+		NEED(pthread_join(threads[i], NULL) == 0);
 	for (int i = 0; i < KEPT; i++)
 		free(kept[i]);
 	return 0;

@@ -28,21 +28,21 @@ static void one_pair(size_t from, size_t to)
 
 	for (unsigned i = 0; i < NEIGHBOURS; i++) {
 		about[i] = malloc(i % 2 ? to : from);
-		CHECK(about[i]);
+		NEED(about[i]);
 		fill(about[i], i % 2 ? to : from, i);
 	}
 	size_t have = malloc_usable_size(about[2]);
 	errno = 33;
 	moved = realloc(about[2], to);
-	CHECK(moved && errno == 33 && (uintptr_t)moved % 16 == 0 && malloc_usable_size(moved) >= to);
-	CHECK(is_filled(moved, kept, 2), "(%zu to %zu)", from, to);
+	NEED(moved && errno == 33 && (uintptr_t)moved % 16 == 0 && malloc_usable_size(moved) >= to);
+	NEED(is_filled(moved, kept, 2), "(%zu to %zu)", from, to);
 	/* Blocks of whole pages know better themselves. */
-	CHECK(have > 32768 || (moved == about[2]) == (to <= have && to >= have / 2), "(%zu, of %zu, to %zu)", from,
+	NEED(have > 32768 || (moved == about[2]) == (to <= have && to >= have / 2), "(%zu, of %zu, to %zu)", from,
 	      have, to);
 	about[2] = moved;
 	memset(moved, 0xee, malloc_usable_size(moved));
 	for (unsigned i = 0; i < NEIGHBOURS; i++) {
-		CHECK(i == 2 || is_filled(about[i], i % 2 ? to : from, i), "(%zu to %zu: neighbour %u)", from, to, i);
+		NEED(i == 2 || is_filled(about[i], i % 2 ? to : from, i), "(%zu to %zu: neighbour %u)", from, to, i);
 		free(about[i]);
 	}
 }
@@ -65,13 +65,13 @@ static void one_chain(size_t percent, size_t top)
 		size_t next = up ? size + size * percent / 100 + 1 : size * 100 / (100 + percent);
 		unsigned char *moved = realloc(p, next);
 
-		CHECK(moved && is_filled(moved, size < next ? size : next, 3), "(%zu to %zu)", size, next);
+		NEED(moved && is_filled(moved, size < next ? size : next, 3), "(%zu to %zu)", size, next);
 		p = moved;
 		size = next;
 		fill(p, size, 3);
 		/* A second one grows between, so that nothing lies free behind. */
 		other = realloc(other, size);
-		CHECK(other);
+		NEED(other);
 		memset(other, 0xee, size);
 	}
 	free(p);
@@ -94,13 +94,13 @@ static void test_corners(void)
 	for (unsigned i = 0; i < SIZES; i++) {
 		unsigned char *p = realloc(NULL, sizes[i]);
 
-		CHECK(p);
+		NEED(p);
 		fill(p, sizes[i], i);
 		errno = 0;
-		CHECK(!realloc(p, huge + 1) && errno == ENOMEM && is_filled(p, sizes[i], i));
-		CHECK(!realloc(p, huge * 2 + 1) && is_filled(p, sizes[i], i));
+		NEED(!realloc(p, huge + 1) && errno == ENOMEM && is_filled(p, sizes[i], i));
+		NEED(!realloc(p, huge * 2 + 1) && is_filled(p, sizes[i], i));
 		errno = 44;
-		CHECK(!realloc(p, 0) && errno == 44);
+		NEED(!realloc(p, 0) && errno == 44);
 	}
 }
 

@@ -74,11 +74,11 @@ static bool fork_and_allocate(void)
 static void forks(void)
 {
 	for (int i = 0; i < 20; i++)
-		CHECK(fork_and_allocate());
-	CHECK(in_fork == 40 && refused == 40);
+		NEED(fork_and_allocate());
+	NEED(in_fork == 40 && refused == 40);
 	/* Nothing stays busy. */
 	void *objects[BATCH];
-	CHECK(kmem_cache_alloc_bulk(cache, GFP_KERNEL, BATCH, objects));
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, BATCH, objects));
 	kmem_cache_free_bulk(cache, BATCH, objects);
 }
 
@@ -97,7 +97,7 @@ static void on_step(int signal)
 
 		if (!child)
 			_exit(0);
-		CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+		NEED(child > 0 && waitpid(child, &status, 0) == child && status == 0);
 	}
 }
 
@@ -107,7 +107,7 @@ static void on_step(int signal)
 		__writeeflags(__readeflags() | TRAP_FLAG);                                         \
 		statement;                                                                         \
 		__writeeflags(__readeflags() & ~TRAP_FLAG);                                        \
-		CHECK(strikes > before);                                                           \
+		NEED(strikes > before);                                                           \
 	} while (0)
 
 static int nothing(struct kmem_cache *each, void *arg)
@@ -126,17 +126,17 @@ static void steps(void)
 	sigaction(SIGTRAP, &step, NULL);
 	/* The first of its class makes a cache, and shows it to the hot path. */
 	STEP(p = malloc(32000));
-	CHECK(p);
+	NEED(p);
 	free(p);
 	STEP(p = malloc(6 << 20));
 	STEP(p = realloc(p, 9 << 20));
 	STEP(free(p));
 	STEP(p = aligned_alloc(1 << 16, 1 << 17));
-	CHECK(p);
+	NEED(p);
 	STEP(kmem_cache_clear_events(cache));
 	STEP(kmem_for_each_cache(nothing, NULL));
 	STEP(info = mallinfo2());
-	CHECK(info.arena > 0);
+	NEED(info.arena > 0);
 	/* Found in the table of mappings, under its lock, and reported. The compiler must not know what it is. */
 	char *volatile inside = (char *)first + 8;
 	STEP(kfree(inside));
@@ -147,11 +147,11 @@ static void run(void)
 {
 	alarm(580);
 	cache = kmem_cache_create("struck", 200, NULL, 0);
-	CHECK(cache);
+	NEED(cache);
 	free(malloc(6 << 20));
 	forks();
 	steps();
-	CHECK(kmem_check_all() == 0);
+	NEED(kmem_check_all() == 0);
 }
 
 int main(int argc, char **argv)
@@ -174,8 +174,8 @@ int main(int argc, char **argv)
 			execl("/proc/self/exe", argv[0], options[i], (char *)NULL);
 			_exit(127);
 		}
-		CHECK(child > 0 && waitpid(child, &status, 0) == child);
-		CHECK(status == 0);
+		NEED(child > 0 && waitpid(child, &status, 0) == child);
+		NEED(status == 0);
 	}
 	return 0;
 }

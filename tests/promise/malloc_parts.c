@@ -35,7 +35,7 @@ static void *hold(size_t size, size_t bytes, void *chain)
 	for (size_t n = bytes / size; n; n--) {
 		void *p = malloc(size);
 
-		CHECK(p);
+		NEED(p);
 		*(void **)p = chain;
 		chain = p;
 	}
@@ -65,7 +65,7 @@ static void few_of_each(void)
 		chain = hold(size, size, chain);
 		bytes += size;
 	}
-	CHECK(now().caches == caches);
+	NEED(now().caches == caches);
 	drop(chain);
 }
 
@@ -75,14 +75,14 @@ static void much_of(size_t size)
 	void *chain = hold(size, LIVE, NULL);
 	size_t bytes = (now().pages_used - before) * 4096;
 
-	CHECK(bytes <= LIVE + LIVE / 20 + 40 * size + (64u << 10), "(%zu bytes for %zu of %zu)", bytes, LIVE, size);
+	NEED(bytes <= LIVE + LIVE / 20 + 40 * size + (64u << 10), "(%zu bytes for %zu of %zu)", bytes, LIVE, size);
 	/* The latest blocks have less than a 32nd to spare. */
-	CHECK(malloc_usable_size(chain) <= size + size / 32 + 15, "(%zu for %zu)", malloc_usable_size(chain), size);
+	NEED(malloc_usable_size(chain) <= size + size / 32 + 15, "(%zu for %zu)", malloc_usable_size(chain), size);
 	size_t exact = malloc_usable_size(chain);
 	drop(chain);
 	kmem_shrink_all();
 	chain = malloc(size);
-	CHECK(chain && malloc_usable_size(chain) == exact, "(after a drain)");
+	NEED(chain && malloc_usable_size(chain) == exact, "(after a drain)");
 	free(chain);
 }
 
@@ -92,11 +92,11 @@ static void aligned(unsigned seed)
 		for (size_t size = 257 + seed; size <= MOST; size += 61) {
 			unsigned char *p = aligned_alloc(align, size);
 
-			CHECK(p && !((uintptr_t)p & (align - 1)), "(%zu bytes at a multiple of %zu)", size, align);
-			CHECK(malloc_usable_size(p) >= size);
+			NEED(p && !((uintptr_t)p & (align - 1)), "(%zu bytes at a multiple of %zu)", size, align);
+			NEED(malloc_usable_size(p) >= size);
 			fill(p, 16, seed);
 			fill(p + size - 16, 16, seed);
-			CHECK(is_filled(p, 16, seed));
+			NEED(is_filled(p, 16, seed));
 			free(p);
 		}
 }
@@ -123,9 +123,9 @@ int main(void)
 	for (size_t i = 0; i < SIZES; i++)
 		much_of(sizes[i]);
 	for (size_t i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&thread[i], NULL, work, (void *)i) == 0);
+		NEED(pthread_create(&thread[i], NULL, work, (void *)i) == 0);
 	for (size_t i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
-	CHECK(kmem_check_all() == 0);
+	NEED(kmem_check_all() == 0);
 	return 0;
 }

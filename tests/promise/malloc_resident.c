@@ -25,14 +25,14 @@ static size_t counted_kb(void)
 	struct kmem_stats stats;
 
 	kmem_get_stats(&stats);
-	CHECK(kmem_check_all() == 0);
+	NEED(kmem_check_all() == 0);
 	return (stats.pages_used + stats.pages_free_dirty) * 4;
 }
 
 static void agrees(size_t resident, size_t counted, size_t slack)
 {
-	CHECK(resident <= counted + counted / 100 + slack);
-	CHECK(counted <= resident + resident / 100 + slack);
+	NEED(resident <= counted + counted / 100 + slack);
+	NEED(counted <= resident + resident / 100 + slack);
 }
 
 int main(void)
@@ -44,7 +44,7 @@ int main(void)
 	size_t slack = 1024;
 	for (int i = 0; i < MANY; i++) {
 		block[i] = malloc(BYTES + i % 3 * 40000);
-		CHECK(block[i]);
+		NEED(block[i]);
 		memset(block[i], 1, malloc_usable_size(block[i]));
 	}
 	size_t live_kb = 0;
@@ -52,7 +52,7 @@ int main(void)
 		live_kb += malloc_usable_size(block[i]) / 1024;
 	agrees(resident_kb() - first_kb, counted_kb() - first_counted, slack + live_kb / 64);
 	/* A huge page that has come ahead, and the descriptors. */
-	CHECK(resident_kb() - first_kb <= live_kb + 2048 + slack + live_kb / 64);
+	NEED(resident_kb() - first_kb <= live_kb + 2048 + slack + live_kb / 64);
 
 	for (int i = 0; i < MANY; i += 3)
 		free(block[i]);
@@ -60,7 +60,7 @@ int main(void)
 	/* Free and resident is bounded: a quarter of what is in use, and 1 MiB. */
 	struct kmem_stats stats;
 	kmem_get_stats(&stats);
-	CHECK(stats.pages_free_dirty <= stats.pages_used / 4 + 256);
+	NEED(stats.pages_free_dirty <= stats.pages_used / 4 + 256);
 	for (int i = 0; i < MANY; i++)
 		if (i % 3)
 			free(block[i]);

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "kit/cpus.h"
 #include "kit/malloc.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -33,9 +34,9 @@ static void wait_for(pid_t child, int wanted)
 {
 	int status = -1;
 
-	CHECK(child > 0);
-	CHECK(waitpid(child, &status, 0) == child);
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == wanted, "(status %x)", (unsigned)status);
+	NEED(child > 0);
+	NEED(waitpid(child, &status, 0) == child);
+	NEED(WIFEXITED(status) && WEXITSTATUS(status) == wanted, "(status %x)", (unsigned)status);
 }
 
 /* The parent's variable is the child's: that is how busybox, and others, know of an exec that failed. */
@@ -48,7 +49,7 @@ static void test_failed_exec(void)
 		failed = errno;
 		_exit(127);
 	}
-	CHECK(failed == ENOENT, "(%d)", failed);
+	NEED(failed == ENOENT, "(%d)", failed);
 	wait_for(child, 127);
 	failed = 0;
 	child = vfork();
@@ -57,7 +58,7 @@ static void test_failed_exec(void)
 		failed = 1;
 		_exit(127);
 	}
-	CHECK(!failed);
+	NEED(!failed);
 	wait_for(child, 0);
 }
 
@@ -72,7 +73,7 @@ static void test_lock(void)
 	}
 	pthread_mutex_unlock(&lock);
 	wait_for(child, 0);
-	CHECK(handlers == 0);
+	NEED(handlers == 0);
 }
 
 /* ------------------------------------------------------------------ allocations */
@@ -94,25 +95,15 @@ static void *allocating(void *arg)
 
 		for (int i = 0; i < n; i++) {
 			mine[i] = malloc(bytes_of(i));
-			CHECK(mine[i]);
+			NEED(mine[i]);
 			fill(mine[i], bytes_of(i), (unsigned)i);
 		}
 		for (int i = 0; i < n; i++) {
-			CHECK(is_filled(mine[i], bytes_of(i), (unsigned)i));
+			NEED(is_filled(mine[i], bytes_of(i), (unsigned)i));
 			free(mine[i]);
 		}
 	}
 	return NULL;
-}
-
-static void move_to(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	/* Refused where that CPU is not ours: then it stays where it is. */
-	sched_setaffinity(0, sizeof(set), &set);
 }
 
 /* Half of what is kept is replaced. */
@@ -120,7 +111,7 @@ static void in_child(int round, int cpus)
 {
 	for (int i = round % 2; i < KEPT; i += 2) {
 		if (i % 20 < 2)
-			move_to((round + i) % cpus);
+			go_to_cpu((round + i) % cpus);	/* refused where that CPU is not ours */
 		if (!is_filled(kept[i], bytes_of(i), (unsigned)i))
 			_exit(1);
 		free(kept[i]);
@@ -152,11 +143,11 @@ static void test_allocations(void)
 
 	for (int i = 0; i < KEPT; i++) {
 		kept[i] = malloc(bytes_of(i));
-		CHECK(kept[i]);
+		NEED(kept[i]);
 		fill(kept[i], bytes_of(i), (unsigned)i);
 	}
 	for (long i = 0; i < THREADS; i++)
-		CHECK(pthread_create(&threads[i], NULL, allocating, (void *)(i + 1)) == 0);
+		NEED(pthread_create(&threads[i], NULL, allocating, (void *)(i + 1)) == 0);
 	for (int round = 0; round < ROUNDS; round++) {
 		pid_t child = vfork();
 
@@ -164,11 +155,11 @@ static void test_allocations(void)
 			in_child(round, cpus);
 		wait_for(child, 7);
 		for (int i = 0; i < KEPT; i++)
-			CHECK(is_filled(kept[i], bytes_of(i), (unsigned)i), "(round %d, block %d)", round, i);
+			NEED(is_filled(kept[i], bytes_of(i), (unsigned)i), "(round %d, block %d)", round, i);
 	}
 	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
 	for (int i = 0; i < THREADS; i++)
-		CHECK(pthread_join(threads[i], NULL) == 0);
+		NEED(pthread_join(threads[i], NULL) == 0);
 	for (int i = 0; i < KEPT; i++)
 		free(kept[i]);
 }
@@ -177,10 +168,10 @@ int main(void)
 {
 	check_ours();
 	alarm(120);
-	CHECK(pthread_atfork(in_atfork, in_atfork, in_atfork) == 0);
+	NEED(pthread_atfork(in_atfork, in_atfork, in_atfork) == 0);
 	test_failed_exec();
 	test_lock();
 	test_allocations();
-	CHECK(handlers == 0);
+	NEED(handlers == 0);
 	return 0;
 }

@@ -82,7 +82,7 @@ static void never(void)
 	}
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "shared", shared },
 	{ "aligned to a line", line_aligned },
 	{ "aligned", aligned },

@@ -18,6 +18,9 @@
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 
+#define CHECK_FD 2
+#include "kit/check.h"
+
 #include "page/meta.h"
 #include "port/lock.h"
 
@@ -42,18 +45,6 @@ static struct mem_cgroup *top, *handlers, *group;
 static struct mem_cgroup_shrinker *shrinker;
 static unsigned long steps, strikes, refused;
 static const char *volatile doing = "setting up";
-
-static void fail(const char *what)
-{
-	dprintf(2, "FAIL %s, in %s, instruction %lu\n", what, doing, steps);
-	_exit(1);
-}
-
-#define NEED(truth)                                                                                \
-	do {                                                                                       \
-		if (!(truth))                                                                      \
-			fail(#truth);                                                              \
-	} while (0)
 
 /* ------------------------------------------------------------------ the handler */
 
@@ -109,7 +100,7 @@ static void on_step(int signal, siginfo_t *info, void *context)
 static void on_alarm(int signal)
 {
 	(void)signal;
-	fail("the handler waits for its own thread");
+	NEED(false, "the handler waits for its own thread in %s, instruction %lu", doing, steps);
 }
 
 /* ------------------------------------------------------------------ what is struck */
@@ -165,7 +156,7 @@ static int visit_each(struct kmem_cache *each, void *arg)
 		statement;                                                                         \
 		__writeeflags(__readeflags() & ~TRAP_FLAG);                                        \
 		alarm(0);                                                                          \
-		NEED(steps);                                                                       \
+		NEED(steps, "in %s", doing);                                                       \
 		if (getenv("STEPS"))                                                               \
 			printf("%7lu %s\n", steps, doing);                                         \
 	} while (0)

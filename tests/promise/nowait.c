@@ -386,7 +386,7 @@ static void bulk_exhausted(void)
 	gone(cache);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "no system call", alone },
 	{ "no system call in a crowd", in_a_crowd },
 	{ "no system call, and paid", alone_and_paid },

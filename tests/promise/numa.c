@@ -491,7 +491,7 @@ static void walk_and_fork(void)
 	gone(cache);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "local", local },
 	{ "a named node", named },
 	{ "not from the shelf", not_from_the_shelf },

@@ -256,7 +256,7 @@ static void in_a_handler(void)
 	gone(cache);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "from its barn", from_its_barn },
 	{ "each node has its own", each_node_has_its_own },
 	{ "goes back", goes_back },

@@ -9,6 +9,7 @@
 
 #include <kmem/memcg.h>
 
+#include "kit/cpus.h"
 #include "kit/api.h"
 #include "cache/ready.h"
 #include "port/os.h"
@@ -17,16 +18,6 @@
 #define BYTES	40000ul		/* ten pages, a class of its own */
 
 static void *block[4096];
-
-/* What is freed here lies here. */
-static void stay_here(void)
-{
-	cpu_set_t here;
-
-	CPU_ZERO(&here);
-	CPU_SET(sched_getcpu(), &here);
-	NEED(sched_setaffinity(0, sizeof(here), &here) == 0);
-}
 
 static void get(unsigned n, size_t bytes)
 {
@@ -426,7 +417,7 @@ static void not_the_visitors(void)
 	NEED(kmem_check_all() == 0);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "made by another", made_by_another }, { "comes back", comes_back }, { "little waste", little_waste },
 	{ "bounded", bounded }, { "gives way", gives_way }, { "begins anew", begins_anew },
 	{ "not the visitor's", not_the_visitors },

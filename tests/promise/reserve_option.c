@@ -24,7 +24,7 @@ static void all_of_it(void)
 	NEED(kmem_check_all() == 0);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "all of it", all_of_it },
 };
 

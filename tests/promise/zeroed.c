@@ -303,7 +303,7 @@ static void in_handlers(void)
 	gone(shared);
 }
 
-static const struct api_case cases[] = {
+static const struct test_case cases[] = {
 	{ "kmalloc's, by every function", of_kmalloc },
 	{ "kmalloc's, charged", of_kmalloc_charged },
 	{ "large blocks of used pages", of_pages_that_were_used },

@@ -3,7 +3,8 @@
  * limits are changed and hit, stocks drained, shrinkers asked, children forked. Each charge that is out is known: at
  * the end, and in each child, every group's current is what is out below it. Arguments: seed, rounds. Disciplines: all
  */
-#include "kit/memcg.h"
+#include "kit/events.h"
+#include "kit/groups.h"
 
 #include <sys/wait.h>
 
@@ -112,8 +113,7 @@ static void fork_and_look(void)
 		mem_cgroup_put(group);
 		_exit(good && drained(top) == all ? 0 : 1);
 	}
-	if (waitpid(child, &status, 0) != child || status)
-		contract_fail(__LINE__, "a child's numbers do not hold together");
+	CHECK(waitpid(child, &status, 0) == child && status == 0, "in the child");
 }
 
 static void *work(void *arg)
@@ -127,7 +127,7 @@ static void *work(void *arg)
 		if (what < 40)
 			replace(worker, (int)below(worker, TENANTS));
 		else if (what < 60)
-			contract_pin(contract_cpu((int)below(worker, 2)));
+			go_to_cpu(cpu_at((int)below(worker, 2)));
 		else if (what < 80)
 			mem_cgroup_drain(halves[below(worker, 2)]);
 		else if (what < 100)
@@ -160,7 +160,7 @@ int main(int argc, char **argv)
 
 	if (argc > 2)
 		rounds = atoi(argv[2]);
-	contract_cpu(0);
+	cpu_at(0);
 	top = group_below(NULL, "top");
 	mem_cgroup_set_max(top, 30000000);
 	for (int i = 0; i < 2; i++)
@@ -197,6 +197,6 @@ int main(int argc, char **argv)
 	char text[256];
 	mem_cgroup_write_stat(mem_cgroup_root(), text, sizeof(text));
 	CHECK(strstr(text, "dying 0\n"));
-	printf("%sseed %lu, %d rounds, %lu refused\n", contract_failure, seed, rounds, refused);
-	return contract_failure[0] != '\0';
+	printf("seed %lu, %d rounds, %lu refused\n", seed, rounds, refused);
+	return failures != 0;
 }

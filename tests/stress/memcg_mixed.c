@@ -6,7 +6,8 @@
  * objects alive below it, to the byte, in children too, and no limit was ever exceeded. With each engine and each way
  * of accounting. Arguments: engine, more options, steps of a thread. Disciplines: all
  */
-#include "kit/memcg.h"
+#include "kit/events.h"
+#include "kit/groups.h"
 
 #include <sys/wait.h>
 
@@ -120,7 +121,7 @@ static void get_one(struct worker *worker, struct slot *slot, int payer)
 	size_t size = below(worker, 20) ? 8 + below(worker, 9000) : 8 + below(worker, 200000);
 
 	if (below(worker, 400) == 0)
-		size += 5 * MIB;	/* a mapping of its own */
+		size += 5 << 20;	/* a mapping of its own */
 	void *object = c < OURS ? kmem_cache_alloc(caches[c], some_gfp(worker)) : kvmalloc(size, some_gfp(worker));
 
 	if (object)
@@ -347,7 +348,7 @@ static void *work(void *arg)
 			struct slot *slot = &worker->slots[below(worker, SLOTS)];
 
 			if (i % 1000 == 0)
-				contract_pin(contract_cpu((int)below(worker, 2)));
+				go_to_cpu(cpu_at((int)below(worker, 2)));
 			if (i == steps / PHASES / 2)
 				fork_and_look(worker, false);
 			if (slot->object)
@@ -377,7 +378,7 @@ static int run(void)
 	static const unsigned sizes[CACHES] = { 40, 200, 1000, 24, 5000 };
 	unsigned long refused = 0;
 
-	contract_cpu(0);
+	cpu_at(0);
 	for (int g = 0; g < GROUPS; g++)
 		make_group(g);
 	need((groups[PRIVATE] = mem_cgroup_create(NULL, "private", MEM_CGROUP_PRIVATE)), "no private group");

@@ -6,7 +6,8 @@
  * is given out twice or as another's, and in the end nobody has anything charged. Arguments: seed, rounds.
  * Disciplines: all
  */
-#include "kit/memcg.h"
+#include "kit/events.h"
+#include "kit/groups.h"
 
 #include <signal.h>
 #include <sys/time.h>
@@ -128,7 +129,7 @@ static void *work(void *number)
 		here.inside = true;
 		for (unsigned i = 0; i < STEPS; i++) {
 			if (below(200) == 0)
-				contract_pin(contract_cpu((int)below(2)));
+				go_to_cpu(cpu_at((int)below(2)));
 			step(i < when ? FIRST : later);
 		}
 		here.inside = false;
@@ -205,7 +206,7 @@ int main(int argc, char **argv)
 		seed = (unsigned)atoi(argv[1]);
 	if (argc > 2)
 		rounds = (unsigned)atoi(argv[2]);
-	contract_cpu(0);
+	cpu_at(0);
 	for (int payer = 0; payer < NOBODY; payer++)
 		groups[payer] = mem_cgroup_create(NULL, "payer", payer == PRIVATE ? MEM_CGROUP_PRIVATE : 0);
 	pthread_barrier_init(&barrier, NULL, THREADS + 1);

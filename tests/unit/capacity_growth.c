@@ -11,12 +11,12 @@
 
 #include <kmem/kmem.h>
 
+#include "kit/cpus.h"
 #include "front/front.h"
 
 enum { SIZE = 256, FIRST = 30, BUSY = 126, BULK = 254, OBJECTS = 8000 };
 
 static void *objects[OBJECTS];
-static int failures;
 
 static void expect(const struct kmem_cache *cache, unsigned capacity, const char *when)
 {
@@ -51,15 +51,6 @@ static struct kmem_cache *create(unsigned size, unsigned first)
 
 	expect(cache, first, "new");
 	return cache;
-}
-
-static void stay_here(void)
-{
-	cpu_set_t here;
-
-	CPU_ZERO(&here);
-	CPU_SET(sched_getcpu(), &here);
-	sched_setaffinity(0, sizeof(here), &here);
 }
 
 int main(void)

@@ -13,6 +13,7 @@
 
 #include <kmem/kmem.h>
 
+#include "kit/cpus.h"
 #include "kit/check.h"
 #include "engine/sheaf.h"
 #include "port/die.h"
@@ -38,20 +39,8 @@ static void on_write(int signal, siginfo_t *info, void *context)
 /* The CPU whose area verbs use from now on: the first or the second that we may use. */
 static void on_cpu(unsigned which)
 {
-	static cpu_set_t allowed;
-	unsigned cpu = 0;
-	cpu_set_t one;
-
-	if (!cpus) {
-		sched_getaffinity(0, sizeof(allowed), &allowed);
-		cpus = (unsigned)CPU_COUNT(&allowed);
-	}
-	for (unsigned left = which;; cpu++)
-		if (CPU_ISSET(cpu, &allowed) && !left--)
-			break;
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	sched_setaffinity(0, sizeof(one), &one);
+	cpus = (unsigned)CPU_COUNT(all_cpus());
+	go_to_cpu(cpu_at((int)which));
 	/* As the front does before it goes to an engine. */
 	km_cpu_begin();
 }

@@ -8,6 +8,7 @@
 #include <kmem/kmem.h>
 #include <kmem/memcg.h>
 
+#include "kit/cpus.h"
 #include "kit/check.h"
 #include "kit/clock.h"
 #include "front/front.h"
@@ -20,15 +21,6 @@ TEST_IS_INSIDE
 #define DECAY_MS 600000
 
 static struct kmem_cache *cache;
-
-static void go_to(unsigned cpu)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	NEED(!sched_setaffinity(0, sizeof(one), &one));
-}
 
 static void miss(void)
 {
@@ -57,41 +49,28 @@ static size_t lies_on(unsigned cpu)
 	return km_shelf_count_cpu(cache->charged.slot ? &cache->charged : &cache->shelf, cpu);
 }
 
-/* The first two CPUs that we may use. */
-static bool two_cpus(unsigned cpus[2])
-{
-	unsigned count = 0;
-	cpu_set_t allowed;
-
-	NEED(!sched_getaffinity(0, sizeof(allowed), &allowed));
-	for (unsigned cpu = 0; cpu < CPU_SETSIZE && count < 2; cpu++)
-		if (CPU_ISSET(cpu, &allowed))
-			cpus[count++] = cpu;
-	return count == 2;
-}
-
 static void wander(const unsigned cpus[2], const char *name, slab_flags_t flags)
 {
 	struct kmem_cache_args args = { .engine = "sheaf" };
 
-	go_to(cpus[0]);
+	NEED(go_to_cpu((int)cpus[0]));
 	NEED((cache = kmem_cache_create(name, 64, &args, flags)));
 	km_arena_set(false, DECAY_MS);
 	miss();
-	go_to(cpus[1]);
+	NEED(go_to_cpu((int)cpus[1]));
 	miss();
 	NEED(lies_on(cpus[0]) && lies_on(cpus[1]));
 	/* Threads on both. */
 	for (int i = 0; i < 6; i++) {
-		go_to(cpus[i % 2]);
+		NEED(go_to_cpu((int)cpus[i % 2]));
 		miss();
-		go_to(cpus[(i + 1) % 2]);
+		NEED(go_to_cpu((int)cpus[(i + 1) % 2]));
 		miss();
 		reap();
 		CHECK(lies_on(cpus[0]) && lies_on(cpus[1]));
 	}
 	/* None on the first one any more: its objects lie there as long as those of an idle cache do, and then not. */
-	go_to(cpus[1]);
+	NEED(go_to_cpu((int)cpus[1]));
 	for (int i = 0; i < 4; i++) {
 		miss();
 		reap();
@@ -100,7 +79,7 @@ static void wander(const unsigned cpus[2], const char *name, slab_flags_t flags)
 	}
 	CHECK(!lies_on(cpus[0]));
 	/* Who comes back finds a CPU like any other. */
-	go_to(cpus[0]);
+	NEED(go_to_cpu((int)cpus[0]));
 	miss();
 	CHECK(lies_on(cpus[0]));
 	NEED(kmem_check_all() == 0);
@@ -109,9 +88,9 @@ static void wander(const unsigned cpus[2], const char *name, slab_flags_t flags)
 
 int main(void)
 {
-	unsigned cpus[2];
+	unsigned cpus[2] = { (unsigned)cpu_at(0), (unsigned)cpu_at(1) };
 
-	if (!two_cpus(cpus))
+	if (cpu_at(1) < 0)
 		return 77;
 	wander(cpus, "wandering", 0);
 	struct mem_cgroup *group = mem_cgroup_create(NULL, "wanders", 0);

@@ -16,6 +16,7 @@
 #include "port/owned.h"
 #include "port/pcpu.h"
 #include "port/stock_word.h"
+#include "kit/cpus.h"
 #include "kit/inside.h"
 
 TEST_IS_INSIDE
@@ -333,12 +334,8 @@ static void try_unregistered(void)
 
 int main(void)
 {
-	cpu_set_t one;
-
 	home = (unsigned)sched_getcpu();
-	CPU_ZERO(&one);
-	CPU_SET(home, &one);
-	sched_setaffinity(0, sizeof(one), &one);
+	go_to_cpu((int)home);
 	printf("%s\n", kmem_percpu_discipline());
 	km_cpu_begin();
 	shelf.block_mask = shelf.inner.mask = sizeof(blocks[0]) - 1;

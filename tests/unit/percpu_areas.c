@@ -16,6 +16,7 @@
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 
+#include "kit/cpus.h"
 #include "kit/check.h"
 #include "kit/inside.h"
 #include "port/os.h"
@@ -58,11 +59,7 @@ __attribute__((section(".preinit_array"), used)) static void (*const preinit)(in
 
 static void move_to(int cpu)
 {
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	NEED(sched_setaffinity(0, sizeof(set), &set) == 0);
+	NEED(go_to_cpu(cpu));
 }
 
 /* Moves now and then, so that what was begun on one CPU goes on on another. */

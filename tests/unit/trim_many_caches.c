@@ -9,6 +9,7 @@
 
 #include <kmem/kmem.h>
 
+#include "kit/cpus.h"
 #include "kit/clock.h"
 #include "front/front.h"
 #include "page/arena.h"
@@ -48,12 +49,9 @@ int main(void)
 	struct kmem_cache_args args = { .engine = "slab" };
 	static size_t before[CACHES];
 	char name[32];
-	cpu_set_t one;
 	int failed = 0;
 
-	CPU_ZERO(&one);
-	CPU_SET((unsigned)sched_getcpu(), &one);
-	sched_setaffinity(0, sizeof(one), &one);
+	stay_here();
 	kmem_cache_create("first", 64, NULL, 0);
 	km_arena_set(false, 3600000);
 	for (unsigned i = 0; i < CACHES; i++) {

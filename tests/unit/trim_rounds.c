@@ -10,6 +10,7 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
+#include "kit/cpus.h"
 #include "kit/check.h"
 #include "kit/clock.h"
 #include "front/front.h"
@@ -93,11 +94,8 @@ static size_t with_slabs(void)
 
 int main(void)
 {
-	cpu_set_t one;
 
-	CPU_ZERO(&one);
-	CPU_SET((unsigned)sched_getcpu(), &one);
-	sched_setaffinity(0, sizeof(one), &one);
+	stay_here();
 	make_all();
 	km_arena_set(false, 600000);
 	/* What goes back below is not much of this. */

@@ -9,6 +9,7 @@
 
 #include <kmem/kmem.h>
 
+#include "kit/cpus.h"
 #include "front/front.h"
 
 #define OBJECTS 400
@@ -140,11 +141,8 @@ int main(void)
 {
 	static const unsigned capacities[] = { 2, 6, 14, 30, 62 };
 	unsigned wrong = 0;
-	cpu_set_t one;
 
-	CPU_ZERO(&one);
-	CPU_SET(sched_getcpu(), &one);
-	sched_setaffinity(0, sizeof(one), &one);
+	stay_here();
 	for (unsigned i = 0; i < sizeof(capacities) / sizeof(*capacities) * 4; i++) {
 		bool right = false;
 

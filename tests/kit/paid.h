@@ -1,0 +1,96 @@
+/*
+ * paid.h: what the tests of objects that somebody pays for share: charged caches, what an object costs, caches by name,
+ * objects that go from thread to thread, and a main.
+ */
+#ifndef TESTS_KIT_PAID_H
+#define TESTS_KIT_PAID_H
+
+#include "api.h"
+#include "groups.h"
+#include "random.h"
+
+/* What an object costs where it is charged by itself. */
+static uint64_t cost(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats.size + sizeof(void *);
+}
+
+/* A cache whose objects are all paid for. */
+static struct kmem_cache *charged(const char *name, unsigned size)
+{
+	struct kmem_cache *cache = kmem_cache_create(name, size, NULL, SLAB_ACCOUNT);
+
+	NEED(cache);
+	return cache;
+}
+
+static void *alloc_for(struct mem_cgroup *group, struct kmem_cache *cache)
+{
+	MEMCG_SCOPE(group);
+	return kmem_cache_alloc(cache, GFP_KERNEL_ACCOUNT);
+}
+
+/* ---- caches by name, as statistics show them */
+
+struct wanted {
+	const char *name;
+	struct kmem_cache *cache;
+	unsigned count;
+};
+
+static int by_name(struct kmem_cache *cache, void *arg)
+{
+	struct wanted *wanted = arg;
+
+	if (strcmp(kmem_cache_name(cache), wanted->name) == 0) {
+		wanted->cache = cache;
+		wanted->count++;
+	}
+	return 0;
+}
+
+static struct kmem_cache *named(const char *name)
+{
+	struct wanted wanted = { .name = name };
+
+	kmem_for_each_cache(by_name, &wanted);
+	NEED(wanted.count < 2);
+	return wanted.cache;
+}
+
+static uint64_t slab_bytes(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats.total_slabs * stats.pages_per_slab * 4096;
+}
+
+/* ---- threads: what one allocates another frees, or nobody */
+
+static void *mailbox[256];
+
+/* The object goes into a box, and what lay there is freed. */
+static void post(struct kmem_cache *cache, void *object, uint64_t random)
+{
+	NEED(object);
+	object = __atomic_exchange_n(&mailbox[random % 256], object, __ATOMIC_ACQ_REL);
+	if (object)
+		kmem_cache_free(cache, object);
+}
+
+/* ---- API_MAIN, but for slob: its objects don't say whose they are, so nobody pays for them (docs/kernel-map.md) */
+
+#define GROUPS_MAIN(cases) GROUPS_MAIN_OPTIONS(cases, "")
+#define GROUPS_MAIN_OPTIONS(cases, more)                                                           \
+	int main(int argc, char **argv)                                                            \
+	{                                                                                          \
+		if (argc > 1 && strcmp(argv[1], "slob") == 0)                                      \
+			return 0;                                                                  \
+		return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), more);        \
+	}
+
+#endif

@@ -237,7 +237,7 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
 
 /* ------------------------------------------------------------------ blocks of many owners */
 
-/* The object is to be had, and nobody's; he pays for it, who may be NULL for nobody. */
+/* The object is to be had, and nobody's; objcg pays for it from now on, or is NULL for nobody. */
 static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	const uint64_t mine = (uintptr_t)objcg;
@@ -493,7 +493,7 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 	return charge_failed(cache, gfp) != NULL;
 }
 
-/* Of objects[0, n) those that are another's are charged to him instead; the others of `all` are his. */
+/* Of objects[0, n) those that are another's are charged to objcg instead; the others of `all` are objcg's. */
 static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, size_t all,
 			  void **objects)
 {

@@ -50,10 +50,14 @@ static bool has_top(const struct km_shelf *shelf)
 
 bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 {
-	struct km_shelf *shelf = km_charged_shelf(cache);
+	const bool mixed = km_charged_is_mixed(cache);
+	struct km_shelf *shelf = mixed ? &cache->mixed : &cache->charged;
 
 	if (km_front_busy || !km_load(&shelf->inner.shelf))
 		return false;
+	/* The caller may have looked before it was mixed. */
+	if (mixed)
+		owner = KM_PAYERS_DIFFER;
 	/* It may be the thread's first call on this CPU. */
 	km_front_enter_thread(!km_no_calls);
 	if (!km_thread_has_cpu() || has_top(shelf))

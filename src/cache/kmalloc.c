@@ -29,6 +29,8 @@ static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 struct kmem_cache *km_kmalloc_sized;
 /* For __GFP_ACCOUNT, so that what is paid for and what is not don't share slabs; NULL until there is a group. */
 static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
+static uint16_t charged_id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near = { KM_ID_EMPTY };
+KM_FRONT_ALLOC_PAID_NEAR(charged_id_of_size)
 /* The caches, as those two have them, whose users' bytes count: the tables above have NULL in their place, so that the
  * calls go the long way. */
 static struct kmem_cache *watched_of_size[2][KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
@@ -65,19 +67,17 @@ static km_noinline void *account_large(size_t size, gfp_t gfp)
 	return km_likely(p) ? p : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 }
 
-/* Nobody pays as far as this thread has said, or it is no hit as it is. */
-static km_noinline void *account_odd(struct kmem_cache *cache, gfp_t gfp)
+/* An object that was taken and won't do. */
+km_cold static void put_back(const void *p, gfp_t gfp)
 {
-	if (!km_objcg_here || !(gfp & __GFP_ZERO))
-		return km_alloc_miss(cache, gfp);
-	return km_charged_zalloc(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+
+	kfree(p);
+	km_calls_end(was);
 }
 
-/*
- * An object that is paid for already (front.h): first of all where the call says so, else after a miss. The area and
- * the thread's offset are not the cache's: so the sequence begins before the cache is known.
- */
-km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
+/* It is no hit by its size. */
+static km_noinline void *account_missed(size_t size, gfp_t gfp)
 {
 	struct kmem_cache *cache = NULL;
 
@@ -86,26 +86,50 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
 	if (km_unlikely(!cache))
 		return account_large(size, gfp);
-#ifdef KMEM_HAVE_RSEQ
-	struct obj_cgroup *objcg = km_objcg_here;
-
-	if (km_unlikely(!objcg))
-		return account_odd(cache, gfp);
-	if (km_likely(!(gfp & cache->charged_odd)))
-		return km_charged_alloc_own(cache, gfp, objcg, km_hot.percpu, km_rseq);
-	if (km_likely(!(gfp & KM_CHARGED_ODD)))
-		return km_charged_alloc_any(cache, gfp, objcg, km_hot.percpu, km_rseq);
-#endif
-	return account_odd(cache, gfp);
+	if (gfp & __GFP_ZERO && km_objcg_here)
+		return km_charged_zalloc(cache, gfp, km_objcg_here, cache->shelf.front.rseq);
+	return kmem_cache_alloc(cache, gfp);
 }
 
-/* A block that was taken and won't do. */
-km_cold static void put_back_ready(const void *p, gfp_t gfp)
+/* The thread has no group, the process may have a default one; a group's object is in hand. */
+static km_noinline void *account_default(struct kmem_cache *cache, size_t size, gfp_t gfp, void *object)
 {
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	struct obj_cgroup *objcg = km_load(&km_objcg_default);
+	uint64_t *word;
 
-	kfree(p);
-	km_calls_end(was);
+	if (km_likely(objcg != NULL))
+		return km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)) ? object :
+		       km_charging(cache)->take(cache, gfp, objcg, object, word);
+	put_back(object, gfp);
+	return account_missed(size, gfp);
+}
+
+/*
+ * An object that is paid for already (front.h): first of all where the call says so, else after a miss. As long as one
+ * group pays, the block names it; where several pay, or the block's is another, the object's owner word is looked at.
+ */
+km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
+{
+	struct obj_cgroup *objcg = km_objcg_here;
+	size_t step = (size + 7) >> 3;
+	uint64_t *word;
+	bool own;
+
+	/* As in kmalloc. */
+	step = km_evenly(size <= KMALLOC_MAX_CACHE_SIZE) ? step : 0;
+	step = km_evenly(!(gfp & KM_CHARGED_ODD)) ? step : 0;
+	void *object = km_front_alloc_paid_charged_id_of_size(step, objcg, &own);
+	if (km_unlikely(!object))
+		return account_missed(size, gfp);
+	if (km_likely(own))
+		return object;
+	/* Acquire pairs with km_kmalloc_start_charged: whose id is shown, it is there. */
+	struct kmem_cache *cache = km_load_acquire(&charged_of_size[step]);
+	if (km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)))
+		return object;
+	if (km_unlikely(!objcg))
+		return account_default(cache, size, gfp, object);
+	return km_charging(cache)->take(cache, gfp, objcg, object, word);
 }
 
 /*
@@ -122,7 +146,7 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 		if (km_likely(p && !((uintptr_t)p & (natural_align(size) - 1))))
 			return p;
 		if (p)
-			put_back_ready(p, gfp);
+			put_back(p, gfp);
 	}
 	/* Acquire pairs with km_kmalloc_start. */
 	struct kmem_cache *cache = km_likely(size <= most_direct) ?
@@ -363,12 +387,16 @@ bool km_kmalloc_start_charged(void)
 
 		if (!plain || plain->flags & SLAB_ACCOUNT || charged_cache(step))
 			continue;
-		struct kmem_cache *cache = charged_cache(plain->object_size / 8) ?: make_charged(plain);
+		const size_t last = plain->object_size / 8;
+		struct kmem_cache *cache = charged_cache(last) ?: make_charged(plain);
 		all = cache != NULL;
 		if (all) {
 			km_debug(cache->object_size == plain->object_size && cache != plain,
 				 "a charged cache has the size of the plain one");
 			km_store_release(&charged_table(cache)[step], cache);
+			/* The first of its sizes comes last: all of them lead to it. */
+			if (km_kmalloc_cache((step - 1) * 8) != plain && !km_is_debugged(cache))
+				km_front_show_paid(cache, &charged_id_of_size[step], last + 1 - step);
 		}
 	}
 	km_busy_end(was);

@@ -1,12 +1,12 @@
 /*
  * engine.h: what a cache is, and the small interface between the per-CPU front and the engines.
  *
- * Glossary. Object: what users get. Slab: a block of pages cut into objects of one cache. Order: a block is
+ * Glossary. Object: what users get. Slab: a run of pages cut into objects of one cache. Order: a slab is
  * 2^order pages. Partial: a slab with objects both taken and free, on its node's list. Shelf: a CPU's stack of
  * ready objects (port/pcpu.h). Block: the memory of one stack. Sheaf: the kernel's word for a block in the engine
  * of that name. Barn: a node's full and empty blocks. Main, partner: the two blocks of a CPU. Take, give: objects
  * leave a slab, come back. Refill, spill: a block gets objects from, gives them to, the engine. Front: what meets
- * a request first. Miss: what the front can't serve.
+ * a request first. Miss: a request that no sequence of the front served.
  */
 #ifndef KM_ENGINE_ENGINE_H
 #define KM_ENGINE_ENGINE_H
@@ -46,7 +46,7 @@ struct km_events {
 };
 
 struct kmem_cache {
-	/* Line 0: all that a hit reads. */
+	/* Line 0: all that a plain hit reads. */
 	struct km_shelf shelf;
 	uint16_t id;			/* in the page map; KM_MAP_DESC: has none. Under rseq also where the
 					 * shelf's word is: word id of an area. */
@@ -82,8 +82,8 @@ struct kmem_cache {
 	/* Written while running. */
 	unsigned long min_partial km_aligned(64);
 	void *deferred;			/* frees that a signal handler could not finish, linked by freeptr */
-	uint16_t busy_capacity;		/* ... at most, where it misses often */
-	uint16_t max_capacity;		/* ... at most, where it is used in bulk */
+	uint16_t busy_capacity;		/* objects a block holds at most, where the cache misses often */
+	uint16_t max_capacity;		/* ... where it is used in bulk */
 	uint16_t misses;		/* points of front/miss.c since reclaim last looked; racy, a hint */
 	bool touched;			/* missed since reclaim last looked */
 	bool own_min_partial;		/* somebody wrote it: no rule changes it */
@@ -102,6 +102,7 @@ struct kmem_cache {
 	uint32_t size_count;
 	bool dense;			/* sheaf: slabs are as large as it takes to leave little over */
 	bool size_part;			/* ... a part of another's run, which shows nothing there */
+	bool size_paid;			/* ... in a table of those whose hits look who pays */
 	bool singly;			/* sheaf: nobody asks for many at once, so its blocks need not hold them */
 	uint32_t word;			/* where word id is; 0: none */
 	bool word_is_charged;		/* ... the word of `charged`, and its owner behind it; else that of `shelf` */
@@ -180,7 +181,7 @@ struct km_hooks {
 	/* The rest may be NULL. A slab is new, its objects are constructed; or it goes. */
 	void (*slab_comes)(struct kmem_cache *cache, struct km_page *slab);
 	void (*slab_goes)(struct kmem_cache *cache, struct km_page *slab);
-	/* The object's user has so many bytes of it from now on; how many has he? */
+	/* The object's user has so many bytes of it from now on; how many are that? */
 	void (*asked)(struct kmem_cache *cache, void *object, size_t bytes);
 	size_t (*bytes)(const struct kmem_cache *cache, const void *object);
 	/* A bad call is about to be reported: all that is known of the object that p lies in. slab: the cache's. */
@@ -317,7 +318,7 @@ struct km_engine {
 	unsigned (*take)(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			 unsigned want);
 	void (*give)(struct kmem_cache *cache, void **objects, unsigned count);
-	/* All but ARRAY: one object. With km_front_busy set; NULL is its final word. */
+	/* All but ARRAY: one object. With km_front_busy set. NULL: it has none now. */
 	void *(*alloc)(struct kmem_cache *cache, const struct km_request *request);
 	void (*free)(struct kmem_cache *cache, void *object);
 	/* Hits are counted here, with KMEM_OPTIONS=stats:1. NULL: they are not, and all are hits of an array. */
@@ -368,8 +369,8 @@ int km_engines_check(void);
 void km_engines_fork(bool before, bool child);
 
 /*
- * layout.c: own partial slabs have run out: may this request look at other nodes'? Which of them may give, is the
- * guard's: more partial slabs than min_partial. Kernel: remote_node_defrag_ratio, get_any_partial.
+ * layout.c: own partial slabs have run out: may this request look at other nodes'? A node gives only where it has
+ * more partial slabs than min_partial. Kernel: remote_node_defrag_ratio, get_any_partial.
  */
 bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *request);
 

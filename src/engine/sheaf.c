@@ -2,16 +2,16 @@
  * sheaf.c: SLUB as it is since Linux 7.0: CPUs' sheaves (here: blocks, port/pcpu.h) in front, a barn of full and
  * empty ones per node, slabs behind.
  *
- *	CPU shelf (main, partner)  <->  barn (<= 10 full, <= 10 empty)  <->  partial slabs  <->  pages
+ *	CPU shelf (main, partner)  <->  barn (at first 10 full, 10 empty)  <->  partial slabs  <->  pages
  *
  * A slab knows its free objects by a bit each, in the descriptors of its pages or, for objects under 32 bytes,
- * behind the last object; a free object's memory is never changed by us, and not touched unless blocks go to another
+ * behind the last object; the engine never changes a free object's memory, nor touches it unless blocks go to another
  * CPU, so a refill and a spill stay out of cold memory, and an object that is freed twice is found when it comes back.
  * Kernel: a freelist through the objects.
  *
  * Invariants, under the node's lock: a slab is on its node's partial list iff it has a free object (bit set); inuse is
- * the number of clear bits; a slab whose objects are all free stays only while there are at most min_partial on the
- * list, and as many more as its node needs by turns, or while its memory must keep its type. Under the barn's lock:
+ * the number of clear bits; when a slab's last object comes back it goes, unless there are at most min_partial on the
+ * list and `extra`, for a load that swings, or its memory must keep its type. Under the barn's lock:
  * blocks on `full` hold only objects of the barn's node, at least half of what was a full block when they came; those
  * on `empty` none. Under the lock of what a node has of others: block[i] holds only objects of node i. No two of these
  * locks are ever held together. A CPU's shelf may hold objects of any node (docs/decisions/0018).
@@ -356,7 +356,7 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 	return block;
 }
 
-/* Ten full blocks of the size that the cache began with, of large objects one or two. */
+/* Ten full blocks of the size that the cache began with; of large objects 256 KiB, or one block. */
 static size_t barn_most_at_first(const struct kmem_cache *cache)
 {
 	return km_min((size_t)MAX_FULL_BLOCKS * cache->capacity,
@@ -664,7 +664,7 @@ static void **any_empty(struct kmem_cache *cache, struct barn *barn)
 }
 
 /*
- * Write the first byte of each object with what it is, because another CPU is going to write there next. A line that
+ * Rewrite the first byte of each object, unchanged, because another CPU is going to write there next. A line that
  * was written there and read here belongs to both: whoever writes it then waits for the other, line after line, and a
  * prefetch does nothing, since the line is there. A line that was written here last is handed over as a whole, and many
  * at once (docs/decisions/0020). A pointer that is not ours is left to whoever validates it, and a free object that

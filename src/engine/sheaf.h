@@ -10,7 +10,7 @@
 #define MAX_EMPTY_BLOCKS	10u	/* Kernel: MAX_EMPTY_SHEAVES */
 #define MAX_BARN_BYTES		((size_t)256 << 10)
 
-/* Its lock protects all of it; what is read without it (counts, crosses, starved) is stored as one. */
+/* Its lock protects all of it but `starved`, a hint; what is read without it (counts, crosses) is stored as one. */
 struct barn {
 	struct km_lock lock;
 	uint32_t full_count, empty_count;
@@ -34,7 +34,7 @@ struct remote {
 };
 
 struct sheaf_node {
-	struct km_slabs slabs;		/* its lock protects what follows, too */
+	struct km_slabs slabs;		/* its lock protects what follows up to the barn, too */
 	uint32_t extra;			/* slabs that may stay beside min_partial */
 	uint32_t fewest;		/* that were on the list at any time since the last reap */
 	uint8_t swings;			/* times that a slab was needed after one had gone, since the last reap */

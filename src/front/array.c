@@ -3,15 +3,17 @@
  * partner. A miss pops again (an interruption may have been all), exchanges the two, and then takes a block from the
  * engine, or brings it one. Invariant: a block in hand is on no shelf and in no barn.
  *
- * Why a miss may work on a block without a lock. km_shelf_detach is a sequence: with its store the word no longer leads
- * to the block, and no hit, which begins with that word, finds it any more. A hit that had read the word before was
- * interrupted by this thread's coming to the CPU, and starts over. From then on the block is this thread's alone, on
- * whichever CPU it comes to run, and it goes back by another sequence (km_front_install), which may find that another
- * thread has put a block there meanwhile: then one of the two goes to the engine, which keeps it or takes it apart.
+ * Why a miss may work on a block without a lock. km_shelf_detach looks at the slot in C and commits by one sequence:
+ * with its store the word no longer leads to the block, and no hit, which begins with that word, finds it any more. A
+ * hit that had read the word before was aborted when this thread came to the CPU, and is a miss. From then on the
+ * block is this thread's alone, on whichever CPU it comes to run. It goes back by km_front_install: it becomes the
+ * main block, the former main block its partner, and a former partner goes to the engine, which keeps it or takes it
+ * apart.
  *
  * Why every loop ends. A verb fails because its sequence was interrupted or because there is nothing to be had; which
- * of the two it was the caller does not learn. So each loop has KM_MISS_TRIES rounds, and after those the engine serves
- * one object, which needs no shelf.
+ * of the two it was the caller does not learn. So each loop has at most KM_MISS_TRIES rounds, and each has a next step:
+ * pop and push ask the engine for a block at the first swap that fails, install gives the block to the engine. Where
+ * there is no shelf (closed, no CPU, another node) the engine serves one object.
  *
  *	alloc	pop -> swap, pop -> [detach the empty block -> engine: a full one -> install] -> one from the engine
  *	free	push -> swap, push -> [detach the full block -> engine: an empty one -> install] -> one to the engine
@@ -20,12 +22,12 @@
 
 #include "shape.h"
 
-/* After the last try the block is no worse than one of another CPU's that goes home: its objects are the engine's. */
+/* If every try fails, the engine takes the block. */
 void km_front_install(struct kmem_cache *cache, void **block)
 {
 	void **evicted;
 
-	km_debug(km_front_busy, "a block in hand is its thread's: no handler comes in between");
+	km_debug(km_front_busy, "a block in hand is its thread's: no handler enters an engine meanwhile");
 	for (int i = 0; i < KM_MISS_TRIES; i++)
 		if (km_shelf_install(&cache->shelf, block, &evicted)) {
 			if (evicted)
@@ -47,7 +49,7 @@ static bool may_refill(const struct kmem_cache *cache, const struct km_request *
 /* From the CPU's two blocks. */
 static void *array_pop(struct kmem_cache *cache)
 {
-	/* Where each object is checked there is none. */
+	/* No shelf: each object is checked, SLAB_NO_SHEAVES, or it is drained now. */
 	if (km_unlikely(!km_load(&cache->shelf.inner.shelf)))
 		return NULL;
 	for (int i = 0; i < KM_MISS_TRIES; i++) {
@@ -64,7 +66,7 @@ static void *array_pop(struct kmem_cache *cache)
 	return NULL;
 }
 
-/* An empty main block with a partner is exchanged; alone it becomes the new one's partner. */
+/* An empty main block is detached if a partner can take its place; one without stays, the partner of what comes. */
 static void **next_block(struct kmem_cache *cache, const struct km_request *request)
 {
 	void **empty = km_shelf_detach(&cache->shelf, true, km_front_lone(cache));
@@ -146,7 +148,7 @@ static void *pop_named(struct kmem_cache *cache, const struct km_request *reques
 	return object;
 }
 
-/* The node that is named is the CPU's, and so is what lies on top of its shelf, mostly: a hit, and a look behind it. */
+/* The node that is named is the CPU's, and what lies on top of its shelf is of that node mostly: a pop, then a look. */
 static void *pop_own(struct kmem_cache *cache, gfp_t gfp, int id)
 {
 	unsigned here = km_node_here();

@@ -67,22 +67,32 @@ static void show_back(struct kmem_cache *cache)
 				 back.shelf && back.shelf == cache->word && km_hot.caches[cache->id] ? back.mask : 0u);
 }
 
-/* The words that hits see follow from which shelves are open; all are written before the fence. */
-static void show(struct kmem_cache *cache)
+/*
+ * The entries of its sizes. Those of a part are let alone, unless that is closed: then its sizes are served as they
+ * were before it.
+ */
+static void show_sizes(struct kmem_cache *cache, bool open)
 {
-	bool open = cache->shelf.front.open.shelf != 0;
-
-	show_back(cache);
-	if (cache->id < KM_MAP_FIRST)
-		return;
-	/* The entries of a part are let alone, unless that is closed: then its sizes are served as they were before
-	 * it. */
 	for (uint32_t i = 0; i < cache->size_count; i++) {
 		uint16_t shown = km_load(&cache->size_ids[i]);
 
 		if (!shown || shown == cache->id || cache->size_part)
 			km_store_release(&cache->size_ids[i], open ? cache->id : (uint16_t)0);
 	}
+}
+
+/* The words that hits see follow from which shelves are open; all are written before the fence. */
+static void show(struct kmem_cache *cache)
+{
+	const struct kmem_cache_front *front = &cache->shelf.front;
+
+	show_back(cache);
+	if (cache->id < KM_MAP_FIRST)
+		return;
+	if (cache->size_paid)
+		show_sizes(cache, front->back.shelf && front->back.shelf == cache->word && cache->word_is_charged);
+	else
+		show_sizes(cache, front->open.shelf != 0);
 }
 
 void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
@@ -97,6 +107,12 @@ void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
 void km_front_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count)
 {
 	cache->size_part = true;
+	km_front_show_sizes(cache, ids, count);
+}
+
+void km_front_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
+{
+	cache->size_paid = true;
 	km_front_show_sizes(cache, ids, count);
 }
 
@@ -588,6 +604,9 @@ static void mix(struct kmem_cache *cache)
 
 	close_charged(cache);
 	if (!mixed->slot && km_shelf_fence()) {
+		/* No block is one owner's any more: whoever it names would not look. */
+		km_for_each_cpu(cpu)
+			km_owned_rename_cpu(&cache->charged, cpu, KM_PAYER_ODD);
 		mixed->block_mask = mixed->inner.mask = cache->charged.block_mask;
 		km_store(&cache->charged.front.back.mask, mixed->inner.mask);
 		/* Release pairs with km_charged_is_mixed: a copy asks for block_mask before its sequence. */
@@ -607,8 +626,11 @@ bool km_front_back_close(struct kmem_cache *cache, bool may_wait)
 	if (!km_lock_may(&drain.lock, may_wait))
 		return false;
 	km_store(&cache->shelf.front.back.shelf, 0u);
-	if (cache->id >= KM_MAP_FIRST)
+	if (cache->id >= KM_MAP_FIRST) {
 		km_store(&km_id_masks(cache->id)->block, 0u);
+		if (cache->size_paid)
+			show_sizes(cache, false);
+	}
 	/* Release pairs with the acquire of a thread that reads it: what this closed is closed for that one. */
 	km_store_release(&cache->payer, (uint64_t)KM_PAYER_ODD);
 	if (may_wait && cache->mixes && cache->charged.slot)

@@ -2,9 +2,23 @@
  * front.h: what the per-CPU front offers to the floors above: the hit as inlines, misses, bulk and draining.
  *
  * The concurrency argument. A hit runs inside one restartable sequence: it either commits with its last store on
- * the CPU whose shelf it read, or has done nothing. So a shelf's word and the block under it are changed by nobody
- * else while a sequence runs; a miss works on blocks that it has detached, which are its own; and a drain from
- * another CPU closes the shelf first and lets membarrier abort whoever saw it open.
+ * the CPU whose shelf it read, or has done nothing. So nobody else changes a shelf's word, or the block under it, while
+ * a sequence runs. The dangers one by one:
+ *
+ *	preemption, migration	abort the sequence, and an abort is a miss
+ *	another CPU's drain	closes the shelf, then lets membarrier abort every sequence that saw it open
+ *	a miss			works on a block that it has detached, which is its own. Detach and install look in C
+ *				and commit by one sequence that compares what they saw (port/visit.h)
+ *	a signal handler	aborts the sequence that it struck. Where it struck a miss it finds
+ *				km_front_busy set, and enters no engine (miss.c)
+ *	fork, vfork		docs/theory.md, section 8
+ *
+ * A cache's shelf is one offset, in four places, of which three may be 0, which is closed:
+ *
+ *	shelf.front.open	what allocations see: 0 while somebody must be asked first
+ *	shelf.front.back	what frees see: `open`, or the shelf of what is paid for
+ *	shelf.inner		what a miss sees: 0 while the shelf is drained
+ *	shelf.slot		where the words are; 0: there are none yet
  */
 #ifndef KM_FRONT_FRONT_H
 #define KM_FRONT_FRONT_H
@@ -28,7 +42,7 @@ km_inline void km_front_enter_thread(bool may_wait)
 		km_front_new_cpu(may_wait);
 }
 
-/* The functions that a miss calls: the only ways from here up. Set once at start. */
+/* The functions of higher floors that a miss calls, beside hooks, charging and km_accounting. Set once at start. */
 extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 /*
  * Pages ran out, or (`only` not NULL) that cache may have no more, and the caller, who holds no lock, may wait: what
@@ -42,7 +56,7 @@ bool km_front_relieve(struct kmem_cache *cache, unsigned *tries);
  * must not wait. */
 bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp);
 
-/* Where the engine is met often and for little: every 64th time. errno is kept. */
+/* Where the engine is met often and for little: every 64th time. */
 extern km_hidden km_tls uint8_t km_front_turn;
 void km_front_tick_now(void) km_cold;
 km_inline void km_front_tick_rarely(void)
@@ -179,13 +193,13 @@ void km_front_set_limit(struct kmem_cache *cache, unsigned limit);
 /* Drain the shelves of caches that go, and take them down, with one fence for each of both; false: their words may
  * still be in use. */
 bool km_front_close_all(struct kmem_cache **caches, size_t count);
+/* gfp bits with which an object of the charged shelf will not do. */
+#define KM_CHARGED_ODD (KMEM_GFP_ODD & ~__GFP_ACCOUNT)
+#define KM_CHARGED_MOST 126u	/* objects of the largest block there */
 /*
  * From now on each call goes to `charging`, and no hit passes it. block_bytes: of the blocks of a shelf for what is
  * paid for, beside the cache's own; 0: none, or not yet: called again it gives the cache that shelf. False: not now.
  */
-/* gfp bits that make an object another than the one there. */
-#define KM_CHARGED_ODD (KMEM_GFP_ODD & ~__GFP_ACCOUNT)
-#define KM_CHARGED_MOST 126u	/* objects of the largest block there */
 bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *charging, uint32_t block_bytes,
 			bool may_wait);
 /*
@@ -217,6 +231,8 @@ void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_co
 void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
 /* The same where they are a part of another's, which may serve them as well. */
 void km_front_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count);
+/* The same of a table whose hits look who pays, while frees put objects on the CPUs' charged blocks. */
+void km_front_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count);
 
 /* Is it the owner's? word: what says who pays for it, its own or its page's in km_hot.owner; NULL: more than a look. */
 km_inline bool km_front_is_owner(const struct kmem_cache *cache, const void *object, uintptr_t owner, uint64_t **word)
@@ -272,7 +288,7 @@ km_inline void *km_charged_alloc_any(struct kmem_cache *cache, gfp_t gfp, struct
 km_inline void *km_charged_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, intptr_t rseq)
 {
 #ifdef KMEM_HAVE_RSEQ
-	/* Where nobody pays, misses are some engine's ordinary way: they do not try this in vain. */
+	/* slub and slob miss at each call: where nobody pays the sequence would be tried in vain. */
 	if (!objcg)
 		return km_charged_miss(cache, gfp);
 	/* No km_load: so it is one instruction. */
@@ -313,8 +329,23 @@ km_inline void *km_front_alloc_id(const uint16_t *ids, size_t step)
 	{                                                                                          \
 		return km_rseq_pop_##ids(step);                                                    \
 	}
+/*
+ * ... of ids of caches whose objects are paid for, km_front_alloc_paid_IDS(step, objcg, &own): shown while frees put
+ * objects on the CPUs' charged blocks. own: it is the objcg's, paid for; else it may be another's.
+ */
+#define KM_FRONT_ALLOC_PAID_NEAR(ids)                                                              \
+	KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
+	km_inline void *km_front_alloc_paid_##ids(size_t step, const struct obj_cgroup *objcg, bool *own) \
+	{                                                                                          \
+		return km_rseq_pop_paid_##ids(step, (uintptr_t)objcg, own);                        \
+	}
 #else
 #define km_ids_near
+#define KM_FRONT_ALLOC_PAID_NEAR(ids)                                                              \
+	km_inline void *km_front_alloc_paid_##ids(size_t step, const struct obj_cgroup *objcg, bool *own) \
+	{                                                                                          \
+		return (void)step, (void)objcg, (void)own, NULL;                                   \
+	}
 #define KM_FRONT_ALLOC_NEAR(ids)                                                                   \
 	km_inline void *km_front_alloc_##ids(size_t step)                                          \
 	{                                                                                          \

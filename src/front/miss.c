@@ -1,5 +1,5 @@
 /*
- * miss.c: a miss: who is asked first, the second hits, and then the shape of what lies on a CPU; what the shapes share:
+ * miss.c: a miss: who pays, hits of chains and charged shelves, the jump to the cache's shape; what the shapes share:
  * the notes, the frees of handlers, the nodes, pressure, failure. Invariant: what is a hit after all is found here
  * without a frame; all else is one jump to the cache's shape.
  *
@@ -59,14 +59,11 @@ bool km_front_relieve(struct kmem_cache *cache, unsigned *tries)
 	return km_front_pressure && km_front_pressure(only, tries);
 }
 
-/* The tick may unmap and purge: those calls set errno, which a successful allocation must leave alone. */
+/* The tick leaves errno alone, because every system call of ours does (port/os_linux.c). */
 void km_front_tick_now(void)
 {
-	int saved_errno = errno;
-
 	if (km_front_tick)
 		km_front_tick();
-	errno = saved_errno;
 }
 
 /* ------------------------------------------------------------------ deferred frees */

@@ -1,14 +1,15 @@
 /*
  * shape.h: the steps of a miss that are the same whatever lies on a CPU; the files of the shapes put them together
- * (struct km_shape in front.h). Invariants: km_front_busy is set whenever an engine is entered, and an engine is never
- * entered while it is set; errno is as the caller left it unless NULL is returned.
+ * (struct km_shape in front.h). Invariants: a call enters an engine only if it found km_front_busy clear, and sets it
+ * first; a call that finds it set is nested, in a handler, and its allocation fails, its free is deferred; errno is as
+ * the caller left it unless NULL is returned.
  */
 #ifndef KM_FRONT_SHAPE_H
 #define KM_FRONT_SHAPE_H
 
 #include "front.h"
 
-/* Aborted sequences and lost races a verb may suffer before the engine is asked for one object. */
+/* How often a loop calls a verb that was interrupted or lost a race, before it takes its next step. */
 #define KM_MISS_TRIES 8
 
 extern km_hidden const struct km_shape km_shape_array, km_shape_array_by_cid, km_shape_chain, km_shape_chain_soft;

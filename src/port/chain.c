@@ -19,7 +19,8 @@ static struct km_chain_cpu *state_at(const struct km_visit *visit)
 	return (struct km_chain_cpu *)visit->word;
 }
 
-/* Beside the freelist, where no transaction id is. */
+/* Beside the freelist where there is no transaction id, which has that place under cmpxchg: two words are compared and
+ * swapped at once, and no third. */
 static uint64_t *slab_word(struct km_chain_cpu *cpu)
 {
 	return km_percpu.discipline == KM_DISCIPLINE_CMPXCHG ? &cpu->slab : &cpu->top.slab;
@@ -32,6 +33,7 @@ static void **link_of(const struct km_chain *chain, void *object)
 
 /* ------------------------------------------------------------------ the hits, softly */
 
+/* As the kernel does, failures of the double word are counted: KMEM_CMPXCHG_DOUBLE_CPU_FAIL. */
 static bool commit(struct km_visit *visit, void *freelist)
 {
 	bool done = km_soft_commit(visit, (uintptr_t)freelist);
@@ -46,9 +48,9 @@ void *km_chain_soft_pop(struct km_chain *chain)
 	struct km_visit visit;
 	void *object = NULL;
 
-	if (!km_visit_enter(&visit, &chain->open, false))
+	if (!km_soft_enter(&visit, &chain->open, false))
 		return NULL;
-	while (km_visit_look(&visit)) {
+	while (km_soft_try(&visit)) {
 		object = (void *)visit.top;
 		/* Under cmpxchg a speculative read: slab memory stays readable for ever. */
 		if (!object || commit(&visit, km_load(link_of(chain, object))))
@@ -86,9 +88,9 @@ size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
 	struct km_visit visit;
 	size_t moved = 0;
 
-	if (!km_visit_enter(&visit, &chain->open, false))
+	if (!km_soft_enter(&visit, &chain->open, false))
 		return 0;
-	while (!moved && km_visit_look(&visit) && visit.top) {
+	while (!moved && km_soft_try(&visit) && visit.top) {
 		uint64_t slab = km_load(slab_word(state_at(&visit)));
 		void *rest;
 
@@ -99,14 +101,15 @@ size_t km_chain_soft_pop_n(struct km_chain *chain, void **out, size_t count)
 	return moved;
 }
 
+/* The link is written before the commit, to an object that is still the caller's: a push that loses writes it anew. */
 enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *tail)
 {
 	struct km_visit visit;
 	enum km_chain_push result = KM_CHAIN_MISS;
 
-	if (!km_visit_enter(&visit, &chain->open, false))
+	if (!km_soft_enter(&visit, &chain->open, false))
 		return KM_CHAIN_MISS;
-	while (result == KM_CHAIN_MISS && km_visit_look(&visit) &&
+	while (result == KM_CHAIN_MISS && km_soft_try(&visit) &&
 	       km_chain_tag_fits(km_load(slab_word(state_at(&visit))), head)) {
 		if ((uintptr_t)head == visit.top) {
 			result = KM_CHAIN_TWICE;
@@ -120,7 +123,10 @@ enum km_chain_push km_chain_soft_push(struct km_chain *chain, void *head, void *
 	return result;
 }
 
-/* Exchange what lies on a CPU; its lock is held. */
+/*
+ * Exchange what lies on a CPU; its lock is held. The tag is 0 between the two changes: a push that looks then fits no
+ * slab, and misses; one that had looked before loses its compare-and-swap, because the exchange moves the id.
+ */
 static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct km_chain_top *old)
 {
 	uint64_t *slab = slab_word(state_at(visit));
@@ -142,7 +148,7 @@ static bool soft_swap(const struct km_chain *chain, struct km_chain_top new_top,
 {
 	struct km_visit visit;
 
-	if (!km_visit_enter(&visit, &chain->open, true))
+	if (!km_soft_enter(&visit, &chain->open, true))
 		return false;
 	exchange(&visit, new_top, old);
 	km_visit_leave(&visit);
@@ -162,6 +168,7 @@ bool km_chain_swap(struct km_chain *chain, struct km_chain_top new_top, struct k
 	return false;
 }
 
+/* The successor is compared as well: so a slab that left the list and came back before another one is no match. */
 struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 {
 	struct km_visit visit;
@@ -182,6 +189,7 @@ struct km_chain_link *km_chain_partial_pop(struct km_chain *chain)
 	return link;
 }
 
+/* The link in hand is written at each try; the count of the first one on the list decides, and so is compared. */
 bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, uint64_t most,
 			   struct km_chain_link **drained)
 {

@@ -1,8 +1,8 @@
 /*
  * lock.h: ranked locks. The rank enum *is* the lock order: a thread waits for locks of rising rank only (equal
- * ranks never together) and keeps signal handlers out meanwhile (km_front_busy), which debug builds check. Spins a
- * little, then sleeps on a futex; a sleeper wakes by itself after 2 ms, later 64, so that a GFP_NOWAIT caller may leave
- * without the wake's system call.
+ * ranks never together), which debug builds check. Meanwhile km_front_busy is set: a signal handler of this thread
+ * runs, and its hits work, but it takes no lock. A thread spins a little, then sleeps on a futex; a sleeper wakes by
+ * itself after 2 ms, later 64, so that a GFP_NOWAIT caller may leave without the wake's system call.
  */
 #ifndef KM_PORT_LOCK_H
 #define KM_PORT_LOCK_H

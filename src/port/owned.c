@@ -77,6 +77,7 @@ bool km_owned_adopt(struct km_shelf *shelf, uintptr_t owner)
 	return done;
 }
 
+/* The owner first: beside a word that is 0 nobody reads it, and with the word it is there. */
 bool km_owned_install(struct km_shelf *shelf, void **block, uintptr_t owner)
 {
 	struct km_visit visit;
@@ -111,6 +112,14 @@ uintptr_t km_owned_owner(const struct km_shelf *shelf)
 uintptr_t km_owned_owner_cpu(const struct km_shelf *shelf, unsigned cpu)
 {
 	return km_load(owner_of(shelf, cpu));
+}
+
+void km_owned_rename_cpu(struct km_shelf *shelf, unsigned cpu, uintptr_t owner)
+{
+	km_debug(km_percpu.discipline == KM_DISCIPLINE_RSEQ && !km_load(&shelf->inner.shelf),
+		 "a block that changes its owner is on a closed shelf");
+	if (km_load(owner_of(shelf, cpu)))
+		km_store(owner_of(shelf, cpu), owner);
 }
 
 size_t km_owned_take_cpu(struct km_shelf *shelf, unsigned cpu, void **out, uintptr_t *owner)

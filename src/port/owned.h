@@ -19,7 +19,8 @@
  *	install		if (closed, or born) miss; owner = the caller's; top = block
  *
  * Where several pay, under rseq, the same words lead to blocks of many owners (front/drain.c: mix): then pcpu.h's verbs
- * are used, by another struct km_shelf, this one is closed for ever, and the word beside the top is but not 0.
+ * are used, by another struct km_shelf, this one is closed for ever, and the word beside the top is no owner's, but not
+ * 0.
  *
  * Soft disciplines: the owner changes under the slot's lock only, and only while there is no object. A pop under
  * cmpxchg has no lock: it looks at the owner between its look at the pair and its compare-and-swap; for the owner to
@@ -64,6 +65,9 @@ uintptr_t km_owned_owner(const struct km_shelf *shelf);
 
 /* The same of that CPU's. */
 uintptr_t km_owned_owner_cpu(const struct km_shelf *shelf, unsigned cpu);
+/* That CPU's block, if it has one, is `owner`'s from now on, with what is on it. Under rseq; with the shelf closed, and
+ * after a fence. */
+void km_owned_rename_cpu(struct km_shelf *shelf, unsigned cpu, uintptr_t owner);
 
 /*
  * Draining: km_shelf_close, km_shelf_fence, for each CPU one of these, km_shelf_open. Objects (km_owned_capacity at

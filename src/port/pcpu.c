@@ -1,6 +1,17 @@
 /*
  * pcpu.c: the verbs for everybody but the hot path: the rseq ones, or the soft ones (lock, cmpxchg), by the
  * discipline in force. Invariant: see visit.h.
+ *
+ * Hits, copies and the swap are sequences under rseq, and have a soft half here. The other verbs store two words at
+ * most: they are C and one commit, the same under every discipline.
+ *
+ * A soft pop under cmpxchg has no lock. Between its look at the word and its compare-and-swap the block may have gone
+ * to another CPU, or to the engine. The read of such a block does no harm, because blocks are memory of ours, which
+ * stays readable for ever; and the compare-and-swap fails, because each change of the word has moved the transaction
+ * id. A push does have the lock, because it writes below the top before it commits, and two pushes at once would write
+ * to one place. A pop reads at the top and a push writes below it: never the same place.
+ *
+ * Each verb ends: a try that lost says so, and after KM_VISIT_TRIES of them the verb has missed.
  */
 #include "bits.h"
 #include "die.h"
@@ -28,9 +39,9 @@ void *km_soft_pop(struct km_shelf *shelf, uintptr_t owner)
 	struct km_visit visit;
 	void *object = NULL;
 
-	if (!km_visit_enter(&visit, &shelf->inner.shelf, false))
+	if (!km_soft_enter(&visit, &shelf->inner.shelf, false))
 		return NULL;
-	while (km_visit_look(&visit) && is_of(&visit, owner)) {
+	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		/* Under cmpxchg a speculative read: blocks stay readable for ever. */
 		object = km_load(at(&visit, visit.top));
 		if (!object || km_soft_commit(&visit, visit.top + 8))
@@ -46,9 +57,9 @@ size_t km_soft_pop_n(struct km_shelf *shelf, uintptr_t owner, void **out, size_t
 	struct km_visit visit;
 	size_t moved = 0;
 
-	if (!km_visit_enter(&visit, &shelf->inner.shelf, false))
+	if (!km_soft_enter(&visit, &shelf->inner.shelf, false))
 		return 0;
-	while (km_visit_look(&visit) && is_of(&visit, owner)) {
+	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		void **top = at(&visit, visit.top);
 		size_t there = visit.top ? km_block_count(shelf, top) : 0;
 
@@ -69,9 +80,9 @@ size_t km_soft_push_n(struct km_shelf *shelf, uintptr_t owner, void *const *in, 
 	struct km_visit visit;
 	size_t moved = 0;
 
-	if (!km_visit_enter(&visit, &shelf->inner.shelf, true))
+	if (!km_soft_enter(&visit, &shelf->inner.shelf, true))
 		return 0;
-	while (km_visit_look(&visit) && is_of(&visit, owner)) {
+	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		moved = km_min((visit.top & km_load(&shelf->inner.mask)) / 8, count);
 		/* Below top only the holder of the lock writes. */
 		for (size_t i = 0; i < moved; i++)
@@ -84,7 +95,12 @@ size_t km_soft_push_n(struct km_shelf *shelf, uintptr_t owner, void *const *in, 
 	return moved;
 }
 
-/* Where `from` has that much more than `to`, half of it moves; what is copied lies where nobody looks. */
+/*
+ * The lock keeps pushes and other swaps away, and a pop under cmpxchg commits on the word alone: so the blocks' headers
+ * and what lies below their tops are this verb's. A pop that took an object meanwhile has moved the id.
+ *
+ * Where `from` has that much more than `to`, half of it moves; what is copied lies where nobody looks.
+ */
 static void share(const struct km_shelf *shelf, const struct km_visit *visit, uintptr_t *from,
 		  uintptr_t *to, uint32_t bytes)
 {
@@ -105,9 +121,9 @@ static bool soft_swap(struct km_shelf *shelf, bool for_pop, uint32_t bytes)
 	struct km_visit visit;
 	bool done = false;
 
-	if (!km_visit_enter(&visit, &shelf->inner.shelf, true))
+	if (!km_soft_enter(&visit, &shelf->inner.shelf, true))
 		return false;
-	while (!done && km_visit_look(&visit)) {
+	while (!done && km_soft_try(&visit)) {
 		uintptr_t top = visit.top, partner = top ? km_load(header_at(shelf, &visit, top)) : 0;
 
 		if (!partner || (for_pop ? !km_load(at(&visit, partner)) : !(partner & km_load(&shelf->inner.mask))))
@@ -125,6 +141,11 @@ static bool soft_swap(struct km_shelf *shelf, bool for_pop, uint32_t bytes)
 
 /* ------------------------------------------------------------------ what one commit carries */
 
+/*
+ * The comparisons are the reason why the block may go: the word leads to it, its first object is still NULL (for_pop),
+ * its header still names the partner that becomes the main block. Whatever happened meanwhile and left these three as
+ * they were, the block is empty now. Full (for a push) is read off the word itself.
+ */
 void **km_shelf_detach(struct km_shelf *shelf, bool for_pop, bool lone)
 {
 	struct km_visit visit;
@@ -147,6 +168,8 @@ void **km_shelf_detach(struct km_shelf *shelf, bool for_pop, bool lone)
 	return block;
 }
 
+/* The header of the block in hand is the first store, which nobody sees before the word leads to it. The former main
+ * block becomes the partner; the former partner is in nobody's way, and the caller's. */
 bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted)
 {
 	struct km_visit visit;
@@ -187,6 +210,7 @@ void **km_shelf_take_partner(struct km_shelf *shelf)
 	return block;
 }
 
+/* Where the word has changed the header may be another block's by now: so the word is compared, too. */
 bool km_shelf_put_partner(struct km_shelf *shelf, void **block)
 {
 	struct km_visit visit;
@@ -238,6 +262,7 @@ bool km_shelf_swap(struct km_shelf *shelf, bool for_pop, bool share)
 		       soft_swap(shelf, for_pop, bytes));
 }
 
+/* Both words of the cache that lead to the shelf: hits read one, the verbs of this file the other. */
 void km_shelf_close(struct km_shelf *shelf)
 {
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ) {
@@ -246,6 +271,7 @@ void km_shelf_close(struct km_shelf *shelf)
 	}
 }
 
+/* Membarrier restarts the sequences of all of the process's threads: an interrupt to each CPU that runs one. */
 bool km_shelf_fence(void)
 {
 	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;
@@ -260,7 +286,8 @@ void km_shelf_open(struct km_shelf *shelf, bool to_hot_path)
 		km_store_release(&shelf->front.open.shelf, shelf->slot);
 }
 
-/* The word that holds the CPU's top: the first of its slot under every discipline. */
+/* The word that holds the CPU's top: the first of its slot under every discipline, so that who counts objects from
+ * outside (kmem info) need not know which it is. */
 static uint64_t *word_of(const struct km_shelf *shelf, unsigned cpu)
 {
 	return (uint64_t *)(km_area(cpu) + shelf->slot);

@@ -63,6 +63,44 @@ miss:
 		return km_rseq_pop_id(ids, step, km_hot.percpu, km_rseq);                          \
 	}
 
+/* ... and beside the word is an owner's (owned.h): *own says whether it is this one. Another's object is popped all the
+ * same. */
+km_inline void *km_rseq_pop_paid_id(const uint16_t *ids, size_t step, char *base, intptr_t rseq, uintptr_t owner,
+				    bool *own)
+{
+	uintptr_t area, word, top, other;
+	void *object;
+
+	__asm__ volatile goto(
+		KMEM_RSEQ_BEGIN("area")
+		KMEM_RSEQ_AREA("word")
+		"ldrh %w[word], [%[ids], %[step], lsl #1]\n\t"
+		"add %[word], %[area], %[word], lsl #3\n\t"
+		"ldp %[top], %[other], [%[word]]\n\t"
+		"ldr %[object], [%[area], %[top]]\n\t"
+		"cbz %[object], %l[miss]\n\t"
+		"add %[top], %[top], #8\n\t"
+		"str %[top], [%[word]]\n"
+		KMEM_RSEQ_END("miss")
+		: [area] "=&r"(area), [word] "=&r"(word), [top] "=&r"(top), [other] "=&r"(other),
+		  [object] "=&r"(object)
+		: [ids] "r"(ids), [step] "r"(step), [base] "r"(base), [rs] "r"(KMEM_RSEQ_THREAD(rseq))
+		: "memory", "cc"
+		: miss);
+	if (!object)
+		__builtin_unreachable();
+	*own = other == owner;
+	return object;
+miss:
+	KMEM_RSEQ_MISSED;
+	return NULL;
+}
+#define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
+	km_inline void *km_rseq_pop_paid_##ids(size_t step, uintptr_t owner, bool *own)            \
+	{                                                                                          \
+		return km_rseq_pop_paid_id(ids, step, km_hot.percpu, km_rseq, owner, own);         \
+	}
+
 /*
  * `valid` is all ones, or 0: then a miss. Here the word's place does not follow from what closes the shelf, the mask:
  * so that is loaded first, with acquire, which pairs with the release that opens it after a drain.

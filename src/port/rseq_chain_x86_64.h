@@ -2,6 +2,10 @@
  * rseq_chain_x86_64.h: the verbs of a chain as restartable sequences; pseudo-code in chain.h, the frame in
  * <kmem/inline.h>. Invariant: each has one committing store, the last instruction of its sequence; whatever
  * it stores before lies where nobody looks until then (an object or a link in the caller's hand, its stack).
+ *
+ * A sequence that lost the CPU may have read a link out of an object that another thread took and wrote to: the value
+ * is nonsense, and is never stored, because the kernel has restarted the sequence before its last instruction. The read
+ * itself does no harm while the slab's memory stays mapped: a slab goes by a drain, whose fence restarts the sequence.
  */
 #ifndef KM_PORT_RSEQ_CHAIN_X86_64_H
 #define KM_PORT_RSEQ_CHAIN_X86_64_H

@@ -4,6 +4,9 @@
  * loads. Invariant: each has one committing store, the last instruction of its sequence; whatever it stores before
  * lies where nobody looks until then. The word that closes, the offset in a shelf or slot, is loaded first, and the
  * rest is found by it.
+ *
+ * A stock's put asks whether its word may be written at all (KM_RSEQ_WRITABLE): closed, the slot leads to word 0 of the
+ * area, and what is stored there would open every closed shelf of the CPU.
  */
 #ifndef KM_PORT_RSEQ_OWNED_AARCH64_H
 #define KM_PORT_RSEQ_OWNED_AARCH64_H

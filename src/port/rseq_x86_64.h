@@ -2,6 +2,14 @@
  * rseq_x86_64.h: the longer per-CPU verbs as restartable sequences; pop and push, which the inline header
  * shares, are in <kmem/inline.h>. Pseudo-code of every verb: pcpu.h. Invariant: each has one committing
  * store, the last instruction of its sequence; whatever it stores before lies where nobody looks until then.
+ *
+ * The word that closes a shelf is loaded before what it guards. The processor keeps loads in order, so that no more is
+ * needed: a sequence that finds the shelf open again after a drain reads what the drain has left there. (aarch64 needs
+ * an address that depends on that word, or an acquire.)
+ *
+ * Registers: [area] and [slot] are found anew in each sequence, because the thread may have come to another CPU since
+ * the last one. An operand that is an address in memory ("m", "rm") is loaded inside, too, and so costs no register in
+ * the caller; nothing that a sequence has changed is an operand of its miss.
  */
 #ifndef KM_PORT_RSEQ_X86_64_H
 #define KM_PORT_RSEQ_X86_64_H
@@ -72,32 +80,34 @@ miss:
  */
 #define KM_IDS_SECTION ".data.km_ids"
 #define km_ids_near __attribute__((section(KM_IDS_SECTION)))
+#define KM_RSEQ_NEAR_BEGIN(ids)                                                                    \
+	".Lkmem_rseq%=:\n\t"                                                                       \
+	".pushsection " KM_IDS_SECTION ", \"aw\"\n\t"                                              \
+	".balign 32\n"                                                                             \
+	"77:\n\t"                                                                                  \
+	".long 0, 0\n\t"                                                                           \
+	".quad 71f, 72f - 71f, 74f\n\t"                                                            \
+	".popsection\n\t"                                                                          \
+	KMEM_RSEQ_SECTION("__rseq_cs_ptr_array", "aw")                                             \
+	".quad 77b\n\t"                                                                            \
+	".popsection\n\t"                                                                          \
+	"leaq 77b(%%rip), %[near]\n\t"                                                             \
+	"movq %[near], %%fs:8(%[rs])\n"                                                            \
+	"71:\n\t"                                                                                  \
+	KMEM_RSEQ_AREA                                                                             \
+	"movzwl " #ids " - 77b(%[near], %[step], 2), %k[slot]\n\t"                                 \
+	"leaq (%[area], %[slot], 8), %[slot]\n\t"                                                  \
+	"movq (%[slot]), %[top]\n\t"                                                               \
+	"movq (%[area], %[top]), %[area]\n\t"                                                      \
+	"testq %[area], %[area]\n\t"                                                               \
+	"jz %l[miss]\n\t"
 #define KM_RSEQ_POP_NEAR(ids)                                                                      \
 	km_inline void *km_rseq_pop_##ids(size_t step)                                             \
 	{                                                                                          \
 		uintptr_t area, slot, top, near;                                                   \
                                                                                                    \
 		__asm__ volatile goto(                                                             \
-			".Lkmem_rseq%=:\n\t"                                                       \
-			".pushsection " KM_IDS_SECTION ", \"aw\"\n\t"                              \
-			".balign 32\n"                                                             \
-			"77:\n\t"                                                                  \
-			".long 0, 0\n\t"                                                           \
-			".quad 71f, 72f - 71f, 74f\n\t"                                            \
-			".popsection\n\t"                                                          \
-			KMEM_RSEQ_SECTION("__rseq_cs_ptr_array", "aw")                             \
-			".quad 77b\n\t"                                                            \
-			".popsection\n\t"                                                          \
-			"leaq 77b(%%rip), %[near]\n\t"                                             \
-			"movq %[near], %%fs:8(%[rs])\n"                                            \
-			"71:\n\t"                                                                  \
-			KMEM_RSEQ_AREA                                                             \
-			"movzwl " #ids " - 77b(%[near], %[step], 2), %k[slot]\n\t"                 \
-			"leaq (%[area], %[slot], 8), %[slot]\n\t"                                  \
-			"movq (%[slot]), %[top]\n\t"                                               \
-			"movq (%[area], %[top]), %[area]\n\t"                                      \
-			"testq %[area], %[area]\n\t"                                               \
-			"jz %l[miss]\n\t"                                                          \
+			KM_RSEQ_NEAR_BEGIN(ids)                                                    \
 			"addq $8, %[top]\n\t"                                                      \
 			"movq %[top], (%[slot])\n"                                                 \
 			KMEM_RSEQ_END("miss")                                                      \
@@ -105,6 +115,41 @@ miss:
 			: [step] "r"(step), [base] "m"(km_hot.percpu), [rs] "r"(km_rseq)           \
 			: "memory", "cc"                                                           \
 			: miss);                                                                   \
+		if (!area)                                                                         \
+			__builtin_unreachable();                                                   \
+		return (void *)area;                                                               \
+	miss:                                                                                      \
+		KMEM_RSEQ_MISSED;                                                                  \
+		return NULL;                                                                       \
+	}
+/*
+ * ... and beside the word is an owner's (owned.h): *own says whether it is this one. They are compared inside of the
+ * sequence, by flags that its end leaves as they are; another's object is popped all the same.
+ */
+#define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
+	km_inline void *km_rseq_pop_paid_##ids(size_t step, uintptr_t owner, bool *own)            \
+	{                                                                                          \
+		uintptr_t area, slot, top, near;                                                   \
+                                                                                                   \
+		*own = true;                                                                       \
+		__asm__ volatile goto(                                                             \
+			KM_RSEQ_NEAR_BEGIN(ids)                                                    \
+			"cmpq %[owner], 8(%[slot])\n\t"                                            \
+			"leaq 8(%[top]), %[top]\n\t"                                               \
+			"movq %[top], (%[slot])\n"                                                 \
+			KMEM_RSEQ_END("miss")                                                      \
+			"jne %l[another]\n\t"                                                      \
+			: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top), [near] "=&r"(near) \
+			: [step] "r"(step), [base] "m"(km_hot.percpu), [rs] "r"(km_rseq),          \
+			  [owner] "r"(owner)                                                       \
+			: "memory", "cc"                                                           \
+			: miss, another);                                                          \
+		if (!area)                                                                         \
+			__builtin_unreachable();                                                   \
+		return (void *)area;                                                               \
+	another:                                                                                   \
+		KMEM_RSEQ_MISSED;                                                                  \
+		*own = false;                                                                      \
 		if (!area)                                                                         \
 			__builtin_unreachable();                                                   \
 		return (void *)area;                                                               \

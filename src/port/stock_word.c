@@ -35,12 +35,14 @@ static struct km_pair *enter(const uint32_t *slot, struct km_pair *seen)
 	return pair;
 }
 
-/* A tag that is another one is a slot that was closed. */
+/* A tag that is another one is a slot that was closed: its words may be another group's stock by now, whose bytes are
+ * not this one's to take. */
 static bool is_tagged(const struct km_pair *seen, const uint32_t *slot)
 {
 	return seen->second == (uintptr_t)slot;
 }
 
+/* Under both soft disciplines: a stock has no lock, because a drain compares and swaps as well. */
 static bool soft_take(const uint32_t *slot, uint64_t bytes)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);

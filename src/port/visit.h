@@ -31,7 +31,8 @@ struct km_visit {
 	struct km_commit commit;
 };
 
-/* How often a verb may lose against others before it counts as a miss. */
+/* How often a verb may lose against others before it counts as a miss: a bound, because a verb is called with others'
+ * work waiting for it, and a miss does the same work another way. */
 #define KM_VISIT_TRIES 16
 /* How long a drain waits for a lock: some spins, then about a second. */
 #define KM_VISIT_SPINS 100
@@ -122,6 +123,25 @@ km_inline bool km_soft_commit(struct km_visit *visit, uintptr_t top)
 	return true;
 }
 
+/* As km_visit_enter and km_visit_look, of the soft disciplines: of hits and copies, which are no sequences there. */
+km_inline bool km_soft_enter(struct km_visit *visit, const uint32_t *open, bool alone)
+{
+	uint32_t slot = km_load(open);
+
+	km_debug(!km_visits_by_rseq(), "under rseq hits and copies are sequences");
+	visit->locked = false;
+	visit->tries = 0;
+	return slot && km_visit_cpu(visit, slot, km_cpu(), alone || km_percpu.discipline == KM_DISCIPLINE_LOCK);
+}
+
+km_inline bool km_soft_try(struct km_visit *visit)
+{
+	if (visit->tries++ == KM_VISIT_TRIES)
+		return false;
+	km_soft_look(visit);
+	return true;
+}
+
 /* Under rseq: a word that decides, as it is now. Three at most. The block may go meanwhile: it stays readable. */
 km_inline uint64_t km_visit_read(struct km_visit *visit, const km_word *word)
 {
@@ -157,28 +177,7 @@ km_inline bool km_visit_look(struct km_visit *visit)
  * `first` lies where nobody looks before `last` is stored, which is the slot's first word, or one that only holders of
  * the lock write.
  */
-km_inline bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other)
-{
-	if (!km_visits_by_rseq()) {
-		if (first)
-			km_store(first, one);
-		if (last == visit->word)
-			return km_soft_commit(visit, other);
-		km_store(last, other);
-		return true;
-	}
-	struct km_commit *commit = &visit->commit;
-
-	km_debug(visit->reads && !visit->locked, "a commit compares what its verb looked at, without a lock");
-	for (unsigned i = visit->reads; i < km_array_count(commit->seen); i++)
-		commit->seen[i] = commit->seen[0];
-	commit->slot = (uintptr_t)visit->word;
-	commit->first = first ?: &commit->unused;
-	commit->one = one;
-	commit->last = last;
-	commit->other = other;
-	return KM_RSEQ(commit, (visit->open, km_percpu.base, km_thread_rseq, commit), false);
-}
+bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other);
 
 /* Words from top to the end of its block. */
 km_inline size_t km_visit_words(const struct km_shelf *shelf, uintptr_t top)

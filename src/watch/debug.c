@@ -6,8 +6,8 @@
  *	object, while free	0x6b ... 0x6b 0xa5 with SLAB_POISON, but for one that has a constructor or is typesafe
  *	padding			0x5a
  *
- * Invariants: the bytes are those of the object's state, but while that says CHANGES; who changes it has the object to
- * himself. A damage is told once, by whoever comes upon it first: then the bytes are as they should be.
+ * Invariants: the bytes are those of the object's state, but while that says CHANGES: then the object is the changing
+ * thread's alone. A damage is told once, by whoever comes upon it first: then the bytes are as they should be.
  */
 #include <errno.h>
 

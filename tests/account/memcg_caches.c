@@ -53,11 +53,8 @@ static unsigned long stat_of(struct mem_cgroup *group, const char *key)
 	return strtoul(at + strlen(line), NULL, 10);
 }
 
-static void to_the_object(void)
+static void make_caches_and_groups(void)
 {
-	static struct { void *object; int group, cache; } slot[FEW * 4];
-	struct expected expected[4] = { 0 };
-
 	for (unsigned c = 0; c < CACHES; c++) {
 		char name[32];
 
@@ -69,6 +66,14 @@ static void to_the_object(void)
 	groups[1] = group_below(groups[0], "below");
 	groups[2] = group_below(groups[0], "gone");
 	groups[3] = group_of(NULL, "own", MEM_CGROUP_PRIVATE);
+}
+
+static void to_the_object(void)
+{
+	static struct { void *object; int group, cache; } slot[FEW * 4];
+	struct expected expected[4] = { 0 };
+
+	make_caches_and_groups();
 	for (int i = 0; i < FEW * 40; i++) {
 		uint64_t random = random_number();
 		int s = (int)(random % (FEW * 4)), g = (int)((random >> 32) % 5), c = (int)((random >> 40) % CACHES);

@@ -1,0 +1,28 @@
+/*
+ * visit.c: the end of a verb that C has prepared (visit.h). Invariant: the sequence that commits stands here once, for
+ * every verb: a copy in each would be as many to be struck at each instruction (tests/rseq/abort.c), and 3 KiB of code.
+ */
+#include "visit.h"
+
+bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other)
+{
+	if (!km_visits_by_rseq()) {
+		if (first)
+			km_store(first, one);
+		if (last == visit->word)
+			return km_soft_commit(visit, other);
+		km_store(last, other);
+		return true;
+	}
+	struct km_commit *commit = &visit->commit;
+
+	km_debug(visit->reads && !visit->locked, "a commit compares what its verb looked at, without a lock");
+	for (unsigned i = visit->reads; i < km_array_count(commit->seen); i++)
+		commit->seen[i] = commit->seen[0];
+	commit->slot = (uintptr_t)visit->word;
+	commit->first = first ?: &commit->unused;
+	commit->one = one;
+	commit->last = last;
+	commit->other = other;
+	return KM_RSEQ(commit, (visit->open, km_percpu.base, km_thread_rseq, commit), false);
+}

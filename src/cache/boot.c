@@ -79,6 +79,9 @@ void km_boot_fork_parent(void)
 /* Whoever held a lock is not here, or is the code that this thread's handler interrupted: all are freed. */
 void km_boot_fork_child(void)
 {
+#ifdef KM_DEBUG
+	km_locks_let_go |= nested_forks != 0;
+#endif
 	km_store(&own_pid, km_os_pid());
 	fork_done(true);
 	km_stderr_fork_child();

@@ -58,7 +58,7 @@ bool km_lock_nowait(struct km_lock *lock)
 }
 
 #ifdef KM_DEBUG
-bool km_lock_unstruck;
+bool km_lock_unstruck, km_locks_let_go;
 static km_tls uint8_t held[KM_NR_RANKS];	/* by this thread, and handlers that struck it */
 
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note)

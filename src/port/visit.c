@@ -1,6 +1,15 @@
 /*
  * visit.c: the end of a verb that C has prepared (visit.h). Invariant: the sequence that commits stands here once, for
  * every verb: a copy in each would be as many to be struck at each instruction (tests/rseq/abort.c), and 3 KiB of code.
+ *
+ * Why it is enough to compare values. Between a verb's look and its commit the thread may lose the CPU, come to another
+ * one, and find that others used the slot meanwhile. A slot of another CPU is another address: the commit misses. A
+ * word that has changed misses, too. A word that changed and came back counts as unchanged, and may: what the verb is
+ * about to do depends on these values alone, not on what happened between. The top names a block and how far it is
+ * filled, its header names the partner, and each of both is compared if the verb went by it. A block that left can
+ * still be read, because the memory of blocks stays memory of blocks for ever (page/meta.c); what such a read gave
+ * is thrown away with the miss. Objects in a block are no words of a verb: whole blocks change hands here, and verbs
+ * that copy objects are sequences of their own, which compare nothing because nobody comes between (rseq.h).
  */
 #include "visit.h"
 

@@ -74,31 +74,34 @@ static bool set_engine(const char *value)
 	return engine != NULL;
 }
 
+/* The place of the value among these names; -1: it is none. */
+static int which(const char *value, const char *const *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (__builtin_strcmp(names[i], value) == 0)
+			return (int)i;
+	return -1;
+}
+
 static bool set_percpu(const char *value)
 {
 	static const char *const names[] = { "rseq", "cmpxchg", "lock" };
+	int i = which(value, names, km_array_count(names));
 
-	for (size_t i = 0; i < km_array_count(names); i++)
-		if (__builtin_strcmp(names[i], value) == 0) {
-			km_options.percpu = names[i];
-			return true;
-		}
-	if (__builtin_strcmp(value, "auto"))
+	if (i < 0 && __builtin_strcmp(value, "auto"))
 		return false;
-	km_options.percpu = NULL;
+	km_options.percpu = i < 0 ? NULL : names[i];
 	return true;
 }
 
 static bool set_index(const char *value)
 {
 	static const char *const names[] = { "cpu", "cid", "auto" };
+	int i = which(value, names, km_array_count(names));
 
-	for (size_t i = 0; i < km_array_count(names); i++)
-		if (__builtin_strcmp(names[i], value) == 0) {
-			km_options.index = names[i];
-			return true;
-		}
-	return false;
+	if (i >= 0)
+		km_options.index = names[i];
+	return i >= 0;
 }
 
 static bool set_min_partial(const char *value)
@@ -113,110 +116,45 @@ static bool set_min_partial(const char *value)
 static bool set_bulk_free(const char *value)
 {
 	static const char *const names[] = { "auto", "lookahead", "group" };
+	int i = which(value, names, km_array_count(names));
 
-	for (size_t i = 0; i < km_array_count(names); i++)
-		if (__builtin_strcmp(names[i], value) == 0) {
-			km_layout_options.bulk_free = (enum km_bulk_free)i;
-			return true;
-		}
-	return false;
+	if (i >= 0)
+		km_layout_options.bulk_free = (enum km_bulk_free)i;
+	return i >= 0;
 }
 
 static bool set_misuse(const char *value)
 {
 	static const char *const names[] = { "abort", "warn", "trap" };
+	int i = which(value, names, km_array_count(names));
 
-	for (size_t i = 0; i < km_array_count(names); i++)
-		if (__builtin_strcmp(names[i], value) == 0) {
-			km_misuse_set((enum km_misuse_action)i);
-			return true;
-		}
-	return false;
+	if (i >= 0)
+		km_misuse_set((enum km_misuse_action)i);
+	return i >= 0;
 }
 
-static bool set_decay(const char *value)
-{
-	unsigned long ms;
-
-	if (!parse_number(value, 3600000, &ms))
-		return false;
-	km_options.decay_ms = (unsigned)ms;
-	return true;
-}
-
-static bool set_flag(const char *value, bool *flag)
-{
-	unsigned long number;
-
-	if (!parse_number(value, 1, &number))
-		return false;
-	*flag = number;
-	return true;
-}
-
-static bool set_unsigned(const char *value, unsigned long most, unsigned *field)
-{
-	unsigned long number;
-
-	if (!parse_number(value, most, &number))
-		return false;
-	*field = (unsigned)number;
-	return true;
-}
-
-static bool set_check(const char *value) { return set_flag(value, &km_options.check); }
-static bool set_sanitize(const char *value) { return set_flag(value, &km_options.sanitize); }
-static bool set_huge(const char *value) { return set_flag(value, &km_options.huge); }
-static bool set_merge(const char *value) { return set_flag(value, &km_options.merge); }
-static bool set_stats(const char *value) { return set_flag(value, &km_layout_options.count_events); }
-static bool set_min_objects(const char *value)
-{
-	return set_unsigned(value, 32767, &km_layout_options.min_objects);
-}
-static bool set_max_order(const char *value)
-{
-	return set_unsigned(value, KM_MAX_ORDER, &km_layout_options.max_order);
-}
-static bool set_min_order(const char *value)
-{
-	return set_unsigned(value, KM_MAX_ORDER, &km_layout_options.min_order);
-}
-static bool set_nodes(const char *value)
-{
-	return set_unsigned(value, KM_MAX_NODES, &km_options.nodes);
-}
-static bool set_ratio(const char *value)
-{
-	return set_unsigned(value, 100, &km_layout_options.defrag_ratio);
-}
-static bool set_lookahead(const char *value)
-{
-	return set_unsigned(value, 4096, &km_layout_options.lookahead);
-}
-
-static bool set_either(const char *value, const char *no, const char *yes, bool *flag)
-{
-	*flag = __builtin_strcmp(value, yes) == 0;
-	return *flag || __builtin_strcmp(value, no) == 0;
-}
 static bool set_hierarchy(const char *value)
 {
-	return set_either(value, "v2", "v1", &km_memcg_modes[MEM_CGROUP_V1]);
+	static const char *const names[] = { "v2", "v1" };
+	int i = which(value, names, km_array_count(names));
+
+	km_memcg_modes[MEM_CGROUP_V1] = i == 1;
+	return i >= 0;
 }
+
 static bool set_refill(const char *value)
 {
-	return set_either(value, "keep", "drain", &km_memcg_modes[MEM_CGROUP_DRAIN]);
-}
-static bool set_memcg_shelf(const char *value)
-{
-	return set_flag(value, &km_memcg_modes[MEM_CGROUP_SHELF]);
+	static const char *const names[] = { "keep", "drain" };
+	int i = which(value, names, km_array_count(names));
+
+	km_memcg_modes[MEM_CGROUP_DRAIN] = i == 1;
+	return i >= 0;
 }
 
 static bool set_reserve(const char *value)
 {
 	return km_parse_bytes(value, &km_options.reserve) && km_options.reserve <= (uint64_t)PTRDIFF_MAX;
 }
-static bool set_account(const char *value) { return set_flag(value, &km_options.account); }
 static bool set_memcg_limit(const char *value) { return km_parse_bytes(value, &km_options.limit); }
 static bool set_memcg_group(const char *value)
 {
@@ -228,37 +166,48 @@ static bool set_memcg_group(const char *value)
 	return true;
 }
 
+/* A flag, a number, or a value that a function understands. */
 static const struct option {
-	const char *key;
+	const char *key, *help;
+	bool *flag;
+	unsigned *number;
+	unsigned long most;		/* ... that this one may be */
 	bool (*set)(const char *value);
-	const char *help;
 } options[] = {
-	{ "engine", set_engine, KM_ENGINE_CHOICE ": engine of caches that do not name one (sheaf)" },
-	{ "percpu", set_percpu, "auto|rseq|cmpxchg|lock: per-CPU discipline (auto)" },
-	{ "index", set_index, "cpu|cid|auto: a thread's area goes by its CPU, or by its concurrency id (cpu)" },
-	{ "misuse", set_misuse, "abort|warn|trap: what a bad free does (abort)" },
-	{ "check", set_check, "0|1: validate every free, also on a hit (0)" },
-	{ "sanitize", set_sanitize, "0|1: a sanitizer that is in the process sees each object (1)" },
-	{ "stats", set_stats, "0|1: count hits of slub and slab as well (0)" },
-	{ "decay", set_decay, "milliseconds until free memory goes back to the system (1000)" },
-	{ "huge", set_huge, "0|1: ask for huge pages once the arena is large (1)" },
-	{ "merge", set_merge, "0|1: caches of like layout may share slabs (0)" },
-	{ "min_partial", set_min_partial, "half|size|static: rule for all caches (half)" },
-	{ "slab_min_objects", set_min_objects, "objects a slab should hold at least (0: automatic)" },
-	{ "slab_min_order", set_min_order, "order of slabs at least (0)" },
-	{ "slab_max_order", set_max_order, "order of slabs at most (3)" },
-	{ "bulk_free", set_bulk_free, "auto|lookahead|group: slub's way with a mixed array (auto)" },
-	{ "nodes", set_nodes, "pretend so many memory nodes, at most 8; for tests (0: the machine's)" },
-	{ "remote_node_defrag_ratio", set_ratio,
-	  "percent of refills that may look at other nodes' partial slabs (100)" },
-	{ "memcg_hierarchy", set_hierarchy, "v1|v2: charges of pages hit a second counter, or not (v2)" },
-	{ "memcg_refill", set_refill, "drain|keep: stocks beyond a page are flushed, or kept (keep)" },
-	{ "memcg_shelf", set_memcg_shelf, "0|1: charged objects may lie ready on shelves (1)" },
-	{ "reserve", set_reserve, "bytes, with K, M, G, T: committed ahead for GFP_NOWAIT (as it is asked for)" },
-	{ "account", set_account, "0|1: a group pays for all that the process allocates (0)" },
-	{ "memcg_limit", set_memcg_limit, "512M, 1.5G, bytes: its max, and account:1 (no limit)" },
-	{ "memcg_group", set_memcg_group, "a name: its name, and account:1 (the program's)" },
-	{ "lookahead", set_lookahead, "mismatches a detached freelist looks past (3)" },
+	{ "engine", KM_ENGINE_CHOICE ": engine of caches that do not name one (sheaf)", .set = set_engine },
+	{ "percpu", "auto|rseq|cmpxchg|lock: per-CPU discipline (auto)", .set = set_percpu },
+	{ "index", "cpu|cid|auto: a thread's area goes by its CPU, or by its concurrency id (cpu)", .set = set_index },
+	{ "misuse", "abort|warn|trap: what a bad free does (abort)", .set = set_misuse },
+	{ "check", "0|1: validate every free, also on a hit (0)", .flag = &km_options.check },
+	{ "sanitize", "0|1: a sanitizer that is in the process sees each object (1)", .flag = &km_options.sanitize },
+	{ "stats", "0|1: count hits of slub and slab as well (0)", .flag = &km_layout_options.count_events },
+	{ "decay", "milliseconds until free memory goes back to the system (1000)",
+	  .number = &km_options.decay_ms, .most = 3600000 },
+	{ "huge", "0|1: ask for huge pages once the arena is large (1)", .flag = &km_options.huge },
+	{ "merge", "0|1: caches of like layout may share slabs (0)", .flag = &km_options.merge },
+	{ "min_partial", "half|size|static: rule for all caches (half)", .set = set_min_partial },
+	{ "slab_min_objects", "objects a slab should hold at least (0: automatic)",
+	  .number = &km_layout_options.min_objects, .most = 32767 },
+	{ "slab_min_order", "order of slabs at least (0)",
+	  .number = &km_layout_options.min_order, .most = KM_MAX_ORDER },
+	{ "slab_max_order", "order of slabs at most (3)",
+	  .number = &km_layout_options.max_order, .most = KM_MAX_ORDER },
+	{ "bulk_free", "auto|lookahead|group: slub's way with a mixed array (auto)", .set = set_bulk_free },
+	{ "nodes", "pretend so many memory nodes, at most 8; for tests (0: the machine's)",
+	  .number = &km_options.nodes, .most = KM_MAX_NODES },
+	{ "remote_node_defrag_ratio", "percent of refills that may look at other nodes' partial slabs (100)",
+	  .number = &km_layout_options.defrag_ratio, .most = 100 },
+	{ "memcg_hierarchy", "v1|v2: charges of pages hit a second counter, or not (v2)", .set = set_hierarchy },
+	{ "memcg_refill", "drain|keep: stocks beyond a page are flushed, or kept (keep)", .set = set_refill },
+	{ "memcg_shelf", "0|1: charged objects may lie ready on shelves (1)",
+	  .flag = &km_memcg_modes[MEM_CGROUP_SHELF] },
+	{ "reserve", "bytes, with K, M, G, T: committed ahead for GFP_NOWAIT (as it is asked for)",
+	  .set = set_reserve },
+	{ "account", "0|1: a group pays for all that the process allocates (0)", .flag = &km_options.account },
+	{ "memcg_limit", "512M, 1.5G, bytes: its max, and account:1 (no limit)", .set = set_memcg_limit },
+	{ "memcg_group", "a name: its name, and account:1 (the program's)", .set = set_memcg_group },
+	{ "lookahead", "mismatches a detached freelist looks past (3)",
+	  .number = &km_layout_options.lookahead, .most = 4096 },
 };
 
 static void print_help(void)
@@ -266,6 +215,21 @@ static void print_help(void)
 	km_warn("KMEM_OPTIONS=key:value,...");
 	for (size_t i = 0; i < km_array_count(options); i++)
 		km_warn("  %-24s %s", options[i].key, options[i].help);
+}
+
+static bool set(const struct option *option, const char *value)
+{
+	unsigned long number;
+
+	if (option->set)
+		return option->set(value);
+	if (!parse_number(value, option->flag ? 1 : option->most, &number))
+		return false;
+	if (option->flag)
+		*option->flag = number;
+	else
+		*option->number = (unsigned)number;
+	return true;
 }
 
 enum km_option_fit km_option_apply(const char *key, const char *value)
@@ -276,7 +240,7 @@ enum km_option_fit km_option_apply(const char *key, const char *value)
 	}
 	for (size_t i = 0; i < km_array_count(options); i++)
 		if (__builtin_strcmp(options[i].key, key) == 0)
-			return value && options[i].set(value) ? KM_OPTION_FITS : KM_OPTION_BAD;
+			return value && set(&options[i], value) ? KM_OPTION_FITS : KM_OPTION_BAD;
 	return KM_OPTION_UNKNOWN;
 }
 

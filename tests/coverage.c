@@ -8,14 +8,25 @@ _Noreturn void __real_km_os_abort(void);
 _Noreturn void __wrap__exit(int status);
 _Noreturn void __wrap_km_os_abort(void);
 
+/* A handler that strikes in the middle of it, and ends the process, would wait for its own thread. */
+static void dump(void)
+{
+	static _Bool dumping;
+
+	if (!dumping) {
+		dumping = 1;
+		__gcov_dump();
+	}
+}
+
 _Noreturn void __wrap__exit(int status)
 {
-	__gcov_dump();
+	dump();
 	__real__exit(status);
 }
 
 _Noreturn void __wrap_km_os_abort(void)
 {
-	__gcov_dump();
+	dump();
 	__real_km_os_abort();
 }

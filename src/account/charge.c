@@ -690,7 +690,7 @@ static const struct km_charging block_charging = {
 	charged_alloc_bulk, take_bulk, charged_free_bulk,
 };
 
-/* ------------------------------------------------------------------ beginning, and giving back */
+/* ------------------------------------------------------------------ beginning */
 
 /* With SLAB_ACCOUNT before anybody else knows the cache; else in several threads at once, of which one begins. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
@@ -734,62 +734,4 @@ bool mem_cgroup_account_all(bool on)
 		charge_everything();
 	km_account_here = on;
 	return was;
-}
-
-static bool any(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg)
-{
-	(void)cache, (void)owner, (void)objects, (void)count, (void)arg;
-	return true;
-}
-
-static void take_back(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg)
-{
-	(void)arg;
-	km_charged_disown(cache, owner, objects, count);
-	cache->engine->give(cache, objects, (unsigned)count);
-}
-
-const struct km_charged_drain km_charge_drain_all = { any, take_back, NULL };
-
-/* Is one of the objects paid for by the group, or one below it? Of a run of one owner's it is asked once. */
-static bool below(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg)
-{
-	uint64_t last = 0;
-
-	if (owner != KM_PAYERS_DIFFER)
-		return km_memcg_below((struct obj_cgroup *)owner, arg);
-	for (size_t i = 0; i < count; i++) {
-		uint64_t now = km_payer_of(cache, objects[i]);
-
-		if (now && now != last && km_memcg_below((struct obj_cgroup *)(uintptr_t)now, arg))
-			return true;
-		last = now;
-	}
-	return false;
-}
-
-static int flush_cache(struct kmem_cache *cache, void *root)
-{
-	struct km_charged_drain how = { below, take_back, root };
-	bool some = false;
-
-	/* Also an empty one: without shelves none is to be used. */
-	if (km_shelf_slot(&cache->charged))
-		km_for_each_cpu(cpu)
-			some |= km_owned_owner_cpu(&cache->charged, cpu) != 0;
-	if (some)
-		km_front_drain_charged(&cache, 1, &how);
-	if (cache->twin_of)
-		km_private_flush(cache, root);
-	return 0;
-}
-
-/* Caches neither come nor go meanwhile. */
-void km_memcg_flush_shelves(struct mem_cgroup *root)
-{
-	bool was = km_busy_begin();
-
-	km_large_finish_deferred();
-	km_registry_visit(flush_cache, root);
-	km_busy_end(was);
 }

@@ -85,7 +85,7 @@ void km_memcg_start_process(void);
 void km_print_own_groups(struct km_writer *writer);
 extern km_hidden const struct km_memcg_view km_memcg_view;
 
-/* charge.c: the objects that lie charged on shelves in the name of an objcg for which km_memcg_below(objcg, root), and
+/* flush.c: the objects that lie charged on shelves in the name of an objcg for which km_memcg_below(objcg, root), and
  * large blocks that handlers freed, go back. With no lock held. */
 void km_memcg_flush_shelves(struct mem_cgroup *root);
 /* Does the objcg charge `root` or a group below it? A racy look. */

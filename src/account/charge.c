@@ -105,7 +105,7 @@ static uint32_t shelf_block(const struct kmem_cache *cache)
 	return words * (uint32_t)sizeof(void *);
 }
 
-static const struct km_charging charging;
+static const struct km_shape charged;
 
 /* It began to be charged where nobody might wait: the first who may gives it its shelf. */
 static km_noinline void give_shelf(struct kmem_cache *cache)
@@ -115,7 +115,7 @@ static km_noinline void give_shelf(struct kmem_cache *cache)
 	if (!bytes || km_front_busy)
 		return;
 	bool was = km_busy_begin();
-	km_front_ask_first(cache, &charging, bytes, true);
+	km_front_ask_first(cache, &charged, bytes, true);
 	km_busy_end(was);
 }
 
@@ -576,11 +576,14 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 	return false;
 }
 
-static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+/* The objects of `all` that there are already are paid for; or they began to be meanwhile: those are nobody's. */
+static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects)
 {
 	bool was = km_calls_begin(km_may_block(gfp));
 	bool done = alloc_bulk_by(payer(cache, gfp), cache, gfp, n, objects);
 
+	if (km_unlikely(!done) && n < all)
+		km_front_free_bulk(cache, all - n, objects + n);
 	km_calls_end(was);
 	return done;
 }
@@ -594,7 +597,7 @@ static void mixed_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n);
 }
 
-static void charged_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
+static void charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
 {
 	int saved_errno = errno;
 
@@ -636,7 +639,7 @@ struct mem_cgroup *mem_cgroup_from_obj(const void *object)
 
 	if (cache && cache->twin_of)
 		owner = (uintptr_t)km_private_owner(cache);
-	else if (cache && km_charging(cache))
+	else if (cache && km_is_charged(cache))
 		owner = km_payer_of(cache, object);
 	else if (!cache && !ZERO_OR_NULL_PTR(object))
 		owner = km_large_owner(object);
@@ -653,7 +656,7 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 	/* A private group has its blocks from the first on: or destroy_all would free them. */
 	if (!cache)
 		return km_large_owner(object) || (!objcg->private && km_large_charge(object, gfp));
-	if (!km_charging(cache) && !km_front_may_charge(cache, gfp))
+	if (!km_is_charged(cache) && !km_front_may_charge(cache, gfp))
 		return false;
 	/* It is somebody's already. Kernel: true as well. */
 	if (km_payer_of(cache, object))
@@ -666,9 +669,8 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 	return false;
 }
 
-static void begin_charging(struct kmem_cache *cache)
+static void begin(struct kmem_cache *cache)
 {
-	cache->charge = charge_of(cache);
 	/* Nobody else knows the cache yet. */
 	if (cache->flags & SLAB_ACCOUNT) {
 		cache->charge_all = true;
@@ -678,16 +680,20 @@ static void begin_charging(struct kmem_cache *cache)
 	km_store(&cache->turns, turns_of(cache));
 	km_store(&cache->mixes, cache->turns & TURNS_PUT && cache->word_is_charged && cache->id >= KM_MAP_FIRST &&
 				       km_memcg_modes[MEM_CGROUP_SHELF]);
+	/* Release pairs with km_is_charged. */
+	km_store_release(&cache->charge, charge_of(cache));
 }
 
-static const struct km_charging charging = {
-	begin_charging, charged_alloc, take, charged_free, charged_alloc_bulk, take_bulk, charged_free_bulk,
+static const struct km_shape charged = {
+	.alloc = charged_alloc, .free = charged_free, .alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
+	.begin = begin, .take = take, .take_bulk = take_bulk,
 };
 
 /* Of large blocks: what is no hit goes by cache/large.c. */
-static const struct km_charging block_charging = {
-	begin_charging, km_charged_block, km_charged_take_block, charged_free,
-	charged_alloc_bulk, take_bulk, charged_free_bulk,
+static const struct km_shape charged_blocks = {
+	.alloc = km_charged_block, .free = charged_free,
+	.alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
+	.begin = begin, .take = km_charged_take_block, .take_bulk = take_bulk,
 };
 
 /* ------------------------------------------------------------------ beginning */
@@ -695,7 +701,7 @@ static const struct km_charging block_charging = {
 /* With SLAB_ACCOUNT before anybody else knows the cache; else in several threads at once, of which one begins. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 {
-	if (km_charging(cache))
+	if (km_is_charged(cache))
 		return true;
 	/* Its objects don't say whose they are, or are blocks that nobody pays for: those have other classes. Kernel:
 	 * SLOB was not to be had together with accounting. */
@@ -703,7 +709,7 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 
 	if (cache->engine->shared_pages || (blocks && !(cache->flags & SLAB_ACCOUNT)) || cache->twin_of || cache->dead)
 		return false;
-	return km_front_ask_first(cache, blocks ? &block_charging : &charging, may_wait ? shelf_block(cache) : 0,
+	return km_front_ask_first(cache, blocks ? &charged_blocks : &charged, may_wait ? shelf_block(cache) : 0,
 				  may_wait);
 }
 

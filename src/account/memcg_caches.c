@@ -181,7 +181,7 @@ static int note_cache(struct kmem_cache *cache, void *arg)
 	struct walk *walk = arg;
 
 	/* Blocks of whole pages are no slab's. */
-	if ((!km_charging(cache) && !is_its_twin(walk, cache)) || cache->engine->whole_pages)
+	if ((!km_is_charged(cache) && !is_its_twin(walk, cache)) || cache->engine->whole_pages)
 		return 0;
 	if (cache->twin_of && walk->below)
 		return 0;

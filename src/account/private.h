@@ -71,7 +71,7 @@ km_inline bool km_private_push(const struct kmem_cache *parent, void *object)
 #endif
 }
 
-/* As km_charging's, for such an objcg; cache: the one that was asked, whose twin serves. */
+/* As a shape's, for such an objcg; cache: the one that was asked, whose twin serves. */
 void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg);
 bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg);
 /* Of a cache with twins: free an object of one of them, or report one that is of neither. False: it is the cache's. */

@@ -104,7 +104,7 @@ static bool is_of_use(const struct kmem_cache *cache)
 /* Release pairs with km_ready_hit_charged: it is built. */
 static void show_charged(struct kmem_cache *cache, size_t first, size_t last)
 {
-	for (; km_charging(cache) && km_shelf_slot(&cache->charged) && first <= last; first++)
+	for (; km_is_charged(cache) && km_shelf_slot(&cache->charged) && first <= last; first++)
 		km_store_release(&ready.charged_of_pages[first], cache);
 }
 

@@ -36,7 +36,6 @@ enum km_front {
 struct km_engine;
 struct km_shape;
 struct km_hooks;
-struct km_charging;
 struct km_keeper;
 struct obj_cgroup;
 
@@ -70,9 +69,9 @@ struct kmem_cache {
 	uint32_t cleared;		/* bytes that __GFP_ZERO makes zeros; 0: has a constructor */
 	const struct km_engine *engine;
 	const struct km_shape *shape;	/* of what lies ready on a CPU (front/front.h) */
-	const struct km_shape *below;	/* the same, whoever watches */
+	const struct km_shape *plain;	/* the same of objects that nobody pays for */
+	const struct km_shape *below;	/* ... whoever watches */
 	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */
-	const struct km_charging *charging; /* who pays is asked at each call; NULL: nobody. Closed, too. */
 	void (*ctor)(void *object);
 	uint16_t colours, colour_bytes;	/* slab: places where a slab's first object may be; 0: one */
 	uint32_t left;			/* debugged: bytes of the red zone in front of each object */
@@ -112,7 +111,7 @@ struct kmem_cache {
 	/* The objects here are paid for already; a shelf of its own beside the other (port/owned.h). `front.back` is
 	 * what hits see of `mixed`. */
 	struct km_shelf charged km_aligned(64);
-	uint32_t charge;		/* bytes an object costs who pays for it; then what follows is there, too */
+	uint32_t charge;		/* bytes that an object costs who pays for it; 0: nobody ever did */
 	uint32_t owner_shift;		/* an object's place among its page's owners (page/owner.h) */
 	gfp_t charged_odd;		/* what is no hit of `charged` by its gfp; all bits: `mixed` may be meant */
 	bool charge_all;		/* each object is asked for who pays; else only where the call says so */
@@ -190,27 +189,10 @@ struct km_hooks {
 	int (*check)(struct kmem_cache *cache);
 };
 
-/*
- * The functions before the front where objects are paid for: each public call comes here, and goes on by the plain
- * calls of front.h. Semantics, and what fails how, are those of the public functions.
- */
-struct km_charging {
-	/* Fill in what the others read of the cache. Called once, under a lock of the front's, before any of them. */
-	void (*begin)(struct kmem_cache *cache);
-	void *(*alloc)(struct kmem_cache *cache, gfp_t gfp, int node);
-	/* The object comes from `mixed`, and another pays for it, as `word` says; NULL: look it up. */
-	void *(*take)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word);
-	void (*free)(struct kmem_cache *cache, void *object);
-	bool (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
-	/* objects[0, n) come from `mixed`. n: they are the objcg's now. 0: they went back; SIZE_MAX: and no others. */
-	size_t (*take_bulk)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects);
-	void (*free_bulk)(struct kmem_cache *cache, size_t n, void **objects);
-};
-
-/* NULL: nobody pays. Acquire pairs with km_front_ask_first: what `begin` filled in is there. */
-km_inline const struct km_charging *km_charging(const struct kmem_cache *cache)
+/* Each call asks who pays. Acquire pairs with the shape's `begin` (front/front.h): what it filled in is there. */
+km_inline bool km_is_charged(const struct kmem_cache *cache)
 {
-	return km_load_acquire(&cache->charging);
+	return km_load_acquire(&cache->charge) != 0;
 }
 
 /*

@@ -292,7 +292,7 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 	km_store(&slab->cache, NULL);
 	if (km_unlikely(cache->keeper != NULL))
 		cache->keeper->goes(cache, slab);
-	if (km_unlikely(km_charging(cache) != NULL))
+	if (km_unlikely(km_is_charged(cache)))
 		km_owner_clear(km_owner_of_page(slab), order, cache->owner_shift);
 	km_count(cache, KMEM_FREE_SLAB);
 	km_pages_free(slab, order);

@@ -271,6 +271,8 @@ static size_t array_refill_bulk(struct kmem_cache *cache, const struct km_reques
 /* A request that insists on a node goes past the blocks, because a copy does not look at the objects that it moves. */
 static bool array_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
+	if (km_bulk_is_odd(gfp))
+		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	fit_bulk(cache, n);
 	if (km_likely(!(gfp & __GFP_THISNODE)))
 		left = move_bulk(cache, left, objects, true);

@@ -8,8 +8,8 @@
  * there. An engine fills from the front (take), and km_bulk_take moves what it got to the end.
  *
  * All or nothing: where memory ends, the objects that were had go back, and none of their frees calls the system where
- * the request may not (km_calls_begin). The frees are plain ones for objects that nobody pays for, and go by the
- * cache's charging for those that are paid for.
+ * the request may not (km_calls_begin). The frees are plain ones for objects that nobody pays for, and the charged
+ * shape's for those that are paid for.
  *
  * The copy of a sequence moves what the block has, or what it takes, at once: the block's whole stretch of pointers is
  * read before the one committing store, and objects that were copied and not committed stay on the block, because the
@@ -67,7 +67,7 @@ bool km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, 
 		do
 			left = refill(cache, &request, left, objects);
 		while (km_unlikely(left) && request.may_wait && km_front_relieve(cache, &tries));
-		km_miss_end(entry, request.may_wait, !km_shape(cache)->shelf);
+		km_miss_end(entry, request.may_wait, !km_plain_shape(cache)->shelf);
 	}
 	return km_bulk_done(cache, gfp, left, n, objects);
 }
@@ -83,36 +83,15 @@ bool km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t
 	return km_bulk_done(cache, gfp, left, n, objects);
 }
 
-/* The public shelf had no more: objects[0, left) are to be had. */
-static bool bulk_plain(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
-{
-	if (km_unlikely(gfp & (__GFP_ZERO | ~__GFP_BITS_MASK)))
-		return km_bulk_one_by_one(cache, gfp, left, n, objects);
-	return km_shape(cache)->alloc_bulk(cache, gfp, left, n, objects);
-}
-
 bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
-	return bulk_plain(cache, gfp, n, n, objects);
+	return km_plain_shape(cache)->alloc_bulk(cache, gfp, n, n, objects);
 }
 
+/* The shelf had no more: objects[0, left) are to be had. */
 static bool bulk_miss(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
-	if (km_likely(!km_load(&cache->charging))) {
-		if (km_likely(!(gfp & __GFP_ACCOUNT)) || !km_front_may_charge(cache, gfp))
-			return bulk_plain(cache, gfp, left, n, objects);
-	}
-	/* The objects that we have are paid for; or they began to be while we had a part of them: that part is
-	 * nobody's. */
-	if (km_likely(km_charging(cache)->alloc_bulk(cache, gfp, left, objects)))
-		return true;
-	if (left < n) {
-		bool was = km_calls_begin(km_gfp_may_wait(gfp));
-
-		km_front_free_bulk(cache, n - left, objects + left);
-		km_calls_end(was);
-	}
-	return false;
+	return km_shape_for(cache, gfp)->alloc_bulk(cache, gfp, left, n, objects);
 }
 
 #ifdef KMEM_HAVE_RSEQ
@@ -124,7 +103,7 @@ km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, uint32_t mask, si
 
 	if (km_unlikely(!n))
 		return true;
-	n = km_charging(cache)->take_bulk(cache, gfp, km_objcg_here, n, objects + *left - n);
+	n = km_shape(cache)->take_bulk(cache, gfp, km_objcg_here, n, objects + *left - n);
 	if (km_unlikely(n == SIZE_MAX))
 		return false;
 	*left -= n;
@@ -161,7 +140,7 @@ bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 		return n && km_front_failed(cache->name, SIZE_MAX, gfp, ENOMEM);
 	}
 	/* A chain has no shelf to begin with. */
-	if (km_unlikely(km_load(&cache->chain.open)) && !km_load(&cache->charging) && !(gfp & KMEM_GFP_ODD))
+	if (km_unlikely(km_load(&cache->chain.open)) && !(gfp & KMEM_GFP_ODD))
 		return km_shape(cache)->alloc_bulk(cache, gfp, n, n, objects);
 #ifdef KMEM_HAVE_RSEQ
 	/* The public shelf: closed where each object must be seen. */
@@ -205,13 +184,13 @@ void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bul
 		return;
 	}
 	spill(cache, left, objects);
-	km_miss_end(entry, true, !km_shape(cache)->shelf);
+	km_miss_end(entry, true, !km_plain_shape(cache)->shelf);
 	errno = saved_errno;
 }
 
 void km_plain_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
-	km_shape(cache)->free_bulk(cache, n, n, objects);
+	km_plain_shape(cache)->free_bulk(cache, n, n, objects);
 }
 
 void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
@@ -224,10 +203,7 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	if (km_likely(!n))
 		return;
 #endif
-	if (km_unlikely(km_load(&cache->charging) != NULL))
-		km_charging(cache)->free_bulk(cache, n, objects);
-	else
-		km_shape(cache)->free_bulk(cache, n, all, objects);
+	km_shape(cache)->free_bulk(cache, n, all, objects);
 }
 
 bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)

@@ -82,8 +82,9 @@ static void chain_free(struct kmem_cache *cache, void *object)
 
 static bool chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
+	if (km_bulk_is_odd(gfp))
+		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	size_t got = km_likely(!(gfp & __GFP_THISNODE)) ? km_chain_pop_n(&cache->chain, objects, left) : 0;
-
 	km_debug(got <= left && left <= n, "a chain gives no more than is left");
 	if (km_unlikely(km_layout_options.count_events))
 		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
@@ -100,10 +101,10 @@ static bool chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 	return false;
 }
 
-/* Objects that may be paid for go one by one, by the calls that look whose they are. */
+/* Not of a cache whose objects are paid for: its shape does not give by slabs. */
 km_inline bool enter(struct kmem_cache *cache)
 {
-	if (km_unlikely(km_load(&cache->charging) != NULL) || km_unlikely(km_front_busy))
+	if (km_unlikely(km_front_busy))
 		return false;
 	km_front_enter_thread(true);
 	return km_miss_enter_quick(cache);

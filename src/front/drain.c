@@ -42,8 +42,7 @@ void km_front_new_cpu(bool may_wait)
 
 static bool public_shelf(const struct kmem_cache *cache)
 {
-	return km_shape(cache)->shelf && !km_load(&cache->charging) &&
-	       !(km_layout_options.count_events && cache->engine->hit);
+	return km_shape(cache)->shelf && !(km_layout_options.count_events && cache->engine->hit);
 }
 
 /* As long as one owner pays for all objects that are out, each CPU's charged block is that owner's: a free need not
@@ -564,21 +563,21 @@ static void make_charged(struct kmem_cache *cache, uint32_t block_bytes)
  * that is paid for comes to another thread after these stores, and so does what that thread sees of it. But with the
  * lock: whoever drains or resizes meanwhile would open the shelf again.
  */
-bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *charging, uint32_t block_bytes,
+bool km_front_ask_first(struct kmem_cache *cache, const struct km_shape *shape, uint32_t block_bytes,
 			bool may_wait)
 {
 	if (!km_lock_may(&drain.lock, may_wait))
 		return false;
-	const bool begun = cache->charging;
+	const bool begun = cache->charge;
 
 	if (!begun)
-		charging->begin(cache);
+		shape->begin(cache);
 	/* Once: where there was no room for it there will be none. */
 	if (block_bytes && !cache->charged.block_mask)
 		make_charged(cache, block_bytes);
 	if (!begun) {
-		/* Release pairs with km_charging's acquire. */
-		km_store_release(&cache->charging, charging);
+		/* Release pairs with km_shape. A call that found the former one ends with it. */
+		km_store_release(&cache->shape, shape);
 		km_store(&cache->shelf.front.open.shelf, 0u);
 		show(cache);
 	}

@@ -42,7 +42,7 @@ km_inline void km_front_enter_thread(bool may_wait)
 		km_front_new_cpu(may_wait);
 }
 
-/* The functions of higher floors that a miss calls, beside hooks, charging and km_accounting. Set once at start. */
+/* The functions of higher floors that a miss calls, beside hooks, shapes and km_accounting. Set once at start. */
 extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 /*
  * Pages ran out, or (`only` not NULL) that cache may have no more, and the caller, who holds no lock, may wait: what
@@ -78,9 +78,10 @@ km_inline void *km_cleared(const struct kmem_cache *cache, void *object)
 }
 
 /*
- * The shape of what lies ready on a CPU, a file for each: array.c, chain.c, none.c; watched.c stands before one of
- * these where each object is looked at. A miss is a jump to the cache's shape, whose calls return and fail as the
- * public functions do. Chosen when a cache is made, when somebody begins or ends to watch it, and when it is destroyed.
+ * The shape of what lies ready on a CPU, a file for each: array.c, chain.c, none.c. watched.c stands before one of
+ * these where each object is looked at, and before all of them account/charge.c where objects are paid for. A miss is a
+ * jump to the cache's shape, whose calls return and fail as the public functions do. Chosen when a cache is made, when
+ * somebody begins or ends to watch it, when it is first asked for an object that is paid for, and when it is destroyed.
  */
 struct km_shape {
 	void *(*alloc)(struct kmem_cache *cache, gfp_t gfp, int node);
@@ -97,11 +98,29 @@ struct km_shape {
 	size_t (*give_last)(struct kmem_cache *cache, size_t n, void **objects);
 	/* Objects may come from the cache's shelf, and go there, without passing by the shape. */
 	bool shelf;
+	/*
+	 * Where objects are paid for, else NULL. begin: fill in what the others read of the cache, `charge` last, by a
+	 * release; once, under a lock of the front's, before any of them. take: the object comes from `mixed`, and
+	 * another pays for it, as `word` says; NULL: look it up. take_bulk: objects[0, n) come from `mixed`; n: they
+	 * are the objcg's now. 0: they went back; SIZE_MAX: and no others.
+	 */
+	void (*begin)(struct kmem_cache *cache);
+	void *(*take)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word);
+	size_t (*take_bulk)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects);
 };
-/* Acquire pairs with km_front_choose_shape. */
+/* Acquire pairs with km_front_choose_shape, and km_front_ask_first. */
 km_inline const struct km_shape *km_shape(const struct kmem_cache *cache)
 {
 	return km_load_acquire(&cache->shape);
+}
+/* The shape that serves a request. One that is to be paid for makes it that of what is, from now on. */
+km_inline const struct km_shape *km_shape_for(struct kmem_cache *cache, gfp_t gfp)
+{
+	const struct km_shape *shape = km_shape(cache);
+
+	if (km_unlikely(gfp & __GFP_ACCOUNT) && !shape->take && km_front_may_charge(cache, gfp))
+		return km_shape(cache);
+	return shape;
 }
 void km_front_choose_shape(struct kmem_cache *cache) km_cold;
 /* From now on these see each object; NULL: nobody does. */
@@ -197,10 +216,10 @@ bool km_front_close_all(struct kmem_cache **caches, size_t count);
 #define KM_CHARGED_ODD (KMEM_GFP_ODD & ~__GFP_ACCOUNT)
 #define KM_CHARGED_MOST 126u	/* objects of the largest block there */
 /*
- * From now on each call goes to `charging`, and no hit passes it. block_bytes: of the blocks of a shelf for what is
+ * From now on each call goes to this shape, and no hit passes it. block_bytes: of the blocks of a shelf for what is
  * paid for, beside the cache's own; 0: none, or not yet: called again it gives the cache that shelf. False: not now.
  */
-bool km_front_ask_first(struct kmem_cache *cache, const struct km_charging *charging, uint32_t block_bytes,
+bool km_front_ask_first(struct kmem_cache *cache, const struct km_shape *shape, uint32_t block_bytes,
 			bool may_wait);
 /*
  * The cache's payer is one, or several (KM_PAYER_ODD, which the latter says): frees need not look, or must. Before a
@@ -281,7 +300,7 @@ km_inline void *km_charged_alloc_any(struct kmem_cache *cache, gfp_t gfp, struct
 		return km_charged_miss(cache, gfp);
 	if (km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)))
 		return object;
-	return km_charging(cache)->take(cache, gfp, objcg, object, word);
+	return km_shape(cache)->take(cache, gfp, objcg, object, word);
 }
 #endif
 

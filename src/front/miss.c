@@ -1,5 +1,5 @@
 /*
- * miss.c: a miss: who pays, hits of chains and charged shelves, the jump to the cache's shape; what the shapes share:
+ * miss.c: a miss: hits of chains and charged shelves, the jump to the cache's shape; what the shapes share:
  * the notes, the frees of handlers, the nodes, pressure, failure. Invariant: what is a hit after all is found here
  * without a frame; all else is one jump to the cache's shape.
  *
@@ -9,8 +9,9 @@
  * names:
  *
  *	hit	front.c, cache/kmalloc.c	one sequence, no frame
- *	miss	this file			who pays; a chain's hit, or one that is paid for; else a jump
- *	shape	array.c, chain.c, none.c	what lies on this CPU; watched.c stands before one of these
+ *	miss	this file			a chain's hit, or one that is paid for; else a jump
+ *	shape	array.c, chain.c, none.c	what lies on this CPU; watched.c stands before one of these, and
+ *						account/charge.c before all where objects are paid for
  *	engine	engine/NAME.c			objects out of slabs and back
  *
  * Signal handlers. An engine takes locks, and a handler that struck its own thread there would wait for itself. So
@@ -279,71 +280,81 @@ void km_miss_free_null(struct kmem_cache *cache)
 /* ------------------------------------------------------------------ one object in, and out */
 
 /*
- * A chain's every hit ends here: what is not one is a jump at the end, so that a hit has no frame. Its sequence stands
- * here once: tests/rseq/abort strikes each instruction of each copy.
+ * A chain's every hit ends in one of these two: what is none is a jump at the end, so that a hit has no frame.
+ * tests/rseq/abort strikes each instruction of each copy.
  */
-static km_hit_path km_noinline void *alloc_plain(struct kmem_cache *cache, gfp_t gfp)
+static km_hit_path km_noinline void *chain_alloc_hit(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (km_likely(km_load(&cache->shape) == &km_shape_chain) && km_likely(!(gfp & KMEM_GFP_ODD))) {
-		void *object = km_chain_rseq_pop(&cache->chain);
+	void *object = km_chain_rseq_pop(&cache->chain);
 
-		if (km_likely(object) && km_likely(!km_layout_options.count_events))
-			return object;
-		if (object)
-			return km_chain_popped(cache, object);
-	}
-	return km_shape(cache)->alloc(cache, gfp, NUMA_NO_NODE);
+	if (km_likely(object) && km_likely(!km_layout_options.count_events))
+		return object;
+	if (object)
+		return km_chain_popped(cache, object);
+	return km_shape_chain.alloc(cache, gfp, NUMA_NO_NODE);
 }
 
-void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+km_inline void chain_free_hit(struct kmem_cache *cache, void *object)
 {
-	if (km_likely(node == NUMA_NO_NODE))
-		return alloc_plain(cache, gfp);
-	return km_shape(cache)->alloc(cache, gfp, node);
-}
-
-km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
-{
-	/* A chain's every hit comes by here. */
-	if (km_likely(!km_load(&cache->charging)) && km_likely(!(gfp & __GFP_ACCOUNT)))
-		return alloc_plain(cache, gfp);
-	if (km_unlikely(gfp & KM_CHARGED_ODD))
-		return km_charged_miss(cache, gfp);
-	return km_charged_alloc(cache, gfp, km_objcg_now(), cache->shelf.front.rseq);
-}
-
-void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
-{
-	if (km_unlikely(km_load(&cache->charging) != NULL) ||
-	    (km_unlikely(gfp & __GFP_ACCOUNT) && km_front_may_charge(cache, gfp)))
-		return km_charging(cache)->alloc(cache, gfp, node);
-	return km_plain_alloc(cache, gfp, node);
-}
-
-/* Whether somebody pays may change between the look of a hit and this one: either answer is right for this call. */
-void *km_charged_miss(struct kmem_cache *cache, gfp_t gfp)
-{
-	if (km_likely(km_load(&cache->charging) != NULL))
-		return km_charging(cache)->alloc(cache, gfp, NUMA_NO_NODE);
-	return km_alloc_miss_node(cache, gfp, NUMA_NO_NODE);
-}
-
-/* As alloc_plain. */
-km_hit_path void km_plain_free(struct kmem_cache *cache, void *object)
-{
-	if (km_unlikely(km_load(&cache->shape) != &km_shape_chain)) {
-		km_shape(cache)->free(cache, object);
-		return;
-	}
 	enum km_chain_push pushed = km_chain_rseq_push(&cache->chain, object);
+
 	if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
 		km_chain_pushed(cache, object, pushed);
 }
 
+void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	const struct km_shape *plain = km_plain_shape(cache);
+
+	if (plain == &km_shape_chain && km_likely(!(gfp & KMEM_GFP_ODD)) && km_likely(node == NUMA_NO_NODE))
+		return chain_alloc_hit(cache, gfp);
+	return plain->alloc(cache, gfp, node);
+}
+
+void km_plain_free(struct kmem_cache *cache, void *object)
+{
+	const struct km_shape *plain = km_plain_shape(cache);
+
+	if (plain == &km_shape_chain)
+		chain_free_hit(cache, object);
+	else
+		plain->free(cache, object);
+}
+
+km_hit_path void *km_charged_miss(struct kmem_cache *cache, gfp_t gfp)
+{
+	const struct km_shape *shape = km_shape(cache);
+
+	if (km_likely(shape->take))
+		return shape->alloc(cache, gfp, NUMA_NO_NODE);
+	if (shape == &km_shape_chain && km_likely(!(gfp & KMEM_GFP_ODD)))
+		return chain_alloc_hit(cache, gfp);
+	return km_shape_for(cache, gfp)->alloc(cache, gfp, NUMA_NO_NODE);
+}
+
+km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
+{
+	if (km_likely(km_load(&cache->shape) == &km_shape_chain) && km_likely(!(gfp & KMEM_GFP_ODD)))
+		return chain_alloc_hit(cache, gfp);
+	const struct km_shape *shape = km_shape(cache);
+	if (!shape->take)
+		return km_shape_for(cache, gfp)->alloc(cache, gfp, NUMA_NO_NODE);
+	struct obj_cgroup *objcg = km_objcg_now();
+	/* The hit of what is paid for, where this thread has not named the payer. */
+	if (objcg && km_likely(!(gfp & KM_CHARGED_ODD)))
+		return km_charged_alloc(cache, gfp, objcg, cache->shelf.front.rseq);
+	return shape->alloc(cache, gfp, NUMA_NO_NODE);
+}
+
+void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	return km_shape_for(cache, gfp)->alloc(cache, gfp, node);
+}
+
 km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(km_load(&cache->charging) != NULL))
-		km_charging(cache)->free(cache, object);
+	if (km_likely(km_load(&cache->shape) == &km_shape_chain))
+		chain_free_hit(cache, object);
 	else
-		km_plain_free(cache, object);
+		km_shape(cache)->free(cache, object);
 }

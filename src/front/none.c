@@ -83,6 +83,8 @@ static bool none_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, si
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 
+	if (km_bulk_is_odd(gfp))
+		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	if (enter_alloc(cache, &request, KMEM_GFP_ODD)) {
 		left = km_bulk_take(cache, &request, left, objects);
 		km_miss_leave_quick();

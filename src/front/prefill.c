@@ -111,7 +111,7 @@ km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)
 /* No shelf, blocks with a pad, or each object must be seen: then a sheaf is an array, filled as bulk is. */
 static bool has_blocks(const struct kmem_cache *cache)
 {
-	return cache->shelf.slot && km_shape(cache)->shelf && !km_load(&cache->charging) && !km_front_lone(cache);
+	return cache->shelf.slot && km_shape(cache)->shelf && !km_front_lone(cache);
 }
 
 /*
@@ -260,8 +260,7 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 
 	km_front_enter_thread(request.may_wait);
 	/* From here on the cache has no blocks to hand out. */
-	if (km_unlikely(gfp & __GFP_ACCOUNT) && !km_load(&cache->charging))
-		km_front_may_charge(cache, gfp);
+	km_shape_for(cache, gfp);
 	if (!has_blocks(cache) || n > km_mask_capacity(cache->shelf.block_mask)) {
 		/* It says so itself where there are no objects. */
 		sheaf = prefill_array(cache, gfp | __GFP_NOWARN, n);

@@ -113,10 +113,21 @@ void km_bulk_give(struct kmem_cache *cache, size_t left, void **objects);
 bool km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects,
 		    km_bulk_refill_fn *refill);
 void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bulk_spill_fn *spill);
+/* Each object wants more than to be had: it is served as one. */
+km_inline bool km_bulk_is_odd(gfp_t gfp)
+{
+	return km_unlikely(gfp & (__GFP_ZERO | ~__GFP_BITS_MASK));
+}
 bool km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all, void **objects);
 /* True if none is left; else all go back, and that is said. */
 bool km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
+
+/* Acquire pairs with km_front_choose_shape. */
+km_inline const struct km_shape *km_plain_shape(const struct kmem_cache *cache)
+{
+	return km_load_acquire(&cache->plain);
+}
 
 /* The calls of array.c, and those of by_cid.c before it. */
 void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node);

@@ -1,7 +1,8 @@
 /*
- * watched.c: the shape of caches each of whose objects is looked at: by hooks as it comes and goes, by a check before
- * it is freed; what lies on a CPU is a matter of the shape below. And that of caches that were destroyed. Invariant: no
- * object passes unseen, but those of calls that were under way when somebody began to look.
+ * watched.c: which shape a cache has, and two of the shapes. That of caches each of whose objects is looked at: by
+ * hooks as it comes and goes, by a check before it is freed; what lies on a CPU is a matter of the shape below. And
+ * that of caches that were destroyed. Invariant: no object passes unseen, but those of calls that were under way when
+ * somebody began to look.
  *
  * A watcher comes to a running cache in this order: the hooks are stored, the shape that calls them is chosen, the
  * public shelf is closed by a drain with a fence. From the fence on each hit misses, and each miss finds the shape:
@@ -25,16 +26,20 @@ void km_front_choose_shape(struct kmem_cache *cache)
 	const struct km_shape *below = front == KM_FRONT_NONE ? &km_shape_none :
 				       front == KM_FRONT_CHAIN ? &km_shape_chain_soft :
 				       km_percpu.index == KM_INDEX_CID ? &km_shape_array_by_cid : &km_shape_array;
-	const struct km_shape *shape = front == KM_FRONT_CHAIN && km_hits_by_cpu() ? &km_shape_chain : below;
+	const struct km_shape *plain = front == KM_FRONT_CHAIN && km_hits_by_cpu() ? &km_shape_chain : below;
+	const struct km_shape *shape = km_load(&cache->shape), *next;
 
 	/* Engines with shared pages check what is given to them, at once, and for every cache. */
 	if (cache->hooks || (cache->checked && !cache->engine->shared_pages))
-		shape = &km_shape_watched;
+		plain = &km_shape_watched;
 	if (cache->dead)
-		shape = &km_shape_dead;
+		plain = &km_shape_dead;
 	km_store(&cache->below, below);
+	km_store_release(&cache->plain, plain);
 	/* Release pairs with km_shape: what it looks at is there. A call that found the former one ends with it. */
-	km_store_release(&cache->shape, shape);
+	do
+		next = shape && shape->take && !cache->dead ? shape : plain;
+	while (!km_cas_release(&cache->shape, &shape, next));
 }
 
 void km_front_watch(struct kmem_cache *cache, const struct km_hooks *hooks)
@@ -48,7 +53,6 @@ void km_front_watch(struct kmem_cache *cache, const struct km_hooks *hooks)
 void km_front_bury(struct kmem_cache *cache)
 {
 	cache->dead = cache->checked = true;
-	cache->charging = NULL;
 	km_debug(!km_load(&cache->shelf.inner.shelf), "a cache that was destroyed has no shelf");
 	km_front_choose_shape(cache);
 }

@@ -48,7 +48,7 @@ static void kmalloc_has_its_own(void)
 	char name[64];
 
 	void *p = kmalloc(64, GFP_KERNEL_ACCOUNT), *q = kmem_cache_alloc(plain, GFP_KERNEL_ACCOUNT);
-	NEED(p && q && !kmem_cache_of(p)->charging && !plain->charging);
+	NEED(p && q && !kmem_cache_of(p)->charge && !plain->charge);
 	kfree(p);
 	struct mem_cgroup *group = tenant("kmalloc");
 	set_active_memcg(group);
@@ -57,7 +57,7 @@ static void kmalloc_has_its_own(void)
 		NEED((p = kmalloc(sizes[i], GFP_KERNEL)));
 		struct kmem_cache *cache = kmem_cache_of(objects[0]);
 		snprintf(name, sizeof(name), "kmalloc-cg-%s", kmem_cache_name(kmem_cache_of(p)) + strlen("kmalloc-"));
-		NEED(strcmp(kmem_cache_name(cache), name) == 0 && !kmem_cache_of(p)->charging);
+		NEED(strcmp(kmem_cache_name(cache), name) == 0 && !kmem_cache_of(p)->charge);
 		for (int j = 0; j < FEW; j++)
 			NEED(kmem_cache_of(objects[j]) == cache && ksize(objects[j]) == ksize(p));
 		NEED(drained(group) == FEW * cost(cache));

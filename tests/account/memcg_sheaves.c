@@ -137,7 +137,7 @@ static void begun_without_waiting(void)
 	set_active_memcg(group);
 	kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
 	NEED((objects[0] = kmem_cache_alloc(cache, GFP_NOWAIT | __GFP_ACCOUNT)));
-	NEED(cache->charging && !cache->charged.slot && drained(group) == cost(cache));
+	NEED(cache->charge && !cache->charged.slot && drained(group) == cost(cache));
 	for (int i = 1; i < 100; i++)
 		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL_ACCOUNT)));
 	set_active_memcg(NULL);

@@ -184,6 +184,9 @@ static void put_inline(void)
 
 	if (model.family == MALLOC)
 		_ZdlPv(p);
+	/* A chain has no inline hit: by the copy of accounting's frees. */
+	else if (model.cache->engine->front == KM_FRONT_CHAIN)
+		km_plain_free(model.cache, p);
 	else
 		kmem_cache_free_inline(model.cache, p);
 }

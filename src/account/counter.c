@@ -12,6 +12,7 @@ void (*km_counter_touched)(const void *line);
 
 void km_counter_init(struct km_counter *counter, struct km_counter *parent)
 {
+	km_debug(counter != parent, "a counter is not its own parent");
 	*counter = (struct km_counter){ .max = UINT64_MAX, .high = UINT64_MAX, .parent = parent };
 }
 
@@ -63,6 +64,7 @@ static bool try_add(struct km_counter *counter, uint64_t bytes)
 			return false;
 		}
 	while (!KM_SHARED(&counter->usage, km_cas_acquire(&counter->usage, &usage, usage + bytes)));
+	km_debug(usage + bytes >= bytes, "the usage of a limited counter does not run over");
 	note_peak(counter, usage + bytes);
 	return true;
 }

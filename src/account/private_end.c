@@ -84,6 +84,7 @@ static void detach_gathered(struct detaching *these)
 
 static void detach(struct detaching *these, struct km_twin *twin)
 {
+	km_debug(twin->parent && these->count < TOGETHER, "a twin is detached once, and there is room for it");
 	km_store(&twin->parent, NULL);
 	km_list_del(&twin->same);
 	these->cache[these->count] = twin->cache;

@@ -206,6 +206,8 @@ static void **slab_trim(struct kmem_cache *cache, unsigned cpu, void **block)
 
 	if (!state || !km_load(&state->idle))
 		return block;
+	km_debug(!km_load(&cache->shelf.inner.shelf) || km_percpu.discipline != KM_DISCIPLINE_RSEQ,
+		 "a block is trimmed while its shelf is closed");
 	km_store(&state->idle, 0u);
 	block = km_slab_give_oldest(cache, block, km_slab_idle_share(km_load(&cache->capacity), count));
 	km_store(&state->seen, (uint64_t)((uintptr_t)block - (uintptr_t)km_area(cpu)));
@@ -260,6 +262,7 @@ static int slab_tune(struct kmem_cache *cache, unsigned limit, unsigned batchcou
 		void **old = n->shared;
 		unsigned old_limit = n->shared_limit, count = (unsigned)n->slabs.counts.shared;
 		km_store(&n->shared, arrays[node]);
+		km_debug(count <= old_limit && (old || !count), "a shared array has no more objects than room");
 		km_store(&n->shared_limit, shared_limit);
 		km_store(&n->slabs.counts.shared, (size_t)0);
 		n->free_limit = free_limit(cache, batchcount, node);

@@ -64,12 +64,15 @@ km_inline unsigned gather(struct kmem_cache *cache, void **objects, unsigned lef
 			break;
 		}
 	}
+	km_debug(taken <= slab->objects, "a batch has no more objects than its slab");
 	*batch = (struct batch){ slab, base, head, batch->tail, taken };
 	return left;
 }
 
 km_inline void give_batch(struct kmem_cache *cache, const struct batch *batch)
 {
+	km_debug(km_chain_tag_fits(slub_tag(batch->slab, batch->base), batch->head) &&
+		 km_chain_tag_fits(slub_tag(batch->slab, batch->base), batch->tail), "a batch is of one slab");
 	switch (km_chain_push_list(&cache->chain, batch->head, batch->tail)) {
 	case KM_CHAIN_PUSHED:
 		if (km_unlikely(km_layout_options.count_events))
@@ -128,6 +131,7 @@ static void group(struct kmem_cache *cache, void *const *objects, unsigned count
 			continue;
 		if (km_likely(slab->order == cache->order))
 			*hash = (uint8_t)used;
+		km_debug(used <= GROUP, "there are no more batches than objects");
 		batches[used++] = (struct batch){ slab, slub_base(slab, object), object, object, 1 };
 	}
 	for (unsigned i = 1; i < used; i++)

@@ -159,6 +159,7 @@ static bool slub_drain(struct kmem_cache *cache, bool unused)
 	if (fenced || unused)
 		km_for_each_cpu(cpu)
 			drain_cpu(cache, cpu);
+	km_debug(km_is_locked(&n->drain), "a chain is opened again by the drain that closed it");
 	km_chain_open(&cache->chain);
 	km_unlock(&n->drain);
 	/* There will be no fence any more. */

@@ -12,6 +12,7 @@ static void *pop_one(struct kmem_cache *cache, struct slub_node *n, struct km_pa
 	char *base = km_page_address(slab);
 	void *object = slub_head(slub_slab(slab)->word, base);
 
+	km_debug(km_is_locked(&n->slabs.lock) && object, "a slab of a checked cache changes under its node's lock");
 	km_store(&slub_slab(slab)->word, slub_with_list(slub_slab(slab)->word + 1, base, km_free_next(cache, object)));
 	if (!slub_free_count(slub_slab(slab)->word))
 		km_slabs_unlist(&n->slabs, slab);

@@ -33,7 +33,7 @@ static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *
 		km_charged_disown(cache, owner, &block, 1);
 	if (km_objcg_spare(objcg) < cache->charge || !km_objcg_charge(objcg, cache->charge, GFP_NOWAIT | __GFP_NOWARN))
 		return false;
-	if (km_likely(km_payer_set(cache, block, (uintptr_t)objcg, km_may_block(gfp))))
+	if (km_likely(km_payer_set(cache, block, (uintptr_t)objcg, km_gfp_may_wait(gfp))))
 		return true;
 	km_objcg_uncharge(objcg, cache->charge);
 	return false;
@@ -42,7 +42,7 @@ static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *
 void *km_charged_take_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t *word)
 {
 	const uint64_t owner = km_payer_of(cache, block);
-	bool was = km_calls_begin(km_may_block(gfp));
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	int saved_errno = errno;
 
 	(void)word;

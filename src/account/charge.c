@@ -18,7 +18,6 @@
 #include "charged.h"
 #include "private.h"
 
-#define ODD KM_CHARGED_ODD
 #define SHELF_BYTES ((size_t)64 << 10)
 
 /* Objects may go to and from there without passing by the front: nobody watches or checks each. */
@@ -59,11 +58,11 @@ static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	void *object = NULL;
 
-	if (km_likely(!(gfp & ODD) && node == NUMA_NO_NODE && has_plain_shelf(cache)))
+	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_shelf(cache)))
 		object = km_shelf_pop(&cache->shelf);
 	if (!object)
 		object = km_plain_alloc(cache, gfp, node);
-	if (km_likely(!object || !cache->charge_all || km_payer_set(cache, object, 0, km_may_block(gfp))))
+	if (km_likely(!object || !cache->charge_all || km_payer_set(cache, object, 0, km_gfp_may_wait(gfp))))
 		return object;
 	km_plain_free(cache, object);
 	return charge_failed(cache, gfp);
@@ -75,11 +74,11 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 
 	if (!km_objcg_charge(objcg, cache->charge, gfp))
 		return charge_failed(cache, gfp);
-	if (km_likely(!(gfp & ODD) && node == NUMA_NO_NODE && has_plain_shelf(cache)))
+	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_shelf(cache)))
 		object = km_shelf_pop(&cache->shelf);
 	if (!object)
 		object = km_plain_alloc(cache, gfp & ~__GFP_ACCOUNT, node);
-	if (km_likely(object && km_payer_set(cache, object, (uintptr_t)objcg, km_may_block(gfp))))
+	if (km_likely(object && km_payer_set(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp))))
 		return object;
 	if (object)
 		km_plain_free(cache, object);
@@ -115,7 +114,7 @@ static km_noinline void give_shelf(struct kmem_cache *cache)
 	if (!bytes || km_front_busy)
 		return;
 	bool was = km_busy_begin();
-	km_front_ask_first(cache, &charged, bytes, true);
+	km_front_set_charging(cache, &charged, bytes, true);
 	km_busy_end(was);
 }
 
@@ -126,9 +125,9 @@ static void *alloc_by_shelf(struct kmem_cache *cache, gfp_t gfp, int node, struc
 
 	if (!objcg || objcg == &km_objcg_root)
 		return alloc_unpaid(cache, gfp & ~__GFP_ACCOUNT, node);
-	if (km_unlikely(!km_load(&cache->charged.block_mask)) && km_may_block(gfp))
+	if (km_unlikely(!km_load(&cache->charged.block_mask)) && km_gfp_may_wait(gfp))
 		give_shelf(cache);
-	if (km_load(&km_charged_shelf(cache)->inner.shelf) && !(gfp & ODD) && node == NUMA_NO_NODE) {
+	if (km_load(&km_charged_shelf(cache)->inner.shelf) && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE) {
 		if (!km_hits_by_cpu() || !cache->charge_all)
 			object = km_owned_pop(&cache->charged, (uintptr_t)objcg);
 		if (!object)
@@ -142,7 +141,7 @@ static void *alloc_by_shelf(struct kmem_cache *cache, gfp_t gfp, int node, struc
 static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node,
 				      struct obj_cgroup *objcg)
 {
-	bool was = km_calls_begin(km_may_block(gfp));
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	void *object = alloc_by_shelf(cache, gfp, node, objcg);
 
 	km_calls_end(was);
@@ -177,9 +176,9 @@ km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t other, uintp
 /* The charge has no object, or the word of the object's slab must change. */
 static km_noinline void *finish_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
-	if (object && km_payer_set(cache, object, (uintptr_t)objcg, km_may_block(gfp)))
+	if (object && km_payer_set(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp)))
 		return object;
-	bool was = km_calls_begin(km_may_block(gfp));
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	if (object)
 		km_plain_free(cache, object);
 	km_objcg_uncharge(objcg, cache->charge);
@@ -225,7 +224,7 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
 	if (km_load(&cache->mixes))
 		km_charged_mix(cache, gfp);
 #ifdef KMEM_HAVE_RSEQ
-	if (km_likely(objcg && !(gfp & ODD) && node == NUMA_NO_NODE && !cache->hooks &&
+	if (km_likely(objcg && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && !cache->hooks &&
 		      km_load(&cache->turns) & TURNS_TAKE) &&
 	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) &&
 	    /* Where there are to be no shelves there is none to be taken over. */
@@ -246,7 +245,7 @@ static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *obj
 		km_plain_free(cache, object);
 		return charge_failed(cache, gfp);
 	}
-	if (km_likely(km_payer_set(cache, object, mine, km_may_block(gfp))))
+	if (km_likely(km_payer_set(cache, object, mine, km_gfp_may_wait(gfp))))
 		return object;
 	if (mine)
 		km_objcg_uncharge(objcg, cache->charge);
@@ -257,7 +256,7 @@ static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *obj
 /* A request for a private group that comes by the way of all is served by the group's twin. */
 static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
-	bool was = km_calls_begin(km_may_block(gfp));
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 
 	if (!km_shelf_push(&cache->mixed, object))
 		km_charged_give_up(cache, KM_PAYERS_DIFFER, &object, 1);
@@ -272,7 +271,7 @@ static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struc
 static km_noinline void *take_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	const uint64_t owner = km_payer_of(cache, object);
-	bool was = km_calls_begin(km_may_block(gfp));
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	int saved_errno = errno;
 
 	if (objcg == &km_objcg_root)
@@ -351,7 +350,8 @@ static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int n
 	gfp &= ~__GFP_ZERO;
 	if (km_is_private(objcg))
 		object = km_private_alloc(cache, gfp, node, objcg);
-	else if (gfp & ODD || node != NUMA_NO_NODE || !(object = km_owned_pop(&cache->charged, (uintptr_t)objcg)))
+	else if (gfp & KM_CHARGED_ODD || node != NUMA_NO_NODE ||
+		 !(object = km_owned_pop(&cache->charged, (uintptr_t)objcg)))
 		object = charged_alloc(cache, gfp, node);
 	return object ? km_cleared(cache, object) : NULL;
 }
@@ -365,7 +365,7 @@ static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 		return alloc_zeroed(cache, gfp, node, objcg);
 	if (km_unlikely(objcg && km_is_private(objcg)))
 		return km_private_alloc(cache, gfp, node, objcg);
-	if (km_charged_is_mixed(cache) && !(gfp & ODD) && node == NUMA_NO_NODE && !cache->hooks)
+	if (km_charged_is_mixed(cache) && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && !cache->hooks)
 		return mixed_alloc(cache, gfp, objcg);
 	return alloc_shared(cache, gfp, node, objcg);
 }
@@ -465,7 +465,7 @@ static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, voi
 {
 	if (!km_plain_alloc_bulk(cache, gfp, n, objects))
 		return false;
-	if (!cache->charge_all || km_payers_set(cache, objects, n, 0, km_may_block(gfp)) == n)
+	if (!cache->charge_all || km_payers_set(cache, objects, n, 0, km_gfp_may_wait(gfp)) == n)
 		return true;
 	km_plain_free_bulk(cache, n, objects);
 	return charge_failed(cache, gfp) != NULL;
@@ -484,7 +484,7 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 		km_objcg_uncharge(objcg, bytes);
 		return false;
 	}
-	size_t set = km_payers_set(cache, objects, n, (uintptr_t)objcg, km_may_block(gfp));
+	size_t set = km_payers_set(cache, objects, n, (uintptr_t)objcg, km_gfp_may_wait(gfp));
 	if (km_likely(set == n))
 		return true;
 	km_payers_clear(cache, objects, set);
@@ -508,7 +508,7 @@ static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup
 			km_charged_disown(cache, owner, run, count);
 		bool charged = km_objcg_charge(objcg, count * cache->charge, gfp);
 		if (km_likely(charged) && km_likely(km_payers_set(cache, run, count, (uintptr_t)objcg,
-								  km_may_block(gfp)) == count))
+								  km_gfp_may_wait(gfp)) == count))
 			continue;
 		if (charged)
 			km_objcg_uncharge(objcg, count * cache->charge);
@@ -524,15 +524,15 @@ static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup
 /* Hits come here as well. Objects go back as gfp allows. */
 static size_t take_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects)
 {
-	const bool odd = objcg->private || objcg == &km_objcg_root;
-	size_t others = km_likely(!odd) ? n - km_payers_his(cache, n, objects, (uintptr_t)objcg) : n;
+	const bool owns_none = objcg->private || objcg == &km_objcg_root;
+	size_t others = km_likely(!owns_none) ? n - km_payers_his(cache, n, objects, (uintptr_t)objcg) : n;
 
 	if (!others)
 		return n;
-	bool was = km_calls_begin(km_may_block(gfp));
-	if (km_unlikely(odd))
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+	if (km_unlikely(owns_none))
 		km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n);
-	size_t taken = km_unlikely(odd) ? 0 : take_others(cache, gfp, objcg, others, n, objects);
+	size_t taken = km_unlikely(owns_none) ? 0 : take_others(cache, gfp, objcg, others, n, objects);
 	km_calls_end(was);
 	return taken;
 }
@@ -541,7 +541,7 @@ static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void
 {
 	size_t left = n;
 
-	if (km_likely(!(gfp & ODD)))
+	if (km_likely(!(gfp & KM_CHARGED_ODD)))
 		left -= km_shelf_pop_n(&cache->mixed, objects, n);
 	if (left == n)
 		km_charged_claim(cache, (uintptr_t)objcg, gfp);
@@ -566,7 +566,7 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 		km_charged_mix(cache, gfp);
 	if (km_charged_is_mixed(cache))
 		return alloc_bulk_mixed(cache, gfp, n, objects, objcg);
-	if (km_likely(!(gfp & ODD)))
+	if (km_likely(!(gfp & KM_CHARGED_ODD)))
 		left -= km_owned_pop_n(&cache->charged, (uintptr_t)objcg, objects, n);
 	if (left == n)
 		km_charged_claim(cache, (uintptr_t)objcg, gfp);
@@ -579,7 +579,7 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 /* The objects of `all` that there are already are paid for; or they began to be meanwhile: those are nobody's. */
 static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects)
 {
-	bool was = km_calls_begin(km_may_block(gfp));
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	bool done = alloc_bulk_by(payer(cache, gfp), cache, gfp, n, objects);
 
 	if (km_unlikely(!done) && n < all)
@@ -663,7 +663,7 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 		return true;
 	if (!km_objcg_charge(objcg, cache->charge, gfp))
 		return false;
-	if (km_payer_set(cache, object, (uintptr_t)objcg, km_may_block(gfp)))
+	if (km_payer_set(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp)))
 		return true;
 	km_objcg_uncharge(objcg, cache->charge);
 	return false;
@@ -709,7 +709,7 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 
 	if (cache->engine->shared_pages || (blocks && !(cache->flags & SLAB_ACCOUNT)) || cache->twin_of || cache->dead)
 		return false;
-	return km_front_ask_first(cache, blocks ? &charged_blocks : &charged, may_wait ? shelf_block(cache) : 0,
+	return km_front_set_charging(cache, blocks ? &charged_blocks : &charged, may_wait ? shelf_block(cache) : 0,
 				  may_wait);
 }
 

@@ -141,7 +141,7 @@ static bool take_over(struct kmem_cache *cache, uint64_t owner)
 /* The second payer might not wait for a fence. */
 void km_charged_mix(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (!km_charged_is_mixed(cache) && km_load(&cache->payer) == KM_PAYERS_DIFFER && km_may_block(gfp) &&
+	if (!km_charged_is_mixed(cache) && km_load(&cache->payer) == KM_PAYERS_DIFFER && km_gfp_may_wait(gfp) &&
 	    !km_front_busy)
 		km_payers_mix(cache);
 }
@@ -156,7 +156,7 @@ void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
 		return;
 	}
 	if (km_load(&cache->charged.inner.shelf) && km_owned_owner(&cache->charged) != owner &&
-	    km_payers_note(cache, owner, km_may_block(gfp)) && !km_charged_is_mixed(cache))
+	    km_payers_note(cache, owner, km_gfp_may_wait(gfp)) && !km_charged_is_mixed(cache))
 		take_over(cache, owner);
 }
 
@@ -169,7 +169,7 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 	void *objects[KM_CHARGED_MOST];
 
 	if (n < 2 || km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
-	    !km_payers_note(cache, owner, km_may_block(gfp)) ||
+	    !km_payers_note(cache, owner, km_gfp_may_wait(gfp)) ||
 	    !(km_charged_is_mixed(cache) ? has_block(cache) : take_over(cache, owner)))
 		return NULL;
 	/* More than the caller's one object is not worth going beyond a limit, nor a callback's last resort. */
@@ -180,7 +180,7 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 		km_objcg_uncharge(objcg, n * cache->charge);
 		return NULL;
 	}
-	size_t set = km_payers_set(cache, objects, n, owner, km_may_block(gfp));
+	size_t set = km_payers_set(cache, objects, n, owner, km_gfp_may_wait(gfp));
 	km_debug(set <= n && n <= km_owned_capacity(&cache->charged),
 		 "a shelf is paid for as far as it has room");
 	if (km_unlikely(set < n)) {

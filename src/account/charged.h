@@ -13,11 +13,6 @@
 /* Times in a row that a thread must find another's block before it takes the CPU's shelf over. */
 #define KM_CHARGED_INSIST 16u
 
-km_inline bool km_may_block(gfp_t gfp)
-{
-	return (gfp & __GFP_DIRECT_RECLAIM) != 0;
-}
-
 /*
  * Where several pay, the CPU's block may have objects of them all (front.h: km_front_back_close). Once true, ever so;
  * who still takes it for one owner's finds that closed.

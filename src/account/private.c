@@ -345,8 +345,8 @@ km_inline void *twin_pop(const struct obj_cgroup *objcg, const struct kmem_cache
 
 void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
-	const gfp_t odd = __GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK;
-	void *object = km_likely(!(gfp & odd) && node == NUMA_NO_NODE) ? twin_pop(objcg, cache) : NULL;
+	const gfp_t no_pop = __GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK;
+	void *object = km_likely(!(gfp & no_pop) && node == NUMA_NO_NODE) ? twin_pop(objcg, cache) : NULL;
 
 	return km_likely(object) ? object : alloc_missed(cache, gfp, node, objcg);
 }

@@ -123,8 +123,8 @@ static void fill_entry(struct kmem_cache *cache)
 	km_id_masks(cache->id)->slab = (uint32_t)slab_bytes - 1;
 	*km_id_factor(cache->id) = factor;
 	/* Where slabs begin at different places, or not with an object, no one sum says what is an object: all miss. */
-	bool odd = cache->colours || km_is_debugged(cache) || !factor;
-	km_store_release(&km_hot.caches[cache->id], odd ? NULL : cache);
+	bool by_more = cache->colours || km_is_debugged(cache) || !factor;
+	km_store_release(&km_hot.caches[cache->id], by_more ? NULL : cache);
 }
 
 /* ------------------------------------------------------------------ creation */

@@ -40,9 +40,9 @@ void km_malloc_free_miss(void *p, const char *function) km_cold;
  */
 km_inline size_t km_malloc_aligned_size(size_t align, size_t size)
 {
-	size_t odd = (align & (align - 1)) | align >> (KM_PAGE_SHIFT + 1);
+	size_t bad = (align & (align - 1)) | align >> (KM_PAGE_SHIFT + 1);
 
-	return (size + align - 1) & -align & -(size_t)!odd;
+	return (size + align - 1) & -align & -(size_t)!bad;
 }
 
 /* Size 0 wraps to the last entry: it is rare, and so a miss. */

@@ -563,7 +563,7 @@ static void make_charged(struct kmem_cache *cache, uint32_t block_bytes)
  * that is paid for comes to another thread after these stores, and so does what that thread sees of it. But with the
  * lock: whoever drains or resizes meanwhile would open the shelf again.
  */
-bool km_front_ask_first(struct kmem_cache *cache, const struct km_shape *shape, uint32_t block_bytes,
+bool km_front_set_charging(struct kmem_cache *cache, const struct km_shape *shape, uint32_t block_bytes,
 			bool may_wait)
 {
 	if (!km_lock_may(&drain.lock, may_wait))

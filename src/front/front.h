@@ -108,7 +108,7 @@ struct km_shape {
 	void *(*take)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word);
 	size_t (*take_bulk)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects);
 };
-/* Acquire pairs with km_front_choose_shape, and km_front_ask_first. */
+/* Acquire pairs with km_front_choose_shape, and km_front_set_charging. */
 km_inline const struct km_shape *km_shape(const struct kmem_cache *cache)
 {
 	return km_load_acquire(&cache->shape);
@@ -219,7 +219,7 @@ bool km_front_close_all(struct kmem_cache **caches, size_t count);
  * From now on each call goes to this shape, and no hit passes it. block_bytes: of the blocks of a shelf for what is
  * paid for, beside the cache's own; 0: none, or not yet: called again it gives the cache that shelf. False: not now.
  */
-bool km_front_ask_first(struct kmem_cache *cache, const struct km_shape *shape, uint32_t block_bytes,
+bool km_front_set_charging(struct kmem_cache *cache, const struct km_shape *shape, uint32_t block_bytes,
 			bool may_wait);
 /*
  * The cache's payer is one, or several (KM_PAYER_ODD, which the latter says): frees need not look, or must. Before a

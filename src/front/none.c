@@ -12,9 +12,9 @@
  */
 #include "shape.h"
 
-km_inline bool enter_alloc(struct kmem_cache *cache, const struct km_request *request, gfp_t odd)
+km_inline bool enter_alloc(struct kmem_cache *cache, const struct km_request *request, gfp_t no_hit)
 {
-	return km_likely(!(request->gfp & odd) && request->may_wait) && km_miss_enter_quick(cache);
+	return km_likely(!(request->gfp & no_hit) && request->may_wait) && km_miss_enter_quick(cache);
 }
 
 static void *none_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)

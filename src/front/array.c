@@ -37,7 +37,10 @@ void km_front_install(struct kmem_cache *cache, void **block)
 	cache->engine->array.retire(cache, block);
 }
 
-/* The shelf serves the CPU's own node, and no other. */
+/*
+ * The shelf serves the CPU's own node, and no other: a block of another node's objects would be handed to every thread
+ * that comes by here and named none. Closed (inner.shelf is 0) it serves nobody, as where each object is checked.
+ */
 static bool may_refill(const struct kmem_cache *cache, const struct km_request *request)
 {
 	return km_load(&cache->shelf.inner.shelf) && km_thread_has_cpu() &&

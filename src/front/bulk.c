@@ -21,6 +21,7 @@
 
 /* ------------------------------------------------------------------ in */
 
+/* In pieces of KM_BULK_MOST: an engine holds a lock while it fills one, and counts in 32 bits. */
 size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, size_t left, void **objects)
 {
 	while (left) {
@@ -130,6 +131,7 @@ static km_noinline bool bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t le
 }
 #endif
 
+/* The hit of many is one copy, before anything is asked: where the public shelf is closed it moves nothing. */
 bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	size_t left = n;
@@ -193,6 +195,7 @@ void km_plain_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	km_plain_shape(cache)->free_bulk(cache, n, n, objects);
 }
 
+/* The last objects of the array go first; those that the block does not take go the way of a miss, all at once. */
 void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
 	const size_t all = n;

@@ -460,6 +460,7 @@ size_t km_front_shelf_objects(const struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ what can be seen at rest */
 
+/* Said, and counted: a check names all that is wrong, not the first. */
 static int damaged(const struct kmem_cache *cache, bool damage, const char *what)
 {
 	if (damage)
@@ -501,6 +502,10 @@ static bool blocks_are_right(const struct kmem_cache *cache)
 	return right;
 }
 
+/*
+ * With the lock, so that nobody closes a shelf meanwhile: at rest each is open where it has words, and hits see it if
+ * nobody is to be asked first. A CPU's blocks are found by its word, which under every discipline is the first.
+ */
 int km_front_check(struct kmem_cache *cache)
 {
 	const struct km_shelf *shelf = &cache->shelf;
@@ -585,6 +590,7 @@ bool km_front_set_charging(struct kmem_cache *cache, const struct km_shape *shap
 	return true;
 }
 
+/* Before, the block of a CPU was given its owner: a free that finds the word finds whose block it is. */
 void km_front_back_open(struct kmem_cache *cache, bool may_wait)
 {
 	if (!km_lock_may(&drain.lock, may_wait))

@@ -4,6 +4,11 @@
  * Everything rare looks like an empty or a full shelf: a cache that is not born on this CPU, one with watchers,
  * gfp bits that change a hit, a discipline that is not rseq, a thread that is not registered, a sequence that was
  * interrupted, a shelf that is being drained. So a hit has one conditional branch; tests/tidy disassembles it.
+ *
+ * A hit keeps nothing across its sequence: the cache's two constants, where areas are and where the thread's rseq area
+ * is, stand in the cache's first line beside the shelf, so that one line of the cache, the word and the top of its
+ * block are all that it reads. Behind a miss the order of the questions is that of their answers' price: is somebody to
+ * pay (a thread's own word), are zeros wanted (a bit of an argument), and then the jump.
  */
 #include "front.h"
 

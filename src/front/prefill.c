@@ -79,7 +79,10 @@ static char *memory_of(const struct kmem_cache *cache, const struct slab_sheaf *
 	return (char *)(array + 1) - array_bytes(array->capacity);
 }
 
-/* Is the sheaf out, and of this cache? A bad call is reported. */
+/*
+ * Is the sheaf out, and of this cache? A bad call is reported. top must lie in the sheaf's own memory: of a block that
+ * is on a shelf its header is the partner's offset, and of one in a barn a link, neither of which does.
+ */
 static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const char *function)
 {
 	const uint32_t mask = cache->shelf.block_mask;
@@ -156,6 +159,7 @@ static void **fill_or_press(struct kmem_cache *cache, const struct km_request *r
 	return top;
 }
 
+/* The number that is wanted at once says how large blocks should be: the next one that is made has room for it. */
 static struct slab_sheaf *prefill_block(struct kmem_cache *cache, const struct km_request *request, size_t n)
 {
 	void **top = km_shelf_take_partner(&cache->shelf);
@@ -285,6 +289,7 @@ struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t gfp,
 	return prefill(cache, gfp, n);
 }
 
+/* The objects are nobody's from here on; whichever way they go, errno stays the caller's. */
 static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);

@@ -44,7 +44,7 @@ km_inline uintptr_t block_owner(const struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ one object */
 
-km_inline struct obj_cgroup *payer(const struct kmem_cache *cache, gfp_t gfp)
+km_inline struct obj_cgroup *objcg_for(const struct kmem_cache *cache, gfp_t gfp)
 {
 	return km_likely(cache->charge_all || (gfp & __GFP_ACCOUNT) || km_account_here) ? km_objcg_now() : NULL;
 }
@@ -154,16 +154,16 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
  * Groups in turn on a CPU whose block is one owner's, and another's: the cache is charged now and then, or nobody has
  * made the fence for blocks of many owners, or could. Then an object is paid for out of the group's stock on this CPU
  * and comes from the plain shelf, a sequence each, and goes back the same way. As 1000 groups may do that all the time
- * it is as short as it can be: no call but at the end of a function.
+ * it is as short as it can be: no call but at the end of a function. cache->direct says which of the two is to be had.
  */
-#define TURNS_TAKE 1u	/* by rseq, from an array */
-#define TURNS_PUT 2u	/* ... and a free object's word need not say that nobody pays */
+#define DIRECT_ALLOC 1u	/* by rseq, from an array */
+#define DIRECT_FREE 2u	/* ... and a free object's word need not say that nobody pays */
 
-static uint8_t turns_of(const struct kmem_cache *cache)
+static uint8_t direct_of(const struct kmem_cache *cache)
 {
 	if (!km_hits_by_cpu() || cache->engine->front != KM_FRONT_ARRAY)
 		return 0;
-	return km_payers_exact(cache) ? TURNS_TAKE : TURNS_TAKE | TURNS_PUT;
+	return km_payers_exact(cache) ? DIRECT_ALLOC : DIRECT_ALLOC | DIRECT_FREE;
 }
 
 #ifdef KMEM_HAVE_RSEQ
@@ -174,7 +174,7 @@ km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t other, uintp
 }
 
 /* The charge has no object, or the word of the object's slab must change. */
-static km_noinline void *finish_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
+static km_noinline void *finish_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	if (object && km_payer_set(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp)))
 		return object;
@@ -186,7 +186,7 @@ static km_noinline void *finish_turn(struct kmem_cache *cache, gfp_t gfp, struct
 	return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
 }
 
-km_inline void *alloc_in_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
+km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
 	const intptr_t rseq = km_rseq;
 
@@ -195,11 +195,11 @@ km_inline void *alloc_in_turn(struct kmem_cache *cache, gfp_t gfp, struct obj_cg
 	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, rseq);
 	if (km_likely(object) && km_likely(km_payer_set_quick(cache, object, (uintptr_t)objcg)))
 		return object;
-	return finish_turn(cache, gfp, objcg, object);
+	return finish_direct(cache, gfp, objcg, object);
 }
 
 /* False: nothing was done. Not under `drain`, where the CPU's one stock may be another's. */
-km_inline bool put_in_turn(struct kmem_cache *cache, void *object, struct obj_cgroup *objcg)
+km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cgroup *objcg)
 {
 	const intptr_t rseq = km_rseq;
 
@@ -225,11 +225,11 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
 		km_charged_mix(cache, gfp);
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(objcg && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && !cache->hooks &&
-		      km_load(&cache->turns) & TURNS_TAKE) &&
+		      km_load(&cache->direct) & DIRECT_ALLOC) &&
 	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) &&
 	    /* Where there are to be no shelves there is none to be taken over. */
 	    (!km_charged_insist(cache, (uintptr_t)objcg) || !km_memcg_modes[MEM_CGROUP_SHELF]))
-		return alloc_in_turn(cache, gfp, objcg);
+		return alloc_direct(cache, gfp, objcg);
 #endif
 	return alloc_slowly(cache, gfp, node, objcg);
 }
@@ -359,7 +359,7 @@ static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int n
 /* A request that was no hit of the front's. */
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	struct obj_cgroup *objcg = payer(cache, gfp);
+	struct obj_cgroup *objcg = objcg_for(cache, gfp);
 
 	if (km_unlikely(gfp & __GFP_ZERO) && objcg && !cache->ctor && !cache->hooks)
 		return alloc_zeroed(cache, gfp, node, objcg);
@@ -394,7 +394,7 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 static km_noinline void free_unpushed(struct kmem_cache *cache, void *object, uint64_t owner)
 {
 	if (!in_the_way(cache, block_owner(cache), owner) ||
-	    !put_in_turn(cache, object, (struct obj_cgroup *)(uintptr_t)owner))
+	    !free_direct(cache, object, (struct obj_cgroup *)(uintptr_t)owner))
 		free_slowly(cache, object, owner);
 }
 #endif
@@ -419,7 +419,7 @@ static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 	if (!owner)
 		free_unpaid(cache, object);
 #ifdef KMEM_HAVE_RSEQ
-	else if (km_load(&cache->turns) & TURNS_PUT && !cache->hooks)
+	else if (km_load(&cache->direct) & DIRECT_FREE && !cache->hooks)
 		free_unpushed(cache, object, owner);
 #endif
 	else
@@ -444,11 +444,11 @@ static void charged_free(struct kmem_cache *cache, void *object)
 #ifdef KMEM_HAVE_RSEQ
 	uint64_t owner = 0;
 
-	if (km_likely(km_load(&cache->turns) & TURNS_PUT && !cache->hooks && !km_charged_is_mixed(cache)))
+	if (km_likely(km_load(&cache->direct) & DIRECT_FREE && !cache->hooks && !km_charged_is_mixed(cache)))
 		owner = km_payer_quick(cache, object);
 	if (km_likely(owner)) {
 		if (km_charged_last.owner == owner && km_charged_last.cache == cache &&
-		    km_likely(put_in_turn(cache, object, (struct obj_cgroup *)(uintptr_t)owner)))
+		    km_likely(free_direct(cache, object, (struct obj_cgroup *)(uintptr_t)owner)))
 			return;
 		if (km_unlikely(!km_rseq_owned_push(&cache->charged.inner, km_hot.percpu, km_rseq, owner,
 						    object)))
@@ -580,7 +580,7 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects)
 {
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	bool done = alloc_bulk_by(payer(cache, gfp), cache, gfp, n, objects);
+	bool done = alloc_bulk_by(objcg_for(cache, gfp), cache, gfp, n, objects);
 
 	if (km_unlikely(!done) && n < all)
 		km_front_free_bulk(cache, all - n, objects + n);
@@ -677,8 +677,8 @@ static void begin(struct kmem_cache *cache)
 		cache->payer = cache->checked ? KM_PAYERS_DIFFER : KM_PAYER_UNKNOWN;
 	}
 	km_store(&cache->owner_shift, km_owner_shift(cache->size));
-	km_store(&cache->turns, turns_of(cache));
-	km_store(&cache->mixes, cache->turns & TURNS_PUT && cache->word_is_charged && cache->id >= KM_MAP_FIRST &&
+	km_store(&cache->direct, direct_of(cache));
+	km_store(&cache->mixes, cache->direct & DIRECT_FREE && cache->word_is_charged && cache->id >= KM_MAP_FIRST &&
 				       km_memcg_modes[MEM_CGROUP_SHELF]);
 	/* Release pairs with km_is_charged. */
 	km_store_release(&cache->charge, charge_of(cache));

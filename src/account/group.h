@@ -50,7 +50,7 @@ struct km_stock {
 	struct mem_cgroup *groups[KM_STOCK_SLOTS];	/* NULL: free */
 	uint8_t pages[KM_STOCK_SLOTS];
 	uint8_t victim;
-	struct obj_cgroup *owner;		/* rule `drain`: whose bytes lie in this CPU's byte stock */
+	struct obj_cgroup *objcg;		/* rule `drain`: whose bytes lie in this CPU's byte stock */
 } km_aligned(128);
 
 /* For readers outside of the process, who find it by cache/root.h; the first two are where they are for ever. */

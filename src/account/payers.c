@@ -34,7 +34,7 @@ void km_payers_mix(struct kmem_cache *cache)
 
 bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 {
-	km_debug(!(owner & KM_PAYER_ODD), "an owner is no state of a cache");
+	km_debug(km_payer_is_known(owner), "an owner is no state of a cache");
 	owner = owner ?: KM_PAYER_NOBODY;
 	/* Acquire pairs with km_front_back_close: what it closed is closed. */
 	uint64_t seen = km_load_acquire(&cache->payer);

@@ -63,21 +63,11 @@ km_inline uint64_t km_payer_of_freed(const struct kmem_cache *cache, const void 
 }
 
 /*
- * cache->payer. As long as one group pays for all objects of a cache that are out, and that is how many programs use
- * accounting, no free needs to look who it is, and hits put objects on each CPU's charged block. Whoever charges an
- * object to another, or to nobody, and whoever makes a block another's, says first that frees must look; another thread
- * that frees that object knows of it from where it has the object.
+ * cache->payer (engine/engine.h has what it may be). As long as one group pays for all objects of a cache that are out,
+ * and that is how many programs use accounting, no free needs to look who it is, and hits put objects on each CPU's
+ * charged block. Whoever charges an object to another, or to nobody, and whoever makes a block another's, says first
+ * that frees must look; another thread that frees that object knows of it from where it has the object.
  */
-#define KM_PAYERS_DIFFER	((uint64_t)KM_PAYER_ODD)
-/* No object is out, or ever was. */
-#define KM_PAYER_UNKNOWN	((uint64_t)KM_PAYER_ODD | 2)
-/* Of those that are out; never 0, which a block may say. */
-#define KM_PAYER_NOBODY		((uint64_t)KM_PAYER_ODD | 4)
-
-km_inline bool km_payer_is_known(uint64_t payer)
-{
-	return !(payer & KM_PAYER_ODD);
-}
 
 /* Not all of its objects are somebody's, or each free is looked at: so a free object's word must be 0. */
 km_inline bool km_payers_exact(const struct kmem_cache *cache)

@@ -25,9 +25,9 @@
 #define MOST_OF_CACHE	16u		/* bytes of its name, with a NUL, where a twin's has no room for all of it */
 
 /*
- * Home of the spares: twins of groups that are gone, empty, on no bucket: the next private group that wants one takes
- * it. They are not destroyed, for who freed the last object may not be through yet; with kmem_cache_destroy nobody may
- * be, nor with mem_cgroup_destroy_all of those whose twin it was from the first.
+ * The place of the spares: twins of groups that are gone, empty, on no bucket: the next private group that wants one
+ * takes it. They are not destroyed, for who freed the last object may not be through yet; with kmem_cache_destroy
+ * nobody may be, nor with mem_cgroup_destroy_all of those whose twin it was from the first.
  */
 struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
 
@@ -49,7 +49,7 @@ static bool admit(struct kmem_cache *cache, size_t bytes)
 		here.prepaid -= bytes;
 		return true;
 	}
-	if (!km_objcg_charge(twin->home->objcg, bytes, GFP_NOWAIT)) {
+	if (!km_objcg_charge(twin->private->objcg, bytes, GFP_NOWAIT)) {
 		here.refused = true;
 		return false;
 	}
@@ -61,7 +61,7 @@ static void dismiss(struct kmem_cache *cache, size_t bytes)
 {
 	struct km_twin *twin = cache->kept_by;
 
-	km_objcg_uncharge(twin->home->objcg, bytes);
+	km_objcg_uncharge(twin->private->objcg, bytes);
 }
 
 static bool grow(struct km_twin *twin, bool may_wait)
@@ -82,7 +82,7 @@ static bool grow(struct km_twin *twin, bool may_wait)
 
 static void put_at(struct km_twin *twin, size_t place, struct km_page *slab)
 {
-	km_debug(km_is_locked(&twin->home->lock) && place < twin->count && twin->count <= twin->room,
+	km_debug(km_is_locked(&twin->private->lock) && place < twin->count && twin->count <= twin->room,
 		 "a twin's slabs are in its array");
 	twin->slabs[place] = slab;
 	km_store(km_owner_of_page(slab), (uint64_t)place);
@@ -92,12 +92,12 @@ static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 {
 	struct km_twin *twin = cache->kept_by;
 
-	if (!km_lock_may(&twin->home->lock, may_wait))
+	if (!km_lock_may(&twin->private->lock, may_wait))
 		return false;
 	bool noted = twin->count < twin->room || grow(twin, may_wait);
 	if (noted)
 		put_at(twin, twin->count++, slab);
-	km_unlock_may(&twin->home->lock, may_wait);
+	km_unlock_may(&twin->private->lock, may_wait);
 	return noted;
 }
 
@@ -105,7 +105,7 @@ static void goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct km_twin *twin = cache->kept_by;
 
-	km_lock(&twin->home->lock);
+	km_lock(&twin->private->lock);
 	uint64_t *word = km_owner_of_page(slab);
 	size_t place = (size_t)km_load(word);
 	km_debug(place < twin->count && twin->slabs[place] == slab,
@@ -113,8 +113,8 @@ static void goes(struct kmem_cache *cache, struct km_page *slab)
 	km_store(word, (uint64_t)0);
 	if (place != --twin->count)
 		put_at(twin, place, twin->slabs[twin->count]);
-	km_unlock(&twin->home->lock);
-	km_objcg_uncharge(twin->home->objcg, KM_PAGE_SIZE << slab->order);
+	km_unlock(&twin->private->lock);
+	km_objcg_uncharge(twin->private->objcg, KM_PAGE_SIZE << slab->order);
 }
 
 static const struct km_keeper keeper = { admit, dismiss, came, goes };
@@ -127,13 +127,13 @@ static const struct km_keeper keeper = { admit, dismiss, came, goes };
  */
 static void set_name(char *name, const struct km_twin *twin, const struct kmem_cache *parent)
 {
-	const char *group = twin->home->objcg->home->name;
+	const char *group = twin->private->objcg->home->name;
 	size_t length = __builtin_strlen(group), room = KM_NAME_BYTES - 1;
 	char cache[KM_NAME_BYTES], number[16];
-	size_t digits = km_format(number, sizeof(number), "~%u", twin->home->number);
+	size_t digits = km_format(number, sizeof(number), "~%u", twin->private->number);
 
-	if (__builtin_strlen(parent->name) + 1 + length + twin->home->namesake * digits <= room) {
-		km_format(name, KM_NAME_BYTES, "%s:%s%s", parent->name, group, twin->home->namesake ? number : "");
+	if (__builtin_strlen(parent->name) + 1 + length + twin->private->namesake * digits <= room) {
+		km_format(name, KM_NAME_BYTES, "%s:%s%s", parent->name, group, twin->private->namesake ? number : "");
 		return;
 	}
 	room -= digits;
@@ -176,7 +176,7 @@ static struct km_twin *get_link(struct km_private *private, const struct kmem_ca
 	if (!twin)
 		return NULL;
 	km_debug(!twin->cache && !twin->parent, "a link that is new has no twin");
-	twin->home = private;
+	twin->private = private;
 	twin->bucket = (uint8_t)(first - private->bucket);
 	twin->next = *first;
 	km_store_release(first, twin);
@@ -191,7 +191,7 @@ void km_private_call_after(struct km_twin *twin)
 	set_name(name, twin, cache->twin_of);
 	km_cache_rename(cache, name);
 	cache->kept_by = twin;
-	km_store(&cache->group, twin->home->number);
+	km_store(&cache->group, twin->private->number);
 	km_store(&cache->limit, UINT64_MAX);
 }
 
@@ -201,7 +201,7 @@ static bool take_spare(struct km_twin *to, struct kmem_cache *parent)
 	struct km_twin *from = parent->twins && !km_list_empty(&parent->twin_list) ?
 				       km_list_first(&parent->twin_list, struct km_twin, same) : NULL;
 
-	if (!from || from->home != &km_private_pool)
+	if (!from || from->private != &km_private_pool)
 		return false;
 	km_debug(!from->count && from->cache->twin_of == parent, "a spare is empty, and its cache's");
 	to->cache = from->cache;
@@ -225,7 +225,7 @@ static bool make_cache(struct km_twin *twin, struct kmem_cache *parent)
 		return false;
 	km_debug(twin->cache->twin_of == parent && twin->cache->kept_by == twin,
 		 "a twin has its cache and its group");
-	km_store(&twin->cache->group, twin->home->number);
+	km_store(&twin->cache->group, twin->private->number);
 	if (!parent->twins) {
 		km_list_init(&parent->twin_list);
 		km_store(&parent->twins, true);
@@ -376,20 +376,20 @@ bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void *
 
 /* ------------------------------------------------------------------ objects out */
 
-km_inline struct kmem_cache *home_of(const void *object)
+km_inline struct kmem_cache *cache_of(const void *object)
 {
 	return km_quick_cache(object) ?: kmem_cache_of(object);
 }
 
 bool km_private_free(struct kmem_cache *cache, void *object)
 {
-	struct kmem_cache *home = home_of(object);
+	struct kmem_cache *actual = cache_of(object);
 	int index;
 
-	if (home == cache || !object)
+	if (actual == cache || !object)
 		return false;
-	if (km_likely(home && home->twin_of == cache))
-		kmem_cache_free(home, object);
+	if (km_likely(actual && actual->twin_of == cache))
+		kmem_cache_free(actual, object);
 	else
 		km_slab_of(cache, object, &index, "kmem_cache_free");
 	return true;
@@ -397,16 +397,16 @@ bool km_private_free(struct kmem_cache *cache, void *object)
 
 size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects)
 {
-	struct kmem_cache *home = home_of(objects[*n - 1]);
+	struct kmem_cache *actual = cache_of(objects[*n - 1]);
 	size_t run = 1;
 
-	while (run < *n && home && home_of(objects[*n - 1 - run]) == home)
+	while (run < *n && actual && cache_of(objects[*n - 1 - run]) == actual)
 		run++;
-	if (home == cache)
+	if (actual == cache)
 		return run;
 	*n -= run;
-	if (km_likely(home && home->twin_of == cache))
-		km_front_free_bulk(home, run, objects + *n);
+	if (km_likely(actual && actual->twin_of == cache))
+		km_front_free_bulk(actual, run, objects + *n);
 	else
 		while (run--)
 			km_private_free(cache, objects[*n + run]);
@@ -415,7 +415,7 @@ size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects)
 
 struct obj_cgroup *km_private_owner(const struct kmem_cache *twin)
 {
-	return ((struct km_twin *)twin->kept_by)->home->objcg;
+	return ((struct km_twin *)twin->kept_by)->private->objcg;
 }
 
 /* ------------------------------------------------------------------ large blocks */

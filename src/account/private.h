@@ -14,9 +14,9 @@ struct km_twin {
 	struct kmem_cache *cache;
 	uint8_t bucket;
 	struct km_twin *next;		/* in the bucket; never changes while the group has a reference */
-	struct km_private *home;
+	struct km_private *private;	/* its group's */
 	struct km_list same;		/* on parent->twin_list; under the registry's lock */
-	struct km_page **slabs;		/* with the home's lock */
+	struct km_page **slabs;		/* with the lock of `private` */
 	size_t count, room;
 };
 
@@ -84,8 +84,8 @@ struct obj_cgroup *km_private_owner(const struct kmem_cache *twin);
 /* The objects that lie ready in a twin go back, if `root` or one below pays for them. Visits the registry. */
 void km_private_flush(struct kmem_cache *twin, struct mem_cgroup *root);
 
-/* private.c, for private_end.c: the spares' home; and, with the registry locked: a twin without slabs is its home's
- * now. */
+/* private.c, for private_end.c: the spares' place; and, with the registry locked: a twin without slabs is its
+ * group's now. */
 extern struct km_private km_private_pool;
 void km_private_call_after(struct km_twin *twin);
 

@@ -76,7 +76,7 @@ static void detach_gathered(struct detaching *these)
 			km_meta_free(twin->slabs, twin->room * sizeof(*twin->slabs));
 		twin->slabs = NULL;
 		twin->count = twin->room = 0;
-		if (twin->home == &km_private_pool)
+		if (twin->private == &km_private_pool)
 			km_meta_free(twin, sizeof(*twin));
 	}
 	these->count = 0;
@@ -306,7 +306,7 @@ static void spare(struct km_twin **at)
 	struct km_twin *twin = *at;
 
 	*at = twin->next;
-	twin->home = &km_private_pool;
+	twin->private = &km_private_pool;
 	km_list_del(&twin->same);
 	km_list_add_head(&twin->same, &twin->parent->twin_list);
 	km_private_call_after(twin);

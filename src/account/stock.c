@@ -162,7 +162,7 @@ static bool is_open(const struct obj_cgroup *objcg)
 }
 
 /* The payer, as long as the lock is held. */
-static struct mem_cgroup *payer(const struct obj_cgroup *objcg)
+static struct mem_cgroup *group_of(const struct obj_cgroup *objcg)
 {
 	return km_load(&objcg->memcg);
 }
@@ -213,7 +213,7 @@ static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, int64_t by
 	km_debug(km_is_locked(&stock->lock), "an objcg's bytes are counted under a CPU's lock");
 
 	if (km_memcg_modes[MEM_CGROUP_V1]) {
-		struct km_counter *kmem = km_memcg_kmem_counter(payer(objcg));
+		struct km_counter *kmem = km_memcg_kmem_counter(group_of(objcg));
 
 		if (bytes > 0)
 			km_counter_charge(kmem, (uint64_t)bytes);
@@ -240,9 +240,9 @@ static void make_good(struct km_stock *stock, struct obj_cgroup *objcg)
 	if (now == left || !KM_SHARED(&objcg->left, km_cas_both(&objcg->left, &left, now)))
 		return;
 	if (now > left)
-		km_counter_uncharge(km_memcg_counter(payer(objcg)), now - left);
+		km_counter_uncharge(km_memcg_counter(group_of(objcg)), now - left);
 	else
-		km_counter_charge(km_memcg_counter(payer(objcg)), left - now);
+		km_counter_charge(km_memcg_counter(group_of(objcg)), left - now);
 	traffic(stock, objcg, (int64_t)(left - now));
 }
 
@@ -254,18 +254,18 @@ static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t
 	km_debug(km_is_locked(&stock->lock), "who pays stays as long as the lock is held");
 	if (km_unlikely(objcg->words))
 		make_good(stock, objcg);
-	km_counter_uncharge(km_memcg_counter(payer(objcg)), bytes);
+	km_counter_uncharge(km_memcg_counter(group_of(objcg)), bytes);
 	traffic(stock, objcg, -(int64_t)bytes);
 }
 
 /* Whole pages go to the page stock; straight to the counters where somebody waits for them. */
 static void give_pages(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t pages)
 {
-	if (km_unlikely(!km_counter_spare(km_memcg_counter(payer(objcg))))) {
+	if (km_unlikely(!km_counter_spare(km_memcg_counter(group_of(objcg))))) {
 		give_back(stock, objcg, pages << KM_PAGE_SHIFT);
 		return;
 	}
-	put_pages(stock, payer(objcg), pages);
+	put_pages(stock, group_of(objcg), pages);
 	traffic(stock, objcg, -(int64_t)(pages << KM_PAGE_SHIFT));
 }
 
@@ -308,8 +308,8 @@ static void stow(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t byte
 static void flush_owner(struct km_stock *stock, struct obj_cgroup *owner, uint64_t bytes)
 {
 	bytes += km_stock_empty(&owner->slot);
-	km_debug(stock->owner == owner, "a CPU's byte stock has one owner");
-	stock->owner = NULL;
+	km_debug(stock->objcg == owner, "a CPU's byte stock has one owner");
+	stock->objcg = NULL;
 	if (bytes >> KM_PAGE_SHIFT)
 		give_pages(stock, owner, bytes >> KM_PAGE_SHIFT);
 	bytes &= KM_PAGE_SIZE - 1;
@@ -320,10 +320,10 @@ static void flush_owner(struct km_stock *stock, struct obj_cgroup *owner, uint64
 /* Becoming the owner picks the remainder up, by an exchange also where there is none. */
 static void refill_drain(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
 {
-	if (stock->owner != objcg) {
-		if (stock->owner)
-			flush_owner(stock, stock->owner, 0);
-		stock->owner = objcg;
+	if (stock->objcg != objcg) {
+		if (stock->objcg)
+			flush_owner(stock, stock->objcg, 0);
+		stock->objcg = objcg;
 		bytes += KM_SHARED(&objcg->nr_charged_bytes,
 				   km_swap_acquire(&objcg->nr_charged_bytes, (uint64_t)0));
 	}
@@ -337,7 +337,7 @@ static bool charge_drain(struct km_stock *stock, struct km_attempt *attempt)
 	uint64_t pages = (attempt->bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 	struct obj_cgroup *objcg = attempt->objcg;
 
-	if (!is_open(objcg) || !get_pages(stock, payer(objcg), pages, attempt))
+	if (!is_open(objcg) || !get_pages(stock, group_of(objcg), pages, attempt))
 		return false;
 	traffic(stock, objcg, (int64_t)(pages << KM_PAGE_SHIFT));
 	refill_drain(stock, objcg, (pages << KM_PAGE_SHIFT) - attempt->bytes);
@@ -350,7 +350,7 @@ static bool charge_drain(struct km_stock *stock, struct km_attempt *attempt)
 static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, struct km_counter **refused)
 {
 	struct obj_cgroup *objcg = attempt->objcg;
-	struct km_counter *counter = km_memcg_counter(payer(objcg));
+	struct km_counter *counter = km_memcg_counter(group_of(objcg));
 	uint64_t have = take_all(objcg), need, pages;
 
 	if (have >= attempt->bytes) {
@@ -359,7 +359,7 @@ static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, stru
 	}
 	need = attempt->bytes - have;
 	pages = (need + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
-	if (is_open(objcg) && get_pages(stock, payer(objcg), pages, attempt)) {
+	if (is_open(objcg) && get_pages(stock, group_of(objcg), pages, attempt)) {
 		traffic(stock, objcg, (int64_t)(pages << KM_PAGE_SHIFT));
 		stow(stock, objcg, (pages << KM_PAGE_SHIFT) - need);
 		return true;
@@ -386,7 +386,7 @@ static bool is_over_high(const struct mem_cgroup *group)
 
 static void note_high(struct km_attempt *attempt, bool nested)
 {
-	struct mem_cgroup *group = payer(attempt->objcg);
+	struct mem_cgroup *group = group_of(attempt->objcg);
 
 	if (!attempt->counted || !is_over_high(group))
 		return;
@@ -405,8 +405,8 @@ void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 	struct km_stock *stock = nested ? NULL : enter(false);
 
 	if (stock) {
-		if (is_over_high(payer(objcg)))
-			km_memcg_owe(payer(objcg), bytes);
+		if (is_over_high(group_of(objcg)))
+			km_memcg_owe(group_of(objcg), bytes);
 		leave(stock);
 	}
 	km_calls_end(calls);
@@ -467,7 +467,7 @@ void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes)
 		return;
 	const bool drain = km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]);
 
-	if ((drain && km_load(&stocks[km_cpu()].owner) != objcg) ||
+	if ((drain && km_load(&stocks[km_cpu()].objcg) != objcg) ||
 	    !km_stock_put(&objcg->slot, bytes, drain ? KM_PAGE_SIZE : km_stock_most()))
 		uncharge_slow(objcg, bytes);
 }
@@ -481,7 +481,7 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 	uint64_t spare = 0;
 
 	if (stock) {
-		spare = km_counter_spare(km_memcg_counter(payer(objcg)));
+		spare = km_counter_spare(km_memcg_counter(group_of(objcg)));
 		leave(stock);
 	}
 	km_calls_end(calls);
@@ -494,7 +494,7 @@ bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *roo
 {
 	bool was = km_busy_begin();
 	struct km_stock *stock = enter(false);
-	bool below = km_memcg_in(payer(objcg), root);
+	bool below = km_memcg_in(group_of(objcg), root);
 
 	leave(stock);
 	km_busy_end(was);
@@ -508,7 +508,7 @@ struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg)
 	struct mem_cgroup *group = NULL;
 
 	if (stock) {
-		group = mem_cgroup_get(payer(objcg));
+		group = mem_cgroup_get(group_of(objcg));
 		leave(stock);
 	}
 	km_busy_end(nested);
@@ -654,8 +654,8 @@ void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 		unsigned i = find(stock, group);
 		if (i < KM_STOCK_SLOTS)
 			flush_pages(stock, i);
-		if (stock->owner == objcg)
-			stock->owner = NULL;
+		if (stock->objcg == objcg)
+			stock->objcg = NULL;
 		if (objcg->net && km_cpu_is_live(cpu)) {
 			net += *net_of(objcg, stock);
 			km_store(net_of(objcg, stock), (int64_t)0);

@@ -396,7 +396,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	cache->mergeable = km_options.merge && !cache->ctor && !creation->args.usersize &&
 			   !creation->args.sheaf_capacity && !creation->internal;
 	cache->references = 1;
-	cache->payer = KM_PAYER_ODD;
+	cache->payer = KM_PAYERS_DIFFER;
 	cache->useroffset = creation->args.useroffset;
 	cache->usersize = creation->args.usersize;
 	cache->dense = creation->dense || (creation->tuned_with && creation->tuned_with->dense);
@@ -565,7 +565,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 	put_id(cache, fenced);
 	/* A caller that still uses it finds the shelves closed and this, as long as no other cache lies here. */
 	km_front_bury(cache);
-	cache->payer = KM_PAYER_ODD;
+	cache->payer = KM_PAYERS_DIFFER;
 	/* A thread that used it before may still be in here: what such a thread looks at stays, for ever. */
 	if (km_unlikely(rest && cache->handed_on))
 		return;

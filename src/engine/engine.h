@@ -117,10 +117,16 @@ struct kmem_cache {
 	bool charge_all;		/* each object is asked for who pays; else only where the call says so */
 	bool twins;			/* some private group has, or had, a twin of it */
 	bool mixes;			/* where several pay, `mixed` is opened in the place of `charged` */
-	uint8_t turns;			/* what groups may do in turn on a CPU (account/charge.c) */
+	uint8_t direct;			/* what goes past a CPU's block that is another's (account/charge.c) */
 	struct km_shelf mixed;		/* the same blocks; each object is its owner word's. slot 0: not yet */
-	uint64_t payer;			/* who pays for each object that is out, if it is one; never 0 */
-#define KM_PAYER_ODD	1u		/* ... has this bit where it takes a look (account/charge.c), or nobody does */
+	/*
+	 * The payer of every object that is out, if it is one objcg; else one of these numbers, which are no objcg's
+	 * address. Never 0, which a CPU's block may say of its owner.
+	 */
+	uint64_t payer;
+#define KM_PAYERS_DIFFER ((uint64_t)1)	/* an object's owner word says it; in the owner's place: of each its own */
+#define KM_PAYER_UNKNOWN ((uint64_t)3)	/* no object is out, or ever was */
+#define KM_PAYER_NOBODY	((uint64_t)5)	/* of those that are out */
 	/* Slabs of it, as they come and go. */
 	uint64_t slab_bytes, limit;	/* there are; there may be */
 	const struct km_keeper *keeper;	/* NULL: nobody is asked */
@@ -188,6 +194,11 @@ struct km_hooks {
 	/* Check the cache's objects: number of damages, each told. Nobody else uses the cache. */
 	int (*check)(struct kmem_cache *cache);
 };
+
+km_inline bool km_payer_is_known(uint64_t payer)
+{
+	return !(payer & 1);
+}
 
 /* Each call asks who pays. Acquire pairs with the shape's `begin` (front/front.h): what it filled in is there. */
 km_inline bool km_is_charged(const struct kmem_cache *cache)

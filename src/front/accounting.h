@@ -30,7 +30,7 @@ extern km_hidden bool km_charge_everything;
  * that belong to nobody then.
  */
 struct km_charged_drain {
-	/* owner: of all objects, which are none where it is but a name; KM_PAYER_ODD: of each its own. */
+	/* owner: of all objects, which are none where it is but a name; KM_PAYERS_DIFFER: of each its own. */
 	bool (*which)(struct kmem_cache *cache, uintptr_t owner, void *const *objects, size_t count, void *arg);
 	void (*take)(struct kmem_cache *cache, uintptr_t owner, void **objects, size_t count, void *arg);
 	void *arg;

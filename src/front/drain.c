@@ -49,7 +49,7 @@ static bool public_shelf(const struct kmem_cache *cache)
  * look at the object's word. */
 static bool one_pays(const struct kmem_cache *cache)
 {
-	return cache->word_is_charged && cache->charged.inner.shelf && !(km_load(&cache->payer) & KM_PAYER_ODD);
+	return cache->word_is_charged && cache->charged.inner.shelf && km_payer_is_known(km_load(&cache->payer));
 }
 
 /* Where hits put objects; the entry's word is that of its id. */
@@ -611,7 +611,7 @@ static void mix(struct kmem_cache *cache)
 	if (!mixed->slot && km_shelf_fence()) {
 		/* No block is one owner's any more: whoever it names would not look. */
 		km_for_each_cpu(cpu)
-			km_owned_rename_cpu(&cache->charged, cpu, KM_PAYER_ODD);
+			km_owned_rename_cpu(&cache->charged, cpu, KM_PAYERS_DIFFER);
 		mixed->block_mask = mixed->inner.mask = cache->charged.block_mask;
 		km_store(&cache->charged.front.back.mask, mixed->inner.mask);
 		/* Release pairs with km_charged_is_mixed: a copy asks for block_mask before its sequence. */
@@ -637,7 +637,7 @@ bool km_front_back_close(struct kmem_cache *cache, bool may_wait)
 			show_sizes(cache, false);
 	}
 	/* Release pairs with the acquire of a thread that reads it: what this closed is closed for that one. */
-	km_store_release(&cache->payer, (uint64_t)KM_PAYER_ODD);
+	km_store_release(&cache->payer, KM_PAYERS_DIFFER);
 	if (may_wait && cache->mixes && cache->charged.slot)
 		mix(cache);
 	km_unlock_may(&drain.lock, may_wait);
@@ -665,11 +665,11 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km
 	km_debug(count <= KM_CHARGED_MOST, "what leaves a shelf has room in an array");
 	const bool mixed = cache->mixed.slot != 0;
 	void *const *there = objects_on(&cache->charged, cpu);
-	if (count && !how->which(cache, mixed ? KM_PAYER_ODD : owner, there, count, how->arg))
+	if (count && !how->which(cache, mixed ? KM_PAYERS_DIFFER : owner, there, count, how->arg))
 		return;
 	count = km_owned_take_cpu(&cache->charged, cpu, objects, &owner);
 	if (count)
-		how->take(cache, mixed ? KM_PAYER_ODD : owner, objects, count, how->arg);
+		how->take(cache, mixed ? KM_PAYERS_DIFFER : owner, objects, count, how->arg);
 	release_block(cache, cpu);
 }
 
@@ -677,7 +677,7 @@ static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km
 static void take_own_charged(struct kmem_cache *cache, const struct km_charged_drain *how)
 {
 	const bool mixed = cache->mixed.slot != 0;
-	uintptr_t owner = mixed ? KM_PAYER_ODD : km_owned_owner(&cache->charged);
+	uintptr_t owner = mixed ? KM_PAYERS_DIFFER : km_owned_owner(&cache->charged);
 	void *objects[KM_CHARGED_MOST];
 	size_t count = mixed ? km_shelf_pop_n(&cache->mixed, objects, KM_CHARGED_MOST) :
 			       km_owned_pop_n(&cache->charged, owner, objects, KM_CHARGED_MOST);

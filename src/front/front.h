@@ -222,7 +222,7 @@ bool km_front_close_all(struct kmem_cache **caches, size_t count);
 bool km_front_set_charging(struct kmem_cache *cache, const struct km_shape *shape, uint32_t block_bytes,
 			bool may_wait);
 /*
- * The cache's payer is one, or several (KM_PAYER_ODD, which the latter says): frees need not look, or must. Before a
+ * The cache's payer is one, or payers differ, as the latter says: frees need not look, or must. Before a
  * CPU's block becomes another's. may_wait: for a lock, and for a fence; false: that lock could not be had, and nothing
  * was done. Where there may be a fence, and the cache `mixes`, `mixed` is open then: frees need not look after all.
  */

@@ -99,7 +99,7 @@ static void block_is_no_ones(void)
 	for (int i = 0; i < SOME; i++)
 		NEED((objects[i] = get(i % 2 ? two : one)));
 	for (unsigned cpu = 0; has_blocks(cache) && cpu < km_percpu.cpus; cpu++)
-		NEED(km_owned_owner_cpu(&cache->charged, cpu) <= KM_PAYER_ODD);
+		NEED(km_owned_owner_cpu(&cache->charged, cpu) <= KM_PAYERS_DIFFER);
 	for (int i = 0; i < SOME; i++)
 		kfree(objects[i]);
 	for (int i = 0; i < SOME; i++) {
@@ -125,7 +125,7 @@ static void block_that_comes_late(void)
 
 		NEED(!lies_charged(cache) && !km_owned_owner(&cache->charged));
 		NEED(km_charged_found(cache, owner));
-		NEED(km_owned_owner(&cache->charged) == KM_PAYER_ODD);
+		NEED(km_owned_owner(&cache->charged) == KM_PAYERS_DIFFER);
 	}
 	end();
 }

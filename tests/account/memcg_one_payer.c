@@ -309,8 +309,8 @@ static void look(int signal, siginfo_t *info, void *context)
 	if (km_load(&cache->payer) != watched.payer && !cache->mixed.slot &&
 	    (cache->shelf.front.back.shelf || km_id_masks(cache->id)->block))
 		watched.open++;
-	/* The trap flag. */
-	*flags = watched.on ? *flags | 0x100 : *flags & ~0x100l;
+	/* The trap flag. From when several pay on nothing can be seen here: their block stays. */
+	*flags = watched.on && !cache->mixed.slot ? *flags | 0x100 : *flags & ~0x100l;
 }
 
 /* Whoever finds that several pay, finds it closed. */
@@ -333,6 +333,7 @@ static void closed_first(void)
 			void *object = others[n](cache);
 			watched.on = false;
 			NEED(object && cache->payer != watched.payer && watched.steps > 100 && !watched.open);
+			NEED(cache->mixed.slot);
 			kfree(object);
 		}
 		free_all(cache);

@@ -10,7 +10,7 @@
 #include "page/arena.h"
 #include "port/os.h"
 
-#define SIZE	1500u
+#define SIZE	2048u		/* no rests on pages of slob, through which each search would go */
 #define MANY	40000u
 #define ROUNDS	60u
 #define EACH	512u		/* objects in a round: more than a tenth of what is committed at once */

@@ -56,11 +56,12 @@ struct sequence {
 	unsigned points;
 };
 
-/* An instruction of a sequence, or its eve: the first of its points. */
+/* An instruction of a sequence, or its eve: the first of its points. A sequence's points follow each other. */
+#define FIRST_POINT 1u
 struct point {
 	uintptr_t address;
 	struct sequence *sequence;
-	unsigned index;
+	unsigned index;			/* 0: the eve; FIRST_POINT: where it is entered */
 	unsigned long aborts;		/* strikes */
 };
 

@@ -29,6 +29,7 @@ bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool
 /* The objcg pays in the place of the block's owner; false: it may not now, and the block is nobody's. */
 static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t owner)
 {
+	km_debug(cache->engine->whole_pages && may_have(objcg), "a class's block has a payer that is no private group");
 	if (owner)
 		km_charged_disown(cache, owner, &block, 1);
 	if (km_objcg_spare(objcg) < cache->charge || !km_objcg_charge(objcg, cache->charge, GFP_NOWAIT | __GFP_NOWARN))

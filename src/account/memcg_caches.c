@@ -47,6 +47,7 @@ static size_t slot_of(const struct owners *owners, uint64_t owner)
 {
 	size_t i = (size_t)(owner * 0x9e3779b97f4a7c15ull >> 32);
 
+	km_debug(km_is_pow2(owners->slots), "the places are a power of two");
 	for (i &= owners->slots - 1; owners->slot[i] && owners->slot[i] != owner;)
 		i = (i + 1) & (owners->slots - 1);
 	return i;
@@ -67,6 +68,7 @@ static size_t list_owners(const struct walk *walk, struct owners *owners)
 				continue;
 			owners->slot[slot_of(owners, owner)] = owner;
 			owners->count++;
+			km_debug(owners->count <= owners->slots / 2, "half of the places stay empty");
 		}
 	return all;
 }

@@ -120,6 +120,7 @@ static void insert(struct mem_cgroup_shrinker *shrinker)
 			break;
 		after = entry;
 	}
+	km_debug(shrinker->group->online, "a shrinker's group is there");
 	km_list_add_head(&shrinker->link, after);
 }
 
@@ -168,6 +169,7 @@ void mem_cgroup_remove_shrinker(struct mem_cgroup_shrinker *shrinker)
 		km_os_wait(&shrinker->running, running, 10);
 		km_memcg_lock();
 	}
+	km_debug(!shrinker->running, "a shrinker goes when no thread is in it");
 	km_list_del(&shrinker->link);
 	km_memcg_unlock();
 	mem_cgroup_put(shrinker->group);
@@ -244,6 +246,7 @@ static uint64_t ask(struct mem_cgroup_shrinker *shrinker, uint64_t bytes, bool b
 	shrinker->running++;
 	running_here = shrinker;
 	km_memcg_unlock();
+	km_debug(!km_front_busy, "a callback runs with no lock held");
 	if (break_low)
 		km_memcg_event(shrinker->group, MEMCG_LOW, true);
 	uint64_t freed = shrinker->shrink(shrinker->group, bytes, shrinker->arg);
@@ -252,6 +255,7 @@ static uint64_t ask(struct mem_cgroup_shrinker *shrinker, uint64_t bytes, bool b
 	if (freed)
 		km_bump(&shrunk, 1);
 	running_here = outer;
+	km_debug(shrinker->running, "a shrinker stays while a thread is in it");
 	km_bump(&shrinker->running, -1);
 	if (shrinker->going)
 		km_os_wake(&shrinker->running);

@@ -49,11 +49,6 @@ km_inline struct obj_cgroup *objcg_for(const struct kmem_cache *cache, gfp_t gfp
 	return km_likely(cache->charge_all || (gfp & __GFP_ACCOUNT) || km_account_here) ? km_objcg_now() : NULL;
 }
 
-static void *charge_failed(struct kmem_cache *cache, gfp_t gfp)
-{
-	return km_front_failed(cache->name, cache->object_size, gfp | __GFP_NOWARN, ENOMEM);
-}
-
 static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	void *object = NULL;
@@ -65,7 +60,7 @@ static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 	if (km_likely(!object || !cache->charge_all || km_payer_set(cache, object, 0, km_gfp_may_wait(gfp))))
 		return object;
 	km_plain_free(cache, object);
-	return charge_failed(cache, gfp);
+	return km_charge_failed(cache, gfp);
 }
 
 static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
@@ -73,7 +68,7 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 	void *object = NULL;
 
 	if (!km_objcg_charge(objcg, cache->charge, gfp))
-		return charge_failed(cache, gfp);
+		return km_charge_failed(cache, gfp);
 	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_shelf(cache)))
 		object = km_shelf_pop(&cache->shelf);
 	if (!object)
@@ -83,7 +78,7 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 	if (object)
 		km_plain_free(cache, object);
 	km_objcg_uncharge(objcg, cache->charge);
-	return object ? charge_failed(cache, gfp) : NULL;
+	return object ? km_charge_failed(cache, gfp) : NULL;
 }
 
 /* The price of an object for its payer: its word among its page's owners, too. */
@@ -243,14 +238,14 @@ static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *obj
 
 	if (mine && !km_objcg_charge(objcg, cache->charge, gfp)) {
 		km_plain_free(cache, object);
-		return charge_failed(cache, gfp);
+		return km_charge_failed(cache, gfp);
 	}
 	if (km_likely(km_payer_set(cache, object, mine, km_gfp_may_wait(gfp))))
 		return object;
 	if (mine)
 		km_objcg_uncharge(objcg, cache->charge);
 	km_plain_free(cache, object);
-	return charge_failed(cache, gfp);
+	return km_charge_failed(cache, gfp);
 }
 
 /* A request for a private group that comes by the way of all is served by the group's twin. */
@@ -468,7 +463,7 @@ static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, voi
 	if (!cache->charge_all || km_payers_set(cache, objects, n, 0, km_gfp_may_wait(gfp)) == n)
 		return true;
 	km_plain_free_bulk(cache, n, objects);
-	return charge_failed(cache, gfp) != NULL;
+	return km_charge_failed(cache, gfp) != NULL;
 }
 
 /* objects[0, n), paid for in one. */
@@ -479,7 +474,7 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 
 	if (__builtin_mul_overflow(n, (size_t)cache->charge, &bytes) ||
 	    !km_objcg_charge(objcg, bytes, gfp))
-		return charge_failed(cache, gfp) != NULL;
+		return km_charge_failed(cache, gfp) != NULL;
 	if (!km_plain_alloc_bulk(cache, gfp & ~__GFP_ACCOUNT, n, objects)) {
 		km_objcg_uncharge(objcg, bytes);
 		return false;
@@ -490,51 +485,7 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 	km_payers_clear(cache, objects, set);
 	km_objcg_uncharge(objcg, bytes);
 	km_plain_free_bulk(cache, n, objects);
-	return charge_failed(cache, gfp) != NULL;
-}
-
-/* Of objects[0, n) those that are another's are charged to objcg instead; the others of `all` are objcg's. */
-static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, size_t all,
-			  void **objects)
-{
-	uint64_t owner;
-
-	for (size_t count; n; n -= count) {
-		count = km_payers_gather(cache, n, objects, &owner);
-		if (km_likely(owner == (uintptr_t)objcg))
-			continue;
-		void **run = objects + n - count;
-		if (owner)
-			km_charged_disown(cache, owner, run, count);
-		bool charged = km_objcg_charge(objcg, count * cache->charge, gfp);
-		if (km_likely(charged) && km_likely(km_payers_set(cache, run, count, (uintptr_t)objcg,
-								  km_gfp_may_wait(gfp)) == count))
-			continue;
-		if (charged)
-			km_objcg_uncharge(objcg, count * cache->charge);
-		km_plain_free_bulk(cache, count, run);
-		km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n - count);
-		km_charged_give_up(cache, (uintptr_t)objcg, objects + n, all - n);
-		charge_failed(cache, gfp);
-		return SIZE_MAX;
-	}
-	return all;
-}
-
-/* Hits come here as well. Objects go back as gfp allows. */
-static size_t take_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects)
-{
-	const bool owns_none = objcg->private || objcg == &km_objcg_root;
-	size_t others = km_likely(!owns_none) ? n - km_payers_his(cache, n, objects, (uintptr_t)objcg) : n;
-
-	if (!others)
-		return n;
-	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	if (km_unlikely(owns_none))
-		km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n);
-	size_t taken = km_unlikely(owns_none) ? 0 : take_others(cache, gfp, objcg, others, n, objects);
-	km_calls_end(was);
-	return taken;
+	return km_charge_failed(cache, gfp) != NULL;
 }
 
 static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
@@ -545,7 +496,7 @@ static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void
 		left -= km_shelf_pop_n(&cache->mixed, objects, n);
 	if (left == n)
 		km_charged_claim(cache, (uintptr_t)objcg, gfp);
-	else if (take_bulk(cache, gfp, objcg, n - left, objects + left) == SIZE_MAX)
+	else if (km_charged_take_bulk(cache, gfp, objcg, n - left, objects + left) == SIZE_MAX)
 		return false;
 	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
 		return true;
@@ -686,14 +637,14 @@ static void begin(struct kmem_cache *cache)
 
 static const struct km_shape charged = {
 	.alloc = charged_alloc, .free = charged_free, .alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
-	.begin = begin, .take = take, .take_bulk = take_bulk,
+	.begin = begin, .take = take, .take_bulk = km_charged_take_bulk,
 };
 
 /* Of large blocks: what is no hit goes by cache/large.c. */
 static const struct km_shape charged_blocks = {
 	.alloc = km_charged_block, .free = charged_free,
 	.alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
-	.begin = begin, .take = km_charged_take_block, .take_bulk = take_bulk,
+	.begin = begin, .take = km_charged_take_block, .take_bulk = km_charged_take_bulk,
 };
 
 /* ------------------------------------------------------------------ beginning */

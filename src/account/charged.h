@@ -5,6 +5,8 @@
 #ifndef KM_ACCOUNT_CHARGED_H
 #define KM_ACCOUNT_CHARGED_H
 
+#include <errno.h>
+
 #include "../cache/cache.h"
 #include "../port/owned.h"
 #include "memcg.h"
@@ -45,6 +47,15 @@ km_inline void km_charged_see_back(struct kmem_cache *cache)
 	if (km_unlikely(!km_load(&cache->shelf.front.back.shelf)))
 		km_charged_open_back(cache);
 }
+
+/* An allocation that can't be charged: returns NULL. */
+km_inline void *km_charge_failed(struct kmem_cache *cache, gfp_t gfp)
+{
+	return km_front_failed(cache->name, cache->object_size, gfp | __GFP_NOWARN, ENOMEM);
+}
+
+/* look.c: take_bulk of struct km_charging. */
+size_t km_charged_take_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects);
 
 /* Let the CPU's block be this owner's, who pays here: true where it is empty, or there was none. Not where mixed. */
 bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner);

@@ -87,8 +87,6 @@ bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait);
 size_t km_payers_set(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait);
 /* Of objects that go back: nobody's, where that must be said. */
 void km_payers_clear(struct kmem_cache *cache, void *const *objects, size_t n);
-/* How many of the last of objects[0, n) are this one's, who is somebody. */
-size_t km_payers_his(const struct kmem_cache *cache, size_t n, void *const *objects, uint64_t owner);
 /* How many of the last of objects[0, n) are the same one's, and whose (0: nobody's); the others may change places. */
 size_t km_payers_gather(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner);
 

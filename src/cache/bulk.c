@@ -44,7 +44,7 @@ static bool may_have_null(size_t n, void *const *objects)
 	return found;
 }
 
-void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
+km_line_start void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
 	if (km_unlikely(!cache)) {
 		kfree_bulk(n, objects);
@@ -200,7 +200,7 @@ static km_noinline void free_mixed(size_t n, void **objects)
 	}
 }
 
-void kfree_bulk(size_t n, void **objects)
+km_line_start void kfree_bulk(size_t n, void **objects)
 {
 	if (n == 1) {
 		if (!km_front_free_any(objects[0]))

@@ -111,8 +111,9 @@ km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, uint32_t mask, si
 	return true;
 }
 
-/* Objects that are paid for already: front.h. By a jump, so that the plain copy saves no registers for it. */
-static km_noinline bool bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+/* Objects that are paid for already (front.h). */
+km_line_start static km_noinline bool bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n,
+					      void **objects)
 {
 	/* No copy begins with the mask of a shelf that another thread is making. */
 	const uint32_t mask = km_load(&cache->charged.block_mask);
@@ -129,33 +130,45 @@ static km_noinline bool bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t le
 		return true;
 	return bulk_miss(cache, gfp, left, n, objects);
 }
-#endif
 
-/* The hit of many is one copy, before anything is asked: where the public shelf is closed it moves nothing. */
-bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+/* The hit of many is one copy. In a function of its own: no other saves registers for it. */
+km_line_start static km_noinline bool bulk_public(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
-	size_t left = n;
+	const size_t left = n - km_rseq_pop_n(&cache->shelf.front.open, cache->shelf.block_mask,
+					      cache->shelf.front.percpu, cache->shelf.front.rseq, objects,
+					      n * sizeof(*objects)) / sizeof(*objects);
 
-	/* The copy of a sequence moves one object at least, and its bytes can be counted. */
-	if (km_unlikely(n - 1 >= PTRDIFF_MAX / sizeof(*objects))) {
-		km_front_check_gfp("kmem_cache_alloc_bulk", gfp, cache->name);
-		return n && km_front_failed(cache->name, SIZE_MAX, gfp, ENOMEM);
-	}
-	/* A chain has no shelf to begin with. */
-	if (km_unlikely(km_load(&cache->chain.open)) && !(gfp & KMEM_GFP_ODD))
-		return km_shape(cache)->alloc_bulk(cache, gfp, n, n, objects);
-#ifdef KMEM_HAVE_RSEQ
-	/* The public shelf: closed where each object must be seen. */
-	if (km_likely(!(gfp & KMEM_GFP_ODD)))
-		left -= km_rseq_pop_n(&cache->shelf.front.open, cache->shelf.block_mask,
-				      cache->shelf.front.percpu, cache->shelf.front.rseq, objects,
-				      n * sizeof(*objects)) / sizeof(*objects);
-	if (km_likely(!left))
-		return true;
-	return bulk_paid(cache, gfp, left, n, objects);
-#else
-	return bulk_miss(cache, gfp, left, n, objects);
+	return km_likely(!left) ? true : bulk_paid(cache, gfp, left, n, objects);
+}
 #endif
+
+/* None, or more than there can be. */
+km_cold static bool bulk_of_none(const struct kmem_cache *cache, gfp_t gfp, size_t n)
+{
+	km_front_check_gfp("kmem_cache_alloc_bulk", gfp, cache->name);
+	return n && km_front_failed(cache->name, SIZE_MAX, gfp, ENOMEM);
+}
+
+km_inline bool alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	/* The copy of a sequence moves one object at least, and its bytes can be counted. */
+	if (km_unlikely(n - 1 >= PTRDIFF_MAX / sizeof(*objects)))
+		return bulk_of_none(cache, gfp, n);
+#ifdef KMEM_HAVE_RSEQ
+	/* The public shelf: closed where each object must be seen, and where objects are paid for; a chain has none. */
+	if (km_likely(km_load(&cache->shelf.front.open.shelf)) && km_likely(!(gfp & KMEM_GFP_ODD)))
+		return bulk_public(cache, gfp, n, objects);
+	if (!km_load(&cache->charged.block_mask) && km_likely(!(gfp & KMEM_GFP_ODD)))
+		return km_shape(cache)->alloc_bulk(cache, gfp, n, n, objects);
+	return bulk_paid(cache, gfp, n, n, objects);
+#else
+	return bulk_miss(cache, gfp, n, n, objects);
+#endif
+}
+
+km_line_start bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	return alloc_bulk(cache, gfp, n, objects);
 }
 
 /* ------------------------------------------------------------------ out */
@@ -196,7 +209,7 @@ void km_plain_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 }
 
 /* The last objects of the array go first; those that the block does not take go the way of a miss, all at once. */
-void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
+km_line_start void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
 	const size_t all = n;
 
@@ -209,10 +222,15 @@ void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	km_shape(cache)->free_bulk(cache, n, all, objects);
 }
 
-bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+static km_noinline bool bulk_of_one(struct kmem_cache *cache, gfp_t gfp, void **objects)
+{
+	return (objects[0] = kmem_cache_alloc(cache, gfp)) != NULL;
+}
+
+km_line_start bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	/* A hit for one object is shorter than one for many. */
 	if (n == 1)
-		return (objects[0] = kmem_cache_alloc(cache, gfp)) != NULL;
-	return km_front_alloc_bulk(cache, gfp, n, objects);
+		return bulk_of_one(cache, gfp, objects);
+	return alloc_bulk(cache, gfp, n, objects);
 }

@@ -15,6 +15,8 @@
 #define km_cold		__attribute__((cold, noinline))
 /* A hit fits one line of code, or two: begin it with one. */
 #define km_hit_path		__attribute__((hot, aligned(64)))
+/* The same of what stands behind the code that all programs run: how long a bulk call takes goes by where it lies. */
+#define km_line_start	__attribute__((aligned(64)))
 /* On the declaration of data: no detour through the global offset table. */
 #define km_hidden	__attribute__((visibility("hidden")))
 #define km_noinline	__attribute__((noinline))

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "kit/charged.h"
 
+#include "account/group.h"
 #include "port/os.h"
 
 enum { SOME = 40 };
@@ -15,17 +16,24 @@ static void *objects[SOME];
 static struct mem_cgroup *parent, *one, *two;
 
 /* A cache of which both have had an object; nothing lies about. */
-static struct kmem_cache *of_both(const char *name)
+static struct kmem_cache *of_both_sized(const char *name, unsigned size)
 {
-	struct kmem_cache *cache = charged(name, 200);
+	struct kmem_cache *cache = charged(name, size);
 
 	parent = group_below(NULL, "parent");
 	one = group_below(parent, "one");
 	two = group_below(parent, "two");
 	kmem_cache_free(cache, alloc_for(one, cache));
 	kmem_cache_free(cache, alloc_for(two, cache));
-	NEED((back_of(cache) == MIXED) == has_blocks(cache));
 	NEED(drained(parent) == 0 && lies_charged(cache) == 0);
+	return cache;
+}
+
+static struct kmem_cache *of_both(const char *name)
+{
+	struct kmem_cache *cache = of_both_sized(name, 200);
+
+	NEED((back_of(cache) == MIXED) == has_blocks(cache));
 	return cache;
 }
 
@@ -165,6 +173,75 @@ static void in_no_order(void)
 		}
 		is_right(cache, round % 2 ? 0 : MANY, round % 2 ? MANY : 0);
 		kmem_cache_free_bulk(cache, MANY, many);
+		end(cache);
+	}
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+enum { MANY = 1100, FEW = 20 };
+
+/* The first FEW of many, of which each lies in a page that is all the group's; NULL: there are not as many. */
+static void **in_own_pages(struct mem_cgroup *group, void **many, int wanted)
+{
+	int found = 0;
+
+	qsort(many, MANY, sizeof(*many), by_address);
+	for (int i = 0; i < MANY && found < wanted; i++) {
+		const size_t index = (size_t)((char *)many[i] - km_hot.arena) >> KM_PAGE_SHIFT;
+
+		if (index >= km_hot.pages || km_hot.owner[index] != (uintptr_t)group->objcg)
+			continue;
+		void *object = many[found];
+		many[found++] = many[i];
+		many[i] = object;
+	}
+	return found == wanted ? many : NULL;
+}
+
+/* One of two's among one's, at this place: what is allocated is all one's. */
+static void one_among(struct kmem_cache *cache, int place)
+{
+	static void *ones[MANY], *twos[MANY];
+
+	set_active_memcg(one);
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, MANY, ones));
+	set_active_memcg(two);
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, MANY, twos));
+	set_active_memcg(one);
+	if (in_own_pages(one, ones, FEW) && in_own_pages(two, twos, 1)) {
+		void *object = ones[place];
+
+		ones[place] = twos[0];
+		twos[0] = object;
+		kmem_cache_free_bulk(cache, FEW, ones);
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, FEW, ones));
+		is_right(cache, MANY + 1, MANY - 1);
+	} else {
+		NEED(!has_blocks(cache));
+	}
+	set_active_memcg(NULL);
+	kmem_cache_free_bulk(cache, MANY, ones);
+	kmem_cache_free_bulk(cache, MANY, twos);
+	is_right(cache, 0, 0);
+	NEED(kmem_cache_shrink(cache) == 0);
+}
+
+/* At each place: a look at many together misses none, of whatever size they are. */
+static void one_among_many(void)
+{
+	static const unsigned sizes[] = { 8, 64, 256, 600, 1024, 4096 };
+
+	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+		struct kmem_cache *cache = of_both_sized("among", sizes[s]);
+
+		for (int place = 0; place < FEW; place++)
+			one_among(cache, place);
 		end(cache);
 	}
 }
@@ -452,6 +529,7 @@ static const struct test_case cases[] = {
 	{ "changes hands", changes_hands },
 	{ "in bulk", in_bulk },
 	{ "in no order", in_no_order },
+	{ "one among many", one_among_many },
 	{ "nobody's", nobodys },
 	{ "at a limit", at_a_limit },
 	{ "refused without a call", refused_without_a_call },

@@ -8,10 +8,11 @@
  *
  * Counted are bytes, not pages: of a cache's object its size in the slab and 8 bytes for its owner. A group's
  * `current` counts what is charged: objects alive, and what lies ready in per-CPU stocks, which is at most 8 KiB a CPU
- * in a group's byte stock, 64 pages a CPU in its page stock, and what lies charged on shelves, at most 64 KiB, or two
- * objects, a CPU and cache; near a limit less. mem_cgroup_drain takes all of it back, and so does a charge that may
- * wait, before it is refused; one that may not (GFP_NOWAIT) may be refused by as much early. The limit `max` is exact:
- * `current` never rises above it, but by charges that insist (__GFP_NOFAIL, __GFP_HIGH, GFP_ATOMIC).
+ * in a group's byte stock, 64 pages a CPU in its page stock, and what lies charged on shelves, at most 64 KiB (256 KiB
+ * of large blocks), or two objects, a CPU and cache; near a limit less. mem_cgroup_drain takes all of it back, and so
+ * does a charge that may wait, before it is refused; one that may not (GFP_NOWAIT) may be refused by as much early. The
+ * limit `max` is exact: `current` never rises above it, but by charges that insist (__GFP_NOFAIL, __GFP_HIGH,
+ * GFP_ATOMIC).
  *
  * Contexts, unless a function says otherwise: any thread, both sides of fork(); not from a signal handler.
  * A group that is passed in must be referenced by the caller, who got it from mem_cgroup_create or mem_cgroup_get.
@@ -292,7 +293,7 @@ KMEM_API uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes);
 /*
  * mem_cgroup_drain - take back what lies charged and unused, of the group and all below, on every CPU: then `current`
  * is the sum over what is alive, to the byte. Returns the bytes that came back out of stocks. Kernel: drain_all_stock.
- * While others allocate and free, a drain misses at most one shelf (64 KiB, or two objects of a cache), or one slab
+ * While others allocate and free, a drain misses at most one shelf (64 or 256 KiB, or two objects), or one slab
  * of a private group, for each thread that is in the middle of filling or emptying one, also one that lost its CPU
  * there. An allocation that is refused drains three times because of that. Bytes on their way between stocks and
  * counters are not missed, because they are moved under the CPU's lock.

@@ -9,8 +9,8 @@
  *	else	one object: its bytes from or to the group's stock on this CPU, itself from or to the plain shelf
  *
  * Invariants: the owner word of an object that is out, or on a charged shelf, says whose it is, and whose it is has
- * paid. On a charged shelf there are at most 64 KiB, or two objects, of one cache on one CPU; near a limit less is
- * taken; and all of it is given back before anybody is refused (flush).
+ * paid. On a charged shelf there are at most 64 KiB, of large blocks 256 KiB, or two objects, of one cache on one CPU;
+ * near a limit less is taken; and all of it is given back before anybody is refused (flush).
  */
 #include <errno.h>
 #include <kmem/memcg.h>
@@ -19,6 +19,7 @@
 #include "private.h"
 
 #define SHELF_BYTES ((size_t)64 << 10)
+#define BLOCKS_BYTES ((size_t)256 << 10)	/* of large blocks: as many pages as a page stock has */
 
 /* Objects may go to and from there without passing by the front: nobody watches or checks each. */
 km_inline bool has_plain_shelf(const struct kmem_cache *cache)
@@ -90,11 +91,12 @@ static uint32_t charge_of(const struct kmem_cache *cache)
 /* Bytes of a block: as many objects as the bound allows, two at least; 0: each is paid for as it comes. */
 static uint32_t shelf_block(const struct kmem_cache *cache)
 {
+	const size_t most = cache->engine->whole_pages ? BLOCKS_BYTES : SHELF_BYTES;
 	uint32_t words = KM_CHARGED_MOST + 2;
 
 	if (cache->engine->front != KM_FRONT_ARRAY || !cache->capacity)
 		return 0;
-	while (words > 4 && (words - 2) * (size_t)charge_of(cache) > SHELF_BYTES)
+	while (words > 4 && (words - 2) * (size_t)charge_of(cache) > most)
 		words /= 2;
 	return words * (uint32_t)sizeof(void *);
 }

@@ -440,6 +440,39 @@ static void bounded(void)
 	end(group);
 }
 
+static int add_charged(struct kmem_cache *cache, void *arg)
+{
+	if (strncmp(kmem_cache_name(cache), "large-cg-", 9) == 0 && km_shelf_slot(&cache->charged))
+		km_for_each_cpu(cpu)
+			*(size_t *)arg += km_shelf_count_cpu(&cache->charged, cpu);
+	return 0;
+}
+
+/* Several at once come back, too, as far as the bound goes; they stay paid for, and a drain finds them all. */
+static void eight_at_once(void)
+{
+	enum { EIGHT = 8 };
+	static const struct {
+		size_t bytes, least, most;
+	} sizes[] = { { 16384, 8, 8 }, { BYTES, 4, 6 }, { 131072, 2, 2 } };
+
+	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+		struct mem_cgroup *group = begin("eight", sizes[s].bytes);
+		size_t lie = 0;
+
+		for (int round = 0; round < 20; round++) {
+			for (int i = 0; i < EIGHT; i++)
+				NEED((block[i] = kmalloc_in(group, sizes[s].bytes, GFP_KERNEL)));
+			for (int i = 0; i < EIGHT; i++)
+				kfree(block[i]);
+		}
+		kmem_for_each_cache(add_charged, &lie);
+		NEED(slob || (lie >= sizes[s].least && lie <= sizes[s].most));
+		NEED(slob || mem_cgroup_current(group) >= lie * sizes[s].bytes);
+		end(group);
+	}
+}
+
 /* What may lie there lowers the bound of what is free only as long as it may: also where nothing does. */
 static void tells(void)
 {
@@ -460,7 +493,7 @@ static const struct test_case cases[] = {
 	{ "in turn", in_turn }, { "private", private }, { "resized", resized }, { "leaves", leaves },
 	{ "in threads", in_threads }, { "in handlers", in_handlers }, { "after fork", after_fork },
 	{ "no memory", no_memory }, { "before failure", before_failure }, { "bounded", bounded },
-	{ "tells", tells },
+	{ "tells", tells }, { "eight at once", eight_at_once },
 };
 
 API_MAIN(cases)

@@ -609,7 +609,7 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 	/* A private group has its blocks from the first on: or destroy_all would free them. */
 	if (!cache)
 		return km_large_owner(object) || (!objcg->private && km_large_charge(object, gfp));
-	if (!km_is_charged(cache) && !km_front_may_charge(cache, gfp))
+	if (!km_is_charged(cache) && !km_front_begin_charging(cache, gfp))
 		return false;
 	/* It is somebody's already. Kernel: true as well. */
 	if (km_payer_of(cache, object))

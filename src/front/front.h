@@ -54,7 +54,7 @@ extern km_hidden bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tr
 bool km_front_relieve(struct kmem_cache *cache, unsigned *tries);
 /* km_accounting.begin, in the middle of an allocation. False also where nobody would pay, and where a handler asks that
  * must not wait. */
-bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp);
+bool km_front_begin_charging(struct kmem_cache *cache, gfp_t gfp);
 
 /* Where the engine is met often and for little: every 64th time. */
 extern km_hidden km_tls uint8_t km_front_turn;
@@ -114,13 +114,10 @@ km_inline const struct km_shape *km_shape(const struct kmem_cache *cache)
 	return km_load_acquire(&cache->shape);
 }
 /* The shape that serves a request. One that is to be paid for makes it that of what is, from now on. */
+const struct km_shape *km_shape_for_account(struct kmem_cache *cache, gfp_t gfp);
 km_inline const struct km_shape *km_shape_for(struct kmem_cache *cache, gfp_t gfp)
 {
-	const struct km_shape *shape = km_shape(cache);
-
-	if (km_unlikely(gfp & __GFP_ACCOUNT) && !shape->take && km_front_may_charge(cache, gfp))
-		return km_shape(cache);
-	return shape;
+	return km_likely(!(gfp & __GFP_ACCOUNT)) ? km_shape(cache) : km_shape_for_account(cache, gfp);
 }
 void km_front_choose_shape(struct kmem_cache *cache) km_cold;
 /* From now on these see each object; NULL: nobody does. */

@@ -39,7 +39,7 @@ km_tls bool km_account_here;
 bool km_charge_everything;
 struct obj_cgroup *km_objcg_default;
 
-bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp)
+bool km_front_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 {
 	if (!km_has_accounting() || !km_objcg_now() || km_front_busy)
 		return false;
@@ -49,6 +49,13 @@ bool km_front_may_charge(struct kmem_cache *cache, gfp_t gfp)
 	km_busy_end(busy);
 	km_calls_end(was);
 	return begun;
+}
+
+const struct km_shape *km_shape_for_account(struct kmem_cache *cache, gfp_t gfp)
+{
+	if (!km_shape(cache)->take)
+		km_front_begin_charging(cache, gfp);
+	return km_shape(cache);
 }
 
 /* Where the cache's own limit refused the slab, what other caches have ready would not help: it alone is asked. */

@@ -358,7 +358,7 @@ static struct kmem_cache *charged_cache(size_t step)
 	return km_load_acquire(&charged_of_size[step]) ?: km_load_acquire(&watched_of_size[1][step]);
 }
 
-/* The twin of a cache of kmalloc's; several threads may come at once: one twin stays. */
+/* The charged cache of a size; several threads may come at once: one of theirs stays. */
 static struct kmem_cache *make_charged(struct kmem_cache *plain)
 {
 	struct km_creation creation = { .args = { .align = plain->align }, .internal = true,

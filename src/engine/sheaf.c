@@ -677,7 +677,7 @@ static void own_objects(const struct kmem_cache *cache, void **block)
 	for (; *block; block++) {
 		volatile char *object = *block;
 
-		if (((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT < km_load(&km_hot.pages))
+		if (km_page_index(*block) < km_load(&km_hot.pages))
 			*object = *object;
 	}
 }

@@ -126,7 +126,7 @@ km_inline void km_pages_free(struct km_page *page, unsigned order)
 struct km_page *km_page_of_any(const void *p);
 km_inline struct km_page *km_page_of(const void *p)
 {
-	size_t index = ((uintptr_t)p - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
+	size_t index = km_page_index(p);
 
 	/* Acquire pairs with the release in commit_block: who sees the count sees the descriptors. */
 	return km_likely(index < km_load_acquire(&km_hot.pages)) ? &km_hot.page[index] : km_page_of_any(p);

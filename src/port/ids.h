@@ -46,7 +46,7 @@ km_inline uint64_t *km_id_factor(uintptr_t id)
 /* The page map's entry for it; 0 where it is not in the first range: its first pages are never handed out. */
 km_inline uintptr_t km_id_of(const void *object)
 {
-	uintptr_t index = ((uintptr_t)object - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
+	uintptr_t index = km_page_index(object);
 
 	return km_hot.map[index & -(uintptr_t)(index < km_load(&km_hot.pages))];
 }

@@ -102,6 +102,11 @@ struct km_hot {
 	uint64_t *owner;		/* who pays, a word for each page: page/owner.h */
 } km_aligned(64);
 extern km_hidden struct km_hot km_hot;
+/* The number of the page that p lies in, among those of the first range; km_hot.pages or more: it is in none. */
+km_inline uintptr_t km_page_index(const void *p)
+{
+	return ((uintptr_t)p - (uintptr_t)km_hot.arena) >> KM_PAGE_SHIFT;
+}
 
 /*
  * A CPU's slot of a cache, under the soft disciplines. Under rseq it is the first word alone, and for a

@@ -15,16 +15,17 @@
 /* Charges of all sizes in a tree of groups; what each group must have is added up here. */
 static void to_the_byte(void)
 {
-	enum { GROUPS = 12, LIVE = 4000, ROUNDS = 1000000 };
+	enum { GROUPS = 12, LIVE = 4000 };
 	struct mem_cgroup *groups[GROUPS];
 	static struct { int group; unsigned long bytes; } live[LIVE];
 	unsigned long sum[GROUPS] = { 0 };
 	static const int parent[GROUPS] = { -1, 0, 0, 1, 1, 1, 2, 2, 3, 3, 6, 8 };
+	int rounds = getenv("ROUNDS") ? atoi(getenv("ROUNDS")) : 1000000;
 
 	memset(live, 0, sizeof(live));
 	for (int i = 0; i < GROUPS; i++)
 		groups[i] = group_below(parent[i] < 0 ? NULL : groups[parent[i]], "g");
-	for (int i = 0; i < ROUNDS; i++) {
+	for (int i = 0; i < rounds; i++) {
 		int k = (int)random_below(LIVE);
 
 		if (live[k].bytes) {

@@ -5,7 +5,7 @@
  * How objects are taken from a CPU that runs a hit at the same time, without an atomic instruction in the hit:
  *
  *	1. close	the word that a hit reads first becomes 0, on all CPUs at once, because it is the cache's
- *	2. fence	membarrier restarts every sequence that is under way: one that had read the word reads it anew
+ *	2. fence	membarrier aborts every sequence that is under way, and an abort is a miss
  *	3. take		now no sequence is on any of the cache's words, and none comes: plain loads and stores
  *	4. open		the word is back, by a release, which pairs with the dependent loads of a hit
  *

@@ -271,7 +271,7 @@ void km_shelf_close(struct km_shelf *shelf)
 	}
 }
 
-/* Membarrier restarts the sequences of all of the process's threads: an interrupt to each CPU that runs one. */
+/* Membarrier aborts the sequences of all of the process's threads: an interrupt to each CPU that runs one. */
 bool km_shelf_fence(void)
 {
 	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;

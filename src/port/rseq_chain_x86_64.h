@@ -4,8 +4,8 @@
  * it stores before lies where nobody looks until then (an object or a link in the caller's hand, its stack).
  *
  * A sequence that lost the CPU may have read a link out of an object that another thread took and wrote to: the value
- * is nonsense, and is never stored, because the kernel has restarted the sequence before its last instruction. The read
- * itself does no harm while the slab's memory stays mapped: a slab goes by a drain, whose fence restarts the sequence.
+ * is nonsense, and is never stored, because the kernel aborts the sequence before its last instruction. The read
+ * itself does no harm while the slab's memory stays mapped: a slab goes by a drain, whose fence aborts the sequence.
  */
 #ifndef KM_PORT_RSEQ_CHAIN_X86_64_H
 #define KM_PORT_RSEQ_CHAIN_X86_64_H

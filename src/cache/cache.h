@@ -219,6 +219,8 @@ const struct km_hooks *km_watched_hooks_of(const struct kmem_cache *cache);
 extern km_hidden bool km_watched_sizes;
 /* The object, or block, was asked for with so many bytes: it has no more. Returns p, which may be NULL. */
 void *km_watched_asked(void *p, size_t bytes) km_cold;
+/* It has room for so many, more than it has: they are its user's from now on. False: not so. */
+bool km_watched_grow(void *p, size_t bytes, gfp_t gfp) km_cold;
 
 /* ---- reclaim.c */
 

@@ -31,8 +31,7 @@ struct kmem_cache *km_kmalloc_sized;
 static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
 static uint16_t charged_id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near = { KM_ID_EMPTY };
 KM_FRONT_ALLOC_PAID_NEAR(charged_id_of_size)
-/* The caches, as those two have them, whose users' bytes count: the tables above have NULL in their place, so that the
- * calls go the long way. */
+/* Those of both that are debugged: the tables above have NULL there, and calls go the long way. */
 static struct kmem_cache *watched_of_size[2][KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
 /* Larger ones, and where a sanitizer is all, go the long way: by kmalloc_node. */
 static size_t most_direct = KMALLOC_MAX_CACHE_SIZE;
@@ -347,11 +346,6 @@ bool km_kmalloc_start(void)
 	return true;
 }
 
-static struct kmem_cache **charged_table(const struct kmem_cache *cache)
-{
-	return cache && km_is_debugged(cache) ? watched_of_size[1] : charged_of_size;
-}
-
 /* The cache that serves __GFP_ACCOUNT there. Acquire pairs with the release where it is shown: it is built. */
 static struct kmem_cache *charged_cache(size_t step)
 {
@@ -370,7 +364,7 @@ static struct kmem_cache *make_charged(struct kmem_cache *plain)
 	__builtin_strcpy(name + sizeof("kmalloc-cg-") - 1, plain->name + sizeof("kmalloc-") - 1);
 	struct kmem_cache *cache = km_cache_create(name, plain->object_size, SLAB_KMALLOC | SLAB_ACCOUNT,
 						   &creation, &error);
-	first = &charged_table(cache)[plain->object_size / 8];
+	first = &(cache && km_is_debugged(cache) ? watched_of_size[1] : charged_of_size)[plain->object_size / 8];
 	/* Release pairs with the loads where they are used: it is built. */
 	if (cache && !km_cas_release(first, &none, cache))
 		kmem_cache_destroy(cache);
@@ -393,7 +387,7 @@ bool km_kmalloc_start_charged(void)
 		if (all) {
 			km_debug(cache->object_size == plain->object_size && cache != plain,
 				 "a charged cache has the size of the plain one");
-			km_store_release(&charged_table(cache)[step], cache);
+			km_store_release(&(km_is_debugged(cache) ? watched_of_size[1] : charged_of_size)[step], cache);
 			/* The first of its sizes comes last: all of them lead to it. */
 			if (km_kmalloc_cache((step - 1) * 8) != plain && !km_is_debugged(cache))
 				km_front_show_paid(cache, &charged_id_of_size[step], last + 1 - step);
@@ -632,6 +626,8 @@ static void *realloc_by(void *object, size_t size, size_t align, gfp_t gfp, void
 	if (size <= usable && (size > usable / 4 || usable <= 64 ||
 			       (usable > KMALLOC_MAX_SIZE && !km_gfp_may_wait(gfp))))
 		return shrunk(object, size, usable, gfp);
+	if (km_unlikely(km_watched_sizes) && size > usable && km_watched_grow(object, size, gfp))
+		return object;
 	void *moved = size > usable ? get_grown(size, align, gfp) : NULL;
 	if (!moved)
 		moved = get(size, gfp);

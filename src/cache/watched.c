@@ -35,10 +35,12 @@ slab_flags_t km_watched_flags(const char *name, uint32_t size, slab_flags_t flag
 		return flags;
 	const struct km_engine *engine = creation->engine ?: creation->args.engine ?
 					 km_engine_find(creation->args.engine) : km_options.engine;
-	if (&km_debugging && !km_sanitizer.objects && !engine->shared_pages)
+	/* A block of kmalloc's has its size in front, which is looked at, and nothing around it. */
+	const bool blocks = engine->shared_pages && flags & SLAB_KMALLOC;
+	if (&km_debugging && !km_sanitizer.objects && !blocks)
 		return flags;
 	say_idle_flags(name, km_sanitizer.objects ? "a sanitizer watches the objects" :
-		       engine->shared_pages ? "its engine's caches share pages" :
+		       blocks ? "blocks of kmalloc's have nothing around them in its engine" :
 						    "the program is linked without (-Wl,-u,kmem_cache_validate)");
 	return flags & ~hooked;
 }
@@ -144,4 +146,17 @@ size_t km_watched_bytes(const struct kmem_cache *cache, const void *p)
 	if (hooks && hooks->bytes)
 		return hooks->bytes(cache, p);
 	return km_sanitizer.objects && hooks && !cache->engine->shared_pages ? bytes_of(cache, p) : 0;
+}
+
+bool km_watched_grow(void *p, size_t bytes, gfp_t gfp)
+{
+	struct kmem_cache *cache = ZERO_OR_NULL_PTR(p) ? NULL : kmem_cache_of(p);
+	const struct km_hooks *hooks = cache ? km_load(&cache->hooks) : NULL;
+	size_t before = hooks && hooks->grow ? hooks->bytes(cache, p) : 0;
+
+	if (!before || !hooks->grow(cache, p, bytes))
+		return false;
+	if (gfp & __GFP_ZERO)
+		__builtin_memset((char *)p + before, 0, bytes - before);
+	return true;
 }

@@ -186,8 +186,10 @@ struct km_hooks {
 	/* The rest may be NULL. A slab is new, its objects are constructed; or it goes. */
 	void (*slab_comes)(struct kmem_cache *cache, struct km_page *slab);
 	void (*slab_goes)(struct kmem_cache *cache, struct km_page *slab);
-	/* The object's user has so many bytes of it from now on; how many are that? */
+	/* The object has so many bytes for its user from now on, no more than before; or more, if it can; how many are
+	 * that? */
 	void (*asked)(struct kmem_cache *cache, void *object, size_t bytes);
+	bool (*grow)(struct kmem_cache *cache, void *object, size_t bytes);
 	size_t (*bytes)(const struct kmem_cache *cache, const void *object);
 	/* A bad call is about to be reported: all that is known of the object that p lies in. slab: the cache's. */
 	void (*tell)(struct kmem_cache *cache, struct km_page *slab, const void *p, enum km_misuse what);
@@ -407,8 +409,10 @@ km_inline size_t *km_watched_word(const struct kmem_cache *cache, const void *ob
 /* The alignment of an object of `size` bytes. */
 uint32_t km_layout_align(slab_flags_t flags, uint32_t align, uint32_t size);
 int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *args);
-/* Bytes of a debugged object's slot from the object on, its padding not rounded up. */
-uint32_t km_layout_debugged(uint32_t object_size, slab_flags_t flags);
+/* Bytes of a debugged object's slot from the object on, its padding not rounded up. The same of a cache, whose link is
+ * put there. */
+uint32_t km_layout_debugged_bytes(uint32_t object_size, slab_flags_t flags);
+uint32_t km_layout_debugged(struct kmem_cache *cache);
 #define KM_SLAB_MAX_OBJECTS	0x7fffu	/* Kernel: MAX_OBJS_PER_PAGE */
 /* The kernel's choice of an order for slabs of at least `min_objects`. */
 unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order);

@@ -32,7 +32,7 @@ uint32_t km_reciprocal(uint32_t size)
 	return (uint32_t)((((uint64_t)1 << 32) + size - 1) / size);
 }
 
-uint32_t km_layout_debugged(uint32_t object_size, slab_flags_t flags)
+uint32_t km_layout_debugged_bytes(uint32_t object_size, slab_flags_t flags)
 {
 	uint32_t inuse = (uint32_t)km_align_up(object_size, sizeof(void *));
 
@@ -43,15 +43,13 @@ uint32_t km_layout_debugged(uint32_t object_size, slab_flags_t flags)
 	       KM_DEBUG_PAD;
 }
 
-static void layout_debugged(struct kmem_cache *cache)
+uint32_t km_layout_debugged(struct kmem_cache *cache)
 {
 	uint32_t tracks = cache->flags & SLAB_STORE_USER ? 2 * KM_DEBUG_TRACK : 0;
-	uint32_t bytes = km_layout_debugged(cache->object_size, cache->flags);
+	uint32_t bytes = km_layout_debugged_bytes(cache->object_size, cache->flags);
 
 	cache->freeptr = bytes - KM_DEBUG_PAD - tracks - KM_DEBUG_WORD - (uint32_t)sizeof(void *);
-	if (cache->flags & SLAB_RED_ZONE)
-		cache->first = cache->left = cache->align;
-	cache->size = (uint32_t)km_align_up(cache->left + bytes, cache->align);
+	return bytes;
 }
 
 /*
@@ -77,8 +75,11 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
 		cache->freeptr = (uint32_t)km_align_down(object / 2, sizeof(void *));
 	}
 	cache->size = (uint32_t)km_align_up(inuse, cache->align);
-	if (km_is_debugged(cache))
-		layout_debugged(cache);
+	if (km_is_debugged(cache)) {
+		inuse = km_layout_debugged(cache);
+		cache->left = cache->first = cache->flags & SLAB_RED_ZONE ? cache->align : 0;
+		cache->size = (uint32_t)km_align_up(cache->left + inuse, cache->align);
+	}
 	cache->reciprocal = km_reciprocal(cache->size);
 	cache->min_order = (uint8_t)km_order_of(cache->size);
 	km_debug(cache->freeptr + sizeof(void *) <= cache->size && cache->size % cache->align == 0,

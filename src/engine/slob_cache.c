@@ -18,9 +18,14 @@ static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	if (km_is_watched(cache) && !(cache->flags & SLAB_KMALLOC))
 		size += KM_RED_ZONE;
 	cache->freeptr = 0;
+	/* A slot has no red zone in front: an object is where its block begins. */
+	if (km_is_debugged(cache)) {
+		cache->left = cache->first = 0;
+		size = km_layout_debugged(cache);
+	}
 	/* An object that keeps its type when it is free is linked behind, or where the user said. Kernel: a footer as
 	 * well. */
-	if (cache->flags & SLAB_TYPESAFE_BY_RCU) {
+	if (cache->flags & SLAB_TYPESAFE_BY_RCU && !km_is_debugged(cache)) {
 		cache->freeptr = args->use_freeptr_offset ? args->freeptr_offset : size;
 		size += args->use_freeptr_offset ? 0 : (uint32_t)sizeof(void *);
 	}

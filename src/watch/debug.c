@@ -129,7 +129,7 @@ static struct km_page *slab_of(const void *object)
 {
 	struct km_page *page = km_page_of(object);
 
-	return page ? km_page_head(page) : NULL;
+	return page ? km_page_head(page) ?: page : NULL;
 }
 
 static bool is_state(uint32_t word)
@@ -167,11 +167,13 @@ static unsigned look_at_slab(struct kmem_cache *cache, struct km_page *slab, con
 
 static void trace(const struct kmem_cache *cache, const char *what, const void *object)
 {
+	if (km_likely(!(cache->flags & SLAB_TRACE)))
+		return;
 	const struct km_page *slab = slab_of(object);
+	const bool linked = km_is_debugged(cache) && !cache->engine->shared_pages;
 
-	if (km_unlikely(cache->flags & SLAB_TRACE))
-		km_warn("TRACE %s %s %p inuse=%u fp=%p", cache->name, what, object, slab ? slab->inuse : 0,
-			km_is_debugged(cache) ? *(void **)((char *)object + cache->freeptr) : NULL);
+	km_warn("TRACE %s %s %p inuse=%u fp=%p", cache->name, what, object, slab ? slab->inuse : 0,
+		linked ? *(void **)((char *)object + cache->freeptr) : NULL);
 }
 
 static void become(struct kmem_cache *cache, void *object, enum km_debug_state state)
@@ -183,8 +185,36 @@ static void become(struct kmem_cache *cache, void *object, enum km_debug_state s
 	km_store_release(&km_debug_word(cache, object)->state, (uint32_t)state);
 }
 
+/* Nothing is there of what should be. */
+static void begin(struct kmem_cache *cache, void *object)
+{
+	*km_debug_word(cache, object) = (struct km_debug_word){ KM_DEBUG_CHANGES, cache->object_size };
+	if (cache->flags & SLAB_STORE_USER)
+		__builtin_memset(km_debug_tracks(cache, object), 0, 2 * sizeof(struct km_debug_track));
+	become(cache, object, KM_DEBUG_FREE);
+}
+
+/*
+ * Where caches share pages a free object's memory is anybody's: only the bytes around one that is taken are looked at,
+ * and is this one at all, as far as the page and its state say? Else the engine knows better, and tells.
+ */
+static bool seems_taken(const struct kmem_cache *cache, const void *object)
+{
+	const struct km_page *page = km_page_of(object);
+	uintptr_t offset = (uintptr_t)object & (KM_PAGE_SIZE - 1);
+
+	if (!page || offset % sizeof(void *))
+		return false;
+	if (page->type != KM_PAGE_SHARED ? page->type != KM_PAGE_SLAB || page->cache != cache || offset :
+					   offset + cache->size > KM_PAGE_SIZE)
+		return false;
+	return km_load_acquire(&km_debug_word(cache, object)->state) == KM_DEBUG_TAKEN;
+}
+
 static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 {
+	if (cache->engine->shared_pages && km_is_debugged(cache))
+		begin(cache, object);
 	trace(cache, "alloc", object);
 	if (!km_is_debugged(cache))
 		return object;
@@ -203,8 +233,10 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 /* Its slab, cache and boundary were looked at before, and that it is taken. */
 static bool goes(struct kmem_cache *cache, void *object)
 {
+	const bool shared = cache->engine->shared_pages;
+
 	trace(cache, "free", object);
-	if (!km_is_debugged(cache))
+	if (!km_is_debugged(cache) || (shared && !seems_taken(cache, object)))
 		return true;
 	struct km_debug_word *word = km_debug_word(cache, object);
 	struct km_page *slab = slab_of(object);
@@ -217,7 +249,8 @@ static bool goes(struct kmem_cache *cache, void *object)
 		return false;
 	}
 	look_at_object(cache, slab, object, true, "kmem_cache_free");
-	look_at_slab(cache, slab, "kmem_cache_free");
+	if (!shared)
+		look_at_slab(cache, slab, "kmem_cache_free");
 	*word = (struct km_debug_word){ KM_DEBUG_CHANGES, cache->object_size };
 	if (cache->flags & SLAB_STORE_USER)
 		km_debug_track(&km_debug_tracks(cache, object)[1]);
@@ -233,17 +266,13 @@ static void slab_comes(struct kmem_cache *cache, struct km_page *slab)
 	if (!km_is_debugged(cache))
 		return;
 	fill(&padding, 1);
-	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
-		*km_debug_word(cache, object) = (struct km_debug_word){ KM_DEBUG_CHANGES, cache->object_size };
-		if (cache->flags & SLAB_STORE_USER)
-			__builtin_memset(km_debug_tracks(cache, object), 0, 2 * sizeof(struct km_debug_track));
-		become(cache, object, KM_DEBUG_FREE);
-	}
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
+		begin(cache, object);
 }
 
 static void slab_goes(struct kmem_cache *cache, struct km_page *slab)
 {
-	if (km_is_debugged(cache))
+	if (km_is_debugged(cache) && !cache->engine->shared_pages)
 		look_at_slab(cache, slab, "kmem_cache_free");
 }
 
@@ -253,11 +282,21 @@ static void asked(struct kmem_cache *cache, void *object, size_t bytes)
 {
 	struct km_debug_word *word = km_debug_word(cache, object);
 
-	if (!is_narrowed(cache) || bytes > word->asked)
+	if (!is_narrowed(cache))
 		return;
 	km_debug(bytes <= cache->object_size, "nobody has more of an object than there is");
 	__builtin_memset((char *)object + bytes, ZONE_TAKEN, cache->object_size - bytes);
 	km_store(&word->asked, (uint32_t)bytes);
+}
+
+/* Bytes that were red zone become the user's. */
+static bool grow(struct kmem_cache *cache, void *object, size_t bytes)
+{
+	if (!is_narrowed(cache) || bytes > cache->object_size)
+		return false;
+	look_at_object(cache, slab_of(object), object, true, "krealloc");
+	km_store(&km_debug_word(cache, object)->asked, (uint32_t)bytes);
+	return true;
 }
 
 static size_t bytes_of(const struct kmem_cache *cache, const void *object)
@@ -329,7 +368,7 @@ static int check(struct kmem_cache *cache)
 
 static const struct km_hooks hooks = {
 	.on_alloc = comes, .on_free = goes, .slab_comes = slab_comes, .slab_goes = slab_goes,
-	.asked = asked, .bytes = bytes_of, .tell = tell, .check = check,
+	.asked = asked, .grow = grow, .bytes = bytes_of, .tell = tell, .check = check,
 };
 
 int kmem_cache_validate(struct kmem_cache *cache)
@@ -349,8 +388,11 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 	bool low;
 	slab_flags_t all = km_debug_flags_of(name, flags, &low), laid_out = all & KM_DEBUG_LAYOUT;
 	uint32_t aligned = km_layout_align(all, align, size);
-	uint32_t bytes = km_layout_debugged(size, all) + (all & SLAB_RED_ZONE ? aligned : 0);
+	uint32_t bytes = km_layout_debugged_bytes(size, all) + (all & SLAB_RED_ZONE ? aligned : 0);
 
+	/* The longest slab has no room for it. */
+	if (km_order_of(km_align_up(bytes, aligned)) > KM_MAX_ORDER)
+		return all & ~KM_DEBUG_LAYOUT;
 	if (low && laid_out && km_order_of(km_align_up(bytes, aligned)) > km_order_of(km_align_up(size, aligned)))
 		all &= ~KM_DEBUG_LAYOUT;
 	return all;

@@ -3,23 +3,37 @@
  * Invariant: nothing here allocates, or waits; libc is asked for a stack only once it has been prepared for that.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 
 #include "../port/bits.h"
 #include "../port/os.h"
 #include "debug.h"
 
-/* Glibc's; other libraries have none. Its first call allocates. */
-extern int backtrace(void **frames, int most) __attribute__((weak));
+/*
+ * The compiler's unwinder, which is there where C++ is, and else a library that is loaded when it is wanted. libc's
+ * backtrace() is the same one, but goes on through the frame of a signal: the code that was interrupted may have moved
+ * its stack pointer without saying so, and the step behind it read anything.
+ */
+struct _Unwind_Context;
+typedef int trace_fn(struct _Unwind_Context *context, void *arg);
+#define GO_ON	0
+#define STOP	5
+extern int _Unwind_Backtrace(trace_fn *trace, void *arg) __attribute__((weak));
+extern uintptr_t _Unwind_GetIPInfo(struct _Unwind_Context *context, int *before) __attribute__((weak));
+#pragma weak dlopen
+#pragma weak dlsym
 
 /* Frames of the library that a call may pass before it is here, and a few more. */
 #define OWN_FRAMES	12u
 
 static struct {
-	uintptr_t start, bytes;
-} own;					/* this shared object's code; 0: it is none */
-static bool ready;			/* backtrace() allocates no more */
-static km_tls bool asking;		/* ... and is not called while it is at work in this thread */
+	int (*backtrace)(trace_fn *trace, void *arg);	/* set last; NULL: nobody can be asked */
+	uintptr_t (*ip)(struct _Unwind_Context *context, int *before);
+	uintptr_t start, bytes;		/* of this shared object's code; 0: it is none */
+} unwinder;
+static km_tls bool asking;		/* it is at work in this thread */
 
 /* ------------------------------------------------------------------ objects of the process */
 
@@ -68,57 +82,87 @@ static void find_own(void)
 
 	if (!dl_iterate_phdr(look, &search) || !*search.name)
 		return;
-	own.start = search.start;
-	own.bytes = search.bytes;
+	unwinder.start = search.start;
+	unwinder.bytes = search.bytes;
+}
+
+struct frames {
+	uintptr_t address[KM_DEBUG_FRAMES + OWN_FRAMES];
+	unsigned count;
+};
+
+static int note(struct _Unwind_Context *context, void *arg)
+{
+	struct frames *frames = arg;
+	int interrupted = 0;
+	uintptr_t address = unwinder.ip(context, &interrupted);
+
+	if (!address || frames->count == km_array_count(frames->address))
+		return STOP;
+	frames->address[frames->count++] = address;
+	return interrupted ? STOP : GO_ON;
 }
 
 void km_debug_stack_ready(bool tracks)
 {
-	void *frames[4];
+	struct frames frames = { .count = 0 };
 
-	if ((!tracks && !km_debug_may_track()) || !backtrace || km_load(&ready))
+	if ((!tracks && !km_debug_may_track()) || km_load(&unwinder.backtrace))
+		return;
+	void *library = !_Unwind_Backtrace && dlopen && dlsym ? dlopen("libgcc_s.so.1", RTLD_NOW) : NULL;
+	int (*backtrace)(trace_fn *trace, void *arg) = _Unwind_Backtrace;
+	unwinder.ip = _Unwind_GetIPInfo;
+	if (library) {
+		*(void **)&backtrace = dlsym(library, "_Unwind_Backtrace");
+		*(void **)&unwinder.ip = dlsym(library, "_Unwind_GetIPInfo");
+	}
+	if (!backtrace || !unwinder.ip)
 		return;
 	find_own();
+	/* The first time it may allocate. */
 	asking = true;
-	(void)backtrace(frames, 4);
+	backtrace(note, &frames);
 	asking = false;
-	/* Release pairs with km_debug_track: the library's bounds are known. */
-	km_store_release(&ready, true);
+	/* Release pairs with km_debug_track: the rest is known. */
+	km_store_release(&unwinder.backtrace, backtrace);
 }
 
 static bool is_own(uintptr_t address)
 {
-	return address - own.start < own.bytes;
+	return address - unwinder.start < unwinder.bytes;
 }
 
-/* The one that is known where nobody can be asked. */
-static km_noinline unsigned by_return(uintptr_t *frames)
+/* Its own frame is the first. */
+static km_noinline void ask(struct frames *frames)
 {
-	frames[0] = (uintptr_t)__builtin_extract_return_addr(__builtin_return_address(0));
-	return 1;
+	int (*backtrace)(trace_fn *trace, void *arg) = km_load_acquire(&unwinder.backtrace);
+	int saved_errno = errno;
+
+	if (backtrace && !asking) {
+		asking = true;
+		backtrace(note, frames);
+		asking = false;
+	}
+	errno = saved_errno;
 }
 
 void km_debug_track(struct km_debug_track *track)
 {
-	uintptr_t frames[KM_DEBUG_FRAMES + OWN_FRAMES] = { 0 };
-	unsigned count = 0, passed = 0;
+	struct frames frames = { .count = 0 };
+	unsigned passed = 0;
 
-	if (km_load_acquire(&ready) && !asking) {
-		asking = true;
-		int n = backtrace((void **)frames, (int)km_array_count(frames));
-		asking = false;
-		count = n > 0 ? (unsigned)n : 0;
-	}
-	if (!count)
-		count = by_return(frames);
-	while (passed < count && is_own(frames[passed]))
+	ask(&frames);
+	if (!frames.count)
+		frames.address[frames.count++] = (uintptr_t)__builtin_return_address(0);
+	while (passed < frames.count && is_own(frames.address[passed]))
 		passed++;
-	if (!passed || passed == count)
-		passed = count > 1;
-	count = km_min(count - passed, KM_DEBUG_FRAMES);
+	/* Where that is not told all of them are said, but the two that are here. */
+	if (!passed || passed == frames.count)
+		passed = km_min(2u, frames.count - 1);
+	unsigned count = km_min(frames.count - passed, KM_DEBUG_FRAMES);
 	km_debug(count, "a call comes from somewhere");
 	__builtin_memset(track, 0, sizeof(*track));
-	__builtin_memcpy(track->frame, frames + passed, count * sizeof(*frames));
+	__builtin_memcpy(track->frame, frames.address + passed, count * sizeof(*track->frame));
 	track->when = km_os_now_ms();
 	track->cpu = km_os_getcpu();
 	track->thread = km_os_thread();

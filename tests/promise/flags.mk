@@ -9,3 +9,7 @@ MALLOC_TESTS := $(basename $(wildcard tests/promise/malloc_*.c))
 $(foreach test,$(MALLOC_TESTS:tests/%=%),$(eval TEST_LIBS_$(test) := $(BUILD)/libkmem-malloc.a))
 $(foreach test,$(MALLOC_TESTS:tests/%=%),$(eval TEST_CFLAGS_$(test) := -fno-builtin))
 $(MALLOC_TESTS:%=$(BUILD)/%): $(BUILD)/libkmem-malloc.a tests/kit/malloc.h
+# Debugging is for malloc as well.
+TEST_LIBS_promise/debugged := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_promise/debugged := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow -Wno-use-after-free
+$(BUILD)/tests/promise/debugged: $(BUILD)/libkmem-malloc.a

@@ -8,6 +8,8 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
+#include <stdio.h>
+
 #include "frame/bench.h"
 
 struct api {
@@ -18,8 +20,12 @@ bench_inline struct api api_open(size_t size)
 {
 	/* The engine is the process default, chosen by the driver through KMEM_OPTIONS. */
 	struct kmem_cache_args args = { .align = 0 };
-	struct api api = { kmem_cache_create("bench", (unsigned int)size, &args, 0) };
+	struct api api;
+	char name[32];
 
+	/* Those that are there at once have different sizes. */
+	snprintf(name, sizeof(name), "bench-%zu", size);
+	api.cache = kmem_cache_create(name, (unsigned int)size, &args, 0);
 	if (!api.cache)
 		bench_die("cannot make a cache");
 	return api;

@@ -14,7 +14,7 @@ ENGINES = ("sheaf", "slub", "slab", "slob")
 DISCIPLINES = ("rseq", "cmpxchg", "lock")
 WORKS = ("pair", "alloc", "free", "loop", "bulk", "producer-consumer", "larson", "threads-4k", "idle-threads",
          "live-set", "netio", "latency", "groups", "churn", "simulation", "zero", "aligned", "blocks", "held",
-         "realloc", "adrift")
+         "realloc", "adrift", "turn")
 LIST = 64               # entries of an option's list
 
 

@@ -22,7 +22,7 @@ def work_column(row: Row) -> str:
     of_size = f"{work} {row.size}" if row.size != 256 else work
     names = {
         "blocks": bytes_text(row.size) + together, "realloc": bytes_text(row.size) + together,
-        "zero": of_size + together, "aligned": of_size + together, "held": work + together,
+        "zero": of_size + together, "aligned": of_size + together, "held": work + together, "turn": f"turn {row.batch}",
         "pair": f"pair {row.size}", "loop": f"loop {row.batch}" if row.size == 256 else f"{row.size}B/{row.batch}",
         "producer-consumer": "prod-cons", "threads-4k": f"4k, {row.threads} thr", "larson": f"larson {row.threads}",
         "idle-threads": "idle", "simulation": f"model {row.threads}", "live-set": f"live {row.at}" if row.at else work,
@@ -166,10 +166,9 @@ KINDS = (
              "time-stamp cycles for all of it", "work", plot=None, works=("churn",), label=MEMCG),
     ViewKind("peers", "Cost of one object: pair by bytes, loop by batch (256 bytes), not touched", CYCLES, PAIR,
              "work", 1, works=("pair", "loop")),
-    ViewKind("peers", "Objects of 256 bytes that are zero, or aligned to 64 bytes; x2: two threads at once", CYCLES,
-             PAIR, "work", 1, works=("zero", "aligned")),
-    ViewKind("peers", "Blocks, not touched; x2: two threads at once", CYCLES, PAIR, "work", works=("blocks",),
-             touch="none"),
+    ViewKind("peers", "Objects that are zero, or aligned to 64 bytes (x2: two threads at once); of many kinds in turn",
+             CYCLES, PAIR, "work", 1, works=("zero", "aligned", "turn")),
+    ViewKind("peers", "Blocks, not touched; x2: two threads", CYCLES, PAIR, "work", works=("blocks",), touch="none"),
     ViewKind("peers", "Blocks, the first word of each page written", CYCLES, PAIR, "work", works=("blocks",),
              touch="pages"),
     ViewKind("peers", "realloc from 24 bytes in steps of a half, a word written in each page", CYCLES,

@@ -13,6 +13,7 @@
 #include "works/latency.h"
 #include "works/live.h"
 #include "works/threads.h"
+#include "works/turn.h"
 #include "works/adrift.h"
 #include "works/worst.h"
 #include "works/worst_bulk.h"
@@ -36,5 +37,6 @@ const struct work bench_works[] = {
 	{ "live-set", live_run },
 	{ "adrift", adrift_run },
 	{ "zero", zero_run },
+	{ "turn", turn_run },
 	{ NULL, NULL },
 };

@@ -7,6 +7,7 @@
 #include "works/idle.h"
 #include "works/larson.h"
 #include "works/threads.h"
+#include "works/turn.h"
 
 const struct work bench_works[] = {
 	{ "pair", pair_run },
@@ -17,6 +18,7 @@ const struct work bench_works[] = {
 	{ "larson", larson_run },
 	{ "idle-threads", idle_run },
 	{ "zero", zero_run },
+	{ "turn", turn_run },
 	{ "blocks", pair_run },
 	{ "blocks-written", blocks_written_run },
 	{ "realloc", realloc_run },

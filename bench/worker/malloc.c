@@ -9,6 +9,7 @@
 #include "works/larson.h"
 #include "works/live.h"
 #include "works/threads.h"
+#include "works/turn.h"
 #include "works/adrift.h"
 #include "works/worst.h"
 
@@ -17,7 +18,7 @@ const struct work bench_works[] = {
 	{ "worst-loop", worst_loop },	   { "producer-consumer", threads_pass },
 	{ "threads-4k", threads_pairs },   { "larson", larson_run },
 	{ "live-set", live_run },	   { "idle-threads", idle_run },
-	{ "adrift", adrift_run },
+	{ "adrift", adrift_run },	   { "turn", turn_run },
 	{ "zero", zero_run },		   { "aligned", aligned_run },
 	{ "blocks", pair_run },	   { "blocks-written", blocks_written_run },
 	{ "realloc", realloc_run },	   { "held", held_run },

@@ -23,7 +23,7 @@ bool km_charge_has_room(size_t bytes)
 
 bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool may_wait)
 {
-	return km_payer_set(class, block, owner, may_wait);
+	return km_object_set_owner(class, block, owner, may_wait);
 }
 
 /* The objcg pays in the place of the block's owner; false: it may not now, and the block is nobody's. */
@@ -34,7 +34,7 @@ static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *
 		km_charged_disown(cache, owner, &block, 1);
 	if (km_objcg_spare(objcg) < cache->charge || !km_objcg_charge(objcg, cache->charge, GFP_NOWAIT | __GFP_NOWARN))
 		return false;
-	if (km_likely(km_payer_set(cache, block, (uintptr_t)objcg, km_gfp_may_wait(gfp))))
+	if (km_likely(km_object_set_owner(cache, block, (uintptr_t)objcg, km_gfp_may_wait(gfp))))
 		return true;
 	km_objcg_uncharge(objcg, cache->charge);
 	return false;
@@ -42,7 +42,7 @@ static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *
 
 void *km_charged_take_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t *word)
 {
-	const uint64_t owner = km_payer_of(cache, block);
+	const uint64_t owner = km_object_owner(cache, block);
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	int saved_errno = errno;
 

@@ -58,7 +58,7 @@ static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 		object = km_shelf_pop(&cache->shelf);
 	if (!object)
 		object = km_plain_alloc(cache, gfp, node);
-	if (km_likely(!object || !cache->charge_all || km_payer_set(cache, object, 0, km_gfp_may_wait(gfp))))
+	if (km_likely(!object || !cache->charge_all || km_object_set_owner(cache, object, 0, km_gfp_may_wait(gfp))))
 		return object;
 	km_plain_free(cache, object);
 	return km_charge_failed(cache, gfp);
@@ -74,7 +74,7 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 		object = km_shelf_pop(&cache->shelf);
 	if (!object)
 		object = km_plain_alloc(cache, gfp & ~__GFP_ACCOUNT, node);
-	if (km_likely(object && km_payer_set(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp))))
+	if (km_likely(object && km_object_set_owner(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp))))
 		return object;
 	if (object)
 		km_plain_free(cache, object);
@@ -160,7 +160,7 @@ static uint8_t direct_of(const struct kmem_cache *cache)
 {
 	if (!km_hits_by_cpu() || cache->engine->front != KM_FRONT_ARRAY)
 		return 0;
-	return km_payers_exact(cache) ? DIRECT_ALLOC : DIRECT_ALLOC | DIRECT_FREE;
+	return km_owners_exact(cache) ? DIRECT_ALLOC : DIRECT_ALLOC | DIRECT_FREE;
 }
 
 #ifdef KMEM_HAVE_RSEQ
@@ -173,7 +173,7 @@ km_inline bool in_the_way(const struct kmem_cache *cache, uintptr_t other, uintp
 /* The charge has no object, or the word of the object's slab must change. */
 static km_noinline void *finish_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
-	if (object && km_payer_set(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp)))
+	if (object && km_object_set_owner(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp)))
 		return object;
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	if (object)
@@ -190,7 +190,7 @@ km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgr
 	if (km_unlikely(!km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->charge)))
 		return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
 	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, rseq);
-	if (km_likely(object) && km_likely(km_payer_set_quick(cache, object, (uintptr_t)objcg)))
+	if (km_likely(object) && km_likely(km_object_set_owner_quick(cache, object, (uintptr_t)objcg)))
 		return object;
 	return finish_direct(cache, gfp, objcg, object);
 }
@@ -242,7 +242,7 @@ static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *obj
 		km_plain_free(cache, object);
 		return km_charge_failed(cache, gfp);
 	}
-	if (km_likely(km_payer_set(cache, object, mine, km_gfp_may_wait(gfp))))
+	if (km_likely(km_object_set_owner(cache, object, mine, km_gfp_may_wait(gfp))))
 		return object;
 	if (mine)
 		km_objcg_uncharge(objcg, cache->charge);
@@ -267,7 +267,7 @@ static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struc
  */
 static km_noinline void *take_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
-	const uint64_t owner = km_payer_of(cache, object);
+	const uint64_t owner = km_object_owner(cache, object);
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	int saved_errno = errno;
 
@@ -412,7 +412,7 @@ static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 		return;
 	}
 	if (!km_payer_is_known(owner))
-		owner = owner == KM_PAYER_NOBODY ? 0 : km_payer_of_freed(cache, object);
+		owner = owner == KM_PAYER_NOBODY ? 0 : km_freed_owner(cache, object);
 	if (!owner)
 		free_unpaid(cache, object);
 #ifdef KMEM_HAVE_RSEQ
@@ -442,7 +442,7 @@ static void charged_free(struct kmem_cache *cache, void *object)
 	uint64_t owner = 0;
 
 	if (km_likely(km_load(&cache->direct) & DIRECT_FREE && !cache->hooks && !km_charged_is_mixed(cache)))
-		owner = km_payer_quick(cache, object);
+		owner = km_object_owner_quick(cache, object);
 	if (km_likely(owner)) {
 		if (km_charged_last.owner == owner && km_charged_last.cache == cache &&
 		    km_likely(free_direct(cache, object, (struct obj_cgroup *)(uintptr_t)owner)))
@@ -462,7 +462,7 @@ static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, voi
 {
 	if (!km_plain_alloc_bulk(cache, gfp, n, objects))
 		return false;
-	if (!cache->charge_all || km_payers_set(cache, objects, n, 0, km_gfp_may_wait(gfp)) == n)
+	if (!cache->charge_all || km_objects_set_owner(cache, objects, n, 0, km_gfp_may_wait(gfp)) == n)
 		return true;
 	km_plain_free_bulk(cache, n, objects);
 	return km_charge_failed(cache, gfp) != NULL;
@@ -481,10 +481,10 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 		km_objcg_uncharge(objcg, bytes);
 		return false;
 	}
-	size_t set = km_payers_set(cache, objects, n, (uintptr_t)objcg, km_gfp_may_wait(gfp));
+	size_t set = km_objects_set_owner(cache, objects, n, (uintptr_t)objcg, km_gfp_may_wait(gfp));
 	if (km_likely(set == n))
 		return true;
-	km_payers_clear(cache, objects, set);
+	km_objects_clear_owner(cache, objects, set);
 	km_objcg_uncharge(objcg, bytes);
 	km_plain_free_bulk(cache, n, objects);
 	return km_charge_failed(cache, gfp) != NULL;
@@ -564,7 +564,7 @@ static void charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_
 			n -= own;
 			continue;
 		}
-		size_t count = km_payers_gather(cache, own, objects + n - own, &owner), left = count;
+		size_t count = km_objects_of_one_owner(cache, own, objects + n - own, &owner), left = count;
 		void **run = objects + n - count;
 
 		n -= count;
@@ -593,7 +593,7 @@ struct mem_cgroup *mem_cgroup_from_obj(const void *object)
 	if (cache && cache->twin_of)
 		owner = (uintptr_t)km_private_owner(cache);
 	else if (cache && km_is_charged(cache))
-		owner = km_payer_of(cache, object);
+		owner = km_object_owner(cache, object);
 	else if (!cache && !ZERO_OR_NULL_PTR(object))
 		owner = km_large_owner(object);
 	return owner ? km_objcg_memcg((struct obj_cgroup *)(uintptr_t)owner) : NULL;
@@ -612,11 +612,11 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 	if (!km_is_charged(cache) && !km_front_begin_charging(cache, gfp))
 		return false;
 	/* It is somebody's already. Kernel: true as well. */
-	if (km_payer_of(cache, object))
+	if (km_object_owner(cache, object))
 		return true;
 	if (!km_objcg_charge(objcg, cache->charge, gfp))
 		return false;
-	if (km_payer_set(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp)))
+	if (km_object_set_owner(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp)))
 		return true;
 	km_objcg_uncharge(objcg, cache->charge);
 	return false;

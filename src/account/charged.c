@@ -21,11 +21,11 @@ void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects,
 
 	for (size_t count = n; n; n -= count, count = n) {
 		if (mixed)
-			count = km_payers_gather(cache, n, objects, &owner);
+			count = km_objects_of_one_owner(cache, n, objects, &owner);
 		km_debug(count && count <= n, "an object has one payer");
 		if (!owner)
 			continue;
-		km_payers_clear(cache, objects + n - count, count);
+		km_objects_clear_owner(cache, objects + n - count, count);
 		km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, count * cache->charge);
 	}
 }
@@ -180,11 +180,11 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 		km_objcg_uncharge(objcg, n * cache->charge);
 		return NULL;
 	}
-	size_t set = km_payers_set(cache, objects, n, owner, km_gfp_may_wait(gfp));
+	size_t set = km_objects_set_owner(cache, objects, n, owner, km_gfp_may_wait(gfp));
 	km_debug(set <= n && n <= km_owned_capacity(&cache->charged),
 		 "a shelf is paid for as far as it has room");
 	if (km_unlikely(set < n)) {
-		km_payers_clear(cache, objects, set);
+		km_objects_clear_owner(cache, objects, set);
 		km_objcg_uncharge(objcg, n * cache->charge);
 		km_plain_free_bulk(cache, n, objects);
 		return NULL;

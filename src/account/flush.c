@@ -29,7 +29,7 @@ static bool below(struct kmem_cache *cache, uintptr_t owner, void *const *object
 	if (owner != KM_PAYERS_DIFFER)
 		return km_memcg_below((struct obj_cgroup *)owner, arg);
 	for (size_t i = 0; i < count; i++) {
-		uint64_t now = km_payer_of(cache, objects[i]);
+		uint64_t now = km_object_owner(cache, objects[i]);
 
 		if (now && now != last && km_memcg_below((struct obj_cgroup *)(uintptr_t)now, arg))
 			return true;

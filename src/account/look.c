@@ -154,14 +154,14 @@ static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup
 	uint64_t owner;
 
 	for (size_t count; n; n -= count) {
-		count = km_payers_gather(cache, n, objects, &owner);
+		count = km_objects_of_one_owner(cache, n, objects, &owner);
 		if (km_likely(owner == (uintptr_t)objcg))
 			continue;
 		void **run = objects + n - count;
 		if (owner)
 			km_charged_disown(cache, owner, run, count);
 		bool charged = km_objcg_charge(objcg, count * cache->charge, gfp);
-		if (km_likely(charged) && km_likely(km_payers_set(cache, run, count, (uintptr_t)objcg,
+		if (km_likely(charged) && km_likely(km_objects_set_owner(cache, run, count, (uintptr_t)objcg,
 								  km_gfp_may_wait(gfp)) == count))
 			continue;
 		if (charged)

@@ -64,7 +64,7 @@ static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, u
 		return false;
 	km_debug(place->offset < KM_PAGE_SIZE, "an object begins in its page");
 	bool was = km_busy_begin(), calls = km_calls_begin(may_wait);
-	bool set = km_owner_set(place->word, owner, place->offset, km_load(&cache->owner_shift), km_payers_exact(cache),
+	bool set = km_owner_set(place->word, owner, place->offset, km_load(&cache->owner_shift), km_owners_exact(cache),
 				may_wait);
 	km_calls_end(calls);
 	km_busy_end(was);
@@ -83,7 +83,7 @@ static size_t set_in_page(struct kmem_cache *cache, void *const *objects, size_t
 	uintptr_t page = (uintptr_t)objects[0] - place.offset, offset = place.offset;
 	uint64_t seen = km_load_acquire(place.word);
 	bool vector = seen & KM_OWNER_VECTOR;
-	if (km_unlikely(!vector && (seen != owner || (km_payers_exact(cache) && owner))))
+	if (km_unlikely(!vector && (seen != owner || (km_owners_exact(cache) && owner))))
 		return set_slowly(cache, &place, owner, may_wait);
 	do {
 		if (vector)
@@ -95,13 +95,13 @@ static size_t set_in_page(struct kmem_cache *cache, void *const *objects, size_t
 	return count;
 }
 
-size_t km_payers_set(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait)
+size_t km_objects_set_owner(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait)
 {
 	size_t done = 0;
 
 	if (km_unlikely(!km_payers_note(cache, owner, may_wait)))
 		return 0;
-	if (!km_payers_exact(cache))
+	if (!km_owners_exact(cache))
 		owner = owner ?: KM_OWNER_NOBODY;
 	for (size_t now; done < n; done += now) {
 		now = set_in_page(cache, objects + done, n - done, owner, may_wait);
@@ -112,12 +112,12 @@ size_t km_payers_set(struct kmem_cache *cache, void *const *objects, size_t n, u
 	return done;
 }
 
-void km_payers_clear(struct kmem_cache *cache, void *const *objects, size_t n)
+void km_objects_clear_owner(struct kmem_cache *cache, void *const *objects, size_t n)
 {
-	if (!km_payers_exact(cache))
+	if (!km_owners_exact(cache))
 		return;
 	/* One that has no word is none of the cache's: that is found out where it goes next. */
-	for (size_t i = 0; i < n; i += 1 + km_payers_set(cache, objects + i, n - i, 0, false))
+	for (size_t i = 0; i < n; i += 1 + km_objects_set_owner(cache, objects + i, n - i, 0, false))
 		;
 }
 
@@ -170,7 +170,7 @@ static size_t gather_last(const struct kmem_cache *cache, size_t n, void **objec
 	for (size_t i = n; i && n - i < WINDOW; i--) {
 		void *object = objects[i - 1];
 
-		if (km_payer_of(cache, object) != owner)
+		if (km_object_owner(cache, object) != owner)
 			continue;
 		objects[i - 1] = objects[--to];
 		objects[to] = object;
@@ -179,7 +179,7 @@ static size_t gather_last(const struct kmem_cache *cache, size_t n, void **objec
 	return n - to;
 }
 
-size_t km_payers_gather(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner)
+size_t km_objects_of_one_owner(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner)
 {
 	size_t count = 0, more;
 
@@ -187,7 +187,7 @@ size_t km_payers_gather(struct kmem_cache *cache, size_t n, void **objects, uint
 	if (km_likely(km_payer_is_known(*owner)))
 		return n;
 	if (km_unlikely(cache->checked)) {
-		*owner = km_payer_of_freed(cache, objects[n - 1]);
+		*owner = km_freed_owner(cache, objects[n - 1]);
 		return 1;
 	}
 	*owner = ANY;

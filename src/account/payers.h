@@ -47,7 +47,7 @@ km_inline uint64_t km_place_owner(const struct kmem_cache *cache, const struct k
 }
 
 /* 0: nobody, or it is none of this cache. */
-km_inline uint64_t km_payer_of(const struct kmem_cache *cache, const void *object)
+km_inline uint64_t km_object_owner(const struct kmem_cache *cache, const void *object)
 {
 	struct km_place place;
 
@@ -55,11 +55,11 @@ km_inline uint64_t km_payer_of(const struct kmem_cache *cache, const void *objec
 }
 
 /* Of one that is freed. Where frees are checked, what is no object is nobody's: a check comes later, and refuses it. */
-km_inline uint64_t km_payer_of_freed(const struct kmem_cache *cache, const void *object)
+km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *object)
 {
 	if (km_unlikely(cache->checked) && kmem_cache_of(object) != cache)
 		return 0;
-	return km_payer_of(cache, object);
+	return km_object_owner(cache, object);
 }
 
 /*
@@ -70,7 +70,7 @@ km_inline uint64_t km_payer_of_freed(const struct kmem_cache *cache, const void 
  */
 
 /* Not all of its objects are somebody's, or each free is looked at: so a free object's word must be 0. */
-km_inline bool km_payers_exact(const struct kmem_cache *cache)
+km_inline bool km_owners_exact(const struct kmem_cache *cache)
 {
 	return !cache->charge_all || cache->checked;
 }
@@ -84,17 +84,17 @@ bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait);
  * Owners of objects[0, n) that are in the caller's hand; 0: nobody pays. How many were set, from the front: n unless
  * there was no memory, or no lock. may_wait false: it makes no system call, and then may fail for that.
  */
-size_t km_payers_set(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait);
+size_t km_objects_set_owner(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait);
 /* Of objects that go back: nobody's, where that must be said. */
-void km_payers_clear(struct kmem_cache *cache, void *const *objects, size_t n);
+void km_objects_clear_owner(struct kmem_cache *cache, void *const *objects, size_t n);
 /* How many of the last of objects[0, n) are the same one's, and whose (0: nobody's); the others may change places. */
-size_t km_payers_gather(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner);
+size_t km_objects_of_one_owner(struct kmem_cache *cache, size_t n, void **objects, uint64_t *owner);
 
 /*
  * The ordinary case where several pay, with no call: so its callers need no registers beyond what they have. Whose is
  * it? 0: not this way. And: it is this owner's from now on, who is somebody; false: not this way.
  */
-km_inline uint64_t km_payer_quick(const struct kmem_cache *cache, const void *object)
+km_inline uint64_t km_object_owner_quick(const struct kmem_cache *cache, const void *object)
 {
 	struct km_place place;
 
@@ -108,7 +108,7 @@ km_inline uint64_t km_payer_quick(const struct kmem_cache *cache, const void *ob
 	return seen & ~KM_OWNER_NOBODY;
 }
 
-km_inline bool km_payer_set_quick(const struct kmem_cache *cache, const void *object, uint64_t owner)
+km_inline bool km_object_set_owner_quick(const struct kmem_cache *cache, const void *object, uint64_t owner)
 {
 	struct km_place place;
 
@@ -124,9 +124,9 @@ km_inline bool km_payer_set_quick(const struct kmem_cache *cache, const void *ob
 	return true;
 }
 
-km_inline bool km_payer_set(struct kmem_cache *cache, void *object, uint64_t owner, bool may_wait)
+km_inline bool km_object_set_owner(struct kmem_cache *cache, void *object, uint64_t owner, bool may_wait)
 {
-	return km_payers_set(cache, &object, 1, owner, may_wait) == 1;
+	return km_objects_set_owner(cache, &object, 1, owner, may_wait) == 1;
 }
 
 #endif

@@ -586,7 +586,7 @@ static void in_bulk_with_another(void)
 	if (cache->charged.slot)
 		NEED(lies_charged(cache));
 	if (cache->charged.slot && !cache->mixed.slot)
-		NEED(km_owned_owner(&cache->charged) != km_payer_of(cache, one));
+		NEED(km_owned_owner(&cache->charged) != km_object_owner(cache, one));
 	NEED(drained(group) == 0 && drained(other) == cost(cache));
 	kmem_cache_free(cache, one);
 	NEED(drained(other) == 0);

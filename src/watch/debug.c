@@ -219,7 +219,8 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 	if (!km_is_debugged(cache))
 		return object;
 	struct km_debug_word *word = km_debug_word(cache, object);
-	km_debug(slab_of(object) && slab_of(object)->cache == cache, "an object that comes is the cache's");
+	km_debug(slab_of(object) && (cache->engine->shared_pages || slab_of(object)->cache == cache),
+		 "an object that comes is the cache's");
 	look_at_object(cache, slab_of(object), object, false, "kmem_cache_alloc");
 	km_store(&word->state, (uint32_t)KM_DEBUG_CHANGES);
 	word->asked = cache->object_size;

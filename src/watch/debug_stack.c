@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <sys/auxv.h>
 
 #include "../port/bits.h"
 #include "../port/os.h"
@@ -62,6 +63,14 @@ static int look(struct dl_phdr_info *info, size_t bytes km_unused, void *arg)
 	return 0;
 }
 
+/* As it was started; libc has its name from the kernel. */
+static const char *program(void)
+{
+	const char *name = (const char *)getauxval(AT_EXECFN);
+
+	return name ?: "/proc/self/exe";
+}
+
 const char *km_debug_place(uintptr_t address, char *text, size_t bytes)
 {
 	struct search search = { .address = address };
@@ -69,7 +78,7 @@ const char *km_debug_place(uintptr_t address, char *text, size_t bytes)
 	if (!dl_iterate_phdr(look, &search))
 		km_format(text, bytes, "%p", (void *)address);
 	else
-		km_format(text, bytes, "%s+0x%lx", *search.name ? search.name : "/proc/self/exe", search.offset);
+		km_format(text, bytes, "%s+0x%lx", *search.name ? search.name : program(), search.offset);
 	return text;
 }
 

@@ -1,7 +1,7 @@
 /*
- * charge.c: objects that somebody pays for. It stands before the front of a cache with SLAB_ACCOUNT, or one that was
- * once asked for an object with __GFP_ACCOUNT, and sees to it that each such object costs its group cache->charge bytes
- * from the moment it is handed out until it is freed.
+ * charge.c: the shape of objects that somebody pays for. It stands before the plain shape of a cache with SLAB_ACCOUNT,
+ * or of one that was once asked for an object with __GFP_ACCOUNT, and sees to it that each such object costs its group
+ * cache->charge bytes from the moment it is handed out until it is freed.
  *
  *	hit	the CPU's charged shelf holds objects of this group, paid for when they were put there: pop, push
  *	take	where several pay, blocks have objects of them all: what is another's is charged to who pops it

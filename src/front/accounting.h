@@ -43,7 +43,7 @@ struct km_accounting {
 	/* ---- for front: an object of this cache is to be paid for: from now on each call asks who pays. False:
 	 * can't. */
 	bool (*begin)(struct kmem_cache *cache, bool may_wait);
-	/* All that lies there goes back. */
+	/* All that lies on charged shelves goes back. */
 	const struct km_charged_drain *drain;
 
 	/* ---- for cache: what has twins goes, and they with it. With the registry locked. */

@@ -323,6 +323,44 @@ static void forked(void)
 	free(p);
 }
 
+static __attribute__((noinline)) void *some(struct kmem_cache *cache)
+{
+	return blind(kmem_cache_alloc(cache, GFP_KERNEL));
+}
+
+static __attribute__((noinline)) void *others(struct kmem_cache *cache)
+{
+	return blind(kmem_cache_alloc(cache, GFP_KERNEL));
+}
+
+/* By the calls that allocated them, the most first; none that was freed. */
+static void traces(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("traced", 100, NULL, FLAGS);
+	struct kmem_cache *plain = kmem_cache_create("plain", 100, NULL, SLAB_NO_USER_FLAGS);
+	static char text[65536];
+	void *objects[35];
+	unsigned long first, second, lines = 0;
+	int ends[2];
+
+	for (int i = 0; i < 35; i++)
+		objects[i] = i < 5 ? others(cache) : some(cache);
+	kmem_cache_free(cache, some(cache));
+	NEED(kmem_cache_print_traces(plain, 1) == -EINVAL);
+	NEED(!pipe(ends) && kmem_cache_print_traces(cache, ends[1]) == 0);
+	close(ends[1]);
+	for (ssize_t n, at = 0; (n = read(ends[0], text + at, sizeof(text) - 1 - (size_t)at)) > 0;)
+		at += n;
+	NEED(sscanf(text, "%lu", &first) == 1 && first == 30 && strstr(text, " age=") && strstr(text, " pid="));
+	for (char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n'))
+		lines += sscanf(line + 1, "%lu %*s age=", &second) == 1 && strncmp(line + 1, "        ", 8);
+	NEED(lines == 1 && strstr(text, "\n      5 ") && strstr(text, "\nTOTAL 35\n"));
+	for (int i = 0; i < 35; i++)
+		kmem_cache_free(cache, objects[i]);
+	kmem_cache_destroy(cache);
+	kmem_cache_destroy(plain);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -332,7 +370,7 @@ static const struct {
 	{ "alignments", alignments, true }, { "zeros and growth", zeros_and_growth, false },
 	{ "kept contents", kept_contents, true }, { "many at once", many_at_once, false },
 	{ "accounted", accounted, false }, { "threads", threads, true }, { "handlers", handlers, true },
-	{ "forked", forked, false },
+	{ "forked", forked, false }, { "traces", traces, false },
 };
 
 int main(int argc, char **argv)

@@ -33,7 +33,7 @@ static const char usage_text[] =
 	"  --percpu NAME      per-CPU discipline: auto, rseq, cmpxchg, lock\n"
 	"  --limit SIZE       malloc fails with ENOMEM beyond; K, M, G, T: powers of 1024\n"
 	"  --group NAME       count what is allocated, under this name (the program's)\n"
-	"  --debug SETTINGS   caches that are debugged: FZPU, FZ,malloc-64, ... (KMEM_DEBUG=help)\n"
+	"  --debug SETTINGS   debugged caches: FZPU, FZPU,malloc-*; see KMEM_DEBUG=help\n"
 	"  --options K:V,...  any other KMEM_OPTIONS (KMEM_OPTIONS=help lists them)\n"
 	"  --stats            when the program ends, slabinfo on stderr\n"
 	"  --stats=FILE       ... JSON into FILE, in which %p becomes the process id\n"

@@ -1,0 +1,190 @@
+/*
+ * `kmem symbols`: a filter that names functions. Each FILE+0xOFFSET of its input, as reports of debugging have them,
+ * becomes FUNCTION+0xINTO/0xLENGTH [FILE], the kernel's form, if the file is an ELF file of 64 bits that has a symbol
+ * there; everything else passes as it is. Invariant: nothing of a file is believed: each table and name that is read
+ * lies in it.
+ *
+ * Exit status: 0; 1 what could not be read or written; 2 wrong usage.
+ */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kmem.h"
+
+#define MOST_FILES 64		/* others stay as they are */
+
+static const char usage_text[] =
+	"usage: kmem symbols [FILE]\n"
+	"Copies FILE, or standard input, and names the functions at FILE+0xOFFSET:\n"
+	"  kmem run --debug FZPU -- PROGRAM 2>&1 | kmem symbols\n";
+
+struct image {
+	char *path;
+	const char *bytes;		/* NULL: it can't be used */
+	size_t length;
+};
+
+static struct {
+	struct image image[MOST_FILES];
+	size_t count;
+} files;
+
+/* `count` things of `each` bytes there, or NULL. */
+static const void *part(const struct image *image, uint64_t at, uint64_t count, uint64_t each)
+{
+	uint64_t bytes;
+
+	if (__builtin_mul_overflow(count, each, &bytes) || at > image->length || bytes > image->length - at ||
+	    at % sizeof(uint64_t))
+		return NULL;
+	return image->bytes + at;
+}
+
+static void map_file(struct image *image)
+{
+	int fd = open(image->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct stat status;
+
+	if (fd < 0)
+		return;
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+		void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+
+		if (map != MAP_FAILED) {
+			image->bytes = map;
+			image->length = (size_t)status.st_size;
+		}
+	}
+	close(fd);
+	const Elf64_Ehdr *head = image->bytes ? part(image, 0, 1, sizeof(*head)) : NULL;
+	if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) || head->e_ident[EI_CLASS] != ELFCLASS64)
+		image->bytes = NULL;
+}
+
+static const struct image *image_of(const char *path, size_t length)
+{
+	for (size_t i = 0; i < files.count; i++)
+		if (!strncmp(files.image[i].path, path, length) && !files.image[i].path[length])
+			return &files.image[i];
+	if (files.count == MOST_FILES)
+		return NULL;
+	struct image *image = &files.image[files.count++];
+	image->path = kmem_need(strndup(path, length));
+	map_file(image);
+	return image;
+}
+
+/* The name in a table of strings, which ends in the file; NULL: it is none. */
+static const char *name_at(const struct image *image, const Elf64_Shdr *strings, uint32_t at)
+{
+	if (strings->sh_offset > image->length || strings->sh_size > image->length - strings->sh_offset ||
+	    at >= strings->sh_size)
+		return NULL;
+	const char *name = image->bytes + strings->sh_offset + at;
+	return *name && memchr(name, '\0', strings->sh_size - at) ? name : NULL;
+}
+
+struct function {
+	const char *name;
+	uint64_t start, length;
+};
+
+/* The function of this table that the address is in. */
+static bool find_in(const struct image *image, const Elf64_Shdr *table, const Elf64_Shdr *strings, uint64_t address,
+		    struct function *found)
+{
+	uint64_t count = table->sh_size / sizeof(Elf64_Sym);
+	const Elf64_Sym *symbols = part(image, table->sh_offset, count, sizeof(*symbols));
+
+	for (uint64_t i = 0; symbols && i < count; i++) {
+		const Elf64_Sym *symbol = &symbols[i];
+		const char *name;
+
+		if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || address - symbol->st_value >= symbol->st_size ||
+		    !(name = name_at(image, strings, symbol->st_name)))
+			continue;
+		*found = (struct function){ name, symbol->st_value, symbol->st_size };
+		return true;
+	}
+	return false;
+}
+
+static bool find(const struct image *image, uint64_t address, struct function *found)
+{
+	const Elf64_Ehdr *head = image && image->bytes ? part(image, 0, 1, sizeof(*head)) : NULL;
+	const Elf64_Shdr *sections = head ? part(image, head->e_shoff, head->e_shnum, sizeof(*sections)) : NULL;
+
+	if (!sections || head->e_shentsize != sizeof(*sections))
+		return false;
+	/* The whole table, where it was not stripped, before what is exported. */
+	for (unsigned type = SHT_SYMTAB;; type = SHT_DYNSYM) {
+		for (unsigned i = 0; i < head->e_shnum; i++)
+			if (sections[i].sh_type == type && sections[i].sh_link < head->e_shnum &&
+			    find_in(image, &sections[i], &sections[sections[i].sh_link], address, found))
+				return true;
+		if (type == SHT_DYNSYM)
+			return false;
+	}
+}
+
+/* The path that ends at `plus`, in a line that begins at `line`: after a blank. */
+static const char *path_before(const char *line, const char *plus)
+{
+	while (plus > line && plus[-1] != ' ' && plus[-1] != '\t')
+		plus--;
+	return plus;
+}
+
+static void copy_line(const char *line)
+{
+	const char *done = line, *plus;
+
+	for (const char *at = line; (plus = strstr(at, "+0x")); at = plus + 3) {
+		const char *path = path_before(done, plus);
+		struct function found;
+		char *end;
+		uint64_t address = strtoull(plus + 1, &end, 16);
+
+		/* A call is in front of where it comes back to. */
+		if (path == plus || !address || !find(image_of(path, (size_t)(plus - path)), address - 1, &found))
+			continue;
+		printf("%.*s%s+0x%llx/0x%llx [%.*s]", (int)(path - done), done, found.name,
+		       (unsigned long long)(address - found.start), (unsigned long long)found.length,
+		       (int)(plus - path), path);
+		done = end;
+	}
+	fputs(done, stdout);
+}
+
+int cmd_symbols(int argc, char **argv)
+{
+	FILE *input = stdin;
+	char *line = NULL;
+	size_t room = 0;
+
+	if (argc == 2 && !strcmp(argv[1], "--help"))
+		kmem_help(usage_text);
+	if (argc > 2 || (argc == 2 && argv[1][0] == '-' && argv[1][1]))
+		kmem_usage("symbols", "one file at most; --help says more");
+	if (argc == 2 && strcmp(argv[1], "-") && !(input = fopen(argv[1], "re")))
+		return kmem_failed(1, "symbols", "%s: %s", argv[1], strerror(errno));
+	while (getline(&line, &room, input) > 0) {
+		copy_line(line);
+		/* Who reads along sees each line as it comes. */
+		if (fflush(stdout))
+			return kmem_failed(1, "symbols", "writing: %s", strerror(errno));
+	}
+	free(line);
+	if (ferror(input))
+		return kmem_failed(1, "symbols", "reading: %s", strerror(errno));
+	return 0;
+}

@@ -452,12 +452,13 @@ static void *worker(void *arg)
 	uint64_t mine = (uintptr_t)arg * 0x9e3779b97f4a7c15u + 1;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		random_next(&mine);
-		set_active_memcg(common_group[mine >> 20 & 1]);
-		post(common, kmem_cache_alloc(common, GFP_KERNEL), mine);
+		uint64_t number = random_next(&mine);
+
+		set_active_memcg(common_group[number >> 20 & 1]);
+		post(common, kmem_cache_alloc(common, GFP_KERNEL), number);
 		if (i % 4000 == 0)
 			mem_cgroup_drain(common_group[0]);
-		if (mine % 512 == 0)
+		if (number % 512 == 0)
 			sched_yield();
 	}
 	return NULL;

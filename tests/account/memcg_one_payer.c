@@ -35,12 +35,7 @@ static struct kmem_cache *paid_by(struct mem_cgroup *group, const char *name)
 
 static void free_all(struct kmem_cache *cache)
 {
-	for (int i = 0; i < SOME; i += 2)
-		kmem_cache_free(cache, objects[i]);
-	for (int i = 1; i < SOME; i += 4)
-		kfree(objects[i]);
-	for (int i = 3; i < SOME; i += 4)
-		kmem_cache_free_bulk(cache, 1, &objects[i]);
+	free_each_way(cache, objects, 0, SOME);
 }
 
 static void begins(void)

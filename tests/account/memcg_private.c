@@ -534,22 +534,23 @@ static void *worker(void *arg)
 	uint64_t mine = (uintptr_t)arg * 0x9e3779b97f4a7c15u + 1;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		random_next(&mine);
-		set_active_memcg(common_group[(mine >> 20) % 3]);
-		post(common, kmem_cache_alloc(common, GFP_KERNEL), mine);
+		uint64_t number = random_next(&mine);
+
+		set_active_memcg(common_group[(number >> 20) % 3]);
+		post(common, kmem_cache_alloc(common, GFP_KERNEL), number);
 		if (i % 4000 == 0)
 			mem_cgroup_drain(common_group[0]);
-		if (mine % 512 == 0)
+		if (number % 512 == 0)
 			sched_yield();
 		/* Groups come and go meanwhile, and leave what they have. */
-		if (mine % 1024 == 0) {
+		if (number % 1024 == 0) {
 			struct mem_cgroup *brief = private_group("brief");
 
 			set_active_memcg(brief);
 			void *object = kmem_cache_alloc(common, GFP_KERNEL);
 			set_active_memcg(NULL);
 			mem_cgroup_put(brief);
-			post(common, object, mine / 1024);
+			post(common, object, number / 1024);
 		}
 	}
 	return NULL;

@@ -52,24 +52,6 @@ static void take_for(struct mem_cgroup *group, struct kmem_cache *cache, int fro
 		NEED((objects[i] = alloc_for(group, cache)) && (i == from || objects[i] != objects[i - 1]));
 }
 
-static void put_some(struct kmem_cache *cache, int from, int to)
-{
-	for (int i = from; i < to; i++)
-		switch (i % 4) {
-		case 0:
-			kmem_cache_free(cache, objects[i]);
-			break;
-		case 1:
-			kfree(objects[i]);
-			break;
-		case 2:
-			kmem_cache_free_bulk(cache, 1, &objects[i]);
-			break;
-		default:
-			kfree_bulk(1, &objects[i]);
-		}
-}
-
 /* Whose an object is, by what is asked and by what is charged. */
 static void is_right(struct kmem_cache *cache, size_t ones, size_t twos)
 {
@@ -87,8 +69,8 @@ static void changes_hands(void)
 		is_right(cache, SOME / 2, SOME / 2);
 		size_t before = lies_charged(cache);
 		/* It stays paid for, by whoever it was. */
-		put_some(cache, 4, 8);
-		put_some(cache, SOME - 4, SOME);
+		free_each_way(cache, objects, 4, 8);
+		free_each_way(cache, objects, SOME - 4, SOME);
 		if (has_blocks(cache))
 			NEED(lies_charged(cache) == before + 8);
 		/* The other takes them: what he pays more that one pays less. */
@@ -101,7 +83,7 @@ static void changes_hands(void)
 			mem_cgroup_put(payer);
 		}
 		is_right(cache, SOME / 2, SOME / 2);
-		put_some(cache, 0, SOME);
+		free_each_way(cache, objects, 0, SOME);
 		is_right(cache, 0, 0);
 	}
 	end(cache);
@@ -254,16 +236,16 @@ static void nobodys(void)
 	for (int i = 0; i < 8; i++)
 		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
 	is_right(cache, 0, 0);
-	put_some(cache, 0, 8);
+	free_each_way(cache, objects, 0, 8);
 	take_for(one, cache, 0, 8);
 	is_right(cache, 8, 0);
-	put_some(cache, 0, 8);
+	free_each_way(cache, objects, 0, 8);
 	for (int i = 0; i < 8; i++) {
 		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
 		NEED(!mem_cgroup_from_obj(objects[i]));
 	}
 	is_right(cache, 0, 0);
-	put_some(cache, 0, 8);
+	free_each_way(cache, objects, 0, 8);
 	end(cache);
 }
 
@@ -277,7 +259,7 @@ static void at_a_limit(void)
 	for (int round = 0; round < 3; round++) {
 		take_for(one, cache, 0, (int)fit);
 		NEED(!alloc_for(two, cache) && mem_cgroup_current(parent) == most);
-		put_some(cache, 0, (int)fit);
+		free_each_way(cache, objects, 0, (int)fit);
 		take_for(two, cache, 0, (int)fit);
 		NEED(!alloc_for(one, cache) && mem_cgroup_current(parent) == most);
 		is_right(cache, 0, fit);
@@ -288,22 +270,22 @@ static void at_a_limit(void)
 		NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, fit, objects + fit));
 		set_active_memcg(NULL);
 		is_right(cache, fit, 0);
-		put_some(cache, 0, (int)fit);
+		free_each_way(cache, objects, 0, (int)fit);
 	}
 	/* His own is below that: some of the other's are his for it, then no more. */
 	NEED(mem_cgroup_set_max(two, 3 * cost(cache)) == 0);
 	take_for(one, cache, 0, (int)fit);
-	put_some(cache, 0, (int)fit);
+	free_each_way(cache, objects, 0, (int)fit);
 	set_active_memcg(two);
 	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, fit, objects));
 	set_active_memcg(NULL);
 	is_right(cache, 0, 0);
 	take_for(one, cache, 0, (int)fit);
-	put_some(cache, 0, (int)fit);
+	free_each_way(cache, objects, 0, (int)fit);
 	take_for(two, cache, 0, 3);
 	NEED(!alloc_for(two, cache));
 	is_right(cache, 0, 3);
-	put_some(cache, 0, 3);
+	free_each_way(cache, objects, 0, 3);
 	end(cache);
 }
 
@@ -313,12 +295,12 @@ static void leaves(void)
 	struct kmem_cache *cache = of_both("leaves");
 
 	take_for(one, cache, 0, SOME);
-	put_some(cache, 0, SOME);
+	free_each_way(cache, objects, 0, SOME);
 	mem_cgroup_put(one);
 	take_for(two, cache, 0, SOME);
 	NEED(drained(parent) == SOME * cost(cache) && drained(two) == SOME * cost(cache));
 	one = group_below(parent, "one");
-	put_some(cache, 0, SOME);
+	free_each_way(cache, objects, 0, SOME);
 	is_right(cache, 0, 0);
 	end(cache);
 }
@@ -341,7 +323,7 @@ static void later(bool bulk)
 	set_active_memcg(NULL);
 	is_right(cache, SOME, 1);
 	kmem_cache_free(cache, object);
-	put_some(cache, 0, SOME);
+	free_each_way(cache, objects, 0, SOME);
 	is_right(cache, 0, 0);
 	for (int i = 0; i < SOME && !bulk; i++)
 		kmem_cache_free(cache, alloc_for(i % 2 ? one : two, cache));
@@ -380,13 +362,13 @@ static void no_fence_to_be_had(void)
 	NEED(back_of(cache) != MIXED && (!has_blocks(cache) || !cache->shelf.front.back.shelf));
 	for (int round = 0; round < 3; round++) {
 		is_right(cache, SOME / 2, SOME / 2);
-		put_some(cache, 0, SOME);
+		free_each_way(cache, objects, 0, SOME);
 		is_right(cache, 0, 0);
 		take_for(one, cache, 0, SOME / 2);
 		take_for(two, cache, SOME / 2, SOME);
 	}
 	NEED(back_of(cache) != MIXED);
-	put_some(cache, 0, SOME);
+	free_each_way(cache, objects, 0, SOME);
 	end(cache);
 }
 
@@ -407,7 +389,7 @@ static void at_a_limit_without_a_fence(void)
 		}
 		NEED(mem_cgroup_set_max(parent, FIT * cost(mine)) == 0);
 		take_for(one, mine, 0, FIT);
-		put_some(mine, 0, FIT);
+		free_each_way(mine, objects, 0, FIT);
 		NEED(!has_blocks(mine) || lies_charged(mine));
 		km_os_fault = no_fence;
 		/* Whose it is decides: one's is not drained for two, if it is not in his way. */
@@ -445,7 +427,7 @@ static void zeroed(void)
 		take_for(one, cache, 0, 8);
 		for (int i = 0; i < 8; i++)
 			memset(objects[i], 0x5a, 200);
-		put_some(cache, 0, 8);
+		free_each_way(cache, objects, 0, 8);
 		set_active_memcg(round ? two : one);
 		for (int i = 0; i < 8; i++) {
 			NEED((objects[i] = i % 2 ? kmem_cache_zalloc(cache, GFP_KERNEL) :
@@ -454,7 +436,7 @@ static void zeroed(void)
 		}
 		set_active_memcg(NULL);
 		is_right(cache, round ? 0 : 8, round ? 8 : 0);
-		put_some(cache, 0, 8);
+		free_each_way(cache, objects, 0, 8);
 	}
 	for (int i = 0; i < 8; i++) {
 		MEMCG_SCOPE(i % 2 ? one : two);
@@ -480,10 +462,10 @@ static void with_a_twin(void)
 		take_for(two, cache, 8, 12);
 		NEED(!cache->shelf.front.back.shelf && !km_id_masks(cache->id)->block);
 		is_right(cache, 4, 4);
-		put_some(cache, 0, 12);
+		free_each_way(cache, objects, 0, 12);
 		take_for(two, cache, 0, 4);
 		is_right(cache, 0, 4);
-		put_some(cache, 0, 4);
+		free_each_way(cache, objects, 0, 4);
 	}
 	mem_cgroup_put(own);
 	end(cache);

@@ -3,6 +3,7 @@
  * out twice, none is lost, and the counters of lost compare-and-swaps move where they are lost. Disciplines: all.
  */
 #include "slub.h"
+#include "kit/random.h"
 
 #include <signal.h>
 #include <sys/syscall.h>
@@ -53,20 +54,14 @@ static struct {
 	uint32_t stop;
 } shared;
 
-static unsigned next(uint64_t *seed)
-{
-	*seed = *seed * 6364136223846793005ull + 1442695040888963407ull;
-	return (unsigned)(*seed >> 33);
-}
-
 static void one_step(uint64_t *seed)
 {
 	struct kmem_cache *cache = shared.cache;
-	unsigned what = next(seed) % 16;
+	unsigned what = random_next(seed) % 16;
 
 	if (what == 0) {
 		void *batch[100];
-		size_t count = 1 + next(seed) % 100;
+		size_t count = 1 + random_next(seed) % 100;
 
 		if (!kmem_cache_alloc_bulk(cache, GFP_KERNEL, count, batch))
 			return;
@@ -80,7 +75,7 @@ static void one_step(uint64_t *seed)
 	struct object *mine = what < 9 ? kmem_cache_alloc(cache, GFP_KERNEL) : NULL;
 	if (mine)
 		claim(mine);
-	mine = __atomic_exchange_n(&shared.slot[next(seed) % SLOTS], mine, __ATOMIC_ACQ_REL);
+	mine = __atomic_exchange_n(&shared.slot[random_next(seed) % SLOTS], mine, __ATOMIC_ACQ_REL);
 	if (mine)
 		release(cache, mine);
 }
@@ -91,8 +86,8 @@ static void *churn(void *arg)
 	int cpus = cpu_at(1) < 0 ? 1 : 2;
 
 	while (!__atomic_load_n(&shared.stop, __ATOMIC_RELAXED)) {
-		if (next(&seed) % 256 == 0)
-			go_to_cpu(cpu_at((int)(next(&seed) % (unsigned)cpus)));
+		if (random_next(&seed) % 256 == 0)
+			go_to_cpu(cpu_at((int)(random_next(&seed) % (unsigned)cpus)));
 		one_step(&seed);
 	}
 	return NULL;
@@ -157,7 +152,7 @@ static void in_handler(int signal)
 	(void)signal;
 	if (object) {
 		claim(object);
-		object = __atomic_exchange_n(&shared.slot[next(&seed) % 64], object,
+		object = __atomic_exchange_n(&shared.slot[random_next(&seed) % 64], object,
 					     __ATOMIC_ACQ_REL);
 	}
 	if (object)

@@ -39,6 +39,25 @@ static inline size_t lies_charged(const struct kmem_cache *cache)
 	return count;
 }
 
+/* So many, each in another of the ways in which an object goes. */
+static inline void free_each_way(struct kmem_cache *cache, void **objects, int from, int to)
+{
+	for (int i = from; i < to; i++)
+		switch (i % 4) {
+		case 0:
+			kmem_cache_free(cache, objects[i]);
+			break;
+		case 1:
+			kfree(objects[i]);
+			break;
+		case 2:
+			kmem_cache_free_bulk(cache, 1, &objects[i]);
+			break;
+		default:
+			kfree_bulk(1, &objects[i]);
+		}
+}
+
 /* GROUPS_MAIN of a program that stays on its CPU. */
 #define CHARGED_MAIN(cases)                                                                        \
 	__attribute__((constructor)) static void stay(void)                                        \

@@ -4,17 +4,14 @@
 
 #include <stdint.h>
 
-#define RANDOM_SEED 88172645463325252u
-
-/* Marsaglia's xorshift; a state that is zero begins as the seed. */
+/* SplitMix64: each bit of the number is as good as another, and any state will do. */
 static inline uint64_t random_next(uint64_t *state)
 {
-	uint64_t number = *state ? *state : RANDOM_SEED;
+	uint64_t z = *state += 0x9e3779b97f4a7c15u;
 
-	number ^= number << 13;
-	number ^= number >> 7;
-	number ^= number << 17;
-	return *state = number;
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+	return z ^ z >> 31;
 }
 
 /* The next of the program's own. */

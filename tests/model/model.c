@@ -7,6 +7,7 @@
  * `model FILE` replays a file of byte-code, `model -x WORD...` the operations as they are printed.
  */
 #include "machine.h"
+#include "kit/random.h"
 
 #include <errno.h>
 
@@ -17,19 +18,10 @@
 static struct machine machine;
 static bool quiet;
 
-static uint64_t next_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
-
 static void make_program(uint64_t seed, uint8_t *code, size_t ops)
 {
 	for (size_t i = 0; i < ops; i++) {
-		uint64_t random = next_random(&seed);
+		uint64_t random = random_next(&seed);
 
 		memcpy(code + i * OP_BYTES, &random, OP_BYTES);
 	}

@@ -5,6 +5,7 @@
  */
 #include "kit/events.h"
 #include "kit/groups.h"
+#include "kit/random.h"
 
 #include <sys/wait.h>
 
@@ -36,8 +37,7 @@ static int rounds = 40000;
 
 static unsigned long below(struct worker *worker, unsigned long n)
 {
-	worker->random = worker->random * 6364136223846793005ull + 1442695040888963407ull;
-	return (worker->random >> 33) % n;
+	return random_next(&worker->random) % n;
 }
 
 static struct mem_cgroup *take_group(struct place *place)

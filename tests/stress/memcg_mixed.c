@@ -8,6 +8,7 @@
  */
 #include "kit/events.h"
 #include "kit/groups.h"
+#include "kit/random.h"
 
 #include <sys/wait.h>
 
@@ -43,8 +44,7 @@ static int steps;
 
 static unsigned below(struct worker *worker, unsigned n)
 {
-	worker->random = worker->random * 6364136223846793005ull + 1442695040888963407ull;
-	return (unsigned)(worker->random >> 33) % n;
+	return random_next(&worker->random) % n;
 }
 
 static void need(bool truth, const char *what)

@@ -8,6 +8,7 @@
  */
 #include "kit/events.h"
 #include "kit/groups.h"
+#include "kit/random.h"
 
 #include <signal.h>
 #include <sys/time.h>
@@ -35,8 +36,7 @@ static _Thread_local struct {
 
 static unsigned below(unsigned n)
 {
-	here.random = here.random * 6364136223846793005ull + 1442695040888963407ull;
-	return (unsigned)(here.random >> 33) % n;
+	return random_next(&here.random) % n;
 }
 
 static void count(unsigned long *what)

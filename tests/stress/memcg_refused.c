@@ -4,6 +4,7 @@
  */
 #include "kit/events.h"
 #include "kit/groups.h"
+#include "kit/random.h"
 
 #define SISTERS	3
 #define MOST	20000ul		/* of each of them */
@@ -45,12 +46,11 @@ static bool charge_some(struct sister *sister, unsigned random)
 static void *charge_on(void *arg)
 {
 	struct sister *sister = arg;
-	unsigned random = sister->number;
+	uint64_t random = sister->number;
 
 	go_to_cpu(cpu_at((int)sister->number % 2));
 	while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) {
-		random = random * 1103515245 + 12345;
-		sister->refused += !charge_some(sister, random >> 8);
+		sister->refused += !charge_some(sister, random_next(&random));
 	}
 	return NULL;
 }

@@ -4,6 +4,7 @@
  */
 #include "kit/events.h"
 #include "kit/groups.h"
+#include "kit/random.h"
 
 #define THREADS	3
 #define OBJECTS	600
@@ -22,24 +23,18 @@ static int look(const char *cache, size_t objects, uint64_t bytes, void *sum)
 
 struct churner {
 	pthread_t thread;
-	unsigned random;
+	uint64_t random;
 	int groups;
 	void *object[OBJECTS];
 	struct kmem_cache *of[OBJECTS];
 };
-
-static unsigned next_random(struct churner *churner)
-{
-	churner->random = churner->random * 1103515245 + 12345;
-	return churner->random >> 8;
-}
 
 static void use_one(struct churner *churner)
 {
 	struct mem_cgroup *group = group_below(top, "short");
 
 	for (int i = 0; i < OBJECTS; i++) {
-		unsigned random = next_random(churner);
+		unsigned random = random_next(&churner->random);
 
 		MEMCG_SCOPE(random % 3 ? group : lasting[random / 3 % 2]);
 		churner->of[i] = caches[random / 6 % CACHES];
@@ -51,8 +46,8 @@ static void use_one(struct churner *churner)
 		kmem_cache_free(churner->of[i], churner->object[i]);
 	}
 	mem_cgroup_put(group);
-	if (next_random(churner) % 4 == 0)
-		kmem_cache_shrink(caches[next_random(churner) % CACHES]);
+	if (random_next(&churner->random) % 4 == 0)
+		kmem_cache_shrink(caches[random_next(&churner->random) % CACHES]);
 }
 
 static void *churn(void *arg)

@@ -15,6 +15,7 @@
 #include "port/owned.h"
 #include "port/stock_word.h"
 #include "kit/inside.h"
+#include "kit/random.h"
 
 TEST_IS_INSIDE
 
@@ -98,8 +99,7 @@ struct hand {
 
 static unsigned draw(struct hand *hand, unsigned below)
 {
-	hand->seed = hand->seed * 6364136223846793005u + 1442695040888963407u;
-	return (unsigned)(hand->seed >> 33) % below;
+	return random_next(&hand->seed) % below;
 }
 
 static void get_some(struct hand *hand, unsigned owner)

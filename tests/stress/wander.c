@@ -16,6 +16,8 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
+#include "kit/random.h"
+
 #define THREADS	6u
 #define CACHES	4u
 #define HELD	600u	/* objects of a thread: more than a shelf has room for, so that it misses */
@@ -27,12 +29,6 @@ struct object {
 
 static struct kmem_cache *caches[CACHES];
 static int stop;
-
-static uint32_t next(uint64_t *random)
-{
-	*random = *random * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)(*random >> 33);
-}
 
 static void go_to(unsigned index, const cpu_set_t *allowed)
 {
@@ -82,7 +78,7 @@ static void *wander(void *argument)
 	if (sched_getaffinity(0, sizeof(allowed), &allowed))
 		fail("cannot read the CPUs allowed");
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
-		uint32_t number = next(&random);
+		uint32_t number = random_next(&random);
 
 		if (number % 4096 == 0)
 			go_to(number >> 12, &allowed);

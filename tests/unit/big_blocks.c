@@ -18,6 +18,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
+#include "kit/random.h"
 #include "page/big.h"
 #include "port/os.h"
 
@@ -105,15 +106,6 @@ static void many(void)
 
 #define SOME	3000u
 static struct { unsigned char *p; size_t bytes; } some[SOME];
-static uint64_t state = 88172645463325252ull;
-
-static uint64_t random_below(uint64_t n)
-{
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state % n;
-}
 
 static size_t random_bytes(void)
 {

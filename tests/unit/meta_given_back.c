@@ -11,6 +11,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
+#include "kit/random.h"
 #include "engine/engine.h"
 #include "page/meta.h"
 
@@ -23,16 +24,6 @@ int __real_km_os_purge(void *p, size_t bytes);
 int __wrap_km_os_purge(void *p, size_t bytes)
 {
 	return refused ? -ENOMEM : __real_km_os_purge(p, bytes);
-}
-
-static uint32_t random_number(void)
-{
-	static uint64_t state = 88172645463325252u;
-
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return (uint32_t)(state >> 16);
 }
 
 /* ------------------------------------------------------------------ pieces */

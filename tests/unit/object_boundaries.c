@@ -10,6 +10,7 @@
 #include <kmem/kmem.h>
 
 #include "engine/engine.h"
+#include "kit/random.h"
 
 static unsigned long looked_at, wrong;
 
@@ -71,8 +72,7 @@ static void try_slab(uint64_t bytes, uint64_t size, uint64_t objects)
 		for (uint64_t near = k ? k * size - 8 : 0; near < k * size + 8; near++)
 			try_offset(factor, size, objects, near, bytes);
 	for (int i = 0; i < 64; i++) {
-		state = state * 6364136223846793005u + 1442695040888963407u;
-		try_offset(factor, size, objects, (state >> 33) % bytes, bytes);
+		try_offset(factor, size, objects, random_next(&state) % bytes, bytes);
 	}
 }
 

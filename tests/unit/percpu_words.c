@@ -13,6 +13,7 @@
 #include "port/cc.h"
 #include "port/pcpu.h"
 #include "kit/inside.h"
+#include "kit/random.h"
 
 TEST_IS_INSIDE
 
@@ -22,7 +23,6 @@ static struct run {
 	uint32_t offset, bytes;
 } runs[WORDS];
 static unsigned char taken[WORDS];
-static unsigned random_state = 1;
 
 static void need(bool truth, const char *what)
 {
@@ -30,12 +30,6 @@ static void need(bool truth, const char *what)
 		return;
 	printf("%s\n", what);
 	exit(1);
-}
-
-static unsigned below(unsigned n)
-{
-	random_state = random_state * 1103515245 + 12345;
-	return (random_state >> 8) % n;
 }
 
 /* On each CPU whose area is alive: the words as numbers, added up, and then each set to `value`. */
@@ -109,14 +103,14 @@ int main(void)
 	for (int round = 0; round < 20; round++) {
 		/* Some go, in no order; they come back as what they were, or smaller. */
 		for (int i = 0; i < 200; i++) {
-			struct run *run = &runs[below(count)], again;
+			struct run *run = &runs[random_below(count)], again;
 
 			give(run);
 			again = *run;
 			need(take(run, again.bytes) && run->offset == again.offset, "a run that was given back");
 		}
 		for (unsigned gone = 0; gone < count / 3; gone++) {
-			unsigned i = below(count);
+			unsigned i = random_below(count);
 
 			give(&runs[i]);
 			runs[i] = runs[--count];

@@ -351,10 +351,18 @@ static void traces(void)
 	close(ends[1]);
 	for (ssize_t n, at = 0; (n = read(ends[0], text + at, sizeof(text) - 1 - (size_t)at)) > 0;)
 		at += n;
+	/* A libc without an unwinder, as musl: one place for all. */
+	char *frame = strstr(text, "\n        ");
+	NEED(frame && strstr(text, "\nTOTAL 35\n"));
+	bool stacks = strstr(frame + 1, "\n        ") != NULL;
+	NEED(stacks || sscanf(text, "%lu", &first) == 1);
+	if (!stacks && first == 35)
+		goto end;
 	NEED(sscanf(text, "%lu", &first) == 1 && first == 30 && strstr(text, " age=") && strstr(text, " pid="));
 	for (char *line = strchr(text, '\n'); line && line[1]; line = strchr(line + 1, '\n'))
 		lines += sscanf(line + 1, "%lu %*s age=", &second) == 1 && strncmp(line + 1, "        ", 8);
 	NEED(lines == 1 && strstr(text, "\n      5 ") && strstr(text, "\nTOTAL 35\n"));
+end:
 	for (int i = 0; i < 35; i++)
 		kmem_cache_free(cache, objects[i]);
 	kmem_cache_destroy(cache);

@@ -597,8 +597,7 @@ static void *shrunk(void *object, size_t size, size_t usable, gfp_t gfp)
 	return object;
 }
 
-/* A block that has grown once will grow again: it comes to lie where it can, if its address promises no more than pages
- * do. */
+/* A block that has grown once will grow again: it comes to lie where it can, unless it is aligned beyond pages. */
 static void *get_grown(size_t size, size_t align, gfp_t gfp)
 {
 	if (size <= KMALLOC_MAX_CACHE_SIZE || size > KMALLOC_MAX_SIZE || align > KM_PAGE_SIZE || gfp & KMEM_GFP_ODD)
@@ -619,6 +618,7 @@ static void *realloc_by(void *object, size_t size, size_t align, gfp_t gfp, void
 	if (ZERO_OR_NULL_PTR(object))
 		return get(size, gfp);
 	size_t usable = ksize(object);
+	int saved_errno = errno;
 	if (!usable)
 		return NULL;
 	/* Kernel: the same pointer while it fits. Ours moves down where most of it would be waste, unless what it
@@ -628,11 +628,16 @@ static void *realloc_by(void *object, size_t size, size_t align, gfp_t gfp, void
 		return shrunk(object, size, usable, gfp);
 	if (km_unlikely(km_watched_sizes) && size > usable && km_watched_grow(object, size, gfp))
 		return object;
-	void *moved = size > usable ? get_grown(size, align, gfp) : NULL;
-	if (!moved)
-		moved = get(size, gfp);
-	if (!moved)
-		return size <= usable ? shrunk(object, size, usable, gfp) : NULL;
+	/* A smaller one can be done without: its lack is not told, and nobody is pressed for it. */
+	if (size <= usable)
+		gfp = (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN | __GFP_NORETRY;
+	void *moved = (size > usable ? get_grown(size, align, gfp) : NULL) ?: get(size, gfp);
+	if (!moved && size > usable)
+		return NULL;
+	if (!moved) {
+		errno = saved_errno;
+		return shrunk(object, size, usable, gfp);
+	}
 	km_debug(moved != object && ksize(moved) >= km_min(size, usable), "what moves comes to lie elsewhere");
 	__builtin_memcpy(moved, object, km_min(size, usable));
 	kfree(object);
@@ -653,11 +658,10 @@ static void *resize_large(void *object, size_t size, gfp_t gfp)
 static void *k_resize(void *object, size_t size, gfp_t gfp)
 {
 	bool large = size > KMALLOC_MAX_CACHE_SIZE && size <= KMALLOC_MAX_SIZE && !ZERO_OR_NULL_PTR(object);
-	void *resized = NULL;
-
 	/* As aligned as kmalloc promises. */
-	if (large && !((uintptr_t)object & (natural_align(size) - 1)))
-		resized = resize_large(object, size, gfp);
+	bool stays = large && !((uintptr_t)object & (natural_align(size) - 1));
+	void *resized = stays ? resize_large(object, size, gfp) : NULL;
+
 	return resized ?: realloc_by(object, size, natural_align(size), gfp, kmalloc);
 }
 

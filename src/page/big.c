@@ -310,6 +310,23 @@ static bool may_park(void)
 	return km_node_count == 1 && !km_sanitizer.any && !km_os_is_limited();
 }
 
+/*
+ * It is to lie ready, as the system made it: its last owner's advice on forks and core dumps is not for the next. Now
+ * and not at the hand-out: what is locked counts against a limit. With the lock before and after. False: the system
+ * refuses, or it is locked.
+ */
+static bool park(void *p, size_t bytes)
+{
+	if (!may_park())
+		return false;
+	big.in_hand++;
+	km_unlock(&big.lock);
+	bool renewed = km_os_renew(p, whole_pages(bytes)) == 0;
+	km_lock(&big.lock);
+	big.in_hand -= big.in_hand != 0;
+	return renewed && km_parked_put(p, bytes, big.bytes);
+}
+
 /* Give back what is beyond the bound, or so old, but no more than lay here: others free meanwhile, and look themselves.
  * With the lock before and after. Bytes. */
 static size_t shed(bool beyond, unsigned decay_ms)
@@ -437,7 +454,7 @@ bool km_big_free(const void *p)
 		km_bump(&big.blocks, -1);
 		km_bump(&big.bytes, -gone.bytes);
 		offer_kept();
-		if (gone.region || !may_park() || !km_parked_put((void *)p, gone.bytes, big.bytes))
+		if (gone.region || !park((void *)p, gone.bytes))
 			let_go((void *)p, gone.bytes, gone.region);
 		shed(true, 0);
 	}

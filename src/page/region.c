@@ -5,6 +5,8 @@
  * memory reads as zeros, unless its run says that the system did not take it back; a region that has no block is
  * unmapped, or kept where the system refuses that.
  */
+#include <errno.h>
+
 #include "region.h"
 
 #include "../port/atomic.h"
@@ -127,13 +129,18 @@ static bool purge(void *p, size_t bytes)
 	return !bytes || km_os_purge(p, bytes) == 0;
 }
 
-/* The part that its user protected is accessible again, and one mapping with the rest: that needs no more of them, so
- * the system has no reason to refuse. */
+/* The part that its user protected, locked, or gave advice on is as it was, and one mapping with the rest: that needs
+ * no more of them, so the system has no reason to refuse. */
 static void purge_and_put(struct region *region, size_t i, size_t granules)
 {
-	if (granules)
-		(void)km_os_unprotect(address_of(region, i), granules * GRANULE);
-	put(region, i, granules, !purge(address_of(region, i), granules * GRANULE));
+	char *p = address_of(region, i);
+
+	if (granules) {
+		(void)km_os_unprotect(p, granules * GRANULE);
+		if (km_os_renew(p, granules * GRANULE) == -EBUSY)
+			km_os_unlock(p, granules * GRANULE);
+	}
+	put(region, i, granules, !purge(p, granules * GRANULE));
 }
 
 /* ------------------------------------------------------------------ regions */

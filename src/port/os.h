@@ -32,6 +32,12 @@ int km_os_commit_readonly(void *p, size_t bytes);
 int km_os_protect(void *p, size_t bytes, bool readable);
 /* As it was mapped, whatever its user made of it (mprotect). Not 0: the system refuses. */
 int km_os_unprotect(void *p, size_t bytes);
+/* An owner's advice on a mapping is undone: a child of fork has what it holds, a core dump too. -EBUSY: it is locked,
+ * but not by mlockall; else not 0: the system refuses, or a part is gone. Hints (of huge pages, the order of use,
+ * merging) and protection keys stay. */
+int km_os_renew(void *p, size_t bytes);
+/* For what km_os_renew found locked. */
+void km_os_unlock(void *p, size_t bytes);
 /* Give the pages back; the range stays accessible and reads as zeros if 0 is returned. */
 int km_os_purge(void *p, size_t bytes);
 /*

@@ -185,6 +185,34 @@ int km_os_unprotect(void *p, size_t bytes)
 	return fault("unprotect") ? -ENOMEM : protect(p, bytes, PROT_READ | PROT_WRITE);
 }
 
+/* msync says EBUSY of what is locked. Not libc's, which is a point of cancellation, nor where a filter may kill. */
+static int find_lock(void *p, size_t bytes)
+{
+	int result = 0;
+
+	if (!km_os_is_shut() && !km_load(&process.lock_limit))
+		KEEP_ERRNO(result, (int)syscall(SYS_msync, p, bytes, MS_INVALIDATE));
+	return result;
+}
+
+int km_os_renew(void *p, size_t bytes)
+{
+	static const int advice[] = { MADV_DOFORK, MADV_DODUMP, MADV_KEEPONFORK };
+	int result = fault("renew") ? -ENOMEM : 0;
+
+	for (unsigned i = 0; !result && i < km_array_count(advice); i++)
+		KEEP_ERRNO(result, madvise(p, bytes, advice[i]));
+	return result ?: find_lock(p, bytes);
+}
+
+void km_os_unlock(void *p, size_t bytes)
+{
+	int ignored;
+
+	KEEP_ERRNO(ignored, (int)syscall(SYS_munlock, p, bytes));
+	(void)ignored;
+}
+
 int km_os_purge(void *p, size_t bytes)
 {
 	int result;

@@ -1,0 +1,135 @@
+/*
+ * parked_advice.c: a block above 4 MiB that had another owner has nothing of that one's advice to the system: a child
+ * of fork has what it holds, core dumps have it, and it is not locked, whether it lay ready or comes from a region;
+ * nor is what lies ready locked. Where the system refuses that, the block goes back. Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <kmem/kmem.h>
+
+#include "kit/check.h"
+#include "page/big.h"
+#include "page/parked.h"
+#include "port/os.h"
+
+#define MIB	((size_t)1 << 20)
+#define BYTES	(8 * MIB)
+#define PART	(64 << 10)		/* what may be locked without a privilege */
+
+static bool refuse;
+
+static bool refused(const char *call)
+{
+	return refuse && !strcmp(call, "renew");
+}
+
+/* The flags of the mapping that has this address, as /proc says them; "" where it says none. */
+static void flags_of(const void *p, char *flags)
+{
+	FILE *file = fopen("/proc/self/smaps", "r");
+	unsigned long from, to;
+	bool inside = false;
+	char line[512];
+
+	flags[0] = '\0';
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+			inside = (unsigned long)p >= from && (unsigned long)p < to;
+		if (inside && !strncmp(line, "VmFlags:", 8))
+			strcpy(flags, line + 8);
+	}
+	if (file)
+		fclose(file);
+}
+
+/* In every part of it: in a child, too. */
+static void is_new(char *p, size_t bytes)
+{
+	int status;
+	char flags[512];
+
+	for (size_t at = 0; at < bytes; at += MIB) {
+		flags_of(p + at, flags);
+		CHECK(!strstr(flags, " dc ") && !strstr(flags, " wf ") && !strstr(flags, " dd ") &&
+		      !strstr(flags, " lo "), "%zu MiB: %s", at / MIB, flags);
+		p[at] = 5;
+	}
+	pid_t child = fork();
+	NEED(child >= 0);
+	for (size_t at = 0; !child && at < bytes; at += MIB)
+		if (p[at] != 5)
+			_exit(1);
+	if (!child)
+		_exit(0);
+	CHECK(waitpid(child, &status, 0) == child && status == 0, "status %x", status);
+}
+
+/* One is told off, freed, and taken again; parked: it lies ready between. */
+static void *again(char *p, int advice, bool parked)
+{
+	bool zero;
+	size_t before = *km_parked_pages();
+
+	memset(p, 1, BYTES);
+	if (advice)
+		NEED(!madvise(p + MIB, 5 * MIB, advice));
+	else
+		NEED(!mlock(p + 2 * MIB, PART));
+	NEED(km_big_free(p));
+	CHECK_EQUAL(*km_parked_pages() != before, parked);
+	char *next = km_big_alloc(BYTES, 1, &zero);
+	NEED(next);
+	CHECK(!parked || next == p);
+	is_new(next, BYTES);
+	return next;
+}
+
+static void in_turn(char *p, bool parked)
+{
+	bool zero;
+
+	NEED(p);
+	p = again(p, MADV_DONTFORK, parked);
+	p = again(p, MADV_WIPEONFORK, parked);
+	p = again(p, MADV_DONTDUMP, parked);
+	/* What is locked does not lie ready. */
+	p = again(p, 0, false);
+	NEED(km_big_free(p));
+	/* All of it is one mapping again. */
+	NEED((p = km_big_alloc(BYTES + MIB, 1, &zero)) && km_big_free(p));
+}
+
+static void refusing(void)
+{
+	bool zero;
+	char *p = km_big_alloc(BYTES, 1, &zero);
+	size_t before = *km_parked_pages();
+
+	NEED(p);
+	refuse = true;
+	NEED(km_big_free(p) && *km_parked_pages() == before);
+	refuse = false;
+}
+
+int main(void)
+{
+	enum { ALONE = 1024 };
+	static char *alone[ALONE];
+	bool zero;
+
+	NEED(slab_is_available());
+	km_os_fault = refused;
+	/* So much is in use that what is freed may lie ready. */
+	NEED((alone[0] = km_big_alloc(64 * BYTES, 1, &zero)));
+	in_turn(km_big_alloc(BYTES, 1, &zero), true);
+	refusing();
+	for (unsigned i = 1; i < ALONE; i++)
+		NEED((alone[i] = km_big_alloc(5 * MIB, 1, &zero)));
+	/* From here on they come from a region. */
+	char *other = km_big_alloc(BYTES, 1, &zero);
+	NEED(other);
+	in_turn(km_big_alloc(BYTES, 1, &zero), false);
+	return failures != 0;
+}

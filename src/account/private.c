@@ -22,6 +22,7 @@
 #include "private.h"
 
 #define FIRST_ROOM	64u		/* slabs */
+#define TRIES		4		/* to have the slab that was paid for, while handlers take it */
 #define MOST_OF_CACHE	16u		/* bytes of its name, with a NUL, where a twin's has no room for all of it */
 
 /*
@@ -31,29 +32,44 @@
  */
 struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
 
-/* The outcome of this thread's last request at the level of slabs. */
-static km_tls struct {
-	struct kmem_cache *prepaid_for;
+/*
+ * The state of this thread's request at the level of slabs. A handler may strike between the twin's front and its
+ * keeper, and have a request of its own: that one keeps this on its stack and puts it back (begin, end).
+ */
+struct request {
+	const struct kmem_cache *twin;	/* whose slabs are meant; NULL: there is no request */
 	size_t prepaid;			/* bytes of slabs that are paid for already */
 	size_t admitted;		/* bytes that were charged without waiting */
-	bool refused;
-} here;
+	bool refused;			/* the last slab that was asked for */
+};
+static km_tls struct request here;
+
+km_inline struct request begin(const struct kmem_cache *twin)
+{
+	struct request outer = here;
+
+	here = (struct request){ .twin = twin };
+	return outer;
+}
 
 /* ------------------------------------------------------------------ slabs come and go: the keeper */
 
 static bool admit(struct kmem_cache *cache, size_t bytes)
 {
 	struct km_twin *twin = cache->kept_by;
+	const bool asked = here.twin == cache, prepaid = asked && here.prepaid >= bytes;
 
-	if (here.prepaid_for == cache && here.prepaid >= bytes) {
-		here.prepaid -= bytes;
-		return true;
-	}
-	if (!km_objcg_charge(twin->private->objcg, bytes, GFP_NOWAIT)) {
-		here.refused = true;
+	if (!prepaid && !km_objcg_charge(twin->private->objcg, bytes, GFP_NOWAIT)) {
+		here.refused |= asked;
 		return false;
 	}
-	here.admitted += bytes;
+	if (!asked)
+		return true;
+	here.refused = false;
+	if (prepaid)
+		here.prepaid -= bytes;
+	else
+		here.admitted += bytes;
 	return true;
 }
 
@@ -273,12 +289,14 @@ static bool may_wait(gfp_t gfp)
 	return (gfp & __GFP_DIRECT_RECLAIM) && !km_front_busy;
 }
 
-/* A slab was charged on the way: what else a charge does. */
-static km_noinline void settle(struct obj_cgroup *objcg, gfp_t gfp)
+/* The request is through; the slabs that were charged on the way: what else a charge does. */
+static void end(const struct request *outer, struct obj_cgroup *objcg, gfp_t gfp)
 {
 	size_t bytes = here.admitted;
 
-	here.admitted = 0;
+	here = *outer;
+	if (km_likely(!bytes))
+		return;
 	if (may_wait(gfp))
 		km_objcg_settle(objcg, bytes);
 	else
@@ -287,27 +305,28 @@ static km_noinline void settle(struct obj_cgroup *objcg, gfp_t gfp)
 
 /*
  * It failed. Where the group was refused a slab, which happened where nobody may wait: pay for the smallest one here,
- * with all that may be done for it, and try again.
+ * with all that may be done for it, and try again; once more where a handler that asked the twin itself had it.
  */
-static km_noinline void *alloc_harder(struct km_twin *twin, gfp_t gfp, int node, struct obj_cgroup *objcg)
+static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
-	struct kmem_cache *cache = twin->cache;
-	size_t bytes = KM_PAGE_SIZE << cache->min_order;
+	const gfp_t gently = (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN;
+	const size_t bytes = KM_PAGE_SIZE << cache->min_order;
+	void *object = NULL;
 
-	if (!here.refused)
-		return gfp & __GFP_NOFAIL ? from_twin(cache, gfp, node) :
-					    km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
-	if (!km_objcg_charge(objcg, bytes, gfp))
-		return km_front_failed(cache->name, cache->object_size, gfp | __GFP_NOWARN, ENOMEM);
-	here.prepaid_for = cache;
-	here.prepaid = bytes;
-	void *object = from_twin(cache, gfp, node);
-	bytes = here.prepaid;
-	km_debug(here.prepaid <= bytes || here.prepaid_for != cache, "a slab is paid for once");
-	here.prepaid_for = NULL;
-	here.prepaid = 0;
-	km_objcg_uncharge(objcg, bytes);
-	return object;
+	for (int tries = TRIES; tries && !object && here.refused; tries--) {
+		if (!km_objcg_charge(objcg, bytes, gfp))
+			return km_front_failed(cache->name, cache->object_size, gfp | __GFP_NOWARN, ENOMEM);
+		here.prepaid = bytes;
+		object = from_twin(cache, gently, node);
+		size_t left = here.prepaid;
+		km_debug(left <= bytes && here.twin == cache, "a slab is paid for once");
+		here.prepaid = 0;
+		km_objcg_uncharge(objcg, left);
+	}
+	if (km_likely(object))
+		return object;
+	return gfp & __GFP_NOFAIL ? from_twin(cache, gfp, node) :
+				    km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
 }
 
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
@@ -318,12 +337,11 @@ static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int n
 	if (km_unlikely(!twin))
 		return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
 	gfp &= ~__GFP_ACCOUNT;
-	here.refused = false;
+	struct request outer = begin(twin->cache);
 	void *object = from_twin(twin->cache, (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN, node);
 	if (km_unlikely(!object))
-		object = alloc_harder(twin, gfp, node, objcg);
-	if (km_unlikely(here.admitted))
-		settle(objcg, gfp);
+		object = alloc_harder(twin->cache, gfp, node, objcg);
+	end(&outer, objcg, gfp);
 	if (km_likely(object))
 		errno = saved_errno;
 	return object;
@@ -358,14 +376,16 @@ bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void *
 	int saved_errno = errno;
 	size_t left = n;
 
-	if (km_likely(twin) &&
-	    km_front_alloc_bulk(twin->cache, (plain & ~__GFP_NOFAIL) | __GFP_NOWARN, n, objects))
-		left = 0;
+	if (km_likely(twin)) {
+		struct request outer = begin(twin->cache);
+
+		if (km_front_alloc_bulk(twin->cache, (plain & ~__GFP_NOFAIL) | __GFP_NOWARN, n, objects))
+			left = 0;
+		end(&outer, objcg, gfp);
+	}
 	/* Near the limit, one by one. */
 	while (left && (objects[left - 1] = km_private_alloc(cache, gfp, NUMA_NO_NODE, objcg)))
 		left--;
-	if (km_unlikely(here.admitted))
-		settle(objcg, gfp);
 	/* The twin may have come after the first look. */
 	if (km_unlikely(left && left < n))
 		km_front_free_bulk(km_private_find(objcg->private, cache)->cache, n - left, objects + left);

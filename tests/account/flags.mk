@@ -4,3 +4,5 @@ TEST_LIBS_account/many_private_groups := -Wl,--wrap=kmem_cache_get_stats,--wrap=
 TEST_LIBS_account/owner_words := -Wl,--wrap=km_meta_alloc
 # What is counted, and refused.
 TEST_LIBS_account/handed_on_twins := -Wl,--wrap=km_os_barrier,--wrap=km_registry_lock,--wrap=km_registry_unlock,--wrap=km_slab_free
+# Where a handler strikes.
+TEST_LIBS_account/private_groups_interrupted := -Wl,--wrap=kmem_cache_alloc,--wrap=km_objcg_charge

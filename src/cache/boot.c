@@ -10,6 +10,7 @@
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../port/stderr.h"
+#include "../port/visit.h"
 #include "growth.h"
 #include "ready.h"
 #include "root.h"
@@ -24,14 +25,17 @@ static struct {
 
 /* Forks by handlers that struck inside of the allocator, or of another fork: the locks may be our own. */
 static km_tls unsigned nested_forks;
+static km_tls uint8_t busy_before_fork;
 
 /* From here to the end of the fork a handler finds the allocator busy, as everywhere else under its locks. */
 void km_boot_fork_prepare(void)
 {
-	if (km_busy_begin()) {
+	km_visits_fork_prepare();
+	if (km_front_busy == KM_BUSY) {
 		nested_forks++;
 		return;
 	}
+	busy_before_fork = km_busy_begin();
 	km_reclaim_fork(true, false);
 	km_registry_fork(true, false);
 	if (km_has_accounting())
@@ -66,7 +70,7 @@ static void fork_end(void)
 		nested_forks--;
 	}
 	else
-		km_busy_end(false);
+		km_busy_end(busy_before_fork);
 }
 
 void km_boot_fork_parent(void)

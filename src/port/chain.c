@@ -313,10 +313,15 @@ void km_chain_fork(struct km_chain *chain, bool before, bool child)
 
 		if (before) {
 			cpu->for_fork = km_visit_wait(&visit, chain->slot, i);
-		} else if (child || cpu->for_fork) {
-			cpu->for_fork = 0;
-			km_store_release(&cpu->soft.lock, 0u);
+			if (cpu->for_fork)
+				km_visit_keep(&visit);
+			continue;
 		}
+		if (child)
+			km_visit_fork_child(&cpu->soft);
+		else if (cpu->for_fork)
+			km_store_release(&cpu->soft.lock, (uint32_t)KM_SOFT_FREE);
+		cpu->for_fork = 0;
 	}
 }
 

@@ -11,7 +11,7 @@
 #define SPINS 200
 
 km_tls bool km_no_calls;
-km_tls bool km_front_busy;
+km_tls uint8_t km_front_busy;
 
 void km_lock_wait(struct km_lock *lock)
 {

@@ -49,19 +49,24 @@ struct km_lock {
  * left for later. So a thread that holds a lock has the flag set from before it takes it until after it gives it back;
  * debug builds check that of every lock.
  */
-extern km_hidden km_tls bool km_front_busy;
+extern km_hidden km_tls uint8_t km_front_busy;
+enum km_busy {
+	KM_BUSY_NOT,
+	KM_BUSY,
+	KM_BUSY_IN_VERB,	/* all it holds is the lock of a CPU's slot (visit.h): it may fork as anybody */
+};
 
 void km_busy_check(void);
-km_inline bool km_busy_begin(void)
+km_inline uint8_t km_busy_begin(void)
 {
-	bool was = km_front_busy;
+	uint8_t was = km_front_busy;
 
-	km_front_busy = true;
+	km_front_busy = KM_BUSY;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	return was;
 }
 
-km_inline void km_busy_end(bool was)
+km_inline void km_busy_end(uint8_t was)
 {
 #ifdef KM_DEBUG
 	if (!was)

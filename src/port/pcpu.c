@@ -354,7 +354,7 @@ void km_shelf_fork_child(struct km_shelf *shelf)
 		return;
 	km_for_each_cpu(cpu) {
 		km_visit_cpu(&visit, shelf->slot, cpu, false);
-		km_store(&km_soft(&visit)->lock, 0u);
+		km_visit_fork_child(km_soft(&visit));
 	}
 }
 

@@ -13,6 +13,29 @@
  */
 #include "visit.h"
 
+km_tls struct km_visit *km_visits_locked;
+
+/* A lock that is free is not marked. One that another thread has may be: a drain gives up, and comes again. */
+void km_visits_fork_prepare(void)
+{
+	for (const struct km_visit *visit = km_visits_locked; visit; visit = visit->outer) {
+		uint32_t state = KM_SOFT_HELD;
+
+		km_cas_acquire(&km_soft(visit)->lock, &state, (uint32_t)KM_SOFT_FORKING);
+	}
+}
+
+void km_visit_fork_child(struct km_soft *soft)
+{
+	const struct km_visit *visit = km_visits_locked;
+
+	while (visit && km_soft(visit) != soft)
+		visit = visit->outer;
+	/* A handler may have struck before the lock was taken. */
+	if (!visit || km_load(&soft->lock) != KM_SOFT_FORKING)
+		km_store(&soft->lock, (uint32_t)KM_SOFT_FREE);
+}
+
 bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other)
 {
 	if (!km_visits_by_rseq()) {

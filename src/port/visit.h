@@ -5,7 +5,8 @@
  *	rseq		the verb reads without a lock. The commit is a sequence (km_rseq_commit): on the CPU that was
  *			looked at, open still, each word that the verb went by still what it was
  *	cmpxchg		each commit moves the transaction id, so that a stale pop can't succeed
- *	lock, cmpxchg	what is more than a pop runs inside the slot's lock. A taken lock is a miss
+ *	lock, cmpxchg	what is more than a pop runs inside the slot's lock. A taken lock is a miss. Its holder is
+ *			busy, as under every lock: a handler that strikes there is refused, or its free is left
  *
  * Invariant: a commit that succeeds finds every word that its verb looked at as it was then; the words are compared,
  * not the time that has passed, so what decides must be looked at by km_visit_look or km_visit_read.
@@ -15,6 +16,7 @@
 #define KM_PORT_VISIT_H
 
 #include "die.h"
+#include "lock.h"
 #include "os.h"
 #include "pcpu.h"
 #include "rseq.h"
@@ -27,8 +29,20 @@ struct km_visit {
 	uintptr_t top;		/* the first word as it was looked at */
 	struct km_pair seen;
 	bool locked;
+	uint8_t was_busy;
+	struct km_visit *outer;	/* the one under which a handler struck that makes this one */
 	unsigned tries, reads;
 	struct km_commit commit;
+};
+
+/* The slots whose locks this thread has, or is about to try: the last one first. */
+extern km_hidden km_tls struct km_visit *km_visits_locked;
+
+/* A slot's lock. */
+enum km_soft_state {
+	KM_SOFT_FREE,
+	KM_SOFT_HELD,
+	KM_SOFT_FORKING,	/* and it stays so for a while: a handler struck its holder, and forks */
 };
 
 /* How often a verb may lose against others before it counts as a miss: a bound, because a verb is called with others'
@@ -49,14 +63,48 @@ km_inline struct km_soft *km_soft(const struct km_visit *visit)
 	return (struct km_soft *)visit->word;
 }
 
+/* The lock is nothing to handlers any more. In a fork, which is busy anyway, it stays taken after the visit. */
+km_inline void km_visit_keep(struct km_visit *visit)
+{
+	km_visits_locked = visit->outer;
+	km_front_busy = visit->was_busy;
+}
+
+/* Known to handlers from before the lock is taken until after it is given back. */
+km_inline void km_visit_unlock(struct km_visit *visit)
+{
+	/* Release pairs with km_visit_lock. */
+	km_store_release(&km_soft(visit)->lock, (uint32_t)KM_SOFT_FREE);
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_visit_keep(visit);
+}
+
+km_inline bool km_visit_lock(struct km_visit *visit)
+{
+	uint32_t state = KM_SOFT_FREE;
+
+	if (km_load(&km_soft(visit)->lock))
+		return false;
+	visit->was_busy = km_front_busy;
+	if (!visit->was_busy)
+		km_front_busy = KM_BUSY_IN_VERB;
+	visit->outer = km_visits_locked;
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_visits_locked = visit;
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	if (km_cas_acquire(&km_soft(visit)->lock, &state, (uint32_t)KM_SOFT_HELD))
+		return true;
+	km_visit_keep(visit);
+	return false;
+}
+
 /* That CPU's slot. False: somebody else has the lock. */
 km_inline bool km_visit_cpu(struct km_visit *visit, uint32_t slot, unsigned cpu, bool lock)
 {
 	km_debug(slot && km_cpu_is_live(cpu), "a verb works on a word of an area that is alive");
 	visit->area = (uintptr_t)km_area(cpu);
 	visit->word = (km_word *)(visit->area + slot);
-	/* Acquire pairs with km_visit_leave. */
-	visit->locked = lock && !km_load(&km_soft(visit)->lock) && !km_swap_acquire(&km_soft(visit)->lock, 1u);
+	visit->locked = lock && km_visit_lock(visit);
 	return visit->locked == lock;
 }
 
@@ -79,14 +127,16 @@ km_inline bool km_visit_enter(struct km_visit *visit, const uint32_t *open, bool
 
 /*
  * The same with the lock, for a drain. The holder may have lost its CPU for a while: false after some time, a later
- * drain comes again. Under rseq there is no lock: the drain has closed the slot, and has made its fence.
+ * drain comes again. False at once where the holder is the thread itself, whose handler forks, or another that forks so
+ * and may wait for what this drain holds. Under rseq there is no lock: the drain has closed the slot, and has made its
+ * fence.
  */
 km_inline bool km_visit_wait(struct km_visit *visit, uint32_t slot, unsigned cpu)
 {
 	static uint32_t never;
 
 	for (int i = 0; !km_visit_cpu(visit, slot, cpu, !km_visits_by_rseq()); i++) {
-		if (i == KM_VISIT_WAITS)
+		if (km_visits_locked || km_load(&km_soft(visit)->lock) == KM_SOFT_FORKING || i == KM_VISIT_WAITS)
 			return false;
 		if (i > KM_VISIT_SPINS)
 			km_os_wait(&never, 0, 1);
@@ -98,8 +148,13 @@ km_inline bool km_visit_wait(struct km_visit *visit, uint32_t slot, unsigned cpu
 km_inline void km_visit_leave(struct km_visit *visit)
 {
 	if (visit->locked)
-		km_store_release(&km_soft(visit)->lock, 0u);
+		km_visit_unlock(visit);
 }
+
+/* Before a fork: drains by others give up on what this thread has. In the child: a slot's lock is free, but for what
+ * this thread has. */
+void km_visits_fork_prepare(void);
+void km_visit_fork_child(struct km_soft *soft);
 
 /* The first word of a slot that was entered with its lock, or whose pair a commit compares, or by a drain. */
 km_inline uintptr_t km_soft_look(struct km_visit *visit)

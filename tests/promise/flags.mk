@@ -1,5 +1,7 @@
 # A clock that the test moves on.
 TEST_LIBS_promise/confined := -Wl,--wrap=clock_gettime
+# Calls that wait are counted.
+TEST_LIBS_promise/nested_verbs := -Wl,--wrap=km_os_wait
 # Bad calls are counted.
 TEST_LIBS_promise/gfp_bits := -Wl,--wrap=km_misuse
 # More objects than there is memory.

@@ -165,6 +165,15 @@ static bool next_objects(struct visiting *at)
 	return at->count != 0;
 }
 
+/* The blocks that handlers freed and nobody finished: they are free. */
+static void finish_blocks(void)
+{
+	bool was = km_busy_begin();
+
+	km_large_finish_deferred();
+	km_busy_end(was);
+}
+
 static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *arg)
 {
 	struct visiting at = { .private = private };
@@ -172,6 +181,7 @@ static void visit_all(struct km_private *private, mem_cgroup_dtor dtor, void *ar
 	size_t from = 0;
 	void *block;
 
+	finish_blocks();
 	while (next_objects(&at))
 		for (size_t i = 0; i < at.count; i++)
 			dtor(at.parent, at.object[i], arg);
@@ -268,8 +278,7 @@ static void destroy_large(struct km_private *private)
 	size_t from = 0;
 	void *block;
 
-	/* The blocks that handlers freed and nobody finished. */
-	km_large_finish_deferred();
+	finish_blocks();
 	while ((block = next_large(private, search, &from)))
 		km_large_free(block);
 	km_busy_end(was);

@@ -206,6 +206,50 @@ static void all_at_once(void)
 	gone(cache);
 }
 
+/* A handler frees a block where its thread is in an engine, so that it is finished later. */
+static void *to_be_freed;
+
+static void free_it(int signal)
+{
+	(void)signal;
+	kfree(to_be_freed);
+	to_be_freed = NULL;
+}
+
+static void strike(void *object)
+{
+	*(long *)object = 0;
+	if (to_be_freed)
+		raise(SIGUSR1);
+}
+
+/* What was freed there is free: the destructor does not see it. */
+static void freed_by_handlers(void)
+{
+	struct kmem_cache *striking = kmem_cache_create("striking", 64, 0, 0, strike);
+	struct mem_cgroup *tenant = private_group("struck");
+
+	signal(SIGUSR1, free_it);
+	for (size_t bytes = 65536; bytes <= 8 << 20; bytes <<= 7) {
+		set_active_memcg(tenant);
+		uint32_t *kept = kvmalloc(bytes, GFP_KERNEL_ACCOUNT);
+		to_be_freed = kvmalloc(bytes, GFP_KERNEL_ACCOUNT);
+		set_active_memcg(NULL);
+		NEED(kept && to_be_freed);
+		*kept = 7;
+		/* Its slab is a new one, whose objects are constructed. */
+		void *object = kmem_cache_alloc(striking, GFP_KERNEL);
+		NEED(object && !to_be_freed);
+		memset(&seen, 0, sizeof(seen));
+		NEED(mem_cgroup_destroy_all(tenant, count, &seen) == 0);
+		NEED(seen.blocks == 1 && seen.sum == 7 && drained(tenant) == 0);
+		kmem_cache_free(striking, object);
+		kmem_cache_shrink(striking);
+	}
+	mem_cgroup_put(tenant);
+	gone(striking);
+}
+
 /* A pointer that is left is found: by the cache, by kfree, in bulk; whatever else the cache has. */
 static struct kmem_cache *stale_cache;
 static void *stale[4];
@@ -599,6 +643,7 @@ static const struct test_case cases[] = {
 	{ "in bulk", in_bulk },
 	{ "of the same kind", of_the_same_kind },
 	{ "all at once", all_at_once },
+	{ "freed by handlers", freed_by_handlers },
 	{ "pointers that are left", pointers_that_are_left },
 	{ "typesafe", typesafe },
 	{ "to the last slab", to_the_last_slab },

@@ -24,8 +24,9 @@ struct mem_cgroup {
 	struct km_counter memory, kmem;
 	struct obj_cgroup *objcg;
 	struct mem_cgroup *parent;		/* referenced; NULL: the root */
-	uint64_t refs;
+	uint64_t refs;				/* those of calls in the upper half */
 	bool online;
+	bool left;				/* in a child of fork: the last reference was another thread's call's */
 	unsigned depth;				/* the root's is 0 */
 	unsigned number;			/* of all groups that ever were, from 1 on; the root's is 0 */
 	unsigned online_children;		/* from here: under the tree lock */
@@ -74,6 +75,12 @@ struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgrou
 void km_memcg_reap(void);
 /* They stay until it is said that they need not, which is for as long as the registry is locked. With the tree lock. */
 void km_memcg_keep_gone(bool keep);
+/* A reference for as long as a call takes, which the child of another thread's fork does not have. NULL and the root
+ * are passed through. */
+struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group);
+void km_memcg_let_go(struct mem_cgroup *group);
+/* In the child of a fork, with the tree lock: calls of other threads hold it no more. */
+void km_memcg_fork_child(struct mem_cgroup *group);
 void km_memcg_lock(void);
 void km_memcg_unlock(void);
 
@@ -118,10 +125,12 @@ struct km_attempt {
 	bool force;			/* over any limit */
 	bool may_wait;			/* may take what follows */
 	uint64_t counted;		/* out: bytes that the counters took for it */
-	struct mem_cgroup *refused;	/* out, if may_wait: whose max refused it, referenced */
-	struct mem_cgroup *high;	/* out, if may_wait: who pays, where it or one above is over high; referenced */
+	struct mem_cgroup *refused;	/* out, if may_wait: whose max refused it, held */
+	struct mem_cgroup *high;	/* out, if may_wait: who pays, where it or one above is over high; held */
 };
 bool km_stock_charge(struct km_attempt *attempt);
+/* The group that pays for it now, held. */
+struct mem_cgroup *km_objcg_hold(struct obj_cgroup *objcg);
 
 /* The bytes in stocks of `root` and below go back; how many. With the tree lock. */
 uint64_t km_stock_drain(struct mem_cgroup *root);

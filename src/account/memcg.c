@@ -74,12 +74,29 @@ static void memcg_fork(bool before, bool child)
 		km_lock_around_fork(&tree.lock, before, child);
 }
 
+/* The groups that nobody has a reference on but calls of threads that are not here. */
+static void memcg_forked(void)
+{
+	struct mem_cgroup *group;
+
+	do {
+		km_memcg_lock();
+		group = &km_memcg_root;
+		while (group && !group->left)
+			group = km_memcg_next(&km_memcg_root, group);
+		if (group)
+			group->left = false;
+		km_memcg_unlock();
+		mem_cgroup_put(group);
+	} while (group);
+}
+
 const struct km_accounting km_accounting = {
 	.begin = km_charge_begin, .drain = &km_charge_drain_all,
 	.forget = km_private_forget,
 	.pay = km_charge_bytes, .pay_more = km_charge_more, .pay_back = km_charge_back,
 	.has_room = km_charge_has_room, .own_block = km_charge_block, .note_block = km_charge_large,
-	.start = km_memcg_start_process, .fork = memcg_fork,
+	.start = km_memcg_start_process, .fork = memcg_fork, .forked = memcg_forked,
 	.print = km_print_own_groups, .view = &km_memcg_view,
 };
 
@@ -349,28 +366,29 @@ static void release(struct mem_cgroup *group)
 
 /* An online group keeps its last reference until it is offline. Where one below it is online that reference is that
  * one's, and not the caller's. */
-static bool drop(struct mem_cgroup *group)
+static bool drop(struct mem_cgroup *group, uint64_t unit)
 {
 	uint64_t refs = km_load(&group->refs);
 	int error = 0;
 
 	do {
-		while (refs == 1 && km_load(&group->online) && !error) {
+		while (refs == unit && km_load(&group->online) && !error) {
 			error = mem_cgroup_offline(group);
 			refs = km_load(&group->refs);
-			error = refs == 1 && error == -EBUSY ? error : 0;
+			error = refs == unit && error == -EBUSY ? error : 0;
 		}
-		if (km_unlikely(!refs || error)) {
+		if (km_unlikely(!(unit == 1 ? (uint32_t)refs : refs) || error)) {
 			km_misuse(KM_MISUSE_GROUP, "mem_cgroup_put", group, NULL);
 			return false;
 		}
-	} while (!km_cas_both(&group->refs, &refs, refs - 1));
-	return refs == 1;
+	} while (!km_cas_both(&group->refs, &refs, refs - unit));
+	return refs == unit;
 }
 
-void mem_cgroup_put(struct mem_cgroup *group)
+/* A group's reference on the one above is none of a call's. */
+static void put(struct mem_cgroup *group, uint64_t unit)
 {
-	while (group && !km_memcg_is_root(group) && drop(group)) {
+	for (; group && !km_memcg_is_root(group) && drop(group, unit); unit = 1) {
 		struct mem_cgroup *parent = group->parent;
 
 		release(group);
@@ -378,11 +396,62 @@ void mem_cgroup_put(struct mem_cgroup *group)
 	}
 }
 
+void mem_cgroup_put(struct mem_cgroup *group)
+{
+	put(group, 1);
+}
+
 struct mem_cgroup *mem_cgroup_get(struct mem_cgroup *group)
 {
 	if (group && !km_memcg_is_root(group))
 		km_add(&group->refs, 1u);
 	return group;
+}
+
+/* ------------------------------------------------------------------ references of calls */
+
+#define CALL	((uint64_t)1 << 32)	/* such a reference, in `refs` */
+
+/* This thread's; in a call within a callback, or a handler, further ones. One that finds no place is as a user's. */
+static km_tls struct mem_cgroup *held[8];
+
+/* The place comes before the reference, and goes after it: so a handler's child never gives up one too many. */
+struct mem_cgroup *km_memcg_hold(struct mem_cgroup *group)
+{
+	unsigned i = km_array_count(held);
+
+	if (!group || km_memcg_is_root(group))
+		return group;
+	while (i && !held[i - 1])
+		i--;
+	if (km_unlikely(i == km_array_count(held)))
+		return mem_cgroup_get(group);
+	held[i] = group;
+	km_add(&group->refs, CALL);
+	return group;
+}
+
+/* The last place of this group's: a handler's are behind those that it found. */
+void km_memcg_let_go(struct mem_cgroup *group)
+{
+	unsigned i = km_array_count(held);
+
+	while (group && i && held[i - 1] != group)
+		i--;
+	put(group, i ? CALL : 1);
+	if (group && i)
+		held[i - 1] = NULL;
+}
+
+void km_memcg_fork_child(struct mem_cgroup *group)
+{
+	uint64_t calls = group->refs / CALL, own = 0;
+
+	for (unsigned i = 0; i < km_array_count(held); i++)
+		own += held[i] == group;
+	group->refs -= (calls - km_min(own, calls)) * CALL;
+	group->left = calls && !group->refs;
+	group->refs += group->left;
 }
 
 /* ------------------------------------------------------------------ who is who */
@@ -451,7 +520,7 @@ void mem_cgroup_set_default(struct mem_cgroup *group)
 		mem_cgroup_put(before->home);
 }
 
-/* The next online one after `at`, referenced; the reference on that goes. */
+/* The next online one after `at`, held; that is let go. */
 static struct mem_cgroup *step(struct mem_cgroup *root, struct mem_cgroup *at)
 {
 	struct mem_cgroup *next = at;
@@ -460,9 +529,9 @@ static struct mem_cgroup *step(struct mem_cgroup *root, struct mem_cgroup *at)
 	do
 		next = km_memcg_next(root, next);
 	while (next && !next->online);
-	mem_cgroup_get(next);
+	km_memcg_hold(next);
 	km_memcg_unlock();
-	mem_cgroup_put(at);
+	km_memcg_let_go(at);
 	return next;
 }
 
@@ -472,10 +541,10 @@ int mem_cgroup_walk(struct mem_cgroup *group, int (*visit)(struct mem_cgroup *gr
 	struct mem_cgroup *root = group ? group : &km_memcg_root;
 	int result = 0;
 
-	for (struct mem_cgroup *at = mem_cgroup_get(root); at;) {
+	for (struct mem_cgroup *at = km_memcg_hold(root); at;) {
 		result = visit(at, at->depth - root->depth, arg);
 		if (result) {
-			mem_cgroup_put(at);
+			km_memcg_let_go(at);
 			break;
 		}
 		at = step(root, at);

@@ -190,6 +190,7 @@ void km_pressure_fork_child(void)
 		group->event_fd = -1;
 		group->event_mask = 0;
 		group->memory.squeezed = group == squeezed_here;
+		km_memcg_fork_child(group);
 	}
 	owed.group = NULL;
 }
@@ -392,7 +393,7 @@ static bool drain_and_charge(struct km_attempt *attempt)
 		km_sub(&over->memory.squeezed, 1u);
 		squeezed_here = NULL;
 		bool again = attempt->refused != over || (bytes && same--);
-		mem_cgroup_put(over);
+		km_memcg_let_go(over);
 		if (done || !again)
 			return done;
 	}
@@ -412,7 +413,7 @@ static bool press(struct km_attempt *attempt, gfp_t gfp)
 		struct mem_cgroup *over = attempt->refused;
 		km_memcg_event(over, MEMCG_MAX, true);
 		if (pressed || !tries || !make_room(over, attempt->bytes, before, gfp)) {
-			mem_cgroup_put(over);
+			km_memcg_let_go(over);
 			attempt->refused = NULL;
 			return false;
 		}
@@ -531,7 +532,7 @@ void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes)
 	owed.bytes += bytes;
 }
 
-/* Referenced; NULL where it has gone offline. The lock keeps handlers out, which may have come before. */
+/* Held; NULL where it has gone offline. The lock keeps handlers out, which may have come before. */
 static struct mem_cgroup *take_owed(uint64_t *bytes)
 {
 	struct mem_cgroup *group;
@@ -540,7 +541,7 @@ static struct mem_cgroup *take_owed(uint64_t *bytes)
 	group = owed.group;
 	if (group && (owed.released != *place_of(group) || !group->online))
 		group = NULL;
-	mem_cgroup_get(group);
+	km_memcg_hold(group);
 	*bytes = owed.bytes;
 	owed.group = NULL;
 	owed.bytes = 0;
@@ -560,7 +561,7 @@ static void slow_down_for(struct mem_cgroup *group, uint64_t bytes)
 		throttle(other, before);
 	if (group)
 		throttle(group, bytes);
-	mem_cgroup_put(other);
+	km_memcg_let_go(other);
 }
 
 /* ------------------------------------------------------------------ the charge */
@@ -589,19 +590,19 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 	}
 	if (attempt.may_wait && !pressed)
 		slow_down_for(attempt.high, attempt.counted);
-	mem_cgroup_put(attempt.high);
+	km_memcg_let_go(attempt.high);
 	km_calls_end(calls);
 	return done;
 }
 
 void km_objcg_settle(struct obj_cgroup *objcg, uint64_t bytes)
 {
-	struct mem_cgroup *group = pressed ? NULL : km_objcg_memcg(objcg);
+	struct mem_cgroup *group = pressed ? NULL : km_objcg_hold(objcg);
 	unsigned delay;
 
 	if (group)
 		slow_down_for(worst(group, bytes, &delay) ? group : NULL, bytes);
-	mem_cgroup_put(group);
+	km_memcg_let_go(group);
 }
 
 bool km_objcg_charge(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)

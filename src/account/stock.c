@@ -391,7 +391,7 @@ static void note_high(struct km_attempt *attempt, bool nested)
 	if (!attempt->counted || !is_over_high(group))
 		return;
 	if (attempt->may_wait) {
-		attempt->high = mem_cgroup_get(group);
+		attempt->high = km_memcg_hold(group);
 		return;
 	}
 	km_memcg_event(group, MEMCG_HIGH, false);
@@ -432,7 +432,7 @@ bool km_stock_charge(struct km_attempt *attempt)
 		if (done)
 			note_high(attempt, nested);
 		else if (attempt->may_wait)
-			attempt->refused = mem_cgroup_get(km_memcg_of_counter(refused));
+			attempt->refused = km_memcg_hold(km_memcg_of_counter(refused));
 		else
 			km_memcg_event(km_memcg_of_counter(refused), MEMCG_MAX, false);
 		leave(stock);
@@ -501,18 +501,28 @@ bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *roo
 	return below;
 }
 
-struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg)
+static struct mem_cgroup *payer(struct obj_cgroup *objcg, struct mem_cgroup *(*get)(struct mem_cgroup *))
 {
 	bool nested = km_busy_begin();
 	struct km_stock *stock = enter(nested);
 	struct mem_cgroup *group = NULL;
 
 	if (stock) {
-		group = mem_cgroup_get(group_of(objcg));
+		group = get(group_of(objcg));
 		leave(stock);
 	}
 	km_busy_end(nested);
 	return group;
+}
+
+struct mem_cgroup *km_objcg_memcg(struct obj_cgroup *objcg)
+{
+	return payer(objcg, mem_cgroup_get);
+}
+
+struct mem_cgroup *km_objcg_hold(struct obj_cgroup *objcg)
+{
+	return payer(objcg, km_memcg_hold);
 }
 
 uint64_t km_stock_bytes(const struct mem_cgroup *group)

@@ -90,7 +90,10 @@ void km_boot_fork_child(void)
 	fork_done(true);
 	km_stderr_fork_child();
 	km_ahead_fork_child();
+	bool whole = !nested_forks;
 	fork_end();
+	if (whole && km_has_accounting())
+		km_accounting.forked();
 }
 
 bool km_boot_is_stray(void)

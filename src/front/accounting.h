@@ -66,6 +66,8 @@ struct km_accounting {
 	void (*start)(void);
 	/* While the registry's lock is held. */
 	void (*fork)(bool before, bool child);
+	/* In a child, with no lock held: groups that only calls of threads which are not here held go. */
+	void (*forked)(void);
 
 	/* ---- for watch: all groups of this process, as JSON. */
 	void (*print)(struct km_writer *writer);

@@ -1,0 +1,167 @@
+/*
+ * forked_in_calls.c: a call that waits, or calls back, holds a reference on a group meanwhile. A child of fork has
+ * those of the thread that forked, and none of other threads, which are not there: so what the child puts goes offline
+ * and is gone, and so does at once what only such a thread still held. Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/wait.h>
+
+#include "kit/groups.h"
+
+#define PAGE	4096ul
+
+static struct mem_cgroup *above, *group;
+static sem_t in_call, go_on;
+static bool forks;		/* the thread in the callback itself */
+
+static void ends_well(pid_t child)
+{
+	int status;
+
+	NEED(waitpid(child, &status, 0) == child);
+	CHECK(status == 0, "the child's status is %x", status);
+}
+
+/* In a callback: until the others have looked. True: as the child of its own fork. */
+static bool stay(void)
+{
+	if (forks) {
+		pid_t child = fork();
+
+		NEED(child >= 0);
+		if (child)
+			ends_well(child);
+		return !child;
+	}
+	sem_post(&in_call);
+	sem_wait(&go_on);
+	return false;
+}
+
+static bool in_child;		/* that is in the call, too */
+
+static void on_high(struct mem_cgroup *over, uint64_t bytes, unsigned int delay, void *arg)
+{
+	(void)over, (void)bytes, (void)delay, (void)arg;
+	in_child |= stay();
+}
+
+static bool on_oom(struct mem_cgroup *over, uint64_t bytes, void *arg)
+{
+	(void)over, (void)bytes, (void)arg;
+	in_child |= stay();
+	return false;
+}
+
+static int on_visit(struct mem_cgroup *at, unsigned int depth, void *arg)
+{
+	(void)at, (void)depth, (void)arg;
+	in_child |= stay();
+	return 1;
+}
+
+static void over_high(void)
+{
+	mem_cgroup_set_high(group, PAGE);
+	NEED(charge(group, 64 * PAGE));
+	mem_cgroup_uncharge(group, 64 * PAGE);
+}
+
+static void over_max(void)
+{
+	mem_cgroup_set_max(group, PAGE);
+	NEED(!charge(group, 64 * PAGE));
+}
+
+static void walked(void)
+{
+	NEED(mem_cgroup_walk(group, on_visit, NULL) == 1);
+}
+
+/* An allocation that is paid for by a shelf, and then settled. */
+static void allocated(void)
+{
+	mem_cgroup_set_high(group, PAGE);
+	MEMCG_SCOPE(group);
+	kfree(kmalloc(64 * PAGE, GFP_KERNEL_ACCOUNT));
+}
+
+static void *call(void *way)
+{
+	(*(void (**)(void))way)();
+	return NULL;
+}
+
+static void create(void)
+{
+	above = group_below(NULL, "above");
+	group = group_below(above, "group");
+	mem_cgroup_set_high_callback(group, on_high, NULL);
+	mem_cgroup_set_oom_callback(group, on_oom, NULL);
+}
+
+/* No reference is left but the one on `above`. */
+static void all_gone(void)
+{
+	CHECK(mem_cgroup_offline(above) == 0);
+	mem_cgroup_put(above);
+}
+
+/* put: before the fork, so that the call's is the last in the child. */
+static void by_another(void (*way)(void), bool put)
+{
+	pthread_t thread;
+
+	create();
+	forks = false;
+	NEED(!pthread_create(&thread, NULL, call, &way));
+	sem_wait(&in_call);
+	if (put)
+		mem_cgroup_put(group);
+	pid_t child = fork();
+	NEED(child >= 0);
+	if (!child) {
+		if (!put)
+			mem_cgroup_put(group);
+		all_gone();
+		_exit(failures != 0);
+	}
+	ends_well(child);
+	/* Here the call still has its own. */
+	CHECK(mem_cgroup_offline(above) == -EBUSY);
+	sem_post(&go_on);
+	NEED(!pthread_join(thread, NULL));
+	if (!put)
+		mem_cgroup_put(group);
+	all_gone();
+}
+
+/* The child goes on in the call, and has what that holds. */
+static void by_itself(void (*way)(void))
+{
+	create();
+	forks = true;
+	in_child = false;
+	way();
+	CHECK(mem_cgroup_online(group));
+	mem_cgroup_put(group);
+	all_gone();
+	if (in_child)
+		_exit(failures != 0);
+}
+
+int main(void)
+{
+	static void (*const ways[])(void) = { over_high, over_max, walked, allocated };
+
+	sem_init(&in_call, 0, 0);
+	sem_init(&go_on, 0, 0);
+	for (unsigned i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		by_another(ways[i], false);
+		by_another(ways[i], true);
+		by_itself(ways[i]);
+	}
+	return failures != 0;
+}

@@ -125,7 +125,7 @@ KMEM_API int mlockall(int flags)
 }
 
 static int own_mlockall(int flags) __attribute__((alias("mlockall")));
-int (*const km_own_mlockall)(int flags) = own_mlockall;
+int (*km_own_mlockall)(int flags) = own_mlockall;
 
 /* Memory that is mapped from now on is not locked: it may lie ready again. */
 KMEM_API int munlockall(void);

@@ -62,8 +62,8 @@ static struct {
  */
 #define READABLE_AREAS 1024u
 extern int mlockall(int flags) __attribute__((weak));
-/* Weak: the floor that has one says so in its place. */
-__attribute__((weak)) int (*const km_own_mlockall)(int flags) = NULL;
+/* Weak: the floor that has one says so in its place. No constant: the compiler would take this value for its own. */
+__attribute__((weak)) int (*km_own_mlockall)(int flags);
 
 __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(void *tls)
 {

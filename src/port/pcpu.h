@@ -142,7 +142,7 @@ void km_percpu_fit(size_t limit);
 /* Around a call that locks all memory: areas that no CPU here can come to are not filled in. */
 void km_percpu_show_beyond(bool show);
 /* Ours (edge/confine.c); NULL: it is not linked in. Before it may stand another one. */
-extern km_hidden int (*const km_own_mlockall)(int flags);
+extern km_hidden int (*km_own_mlockall)(int flags);
 
 /* A word or more at the same offset in every CPU's area, zero; bytes a power of two <= 4096; 0: none left. */
 uint32_t km_percpu_alloc(size_t bytes);

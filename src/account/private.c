@@ -226,6 +226,9 @@ static bool take_spare(struct km_twin *to, struct kmem_cache *parent)
 	to->room = from->room;
 	km_list_del(&from->same);
 	km_private_call_after(to);
+	/* Its numbers and its events were another group's. */
+	km_cache_tune_again(to->cache);
+	kmem_cache_clear_events(to->cache);
 	km_meta_free(from, sizeof(*from));
 	return true;
 }

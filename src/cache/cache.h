@@ -119,6 +119,11 @@ km_inline bool km_tuned_with(const struct kmem_cache *cache, const struct kmem_c
 	return cache != NULL;
 }
 
+/* With the registry locked: min_partial and the share of looks at other nodes are its leader's, or as options say. */
+void km_cache_tune_looks(struct kmem_cache *cache);
+/* The same: whatever was written to it, it is tuned as its leader is now. */
+void km_cache_tune_again(struct kmem_cache *cache);
+
 /* ---- kmalloc.c */
 
 bool km_kmalloc_start(void);

@@ -190,22 +190,19 @@ static void fini_nodes(struct kmem_cache *cache)
 	km_meta_free(cache->events, sizeof(*cache->events));
 }
 
-/* Numbers that may be written while it runs, and from which nodes and shelves are made. With the registry locked. */
+/* Numbers that may be written while it runs; the last are what nodes and shelves are made from. With the registry
+ * locked. */
 static void tune_as_led(struct kmem_cache *cache)
 {
 	struct kmem_cache *leader = cache->tuned_with;
 
-	cache->min_partial = km_min_partial_of(cache->size, km_layout_options.rule);
-	cache->defrag_ratio = (uint16_t)(km_layout_options.defrag_ratio * KM_DEFRAG_SCALE);
+	km_cache_tune_looks(cache);
 	if (!leader)
 		return;
 	km_store(&leader->leads, true);
 	/* Its slabs are others. */
 	if (km_is_debugged(leader))
 		return;
-	cache->min_partial = leader->min_partial;
-	cache->own_min_partial = leader->own_min_partial;
-	cache->defrag_ratio = leader->defrag_ratio;
 	cache->capacity = leader->capacity;
 	cache->busy_capacity = leader->busy_capacity;
 	cache->max_capacity = leader->max_capacity;

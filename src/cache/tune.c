@@ -254,3 +254,35 @@ int kmem_cache_set_remote_node_defrag_ratio(struct kmem_cache *cache, unsigned i
 	write_number(&(struct writing){ cache, write_ratio, percent });
 	return 0;
 }
+
+/* ------------------------------------------------------------------ a cache that is tuned with another */
+
+/* One whose leader is debugged has other slabs than that. */
+static bool is_led(const struct kmem_cache *cache)
+{
+	return cache->tuned_with && !km_is_debugged(cache->tuned_with);
+}
+
+void km_cache_tune_looks(struct kmem_cache *cache)
+{
+	const struct kmem_cache *leader = is_led(cache) ? cache->tuned_with : NULL;
+
+	km_store(&cache->min_partial,
+		 leader ? leader->min_partial : km_min_partial_of(cache->size, km_layout_options.rule));
+	km_store(&cache->own_min_partial, leader && leader->own_min_partial);
+	km_store(&cache->defrag_ratio, leader ? leader->defrag_ratio :
+						(uint16_t)(km_layout_options.defrag_ratio * KM_DEFRAG_SCALE));
+}
+
+void km_cache_tune_again(struct kmem_cache *cache)
+{
+	const struct kmem_cache *leader = cache->tuned_with;
+
+	km_cache_tune_looks(cache);
+	if (!is_led(cache) || (cache->capacity == leader->capacity && cache->batchcount == leader->batchcount &&
+			       cache->shared == leader->shared))
+		return;
+	tune_one(cache, &(struct tuning){
+				.limit = leader->capacity, .batchcount = leader->batchcount, .shared = leader->shared,
+			});
+}

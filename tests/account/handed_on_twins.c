@@ -1,7 +1,7 @@
 /*
  * handed_on_twins.c: a private group's twin that was another group's before is emptied and kept, for who freed the last
- * object of that other group may not be through with it. And whatever a group has, the registry is not locked for long
- * while it is freed. Disciplines: all.
+ * object of that other group may not be through with it. It is tuned as a new one would be. And whatever a group has,
+ * the registry is not locked for long while it is freed. Disciplines: all.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -246,6 +246,59 @@ static void many_slabs(const char *name)
 	kmem_cache_destroy(other);
 }
 
+/* ------------------------------------------------------------------ what is written to a twin */
+
+static struct kmem_cache_stats stats_of(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats;
+}
+
+static void tuned_alike(struct kmem_cache *twin, struct kmem_cache *cache)
+{
+	struct kmem_cache_stats one = stats_of(twin), other = stats_of(cache);
+
+	CHECK(kmem_cache_min_partial(twin) == kmem_cache_min_partial(cache));
+	CHECK(kmem_cache_remote_node_defrag_ratio(twin) == kmem_cache_remote_node_defrag_ratio(cache));
+	CHECK(kmem_cache_limit(twin) == UINT64_MAX);
+	CHECK(one.limit == other.limit && one.batchcount == other.batchcount);
+	CHECK(one.shared_factor == other.shared_factor);
+}
+
+/* The next group's is tuned as its cache is then, also as it was not when the twin was made; and counts from 0. */
+static void tuned_anew(const char *name)
+{
+	struct kmem_cache_args args = { .engine = name };
+	struct kmem_cache *cache = kmem_cache_create("tuned", 100, &args, SLAB_ACCOUNT), *twin = NULL;
+
+	for (int round = 0; round < 4; round++) {
+		struct mem_cgroup *group = private_group();
+		void *object = alloc_for(group, cache);
+
+		NEED(!twin || kmem_cache_of(object) == twin);
+		twin = kmem_cache_of(object);
+		tuned_alike(twin, cache);
+		CHECK_EQUAL(kmem_cache_event(twin, KMEM_ALLOC_SLAB), stats_of(twin).total_slabs);
+		CHECK_EQUAL(kmem_cache_event(twin, KMEM_FREE_SLAB), 0);
+		NEED(kmem_cache_set_min_partial(twin, 777) == 0);
+		NEED(kmem_cache_set_remote_node_defrag_ratio(twin, 3) == 0);
+		NEED(kmem_cache_set_limit(twin, 1 << 20) == 0);
+		CHECK((kmem_cache_tune(twin, 30, 10, 3) == 0) == (strcmp(name, "slab") == 0));
+		kfree(object);
+		mem_cgroup_put(group);
+		/* Once while it is nobody's. */
+		if (round == 1) {
+			NEED(kmem_cache_set_min_partial(cache, 9) == 0);
+			kmem_cache_tune(cache, 40, 20, 0);
+			NEED(kmem_cache_set_min_partial(twin, 7) == 0);
+		}
+	}
+	NEED(kmem_check_all() == 0);
+	kmem_cache_destroy(cache);
+}
+
 int main(void)
 {
 	static const char *const engines[] = { "sheaf", "slab", "slub" };
@@ -253,6 +306,7 @@ int main(void)
 	for (int i = 0; i < 3; i++) {
 		many_slabs(engines[i]);
 		no_fence(engines[i]);
+		tuned_anew(engines[i]);
 	}
 	last_steps("sheaf");
 	last_steps("slab");

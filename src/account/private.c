@@ -22,6 +22,7 @@
 #include "private.h"
 
 #define FIRST_ROOM	64u		/* slabs */
+#define FIRST_PIECES	2u
 #define TRIES		4		/* to have the slab that was paid for, while handlers take it */
 #define MOST_OF_CACHE	16u		/* bytes of its name, with a NUL, where a twin's has no room for all of it */
 
@@ -80,27 +81,81 @@ static void dismiss(struct kmem_cache *cache, size_t bytes)
 	km_objcg_uncharge(twin->private->objcg, bytes);
 }
 
-static bool grow(struct km_twin *twin, bool may_wait)
+/* As many pieces as there is room for after so many. */
+static size_t room_for_pieces(size_t pieces)
 {
-	size_t room = twin->room ? twin->room * 2 : FIRST_ROOM;
-	struct km_page **slabs = km_meta_alloc(room * sizeof(*slabs), may_wait);
+	return pieces ? km_max(km_pow2_up(pieces), (size_t)FIRST_PIECES) : 0;
+}
 
-	if (!slabs)
-		return false;
-	if (twin->room) {
-		__builtin_memcpy(slabs, twin->slabs, twin->count * sizeof(*slabs));
-		km_meta_free(twin->slabs, twin->room * sizeof(*slabs));
+static size_t pieces_of(const struct km_twin_slabs *slabs)
+{
+	return slabs->room > KM_TWIN_PIECE ? slabs->room / KM_TWIN_PIECE - 1 : 0;
+}
+
+/* `room` more words, with those that there were. */
+static void *grown(void *old, size_t had, size_t room, bool may_wait)
+{
+	void *words = km_meta_alloc(room * sizeof(void *), may_wait);
+
+	if (words && had) {
+		__builtin_memcpy(words, old, had * sizeof(void *));
+		km_meta_free(old, had * sizeof(void *));
 	}
-	twin->slabs = slabs;
-	twin->room = room;
+	return words;
+}
+
+static bool grow_first(struct km_twin_slabs *slabs, bool may_wait)
+{
+	size_t room = slabs->room ? slabs->room * 2 : FIRST_ROOM;
+	struct km_page **first = grown(slabs->first, slabs->room, room, may_wait);
+
+	if (!first)
+		return false;
+	slabs->first = first;
+	slabs->room = room;
 	return true;
+}
+
+/* However many slabs there are, no piece of memory is large. */
+static bool add_piece(struct km_twin_slabs *slabs, bool may_wait)
+{
+	size_t count = pieces_of(slabs), had = room_for_pieces(count), room = room_for_pieces(count + 1);
+	struct km_page **piece = km_meta_alloc(KM_TWIN_PIECE * sizeof(*piece), may_wait);
+	struct km_page ***pieces = piece && room > had ? grown(slabs->pieces, had, room, may_wait) : slabs->pieces;
+
+	if (!piece || !pieces) {
+		km_meta_free(piece, KM_TWIN_PIECE * sizeof(*piece));
+		return false;
+	}
+	slabs->pieces = pieces;
+	pieces[count] = piece;
+	slabs->room += KM_TWIN_PIECE;
+	return true;
+}
+
+void km_private_free_places(struct km_twin_slabs *slabs)
+{
+	size_t pieces = pieces_of(slabs);
+
+	for (size_t i = 0; i < pieces; i++)
+		km_meta_free(slabs->pieces[i], KM_TWIN_PIECE * sizeof(*slabs->pieces[i]));
+	if (pieces)
+		km_meta_free(slabs->pieces, room_for_pieces(pieces) * sizeof(*slabs->pieces));
+	if (slabs->room)
+		km_meta_free(slabs->first, km_min(slabs->room, (size_t)KM_TWIN_PIECE) * sizeof(*slabs->first));
+	*slabs = (struct km_twin_slabs){ 0 };
+}
+
+static bool grow(struct km_twin_slabs *slabs, bool may_wait)
+{
+	return slabs->room < KM_TWIN_PIECE ? grow_first(slabs, may_wait) : add_piece(slabs, may_wait);
 }
 
 static void put_at(struct km_twin *twin, size_t place, struct km_page *slab)
 {
-	km_debug(km_is_locked(&twin->private->lock) && place < twin->count && twin->count <= twin->room,
-		 "a twin's slabs are in its array");
-	twin->slabs[place] = slab;
+	km_debug(km_is_locked(&twin->private->lock) && place < twin->slabs.count &&
+		 twin->slabs.count <= twin->slabs.room, "a twin's slabs are in its array");
+	*km_twin_slab(twin, place) = slab;
 	km_store(km_owner_of_page(slab), (uint64_t)place);
 }
 
@@ -110,9 +165,9 @@ static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 
 	if (!km_lock_may(&twin->private->lock, may_wait))
 		return false;
-	bool noted = twin->count < twin->room || grow(twin, may_wait);
+	bool noted = twin->slabs.count < twin->slabs.room || grow(&twin->slabs, may_wait);
 	if (noted)
-		put_at(twin, twin->count++, slab);
+		put_at(twin, twin->slabs.count++, slab);
 	km_unlock_may(&twin->private->lock, may_wait);
 	return noted;
 }
@@ -124,11 +179,11 @@ static void goes(struct kmem_cache *cache, struct km_page *slab)
 	km_lock(&twin->private->lock);
 	uint64_t *word = km_owner_of_page(slab);
 	size_t place = (size_t)km_load(word);
-	km_debug(place < twin->count && twin->slabs[place] == slab,
+	km_debug(place < twin->slabs.count && *km_twin_slab(twin, place) == slab,
 		 "a slab says at which place in the array it is");
 	km_store(word, (uint64_t)0);
-	if (place != --twin->count)
-		put_at(twin, place, twin->slabs[twin->count]);
+	if (place != --twin->slabs.count)
+		put_at(twin, place, *km_twin_slab(twin, twin->slabs.count));
 	km_unlock(&twin->private->lock);
 	km_objcg_uncharge(twin->private->objcg, KM_PAGE_SIZE << slab->order);
 }
@@ -219,11 +274,10 @@ static bool take_spare(struct km_twin *to, struct kmem_cache *parent)
 
 	if (!from || from->private != &km_private_pool)
 		return false;
-	km_debug(!from->count && from->cache->twin_of == parent, "a spare is empty, and its cache's");
+	km_debug(!from->slabs.count && from->cache->twin_of == parent, "a spare is empty, and its cache's");
 	to->cache = from->cache;
 	to->cache->handed_on = true;
 	to->slabs = from->slabs;
-	to->room = from->room;
 	km_list_del(&from->same);
 	km_private_call_after(to);
 	/* Its numbers and its events were another group's. */

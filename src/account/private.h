@@ -9,6 +9,14 @@
 
 #define KM_TWIN_BUCKETS	64u
 
+/* A twin's slabs, each at a place: the first pieces' worth of them in an array that grows, the others in pieces. */
+#define KM_TWIN_PIECE	4096u		/* slabs */
+struct km_twin_slabs {
+	struct km_page **first;
+	struct km_page ***pieces;	/* after the first: room for a power of two of them */
+	size_t count, room;		/* slabs */
+};
+
 struct km_twin {
 	struct kmem_cache *parent;	/* NULL: free to be used again */
 	struct kmem_cache *cache;
@@ -16,9 +24,14 @@ struct km_twin {
 	struct km_twin *next;		/* in the bucket; never changes while the group has a reference */
 	struct km_private *private;	/* its group's */
 	struct km_list same;		/* on parent->twin_list; under the registry's lock */
-	struct km_page **slabs;		/* with the lock of `private` */
-	size_t count, room;
+	struct km_twin_slabs slabs;	/* with the lock of `private` */
 };
+
+km_inline struct km_page **km_twin_slab(const struct km_twin *twin, size_t place)
+{
+	return place < KM_TWIN_PIECE ? &twin->slabs.first[place] :
+				       &twin->slabs.pieces[place / KM_TWIN_PIECE - 1][place % KM_TWIN_PIECE];
+}
 
 struct km_private {
 	struct km_twin *bucket[KM_TWIN_BUCKETS];
@@ -88,6 +101,8 @@ void km_private_flush(struct kmem_cache *twin, struct mem_cgroup *root);
  * group's now. */
 extern struct km_private km_private_pool;
 void km_private_call_after(struct km_twin *twin);
+/* It has none: what kept their places is free. */
+void km_private_free_places(struct km_twin_slabs *slabs);
 
 /* Make an objcg that nobody knows yet private, for a group that has its name and number; false: no memory. And undo
  * that. */

@@ -72,10 +72,7 @@ static void detach_gathered(struct detaching *these)
 		struct km_twin *twin = these->twin[i];
 
 		twin->cache = NULL;
-		if (twin->room)
-			km_meta_free(twin->slabs, twin->room * sizeof(*twin->slabs));
-		twin->slabs = NULL;
-		twin->count = twin->room = 0;
+		km_private_free_places(&twin->slabs);
 		if (twin->private == &km_private_pool)
 			km_meta_free(twin, sizeof(*twin));
 	}
@@ -130,8 +127,8 @@ static bool look_at_twin(struct visiting *at)
 {
 	struct kmem_cache *cache = at->twin->cache;
 
-	for (at->parent = at->twin->parent; at->parent && at->slab < at->twin->count; at->slab++, at->word = 0) {
-		struct km_page *slab = at->twin->slabs[at->slab];
+	for (at->parent = at->twin->parent; at->parent && at->slab < at->twin->slabs.count; at->slab++, at->word = 0) {
+		struct km_page *slab = *km_twin_slab(at->twin, at->slab);
 
 		for (; at->word * 64 < slab->objects; at->word++) {
 			uint64_t taken = cache->engine->taken(cache, slab, at->word);
@@ -199,8 +196,8 @@ static size_t discard_some(struct kmem_cache *cache, size_t most)
 	struct km_twin *twin = cache->kept_by;
 	size_t count = 0;
 
-	for (; twin->count && count < most; count++)
-		cache->engine->discard(cache, twin->slabs[twin->count - 1]);
+	for (; twin->slabs.count && count < most; count++)
+		cache->engine->discard(cache, *km_twin_slab(twin, twin->slabs.count - 1));
 	return count;
 }
 
@@ -212,7 +209,7 @@ static void discard_slabs(struct kmem_cache *cache)
 /* It stays, empty; or it has more slabs than it may have when it is destroyed with others. */
 static bool must_be_emptied(const struct km_twin *twin)
 {
-	return twin->count > (twin->cache->handed_on ? 0 : AT_A_TIME / TOGETHER);
+	return twin->slabs.count > (twin->cache->handed_on ? 0 : AT_A_TIME / TOGETHER);
 }
 
 /* Empty some twins, or a part of one. False: there is nothing to be done. */
@@ -240,7 +237,7 @@ static void detach_all(struct km_private *private)
 	struct detaching these = { .rest = discard_slabs };
 
 	for_each_twin(twin, private)
-		if (!twin->cache->handed_on || twin->count)
+		if (!twin->cache->handed_on || twin->slabs.count)
 			detach(&these, twin);
 	detach_gathered(&these);
 }

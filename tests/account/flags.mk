@@ -6,3 +6,4 @@ TEST_LIBS_account/owner_words := -Wl,--wrap=km_meta_alloc
 TEST_LIBS_account/handed_on_twins := -Wl,--wrap=km_os_barrier,--wrap=km_registry_lock,--wrap=km_registry_unlock,--wrap=km_slab_free
 # Where a handler strikes.
 TEST_LIBS_account/private_groups_interrupted := -Wl,--wrap=kmem_cache_alloc,--wrap=km_objcg_charge
+TEST_LIBS_account/many_slabs := -Wl,--wrap=km_meta_alloc

@@ -109,7 +109,6 @@ struct mem_cgroup_shrinker {
 static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* under the tree lock */
 static uint64_t shrunk;			/* times that one gave something; the same */
 static km_tls struct mem_cgroup_shrinker *running_here;
-static km_tls struct mem_cgroup *squeezed_here;		/* this thread takes back from it */
 
 static void insert(struct mem_cgroup_shrinker *shrinker)
 {
@@ -189,7 +188,7 @@ void km_pressure_fork_child(void)
 			km_os_close(group->event_fd);
 		group->event_fd = -1;
 		group->event_mask = 0;
-		group->memory.squeezed = group == squeezed_here;
+		group->memory.squeezed = 0;
 		km_memcg_fork_child(group);
 	}
 	owed.group = NULL;
@@ -374,6 +373,15 @@ static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before,
 	return ask_oom(group, bytes);
 }
 
+/* In the child of a fork by a handler that struck since it was squeezed it is not: there nobody else charges. */
+static void unsqueeze(struct mem_cgroup *group)
+{
+	uint32_t now = km_load(&group->memory.squeezed);
+
+	while (now && !km_cas_release(&group->memory.squeezed, &now, now - 1))
+		;
+}
+
 /*
  * Take back what lies unused below the group that refused, and try again. Meanwhile no charge there gets more than it
  * needs: or what was taken back would lie in the stock of the one that came first. Once is not always enough: then a
@@ -384,14 +392,13 @@ static bool drain_and_charge(struct km_attempt *attempt)
 	int same = 2;
 
 	for (int tries = MEMCG_DEPTH_MAX; tries; tries--) {
-		struct mem_cgroup *over = squeezed_here = attempt->refused;
+		struct mem_cgroup *over = attempt->refused;
 
 		/* Seen by whoever takes a CPU's stock lock after the drain had it. */
 		km_add(&over->memory.squeezed, 1u);
 		uint64_t bytes = mem_cgroup_drain(over);
 		bool done = km_stock_charge(attempt);
-		km_sub(&over->memory.squeezed, 1u);
-		squeezed_here = NULL;
+		unsqueeze(over);
 		bool again = attempt->refused != over || (bytes && same--);
 		km_memcg_let_go(over);
 		if (done || !again)

@@ -2,8 +2,9 @@
 TEST_LIBS_account/many_private_groups := -Wl,--wrap=kmem_cache_get_stats,--wrap=km_meta_alloc,--wrap=km_pages_walk
 # Memory that is refused.
 TEST_LIBS_account/owner_words := -Wl,--wrap=km_meta_alloc
+TEST_LIBS_account/many_slabs := -Wl,--wrap=km_meta_alloc
 # What is counted, and refused.
 TEST_LIBS_account/handed_on_twins := -Wl,--wrap=km_os_barrier,--wrap=km_registry_lock,--wrap=km_registry_unlock,--wrap=km_slab_free
 # Where a handler strikes.
 TEST_LIBS_account/private_groups_interrupted := -Wl,--wrap=kmem_cache_alloc,--wrap=km_objcg_charge
-TEST_LIBS_account/many_slabs := -Wl,--wrap=km_meta_alloc
+TEST_LIBS_account/forked_in_calls := -Wl,--wrap=km_memcg_flush_shelves

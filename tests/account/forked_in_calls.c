@@ -1,14 +1,18 @@
 /*
  * forked_in_calls.c: a call that waits, or calls back, holds a reference on a group meanwhile. A child of fork has
  * those of the thread that forked, and none of other threads, which are not there: so what the child puts goes offline
- * and is gone, and so does at once what only such a thread still held. Disciplines: all
+ * and is gone, and so does at once what only such a thread still held. And no group stays marked as one that is
+ * drained for a charge. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include "kit/groups.h"
+
+#include "account/group.h"
 
 #define PAGE	4096ul
 
@@ -152,6 +156,48 @@ static void by_itself(void (*way)(void))
 		_exit(failures != 0);
 }
 
+/* ------------------------------------------------------------------ a handler forks while its thread drains a group */
+
+static struct mem_cgroup *full[2];
+static volatile bool strikes;
+
+void __real_km_memcg_flush_shelves(struct mem_cgroup *root);
+void __wrap_km_memcg_flush_shelves(struct mem_cgroup *root)
+{
+	__real_km_memcg_flush_shelves(root);
+	if (strikes) {
+		strikes = false;
+		raise(SIGUSR1);
+	}
+}
+
+/* It drains for a charge of its own before. */
+static void on_signal(int signal)
+{
+	(void)signal;
+	NEED(!charge(full[1], 64 * PAGE));
+	forks = true;
+	in_child = stay();
+}
+
+static void by_a_handler(void)
+{
+	for (int i = 0; i < 2; i++) {
+		full[i] = group_below(NULL, "full");
+		mem_cgroup_set_max(full[i], PAGE);
+	}
+	signal(SIGUSR1, on_signal);
+	in_child = false;
+	strikes = true;
+	NEED(!charge(full[0], 64 * PAGE) && !strikes);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQUAL(full[i]->memory.squeezed, 0);
+		mem_cgroup_put(full[i]);
+	}
+	if (in_child)
+		_exit(failures != 0);
+}
+
 int main(void)
 {
 	static void (*const ways[])(void) = { over_high, over_max, walked, allocated };
@@ -163,5 +209,6 @@ int main(void)
 		by_another(ways[i], true);
 		by_itself(ways[i]);
 	}
+	by_a_handler();
 	return failures != 0;
 }

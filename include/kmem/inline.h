@@ -8,8 +8,8 @@
  * program compiled with this header works with any libkmem of the same KMEM_INLINE_ABI. The number is
  * the soname's (libkmem.so.0): a library of another number is not loaded in the place of this one.
  *
- * The sequences, in pseudo-code (docs/design/shelf.md has the drawing). All run on one CPU without
- * interruption or start from the miss path; the last store is the only one that commits:
+ * The sequences, in pseudo-code (docs/design/shelf.md has the drawing). Each runs to its end on one CPU, or is
+ * abandoned and goes on at its miss label; the last store is the only one that commits:
  *
  *	pop:	area = percpu + (cpu << KMEM_AREA_SHIFT)
  *		top = *(area + shelf)		an offset from area; 0 where closed or not yet born

@@ -28,9 +28,9 @@
 #define KM_NAME_BYTES	32u
 
 enum km_front {
-	KM_FRONT_NONE,	/* no shelf: every call is take(1) or give(1) */
+	KM_FRONT_NONE,	/* no shelf: every call is the engine's alloc or free */
 	KM_FRONT_ARRAY,	/* blocks of pointers; a miss goes to refill and spill */
-	KM_FRONT_CHAIN,	/* a chain through the objects of the CPU's slab; the engine has its own pop and push */
+	KM_FRONT_CHAIN,	/* a chain through the objects of the CPU's slab (port/chain_hit.h) */
 };
 
 struct km_engine;

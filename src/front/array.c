@@ -15,7 +15,7 @@
  * pop and push ask the engine for a block at the first swap that fails, install gives the block to the engine. Where
  * there is no shelf (closed, no CPU, another node) the engine serves one object.
  *
- *	alloc	pop -> swap, pop -> [detach the empty block -> engine: a full one -> install] -> one from the engine
+ *	alloc	pop -> swap, pop -> [detach the empty block -> engine: a full one -> install]
  *	free	push -> swap, push -> [detach the full block -> engine: an empty one -> install] -> one to the engine
  */
 #include <errno.h>

@@ -21,6 +21,7 @@ km_hit_path void *kmem_cache_alloc(struct kmem_cache *cache, gfp_t gfp)
 
 	if (km_likely(object))
 		return object;
+	/* The thread has named a payer. Whether this cache is paid for is found there: if not, it is a miss. */
 	if (km_objcg_here)
 		return km_charged_alloc(cache, gfp, km_objcg_here, rseq);
 	if (gfp & __GFP_ZERO)

@@ -9,16 +9,20 @@
  *	another CPU's drain	closes the shelf, then lets membarrier abort every sequence that saw it open
  *	a miss			works on a block that it has detached, which is its own. Detach and install look in C
  *				and commit by one sequence that compares what they saw (port/visit.h)
- *	a signal handler	aborts the sequence that it struck. Where it struck a miss it finds
- *				km_front_busy set, and enters no engine (miss.c)
- *	fork, vfork		docs/theory.md, section 8
+ *	another thread's miss	on this CPU, between look and commit: a value that came back is as good as one that
+ *				stayed (port/visit.c). A drain between the two: the commit reads the offset again
+ *	a signal handler	aborts the sequence that it struck. A miss sets km_front_busy before it has a block in
+ *				hand or takes a lock: a handler that finds it set enters no engine (miss.c), one that
+ *				strikes before finds nothing half done
+ *	fork			takes every lock first, so that no list is half changed and no shelf closed in the
+ *				child; what other threads had in hand is lost there (docs/theory.md, section 8)
  *
- * A cache's shelf is one offset, in four places, of which three may be 0, which is closed:
+ * A cache's shelf is one offset, kept four times; 0 is closed:
  *
  *	shelf.front.open	what allocations see: 0 while somebody must be asked first
- *	shelf.front.back	what frees see: `open`, or the shelf of what is paid for
+ *	shelf.front.back	what frees see: the same, or the charged or mixed shelf's
  *	shelf.inner		what a miss sees: 0 while the shelf is drained
- *	shelf.slot		where the words are; 0: there are none yet
+ *	shelf.slot		where the words are, set when the cache is made; 0: its CPUs have no blocks
  */
 #ifndef KM_FRONT_FRONT_H
 #define KM_FRONT_FRONT_H
@@ -101,8 +105,9 @@ struct km_shape {
 	/*
 	 * Where objects are paid for, else NULL. begin: fill in what the others read of the cache, `charge` last, by a
 	 * release; once, under a lock of the front's, before any of them. take: the object comes from `mixed`, and
-	 * another pays for it, as `word` says; NULL: look it up. take_bulk: objects[0, n) come from `mixed`; n: they
-	 * are the objcg's now. 0: they went back; SIZE_MAX: and no others.
+	 * another pays for it, as *word says (word NULL: not looked up yet): it is charged to the objcg. take_bulk: the
+	 * same of objects[0, n). It returns n where all are charged to the objcg, 0 where all went back and others may
+	 * be tried, SIZE_MAX where all went back and the request fails.
 	 */
 	void (*begin)(struct kmem_cache *cache);
 	void *(*take)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word);
@@ -113,7 +118,7 @@ km_inline const struct km_shape *km_shape(const struct kmem_cache *cache)
 {
 	return km_load_acquire(&cache->shape);
 }
-/* The shape that serves a request. One that is to be paid for makes it that of what is, from now on. */
+/* The shape that serves a request. The first that is to be paid for gives the cache its charging shape for good. */
 const struct km_shape *km_shape_for_account(struct kmem_cache *cache, gfp_t gfp);
 km_inline const struct km_shape *km_shape_for(struct kmem_cache *cache, gfp_t gfp)
 {
@@ -219,9 +224,9 @@ bool km_front_close_all(struct kmem_cache **caches, size_t count);
 bool km_front_set_charging(struct kmem_cache *cache, const struct km_shape *shape, uint32_t block_bytes,
 			bool may_wait);
 /*
- * The cache's payer is one, or payers differ, as the latter says: frees need not look, or must. Before a
- * CPU's block becomes another's. may_wait: for a lock, and for a fence; false: that lock could not be had, and nothing
- * was done. Where there may be a fence, and the cache `mixes`, `mixed` is open then: frees need not look after all.
+ * open: one pays for all objects of the cache, and frees of them may be hits. close: payers differ from now on; called
+ * before a CPU's block becomes another's. may_wait: for a lock, and for a fence. False: the lock could not be had, and
+ * nothing was done. Where a fence may be waited for, and the cache `mixes`, `mixed` is open then: frees are hits again.
  */
 void km_front_back_open(struct kmem_cache *cache, bool may_wait);
 bool km_front_back_close(struct kmem_cache *cache, bool may_wait);

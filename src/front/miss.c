@@ -15,10 +15,10 @@
  *	engine	engine/NAME.c			objects out of slabs and back
  *
  * Signal handlers. An engine takes locks, and a handler that struck its own thread there would wait for itself. So
- * km_front_busy is set before an engine is entered (km_miss_enter), and a handler that finds it set is not let in: its
- * allocation fails, and its free links the object to cache->deferred. That list needs no lock: a free adds by
- * compare-and-swap, and the miss that finishes the frees takes the whole list by one exchange, so that a head which
- * comes back with another successor does no harm.
+ * km_front_busy is set before an engine is entered (km_miss_enter), and a handler that finds it set is not let in: what
+ * its CPU's two blocks can't serve fails, if it is an allocation, and a free links the object to cache->deferred. That
+ * list needs no lock: a free adds by compare-and-swap, and the miss that finishes the frees takes the whole list by one
+ * exchange, so that a head which comes back with another successor does no harm.
  *
  * System calls. A request that may not wait makes none, and neither do the frees that it causes: km_calls_begin keeps
  * the engine from them, and the tick, which gives memory back, is left to a call that may wait.

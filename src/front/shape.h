@@ -89,6 +89,7 @@ km_inline void *km_miss_refill(struct kmem_cache *cache, const struct km_request
 /* A free that may not enter the engine: linked through the object, finished by the next miss. */
 void km_miss_defer(struct kmem_cache *cache, void *object) km_cold;
 
+/* A free has no gfp: it may wait, unless the call that caused it may not (km_no_calls). */
 km_inline void km_miss_spill(struct kmem_cache *cache, void *object, km_spill_fn *spill)
 {
 	int entry = km_miss_begin(cache, true);

@@ -247,8 +247,8 @@ void **km_shelf_take_partner(struct km_shelf *shelf);
 bool km_shelf_put_partner(struct km_shelf *shelf, void **block);
 
 /*
- * Close the shelf for everybody and wait until no sequence that saw it open is in flight; false: can't.
- * Then km_shelf_take_cpu takes the CPU's blocks off (main and partner, NULL where none). km_shelf_open.
+ * A drain: close the shelf for everybody; the fence waits until no sequence that saw it open is in flight (false: it
+ * can't); take_cpu takes a CPU's blocks off (main and partner, NULL where none); open.
  * The soft disciplines need no closing: taking goes by their lock. One drain at a time (KM_RANK_DRAIN).
  */
 void km_shelf_close(struct km_shelf *shelf);

@@ -481,6 +481,8 @@ struct mem_cgroup *set_active_memcg(struct mem_cgroup *group)
 	struct mem_cgroup *before = active;
 
 	active = group;
+	/* In this order: a handler that strikes in between and sets back what it found does no harm. */
+	__atomic_signal_fence(__ATOMIC_RELEASE);
 	km_objcg_here = group ? top_for(group)->objcg : NULL;
 	return before;
 }

@@ -92,7 +92,7 @@ static size_t pieces_of(const struct km_twin_slabs *slabs)
 	return slabs->room > KM_TWIN_PIECE ? slabs->room / KM_TWIN_PIECE - 1 : 0;
 }
 
-/* `room` more words, with those that there were. */
+/* Room for so many words, with those that there were; NULL: no memory, and the old ones stay. */
 static void *grown(void *old, size_t had, size_t room, bool may_wait)
 {
 	void *words = km_meta_alloc(room * sizeof(void *), may_wait);

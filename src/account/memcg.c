@@ -63,10 +63,11 @@ static void memcg_fork(bool before, bool child)
 {
 	if (before) {
 		km_lock_around_fork(&tree.lock, true, child);
-		km_private_fork(true, child);
+		if (km_fork_has(&tree.lock))
+			km_private_fork(true, child);
 	}
 	km_stock_fork(before, child);
-	if (!before)
+	if (!before && (child || km_fork_has(&tree.lock)))
 		km_private_fork(false, child);
 	if (child)
 		km_pressure_fork_child();

@@ -23,22 +23,23 @@ static struct {
 	bool pages, handlers;
 } boot;
 
-/* Forks by handlers that struck inside of the allocator, or of another fork: the locks may be our own. */
-static km_tls unsigned nested_forks;
+/* This thread's forks that are under way. One by a handler that struck another takes nothing: the locks are its own. */
+static km_tls unsigned forks;
 static km_tls uint8_t busy_before_fork;
+static km_tls bool fork_has_registry;
 
 /* From here to the end of the fork a handler finds the allocator busy, as everywhere else under its locks. */
 void km_boot_fork_prepare(void)
 {
 	km_visits_fork_prepare();
-	if (km_front_busy == KM_BUSY) {
-		nested_forks++;
+	if (forks++)
 		return;
-	}
 	busy_before_fork = km_busy_begin();
+	if (busy_before_fork == KM_BUSY)
+		km_locks_fork_nested();
 	km_reclaim_fork(true, false);
-	km_registry_fork(true, false);
-	if (km_has_accounting())
+	fork_has_registry = km_registry_fork(true, false);
+	if (fork_has_registry && km_has_accounting())
 		km_accounting.fork(true, false);
 	km_growth_fork(true, false);
 	km_ready_fork(true, false);
@@ -57,41 +58,40 @@ static void fork_done(bool child)
 	km_arena_fork(false, child);
 	km_ready_fork(false, child);
 	km_growth_fork(false, child);
-	if (km_has_accounting())
+	if ((fork_has_registry || child) && km_has_accounting())
 		km_accounting.fork(false, child);
 	km_registry_fork(false, child);
 	km_reclaim_fork(false, child);
 }
 
-static void fork_end(void)
+static void fork_end(bool child)
 {
-	if (nested_forks) {
-		km_debug(km_front_busy, "a fork keeps signal handlers out to its end");
-		nested_forks--;
-	}
-	else
+	if (forks == 1) {
+		km_locks_fork_end(child);
 		km_busy_end(busy_before_fork);
+	}
+	forks--;
 }
 
 void km_boot_fork_parent(void)
 {
-	if (!nested_forks)
+	if (forks == 1)
 		fork_done(false);
-	fork_end();
+	fork_end(false);
 }
 
-/* Whoever held a lock is not here, or is the code that this thread's handler interrupted: all are freed. */
+/* Other threads are not here: all that they held is free. */
 void km_boot_fork_child(void)
 {
 #ifdef KM_DEBUG
-	km_locks_let_go |= nested_forks != 0;
+	km_locks_let_go |= forks > 1 || km_fork_is_nested();
 #endif
 	km_store(&own_pid, km_os_pid());
 	fork_done(true);
 	km_stderr_fork_child();
 	km_ahead_fork_child();
-	bool whole = !nested_forks;
-	fork_end();
+	bool whole = forks == 1 && busy_before_fork != KM_BUSY;
+	fork_end(true);
 	if (whole && km_has_accounting())
 		km_accounting.forked();
 }

@@ -104,7 +104,8 @@ bool km_registry_try_some(struct km_round *round, size_t most,
  * lock.
  */
 void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg), void (*then)(void *arg), void *arg);
-void km_registry_fork(bool before, bool child);
+/* False: the list is changing, because the victim of a handler that forks has the lock, or another thread still has. */
+bool km_registry_fork(bool before, bool child);
 unsigned km_registry_count(void);
 /* Where list and count are, for readers outside of the process. */
 void km_registry_expose(const struct km_list **caches, const unsigned **count);

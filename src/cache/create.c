@@ -729,25 +729,27 @@ void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg),
 	km_unlock(&registry.lock);
 }
 
-static int fork_cache(struct kmem_cache *cache, bool before, bool child)
+static void fork_cache(struct kmem_cache *cache, bool before, bool child)
 {
 	if (cache->engine->fork)
 		cache->engine->fork(cache, before, child);
-	if (child)
-		km_shelf_fork_child(&cache->shelf);
-	if (child)
-		km_shelf_fork_child(&cache->charged);
-	return 0;
+	if (!child)
+		return;
+	km_shelf_fork_child(&cache->shelf);
+	km_shelf_fork_child(&cache->charged);
 }
 
 /* In the order of the ranks: a drain takes the caches' locks while it holds its own. */
-void km_registry_fork(bool before, bool child)
+bool km_registry_fork(bool before, bool child)
 {
+	bool has = child || (!before && km_fork_has(&registry.lock));
+
 	if (before) {
 		km_lock_around_fork(&registry.lock, true, false);
+		has = km_fork_has(&registry.lock);
 		km_front_fork(true, false);
 	}
-	if (registry.all.next)
+	if (registry.all.next && has)
 		km_list_for_each(e, &registry.all)
 			fork_cache(km_container_of(e, struct kmem_cache, all), before, child);
 	km_engines_fork(before, child);
@@ -756,6 +758,7 @@ void km_registry_fork(bool before, bool child)
 		__builtin_memset(printing, 0, child ? sizeof(printing) : 0);
 		km_lock_around_fork(&registry.lock, false, child);
 	}
+	return has;
 }
 
 unsigned km_registry_count(void)

@@ -268,6 +268,11 @@ void km_growth_fork(bool before, bool child)
 {
 	if (!growth.slot)
 		return;
+	if (km_fork_is_nested()) {
+		km_for_each_cpu(cpu)
+			km_lock_around_fork(&run_of(cpu)->lock, before, child);
+		return;
+	}
 	if (before)
 		km_for_each_cpu(cpu)
 			growth.forking[cpu / 64] |= 1ull << cpu % 64;

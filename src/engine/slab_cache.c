@@ -409,7 +409,7 @@ static void slab_fork(struct kmem_cache *cache, bool before, bool child)
 	if (before)
 		km_slabs_fork(cache, before, child);
 	km_for_each_node(n, cache)
-		for (unsigned i = 0; n->alien && i < km_node_count; i++)
+		for (unsigned i = 0; n->alien && (child || km_fork_has(&n->slabs.lock)) && i < km_node_count; i++)
 			km_lock_around_fork(&n->alien[i].lock, before, child);
 	if (!before)
 		km_slabs_fork(cache, before, child);

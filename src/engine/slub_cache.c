@@ -444,9 +444,15 @@ static int slub_check(struct kmem_cache *cache)
  * slabs as threads were inside a slow path. */
 static void slub_fork(struct kmem_cache *cache, bool before, bool child)
 {
-	km_lock_around_fork(&slub_node(cache, 0)->drain, before, child);
+	struct km_lock *drain = &slub_node(cache, 0)->drain;
+	/* One fork at a time has what lies on the CPUs: it notes there what it has. */
+	bool chain = child || (!before && km_fork_has(drain));
+
+	km_lock_around_fork(drain, before, child);
+	chain |= before && km_fork_has(drain);
 	km_slabs_fork(cache, before, child);
-	km_chain_fork(&cache->chain, before, child);
+	if (chain)
+		km_chain_fork(&cache->chain, before, child);
 }
 
 const struct km_engine km_engine_slub = {

@@ -598,7 +598,8 @@ void km_big_fork(bool before, bool child)
 	uint32_t never = 0;
 
 	km_lock_around_fork(&big.lock, before, child);
-	for (unsigned tries = FORK_TRIES; before && big.in_hand && tries; tries--) {
+	/* In a handler's fork a block may be in the hand of the code that was struck. */
+	for (unsigned tries = km_fork_is_nested() ? 0 : FORK_TRIES; before && big.in_hand && tries; tries--) {
 		km_unlock_fork(&big.lock);
 		km_os_wait(&never, 0, 1);
 		km_lock_fork(&big.lock);

@@ -25,7 +25,7 @@ void km_lock_wait(struct km_lock *lock)
 }
 
 /* A sleeper that leaves may leave state 2 behind, and one wake that nobody needs. */
-bool km_lock_within(struct km_lock *lock, unsigned ms)
+static bool wait_within(struct km_lock *lock, unsigned ms)
 {
 	uint64_t end = km_os_now_ms() + ms;
 
@@ -35,6 +35,13 @@ bool km_lock_within(struct km_lock *lock, unsigned ms)
 				return false;
 			km_os_wait(&lock->state, 2, nap);
 		}
+	return true;
+}
+
+bool km_lock_within(struct km_lock *lock, unsigned ms)
+{
+	if (!wait_within(lock, ms))
+		return false;
 	km_lock_note(lock, KM_LOCK_TAKEN);
 	return true;
 }
@@ -55,6 +62,98 @@ bool km_lock_nowait(struct km_lock *lock)
 		km_relax();
 	}
 	return false;
+}
+
+/* ------------------------------------------------------------------ whose they are, and forks */
+
+/* For all locks of a fork together, and for each. */
+#define FORK_MS		200
+#define FORK_LOCK_MS	50
+
+km_tls struct km_own_locks km_own_locks;
+/* Nested forks of two threads: one waits for the other, or does without. */
+static struct km_lock nesting = KM_LOCK_INIT(KM_RANK_RECLAIM);
+static km_tls enum { NORMAL, NESTED, NESTED_WITHOUT } fork_kind;
+static km_tls uint64_t fork_end_ms;
+
+static bool is_own(const struct km_lock *lock)
+{
+	for (unsigned i = km_own_locks.count; i--;)
+		if (km_own_locks.lock[i] == lock)
+			return true;
+	return false;
+}
+
+/* Where locks are given back in another order than the last first. */
+void km_lock_forget(const struct km_lock *lock)
+{
+	unsigned count = km_own_locks.count;
+
+	for (unsigned i = count; i--;)
+		if (km_own_locks.lock[i] == lock) {
+			km_own_locks.lock[i] = NULL;
+			break;
+		}
+	while (count && !km_own_locks.lock[count - 1])
+		count--;
+	__atomic_signal_fence(__ATOMIC_ACQ_REL);
+	km_own_locks.count = count;
+}
+
+void km_locks_fork_nested(void)
+{
+	fork_end_ms = km_os_now_ms() + FORK_MS;
+	fork_kind = wait_within(&nesting, FORK_LOCK_MS) ? NESTED : NESTED_WITHOUT;
+}
+
+void km_locks_fork_end(bool child)
+{
+	if (child)
+		nesting.state = 0;
+	else if (fork_kind == NESTED)
+		km_unlock_fork(&nesting);
+	fork_kind = NORMAL;
+}
+
+bool km_fork_is_nested(void)
+{
+	return fork_kind != NORMAL;
+}
+
+bool km_fork_has(const struct km_lock *lock)
+{
+	return fork_kind == NORMAL || (fork_kind == NESTED && km_load(&lock->rank) & KM_LOCK_OF_FORK);
+}
+
+static void around_nested_fork(struct km_lock *lock, bool before)
+{
+	uint64_t now = km_os_now_ms(), left = now < fork_end_ms ? fork_end_ms - now : 0;
+
+	if (fork_kind == NESTED_WITHOUT || is_own(lock))
+		return;
+	if (!before) {
+		if (!km_fork_has(lock))
+			return;
+		km_store(&lock->rank, lock->rank & ~KM_LOCK_OF_FORK);
+		km_unlock_fork(lock);
+	} else if (wait_within(lock, (unsigned)(left < FORK_LOCK_MS ? left : FORK_LOCK_MS))) {
+		km_store(&lock->rank, lock->rank | KM_LOCK_OF_FORK);
+	}
+}
+
+void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
+{
+	if (child) {
+		lock->rank &= ~KM_LOCK_OF_FORK;
+		if (!is_own(lock))
+			lock->state = 0;
+	} else if (fork_kind != NORMAL) {
+		around_nested_fork(lock, before);
+	} else if (before) {
+		km_lock_fork(lock);
+	} else {
+		km_unlock_fork(lock);
+	}
 }
 
 #ifdef KM_DEBUG

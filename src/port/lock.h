@@ -32,8 +32,17 @@ enum km_rank {
 
 struct km_lock {
 	uint32_t state;		/* 0 free, 1 held, 2 held and somebody may sleep */
-	uint32_t rank;
+	uint32_t rank;		/* with KM_LOCK_OF_FORK while a nested fork has it */
 };
+#define KM_LOCK_OF_FORK 0x80000000u
+
+/* The locks that this thread has, for a fork by a handler that struck it. One that is missing here counts as somebody
+ * else's: the fork does not get it, and leaves it. */
+struct km_own_locks {
+	unsigned count;
+	const struct km_lock *lock[KM_NR_RANKS + 1];	/* NULL: is being noted, or was given back out of order */
+};
+extern km_hidden km_tls struct km_own_locks km_own_locks;
 
 /* Nobody but the checker reads the rank of a lock that stands for ever: elsewhere it is zeros, and what it lies in is
  * no part of the library's file, of which a process has stretches of 64 KiB. */
@@ -113,11 +122,29 @@ km_inline void km_lock_init(struct km_lock *lock, enum km_rank rank)
 	lock->rank = rank;
 }
 
-km_inline void km_lock_note(const struct km_lock *lock km_unused, enum km_lock_note note km_unused)
+void km_lock_forget(const struct km_lock *lock);
+/* A handler that strikes here leaves the count as it was. */
+km_inline void km_lock_note(const struct km_lock *lock, enum km_lock_note note)
 {
+	struct km_own_locks *own = &km_own_locks;
+	unsigned count = own->count;
+
 #ifdef KM_DEBUG
 	km_lock_check(lock, note);
 #endif
+	if (note == KM_LOCK_GIVEN) {
+		if (km_unlikely(!count || own->lock[count - 1] != lock || (count > 1 && !own->lock[count - 2]))) {
+			km_lock_forget(lock);
+			return;
+		}
+		own->lock[count - 1] = NULL;
+		__atomic_signal_fence(__ATOMIC_ACQ_REL);
+		own->count = count - 1;
+	} else if (km_likely(count < km_array_count(own->lock))) {
+		own->count = count + 1;
+		__atomic_signal_fence(__ATOMIC_ACQ_REL);
+		own->lock[count] = lock;
+	}
 }
 
 /* Acquire pairs with the release in km_unlock. */
@@ -197,16 +224,19 @@ km_inline void km_unlock_fork(struct km_lock *lock)
 		km_lock_wake(lock);
 }
 
+/*
+ * A fork by a handler that struck inside of the allocator: the thread's own locks are left as they are, in the child as
+ * well, where the code that was struck goes on under them. Those of others are waited for, but for a bounded time in
+ * all, because their holders may wait for what this thread has.
+ */
+void km_locks_fork_nested(void);
+void km_locks_fork_end(bool child);
+bool km_fork_is_nested(void);
+/* This fork may walk what the lock guards: asked after km_lock_around_fork has tried to take it. */
+bool km_fork_has(const struct km_lock *lock);
+
 /* The part of a fork handler for one lock: in the child, where nobody waits, it only says that it is free. */
-km_inline void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
-{
-	if (before)
-		km_lock_fork(lock);
-	else if (child)
-		lock->state = 0;
-	else
-		km_unlock_fork(lock);
-}
+void km_lock_around_fork(struct km_lock *lock, bool before, bool child);
 
 /* Take it as the caller may: waiting, or not. */
 km_inline bool km_lock_may(struct km_lock *lock, bool may_wait)

@@ -2,7 +2,9 @@
  * fork_waits_for_calls.c: what another thread has in hand while it calls the system is nobody's in the child of a
  * fork, for ever: pages that it is giving back, a mapping that it is freeing. So a fork waits for them. Each call of
  * the system is held here until the fork has begun; the child finds each committed page used or free, and nothing
- * mapped where the block was. Disciplines: all
+ * mapped where the block was. A fork by a handler that struck inside of the allocator waits, too, for what is under a
+ * lock, and then for a bounded time: a call that ends as late as that fork sleeps is waited for, one that never ends
+ * is not. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,6 +22,9 @@
 
 #include "kit/check.h"
 
+#include "kit/inside.h"
+#include "port/os.h"
+
 #define BLOCK	((size_t)1 << 19)	/* less than may be free and resident */
 #define MAPPING	((size_t)40 << 20)
 #define ROUNDS	5
@@ -28,6 +33,11 @@ int __real_madvise(void *p, size_t bytes, int advice);
 int __real_munmap(void *p, size_t bytes);
 
 static bool hold, held;	/* the other thread's next call; it has come to it */
+static bool nested;	/* the fork is a handler's */
+static bool over;	/* the other thread may go on; it is through */
+static bool through;
+static bool never;	/* ... or not before the fork is */
+static __thread bool forks;
 
 /* Before the system has done it, until the fork has long begun: a fork that does not wait is through by then. */
 static void hold_here(void)
@@ -35,7 +45,25 @@ static void hold_here(void)
 	if (!__atomic_exchange_n(&hold, false, __ATOMIC_ACQ_REL))
 		return;
 	__atomic_store_n(&held, true, __ATOMIC_RELEASE);
-	usleep(50000);
+	for (int i = 0; i < 50 || nested; i++) {
+		if (nested && __atomic_load_n(&over, __ATOMIC_ACQUIRE))
+			return;
+		usleep(1000);
+	}
+}
+
+void __real_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
+void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
+void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
+{
+	if (!nested || !forks || never) {
+		__real_km_os_wait(word, value, ms);
+		return;
+	}
+	/* Now the fork sleeps. */
+	__atomic_store_n(&over, true, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&through, __ATOMIC_ACQUIRE))
+		usleep(1000);
 }
 
 int __wrap_madvise(void *p, size_t bytes, int advice)
@@ -56,6 +84,7 @@ static void *purge(void *arg)
 {
 	(void)arg;
 	kmem_shrink_all();
+	__atomic_store_n(&through, true, __ATOMIC_RELEASE);
 	return NULL;
 }
 
@@ -89,13 +118,24 @@ static bool fork_during(void *(*act)(void *arg), void *arg)
 	int status = -1;
 
 	__atomic_store_n(&held, false, __ATOMIC_RELAXED);
+	__atomic_store_n(&over, false, __ATOMIC_RELAXED);
+	__atomic_store_n(&through, false, __ATOMIC_RELAXED);
 	__atomic_store_n(&hold, true, __ATOMIC_RELEASE);
 	CHECK(pthread_create(&thread, NULL, act, arg) == 0);
 	while (!__atomic_load_n(&held, __ATOMIC_ACQUIRE))
 		sched_yield();
+	/* What a handler finds that struck inside. */
+	bool was = nested && km_busy_begin();
+	forks = true;
 	pid_t child = fork();
+	forks = false;
+	if (nested)
+		km_busy_end(was);
+	if (!child && never)
+		_exit(0);
 	if (!child)
 		_exit((all_counted() ? 0 : 1) | (arg && is_mapped(arg) ? 2 : 0) | (kmem_check_all() ? 4 : 0));
+	__atomic_store_n(&over, true, __ATOMIC_RELEASE);
 	CHECK(child > 0 && waitpid(child, &status, 0) == child);
 	pthread_join(thread, NULL);
 	if (status)
@@ -103,17 +143,53 @@ static bool fork_during(void *(*act)(void *arg), void *arg)
 	return status == 0 && all_counted();
 }
 
+static bool fork_during_purge(void)
+{
+	char *block = kmalloc(BLOCK, GFP_KERNEL);
+
+	CHECK(block);
+	memset(block, 1, BLOCK);
+	kfree(block);
+	return fork_during(purge, NULL);
+}
+
+/* Under the library's locks: they stay this thread's in the child, where the code that was struck goes on. */
+static int fork_here(struct kmem_cache *cache, void *arg)
+{
+	int status = -1, *pid = arg;
+
+	(void)cache;
+	*pid = fork();
+	CHECK(*pid >= 0 && (!*pid || (waitpid(*pid, &status, 0) == *pid && status == 0)));
+	return 1;
+}
+
+static void fork_under_locks(void)
+{
+	int pid = -1;
+
+	kmem_for_each_cache(fork_here, &pid);
+	void *p = kmalloc(100, GFP_KERNEL);
+	CHECK(p);
+	kfree(p);
+	kmem_shrink_all();
+	CHECK(kmem_check_all() == 0);
+	if (!pid)
+		_exit(failures != 0);
+}
+
 int main(void)
 {
 	alarm(100);
 	for (int i = 0; i < ROUNDS; i++) {
-		char *block = kmalloc(BLOCK, GFP_KERNEL);
-
-		CHECK(block);
-		memset(block, 1, BLOCK);
-		kfree(block);
-		CHECK(fork_during(purge, NULL));
-		block = kvmalloc(MAPPING, GFP_KERNEL);
+		nested = true;
+		CHECK(fork_during_purge());
+		never = true;
+		CHECK(fork_during_purge());
+		nested = never = false;
+		fork_under_locks();
+		CHECK(fork_during_purge());
+		char *block = kvmalloc(MAPPING, GFP_KERNEL);
 		CHECK(block);
 		memset(block, 1, 1 << 20);
 		CHECK(fork_during(unmap, block));

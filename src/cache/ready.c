@@ -436,7 +436,8 @@ static void count_pointers(struct kmem_cache *cache, int more)
 	km_unlock_quick(&ready.lock);
 }
 
-/* The blocks that other threads had in hand are not here: on each CPU a class has one block of pointers, or none. */
+/* The blocks that other threads had in hand are not here. On each CPU a class has one block of pointers or none, and
+ * two where threads raced for the place (front/array.c). */
 static void count_pointers_anew(void)
 {
 	for (unsigned i = 0; i < 2 * CLASSES; i++) {
@@ -446,7 +447,8 @@ static void count_pointers_anew(void)
 		if (!class->cache || !class->blocks)
 			continue;
 		km_for_each_cpu(cpu)
-			blocks += km_shelf_top_cpu(&class->cache->shelf, cpu) != 0;
+			blocks += km_shelf_top_cpu(&class->cache->shelf, cpu) != 0 ?
+				  1 + km_shelf_has_partner_cpu(&class->cache->shelf, cpu) : 0;
 		class->blocks = blocks;
 	}
 	tell(0);

@@ -60,7 +60,8 @@ km_inline void km_slabs_came(struct km_slabs *n, const struct km_page *slab)
 
 km_inline void km_slabs_went(struct km_slabs *n, const struct km_page *slab)
 {
-	km_debug(n->counts.slabs && n->counts.objects >= slab->objects, "no more slabs go than came");
+	km_debug(km_is_forked || (n->counts.slabs && n->counts.objects >= slab->objects),
+		 "no more slabs go than came");
 	km_bump(&n->counts.slabs, -1);
 	km_bump(&n->counts.freed_slabs, 1);
 	km_bump(&n->counts.objects, -slab->objects);

@@ -71,6 +71,9 @@ bool km_lock_nowait(struct km_lock *lock)
 #define FORK_LOCK_MS	50
 
 km_tls struct km_own_locks km_own_locks;
+#ifdef KM_DEBUG
+bool km_is_forked;
+#endif
 /* Nested forks of two threads: one waits for the other, or does without. */
 static struct km_lock nesting = KM_LOCK_INIT(KM_RANK_RECLAIM);
 static km_tls enum { NORMAL, NESTED, NESTED_WITHOUT } fork_kind;
@@ -108,6 +111,9 @@ void km_locks_fork_nested(void)
 
 void km_locks_fork_end(bool child)
 {
+#ifdef KM_DEBUG
+	km_is_forked |= child;
+#endif
 	if (child)
 		nesting.state = 0;
 	else if (fork_kind == NESTED)

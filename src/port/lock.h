@@ -43,6 +43,8 @@ struct km_own_locks {
 	const struct km_lock *lock[KM_NR_RANKS + 1];	/* NULL: is being noted, or was given back out of order */
 };
 extern km_hidden km_tls struct km_own_locks km_own_locks;
+/* Of debug builds: this is a child of fork, where what other threads had in hand was not counted yet. */
+extern km_hidden bool km_is_forked;
 
 /* Nobody but the checker reads the rank of a lock that stands for ever: elsewhere it is zeros, and what it lies in is
  * no part of the library's file, of which a process has stretches of 64 KiB. */

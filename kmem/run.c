@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@
 
 #define LIBRARY "libkmem-malloc.so"
 #define MOST_DEBUG 511		/* bytes of KMEM_DEBUG */
+#define MOST_FAIL 400		/* bytes of KMEM_FAILSLAB, but for what stands before them */
 
 static const char usage_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]\n"
@@ -34,13 +36,14 @@ static const char usage_text[] =
 	"  --limit SIZE       malloc fails with ENOMEM beyond; K, M, G, T: powers of 1024\n"
 	"  --group NAME       count what is allocated, under this name (the program's)\n"
 	"  --debug SETTINGS   debugged caches: FZPU, FZPU,malloc-*; see KMEM_DEBUG=help\n"
+	"  --fail SETTINGS    malloc fails on purpose, as KMEM_FAILSLAB says: 1,5,0,-1\n"
 	"  --options K:V,...  any other KMEM_OPTIONS (KMEM_OPTIONS=help lists them)\n"
 	"  --stats            when the program ends, slabinfo on stderr\n"
 	"  --stats=FILE       ... JSON into FILE, in which %p becomes the process id\n"
 	"KMEM_LIBRARY names another " LIBRARY ".\n";
 
 struct run_options {
-	const char *engine, *percpu, *limit, *group, *options, *stats, *debug;
+	const char *engine, *percpu, *limit, *group, *options, *stats, *debug, *fail;
 	bool want_stats;
 };
 
@@ -72,6 +75,22 @@ static void check_limit(const char *text)
 
 	if (!km_parse_bytes(text, &bytes))
 		kmem_usage("run", "--limit: '%s' is no size: bytes, or as 512M, 1.5G: with K, M, G or T", text);
+}
+
+static void check_debug(const char *text)
+{
+	if (strlen(text) > MOST_DEBUG)
+		kmem_usage("run", "--debug: longer than %d bytes", MOST_DEBUG);
+}
+
+static void check_fail(const char *text)
+{
+	char bad[KM_FAILING_WORD];
+
+	if (strlen(text) > MOST_FAIL)
+		kmem_usage("run", "--fail: longer than %d bytes", MOST_FAIL);
+	if (!km_failing_fits(text, bad))
+		kmem_usage("run", "--fail: bad setting '%s'", bad);
 }
 
 /* The command's own copy of the library takes them, to see whether the program's will. */
@@ -113,6 +132,7 @@ static int parse(int argc, char **argv, struct run_options *options)
 		{ "limit", required_argument, NULL, 'l' },
 		{ "group", required_argument, NULL, 'g' },
 		{ "debug", required_argument, NULL, 'd' },
+		{ "fail", required_argument, NULL, 'f' },
 		{ "options", required_argument, NULL, 'o' },
 		{ "stats", optional_argument, NULL, 's' },
 		{ "help", no_argument, NULL, 'h' },
@@ -139,9 +159,10 @@ static int parse(int argc, char **argv, struct run_options *options)
 			check_group(options->group = optarg);
 			break;
 		case 'd':
-			options->debug = optarg;
-			if (strlen(optarg) > MOST_DEBUG)
-				kmem_usage("run", "--debug: longer than %d bytes", MOST_DEBUG);
+			check_debug(options->debug = optarg);
+			break;
+		case 'f':
+			check_fail(options->fail = optarg);
 			break;
 		case 'o':
 			check_options(options->options = optarg);
@@ -495,6 +516,21 @@ static int set_stats(const struct run_options *options)
 	return setenv("KMEM_STATS", path, 1) ? kmem_failed(126, "run", "out of memory") : 0;
 }
 
+/* All of malloc's requests may wait. The seed is chosen here where none is given, so that the programs that this one
+ * starts meet the same failures when all of it is run again. */
+static bool set_fail(const char *settings)
+{
+	char text[MOST_FAIL + 64];
+	unsigned seed = 0;
+
+	if (!settings)
+		return true;
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed = (unsigned)getpid();
+	snprintf(text, sizeof(text), "ignore-gfp-wait=N,seed=%u,%s", seed % 1000000, settings);
+	return setenv("KMEM_FAILSLAB", text, 1) == 0;
+}
+
 int cmd_run(int argc, char **argv)
 {
 	struct run_options options = { .engine = NULL };
@@ -505,6 +541,7 @@ int cmd_run(int argc, char **argv)
 	if (status)
 		return status;
 	if (!set_options(&options) || (options.debug && setenv("KMEM_DEBUG", options.debug, 1)) ||
+	    !set_fail(options.fail) ||
 	    !set_joined("LD_PRELOAD", library, ':', getenv("LD_PRELOAD") ?: ""))
 		return kmem_failed(126, "run", "out of memory");
 	if (options.want_stats && (status = set_stats(&options)))

@@ -133,7 +133,7 @@ extern KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 #define SLAB_TRACE		KMEM_SLAB(0x00200000u)	/* a line on stderr for each object that comes or goes */
 #define SLAB_NOLEAKTRACE	KMEM_SLAB(0x00800000u)	/* kernel: also no sheaves */
 #define SLAB_NO_MERGE		KMEM_SLAB(0x01000000u)	/* the default here: names are what people look at */
-#define SLAB_FAILSLAB		KMEM_SLAB(0x02000000u)	/* accepted; a later release */
+#define SLAB_FAILSLAB		KMEM_SLAB(0x02000000u)	/* its allocations may fail on purpose: kmem_failslab() */
 #define SLAB_ACCOUNT KMEM_SLAB(0x04000000u) /* each object is charged to the group that is active: <kmem/memcg.h> */
 #define SLAB_NO_USER_FLAGS	KMEM_SLAB(0x10000000u)	/* KMEM_DEBUG does not speak of it */
 #define SLAB_SKIP_KFENCE	KMEM_SLAB(0x20000000u)	/* accepted */

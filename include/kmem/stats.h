@@ -151,6 +151,22 @@ KMEM_API int kmem_cache_validate(struct kmem_cache *cache);
  */
 KMEM_API int kmem_cache_print_traces(struct kmem_cache *cache, int fd);
 
+/*
+ * kmem_failslab - from now on allocations fail on purpose as `settings` say, in words with commas between them:
+ * interval=N, probability=N (percent), space=N (bytes that are spared first), times=N (-1: for ever), or these four as
+ * bare numbers in this order; ignore-gfp-wait=Y|N, cache-filter=Y|N, require-start=ADDRESS, require-end=ADDRESS,
+ * verbose=0|1|2; and beyond the kernel fail-nth=N (the N-th call, and no other), caller=NAME (a function or a file on
+ * the call's stack), cache=NAME, seed=N. NULL or "": none fails. Settings that are left out are the kernel's: 1, 0, 0,
+ * 1, Y, N. The caches that may fail are chosen as they are made: by KMEM_FAILSLAB, which has the same words, and those
+ * with SLAB_FAILSLAB; no shelf of any other is touched. A request with __GFP_NOFAIL never fails so; nor, while
+ * ignore-gfp-wait is Y, one that may wait, as all of malloc's. 0; -EINVAL, and nothing changes, for a word that is
+ * none. Call numbers begin anew. Nobody else may call it meanwhile; not from a signal handler. A program that is
+ * linked with libkmem.a has it if it names this function. Kernel: failslab=, /sys/kernel/debug/failslab.
+ */
+KMEM_API int kmem_failslab(const char *settings);
+/* kmem_failslab_failures - how many allocations have failed so, ever. Any context. */
+KMEM_API unsigned long kmem_failslab_failures(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -176,6 +176,8 @@ km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 uint64_t km_large_owner(const void *p);
 /* The active group pays for it from now on; nobody did. False: it may not, or p is no such block. */
 bool km_large_charge(const void *p, gfp_t gfp);
+/* Some may fail on purpose: none lies ready, none grows where it is, each is asked for. */
+extern km_hidden bool km_large_fails;
 /* Usable bytes of the large block that starts at p; 0: there is none. */
 size_t km_large_bytes(const void *p);
 size_t km_large_try_bytes(const void *p);	/* with km_front_busy set by others; SIZE_MAX: can't tell */
@@ -217,6 +219,24 @@ struct km_debugging {
 	const struct km_hooks *hooks;
 };
 extern const struct km_debugging km_debugging __attribute__((weak));
+
+/*
+ * watch/failing.c, where it is linked in: allocations that fail on purpose.
+ */
+struct km_failing {
+	/* The text of KMEM_FAILSLAB, once, before any cache is made. */
+	void (*read)(const char *text);
+	/* May those of a cache that is made with these flags fail? */
+	bool (*may_fail)(const char *name, slab_flags_t flags);
+	/* Does this one? */
+	bool (*fails)(const char *name, size_t bytes, gfp_t gfp);
+	/* Where libc is ready, before main(). */
+	void (*ready)(void);
+};
+extern const struct km_failing km_failing __attribute__((weak));
+/* The words are such as KMEM_FAILSLAB has them. False: *bad, of so many bytes, is one that is none. */
+#define KM_FAILING_WORD 256u
+bool km_failing_fits(const char *text, char *bad);
 
 /* A cache that is about to be made: its flags, as far as they can be had. Its hooks; NULL: none. */
 slab_flags_t km_watched_flags(const char *name, uint32_t size, slab_flags_t flags, const struct km_creation *creation);

@@ -223,7 +223,7 @@ static int build(struct kmem_cache *cache, const struct kmem_cache_args *args)
 		cache->slab_pages = 1u << cache->order;
 	tune_as_led(cache);
 	/* An object on a shelf is taken as far as its slab knows: with it, a second free is not seen at once. */
-	if ((cache->flags & SLAB_NO_SHEAVES || cache->checked) &&
+	if ((cache->flags & (SLAB_NO_SHEAVES | SLAB_FAILSLAB) || cache->checked) &&
 	    cache->engine->front == KM_FRONT_ARRAY)
 		cache->capacity = 0;
 	cache->events = km_meta_alloc(sizeof(*cache->events), true);

@@ -16,6 +16,8 @@ static struct {
 	bool charged;		/* some block was ever paid for */
 } large;
 
+bool km_large_fails;
+
 /* ------------------------------------------------------------------ who pays: for whole pages */
 
 static bool is_to_be_paid(gfp_t gfp)
@@ -342,6 +344,10 @@ static void *alloc_paid(size_t bytes, size_t align, struct km_request *request)
 
 void *km_large_alloc_request(size_t asked, size_t align, struct km_request *request)
 {
+	if (km_unlikely(km_large_fails) && km_front_fails("large", asked, request->gfp)) {
+		request->gfp |= __GFP_NOWARN;
+		return NULL;
+	}
 	size_t bytes = with_red_zone(asked);
 	bool paid = is_to_be_paid(request->gfp);
 	void *p = paid && request->node < 0 ? km_ready_hit_charged(bytes, align, request->gfp) : NULL;
@@ -551,7 +557,7 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp)
 	struct km_page *page = page_of_block(p);
 
 	/* Then a block that changes is another block. */
-	if (km_unlikely(km_sanitizer.objects))
+	if (km_unlikely(km_sanitizer.objects || km_large_fails))
 		return NULL;
 	if (!page) {
 		if (!km_gfp_may_wait(gfp) || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_front_busy)

@@ -322,6 +322,20 @@ static void read_debug(void)
 		km_warn("KMEM_DEBUG: the program is linked without debugging (-Wl,-u,kmem_cache_validate)");
 }
 
+static void read_failing(void)
+{
+	char text[512];
+
+	if (&km_failing)
+		km_front_fails = km_failing.fails;
+	if (!read_variable("KMEM_FAILSLAB", text, sizeof(text)))
+		return;
+	if (&km_failing)
+		km_failing.read(text);
+	else
+		km_warn("KMEM_FAILSLAB: the program is linked without failures (-Wl,-u,kmem_failslab)");
+}
+
 void km_options_read(void)
 {
 	char text[512];
@@ -332,6 +346,7 @@ void km_options_read(void)
 		parse(text);
 	settle_account();
 	read_debug();
+	read_failing();
 	if (read_variable("KMEM_PERCPU", text, sizeof(text)) && !set_percpu(text))
 		km_warn("KMEM_PERCPU: unknown discipline: %s", text);
 }

@@ -31,6 +31,8 @@ slab_flags_t km_watched_flags(const char *name, uint32_t size, slab_flags_t flag
 		return flags & ~KM_DEBUG_FLAGS;
 	if (&km_debugging)
 		flags = km_debugging.flags(name, size, creation->args.align, flags);
+	if (&km_failing && km_failing.may_fail(name, flags))
+		flags |= SLAB_FAILSLAB;
 	if (km_likely(!(flags & hooked)))
 		return flags;
 	const struct km_engine *engine = creation->engine ?: creation->args.engine ?

@@ -385,7 +385,7 @@ km_inline bool km_is_watched(const struct kmem_cache *cache)
  * same, but for the state. watch/debug.c has what is in them.
  */
 #define KM_DEBUG_LAYOUT	(SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
-#define KM_DEBUG_FLAGS	(KM_DEBUG_LAYOUT | SLAB_CONSISTENCY_CHECKS | SLAB_TRACE)
+#define KM_DEBUG_FLAGS	(KM_DEBUG_LAYOUT | SLAB_CONSISTENCY_CHECKS | SLAB_TRACE | SLAB_FAILSLAB)
 #define KM_DEBUG_WORD	8u	/* the state, and the bytes asked for */
 #define KM_DEBUG_TRACK	152u
 #define KM_DEBUG_PAD	8u	/* at least */

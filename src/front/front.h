@@ -54,6 +54,8 @@ extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks,
  * try. *tries: how many there were, 0 at first; several, because others may take what came back.
  */
 extern km_hidden bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
+/* Does this allocation fail on purpose? bytes: that it asks for. NULL: none ever does. */
+extern km_hidden bool (*km_front_fails)(const char *name, size_t bytes, gfp_t gfp);
 /* The cache got no slab. */
 bool km_front_relieve(struct kmem_cache *cache, unsigned *tries);
 /* km_accounting.begin, in the middle of an allocation. False also where nobody would pay, and where a handler asks that

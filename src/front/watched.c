@@ -1,8 +1,8 @@
 /*
  * watched.c: which shape a cache has, and two of the shapes. That of caches each of whose objects is looked at: by
- * hooks as it comes and goes, by a check before it is freed; what lies on a CPU is a matter of the shape below. And
- * that of caches that were destroyed. Invariant: no object passes unseen, but those of calls that were under way when
- * somebody began to look.
+ * hooks as it comes and goes, by a check before it is freed, or each of whose allocations may fail on purpose; what
+ * lies on a CPU is a matter of the shape below. And that of caches that were destroyed.
+ * Invariant: no object passes unseen, but those of calls that were under way when somebody began to look.
  *
  * A watcher comes to a running cache in this order: the hooks are stored, the shape that calls them is chosen, the
  * public shelf is closed by a drain with a fence. From the fence on each hit misses, and each miss finds the shape:
@@ -20,6 +20,8 @@
 #include "../port/die.h"
 #include "shape.h"
 
+bool (*km_front_fails)(const char *name, size_t bytes, gfp_t gfp);
+
 void km_front_choose_shape(struct kmem_cache *cache)
 {
 	const enum km_front front = cache->engine->front;
@@ -30,7 +32,7 @@ void km_front_choose_shape(struct kmem_cache *cache)
 	const struct km_shape *shape = km_load(&cache->shape), *next;
 
 	/* Engines with shared pages check what is given to them, at once, and for every cache. */
-	if (cache->hooks || (cache->checked && !cache->engine->shared_pages))
+	if (cache->hooks || (cache->checked && !cache->engine->shared_pages) || cache->flags & SLAB_FAILSLAB)
 		plain = &km_shape_watched;
 	if (cache->dead)
 		plain = &km_shape_dead;
@@ -73,8 +75,20 @@ static void *show(struct kmem_cache *cache, void *object, gfp_t gfp, size_t byte
 	return km_front_failed(cache->name, bytes ?: cache->object_size, gfp, ENOMEM);
 }
 
+/* Before anything is taken. Kernel: should_failslab, which an allocation in bulk asks once as well. */
+static bool fails(const struct kmem_cache *cache, size_t bytes, gfp_t gfp)
+{
+	bool failed = cache->flags & SLAB_FAILSLAB && km_front_fails && km_front_fails(cache->name, bytes, gfp);
+
+	if (km_unlikely(failed))
+		km_front_failed(cache->name, bytes, gfp | __GFP_NOWARN, ENOMEM);
+	return failed;
+}
+
 static void *watched_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
+	if (fails(cache, cache->object_size, gfp))
+		return NULL;
 	void *object = cache->below->alloc(cache, gfp & ~__GFP_ZERO, node);
 
 	return km_likely(object) ? show(cache, object, gfp, 0) : NULL;
@@ -82,6 +96,8 @@ static void *watched_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 
 static void *watched_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
+	if (fails(cache, bytes, gfp))
+		return NULL;
 	void *object = cache->below->alloc_sized(cache, bytes, align, gfp & ~__GFP_ZERO, node);
 
 	return km_likely(object) ? show(cache, object, gfp, bytes) : NULL;
@@ -128,6 +144,8 @@ static bool watched_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left,
 {
 	if (km_load(&cache->hooks))
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
+	if (fails(cache, cache->object_size, gfp))
+		return false;
 	return cache->below->alloc_bulk(cache, gfp, left, n, objects);
 }
 

@@ -26,7 +26,7 @@ static const struct {
 	{ 'P', SLAB_POISON, "poison: free objects are filled, and looked at before they are given out" },
 	{ 'U', SLAB_STORE_USER, "user tracking: by whom an object was allocated, and freed" },
 	{ 'T', SLAB_TRACE, "trace: a line for each object that comes or goes" },
-	{ 'A', SLAB_FAILSLAB, "a mark for failing on purpose; of no effect yet" },
+	{ 'A', SLAB_FAILSLAB, "failing on purpose: a mark for KMEM_FAILSLAB=cache-filter=Y" },
 };
 
 struct block {

@@ -128,7 +128,7 @@ extern KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 #define SLAB_RECLAIM_ACCOUNT KMEM_SLAB(0x00020000u) /* a mark; nothing is reclaimed. Engine slab: the lowest order */
 #define SLAB_TEMPORARY		SLAB_RECLAIM_ACCOUNT
 #define SLAB_PANIC		KMEM_SLAB(0x00040000u)	/* failing to create it ends the process */
-#define SLAB_TYPESAFE_BY_RCU KMEM_SLAB(0x00080000u) /* a slab's memory keeps this type: no other cache ever gets it */
+#define SLAB_TYPESAFE_BY_RCU KMEM_SLAB(0x00080000u) /* its memory keeps this type for a grace period: <kmem/rcu.h> */
 #define SLAB_DESTROY_BY_RCU	SLAB_TYPESAFE_BY_RCU	/* its name until 4.12 */
 #define SLAB_TRACE		KMEM_SLAB(0x00200000u)	/* a line on stderr for each object that comes or goes */
 #define SLAB_NOLEAKTRACE	KMEM_SLAB(0x00800000u)	/* kernel: also no sheaves */
@@ -243,7 +243,9 @@ struct kmem_cache *kmem_cache_create_takes_4_or_5_arguments(char, char, char, ch
  * kmem_cache_destroy - drain and free the cache; NULL does nothing.
  * Objects still allocated: one report names the cache, their number and the first addresses, the
  * memory stays valid and is never reused (kernel: the same leak, on purpose). The caller must have
- * stopped all use of the cache. Not from a signal handler.
+ * stopped all use of the cache. Where an RCU was set (<kmem/rcu.h>) it waits for what kfree_rcu has under way, and of a
+ * cache with SLAB_TYPESAFE_BY_RCU for a grace period: not in a read-side critical section then. Not from a signal
+ * handler.
  */
 KMEM_API void kmem_cache_destroy(struct kmem_cache *cache);
 

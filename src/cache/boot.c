@@ -41,6 +41,8 @@ void km_boot_fork_prepare(void)
 	fork_has_registry = km_registry_fork(true, false);
 	if (fork_has_registry && km_has_accounting())
 		km_accounting.fork(true, false);
+	if (km_load_acquire(&km_grace))
+		km_grace->fork(true, false);
 	km_growth_fork(true, false);
 	km_ready_fork(true, false);
 	km_arena_fork(true, false);
@@ -58,6 +60,8 @@ static void fork_done(bool child)
 	km_arena_fork(false, child);
 	km_ready_fork(false, child);
 	km_growth_fork(false, child);
+	if (km_load_acquire(&km_grace))
+		km_grace->fork(false, child);
 	if ((fork_has_registry || child) && km_has_accounting())
 		km_accounting.fork(false, child);
 	km_registry_fork(false, child);

@@ -614,6 +614,8 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 		km_warn("kmem_cache_destroy(%s): it is kmalloc's, and stays", cache->name);
 		return;
 	}
+	if (km_load_acquire(&km_grace))
+		km_grace->before_destroy(cache);
 	bool was = km_busy_begin();
 	km_lock(&registry.lock);
 	if (!--cache->references)

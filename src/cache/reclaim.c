@@ -242,6 +242,8 @@ static void tick(void)
 		return;
 	if (km_unlikely(km_ahead_wanted()))
 		km_ahead_top_up();
+	if (km_unlikely(km_load_acquire(&km_grace)))
+		km_grace->go();
 	uint64_t now = km_os_now_ms(), last = km_load(&reclaim.last_tick_ms);
 	bool fell = use_fell();
 

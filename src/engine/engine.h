@@ -138,6 +138,7 @@ struct kmem_cache {
 	struct kmem_cache *tuned_with;	/* tuned as that is when it is made, and whenever that is; NULL: by itself */
 	bool leads;			/* some cache is, or was, tuned with this one */
 	size_t reserved_pages;		/* committed ahead for it: kmem_reserve */
+	bool going;			/* it is being destroyed: none of its slabs begins to wait (cache/rcu.c) */
 	uint32_t slab_pages;		/* of a slab of the usual order, or of a block of whole_pages */
 };
 _Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
@@ -464,7 +465,28 @@ extern km_hidden km_tls bool km_slab_refused;
 struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request);
 /* The same before its constructor runs, which is then up to the caller. */
 struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_request *request);
+/* It goes back; of SLAB_TYPESAFE_BY_RCU, after a grace period. */
 void km_slab_free(struct kmem_cache *cache, struct km_page *slab);
+/* Its second half: nobody finds it any more. With km_front_busy set. */
+void km_slab_release(struct kmem_cache *cache, struct km_page *slab);
+/* cache/rcu.c, once the program has said what its RCU is. */
+struct km_grace {
+	/* The slab is off all lists, and empty: it is released after a grace period. */
+	void (*slab)(struct km_page *slab);
+	/* Where system calls are allowed: what waits, and could not begin to, does. */
+	void (*go)(void);
+	/* Nobody uses the cache any more: wait for what is under way. Outside of locks. */
+	void (*before_destroy)(struct kmem_cache *cache);
+	void (*fork)(bool before, bool child);
+};
+extern km_hidden const struct km_grace *km_grace;	/* NULL: it has not */
+/* Its empty slabs stay: somebody may look at their objects, and who does would not be waited for. Of private groups
+ * they do in any case: what such a group has goes with it. */
+km_inline bool km_slabs_stay(const struct kmem_cache *cache)
+{
+	return km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU) &&
+	       (!km_load_acquire(&km_grace) || cache->keeper || km_load(&cache->going));
+}
 /* An empty block of pointers for the cache's shelves, its pad 0: its top. NULL: no memory. */
 void **km_block_new(const struct kmem_cache *cache, bool may_wait);
 void km_block_free(const struct kmem_cache *cache, void **block);

@@ -13,6 +13,7 @@
 #include "engine.h"
 
 km_tls bool km_slab_refused;
+const struct km_grace *km_grace;
 struct km_layout_options km_layout_options = { .lookahead = 3, .defrag_ratio = 100 };
 
 uint32_t km_layout_align(slab_flags_t flags, uint32_t align, uint32_t size)
@@ -275,21 +276,28 @@ struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *r
 	return slab;
 }
 
-void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
+/* Nobody finds it any more: a free that comes now is one of a foreign pointer. */
+static void leave(struct kmem_cache *cache, struct km_page *slab)
 {
 	unsigned order = slab->order;
 
 	km_debug(slab->cache == cache && slab->type == KM_PAGE_SLAB, "a slab goes once, and is its cache's");
 	km_debug(km_list_empty(&slab->list), "a slab that goes is on no list");
-
-	if (km_is_watched(cache))
-		end_objects(cache, slab);
 	const struct km_hooks *hooks = km_load(&cache->hooks);
 	if (km_unlikely(hooks && hooks->slab_goes))
 		hooks->slab_goes(cache, slab);
 	km_map_set(slab, (size_t)1 << order, KM_MAP_NONE);
 	for (size_t i = 0; i < (size_t)1 << order; i++)
 		km_store(&slab[i].type, (uint8_t)KM_PAGE_NONE);
+}
+
+void km_slab_release(struct kmem_cache *cache, struct km_page *slab)
+{
+	unsigned order = slab->order;
+
+	km_debug(slab->cache == cache && slab->type == KM_PAGE_NONE, "a slab is released that nobody finds");
+	if (km_is_watched(cache))
+		end_objects(cache, slab);
 	km_store(&slab->cache, NULL);
 	if (km_unlikely(cache->keeper != NULL))
 		cache->keeper->goes(cache, slab);
@@ -300,6 +308,16 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 	km_debug(km_load(&cache->slab_bytes) >= KM_PAGE_SIZE << order, "a slab's bytes were admitted");
 	/* Last: then another may come; and release pairs with account/private.c, which finds all this done. */
 	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
+}
+
+void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
+{
+	leave(cache, slab);
+	/* A cache that is destroyed has no such flag any more, and nobody looks. */
+	if (km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU) && !km_slabs_stay(cache))
+		km_grace->slab(slab);
+	else
+		km_slab_release(cache, slab);
 }
 
 void km_tell_of(struct km_page *slab, const void *p, enum km_misuse what)

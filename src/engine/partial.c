@@ -57,7 +57,7 @@ static void sort_partial(struct km_slabs *n, const struct km_slab_kind *kind)
 size_t km_slabs_free_empty(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, bool sort,
 			   const struct km_slab_kind *kind)
 {
-	bool may_go = !(cache->flags & SLAB_TYPESAFE_BY_RCU);
+	bool may_go = !km_slabs_stay(cache);
 	struct km_list empty;
 	size_t freed = 0;
 

@@ -197,7 +197,7 @@ void km_sheaf_drop(struct km_slabs *slabs, struct km_page *slab)
 /* An all-free slab goes if there are enough partial ones without it; lock held. True: the caller frees it. */
 static bool drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab)
 {
-	if (slab->inuse || n->slabs.counts.partial <= km_sheaf_keep(cache, n) || (cache->flags & SLAB_TYPESAFE_BY_RCU))
+	if (slab->inuse || n->slabs.counts.partial <= km_sheaf_keep(cache, n) || km_slabs_stay(cache))
 		return false;
 	km_debug(free_in(cache, slab) == slab->objects, "a slab that goes is all free");
 	km_sheaf_drop(&n->slabs, slab);

@@ -9,7 +9,7 @@
  *
  * Invariants, under a node's lock: a slab is on the list that its inuse says; its bits, its inuse and the entries
  * [inuse, objects) of its indices agree; after a free, more than free_limit objects are free in slabs only where no
- * slab is all free. A slab of SLAB_TYPESAFE_BY_RCU stays. Locks of two nodes, or of a node and an alien array, are
+ * slab is all free. A slab of SLAB_TYPESAFE_BY_RCU may stay. Locks of two nodes, or of a node and an alien array, are
  * never held together.
  */
 #include "../page/meta.h"
@@ -337,7 +337,7 @@ static unsigned drop_surplus(struct kmem_cache *cache, struct slab_node *n, size
 {
 	unsigned count = 0;
 
-	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
+	if (km_slabs_stay(cache))
 		return 0;
 	while (count < room && n->slabs.counts.free_slabs && n->slabs.counts.objects - n->slabs.counts.taken > limit) {
 		struct km_page *slab = km_list_last(&n->free, struct km_page, list);

@@ -227,8 +227,7 @@ void km_slub_free_checked(struct kmem_cache *cache, void *object);
 km_inline bool slub_may_go(const struct kmem_cache *cache, const struct slub_node *n)
 {
 	km_debug(km_is_locked(&n->slabs.lock), "how many slabs are listed is asked under their lock");
-	return km_load(&n->slabs.counts.partial) >= km_load(&cache->min_partial) &&
-	       !(cache->flags & SLAB_TYPESAFE_BY_RCU);
+	return km_load(&n->slabs.counts.partial) >= km_load(&cache->min_partial) && !km_slabs_stay(cache);
 }
 
 /* A fresh slab, counted; NULL: no memory. Its pair is not set. */

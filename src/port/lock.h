@@ -18,6 +18,8 @@ enum km_rank {
 	KM_RANK_MEMCG,		/* the tree of groups */
 	KM_RANK_NODE,		/* a cache's slabs on a node */
 	KM_RANK_BARN,		/* a cache's full and empty shelf blocks */
+	KM_RANK_GRACE,		/* the grace period that is under way */
+	KM_RANK_WAITING,	/* what waits on a CPU for the next one */
 	KM_RANK_GROWTH,		/* a CPU's pages for blocks that grow */
 	KM_RANK_READY,		/* what may lie ready, in all */
 	KM_RANK_PURGE,		/* free pages that are on no list while the system takes them back */

@@ -15,6 +15,7 @@
 #include <kmem/inline.h>
 #include <kmem/kmem.h>
 #include <kmem/memcg.h>
+#include <kmem/rcu.h>
 #include <kmem/stats.h>
 
 #include "port/os.h"
@@ -296,6 +297,8 @@ static int tune_next(bool words)
 	return !errno;
 }
 
+static void start_anew(void);
+
 /* Free objects are cleared, and with them the links of the slab's freelist: it is shorter than the slab says. */
 static int damaged(void)
 {
@@ -310,6 +313,24 @@ static int damaged(void)
 	for (int i = 1; i < 64; i++)
 		memset(object[i], 0, 64);
 	return -kmem_check_all();
+}
+
+static void no_grace(struct kmem_rcu_head *head, void (*func)(struct kmem_rcu_head *head))
+{
+	func(head);
+}
+static void no_wait(void)
+{
+}
+static const struct kmem_rcu rcu = { no_grace, no_wait, no_wait }, half = { .call = no_grace };
+
+static int set_another(void)
+{
+	struct kmem_rcu other = rcu;
+
+	other.barrier = start_anew;
+	kmem_set_rcu(&rcu);
+	return -kmem_set_rcu(&other);
 }
 
 static void numbers(void)
@@ -333,6 +354,8 @@ static void numbers(void)
 	IS(kmem_cache_walk, EOPNOTSUPP, -kmem_cache_walk(slob, visit_nothing, NULL));
 	IS(kmem_cache_print_traces, EINVAL, -kmem_cache_print_traces(sheaf, 1));
 	IS(kmem_failslab, EINVAL, -kmem_failslab("probability=101"));
+	IS(kmem_set_rcu, EINVAL, -kmem_set_rcu(&half));
+	IS(kmem_set_rcu, EBUSY, set_another());
 	IS(kmem_print_slabinfo, EBADF, -kmem_print_slabinfo(-1));
 	IS(kmem_print_json, EBADF, -kmem_print_json(-1));
 }
@@ -341,6 +364,7 @@ static void numbers(void)
 static void not_started(void)
 {
 	IS(kmem_set_min_partial_rule, ENOMEM, -kmem_set_min_partial_rule("size"));
+	IS(kmem_set_rcu, ENOMEM, -kmem_set_rcu(&rcu));
 	IS(kmem_print_slabinfo, ENOMEM, -kmem_print_slabinfo(1));
 	IS(kmem_print_json, ENOMEM, -kmem_print_json(1));
 }

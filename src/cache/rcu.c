@@ -1,0 +1,431 @@
+/*
+ * rcu.c: what goes back after a grace period of the program's RCU: objects of kfree_rcu, and slabs of
+ * SLAB_TYPESAFE_BY_RCU. Invariants: at most one grace period is under way, and what waits for it is the pile's, which
+ * nobody but its end touches; what comes meanwhile waits for the next one, which begins at that end. So there is no
+ * timer, nothing waits for more than two grace periods, and nothing is left behind where a program stops calling.
+ * Kernel: a timer of five seconds, and two batches under way.
+ *
+ * Pointers lie in blocks, on the CPU where they came, under its lock. Where there is no memory for a block, or a signal
+ * handler struck inside of the allocator, an object is linked by its own head to a chain of all CPUs, which needs no
+ * lock: an addition compares and swaps, and the pile takes the whole chain.
+ */
+#include <errno.h>
+#include <kmem/rcu.h>
+
+#include "../page/meta.h"
+#include "../port/die.h"
+#include "cache.h"
+
+/* Pointers of a page. Kernel: KVFREE_BULK_MAX_ENTR. */
+#define BLOCK_BYTES	4096u
+struct block {
+	struct block *next;
+	size_t count;
+	void *object[(BLOCK_BYTES - 16) / sizeof(void *)];
+};
+_Static_assert(sizeof(struct block) == BLOCK_BYTES, "a block is a page of pointers");
+/* Blocks there may be, for each CPU: then the chain serves, which takes no memory. */
+#define MOST_BLOCKS	64u
+
+/* The member of an object that kfree_rcu names. */
+struct link {
+	struct link *next;
+	const void *object;
+};
+
+/* Objects that wait on a CPU for the next grace period. */
+struct waiting {
+	struct km_lock lock;
+	bool told;		/* since it was last collected somebody has seen to it that it will be */
+	struct block *blocks;	/* the first has room */
+} km_aligned(64);
+
+static struct {
+	struct kmem_rcu ops;
+	uint32_t slot;			/* of a struct waiting in each CPU's area */
+	uint32_t wanted;		/* something came where the RCU could not be called */
+	struct link *chain;
+	struct km_page *slabs;		/* linked by list.next */
+	size_t blocks;			/* there are, of all CPUs and of the pile */
+	struct km_lock lock;		/* of what follows; the pile is its end's once it is under way */
+	bool under_way;
+	uint64_t begun, done;		/* grace periods, also those for which nothing waited */
+	struct {
+		struct block *blocks;
+		struct link *chain;
+		struct km_page *slabs;
+	} pile;
+	struct kmem_rcu_head head;
+	bool warned;
+	uint64_t forking[KM_MAX_CPUS / 64];	/* the locks that a fork holds */
+} rcu = { .lock = KM_LOCK_INIT(KM_RANK_GRACE) };
+
+static struct waiting *waiting_on(unsigned cpu)
+{
+	return (struct waiting *)(km_area(cpu) + rcu.slot);
+}
+
+/* This CPU's, locked; NULL: it has none. */
+static struct waiting *lock_here(void)
+{
+	unsigned cpu = km_cpu();
+
+	if (!km_cpu_is_live(cpu))
+		return NULL;
+	struct waiting *here = waiting_on(cpu);
+	/* An area begins as zeros. */
+	km_store(&here->lock.rank, (uint32_t)KM_RANK_WAITING);
+	km_lock(&here->lock);
+	return here;
+}
+
+/* ------------------------------------------------------------------ what has waited */
+
+static void free_blocks(struct block *block)
+{
+	for (struct block *next; block; block = next) {
+		next = block->next;
+		km_debug(block->count && block->count <= km_array_count(block->object),
+			 "a block that waits has objects");
+		kfree_bulk(block->count, block->object);
+		bool was = km_busy_begin();
+		km_meta_free(block, sizeof(*block));
+		km_busy_end(was);
+		km_sub(&rcu.blocks, (size_t)1);
+	}
+}
+
+static void free_chain(struct link *link)
+{
+	void *object[64];
+	size_t count = 0;
+
+	while (link) {
+		object[count++] = (void *)(uintptr_t)link->object;
+		link = link->next;
+		if (count == km_array_count(object) || !link) {
+			kfree_bulk(count, object);
+			count = 0;
+		}
+	}
+}
+
+static void free_slabs(struct km_page *slab)
+{
+	bool was = km_busy_begin();
+
+	for (struct km_page *next; slab; slab = next) {
+		next = (struct km_page *)slab->list.next;
+		km_list_init(&slab->list);
+		km_debug(slab->cache->flags & SLAB_TYPESAFE_BY_RCU, "the slabs of some caches wait");
+		km_slab_release(slab->cache, slab);
+	}
+	km_busy_end(was);
+}
+
+/* ------------------------------------------------------------------ grace periods */
+
+static struct block *join(struct block *first, struct block *behind)
+{
+	struct block *last = first;
+
+	if (!first)
+		return behind;
+	while (last->next)
+		last = last->next;
+	last->next = behind;
+	return first;
+}
+
+/* All that waits becomes the pile; false: nothing does. Lock held. */
+static bool collect(void)
+{
+	km_debug(km_is_locked(&rcu.lock) && !rcu.under_way, "what is under way is its end's");
+	km_debug(!rcu.pile.blocks && !rcu.pile.chain && !rcu.pile.slabs, "a pile was freed before the next one");
+	km_for_each_cpu(cpu) {
+		struct waiting *waiting = waiting_on(cpu);
+
+		if (!km_load(&waiting->told))
+			continue;
+		km_lock(&waiting->lock);
+		rcu.pile.blocks = join(waiting->blocks, rcu.pile.blocks);
+		waiting->blocks = NULL;
+		km_store(&waiting->told, false);
+		km_unlock_quick(&waiting->lock);
+	}
+	/* Acquire pairs with the release of who added. */
+	rcu.pile.chain = km_swap_acquire(&rcu.chain, NULL);
+	rcu.pile.slabs = km_swap_acquire(&rcu.slabs, NULL);
+	return rcu.pile.blocks || rcu.pile.chain || rcu.pile.slabs;
+}
+
+static void end(struct kmem_rcu_head *head);
+
+/* Lock held, nothing is under way. Acquire pairs with the release in want: what was wanted is there. */
+static void begin(void)
+{
+	km_swap_acquire(&rcu.wanted, 0u);
+	rcu.begun++;
+	if (collect()) {
+		km_store(&rcu.under_way, true);
+		rcu.ops.call(&rcu.head, end);
+	} else {
+		km_store_release(&rcu.done, rcu.begun);
+	}
+}
+
+static void begin_if_idle(void)
+{
+	bool was = km_busy_begin();
+
+	km_lock(&rcu.lock);
+	if (!rcu.under_way)
+		begin();
+	km_unlock(&rcu.lock);
+	km_busy_end(was);
+}
+
+/* The end of a grace period, in a thread of the RCU. Release pairs with kvfree_rcu_barrier: what waited is free. */
+static void end(struct kmem_rcu_head *head)
+{
+	(void)head;
+	km_debug(rcu.under_way, "what ends was under way");
+	free_blocks(rcu.pile.blocks);
+	free_chain(rcu.pile.chain);
+	free_slabs(rcu.pile.slabs);
+	bool was = km_busy_begin();
+	km_lock(&rcu.lock);
+	rcu.pile.blocks = NULL;
+	rcu.pile.chain = NULL;
+	rcu.pile.slabs = NULL;
+	km_store(&rcu.under_way, false);
+	km_store_release(&rcu.done, rcu.begun);
+	begin();
+	km_unlock(&rcu.lock);
+	km_busy_end(was);
+}
+
+/* Something came: a grace period begins, if none is under way, whose end begins the next. Where this thread makes no
+ * calls, the next one that may sees to it. */
+static void want(void)
+{
+	km_store_release(&rcu.wanted, 1u);
+	if (km_likely(!km_no_calls))
+		begin_if_idle();
+}
+
+static void go(void)
+{
+	if (km_unlikely(km_load(&rcu.wanted)) && !km_load(&rcu.under_way))
+		begin_if_idle();
+}
+
+/* ------------------------------------------------------------------ what comes */
+
+/* Lock held. False: there is no memory for a block. */
+static bool add(struct waiting *here, const void *object, bool may_wait)
+{
+	struct block *block = here->blocks;
+
+	if (!block || block->count == km_array_count(block->object)) {
+		if (km_load(&rcu.blocks) >= (size_t)MOST_BLOCKS * km_percpu.cpus)
+			return false;
+		block = km_meta_alloc(sizeof(*block), may_wait);
+		if (!block)
+			return false;
+		km_add(&rcu.blocks, (size_t)1);
+		block->next = here->blocks;
+		here->blocks = block;
+	}
+	km_debug(block->count < km_array_count(block->object), "the first block has room");
+	block->object[block->count++] = (void *)(uintptr_t)object;
+	return true;
+}
+
+/* False: it could not be put anywhere. */
+static bool put(const void *object, bool may_wait)
+{
+	if (km_front_busy)
+		return false;
+	bool was = km_busy_begin(), added = false, told = true;
+	struct waiting *here = lock_here();
+
+	if (here) {
+		added = add(here, object, may_wait);
+		if (added) {
+			told = here->told;
+			km_store(&here->told, true);
+		}
+		km_unlock_quick(&here->lock);
+	}
+	if (!told)
+		want();
+	km_busy_end(was);
+	return added;
+}
+
+static void put_to_chain(const void *object, size_t head)
+{
+	struct link *link = (struct link *)((uintptr_t)object + head);
+
+	link->object = object;
+	link->next = km_load(&rcu.chain);
+	/* Release pairs with collect. */
+	while (!km_cas_release(&rcu.chain, &link->next, link))
+		;
+	km_store_release(&rcu.wanted, 1u);
+}
+
+static bool is_set(void)
+{
+	if (km_likely(km_load_acquire(&km_grace) != NULL))
+		return true;
+	if (!km_load(&rcu.warned)) {
+		km_store(&rcu.warned, true);
+		km_warn("kfree_rcu: there is no RCU (kmem_set_rcu): what it is given stays allocated until there is");
+	}
+	return false;
+}
+
+void kmem_free_rcu_nolock(const void *object, size_t head)
+{
+	if (ZERO_OR_NULL_PTR(object))
+		return;
+	is_set();
+	put_to_chain(object, head);
+}
+
+void kmem_free_rcu(const void *object, size_t head)
+{
+	if (ZERO_OR_NULL_PTR(object))
+		return;
+	if (is_set() && km_likely(put(object, false)))
+		return;
+	put_to_chain(object, head);
+	/* A handler that struck inside may strike who has the lock. */
+	if (km_grace && !km_front_busy)
+		begin_if_idle();
+}
+
+void kvfree_rcu_mightsleep(const void *object)
+{
+	if (ZERO_OR_NULL_PTR(object) || !is_set() || put(object, true))
+		return;
+	rcu.ops.synchronize();
+	kvfree(object);
+}
+
+/* Of a cache with SLAB_TYPESAFE_BY_RCU, off all lists, and empty. Release pairs with collect. */
+static void put_slab(struct km_page *slab)
+{
+	struct km_page *first = km_load(&rcu.slabs);
+
+	do
+		slab->list.next = (struct km_list *)first;
+	while (!km_cas_release(&rcu.slabs, &first, slab));
+	want();
+}
+
+/* ------------------------------------------------------------------ those who wait */
+
+void kvfree_rcu_barrier(void)
+{
+	if (!km_load_acquire(&km_grace))
+		return;
+	bool was = km_busy_begin();
+	km_lock(&rcu.lock);
+	/* One that is under way has collected before; the next one will collect what there is now. */
+	uint64_t last = rcu.begun + 1;
+	if (!rcu.under_way)
+		begin();
+	km_unlock(&rcu.lock);
+	km_busy_end(was);
+	while (km_load_acquire(&rcu.done) < last)
+		rcu.ops.barrier();
+}
+
+void kvfree_rcu_barrier_on_cache(struct kmem_cache *cache)
+{
+	(void)cache;
+	kvfree_rcu_barrier();
+}
+
+static bool is_pending(void)
+{
+	if (km_load(&rcu.under_way) || km_load(&rcu.wanted))
+		return true;
+	km_for_each_cpu(cpu)
+		if (km_load(&waiting_on(cpu)->told))
+			return true;
+	return false;
+}
+
+/*
+ * Kernel: slabs go one by one, and rcu_barrier. Here those that are left go at once, after a grace period that began
+ * when nobody used the cache any more, so that no reader sees them. Until then no other slab of it begins to wait.
+ */
+static void before_destroy(struct kmem_cache *cache)
+{
+	if (cache->flags & SLAB_TYPESAFE_BY_RCU) {
+		km_registry_lock();
+		km_store(&cache->going, true);
+		km_registry_unlock();
+		kvfree_rcu_barrier();
+		rcu.ops.synchronize();
+	} else if (is_pending()) {
+		kvfree_rcu_barrier();
+	}
+}
+
+/* ------------------------------------------------------------------ fork, and the beginning */
+
+/* As in growth.c. A grace period that is under way ends in the child if its RCU goes on there. */
+static void fork_locks(bool before, bool child)
+{
+	bool nested = km_fork_is_nested();
+
+	km_lock_around_fork(&rcu.lock, before, child);
+	if (before)
+		km_for_each_cpu(cpu)
+			rcu.forking[cpu / 64] |= 1ull << cpu % 64;
+	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
+		if (nested ? km_cpu_is_live(cpu) : rcu.forking[cpu / 64] >> cpu % 64 & 1)
+			km_lock_around_fork(&waiting_on(cpu)->lock, before, child);
+	if (!before)
+		__builtin_memset(rcu.forking, 0, sizeof(rcu.forking));
+}
+
+static const struct km_grace grace = {
+	.slab = put_slab,
+	.go = go,
+	.before_destroy = before_destroy,
+	.fork = fork_locks,
+};
+
+static int set(const struct kmem_rcu *ops)
+{
+	if (km_grace)
+		return __builtin_memcmp(&rcu.ops, ops, sizeof(*ops)) ? -EBUSY : 0;
+	rcu.slot = rcu.slot ?: km_percpu_alloc(sizeof(struct waiting));
+	if (!rcu.slot)
+		return -ENOMEM;
+	rcu.ops = *ops;
+	/* Release: who sees it finds all this. */
+	km_store_release(&km_grace, &grace);
+	return 0;
+}
+
+int kmem_set_rcu(const struct kmem_rcu *ops)
+{
+	if (!ops || !ops->call || !ops->synchronize || !ops->barrier)
+		return -EINVAL;
+	if (!km_boot())
+		return -ENOMEM;
+	km_registry_lock();
+	int error = set(ops);
+	km_registry_unlock();
+	/* Objects that came before. */
+	if (!error)
+		go();
+	return error;
+}

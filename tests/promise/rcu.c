@@ -1,0 +1,423 @@
+/*
+ * rcu.c: what kfree_rcu was given, and a slab of SLAB_TYPESAFE_BY_RCU, goes back after a grace period of the program's
+ * RCU, no sooner; those who wait for that do. The RCU is one whose grace periods the test ends by hand.
+ * Disciplines: all.
+ */
+#include <pthread.h>
+
+#include <kmem/rcu.h>
+
+#include "kit/api.h"
+#include "port/os.h"
+
+struct rcu_head {
+	void *word[2];
+};
+
+struct node {
+	long value[14];
+	struct rcu_head rcu;
+};
+
+/* ---- an RCU */
+
+static struct kmem_rcu_head *under_way;
+static void (*at_its_end)(struct kmem_rcu_head *head);
+static int calls, synchronized, barriers;
+
+static void call(struct kmem_rcu_head *head, void (*func)(struct kmem_rcu_head *head))
+{
+	NEED(!under_way);
+	under_way = head;
+	at_its_end = func;
+	calls++;
+}
+
+/* A grace period ends. False: none was under way. */
+static int end_one(void)
+{
+	struct kmem_rcu_head *head = under_way;
+
+	under_way = NULL;
+	if (head)
+		at_its_end(head);
+	return head != NULL;
+}
+
+static void synchronize(void)
+{
+	synchronized++;
+}
+
+static void barrier(void)
+{
+	barriers++;
+	NEED(end_one());
+}
+
+static const struct kmem_rcu rcu = { call, synchronize, barrier };
+
+static unsigned long active(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(cache, &stats);
+	return stats.active_objects;
+}
+
+/* ---- cases */
+
+static void set(void)
+{
+	struct kmem_rcu half = { call, NULL, barrier }, other = { call, barrier, synchronize };
+
+	NEED(kmem_set_rcu(NULL) == -EINVAL && kmem_set_rcu(&half) == -EINVAL);
+	kvfree_rcu_barrier();
+	NEED(kmem_set_rcu(&rcu) == 0 && kmem_set_rcu(&rcu) == 0);
+	NEED(kmem_set_rcu(&other) == -EBUSY);
+	kvfree_rcu_barrier();
+	NEED(!calls && !barriers && !synchronized);
+}
+
+/* What the object holds stays until the end of the grace period that began when, or after, it was given. */
+static void after_a_grace_period(void)
+{
+	struct kmem_cache *cache = make("node", sizeof(struct node));
+	struct node *first, *second;
+
+	NEED(kmem_set_rcu(&rcu) == 0);
+	if (slob) {
+		first = kmalloc(sizeof(*first), GFP_KERNEL);
+		second = kmalloc(sizeof(*first), GFP_KERNEL);
+	} else {
+		first = kmem_cache_alloc(cache, GFP_KERNEL);
+		second = kmem_cache_alloc(cache, GFP_KERNEL);
+	}
+	memset(first, 0x42, sizeof(*first));
+	memset(second, 0x43, sizeof(*second));
+	kfree_rcu(first, rcu);
+	NEED(calls == 1);
+	kfree_rcu(second, rcu);
+	kfree_rcu((struct node *)NULL, rcu);
+	NEED(calls == 1);
+	NEED(all(first, 0x42, sizeof(*first)) && (slob || active(cache) == 2));
+	/* The second came when that period had begun: its own begins now. */
+	NEED(end_one());
+	NEED(calls == 2 && all(second, 0x43, sizeof(*second)) && (slob || active(cache) == 1));
+	NEED(end_one() && calls == 2 && !end_one());
+	NEED(active(cache) == 0);
+	gone(cache);
+}
+
+/* More than blocks take, of all kinds. */
+static void many(void)
+{
+	enum { MANY = 60000 };
+	struct kmem_cache *cache = make("many", sizeof(struct node));
+	static struct node *node[MANY];
+
+	NEED(kmem_set_rcu(&rcu) == 0);
+	for (int i = 0; i < MANY; i++) {
+		if (i % 1000 == 7)
+			node[i] = kvmalloc(i % 2000 == 7 ? 9000 : 5u << 20, GFP_KERNEL);
+		else
+			node[i] = slob || i & 1 ? kmalloc(sizeof(struct node), GFP_KERNEL) :
+						  kmem_cache_alloc(cache, GFP_KERNEL);
+		NEED(node[i]);
+		node[i]->value[3] = i;
+	}
+	for (int i = 0; i < MANY; i++)
+		if (i % 3)
+			kvfree_rcu(node[i], rcu);
+		else
+			kvfree_rcu_mightsleep(node[i]);
+	NEED(calls == 1 && !synchronized);
+	for (int i = 0; i < MANY; i++)
+		NEED(node[i]->value[3] == i);
+	while (end_one())
+		;
+	NEED(calls == 2 && active(cache) == 0 && kmem_check_all() == 0);
+	gone(cache);
+}
+
+static bool refuse_all(const char *call)
+{
+	(void)call;
+	return true;
+}
+
+/* No memory for blocks: then objects are linked through themselves, and who may wait does. */
+static void no_memory(void)
+{
+	enum { MANY = 200000 };
+	struct kmem_cache *cache = make("poor", sizeof(struct node));
+	static struct node *node[MANY];
+	int before;
+
+	NEED(kmem_set_rcu(&rcu) == 0);
+	for (int i = 0; i < MANY; i++) {
+		node[i] = slob ? kmalloc(sizeof(struct node), GFP_KERNEL) : kmem_cache_alloc(cache, GFP_KERNEL);
+		NEED(node[i]);
+		memset(node[i], i, sizeof(*node[i]));
+	}
+	km_os_fault = refuse_all;
+	for (int i = 0; i < MANY - 1; i++)
+		kfree_rcu(node[i], rcu);
+	/* No more than the bound on blocks, or what memory there was: the rest is in the chain. */
+	for (int i = 0; i < MANY; i++)
+		NEED(all(node[i], i & 0xff, offsetof(struct node, rcu)));
+	before = synchronized;
+	kvfree_rcu_mightsleep(node[MANY - 1]);
+	NEED(synchronized == before || synchronized == before + 1);
+	km_os_fault = NULL;
+	while (end_one())
+		;
+	NEED(active(cache) == 0 && kmem_check_all() == 0);
+	gone(cache);
+}
+
+static void barriers_wait(void)
+{
+	struct kmem_cache *cache = make("waited", sizeof(struct node)), *other = make("other", 64);
+	struct node *node[3];
+
+	NEED(kmem_set_rcu(&rcu) == 0);
+	for (int i = 0; i < 3; i++)
+		node[i] = slob ? kmalloc(sizeof(struct node), GFP_KERNEL) : kmem_cache_alloc(cache, GFP_KERNEL);
+	kfree_rcu(node[0], rcu);
+	kfree_rcu_nolock(node[1], rcu);
+	kvfree_rcu_barrier();
+	/* One for what was under way, one for what came behind that. */
+	NEED(barriers == 2 && !under_way && active(cache) == (slob ? 0 : 1));
+	kvfree_rcu_barrier_on_cache(cache);
+	NEED(barriers == 2);
+	kfree_rcu_nolock(node[2], rcu);
+	NEED(!under_way);
+	/* Caches that are destroyed wait for what they may have in flight, and no more than that. */
+	kmem_cache_destroy(cache);
+	NEED(barriers == 3 && !under_way);
+	kmem_cache_destroy(other);
+	NEED(barriers == 3 && !synchronized && kmem_check_all() == 0);
+}
+
+/* What came before there was an RCU is freed by it; there is one line about it. */
+static struct kmem_cache *kept_cache;
+static void keep_two(void)
+{
+	struct node *one = slob ? kmalloc(sizeof(*one), GFP_KERNEL) : kmem_cache_alloc(kept_cache, GFP_KERNEL);
+	struct node *two = slob ? kmalloc(sizeof(*two), GFP_KERNEL) : kmem_cache_alloc(kept_cache, GFP_KERNEL);
+
+	memset(one, 0x42, sizeof(*one));
+	kfree_rcu(one, rcu);
+	kfree_rcu_nolock(two, rcu);
+	kvfree_rcu_barrier();
+	NEED(all(one, 0x42, offsetof(struct node, rcu)) && (slob || active(kept_cache) == 2));
+	NEED(kmem_set_rcu(&rcu) == 0 && calls == 1 && end_one());
+	NEED(active(kept_cache) == 0);
+}
+static void kept(void)
+{
+	char text[4096];
+	int lines;
+
+	kept_cache = make("kept", sizeof(struct node));
+	NEED(said(keep_two, text, &lines) == 0);
+	NEED(lines == 1 && strstr(text, "there is no RCU (kmem_set_rcu)"));
+}
+
+/* ---- slabs that keep their type */
+
+enum { TYPED = 4000 };
+static char *typed[TYPED];
+
+static struct kmem_cache *fill_and_free(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("typed", 200, NULL, SLAB_TYPESAFE_BY_RCU);
+
+	NEED(cache);
+	for (int i = 0; i < TYPED; i++) {
+		typed[i] = kmem_cache_alloc(cache, GFP_KERNEL);
+		NEED(typed[i]);
+		memset(typed[i], 0x42, 200);
+	}
+	for (int i = 0; i < TYPED; i++)
+		kmem_cache_free(cache, typed[i]);
+	kmem_cache_shrink(cache);
+	return cache;
+}
+
+static void still_typed(void)
+{
+	static void *more[20000];
+	static struct kmem_cache *other;
+
+	other = other ?: make("other", 200);
+
+	for (int i = 0; i < 20000; i++) {
+		more[i] = kmem_cache_alloc(other, GFP_KERNEL);
+		NEED(more[i]);
+		memset(more[i], 0x99, 200);
+	}
+	for (int i = 0; i < TYPED; i++)
+		NEED(all(typed[i], 0x42, 200));
+	/* It is not destroyed: that would wait. */
+	kmem_cache_free_bulk(other, 20000, more);
+}
+
+static void slabs_wait(void)
+{
+	NEED(kmem_set_rcu(&rcu) == 0);
+	struct kmem_cache *cache = fill_and_free();
+	struct kmem_cache_stats stats;
+
+	still_typed();
+	kmem_cache_get_stats(cache, &stats);
+	NEED(slob || (calls == 1 && stats.total_slabs == 0));
+	while (end_one())
+		;
+	NEED(kmem_check_all() == 0);
+	/* Its pages are free now: another cache has them. */
+	if (!slob) {
+		struct kmem_cache *next = make("next", 200);
+		int there = 0;
+
+		for (int i = 0; i < 100000 && !there; i++) {
+			char *p = kmem_cache_alloc(next, GFP_KERNEL);
+
+			for (int j = 0; j < TYPED && !there; j++)
+				there = p == typed[j];
+		}
+		NEED(there);
+	}
+	/* It serves on. */
+	void *object = kmem_cache_alloc(cache, GFP_KERNEL);
+	NEED(object);
+	kmem_cache_free(cache, object);
+	kmem_cache_destroy(cache);
+	NEED(synchronized == 1 && kmem_check_all() == 0);
+}
+
+/* In the order of waiting: what is under way, and a grace period for what is left. */
+static void destroyed_waits(void)
+{
+	NEED(kmem_set_rcu(&rcu) == 0);
+	struct kmem_cache *cache = fill_and_free();
+	void *object = kmem_cache_alloc(cache, GFP_KERNEL);
+
+	kmem_cache_free(cache, object);
+	kmem_cache_destroy(cache);
+	NEED(!under_way && synchronized == 1 && (slob || barriers == 2));
+	NEED(kmem_check_all() == 0);
+}
+
+/* Without an RCU they stay, and there is nothing to wait for. */
+static void slabs_stay(void)
+{
+	struct kmem_cache *cache = fill_and_free();
+
+	still_typed();
+	NEED(kmem_set_rcu(&rcu) == 0);
+	still_typed();
+	kmem_cache_shrink(cache);
+	still_typed();
+	while (end_one())
+		;
+	kmem_cache_destroy(cache);
+	NEED(kmem_check_all() == 0);
+}
+
+/* A free that comes when its slab waits is one of a foreign pointer. */
+static struct kmem_cache *late_cache;
+static void free_late(void)
+{
+	kmem_cache_free(late_cache, typed[7]);
+	kmem_cache_shrink(late_cache);
+}
+static void late(void)
+{
+	char text[4096];
+	int lines;
+
+	if (slob)
+		return;
+	NEED(kmem_set_rcu(&rcu) == 0);
+	late_cache = fill_and_free();
+	int status = said(free_late, text, &lines);
+	NEED(WIFSIGNALED(status) && lines == 1 && strstr(text, "kmem_cache_free"));
+}
+
+/* ---- fork, handlers */
+
+static void forked(void)
+{
+	struct kmem_cache *cache = make("forked", sizeof(struct node));
+	struct node *node[2];
+	int status;
+
+	NEED(kmem_set_rcu(&rcu) == 0);
+	for (int i = 0; i < 2; i++)
+		node[i] = slob ? kmalloc(sizeof(struct node), GFP_KERNEL) : kmem_cache_alloc(cache, GFP_KERNEL);
+	kfree_rcu(node[0], rcu);
+	pid_t child = fork();
+	NEED(child >= 0);
+	/* Both have what was under way, and go on. */
+	kfree_rcu(node[1], rcu);
+	kvfree_rcu_barrier();
+	NEED(active(cache) == 0 && barriers == 2);
+	gone(cache);
+	if (!child)
+		_exit(0);
+	NEED(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static struct node *struck;
+static void handler(int signal)
+{
+	(void)signal;
+	kfree_rcu(struck, rcu);
+}
+
+/* A handler that strikes inside of the allocator: no lock is waited for. */
+static bool strike(const char *call)
+{
+	(void)call;
+	if (struck) {
+		raise(SIGUSR1);
+		struck = NULL;
+	}
+	return false;
+}
+
+static void in_a_handler(void)
+{
+	NEED(kmem_set_rcu(&rcu) == 0);
+	signal(SIGUSR1, handler);
+	struck = kmalloc(sizeof(*struck), GFP_KERNEL);
+	raise(SIGUSR1);
+	NEED(calls == 1 && end_one() && !under_way);
+	struck = kmalloc(sizeof(*struck), GFP_KERNEL);
+	km_os_fault = strike;
+	/* A mapping of its own asks the system. */
+	void *block = kvmalloc(9u << 20, GFP_KERNEL);
+	km_os_fault = NULL;
+	NEED(block && !struck);
+	kvfree(block);
+	kvfree_rcu_barrier();
+	NEED(!under_way && kmem_check_all() == 0);
+}
+
+static const struct test_case cases[] = {
+	{ "set", set },
+	{ "after a grace period", after_a_grace_period },
+	{ "many", many },
+	{ "no memory", no_memory },
+	{ "barriers wait", barriers_wait },
+	{ "kept until there is an RCU", kept },
+	{ "slabs wait", slabs_wait },
+	{ "a cache that is destroyed waits", destroyed_waits },
+	{ "slabs stay where there is no RCU", slabs_stay },
+	{ "a free of what waits", late },
+	{ "fork", forked },
+	{ "in a handler", in_a_handler },
+};
+API_MAIN(cases)

@@ -7,10 +7,10 @@ build() {
 	mimalloc v3
 }
 
-# mimalloc GENERATION: the defines and flags are those of its own CMake file.
+# mimalloc GENERATION [DEFINE]: the defines and flags are those of its own CMake file.
 mimalloc() {
 	source=$(crate_dir)/c_src/mimalloc/$1
-	flags="-O2 -std=gnu11 -DNDEBUG -DMI_BUILD_RELEASE -DMI_MALLOC_OVERRIDE
+	flags="-O2 -std=gnu11 -DNDEBUG -DMI_BUILD_RELEASE -DMI_MALLOC_OVERRIDE ${2:-}
 		-I$source/include -I$source/src
 		-fvisibility=hidden -ftls-model=initial-exec -fno-builtin-malloc"
 	# shellcheck disable=SC2086

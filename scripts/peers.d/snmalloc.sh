@@ -4,8 +4,13 @@ packages="g++ cmake make libc6-dev"
 crate="snmalloc-sys 0.7.6"
 
 build() {
+	snmalloc
+}
+
+# snmalloc [DEFINE]: what its CMake file defines for the preload library of that kind.
+snmalloc() {
 	cmake -S "$(crate_dir)/upstream" -B objects \
-		-DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" \
+		-DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG ${1:-}" \
 		-DSNMALLOC_BUILD_TESTING=OFF -DSNMALLOC_STATIC_LIBRARY_PREFIX=
 	cmake --build objects -j "$jobs" --target snmallocshim snmallocshim-static
 	cp -L objects/libsnmallocshim.so lib.so

@@ -68,6 +68,7 @@ static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct ob
 {
 	void *object = NULL;
 
+	km_debug(objcg != &km_objcg_root && cache->charge, "an object that is paid for has a payer and a price");
 	if (!km_objcg_charge(objcg, cache->charge, gfp))
 		return km_charge_failed(cache, gfp);
 	if (km_likely(!(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && has_plain_shelf(cache)))
@@ -200,6 +201,7 @@ km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cg
 {
 	const intptr_t rseq = km_rseq;
 
+	km_debug(km_object_owner(cache, object) == (uintptr_t)objcg, "bytes go back to who paid for the object");
 	if (km_unlikely(km_memcg_modes[MEM_CGROUP_DRAIN]) ||
 	    km_unlikely(!km_rseq_stock_put(&objcg->slot, km_hot.percpu, rseq, cache->charge, km_stock_most())))
 		return false;
@@ -298,6 +300,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg,
 	    km_likely(km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->charge))) {
 		struct obj_cgroup *owner = (struct obj_cgroup *)(uintptr_t)(km_load(word) & ~KM_OWNER_NOBODY);
 
+		km_debug(!owner || !km_load(&owner->gone), "who paid for an object lives until somebody else does");
 		km_store(word, (uint64_t)(uintptr_t)objcg);
 		if (km_likely(owner) && km_unlikely(!km_rseq_stock_put(&owner->slot, km_hot.percpu, rseq,
 								       cache->charge, km_stock_most())))
@@ -533,6 +536,8 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects)
 {
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
+
+	km_debug(n && n <= all, "some of the objects are still to be had");
 	bool done = alloc_bulk_by(objcg_for(cache, gfp), cache, gfp, n, objects);
 
 	if (km_unlikely(!done) && n < all)
@@ -660,6 +665,7 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 	 * SLOB was not to be had together with accounting. */
 	const bool blocks = cache->engine->whole_pages;
 
+	km_debug(!km_load(&cache->mixed.inner.shelf), "a cache that is not charged yet has no shelf of paid objects");
 	if (cache->engine->shared_pages || (blocks && !(cache->flags & SLAB_ACCOUNT)) || cache->twin_of || cache->dead)
 		return false;
 	return km_front_set_charging(cache, blocks ? &charged_blocks : &charged, may_wait ? shelf_block(cache) : 0,

@@ -25,6 +25,10 @@ void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects,
 		km_debug(count && count <= n, "an object has one payer");
 		if (!owner)
 			continue;
+		km_debug(km_object_owner(cache, objects[n - 1]) == owner,
+			 "an object that goes back says who paid for it");
+		km_debug(!km_load(&((struct obj_cgroup *)(uintptr_t)owner)->gone),
+			 "who pays for an object lives as long as that is out");
 		km_objects_clear_owner(cache, objects + n - count, count);
 		km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, count * cache->charge);
 	}
@@ -110,6 +114,7 @@ bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner)
 	struct km_shelf *shelf = &cache->charged;
 	bool done = km_owned_adopt(shelf, owner) || km_charged_found(cache, owner);
 
+	km_debug(km_payer_is_known(owner), "a block is somebody's whose name is an objcg's");
 	for (int i = 1; i < TRIES && !done && is_empty(shelf); i++)
 		done = km_owned_adopt(shelf, owner);
 	if (done)
@@ -168,6 +173,7 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 			  (size_t)(km_objcg_spare(objcg) / MARGIN_PART / cache->charge));
 	void *objects[KM_CHARGED_MOST];
 
+	km_debug(objcg != &km_objcg_root && n <= KM_CHARGED_MOST, "a shelf is filled for somebody who pays");
 	if (n < 2 || km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
 	    !km_payers_note(cache, owner, km_gfp_may_wait(gfp)) ||
 	    !(km_charged_is_mixed(cache) ? has_block(cache) : take_over(cache, owner)))

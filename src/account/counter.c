@@ -73,8 +73,11 @@ struct km_counter *km_counter_try_charge(struct km_counter *counter, uint64_t by
 {
 	for (struct km_counter *at = counter; at; at = at->parent)
 		if (!try_add(at, bytes)) {
-			for (; counter != at; counter = counter->parent)
-				KM_SHARED(&counter->usage, km_sub(&counter->usage, bytes));
+			for (; counter != at; counter = counter->parent) {
+				uint64_t had = KM_SHARED(&counter->usage, km_sub(&counter->usage, bytes));
+
+				km_debug(had >= bytes, "what a refused charge took below is there to be given back");
+			}
 			return at;
 		}
 	return NULL;

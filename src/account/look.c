@@ -155,6 +155,7 @@ static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup
 
 	for (size_t count; n; n -= count) {
 		count = km_objects_of_one_owner(cache, n, objects, &owner);
+		km_debug(count && count <= n, "each object is looked at once");
 		if (km_likely(owner == (uintptr_t)objcg))
 			continue;
 		void **run = objects + n - count;
@@ -202,5 +203,6 @@ km_line_start size_t km_charged_take_bulk(struct kmem_cache *cache, gfp_t gfp, s
 {
 	const size_t others = may_take(objcg) ? count_others(cache, n, objects, (uintptr_t)objcg) : n;
 
+	km_debug(others <= n, "no more objects are another's than there are");
 	return km_likely(!others) ? n : take_bulk_slowly(cache, gfp, objcg, others, n, objects);
 }

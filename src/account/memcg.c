@@ -140,6 +140,7 @@ static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct me
 
 void km_memcg_keep_gone(bool keep)
 {
+	km_debug(km_is_locked(&tree.lock) && tree.keep_gone != keep, "one walk at a time has a list of objcgs");
 	tree.keep_gone = keep;
 }
 
@@ -263,6 +264,7 @@ static struct mem_cgroup *top_for(struct mem_cgroup *group)
 
 void km_memcg_set_top(struct mem_cgroup *group)
 {
+	km_debug(top == &km_memcg_root && group->online, "the root's place is given once");
 	top = group;
 }
 
@@ -392,6 +394,7 @@ static void put(struct mem_cgroup *group, uint64_t unit)
 	for (; group && !km_memcg_is_root(group) && drop(group, unit); unit = 1) {
 		struct mem_cgroup *parent = group->parent;
 
+		km_debug(km_load(&parent->refs), "a group has a reference on the one above");
 		release(group);
 		group = parent;
 	}

@@ -136,6 +136,7 @@ static bool count_some(struct walk *walk, struct row *row, struct km_page *slab,
 	struct kmem_cache *cache = row->cache;
 	uint64_t owners[64], taken = 0;
 
+	km_debug(!cache->twin_of && km_is_charged(cache), "objects are counted where they say whose they are");
 	km_page_hold(slab);
 	/* Acquire pairs with km_slab_new_raw: what the slab says is filled in. */
 	bool its = km_load_acquire(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == cache;
@@ -288,6 +289,7 @@ static int sum_twin(struct kmem_cache *cache, void *arg)
 	walk->row[walk->count++].cache = cache;
 	if (walk->count == AT_ONCE)
 		sum_rows(walk);
+	km_debug(walk->count < AT_ONCE, "there is room for the next twin");
 	return 0;
 }
 

@@ -317,6 +317,7 @@ static bool ask_oom(struct mem_cgroup *group, uint64_t bytes)
 	km_memcg_unlock();
 	if (!callback)
 		return false;
+	km_debug(!km_front_busy && !pressed, "a callback runs with no lock held, and in no other callback");
 	int error = errno;
 	pressed = true;
 	bool again = callback(group, bytes, arg);
@@ -394,6 +395,7 @@ static bool drain_and_charge(struct km_attempt *attempt)
 	for (int tries = MEMCG_DEPTH_MAX; tries; tries--) {
 		struct mem_cgroup *over = attempt->refused;
 
+		km_debug(over && km_load(&over->refs), "a group that refused is held until it was asked again");
 		/* Seen by whoever takes a CPU's stock lock after the drain had it. */
 		km_add(&over->memory.squeezed, 1u);
 		uint64_t bytes = mem_cgroup_drain(over);
@@ -489,6 +491,7 @@ static void slow_down(struct mem_cgroup *group, unsigned delay)
 	if (callback) {
 		int error = errno;
 
+		km_debug(!km_front_busy && !pressed, "a callback runs with no lock held, and in no other callback");
 		pressed = true;
 		callback(group, bytes_over_high(group), delay, arg);
 		pressed = false;
@@ -599,6 +602,7 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 		slow_down_for(attempt.high, attempt.counted);
 	km_memcg_let_go(attempt.high);
 	km_calls_end(calls);
+	km_debug(done || !(gfp & (__GFP_NOFAIL | __GFP_HIGH)) || km_front_busy, "a charge that must not fail does not");
 	return done;
 }
 

@@ -163,6 +163,7 @@ static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 {
 	struct km_twin *twin = cache->kept_by;
 
+	km_debug(twin->private != &km_private_pool, "a spare gets no slab");
 	if (!km_lock_may(&twin->private->lock, may_wait))
 		return false;
 	bool noted = twin->slabs.count < twin->slabs.room || grow(&twin->slabs, may_wait);
@@ -351,6 +352,7 @@ static void end(const struct request *outer, struct obj_cgroup *objcg, gfp_t gfp
 {
 	size_t bytes = here.admitted;
 
+	km_debug(!here.prepaid, "what was paid for ahead has a slab, or went back");
 	here = *outer;
 	if (km_likely(!bytes))
 		return;
@@ -481,6 +483,7 @@ size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects)
 		run++;
 	if (actual == cache)
 		return run;
+	km_debug(run && run <= *n, "objects of one twin are no more than there are");
 	*n -= run;
 	if (km_likely(actual && actual->twin_of == cache))
 		km_front_free_bulk(actual, run, objects + *n);
@@ -492,6 +495,7 @@ size_t km_private_free_last(struct kmem_cache *cache, size_t *n, void **objects)
 
 struct obj_cgroup *km_private_owner(const struct kmem_cache *twin)
 {
+	km_debug(twin->twin_of && twin->kept_by, "a twin has its group");
 	return ((struct km_twin *)twin->kept_by)->private->objcg;
 }
 

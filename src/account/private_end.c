@@ -137,6 +137,8 @@ static bool look_at_twin(struct visiting *at)
 			for (; taken; taken &= taken - 1)
 				at->object[at->count++] = first + (size_t)__builtin_ctzll(taken) * cache->size;
 			if (at->count) {
+				km_debug(at->count <= km_array_count(at->object),
+					 "objects are looked at a word at a time");
 				at->word++;
 				return true;
 			}
@@ -311,6 +313,7 @@ static void spare(struct km_twin **at)
 {
 	struct km_twin *twin = *at;
 
+	km_debug(twin->parent && !twin->slabs.count, "a twin is handed on empty");
 	*at = twin->next;
 	twin->private = &km_private_pool;
 	km_list_del(&twin->same);
@@ -346,9 +349,11 @@ static void free_private(struct km_private *private)
 	for (unsigned i = 0; i < KM_TWIN_BUCKETS; i++)
 		for (struct km_twin *twin = private->bucket[i], *next; twin; twin = next) {
 			next = twin->next;
+			km_debug(!twin->parent && !twin->cache, "a link goes when it leads to no twin");
 			km_meta_free(twin, sizeof(*twin));
 		}
 	km_list_del(&private->all);
+	km_debug(*private->named_by == private, "who has a name is found by it");
 	*private->named_by = private->next_named;
 	if (private->next_named)
 		private->next_named->named_by = private->named_by;

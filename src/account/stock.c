@@ -79,6 +79,7 @@ static struct km_stock *enter(bool nested)
 	}
 	if (nested)
 		return NULL;
+	km_debug(has_words(here) || here == km_percpu.home, "a thread waits where an objcg's words may be written");
 	km_lock(&stocks[here].lock);
 	return &stocks[here];
 }
@@ -132,6 +133,7 @@ static void put_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t
 	/* A caller that asks for numbers reads them without the lock. */
 	km_store(&stock->groups[i], group);
 	km_store(&stock->pages[i], (uint8_t)(stock->pages[i] + pages));
+	km_debug(stock->pages[i] && stock->pages[i] <= BATCH, "a place has a batch of pages at most");
 }
 
 /* So many pages, from here or from the counters: a batch of them if that leaves as much again below every limit. */
@@ -146,6 +148,8 @@ static bool get_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t
 	uint64_t spare = km_counter_spare(&group->memory);
 	uint64_t batch = km_max(km_min((uint64_t)BATCH, spare / 2 >> KM_PAGE_SHIFT), pages);
 	uint64_t bytes = batch << KM_PAGE_SHIFT;
+
+	km_debug(batch >= pages && pages, "a batch is what is needed, or more");
 	if (bytes > spare || km_counter_try_charge(&group->memory, bytes))
 		return false;
 	attempt->counted = bytes;
@@ -187,6 +191,7 @@ struct obj_cgroup *km_stock_pop_gone(void)
 
 	while (objcg && !km_cas_acquire(&gone, &objcg, objcg->next_gone))
 		;
+	km_debug(!objcg || km_load(&objcg->listed), "an objcg on the list knows that it is there");
 	return objcg;
 }
 
@@ -235,6 +240,7 @@ static void make_good(struct km_stock *stock, struct obj_cgroup *objcg)
 {
 	uint64_t left = km_load(&objcg->left), now = 0;
 
+	km_debug(km_is_locked(&stock->lock) && !is_open(objcg), "words that were left behind are never open again");
 	km_for_each_cpu(cpu)
 		now += km_load((uint64_t *)(km_area(cpu) + objcg->words));
 	if (now == left || !KM_SHARED(&objcg->left, km_cas_both(&objcg->left, &left, now)))
@@ -296,6 +302,7 @@ static void stow(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t byte
 			give_pages(stock, objcg, pages);
 			bytes -= pages << KM_PAGE_SHIFT;
 		}
+		km_debug(bytes <= km_stock_most(), "a byte stock has room for what stays");
 		if (!bytes || km_stock_put(&objcg->slot, bytes, km_stock_most()))
 			return;
 	}
@@ -353,6 +360,7 @@ static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, stru
 	struct km_counter *counter = km_memcg_counter(group_of(objcg));
 	uint64_t have = take_all(objcg), need, pages;
 
+	km_debug(objcg != &km_objcg_root && !attempt->counted, "a charge begins with nothing that was counted for it");
 	if (have >= attempt->bytes) {
 		stow(stock, objcg, have - attempt->bytes);
 		return true;
@@ -438,6 +446,7 @@ bool km_stock_charge(struct km_attempt *attempt)
 		leave(stock);
 	}
 	km_busy_end(nested);
+	km_debug(!done || !attempt->refused, "a charge is done, or refused by a group");
 	return done;
 }
 
@@ -555,6 +564,7 @@ static uint64_t collect(struct obj_cgroup *objcg)
 {
 	uint64_t bytes = take_loose(objcg);
 
+	km_debug(!is_open(objcg), "a byte stock is closed while it is emptied");
 	if (objcg->stock)
 		km_for_each_cpu(cpu)
 			bytes += km_stock_take_cpu(objcg->stock, cpu);

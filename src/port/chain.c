@@ -134,6 +134,7 @@ static void exchange(struct km_visit *visit, struct km_chain_top new_top, struct
 	km_debug(!new_top.freelist || km_chain_tag_fits(new_top.slab, new_top.freelist),
 		 "a freelist is of the slab that the tag names");
 
+	km_debug(visit->locked || km_visits_by_rseq(), "without sequences a slab changes under its CPU's lock");
 	old->slab = *slab;
 	km_store(slab, (uint64_t)0);
 	do
@@ -249,6 +250,7 @@ void km_chain_close(struct km_chain *chain)
 		km_store(&chain->open, 0u);
 }
 
+/* Soft verbs hold the CPU's lock, which a drain takes: there is nothing to be fenced. */
 bool km_chain_fence(void)
 {
 	return km_percpu.discipline != KM_DISCIPLINE_RSEQ || km_os_barrier() == 0;

@@ -534,6 +534,8 @@ static void start_areas(const char *want, const char *by)
 	if (some)
 		km_percpu.reason = "too little address space for an area for each CPU";
 	choose_index(by);
+	km_debug(km_percpu.discipline == KM_DISCIPLINE_RSEQ || !km_percpu.own_registration,
+		 "threads are registered for sequences that there are");
 	if (!begin_areas()) {
 		do_without();
 		return;
@@ -679,6 +681,7 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 {
 	if (!offset)
 		return;
+	km_debug(offset % bytes == 0 && offset + bytes <= areas.committed, "words come back as they were given out");
 	km_lock(&areas.lock);
 	clear_everywhere(offset, bytes);
 	mark(offset / 8, bytes / 8, false);

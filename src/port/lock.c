@@ -105,6 +105,7 @@ void km_lock_forget(const struct km_lock *lock)
 
 void km_locks_fork_nested(void)
 {
+	km_debug(km_front_busy, "a fork is nested that a handler makes inside of the allocator");
 	fork_end_ms = km_os_now_ms() + FORK_MS;
 	fork_kind = wait_within(&nesting, FORK_LOCK_MS) ? NESTED : NESTED_WITHOUT;
 }
@@ -156,6 +157,7 @@ void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
 	} else if (fork_kind != NORMAL) {
 		around_nested_fork(lock, before);
 	} else if (before) {
+		km_debug(!is_own(lock), "a fork waits for no lock of its own thread");
 		km_lock_fork(lock);
 	} else {
 		km_unlock_fork(lock);

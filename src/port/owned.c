@@ -68,6 +68,7 @@ bool km_owned_adopt(struct km_shelf *shelf, uintptr_t owner)
 
 	if (!km_visit_enter(&visit, &shelf->inner.shelf, true))
 		return false;
+	km_debug(owner, "a block that is taken over is somebody's");
 	while (!done && km_visit_look(&visit) && visit.top) {
 		if (km_visit_read(&visit, (km_word *)(visit.area + visit.top)))
 			break;

@@ -85,6 +85,7 @@ size_t km_soft_push_n(struct km_shelf *shelf, uintptr_t owner, void *const *in, 
 	while (km_soft_try(&visit) && is_of(&visit, owner)) {
 		moved = km_min((visit.top & km_load(&shelf->inner.mask)) / 8, count);
 		/* Below top only the holder of the lock writes. */
+		km_debug(visit.locked, "who writes below a top has its slot's lock");
 		for (size_t i = 0; i < moved; i++)
 			km_store(at(&visit, visit.top) - moved + i, in[count - moved + i]);
 		if (!moved || km_soft_commit(&visit, visit.top - moved * 8))
@@ -106,6 +107,7 @@ static void share(const struct km_shelf *shelf, const struct km_visit *visit, ui
 {
 	uintptr_t high = *to & shelf->block_mask, low = *from & shelf->block_mask;
 
+	km_debug(visit->locked, "a block's header and what lies below its top are the holder's of the lock");
 	if (high <= low || high - low <= bytes)
 		return;
 	size_t count = (high - low) / 2 / 8;
@@ -179,6 +181,8 @@ bool km_shelf_install(struct km_shelf *shelf, void **block, void ***evicted)
 		return false;
 	while (!done && km_visit_look(&visit)) {
 		uintptr_t offset = (uintptr_t)block - visit.area;
+
+		km_debug(offset != visit.top, "a block that comes lies on no CPU");
 		uintptr_t partner = visit.top ? km_visit_read(&visit, header_at(shelf, &visit, visit.top)) : 0;
 
 		done = km_visit_commit(&visit, header_at(shelf, &visit, offset), visit.top,

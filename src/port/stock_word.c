@@ -47,6 +47,7 @@ static bool soft_take(const uint32_t *slot, uint64_t bytes)
 {
 	struct km_pair seen, *pair = enter(slot, &seen);
 
+	km_debug(bytes, "somebody wants some bytes of a stock");
 	for (int i = 0; pair && i < KM_VISIT_TRIES && is_tagged(&seen, slot) && seen.first >= bytes; i++)
 		if (km_cas_pair(pair, &seen, (struct km_pair){ seen.first - bytes, seen.second }))
 			return true;
@@ -103,6 +104,7 @@ void km_stock_open(uint32_t *slot, uint32_t offset)
 	km_store_release(slot, offset);
 }
 
+/* Closed is only said here; a sequence that read the offset before may go on until the fence, or fails by its tag. */
 void km_stock_close(uint32_t *slot)
 {
 	km_store(slot, 0u);

@@ -36,9 +36,14 @@ void km_visit_fork_child(struct km_soft *soft)
 		km_store(&soft->lock, (uint32_t)KM_SOFT_FREE);
 }
 
+/*
+ * Under the soft disciplines the lock has kept others away since the look, so the first store is seen by nobody, and
+ * the second one can fail only by a pop under cmpxchg, which has no lock and moves the pair: then it is tried again.
+ */
 bool km_visit_commit(struct km_visit *visit, km_word *first, uint64_t one, km_word *last, uint64_t other)
 {
 	if (!km_visits_by_rseq()) {
+		km_debug(visit->locked, "without sequences what is more than a pop has its slot's lock");
 		if (first)
 			km_store(first, one);
 		if (last == visit->word)

@@ -73,6 +73,7 @@ km_inline void km_visit_keep(struct km_visit *visit)
 /* Known to handlers from before the lock is taken until after it is given back. */
 km_inline void km_visit_unlock(struct km_visit *visit)
 {
+	km_debug(visit->locked && km_visits_locked == visit, "slots' locks are given back in turn, the last one first");
 	/* Release pairs with km_visit_lock. */
 	km_store_release(&km_soft(visit)->lock, (uint32_t)KM_SOFT_FREE);
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
@@ -213,6 +214,7 @@ km_inline bool km_visit_look(struct km_visit *visit)
 {
 	if (visit->tries++ == KM_VISIT_TRIES)
 		return false;
+	km_debug(km_visits_by_rseq() || visit->word, "a verb looks at a slot that it entered");
 	if (!km_visits_by_rseq()) {
 		km_soft_look(visit);
 		return true;

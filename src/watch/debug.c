@@ -180,6 +180,8 @@ static void become(struct kmem_cache *cache, void *object, enum km_debug_state s
 {
 	struct km_debug_region regions[KM_DEBUG_REGIONS];
 
+	km_debug(km_load(&km_debug_word(cache, object)->state) == KM_DEBUG_CHANGES,
+		 "an object's bytes change while it says so");
 	fill(regions, km_debug_regions(cache, object, state == KM_DEBUG_TAKEN, regions));
 	/* Release pairs with who asks whether the object may be freed: what it says of it is so. */
 	km_store_release(&km_debug_word(cache, object)->state, (uint32_t)state);
@@ -266,6 +268,7 @@ static void slab_comes(struct kmem_cache *cache, struct km_page *slab)
 
 	if (!km_is_debugged(cache))
 		return;
+	km_debug(slab->type != KM_PAGE_SHARED, "a slab that comes is of one cache");
 	fill(&padding, 1);
 	for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
 		begin(cache, object);

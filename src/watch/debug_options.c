@@ -93,6 +93,7 @@ static bool names(const struct block *block, const char *cache)
 {
 	const char *at = block->names, *end = at + block->length;
 
+	km_debug(end < asked.text + sizeof(asked.text), "a list of names lies in the text that was given");
 	while (at < end) {
 		const char *comma = at;
 
@@ -162,6 +163,7 @@ slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low)
 	*low = asked.low;
 	if (flags & SLAB_NO_USER_FLAGS || !asked.set)
 		return flags;
+	km_debug(!asked.text[sizeof(asked.text) - 1], "the text that was given has an end");
 	do {
 		at = read_block(at, &block, false);
 		if (block.names && names(&block, name))

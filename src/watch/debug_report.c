@@ -61,6 +61,7 @@ void km_debug_report_region(const struct km_debug_about *about, const struct km_
 
 	if (!km_debug_differs(region, &from, &to))
 		return;
+	km_debug(from < to && from >= region->at && to <= region->at + region->bytes, "a damage lies in its region");
 	km_warn("[%s overwritten] %p-%p @offset=%lu. First byte 0x%x instead of 0x%x", region->what, (void *)from,
 		(void *)(to - 1), (unsigned long)(from - (unsigned char *)km_page_address(about->slab)), *from,
 		region->value);
@@ -73,6 +74,7 @@ static void say_object(const struct km_debug_about *about)
 	size_t tracks = cache->flags & SLAB_STORE_USER ? 2 * sizeof(struct km_debug_track) : 0;
 	unsigned char *padding = object + cache->freeptr + sizeof(void *) + KM_DEBUG_WORD + tracks;
 
+	km_debug(padding <= end && cache->object_size <= cache->freeptr, "what lies around an object lies in its slot");
 	km_warn("Object %p @offset=%lu fp=%p", (void *)object,
 		(unsigned long)(about->object - (char *)km_page_address(about->slab)),
 		*(void **)(object + cache->freeptr));

@@ -108,6 +108,7 @@ static int note(struct _Unwind_Context *context, void *arg)
 
 	if (!address || frames->count == km_array_count(frames->address))
 		return STOP;
+	km_debug(frames->count < km_array_count(frames->address), "a frame has a place");
 	frames->address[frames->count++] = address;
 	return interrupted ? STOP : GO_ON;
 }

@@ -54,6 +54,7 @@ static struct site *site_of(struct sites *sites, const struct km_debug_track *tr
 		if (sites->used >= SITES / 4 * 3)
 			return NULL;
 		sites->used++;
+		km_debug(sites->used < SITES, "a search for a stack finds a free place");
 		*site = (struct site){ .track = track, .least = UINT64_MAX, .first = track->thread };
 		return site;
 	}
@@ -64,6 +65,7 @@ static void add(struct sites *sites, const struct km_debug_track *track)
 	struct site *site = site_of(sites, track);
 	uint64_t age = sites->now - track->when;
 
+	km_debug(!site || is_same(site->track, track), "objects of one stack are counted together");
 	sites->total++;
 	if (!site) {
 		sites->others++;
@@ -104,6 +106,7 @@ static void print_site(struct km_writer *writer, const struct site *site)
 {
 	char place[320];
 
+	km_debug(site->count && site->least <= site->most, "a stack that is printed has objects, and their ages");
 	km_print(writer, "%7lu %s age=%lu/%lu/%lu pid=%u-%u\n", site->count,
 		 km_debug_place(site->track->frame[0], place, sizeof(place)), (unsigned long)site->least,
 		 (unsigned long)(site->sum / site->count), (unsigned long)site->most, site->first, site->last);

@@ -12,6 +12,7 @@
 
 void km_print_flush(struct km_writer *writer)
 {
+	km_debug(writer->length <= sizeof(writer->text), "a buffer has no more than it has room for");
 	if (writer->length && !writer->error)
 		writer->error = km_os_write(writer->fd, writer->text, writer->length);
 	writer->length = 0;
@@ -35,9 +36,11 @@ void km_print(struct km_writer *writer, const char *format, ...)
 	if (sizeof(writer->text) - writer->length < MOST_AT_ONCE)
 		km_print_flush(writer);
 	__builtin_va_start(arguments, format);
-	writer->length += km_vformat(writer->text + writer->length,
-				     sizeof(writer->text) - writer->length, format, arguments);
+	size_t length = km_vformat(writer->text + writer->length,
+				   sizeof(writer->text) - writer->length, format, arguments);
 	__builtin_va_end(arguments);
+	km_debug(length < MOST_AT_ONCE, "a call prints no more than is free after a flush");
+	writer->length += length;
 }
 
 /* Bytes of the UTF-8 sequence that begins here; 0: none does. */

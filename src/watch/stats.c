@@ -40,6 +40,7 @@ unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event)
 {
 	if (event >= KMEM_NR_EVENTS)
 		return 0;
+	km_debug(event_names[event], "an event that is counted has a name");
 	return km_load(&cache->events->count[event]) +
 	       (cache->engine->event ? cache->engine->event(cache, event) : 0);
 }
@@ -60,6 +61,7 @@ static unsigned long free_slabs(const struct kmem_cache *cache)
 {
 	unsigned long count = 0;
 
+	km_debug(cache->node[0], "a cache has a record on each node");
 	for (unsigned i = 0; i < km_node_count; i++)
 		count += km_load(&((const struct km_node_counts *)cache->node[i])->free_slabs);
 	return count;
@@ -153,7 +155,8 @@ static int print_row(struct kmem_cache *cache, void *arg)
 	if (!km_print_has_room(arg))
 		return 1;
 	kmem_cache_get_stats(cache, &stats);
-	km_slabinfo_row(row, sizeof(row), &stats);
+	size_t length = km_slabinfo_row(row, sizeof(row), &stats);
+	km_debug(length < sizeof(row) && row[length - 1] == '\n', "a row of slabinfo is a whole line");
 	km_print(arg, "%s", row);
 	return 0;
 }
@@ -184,8 +187,10 @@ static int print_json_row(struct kmem_cache *cache, void *arg)
 
 	if (!km_print_has_room(&rows->writer))
 		return 1;
+	const size_t before = rows->writer.length;
 	kmem_cache_get_stats(cache, &stats);
 	km_print_json_cache(&rows->writer, &stats, km_load(&cache->group), !rows->more);
+	km_debug(rows->writer.length > before, "a row that has room is not written out while the registry is locked");
 	rows->more = true;
 	return 0;
 }
@@ -229,6 +234,8 @@ static int walk_slab(struct km_page *slab, void *arg)
 	if (slab->type != KM_PAGE_SLAB || slab->cache != walk->cache)
 		return 0;
 	char *address = km_slab_first(walk->cache, slab);
+	km_debug((size_t)slab->objects * walk->cache->size <= KM_PAGE_SIZE << slab->order,
+		 "a slab has room for its objects");
 	for (unsigned i = 0; i < slab->objects; i++) {
 		bool was = km_busy_begin();
 		bool taken = walk->cache->engine->is_taken(walk->cache, slab, i);
@@ -271,6 +278,7 @@ int kmem_check_all(void)
 	if (!km_boot())
 		return 0;
 	bool was = km_busy_begin();
+	km_debug(!was, "the check of everything waits for locks");
 	km_registry_visit(check_cache, &damages);
 	damages += km_engines_check() + km_arena_check();
 	km_busy_end(was);

@@ -18,6 +18,24 @@
 #include "charged.h"
 #include "private.h"
 
+/*
+ * The order of steps, which is the same wherever one object or many change hands:
+ *
+ *	in	1. bytes are charged	2. the object is taken from beneath	3. its word names the payer
+ *	out	1. its word is cleared	2. the object's bytes go back		3. the object goes beneath
+ *
+ * In: a charge is the step that waits, reclaims, calls back and is refused most often, so it comes while there is
+ * nothing to be put back. Each later step that fails undoes those before it, and the payer can't be gone by then, since
+ * the bytes that were just charged keep it. Until the word is set the object is in this thread's hand, and nobody reads
+ * what an earlier owner left in the word: it counts only for an object that is out, or on a charged shelf.
+ *
+ * Out: as soon as the object lies beneath, another thread may have it and set its word, so that a word cleared later
+ * could be that thread's. And the bytes are the last that is done with the payer: with the last byte it may be over.
+ *
+ * In between an object is never out without being paid for. It may be paid for without being out, for the length of a
+ * call: then a limit refuses a little early, and the next attempt, after a flush, finds the bytes.
+ */
+
 #define SHELF_BYTES ((size_t)64 << 10)
 #define BLOCKS_BYTES ((size_t)256 << 10)	/* of large blocks: as many pages as a page stock has */
 
@@ -50,6 +68,10 @@ km_inline struct obj_cgroup *objcg_for(const struct kmem_cache *cache, gfp_t gfp
 	return km_likely(cache->charge_all || (gfp & __GFP_ACCOUNT) || km_account_here) ? km_objcg_now() : NULL;
 }
 
+/*
+ * Nobody pays, and in a cache all of whose objects are paid for otherwise that must be said: without it a free would
+ * believe the page's word, and pay back what was never charged.
+ */
 static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	void *object = NULL;
@@ -64,6 +86,10 @@ static void *alloc_unpaid(struct kmem_cache *cache, gfp_t gfp, int node)
 	return km_charge_failed(cache, gfp);
 }
 
+/*
+ * The plain shelf is asked without going through the shape beneath, because that is all that a second hit needs. gfp
+ * loses __GFP_ACCOUNT on the way down: where the shape beneath asks again who pays, the object would be paid for twice.
+ */
 static void *alloc_paid(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	void *object = NULL;
@@ -104,7 +130,12 @@ static uint32_t shelf_block(const struct kmem_cache *cache)
 
 static const struct km_shape charged;
 
-/* It began to be charged where nobody might wait: the first who may gives it its shelf. */
+/*
+ * It began to be charged where nobody might wait: the first who may gives it its shelf. The shelf of paid objects
+ * needs words on every CPU, a fence and memory for blocks, none of which a thread gets that may not call the system.
+ * Until somebody comes that may, objects are paid for one at a time, which is correct and slow. Two threads that come
+ * at once are told apart by the lock of draining (front/drain.c): the second finds a shelf.
+ */
 static km_noinline void give_shelf(struct kmem_cache *cache)
 {
 	uint32_t bytes = shelf_block(cache);
@@ -116,6 +147,11 @@ static km_noinline void give_shelf(struct kmem_cache *cache)
 	km_busy_end(was);
 }
 
+/*
+ * A request that no hit has served. errno is kept over the refill, since that is an attempt of ours which the caller
+ * did not ask for: half a shelf may be refused where the caller's one object is not. With areas by CPU the front has
+ * just found the shelf empty, or another's, and a second pop would find the same.
+ */
 static void *alloc_by_shelf(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	void *object = NULL;
@@ -136,6 +172,10 @@ static void *alloc_by_shelf(struct kmem_cache *cache, gfp_t gfp, int node, struc
 	return object ?: alloc_paid(cache, gfp, node, objcg);
 }
 
+/*
+ * From here on the thread may not call the system where gfp says so: every lock further down spins instead of sleeping
+ * (km_no_calls). It is said once, at the door, so that nothing beneath has to hand gfp on for this purpose.
+ */
 static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node,
 				      struct obj_cgroup *objcg)
 {
@@ -157,6 +197,10 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 #define DIRECT_ALLOC 1u	/* by rseq, from an array */
 #define DIRECT_FREE 2u	/* ... and a free object's word need not say that nobody pays */
 
+/*
+ * A free by the direct way leaves the object's word as it is. That is right only where the word of a free object means
+ * nothing (km_owners_exact): else a walk, or a check of the next free, would take the object for somebody's.
+ */
 static uint8_t direct_of(const struct kmem_cache *cache)
 {
 	if (!km_hits_by_cpu() || cache->engine->front != KM_FRONT_ARRAY)
@@ -184,6 +228,11 @@ static km_noinline void *finish_direct(struct kmem_cache *cache, gfp_t gfp, stru
 	return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
 }
 
+/*
+ * Two sequences, each all or nothing, and between them the thread may be moved to another CPU, or be struck by a
+ * handler: no harm, because the bytes are the thread's own by then. And objcg stays, also where its group goes just
+ * then: bytes that were taken out of a stock count as out with a user.
+ */
 km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg)
 {
 	const intptr_t rseq = km_rseq;
@@ -196,7 +245,11 @@ km_inline void *alloc_direct(struct kmem_cache *cache, gfp_t gfp, struct obj_cgr
 	return finish_direct(cache, gfp, objcg, object);
 }
 
-/* False: nothing was done. Not under `drain`, where the CPU's one stock may be another's. */
+/*
+ * False: nothing was done. Not under `drain`, where the CPU's one stock may be another's. The bytes go back before the
+ * object does, as always; here both fit into this CPU's words or the slow way is taken with nothing done. Once the put
+ * has succeeded the payer is not looked at any more: another thread may take its last byte out of the stock at once.
+ */
 km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cgroup *objcg)
 {
 	const intptr_t rseq = km_rseq;
@@ -235,7 +288,11 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
 
 /* ------------------------------------------------------------------ blocks of many owners */
 
-/* The object is to be had, and nobody's; objcg pays for it from now on, or is NULL for nobody. */
+/*
+ * The object is to be had, and nobody's; objcg pays for it from now on, or is NULL for nobody. Here the object comes
+ * first and the charge second, against the order above: the object was on a mixed block, where nobody can see whose it
+ * is before having popped it. So a refusal has an object to put back, and does.
+ */
 static void *pay_for(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	const uint64_t mine = (uintptr_t)objcg;
@@ -286,7 +343,14 @@ static km_noinline void *take_slowly(struct kmem_cache *cache, gfp_t gfp, struct
 	return object;
 }
 
-/* Groups in turn on a CPU come by each other's objects all the time: what one pays more, the other pays less. */
+/*
+ * Groups in turn on a CPU come by each other's objects all the time: what one pays more, the other pays less. The
+ * short way, of two sequences and a store. The new payer pays before the former one is paid back: in between both pay,
+ * so the sum of what is charged is never less than what is out, and a thread that is stopped there keeps nobody from
+ * anything but `charge` bytes. The word is stored in the middle, when either of them would be right. Both are alive:
+ * the new one is active here, the former one has these very bytes out. A former payer whose stock is closed or full is
+ * paid back the slow way; by then it is the last that is done.
+ */
 static void *take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word km_unused)
 {
 	if (km_unlikely(objcg->private) && km_is_private(objcg))
@@ -324,6 +388,10 @@ static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup 
 	       objcg ? take(cache, gfp, objcg, object, word) : take_slowly(cache, gfp, NULL, object);
 }
 
+/*
+ * On a mixed block an object keeps its word and stays paid for: its payer pays for it until somebody else pops it, or
+ * a flush takes it off. Two tries, since the room that the first one made may go to a handler or another thread.
+ */
 static km_noinline void mixed_free(struct kmem_cache *cache, void *object)
 {
 	int saved_errno = errno;
@@ -356,7 +424,11 @@ static km_noinline void *alloc_zeroed(struct kmem_cache *cache, gfp_t gfp, int n
 	return object ? km_cleared(cache, object) : NULL;
 }
 
-/* A request that was no hit of the front's. */
+/*
+ * A request that was no hit of the front's. The questions stand in the order in which a wrong answer would cost most:
+ * an object of a private group must come from its twin whatever else is true, or destroy_all would miss it; a mixed
+ * cache must not be taken for one owner's, since its owned shelf is closed for ever.
+ */
 static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	struct obj_cgroup *objcg = objcg_for(cache, gfp);
@@ -370,6 +442,10 @@ static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	return alloc_shared(cache, gfp, node, objcg);
 }
 
+/*
+ * Room is made by giving half of the block back, so that the next frees find some. The object that does not fit
+ * anywhere is disowned first and goes beneath last; errno is kept, because a free has no way to fail.
+ */
 static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint64_t owner)
 {
 	int saved_errno = errno;
@@ -405,7 +481,11 @@ static void free_unpaid(struct kmem_cache *cache, void *object)
 		km_plain_free(cache, object);
 }
 
-/* It must be found out whose it is. */
+/*
+ * It must be found out whose it is. The payer of the cache is loaded once, at the start: it may come to differ
+ * meanwhile, but not for this object, which had its payer before this thread had it. And what differs is then read from
+ * the object's own word, which nobody else writes while the object is in this thread's hand.
+ */
 static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 {
 	uint64_t owner = km_load(&cache->payer);
@@ -471,7 +551,11 @@ static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, voi
 	return km_charge_failed(cache, gfp) != NULL;
 }
 
-/* objects[0, n), paid for in one. */
+/*
+ * objects[0, n), paid for in one charge: all are had or none, so that a caller near its limit is not left with a part
+ * that it must count. Words that were set are cleared again where the rest could not be: one that stays would say of a
+ * free object that it is somebody's.
+ */
 static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects,
 			    struct obj_cgroup *objcg)
 {
@@ -493,6 +577,11 @@ static bool alloc_bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t n, void 
 	return km_charge_failed(cache, gfp) != NULL;
 }
 
+/*
+ * The block has objects of anybody, popped from its end: those that are the caller's cost nothing, the others are
+ * charged to it in runs (look.c). The remainder is paid for and taken from beneath; if that is refused all that was
+ * popped goes back, in the caller's name, because by now all of it is.
+ */
 static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects, struct obj_cgroup *objcg)
 {
 	size_t left = n;
@@ -555,6 +644,11 @@ static void mixed_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 	km_charged_give_up(cache, KM_PAYERS_DIFFER, objects, n);
 }
 
+/*
+ * From the end of the array, run by run: a run is of one cache or twin, and of one payer, so that its bytes go back in
+ * one sum. Each run is done with before the next one is looked at; a handler that strikes between two runs finds
+ * nothing half done.
+ */
 static void charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)
 {
 	int saved_errno = errno;
@@ -588,45 +682,13 @@ static void charged_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_
 	errno = saved_errno;
 }
 
-/* ------------------------------------------------------------------ by pointer */
+/* ------------------------------------------------------------------ beginning */
 
-struct mem_cgroup *mem_cgroup_from_obj(const void *object)
-{
-	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : kmem_cache_of(object);
-	uint64_t owner = 0;
-
-	if (cache && cache->twin_of)
-		owner = (uintptr_t)km_private_owner(cache);
-	else if (cache && km_is_charged(cache))
-		owner = km_object_owner(cache, object);
-	else if (!cache && !ZERO_OR_NULL_PTR(object))
-		owner = km_large_owner(object);
-	return owner ? km_objcg_memcg((struct obj_cgroup *)(uintptr_t)owner) : NULL;
-}
-
-bool kmem_cache_charge(void *object, gfp_t gfp)
-{
-	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : kmem_cache_of(object);
-	struct obj_cgroup *objcg = km_objcg_now();
-
-	if (!objcg || objcg == &km_objcg_root || ZERO_OR_NULL_PTR(object) || (cache && cache->twin_of))
-		return true;
-	/* A private group has its blocks from the first on: or destroy_all would free them. */
-	if (!cache)
-		return km_large_owner(object) || (!objcg->private && km_large_charge(object, gfp));
-	if (!km_is_charged(cache) && !km_front_begin_charging(cache, gfp))
-		return false;
-	/* It is somebody's already. Kernel: true as well. */
-	if (km_object_owner(cache, object))
-		return true;
-	if (!km_objcg_charge(objcg, cache->charge, gfp))
-		return false;
-	if (km_object_set_owner(cache, object, (uintptr_t)objcg, km_gfp_may_wait(gfp)))
-		return true;
-	km_objcg_uncharge(objcg, cache->charge);
-	return false;
-}
-
+/*
+ * The last store opens the door: as long as `charge` is 0 nobody takes the cache for one that is charged, and whoever
+ * sees it not 0 sees all that is set here. A thread that has not seen it yet has its object unpaid for, as if it had
+ * come a moment earlier.
+ */
 static void begin(struct kmem_cache *cache)
 {
 	/* Nobody else knows the cache yet. */
@@ -653,8 +715,6 @@ static const struct km_shape charged_blocks = {
 	.alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
 	.begin = begin, .take = km_charged_take_block, .take_bulk = km_charged_take_bulk,
 };
-
-/* ------------------------------------------------------------------ beginning */
 
 /* With SLAB_ACCOUNT before anybody else knows the cache; else in several threads at once, of which one begins. */
 bool km_charge_begin(struct kmem_cache *cache, bool may_wait)

@@ -15,6 +15,10 @@
 
 /* ------------------------------------------------------------------ giving up */
 
+/*
+ * In runs of one payer, from the end on, a run's bytes in one sum. The words go first, then the bytes: after the last
+ * byte the payer may be over, and a word must not name one that is.
+ */
 void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects, size_t n)
 {
 	const bool mixed = owner == KM_PAYERS_DIFFER;
@@ -52,6 +56,12 @@ static bool has_top(const struct km_shelf *shelf)
 	return km_thread_has_cpu() && km_shelf_top_cpu(shelf, km_cpu());
 }
 
+/*
+ * A CPU gets its block when somebody first has a use for it there, not when the cache is made: most caches are used on
+ * few CPUs. The memory is got while the thread is busy, so that a handler does not come for the same block; it may be
+ * moved to a CPU that has one already, and then the memory goes back. An install that was interrupted is tried again, a
+ * few times: a lost race here is a miss, and the request is paid for one object at a time.
+ */
 bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 {
 	const bool mixed = km_charged_is_mixed(cache);
@@ -124,7 +134,12 @@ bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner)
 
 km_tls struct km_charged_last km_charged_last;
 
-/* Take the CPU's shelf over; false: it is another's, and busy. */
+/*
+ * Take the CPU's shelf over; false: it is another's, and busy. The former owner's objects are given back before the
+ * block changes hands: an object on an owned block is paid for by the block's owner and nobody else. Between the pop
+ * of the last object and the adoption a third group may push: then it is that one's block, and this call is refused,
+ * which costs the caller one slow allocation and no more.
+ */
 static bool take_over(struct kmem_cache *cache, uint64_t owner)
 {
 	uint64_t other = km_owned_owner(&cache->charged);
@@ -165,7 +180,12 @@ void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
 		take_over(cache, owner);
 }
 
-/* Pay for half a shelf, and take one of it. NULL: not this way. */
+/*
+ * Pay for half a shelf, and take one of it. NULL: not this way. Several objects ahead are worth a charge only while
+ * the group is far from its limits: so no more than an eighth of what is left below the nearest one, and none where
+ * that is less than two. Another thread may use the rest meanwhile; then the charge is refused, quietly, and the
+ * caller's one object is charged by itself with all that gfp allows.
+ */
 void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
 {
 	uint64_t owner = (uintptr_t)objcg;

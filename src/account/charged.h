@@ -25,7 +25,10 @@ km_inline bool km_charged_is_mixed(const struct kmem_cache *cache)
 	return km_shelf_slot(&cache->mixed) != 0;
 }
 
-/* The one that is open, but while it is drained. */
+/*
+ * The one that is open, but while it is drained. The answer may be out of date when it is used: then its verbs find a
+ * closed shelf, which is a miss.
+ */
 km_inline struct km_shelf *km_charged_shelf(struct kmem_cache *cache)
 {
 	return km_charged_is_mixed(cache) ? &cache->mixed : &cache->charged;

@@ -69,6 +69,11 @@ static bool try_add(struct km_counter *counter, uint64_t bytes)
 	return true;
 }
 
+/*
+ * From below upwards. Another thread may see the counters below raised for a moment by a charge that is then refused
+ * above; as each of them had room for it, none of them is above its own max, and what such a thread is refused by it
+ * would have been refused a moment later by bytes that are really out.
+ */
 struct km_counter *km_counter_try_charge(struct km_counter *counter, uint64_t bytes)
 {
 	for (struct km_counter *at = counter; at; at = at->parent)
@@ -107,6 +112,10 @@ void km_counter_uncharge(struct km_counter *counter, uint64_t bytes)
 	}
 }
 
+/*
+ * A max that was lowered below what is in use leaves a margin of 0, not one that has run over. The loads are not one
+ * look: a charge by this answer may still be refused, so it is used to choose a size, and never in place of a charge.
+ */
 uint64_t km_counter_margin(const struct km_counter *counter)
 {
 	uint64_t margin = UINT64_MAX;

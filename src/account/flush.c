@@ -55,7 +55,10 @@ static int flush_cache(struct kmem_cache *cache, void *root)
 	return 0;
 }
 
-/* Caches neither come nor go meanwhile. */
+/*
+ * Caches neither come nor go meanwhile. A block on which objects of several lie is given back whole as soon as one of
+ * them is the group's: to pick out single ones would take a look at each, with the shelf closed to everybody.
+ */
 void km_memcg_flush_shelves(struct mem_cgroup *root)
 {
 	bool was = km_busy_begin();

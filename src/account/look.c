@@ -147,7 +147,13 @@ km_inline size_t count_others(const struct kmem_cache *cache, size_t n, void *co
 
 /* ------------------------------------------------------------------ taking */
 
-/* Of objects[0, n) those that are another's are charged to objcg instead; the others of `all` are objcg's. */
+/*
+ * Of objects[0, n) those that are another's are charged to objcg instead; the others of `all` are objcg's. A run is
+ * disowned before it is charged to the caller, so that a limit which both groups have above them has room for it; in
+ * between it is in this thread's hand, and nobody's. Where the charge is refused everything that was popped goes back,
+ * each part by its own way: this run is nobody's, those before it are whose their words say, those behind it are the
+ * caller's by now. SIZE_MAX: the call has failed, and nothing of it is left.
+ */
 static size_t take_others(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, size_t all,
 			  void **objects)
 {

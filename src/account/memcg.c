@@ -2,6 +2,15 @@
  * memcg.c: the tree of groups: they are made, found, taken offline, released. Invariant: the tree changes under one
  * lock; a group that is offline is passed over by everything, but stays linked until its last reference is gone, so
  * that whoever walks finds the way on.
+ *
+ * Three lives that end at different times. A group is online until it is taken offline: new charges may come by it. It
+ * is there until its last reference goes: it can be walked, asked and named. Its objcg is there until the group is gone
+ * and the last byte that was charged through it has come back: objects point to it. Offline parts the first from the
+ * second: from then on the objcg leads to the parent, which was charged for these bytes all along, so that no object
+ * has to be found and no counter moved. Release parts the second from the third.
+ *
+ * A child of fork has one thread. References that calls of other threads held are counted apart (CALL), so that the
+ * child can give them up; those of users are its own, as all memory is.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -59,6 +68,11 @@ void km_memcg_unlock(void)
 	km_busy_end(was);
 }
 
+/*
+ * Before a fork the locks are taken in the order of their ranks: tree, private groups, stocks; after it they are given
+ * back the other way round. A nested fork may not have got the tree's lock, and then does not walk what that guards. In
+ * the child numbers are put right before the tree is free, so that nothing can come in between.
+ */
 static void memcg_fork(bool before, bool child)
 {
 	if (before) {
@@ -75,7 +89,10 @@ static void memcg_fork(bool before, bool child)
 		km_lock_around_fork(&tree.lock, before, child);
 }
 
-/* The groups that nobody has a reference on but calls of threads that are not here. */
+/*
+ * The groups that nobody has a reference on but calls of threads that are not here. One at a time, and from the start
+ * again each time: the put releases a group, which takes the lock itself and changes the list that was walked.
+ */
 static void memcg_forked(void)
 {
 	struct mem_cgroup *group;
@@ -120,6 +137,10 @@ static void set_name(struct mem_cgroup *group, const char *name)
 		group->name[i] = name[i] == '/' || (unsigned char)name[i] < ' ' || name[i] == 0x7f ? '_' : name[i];
 }
 
+/*
+ * A group that comes. It is filled in before it is linked and before `online` is stored, all under the tree's lock; a
+ * thread that does not take that lock gets to know of the group only by its creator.
+ */
 static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct mem_cgroup *parent)
 {
 	km_debug(km_is_locked(&tree.lock) && parent->online, "a group comes below one that is online");
@@ -217,6 +238,11 @@ static void drop_objcg(struct obj_cgroup *objcg)
 	km_memcg_unlock();
 }
 
+/*
+ * An objcg that was listed is looked at again, since bytes may have come late to it. From here on its record leads to
+ * the root and says that it is gone: so a thread that still has the group active, and charges, is told of its mistake,
+ * and no other tenant pays.
+ */
 void km_memcg_reap(void)
 {
 	struct obj_cgroup *objcg;
@@ -268,6 +294,11 @@ void km_memcg_set_top(struct mem_cgroup *group)
 	top = group;
 }
 
+/*
+ * Everything that can fail without the tree is done before it is locked; the rest fails only by a parent that went
+ * offline meanwhile, or for want of memory for stocks. Then all of it is taken back, in the reverse order, and the
+ * caller has NULL with the reason in errno: nobody else has seen the group.
+ */
 struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name, unsigned int flags)
 {
 	int error = ENOMEM;
@@ -326,6 +357,11 @@ static void reparent(struct mem_cgroup *group)
 	km_store(&group->kmem.usage, (uint64_t)0);
 }
 
+/*
+ * The stock is closed first, while the objcg still leads to this group, so that its bytes go back to these counters.
+ * Only then the group stops being online, and what points to it is led to the parent. The counters above are not
+ * touched: they have counted the same bytes all the time.
+ */
 int mem_cgroup_offline(struct mem_cgroup *group)
 {
 	int result = 0;
@@ -349,7 +385,10 @@ int mem_cgroup_offline(struct mem_cgroup *group)
 	return result;
 }
 
-/* No reference is left. */
+/*
+ * No reference is left. Private slabs go first, with the tree unlocked, for that takes the registry, whose rank is
+ * lower. The objcg forgets its home last: after that the last byte to come back, by any thread, may end it.
+ */
 static void release(struct mem_cgroup *group)
 {
 	if (group->objcg->private)
@@ -367,8 +406,13 @@ static void release(struct mem_cgroup *group)
 	km_memcg_unlock();
 }
 
-/* An online group keeps its last reference until it is offline. Where one below it is online that reference is that
- * one's, and not the caller's. */
+/*
+ * An online group keeps its last reference until it is offline. Where one below it is online that reference is that
+ * one's, and not the caller's. The count is brought down by compare-and-swap, and not by a subtraction, because the
+ * last reference of an online group is not simply dropped: first the group goes offline, for which it must be there.
+ * Two threads that put at once are told apart by the swap; the one that loses looks again. `error` bounds the inner
+ * loop: a group that can't go offline, as groups below it are online, has been put once too often.
+ */
 static bool drop(struct mem_cgroup *group, uint64_t unit)
 {
 	uint64_t refs = km_load(&group->refs);
@@ -491,6 +535,11 @@ struct mem_cgroup *set_active_memcg(struct mem_cgroup *group)
 	return before;
 }
 
+/*
+ * The group is the thread's for the length of the call, and a handler that strikes in it allocates in that name unless
+ * it says another: as with set_active_memcg, of which this is a shorter form. A handler that sets a group of its own
+ * puts back what it found, so the call goes on as it began.
+ */
 void *kmalloc_in(struct mem_cgroup *group, size_t size, gfp_t gfp)
 {
 	struct mem_cgroup *before = set_active_memcg(group);
@@ -526,7 +575,11 @@ void mem_cgroup_set_default(struct mem_cgroup *group)
 		mem_cgroup_put(before->home);
 }
 
-/* The next online one after `at`, held; that is let go. */
+/*
+ * The next online one after `at`, held; that is let go. The next one is held before the last one is let go: a group
+ * keeps its place among its siblings as long as it has a reference, also offline, so that the walk finds its way on
+ * whatever was taken offline by the visitor.
+ */
 static struct mem_cgroup *step(struct mem_cgroup *root, struct mem_cgroup *at)
 {
 	struct mem_cgroup *next = at;

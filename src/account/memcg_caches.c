@@ -73,8 +73,13 @@ static size_t list_owners(const struct walk *walk, struct owners *owners)
 	return all;
 }
 
-/* Those after the ones that were listed before. None of them goes until drop_owners, so that no other comes to lie at
- * the same place. False: there are no more. */
+/*
+ * Those after the ones that were listed before. None of them goes until drop_owners, so that no other comes to lie at
+ * the same place. False: there are no more. The walk over slabs takes no lock for long, so owners come and go
+ * meanwhile. An owner that comes is not on the list, and not counted. One that goes keeps its record
+ * (km_memcg_keep_gone), so no newcomer gets its address and is taken for it. Where there is no memory for a list of
+ * all, a small one on the stack serves, in as many walks as it takes.
+ */
 static bool next_owners(struct walk *walk)
 {
 	struct owners *owners = &walk->owners;
@@ -130,7 +135,11 @@ static struct row *row_of(struct walk *walk, const struct kmem_cache *cache)
 	return NULL;
 }
 
-/* 64 objects of a slab, from 64 * `word` on. False: there are no more, or it is another's by now. */
+/*
+ * 64 objects of a slab, from 64 * `word` on. False: there are no more, or it is another's by now. The slab is looked
+ * at while its page is held, 64 objects at a time, so that nobody waits long for the page. It may have gone to another
+ * cache before: the descriptor is asked under the hold, and nothing is read that it does not say.
+ */
 static bool count_some(struct walk *walk, struct row *row, struct km_page *slab, unsigned word)
 {
 	struct kmem_cache *cache = row->cache;

@@ -57,7 +57,12 @@ bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 
 /* ------------------------------------------------------------------ setting */
 
-/* The page's word changes: one object of it. It may need memory, whose lock a handler's victim may hold. */
+/*
+ * The page's word changes: one object of it. It may need memory, whose lock a handler's victim may hold. The slow way
+ * may make a vector for the page, which is memory of ours and has a lock: so a handler that struck inside of the
+ * allocator is refused, and its caller fails as for want of memory. A free never comes here: where it must clear a
+ * word there is a vector, from the first object on that was paid for.
+ */
 static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, uint64_t owner, bool may_wait)
 {
 	if (km_front_busy)
@@ -71,7 +76,11 @@ static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, u
 	return set;
 }
 
-/* Those of objects[0, n) that lie in the page of the first; 0: there was no memory, or it is none of this cache. */
+/*
+ * Those of objects[0, n) that lie in the page of the first; 0: there was no memory, or it is none of this cache. The
+ * page's word is read once for the run. Another thread may turn it from one owner's into a vector meanwhile; the
+ * vector begins with that owner for all objects, so what this run meant is in it either way.
+ */
 static size_t set_in_page(struct kmem_cache *cache, void *const *objects, size_t n, uint64_t owner, bool may_wait)
 {
 	struct km_place place;

@@ -18,7 +18,23 @@
 #define PATIENCE_MS	512u		/* at once, for another thread's shrinker; a second in all */
 #define DELAY_LEAST_MS	10u		/* below, sleeping costs more than it slows down */
 
-/* This thread is in a callback. */
+/*
+ * The steps of a charge that was refused, in this order, and why. First what costs nobody anything: stocks and shelves
+ * below the group that refused are emptied, and it is tried again. Then what costs somebody something: shrinkers, whose
+ * caches must be filled again. Then the out-of-memory callback, which may end a tenant. Each step is followed by a new
+ * attempt, because another thread may have freed meanwhile, and another group may be the one that refuses now.
+ *
+ * References: the group that refused is held from the attempt that named it until the next attempt has named another
+ * one. So it can't be released while its shrinkers run, though the thread holds no lock then.
+ *
+ * Each loop has a bound: RETRIES for reclaim, MEMCG_DEPTH_MAX for draining, PATIENCE_MS for other threads. A charge
+ * that is refused after all has changed nothing but events and what callbacks did.
+ */
+
+/*
+ * This thread is in a callback. Its allocations are charged as any other, but where they are refused nothing more is
+ * done about it: a shrinker that made its caller shrink again would never end.
+ */
 static km_tls bool pressed;
 
 /*
@@ -39,6 +55,11 @@ static uint64_t released[64];		/* so many groups; written with the tree lock */
 
 static bool untold;	/* some group has something to tell */
 
+/*
+ * A descriptor that becomes readable is a system call. A charge that may make none leaves the event to be told by the
+ * next one that may, which looks at one word for all groups (km_memcg_tell). `untold` is cleared before the groups are
+ * looked at: so an event that comes in between sets it again, and is told by the call after.
+ */
 static void tell(struct mem_cgroup *group, bool may_call)
 {
 	if (may_call) {
@@ -106,6 +127,11 @@ struct mem_cgroup_shrinker {
 	uint32_t running;		/* threads in it: it stays on the list */
 };
 
+/*
+ * A shrinker is called with the tree let go, and may be removed by another thread meanwhile. `running` keeps its record
+ * and its place on the list; who removes it marks it first (going), so that nobody asks it again, and then waits until
+ * nobody is in it. The walk goes on from the record that it asked: that is why it must not leave the list before.
+ */
 static struct km_list shrinkers = { &shrinkers, &shrinkers };	/* under the tree lock */
 static uint64_t shrunk;			/* times that one gave something; the same */
 static km_tls struct mem_cgroup_shrinker *running_here;
@@ -220,7 +246,12 @@ static uint64_t protection(const struct mem_cgroup *group, const struct mem_cgro
 
 /* ------------------------------------------------------------------ reclaim */
 
-/* Bytes that this one is to be asked for; 0: pass it by. With the tree lock. */
+/*
+ * Bytes that this one is to be asked for; 0: pass it by. With the tree lock. Two passes: the first leaves to each
+ * group what `low` protects. Only if that was not enough the second asks those that were spared, down to `min`, and
+ * says so to them (MEMCG_LOW). Protection is reckoned anew for each shrinker, since what the one before freed has
+ * changed the usages.
+ */
 static uint64_t share_of(const struct mem_cgroup_shrinker *shrinker, const struct mem_cgroup *root, uint64_t want,
 			 bool break_low)
 {
@@ -278,6 +309,7 @@ static uint64_t reclaim_pass(struct mem_cgroup *root, uint64_t want, bool break_
 	return freed;
 }
 
+/* A callback that reclaims does nothing: it is called because somebody reclaims already, and would come here again. */
 uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
 {
 	uint64_t freed;
@@ -292,6 +324,10 @@ uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
 	return freed;
 }
 
+/*
+ * Shelves first, because what they give back goes into the stocks, and then the stocks. Objects on shelves and bytes in
+ * stocks are nobody's loss: the next request pays again, and is a little slower.
+ */
 uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 {
 	km_memcg_tell();
@@ -304,7 +340,11 @@ uint64_t mem_cgroup_drain(struct mem_cgroup *group)
 
 /* ------------------------------------------------------------------ over max */
 
-/* The nearest callback, of the group or above; true: there is room now. */
+/*
+ * The nearest callback, of the group or above; true: there is room now. Callback and argument are read together under
+ * the lock, so that a thread that changes both is seen with either pair. The lock is dropped before the call: the
+ * callback may free, offline groups, or set another callback.
+ */
 static bool ask_oom(struct mem_cgroup *group, uint64_t bytes)
 {
 	struct mem_cgroup *at = group;
@@ -409,7 +449,11 @@ static bool drain_and_charge(struct km_attempt *attempt)
 	return false;
 }
 
-/* The first attempt was refused. Kernel: reclaims, and then drains; but what lies unused costs nobody anything. */
+/*
+ * The first attempt was refused. Kernel: reclaims, and then drains; but what lies unused costs nobody anything.
+ * `before` is read in front of the attempt: a shrinker of another thread that gives something between the refusal and
+ * the look of wait_for_others is then noticed, and nobody waits for what has come already.
+ */
 static bool press(struct km_attempt *attempt, gfp_t gfp)
 {
 	unsigned tries = gfp & __GFP_NORETRY ? 1 : RETRIES;
@@ -503,7 +547,11 @@ static void slow_down(struct mem_cgroup *group, unsigned delay)
 	}
 }
 
-/* Nobody is slowed down for what lies unused. */
+/*
+ * Reclaim is tried first, for as long as it gives something; then stocks are drained; only what is over high after all
+ * that delays the thread, by the group that is worst, once. The group is the caller's, held; those above it are held by
+ * it. Nobody is slowed down for what lies unused.
+ */
 static void throttle(struct mem_cgroup *group, uint64_t bytes)
 {
 	unsigned delay;
@@ -519,6 +567,12 @@ static void throttle(struct mem_cgroup *group, uint64_t bytes)
 		slow_down(over, delay);
 }
 
+/*
+ * A debt names its group by address and has no reference, because it may never be paid. Whether the address still means
+ * that group is told by a count of releases for the place that the address hashes to: if it has moved, some group there
+ * went, perhaps this one, and the debt is forgiven. The count and the group are looked at under the tree's lock, under
+ * which groups are released.
+ */
 static uint64_t *place_of(const struct mem_cgroup *group)
 {
 	return &released[(uintptr_t)group / sizeof(*group) % km_array_count(released)];
@@ -576,6 +630,12 @@ static void slow_down_for(struct mem_cgroup *group, uint64_t bytes)
 
 /* ------------------------------------------------------------------ the charge */
 
+/*
+ * Every charge that the byte stock did not serve. Whether it may wait is decided once, here: not where gfp forbids it,
+ * and not in a handler that struck inside of the allocator, or a slow path of our own (km_front_busy), where a callback
+ * would run under locks. A forced charge comes last, so that __GFP_NOFAIL goes beyond a limit only after everything
+ * else was tried. Slowing down comes after the charge is done, with nothing held but the group.
+ */
 static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gfp_t gfp)
 {
 	struct km_attempt attempt = {

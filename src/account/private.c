@@ -55,6 +55,11 @@ km_inline struct request begin(const struct kmem_cache *twin)
 
 /* ------------------------------------------------------------------ slabs come and go: the keeper */
 
+/*
+ * Asked before a slab is cut, with locks held below: so the charge must not wait, and a refusal is only noted. The
+ * thread's own request then pays for a slab where it may wait (alloc_harder), and comes again with `prepaid`. A slab
+ * that is not for this request's twin, for instance one that a handler wants, is charged by itself.
+ */
 static bool admit(struct kmem_cache *cache, size_t bytes)
 {
 	struct km_twin *twin = cache->kept_by;
@@ -159,6 +164,10 @@ static void put_at(struct km_twin *twin, size_t place, struct km_page *slab)
 	km_store(km_owner_of_page(slab), (uint64_t)place);
 }
 
+/*
+ * The slab's place goes into the owner word of its first page, which nobody else uses: a twin's objects have no owners
+ * of their own. False leaves the slab as it was, and the charge goes back by `dismiss`.
+ */
 static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 {
 	struct km_twin *twin = cache->kept_by;
@@ -173,6 +182,10 @@ static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
 	return noted;
 }
 
+/*
+ * The last slab moves to the place that comes free, so that the array has no holes. The charge goes back after the lock
+ * is dropped, and last: with the group's last byte its objcg may be over, and `private` with it.
+ */
 static void goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct km_twin *twin = cache->kept_by;
@@ -309,6 +322,10 @@ static bool make_cache(struct km_twin *twin, struct kmem_cache *parent)
 	return true;
 }
 
+/*
+ * A thread that follows the bucket without a lock compares `parent`, which is stored last: before that the link leads
+ * nowhere, after it everything behind it is filled in.
+ */
 static struct km_twin *attach(struct km_private *private, struct kmem_cache *parent)
 {
 	struct km_twin *twin = get_link(private, parent);
@@ -388,6 +405,11 @@ static km_noinline void *alloc_harder(struct kmem_cache *cache, gfp_t gfp, int n
 				    km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
 }
 
+/*
+ * The twin is first asked as if it could not fail hard: without __GFP_NOFAIL, and quietly, since the slab is charged
+ * where nobody may wait. Only where that was refused alloc_harder does all that gfp asks for. `here` is this request's
+ * from begin to end; a handler in between saves it and puts it back.
+ */
 static km_noinline void *alloc_missed(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
 	struct km_twin *twin = get(objcg->private, cache, gfp);
@@ -501,6 +523,10 @@ struct obj_cgroup *km_private_owner(const struct kmem_cache *twin)
 
 /* ------------------------------------------------------------------ large blocks */
 
+/*
+ * Blocks of whole pages are linked by their descriptors, for destroy_all. The list is touched only while the block is
+ * the caller's: after it was cut and before it is given out, or after it came back and before its pages are free.
+ */
 void km_charge_large(uint64_t owner, struct km_page *page, bool begins)
 {
 	struct km_private *private = ((struct obj_cgroup *)(uintptr_t)owner)->private;

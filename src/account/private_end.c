@@ -64,6 +64,10 @@ struct detaching {
 	size_t count;
 };
 
+/*
+ * The fences of km_caches_remove serve all that were gathered. Links stay in their buckets, empty, because a thread may
+ * be following them; those of spares are in no bucket and go.
+ */
 static void detach_gathered(struct detaching *these)
 {
 	if (these->count)
@@ -214,7 +218,11 @@ static bool must_be_emptied(const struct km_twin *twin)
 	return twin->slabs.count > (twin->cache->handed_on ? 0 : AT_A_TIME / TOGETHER);
 }
 
-/* Empty some twins, or a part of one. False: there is nothing to be done. */
+/*
+ * Empty some twins, or a part of one. False: there is nothing to be done. Between two calls of this the registry is
+ * free for others, and the group has fewer slabs: so it ends. Nobody may be using the group's objects any more, as
+ * mem_cgroup_destroy_all demands, so the shelves are drained without regard to a fence that the system refuses.
+ */
 static bool empty_some(struct km_private *private)
 {
 	struct kmem_cache *caches[TOGETHER];
@@ -283,6 +291,10 @@ static void destroy_large(struct km_private *private)
 	km_busy_end(was);
 }
 
+/*
+ * The destructor sees every object before any is freed: so it may follow pointers from one to another. After that slabs
+ * go whole, without looking at objects, which is what makes it fast: the cost is by the slab.
+ */
 int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void *arg)
 {
 	struct km_private *private = group->objcg->private;
@@ -344,6 +356,7 @@ static bool is_gone(struct km_private *private)
 	return gone;
 }
 
+/* Nobody follows the buckets any more: the group has no reference, and nothing of it is out. */
 static void free_private(struct km_private *private)
 {
 	for (unsigned i = 0; i < KM_TWIN_BUCKETS; i++)
@@ -361,7 +374,12 @@ static void free_private(struct km_private *private)
 	km_meta_free(private, sizeof(*private));
 }
 
-/* The twins of a group that is gone, as far as they have come to be empty. True: that was all. */
+/*
+ * The twins of a group that is gone, as far as they have come to be empty. True: that was all. Twins become spares one
+ * by one, as their last objects come back; the record goes when the last twin and the last large block have. Only then
+ * the objcg forgets that it is private: until that it is not over, though no byte may be out, so that its address
+ * means this group for as long as the record names it.
+ */
 static bool clear_away(struct km_private *private)
 {
 	struct obj_cgroup *objcg = private->objcg;

@@ -9,6 +9,20 @@
  *
  * Kernel: the same layers; its byte stock is five slots, searched, and the counters count pages. Here a charge that
  * finds no room for a batch gets less, in the end exactly what it needs: so a limit can be used to its last byte.
+ *
+ * Why the group that an objcg points to is there. A group goes offline in this order: its byte stock is closed, the
+ * objcg points to the parent, then every CPU's stock lock is taken once and given back (km_stock_leave). So a thread
+ * that reads objcg->memcg under any one of these locks either finds the parent, or is waited for. That is why each
+ * section here reads the group anew, and hands it out only with a reference. It is also why any CPU's lock will do:
+ * the lock of a CPU that the thread has left meanwhile guards the group as well as the one it is on.
+ *
+ * The view of other threads. `usage` of a counter is never less than what is out, for bytes are counted before they are
+ * used, and given back after (the one exception is made good as soon as somebody looks: make_good). It is more by what
+ * lies in stocks. A reader without a lock (km_stock_bytes, `kmem info`) may see bytes twice, or not at all, that move
+ * just then; a number for people may be off by that.
+ *
+ * The rest of a failure. A refused charge has put back what it took out of the stocks, and tells which group refused;
+ * a charge that was done has said what the counters took for it. There is no third way out.
  */
 #include "../page/meta.h"
 #include "../port/die.h"
@@ -54,7 +68,12 @@ void km_stock_fork(bool before, bool child)
 
 #define NESTED_TRIES	100
 
-/* An objcg's `net` words can be written where the area is alive; without per-CPU memory there are none. */
+/*
+ * An objcg's `net` words can be written where the area is alive; without per-CPU memory there are none. Any CPU's lock
+ * will do, so a thread that finds one taken goes on to the next, and waits only where all are: with as many locks as
+ * CPUs there is nearly always a free one. A handler has another reason to go on: the lock that it finds taken may be
+ * that of the code it struck, which does not run again before the handler returns.
+ */
 static bool has_words(unsigned cpu)
 {
 	return km_cpu_is_live(cpu) || !km_percpu.cpus;
@@ -100,6 +119,10 @@ static unsigned find(const struct km_stock *stock, const struct mem_cgroup *grou
 	return i;
 }
 
+/*
+ * The counters first and the place after would do as well: the lock is held, and readers without it may see either. The
+ * place is stored by km_store for their sake.
+ */
 static uint64_t flush_pages(struct km_stock *stock, unsigned i)
 {
 	uint64_t bytes = (uint64_t)stock->pages[i] << KM_PAGE_SHIFT;
@@ -136,7 +159,13 @@ static void put_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t
 	km_debug(stock->pages[i] && stock->pages[i] <= BATCH, "a place has a batch of pages at most");
 }
 
-/* So many pages, from here or from the counters: a batch of them if that leaves as much again below every limit. */
+/*
+ * So many pages, from here or from the counters: a batch of them if that leaves as much again below every limit. A
+ * batch is charged in one climb up the tree, so that the next 63 pages need none: that is where accounting's price per
+ * page comes from. It takes at most half of what is left below the nearest limit, because what lies in one CPU's stock
+ * is refused to all others until somebody drains it; near a limit batches shrink to what is needed, and then
+ * charge_keep charges the missing bytes alone.
+ */
 static bool get_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t pages, struct km_attempt *attempt)
 {
 	unsigned i = find(stock, group);
@@ -171,7 +200,12 @@ static struct mem_cgroup *group_of(const struct obj_cgroup *objcg)
 	return km_load(&objcg->memcg);
 }
 
-/* Nothing is out any more, and its group is gone. It may be there already: what came late was not counted. */
+/*
+ * Nothing is out any more, and its group is gone. It may be there already: what came late was not counted. An objcg
+ * that is over is not freed here, where any free may come by, but listed: a stack, pushed without a lock, and popped
+ * under the tree's lock by whoever makes or releases a group next (km_memcg_reap). `listed` keeps it from being pushed
+ * twice, which would tie a knot in the list.
+ */
 static void push_gone(struct obj_cgroup *objcg)
 {
 	struct obj_cgroup *head = km_load(&gone);
@@ -212,7 +246,13 @@ static int64_t *net_of(const struct obj_cgroup *objcg, const struct km_stock *st
 	return (int64_t *)(km_area((unsigned)(stock - stocks)) + objcg->net);
 }
 
-/* So many bytes came to the objcg, or with a minus went. The last thing that is done with it. */
+/*
+ * So many bytes came to the objcg, or with a minus went. The last thing that is done with it. Bytes that are out are
+ * counted where it costs least: in a word for each CPU, plain, since the CPU's lock is held; only in a dead objcg by
+ * one atomic number, because then somebody must notice the moment when it comes to 0. The words of all CPUs are moved
+ * into that number once, in km_stock_leave, with each lock held in turn: whoever came before added to the word,
+ * whoever comes after sees `dead` under the lock and adds to the number. Nothing is counted twice or lost.
+ */
 static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, int64_t bytes)
 {
 	km_debug(km_is_locked(&stock->lock), "an objcg's bytes are counted under a CPU's lock");
@@ -264,7 +304,11 @@ static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t
 	traffic(stock, objcg, -(int64_t)bytes);
 }
 
-/* Whole pages go to the page stock; straight to the counters where somebody waits for them. */
+/*
+ * Whole pages go to the page stock; straight to the counters where somebody waits for them. While some charge above is
+ * draining (squeezed), pages that come back go to the counters at once. Else the thread that drains would find them in
+ * a stock the next time, and with many threads freeing that might go on for ever.
+ */
 static void give_pages(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t pages)
 {
 	if (km_unlikely(!km_counter_spare(km_memcg_counter(group_of(objcg))))) {
@@ -275,7 +319,7 @@ static void give_pages(struct km_stock *stock, struct obj_cgroup *objcg, uint64_
 	traffic(stock, objcg, -(int64_t)(pages << KM_PAGE_SHIFT));
 }
 
-/* The bytes that lie on no CPU. */
+/* The bytes that lie on no CPU. Mostly there are none, and the look is a read. */
 static uint64_t take_loose(struct obj_cgroup *objcg)
 {
 	if (!km_load(&objcg->nr_charged_bytes))
@@ -353,7 +397,12 @@ static bool charge_drain(struct km_stock *stock, struct km_attempt *attempt)
 
 /* ------------------------------------------------------------------ charge and uncharge */
 
-/* From what there is, else whole pages, else exactly what is missing. */
+/*
+ * From what there is, else whole pages, else exactly what is missing. Everything that the objcg has here is taken out
+ * first, and what is not needed is put back: so that two charges that each need a little do not both go to the
+ * counters past bytes that would have served one of them. In between the bytes are in this thread's hand, under its
+ * CPU's lock; a drain passes that lock, and finds them afterwards.
+ */
 static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, struct km_counter **refused)
 {
 	struct obj_cgroup *objcg = attempt->objcg;
@@ -392,6 +441,11 @@ static bool is_over_high(const struct mem_cgroup *group)
 	return false;
 }
 
+/*
+ * Above high nothing is refused, but the thread is to be slowed down, which it can't be here, under a lock. So either
+ * the group is handed out with a reference, and the caller slows down with no lock held; or, where it may not wait, the
+ * thread owes it. Only charges that reached the counters are asked about: what came out of a stock was asked for then.
+ */
 static void note_high(struct km_attempt *attempt, bool nested)
 {
 	struct mem_cgroup *group = group_of(attempt->objcg);
@@ -421,6 +475,11 @@ void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 	km_busy_end(nested);
 }
 
+/*
+ * One attempt, from the byte stock's miss on. Everything between enter and leave runs under one CPU's lock, with
+ * handlers kept out, and makes no call that could wait for another lock: so it ends, and the group that was looked up
+ * stays. Draining, reclaim, callbacks and sleeping are the caller's, by what is left in *attempt.
+ */
 bool km_stock_charge(struct km_attempt *attempt)
 {
 	struct km_counter *refused = NULL;
@@ -450,7 +509,12 @@ bool km_stock_charge(struct km_attempt *attempt)
 	return done;
 }
 
-/* A free may be in a call that must not call the system: then its locks spin. */
+/*
+ * A free may be in a call that must not call the system: then its locks spin. A free can't fail and can't wait. Where
+ * a handler finds all locks taken, one of them by the code that it struck, the bytes are laid down in the objcg
+ * itself, by one atomic addition; the next charge or drain of that objcg picks them up. They stay charged until then,
+ * so no limit is passed because of it.
+ */
 static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 {
 	bool nested = km_busy_begin(), calls = km_calls_begin(false);
@@ -534,6 +598,10 @@ struct mem_cgroup *km_objcg_hold(struct obj_cgroup *objcg)
 	return payer(objcg, km_memcg_hold);
 }
 
+/*
+ * Numbers for people: nothing is locked, and each word is read for itself. The area of a CPU is never taken away, and a
+ * group's objcg stays as long as the group, so that the reads are safe; what moves meanwhile is counted twice, or not.
+ */
 uint64_t km_stock_bytes(const struct mem_cgroup *group)
 {
 	const struct obj_cgroup *objcg = group->objcg;
@@ -559,7 +627,11 @@ void km_stock_open_objcg(struct obj_cgroup *objcg)
 	km_stock_open(&objcg->slot, objcg->stock);
 }
 
-/* Everything out of a closed byte stock, and what lies on no CPU. */
+/*
+ * Everything out of a closed byte stock, and what lies on no CPU. Plain reads and stores of other CPUs' words: right
+ * only behind a fence, with the stock closed (stock_word.h), or where the words are changed by compare-and-swap, which
+ * is how soft disciplines do it.
+ */
 static uint64_t collect(struct obj_cgroup *objcg)
 {
 	uint64_t bytes = take_loose(objcg);
@@ -603,6 +675,7 @@ bool km_stock_is_over(struct obj_cgroup *objcg)
 	       !KM_SHARED(&objcg->listed, km_swap_acquire(&objcg->listed, (uint32_t)true));
 }
 
+/* Each CPU's lock once: so this also waits for every charge that had begun before, and whose bytes were in its hand. */
 static uint64_t drain_pages(const struct mem_cgroup *root)
 {
 	uint64_t bytes = 0;
@@ -617,6 +690,14 @@ static uint64_t drain_pages(const struct mem_cgroup *root)
 	return bytes;
 }
 
+/*
+ * All stocks of the groups below are closed before the one fence, since that costs an interrupt of every CPU; then each
+ * is emptied and opened again at once, so that charges find it closed for as short as possible: meanwhile they take the
+ * slow way, which works without it. Where the system refuses the fence, only this CPU's bytes are had, by the sequence
+ * that every thread uses, after the stock is open again; others' stay charged where they lie, which is safe.
+ *
+ * Orphans have no words of their own any more, but may have bytes on no CPU, and words that were left behind.
+ */
 uint64_t km_stock_drain(struct mem_cgroup *root)
 {
 	uint64_t bytes = 0;
@@ -646,6 +727,11 @@ uint64_t km_stock_drain(struct mem_cgroup *root)
 	return bytes + drain_pages(root);
 }
 
+/*
+ * Where the system refuses a fence the words can't be given to anybody else: a sequence that read the offset before it
+ * became 0 may still store there. They are left behind (`words`), and looked at again by whoever comes next. A bounded
+ * number may be left so; then new groups get no byte stock, and are slower.
+ */
 void km_stock_close_objcg(struct obj_cgroup *objcg)
 {
 	km_stock_close(&objcg->slot);
@@ -660,6 +746,11 @@ void km_stock_close_objcg(struct obj_cgroup *objcg)
 	look_again(objcg);
 }
 
+/*
+ * The last of going offline: afterwards nobody looks at the group by way of its objcg. The loop takes each CPU's lock
+ * once. A section that began before and read the old group is through; one that begins later reads the parent. On the
+ * way the group's pages leave each page stock, and the CPU's `net` word is taken over into `charged`.
+ */
 void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 {
 	int64_t net = 0;

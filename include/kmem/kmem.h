@@ -135,6 +135,7 @@ extern KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 #define SLAB_NO_MERGE		KMEM_SLAB(0x01000000u)	/* the default here: names are what people look at */
 #define SLAB_FAILSLAB		KMEM_SLAB(0x02000000u)	/* its allocations may fail on purpose: kmem_failslab() */
 #define SLAB_ACCOUNT KMEM_SLAB(0x04000000u) /* each object is charged to the group that is active: <kmem/memcg.h> */
+#define SLAB_NODUMP KMEM_SLAB(0x08000000u) /* its slabs lie apart, and no core dump has them. Kernel: not there */
 #define SLAB_NO_USER_FLAGS	KMEM_SLAB(0x10000000u)	/* KMEM_DEBUG does not speak of it */
 #define SLAB_SKIP_KFENCE	KMEM_SLAB(0x20000000u)	/* accepted */
 #define SLAB_NO_OBJ_EXT		KMEM_SLAB(0x40000000u)	/* accepted */
@@ -142,7 +143,7 @@ extern KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 #define SLAB_MEM_SPREAD		KMEM_SLAB(0u)		/* not applicable; the kernel has it no more since 6.9 */
 #define SLAB_DEBUG_OBJECTS	KMEM_SLAB(0u)		/* not applicable: as in a kernel that is built without */
 #define SLAB_KASAN		KMEM_SLAB(0u)		/* not applicable: the same */
-#define SLAB_FLAGS_PERMITTED	KMEM_SLAB(0xf7affd00u)	/* kmem_cache_create refuses any other bit with EINVAL */
+#define SLAB_FLAGS_PERMITTED	KMEM_SLAB(0xffaffd00u)	/* kmem_cache_create refuses any other bit with EINVAL */
 
 /* The result of kmalloc(0): not NULL, not readable, fine to kfree. */
 #define ZERO_SIZE_PTR		((void *)16)

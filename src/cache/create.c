@@ -235,7 +235,7 @@ static bool can_merge(const struct kmem_cache *cache, uint32_t size, slab_flags_
 {
 	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_NO_MERGE | SLAB_NOLEAKTRACE |
 				   SLAB_FAILSLAB | SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE |
-				   SLAB_POISON | SLAB_STORE_USER | SLAB_TRACE;
+				   SLAB_POISON | SLAB_STORE_USER | SLAB_TRACE | SLAB_NODUMP;
 	const slab_flags_t same = SLAB_RECLAIM_ACCOUNT | SLAB_ACCOUNT | SLAB_NO_SHEAVES;
 	uint32_t align = km_layout_align(flags, args->align, size);
 	uint32_t wanted = (uint32_t)km_align_up(size, align);

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "../page/meta.h"
+#include "../page/nodump.h"
 #include "../page/owner.h"
 #include "../port/bits.h"
 #include "../port/die.h"
@@ -206,6 +207,14 @@ static bool admit(struct kmem_cache *cache, size_t bytes)
 	return false;
 }
 
+static void put_pages(const struct kmem_cache *cache, struct km_page *slab, unsigned order)
+{
+	if (km_likely(!(cache->flags & SLAB_NODUMP)))
+		km_pages_free(slab, order);
+	else
+		km_nodump_free(slab, order);
+}
+
 static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const struct km_request *request)
 {
 	size_t bytes = KM_PAGE_SIZE << order;
@@ -213,14 +222,16 @@ static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const
 	km_slab_refused = !admit(cache, bytes);
 	if (km_unlikely(km_slab_refused))
 		return NULL;
-	struct km_page *slab = km_pages_alloc(order, km_request_place(request), request->may_wait, NULL);
+	struct km_page *slab = km_likely(!(cache->flags & SLAB_NODUMP)) ?
+		km_pages_alloc(order, km_request_place(request), request->may_wait, NULL) :
+		km_nodump_alloc(order, km_request_place(request), request->may_wait);
 	if (km_likely(slab && (!cache->keeper || cache->keeper->came(cache, slab, request->may_wait)))) {
 		km_debug(slab->type == KM_PAGE_NONE && km_load(&cache->slab_bytes) >= bytes,
 			 "a slab begins in pages that were free and admitted");
 		return slab;
 	}
 	if (slab)
-		km_pages_free(slab, order);
+		put_pages(cache, slab, order);
 	if (cache->keeper)
 		cache->keeper->dismiss(cache, bytes);
 	km_sub(&cache->slab_bytes, (uint64_t)bytes);
@@ -304,7 +315,7 @@ void km_slab_release(struct kmem_cache *cache, struct km_page *slab)
 	if (km_unlikely(km_is_charged(cache)))
 		km_owner_clear(km_owner_of_page(slab), order, cache->owner_shift);
 	km_count(cache, KMEM_FREE_SLAB);
-	km_pages_free(slab, order);
+	put_pages(cache, slab, order);
 	km_debug(km_load(&cache->slab_bytes) >= KM_PAGE_SIZE << order, "a slab's bytes were admitted");
 	/* Last: then another may come; and release pairs with account/private.c, which finds all this done. */
 	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));

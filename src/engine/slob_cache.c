@@ -31,6 +31,9 @@ static int slob_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	}
 	km_debug(!(cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->freeptr + sizeof(void *) <= size,
 		 "the link of a free object lies in the object");
+	/* Its pages are nobody else's. */
+	if (cache->flags & SLAB_NODUMP)
+		size = (uint32_t)km_align_up(size, KM_PAGE_SIZE);
 	cache->size = size;
 	cache->reciprocal = km_reciprocal(size);
 	cache->order = cache->min_order = (uint8_t)km_order_of(size);

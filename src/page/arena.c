@@ -12,6 +12,7 @@
 #include "../port/sanitizer.h"
 #include "ahead.h"
 #include "meta.h"
+#include "nodump.h"
 #include "zone.h"
 
 #define COMMIT_STEP	((size_t)2 << 20)
@@ -586,12 +587,16 @@ void km_arena_fork(bool before, bool child)
 	struct km_lock *locks[KM_MAX_NODES + 2];
 	unsigned count = 0;
 
+	if (before)
+		km_nodump_fork(true, false);
 	locks[count++] = &km_arena.purge;
 	for (unsigned node = 0; node < km_node_count; node++)
 		locks[count++] = &km_arena.zone[node].lock;
 	locks[count++] = &km_arena.grow;
 	for (unsigned i = 0; i < count; i++)
 		km_lock_around_fork(locks[i], before, child);
+	if (!before)
+		km_nodump_fork(false, child);
 }
 
 /* A page that is not free has no bit. */

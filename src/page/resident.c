@@ -5,6 +5,7 @@
  */
 #include "../port/die.h"
 #include "../port/os.h"
+#include "nodump.h"
 #include "zone.h"
 
 #define LATER_MS	60000u	/* a purge takes less, and its clock stands still */
@@ -235,6 +236,7 @@ size_t km_pages_purge(unsigned decay_ms)
 {
 	size_t given = 0;
 
+	km_nodump_release();
 	for (unsigned i = 0; i < km_node_count; i++) {
 		fade(&km_arena.zone[i], !decay_ms);
 		given += purge_until(&km_arena.zone[i], decay_ms, SIZE_MAX);

@@ -38,6 +38,8 @@ int km_os_unprotect(void *p, size_t bytes);
 int km_os_renew(void *p, size_t bytes);
 /* For what km_os_renew found locked. */
 void km_os_unlock(void *p, size_t bytes);
+/* Whether core dumps have it: 0 or -errno. */
+int km_os_dump(void *p, size_t bytes, bool dumped);
 /* Give the pages back; the range stays accessible and reads as zeros if 0 is returned. */
 int km_os_purge(void *p, size_t bytes);
 /*

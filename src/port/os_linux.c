@@ -214,6 +214,16 @@ void km_os_unlock(void *p, size_t bytes)
 	(void)ignored;
 }
 
+int km_os_dump(void *p, size_t bytes, bool dumped)
+{
+	int result;
+
+	if (km_os_is_shut() || fault("dump"))
+		return -ENOMEM;
+	KEEP_ERRNO(result, madvise(p, bytes, dumped ? MADV_DODUMP : MADV_DONTDUMP));
+	return result;
+}
+
 int km_os_purge(void *p, size_t bytes)
 {
 	int result;

@@ -1,0 +1,186 @@
+/*
+ * nodump.c: slabs of caches with SLAB_NODUMP. The system leaves out of a core dump what it was told to, by mappings; so
+ * such slabs are cut out of largest blocks that are theirs alone, each with that advice. Invariants: a block has the
+ * advice from before its first slab until its memory has gone back to the system, so that nothing that was written to
+ * such a slab is ever in a dump; a bit of `taken` is set iff the page is a slab's; a block that nobody uses stays until
+ * reclaim comes by, which may call the system.
+ */
+#include "../port/die.h"
+#include "../port/os.h"
+#include "meta.h"
+#include "nodump.h"
+#include "zone.h"
+
+struct block {
+	struct km_list list;
+	struct km_page *first;
+	size_t used;			/* pages */
+	uint64_t taken[KM_BLOCK_PAGES / 64];
+};
+
+static struct {
+	struct km_lock lock;
+	struct km_list blocks;		/* next NULL: there was none yet */
+} nodump = { .lock = KM_LOCK_INIT(KM_RANK_NODUMP) };
+
+/* ------------------------------------------------------------------ pages of a block; the lock held */
+
+static struct km_page *cut(struct block *block, unsigned order)
+{
+	const size_t count = (size_t)1 << order;
+
+	if (KM_BLOCK_PAGES - block->used < count)
+		return NULL;
+	for (size_t index = 0; index < KM_BLOCK_PAGES; index += count) {
+		if (km_bits_count(block->taken, index, count))
+			continue;
+		km_bits_change(block->taken, index, count, true);
+		block->used += count;
+		struct km_page *page = block->first + index;
+		km_debug(page->type == KM_PAGE_NONE, "a page that is handed out was free");
+		page->order = (uint8_t)order;
+		page->flags = 0;
+		page->node = block->first->node;
+		km_store(&page->cache, NULL);
+		return page;
+	}
+	return NULL;
+}
+
+static bool is_of_node(const struct block *block, int node)
+{
+	return node < 0 || block->first->node == ((unsigned)node & ~(unsigned)KM_NODE_ONLY);
+}
+
+static struct km_page *cut_any(unsigned order, int node)
+{
+	struct km_page *page = NULL;
+
+	if (nodump.blocks.next)
+		km_list_for_each(entry, &nodump.blocks) {
+			struct block *block = km_container_of(entry, struct block, list);
+
+			if (is_of_node(block, node) && (page = cut(block, order)))
+				return page;
+		}
+	return NULL;
+}
+
+static struct block *block_of(const struct km_page *page)
+{
+	km_list_for_each(entry, &nodump.blocks) {
+		struct block *block = km_container_of(entry, struct block, list);
+
+		if (page >= block->first && page < block->first + KM_BLOCK_PAGES)
+			return block;
+	}
+	return NULL;
+}
+
+/* ------------------------------------------------------------------ blocks */
+
+static void link_block(struct block *block)
+{
+	if (!nodump.blocks.next)
+		km_list_init(&nodump.blocks);
+	km_list_add_tail(&block->list, &nodump.blocks);
+}
+
+/* The advice comes first: what is refused it is not used. */
+static struct block *new_block(int node)
+{
+	struct block *block = km_meta_alloc(sizeof(*block), true);
+	struct km_page *first = block ? km_pages_alloc(KM_MAX_ORDER, node, true, NULL) : NULL;
+
+	if (first && km_os_dump(km_page_address(first), KM_BLOCK_BYTES, false) == 0) {
+		block->first = first;
+		return block;
+	}
+	if (first)
+		km_pages_free(first, KM_MAX_ORDER);
+	km_meta_free(block, sizeof(*block));
+	return NULL;
+}
+
+struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait)
+{
+	int wanted = node < 0 ? (int)km_node_here() : node;
+
+	if (!km_lock_may(&nodump.lock, may_wait))
+		return NULL;
+	struct km_page *page = cut_any(order, wanted);
+	km_unlock_may(&nodump.lock, may_wait);
+	struct block *block = page || !may_wait ? NULL : new_block(node);
+	if (page || (!block && node >= 0 && node & KM_NODE_ONLY) || !km_lock_may(&nodump.lock, may_wait))
+		return page;
+	if (block) {
+		page = cut(block, order);
+		link_block(block);
+	} else {
+		page = cut_any(order, NUMA_NO_NODE);
+	}
+	km_unlock_may(&nodump.lock, may_wait);
+	return page;
+}
+
+/* A page that is held (km_page_hold) is given to another slab only after it was let go. */
+void km_nodump_free(struct km_page *page, unsigned order)
+{
+	km_page_hold(page);
+	km_page_let_go(page);
+	km_lock(&nodump.lock);
+	struct block *block = block_of(page);
+	size_t index = (size_t)(page - block->first), count = (size_t)1 << order;
+	km_debug(km_bits_count(block->taken, index, count) == count, "a page is freed once");
+	km_debug(block->used >= count, "what is freed was used");
+	km_bits_change(block->taken, index, count, false);
+	block->used -= count;
+	km_unlock(&nodump.lock);
+}
+
+/* One that nobody uses, off the list. */
+static struct block *take_unused(void)
+{
+	struct block *unused = NULL;
+
+	if (!km_load(&nodump.blocks.next))
+		return NULL;
+	km_lock(&nodump.lock);
+	km_list_for_each_safe(entry, &nodump.blocks) {
+		struct block *block = km_container_of(entry, struct block, list);
+
+		if (block->used)
+			continue;
+		km_list_del(&block->list);
+		unused = block;
+		break;
+	}
+	km_unlock(&nodump.lock);
+	return unused;
+}
+
+/* Its memory first. Where the system keeps that the secrets are written over, and where it keeps the advice the pages
+ * are missing in a dump from now on, which is no harm. */
+static void give_back(struct block *block)
+{
+	void *base = km_page_address(block->first);
+
+	if (km_os_purge(base, KM_BLOCK_BYTES))
+		__builtin_memset(base, 0, KM_BLOCK_BYTES);
+	km_os_dump(base, KM_BLOCK_BYTES, true);
+	km_pages_free(block->first, KM_MAX_ORDER);
+	km_meta_free(block, sizeof(*block));
+}
+
+void km_nodump_release(void)
+{
+	struct block *block;
+
+	while (!km_os_is_shut() && (block = take_unused()))
+		give_back(block);
+}
+
+void km_nodump_fork(bool before, bool child)
+{
+	km_lock_around_fork(&nodump.lock, before, child);
+}

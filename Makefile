@@ -43,6 +43,7 @@ LIBS	:= $(BUILD)/libkmem.so $(BUILD)/libkmem.a $(if $(MALLOC),$(BUILD)/libkmem-m
 
 .DEFAULT_GOAL := all
 .PHONY: all libs demo clean
+include rcu/rcu.mk
 
 all: libs $(BUILD)/kmem
 libs: $(LIBS)

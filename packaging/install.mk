@@ -19,7 +19,7 @@ ARCHIVES := $(notdir $(filter %.a,$(LIBS)))
 HEADERS	:= $(notdir $(wildcard include/kmem/*.h))
 PAGES	:= $(notdir $(wildcard docs/man/*.[1-8]))
 DRIVER	:= $(notdir $(wildcard bench/driver/*.py))
-PCS	:= kmem.pc kmem-malloc.pc
+PCS	:= kmem.pc kmem-malloc.pc $(if $(LIBURCU),kmem-rcu.pc)
 CMAKES	:= kmemConfig.cmake kmemConfigVersion.cmake
 
 INSTALLED = $(SHARED_LIBS:%=$(LIBDIR)/%) $(SHARED_LIBS:%=$(LIBDIR)/%.$(SOVERSION)) $(SHARED_LIBS:%=$(LIBDIR)/%.$(REAL)) \

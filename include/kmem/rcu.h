@@ -6,7 +6,7 @@
  * meanwhile; its memory must not become anything else before all such readers have left. libkmem has no RCU of its
  * own: the program says what its RCU is, once, before it uses what follows. With liburcu (any flavour):
  *
- *	#include <urcu.h>			// or <urcu/urcu-qsbr.h>, <urcu/urcu-bp.h>, ...
+ *	#include <urcu.h>			// memb; with RCU_MB defined: mb; <urcu-qsbr.h>, <urcu-bp.h>
  *	#include <kmem/rcu.h>
  *	kmem_set_liburcu(&rcu_flavor);		// of the flavour that was included; link with -lkmem-rcu
  *
@@ -48,7 +48,7 @@ KMEM_API int kmem_set_rcu(const struct kmem_rcu *rcu);
 
 struct rcu_flavor_struct;
 /*
- * kmem_set_liburcu - the same for a flavour of liburcu (0.9 or later), &rcu_flavor of its header: memb, mb, qsbr, bp.
+ * kmem_set_liburcu - the same for a flavour of liburcu (tried: 0.13), &rcu_flavor of its header: memb, mb, qsbr, bp.
  * It is in the library libkmem-rcu. liburcu's rules are the caller's: threads that read are registered, and where
  * the child of a fork uses RCU it is told of that (call_rcu_before_fork and the like). The first call starts liburcu's
  * thread for call_rcu. Errors as kmem_set_rcu.

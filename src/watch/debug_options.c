@@ -77,11 +77,11 @@ static const char *read_block(const char *at, struct block *block, bool tell)
 	return *at ? at + 1 : NULL;
 }
 
-/* Does the name, which ends at `end`, stand for this cache? It may end in *, and then begins the cache's. */
+/* Does the name, which ends at `end`, stand for this cache? Its first * ends it, and then it begins the cache's. */
 static bool fits(const char *name, const char *end, const char *cache)
 {
 	for (; name < end; name++, cache++) {
-		if (*name == '*' && name + 1 == end)
+		if (*name == '*')
 			return true;
 		if (*name != *cache || !*cache)
 			return false;
@@ -109,7 +109,8 @@ static bool names(const struct block *block, const char *cache)
 static km_cold void help(void)
 {
 	km_warn("KMEM_DEBUG=LETTERS[,CACHE...][;LETTERS[,CACHE...]]...");
-	km_warn("  the first block decides that names a cache, else the last one without names; CACHE may end in *");
+	km_warn("  the first block decides that names a cache, else the last one without names");
+	km_warn("  CACHE may end in *, which stands for all that begin so");
 	km_warn("  no letters: FZPU");
 	for (size_t i = 0; i < km_array_count(letters); i++)
 		km_warn("  %c %s", letters[i].letter, letters[i].help);

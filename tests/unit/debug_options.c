@@ -44,9 +44,14 @@ static const struct {
 	{ "Z,kmalloc-*", "kmalloc-", 0, Z, false },
 	{ "Z,kmalloc-*", "kmalloc", 0, 0, false },
 	{ "Z,*", "whatever", 0, Z, false },
-	/* A star elsewhere is itself. */
-	{ "Z,k*c", "kxc", 0, 0, false },
-	{ "Z,k*c", "k*c", 0, Z, false },
+	/* The first star ends a name. */
+	{ "Z,k*c", "kxc", 0, Z, false },
+	{ "Z,k*c", "k", 0, Z, false },
+	{ "Z,k*c*", "kx", 0, Z, false },
+	{ "Z,k*c", "xkc", 0, 0, false },
+	{ "Z,*c,b", "a", 0, Z, false },
+	{ "Z,**", "a", 0, Z, false },
+	{ "Z,k*,a;P", "a", 0, Z, false },
 	/* The first list decides; its flags join the cache's own, and not those for all. */
 	{ "Z,a;P,a", "a", 0, Z, false },
 	{ "P;Z,a", "a", 0, Z, false },

@@ -39,6 +39,19 @@
 
 /* Names between files: hidden by -fvisibility=hidden; the public ones say KMEM_API. */
 
+/*
+ * Of each file of the library where its code begins, and how long it is: by this list a stack's frames of ours are told
+ * from the program's, of which they may be a part. The assembler puts a section's 8192nd part behind all others.
+ */
+#ifdef KMEM_BARE
+#define KM_CODE(section)                                                                           \
+	__asm__(".pushsection " section "\n1:\n.popsection\n"                                      \
+		".pushsection " section ", 8192\n2:\n.popsection\n"                                \
+		".pushsection km_code, \"a\"\n.balign 4\n.long 1b - ., 2b - 1b\n.popsection")
+KM_CODE(".text");
+KM_CODE(".text.unlikely");
+#endif
+
 #define KM_PAGE_SHIFT	12
 #define KM_PAGE_SIZE	((size_t)1 << KM_PAGE_SHIFT)
 #define KM_CACHE_LINE	64

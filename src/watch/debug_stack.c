@@ -1,6 +1,7 @@
 /*
  * debug_stack.c: where calls come from: the stack of a call into the library, and an address as a file with an offset.
- * Invariant: nothing here allocates, or waits; libc is asked for a stack only once it has been prepared for that.
+ * Invariant: nothing here allocates, or waits for a lock that a thread may hold which is not there any more; libc is
+ * asked for a stack only once it has been prepared for that.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,6 +24,9 @@ typedef int trace_fn(struct _Unwind_Context *context, void *arg);
 #define STOP	5
 extern int _Unwind_Backtrace(trace_fn *trace, void *arg) __attribute__((weak));
 extern uintptr_t _Unwind_GetIPInfo(struct _Unwind_Context *context, int *before) __attribute__((weak));
+/* NULL: it does not know this function, and ends the process where it must go on from there. */
+typedef const void *fde_fn(void *address, void *bases[3]);
+extern const void *_Unwind_Find_FDE(void *address, void *bases[3]) __attribute__((weak));
 #pragma weak dlopen
 #pragma weak dlsym
 
@@ -32,16 +36,70 @@ extern uintptr_t _Unwind_GetIPInfo(struct _Unwind_Context *context, int *before)
 static struct {
 	int (*backtrace)(trace_fn *trace, void *arg);	/* set last; NULL: nobody can be asked */
 	uintptr_t (*ip)(struct _Unwind_Context *context, int *before);
-	uintptr_t start, bytes;		/* of this shared object's code; 0: it is none */
 } unwinder;
+static bool wanted;			/* stacks are */
 static km_tls bool asking;		/* it is at work in this thread */
+static unsigned first_pid;		/* of the process that the library started in; 0: not asked for */
 
 /* ------------------------------------------------------------------ objects of the process */
 
-struct search {
-	uintptr_t address, offset;
-	uintptr_t start, bytes;		/* of the part that it is in */
+/* A file that is mapped. */
+struct object {
+	uintptr_t load;			/* what its own addresses are moved by */
 	const char *name;		/* "": the program */
+	const ElfW(Phdr) *headers;
+	unsigned count;
+};
+
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+/* glibc finds it without a lock, since 2.35; so does the unwinder of gcc 12 and later, which asks here as well. */
+#pragma weak _dl_find_object
+#define FINDS_AT_ONCE (_dl_find_object != NULL)
+
+static bool find_at_once(uintptr_t address, struct object *object)
+{
+	struct dl_find_object found;
+
+	if (_dl_find_object((void *)address, &found) || !found.dlfo_link_map->l_name)
+		return false;
+	object->load = found.dlfo_link_map->l_addr;
+	object->name = found.dlfo_link_map->l_name;
+	const ElfW(Ehdr) *head = found.dlfo_map_start;
+	if (!*object->name) {
+		object->headers = (const void *)getauxval(AT_PHDR);
+		object->count = (unsigned)getauxval(AT_PHNUM);
+	} else if (__builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) == 0) {
+		/* Its first page is that of the file, with few exceptions. */
+		object->headers = (const void *)((const char *)head + head->e_phoff);
+		object->count = head->e_phnum;
+	}
+	return true;
+}
+#else
+#define FINDS_AT_ONCE false
+
+static bool find_at_once(uintptr_t address km_unused, struct object *object km_unused)
+{
+	return false;
+}
+#endif
+
+/*
+ * Elsewhere the dynamic linker takes a lock that glibc's fork leaves to the child as another thread had it: it may not
+ * be asked there, by us or by the unwinder. musl's fork waits for that lock.
+ */
+static bool may_ask_linker(void)
+{
+#ifdef __GLIBC__
+	return FINDS_AT_ONCE || (!km_os_is_shut() && km_os_pid() == km_load(&first_pid));
+#else
+	return true;
+#endif
+}
+
+struct search {
+	uintptr_t address;
+	struct object *object;
 };
 
 static int look(struct dl_phdr_info *info, size_t bytes km_unused, void *arg)
@@ -50,17 +108,27 @@ static int look(struct dl_phdr_info *info, size_t bytes km_unused, void *arg)
 
 	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
 		const ElfW(Phdr) *header = &info->dlpi_phdr[i];
-		uintptr_t start = info->dlpi_addr + header->p_vaddr;
 
-		if (header->p_type != PT_LOAD || search->address - start >= header->p_memsz)
+		if (header->p_type != PT_LOAD ||
+		    search->address - (info->dlpi_addr + header->p_vaddr) >= header->p_memsz)
 			continue;
-		search->offset = search->address - info->dlpi_addr;
-		search->start = start;
-		search->bytes = header->p_memsz;
-		search->name = info->dlpi_name ?: "";
+		*search->object = (struct object){
+			.load = info->dlpi_addr, .name = info->dlpi_name ?: "",
+			.headers = info->dlpi_phdr, .count = info->dlpi_phnum,
+		};
 		return 1;
 	}
 	return 0;
+}
+
+static bool find(uintptr_t address, struct object *object)
+{
+	struct search search = { address, object };
+
+	*object = (struct object){ .count = 0 };
+	if (FINDS_AT_ONCE)
+		return find_at_once(address, object);
+	return may_ask_linker() && dl_iterate_phdr(look, &search);
 }
 
 /* As it was started; libc has its name from the kernel. */
@@ -71,29 +139,65 @@ static const char *program(void)
 	return name ?: "/proc/self/exe";
 }
 
+/* Characters that part words or lines stand there as octal digits, as in /proc/mounts. */
+static size_t put_name(char *text, size_t bytes, const char *name)
+{
+	size_t length = 0;
+
+	for (; *name && length + 5 < bytes; name++) {
+		unsigned char c = (unsigned char)*name;
+
+		if (c <= ' ' || c == '\\' || c == 0x7f)
+			length += km_format(text + length, bytes - length, "\\%u%u%u", c >> 6, c >> 3 & 7, c & 7);
+		else
+			text[length++] = *name;
+	}
+	text[length] = '\0';
+	return length;
+}
+
+/* The first bytes of what the linker has made to tell this file from others of its name; 0: it has made nothing. */
+static uint32_t build_of(const struct object *object)
+{
+	for (unsigned i = 0; i < object->count; i++) {
+		const ElfW(Phdr) *header = &object->headers[i];
+		const char *at = (const char *)object->load + header->p_vaddr, *end = at + header->p_memsz;
+
+		while (header->p_type == PT_NOTE && (size_t)(end - at) >= sizeof(ElfW(Nhdr)) + 8) {
+			const ElfW(Nhdr) *note = (const void *)at;
+			const unsigned char *id = (const unsigned char *)(note + 1) + 4;
+
+			if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && note->n_descsz >= 4)
+				return (uint32_t)id[0] << 24 | id[1] << 16 | id[2] << 8 | id[3];
+			size_t bytes = sizeof(*note) + km_align_up(note->n_namesz, 4) + km_align_up(note->n_descsz, 4);
+			at += km_min(bytes, (size_t)(end - at));
+		}
+	}
+	return 0;
+}
+
+/* Room for the offset and the build, behind a name that may be cut. */
+#define OFFSET_BYTES	32u
+
 const char *km_debug_place(uintptr_t address, char *text, size_t bytes)
 {
-	struct search search = { .address = address };
+	struct object object;
+	size_t length;
 
-	if (!dl_iterate_phdr(look, &search))
+	km_debug(bytes > 2 * OFFSET_BYTES, "a place has room for a name");
+	if (!find(address, &object)) {
 		km_format(text, bytes, "%p", (void *)address);
-	else
-		km_format(text, bytes, "%s+0x%lx", *search.name ? search.name : program(), search.offset);
+		return text;
+	}
+	length = put_name(text, bytes - OFFSET_BYTES, *object.name ? object.name : program());
+	length += km_format(text + length, bytes - length, "+0x%lx", address - object.load);
+	uint32_t build = build_of(&object);
+	if (build)
+		km_format(text + length, bytes - length, "[%08x]", build);
 	return text;
 }
 
 /* ------------------------------------------------------------------ a stack */
-
-/* Where the library is a part of the program its frames are not told from others. */
-static void find_own(void)
-{
-	struct search search = { .address = (uintptr_t)find_own };
-
-	if (!dl_iterate_phdr(look, &search) || !*search.name)
-		return;
-	unwinder.start = search.start;
-	unwinder.bytes = search.bytes;
-}
 
 struct frames {
 	uintptr_t address[KM_DEBUG_FRAMES + OWN_FRAMES];
@@ -113,33 +217,76 @@ static int note(struct _Unwind_Context *context, void *arg)
 	return interrupted ? STOP : GO_ON;
 }
 
-void km_debug_stack_ready(bool tracks)
+static void prepare(void)
 {
 	struct frames frames = { .count = 0 };
+	void *bases[3];
 
-	if ((!tracks && !km_debug_may_track()) || km_load(&unwinder.backtrace))
+	if (!wanted || km_load(&unwinder.backtrace))
 		return;
 	void *library = !_Unwind_Backtrace && dlopen && dlsym ? dlopen("libgcc_s.so.1", RTLD_NOW) : NULL;
 	int (*backtrace)(trace_fn *trace, void *arg) = _Unwind_Backtrace;
+	fde_fn *find_fde = _Unwind_Find_FDE;
 	unwinder.ip = _Unwind_GetIPInfo;
 	if (library) {
 		*(void **)&backtrace = dlsym(library, "_Unwind_Backtrace");
 		*(void **)&unwinder.ip = dlsym(library, "_Unwind_GetIPInfo");
+		*(void **)&find_fde = dlsym(library, "_Unwind_Find_FDE");
 	}
 	if (!backtrace || !unwinder.ip)
 		return;
-	find_own();
 	/* The first time it may allocate. */
 	asking = true;
-	backtrace(note, &frames);
+	bool knows = !find_fde || find_fde((char *)prepare + 1, bases);
+	if (knows)
+		backtrace(note, &frames);
 	asking = false;
 	/* Release pairs with km_debug_track: the rest is known. */
-	km_store_release(&unwinder.backtrace, backtrace);
+	if (knows)
+		km_store_release(&unwinder.backtrace, backtrace);
 }
 
+void km_debug_stack_ready(bool tracks)
+{
+	if (!FINDS_AT_ONCE && !km_load(&first_pid))
+		km_store(&first_pid, km_os_pid());
+	wanted |= tracks || km_debug_may_track();
+	prepare();
+}
+
+/* A static program tells the unwinder of itself by a constructor, which has run now; others may have run as well. */
+__attribute__((constructor)) static void prepare_late(void)
+{
+	prepare();
+}
+
+/* Where the code of each of the library's files is: KM_CODE in port/cc.h makes the list, for the linker to join. */
+struct code {
+	int32_t start;			/* from here on */
+	uint32_t bytes;
+};
+extern const struct code __start_km_code[] km_hidden, __stop_km_code[] km_hidden;
+
+static bool is_listed(uintptr_t address)
+{
+	for (const struct code *code = __start_km_code; code < __stop_km_code; code++)
+		if (address - ((uintptr_t)&code->start + (uintptr_t)(intptr_t)code->start) < code->bytes)
+			return true;
+	return false;
+}
+
+/* Calls from one file to another are few, and the same again and again. */
 static bool is_own(uintptr_t address)
 {
-	return address - unwinder.start < unwinder.bytes;
+	static uintptr_t known[64] km_sparse;
+	uintptr_t *place = &known[address / 4 % km_array_count(known)];
+
+	if (km_load(place) == address)
+		return true;
+	if (!is_listed(address))
+		return false;
+	km_store(place, address);
+	return true;
 }
 
 /* Its own frame is the first. */
@@ -148,7 +295,7 @@ static km_noinline void ask(struct frames *frames)
 	int (*backtrace)(trace_fn *trace, void *arg) = km_load_acquire(&unwinder.backtrace);
 	int saved_errno = errno;
 
-	if (backtrace && !asking) {
+	if (backtrace && !asking && may_ask_linker()) {
 		asking = true;
 		backtrace(note, frames);
 		asking = false;
@@ -164,11 +311,8 @@ void km_debug_track(struct km_debug_track *track)
 	ask(&frames);
 	if (!frames.count)
 		frames.address[frames.count++] = (uintptr_t)__builtin_return_address(0);
-	while (passed < frames.count && is_own(frames.address[passed]))
+	while (passed < frames.count - 1 && is_own(frames.address[passed]))
 		passed++;
-	/* Where that is not told all of them are said, but the two that are here. */
-	if (!passed || passed == frames.count)
-		passed = km_min(2u, frames.count - 1);
 	unsigned count = km_min(frames.count - passed, KM_DEBUG_FRAMES);
 	km_debug(count, "a call comes from somewhere");
 	__builtin_memset(track, 0, sizeof(*track));

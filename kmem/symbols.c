@@ -1,8 +1,8 @@
 /*
- * `kmem symbols`: a filter that names functions. Each FILE+0xOFFSET of its input, as reports of debugging have them,
- * becomes FUNCTION+0xINTO/0xLENGTH [FILE], the kernel's form, if the file is an ELF file of 64 bits that has a symbol
- * there; everything else passes as it is. Invariant: nothing of a file is believed: each table and name that is read
- * lies in it.
+ * `kmem symbols`: a filter that names functions. Each FILE+0xOFFSET[BUILD] of its input, as reports of debugging have
+ * them, becomes FUNCTION+0xINTO/0xLENGTH [FILE], the kernel's form, if the file is an ELF file of 64 bits of that build
+ * that has a symbol there; everything else passes as it is. Invariant: nothing of a file is believed: each table and
+ * name that is read lies in it.
  *
  * Exit status: 0; 1 what could not be read or written; 2 wrong usage.
  */
@@ -10,6 +10,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,8 @@ struct image {
 	char *path;
 	const char *bytes;		/* NULL: it can't be used */
 	size_t length;
+	uint32_t build;			/* the first bytes of its build id; 0: it has none */
+	bool told;			/* that it is another build than the program had */
 };
 
 static struct {
@@ -47,6 +50,39 @@ static const void *part(const struct image *image, uint64_t at, uint64_t count, 
 	    at % sizeof(uint64_t))
 		return NULL;
 	return image->bytes + at;
+}
+
+/* The notes in a part that the file has: its build id, as far as a report says it; 0: it is not there. */
+static uint32_t build_in(const struct image *image, uint64_t at, uint64_t bytes)
+{
+	uint64_t end = at + bytes;
+	Elf64_Nhdr note;
+
+	while (end - at >= sizeof(note) + 8) {
+		memcpy(&note, image->bytes + at, sizeof(note));
+		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && note.n_descsz >= 4) {
+			const unsigned char *id = (const unsigned char *)image->bytes + at + sizeof(note) + 4;
+			return (uint32_t)id[0] << 24 | (uint32_t)id[1] << 16 | (uint32_t)id[2] << 8 | id[3];
+		}
+		uint64_t step = sizeof(note) + (((uint64_t)note.n_namesz + 3) & ~3ul) +
+				(((uint64_t)note.n_descsz + 3) & ~3ul);
+		at += step < end - at ? step : end - at;
+	}
+	return 0;
+}
+
+static uint32_t build_of(const struct image *image, const Elf64_Ehdr *head)
+{
+	const Elf64_Phdr *segments = part(image, head->e_phoff, head->e_phnum, sizeof(*segments));
+	uint32_t build = 0;
+
+	if (!segments || head->e_phentsize != sizeof(*segments))
+		return 0;
+	for (unsigned i = 0; i < head->e_phnum && !build; i++)
+		if (segments[i].p_type == PT_NOTE && segments[i].p_offset <= image->length &&
+		    segments[i].p_filesz <= image->length - segments[i].p_offset)
+			build = build_in(image, segments[i].p_offset, segments[i].p_filesz);
+	return build;
 }
 
 static void map_file(struct image *image)
@@ -66,21 +102,47 @@ static void map_file(struct image *image)
 	}
 	close(fd);
 	const Elf64_Ehdr *head = image->bytes ? part(image, 0, 1, sizeof(*head)) : NULL;
-	if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) || head->e_ident[EI_CLASS] != ELFCLASS64)
+	if (head && !memcmp(head->e_ident, ELFMAG, SELFMAG) && head->e_ident[EI_CLASS] == ELFCLASS64)
+		image->build = build_of(image, head);
+	else
 		image->bytes = NULL;
 }
 
-static const struct image *image_of(const char *path, size_t length)
+/* A report has blanks, control characters and backslashes of a path as octal digits. */
+static char *path_of(const char *text, size_t length)
 {
-	for (size_t i = 0; i < files.count; i++)
-		if (!strncmp(files.image[i].path, path, length) && !files.image[i].path[length])
-			return &files.image[i];
-	if (files.count == MOST_FILES)
-		return NULL;
-	struct image *image = &files.image[files.count++];
-	image->path = kmem_need(strndup(path, length));
-	map_file(image);
-	return image;
+	char *path = kmem_need(strndup(text, length)), *to = path;
+
+	for (const char *at = path; *at; at++) {
+		unsigned byte;
+
+		if (*at == '\\' && strspn(at + 1, "01234567") >= 3 && sscanf(at + 1, "%3o", &byte) == 1) {
+			*to++ = (char)byte;
+			at += 3;
+		} else {
+			*to++ = *at;
+		}
+	}
+	*to = '\0';
+	return path;
+}
+
+static struct image *image_of(const char *text, size_t length)
+{
+	char *path = path_of(text, length);
+	struct image *found = NULL;
+
+	for (size_t i = 0; i < files.count && !found; i++)
+		if (!strcmp(files.image[i].path, path))
+			found = &files.image[i];
+	if (found || files.count == MOST_FILES) {
+		free(path);
+		return found;
+	}
+	found = &files.image[files.count++];
+	found->path = path;
+	map_file(found);
+	return found;
 }
 
 /* The name in a table of strings, which ends in the file; NULL: it is none. */
@@ -120,7 +182,7 @@ static bool find_in(const struct image *image, const Elf64_Shdr *table, const El
 
 static bool find(const struct image *image, uint64_t address, struct function *found)
 {
-	const Elf64_Ehdr *head = image && image->bytes ? part(image, 0, 1, sizeof(*head)) : NULL;
+	const Elf64_Ehdr *head = part(image, 0, 1, sizeof(*head));
 	const Elf64_Shdr *sections = head ? part(image, head->e_shoff, head->e_shnum, sizeof(*sections)) : NULL;
 
 	if (!sections || head->e_shentsize != sizeof(*sections))
@@ -136,6 +198,8 @@ static bool find(const struct image *image, uint64_t address, struct function *f
 	}
 }
 
+/* ------------------------------------------------------------------ lines */
+
 /* The path that ends at `plus`, in a line that begins at `line`: after a blank. */
 static const char *path_before(const char *line, const char *plus)
 {
@@ -144,23 +208,60 @@ static const char *path_before(const char *line, const char *plus)
 	return plus;
 }
 
+/* "FILE+0xOFFSET", and behind it "[BUILD]" where that is known. */
+struct place {
+	const char *path, *end;
+	size_t length;			/* of the path */
+	uint64_t address;
+	uint32_t build;
+};
+
+static struct place place_at(const char *line, const char *plus)
+{
+	struct place place = { .path = path_before(line, plus) };
+	int bytes = 0;
+	char *end;
+
+	place.length = (size_t)(plus - place.path);
+	place.address = strtoull(plus + 1, &end, 16);
+	if (sscanf(end, "[%8" SCNx32 "]%n", &place.build, &bytes) == 1 && bytes == 10)
+		end += bytes;
+	else
+		place.build = 0;
+	place.end = end;
+	return place;
+}
+
+/* NULL: it can't be used, or is not what ran: an upgrade has come in between, which is told once. */
+static const struct image *usable(const struct place *place)
+{
+	struct image *image = image_of(place->path, place->length);
+
+	if (!image || !image->bytes || image->build == place->build || !place->build)
+		return image && image->bytes ? image : NULL;
+	if (!image->told)
+		kmem_failed(0, "symbols", "%s: not the file that ran (build id %08x, not %08x): its functions stay "
+			    "without names", image->path, image->build, place->build);
+	image->told = true;
+	return NULL;
+}
+
 static void copy_line(const char *line)
 {
 	const char *done = line, *plus;
 
 	for (const char *at = line; (plus = strstr(at, "+0x")); at = plus + 3) {
-		const char *path = path_before(done, plus);
+		struct place place = place_at(done, plus);
+		const struct image *image = place.length && place.address ? usable(&place) : NULL;
 		struct function found;
-		char *end;
-		uint64_t address = strtoull(plus + 1, &end, 16);
 
 		/* A call is in front of where it comes back to. */
-		if (path == plus || !address || !find(image_of(path, (size_t)(plus - path)), address - 1, &found))
+		if (!image || !find(image, place.address - 1, &found))
 			continue;
-		printf("%.*s%s+0x%llx/0x%llx [%.*s]", (int)(path - done), done, found.name,
-		       (unsigned long long)(address - found.start), (unsigned long long)found.length,
-		       (int)(plus - path), path);
-		done = end;
+		printf("%.*s%s+0x%llx/0x%llx [%s]", (int)(place.path - done), done, found.name,
+		       (unsigned long long)(place.address - found.start), (unsigned long long)found.length,
+		       image->path);
+		done = place.end;
 	}
 	fputs(done, stdout);
 }

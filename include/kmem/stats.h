@@ -143,11 +143,11 @@ KMEM_API int kmem_cache_validate(struct kmem_cache *cache);
 /*
  * kmem_cache_print_traces - write to a file descriptor by whom the objects were allocated that are out now: for each
  * stack, most objects first, a line with their number, the place of the call, their ages in milliseconds (least,
- * average, most) and the threads (lowest and highest number), and the stack; in the end "TOTAL " and how many there
- * are. Places are files with offsets, as `kmem symbols` takes them. 0; -EINVAL for a cache without SLAB_STORE_USER
- * (KMEM_DEBUG=U), and of engine slob; or another negative errno. Nobody else may use the cache meanwhile; not from a
- * signal handler. Objects that are there when a program should have none any more are its leaks. Kernel:
- * /sys/kernel/debug/slab/CACHE/alloc_traces.
+ * average, most) and the threads (lowest and highest number), and the stack; behind 4096 stacks, or fewer where there
+ * is little memory, a line for all others; in the end "TOTAL " and how many there are. Places are files with offsets,
+ * as `kmem symbols` takes them. 0; -EINVAL for a cache without SLAB_STORE_USER (KMEM_DEBUG=U), and of engine slob; or
+ * another negative errno. Nobody else may use the cache meanwhile; not from a signal handler. Objects that are there
+ * when a program should have none any more are its leaks. Kernel: /sys/kernel/debug/slab/CACHE/alloc_traces.
  */
 KMEM_API int kmem_cache_print_traces(struct kmem_cache *cache, int fd);
 

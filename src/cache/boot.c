@@ -122,6 +122,8 @@ static bool start(void)
 	}
 	if (!boot.pages && !km_arena_start())
 		return false;
+	if (!boot.pages && &km_guarding)
+		km_guarding.start(&km_options.guard);
 	boot.pages = true;
 	if (!km_kmalloc_start())
 		return false;
@@ -170,6 +172,8 @@ __attribute__((constructor(101))) static void start_early(void)
 		km_debugging.ready(false);
 	if (&km_failing)
 		km_failing.ready();
+	if (&km_guarding)
+		km_guarding.ready();
 }
 
 bool slab_is_available(void)

@@ -7,6 +7,7 @@
 #include <kmem/memcg.h>
 
 #include "../front/front.h"
+#include "../page/guarded.h"
 #include "../port/sanitizer.h"
 
 /* ---- boot.c */
@@ -35,6 +36,7 @@ struct km_options {
 	bool merge, check, huge;
 	bool sanitize;			/* a sanitizer that is there sees each object */
 	bool account;			/* every object and every block is to be paid for */
+	struct km_guard_options guard;
 	uint64_t reserve;		/* bytes that are committed ahead at all times */
 	uint64_t limit;			/* of the group that pays for the process; 0: none */
 	char group[MEMCG_NAME_MAX];	/* its name; empty: the program's */
@@ -94,7 +96,7 @@ struct km_round {
 	struct km_list *next;
 };
 #define KM_PRINTERS 4u	/* and one that keeps the lock */
-enum { KM_ROUND_REAP, KM_ROUND_LOOK, KM_ROUND_PRINT, KM_ROUNDS = KM_ROUND_PRINT + KM_PRINTERS + 1 };
+enum { KM_ROUND_REAP, KM_ROUND_LOOK, KM_ROUND_GUARD, KM_ROUND_PRINT, KM_ROUNDS = KM_ROUND_PRINT + KM_PRINTERS + 1 };
 extern struct km_round km_rounds[KM_ROUNDS];
 bool km_registry_try_some(struct km_round *round, size_t most,
 			  int (*visit)(struct kmem_cache *cache, void *arg), void *arg, void (*then)(void *arg));
@@ -160,6 +162,10 @@ km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
 	return km_likely(cache->cleared && !(cache->flags & SLAB_TYPESAFE_BY_RCU)) ? cache->size : cache->object_size;
 }
 size_t km_usable_size(const void *p, const char *function);
+
+/* guarded.c: the bytes of a guarded object, and its cache. */
+size_t km_guarded_bytes(const void *p, const char *function) km_cold;
+struct kmem_cache *km_guarded_cache(const void *p) km_cold;
 
 /* ---- large.c: page-sized and larger blocks */
 

@@ -549,12 +549,13 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 		rest(cache);
 	else
 		cache->engine->stats(cache, &stats);
-	if (stats.total_slabs || stats.active_objects) {
+	if (stats.total_slabs || stats.active_objects || km_load(&cache->guarded)) {
 		km_warn("kmem_cache_destroy(%s): Slab cache still has objects", cache->name);
+		left.objects = km_load(&cache->guarded) ? km_guarding.leave(cache) : 0;
 		km_pages_walk(report_slab, &left);
 		/* Of those in shared pages only the number is known. */
 		if (cache->engine->shared_pages)
-			left.objects = stats.active_objects;
+			left.objects = stats.active_objects + km_load(&cache->guarded);
 		km_warn("  %lu objects in %lu slabs stay allocated, and are never reused",
 			(unsigned long)left.objects, (unsigned long)left.slabs);
 		km_pages_walk(bury_slab, &left);

@@ -1,12 +1,13 @@
 /*
- * kmalloc.c: from a size to a cache, from a pointer back to what it is: kmalloc, kfree, krealloc, the kv family,
- * copies. Invariant: looking up a pointer validates it; there is no unchecked way from an address to
+ * kmalloc.c: from a size to a cache, from a pointer back to what it is: kmalloc, kfree, krealloc, the kv
+ * family. Invariant: looking up a pointer validates it; there is no unchecked way from an address to
  * a slab.
  */
 #include <errno.h>
 #include <limits.h>
 
 #include "../page/big.h"
+#include "../page/guarded.h"
 #include "../port/die.h"
 #include "ready.h"
 
@@ -33,8 +34,9 @@ static uint16_t charged_id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near =
 KM_FRONT_ALLOC_PAID_NEAR(charged_id_of_size)
 /* Those of both that are debugged: the tables above have NULL there, and calls go the long way. */
 static struct kmem_cache *watched_of_size[2][KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
-/* Larger ones, and where a sanitizer is all, go the long way: by kmalloc_node. */
-static size_t most_direct = KMALLOC_MAX_CACHE_SIZE;
+/* Larger ones go the long way, where a sanitizer is all, and so do all while an object is to be guarded: by
+ * kmalloc_node. */
+#define most_direct (km_direct.most[KM_DOOR_KMALLOC])
 
 static void *kmalloc_slowly(size_t size, gfp_t gfp, int node);
 
@@ -260,7 +262,7 @@ static void *alloc_node(size_t size, gfp_t gfp, int node)
 	}
 	if (km_unlikely(km_kmalloc_sized || size > KMALLOC_MAX_CACHE_SIZE))
 		return kmalloc_large(size, gfp, node);
-	return km_alloc_miss_node(km_kmalloc_cache_by(size, gfp), gfp, node);
+	return km_front_alloc_asked(km_kmalloc_cache_by(size, gfp), size, natural_align(size), gfp, node);
 }
 
 static km_noinline void *kmalloc_slowly(size_t size, gfp_t gfp, int node)
@@ -314,7 +316,7 @@ bool km_kmalloc_start(void)
 	size_t step = 1;
 
 	if (km_sanitizer.objects)
-		most_direct = 0;
+		most_direct = km_direct.usual[KM_DOOR_KMALLOC] = 0;
 	if (km_options.engine->shared_pages)
 		return start_sized();
 	for (size_t i = 0; i < km_array_count(sizes); i++) {
@@ -483,6 +485,10 @@ static km_noinline void free_any(const void *p, const char *function)
 {
 	if (km_unlikely(ZERO_OR_NULL_PTR(p)))
 		return;
+	if (km_is_guarded(p)) {
+		km_guarding.free(NULL, (void *)p, function);
+		return;
+	}
 	if (in_shared_page(p)) {
 		if (km_likely(is_sized(p, function)))
 			km_free_miss(km_kmalloc_sized, (void *)p);
@@ -525,6 +531,8 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 {
 	if (ZERO_OR_NULL_PTR(p))
 		return 0;
+	if (km_is_guarded(p))
+		return km_guarded_bytes(p, function);
 	if (in_shared_page(p))
 		return is_sized(p, function) ? km_engine_sized()->usable(p) : 0;
 	struct kmem_cache *cache = cache_of_object(p);
@@ -552,6 +560,8 @@ size_t km_usable_size(const void *p, const char *function)
 
 struct kmem_cache *kmem_cache_of(const void *object)
 {
+	if (km_is_guarded(object))
+		return km_guarded_cache(object);
 	return cache_of_object(object) ?: km_sized_owner(object);
 }
 
@@ -761,40 +771,4 @@ void kvfree_sensitive(const void *object, size_t bytes)
 	__builtin_memset((void *)object, 0, km_min(bytes, ksize(object)));
 	__asm__ volatile("" : : "r"(object) : "memory");
 	kfree(object);
-}
-
-/* ------------------------------------------------------------------ copies */
-
-void *kmemdup(const void *source, size_t bytes, gfp_t gfp)
-{
-	if (!source) {
-		check_gfp("kmemdup", gfp);
-		return NULL;
-	}
-	void *p = kmalloc(bytes, gfp);
-	if (p && bytes)
-		__builtin_memcpy(p, source, bytes);
-	return p;
-}
-
-char *kstrndup(const char *string, size_t max, gfp_t gfp)
-{
-	if (!string) {
-		check_gfp("kstrdup", gfp);
-		return NULL;
-	}
-	size_t length = 0;
-	while (length < max && string[length])
-		length++;
-	char *copy = kmalloc(length + 1, gfp);
-	if (copy) {
-		__builtin_memcpy(copy, string, length);
-		copy[length] = '\0';
-	}
-	return copy;
-}
-
-char *kstrdup(const char *string, gfp_t gfp)
-{
-	return kstrndup(string, SIZE_MAX - 1, gfp);
 }

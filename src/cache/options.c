@@ -11,6 +11,7 @@
 
 struct km_options km_options = {
 	.engine = &KM_ENGINE_DEFAULT, .index = "cpu", .huge = true, .sanitize = true, .decay_ms = 1000,
+	.guard = { .objects = 255 },
 };
 
 bool km_memcg_modes[MEM_CGROUP_NR_MODES] = { [MEM_CGROUP_SHELF] = true };
@@ -155,6 +156,18 @@ static bool set_reserve(const char *value)
 {
 	return km_parse_bytes(value, &km_options.reserve) && km_options.reserve <= (uint64_t)PTRDIFF_MAX;
 }
+/* Milliseconds; or each request, for tests and for whoever hunts a mistake. */
+static bool set_guard(const char *value)
+{
+	unsigned long ms = 0;
+
+	km_options.guard.each = __builtin_strcmp(value, "each") == 0;
+	if (!km_options.guard.each && !parse_number(value, 3600000, &ms))
+		return false;
+	km_options.guard.ms = (unsigned)ms;
+	return true;
+}
+
 static bool set_memcg_limit(const char *value) { return km_parse_bytes(value, &km_options.limit); }
 static bool set_memcg_group(const char *value)
 {
@@ -180,6 +193,9 @@ static const struct option {
 	{ "misuse", "abort|warn|trap: what a bad free does (abort)", .set = set_misuse },
 	{ "check", "0|1: validate every free, also on a hit (0)", .flag = &km_options.check },
 	{ "sanitize", "0|1: a sanitizer that is in the process sees each object (1)", .flag = &km_options.sanitize },
+	{ "guard", "MS|each: about every MS milliseconds a guarded object, or each as long as there is room (0: none)",
+	  .set = set_guard },
+	{ "guard_objects", "guarded objects at most (255)", .number = &km_options.guard.objects, .most = 4096 },
 	{ "stats", "0|1: count hits of slub and slab as well (0)", .flag = &km_layout_options.count_events },
 	{ "decay", "milliseconds until free memory goes back to the system (1000)",
 	  .number = &km_options.decay_ms, .most = 3600000 },
@@ -306,6 +322,12 @@ static void settle_account(void)
 	km_options.account = !km_options.engine->shared_pages && km_has_accounting();
 }
 
+static void settle_guard(void)
+{
+	if ((km_options.guard.ms || km_options.guard.each) && !&km_guarding)
+		km_warn("KMEM_OPTIONS: guard: the program is linked without it (-Wl,-u,kmem_cache_validate)");
+}
+
 /* Empty, it asks for all. */
 static void read_debug(void)
 {
@@ -345,6 +367,7 @@ void km_options_read(void)
 	if (read_variable("KMEM_OPTIONS", text, sizeof(text)))
 		parse(text);
 	settle_account();
+	settle_guard();
 	read_debug();
 	read_failing();
 	if (read_variable("KMEM_PERCPU", text, sizeof(text)) && !set_percpu(text))

@@ -245,6 +245,8 @@ static void tick(void)
 	if (km_unlikely(km_load_acquire(&km_grace)))
 		km_grace->go();
 	uint64_t now = km_os_now_ms(), last = km_load(&reclaim.last_tick_ms);
+	if (km_guarded.bytes)
+		km_guarding.tick(now);
 	bool fell = use_fell();
 
 	if (now != last)

@@ -130,6 +130,24 @@ static bool boot_or_early(size_t size, void **p)
 	return false;
 }
 
+/* The cache of the size `by` is told what is asked for. */
+static void *alloc_asked(size_t bytes, size_t align, size_t by)
+{
+	if (!km_swap_acquire(&km_direct.usual[KM_DOOR_MALLOC], KM_MALLOC_MAX_SMALL))
+		km_front_want_sizes(false);
+	struct kmem_cache *cache = km_malloc_cache(by);
+	return km_likely(cache) ? km_front_alloc_asked(cache, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE) :
+				  alloc_watched(bytes, by);
+}
+
+/* Large ones, the first one of all, and all sizes while an object is to be guarded. */
+static km_noinline void *long_way(size_t size)
+{
+	if (size > KM_MALLOC_MAX_SMALL)
+		return large_alloc(size, 1, 0);
+	return alloc_asked(size ?: 1, KM_MALLOC_ALIGN, size);
+}
+
 void *km_malloc_miss(size_t size)
 {
 	void *p = size > KM_MALLOC_MAX_SMALL ? km_ready_hit(size, KM_MALLOC_GFP) : NULL;
@@ -140,8 +158,8 @@ void *km_malloc_miss(size_t size)
 		return p;
 	if (km_kmalloc_sized)
 		return alloc_sized(size, KM_MALLOC_ALIGN);
-	if (size > KM_MALLOC_MAX_SMALL)
-		return large_alloc(size, 1, 0);
+	if (km_unlikely(size > km_load(&km_direct.most[KM_DOOR_MALLOC])))
+		return long_way(size);
 	struct kmem_cache *cache = km_malloc_cache(size);
 	return km_likely(cache) ? km_alloc_miss(cache, KM_MALLOC_GFP) : alloc_watched(size, size);
 }
@@ -332,13 +350,13 @@ void *km_malloc_aligned(size_t align, size_t size)
 		return no_memory();
 	if (km_kmalloc_sized)
 		return alloc_sized(size, align);
-	if (align <= KM_PAGE_SIZE && size <= KM_MALLOC_MAX_SMALL) {
-		size_t by = km_malloc_aligned_size(align, size ?: 1);
-		struct kmem_cache *cache = km_malloc_cache(by);
-
-		return km_likely(cache) ? kmem_cache_alloc(cache, KM_MALLOC_GFP) : alloc_watched(size, by);
-	}
-	return large_alloc(size, align, 0);
+	size_t by = km_malloc_aligned_size(align, size ?: 1);
+	if (align > KM_PAGE_SIZE || size > KM_MALLOC_MAX_SMALL)
+		return large_alloc(size, align, 0);
+	if (km_unlikely(by > km_load(&km_direct.most[KM_DOOR_MALLOC])))
+		return alloc_asked(size ?: 1, align, by);
+	struct kmem_cache *cache = km_malloc_cache(by);
+	return km_likely(cache) ? kmem_cache_alloc(cache, KM_MALLOC_GFP) : alloc_watched(size, by);
 }
 
 static km_noinline int memalign_missed(void **result, size_t align, size_t size)

@@ -89,6 +89,10 @@ struct kmem_cache {
 	uint8_t idle_looks;
 	uint16_t defrag_ratio;		/* of 1024 looks at other nodes' partial slabs, so many are allowed */
 	uint32_t defrag_looks;
+	/* Calls until it has its plain shape again, where an object of it is to be guarded (front/sampled.c); how many
+	 * guarded ones are out; whether one is still to come. */
+	uint32_t sample_calls, guarded;
+	bool sample_due;
 	uint16_t batchcount, shared;	/* slab: objects moved at once; batches in a node's shared array */
 	uint32_t pad;			/* of blocks that are made now (port/pcpu.h); 0 where capacities are masks' */
 	uint32_t percpu_offset, percpu_bytes;	/* the engine's words in each CPU's area */

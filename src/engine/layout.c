@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 
+#include "../page/guarded.h"
 #include "../page/meta.h"
 #include "../page/nodump.h"
 #include "../page/owner.h"
@@ -346,6 +347,10 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 	struct km_page *slab = page ? km_page_head(page) : NULL;
 	bool shared = page && page->type == KM_PAGE_SHARED;
 
+	if (km_is_guarded(object)) {
+		km_guarding.free(cache, object, NULL);
+		return NULL;
+	}
 	if (km_unlikely((!slab || slab->type != KM_PAGE_SLAB) && !shared)) {
 		km_misuse(object ? KM_MISUSE_FOREIGN : KM_MISUSE_NULL_FREE, function, object,
 			  cache->name);

@@ -21,11 +21,12 @@
  * The lock makes closing and opening one transaction: between the two no other drain, no resizing and no change of who
  * pays may open what is closed. A handler must not wait for it, so that its holder is busy, and resizing only tries.
  */
+#include "../page/guarded.h"
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../port/owned.h"
-#include "front.h"
+#include "shape.h"
 
 static struct {
 	struct km_lock lock;
@@ -176,6 +177,23 @@ static void open_shelf(struct kmem_cache *cache)
 {
 	km_shelf_open(&cache->shelf, public_shelf(cache));
 	show(cache);
+}
+
+/* Without a fence: see sampled.c. */
+bool km_front_change_shape(struct kmem_cache *cache, const struct km_shape *from, const struct km_shape *to,
+			   bool may_wait)
+{
+	bool was = km_busy_begin(), changed = false;
+
+	if (km_lock_may(&drain.lock, may_wait)) {
+		/* Release pairs with km_shape. */
+		changed = km_cas_release(&cache->shape, &from, to);
+		if (changed && cache->shelf.slot)
+			open_shelf(cache);
+		km_unlock_may(&drain.lock, may_wait);
+	}
+	km_busy_end(was);
+	return changed;
 }
 
 /*
@@ -478,6 +496,9 @@ static bool block_is_right(const struct kmem_cache *cache, void *const *top)
 	for (size_t i = 0; i < count; i++) {
 		struct km_page *page = km_page_of(top[i]);
 
+		/* A guarded one, freed by a hit (sampled.c). */
+		if (km_is_guarded(top[i]) && km_guarding.cache_of(top[i]) == cache)
+			continue;
 		page = page ? km_page_head(page) : NULL;
 		if (!page || page->cache != cache)
 			return false;

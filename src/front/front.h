@@ -131,6 +131,25 @@ void km_front_choose_shape(struct kmem_cache *cache) km_cold;
 void km_front_watch(struct kmem_cache *cache, const struct km_hooks *hooks) km_cold;
 void km_front_bury(struct kmem_cache *cache) km_cold;	/* it was destroyed: each call is misuse */
 
+/*
+ * sampled.c: the next object of the cache, if it can be one, is to come from the pool of guarded objects
+ * (page/guarded.h). km_front_sample: from now on; false: not of this cache, or not now. Each: of a cache that is being
+ * made. see_frees: from now on no free of the cache passes by unseen.
+ */
+bool km_front_can_sample(const struct kmem_cache *cache);
+bool km_front_sample(struct kmem_cache *cache) km_cold;
+void km_front_sample_each(struct kmem_cache *cache) km_cold;
+void km_front_see_frees(struct kmem_cache *cache) km_cold;
+/* A door that knows the bytes that are asked for, and on whose long way they are said: kmalloc, malloc. Misses of sizes
+ * above `most` go that way; `usual`: what it is else. */
+enum km_door { KM_DOOR_KMALLOC, KM_DOOR_MALLOC, KM_DOORS };
+extern km_hidden struct km_direct { size_t most[KM_DOORS], usual[KM_DOORS]; } km_direct;
+void km_front_want_sizes(bool wanted) km_cold;
+/* A miss of such a door, for so many bytes of an object of its cache. */
+struct km_asked { const struct kmem_cache *cache; uint32_t bytes, align; };
+extern km_hidden km_tls struct km_asked km_asked;
+void *km_front_alloc_asked(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
+
 /* Requests that are no hit. They return and fail as the public functions do. */
 void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);

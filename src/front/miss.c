@@ -25,6 +25,7 @@
  */
 #include <errno.h>
 
+#include "../page/guarded.h"
 #include "../port/bits.h"
 #include "../port/chain_hit.h"
 #include "../port/die.h"
@@ -84,6 +85,11 @@ void km_miss_free_twice(struct kmem_cache *cache, void *object)
 /* Release: what the user wrote to the object comes before its link, for the thread that finishes the free. */
 void km_miss_defer(struct kmem_cache *cache, void *object)
 {
+	/* That takes no lock, and has no room for a link. */
+	if (km_is_guarded(object)) {
+		km_guarding.free(cache, object, "kmem_cache_free");
+		return;
+	}
 	void **link = (void **)((char *)object + cache->freeptr);
 	void *head = km_load(&cache->deferred);
 

@@ -23,6 +23,7 @@
  */
 #include <errno.h>
 
+#include "../page/guarded.h"
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "shape.h"
@@ -100,7 +101,8 @@ static bool is_ours(struct kmem_cache *cache, struct slab_sheaf *sheaf, const ch
 		return false;
 	}
 	/* An array says whose it is. Blocks of other caches may look the same; objects don't. */
-	return !is_block(sheaf) || !*sheaf->top || km_slab_of(cache, *sheaf->top, &index, function);
+	return !is_block(sheaf) || !*sheaf->top || km_is_guarded(*sheaf->top) ||
+	       km_slab_of(cache, *sheaf->top, &index, function);
 }
 
 km_inline void count_fast(struct kmem_cache *cache, enum kmem_event event)

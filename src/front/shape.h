@@ -13,7 +13,12 @@
 #define KM_MISS_TRIES 8
 
 extern km_hidden const struct km_shape km_shape_array, km_shape_array_by_cid, km_shape_chain, km_shape_chain_soft;
-extern km_hidden const struct km_shape km_shape_none, km_shape_watched, km_shape_dead;
+extern km_hidden const struct km_shape km_shape_none, km_shape_watched, km_shape_dead, km_shape_sampled;
+
+/* Another shape, of a cache that nobody pays for; the public shelf is open or closed by it. False: it has another one
+ * than `from`, or not now. Nobody is made to wait in vain: may_wait, with no lock of a higher rank held. */
+bool km_front_change_shape(struct kmem_cache *cache, const struct km_shape *from, const struct km_shape *to,
+			   bool may_wait) km_cold;
 
 km_inline bool km_miss_enter(void)
 {

@@ -17,6 +17,7 @@
  */
 #include <errno.h>
 
+#include "../page/guarded.h"
 #include "../port/die.h"
 #include "shape.h"
 
@@ -38,6 +39,11 @@ void km_front_choose_shape(struct kmem_cache *cache)
 		plain = &km_shape_dead;
 	km_store(&cache->below, below);
 	km_store_release(&cache->plain, plain);
+	/* A shape that stands before it for a while goes, but where it stands there for ever. */
+	if (km_unlikely(km_guarded.each) && km_front_can_sample(cache)) {
+		km_front_sample_each(cache);
+		plain = &km_shape_sampled;
+	}
 	/* Release pairs with km_shape: what it looks at is there. A call that found the former one ends with it. */
 	do
 		next = shape && shape->take && !cache->dead ? shape : plain;

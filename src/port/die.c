@@ -187,6 +187,11 @@ void km_misuse_set(enum km_misuse_action action)
 	die.action = action;
 }
 
+bool km_misuse_goes_on(void)
+{
+	return die.action == KM_MISUSE_WARN;
+}
+
 void km_misuse(enum km_misuse what, const char *function, const void *object, const char *cache)
 {
 	km_debug(what < KM_NR_MISUSES && phrases[what], "a mistake has a phrase");

@@ -40,6 +40,7 @@ km_cold void km_misuse(enum km_misuse what, const char *function, const void *ob
 		       const char *cache);
 enum km_misuse_action { KM_MISUSE_ABORT, KM_MISUSE_WARN, KM_MISUSE_TRAP };
 void km_misuse_set(enum km_misuse_action action);
+bool km_misuse_goes_on(void);	/* it warns and returns */
 
 /* Memory is exhausted and the caller can't be told (__GFP_NOFAIL, SLAB_PANIC). */
 km_cold _Noreturn void km_panic(const char *format, ...) km_printf(1, 2);

@@ -15,7 +15,7 @@
 
 #include "../port/bits.h"
 #include "../port/os.h"
-#include "debug.h"
+#include "guard.h"
 
 #define ZONE_FREE	0xbb
 #define ZONE_TAKEN	0xcc
@@ -379,7 +379,8 @@ int kmem_cache_validate(struct kmem_cache *cache)
 {
 	const struct km_hooks *own = km_load(&cache->hooks);
 	bool was = km_busy_begin();
-	int damages = cache->engine->check(cache) + (own && own->check ? own->check(cache) : 0);
+	int damages = cache->engine->check(cache) + (own && own->check ? own->check(cache) : 0) +
+		      km_guard_check(cache);
 
 	km_busy_end(was);
 	return damages;

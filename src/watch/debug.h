@@ -30,6 +30,8 @@ _Static_assert(sizeof(struct km_debug_track) == KM_DEBUG_TRACK, "as engine.h say
 /* libc can be asked for a stack from now on. */
 void km_debug_stack_ready(bool tracks);
 void km_debug_track(struct km_debug_track *track);
+/* In a handler: the frames behind the one of `pc`, which was interrupted; returns how many. */
+unsigned km_debug_stack_behind(uintptr_t pc, uintptr_t *frame, unsigned most);
 /* "OBJECT+0xOFFSET", as `kmem symbols` reads it, or the bare address; returns text. */
 const char *km_debug_place(uintptr_t address, char *text, size_t bytes);
 

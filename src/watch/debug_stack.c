@@ -321,3 +321,37 @@ void km_debug_track(struct km_debug_track *track)
 	track->cpu = km_os_getcpu();
 	track->thread = km_os_thread();
 }
+
+struct behind {
+	uintptr_t pc, *frame;
+	unsigned count, most;
+	bool met;
+};
+
+static int note_behind(struct _Unwind_Context *context, void *arg)
+{
+	struct behind *behind = arg;
+	int interrupted;
+	uintptr_t address = unwinder.ip(context, &interrupted);
+
+	if (!address || behind->count == behind->most)
+		return STOP;
+	if (behind->met)
+		behind->frame[behind->count++] = address;
+	behind->met |= address == behind->pc;
+	return GO_ON;
+}
+
+unsigned km_debug_stack_behind(uintptr_t pc, uintptr_t *frame, unsigned most)
+{
+	int (*backtrace)(trace_fn *trace, void *arg) = km_load_acquire(&unwinder.backtrace);
+	struct behind behind = { .pc = pc, .frame = frame, .most = most };
+
+	if (backtrace && !asking) {
+		asking = true;
+		backtrace(note_behind, &behind);
+		asking = false;
+	}
+	km_debug(behind.count <= most, "no more frames than have room");
+	return behind.count;
+}

@@ -91,6 +91,10 @@ void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *sta
 	bool was = km_busy_begin();
 	cache->engine->stats(cache, stats);
 	km_busy_end(was);
+	/* Those are in no slab. One that a hit has freed lies on a shelf. */
+	unsigned long guarded = km_load(&cache->guarded);
+	stats->active_objects += guarded;
+	stats->total_objects += guarded;
 	stats->active_objects = stats->active_objects > stats->shelf_objects ?
 					stats->active_objects - stats->shelf_objects : 0;
 	stats->active_slabs = stats->total_slabs - km_min(stats->total_slabs, free_slabs(cache));
@@ -259,7 +263,8 @@ int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 	km_front_drain(cache);
 	cache->engine->shrink(cache);
 	km_busy_end(was);
-	return km_pages_walk(walk_slab, &walk);
+	int result = km_load(&cache->guarded) ? km_guarding.walk(cache, visit, arg) : 0;
+	return result ?: km_pages_walk(walk_slab, &walk);
 }
 
 static int check_cache(struct kmem_cache *cache, void *arg)

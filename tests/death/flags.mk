@@ -4,3 +4,7 @@ TEST_CFLAGS_death/slob := -Wno-array-bounds
 TEST_LIBS_death/debug := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_death/debug := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow
 $(BUILD)/tests/death/debug: $(BUILD)/libkmem-malloc.a
+# So are guarded objects.
+TEST_LIBS_death/guard := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
+TEST_CFLAGS_death/guard := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow -Wno-use-after-free
+$(BUILD)/tests/death/guard: $(BUILD)/libkmem-malloc.a

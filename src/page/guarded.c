@@ -1,0 +1,22 @@
+/*
+ * guarded.c: where the pool of guarded objects is, for the floors that meet their addresses (guarded.h). Invariant: it
+ * is written at the start, before the first cache is made, and never again.
+ */
+#include "../port/atomic.h"
+#include "../port/os.h"
+#include "guarded.h"
+
+struct km_guarded km_guarded;
+
+/* Threads that race draw the same number, or one of another's: no harm is done. */
+uint32_t km_guarded_random(void)
+{
+	static uint32_t state;
+	uint32_t x = km_load(&state) ?: (uint32_t)km_os_now_ms() * 2654435761u | 1;
+
+	x ^= x << 13;
+	x ^= x >> 17;
+	x ^= x << 5;
+	km_store(&state, x);
+	return x;
+}

@@ -210,6 +210,22 @@ void km_large_get_stats(size_t *blocks, size_t *bytes);
 /* Where those of whole pages are counted, with what growth.c has, and without the mappings of their own. */
 void km_large_expose(const size_t **blocks, const size_t **bytes);
 
+/* Blocks of whole pages that are debugged (watch/debug_block.c). bytes: the whole block's, of which it has more than
+ * were asked for. */
+struct km_block_hooks {
+	void (*comes)(void *p, size_t asked, size_t bytes);
+	void (*shrinks)(void *p, size_t asked, size_t bytes);
+	/* False: it is kept for now, or may not go. */
+	bool (*goes)(void *p, size_t bytes);
+	size_t (*asked)(const void *p, size_t bytes);
+	/* Damages of all of them, told. */
+	int (*check)(void);
+};
+/* NULL: none is. Set before the first one comes. */
+extern km_hidden const struct km_block_hooks *km_block_hooks;
+/* One that was kept goes. */
+void km_large_let_go(void *p);
+
 /* ---- watched.c: only where a sanitizer is in the process, or caches are debugged */
 
 /*

@@ -548,7 +548,7 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 		return 0;
 	if (!bytes)
 		bad_pointer(p, function);
-	return bytes;
+	return km_likely(!km_block_hooks) || !bytes ? bytes : km_block_hooks->asked(p, bytes);
 }
 
 size_t km_usable_size(const void *p, const char *function)
@@ -574,7 +574,7 @@ size_t kmalloc_size_roundup(size_t size)
 {
 	if (!size || !km_boot())
 		return 0;
-	if (km_unlikely(km_sanitizer.objects))
+	if (km_unlikely(km_sanitizer.objects || (km_block_hooks && size > KMALLOC_MAX_CACHE_SIZE)))
 		return size;
 	if (km_kmalloc_sized && size < KM_SIZED_END)
 		return km_align_up(size, KM_SIZED_UNIT);

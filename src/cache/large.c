@@ -244,7 +244,9 @@ static km_cold void block_goes(struct km_page *page, const void *p)
 
 static size_t with_red_zone(size_t bytes)
 {
-	return km_unlikely(km_sanitizer.objects) && bytes != KMALLOC_MAX_SIZE ? bytes + KM_PAGE_SIZE : bytes;
+	bool zone = km_unlikely(km_sanitizer.objects || km_block_hooks);
+
+	return zone && bytes != KMALLOC_MAX_SIZE && bytes <= PTRDIFF_MAX ? bytes + KM_PAGE_SIZE : bytes;
 }
 
 /* One that lies ready on this CPU, or as many pages as its class has; NULL: there is no such run. */
@@ -360,6 +362,8 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 	km_calls_end(calls);
 	if (p && km_unlikely(km_sanitizer.any))
 		block_comes(p, asked, request->gfp & __GFP_ZERO);
+	if (p && km_unlikely(km_block_hooks != NULL))
+		km_block_hooks->comes(p, asked, km_large_bytes(p));
 	return p;
 }
 
@@ -464,7 +468,7 @@ void km_large_give(void *p)
 	free_pages(page_of_block(p), 0);
 }
 
-bool km_large_free(const void *p)
+static bool give_back(const void *p)
 {
 	struct km_page *page = page_of_block(p);
 
@@ -483,6 +487,18 @@ bool km_large_free(const void *p)
 	if (km_front_tick)
 		km_front_tick();
 	return true;
+}
+
+void km_large_let_go(void *p)
+{
+	give_back(p);
+}
+
+bool km_large_free(const void *p)
+{
+	size_t bytes = km_likely(!km_block_hooks) ? 0 : km_large_bytes(p);
+
+	return (bytes && !km_block_hooks->goes((void *)p, bytes)) || give_back(p);
 }
 
 /* The block keeps its first `pages` pages. Small tails stay: what shrank a little often grows again. */
@@ -557,7 +573,7 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp)
 	struct km_page *page = page_of_block(p);
 
 	/* Then a block that changes is another block. */
-	if (km_unlikely(km_sanitizer.objects || km_large_fails))
+	if (km_unlikely(km_sanitizer.objects || km_large_fails || km_block_hooks))
 		return NULL;
 	if (!page) {
 		if (!km_gfp_may_wait(gfp) || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_front_busy)

@@ -170,10 +170,11 @@ struct kmem_cache *km_ready_class(size_t bytes, bool charged, const struct km_re
 	return cache && is_of_use(cache) ? cache : NULL;
 }
 
-/* Where each block is checked, shown to a sanitizer, or may fail on purpose, none is had without that. */
+/* Where each block is checked, shown to a sanitizer, debugged, or may fail on purpose, none is had without that. */
 void km_ready_start(void)
 {
-	ready.on = !km_options.check && !km_sanitizer.any && !km_kmalloc_sized && !km_large_fails;
+	ready.on = !km_options.check && !km_sanitizer.any && !km_kmalloc_sized && !km_large_fails &&
+		   !km_block_hooks;
 	/* A class of which all blocks are paid for has no use for pages that are nobody's. */
 	if (ready.on && !km_options.account)
 		km_growth_start();

@@ -8,6 +8,7 @@
 #include "cache.h"
 
 bool km_watched_sizes;
+const struct km_block_hooks *km_block_hooks;
 static const struct km_hooks sanitizer_hooks;
 
 /* A flag that is asked for and not to be had is said once. */
@@ -126,6 +127,8 @@ void *km_watched_asked(void *p, size_t bytes)
 
 	if (cache && cache->hooks && cache->hooks->asked)
 		cache->hooks->asked(cache, p, bytes);
+	if (km_block_hooks && !cache && !ZERO_OR_NULL_PTR(p) && (before = km_large_bytes(p)))
+		km_block_hooks->shrinks(p, bytes, before);
 	if (ZERO_OR_NULL_PTR(p) || !km_sanitizer.objects)
 		return p;
 	if (cache && cache->hooks && keeps_word(cache))

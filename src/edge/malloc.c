@@ -228,11 +228,12 @@ static void *get_grown(size_t size, size_t old)
 	return km_large_grown(size);
 }
 
-/* Where that is not to be had an eighth comes on top, where no class has it and it is no mapping. */
+/* Where that is not to be had an eighth comes on top, where no class has it, it is no mapping, and nobody looks at what
+ * is behind it. */
 static size_t with_room_to_grow(size_t size, size_t old)
 {
 	size_t more = size + size / 8;
-	bool exact = km_kmalloc_sized || old > KM_MALLOC_MAX_SMALL;
+	bool exact = (km_kmalloc_sized || old > KM_MALLOC_MAX_SMALL) && !km_watched_sizes;
 
 	return exact && size > old && more <= KMALLOC_MAX_SIZE ? more : size;
 }
@@ -266,7 +267,8 @@ static void *resize(void *p, size_t size)
 		return size <= old ? p : NULL;
 	km_debug(moved != p && usable(moved, "realloc") >= km_min(size, old),
 		 "a block that moves has room for what it held");
-	memcpy(moved, p, km_min(size, old));
+	/* Of a block that is debugged a red zone is no part. */
+	memcpy(moved, p, km_min(size, km_likely(!km_watched_sizes) ? old : usable(p, "realloc")));
 	free(p);
 	return moved;
 }

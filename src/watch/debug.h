@@ -75,6 +75,11 @@ bool km_debug_differs(const struct km_debug_region *region, unsigned char **from
 /* The bytes that the objects and the engine leave of a slab. */
 struct km_debug_region km_debug_slab_padding(const struct kmem_cache *cache, const struct km_page *slab);
 
+/* ---- debug_block.c */
+
+/* KMEM_DEBUG has been read: blocks of whole pages are debugged if it says so. */
+void km_debug_blocks_start(void);
+
 /* ---- debug_report.c */
 
 /* The slab, and the object of it (NULL: it is of no object), with what is known of both. */
@@ -87,6 +92,13 @@ struct km_debug_about {
 void km_debug_report_begin(const struct km_debug_about *about, const char *title);
 void km_debug_report_region(const struct km_debug_about *about, const struct km_debug_region *region);
 void km_debug_report_end(const struct km_debug_about *about);
+/* A block of whole pages; tracks NULL: none is believed. region NULL: all that can be said is said by the title. */
+struct km_debug_block {
+	const void *at;
+	size_t bytes;
+	const struct km_debug_track *tracks;
+};
+void km_debug_report_block(const struct km_debug_block *block, const struct km_debug_region *region, const char *title);
 /* The region is as it should be again, and that is said. */
 void km_debug_restore(const struct kmem_cache *cache, const struct km_debug_region *region);
 

@@ -148,6 +148,7 @@ void km_debug_read(const char *text)
 			asked.global = block.flags;
 	} while (at && *at);
 	asked.set = true;
+	km_debug_blocks_start();
 }
 
 bool km_debug_may_track(void)

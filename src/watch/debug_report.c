@@ -45,17 +45,29 @@ static void say_track(const char *what, const struct km_debug_track *track)
 		km_warn(" %p %s", (void *)track->frame[i], km_debug_place(track->frame[i], place, sizeof(place)));
 }
 
-void km_debug_report_begin(const struct km_debug_about *about, const char *title)
+static void begin(const char *name, const char *title)
 {
 	for (unsigned i = 0; i < PATIENT && km_swap_acquire(&speaking, 1u); i++)
 		km_os_wait(&speaking, 1, 2);
 	km_warn("=============================================================================");
-	km_warn("BUG %s (%s): %s", about->cache->name, km_load(&reported) ? "Tainted: B" : "Not tainted", title);
+	km_warn("BUG %s (%s): %s", name, km_load(&reported) ? "Tainted: B" : "Not tainted", title);
 	km_warn("-----------------------------------------------------------------------------");
 	km_store(&reported, true);
 }
 
-void km_debug_report_region(const struct km_debug_about *about, const struct km_debug_region *region)
+static void end(void)
+{
+	km_store_release(&speaking, 0u);
+	km_os_wake(&speaking);
+}
+
+void km_debug_report_begin(const struct km_debug_about *about, const char *title)
+{
+	begin(about->cache->name, title);
+}
+
+/* start: of the slab, or the block. */
+static void say_region(const struct km_debug_region *region, const void *start)
 {
 	unsigned char *from, *to;
 
@@ -63,8 +75,12 @@ void km_debug_report_region(const struct km_debug_about *about, const struct km_
 		return;
 	km_debug(from < to && from >= region->at && to <= region->at + region->bytes, "a damage lies in its region");
 	km_warn("[%s overwritten] %p-%p @offset=%lu. First byte 0x%x instead of 0x%x", region->what, (void *)from,
-		(void *)(to - 1), (unsigned long)(from - (unsigned char *)km_page_address(about->slab)), *from,
-		region->value);
+		(void *)(to - 1), (unsigned long)(from - (const unsigned char *)start), *from, region->value);
+}
+
+void km_debug_report_region(const struct km_debug_about *about, const struct km_debug_region *region)
+{
+	say_region(region, km_page_address(about->slab));
 }
 
 static void say_object(const struct km_debug_about *about)
@@ -99,8 +115,23 @@ void km_debug_report_end(const struct km_debug_about *about)
 		slab->flags);
 	if (about->object)
 		say_object(about);
-	km_store_release(&speaking, 0u);
-	km_os_wake(&speaking);
+	end();
+}
+
+void km_debug_report_block(const struct km_debug_block *block, const struct km_debug_region *region, const char *title)
+{
+	begin("large", title);
+	if (region)
+		say_region(region, block->at);
+	if (block->tracks) {
+		say_track("Allocated", &block->tracks[0]);
+		say_track("Freed", &block->tracks[1]);
+	}
+	km_warn("Block %p pages=%lu", block->at, (unsigned long)(block->bytes >> KM_PAGE_SHIFT));
+	dump("Object", block->at, km_min(block->bytes, (size_t)DUMPED));
+	if (region && region->bytes)
+		dump("Redzone", region->at, km_min(region->bytes, (size_t)DUMPED));
+	end();
 }
 
 void km_debug_restore(const struct kmem_cache *cache, const struct km_debug_region *region)

@@ -286,6 +286,8 @@ int kmem_check_all(void)
 	km_debug(!was, "the check of everything waits for locks");
 	km_registry_visit(check_cache, &damages);
 	damages += km_engines_check() + km_arena_check();
+	if (km_block_hooks)
+		damages += km_block_hooks->check();
 	km_busy_end(was);
 	return damages ? -EIO : 0;
 }

@@ -240,7 +240,8 @@ static size_t with_room_to_grow(size_t size, size_t old)
 
 static void *resize(void *p, size_t size)
 {
-	size_t old = km_large_page_bytes(p);
+	/* Where some are debugged, what was asked for is all that there is of a block. */
+	size_t old = km_likely(!km_watched_sizes) ? km_large_page_bytes(p) : 0;
 	bool large = old != 0;
 
 	if (!large)
@@ -267,8 +268,7 @@ static void *resize(void *p, size_t size)
 		return size <= old ? p : NULL;
 	km_debug(moved != p && usable(moved, "realloc") >= km_min(size, old),
 		 "a block that moves has room for what it held");
-	/* Of a block that is debugged a red zone is no part. */
-	memcpy(moved, p, km_min(size, km_likely(!km_watched_sizes) ? old : usable(p, "realloc")));
+	memcpy(moved, p, km_min(size, old));
 	free(p);
 	return moved;
 }

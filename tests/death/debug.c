@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -238,6 +239,29 @@ static void nothing_wrong(void)
 		put(get());
 }
 
+/* Of a block of whole pages nobody has more than was asked for, however often it grows and shrinks. */
+static void blocks_change(void)
+{
+	static const size_t sizes[] = { 14000, 11065, 15056, 300000, 290000, 299999, 9000, 4000000, 20000 };
+	unsigned char *p = NULL, *q = NULL;
+	size_t before = 0;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		size_t size = sizes[i], both = before < size ? before : size;
+
+		NEED((p = realloc(p, size)));
+		NEED((q = krealloc(q, size, GFP_KERNEL)));
+		NEED(!before || (p[both - 1] == 7 && q[both - 1] == 7));
+		NEED(malloc_usable_size(p) >= size);
+		NEED(size < 200000 || malloc_usable_size(p) == size);
+		memset(p, 7, size);
+		memset(q, 7, size);
+		before = size;
+	}
+	free(p);
+	kfree(q);
+}
+
 #define ZONE "%"
 static const struct kind {
 	const char *name;
@@ -261,7 +285,7 @@ static const struct kind {
 	{ "interior", interior, "Invalid object pointer", "pointer is not the start of an object", false },
 	{ "before_the_start", before_the_start, "Invalid object pointer", "pointer is not the start of an object",
 	  false },
-	{ "nothing_wrong", nothing_wrong, NULL, NULL, true },
+	{ "nothing_wrong", nothing_wrong, NULL, NULL, true }, { "blocks_change", blocks_change, NULL, NULL, true },
 };
 
 static int child(const char *kind, const char *by)
@@ -297,7 +321,7 @@ static int run(const struct kind *kind, const struct door *by, const char *engin
 	pid_t pid = fork();
 	if (!pid) {
 		setenv("KMEM_OPTIONS", options, 1);
-		setenv("KMEM_DEBUG", "FZPU,kmalloc-*,malloc-*;-", 1);
+		setenv("KMEM_DEBUG", "FZPU,kmalloc-*,malloc-*,large;-", 1);
 		dup2(err[1], 2);
 		execl("/proc/self/exe", "debug", kind->name, by->name, NULL);
 		_exit(4);

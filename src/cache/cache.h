@@ -260,6 +260,18 @@ extern const struct km_failing km_failing __attribute__((weak));
 #define KM_FAILING_WORD 256u
 bool km_failing_fits(const char *text, char *bad);
 
+/* Its engine's lists, and what its watchers see of its objects: number of damages. Nobody else uses it. */
+km_inline int km_cache_check(struct kmem_cache *cache)
+{
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+	int mended = hooks && cache->engine->mend ? cache->engine->mend(cache) : 0;
+	int damages = cache->engine->check(cache);
+
+	if (damages && km_is_debugged(cache))
+		km_misuse(KM_MISUSE_OVERWRITTEN, "kmem_cache_validate", cache, cache->name);
+	return mended + damages + (hooks && hooks->check ? hooks->check(cache) : 0);
+}
+
 /* A cache that is about to be made: its flags, as far as they can be had. Its hooks; NULL: none. */
 slab_flags_t km_watched_flags(const char *name, uint32_t size, slab_flags_t flags, const struct km_creation *creation);
 const struct km_hooks *km_watched_hooks_of(const struct kmem_cache *cache);

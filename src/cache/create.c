@@ -483,8 +483,7 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 }
 
 struct kmem_cache *kmem_cache_create_legacy(const char *name, unsigned int size,
-					    unsigned int align, slab_flags_t flags,
-					    void (*ctor)(void *))
+					    unsigned int align, slab_flags_t flags, void (*ctor)(void *))
 {
 	struct kmem_cache_args args = { .align = align, .ctor = ctor };
 
@@ -516,6 +515,7 @@ static int report_slab(struct km_page *slab, void *arg)
 	if (slab->type != KM_PAGE_SLAB || slab->cache != left->cache)
 		return 0;
 	char *address = km_slab_first(left->cache, slab);
+	km_slab_remains(left->cache, slab, left->objects < 8);
 	for (unsigned i = 0; i < slab->objects; i++)
 		if (left->cache->engine->is_taken(left->cache, slab, i) && left->objects++ < 8)
 			km_warn("  object %p, offset %u", (void *)(address + (size_t)i * left->cache->size),

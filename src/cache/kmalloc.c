@@ -438,10 +438,8 @@ static void bad_pointer(const void *p, const char *function)
 
 	km_busy_end(was);
 	if (head && head->type == KM_PAGE_SLAB)
-		km_tell_of(head, p, KM_MISUSE_INTERIOR);
-	if (head && head->type == KM_PAGE_SLAB)
-		km_misuse(head->flags & KM_SLAB_DEAD ? KM_MISUSE_DEAD_CACHE : KM_MISUSE_INTERIOR,
-			  function, p, head->cache ? head->cache->name : NULL);
+		km_refuse(head, p, head->flags & KM_SLAB_DEAD ? KM_MISUSE_DEAD_CACHE : KM_MISUSE_INTERIOR, function,
+			  head->cache ? head->cache->name : NULL);
 	else if (head || inside)
 		km_misuse(KM_MISUSE_INTERIOR, function, p, NULL);
 	else

@@ -183,7 +183,9 @@ km_inline int km_request_place(const struct km_request *request)
 	return only ? request->node | KM_NODE_ONLY : request->node;
 }
 
-/* Sockets for those who watch: called around the inner shelf. on_alloc may refuse (NULL: freed again). */
+/* Sockets for those who watch: called around the inner shelf. on_alloc may refuse (NULL: freed again; KM_LOST: it is
+ * nobody's to give, and another is had). */
+#define KM_LOST	((void *)-1)
 struct km_hooks {
 	void *(*on_alloc)(struct kmem_cache *cache, void *object, gfp_t gfp);
 	/* False: the watcher keeps the object. */
@@ -198,8 +200,17 @@ struct km_hooks {
 	size_t (*bytes)(const struct kmem_cache *cache, const void *object);
 	/* A bad call is about to be reported: all that is known of the object that p lies in. slab: the cache's. */
 	void (*tell)(struct kmem_cache *cache, struct km_page *slab, const void *p, enum km_misuse what);
+	/* ... and it was, and the process goes on: nothing was done. */
+	void (*refused)(struct kmem_cache *cache, const void *p, const char *function);
+	/* The engine found its own list of a slab damaged, at that object of it (NULL: nobody knows), and mended it:
+	 * what was wrong, and what was done. It may end the process; under no lock. */
+	void (*broken)(struct kmem_cache *cache, struct km_page *slab, void *object, const char *what, const char *fix);
+	/* May it be on a list of free objects? Under the lock of that list. */
+	bool (*may_be_free)(const struct kmem_cache *cache, const void *object);
 	/* Check the cache's objects: number of damages, each told. Nobody else uses the cache. */
 	int (*check)(struct kmem_cache *cache);
+	/* The cache is destroyed, and the slab has objects that are out: it is looked at; if `tell`, they are named. */
+	void (*remains)(struct kmem_cache *cache, struct km_page *slab, bool tell);
 };
 
 km_inline bool km_payer_is_known(uint64_t payer)
@@ -340,6 +351,11 @@ struct km_engine {
 	void (*stats)(struct kmem_cache *cache, struct kmem_cache_stats *stats);
 	/* Check the node's lists: number of damages. */
 	int (*check)(struct kmem_cache *cache);
+	/* The lists that lead through objects, of a cache with hooks: each damage is told them (broken), and mended.
+	 * Returns how many. NULL: there are none, or users can't reach them. */
+	int (*mend)(struct kmem_cache *cache);
+	/* Of engines with shared_pages: is it an object of that cache, as far as the page says, and not free? */
+	bool (*has)(struct kmem_cache *cache, const void *object);
 	void (*fork)(struct kmem_cache *cache, bool before, bool child);	/* NULL: no lock of its own */
 	/* The same of what all its caches share; NULL: nothing. */
 	int (*check_all)(void);
@@ -394,6 +410,8 @@ km_inline bool km_is_watched(const struct kmem_cache *cache)
 #define KM_DEBUG_WORD	8u	/* the state, and the bytes asked for */
 #define KM_DEBUG_TRACK	152u
 #define KM_DEBUG_PAD	8u	/* at least */
+/* In the place of the link while the engine has none there: no address. */
+#define KM_DEBUG_NO_LINK 0x5a5a5a5a5a5a5a5aul
 km_inline bool km_is_debugged(const struct kmem_cache *cache)
 {
 	return km_unlikely(cache->flags & KM_DEBUG_LAYOUT);
@@ -494,6 +512,8 @@ km_inline bool km_slabs_stay(const struct kmem_cache *cache)
 /* An empty block of pointers for the cache's shelves, its pad 0: its top. NULL: no memory. */
 void **km_block_new(const struct kmem_cache *cache, bool may_wait);
 void km_block_free(const struct kmem_cache *cache, void **block);
+/* The cache ends, and it does not: its watchers are told. */
+void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell);
 /* Run the constructor over all objects. */
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab);
 
@@ -520,6 +540,9 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 
 /* A bad call is about to be reported, of p in that slab: what its cache's watchers know is told before. */
 void km_tell_of(struct km_page *slab, const void *p, enum km_misuse what) km_cold;
+/* The same, and it is reported: the call, with the cache that it named. */
+void km_refuse(struct km_page *slab, const void *p, enum km_misuse what, const char *function,
+	       const char *cache) km_cold;
 
 /* Of blocks linked by the word at `at`: one that was freed twice makes a circle of the list. It is cut, and the block
  * returned; NULL: there is none. */

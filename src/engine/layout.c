@@ -332,6 +332,14 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab)
 		km_slab_release(cache, slab);
 }
 
+void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell)
+{
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+
+	if (hooks && hooks->remains)
+		hooks->remains(cache, slab, tell);
+}
+
 void km_tell_of(struct km_page *slab, const void *p, enum km_misuse what)
 {
 	struct kmem_cache *cache = slab->cache;
@@ -339,6 +347,17 @@ void km_tell_of(struct km_page *slab, const void *p, enum km_misuse what)
 
 	if (hooks && hooks->tell)
 		hooks->tell(cache, slab, p, what);
+}
+
+void km_refuse(struct km_page *slab, const void *p, enum km_misuse what, const char *function, const char *name)
+{
+	struct kmem_cache *cache = slab->cache;
+	const struct km_hooks *hooks = cache ? km_load(&cache->hooks) : NULL;
+
+	km_tell_of(slab, p, what);
+	km_misuse(what, function, p, name);
+	if (hooks && hooks->refused)
+		hooks->refused(cache, p, function);
 }
 
 struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, const char *function)
@@ -357,15 +376,15 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 		return NULL;
 	}
 	if (km_unlikely(shared || slab->cache != cache)) {
-		if (!shared)
-			km_tell_of(slab, object, KM_MISUSE_WRONG_CACHE);
-		km_misuse(KM_MISUSE_WRONG_CACHE, function, object, cache->name);
+		if (shared)
+			km_misuse(KM_MISUSE_WRONG_CACHE, function, object, cache->name);
+		else
+			km_refuse(slab, object, KM_MISUSE_WRONG_CACHE, function, cache->name);
 		return NULL;
 	}
 	*index = km_object_index(cache, slab, km_slab_first(cache, slab), object);
 	if (km_unlikely(*index < 0)) {
-		km_tell_of(slab, object, KM_MISUSE_INTERIOR);
-		km_misuse(KM_MISUSE_INTERIOR, function, object, cache->name);
+		km_refuse(slab, object, KM_MISUSE_INTERIOR, function, cache->name);
 		return NULL;
 	}
 	return slab;

@@ -97,6 +97,48 @@ static bool owns(const struct km_page *page, const void *p)
 	return offset && offset % KM_SLOB_UNIT == 0 && is_live(km_slob_page(page)->marks, unit, true);
 }
 
+/* Where the first free block behind the unit begins. Lock held; a link that can't be right ends the search. */
+static unsigned next_free(const struct km_page *page, unsigned unit)
+{
+	char *base = km_slob_page(page)->base;
+	unsigned at = km_slob_page(page)->first_free;
+
+	while (at <= unit) {
+		const struct km_slob_free *block = free_at(base, at);
+
+		if (!sound(at, at + block->units, block->next))
+			return KM_SLOB_UNITS;
+		at = block->next;
+	}
+	return at;
+}
+
+/* A cache's object, which ends where one of this cache's does; of pages of its own, the only one. */
+static bool has(struct kmem_cache *cache, const void *object)
+{
+	const struct km_page *page = km_page_of(object);
+	unsigned offset = (uintptr_t)object & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT;
+	unsigned end = unit + (unsigned)km_align_up(cache->size, KM_SLOB_UNIT) / KM_SLOB_UNIT, behind = KM_SLOB_UNITS;
+	/* A handler that struck inside of the engine has its lock: the marks alone say nearly as much. */
+	bool was = km_busy_begin(), known = false;
+
+	if (!was)
+		km_lock(&km_slob.lock);
+	if (page && page->type == KM_PAGE_SHARED && offset % KM_SLOB_UNIT == 0 && end <= KM_SLOB_UNITS &&
+	    is_live(km_slob_page(page)->marks, unit, false)) {
+		if (!was && !(page->flags & KM_SLAB_DEAD))
+			behind = next_free(page, unit);
+		behind = km_min(behind, next_marked(km_slob_page(page)->marks, unit, behind));
+		known = was || page->flags & KM_SLAB_DEAD ? behind >= end : behind == end;
+	} else if (page) {
+		known = page->type == KM_PAGE_SLAB && page->cache == cache && !offset && page->inuse;
+	}
+	if (!was)
+		km_unlock(&km_slob.lock);
+	km_busy_end(was);
+	return known;
+}
+
 /* Memcheck sees us write links and headers into what is nobody's: it does not report that. */
 static km_cold void *alloc_unreported(struct kmem_cache *cache, const struct km_request *request)
 {
@@ -302,6 +344,7 @@ const struct km_engine km_engine_slob = {
 	.is_taken = slob_is_taken,
 	.stats = km_slabs_stats,
 	.check = slob_check_cache,
+	.has = has,
 	.check_all = check_pages,
 	.fork_all = fork_all,
 

@@ -222,6 +222,9 @@ unsigned km_slub_give_last(struct kmem_cache *cache, void **objects, unsigned co
 unsigned km_slub_take_checked(struct kmem_cache *cache, const struct km_request *request,
 			      void **objects, unsigned want);
 void km_slub_free_checked(struct kmem_cache *cache, void *object);
+/* The freelists of a cache, or of a slab in hand, are looked at; damages are told, and mended: how many, or false. */
+int km_slub_mend(struct kmem_cache *cache);
+bool km_slub_mend_slab(struct kmem_cache *cache, struct km_page *slab);
 
 /* May a slab whose objects are all free go, with so many others partly used? Lock held. */
 km_inline bool slub_may_go(const struct kmem_cache *cache, const struct slub_node *n)

@@ -430,6 +430,11 @@ static int check_listed(struct kmem_cache *cache, struct km_page *slab)
 	return check_slab(cache, slab, false, "on the partial list");
 }
 
+static int slub_mend(struct kmem_cache *cache)
+{
+	return cache->checked ? km_slub_mend(cache) : 0;
+}
+
 static int slub_check(struct kmem_cache *cache)
 {
 	int damages = km_slabs_check(cache, &kind, check_listed);
@@ -474,6 +479,7 @@ const struct km_engine km_engine_slub = {
 	.taken = slub_taken,
 	.stats = slub_stats,
 	.check = slub_check,
+	.mend = slub_mend,
 	.fork = slub_fork,
 	.event = slub_event,
 	.clear_events = slub_clear_events,

@@ -98,18 +98,51 @@ void km_miss_defer(struct kmem_cache *cache, void *object)
 	while (!km_cas_release(&cache->deferred, &head, object));
 }
 
+static bool is_of(const struct kmem_cache *cache, const void *p)
+{
+	const struct km_page *page = km_page_of(p), *slab = page ? km_page_head((struct km_page *)page) : NULL;
+
+	if (page && page->type == KM_PAGE_SHARED)
+		return cache->engine->shared_pages && (uintptr_t)p % sizeof(void *) == 0;
+	return slab && slab->type == KM_PAGE_SLAB && slab->cache == cache &&
+	       km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0;
+}
+
+/* Where objects are debugged a link that a user wrote over is not followed: what was behind it stays in use. */
+static km_cold void cut_damaged(struct kmem_cache *cache, void *object)
+{
+	void *slow = object, *next;
+	bool turn = false;
+
+	/* A circle is cut after this. */
+	for (; (next = *(void **)((char *)object + cache->freeptr)) && next != slow; object = next, turn = !turn) {
+		if (!is_of(cache, next)) {
+			*(void **)((char *)object + cache->freeptr) = NULL;
+			km_misuse(KM_MISUSE_OVERWRITTEN, "kmem_cache_free", object, cache->name);
+			return;
+		}
+		if (turn)
+			slow = *(void **)((char *)slow + cache->freeptr);
+	}
+}
+
 /* Acquire pairs with the release in km_miss_defer. */
 void km_front_finish_deferred(struct kmem_cache *cache)
 {
 	if (km_likely(!km_load(&cache->deferred)))
 		return;
 	km_debug(km_front_busy, "what handlers left is finished where no handler gets in");
-	void *object = km_swap_acquire(&cache->deferred, NULL), *next;
+	void *object = km_swap_acquire(&cache->deferred, NULL), *next, **link;
+	if (km_is_debugged(cache) && object)
+		cut_damaged(cache, object);
 	/* Before the first is given: that may write over its link. */
 	void *twice = km_cut_circle(object, cache->freeptr);
 
 	for (; object; object = next) {
-		next = *(void **)((char *)object + cache->freeptr);
+		link = (void **)((char *)object + cache->freeptr);
+		next = *link;
+		if (km_is_debugged(cache))
+			*link = (void *)KM_DEBUG_NO_LINK;
 		cache->engine->give(cache, &object, 1);
 	}
 	if (km_unlikely(twice != NULL))

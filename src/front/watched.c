@@ -67,16 +67,36 @@ void km_front_bury(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ one object */
 
+/* Objects that are no more to be had, in a row: then a list is so damaged that the call fails. */
+#define MOST_LOST 1024u
+
+static void *one_below(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
+{
+	gfp &= ~__GFP_ZERO;
+	return bytes ? cache->below->alloc_sized(cache, bytes, align, gfp, node) :
+		       cache->below->alloc(cache, gfp, node);
+}
+
 /* Zeros come last: before, the object is not yet to be touched. */
-static void *show(struct kmem_cache *cache, void *object, gfp_t gfp, size_t bytes)
+static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	const struct km_hooks *hooks = km_load(&cache->hooks);
-	void *shown = hooks && hooks->on_alloc ? hooks->on_alloc(cache, object, gfp) : object;
+	void *object, *shown;
 
+	for (unsigned i = 0; i < MOST_LOST; i++) {
+		object = one_below(cache, bytes, align, gfp, node);
+		if (km_unlikely(!object))
+			return NULL;
+		shown = hooks && hooks->on_alloc ? hooks->on_alloc(cache, object, gfp) : object;
+		if (km_likely(shown != KM_LOST))
+			break;
+		object = shown = NULL;
+	}
 	if (km_likely(shown))
 		return km_miss_asked(cache, shown, gfp, bytes);
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	cache->below->free(cache, object);
+	if (object)
+		cache->below->free(cache, object);
 	km_calls_end(was);
 	return km_front_failed(cache->name, bytes ?: cache->object_size, gfp, ENOMEM);
 }
@@ -93,20 +113,12 @@ static bool fails(const struct kmem_cache *cache, size_t bytes, gfp_t gfp)
 
 static void *watched_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	if (fails(cache, cache->object_size, gfp))
-		return NULL;
-	void *object = cache->below->alloc(cache, gfp & ~__GFP_ZERO, node);
-
-	return km_likely(object) ? show(cache, object, gfp, 0) : NULL;
+	return fails(cache, cache->object_size, gfp) ? NULL : show(cache, 0, 0, gfp, node);
 }
 
 static void *watched_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
-	if (fails(cache, bytes, gfp))
-		return NULL;
-	void *object = cache->below->alloc_sized(cache, bytes, align, gfp & ~__GFP_ZERO, node);
-
-	return km_likely(object) ? show(cache, object, gfp, bytes) : NULL;
+	return fails(cache, bytes, gfp) ? NULL : show(cache, bytes, align, gfp, node);
 }
 
 /* The object's slab, cache and boundary, and that it is taken; a bad call is reported. */
@@ -117,14 +129,16 @@ static bool valid(struct kmem_cache *cache, void *object)
 
 	if (!slab)
 		return false;
+	/* Its watcher knows, and asks the engine where it must. */
+	if (km_is_debugged(cache))
+		return true;
 	/* The engine may take a lock for it: not in a handler that struck inside of one; there give looks again. */
 	if (!km_miss_enter())
 		return true;
 	bool taken = cache->engine->is_taken(cache, slab, (unsigned)index);
 	km_busy_end(false);
 	if (!taken) {
-		km_tell_of(slab, object, KM_MISUSE_DOUBLE_FREE);
-		km_miss_free_twice(cache, object);
+		km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->name);
 	}
 	return taken;
 }

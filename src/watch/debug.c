@@ -1,13 +1,10 @@
 /*
- * debug.c: what lies around an object of a cache that is debugged (engine/engine.h has the drawing), and who looks at
- * it: as the object comes and goes, and when it is asked for. Bytes, words and texts are the kernel's.
- *
- *	red zones		0xbb while the object is free, 0xcc while it is taken
- *	object, while free	0x6b ... 0x6b 0xa5 with SLAB_POISON, but for one that has a constructor or is typesafe
- *	padding			0x5a
+ * debug.c: who looks at the objects of a cache that is debugged, and when: as they come and go, as their slab does, and
+ * when it is asked for. debug_look.c has what there is to be seen.
  *
  * Invariants: the bytes are those of the object's state, but while that says CHANGES: then the object is the changing
- * thread's alone. A damage is told once, by whoever comes upon it first: then the bytes are as they should be.
+ * thread's alone. An object leaves the states TAKEN and FREE by one compare-and-swap of the word that was judged: of
+ * those who would have it one has it. No object goes out that is out already.
  */
 #include <errno.h>
 
@@ -17,114 +14,6 @@
 #include "../port/os.h"
 #include "guard.h"
 
-#define ZONE_FREE	0xbb
-#define ZONE_TAKEN	0xcc
-#define POISON		0x6b
-#define POISON_END	0xa5
-#define PADDING		0x5a
-
-/* ------------------------------------------------------------------ regions */
-
-static bool is_poisoned(const struct kmem_cache *cache)
-{
-	return cache->flags & SLAB_POISON && !(cache->flags & SLAB_TYPESAFE_BY_RCU) && !cache->ctor;
-}
-
-/* kmalloc's red zone begins where the user's bytes end. */
-static bool is_narrowed(const struct kmem_cache *cache)
-{
-	return (cache->flags & (SLAB_KMALLOC | SLAB_RED_ZONE)) == (SLAB_KMALLOC | SLAB_RED_ZONE);
-}
-
-static unsigned char *end_of_tracks(const struct kmem_cache *cache, void *object)
-{
-	return (unsigned char *)(km_debug_tracks(cache, object) + (cache->flags & SLAB_STORE_USER ? 2 : 0));
-}
-
-unsigned km_debug_regions(const struct kmem_cache *cache, void *object, bool taken, struct km_debug_region *regions)
-{
-	unsigned char *at = object, zone = taken ? ZONE_TAKEN : ZONE_FREE, *end = end_of_tracks(cache, object);
-	uint32_t size = cache->object_size, asked = km_debug_word(cache, object)->asked;
-	unsigned char *slot = at + cache->size - cache->left;
-	unsigned n = 0;
-
-	if (taken && is_narrowed(cache) && asked < size)
-		regions[n++] = (struct km_debug_region){ "kmalloc Redzone", at + asked, size - asked, ZONE_TAKEN };
-	if (cache->flags & SLAB_RED_ZONE) {
-		regions[n++] = (struct km_debug_region){ "Left Redzone", at - cache->left, cache->left, zone };
-		regions[n++] = (struct km_debug_region){ "Right Redzone", at + size, cache->freeptr - size, zone };
-	} else {
-		regions[n++] = (struct km_debug_region){ "Alignment padding", at + size, cache->freeptr - size,
-							 PADDING };
-	}
-	if (!taken && is_poisoned(cache)) {
-		regions[n++] = (struct km_debug_region){ "Poison", at, size - 1, POISON };
-		regions[n++] = (struct km_debug_region){ "End Poison", at + size - 1, 1, POISON_END };
-	}
-	regions[n++] = (struct km_debug_region){ "Object padding", end, (size_t)(slot - end), PADDING };
-	km_debug(n <= KM_DEBUG_REGIONS && slot >= end, "an object's regions lie in its slot");
-	return n;
-}
-
-bool km_debug_differs(const struct km_debug_region *region, unsigned char **from, unsigned char **to)
-{
-	unsigned char *at = region->at, *end = at + region->bytes;
-
-	while (at < end && *at == region->value)
-		at++;
-	if (at == end)
-		return false;
-	*from = at;
-	while (end[-1] == region->value)
-		end--;
-	*to = end;
-	return true;
-}
-
-struct km_debug_region km_debug_slab_padding(const struct kmem_cache *cache, const struct km_page *slab)
-{
-	size_t used = (size_t)slab->objects * cache->size, bytes = (KM_PAGE_SIZE << slab->order) - cache->slab_tail;
-	unsigned char *first = km_page_address(slab);
-
-	km_debug(used <= bytes, "a slab has room for its objects");
-	return (struct km_debug_region){ "Padding", first + used, bytes - used, PADDING };
-}
-
-static void fill(const struct km_debug_region *regions, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		__builtin_memset(regions[i].at, regions[i].value, regions[i].bytes);
-}
-
-/* ------------------------------------------------------------------ looking */
-
-/* The damages of these regions are told, and mended unless that ends the process. Returns how many there are. */
-static unsigned look_at(const struct km_debug_about *about, const struct km_debug_region *regions, unsigned n,
-			const char *function)
-{
-	unsigned char *from, *to;
-	unsigned damages = 0;
-
-	for (unsigned i = 0; i < n; i++) {
-		if (km_likely(!km_debug_differs(&regions[i], &from, &to)))
-			continue;
-		char title[48];
-
-		km_format(title, sizeof(title), "%s overwritten", regions[i].what);
-		if (!damages++)
-			km_debug_report_begin(about, title);
-		km_debug_report_region(about, &regions[i]);
-	}
-	if (km_likely(!damages))
-		return 0;
-	km_debug_report_end(about);
-	km_misuse(KM_MISUSE_OVERWRITTEN, function, about->object ?: km_page_address(about->slab), about->cache->name);
-	for (unsigned i = 0; i < n; i++)
-		if (km_debug_differs(&regions[i], &from, &to))
-			km_debug_restore(about->cache, &regions[i]);
-	return damages;
-}
-
 static struct km_page *slab_of(const void *object)
 {
 	struct km_page *page = km_page_of(object);
@@ -132,174 +21,215 @@ static struct km_page *slab_of(const void *object)
 	return page ? km_page_head(page) ?: page : NULL;
 }
 
-static bool is_state(uint32_t word)
-{
-	return word == KM_DEBUG_FREE || word == KM_DEBUG_TAKEN || word == KM_DEBUG_CHANGES;
-}
-
-static unsigned look_at_object(struct kmem_cache *cache, struct km_page *slab, void *object, bool taken,
-			       const char *function)
-{
-	struct km_debug_about about = { cache, slab, object };
-	struct km_debug_region regions[KM_DEBUG_REGIONS];
-
-	unsigned damages = look_at(&about, regions, km_debug_regions(cache, object, taken, regions), function);
-	struct km_debug_word *word = km_debug_word(cache, object);
-
-	if (damages || is_state(km_load(&word->state)))
-		return damages;
-	km_debug_report_begin(&about, "Freepointer corrupt");
-	km_debug_report_end(&about);
-	km_misuse(KM_MISUSE_OVERWRITTEN, function, object, cache->name);
-	*word = (struct km_debug_word){ taken ? KM_DEBUG_TAKEN : KM_DEBUG_FREE, cache->object_size };
-	return 1;
-}
-
-static unsigned look_at_slab(struct kmem_cache *cache, struct km_page *slab, const char *function)
-{
-	struct km_debug_about about = { cache, slab, NULL };
-	struct km_debug_region padding = km_debug_slab_padding(cache, slab);
-
-	return look_at(&about, &padding, 1, function);
-}
-
-/* ------------------------------------------------------------------ objects come and go */
-
-static void trace(const struct kmem_cache *cache, const char *what, const void *object)
-{
-	if (km_likely(!(cache->flags & SLAB_TRACE)))
-		return;
-	const struct km_page *slab = slab_of(object);
-	const bool linked = km_is_debugged(cache) && !cache->engine->shared_pages;
-
-	km_warn("TRACE %s %s %p inuse=%u fp=%p", cache->name, what, object, slab ? slab->inuse : 0,
-		linked ? *(void **)((char *)object + cache->freeptr) : NULL);
-}
-
+/* The object has become what the state says. */
 static void become(struct kmem_cache *cache, void *object, enum km_debug_state state)
 {
-	struct km_debug_region regions[KM_DEBUG_REGIONS];
-
-	km_debug(km_load(&km_debug_word(cache, object)->state) == KM_DEBUG_CHANGES,
-		 "an object's bytes change while it says so");
-	fill(regions, km_debug_regions(cache, object, state == KM_DEBUG_TAKEN, regions));
-	/* Release pairs with who asks whether the object may be freed: what it says of it is so. */
-	km_store_release(&km_debug_word(cache, object)->state, (uint32_t)state);
+	km_debug_fill(cache, object, state == KM_DEBUG_TAKEN, cache->object_size);
+	/* Release pairs with who asks for the state: what it says of the object is so. */
+	km_store_release(km_debug_word(cache, object), km_debug_sealed(object, state, cache->object_size));
 }
 
 /* Nothing is there of what should be. */
 static void begin(struct kmem_cache *cache, void *object)
 {
-	*km_debug_word(cache, object) = (struct km_debug_word){ KM_DEBUG_CHANGES, cache->object_size };
-	if (cache->flags & SLAB_STORE_USER)
-		__builtin_memset(km_debug_tracks(cache, object), 0, 2 * sizeof(struct km_debug_track));
+	struct km_debug_track *track = km_debug_tracks(cache, object);
+
+	for (unsigned i = 0; i < 2 && cache->flags & SLAB_STORE_USER; i++) {
+		__builtin_memset(&track[i], 0, sizeof(track[i]));
+		km_debug_seal(&track[i]);
+	}
 	become(cache, object, KM_DEBUG_FREE);
 }
 
-/*
- * Where caches share pages a free object's memory is anybody's: only the bytes around one that is taken are looked at,
- * and is this one at all, as far as the page and its state say? Else the engine knows better, and tells.
- */
-static bool seems_taken(const struct kmem_cache *cache, const void *object)
-{
-	const struct km_page *page = km_page_of(object);
-	uintptr_t offset = (uintptr_t)object & (KM_PAGE_SIZE - 1);
+/* ------------------------------------------------------------------ tracks, and what is traced */
 
-	if (!page || offset % sizeof(void *))
-		return false;
-	if (page->type != KM_PAGE_SHARED ? page->type != KM_PAGE_SLAB || page->cache != cache || offset :
-					   offset + cache->size > KM_PAGE_SIZE)
-		return false;
-	return km_load_acquire(&km_debug_word(cache, object)->state) == KM_DEBUG_TAKEN;
+static void note(const struct kmem_cache *cache, const void *object, unsigned which)
+{
+	struct km_debug_track *track = &km_debug_tracks(cache, object)[which];
+
+	if (!(cache->flags & SLAB_STORE_USER))
+		return;
+	km_debug_track(track);
+	km_debug_seal(track);
+}
+
+static void trace(struct kmem_cache *cache, const char *what, const void *object)
+{
+	struct km_page *slab = slab_of(object);
+	const void *first = NULL;
+	unsigned used = 0;
+
+	if (km_likely(!(cache->flags & SLAB_TRACE)))
+		return;
+	if (slab)
+		first = km_debug_first_free(cache, slab, &used);
+	km_warn("TRACE %s %s %p inuse=%u fp=%p", cache->name, what, object, used, first);
+}
+
+/* ------------------------------------------------------------------ objects come and go */
+
+static void tell_in_use(struct kmem_cache *cache, void *object, const char *function)
+{
+	struct km_debug_about about = { cache, slab_of(object), object };
+
+	km_debug_report_begin(&about, "Object in use on freelist");
+	km_debug_report_end(&about);
+	km_misuse(KM_MISUSE_OVERWRITTEN, function, object, cache->name);
+}
+
+/* The engine gives out what somebody has. It stays with that one. */
+static void *in_use(struct kmem_cache *cache, void *object)
+{
+	tell_in_use(cache, object, "kmem_cache_alloc");
+	km_debug_report_fix(cache, "Object at %p not allocated", object);
+	return KM_LOST;
 }
 
 static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 {
-	if (cache->engine->shared_pages && km_is_debugged(cache))
-		begin(cache, object);
-	trace(cache, "alloc", object);
-	if (!km_is_debugged(cache))
+	if (!km_is_debugged(cache)) {
+		trace(cache, "alloc", object);
 		return object;
-	struct km_debug_word *word = km_debug_word(cache, object);
+	}
+	if (cache->engine->shared_pages)
+		begin(cache, object);
+	struct km_debug_seen seen = km_debug_look(cache, object);
 	km_debug(slab_of(object) && (cache->engine->shared_pages || slab_of(object)->cache == cache),
 		 "an object that comes is the cache's");
-	look_at_object(cache, slab_of(object), object, false, "kmem_cache_alloc");
-	km_store(&word->state, (uint32_t)KM_DEBUG_CHANGES);
-	word->asked = cache->object_size;
-	if (cache->flags & SLAB_STORE_USER)
-		km_debug_track(&km_debug_tracks(cache, object)[0]);
+	const bool taken = seen.state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, false) :
+							    seen.state != KM_DEBUG_FREE;
+	if (km_unlikely(taken || !km_cas_both(km_debug_word(cache, object), &seen.word,
+					      km_debug_sealed(object, KM_DEBUG_CHANGES, cache->object_size))))
+		return in_use(cache, object);
+	trace(cache, "alloc", object);
+	km_debug_check(cache, slab_of(object), object, seen, false, "kmem_cache_alloc");
+	note(cache, object, 0);
 	become(cache, object, KM_DEBUG_TAKEN);
 	km_debug(!cache->shelf.front.open.shelf, "a cache that is debugged has no shelf");
 	return object;
 }
 
-/* Its slab, cache and boundary were looked at before, and that it is taken. */
+/* Where caches share pages the engine was asked. */
+static bool is_out(struct kmem_cache *cache, struct km_page *slab, void *object, const struct km_debug_seen *seen)
+{
+	bool engine_says = true;
+
+	if (km_likely(seen->state != KM_DEBUG_DAMAGED))
+		return seen->state == KM_DEBUG_TAKEN;
+	if (!cache->engine->shared_pages) {
+		int index = km_object_index(cache, slab, km_slab_first(cache, slab), object);
+
+		engine_says = km_debug_taken(cache, slab, (unsigned)index / 64) >> index % 64 & 1;
+	}
+	return km_debug_seems_taken(cache, object, engine_says);
+}
+
+/*
+ * Its slab, cache and boundary were looked at before. Where caches share pages the engine is asked here: it tells, too,
+ * what else it is.
+ */
 static bool goes(struct kmem_cache *cache, void *object)
 {
 	const bool shared = cache->engine->shared_pages;
 
 	trace(cache, "free", object);
-	if (!km_is_debugged(cache) || (shared && !seems_taken(cache, object)))
+	if (!km_is_debugged(cache) || (shared && !cache->engine->has(cache, object)))
 		return true;
-	struct km_debug_word *word = km_debug_word(cache, object);
+	uint64_t *word = km_debug_word(cache, object);
+	struct km_debug_seen seen = km_debug_look(cache, object);
 	struct km_page *slab = slab_of(object);
-	uint32_t taken = KM_DEBUG_TAKEN;
-	/* Two threads may free it at once: one of them has it. Any other value was written by a user. */
-	if (!km_cas_both(&word->state, &taken, (uint32_t)KM_DEBUG_CHANGES) &&
-	    (taken == KM_DEBUG_FREE || taken == KM_DEBUG_CHANGES)) {
-		km_tell_of(slab, object, KM_MISUSE_DOUBLE_FREE);
-		km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
-		return false;
-	}
-	look_at_object(cache, slab, object, true, "kmem_cache_free");
+	/* Two threads may free it at once: one of them has it, whatever the word was. */
+	do {
+		if (km_unlikely(!is_out(cache, slab, object, &seen))) {
+			km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->name);
+			return false;
+		}
+		if (km_cas_both(word, &seen.word, km_debug_sealed(object, KM_DEBUG_CHANGES, seen.asked)))
+			break;
+		seen = km_debug_judge(cache, object, seen.word);
+	} while (true);
+	km_debug_check(cache, slab, object, seen, true, "kmem_cache_free");
 	if (!shared)
-		look_at_slab(cache, slab, "kmem_cache_free");
-	*word = (struct km_debug_word){ KM_DEBUG_CHANGES, cache->object_size };
-	if (cache->flags & SLAB_STORE_USER)
-		km_debug_track(&km_debug_tracks(cache, object)[1]);
+		km_debug_check_padding(cache, slab, "kmem_cache_free");
+	note(cache, object, 1);
+	km_debug(km_debug_look(cache, object).state == KM_DEBUG_CHANGES, "an object's bytes change while it says so");
 	become(cache, object, KM_DEBUG_FREE);
 	return true;
 }
 
 static void slab_comes(struct kmem_cache *cache, struct km_page *slab)
 {
-	struct km_debug_region padding = km_debug_slab_padding(cache, slab);
 	char *object = km_slab_first(cache, slab);
 
 	if (!km_is_debugged(cache))
 		return;
 	km_debug(slab->type != KM_PAGE_SHARED, "a slab that comes is of one cache");
-	fill(&padding, 1);
+	km_debug_fill_padding(cache, slab);
 	for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
 		begin(cache, object);
 }
 
+/* All its objects are free, but those of a private group that is destroyed whole; nobody uses them any more. */
 static void slab_goes(struct kmem_cache *cache, struct km_page *slab)
 {
-	if (km_is_debugged(cache) && !cache->engine->shared_pages)
-		look_at_slab(cache, slab, "kmem_cache_free");
+	char *object = km_slab_first(cache, slab);
+
+	if (!km_is_debugged(cache) || cache->engine->shared_pages)
+		return;
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
+		struct km_debug_seen seen = km_debug_look(cache, object);
+
+		km_debug_check(cache, slab, object, seen,
+			       seen.state == KM_DEBUG_DAMAGED ? km_debug_seems_taken(cache, object, false) :
+								seen.state != KM_DEBUG_FREE, "kmem_cache_free");
+	}
+	km_debug_check_padding(cache, slab, "kmem_cache_free");
 }
 
 /* ------------------------------------------------------------------ bytes asked for */
 
+/* Of a word that says anything else than that the object is taken nothing is made: its free tells. */
+static void store_asked(const struct kmem_cache *cache, void *object, size_t bytes)
+{
+	struct km_debug_seen seen = km_debug_look(cache, object);
+
+	km_debug(bytes <= cache->object_size, "nobody has more of an object than there is");
+	if (km_likely(seen.state == KM_DEBUG_TAKEN))
+		km_cas_both(km_debug_word(cache, object), &seen.word,
+			    km_debug_sealed(object, KM_DEBUG_TAKEN, (uint32_t)bytes));
+}
+
 static void asked(struct kmem_cache *cache, void *object, size_t bytes)
 {
-	struct km_debug_word *word = km_debug_word(cache, object);
-
-	if (!is_narrowed(cache))
+	if (!km_debug_is_narrowed(cache))
 		return;
-	km_debug(bytes <= cache->object_size, "nobody has more of an object than there is");
-	__builtin_memset((char *)object + bytes, ZONE_TAKEN, cache->object_size - bytes);
-	km_store(&word->asked, (uint32_t)bytes);
+	km_debug_fill_asked(cache, object, bytes);
+	store_asked(cache, object, bytes);
+}
+
+static unsigned look_at(struct kmem_cache *cache, struct km_page *slab, void *object, bool engine_says,
+			const char *function)
+{
+	struct km_debug_seen seen = km_debug_look(cache, object);
+	const bool damaged = seen.state == KM_DEBUG_DAMAGED;
+
+	if (seen.state == KM_DEBUG_CHANGES)
+		return 0;
+	const bool taken = damaged ? km_debug_seems_taken(cache, object, engine_says) : seen.state == KM_DEBUG_TAKEN;
+	unsigned damages = km_debug_check(cache, slab, object, seen, taken, function);
+	if (km_unlikely(damaged))
+		km_cas_both(km_debug_word(cache, object), &seen.word,
+			    km_debug_sealed(object, taken ? KM_DEBUG_TAKEN : KM_DEBUG_FREE, seen.asked));
+	return damages;
 }
 
 /* Bytes that were red zone become the user's. */
 static bool grow(struct kmem_cache *cache, void *object, size_t bytes)
 {
-	if (!is_narrowed(cache) || bytes > cache->object_size)
+	if (!km_debug_is_narrowed(cache) || bytes > cache->object_size)
 		return false;
-	look_at_object(cache, slab_of(object), object, true, "krealloc");
-	km_store(&km_debug_word(cache, object)->asked, (uint32_t)bytes);
+	look_at(cache, slab_of(object), object, true, "krealloc");
+	store_asked(cache, object, bytes);
 	return true;
 }
 
@@ -307,11 +237,10 @@ static size_t bytes_of(const struct kmem_cache *cache, const void *object)
 {
 	if (!km_is_debugged(cache))
 		return 0;
-	return is_narrowed(cache) ? km_min(km_load(&km_debug_word(cache, object)->asked), cache->object_size) :
-				    cache->object_size;
+	return km_debug_is_narrowed(cache) ? km_debug_look(cache, object).asked : cache->object_size;
 }
 
-/* ------------------------------------------------------------------ who asks */
+/* ------------------------------------------------------------------ bad calls */
 
 static const char *title_of(enum km_misuse what, const void *p, char *text, size_t bytes)
 {
@@ -338,50 +267,126 @@ static void tell(struct kmem_cache *cache, struct km_page *slab, const void *p, 
 	km_debug_report_end(&about);
 }
 
+/* Others than frees change nothing, either way. */
+static void refused(struct kmem_cache *cache, const void *p, const char *function)
+{
+	if (km_is_debugged(cache) && __builtin_strstr(function, "free"))
+		km_debug_report_fix(cache, "Object at %p not freed", p);
+}
+
+/* ------------------------------------------------------------------ what engines find */
+
+static void broken(struct kmem_cache *cache, struct km_page *slab, void *object, const char *title, const char *fix)
+{
+	struct km_debug_about about = { cache, slab, object };
+
+	if (!km_is_debugged(cache)) {
+		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_free", object ?: km_page_address(slab), cache->name);
+		return;
+	}
+	km_debug_report_begin(&about, title);
+	km_debug_report_end(&about);
+	km_misuse(KM_MISUSE_OVERWRITTEN, "kmem_cache_free", object ?: km_page_address(slab), cache->name);
+	km_debug_report_fix(cache, fix);
+}
+
+/* A word that is damaged says nothing against it. */
+static bool may_be_free(const struct kmem_cache *cache, const void *object)
+{
+	if (!km_is_debugged(cache))
+		return true;
+	enum km_debug_state state = km_debug_look(cache, object).state;
+	return state == KM_DEBUG_FREE || state == KM_DEBUG_DAMAGED;
+}
+
+/* ------------------------------------------------------------------ who asks */
+
 struct looking {
 	struct kmem_cache *cache;
+	const char *function;
 	long damages;
 };
+
+/* The engine says that it is free, and a user has it: before the engine was asked, and after. */
+static bool is_in_use(const struct kmem_cache *cache, struct km_page *slab, void *object, unsigned index)
+{
+	struct km_debug_seen seen = km_debug_look(cache, object);
+
+	if (seen.state != KM_DEBUG_TAKEN)
+		return false;
+	bool taken = km_debug_taken((struct kmem_cache *)cache, slab, index / 64) >> index % 64 & 1;
+	return !taken && km_debug_look(cache, object).word == seen.word;
+}
 
 static int check_slab(struct km_page *slab, void *arg)
 {
 	struct looking *at = arg;
+	struct kmem_cache *cache = at->cache;
+	uint64_t taken = 0;
 
-	if (slab->type != KM_PAGE_SLAB || slab->cache != at->cache)
+	if (slab->type != KM_PAGE_SLAB || slab->cache != cache)
 		return 0;
-	char *object = km_slab_first(at->cache, slab);
-	for (unsigned i = 0; i < slab->objects; i++, object += at->cache->size) {
-		uint32_t state = km_load_acquire(&km_debug_word(at->cache, object)->state);
+	char *object = km_slab_first(cache, slab);
+	for (unsigned i = 0; i < slab->objects; i++, object += cache->size) {
+		if (i % 64 == 0)
+			taken = km_debug_taken(cache, slab, i / 64);
+		bool out = taken >> i % 64 & 1;
 
-		if (state != KM_DEBUG_CHANGES)
-			at->damages += look_at_object(at->cache, slab, object, state == KM_DEBUG_TAKEN,
-						      "kmem_cache_validate");
+		if (km_unlikely(!out) && km_unlikely(is_in_use(cache, slab, object, i))) {
+			tell_in_use(cache, object, at->function);
+			at->damages++;
+		}
+		at->damages += look_at(cache, slab, object, out, at->function);
 	}
-	at->damages += look_at_slab(at->cache, slab, "kmem_cache_validate");
+	at->damages += km_debug_check_padding(cache, slab, at->function);
 	return 0;
 }
 
 static int check(struct kmem_cache *cache)
 {
-	struct looking at = { cache, 0 };
+	struct looking at = { cache, "kmem_cache_validate", 0 };
 
 	if (km_is_debugged(cache) && !cache->engine->shared_pages)
 		km_pages_walk(check_slab, &at);
 	return (int)at.damages;
 }
 
+/* The slab stays, with objects that nobody gives back; their tracks say by whom they were had. */
+static void remains(struct kmem_cache *cache, struct km_page *slab, bool tell)
+{
+	struct km_debug_about about = { cache, slab, NULL };
+	struct looking at = { cache, "kmem_cache_destroy", 0 };
+	unsigned used;
+
+	if (!km_is_debugged(cache))
+		return;
+	check_slab(slab, &at);
+	km_debug_first_free(cache, slab, &used);
+	if (!tell || !used)
+		return;
+	km_debug_report_begin(&about, "Objects remaining on __kmem_cache_shutdown()");
+	about.object = km_slab_first(cache, slab);
+	for (unsigned i = 0; i < slab->objects; i++, about.object += cache->size)
+		if (km_debug_taken(cache, slab, i / 64) >> i % 64 & 1)
+			km_debug_report_object(&about);
+	about.object = NULL;
+	km_debug_report_end(&about);
+}
+
 static const struct km_hooks hooks = {
 	.on_alloc = comes, .on_free = goes, .slab_comes = slab_comes, .slab_goes = slab_goes,
-	.asked = asked, .grow = grow, .bytes = bytes_of, .tell = tell, .check = check,
+	.asked = asked, .grow = grow, .bytes = bytes_of, .tell = tell, .refused = refused,
+	.broken = broken, .may_be_free = may_be_free, .check = check, .remains = remains,
 };
 
 int kmem_cache_validate(struct kmem_cache *cache)
 {
-	const struct km_hooks *own = km_load(&cache->hooks);
 	bool was = km_busy_begin();
-	int damages = cache->engine->check(cache) + (own && own->check ? own->check(cache) : 0) +
-		      km_guard_check(cache);
 
+	/* An object that a handler freed is linked by the word that is looked at. */
+	if (!was)
+		km_front_finish_deferred(cache);
+	int damages = km_cache_check(cache) + km_guard_check(cache);
 	km_busy_end(was);
 	return damages;
 }

@@ -23,7 +23,7 @@ struct km_debug_track {
 	uintptr_t frame[KM_DEBUG_FRAMES];	/* the call into the library first; 0: no more */
 	uint64_t when;				/* ms; 0: never */
 	uint32_t cpu, thread;
-	uint64_t unused;
+	uint64_t seal;				/* over the rest, and where it lies */
 };
 _Static_assert(sizeof(struct km_debug_track) == KM_DEBUG_TRACK, "as engine.h says");
 
@@ -35,24 +35,33 @@ unsigned km_debug_stack_behind(uintptr_t pc, uintptr_t *frame, unsigned most);
 /* "OBJECT+0xOFFSET", as `kmem symbols` reads it, or the bare address; returns text. */
 const char *km_debug_place(uintptr_t address, char *text, size_t bytes);
 
-/* ---- debug.c: the bytes around an object */
+/* ---- debug_look.c: the bytes around an object, and whether they are as they should be */
 
-/* Each in turn. A word of any other value was overwritten. */
+/* Each in turn, but the last: then somebody wrote over the word that says it. */
 enum km_debug_state {
-	KM_DEBUG_FREE = 0x6b6b0f1e, KM_DEBUG_TAKEN = 0xcccc0a1d,
-	KM_DEBUG_CHANGES = 0x5a5a0c2bu,		/* by somebody, just now */
+	KM_DEBUG_FREE, KM_DEBUG_TAKEN,
+	KM_DEBUG_CHANGES,		/* by somebody, just now */
+	KM_DEBUG_DAMAGED,
 };
 
-struct km_debug_word {
-	uint32_t state;
-	uint32_t asked;			/* bytes that its user has of it */
-};
-_Static_assert(sizeof(struct km_debug_word) == KM_DEBUG_WORD, "as engine.h says");
-
-km_inline struct km_debug_word *km_debug_word(const struct kmem_cache *cache, const void *object)
+/*
+ * The word beside an object: from bit 32 on the bytes that its user has of it, beneath them the state, sealed with
+ * those bytes and the object's address. So a word that was written over, or copied from another object, says nothing.
+ */
+km_inline uint64_t *km_debug_word(const struct kmem_cache *cache, const void *object)
 {
-	return (struct km_debug_word *)((char *)object + cache->freeptr + sizeof(void *));
+	return (uint64_t *)((char *)object + cache->freeptr + sizeof(void *));
 }
+_Static_assert(sizeof(uint64_t) == KM_DEBUG_WORD, "as engine.h says");
+uint64_t km_debug_sealed(const void *object, enum km_debug_state state, uint32_t asked);
+
+struct km_debug_seen {
+	uint64_t word;
+	enum km_debug_state state;
+	uint32_t asked;			/* of a word that is damaged: the whole object */
+};
+struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, const void *object, uint64_t word);
+struct km_debug_seen km_debug_look(const struct kmem_cache *cache, const void *object);
 
 /* [0]: it was allocated, [1]: it was freed; only with SLAB_STORE_USER. */
 km_inline struct km_debug_track *km_debug_tracks(const struct kmem_cache *cache, const void *object)
@@ -60,20 +69,51 @@ km_inline struct km_debug_track *km_debug_tracks(const struct kmem_cache *cache,
 	return (struct km_debug_track *)(km_debug_word(cache, object) + 1);
 }
 
-/* Bytes that should all have one value. */
+/* A track was written; or written over, and what it says is of no use. */
+void km_debug_seal(struct km_debug_track *track);
+bool km_debug_is_sealed(const struct km_debug_track *track);
+
+/* Bytes that should all have one value; or that have a seal, which does not fit. */
 struct km_debug_region {
 	const char *what;		/* as the kernel calls it */
 	unsigned char *at;
 	size_t bytes;
 	unsigned char value;
+	const char *title;		/* NULL: "WHAT overwritten" */
+	bool unsealed;
+	uint64_t found, wanted;		/* ... of the word of the state */
 };
-#define KM_DEBUG_REGIONS 6u
-/* The regions of an object that is free, or taken; returns how many. */
-unsigned km_debug_regions(const struct kmem_cache *cache, void *object, bool taken, struct km_debug_region *regions);
+#define KM_DEBUG_REGIONS 10u
+/* The regions of one value of an object that is free, or taken; returns how many. */
+unsigned km_debug_regions(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked,
+			  struct km_debug_region *regions);
 /* The first and the last byte of it that has another value, and one behind; false: there is none. */
 bool km_debug_differs(const struct km_debug_region *region, unsigned char **from, unsigned char **to);
 /* The bytes that the objects and the engine leave of a slab. */
 struct km_debug_region km_debug_slab_padding(const struct kmem_cache *cache, const struct km_page *slab);
+/* kmalloc's red zone begins where the user's bytes end. */
+km_inline bool km_debug_is_narrowed(const struct kmem_cache *cache)
+{
+	return (cache->flags & (SLAB_KMALLOC | SLAB_RED_ZONE)) == (SLAB_KMALLOC | SLAB_RED_ZONE);
+}
+/* The bytes behind those that a user asked for are red zone. */
+void km_debug_fill_asked(const struct kmem_cache *cache, void *object, size_t bytes);
+/* They are as they should be of an object that is free, or of which a user has so many bytes; of a slab's rest. */
+void km_debug_fill(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked);
+void km_debug_fill_padding(const struct kmem_cache *cache, const struct km_page *slab);
+/* The objects that are taken, as far as the engine knows: 64 from 64 * `word` on. The first one, by its address, that
+ * is not, or NULL; and how many are. */
+uint64_t km_debug_taken(struct kmem_cache *cache, struct km_page *slab, unsigned word);
+void *km_debug_first_free(struct kmem_cache *cache, struct km_page *slab, unsigned *used);
+/* Its word is damaged: is it taken, where the engine says that it is (or not), and by what lies around it? */
+bool km_debug_seems_taken(const struct kmem_cache *cache, void *object, bool engine_says);
+/*
+ * The damages of an object that is free or taken, with the word that was seen of it, and of a slab's padding: they are
+ * told, and mended unless that ends the process; but the word of the state is the caller's to mend. Returns how many.
+ */
+unsigned km_debug_check(struct kmem_cache *cache, struct km_page *slab, void *object, struct km_debug_seen seen,
+			bool taken, const char *function);
+unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, const char *function);
 
 /* ---- debug_block.c */
 
@@ -99,7 +139,11 @@ struct km_debug_block {
 	const struct km_debug_track *tracks;
 };
 void km_debug_report_block(const struct km_debug_block *block, const struct km_debug_region *region, const char *title);
-/* The region is as it should be again, and that is said. */
-void km_debug_restore(const struct kmem_cache *cache, const struct km_debug_region *region);
+/* It is about to be as it should be again. */
+void km_debug_report_restored(const struct kmem_cache *cache, const struct km_debug_region *region);
+/* A damage was mended, or shut off, so. */
+void km_debug_report_fix(const struct kmem_cache *cache, const char *format, ...);
+/* The object with its tracks, and no more: a line of many. */
+void km_debug_report_object(const struct km_debug_about *about);
 
 #endif

@@ -65,7 +65,8 @@ static struct km_debug_region zone_of(const void *p, const struct record *record
 {
 	unsigned char *at = (unsigned char *)p + record->asked;
 
-	return (struct km_debug_region){ "kmalloc Redzone", at, (size_t)((unsigned char *)record - at), ZONE };
+	return (struct km_debug_region){ .what = "kmalloc Redzone", .at = at, .value = ZONE,
+					 .bytes = (size_t)((unsigned char *)record - at) };
 }
 
 static unsigned regions_of(const void *p, const struct record *record, bool taken, struct km_debug_region *regions)
@@ -75,9 +76,10 @@ static unsigned regions_of(const void *p, const struct record *record, bool take
 	if (waiting.flags & SLAB_RED_ZONE)
 		regions[n++] = zone_of(p, record);
 	if (!taken && waiting.flags & SLAB_POISON && record->asked) {
-		regions[n++] = (struct km_debug_region){ "Poison", (unsigned char *)p, record->asked - 1, POISON };
-		regions[n++] = (struct km_debug_region){ "End Poison", (unsigned char *)p + record->asked - 1, 1,
-							 POISON_END };
+		regions[n++] = (struct km_debug_region){ .what = "Poison", .at = (unsigned char *)p,
+							 .bytes = record->asked - 1, .value = POISON };
+		regions[n++] = (struct km_debug_region){ .what = "End Poison", .bytes = 1, .value = POISON_END,
+							 .at = (unsigned char *)p + record->asked - 1 };
 	}
 	return n;
 }
@@ -143,6 +145,8 @@ static void comes(void *p, size_t asked, size_t bytes)
 		fill(&zone, 1);
 	if (waiting.flags & SLAB_STORE_USER)
 		km_debug_track(&record->tracks[0]);
+	for (unsigned i = 0; i < 2; i++)
+		km_debug_seal(&record->tracks[i]);
 	/* Release: whoever sees that it is taken sees the zone. */
 	km_store_release(&record->seal, sealed(p, record, TAKEN));
 	km_debug(has_record(p, bytes), "a block that has come says so");
@@ -227,6 +231,7 @@ static bool goes(void *p, size_t bytes)
 	}
 	if (waiting.flags & SLAB_STORE_USER)
 		km_debug_track(&record->tracks[1]);
+	km_debug_seal(&record->tracks[1]);
 	fill(regions, regions_of(p, record, false, regions));
 	wait_there(p, bytes);
 	return false;

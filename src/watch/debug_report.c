@@ -3,6 +3,8 @@
  * with its words, a line at a time. Invariant: allocates nothing; a report is one thread's from its first line to its
  * last, but where that takes longer than anybody should wait.
  */
+#include <stdarg.h>
+
 #include "../port/bits.h"
 #include "../port/die.h"
 #include "../port/os.h"
@@ -37,7 +39,10 @@ static void say_track(const char *what, const struct km_debug_track *track)
 	uint64_t now = km_os_now_ms();
 	char place[320];
 
-	if (!track->when)
+	/* The rest may still help. */
+	if (!km_debug_is_sealed(track))
+		km_warn("%s: the track was overwritten; it says", what);
+	else if (!track->when)
 		return;
 	km_warn("%s in %s age=%lu cpu=%u pid=%u", what, km_debug_place(track->frame[0], place, sizeof(place)),
 		(unsigned long)(now - track->when), track->cpu, track->thread);
@@ -74,13 +79,35 @@ static void say_region(const struct km_debug_region *region, const void *start)
 	if (!km_debug_differs(region, &from, &to))
 		return;
 	km_debug(from < to && from >= region->at && to <= region->at + region->bytes, "a damage lies in its region");
-	km_warn("[%s overwritten] %p-%p @offset=%lu. First byte 0x%x instead of 0x%x", region->what, (void *)from,
-		(void *)(to - 1), (unsigned long)(from - (const unsigned char *)start), *from, region->value);
+	unsigned long offset = (unsigned long)(from - (const unsigned char *)start);
+	if (region->wanted)
+		km_warn("[%s overwritten] %p-%p @offset=%lu. 0x%lx instead of 0x%lx", region->what, (void *)from,
+			(void *)(to - 1), offset, region->found, region->wanted);
+	else if (region->unsealed)
+		km_warn("[%s overwritten] %p-%p @offset=%lu", region->what, (void *)from, (void *)(to - 1), offset);
+	else
+		km_warn("[%s overwritten] %p-%p @offset=%lu. First byte 0x%x instead of 0x%x", region->what,
+			(void *)from, (void *)(to - 1), offset, *from, region->value);
 }
 
 void km_debug_report_region(const struct km_debug_about *about, const struct km_debug_region *region)
 {
 	say_region(region, km_page_address(about->slab));
+}
+
+static void say_tracks(const struct km_debug_about *about)
+{
+	if (!about->object || !(about->cache->flags & SLAB_STORE_USER))
+		return;
+	say_track("Allocated", &km_debug_tracks(about->cache, about->object)[0]);
+	say_track("Freed", &km_debug_tracks(about->cache, about->object)[1]);
+}
+
+void km_debug_report_object(const struct km_debug_about *about)
+{
+	km_warn("Object %p @offset=%lu", (void *)about->object,
+		(unsigned long)(about->object - (char *)km_page_address(about->slab)));
+	say_tracks(about);
 }
 
 static void say_object(const struct km_debug_about *about)
@@ -90,10 +117,12 @@ static void say_object(const struct km_debug_about *about)
 	size_t tracks = cache->flags & SLAB_STORE_USER ? 2 * sizeof(struct km_debug_track) : 0;
 	unsigned char *padding = object + cache->freeptr + sizeof(void *) + KM_DEBUG_WORD + tracks;
 
+	uintptr_t link = *(uintptr_t *)(object + cache->freeptr);
+
 	km_debug(padding <= end && cache->object_size <= cache->freeptr, "what lies around an object lies in its slot");
 	km_warn("Object %p @offset=%lu fp=%p", (void *)object,
 		(unsigned long)(about->object - (char *)km_page_address(about->slab)),
-		*(void **)(object + cache->freeptr));
+		link == KM_DEBUG_NO_LINK ? NULL : (void *)link);
 	if (cache->left)
 		dump("Redzone", object - km_min(cache->left, LINE), km_min(cache->left, LINE));
 	dump("Object", object, km_min(cache->object_size, DUMPED));
@@ -107,11 +136,11 @@ void km_debug_report_end(const struct km_debug_about *about)
 	struct kmem_cache *cache = about->cache;
 	struct km_page *slab = about->slab;
 
-	if (about->object && cache->flags & SLAB_STORE_USER) {
-		say_track("Allocated", &km_debug_tracks(cache, about->object)[0]);
-		say_track("Freed", &km_debug_tracks(cache, about->object)[1]);
-	}
-	km_warn("Slab %p objects=%u used=%u fp=%p flags=0x%x", km_page_address(slab), slab->objects, slab->inuse, NULL,
+	unsigned used;
+	const void *free = km_debug_first_free(cache, slab, &used);
+
+	say_tracks(about);
+	km_warn("Slab %p objects=%u used=%u fp=%p flags=0x%x", km_page_address(slab), slab->objects, used, free,
 		slab->flags);
 	if (about->object)
 		say_object(about);
@@ -134,13 +163,26 @@ void km_debug_report_block(const struct km_debug_block *block, const struct km_d
 	end();
 }
 
-void km_debug_restore(const struct kmem_cache *cache, const struct km_debug_region *region)
+void km_debug_report_restored(const struct kmem_cache *cache, const struct km_debug_region *region)
 {
 	unsigned char *from, *to;
 
 	if (!km_debug_differs(region, &from, &to))
 		return;
-	km_warn("FIX %s: Restoring %s %p-%p=0x%x", cache->name, region->what, (void *)from, (void *)(to - 1),
-		region->value);
-	__builtin_memset(from, region->value, (size_t)(to - from));
+	if (region->unsealed)
+		km_warn("FIX %s: Restoring %s %p-%p", cache->name, region->what, (void *)from, (void *)(to - 1));
+	else
+		km_warn("FIX %s: Restoring %s %p-%p=0x%x", cache->name, region->what, (void *)from, (void *)(to - 1),
+			region->value);
+}
+
+void km_debug_report_fix(const struct kmem_cache *cache, const char *format, ...)
+{
+	va_list arguments;
+	char fix[96];
+
+	va_start(arguments, format);
+	km_vformat(fix, sizeof(fix), format, arguments);
+	va_end(arguments);
+	km_warn("FIX %s: %s", cache->name, fix);
 }

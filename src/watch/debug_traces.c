@@ -86,9 +86,14 @@ static bool is_in_part(const struct sites *sites, uint64_t hash)
 	return (hash & (((uint64_t)1 << sites->halvings) - 1)) == sites->part;
 }
 
+/* A track that was written over, mended or not, names no stack. */
+static const struct km_debug_track no_track;
+
 static void add(struct sites *sites, const struct km_debug_track *track, size_t bytes)
 {
-	uint64_t hash = hash_of(track), age = sites->now - km_min(track->when, sites->now);
+	if (!km_debug_is_sealed(track) || !track->when)
+		track = &no_track;
+	uint64_t hash = hash_of(track), age = track->when ? sites->now - km_min(track->when, sites->now) : 0;
 	struct site *site;
 
 	if (!is_in_part(sites, hash))
@@ -118,7 +123,7 @@ static int add_slab(struct km_page *slab, void *arg)
 		char *object = km_slab_first(cache, slab);
 
 		for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
-			if (km_load_acquire(&km_debug_word(cache, object)->state) == KM_DEBUG_TAKEN)
+			if (km_debug_look(cache, object).state == KM_DEBUG_TAKEN)
 				add(sites, &km_debug_tracks(cache, object)[0],
 				    km_debugging.hooks->bytes(cache, object));
 	}
@@ -278,7 +283,8 @@ static void print_site(struct km_writer *writer, const struct sites *sites, cons
 	if (!sites->cache)
 		km_format(bytes, sizeof(bytes), " bytes=%lu", site->bytes);
 	km_print(writer, "%7lu %s%s age=%lu/%lu/%lu pid=%u-%u\n", site->count,
-		 known ? km_debug_place(track.frame[0], place, sizeof(place)) : "(gone meanwhile)", bytes,
+		 known ? km_debug_place(track.frame[0], place, sizeof(place)) :
+		 site->track == &no_track ? "(track was overwritten)" : "(gone meanwhile)", bytes,
 		 (unsigned long)site->least, (unsigned long)(site->sum / site->count), (unsigned long)site->most,
 		 site->first, site->last);
 	for (unsigned i = 0; known && i < KM_DEBUG_FRAMES && track.frame[i]; i++)

@@ -269,10 +269,9 @@ int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 
 static int check_cache(struct kmem_cache *cache, void *arg)
 {
-	const struct km_hooks *hooks = km_load(&cache->hooks);
-
-	*(int *)arg += cache->engine->check(cache) + km_front_check(cache) +
-		       (hooks && hooks->check ? hooks->check(cache) : 0);
+	/* An object that a handler freed is linked by a word that is looked at. */
+	km_front_finish_deferred(cache);
+	*(int *)arg += km_cache_check(cache) + km_front_check(cache);
 	return 0;
 }
 

@@ -218,6 +218,180 @@ static void slab_padding(void)
 	put(p);
 }
 
+/* ------------------------------------------------------------------ what lies beside an object */
+
+static struct kmem_cache *cache_of(void *p)
+{
+	return kmem_cache_of(p) ?: mine;
+}
+
+static unsigned char *word_of(void *p)
+{
+	return (unsigned char *)km_debug_word(cache_of(p), p);
+}
+
+static void **link_of(void *p)
+{
+	return (void **)((char *)p + cache_of(p)->freeptr);
+}
+
+/* The whole slot as it was is the object's: nothing of it is poisoned by whoever looks. */
+static void still_whole(const unsigned char *p)
+{
+	for (unsigned i = 0; i < SIZE; i++)
+		NEED(p[i] == 0x11);
+}
+
+static void state_of_live(void)
+{
+	unsigned char *p = get();
+
+	word_of(p)[0] ^= 1;
+	NEED(kmem_cache_validate(cache_of(p)) == 1);
+	still_whole(p);
+	NEED(kmem_cache_validate(cache_of(p)) == 0);
+	put(p);
+}
+
+/* Any value that the word can have, but of another object, and of another time, says nothing. */
+static void state_of_another(void)
+{
+	unsigned char *p = get(), *q = get();
+
+	put(q);
+	memcpy(word_of(p), word_of(q), 8);
+	put(p);
+}
+
+static void state_of_free(void)
+{
+	unsigned char *p = get();
+
+	put(p);
+	memset(word_of(p), 0xcc, 4);
+	kmem_check_all();
+}
+
+static void bytes_asked(void)
+{
+	unsigned char *p = get();
+
+	word_of(p)[4] += 4;
+	put(p);
+}
+
+static void track(void)
+{
+	unsigned char *p = get();
+
+	km_debug_tracks(cache_of(p), p)[0].frame[2] ^= 0x100;
+	put(p);
+}
+
+static void track_of_free(void)
+{
+	unsigned char *p = get();
+
+	put(p);
+	km_debug_tracks(cache_of(p), p)[1].thread++;
+	kmem_check_all();
+}
+
+static void link_of_live(void)
+{
+	unsigned char *p = get();
+
+	*link_of(p) = NULL;
+	put(p);
+}
+
+static void link_of_free(void)
+{
+	unsigned char *p = get();
+
+	put(get());
+	put(p);
+	memset(link_of(p), 0x41, 8);
+	for (int i = 0; i < 3000; i++)
+		if (get() == p)
+			return;
+}
+
+/* None of them is had twice. */
+static void had_once(unsigned char **objects, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned j = 0; j < i; j++)
+			NEED(objects[i] != objects[j]);
+	for (unsigned i = 0; i < n; i++)
+		put(objects[i]);
+}
+
+static void link_to(int from, int to)
+{
+	unsigned char *objects[6];
+
+	for (int i = 0; i < 6; i++)
+		objects[i] = get();
+	for (int i = 0; i < 5; i++)
+		put(objects[i]);
+	*link_of(objects[from]) = objects[to];
+	for (int i = 0; i < 5; i++)
+		objects[i] = get();
+	had_once(objects, 6);
+}
+
+/* Freed in this order, each one leads to the one before. */
+static void link_to_live(void) { link_to(3, 5); }
+static void link_in_circle(void) { link_to(2, 4); }
+static void link_past_others(void) { link_to(3, 0); }
+
+static void link_to_itself(void)
+{
+	unsigned char *p = get(), *q = get(), *r;
+
+	put(p);
+	put(q);
+	*link_of(q) = q;
+	put(get());
+	r = get();
+	q = get();
+	NEED(q != r);
+	put(q);
+	put(r);
+}
+
+/* The slab has gone by then. */
+static void written_after_last_free(void)
+{
+	unsigned char *p = get();
+	struct kmem_cache *cache = cache_of(p);
+
+	put(p);
+	p[3] = 1;
+	kmem_cache_shrink(cache);
+}
+
+static void over_at_destruction(void)
+{
+	unsigned char *p = get();
+
+	p[SIZE] = 1;
+	NEED(door->get == cache_get);
+	kmem_cache_destroy(mine);
+	mine = NULL;
+}
+
+/* The engine gives out what somebody has. */
+static void in_use(void)
+{
+	unsigned char *p = get();
+
+	NEED(cache_of(p)->hooks->on_alloc(cache_of(p), p, GFP_KERNEL) == KM_LOST);
+	still_whole(p);
+	put(p);
+}
+
 static void validated(void)
 {
 	unsigned char *p = get();
@@ -268,15 +442,19 @@ static const struct kind {
 	void (*run)(void);
 	const char *title, *phrase;	/* NULL: nothing is said */
 	bool shared;			/* the same where caches share pages */
+	const char *linked;		/* the title where free objects are linked */
+	enum { ANY, LINKED, CACHES } only;	/* those engines, and that door */
+	bool bare;			/* it is no object's */
 } kinds[] = {
 #define PHRASE "object, or what surrounds it, was overwritten"
 #define OVERWRITTEN(name, what) { #name, name, what " overwritten", PHRASE, false }
 	{ "over_by_one", over_by_one, ZONE " overwritten", PHRASE, true },
 	{ "over_by_many", over_by_many, ZONE " overwritten", PHRASE, true },
-	OVERWRITTEN(over_by_very_many, "Right Redzone"),
+	{ "over_by_very_many", over_by_very_many, "Right Redzone overwritten", PHRASE, true },
 	OVERWRITTEN(under_by_one, "Left Redzone"), OVERWRITTEN(under_by_many, "Left Redzone"),
 	OVERWRITTEN(written_after_free, "Poison"), OVERWRITTEN(written_last_byte, "End Poison"),
-	OVERWRITTEN(slab_padding, "Padding"), OVERWRITTEN(validated, ZONE),
+	{ "slab_padding", slab_padding, "Padding overwritten", PHRASE, .bare = true },
+	OVERWRITTEN(validated, ZONE),
 	{ "freed_twice", freed_twice, "Object already free", "object already free", false },
 	{ "freed_twice_later", freed_twice_later, "Object already free", "object already free", false },
 	{ "freed_twice_by_threads", freed_twice_by_threads, "Object already free", "object already free", false },
@@ -285,6 +463,17 @@ static const struct kind {
 	{ "interior", interior, "Invalid object pointer", "pointer is not the start of an object", false },
 	{ "before_the_start", before_the_start, "Invalid object pointer", "pointer is not the start of an object",
 	  false },
+	OVERWRITTEN(state_of_live, "Object state"), OVERWRITTEN(state_of_another, "Object state"),
+	OVERWRITTEN(state_of_free, "Object state"), OVERWRITTEN(bytes_asked, "Object state"),
+	OVERWRITTEN(track, "Alloc track"), OVERWRITTEN(track_of_free, "Free track"),
+	{ "written_after_last_free", written_after_last_free, "Poison overwritten", PHRASE, .only = CACHES },
+	{ "link_of_live", link_of_live, "Freepointer corrupt", PHRASE, true },
+	{ "link_of_free", link_of_free, "Freepointer corrupt", PHRASE, false, "Freechain corrupt" },
+#define CHAIN(name, what) { #name, name, NULL, PHRASE, false, what, LINKED, .bare = true }
+	CHAIN(link_to_live, "Freechain corrupt"), CHAIN(link_in_circle, "Freelist cycle detected"),
+	CHAIN(link_past_others, "Wrong object count. Counter is "), CHAIN(link_to_itself, "Freelist cycle detected"),
+	{ "over_at_destruction", over_at_destruction, "Right Redzone overwritten", PHRASE, false, NULL, CACHES },
+	{ "in_use", in_use, "Object in use on freelist", PHRASE, false },
 	{ "nothing_wrong", nothing_wrong, NULL, NULL, true }, { "blocks_change", blocks_change, NULL, NULL, true },
 };
 
@@ -336,24 +525,26 @@ static int run(const struct kind *kind, const struct door *by, const char *engin
 }
 
 /* The title in its line, the stack that allocated it with it, the phrase in the last line. */
-static bool fits(const struct kind *kind, const struct door *by, bool warned, const char *said)
+static bool fits(const struct kind *kind, const struct door *by, const char *what, bool warned, const char *said)
 {
 	char title[128];
 
-	if (!kind->title)
+	if (!what)
 		return !*said;
-	bool zone = *kind->title == *ZONE;
-	snprintf(title, sizeof(title), " (Not tainted): %s%s", zone ? by->zone : "", kind->title + zone);
+	bool zone = *what == *ZONE;
+	snprintf(title, sizeof(title), " (Not tainted): %s%s", zone ? by->zone : "", what + zone);
 	const char *bug = strstr(said, "libkmem: BUG ");
-	if (!bug || !strstr(bug, title) || !strstr(bug, kind->phrase) || strstr(bug + 1, "libkmem: BUG "))
+	if (!bug || !strstr(bug, title) || !strstr(bug, kind->phrase))
 		return false;
-	if (strncmp(said, "libkmem: =====", 14))
+	/* One damage, one report; a cache that is destroyed has another to make. */
+	const char *more = strstr(bug + 1, "libkmem: BUG ");
+	if (more && !(warned && kind->run == over_at_destruction && strstr(more, ": Objects remaining on ")))
 		return false;
-	/* A padding is no object's. */
-	if (kind->run != slab_padding && !strstr(bug, "libkmem: Allocated in "))
+	if (strncmp(said, "libkmem: =====", 14) && kind->run != over_at_destruction)
 		return false;
-	bool mended = strstr(kind->title, "overwritten") != NULL;
-	return !warned || !mended == !strstr(bug, "libkmem: FIX ");
+	if (!kind->bare && !strstr(bug, "Allocated in "))
+		return false;
+	return !warned == !strstr(bug, "libkmem: FIX ");
 }
 
 int main(int argc, char **argv)
@@ -365,7 +556,8 @@ int main(int argc, char **argv)
 	if (argc == 3)
 		return child(argv[1], argv[2]);
 	for (size_t e = 0; e < sizeof(engines) / sizeof(engines[0]); e++) {
-		bool shared = km_engine_find(engines[e])->shared_pages;
+		const struct km_engine *engine = km_engine_find(engines[e]);
+		bool shared = engine->shared_pages, linked = engine->front == KM_FRONT_CHAIN;
 
 		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]) * 6; i++) {
 			const struct kind *kind = &kinds[i / 6];
@@ -375,12 +567,15 @@ int main(int argc, char **argv)
 			/* Where caches share pages there is a zone behind a cache's objects, and that is all. */
 			if (shared && (by->get != cache_get || !kind->shared))
 				continue;
+			if ((kind->only == LINKED && !linked) || (kind->only == CACHES && by->get != cache_get))
+				continue;
+			const char *what = linked && kind->linked ? kind->linked : kind->title;
 			int status = run(kind, by, engines[e], modes[warn], said, sizeof(said));
-			bool ends = kind->title && !warn;
+			bool ends = what && !warn;
 
 			total++;
 			if ((ends ? WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT : status == 0) &&
-			    fits(kind, by, warn, said))
+			    fits(kind, by, what, warn, said))
 				continue;
 			printf("%s, %s, %s, misuse:%s: status 0x%x\n said:\n%s\n", kind->name, by->name, engines[e],
 			       modes[warn], (unsigned)status, said);

@@ -2,7 +2,7 @@
 TEST_CFLAGS_death/slob := -Wno-array-bounds
 # Debugging is tried by malloc as well.
 TEST_LIBS_death/debug := $(BUILD)/libkmem-malloc.a
-TEST_CFLAGS_death/debug := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow
+TEST_CFLAGS_death/debug := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow -Wno-missing-field-initializers
 $(BUILD)/tests/death/debug: $(BUILD)/libkmem-malloc.a
 # So are guarded objects.
 TEST_LIBS_death/guard := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate

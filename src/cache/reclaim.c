@@ -23,13 +23,16 @@ static struct {
 
 /* Caches that one tick visits: some 80 us where none of them is in the processor's caches. */
 #define MAX_VISITS 256u
-/* Idle for two looks: what lies on its shelves goes back. */
+/*
+ * Idle for two looks: what lies on its shelves goes back. The list stands here, not on the stack: a tick comes at the
+ * end of a miss, which may be a handler's, whose stack is small. The lock guards it.
+ */
 #define MAX_IDLE 128u
-struct idle {
+static struct {
 	struct kmem_cache *cache[MAX_IDLE], *left[MAX_IDLE];	/* in use, but not on some CPUs any more */
 	size_t count, left_count;
 	bool quiet;			/* everything is idle: nobody missed for the decay time, or use fell */
-};
+} idle;
 
 /*
  * CPUs on which nobody missed for as long as makes a cache idle, since the round before: the process's threads are
@@ -58,55 +61,51 @@ static void look_at_cpus(void)
 	}
 }
 
-static int reap_cache(struct kmem_cache *cache, void *arg)
+static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 {
-	struct idle *idle = arg;
-
 	/* It would find no room. */
-	if (idle->count == MAX_IDLE || idle->left_count == MAX_IDLE)
+	if (idle.count == MAX_IDLE || idle.left_count == MAX_IDLE)
 		return 1;
 	/* Keeps its own time, below, while others are at work. */
-	if (cache->engine->array.look && !idle->quiet)
+	if (cache->engine->array.look && !idle.quiet)
 		return 0;
 	/* Once more where nothing goes on: the first time the engine forgets that it was touched. */
-	for (int times = cache->engine->reap ? 1 + idle->quiet : 0; times; times--)
+	for (int times = cache->engine->reap ? 1 + idle.quiet : 0; times; times--)
 		cache->engine->reap(cache);
 	km_store(&cache->misses, (uint16_t)0);
 	if (km_load(&cache->touched)) {
 		km_store(&cache->touched, false);
 		cache->idle_looks = 0;
-		if (!idle->quiet && km_front_lies_on(cache, left_cpus.cpu, left_cpus.count)) {
-			km_debug(idle->left_count < MAX_IDLE, "a tick gathers a few caches only");
-			idle->left[idle->left_count++] = cache;
+		if (!idle.quiet && km_front_lies_on(cache, left_cpus.cpu, left_cpus.count)) {
+			km_debug(idle.left_count < MAX_IDLE, "a tick gathers a few caches only");
+			idle.left[idle.left_count++] = cache;
 		}
-		if (!idle->quiet)
+		if (!idle.quiet)
 			return 0;
 	}
 	/* Two looks and it goes. */
-	if (cache->idle_looks == 0 && !idle->quiet) {
+	if (cache->idle_looks == 0 && !idle.quiet) {
 		cache->idle_looks = 1;
 	} else if (cache->idle_looks < 2) {
 		cache->idle_looks = 2;
-		km_debug(idle->count < MAX_IDLE, "a tick gathers a few caches only");
-		idle->cache[idle->count++] = cache;
+		km_debug(idle.count < MAX_IDLE, "a tick gathers a few caches only");
+		idle.cache[idle.count++] = cache;
 	}
 	return 0;
 }
 
 /* Caches neither come nor go while their shelves are drained: the registry stays locked. */
-static void drain_idle(void *arg)
+static void drain_idle(void *arg km_unused)
 {
-	struct idle *idle = arg;
-
 	km_debug(km_is_locked(&reclaim.lock), "one thread reaps at a time");
 
-	if (idle->left_count)
-		km_front_leave_all(idle->left, idle->left_count, left_cpus.cpu, left_cpus.count);
-	if (idle->count)
-		km_front_drain_all(idle->cache, idle->count);
-	for (size_t i = 0; i < idle->count; i++) {
-		km_front_resize(idle->cache[i], idle->cache[i]->capacity);
-		idle->cache[i]->engine->shrink(idle->cache[i]);
+	if (idle.left_count)
+		km_front_leave_all(idle.left, idle.left_count, left_cpus.cpu, left_cpus.count);
+	if (idle.count)
+		km_front_drain_all(idle.cache, idle.count);
+	for (size_t i = 0; i < idle.count; i++) {
+		km_front_resize(idle.cache[i], idle.cache[i]->capacity);
+		idle.cache[i]->engine->shrink(idle.cache[i]);
 	}
 }
 
@@ -128,8 +127,9 @@ static void reap(uint64_t now, bool fell, bool quiet)
 		round->left = km_registry_count();
 	reclaim.quiet |= fell || quiet;
 	reclaim.purges |= quiet;
-	struct idle idle = { .count = 0, .quiet = reclaim.quiet };
-	km_registry_try_some(round, MAX_VISITS, reap_cache, &idle, drain_idle);
+	idle.count = idle.left_count = 0;
+	idle.quiet = reclaim.quiet;
+	km_registry_try_some(round, MAX_VISITS, reap_cache, NULL, drain_idle);
 	if (round->left) {
 		km_store(&reclaim.next_reap_ms, reclaim.quiet ? now : now + 1);
 		return;
@@ -145,41 +145,39 @@ static void reap(uint64_t now, bool fell, bool quiet)
 
 /* Engines with a pace of their own. Kernel: REAPTIMEOUT_AC, a timer and a work item for each CPU. */
 #define LOOK_MS 2000u
-struct looks {
+static struct {
 	struct kmem_cache *cache[MAX_IDLE];
 	size_t count;
 	uint64_t now_ms;
-};
+} looks;			/* as `idle` */
 
-static int look_at_cache(struct kmem_cache *cache, void *arg)
+static int look_at_cache(struct kmem_cache *cache, void *arg km_unused)
 {
-	struct looks *looks = arg;
-
-	if (looks->count == MAX_IDLE)
+	if (looks.count == MAX_IDLE)
 		return 1;
 	if (!cache->engine->array.look)
 		return 0;
-	if (cache->engine->array.look(cache, looks->now_ms))
-		looks->cache[looks->count++] = cache;
+	if (cache->engine->array.look(cache, looks.now_ms))
+		looks.cache[looks.count++] = cache;
 	return 0;
 }
 
-static void trim_looked_at(void *arg)
+static void trim_looked_at(void *arg km_unused)
 {
-	struct looks *looks = arg;
-
-	if (looks->count)
-		km_front_trim_all(looks->cache, looks->count);
+	if (looks.count)
+		km_front_trim_all(looks.cache, looks.count);
 }
 
 static void look(uint64_t now)
 {
 	struct km_round *round = &km_rounds[KM_ROUND_LOOK];
-	struct looks looks = { .now_ms = now };
 
+	km_debug(km_is_locked(&reclaim.lock), "one thread looks at a time");
+	looks.count = 0;
+	looks.now_ms = now;
 	if (!round->left)
 		round->left = km_registry_count();
-	km_registry_try_some(round, MAX_VISITS, look_at_cache, &looks, trim_looked_at);
+	km_registry_try_some(round, MAX_VISITS, look_at_cache, NULL, trim_looked_at);
 	km_store(&reclaim.next_look_ms, now + (round->left ? 1 : LOOK_MS));
 }
 

@@ -30,6 +30,8 @@
 
 static struct {
 	struct km_lock lock;
+	/* Of a CPU's charged block, while they change hands: a handler's stack is small. */
+	void *objects[KM_CHARGED_MOST];
 } drain = { .lock = KM_LOCK_INIT(KM_RANK_DRAIN) };
 
 void km_front_new_cpu(bool may_wait)
@@ -677,20 +679,19 @@ static void *const *objects_on(const struct km_shelf *shelf, unsigned cpu)
  */
 static void take_charged(struct kmem_cache *cache, unsigned cpu, const struct km_charged_drain *how)
 {
-	void *objects[KM_CHARGED_MOST];
 	uintptr_t owner = km_owned_owner_cpu(&cache->charged, cpu);
 	size_t count = km_shelf_count_cpu(&cache->charged, cpu);
 
 	if (!owner)
 		return;
-	km_debug(count <= KM_CHARGED_MOST, "what leaves a shelf has room in an array");
+	km_debug(km_is_locked(&drain.lock) && count <= KM_CHARGED_MOST, "what leaves a shelf has room in the array");
 	const bool mixed = cache->mixed.slot != 0;
 	void *const *there = objects_on(&cache->charged, cpu);
 	if (count && !how->which(cache, mixed ? KM_PAYERS_DIFFER : owner, there, count, how->arg))
 		return;
-	count = km_owned_take_cpu(&cache->charged, cpu, objects, &owner);
+	count = km_owned_take_cpu(&cache->charged, cpu, drain.objects, &owner);
 	if (count)
-		how->take(cache, mixed ? KM_PAYERS_DIFFER : owner, objects, count, how->arg);
+		how->take(cache, mixed ? KM_PAYERS_DIFFER : owner, drain.objects, count, how->arg);
 	release_block(cache, cpu);
 }
 

@@ -1,0 +1,187 @@
+/*
+ * stack_of_misses.c: an alternate signal stack needs what kmem(7) says beside the kernel's frame: a miss takes 5 KiB of
+ * stack at most, 6 where a group pays. Measured on a stack that was painted, in all that a miss may lead to: fresh
+ * slabs, full shelves, bulk, several payers, a limit and what is done there, private groups; and while time passes, so
+ * that some miss gives back what lies idle. Of code as the compiler's optimizer leaves it. Disciplines: all.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+
+#include "kit/clock.h"
+#include "kit/paid.h"
+
+enum { STACK = 256 << 10, MANY = 3000, READY = 100, IDLE = 4, PLAIN = 5 << 10, PAID = 6 << 10 };
+#define PAINT 0x5e
+
+static unsigned char stack[STACK] __attribute__((aligned(4096)));
+static void *objects[MANY];
+static struct kmem_cache *cache, *idle[IDLE];
+static struct mem_cgroup *groups[2];
+
+/* ------------------------------------------------------------------ depth */
+
+static void *run(void *work)
+{
+	((void (*)(void))work)();
+	return NULL;
+}
+
+static void nothing(void)
+{
+}
+
+/* With the thread's own start and end. */
+static size_t bytes_of(void (*work)(void))
+{
+	size_t untouched = 0;
+	pthread_attr_t how;
+	pthread_t thread;
+
+	memset(stack, PAINT, sizeof(stack));
+	pthread_attr_init(&how);
+	NEED(!pthread_attr_setstack(&how, stack, sizeof(stack)));
+	NEED(!pthread_create(&thread, &how, run, (void *)work));
+	pthread_join(thread, NULL);
+	while (stack[untouched] == PAINT)
+		untouched++;
+	return sizeof(stack) - untouched;
+}
+
+static void takes(const char *what, void (*work)(void), size_t most)
+{
+	size_t bytes = bytes_of(work) - bytes_of(nothing);
+
+	printf("%-20s %zu bytes\n", what, bytes);
+#if defined(__OPTIMIZE__) && !defined(KM_DEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	NEED(bytes <= most, "%s", what);
+#else
+	(void)most;
+#endif
+}
+
+/* ------------------------------------------------------------------ misses */
+
+/* Objects that lie ready in caches which nobody uses for a while: some miss of another cache gives them back. */
+static void leave_ready(void)
+{
+	void *some[READY];
+
+	for (unsigned i = 0; i < IDLE; i++) {
+		for (unsigned k = 0; k < READY; k++)
+			some[k] = kmem_cache_alloc(idle[i], GFP_KERNEL | __GFP_NOWARN);
+		for (unsigned k = 0; k < READY; k++)
+			if (some[k])
+				kmem_cache_free(idle[i], some[k]);
+	}
+}
+
+static void time_passes(unsigned i)
+{
+	if (i % 8 == 0)
+		ahead_ms += 600;
+	if (i % READY == 0)
+		leave_ready();
+}
+
+static void one_by_one(void)
+{
+	for (unsigned i = 0; i < MANY; i++) {
+		time_passes(i);
+		set_active_memcg(groups[i % 2]);
+		objects[i] = kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN);
+	}
+	for (unsigned i = 0; i < MANY; i++) {
+		time_passes(i);
+		if (objects[i])
+			kmem_cache_free(cache, objects[i]);
+	}
+}
+
+static void in_bulk(void)
+{
+	for (unsigned i = 0; i < MANY; i += READY) {
+		set_active_memcg(groups[i / READY % 2]);
+		time_passes(i);
+		if (kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, READY, objects))
+			kmem_cache_free_bulk(cache, READY, objects);
+		if (kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, READY, objects))
+			kmem_cache_free_bulk(NULL, READY, objects);
+	}
+}
+
+static void sizes(void)
+{
+	for (size_t size = 8; size < 6 << 20; size += size / 2) {
+		void *p = kmalloc(size, GFP_KERNEL_ACCOUNT | __GFP_NOWARN), *grown = NULL;
+
+		time_passes(0);
+		if (p)
+			grown = krealloc(p, size * 2, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+		kfree(grown ? grown : p);
+	}
+}
+
+static void measure(size_t most)
+{
+	takes("one by one", one_by_one, most);
+	if (!slob)
+		takes("in bulk", in_bulk, most);
+	takes("sizes", sizes, most);
+}
+
+static void make_all(const char *name, slab_flags_t flags)
+{
+	cache = kmem_cache_create(name, 200, NULL, flags);
+	NEED(cache);
+	for (unsigned i = 0; i < IDLE; i++) {
+		char other[16];
+
+		snprintf(other, sizeof(other), "%s%u", name, i);
+		NEED((idle[i] = kmem_cache_create(other, 300 + 100 * i, NULL, flags)));
+	}
+}
+
+static void nobody_pays(void)
+{
+	make_all("plain", 0);
+	measure(PLAIN);
+}
+
+/* ------------------------------------------------------------------ paid for */
+
+static uint64_t gives_nothing(struct mem_cgroup *group, uint64_t bytes, void *arg)
+{
+	(void)group, (void)bytes, (void)arg;
+	return 0;
+}
+
+static void limit(struct mem_cgroup *group)
+{
+	NEED(mem_cgroup_add_shrinker(group, 0, gives_nothing, NULL));
+	NEED(!mem_cgroup_set_max(group, mem_cgroup_current(group) + 100000));
+}
+
+static void groups_pay(void)
+{
+	make_all("paid", SLAB_ACCOUNT);
+	groups[0] = group_below(NULL, "first");
+	groups[1] = group_below(NULL, "second");
+	measure(PAID);
+	limit(groups[0]);
+	measure(PAID);
+}
+
+static void private_groups_pay(void)
+{
+	make_all("own", SLAB_ACCOUNT);
+	groups[0] = private_group("first");
+	groups[1] = private_group("second");
+	measure(PAID);
+	limit(groups[0]);
+	measure(PAID);
+}
+
+static const struct test_case cases[] = {
+	{ "nobody pays", nobody_pays }, { "groups pay", groups_pay }, { "private groups pay", private_groups_pay },
+};
+API_MAIN(cases)

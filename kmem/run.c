@@ -24,6 +24,7 @@
 #include "cache/cache.h"
 #include "kmem.h"
 #include "paths.h"
+#include "watch/debug.h"
 
 #define LIBRARY "libkmem-malloc.so"
 #define MOST_DEBUG 511		/* bytes of KMEM_DEBUG */
@@ -38,13 +39,14 @@ static const char usage_text[] =
 	"  --debug SETTINGS   debugged caches: FZPU, FZPU,malloc-*; see KMEM_DEBUG=help\n"
 	"  --fail SETTINGS    malloc fails on purpose, as KMEM_FAILSLAB says: 1,5,0,-1\n"
 	"  --options K:V,...  any other KMEM_OPTIONS (KMEM_OPTIONS=help lists them)\n"
+	"  --leaks            when the program ends, by whom was allocated what is not freed, on stderr\n"
+	"  --leaks=FILE       ... into FILE, in which %p becomes the process id\n"
 	"  --stats            when the program ends, slabinfo on stderr\n"
 	"  --stats=FILE       ... JSON into FILE, in which %p becomes the process id\n"
 	"KMEM_LIBRARY names another " LIBRARY ".\n";
 
 struct run_options {
-	const char *engine, *percpu, *limit, *group, *options, *stats, *debug, *fail;
-	bool want_stats;
+	const char *engine, *percpu, *limit, *group, *options, *stats, *leaks, *debug, *fail;
 };
 
 static void check_name(const char *option, const char *name, const char *const *known)
@@ -75,12 +77,6 @@ static void check_limit(const char *text)
 
 	if (!km_parse_bytes(text, &bytes))
 		kmem_usage("run", "--limit: '%s' is no size: bytes, or as 512M, 1.5G: with K, M, G or T", text);
-}
-
-static void check_debug(const char *text)
-{
-	if (strlen(text) > MOST_DEBUG)
-		kmem_usage("run", "--debug: longer than %d bytes", MOST_DEBUG);
 }
 
 static void check_fail(const char *text)
@@ -124,20 +120,39 @@ static void check_options(const char *text)
 	}
 }
 
+static const char *file_of(const char *option, const char *name)
+{
+	if (name && !*name)
+		kmem_usage("run", "--%s=: no file", option);
+	return name ?: "-";
+}
+
+static void check_debug(const char *text)
+{
+	char letter;
+
+	if (strlen(text) > MOST_DEBUG)
+		kmem_usage("run", "--debug: longer than %d bytes", MOST_DEBUG);
+	if (!km_debug_fits(text, &letter))
+		kmem_usage("run", "--debug: there is no letter '%c'; KMEM_DEBUG=help lists all", letter);
+}
+
+static const struct option known[] = {
+	{ "engine", required_argument, NULL, 'e' },
+	{ "percpu", required_argument, NULL, 'p' },
+	{ "limit", required_argument, NULL, 'l' },
+	{ "group", required_argument, NULL, 'g' },
+	{ "debug", required_argument, NULL, 'd' },
+	{ "fail", required_argument, NULL, 'f' },
+	{ "options", required_argument, NULL, 'o' },
+	{ "leaks", optional_argument, NULL, 'k' },
+	{ "stats", optional_argument, NULL, 's' },
+	{ "help", no_argument, NULL, 'h' },
+	{ NULL, 0, NULL, 0 },
+};
+
 static int parse(int argc, char **argv, struct run_options *options)
 {
-	static const struct option known[] = {
-		{ "engine", required_argument, NULL, 'e' },
-		{ "percpu", required_argument, NULL, 'p' },
-		{ "limit", required_argument, NULL, 'l' },
-		{ "group", required_argument, NULL, 'g' },
-		{ "debug", required_argument, NULL, 'd' },
-		{ "fail", required_argument, NULL, 'f' },
-		{ "options", required_argument, NULL, 'o' },
-		{ "stats", optional_argument, NULL, 's' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
 	static const char *const engines[] = { KM_ENGINE_NAMES NULL };
 	static const char *const disciplines[] = { "auto", "rseq", "cmpxchg", "lock", NULL };
 	int code;
@@ -168,10 +183,10 @@ static int parse(int argc, char **argv, struct run_options *options)
 			check_options(options->options = optarg);
 			break;
 		case 's':
-			options->want_stats = true;
-			options->stats = optarg;
-			if (optarg && !*optarg)
-				kmem_usage("run", "--stats=: no file");
+			options->stats = file_of("stats", optarg);
+			break;
+		case 'k':
+			options->leaks = file_of("leaks", optarg);
 			break;
 		case 'h':
 			kmem_help(usage_text);
@@ -441,13 +456,43 @@ static const char *option_value(const char *text, const char *key, size_t *lengt
 	return value;
 }
 
-static void check_engine(const char *wanted)
+static bool engine_is_slob(void)
 {
 	size_t length = 0;
 	const char *engine = option_value(getenv("KMEM_OPTIONS"), "engine", &length);
 
-	if (engine && length == strlen("slob") && !strncmp(engine, "slob", length))
-		kmem_usage("run", "%s: engine slob can't say whose an object is", wanted);
+	return engine && length == strlen("slob") && !strncmp(engine, "slob", length);
+}
+
+/* What its blocks can't be asked for is said here, and not by each program that is started. */
+static void check_slob(const struct run_options *options)
+{
+	if (options->limit || options->group)
+		kmem_usage("run", "%s: engine slob can't say whose an object is",
+			   options->limit ? "--limit" : "--group");
+	if (options->leaks)
+		kmem_usage("run", "--leaks: engine slob can't say by whom an object was allocated");
+}
+
+/* Of slob's blocks nothing but the check of a free can be had; the first list that names a cache decides. */
+static bool spare_slob(const char *debug)
+{
+	const slab_flags_t others = KM_DEBUG_FLAGS & ~SLAB_CONSISTENCY_CHECKS;
+	char letter, *text;
+	bool low;
+
+	if (!debug || strlen(debug) > MOST_DEBUG || !km_debug_fits(debug, &letter) || !strcmp(debug, "help"))
+		return true;
+	km_debug_read(debug);
+	slab_flags_t flags = km_debug_flags_of("kmalloc", 0, &low);
+	if (!(flags & others))
+		return true;
+	kmem_failed(0, "run", "engine slob: malloc's blocks have nothing around them that could be looked at");
+	if (asprintf(&text, "%s,kmalloc;%s", flags & SLAB_CONSISTENCY_CHECKS ? "F" : "-", debug) < 0)
+		return false;
+	bool ok = strlen(text) > MOST_DEBUG || setenv("KMEM_DEBUG", text, 1) == 0;
+	free(text);
+	return ok;
 }
 
 static bool set_option(const char *key, const char *value)
@@ -471,14 +516,17 @@ static bool set_options(const struct run_options *options)
 	if (options->percpu)
 		/* It would outrank the option. */
 		unsetenv("KMEM_PERCPU");
-	if (options->limit || options->group)
-		check_engine(options->limit ? "--limit" : "--group");
-	return true;
+	if (options->debug && setenv("KMEM_DEBUG", options->debug, 1))
+		return false;
+	if (!engine_is_slob())
+		return true;
+	check_slob(options);
+	return spare_slob(getenv("KMEM_DEBUG"));
 }
 
 /* The program writes it when it ends, and can only say then that it can't, with its own status: it is not begun. Each
  * %p will be a process's number; a folder of such a name may come to be meanwhile. */
-static int check_stats(const char *path)
+static int check_report(const char *option, const char *path)
 {
 	const char *name = strrchr(path, '/') + 1;
 	char folder[PATH_MAX * 2];
@@ -492,16 +540,15 @@ static int check_stats(const char *path)
 		error = S_ISDIR(status.st_mode) ? EISDIR : access(path, W_OK) ? errno : 0;
 	else if (access(folder, W_OK | X_OK))
 		error = errno;
-	return error ? kmem_failed(126, "run", "--stats=%s: %s", path, strerror(error)) : 0;
+	return error ? kmem_failed(126, "run", "--%s=%s: %s", option, path, strerror(error)) : 0;
 }
 
 /* The program may change its directory before it ends: hand it a path from the root. */
-static int set_stats(const struct run_options *options)
+static int set_report(const char *option, const char *variable, const char *file)
 {
 	char here[PATH_MAX], path[PATH_MAX * 2];
-	const char *file = options->stats;
 
-	if (!file || !strcmp(file, "-")) {
+	if (!strcmp(file, "-")) {
 		snprintf(path, sizeof(path), "-");
 	} else if (*file == '/') {
 		snprintf(path, sizeof(path), "%s", file);
@@ -510,10 +557,24 @@ static int set_stats(const struct run_options *options)
 			return kmem_failed(126, "run", "current directory: %s", strerror(errno));
 		snprintf(path, sizeof(path), "%s/%s", here, file);
 	}
-	int status = strcmp(path, "-") ? check_stats(path) : 0;
+	int status = strcmp(path, "-") ? check_report(option, path) : 0;
 	if (status)
 		return status;
-	return setenv("KMEM_STATS", path, 1) ? kmem_failed(126, "run", "out of memory") : 0;
+	return setenv(variable, path, 1) ? kmem_failed(126, "run", "out of memory") : 0;
+}
+
+/* The report of leaks goes through this command, which knows functions: the library does not. */
+static int set_leaks(const struct run_options *options)
+{
+	char self[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (length > 0) {
+		self[length] = '\0';
+		if (setenv("KMEM_SYMBOLS", self, 1))
+			return kmem_failed(126, "run", "out of memory");
+	}
+	return set_report("leaks", "KMEM_LEAKS", options->leaks);
 }
 
 /* All of malloc's requests may wait. The seed is chosen here where none is given, so that the programs that this one
@@ -540,11 +601,11 @@ int cmd_run(int argc, char **argv)
 
 	if (status)
 		return status;
-	if (!set_options(&options) || (options.debug && setenv("KMEM_DEBUG", options.debug, 1)) ||
-	    !set_fail(options.fail) ||
+	if (!set_options(&options) || !set_fail(options.fail) ||
 	    !set_joined("LD_PRELOAD", library, ':', getenv("LD_PRELOAD") ?: ""))
 		return kmem_failed(126, "run", "out of memory");
-	if (options.want_stats && (status = set_stats(&options)))
+	if ((options.stats && (status = set_report("stats", "KMEM_STATS", options.stats))) ||
+	    (options.leaks && (status = set_leaks(&options))))
 		return status;
 	const char *program = find_program(argv[first], found, sizeof(found));
 	if (program && (status = check_program(program, argv + first + 1)))

@@ -152,6 +152,15 @@ KMEM_API int kmem_cache_validate(struct kmem_cache *cache);
 KMEM_API int kmem_cache_print_traces(struct kmem_cache *cache, int fd);
 
 /*
+ * kmem_print_leaks - the same of all caches that have SLAB_STORE_USER, malloc's and kmalloc's among them: stacks with
+ * the most bytes first, each with its objects and bytes; and how many blocks of whole pages there are, whose stacks are
+ * not known. KMEM_LEAKS=FILE (`kmem run --leaks`) gives all caches SLAB_STORE_USER, and prints this when the program
+ * ends. Other threads may go on; not from a signal handler. 0; -EINVAL: no cache has it; -ENOMEM; or another negative
+ * errno of writing. Kernel: none, it has a file for each cache.
+ */
+KMEM_API int kmem_print_leaks(int fd);
+
+/*
  * kmem_failslab - from now on allocations fail on purpose as `settings` say, in words with commas between them:
  * interval=N, probability=N (percent), space=N (bytes that are spared first), times=N (-1: for ever), or these four as
  * bare numbers in this order; ignore-gfp-wait=Y|N, cache-filter=Y|N, require-start=ADDRESS, require-end=ADDRESS,

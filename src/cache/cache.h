@@ -234,6 +234,9 @@ void km_large_let_go(void *p);
 struct km_debugging {
 	/* The text of KMEM_DEBUG, once, before any cache is made. */
 	void (*read)(const char *text);
+	/* The same of KMEM_LEAKS: caches have tracks, and in the end they are printed. */
+	void (*track)(void);
+	int (*print_leaks)(int fd);
 	/* The flags of a cache of that name, size and alignment that is made with these. */
 	slab_flags_t (*flags)(const char *name, uint32_t size, uint32_t align, slab_flags_t flags);
 	/* Where libc is ready, before main(), and where such a cache is made: stacks may be asked for. */

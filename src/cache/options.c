@@ -358,6 +358,18 @@ static void read_failing(void)
 		km_warn("KMEM_FAILSLAB: the program is linked without failures (-Wl,-u,kmem_failslab)");
 }
 
+static void read_leaks(void)
+{
+	char text[4];
+
+	if (km_os_getenv("KMEM_LEAKS", text, sizeof(text)) <= 0)
+		return;
+	if (&km_debugging)
+		km_debugging.track();
+	else
+		km_warn("KMEM_LEAKS: the program is linked without debugging (-Wl,-u,kmem_cache_validate)");
+}
+
 void km_options_read(void)
 {
 	char text[512];
@@ -369,6 +381,7 @@ void km_options_read(void)
 	settle_account();
 	settle_guard();
 	read_debug();
+	read_leaks();
 	read_failing();
 	if (read_variable("KMEM_PERCPU", text, sizeof(text)) && !set_percpu(text))
 		km_warn("KMEM_PERCPU: unknown discipline: %s", text);

@@ -144,6 +144,13 @@ int km_os_eventfd(void);
 void km_os_event_add(int fd, uint64_t count);
 int km_os_open_truncated(const char *path);
 void km_os_close(int fd);
+/* A file in memory: its descriptor, or -errno. All that it has goes to `out`: through the program `command`, with one
+ * word as its argument and without an environment: 0 if that ended with 0, or -errno; or as it is. */
+int km_os_memory_file(const char *name);
+int km_os_filter(const char *command, const char *word, int in, int out);
+int km_os_copy(int in, int out);
+/* Threads of the process; 0: the system does not say. */
+unsigned km_os_threads(void);
 unsigned km_os_pid(void);
 /* The calling thread, by the system's number; 0 after km_os_shut. */
 unsigned km_os_thread(void);

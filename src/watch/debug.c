@@ -233,7 +233,7 @@ static bool grow(struct kmem_cache *cache, void *object, size_t bytes)
 	return true;
 }
 
-static size_t bytes_of(const struct kmem_cache *cache, const void *object)
+size_t km_debug_bytes(const struct kmem_cache *cache, const void *object)
 {
 	if (!km_is_debugged(cache))
 		return 0;
@@ -375,7 +375,7 @@ static void remains(struct kmem_cache *cache, struct km_page *slab, bool tell)
 
 static const struct km_hooks hooks = {
 	.on_alloc = comes, .on_free = goes, .slab_comes = slab_comes, .slab_goes = slab_goes,
-	.asked = asked, .grow = grow, .bytes = bytes_of, .tell = tell, .refused = refused,
+	.asked = asked, .grow = grow, .bytes = km_debug_bytes, .tell = tell, .refused = refused,
 	.broken = broken, .may_be_free = may_be_free, .check = check, .remains = remains,
 };
 
@@ -409,5 +409,6 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 }
 
 const struct km_debugging km_debugging = {
-	.read = km_debug_read, .flags = flags_of, .ready = km_debug_stack_ready, .hooks = &hooks,
+	.read = km_debug_read, .track = km_debug_track_all, .print_leaks = kmem_print_leaks,
+	.flags = flags_of, .ready = km_debug_stack_ready, .hooks = &hooks,
 };

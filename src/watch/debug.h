@@ -11,6 +11,10 @@
 
 /* Settings for all: each text replaces the one before. "help" changes nothing, and says what there is. */
 void km_debug_read(const char *text);
+/* Are all letters of it known? False: *letter is one that is not. */
+bool km_debug_fits(const char *text, char *letter);
+/* From now on caches have SLAB_STORE_USER, but those that refuse it. */
+void km_debug_track_all(void);
 /* Some cache may have SLAB_STORE_USER by it. */
 bool km_debug_may_track(void);
 /* The flags of a cache of that name, made with `flags`. *low: none that would make its slabs longer. */
@@ -32,6 +36,8 @@ void km_debug_stack_ready(bool tracks);
 void km_debug_track(struct km_debug_track *track);
 /* In a handler: the frames behind the one of `pc`, which was interrupted; returns how many. */
 unsigned km_debug_stack_behind(uintptr_t pc, uintptr_t *frame, unsigned most);
+/* It was made before stacks could be had, and now they can. */
+bool km_debug_is_early(const struct km_debug_track *track);
 /* "OBJECT+0xOFFSET", as `kmem symbols` reads it, or the bare address; returns text. */
 const char *km_debug_place(uintptr_t address, char *text, size_t bytes);
 
@@ -72,6 +78,9 @@ km_inline struct km_debug_track *km_debug_tracks(const struct kmem_cache *cache,
 /* A track was written; or written over, and what it says is of no use. */
 void km_debug_seal(struct km_debug_track *track);
 bool km_debug_is_sealed(const struct km_debug_track *track);
+
+/* The bytes that its user has of an object; 0: the cache is not debugged. */
+size_t km_debug_bytes(const struct kmem_cache *cache, const void *object);
 
 /* Bytes that should all have one value; or that have a seal, which does not fit. */
 struct km_debug_region {

@@ -14,6 +14,7 @@ static struct {
 	bool low;			/* O: no flag that makes slabs longer */
 	bool set;			/* there is a text */
 	bool tracks;			/* ... some block of which has U */
+	bool leaks;			/* all that may have U have it */
 } asked;
 
 static const struct {
@@ -35,6 +36,7 @@ struct block {
 	const char *names;		/* NULL: it is for all caches */
 	size_t length;			/* of the names */
 	bool missing;			/* the text ends with semicolons: there is none */
+	char unknown;			/* a letter that is none; 0: all are */
 };
 
 /* False: there is no such letter. */
@@ -66,9 +68,13 @@ static const char *read_block(const char *at, struct block *block, bool tell)
 	/* Without a letter it is all of them. */
 	if ((!*at && !block->missing) || *at == ',')
 		block->flags = ALL;
-	for (; *at && *at != ',' && *at != ';'; at++)
-		if (!add_letter(block, *at) && tell)
+	for (; *at && *at != ',' && *at != ';'; at++) {
+		if (add_letter(block, *at))
+			continue;
+		block->unknown = *at;
+		if (tell)
 			km_warn("KMEM_DEBUG: option '%c' unknown. skipped", *at);
+	}
 	/* A list without a name is none. */
 	if (*at == ',' && at[1] && at[1] != ';')
 		block->names = at + 1;
@@ -151,9 +157,24 @@ void km_debug_read(const char *text)
 	km_debug_blocks_start();
 }
 
+bool km_debug_fits(const char *text, char *letter)
+{
+	struct block block = { .unknown = '\0' };
+
+	for (const char *at = text; at && *at && !block.unknown;)
+		at = read_block(at, &block, false);
+	*letter = block.unknown;
+	return !block.unknown || __builtin_strcmp(text, "help") == 0;
+}
+
+void km_debug_track_all(void)
+{
+	asked.leaks = true;
+}
+
 bool km_debug_may_track(void)
 {
-	return asked.tracks;
+	return asked.tracks || asked.leaks;
 }
 
 slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low)
@@ -163,7 +184,11 @@ slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low)
 	struct block block;
 
 	*low = asked.low;
-	if (flags & SLAB_NO_USER_FLAGS || !asked.set)
+	if (flags & SLAB_NO_USER_FLAGS)
+		return flags;
+	if (asked.leaks && !(flags & SLAB_NOLEAKTRACE))
+		flags |= SLAB_STORE_USER;
+	if (!asked.set)
 		return flags;
 	km_debug(!asked.text[sizeof(asked.text) - 1], "the text that was given has an end");
 	do {

@@ -152,6 +152,7 @@ static size_t put_name(char *text, size_t bytes, const char *name)
 		else
 			text[length++] = *name;
 	}
+	km_debug(length < bytes, "a name that is cut ends in its array");
 	text[length] = '\0';
 	return length;
 }
@@ -285,8 +286,14 @@ static bool is_own(uintptr_t address)
 		return true;
 	if (!is_listed(address))
 		return false;
+	km_debug(is_listed((uintptr_t)is_listed), "the library's own code is in its list");
 	km_store(place, address);
 	return true;
+}
+
+bool km_debug_is_early(const struct km_debug_track *track)
+{
+	return km_load(&unwinder.backtrace) && is_own(track->frame[0]);
 }
 
 /* Its own frame is the first. */

@@ -18,17 +18,19 @@
 #include "debug.h"
 #include "print.h"
 
-#define MOST_ROOM	(1u << 14)	/* sites of a table, 64 bytes each; a power of two, as the least */
+#define MOST_ROOM	(1u << 14)	/* sites of a table, 80 bytes each; a power of two, as the least */
 #define LEAST_ROOM	64u
 #define MOST_HALVINGS	16u
 
 /* The objects of one stack. */
 struct site {
 	const struct km_debug_track *track;	/* of one of them; NULL: there is none */
+	struct km_page *slab;			/* which that is in */
 	uint64_t hash;				/* of its frames */
 	unsigned long count, bytes;
 	uint64_t least, most, sum;		/* ages, ms */
 	uint32_t first, last;			/* threads */
+	bool early;				/* the stack is not known */
 };
 
 struct sites {
@@ -62,7 +64,8 @@ static uint64_t hash_of(const struct km_debug_track *track)
 }
 
 /* NULL: there is no room for one more. */
-static struct site *site_of(struct sites *sites, const struct km_debug_track *track, uint64_t hash)
+static struct site *site_of(struct sites *sites, struct km_page *slab, const struct km_debug_track *track,
+			    uint64_t hash)
 {
 	for (uint64_t i = hash >> 40;; i++) {
 		struct site *site = &sites->table[i & (sites->room - 1)];
@@ -76,7 +79,10 @@ static struct site *site_of(struct sites *sites, const struct km_debug_track *tr
 			return NULL;
 		sites->used++;
 		km_debug(sites->used < sites->room, "a search for a stack finds a free place");
-		*site = (struct site){ .track = track, .hash = hash, .least = UINT64_MAX, .first = track->thread };
+		*site = (struct site){
+			.track = track, .slab = slab, .hash = hash, .least = UINT64_MAX, .first = track->thread,
+			.early = km_debug_is_early(track),
+		};
 		return site;
 	}
 }
@@ -89,7 +95,7 @@ static bool is_in_part(const struct sites *sites, uint64_t hash)
 /* A track that was written over, mended or not, names no stack. */
 static const struct km_debug_track no_track;
 
-static void add(struct sites *sites, const struct km_debug_track *track, size_t bytes)
+static void add(struct sites *sites, struct km_page *slab, const struct km_debug_track *track, size_t bytes)
 {
 	if (!km_debug_is_sealed(track) || !track->when)
 		track = &no_track;
@@ -98,7 +104,7 @@ static void add(struct sites *sites, const struct km_debug_track *track, size_t 
 
 	if (!is_in_part(sites, hash))
 		return;
-	site = site_of(sites, track, hash);
+	site = site_of(sites, slab, track, hash);
 	if (!site) {
 		sites->too_many = true;
 		return;
@@ -124,8 +130,7 @@ static int add_slab(struct km_page *slab, void *arg)
 
 		for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
 			if (km_debug_look(cache, object).state == KM_DEBUG_TAKEN)
-				add(sites, &km_debug_tracks(cache, object)[0],
-				    km_debugging.hooks->bytes(cache, object));
+				add(sites, slab, &km_debug_tracks(cache, object)[0], km_debug_bytes(cache, object));
 	}
 	km_page_let_go(slab);
 	return sites->too_many;
@@ -171,8 +176,12 @@ static void keep(struct sites *sites, const struct site *site)
 {
 	struct site *heap = sites->heaviest;
 
+	/* The dynamic linker has such from before the program's first function, and they are no leaks. */
+	if (!sites->cache && site->early)
+		return;
 	sites->total += site->count;
 	sites->bytes += site->bytes;
+	km_debug(sites->kept <= sites->room / 4, "the heaviest stacks lie behind the table");
 	if (sites->kept < sites->room / 4) {
 		heap[sites->kept] = *site;
 		rise(sites, sites->kept++);
@@ -259,17 +268,14 @@ static bool begin(struct sites *sites)
 /* False: the object has come and gone meanwhile. */
 static bool stack_of(const struct site *site, struct km_debug_track *track)
 {
-	struct km_page *slab = km_page_of(site->track);
 	bool stays = false;
 
-	if (!slab)
-		return false;
-	km_page_hold(slab);
-	if (slab->type == KM_PAGE_SLAB) {
+	km_page_hold(site->slab);
+	if (site->slab->type == KM_PAGE_SLAB) {
 		*track = *site->track;
 		stays = hash_of(track) == site->hash;
 	}
-	km_page_let_go(slab);
+	km_page_let_go(site->slab);
 	return stays;
 }
 
@@ -299,6 +305,17 @@ static void print_sites(struct km_writer *writer, const struct sites *sites)
 		km_print(writer, "%7lu of %lu other stacks\n", sites->others, sites->other_sites);
 }
 
+/* Large blocks are no cache's that has tracks. */
+static void print_untracked(struct km_writer *writer)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	if (stats.large_blocks)
+		km_print(writer, "%7lu of whole pages bytes=%lu: it is not known by whom\n", stats.large_blocks,
+			 stats.large_bytes);
+}
+
 static int print(struct kmem_cache *cache, int fd)
 {
 	struct km_writer writer = { .fd = fd };
@@ -309,6 +326,8 @@ static int print(struct kmem_cache *cache, int fd)
 	if (begin(&sites)) {
 		if (gather(&sites)) {
 			print_sites(&writer, &sites);
+			if (!cache)
+				print_untracked(&writer);
 			km_print(&writer, "TOTAL %lu\n", sites.total);
 			error = km_print_end(&writer);
 		}
@@ -316,6 +335,24 @@ static int print(struct kmem_cache *cache, int fd)
 	}
 	km_busy_end(was);
 	return error;
+}
+
+static int find_tracks(struct kmem_cache *cache, void *arg)
+{
+	*(bool *)arg |= has_tracks(cache);
+	return 0;
+}
+
+int kmem_print_leaks(int fd)
+{
+	bool tracks = false;
+
+	if (!km_boot())
+		return -ENOMEM;
+	bool was = km_busy_begin();
+	km_registry_visit(find_tracks, &tracks);
+	km_busy_end(was);
+	return tracks ? print(NULL, fd) : -EINVAL;
 }
 
 int kmem_cache_print_traces(struct kmem_cache *cache, int fd)

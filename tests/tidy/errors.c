@@ -353,6 +353,7 @@ static void numbers(void)
 	IS(kmem_slabinfo_write, EOPNOTSUPP, -kmem_slabinfo_write("sheaf 2 1 1"));
 	IS(kmem_cache_walk, EOPNOTSUPP, -kmem_cache_walk(slob, visit_nothing, NULL));
 	IS(kmem_cache_print_traces, EINVAL, -kmem_cache_print_traces(sheaf, 1));
+	IS(kmem_print_leaks, EINVAL, -kmem_print_leaks(1));
 	IS(kmem_failslab, EINVAL, -kmem_failslab("probability=101"));
 	IS(kmem_set_rcu, EINVAL, -kmem_set_rcu(&half));
 	IS(kmem_set_rcu, EBUSY, set_another());

@@ -16,6 +16,7 @@
 #include "root.h"
 
 bool km_ready;
+void (*km_mempool_fork)(bool before, bool child);
 static unsigned own_pid;	/* of the process that our handlers of fork know */
 
 static struct {
@@ -49,11 +50,15 @@ void km_boot_fork_prepare(void)
 	km_big_fork(true, false);
 	km_percpu_fork(true, false);
 	km_meta_fork(true, false);
+	if (km_load_acquire(&km_mempool_fork))
+		km_mempool_fork(true, false);
 }
 
 static void fork_done(bool child)
 {
 	km_debug(km_front_busy, "a fork keeps signal handlers out to its end");
+	if (km_load_acquire(&km_mempool_fork))
+		km_mempool_fork(false, child);
 	km_meta_fork(false, child);
 	km_percpu_fork(false, child);
 	km_big_fork(false, child);

@@ -20,6 +20,9 @@ km_inline bool km_boot(void)
 	return km_likely(km_load_acquire(&km_ready)) || km_boot_slow();
 }
 
+/* mempool.c: its locks, once there is a pool. */
+extern km_hidden void (*km_mempool_fork)(bool before, bool child);
+
 /* Our handlers of fork, for who copies the process by another call. */
 void km_boot_fork_prepare(void);
 void km_boot_fork_parent(void);

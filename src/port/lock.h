@@ -30,6 +30,7 @@ enum km_rank {
 	KM_RANK_PRIVATE,	/* what a private group has */
 	KM_RANK_META,		/* our own memory */
 	KM_RANK_STOCK,		/* a CPU's stocks of what is charged and not used */
+	KM_RANK_POOL,		/* the reserves of mempools */
 	KM_NR_RANKS
 };
 

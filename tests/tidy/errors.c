@@ -15,6 +15,7 @@
 #include <kmem/inline.h>
 #include <kmem/kmem.h>
 #include <kmem/memcg.h>
+#include <kmem/mempool.h>
 #include <kmem/rcu.h>
 #include <kmem/stats.h>
 
@@ -361,6 +362,46 @@ static void numbers(void)
 	IS(kmem_print_json, EBADF, -kmem_print_json(-1));
 }
 
+static bool no_element;
+static void *element(gfp_t gfp, void *data)
+{
+	return no_element ? NULL : kmalloc(64, gfp);
+}
+static void no_more(void *element, void *data)
+{
+	kfree(element);
+}
+
+static void pools(void)
+{
+	struct kmem_cache *none = cache_by("none", "sheaf", 0);
+	mempool_t pool, other;
+
+	kmem_cache_set_limit(none, 0);
+	IS(mempool_init, EINVAL, -mempool_init(&pool, -1, element, no_more, NULL));
+	IS(mempool_init_node, EINVAL, -mempool_init_node(&pool, 1, NULL, no_more, NULL, GFP_KERNEL, 0));
+	IS(mempool_create, EINVAL, of(mempool_create(1, element, NULL, NULL)));
+	IS(mempool_create_node, EINVAL, of(mempool_create_node(-1, element, no_more, NULL, GFP_KERNEL, 0)));
+	if (mempool_init(&pool, 1, element, no_more, NULL))
+		failed = 1;
+	IS(mempool_resize, EINVAL, -mempool_resize(&pool, -1));
+	IS(mempool_resize, ENOMEM, -mempool_resize(&pool, INT_MAX));
+	no_element = true;
+	IS(mempool_init, ENOMEM, -mempool_init(&other, 1, element, no_more, NULL));
+	IS(mempool_init_node, ENOMEM, -mempool_init_node(&other, 1, element, no_more, NULL, GFP_KERNEL, 0));
+	IS(mempool_create, ENOMEM, of(mempool_create(1, element, no_more, NULL)));
+	IS(mempool_create_node, ENOMEM, of(mempool_create_node(1, element, no_more, NULL, GFP_KERNEL, 0)));
+	kfree(mempool_alloc(&pool, GFP_NOWAIT));
+	IS(mempool_alloc, ENOMEM, of(mempool_alloc(&pool, GFP_NOWAIT)));
+	IS(mempool_alloc_preallocated, ENOMEM, of(mempool_alloc_preallocated(&pool)));
+	IS(mempool_alloc_slab, ENOMEM, of(mempool_alloc_slab(QUIET, none)));
+	IS(mempool_kmalloc, EINVAL, of(mempool_kmalloc(QUIET, (void *)(KMALLOC_MAX_SIZE + 1))));
+	IS(mempool_kmalloc, ENOMEM, WHEN_SHORT(mempool_kmalloc(QUIET, (void *)KMALLOC_MAX_SIZE)));
+	IS(mempool_alloc_pages, EINVAL, of(mempool_alloc_pages(QUIET, (void *)11)));
+	IS(mempool_alloc_pages, ENOMEM, WHEN_SHORT(mempool_alloc_pages(QUIET, (void *)10)));
+	mempool_exit(&pool);
+}
+
 /* In a process in which the library can't start. */
 static void not_started(void)
 {
@@ -400,6 +441,7 @@ int main(int argc, char **argv)
 	caches();
 	objects();
 	numbers();
+	pools();
 	if (listing)
 		not_started();
 	else

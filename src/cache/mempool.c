@@ -1,0 +1,393 @@
+/*
+ * mempool.c: pools with a reserve of elements. Invariant: with its lock free, elements[0, curr_nr) of a pool are its
+ * reserve, and curr_nr is at most min_nr, but while a reserve becomes smaller; under the lock pointers are moved, and
+ * no function is called.
+ *
+ * The locks are the process's, one for each part of all pools, and not the pools': the handlers of fork know them
+ * without a list of pools. A signal handler that struck inside of the library only tries: its own thread may be the
+ * holder.
+ */
+#include <errno.h>
+#include <kmem/mempool.h>
+
+#include "../port/bits.h"
+#include "../port/die.h"
+#include "../port/os.h"
+#include "cache.h"
+
+#define LOCKS	16u
+static struct {
+	struct km_lock lock;
+} km_aligned(64) part[LOCKS] = { [0 ... LOCKS - 1] = { KM_LOCK_INIT(KM_RANK_POOL) } };
+
+static struct km_lock *lock_of(const mempool_t *pool)
+{
+	return &part[(uintptr_t)pool / 64 % LOCKS].lock;
+}
+
+static void fork_locks(bool before, bool child)
+{
+	for (unsigned i = 0; i < LOCKS; i++)
+		km_lock_around_fork(&part[i].lock, before, child);
+}
+
+/* False: this is a handler, and its own thread may have it. *was: for leave. */
+static bool enter(const mempool_t *pool, uint8_t *was)
+{
+	*was = km_busy_begin();
+	if (km_unlikely(*was)) {
+		if (km_trylock(lock_of(pool)))
+			return true;
+		km_busy_end(*was);
+		return false;
+	}
+	km_lock(lock_of(pool));
+	return true;
+}
+
+static void leave(const mempool_t *pool, uint8_t was)
+{
+	km_unlock(lock_of(pool));
+	km_busy_end(was);
+}
+
+/* ------------------------------------------------------------------ the reserve */
+
+/* From its end, so many into elements[], if there are as many. */
+static bool take(mempool_t *pool, void **elements, int count)
+{
+	uint8_t was;
+	bool enough = false;
+
+	if (km_load(&pool->curr_nr) < count || !enter(pool, &was))
+		return false;
+	if (pool->curr_nr >= count) {
+		km_bump(&pool->curr_nr, -count);
+		__builtin_memcpy(elements, pool->elements + pool->curr_nr, (size_t)count * sizeof(*elements));
+		enough = true;
+	}
+	km_debug(pool->curr_nr >= 0, "nobody takes what a reserve has not");
+	leave(pool, was);
+	return enough;
+}
+
+/* The first of them, as many as it lacks; returns how many. */
+static int put(mempool_t *pool, void *const *elements, int count)
+{
+	int room = km_load(&pool->min_nr) - km_load(&pool->curr_nr);
+	uint8_t was;
+
+	if (km_likely(room <= 0) || !enter(pool, &was))
+		return 0;
+	room = km_min(km_max(pool->min_nr - pool->curr_nr, 0), count);
+	__builtin_memcpy(pool->elements + pool->curr_nr, elements, (size_t)room * sizeof(*elements));
+	km_bump(&pool->curr_nr, room);
+	km_debug(!room || pool->curr_nr <= pool->min_nr, "a reserve is filled up, and no more");
+	leave(pool, was);
+	return room;
+}
+
+/*
+ * Something came back. A thread that waits counts itself, looks once more, and sleeps if `wait` is what it was before
+ * that look. Both change `waiters` by an atomic operation, so one sees the other: this one the count, or that one the
+ * element.
+ */
+static void tell(mempool_t *pool)
+{
+	unsigned waiters = km_add_both(&pool->waiters, 0u);
+
+	if (km_likely(!waiters))
+		return;
+	km_add_both(&pool->wait, 1u);
+	/* All of them: the first one may want more than there is. */
+	while (waiters--)
+		km_os_wake(&pool->wait);
+}
+
+/* ------------------------------------------------------------------ elements */
+
+#define PATIENCE_MS	5000u	/* kernel: 5 * HZ: who waits asks the pool's function again */
+
+static gfp_t gently(gfp_t gfp)
+{
+	return (gfp & ~__GFP_NOFAIL) | __GFP_NORETRY | __GFP_NOWARN | __GFP_NOMEMALLOC;
+}
+
+/* The first ones that are NULL, as far as the pool's function gives some; returns how many are missing then, which are
+ * gathered at the front of `missing`, if there is such. */
+static unsigned fill(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
+{
+	unsigned missing = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		if (!elements[i] && !missing)
+			elements[i] = pool->alloc(gfp, pool->pool_data);
+		missing += !elements[i];
+	}
+	return missing;
+}
+
+/* All that are missing, out of the reserve: all or none. */
+static bool fill_up(mempool_t *pool, void **elements, unsigned count, unsigned missing)
+{
+	uint8_t was;
+	bool enough = false;
+
+	if (missing > (unsigned)km_max(km_load(&pool->curr_nr), 0) || !enter(pool, &was))
+		return false;
+	if (missing <= (unsigned)pool->curr_nr) {
+		for (unsigned i = 0; i < count; i++)
+			if (!elements[i]) {
+				km_bump(&pool->curr_nr, -1);
+				elements[i] = pool->elements[pool->curr_nr];
+			}
+		enough = true;
+	}
+	leave(pool, was);
+	return enough;
+}
+
+/* Once: by the function, else by the reserve. errno is kept where that succeeds. */
+static bool get(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
+{
+	int kept = errno;
+	unsigned missing = fill(pool, gfp, elements, count);
+
+	if (!missing || fill_up(pool, elements, count, missing)) {
+		errno = kept;
+		return true;
+	}
+	return false;
+}
+
+static km_cold void get_waiting(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
+{
+	km_debug(!km_front_busy, "who waits is not inside of the library");
+	km_add_both(&pool->waiters, 1u);
+	for (;;) {
+		unsigned seen = km_load_acquire(&pool->wait);
+
+		if (get(pool, gfp, elements, count))
+			break;
+		km_os_wait(&pool->wait, seen, PATIENCE_MS);
+	}
+	km_add_both(&pool->waiters, -1u);
+}
+
+static void check_gfp(const char *function, gfp_t gfp)
+{
+	km_front_check_gfp(function, gfp, NULL);
+	if (km_unlikely(gfp & __GFP_ZERO))
+		km_misuse(KM_MISUSE_BAD_GFP, function, NULL, NULL);
+}
+
+void *mempool_alloc(mempool_t *pool, gfp_t gfp)
+{
+	void *element = NULL;
+
+	check_gfp("mempool_alloc", gfp);
+	if (km_likely(get(pool, gently(gfp), &element, 1)))
+		return element;
+	if (km_gfp_may_wait(gfp) && !km_front_busy)
+		get_waiting(pool, gently(gfp), &element, 1);
+	else
+		errno = ENOMEM;
+	return element;
+}
+
+void *mempool_alloc_preallocated(mempool_t *pool)
+{
+	void *element = NULL;
+
+	if (!take(pool, &element, 1))
+		errno = ENOMEM;
+	return element;
+}
+
+int mempool_alloc_bulk(mempool_t *pool, void **elements, unsigned int count, unsigned int allocated)
+{
+	(void)allocated;
+	if (!get(pool, gently(GFP_KERNEL), elements, count))
+		get_waiting(pool, gently(GFP_KERNEL), elements, count);
+	return 0;
+}
+
+void mempool_free(void *element, mempool_t *pool)
+{
+	if (km_unlikely(!element))
+		return;
+	int kept = errno;
+	if (put(pool, &element, 1)) {
+		tell(pool);
+	} else {
+		pool->free(element, pool->pool_data);
+		/* Where there is no reserve, those who wait do so for the pool's function. */
+		if (km_unlikely(!km_load(&pool->min_nr) || km_load(&pool->waiters)))
+			tell(pool);
+	}
+	errno = kept;
+}
+
+unsigned int mempool_free_bulk(mempool_t *pool, void **elements, unsigned int count)
+{
+	int taken = put(pool, elements, (int)km_min(count, (unsigned)INT32_MAX));
+
+	if (taken)
+		tell(pool);
+	return (unsigned)taken;
+}
+
+/* ------------------------------------------------------------------ pools */
+
+/* Until the reserve is full, or there are no more. */
+static bool fill_reserve(mempool_t *pool, gfp_t gfp)
+{
+	while (!mempool_is_saturated(pool)) {
+		void *element = pool->alloc(gfp, pool->pool_data);
+
+		if (!element)
+			return false;
+		mempool_free(element, pool);
+	}
+	return true;
+}
+
+static void **list_of(int min_nr)
+{
+	return kvmalloc_array((size_t)km_max(min_nr, 1), sizeof(void *), GFP_KERNEL | __GFP_NOWARN);
+}
+
+/* A fork that is under way has the registry, and does not learn of the locks in its middle. */
+static void begin(void)
+{
+	km_registry_lock();
+	km_store_release(&km_mempool_fork, fork_locks);
+	km_registry_unlock();
+}
+
+int mempool_init_node(mempool_t *pool, int min_nr, mempool_alloc_t *alloc, mempool_free_t *free, void *pool_data,
+		      gfp_t gfp, int node)
+{
+	(void)node;
+	*pool = (mempool_t){ .min_nr = min_nr, .alloc = alloc, .free = free, .pool_data = pool_data };
+	if (min_nr < 0 || !alloc || !free)
+		return -EINVAL;
+	if (!km_boot())
+		return -ENOMEM;
+	if (km_unlikely(!km_load(&km_mempool_fork)))
+		begin();
+	pool->elements = list_of(min_nr);
+	if (pool->elements && fill_reserve(pool, gfp))
+		return 0;
+	mempool_exit(pool);
+	return -ENOMEM;
+}
+
+int mempool_init(mempool_t *pool, int min_nr, mempool_alloc_t *alloc, mempool_free_t *free, void *pool_data)
+{
+	return mempool_init_node(pool, min_nr, alloc, free, pool_data, GFP_KERNEL, NUMA_NO_NODE);
+}
+
+void mempool_exit(mempool_t *pool)
+{
+	void *element;
+
+	while (take(pool, &element, 1))
+		pool->free(element, pool->pool_data);
+	kvfree(pool->elements);
+	*pool = (mempool_t){ 0 };
+}
+
+mempool_t *mempool_create_node(int min_nr, mempool_alloc_t *alloc, mempool_free_t *free, void *pool_data, gfp_t gfp,
+			       int node)
+{
+	mempool_t *pool = kmalloc(sizeof(*pool), GFP_KERNEL);
+	int error = pool ? mempool_init_node(pool, min_nr, alloc, free, pool_data, gfp, node) : -ENOMEM;
+
+	if (!error)
+		return pool;
+	kfree(pool);
+	errno = -error;
+	return NULL;
+}
+
+mempool_t *mempool_create(int min_nr, mempool_alloc_t *alloc, mempool_free_t *free, void *pool_data)
+{
+	return mempool_create_node(min_nr, alloc, free, pool_data, GFP_KERNEL, NUMA_NO_NODE);
+}
+
+void mempool_destroy(mempool_t *pool)
+{
+	if (!pool)
+		return;
+	mempool_exit(pool);
+	kfree(pool);
+}
+
+/* The reserve goes over to the longer list. */
+static int grow(mempool_t *pool, int min_nr)
+{
+	void **longer = list_of(min_nr), **old;
+	uint8_t was;
+
+	if (!longer || !enter(pool, &was)) {
+		kvfree(longer);
+		return -ENOMEM;
+	}
+	old = pool->elements;
+	__builtin_memcpy(longer, old, (size_t)pool->curr_nr * sizeof(*old));
+	pool->elements = longer;
+	km_store(&pool->min_nr, min_nr);
+	leave(pool, was);
+	kvfree(old);
+	fill_reserve(pool, GFP_KERNEL | __GFP_NOWARN);
+	return 0;
+}
+
+int mempool_resize(mempool_t *pool, int min_nr)
+{
+	void *element;
+
+	if (min_nr < 0)
+		return -EINVAL;
+	if (min_nr > pool->min_nr)
+		return grow(pool, min_nr);
+	km_store(&pool->min_nr, min_nr);
+	while (km_load(&pool->curr_nr) > min_nr && take(pool, &element, 1))
+		pool->free(element, pool->pool_data);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ kinds of pools */
+
+void *mempool_alloc_slab(gfp_t gfp, void *pool_data)
+{
+	return kmem_cache_alloc(pool_data, gfp);
+}
+
+void mempool_free_slab(void *element, void *pool_data)
+{
+	kmem_cache_free(pool_data, element);
+}
+
+void *mempool_kmalloc(gfp_t gfp, void *pool_data)
+{
+	return kmalloc((size_t)pool_data, gfp);
+}
+
+void mempool_kfree(void *element, void *pool_data)
+{
+	(void)pool_data;
+	kfree(element);
+}
+
+void *mempool_alloc_pages(gfp_t gfp, void *pool_data)
+{
+	return kmalloc((size_t)pool_data < 32 ? KM_PAGE_SIZE << (size_t)pool_data : SIZE_MAX, gfp);
+}
+
+void mempool_free_pages(void *element, void *pool_data)
+{
+	(void)pool_data;
+	kfree(element);
+}

@@ -9,6 +9,7 @@
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/probe.h"
 #include "../port/stock_word.h"
 #include "group.h"
 
@@ -663,6 +664,7 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 	km_memcg_let_go(attempt.high);
 	km_calls_end(calls);
 	km_debug(done || !(gfp & (__GFP_NOFAIL | __GFP_HIGH)) || km_front_busy, "a charge that must not fail does not");
+	KM_PROBE4(charge, objcg, bytes, gfp, done);
 	return done;
 }
 

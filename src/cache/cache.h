@@ -288,6 +288,13 @@ void *km_watched_asked(void *p, size_t bytes) km_cold;
 /* It has room for so many, more than it has: they are its user's from now on. False: not so. */
 bool km_watched_grow(void *p, size_t bytes, gfp_t gfp) km_cold;
 
+/* ---- probes.c */
+
+/* A tracer may have come, or gone: a look. With km_front_busy set, and no lock but that of reclaim. */
+void km_probes_look(void);
+/* The hooks of caches while one is there that have no others. */
+extern km_hidden const struct km_hooks km_probe_hooks;
+
 /* ---- reclaim.c */
 
 void km_reclaim_start(void);

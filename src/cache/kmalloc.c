@@ -267,6 +267,7 @@ static void *alloc_node(size_t size, gfp_t gfp, int node)
 
 static km_noinline void *kmalloc_slowly(size_t size, gfp_t gfp, int node)
 {
+	km_front_note_site((uintptr_t)__builtin_return_address(0));
 	void *object = alloc_node(size, gfp, node);
 
 	return km_likely(!km_sanitizer.objects && !km_watched_sizes) ? object : km_watched_asked(object, size);

@@ -7,6 +7,7 @@
 #include "../page/owner.h"
 #include "../port/bits.h"
 #include "../port/die.h"
+#include "../port/probe.h"
 #include "growth.h"
 #include "ready.h"
 
@@ -344,7 +345,7 @@ static void *alloc_paid(size_t bytes, size_t align, struct km_request *request)
 	return p;
 }
 
-void *km_large_alloc_request(size_t asked, size_t align, struct km_request *request)
+static void *alloc_request(size_t asked, size_t align, struct km_request *request)
 {
 	if (km_unlikely(km_large_fails) && km_front_fails("large", asked, request->gfp)) {
 		request->gfp |= __GFP_NOWARN;
@@ -364,6 +365,16 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 		block_comes(p, asked, request->gfp & __GFP_ZERO);
 	if (p && km_unlikely(km_block_hooks != NULL))
 		km_block_hooks->comes(p, asked, km_large_bytes(p));
+	return p;
+}
+
+void *km_large_alloc_request(size_t asked, size_t align, struct km_request *request)
+{
+	void *p = alloc_request(asked, align, request);
+
+	if (km_unlikely(km_load(&km_front_probing)))
+		km_probe_kmalloc(km_front_take_site((uintptr_t)__builtin_return_address(0)), p, asked,
+				 p ? km_large_bytes(p) : 0, request->gfp, request->node, is_to_be_paid(request->gfp));
 	return p;
 }
 
@@ -475,6 +486,8 @@ static bool give_back(const void *p)
 	uint64_t owner = owner_of(page, p);
 	if (km_unlikely(km_sanitizer.any))
 		block_goes(page, p);
+	if (km_unlikely(km_load(&km_front_probing)) && (page || km_big_bytes(p)))
+		km_probe_kfree((uintptr_t)__builtin_return_address(0), p);
 	if (page) {
 		free_pages(page, owner);
 	} else {

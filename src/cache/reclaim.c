@@ -242,6 +242,7 @@ static void tick(void)
 		km_ahead_top_up();
 	if (km_unlikely(km_load_acquire(&km_grace)))
 		km_grace->go();
+	km_probes_look();
 	uint64_t now = km_os_now_ms(), last = km_load(&reclaim.last_tick_ms);
 	if (km_guarded.bytes)
 		km_guarding.tick(now);

@@ -57,7 +57,9 @@ const struct km_hooks *km_watched_hooks_of(const struct kmem_cache *cache)
 			km_store(&km_watched_sizes, true);
 		return km_debugging.hooks;
 	}
-	return cache->twin_of ? cache->twin_of->hooks : NULL;
+	if (cache->twin_of)
+		return cache->twin_of->hooks;
+	return km_front_probing ? &km_probe_hooks : NULL;
 }
 
 static bool keeps_word(const struct kmem_cache *cache)

@@ -143,6 +143,7 @@ static void *alloc_asked(size_t bytes, size_t align, size_t by)
 /* Large ones, the first one of all, and all sizes while an object is to be guarded. */
 static km_noinline void *long_way(size_t size)
 {
+	km_front_note_site((uintptr_t)__builtin_return_address(0));
 	if (size > KM_MALLOC_MAX_SMALL)
 		return large_alloc(size, 1, 0);
 	return alloc_asked(size ?: 1, KM_MALLOC_ALIGN, size);

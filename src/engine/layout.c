@@ -12,6 +12,7 @@
 #include "../page/owner.h"
 #include "../port/bits.h"
 #include "../port/die.h"
+#include "../port/probe.h"
 #include "engine.h"
 
 km_tls bool km_slab_refused;
@@ -276,6 +277,7 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	/* A hit checks an address by the usual order: any other slab is found by its descriptor. */
 	km_map_set(slab, (size_t)1 << order, order == cache->order ? cache->id : KM_MAP_DESC);
 	km_count(cache, KMEM_ALLOC_SLAB);
+	KM_PROBE4(slab_alloc, cache->name, km_page_address(slab), order, slab->objects);
 	return slab;
 }
 
@@ -316,6 +318,7 @@ void km_slab_release(struct kmem_cache *cache, struct km_page *slab)
 	if (km_unlikely(km_is_charged(cache)))
 		km_owner_clear(km_owner_of_page(slab), order, cache->owner_shift);
 	km_count(cache, KMEM_FREE_SLAB);
+	KM_PROBE3(slab_free, cache->name, km_page_address(slab), order);
 	put_pages(cache, slab, order);
 	km_debug(km_load(&cache->slab_bytes) >= KM_PAGE_SIZE << order, "a slab's bytes were admitted");
 	/* Last: then another may come; and release pairs with account/private.c, which finds all this done. */

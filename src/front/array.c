@@ -20,6 +20,7 @@
  */
 #include <errno.h>
 
+#include "../port/probe.h"
 #include "shape.h"
 
 /* If every try fails, the engine takes the block. */
@@ -77,6 +78,7 @@ static void **next_block(struct kmem_cache *cache, const struct km_request *requ
 	void **block = cache->engine->array.refill(cache, request, empty);
 
 	km_debug(!block || *block, "a block that the engine filled has an object");
+	KM_PROBE3(refill, cache->name, block, request->gfp);
 	if (km_unlikely(!block) && empty)
 		km_front_install(cache, empty);
 	return block;

@@ -56,6 +56,22 @@ extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks,
 extern km_hidden bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
 /* Does this allocation fail on purpose? bytes: that it asks for. NULL: none ever does. */
 extern km_hidden bool (*km_front_fails)(const char *name, size_t bytes, gfp_t gfp);
+/* A tracer is attached to a probe of calls that would be hits: each passes it (port/probe.h). */
+extern km_hidden bool km_front_probing;
+/* Where a call of kmalloc's or malloc's returns to that goes the long way then; the probe takes it. */
+extern km_hidden km_tls uintptr_t km_front_site;
+km_inline void km_front_note_site(uintptr_t site)
+{
+	if (km_unlikely(km_load(&km_front_probing)))
+		km_front_site = site;
+}
+km_inline uintptr_t km_front_take_site(uintptr_t own)
+{
+	uintptr_t site = km_front_site ?: own;
+
+	km_front_site = 0;
+	return site;
+}
 /* The cache got no slab. */
 bool km_front_relieve(struct kmem_cache *cache, unsigned *tries);
 /* km_accounting.begin, in the middle of an allocation. False also where nobody would pay, and where a handler asks that

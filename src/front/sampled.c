@@ -29,8 +29,10 @@ struct km_direct km_direct = { { KMALLOC_MAX_CACHE_SIZE, 0 }, { KMALLOC_MAX_CACH
 
 void km_front_want_sizes(bool wanted)
 {
+	/* A tracer is told the sizes as well. */
+	wanted |= km_guarded.each || km_load(&km_front_probing);
 	for (unsigned i = 0; i < KM_DOORS; i++)
-		km_store(&km_direct.most[i], wanted || km_guarded.each ? 0 : km_load(&km_direct.usual[i]));
+		km_store(&km_direct.most[i], wanted ? 0 : km_load(&km_direct.usual[i]));
 }
 
 /* An object that is to be readable after it was freed can't be guarded, and one that is watched is by others. */

@@ -19,9 +19,12 @@
 
 #include "../page/guarded.h"
 #include "../port/die.h"
+#include "../port/probe.h"
 #include "shape.h"
 
 bool (*km_front_fails)(const char *name, size_t bytes, gfp_t gfp);
+km_tls uintptr_t km_front_site;
+bool km_front_probing;
 
 void km_front_choose_shape(struct kmem_cache *cache)
 {
@@ -111,14 +114,37 @@ static bool fails(const struct kmem_cache *cache, size_t bytes, gfp_t gfp)
 	return failed;
 }
 
+/* A failure passes the probe as well, as in the kernel. site: where the call returns to. */
+km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t bytes, gfp_t gfp, int node,
+			    uintptr_t site)
+{
+	const bool accounted = (cache->flags & SLAB_ACCOUNT) || (gfp & __GFP_ACCOUNT);
+	/* An engine that serves by size gives as much as it takes. */
+	const size_t size = km_max((size_t)cache->size, km_align_up(bytes, KM_SIZED_UNIT));
+
+	if (km_asked.cache == cache)
+		bytes = km_asked.bytes;
+	if (cache->flags & SLAB_KMALLOC)
+		km_probe_kmalloc(km_front_take_site(site), object, bytes, size, gfp, node, accounted);
+	else
+		km_probe_kmem_cache_alloc(site, object, cache->name, bytes, cache->size, gfp, node, accounted);
+	return object;
+}
+
 static void *watched_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	return fails(cache, cache->object_size, gfp) ? NULL : show(cache, 0, 0, gfp, node);
+	void *object = fails(cache, cache->object_size, gfp) ? NULL : show(cache, 0, 0, gfp, node);
+
+	return km_likely(!km_load(&km_front_probing)) ? object :
+	       probed(cache, object, cache->object_size, gfp, node, (uintptr_t)__builtin_return_address(0));
 }
 
 static void *watched_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
-	return fails(cache, bytes, gfp) ? NULL : show(cache, bytes, align, gfp, node);
+	void *object = fails(cache, bytes, gfp) ? NULL : show(cache, bytes, align, gfp, node);
+
+	return km_likely(!km_load(&km_front_probing)) ? object :
+	       probed(cache, object, bytes, gfp, node, (uintptr_t)__builtin_return_address(0));
 }
 
 /* The object's slab, cache and boundary, and that it is taken; a bad call is reported. */
@@ -143,10 +169,22 @@ static bool valid(struct kmem_cache *cache, void *object)
 	return taken;
 }
 
+/* Before it is anybody else's. */
+km_cold static void probed_free(const struct kmem_cache *cache, const void *object, uintptr_t site)
+{
+	if (cache->flags & SLAB_KMALLOC || cache->engine->whole_pages)
+		km_probe_kfree(site, object);
+	else
+		km_probe_kmem_cache_free(site, object, cache->name);
+}
+
 static void watched_free(struct kmem_cache *cache, void *object)
 {
 	const struct km_hooks *hooks = km_load(&cache->hooks);
 	int saved_errno = errno;
+
+	if (km_unlikely(km_load(&km_front_probing)))
+		probed_free(cache, object, (uintptr_t)__builtin_return_address(0));
 
 	if (km_unlikely(!object)) {
 		km_miss_free_null(cache);

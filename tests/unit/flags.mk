@@ -20,3 +20,7 @@ TEST_LIBS_unit/areas_by_cid := -Wl,--wrap=km_os_rseq_features,--wrap=km_os_rseq_
 TEST_LIBS_unit/malloc_blocks := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_unit/malloc_blocks := -fno-builtin
 $(BUILD)/tests/unit/malloc_blocks: $(BUILD)/libkmem-malloc.a
+# Malloc passes the probes, too.
+TEST_LIBS_unit/probes := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_unit/probes := -fno-builtin -Wno-alloc-size-larger-than
+$(BUILD)/tests/unit/probes: $(BUILD)/libkmem-malloc.a

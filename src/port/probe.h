@@ -1,0 +1,78 @@
+/*
+ * probe.h: places in the code that a tracer knows by name: SystemTap's, perf's, bpftrace's and gdb's user-space
+ * static probes. A probe is one nop; beside the code, in a section that no process loads, stands a note that says
+ * where it is, its names, and in which registers its arguments are then. Invariant: no probe stands where a hit
+ * passes; those of calls that would be hits have a counter of who is attached (a semaphore), and while one of these
+ * is not 0 no call is a hit (cache/probes.c).
+ *
+ * The note is that of SystemTap's <sys/sdt.h>, version 3: three words (bytes of the owner's name, of what follows,
+ * the type), the owner "stapsdt", three addresses (the nop, the section .stapsdt.base as it was linked, the semaphore
+ * or 0), three strings (provider, name, arguments as SIZE@REGISTER, negative: signed). It is written here, so that
+ * the build needs no header of others'. The provider is "kmem", as the kernel's group of these tracepoints.
+ */
+#ifndef KM_PORT_PROBE_H
+#define KM_PORT_PROBE_H
+
+#include "atomic.h"
+#include "cc.h"
+
+/* Tracers write here: how many are attached. In a section by itself, as they expect. */
+struct km_probe_attached {
+	uint16_t kmalloc, kmem_cache_alloc, kfree, kmem_cache_free;
+};
+extern km_hidden union km_probe_counts {
+	struct km_probe_attached of;
+	uint64_t any;
+} km_probe_counts;
+
+#if defined(__x86_64__) || defined(__aarch64__)
+
+#define KM_PROBE_TEXT(name, semaphore, arguments)                                                  \
+	"991:	nop\n"                                                                                \
+	"	.pushsection .note.stapsdt,\"?\",\"note\"\n"                                           \
+	"	.balign	4\n"                                                                           \
+	"	.4byte	993f - 992f, 995f - 994f, 3\n"                                                 \
+	"992:	.asciz	\"stapsdt\"\n"                                                                 \
+	"993:	.balign	4\n"                                                                           \
+	"994:	.8byte	991b, km_probe_base, " semaphore "\n"                                          \
+	"	.asciz	\"kmem\"\n"                                                                    \
+	"	.asciz	\"" name "\"\n"                                                                \
+	"	.asciz	\"" arguments "\"\n"                                                           \
+	"995:	.balign	4\n"                                                                           \
+	"	.popsection\n"
+
+#define KM_PROBE_VALUE(x) "r"((intptr_t)(x))
+#define KM_PROBE2(name, a, b)                                                                      \
+	__asm__ volatile(KM_PROBE_TEXT(#name, "0", "8@%0 8@%1")                                    \
+			 : : KM_PROBE_VALUE(a), KM_PROBE_VALUE(b))
+#define KM_PROBE3(name, a, b, c)                                                                   \
+	__asm__ volatile(KM_PROBE_TEXT(#name, "0", "8@%0 8@%1 8@%2")                               \
+			 : : KM_PROBE_VALUE(a), KM_PROBE_VALUE(b), KM_PROBE_VALUE(c))
+#define KM_PROBE4(name, a, b, c, d)                                                                \
+	__asm__ volatile(KM_PROBE_TEXT(#name, "0", "8@%0 8@%1 8@%2 8@%3")                          \
+			 : : KM_PROBE_VALUE(a), KM_PROBE_VALUE(b), KM_PROBE_VALUE(c), KM_PROBE_VALUE(d))
+
+#else
+#define KM_PROBE2(name, a, b)		((void)(a), (void)(b))
+#define KM_PROBE3(name, a, b, c)	((void)(a), (void)(b), (void)(c))
+#define KM_PROBE4(name, a, b, c, d)	((void)(a), (void)(b), (void)(c), (void)(d))
+#endif
+
+/* Is anybody attached to a probe of calls that would be hits? */
+km_inline bool km_probe_is_wanted(void)
+{
+	return km_load(&km_probe_counts.any) != 0;
+}
+
+/*
+ * The kernel's tracepoints of these names, with their arguments in their order. call_site: where the call returns to,
+ * which lies in the library where one of its functions calls another.
+ */
+void km_probe_kmalloc(uintptr_t call_site, const void *p, size_t bytes_req, size_t bytes_alloc, unsigned gfp_flags,
+		      int node, bool accounted) km_cold;
+void km_probe_kmem_cache_alloc(uintptr_t call_site, const void *p, const char *name, size_t bytes_req,
+			       size_t bytes_alloc, unsigned gfp_flags, int node, bool accounted) km_cold;
+void km_probe_kfree(uintptr_t call_site, const void *p) km_cold;
+void km_probe_kmem_cache_free(uintptr_t call_site, const void *p, const char *name) km_cold;
+
+#endif

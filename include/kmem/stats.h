@@ -150,6 +150,22 @@ KMEM_API int kmem_cache_validate(struct kmem_cache *cache);
  * when a program should have none any more are its leaks. Kernel: /sys/kernel/debug/slab/CACHE/alloc_traces.
  */
 KMEM_API int kmem_cache_print_traces(struct kmem_cache *cache, int fd);
+/*
+ * kmem_cache_set_debug - objects that are allocated from the cache from now on are debugged as these letters say, those
+ * of KMEM_DEBUG: F, Z, P, U, T, A; "" is FZPU, "-" none. Those that are out stay as they are, and go as they come back.
+ * The cache's name, size and figures are one for both; no other cache knows. While the cache is debugged, and until the
+ * last object of that time is back, each of its calls is a miss. Letters that it was made with count as any others.
+ * 0; -EINVAL for other letters, and for a private group's cache; -EOPNOTSUPP for a cache of large blocks, the kmalloc
+ * of engine slob, SLAB_NO_USER_FLAGS, where a sanitizer is in the process, and where no slab has room for an object
+ * with what is around it; -ENOMEM; -EBUSY from a signal handler that struck inside of the allocator. Then nothing was
+ * changed. Any thread, while others use the cache; else not from a signal handler. Where U is asked for the first time
+ * the compiler's unwinder may be loaded (dlopen). Kernel: none; /sys/kernel/slab/CACHE/sanity_checks, red_zone, poison,
+ * store_user and trace were to be written to until 5.9, while the cache had no object, and are to be read since.
+ */
+KMEM_API int kmem_cache_set_debug(struct kmem_cache *cache, const char *letters);
+/* The flags that an object carries which is allocated now: SLAB_CONSISTENCY_CHECKS, SLAB_RED_ZONE, SLAB_POISON,
+ * SLAB_STORE_USER, SLAB_TRACE, SLAB_FAILSLAB. Any thread, signal handlers as well. */
+KMEM_API slab_flags_t kmem_cache_debug_flags(const struct kmem_cache *cache);
 
 /*
  * kmem_print_leaks - the same of all caches that have SLAB_STORE_USER, malloc's and kmalloc's among them: stacks with

@@ -8,7 +8,7 @@
 
 struct mem_cgroup *mem_cgroup_from_obj(const void *object)
 {
-	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : kmem_cache_of(object);
+	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : km_cache_of(object);
 	uint64_t owner = 0;
 
 	if (cache && cache->twin_of)
@@ -26,7 +26,7 @@ struct mem_cgroup *mem_cgroup_from_obj(const void *object)
  */
 bool kmem_cache_charge(void *object, gfp_t gfp)
 {
-	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : kmem_cache_of(object);
+	struct kmem_cache *cache = ZERO_OR_NULL_PTR(object) ? NULL : km_cache_of(object);
 	struct obj_cgroup *objcg = km_objcg_now();
 
 	if (!objcg || objcg == &km_objcg_root || ZERO_OR_NULL_PTR(object) || (cache && cache->twin_of))

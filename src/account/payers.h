@@ -57,7 +57,7 @@ km_inline uint64_t km_object_owner(const struct kmem_cache *cache, const void *o
 /* Of one that is freed. Where frees are checked, what is no object is nobody's: a check comes later, and refuses it. */
 km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *object)
 {
-	if (km_unlikely(cache->checked) && kmem_cache_of(object) != cache)
+	if (km_unlikely(cache->checked) && km_cache_of(object) != cache)
 		return 0;
 	return km_object_owner(cache, object);
 }

@@ -479,7 +479,7 @@ bool km_private_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void *
 
 km_inline struct kmem_cache *cache_of(const void *object)
 {
-	return km_quick_cache(object) ?: kmem_cache_of(object);
+	return km_quick_cache(object) ?: km_cache_of(object);
 }
 
 bool km_private_free(struct kmem_cache *cache, void *object)

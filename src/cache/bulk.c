@@ -56,7 +56,8 @@ km_line_start void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void
 		return;
 	}
 	/* A chain looks at each object anyway. */
-	if (km_shape(cache)->give && km_shape(cache)->give(cache, n, objects))
+	const struct km_shape *shape = km_shape(cache);
+	if (shape->give && shape->give(cache, n, objects))
 		return;
 	if (km_unlikely(may_have_null(n, objects)))
 		n = drop_nulls(n, objects);
@@ -168,7 +169,8 @@ km_inline size_t free_slab_of_last(size_t n, void **objects)
 {
 	struct kmem_cache *cache = as_last_time(km_quick_cache(objects[n - 1]));
 
-	return cache && km_shape(cache)->give_last ? km_shape(cache)->give_last(cache, n, objects) : n;
+	const struct km_shape *shape = cache ? km_shape(cache) : NULL;
+	return shape && shape->give_last ? shape->give_last(cache, n, objects) : n;
 }
 
 /* Where kmalloc is one cache: those at the end that are its own, as far as it goes. Returns how many are left. */
@@ -224,7 +226,7 @@ bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
 		return false;
 	}
 	if (size && size <= KMALLOC_MAX_CACHE_SIZE && km_boot() && !km_kmalloc_sized &&
-	    km_likely(!km_sanitizer.objects && !km_watched_sizes))
+	    km_likely(!km_sanitizer.objects && (!km_watched_sizes || !km_kmalloc_is_watched(size))))
 		return km_front_alloc_bulk(km_kmalloc_cache_by(size, gfp), gfp, n, objects);
 	for (size_t i = km_kmalloc_take(size, gfp, n, objects); i < n; i++) {
 		objects[i] = kmalloc(size, gfp);

@@ -70,6 +70,7 @@ struct km_creation {
 	const struct km_engine *engine;	/* NULL: by args */
 	struct kmem_cache *twin_of;	/* it is a private group's */
 	struct kmem_cache *tuned_with;	/* its size and engine are that one's, too */
+	struct kmem_cache *sibling_of;	/* it is debugged in that one's place (watch/sibling.c) */
 	const struct km_keeper *keeper;
 	void *kept_by;
 };
@@ -137,12 +138,19 @@ bool km_kmalloc_start(void);
 bool km_kmalloc_start_charged(void);
 /* Where the default engine serves kmalloc by size: the one cache of all its blocks. Else NULL. */
 extern km_hidden struct kmem_cache *km_kmalloc_sized;
+/* Blocks of a cache of kmalloc's, or of malloc's where that is here, are told the bytes that were asked for, from now
+ * on or not any more; other caches are passed over. With the registry locked. */
+void km_kmalloc_watch(struct kmem_cache *cache, bool watched);
+bool km_kmalloc_is_watched(size_t size);	/* are blocks of that size? */
+extern km_hidden void (*km_malloc_watch)(struct kmem_cache *cache, bool watched);	/* NULL: there is no malloc */
 /* The cache that serves kmalloc of 0 < size <= KMALLOC_MAX_CACHE_SIZE. */
 struct kmem_cache *km_kmalloc_cache(size_t size);
 /* The same as gfp says: with __GFP_ACCOUNT another, once there is a group. */
 struct kmem_cache *km_kmalloc_cache_by(size_t size, gfp_t gfp);
 /* Up to n blocks at once where it is by size, as far as that is easy; returns how many there are. */
 size_t km_kmalloc_take(size_t size, gfp_t gfp, size_t n, void **objects);
+/* The cache in whose slab the object is; NULL: in none, or it is no object's start. */
+struct kmem_cache *km_cache_of(const void *object);
 /* kmalloc's by-size cache if p is a block of it, else NULL. */
 struct kmem_cache *km_sized_owner(const void *p);
 /* Free whatever p is, having missed; `function` is who the caller called. */
@@ -245,6 +253,8 @@ struct km_debugging {
 	/* Where libc is ready, before main(), and where such a cache is made: stacks may be asked for. */
 	void (*ready)(bool tracks);
 	const struct km_hooks *hooks;
+	/* Objects of the cache's siblings may all be back. With the registry locked. */
+	void (*settle)(struct kmem_cache *cache);
 };
 extern const struct km_debugging km_debugging __attribute__((weak));
 

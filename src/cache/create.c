@@ -240,7 +240,7 @@ static bool can_merge(const struct kmem_cache *cache, uint32_t size, slab_flags_
 	uint32_t align = km_layout_align(flags, args->align, size);
 	uint32_t wanted = (uint32_t)km_align_up(size, align);
 
-	return cache->mergeable && !((cache->flags | flags) & never) &&
+	return cache->mergeable && !cache->siblings && !((cache->flags | flags) & never) &&
 	       !((cache->flags ^ flags) & same) && !args->ctor && !args->usersize &&
 	       !args->sheaf_capacity && (!args->engine || km_engine_find(args->engine) == cache->engine) &&
 	       cache->size >= wanted && cache->size % align == 0 && cache->align >= align &&
@@ -302,7 +302,7 @@ static void add_name(struct kmem_cache *cache, bool internal)
 {
 	struct kmem_cache *other = internal ? NULL : *named(cache->name);
 
-	if (cache->twin_of)
+	if (cache->twin_of || cache->sibling_of)
 		return;
 	while (other && __builtin_strcmp(other->name, cache->name) != 0)
 		other = other->next_named;
@@ -379,6 +379,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 						km_options.engine;
 	cache->object_size = size;
 	cache->twin_of = creation->twin_of;
+	cache->sibling_of = creation->sibling_of;
 	cache->tuned_with = creation->tuned_with;
 	cache->keeper = creation->keeper;
 	cache->kept_by = creation->kept_by;
@@ -405,6 +406,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 		return NULL;
 	}
 	cache->cleared = cleared_bytes(cache);
+	cache->carried = cache->flags & KM_DEBUG_FLAGS;
 	km_front_choose_shape(cache);
 	return cache;
 }
@@ -599,6 +601,24 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 		free_cache(caches[i], fenced, rest);
 }
 
+/* With all that was allocated in its name. */
+static void remove_with_siblings(struct kmem_cache *cache)
+{
+	struct kmem_cache *these[1 + KM_SIBLINGS_MOST] = { cache };
+	struct km_siblings *siblings = cache->siblings;
+	size_t count = 1;
+
+	for (struct kmem_cache *at = siblings ? siblings->first : NULL; at; at = at->next_sibling) {
+		km_debug(count < km_array_count(these) && at->sibling_of == cache, "a cache has few siblings");
+		these[count++] = at;
+	}
+	km_caches_remove(these, count, NULL);
+	if (siblings) {
+		km_store(&cache->siblings, NULL);
+		km_meta_free(siblings, sizeof(*siblings));
+	}
+}
+
 void kmem_cache_destroy(struct kmem_cache *cache)
 {
 	if (!cache)
@@ -607,8 +627,8 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_destroy", cache, cache->name);
 		return;
 	}
-	if (km_unlikely(cache->twin_of != NULL)) {
-		km_warn("kmem_cache_destroy(%s): it is a private group's, and stays", cache->name);
+	if (km_unlikely(cache->twin_of || cache->sibling_of)) {
+		km_warn("kmem_cache_destroy(%s): it is a private group's or another cache's, and stays", cache->name);
 		return;
 	}
 	if (km_unlikely(cache->engine->whole_pages)) {
@@ -620,7 +640,7 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 	bool was = km_busy_begin();
 	km_lock(&registry.lock);
 	if (!--cache->references)
-		km_caches_remove(&cache, 1, NULL);
+		remove_with_siblings(cache);
 	km_unlock(&registry.lock);
 	km_busy_end(was);
 }
@@ -738,6 +758,10 @@ static void fork_cache(struct kmem_cache *cache, bool before, bool child)
 		cache->engine->fork(cache, before, child);
 	if (!child)
 		return;
+	/* Other threads' calls are not here. One that this thread's handler struck leaves less than nothing: then the
+	 * siblings are never taken for unused again. */
+	if (cache->siblings)
+		km_store(&cache->siblings->calls, km_load(&cache->siblings->calls) & 1);
 	km_shelf_fork_child(&cache->shelf);
 	km_shelf_fork_child(&cache->charged);
 }
@@ -773,28 +797,4 @@ void km_registry_expose(const struct km_list **caches, const unsigned **count)
 {
 	*caches = &registry.all;
 	*count = &registry.count;
-}
-
-unsigned int kmem_cache_size(const struct kmem_cache *cache)
-{
-	return cache->object_size;
-}
-
-const char *kmem_cache_name(const struct kmem_cache *cache)
-{
-	return cache->name;
-}
-
-uint64_t kmem_cache_limit(const struct kmem_cache *cache)
-{
-	return km_load(&cache->limit);
-}
-
-int kmem_cache_set_limit(struct kmem_cache *cache, uint64_t bytes)
-{
-	/* Its objects lie in pages of all caches, or are in no slabs. */
-	if (cache->engine->shared_pages || cache->engine->whole_pages)
-		return -EOPNOTSUPP;
-	km_store(&cache->limit, bytes);
-	return 0;
 }

@@ -26,17 +26,22 @@ static const struct {
 static uint16_t id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near = { KM_ID_EMPTY };
 KM_FRONT_ALLOC_NEAR(id_of_size)
 static struct kmem_cache *cache_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
+/* Bytes to be zeroed, for a hit: the table above may not have the object's cache any more (km_kmalloc_watch). */
+static uint16_t cleared_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1];
 /* Then all sizes are 0 and NULL above. */
 struct kmem_cache *km_kmalloc_sized;
 /* For __GFP_ACCOUNT, so that what is paid for and what is not don't share slabs; NULL until there is a group. */
 static struct kmem_cache *charged_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
 static uint16_t charged_id_of_size[KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_ids_near = { KM_ID_EMPTY };
 KM_FRONT_ALLOC_PAID_NEAR(charged_id_of_size)
-/* Those of both that are debugged: the tables above have NULL there, and calls go the long way. */
+/* Those of both that are debugged: the tables above have NULL there, and calls go the long way. One that is debugged
+ * for a while (km_kmalloc_watch) stays in here. */
 static struct kmem_cache *watched_of_size[2][KMALLOC_MAX_CACHE_SIZE / 8 + 1] km_sparse;
 /* Larger ones go the long way, where a sanitizer is all, and so do all while an object is to be guarded: by
  * kmalloc_node. */
 #define most_direct (km_direct.most[KM_DOOR_KMALLOC])
+
+void (*km_malloc_watch)(struct kmem_cache *cache, bool watched);
 
 static void *kmalloc_slowly(size_t size, gfp_t gfp, int node);
 
@@ -181,7 +186,7 @@ km_hit_path void *kzalloc(size_t size, gfp_t gfp)
 	void *object = km_front_alloc_id_of_size(step);
 	/* Acquire pairs with km_kmalloc_start: whose id is shown, it is there. */
 	if (km_likely(object))
-		return __builtin_memset(object, 0, km_load_acquire(&cache_of_size[step])->cleared);
+		return __builtin_memset(object, 0, km_load_acquire(&cleared_of_size[step]));
 	return kmalloc_missed(size, gfp | __GFP_ZERO);
 }
 
@@ -197,13 +202,6 @@ km_hit_path void kfree(const void *object)
 static void check_gfp(const char *function, gfp_t gfp)
 {
 	km_front_check_gfp(function, gfp, NULL);
-}
-
-/* The product of two sizes is none. */
-km_cold static void *overflows(const char *function, gfp_t gfp)
-{
-	check_gfp(function, gfp);
-	return km_front_failed(function, SIZE_MAX, gfp | __GFP_NOWARN, ENOMEM);
 }
 
 /* *gfp says in the end whether a failure is to be told. */
@@ -283,24 +281,6 @@ void *kzalloc_node(size_t size, gfp_t gfp, int node)
 	return km_front_any_node(node, &gfp) ? kzalloc(size, gfp) : kmalloc_slowly(size, gfp | __GFP_ZERO, node);
 }
 
-void *kmalloc_array(size_t n, size_t size, gfp_t gfp)
-{
-	size_t bytes = km_size_mul(n, size);
-
-	if (km_unlikely(bytes == SIZE_MAX))
-		return overflows("kmalloc_array", gfp);
-	return kmalloc(bytes, gfp);
-}
-
-void *kcalloc(size_t n, size_t size, gfp_t gfp)
-{
-	size_t bytes = km_size_mul(n, size);
-
-	if (km_unlikely(bytes == SIZE_MAX))
-		return overflows("kcalloc", gfp);
-	return kzalloc(bytes, gfp);
-}
-
 static bool start_sized(void)
 {
 	struct km_creation creation = { .internal = true };
@@ -342,11 +322,33 @@ bool km_kmalloc_start(void)
 		size_t first = step;
 		/* Release pairs with kmalloc_missed. */
 		struct kmem_cache **table = km_is_debugged(cache) ? watched_of_size[0] : cache_of_size;
-		for (; step * 8 <= size; step++)
+		for (; step * 8 <= size; step++) {
+			km_store_release(&cleared_of_size[step], (uint16_t)cache->cleared);
 			km_store_release(&table[step], cache);
+		}
 		km_front_show_sizes(cache, &id_of_size[first], step - first);
 	}
 	return true;
+}
+
+/* A reader finds the cache in one table or in the other. */
+void km_kmalloc_watch(struct kmem_cache *cache, bool watched)
+{
+	for (size_t step = 1; step < km_array_count(cache_of_size); step++) {
+		struct kmem_cache **direct = &cache_of_size[step], **long_way = &watched_of_size[0][step];
+
+		if (watched && *direct == cache) {
+			km_store_release(long_way, cache);
+			km_store_release(direct, NULL);
+		} else if (!watched && !*direct && *long_way == cache) {
+			km_store_release(direct, cache);
+		}
+	}
+}
+
+bool km_kmalloc_is_watched(size_t size)
+{
+	return !km_load(&cache_of_size[(size + 7) >> 3]);
 }
 
 /* The cache that serves __GFP_ACCOUNT there. Acquire pairs with the release where it is shown: it is built. */
@@ -402,7 +404,8 @@ bool km_kmalloc_start_charged(void)
 
 struct kmem_cache *km_kmalloc_cache(size_t size)
 {
-	return cache_of_size[(size + 7) >> 3] ?: watched_of_size[0][(size + 7) >> 3];
+	/* Acquire pairs with km_kmalloc_watch. */
+	return km_load_acquire(&cache_of_size[(size + 7) >> 3]) ?: km_load(&watched_of_size[0][(size + 7) >> 3]);
 }
 
 struct kmem_cache *km_kmalloc_cache_by(size_t size, gfp_t gfp)
@@ -557,11 +560,19 @@ size_t km_usable_size(const void *p, const char *function)
 	return km_likely(cache) ? km_usable_of(cache, p) : usable_size_missed(p, function);
 }
 
-struct kmem_cache *kmem_cache_of(const void *object)
+struct kmem_cache *km_cache_of(const void *object)
 {
 	if (km_is_guarded(object))
 		return km_guarded_cache(object);
 	return cache_of_object(object) ?: km_sized_owner(object);
+}
+
+/* Users know no siblings. */
+struct kmem_cache *kmem_cache_of(const void *object)
+{
+	struct kmem_cache *cache = km_cache_of(object);
+
+	return cache && cache->sibling_of ? cache->sibling_of : cache;
 }
 
 size_t ksize(const void *object)
@@ -685,15 +696,6 @@ void *krealloc(void *object, size_t size, gfp_t gfp)
 	return result;
 }
 
-void *krealloc_array(void *object, size_t n, size_t size, gfp_t gfp)
-{
-	size_t bytes = km_size_mul(n, size);
-
-	if (bytes == SIZE_MAX)
-		return overflows("krealloc_array", gfp);
-	return krealloc(object, bytes, gfp);
-}
-
 /* ------------------------------------------------------------------ the kv family */
 
 void *kvmalloc_node(size_t size, gfp_t gfp, int node)
@@ -718,24 +720,6 @@ void *kvzalloc(size_t size, gfp_t gfp)
 {
 	return size <= KMALLOC_MAX_CACHE_SIZE ? kzalloc(size, gfp) :
 						kvmalloc_node(size, gfp | __GFP_ZERO, NUMA_NO_NODE);
-}
-
-void *kvmalloc_array(size_t n, size_t size, gfp_t gfp)
-{
-	size_t bytes = km_size_mul(n, size);
-
-	if (bytes == SIZE_MAX)
-		return overflows("kvmalloc_array", gfp);
-	return kvmalloc(bytes, gfp);
-}
-
-void *kvcalloc(size_t n, size_t size, gfp_t gfp)
-{
-	size_t bytes = km_size_mul(n, size);
-
-	if (bytes == SIZE_MAX)
-		return overflows("kvcalloc", gfp);
-	return kvzalloc(bytes, gfp);
 }
 
 static void *kv_resize(void *object, size_t size, gfp_t gfp)

@@ -299,6 +299,8 @@ static bool pressure(struct kmem_cache *only, unsigned *tries)
 	if (km_lock_within(&reclaim.lock, PATIENCE_MS)) {
 		if (only) {
 			flush_cache(only, &slabs);
+			for (struct kmem_cache *at = km_front_siblings(only); at; at = at->next_sibling)
+				flush_cache(at, &slabs);
 		} else if (km_load(&reclaim.flushes) != before) {
 			slabs = 1;
 		} else {
@@ -355,7 +357,7 @@ static int gather(struct kmem_cache *cache, void *arg)
 {
 	struct shrinking *shrinking = arg;
 
-	if (km_tuned_with(cache, shrinking->leader)) {
+	if (km_tuned_with(cache->sibling_of ?: cache, shrinking->leader)) {
 		km_debug(shrinking->count < MAX_IDLE, "caches are shrunk a few at a time");
 		shrinking->cache[shrinking->count++] = cache;
 	}
@@ -376,11 +378,13 @@ int kmem_cache_shrink(struct kmem_cache *cache)
 	/* Called by who is inside already, it may be under a lock of higher rank. */
 	if (!was)
 		km_lock(&reclaim.lock);
-	if (km_load(&cache->leads)) {
+	if (km_load(&cache->leads) || km_load(&cache->siblings)) {
 		shrinking.count = 0;
 		km_registry_lock();
 		km_registry_each(gather, &shrinking);
 		shrink_gathered(&shrinking);
+		if (cache->siblings)
+			km_debugging.settle(cache);
 		km_registry_unlock();
 	} else {
 		shrink_gathered(&shrinking);

@@ -1,6 +1,7 @@
 /*
- * tune.c: what of a cache is changed while it is used: min_partial and its rule, the share of looks at other nodes, and
- * limit, batchcount and shared factor, these as a call and in the words of /proc/slabinfo. Invariants: one tunes at a
+ * tune.c: what of a cache is changed while it is used: min_partial and its rule, the share of looks at other nodes, the
+ * bytes that it may have, and limit, batchcount and shared factor, these as a call and in the words of /proc/slabinfo;
+ * and what it is. Invariants: one tunes at a
  * time, under the registry's lock; a call that fails has changed nothing; what is written to a cache is written to
  * those that are tuned with it as well. Kernel: the same, as long as groups had caches of their own (until 5.9).
  */
@@ -285,4 +286,30 @@ void km_cache_tune_again(struct kmem_cache *cache)
 	tune_one(cache, &(struct tuning){
 				.limit = leader->capacity, .batchcount = leader->batchcount, .shared = leader->shared,
 			});
+}
+
+/* ------------------------------------------------------------------ what a cache is, and may have */
+
+unsigned int kmem_cache_size(const struct kmem_cache *cache)
+{
+	return cache->object_size;
+}
+
+const char *kmem_cache_name(const struct kmem_cache *cache)
+{
+	return cache->name;
+}
+
+uint64_t kmem_cache_limit(const struct kmem_cache *cache)
+{
+	return km_load(&cache->limit);
+}
+
+int kmem_cache_set_limit(struct kmem_cache *cache, uint64_t bytes)
+{
+	/* Its objects lie in pages of all caches, or are in no slabs. */
+	if (cache->engine->shared_pages || cache->engine->whole_pages)
+		return -EOPNOTSUPP;
+	km_store(&cache->limit, bytes);
+	return 0;
 }

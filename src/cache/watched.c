@@ -25,8 +25,8 @@ slab_flags_t km_watched_flags(const char *name, uint32_t size, slab_flags_t flag
 {
 	const slab_flags_t hooked = KM_DEBUG_LAYOUT | SLAB_TRACE;
 
-	/* A twin is debugged as its cache is; a large block is no slab's. */
-	if (creation->twin_of)
+	/* A twin is debugged as its cache is, a sibling as was asked for; a large block is no slab's. */
+	if (creation->twin_of || creation->sibling_of)
 		return flags;
 	if (creation->engine && creation->engine->whole_pages)
 		return flags & ~KM_DEBUG_FLAGS;
@@ -124,7 +124,7 @@ static const struct km_hooks sanitizer_hooks = { .on_alloc = comes, .on_free = g
 
 void *km_watched_asked(void *p, size_t bytes)
 {
-	struct kmem_cache *cache = ZERO_OR_NULL_PTR(p) ? NULL : kmem_cache_of(p);
+	struct kmem_cache *cache = ZERO_OR_NULL_PTR(p) ? NULL : km_cache_of(p);
 	size_t *asked = NULL, before;
 
 	if (cache && cache->hooks && cache->hooks->asked)
@@ -157,7 +157,7 @@ size_t km_watched_bytes(const struct kmem_cache *cache, const void *p)
 
 bool km_watched_grow(void *p, size_t bytes, gfp_t gfp)
 {
-	struct kmem_cache *cache = ZERO_OR_NULL_PTR(p) ? NULL : kmem_cache_of(p);
+	struct kmem_cache *cache = ZERO_OR_NULL_PTR(p) ? NULL : km_cache_of(p);
 	const struct km_hooks *hooks = cache ? km_load(&cache->hooks) : NULL;
 	size_t before = hooks && hooks->grow ? hooks->bytes(cache, p) : 0;
 

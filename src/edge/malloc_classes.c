@@ -77,10 +77,23 @@ static bool is_first(struct kmem_cache *cache, struct kmem_cache **at)
 	return false;
 }
 
+/* As km_kmalloc_watch. Of a part the bytes that were asked for are not told: it is cut as finely as can be. */
+static void watch(struct kmem_cache *cache, bool watched)
+{
+	for (unsigned class = 0; class < KM_MALLOC_CLASSES; class++)
+		if (watched && km_load(&cache_of_class[class]) == cache) {
+			km_store_release(&watched_of_class[class], cache);
+			km_store_release(&cache_of_class[class], NULL);
+		} else if (!watched && km_load(&watched_of_class[class]) == cache && !km_is_debugged(cache)) {
+			km_store_release(&cache_of_class[class], cache);
+		}
+}
+
 static km_cold struct kmem_cache *make_class(unsigned class)
 {
 	if (km_front_busy || km_load(&watched_of_class[class]))
 		return NULL;
+	km_store(&km_malloc_watch, watch);
 	bool was = km_busy_begin();
 	size_t low = class ? bytes_of(class - 1) : 0, bytes = bytes_of(class);
 	struct kmem_cache *cache = make(bytes, false);

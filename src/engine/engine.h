@@ -37,6 +37,7 @@ struct km_engine;
 struct km_shape;
 struct km_hooks;
 struct km_keeper;
+struct km_siblings;
 struct obj_cgroup;
 
 /* Events that the engine counts, summed over CPUs when read; slow path only, so a shared line will do. */
@@ -144,6 +145,12 @@ struct kmem_cache {
 	size_t reserved_pages;		/* committed ahead for it: kmem_reserve */
 	bool going;			/* it is being destroyed: none of its slabs begins to wait (cache/rcu.c) */
 	uint32_t slab_pages;		/* of a slab of the usual order, or of a block of whole_pages */
+	/* Debugging that comes and goes while the cache is used (watch/sibling.c). */
+	const struct km_shape *own;	/* of its own objects: `shape`, unless a sibling's may be out */
+	struct km_siblings *siblings;	/* NULL: it has none, and never had (front/front.h) */
+	struct kmem_cache *sibling_of;	/* its objects are that cache's, in another layout; NULL: it is no sibling */
+	struct kmem_cache *next_sibling;
+	slab_flags_t carried;		/* of KM_DEBUG_FLAGS: what an object that is allocated now carries */
 };
 _Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
 _Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");

@@ -193,7 +193,7 @@ void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 }
 
 /* May the cache have so many bytes more? */
-static bool admit(struct kmem_cache *cache, size_t bytes)
+static bool count_in(struct kmem_cache *cache, size_t bytes)
 {
 	uint64_t have = km_load(&cache->slab_bytes);
 
@@ -203,9 +203,29 @@ static bool admit(struct kmem_cache *cache, size_t bytes)
 			return false;
 		}
 	while (!km_cas_acquire(&cache->slab_bytes, &have, have + bytes));
+	return true;
+}
+
+/* They were for nothing. Both sums hold what a sibling has: the limit is of all that goes by the cache's name. */
+static void count_out(struct kmem_cache *cache, size_t bytes)
+{
+	km_sub(&cache->slab_bytes, (uint64_t)bytes);
+	if (km_unlikely(cache->sibling_of != NULL))
+		km_sub(&cache->sibling_of->slab_bytes, (uint64_t)bytes);
+}
+
+static bool admit(struct kmem_cache *cache, size_t bytes)
+{
+	if (km_unlikely(cache->sibling_of != NULL) && !count_in(cache->sibling_of, bytes))
+		return false;
+	if (!count_in(cache, bytes)) {
+		if (cache->sibling_of)
+			km_sub(&cache->sibling_of->slab_bytes, (uint64_t)bytes);
+		return false;
+	}
 	if (km_likely(!cache->keeper) || cache->keeper->admit(cache, bytes))
 		return true;
-	km_sub(&cache->slab_bytes, (uint64_t)bytes);
+	count_out(cache, bytes);
 	return false;
 }
 
@@ -236,7 +256,7 @@ static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const
 		put_pages(cache, slab, order);
 	if (cache->keeper)
 		cache->keeper->dismiss(cache, bytes);
-	km_sub(&cache->slab_bytes, (uint64_t)bytes);
+	count_out(cache, bytes);
 	return NULL;
 }
 
@@ -321,6 +341,8 @@ void km_slab_release(struct kmem_cache *cache, struct km_page *slab)
 	KM_PROBE3(slab_free, cache->name, km_page_address(slab), order);
 	put_pages(cache, slab, order);
 	km_debug(km_load(&cache->slab_bytes) >= KM_PAGE_SIZE << order, "a slab's bytes were admitted");
+	if (km_unlikely(cache->sibling_of != NULL))
+		km_add_both(&cache->sibling_of->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
 	/* Last: then another may come; and release pairs with account/private.c, which finds all this done. */
 	km_add_both(&cache->slab_bytes, -((uint64_t)KM_PAGE_SIZE << order));
 }

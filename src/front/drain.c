@@ -188,8 +188,9 @@ bool km_front_change_shape(struct kmem_cache *cache, const struct km_shape *from
 	bool was = km_busy_begin(), changed = false;
 
 	if (km_lock_may(&drain.lock, may_wait)) {
-		/* Release pairs with km_shape. */
-		changed = km_cas_release(&cache->shape, &from, to);
+		changed = km_cas_release(&cache->own, &from, to);
+		if (changed)
+			km_front_publish_shape(cache);
 		if (changed && cache->shelf.slot)
 			open_shelf(cache);
 		km_unlock_may(&drain.lock, may_wait);
@@ -556,7 +557,7 @@ int km_front_check(struct kmem_cache *cache)
 static void open_charged(struct kmem_cache *cache)
 {
 	km_debug(km_is_locked(&drain.lock), "a shelf that is closed here is opened again here");
-	if (km_unlikely(cache->hooks != NULL)) {
+	if (km_unlikely(cache->hooks != NULL) || km_front_has_out(cache)) {
 		shut_charged(cache);
 		return;
 	}
@@ -604,8 +605,8 @@ bool km_front_set_charging(struct kmem_cache *cache, const struct km_shape *shap
 	if (block_bytes && !cache->charged.block_mask)
 		make_charged(cache, block_bytes);
 	if (!begun) {
-		/* Release pairs with km_shape. A call that found the former one ends with it. */
-		km_store_release(&cache->shape, shape);
+		km_store_release(&cache->own, shape);
+		km_front_publish_shape(cache);
 		km_store(&cache->shelf.front.open.shelf, 0u);
 		show(cache);
 	}

@@ -143,6 +143,38 @@ km_inline const struct km_shape *km_shape_for(struct kmem_cache *cache, gfp_t gf
 	return km_likely(!(gfp & __GFP_ACCOUNT)) ? km_shape(cache) : km_shape_for_account(cache, gfp);
 }
 void km_front_choose_shape(struct kmem_cache *cache) km_cold;
+
+/*
+ * Caches of other layouts whose objects are given out, and taken back, in the name of this one. While an object of one
+ * may be out, a shape stands before the cache's own which looks whose object it is, and the cache has no public shelf.
+ */
+#define KM_SIBLINGS_MOST 64u		/* of a cache: no two have the same flags */
+struct km_siblings {
+	const struct km_shape *shape[2];	/* before one whose objects nobody pays for; and somebody does */
+	struct kmem_cache *first;	/* by next_sibling; none goes before the cache does */
+	struct kmem_cache *serving;	/* new objects are this one's, while `calls` says so */
+	uint32_t calls;			/* its lowest bit; and two for each call that may have seen it */
+	bool out;			/* an object of a sibling may be out: `shape` is one of the above */
+};
+
+/* An object that is freed by the cache's name may be another cache's. */
+km_inline bool km_front_has_out(const struct kmem_cache *cache)
+{
+	const struct km_siblings *siblings = km_load_acquire(&cache->siblings);
+
+	return km_unlikely(siblings != NULL) && km_load(&siblings->out);
+}
+
+/* The first of its siblings, by next_sibling. Acquire pairs with watch/sibling.c: it is made. */
+km_inline struct kmem_cache *km_front_siblings(const struct kmem_cache *cache)
+{
+	const struct km_siblings *siblings = km_load_acquire(&cache->siblings);
+
+	return siblings ? km_load_acquire(&siblings->first) : NULL;
+}
+
+/* The cache's shape follows from its own and from whether an object of a sibling may be out. */
+void km_front_publish_shape(struct kmem_cache *cache);
 /* From now on these see each object; NULL: nobody does. */
 void km_front_watch(struct kmem_cache *cache, const struct km_hooks *hooks) km_cold;
 void km_front_bury(struct kmem_cache *cache) km_cold;	/* it was destroyed: each call is misuse */

@@ -62,7 +62,7 @@ const struct km_shape *km_shape_for_account(struct kmem_cache *cache, gfp_t gfp)
 /* Where the cache's own limit refused the slab, what other caches have ready would not help: it alone is asked. */
 bool km_front_relieve(struct kmem_cache *cache, unsigned *tries)
 {
-	struct kmem_cache *only = km_slab_refused ? cache : NULL;
+	struct kmem_cache *only = km_slab_refused ? cache->sibling_of ?: cache : NULL;
 
 	km_slab_refused = false;
 	return km_front_pressure && km_front_pressure(only, tries);

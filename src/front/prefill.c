@@ -337,7 +337,9 @@ int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_she
 	if (size_of(old) >= n)
 		return 0;
 	size_t capacity = capacity_of(cache, old);
-	if (n > capacity || (km_unlikely(gfp & __GFP_ACCOUNT) && is_block(old))) {
+	/* A block has what came by the shelf: not where somebody pays, or has begun to look at each object. */
+	bool other = is_block(old) && (km_unlikely(gfp & __GFP_ACCOUNT) || !has_blocks(cache));
+	if (n > capacity || km_unlikely(other)) {
 		struct slab_sheaf *larger = prefill(cache, gfp, n);
 
 		if (!larger)

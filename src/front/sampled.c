@@ -40,7 +40,8 @@ bool km_front_can_sample(const struct kmem_cache *cache)
 {
 	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_SKIP_KFENCE | KM_DEBUG_LAYOUT;
 
-	return km_guarded.bytes && !cache->hooks && !cache->dead && !cache->twin_of && !(cache->flags & never) &&
+	return km_guarded.bytes && !cache->hooks && !cache->dead && !cache->twin_of &&
+	       !cache->sibling_of && !(cache->flags & never) &&
 	       !cache->engine->whole_pages && cache->object_size <= km_guarded.page_bytes &&
 	       cache->align <= km_guarded.page_bytes;
 }

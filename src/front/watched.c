@@ -33,7 +33,7 @@ void km_front_choose_shape(struct kmem_cache *cache)
 				       front == KM_FRONT_CHAIN ? &km_shape_chain_soft :
 				       km_percpu.index == KM_INDEX_CID ? &km_shape_array_by_cid : &km_shape_array;
 	const struct km_shape *plain = front == KM_FRONT_CHAIN && km_hits_by_cpu() ? &km_shape_chain : below;
-	const struct km_shape *shape = km_load(&cache->shape), *next;
+	const struct km_shape *own = km_load(&cache->own), *next;
 
 	/* Engines with shared pages check what is given to them, at once, and for every cache. */
 	if (cache->hooks || (cache->checked && !cache->engine->shared_pages) || cache->flags & SLAB_FAILSLAB)
@@ -47,10 +47,23 @@ void km_front_choose_shape(struct kmem_cache *cache)
 		km_front_sample_each(cache);
 		plain = &km_shape_sampled;
 	}
-	/* Release pairs with km_shape: what it looks at is there. A call that found the former one ends with it. */
 	do
-		next = shape && shape->take && !cache->dead ? shape : plain;
-	while (!km_cas_release(&cache->shape, &shape, next));
+		next = own && own->take && !cache->dead ? own : plain;
+	while (!km_cas_release(&cache->own, &own, next));
+	km_front_publish_shape(cache);
+}
+
+/* Several threads may be here: of two that saw different things the one that comes second sees what the other did. */
+void km_front_publish_shape(struct kmem_cache *cache)
+{
+	const struct km_shape *shape = km_load_acquire(&cache->shape), *next;
+
+	/* Release pairs with km_shape: what it looks at is there. A call that found the former one ends with it. */
+	do {
+		next = km_load_acquire(&cache->own);
+		if (km_front_has_out(cache) && !cache->dead)
+			next = cache->siblings->shape[next->take != NULL];
+	} while (!km_cas_both(&cache->shape, &shape, next));
 }
 
 void km_front_watch(struct kmem_cache *cache, const struct km_hooks *hooks)

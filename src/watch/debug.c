@@ -13,6 +13,7 @@
 #include "../port/bits.h"
 #include "../port/os.h"
 #include "guard.h"
+#include "sibling.h"
 
 static struct km_page *slab_of(const void *object)
 {
@@ -379,14 +380,21 @@ static const struct km_hooks hooks = {
 	.broken = broken, .may_be_free = may_be_free, .check = check, .remains = remains,
 };
 
+static int validate(struct kmem_cache *cache, bool busy)
+{
+	/* An object that a handler freed is linked by the word that is looked at. */
+	if (!busy)
+		km_front_finish_deferred(cache);
+	return km_cache_check(cache);
+}
+
 int kmem_cache_validate(struct kmem_cache *cache)
 {
 	bool was = km_busy_begin();
+	int damages = validate(cache, was) + km_guard_check(cache);
 
-	/* An object that a handler freed is linked by the word that is looked at. */
-	if (!was)
-		km_front_finish_deferred(cache);
-	int damages = km_cache_check(cache) + km_guard_check(cache);
+	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
+		damages += validate(at, was);
 	km_busy_end(was);
 	return damages;
 }
@@ -411,4 +419,5 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 const struct km_debugging km_debugging = {
 	.read = km_debug_read, .track = km_debug_track_all, .print_leaks = kmem_print_leaks,
 	.flags = flags_of, .ready = km_debug_stack_ready, .hooks = &hooks,
+	.settle = km_siblings_settle,
 };

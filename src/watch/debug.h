@@ -17,6 +17,8 @@ bool km_debug_fits(const char *text, char *letter);
 void km_debug_track_all(void);
 /* Some cache may have SLAB_STORE_USER by it. */
 bool km_debug_may_track(void);
+/* The flags that letters without a list of names stand for; false: one of them stands for nothing. */
+bool km_debug_letters(const char *text, slab_flags_t *flags);
 /* The flags of a cache of that name, made with `flags`. *low: none that would make its slabs longer. */
 slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low);
 

@@ -172,6 +172,17 @@ void km_debug_track_all(void)
 	asked.leaks = true;
 }
 
+bool km_debug_letters(const char *text, slab_flags_t *flags)
+{
+	struct block block = { .flags = 0 };
+
+	for (const char *at = text; *at; at++)
+		if (!add_letter(&block, *at) || block.low)
+			return false;
+	*flags = *text ? block.flags : ALL;
+	return true;
+}
+
 bool km_debug_may_track(void)
 {
 	return asked.tracks || asked.leaks;

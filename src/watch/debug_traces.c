@@ -118,6 +118,12 @@ static void add(struct sites *sites, struct km_page *slab, const struct km_debug
 	site->last = km_max(site->last, track->thread);
 }
 
+/* One that was debugged while it was used has its tracks in siblings. */
+static bool is_meant(const struct kmem_cache *wanted, const struct kmem_cache *cache)
+{
+	return !wanted || cache == wanted || cache->sibling_of == wanted;
+}
+
 /* Meanwhile the slab stays: of a program's leaks other threads may go on. */
 static int add_slab(struct km_page *slab, void *arg)
 {
@@ -125,7 +131,7 @@ static int add_slab(struct km_page *slab, void *arg)
 
 	km_page_hold(slab);
 	struct kmem_cache *cache = slab->type == KM_PAGE_SLAB ? slab->cache : NULL;
-	if (cache && (sites->cache ? cache == sites->cache : has_tracks(cache))) {
+	if (cache && has_tracks(cache) && is_meant(sites->cache, cache)) {
 		char *object = km_slab_first(cache, slab);
 
 		for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
@@ -357,5 +363,9 @@ int kmem_print_leaks(int fd)
 
 int kmem_cache_print_traces(struct kmem_cache *cache, int fd)
 {
-	return has_tracks(cache) ? print(cache, fd) : -EINVAL;
+	const struct kmem_cache *at = km_front_siblings(cache);
+
+	while (at && !has_tracks(at))
+		at = at->next_sibling;
+	return at || has_tracks(cache) ? print(cache, fd) : -EINVAL;
 }

@@ -27,6 +27,9 @@ void km_print_flush(struct km_writer *writer);
 /* Write out what is left; 0, or the first -errno that was met. */
 int km_print_end(struct km_writer *writer);
 
+/* The figures of caches that are shown as one. */
+void km_stats_add(struct kmem_cache_stats *stats, const struct kmem_cache_stats *more);
+
 /*
  * A number that is not known, for `kmem info` reads processes of other builds too: a dash in slabinfo, left
  * out in JSON. Where it is an unsigned int, all ones of that; where all ones are no limit, one less.

@@ -36,16 +36,24 @@ const char *kmem_event_name(enum kmem_event event)
 	return event < KMEM_NR_EVENTS ? event_names[event] : NULL;
 }
 
-unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event)
+static unsigned long event_of(struct kmem_cache *cache, enum kmem_event event)
 {
-	if (event >= KMEM_NR_EVENTS)
-		return 0;
 	km_debug(event_names[event], "an event that is counted has a name");
 	return km_load(&cache->events->count[event]) +
 	       (cache->engine->event ? cache->engine->event(cache, event) : 0);
 }
 
-void kmem_cache_clear_events(struct kmem_cache *cache)
+unsigned long kmem_cache_event(struct kmem_cache *cache, enum kmem_event event)
+{
+	if (event >= KMEM_NR_EVENTS)
+		return 0;
+	unsigned long count = event_of(cache, event);
+	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
+		count += event_of(at, event);
+	return count;
+}
+
+static void clear_events_of(struct kmem_cache *cache)
 {
 	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
 		km_store(&cache->events->count[i], 0ul);
@@ -54,6 +62,13 @@ void kmem_cache_clear_events(struct kmem_cache *cache)
 	if (cache->engine->clear_events)
 		cache->engine->clear_events(cache);
 	km_busy_end(was);
+}
+
+void kmem_cache_clear_events(struct kmem_cache *cache)
+{
+	clear_events_of(cache);
+	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
+		clear_events_of(at);
 }
 
 /* Kernel: SLAB lists its free slabs, and counts them apart; SLUB does not know of them, and counts all as active. */
@@ -67,7 +82,7 @@ static unsigned long free_slabs(const struct kmem_cache *cache)
 	return count;
 }
 
-void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
+static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 {
 	*stats = (struct kmem_cache_stats){
 		.engine = cache->engine->name,
@@ -98,6 +113,30 @@ void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *sta
 	stats->active_objects = stats->active_objects > stats->shelf_objects ?
 					stats->active_objects - stats->shelf_objects : 0;
 	stats->active_slabs = stats->total_slabs - km_min(stats->total_slabs, free_slabs(cache));
+}
+
+void km_stats_add(struct kmem_cache_stats *stats, const struct kmem_cache_stats *more)
+{
+	stats->active_objects += more->active_objects;
+	stats->total_objects += more->total_objects;
+	stats->shelf_objects += more->shelf_objects;
+	stats->active_slabs += more->active_slabs;
+	stats->total_slabs += more->total_slabs;
+	stats->partial_slabs += more->partial_slabs;
+	stats->alloc_slab += more->alloc_slab;
+	stats->free_slab += more->free_slab;
+	stats->shared_avail += more->shared_avail;
+}
+
+void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
+{
+	get_stats_of(cache, stats);
+	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling) {
+		struct kmem_cache_stats more;
+
+		get_stats_of(at, &more);
+		km_stats_add(stats, &more);
+	}
 }
 
 void kmem_get_stats(struct kmem_stats *stats)
@@ -131,13 +170,27 @@ void kmem_get_stats(struct kmem_stats *stats)
 	};
 }
 
+struct visiting {
+	int (*visit)(struct kmem_cache *cache, void *arg);
+	void *arg;
+};
+
+static int visit_known(struct kmem_cache *cache, void *arg)
+{
+	const struct visiting *visiting = arg;
+
+	return cache->sibling_of ? 0 : visiting->visit(cache, visiting->arg);
+}
+
 int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
 {
+	struct visiting visiting = { visit, arg };
+
 	if (!km_boot())
 		return 0;
 	/* The registry is locked: an allocation that would have to make a cache fails instead of waiting for itself. */
 	bool was = km_busy_begin();
-	int result = km_registry_visit(visit, arg);
+	int result = km_registry_visit(visit_known, &visiting);
 	km_busy_end(was);
 	return result;
 }
@@ -156,6 +209,8 @@ static int print_row(struct kmem_cache *cache, void *arg)
 	struct kmem_cache_stats stats;
 	char row[256];
 
+	if (cache->sibling_of)
+		return 0;
 	if (!km_print_has_room(arg))
 		return 1;
 	kmem_cache_get_stats(cache, &stats);
@@ -189,6 +244,8 @@ static int print_json_row(struct kmem_cache *cache, void *arg)
 	struct json_rows *rows = arg;
 	struct kmem_cache_stats stats;
 
+	if (cache->sibling_of)
+		return 0;
 	if (!km_print_has_room(&rows->writer))
 		return 1;
 	const size_t before = rows->writer.length;
@@ -253,11 +310,9 @@ static int walk_slab(struct km_page *slab, void *arg)
 	return 0;
 }
 
-int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
+static int walk_one(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 {
 	struct walk walk = { cache, visit, arg };
-	if (cache->engine->shared_pages || cache->engine->whole_pages)
-		return -EOPNOTSUPP;
 	bool was = km_busy_begin();
 	/* The objects on shelves and in barns go home first: then taken means allocated. */
 	km_front_drain(cache);
@@ -265,6 +320,16 @@ int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 	km_busy_end(was);
 	int result = km_load(&cache->guarded) ? km_guarding.walk(cache, visit, arg) : 0;
 	return result ?: km_pages_walk(walk_slab, &walk);
+}
+
+int kmem_cache_walk(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
+{
+	if (cache->engine->shared_pages || cache->engine->whole_pages)
+		return -EOPNOTSUPP;
+	int result = walk_one(cache, visit, arg);
+	for (struct kmem_cache *at = km_front_siblings(cache); at && !result; at = at->next_sibling)
+		result = walk_one(at, visit, arg);
+	return result;
 }
 
 static int check_cache(struct kmem_cache *cache, void *arg)

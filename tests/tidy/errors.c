@@ -278,6 +278,12 @@ static int set_rule(struct kmem_cache *cache, void *arg)
 	return kmem_set_min_partial_rule("static");
 }
 
+static int debug_it(struct kmem_cache *cache, void *arg)
+{
+	(void)arg;
+	return kmem_cache_set_debug(cache, "Z");
+}
+
 static int visit_nothing(void *object, void *arg)
 {
 	(void)object, (void)arg;
@@ -299,6 +305,15 @@ static int tune_next(bool words)
 }
 
 static void start_anew(void);
+/* The same: each cache anew is debugged. */
+static int debug_next(void)
+{
+	km_os_fault = NULL;
+	struct kmem_cache *cache = cache_by(next_name(), "sheaf", 0);
+	km_os_fault = refuse;
+	errno = -kmem_cache_set_debug(cache, "Z");
+	return !errno;
+}
 
 /* Free objects are cleared, and with them the links of the slab's freelist: it is shorter than the slab says. */
 static int damaged(void)
@@ -344,6 +359,11 @@ static void numbers(void)
 	IS(kmem_set_min_partial_rule, EBUSY, -kmem_for_each_cache(set_rule, NULL));
 	IS(kmem_cache_set_limit, EOPNOTSUPP, -kmem_cache_set_limit(slob, 1));
 	IS(kmem_cache_set_remote_node_defrag_ratio, EINVAL, -kmem_cache_set_remote_node_defrag_ratio(slab, 101));
+	IS(kmem_cache_set_debug, EINVAL, -kmem_cache_set_debug(slab, "?"));
+	IS(kmem_cache_set_debug, EOPNOTSUPP,
+	   -kmem_cache_set_debug(kmem_cache_create(next_name(), 64, NULL, SLAB_NO_USER_FLAGS), "Z"));
+	IS(kmem_cache_set_debug, EBUSY, -kmem_for_each_cache(debug_it, NULL));
+	IS(kmem_cache_set_debug, ENOMEM, WHEN_SHORT_APART(debug_next()));
 	IS(kmem_cache_tune, EINVAL, -kmem_cache_tune(slab, 1, 2, 1));
 	IS(kmem_cache_tune, ERANGE, -kmem_cache_tune(slab, 1000, 1, 1));
 	IS(kmem_cache_tune, ENOMEM, WHEN_SHORT_APART(tune_next(false)));

@@ -32,7 +32,7 @@
 #define BATCH	64u		/* pages; kernel: MEMCG_CHARGE_BATCH */
 
 static struct km_stock *stocks;
-static unsigned stock_count;
+static unsigned stock_count;		/* one for each CPU; behind them the spares */
 const struct km_memcg_view km_memcg_view = {
 	km_group_fields, &km_group_field_count, &km_memcg_root, (const struct km_stock *const *)&stocks, &stock_count,
 };
@@ -41,17 +41,33 @@ const struct km_memcg_view km_memcg_view = {
 static unsigned words_left;		/* with the tree lock */
 static struct obj_cgroup *gone;		/* linked by link.next; who pops holds the tree lock */
 
+/*
+ * For a handler that struck a thread which has the only stock's lock that there is, as in a program of one thread; a
+ * handler that strikes that one takes the next. A spare is no CPU's, has no pages, and counts in the objcg's number.
+ */
+#define SPARES	4u
+
+static unsigned all_stocks(void)
+{
+	return stocks ? stock_count + SPARES : 0;
+}
+
+static bool is_spare(const struct km_stock *stock)
+{
+	return stock - stocks >= (ptrdiff_t)stock_count;
+}
+
 bool km_stock_start(void)
 {
 	unsigned count = km_max(km_percpu.cpus, 1u);
 
 	if (stocks)
 		return true;
-	struct km_stock *fresh = km_meta_alloc(count * sizeof(*fresh), true);
+	struct km_stock *fresh = km_meta_alloc((count + SPARES) * sizeof(*fresh), true);
 	if (!fresh)
 		return false;
-	for (unsigned cpu = 0; cpu < count; cpu++)
-		km_lock_init(&fresh[cpu].lock, KM_RANK_STOCK);
+	for (unsigned i = 0; i < count + SPARES; i++)
+		km_lock_init(&fresh[i].lock, KM_RANK_STOCK);
 	stock_count = count;
 	/* Release pairs with nothing: nobody has an objcg to charge before the tree lock is dropped. */
 	stocks = fresh;
@@ -60,8 +76,8 @@ bool km_stock_start(void)
 
 void km_stock_fork(bool before, bool child)
 {
-	for (unsigned cpu = 0; cpu < stock_count; cpu++)
-		km_lock_around_fork(&stocks[cpu].lock, before, child);
+	for (unsigned i = 0; i < all_stocks(); i++)
+		km_lock_around_fork(&stocks[i].lock, before, child);
 }
 
 /* ------------------------------------------------------------------ a CPU's lock */
@@ -72,32 +88,42 @@ void km_stock_fork(bool before, bool child)
  * An objcg's `net` words can be written where the area is alive; without per-CPU memory there are none. Any CPU's lock
  * will do, so a thread that finds one taken goes on to the next, and waits only where all are: with as many locks as
  * CPUs there is nearly always a free one. A handler has another reason to go on: the lock that it finds taken may be
- * that of the code it struck, which does not run again before the handler returns.
+ * that of the code it struck. For it there are the spares.
  */
 static bool has_words(unsigned cpu)
 {
 	return km_cpu_is_live(cpu) || !km_percpu.cpus;
 }
 
+static struct km_stock *try_each(unsigned here, bool nested)
+{
+	for (unsigned i = 0; i < stock_count; i++) {
+		unsigned cpu = (here + i) % stock_count;
+
+		if (has_words(cpu) && km_trylock(&stocks[cpu].lock))
+			return &stocks[cpu];
+	}
+	for (unsigned i = stock_count; nested && i < all_stocks(); i++)
+		if (km_trylock(&stocks[i].lock))
+			return &stocks[i];
+	return NULL;
+}
+
 /*
  * This CPU's stock, or, where that is taken, another's: any will do. A handler that struck under a lock of its own
- * thread must not wait: NULL where all stay taken.
+ * thread must not wait: NULL where all stay taken, the spares by handlers that it struck, or other threads'.
  */
 static struct km_stock *enter(bool nested)
 {
 	unsigned here = km_cpu();
+	struct km_stock *stock = try_each(here, nested);
 
-	for (int tries = nested ? NESTED_TRIES : 1; tries; tries--) {
-		for (unsigned i = 0; i < stock_count; i++) {
-			unsigned cpu = (here + i) % stock_count;
-
-			if (has_words(cpu) && km_trylock(&stocks[cpu].lock))
-				return &stocks[cpu];
-		}
+	for (int tries = NESTED_TRIES; nested && !stock && tries; tries--) {
 		km_relax();
+		stock = try_each(here, true);
 	}
-	if (nested)
-		return NULL;
+	if (stock || nested)
+		return stock;
 	km_debug(has_words(here) || here == km_percpu.home, "a thread waits where an objcg's words may be written");
 	km_lock(&stocks[here].lock);
 	return &stocks[here];
@@ -119,10 +145,6 @@ static unsigned find(const struct km_stock *stock, const struct mem_cgroup *grou
 	return i;
 }
 
-/*
- * The counters first and the place after would do as well: the lock is held, and readers without it may see either. The
- * place is stored by km_store for their sake.
- */
 static uint64_t flush_pages(struct km_stock *stock, unsigned i)
 {
 	uint64_t bytes = (uint64_t)stock->pages[i] << KM_PAGE_SHIFT;
@@ -146,7 +168,7 @@ static void put_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t
 		i = stock->victim++ % KM_STOCK_SLOTS;
 		flush_pages(stock, i);
 	}
-	if (stock->pages[i] + pages > BATCH) {
+	if (stock->pages[i] + pages > BATCH || is_spare(stock)) {
 		if (stock->groups[i])
 			flush_pages(stock, i);
 		km_counter_uncharge(&group->memory, pages << KM_PAGE_SHIFT);
@@ -265,7 +287,7 @@ static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, int64_t by
 		else
 			km_counter_uncharge(kmem, (uint64_t)-bytes);
 	}
-	if (objcg->net && !km_load(&objcg->dead))
+	if (objcg->net && !km_load(&objcg->dead) && !is_spare(stock))
 		km_bump(net_of(objcg, stock), bytes);
 	else
 		count_charged(objcg, bytes);
@@ -598,10 +620,7 @@ struct mem_cgroup *km_objcg_hold(struct obj_cgroup *objcg)
 	return payer(objcg, km_memcg_hold);
 }
 
-/*
- * Numbers for people: nothing is locked, and each word is read for itself. The area of a CPU is never taken away, and a
- * group's objcg stays as long as the group, so that the reads are safe; what moves meanwhile is counted twice, or not.
- */
+/* Each word is read for itself. An area is never taken away, and an objcg stays as long as its group. */
 uint64_t km_stock_bytes(const struct mem_cgroup *group)
 {
 	const struct obj_cgroup *objcg = group->objcg;
@@ -680,12 +699,12 @@ static uint64_t drain_pages(const struct mem_cgroup *root)
 {
 	uint64_t bytes = 0;
 
-	for (unsigned cpu = 0; cpu < stock_count; cpu++) {
-		km_lock(&stocks[cpu].lock);
+	for (struct km_stock *stock = stocks; stock < stocks + all_stocks(); stock++) {
+		km_lock(&stock->lock);
 		for (unsigned i = 0; i < KM_STOCK_SLOTS; i++)
-			if (stocks[cpu].groups[i] && km_memcg_in(stocks[cpu].groups[i], root))
-				bytes += flush_pages(&stocks[cpu], i);
-		km_unlock(&stocks[cpu].lock);
+			if (stock->groups[i] && km_memcg_in(stock->groups[i], root))
+				bytes += flush_pages(stock, i);
+		km_unlock(&stock->lock);
 	}
 	return bytes;
 }
@@ -758,7 +777,7 @@ void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 	km_debug(km_load(&objcg->dead) && group->objcg == objcg && !objcg->slot,
 		 "an objcg whose group goes is dead, and closed");
 
-	for (unsigned cpu = 0; cpu < stock_count; cpu++) {
+	for (unsigned cpu = 0; cpu < all_stocks(); cpu++) {
 		struct km_stock *stock = &stocks[cpu];
 
 		km_lock(&stock->lock);

@@ -15,6 +15,9 @@ $(MALLOC_TESTS:%=$(BUILD)/%): $(BUILD)/libkmem-malloc.a tests/kit/malloc.h
 TEST_LIBS_promise/debugged := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_promise/debugged := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow -Wno-use-after-free
 $(BUILD)/tests/promise/debugged: $(BUILD)/libkmem-malloc.a
+TEST_LIBS_promise/debugged_bytes := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_promise/debugged_bytes := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow -Wno-use-after-free
+$(BUILD)/tests/promise/debugged_bytes: $(BUILD)/libkmem-malloc.a
 # Malloc fails on purpose, too; by a function that the dynamic linker knows.
 TEST_LIBS_promise/failslab := $(BUILD)/libkmem-malloc.a -rdynamic
 TEST_CFLAGS_promise/failslab := -fno-builtin -Wno-alloc-size-larger-than

@@ -75,14 +75,17 @@ $(BUILD)/libkmem-malloc.a: $(OBJ) $(filter-out %/malloc_dlopen.o,$(MALLOC_OBJ))
 # libsmartcols lays out what `kmem info` prints as tables. Where this compiler finds none, the command does without them.
 SMARTCOLS := $(and $(filter /%,$(shell $(CC) -print-file-name=libsmartcols.so)),$(shell \
 	$(CC) -E -include libsmartcols/libsmartcols.h -x c /dev/null >/dev/null 2>&1 && echo -lsmartcols))
-COMMAND	:= $(filter-out kmem/info/table$(if $(SMARTCOLS),_none).c,$(wildcard kmem/*.c kmem/*/*.c))
+# elfutils' libdw knows more of functions than the tables of symbols in their files.
+LIBDW	:= $(and $(filter /%,$(shell $(CC) -print-file-name=libdw.so)),$(shell \
+	$(CC) -E -include elfutils/libdwfl.h -x c /dev/null >/dev/null 2>&1 && echo -ldw))
+COMMAND	:= $(filter-out kmem/info/table$(if $(SMARTCOLS),_none).c kmem/names_$(if $(LIBDW),elf,dw).c,$(wildcard kmem/*.c kmem/*/*.c))
 COMMAND_OBJ := $(COMMAND:%.c=$(BUILD)/obj/%.o)
 $(BUILD)/obj/kmem/%.o: kmem/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) -Isrc -Ikmem -I$(BUILD) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 # libc stands first: the command has no objects of ours, so prctl, setrlimit and vfork are libc's, and the library does not start in it.
 $(BUILD)/kmem: $(COMMAND_OBJ) $(BUILD)/libkmem.a
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) -lc $(BUILD)/libkmem.a -lm $(LDLIBS)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) $(LIBDW) -lc $(BUILD)/libkmem.a -lm $(LDLIBS)
 
 include packaging/install.mk
 -include bench/bench.mk

@@ -1,8 +1,8 @@
 /*
  * `kmem symbols`: a filter that names functions. Each FILE+0xOFFSET[BUILD] of its input, as reports of debugging have
  * them, becomes FUNCTION+0xINTO/0xLENGTH [FILE], the kernel's form, if the file is an ELF file of 64 bits of that build
- * that has a symbol there; everything else passes as it is. Invariant: nothing of a file is believed: each table and
- * name that is read lies in it.
+ * that has a symbol there, with the source where that is known; everything else passes as it is. Invariant: nothing of
+ * a file is believed: each note that is read lies in it.
  *
  * Exit status: 0; 1 what could not be read or written; 2 wrong usage.
  */
@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "kmem.h"
+#include "names.h"
 
 #define MOST_FILES 64		/* others stay as they are */
 
@@ -28,21 +29,12 @@ static const char usage_text[] =
 	"Copies FILE, or standard input, and names the functions at FILE+0xOFFSET:\n"
 	"  kmem run --debug FZPU -- PROGRAM 2>&1 | kmem symbols\n";
 
-struct image {
-	char *path;
-	const char *bytes;		/* NULL: it can't be used */
-	size_t length;
-	uint32_t build;			/* the first bytes of its build id; 0: it has none */
-	bool told;			/* that it is another build than the program had */
-};
-
 static struct {
 	struct image image[MOST_FILES];
 	size_t count;
 } files;
 
-/* `count` things of `each` bytes there, or NULL. */
-static const void *part(const struct image *image, uint64_t at, uint64_t count, uint64_t each)
+const void *image_part(const struct image *image, uint64_t at, uint64_t count, uint64_t each)
 {
 	uint64_t bytes;
 
@@ -73,7 +65,7 @@ static uint32_t build_in(const struct image *image, uint64_t at, uint64_t bytes)
 
 static uint32_t build_of(const struct image *image, const Elf64_Ehdr *head)
 {
-	const Elf64_Phdr *segments = part(image, head->e_phoff, head->e_phnum, sizeof(*segments));
+	const Elf64_Phdr *segments = image_part(image, head->e_phoff, head->e_phnum, sizeof(*segments));
 	uint32_t build = 0;
 
 	if (!segments || head->e_phentsize != sizeof(*segments))
@@ -101,7 +93,7 @@ static void map_file(struct image *image)
 		}
 	}
 	close(fd);
-	const Elf64_Ehdr *head = image->bytes ? part(image, 0, 1, sizeof(*head)) : NULL;
+	const Elf64_Ehdr *head = image->bytes ? image_part(image, 0, 1, sizeof(*head)) : NULL;
 	if (head && !memcmp(head->e_ident, ELFMAG, SELFMAG) && head->e_ident[EI_CLASS] == ELFCLASS64)
 		image->build = build_of(image, head);
 	else
@@ -145,59 +137,6 @@ static struct image *image_of(const char *text, size_t length)
 	return found;
 }
 
-/* The name in a table of strings, which ends in the file; NULL: it is none. */
-static const char *name_at(const struct image *image, const Elf64_Shdr *strings, uint32_t at)
-{
-	if (strings->sh_offset > image->length || strings->sh_size > image->length - strings->sh_offset ||
-	    at >= strings->sh_size)
-		return NULL;
-	const char *name = image->bytes + strings->sh_offset + at;
-	return *name && memchr(name, '\0', strings->sh_size - at) ? name : NULL;
-}
-
-struct function {
-	const char *name;
-	uint64_t start, length;
-};
-
-/* The function of this table that the address is in. */
-static bool find_in(const struct image *image, const Elf64_Shdr *table, const Elf64_Shdr *strings, uint64_t address,
-		    struct function *found)
-{
-	uint64_t count = table->sh_size / sizeof(Elf64_Sym);
-	const Elf64_Sym *symbols = part(image, table->sh_offset, count, sizeof(*symbols));
-
-	for (uint64_t i = 0; symbols && i < count; i++) {
-		const Elf64_Sym *symbol = &symbols[i];
-		const char *name;
-
-		if (ELF64_ST_TYPE(symbol->st_info) != STT_FUNC || address - symbol->st_value >= symbol->st_size ||
-		    !(name = name_at(image, strings, symbol->st_name)))
-			continue;
-		*found = (struct function){ name, symbol->st_value, symbol->st_size };
-		return true;
-	}
-	return false;
-}
-
-static bool find(const struct image *image, uint64_t address, struct function *found)
-{
-	const Elf64_Ehdr *head = part(image, 0, 1, sizeof(*head));
-	const Elf64_Shdr *sections = head ? part(image, head->e_shoff, head->e_shnum, sizeof(*sections)) : NULL;
-
-	if (!sections || head->e_shentsize != sizeof(*sections))
-		return false;
-	/* The whole table, where it was not stripped, before what is exported. */
-	for (unsigned type = SHT_SYMTAB;; type = SHT_DYNSYM) {
-		for (unsigned i = 0; i < head->e_shnum; i++)
-			if (sections[i].sh_type == type && sections[i].sh_link < head->e_shnum &&
-			    find_in(image, &sections[i], &sections[sections[i].sh_link], address, found))
-				return true;
-		if (type == SHT_DYNSYM)
-			return false;
-	}
-}
-
 /* ------------------------------------------------------------------ lines */
 
 /* The path that ends at `plus`, in a line that begins at `line`: after a blank. */
@@ -233,7 +172,7 @@ static struct place place_at(const char *line, const char *plus)
 }
 
 /* NULL: it can't be used, or is not what ran: an upgrade has come in between, which is told once. */
-static const struct image *usable(const struct place *place)
+static struct image *usable(const struct place *place)
 {
 	struct image *image = image_of(place->path, place->length);
 
@@ -246,21 +185,89 @@ static const struct image *usable(const struct place *place)
 	return NULL;
 }
 
+/* ------------------------------------------------------------------ places that were named */
+
+#define MOST_KNOWN 8192u		/* a power of two; others are asked for each time */
+
+/* Stacks have the same frames again and again. */
+static struct known {
+	const struct image *image;
+	uint64_t address;
+	struct name *names;
+	size_t count;
+} *known;
+
+static void remember(struct known *place, const struct name *names, size_t count)
+{
+	place->names = kmem_need(calloc(count + 1, sizeof(*names)));
+	place->count = count;
+	for (size_t i = 0; i < count; i++) {
+		place->names[i] = names[i];
+		place->names[i].function = kmem_need(strdup(names[i].function));
+		place->names[i].source = names[i].source ? kmem_need(strdup(names[i].source)) : NULL;
+	}
+}
+
+/* As names_at; *names live until the next call. */
+static size_t names_of(struct image *image, uint64_t address, const struct name **names)
+{
+	static struct name found[MOST_NAMES];
+	uint64_t hash = (address ^ (uintptr_t)image) * 0x9e3779b97f4a7c15u >> 32;
+
+	known = known ?: kmem_need(calloc(MOST_KNOWN, sizeof(*known)));
+	for (unsigned i = 0; i < 8; i++) {
+		struct known *place = &known[(hash + i) % MOST_KNOWN];
+
+		if (place->image && (place->image != image || place->address != address))
+			continue;
+		if (!place->image) {
+			*place = (struct known){ .image = image, .address = address };
+			remember(place, found, names_at(image, address, found));
+		}
+		*names = place->names;
+		return place->count;
+	}
+	*names = found;
+	return names_at(image, address, found);
+}
+
+static void put_source(const struct name *name)
+{
+	if (name->source && name->line)
+		printf(" %s:%d", name->source, name->line);
+}
+
+/* In a stack, where a place is the last of its line, each function that was inlined has a line of its own. */
+static void put_place(const struct place *place, const struct image *image, const struct name *names, size_t count,
+		      const char *before)
+{
+	const struct name *last = &names[count - 1];
+	bool in_stack = place->end[0] == '\n' || !place->end[0];
+
+	for (const struct name *name = names; in_stack && name < last; name++) {
+		printf("%.*s%s [inlined]", (int)(place->path - before), before, name->function);
+		put_source(name);
+		putchar('\n');
+	}
+	printf("%.*s%s+0x%llx/0x%llx [%s]", (int)(place->path - before), before, last->function,
+	       (unsigned long long)(place->address - last->start), (unsigned long long)last->bytes, image->path);
+	put_source(in_stack ? last : names);
+}
+
 static void copy_line(const char *line)
 {
 	const char *done = line, *plus;
 
 	for (const char *at = line; (plus = strstr(at, "+0x")); at = plus + 3) {
 		struct place place = place_at(done, plus);
-		const struct image *image = place.length && place.address ? usable(&place) : NULL;
-		struct function found;
-
+		struct image *image = place.length && place.address ? usable(&place) : NULL;
+		const struct name *names;
 		/* A call is in front of where it comes back to. */
-		if (!image || !find(image, place.address - 1, &found))
+		size_t count = image ? names_of(image, place.address - 1, &names) : 0;
+
+		if (!count)
 			continue;
-		printf("%.*s%s+0x%llx/0x%llx [%s]", (int)(place.path - done), done, found.name,
-		       (unsigned long long)(place.address - found.start), (unsigned long long)found.length,
-		       image->path);
+		put_place(&place, image, names, count, done);
 		done = place.end;
 	}
 	fputs(done, stdout);

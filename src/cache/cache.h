@@ -248,6 +248,8 @@ struct km_debugging {
 	/* The same of KMEM_LEAKS: caches have tracks, and in the end they are printed. */
 	void (*track)(void);
 	int (*print_leaks)(int fd);
+	/* Before libc is asked to give back all that it has: no stacks are had from then on. */
+	void (*over)(void);
 	/* The flags of a cache of that name, size and alignment that is made with these. */
 	slab_flags_t (*flags)(const char *name, uint32_t size, uint32_t align, slab_flags_t flags);
 	/* Where libc is ready, before main(), and where such a cache is made: stacks may be asked for. */

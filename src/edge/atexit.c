@@ -115,7 +115,10 @@ static void free_libraries_own(void)
 {
 	static const char *const names[] = { "_ZN9__gnu_cxx9__freeresEv", "__libc_freeres" };
 
-	for (size_t i = 0; dlsym && km_os_threads() == 1 && i < km_array_count(names); i++) {
+	if (!dlsym || km_os_threads() != 1)
+		return;
+	km_debugging.over();
+	for (size_t i = 0; i < km_array_count(names); i++) {
 		void (*give_back)(void);
 
 		*(void **)&give_back = dlsym(RTLD_DEFAULT, names[i]);

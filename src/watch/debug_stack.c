@@ -38,6 +38,7 @@ static struct {
 	uintptr_t (*ip)(struct _Unwind_Context *context, int *before);
 } unwinder;
 static bool wanted;			/* stacks are */
+static bool over;			/* libc has given back what it needs to find files that came by dlopen */
 static km_tls bool asking;		/* it is at work in this thread */
 static unsigned first_pid;		/* of the process that the library started in; 0: not asked for */
 
@@ -121,14 +122,48 @@ static int look(struct dl_phdr_info *info, size_t bytes km_unused, void *arg)
 	return 0;
 }
 
+#ifdef __GLIBC__
+#pragma weak _r_debug
+
+/* The dynamic linker's list for debuggers, which changes by one store at a time, without its lock. */
+static bool find_in_list(uintptr_t address, struct object *object)
+{
+	const struct link_map *map = &_r_debug ? _r_debug.r_map : NULL;
+
+	for (; map; map = map->l_next) {
+		struct search search = { address, object };
+		struct dl_phdr_info info = { .dlpi_addr = map->l_addr, .dlpi_name = map->l_name };
+		const ElfW(Ehdr) *head = (const void *)map->l_addr;
+
+		if (!map->l_prev) {
+			info.dlpi_phdr = (const void *)getauxval(AT_PHDR);
+			info.dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM);
+		} else if (head && __builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) == 0) {
+			info.dlpi_phdr = (const void *)((const char *)head + head->e_phoff);
+			info.dlpi_phnum = head->e_phnum;
+		}
+		if (look(&info, sizeof(info), &search))
+			return true;
+	}
+	return false;
+}
+#else
+static bool find_in_list(uintptr_t address km_unused, struct object *object km_unused)
+{
+	return false;
+}
+#endif
+
 static bool find(uintptr_t address, struct object *object)
 {
 	struct search search = { address, object };
 
 	*object = (struct object){ .count = 0 };
-	if (FINDS_AT_ONCE)
+	if (FINDS_AT_ONCE && !km_load(&over))
 		return find_at_once(address, object);
-	return may_ask_linker() && dl_iterate_phdr(look, &search);
+	if (!FINDS_AT_ONCE && may_ask_linker())
+		return dl_iterate_phdr(look, &search);
+	return find_in_list(address, object);
 }
 
 /* As it was started; libc has its name from the kernel. */
@@ -247,6 +282,11 @@ static void prepare(void)
 		km_store_release(&unwinder.backtrace, backtrace);
 }
 
+void km_debug_stack_over(void)
+{
+	km_store(&over, true);
+}
+
 void km_debug_stack_ready(bool tracks)
 {
 	if (!FINDS_AT_ONCE && !km_load(&first_pid))
@@ -296,13 +336,21 @@ bool km_debug_is_early(const struct km_debug_track *track)
 	return km_load(&unwinder.backtrace) && is_own(track->frame[0]);
 }
 
+/* NULL: nobody can be asked just now. */
+static int (*usable_unwinder(void))(trace_fn *trace, void *arg)
+{
+	int (*backtrace)(trace_fn *trace, void *arg) = km_load_acquire(&unwinder.backtrace);
+
+	return backtrace && !asking && !km_load(&over) && may_ask_linker() ? backtrace : NULL;
+}
+
 /* Its own frame is the first. */
 static km_noinline void ask(struct frames *frames)
 {
-	int (*backtrace)(trace_fn *trace, void *arg) = km_load_acquire(&unwinder.backtrace);
+	int (*backtrace)(trace_fn *trace, void *arg) = usable_unwinder();
 	int saved_errno = errno;
 
-	if (backtrace && !asking && may_ask_linker()) {
+	if (backtrace) {
 		asking = true;
 		backtrace(note, frames);
 		asking = false;
@@ -351,10 +399,10 @@ static int note_behind(struct _Unwind_Context *context, void *arg)
 
 unsigned km_debug_stack_behind(uintptr_t pc, uintptr_t *frame, unsigned most)
 {
-	int (*backtrace)(trace_fn *trace, void *arg) = km_load_acquire(&unwinder.backtrace);
+	int (*backtrace)(trace_fn *trace, void *arg) = usable_unwinder();
 	struct behind behind = { .pc = pc, .frame = frame, .most = most };
 
-	if (backtrace && !asking) {
+	if (backtrace) {
 		asking = true;
 		backtrace(note_behind, &behind);
 		asking = false;

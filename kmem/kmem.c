@@ -16,6 +16,7 @@ static const char help_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]  a program on libkmem\n"
 	"       kmem info [OPTION...] [PID | FILE]               look at one that runs\n"
 	"       kmem bench BENCH... [OPTION...]                  measure\n"
+	"       kmem debug PID [CACHE LETTERS]                   debug one that runs\n"
 	"       kmem symbols [FILE]                              name functions\n"
 	"       kmem --help | --version\n"
 	"Each subcommand has --help. The manual page kmem(1) says the rest.\n";
@@ -28,6 +29,7 @@ static const struct {
 	{ "info", cmd_info },
 	{ "bench", cmd_bench },
 	{ "symbols", cmd_symbols },
+	{ "debug", cmd_debug },
 };
 
 static void complain(const char *command, const char *format, va_list arguments)

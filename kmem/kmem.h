@@ -12,6 +12,7 @@ int cmd_run(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_symbols(int argc, char **argv);
+int cmd_debug(int argc, char **argv);
 
 /* Print the text and exit with 0, or with 1 where it can't be printed. */
 _Noreturn void kmem_help(const char *text);

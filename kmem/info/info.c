@@ -64,19 +64,6 @@ void snapshot_clear(struct snapshot *snapshot)
 	memset(snapshot, 0, sizeof(*snapshot));
 }
 
-/* Where libkmem is in a process more than once, linked and preloaded, one copy serves and the others idle. */
-static size_t drop_idle(struct target *target, struct info_root *roots, size_t count)
-{
-	struct km_zone_counts pages;
-	size_t kept = 0;
-	unsigned nodes;
-
-	for (size_t i = 0; count > 1 && i < count; i++)
-		if (root_pages(target, &roots[i], &nodes, &pages) && pages.used_pages)
-			roots[kept++] = roots[i];
-	return kept ? kept : count;
-}
-
 /* Groups change at a pace of their own: they are read again by themselves. */
 static enum info_result read_groups(struct target *target, struct info_root *root, struct snapshot *snapshot)
 {
@@ -99,7 +86,7 @@ static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snaps
 {
 	struct target target = { .pid = target_thread(pid) };
 	static struct info_root roots[INFO_MAX_ROOTS];	/* too large for a stack */
-	size_t count = drop_idle(&target, roots, target_roots(&target, roots));
+	size_t count = target_roots_in_use(&target, roots);
 	enum info_result result = count ? INFO_OK : target.result;
 
 	snapshot_clear(snapshot);
@@ -134,27 +121,27 @@ enum info_result info_of_process(pid_t pid, struct snapshot *snapshot)
 
 /* ------------------------------------------------------------------ one process, or one file */
 
-static int complain(pid_t pid, enum info_result result, const struct snapshot *snapshot)
+int info_complain(const char *command, pid_t pid, enum info_result result, const char *version)
 {
 	switch (result) {
 	case INFO_OK:
 		return 0;
 	case INFO_PARTLY:
-		return kmem_failed(1, "info",
+		return kmem_failed(1, command,
 				   "%d: its caches or groups come and go too fast: some are missing", pid);
 	case INFO_GONE:
-		return kmem_failed(1, "info", "%d: no such process, or it has ended", pid);
+		return kmem_failed(1, command, "%d: no such process, or it has ended", pid);
 	case INFO_DENIED:
-		return kmem_failed(1, "info", "%d: not permitted to read its memory (not yours, or "
+		return kmem_failed(1, command, "%d: not permitted to read its memory (not yours, or "
 				   "kernel.yama.ptrace_scope is set: try as root)", pid);
 	case INFO_NONE:
-		return kmem_failed(1, "info", "%d: no libkmem in this process", pid);
+		return kmem_failed(1, command, "%d: no libkmem in this process", pid);
 	case INFO_OTHER:
-		return kmem_failed(1, "info",
+		return kmem_failed(1, command,
 				   "%d: runs libkmem %s, whose record this kmem can't read: use the kmem that came "
-				   "with it", pid, snapshot->version);
+				   "with it", pid, version);
 	default:
-		return kmem_failed(1, "info", "%d: its memory makes no sense", pid);
+		return kmem_failed(1, command, "%d: its memory makes no sense", pid);
 	}
 }
 
@@ -183,7 +170,7 @@ static int of_process(pid_t pid, enum info_style style)
 
 	if (result == INFO_OK || result == INFO_PARTLY)
 		status = show(&snapshot, style, true);
-	status = status ?: complain(pid, judge(result, style, &snapshot), &snapshot);
+	status = status ?: info_complain("info", pid, judge(result, style, &snapshot), snapshot.version);
 	snapshot_clear(&snapshot);
 	return status;
 }
@@ -199,7 +186,7 @@ static int of_file(const char *path, enum info_style style)
 
 /* ------------------------------------------------------------------ all processes */
 
-static bool is_number(const char *text)
+bool info_is_number(const char *text)
 {
 	size_t digits = strspn(text, "0123456789");
 
@@ -213,7 +200,7 @@ static int by_number(const struct dirent **a, const struct dirent **b)
 
 static int is_process(const struct dirent *entry)
 {
-	return is_number(entry->d_name);
+	return info_is_number(entry->d_name);
 }
 
 static bool is_ours(const char *pid)
@@ -308,7 +295,7 @@ int cmd_info(int argc, char **argv)
 	if (argc - optind > 1)
 		kmem_usage("info", "one process or file at a time");
 	if (optind < argc)
-		return is_number(argv[optind]) ? of_process(atoi(argv[optind]), style) :
+		return info_is_number(argv[optind]) ? of_process(atoi(argv[optind]), style) :
 						 of_file(argv[optind], style);
 	if (wanted.memory || wanted.slabinfo || wanted.files)
 		kmem_usage("info", "--%s: of which process or file?",

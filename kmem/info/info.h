@@ -18,6 +18,11 @@ struct info_cache {
 	unsigned group;			/* a private one has it: its number, or 0 */
 	const struct kmem_cache *address;	/* in the target */
 	bool by_slab;			/* its free objects are counted slab by slab */
+	/* Debugging that was switched while it is used: the cache whose objects these are in another layout (NULL: its
+	 * own; others are not shown by themselves), what a new object carries, and how many have another layout. */
+	const struct kmem_cache *sibling_of;
+	slab_flags_t carried;
+	unsigned long debugged;
 };
 
 /* Address space of the process that is ours. */
@@ -90,6 +95,7 @@ struct target {
 /* A thread of the process that still has its memory; where the first has ended, /proc/PID has none. */
 pid_t target_thread(pid_t pid);
 bool target_read(struct target *target, void *to, const void *from, size_t bytes);
+bool target_write(struct target *target, void *to, const void *from, size_t bytes);
 /* What was read can't be: false, and INFO_TORN. */
 bool target_torn(struct target *target);
 /* `count` pieces of `each` bytes into to[]. */
@@ -164,6 +170,14 @@ struct info_root {
 };
 /* Its copies, at most INFO_MAX_ROOTS; how many. 0: target->result says why. */
 size_t target_roots(struct target *target, struct info_root *roots);
+
+/* The same of those that are in use, which come first: where there are several the others idle. */
+size_t target_roots_in_use(struct target *target, struct info_root *roots);
+
+/* ---- info/info.c */
+bool info_is_number(const char *text);
+/* One line that says why, of that subcommand; returns its status. */
+int info_complain(const char *command, pid_t pid, enum info_result result, const char *version);
 
 /* ---- info/walk.c: what one root leads to, added to the snapshot. INFO_TORN: it changed too much
  * meanwhile; with `lenient` then INFO_PARTLY, and those caches that could be read. */

@@ -35,6 +35,14 @@ bool target_read(struct target *target, void *to, const void *from, size_t bytes
 	return got == (ssize_t)bytes || failed(target, got < 0 ? errno : EFAULT);
 }
 
+bool target_write(struct target *target, void *to, const void *from, size_t bytes)
+{
+	struct iovec local = { (void *)(uintptr_t)from, bytes }, remote = { to, bytes };
+	ssize_t put = process_vm_writev(target->pid, &local, 1, &remote, 1, 0);
+
+	return put == (ssize_t)bytes || failed(target, put < 0 ? errno : EFAULT);
+}
+
 bool target_gather(struct target *target, void *to, void *const *from, size_t each, size_t count)
 {
 	enum { BATCH = 256 };

@@ -223,6 +223,8 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 	array = walk->engine.front == KM_FRONT_ARRAY;
 	memcpy(into->engine, walk->engine_name, sizeof(into->engine));
 	into->group = cache->group;
+	into->sibling_of = cache->sibling_of;
+	into->carried = cache->carried & KM_DEBUG_FLAGS;
 	*stats = (struct kmem_cache_stats){
 		.min_partial = cache->min_partial,
 		.object_size = cache->object_size,
@@ -436,6 +438,31 @@ static unsigned long of_zone(const struct info_root *root, const char *name, uns
 	return layout_has(&root->layout, name) ? pages : INFO_UNKNOWN;
 }
 
+/* A cache and its siblings are one, as users see it. */
+static void fold_siblings(struct walk *walk)
+{
+	struct snapshot *snapshot = walk->snapshot;
+	size_t kept = walk->first;
+
+	for (size_t i = walk->first; i < snapshot->count; i++) {
+		struct info_cache *sibling = &snapshot->caches[i];
+
+		for (size_t j = walk->first; sibling->sibling_of && j < snapshot->count; j++) {
+			struct info_cache *cache = &snapshot->caches[j];
+
+			if (cache->address != sibling->sibling_of)
+				continue;
+			km_stats_add(&cache->stats, &sibling->stats);
+			cache->debugged += sibling->stats.active_objects;
+			break;
+		}
+	}
+	for (size_t i = walk->first; i < snapshot->count; i++)
+		if (!snapshot->caches[i].sibling_of)
+			snapshot->caches[kept++] = snapshot->caches[i];
+	snapshot->count = kept;
+}
+
 bool root_pages(struct target *target, const struct info_root *root, unsigned *nodes,
 		struct km_zone_counts *all)
 {
@@ -460,6 +487,24 @@ bool root_pages(struct target *target, const struct info_root *root, unsigned *n
 		add(&all->purged_pages, of_zone(root, "zone.purged_pages", pages.purged_pages));
 	}
 	return true;
+}
+
+/* Where libkmem is in a process more than once, linked and preloaded, one copy serves and the others idle. */
+static size_t drop_idle(struct target *target, struct info_root *roots, size_t count)
+{
+	struct km_zone_counts pages;
+	size_t kept = 0;
+	unsigned nodes;
+
+	for (size_t i = 0; count > 1 && i < count; i++)
+		if (root_pages(target, &roots[i], &nodes, &pages) && pages.used_pages)
+			roots[kept++] = roots[i];
+	return kept ? kept : count;
+}
+
+size_t target_roots_in_use(struct target *target, struct info_root *roots)
+{
+	return drop_idle(target, roots, target_roots(target, roots));
 }
 
 /* Where several copies of the library are in a process, each says how many nodes there are. */
@@ -590,6 +635,7 @@ enum info_result walk_root(struct target *target, const struct info_root *root, 
 	}
 	if (walk.by_slab && layout_has(walk.layout, SCAN_NEEDS) && !scan_slabs(&walk))
 		return target->result;
+	fold_siblings(&walk);
 	mark_unknown(&walk);
 	snapshot->stats.caches += snapshot->count - walk.first;
 	return result;

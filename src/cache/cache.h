@@ -38,6 +38,7 @@ struct km_options {
 	const char *index;		/* what areas go by: "cpu", "cid", "auto" */
 	bool merge, check, huge;
 	bool sanitize;			/* a sanitizer that is there sees each object */
+	bool control;			/* requests from outside are served (mail.h) */
 	bool account;			/* every object and every block is to be paid for */
 	struct km_guard_options guard;
 	uint64_t reserve;		/* bytes that are committed ahead at all times */
@@ -113,6 +114,7 @@ void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg),
 /* False: the list is changing, because the victim of a handler that forks has the lock, or another thread still has. */
 bool km_registry_fork(bool before, bool child);
 unsigned km_registry_count(void);
+unsigned km_registry_known(void);	/* without siblings */
 /* Where list and count are, for readers outside of the process. */
 void km_registry_expose(const struct km_list **caches, const unsigned **count);
 
@@ -257,6 +259,8 @@ struct km_debugging {
 	const struct km_hooks *hooks;
 	/* Objects of the cache's siblings may all be back. With the registry locked. */
 	void (*settle)(struct kmem_cache *cache);
+	/* Now and then, in a miss that may call the system, without a lock: where km_control_wanted says so. */
+	void (*tick)(void);
 };
 extern const struct km_debugging km_debugging __attribute__((weak));
 

@@ -16,7 +16,7 @@
 static struct {
 	struct km_lock lock;
 	struct km_list all;
-	unsigned count;
+	unsigned count, siblings;	/* all; those of them that users don't know */
 	bool was_busy;			/* of who holds the lock by km_registry_lock */
 	struct kmem_cache *dead;	/* memory of caches that are gone, by next_named */
 	size_t entries_ready;		/* bytes committed */
@@ -336,6 +336,8 @@ static void publish(struct kmem_cache *cache, bool internal)
 	km_debug(km_is_locked(&registry.lock), "the list of caches changes under the registry's lock");
 	km_list_add_tail(&cache->all, &registry.all);
 	km_bump(&registry.count, 1);
+	if (cache->sibling_of)
+		km_bump(&registry.siblings, 1);
 }
 
 /* The record of a program's own cache is no other thing for ever, so that a caller that still uses it is told. */
@@ -484,25 +486,6 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 				      error == -EINVAL ? "no such layout" : "out of memory");
 }
 
-struct kmem_cache *kmem_cache_create_legacy(const char *name, unsigned int size,
-					    unsigned int align, slab_flags_t flags, void (*ctor)(void *))
-{
-	struct kmem_cache_args args = { .align = align, .ctor = ctor };
-
-	return kmem_cache_create_args(name, size, &args, flags);
-}
-
-struct kmem_cache *kmem_cache_create_usercopy(const char *name, unsigned int size,
-					      unsigned int align, slab_flags_t flags,
-					      unsigned int useroffset, unsigned int usersize,
-					      void (*ctor)(void *))
-{
-	struct kmem_cache_args args = { .align = align, .ctor = ctor, .useroffset = useroffset,
-					.usersize = usersize };
-
-	return kmem_cache_create_args(name, size, &args, flags);
-}
-
 /* ------------------------------------------------------------------ destruction */
 
 struct leftovers {
@@ -594,6 +577,8 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 		drop_name(caches[i]);
 		km_ahead_reserve(-(long)caches[i]->reserved_pages);
 		km_bump(&registry.count, -1);
+		if (caches[i]->sibling_of)
+			km_bump(&registry.siblings, -1);
 	}
 	km_debug(!registry.count == km_list_empty(&registry.all), "the registry counts the caches that it lists");
 	bool fenced = km_front_close_all(caches, count);
@@ -791,6 +776,11 @@ bool km_registry_fork(bool before, bool child)
 unsigned km_registry_count(void)
 {
 	return km_load(&registry.count);
+}
+
+unsigned km_registry_known(void)
+{
+	return km_load(&registry.count) - km_load(&registry.siblings);
 }
 
 void km_registry_expose(const struct km_list **caches, const unsigned **count)

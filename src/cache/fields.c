@@ -27,6 +27,7 @@ const struct km_field km_fields[] = {
 	ROOT(mapped_blocks), ROOT(mapped_bytes), ROOT(mapped_kept), ROOT(mapped_spare), ROOT(mapped_ready),
 	ROOT(mapped_table), ROOT(mapped_slots), ROOT(parked), ROOT(parked_count), ROOT(meta_bytes), ROOT(spans),
 	ROOT(span_count), ROOT(slob_pages), ROOT(slob_units), ROOT(memcg),
+	ROOT(control), ROOT(mail),
 	KM_FIELD_ARRAY("root", struct km_root, arena.zone),
 	KM_FIELD_STRUCT("percpu", struct km_percpu),
 	PERCPU(base), PERCPU(cpus), PERCPU(discipline),
@@ -57,6 +58,7 @@ const struct km_field km_fields[] = {
 	CACHE(charged.slot), CACHE(chain.slot), CACHE(capacity), CACHE(pad), CACHE(size), CACHE(object_size),
 	CACHE(objects), CACHE(order), CACHE(slab_pages), CACHE(freeptr), CACHE(engine), CACHE(dead), CACHE(min_partial),
 	CACHE(batchcount), CACHE(shared), CACHE(all.next), CACHE(all.prev), CACHE(group),
+	CACHE(sibling_of), CACHE(carried),
 	KM_FIELD_ARRAY("cache", struct kmem_cache, node),
 	KM_FIELD_ARRAY("cache", struct kmem_cache, name),
 };

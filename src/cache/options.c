@@ -10,7 +10,7 @@
 #include "cache.h"
 
 struct km_options km_options = {
-	.engine = &KM_ENGINE_DEFAULT, .index = "cpu", .huge = true, .sanitize = true, .decay_ms = 1000,
+	.engine = &KM_ENGINE_DEFAULT, .index = "cpu", .huge = true, .sanitize = true, .control = true, .decay_ms = 1000,
 	.guard = { .objects = 255 },
 };
 
@@ -196,6 +196,7 @@ static const struct option {
 	{ "guard", "MS|each: about every MS milliseconds a guarded object, or each as long as there is room (0: none)",
 	  .set = set_guard },
 	{ "guard_objects", "guarded objects at most (255)", .number = &km_options.guard.objects, .most = 4096 },
+	{ "control", "0|1: requests of kmem debug are served (1)", .flag = &km_options.control },
 	{ "stats", "0|1: count hits of slub and slab as well (0)", .flag = &km_layout_options.count_events },
 	{ "decay", "milliseconds until free memory goes back to the system (1000)",
 	  .number = &km_options.decay_ms, .most = 3600000 },

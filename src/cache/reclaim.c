@@ -10,6 +10,7 @@
 #include "../port/die.h"
 #include "../port/os.h"
 #include "growth.h"
+#include "mail.h"
 
 static struct {
 	uint64_t next_purge_ms, next_reap_ms, next_look_ms, last_tick_ms;
@@ -240,6 +241,8 @@ static void tick(void)
 		return;
 	if (km_unlikely(km_ahead_wanted()))
 		km_ahead_top_up();
+	if (km_unlikely(km_control_wanted()) && &km_debugging)
+		km_debugging.tick();
 	if (km_unlikely(km_load_acquire(&km_grace)))
 		km_grace->go();
 	km_probes_look();

@@ -10,6 +10,18 @@ _Static_assert(offsetof(struct km_root, fields) == 16 && offsetof(struct km_root
 	       offsetof(struct km_root, field_count) == 40, "readers of other builds look there");
 _Static_assert(sizeof(struct km_root) <= KM_META_ROOT_BYTES, "the record has its place");
 
+struct km_mail km_mail;
+bool km_siblings_drain;
+
+static void show_mail(struct km_root *root)
+{
+	root->control = !&km_debugging ? KM_CONTROL_NONE : km_options.control ? KM_CONTROL_ON : KM_CONTROL_OFF;
+	if (root->control != KM_CONTROL_ON)
+		return;
+	km_mail.version = KM_MAIL_VERSION;
+	root->mail = &km_mail;
+}
+
 void km_root_start(void)
 {
 	const struct km_sized_engine *sized = km_engine_sized();
@@ -37,6 +49,7 @@ void km_root_start(void)
 	root->slob_pages = sized ? sized->pages : NULL;
 	root->slob_units = sized ? sized->units : NULL;
 	root->memcg = km_has_accounting() ? km_accounting.view : NULL;
+	show_mail(root);
 	__builtin_memcpy(&magic, KM_ROOT_MAGIC, sizeof(magic));
 	km_store_release((uint64_t *)root, magic);
 }

@@ -25,6 +25,7 @@
 #include "../page/parked.h"
 #include "../port/fields.h"
 #include "cache.h"
+#include "mail.h"
 
 #define KM_ROOT_MAGIC	"libkmem"
 #define KM_ROOT_MAJOR	2u	/* another one: a table is not read in this way, or what it leads to is not walked so */
@@ -55,6 +56,8 @@ struct km_root {
 	const unsigned *span_count;
 	const size_t *slob_pages, *slob_units;
 	const struct km_memcg_view *memcg;	/* account/group.h; NULL: there can't be groups */
+	uint32_t control;		/* enum km_control */
+	struct km_mail *mail;		/* where it is on */
 };
 
 /* fields.c: the table of this build. */

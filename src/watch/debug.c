@@ -14,6 +14,7 @@
 #include "../port/os.h"
 #include "guard.h"
 #include "sibling.h"
+#include "switch.h"
 
 static struct km_page *slab_of(const void *object)
 {
@@ -419,5 +420,5 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 const struct km_debugging km_debugging = {
 	.read = km_debug_read, .track = km_debug_track_all, .print_leaks = kmem_print_leaks,
 	.over = km_debug_stack_over, .flags = flags_of, .ready = km_debug_stack_ready, .hooks = &hooks,
-	.settle = km_siblings_settle,
+	.settle = km_siblings_settle, .tick = km_control_tick,
 };

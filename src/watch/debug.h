@@ -37,6 +37,7 @@ _Static_assert(sizeof(struct km_debug_track) == KM_DEBUG_TRACK, "as engine.h say
 void km_debug_stack_ready(bool tracks);
 /* No longer: the program ends, and so does what libc has for that. */
 void km_debug_stack_over(void);
+bool km_debug_has_stacks(void);
 void km_debug_track(struct km_debug_track *track);
 /* In a handler: the frames behind the one of `pc`, which was interrupted; returns how many. */
 unsigned km_debug_stack_behind(uintptr_t pc, uintptr_t *frame, unsigned most);

@@ -317,6 +317,11 @@ static bool is_listed(uintptr_t address)
 }
 
 /* Calls from one file to another are few, and the same again and again. */
+bool km_debug_has_stacks(void)
+{
+	return km_load(&unwinder.backtrace) != NULL;
+}
+
 static bool is_own(uintptr_t address)
 {
 	static uintptr_t known[64] km_sparse;

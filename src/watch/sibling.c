@@ -23,13 +23,12 @@
  */
 #include <errno.h>
 
+#include "../cache/mail.h"
 #include "../front/shape.h"
 #include "../page/guarded.h"
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "sibling.h"
-
-bool km_siblings_drain;
 
 /* ------------------------------------------------------------------ calls */
 

@@ -20,8 +20,7 @@ km_inline bool km_is_sibling(const struct kmem_cache *cache, const struct kmem_c
 int km_siblings_switch(struct kmem_cache *cache, slab_flags_t flags);
 /* The same lock: where no object of a sibling is out, and none is to come, the cache is as if it had none. */
 void km_siblings_settle(struct kmem_cache *cache);
-/* Some cache may have siblings that drain: nobody looked at all of them since. */
-extern km_hidden bool km_siblings_drain;
+/* The same of all caches, of which some may have siblings that drain (cache/mail.h: km_siblings_drain). */
 void km_siblings_settle_all(void);
 
 #endif

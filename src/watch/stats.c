@@ -150,7 +150,7 @@ void kmem_get_stats(struct kmem_stats *stats)
 	km_large_get_stats(&large_blocks, &large_bytes);
 	km_big_get_stats(&big_blocks, &big_bytes);
 	*stats = (struct kmem_stats){
-		.caches = km_registry_count(),
+		.caches = km_registry_known(),
 		.arena_reserved_bytes = arena.reserved_bytes,
 		.arena_committed_bytes = arena.committed_bytes,
 		.pages_used = arena.pages.used_pages,

@@ -1,5 +1,5 @@
 /*
- * switch.h: may a cache be debugged while it is used? For switch.c and control.c.
+ * switch.h: may a cache be debugged while it is used? And requests from outside.
  */
 #ifndef KM_WATCH_SWITCH_H
 #define KM_WATCH_SWITCH_H
@@ -8,5 +8,8 @@
 
 /* 0, or the error of who asks for it. */
 int km_switch_refusal(const struct kmem_cache *cache);
+
+/* control.c: what was asked from outside, and what drains, is looked at. */
+void km_control_tick(void);
 
 #endif

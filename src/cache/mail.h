@@ -1,0 +1,51 @@
+/*
+ * mail.h: the mailbox: by which a reader of the record (root.h) asks something of this process, as `kmem debug` does.
+ * It lies at an address that the record names, and is written from outside, by process_vm_writev: so the system has
+ * checked that the writer may do with this process what it wants, as its user or as root. Nobody is woken: a request
+ * is seen by the next miss that may call the system (cache/reclaim.c), and served there (watch/control.c).
+ *
+ * A request is copied before it is looked at, and nothing of it is believed. The other process writes `request`, then
+ * a number that was not there before into `asked`; the answer is `result` and `done`, the request that was served, then
+ * the number in `answered`. Of two that ask at once one finds another request in `done` than its own.
+ */
+#ifndef KM_CACHE_MAIL_H
+#define KM_CACHE_MAIL_H
+
+#include "../port/atomic.h"
+
+#define KM_MAIL_VERSION	1u
+#define KM_MAIL_LETTERS	16u
+#define KM_MAIL_NAME	32u
+
+enum km_mail_command {
+	KM_MAIL_NOTHING,
+	KM_MAIL_DEBUG,			/* caches of that name: kmem_cache_set_debug with these letters */
+};
+
+struct km_mail_request {
+	uint32_t command;
+	char cache[KM_MAIL_NAME], letters[KM_MAIL_LETTERS];	/* each ended by NUL */
+};
+
+/* The drawing stays, or has another version. */
+struct km_mail {
+	uint32_t version;
+	uint32_t asked, answered;	/* numbers: equal where nothing is asked */
+	int32_t result;			/* 0 or -errno: ENOENT for a name that no cache has */
+	struct km_mail_request request, done;
+};
+
+extern km_hidden struct km_mail km_mail;
+
+/* Whether there is a mailbox, for readers of the record. */
+enum km_control { KM_CONTROL_NONE, KM_CONTROL_OFF, KM_CONTROL_ON };
+
+/* Siblings of some cache may have become empty since somebody looked (watch/sibling.h). */
+extern km_hidden bool km_siblings_drain;
+
+km_inline bool km_control_wanted(void)
+{
+	return km_load(&km_mail.asked) != km_load(&km_mail.answered) || km_load(&km_siblings_drain);
+}
+
+#endif

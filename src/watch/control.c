@@ -1,0 +1,175 @@
+/*
+ * control.c: requests from outside of the process (cache/mail.h), and what drains meanwhile. Invariants: a request is
+ * copied first, and each part of the copy is checked; no thread waits here for a lock, so that no program that was
+ * without one before can come to a halt by it; each request is answered once, by its number, and has at most one line
+ * on standard error.
+ */
+#include <errno.h>
+#include <link.h>
+
+#include "../cache/mail.h"
+#include "../port/die.h"
+#include "../port/os.h"
+#include "debug.h"
+#include "sibling.h"
+#include "switch.h"
+
+#pragma weak _r_debug
+
+#define LOOK_MS		200u		/* between looks at what drains */
+#define PATIENCE_MS	2000u		/* for a moment in which a library may be loaded */
+
+static struct {
+	uint32_t waits_for;		/* a request that could not be served at once, ... */
+	uint64_t until;			/* ... how long */
+	uint64_t next_look;
+} control;
+
+/* ------------------------------------------------------------------ one request */
+
+struct order {
+	struct km_mail_request request;
+	slab_flags_t flags;
+	unsigned count;			/* caches of that name */
+	int result;
+};
+
+static bool is_ended(const char *text, size_t bytes)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (!text[i])
+			return true;
+	return false;
+}
+
+static void read_order(struct order *order)
+{
+	struct km_mail_request *request = &order->request;
+
+	*order = (struct order){ .result = -EINVAL };
+	for (size_t i = 0; i < sizeof(*request); i++)
+		((char *)request)[i] = km_load((const char *)&km_mail.request + i);
+	if (request->command == KM_MAIL_DEBUG && is_ended(request->cache, sizeof(request->cache)) &&
+	    is_ended(request->letters, sizeof(request->letters)) && request->cache[0] &&
+	    km_debug_letters(request->letters, &order->flags))
+		order->result = 0;
+}
+
+static int serve_cache(struct kmem_cache *cache, void *arg)
+{
+	struct order *order = arg;
+
+	if (cache->sibling_of || __builtin_strcmp(cache->name, order->request.cache) != 0)
+		return 0;
+	order->count++;
+	int error = km_switch_refusal(cache);
+	error = error ?: km_siblings_switch(cache, order->flags | (cache->flags & SLAB_FAILSLAB));
+	order->result = order->result ?: error;
+	return 0;
+}
+
+/* With the registry locked. */
+static void serve(struct order *order, uint32_t number)
+{
+	if (!order->result) {
+		km_registry_each(serve_cache, order);
+		if (!order->count)
+			order->result = -ENOENT;
+		else if (!order->result)
+			km_warn("%s: from now on debugged by \"%s\", as was asked from outside", order->request.cache,
+				order->request.letters);
+	}
+	km_debug(order->result <= 0 && number != km_load(&km_mail.answered), "a request is answered once");
+	km_mail.done = order->request;
+	km_store(&km_mail.result, order->result);
+	/* Release pairs with nobody here: the reader is another process. */
+	km_store_release(&km_mail.answered, number);
+}
+
+/* ------------------------------------------------------------------ stacks */
+
+/*
+ * The dynamic linker allocates while it works, and then this thread is in its midst: it must not be asked for one more
+ * library. Nor while this thread has a lock, or where the program has a filter of its system calls. Where no linker
+ * says how it is there is none, or one that can't be asked twice: stacks are as they can be had.
+ */
+static bool may_load(void)
+{
+	return &_r_debug && _r_debug.r_state == RT_CONSISTENT && !km_own_locks.count && !km_os_is_shut();
+}
+
+/* Somebody is at it: the allocations of the linker come by here again. */
+static uint32_t loading;
+
+static void load_unwinder(void)
+{
+	uint32_t pid = km_os_pid();
+
+	if (km_load(&loading) == pid)
+		return;
+	km_store(&loading, pid);
+	/* The linker's allocations are as the program's. */
+	uint8_t was = km_front_busy;
+	km_debug(!km_own_locks.count, "a thread that loads a library has no lock");
+	km_busy_end(KM_BUSY_NOT);
+	km_debug_stack_ready(true);
+	km_busy_begin();
+	km_front_busy = was;
+	km_store(&loading, 0u);
+}
+
+/* May the request be served now? Stacks are wanted, and can't be had at this moment: a later one may do. */
+static bool is_time(const struct order *order, uint32_t number)
+{
+	if (order->result || !(order->flags & SLAB_STORE_USER) || km_debug_has_stacks() || !&_r_debug)
+		return true;
+	if (km_load(&loading) == km_os_pid())
+		return false;
+	if (may_load()) {
+		load_unwinder();
+		return true;
+	}
+	uint64_t now = km_os_now_ms();
+	if (km_load(&control.waits_for) != number) {
+		km_store(&control.until, now + PATIENCE_MS);
+		km_store(&control.waits_for, number);
+	}
+	return km_os_is_shut() || now >= km_load(&control.until);
+}
+
+/* ------------------------------------------------------------------ now and then */
+
+static void look_for_mail(void)
+{
+	/* Acquire: the rest was written before. The writer is another process, whose system calls are in order. */
+	uint32_t number = km_load_acquire(&km_mail.asked);
+	struct order order;
+
+	if (!km_options.control || number == km_load(&km_mail.answered))
+		return;
+	read_order(&order);
+	if (!is_time(&order, number) || !km_registry_trylock())
+		return;
+	/* Another thread may have been here. */
+	if (number != km_load(&km_mail.answered) && number == km_load(&km_mail.asked))
+		serve(&order, number);
+	km_registry_unlock();
+}
+
+static void look_at_siblings(void)
+{
+	uint64_t now = km_os_now_ms();
+
+	if (!km_load(&km_siblings_drain) || now < km_load(&control.next_look) || !km_registry_trylock())
+		return;
+	km_store(&control.next_look, now + LOOK_MS);
+	km_siblings_settle_all();
+	km_registry_unlock();
+}
+
+void km_control_tick(void)
+{
+	km_debug(km_front_busy && !km_no_calls, "a tick is a miss's, which may call the system");
+	look_for_mail();
+	look_at_siblings();
+}

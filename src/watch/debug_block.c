@@ -263,6 +263,21 @@ static int check(void)
 	return damages;
 }
 
+const struct km_debug_track *km_debug_block_track(const struct km_page *page, size_t *asked)
+{
+	size_t bytes = page->pages << KM_PAGE_SHIFT;
+	void *p = km_page_address(page);
+
+	if (page->type != KM_PAGE_LARGE || !bytes || !(waiting.flags & SLAB_STORE_USER))
+		return NULL;
+	const struct record *record = record_of(p, bytes);
+	if (km_load_acquire(&record->seal) != sealed(p, record, TAKEN))
+		return NULL;
+	*asked = record->asked;
+	km_debug(*asked <= bytes - sizeof(*record), "a track lies behind what was asked for");
+	return &record->tracks[0];
+}
+
 static const struct km_block_hooks hooks = {
 	.comes = comes, .shrinks = shrinks, .goes = goes, .asked = asked_of, .check = check,
 };

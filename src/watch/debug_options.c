@@ -170,6 +170,7 @@ bool km_debug_fits(const char *text, char *letter)
 void km_debug_track_all(void)
 {
 	asked.leaks = true;
+	km_debug_blocks_start();
 }
 
 bool km_debug_letters(const char *text, slab_flags_t *flags)

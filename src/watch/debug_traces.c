@@ -25,7 +25,7 @@
 /* The objects of one stack. */
 struct site {
 	const struct km_debug_track *track;	/* of one of them; NULL: there is none */
-	struct km_page *slab;			/* which that is in */
+	struct km_page *slab;			/* which that is in; or a block of whole pages */
 	uint64_t hash;				/* of its frames */
 	unsigned long count, bytes;
 	uint64_t least, most, sum;		/* ages, ms */
@@ -131,6 +131,11 @@ static int add_slab(struct km_page *slab, void *arg)
 
 	km_page_hold(slab);
 	struct kmem_cache *cache = slab->type == KM_PAGE_SLAB ? slab->cache : NULL;
+	size_t asked;
+	const struct km_debug_track *block = sites->cache ? NULL : km_debug_block_track(slab, &asked);
+
+	if (block)
+		add(sites, slab, block, asked);
 	if (cache && has_tracks(cache) && is_meant(sites->cache, cache)) {
 		char *object = km_slab_first(cache, slab);
 
@@ -216,6 +221,7 @@ static void sort(const struct sites *sites)
 
 static void walk(struct sites *sites)
 {
+	km_debug(!(sites->part >> sites->halvings), "a part is named by as many bits as there were halvings");
 	__builtin_memset(sites->table, 0, sites->room * sizeof(*sites->table));
 	sites->used = 0;
 	sites->too_many = false;
@@ -277,7 +283,7 @@ static bool stack_of(const struct site *site, struct km_debug_track *track)
 	bool stays = false;
 
 	km_page_hold(site->slab);
-	if (site->slab->type == KM_PAGE_SLAB) {
+	if (site->slab->type == KM_PAGE_SLAB || site->slab->type == KM_PAGE_LARGE) {
 		*track = *site->track;
 		stays = hash_of(track) == site->hash;
 	}
@@ -311,15 +317,15 @@ static void print_sites(struct km_writer *writer, const struct sites *sites)
 		km_print(writer, "%7lu of %lu other stacks\n", sites->others, sites->other_sites);
 }
 
-/* Large blocks are no cache's that has tracks. */
+/* Mappings of their own have no tracks. */
 static void print_untracked(struct km_writer *writer)
 {
 	struct kmem_stats stats;
 
 	kmem_get_stats(&stats);
-	if (stats.large_blocks)
-		km_print(writer, "%7lu of whole pages bytes=%lu: it is not known by whom\n", stats.large_blocks,
-			 stats.large_bytes);
+	if (stats.mapped_blocks)
+		km_print(writer, "%7lu of more than 4 MiB bytes=%lu: it is not known by whom\n", stats.mapped_blocks,
+			 stats.mapped_bytes);
 }
 
 static int print(struct kmem_cache *cache, int fd)

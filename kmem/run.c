@@ -36,6 +36,7 @@ static const char usage_text[] =
 	"  --percpu NAME      per-CPU discipline: auto, rseq, cmpxchg, lock\n"
 	"  --limit SIZE       malloc fails with ENOMEM beyond; K, M, G, T: powers of 1024\n"
 	"  --group NAME       count what is allocated, under this name (the program's)\n"
+	"  --hardened         every bad free ends the program at once, and more: kmem(7)\n"
 	"  --debug SETTINGS   debugged caches: FZPU, FZPU,malloc-*; see KMEM_DEBUG=help\n"
 	"  --fail SETTINGS    malloc fails on purpose, as KMEM_FAILSLAB says: 1,5,0,-1\n"
 	"  --options K:V,...  any other KMEM_OPTIONS (KMEM_OPTIONS=help lists them)\n"
@@ -46,7 +47,7 @@ static const char usage_text[] =
 	"KMEM_LIBRARY names another " LIBRARY ".\n";
 
 struct run_options {
-	const char *engine, *percpu, *limit, *group, *options, *stats, *leaks, *debug, *fail;
+	const char *engine, *percpu, *limit, *group, *options, *stats, *leaks, *debug, *fail, *hardened;
 };
 
 static void check_name(const char *option, const char *name, const char *const *known)
@@ -142,6 +143,7 @@ static const struct option known[] = {
 	{ "percpu", required_argument, NULL, 'p' },
 	{ "limit", required_argument, NULL, 'l' },
 	{ "group", required_argument, NULL, 'g' },
+	{ "hardened", no_argument, NULL, 'H' },
 	{ "debug", required_argument, NULL, 'd' },
 	{ "fail", required_argument, NULL, 'f' },
 	{ "options", required_argument, NULL, 'o' },
@@ -172,6 +174,9 @@ static int parse(int argc, char **argv, struct run_options *options)
 			break;
 		case 'g':
 			check_group(options->group = optarg);
+			break;
+		case 'H':
+			options->hardened = "1";
 			break;
 		case 'd':
 			check_debug(options->debug = optarg);
@@ -509,7 +514,9 @@ static bool set_options(const struct run_options *options)
 {
 	static const char name[] = "KMEM_OPTIONS";
 
-	if ((options->options && !set_joined(name, getenv(name), ',', options->options)) ||
+	/* In front: --options may take parts of it back. */
+	if (!set_option("hardened", options->hardened) ||
+	    (options->options && !set_joined(name, getenv(name), ',', options->options)) ||
 	    !set_option("engine", options->engine) || !set_option("percpu", options->percpu) ||
 	    !set_option("memcg_limit", options->limit) || !set_option("memcg_group", options->group))
 		return false;

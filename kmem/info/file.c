@@ -304,6 +304,8 @@ static void process_member(struct json *json, const char *key, void *arg, unsign
 		string(json, snapshot->discipline, sizeof(snapshot->discipline));
 	} else if (!strcmp(key, "reason")) {
 		string(json, snapshot->reason, sizeof(snapshot->reason));
+	} else if (!strcmp(key, "hardened")) {
+		string(json, snapshot->hardened, sizeof(snapshot->hardened));
 	} else if (!strcmp(key, "pid")) {
 		snapshot->pid = (unsigned)number(json);
 	} else if (!strcmp(key, "pages_mapped_ready")) {

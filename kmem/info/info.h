@@ -41,7 +41,7 @@ struct info_extent {
 struct snapshot {
 	unsigned pid;
 	unsigned thread;	/* the one whose files and memory are read: pid, or another where that has ended */
-	char version[16], discipline[16], reason[160];
+	char version[16], discipline[16], reason[160], hardened[160];
 	struct kmem_stats stats;
 	unsigned long mapped_ready;	/* of its free dirty pages: those of freed mappings */
 	struct info_cache *caches;

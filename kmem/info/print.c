@@ -42,7 +42,8 @@ static int print_json(const struct snapshot *snapshot)
 	struct km_writer writer = { .fd = STDOUT_FILENO };
 	struct km_print_process process = {
 		.version = snapshot->version, .discipline = snapshot->discipline,
-		.reason = snapshot->reason, .pid = snapshot->pid, .mapped_ready = snapshot->mapped_ready,
+		.reason = snapshot->reason, .hardened = snapshot->hardened,
+		.pid = snapshot->pid, .mapped_ready = snapshot->mapped_ready,
 	};
 
 	km_print_json_head(&writer, &process, &snapshot->stats);
@@ -286,8 +287,8 @@ static void print_process(const struct snapshot *snapshot)
 	int columns = columns_of_terminal();
 	char line[320];
 
-	snprintf(line, sizeof(line), "process %u, libkmem %s, discipline %s (%s)", snapshot->pid, snapshot->version,
-		 snapshot->discipline, snapshot->reason);
+	snprintf(line, sizeof(line), "process %u, libkmem %s,%s discipline %s (%s)", snapshot->pid, snapshot->version,
+		 *snapshot->hardened ? " hardened," : "", snapshot->discipline, snapshot->reason);
 	if (columns && strlen(line) > (size_t)columns)
 		*strchr(line, '(') = '\0';
 	printf("%.*s\n\n", columns ? columns : (int)sizeof(line), line);

@@ -621,6 +621,9 @@ enum info_result walk_root(struct target *target, const struct info_root *root, 
 	    (!target_string(target, snapshot->discipline, sizeof(snapshot->discipline), record->discipline) ||
 	     !target_string(target, snapshot->reason, sizeof(snapshot->reason), record->reason)))
 		return target->result;
+	if (!walk.first && layout_has(walk.layout, "root.hardened") && record->hardened &&
+	    !target_string(target, snapshot->hardened, sizeof(snapshot->hardened), record->hardened))
+		return target->result;
 	if (!add_process(&walk))
 		return target->result;
 	if (!walk_extents(target, root, &walk.percpu, snapshot)) {

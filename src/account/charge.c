@@ -42,7 +42,7 @@
 /* Objects may go to and from there without passing by the front: nobody watches or checks each. */
 km_inline bool has_plain_shelf(const struct kmem_cache *cache)
 {
-	return cache->engine->front == KM_FRONT_ARRAY && !cache->hooks && !cache->checked;
+	return cache->engine->front == KM_FRONT_ARRAY && !km_is_seen(cache) && !cache->checked;
 }
 
 /*
@@ -276,7 +276,7 @@ km_inline void *alloc_shared(struct kmem_cache *cache, gfp_t gfp, int node, stru
 	if (km_load(&cache->mixes))
 		km_charged_mix(cache, gfp);
 #ifdef KMEM_HAVE_RSEQ
-	if (km_likely(objcg && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && !cache->hooks &&
+	if (km_likely(objcg && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && !km_is_seen(cache) &&
 		      km_load(&cache->direct) & DIRECT_ALLOC) &&
 	    in_the_way(cache, block_owner(cache), (uintptr_t)objcg) &&
 	    /* Where there are to be no shelves there is none to be taken over. */
@@ -433,11 +433,11 @@ static void *charged_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	struct obj_cgroup *objcg = objcg_for(cache, gfp);
 
-	if (km_unlikely(gfp & __GFP_ZERO) && objcg && !cache->ctor && !cache->hooks)
+	if (km_unlikely(gfp & __GFP_ZERO) && objcg && !cache->ctor && !km_is_seen(cache))
 		return alloc_zeroed(cache, gfp, node, objcg);
 	if (km_unlikely(objcg && km_is_private(objcg)))
 		return km_private_alloc(cache, gfp, node, objcg);
-	if (km_charged_is_mixed(cache) && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && !cache->hooks)
+	if (km_charged_is_mixed(cache) && !(gfp & KM_CHARGED_ODD) && node == NUMA_NO_NODE && !km_is_seen(cache))
 		return mixed_alloc(cache, gfp, objcg);
 	return alloc_shared(cache, gfp, node, objcg);
 }
@@ -490,7 +490,7 @@ static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 {
 	uint64_t owner = km_load(&cache->payer);
 
-	if (km_charged_is_mixed(cache) && !cache->hooks) {
+	if (km_charged_is_mixed(cache) && !km_is_seen(cache)) {
 		mixed_free(cache, object);
 		return;
 	}
@@ -499,7 +499,7 @@ static km_noinline void free_seen(struct kmem_cache *cache, void *object)
 	if (!owner)
 		free_unpaid(cache, object);
 #ifdef KMEM_HAVE_RSEQ
-	else if (km_load(&cache->direct) & DIRECT_FREE && !cache->hooks)
+	else if (km_load(&cache->direct) & DIRECT_FREE && !km_is_seen(cache))
 		free_unpushed(cache, object, owner);
 #endif
 	else
@@ -524,7 +524,7 @@ static void charged_free(struct kmem_cache *cache, void *object)
 #ifdef KMEM_HAVE_RSEQ
 	uint64_t owner = 0;
 
-	if (km_likely(km_load(&cache->direct) & DIRECT_FREE && !cache->hooks && !km_charged_is_mixed(cache)))
+	if (km_likely(km_load(&cache->direct) & DIRECT_FREE && !km_is_seen(cache) && !km_charged_is_mixed(cache)))
 		owner = km_object_owner_quick(cache, object);
 	if (km_likely(owner)) {
 		if (km_charged_last.owner == owner && km_charged_last.cache == cache &&
@@ -694,7 +694,7 @@ static void begin(struct kmem_cache *cache)
 	/* Nobody else knows the cache yet. */
 	if (cache->flags & SLAB_ACCOUNT) {
 		cache->charge_all = true;
-		cache->payer = cache->checked ? KM_PAYERS_DIFFER : KM_PAYER_UNKNOWN;
+		cache->payer = km_is_checked(cache) ? KM_PAYERS_DIFFER : KM_PAYER_UNKNOWN;
 	}
 	km_store(&cache->owner_shift, km_owner_shift(cache->size));
 	km_store(&cache->direct, direct_of(cache));

@@ -195,7 +195,7 @@ size_t km_objects_of_one_owner(struct kmem_cache *cache, size_t n, void **object
 	*owner = km_load(&cache->payer);
 	if (km_likely(km_payer_is_known(*owner)))
 		return n;
-	if (km_unlikely(cache->checked)) {
+	if (km_is_checked(cache)) {
 		*owner = km_freed_owner(cache, objects[n - 1]);
 		return 1;
 	}

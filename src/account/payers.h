@@ -57,7 +57,7 @@ km_inline uint64_t km_object_owner(const struct kmem_cache *cache, const void *o
 /* Of one that is freed. Where frees are checked, what is no object is nobody's: a check comes later, and refuses it. */
 km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *object)
 {
-	if (km_unlikely(cache->checked) && km_cache_of(object) != cache)
+	if (km_is_checked(cache) && km_cache_of(object) != cache)
 		return 0;
 	return km_object_owner(cache, object);
 }
@@ -72,7 +72,7 @@ km_inline uint64_t km_freed_owner(const struct kmem_cache *cache, const void *ob
 /* Not all of its objects are somebody's, or each free is looked at: so a free object's word must be 0. */
 km_inline bool km_owners_exact(const struct kmem_cache *cache)
 {
-	return !cache->charge_all || cache->checked;
+	return !cache->charge_all || km_is_checked(cache);
 }
 
 /* Several pay, and the caller may wait: CPUs' blocks may have objects of them all from now on, if that can be done. */

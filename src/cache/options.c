@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "../port/die.h"
+#include "../port/hardened.h"
 #include "../port/os.h"
 #include "cache.h"
 
@@ -152,6 +153,17 @@ static bool set_refill(const char *value)
 	return i >= 0;
 }
 
+/* All parts; those that stand behind it by their name may take them back. */
+static bool set_hardened(const char *value)
+{
+	const bool on = *value == '1';
+
+	if (value[0] != '0' + on || value[1])
+		return false;
+	km_hardening.level = km_hardening.live = km_hardening.random_order = km_hardening.zero_on_free = on;
+	return true;
+}
+
 static bool set_reserve(const char *value)
 {
 	return km_parse_bytes(value, &km_options.reserve) && km_options.reserve <= (uint64_t)PTRDIFF_MAX;
@@ -192,6 +204,11 @@ static const struct option {
 	{ "index", "cpu|cid|auto: a thread's area goes by its CPU, or by its concurrency id (cpu)", .set = set_index },
 	{ "misuse", "abort|warn|trap: what a bad free does (abort)", .set = set_misuse },
 	{ "check", "0|1: validate every free, also on a hit (0)", .flag = &km_options.check },
+	{ "hardened", "0|1: every bad free is found at once, and all of the parts that follow (0)",
+	  .set = set_hardened },
+	{ "prove_frees", "0|1: every bad free is found at once (hardened)", .flag = &km_hardening.live },
+	{ "zero_on_free", "0|1: what is freed is made zeros (hardened)", .flag = &km_hardening.zero_on_free },
+	{ "random_order", "0|1: fresh objects come in random order (hardened)", .flag = &km_hardening.random_order },
 	{ "sanitize", "0|1: a sanitizer that is in the process sees each object (1)", .flag = &km_options.sanitize },
 	{ "guard", "MS|each: about every MS milliseconds a guarded object, or each as long as there is room (0: none)",
 	  .set = set_guard },
@@ -379,6 +396,7 @@ void km_options_read(void)
 		return;
 	if (read_variable("KMEM_OPTIONS", text, sizeof(text)))
 		parse(text);
+	km_hardening_start();
 	settle_account();
 	settle_guard();
 	read_debug();

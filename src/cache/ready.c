@@ -13,6 +13,7 @@
 #include "../engine/partial.h"
 #include "../page/owner.h"
 #include "../port/die.h"
+#include "../port/hardened.h"
 #include "../port/os.h"
 #include "../port/owned.h"
 #include "growth.h"
@@ -173,10 +174,13 @@ struct kmem_cache *km_ready_class(size_t bytes, bool charged, const struct km_re
 /* Where each block is checked, shown to a sanitizer, debugged, or may fail on purpose, none is had without that. */
 void km_ready_start(void)
 {
-	ready.on = !km_options.check && !km_sanitizer.any && !km_kmalloc_sized && !km_large_fails &&
-		   !km_block_hooks;
+	const bool unseen = !km_options.check && !km_sanitizer.any && !km_kmalloc_sized && !km_large_fails &&
+			    !km_block_hooks;
+
+	/* On a CPU's shelf nothing would tell a block that was freed twice. */
+	ready.on = unseen && !km_hardening.live;
 	/* A class of which all blocks are paid for has no use for pages that are nobody's. */
-	if (ready.on && !km_options.account)
+	if (unseen && !km_options.account)
 		km_growth_start();
 }
 

@@ -5,6 +5,7 @@
 #include "root.h"
 
 #include "../port/die.h"
+#include "../port/hardened.h"
 
 _Static_assert(offsetof(struct km_root, fields) == 16 && offsetof(struct km_root, version) == 24 &&
 	       offsetof(struct km_root, field_count) == 40, "readers of other builds look there");
@@ -38,6 +39,7 @@ void km_root_start(void)
 	__builtin_memcpy(root->version, KMEM_VERSION, sizeof(KMEM_VERSION));
 	root->discipline = km_discipline_name(km_percpu.discipline);
 	root->reason = km_percpu.reason;
+	root->hardened = km_hardening.parts;
 	root->percpu = &km_percpu;
 	km_registry_expose(&root->caches, &root->cache_count);
 	km_arena_expose(&root->arena);

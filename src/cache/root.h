@@ -39,6 +39,7 @@ struct km_root {
 	uint64_t field_count;
 	/* ---- from here on by the table */
 	const char *discipline, *reason;
+	const char *hardened;	/* the parts that are on, by their options' names; empty: none */
 	const struct km_percpu *percpu;
 	const struct km_list *caches;	/* the registry: struct kmem_cache.all, oldest first */
 	const unsigned *cache_count;

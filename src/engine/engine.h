@@ -66,13 +66,18 @@ struct kmem_cache {
 	bool mergeable;
 	bool dead;
 	uint8_t freelist;		/* slab: where a slab's indices lie (enum slab_freelist) */
+	uint8_t live_shift;		/* each object is proved (page/live.h): which byte is its; 0: not so */
 	slab_flags_t flags;
 	uint32_t cleared;		/* bytes that __GFP_ZERO makes zeros; 0: has a constructor */
 	const struct km_engine *engine;
 	const struct km_shape *shape;	/* of what lies ready on a CPU (front/front.h) */
 	const struct km_shape *plain;	/* the same of objects that nobody pays for */
+	const struct km_shape *proved;	/* ... where nobody watches: what proves each free, or `below` */
 	const struct km_shape *below;	/* ... whoever watches */
 	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */
+	uintptr_t live;			/* live_shift: where the bytes are; 0: have those of each looked for */
+	uint32_t live_id;		/* the id that its pages have in the map; none of a map: it has none */
+	bool wiped;			/* ... what is freed is made zeros */
 	void (*ctor)(void *object);
 	uint16_t colours, colour_bytes;	/* slab: places where a slab's first object may be; 0: one */
 	uint32_t left;			/* debugged: bytes of the red zone in front of each object */
@@ -229,6 +234,18 @@ km_inline bool km_payer_is_known(uint64_t payer)
 km_inline bool km_is_charged(const struct kmem_cache *cache)
 {
 	return km_load_acquire(&cache->charge) != 0;
+}
+
+/* Each object is seen as it comes and goes: no shelf of what is paid for has any. */
+km_inline bool km_is_seen(const struct kmem_cache *cache)
+{
+	return km_unlikely(cache->hooks != NULL) || km_unlikely(cache->live_shift);
+}
+
+/* Each free is looked at before anything is done for it that a bad one should not do. */
+km_inline bool km_is_checked(const struct kmem_cache *cache)
+{
+	return km_unlikely(cache->checked) || km_unlikely(cache->live_shift);
 }
 
 /*
@@ -523,6 +540,24 @@ void km_block_free(const struct kmem_cache *cache, void **block);
 void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell);
 /* Run the constructor over all objects. */
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab);
+
+/* The order in which a fresh slab's objects are handed out: by address, or, with random_order, one that nobody can
+ * foretell: from any of them on, in steps of a number that has no factor in common with theirs. */
+struct km_slab_order {
+	uint32_t count, at, step;
+};
+struct km_slab_order km_slab_order(unsigned count);
+km_inline unsigned km_order_next(struct km_slab_order *order)
+{
+	unsigned index = order->at;
+
+	order->at += order->step;
+	if (order->at >= order->count)
+		order->at -= order->count;
+	return index;
+}
+/* With random_order; else nothing is done. */
+void km_order_shuffle(void **objects, unsigned count);
 
 km_inline void km_count(struct kmem_cache *cache, enum kmem_event event)
 {

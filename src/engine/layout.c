@@ -7,11 +7,13 @@
 #include <errno.h>
 
 #include "../page/guarded.h"
+#include "../page/live.h"
 #include "../page/meta.h"
 #include "../page/nodump.h"
 #include "../page/owner.h"
 #include "../port/bits.h"
 #include "../port/die.h"
+#include "../port/hardened.h"
 #include "../port/probe.h"
 #include "engine.h"
 
@@ -286,6 +288,8 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	/* Its objects are linked through themselves, and looked at while they are others'. */
 	if (km_unlikely(cache->engine->front == KM_FRONT_CHAIN))
 		km_page_pin(slab);
+	if (km_unlikely(cache->live_shift))
+		km_live_clear(slab, order, cache->live_shift);
 	slab->flags = 0;
 	__builtin_memset(slab->engine, 0, sizeof(slab->engine));
 	km_list_init(&slab->list);
@@ -413,6 +417,47 @@ struct km_page *km_slab_of(struct kmem_cache *cache, void *object, int *index, c
 		return NULL;
 	}
 	return slab;
+}
+
+/* ------------------------------------------------------------------ the order of fresh objects */
+
+static unsigned common_factor(unsigned a, unsigned b)
+{
+	while (b) {
+		unsigned rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+struct km_slab_order km_slab_order(unsigned count)
+{
+	struct km_slab_order order = { count, 0, 1 };
+
+	if (km_likely(!km_hardening.random_order) || count < 2)
+		return order;
+	order.at = km_random_below(count);
+	/* One is found soon: at least a fifth of all numbers will do. */
+	do
+		order.step = 1 + km_random_below(count - 1);
+	while (common_factor(count, order.step) != 1);
+	km_debug(order.at < count && order.step < count, "an order begins with an object, and goes on with another");
+	return order;
+}
+
+void km_order_shuffle(void **objects, unsigned count)
+{
+	if (km_likely(!km_hardening.random_order))
+		return;
+	while (count > 1) {
+		unsigned other = km_random_below(count--);
+		void *object = objects[count];
+
+		objects[count] = objects[other];
+		objects[other] = object;
+	}
 }
 
 /* ------------------------------------------------------------------ blocks of pointers */

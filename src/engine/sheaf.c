@@ -444,6 +444,7 @@ static void **fill(struct kmem_cache *cache, const struct km_request *request, v
 	km_debug(got <= capacity, "a block gets no more objects than it takes");
 	if (got < capacity)
 		__builtin_memmove(bottom - got, bottom - capacity, got * sizeof(*bottom));
+	km_order_shuffle(bottom - got, got);
 	km_count(cache, KMEM_SHEAF_REFILL);
 	return bottom - got;
 }

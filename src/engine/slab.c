@@ -253,14 +253,20 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 		return 0;
 	}
 	km_debug(!slab->inuse && free_in(slab) == slab->objects, "a fresh slab is all free");
-	for (unsigned i = want; i < slab->objects; i++)
-		slab_slab(slab)->freelist[i] = (uint8_t)i;
-	unsigned got = km_min(want, (unsigned)slab->objects);
-	char *object = km_slab_first(cache, slab);
+	/* The object that the list lies in comes last. */
+	unsigned got = km_min(want, (unsigned)slab->objects), last = cache->freelist == SLAB_IN_OBJECT;
+	struct km_slab_order order = km_slab_order(slab->objects - last);
+	char *first = km_slab_first(cache, slab);
 	uint64_t *bits = slab_bits(slab);
-	for (unsigned i = 0; i < got; i++, object += cache->size) {
-		km_store(&bits[i / 64], bits[i / 64] & ~((uint64_t)1 << i % 64));
-		objects[i] = object;
+	for (unsigned i = 0; i < slab->objects; i++) {
+		unsigned index = i + last < slab->objects ? km_order_next(&order) : i;
+
+		if (i >= got) {
+			slab_slab(slab)->freelist[i] = (uint8_t)index;
+			continue;
+		}
+		km_store(&bits[index / 64], bits[index / 64] & ~((uint64_t)1 << index % 64));
+		objects[i] = first + (size_t)index * cache->size;
 	}
 	slab->inuse = (uint16_t)got;
 	if (got == slab->objects && cache->freelist == SLAB_IN_OBJECT)

@@ -8,6 +8,7 @@
 #include "../page/meta.h"
 #include "../port/bits.h"
 #include "../port/die.h"
+#include "../port/hardened.h"
 #include "slab.h"
 
 #define MAX_ORDER	1u	/* Kernel: slab_max_order, with more than 32 MiB of memory */
@@ -77,6 +78,9 @@ static bool choose_freelist(struct kmem_cache *cache)
 {
 	bool keeps_content = (cache->flags & SLAB_TYPESAFE_BY_RCU) || cache->ctor;
 
+	/* Away from what users write to. */
+	if (km_is_hardened() && fill_order(cache, SLAB_OFF_SLAB) && cache->objects <= SLAB_DESCRIPTOR_BITS)
+		return true;
 	/* An object that a sanitizer watches, or that is debugged, is not written when it is free. */
 	if (!keeps_content && !km_is_watched(cache) && !km_is_debugged(cache) && fill_order(cache, SLAB_IN_OBJECT) &&
 	    cache->objects <= cache->object_size)

@@ -57,14 +57,20 @@ void km_slub_free_slab(struct kmem_cache *cache, struct km_page *slab)
 	km_slab_free(cache, slab);
 }
 
-void *km_slub_thread_list(struct kmem_cache *cache, struct km_page *slab, unsigned first)
+void *km_slub_thread_list(struct kmem_cache *cache, struct km_page *slab, struct km_slab_order *order, unsigned count)
 {
-	char *object = km_slab_first(cache, slab) + (size_t)first * cache->size;
-	void *head = first < slab->objects ? object : NULL;
+	char *first = km_slab_first(cache, slab), *head, *object;
 
-	for (unsigned i = first; i < slab->objects; i++, object += cache->size)
-		km_set_free_next(cache, object,
-				 i + 1 < slab->objects ? object + cache->size : NULL);
+	if (!count)
+		return NULL;
+	head = object = first + (size_t)km_order_next(order) * cache->size;
+	while (--count) {
+		char *next = first + (size_t)km_order_next(order) * cache->size;
+
+		km_set_free_next(cache, object, next);
+		object = next;
+	}
+	km_set_free_next(cache, object, NULL);
 	return head;
 }
 
@@ -443,11 +449,13 @@ static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request 
 
 	if (!slab)
 		return 0;
-	char *base = km_page_address(slab), *object = km_slab_first(cache, slab);
+	char *base = km_page_address(slab), *first = km_slab_first(cache, slab);
 	unsigned objects = slab->objects, got = km_min(objects, want);
-	for (unsigned i = 0; i < got; i++, object += cache->size)
-		out[i] = object;
-	*hold = (struct hold){ slab, base, km_slub_thread_list(cache, slab, got), 0, objects >= want };
+	struct km_slab_order order = km_slab_order(objects);
+	for (unsigned i = 0; i < got; i++)
+		out[i] = first + (size_t)km_order_next(&order) * cache->size;
+	*hold = (struct hold){ slab, base, km_slub_thread_list(cache, slab, &order, objects - got), 0,
+			       objects >= want };
 	/* Release pairs with slub_look of whoever frees one of these objects. */
 	km_store_release(&slub_slab(slab)->word, (uint64_t)objects << SLUB_OBJECTS_SHIFT | objects |
 					      (hold->keep ? SLUB_FROZEN : 0));

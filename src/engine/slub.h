@@ -235,7 +235,7 @@ km_inline bool slub_may_go(const struct kmem_cache *cache, const struct slub_nod
 
 /* A fresh slab, counted; NULL: no memory. Its pair is not set. */
 struct km_page *km_slub_new_slab(struct kmem_cache *cache, const struct km_request *request);
-/* Thread objects [first, objects) of a fresh slab; returns the first of them. */
-void *km_slub_thread_list(struct kmem_cache *cache, struct km_page *slab, unsigned first);
+/* Thread `count` objects of a fresh slab in this order; returns the first of them. */
+void *km_slub_thread_list(struct kmem_cache *cache, struct km_page *slab, struct km_slab_order *order, unsigned count);
 
 #endif

@@ -199,9 +199,10 @@ static void *take_new(struct kmem_cache *cache, const struct km_request *request
 	if (!slab)
 		return NULL;
 	struct slub_node *n = slub_node(cache, slab->node);
+	struct km_slab_order order = km_slab_order(slab->objects);
 	km_store(&slub_slab(slab)->word, slub_with_head((uint64_t)slab->objects << SLUB_OBJECTS_SHIFT,
 					     km_page_address(slab),
-					     km_slub_thread_list(cache, slab, 0)));
+					     km_slub_thread_list(cache, slab, &order, slab->objects)));
 	if (!km_lock_may(&n->slabs.lock, request->may_wait)) {
 		km_slub_free_slab(cache, slab);
 		return NULL;

@@ -39,7 +39,8 @@ size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, 
 	return left;
 }
 
-bool km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+/* `seen`: they have come by what stands before the shape, and go back that way. */
+static bool is_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects, bool seen)
 {
 	km_debug(left <= n, "objects[left, n) are those that were had");
 	if (km_likely(!left))
@@ -47,10 +48,18 @@ bool km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, vo
 	if (left < n) {
 		bool was = km_calls_begin(km_gfp_may_wait(gfp));
 
-		km_plain_free_bulk(cache, n - left, objects + left);
+		if (seen)
+			km_plain_free_bulk(cache, n - left, objects + left);
+		else
+			km_unseen_free_bulk(cache, n - left, objects + left);
 		km_calls_end(was);
 	}
 	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM) != NULL;
+}
+
+bool km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+{
+	return is_done(cache, gfp, left, n, objects, true);
 }
 
 bool km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects,
@@ -70,7 +79,7 @@ bool km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, 
 		while (km_unlikely(left) && request.may_wait && km_front_relieve(cache, &tries));
 		km_miss_end(entry, request.may_wait, !km_plain_shape(cache)->shelf);
 	}
-	return km_bulk_done(cache, gfp, left, n, objects);
+	return is_done(cache, gfp, left, n, objects, false);
 }
 
 /* Where each object must be seen or cleared: the miss of one, n times. */

@@ -95,7 +95,7 @@ static bool chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 		return true;
 	int error = errno;
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	km_plain_free_bulk(cache, got, objects);
+	km_unseen_free_bulk(cache, got, objects);
 	km_calls_end(was);
 	errno = error;
 	return false;

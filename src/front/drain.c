@@ -365,6 +365,8 @@ void km_front_resize(struct kmem_cache *cache, unsigned capacity)
 void km_front_open(struct kmem_cache *cache)
 {
 	struct km_shelf *shelf = &cache->shelf;
+
+	km_front_prove(cache);
 	shelf->front.percpu = km_hot.percpu;
 	shelf->front.rseq = km_rseq;
 	cache->charged_odd = KM_CHARGED_ODD;
@@ -557,7 +559,7 @@ int km_front_check(struct kmem_cache *cache)
 static void open_charged(struct kmem_cache *cache)
 {
 	km_debug(km_is_locked(&drain.lock), "a shelf that is closed here is opened again here");
-	if (km_unlikely(cache->hooks != NULL) || km_front_has_out(cache)) {
+	if (km_is_seen(cache) || km_front_has_out(cache)) {
 		shut_charged(cache);
 		return;
 	}

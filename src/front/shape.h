@@ -19,6 +19,10 @@ extern km_hidden const struct km_shape km_shape_none, km_shape_watched, km_shape
  * than `from`, or not now. Nobody is made to wait in vain: may_wait, with no lock of a higher rank held. */
 bool km_front_change_shape(struct kmem_cache *cache, const struct km_shape *from, const struct km_shape *to,
 			   bool may_wait) km_cold;
+/* proved.c: what stands before `below` where each free is proved. */
+const struct km_shape *km_proved_shape(const struct kmem_cache *cache);
+/* A new cache, whose id is known: are its frees to be looked at (page/live.h)? */
+void km_front_prove(struct kmem_cache *cache);
 
 km_inline bool km_miss_enter(void)
 {
@@ -126,6 +130,11 @@ km_inline bool km_bulk_is_odd(gfp_t gfp)
 }
 bool km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all, void **objects);
+/* Of objects that have not passed by what stands before the shape. */
+km_inline void km_unseen_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
+{
+	km_load(&cache->below)->free_bulk(cache, n, n, objects);
+}
 /* True if none is left; else all go back, and that is said. */
 bool km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 

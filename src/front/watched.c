@@ -35,12 +35,15 @@ void km_front_choose_shape(struct kmem_cache *cache)
 	const struct km_shape *plain = front == KM_FRONT_CHAIN && km_hits_by_cpu() ? &km_shape_chain : below;
 	const struct km_shape *own = km_load(&cache->own), *next;
 
+	if (cache->live_shift)
+		plain = km_proved_shape(cache);
 	/* Engines with shared pages check what is given to them, at once, and for every cache. */
 	if (cache->hooks || (cache->checked && !cache->engine->shared_pages) || cache->flags & SLAB_FAILSLAB)
 		plain = &km_shape_watched;
 	if (cache->dead)
 		plain = &km_shape_dead;
 	km_store(&cache->below, below);
+	km_store(&cache->proved, cache->live_shift ? km_proved_shape(cache) : below);
 	km_store_release(&cache->plain, plain);
 	/* A shape that stands before it for a while goes, but where it stands there for ever. */
 	if (km_unlikely(km_guarded.each) && km_front_can_sample(cache)) {
@@ -89,8 +92,8 @@ void km_front_bury(struct kmem_cache *cache)
 static void *one_below(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	gfp &= ~__GFP_ZERO;
-	return bytes ? cache->below->alloc_sized(cache, bytes, align, gfp, node) :
-		       cache->below->alloc(cache, gfp, node);
+	return bytes ? cache->proved->alloc_sized(cache, bytes, align, gfp, node) :
+		       cache->proved->alloc(cache, gfp, node);
 }
 
 /* Zeros come last: before, the object is not yet to be touched. */
@@ -112,7 +115,7 @@ static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 		return km_miss_asked(cache, shown, gfp, bytes);
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	if (object)
-		cache->below->free(cache, object);
+		cache->proved->free(cache, object);
 	km_calls_end(was);
 	return km_front_failed(cache->name, bytes ?: cache->object_size, gfp, ENOMEM);
 }
@@ -206,7 +209,7 @@ static void watched_free(struct kmem_cache *cache, void *object)
 	if (cache->checked && !cache->engine->shared_pages && !valid(cache, object))
 		return;
 	if (!hooks || !hooks->on_free || hooks->on_free(cache, object))
-		cache->below->free(cache, object);
+		cache->proved->free(cache, object);
 	errno = saved_errno;
 }
 
@@ -217,7 +220,7 @@ static bool watched_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left,
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	if (fails(cache, cache->object_size, gfp))
 		return false;
-	return cache->below->alloc_bulk(cache, gfp, left, n, objects);
+	return cache->proved->alloc_bulk(cache, gfp, left, n, objects);
 }
 
 const struct km_shape km_shape_watched = {

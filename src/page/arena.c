@@ -6,6 +6,7 @@
 #include "arena.h"
 
 #include "../port/die.h"
+#include "../port/hardened.h"
 #include "../port/ids.h"
 #include "../port/os.h"
 #include "../port/pcpu.h"
@@ -46,6 +47,32 @@ static bool revive_range(size_t bytes)
 	return false;
 }
 
+/* Bits of a page in the i-th table of live.h. */
+static size_t live_bits(unsigned i)
+{
+	return (size_t)8 << (KM_PAGE_SHIFT - KM_LIVE_LOW - i);
+}
+
+/* Address space for these tables, in a mapping of their own, with nothing else near. */
+static bool reserve_live(struct km_range *range)
+{
+	size_t bytes = 0;
+
+	if (!km_hardening.live)
+		return true;
+	for (unsigned i = 0; i < KM_LIVE_TABLES; i++)
+		bytes += km_align_up(range->pages * live_bits(i) / 8, ARRAY_ALIGN) + ARRAY_ALIGN;
+	uint8_t *tables = km_os_reserve(bytes, ARRAY_ALIGN);
+	if (!tables)
+		return false;
+	km_os_name(tables, bytes, "libkmem: live objects");
+	for (unsigned i = 0; i < KM_LIVE_TABLES; i++) {
+		range->live[i] = tables;
+		tables += km_align_up(range->pages * live_bits(i) / 8, ARRAY_ALIGN) + ARRAY_ALIGN;
+	}
+	return true;
+}
+
 static bool reserve_range(size_t bytes)
 {
 	struct km_range *range = &km_arena.range[km_arena.ranges];
@@ -68,7 +95,8 @@ static bool reserve_range(size_t bytes)
 	uint8_t *node = NULL;
 	if (arrays && km_node_count > 1)
 		node = km_meta_alloc(pages >> KM_MAX_ORDER, true);
-	if (!arrays || (km_node_count > 1 && !node)) {
+	struct km_range reserved = { .base = base, .pages = pages };
+	if (!arrays || (km_node_count > 1 && !node) || !reserve_live(&reserved)) {
 		if (arrays)
 			km_os_unmap(arrays, array_bytes);
 		km_os_unmap(base, bytes);
@@ -79,12 +107,12 @@ static bool reserve_range(size_t bytes)
 	km_os_name(base, bytes, "libkmem: arena");
 	km_root_comes(base, bytes);
 	km_os_name(arrays, array_bytes, "libkmem: page map");
-	*range = (struct km_range){
-		.base = base, .pages = pages, .map = (uint16_t *)(arrays + table_bytes) + MAP_SKEW,
-		.page = (struct km_page *)(arrays + map_bytes),
-		.owner = (uint64_t *)(arrays + map_bytes + page_bytes),
-		.dirty = (uint64_t *)(arrays + map_bytes + page_bytes + owner_bytes), .node = node,
-	};
+	reserved.map = (uint16_t *)(arrays + table_bytes) + MAP_SKEW;
+	reserved.page = (struct km_page *)(arrays + map_bytes);
+	reserved.owner = (uint64_t *)(arrays + map_bytes + page_bytes);
+	reserved.dirty = (uint64_t *)(arrays + map_bytes + page_bytes + owner_bytes);
+	reserved.node = node;
+	*range = reserved;
 	/* Release pairs with the acquire in km_page_of_any: who sees the count sees the range. */
 	km_store_release(&km_arena.ranges, km_arena.ranges + 1);
 	return true;
@@ -135,6 +163,8 @@ static void fit_range(struct km_range *range, size_t limit)
 		cut_array(range->page, had, pages, 8 * sizeof(*range->page));
 		cut_array(range->owner, had, pages, 8 * sizeof(*range->owner));
 		cut_array(range->dirty, had, pages, 1);
+		for (unsigned i = 0; range->live[0] && i < KM_LIVE_TABLES; i++)
+			cut_array(range->live[i], had, pages, live_bits(i));
 	}
 }
 
@@ -170,9 +200,17 @@ static bool commit_map(struct km_range *range, size_t end)
 			    8 * sizeof(*range->map), COMMIT_STEP);
 }
 
+static bool commit_live(struct km_range *range, size_t end)
+{
+	for (unsigned i = 0; range->live[0] && i < KM_LIVE_TABLES; i++)
+		if (!commit_array(range->live[i], &range->live_ready[i], end, range->pages, live_bits(i), COMMIT_STEP))
+			return false;
+	return true;
+}
+
 static bool commit_arrays(struct km_range *range, size_t end)
 {
-	return commit_map(range, end) &&
+	return commit_live(range, end) && commit_map(range, end) &&
 	       commit_array(range->page, &range->page_ready, end, range->pages, 8 * sizeof(*range->page),
 			    COMMIT_STEP) &&
 	       commit_array(range->owner, &range->owner_ready, end, range->pages, 8 * sizeof(*range->owner),

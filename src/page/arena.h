@@ -68,6 +68,11 @@ struct km_page {
 #define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */
 #define KM_SLAB_DEAD	0x02	/* damaged, or its cache is gone: never used again */
 
+/* Of the tables of live.h: shifts from LOW to HIGH, a table each. */
+#define KM_LIVE_LOW	3u
+#define KM_LIVE_HIGH	7u
+#define KM_LIVE_TABLES	(KM_LIVE_HIGH - KM_LIVE_LOW + 1)
+
 struct km_range {
 	char *base;		/* NULL: was given back */
 	size_t pages;		/* reserved */
@@ -76,9 +81,10 @@ struct km_range {
 	struct km_page *page;
 	uint64_t *owner;	/* a word each: page/owner.h */
 	uint64_t *dirty;	/* a bit each: free, and may be resident; under the lock of its node */
+	uint8_t *live[KM_LIVE_TABLES];	/* live.h; NULL: frees are not looked at */
 	uint8_t *node;		/* of each largest block; NULL: there is only one node */
 	/* Bytes committed of the arrays. */
-	size_t map_ready, page_ready, owner_ready, dirty_ready;
+	size_t map_ready, page_ready, owner_ready, dirty_ready, live_ready[KM_LIVE_TABLES];
 	bool pinned;		/* who reads its pages may come late: it is never unmapped */
 	bool leaving;		/* being unmapped; then its base is NULL, and its arrays serve another */
 };

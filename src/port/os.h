@@ -159,6 +159,9 @@ void km_os_program(char *name, size_t bytes);
 /* Copy an environment variable and return its length; -1: not set, or not to be trusted; `bytes` or more: it is longer,
  * nothing was copied. Works before libc is ready. */
 int km_os_getenv(const char *name, char *value, size_t bytes);
+/* Random bytes, of the kernel's by a system call (`fresh`), or, where that is refused or not asked for, the 16 that it
+ * gave the process at its start, again and again. */
+void km_os_random(void *p, size_t bytes, bool fresh);
 /* Is this a process whose environment can't be trusted? */
 bool km_os_secure(void);
 _Noreturn void km_os_abort(void);

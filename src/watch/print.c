@@ -129,12 +129,15 @@ static void print_int(struct km_writer *writer, const char *key, unsigned n)
 void km_print_json_head(struct km_writer *writer, const struct km_print_process *process,
 			const struct kmem_stats *s)
 {
+	km_debug(process->version && process->discipline && process->hardened, "each text of a process is there");
 	km_print(writer, "{\"version\": ");
 	km_print_string(writer, process->version);
 	km_print(writer, ", \"pid\": %u, \"discipline\": ", process->pid);
 	km_print_string(writer, process->discipline);
 	km_print(writer, ", \"reason\": ");
 	km_print_string(writer, process->reason);
+	km_print(writer, ", \"hardened\": ");
+	km_print_string(writer, process->hardened);
 	print_long(writer, ",\n", "arena_reserved_bytes", s->arena_reserved_bytes);
 	print_long(writer, ",", "arena_committed_bytes", s->arena_committed_bytes);
 	print_long(writer, ",", "pages_used", s->pages_used);

@@ -39,7 +39,7 @@ void km_stats_add(struct kmem_cache_stats *stats, const struct kmem_cache_stats 
 
 /* The texts that JSON has of a process besides its numbers. */
 struct km_print_process {
-	const char *version, *discipline, *reason;
+	const char *version, *discipline, *reason, *hardened;
 	unsigned pid;
 	unsigned long mapped_ready;	/* of its free dirty pages those of freed mappings that lie ready */
 };

@@ -11,6 +11,7 @@
 #include "../page/meta.h"
 #include "../page/parked.h"
 #include "../port/die.h"
+#include "../port/hardened.h"
 #include "../port/os.h"
 #include "print.h"
 
@@ -268,6 +269,7 @@ int kmem_print_json(int fd)
 		return -ENOMEM;
 	process.discipline = kmem_percpu_discipline();
 	process.reason = kmem_percpu_reason();
+	process.hardened = km_hardening.parts;
 	kmem_get_stats(&stats);
 	bool was = km_busy_begin();
 	km_print_json_head(&rows.writer, &process, &stats);

@@ -8,3 +8,7 @@ $(BUILD)/tests/death/debug: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_death/guard := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
 TEST_CFLAGS_death/guard := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow -Wno-use-after-free
 $(BUILD)/tests/death/guard: $(BUILD)/libkmem-malloc.a
+# Hardening is tried by malloc as well.
+TEST_LIBS_death/hardened := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_death/hardened := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow
+$(BUILD)/tests/death/hardened: $(BUILD)/libkmem-malloc.a

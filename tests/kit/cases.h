@@ -46,7 +46,11 @@ static inline int again(const char *name, const char *argument, const char *opti
 	fflush(stdout);
 	pid_t child = fork();
 	if (!child) {
-		setenv("KMEM_OPTIONS", options, 1);
+		const char *more = getenv("TEST_OPTIONS");
+		char all[512];
+
+		snprintf(all, sizeof(all), "%s%s%s", options, more ? "," : "", more ? more : "");
+		setenv("KMEM_OPTIONS", all, 1);
 		execl("/proc/self/exe", name, argument, (char *)NULL);
 		_exit(127);
 	}

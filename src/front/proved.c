@@ -1,0 +1,217 @@
+/*
+ * proved.c: what stands before a shape where each free is looked at, at once, and for little (page/live.h): an
+ * object's byte is set as it is handed out, and cleared as it is freed. So an address that is not that of an object
+ * which its user has is found before anything is done for it: freed already, inside of an object, another cache's, or
+ * none of ours. Invariant: an object that lies on a shelf, in a barn or in a slab has a byte of 0, and one that is out
+ * has its proof.
+ *
+ * The order of the two steps is what makes plain loads and stores do: a free clears the byte before it pushes the
+ * object, and an allocation sets it after the pop. Between the two the object is in the hand of one thread. A
+ * thread that frees an object has it from the one that allocated it, and so sees the byte that was stored there.
+ *
+ * The public shelf of such a cache is closed, so that hits of all other caches are as they were. Its own hits are
+ * here, on the same shelf: a miss of front.c and a jump away.
+ */
+#include <errno.h>
+
+#include "../page/live.h"
+#include "../port/chain_hit.h"
+#include "shape.h"
+
+/* The object's byte; NULL: it is in no range of ours. */
+km_inline uint8_t *byte_of(const struct kmem_cache *cache, const void *object)
+{
+	if (km_likely(km_page_index(object) < km_load(&km_hot.pages)))
+		return (uint8_t *)(cache->live + ((uintptr_t)object >> cache->live_shift));
+	return km_live_find(object, cache->live_shift);
+}
+
+/* ------------------------------------------------------------------ out */
+
+/* It was freed twice, by two threads at once: one of its users has it. Or somebody wrote to our records. */
+static km_cold bool handed_out_twice(struct kmem_cache *cache, void *object)
+{
+	km_miss_free_twice(cache, object);
+	return false;
+}
+
+km_inline bool hand_out(struct kmem_cache *cache, void *object)
+{
+	uint8_t *byte = byte_of(cache, object);
+
+	if (km_unlikely(km_load(byte)))
+		return handed_out_twice(cache, object);
+	km_store(byte, km_live_proof(object));
+	return true;
+}
+
+static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	void *object;
+
+	do
+		object = cache->below->alloc(cache, gfp & ~__GFP_ZERO, node);
+	while (object && !hand_out(cache, object));
+	return km_likely(object) ? km_miss_asked(cache, object, gfp, 0) : NULL;
+}
+
+/* ------------------------------------------------------------------ back */
+
+/* By the page's descriptor, for slabs of an odd order, and caches without an id; else the mistake is said. */
+static km_noinline bool claim_slowly(struct kmem_cache *cache, void *object)
+{
+	int index;
+	struct km_page *slab = km_slab_of(cache, object, &index, "kmem_cache_free");
+	uint8_t *byte = slab ? byte_of(cache, object) : NULL;
+
+	if (!slab)
+		return false;
+	if (km_likely(km_load(byte) == km_live_proof(object))) {
+		km_store(byte, (uint8_t)0);
+		return true;
+	}
+	km_tell_of(slab, object, KM_MISUSE_DOUBLE_FREE);
+	km_miss_free_twice(cache, object);
+	return false;
+}
+
+/* The object is its user's no more. False: it was not, which is said. */
+km_inline bool claim(struct kmem_cache *cache, void *object)
+{
+	const uintptr_t index = km_page_index(object);
+
+	if (km_likely(index < km_load(&km_hot.pages)) && km_likely(km_hot.map[index] == cache->live_id)) {
+		uint8_t *byte = (uint8_t *)(cache->live + ((uintptr_t)object >> cache->live_shift));
+
+		if (km_likely(km_load(byte) == km_live_proof(object))) {
+			km_store(byte, (uint8_t)0);
+			return true;
+		}
+	}
+	return claim_slowly(cache, object);
+}
+
+km_inline void wipe(const struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(cache->wiped))
+		__builtin_memset(object, 0, cache->cleared);
+}
+
+/* ------------------------------------------------------------------ many */
+
+static bool proved_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+{
+	size_t kept = 0;
+
+	if (km_bulk_is_odd(gfp))
+		return km_bulk_one_by_one(cache, gfp, left, n, objects);
+	km_debug(left == n, "nothing comes of a shelf that is closed");
+	if (!cache->below->alloc_bulk(cache, gfp, left, n, objects))
+		return false;
+	for (size_t i = 0; i < left; i++)
+		if (km_likely(hand_out(cache, objects[i])))
+			objects[kept++] = objects[i];
+	/* An object that somebody has is left to that one. */
+	return km_likely(kept == left) || km_bulk_one_by_one(cache, gfp, left - kept, left - kept, objects + kept);
+}
+
+static void proved_free_bulk(struct kmem_cache *cache, size_t n, size_t all, void **objects)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (km_likely(claim(cache, objects[i]))) {
+			wipe(cache, objects[i]);
+			objects[kept++] = objects[i];
+		}
+	if (kept)
+		cache->below->free_bulk(cache, kept, km_min(all, kept), objects);
+}
+
+/* ------------------------------------------------------------------ one object */
+
+/* Blocks of pointers, found by CPU. */
+static km_hit_path void *proved_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+#ifdef KMEM_HAVE_RSEQ
+	if (km_likely(!((gfp & KMEM_GFP_ODD) | (gfp_t)(node ^ NUMA_NO_NODE)))) {
+		void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
+
+		if (km_likely(object) && km_likely(hand_out(cache, object)))
+			return object;
+	}
+#endif
+	return alloc_slowly(cache, gfp, node);
+}
+
+static km_hit_path void proved_free(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(!claim(cache, object)))
+		return;
+	wipe(cache, object);
+#ifdef KMEM_HAVE_RSEQ
+	if (km_likely(kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, km_rseq, object)))
+		return;
+#endif
+	cache->below->free(cache, object);
+}
+
+static const struct km_shape proved = {
+	.alloc = proved_alloc, .free = proved_free,
+	.alloc_bulk = proved_alloc_bulk, .free_bulk = proved_free_bulk,
+};
+
+/* A CPU's slab, found by CPU. */
+static void proved_chain_free(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(!claim(cache, object)))
+		return;
+	wipe(cache, object);
+	enum km_chain_push pushed = km_chain_rseq_push(&cache->chain, object);
+	if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
+		km_chain_pushed(cache, object, pushed);
+}
+
+static const struct km_shape proved_chain = {
+	.alloc = alloc_slowly, .free = proved_chain_free,
+	.alloc_bulk = proved_alloc_bulk, .free_bulk = proved_free_bulk,
+};
+
+/* The other disciplines and shapes, and where hits are counted. */
+static void proved_free_softly(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(!claim(cache, object)))
+		return;
+	wipe(cache, object);
+	cache->below->free(cache, object);
+}
+
+static const struct km_shape proved_softly = {
+	.alloc = alloc_slowly, .free = proved_free_softly,
+	.alloc_bulk = proved_alloc_bulk, .free_bulk = proved_free_bulk,
+};
+
+const struct km_shape *km_proved_shape(const struct kmem_cache *cache)
+{
+	const enum km_front front = cache->engine->front;
+
+	if (front == KM_FRONT_CHAIN && km_hits_by_cpu())
+		return &proved_chain;
+	if (front == KM_FRONT_ARRAY && km_hits_by_cpu() && !km_layout_options.count_events)
+		return &proved;
+	return &proved_softly;
+}
+
+/* Unless somebody looks closer already, or the engine does. */
+void km_front_prove(struct kmem_cache *cache)
+{
+	if (!km_hardening.live || cache->hooks || cache->checked || cache->engine->shared_pages ||
+	    cache->engine->whole_pages)
+		return;
+	cache->live_shift = (uint8_t)km_live_shift(cache->size);
+	cache->live = km_live_place(cache->live_shift);
+	cache->live_id = cache->id >= KM_MAP_FIRST ? cache->id : UINT32_MAX;
+	cache->wiped = km_hardening.zero_on_free && !cache->ctor && !(cache->flags & SLAB_TYPESAFE_BY_RCU);
+	km_debug(cache->live && !cache->shelf.front.open.shelf, "a cache's objects are proved from the first one on");
+	km_front_choose_shape(cache);
+}

@@ -1,0 +1,41 @@
+/*
+ * live.h: which objects are out, where each free is looked at (port/hardened.h): a byte for each, away from all
+ * objects. Of an object that its user has, the byte is its proof, which says where within 128 bytes it begins; else 0.
+ *
+ *	shift		log2 of the object's size, rounded down, and at most 7
+ *	its byte	live[shift of its cache][(address - base of the range) >> shift]
+ *
+ * No two objects of a cache have the same byte, for they are 2^shift bytes apart at least. And no address but an
+ * object's own finds its proof: one that leads to the same byte differs in the bits that the proof has. So one load
+ * says of an address in a page of the cache whether it is an object that its user has: neither freed, nor inside of
+ * one, nor one that was never handed out. Invariants: the byte of an object that lies free is 0; it is written by
+ * whoever has the object in hand, which is why it needs no atomic instruction: two threads that free one object at the
+ * very same moment may both pass, and then who is handed it as the second finds its byte set, and it is not handed out.
+ */
+#ifndef KM_PAGE_LIVE_H
+#define KM_PAGE_LIVE_H
+
+#include "../port/atomic.h"
+#include "../port/bits.h"
+#include "../port/hardened.h"
+#include "arena.h"
+
+km_inline uint32_t km_live_shift(uint32_t size)
+{
+	return km_min((uint32_t)km_ilog2(size), KM_LIVE_HIGH);
+}
+
+km_inline uint8_t km_live_proof(const void *object)
+{
+	return (uint8_t)(0x80 | ((uintptr_t)object & 0x7f));
+}
+
+/* The number that a cache with this shift adds to an address of the first range, shifted, to find its byte; 0: there is
+ * none. */
+uintptr_t km_live_place(uint32_t shift);
+/* The byte of an address in any range; NULL: it is in none. */
+uint8_t *km_live_find(const void *object, uint32_t shift);
+/* A slab of 2^order pages is new: none of its objects is out. */
+void km_live_clear(const struct km_page *slab, unsigned order, uint32_t shift);
+
+#endif

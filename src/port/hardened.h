@@ -1,0 +1,34 @@
+/*
+ * hardened.h: hardening: which of it is on, and the process's secret. Invariant: both are settled when the options are
+ * read, before any cache is made, and stay. docs/design/hardening.md says what each part catches, and its price.
+ *
+ * The parts that cost nothing are on always, and have no word here: records lie outside of objects, in mappings of
+ * their own with a page without access in front; slabs' free bits tell a double free when it comes back to its slab.
+ */
+#ifndef KM_PORT_HARDENED_H
+#define KM_PORT_HARDENED_H
+
+#include "cc.h"
+
+struct km_hardening {
+	bool level;			/* KMEM_OPTIONS=hardened:1: all parts, but those that options turn off */
+	bool live;			/* each free is proved at once: page/live.h */
+	bool zero_on_free;
+	bool random_order;		/* objects of a fresh slab, or block, come in an order that nobody knows */
+	uint64_t secret;		/* never 0 once it is made */
+	char parts[128];		/* those that are on, by their options' names, a blank between */
+};
+extern km_hidden struct km_hardening km_hardening;
+
+km_inline bool km_is_hardened(void)
+{
+	return km_hardening.level;
+}
+
+/* Make the secret: of the kernel's random bytes where some part is on, which is a system call; else of those that it
+ * gave the process at its start. */
+void km_hardening_start(void);
+/* A number below `bound` that nobody can foretell who has not read our memory. */
+uint32_t km_random_below(uint32_t bound);
+
+#endif

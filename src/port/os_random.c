@@ -1,0 +1,26 @@
+/*
+ * os_random.c: random bytes, a service of os.h by itself. Invariant: it never fails; without the kernel's help they
+ * are those that the process was given at its start.
+ */
+#include <errno.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "die.h"
+#include "os.h"
+
+#define NONBLOCK 1	/* GRND_NONBLOCK of <linux/random.h>: early in a machine's start there may be none */
+
+void km_os_random(void *p, size_t bytes, bool fresh)
+{
+	const char *given = (const char *)getauxval(AT_RANDOM);
+	int saved_errno = errno;
+
+	km_debug(p && bytes, "random bytes have a place");
+	for (size_t i = 0; i < bytes; i++)
+		((char *)p)[i] = given ? given[i % 16] : 0;
+	if (fresh && !km_os_is_shut())
+		(void)!syscall(SYS_getrandom, p, bytes, NONBLOCK);
+	errno = saved_errno;
+}

@@ -142,7 +142,7 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
  * In a function of its own: a hit pays nothing for it, not a register. A chain's every hit comes by: with a size that
  * has a cache, which none has before the start, it goes on to that at once.
  */
-static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
+static km_noinline void *kmalloc_missed_oddly(size_t size, gfp_t gfp)
 {
 	if (km_unlikely(gfp & __GFP_ACCOUNT))
 		return kmalloc_account(size, gfp);
@@ -154,12 +154,18 @@ static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 		if (p)
 			put_back(p, gfp);
 	}
+	return is_by_size(size) ? alloc_by_size(size, gfp, NUMA_NO_NODE) : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
+}
+
+static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
+{
 	/* Acquire pairs with km_kmalloc_start. */
 	struct kmem_cache *cache = km_likely(size <= most_direct) ?
 					   km_load_acquire(&cache_of_size[(size + 7) >> 3]) : NULL;
-	if (km_likely(cache != NULL))
+
+	if (km_likely(cache != NULL) && km_likely(!(gfp & __GFP_ACCOUNT)))
 		return km_alloc_miss(cache, gfp);
-	return is_by_size(size) ? alloc_by_size(size, gfp, NUMA_NO_NODE) : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
+	return kmalloc_missed_oddly(size, gfp);
 }
 
 km_hit_path void *kmalloc(size_t size, gfp_t gfp)

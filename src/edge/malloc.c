@@ -149,7 +149,7 @@ static km_noinline void *long_way(size_t size)
 	return alloc_asked(size ?: 1, KM_MALLOC_ALIGN, size);
 }
 
-void *km_malloc_miss(size_t size)
+static km_noinline void *malloc_missed(size_t size)
 {
 	void *p = size > KM_MALLOC_MAX_SMALL ? km_ready_hit(size, KM_MALLOC_GFP) : NULL;
 
@@ -163,6 +163,15 @@ void *km_malloc_miss(size_t size)
 		return long_way(size);
 	struct kmem_cache *cache = km_malloc_cache(size);
 	return km_likely(cache) ? km_alloc_miss(cache, KM_MALLOC_GFP) : alloc_watched(size, size);
+}
+
+/* Acquire pairs with show_proved; the shape is another while somebody looks closer. */
+void *km_malloc_miss(size_t size)
+{
+	struct kmem_cache *cache = km_load_acquire(&km_malloc_proved[km_malloc_step(size)]);
+	void *p = km_likely(cache && km_load(&cache->shape) == &km_shape_proved) ? km_proved_pop(cache) : NULL;
+
+	return km_likely(p) ? p : malloc_missed(size);
 }
 
 static km_noinline void *calloc_missed(size_t bytes)

@@ -24,6 +24,9 @@ extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
  * asked for of its objects count: then watched says which it is. */
 struct kmem_cache *km_malloc_cache(size_t size) km_cold;
 struct kmem_cache *km_malloc_watched(size_t size) km_cold;
+/* By the same steps the cache, where its frees are proved and hits go by CPU: then a miss of the table above is a hit
+ * of its own. */
+extern km_hidden struct kmem_cache *km_malloc_proved[KM_MALLOC_STEPS + 1];
 /* `size` bytes, having missed; NULL with ENOMEM. */
 void *km_malloc_miss(size_t size) km_cold;
 /* Aligned to `align`, a power of two, having missed; NULL with ENOMEM. */

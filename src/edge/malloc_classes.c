@@ -21,6 +21,7 @@
 /* Misses by which one size is ahead of all others of its class: each brings some dozens of blocks. */
 #define AHEAD		16u
 
+struct kmem_cache *km_malloc_proved[KM_MALLOC_STEPS + 1] km_sparse;
 static struct kmem_cache *cache_of_class[KM_MALLOC_CLASSES];
 /* Those whose users' bytes count, which have nothing there. */
 static struct kmem_cache *watched_of_class[KM_MALLOC_CLASSES] km_sparse;
@@ -89,6 +90,13 @@ static void watch(struct kmem_cache *cache, bool watched)
 		}
 }
 
+/* Release pairs with the load in km_malloc_miss: it is built. */
+static void show_proved(struct kmem_cache *cache, size_t low, size_t bytes)
+{
+	for (size_t step = low / KM_MALLOC_ALIGN; cache->live_shift && step < bytes / KM_MALLOC_ALIGN; step++)
+		km_store_release(&km_malloc_proved[step], cache);
+}
+
 static km_cold struct kmem_cache *make_class(unsigned class)
 {
 	if (km_front_busy || km_load(&watched_of_class[class]))
@@ -104,6 +112,7 @@ static km_cold struct kmem_cache *make_class(unsigned class)
 		km_debug(cache->size >= bytes && low % KM_MALLOC_ALIGN == 0 && bytes > low,
 			 "a class serves the sizes above those of the one below");
 		km_front_show_sizes(cache, &km_malloc_id[low / KM_MALLOC_ALIGN], (bytes - low) / KM_MALLOC_ALIGN);
+		show_proved(cache, low, bytes);
 	}
 	km_busy_end(was);
 	return km_load_acquire(&cache_of_class[class]);
@@ -131,6 +140,7 @@ static km_cold struct kmem_cache *make_part(unsigned class, unsigned part, size_
 		km_debug(low >= bytes_of(class - 1) && bytes <= bytes_of(class),
 			 "a part's sizes are of its class");
 		km_front_show_part(cache, &km_malloc_id[low / KM_MALLOC_ALIGN], (bytes - low) / KM_MALLOC_ALIGN);
+		show_proved(cache, low, bytes);
 	}
 	km_busy_end(was);
 	return km_load_acquire(&cache_of_part[class][part]) ?: whole;

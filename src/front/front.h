@@ -203,6 +203,11 @@ void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void *km_charged_miss(struct kmem_cache *cache, gfp_t gfp);	/* nor one of km_charged_alloc */
 void km_free_miss(struct kmem_cache *cache, void *object);
+/* proved.c: the shape of caches whose frees are proved, where hits go by CPU: its own hits. pop: NULL, a miss. */
+extern km_hidden const struct km_shape km_shape_proved;
+void *km_proved_pop(struct kmem_cache *cache);
+void *km_proved_alloc(struct kmem_cache *cache, gfp_t gfp);
+void km_proved_free(struct kmem_cache *cache, void *object);
 /* The same without asking who pays. */
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_plain_free(struct kmem_cache *cache, void *object);

@@ -383,6 +383,8 @@ km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 	if (km_likely(km_load(&cache->shape) == &km_shape_chain) && km_likely(!(gfp & KMEM_GFP_ODD)))
 		return chain_alloc_hit(cache, gfp);
 	const struct km_shape *shape = km_shape(cache);
+	if (shape == &km_shape_proved && km_likely(!(gfp & KMEM_GFP_ODD)))
+		return km_proved_alloc(cache, gfp);
 	if (!shape->take)
 		return km_shape_for(cache, gfp)->alloc(cache, gfp, NUMA_NO_NODE);
 	struct obj_cgroup *objcg = km_objcg_now();
@@ -399,8 +401,12 @@ void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 
 km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
 {
-	if (km_likely(km_load(&cache->shape) == &km_shape_chain))
+	const struct km_shape *shape = km_load(&cache->shape);
+
+	if (km_likely(shape == &km_shape_chain))
 		chain_free_hit(cache, object);
+	else if (km_likely(shape == &km_shape_proved))
+		km_proved_free(cache, object);
 	else
 		km_shape(cache)->free(cache, object);
 }

@@ -10,7 +10,19 @@
  * thread that frees an object has it from the one that allocated it, and so sees the byte that was stored there.
  *
  * The public shelf of such a cache is closed, so that hits of all other caches are as they were. Its own hits are
- * here, on the same shelf: a miss of front.c and a jump away.
+ * here, on the same shelf: a miss of front.c and a jump away. The sequence that misses first, and the jump, are the
+ * price of not being known to those hits.
+ *
+ * The steps of a free, in this order, each of which ends it if it fails:
+ *
+ *	its page	is of the first range, and the map has the cache's id for it; else the descriptor is asked
+ *	its byte	is its proof; else it is free, or no object: the engine's layout says which, for the message
+ *	clear the byte	from here on a second free fails at the step before
+ *	zeros		where freed objects are to have no content
+ *	push		to the CPU's block, as every free; a full one goes the way of the shape below
+ *
+ * A watcher (watched.c) stands before this, so that an object that it has seen come is proved when it goes. Objects
+ * that an engine could not hand out in the end, in bulk, have not passed here, and go back past it (is_done in bulk.c).
  */
 #include <errno.h>
 
@@ -18,12 +30,22 @@
 #include "../port/chain_hit.h"
 #include "shape.h"
 
-/* The object's byte; NULL: it is in no range of ours. */
+/* In the first range, as nearly all. */
+km_inline bool is_near(const void *object)
+{
+	return km_page_index(object) < km_load(&km_hot.pages);
+}
+
+/* ... then its byte. */
+km_inline uint8_t *byte_near(const struct kmem_cache *cache, const void *object)
+{
+	return (uint8_t *)(cache->live + ((uintptr_t)object >> cache->live_shift));
+}
+
+/* In any range. */
 km_inline uint8_t *byte_of(const struct kmem_cache *cache, const void *object)
 {
-	if (km_likely(km_page_index(object) < km_load(&km_hot.pages)))
-		return (uint8_t *)(cache->live + ((uintptr_t)object >> cache->live_shift));
-	return km_live_find(object, cache->live_shift);
+	return km_likely(is_near(object)) ? byte_near(cache, object) : km_live_find(object, cache->live_shift);
 }
 
 /* ------------------------------------------------------------------ out */
@@ -33,6 +55,17 @@ static km_cold bool handed_out_twice(struct kmem_cache *cache, void *object)
 {
 	km_miss_free_twice(cache, object);
 	return false;
+}
+
+/* False: nothing was done. */
+km_inline bool take_near(const struct kmem_cache *cache, void *object)
+{
+	uint8_t *byte = byte_near(cache, object);
+
+	if (km_unlikely(km_load(byte)))
+		return false;
+	km_store(byte, km_live_proof(object));
+	return true;
 }
 
 km_inline bool hand_out(struct kmem_cache *cache, void *object)
@@ -55,6 +88,12 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 	return km_likely(object) ? km_miss_asked(cache, object, gfp, 0) : NULL;
 }
 
+/* An object that was popped, and is in another range or somebody's. */
+static km_noinline void *handed_slowly(struct kmem_cache *cache, gfp_t gfp, void *object)
+{
+	return hand_out(cache, object) ? object : alloc_slowly(cache, gfp, NUMA_NO_NODE);
+}
+
 /* ------------------------------------------------------------------ back */
 
 /* By the page's descriptor, for slabs of an odd order, and caches without an id; else the mistake is said. */
@@ -75,20 +114,24 @@ static km_noinline bool claim_slowly(struct kmem_cache *cache, void *object)
 	return false;
 }
 
-/* The object is its user's no more. False: it was not, which is said. */
-km_inline bool claim(struct kmem_cache *cache, void *object)
+/* By its address alone, and one byte. False: nothing was done. */
+km_inline bool claim_near(const struct kmem_cache *cache, void *object)
 {
 	const uintptr_t index = km_page_index(object);
 
-	if (km_likely(index < km_load(&km_hot.pages)) && km_likely(km_hot.map[index] == cache->live_id)) {
-		uint8_t *byte = (uint8_t *)(cache->live + ((uintptr_t)object >> cache->live_shift));
+	if (km_unlikely(index >= km_load(&km_hot.pages)) || km_unlikely(km_hot.map[index] != cache->live_id))
+		return false;
+	uint8_t *byte = byte_near(cache, object);
+	if (km_unlikely(km_load(byte) != km_live_proof(object)))
+		return false;
+	km_store(byte, (uint8_t)0);
+	return true;
+}
 
-		if (km_likely(km_load(byte) == km_live_proof(object))) {
-			km_store(byte, (uint8_t)0);
-			return true;
-		}
-	}
-	return claim_slowly(cache, object);
+/* The object is its user's no more. False: it was not, which is said. */
+km_inline bool claim(struct kmem_cache *cache, void *object)
+{
+	return km_likely(claim_near(cache, object)) || claim_slowly(cache, object);
 }
 
 km_inline void wipe(const struct kmem_cache *cache, void *object)
@@ -130,24 +173,47 @@ static void proved_free_bulk(struct kmem_cache *cache, size_t n, size_t all, voi
 
 /* ------------------------------------------------------------------ one object */
 
-/* Blocks of pointers, found by CPU. */
-static km_hit_path void *proved_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+/*
+ * The hits: of blocks of pointers, found by CPU. Whatever is rare is a jump at the end, so that neither has a frame.
+ */
+km_hit_path void *km_proved_pop(struct kmem_cache *cache)
 {
 #ifdef KMEM_HAVE_RSEQ
-	if (km_likely(!((gfp & KMEM_GFP_ODD) | (gfp_t)(node ^ NUMA_NO_NODE)))) {
-		void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
+	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
 
-		if (km_likely(object) && km_likely(hand_out(cache, object)))
-			return object;
-	}
+	if (km_unlikely(!object))
+		return NULL;
+	if (km_likely(is_near(object)) && km_likely(take_near(cache, object)))
+		return object;
+	return hand_out(cache, object) ? object : NULL;
+#else
+	(void)cache;
+	return NULL;
 #endif
+}
+
+km_hit_path void *km_proved_alloc(struct kmem_cache *cache, gfp_t gfp)
+{
+#ifdef KMEM_HAVE_RSEQ
+	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
+
+	if (km_likely(object) && km_likely(is_near(object)) && km_likely(take_near(cache, object)))
+		return object;
+	if (object)
+		return handed_slowly(cache, gfp, object);
+#endif
+	return alloc_slowly(cache, gfp, NUMA_NO_NODE);
+}
+
+static void *proved_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
+{
+	if (km_likely(!((gfp & KMEM_GFP_ODD) | (gfp_t)(node ^ NUMA_NO_NODE))))
+		return km_proved_alloc(cache, gfp);
 	return alloc_slowly(cache, gfp, node);
 }
 
-static km_hit_path void proved_free(struct kmem_cache *cache, void *object)
+static km_noinline void free_wiped(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(!claim(cache, object)))
-		return;
 	wipe(cache, object);
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, km_rseq, object)))
@@ -156,8 +222,31 @@ static km_hit_path void proved_free(struct kmem_cache *cache, void *object)
 	cache->below->free(cache, object);
 }
 
-static const struct km_shape proved = {
-	.alloc = proved_alloc, .free = proved_free,
+static km_noinline void free_slowly(struct kmem_cache *cache, void *object)
+{
+	if (claim_slowly(cache, object))
+		free_wiped(cache, object);
+}
+
+km_hit_path void km_proved_free(struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(!claim_near(cache, object))) {
+		free_slowly(cache, object);
+		return;
+	}
+	if (cache->wiped) {
+		free_wiped(cache, object);
+		return;
+	}
+#ifdef KMEM_HAVE_RSEQ
+	if (km_likely(kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, km_rseq, object)))
+		return;
+#endif
+	cache->below->free(cache, object);
+}
+
+const struct km_shape km_shape_proved = {
+	.alloc = proved_alloc, .free = km_proved_free,
 	.alloc_bulk = proved_alloc_bulk, .free_bulk = proved_free_bulk,
 };
 
@@ -198,7 +287,7 @@ const struct km_shape *km_proved_shape(const struct kmem_cache *cache)
 	if (front == KM_FRONT_CHAIN && km_hits_by_cpu())
 		return &proved_chain;
 	if (front == KM_FRONT_ARRAY && km_hits_by_cpu() && !km_layout_options.count_events)
-		return &proved;
+		return &km_shape_proved;
 	return &proved_softly;
 }
 

@@ -391,8 +391,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	if (km_options.account && !cache->engine->shared_pages && !cache->twin_of)
 		cache->flags |= SLAB_ACCOUNT;
 	cache->ctor = creation->args.ctor;
-	cache->checked = km_options.check || (flags & (SLAB_CONSISTENCY_CHECKS | KM_DEBUG_LAYOUT)) ||
-			 km_is_watched(cache);
+	cache->checked = km_options.check || (flags & KM_DEBUG_FLAGS) || km_is_watched(cache);
 	cache->mergeable = km_options.merge && !cache->ctor && !creation->args.usersize &&
 			   !creation->args.sheaf_capacity && !creation->internal;
 	cache->references = 1;

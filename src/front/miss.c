@@ -98,27 +98,30 @@ void km_miss_defer(struct kmem_cache *cache, void *object)
 	while (!km_cas_release(&cache->deferred, &head, object));
 }
 
-static bool is_of(const struct kmem_cache *cache, const void *p)
+/* Can a handler have left it? */
+static bool may_wait_here(const struct kmem_cache *cache, const struct km_hooks *hooks, const void *p)
 {
-	const struct km_page *page = km_page_of(p), *slab = page ? km_page_head((struct km_page *)page) : NULL;
+	struct km_page *page = km_page_of(p), *slab = page ? km_page_head(page) : NULL;
 
 	if (page && page->type == KM_PAGE_SHARED)
 		return cache->engine->shared_pages && (uintptr_t)p % sizeof(void *) == 0;
 	return slab && slab->type == KM_PAGE_SLAB && slab->cache == cache &&
-	       km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0;
+	       km_object_index(cache, slab, km_slab_first(cache, slab), p) >= 0 && hooks->may_be_free(cache, p);
 }
 
 /* Where objects are debugged a link that a user wrote over is not followed: what was behind it stays in use. */
 static km_cold void cut_damaged(struct kmem_cache *cache, void *object)
 {
+	const struct km_hooks *hooks = km_load(&cache->hooks);
 	void *slow = object, *next;
 	bool turn = false;
 
 	/* A circle is cut after this. */
 	for (; (next = *(void **)((char *)object + cache->freeptr)) && next != slow; object = next, turn = !turn) {
-		if (!is_of(cache, next)) {
+		if (!may_wait_here(cache, hooks, next)) {
 			*(void **)((char *)object + cache->freeptr) = NULL;
-			km_misuse(KM_MISUSE_OVERWRITTEN, "kmem_cache_free", object, cache->name);
+			hooks->broken(cache, km_page_head(km_page_of(object)), object, "Freechain corrupt",
+				      "Freelist cleared");
 			return;
 		}
 		if (turn)

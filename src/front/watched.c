@@ -179,9 +179,8 @@ static bool valid(struct kmem_cache *cache, void *object)
 		return true;
 	bool taken = cache->engine->is_taken(cache, slab, (unsigned)index);
 	km_busy_end(false);
-	if (!taken) {
+	if (!taken)
 		km_refuse(slab, object, KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", cache->name);
-	}
 	return taken;
 }
 

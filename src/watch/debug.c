@@ -55,17 +55,19 @@ static void note(const struct kmem_cache *cache, const void *object, unsigned wh
 	km_debug_seal(track);
 }
 
-static void trace(struct kmem_cache *cache, const char *what, const void *object)
+/* The object counts as in use, before and after. Kernel: a stack each time; here, where there is one. */
+static void trace(struct kmem_cache *cache, void *object, bool alloc)
 {
-	struct km_page *slab = slab_of(object);
+	struct km_debug_about about = { cache, slab_of(object), object };
 	const void *first = NULL;
 	unsigned used = 0;
 
 	if (km_likely(!(cache->flags & SLAB_TRACE)))
 		return;
-	if (slab)
-		first = km_debug_first_free(cache, slab, &used);
-	km_warn("TRACE %s %s %p inuse=%u fp=%p", cache->name, what, object, used, first);
+	if (about.slab)
+		first = km_debug_first_free(cache, about.slab, &used);
+	km_warn("TRACE %s %s %p inuse=%u fp=%p", cache->name, alloc ? "alloc" : "free", object, used, first);
+	km_debug_report_track(&about, alloc);
 }
 
 /* ------------------------------------------------------------------ objects come and go */
@@ -90,7 +92,7 @@ static void *in_use(struct kmem_cache *cache, void *object)
 static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 {
 	if (!km_is_debugged(cache)) {
-		trace(cache, "alloc", object);
+		trace(cache, object, true);
 		return object;
 	}
 	if (cache->engine->shared_pages)
@@ -103,9 +105,9 @@ static void *comes(struct kmem_cache *cache, void *object, gfp_t gfp km_unused)
 	if (km_unlikely(taken || !km_cas_both(km_debug_word(cache, object), &seen.word,
 					      km_debug_sealed(object, KM_DEBUG_CHANGES, cache->object_size))))
 		return in_use(cache, object);
-	trace(cache, "alloc", object);
 	km_debug_check(cache, slab_of(object), object, seen, false, "kmem_cache_alloc");
 	note(cache, object, 0);
+	trace(cache, object, true);
 	become(cache, object, KM_DEBUG_TAKEN);
 	km_debug(!cache->shelf.front.open.shelf, "a cache that is debugged has no shelf");
 	return object;
@@ -134,7 +136,8 @@ static bool goes(struct kmem_cache *cache, void *object)
 {
 	const bool shared = cache->engine->shared_pages;
 
-	trace(cache, "free", object);
+	if (!km_is_debugged(cache))
+		trace(cache, object, false);
 	if (!km_is_debugged(cache) || (shared && !cache->engine->has(cache, object)))
 		return true;
 	uint64_t *word = km_debug_word(cache, object);
@@ -154,6 +157,7 @@ static bool goes(struct kmem_cache *cache, void *object)
 	if (!shared)
 		km_debug_check_padding(cache, slab, "kmem_cache_free");
 	note(cache, object, 1);
+	trace(cache, object, false);
 	km_debug(km_debug_look(cache, object).state == KM_DEBUG_CHANGES, "an object's bytes change while it says so");
 	become(cache, object, KM_DEBUG_FREE);
 	return true;
@@ -218,6 +222,7 @@ static unsigned look_at(struct kmem_cache *cache, struct km_page *slab, void *ob
 	if (seen.state == KM_DEBUG_CHANGES)
 		return 0;
 	const bool taken = damaged ? km_debug_seems_taken(cache, object, engine_says) : seen.state == KM_DEBUG_TAKEN;
+	seen.waits = !taken && engine_says;
 	unsigned damages = km_debug_check(cache, slab, object, seen, taken, function);
 	if (km_unlikely(damaged))
 		km_cas_both(km_debug_word(cache, object), &seen.word,

@@ -70,6 +70,7 @@ struct km_debug_seen {
 	uint64_t word;
 	enum km_debug_state state;
 	uint32_t asked;			/* of a word that is damaged: the whole object */
+	bool waits;			/* freed, and not the engine's yet, or lost by it: its link is anybody's */
 };
 struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, const void *object, uint64_t word);
 struct km_debug_seen km_debug_look(const struct kmem_cache *cache, const void *object);
@@ -98,9 +99,6 @@ struct km_debug_region {
 	uint64_t found, wanted;		/* ... of the word of the state */
 };
 #define KM_DEBUG_REGIONS 10u
-/* The regions of one value of an object that is free, or taken; returns how many. */
-unsigned km_debug_regions(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked,
-			  struct km_debug_region *regions);
 /* The first and the last byte of it that has another value, and one behind; false: there is none. */
 bool km_debug_differs(const struct km_debug_region *region, unsigned char **from, unsigned char **to);
 /* The bytes that the objects and the engine leave of a slab. */
@@ -159,6 +157,8 @@ void km_debug_report_block(const struct km_debug_block *block, const struct km_d
 void km_debug_report_restored(const struct kmem_cache *cache, const struct km_debug_region *region);
 /* A damage was mended, or shut off, so. */
 void km_debug_report_fix(const struct kmem_cache *cache, const char *format, ...);
+/* By whom it was allocated, or freed, if that is known. */
+void km_debug_report_track(const struct km_debug_about *about, bool alloc);
 /* The object with its tracks, and no more: a line of many. */
 void km_debug_report_object(const struct km_debug_about *about);
 

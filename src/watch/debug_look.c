@@ -40,12 +40,12 @@ uint64_t km_debug_sealed(const void *object, enum km_debug_state state, uint32_t
 
 struct km_debug_seen km_debug_judge(const struct kmem_cache *cache, const void *object, uint64_t word)
 {
-	struct km_debug_seen seen = { word, KM_DEBUG_FREE, (uint32_t)(word >> 32) };
+	struct km_debug_seen seen = { word, KM_DEBUG_FREE, (uint32_t)(word >> 32), false };
 
 	while (seen.state < KM_DEBUG_DAMAGED && km_debug_sealed(object, seen.state, seen.asked) != word)
 		seen.state++;
 	if (km_unlikely(seen.state == KM_DEBUG_DAMAGED || seen.asked > cache->object_size))
-		return (struct km_debug_seen){ word, KM_DEBUG_DAMAGED, cache->object_size };
+		return (struct km_debug_seen){ word, KM_DEBUG_DAMAGED, cache->object_size, false };
 	return seen;
 }
 
@@ -92,15 +92,12 @@ static bool is_poisoned(const struct kmem_cache *cache)
 	return cache->flags & SLAB_POISON && !(cache->flags & SLAB_TYPESAFE_BY_RCU) && !cache->ctor;
 }
 
-/* Of a free object the place of the link is the engine's, if it is one that has links. */
-static bool has_link(const struct kmem_cache *cache, bool taken)
+/* The regions of one value of an object that is free, or taken; returns how many. waits: its link may be anybody's. */
+static unsigned regions_of(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked, bool waits,
+			   struct km_debug_region *regions)
 {
-	return !taken && cache->engine->front == KM_FRONT_CHAIN;
-}
-
-unsigned km_debug_regions(const struct kmem_cache *cache, void *object, bool taken, uint32_t asked,
-			  struct km_debug_region *regions)
-{
+	/* Of a free object the place of the link is the engine's, if it is one that has links. */
+	const bool linked = !taken && (waits || cache->engine->front == KM_FRONT_CHAIN);
 	unsigned char *at = object, *end = (unsigned char *)(km_debug_tracks(cache, object) + tracks_of(cache));
 	unsigned char *slot = at + cache->size - cache->left, zone = taken ? ZONE_TAKEN : ZONE_FREE;
 	uint32_t size = cache->object_size;
@@ -121,7 +118,7 @@ unsigned km_debug_regions(const struct kmem_cache *cache, void *object, bool tak
 		REGION("Poison", at, size - 1, POISON);
 		REGION("End Poison", at + size - 1, 1, POISON_END);
 	}
-	if (!has_link(cache, taken))
+	if (!linked)
 		REGION("Freepointer", at + cache->freeptr, sizeof(void *), PADDING, .title = "Freepointer corrupt");
 	REGION("Object padding", end, (size_t)(slot - end), PADDING);
 #undef REGION
@@ -188,7 +185,7 @@ void km_debug_fill(const struct kmem_cache *cache, void *object, bool taken, uin
 {
 	struct km_debug_region regions[KM_DEBUG_REGIONS];
 
-	fill(regions, km_debug_regions(cache, object, taken, asked, regions));
+	fill(regions, regions_of(cache, object, taken, asked, false, regions));
 }
 
 void km_debug_fill_asked(const struct kmem_cache *cache, void *object, size_t bytes)
@@ -239,7 +236,7 @@ void *km_debug_first_free(struct kmem_cache *cache, struct km_page *slab, unsign
 static bool fits(const struct kmem_cache *cache, void *object, bool taken)
 {
 	struct km_debug_region regions[KM_DEBUG_REGIONS];
-	unsigned n = km_debug_regions(cache, object, taken, cache->object_size, regions);
+	unsigned n = regions_of(cache, object, taken, cache->object_size, !taken, regions);
 	unsigned char *from, *to;
 
 	for (unsigned i = 0; i < n; i++)
@@ -302,7 +299,7 @@ unsigned km_debug_check(struct kmem_cache *cache, struct km_page *slab, void *ob
 {
 	struct km_debug_about about = { cache, slab, object };
 	struct km_debug_region regions[KM_DEBUG_REGIONS];
-	unsigned n = km_debug_regions(cache, object, taken, seen.asked, regions);
+	unsigned n = regions_of(cache, object, taken, seen.asked, seen.waits, regions);
 
 	n += unsealed(cache, object, taken, &seen, regions + n);
 	km_debug(n <= KM_DEBUG_REGIONS, "there is room for all regions of an object");

@@ -95,12 +95,16 @@ void km_debug_report_region(const struct km_debug_about *about, const struct km_
 	say_region(region, km_page_address(about->slab));
 }
 
+void km_debug_report_track(const struct km_debug_about *about, bool alloc)
+{
+	if (about->object && about->cache->flags & SLAB_STORE_USER)
+		say_track(alloc ? "Allocated" : "Freed", &km_debug_tracks(about->cache, about->object)[!alloc]);
+}
+
 static void say_tracks(const struct km_debug_about *about)
 {
-	if (!about->object || !(about->cache->flags & SLAB_STORE_USER))
-		return;
-	say_track("Allocated", &km_debug_tracks(about->cache, about->object)[0]);
-	say_track("Freed", &km_debug_tracks(about->cache, about->object)[1]);
+	km_debug_report_track(about, true);
+	km_debug_report_track(about, false);
 }
 
 void km_debug_report_object(const struct km_debug_about *about)

@@ -361,6 +361,35 @@ static void link_to_itself(void)
 	put(r);
 }
 
+/* Objects that a handler freed while it struck inside of the allocator wait, linked by the same word. */
+static void link_of_waiting(void *to)
+{
+	unsigned char *p = get(), *q = get();
+	bool was = km_busy_begin();
+
+	put(p);
+	put(q);
+	km_busy_end(was);
+	*link_of(q) = to;
+	put(get());
+	NEED(cache_of(q)->deferred == NULL);
+}
+
+static void waiting_to_nowhere(void) { link_of_waiting((void *)0x4141414141414141); }
+static void waiting_to_live(void) { link_of_waiting(get()); }
+
+static void waiting(void)
+{
+	unsigned char *p = get(), *q = get();
+	bool was = km_busy_begin();
+
+	put(p);
+	put(q);
+	km_busy_end(was);
+	NEED(kmem_cache_validate(cache_of(p)) == 0);
+	NEED(get() != get());
+}
+
 /* The slab has gone by then. */
 static void written_after_last_free(void)
 {
@@ -474,6 +503,9 @@ static const struct kind {
 	CHAIN(link_past_others, "Wrong object count. Counter is "), CHAIN(link_to_itself, "Freelist cycle detected"),
 	{ "over_at_destruction", over_at_destruction, "Right Redzone overwritten", PHRASE, false, NULL, CACHES },
 	{ "in_use", in_use, "Object in use on freelist", PHRASE, false },
+	{ "waiting_to_nowhere", waiting_to_nowhere, "Freechain corrupt", PHRASE, false },
+	{ "waiting_to_live", waiting_to_live, "Freechain corrupt", PHRASE, false },
+	{ "waiting", waiting, NULL, NULL, true },
 	{ "nothing_wrong", nothing_wrong, NULL, NULL, true }, { "blocks_change", blocks_change, NULL, NULL, true },
 };
 

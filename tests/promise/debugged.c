@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -237,6 +238,35 @@ static void accounted(void)
 	mem_cgroup_put(group);
 }
 
+/* A line for each object that comes and goes, in the kernel's form: it is counted as in use both times. */
+static void traced(void)
+{
+	static char text[1 << 16];
+	char lines[3][128];
+
+	for (int i = 0; i < 2; i++) {
+		struct kmem_cache *cache = kmem_cache_create("traced", 100, NULL, SLAB_TRACE | (i ? FLAGS : 0));
+		int saved = dup(2), said = memfd_create("stderr", 0);
+		NEED(saved >= 0 && said >= 0 && dup2(said, 2) == 2);
+		void *p = kmem_cache_alloc(cache, GFP_KERNEL), *q = kmem_cache_alloc(cache, GFP_KERNEL);
+
+		kmem_cache_free(cache, p);
+		kmem_cache_free(cache, q);
+		NEED(dup2(saved, 2) == 2);
+		memset(text, 0, sizeof(text));
+		NEED(pread(said, text, sizeof(text) - 1, 0) > 0);
+		snprintf(lines[0], sizeof(lines[0]), "libkmem: TRACE traced alloc %p inuse=1 fp=0x", p);
+		snprintf(lines[1], sizeof(lines[1]), "libkmem: TRACE traced alloc %p inuse=2 fp=0x", q);
+		snprintf(lines[2], sizeof(lines[2]), "libkmem: TRACE traced free %p inuse=2 fp=0x", p);
+		char *at = text;
+		for (int line = 0; line < 3; line++)
+			NEED((at = strstr(at, lines[line])));
+		close(saved);
+		close(said);
+		kmem_cache_destroy(cache);
+	}
+}
+
 static struct kmem_cache *shared;
 static void *kept[64];
 
@@ -379,6 +409,7 @@ static const struct {
 	{ "kept contents", kept_contents, true }, { "many at once", many_at_once, false },
 	{ "accounted", accounted, false }, { "threads", threads, true }, { "handlers", handlers, true },
 	{ "forked", forked, false }, { "traces", traces, false },
+	{ "traced", traced, false },
 };
 
 int main(int argc, char **argv)

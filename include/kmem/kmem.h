@@ -168,7 +168,7 @@ extern KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 /* Creation options; all zero means default. Grows at the end only. */
 struct kmem_cache_args {
 	unsigned int align;		/* bytes, power of two; 0: ARCH_SLAB_MINALIGN. At most 4096. */
-	unsigned int useroffset;	/* the part of an object that usercopy may touch; checked, otherwise */
+	unsigned int useroffset;	/* the part of an object that may be copied: kmem_check_object_size; else */
 	unsigned int usersize;		/* ... of no effect here. A bad pair counts as 0, 0, with a warning. */
 	unsigned int freeptr_offset;	/* where an engine may put its free pointer, in a free object; */
 	bool use_freeptr_offset;	/* ... only with SLAB_TYPESAFE_BY_RCU or ctor, below size, aligned to 8 */
@@ -359,6 +359,15 @@ KMEM_API void kfree_sensitive(const void *object);
  * 6.1.
  */
 KMEM_API size_t ksize(const void *object);
+/*
+ * kmem_check_object_size - may `bytes` bytes at p be copied, out (to_user) or in? For callers of memcpy whose length
+ * somebody else has chosen. p may lie anywhere in an object. False: they lead out of the object, or of the region that
+ * its cache names (kmem_cache_create_usercopy), or p is in no object of its slab; with hardened:1 also where nobody has
+ * the object. Then a line says so, and the process ends as for any bad call. An address that is not ours, one inside
+ * of a block above 8 KiB, and 0 bytes: true. Takes no lock, makes no system call; also in a signal handler. Kernel:
+ * check_object_size, and of a cache that names no region nothing may be copied.
+ */
+KMEM_API bool kmem_check_object_size(const void *p, size_t bytes, bool to_user);
 /* kmalloc_size_roundup - what ksize would say of kmalloc(size): 0 for 0; above KMALLOC_MAX_SIZE, size itself. */
 KMEM_API size_t kmalloc_size_roundup(size_t size);
 

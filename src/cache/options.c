@@ -161,6 +161,7 @@ static bool set_hardened(const char *value)
 	if (value[0] != '0' + on || value[1])
 		return false;
 	km_hardening.level = km_hardening.live = km_hardening.random_order = km_hardening.zero_on_free = on;
+	km_hardening.own_addresses = on;
 	return true;
 }
 
@@ -208,6 +209,8 @@ static const struct option {
 	  .set = set_hardened },
 	{ "prove_frees", "0|1: every bad free is found at once (hardened)", .flag = &km_hardening.live },
 	{ "zero_on_free", "0|1: what is freed is made zeros (hardened)", .flag = &km_hardening.zero_on_free },
+	{ "own_addresses", "0|1: a slab's addresses stay with caches of its cache's name (hardened)",
+	  .flag = &km_hardening.own_addresses },
 	{ "random_order", "0|1: fresh objects come in random order (hardened)", .flag = &km_hardening.random_order },
 	{ "sanitize", "0|1: a sanitizer that is in the process sees each object (1)", .flag = &km_options.sanitize },
 	{ "guard", "MS|each: about every MS milliseconds a guarded object, or each as long as there is room (0: none)",

@@ -10,6 +10,7 @@
 #include "../page/live.h"
 #include "../page/meta.h"
 #include "../page/nodump.h"
+#include "../page/own.h"
 #include "../page/owner.h"
 #include "../port/bits.h"
 #include "../port/die.h"
@@ -233,10 +234,12 @@ static bool admit(struct kmem_cache *cache, size_t bytes)
 
 static void put_pages(const struct kmem_cache *cache, struct km_page *slab, unsigned order)
 {
-	if (km_likely(!(cache->flags & SLAB_NODUMP)))
-		km_pages_free(slab, order);
-	else
+	if (km_unlikely(cache->flags & SLAB_NODUMP))
 		km_nodump_free(slab, order);
+	else if (km_unlikely(km_hardening.own_addresses))
+		km_own_free(cache->name, slab, order);
+	else
+		km_pages_free(slab, order);
 }
 
 static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const struct km_request *request)
@@ -246,9 +249,11 @@ static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const
 	km_slab_refused = !admit(cache, bytes);
 	if (km_unlikely(km_slab_refused))
 		return NULL;
-	struct km_page *slab = km_likely(!(cache->flags & SLAB_NODUMP)) ?
-		km_pages_alloc(order, km_request_place(request), request->may_wait, NULL) :
-		km_nodump_alloc(order, km_request_place(request), request->may_wait);
+	struct km_page *slab = km_unlikely(cache->flags & SLAB_NODUMP) ?
+		km_nodump_alloc(order, km_request_place(request), request->may_wait) :
+		km_unlikely(km_hardening.own_addresses) ?
+		km_own_alloc(cache->name, order, km_request_place(request), request->may_wait) :
+		km_pages_alloc(order, km_request_place(request), request->may_wait, NULL);
 	if (km_likely(slab && (!cache->keeper || cache->keeper->came(cache, slab, request->may_wait)))) {
 		km_debug(slab->type == KM_PAGE_NONE && km_load(&cache->slab_bytes) >= bytes,
 			 "a slab begins in pages that were free and admitted");

@@ -14,6 +14,7 @@
 #include "ahead.h"
 #include "meta.h"
 #include "nodump.h"
+#include "own.h"
 #include "zone.h"
 
 #define COMMIT_STEP	((size_t)2 << 20)
@@ -626,7 +627,7 @@ void km_arena_fork(bool before, bool child)
 	unsigned count = 0;
 
 	if (before)
-		km_nodump_fork(true, false);
+		km_nodump_fork(true, false), km_own_fork(true, false);
 	locks[count++] = &km_arena.purge;
 	for (unsigned node = 0; node < km_node_count; node++)
 		locks[count++] = &km_arena.zone[node].lock;
@@ -634,7 +635,7 @@ void km_arena_fork(bool before, bool child)
 	for (unsigned i = 0; i < count; i++)
 		km_lock_around_fork(locks[i], before, child);
 	if (!before)
-		km_nodump_fork(false, child);
+		km_own_fork(false, child), km_nodump_fork(false, child);
 }
 
 /* A page that is not free has no bit. */

@@ -30,6 +30,7 @@ static void name_parts(void)
 		{ km_hardening.live, "prove_frees" },
 		{ km_hardening.zero_on_free, "zero_on_free" },
 		{ km_hardening.random_order, "random_order" },
+		{ km_hardening.own_addresses, "own_addresses" },
 	};
 	size_t length = 0;
 

@@ -15,6 +15,7 @@ struct km_hardening {
 	bool live;			/* each free is proved at once: page/live.h */
 	bool zero_on_free;
 	bool random_order;		/* objects of a fresh slab, or block, come in an order that nobody knows */
+	bool own_addresses;		/* a slab's pages stay with caches of its cache's name: page/own.h */
 	uint64_t secret;		/* never 0 once it is made */
 	char parts[128];		/* those that are on, by their options' names, a blank between */
 };

@@ -23,6 +23,7 @@ enum km_rank {
 	KM_RANK_GROWTH,		/* a CPU's pages for blocks that grow */
 	KM_RANK_READY,		/* what may lie ready, in all */
 	KM_RANK_NODUMP,		/* pages that are left out of core dumps */
+	KM_RANK_OWN,		/* pages that are kept for a name */
 	KM_RANK_PURGE,		/* free pages that are on no list while the system takes them back */
 	KM_RANK_ZONE,		/* a node's free pages */
 	KM_RANK_GROW,		/* ranges of pages, and how far they are committed */

@@ -1,0 +1,118 @@
+/*
+ * own.c: pages whose addresses stay with a name. Each name has a list for each order; a name that was once there stays,
+ * because its addresses do. Invariant: a page on one of these lists is used, as far as its zone knows, and says of
+ * itself that it is nothing: no address in it is anybody's.
+ */
+#include "own.h"
+
+#include "../port/bits.h"
+#include "../port/die.h"
+#include "../port/lock.h"
+#include "../port/os.h"
+#include "meta.h"
+
+#define NAME_BYTES	32u
+#define BUCKETS		256u
+
+struct owner {
+	struct owner *next;		/* of its bucket */
+	char name[NAME_BYTES];
+	struct km_list free[KM_MAX_ORDER + 1];
+};
+
+static struct km_lock lock = KM_LOCK_INIT(KM_RANK_OWN);
+static struct owner *buckets[BUCKETS] km_sparse;
+
+static struct owner **bucket_of(const char *name)
+{
+	uint32_t hash = 2166136261u;
+
+	while (*name)
+		hash = (hash ^ (unsigned char)*name++) * 16777619u;
+	return &buckets[hash % BUCKETS];
+}
+
+/* Lock held. NULL: there is none of that name. */
+static struct owner *find(const char *name)
+{
+	struct owner *owner = *bucket_of(name);
+
+	km_debug(km_is_locked(&lock), "names are found under their lock");
+	while (owner && __builtin_strcmp(owner->name, name) != 0)
+		owner = owner->next;
+	return owner;
+}
+
+/* The same, made where there is none; NULL: there is no memory. */
+static struct owner *find_or_make(const char *name)
+{
+	struct owner *owner = find(name), **bucket = bucket_of(name);
+	size_t length = __builtin_strlen(name);
+
+	if (owner || length >= NAME_BYTES)
+		return owner;
+	owner = km_meta_alloc(sizeof(*owner), false);
+	if (!owner)
+		return NULL;
+	__builtin_memcpy(owner->name, name, length + 1);
+	for (unsigned order = 0; order <= KM_MAX_ORDER; order++)
+		km_list_init(&owner->free[order]);
+	owner->next = *bucket;
+	*bucket = owner;
+	return owner;
+}
+
+static struct km_page *take(const char *name, unsigned order, int node)
+{
+	struct owner *owner = find(name);
+
+	if (owner)
+		km_list_for_each(entry, &owner->free[order]) {
+			struct km_page *page = km_container_of(entry, struct km_page, list);
+
+			if (node >= 0 && page->node != ((unsigned)node & ~(unsigned)KM_NODE_ONLY))
+				continue;
+			km_debug(page->type == KM_PAGE_NONE, "a page that is kept for its name is nothing meanwhile");
+			km_list_del(&page->list);
+			return page;
+		}
+	return NULL;
+}
+
+struct km_page *km_own_alloc(const char *name, unsigned order, int node, bool may_wait)
+{
+	struct km_page *page = NULL;
+
+	if (km_lock_may(&lock, may_wait)) {
+		page = take(name, order, node);
+		km_unlock_may(&lock, may_wait);
+	}
+	if (!page)
+		return km_pages_alloc(order, node, may_wait, NULL);
+	km_store(&page->order, (uint8_t)order);
+	page->flags = 0;
+	return page;
+}
+
+/* Before anybody can have it again. Of pages smaller than the system's the memory stays. */
+void km_own_free(const char *name, struct km_page *page, unsigned order)
+{
+	size_t bytes = KM_PAGE_SIZE << order;
+
+	km_debug(page->type == KM_PAGE_NONE, "a slab that goes is nothing any more");
+	if (!km_no_calls && !(bytes & (km_os_page_bytes() - 1)))
+		km_os_purge(km_page_address(page), bytes);
+	km_lock(&lock);
+	struct owner *owner = find_or_make(name);
+	if (owner)
+		km_list_add_head(&page->list, &owner->free[order]);
+	km_unlock_quick(&lock);
+	/* Of no name: better somebody's than lost. */
+	if (!owner)
+		km_pages_free(page, order);
+}
+
+void km_own_fork(bool before, bool child)
+{
+	km_lock_around_fork(&lock, before, child);
+}

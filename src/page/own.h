@@ -1,0 +1,17 @@
+/*
+ * own.h: pages whose addresses stay with a name: a page that was a slab of a cache is never one of a cache of another
+ * name, nor anything else, for as long as the process lives. So a pointer to an object that was freed leads to an
+ * object of the same kind, or to nothing. Kernel: SLAB_VIRTUAL, which was proposed.
+ */
+#ifndef KM_PAGE_OWN_H
+#define KM_PAGE_OWN_H
+
+#include "arena.h"
+
+/* As km_pages_alloc and km_pages_free. The memory of a page that was freed goes back to the system, where it may be
+ * called; its address does not. */
+struct km_page *km_own_alloc(const char *name, unsigned order, int node, bool may_wait);
+void km_own_free(const char *name, struct km_page *page, unsigned order);
+void km_own_fork(bool before, bool child);
+
+#endif

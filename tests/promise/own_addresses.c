@@ -1,0 +1,80 @@
+/*
+ * own_addresses: with the option of that name the address of an object that was freed, and of its slab, is never that
+ * of an object of a cache of another name, nor of any other block; a cache of the same name has it again, and its
+ * memory goes back to the system meanwhile. By each engine whose slabs are one cache's.
+ */
+#include "kit/api.h"
+
+#define MANY 4000
+
+static void *mine[MANY], *others[MANY];
+
+static void fill(struct kmem_cache *cache, void **objects)
+{
+	for (size_t i = 0; i < MANY; i++) {
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+		memset(objects[i], 1, kmem_cache_size(cache));
+	}
+}
+
+/* Back to the system's pages, and the cache with it. */
+static void end(struct kmem_cache *cache, void **objects)
+{
+	for (size_t i = 0; i < MANY; i++)
+		kmem_cache_free(cache, objects[i]);
+	gone(cache);
+	kmem_shrink_all();
+}
+
+static bool in_page_of(const void *p, void *const *objects)
+{
+	for (size_t i = 0; i < MANY; i++)
+		if (((uintptr_t)p ^ (uintptr_t)objects[i]) >> 12 == 0)
+			return true;
+	return false;
+}
+
+static void no_other(void)
+{
+	struct kmem_cache *cache = make("mine", 120);
+
+	fill(cache, mine);
+	end(cache, mine);
+	if (slob)
+		return;
+	struct kmem_cache *other = make("another", 120);
+	fill(other, others);
+	for (size_t i = 0; i < MANY; i++)
+		NEED(!in_page_of(others[i], mine));
+	for (size_t size = 64; size < 60000; size *= 2) {
+		char *p = kmalloc(size, GFP_KERNEL);
+
+		NEED(p && !in_page_of(p, mine) && !in_page_of(p + size - 1, mine));
+	}
+	end(other, others);
+}
+
+static void the_same(void)
+{
+	struct kmem_cache *cache = make("again", 120);
+	size_t found = 0;
+
+	fill(cache, mine);
+	end(cache, mine);
+	if (slob)
+		return;
+	unsigned char *old = mine[MANY / 2];
+	NEED(!kmem_cache_of(old));
+	/* Nothing was left there. */
+	NEED(*old == 0);
+	cache = make("again", 120);
+	fill(cache, others);
+	for (size_t i = 0; i < MANY; i++)
+		found += in_page_of(others[i], mine);
+	/* Some of the last slab's were never handed out before. */
+	NEED(found > MANY - 200);
+	end(cache, others);
+}
+
+static const struct test_case cases[] = { { "no other has it", no_other }, { "the same name has it again", the_same } };
+API_MAIN_OPTIONS(cases, ",own_addresses:1")

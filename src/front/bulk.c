@@ -204,7 +204,9 @@ void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bul
 	km_front_enter_thread(true);
 	entry = km_miss_begin(cache, true);
 	if (km_unlikely(entry == KM_NO_ENTRY)) {
-		km_bulk_free_one_by_one(cache, left, left, objects);
+		/* They have passed by what stands before the shape. */
+		while (left)
+			km_load(&cache->below)->free(cache, objects[--left]);
 		return;
 	}
 	spill(cache, left, objects);

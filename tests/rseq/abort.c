@@ -22,6 +22,8 @@ static const struct fixture fixtures[] = {
 	CACHE_FIXTURE("malloc", start_malloc),
 	CACHE_FIXTURE("slub", start_slub),
 	CACHE_FIXTURE("slab", start_slab),
+	CACHE_FIXTURE("proved", start_proved),
+	CACHE_FIXTURE("proved slub", start_proved_chain),
 	CHAIN_FIXTURE,
 	OWNED_FIXTURE,
 	STOCK_FIXTURE,

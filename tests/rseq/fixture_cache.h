@@ -13,6 +13,8 @@
 
 #include "cache/cache.h"
 #include "fixture.h"
+#include "page/live.h"
+#include "page/zone.h"
 
 enum { OBJECT_BYTES = 1024, MAX_LIVE = 4096, CAPACITY = 14, SLAB_LIMIT = 11, SPARE = 48 };
 
@@ -95,8 +97,12 @@ static void get_inline(void)
 static void get_inline_any(void)
 {
 	static volatile gfp_t gfp = GFP_KERNEL;
-	void *p = model.family == MALLOC ? _ZnwmRKSt9nothrow_t(OBJECT_BYTES, "") :
-					   kmem_cache_alloc_inline(model.cache, gfp);
+	/* Where frees are proved: malloc's hit. */
+	void *p = model.cache->live_shift && model.cache->shelf.slot ? km_proved_pop(model.cache) : NULL;
+
+	if (!p)
+		p = model.family == MALLOC ? _ZnwmRKSt9nothrow_t(OBJECT_BYTES, "") :
+					     kmem_cache_alloc_inline(model.cache, gfp);
 
 	need(p, "inline alloc failed");
 	adopt(p);
@@ -262,8 +268,11 @@ static void stock_model(unsigned count)
 
 	take_home(objects, count);
 	km_busy_end(was);
-	for (unsigned i = 0; i < count; i++)
+	for (unsigned i = 0; i < count; i++) {
+		if (model.cache->live_shift)
+			*km_live_find(objects[i], model.cache->live_shift) = km_live_proof(objects[i]);
 		adopt(objects[i]);
+	}
 }
 
 /* ------------------------------------------------------------------ adversaries */
@@ -636,6 +645,8 @@ static bool prepare_cache(unsigned driver)
 		return false;
 	if (model.family != CACHE && (operation & (1u << SHEAF | 1u << TWO_SHEAVES)))
 		return false;
+	if (model.cache->live_shift)
+		model.cache->wiped = driver / OPERATIONS & 1;
 	if (operation & 1u << GET_LARGER)
 		model.little = model.family == MALLOC ? malloc(40) : kmalloc(40, GFP_KERNEL);
 	return model.cache->engine->front == KM_FRONT_ARRAY ? prepare_array(driver) :
@@ -696,6 +707,36 @@ static bool start_slub(void)
 static bool start_slab(void)
 {
 	return start_engine("slab") && kmem_cache_tune(model.cache, SLAB_LIMIT, 7, 2) == 0;
+}
+
+/* The tables that a process has where frees are proved: as if it had begun so, for one cache. */
+static bool start_proved_engine(const char *engine)
+{
+	struct km_range *range = &km_arena.range[0];
+
+	for (unsigned i = 0; i < KM_LIVE_TABLES && !range->live_ready[i]; i++) {
+		size_t bytes = (range->pages << KM_PAGE_SHIFT) >> (KM_LIVE_LOW + i);
+
+		range->live[i] = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+				      -1, 0);
+		need(range->live[i] != MAP_FAILED, "no address space");
+		range->live_ready[i] = SIZE_MAX;
+	}
+	km_hardening.live = true;
+	bool started = start_engine(engine);
+	km_hardening.live = false;
+	need(!started || model.cache->live_shift, "the cache's frees are not proved");
+	return started;
+}
+
+static bool start_proved(void)
+{
+	return start_proved_engine("sheaf");
+}
+
+static bool start_proved_chain(void)
+{
+	return start_proved_engine("slub");
 }
 
 static bool start_sizes(void)

@@ -301,6 +301,9 @@ int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void 
 
 	if (!private)
 		return -EINVAL;
+	/* They are free already, but for their grace period. */
+	if (km_load_acquire(&km_grace))
+		km_grace->wait();
 	if (dtor)
 		visit_all(private, dtor, arg);
 	destroy_twins(private);

@@ -1,7 +1,7 @@
 /*
  * mempool.c: pools with a reserve of elements. Invariant: with its lock free, elements[0, curr_nr) of a pool are its
  * reserve, and curr_nr is at most min_nr, but while a reserve becomes smaller; under the lock pointers are moved, and
- * no function is called.
+ * no function of the pool's is called.
  *
  * The locks are the process's, one for each part of all pools, and not the pools': the handlers of fork know them
  * without a list of pools. A signal handler that struck inside of the library only tries: its own thread may be the
@@ -51,6 +51,67 @@ static void leave(const mempool_t *pool, uint8_t was)
 	km_busy_end(was);
 }
 
+/* ------------------------------------------------------------------ debugging */
+
+/*
+ * Elements of the reserve are nobody's, though their cache thinks that they are out: where it is debugged by poison
+ * they are filled as free objects are, and looked at when they are taken. Kernel: the same, with one option for all.
+ */
+enum { FREE_BYTE = 0x6b, LAST_BYTE = 0xa5 };
+
+/* The bytes of an element that are filled; 0: none. */
+static size_t poisoned(const mempool_t *pool, const void *element, const char **name)
+{
+	struct km_page *page = km_page_of(element), *slab = page ? km_page_head(page) : NULL;
+	const struct kmem_cache *cache = slab && slab->type == KM_PAGE_SLAB ? slab->cache : NULL;
+
+	if (!cache || !(cache->flags & SLAB_POISON) || cache->ctor || cache->flags & SLAB_TYPESAFE_BY_RCU)
+		return 0;
+	*name = cache->name;
+	if (pool->alloc == mempool_alloc_slab)
+		return kmem_cache_size(pool->pool_data);
+	return pool->alloc == mempool_kmalloc ? (size_t)pool->pool_data : 0;
+}
+
+static km_cold void fill_element(const mempool_t *pool, void *element)
+{
+	const char *name;
+	size_t bytes = poisoned(pool, element, &name);
+
+	if (!bytes)
+		return;
+	__builtin_memset(element, FREE_BYTE, bytes - 1);
+	((unsigned char *)element)[bytes - 1] = LAST_BYTE;
+}
+
+static km_cold void look_at_element(const mempool_t *pool, void *element)
+{
+	const char *name;
+	const unsigned char *byte = element;
+	size_t bytes = poisoned(pool, element, &name), i = 0;
+
+	while (i < bytes && byte[i] == (i + 1 < bytes ? FREE_BYTE : LAST_BYTE))
+		i++;
+	if (i == bytes)
+		return;
+	km_warn("mempool %p: element %p was written in the reserve, at byte %zu: 0x%x", (const void *)pool, element, i,
+		byte[i]);
+	km_misuse(KM_MISUSE_OVERWRITTEN, "mempool_alloc", element, name);
+}
+
+km_inline void note_in(const mempool_t *pool, void *const *elements, int count)
+{
+	if (km_unlikely(km_load(&km_some_debugged)))
+		for (int i = 0; i < count; i++)
+			fill_element(pool, elements[i]);
+}
+
+km_inline void note_out(const mempool_t *pool, void *element)
+{
+	if (km_unlikely(km_load(&km_some_debugged)))
+		look_at_element(pool, element);
+}
+
 /* ------------------------------------------------------------------ the reserve */
 
 /* From its end, so many into elements[], if there are as many. */
@@ -68,6 +129,8 @@ static bool take(mempool_t *pool, void **elements, int count)
 	}
 	km_debug(pool->curr_nr >= 0, "nobody takes what a reserve has not");
 	leave(pool, was);
+	for (int i = 0; enough && i < count; i++)
+		note_out(pool, elements[i]);
 	return enough;
 }
 
@@ -77,7 +140,12 @@ static int put(mempool_t *pool, void *const *elements, int count)
 	int room = km_load(&pool->min_nr) - km_load(&pool->curr_nr);
 	uint8_t was;
 
-	if (km_likely(room <= 0) || !enter(pool, &was))
+	if (km_likely(room <= 0))
+		return 0;
+	/* Those that find no room after all go back to where they came from. */
+	count = km_min(room, count);
+	note_in(pool, elements, count);
+	if (!enter(pool, &was))
 		return 0;
 	room = km_min(km_max(pool->min_nr - pool->curr_nr, 0), count);
 	__builtin_memcpy(pool->elements + pool->curr_nr, elements, (size_t)room * sizeof(*elements));
@@ -140,6 +208,7 @@ static bool fill_up(mempool_t *pool, void **elements, unsigned count, unsigned m
 			if (!elements[i]) {
 				km_bump(&pool->curr_nr, -1);
 				elements[i] = pool->elements[pool->curr_nr];
+				note_out(pool, elements[i]);
 			}
 		enough = true;
 	}

@@ -48,7 +48,7 @@ static struct {
 	struct km_page *slabs;		/* linked by list.next */
 	size_t blocks;			/* there are, of all CPUs and of the pile */
 	struct km_lock lock;		/* of what follows; the pile is its end's once it is under way */
-	bool under_way;
+	bool under_way, ending;		/* ... and what waited is being freed */
 	uint64_t begun, done;		/* grace periods, also those for which nothing waited */
 	struct {
 		struct block *blocks;
@@ -190,11 +190,17 @@ static void end(struct kmem_rcu_head *head)
 {
 	(void)head;
 	km_debug(rcu.under_way, "what ends was under way");
+	bool was = km_busy_begin();
+	km_lock(&rcu.lock);
+	rcu.ending = true;
+	km_unlock(&rcu.lock);
+	km_busy_end(was);
 	free_blocks(rcu.pile.blocks);
 	free_chain(rcu.pile.chain);
 	free_slabs(rcu.pile.slabs);
-	bool was = km_busy_begin();
+	was = km_busy_begin();
 	km_lock(&rcu.lock);
+	rcu.ending = false;
 	rcu.pile.blocks = NULL;
 	rcu.pile.chain = NULL;
 	rcu.pile.slabs = NULL;
@@ -218,6 +224,55 @@ static void go(void)
 {
 	if (km_unlikely(km_load(&rcu.wanted)) && !km_load(&rcu.under_way))
 		begin_if_idle();
+}
+
+/* ------------------------------------------------------------------ what comes twice */
+
+static bool is_among(const struct block *block, const struct link *link, const void *object)
+{
+	for (; block; block = block->next)
+		for (size_t i = 0; i < block->count; i++)
+			if (block->object[i] == object)
+				return true;
+	for (; link; link = link->next)
+		if (link->object == object)
+			return true;
+	return false;
+}
+
+/* It takes time by what waits. Under the lock nothing is collected, and the pile stays until its end begins. */
+static bool waits(const void *object)
+{
+	bool was = km_busy_begin(), found;
+
+	km_lock(&rcu.lock);
+	found = is_among(NULL, km_load_acquire(&rcu.chain), object) ||
+		(!rcu.ending && is_among(rcu.pile.blocks, rcu.pile.chain, object));
+	km_for_each_cpu(cpu) {
+		struct waiting *waiting = waiting_on(cpu);
+
+		if (found || !km_load(&waiting->told))
+			continue;
+		km_lock(&waiting->lock);
+		found = is_among(waiting->blocks, NULL, object);
+		km_unlock_quick(&waiting->lock);
+	}
+	km_unlock(&rcu.lock);
+	km_busy_end(was);
+	return found;
+}
+
+/* An object of a cache that is debugged waits already: it is said here, where the second caller is known, and the
+ * object waits once. Of others it is a double free when both are freed. */
+static km_cold bool is_twice(const void *object)
+{
+	struct km_page *page = km_page_of(object), *slab = page ? km_page_head(page) : NULL;
+
+	if (!slab || slab->type != KM_PAGE_SLAB || !km_is_debugged(slab->cache) || km_front_busy || !waits(object))
+		return false;
+	km_tell_of(slab, object, KM_MISUSE_DOUBLE_FREE);
+	km_misuse(KM_MISUSE_DOUBLE_FREE, "kfree_rcu", object, slab->cache->name);
+	return true;
 }
 
 /* ------------------------------------------------------------------ what comes */
@@ -299,7 +354,10 @@ void kmem_free_rcu(const void *object, size_t head)
 {
 	if (ZERO_OR_NULL_PTR(object))
 		return;
-	if (is_set() && km_likely(put(object, false)))
+	bool can_be = is_set();
+	if (km_unlikely(km_load(&km_some_debugged)) && can_be && is_twice(object))
+		return;
+	if (can_be && km_likely(put(object, false)))
 		return;
 	put_to_chain(object, head);
 	/* A handler that struck inside may strike who has the lock. */
@@ -309,7 +367,8 @@ void kmem_free_rcu(const void *object, size_t head)
 
 void kvfree_rcu_mightsleep(const void *object)
 {
-	if (ZERO_OR_NULL_PTR(object) || !is_set() || put(object, true))
+	if (ZERO_OR_NULL_PTR(object) || !is_set() || (km_load(&km_some_debugged) && is_twice(object)) ||
+	    put(object, true))
 		return;
 	rcu.ops.synchronize();
 	kvfree(object);
@@ -360,6 +419,12 @@ static bool is_pending(void)
 	return false;
 }
 
+static void wait(void)
+{
+	if (is_pending())
+		kvfree_rcu_barrier();
+}
+
 /*
  * Kernel: slabs go one by one, and rcu_barrier. Here those that are left go at once, after a grace period that began
  * when nobody used the cache any more, so that no reader sees them. Until then no other slab of it begins to wait.
@@ -372,8 +437,8 @@ static void before_destroy(struct kmem_cache *cache)
 		km_registry_unlock();
 		kvfree_rcu_barrier();
 		rcu.ops.synchronize();
-	} else if (is_pending()) {
-		kvfree_rcu_barrier();
+	} else {
+		wait();
 	}
 }
 
@@ -399,6 +464,7 @@ static const struct km_grace grace = {
 	.slab = put_slab,
 	.go = go,
 	.before_destroy = before_destroy,
+	.wait = wait,
 	.fork = fork_locks,
 };
 

@@ -460,6 +460,8 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
  * put there. */
 uint32_t km_layout_debugged_bytes(uint32_t object_size, slab_flags_t flags);
 uint32_t km_layout_debugged(struct kmem_cache *cache);
+/* Some cache is, or was, debugged: for those who look at objects only then. */
+extern km_hidden bool km_some_debugged;
 #define KM_SLAB_MAX_OBJECTS	0x7fffu	/* Kernel: MAX_OBJS_PER_PAGE */
 /* The kernel's choice of an order for slabs of at least `min_objects`. */
 unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order);
@@ -521,17 +523,19 @@ struct km_grace {
 	void (*slab)(struct km_page *slab);
 	/* Where system calls are allowed: what waits, and could not begin to, does. */
 	void (*go)(void);
-	/* Nobody uses the cache any more: wait for what is under way. Outside of locks. */
+	/* Nobody uses the cache any more: wait for what is under way. Outside of locks, as the next. */
 	void (*before_destroy)(struct kmem_cache *cache);
+	/* Objects that kfree_rcu was given are free. */
+	void (*wait)(void);
 	void (*fork)(bool before, bool child);
 };
 extern km_hidden const struct km_grace *km_grace;	/* NULL: it has not */
 /* Its empty slabs stay: somebody may look at their objects, and who does would not be waited for. Of private groups
- * they do in any case: what such a group has goes with it. */
+ * they do in any case: what such a group has goes with it. A sibling goes when its cache does. */
 km_inline bool km_slabs_stay(const struct kmem_cache *cache)
 {
 	return km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU) &&
-	       (!km_load_acquire(&km_grace) || cache->keeper || km_load(&cache->going));
+	       (!km_load_acquire(&km_grace) || cache->keeper || km_load(&(cache->sibling_of ?: cache)->going));
 }
 /* An empty block of pointers for the cache's shelves, its pad 0: its top. NULL: no memory. */
 void **km_block_new(const struct kmem_cache *cache, bool may_wait);

@@ -20,6 +20,7 @@
 
 km_tls bool km_slab_refused;
 const struct km_grace *km_grace;
+bool km_some_debugged;
 struct km_layout_options km_layout_options = { .lookahead = 3, .defrag_ratio = 100 };
 
 uint32_t km_layout_align(slab_flags_t flags, uint32_t align, uint32_t size)
@@ -55,6 +56,7 @@ uint32_t km_layout_debugged(struct kmem_cache *cache)
 	uint32_t tracks = cache->flags & SLAB_STORE_USER ? 2 * KM_DEBUG_TRACK : 0;
 	uint32_t bytes = km_layout_debugged_bytes(cache->object_size, cache->flags);
 
+	km_store(&km_some_debugged, true);
 	cache->freeptr = bytes - KM_DEBUG_PAD - tracks - KM_DEBUG_WORD - (uint32_t)sizeof(void *);
 	return bytes;
 }

@@ -7,6 +7,7 @@
 #include <sys/time.h>
 
 #include <kmem/mempool.h>
+#include <kmem/stats.h>
 
 #include "kit/api.h"
 #include "port/atomic.h"
@@ -373,6 +374,47 @@ static void in_a_handler(void)
 	end();
 }
 
+/* Where the cache is debugged nobody writes to what lies in the reserve. */
+static char *late;
+static void write_late(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("watched", 200, NULL, SLAB_POISON | SLAB_RED_ZONE);
+
+	NEED(cache && kmem_cache_validate(cache) == 0);
+	NEED(mempool_init_slab_pool(&pool, 2, cache) == 0);
+	for (int i = 0; i < 100; i++) {
+		void *two[2] = { NULL };
+
+		NEED(mempool_alloc_bulk(&pool, two, 2, 0) == 0);
+		memset(two[0], 1, 200);
+		memset(two[1], 2, 200);
+		mempool_free(two[i & 1], &pool);
+		mempool_free(two[!(i & 1)], &pool);
+	}
+	late = mempool_alloc_preallocated(&pool);
+	memset(late, 3, 200);
+	mempool_free(late, &pool);
+	NEED(all(late, 0x6b, 199));
+	late[17] = 0x6a;
+	if (refusing == 2)
+		mempool_exit(&pool);
+	else
+		(void)!mempool_alloc_preallocated(&pool);
+}
+static void written_late(void)
+{
+	char text[4096];
+	int lines;
+
+	if (slob)
+		return;
+	for (refusing = 1; refusing < 3; refusing++) {
+		int status = said(write_late, text, &lines);
+
+		NEED(WIFSIGNALED(status) && strstr(text, "at byte 17: 0x6a") && strstr(text, "mempool_alloc(watched"));
+	}
+}
+
 static void with_zero(void)
 {
 	begin(1);
@@ -397,5 +439,6 @@ static const struct test_case cases[] = {
 	{ "fork", forked },
 	{ "in a handler", in_a_handler },
 	{ "bad gfp", bad_gfp },
+	{ "written late", written_late },
 };
 API_MAIN(cases)

@@ -5,9 +5,11 @@
  */
 #include <pthread.h>
 
+#include <kmem/memcg.h>
 #include <kmem/rcu.h>
 
 #include "kit/api.h"
+#include "port/die.h"
 #include "port/os.h"
 
 struct rcu_head {
@@ -346,6 +348,92 @@ static void late(void)
 	NEED(WIFSIGNALED(status) && lines == 1 && strstr(text, "kmem_cache_free"));
 }
 
+/* ---- twice */
+
+static struct kmem_cache *debugged_cache;
+static int how;
+static void give_twice(void)
+{
+	struct node *node = kmem_cache_alloc(debugged_cache, GFP_KERNEL), *other, *third;
+
+	other = kmem_cache_alloc(debugged_cache, GFP_KERNEL);
+	third = kmem_cache_alloc(debugged_cache, GFP_KERNEL);
+	if (how == 3) {
+		/* Misuse is a warning: it waits once, and is freed once. */
+		kfree_rcu(node, rcu);
+		kfree_rcu(other, rcu);
+		kfree_rcu(node, rcu);
+		kvfree_rcu_barrier();
+		NEED(active(debugged_cache) == 1 && kmem_check_all() == 0);
+		/* Once it was freed it may be had, and given, again. */
+		for (int i = 0; i < 100; i++) {
+			kfree_rcu(third, rcu);
+			kvfree_rcu_barrier();
+			third = kmem_cache_alloc(debugged_cache, GFP_KERNEL);
+		}
+		return;
+	}
+	/* The first is under way, or both wait on the CPU, or one is in the chain. */
+	if (how == 1)
+		kfree_rcu(third, rcu);
+	if (how == 2)
+		kfree_rcu_nolock(node, rcu);
+	else
+		kfree_rcu(node, rcu);
+	kfree_rcu(other, rcu);
+	if (how == 0)
+		kvfree_rcu_mightsleep(node);
+	else
+		kfree_rcu(node, rcu);
+	while (end_one())
+		;
+}
+static void twice(void)
+{
+	char text[4096];
+	int lines, status;
+
+	if (slob)
+		return;
+	NEED(kmem_set_rcu(&rcu) == 0);
+	debugged_cache = kmem_cache_create("debugged", sizeof(struct node), NULL,
+					   SLAB_POISON | SLAB_CONSISTENCY_CHECKS);
+	NEED(debugged_cache && kmem_cache_validate(debugged_cache) == 0);
+	for (how = 0; how < 3; how++) {
+		status = said(give_twice, text, &lines);
+		NEED(WIFSIGNALED(status) && strstr(text, "kfree_rcu") && strstr(text, "debugged"));
+	}
+	km_misuse_set(KM_MISUSE_WARN);
+	status = said(give_twice, text, &lines);
+	NEED(status == 0 && strstr(text, "kfree_rcu"));
+}
+
+/* ---- groups */
+
+/* Objects that wait are free: a group's end does not free them again. */
+static void with_its_group(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("grouped", sizeof(struct node), NULL, SLAB_ACCOUNT);
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "tenant", MEM_CGROUP_PRIVATE);
+
+	NEED(cache && group && kmem_set_rcu(&rcu) == 0);
+	if (slob)
+		return;
+	struct mem_cgroup *old = set_active_memcg(group);
+	for (int i = 0; i < 1000; i++) {
+		struct node *node = kmem_cache_alloc(cache, GFP_KERNEL);
+
+		NEED(node);
+		if (i % 2)
+			kfree_rcu(node, rcu);
+	}
+	set_active_memcg(old);
+	NEED(under_way && mem_cgroup_destroy_all(group, NULL, NULL) == 0 && !under_way);
+	mem_cgroup_put(group);
+	NEED(!end_one() && active(cache) == 0 && kmem_check_all() == 0);
+	kmem_cache_destroy(cache);
+}
+
 /* ---- fork, handlers */
 
 static void forked(void)
@@ -417,6 +505,8 @@ static const struct test_case cases[] = {
 	{ "a cache that is destroyed waits", destroyed_waits },
 	{ "slabs stay where there is no RCU", slabs_stay },
 	{ "a free of what waits", late },
+	{ "twice", twice },
+	{ "with its group", with_its_group },
 	{ "fork", forked },
 	{ "in a handler", in_a_handler },
 };

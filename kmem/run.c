@@ -39,6 +39,7 @@ static const char usage_text[] =
 	"  --hardened         every bad free ends the program at once, and more: kmem(7)\n"
 	"  --debug SETTINGS   debugged caches: FZPU, FZPU,malloc-*; see KMEM_DEBUG=help\n"
 	"  --fail SETTINGS    malloc fails on purpose, as KMEM_FAILSLAB says: 1,5,0,-1\n"
+	"  --guard[=MS|each]  guarded objects: one each 100 ms, or as often, or each; see kmem(7)\n"
 	"  --options K:V,...  any other KMEM_OPTIONS (KMEM_OPTIONS=help lists them)\n"
 	"  --leaks            when the program ends, by whom was allocated what is not freed, on stderr\n"
 	"  --leaks=FILE       ... into FILE, in which %p becomes the process id\n"
@@ -47,7 +48,8 @@ static const char usage_text[] =
 	"KMEM_LIBRARY names another " LIBRARY ".\n";
 
 struct run_options {
-	const char *engine, *percpu, *limit, *group, *options, *stats, *leaks, *debug, *fail, *hardened;
+	const char *engine, *percpu, *limit, *group, *options, *stats, *leaks, *debug, *fail, *hardened,
+		   *guard;
 };
 
 static void check_name(const char *option, const char *name, const char *const *known)
@@ -88,6 +90,12 @@ static void check_fail(const char *text)
 		kmem_usage("run", "--fail: longer than %d bytes", MOST_FAIL);
 	if (!km_failing_fits(text, bad))
 		kmem_usage("run", "--fail: bad setting '%s'", bad);
+}
+
+static void check_guard(const char *text)
+{
+	if (km_option_apply("guard", text) != KM_OPTION_FITS)
+		kmem_usage("run", "--guard: '%s' is neither milliseconds nor each", text);
 }
 
 /* The command's own copy of the library takes them, to see whether the program's will. */
@@ -146,6 +154,7 @@ static const struct option known[] = {
 	{ "hardened", no_argument, NULL, 'H' },
 	{ "debug", required_argument, NULL, 'd' },
 	{ "fail", required_argument, NULL, 'f' },
+	{ "guard", optional_argument, NULL, 'u' },
 	{ "options", required_argument, NULL, 'o' },
 	{ "leaks", optional_argument, NULL, 'k' },
 	{ "stats", optional_argument, NULL, 's' },
@@ -183,6 +192,9 @@ static int parse(int argc, char **argv, struct run_options *options)
 			break;
 		case 'f':
 			check_fail(options->fail = optarg);
+			break;
+		case 'u':
+			check_guard(options->guard = optarg ?: "100");
 			break;
 		case 'o':
 			check_options(options->options = optarg);
@@ -518,7 +530,8 @@ static bool set_options(const struct run_options *options)
 	if (!set_option("hardened", options->hardened) ||
 	    (options->options && !set_joined(name, getenv(name), ',', options->options)) ||
 	    !set_option("engine", options->engine) || !set_option("percpu", options->percpu) ||
-	    !set_option("memcg_limit", options->limit) || !set_option("memcg_group", options->group))
+	    !set_option("guard", options->guard) || !set_option("memcg_limit", options->limit) ||
+	    !set_option("memcg_group", options->group))
 		return false;
 	if (options->percpu)
 		/* It would outrank the option. */

@@ -137,7 +137,7 @@ extern KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 #define SLAB_ACCOUNT KMEM_SLAB(0x04000000u) /* each object is charged to the group that is active: <kmem/memcg.h> */
 #define SLAB_NODUMP KMEM_SLAB(0x08000000u) /* its slabs lie apart, and no core dump has them. Kernel: not there */
 #define SLAB_NO_USER_FLAGS	KMEM_SLAB(0x10000000u)	/* KMEM_DEBUG does not speak of it */
-#define SLAB_SKIP_KFENCE	KMEM_SLAB(0x20000000u)	/* accepted */
+#define SLAB_SKIP_KFENCE	KMEM_SLAB(0x20000000u)	/* no object of it is guarded (KMEM_OPTIONS=guard) */
 #define SLAB_NO_OBJ_EXT		KMEM_SLAB(0x40000000u)	/* accepted */
 #define SLAB_NO_SHEAVES		KMEM_SLAB(0x80000000u)	/* no per-CPU shelf: every call goes to the slabs */
 #define SLAB_MEM_SPREAD		KMEM_SLAB(0u)		/* not applicable; the kernel has it no more since 6.9 */

@@ -16,7 +16,7 @@ struct kmem_cache_stats {
 	char name[32];			/* NUL-terminated, cut where longer */
 	const char *engine;
 	unsigned long active_objects;	/* with users: taken from slabs and not on a shelf */
-	unsigned long total_objects;	/* in all slabs */
+	unsigned long total_objects;	/* in all slabs, and guarded ones that are out */
 	unsigned long shelf_objects;	/* free, ready on CPUs' shelves and in barns */
 	unsigned long active_slabs;	/* slab: with at least one object taken; others: all, as SLUB says */
 	unsigned long total_slabs;

@@ -294,6 +294,9 @@ static void process_member(struct json *json, const char *key, void *arg, unsign
 		LONG(mapped_spare_bytes),
 	};
 #undef LONG
+#define LONG(name) { "guard_" #name, offsetof(struct km_print_guard, name), false }
+	static const struct field guard[] = { LONG(objects), LONG(live), LONG(samples), LONG(reports) };
+#undef LONG
 	struct snapshot *snapshot = json->snapshot;
 
 	(void)arg;
@@ -314,8 +317,8 @@ static void process_member(struct json *json, const char *key, void *arg, unsign
 		caches(json, depth + 1);
 	} else if (!strcmp(key, "groups")) {
 		groups(json, depth + 1);
-	} else if (!take_field(json, key, fields, sizeof(fields) / sizeof(*fields),
-			       &snapshot->stats)) {
+	} else if (!take_field(json, key, guard, sizeof(guard) / sizeof(*guard), &snapshot->guard) &&
+		   !take_field(json, key, fields, sizeof(fields) / sizeof(*fields), &snapshot->stats)) {
 		skip_value(json, depth + 1);
 	}
 }

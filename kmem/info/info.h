@@ -44,6 +44,7 @@ struct snapshot {
 	char version[16], discipline[16], reason[160], hardened[160];
 	struct kmem_stats stats;
 	unsigned long mapped_ready;	/* of its free dirty pages: those of freed mappings */
+	struct km_print_guard guard;	/* guarded objects */
 	struct info_cache *caches;
 	size_t count, room;
 	struct info_extent *extents;

@@ -44,6 +44,7 @@ static int print_json(const struct snapshot *snapshot)
 		.version = snapshot->version, .discipline = snapshot->discipline,
 		.reason = snapshot->reason, .hardened = snapshot->hardened,
 		.pid = snapshot->pid, .mapped_ready = snapshot->mapped_ready,
+		.guard = snapshot->guard,
 	};
 
 	km_print_json_head(&writer, &process, &snapshot->stats);
@@ -267,6 +268,11 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 		add_text(&totals, "memory nodes", COUNT(stats->nodes));
 	if (stats->bind_failures && stats->bind_failures != UNKNOWN)
 		add_total(&totals, "refused to be bound to their node", stats->bind_failures << 22);
+	if (snapshot->guard.objects && snapshot->guard.objects != UNKNOWN) {
+		add_text(&totals, "guarded objects, allocated now", COUNT(snapshot->guard.live));
+		add_text(&totals, "guarded objects, ever", COUNT(snapshot->guard.samples));
+		add_text(&totals, "mistakes with such, told", COUNT(snapshot->guard.reports));
+	}
 	struct info_resident resident;
 	if (live && info_resident(snapshot, &resident)) {
 		add_total(&totals, "resident of slabs and large blocks", resident.used);

@@ -550,6 +550,10 @@ static bool add_process(struct walk *walk)
 		  &walk->snapshot->mapped_ready },
 		{ "root.meta_bytes", root->meta_bytes, &stats->meta_bytes, NULL },
 		{ "root.slob_pages", root->slob_pages, &stats->slob_pages, NULL },
+		{ "root.guard_objects", root->guard_objects, &walk->snapshot->guard.objects, NULL },
+		{ "root.guard_live", root->guard_live, &walk->snapshot->guard.live, NULL },
+		{ "root.guard_samples", root->guard_samples, &walk->snapshot->guard.samples, NULL },
+		{ "root.guard_reports", root->guard_reports, &walk->snapshot->guard.reports, NULL },
 		{ "root.slob_units const.slob_unit", root->slob_units, &stats->slob_bytes, NULL },
 	};
 	size_t unit = layout_offset(walk->layout, "const.slob_unit");

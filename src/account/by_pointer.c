@@ -31,6 +31,9 @@ bool kmem_cache_charge(void *object, gfp_t gfp)
 
 	if (!objcg || objcg == &km_objcg_root || ZERO_OR_NULL_PTR(object) || (cache && cache->twin_of))
 		return true;
+	/* It has no owner word: it is nobody's, as it was. */
+	if (km_is_guarded(object))
+		return true;
 	/* A private group has its blocks from the first on: or destroy_all would free them. */
 	if (!cache)
 		return km_large_owner(object) || (!objcg->private && km_large_charge(object, gfp));

@@ -17,6 +17,7 @@
  */
 #include <errno.h>
 
+#include "../page/guarded.h"
 #include "shape.h"
 
 /* ------------------------------------------------------------------ in */
@@ -93,9 +94,27 @@ bool km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t
 	return km_bulk_done(cache, gfp, left, n, objects);
 }
 
+/* As km_plain_alloc does. False: all went back. */
+static km_noinline bool unguard(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!km_is_guarded(objects[i]))
+			continue;
+		km_guarding.free(cache, objects[i], NULL);
+		objects[i] = km_plain_alloc(cache, gfp, NUMA_NO_NODE);
+		if (objects[i])
+			continue;
+		objects[i] = objects[0];
+		km_plain_free_bulk(cache, n - 1, objects + 1);
+		return false;
+	}
+	return true;
+}
+
 bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
-	return km_plain_shape(cache)->alloc_bulk(cache, gfp, n, n, objects);
+	return km_plain_shape(cache)->alloc_bulk(cache, gfp, n, n, objects) &&
+	       (km_likely(!km_load(&cache->guarded)) || unguard(cache, gfp, n, objects));
 }
 
 /* The shelf had no more: objects[0, left) are to be had. */

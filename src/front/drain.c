@@ -191,8 +191,10 @@ bool km_front_change_shape(struct kmem_cache *cache, const struct km_shape *from
 		changed = km_cas_release(&cache->own, &from, to);
 		if (changed)
 			km_front_publish_shape(cache);
-		if (changed && cache->shelf.slot)
+		if (changed && cache->shelf.slot) {
+			km_store(&cache->shelf.front.open.shelf, 0u);
 			open_shelf(cache);
+		}
 		km_unlock_may(&drain.lock, may_wait);
 	}
 	km_busy_end(was);
@@ -609,6 +611,11 @@ bool km_front_set_charging(struct kmem_cache *cache, const struct km_shape *shap
 	if (!begun) {
 		km_store_release(&cache->own, shape);
 		km_front_publish_shape(cache);
+		/* A guarded object is nobody's, and hits would not see that: they put none on a block of many owners
+		 * then. Pairs with sampled.c, where it is counted first. */
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		if (km_load(&cache->guarded))
+			km_store(&cache->mixes, false);
 		km_store(&cache->shelf.front.open.shelf, 0u);
 		show(cache);
 	}

@@ -351,13 +351,23 @@ km_inline void chain_free_hit(struct kmem_cache *cache, void *object)
 		km_chain_pushed(cache, object, pushed);
 }
 
+/* A guarded object that a hit has freed can't be paid for: it has no owner word. It is freed, and another had. */
+km_inline void *km_unguarded(struct kmem_cache *cache, void *object, gfp_t gfp, int node)
+{
+	while (km_is_guarded(object)) {
+		km_guarding.free(cache, object, NULL);
+		object = km_plain_shape(cache)->alloc(cache, gfp, node);
+	}
+	return object;
+}
+
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	const struct km_shape *plain = km_plain_shape(cache);
 
 	if (plain == &km_shape_chain && km_likely(!(gfp & KMEM_GFP_ODD)) && km_likely(node == NUMA_NO_NODE))
 		return chain_alloc_hit(cache, gfp);
-	return plain->alloc(cache, gfp, node);
+	return km_unguarded(cache, plain->alloc(cache, gfp, node), gfp, node);
 }
 
 void km_plain_free(struct kmem_cache *cache, void *object)

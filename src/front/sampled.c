@@ -135,6 +135,12 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 	bool due = km_guarded.each || km_swap_acquire(&cache->sample_due, false);
 	void *object = due ? km_guarding.alloc(cache, asked.bytes, asked.align, gfp) : NULL;
 
+	/* Somebody may pay by now: it was counted before this look; km_front_set_charging stores before it looks. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (km_unlikely(object && km_shape(cache)->take)) {
+		km_guarding.free(cache, object, NULL);
+		return NULL;
+	}
 	if (km_guarded.each || !due)
 		return object;
 	if (cache->flags & SLAB_KMALLOC)

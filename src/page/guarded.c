@@ -1,6 +1,6 @@
 /*
- * guarded.c: where the pool of guarded objects is, for the floors that meet their addresses (guarded.h). Invariant: it
- * is written at the start, before the first cache is made, and never again.
+ * guarded.c: where the pool of guarded objects is, for the floors that meet their addresses (guarded.h). Invariant:
+ * where it is was written before the first cache was made, and does not change.
  */
 #include "../port/atomic.h"
 #include "../port/os.h"

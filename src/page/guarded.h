@@ -14,6 +14,8 @@ struct km_guarded {
 	uintptr_t start;	/* a page without access, then by turns an object's and one without */
 	size_t bytes;		/* 0: there is no pool, and nothing below is called */
 	size_t page_bytes;	/* the system's: the most that an object may have */
+	size_t objects, live;	/* that there may be, and that are out */
+	size_t samples, reports; /* that were out, ever; mistakes that were told */
 	bool each;		/* each request that can be is served from there, as long as there is room */
 };
 extern km_hidden struct km_guarded km_guarded;
@@ -54,7 +56,6 @@ struct km_guarding {
 	int (*walk)(struct kmem_cache *cache, int (*visit)(void *object, void *arg), void *arg);
 	/* The cache goes; how many of its objects were out, and stay so. */
 	size_t (*leave)(struct kmem_cache *cache);
-	void (*counts)(unsigned long *room, unsigned long *live, unsigned long *samples, unsigned long *faults);
 };
 extern const struct km_guarding km_guarding __attribute__((weak));
 

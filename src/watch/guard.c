@@ -31,9 +31,8 @@ static struct {
 	unsigned count, ms;
 	size_t page;
 	bool ready;			/* last */
-	uint32_t live, unclosed;
+	uint32_t unclosed;
 	uint64_t turn, next_ms;
-	unsigned long samples;
 } pool;
 
 unsigned km_guard_slots(struct km_guard_slot **slot)
@@ -148,7 +147,7 @@ static uint32_t source_of(const struct km_debug_track *track)
 /* There is room, but not for one more of the same. */
 static bool is_covered(uint32_t source)
 {
-	if (km_load(&pool.live) < pool.count - pool.count / 4)
+	if (km_load(&km_guarded.live) < pool.count - pool.count / 4)
 		return false;
 	for (unsigned i = 0; i < pool.count; i++)
 		if (km_load(&pool.slot[i].state) == KM_GUARD_TAKEN && km_load(&pool.slot[i].source) == source)
@@ -191,7 +190,7 @@ static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t alig
 	struct km_debug_track track;
 
 	km_debug(bytes && bytes <= pool.page, "a guarded object fits a page");
-	if (!km_load_acquire(&pool.ready) || km_load(&pool.live) >= pool.count)
+	if (!km_load_acquire(&pool.ready) || km_load(&km_guarded.live) >= pool.count)
 		return NULL;
 	if (km_unlikely(km_load(&pool.unclosed)))
 		close_open_ones();
@@ -210,8 +209,8 @@ static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t alig
 	slot->track[1].when = 0;
 	slot->unseen = false;
 	prepare(slot, cache, gfp);
-	km_add(&pool.live, 1u);
-	km_add(&pool.samples, 1ul);
+	km_add(&km_guarded.live, 1ul);
+	km_add(&km_guarded.samples, 1ul);
 	km_add(&cache->guarded, 1u);
 	void *object = slot->object;
 	give(slot, KM_GUARD_TAKEN);
@@ -286,7 +285,7 @@ static void guard_free(struct kmem_cache *cache, void *p, const char *function)
 	slot->turn = km_add(&pool.turn, 1ul) + 1;
 	if (own)
 		km_sub(&own->guarded, 1u);
-	km_sub(&pool.live, 1u);
+	km_sub(&km_guarded.live, 1ul);
 	give(slot, KM_GUARD_FREE);
 }
 
@@ -375,14 +374,6 @@ static size_t guard_leave(struct kmem_cache *cache)
 	return left;
 }
 
-static void guard_counts(unsigned long *room, unsigned long *live, unsigned long *samples, unsigned long *faults)
-{
-	*room = pool.count;
-	*live = km_load(&pool.live);
-	*samples = km_load(&pool.samples);
-	*faults = km_load(&km_guard_faults);
-}
-
 /* ------------------------------------------------------------------ now and then */
 
 struct choice {
@@ -415,7 +406,7 @@ static void guard_tick(uint64_t now)
 	if (km_likely(now < due) || !pool.ms || !km_load(&pool.ready) || km_os_is_shut())
 		return;
 	uint64_t next = now + pool.ms / 2 + km_guarded_random() % (pool.ms + 1);
-	if (!km_cas_acquire(&pool.next_ms, &due, next) || km_load(&pool.live) >= pool.count)
+	if (!km_cas_acquire(&pool.next_ms, &due, next) || km_load(&km_guarded.live) >= pool.count)
 		return;
 	struct choice choice = { .skip = km_guarded_random() % SKIPPED };
 	km_rounds[KM_ROUND_GUARD].left = LOOKED_AT;
@@ -434,6 +425,7 @@ static km_cold bool make_pool(unsigned objects)
 	/* In core dumps, all of it: what a freed object held is there. */
 	if (pool.slot && !km_os_commit(start, bytes) && !km_os_protect(start, bytes, false)) {
 		pool.count = objects;
+		km_guarded.objects = objects;
 		pool.page = km_guarded.page_bytes = page;
 		km_guarded.start = (uintptr_t)start;
 		km_os_name(start, bytes, "libkmem guarded");
@@ -480,5 +472,5 @@ const struct km_guarding km_guarding = {
 	.start = guard_start, .ready = guard_ready, .tick = guard_tick,
 	.alloc = guard_alloc, .again = guard_again, .unseen = guard_unseen, .free = guard_free,
 	.cache_of = guard_cache_of, .bytes = guard_bytes, .walk = guard_walk,
-	.leave = guard_leave, .counts = guard_counts,
+	.leave = guard_leave,
 };

@@ -50,6 +50,5 @@ void km_guard_report(enum km_guard_error error, const void *address, const struc
 		     const struct km_fault *fault);
 /* The handler of faults: of those of other addresses it knows nothing. */
 enum km_fault_end km_guard_fault(const struct km_fault *fault);
-extern km_hidden unsigned long km_guard_faults;	/* reports there were */
 
 #endif

@@ -15,7 +15,6 @@
 #define PLACE		256u
 #define RULE "=================================================================="
 
-unsigned long km_guard_faults;
 static uint32_t speaking;		/* the report is one thread's; it has what follows, too */
 static uintptr_t frames[KM_DEBUG_FRAMES];
 static struct km_debug_track here;
@@ -144,7 +143,7 @@ void km_guard_report(enum km_guard_error error, const void *address, const struc
 	km_debug(error < km_array_count(words) && !fault == !words[error].access, "an access is a fault");
 	for (unsigned i = 0; i < PATIENT && km_swap_acquire(&speaking, 1u); i++)
 		km_os_wait(&speaking, 1, 2);
-	km_add(&km_guard_faults, 1ul);
+	km_add(&km_guarded.reports, 1ul);
 	if (!fault)
 		km_debug_track(&here);
 	uintptr_t pc = fault ? fault->pc : here.frame[0];

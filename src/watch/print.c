@@ -154,6 +154,10 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 	print_long(writer, ",\n", "nodes", s->nodes);
 	print_long(writer, ",", "bind_failures", s->bind_failures);
 	print_long(writer, ",", "mapped_spare_bytes", s->mapped_spare_bytes);
+	print_long(writer, ",\n", "guard_objects", process->guard.objects);
+	print_long(writer, ",", "guard_live", process->guard.live);
+	print_long(writer, ",", "guard_samples", process->guard.samples);
+	print_long(writer, ",", "guard_reports", process->guard.reports);
 	print_long(writer, ",", "pages_mapped_ready", process->mapped_ready);
 	km_print(writer, ",\n \"caches\": [");
 }

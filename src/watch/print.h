@@ -37,8 +37,14 @@ void km_stats_add(struct kmem_cache_stats *stats, const struct kmem_cache_stats 
 #define KM_UNKNOWN	(~0ul)
 #define KM_UNKNOWN_LIMIT (KM_UNKNOWN - 1)
 
+/* Of guarded objects: how many there may be, are, ever were; mistakes with them that were told. */
+struct km_print_guard {
+	unsigned long objects, live, samples, reports;
+};
+
 /* The texts that JSON has of a process besides its numbers. */
 struct km_print_process {
+	struct km_print_guard guard;
 	const char *version, *discipline, *reason, *hardened;
 	unsigned pid;
 	unsigned long mapped_ready;	/* of its free dirty pages those of freed mappings that lie ready */

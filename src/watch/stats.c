@@ -262,6 +262,8 @@ int kmem_print_json(int fd)
 	struct json_rows rows = { .writer = { .fd = fd } };
 	struct km_print_process process = {
 		.version = KMEM_VERSION, .pid = km_os_pid(), .mapped_ready = km_load(km_parked_pages()),
+		.guard = { km_guarded.objects, km_load(&km_guarded.live), km_load(&km_guarded.samples),
+			   km_load(&km_guarded.reports) },
 	};
 	struct kmem_stats stats;
 

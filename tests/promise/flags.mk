@@ -22,3 +22,7 @@ $(BUILD)/tests/promise/debugged_bytes: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_promise/failslab := $(BUILD)/libkmem-malloc.a -rdynamic
 TEST_CFLAGS_promise/failslab := -fno-builtin -Wno-alloc-size-larger-than
 $(BUILD)/tests/promise/failslab: $(BUILD)/libkmem-malloc.a
+# Guarded objects are of malloc as well; a clock that the test moves on.
+TEST_LIBS_promise/guarded := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate,--wrap=clock_gettime
+TEST_CFLAGS_promise/guarded := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow
+$(BUILD)/tests/promise/guarded: $(BUILD)/libkmem-malloc.a

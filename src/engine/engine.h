@@ -467,6 +467,12 @@ extern km_hidden bool km_some_debugged;
 unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order);
 uint32_t km_reciprocal(uint32_t size);
 
+/* No free of the cache puts a pointer anywhere before the object's slab was asked for. */
+km_inline bool km_sees_frees(const struct kmem_cache *cache)
+{
+	return cache->engine->front != KM_FRONT_ARRAY || km_is_checked(cache);
+}
+
 /* Index of an object in its slab, or -1 where p is not the start of one. */
 km_inline int km_object_index(const struct kmem_cache *cache, const struct km_page *slab,
 			      const void *slab_address, const void *p)

@@ -112,15 +112,21 @@ static int scopes_around(Dwarf_Die *unit, Dwarf_Addr address, Dwarf_Die **around
 	return found;
 }
 
-/* names[0] has the source of the address. Those that were inlined come before the function that has it, with the place
- * where each calls the one before. Returns how many. */
+/* names[0] becomes the source of the address. Those that were inlined come before the function that has it, with the
+ * place where each calls the one before. Returns how many. */
 static size_t put_inlined(Dwfl_Module *module, uint64_t address, struct name names[MOST_NAMES])
 {
 	Dwarf_Addr bias;
 	Dwarf_Die *unit = dwfl_module_addrdie(module, address, &bias), *scopes = NULL;
-	int count = unit ? scopes_around(unit, address - bias, &scopes) : 0;
 	size_t inlined = 0;
 
+	/* The unit may be the one in front, where that which has the address says nothing of itself. */
+	if (!unit || dwarf_haspc(unit, address - bias) != 1)
+		return 0;
+	Dwfl_Line *line = dwfl_module_getsrc(module, address);
+	if (line)
+		names[0].source = dwfl_lineinfo(line, NULL, &names[0].line, NULL, NULL, NULL);
+	int count = scopes_around(unit, address - bias, &scopes);
 	for (int i = 0; i < count && inlined + 1 < MOST_NAMES && dwarf_tag(&scopes[i]) != DW_TAG_subprogram; i++) {
 		if (dwarf_tag(&scopes[i]) != DW_TAG_inlined_subroutine)
 			continue;
@@ -145,9 +151,6 @@ size_t names_at(struct image *image, uint64_t address, struct name names[MOST_NA
 	if (!function || (symbol.st_size ? into >= symbol.st_size : into != 0))
 		return 0;
 	names[0] = (struct name){ .function = NULL };
-	Dwfl_Line *line = dwfl_module_getsrc(module, address);
-	if (line)
-		names[0].source = dwfl_lineinfo(line, NULL, &names[0].line, NULL, NULL, NULL);
 	size_t inlined = put_inlined(module, address, names);
 	names[inlined].function = readable(function);
 	names[inlined].start = address - into;

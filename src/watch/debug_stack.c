@@ -41,6 +41,7 @@ static bool wanted;			/* stacks are */
 static bool over;			/* libc has given back what it needs to find files that came by dlopen */
 static km_tls bool asking;		/* it is at work in this thread */
 static unsigned first_pid;		/* of the process that the library started in; 0: not asked for */
+static bool takes_lock;			/* the unwinder does, for each function that it looks for */
 
 /* ------------------------------------------------------------------ objects of the process */
 
@@ -85,6 +86,11 @@ static bool find_at_once(uintptr_t address km_unused, struct object *object km_u
 }
 #endif
 
+static bool is_first_process(void)
+{
+	return !km_os_is_shut() && km_os_pid() == km_load(&first_pid);
+}
+
 /*
  * Elsewhere the dynamic linker takes a lock that glibc's fork leaves to the child as another thread had it: it may not
  * be asked there, by us or by the unwinder. musl's fork waits for that lock.
@@ -92,7 +98,7 @@ static bool find_at_once(uintptr_t address km_unused, struct object *object km_u
 static bool may_ask_linker(void)
 {
 #ifdef __GLIBC__
-	return FINDS_AT_ONCE || (!km_os_is_shut() && km_os_pid() == km_load(&first_pid));
+	return FINDS_AT_ONCE || is_first_process();
 #else
 	return true;
 #endif
@@ -253,6 +259,20 @@ static int note(struct _Unwind_Context *context, void *arg)
 	return interrupted ? STOP : GO_ON;
 }
 
+/* Of a program without a table of its functions the unwinder has a list, with a lock: fork leaves that as well to the
+ * child as another thread had it. */
+static bool has_table(void)
+{
+	struct object object;
+
+	if (!find((uintptr_t)has_table, &object))
+		return true;
+	for (unsigned i = 0; i < object.count; i++)
+		if (object.headers[i].p_type == PT_GNU_EH_FRAME)
+			return true;
+	return false;
+}
+
 static void prepare(void)
 {
 	struct frames frames = { .count = 0 };
@@ -277,6 +297,7 @@ static void prepare(void)
 	if (knows)
 		backtrace(note, &frames);
 	asking = false;
+	takes_lock = !has_table();
 	/* Release pairs with km_debug_track: the rest is known. */
 	if (knows)
 		km_store_release(&unwinder.backtrace, backtrace);
@@ -289,7 +310,7 @@ void km_debug_stack_over(void)
 
 void km_debug_stack_ready(bool tracks)
 {
-	if (!FINDS_AT_ONCE && !km_load(&first_pid))
+	if (!km_load(&first_pid))
 		km_store(&first_pid, km_os_pid());
 	wanted |= tracks || km_debug_may_track();
 	prepare();
@@ -299,6 +320,14 @@ void km_debug_stack_ready(bool tracks)
 __attribute__((constructor)) static void prepare_late(void)
 {
 	prepare();
+}
+
+/* Such a program takes itself from the unwinder's list behind all destructors without a priority, and frees what that
+ * has of it with the lock held. */
+__attribute__((destructor)) static void end_early(void)
+{
+	if (takes_lock)
+		km_debug_stack_over();
 }
 
 /* Where the code of each of the library's files is: KM_CODE in port/cc.h makes the list, for the linker to join. */
@@ -346,7 +375,9 @@ static int (*usable_unwinder(void))(trace_fn *trace, void *arg)
 {
 	int (*backtrace)(trace_fn *trace, void *arg) = km_load_acquire(&unwinder.backtrace);
 
-	return backtrace && !asking && !km_load(&over) && may_ask_linker() ? backtrace : NULL;
+	if (!backtrace || asking || km_load(&over) || !may_ask_linker())
+		return NULL;
+	return !takes_lock || is_first_process() ? backtrace : NULL;
 }
 
 /* Its own frame is the first. */

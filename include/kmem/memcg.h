@@ -85,8 +85,9 @@ KMEM_API struct mem_cgroup *mem_cgroup_parent(const struct mem_cgroup *group);
  * Accounted is what is asked for with __GFP_ACCOUNT (GFP_KERNEL_ACCOUNT), and each object of a cache with
  * SLAB_ACCOUNT; of kmalloc with plain GFP_KERNEL nobody is charged a byte, as in the kernel. MEMCG_SCOPE_ALL accounts
  * all of it; kmalloc_in and kmem_cache_alloc_in are one accounted call. No reference is taken (kernel: the same): the
- * caller's must outlast it. May be called in a signal handler, which must set back what it found. In the child of
- * fork() the forking thread's stays.
+ * caller's must outlast it. May be called in a signal handler, which must set back what it found; one that sets nothing
+ * allocates in the name of the group that it finds, as in kmalloc_in's (kernel: interrupts have a payer of their own).
+ * In the child of fork() the forking thread's stays.
  */
 KMEM_API struct mem_cgroup *set_active_memcg(struct mem_cgroup *group);
 /* mem_cgroup_active - the group that is active in this thread; NULL where nothing was set. */
@@ -186,7 +187,8 @@ KMEM_API int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dt
  * gets its share.
  *
  * set: 0; -EINVAL for the root; -ENOENT where the group is offline, or gone. A max below `current` is in force at once,
- * and reclaims what it can before it returns; high with the next charge.
+ * and reclaims what it can before it returns, but in a callback, where only what lies unused is drained; high with the
+ * next charge.
  */
 KMEM_API int mem_cgroup_set_max(struct mem_cgroup *group, uint64_t bytes);
 KMEM_API int mem_cgroup_set_high(struct mem_cgroup *group, uint64_t bytes);

@@ -250,6 +250,46 @@ static void freed_by_handlers(void)
 	gone(striking);
 }
 
+/* The last objects of a group that is gone, freed where the allocator was struck: nobody comes by their twin again. */
+static struct kmem_cache *orphaned_of;
+static void *orphaned[3000];
+
+static void free_orphans(int signal)
+{
+	(void)signal;
+	for (size_t i = 0; i < sizeof(orphaned) / sizeof(orphaned[0]) && orphaned[i]; i++) {
+		kmem_cache_free(orphaned_of, orphaned[i]);
+		orphaned[i] = NULL;
+	}
+}
+
+static void strike_once(void *object)
+{
+	(void)object;
+	if (orphaned[0])
+		raise(SIGUSR1);
+}
+
+static void orphans_freed_by_a_handler(void)
+{
+	struct kmem_cache *striking = kmem_cache_create("striking", 64, 0, 0, strike_once);
+	struct mem_cgroup *tenant = private_group("orphaned");
+	char text[512];
+
+	orphaned_of = charged("orphaned", 200);
+	for (size_t i = 0; i < sizeof(orphaned) / sizeof(orphaned[0]); i++)
+		NEED((orphaned[i] = alloc_for(tenant, orphaned_of)));
+	mem_cgroup_put(tenant);
+	signal(SIGUSR1, free_orphans);
+	void *object = kmem_cache_alloc(striking, GFP_KERNEL);
+	NEED(object && !orphaned[0]);
+	NEED(mem_cgroup_write_stat(mem_cgroup_root(), text, sizeof(text)) < sizeof(text));
+	NEED(strstr(text, "dying 0\n"));
+	kmem_cache_free(striking, object);
+	gone(striking);
+	gone(orphaned_of);
+}
+
 /* A pointer that is left is found: by the cache, by kfree, in bulk; whatever else the cache has. */
 static struct kmem_cache *stale_cache;
 static void *stale[4];
@@ -644,6 +684,7 @@ static const struct test_case cases[] = {
 	{ "of the same kind", of_the_same_kind },
 	{ "all at once", all_at_once },
 	{ "freed by handlers", freed_by_handlers },
+	{ "orphans freed by a handler", orphans_freed_by_a_handler },
 	{ "pointers that are left", pointers_that_are_left },
 	{ "typesafe", typesafe },
 	{ "to the last slab", to_the_last_slab },

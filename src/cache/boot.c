@@ -1,6 +1,7 @@
 /*
  * boot.c: first use, fork. Invariant: km_ready is set once, after everything below works; until then every shelf is
- * closed and every entry point comes here. A start that failed is tried again by the next caller.
+ * closed and every entry point comes here. A start that failed is tried again by the next caller. The handlers of fork
+ * are known before the first start begins, so no child has a start, or a lock, that another thread had in hand.
  */
 #include <pthread.h>
 
@@ -20,14 +21,33 @@ void (*km_mempool_fork)(bool before, bool child);
 static unsigned own_pid;	/* of the process that our handlers of fork know */
 
 static struct {
-	uint32_t state;		/* 0 not begun, 1 one thread is at it */
-	bool pages, handlers;
+	uint32_t state;		/* 0 not begun, 1 one thread is at it, or forks */
+	bool pages, accounted;
+	uint32_t handlers_by;	/* the process that registers those of fork, or has */
+	enum { ASKED = 1, REFUSED } handlers;	/* 0: it is at it */
 } boot;
 
 /* This thread's forks that are under way. One by a handler that struck another takes nothing: the locks are its own. */
 static km_tls unsigned forks;
 static km_tls uint8_t busy_before_fork;
-static km_tls bool fork_has_registry;
+static km_tls bool fork_has_registry, fork_has_start, fork_has_all;
+
+/* A thread that has the state is busy: a handler in between would wait for its own thread. */
+static void lock_state(void)
+{
+	uint32_t none = 0;
+
+	while (!km_cas_acquire(&boot.state, &none, 1u)) {
+		none = 0;
+		km_os_wait(&boot.state, 1, 1);
+	}
+}
+
+static void unlock_state(void)
+{
+	km_debug(boot.state == 1 || km_locks_let_go, "a start is given up by the thread that is at it");
+	km_store_release(&boot.state, 0u);
+}
 
 /* From here to the end of the fork a handler finds the allocator busy, as everywhere else under its locks. */
 void km_boot_fork_prepare(void)
@@ -36,8 +56,15 @@ void km_boot_fork_prepare(void)
 	if (forks++)
 		return;
 	busy_before_fork = km_busy_begin();
-	if (busy_before_fork == KM_BUSY)
+	/* A nested one may have struck the very start. */
+	fork_has_start = busy_before_fork != KM_BUSY;
+	if (fork_has_start)
+		lock_state();
+	else
 		km_locks_fork_nested();
+	fork_has_all = km_load_acquire(&km_ready);
+	if (!fork_has_all)
+		return;
 	km_reclaim_fork(true, false);
 	fork_has_registry = km_registry_fork(true, false);
 	if (fork_has_registry && km_has_accounting())
@@ -77,6 +104,8 @@ static void fork_end(bool child)
 {
 	if (forks == 1) {
 		km_locks_fork_end(child);
+		if (fork_has_start)
+			unlock_state();
 		km_busy_end(busy_before_fork);
 	}
 	forks--;
@@ -84,7 +113,7 @@ static void fork_end(bool child)
 
 void km_boot_fork_parent(void)
 {
-	if (forks == 1)
+	if (forks == 1 && fork_has_all)
 		fork_done(false);
 	fork_end(false);
 }
@@ -96,10 +125,15 @@ void km_boot_fork_child(void)
 	km_locks_let_go |= forks > 1 || km_fork_is_nested();
 #endif
 	km_store(&own_pid, km_os_pid());
-	fork_done(true);
-	km_stderr_fork_child();
-	km_ahead_fork_child();
-	bool whole = forks == 1 && busy_before_fork != KM_BUSY;
+	if (fork_has_all) {
+		fork_done(true);
+		km_stderr_fork_child();
+		km_ahead_fork_child();
+		/* Of a nested one: what another thread had, which forked as well. */
+		if (!fork_has_start)
+			km_store(&boot.state, 0u);
+	}
+	bool whole = forks == 1 && busy_before_fork != KM_BUSY && fork_has_all;
 	fork_end(true);
 	if (whole && km_has_accounting())
 		km_accounting.forked();
@@ -142,30 +176,53 @@ static bool start(void)
 	return true;
 }
 
+/*
+ * Before anything is started, so that a fork by another thread finds no start half done. Once in a process: the child
+ * of a fork in the middle of this registers by itself, because nobody goes on with it there. A C library may allocate
+ * memory for it: it finds every shelf closed, and malloc has a little for such calls. A library that is refused is
+ * asked again once everything works.
+ */
+static void register_handlers(void)
+{
+	uint32_t self = km_os_pid(), by = km_load(&boot.handlers_by);
+
+	if (km_load_acquire(&boot.handlers) == ASKED)
+		return;
+	if (by == self || !km_cas_acquire(&boot.handlers_by, &by, self)) {
+		while (!km_load_acquire(&boot.handlers))
+			km_os_wait(&boot.handlers_by, self, 1);
+		return;
+	}
+	bool was = km_busy_begin();
+	km_percpu_early();
+	int error = pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
+	km_store_release(&boot.handlers, error ? REFUSED : ASKED);
+	km_busy_end(was);
+}
+
+static void finish_start(void)
+{
+	if (km_has_accounting() && !km_swap_acquire(&boot.accounted, true))
+		km_accounting.start();
+	if (km_load(&boot.handlers) == REFUSED && km_swap_acquire(&boot.handlers, ASKED) == REFUSED)
+		pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
+}
+
 bool km_boot_slow(void)
 {
-	uint32_t none = 0;
-
 	/* Nested: an allocation by something that start() called. It must do without. */
 	if (km_front_busy)
 		return km_load_acquire(&km_ready);
-	/* Busy for longer than the state is taken: a handler in between would wait for its own thread. */
+	register_handlers();
 	bool was = km_busy_begin();
-	while (!km_cas_acquire(&boot.state, &none, 1u)) {
-		none = 0;
-		km_os_wait(&boot.state, 1, 1);
-	}
+	lock_state();
 	bool ok = km_load_acquire(&km_ready) || start();
 	if (ok)
 		km_store_release(&km_ready, true);
-	km_store_release(&boot.state, 0u);
+	unlock_state();
 	km_busy_end(was);
-	/* Registering handlers may allocate: only now can we. */
-	if (ok && !km_swap_acquire(&boot.handlers, true)) {
-		if (km_has_accounting())
-			km_accounting.start();
-		pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
-	}
+	if (ok)
+		finish_start();
 	return ok;
 }
 

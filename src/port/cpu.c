@@ -78,6 +78,12 @@ __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(v
 static km_tls struct rseq_area dummy;
 intptr_t km_rseq, km_thread_rseq;
 
+void km_percpu_early(void)
+{
+	if (!km_rseq)
+		km_rseq = km_thread_rseq = offset_of(&dummy);
+}
+
 #if defined(KMEM_HAVE_RSEQ) && defined(__GLIBC__)
 static void nothing(void)
 {
@@ -94,8 +100,7 @@ __attribute__((used)) static void (*volatile relocated)(void) = km_relocated;
 #else
 __attribute__((constructor(101))) static void relocated(void)
 {
-	if (!km_rseq)
-		km_rseq = km_thread_rseq = offset_of(&dummy);
+	km_percpu_early();
 }
 #endif
 

@@ -132,6 +132,8 @@ km_inline uint32_t km_shelf_slot(const struct km_shelf *shelf)
 	return km_load_acquire(&shelf->slot);
 }
 
+/* Until then sequences find a CPU whose shelves are closed: for calls that come before all else. */
+void km_percpu_early(void);
 /* Choose a discipline (want: its name or NULL) and an index (by: "cpu", "cid" or "auto"), and make the areas. Called
  * once, before any thread. */
 void km_percpu_start(const char *want, const char *by);

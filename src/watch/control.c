@@ -14,7 +14,7 @@
 #include "sibling.h"
 #include "switch.h"
 
-#pragma weak _r_debug
+extern struct r_debug _r_debug __attribute__((weak));	/* musl does not declare it */
 
 #define LOOK_MS		200u		/* between looks at what drains */
 #define PATIENCE_MS	2000u		/* for a moment in which a library may be loaded */

@@ -22,7 +22,7 @@ static gfp_t asked_gfp;
 static void *own_alloc(gfp_t gfp, void *data)
 {
 	NEED(data == &allocated);
-	asked_gfp = gfp;
+	km_store(&asked_gfp, gfp);
 	if (km_load(&refusing)) {
 		errno = ENOMEM;
 		return NULL;

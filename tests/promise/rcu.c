@@ -4,11 +4,13 @@
  * Disciplines: all.
  */
 #include <pthread.h>
+#include <sched.h>
 
 #include <kmem/memcg.h>
 #include <kmem/rcu.h>
 
 #include "kit/api.h"
+#include "port/atomic.h"
 #include "port/die.h"
 #include "port/os.h"
 
@@ -494,6 +496,175 @@ static void in_a_handler(void)
 	NEED(!under_way && kmem_check_all() == 0);
 }
 
+/* ---- threads, and an RCU whose readers hold a lock: a sanitizer sees who waits for whom */
+
+enum { PLACES = 8, TURNS = 1000, MAGIC = 0x5ca1ab1e, MANY_TYPED = 200 };
+static pthread_rwlock_t section = PTHREAD_RWLOCK_INITIALIZER;
+static struct kmem_rcu_head *wanted_head;
+static void (*wanted_func)(struct kmem_rcu_head *head);
+static unsigned wanted_calls, done_calls;
+static bool over;
+
+static void thread_call(struct kmem_rcu_head *head, void (*func)(struct kmem_rcu_head *head))
+{
+	wanted_head = head;
+	wanted_func = func;
+	km_add_both(&wanted_calls, 1u);
+}
+
+static void thread_synchronize(void)
+{
+	pthread_rwlock_wrlock(&section);
+	pthread_rwlock_unlock(&section);
+}
+
+static void thread_barrier(void)
+{
+	unsigned calls = km_load_acquire(&wanted_calls);
+
+	while ((int)(km_load_acquire(&done_calls) - calls) < 0)
+		sched_yield();
+}
+
+static void *grace_periods(void *arg)
+{
+	while (!km_load_acquire(&over)) {
+		if (km_load_acquire(&wanted_calls) != done_calls) {
+			thread_synchronize();
+			wanted_func(wanted_head);
+			km_add_both(&done_calls, 1u);
+		}
+		sched_yield();
+	}
+	return arg;
+}
+
+static struct node *place[PLACES];
+static long *type[PLACES];
+static struct kmem_cache *nodes, *types, *others;
+
+static void construct(void *object)
+{
+	/* Of engine slob it runs at every allocation, while a reader may look. */
+	km_store((long *)object, MAGIC);
+}
+
+static struct node *new_node(long serial)
+{
+	struct node *node = slob ? kmalloc(sizeof(*node), GFP_KERNEL) : kmem_cache_alloc(nodes, GFP_KERNEL);
+
+	NEED(node);
+	node->value[0] = serial;
+	node->value[13] = ~serial;
+	return node;
+}
+
+/* Found without a reference, and looked at twice. */
+static void *reader(void *arg)
+{
+	while (!km_load_acquire(&over))
+		for (int i = 0; i < PLACES; i++) {
+			pthread_rwlock_rdlock(&section);
+			const struct node *node = km_load_acquire(&place[i]);
+			const long *typed = km_load_acquire(&type[i]), serial = node->value[0];
+			sched_yield();
+			NEED(node->value[0] == serial && node->value[13] == ~serial && km_load(typed) == MAGIC);
+			pthread_rwlock_unlock(&section);
+		}
+	return arg;
+}
+
+static void replace_type(int at)
+{
+	long *new = kmem_cache_alloc(types, GFP_KERNEL);
+
+	NEED(new && km_load(new) == MAGIC);
+	kmem_cache_free(types, __atomic_exchange_n(&type[at], new, __ATOMIC_ACQ_REL));
+}
+
+/* Those that readers find lie among others, whose slabs go, and become another cache's. */
+static void churn(void)
+{
+	static void *many[MANY_TYPED];
+
+	for (int i = 0; i < MANY_TYPED; i++) {
+		if (i % (MANY_TYPED / PLACES) == 0)
+			replace_type(i / (MANY_TYPED / PLACES));
+		NEED((many[i] = kmem_cache_alloc(types, GFP_KERNEL)));
+	}
+	for (int i = 0; i < PLACES; i++)
+		replace_type(i);
+	for (int i = 0; i < MANY_TYPED; i++)
+		kmem_cache_free(types, many[i]);
+	for (int i = 0; i < PLACES; i++)
+		replace_type(i);
+	kmem_cache_shrink(types);
+	for (int i = 0; i < MANY_TYPED; i++) {
+		NEED((many[i] = kmem_cache_alloc(others, GFP_KERNEL)));
+		memset(many[i], 0x99, 200);
+	}
+	for (int i = 0; i < MANY_TYPED; i++)
+		kmem_cache_free(others, many[i]);
+	kmem_cache_shrink(others);
+}
+
+static void *writer(void *arg)
+{
+	for (long turn = (long)(intptr_t)arg; turn < TURNS; turn += 2) {
+		struct node *old = __atomic_exchange_n(&place[turn % PLACES], new_node(turn), __ATOMIC_ACQ_REL);
+
+		if (turn % 8 == 3)
+			kvfree_rcu_mightsleep(old);
+		else if (turn % 8 == 5)
+			kfree_rcu_nolock(old, rcu);
+		else
+			kfree_rcu(old, rcu);
+		if (arg && turn % 100 == 1)
+			churn();
+		if (turn % 20 < 2)
+			sched_yield();
+	}
+	return NULL;
+}
+
+static void threads(void)
+{
+	static const struct kmem_rcu rwlock = { thread_call, thread_synchronize, thread_barrier };
+	struct kmem_cache_args args = { .ctor = construct };
+	void *(*const runs[])(void *) = { grace_periods, reader, reader, writer, writer };
+	pthread_t thread[5];
+
+	NEED(kmem_set_rcu(&rwlock) == 0);
+	nodes = make("nodes", sizeof(struct node));
+	others = make("others", 200);
+	types = kmem_cache_create("types", 200, &args, SLAB_TYPESAFE_BY_RCU);
+	NEED(types && kmem_cache_set_min_partial(types, 0) == 0);
+	for (int i = 0; i < PLACES; i++) {
+		place[i] = new_node(i);
+		NEED((type[i] = kmem_cache_alloc(types, GFP_KERNEL)));
+	}
+	for (int i = 0; i < 5; i++)
+		NEED(pthread_create(&thread[i], NULL, runs[i], (void *)(intptr_t)(i == 4)) == 0);
+	pthread_join(thread[3], NULL);
+	pthread_join(thread[4], NULL);
+	for (int i = 0; i < PLACES; i++) {
+		struct node *old = __atomic_exchange_n(&place[i], new_node(i), __ATOMIC_ACQ_REL);
+
+		kfree_rcu(old, rcu);
+	}
+	kvfree_rcu_barrier();
+	NEED(active(nodes) == (slob ? 0 : PLACES) && (slob || kmem_cache_event(types, KMEM_FREE_SLAB)));
+	/* Their destruction waits for slabs that wait, and for readers. */
+	static long last = MAGIC;
+	for (int i = 0; i < PLACES; i++)
+		kmem_cache_free(types, __atomic_exchange_n(&type[i], &last, __ATOMIC_ACQ_REL));
+	kmem_cache_destroy(types);
+	km_store_release(&over, true);
+	for (int i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	NEED(kmem_check_all() == 0);
+}
+
 static const struct test_case cases[] = {
 	{ "set", set },
 	{ "after a grace period", after_a_grace_period },
@@ -509,5 +680,6 @@ static const struct test_case cases[] = {
 	{ "with its group", with_its_group },
 	{ "fork", forked },
 	{ "in a handler", in_a_handler },
+	{ "threads", threads },
 };
 API_MAIN(cases)

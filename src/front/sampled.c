@@ -95,14 +95,14 @@ static void end(struct kmem_cache *cache, bool may_wait)
 		km_front_change_shape(cache, &km_shape_sampled, km_plain_shape(cache), may_wait && !km_no_calls);
 }
 
-/* One more call of the window; the count is rough, as threads race. */
+/* One more call of the window; the count is rough, as threads race. For ever is as long as some object is out. */
 static void pass(struct kmem_cache *cache, bool may_wait)
 {
 	uint32_t left = km_load(&cache->sample_calls);
 
-	if (left == FOR_EVER)
+	if (left == FOR_EVER && (km_guarded.each || km_load(&cache->guarded)))
 		return;
-	if (left > 1)
+	if (left > 1 && left != FOR_EVER)
 		km_store(&cache->sample_calls, left - 1);
 	else
 		end(cache, may_wait);

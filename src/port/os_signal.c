@@ -30,7 +30,7 @@ static void describe(const ucontext_t *context, struct km_fault *fault)
 }
 #elif defined(__aarch64__)
 /* The exception's syndrome is one of the records behind the registers: its class, and whether it was a write. */
-#define ESR_MAGIC	0x45535201u
+#define SYNDROME	0x45535201u	/* the record's magic */
 #define ESR_DATA_ABORT	0x24u
 #define ESR_WRITE	((uint64_t)1 << 6)
 static void describe(const ucontext_t *context, struct km_fault *fault)
@@ -44,7 +44,7 @@ static void describe(const ucontext_t *context, struct km_fault *fault)
 		__builtin_memcpy(&record, at, sizeof(record));
 		if (!record.magic || record.size < 8)
 			return;
-		if (record.magic == ESR_MAGIC && (record.esr >> 26 & 0x3f) == ESR_DATA_ABORT)
+		if (record.magic == SYNDROME && (record.esr >> 26 & 0x3f) == ESR_DATA_ABORT)
 			fault->access = record.esr & ESR_WRITE ? KM_ACCESS_WRITE : KM_ACCESS_READ;
 	}
 }

@@ -1,2 +1,4 @@
 # The script is a header of its own.
 $(BUILD)/tests/nomem/nomem $(BUILD)/tests/nomem/limits: tests/nomem/nomem.h
+TEST_LIBS_nomem/guarded := -Wl,-u,kmem_cache_validate
+$(BUILD)/tests/nomem/guarded: tests/nomem/nomem.h tests/nomem/each_call.h

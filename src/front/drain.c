@@ -71,15 +71,18 @@ static void show_back(struct kmem_cache *cache)
 
 /*
  * The entries of its sizes. Those of a part are let alone, unless that is closed: then its sizes are served as they
- * were before it.
+ * were before it. But not where it is closed because its objects are those of a sibling: then it has an id there that
+ * no cache has, and misses as 0 does.
  */
 static void show_sizes(struct kmem_cache *cache, bool open)
 {
+	const uint16_t closed = cache->size_part && km_front_has_out(cache) ? KM_MAP_DESC : KM_MAP_NONE;
+
 	for (uint32_t i = 0; i < cache->size_count; i++) {
 		uint16_t shown = km_load(&cache->size_ids[i]);
 
 		if (!shown || shown == cache->id || cache->size_part)
-			km_store_release(&cache->size_ids[i], open ? cache->id : (uint16_t)0);
+			km_store_release(&cache->size_ids[i], open ? cache->id : closed);
 	}
 }
 

@@ -79,7 +79,7 @@ static void serve(struct order *order, uint32_t number)
 			km_warn("%s: from now on debugged by \"%s\", as was asked from outside", order->request.cache,
 				order->request.letters);
 	}
-	km_debug(order->result <= 0 && number != km_load(&km_mail.answered), "a request is answered once");
+	km_debug(km_front_busy && order->result <= 0, "a request ends in an error, or in none");
 	km_mail.done = order->request;
 	km_store(&km_mail.result, order->result);
 	/* Release pairs with nobody here: the reader is another process. */

@@ -1,0 +1,109 @@
+/*
+ * malloc_switched.c: malloc's blocks are debugged while a program runs: what is allocated from then on has its red zone
+ * where the bytes end that were asked for; a size that has a cache of its own is not served by another meanwhile; what
+ * was allocated before is resized and freed as ever; off again all is as it was. Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <malloc.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "cache/cache.h"
+#include "kit/malloc.h"
+
+#define MANY 4000
+
+static void *blind(void *p)
+{
+	__asm__ volatile("" : "+r"(p));
+	return p;
+}
+
+static void a_class(void)
+{
+	char *before = malloc(50), *next = malloc(200);
+	struct kmem_cache *cache = kmem_cache_of(before), *other = kmem_cache_of(next);
+
+	NEED(cache && cache != other && malloc_usable_size(before) == 64);
+	NEED(kmem_cache_set_debug(cache, "FZPU") == 0);
+	char *during = malloc(50), *zeros = calloc(7, 7), *aligned = aligned_alloc(64, 64);
+	NEED(km_cache_of(during)->sibling_of == cache && km_cache_of(zeros)->sibling_of == cache);
+	NEED(malloc_usable_size(during) == 50 && malloc_usable_size(zeros) == 49 && !((uintptr_t)aligned & 63));
+	for (int i = 0; i < 49; i++)
+		NEED(!zeros[i]);
+	((char *)blind(during))[50] ^= 1;
+	NEED(kmem_cache_validate(cache) == 1 && kmem_cache_validate(cache) == 0);
+	memset(during, 'd', 50);
+	memset(before, 'b', 50);
+	during = realloc(during, 60);
+	before = realloc(before, 60);
+	NEED(malloc_usable_size(during) == 60 && during[49] == 'd' && before[49] == 'b');
+	during = realloc(during, 1000);
+	NEED(during[49] == 'd' && kmem_cache_of(during) != cache);
+	/* No other class knows. */
+	NEED(!other->siblings && kmem_cache_of(next) == other && malloc_usable_size(next) == other->size);
+	free(before);
+	free(during);
+	free(zeros);
+	free(aligned);
+	NEED(kmem_cache_set_debug(cache, "-") == 0);
+	kmem_cache_shrink(cache);
+	NEED(!cache->siblings->out);
+	char *after = malloc(50);
+	NEED(km_cache_of(after) == cache && malloc_usable_size(after) == 64);
+	free(after);
+	free(next);
+}
+
+/* Much of one size has a cache of its own, beside that of its class. */
+static void a_part(void)
+{
+	static void *blocks[MANY];
+	void *first[20];
+	struct kmem_cache *class, *part;
+
+	for (int i = 0; i < 20; i++)
+		first[i] = malloc(1040);
+	class = kmem_cache_of(first[0]);
+	for (int i = 0; i < MANY; i++)
+		NEED((blocks[i] = malloc(1040)));
+	part = kmem_cache_of(blocks[MANY - 1]);
+	if (part == class) {
+		/* Slabs are cut so that it would save nothing. */
+		puts("1040 bytes have no cache of their own");
+		return;
+	}
+	NEED(kmem_cache_set_debug(part, "FZ") == 0);
+	/* The class's shelves open anew, and have some: they do not serve this size for that. */
+	kmem_cache_shrink(class);
+	for (int i = 0; i < 20; i++)
+		free(first[i]);
+	for (int i = 0; i < 300; i++) {
+		char *p = malloc(1040);
+
+		NEED(km_cache_of(p)->sibling_of == part);
+		free(p);
+	}
+	NEED(kmem_cache_set_debug(part, "-") == 0);
+	kmem_cache_shrink(part);
+	kmem_cache_shrink(class);
+	for (int i = 0; i < 300; i++) {
+		char *p = malloc(1040);
+
+		NEED(km_cache_of(p) == part);
+		free(p);
+	}
+	for (int i = 0; i < MANY; i++)
+		free(blocks[i]);
+}
+
+int main(void)
+{
+	setenv("KMEM_OPTIONS", "misuse:warn", 1);
+	km_option_apply("misuse", "warn");
+	a_class();
+	a_part();
+	NEED(kmem_check_all() == 0);
+	return 0;
+}

@@ -157,15 +157,16 @@ static void print_named(const char *command, int fd)
 static void leave_leaks(void)
 {
 	char command[PATH_BYTES];
-	sigset_t broken_pipe;
+	sigset_t failures;
 
 	km_debug(leaks[0], "leaks are printed where they were asked for");
 	if (!&km_debugging || !may_write("KMEM_LEAKS", leaks))
 		return;
-	/* A reader that has gone is no reason to end otherwise than the program did. */
-	sigemptyset(&broken_pipe);
-	sigaddset(&broken_pipe, SIGPIPE);
-	sigprocmask(SIG_BLOCK, &broken_pipe, NULL);
+	/* A reader that has gone, or a limit, is no reason to end otherwise than the program did. */
+	sigemptyset(&failures);
+	sigaddset(&failures, SIGPIPE);
+	sigaddset(&failures, SIGXFSZ);
+	sigprocmask(SIG_BLOCK, &failures, NULL);
 	free_libraries_own();
 	int fd = open_path("KMEM_LEAKS", leaks);
 	if (fd < 0)

@@ -145,10 +145,12 @@ void km_os_event_add(int fd, uint64_t count);
 int km_os_open_truncated(const char *path);
 void km_os_close(int fd);
 /* A file in memory: its descriptor, or -errno. All that it has goes to `out`: through the program `command`, with one
- * word as its argument and without an environment: 0 if that ended with 0, or -errno; or as it is. */
+ * word as its argument and without an environment, or as it is where there is no such program: 0, or -errno. By us. */
 int km_os_memory_file(const char *name);
 int km_os_filter(const char *command, const char *word, int in, int out);
 int km_os_copy(int in, int out);
+/* The path of the program, as it was started, or from the root where that leads to it no longer; `text` is for that. */
+const char *km_os_program_path(char *text, size_t bytes);
 /* Threads of the process; 0: the system does not say. */
 unsigned km_os_threads(void);
 unsigned km_os_pid(void);

@@ -1,10 +1,13 @@
 /*
- * os_filter.c: the services of os.h by which what the library prints goes through another program first. Invariant:
- * the other one is a child that nobody hears of: it sends no signal when it ends, and waits for nothing of ours.
+ * os_filter.c: the services of os.h that reports want: another program that they go through first, and the path of this
+ * one. Invariant: the other one is a child that nobody hears of: it sends no signal when it ends, and waits for nothing
+ * of ours.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,7 +55,7 @@ static _Noreturn void become(const char *command, const char *word, int in, int 
 	    CALL(SYS_dup3, to, 2, 0) == 2)
 		CALL(SYS_execve, command, arguments, environment);
 	for (;;)
-		CALL(SYS_exit_group, 127);
+		CALL(SYS_exit_group, from >= 0 && to >= 0 ? -km_os_copy(from, to) : 1);
 }
 
 int km_os_filter(const char *command, const char *word, int in, int out)
@@ -71,7 +74,32 @@ int km_os_filter(const char *command, const char *word, int in, int out)
 	do
 		ended = CALL(SYS_wait4, child, &status, __WALL, NULL);
 	while (ended == -EINTR);
-	return ended == child && status == 0 ? 0 : -EIO;
+	/* A program that ignores its children's ends is not told how this one ended. */
+	return ended == -ECHILD || (ended == child && status == 0) ? 0 : -EIO;
+}
+
+const char *km_os_program_path(char *text, size_t bytes)
+{
+	static const char self[] = "/proc/self/exe", deleted[] = " (deleted)";
+	const char *name = (const char *)getauxval(AT_EXECFN);
+	struct stat named, own;
+	long length;
+
+	if (name && (name[0] == '/' || km_os_is_shut()))
+		return name;
+	bool both = name && !CALL(SYS_newfstatat, AT_FDCWD, name, &named, 0) &&
+		    !CALL(SYS_newfstatat, AT_FDCWD, self, &own, 0);
+	if (both && named.st_dev == own.st_dev && named.st_ino == own.st_ino)
+		return name;
+	length = CALL(SYS_readlinkat, AT_FDCWD, self, text, bytes - 1);
+	if (length <= 0)
+		return name ?: self;
+	text[length] = '\0';
+	/* Another one may have come in its place. */
+	char *end = text + length - km_min((size_t)length, sizeof(deleted) - 1);
+	if (__builtin_strcmp(end, deleted) == 0)
+		*end = '\0';
+	return text;
 }
 
 unsigned km_os_threads(void)

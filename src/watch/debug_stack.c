@@ -172,14 +172,6 @@ static bool find(uintptr_t address, struct object *object)
 	return find_in_list(address, object);
 }
 
-/* As it was started; libc has its name from the kernel. */
-static const char *program(void)
-{
-	const char *name = (const char *)getauxval(AT_EXECFN);
-
-	return name ?: "/proc/self/exe";
-}
-
 /* Characters that part words or lines stand there as octal digits, as in /proc/mounts. */
 static size_t put_name(char *text, size_t bytes, const char *name)
 {
@@ -224,6 +216,7 @@ static uint32_t build_of(const struct object *object)
 const char *km_debug_place(uintptr_t address, char *text, size_t bytes)
 {
 	struct object object;
+	char path[256];
 	size_t length;
 
 	km_debug(bytes > 2 * OFFSET_BYTES, "a place has room for a name");
@@ -231,7 +224,8 @@ const char *km_debug_place(uintptr_t address, char *text, size_t bytes)
 		km_format(text, bytes, "%p", (void *)address);
 		return text;
 	}
-	length = put_name(text, bytes - OFFSET_BYTES, *object.name ? object.name : program());
+	const char *name = *object.name ? object.name : km_os_program_path(path, sizeof(path));
+	length = put_name(text, bytes - OFFSET_BYTES, name);
 	length += km_format(text + length, bytes - length, "+0x%lx", address - object.load);
 	uint32_t build = build_of(&object);
 	if (build)

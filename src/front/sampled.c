@@ -89,6 +89,8 @@ void km_front_see_frees(struct kmem_cache *cache)
 static void end(struct kmem_cache *cache, bool may_wait)
 {
 	km_store(&cache->sample_calls, 1u);
+	if (cache->flags & SLAB_KMALLOC)
+		km_front_want_sizes(false);
 	if (needs_window(cache) && km_load(&cache->guarded))
 		km_guarding.unseen(cache);
 	if (!km_front_busy)
@@ -102,7 +104,9 @@ static void pass(struct kmem_cache *cache, bool may_wait)
 
 	if (left == FOR_EVER && (km_guarded.each || km_load(&cache->guarded)))
 		return;
-	if (left > 1 && left != FOR_EVER)
+	if (left == FOR_EVER)
+		km_store(&cache->sample_calls, WINDOW);
+	else if (left > 1)
 		km_store(&cache->sample_calls, left - 1);
 	else
 		end(cache, may_wait);
@@ -148,8 +152,6 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 	}
 	if (km_guarded.each || !due)
 		return object;
-	if (cache->flags & SLAB_KMALLOC)
-		km_front_want_sizes(false);
 	if (!object || !needs_window(cache))
 		end(cache, true);
 	return object;
@@ -190,13 +192,11 @@ static void *sampled_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t 
 
 static void sampled_free(struct kmem_cache *cache, void *object)
 {
-	if (km_is_guarded(object)) {
+	/* It goes on after that: a second free comes soon, as a rule. */
+	if (km_is_guarded(object))
 		km_guarding.free(cache, object, "kmem_cache_free");
-		if (km_load(&cache->sample_calls) != FOR_EVER && !km_load(&cache->sample_due))
-			end(cache, true);
-		return;
-	}
-	km_plain_shape(cache)->free(cache, object);
+	else
+		km_plain_shape(cache)->free(cache, object);
 	pass(cache, true);
 }
 

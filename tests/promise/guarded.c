@@ -403,7 +403,10 @@ static void hits(void)
 	guarded(p = sample_of(cache, missing, &kept));
 	CHECK(is_plain(cache) != blocks);
 	kmem_cache_free(cache, p);
-	CHECK(is_plain(cache) && cache->guarded == 0);
+	CHECK(cache->guarded == 0);
+	for (unsigned i = 0; i < 5000; i++)
+		kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
+	CHECK(is_plain(cache));
 	/* One that lives long is freed by a hit, and found when the shelf is emptied. */
 	guarded(p = sample_of(cache, missing, &kept));
 	memset(p, 1, 56);
@@ -417,6 +420,28 @@ static void hits(void)
 	free_all(missing, kept);
 	kmem_cache_shrink(missing);
 	CHECK(kmem_check_all() == 0);
+}
+
+static void free_twice(void)
+{
+	struct kmem_cache *cache = cache_of("twice", 56, 0, NULL), *missing = cache_of("missing", 24, 0, NULL);
+	void *kept = NULL, *p;
+
+	guarded(p = sample_of(cache, missing, &kept));
+	kmem_cache_free(cache, p);
+	for (unsigned i = 0; i < 100; i++)
+		kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
+	kmem_cache_free(cache, blind(p));
+}
+
+static void told_of_second_free(void)
+{
+	char text[4096];
+	int lines;
+
+	int status = said(free_twice, text, &lines);
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	CHECK(strstr(text, "BUG: KFENCE: double-free in ") != NULL);
 }
 
 /* By malloc, with the bytes that were asked for, though each call is a hit. */
@@ -459,7 +484,9 @@ static const struct test_case each[] = {
 	{ "sent_by_others", sent_by_others },
 };
 static const struct test_case early[] = { { "earlier_handler", earlier_handler } };
-static const struct test_case timed[] = { { "hits", hits }, { "malloc_hits", malloc_hits } };
+static const struct test_case timed[] = {
+	{ "hits", hits }, { "told_of_second_free", told_of_second_free }, { "malloc_hits", malloc_hits },
+};
 
 int main(int argc, char **argv)
 {

@@ -32,6 +32,9 @@ static const char usage_text[] =
 	"  Z  red zones around objects      U  who allocated, who freed\n"
 	"  T  a line for each that comes or goes    A  a mark for failing on purpose\n"
 	"  -  none of these any more; '' is FZPU\n"
+	"       kmem debug [--wait=SECONDS] --leaks PID\n"
+	"  the program writes to its stderr by whom was allocated what is out, of caches\n"
+	"  with U\n"
 	"The program serves it when it next gets or gives back memory and finds none\n"
 	"ready; --wait says for how long to wait for that (10).\n";
 
@@ -168,6 +171,9 @@ static int say(const struct asking *asking, const struct km_mail *mail)
 		return 0;
 	case ENOENT:
 		return kmem_failed(1, "debug", "%d: no cache '%s'; kmem debug %d lists them", pid, cache, pid);
+	case ENODATA:
+		return kmem_failed(1, "debug", "%d: no cache has stacks: kmem debug %d CACHE U, or KMEM_DEBUG=U from "
+				   "the start", pid, pid);
 	case EOPNOTSUPP:
 		return kmem_failed(1, "debug", "%d: %s can't be debugged so (blocks of whole pages, kmalloc of engine "
 				   "slob, SLAB_NO_USER_FLAGS, or no room in a slab)", pid, cache);
@@ -203,20 +209,14 @@ static int wait_for_answer(struct asking *asking)
 	}
 }
 
-static int switch_cache(pid_t pid, const char *cache, const char *text, unsigned wait_ms)
+static int ask_and_wait(pid_t pid, const struct km_mail_request *request, unsigned wait_ms)
 {
 	struct asking asking = {
-		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms,
-		.request = { .command = KM_MAIL_DEBUG },
+		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
 	};
 	struct km_mail before;
 	int status;
 
-	if (!*cache || strlen(cache) >= sizeof(asking.request.cache))
-		return kmem_failed(1, "debug", "%d: no cache '%.40s': a name has 1 to %zu characters", pid, cache,
-				   sizeof(asking.request.cache) - 1);
-	strcpy(asking.request.cache, cache);
-	strcpy(asking.request.letters, text);
 	asking.mail = find_mail(&asking, &status);
 	if (!asking.mail)
 		return status;
@@ -225,6 +225,25 @@ static int switch_cache(pid_t pid, const char *cache, const char *text, unsigned
 	if (before.version != KM_MAIL_VERSION)
 		return kmem_failed(1, "debug", "%d: its mailbox is another: use the kmem that came with it", pid);
 	return ask(&asking, &before) ? wait_for_answer(&asking) : 1;
+}
+
+static int switch_cache(pid_t pid, const char *cache, const char *text, unsigned wait_ms)
+{
+	struct km_mail_request request = { .command = KM_MAIL_DEBUG };
+
+	if (!*cache || strlen(cache) >= sizeof(request.cache))
+		return kmem_failed(1, "debug", "%d: no cache '%.40s': a name has 1 to %zu characters", pid, cache,
+				   sizeof(request.cache) - 1);
+	strcpy(request.cache, cache);
+	strcpy(request.letters, text);
+	return ask_and_wait(pid, &request, wait_ms);
+}
+
+static int report_leaks(pid_t pid, unsigned wait_ms)
+{
+	struct km_mail_request request = { .command = KM_MAIL_LEAKS };
+
+	return ask_and_wait(pid, &request, wait_ms);
 }
 
 /* ------------------------------------------------------------------ the command */
@@ -242,9 +261,11 @@ static unsigned parse_wait(const char *text)
 int cmd_debug(int argc, char **argv)
 {
 	static const struct option known[] = {
-		{ "wait", required_argument, NULL, 'w' }, { "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+		{ "wait", required_argument, NULL, 'w' }, { "leaks", no_argument, NULL, 'l' },
+		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
 	unsigned wait_ms = WAIT_MS;
+	bool leaks = false;
 	int code;
 
 	opterr = 0;
@@ -253,16 +274,21 @@ int cmd_debug(int argc, char **argv)
 			kmem_help(usage_text);
 		if (code == ':')
 			kmem_usage("debug", "%s needs a value", argv[optind - 1]);
-		if (code != 'w')
+		if (code == '?')
 			kmem_usage("debug", "unknown option '%s'", argv[optind - 1]);
-		wait_ms = parse_wait(optarg);
+		if (code == 'l')
+			leaks = true;
+		else
+			wait_ms = parse_wait(optarg);
 	}
 	argc -= optind;
 	argv += optind;
 	if (!argc || !info_is_number(argv[0]))
 		kmem_usage("debug", "which process? its number");
+	if (leaks && argc > 1)
+		kmem_usage("debug", "--leaks is of all caches that have stacks");
 	if (argc == 1)
-		return list(atoi(argv[0]));
+		return leaks ? report_leaks(atoi(argv[0]), wait_ms) : list(atoi(argv[0]));
 	if (argc != 3)
 		kmem_usage("debug", argc == 2 ? "which letters? kmem debug --help lists them" : "one cache at a time");
 	if (!are_letters(argv[2]))

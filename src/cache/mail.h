@@ -20,6 +20,7 @@
 enum km_mail_command {
 	KM_MAIL_NOTHING,
 	KM_MAIL_DEBUG,			/* caches of that name: kmem_cache_set_debug with these letters */
+	KM_MAIL_LEAKS,			/* kmem_print_leaks to standard error; neither name nor letters */
 };
 
 struct km_mail_request {
@@ -31,7 +32,7 @@ struct km_mail_request {
 struct km_mail {
 	uint32_t version;
 	uint32_t asked, answered;	/* numbers: equal where nothing is asked */
-	int32_t result;			/* 0 or -errno: ENOENT for a name that no cache has */
+	int32_t result;			/* 0 or -errno: ENOENT, no cache has the name; ENODATA, none has stacks */
 	struct km_mail_request request, done;
 };
 

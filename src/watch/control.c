@@ -2,7 +2,7 @@
  * control.c: requests from outside of the process (cache/mail.h), and what drains meanwhile. Invariants: a request is
  * copied first, and each part of the copy is checked; no thread waits here for a lock, so that no program that was
  * without one before can come to a halt by it; each request is answered once, by its number, and has at most one line
- * on standard error.
+ * on standard error, but for a report that was asked for.
  */
 #include <errno.h>
 #include <link.h>
@@ -10,6 +10,7 @@
 #include "../cache/mail.h"
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/stderr.h"
 #include "debug.h"
 #include "sibling.h"
 #include "switch.h"
@@ -30,8 +31,9 @@ static struct {
 struct order {
 	struct km_mail_request request;
 	slab_flags_t flags;
-	unsigned count;			/* caches of that name */
+	unsigned count;			/* caches of that name; or with stacks */
 	int result;
+	bool report;			/* when the answer is given, by whom was allocated what is out */
 };
 
 static bool is_ended(const char *text, size_t bytes)
@@ -49,6 +51,8 @@ static void read_order(struct order *order)
 	*order = (struct order){ .result = -EINVAL };
 	for (size_t i = 0; i < sizeof(*request); i++)
 		((char *)request)[i] = km_load((const char *)&km_mail.request + i);
+	if (request->command == KM_MAIL_LEAKS)
+		order->result = 0;
 	if (request->command == KM_MAIL_DEBUG && is_ended(request->cache, sizeof(request->cache)) &&
 	    is_ended(request->letters, sizeof(request->letters)) && request->cache[0] &&
 	    km_debug_letters(request->letters, &order->flags))
@@ -68,10 +72,24 @@ static int serve_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
+/* A sibling that is empty, and not to be filled, has none. */
+static int count_tracked(struct kmem_cache *cache, void *arg)
+{
+	const struct kmem_cache *of = cache->sibling_of;
+
+	((struct order *)arg)->count += cache->flags & SLAB_STORE_USER &&
+					(!of || of->carried & SLAB_STORE_USER || km_load(&cache->slab_bytes));
+	return 0;
+}
+
 /* With the registry locked. */
 static void serve(struct order *order, uint32_t number)
 {
-	if (!order->result) {
+	if (order->request.command == KM_MAIL_LEAKS) {
+		km_registry_each(count_tracked, order);
+		order->report = order->count != 0;
+		order->result = order->report ? 0 : -ENODATA;
+	} else if (!order->result) {
 		km_registry_each(serve_cache, order);
 		if (!order->count)
 			order->result = -ENOENT;
@@ -154,6 +172,9 @@ static void look_for_mail(void)
 	if (number != km_load(&km_mail.answered) && number == km_load(&km_mail.asked))
 		serve(&order, number);
 	km_registry_unlock();
+	/* The reader of a pipe may take its time: no lock is held. */
+	if (order.report)
+		km_debug_print_leaks(km_stderr(true));
 }
 
 static void look_at_siblings(void)

@@ -349,6 +349,11 @@ static int print(struct kmem_cache *cache, int fd)
 	return error;
 }
 
+int km_debug_print_leaks(int fd)
+{
+	return print(NULL, fd);
+}
+
 static int find_tracks(struct kmem_cache *cache, void *arg)
 {
 	*(bool *)arg |= has_tracks(cache);
@@ -364,7 +369,7 @@ int kmem_print_leaks(int fd)
 	bool was = km_busy_begin();
 	km_registry_visit(find_tracks, &tracks);
 	km_busy_end(was);
-	return tracks ? print(NULL, fd) : -EINVAL;
+	return tracks ? km_debug_print_leaks(fd) : -EINVAL;
 }
 
 int kmem_cache_print_traces(struct kmem_cache *cache, int fd)

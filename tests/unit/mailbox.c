@@ -79,6 +79,10 @@ static void by_the_book(void)
 	NEED(ask_for(6, "a name of thirty-two characters.", "F") == -EINVAL);
 	NEED(ask_for(7, "mailbox", "FZPUFZPUFZPUFZPU") == -EINVAL);
 	NEED(ask(8, &(struct km_mail_request){ .command = 77, .cache = "mailbox", .letters = "F" }) == -EINVAL);
+	NEED(ask(9, &(struct km_mail_request){ .command = KM_MAIL_LEAKS }) == -ENODATA);
+	NEED(ask_for(10, "mailbox", "U") == 0);
+	NEED(ask(11, &(struct km_mail_request){ .command = KM_MAIL_LEAKS }) == 0);
+	NEED(ask_for(12, "mailbox", "-") == 0 && kmem_cache_debug_flags(cache) == 0);
 	/* The same number is no new request. */
 	struct km_mail_request again = { .command = KM_MAIL_DEBUG, .cache = "mailbox", .letters = "F" };
 	write_there(&km_mail.request, &again, sizeof(again));

@@ -36,6 +36,7 @@ enum km_front {
 struct km_engine;
 struct km_shape;
 struct km_hooks;
+struct km_quarantine;
 struct km_keeper;
 struct km_siblings;
 struct obj_cgroup;
@@ -77,7 +78,12 @@ struct kmem_cache {
 	const struct km_hooks *hooks;	/* watchers; NULL: none. With hooks the public shelf is closed. */
 	uintptr_t live;			/* live_shift: where the bytes are; 0: have those of each looked for */
 	uint32_t live_id;		/* the id that its pages have in the map; none of a map: it has none */
-	bool wiped;			/* ... what is freed is made zeros */
+	/* ... with parts beside (front/hardened.h): any of the others; what is freed is made zeros, or what is handed
+	 * out; where the canary is, 0: none; what waits before it may be handed out again. */
+	bool parts, wiped, zeroed;
+	bool comes_in_parts, goes_in_parts;	/* more than zeros when it is freed is to be done */
+	uint32_t canary;
+	struct km_quarantine *quarantine;
 	void (*ctor)(void *object);
 	uint16_t colours, colour_bytes;	/* slab: places where a slab's first object may be; 0: one */
 	uint32_t left;			/* debugged: bytes of the red zone in front of each object */

@@ -83,8 +83,14 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
 	} else {
 		cache->freeptr = (uint32_t)km_align_down(object / 2, sizeof(void *));
 	}
+	if (km_unlikely(km_hardening.canary) && km_hardening.live && !(cache->flags & SLAB_KMALLOC) &&
+	    !km_is_watched(cache) && !cache->engine->shared_pages && !cache->engine->whole_pages) {
+		cache->canary = inuse;
+		inuse += (uint32_t)sizeof(uint64_t);
+	}
 	cache->size = (uint32_t)km_align_up(inuse, cache->align);
 	if (km_is_debugged(cache)) {
+		cache->canary = 0;
 		inuse = km_layout_debugged(cache);
 		cache->left = cache->first = cache->flags & SLAB_RED_ZONE ? cache->align : 0;
 		cache->size = (uint32_t)km_align_up(cache->left + inuse, cache->align);

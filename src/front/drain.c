@@ -26,6 +26,7 @@
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../port/owned.h"
+#include "hardened.h"
 #include "shape.h"
 
 static struct {
@@ -297,6 +298,7 @@ static bool drain_all(struct kmem_cache **caches, size_t count, bool unused)
 			collect_own(caches[i]);
 	for (size_t i = 0; i < count; i++) {
 		km_front_finish_deferred(caches[i]);
+		km_parts_flush(caches[i]);
 		if (caches[i]->engine->chain.drain)
 			drained &= caches[i]->engine->chain.drain(caches[i], unused);
 	}
@@ -483,7 +485,7 @@ static size_t objects_of(const struct km_shelf *shelf)
 
 size_t km_front_shelf_objects(const struct kmem_cache *cache)
 {
-	return objects_of(&cache->shelf) + objects_of(&cache->charged);
+	return objects_of(&cache->shelf) + objects_of(&cache->charged) + km_parts_waiting(cache);
 }
 
 /* ------------------------------------------------------------------ what can be seen at rest */

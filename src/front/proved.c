@@ -28,6 +28,7 @@
 
 #include "../page/live.h"
 #include "../port/chain_hit.h"
+#include "hardened.h"
 #include "shape.h"
 
 /* In the first range, as nearly all. */
@@ -58,13 +59,15 @@ static km_cold bool handed_out_twice(struct kmem_cache *cache, void *object)
 }
 
 /* False: nothing was done. */
-km_inline bool take_near(const struct kmem_cache *cache, void *object)
+km_inline bool take_near(struct kmem_cache *cache, void *object)
 {
 	uint8_t *byte = byte_near(cache, object);
 
 	if (km_unlikely(km_load(byte)))
 		return false;
 	km_store(byte, km_live_proof(object));
+	if (km_unlikely(cache->comes_in_parts))
+		km_parts_comes(cache, object);
 	return true;
 }
 
@@ -75,6 +78,8 @@ km_inline bool hand_out(struct kmem_cache *cache, void *object)
 	if (km_unlikely(km_load(byte)))
 		return handed_out_twice(cache, object);
 	km_store(byte, km_live_proof(object));
+	if (km_unlikely(cache->comes_in_parts))
+		km_parts_comes(cache, object);
 	return true;
 }
 
@@ -134,10 +139,14 @@ km_inline bool claim(struct kmem_cache *cache, void *object)
 	return km_likely(claim_near(cache, object)) || claim_slowly(cache, object);
 }
 
-km_inline void wipe(const struct kmem_cache *cache, void *object)
+/* The object that may go on, having been claimed; NULL: none. */
+km_inline void *pass(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(cache->wiped))
+	if (km_unlikely(cache->goes_in_parts))
+		return km_parts_goes(cache, object);
+	if (cache->wiped)
 		__builtin_memset(object, 0, cache->cleared);
+	return object;
 }
 
 /* ------------------------------------------------------------------ many */
@@ -163,10 +172,8 @@ static void proved_free_bulk(struct kmem_cache *cache, size_t n, size_t all, voi
 	size_t kept = 0;
 
 	for (size_t i = 0; i < n; i++)
-		if (km_likely(claim(cache, objects[i]))) {
-			wipe(cache, objects[i]);
-			objects[kept++] = objects[i];
-		}
+		if (km_likely(claim(cache, objects[i])) && (objects[kept] = pass(cache, objects[i])))
+			kept++;
 	if (kept)
 		cache->below->free_bulk(cache, kept, km_min(all, kept), objects);
 }
@@ -212,9 +219,11 @@ static void *proved_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	return alloc_slowly(cache, gfp, node);
 }
 
-static km_noinline void free_wiped(struct kmem_cache *cache, void *object)
+static km_noinline void free_in_parts(struct kmem_cache *cache, void *object)
 {
-	wipe(cache, object);
+	object = pass(cache, object);
+	if (km_unlikely(!object))
+		return;
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, km_rseq, object)))
 		return;
@@ -225,7 +234,7 @@ static km_noinline void free_wiped(struct kmem_cache *cache, void *object)
 static km_noinline void free_slowly(struct kmem_cache *cache, void *object)
 {
 	if (claim_slowly(cache, object))
-		free_wiped(cache, object);
+		free_in_parts(cache, object);
 }
 
 km_hit_path void km_proved_free(struct kmem_cache *cache, void *object)
@@ -234,8 +243,8 @@ km_hit_path void km_proved_free(struct kmem_cache *cache, void *object)
 		free_slowly(cache, object);
 		return;
 	}
-	if (cache->wiped) {
-		free_wiped(cache, object);
+	if (km_unlikely(cache->parts)) {
+		free_in_parts(cache, object);
 		return;
 	}
 #ifdef KMEM_HAVE_RSEQ
@@ -253,9 +262,8 @@ const struct km_shape km_shape_proved = {
 /* A CPU's slab, found by CPU. */
 static void proved_chain_free(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(!claim(cache, object)))
+	if (km_unlikely(!claim(cache, object)) || !(object = pass(cache, object)))
 		return;
-	wipe(cache, object);
 	enum km_chain_push pushed = km_chain_rseq_push(&cache->chain, object);
 	if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
 		km_chain_pushed(cache, object, pushed);
@@ -269,9 +277,8 @@ static const struct km_shape proved_chain = {
 /* The other disciplines and shapes, and where hits are counted. */
 static void proved_free_softly(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(!claim(cache, object)))
+	if (km_unlikely(!claim(cache, object)) || !(object = pass(cache, object)))
 		return;
-	wipe(cache, object);
 	cache->below->free(cache, object);
 }
 
@@ -300,7 +307,7 @@ void km_front_prove(struct kmem_cache *cache)
 	cache->live_shift = (uint8_t)km_live_shift(cache->size);
 	cache->live = km_live_place(cache->live_shift);
 	cache->live_id = cache->id >= KM_MAP_FIRST ? cache->id : UINT32_MAX;
-	cache->wiped = km_hardening.zero_on_free && !cache->ctor && !(cache->flags & SLAB_TYPESAFE_BY_RCU);
+	km_parts_begin(cache);
 	km_debug(cache->live && !cache->shelf.front.open.shelf, "a cache's objects are proved from the first one on");
 	km_front_choose_shape(cache);
 }

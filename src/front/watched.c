@@ -20,6 +20,7 @@
 #include "../page/guarded.h"
 #include "../port/die.h"
 #include "../port/probe.h"
+#include "hardened.h"
 #include "shape.h"
 
 bool (*km_front_fails)(const char *name, size_t bytes, gfp_t gfp);
@@ -80,6 +81,8 @@ void km_front_watch(struct kmem_cache *cache, const struct km_hooks *hooks)
 void km_front_bury(struct kmem_cache *cache)
 {
 	cache->dead = cache->checked = true;
+	if (cache->parts)
+		km_parts_end(cache);
 	km_debug(!km_load(&cache->shelf.inner.shelf), "a cache that was destroyed has no shelf");
 	km_front_choose_shape(cache);
 }

@@ -29,7 +29,10 @@ static void name_parts(void)
 	} parts[] = {
 		{ km_hardening.live, "prove_frees" },
 		{ km_hardening.zero_on_free, "zero_on_free" },
+		{ km_hardening.zero_on_alloc, "zero_on_alloc" },
 		{ km_hardening.random_order, "random_order" },
+		{ km_hardening.canary, "canary" },
+		{ km_hardening.quarantine, "quarantine" },
 		{ km_hardening.own_addresses, "own_addresses" },
 	};
 	size_t length = 0;

@@ -14,6 +14,8 @@ struct km_hardening {
 	bool level;			/* KMEM_OPTIONS=hardened:1: all parts, but those that options turn off */
 	bool live;			/* each free is proved at once: page/live.h */
 	bool zero_on_free;
+	bool zero_on_alloc;		/* no part of the level */
+	bool canary, quarantine;	/* front/hardened.c; no part of the level */
 	bool random_order;		/* objects of a fresh slab, or block, come in an order that nobody knows */
 	bool own_addresses;		/* a slab's pages stay with caches of its cache's name: page/own.h */
 	uint64_t secret;		/* never 0 once it is made */

@@ -646,7 +646,7 @@ static bool prepare_cache(unsigned driver)
 	if (model.family != CACHE && (operation & (1u << SHEAF | 1u << TWO_SHEAVES)))
 		return false;
 	if (model.cache->live_shift)
-		model.cache->wiped = driver / OPERATIONS & 1;
+		model.cache->wiped = model.cache->parts = driver / OPERATIONS & 1;
 	if (operation & 1u << GET_LARGER)
 		model.little = model.family == MALLOC ? malloc(40) : kmalloc(40, GFP_KERNEL);
 	return model.cache->engine->front == KM_FRONT_ARRAY ? prepare_array(driver) :

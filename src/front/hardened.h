@@ -1,0 +1,21 @@
+/*
+ * hardened.h: parts of hardening that a cache may have beside the proof of its frees (front/proved.c), each by an
+ * option of its own: the work on an object between its proof and its shelf, both ways.
+ */
+#ifndef KM_FRONT_HARDENED_H
+#define KM_FRONT_HARDENED_H
+
+#include "front.h"
+
+/* The cache's, when it is made; whatever there is no memory for it does without. */
+void km_parts_begin(struct kmem_cache *cache);
+void km_parts_end(struct kmem_cache *cache);
+/* The object is about to be its user's. */
+void km_parts_comes(struct kmem_cache *cache, void *object);
+/* The object was its user's: returns the one that may lie ready now, in its place or itself; NULL: none. */
+void *km_parts_goes(struct kmem_cache *cache, void *object);
+/* All that waits goes to the engine. With km_front_busy set. How many wait? A racy look. */
+void km_parts_flush(struct kmem_cache *cache);
+size_t km_parts_waiting(const struct kmem_cache *cache);
+
+#endif

@@ -1,0 +1,163 @@
+/*
+ * hardened_parts: what the parts of hardening do beside the proof of a free, each by its option: zeros, a canary behind
+ * the object, a quarantine. By each engine whose frees are proved; slob's are by its own marks, without these parts.
+ */
+#define CHECK_FD 2
+#include "kit/api.h"
+
+#define SIZE 104
+#define MANY 300
+
+static struct kmem_cache *cache;
+static char text[4096];
+
+static unsigned char *get(void)
+{
+	unsigned char *p = kmem_cache_alloc(cache, GFP_KERNEL);
+
+	NEED(p);
+	__asm__ volatile("" : "+r"(p));
+	return p;
+}
+
+/* The options of a case: the process begins again with them. */
+static void with(const char *options, const char *name)
+{
+	char all[256];
+
+	snprintf(all, sizeof(all), "%s,%s", getenv("KMEM_OPTIONS"), options);
+	setenv("KMEM_OPTIONS", all, 1);
+	execl("/proc/self/exe", "hardened_parts", name, "part", (char *)NULL);
+	_exit(127);
+}
+
+static void ends(void (*run)(void), const char *line)
+{
+	int lines, status = said(run, text, &lines);
+
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(text, line), "status %#x, said: %s",
+	      (unsigned)status, text);
+}
+
+/* ------------------------------------------------------------------ the parts, in a process that has them */
+
+/* Freed bytes are zeros; an engine's link may lie in them, and in one place. */
+static void zero_on_free(void)
+{
+	unsigned char *p = get();
+	unsigned left = 0;
+
+	memset(p, 0x5a, SIZE);
+	kmem_cache_free(cache, p);
+	__asm__ volatile("" : "+r"(p) : : "memory");
+	for (unsigned i = 0; i < SIZE; i++) {
+		NEED(p[i] != 0x5a || i / 8 == SIZE / 16);
+		left += p[i] != 0;
+	}
+	NEED(left <= 8);
+}
+
+static void zero_on_alloc(void)
+{
+	for (int i = 0; i < MANY; i++) {
+		unsigned char *p = get();
+
+		NEED(all(p, 0, SIZE));
+		memset(p, 0x5a, SIZE);
+		kmem_cache_free(cache, p);
+	}
+	void *many[40];
+
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 40, many));
+	for (int i = 0; i < 40; i++)
+		NEED(all(many[i], 0, SIZE));
+	kmem_cache_free_bulk(cache, 40, many);
+}
+
+static unsigned beyond;
+
+static void overflows(void)
+{
+	unsigned char *p = get();
+
+	p[SIZE + beyond] ^= 1;
+	kmem_cache_free(cache, p);
+}
+
+static void canary(void)
+{
+	for (beyond = 0; beyond < 8; beyond++)
+		ends(overflows, "object, or what surrounds it, was overwritten");
+	unsigned char *p = get();
+	memset(p, 0xff, SIZE);
+	kmem_cache_free(cache, p);
+}
+
+static void written_while_it_waits(void)
+{
+	unsigned char *p = get();
+
+	kmem_cache_free(cache, p);
+	__asm__ volatile("" : "+r"(p) : : "memory");
+	p[40] = 1;
+	for (int i = 0; i < 100 * MANY; i++)
+		kmem_cache_free(cache, get());
+}
+
+/* What was freed is not what comes next, mostly; and all of it comes back. */
+static void quarantine(void)
+{
+	unsigned same = 0;
+
+	for (int i = 0; i < MANY; i++) {
+		void *p = get(), *q;
+
+		kmem_cache_free(cache, p);
+		q = get();
+		same += p == q;
+		kmem_cache_free(cache, q);
+	}
+	NEED(same < MANY / 4);
+	ends(written_while_it_waits, "object, or what surrounds it, was overwritten");
+}
+
+static const struct part {
+	const char *name, *options;
+	void (*run)(void);
+} parts[] = {
+	{ "zero_on_free", "zero_on_free:1", zero_on_free },
+	{ "zero_on_alloc", "zero_on_free:0,zero_on_alloc:1", zero_on_alloc },
+	{ "canary", "canary:1", canary },
+	{ "quarantine", "quarantine:1", quarantine },
+	{ "all", "canary:1,quarantine:1", canary },
+};
+
+static int part(const char *name)
+{
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (strcmp(parts[i].name, name) == 0) {
+			cache = make("parts", SIZE);
+			parts[i].run();
+			if (!failures)
+				gone(cache);
+			return failures != 0;
+		}
+	return 2;
+}
+
+#define PART(index) static void part_##index(void) { with(parts[index].options, parts[index].name); }
+PART(0) PART(1) PART(2) PART(3) PART(4)
+
+static const struct test_case cases[] = {
+	{ "zeros when freed", part_0 }, { "zeros when handed out", part_1 }, { "canary", part_2 },
+	{ "quarantine", part_3 }, { "all of them", part_4 },
+};
+
+int main(int argc, char **argv)
+{
+	if (argc > 2)
+		return part(argv[1]);
+	if (argc > 1 && strcmp(argv[1], "slob") == 0)
+		return 0;
+	return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), ",hardened:1");
+}

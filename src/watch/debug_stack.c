@@ -30,8 +30,8 @@ extern const void *_Unwind_Find_FDE(void *address, void *bases[3]) __attribute__
 #pragma weak dlopen
 #pragma weak dlsym
 
-/* Frames of the library that a call may pass before it is here, and a few more. */
-#define OWN_FRAMES	12u
+/* Frames of the library that a call may pass before it is here, and more: beyond, they are the program's. */
+#define OWN_FRAMES	32u
 
 static struct {
 	int (*backtrace)(trace_fn *trace, void *arg);	/* set last; NULL: nobody can be asked */
@@ -235,9 +235,41 @@ const char *km_debug_place(uintptr_t address, char *text, size_t bytes)
 
 /* ------------------------------------------------------------------ a stack */
 
+/* Where the code of each of the library's files is: KM_CODE in port/cc.h makes the list, for the linker to join. */
+struct code {
+	int32_t start;			/* from here on */
+	uint32_t bytes;
+};
+extern const struct code __start_km_code[] km_hidden, __stop_km_code[] km_hidden;
+
+static bool is_listed(uintptr_t address)
+{
+	for (const struct code *code = __start_km_code; code < __stop_km_code; code++)
+		if (address - ((uintptr_t)&code->start + (uintptr_t)(intptr_t)code->start) < code->bytes)
+			return true;
+	return false;
+}
+
+/* Places of calls are few, and the same again and again. */
+static bool is_own(uintptr_t address)
+{
+	static uintptr_t others[64] km_sparse, own[64] km_sparse;
+	unsigned at = address / 4 % km_array_count(own);
+
+	if (km_load(&own[at]) == address)
+		return true;
+	if (km_load(&others[at]) == address)
+		return false;
+	bool listed = is_listed(address);
+	km_debug(is_listed((uintptr_t)is_listed), "the library's own code is in its list");
+	km_store(listed ? &own[at] : &others[at], address);
+	return listed;
+}
+
+/* Those of a program: of the library's own, which come first, it is known how many were passed. */
 struct frames {
-	uintptr_t address[KM_DEBUG_FRAMES + OWN_FRAMES];
-	unsigned count;
+	uintptr_t address[KM_DEBUG_FRAMES];
+	unsigned count, passed;
 };
 
 static int note(struct _Unwind_Context *context, void *arg)
@@ -246,11 +278,15 @@ static int note(struct _Unwind_Context *context, void *arg)
 	int interrupted = 0;
 	uintptr_t address = unwinder.ip(context, &interrupted);
 
-	if (!address || frames->count == km_array_count(frames->address))
+	if (!address)
 		return STOP;
+	if (!frames->count && frames->passed < OWN_FRAMES && is_own(address)) {
+		frames->passed++;
+		return interrupted ? STOP : GO_ON;
+	}
 	km_debug(frames->count < km_array_count(frames->address), "a frame has a place");
 	frames->address[frames->count++] = address;
-	return interrupted ? STOP : GO_ON;
+	return interrupted || frames->count == km_array_count(frames->address) ? STOP : GO_ON;
 }
 
 /* Of a program without a table of its functions the unwinder has a list, with a lock: fork leaves that as well to the
@@ -324,39 +360,9 @@ __attribute__((destructor)) static void end_early(void)
 		km_debug_stack_over();
 }
 
-/* Where the code of each of the library's files is: KM_CODE in port/cc.h makes the list, for the linker to join. */
-struct code {
-	int32_t start;			/* from here on */
-	uint32_t bytes;
-};
-extern const struct code __start_km_code[] km_hidden, __stop_km_code[] km_hidden;
-
-static bool is_listed(uintptr_t address)
-{
-	for (const struct code *code = __start_km_code; code < __stop_km_code; code++)
-		if (address - ((uintptr_t)&code->start + (uintptr_t)(intptr_t)code->start) < code->bytes)
-			return true;
-	return false;
-}
-
-/* Calls from one file to another are few, and the same again and again. */
 bool km_debug_has_stacks(void)
 {
 	return km_load(&unwinder.backtrace) != NULL;
-}
-
-static bool is_own(uintptr_t address)
-{
-	static uintptr_t known[64] km_sparse;
-	uintptr_t *place = &known[address / 4 % km_array_count(known)];
-
-	if (km_load(place) == address)
-		return true;
-	if (!is_listed(address))
-		return false;
-	km_debug(is_listed((uintptr_t)is_listed), "the library's own code is in its list");
-	km_store(place, address);
-	return true;
 }
 
 bool km_debug_is_early(const struct km_debug_track *track)
@@ -391,17 +397,13 @@ static km_noinline void ask(struct frames *frames)
 void km_debug_track(struct km_debug_track *track)
 {
 	struct frames frames = { .count = 0 };
-	unsigned passed = 0;
 
 	ask(&frames);
 	if (!frames.count)
 		frames.address[frames.count++] = (uintptr_t)__builtin_return_address(0);
-	while (passed < frames.count - 1 && is_own(frames.address[passed]))
-		passed++;
-	unsigned count = km_min(frames.count - passed, KM_DEBUG_FRAMES);
-	km_debug(count, "a call comes from somewhere");
+	km_debug(frames.count <= KM_DEBUG_FRAMES, "a call comes from somewhere");
 	__builtin_memset(track, 0, sizeof(*track));
-	__builtin_memcpy(track->frame, frames.address + passed, count * sizeof(*track->frame));
+	__builtin_memcpy(track->frame, frames.address, frames.count * sizeof(*track->frame));
 	track->when = km_os_now_ms();
 	track->cpu = km_os_getcpu();
 	track->thread = km_os_thread();

@@ -436,7 +436,8 @@ static void before_destroy(struct kmem_cache *cache)
 		km_store(&cache->going, true);
 		km_registry_unlock();
 		kvfree_rcu_barrier();
-		rcu.ops.synchronize();
+		if (km_load(&cache->slab_bytes) || cache->twins || cache->engine->shared_pages)
+			rcu.ops.synchronize();
 	} else {
 		wait();
 	}

@@ -311,6 +311,9 @@ static void destroyed_waits(void)
 	kmem_cache_free(cache, object);
 	kmem_cache_destroy(cache);
 	NEED(!under_way && synchronized == 1 && (slob || barriers == 2));
+	/* One that has no memory has nothing that a reader could look at. */
+	kmem_cache_destroy(kmem_cache_create("unused", 100, NULL, SLAB_TYPESAFE_BY_RCU));
+	NEED(slob || (synchronized == 1 && barriers == 2));
 	NEED(kmem_check_all() == 0);
 }
 

@@ -4,7 +4,7 @@
 
 TEST_SRC := $(wildcard tests/*/*.c)
 TEST_BIN := $(TEST_SRC:%.c=$(BUILD)/%)
-.PHONY: tests check coverage
+.PHONY: tests check check-long coverage
 tests: $(TEST_BIN)
 
 # A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<kind>/<name> := ... and so on.
@@ -26,6 +26,10 @@ check:
 	scripts/need $$(cat tests/packages)
 	$(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(or $(JOBS),$(shell nproc))) all tests $(if $(filter build,$(BUILD)),bench-workers)
 	tests/run
+
+# The same, where tests do by themselves what `make check` has time for a part of (CHECK_LONG): hours.
+check-long: export CHECK_LONG = 1
+check-long: check
 
 # Lines and branches of src/ that tests reach, as a table; docs/coverage.md.
 coverage:

@@ -276,6 +276,21 @@ KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_node(struct kmem_cache *cache, 
  */
 KMEM_API void kmem_cache_free(struct kmem_cache *cache, void *object);
 
+/*
+ * kmem_cache_alloc_nolock - an object without waiting for anything: no lock but one that is free, no system call. gfp:
+ * no other bits than __GFP_ZERO and __GFP_ACCOUNT, else NULL with EINVAL. NULL with ENOMEM more often than another
+ * call's: be ready for it. node: as kmem_cache_alloc_node. A cache that is debugged or named by KMEM_FAILSLAB, and one
+ * with SLAB_NODUMP or objects that are paid for, gives only what lies ready. Any context: also a signal handler that
+ * struck at any instruction, of this library or another. The first call of all must not be this one. Kernel: there is
+ * such a form of kmalloc only.
+ */
+KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_nolock(struct kmem_cache *cache, gfp_t gfp, int node);
+/*
+ * kmem_cache_free_nolock - give any object of the cache back in the same way: where the shelf does not take it, it is
+ * left to the next miss of the cache. errno is kept. Any context, as above.
+ */
+KMEM_API void kmem_cache_free_nolock(struct kmem_cache *cache, void *object);
+
 /* ---------------------------------------------------------------- 2. kmalloc */
 
 /*
@@ -326,6 +341,14 @@ extern __inline__ __attribute__((gnu_inline, always_inline, artificial)) void *k
 #endif
 /* kmalloc_node - kmalloc of memory node `node`, as kmem_cache_alloc_node. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kmalloc_node(size_t size, gfp_t gfp, int node);
+/*
+ * kmalloc_nolock - kmalloc without waiting for anything: see kmem_cache_alloc_nolock. Up to KMALLOC_MAX_CACHE_SIZE,
+ * else NULL with EINVAL, as for other bits than __GFP_ZERO and __GFP_ACCOUNT. Where its cache has no object, the next
+ * larger one is asked, once. Of engine slob less than a page. Kernel: the same.
+ */
+KMEM_API KMEM_MALLOC_LIKE KMEM_SIZED(1) void *kmalloc_nolock(size_t size, gfp_t gfp, int node);
+/* kfree_nolock - kfree in the same way; errno is kept. Kernel: only of what kmalloc_nolock gave; here of any block. */
+KMEM_API void kfree_nolock(const void *object);
 /* kzalloc_node - kzalloc of memory node `node`, as kmem_cache_alloc_node. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kzalloc_node(size_t size, gfp_t gfp, int node);
 /*

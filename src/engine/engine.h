@@ -523,6 +523,8 @@ km_inline char *km_slab_first(const struct kmem_cache *cache, const struct km_pa
 extern km_hidden km_tls bool km_slab_refused;
 /* A fresh slab of the cache: pages, descriptors and map set, counted; not on any list. */
 struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request);
+/* Its free is left to the next miss (cache->deferred), without a lock. */
+void km_defer(struct kmem_cache *cache, void *object);
 /* The same before its constructor runs, which is then up to the caller. */
 struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_request *request);
 /* It goes back; of SLAB_TYPESAFE_BY_RCU, after a grace period. */

@@ -8,6 +8,7 @@
 
 #include "../page/guarded.h"
 #include "../page/live.h"
+#include "../page/late.h"
 #include "../page/meta.h"
 #include "../page/nodump.h"
 #include "../page/own.h"
@@ -247,7 +248,7 @@ static void put_pages(const struct kmem_cache *cache, struct km_page *slab, unsi
 	else if (km_unlikely(km_hardening.own_addresses))
 		km_own_free(cache->name, slab, order);
 	else
-		km_pages_free(slab, order);
+		km_late_or_free(slab, order);
 }
 
 static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const struct km_request *request)
@@ -316,6 +317,17 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	km_count(cache, KMEM_ALLOC_SLAB);
 	KM_PROBE4(slab_alloc, cache->name, km_page_address(slab), order, slab->objects);
 	return slab;
+}
+
+/* Release: what the user wrote to the object comes before its link, for the thread that finishes the free. */
+km_cold void km_defer(struct kmem_cache *cache, void *object)
+{
+	void **link = (void **)((char *)object + cache->freeptr);
+	void *head = km_load(&cache->deferred);
+
+	do
+		*link = head;
+	while (!km_cas_release(&cache->deferred, &head, object));
 }
 
 struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request)

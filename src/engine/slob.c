@@ -9,6 +9,7 @@
  */
 #include "slob_marks.h"
 
+#include "../page/late.h"
 #include "../page/meta.h"
 #include "../port/bits.h"
 #include "../port/die.h"
@@ -199,7 +200,7 @@ static struct km_page *new_page(const struct km_request *request)
 		return NULL;
 	marks = km_meta_alloc(sizeof(*marks), request->may_wait);
 	if (!marks) {
-		km_pages_free(page, 0);
+		km_late_or_free(page, 0);
 		return NULL;
 	}
 	km_shared_page_comes(page);
@@ -216,7 +217,7 @@ static void free_page(struct km_page *page)
 {
 	km_meta_free(km_slob_page(page)->marks, sizeof(*km_slob_page(page)->marks));
 	km_pages_handed_out(km_slob_page(page)->base, KM_PAGE_SIZE);
-	km_pages_free(page, 0);
+	km_late_or_free(page, 0);
 }
 
 /* Events are counted under the lock: no atomic addition. */

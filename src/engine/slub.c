@@ -239,6 +239,21 @@ static bool stash(struct kmem_cache *cache, struct km_page *slab, void *freelist
 	return km_chain_partial_push(&cache->chain, &slub_slab(slab)->link, UINT64_MAX, &drained);
 }
 
+/* ... then its objects are all in use, as far as the slab knows, and come back one by one with the next miss. */
+static void defer_free(struct kmem_cache *cache, struct km_page *slab)
+{
+	uint64_t seen = slub_look(slab), next;
+
+	do
+		next = (seen & SLUB_OBJECTS) | slub_objects(seen);
+	while (!slub_change(slab, &seen, next));
+	km_debug(seen & SLUB_FROZEN, "a slab in hand is frozen");
+	for (void *object = slub_head(seen, km_page_address(slab)), *following; object; object = following) {
+		following = km_free_next(cache, object);
+		km_defer(cache, object);
+	}
+}
+
 void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *freelist, bool may_wait)
 {
 	struct slub_node *n = slub_node(cache, slab->node);
@@ -246,11 +261,10 @@ void km_slub_deactivate(struct kmem_cache *cache, struct km_page *slab, void *fr
 	bool remote, go = false;
 
 	if (!km_lock_may(&n->slabs.lock, may_wait)) {
-		if (stash(cache, slab, freelist))
-			return;
-		/* Not even a CPU to put it on: there is no third place. */
-		freelist = NULL;
-		km_lock(&n->slabs.lock);
+		/* Not even a CPU to put it on, or another thread is at it: stash has put back what was in hand. */
+		if (!stash(cache, slab, freelist))
+			defer_free(cache, slab);
+		return;
 	}
 	void *tail = cpu_tail(cache, slab, freelist, &count);
 	uint64_t word = splice(cache, slab, freelist, tail, count, false, &remote);

@@ -322,6 +322,11 @@ km_inline void km_front_check_gfp(const char *function, gfp_t gfp, const char *c
 /* Say that an allocation failed; returns NULL with errno = error. __GFP_NOFAIL ends the process. */
 void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_cold;
 
+/* nolock.c: an object that is had without waiting; bytes not 0: served by size. NULL with ENOMEM. And are the bits
+ * those that such a call may have? */
+void *km_front_alloc_nolock(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
+bool km_front_is_nolock(gfp_t gfp);
+
 /* Show the cache's id in `count` entries of a table of sizes while its shelf is open, 0 while it is not. */
 void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
 /* The same where they are a part of another's, which may serve them as well. */

@@ -82,7 +82,6 @@ void km_miss_free_twice(struct kmem_cache *cache, void *object)
 	km_misuse(KM_MISUSE_DOUBLE_FREE, "kmem_cache_free", object, cache->name);
 }
 
-/* Release: what the user wrote to the object comes before its link, for the thread that finishes the free. */
 void km_miss_defer(struct kmem_cache *cache, void *object)
 {
 	/* That takes no lock, and has no room for a link. */
@@ -90,12 +89,7 @@ void km_miss_defer(struct kmem_cache *cache, void *object)
 		km_guarding.free(cache, object, "kmem_cache_free");
 		return;
 	}
-	void **link = (void **)((char *)object + cache->freeptr);
-	void *head = km_load(&cache->deferred);
-
-	do
-		*link = head;
-	while (!km_cas_release(&cache->deferred, &head, object));
+	km_defer(cache, object);
 }
 
 /* Can a handler have left it? */
@@ -129,7 +123,7 @@ static km_cold void cut_damaged(struct kmem_cache *cache, void *object)
 	}
 }
 
-/* Acquire pairs with the release in km_miss_defer. */
+/* Acquire pairs with the release in km_defer. */
 void km_front_finish_deferred(struct kmem_cache *cache)
 {
 	if (km_likely(!km_load(&cache->deferred)))

@@ -83,6 +83,11 @@ km_inline bool hand_out(struct kmem_cache *cache, void *object)
 	return true;
 }
 
+bool km_proved_hand_out(struct kmem_cache *cache, void *object)
+{
+	return hand_out(cache, object);
+}
+
 static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	void *object;

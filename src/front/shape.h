@@ -21,6 +21,8 @@ bool km_front_change_shape(struct kmem_cache *cache, const struct km_shape *from
 			   bool may_wait) km_cold;
 /* proved.c: what stands before `below` where each free is proved. */
 const struct km_shape *km_proved_shape(const struct kmem_cache *cache);
+/* An object that did not come by that shape is its user's from now on. False: it is somebody's, which is said. */
+bool km_proved_hand_out(struct kmem_cache *cache, void *object);
 /* A new cache, whose id is known: are its frees to be looked at (page/live.h)? */
 void km_front_prove(struct kmem_cache *cache);
 

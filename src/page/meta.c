@@ -3,6 +3,7 @@
  * memory stays readable for ever; a free piece keeps what it held but for the link until it is had again, or its page
  * goes back to the system, which shows zeros then. A page that went back is on no free list, and marked.
  */
+#include "late.h"
 #include "meta.h"
 
 #include "../port/bits.h"
@@ -270,6 +271,10 @@ void km_meta_free(void *p, size_t bytes)
 	if (!p)
 		return;
 	km_debug(shift <= MAX_SHIFT, "a piece has the size of a list");
+	if (km_unlikely(km_late)) {
+		km_late_piece(p, bytes);
+		return;
+	}
 	bool was = km_busy_begin();
 	km_lock(&meta.lock);
 	push(p, shift);

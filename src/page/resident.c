@@ -5,6 +5,7 @@
  */
 #include "../port/die.h"
 #include "../port/os.h"
+#include "late.h"
 #include "nodump.h"
 #include "zone.h"
 
@@ -236,6 +237,7 @@ size_t km_pages_purge(unsigned decay_ms)
 {
 	size_t given = 0;
 
+	km_late_finish();
 	km_nodump_release();
 	for (unsigned i = 0; i < km_node_count; i++) {
 		fade(&km_arena.zone[i], !decay_ms);

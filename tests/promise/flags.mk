@@ -26,3 +26,5 @@ $(BUILD)/tests/promise/failslab: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_promise/guarded := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate,--wrap=clock_gettime
 TEST_CFLAGS_promise/guarded := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow
 $(BUILD)/tests/promise/guarded: $(BUILD)/libkmem-malloc.a
+# A clock that the test moves on.
+TEST_LIBS_promise/nolock_struck := -Wl,--wrap=clock_gettime

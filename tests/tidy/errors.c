@@ -260,6 +260,10 @@ static void objects(void)
 	kmem_cache_set_limit(cache, 0);
 	IS(kmem_cache_alloc, ENOMEM, of(kmem_cache_alloc(cache, QUIET)));
 	IS(kmem_cache_zalloc, ENOMEM, of(kmem_cache_zalloc(cache, QUIET)));
+	IS(kmem_cache_alloc_nolock, ENOMEM, WHEN_SHORT_APART(kmem_cache_alloc_nolock(cache, 0, NUMA_NO_NODE)));
+	IS(kmem_cache_alloc_nolock, EINVAL, of(kmem_cache_alloc_nolock(cache, GFP_KERNEL, NUMA_NO_NODE)));
+	IS(kmalloc_nolock, ENOMEM, WHEN_SHORT_APART(kmalloc_nolock(8000, 0, NUMA_NO_NODE)));
+	IS(kmalloc_nolock, EINVAL, of(kmalloc_nolock(8193, 0, NUMA_NO_NODE)));
 	IS(kmem_cache_alloc_node, ENOMEM, of(kmem_cache_alloc_node(cache, QUIET, 0)));
 	IS(kmem_cache_alloc_inline, ENOMEM, of(kmem_cache_alloc_inline(cache, QUIET)));
 	IS(kmem_cache_alloc_bulk, ENOMEM, of_bool(kmem_cache_alloc_bulk(cache, QUIET, 2, many)));

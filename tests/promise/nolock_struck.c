@@ -1,0 +1,391 @@
+/*
+ * nolock_struck: a signal handler strikes between any two instructions of the library, at breakpoints, and there
+ * allocates and frees: with the nolock calls, and with the ordinary ones, of the caches and sizes that are in use just
+ * then. Nobody gets an object that another has, no call waits, nothing is lost. The victim creates and destroys caches,
+ * misses, refills, spills, shrinks, allocates in bulk, resizes and frees large blocks, has sheaves filled, charges
+ * groups, and gives back what is idle. Under each engine.
+ *
+ * The instructions are in 23 parts, each 23rd in one. STRIKE_PARTS of them are struck, beginning with STRIKE_SEED; with
+ * CHECK_LONG all, that is each instruction that the victim comes by.
+ * Disciplines: all.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <kmem/memcg.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <ucontext.h>
+
+#include "kit/api.h"
+#include "port/lock.h"
+
+#ifndef __x86_64__
+int main(void)
+{
+	printf("its breakpoints are x86-64's\n");
+	return 77;
+}
+#else
+
+#define PARTS 23
+/* No breakpoint is over these. */
+#define APART __attribute__((section("text_apart"), noinline))
+
+static unsigned long struck, got, none, struck_busy;
+static struct kmem_cache *shared;
+
+/* The clock is the test's: what goes by time is met where it should be. */
+static volatile time_t now = 1000;
+int __wrap_clock_gettime(clockid_t id, struct timespec *time);
+int __wrap_clock_gettime(clockid_t id, struct timespec *time)
+{
+	(void)id;
+	*time = (struct timespec){ .tv_sec = now };
+	return 0;
+}
+
+/* ------------------------------------------------------------------ objects that say whose they are */
+
+#define OWNED 0x5a17c0de00000000ul
+static uint64_t mark_of(void *p) { return OWNED ^ (uintptr_t)p; }
+
+/* The marks are at both ends, so far as there is room. */
+static void *begins(void *p, size_t bytes, bool zeros)
+{
+	volatile uint64_t *first = p, *last = (volatile uint64_t *)((char *)p + bytes - 8);
+
+	if (!p)
+		return NULL;
+	NEED(*first != mark_of(p), "an object is given out twice");
+	for (size_t i = 0; zeros && i < bytes / 8; i++)
+		NEED(!first[i]);
+	*first = *last = mark_of(p);
+	return p;
+}
+
+static void *ends(void *p, size_t bytes)
+{
+	volatile uint64_t *first = p, *last = (volatile uint64_t *)((char *)p + bytes - 8);
+
+	NEED(*first == mark_of(p) && *last == mark_of(p), "an object was written to by another");
+	*first = *last = 0;
+	return p;
+}
+
+/* ------------------------------------------------------------------ the handler */
+
+#define KEPT 61
+static struct { void *p; size_t bytes; } kept[KEPT];	/* bytes 0: of the cache */
+
+static void free_one(unsigned i, unsigned how)
+{
+	size_t bytes = kept[i].bytes ?: 64;
+	void *p = kept[i].p ? ends(kept[i].p, bytes) : NULL;
+
+	kept[i].p = NULL;
+	if (!p)
+		return;
+	if (!kept[i].bytes)
+		how % 2 ? kmem_cache_free_nolock(shared, p) : kmem_cache_free(shared, p);
+	else
+		how % 2 ? kfree_nolock(p) : kfree(p);
+}
+
+static void keep(unsigned i, void *p, size_t bytes, bool zeros, int before)
+{
+	NEED(p ? errno == before : errno == ENOMEM, "errno %d, before %d", errno, before);
+	errno = before;
+	*(p ? &got : &none) += 1;
+	kept[i].p = begins(p, bytes ?: 64, zeros);
+	kept[i].bytes = bytes;
+}
+
+static void strike(void)
+{
+	static unsigned turn;
+	static const size_t sizes[] = { 40, 64, 300, 2000, 8192 };
+	unsigned i = turn++ % KEPT;
+	size_t bytes = sizes[turn % 5];
+
+	struck++;
+	struck_busy += km_front_busy != 0;
+	free_one(i, turn / KEPT);
+	switch (turn % 5) {
+	case 0:
+		keep(i, kmem_cache_alloc_nolock(shared, 0, NUMA_NO_NODE), 0, false, errno);
+		break;
+	case 1:
+		keep(i, kmem_cache_alloc_nolock(shared, __GFP_ZERO, NUMA_NO_NODE), 0, true, errno);
+		break;
+	case 2:
+		keep(i, kmem_cache_alloc(shared, GFP_NOWAIT), 0, false, errno);
+		break;
+	case 3:
+		if (slob && bytes > 4000)
+			bytes = 64;
+		keep(i, kmalloc_nolock(bytes, turn & 8 ? __GFP_ZERO : 0, NUMA_NO_NODE), bytes, turn & 8, errno);
+		break;
+	default:
+		keep(i, kmalloc(bytes, GFP_NOWAIT), bytes, false, errno);
+	}
+}
+
+/* ------------------------------------------------------------------ breakpoints */
+
+/* Every instruction of the program, as the disassembler sees them, by address. */
+#define MOST_POINTS 400000
+static struct point { uintptr_t at; uint8_t byte; bool armed, struck; } points[MOST_POINTS];
+static size_t point_count;
+extern const char __ehdr_start[];
+
+struct descriptor { uint32_t version, flags; uint64_t start, length, abort; };
+extern const struct descriptor *const __start___rseq_cs_ptr_array[];
+extern const struct descriptor *const __stop___rseq_cs_ptr_array[];
+
+/* In front of the label where an interrupted sequence goes on there is a signature, which is no instruction. */
+static bool is_signature(uintptr_t at)
+{
+	const struct descriptor *const *each = __start___rseq_cs_ptr_array;
+
+	for (; each < __stop___rseq_cs_ptr_array; each++)
+		if ((*each)->abort - 8 <= at && at < (*each)->abort)
+			return true;
+	return false;
+}
+
+static void find_points(void)
+{
+	char path[512], command[640], line[512], *rest;
+	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	NEED(length > 0);
+	path[length] = '\0';
+	snprintf(command, sizeof(command), "objdump -d --no-show-raw-insn -j .text '%s'", path);
+	FILE *file = popen(command, "r");
+	NEED(file);
+	while (fgets(line, sizeof(line), file)) {
+		uintptr_t at = strtoull(line, &rest, 16) + (uintptr_t)__ehdr_start;
+
+		if (rest == line || rest[0] != ':' || !strchr(rest, '\t') || is_signature(at))
+			continue;
+		NEED(point_count < MOST_POINTS && (!point_count || at > points[point_count - 1].at));
+		points[point_count++] = (struct point){ .at = at };
+	}
+	NEED(pclose(file) == 0 && point_count);
+	uintptr_t first = points[0].at & -4096ul, last = points[point_count - 1].at | 4095;
+	NEED(!mprotect((void *)first, last + 1 - first, PROT_READ | PROT_WRITE | PROT_EXEC));
+}
+
+APART static void arm(struct point *point)
+{
+	point->byte = *(volatile uint8_t *)point->at;
+	point->armed = true;
+	*(volatile uint8_t *)point->at = 0xcc;
+}
+
+APART static void disarm(struct point *point)
+{
+	*(volatile uint8_t *)point->at = point->byte;
+	point->armed = false;
+}
+
+/* The first point from that address on. */
+APART static size_t point_from(uintptr_t at)
+{
+	size_t low = 0, high = point_count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (points[middle].at < at)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The kernel has led an interrupted sequence to its end: it was struck at the first of its breakpoints. */
+APART static struct point *in_sequence(uintptr_t abort)
+{
+	const struct descriptor *const *each = __start___rseq_cs_ptr_array;
+
+	for (; each < __stop___rseq_cs_ptr_array; each++) {
+		size_t i = point_from((*each)->start);
+
+		if ((*each)->abort != abort)
+			continue;
+		for (; i < point_count && points[i].at < (*each)->start + (*each)->length; i++)
+			if (points[i].armed)
+				return &points[i];
+	}
+	return NULL;
+}
+
+/* Those that the handler met itself: they are for its victim. */
+static struct point *met[4096];
+static size_t met_count;
+static bool striking;
+
+APART static void on_trap(int number, siginfo_t *info, void *arg)
+{
+	greg_t *ip = &((ucontext_t *)arg)->uc_mcontext.gregs[REG_RIP];
+	size_t i = point_from((uintptr_t)*ip - 1);
+	bool plain = i < point_count && points[i].at == (uintptr_t)*ip - 1 && points[i].armed;
+	struct point *point = plain ? &points[i] : in_sequence((uintptr_t)*ip);
+	int saved_errno = errno;
+
+	(void)number, (void)info;
+	NEED(point, "a trap at %#lx", (unsigned long)*ip - (unsigned long)__ehdr_start);
+	disarm(point);
+	if (plain)
+		--*ip;
+	if (striking) {
+		NEED(met_count < sizeof(met) / sizeof(*met));
+		met[met_count++] = point;
+		return;
+	}
+	striking = point->struck = true;
+	strike();
+	while (met_count)
+		arm(met[--met_count]);
+	striking = false;
+	errno = saved_errno;
+}
+
+/* ------------------------------------------------------------------ the victim */
+
+enum { COUNT = 400 };
+
+static void one_by_one(void)
+{
+	void *objects[COUNT];
+
+	for (int i = 0; i < COUNT; i++)
+		objects[i] = begins(kmem_cache_alloc(shared, GFP_KERNEL), 64, false);
+	for (int i = 0; i < COUNT; i++)
+		kmem_cache_free(shared, ends(objects[i], 64));
+}
+
+static void sizes(void)
+{
+	static const size_t bytes[] = { 40, 300, 2000, 8192, 20000, 300, 64 };
+	void *p[7];
+
+	for (int i = 0; i < 7; i++)
+		p[i] = begins(kmalloc(bytes[i], GFP_KERNEL), bytes[i], false);
+	for (int i = 0; i < 7; i++)
+		kfree(ends(p[i], bytes[i]));
+	void *grown = kmalloc(300, GFP_KERNEL);
+	grown = krealloc(grown, 2000, GFP_KERNEL);
+	grown = krealloc(grown, 20000, GFP_KERNEL);
+	kfree(grown);
+}
+
+static void in_bulk(void)
+{
+	void *objects[200];
+
+	NEED(kmem_cache_alloc_bulk(shared, GFP_KERNEL, 200, objects));
+	for (int i = 0; i < 200; i++)
+		begins(objects[i], 64, false);
+	for (int i = 0; i < 200; i++)
+		ends(objects[i], 64);
+	kmem_cache_free_bulk(shared, 200, objects);
+	struct slab_sheaf *sheaf = kmem_cache_prefill_sheaf(shared, GFP_KERNEL, 10);
+	NEED(sheaf);
+	void *p = begins(kmem_cache_alloc_from_sheaf(shared, GFP_KERNEL, sheaf), 64, false);
+	kmem_cache_return_sheaf(shared, GFP_KERNEL, sheaf);
+	kmem_cache_free(shared, ends(p, 64));
+}
+
+static void come_and_go(void)
+{
+	/* Reclaim has its turn. */
+	now += 3;
+	struct kmem_cache *cache = kmem_cache_create("victim", 200, NULL, 0);
+
+	NEED(cache);
+	void *p = begins(kmem_cache_alloc(cache, GFP_KERNEL), 200, false);
+	kmem_cache_free(cache, ends(p, 200));
+	kmem_cache_shrink(cache);
+	kmem_cache_destroy(cache);
+	kmem_cache_shrink(shared);
+}
+
+static void groups(void)
+{
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "payer", 0);
+	void *p[10];
+
+	NEED(group);
+	for (int i = 0; i < 10; i++)
+		p[i] = kmalloc_in(group, 300, GFP_KERNEL);
+	for (int i = 0; i < 10; i++)
+		kfree(p[i]);
+	mem_cgroup_put(group);
+}
+
+static unsigned long number_of(const char *name, unsigned long usual)
+{
+	const char *text = getenv(name);
+
+	return text ? strtoul(text, NULL, 10) : usual;
+}
+
+/* A part of all instructions at a time: each of them is struck where the victim first comes by. */
+APART static void round_of(void (*work)(void), unsigned long part)
+{
+	for (size_t i = 0; i < point_count; i++)
+		if (i % PARTS == part % PARTS)
+			arm(&points[i]);
+	work();
+	for (size_t i = 0; i < point_count; i++)
+		if (points[i].armed)
+			disarm(&points[i]);
+	for (unsigned i = 0; i < KEPT; i++)
+		free_one(i, part);
+}
+
+static void by_parts(void (*work)(void))
+{
+	struct sigaction action = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO | SA_NODEFER };
+	unsigned long rounds = number_of("STRIKE_PARTS", getenv("CHECK_LONG") ? PARTS : 3);
+	unsigned long seed = number_of("STRIKE_SEED", 0);
+	struct kmem_cache_stats stats;
+
+	shared = make("shared", 64);
+	work();
+	find_points();
+	NEED(!sigaction(SIGTRAP, &action, NULL));
+	for (unsigned long i = 0; i < rounds; i++)
+		round_of(work, seed + i);
+	/* What handlers left is finished by the next who misses. */
+	kmem_cache_shrink(shared);
+	kmem_shrink_all();
+	kmem_cache_get_stats(shared, &stats);
+	NEED(!stats.active_objects && !stats.total_slabs);
+	NEED(kmem_check_all() == 0);
+	printf("STRIKE_SEED=%lu STRIKE_PARTS=%lu: %lu of %zu instructions, %lu inside; %lu objects, %lu times none\n",
+	       seed, rounds, struck, point_count, struck_busy, got, none);
+	NEED(struck > 20 && got > 10 && (struck_busy > 0 || slob));
+}
+
+static void struck_one_by_one(void) { by_parts(one_by_one); }
+static void struck_sizes(void) { by_parts(sizes); }
+static void struck_bulk(void) { by_parts(in_bulk); }
+static void struck_caches(void) { by_parts(come_and_go); }
+static void struck_groups(void)
+{
+	if (!slob)
+		by_parts(groups);
+}
+
+static const struct test_case cases[] = {
+	{ "one by one", struck_one_by_one }, { "sizes", struck_sizes }, { "bulk", struck_bulk },
+	{ "caches", struck_caches }, { "groups", struck_groups },
+};
+API_MAIN(cases)
+#endif

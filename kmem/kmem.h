@@ -14,6 +14,10 @@ int cmd_bench(int argc, char **argv);
 int cmd_symbols(int argc, char **argv);
 int cmd_debug(int argc, char **argv);
 
+/* fail.c: words for --fail by which the functions that `settings` names as callers are found which the program, of that
+ * name, keeps to itself: each behind a comma, as many as `bytes` have room for. */
+void kmem_fail_callers(const char *settings, const char *program, const char *name, char *text, size_t bytes);
+
 /* Print the text and exit with 0, or with 1 where it can't be printed. */
 _Noreturn void kmem_help(const char *text);
 /* "kmem COMMAND: ..." and exit with 2. */

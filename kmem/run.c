@@ -599,16 +599,20 @@ static int set_leaks(const struct run_options *options)
 
 /* All of malloc's requests may wait. The seed is chosen here where none is given, so that the programs that this one
  * starts meet the same failures when all of it is run again. */
-static bool set_fail(const char *settings)
+static bool set_fail(const char *settings, const char *program, const char *name)
 {
-	char text[MOST_FAIL + 64];
+	char text[512], callers[512];
 	unsigned seed = 0;
 
 	if (!settings)
 		return true;
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = (unsigned)getpid();
-	snprintf(text, sizeof(text), "ignore-gfp-wait=N,seed=%u,%s", seed % 1000000, settings);
+	int length = snprintf(text, sizeof(text), "ignore-gfp-wait=N,seed=%u,%s", seed % 1000000, settings);
+	/* As many as there is room for. */
+	if (program)
+		kmem_fail_callers(settings, program, name, callers, sizeof(text) - (size_t)length);
+	strcat(text, program ? callers : "");
 	return setenv("KMEM_FAILSLAB", text, 1) == 0;
 }
 
@@ -621,7 +625,7 @@ int cmd_run(int argc, char **argv)
 
 	if (status)
 		return status;
-	if (!set_options(&options) || !set_fail(options.fail) ||
+	if (!set_options(&options) ||
 	    !set_joined("LD_PRELOAD", library, ':', getenv("LD_PRELOAD") ?: ""))
 		return kmem_failed(126, "run", "out of memory");
 	if ((options.stats && (status = set_report("stats", "KMEM_STATS", options.stats))) ||
@@ -630,6 +634,8 @@ int cmd_run(int argc, char **argv)
 	const char *program = find_program(argv[first], found, sizeof(found));
 	if (program && (status = check_program(program, argv + first + 1)))
 		return status;
+	if (!set_fail(options.fail, program, argv[first]))
+		return kmem_failed(126, "run", "out of memory");
 	execvp(argv[first], argv + first);
 	status = errno == ENOENT || errno == ENOTDIR ? 127 : 126;
 	return kmem_failed(status, "run", "%s: %s", argv[first], strerror(errno));

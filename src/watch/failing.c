@@ -271,7 +271,40 @@ static const char *last_part(const char *path)
 	return name;
 }
 
-/* By its function's name, as far as the dynamic linker knows it, or by its object's. */
+/* The number behind a sign and 0x; *at becomes what follows. False: there is none. */
+static bool read_offset(const char **at, char sign, uintptr_t *offset)
+{
+	const char *digit = *at + 3;
+
+	if ((*at)[0] != sign || (*at)[1] != '0' || (*at)[2] != 'x')
+		return false;
+	for (*offset = 0; (*digit >= '0' && *digit <= '9') || (*digit >= 'a' && *digit <= 'f'); digit++)
+		*offset = *offset << 4 | (uintptr_t)(*digit <= '9' ? *digit - '0' : *digit - 'a' + 10);
+	*at = digit;
+	return true;
+}
+
+/* FILE+0xFROM-0xTO: a part of a file, which a function is that the dynamic linker does not know (kmem/fail.c). */
+static bool is_in_part(const char *patterns, const char *file, uintptr_t offset)
+{
+	size_t length = __builtin_strlen(file);
+
+	for (const char *next; *patterns; patterns = next) {
+		const char *at = patterns + length;
+		uintptr_t from, to;
+
+		next = patterns;
+		while (*next++ != ',')
+			;
+		if (length < (size_t)(next - patterns) && __builtin_memcmp(patterns, file, length) == 0 &&
+		    read_offset(&at, '+', &from) && read_offset(&at, '-', &to) && *at == ',' && offset >= from &&
+		    offset < to)
+			return true;
+	}
+	return false;
+}
+
+/* By its function's name, as far as the dynamic linker knows it, or by its file's. */
 static bool is_caller(uintptr_t address)
 {
 	Dl_info info = { .dli_fname = NULL };
@@ -283,8 +316,10 @@ static bool is_caller(uintptr_t address)
 		return true;
 	if (!dladdr || !dladdr((void *)(address - 1), &info))
 		return false;
-	return (info.dli_sname && fits_some(now.caller, info.dli_sname)) ||
-	       (info.dli_fname && fits_some(now.caller, last_part(info.dli_fname)));
+	if (info.dli_sname && fits_some(now.caller, info.dli_sname))
+		return true;
+	const char *file = info.dli_fname ? last_part(info.dli_fname) : "";
+	return fits_some(now.caller, file) || is_in_part(now.caller, file, address - 1 - (uintptr_t)info.dli_fbase);
 }
 
 static bool has_filter(void)

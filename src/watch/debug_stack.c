@@ -165,8 +165,8 @@ static bool find(uintptr_t address, struct object *object)
 	struct search search = { address, object };
 
 	*object = (struct object){ .count = 0 };
-	if (FINDS_AT_ONCE && !km_load(&over))
-		return find_at_once(address, object);
+	if (FINDS_AT_ONCE && (find_at_once(address, object) || !km_load(&over)))
+		return object->name;
 	if (!FINDS_AT_ONCE && may_ask_linker())
 		return dl_iterate_phdr(look, &search);
 	return find_in_list(address, object);
@@ -367,7 +367,7 @@ bool km_debug_has_stacks(void)
 
 bool km_debug_is_early(const struct km_debug_track *track)
 {
-	return km_load(&unwinder.backtrace) && is_own(track->frame[0]);
+	return km_load(&unwinder.backtrace) && track->frame[0] && is_own(track->frame[0]);
 }
 
 /* NULL: nobody can be asked just now. */

@@ -297,13 +297,13 @@ static void broken(struct kmem_cache *cache, struct km_page *slab, void *object,
 	km_debug_report_fix(cache, fix);
 }
 
-/* A word that is damaged says nothing against it. */
 static bool may_be_free(const struct kmem_cache *cache, const void *object)
 {
 	if (!km_is_debugged(cache))
 		return true;
 	enum km_debug_state state = km_debug_look(cache, object).state;
-	return state == KM_DEBUG_FREE || state == KM_DEBUG_DAMAGED;
+	return state == KM_DEBUG_FREE ||
+	       (state == KM_DEBUG_DAMAGED && !km_debug_seems_taken(cache, (void *)object, false));
 }
 
 /* ------------------------------------------------------------------ who asks */

@@ -20,19 +20,19 @@
 #include "../port/die.h"
 #include "../port/os.h"
 
-/* A page without access in front of each slot, and one behind the last. */
 #define LOOKED_AT	64u		/* caches, by one tick */
-#define SKIPPED		8u		/* of them, at most, before one is chosen */
-#define SOURCE_FRAMES	8u
-#define CLAIMS		4u
+#define SKIPPED		8u		/* of them, fewer than that before one is chosen */
+#define SOURCE_FRAMES	8u		/* of a stack, that make it another source */
+#define CLAIMS		4u		/* of a slot, where others are quicker */
 
 static struct {
 	struct km_guard_slot *slot;
 	unsigned count, ms;
 	size_t page;
-	bool ready;			/* last */
-	uint32_t unclosed;
-	uint64_t turn, next_ms;
+	bool ready;			/* objects may be had; set last */
+	uint32_t unclosed;		/* free slots whose page is open still */
+	uint64_t turn;			/* frees, ever */
+	uint64_t next_ms;		/* when a cache is to be chosen */
 } pool;
 
 unsigned km_guard_slots(struct km_guard_slot **slot)

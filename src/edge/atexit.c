@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <signal.h>
 
 #include <kmem/stats.h>
@@ -134,8 +135,10 @@ static void print_leaks(int fd)
 
 	km_os_program(program, sizeof(program));
 	km_print(&writer, "libkmem: %s (%u): by whom what is not freed was allocated:\n", program, km_os_pid());
-	if (km_print_end(&writer) || km_debugging.print_leaks(fd))
-		km_warn("KMEM_LEAKS: can't write");
+	int error = km_print_end(&writer) ?: km_debugging.print_leaks(fd);
+	if (error)
+		km_warn("KMEM_LEAKS: %s", error == -EINVAL ? "no cache has tracks" :
+			error == -ENOMEM ? "there is no memory to count stacks" : "can't write");
 }
 
 /* Through a file in memory: a command that fails has taken nothing away. */

@@ -26,9 +26,9 @@ static void *refused(int error)
  * come from what lies ready, or not at all. */
 static bool may_enter(const struct kmem_cache *cache, gfp_t gfp)
 {
-	return !(gfp & __GFP_ACCOUNT) && !cache->charge_all && !cache->keeper && !km_hardening.own_addresses &&
-	       !(cache->flags & (SLAB_NODUMP | SLAB_FAILSLAB)) && km_plain_shape(cache) != &km_shape_watched &&
-	       km_plain_shape(cache) != &km_shape_dead;
+	return !(gfp & __GFP_ACCOUNT) && !cache->charge_all && !km_account_here && !cache->keeper &&
+	       !(cache->flags & (SLAB_NODUMP | SLAB_FAILSLAB)) && !km_hardening.own_addresses &&
+	       km_plain_shape(cache) != &km_shape_watched && km_plain_shape(cache) != &km_shape_dead;
 }
 
 /* Busy, and no handler's. */

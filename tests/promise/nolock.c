@@ -64,6 +64,20 @@ static void arguments(void)
 	gone(cache);
 }
 
+/* A thread that pays for everything pays for these, but for what its stocks had already. */
+static void pays_for_all(struct mem_cgroup *group)
+{
+	static void *objects[600];
+	uint64_t before = mem_cgroup_current(group), got = 0;
+	MEMCG_SCOPE_ALL(group);
+
+	for (int i = 0; i < 600; i++)
+		got += (objects[i] = kmalloc_nolock(3000, 0, ANY)) != NULL;
+	CHECK(got * 3000 <= mem_cgroup_current(group) - before + (1 << 19), "%lu objects", (unsigned long)got);
+	for (int i = 0; i < 600; i++)
+		kfree_nolock(objects[i]);
+}
+
 /* What is paid for comes from what lies ready, or from the group's stock and the shelf. */
 static void accounts(void)
 {
@@ -81,6 +95,7 @@ static void accounts(void)
 	for (int i = 0; i < 50; i++)
 		kfree_nolock(objects[i]);
 	CHECK(got || strcmp(kmem_percpu_discipline(), "rseq"));
+	pays_for_all(group);
 	set_active_memcg(former);
 	mem_cgroup_put(group);
 	kmem_shrink_all();

@@ -88,7 +88,7 @@ static void free_blocks(struct block *block)
 		km_debug(block->count && block->count <= km_array_count(block->object),
 			 "a block that waits has objects");
 		kfree_bulk(block->count, block->object);
-		bool was = km_busy_begin();
+		uint8_t was = km_busy_begin();
 		km_meta_free(block, sizeof(*block));
 		km_busy_end(was);
 		km_sub(&rcu.blocks, (size_t)1);
@@ -112,7 +112,7 @@ static void free_chain(struct link *link)
 
 static void free_slabs(struct km_page *slab)
 {
-	bool was = km_busy_begin();
+	uint8_t was = km_busy_begin();
 
 	for (struct km_page *next; slab; slab = next) {
 		next = (struct km_page *)slab->list.next;
@@ -176,7 +176,7 @@ static void begin(void)
 
 static void begin_if_idle(void)
 {
-	bool was = km_busy_begin();
+	uint8_t was = km_busy_begin();
 
 	km_lock(&rcu.lock);
 	if (!rcu.under_way)
@@ -190,7 +190,7 @@ static void end(struct kmem_rcu_head *head)
 {
 	(void)head;
 	km_debug(rcu.under_way, "what ends was under way");
-	bool was = km_busy_begin();
+	uint8_t was = km_busy_begin();
 	km_lock(&rcu.lock);
 	rcu.ending = true;
 	km_unlock(&rcu.lock);
@@ -243,7 +243,8 @@ static bool is_among(const struct block *block, const struct link *link, const v
 /* It takes time by what waits. Under the lock nothing is collected, and the pile stays until its end begins. */
 static bool waits(const void *object)
 {
-	bool was = km_busy_begin(), found;
+	uint8_t was = km_busy_begin();
+	bool found;
 
 	km_lock(&rcu.lock);
 	found = is_among(NULL, km_load_acquire(&rcu.chain), object) ||
@@ -302,7 +303,8 @@ static bool put(const void *object, bool may_wait)
 {
 	if (km_front_busy)
 		return false;
-	bool was = km_busy_begin(), added = false, told = true;
+	bool added = false, told = true;
+	uint8_t was = km_busy_begin();
 	struct waiting *here = lock_here();
 
 	if (here) {
@@ -391,7 +393,7 @@ void kvfree_rcu_barrier(void)
 {
 	if (!km_load_acquire(&km_grace))
 		return;
-	bool was = km_busy_begin();
+	uint8_t was = km_busy_begin();
 	km_lock(&rcu.lock);
 	/* One that is under way has collected before; the next one will collect what there is now. */
 	uint64_t last = rcu.begun + 1;

@@ -31,6 +31,8 @@
 #include "hardened.h"
 #include "shape.h"
 
+#define MOST_LOST 1024u		/* objects in a row that can't be handed out */
+
 /* In the first range, as nearly all. */
 km_inline bool is_near(const void *object)
 {
@@ -71,10 +73,32 @@ km_inline bool take_near(struct kmem_cache *cache, void *object)
 	return true;
 }
 
+/* Is it the start of an object of the cache? By its address, or by the descriptor of its page. */
+static bool is_object(const struct kmem_cache *cache, const void *object)
+{
+	if (km_likely(is_near(object)) && km_likely(km_hot.map[km_page_index(object)] == cache->live_id) &&
+	    km_likely(km_hot.caches[cache->live_id]))
+		return km_likely(km_id_valid(cache->live_id, object));
+	const struct km_page *page = km_page_of(object), *slab = page ? km_page_head((struct km_page *)page) : NULL;
+	return slab && slab->type == KM_PAGE_SLAB && slab->cache == cache &&
+	       km_object_index(cache, slab, km_slab_first(cache, slab), object) >= 0;
+}
+
+/* A chain's next object is what stood in the last one, to which a user may have written after its free. */
+static km_noinline bool link_is_sound(struct kmem_cache *cache, void *object)
+{
+	if (km_likely(is_object(cache, object)))
+		return true;
+	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->name);
+	return false;
+}
+
 km_inline bool hand_out(struct kmem_cache *cache, void *object)
 {
+	if (cache->engine->front == KM_FRONT_CHAIN && km_unlikely(!link_is_sound(cache, object)))
+		return false;
 	uint8_t *byte = byte_of(cache, object);
-
+	km_debug(byte, "an object that is handed out lies in a range");
 	if (km_unlikely(km_load(byte)))
 		return handed_out_twice(cache, object);
 	km_store(byte, km_live_proof(object));
@@ -90,12 +114,16 @@ bool km_proved_hand_out(struct kmem_cache *cache, void *object)
 
 static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node)
 {
-	void *object;
+	/* After a warning it goes on; a list that is so damaged fails the call. */
+	for (unsigned tries = 0; tries < MOST_LOST; tries++) {
+		void *object = cache->below->alloc(cache, gfp & ~__GFP_ZERO, node);
 
-	do
-		object = cache->below->alloc(cache, gfp & ~__GFP_ZERO, node);
-	while (object && !hand_out(cache, object));
-	return km_likely(object) ? km_miss_asked(cache, object, gfp, 0) : NULL;
+		if (km_unlikely(!object))
+			return NULL;
+		if (km_likely(hand_out(cache, object)))
+			return km_miss_asked(cache, object, gfp, 0);
+	}
+	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
 }
 
 /* An object that was popped, and is in another range or somebody's. */

@@ -5,6 +5,8 @@
 #define CHECK_FD 2
 #include "kit/api.h"
 
+#include "engine/engine.h"
+
 #define SIZE 104
 #define MANY 300
 
@@ -121,6 +123,38 @@ static void quarantine(void)
 	ends(written_while_it_waits, "object, or what surrounds it, was overwritten");
 }
 
+/* Engine slub's link in a free object leads where a user wants it: that is not handed out. */
+static uintptr_t forged;
+static void forge(void)
+{
+	unsigned char *p = get(), *q = get();
+
+	kmem_cache_free(cache, q);
+	kmem_cache_free(cache, p);
+	__asm__ volatile("" : "+r"(p) : : "memory");
+	((uintptr_t *)p)[SIZE / 2 / 8] = forged;
+	for (int i = 0; i < MANY; i++)
+		get();
+}
+
+static void links(void)
+{
+	static uintptr_t strange[16];
+	struct kmem_cache *other = make("other", SIZE);
+	unsigned char *mine = get();
+	const uintptr_t wrong[] = { (uintptr_t)mine + 8, (uintptr_t)kmem_cache_alloc(other, GFP_KERNEL),
+				    (uintptr_t)strange };
+
+	forged = (uintptr_t)mine;
+	if (cache->engine->front == KM_FRONT_CHAIN)
+		ends(forge, "object already free");
+	for (size_t i = 0; cache->engine->front == KM_FRONT_CHAIN && i < 3; i++) {
+		forged = wrong[i];
+		ends(forge, "free memory of this page was written to");
+	}
+	kmem_cache_free(cache, mine);
+}
+
 static const struct part {
 	const char *name, *options;
 	void (*run)(void);
@@ -130,6 +164,7 @@ static const struct part {
 	{ "canary", "canary:1", canary },
 	{ "quarantine", "quarantine:1", quarantine },
 	{ "all", "canary:1,quarantine:1", canary },
+	{ "links", "zero_on_free:0", links },
 };
 
 static int part(const char *name)
@@ -146,11 +181,11 @@ static int part(const char *name)
 }
 
 #define PART(index) static void part_##index(void) { with(parts[index].options, parts[index].name); }
-PART(0) PART(1) PART(2) PART(3) PART(4)
+PART(0) PART(1) PART(2) PART(3) PART(4) PART(5)
 
 static const struct test_case cases[] = {
 	{ "zeros when freed", part_0 }, { "zeros when handed out", part_1 }, { "canary", part_2 },
-	{ "quarantine", part_3 }, { "all of them", part_4 },
+	{ "quarantine", part_3 }, { "all of them", part_4 }, { "links", part_5 },
 };
 
 int main(int argc, char **argv)

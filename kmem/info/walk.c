@@ -226,6 +226,8 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 	into->sibling_of = cache->sibling_of;
 	into->carried = cache->carried & KM_DEBUG_FLAGS;
 	*stats = (struct kmem_cache_stats){
+		.active_objects = cache->guarded,	/* in no slab, all of them out */
+		.total_objects = cache->guarded,
 		.min_partial = cache->min_partial,
 		.object_size = cache->object_size,
 		.size = cache->size,

@@ -59,7 +59,7 @@ const struct km_field km_fields[] = {
 	CACHE(shelf.inner.mask), CACHE(shelf.block_mask), CACHE(shelf.slot), CACHE(charged.block_mask),
 	CACHE(charged.slot), CACHE(chain.slot), CACHE(capacity), CACHE(pad), CACHE(size), CACHE(object_size),
 	CACHE(objects), CACHE(order), CACHE(slab_pages), CACHE(freeptr), CACHE(engine), CACHE(dead), CACHE(min_partial),
-	CACHE(batchcount), CACHE(shared), CACHE(all.next), CACHE(all.prev), CACHE(group),
+	CACHE(batchcount), CACHE(shared), CACHE(all.next), CACHE(all.prev), CACHE(group), CACHE(guarded),
 	CACHE(sibling_of), CACHE(carried),
 	KM_FIELD_ARRAY("cache", struct kmem_cache, node),
 	KM_FIELD_ARRAY("cache", struct kmem_cache, name),

@@ -40,10 +40,12 @@ void km_front_want_sizes(bool wanted)
 		km_store(&km_direct.most[i], wanted ? 0 : km_load(&km_direct.usual[i]));
 }
 
-/* An object that is to be readable after it was freed can't be guarded, and one that is watched is by others. */
+/* An object that is to be readable after it was freed can't be guarded, nor one that lies apart, or may fail on
+ * purpose; and one that is watched is by others. */
 bool km_front_can_sample(const struct kmem_cache *cache)
 {
-	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_SKIP_KFENCE | KM_DEBUG_LAYOUT;
+	const slab_flags_t never = SLAB_TYPESAFE_BY_RCU | SLAB_SKIP_KFENCE | SLAB_NODUMP | SLAB_FAILSLAB |
+				   KM_DEBUG_LAYOUT;
 
 	return km_guarded.bytes && !cache->hooks && !cache->dead && !cache->twin_of &&
 	       !cache->sibling_of && !(cache->flags & never) &&

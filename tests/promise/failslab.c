@@ -338,14 +338,14 @@ static const struct {
 };
 
 /* The case ran, in a process with these settings. */
-static bool ran(char *program, const char *engine, size_t i)
+static bool ran(char *program, const char *engine, const char *more, size_t i)
 {
 	char options[64], number[8];
 	int status;
 	pid_t child = fork();
 
 	if (!child) {
-		snprintf(options, sizeof(options), "engine:%s", engine);
+		snprintf(options, sizeof(options), "engine:%s%s", engine, more);
 		snprintf(number, sizeof(number), "%zu", i);
 		setenv("KMEM_OPTIONS", options, 1);
 		setenv("KMEM_FAILSLAB", cases[i].settings, 1);
@@ -369,6 +369,8 @@ int main(int argc, char **argv)
 	}
 	for (size_t e = 0; e < sizeof(engines) / sizeof(*engines); e++)
 		for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-			failures += !ran(argv[0], engines[e], i);
+			failures += !ran(argv[0], engines[e], "", i);
+	/* Where each object is guarded that can be. */
+	failures += !ran(argv[0], "sheaf", ",guard:each", 0);
 	return failures != 0;
 }

@@ -19,7 +19,7 @@ TEST_LIBS_promise/debugged_bytes := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_promise/debugged_bytes := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow -Wno-use-after-free
 $(BUILD)/tests/promise/debugged_bytes: $(BUILD)/libkmem-malloc.a
 # Malloc fails on purpose, too; by a function that the dynamic linker knows.
-TEST_LIBS_promise/failslab := $(BUILD)/libkmem-malloc.a -rdynamic
+TEST_LIBS_promise/failslab := $(BUILD)/libkmem-malloc.a -rdynamic -Wl,-u,kmem_cache_validate
 TEST_CFLAGS_promise/failslab := -fno-builtin -Wno-alloc-size-larger-than
 $(BUILD)/tests/promise/failslab: $(BUILD)/libkmem-malloc.a
 # Guarded objects are of malloc as well; a clock that the test moves on.
@@ -28,3 +28,5 @@ TEST_CFLAGS_promise/guarded := -fno-builtin -Wno-array-bounds -Wno-stringop-over
 $(BUILD)/tests/promise/guarded: $(BUILD)/libkmem-malloc.a
 # A clock that the test moves on.
 TEST_LIBS_promise/nolock_struck := -Wl,--wrap=clock_gettime
+# Guarded objects are in it.
+TEST_LIBS_promise/nodump := -Wl,-u,kmem_cache_validate

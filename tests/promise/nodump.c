@@ -259,4 +259,12 @@ static const struct test_case cases[] = {
 	{ "fork", forked },
 	{ "a core file", core_file },
 };
-API_MAIN(cases)
+
+/* Once more where each object that can be is guarded: these can't. */
+int main(int argc, char **argv)
+{
+	const size_t count = sizeof(cases) / sizeof(*cases);
+	int failed = api_main(argc, argv, cases, count, "");
+
+	return argc > 1 ? failed : api_main(argc, argv, cases, count, ",guard:each") | failed;
+}

@@ -279,10 +279,10 @@ KMEM_API void kmem_cache_free(struct kmem_cache *cache, void *object);
 /*
  * kmem_cache_alloc_nolock - an object without waiting for anything: no lock but one that is free, no system call. gfp:
  * no other bits than __GFP_ZERO and __GFP_ACCOUNT, else NULL with EINVAL. NULL with ENOMEM more often than another
- * call's: be ready for it. node: as kmem_cache_alloc_node. A cache that is debugged or named by KMEM_FAILSLAB, and one
- * with SLAB_NODUMP or objects that are paid for, gives only what lies ready. Any context: also a signal handler that
- * struck at any instruction, of this library or another. The first call of all must not be this one. Kernel: there is
- * such a form of kmalloc only.
+ * call's: be ready for it. node: as kmem_cache_alloc_node. A cache that is debugged or named by KMEM_FAILSLAB, one
+ * with SLAB_NODUMP or objects that are paid for, and each with KMEM_OPTIONS=own_addresses (hardened) gives only what
+ * lies ready. Any context: also a signal handler that struck at any instruction, of this library or another. The first
+ * call of all must not be this one. Kernel: there is such a form of kmalloc only.
  */
 KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_nolock(struct kmem_cache *cache, gfp_t gfp, int node);
 /*

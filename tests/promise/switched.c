@@ -14,6 +14,7 @@
 #include "kit/groups.h"
 #include "kit/inside.h"
 #include "cache/cache.h"
+#include "port/os.h"
 
 #define FZPU (SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
 #define N 300
@@ -507,6 +508,41 @@ static void forked(void)
 	gone(cache);
 }
 
+static unsigned long calls_before_refusal;
+
+static bool refuse_later(const char *call)
+{
+	return strcmp(call, "fence") != 0 && !calls_before_refusal--;
+}
+
+/* Each call of the system that it takes is refused in turn: then nothing was changed, and all goes on. */
+static void short_of_memory(void)
+{
+	struct kmem_cache *cache = NULL;
+	int error = -ENOMEM;
+	char name[32];
+
+	for (unsigned refused = 0; refused < 50 && error; refused++) {
+		/* Until there is none left in stock, and one that was refused once has it all for the next time. */
+		for (unsigned i = 0; i < 400; i++) {
+			snprintf(name, sizeof(name), "short-%u-%u", refused, i);
+			cache = make(name, 64);
+			calls_before_refusal = refused;
+			km_os_fault = refuse_later;
+			error = kmem_cache_set_debug(cache, "FZPU");
+			km_os_fault = NULL;
+			NEED(error == 0 || error == -ENOMEM);
+			NEED(kmem_cache_debug_flags(cache) == (error ? 0 : FZPU));
+			void *object = get(cache);
+			NEED(error ? !cache->siblings || !cache->siblings->out : is_debugged(cache, object));
+			kmem_cache_free(cache, object);
+			if (error)
+				break;
+		}
+	}
+	NEED(kmem_check_all() == 0);
+}
+
 /* Once there are siblings nobody's objects are taken for the cache's: two sizes must not share it. */
 static void not_merged(void)
 {
@@ -529,5 +565,6 @@ static const struct test_case cases[] = {
 	{ "shown as one", shown_as_one }, { "one limit", one_limit }, { "refused", refused },
 	{ "made with", made_with }, { "destroyed", destroyed }, { "bad frees", bad_frees }, { "charged", charged },
 	{ "forked", forked }, { "not merged", not_merged },
+	{ "short of memory", short_of_memory },
 };
 API_MAIN_OPTIONS(cases, ",misuse:warn")

@@ -27,7 +27,7 @@ BENCH_PEERS_STATIC = $(patsubst build/peers/%/lib.a,build/bench/malloc-%-static,
 	$(wildcard build/peers/*/lib.a))
 
 .PHONY: bench-workers
-bench-workers: build/bench/gauge build/bench/code build/bench/malloc-shared build/bench/malloc-glibc-static \
+bench-workers: build/bench/gauge build/bench/code build/bench/programs build/bench/malloc-shared build/bench/malloc-glibc-static \
 	build/bench/malloc-kmem-static \
 	build/bench/cache-shared build/bench/cache-static build/bench/cache-inline \
 	build/bench/kmalloc-shared build/bench/kmalloc-static \
@@ -60,6 +60,10 @@ build/bench/gauge: $(BENCH_OBJ)/worker/gauge.o
 
 # Reads the library beside it.
 build/bench/code: bench/worker/bulk_code.py build/libkmem.so bench/bench.mk | build/bench
+	install -m 755 $< $@
+
+# Starts programs with the preload that it is told of.
+build/bench/programs: bench/worker/programs.py bench/bench.mk | build/bench
 	install -m 755 $< $@
 
 build/bench/libnothing.so: bench/api/nothing_calls.c bench/api/nothing_calls.h bench/bench.mk | build/bench

@@ -50,6 +50,7 @@ class Variant:
     percpu: str | None = None       # the discipline to force; None: what the library chooses
     min_partial: str | None = None  # the rule to force
     accounting: str | None = None   # who pays and how; None: the worker knows of no accounting
+    level: str | None = None        # how much is watched; None: what users get
     broken: bool = False            # failed once: left out from then on
     refused: bool = False           # the machine lacks the discipline: nobody's failure
     impostor: bool = False          # not what its rows would say: none of them counts
@@ -83,6 +84,8 @@ class Named:
     touch: str | None = None
     state: str | None = None
     min_partial: str | None = None
+    level: str | None = None
+    program: str | None = None
     time: str | None = None
     label: str | None = None
     unit: str = ""

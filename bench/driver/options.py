@@ -9,12 +9,13 @@ from typing import NoReturn
 from . import BenchError
 from .model import LINKAGES
 
-BENCHES = ("fastpath", "bulk", "worst", "slab-fastpath", "bulk-latency", "netio", "memcg", "peers", "forwarding")
+BENCHES = ("fastpath", "bulk", "worst", "slab-fastpath", "bulk-latency", "netio", "memcg", "peers", "debug",
+           "forwarding")
 ENGINES = ("sheaf", "slub", "slab", "slob")
 DISCIPLINES = ("rseq", "cmpxchg", "lock")
 WORKS = ("pair", "alloc", "free", "loop", "bulk", "producer-consumer", "larson", "threads-4k", "idle-threads",
          "live-set", "netio", "latency", "groups", "churn", "simulation", "zero", "aligned", "blocks", "held",
-         "realloc", "adrift", "turn")
+         "realloc", "adrift", "turn", "program")
 LIST = 64               # entries of an option's list
 
 

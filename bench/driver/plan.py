@@ -42,6 +42,9 @@ GROUPS = (1, 10, 100, 1000)
 HEAP = "kmalloc malloc"
 ALL_OURS = "cache cache-inline " + HEAP
 SINGLE = "nothing nothing-inline " + ALL_OURS
+PROGRAMS, PROGRAM_MS = ("redis", "sqlite3", "g++"), 1500
+WATCHING = ("glibc", "mimalloc3", "mimalloc3_secure", "snmalloc", "snmalloc_checks", "scudo", "hardened_malloc",
+            "hardened_malloc_light")            # peers beside what watches
 CHARGED = ("off", "shelf", "stock")
 
 Numbers = int | tuple[int, ...]     # a number stays what it is; of several an option may name others
@@ -152,6 +155,11 @@ TABLES: dict[str, list[list[list[Work]]]] = {
                       linkages="shared", named=True)]],
               [[fresh("held", HEAP, sizes=0, threads=threads, touch="whole", ms=200, linkages="shared", waits=True)
                 for threads in (1, 2)]]],
+    # What watching costs: a hit at each level, and whole programs, beside peers that watch.
+    "debug": [[[Work("pair", "nothing cache " + HEAP, sizes=(8, 256, 4096), linkages=""),
+                Work("loop", "nothing cache " + HEAP, sizes=256, batches=(16, 64, 250), linkages="")]],
+              [[Work(program, "program", "program", sizes=0, batches=0, touch=None, alone=True, ms=PROGRAM_MS,
+                     linkages="") for program in PROGRAMS]]],
     # No allocator, the processor alone: what a store costs that the next load reads, by the form of the address.
     "forwarding": [[[Work("forwarding", "processor", "", "", 0, 0, 0, touch=None, ms=200, linkages="")]]],
 }
@@ -194,8 +202,10 @@ class Planner:
     def takes_part(self, variant: Variant) -> bool:
         if variant.only != self.name and (variant.only or (self.name in OWN and variant.kind is not Kind.NOTHING)):
             return False
-        if self.name == "peers" and self.is_spared(variant):
-            self.bench.leave(variant.subject, "peers has the default engine; --engine adds others")
+        if self.name in ("peers", "debug") and self.is_spared(variant):
+            self.bench.leave(variant.subject, f"{self.name} has the default engine; --engine adds others")
+            return False
+        if self.name == "debug" and variant.kind is Kind.PEER and variant.subject not in WATCHING:
             return False
         return True
 
@@ -243,7 +253,8 @@ class Planner:
             payers = None if variant.accounting == "off" else "several" if groups > 1 else work.payers
             yield Cell(verb=verb, work=work.name or work.verb, api=work.api, size=size, batch=batch, threads=threads,
                        match=match, groups=groups, transfer_ns=transfer, touch=work.touch, state=work.state,
-                       payers=payers, objects=work.objects // 10 if self.options.quick else work.objects,
+                       payers=payers, program=work.verb if work.name == "program" else None,
+                       objects=work.objects // 10 if self.options.quick else work.objects,
                        ms=work.ms or run_ms, run_ms=run_ms)
 
     def jobs(self, process: list[Work], variant: Variant) -> Iterator[Job]:

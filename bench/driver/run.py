@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .model import KEY, Bench, Cell, Job, Kind, Row, Table, Variant
 from .progress import Progress, is_due
+from .subjects import LEVELS
 
 CELL_US = 20000         # a cost cell's windows together, at least
 RUN_MS = 200            # a throughput cell ...
@@ -36,13 +37,16 @@ def worker_environment(variant: Variant, root: Path) -> dict[str, str]:
     settings = root / "build/peers" / variant.subject / "env"
     if variant.kind is Kind.PEER and settings.exists():
         environment.update(setting.partition("=")[::2] for setting in settings.read_text().split())
+    # The worker of programs runs without the preload itself.
     if variant.preload:
-        environment["LD_PRELOAD"] = str(root / variant.preload)
+        environment["BENCH_PRELOAD" if variant.api == "program" else "LD_PRELOAD"] = str(root / variant.preload)
+    level = LEVELS.get(variant.level or "", {})
     if variant.kind in (Kind.OURS, Kind.MODEL):
         options = (environment.get("KMEM_OPTIONS"),
                    f"engine:{'sheaf' if variant.kind is Kind.MODEL else variant.subject}",
-                   variant.min_partial and f"min_partial:{variant.min_partial}", accounting_options(variant.accounting))
-        environment["KMEM_OPTIONS"] = ",".join(filter(None, options))
+                   variant.min_partial and f"min_partial:{variant.min_partial}", accounting_options(variant.accounting),
+                   level.get("KMEM_OPTIONS"))
+        environment |= level | {"KMEM_OPTIONS": ",".join(filter(None, options))}
     if variant.percpu:
         environment["KMEM_PERCPU"] = variant.percpu
     return environment

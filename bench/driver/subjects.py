@@ -14,12 +14,19 @@ from .model import LINKAGES, Bench, Kind, Variant
 from .options import ENGINES
 
 PEERS = ("glibc", "jemalloc", "mimalloc2", "mimalloc3", "gperftools", "snmalloc", "tcmalloc", "rpmalloc", "tbbmalloc",
-         "scudo", "hardened_malloc", "hardened_malloc_light", "dpdk")
+         "scudo", "hardened_malloc", "hardened_malloc_light", "mimalloc3_secure", "snmalloc_checks", "dpdk")
 SUBJECTS = ENGINES + PEERS + ("nothing", "published", "model", "processor")
 MALLOC_LIB = "build/libkmem-malloc.so"
 FIO_EXAMPLE = "/usr/share/doc/fio/examples/netio.fio"
+LEVELS = {
+    "hardened": {"KMEM_OPTIONS": "hardened:1"},
+    "guarded": {"KMEM_OPTIONS": "guard:100"},
+    "beside": {"KMEM_DEBUG": "FZPU,kmalloc-1k,malloc-1024"},    # caches that no work has objects of
+    "FZPU": {"KMEM_DEBUG": "FZPU"},
+}
+CHECKING = ("mimalloc3_secure", "snmalloc_checks")      # builds of peers that stand in one table alone
 ACCOUNTINGS = ("off", "v1-drain", "v1-keep", "v2-drain", "v2-keep", "shelf")
-PEERS_IN = {"fastpath", "bulk", "worst", "peers"}       # the other tables are about ours alone
+PEERS_IN = {"fastpath", "bulk", "worst", "peers", "debug"}       # the other tables are about ours alone
 # Engine, in the tables that compare disciplines: what the published ones were measured on is the transaction id and the
 # compare-and-swap, so the two engines that had it run under it as well; where disciplines are the subject, all do.
 CMPXCHG_IN = ("bulk", "bulk-latency")
@@ -62,6 +69,18 @@ class Finder:
         self.add_netio(engine)
         if "memcg" in self.options.benches:
             self.add_memcg(engine, wanted)
+        if "debug" in self.options.benches:
+            self.add_levels(engine)
+
+    def add_levels(self, engine: str) -> None:
+        """The same interfaces with more that is looked at; and whole programs, at each level."""
+        for level in LEVELS:
+            for api, linkage, worker, preload in OURS:
+                # An archive's program has of debugging only what it names.
+                if linkage == "shared" or (linkage == "static" and "KMEM_DEBUG" not in LEVELS[level]):
+                    self.add(Kind.OURS, engine, api, linkage, worker, preload, only="debug", level=level)
+        for which in (None, "hardened", "guarded"):
+            self.add(Kind.OURS, engine, "program", "shared", "programs", MALLOC_LIB, only="debug", level=which)
 
     def add_disciplines(self, engine: str) -> None:
         """A kmem_cache under a discipline for one bench only. KMEM_PERCPU does not choose where they are the
@@ -160,13 +179,16 @@ class Finder:
         if peer == "jemalloc":
             ways += [(shared, "bulk", "shared", "jemalloc-shared", preload),
                      (static, "bulk", "static", "jemalloc-static", None)]
+        if shared and "debug" in self.options.benches:
+            self.add(Kind.PEER, peer, "program", "shared", "programs", preload, only="debug", version=version)
         if peer == "dpdk":
             ways = [(True, "bulk", linkage, f"dpdk-{linkage}", None) for linkage in ("static", "inline")]
         elif not static:
             self.bench.leave(peer, "not as an archive: no static rows")
         for there, api, linkage, worker, loaded in ways:
             if there:
-                self.add(Kind.PEER, peer, api, linkage, worker, loaded, version=version)
+                self.add(Kind.PEER, peer, api, linkage, worker, loaded, version=version,
+                         only="debug" if peer in CHECKING else None)
 
     def find_peers(self) -> None:
         self.bring_peers()

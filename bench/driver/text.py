@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .grid import GridLine, grid, wrap
+from .debug_ratios import debug_text
 from .memcg_ratios import memcg_text
 from .model import LINKAGES, Bench, Kind, Row
 from .verdict import verdict_text
@@ -80,6 +81,7 @@ def report(bench: Bench, width: int, styled: bool) -> str:
     parts.append("\n".join(wrap(line, width) for line in environment_lines(bench)))
     parts += [view_text(view, width, styled) for table in tables for view in views(table)]
     parts += [memcg_text(bench, table, width) for table in tables if table.bench == "memcg"]
+    parts += [debug_text(table, width) for table in tables if table.bench == "debug"]
     if any(row.kind is Kind.PUBLISHED for table in tables for row in table.rows):
         parts.append(wrap(ANOTHER, width))
     return "\n\n".join(parts) + "\n"

@@ -100,7 +100,7 @@ def verdict_text(table: Table, noisy: bool, width: int) -> str | None:
     engine = next((row.subject for row in table.rows if row.kind is Kind.OURS), None)
     lines: dict[Hashable, list[Row]] = {}
     for row in table.rows:
-        if row.kind is Kind.OURS and row.subject == engine and unit_of(row):
+        if row.kind is Kind.OURS and row.subject == engine and not row.level and unit_of(row):
             lines.setdefault(line_of(row), []).append(row)
     firsts = sorted((row for rows in lines.values() for row in opening(table, rows)),
                     key=lambda row: (row.work != "pair", table.rows.index(row)))

@@ -25,6 +25,7 @@ def work_column(row: Row) -> str:
         "zero": of_size + together, "aligned": of_size + together, "held": work + together, "turn": f"turn {row.batch}",
         "pair": f"pair {row.size}", "loop": f"loop {row.batch}" if row.size == 256 else f"{row.size}B/{row.batch}",
         "producer-consumer": "prod-cons", "threads-4k": f"4k, {row.threads} thr", "larson": f"larson {row.threads}",
+        "program": row.program or work,
         "idle-threads": "idle", "simulation": f"model {row.threads}", "live-set": f"live {row.at}" if row.at else work,
     }
     return names.get(work, work)
@@ -37,7 +38,7 @@ def who(row: Row) -> str:
     if row.kind is Kind.PUBLISHED:
         return " ".join(filter(None, (row.of, row.min_partial))) + ", published" + ", memcg" * (row.memcg == "on")
     percpu = row.variant.percpu if row.variant else None
-    return " ".join(filter(None, (row.subject, percpu, row.min_partial)))
+    return " ".join(filter(None, (row.subject, percpu, row.min_partial, row.level)))
 
 
 def quantile(row: Row, part: float) -> float | None:
@@ -179,6 +180,12 @@ KINDS = (
     ViewKind("peers", "Live set: one replacement", NS, "ns per replacement", "work", 1, works=("live-set",)),
     ViewKind("peers", "Resident memory (Rss)", "bytes", "MiB", "work", 1, 1048576, measure="rss"),
     ViewKind("peers", "Proportional memory (Pss)", "bytes", "MiB", "work", 1, 1048576, measure="pss"),
+    ViewKind("debug", "Cost of one object by what is watched: pair by bytes, loop by batch (256 bytes), not touched",
+             CYCLES, PAIR, "work", 1, works=("pair", "loop")),
+    ViewKind("debug", "Whole programs: processor time", "s", "s, user and system", "work", 3, works=("program",),
+             time="cpu", label="who"),
+    ViewKind("debug", "Whole programs: resident memory at its peak", "bytes", "MiB", "work", 1, 1048576,
+             works=("program",), measure="rss", label="who"),
     ViewKind("forwarding", "A word that is loaded, added to and stored again and again, as hits do, by its address: by "
              "one register, (r), one that is computed anew each time, by two, (r,i), or load and store each by its own",
              "cycles/step", "time-stamp cycles", "form", 2, plot=None, label="measure"),
@@ -242,7 +249,7 @@ class Rivals:
     @staticmethod
     def key(row: Row, work: str) -> Hashable:
         return (row.unit, row.measure, row.at, work, row.touch, row.threads, row.match, row.size, row.batch,
-                row.objects, row.linkage.replace("inline", "static"))
+                row.objects, row.program, row.linkage.replace("inline", "static"))
 
     def of(self, row: Row, single: bool = False) -> dict[str, Row]:
         """Those of a batch, or, if single, those who do the same one by one."""

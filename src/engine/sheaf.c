@@ -10,8 +10,8 @@
  * Kernel: a freelist through the objects.
  *
  * Invariants, under the node's lock: a slab is on its node's partial list iff it has a free object (bit set); inuse is
- * the number of clear bits; when a slab's last object comes back it goes, unless there are at most min_partial on the
- * list and `extra`, for a load that swings, or its memory must keep its type. Under the barn's lock:
+ * the number of clear bits; when a slab's last object comes back it goes, if the list has more than min_partial + extra
+ * slabs (`extra`: for a load that swings) and its memory need not keep its type. Under the barn's lock:
  * blocks on `full` hold only objects of the barn's node, at least half of what was a full block when they came; those
  * on `empty` none. Under the lock of what a node has of others: block[i] holds only objects of node i. No two of these
  * locks are ever held together. A CPU's shelf may hold objects of any node (docs/decisions/0018).
@@ -410,6 +410,7 @@ static void **pop_empty(const struct kmem_cache *cache, struct barn *barn)
 
 static bool push_empty(const struct kmem_cache *cache, struct barn *barn, void **block)
 {
+	/* A grown barn keeps every empty block: its full ones come back as these. */
 	if (barn->empty_count >= MAX_EMPTY_BLOCKS && !barn->most)
 		return false;
 	km_debug(km_is_locked(&barn->lock) && !*block && block != barn->empty,
@@ -494,7 +495,7 @@ void **km_sheaf_refill(struct kmem_cache *cache, const struct km_request *reques
 
 /* ------------------------------------------------------------------ objects of other nodes, by name */
 
-/* Up to `want` of the block that is in use; what is left of it when it is empty goes to *empty. */
+/* Up to `want` of the block that is in use; one that has none left is detached, and returned in *empty. */
 static unsigned take_open(struct kmem_cache *cache, struct remote *remote, const struct km_request *request,
 			  void **objects, unsigned want, void ***empty)
 {

@@ -11,7 +11,8 @@
  * apart.
  *
  * Why every loop ends. A verb fails because its sequence was interrupted or because there is nothing to be had; which
- * of the two it was the caller does not learn. So each loop has at most KM_MISS_TRIES rounds, and each has a next step:
+ * of the two it was the caller does not learn. So each loop has at most KM_MISS_TRIES rounds in which nothing
+ * moved; one over many objects ends because each other round leaves fewer. And each has a next step:
  * pop and push ask the engine for a block at the first swap that fails, install gives the block to the engine. Where
  * there is no shelf (closed, no CPU, another node) the engine serves one object.
  *

@@ -1,6 +1,7 @@
 /*
  * by_cid.c: hits, where areas go by concurrency id. By CPU each call misses then, and the miss begins here: the hit
- * that it would have been, on the same shelf, which is closed where the caller's is. Invariant: as front.c's, but that
+ * that it would have been, on the public shelf, so closed where front.c's is; frees go by `open`, because a charged
+ * cache's `back` is another shelf. Invariant: as front.c's, but that
  * what is no hit here either goes on as a miss does.
  */
 #include "../port/cid_index.h"
@@ -27,7 +28,7 @@ KM_TEXT_BY_CID km_hit_path void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t
 	return object ? km_cleared(cache, object) : km_array_alloc(cache, gfp, node);
 }
 
-/* NULL is misuse, and said there. */
+/* NULL is misuse, and km_array_free says it. */
 KM_TEXT_BY_CID km_hit_path void km_free_by_cid(struct kmem_cache *cache, void *object)
 {
 	if (km_likely(object != NULL) &&

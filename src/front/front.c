@@ -1,14 +1,16 @@
 /*
- * front.c: THE HOT PATH: one object of a cache, in and out. Nothing else lives here.
+ * front.c: THE HOT PATH: one object of a cache, in and out.
  *
  * Everything rare looks like an empty or a full shelf: a cache that is not born on this CPU, one with watchers,
  * gfp bits that change a hit, a discipline that is not rseq, a thread that is not registered, a sequence that was
- * interrupted, a shelf that is being drained. So a hit has one conditional branch; tests/tidy disassembles it.
+ * interrupted, a shelf that is being drained. So a hit has one conditional branch; tests/tidy/hotpath
+ * disassembles it.
  *
- * A hit keeps nothing across its sequence: the cache's two constants, where areas are and where the thread's rseq area
- * is, stand in the cache's first line beside the shelf, so that one line of the cache, the word and the top of its
- * block are all that it reads. Behind a miss the order of the questions is that of their answers' price: is somebody to
- * pay (a thread's own word), are zeros wanted (a bit of an argument), and then the jump.
+ * A hit keeps nothing across its sequence: two constants of which each cache has a copy, the address of area 0 and the
+ * offset of a thread's rseq area from its thread pointer, stand in its first line beside the shelf, so that one line of
+ * the cache, the word and the top of its block are all that it reads. Behind a miss the order of the questions is that
+ * of their answers' price: is somebody to pay (a thread's own word), are zeros wanted (a bit of an argument), and then
+ * the jump.
  */
 #include "front.h"
 
@@ -57,7 +59,7 @@ km_hit_path void kmem_cache_free(struct kmem_cache *cache, void *object)
 	km_free_miss(cache, object);
 }
 
-/* Zeroed, and no more than that, it may be a hit after all. */
+/* __GFP_ZERO alone may be a hit after all: zalloc tries it without that bit, and any other odd bit misses there. */
 void *km_odd_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
 	return gfp & __GFP_ZERO ? kmem_cache_zalloc(cache, gfp) : km_charged_miss(cache, gfp);

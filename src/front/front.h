@@ -17,7 +17,7 @@
  *	fork			takes every lock first, so that no list is half changed and no shelf closed in the
  *				child; what other threads had in hand is lost there (docs/theory.md, section 8)
  *
- * A cache's shelf is one offset, kept four times; 0 is closed:
+ * Where a cache's shelf is, as one offset into every area, is stored four times; 0: closed to that reader:
  *
  *	shelf.front.open	what allocations see: 0 while somebody must be asked first
  *	shelf.front.back	what frees see: the same, or the charged or mixed shelf's
@@ -74,8 +74,8 @@ km_inline uintptr_t km_front_take_site(uintptr_t own)
 }
 /* The cache got no slab. */
 bool km_front_relieve(struct kmem_cache *cache, unsigned *tries);
-/* km_accounting.begin, in the middle of an allocation. False also where nobody would pay, and where a handler asks that
- * must not wait. */
+/* Calls km_accounting.begin, in the middle of an allocation. False: nobody would pay, or km_front_busy is set (a
+ * handler), and it would wait. */
 bool km_front_begin_charging(struct kmem_cache *cache, gfp_t gfp);
 
 /* Where the engine is met often and for little: every 64th time. */
@@ -100,8 +100,9 @@ km_inline void *km_cleared(const struct kmem_cache *cache, void *object)
 }
 
 /*
- * The shape of what lies ready on a CPU, a file for each: array.c, chain.c, none.c. watched.c stands before one of
- * these where each object is looked at, and before all of them account/charge.c where objects are paid for. A miss is a
+ * The shape of what lies ready on a CPU, a file for each: array.c, chain.c, none.c. Before one of these stands proved.c
+ * where frees are proved, watched.c where each object is looked at, sampled.c for a while where one object is guarded,
+ * and before all of them account/charge.c where objects are paid for. A miss is a
  * jump to the cache's shape, whose calls return and fail as the public functions do. Chosen when a cache is made, when
  * somebody begins or ends to watch it, when it is first asked for an object that is paid for, and when it is destroyed.
  */
@@ -203,12 +204,12 @@ void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void *km_charged_miss(struct kmem_cache *cache, gfp_t gfp);	/* nor one of km_charged_alloc */
 void km_free_miss(struct kmem_cache *cache, void *object);
-/* proved.c: the shape of caches whose frees are proved, where hits go by CPU: its own hits. pop: NULL, a miss. */
+/* proved.c: the hits of caches whose frees are proved, where areas go by CPU. pop: NULL where the shelf has none. */
 extern km_hidden const struct km_shape km_shape_proved;
 void *km_proved_pop(struct kmem_cache *cache);
 void *km_proved_alloc(struct kmem_cache *cache, gfp_t gfp);
 void km_proved_free(struct kmem_cache *cache, void *object);
-/* The same without asking who pays. */
+/* Misses, as km_alloc_miss and those beside it, without asking who pays. */
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_plain_free(struct kmem_cache *cache, void *object);
 bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
@@ -222,8 +223,8 @@ bool km_front_give(struct kmem_cache *cache, void **objects, size_t n);
 
 /* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */
 void km_front_install(struct kmem_cache *cache, void **block);
-/* Some engines have one block on a CPU, which is exchanged for another; what a race left there as its partner is not
- * shared with: it may be of another limit. */
+/* Has this engine one block on a CPU, not two? A race may have left a partner there, of another limit: objects are not
+ * moved between the two. */
 km_inline bool km_front_lone(const struct kmem_cache *cache)
 {
 	return cache->engine->array.lone;
@@ -374,6 +375,7 @@ km_inline void *km_charged_alloc_own(struct kmem_cache *cache, gfp_t gfp, struct
 km_inline void *km_charged_alloc_any(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, char *base,
 				     intptr_t rseq)
 {
+	/* Where `mixed` is: blocks of several owners. */
 	void *object = kmem_shelf_pop(&cache->charged.front.back, base, rseq);
 	uint64_t *word;
 

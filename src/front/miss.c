@@ -8,10 +8,11 @@
  * payer or a watcher), the thread has no CPU, or gfp asks for more than a hit gives. The frames from here on have four
  * names:
  *
- *	hit	front.c, cache/kmalloc.c	one sequence, no frame
- *	miss	this file			a chain's hit, or one that is paid for; else a jump
- *	shape	array.c, chain.c, none.c	what lies on this CPU; watched.c stands before one of these, and
- *						account/charge.c before all where objects are paid for
+ *	hit	front.c, by_cid.c, cache/kmalloc.c,	one sequence, no frame
+ *		edge/malloc.c
+ *	miss	this file			a hit of a chain, of a charged or of a proved shelf; else a jump
+ *	shape	array.c, chain.c, none.c	what lies on this CPU; proved.c, watched.c and sampled.c stand before
+ *						one of these, and account/charge.c before all
  *	engine	engine/NAME.c			objects out of slabs and back
  *
  * Signal handlers. An engine takes locks, and a handler that struck its own thread there would wait for itself. So
@@ -92,8 +93,8 @@ void km_miss_defer(struct kmem_cache *cache, void *object)
 	km_defer(cache, object);
 }
 
-/* Can a handler have left it? */
-static bool may_wait_here(const struct kmem_cache *cache, const struct km_hooks *hooks, const void *p)
+/* May p be the next of the deferred list: a free object of this cache? */
+static bool could_be_deferred(const struct kmem_cache *cache, const struct km_hooks *hooks, const void *p)
 {
 	struct km_page *page = km_page_of(p), *slab = page ? km_page_head(page) : NULL;
 
@@ -112,7 +113,7 @@ static km_cold void cut_damaged(struct kmem_cache *cache, void *object)
 
 	/* A circle is cut after this. */
 	for (; (next = *(void **)((char *)object + cache->freeptr)) && next != slow; object = next, turn = !turn) {
-		if (!may_wait_here(cache, hooks, next)) {
+		if (!could_be_deferred(cache, hooks, next)) {
 			*(void **)((char *)object + cache->freeptr) = NULL;
 			hooks->broken(cache, km_page_head(km_page_of(object)), object, "Freechain corrupt",
 				      "Freelist cleared");
@@ -287,7 +288,7 @@ void *km_miss_failed(const struct kmem_cache *cache, const struct km_request *re
 	return km_front_failed(cache->name, request->bytes ?: cache->object_size, request->gfp, ENOMEM);
 }
 
-/* NULL of the shortest way means no more than that it was no ordinary call: the long way decides. */
+/* The long way. Callers tried the shortest (none.c, chain.c): its NULL said only that the call was not ordinary. */
 void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
@@ -345,7 +346,8 @@ km_inline void chain_free_hit(struct kmem_cache *cache, void *object)
 		km_chain_pushed(cache, object, pushed);
 }
 
-/* A guarded object that a hit has freed can't be paid for: it has no owner word. It is freed, and another had. */
+/* After its window (sampled.c) a guarded object may be pushed by a hit, and popped here. It has no owner word, so that
+ * nobody can pay for it: it is freed, and another is had. */
 km_inline void *km_unguarded(struct kmem_cache *cache, void *object, gfp_t gfp, int node)
 {
 	while (km_is_guarded(object)) {

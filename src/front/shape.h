@@ -34,7 +34,8 @@ km_inline bool km_miss_enter(void)
 	return true;
 }
 
-/* Where each call meets the engine, or each second one, by the shortest way. False: go by km_miss_begin. */
+/* For shapes whose misses mostly enter the engine: no note, no km_calls_begin. False: a handler asks, or deferred frees
+ * wait; km_miss_begin is for those. */
 km_inline bool km_miss_enter_quick(struct kmem_cache *cache)
 {
 	if (km_unlikely(km_load(&cache->deferred) != NULL) || !km_miss_enter())
@@ -132,7 +133,7 @@ km_inline bool km_bulk_is_odd(gfp_t gfp)
 }
 bool km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all, void **objects);
-/* Of objects that have not passed by what stands before the shape. */
+/* Objects straight from the engine, not shown yet to proved.c or watched.c: they go past them. */
 km_inline void km_unseen_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
 	km_load(&cache->below)->free_bulk(cache, n, n, objects);

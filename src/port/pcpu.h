@@ -11,7 +11,7 @@
  * of fewer CPUs than there are) finds zeros for ever. Zeros are misses both ways, and a verb that would store where it
  * found zeros looks at the mark first.
  *
- * A shelf is one word per cache per CPU: `top`, an offset from the CPU's area into a block.
+ * A shelf hangs on one word per cache per CPU: `top`, an offset from the CPU's area into a block.
  *
  *	block: 2^k bytes, aligned     [ .. | obj | obj | obj | NULL | header ]
  *	                                ^     ^ top           ^      ^ offset of the partner's top, 0 where none

@@ -147,6 +147,8 @@ static void make_below(struct km_root *root)
 	root->large_blocks = root->large_bytes = root->mapped_blocks = root->mapped_bytes = &zero;
 	root->mapped_kept = root->mapped_spare = root->mapped_ready = &zero;
 	root->meta_bytes = root->slob_pages = root->slob_units = &zero;
+	root->guard_objects = root->guard_live = root->guard_samples = root->guard_reports = &zero;
+	root->hardened = "";
 	root->memcg = NULL;
 }
 

@@ -416,12 +416,17 @@ static int grow(mempool_t *pool, int min_nr)
 int mempool_resize(mempool_t *pool, int min_nr)
 {
 	void *element;
+	uint8_t was;
 
 	if (min_nr < 0)
 		return -EINVAL;
 	if (min_nr > pool->min_nr)
 		return grow(pool, min_nr);
+	/* Under the lock: a free that went by the old number has put its element there before they are counted. */
+	if (!enter(pool, &was))
+		return -ENOMEM;
 	km_store(&pool->min_nr, min_nr);
+	leave(pool, was);
 	while (km_load(&pool->curr_nr) > min_nr && take(pool, &element, 1))
 		pool->free(element, pool->pool_data);
 	return 0;

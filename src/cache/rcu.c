@@ -411,14 +411,18 @@ void kvfree_rcu_barrier_on_cache(struct kmem_cache *cache)
 	kvfree_rcu_barrier();
 }
 
+/* Under the lock, because a period that begins has taken what was wanted and told before it is under way. */
 static bool is_pending(void)
 {
-	if (km_load(&rcu.under_way) || km_load(&rcu.wanted))
-		return true;
+	bool was = km_busy_begin(), pending;
+
+	km_lock(&rcu.lock);
+	pending = km_load(&rcu.under_way) || km_load(&rcu.wanted);
 	km_for_each_cpu(cpu)
-		if (km_load(&waiting_on(cpu)->told))
-			return true;
-	return false;
+		pending |= km_load(&waiting_on(cpu)->told);
+	km_unlock(&rcu.lock);
+	km_busy_end(was);
+	return pending;
 }
 
 static void wait(void)

@@ -525,8 +525,9 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 {
 	struct leftovers left = { .cache = cache };
 
-	/* Slabs of types that readers may look at stay with the cache until here. */
-	cache->flags &= ~SLAB_TYPESAFE_BY_RCU;
+	/* Slabs of types that readers may look at stay with the cache until here; their objects were never poisoned. */
+	if (cache->flags & SLAB_TYPESAFE_BY_RCU)
+		cache->flags &= ~(SLAB_TYPESAFE_BY_RCU | SLAB_POISON);
 	cache->engine->shrink(cache);
 	struct kmem_cache_stats stats = { .name = "" };
 	if (rest)

@@ -431,6 +431,18 @@ static void validated(void)
 	put(p);
 }
 
+/* Objects of a typesafe cache are not poisoned, nor looked for poison when their cache goes. */
+static void typesafe_goes(void)
+{
+	struct kmem_cache *typesafe = kmem_cache_create("typesafe", SIZE, NULL, FLAGS | SLAB_TYPESAFE_BY_RCU);
+	unsigned char *p = typesafe ? kmem_cache_alloc(typesafe, GFP_KERNEL) : NULL;
+
+	NEED(p);
+	memset(p, 0x11, SIZE);
+	kmem_cache_free(typesafe, p);
+	kmem_cache_destroy(typesafe);
+}
+
 static void nothing_wrong(void)
 {
 	unsigned char *p = get(), *q = get();
@@ -506,7 +518,8 @@ static const struct kind {
 	{ "waiting_to_nowhere", waiting_to_nowhere, "Freechain corrupt", PHRASE, false },
 	{ "waiting_to_live", waiting_to_live, "Freechain corrupt", PHRASE, false },
 	{ "waiting", waiting, NULL, NULL, true },
-	{ "nothing_wrong", nothing_wrong, NULL, NULL, true }, { "blocks_change", blocks_change, NULL, NULL, true },
+	{ "nothing_wrong", nothing_wrong, NULL, NULL, true },
+	{ "typesafe_goes", typesafe_goes, NULL, NULL, true }, { "blocks_change", blocks_change, NULL, NULL, true },
 };
 
 static int child(const char *kind, const char *by)

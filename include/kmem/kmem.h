@@ -379,7 +379,7 @@ KMEM_API void kfree_sensitive(const void *object);
 /*
  * ksize - usable bytes of the object; 0 for NULL and ZERO_SIZE_PTR. To _FORTIFY_SOURCE a write beyond the size that was
  * asked for is an overflow: a program that wants all of it asks for kmalloc_size_roundup(size). Kernel: the same, since
- * 6.1.
+ * 6.1. Like kfree it may wake a thread that waits for a lock.
  */
 KMEM_API size_t ksize(const void *object);
 /*

@@ -230,12 +230,15 @@ void km_array_free(struct kmem_cache *cache, void *object)
 /* ------------------------------------------------------------------ many */
 
 /* A block should hold what comes or goes at once: then one sequence serves it. Whole pages have bounds of their own. */
-static void fit_bulk(struct kmem_cache *cache, size_t n)
+static void fit_bulk(struct kmem_cache *cache, size_t n, bool may_wait)
 {
 	unsigned capacity = km_mask_capacity(km_front_mask(cache));
 
-	if (n > capacity && capacity < cache->max_capacity && cache->shelf.slot && !cache->engine->whole_pages)
-		km_front_resize(cache, (unsigned)km_min(n, (size_t)cache->max_capacity));
+	if (n <= capacity || capacity >= cache->max_capacity || !cache->shelf.slot || cache->engine->whole_pages)
+		return;
+	bool was = km_calls_begin(may_wait);
+	km_front_resize(cache, (unsigned)km_min(n, (size_t)cache->max_capacity));
+	km_calls_end(was);
 }
 
 /* Between the array and the CPU's two blocks; returns how many are left. */
@@ -279,7 +282,7 @@ static bool array_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 {
 	if (km_bulk_is_odd(gfp))
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
-	fit_bulk(cache, n);
+	fit_bulk(cache, n, km_gfp_may_wait(gfp));
 	if (km_likely(!(gfp & __GFP_THISNODE)))
 		left = move_bulk(cache, left, objects, true);
 	return !left || km_bulk_refill(cache, gfp, left, n, objects, array_refill_bulk);
@@ -306,7 +309,7 @@ static void array_spill_bulk(struct kmem_cache *cache, size_t left, void **objec
 
 static void array_free_bulk(struct kmem_cache *cache, size_t n, size_t all, void **objects)
 {
-	fit_bulk(cache, all);
+	fit_bulk(cache, all, true);
 	n = move_bulk(cache, n, objects, false);
 	if (n)
 		km_bulk_spill(cache, n, objects, array_spill_bulk);

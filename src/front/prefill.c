@@ -191,12 +191,8 @@ static void return_block(struct kmem_cache *cache, const struct km_request *requ
 		return;
 	}
 	km_count(cache, KMEM_SHEAF_RETURN_SLOW);
-	if (cache->engine->array.has_room && cache->engine->array.has_room(cache)) {
-		bool was = km_calls_begin(request->may_wait);
-
+	if (cache->engine->array.has_room && cache->engine->array.has_room(cache))
 		top = fill(cache, request, top, km_mask_capacity(km_front_mask(cache)));
-		km_calls_end(was);
-	}
 	cache->engine->array.retire(cache, top);
 }
 
@@ -229,13 +225,10 @@ static void free_array(struct kmem_cache *cache, struct slab_sheaf *sheaf)
 static struct slab_sheaf *prefill_array(struct kmem_cache *cache, gfp_t gfp, size_t n)
 {
 	size_t bytes = array_bytes(n);
-	bool may_wait = km_gfp_may_wait(gfp);
 
 	if (bytes > MAX_ARRAY_BYTES || km_front_busy)
 		return NULL;
-	bool was = km_calls_begin(may_wait);
-	char *memory = km_meta_alloc(bytes, may_wait);
-	km_calls_end(was);
+	char *memory = km_meta_alloc(bytes, km_gfp_may_wait(gfp));
 	if (!memory)
 		return NULL;
 	struct array_sheaf *array = (struct array_sheaf *)(memory + bytes) - 1;
@@ -263,6 +256,7 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	struct slab_sheaf *sheaf = NULL;
+	bool was = km_calls_begin(request.may_wait);
 
 	km_front_enter_thread(request.may_wait);
 	/* From here on the cache has no blocks to hand out. */
@@ -274,6 +268,7 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 		sheaf = prefill_block(cache, &request, n);
 		km_busy_end(false);
 	}
+	km_calls_end(was);
 	if (km_unlikely(!sheaf))
 		km_front_failed(cache->name, n * cache->object_size, gfp, ENOMEM);
 	return sheaf;
@@ -295,6 +290,7 @@ struct slab_sheaf *kmem_cache_prefill_sheaf(struct kmem_cache *cache, gfp_t gfp,
 static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sheaf)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
+	bool calls = km_calls_begin(request.may_wait);
 	int saved_errno = errno;
 
 	if (is_block(sheaf)) {
@@ -310,6 +306,7 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 		free_array(cache, sheaf);
 	}
 	errno = saved_errno;
+	km_calls_end(calls);
 }
 
 /* More into a block: which may become another one. */
@@ -348,10 +345,12 @@ int kmem_cache_refill_sheaf(struct kmem_cache *cache, gfp_t gfp, struct slab_she
 		give_back(cache, gfp, old);
 		return 0;
 	}
+	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	if (is_block(old))
 		*sheaf = refill_block(cache, gfp, old, n);
 	else
 		fill_array(cache, gfp, old, capacity - size_of(old));
+	km_calls_end(was);
 	return size_of(*sheaf) >= n ? 0 : -ENOMEM;
 }
 

@@ -165,7 +165,7 @@ void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
 }
 
 #ifdef KM_DEBUG
-bool km_lock_unstruck, km_locks_let_go;
+bool km_lock_unstruck, km_locks_let_go, km_lock_always_wakes;
 static km_tls uint8_t held[KM_NR_RANKS];	/* by this thread, and handlers that struck it */
 
 void km_lock_check(const struct km_lock *lock, enum km_lock_note note)

@@ -55,8 +55,10 @@ extern km_hidden bool km_is_forked;
  * no part of the library's file, of which a process has stretches of 64 KiB. */
 #ifdef KM_DEBUG
 #define KM_LOCK_INIT(lock_rank) { 0, (lock_rank) }
+#define KM_LOCK_SLEEPER km_lock_always_wakes
 #else
 #define KM_LOCK_INIT(lock_rank) { 0, 0 }
+#define KM_LOCK_SLEEPER false
 #endif
 
 /*
@@ -112,6 +114,8 @@ km_inline void km_calls_end(bool was)
 
 void km_lock_wait(struct km_lock *lock);
 void km_lock_wake(struct km_lock *lock);
+/* For a test of debug builds: each lock is given back as if a thread slept for it. */
+extern bool km_lock_always_wakes;
 
 /* The events that the rank checker is told. A thread that only tried has not waited: a handler may try what its victim
  * holds. */
@@ -177,7 +181,7 @@ km_inline void km_lock(struct km_lock *lock)
 km_inline void km_unlock(struct km_lock *lock)
 {
 	km_lock_note(lock, KM_LOCK_GIVEN);
-	if (km_unlikely(km_swap_release(&lock->state, 0u) == 2))
+	if (km_unlikely(km_swap_release(&lock->state, 0u) == 2) || KM_LOCK_SLEEPER)
 		km_lock_wake(lock);
 }
 
@@ -189,7 +193,7 @@ km_inline void km_unlock(struct km_lock *lock)
  */
 km_inline void km_unlock_quick(struct km_lock *lock)
 {
-	if (km_unlikely(km_load(&lock->state) == 2)) {
+	if (km_unlikely(km_load(&lock->state) == 2) || KM_LOCK_SLEEPER) {
 		km_unlock(lock);
 		return;
 	}

@@ -40,7 +40,8 @@ static bool pay_instead(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *
 	return false;
 }
 
-void *km_charged_take_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t *word)
+void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block,
+				uint64_t *word)
 {
 	const uint64_t owner = km_object_owner(cache, block);
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
@@ -71,5 +72,5 @@ void *km_charged_block(struct kmem_cache *cache, gfp_t gfp, int node)
 	if (!km_charged_is_mixed(cache))
 		return km_owned_pop(&cache->charged, (uintptr_t)objcg);
 	void *block = km_shelf_pop(&cache->mixed);
-	return block ? km_charged_take_block(cache, gfp, objcg, block, NULL) : NULL;
+	return block ? km_charged_recharge_block(cache, gfp, objcg, block, NULL) : NULL;
 }

@@ -4,7 +4,7 @@
  * cache->charge bytes from the moment it is handed out until it is freed.
  *
  *	hit	the CPU's charged shelf holds objects of this group, paid for when they were put there: pop, push
- *	take	where several pay, blocks have objects of them all: what is another's is charged to who pops it
+ *	recharge where several pay, blocks have objects of them all: what is another's is charged to who pops it
  *	refill	half a shelf at a time: paid for in one charge, taken from the plain shelf, their owner words set
  *	else	one object: its bytes from or to the group's stock on this CPU, itself from or to the plain shelf
  *
@@ -263,7 +263,7 @@ km_inline bool free_direct(struct kmem_cache *cache, void *object, struct obj_cg
 	return true;
 }
 
-/* In a function of its own, which take() ends with: so that saves no register. */
+/* In a function of its own, which recharge() ends with: so that saves no register. */
 static km_noinline void *pay_back(struct obj_cgroup *owner, uint64_t bytes, void *object)
 {
 	km_objcg_uncharge(owner, bytes);
@@ -324,7 +324,7 @@ static km_noinline void *take_private(struct kmem_cache *cache, gfp_t gfp, struc
  * It has another owner, if any, whose no longer it is before somebody else pays: so there is room below a limit that
  * both have, in the owner's stock if nowhere else.
  */
-static km_noinline void *take_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
+static km_noinline void *recharge_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object)
 {
 	const uint64_t owner = km_object_owner(cache, object);
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
@@ -351,7 +351,8 @@ static km_noinline void *take_slowly(struct kmem_cache *cache, gfp_t gfp, struct
  * the new one is active here, the former one has these very bytes out. A former payer whose stock is closed or full is
  * paid back the slow way; by then it is the last that is done.
  */
-static void *take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word km_unused)
+static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object,
+		      uint64_t *word km_unused)
 {
 	if (km_unlikely(objcg->private) && km_is_private(objcg))
 		return take_private(cache, gfp, objcg, object);
@@ -372,7 +373,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg,
 		return object;
 	}
 #endif
-	return take_slowly(cache, gfp, objcg, object);
+	return recharge_slowly(cache, gfp, objcg, object);
 }
 
 /* The hit of who was not let to it: nobody pays, or the cache has twins. */
@@ -385,7 +386,7 @@ static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup 
 	if (!object)
 		return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
 	return km_likely(km_front_is_owner(cache, object, mine, &word)) ? object :
-	       objcg ? take(cache, gfp, objcg, object, word) : take_slowly(cache, gfp, NULL, object);
+	       objcg ? recharge(cache, gfp, objcg, object, word) : recharge_slowly(cache, gfp, NULL, object);
 }
 
 /*
@@ -590,7 +591,7 @@ static bool alloc_bulk_mixed(struct kmem_cache *cache, gfp_t gfp, size_t n, void
 		left -= km_shelf_pop_n(&cache->mixed, objects, n);
 	if (left == n)
 		km_charged_claim(cache, (uintptr_t)objcg, gfp);
-	else if (km_charged_take_bulk(cache, gfp, objcg, n - left, objects + left) == SIZE_MAX)
+	else if (km_charged_recharge_bulk(cache, gfp, objcg, n - left, objects + left) == SIZE_MAX)
 		return false;
 	if (km_likely(!left) || alloc_bulk_paid(cache, gfp, left, objects, objcg))
 		return true;
@@ -706,14 +707,14 @@ static void begin(struct kmem_cache *cache)
 
 static const struct km_shape charged = {
 	.alloc = charged_alloc, .free = charged_free, .alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
-	.begin = begin, .take = take, .take_bulk = km_charged_take_bulk,
+	.begin = begin, .recharge = recharge, .recharge_bulk = km_charged_recharge_bulk,
 };
 
 /* Of large blocks: what is no hit goes by cache/large.c. */
 static const struct km_shape charged_blocks = {
 	.alloc = km_charged_block, .free = charged_free,
 	.alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
-	.begin = begin, .take = km_charged_take_block, .take_bulk = km_charged_take_bulk,
+	.begin = begin, .recharge = km_charged_recharge_block, .recharge_bulk = km_charged_recharge_bulk,
 };
 
 /* With SLAB_ACCOUNT before anybody else knows the cache; else in several threads at once, of which one begins. */

@@ -57,8 +57,9 @@ km_inline void *km_charge_failed(struct kmem_cache *cache, gfp_t gfp)
 	return km_front_failed(cache->name, cache->object_size, gfp | __GFP_NOWARN, ENOMEM);
 }
 
-/* look.c: take_bulk of struct km_charging. */
-size_t km_charged_take_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects);
+/* look.c: recharge_bulk of struct km_shape. */
+size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
+				void **objects);
 
 /* Let the CPU's block be this owner's, who pays here: true where it is empty, or there was none. Not where mixed. */
 bool km_charged_adopt(struct kmem_cache *cache, uint64_t owner);
@@ -70,7 +71,8 @@ bool km_charged_make_room(struct kmem_cache *cache, uint64_t owner);
 
 /* blocks.c: hits of large blocks that soft disciplines have, and what is done with another's; NULL: not this way. */
 void *km_charged_block(struct kmem_cache *cache, gfp_t gfp, int node);
-void *km_charged_take_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block, uint64_t *word);
+void *km_charged_recharge_block(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *block,
+				uint64_t *word);
 
 /*
  * Another's block is in the way. One thread that uses many groups in turn would have it changed at every call: so only

@@ -189,8 +189,8 @@ km_inline bool may_take(const struct obj_cgroup *objcg)
 }
 
 /* Objects go back as gfp allows. */
-static km_noinline size_t take_bulk_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t others,
-					   size_t n, void **objects)
+static km_noinline size_t recharge_bulk_slowly(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg,
+					       size_t others, size_t n, void **objects)
 {
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	size_t taken = 0;
@@ -204,11 +204,11 @@ static km_noinline size_t take_bulk_slowly(struct kmem_cache *cache, gfp_t gfp, 
 }
 
 /* Hits come here as well. */
-km_line_start size_t km_charged_take_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
-					void **objects)
+km_line_start size_t km_charged_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
+					      void **objects)
 {
 	const size_t others = may_take(objcg) ? count_others(cache, n, objects, (uintptr_t)objcg) : n;
 
 	km_debug(others <= n, "no more objects are another's than there are");
-	return km_likely(!others) ? n : take_bulk_slowly(cache, gfp, objcg, others, n, objects);
+	return km_likely(!others) ? n : recharge_bulk_slowly(cache, gfp, objcg, others, n, objects);
 }

@@ -105,7 +105,7 @@ static km_noinline void *account_default(struct kmem_cache *cache, size_t size, 
 
 	if (km_likely(objcg != NULL))
 		return km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)) ? object :
-		       km_shape(cache)->take(cache, gfp, objcg, object, word);
+		       km_shape(cache)->recharge(cache, gfp, objcg, object, word);
 	put_back(object, gfp);
 	return account_missed(size, gfp);
 }
@@ -135,7 +135,7 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 		return object;
 	if (km_unlikely(!objcg))
 		return account_default(cache, size, gfp, object);
-	return km_shape(cache)->take(cache, gfp, objcg, object, word);
+	return km_shape(cache)->recharge(cache, gfp, objcg, object, word);
 }
 
 /*

@@ -1,5 +1,6 @@
 /*
- * engine.h: what a cache is, and the small interface between the per-CPU front and the engines.
+ * engine.h: what a cache is; what an engine implements, and may call: layout, slabs, the bytes around an object that is
+ * debugged, and the hooks of those who look at each object.
  *
  * Glossary. Object: what users get. Slab: a run of pages cut into objects of one cache. Order: a slab is
  * 2^order pages. Partial: a slab with objects both taken and free, on its node's list. Shelf: a CPU's stack of

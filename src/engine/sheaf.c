@@ -25,6 +25,9 @@
 
 #define MANY_SWINGS		64u	/* between two looks of reclaim; a burst of threads makes a few */
 #define SLAB_SWINGS		8u	/* the same, of slabs */
+#define MAX_FULL_BLOCKS		10u	/* Kernel: MAX_FULL_SHEAVES */
+#define MAX_EMPTY_BLOCKS	10u	/* Kernel: MAX_EMPTY_SHEAVES */
+#define MAX_BARN_BYTES		((size_t)256 << 10)
 #define FIRST_EXTRA_PAGES	32u
 #define GIVE_BATCH		32u	/* objects validated before the lock is taken. Kernel: PCS_BATCH_MAX */
 

@@ -6,10 +6,6 @@
 
 #include "partial.h"
 
-#define MAX_FULL_BLOCKS		10u	/* Kernel: MAX_FULL_SHEAVES */
-#define MAX_EMPTY_BLOCKS	10u	/* Kernel: MAX_EMPTY_SHEAVES */
-#define MAX_BARN_BYTES		((size_t)256 << 10)
-
 /* Its lock protects all of it but `starved`, a hint; what is read without it (counts, crosses) is stored as one. */
 struct barn {
 	struct km_lock lock;

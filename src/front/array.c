@@ -164,7 +164,7 @@ static void *pop_own(struct kmem_cache *cache, gfp_t gfp, int id)
 	void *object = km_shelf_pop(&cache->shelf);
 	if (km_likely(object) && km_likely(km_page_node(object) == here)) {
 		km_front_hit(cache, KMEM_ALLOCHIT, 1);
-		return km_miss_asked(cache, object, gfp, 0);
+		return km_miss_zeroed(cache, object, gfp, 0);
 	}
 	/* The long way sends it home. */
 	if (object && !km_shelf_push(&cache->shelf, object))
@@ -179,11 +179,11 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 
 	if (object)
 		return object;
-	if (!km_miss_ask(cache, &request, node))
+	if (!km_miss_prepare(cache, &request, node))
 		return NULL;
 	object = km_likely(request.node < 0) ? array_pop(cache) : pop_named(cache, &request);
 	if (object)
-		return km_miss_asked(cache, object, gfp, 0);
+		return km_miss_zeroed(cache, object, gfp, 0);
 	return km_miss_refill(cache, &request, array_refill);
 }
 

@@ -69,7 +69,7 @@ bool km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, 
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	unsigned tries = 0;
 
-	km_miss_ask(cache, &request, NUMA_NO_NODE);
+	km_miss_prepare(cache, &request, NUMA_NO_NODE);
 	/* Not by a shelf, which may hold other nodes' objects. */
 	if (km_unlikely(request.node >= 0))
 		refill = km_bulk_take;
@@ -132,7 +132,7 @@ km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, uint32_t mask, si
 
 	if (km_unlikely(!n))
 		return true;
-	n = km_shape(cache)->take_bulk(cache, gfp, km_objcg_here, n, objects + *left - n);
+	n = km_shape(cache)->recharge_bulk(cache, gfp, km_objcg_here, n, objects + *left - n);
 	if (km_unlikely(n == SIZE_MAX))
 		return false;
 	*left -= n;

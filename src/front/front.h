@@ -80,7 +80,7 @@ bool km_front_begin_charging(struct kmem_cache *cache, gfp_t gfp);
 
 /* Where the engine is met often and for little: every 64th time. */
 extern km_hidden km_tls uint8_t km_front_turn;
-void km_front_tick_now(void) km_cold;
+void km_front_tick_now(void);
 km_inline void km_front_tick_rarely(void)
 {
 	if (km_unlikely(++km_front_turn % 64 == 0))
@@ -123,15 +123,20 @@ struct km_shape {
 	bool shelf;
 	/*
 	 * Where objects are paid for, else NULL. begin: fill in what the others read of the cache, `charge` last, by a
-	 * release; once, under a lock of the front's, before any of them. take: the object comes from `mixed`, and
-	 * another pays for it, as *word says (word NULL: not looked up yet): it is charged to the objcg. take_bulk: the
-	 * same of objects[0, n). It returns n where all are charged to the objcg, 0 where all went back and others may
-	 * be tried, SIZE_MAX where all went back and the request fails.
+	 * release; once, under a lock of the front's, before any of them. recharge: the object comes from `mixed`, and
+	 * another pays for it, as *word says (word NULL: not looked up yet): it is charged to the objcg.
+	 * recharge_bulk: the same of objects[0, n). It returns n where all are charged to the objcg, 0 where all went
+	 * back and others may be tried, SIZE_MAX where all went back and the request fails.
 	 */
 	void (*begin)(struct kmem_cache *cache);
-	void *(*take)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word);
-	size_t (*take_bulk)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects);
+	void *(*recharge)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word);
+	size_t (*recharge_bulk)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
+				void **objects);
 };
+km_inline bool km_shape_charges(const struct km_shape *shape)
+{
+	return shape->recharge != NULL;
+}
 /* Acquire pairs with km_front_choose_shape, and km_front_set_charging. */
 km_inline const struct km_shape *km_shape(const struct kmem_cache *cache)
 {
@@ -383,7 +388,7 @@ km_inline void *km_charged_alloc_any(struct kmem_cache *cache, gfp_t gfp, struct
 		return km_charged_miss(cache, gfp);
 	if (km_likely(km_front_is_owner(cache, object, (uintptr_t)objcg, &word)))
 		return object;
-	return km_shape(cache)->take(cache, gfp, objcg, object, word);
+	return km_shape(cache)->recharge(cache, gfp, objcg, object, word);
 }
 #endif
 

@@ -55,7 +55,7 @@ bool km_front_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 
 const struct km_shape *km_shape_for_account(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (!km_shape(cache)->take)
+	if (!km_shape_charges(km_shape(cache)))
 		km_front_begin_charging(cache, gfp);
 	return km_shape(cache);
 }
@@ -191,8 +191,8 @@ void km_miss_end(int entry, bool may_wait, bool rarely)
 {
 	if (may_wait && rarely)
 		km_front_tick_rarely();
-	else if (may_wait && km_front_tick)
-		km_front_tick();
+	else if (may_wait)
+		km_front_tick_now();
 	km_debug(entry != KM_NO_ENTRY && km_front_busy, "a miss that ends has begun");
 	km_calls_end(entry);
 	km_busy_end(false);
@@ -215,7 +215,7 @@ bool km_request_resolve_node(struct km_request *request, int id)
 	return node >= 0 || (!only && id > NUMA_NO_NODE);
 }
 
-bool km_miss_ask(const struct kmem_cache *cache, struct km_request *request, int node)
+bool km_miss_prepare(const struct kmem_cache *cache, struct km_request *request, int node)
 {
 	if (km_unlikely(request->gfp & KMEM_GFP_ODD) || km_unlikely(node != NUMA_NO_NODE)) {
 		km_front_check_gfp("kmem_cache_alloc", request->gfp, cache->name);
@@ -296,11 +296,11 @@ void *km_miss_one(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 
 	request.bytes = (uint32_t)bytes;
 	request.align = (uint32_t)align;
-	if (!km_miss_ask(cache, &request, node))
+	if (!km_miss_prepare(cache, &request, node))
 		return NULL;
 	if (km_unlikely(request.node >= 0) && !bytes)
 		object = km_miss_take_named(cache, &request);
-	return object ? km_miss_asked(cache, object, gfp, 0) : km_miss_refill(cache, &request, cache->engine->alloc);
+	return object ? km_miss_zeroed(cache, object, gfp, 0) : km_miss_refill(cache, &request, cache->engine->alloc);
 }
 
 void km_miss_one_back(struct kmem_cache *cache, void *object)
@@ -380,7 +380,7 @@ km_hit_path void *km_charged_miss(struct kmem_cache *cache, gfp_t gfp)
 {
 	const struct km_shape *shape = km_shape(cache);
 
-	if (km_likely(shape->take))
+	if (km_likely(km_shape_charges(shape)))
 		return shape->alloc(cache, gfp, NUMA_NO_NODE);
 	if (shape == &km_shape_chain && km_likely(!(gfp & KMEM_GFP_ODD)))
 		return chain_alloc_hit(cache, gfp);
@@ -389,12 +389,13 @@ km_hit_path void *km_charged_miss(struct kmem_cache *cache, gfp_t gfp)
 
 km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 {
-	if (km_likely(km_load(&cache->shape) == &km_shape_chain) && km_likely(!(gfp & KMEM_GFP_ODD)))
-		return chain_alloc_hit(cache, gfp);
 	const struct km_shape *shape = km_shape(cache);
+
+	if (km_likely(shape == &km_shape_chain) && km_likely(!(gfp & KMEM_GFP_ODD)))
+		return chain_alloc_hit(cache, gfp);
 	if (shape == &km_shape_proved && km_likely(!(gfp & KMEM_GFP_ODD)))
 		return km_proved_alloc(cache, gfp);
-	if (!shape->take)
+	if (!km_shape_charges(shape))
 		return km_shape_for(cache, gfp)->alloc(cache, gfp, NUMA_NO_NODE);
 	struct obj_cgroup *objcg = km_objcg_now();
 	/* The hit of what is paid for, where this thread has not named the payer. */
@@ -410,12 +411,12 @@ void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 
 km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
 {
-	const struct km_shape *shape = km_load(&cache->shape);
+	const struct km_shape *shape = km_shape(cache);
 
 	if (km_likely(shape == &km_shape_chain))
 		chain_free_hit(cache, object);
 	else if (km_likely(shape == &km_shape_proved))
 		km_proved_free(cache, object);
 	else
-		km_shape(cache)->free(cache, object);
+		shape->free(cache, object);
 }

@@ -48,7 +48,7 @@ static void *from_engine(struct kmem_cache *cache, size_t bytes, size_t align, g
 	km_calls_end(was);
 	if (object && km_unlikely(cache->live_shift) && !km_proved_hand_out(cache, object))
 		object = NULL;
-	return object ? km_miss_asked(cache, object, gfp, bytes) : NULL;
+	return object ? km_miss_zeroed(cache, object, gfp, bytes) : NULL;
 }
 
 void *km_front_alloc_nolock(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)

@@ -29,7 +29,7 @@ static void *none_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t ali
 		object = cache->engine->alloc(cache, &request);
 		km_miss_leave_quick();
 	}
-	return km_likely(object) ? km_miss_asked(cache, object, request.gfp, request.bytes) :
+	return km_likely(object) ? km_miss_zeroed(cache, object, request.gfp, request.bytes) :
 				   km_miss_one(cache, request.bytes, request.align, request.gfp, node);
 }
 

@@ -121,7 +121,7 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 		if (km_unlikely(!object))
 			return NULL;
 		if (km_likely(hand_out(cache, object)))
-			return km_miss_asked(cache, object, gfp, 0);
+			return km_miss_zeroed(cache, object, gfp, 0);
 	}
 	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
 }

@@ -148,7 +148,7 @@ static void *take(struct kmem_cache *cache, gfp_t gfp, struct km_asked asked)
 
 	/* Somebody may pay by now: it was counted before this look; km_front_set_charging stores before it looks. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	if (km_unlikely(object && km_shape(cache)->take)) {
+	if (km_unlikely(object && km_shape_charges(km_shape(cache)))) {
 		km_guarding.free(cache, object, NULL);
 		return NULL;
 	}

@@ -62,12 +62,12 @@ void km_miss_end(int entry, bool may_wait, bool rarely);
 
 /* The request's node becomes ours: `node` is the caller's, by its number to the system. False: it is a bad one, that
  * was said. The thread has a CPU from here on, where it can. */
-bool km_miss_ask(const struct kmem_cache *cache, struct km_request *request, int node);
+bool km_miss_prepare(const struct kmem_cache *cache, struct km_request *request, int node);
 void *km_miss_failed(const struct kmem_cache *cache, const struct km_request *request) km_cold;
 
 /* With __GFP_ZERO zeros; of a block that is served by size, so many as its user has of it. */
 void *km_miss_clear(const struct kmem_cache *cache, void *object, size_t bytes);
-km_inline void *km_miss_asked(const struct kmem_cache *cache, void *object, gfp_t gfp, size_t bytes)
+km_inline void *km_miss_zeroed(const struct kmem_cache *cache, void *object, gfp_t gfp, size_t bytes)
 {
 	return km_likely(!(gfp & __GFP_ZERO)) ? object : km_miss_clear(cache, object, bytes);
 }
@@ -94,7 +94,7 @@ km_inline void *km_miss_refill(struct kmem_cache *cache, const struct km_request
 		while (km_unlikely(!object) && request->may_wait && km_front_relieve(cache, &tries));
 		km_miss_end(entry, request->may_wait, named);
 	}
-	return km_likely(object) ? km_miss_asked(cache, object, request->gfp, request->bytes) :
+	return km_likely(object) ? km_miss_zeroed(cache, object, request->gfp, request->bytes) :
 				   km_miss_failed(cache, request);
 }
 

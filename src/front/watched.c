@@ -52,7 +52,7 @@ void km_front_choose_shape(struct kmem_cache *cache)
 		plain = &km_shape_sampled;
 	}
 	do
-		next = own && own->take && !cache->dead ? own : plain;
+		next = own && km_shape_charges(own) && !cache->dead ? own : plain;
 	while (!km_cas_release(&cache->own, &own, next));
 	km_front_publish_shape(cache);
 }
@@ -66,7 +66,7 @@ void km_front_publish_shape(struct kmem_cache *cache)
 	do {
 		next = km_load_acquire(&cache->own);
 		if (km_front_has_out(cache) && !cache->dead)
-			next = cache->siblings->shape[next->take != NULL];
+			next = cache->siblings->shape[km_shape_charges(next)];
 	} while (!km_cas_both(&cache->shape, &shape, next));
 }
 
@@ -115,7 +115,7 @@ static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 		object = shown = NULL;
 	}
 	if (km_likely(shown))
-		return km_miss_asked(cache, shown, gfp, bytes);
+		return km_miss_zeroed(cache, shown, gfp, bytes);
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	if (object)
 		cache->proved->free(cache, object);

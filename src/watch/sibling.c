@@ -155,14 +155,16 @@ static void sibling_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_
 }
 
 /* Objects that came by a shelf, before it was closed: they are the cache's own. */
-static void *sibling_take(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object, uint64_t *word)
+static void *sibling_recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object,
+			      uint64_t *word)
 {
-	return cache->own->take(cache, gfp, objcg, object, word);
+	return cache->own->recharge(cache, gfp, objcg, object, word);
 }
 
-static size_t sibling_take_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n, void **objects)
+static size_t sibling_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
+				    void **objects)
 {
-	return cache->own->take_bulk(cache, gfp, objcg, n, objects);
+	return cache->own->recharge_bulk(cache, gfp, objcg, n, objects);
 }
 
 const struct km_shape km_shape_sibling = {
@@ -171,7 +173,7 @@ const struct km_shape km_shape_sibling = {
 
 const struct km_shape km_shape_sibling_charged = {
 	.alloc = sibling_alloc, .free = sibling_free, .alloc_bulk = sibling_alloc_bulk, .free_bulk = sibling_free_bulk,
-	.take = sibling_take, .take_bulk = sibling_take_bulk,
+	.recharge = sibling_recharge, .recharge_bulk = sibling_recharge_bulk,
 };
 
 /* ------------------------------------------------------------------ siblings come */

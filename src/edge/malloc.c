@@ -250,8 +250,8 @@ static size_t with_room_to_grow(size_t size, size_t old)
 
 static void *resize(void *p, size_t size)
 {
-	/* Where some are debugged, what was asked for is all that there is of a block. */
-	size_t old = km_likely(!km_watched_sizes) ? km_large_page_bytes(p) : 0;
+	/* Where some are debugged, or a sanitizer is there, what was asked for is all that there is of a block. */
+	size_t old = km_likely(!km_watched_sizes && !km_sanitizer.objects) ? km_large_page_bytes(p) : 0;
 	bool large = old != 0;
 
 	if (!large)

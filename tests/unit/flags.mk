@@ -24,3 +24,7 @@ $(BUILD)/tests/unit/malloc_blocks: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_unit/probes := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_unit/probes := -fno-builtin -Wno-alloc-size-larger-than
 $(BUILD)/tests/unit/probes: $(BUILD)/libkmem-malloc.a
+# A sanitizer hears of malloc's blocks, too.
+TEST_LIBS_unit/sanitizer_told := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
+TEST_CFLAGS_unit/sanitizer_told := -fno-builtin -Wno-use-after-free
+$(BUILD)/tests/unit/sanitizer_told: $(BUILD)/libkmem-malloc.a

@@ -151,6 +151,9 @@ int km_os_filter(const char *command, const char *word, int in, int out);
 int km_os_copy(int in, int out);
 /* The path of the program, as it was started, or from the root where that leads to it no longer; `text` is for that. */
 const char *km_os_program_path(char *text, size_t bytes);
+/* Run a function in a thread of its own, to which no signal of the program's is delivered. False: there is none to be
+ * had. Libc allocates for it here: with no lock held. */
+bool km_os_run_apart(void (*function)(void));
 /* Threads of the process; 0: the system does not say. */
 unsigned km_os_threads(void);
 unsigned km_os_pid(void);

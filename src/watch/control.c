@@ -10,6 +10,7 @@
 #include "../cache/mail.h"
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/pcpu.h"
 #include "../port/stderr.h"
 #include "debug.h"
 #include "sibling.h"
@@ -18,11 +19,12 @@
 extern struct r_debug _r_debug __attribute__((weak));	/* musl does not declare it */
 
 #define LOOK_MS		200u		/* between looks at what drains */
-#define PATIENCE_MS	2000u		/* for a moment in which a library may be loaded */
+#define PATIENCE_MS	2000u		/* for a library to be loaded */
 
 static struct {
 	uint32_t waits_for;		/* a request that could not be served at once, ... */
 	uint64_t until;			/* ... how long */
+	uint32_t tried;			/* the last one for which a library was loaded, or not */
 	uint64_t next_look;
 } control;
 
@@ -82,6 +84,12 @@ static int count_tracked(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
+/* Until the unwinder is loaded, if it is to be had. */
+static bool lacks_stacks(const struct order *order)
+{
+	return order->flags & SLAB_STORE_USER && !km_debug_has_stacks();
+}
+
 /* With the registry locked. */
 static void serve(struct order *order, uint32_t number)
 {
@@ -94,8 +102,8 @@ static void serve(struct order *order, uint32_t number)
 		if (!order->count)
 			order->result = -ENOENT;
 		else if (!order->result)
-			km_warn("%s: from now on debugged by \"%s\", as was asked from outside", order->request.cache,
-				order->request.letters);
+			km_warn("%s: from now on debugged by \"%s\", as was asked from outside%s", order->request.cache,
+				order->request.letters, lacks_stacks(order) ? ": of a stack there is one call" : "");
 	}
 	km_debug(km_front_busy && order->result <= 0, "a request ends in an error, or in none");
 	km_mail.done = order->request;
@@ -107,52 +115,64 @@ static void serve(struct order *order, uint32_t number)
 /* ------------------------------------------------------------------ stacks */
 
 /*
- * The dynamic linker allocates while it works, and then this thread is in its midst: it must not be asked for one more
- * library. Nor while this thread has a lock, or where the program has a filter of its system calls. Where no linker
- * says how it is there is none, or one that can't be asked twice: stacks are as they can be had.
+ * The unwinder is a library that must be loaded, and whoever loads one waits for the dynamic linker's lock. Another
+ * thread may have that for as long as it likes: in a constructor, which may wait for a mutex that this thread has. So
+ * a thread of ours loads it, and this one goes on. Libc allocates as it makes a thread: not while this one is in the
+ * linker's midst, or has a lock. A child of vfork's would be gone before its thread is through. Where no linker says
+ * how it is there is none, or one that can't be asked twice: stacks are as they can be had.
  */
 static bool may_load(void)
 {
-	return &_r_debug && _r_debug.r_state == RT_CONSISTENT && !km_own_locks.count && !km_os_is_shut();
+	return _r_debug.r_state == RT_CONSISTENT && !km_own_locks.count && !km_thread_is_lent();
 }
 
-/* Somebody is at it: the allocations of the linker come by here again. */
+/* The process whose thread is at it. */
 static uint32_t loading;
 
 static void load_unwinder(void)
 {
-	uint32_t pid = km_os_pid();
-
-	if (km_load(&loading) == pid)
-		return;
-	km_store(&loading, pid);
-	/* The linker's allocations are as the program's. */
-	uint8_t was = km_front_busy;
-	km_debug(!km_own_locks.count, "a thread that loads a library has no lock");
-	km_busy_end(KM_BUSY_NOT);
 	km_debug_stack_ready(true);
+	km_store(&loading, 0u);
+}
+
+/* Allocations of libc are as the program's. False: it is not under way. */
+static bool begin_loading(uint32_t pid)
+{
+	uint32_t before = km_load(&loading);
+
+	if (before == pid || !km_cas_both(&loading, &before, pid))
+		return true;
+	uint8_t was = km_front_busy;
+	km_debug(!km_own_locks.count, "a thread that makes another has no lock");
+	km_busy_end(KM_BUSY_NOT);
+	bool begun = km_os_run_apart(load_unwinder);
 	km_busy_begin();
 	km_front_busy = was;
-	km_store(&loading, 0u);
+	if (!begun)
+		km_store(&loading, 0u);
+	return begun;
 }
 
 /* May the request be served now? Stacks are wanted, and can't be had at this moment: a later one may do. */
 static bool is_time(const struct order *order, uint32_t number)
 {
-	if (order->result || !(order->flags & SLAB_STORE_USER) || km_debug_has_stacks() || !&_r_debug)
+	if (order->result || !(order->flags & SLAB_STORE_USER) || km_debug_has_stacks() || !&_r_debug ||
+	    km_os_is_shut())
 		return true;
-	if (km_load(&loading) == km_os_pid())
-		return false;
-	if (may_load()) {
-		load_unwinder();
-		return true;
-	}
 	uint64_t now = km_os_now_ms();
+	uint32_t pid = km_os_pid();
 	if (km_load(&control.waits_for) != number) {
 		km_store(&control.until, now + PATIENCE_MS);
 		km_store(&control.waits_for, number);
 	}
-	return km_os_is_shut() || now >= km_load(&control.until);
+	if (now >= km_load(&control.until))
+		return true;
+	if (km_load(&loading) == pid || !may_load())
+		return false;
+	/* That thread is through, and there is no such library. */
+	if (km_swap_acquire(&control.tried, number) == number)
+		return true;
+	return !begin_loading(pid);
 }
 
 /* ------------------------------------------------------------------ now and then */

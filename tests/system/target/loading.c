@@ -1,0 +1,84 @@
+/*
+ * loading.c: for debug_loading: a program and, with PLUGIN, a library that it loads, whose constructor waits until a
+ * thread of the program's has ended, as one does that waits for a mutex. That thread allocates: until it is told by
+ * SIGUSR1 that it may end; or, with an argument, until a function has failed to allocate that is to fail, and one has
+ * not that is not.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#ifdef PLUGIN
+void wait_for_thread(void);
+__attribute__((constructor)) static void construct(void)
+{
+	wait_for_thread();
+}
+#else
+
+#define MANY 600
+
+static volatile sig_atomic_t loads, ends, fails;
+static pthread_t thread;
+
+static void on_signal(int number)
+{
+	ends = number;
+}
+
+void wait_for_thread(void)
+{
+	loads = 1;
+	pthread_join(thread, NULL);
+}
+
+void *who_fails(size_t bytes)
+{
+	void *volatile p = malloc(bytes);
+
+	return p;
+}
+
+void *who_does_not(size_t bytes)
+{
+	void *volatile p = malloc(bytes);
+
+	return p;
+}
+
+static void *work(void *unused)
+{
+	static void *block[MANY];
+
+	while (!loads)
+		usleep(1000);
+	if (fails && (who_fails(100) || !who_does_not(100)))
+		exit(1);
+	if (!fails) {
+		puts("ready");
+		fflush(stdout);
+	}
+	while (!fails && !ends) {
+		for (int i = 0; i < MANY; i++)
+			block[i] = malloc(56);
+		for (int i = 0; i < MANY; i++)
+			free(block[i]);
+	}
+	return unused;
+}
+
+int main(int count, char **words)
+{
+	(void)words;
+	fails = count > 1;
+	signal(SIGUSR1, on_signal);
+	if (pthread_create(&thread, NULL, work, NULL) || !dlopen("./plugin.so", RTLD_NOW)) {
+		fprintf(stderr, "%s\n", dlerror());
+		return 1;
+	}
+	return 0;
+}
+#endif

@@ -47,6 +47,11 @@ unsigned km_debug_stack_behind(uintptr_t pc, uintptr_t *frame, unsigned most);
 bool km_debug_is_early(const struct km_debug_track *track);
 /* "OBJECT+0xOFFSET", as `kmem symbols` reads it, or the bare address; returns text. */
 const char *km_debug_place(uintptr_t address, char *text, size_t bytes);
+/* Does one of the names fit that the dynamic linker has of the function at an address? Unlike dladdr it asks for no
+ * lock that somebody may have who waits for this thread. */
+bool km_debug_find_name(uintptr_t address, bool (*fits)(const char *name));
+/* The file that is mapped there, and where it was mapped to; false: none is. */
+bool km_debug_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *start);
 
 /* ---- debug_look.c: the bytes around an object, and whether they are as they should be */
 

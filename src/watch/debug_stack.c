@@ -233,6 +233,115 @@ const char *km_debug_place(uintptr_t address, char *text, size_t bytes)
 	return text;
 }
 
+/* ------------------------------------------------------------------ names of functions */
+
+/* The names that a file gives to others, as its headers lead to them: NULL where it has none. */
+struct names {
+	const ElfW(Sym) *symbol;
+	size_t count;
+	const char *text;
+	size_t bytes;
+};
+
+/* Where the file was mapped to. */
+static uintptr_t start_of(const struct object *object)
+{
+	uintptr_t first = UINTPTR_MAX;
+
+	for (unsigned i = 0; i < object->count; i++)
+		if (object->headers[i].p_type == PT_LOAD)
+			first = km_min(first, (uintptr_t)object->headers[i].p_vaddr);
+	return object->load + (first == UINTPTR_MAX ? 0 : km_align_down(first, KM_PAGE_SIZE));
+}
+
+/* Symbols of a table of this kind are counted by its last chain, which ends in an odd number. */
+static size_t count_of(const uint32_t *hash)
+{
+	const uint32_t buckets = hash[0], first = hash[1];
+	const uint32_t *bucket = hash + 4 + hash[2] * (sizeof(uintptr_t) / sizeof(*hash));
+	uint32_t last = 0;
+
+	for (uint32_t i = 0; i < buckets; i++)
+		last = km_max(last, bucket[i]);
+	if (last < first)
+		return first;
+	while (!(bucket[buckets + last - first] & 1))
+		last++;
+	return (size_t)last + 1;
+}
+
+/* Some dynamic linkers have made addresses of the file's offsets, others leave them. */
+static const void *led_to(const struct object *object, uintptr_t value)
+{
+	return (const void *)(value < object->load ? object->load + value : value);
+}
+
+static struct names names_of(const struct object *object)
+{
+	struct names names = { .symbol = NULL };
+	const ElfW(Dyn) *entry = NULL;
+
+	for (unsigned i = 0; i < object->count; i++)
+		if (object->headers[i].p_type == PT_DYNAMIC)
+			entry = (const void *)(object->load + object->headers[i].p_vaddr);
+	for (; entry && entry->d_tag != DT_NULL; entry++) {
+		const void *at = led_to(object, entry->d_un.d_ptr);
+
+		if (entry->d_tag == DT_SYMTAB)
+			names.symbol = at;
+		else if (entry->d_tag == DT_STRTAB)
+			names.text = at;
+		else if (entry->d_tag == DT_STRSZ)
+			names.bytes = entry->d_un.d_val;
+		else if (entry->d_tag == DT_GNU_HASH)
+			names.count = count_of(at);
+		else if (entry->d_tag == DT_HASH && !names.count)
+			names.count = ((const uint32_t *)at)[1];
+	}
+	if (!names.symbol || !names.text)
+		names.count = 0;
+	return names;
+}
+
+static bool is_function_at(const ElfW(Sym) *symbol, uintptr_t offset)
+{
+	unsigned type = symbol->st_info & 0xf;
+
+	return symbol->st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_NOTYPE || type == STT_GNU_IFUNC) &&
+	       offset - symbol->st_value < symbol->st_size;
+}
+
+bool km_debug_find_name(uintptr_t address, bool (*fits)(const char *name))
+{
+	struct object object;
+
+	if (!find(address, &object))
+		return false;
+	const struct names names = names_of(&object);
+	for (size_t i = 0; i < names.count; i++) {
+		const ElfW(Sym) *symbol = &names.symbol[i];
+
+		if (is_function_at(symbol, address - object.load) && symbol->st_name < names.bytes &&
+		    fits(names.text + symbol->st_name))
+			return true;
+	}
+	return false;
+}
+
+bool km_debug_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *start)
+{
+	struct object object;
+
+	km_debug(bytes, "a path has room");
+	if (!find(address, &object))
+		return false;
+	const char *name = *object.name ? object.name : km_os_program_path(path, bytes);
+	if (name != path)
+		km_format(path, bytes, "%s", name);
+	*start = start_of(&object);
+	return true;
+}
+
 /* ------------------------------------------------------------------ a stack */
 
 /* Where the code of each of the library's files is: KM_CODE in port/cc.h makes the list, for the linker to join. */

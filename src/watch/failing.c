@@ -8,8 +8,6 @@
  * The calls that are counted are those that pass all filters: gfp, caller. Of these the first are let alone until
  * `space` bytes were asked for; of the others each interval-th fails with a probability, `times` of them in all.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <sys/auxv.h>
 
@@ -18,8 +16,6 @@
 #include "../port/bits.h"
 #include "../port/os.h"
 #include "debug.h"
-
-#pragma weak dladdr
 
 #define FOREVER		UINT64_MAX
 #define TEXT		KM_FAILING_WORD
@@ -304,22 +300,28 @@ static bool is_in_part(const char *patterns, const char *file, uintptr_t offset)
 	return false;
 }
 
+static bool fits_caller(const char *name)
+{
+	return fits_some(now.caller, name);
+}
+
 /* By its function's name, as far as the dynamic linker knows it, or by its file's. */
 static bool is_caller(uintptr_t address)
 {
-	Dl_info info = { .dli_fname = NULL };
+	char path[256];
+	uintptr_t start;
 
 	if (address < now.start || address >= now.end)
 		return false;
-	/* The call is in front of where it returns to. */
 	if (!*now.caller)
 		return true;
-	if (!dladdr || !dladdr((void *)(address - 1), &info))
-		return false;
-	if (info.dli_sname && fits_some(now.caller, info.dli_sname))
+	/* The call is in front of where it returns to. */
+	if (km_debug_find_name(address - 1, fits_caller))
 		return true;
-	const char *file = info.dli_fname ? last_part(info.dli_fname) : "";
-	return fits_some(now.caller, file) || is_in_part(now.caller, file, address - 1 - (uintptr_t)info.dli_fbase);
+	if (!km_debug_find_file(address - 1, path, sizeof(path), &start))
+		return false;
+	const char *file = last_part(path);
+	return fits_caller(file) || is_in_part(now.caller, file, address - 1 - start);
 }
 
 static bool has_filter(void)
@@ -364,6 +366,12 @@ static bool take_one(void)
 	return left != 0;
 }
 
+/* Can one fail at all any more? It is asked before the stack is looked at. */
+static bool is_over(void)
+{
+	return now.nth ? km_load(&state.calls) >= now.nth : !now.probability || !km_load(&state.times);
+}
+
 static bool is_due(size_t bytes)
 {
 	if (now.nth)
@@ -394,7 +402,7 @@ static bool fails(const char *name, size_t bytes, gfp_t gfp)
 {
 	int saved_errno = errno;
 
-	if (gfp & __GFP_NOFAIL || (now.spare_waiting && km_gfp_may_wait(gfp)) || !is_active())
+	if (gfp & __GFP_NOFAIL || (now.spare_waiting && km_gfp_may_wait(gfp)) || is_over())
 		return false;
 	bool failed = fits_some(now.caches, name) && has_caller() && is_due(bytes);
 	if (km_unlikely(failed)) {

@@ -78,14 +78,17 @@ SMARTCOLS := $(and $(filter /%,$(shell $(CC) -print-file-name=libsmartcols.so)),
 # elfutils' libdw knows more of functions than the tables of symbols in their files.
 LIBDW	:= $(and $(filter /%,$(shell $(CC) -print-file-name=libdw.so)),$(shell \
 	$(CC) -E -include elfutils/libdwfl.h -x c /dev/null >/dev/null 2>&1 && echo -ldw))
-COMMAND	:= $(filter-out kmem/info/table$(if $(SMARTCOLS),_none).c kmem/names_$(if $(LIBDW),elf,dw).c,$(wildcard kmem/*.c kmem/*/*.c))
+# The screen of `kmem top` is ncurses'. Where this compiler finds none, the command prints it once.
+NCURSES	:= $(and $(filter /%,$(shell $(CC) -print-file-name=libncursesw.so)),$(shell \
+	$(CC) -E -include curses.h -include term.h -x c /dev/null >/dev/null 2>&1 && echo -lncursesw $(if $(filter /%,$(shell $(CC) -print-file-name=libtinfo.so)),-ltinfo)))
+COMMAND	:= $(filter-out kmem/info/table$(if $(SMARTCOLS),_none).c kmem/names_$(if $(LIBDW),elf,dw).c kmem/top/screen$(if $(NCURSES),_none).c,$(wildcard kmem/*.c kmem/*/*.c))
 COMMAND_OBJ := $(COMMAND:%.c=$(BUILD)/obj/%.o)
 $(BUILD)/obj/kmem/%.o: kmem/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) -Isrc -Ikmem -I$(BUILD) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 # libc stands first: the command has no objects of ours, so prctl, setrlimit and vfork are libc's, and the library does not start in it.
 $(BUILD)/kmem: $(COMMAND_OBJ) $(BUILD)/libkmem.a
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) $(LIBDW) -lc $(BUILD)/libkmem.a -lm $(LDLIBS)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) $(LIBDW) $(NCURSES) -lc $(BUILD)/libkmem.a -lm $(LDLIBS)
 
 include packaging/install.mk
 -include bench/bench.mk

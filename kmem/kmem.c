@@ -15,6 +15,8 @@
 static const char help_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]  a program on libkmem\n"
 	"       kmem info [OPTION...] [PID | FILE]               look at one that runs\n"
+	"       kmem top [OPTION...] [PID...]                    watch some that run\n"
+	"       kmem diff BEFORE AFTER                           what has grown\n"
 	"       kmem bench BENCH... [OPTION...]                  measure\n"
 	"       kmem debug PID [CACHE LETTERS]                   debug one that runs\n"
 	"       kmem symbols [FILE]                              name functions\n"
@@ -30,6 +32,8 @@ static const struct {
 	{ "bench", cmd_bench },
 	{ "symbols", cmd_symbols },
 	{ "debug", cmd_debug },
+	{ "top", cmd_top },
+	{ "diff", cmd_diff },
 };
 
 static void complain(const char *command, const char *format, va_list arguments)

@@ -23,13 +23,15 @@ static void add_extent(struct snapshot *snapshot, enum info_kind kind, const voi
 	snapshot->extents = kmem_grow(snapshot->extents, snapshot->extent_count, &snapshot->extent_room,
 				      sizeof(*snapshot->extents));
 	snapshot->extents[snapshot->extent_count++] =
-		(struct info_extent){ (uintptr_t)start, (uintptr_t)end, kind, free };
+		(struct info_extent){ (uintptr_t)start, (uintptr_t)end, kind, free, NULL };
 }
 
 void snapshot_clear_extents(struct snapshot *snapshot)
 {
-	for (size_t i = 0; i < snapshot->extent_count; i++)
+	for (size_t i = 0; i < snapshot->extent_count; i++) {
 		free(snapshot->extents[i].free);
+		free(snapshot->extents[i].owner);
+	}
 	free(snapshot->extents);
 }
 

@@ -61,7 +61,7 @@ void snapshot_clear(struct snapshot *snapshot)
 	snapshot_clear_extents(snapshot);
 	free(snapshot->caches);
 	free(snapshot->groups);
-	memset(snapshot, 0, sizeof(*snapshot));
+	*snapshot = (struct snapshot){ .by_page = snapshot->by_page };
 }
 
 /* Groups change at a pace of their own: they are read again by themselves. */
@@ -212,26 +212,42 @@ static bool is_ours(const char *pid)
 	return geteuid() == 0 || (stat(path, &stat_of) == 0 && stat_of.st_uid == geteuid());
 }
 
-static int of_all(enum info_style style)
+pid_t *info_own_processes(size_t *count)
 {
 	struct dirent **entries;
-	int count = scandir("/proc", &entries, is_process, by_number);
-	struct snapshot snapshot = { 0 };
+	int found = scandir("/proc", &entries, is_process, by_number);
 
-	if (count < 0)
+	*count = 0;
+	if (found < 0)
+		return NULL;
+	pid_t *pids = kmem_need(calloc((size_t)found + 1, sizeof(*pids)));
+	for (int i = 0; i < found; i++) {
+		if (atoi(entries[i]->d_name) != getpid() && is_ours(entries[i]->d_name))
+			pids[(*count)++] = atoi(entries[i]->d_name);
+		free(entries[i]);
+	}
+	free(entries);
+	return pids;
+}
+
+static int of_all(enum info_style style)
+{
+	struct snapshot snapshot = { 0 };
+	size_t count;
+	pid_t *pids = info_own_processes(&count);
+
+	if (!pids)
 		return kmem_failed(1, "info", "/proc: %s", strerror(errno));
 	struct info_list list = info_list_begin(style);
-	for (int i = 0; i < count; i++) {
-		pid_t pid = atoi(entries[i]->d_name);
+	for (size_t i = 0; i < count; i++) {
+		enum info_result result = info_of_process(pids[i], &snapshot);
 
-		if (pid == getpid() || !is_ours(entries[i]->d_name))
-			continue;
-		enum info_result result = info_of_process(pid, &snapshot);
 		if (style >= INFO_TREE && (result == INFO_OTHER || !snapshot.group_count))
 			continue;
 		if (result == INFO_OK || result == INFO_PARTLY || result == INFO_OTHER)
 			info_list_row(&list, &snapshot, result == INFO_OTHER);
 	}
+	free(pids);
 	snapshot_clear(&snapshot);
 	int error = info_list_end(&list);
 	return error ? kmem_failed(1, "info", "writing: %s", strerror(error)) : 0;

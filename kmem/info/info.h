@@ -23,6 +23,8 @@ struct info_cache {
 	const struct kmem_cache *sibling_of;
 	slab_flags_t carried;
 	unsigned long debugged;
+	/* info/pages.c. Bytes: slabs of which no object is out; slabs of which some are, but less than a tenth. */
+	unsigned long empty, pinned;
 };
 
 /* Address space of the process that is ours. */
@@ -36,9 +38,15 @@ struct info_extent {
 	uintptr_t start, end;
 	enum info_kind kind;
 	uint64_t *free;		/* pages: a bit for each that is free and may be resident; the snapshot's own */
+	uint32_t *owner;	/* pages: whose each is, as below (info/pages.c); NULL: nobody looked */
 };
 
+/* A page's owner: nobody's, or kept for blocks that grow; large blocks; what the caches of slob share; or a cache, by
+ * its place in the snapshot. */
+enum { INFO_OWNER_NONE, INFO_OWNER_LARGE, INFO_OWNER_SHARED, INFO_OWNER_CACHE };
+
 struct snapshot {
+	bool by_page;		/* wanted: whose each page is */
 	unsigned pid;
 	unsigned thread;	/* the one whose files and memory are read: pid, or another where that has ended */
 	char version[16], discipline[16], reason[160], hardened[160];
@@ -58,6 +66,7 @@ struct snapshot {
 /* Another one, of zeros; it ends the command where there is no memory. */
 struct info_cache *snapshot_grow(struct snapshot *snapshot);
 struct km_group_stats *snapshot_grow_groups(struct snapshot *snapshot);
+/* What was wanted stays. */
 void snapshot_clear(struct snapshot *snapshot);
 
 enum info_result {
@@ -80,7 +89,12 @@ struct info_resident {
 	unsigned long used;	/* of slabs and large blocks */
 	unsigned long free;	/* of free pages, and of freed mappings that lie ready */
 	unsigned long records;	/* of descriptors, caches, CPUs' areas */
+	/* Of what is used, where pages have owners. by_cache: the caller's, one for each cache, or NULL. */
+	unsigned long large, shared, kept;
+	unsigned long *by_cache;
 };
+/* Kilobytes that /proc/PID/smaps_rollup has for the key ("Rss:"); 0: it does not say. */
+unsigned long info_rollup_kb(unsigned pid, const char *key);
 /* False: it does not say, or not to us. */
 bool info_resident(const struct snapshot *snapshot, struct info_resident *resident);
 
@@ -177,6 +191,9 @@ size_t target_roots_in_use(struct target *target, struct info_root *roots);
 
 /* ---- info/info.c */
 bool info_is_number(const char *text);
+/* The numbers of one's own processes (root: of all), but for this one, in order; the caller frees them. NULL: /proc
+ * can't be read. */
+pid_t *info_own_processes(size_t *count);
 /* One line that says why, of that subcommand; returns its status. */
 int info_complain(const char *command, pid_t pid, enum info_result result, const char *version);
 
@@ -194,6 +211,15 @@ bool root_pages(struct target *target, const struct info_root *root, unsigned *n
 /* The ranges of pages. */
 #define INFO_MAX_RANGES 256u
 bool root_ranges(struct target *target, const struct info_root *root, struct km_range *ranges, unsigned *count);
+
+/* ---- info/pages.c: whose each page is, in the extents of the ranges; empty and pinned slabs of each cache. `owners`
+ * are the caches of the root, siblings too, and where each stands in the snapshot, or will; they get sorted. */
+struct page_owner {
+	const struct kmem_cache *address, *sibling_of;
+	size_t place;			/* of a sibling's: anything */
+};
+bool walk_pages(struct target *target, const struct info_root *root, struct page_owner *owners, size_t count,
+		struct snapshot *snapshot);
 
 /* ---- info/extents.c: its address space, added to the snapshot. */
 bool walk_extents(struct target *target, const struct info_root *root, const struct km_percpu *percpu,

@@ -89,8 +89,7 @@ static void add(unsigned long *sum, unsigned long n)
 	*sum += n == UNKNOWN ? 0 : n;
 }
 
-/* Its objects lie in pages that all caches of the engine share, and in no slab. */
-static bool in_shared_pages(const struct info_cache *cache)
+bool info_in_shared_pages(const struct info_cache *cache)
 {
 	return !strcmp(cache->engine, "slob") && cache->stats.size < KM_PAGE_SIZE;
 }
@@ -98,7 +97,7 @@ static bool in_shared_pages(const struct info_cache *cache)
 /* Engine slob's kmalloc: a block has the size that was asked for, which its header knows and its cache does not. */
 static bool has_any_size(const struct info_cache *cache)
 {
-	return in_shared_pages(cache) && !strcmp(cache->stats.name, "kmalloc") &&
+	return info_in_shared_pages(cache) && !strcmp(cache->stats.name, "kmalloc") &&
 	       cache->stats.size == KMALLOC_MIN_SIZE;
 }
 
@@ -112,7 +111,7 @@ static unsigned long any_size_bytes(const struct snapshot *snapshot)
 
 		if (has_any_size(cache))
 			kmallocs++;
-		else if (in_shared_pages(cache))
+		else if (info_in_shared_pages(cache))
 			add(&caches, times(cache->stats.total_objects, cache->stats.size));
 	}
 	/* Of two copies in a process there is only the sum; and what is read while it changes need not fit. */
@@ -128,7 +127,7 @@ static struct row row_of(const struct snapshot *snapshot, const struct info_cach
 		.cache = cache,
 		.active = has_any_size(cache) ? any_size_bytes(snapshot) :
 						times(stats->active_objects, stats->size),
-		.slabs = in_shared_pages(cache) ? UNKNOWN : slab_bytes(stats),
+		.slabs = info_in_shared_pages(cache) ? UNKNOWN : slab_bytes(stats),
 	};
 }
 
@@ -139,7 +138,7 @@ static unsigned long active_bytes(const struct snapshot *snapshot)
 
 	add(&bytes, snapshot->stats.slob_bytes);
 	for (size_t i = 0; i < snapshot->count; i++)
-		if (!in_shared_pages(&snapshot->caches[i]))
+		if (!info_in_shared_pages(&snapshot->caches[i]))
 			add(&bytes, row_of(snapshot, &snapshot->caches[i]).active);
 	return bytes;
 }
@@ -205,23 +204,6 @@ static void add_row(struct table *table, int64_t key, const char *name, unsigned
 							   BYTES(slabs), share_text(active, slabs).text });
 }
 
-/* Kilobytes that /proc/PID/smaps_rollup has for the key; 0: it does not say. */
-static unsigned long rollup_kb(unsigned pid, const char *key)
-{
-	char path[64], line[256];
-	unsigned long kb = 0;
-
-	snprintf(path, sizeof(path), "/proc/%u/smaps_rollup", pid);
-	FILE *rollup = fopen(path, "re");
-	if (!rollup)
-		return 0;
-	while (!kb && fgets(line, sizeof(line), rollup))
-		if (!strncmp(line, key, strlen(key)))
-			sscanf(line + strlen(key), "%lu", &kb);
-	fclose(rollup);
-	return kb;
-}
-
 /* In the order in which they come. */
 struct totals {
 	struct table *table;
@@ -273,16 +255,16 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 		add_text(&totals, "guarded objects, ever", COUNT(snapshot->guard.samples));
 		add_text(&totals, "mistakes with such, told", COUNT(snapshot->guard.reports));
 	}
-	struct info_resident resident;
+	struct info_resident resident = { .by_cache = NULL };
 	if (live && info_resident(snapshot, &resident)) {
 		add_total(&totals, "resident of slabs and large blocks", resident.used);
 		add_total(&totals, "resident of free pages", resident.free);
 		add_total(&totals, "resident of records, of all kinds", resident.records);
 	}
-	unsigned long rss_kb = live ? rollup_kb(snapshot->thread, "Rss:") : 0;
+	unsigned long rss_kb = live ? info_rollup_kb(snapshot->thread, "Rss:") : 0;
 	if (rss_kb) {
 		add_total(&totals, "the process, resident (Rss)", rss_kb * 1024);
-		add_total(&totals, "the process, its share (Pss)", rollup_kb(snapshot->thread, "Pss:") * 1024);
+		add_total(&totals, "the process, its share (Pss)", info_rollup_kb(snapshot->thread, "Pss:") * 1024);
 	}
 	table_print(totals.table);
 }
@@ -352,7 +334,7 @@ int info_print(const struct snapshot *snapshot, enum info_style style, bool live
 /* ------------------------------------------------------------------ the list of processes */
 
 /* What the system calls the process, or "?". */
-static void process_name(unsigned pid, char name[64])
+void info_process_name(unsigned pid, char name[64])
 {
 	char path[64];
 
@@ -417,7 +399,7 @@ void info_list_row(struct info_list *list, const struct snapshot *snapshot, bool
 {
 	char name[64];
 
-	process_name(snapshot->pid, name);
+	info_process_name(snapshot->pid, name);
 	if (list->style >= INFO_TREE) {
 		info_tree_list_row(list, snapshot, name);
 	} else if (list->style == INFO_JSON) {

@@ -21,6 +21,11 @@ struct info_bytes {
 struct info_bytes info_bytes(unsigned long bytes);
 #define BYTES(n) (info_bytes(n).text)
 
+/* What /proc/PID/comm says, as a terminal may get it; "?": nothing. */
+void info_process_name(unsigned pid, char name[64]);
+/* Engine slob: its objects lie in pages that all caches share, and in no slab. */
+bool info_in_shared_pages(const struct info_cache *cache);
+
 /* On standard output: 0 or an errno. live: the process itself can be looked at for more. */
 int info_print(const struct snapshot *snapshot, enum info_style style, bool live);
 

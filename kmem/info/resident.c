@@ -107,9 +107,28 @@ static unsigned long count_free(const struct info_extent *extent, const struct s
 	return count;
 }
 
-/* Of [from, to), the part of the extent that no other one has had. */
-static bool count_extent(struct pages *pages, const struct info_extent *extent, uint64_t from, uint64_t to,
+/* The extent's pages in a piece of it that is resident, by owner, but for those that are free. */
+static void count_owners(const struct snapshot *snapshot, const struct info_extent *extent, const struct span *span,
 			 struct info_resident *resident)
+{
+	size_t page = (span->start - extent->start) / KM_PAGE_SIZE, end = (span->end - extent->start) / KM_PAGE_SIZE;
+
+	for (; page < end; page++) {
+		size_t owner = extent->owner[page];
+
+		if (extent->free[page / 64] >> page % 64 & 1)
+			continue;
+		if (owner >= INFO_OWNER_CACHE && owner - INFO_OWNER_CACHE < snapshot->count)
+			resident->by_cache[owner - INFO_OWNER_CACHE] += KM_PAGE_SIZE;
+		else
+			*(owner == INFO_OWNER_LARGE ? &resident->large : owner == INFO_OWNER_SHARED ?
+			  &resident->shared : &resident->kept) += KM_PAGE_SIZE;
+	}
+}
+
+/* Of [from, to), the part of the extent that no other one has had. */
+static bool count_extent(struct pages *pages, const struct snapshot *snapshot, const struct info_extent *extent,
+			 uint64_t from, uint64_t to, struct info_resident *resident)
 {
 	unsigned long bytes = 0, free = 0;
 	struct span spans[SPANS];
@@ -123,10 +142,14 @@ static bool count_extent(struct pages *pages, const struct info_extent *extent, 
 			bytes += spans[i].end - spans[i].start;
 			if (extent->free)
 				free += count_free(extent, &spans[i]) * KM_PAGE_SIZE;
+			if (extent->owner && resident->by_cache)
+				count_owners(snapshot, extent, &spans[i], resident);
 		}
 	}
 	if (extent->kind == INFO_PARKED)
 		free = bytes;
+	if (extent->kind == INFO_BLOCK)
+		resident->large += bytes;
 	resident->free += free;
 	*(extent->kind == INFO_RECORDS ? &resident->records : &resident->used) += bytes - free;
 	return true;
@@ -148,7 +171,7 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 	char path[64];
 	bool ok = true;
 
-	*resident = (struct info_resident){ 0 };
+	*resident = (struct info_resident){ .by_cache = resident->by_cache };
 	snprintf(path, sizeof(path), "/proc/%u/pagemap", snapshot->thread);
 	struct pages pages = {
 		.target = { .pid = (pid_t)snapshot->thread },
@@ -164,7 +187,7 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 		/* Some lie within others, and two may meet in one page of the system's. */
 		from = from > done ? from : done;
 		if (from < to) {
-			ok = count_extent(&pages, extent, from, to, resident);
+			ok = count_extent(&pages, snapshot, extent, from, to, resident);
 			done = to;
 		}
 	}
@@ -176,4 +199,20 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 	if (lack & 1u << INFO_RECORDS)
 		resident->records = INFO_UNKNOWN;
 	return ok;
+}
+
+unsigned long info_rollup_kb(unsigned pid, const char *key)
+{
+	char path[64], line[256];
+	unsigned long kb = 0;
+
+	snprintf(path, sizeof(path), "/proc/%u/smaps_rollup", pid);
+	FILE *rollup = fopen(path, "re");
+	if (!rollup)
+		return 0;
+	while (!kb && fgets(line, sizeof(line), rollup))
+		if (!strncmp(line, key, strlen(key)))
+			sscanf(line + strlen(key), "%lu", &kb);
+	fclose(rollup);
+	return kb;
 }

@@ -434,6 +434,21 @@ static bool add_ranges(struct walk *walk, struct kmem_stats *stats)
 	return true;
 }
 
+/* The caches of this root, siblings too, and where each stands once siblings are folded. */
+static struct page_owner *list_owners(const struct walk *walk, size_t *count)
+{
+	const struct info_cache *cache = &walk->snapshot->caches[walk->first];
+	size_t place = walk->first;
+
+	*count = walk->snapshot->count - walk->first;
+	struct page_owner *owners = kmem_need(calloc(*count + 1, sizeof(*owners)));
+	for (size_t i = 0; i < *count; i++, cache++) {
+		owners[i] = (struct page_owner){ cache->address, cache->sibling_of, place };
+		place += !cache->sibling_of;
+	}
+	return owners;
+}
+
 /* A number of a zone: UNKNOWN where its build has none. */
 static unsigned long of_zone(const struct info_root *root, const char *name, unsigned long pages)
 {
@@ -644,7 +659,13 @@ enum info_result walk_root(struct target *target, const struct info_root *root, 
 	}
 	if (walk.by_slab && layout_has(walk.layout, SCAN_NEEDS) && !scan_slabs(&walk))
 		return target->result;
+	size_t owner_count;
+	struct page_owner *owners = snapshot->by_page ? list_owners(&walk, &owner_count) : NULL;
 	fold_siblings(&walk);
+	bool looked = !owners || walk_pages(target, root, owners, owner_count, snapshot);
+	free(owners);
+	if (!looked)
+		return target->result;
 	mark_unknown(&walk);
 	snapshot->stats.caches += snapshot->count - walk.first;
 	return result;

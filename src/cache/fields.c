@@ -36,7 +36,7 @@ const struct km_field km_fields[] = {
 	KM_FIELD_STRUCT("range", struct km_range),
 	RANGE(base), RANGE(pages), RANGE(ready), RANGE(page), RANGE(map), RANGE(owner), RANGE(dirty),
 	KM_FIELD_STRUCT("page", struct km_page),
-	PAGE(cache), PAGE(type), PAGE(run),
+	PAGE(cache), PAGE(type), PAGE(run), PAGE(inuse), PAGE(objects), PAGE(pages),
 	/* Of a slab of slub (engine/slub.h). */
 	{ "page.word", offsetof(struct km_page, engine), sizeof(uint64_t), 1 },
 	KM_FIELD_STRUCT("zone", struct km_zone_counts),

@@ -1,0 +1,280 @@
+/*
+ * `kmem diff`: of which caches and groups there is more or less than there was: of two records, as `kmem info --json`
+ * and `kmem run --stats=FILE` write them, or of processes as they are now. Records say nothing of what is resident: the
+ * bytes are those of objects and slabs.
+ *
+ * Exit status: 0; 1 where one of both could not be had; 2 wrong usage.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <getopt.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "info/print.h"
+#include "kmem.h"
+#include "top/top.h"
+
+static const char usage_text[] =
+	"usage: kmem diff [--all] [--bytes] BEFORE AFTER\n"
+	"  BEFORE, AFTER  each a record, as kmem info --json and kmem run --stats=FILE\n"
+	"              write it (a name of digits only: ./FILE), or a running program's\n"
+	"              number\n"
+	"  --all       what has not changed too\n"
+	"  --bytes     figures in bytes\n"
+	"The largest changes first.\n";
+
+/* What both have of one cache or group, or all of one kind together. */
+struct line {
+	char name[TOP_NAME];
+	int rank;			/* caches, what no cache has, groups */
+	unsigned long live[2], ready[2], slabs[2], objects[2];
+	bool in[2];
+};
+
+struct lines {
+	struct line *line;
+	size_t count, room;
+};
+
+enum { RANK_CACHE, RANK_REST, RANK_SUM, RANK_GROUP };
+
+static struct line *find(struct lines *lines, const char *name, int rank)
+{
+	char printable[TOP_NAME];
+
+	info_printable(printable, name, sizeof(printable));
+	for (size_t i = lines->count; i--;)
+		if (lines->line[i].rank == rank && !strcmp(lines->line[i].name, printable))
+			return &lines->line[i];
+	lines->line = kmem_grow(lines->line, lines->count, &lines->room, sizeof(*lines->line));
+	struct line *line = &lines->line[lines->count++];
+	*line = (struct line){ .rank = rank };
+	memcpy(line->name, printable, sizeof(line->name));
+	return line;
+}
+
+/* What is not known is not counted. */
+static unsigned long known(unsigned long n)
+{
+	return n == INFO_UNKNOWN ? 0 : n;
+}
+
+static unsigned long times(unsigned long n, unsigned long bytes)
+{
+	unsigned long product;
+
+	return __builtin_mul_overflow(known(n), bytes == (unsigned)INFO_UNKNOWN ? 0 : bytes, &product) ? 0 : product;
+}
+
+static void add(struct line *line, int which, unsigned long objects, unsigned long live, unsigned long ready,
+		unsigned long slabs)
+{
+	line->in[which] = true;
+	line->objects[which] += objects;
+	line->live[which] += live;
+	line->ready[which] += ready;
+	line->slabs[which] += slabs;
+}
+
+static void add_caches(struct lines *lines, int which, const struct snapshot *snapshot)
+{
+	for (size_t i = 0; i < snapshot->count; i++) {
+		const struct info_cache *cache = &snapshot->caches[i];
+		const struct kmem_cache_stats *stats = &cache->stats;
+		char name[TOP_NAME];
+
+		snprintf(name, sizeof(name), cache->group ? "%s (group %u)" : "%s", stats->name, cache->group);
+		add(find(lines, name, RANK_CACHE), which, known(stats->active_objects),
+		    times(stats->active_objects, stats->size), times(stats->shelf_objects, stats->size),
+		    info_in_shared_pages(cache) ? 0 :
+		    times(stats->total_slabs, times(stats->pages_per_slab, KM_PAGE_SIZE)));
+	}
+}
+
+/* A tree becomes paths. */
+static void add_groups(struct lines *lines, int which, const struct snapshot *snapshot)
+{
+	size_t ends[MEMCG_DEPTH_MAX + 1] = { 0 };
+	char path[TOP_NAME];
+
+	for (size_t i = 0; i < snapshot->group_count; i++) {
+		const struct km_group_stats *group = &snapshot->groups[i];
+		size_t depth = !group->depth ? 1 : group->depth <= MEMCG_DEPTH_MAX ? group->depth : MEMCG_DEPTH_MAX;
+		size_t at = ends[depth - 1];
+
+		snprintf(path + at, sizeof(path) - at, at ? "/%s" : "%s", group->name);
+		for (; depth <= MEMCG_DEPTH_MAX; depth++)
+			ends[depth] = strlen(path);
+		add(find(lines, path, RANK_GROUP), which, 0, known(group->current), 0, 0);
+	}
+}
+
+static void add_rest(struct lines *lines, int which, const struct snapshot *snapshot)
+{
+	const struct kmem_stats *stats = &snapshot->stats;
+
+	add(find(lines, "large blocks", RANK_REST), which, known(stats->large_blocks), known(stats->large_bytes), 0,
+	    known(stats->large_bytes));
+	add(find(lines, "free pages, not given back", RANK_REST), which, 0, 0, 0,
+	    times(stats->pages_free_dirty, KM_PAGE_SIZE));
+	if (known(stats->slob_pages))
+		add(find(lines, "shared by slob's caches", RANK_REST), which, 0, 0, 0,
+		    times(stats->slob_pages, KM_PAGE_SIZE));
+}
+
+/* After all others are there. */
+static void add_sum(struct lines *lines)
+{
+	struct line sum = { .name = "all", .rank = RANK_SUM, .in = { true, true } };
+
+	for (size_t i = 0; i < lines->count; i++)
+		for (int which = 0; which < 2 && lines->line[i].rank < RANK_SUM; which++)
+			add(&sum, which, lines->line[i].objects[which], lines->line[i].live[which],
+			    lines->line[i].ready[which], lines->line[i].slabs[which]);
+	*find(lines, "all", RANK_SUM) = sum;
+}
+
+/* ------------------------------------------------------------------ the table */
+
+static double change(const unsigned long *both)
+{
+	return (double)both[1] - (double)both[0];
+}
+
+static double size_of_change(const struct line *line)
+{
+	double live = change(line->live), slabs = change(line->slabs);
+
+	live = live < 0 ? -live : live;
+	slabs = slabs < 0 ? -slabs : slabs;
+	return live > slabs ? live : slabs;
+}
+
+static int by_change(const void *a, const void *b)
+{
+	const struct line *x = a, *y = b;
+	double first = size_of_change(x), second = size_of_change(y);
+
+	if (x->rank != y->rank)
+		return x->rank - y->rank;
+	return first != second ? (first < second) - (first > second) : strcmp(x->name, y->name);
+}
+
+static bool has_changed(const struct line *line)
+{
+	return line->in[0] != line->in[1] || change(line->live) != 0 || change(line->ready) != 0 ||
+	       change(line->slabs) != 0 || change(line->objects) != 0;
+}
+
+static struct top_size signed_text(double n, bool exact)
+{
+	struct top_size text = top_change(n);
+
+	if (exact)
+		snprintf(text.text, sizeof(text.text), n > 0 ? "+%.0f" : "%.0f", n);
+	return text;
+}
+
+static struct top_size size_text(unsigned long bytes, bool exact)
+{
+	struct top_size text = top_size(bytes);
+
+	if (exact)
+		snprintf(text.text, sizeof(text.text), "%lu", bytes);
+	return text;
+}
+
+static void print_line(const struct line *line, bool exact)
+{
+	int width = exact ? 16 : 9;
+	char name[TOP_NAME * 2];
+
+	top_pad(name, name + sizeof(name), line->name, exact ? 36 : 24);
+	printf("%s%*s%*s%*s", name, width, size_text(line->live[0], exact).text, width,
+	       size_text(line->live[1], exact).text, width, signed_text(change(line->live), exact).text);
+	if (line->rank == RANK_GROUP)
+		printf("\n");
+	else
+		printf("%*s%*s%*.0f\n", width, signed_text(change(line->ready), exact).text, width,
+		       signed_text(change(line->slabs), exact).text, exact ? width : 11, change(line->objects));
+}
+
+static void print_lines(struct lines *lines, bool all, bool exact)
+{
+	int width = exact ? 16 : 9;
+	bool groups = false;
+
+	qsort(lines->line, lines->count, sizeof(*lines->line), by_change);
+	printf("%-*s%*s%*s%*s%*s%*s%*s\n", exact ? 36 : 24, "", width, "BEFORE", width, "AFTER", width, "LIVE", width,
+	       "READY", width, "SLABS", exact ? width : 11, "OBJECTS");
+	for (size_t i = 0; i < lines->count; i++) {
+		const struct line *line = &lines->line[i];
+
+		if (!all && line->rank != RANK_SUM && !has_changed(line))
+			continue;
+		if (line->rank == RANK_GROUP && !groups)
+			printf("groups, charged:\n");
+		groups |= line->rank == RANK_GROUP;
+		print_line(line, exact);
+	}
+}
+
+/* ------------------------------------------------------------------ the command */
+
+/* 0, or the status of one line that says why: what could be read of a process counts all the same. */
+static int take(struct lines *lines, int which, const char *name)
+{
+	struct snapshot snapshot = { 0 };
+	int status = 0;
+
+	if (info_is_number(name)) {
+		enum info_result result = info_of_process(atoi(name), &snapshot);
+
+		result = result == INFO_OK && snapshot.groups_partly ? INFO_PARTLY : result;
+		status = info_complain("diff", atoi(name), result, snapshot.version);
+	} else if (!info_of_file(name, &snapshot)) {
+		status = 1;
+	}
+	if (!status) {
+		add_caches(lines, which, &snapshot);
+		add_rest(lines, which, &snapshot);
+		add_groups(lines, which, &snapshot);
+	}
+	snapshot_clear(&snapshot);
+	return status;
+}
+
+int cmd_diff(int argc, char **argv)
+{
+	static const struct option known_options[] = {
+		{ "all", no_argument, NULL, 'a' }, { "bytes", no_argument, NULL, 'b' },
+		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+	};
+	struct lines lines = { 0 };
+	bool all = false, exact = false;
+	int code;
+
+	opterr = 0;
+	while ((code = getopt_long(argc, argv, "", known_options, NULL)) != -1) {
+		if (code == 'h')
+			kmem_help(usage_text);
+		if (code == '?')
+			kmem_usage("diff", "unknown option '%s'", argv[optind - 1]);
+		*(code == 'a' ? &all : &exact) = true;
+	}
+	if (argc - optind != 2)
+		kmem_usage("diff", "two records or processes: before, and after");
+	setlocale(LC_CTYPE, "C.UTF-8");
+	int status = take(&lines, 0, argv[optind]) ?: take(&lines, 1, argv[optind + 1]);
+	if (!status) {
+		add_sum(&lines);
+		print_lines(&lines, all, exact);
+		if (fflush(stdout) || ferror(stdout))
+			status = kmem_failed(1, "diff", "writing: %s", strerror(errno));
+	}
+	free(lines.line);
+	return status;
+}

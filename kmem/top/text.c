@@ -1,0 +1,201 @@
+/*
+ * A sample as lines. Invariant: a line has at most the columns that it was made for; what of it is cut is a name, then
+ * the figures to the right.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <wchar.h>
+
+#include "kmem.h"
+#include "top/top.h"
+
+#define NAME_COLUMNS	24	/* at 80 columns */
+#define LEAST_NAME	10
+#define COLUMN		8
+#define BYTES_COLUMN	16
+
+const char *const top_sort_names[TOP_SORTS] = {
+	[TOP_BY_RESIDENT] = "resident", [TOP_BY_LIVE] = "live", [TOP_BY_READY] = "ready", [TOP_BY_FREE] = "free",
+	[TOP_BY_PURGEABLE] = "purgeable", [TOP_BY_PINNED] = "pinned", [TOP_BY_RATE] = "rate", [TOP_BY_NAME] = "name",
+};
+
+/* ------------------------------------------------------------------ figures */
+
+static const char units[] = "BKMGTPE";
+
+/* Three digits, and one behind the point where there is room. */
+struct top_size top_size(unsigned long bytes)
+{
+	struct top_size size = { "-" };
+	double amount = (double)bytes;
+	unsigned unit = 0;
+
+	if (bytes == INFO_UNKNOWN)
+		return size;
+	for (; amount >= 999.5 && unit < sizeof(units) - 2; unit++)
+		amount /= 1024;
+	if (!unit)
+		snprintf(size.text, sizeof(size.text), "%.0f", amount);
+	else
+		snprintf(size.text, sizeof(size.text), amount < 99.95 ? "%.1f%c" : "%.0f%c", amount, units[unit]);
+	return size;
+}
+
+struct top_size top_change(double bytes)
+{
+	struct top_size change = { "0" };
+
+	if (bytes >= 1 || bytes <= -1)
+		snprintf(change.text, sizeof(change.text), "%c%.24s", bytes < 0 ? '-' : '+',
+			 top_size((unsigned long)(bytes < 0 ? -bytes : bytes)).text);
+	return change;
+}
+
+static struct top_size exactly(unsigned long bytes)
+{
+	struct top_size size = { "-" };
+
+	if (bytes != INFO_UNKNOWN)
+		snprintf(size.text, sizeof(size.text), "%lu", bytes);
+	return size;
+}
+
+/* ------------------------------------------------------------------ columns */
+
+/* Bytes that a character of a terminal has, and columns; what is none counts as one of each. */
+static size_t character(const char *text, int *columns)
+{
+	wchar_t wide;
+	mbstate_t state = { 0 };
+	size_t bytes = mbrtowc(&wide, text, strlen(text), &state);
+
+	*columns = 1;
+	if (!bytes || bytes > strlen(text))
+		return 1;
+	*columns = wcwidth(wide) < 0 ? 1 : wcwidth(wide);
+	return bytes;
+}
+
+char *top_pad(char *to, const char *end, const char *name, int columns)
+{
+	int left = columns, width;
+
+	while (*name) {
+		size_t bytes = character(name, &width);
+
+		if (width > left || to + bytes >= end)
+			break;
+		memcpy(to, name, bytes);
+		to += bytes;
+		name += bytes;
+		left -= width;
+	}
+	while (left-- > 0 && to + 1 < end)
+		*to++ = ' ';
+	*to = '\0';
+	return to;
+}
+
+static struct top_text cut(const char *text, int columns)
+{
+	struct top_text line = { "" };
+
+	top_pad(line.text, line.text + sizeof(line.text), text, columns && columns < 500 ? columns : 500);
+	/* Blanks at the end are nothing. */
+	for (size_t length = strlen(line.text); length && line.text[length - 1] == ' ';)
+		line.text[--length] = '\0';
+	return line;
+}
+
+/* A name, and figures to the right of it: as many as there is room for. */
+static struct top_text columns_of(const char *name, const struct top_size *cells, size_t count, int columns)
+{
+	int width = columns ? COLUMN : BYTES_COLUMN, names = columns ? NAME_COLUMNS + (columns - 80) : 40;
+	struct top_text line;
+	char *to = line.text, *end = to + sizeof(line.text);
+
+	names = names < LEAST_NAME ? LEAST_NAME : names > 60 ? 60 : names;
+	if (columns && names > columns)
+		names = columns;
+	to = top_pad(to, end, name, names);
+	for (size_t i = 0; i < count && (!columns || names + (int)(i + 1) * width <= columns); i++)
+		to += snprintf(to, (size_t)(end - to), "%*s", width, cells[i].text);
+	return line;
+}
+
+/* ------------------------------------------------------------------ lines */
+
+struct top_text top_title(const struct top_sample *sample, int columns)
+{
+	char text[512], processes[64];
+	time_t now = time(NULL);
+	struct tm *clock = localtime(&now);
+
+	snprintf(processes, sizeof(processes), "%zu processes", sample->processes);
+	snprintf(text, sizeof(text), "kmem top %02d:%02d:%02d  %.90s, %zu cache%s, %zu group%s", clock->tm_hour,
+		 clock->tm_min, clock->tm_sec,
+		 sample->processes == 1 && sample->count ? sample->rows[0].name : processes, sample->caches,
+		 sample->caches == 1 ? "" : "s", sample->groups, sample->groups == 1 ? "" : "s");
+	return cut(text, columns);
+}
+
+/* All in the unit of the sum; rounded so that the terms make it up as they stand. */
+struct top_text top_equation_text(const struct top_sample *sample, int columns)
+{
+	const struct top_equation *sum = &sample->sum;
+	const struct { const char *name; unsigned long bytes; } terms[] = {
+		{ "live", sum->live }, { "ready", sum->ready }, { "holes", sum->holes }, { "records", sum->records },
+		{ "not ours", sum->other },
+	};
+	char text[512], *to = text, *end = text + sizeof(text);
+	unsigned unit = 0;
+	double each = columns ? 0.1 : 1, before = 0;
+
+	for (double amount = (double)sum->rss; columns && amount >= 999.5 && unit < sizeof(units) - 2; unit++) {
+		amount /= 1024;
+		each *= 1024;
+	}
+	to += snprintf(to, (size_t)(end - to), columns ? "RSS %.1f %c =" : "RSS %.0f %c =",
+		       (double)(long)((double)sum->rss / each + 0.5) * (columns ? 0.1 : 1), units[unit]);
+	for (size_t i = 0; i < sizeof(terms) / sizeof(*terms); i++) {
+		double upto = before + (double)terms[i].bytes;
+		long figure = (long)(upto / each + 0.5) - (long)(before / each + 0.5);
+
+		to += snprintf(to, (size_t)(end - to), columns ? "%s %s %.1f" : "%s %s %.0f", i ? " +" : "",
+			       terms[i].name, (double)figure * (columns ? 0.1 : 1));
+		before = upto;
+	}
+	return cut(text, columns);
+}
+
+struct top_text top_heads(const struct top_view *view, int columns)
+{
+	static const char *const heads[] = { "RES", "LIVE", "READY", "FREE", "PURGE", "PINNED", "RATE/s" };
+	struct top_size cells[TOP_BY_NAME];
+
+	/* What they are sorted by has a mark. */
+	for (size_t i = 0; i < TOP_BY_NAME; i++)
+		snprintf(cells[i].text, sizeof(cells[i].text), "%s%s", heads[i],
+			 i != view->sort ? "" : view->reverse ? "^" : "*");
+	return columns_of(view->sort == TOP_BY_NAME ? "NAME*" : "NAME", cells, TOP_BY_NAME, columns);
+}
+
+struct top_text top_row_text(const struct top_sample *sample, const struct top_row *row, int columns)
+{
+	const struct top_figures *figures = &row->figures;
+	const unsigned long bytes[] = { figures->resident, figures->live, figures->ready, figures->free,
+					figures->purgeable, figures->pinned };
+	struct top_size cells[TOP_BY_NAME] = { 0 };
+	char name[TOP_NAME + 64];
+
+	snprintf(name, sizeof(name), "%*s%s", row->depth > 8 ? 16 : (int)row->depth * 2, "", row->name);
+	for (size_t i = 0; i < TOP_BY_RATE && row->kind != TOP_GROUPS; i++)
+		cells[i] = columns ? top_size(bytes[i]) : exactly(bytes[i]);
+	if (row->kind != TOP_GROUPS)
+		cells[TOP_BY_RATE] = sample->has_rates ? top_change(row->rate) : (struct top_size){ "-" };
+	if (!columns && sample->has_rates)
+		snprintf(cells[TOP_BY_RATE].text, sizeof(cells[TOP_BY_RATE].text), "%.0f", row->rate);
+	return columns_of(name, cells, TOP_BY_NAME, columns);
+}

@@ -1,0 +1,179 @@
+/*
+ * `kmem top`: where the memory of programs is that run, on a screen that follows them, or once. They are read from
+ * outside, as `kmem info` reads them, and not stopped.
+ *
+ * Exit status: 0; 1 where a process could not be read, or not wholly, or there is no screen; 2 wrong usage.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <getopt.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kmem.h"
+#include "top/top.h"
+
+static const char usage_text[] =
+	"usage: kmem top [OPTION...] [PID... | --cgroup=CGROUP]\n"
+	"  PID...      running programs; neither: all of yours that run libkmem\n"
+	"  --cgroup=CGROUP  those of a cgroup and of the cgroups below it: a path, or a\n"
+	"              process's number\n"
+	"  --once      once, for scripts: no screen\n"
+	"  --bytes     with --once: figures in bytes\n"
+	"  --seconds=N between two looks (2); with --once: after so long, with rates\n"
+	"  --sort=COLUMN   resident, live, ready, free, purgeable, pinned, rate or name\n"
+	"  --reverse   the least first\n"
+	"  --all       rows without memory too\n"
+	"  --as-one    one row for each cache of all processes together\n"
+	"On the screen q quits and h says which other keys there are.\n";
+
+struct wanted {
+	struct top_targets targets;
+	struct top_view view;
+	bool once, bytes, has_seconds;
+	double seconds;
+};
+
+int top_complain(const struct top_targets *targets, const struct top_sample *sample)
+{
+	if (sample->result != INFO_OK)
+		return info_complain("top", sample->unread, sample->result, sample->version);
+	if (targets->cgroup)
+		return kmem_failed(1, "top", "%s: no process in it runs libkmem, or may be read", targets->cgroup);
+	return kmem_failed(1, "top", "no process of yours runs libkmem");
+}
+
+/* ------------------------------------------------------------------ once */
+
+static void pause_for(double seconds)
+{
+	struct timespec time = { (time_t)seconds, (long)((seconds - floor(seconds)) * 1e9) };
+
+	while (nanosleep(&time, &time) && errno == EINTR)
+		;
+}
+
+/* Columns of the terminal, or 80. */
+static int columns_of_output(void)
+{
+	struct winsize size;
+
+	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
+static void print_once(const struct top_sample *sample, const struct wanted *wanted)
+{
+	int columns = wanted->bytes ? 0 : columns_of_output();
+
+	printf("%s\n", top_title(sample, columns).text);
+	printf("%s\n", top_equation_text(sample, columns).text);
+	printf("\n%s\n", top_heads(&wanted->view, columns).text);
+	for (size_t i = 0; i < sample->shown; i++)
+		printf("%s\n", top_row_text(sample, &sample->rows[sample->order[i]], columns).text);
+}
+
+static int once(const struct wanted *wanted)
+{
+	struct top_sample sample = { 0 }, before = { 0 };
+	bool ok = true;
+
+	setlocale(LC_CTYPE, "C.UTF-8");
+	if (wanted->has_seconds) {
+		ok = top_take(&wanted->targets, &wanted->view, &before);
+		pause_for(ok ? wanted->seconds : 0);
+	}
+	if (!ok || !top_take(&wanted->targets, &wanted->view, &sample))
+		return top_complain(&wanted->targets, ok ? &sample : &before);
+	if (wanted->has_seconds)
+		top_rates(&sample, &before);
+	top_sort(&sample, &wanted->view);
+	print_once(&sample, wanted);
+	int status = sample.result == INFO_OK ? 0 : top_complain(&wanted->targets, &sample);
+	top_clear(&before);
+	top_clear(&sample);
+	if (fflush(stdout) || ferror(stdout))
+		return kmem_failed(1, "top", "writing: %s", strerror(errno));
+	return status;
+}
+
+/* ------------------------------------------------------------------ the command */
+
+static double parse_seconds(const char *text)
+{
+	char *end;
+	double seconds = strtod(text, &end);
+
+	if (!*text || *end || !(seconds >= 0.1 && seconds <= 3600))
+		kmem_usage("top", "--seconds: '%s' is no number from 0.1 to 3600", text);
+	return seconds;
+}
+
+static enum top_sort parse_sort(const char *text)
+{
+	for (int i = 0; i < TOP_SORTS; i++)
+		if (!strcmp(text, top_sort_names[i]))
+			return (enum top_sort)i;
+	kmem_usage("top", "--sort: no column is called '%s'; kmem top --help lists them", text);
+}
+
+static void parse_one(struct wanted *wanted, int code, const char *option)
+{
+	switch (code) {
+	case 'h': kmem_help(usage_text);
+	case ':': kmem_usage("top", "%s needs a value", option);
+	case 'o': wanted->once = true; break;
+	case 'b': wanted->bytes = true; break;
+	case 's': wanted->seconds = parse_seconds(optarg); wanted->has_seconds = true; break;
+	case 'k': wanted->view.sort = parse_sort(optarg); break;
+	case 'r': wanted->view.reverse = true; break;
+	case 'a': wanted->view.all = true; break;
+	case '1': wanted->view.merged = true; break;
+	case 'c': wanted->targets.cgroup = optarg; break;
+	default: kmem_usage("top", "unknown option '%s'", option);
+	}
+}
+
+static pid_t *parse_pids(int count, char **texts)
+{
+	pid_t *pids = kmem_need(calloc((size_t)count + 1, sizeof(*pids)));
+
+	for (int i = 0; i < count; i++) {
+		if (!info_is_number(texts[i]) || !atoi(texts[i]))
+			kmem_usage("top", "'%s' is no process's number", texts[i]);
+		pids[i] = atoi(texts[i]);
+	}
+	return pids;
+}
+
+int cmd_top(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{ "once", no_argument, NULL, 'o' }, { "bytes", no_argument, NULL, 'b' },
+		{ "seconds", required_argument, NULL, 's' }, { "sort", required_argument, NULL, 'k' },
+		{ "reverse", no_argument, NULL, 'r' }, { "all", no_argument, NULL, 'a' },
+		{ "as-one", no_argument, NULL, '1' }, { "cgroup", required_argument, NULL, 'c' },
+		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
+	};
+	struct wanted wanted = { .seconds = 2 };
+	int code;
+
+	opterr = 0;
+	while ((code = getopt_long(argc, argv, ":", known, NULL)) != -1)
+		parse_one(&wanted, code, argv[optind - 1]);
+	if (wanted.targets.cgroup && optind < argc)
+		kmem_usage("top", "processes, or a cgroup");
+	if (wanted.bytes && !wanted.once)
+		kmem_usage("top", "--bytes: with --once");
+	if (wanted.targets.cgroup)
+		wanted.targets.cgroup = top_cgroup(wanted.targets.cgroup);
+	wanted.targets.count = (size_t)(argc - optind);
+	if (wanted.targets.count)
+		wanted.targets.pids = parse_pids(argc - optind, argv + optind);
+	return wanted.once ? once(&wanted) : top_screen(&wanted.targets, wanted.view, wanted.seconds);
+}

@@ -109,13 +109,22 @@ static void memcg_forked(void)
 	} while (group);
 }
 
+/* Its group's memory is never anything else, or is a group's again. */
+static const char *name_of(const struct obj_cgroup *objcg, unsigned *number)
+{
+	const struct mem_cgroup *group = km_load(&objcg->memcg);
+
+	*number = group ? km_load(&group->number) : 0;
+	return *number ? group->name : "";
+}
+
 const struct km_accounting km_accounting = {
 	.begin = km_charge_begin, .drain = &km_charge_drain_all,
 	.forget = km_private_forget,
 	.pay = km_charge_bytes, .pay_more = km_charge_more, .pay_back = km_charge_back,
 	.has_room = km_charge_has_room, .own_block = km_charge_block, .note_block = km_charge_large,
 	.start = km_memcg_start_process, .fork = memcg_fork, .forked = memcg_forked,
-	.print = km_print_own_groups, .view = &km_memcg_view,
+	.name_of = name_of, .print = km_print_own_groups, .view = &km_memcg_view,
 };
 
 struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgroup *at)

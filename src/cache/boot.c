@@ -163,6 +163,8 @@ static bool start(void)
 		return false;
 	if (!boot.pages && &km_guarding)
 		km_guarding.start(&km_options.guard);
+	if (!boot.pages && &km_profiling)
+		km_profiling.start(km_options.profile);
 	boot.pages = true;
 	if (!km_kmalloc_start())
 		return false;

@@ -7,6 +7,7 @@
 #include <kmem/memcg.h>
 
 #include "../front/front.h"
+#include "../front/profile.h"
 #include "../page/guarded.h"
 #include "../port/sanitizer.h"
 
@@ -41,6 +42,7 @@ struct km_options {
 	bool control;			/* requests from outside are served (mail.h) */
 	bool account;			/* every object and every block is to be paid for */
 	struct km_guard_options guard;
+	uint64_t profile;		/* mean bytes between samples of one that is taken from the start; 0: none */
 	uint64_t reserve;		/* bytes that are committed ahead at all times */
 	uint64_t limit;			/* of the group that pays for the process; 0: none */
 	char group[MEMCG_NAME_MAX];	/* its name; empty: the program's */

@@ -265,6 +265,8 @@ static void *from_class(struct kmem_cache *class, size_t align, const struct km_
 	return p ?: alloc_once(class->size, align, &own);
 }
 
+static void *take_grown(size_t bytes);
+
 /* Whoever may not wait takes what is larger than need be, or lies ready for what grows. */
 static void *from_larger(size_t bytes, size_t align, const struct km_request *request)
 {
@@ -272,7 +274,7 @@ static void *from_larger(size_t bytes, size_t align, const struct km_request *re
 		return NULL;
 	void *p = km_ready_take_larger(bytes, align);
 	if (!p && align <= KM_PAGE_SIZE)
-		p = km_large_grown(bytes);
+		p = take_grown(bytes);
 	if (p && request->gfp & __GFP_ZERO)
 		__builtin_memset(p, 0, km_large_bytes(p));
 	return p;
@@ -372,7 +374,9 @@ void *km_large_alloc_request(size_t asked, size_t align, struct km_request *requ
 {
 	void *p = alloc_request(asked, align, request);
 
-	if (km_unlikely(km_load(&km_front_probing)))
+	if (km_unlikely(km_load(&km_front_probing) & KM_PROBING_PROFILE) && p)
+		km_profiling.comes(NULL, p, km_large_bytes(p));
+	if (km_unlikely(km_load(&km_front_probing) & KM_PROBING_TRACER))
 		km_probe_kmalloc(km_front_take_site((uintptr_t)__builtin_return_address(0)), p, asked,
 				 p ? km_large_bytes(p) : 0, request->gfp, request->node, is_to_be_paid(request->gfp));
 	return p;
@@ -486,7 +490,9 @@ static bool give_back(const void *p)
 	uint64_t owner = owner_of(page, p);
 	if (km_unlikely(km_sanitizer.any))
 		block_goes(page, p);
-	if (km_unlikely(km_load(&km_front_probing)) && (page || km_big_bytes(p)))
+	if (km_unlikely(km_load(&km_front_probing) & KM_PROBING_PROFILE))
+		km_profiling.goes(p);
+	if (km_unlikely(km_load(&km_front_probing) & KM_PROBING_TRACER) && (page || km_big_bytes(p)))
 		km_probe_kfree((uintptr_t)__builtin_return_address(0), p);
 	if (page) {
 		free_pages(page, owner);
@@ -581,7 +587,7 @@ static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp)
 	return grown;
 }
 
-void *km_large_resize(void *p, size_t bytes, gfp_t gfp)
+static void *resize(void *p, size_t bytes, gfp_t gfp)
 {
 	struct km_page *page = page_of_block(p);
 
@@ -607,8 +613,19 @@ void *km_large_resize(void *p, size_t bytes, gfp_t gfp)
 	return p;
 }
 
-/* One that realloc moves because it grows: where it can go on growing. */
-void *km_large_grown(size_t bytes)
+void *km_large_resize(void *p, size_t bytes, gfp_t gfp)
+{
+	void *resized = resize(p, bytes, gfp);
+
+	/* As one that goes and one that comes, as in other allocators' profiles. */
+	if (km_unlikely(km_load(&km_front_probing) & KM_PROBING_PROFILE) && resized) {
+		km_profiling.goes(p);
+		km_profiling.comes(NULL, resized, km_large_bytes(resized));
+	}
+	return resized;
+}
+
+static void *take_grown(size_t bytes)
 {
 	size_t pages = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
@@ -625,6 +642,16 @@ void *km_large_grown(size_t bytes)
 	}
 	km_busy_end(was);
 	return page ? km_page_address(page) : NULL;
+}
+
+/* One that realloc moves because it grows: where it can go on growing. */
+void *km_large_grown(size_t bytes)
+{
+	void *p = take_grown(bytes);
+
+	if (km_unlikely(km_load(&km_front_probing) & KM_PROBING_PROFILE) && p)
+		km_profiling.comes(NULL, p, km_large_bytes(p));
+	return p;
 }
 
 void km_large_count(size_t pages)

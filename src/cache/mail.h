@@ -21,6 +21,9 @@ enum km_mail_command {
 	KM_MAIL_NOTHING,
 	KM_MAIL_DEBUG,			/* caches of that name: kmem_cache_set_debug with these letters */
 	KM_MAIL_LEAKS,			/* kmem_print_leaks to standard error; neither name nor letters */
+	/* A profile (front/profile.h) of caches of that name, or of all: letters "BYTES:SECONDS", both in digits: the
+	 * mean between two samples, and how long at most; "" or "0": the one that was asked for ends. */
+	KM_MAIL_PROFILE,
 };
 
 struct km_mail_request {
@@ -32,7 +35,8 @@ struct km_mail_request {
 struct km_mail {
 	uint32_t version;
 	uint32_t asked, answered;	/* numbers: equal where nothing is asked */
-	int32_t result;			/* 0 or -errno: ENOENT, no cache has the name; ENODATA, none has stacks */
+	int32_t result;			/* 0 or -errno: ENOENT, no cache has the name; ENODATA, none has stacks;
+					 * EBUSY, another profile is taken */
 	struct km_mail_request request, done;
 };
 

@@ -169,6 +169,12 @@ static bool set_reserve(const char *value)
 {
 	return km_parse_bytes(value, &km_options.reserve) && km_options.reserve <= (uint64_t)PTRDIFF_MAX;
 }
+
+static bool set_profile(const char *value)
+{
+	return km_parse_bytes(value, &km_options.profile) || (value[0] == '0' && !value[1]);
+}
+
 /* Milliseconds; or each request, for tests and for whoever hunts a mistake. */
 static bool set_guard(const char *value)
 {
@@ -222,7 +228,9 @@ static const struct option {
 	{ "guard", "MS|each: about every MS milliseconds a guarded object, or each as long as there is room (0: none)",
 	  .set = set_guard },
 	{ "guard_objects", "guarded objects at most (255)", .number = &km_options.guard.objects, .most = 4096 },
-	{ "control", "0|1: requests of kmem debug are served (1)", .flag = &km_options.control },
+	{ "profile", "bytes, as 512K, between two samples of a profile that is taken from the start (0: none)",
+	  .set = set_profile },
+	{ "control", "0|1: requests of kmem debug and kmem profile are served (1)", .flag = &km_options.control },
 	{ "stats", "0|1: count hits of slub and slab as well (0)", .flag = &km_layout_options.count_events },
 	{ "decay", "milliseconds until free memory goes back to the system (1000)",
 	  .number = &km_options.decay_ms, .most = 3600000 },
@@ -355,6 +363,12 @@ static void settle_guard(void)
 		km_warn("KMEM_OPTIONS: guard: the program is linked without it (-Wl,-u,kmem_cache_validate)");
 }
 
+static void settle_profile(void)
+{
+	if (km_options.profile && !&km_profiling)
+		km_warn("KMEM_OPTIONS: profile: the program is linked without it (-Wl,-u,kmem_cache_validate)");
+}
+
 /* Empty, it asks for all. */
 static void read_debug(void)
 {
@@ -408,6 +422,7 @@ void km_options_read(void)
 	km_hardening_start();
 	settle_account();
 	settle_guard();
+	settle_profile();
 	read_debug();
 	read_leaks();
 	read_failing();

@@ -1,10 +1,11 @@
 /*
- * probes.c: a tracer comes, or goes: while one is attached to a probe of calls that would be hits (port/probe.h),
- * each cache has hooks, which do nothing, and so no shelf that a hit finds: every call is a miss and passes the
- * probe. Invariant: km_front_probing says what the caches' hooks say, with the registry locked.
+ * probes.c: a tracer comes, or goes, or a profile begins, or ends: while one is attached to a probe of calls that would
+ * be hits (port/probe.h), or a profile is taken (front/profile.h), each cache has hooks, which do nothing, and so no
+ * shelf that a hit finds: every call is a miss, and passes the probe and the profile. Invariant: km_front_probing says
+ * what the caches' hooks say, with the registry locked.
  *
- * The tracer writes a counter, and nobody is told. It is looked at by the tick, that is by misses; so a thread that
- * only hits goes on unseen until somebody misses. Nothing is in a hit.
+ * The tracer writes a counter, and nobody is told; a profile ends by the clock. Both are looked at by the tick, that is
+ * by misses; so a thread that only hits goes on unseen until somebody misses. Nothing is in a hit.
  */
 #include "../port/die.h"
 #include "../port/probe.h"
@@ -42,14 +43,35 @@ static int change(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
+/* Bits of enum km_probing. */
+static uint32_t wanted_now(void)
+{
+	return (km_probe_is_wanted() ? KM_PROBING_TRACER : 0u) |
+	       (&km_profiling && km_profiling.is_wanted() ? KM_PROBING_PROFILE : 0u);
+}
+
+/* With the registry locked: a profile that begins has memory; one that ends is said to be over. */
+static uint32_t settle(uint32_t wanted)
+{
+	const uint32_t changes = (wanted ^ km_front_probing) & KM_PROBING_PROFILE;
+
+	if (changes && !(wanted & KM_PROBING_PROFILE))
+		km_profiling.end();
+	else if (changes && !km_profiling.begin())
+		wanted &= ~(uint32_t)KM_PROBING_PROFILE;
+	return wanted;
+}
+
 void km_probes_look(void)
 {
 	struct changed changed = { .count = 0 };
-	bool wanted = km_probe_is_wanted();
+	uint32_t wanted = wanted_now();
 
 	if (km_likely(wanted == km_load(&km_front_probing)) || !km_registry_trylock())
 		return;
+	wanted = settle(wanted);
 	if (wanted != km_front_probing) {
+		km_debug(!(wanted & ~(uint32_t)(KM_PROBING_TRACER | KM_PROBING_PROFILE)), "who looks is known");
 		km_store(&km_front_probing, wanted);
 		km_front_want_sizes(false);
 		km_registry_each(change, &changed);

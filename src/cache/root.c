@@ -55,6 +55,7 @@ void km_root_start(void)
 	root->guard_samples = &km_guarded.samples;
 	root->guard_reports = &km_guarded.reports;
 	root->memcg = km_has_accounting() ? km_accounting.view : NULL;
+	root->profile = &km_profiling ? km_profiling.record : NULL;
 	show_mail(root);
 	__builtin_memcpy(&magic, KM_ROOT_MAGIC, sizeof(magic));
 	km_store_release((uint64_t *)root, magic);

@@ -59,7 +59,7 @@ const struct km_hooks *km_watched_hooks_of(const struct kmem_cache *cache)
 	}
 	if (cache->twin_of)
 		return cache->twin_of->hooks;
-	return km_front_probing ? &km_probe_hooks : NULL;
+	return km_load(&km_front_probing) ? &km_probe_hooks : NULL;
 }
 
 static bool keeps_word(const struct kmem_cache *cache)

@@ -61,6 +61,8 @@ struct km_accounting {
 	bool (*own_block)(struct kmem_cache *class, void *block, uint64_t owner, bool may_wait);
 	/* The owner's block begins, or goes: what a private group has is linked by page->list. */
 	void (*note_block)(uint64_t owner, struct km_page *page, bool begins);
+	/* The objcg's group: its name, which stays readable, and its number, which is 0 for the root's. */
+	const char *(*name_of)(const struct obj_cgroup *objcg, unsigned *number);
 	/* Make the group that pays for the process, as options ask. Once everything works, before anything was given
 	 * out. */
 	void (*start)(void);

@@ -56,13 +56,15 @@ extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks,
 extern km_hidden bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
 /* Does this allocation fail on purpose? bytes: that it asks for. NULL: none ever does. */
 extern km_hidden bool (*km_front_fails)(const char *name, size_t bytes, gfp_t gfp);
-/* A tracer is attached to a probe of calls that would be hits: each passes it (port/probe.h). */
-extern km_hidden bool km_front_probing;
+/* Somebody sees each call, also those that would be hits (cache/probes.c): a tracer that is attached to a probe of them
+ * (port/probe.h); a profile that is taken (front/profile.h). */
+enum km_probing { KM_PROBING_TRACER = 1, KM_PROBING_PROFILE = 2 };
+extern km_hidden uint32_t km_front_probing;
 /* Where a call of kmalloc's or malloc's returns to that goes the long way then; the probe takes it. */
 extern km_hidden km_tls uintptr_t km_front_site;
 km_inline void km_front_note_site(uintptr_t site)
 {
-	if (km_unlikely(km_load(&km_front_probing)))
+	if (km_unlikely(km_load(&km_front_probing) & KM_PROBING_TRACER))
 		km_front_site = site;
 }
 km_inline uintptr_t km_front_take_site(uintptr_t own)

@@ -35,7 +35,7 @@ struct km_direct km_direct = { { KMALLOC_MAX_CACHE_SIZE, 0 }, { KMALLOC_MAX_CACH
 void km_front_want_sizes(bool wanted)
 {
 	/* A tracer is told the sizes as well. */
-	wanted |= km_guarded.each || km_load(&km_front_probing);
+	wanted |= km_guarded.each || km_load(&km_front_probing) & KM_PROBING_TRACER;
 	for (unsigned i = 0; i < KM_DOORS; i++)
 		km_store(&km_direct.most[i], wanted ? 0 : km_load(&km_direct.usual[i]));
 }

@@ -21,11 +21,12 @@
 #include "../port/die.h"
 #include "../port/probe.h"
 #include "hardened.h"
+#include "profile.h"
 #include "shape.h"
 
 bool (*km_front_fails)(const char *name, size_t bytes, gfp_t gfp);
 km_tls uintptr_t km_front_site;
-bool km_front_probing;
+uint32_t km_front_probing;
 
 void km_front_choose_shape(struct kmem_cache *cache)
 {
@@ -141,6 +142,10 @@ km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t
 	/* An engine that serves by size gives as much as it takes. */
 	const size_t size = km_max((size_t)cache->size, km_align_up(bytes, KM_SIZED_UNIT));
 
+	if (object && km_load(&km_front_probing) & KM_PROBING_PROFILE)
+		km_profiling.comes(cache, object, size);
+	if (km_likely(!(km_load(&km_front_probing) & KM_PROBING_TRACER)))
+		return object;
 	if (km_asked.cache == cache)
 		bytes = km_asked.bytes;
 	if (cache->flags & SLAB_KMALLOC)
@@ -190,6 +195,10 @@ static bool valid(struct kmem_cache *cache, void *object)
 /* Before it is anybody else's. */
 km_cold static void probed_free(const struct kmem_cache *cache, const void *object, uintptr_t site)
 {
+	if (object && km_load(&km_front_probing) & KM_PROBING_PROFILE)
+		km_profiling.goes(object);
+	if (km_likely(!(km_load(&km_front_probing) & KM_PROBING_TRACER)))
+		return;
 	if (cache->flags & SLAB_KMALLOC || cache->engine->whole_pages)
 		km_probe_kfree(site, object);
 	else

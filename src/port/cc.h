@@ -49,6 +49,7 @@
 		".pushsection " section ", 8192\n2:\n.popsection\n"                                \
 		".pushsection km_code, \"a\"\n.balign 4\n.long 1b - ., 2b - 1b\n.popsection")
 KM_CODE(".text");
+KM_CODE(".text.hot");
 KM_CODE(".text.unlikely");
 #endif
 

@@ -6,6 +6,7 @@
 
 /* Not zeros to the linker: a tracer finds the place in the file. */
 union km_probe_counts km_probe_counts __attribute__((section(".probes"), aligned(8))) = { .any = 0 };
+union km_otel_counts km_otel_counts __attribute__((section(".probes"), aligned(4))) = { .any = 0 };
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
@@ -54,8 +55,22 @@ void km_probe_kmem_cache_free(uintptr_t call_site, const void *p, const char *na
 			 : : KM_PROBE_VALUE(call_site), KM_PROBE_VALUE(p), KM_PROBE_VALUE(name));
 }
 
+void km_probe_otel_alloc(const void *p, size_t bytes, uint64_t weight)
+{
+	__asm__ volatile(KM_PROBE_TEXT_OF("otel_memory", "alloc", "km_otel_counts", "8@%0 8@%1 8@%2")
+			 : : KM_PROBE_VALUE(p), KM_PROBE_VALUE(bytes), KM_PROBE_VALUE(weight));
+}
+
+void km_probe_otel_free(const void *p)
+{
+	__asm__ volatile(KM_PROBE_TEXT_OF("otel_memory", "free", "km_otel_counts + 2", "8@%0")
+			 : : KM_PROBE_VALUE(p));
+}
+
 #else
 
+void km_probe_otel_alloc(const void *p km_unused, size_t bytes km_unused, uint64_t weight km_unused) {}
+void km_probe_otel_free(const void *p km_unused) {}
 void km_probe_kmalloc(uintptr_t call_site km_unused, const void *p km_unused, size_t bytes_req km_unused,
 		      size_t bytes_alloc km_unused, unsigned gfp_flags km_unused, int node km_unused,
 		      bool accounted km_unused) {}

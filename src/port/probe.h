@@ -8,7 +8,8 @@
  * The note is that of SystemTap's <sys/sdt.h>, version 3: three words (bytes of the owner's name, of what follows,
  * the type), the owner "stapsdt", three addresses (the nop, the section .stapsdt.base as it was linked, the semaphore
  * or 0), three strings (provider, name, arguments as SIZE@REGISTER, negative: signed). It is written here, so that
- * the build needs no header of others'. The provider is "kmem", as the kernel's group of these tracepoints.
+ * the build needs no header of others'. The provider is "kmem", as the kernel's group of these tracepoints, but for
+ * samples.
  */
 #ifndef KM_PORT_PROBE_H
 #define KM_PORT_PROBE_H
@@ -24,10 +25,15 @@ extern km_hidden union km_probe_counts {
 	struct km_probe_attached of;
 	uint64_t any;
 } km_probe_counts;
+extern km_hidden union km_otel_counts {
+	struct { uint16_t alloc, free; } of;
+	uint32_t any;
+} km_otel_counts;
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
-#define KM_PROBE_TEXT(name, semaphore, arguments)                                                  \
+#define KM_PROBE_TEXT(name, semaphore, arguments) KM_PROBE_TEXT_OF("kmem", name, semaphore, arguments)
+#define KM_PROBE_TEXT_OF(provider, name, semaphore, arguments)                                     \
 	"991:	nop\n"                                                                                \
 	"	.pushsection .note.stapsdt,\"?\",\"note\"\n"                                           \
 	"	.balign	4\n"                                                                           \
@@ -35,7 +41,7 @@ extern km_hidden union km_probe_counts {
 	"992:	.asciz	\"stapsdt\"\n"                                                                 \
 	"993:	.balign	4\n"                                                                           \
 	"994:	.8byte	991b, km_probe_base, " semaphore "\n"                                          \
-	"	.asciz	\"kmem\"\n"                                                                    \
+	"	.asciz	\"" provider "\"\n"                                                            \
 	"	.asciz	\"" name "\"\n"                                                                \
 	"	.asciz	\"" arguments "\"\n"                                                           \
 	"995:	.balign	4\n"                                                                           \
@@ -74,5 +80,14 @@ void km_probe_kmem_cache_alloc(uintptr_t call_site, const void *p, const char *n
 			       size_t bytes_alloc, unsigned gfp_flags, int node, bool accounted) km_cold;
 void km_probe_kfree(uintptr_t call_site, const void *p) km_cold;
 void km_probe_kmem_cache_free(uintptr_t call_site, const void *p, const char *name) km_cold;
+
+/*
+ * Probes of samples, which the OpenTelemetry profiler attaches to, provider "otel_memory". alloc: an allocation that is
+ * sampled, its bytes, and the bytes that it stands for, which are the mean between two samples times how many of these
+ * fell into it. free: one that was sampled goes. While one of them is attached a profile is taken (watch/profile.c);
+ * while one is taken they are passed.
+ */
+void km_probe_otel_alloc(const void *p, size_t bytes, uint64_t weight) km_cold;
+void km_probe_otel_free(const void *p) km_cold;
 
 #endif

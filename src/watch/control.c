@@ -13,6 +13,7 @@
 #include "../port/pcpu.h"
 #include "../port/stderr.h"
 #include "debug.h"
+#include "profile.h"
 #include "sibling.h"
 #include "switch.h"
 
@@ -54,6 +55,9 @@ static void read_order(struct order *order)
 	for (size_t i = 0; i < sizeof(*request); i++)
 		((char *)request)[i] = km_load((const char *)&km_mail.request + i);
 	if (request->command == KM_MAIL_LEAKS)
+		order->result = 0;
+	if (request->command == KM_MAIL_PROFILE && is_ended(request->cache, sizeof(request->cache)) &&
+	    is_ended(request->letters, sizeof(request->letters)))
 		order->result = 0;
 	if (request->command == KM_MAIL_DEBUG && is_ended(request->cache, sizeof(request->cache)) &&
 	    is_ended(request->letters, sizeof(request->letters)) && request->cache[0] &&
@@ -97,6 +101,8 @@ static void serve(struct order *order, uint32_t number)
 		km_registry_each(count_tracked, order);
 		order->report = order->count != 0;
 		order->result = order->report ? 0 : -ENODATA;
+	} else if (order->request.command == KM_MAIL_PROFILE) {
+		order->result = order->result ?: km_profile_ask(&order->request);
 	} else if (!order->result) {
 		km_registry_each(serve_cache, order);
 		if (!order->count)

@@ -43,6 +43,8 @@ int km_debug_print_leaks(int fd);
 void km_debug_track(struct km_debug_track *track);
 /* In a handler: the frames behind the one of `pc`, which was interrupted; returns how many. */
 unsigned km_debug_stack_behind(uintptr_t pc, uintptr_t *frame, unsigned most);
+/* Is it code of the library? */
+bool km_debug_is_own(uintptr_t address);
 /* It was made before stacks could be had, and now they can. */
 bool km_debug_is_early(const struct km_debug_track *track);
 /* "OBJECT+0xOFFSET", as `kmem symbols` reads it, or the bare address; returns text. */

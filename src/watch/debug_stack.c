@@ -474,6 +474,11 @@ bool km_debug_has_stacks(void)
 	return km_load(&unwinder.backtrace) != NULL;
 }
 
+bool km_debug_is_own(uintptr_t address)
+{
+	return is_own(address);
+}
+
 bool km_debug_is_early(const struct km_debug_track *track)
 {
 	return km_load(&unwinder.backtrace) && track->frame[0] && is_own(track->frame[0]);

@@ -28,3 +28,7 @@ $(BUILD)/tests/unit/probes: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_unit/sanitizer_told := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
 TEST_CFLAGS_unit/sanitizer_told := -fno-builtin -Wno-use-after-free
 $(BUILD)/tests/unit/sanitizer_told: $(BUILD)/libkmem-malloc.a
+# Of malloc as well.
+TEST_LIBS_unit/profile := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate -lm
+TEST_CFLAGS_unit/profile := -fno-builtin
+$(BUILD)/tests/unit/profile: $(BUILD)/libkmem-malloc.a

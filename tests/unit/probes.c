@@ -48,10 +48,13 @@ static void read_note(const uint32_t *note, uintptr_t bias)
 	const char *provider = (const char *)(address + 3), *name = provider + strlen(provider) + 1;
 	struct probe *probe = &probes[probe_count++];
 
-	NEED(probe_count < MOST && note[2] == 3 && !strcmp(owner, "stapsdt") && !strcmp(provider, "kmem"));
+	const bool ours = !strcmp(provider, "kmem");
+
+	NEED(probe_count < MOST && note[2] == 3 && !strcmp(owner, "stapsdt") &&
+	     (ours || !strcmp(provider, "otel_memory")));
 	probe->at = address[0] + bias;
 	probe->semaphore = address[2] ? address[2] + bias : 0;
-	snprintf(probe->name, sizeof(probe->name), "%s", name);
+	snprintf(probe->name, sizeof(probe->name), "%s%s", ours ? "" : "otel_memory:", name);
 	snprintf(probe->arguments, sizeof(probe->arguments), "%s", name + strlen(name) + 1);
 	probe->count = words(probe->arguments);
 }
@@ -89,6 +92,7 @@ static const struct {
 } expected[] = {
 	{ "kmalloc", 7, true }, { "kmem_cache_alloc", 8, true }, { "kfree", 2, true }, { "kmem_cache_free", 3, true },
 	{ "slab_alloc", 4, false }, { "slab_free", 3, false }, { "refill", 3, false }, { "charge", 4, false },
+	{ "otel_memory:alloc", 3, true }, { "otel_memory:free", 1, true },
 };
 
 static struct probe *probe_of(const char *name)

@@ -1,0 +1,543 @@
+/*
+ * profile_stack.c: stacks for samples, of which there are many: a frame costs some nanoseconds. A compiler writes
+ * beside each function how its frame is undone (.eh_frame, DWARF's call frame information); for a place of a call that
+ * boils down to a few numbers, which are learnt once and kept: where the caller's frame is from here, and where the
+ * return address and the caller's frame pointer are in it. No library is loaded for it, nothing is allocated, no lock
+ * is taken: glibc says without one which file an address is in (_dl_find_object, since 2.35). Where it does not, stacks
+ * are the compiler's unwinder's, if that is there (debug_stack.c). A stack ends at a frame that is of another form.
+ *
+ * Invariants: the rule that is kept of a place is one number, checked by its key, so that a reader never has half of
+ * it. A rule may be of a library that is gone, with another at its place: it is used only where the end of the stack is
+ * known, and nothing beyond that is read; in a stack of the program's own making each place is asked for anew.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/auxv.h>
+
+#include "profile.h"
+
+#include "../port/bits.h"
+#include "../port/die.h"
+#include "debug.h"
+
+#define MOST_STEPS	64u		/* frames, the library's own among them */
+#define MOST_FRAME	((uintptr_t)1 << 24)
+#define MOST_STACK	((uintptr_t)64 << 20)	/* a thread's, as far as its end is believed */
+
+static struct km_stack_rule *kept;
+
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+#pragma weak _dl_find_object
+#define FINDS (_dl_find_object != NULL)
+
+/* ------------------------------------------------------------------ what DWARF says */
+
+#if defined(__x86_64__)
+enum { REG_FP = 6, REG_SP = 7, REG_RA = 16 };
+#else
+enum { REG_FP = 29, REG_SP = 31, REG_RA = 30 };
+#endif
+
+/* Where the caller's frame begins (cfa), and what is saved there; offsets from it. */
+struct row {
+	unsigned reg;			/* cfa = reg + offset, or *(reg + offset) */
+	int64_t offset;
+	bool indirect, strange;		/* strange: it can't be said so */
+	bool has_fp, has_ra, last;
+	int64_t fp, ra;
+};
+
+/* A place in the tables. They are the compiler's, and mapped as a whole. */
+struct text {
+	const uint8_t *at, *end;
+};
+
+static uint64_t uleb(struct text *text)
+{
+	uint64_t value = 0;
+
+	for (unsigned shift = 0; text->at < text->end; shift += 7) {
+		uint8_t byte = *text->at++;
+
+		if (shift < 64)
+			value |= (uint64_t)(byte & 0x7f) << shift;
+		if (!(byte & 0x80))
+			break;
+	}
+	return value;
+}
+
+static int64_t sleb(struct text *text)
+{
+	uint64_t value = 0;
+	unsigned shift = 0;
+	uint8_t byte = 0;
+
+	do {
+		byte = text->at < text->end ? *text->at++ : 0;
+		if (shift < 64)
+			value |= (uint64_t)(byte & 0x7f) << shift;
+		shift += 7;
+	} while (byte & 0x80);
+	return shift < 64 && byte & 0x40 ? (int64_t)(value | ~(uint64_t)0 << shift) : (int64_t)value;
+}
+
+static uint64_t take(struct text *text, unsigned bytes)
+{
+	uint64_t value = 0;
+
+	if ((size_t)(text->end - text->at) < bytes)
+		bytes = 0;
+	__builtin_memcpy(&value, text->at, bytes);
+	text->at = bytes ? text->at + bytes : text->end;
+	return value;
+}
+
+/* Bytes of an address that is written so; 0: another way. */
+static unsigned width(uint8_t encoding)
+{
+	switch (encoding & 0x0f) {
+	case 0x00: case 0x04: case 0x0c:
+		return 8;
+	case 0x03: case 0x0b:
+		return 4;
+	default:
+		return 0;
+	}
+}
+
+struct function {
+	struct text common, own;	/* instructions of the CIE, and of the FDE */
+	uintptr_t start;
+	uint64_t code_align;
+	int64_t data_align;
+	uint8_t encoding;		/* of addresses */
+	bool has_data;			/* ... behind the range */
+	bool signal;			/* a frame that a signal made */
+};
+
+/* Its text begins with a 4-byte length that is known. */
+static struct text entry_at(const uint8_t *at)
+{
+	uint32_t bytes;
+
+	__builtin_memcpy(&bytes, at, sizeof(bytes));
+	return (struct text){ at + 4, bytes < 0xfffffff0u ? at + 4 + bytes : at + 4 };
+}
+
+static bool read_common(struct function *function, const uint8_t *cie)
+{
+	struct text text = entry_at(cie);
+
+	if (text.end - text.at < 8)
+		return false;
+	uint8_t version = text.at[4];
+	const char *letters = (const char *)text.at + 5;
+	text.at += 5 + __builtin_strlen(letters) + 1;
+	if (letters[0] && letters[0] != 'z')
+		return false;
+	function->code_align = uleb(&text);
+	function->data_align = sleb(&text);
+	if ((version == 1 ? take(&text, 1) : uleb(&text)) != REG_RA)
+		return false;
+	function->has_data = letters[0] == 'z';
+	const uint8_t *behind = text.end;
+	if (function->has_data) {
+		uint64_t bytes = uleb(&text);
+		behind = text.at + bytes;
+	}
+	for (const char *letter = letters + function->has_data; *letter; letter++) {
+		if (*letter == 'R')
+			function->encoding = (uint8_t)take(&text, 1);
+		else if (*letter == 'L')
+			take(&text, 1);
+		else if (*letter == 'P')
+			take(&text, width((uint8_t)take(&text, 1)));
+		else if (*letter == 'S')
+			function->signal = true;
+	}
+	function->common = (struct text){ function->has_data ? behind : text.at, text.end };
+	return width(function->encoding) != 0;
+}
+
+/* The table at the beginning of .eh_frame_hdr: pairs of offsets from it, a function's and its entry's, in order. */
+static const uint8_t *entry_of(const uint8_t *header, uintptr_t pc)
+{
+	const int32_t *table = (const void *)(header + 12);
+	uint32_t count, low = 0;
+
+	/* Version 1; a pointer of 4 bytes, a count of 4, offsets of 4 from here: what linkers write. */
+	if (header[0] != 1 || (header[1] & 0x0f) != 0x0b || header[2] != 0x03 || header[3] != 0x3b)
+		return NULL;
+	__builtin_memcpy(&count, header + 8, sizeof(count));
+	for (uint32_t high = count; low < high;) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if ((uintptr_t)header + (uintptr_t)(intptr_t)table[2 * middle] <= pc)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low ? header + table[2 * low - 1] : NULL;
+}
+
+static bool find_function(uintptr_t pc, struct function *function)
+{
+	struct dl_find_object found;
+
+	*function = (struct function){ .encoding = 0 };
+	if (_dl_find_object((void *)pc, &found) || !found.dlfo_eh_frame)
+		return false;
+	const uint8_t *fde = entry_of(found.dlfo_eh_frame, pc);
+	if (!fde)
+		return false;
+	struct text text = entry_at(fde);
+	const uint8_t *place = text.at;
+	uint32_t back = (uint32_t)take(&text, 4);
+	if (!back || !read_common(function, place - back))
+		return false;
+	unsigned bytes = width(function->encoding);
+	const uint8_t *at = text.at;
+	uint64_t start = take(&text, bytes), range = take(&text, bytes);
+	if (bytes == 4 && function->encoding & 0x08)
+		start = (uint64_t)(int64_t)(int32_t)start;
+	function->start = (function->encoding & 0x70) == 0x10 ? (uintptr_t)at + start : start;
+	if (function->has_data) {
+		uint64_t skip = uleb(&text);
+		text.at += skip;
+	}
+	function->own = text;
+	return pc - function->start < range;
+}
+
+/* A register's place in the frame, or none. */
+static void save(struct row *row, uint64_t reg, bool saved, int64_t offset)
+{
+	if (reg == REG_FP) {
+		row->has_fp = saved;
+		row->fp = offset;
+	} else if (reg == REG_RA) {
+		row->has_ra = saved;
+		row->ra = offset;
+	}
+}
+
+/* DW_CFA_def_cfa_expression: *(reg + offset), of functions that align their stack. */
+static void cfa_by_expression(struct row *row, struct text *text)
+{
+	uint64_t bytes = uleb(text);
+	struct text part = { text->at, text->at + bytes };
+	uint8_t first = (uint8_t)take(&part, 1);
+
+	text->at += bytes;
+	row->strange = true;
+	if (first != 0x70 + REG_FP)
+		return;
+	row->reg = REG_FP;
+	row->offset = sleb(&part);
+	row->indirect = true;
+	row->strange = take(&part, 1) != 0x06 || part.at != part.end;
+}
+
+static void cfa_is(struct row *row, uint64_t reg, int64_t offset)
+{
+	row->reg = (unsigned)reg;
+	row->offset = offset;
+	row->indirect = false;
+	row->strange = reg != REG_SP && reg != REG_FP;
+}
+
+/* Another rule for a register than a place in the frame. */
+static void is_elsewhere(struct row *row, struct text *text, uint8_t code)
+{
+	uint64_t reg = uleb(text);
+
+	if (code == 0x07 && reg == REG_RA)
+		row->last = true;
+	else if ((code != 0x08 && code != 0x07) && (reg == REG_FP || reg == REG_RA))
+		row->strange = true;
+	save(row, reg, false, 0);
+	if (code == 0x09 || code == 0x14)
+		uleb(text);
+	else if (code == 0x15)
+		sleb(text);
+	else if (code == 0x10 || code == 0x16) {
+		uint64_t bytes = uleb(text);
+		text->at += bytes;
+	}
+}
+
+static bool run_one(const struct function *function, struct row *row, struct text *text, uint8_t code)
+{
+	uint64_t reg;
+
+	switch (code) {
+	case 0x00:
+		return true;
+	case 0x05: case 0x2f:
+		reg = uleb(text);
+		save(row, reg, true, (int64_t)uleb(text) * function->data_align * (code == 0x2f ? -1 : 1));
+		return true;
+	case 0x11:
+		reg = uleb(text);
+		save(row, reg, true, sleb(text) * function->data_align);
+		return true;
+	case 0x07: case 0x08: case 0x09: case 0x10: case 0x14: case 0x15: case 0x16:
+		is_elsewhere(row, text, code);
+		return true;
+	case 0x0c:
+		reg = uleb(text);
+		cfa_is(row, reg, (int64_t)uleb(text));
+		return true;
+	case 0x0d:
+		cfa_is(row, uleb(text), row->offset);
+		return true;
+	case 0x0e:
+		row->offset = (int64_t)uleb(text);
+		return true;
+	case 0x0f:
+		cfa_by_expression(row, text);
+		return true;
+	case 0x12:
+		reg = uleb(text);
+		cfa_is(row, reg, sleb(text) * function->data_align);
+		return true;
+	case 0x13:
+		row->offset = sleb(text) * function->data_align;
+		return true;
+	case 0x2d:			/* aarch64: the return address is signed from here on */
+		return true;
+	case 0x2e:
+		uleb(text);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* How far the next instructions are of the code behind; SIZE_MAX: this is no such instruction. */
+static uint64_t advance(struct text *text, uint8_t code)
+{
+	if (code >> 6 == 1)
+		return code & 0x3f;
+	return code == 0x02 ? take(text, 1) : code == 0x03 ? take(text, 2) : code == 0x04 ? take(text, 4) : SIZE_MAX;
+}
+
+#define ROWS 8u				/* that are remembered at once */
+
+/* The instructions up to the one that speaks of code behind pc. first: what restore goes back to. */
+static bool run(const struct function *function, struct text text, uintptr_t pc, struct row *row,
+		const struct row *first)
+{
+	struct row rows[ROWS];
+	uintptr_t at = function->start;
+	unsigned depth = 0;
+
+	while (text.at < text.end) {
+		uint8_t code = (uint8_t)take(&text, 1);
+		uint64_t far = advance(&text, code), reg = code & 0x3f;
+
+		if (far != SIZE_MAX) {
+			at += far * function->code_align;
+			if (at > pc)
+				break;
+		} else if (code >> 6 == 2) {
+			save(row, reg, true, (int64_t)uleb(&text) * function->data_align);
+		} else if (code >> 6 == 3 || code == 0x06) {
+			reg = code == 0x06 ? uleb(&text) : reg;
+			save(row, reg, reg == REG_FP ? first->has_fp : first->has_ra,
+			     reg == REG_FP ? first->fp : first->ra);
+		} else if (code == 0x0a) {
+			if (depth == ROWS)
+				return false;
+			rows[depth++] = *row;
+		} else if (code == 0x0b) {
+			if (!depth)
+				return false;
+			*row = rows[--depth];
+		} else if (!run_one(function, row, &text, code)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ------------------------------------------------------------------ a rule */
+
+/*
+ * One word: what the frame's caller is found by. Offsets are in words of 8 bytes.
+ *	0 known | 1 end of the stack | 2 library's own | 3 by fp | 4 indirect | 5 fp saved | 6 ra saved
+ *	16..31 fp | 32..47 ra | 48..63 and 8..15 cfa
+ */
+enum {
+	KNOWN = 1, END = 2, OWN = 4, BY_FP = 8, INDIRECT = 16, HAS_FP = 32, HAS_RA = 64,
+};
+#define FITS(words, bits) ((words) >= -(1l << ((bits) - 1)) && (words) < 1l << ((bits) - 1))
+
+static int64_t cfa_words(uint64_t rule)
+{
+	return (int64_t)(int32_t)((uint32_t)(rule >> 48) << 16 | (uint32_t)(rule >> 8 & 0xff) << 8) >> 8;
+}
+
+static uint64_t pack(const struct row *row)
+{
+	int64_t cfa = row->offset / 8, fp = row->fp / 8, ra = row->ra / 8;
+	bool odd = row->offset % 8 || row->fp % 8 || row->ra % 8;
+
+	if (row->strange || row->last || odd || !FITS(cfa, 24) || !FITS(fp, 16) || !FITS(ra, 16))
+		return KNOWN | END;
+	return KNOWN | (row->reg == REG_FP ? BY_FP : 0u) | (row->indirect ? INDIRECT : 0u) |
+	       (row->has_fp ? HAS_FP : 0u) | (row->has_ra ? HAS_RA : 0u) |
+	       (uint64_t)(uint16_t)fp << 16 | (uint64_t)(uint16_t)ra << 32 |
+	       ((uint64_t)cfa & 0xff) << 8 | ((uint64_t)cfa >> 8 & 0xffff) << 48;
+}
+
+static km_noinline uint64_t learn(uintptr_t pc)
+{
+	struct function function;
+	struct row row = { .strange = true }, first;
+	uint64_t own = km_debug_is_own(pc) ? OWN : 0;
+
+	/* A call is in front of where it comes back to. */
+	if (!find_function(pc - 1, &function) || function.signal)
+		return KNOWN | END | own;
+	first = row;
+	if (!run(&function, function.common, UINTPTR_MAX, &row, &first))
+		return KNOWN | END | own;
+	first = row;
+	if (!run(&function, function.own, pc - 1, &row, &first))
+		return KNOWN | END | own;
+	uint64_t rule = pack(&row);
+	km_debug(rule & END || cfa_words(rule) * 8 == row.offset, "a rule says what the table says");
+	return rule | own;
+}
+
+static uint64_t rule_of(uintptr_t pc, bool may_keep)
+{
+	struct km_stack_rule *place = &kept[pc * 0x9e3779b97f4a7c15ull >> 32 & (KM_STACK_RULES - 1)];
+	uint64_t rule = km_load(&place->rule);
+
+	if (km_likely(may_keep && (km_load(&place->key) ^ rule) == pc && rule))
+		return rule;
+	rule = learn(pc);
+	km_debug(rule & KNOWN && place < kept + KM_STACK_RULES, "a rule that is learnt has a place");
+	km_store(&place->rule, rule);
+	km_store(&place->key, pc ^ rule);
+	return rule;
+}
+
+/* ------------------------------------------------------------------ a stack */
+
+struct walk {
+	uintptr_t pc, sp, fp, end;	/* end 0: not known */
+};
+
+/* The calling thread's stack ends below this, as far as it is one of the system's or of libc's: on the first thread's
+ * the kernel has put random bytes, and other threads' have their own data at the end. */
+static uintptr_t end_of(uintptr_t sp)
+{
+	uintptr_t first = (uintptr_t)getauxval(AT_RANDOM), here = (uintptr_t)__builtin_thread_pointer();
+
+	if (sp < first && first - sp < MOST_STACK)
+		return first;
+	return sp < here && here - sp < MOST_STACK ? here : 0;
+}
+
+static bool may_read(const struct walk *walk, uintptr_t at)
+{
+	return at % 8 == 0 && at >= walk->sp && (!walk->end || at + 8 <= walk->end);
+}
+
+/* Signed return addresses of aarch64. */
+static uintptr_t stripped(uintptr_t pc)
+{
+#if defined(__aarch64__)
+	register uintptr_t lr __asm__("x30") = pc;
+
+	__asm__("hint #7" : "+r"(lr));
+	return lr;
+#else
+	return pc;
+#endif
+}
+
+static bool step(struct walk *walk, uint64_t rule)
+{
+	uintptr_t cfa = (rule & BY_FP ? walk->fp : walk->sp) + (uintptr_t)cfa_words(rule) * 8;
+
+	if (rule & INDIRECT) {
+		if (!may_read(walk, cfa))
+			return false;
+		cfa = *(uintptr_t *)cfa;
+	}
+	uintptr_t ra = cfa + (uintptr_t)(int64_t)(int16_t)(rule >> 32) * 8;
+	uintptr_t fp = cfa + (uintptr_t)(int64_t)(int16_t)(rule >> 16) * 8;
+	if (!(rule & HAS_RA) || cfa <= walk->sp || cfa - walk->sp > MOST_FRAME || !may_read(walk, ra) ||
+	    (rule & HAS_FP && !may_read(walk, fp)))
+		return false;
+	if (rule & HAS_FP)
+		walk->fp = *(uintptr_t *)fp;
+	walk->pc = stripped(*(uintptr_t *)ra);
+	walk->sp = cfa;
+	return walk->pc != 0;
+}
+
+/* Here, as the caller's tables say of this place. */
+#if defined(__x86_64__)
+#define HERE(walk)                                                                                 \
+	__asm__ volatile("lea 0f(%%rip), %0\n\tmov %%rsp, %1\n\tmov %%rbp, %2\n0:"                 \
+			 : "=&r"((walk)->pc), "=&r"((walk)->sp), "=&r"((walk)->fp))
+#else
+#define HERE(walk)                                                                                 \
+	__asm__ volatile("adr %0, 0f\n\tmov %1, sp\n\tmov %2, x29\n0:"                             \
+			 : "=&r"((walk)->pc), "=&r"((walk)->sp), "=&r"((walk)->fp))
+#endif
+
+static km_noinline unsigned walk_stack(uintptr_t *frame, unsigned most)
+{
+	struct walk walk;
+	unsigned count = 0;
+
+	HERE(&walk);
+	walk.end = end_of(walk.sp);
+	for (unsigned i = 0; i < MOST_STEPS && count < most; i++) {
+		uint64_t rule = rule_of(walk.pc, walk.end);
+
+		km_debug(rule & KNOWN && count < most, "a frame has a rule and a place");
+		if (count || !(rule & OWN))
+			frame[count++] = walk.pc;
+		if (rule & END || !step(&walk, rule))
+			break;
+	}
+	return count;
+}
+
+#else
+#define FINDS false
+static unsigned walk_stack(uintptr_t *frame km_unused, unsigned most km_unused)
+{
+	return 0;
+}
+#endif
+
+void km_stack_start(struct km_stack_rule rules[KM_STACK_RULES])
+{
+	km_debug(!kept && rules, "rules have one place");
+	kept = rules;
+}
+
+unsigned km_stack_take(uintptr_t *frame, unsigned most)
+{
+	unsigned count = FINDS ? walk_stack(frame, most) : 0;
+	struct km_debug_track track;
+
+	if (km_likely(count))
+		return count;
+	km_debug_track(&track);
+	while (count < KM_DEBUG_FRAMES && count < most && track.frame[count]) {
+		frame[count] = track.frame[count];
+		count++;
+	}
+	return count;
+}

@@ -1,0 +1,268 @@
+/*
+ * profile: of a program whose call sites allocate known bytes the profile says each one's share, within three standard
+ * deviations of its sample, of what was allocated and of what is out; by all doors, for objects that somebody pays for
+ * as well; in two threads no sample is lost. A profile that is over is in nobody's way: hits are hits again.
+ * Disciplines: all.
+ */
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <kmem/memcg.h>
+
+#include "kit/api.h"
+
+#include "cache/cache.h"
+#include "kit/inside.h"
+#include "watch/profile.h"
+
+#define MEAN	4096u
+#define ROUNDS	4000
+
+/* A call site is a section by itself, so that an address in it is known. */
+#define SITES(x) x(0) x(1) x(2) x(3) x(4) x(5) x(6) x(7) x(8) x(9)
+#define SITE(n)											\
+	extern const char __start_site##n[], __stop_site##n[];						\
+	static void *at_site##n(void)								\
+		__attribute__((noinline, noclone, used, section("site" #n)));
+SITES(SITE)
+
+static struct kmem_cache *small, *large, *paid;
+static struct mem_cgroup *group;
+
+#define HELD(p)	({ void *held = (p); __asm__ volatile("" : "+r"(held)); held; })
+static void *at_site0(void) { return HELD(kmem_cache_alloc(small, GFP_KERNEL)); }
+static void *at_site1(void) { return HELD(kmem_cache_alloc(large, GFP_KERNEL)); }
+static void *at_site2(void) { return HELD(kmalloc(24, GFP_KERNEL)); }
+static void *at_site3(void) { return HELD(kmalloc(1000, GFP_KERNEL)); }
+static void *at_site4(void) { return HELD(kmalloc(100000, GFP_KERNEL)); }
+static void *at_site5(void) { return HELD(kmem_cache_zalloc(small, GFP_KERNEL)); }
+static void *at_site6(void) { return HELD(malloc(500)); }
+static void *at_site7(void) { return HELD(calloc(3, 3000)); }
+static void *at_site8(void) { return HELD(kmem_cache_alloc(paid, GFP_KERNEL_ACCOUNT)); }
+static void *at_site9(void)
+{
+	void *p[1];
+
+	NEED(kmem_cache_alloc_bulk(large, GFP_KERNEL, 1, p));
+	return HELD(p[0]);
+}
+
+#define ENTRY(n) { at_site##n, __start_site##n, __stop_site##n },
+static const struct {
+	void *(*call)(void);
+	const char *start, *stop;
+} sites[] = { SITES(ENTRY) };
+#define COUNT km_array_count(sites)
+
+/* ------------------------------------------------------------------ what is true */
+
+struct sum {
+	double bytes, variance;		/* of the estimate */
+};
+static struct sum came[COUNT], left[COUNT];
+
+static void add(struct sum *sum, double bytes)
+{
+	double q = -expm1(-bytes / MEAN);
+
+	sum->bytes += bytes;
+	sum->variance += bytes * bytes * (1 - q) / q;
+}
+
+/* What the object takes up, as the profile sees it. */
+static double bytes_of(size_t site, void *p)
+{
+	switch (site) {
+	case 0: case 5:
+		return small->size;
+	case 1: case 9:
+		return large->size;
+	case 8:
+		return paid->size;
+	}
+	return (double)ksize(p);
+}
+
+/* ------------------------------------------------------------------ what is said */
+
+static void ask(const char *letters)
+{
+	struct km_mail_request request = { .command = KM_MAIL_PROFILE };
+
+	strcpy(request.letters, letters);
+	INSIDE(km_registry_lock(); NEED(km_profile_ask(&request) == 0); km_registry_unlock(); km_probes_look());
+}
+
+static bool is_at(const struct km_profile_site *seen, size_t site)
+{
+	const char *pc = (const char *)seen->frame[0];
+
+	return seen->hash > 1 && seen->depth && pc > sites[site].start && pc <= sites[site].stop;
+}
+
+static double estimate(size_t site, bool out)
+{
+	const struct km_profile_record *record = km_profiling.record;
+	double bytes = 0;
+
+	for (size_t i = 0; i < record->sites; i++)
+		if (is_at(&record->site[i], site))
+			bytes += (double)(record->site[i].bytes - (out ? record->site[i].freed_bytes : 0));
+	return bytes;
+}
+
+static void compare(size_t site, const char *what, const struct sum *sum, bool out)
+{
+	double got = estimate(site, out), sigma = sqrt(sum->variance);
+
+	printf("site %zu: %s %.0f, estimated %.0f: %+.2f sigma\n", site, what, sum->bytes, got,
+	       (got - sum->bytes) / sigma);
+	CHECK(fabs(got - sum->bytes) <= 3 * sigma);
+	CHECK(sum->bytes > 10 * MEAN);
+}
+
+/* ------------------------------------------------------------------ cases */
+
+static void make_caches(void)
+{
+	small = make("small", 56);
+	large = make("large", 1500);
+	paid = kmem_cache_create("paid", 200, NULL, 0);
+	group = mem_cgroup_create(NULL, "tenant", 0);
+	NEED(paid && group);
+}
+
+static void give_back(size_t site, void *p)
+{
+	static struct kmem_cache **const own[COUNT] = {
+		[0] = &small, [1] = &large, [5] = &small, [8] = &paid, [9] = &large,
+	};
+
+	if (own[site])
+		kmem_cache_free(*own[site], p);
+	else if (site == 6 || site == 7)
+		free(p);
+	else
+		kfree(p);
+}
+
+static void shares(void)
+{
+	static void *out[COUNT][ROUNDS];
+	struct mem_cgroup *before;
+
+	make_caches();
+	INSIDE(km_profile_seed(20261));
+	before = set_active_memcg(group);
+	ask("4096:100");
+	NEED(km_profiling.record->state == KM_PROFILE_ON);
+	for (unsigned i = 0; i < ROUNDS * COUNT; i++) {
+		size_t site = i * 7 % COUNT, round = i / COUNT;
+		void **p = &out[site][round];
+
+		/* Less often the larger it is. */
+		if (site == 4 && round % 16)
+			continue;
+		NEED((*p = sites[site].call()));
+		add(&came[site], bytes_of(site, *p));
+		if ((round / 2 * 2654435761u >> 16) % 3 == site % 3) {
+			give_back(site, *p);
+			*p = NULL;
+		} else {
+			add(&left[site], bytes_of(site, *p));
+		}
+	}
+	NEED(km_profiling.record->lost == 0 && km_profiling.record->untracked == 0);
+	for (size_t site = 0; site < COUNT; site++) {
+		/* Slob has blocks of any size, and headers. */
+		if (slob && site != 0 && site != 1 && site != 4)
+			continue;
+		compare(site, "allocated", &came[site], false);
+		compare(site, "out", &left[site], true);
+	}
+	for (size_t site = 0; site < COUNT; site++)
+		for (size_t i = 0; i < ROUNDS; i++)
+			if (out[site][i])
+				give_back(site, out[site][i]);
+	for (size_t site = 0; site < COUNT; site++)
+		CHECK(estimate(site, true) == 0);
+	set_active_memcg(before);
+}
+
+static void *churn(void *unused)
+{
+	for (int i = 0; i < 30000; i++) {
+		void *many[8];
+
+		NEED(kmem_cache_alloc_bulk(small, GFP_KERNEL, 8, many));
+		void *one = kmalloc(3000, GFP_KERNEL);
+		kmem_cache_free_bulk(small, 8, many);
+		kfree(one);
+	}
+	return unused;
+}
+
+/* All that came went: of nothing a sample is left. */
+static void threads(void)
+{
+	const struct km_profile_record *record = km_profiling.record;
+	pthread_t thread[3];
+	size_t out = 0;
+
+	make_caches();
+	ask("1000:100");
+	for (int i = 0; i < 3; i++)
+		NEED(pthread_create(&thread[i], NULL, churn, NULL) == 0);
+	for (int i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	for (size_t i = 0; i < record->slots; i++)
+		out += record->slot[i].p > 1;
+	CHECK(record->samples > 100000);
+	/* What pthread_create has of malloc is out still. */
+	CHECK(out < 10);
+	CHECK(record->lost == 0 && record->untracked == 0);
+}
+
+static void off_and_on(void)
+{
+	const struct km_profile_record *record = km_profiling.record;
+	struct km_mail_request other = { .command = KM_MAIL_PROFILE, .letters = "4096:5" };
+	uint32_t number;
+
+	make_caches();
+	NEED(record->state == KM_PROFILE_NEVER && !small->hooks);
+	ask("65536:100");
+	number = record->number;
+	NEED(record->state == KM_PROFILE_ON && small->hooks && !small->shelf.front.open.shelf);
+	NEED(km_profile_ask(&other) == -EBUSY);
+	ask("0");
+	NEED(record->state == KM_PROFILE_OVER && !small->hooks);
+	uint64_t samples = record->samples;
+	for (int i = 0; i < 100000; i++)
+		kmem_cache_free(small, kmem_cache_alloc(small, GFP_KERNEL));
+	NEED(record->samples == samples);
+	/* Of one cache alone. */
+	other = (struct km_mail_request){ .command = KM_MAIL_PROFILE, .cache = "large", .letters = "4096:100" };
+	INSIDE(NEED(km_profile_ask(&other) == 0); km_probes_look());
+	NEED(record->number != number && record->samples == 0);
+	for (int i = 0; i < 100000; i++) {
+		kmem_cache_free(small, kmem_cache_alloc(small, GFP_KERNEL));
+		kmem_cache_free(large, kmem_cache_alloc(large, GFP_KERNEL));
+	}
+	for (size_t i = 0; i < record->sites; i++)
+		CHECK(!record->site[i].hash || !strcmp(record->site[i].cache, "large"));
+	CHECK(record->samples > 10000);
+	ask("");
+	const char *const bad[] = { "x", "1", "1:", ":", "99999999999:1", "1:99999999", "1:1:1", "-1:1" };
+	for (size_t i = 0; i < km_array_count(bad); i++) {
+		strcpy(other.letters, bad[i]);
+		CHECK(km_profile_ask(&other) == -EINVAL || !strcmp(bad[i], ":"));
+	}
+}
+
+static const struct test_case cases[] = {
+	{ "shares", shares }, { "threads", threads }, { "off and on", off_and_on },
+};
+API_MAIN(cases)

@@ -385,10 +385,10 @@ KMEM_API size_t ksize(const void *object);
 /*
  * kmem_check_object_size - may `bytes` bytes at p be copied, out (to_user) or in? For callers of memcpy whose length
  * somebody else has chosen. p may lie anywhere in an object. False: they lead out of the object, or of the region that
- * its cache names (kmem_cache_create_usercopy), or p is in no object of its slab; with hardened:1 also where nobody has
- * the object. Then a line says so, and the process ends as for any bad call. An address that is not ours, one inside
- * of a block above 8 KiB, and 0 bytes: true. Takes no lock, makes no system call; also in a signal handler. Kernel:
- * check_object_size, and of a cache that names no region nothing may be copied.
+ * its cache names (kmem_cache_create_usercopy), or p is in no object of its slab; also where nobody has the object, if
+ * it is guarded, or with hardened:1. Then a line says so, and the process ends as for any bad call. An address that is
+ * not ours, one inside of a block above 8 KiB, and 0 bytes: true. Takes no lock, makes no system call; also in a signal
+ * handler. Kernel: check_object_size, and of a cache that names no region nothing may be copied.
  */
 KMEM_API bool kmem_check_object_size(const void *p, size_t bytes, bool to_user);
 /* kmalloc_size_roundup - what ksize would say of kmalloc(size): 0 for 0; above KMALLOC_MAX_SIZE, size itself. */

@@ -26,6 +26,25 @@ static void region_of(const struct kmem_cache *cache, const void *object, size_t
 	*to = cache->usersize ? cache->useroffset + cache->usersize : km_usable_of(cache, object);
 }
 
+/* A guarded object ends with the bytes that were asked for, and its region with it. */
+static km_cold bool check_guarded(const char *p, size_t bytes, bool to_user)
+{
+	struct km_guarded_object seen;
+
+	if (!km_guarding.look(p, &seen))
+		return refuse(p, NULL, "SLUB object not in SLUB page?!", to_user, 0, bytes);
+	if (!seen.taken)
+		return refuse(p, seen.name, "free SLUB object", to_user, 0, bytes);
+	if (p < seen.start)
+		return refuse(p, seen.name, "SLUB object in left red zone", to_user, 0, bytes);
+	size_t offset = (size_t)(p - seen.start), from = seen.cache ? seen.cache->useroffset : 0, to = seen.bytes;
+	if (seen.cache && seen.cache->usersize)
+		to = km_min(to, (size_t)from + seen.cache->usersize);
+	if (offset >= from && offset <= to && bytes <= to - offset)
+		return true;
+	return refuse(p, seen.name, "SLUB object", to_user, offset, bytes);
+}
+
 static bool check_slab(struct km_page *slab, const char *p, size_t bytes, bool to_user)
 {
 	const struct kmem_cache *cache = km_load(&slab->cache);
@@ -52,11 +71,13 @@ static bool check_slab(struct km_page *slab, const char *p, size_t bytes, bool t
 
 bool kmem_check_object_size(const void *p, size_t bytes, bool to_user)
 {
-	struct km_page *page = bytes && !km_is_guarded(p) ? km_page_of(p) : NULL;
+	struct km_page *page = bytes ? km_page_of(p) : NULL;
 	struct km_page *head = page ? km_page_head(page) : NULL;
 
 	if ((uintptr_t)p + bytes < (uintptr_t)p)
 		return refuse(p, NULL, "wrapped address", to_user, 0, bytes);
+	if (km_is_guarded(p) && bytes)
+		return check_guarded(p, bytes, to_user);
 	if (head && head->type == KM_PAGE_SLAB)
 		return check_slab(head, p, bytes, to_user);
 	if (page && page->type == KM_PAGE_SHARED && !km_sized_owner(p))

@@ -35,6 +35,15 @@ struct km_guard_options {
 	bool each;
 };
 
+/* An address of the pool: the object that lies in its page, or did last. */
+struct km_guarded_object {
+	const char *start;
+	size_t bytes;
+	const struct kmem_cache *cache;		/* NULL: it is gone */
+	const char *name;			/* the cache's */
+	bool taken;
+};
+
 /*
  * watch/guard.c, where it is linked in. alloc: an object, zeroed or constructed as the cache and gfp say; NULL: not
  * now. May make system calls, and is called with no lock held. free: it is a guarded address; cache NULL: whatever its
@@ -52,6 +61,8 @@ struct km_guarding {
 	/* The cache, and the bytes, of an object that is out; NULL and 0: p is none. */
 	struct kmem_cache *(*cache_of)(const void *p);
 	size_t (*bytes)(const void *p);
+	/* False: its page never had an object. */
+	bool (*look)(const void *p, struct km_guarded_object *seen);
 	/* The objects of a cache that are out: visit each until it returns non-zero, and return that. */
 	int (*walk)(struct kmem_cache *cache, int (*visit)(void *object, void *arg), void *arg);
 	/* The cache goes; how many of its objects were out, and stay so. */

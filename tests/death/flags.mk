@@ -12,3 +12,4 @@ $(BUILD)/tests/death/guard: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_death/hardened := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_death/hardened := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow
 $(BUILD)/tests/death/hardened: $(BUILD)/libkmem-malloc.a
+TEST_LIBS_death/usercopy_guarded := -Wl,-u,kmem_cache_validate

@@ -22,13 +22,14 @@ static void *refused(int error)
 	return NULL;
 }
 
-/* Objects that are looked at one by one, are paid for, or lie apart, and all whose pages are their caches' for ever,
- * come from what lies ready, or not at all. */
+/* Objects that are looked at one by one, for ever or for now, are paid for, or lie apart, and all whose pages are their
+ * caches' for ever, come from what lies ready, or not at all. */
 static bool may_enter(const struct kmem_cache *cache, gfp_t gfp)
 {
 	return !(gfp & __GFP_ACCOUNT) && !cache->charge_all && !km_account_here && !cache->keeper &&
 	       !(cache->flags & (SLAB_NODUMP | SLAB_FAILSLAB)) && !km_hardening.own_addresses &&
-	       km_plain_shape(cache) != &km_shape_watched && km_plain_shape(cache) != &km_shape_dead;
+	       !km_front_has_out(cache) && km_plain_shape(cache) != &km_shape_watched &&
+	       km_plain_shape(cache) != &km_shape_dead;
 }
 
 /* Busy, and no handler's. */

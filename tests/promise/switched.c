@@ -559,8 +559,28 @@ static void not_merged(void)
 	gone(first);
 }
 
+/* A call that waits for nothing has no object of the debugged layout, and so none. */
+static void without_waiting(void)
+{
+	struct kmem_cache *cache = make("without waiting", 64);
+
+	switch_to(cache, "FZPU");
+	void *during = get(cache);
+	errno = 0;
+	CHECK(!kmem_cache_alloc_nolock(cache, 0, NUMA_NO_NODE) && errno == ENOMEM);
+	switch_to(cache, "-");
+	kmem_cache_free(cache, during);
+	kmem_cache_shrink(cache);
+	NEED(is_as_before(cache));
+	void *after = kmem_cache_alloc_nolock(cache, 0, NUMA_NO_NODE);
+	NEED(after);
+	kmem_cache_free_nolock(cache, after);
+	kmem_cache_destroy(cache);
+}
+
 static const struct test_case cases[] = {
-	{ "on and off", on_and_off }, { "other flags", other_flags }, { "by every call", by_every_call },
+	{ "on and off", on_and_off },
+	{ "without waiting", without_waiting }, { "other flags", other_flags }, { "by every call", by_every_call },
 	{ "sheaves", sheaves }, { "constructed", constructed }, { "typesafe", typesafe }, { "sizes", sizes },
 	{ "shown as one", shown_as_one }, { "one limit", one_limit }, { "refused", refused },
 	{ "made with", made_with }, { "destroyed", destroyed }, { "bad frees", bad_frees }, { "charged", charged },

@@ -171,8 +171,8 @@ KMEM_API slab_flags_t kmem_cache_debug_flags(const struct kmem_cache *cache);
  * kmem_print_leaks - the same of all caches that have SLAB_STORE_USER, malloc's and kmalloc's among them: stacks with
  * the most bytes first, each with its objects and bytes; and how many blocks of more than 4 MiB there are, whose stacks
  * are not known. KMEM_LEAKS=FILE (`kmem run --leaks`) gives all caches SLAB_STORE_USER, and prints this when the
- * program ends. Other threads may go on; not from a signal handler. 0; -EINVAL: no cache has it; -ENOMEM; or another
- * negative errno of writing. Kernel: none, it has a file for each cache.
+ * program ends. Other threads may go on; not from a signal handler. 0; -EINVAL: no cache has it, nor have blocks of
+ * whole pages; -ENOMEM; or another negative errno of writing. Kernel: none, it has a file for each cache.
  */
 KMEM_API int kmem_print_leaks(int fd);
 

@@ -99,7 +99,7 @@ static void serve(struct order *order, uint32_t number)
 {
 	if (order->request.command == KM_MAIL_LEAKS) {
 		km_registry_each(count_tracked, order);
-		order->report = order->count != 0;
+		order->report = order->count || km_debug_blocks_have_tracks();
 		order->result = order->report ? 0 : -ENODATA;
 	} else if (order->request.command == KM_MAIL_PROFILE) {
 		order->result = order->result ?: km_profile_ask(&order->request);

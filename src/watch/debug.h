@@ -140,6 +140,7 @@ unsigned km_debug_check_padding(struct kmem_cache *cache, struct km_page *slab, 
 
 /* KMEM_DEBUG has been read: blocks of whole pages are debugged if it says so. */
 void km_debug_blocks_start(void);
+bool km_debug_blocks_have_tracks(void);
 /* By whom the block that begins there was allocated, and its bytes; NULL: it is none, was freed, or it is not known. */
 const struct km_debug_track *km_debug_block_track(const struct km_page *page, size_t *asked);
 

@@ -263,6 +263,11 @@ static int check(void)
 	return damages;
 }
 
+bool km_debug_blocks_have_tracks(void)
+{
+	return km_block_hooks && waiting.flags & SLAB_STORE_USER;
+}
+
 const struct km_debug_track *km_debug_block_track(const struct km_page *page, size_t *asked)
 {
 	size_t bytes = page->pages << KM_PAGE_SHIFT;

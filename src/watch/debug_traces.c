@@ -362,10 +362,11 @@ static int find_tracks(struct kmem_cache *cache, void *arg)
 
 int kmem_print_leaks(int fd)
 {
-	bool tracks = false;
+	bool tracks;
 
 	if (!km_boot())
 		return -ENOMEM;
+	tracks = km_debug_blocks_have_tracks();
 	bool was = km_busy_begin();
 	km_registry_visit(find_tracks, &tracks);
 	km_busy_end(was);

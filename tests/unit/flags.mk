@@ -1,3 +1,5 @@
+# Where leaks are told of.
+TEST_LIBS_unit/large_leaks := -Wl,-u,kmem_cache_validate
 # The system's calls, as one with larger pages has them.
 TEST_LIBS_unit/large_system_pages := -Wl,--wrap=getauxval,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise,--wrap=mremap
 # A system that makes every mapping of huge pages.

@@ -1,3 +1,6 @@
+# Of whoever is in the midst of a list, and sleeps for it.
+TEST_LIBS_unit/rcu_pending := -Wl,--wrap=km_os_wait,--wrap=km_os_wake
+TEST_LIBS_unit/mempool_shrinks := -Wl,--wrap=km_os_wait
 # Where leaks are told of.
 TEST_LIBS_unit/large_leaks := -Wl,-u,kmem_cache_validate
 # The system's calls, as one with larger pages has them.

@@ -50,8 +50,9 @@ struct rcu_flavor_struct;
 /*
  * kmem_set_liburcu - the same for a flavour of liburcu (tried: 0.13), &rcu_flavor of its header: memb, mb, qsbr, bp.
  * It is in the library libkmem-rcu. liburcu's rules are the caller's: threads that read are registered, and where
- * the child of a fork uses RCU it is told of that (call_rcu_before_fork and the like). The first call starts liburcu's
- * thread for call_rcu. Errors as kmem_set_rcu.
+ * the child of a fork uses RCU it is told of that (call_rcu_before_fork and the like). There all flavours but bp wait
+ * for ever for a thread that was registered and is not there. The first call starts liburcu's thread for call_rcu.
+ * Errors as kmem_set_rcu.
  */
 int kmem_set_liburcu(const struct rcu_flavor_struct *flavor);
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -252,10 +253,37 @@ static void end_all(void)
 	NEED(kmem_check_all() == 0);
 }
 
+/* A thread that the child has not: of bp, which forgets it there, it reads when the fork comes; of the others it is not
+ * registered then. */
+static sem_t may_fork, may_end;
+
+static void *bystander(void *arg)
+{
+	rcu_register_thread();
+	kfree_rcu(new_node(1), rcu);
+#ifdef BP
+	rcu_read_lock();
+#else
+	rcu_unregister_thread();
+#endif
+	sem_post(&may_fork);
+	while (sem_wait(&may_end))
+		;
+#ifdef BP
+	rcu_read_unlock();
+#endif
+	return arg;
+}
+
 static void in_a_child(void)
 {
+	pthread_t thread;
 	int status;
 
+	NEED(sem_init(&may_fork, 0, 0) == 0 && sem_init(&may_end, 0, 0) == 0);
+	NEED(pthread_create(&thread, NULL, bystander, NULL) == 0);
+	while (sem_wait(&may_fork))
+		;
 	kfree_rcu(new_node(1), rcu);
 #ifdef BP
 	urcu_bp_before_fork();
@@ -277,6 +305,8 @@ static void in_a_child(void)
 #endif
 	call_rcu_after_fork_parent();
 	NEED(waitpid(child, &status, 0) == child && status == 0);
+	sem_post(&may_end);
+	pthread_join(thread, NULL);
 }
 
 int main(int argc, char **argv)

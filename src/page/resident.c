@@ -99,15 +99,18 @@ static void fade(struct km_zone *zone, bool whole)
 /* ------------------------------------------------------------------ huge pages */
 
 /* Let the huge page of index come, which lies in the free run [start, end), if nobody has touched any of it. */
-static size_t huge_at(struct km_range *range, size_t start, size_t end, size_t index)
+static size_t huge_at(struct km_zone *zone, struct km_range *range, size_t start, size_t end, size_t index)
 {
 	size_t first = km_align_down(index, KM_HUGE_PAGES);
 
 	if (first < start || first + KM_HUGE_PAGES > end || km_bits_count(range->dirty, first, KM_HUGE_PAGES) ||
 	    pages_dirty() + KM_HUGE_PAGES > dirty_bound())
 		return 0;
-	if (!km_os_huge(range->base + (first << KM_PAGE_SHIFT), KM_HUGE_PAGES << KM_PAGE_SHIFT))
+	/* The system is asked again when slabs have as much more. */
+	if (!km_os_huge(range->base + (first << KM_PAGE_SHIFT), KM_HUGE_PAGES << KM_PAGE_SHIFT)) {
+		zone->small = 0;
 		return 0;
+	}
 	/* All of it may be resident, also where the system stopped half-way. */
 	km_bits_change(range->dirty, first, KM_HUGE_PAGES, true);
 	km_debug(first + KM_HUGE_PAGES <= range->ready, "a huge page that comes ahead is committed");
@@ -126,9 +129,9 @@ size_t km_resident_ahead(struct km_zone *zone, struct km_range *range, size_t st
 	if (!km_arena.huge || count > KM_SMALL_PAGES || zone->small < KM_HUGE_PAGES / 2 ||
 	    km_pages_used() < HUGE_FROM_PAGES)
 		return 0;
-	size_t more = huge_at(range, start, end, first);
-	if (!more && first / KM_HUGE_PAGES != last / KM_HUGE_PAGES)
-		more = huge_at(range, start, end, last);
+	size_t more = huge_at(zone, range, start, end, first);
+	if (!more && zone->small && first / KM_HUGE_PAGES != last / KM_HUGE_PAGES)
+		more = huge_at(zone, range, start, end, last);
 	if (more)
 		zone->small = 0;
 	return more;

@@ -45,7 +45,8 @@ int km_os_purge(void *p, size_t bytes);
 /*
  * Make a committed range that nobody has touched resident now, by huge pages where the system has some, and only now:
  * where its background collapsing may find it later, what was given back in small pieces comes back resident. False:
- * nothing was touched. True: all of it may be resident.
+ * nothing was touched: the system refuses, or the program has switched huge pages off (PR_SET_THP_DISABLE). True: all
+ * of it may be resident.
  */
 bool km_os_huge(void *p, size_t bytes);
 /* A mapping of its own, readable, writable, zero; NULL where there is none. */

@@ -242,9 +242,12 @@ int km_os_purge(void *p, size_t bytes)
 
 bool km_os_huge(void *p, size_t bytes)
 {
-	int result, ignored;
+	int result, ignored, off = 0;
 
-	if (fault("huge"))
+	/* Switched off, small pages would come in its place. 3 says: but for those that are asked for (Linux 6.18). */
+	if (!km_os_is_shut())
+		KEEP_ERRNO(off, prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
+	if (fault("huge") || off == 1)
 		return false;
 	KEEP_ERRNO(result, madvise(p, bytes, MADV_HUGEPAGE));
 	if (result)

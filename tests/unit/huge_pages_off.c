@@ -1,0 +1,62 @@
+/*
+ * huge_pages_off: a program that has switched huge pages off for itself (PR_SET_THP_DISABLE) gets none ahead from us,
+ * nor the small pages that would come in their place: nothing is resident that it did not touch. Switched on again,
+ * they come; and the system is asked about it now and then only.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "kit/check.h"
+#include "port/os.h"
+
+#define OBJECTS	16384u		/* 64 MiB */
+
+static void *object[OBJECTS];
+static unsigned asked;
+
+static bool count(const char *call)
+{
+	asked += !strcmp(call, "huge");
+	return false;
+}
+
+/* Most pages that were free and resident while so much was allocated and touched. */
+static unsigned long grow(struct kmem_cache *cache)
+{
+	unsigned long most = 0;
+
+	for (unsigned i = 0; i < OBJECTS; i++) {
+		struct kmem_stats stats;
+
+		NEED((object[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+		memset(object[i], 1, 4096);
+		kmem_get_stats(&stats);
+		most = stats.pages_free_dirty > most ? stats.pages_free_dirty : most;
+	}
+	for (unsigned i = 0; i < OBJECTS; i++)
+		kmem_cache_free(cache, object[i]);
+	kmem_shrink_all();
+	return most;
+}
+
+int main(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("pages", 4096, NULL, 0);
+
+	NEED(cache);
+	km_os_fault = count;
+	NEED(!prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0));
+	CHECK(grow(cache) == 0);
+	/* A huge page's worth of slabs between two questions, about. */
+	CHECK(asked <= OBJECTS / 256 + 2);
+	NEED(!prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0));
+	asked = 0;
+	CHECK(grow(cache) > 0);
+	CHECK(asked > 0);
+	return failures != 0;
+}

@@ -1,8 +1,6 @@
 /*
- * `kmem debug`: debugging of a cache in a running program, switched on and off from outside of it. The command writes a
- * request into the process's mailbox (src/cache/mail.h), which the next miss there serves, and waits for the answer.
- * Invariant: nothing but that mailbox is written to, at an address that the process's own record names; what is not
- * served in time is taken back.
+ * `kmem debug`: debugging of a cache in a running program, switched on and off from outside of it, by a request to the
+ * process (ask.c).
  *
  * Exit status: 0; 1 what could not be done, or not in time; 2 wrong usage.
  */
@@ -12,17 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "cache/mail.h"
-#include "cache/root.h"
+#include "ask.h"
 #include "info/info.h"
 #include "kmem.h"
-
-#define WAIT_MS		10000u
-#define MOST_WAIT_S	3600
-#define STEP_US		2000u
 
 static const char usage_text[] =
 	"usage: kmem debug PID                    which caches are debugged, and how\n"
@@ -100,75 +91,12 @@ static int list(pid_t pid)
 
 /* ------------------------------------------------------------------ a request */
 
-struct asking {
-	struct target target;
-	pid_t pid;
-	char *mail;			/* there */
-	uint32_t number;
-	struct km_mail_request request;
-	unsigned wait_ms;
-};
-
-#define PLACE(asking, member) ((asking)->mail + offsetof(struct km_mail, member))
-
-static uint64_t now_ms(void)
+/* Why a request was not done. */
+static int say(pid_t pid, const struct km_mail_request *request, int error)
 {
-	struct timespec now;
+	const char *cache = request->cache;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-static int unreadable(const struct asking *asking)
-{
-	return info_complain("debug", asking->pid, asking->target.result, asking->target.version);
-}
-
-/* The mailbox of the copy that is in use; NULL: *status says why. */
-static char *find_mail(struct asking *asking, int *status)
-{
-	static struct info_root roots[INFO_MAX_ROOTS];
-	size_t count = target_roots_in_use(&asking->target, roots);
-	const struct km_root *record = &roots[0].record;
-
-	*status = 1;
-	if (!count)
-		*status = unreadable(asking);
-	else if (!layout_has(&roots[0].layout, "root.mail root.control"))
-		kmem_failed(1, "debug", "%d: runs libkmem %s, which can't be asked", asking->pid,
-			    asking->target.version);
-	else if (record->control == KM_CONTROL_OFF)
-		kmem_failed(1, "debug", "%d: runs with KMEM_OPTIONS=control:0, and can't be asked", asking->pid);
-	else if (record->control != KM_CONTROL_ON || !record->mail)
-		kmem_failed(1, "debug", "%d: is linked without debugging (-Wl,-u,kmem_cache_validate)", asking->pid);
-	else
-		return (char *)(uintptr_t)record->mail;
-	return NULL;
-}
-
-/* False: it could not be written, and that was said. */
-static bool ask(struct asking *asking, const struct km_mail *before)
-{
-	asking->number = (uint32_t)now_ms() * 2654435761u ^ (uint32_t)getpid() << 16;
-	if (asking->number == before->answered || asking->number == before->asked)
-		asking->number++;
-	if (target_write(&asking->target, PLACE(asking, request), &asking->request, sizeof(asking->request)) &&
-	    target_write(&asking->target, PLACE(asking, asked), &asking->number, sizeof(asking->number)))
-		return true;
-	unreadable(asking);
-	return false;
-}
-
-static int say(const struct asking *asking, const struct km_mail *mail)
-{
-	const char *cache = asking->request.cache;
-	pid_t pid = asking->pid;
-
-	if (memcmp(&mail->done, &asking->request, sizeof(mail->done)))
-		return kmem_failed(1, "debug", "%d: somebody else asked at the same time: try again", pid);
-	switch (-mail->result) {
-	case 0:
-		return 0;
+	switch (error) {
 	case ENOENT:
 		return kmem_failed(1, "debug", "%d: no cache '%s'; kmem debug %d lists them", pid, cache, pid);
 	case ENODATA:
@@ -181,50 +109,8 @@ static int say(const struct asking *asking, const struct km_mail *mail)
 		return kmem_failed(1, "debug", "%d: %s is a private group's, or the letters are unknown there", pid,
 				   cache);
 	default:
-		return kmem_failed(1, "debug", "%d: %s: %s", pid, cache, strerror(-mail->result & 0xfff));
+		return kmem_failed(1, "debug", "%d: %s: %s", pid, cache, strerror(error & 0xfff));
 	}
-}
-
-/* Nobody answered: the request is taken back, unless it is served just now. */
-static int give_up(struct asking *asking, const struct km_mail *mail)
-{
-	target_write(&asking->target, PLACE(asking, asked), &mail->answered, sizeof(mail->answered));
-	return kmem_failed(1, "debug", "%d: no answer in %u s: it neither got nor gave back memory that was not ready. "
-			   "Try again while it works, or with --wait", asking->pid, asking->wait_ms / 1000);
-}
-
-static int wait_for_answer(struct asking *asking)
-{
-	uint64_t end = now_ms() + asking->wait_ms;
-	struct km_mail mail;
-
-	for (;;) {
-		if (!target_read(&asking->target, &mail, asking->mail, sizeof(mail)))
-			return unreadable(asking);
-		if (mail.answered == asking->number)
-			return say(asking, &mail);
-		if (now_ms() >= end)
-			return give_up(asking, &mail);
-		usleep(STEP_US);
-	}
-}
-
-static int ask_and_wait(pid_t pid, const struct km_mail_request *request, unsigned wait_ms)
-{
-	struct asking asking = {
-		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
-	};
-	struct km_mail before;
-	int status;
-
-	asking.mail = find_mail(&asking, &status);
-	if (!asking.mail)
-		return status;
-	if (!target_read(&asking.target, &before, asking.mail, sizeof(before)))
-		return unreadable(&asking);
-	if (before.version != KM_MAIL_VERSION)
-		return kmem_failed(1, "debug", "%d: its mailbox is another: use the kmem that came with it", pid);
-	return ask(&asking, &before) ? wait_for_answer(&asking) : 1;
 }
 
 static int switch_cache(pid_t pid, const char *cache, const char *text, unsigned wait_ms)
@@ -236,27 +122,17 @@ static int switch_cache(pid_t pid, const char *cache, const char *text, unsigned
 				   sizeof(request.cache) - 1);
 	strcpy(request.cache, cache);
 	strcpy(request.letters, text);
-	return ask_and_wait(pid, &request, wait_ms);
+	return kmem_ask("debug", pid, &request, wait_ms, say);
 }
 
 static int report_leaks(pid_t pid, unsigned wait_ms)
 {
 	struct km_mail_request request = { .command = KM_MAIL_LEAKS };
 
-	return ask_and_wait(pid, &request, wait_ms);
+	return kmem_ask("debug", pid, &request, wait_ms, say);
 }
 
 /* ------------------------------------------------------------------ the command */
-
-static unsigned parse_wait(const char *text)
-{
-	char *end;
-	long seconds = strtol(text, &end, 10);
-
-	if (!*text || *end || seconds < 1 || seconds > MOST_WAIT_S)
-		kmem_usage("debug", "--wait: '%s' is no number of seconds from 1 to %d", text, MOST_WAIT_S);
-	return (unsigned)seconds * 1000;
-}
 
 int cmd_debug(int argc, char **argv)
 {
@@ -264,7 +140,7 @@ int cmd_debug(int argc, char **argv)
 		{ "wait", required_argument, NULL, 'w' }, { "leaks", no_argument, NULL, 'l' },
 		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
-	unsigned wait_ms = WAIT_MS;
+	unsigned wait_ms = KMEM_ASK_MS;
 	bool leaks = false;
 	int code;
 
@@ -279,7 +155,7 @@ int cmd_debug(int argc, char **argv)
 		if (code == 'l')
 			leaks = true;
 		else
-			wait_ms = parse_wait(optarg);
+			wait_ms = kmem_ask_wait("debug", optarg);
 	}
 	argc -= optind;
 	argv += optind;

@@ -19,6 +19,7 @@ static const char help_text[] =
 	"       kmem diff BEFORE AFTER                           what has grown\n"
 	"       kmem bench BENCH... [OPTION...]                  measure\n"
 	"       kmem debug PID [CACHE LETTERS]                   debug one that runs\n"
+	"       kmem shrink PID [CACHE]                          memory goes back from one\n"
 	"       kmem symbols [FILE]                              name functions\n"
 	"       kmem --help | --version\n"
 	"Each subcommand has --help. The manual page kmem(1) says the rest.\n";
@@ -34,6 +35,7 @@ static const struct {
 	{ "debug", cmd_debug },
 	{ "top", cmd_top },
 	{ "diff", cmd_diff },
+	{ "shrink", cmd_shrink },
 };
 
 static void complain(const char *command, const char *format, va_list arguments)

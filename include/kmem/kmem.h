@@ -512,6 +512,16 @@ KMEM_API int kmem_cache_shrink(struct kmem_cache *cache);
 /* kmem_shrink_all - shrink every cache, and give all free pages back to the system. Returns the bytes given back. Not
  * from a signal handler. */
 KMEM_API size_t kmem_shrink_all(void);
+/*
+ * kmem_idle - the program falls silent: what lies ready goes back, and free pages go to the system, as they would if
+ * calls went on and nobody needed them. For a server before it waits for its next request, and others that do not call
+ * the allocator for long: there is no thread that would do it. Live objects, and debugged ones, are not touched; the
+ * next allocations are misses. It waits for no lock: where another thread is just giving memory back, that one does
+ * it. One call visits 16,384 caches at most; where there are more, the next call goes on. Does nothing where the
+ * program has forbidden itself system calls, and in a handler that struck inside of the allocator. errno is kept. Any
+ * thread; not from a signal handler. Kernel: has shrinkers and a timer.
+ */
+KMEM_API void kmem_idle(void);
 /* kmem_cache_size - bytes of one object, as asked for at creation. Any context. */
 KMEM_API unsigned int kmem_cache_size(const struct kmem_cache *cache);
 /* kmem_cache_name - the name, as it was stored; lives as long as the cache. Any context. */

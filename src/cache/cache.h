@@ -317,5 +317,13 @@ extern km_hidden const struct km_hooks km_probe_hooks;
 
 void km_reclaim_start(void);
 void km_reclaim_fork(bool before, bool child);
+/*
+ * A part of a round in which all caches give back what lies ready, as where nobody came by for long; behind the last
+ * one free pages go to the system. Begins one where *begun is false. True: it is through. A part visits a few caches
+ * only; where another thread is at it, or has the registry, it does nothing. With km_front_busy set.
+ */
+bool km_reclaim_part(bool *begun);
+/* The same of the caches of that name, at once: 0, -ENOENT, or -EAGAIN where another thread is at it. */
+int km_reclaim_named(const char *name);
 
 #endif

@@ -24,6 +24,7 @@ enum km_mail_command {
 	/* A profile (front/profile.h) of caches of that name, or of all: letters "BYTES:SECONDS", both in digits: the
 	 * mean between two samples, and how long at most; "" or "0": the one that was asked for ends. */
 	KM_MAIL_PROFILE,
+	KM_MAIL_SHRINK,			/* caches of that name give back what lies ready; no name: all, as kmem_idle */
 };
 
 struct km_mail_request {

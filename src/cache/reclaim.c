@@ -4,6 +4,8 @@
  * more than a quarter of what is in use plus a floor and a swing, whatever the clock says; and a tick visits a few
  * caches only, however many there are: the next one goes on with the others.
  */
+#include <errno.h>
+
 #include "../page/ahead.h"
 #include "../page/big.h"
 #include "../page/meta.h"
@@ -268,6 +270,85 @@ static void tick(void)
 		if (!fell && !km_pages_too_dirty())
 			return;
 	}
+}
+
+/* ------------------------------------------------------------------ what others ask for */
+
+bool km_reclaim_part(bool *begun)
+{
+	const struct km_round *round = &km_rounds[KM_ROUND_REAP];
+
+	km_debug(km_front_busy, "a round is for who is busy");
+	if (km_no_calls || !km_trylock(&reclaim.lock))
+		return false;
+	/* Another thread may have ended it meanwhile. */
+	bool first = !*begun;
+	if (first)
+		km_rounds[KM_ROUND_REAP].left = 0;
+	if (first || round->left)
+		reap(km_os_now_ms(), first, first);
+	*begun = true;
+	bool through = !round->left;
+	if (through) {
+		km_store(&reclaim.peak_pages, km_pages_used());
+		km_meta_trim(true);
+		km_big_offer();
+		km_ranges_release(true);
+	}
+	km_unlock(&reclaim.lock);
+	return through;
+}
+
+/* Caches that one call visits, at most: MAX_VISITS each. A program with more has the rest from the next call. */
+#define MAX_PARTS 64
+
+void kmem_idle(void)
+{
+	bool begun = false;
+
+	/* In a handler that struck inside of the allocator the locks may be its own thread's. */
+	if (km_front_busy || !km_boot())
+		return;
+	bool was = km_busy_begin();
+	for (int parts = MAX_PARTS; parts && !km_reclaim_part(&begun) && begun; parts--)
+		;
+	km_busy_end(was);
+}
+
+struct naming {
+	const char *name;
+	unsigned count;
+};
+
+/* A sibling has its cache's name, or comes with it. */
+static int shrink_named(struct kmem_cache *cache, void *arg)
+{
+	struct naming *naming = arg;
+	const struct kmem_cache *known = cache->sibling_of ?: cache;
+
+	if (__builtin_strcmp(known->name, naming->name))
+		return 0;
+	km_front_drain(cache);
+	cache->engine->shrink(cache);
+	naming->count++;
+	return 0;
+}
+
+int km_reclaim_named(const char *name)
+{
+	struct naming naming = { name, 0 };
+
+	km_debug(km_front_busy, "who shrinks is busy");
+	if (km_no_calls || !km_trylock(&reclaim.lock))
+		return -EAGAIN;
+	bool locked = km_registry_trylock();
+	if (locked) {
+		km_registry_each(shrink_named, &naming);
+		km_registry_unlock();
+		km_pages_purge(0);
+	}
+	km_unlock(&reclaim.lock);
+	return !locked ? -EAGAIN : naming.count ? 0 : -ENOENT;
 }
 
 static int flush_cache(struct kmem_cache *cache, void *arg)

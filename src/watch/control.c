@@ -27,6 +27,8 @@ static struct {
 	uint64_t until;			/* ... how long */
 	uint32_t tried;			/* the last one for which a library was loaded, or not */
 	uint64_t next_look;
+	uint32_t shrinks_for;		/* a request by which all caches are being shrunk, ... */
+	bool begun;			/* ... and the round for it is under way */
 } control;
 
 /* ------------------------------------------------------------------ one request */
@@ -58,6 +60,8 @@ static void read_order(struct order *order)
 		order->result = 0;
 	if (request->command == KM_MAIL_PROFILE && is_ended(request->cache, sizeof(request->cache)) &&
 	    is_ended(request->letters, sizeof(request->letters)))
+		order->result = 0;
+	if (request->command == KM_MAIL_SHRINK && is_ended(request->cache, sizeof(request->cache)))
 		order->result = 0;
 	if (request->command == KM_MAIL_DEBUG && is_ended(request->cache, sizeof(request->cache)) &&
 	    is_ended(request->letters, sizeof(request->letters)) && request->cache[0] &&
@@ -103,7 +107,7 @@ static void serve(struct order *order, uint32_t number)
 		order->result = order->report ? 0 : -ENODATA;
 	} else if (order->request.command == KM_MAIL_PROFILE) {
 		order->result = order->result ?: km_profile_ask(&order->request);
-	} else if (!order->result) {
+	} else if (order->request.command == KM_MAIL_DEBUG && !order->result) {
 		km_registry_each(serve_cache, order);
 		if (!order->count)
 			order->result = -ENOENT;
@@ -183,6 +187,20 @@ static bool is_time(const struct order *order, uint32_t number)
 
 /* ------------------------------------------------------------------ now and then */
 
+/* A round over all caches may take several ticks. False: it is not through, or another thread is at it. */
+static bool shrink(struct order *order, uint32_t number)
+{
+	if (order->request.cache[0]) {
+		order->result = km_reclaim_named(order->request.cache);
+		return order->result != -EAGAIN;
+	}
+	if (km_swap_acquire(&control.shrinks_for, number) != number)
+		km_store(&control.begun, false);
+	bool begun = km_load(&control.begun), through = km_reclaim_part(&begun);
+	km_store(&control.begun, begun);
+	return through;
+}
+
 static void look_for_mail(void)
 {
 	/* Acquire: the rest was written before. The writer is another process, whose system calls are in order. */
@@ -192,6 +210,8 @@ static void look_for_mail(void)
 	if (!km_options.control || number == km_load(&km_mail.answered))
 		return;
 	read_order(&order);
+	if (order.request.command == KM_MAIL_SHRINK && !order.result && !shrink(&order, number))
+		return;
 	if (!is_time(&order, number) || !km_registry_trylock())
 		return;
 	/* Another thread may have been here. */

@@ -66,6 +66,19 @@ static int ask_for(uint32_t number, const char *name, const char *letters)
 	return ask(number, &request);
 }
 
+static void shrinks(void)
+{
+	struct km_mail_request shrink = { .command = KM_MAIL_SHRINK, .cache = "mailbox" };
+
+	NEED(ask(21, &shrink) == 0);
+	strcpy(shrink.cache, "nobody");
+	NEED(ask(22, &shrink) == -ENOENT);
+	memset(shrink.cache, 'x', sizeof(shrink.cache));
+	NEED(ask(23, &shrink) == -EINVAL);
+	memset(shrink.cache, 0, sizeof(shrink.cache));
+	NEED(ask(24, &shrink) == 0);
+}
+
 static void by_the_book(void)
 {
 	NEED(km_mail.version == KM_MAIL_VERSION);
@@ -162,6 +175,7 @@ int main(void)
 	srandom(seed);
 	cache = kmem_cache_create("mailbox", 64, NULL, 0);
 	by_the_book();
+	shrinks();
 	pid_t child = fork();
 	NEED(child >= 0);
 	if (!child) {

@@ -1,0 +1,20 @@
+/* A request to a running program, and its answer (ask.c). */
+#ifndef KMEM_COMMAND_ASK_H
+#define KMEM_COMMAND_ASK_H
+
+#include <sys/types.h>
+
+#include "cache/mail.h"
+
+#define KMEM_ASK_MS	10000u	/* how long an answer is waited for, where nothing else is said */
+
+/* One line that says why it was not done, and the status. */
+typedef int kmem_why_not(pid_t pid, const struct km_mail_request *request, int error);
+
+/* 0, or the status where one line on stderr says why. */
+int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *request, unsigned wait_ms,
+	     kmem_why_not *why_not);
+/* Milliseconds of --wait=SECONDS, or wrong usage. */
+unsigned kmem_ask_wait(const char *command, const char *text);
+
+#endif

@@ -1,0 +1,105 @@
+/*
+ * idle: after kmem_idle nothing lies ready that nobody has: shelves and barns are empty, no slab is without an object
+ * that is out, and no free page is resident; what is live is as it was. Other threads go on meanwhile; from within a
+ * visit of all caches, and where there are very many, it ends. Disciplines: all.
+ */
+#include <pthread.h>
+
+#include <kmem/stats.h>
+
+#include "kit/api.h"
+
+#define MANY	20000u
+
+static void *object[MANY];
+
+static void fill(struct kmem_cache *cache, unsigned keep_each)
+{
+	for (unsigned i = 0; i < MANY; i++)
+		NEED((object[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	for (unsigned i = 0; i < MANY; i++) {
+		memset(object[i], (int)i, 100);
+		if (!keep_each || i % keep_each)
+			kmem_cache_free(cache, object[i]);
+	}
+}
+
+static void comes_back(void)
+{
+	struct kmem_cache *none = make("none stays", 100), *some = make("some stay", 100);
+	struct kmem_cache_stats stats;
+	struct kmem_stats all;
+
+	fill(none, 0);
+	fill(some, 1000);
+	void *large = kvmalloc(10 << 20, GFP_KERNEL);
+	memset(large, 1, 10 << 20);
+	kvfree(large);
+	kmem_idle();
+	kmem_cache_get_stats(none, &stats);
+	NEED(!stats.shelf_objects && !stats.total_slabs);
+	kmem_cache_get_stats(some, &stats);
+	NEED(!stats.shelf_objects && stats.active_objects == MANY / 1000 && stats.total_slabs <= MANY / 1000);
+	kmem_get_stats(&all);
+	NEED(!all.pages_free_dirty);
+	for (unsigned i = 0; i < MANY; i += 1000) {
+		for (unsigned at = 0; at < 100; at++)
+			NEED(((unsigned char *)object[i])[at] == (unsigned char)i);
+		kmem_cache_free(some, object[i]);
+	}
+	/* As often as one likes. */
+	for (unsigned i = 0; i < 100; i++)
+		kmem_idle();
+	NEED(kmem_check_all() == 0);
+}
+
+static int stop;
+
+static void *works(void *cache)
+{
+	void *some[100];
+
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		for (unsigned i = 0; i < 100; i++)
+			NEED((some[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+		for (unsigned i = 0; i < 100; i++)
+			kmem_cache_free(cache, some[i]);
+	}
+	return NULL;
+}
+
+static void others_work(void)
+{
+	struct kmem_cache *cache = make("others", 64);
+	struct kmem_cache_stats stats;
+	pthread_t thread[3];
+
+	for (unsigned i = 0; i < 3; i++)
+		NEED(!pthread_create(&thread[i], NULL, works, cache));
+	for (unsigned i = 0; i < 50; i++)
+		kmem_idle();
+	__atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	kmem_idle();
+	kmem_cache_get_stats(cache, &stats);
+	NEED(!stats.active_objects && !stats.total_objects);
+	NEED(kmem_check_all() == 0);
+}
+
+static int visit(struct kmem_cache *cache, void *arg)
+{
+	kmem_idle();
+	return 0;
+}
+
+static void within_a_visit(void)
+{
+	NEED(kmem_for_each_cache(visit, NULL) == 0);
+	NEED(kmem_check_all() == 0);
+}
+
+static const struct test_case cases[] = {
+	{ "comes back", comes_back }, { "others work", others_work }, { "within a visit", within_a_visit },
+};
+API_MAIN(cases)

@@ -170,13 +170,38 @@ km_inline struct kmem_cache *km_quick_cache(const void *object)
 size_t km_watched_bytes(const struct kmem_cache *cache, const void *p) km_cold;
 /* The bytes that the user has of an object: those that rounding up adds as well, where nothing of the cache's is kept
  * there. */
+km_inline size_t km_room_of(const struct kmem_cache *cache)
+{
+	return km_likely(cache->cleared && !(cache->flags & SLAB_TYPESAFE_BY_RCU)) ? cache->size : cache->object_size;
+}
+/* ... where a sanitizer may be told of them. */
 km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
 {
 	if (km_unlikely(km_sanitizer.objects))
 		return km_watched_bytes(cache, p) ?: cache->object_size;
-	return km_likely(cache->cleared && !(cache->flags & SLAB_TYPESAFE_BY_RCU)) ? cache->size : cache->object_size;
+	return km_room_of(cache);
 }
 size_t km_usable_size(const void *p, const char *function);
+
+/* ---- sized.c */
+
+/* No realloc is a hit, and sizes that frees name are looked at: frees are proved, or some objects are looked at. */
+extern km_hidden bool km_looks_closer;
+/* Somebody has the object, as far as is known: its cache's frees are proved, or it is debugged. */
+bool km_is_out(const struct kmem_cache *cache, const void *p);
+/* km_usable_of, of such a cache; 0: nobody has it, which was said. */
+size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char *function) km_cold;
+
+/* A free that names the bytes. */
+struct km_sized {
+	size_t size, align;		/* 0 < size */
+	bool resized;			/* a call may have shrunk it where it is */
+	const char *function;
+	/* Where the caller is malloc: may the object, of `have` bytes, be what such a call got? */
+	bool (*serves)(const struct kmem_cache *cache, size_t have, const struct km_sized *call);
+};
+/* May p have been asked for so? False: it may not, which was said. */
+bool km_size_fits(const void *p, const struct km_sized *call) km_cold;
 
 /* guarded.c: the bytes of a guarded object, and its cache. */
 size_t km_guarded_bytes(const void *p, const char *function) km_cold;

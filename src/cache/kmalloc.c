@@ -9,6 +9,7 @@
 #include "../page/big.h"
 #include "../page/guarded.h"
 #include "../port/die.h"
+#include "../port/hardened.h"
 #include "ready.h"
 
 static const struct {
@@ -302,6 +303,7 @@ bool km_kmalloc_start(void)
 {
 	size_t step = 1;
 
+	km_looks_closer = km_sanitizer.objects || km_hardening.live;
 	if (km_sanitizer.objects)
 		most_direct = km_direct.usual[KM_DOOR_KMALLOC] = 0;
 	if (km_options.engine->shared_pages)
@@ -545,7 +547,7 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 		return is_sized(p, function) ? km_engine_sized()->usable(p) : 0;
 	struct kmem_cache *cache = cache_of_object(p);
 	if (cache)
-		return (km_unlikely(cache->hooks != NULL) ? km_watched_bytes(cache, p) : 0) ?: km_usable_of(cache, p);
+		return km_bytes_if_out(cache, p, function);
 	if (km_unlikely(km_sanitizer.objects) && km_large_asked((void *)p))
 		return *km_large_asked((void *)p);
 	bool was = km_busy_begin();
@@ -563,7 +565,9 @@ size_t km_usable_size(const void *p, const char *function)
 {
 	struct kmem_cache *cache = km_quick_cache(p);
 
-	return km_likely(cache) ? km_usable_of(cache, p) : usable_size_missed(p, function);
+	if (km_unlikely(!cache))
+		return usable_size_missed(p, function);
+	return km_likely(!cache->live_shift) ? km_usable_of(cache, p) : km_bytes_if_out(cache, p, function);
 }
 
 struct kmem_cache *km_cache_of(const void *object)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../cache/ready.h"
+#include "../page/guarded.h"
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../account/memcg.h"
@@ -207,6 +208,18 @@ void km_malloc_free_miss(void *p, const char *function)
 	km_free_any_miss(p, function);
 }
 
+/* Has a call that names the bytes a right to name those? A block that is none, or free, goes on: its free tells. */
+void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function)
+{
+	const struct km_sized call = { .size = size ?: 1, .align = align, .resized = function[0] == 'f',
+				       .function = function, .serves = km_malloc_serves };
+
+	if (km_unlikely(km_looks_closer | km_watched_sizes | (km_block_hooks != NULL) | km_is_guarded(p)) &&
+	    !is_early(p))
+		km_size_fits(p, &call);
+	km_malloc_free_miss(p, function);
+}
+
 static size_t usable(const void *p, const char *function)
 {
 	if (km_unlikely(is_early(p)))
@@ -321,9 +334,9 @@ KMEM_API km_hit_path void *realloc(void *p, size_t size)
 
 	/* The ordinary cases of resize(): from an object to an object. */
 	if (km_unlikely(!cache) || km_unlikely(!km_id_valid(id, p)) || km_unlikely(size - 1 >= KM_MALLOC_MAX_SMALL) ||
-	    km_unlikely(km_sanitizer.objects))
+	    km_unlikely(km_looks_closer))
 		return realloc_slowly(p, size);
-	size_t old = km_usable_of(cache, p);
+	size_t old = km_room_of(cache);
 	return is_enough(old, size) ? p : move_object(p, size, old, id);
 }
 
@@ -336,15 +349,19 @@ KMEM_API void *reallocarray(void *p, size_t n, size_t size)
 	return realloc(p, bytes);
 }
 
-/* C23: the size is the caller's promise; we know it anyway. */
-KMEM_API void free_sized(void *p, size_t size km_unused)
+/* C23: the size is the caller's promise, which a miss may look at. */
+KMEM_API km_hit_path void free_sized(void *p, size_t size)
 {
-	free(p);
+	if (km_likely(km_front_push_any(p)))
+		return;
+	km_malloc_free_sized_miss(p, 1, size, "free_sized");
 }
 
-KMEM_API void free_aligned_sized(void *p, size_t align km_unused, size_t size km_unused)
+KMEM_API km_hit_path void free_aligned_sized(void *p, size_t align, size_t size)
 {
-	free(p);
+	if (km_likely(km_front_push_any(p)))
+		return;
+	km_malloc_free_sized_miss(p, align, size, "free_aligned_sized");
 }
 
 KMEM_API void cfree(void *p)

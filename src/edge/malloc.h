@@ -33,6 +33,11 @@ void *km_malloc_miss(size_t size) km_cold;
 void *km_malloc_aligned(size_t align, size_t size);
 /* Free p, having missed; `function` is who the caller called. */
 void km_malloc_free_miss(void *p, const char *function) km_cold;
+/* The same of a call that names the bytes, and the alignment, that were asked for. */
+void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function) km_cold;
+struct km_sized;
+/* Is it malloc's, and did it serve such a request? Any that it had room for, where it is another's. */
+bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct km_sized *call) km_cold;
 
 /*
  * The size that a request aligned to `align`, a power of two of at most a page, goes by: a class that serves a multiple

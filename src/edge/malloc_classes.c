@@ -196,6 +196,41 @@ struct kmem_cache *km_malloc_cache(size_t size)
 	return size <= 256 || km_unlikely(!cache) ? cache : cache_for_part(class, size, cache);
 }
 
+/* Of the classes' and parts' own: that of the sizes up to `size`, which part may have come later. */
+static bool serves_size(const struct kmem_cache *cache, size_t size)
+{
+	unsigned class = class_of(size);
+
+	if (cache == km_load(&cache_of_class[class]) || cache == km_load(&watched_of_class[class]))
+		return true;
+	if (size <= 256)
+		return false;
+	size_t low = bytes_of(class - 1), width = km_max((bytes_of(class) - low) / PARTS, KM_MALLOC_ALIGN);
+	unsigned part = (unsigned)((size - 1 - low) >> km_ilog2(width));
+
+	km_debug(part < PARTS, "a size is in one of its class's parts");
+	return cache == km_load(&cache_of_part[class][part]);
+}
+
+/* As malloc goes from a size to a cache; or as realloc leaves a block where it is (is_enough, malloc.c). */
+bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct km_sized *call)
+{
+	const size_t by = call->align <= KM_MALLOC_ALIGN ? call->size : km_malloc_aligned_size(call->align, call->size);
+
+	cache = cache->sibling_of ?: cache;
+	if (call->size > have)
+		return false;
+	if (call->resized && call->size >= have / 2)
+		return true;
+	if (cache == km_kmalloc_sized)
+		return km_align_up(call->size, KM_SIZED_UNIT) == have;
+	if (!(cache->flags & SLAB_KMALLOC))
+		return true;
+	if (!serves_size(cache, cache->object_size))
+		return call->size > have / 4 || have <= 64;
+	return by <= KM_MALLOC_MAX_SMALL && serves_size(cache, by);
+}
+
 struct kmem_cache *km_malloc_watched(size_t size)
 {
 	/* Acquire pairs with is_first. */

@@ -197,14 +197,36 @@ OPERATOR void *_ZnamSt11align_val_tRKSt9nothrow_t(size_t size, size_t align, con
 #define ALIGNED_DELETE(name, base, ...) OPERATOR void name(void *p, ##__VA_ARGS__) { base(p, align); }
 
 DELETE(_ZdaPv, _ZdlPv)
-DELETE(_ZdlPvm, _ZdlPv, size_t size km_unused)
-DELETE(_ZdaPvm, _ZdaPv, size_t size km_unused)
 DELETE(_ZdlPvRKSt9nothrow_t, _ZdlPv, const void *nothrow km_unused)
 DELETE(_ZdaPvRKSt9nothrow_t, _ZdaPv, const void *nothrow km_unused)
 ALIGNED_DELETE(_ZdaPvSt11align_val_t, _ZdlPvSt11align_val_t, size_t align)
-ALIGNED_DELETE(_ZdlPvmSt11align_val_t, _ZdlPvSt11align_val_t, size_t size km_unused, size_t align)
-ALIGNED_DELETE(_ZdaPvmSt11align_val_t, _ZdaPvSt11align_val_t, size_t size km_unused, size_t align)
 ALIGNED_DELETE(_ZdlPvSt11align_val_tRKSt9nothrow_t, _ZdlPvSt11align_val_t, size_t align,
 	       const void *nothrow km_unused)
 ALIGNED_DELETE(_ZdaPvSt11align_val_tRKSt9nothrow_t, _ZdaPvSt11align_val_t, size_t align,
 	       const void *nothrow km_unused)
+
+/* ------------------------------------------------------------------ delete by size */
+
+static void own_delete(void *p) __attribute__((alias("_ZdlPv")));
+static void own_delete_array(void *p) __attribute__((alias("_ZdaPv")));
+static void own_aligned_delete(void *p, size_t align) __attribute__((alias("_ZdlPvSt11align_val_t")));
+static void own_aligned_delete_array(void *p, size_t align) __attribute__((alias("_ZdaPvSt11align_val_t")));
+
+/* Where the form without a size was replaced, it gets the object; else the size may be looked at. */
+#define SIZED_DELETE(name, ours, call_theirs, align, ...)					\
+	OPERATOR void name(void *p, size_t size, ##__VA_ARGS__)					\
+	{											\
+		if (km_unlikely(!(ours)))							\
+			call_theirs;								\
+		else if (km_unlikely(!km_front_push_any(p)))					\
+			km_malloc_free_sized_miss(p, align, size, "operator delete");		\
+	}
+
+SIZED_DELETE(_ZdlPvm, IS_OURS(_ZdlPv, own_delete), _ZdlPv(p), 1)
+SIZED_DELETE(_ZdaPvm, IS_OURS(_ZdaPv, own_delete_array) && IS_OURS(_ZdlPv, own_delete), _ZdaPv(p), 1)
+SIZED_DELETE(_ZdlPvmSt11align_val_t, IS_OURS(_ZdlPvSt11align_val_t, own_aligned_delete),
+	     _ZdlPvSt11align_val_t(p, align), align, size_t align)
+SIZED_DELETE(_ZdaPvmSt11align_val_t,
+	     IS_OURS(_ZdaPvSt11align_val_t, own_aligned_delete_array) &&
+	     IS_OURS(_ZdlPvSt11align_val_t, own_aligned_delete),
+	     _ZdaPvSt11align_val_t(p, align), align, size_t align)

@@ -472,6 +472,19 @@ km_inline void km_front_free_of(uintptr_t id, void *object)
 	km_free_miss(km_hot.caches[id], object);
 }
 
+/* The hit alone of what follows: false, and nothing was done, for any other reason as well. */
+km_inline bool km_front_push_any(void *object)
+{
+#ifdef KMEM_HAVE_RSEQ
+	uintptr_t id;
+
+	return km_rseq_push_any(object, &id);
+#else
+	(void)object;
+	return false;
+#endif
+}
+
 /*
  * Free an object whatever its cache. All that is rare ends at the one conditional branch of the shelf: not ours, large,
  * not the start of an object. False: it is no object that its address proves, and nothing was done.

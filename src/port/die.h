@@ -31,6 +31,7 @@ enum km_misuse {
 	KM_MISUSE_UNCHARGE,	/* more than was charged */
 	KM_MISUSE_OVERWRITTEN,	/* a cache that is debugged: bytes of nobody's, or of a free object */
 	KM_MISUSE_USERCOPY,	/* a copy that leads out of its object */
+	KM_MISUSE_SIZE,		/* a free that names its object's bytes, and they are others */
 	KM_MISUSE_SHRINKER,	/* what waits for shrinkers, called by one */
 	KM_NR_MISUSES
 };

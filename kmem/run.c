@@ -521,6 +521,15 @@ static bool set_option(const char *key, const char *value)
 	return !value || set_joined(name, getenv(name), ',', pair);
 }
 
+/* In front of what is there; but behind heaptrack, which passes its calls on to the next malloc. */
+static bool set_preload(const char *library)
+{
+	const char *before = getenv("LD_PRELOAD") ?: "";
+
+	return strstr(before, "libheaptrack") ? set_joined("LD_PRELOAD", before, ':', library) :
+						set_joined("LD_PRELOAD", library, ':', before);
+}
+
 /* The last of equal keys counts: ours stand behind what is there, plain ones behind --options. */
 static bool set_options(const struct run_options *options)
 {
@@ -626,7 +635,7 @@ int cmd_run(int argc, char **argv)
 	if (status)
 		return status;
 	if (!set_options(&options) ||
-	    !set_joined("LD_PRELOAD", library, ':', getenv("LD_PRELOAD") ?: ""))
+	    !set_preload(library))
 		return kmem_failed(126, "run", "out of memory");
 	if ((options.stats && (status = set_report("stats", "KMEM_STATS", options.stats))) ||
 	    (options.leaks && (status = set_leaks(&options))))

@@ -10,6 +10,7 @@
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/probe.h"
 #include "../port/stderr.h"
 #include "../port/visit.h"
 #include "growth.h"
@@ -202,8 +203,19 @@ static void register_handlers(void)
 	km_busy_end(was);
 }
 
+/* A tracer was there before us. */
+static km_cold void look_for_tracers(void)
+{
+	bool was = km_busy_begin();
+
+	km_probes_look();
+	km_busy_end(was);
+}
+
 static void finish_start(void)
 {
+	if (km_unlikely(km_probe_is_wanted()))
+		look_for_tracers();
 	if (km_has_accounting() && !km_swap_acquire(&boot.accounted, true))
 		km_accounting.start();
 	if (km_load(&boot.handlers) == REFUSED && km_swap_acquire(&boot.handlers, ASKED) == REFUSED)

@@ -10,6 +10,7 @@
 #include "../page/guarded.h"
 #include "../port/die.h"
 #include "../port/hardened.h"
+#include "../port/probe.h"
 #include "ready.h"
 
 static const struct {
@@ -155,7 +156,8 @@ static km_noinline void *kmalloc_missed_oddly(size_t size, gfp_t gfp)
 		if (p)
 			put_back(p, gfp);
 	}
-	return is_by_size(size) ? alloc_by_size(size, gfp, NUMA_NO_NODE) : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
+	return is_by_size(size) && km_likely(!km_load(&km_front_probing)) ?
+		       alloc_by_size(size, gfp, NUMA_NO_NODE) : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 }
 
 static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
@@ -275,6 +277,8 @@ static km_noinline void *kmalloc_slowly(size_t size, gfp_t gfp, int node)
 	km_front_note_site((uintptr_t)__builtin_return_address(0));
 	void *object = alloc_node(size, gfp, node);
 
+	if (km_unlikely(km_load(&km_front_probing)) && !ZERO_OR_NULL_PTR(object))
+		km_heaptrack_alloc(object, size);
 	return km_likely(!km_sanitizer.objects && !km_watched_sizes) ? object : km_watched_asked(object, size);
 }
 
@@ -514,6 +518,8 @@ static km_noinline void free_any(const void *p, const char *function)
 		return;
 	}
 	int saved_errno = errno;
+	if (km_unlikely(km_load(&km_front_probing)))
+		km_heaptrack_free(p);
 	bool was = km_busy_begin();
 	bool freed = was ? km_large_defer((void *)p) : km_large_free(p);
 	if (!was)

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "../port/die.h"
+#include "../port/probe.h"
 #include "malloc.h"
 #include "malloc_throw.h"
 
@@ -58,6 +59,8 @@ static km_cold void *new_again(size_t align, size_t size, bool nothrow)
 	for (;;) {
 		void *p = km_malloc_aligned(align, size);
 
+		if (km_unlikely(km_load(&km_front_probing)))
+			km_heaptrack_alloc(p, size);
 		if (p)
 			return p;
 		handler_fn *handler = new_handler();

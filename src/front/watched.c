@@ -152,6 +152,9 @@ km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t
 		km_probe_kmalloc(km_front_take_site(site), object, bytes, size, gfp, node, accounted);
 	else
 		km_probe_kmem_cache_alloc(site, object, cache->name, bytes, cache->size, gfp, node, accounted);
+	/* kmalloc and new tell for themselves: of a block here it is not known whether heaptrack's malloc asked. */
+	if (!(cache->flags & SLAB_KMALLOC))
+		km_heaptrack_alloc(object, bytes);
 	return object;
 }
 
@@ -203,6 +206,7 @@ km_cold static void probed_free(const struct kmem_cache *cache, const void *obje
 		km_probe_kfree(site, object);
 	else
 		km_probe_kmem_cache_free(site, object, cache->name);
+	km_heaptrack_free(object);
 }
 
 static void watched_free(struct kmem_cache *cache, void *object)
@@ -227,8 +231,14 @@ static void watched_free(struct kmem_cache *cache, void *object)
 /* With hooks each object is shown by itself; a check is of frees, and takes nothing from an allocation. */
 static bool watched_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
-	if (km_load(&cache->hooks))
-		return km_bulk_one_by_one(cache, gfp, left, n, objects);
+	if (km_load(&cache->hooks)) {
+		if (!km_bulk_one_by_one(cache, gfp, left, n, objects))
+			return false;
+		/* malloc has no arrays: they are kmalloc's. */
+		for (size_t i = 0; km_load(&km_front_probing) && cache->flags & SLAB_KMALLOC && i < n; i++)
+			km_heaptrack_alloc(objects[i], cache->object_size);
+		return true;
+	}
 	if (fails(cache, cache->object_size, gfp))
 		return false;
 	return cache->proved->alloc_bulk(cache, gfp, left, n, objects);

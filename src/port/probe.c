@@ -4,6 +4,8 @@
  */
 #include "probe.h"
 
+#include "lock.h"
+
 /* Not zeros to the linker: a tracer finds the place in the file. */
 union km_probe_counts km_probe_counts __attribute__((section(".probes"), aligned(8))) = { .any = 0 };
 union km_otel_counts km_otel_counts __attribute__((section(".probes"), aligned(4))) = { .any = 0 };
@@ -82,3 +84,17 @@ void km_probe_kmem_cache_free(uintptr_t call_site km_unused, const void *p km_un
 			      const char *name km_unused) {}
 
 #endif
+
+/* ------------------------------------------------------------------ heaptrack */
+
+void km_heaptrack_alloc(const void *p, size_t bytes)
+{
+	if (heaptrack_malloc && p && !km_front_busy)
+		heaptrack_malloc((void *)p, bytes);
+}
+
+void km_heaptrack_free(const void *p)
+{
+	if (heaptrack_free && p && !km_front_busy)
+		heaptrack_free((void *)p);
+}

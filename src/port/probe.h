@@ -64,10 +64,21 @@ extern km_hidden union km_otel_counts {
 #define KM_PROBE4(name, a, b, c, d)	((void)(a), (void)(b), (void)(c), (void)(d))
 #endif
 
+/*
+ * heaptrack, where it was preloaded: it is in front of malloc and free, and sees these by itself. It is told of what
+ * comes by other functions, new among them, and of each free; of one that it saw as well it makes nothing. While it is
+ * there no call is a hit, as with a tracer. Its names, from its heaptrack_api.h.
+ */
+__attribute__((weak, visibility("default"))) void heaptrack_malloc(void *p, size_t bytes);
+__attribute__((weak, visibility("default"))) void heaptrack_free(void *p);
+/* p NULL: nothing came. With no lock held: it allocates. In a handler that struck the allocator nothing is told. */
+void km_heaptrack_alloc(const void *p, size_t bytes) km_cold;
+void km_heaptrack_free(const void *p) km_cold;
+
 /* Is anybody attached to a probe of calls that would be hits? */
 km_inline bool km_probe_is_wanted(void)
 {
-	return km_load(&km_probe_counts.any) != 0;
+	return km_load(&km_probe_counts.any) != 0 || heaptrack_malloc;
 }
 
 /*

@@ -7,11 +7,17 @@
 
 #include "../port/bits.h"
 #include "../port/die.h"
+#include "../port/hardened.h"
 #include "../port/lock.h"
 #include "../port/os.h"
 #include "meta.h"
 
 #define NAME_BYTES	32u
+/* With guard_slabs a name's pages come for so many slabs at once, and the last of these places is out of reach. Each is
+ * two mappings more, and the kernel allows 65530, of which these take a quarter: after each quarter of them spans are
+ * twice as long. */
+#define SPAN_ORDER	4u
+#define MOST_GUARDS	8192u
 #define BUCKETS		256u
 
 struct owner {
@@ -22,6 +28,7 @@ struct owner {
 
 static struct km_lock lock = KM_LOCK_INIT(KM_RANK_OWN);
 static struct owner *buckets[BUCKETS] km_sparse;
+static uint32_t guards;
 
 static struct owner **bucket_of(const char *name)
 {
@@ -79,6 +86,49 @@ static struct km_page *take(const char *name, unsigned order, int node)
 	return NULL;
 }
 
+/* Nobody may touch the pages any more. False: the system refuses, or there are enough of them. */
+static bool shut(struct km_page *page, unsigned order)
+{
+	const size_t bytes = KM_PAGE_SIZE << order;
+
+	if (bytes & (km_os_page_bytes() - 1) || km_add(&guards, 1u) >= MOST_GUARDS) {
+		km_sub(&guards, 1u);
+		return false;
+	}
+	km_os_purge(km_page_address(page), bytes);
+	bool done = km_os_protect(km_page_address(page), bytes, false) == 0;
+	if (!done)
+		km_sub(&guards, 1u);
+	return done;
+}
+
+/* Pages of the first slab of a span; the others wait in the name's list. NULL: no span is to be had. */
+static struct km_page *take_span(const char *name, unsigned order, int node)
+{
+	const unsigned whole = order + SPAN_ORDER + km_load(&guards) / (MOST_GUARDS / 4);
+	const size_t slab = (size_t)1 << order, last = ((size_t)1 << whole) - slab;
+	struct km_page *page = NULL;
+
+	if (whole <= KM_MAX_ORDER && km_load(&guards) < MOST_GUARDS && !km_os_is_shut())
+		page = km_pages_alloc(whole, node, true, NULL);
+	if (!page)
+		return NULL;
+	if (!shut(page + last, order)) {
+		km_pages_free(page, whole);
+		return NULL;
+	}
+	km_lock(&lock);
+	struct owner *owner = find_or_make(name);
+	for (size_t i = slab; owner && i < last; i += slab) {
+		km_debug(page[i].type == KM_PAGE_NONE, "pages that wait for their name are nothing meanwhile");
+		km_list_add_tail(&page[i].list, &owner->free[order]);
+	}
+	km_unlock_quick(&lock);
+	if (!owner)
+		km_pages_free_exact(page + slab, last - slab);
+	return page;
+}
+
 struct km_page *km_own_alloc(const char *name, unsigned order, int node, bool may_wait)
 {
 	struct km_page *page = NULL;
@@ -87,6 +137,8 @@ struct km_page *km_own_alloc(const char *name, unsigned order, int node, bool ma
 		page = take(name, order, node);
 		km_unlock_may(&lock, may_wait);
 	}
+	if (!page && km_hardening.guard_slabs && may_wait && !km_no_calls)
+		page = take_span(name, order, node);
 	if (!page)
 		return km_pages_alloc(order, node, may_wait, NULL);
 	km_store(&page->order, (uint8_t)order);

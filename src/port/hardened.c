@@ -34,6 +34,8 @@ static void name_parts(void)
 		{ km_hardening.canary, "canary" },
 		{ km_hardening.quarantine, "quarantine" },
 		{ km_hardening.own_addresses, "own_addresses" },
+		{ km_hardening.guard_slabs, "guard_slabs" },
+		{ km_hardening.random_caches, "random_caches" },
 	};
 	size_t length = 0;
 
@@ -55,12 +57,18 @@ void km_hardening_start(void)
 	km_debug(km_hardening.secret, "there is a secret");
 }
 
+uint32_t km_random_of(uint64_t number, uint32_t bound)
+{
+	km_debug(bound, "a number is drawn out of some");
+	const uint64_t secret = km_hardening.secret, folded = fold(number ^ secret, secret + 0x8ebc6af09c88c6e3ull);
+
+	return (uint32_t)((folded & UINT32_MAX) * bound >> 32);
+}
+
 uint32_t km_random_below(uint32_t bound)
 {
 	uint64_t n = km_load(&drawn) + 0x9e3779b97f4a7c15ull;
 
-	km_debug(bound, "a number is drawn out of some");
 	km_store(&drawn, n);
-	return (uint32_t)((fold(n ^ km_hardening.secret, km_hardening.secret + 0x8ebc6af09c88c6e3ull) & UINT32_MAX) *
-			  bound >> 32);
+	return km_random_of(n, bound);
 }

@@ -18,8 +18,10 @@ struct km_hardening {
 	bool canary, quarantine;	/* front/hardened.c; no part of the level */
 	bool random_order;		/* objects of a fresh slab, or block, come in an order that nobody knows */
 	bool own_addresses;		/* a slab's pages stay with caches of its cache's name: page/own.h */
+	bool guard_slabs;		/* ... and among them lie some that nobody may touch; no part of the level */
+	bool random_caches;		/* kmalloc and malloc split by call site: cache/sites.c; no part of the level */
 	uint64_t secret;		/* never 0 once it is made */
-	char parts[128];		/* those that are on, by their options' names, a blank between */
+	char parts[160];		/* those that are on, by their options' names, a blank between */
 };
 extern km_hidden struct km_hardening km_hardening;
 
@@ -33,5 +35,8 @@ km_inline bool km_is_hardened(void)
 void km_hardening_start(void);
 /* A number below `bound` that nobody can foretell who has not read our memory. */
 uint32_t km_random_below(uint32_t bound);
+
+/* The same of a number, for which it is always the same. */
+uint32_t km_random_of(uint64_t number, uint32_t bound);
 
 #endif

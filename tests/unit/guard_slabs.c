@@ -1,0 +1,73 @@
+/*
+ * guard_slabs: with own_addresses and guard_slabs no 16 slabs lie beside each other: behind each object, at most so far
+ * away, is a page that nobody may touch; there are few more mappings than that; and all objects come and go as ever.
+ * Disciplines: all.
+ */
+#define _GNU_SOURCE
+#include <unistd.h>
+
+#include "kit/api.h"
+
+#define OBJECTS 20000u
+static void *many[OBJECTS];
+
+static unsigned mappings(void)
+{
+	FILE *file = fopen("/proc/self/maps", "r");
+	unsigned lines = 0;
+	int c;
+
+	NEED(file);
+	while ((c = getc(file)) != EOF)
+		lines += c == '\n';
+	fclose(file);
+	return lines;
+}
+
+/* The system says, and nobody faults. */
+static bool is_readable(int to, const char *p)
+{
+	return write(to, p, 1) == 1;
+}
+
+static void guarded(size_t size)
+{
+	struct kmem_cache *cache = make("guarded", size);
+	struct kmem_cache_stats stats;
+	unsigned before = mappings();
+	int ends[2];
+
+	NEED(pipe(ends) == 0);
+	for (size_t i = 0; i < OBJECTS; i++) {
+		NEED((many[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+		memset(many[i], 7, size);
+	}
+	kmem_cache_get_stats(cache, &stats);
+	unsigned after = mappings();
+	/* No slab is longer than 2^3 pages by default. */
+	const size_t far = 16 * ((size_t)4096 << 3);
+	CHECK(after <= before + 2 * (stats.total_slabs / 15 + 2) + 40, "%u mappings, then %u, for %lu slabs", before,
+	      after, stats.total_slabs);
+	for (size_t i = 0; i < OBJECTS && !slob; i += 97) {
+		const char *at = many[i];
+		size_t step = 0;
+
+		for (char c; step < far && is_readable(ends[1], at + step); step += 4096)
+			NEED(read(ends[0], &c, 1) == 1);
+		CHECK(step < far, "%zu bytes behind an object of %zu all can be read", far, size);
+	}
+	for (size_t i = 0; i < OBJECTS; i++)
+		kmem_cache_free(cache, many[i]);
+	gone(cache);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static void small_ones(void) { guarded(64); }
+static void middling_ones(void) { guarded(600); }
+static void large_ones(void) { guarded(3000); }
+
+static const struct test_case cases[] = {
+	{ "64 bytes", small_ones }, { "600 bytes", middling_ones }, { "3000 bytes", large_ones },
+};
+API_MAIN_OPTIONS(cases, ",own_addresses:1,guard_slabs:1")

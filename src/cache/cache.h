@@ -183,6 +183,22 @@ km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
 }
 size_t km_usable_size(const void *p, const char *function);
 
+/* ---- sites.c: only with KMEM_OPTIONS=random_caches */
+
+/* The cache that serves a call which returns to `site`, in the place of that of its size. */
+struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site) km_cold;
+/* The cache of its size, of one of kmalloc's or malloc's; another: itself. */
+const struct kmem_cache *km_site_plain(const struct kmem_cache *cache);
+/* Where the call that is under way returns to, noted by the first function that knows; 0: none did. */
+extern km_hidden km_tls uintptr_t km_site_noted;
+km_inline uintptr_t km_site_take(uintptr_t own)
+{
+	uintptr_t site = km_site_noted ?: own;
+
+	km_site_noted = 0;
+	return site;
+}
+
 /* ---- sized.c */
 
 /* No realloc is a hit, and sizes that frees name are looked at: frees are proved, or some objects are looked at. */

@@ -140,6 +140,18 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 	return km_shape(cache)->recharge(cache, gfp, objcg, object, word);
 }
 
+/* As if it were debugged, so that no call is a hit by its size alone; else, and before the start, the long way. */
+static km_noinline void *kmalloc_by_site(size_t size, gfp_t gfp)
+{
+	uintptr_t site = (uintptr_t)__builtin_return_address(0);
+	struct kmem_cache *plain = size - 1 < KMALLOC_MAX_CACHE_SIZE ? km_kmalloc_cache(size) : NULL;
+
+	if (!plain || plain->hooks)
+		return kmalloc_slowly(size, gfp, NUMA_NO_NODE);
+	void *object = km_front_alloc_asked(km_site_cache(plain, site), size, natural_align(size), gfp, NUMA_NO_NODE);
+	return km_likely(!km_watched_sizes) ? object : km_watched_asked(object, size);
+}
+
 /*
  * In a function of its own: a hit pays nothing for it, not a register. A chain's every hit comes by: with a size that
  * has a cache, which none has before the start, it goes on to that at once.
@@ -156,6 +168,8 @@ static km_noinline void *kmalloc_missed_oddly(size_t size, gfp_t gfp)
 		if (p)
 			put_back(p, gfp);
 	}
+	if (km_unlikely(km_hardening.random_caches))
+		return kmalloc_by_site(size, gfp);
 	return is_by_size(size) && km_likely(!km_load(&km_front_probing)) ?
 		       alloc_by_size(size, gfp, NUMA_NO_NODE) : kmalloc_slowly(size, gfp, NUMA_NO_NODE);
 }
@@ -333,12 +347,14 @@ bool km_kmalloc_start(void)
 			 "a cache of kmalloc's has its size");
 		size_t first = step;
 		/* Release pairs with kmalloc_missed. */
-		struct kmem_cache **table = km_is_debugged(cache) ? watched_of_size[0] : cache_of_size;
+		const bool long_way = km_is_debugged(cache) || km_hardening.random_caches;
+		struct kmem_cache **table = long_way ? watched_of_size[0] : cache_of_size;
 		for (; step * 8 <= size; step++) {
 			km_store_release(&cleared_of_size[step], (uint16_t)cache->cleared);
 			km_store_release(&table[step], cache);
 		}
-		km_front_show_sizes(cache, &id_of_size[first], step - first);
+		if (!km_hardening.random_caches)
+			km_front_show_sizes(cache, &id_of_size[first], step - first);
 	}
 	return true;
 }
@@ -346,7 +362,7 @@ bool km_kmalloc_start(void)
 /* A reader finds the cache in one table or in the other. */
 void km_kmalloc_watch(struct kmem_cache *cache, bool watched)
 {
-	for (size_t step = 1; step < km_array_count(cache_of_size); step++) {
+	for (size_t step = 1; !km_hardening.random_caches && step < km_array_count(cache_of_size); step++) {
 		struct kmem_cache **direct = &cache_of_size[step], **long_way = &watched_of_size[0][step];
 
 		if (watched && *direct == cache) {

@@ -132,22 +132,26 @@ static bool boot_or_early(size_t size, void **p)
 }
 
 /* The cache of the size `by` is told what is asked for. */
-static void *alloc_asked(size_t bytes, size_t align, size_t by)
+static void *alloc_asked(size_t bytes, size_t align, size_t by, uintptr_t site)
 {
-	if (!km_swap_acquire(&km_direct.usual[KM_DOOR_MALLOC], KM_MALLOC_MAX_SMALL))
+	if (!km_hardening.random_caches && !km_swap_acquire(&km_direct.usual[KM_DOOR_MALLOC], KM_MALLOC_MAX_SMALL))
 		km_front_want_sizes(false);
 	struct kmem_cache *cache = km_malloc_cache(by);
+	if (km_unlikely(km_hardening.random_caches) && cache)
+		cache = km_site_cache(cache, site);
 	return km_likely(cache) ? km_front_alloc_asked(cache, bytes, align, KM_MALLOC_GFP, NUMA_NO_NODE) :
 				  alloc_watched(bytes, by);
 }
 
-/* Large ones, the first one of all, and all sizes while an object is to be guarded. */
+/* Large ones, the first one of all, and all sizes while an object is to be guarded, or goes by its call site. */
 static km_noinline void *long_way(size_t size)
 {
-	km_front_note_site((uintptr_t)__builtin_return_address(0));
+	uintptr_t site = km_site_take((uintptr_t)__builtin_return_address(0));
+
+	km_front_note_site(site);
 	if (size > KM_MALLOC_MAX_SMALL)
 		return large_alloc(size, 1, 0);
-	return alloc_asked(size ?: 1, KM_MALLOC_ALIGN, size);
+	return alloc_asked(size ?: 1, KM_MALLOC_ALIGN, size, site);
 }
 
 static km_noinline void *malloc_missed(size_t size)
@@ -180,7 +184,9 @@ static km_noinline void *calloc_missed(size_t bytes)
 	void *p;
 
 	if (bytes <= KM_MALLOC_MAX_SMALL) {
+		km_malloc_note_site((uintptr_t)__builtin_return_address(0));
 		p = km_malloc_miss(bytes);
+		km_malloc_note_site(0);
 		return km_likely(p) ? memset(p, 0, bytes) : NULL;
 	}
 	/* Early blocks are zeros, and fresh pages are not cleared again. */
@@ -298,6 +304,7 @@ static void *resize(void *p, size_t size)
 
 static km_noinline void *realloc_slowly(void *p, size_t size)
 {
+	km_malloc_note_site((uintptr_t)__builtin_return_address(0));
 	if (!p)
 		return malloc(size);
 	if (!size) {
@@ -308,6 +315,7 @@ static km_noinline void *realloc_slowly(void *p, size_t size)
 		return no_memory();
 	int saved_errno = errno;
 	void *moved = resize(p, size);
+	km_malloc_note_site(0);
 	if (moved)
 		errno = saved_errno;
 	return moved;
@@ -383,7 +391,7 @@ void *km_malloc_aligned(size_t align, size_t size)
 	if (align > KM_PAGE_SIZE || size > KM_MALLOC_MAX_SMALL)
 		return large_alloc(size, align, 0);
 	if (km_unlikely(by > km_load(&km_direct.most[KM_DOOR_MALLOC])))
-		return alloc_asked(size ?: 1, align, by);
+		return alloc_asked(size ?: 1, align, by, km_site_take((uintptr_t)__builtin_return_address(0)));
 	struct kmem_cache *cache = km_malloc_cache(by);
 	return km_likely(cache) ? kmem_cache_alloc(cache, KM_MALLOC_GFP) : alloc_watched(size, by);
 }

@@ -9,6 +9,7 @@
 #define KM_EDGE_MALLOC_H
 
 #include "../cache/cache.h"
+#include "../port/hardened.h"
 
 #define KM_MALLOC_ALIGN		16ul
 #define KM_MALLOC_MAX_SMALL	32768ul
@@ -51,6 +52,13 @@ km_inline size_t km_malloc_aligned_size(size_t align, size_t size)
 	size_t bad = (align & (align - 1)) | align >> (KM_PAGE_SHIFT + 1);
 
 	return (size + align - 1) & -align & -(size_t)!bad;
+}
+
+/* A function that calls malloc in another's name, by whose address the object goes then. */
+km_inline void km_malloc_note_site(uintptr_t site)
+{
+	if (km_unlikely(km_hardening.random_caches))
+		km_site_noted = site;
 }
 
 /* Size 0 wraps to the last entry: it is rare, and so a miss. */

@@ -90,10 +90,17 @@ static void watch(struct kmem_cache *cache, bool watched)
 		}
 }
 
-/* Release pairs with the load in km_malloc_miss: it is built. */
-static void show_proved(struct kmem_cache *cache, size_t low, size_t bytes)
+/* From then on its sizes hit its shelf, but where each call goes by where it returns to. Release pairs with the load in
+ * km_malloc_miss: it is built. */
+static void show(struct kmem_cache *cache, size_t low, size_t bytes,
+		 void (*by_id)(struct kmem_cache *cache, uint16_t *id, size_t steps))
 {
-	for (size_t step = low / KM_MALLOC_ALIGN; cache->live_shift && step < bytes / KM_MALLOC_ALIGN; step++)
+	const size_t first = low / KM_MALLOC_ALIGN, end = bytes / KM_MALLOC_ALIGN;
+
+	if (km_hardening.random_caches)
+		return;
+	by_id(cache, &km_malloc_id[first], end - first);
+	for (size_t step = first; cache->live_shift && step < end; step++)
 		km_store_release(&km_malloc_proved[step], cache);
 }
 
@@ -111,8 +118,7 @@ static km_cold struct kmem_cache *make_class(unsigned class)
 	else if (cache && is_first(cache, &cache_of_class[class])) {
 		km_debug(cache->size >= bytes && low % KM_MALLOC_ALIGN == 0 && bytes > low,
 			 "a class serves the sizes above those of the one below");
-		km_front_show_sizes(cache, &km_malloc_id[low / KM_MALLOC_ALIGN], (bytes - low) / KM_MALLOC_ALIGN);
-		show_proved(cache, low, bytes);
+		show(cache, low, bytes, km_front_show_sizes);
 	}
 	km_busy_end(was);
 	return km_load_acquire(&cache_of_class[class]);
@@ -139,8 +145,7 @@ static km_cold struct kmem_cache *make_part(unsigned class, unsigned part, size_
 	else if (cache && is_first(cache, &cache_of_part[class][part])) {
 		km_debug(low >= bytes_of(class - 1) && bytes <= bytes_of(class),
 			 "a part's sizes are of its class");
-		km_front_show_part(cache, &km_malloc_id[low / KM_MALLOC_ALIGN], (bytes - low) / KM_MALLOC_ALIGN);
-		show_proved(cache, low, bytes);
+		show(cache, low, bytes, km_front_show_part);
 	}
 	km_busy_end(was);
 	return km_load_acquire(&cache_of_part[class][part]) ?: whole;
@@ -217,7 +222,7 @@ bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct 
 {
 	const size_t by = call->align <= KM_MALLOC_ALIGN ? call->size : km_malloc_aligned_size(call->align, call->size);
 
-	cache = cache->sibling_of ?: cache;
+	cache = km_site_plain(cache->sibling_of ?: cache);
 	if (call->size > have)
 		return false;
 	if (call->resized && call->size >= have / 2)

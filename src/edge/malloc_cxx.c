@@ -56,9 +56,13 @@ static void *ask(size_t handler, size_t unused km_unused)
 /* The handler may make room, or throw; it is asked until there is memory, or no handler. */
 static km_cold void *new_again(size_t align, size_t size, bool nothrow)
 {
+	const uintptr_t site = (uintptr_t)__builtin_return_address(0);
+
 	for (;;) {
+		km_malloc_note_site(site);
 		void *p = km_malloc_aligned(align, size);
 
+		km_malloc_note_site(0);
 		if (km_unlikely(km_load(&km_front_probing)))
 			km_heaptrack_alloc(p, size);
 		if (p)

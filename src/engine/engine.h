@@ -85,6 +85,7 @@ struct kmem_cache {
 	bool comes_in_parts, goes_in_parts;	/* more than zeros when it is freed is to be done */
 	uint32_t canary;
 	struct km_quarantine *quarantine;
+	struct kmem_cache **copies;	/* kmalloc's and malloc's, by call site (cache/sites.c); NULL: none yet */
 	void (*ctor)(void *object);
 	uint16_t colours, colour_bytes;	/* slab: places where a slab's first object may be; 0: one */
 	uint32_t left;			/* debugged: bytes of the red zone in front of each object */

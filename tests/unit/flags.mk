@@ -37,3 +37,7 @@ $(BUILD)/tests/unit/sanitizer_told: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_unit/profile := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate -lm
 TEST_CFLAGS_unit/profile := -fno-builtin
 $(BUILD)/tests/unit/profile: $(BUILD)/libkmem-malloc.a
+# A size's copies are tried by malloc and new as well.
+TEST_LIBS_unit/call_sites := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_unit/call_sites := -fno-builtin
+$(BUILD)/tests/unit/call_sites: $(BUILD)/libkmem-malloc.a

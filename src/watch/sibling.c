@@ -191,7 +191,9 @@ static struct kmem_cache *create(struct kmem_cache *cache, slab_flags_t flags, i
 	};
 	bool keeps_content = cache->ctor || cache->flags & SLAB_TYPESAFE_BY_RCU;
 
-	if (keeps_content && !km_is_debugged(cache) && cache->freeptr + sizeof(void *) <= cache->object_size) {
+	/* Where pages are shared a constructor runs at each allocation, and the link may lie in its bytes. */
+	if (keeps_content && !shared && !km_is_debugged(cache) &&
+	    cache->freeptr + sizeof(void *) <= cache->object_size) {
 		creation.args.use_freeptr_offset = true;
 		creation.args.freeptr_offset = cache->freeptr;
 	}

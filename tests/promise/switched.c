@@ -219,6 +219,21 @@ static void constructed(void)
 	gone(cache);
 }
 
+/* Also where its free waits for the next miss, linked through it: not where its user's bytes are. */
+static void constructed_waits(void)
+{
+	struct kmem_cache_args args = { .ctor = construct };
+	struct kmem_cache *cache = kmem_cache_create("waits", 48, &args, 0);
+	unsigned char *first, *second;
+
+	switch_to(cache, "F");
+	NEED((first = kmem_cache_alloc(cache, GFP_KERNEL)) && (second = kmem_cache_alloc(cache, GFP_KERNEL)));
+	kmem_cache_free_nolock(cache, first);
+	kmem_cache_free_nolock(cache, second);
+	NEED(all(first, 0x5c, 48) && all(second, 0x5c, 48));
+	gone(cache);
+}
+
 /* Memory of a type stays of that type, whichever layout it has. */
 static void typesafe(void)
 {
@@ -581,7 +596,8 @@ static void without_waiting(void)
 static const struct test_case cases[] = {
 	{ "on and off", on_and_off },
 	{ "without waiting", without_waiting }, { "other flags", other_flags }, { "by every call", by_every_call },
-	{ "sheaves", sheaves }, { "constructed", constructed }, { "typesafe", typesafe }, { "sizes", sizes },
+	{ "sheaves", sheaves }, { "constructed", constructed }, { "constructed, waits", constructed_waits },
+	{ "typesafe", typesafe }, { "sizes", sizes },
 	{ "shown as one", shown_as_one }, { "one limit", one_limit }, { "refused", refused },
 	{ "made with", made_with }, { "destroyed", destroyed }, { "bad frees", bad_frees }, { "charged", charged },
 	{ "forked", forked }, { "not merged", not_merged },

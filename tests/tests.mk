@@ -29,6 +29,7 @@ check:
 
 # The same, where tests do by themselves what `make check` has time for a part of (CHECK_LONG): hours.
 check-long: export CHECK_LONG = 1
+check-long: export TEST_TIMEOUT = 20000
 check-long: check
 
 # Lines and branches of src/ that tests reach, as a table; docs/coverage.md.

@@ -1,2 +1,17 @@
 # The byte-code is a header of its own.
 $(BUILD)/tests/model/model $(BUILD)/tests/model/fuzz: tests/model/machine.h
+
+# A library that tells of each of its basic blocks, so that turns may go on there (simulated.h).
+TRACED_OBJ := $(OBJ:$(BUILD)/obj/%=$(BUILD)/traced/%)
+$(BUILD)/traced/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(LIBFLAGS) -fsanitize-coverage=trace-pc -fPIC -MMD -MP -c $< -o $@
+$(BUILD)/traced/libkmem.a: $(TRACED_OBJ)
+	@rm -f $@
+	$(AR) rcs $@ $^
+-include $(TRACED_OBJ:.o=.d)
+WRAP_SYSTEM := -Wl,--wrap=clock_gettime,--wrap=km_os_possible_cpus,--wrap=km_os_getcpu,--wrap=km_os_rseq_register \
+	-Wl,--wrap=km_os_rseq_unregister,--wrap=km_os_barrier,--wrap=km_os_random,--wrap=km_os_wait,--wrap=km_os_wake
+$(BUILD)/tests/model/day: tests/model/day.c tests/model/day.h tests/model/simulated.h $(wildcard tests/kit/*.h) $(BUILD)/traced/libkmem.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/traced/libkmem.a $(WRAP_SYSTEM) $(ALL_LDLIBS)

@@ -1,0 +1,178 @@
+/*
+ * cancelled.c: a thread that is to be cancelled, as threads are by default, goes through any call of the library to its
+ * end: none is a cancellation point, so none leaves a lock, or an object, behind. What such a thread, or one that ends
+ * in the midst of its work, has charged and not used serves others, or goes back. Disciplines: all.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+
+#include <kmem/memcg.h>
+#include <kmem/mempool.h>
+
+#include "kit/api.h"
+
+static struct kmem_cache *cache;
+static struct mem_cgroup *group;
+static mempool_t *pool;
+static bool through;
+static int nowhere;
+
+static void one_by_one(void)
+{
+	void *objects[300];
+
+	for (int i = 0; i < 300; i++)
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	for (int i = 0; i < 300; i++)
+		kmem_cache_free(cache, objects[i]);
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 300, objects));
+	kmem_cache_free_bulk(cache, 300, objects);
+	kmem_cache_return_sheaf(cache, GFP_KERNEL, kmem_cache_prefill_sheaf(cache, GFP_KERNEL, 40));
+}
+
+static void sizes(void)
+{
+	for (size_t bytes = 8; bytes < (size_t)20 << 20; bytes *= 3) {
+		void *p = kvmalloc(bytes, GFP_KERNEL), *moved = kvrealloc(p, bytes * 2, GFP_KERNEL);
+
+		NEED(p && moved);
+		kvfree(moved);
+	}
+}
+
+static void caches(void)
+{
+	struct kmem_cache *other = kmem_cache_create("other", 200, NULL, 0);
+
+	NEED(other);
+	kmem_cache_free(other, kmem_cache_alloc(other, GFP_KERNEL));
+	NEED(kmem_cache_set_debug(other, "FZPU") == 0);
+	kmem_cache_free(other, kmem_cache_alloc(other, GFP_KERNEL));
+	NEED(kmem_cache_set_debug(other, "-") == 0);
+	kmem_cache_destroy(other);
+	kmem_cache_shrink(cache);
+	kmem_shrink_all();
+}
+
+/* Lines are written: libc's write, open and close end such a thread. */
+static void tells(void)
+{
+	NEED(kmem_print_slabinfo(nowhere) == 0 && kmem_print_json(nowhere) == 0);
+	NEED(!kmem_cache_create("of no bytes, of which a line is said", 0, NULL, 0));
+}
+
+/* What is left in the CPU's stocks was this thread's doing. */
+static void pays(void)
+{
+	void *p[20];
+
+	if (slob)
+		return;
+	for (int i = 0; i < 20; i++)
+		NEED((p[i] = kmalloc_in(group, 300, GFP_KERNEL)));
+	for (int i = 0; i < 20; i++)
+		kfree(p[i]);
+	NEED(mem_cgroup_charge(group, GFP_KERNEL, 5000) == 0);
+	mem_cgroup_uncharge(group, 5000);
+}
+
+static void pools(void)
+{
+	void *element = mempool_alloc(pool, GFP_KERNEL);
+
+	NEED(element);
+	mempool_free(element, pool);
+}
+
+static void *works(void *to_be_cancelled)
+{
+	if (to_be_cancelled)
+		NEED(pthread_cancel(pthread_self()) == 0);
+	one_by_one();
+	sizes();
+	caches();
+	tells();
+	pays();
+	pools();
+	through = true;
+	if (to_be_cancelled)
+		pthread_testcancel();
+	return NULL;
+}
+
+static void ends_by(bool cancelled)
+{
+	pthread_t thread;
+	void *result;
+
+	through = false;
+	NEED(pthread_create(&thread, NULL, works, cancelled ? &through : NULL) == 0);
+	NEED(pthread_join(thread, &result) == 0);
+	NEED(through && result == (cancelled ? PTHREAD_CANCELED : NULL));
+}
+
+static void all_is_back(void)
+{
+	if (!slob) {
+		mem_cgroup_drain(group);
+		CHECK_EQUAL(mem_cgroup_current(group), 0);
+	}
+	mempool_destroy(pool);
+	mem_cgroup_put(group);
+	gone(cache);
+	NEED(kmem_check_all() == 0);
+}
+
+static void begin(void)
+{
+	NEED((nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC)) >= 0);
+	cache = make("cancelled", 72);
+	NEED((group = mem_cgroup_create(NULL, "pays", 0)));
+	NEED((pool = mempool_create_kmalloc_pool(4, 100)));
+}
+
+static void by_request(void)
+{
+	begin();
+	for (int i = 0; i < 3; i++)
+		ends_by(true);
+	ends_by(false);
+	all_is_back();
+}
+
+/* From a function that another thread's signal, or its own, has led to, between two calls. */
+static void *leaves(void *held)
+{
+	void **objects = held;
+
+	for (int i = 0; i < 50; i++)
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	if (!slob)
+		NEED((objects[50] = kmalloc_in(group, 300, GFP_KERNEL)) &&
+		     mem_cgroup_charge(group, GFP_KERNEL, 70000) == 0);
+	pthread_exit(objects);
+}
+
+static void in_the_midst(void)
+{
+	void *objects[51] = { NULL };
+	pthread_t thread;
+
+	begin();
+	for (int turn = 0; turn < 5; turn++) {
+		NEED(pthread_create(&thread, NULL, leaves, objects) == 0 && pthread_join(thread, NULL) == 0);
+		for (int i = 0; i < 50; i++)
+			kmem_cache_free(cache, objects[i]);
+		if (!slob) {
+			kfree(objects[50]);
+			mem_cgroup_uncharge(group, 70000);
+		}
+	}
+	all_is_back();
+}
+
+static const struct test_case cases[] = {
+	{ "by request", by_request }, { "in the midst", in_the_midst },
+};
+API_MAIN(cases)

@@ -11,6 +11,7 @@ TEST_LIBS_unit/always_huge_pages := -Wl,--wrap=mmap
 TEST_LIBS_unit/trim_many_caches := -Wl,--wrap=clock_gettime
 TEST_LIBS_unit/trim_rounds := -Wl,--wrap=clock_gettime
 TEST_LIBS_unit/left_cpus := -Wl,--wrap=clock_gettime
+TEST_LIBS_unit/mailbox_waits := -Wl,--wrap=clock_gettime
 # Which mappings are given a name, whether the kernel shows it or not.
 TEST_LIBS_unit/mapping_names := -Wl,--wrap=prctl
 TEST_LIBS_unit/core_dumps := -Wl,--wrap=prctl

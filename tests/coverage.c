@@ -4,7 +4,7 @@
  */
 void __gcov_dump(void);
 _Noreturn void __real__exit(int status);
-_Noreturn void __real_km_os_abort(void);
+_Noreturn void __real_km_os_abort(void) __attribute__((weak));	/* libkmem-rcu has none */
 _Noreturn void __wrap__exit(int status);
 _Noreturn void __wrap_km_os_abort(void);
 

@@ -15,14 +15,19 @@
 #include "bits.h"
 #include "os.h"
 
+static long answer_of(long result, int saved_errno)
+{
+	if (result < 0)
+		result = -errno;
+	errno = saved_errno;
+	return result;
+}
+
 /* Nothing here changes errno. */
 #define CALL(...)                                                                                  \
 	({                                                                                         \
 		int call_errno = errno;                                                            \
-		long call_result = syscall(__VA_ARGS__);                                           \
-		call_result = call_result < 0 ? -errno : call_result;                              \
-		errno = call_errno;                                                                \
-		call_result;                                                                       \
+		answer_of(syscall(__VA_ARGS__), call_errno);                                       \
 	})
 
 int km_os_memory_file(const char *name)

@@ -59,13 +59,17 @@ static struct {
 	size_t lock_limit;				/* of what all mappings from now on count against; 0: none */
 } process;
 
+static long answer_of(long result, int saved_errno)
+{
+	if (result == -1)
+		result = -errno;
+	errno = saved_errno;
+	return result;
+}
 #define KEEP_ERRNO(result, expression)                                                             \
 	do {                                                                                       \
 		int saved_errno = errno;                                                           \
-		result = (expression);                                                             \
-		if ((long)result == -1)                                                            \
-			result = (__typeof__(result))(long)-errno;                                 \
-		errno = saved_errno;                                                               \
+		result = (__typeof__(result))answer_of((long)(expression), saved_errno);           \
 	} while (0)
 
 static bool fault(const char *call)

@@ -1,3 +1,5 @@
+# Calls of the system that are refused.
+TEST_LIBS_unit/os_calls := -Wl,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise,--wrap=mremap,--wrap=getrlimit,--wrap=fstat,--wrap=prctl,--wrap=fcntl,--wrap=syscall
 # Of whoever is in the midst of a list, and sleeps for it.
 TEST_LIBS_unit/rcu_pending := -Wl,--wrap=km_os_wait,--wrap=km_os_wake
 TEST_LIBS_unit/mempool_shrinks := -Wl,--wrap=km_os_wait

@@ -1,7 +1,7 @@
 /*
- * mailbox_waits: a request that wants stacks waits while the dynamic linker works, which may be in this very thread, and
- * for two seconds at most: then it is served without. No request waits for the registry's lock, and one that finds it
- * taken is served later. Each in a process, as stacks are had once. The clock is ours, and so is the linker's word.
+ * mailbox_waits: a request that wants stacks waits while the dynamic linker works, which may be in this very thread,
+ * and for two seconds at most: then it is served without. No request waits for the registry's lock, and one that finds
+ * it taken is served later. Each in a process, as stacks are had once. The clock is ours, and so is the linker's word.
  */
 #include <link.h>
 #include <pthread.h>

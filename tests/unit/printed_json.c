@@ -54,8 +54,10 @@ static unsigned character(const unsigned char *at)
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
 		if (at[0] < forms[i].first || at[0] > forms[i].last)
 			continue;
-		for (unsigned n = 1; n < forms[i].bytes; n++)
-			if (at[n] < (n > 1 ? 0x80 : forms[i].second_from) || at[n] > (n > 1 ? 0xbf : forms[i].second_to))
+		if (forms[i].bytes > 1 && (at[1] < forms[i].second_from || at[1] > forms[i].second_to))
+			return 0;
+		for (unsigned n = 2; n < forms[i].bytes; n++)
+			if (at[n] < 0x80 || at[n] > 0xbf)
 				return 0;
 		return forms[i].bytes;
 	}

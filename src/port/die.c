@@ -35,7 +35,7 @@ static void put_padded(struct sink *sink, const char *text, size_t length, const
 
 	if (!spec->left)
 		for (size_t i = 0; i < pad; i++)
-			put(sink, spec->zero ? '0' : ' ');
+			put(sink, ' ');
 	for (size_t i = 0; i < length; i++)
 		put(sink, text[i]);
 	if (spec->left)
@@ -43,17 +43,20 @@ static void put_padded(struct sink *sink, const char *text, size_t length, const
 			put(sink, ' ');
 }
 
+/* Zeros, up to 40 characters in all, stand behind the sign and the prefix. */
 static void put_number(struct sink *sink, uint64_t number, unsigned base, bool negative,
 		       const char *prefix, const struct spec *spec)
 {
 	char digits[40];
-	size_t n = sizeof(digits);
+	size_t n = sizeof(digits), most = n - 3, zeros = spec->zero && !spec->left ? (size_t)spec->width : 0;
 
 	do
 		digits[--n] = "0123456789abcdef"[number % base];
 	while (number /= base);
-	for (size_t i = 0; prefix[i]; i++)
-		digits[--n] = prefix[prefix[1] ? 1 - i : 0];
+	for (size_t extra = negative + __builtin_strlen(prefix); sizeof(digits) - n + extra < km_min(zeros, most);)
+		digits[--n] = '0';
+	for (size_t i = __builtin_strlen(prefix); i--;)
+		digits[--n] = prefix[i];
 	if (negative)
 		digits[--n] = '-';
 	put_padded(sink, digits + n, sizeof(digits) - n, spec);

@@ -5,13 +5,14 @@
  */
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
 #include "kit/cases.h"
-#include "kit/clock.h"
 
 #include "cache/cache.h"
 #include "cache/mail.h"
@@ -20,6 +21,17 @@
 #include "watch/debug.h"
 
 static struct kmem_cache *cache;
+static long now_ms = 1000000;
+
+/* It stands still, however busy the machine is. */
+int __wrap_clock_gettime(clockid_t id, struct timespec *time);
+int __wrap_clock_gettime(clockid_t id, struct timespec *time)
+{
+	(void)id;
+	time->tv_sec = now_ms / 1000;
+	time->tv_nsec = now_ms % 1000 * 1000000;
+	return 0;
+}
 
 /* Calls the engine, and so the tick; the mailbox is looked into. */
 static void misses(unsigned times)
@@ -50,16 +62,24 @@ static bool is_answered(void)
 	return km_mail.answered == 1;
 }
 
+/* A thread of the library's may be at it, which is given its time. */
+static void until_answered(void)
+{
+	while (!is_answered())
+		sched_yield();
+}
+
 #ifdef __GLIBC__
 static void linker_works(void)
 {
 	ask("U");
 	_r_debug.r_state = RT_ADD;
 	CHECK(!is_answered());
-	ahead_ms += 1900;
+	now_ms += 1900;
 	CHECK(!is_answered() && !kmem_cache_debug_flags(cache) && !km_debug_has_stacks());
 	_r_debug.r_state = RT_CONSISTENT;
-	CHECK(is_answered() && !km_mail.result && km_debug_has_stacks());
+	until_answered();
+	CHECK(!km_mail.result && km_debug_has_stacks());
 	CHECK(kmem_cache_debug_flags(cache) == SLAB_STORE_USER);
 }
 
@@ -68,7 +88,7 @@ static void linker_never_ends(void)
 	ask("U");
 	_r_debug.r_state = RT_DELETE;
 	CHECK(!is_answered());
-	ahead_ms += 2100;
+	now_ms += 2100;
 	CHECK(is_answered() && !km_mail.result && !km_debug_has_stacks());
 	CHECK(kmem_cache_debug_flags(cache) == SLAB_STORE_USER);
 	/* There is a track, of the one place that is known without a stack. */
@@ -126,7 +146,8 @@ static void registry_is_taken(void)
 	}
 	__atomic_store_n(&step, 2, __ATOMIC_RELEASE);
 	pthread_join(other, NULL);
-	CHECK(is_answered() && !km_mail.result);
+	until_answered();
+	CHECK(!km_mail.result);
 }
 
 int main(void)

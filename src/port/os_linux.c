@@ -61,8 +61,7 @@ static struct {
 
 static long answer_of(long result, int saved_errno)
 {
-	if (result == -1)
-		result = -errno;
+	result = result == -1 ? -errno : result;
 	errno = saved_errno;
 	return result;
 }
@@ -86,8 +85,7 @@ static void *map(size_t bytes, int protection, int flags)
 {
 	long result;
 
-	KEEP_ERRNO(result, (long)mmap(NULL, bytes, protection,
-				      MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0));
+	KEEP_ERRNO(result, (long)mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0));
 	return result < 0 && result > -4096 ? NULL : (void *)result;
 }
 
@@ -276,8 +274,7 @@ void km_os_unmap(void *p, size_t bytes)
 {
 	int ignored;
 
-	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes,
-		 "address space goes by the system's page");
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "address space goes by the system's page");
 	KEEP_ERRNO(ignored, munmap(p, bytes));
 	(void)ignored;
 }
@@ -286,8 +283,7 @@ int km_os_try_unmap(void *p, size_t bytes)
 {
 	int result;
 
-	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes,
-		 "address space goes by the system's page");
+	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "address space goes by the system's page");
 	if (fault("unmap"))
 		return -ENOMEM;
 	KEEP_ERRNO(result, munmap(p, bytes));

@@ -28,5 +28,6 @@ TEST_CFLAGS_promise/guarded := -fno-builtin -Wno-array-bounds -Wno-stringop-over
 $(BUILD)/tests/promise/guarded: $(BUILD)/libkmem-malloc.a
 # A clock that the test moves on.
 TEST_LIBS_promise/nolock_struck := -Wl,--wrap=clock_gettime
+TEST_LIBS_promise/fork_struck := -Wl,--wrap=clock_gettime,--wrap=km_os_wait,--wrap=km_os_wake
 # Guarded objects are in it.
 TEST_LIBS_promise/nodump := -Wl,-u,kmem_cache_validate

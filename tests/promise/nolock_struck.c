@@ -14,9 +14,7 @@
 #include <kmem/memcg.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <ucontext.h>
 
 #include "kit/api.h"
 #include "port/lock.h"
@@ -29,10 +27,9 @@ int main(void)
 }
 #else
 
-#define PARTS 23
-/* No breakpoint is over these. */
-#define APART __attribute__((section("text_apart"), noinline))
+#include "kit/strike.h"
 
+#define PARTS 23
 static unsigned long struck, got, none, struck_busy;
 static struct kmem_cache *shared;
 
@@ -132,97 +129,7 @@ static void strike(void)
 	}
 }
 
-/* ------------------------------------------------------------------ breakpoints */
-
-/* Every instruction of the program, as the disassembler sees them, by address. */
-#define MOST_POINTS 400000
-static struct point { uintptr_t at; uint8_t byte; bool armed, struck; } points[MOST_POINTS];
-static size_t point_count;
-extern const char __ehdr_start[];
-
-struct descriptor { uint32_t version, flags; uint64_t start, length, abort; };
-extern const struct descriptor *const __start___rseq_cs_ptr_array[];
-extern const struct descriptor *const __stop___rseq_cs_ptr_array[];
-
-/* In front of the label where an interrupted sequence goes on there is a signature, which is no instruction. */
-static bool is_signature(uintptr_t at)
-{
-	const struct descriptor *const *each = __start___rseq_cs_ptr_array;
-
-	for (; each < __stop___rseq_cs_ptr_array; each++)
-		if ((*each)->abort - 8 <= at && at < (*each)->abort)
-			return true;
-	return false;
-}
-
-static void find_points(void)
-{
-	char path[512], command[640], line[512], *rest;
-	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
-
-	NEED(length > 0);
-	path[length] = '\0';
-	snprintf(command, sizeof(command), "objdump -d --no-show-raw-insn -j .text '%s'", path);
-	FILE *file = popen(command, "r");
-	NEED(file);
-	while (fgets(line, sizeof(line), file)) {
-		uintptr_t at = strtoull(line, &rest, 16) + (uintptr_t)__ehdr_start;
-
-		if (rest == line || rest[0] != ':' || !strchr(rest, '\t') || is_signature(at))
-			continue;
-		NEED(point_count < MOST_POINTS && (!point_count || at > points[point_count - 1].at));
-		points[point_count++] = (struct point){ .at = at };
-	}
-	NEED(pclose(file) == 0 && point_count);
-	uintptr_t first = points[0].at & -4096ul, last = points[point_count - 1].at | 4095;
-	NEED(!mprotect((void *)first, last + 1 - first, PROT_READ | PROT_WRITE | PROT_EXEC));
-}
-
-APART static void arm(struct point *point)
-{
-	point->byte = *(volatile uint8_t *)point->at;
-	point->armed = true;
-	*(volatile uint8_t *)point->at = 0xcc;
-}
-
-APART static void disarm(struct point *point)
-{
-	*(volatile uint8_t *)point->at = point->byte;
-	point->armed = false;
-}
-
-/* The first point from that address on. */
-APART static size_t point_from(uintptr_t at)
-{
-	size_t low = 0, high = point_count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (points[middle].at < at)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* The kernel has led an interrupted sequence to its end: it was struck at the first of its breakpoints. */
-APART static struct point *in_sequence(uintptr_t abort)
-{
-	const struct descriptor *const *each = __start___rseq_cs_ptr_array;
-
-	for (; each < __stop___rseq_cs_ptr_array; each++) {
-		size_t i = point_from((*each)->start);
-
-		if ((*each)->abort != abort)
-			continue;
-		for (; i < point_count && points[i].at < (*each)->start + (*each)->length; i++)
-			if (points[i].armed)
-				return &points[i];
-	}
-	return NULL;
-}
+/* ------------------------------------------------------------------ where it strikes */
 
 /* Those that the handler met itself: they are for its victim. */
 static struct point *met[4096];
@@ -232,10 +139,9 @@ static bool striking;
 APART static void on_trap(int number, siginfo_t *info, void *arg)
 {
 	greg_t *ip = &((ucontext_t *)arg)->uc_mcontext.gregs[REG_RIP];
-	size_t i = point_from((uintptr_t)*ip - 1);
-	bool plain = i < point_count && points[i].at == (uintptr_t)*ip - 1 && points[i].armed;
-	struct point *point = plain ? &points[i] : in_sequence((uintptr_t)*ip);
 	int saved_errno = errno;
+	bool plain;
+	struct point *point = point_of_trap((uintptr_t)*ip, &plain);
 
 	(void)number, (void)info;
 	NEED(point, "a trap at %#lx", (unsigned long)*ip - (unsigned long)__ehdr_start);
@@ -326,13 +232,6 @@ static void groups(void)
 	for (int i = 0; i < 10; i++)
 		kfree(p[i]);
 	mem_cgroup_put(group);
-}
-
-static unsigned long number_of(const char *name, unsigned long usual)
-{
-	const char *text = getenv(name);
-
-	return text ? strtoul(text, NULL, 10) : usual;
 }
 
 /* A part of all instructions at a time: each of them is struck where the victim first comes by. */

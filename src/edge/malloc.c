@@ -171,12 +171,19 @@ static km_noinline void *malloc_missed(size_t size)
 }
 
 /* Acquire pairs with show_proved; the shape is another while somebody looks closer. */
-void *km_malloc_miss(size_t size)
+km_hit_path void *km_malloc_miss(size_t size)
 {
+#ifdef KMEM_HAVE_RSEQ
 	struct kmem_cache *cache = km_load_acquire(&km_malloc_proved[km_malloc_step(size)]);
-	void *p = km_likely(cache && km_load(&cache->shape) == &km_shape_proved) ? km_proved_pop(cache) : NULL;
 
-	return km_likely(p) ? p : malloc_missed(size);
+	if (km_likely(cache) && km_likely(km_load(&cache->shape) == &km_shape_proved)) {
+		void *p = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
+
+		if (km_likely(p))
+			return km_likely(km_proved_take(cache, p)) ? p : km_proved_handed(cache, KM_MALLOC_GFP, p);
+	}
+#endif
+	return malloc_missed(size);
 }
 
 static km_noinline void *calloc_missed(size_t bytes)

@@ -29,7 +29,7 @@ struct kmem_cache *km_malloc_watched(size_t size) km_cold;
  * of its own. */
 extern km_hidden struct kmem_cache *km_malloc_proved[KM_MALLOC_STEPS + 1];
 /* `size` bytes, having missed; NULL with ENOMEM. */
-void *km_malloc_miss(size_t size) km_cold;
+void *km_malloc_miss(size_t size);
 /* Aligned to `align`, a power of two, having missed; NULL with ENOMEM. */
 void *km_malloc_aligned(size_t align, size_t size);
 /* Free p, having missed; `function` is who the caller called. */

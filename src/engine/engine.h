@@ -83,6 +83,7 @@ struct kmem_cache {
 	 * out; where the canary is, 0: none; what waits before it may be handed out again. */
 	bool parts, wiped, zeroed;
 	bool comes_in_parts, goes_in_parts;	/* more than zeros when it is freed is to be done */
+	bool comes_slowly;		/* as it comes, or it may lie beyond the first range */
 	uint32_t canary;
 	struct km_quarantine *quarantine;
 	struct kmem_cache **copies;	/* kmalloc's and malloc's, by call site (cache/sites.c); NULL: none yet */

@@ -303,7 +303,7 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	if (km_unlikely(cache->engine->front == KM_FRONT_CHAIN))
 		km_page_pin(slab);
 	if (km_unlikely(cache->live_shift))
-		km_live_clear(slab, order, cache->live_shift);
+		cache->comes_slowly |= !km_live_clear(slab, order, cache->live_shift);
 	slab->flags = 0;
 	__builtin_memset(slab->engine, 0, sizeof(slab->engine));
 	km_list_init(&slab->list);

@@ -468,6 +468,9 @@ static unsigned from_new_slab(struct kmem_cache *cache, const struct km_request 
 	struct km_slab_order order = km_slab_order(objects);
 	for (unsigned i = 0; i < got; i++)
 		out[i] = first + (size_t)km_order_next(&order) * cache->size;
+	/* Each has a link, for who looks at it as it is handed out. */
+	for (unsigned i = 0; cache->live_shift && i < got; i++)
+		km_set_free_next(cache, out[i], NULL);
 	*hold = (struct hold){ slab, base, km_slub_thread_list(cache, slab, &order, objects - got), 0,
 			       objects >= want };
 	/* Release pairs with slub_look of whoever frees one of these objects. */

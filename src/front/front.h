@@ -34,6 +34,7 @@
 #include "../port/lock.h"
 #include "../port/rseq.h"
 #include "accounting.h"
+#include "proved.h"
 
 /* The thread has no CPU to put things on: it may be one whose area is not alive yet, and can be now. */
 void km_front_new_cpu(bool may_wait) km_cold;
@@ -211,11 +212,9 @@ void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp);
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node);
 void *km_charged_miss(struct kmem_cache *cache, gfp_t gfp);	/* nor one of km_charged_alloc */
 void km_free_miss(struct kmem_cache *cache, void *object);
-/* proved.c: the hits of caches whose frees are proved, where areas go by CPU. pop: NULL where the shelf has none. */
-extern km_hidden const struct km_shape km_shape_proved;
-void *km_proved_pop(struct kmem_cache *cache);
-void *km_proved_alloc(struct kmem_cache *cache, gfp_t gfp);
-void km_proved_free(struct kmem_cache *cache, void *object);
+/* The same of km_shape_chain, whose every hit comes by. */
+extern km_hidden const struct km_shape km_shape_chain;
+void km_free_chained(struct kmem_cache *cache, void *object);
 /* Misses, as km_alloc_miss and those beside it, without asking who pays. */
 void *km_plain_alloc(struct kmem_cache *cache, gfp_t gfp, int node);
 void km_plain_free(struct kmem_cache *cache, void *object);
@@ -498,7 +497,21 @@ km_inline bool km_front_free_any(void *object)
 		return true;
 	/* Asked again, so that the hit need not keep it. */
 	struct kmem_cache *cache = km_load(&km_hot.caches[id]);
-	if (km_unlikely(!cache) || km_unlikely(!km_id_valid(id, object)))
+	if (km_unlikely(!cache))
+		return false;
+	const struct km_shape *shape = km_load(&cache->shape);
+	if (shape == &km_shape_chain) {
+		if (km_unlikely(!km_id_valid(id, object)))
+			return false;
+		km_free_chained(cache, object);
+		return true;
+	}
+	/* Its byte says that it is an object, too. */
+	if (km_likely(shape == &km_shape_proved) && km_proved_claim(cache, object)) {
+		km_proved_put(cache, object);
+		return true;
+	}
+	if (km_unlikely(!km_id_valid(id, object)))
 		return false;
 	km_free_miss(cache, object);
 	return true;

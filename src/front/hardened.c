@@ -12,6 +12,7 @@
 #include "hardened.h"
 
 #include "../page/meta.h"
+#include "../port/bits.h"
 #include "../port/hardened.h"
 
 #define MOST_PLACES	64u
@@ -46,7 +47,8 @@ void km_parts_begin(struct kmem_cache *cache)
 							     (size_t)LEAST_PLACES);
 	cache->comes_in_parts = cache->zeroed || cache->canary;
 	cache->goes_in_parts = cache->canary || cache->quarantine;
-	cache->parts = cache->wiped || cache->comes_in_parts || cache->goes_in_parts;
+	cache->comes_slowly = cache->comes_in_parts;
+	cache->parts = cache->wiped || cache->goes_in_parts;
 }
 
 void km_parts_end(struct kmem_cache *cache)
@@ -100,7 +102,7 @@ void *km_parts_goes(struct kmem_cache *cache, void *object)
 	if (cache->canary && km_unlikely(*canary_at(cache, object) != canary_of(canary_at(cache, object))))
 		overwritten(cache, object, "kmem_cache_free");
 	if (cache->wiped)
-		__builtin_memset(object, 0, cache->cleared);
+		km_wipe(object, cache->cleared);
 	return cache->quarantine ? exchange(cache, object) : object;
 }
 

@@ -5,7 +5,7 @@
 #ifndef KM_FRONT_HARDENED_H
 #define KM_FRONT_HARDENED_H
 
-#include "front.h"
+#include "../engine/engine.h"
 
 /* The cache's, when it is made; whatever there is no memory for it does without. */
 void km_parts_begin(struct kmem_cache *cache);
@@ -17,5 +17,24 @@ void *km_parts_goes(struct kmem_cache *cache, void *object);
 /* All that waits goes to the engine. With km_front_busy set. How many wait? A racy look. */
 void km_parts_flush(struct kmem_cache *cache);
 size_t km_parts_waiting(const struct kmem_cache *cache);
+
+/* A freed object is made zeros: few bytes by stores that overlap, without a call. */
+km_inline void km_wipe(void *object, size_t bytes)
+{
+	char *end = (char *)object + bytes;
+
+	if (bytes > 64 || bytes < 8) {
+		__builtin_memset(object, 0, bytes);
+	} else if (bytes > 32) {
+		__builtin_memset(object, 0, 32);
+		__builtin_memset(end - 32, 0, 32);
+	} else if (bytes >= 16) {
+		__builtin_memset(object, 0, 16);
+		__builtin_memset(end - 16, 0, 16);
+	} else {
+		__builtin_memset(object, 0, 8);
+		__builtin_memset(end - 8, 0, 8);
+	}
+}
 
 #endif

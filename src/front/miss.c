@@ -371,7 +371,7 @@ void km_plain_free(struct kmem_cache *cache, void *object)
 	const struct km_shape *plain = km_plain_shape(cache);
 
 	if (plain == &km_shape_chain)
-		chain_free_hit(cache, object);
+		km_free_chained(cache, object);
 	else
 		plain->free(cache, object);
 }
@@ -407,6 +407,11 @@ km_hit_path void *km_alloc_miss(struct kmem_cache *cache, gfp_t gfp)
 void *km_alloc_miss_node(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	return km_shape_for(cache, gfp)->alloc(cache, gfp, node);
+}
+
+km_hit_path void km_free_chained(struct kmem_cache *cache, void *object)
+{
+	chain_free_hit(cache, object);
 }
 
 km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)

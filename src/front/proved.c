@@ -5,20 +5,22 @@
  * none of ours. Invariant: an object that lies on a shelf, in a barn or in a slab has a byte of 0, and one that is out
  * has its proof.
  *
- * The order of the two steps is what makes plain loads and stores do: a free clears the byte before it pushes the
- * object, and an allocation sets it after the pop. Between the two the object is in the hand of one thread. A
- * thread that frees an object has it from the one that allocated it, and so sees the byte that was stored there.
+ * A free clears the byte before it pushes the object, by a step that nothing divides (km_live_claim), and an allocation
+ * sets it after the pop. Between the two the object is in the hand of one thread. A thread that frees an object has it
+ * from the one that allocated it, and so sees the byte that was stored there.
  *
  * The public shelf of such a cache is closed, so that hits of all other caches are as they were. Its own hits are
- * here, on the same shelf: a miss of front.c and a jump away. The sequence that misses first, and the jump, are the
- * price of not being known to those hits.
+ * here, on the same shelf: a miss of front.c and a jump away, and inline at the doors that know the cache by a size or
+ * an address (proved.h). The sequence that misses first, and the jump, are the price of not being known to those hits.
  *
  * The steps of a free, in this order, each of which ends it if it fails:
  *
  *	its page	is of the first range, and the map has the cache's id for it; else the descriptor is asked
  *	its byte	is its proof; else it is free, or no object: the engine's layout says which, for the message
- *	clear the byte	from here on a second free fails at the step before
+ *	clear the byte	the same step: a second free fails here
+ *	canary		where objects have one, it is looked at
  *	zeros		where freed objects are to have no content
+ *	quarantine	where there is one, another object goes on in this one's place, or none
  *	push		to the CPU's block, as every free; a full one goes the way of the shape below
  *
  * A watcher (watched.c) stands before this, so that an object that it has seen come is proved when it goes. Objects
@@ -26,12 +28,8 @@
  */
 #include <errno.h>
 
-#include "../page/live.h"
 #include "../port/chain_hit.h"
-#include "hardened.h"
 #include "shape.h"
-
-#define MOST_LOST 1024u		/* objects in a row that can't be handed out */
 
 /* In the first range, as nearly all. */
 km_inline bool is_near(const void *object)
@@ -39,39 +37,14 @@ km_inline bool is_near(const void *object)
 	return km_page_index(object) < km_load(&km_hot.pages);
 }
 
-/* ... then its byte. */
-km_inline uint8_t *byte_near(const struct kmem_cache *cache, const void *object)
-{
-	return (uint8_t *)(cache->live + ((uintptr_t)object >> cache->live_shift));
-}
-
 /* In any range. */
 km_inline uint8_t *byte_of(const struct kmem_cache *cache, const void *object)
 {
-	return km_likely(is_near(object)) ? byte_near(cache, object) : km_live_find(object, cache->live_shift);
+	return km_likely(is_near(object)) ? km_proved_byte(cache, object) :
+						km_live_find(object, cache->live_shift);
 }
 
 /* ------------------------------------------------------------------ out */
-
-/* It was freed twice, by two threads at once: one of its users has it. Or somebody wrote to our records. */
-static km_cold bool handed_out_twice(struct kmem_cache *cache, void *object)
-{
-	km_miss_free_twice(cache, object);
-	return false;
-}
-
-/* False: nothing was done. */
-km_inline bool take_near(struct kmem_cache *cache, void *object)
-{
-	uint8_t *byte = byte_near(cache, object);
-
-	if (km_unlikely(km_load(byte)))
-		return false;
-	km_store(byte, km_live_proof(object));
-	if (km_unlikely(cache->comes_in_parts))
-		km_parts_comes(cache, object);
-	return true;
-}
 
 /* Is it the start of an object of the cache? By its address, or by the descriptor of its page. */
 static bool is_object(const struct kmem_cache *cache, const void *object)
@@ -84,24 +57,44 @@ static bool is_object(const struct kmem_cache *cache, const void *object)
 	       km_object_index(cache, slab, km_slab_first(cache, slab), object) >= 0;
 }
 
-/* A chain's next object is what stood in the last one, to which a user may have written after its free. */
-static km_noinline bool link_is_sound(struct kmem_cache *cache, void *object)
+/* Its link is the head of the CPU's freelist now. A user wrote to it, or to the object's place in the list. */
+km_cold static void cut(struct kmem_cache *cache, const void *object)
 {
-	if (km_likely(is_object(cache, object)))
-		return true;
+	km_chain_cut(&cache->chain);
 	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->name);
+}
+
+/* A chain's object was another one's link, to which a user may have written after its free; and so may its own be. */
+static km_noinline bool links_are_sound(struct kmem_cache *cache, const void *object)
+{
+	if (km_unlikely(!is_object(cache, object))) {
+		cut(cache, object);
+		return false;
+	}
+	const void *next = km_load((void *const *)((const char *)object + cache->freeptr));
+	if (km_unlikely(next && !is_object(cache, next)))
+		cut(cache, object);
+	return true;
+}
+
+/* A link leads there that was written over, or our records were written to. */
+static km_cold bool somebodys(struct kmem_cache *cache, const void *object)
+{
+	if (cache->engine->front == KM_FRONT_CHAIN)
+		cut(cache, object);
+	else
+		km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->name);
 	return false;
 }
 
 km_inline bool hand_out(struct kmem_cache *cache, void *object)
 {
-	if (cache->engine->front == KM_FRONT_CHAIN && km_unlikely(!link_is_sound(cache, object)))
+	if (cache->engine->front == KM_FRONT_CHAIN && km_unlikely(!links_are_sound(cache, object)))
 		return false;
 	uint8_t *byte = byte_of(cache, object);
 	km_debug(byte, "an object that is handed out lies in a range");
-	if (km_unlikely(km_load(byte)))
-		return handed_out_twice(cache, object);
-	km_store(byte, km_live_proof(object));
+	if (km_unlikely(!km_live_mark(byte, object)))
+		return somebodys(cache, object);
 	if (km_unlikely(cache->comes_in_parts))
 		km_parts_comes(cache, object);
 	return true;
@@ -115,7 +108,7 @@ bool km_proved_hand_out(struct kmem_cache *cache, void *object)
 static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int node)
 {
 	/* After a warning it goes on; a list that is so damaged fails the call. */
-	for (unsigned tries = 0; tries < MOST_LOST; tries++) {
+	for (unsigned tries = 0; tries < KM_MOST_LOST; tries++) {
 		void *object = cache->below->alloc(cache, gfp & ~__GFP_ZERO, node);
 
 		if (km_unlikely(!object))
@@ -126,8 +119,8 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
 }
 
-/* An object that was popped, and is in another range or somebody's. */
-static km_noinline void *handed_slowly(struct kmem_cache *cache, gfp_t gfp, void *object)
+/* It is in another range, or somebody's. */
+void *km_proved_handed(struct kmem_cache *cache, gfp_t gfp, void *object)
 {
 	return hand_out(cache, object) ? object : alloc_slowly(cache, gfp, NUMA_NO_NODE);
 }
@@ -143,10 +136,8 @@ static km_noinline bool claim_slowly(struct kmem_cache *cache, void *object)
 
 	if (!slab)
 		return false;
-	if (km_likely(km_load(byte) == km_live_proof(object))) {
-		km_store(byte, (uint8_t)0);
+	if (km_likely(km_live_claim(byte, object)))
 		return true;
-	}
 	km_tell_of(slab, object, KM_MISUSE_DOUBLE_FREE);
 	km_miss_free_twice(cache, object);
 	return false;
@@ -159,27 +150,16 @@ km_inline bool claim_near(const struct kmem_cache *cache, void *object)
 
 	if (km_unlikely(index >= km_load(&km_hot.pages)) || km_unlikely(km_hot.map[index] != cache->live_id))
 		return false;
-	uint8_t *byte = byte_near(cache, object);
-	if (km_unlikely(km_load(byte) != km_live_proof(object)))
-		return false;
-	km_store(byte, (uint8_t)0);
-	return true;
+	return km_proved_claim(cache, object);
 }
 
-/* The object is its user's no more. False: it was not, which is said. */
-km_inline bool claim(struct kmem_cache *cache, void *object)
+/* The object is its user's no more. Returns the one that may go on: itself, one that waited, or NULL: none does, or it
+ * was not its user's, which is said. */
+km_inline void *claim(struct kmem_cache *cache, void *object)
 {
-	return km_likely(claim_near(cache, object)) || claim_slowly(cache, object);
-}
-
-/* The object that may go on, having been claimed; NULL: none. */
-km_inline void *pass(struct kmem_cache *cache, void *object)
-{
-	if (km_unlikely(cache->goes_in_parts))
-		return km_parts_goes(cache, object);
-	if (cache->wiped)
-		__builtin_memset(object, 0, cache->cleared);
-	return object;
+	if (km_unlikely(!claim_near(cache, object)) && !claim_slowly(cache, object))
+		return NULL;
+	return cache->parts ? km_parts_goes(cache, object) : object;
 }
 
 /* ------------------------------------------------------------------ many */
@@ -188,7 +168,8 @@ static bool proved_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, 
 {
 	size_t kept = 0;
 
-	if (km_bulk_is_odd(gfp))
+	/* No link is followed before what it leads to is proved. */
+	if (km_bulk_is_odd(gfp) || cache->engine->front == KM_FRONT_CHAIN)
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	km_debug(left == n, "nothing comes of a shelf that is closed");
 	if (!cache->below->alloc_bulk(cache, gfp, left, n, objects))
@@ -205,7 +186,7 @@ static void proved_free_bulk(struct kmem_cache *cache, size_t n, size_t all, voi
 	size_t kept = 0;
 
 	for (size_t i = 0; i < n; i++)
-		if (km_likely(claim(cache, objects[i])) && (objects[kept] = pass(cache, objects[i])))
+		if (km_likely((objects[kept] = claim(cache, objects[i])) != NULL))
 			kept++;
 	if (kept)
 		cache->below->free_bulk(cache, kept, km_min(all, kept), objects);
@@ -216,31 +197,13 @@ static void proved_free_bulk(struct kmem_cache *cache, size_t n, size_t all, voi
 /*
  * The hits: of blocks of pointers, found by CPU. Whatever is rare is a jump at the end, so that neither has a frame.
  */
-km_hit_path void *km_proved_pop(struct kmem_cache *cache)
-{
-#ifdef KMEM_HAVE_RSEQ
-	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
-
-	if (km_unlikely(!object))
-		return NULL;
-	if (km_likely(is_near(object)) && km_likely(take_near(cache, object)))
-		return object;
-	return hand_out(cache, object) ? object : NULL;
-#else
-	(void)cache;
-	return NULL;
-#endif
-}
-
 km_hit_path void *km_proved_alloc(struct kmem_cache *cache, gfp_t gfp)
 {
 #ifdef KMEM_HAVE_RSEQ
 	void *object = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
 
-	if (km_likely(object) && km_likely(is_near(object)) && km_likely(take_near(cache, object)))
-		return object;
-	if (object)
-		return handed_slowly(cache, gfp, object);
+	if (km_likely(object))
+		return km_likely(km_proved_take(cache, object)) ? object : km_proved_handed(cache, gfp, object);
 #endif
 	return alloc_slowly(cache, gfp, NUMA_NO_NODE);
 }
@@ -252,39 +215,46 @@ static void *proved_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	return alloc_slowly(cache, gfp, node);
 }
 
-static km_noinline void free_in_parts(struct kmem_cache *cache, void *object)
+/* To the CPU's block, as every free; a full one goes the way of the shape below. */
+km_inline void push(struct kmem_cache *cache, void *object)
 {
-	object = pass(cache, object);
-	if (km_unlikely(!object))
-		return;
 #ifdef KMEM_HAVE_RSEQ
 	if (km_likely(kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, km_rseq, object)))
 		return;
 #endif
 	cache->below->free(cache, object);
+}
+
+static km_hit_path km_noinline void put_in_parts(struct kmem_cache *cache, void *object)
+{
+	if (km_likely(!cache->goes_in_parts))
+		km_wipe(object, cache->cleared);
+	else
+		object = km_parts_goes(cache, object);
+	if (km_likely(object))
+		push(cache, object);
+}
+
+km_hit_path void km_proved_put(struct kmem_cache *cache, void *object)
+{
+	if (cache->parts)
+		put_in_parts(cache, object);
+	else
+		push(cache, object);
 }
 
 static km_noinline void free_slowly(struct kmem_cache *cache, void *object)
 {
 	if (claim_slowly(cache, object))
-		free_in_parts(cache, object);
+		km_proved_put(cache, object);
 }
 
 km_hit_path void km_proved_free(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(!claim_near(cache, object))) {
+	if (km_likely(claim_near(cache, object)))
+		km_proved_put(cache, object);
+	else
 		free_slowly(cache, object);
-		return;
-	}
-	if (km_unlikely(cache->parts)) {
-		free_in_parts(cache, object);
-		return;
-	}
-#ifdef KMEM_HAVE_RSEQ
-	if (km_likely(kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, km_rseq, object)))
-		return;
-#endif
-	cache->below->free(cache, object);
 }
 
 const struct km_shape km_shape_proved = {
@@ -295,7 +265,8 @@ const struct km_shape km_shape_proved = {
 /* A CPU's slab, found by CPU. */
 static void proved_chain_free(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(!claim(cache, object)) || !(object = pass(cache, object)))
+	object = claim(cache, object);
+	if (km_unlikely(!object))
 		return;
 	enum km_chain_push pushed = km_chain_rseq_push(&cache->chain, object);
 	if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
@@ -310,9 +281,9 @@ static const struct km_shape proved_chain = {
 /* The other disciplines and shapes, and where hits are counted. */
 static void proved_free_softly(struct kmem_cache *cache, void *object)
 {
-	if (km_unlikely(!claim(cache, object)) || !(object = pass(cache, object)))
-		return;
-	cache->below->free(cache, object);
+	object = claim(cache, object);
+	if (km_likely(object))
+		cache->below->free(cache, object);
 }
 
 static const struct km_shape proved_softly = {

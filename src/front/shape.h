@@ -9,10 +9,12 @@
 
 #include "front.h"
 
+/* Objects in a row that are no more to be had: then a list is so damaged that the call fails. */
+#define KM_MOST_LOST 1024u
 /* How often a loop calls a verb that was interrupted or lost a race, before it takes its next step. */
 #define KM_MISS_TRIES 8
 
-extern km_hidden const struct km_shape km_shape_array, km_shape_array_by_cid, km_shape_chain, km_shape_chain_soft;
+extern km_hidden const struct km_shape km_shape_array, km_shape_array_by_cid, km_shape_chain_soft;
 extern km_hidden const struct km_shape km_shape_none, km_shape_watched, km_shape_dead, km_shape_sampled;
 
 /* Another shape, of a cache that nobody pays for; the public shelf is open or closed by it. False: it has another one

@@ -90,9 +90,6 @@ void km_front_bury(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ one object */
 
-/* Objects that are no more to be had, in a row: then a list is so damaged that the call fails. */
-#define MOST_LOST 1024u
-
 static void *one_below(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	gfp &= ~__GFP_ZERO;
@@ -106,7 +103,7 @@ static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 	const struct km_hooks *hooks = km_load(&cache->hooks);
 	void *object, *shown;
 
-	for (unsigned i = 0; i < MOST_LOST; i++) {
+	for (unsigned i = 0; i < KM_MOST_LOST; i++) {
 		object = one_below(cache, bytes, align, gfp, node);
 		if (km_unlikely(!object))
 			return NULL;

@@ -29,11 +29,12 @@ uint8_t *km_live_find(const void *object, uint32_t shift)
 	return NULL;
 }
 
-void km_live_clear(const struct km_page *slab, unsigned order, uint32_t shift)
+bool km_live_clear(const struct km_page *slab, unsigned order, uint32_t shift)
 {
 	uint8_t *bytes = km_live_find(km_page_address(slab), shift);
 
 	km_debug(bytes, "a slab's pages are committed");
 	if (bytes)
 		__builtin_memset(bytes, 0, (KM_PAGE_SIZE << order) >> shift);
+	return km_page_index(km_page_address(slab)) < km_load(&km_hot.pages);
 }

@@ -8,9 +8,9 @@
  * No two objects of a cache have the same byte, for they are 2^shift bytes apart at least. And no address but an
  * object's own finds its proof: one that leads to the same byte differs in the bits that the proof has. So one load
  * says of an address in a page of the cache whether it is an object that its user has: neither freed, nor inside of
- * one, nor one that was never handed out. Invariants: the byte of an object that lies free is 0; it is written by
- * whoever has the object in hand, which is why it needs no atomic instruction: two threads that free one object at the
- * very same moment may both pass, and then who is handed it as the second finds its byte set, and it is not handed out.
+ * one, nor one that was never handed out. Invariants: the byte of an object that lies free is 0. It is set by whoever
+ * has the object in hand, by a plain store. It is cleared by the object's free, in one step that nothing divides: of
+ * two frees of one object, by two threads or by a handler in the middle of the other, one finds 0.
  */
 #ifndef KM_PAGE_LIVE_H
 #define KM_PAGE_LIVE_H
@@ -30,12 +30,27 @@ km_inline uint8_t km_live_proof(const void *object)
 	return (uint8_t)(0x80 | ((uintptr_t)object & 0x7f));
 }
 
+/* The object is about to be its user's, by the only thread that has it. False: it is somebody's. */
+km_inline bool km_live_mark(uint8_t *byte, const void *object)
+{
+	if (km_unlikely(km_load(byte)))
+		return false;
+	km_store(byte, km_live_proof(object));
+	return true;
+}
+
+/* The object is its user's no more. False: it was not. */
+km_inline bool km_live_claim(uint8_t *byte, const void *object)
+{
+	return km_cas_byte(byte, km_live_proof(object), 0);
+}
+
 /* The number that a cache with this shift adds to an address of the first range, shifted, to find its byte; 0: there is
  * none. */
 uintptr_t km_live_place(uint32_t shift);
 /* The byte of an address in any range; NULL: it is in none. */
 uint8_t *km_live_find(const void *object, uint32_t shift);
-/* A slab of 2^order pages is new: none of its objects is out. */
-void km_live_clear(const struct km_page *slab, unsigned order, uint32_t shift);
+/* A slab of 2^order pages is new: none of its objects is out. False: it lies beyond the first range. */
+bool km_live_clear(const struct km_page *slab, unsigned order, uint32_t shift);
 
 #endif

@@ -5,6 +5,10 @@
 #ifndef KM_PORT_ATOMIC_H
 #define KM_PORT_ATOMIC_H
 
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#endif
+
 #include "cc.h"
 
 #define km_load(p)		__atomic_load_n((p), __ATOMIC_RELAXED)
@@ -39,6 +43,25 @@
 	__atomic_compare_exchange_n((p), (old), (new_), false, __ATOMIC_RELEASE, __ATOMIC_RELAXED)
 #define km_cas_both(p, old, new_)                                                                  \
 	__atomic_compare_exchange_n((p), (old), (new_), false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)
+
+/*
+ * The byte `old` becomes `new_`. False: it is another. Of all who try at once one succeeds: handlers, because it is one
+ * instruction; other threads, because it is atomic where the process has some. x86-64: without the lock prefix it takes
+ * a cycle, with it eight.
+ */
+km_inline bool km_cas_byte(uint8_t *byte, uint8_t old, uint8_t new_)
+{
+#if defined(__x86_64__) && __has_include(<sys/single_threaded.h>) && !defined(__SANITIZE_THREAD__)
+	bool done;
+
+	if (km_likely(__libc_single_threaded)) {
+		__asm__ volatile("cmpxchgb %[new_], %[byte]" : "=@ccz"(done), [byte] "+m"(*byte), "+a"(old)
+				 : [new_] "q"(new_) : "memory");
+		return done;
+	}
+#endif
+	return __atomic_compare_exchange_n(byte, &old, new_, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
 
 /* A pair of words that change together; aligned so that one instruction can do it. */
 struct km_pair {

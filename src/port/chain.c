@@ -215,6 +215,17 @@ bool km_chain_partial_push(struct km_chain *chain, struct km_chain_link *link, u
 	return done;
 }
 
+void km_chain_cut(struct km_chain *chain)
+{
+	struct km_visit visit;
+
+	if (!km_visit_enter(&visit, &chain->open, true))
+		return;
+	while (km_visit_look(&visit) && visit.top && !km_visit_commit(&visit, NULL, 0, visit.word, 0))
+		;
+	km_visit_leave(&visit);
+}
+
 /* ------------------------------------------------------------------ coming and going */
 
 bool km_chain_init(struct km_chain *chain, uint32_t freeptr)

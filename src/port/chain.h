@@ -109,6 +109,9 @@ void km_chain_take_cpu(struct km_chain *chain, unsigned cpu, struct km_chain_top
 		       struct km_chain_link **partial);
 void km_chain_open(struct km_chain *chain);
 
+/* This CPU's freelist can't be followed: it is empty from now on, and its objects stay in use. */
+void km_chain_cut(struct km_chain *chain);
+
 /* A racy look; exact when nobody uses it. */
 void km_chain_look_cpu(const struct km_chain *chain, unsigned cpu, struct km_chain_top *top,
 		       struct km_chain_link **partial);

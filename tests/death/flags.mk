@@ -17,3 +17,7 @@ TEST_LIBS_death/usercopy_guarded := -Wl,-u,kmem_cache_validate
 TEST_LIBS_death/sized := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
 TEST_CFLAGS_death/sized := -fno-builtin -Wno-array-bounds -Wno-use-after-free
 $(BUILD)/tests/death/sized: $(BUILD)/libkmem-malloc.a
+# Two frees of one object are tried by free as well.
+TEST_LIBS_death/hardened_struck := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_death/hardened_struck := -fno-builtin
+$(BUILD)/tests/death/hardened_struck: $(BUILD)/libkmem-malloc.a

@@ -137,20 +137,27 @@ static void forge(void)
 		get();
 }
 
+/* A process that is told, and goes on, goes on without that list. */
+static void forge_and_go_on(void)
+{
+	km_misuse_set(KM_MISUSE_WARN);
+	forge();
+}
+
 static void links(void)
 {
 	static uintptr_t strange[16];
 	struct kmem_cache *other = make("other", SIZE);
 	unsigned char *mine = get();
-	const uintptr_t wrong[] = { (uintptr_t)mine + 8, (uintptr_t)kmem_cache_alloc(other, GFP_KERNEL),
-				    (uintptr_t)strange };
+	const uintptr_t wrong[] = { (uintptr_t)mine, (uintptr_t)mine + 8,
+				    (uintptr_t)kmem_cache_alloc(other, GFP_KERNEL), (uintptr_t)strange,
+				    0x4141414141414141, 4096 };
 
-	forged = (uintptr_t)mine;
-	if (cache->engine->front == KM_FRONT_CHAIN)
-		ends(forge, "object already free");
-	for (size_t i = 0; cache->engine->front == KM_FRONT_CHAIN && i < 3; i++) {
+	for (size_t i = 0; cache->engine->front == KM_FRONT_CHAIN && i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		forged = wrong[i];
 		ends(forge, "free memory of this page was written to");
+		int lines, status = said(forge_and_go_on, text, &lines);
+		CHECK(!status && lines == 1, "%zu: status %#x, said: %s", i, (unsigned)status, text);
 	}
 	kmem_cache_free(cache, mine);
 }

@@ -12,6 +12,7 @@
 #include <kmem/stats.h>
 
 #include "cache/cache.h"
+#include "edge/malloc.h"
 #include "fixture.h"
 #include "page/live.h"
 #include "page/zone.h"
@@ -94,11 +95,25 @@ static void get_inline(void)
 	adopt(p);
 }
 
+/* Where frees are proved: malloc's hit, as if the cache were one of its; NULL: a miss, which another has served. */
+static void *by_proved_malloc(void)
+{
+	struct kmem_cache **shown = &km_malloc_proved[km_malloc_step(OBJECT_BYTES)];
+
+	km_store_release(shown, model.cache);
+	void *p = km_malloc_miss(OBJECT_BYTES);
+	km_store_release(shown, NULL);
+	need(p, "malloc failed");
+	if (km_page_head(km_page_of(p))->cache == model.cache)
+		return p;
+	free(p);
+	return NULL;
+}
+
 static void get_inline_any(void)
 {
 	static volatile gfp_t gfp = GFP_KERNEL;
-	/* Where frees are proved: malloc's hit. */
-	void *p = model.cache->live_shift && model.cache->shelf.slot ? km_proved_pop(model.cache) : NULL;
+	void *p = model.cache->live_shift && model.cache->shelf.slot ? by_proved_malloc() : NULL;
 
 	if (!p)
 		p = model.family == MALLOC ? _ZnwmRKSt9nothrow_t(OBJECT_BYTES, "") :

@@ -20,6 +20,7 @@ static const char help_text[] =
 	"       kmem bench BENCH... [OPTION...]                  measure\n"
 	"       kmem debug PID [CACHE LETTERS]                   debug one that runs\n"
 	"       kmem shrink PID [CACHE]                          memory goes back from one\n"
+	"       kmem who PID|CORE ADDRESS...                     whose an address is\n"
 	"       kmem symbols [FILE]                              name functions\n"
 	"       kmem --help | --version\n"
 	"Each subcommand has --help. The manual page kmem(1) says the rest.\n";
@@ -36,6 +37,7 @@ static const struct {
 	{ "top", cmd_top },
 	{ "diff", cmd_diff },
 	{ "shrink", cmd_shrink },
+	{ "who", cmd_who },
 };
 
 static void complain(const char *command, const char *format, va_list arguments)

@@ -20,6 +20,8 @@ static const char *const shape_names[INFO_SHAPES] = {
 	[INFO_ZONE] = "zone", [INFO_ENGINE] = "engine", [INFO_NODE] = "node", [INFO_CHAIN] = "chain",
 	[INFO_CACHE] = "cache", [INFO_BIG] = "big", [INFO_READY] = "parked", [INFO_SPAN] = "span",
 	[INFO_VIEW] = "view", [INFO_GROUP] = "group", [INFO_OBJCG] = "objcg", [INFO_STOCK] = "stock",
+	[INFO_POOL] = "pool", [INFO_SHEAF] = "sheaf", [INFO_REMOTE] = "remote", [INFO_SLAB] = "slab",
+	[INFO_ALIEN] = "alien", [INFO_SLOT] = "slot",
 };
 
 /* ------------------------------------------------------------------ the table */
@@ -87,11 +89,9 @@ static void place(struct layout *layout, const struct km_field *ours, size_t cou
 	}
 }
 
-bool layout_load(struct target *target, struct layout *layout, const struct km_field *from, size_t count, bool groups)
+bool layout_load_part(struct target *target, struct layout *layout, const struct km_field *ours, size_t our_count,
+		      const struct km_field *from, size_t count)
 {
-	const struct km_field *ours = groups ? km_group_fields : km_fields;
-	size_t our_count = groups ? km_group_field_count : km_field_count;
-
 	if (!count || count > MAX_FIELDS)
 		return target_torn(target);
 	struct km_field *theirs = kmem_need(calloc(count, sizeof(*theirs)));
@@ -102,6 +102,12 @@ bool layout_load(struct target *target, struct layout *layout, const struct km_f
 		place(layout, ours, our_count, theirs, count);
 	free(theirs);
 	return ok;
+}
+
+bool layout_load(struct target *target, struct layout *layout, const struct km_field *from, size_t count, bool groups)
+{
+	return groups ? layout_load_part(target, layout, km_group_fields, km_group_field_count, from, count) :
+			layout_load_part(target, layout, km_fields, km_field_count, from, count);
 }
 
 static const struct info_place *find_place(const struct layout *layout, const char *name, size_t bytes)

@@ -98,13 +98,14 @@ unsigned long info_rollup_kb(unsigned pid, const char *key);
 /* False: it does not say, or not to us. */
 bool info_resident(const struct snapshot *snapshot, struct info_resident *resident);
 
-/* ---- info/target.c: another process's memory. All say false where it can't be read; then `result`
- * says why. */
+/* ---- info/target.c: another process's memory, or that of a core dump. All say false where it can't be read; then
+ * `result` says why. */
 
 struct target {
 	pid_t pid;
 	enum info_result result;
 	char version[16];	/* of libkmem there, ours or another build */
+	const struct core *core;	/* leaks/core.h; NULL: the process runs */
 };
 
 /* A thread of the process that still has its memory; where the first has ended, /proc/PID has none. */
@@ -128,7 +129,9 @@ void info_printable(char *to, const char *from, size_t bytes);
 
 enum info_shape {
 	INFO_ROOT, INFO_PERCPU, INFO_RANGE, INFO_PAGE, INFO_ZONE, INFO_ENGINE, INFO_NODE, INFO_CHAIN, INFO_CACHE,
-	INFO_BIG, INFO_READY, INFO_SPAN, INFO_VIEW, INFO_GROUP, INFO_OBJCG, INFO_STOCK,
+	INFO_BIG, INFO_READY, INFO_SPAN, INFO_POOL, INFO_VIEW, INFO_GROUP, INFO_OBJCG, INFO_STOCK,
+	/* Of an engine, or of guarded objects: layout_load_part. */
+	INFO_SHEAF, INFO_REMOTE, INFO_SLAB, INFO_ALIEN, INFO_SLOT,
 	INFO_SHAPES
 };
 
@@ -145,7 +148,7 @@ struct info_place {
 	bool has;
 };
 
-#define INFO_MAX_PLACES 256u
+#define INFO_MAX_PLACES 320u
 struct layout {
 	struct shape shape[INFO_SHAPES];
 	struct info_place place[INFO_MAX_PLACES];
@@ -154,6 +157,9 @@ struct layout {
 
 /* Add the process's table to the layout: that of the groups, or the other one. */
 bool layout_load(struct target *target, struct layout *layout, const struct km_field *from, size_t count, bool groups);
+/* The same of a table of its own: of an engine, by the one that we have of that name, or of guarded objects. */
+bool layout_load_part(struct target *target, struct layout *layout, const struct km_field *ours, size_t our_count,
+		      const struct km_field *from, size_t count);
 /* Are all of these there, separated by spaces? */
 bool layout_has(const struct layout *layout, const char *names);
 /* Where a field is there; a constant's value. 0: it is not there. */

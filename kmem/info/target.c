@@ -15,6 +15,7 @@
 
 #include "cache/root.h"
 #include "info/info.h"
+#include "leaks/core.h"
 
 static bool failed(struct target *target, int error)
 {
@@ -30,6 +31,9 @@ bool target_torn(struct target *target)
 bool target_read(struct target *target, void *to, const void *from, size_t bytes)
 {
 	struct iovec local = { to, bytes }, remote = { (void *)(uintptr_t)from, bytes };
+
+	if (target->core)
+		return core_read(target->core, to, (uintptr_t)from, bytes) || failed(target, EFAULT);
 	ssize_t got = process_vm_readv(target->pid, &local, 1, &remote, 1, 0);
 
 	return got == (ssize_t)bytes || failed(target, got < 0 ? errno : EFAULT);
@@ -49,7 +53,10 @@ bool target_gather(struct target *target, void *to, void *const *from, size_t ea
 	struct iovec remote[BATCH];
 	char *at = to;
 
-	while (count) {
+	for (size_t i = 0; target->core && i < count; i++)
+		if (!target_read(target, at + i * each, from[i], each))
+			return false;
+	while (count && !target->core) {
 		size_t now = count < BATCH ? count : BATCH;
 		struct iovec local = { at, now * each };
 
@@ -176,8 +183,28 @@ static FILE *open_maps(struct target *target)
 	return maps;
 }
 
+/* Of a core dump: each segment that may be written to is looked at. */
+static size_t roots_of_core(struct target *target, struct info_root *roots)
+{
+	const struct maps *maps = &target->core->maps;
+	enum info_result other = INFO_NONE;
+	size_t count = 0;
+
+	for (size_t i = 0; i < maps->count && count < INFO_MAX_ROOTS; i++) {
+		target->result = INFO_NONE;
+		if (maps->at[i].write && !maps->at[i].file && look(target, maps->at[i].start, &roots[count]))
+			count++;
+		else if (target->result == INFO_OTHER)
+			other = INFO_OTHER;
+	}
+	target->result = other;
+	return count;
+}
+
 size_t target_roots(struct target *target, struct info_root *roots)
 {
+	if (target->core)
+		return roots_of_core(target, roots);
 	enum info_result other = INFO_NONE;
 	struct mapping before = { 0 }, here;
 	char *line = NULL;

@@ -15,12 +15,15 @@
 #define CHAIN(member)	KM_FIELD_IN("chain", struct km_chain_cpu, member)
 #define BIG(member)	KM_FIELD_IN("big", struct km_big_entry, member)
 #define PARKED(member)	KM_FIELD_IN("parked", struct km_parked, member)
+#define POOL(member)	KM_FIELD_IN("pool", struct km_guarded, member)
 #define SPAN(member)	KM_FIELD_IN("span", struct km_span, member)
 #define CACHE(member)	KM_FIELD_IN("cache", struct kmem_cache, member)
 
 const struct km_field km_fields[] = {
 	KM_FIELD_CONST("area_shift", KMEM_AREA_SHIFT),
 	KM_FIELD_CONST("slob_unit", KM_SIZED_UNIT),
+	/* Bytes of a track behind a debugged object, as watch/debug.h has it now; another drawing gets another name. */
+	KM_FIELD_CONST("track", KM_DEBUG_TRACK),
 	KM_FIELD_STRUCT("root", struct km_root),
 	ROOT(discipline), ROOT(reason), ROOT(hardened),
 	ROOT(percpu), ROOT(caches), ROOT(cache_count), ROOT(arena.ranges),
@@ -28,21 +31,25 @@ const struct km_field km_fields[] = {
 	ROOT(mapped_blocks), ROOT(mapped_bytes), ROOT(mapped_kept), ROOT(mapped_spare), ROOT(mapped_ready),
 	ROOT(mapped_table), ROOT(mapped_slots), ROOT(parked), ROOT(parked_count), ROOT(meta_bytes), ROOT(spans),
 	ROOT(span_count), ROOT(slob_pages), ROOT(slob_units), ROOT(guard_objects), ROOT(guard_live),
-	ROOT(guard_samples), ROOT(guard_reports), ROOT(memcg),
+	ROOT(guarded), ROOT(guard_samples), ROOT(guard_reports), ROOT(memcg),
 	ROOT(control), ROOT(mail), ROOT(profile),
 	KM_FIELD_ARRAY("root", struct km_root, arena.zone),
 	KM_FIELD_STRUCT("percpu", struct km_percpu),
 	PERCPU(base), PERCPU(cpus), PERCPU(discipline),
 	KM_FIELD_STRUCT("range", struct km_range),
 	RANGE(base), RANGE(pages), RANGE(ready), RANGE(page), RANGE(map), RANGE(owner), RANGE(dirty),
+	KM_FIELD_ARRAY("range", struct km_range, live),
 	KM_FIELD_STRUCT("page", struct km_page),
-	PAGE(cache), PAGE(type), PAGE(run), PAGE(inuse), PAGE(objects), PAGE(pages),
+	PAGE(cache), PAGE(type), PAGE(run), PAGE(inuse), PAGE(objects), PAGE(pages), PAGE(order), PAGE(node),
 	/* Of a slab of slub (engine/slub.h). */
 	{ "page.word", offsetof(struct km_page, engine), sizeof(uint64_t), 1 },
+	/* Of a slab, drawn by its engine; of a block of whole pages, its pages and the bytes that were asked for. A
+	 * drawing that changes gets another name. */
+	{ "page.words", offsetof(struct km_page, engine), sizeof(uint64_t), KM_PAGE_ENGINE_BYTES / sizeof(uint64_t) },
 	KM_FIELD_STRUCT("zone", struct km_zone_counts),
 	ZONE(used_pages), ZONE(dirty_pages), ZONE(clean_pages), ZONE(purged_pages),
 	KM_FIELD_STRUCT("engine", struct km_engine),
-	ENGINE(name), ENGINE(front),
+	ENGINE(name), ENGINE(front), ENGINE(fields), ENGINE(field_count),
 	{ "engine.tune", offsetof(struct km_engine, array.tune), sizeof(void *), 1 },
 	KM_FIELD_STRUCT("node", struct km_node_counts),
 	NODE(slabs), NODE(objects), NODE(taken), NODE(partial), NODE(free_slabs), NODE(new_slabs), NODE(freed_slabs),
@@ -53,6 +60,8 @@ const struct km_field km_fields[] = {
 	BIG(start), BIG(bytes),
 	KM_FIELD_STRUCT("parked", struct km_parked),
 	PARKED(p), PARKED(bytes),
+	KM_FIELD_STRUCT("pool", struct km_guarded),
+	POOL(start), POOL(bytes), POOL(page_bytes), POOL(objects), POOL(slot), POOL(fields), POOL(field_count),
 	KM_FIELD_STRUCT("span", struct km_span),
 	SPAN(start), SPAN(end),
 	KM_FIELD_STRUCT("cache", struct kmem_cache),
@@ -60,7 +69,8 @@ const struct km_field km_fields[] = {
 	CACHE(charged.slot), CACHE(chain.slot), CACHE(capacity), CACHE(pad), CACHE(size), CACHE(object_size),
 	CACHE(objects), CACHE(order), CACHE(slab_pages), CACHE(freeptr), CACHE(engine), CACHE(dead), CACHE(min_partial),
 	CACHE(batchcount), CACHE(shared), CACHE(all.next), CACHE(all.prev), CACHE(group), CACHE(guarded),
-	CACHE(sibling_of), CACHE(carried),
+	CACHE(sibling_of), CACHE(carried), CACHE(first), CACHE(colours), CACHE(left), CACHE(tail_bits),
+	CACHE(live_shift), CACHE(flags), CACHE(deferred),
 	KM_FIELD_ARRAY("cache", struct kmem_cache, node),
 	KM_FIELD_ARRAY("cache", struct kmem_cache, name),
 };

@@ -50,6 +50,7 @@ void km_root_start(void)
 	km_meta_expose(&root->meta_bytes, &root->spans, &root->span_count);
 	root->slob_pages = sized ? sized->pages : NULL;
 	root->slob_units = sized ? sized->units : NULL;
+	root->guarded = &km_guarded;
 	root->guard_objects = &km_guarded.objects;
 	root->guard_live = &km_guarded.live;
 	root->guard_samples = &km_guarded.samples;

@@ -56,6 +56,7 @@ struct km_root {
 	const struct km_span *spans;	/* where our own memory is, but for ranges' arrays and CPUs' areas */
 	const unsigned *span_count;
 	const size_t *slob_pages, *slob_units;
+	const struct km_guarded *guarded;
 	const size_t *guard_objects, *guard_live, *guard_samples, *guard_reports;	/* guarded objects */
 	const struct km_memcg_view *memcg;	/* account/group.h; NULL: there can't be groups */
 	uint32_t control;		/* enum km_control */

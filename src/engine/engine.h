@@ -18,6 +18,7 @@
 #include "../page/arena.h"
 #include "../port/chain.h"
 #include "../port/die.h"
+#include "../port/fields.h"
 #include "../port/ids.h"
 #include "../port/list.h"
 #include "../port/lock.h"
@@ -397,6 +398,11 @@ struct km_engine {
 	/* Events that the engine keeps by CPU, on top of cache->events; NULL: none. */
 	unsigned long (*event)(struct kmem_cache *cache, enum kmem_event event);
 	void (*clear_events)(struct kmem_cache *cache);
+
+	/* Where the fields of its structs are that lead to objects which lie ready, for readers outside of the process
+	 * (port/fields.h); NULL: nothing lies ready but on shelves. */
+	const struct km_field *fields;
+	unsigned field_count;
 
 	/* All NULL but those of its kind. */
 	struct km_array_engine array;

@@ -318,6 +318,14 @@ static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
 	}
 }
 
+static const struct km_field fields[] = {
+	KM_FIELD_STRUCT("sheaf", struct sheaf_node),
+	KM_FIELD_IN("sheaf", struct sheaf_node, barn.full), KM_FIELD_IN("sheaf", struct sheaf_node, barn.full_count),
+	KM_FIELD_IN("sheaf", struct sheaf_node, remote),
+	KM_FIELD_STRUCT("remote", struct remote),
+	KM_FIELD_ARRAY("remote", struct remote, block),
+};
+
 const struct km_engine km_engine_sheaf = {
 	.name = "sheaf",
 	.front = KM_FRONT_ARRAY,
@@ -337,6 +345,8 @@ const struct km_engine km_engine_sheaf = {
 	.fork = sheaf_fork,
 	.event = sheaf_event,
 	.clear_events = sheaf_clear_events,
+	.fields = fields,
+	.field_count = km_array_count(fields),
 	.array = {
 		.refill = km_sheaf_refill,
 		.spill = km_sheaf_spill,

@@ -419,6 +419,14 @@ static void slab_fork(struct kmem_cache *cache, bool before, bool child)
 		km_slabs_fork(cache, before, child);
 }
 
+static const struct km_field fields[] = {
+	KM_FIELD_STRUCT("slab", struct slab_node),
+	KM_FIELD_IN("slab", struct slab_node, shared), KM_FIELD_IN("slab", struct slab_node, shared_limit),
+	KM_FIELD_IN("slab", struct slab_node, slabs.counts.shared), KM_FIELD_IN("slab", struct slab_node, alien),
+	KM_FIELD_STRUCT("alien", struct slab_alien),
+	KM_FIELD_IN("alien", struct slab_alien, avail), KM_FIELD_ARRAY("alien", struct slab_alien, objects),
+};
+
 const struct km_engine km_engine_slab = {
 	.name = "slab",
 	.front = KM_FRONT_ARRAY,
@@ -439,6 +447,8 @@ const struct km_engine km_engine_slab = {
 	.fork = slab_fork,
 	.event = slab_event,
 	.clear_events = slab_clear_events,
+	.fields = fields,
+	.field_count = km_array_count(fields),
 	.array = {
 		.lone = true,
 		.refill = km_slab_refill,

@@ -9,6 +9,7 @@
 #include <kmem/kmem.h>
 
 #include "../port/cc.h"
+#include "../port/fields.h"
 
 struct km_guarded {
 	uintptr_t start;	/* a page without access, then by turns an object's and one without */
@@ -17,6 +18,10 @@ struct km_guarded {
 	size_t objects, live;	/* that there may be, and that are out */
 	size_t samples, reports; /* that were out, ever; mistakes that were told */
 	bool each;		/* each request that can be is served from there, as long as there is room */
+	/* For readers outside of the process (port/fields.h). */
+	const void *slot;	/* a record for each object */
+	const struct km_field *fields;
+	unsigned field_count;
 };
 extern km_hidden struct km_guarded km_guarded;
 

@@ -442,6 +442,9 @@ static km_cold bool make_pool(unsigned objects)
 	if (pool.slot && !km_os_commit(start, bytes) && !km_os_protect(start, bytes, false)) {
 		pool.count = objects;
 		km_guarded.objects = objects;
+		km_guarded.slot = pool.slot;
+		km_guarded.fields = km_guard_fields;
+		km_guarded.field_count = km_guard_field_count;
 		pool.page = km_guarded.page_bytes = page;
 		km_guarded.start = (uintptr_t)start;
 		km_os_name(start, bytes, "libkmem guarded");

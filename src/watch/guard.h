@@ -30,6 +30,10 @@ struct km_guard_slot {
 	struct km_debug_track track[2];	/* [0]: it was allocated, [1]: it was freed */
 };
 
+/* fields.c: where these are, for readers outside of the process. */
+extern km_hidden const struct km_field km_guard_fields[];
+extern km_hidden const unsigned km_guard_field_count;
+
 /* guard.c */
 int km_guard_check(struct kmem_cache *cache);	/* how many of its objects were written around: each is told */
 unsigned km_guard_slots(struct km_guard_slot **slot);

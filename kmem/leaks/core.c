@@ -1,0 +1,192 @@
+/*
+ * core.c: a core dump: an ELF file of 64 bits, whose segments are the memory and whose notes have the threads'
+ * registers and the names of files. core.h has the invariant.
+ */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/procfs.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kmem.h"
+#include "leaks/core.h"
+
+#define MAX_THREADS	65536u
+
+static const void *part(const struct core *core, uint64_t at, uint64_t count, uint64_t each)
+{
+	uint64_t bytes;
+
+	if (__builtin_mul_overflow(count, each, &bytes) || at > core->length || bytes > core->length - at)
+		return NULL;
+	return core->bytes + at;
+}
+
+/* ------------------------------------------------------------------ notes */
+
+static void add_thread(struct core *core, const char *data, size_t bytes)
+{
+	struct elf_prstatus status;
+	static size_t room;
+
+	if (bytes < sizeof(status) || core->threads >= MAX_THREADS)
+		return;
+	memcpy(&status, data, sizeof(status));
+	if (!core->threads)
+		core->pid = (unsigned)status.pr_pid;
+	core->registers = kmem_grow(core->registers, core->threads, &room, sizeof(*core->registers));
+	memset(core->registers[core->threads], 0, sizeof(*core->registers));
+	_Static_assert(sizeof(status.pr_reg) <= sizeof(*core->registers) + 64, "most of them have room");
+	memcpy(core->registers[core->threads], &status.pr_reg,
+	       sizeof(status.pr_reg) < sizeof(*core->registers) ? sizeof(status.pr_reg) : sizeof(*core->registers));
+	core->threads++;
+}
+
+/* NT_FILE: a count and the size of a page, then three words for each mapping, then the names. */
+static void add_files(struct core *core, const char *data, size_t bytes)
+{
+	uint64_t head[2], words[3];
+
+	if (bytes < sizeof(head))
+		return;
+	memcpy(head, data, sizeof(head));
+	if (head[0] > (bytes - sizeof(head)) / sizeof(words))
+		return;
+	const char *name = data + sizeof(head) + head[0] * sizeof(words), *end = data + bytes;
+	for (uint64_t i = 0; i < head[0] && name < end && memchr(name, '\0', (size_t)(end - name)); i++) {
+		memcpy(words, data + sizeof(head) + i * sizeof(words), sizeof(words));
+		for (size_t m = 0; m < core->maps.count; m++) {
+			struct map *map = &core->maps.at[m];
+
+			if (map->start < words[0] || map->start >= words[1] || map->name)
+				continue;
+			map->name = kmem_need(strdup(name));
+			map->file = true;
+			map->offset = words[2] * head[1] + (map->start - words[0]);
+		}
+		name += strlen(name) + 1;
+	}
+}
+
+static void read_notes(struct core *core, uint64_t at, uint64_t bytes)
+{
+	const char *notes = part(core, at, bytes, 1);
+	uint64_t done = 0;
+	Elf64_Nhdr note;
+
+	while (notes && bytes - done >= sizeof(note)) {
+		memcpy(&note, notes + done, sizeof(note));
+		uint64_t name = ((uint64_t)note.n_namesz + 3) & ~3ull, data = ((uint64_t)note.n_descsz + 3) & ~3ull;
+
+		done += sizeof(note);
+		if (name > bytes - done || data > bytes - done - name)
+			return;
+		if (note.n_type == NT_PRSTATUS)
+			add_thread(core, notes + done + name, note.n_descsz);
+		else if (note.n_type == NT_FILE)
+			add_files(core, notes + done + name, note.n_descsz);
+		done += name + data;
+	}
+}
+
+/* ------------------------------------------------------------------ segments */
+
+static int by_address(const void *a, const void *b)
+{
+	const Elf64_Phdr *x = a, *y = b;
+
+	return (x->p_vaddr > y->p_vaddr) - (x->p_vaddr < y->p_vaddr);
+}
+
+static void add_segments(struct core *core, const Elf64_Phdr *segments, size_t count)
+{
+	Elf64_Phdr *sorted = kmem_need(malloc(count * sizeof(*sorted) + 1));
+
+	memcpy(sorted, segments, count * sizeof(*sorted));
+	qsort(sorted, count, sizeof(*sorted), by_address);
+	core->offset = kmem_need(calloc(count + 1, sizeof(*core->offset)));
+	for (size_t i = 0; i < count; i++) {
+		const Elf64_Phdr *at = &sorted[i];
+		uint64_t bytes = at->p_filesz < at->p_memsz ? at->p_filesz : at->p_memsz;
+
+		/* A dump that was cut off ends before some of them do. */
+		if (at->p_type != PT_LOAD || at->p_offset >= core->length || at->p_vaddr + bytes < at->p_vaddr)
+			continue;
+		bytes = bytes < core->length - at->p_offset ? bytes : core->length - at->p_offset;
+		if (!bytes || (core->maps.count && core->maps.at[core->maps.count - 1].end > at->p_vaddr))
+			continue;
+		core->offset[core->maps.count] = at->p_offset;
+		maps_add(&core->maps, (struct map){
+			.start = at->p_vaddr, .end = at->p_vaddr + bytes, .read = at->p_flags & PF_R,
+			.write = at->p_flags & PF_W,
+		});
+	}
+	free(sorted);
+}
+
+static bool parse(struct core *core)
+{
+	const Elf64_Ehdr *head = part(core, 0, 1, sizeof(*head));
+
+	if (!head || memcmp(head->e_ident, ELFMAG, SELFMAG) || head->e_ident[EI_CLASS] != ELFCLASS64 ||
+	    head->e_type != ET_CORE || head->e_phentsize != sizeof(Elf64_Phdr) || head->e_phoff % 8)
+		return false;
+	size_t count = head->e_phnum;
+	/* Where there are too many, the first section's header says how many. */
+	if (count == PN_XNUM) {
+		const Elf64_Shdr *section = head->e_shoff % 8 ? NULL : part(core, head->e_shoff, 1, sizeof(*section));
+
+		count = section ? section->sh_info : 0;
+	}
+	const Elf64_Phdr *segments = part(core, head->e_phoff, count, sizeof(*segments));
+	if (!segments)
+		return false;
+	add_segments(core, segments, count);
+	for (size_t i = 0; i < count; i++)
+		if (segments[i].p_type == PT_NOTE)
+			read_notes(core, segments[i].p_offset, segments[i].p_filesz);
+	return core->maps.count;
+}
+
+const struct core *core_open(const char *command, const char *path)
+{
+	static struct core core;
+	struct stat status;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	void *map = MAP_FAILED;
+
+	if (fd < 0 || fstat(fd, &status)) {
+		kmem_failed(1, command, "%s: %s", path, strerror(errno));
+		return NULL;
+	}
+	if (S_ISREG(status.st_mode) && status.st_size > 0)
+		map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	close(fd);
+	core = (struct core){ .bytes = map, .length = (size_t)status.st_size };
+	if (map == MAP_FAILED || !parse(&core)) {
+		kmem_failed(1, command, "%s: not a core dump of 64 bits", path);
+		return NULL;
+	}
+	return &core;
+}
+
+bool core_read(const struct core *core, void *to, uintptr_t from, size_t bytes)
+{
+	while (bytes) {
+		const struct map *map = maps_find(&core->maps, from);
+
+		if (!map)
+			return false;
+		size_t now = map->end - from < bytes ? map->end - from : bytes;
+		memcpy(to, core->bytes + core->offset[map - core->maps.at] + (from - map->start), now);
+		to = (char *)to + now;
+		from += now;
+		bytes -= now;
+	}
+	return true;
+}

@@ -1,0 +1,99 @@
+/*
+ * maps.c: the mappings of a process, in order. Invariant: a line that can't be parsed is passed over.
+ */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kmem.h"
+#include "leaks/maps.h"
+
+void maps_add(struct maps *maps, struct map map)
+{
+	maps->at = kmem_grow(maps->at, maps->count, &maps->room, sizeof(*maps->at));
+	maps->at[maps->count++] = map;
+}
+
+void maps_clear(struct maps *maps)
+{
+	for (size_t i = 0; i < maps->count; i++)
+		free(maps->at[i].name);
+	free(maps->at);
+	*maps = (struct maps){ NULL, 0, 0 };
+}
+
+static void add_line(struct maps *maps, char *line)
+{
+	unsigned long start, end, offset, inode;
+	char access[5];
+	int name = 0;
+
+	if (sscanf(line, "%lx-%lx %4s %lx %*s %lu %n", &start, &end, access, &offset, &inode, &name) < 5)
+		return;
+	line[strcspn(line, "\n")] = '\0';
+	maps_add(maps, (struct map){
+		.start = start, .end = end, .offset = offset, .read = access[0] == 'r', .write = access[1] == 'w',
+		.file = inode != 0, .name = name && line[name] ? kmem_need(strdup(line + name)) : NULL,
+	});
+}
+
+bool maps_of_process(pid_t pid, struct maps *maps)
+{
+	char path[64], *line = NULL;
+	size_t room = 0;
+
+	*maps = (struct maps){ NULL, 0, 0 };
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return false;
+	while (getline(&line, &room, file) > 0)
+		add_line(maps, line);
+	free(line);
+	fclose(file);
+	return true;
+}
+
+const struct map *maps_find(const struct maps *maps, uintptr_t address)
+{
+	size_t low = 0, high = maps->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (address >= maps->at[middle].end)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < maps->count && address >= maps->at[low].start ? &maps->at[low] : NULL;
+}
+
+/* Of a program that was linked for its addresses: it is not moved. */
+static bool is_fixed(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	Elf64_Ehdr head = { .e_type = ET_NONE };
+
+	if (fd < 0)
+		return false;
+	if (pread(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head))
+		head.e_type = ET_NONE;
+	close(fd);
+	return head.e_type == ET_EXEC;
+}
+
+uintptr_t maps_load(const struct maps *maps, const struct map *map)
+{
+	const struct map *first = map;
+
+	if (!map->name)
+		return 0;
+	while (first > maps->at && first->offset && first[-1].name && !strcmp(first[-1].name, map->name))
+		first--;
+	return is_fixed(map->name) ? 0 : first->start - first->offset;
+}

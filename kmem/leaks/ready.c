@@ -1,0 +1,189 @@
+/*
+ * ready.c: which objects lie ready: on the CPUs' shelves and chains, in barns, in shared and alien arrays. No slab says
+ * so of them: there they are taken. Invariant: a list or a block that changes while it is read gives some addresses too
+ * many or too few, never a walk without an end.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/slab.h"
+#include "engine/sheaf.h"
+#include "kmem.h"
+#include "leaks/heap.h"
+
+#define MAX_BLOCKS	4096u	/* of a barn's list */
+#define MAX_SHARED	65536u	/* objects in a shared array */
+#define MAX_DEFERRED	4096u
+
+struct rests {
+	struct heap *heap;
+	const struct heap_cache *cache;
+	const struct info_root *root;
+	struct km_percpu percpu;
+	unsigned shift;
+};
+
+static void add(struct rests *rests, uintptr_t object)
+{
+	struct heap *heap = rests->heap;
+
+	if (!object)
+		return;
+	heap->rests = kmem_grow(heap->rests, heap->rest_count, &heap->rest_room, sizeof(*heap->rests));
+	heap->rests[heap->rest_count++] = object;
+}
+
+static uintptr_t area_of(const struct rests *rests, unsigned cpu)
+{
+	return (uintptr_t)rests->percpu.base + ((uintptr_t)cpu << rests->shift);
+}
+
+/* ------------------------------------------------------------------ blocks */
+
+/* The objects of the block that top points into (pcpu.h has the picture); its header, or 0. */
+static uint64_t add_block(struct rests *rests, uint32_t mask, uintptr_t top)
+{
+	uint64_t words[KM_PAGE_SIZE * 2 / sizeof(uint64_t)];
+	size_t bytes = (top | mask) + 1 - top, count = bytes / sizeof(*words);
+
+	if (mask >= sizeof(words) || top % sizeof(*words) || count < 2 ||
+	    !target_read(rests->heap->target, words, (void *)top, bytes))
+		return 0;
+	uint64_t pad = words[count - 2] / sizeof(*words);
+
+	for (size_t i = 0; pad < count - 1 && i < count - 2 - pad; i++)
+		add(rests, words[i]);
+	return words[count - 1];
+}
+
+/* A CPU's main block and its partner; an owner's shelf has none. */
+static void add_shelf(struct rests *rests, const struct km_shelf *shelf)
+{
+	uint64_t *words = kmem_need(calloc(rests->percpu.cpus + 1, sizeof(*words)));
+
+	if (shelf->slot && shelf->block_mask &&
+	    target_per_cpu(rests->heap->target, rests->root, &rests->percpu, shelf->slot, words, sizeof(*words)))
+		for (unsigned cpu = 0; cpu < rests->percpu.cpus; cpu++) {
+			uint64_t partner = words[cpu] ? add_block(rests, shelf->block_mask,
+								  area_of(rests, cpu) + words[cpu]) : 0;
+
+			if (partner)
+				add_block(rests, shelf->block_mask, area_of(rests, cpu) + partner);
+		}
+	free(words);
+}
+
+/* ------------------------------------------------------------------ engines' own */
+
+static void add_barn(struct rests *rests, const struct layout *layout, const struct kmem_cache *cache, const void *node)
+{
+	struct sheaf_node *n = kmem_need(aligned_alloc(64, (sizeof(*n) + 63) & ~(size_t)63));
+	struct remote remote = { .touched = false };
+
+	if (target_struct(rests->heap->target, layout, INFO_SHEAF, n, node)) {
+		uintptr_t block = (uintptr_t)n->barn.full;
+
+		for (unsigned i = 0; block && i < MAX_BLOCKS && i < n->barn.full_count; i++)
+			block = add_block(rests, cache->shelf.block_mask, block);
+		if (n->remote && target_struct(rests->heap->target, layout, INFO_REMOTE, &remote, n->remote))
+			for (unsigned i = 0; i < KM_MAX_NODES; i++)
+				if (remote.block[i])
+					add_block(rests, cache->shelf.block_mask, (uintptr_t)remote.block[i]);
+	}
+	free(n);
+}
+
+static void add_shared(struct rests *rests, const struct layout *layout, const void *node)
+{
+	struct slab_node n = { .free_limit = 0 };
+	struct slab_alien alien[KM_MAX_NODES];
+	struct target *target = rests->heap->target;
+
+	if (!target_struct(target, layout, INFO_SLAB, &n, node))
+		return;
+	size_t count = n.slabs.counts.shared;
+	if (n.shared && count && count <= n.shared_limit && n.shared_limit <= MAX_SHARED) {
+		uintptr_t *objects = kmem_need(calloc(count, sizeof(*objects)));
+
+		if (target_read(target, objects, n.shared + (n.shared_limit - count), count * sizeof(*objects)))
+			for (size_t i = 0; i < count; i++)
+				add(rests, objects[i]);
+		free(objects);
+	}
+	if (!n.alien || !target_structs(target, layout, INFO_ALIEN, alien, n.alien, KM_MAX_NODES))
+		return;
+	for (unsigned i = 0; i < KM_MAX_NODES; i++)
+		for (unsigned j = 0; j < alien[i].avail && j < SLAB_ALIEN_LIMIT; j++)
+			add(rests, (uintptr_t)alien[i].objects[j]);
+}
+
+static void add_nodes(struct rests *rests, const struct layout *layout)
+{
+	const struct kmem_cache *cache = &rests->cache->copy;
+
+	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
+		if (!cache->node[i])
+			continue;
+		if (rests->cache->engine == HEAP_SHEAF && layout_bytes(layout, INFO_SHEAF))
+			add_barn(rests, layout, cache, cache->node[i]);
+		else if (rests->cache->engine == HEAP_SLAB && layout_bytes(layout, INFO_SLAB))
+			add_shared(rests, layout, cache->node[i]);
+	}
+}
+
+/* ------------------------------------------------------------------ lists through objects */
+
+/* Along the links at `freeptr`, in memory that was not read yet. */
+static void add_list(struct rests *rests, uintptr_t object, uint32_t freeptr, unsigned most)
+{
+	for (unsigned i = 0; object && i < most; i++) {
+		add(rests, object);
+		if (!target_read(rests->heap->target, &object, (void *)(object + freeptr), sizeof(object)))
+			return;
+	}
+}
+
+static void add_chain(struct rests *rests)
+{
+	const struct kmem_cache *cache = &rests->cache->copy;
+	size_t each = layout_bytes(&rests->root->layout, INFO_CHAIN);
+	char *states = kmem_need(malloc((rests->percpu.cpus + 1) * (each + 1)));
+
+	if (cache->chain.slot && each &&
+	    target_per_cpu(rests->heap->target, rests->root, &rests->percpu, cache->chain.slot, states, each))
+		for (unsigned cpu = 0; cpu < rests->percpu.cpus; cpu++) {
+			struct km_chain_cpu state;
+
+			layout_take(&rests->root->layout, INFO_CHAIN, &state, states + cpu * each);
+			add_list(rests, (uintptr_t)state.top.freelist, cache->freeptr, cache->objects);
+		}
+	free(states);
+}
+
+bool heap_rests(struct heap *heap, size_t from)
+{
+	struct rests rests = { .heap = heap };
+
+	for (size_t i = from; i < heap->cache_count; i++) {
+		const struct heap_cache *cache = &heap->caches[i];
+
+		if (cache->root != rests.root) {
+			rests.root = cache->root;
+			rests.shift = layout_offset(&cache->root->layout, "const.area_shift") & 63;
+			if (!target_struct(heap->target, &cache->root->layout, INFO_PERCPU, &rests.percpu,
+					   cache->root->record.percpu))
+				return false;
+			if (rests.percpu.cpus > INFO_MAX_CPUS)
+				return target_torn(heap->target);
+		}
+		rests.cache = cache;
+		add_shelf(&rests, &cache->copy.shelf);
+		add_shelf(&rests, &cache->copy.charged);
+		add_nodes(&rests, &cache->root->layout);
+		if (cache->engine == HEAP_SLUB)
+			add_chain(&rests);
+		add_list(&rests, (uintptr_t)cache->copy.deferred, cache->copy.freeptr, MAX_DEFERRED);
+	}
+	return heap->target->result == INFO_OK || heap->target->result == INFO_TORN;
+}

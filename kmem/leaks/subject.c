@@ -1,0 +1,56 @@
+/*
+ * subject.c: the process or the core dump that `kmem leaks` and `kmem who` look at.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kmem.h"
+#include "leaks/core.h"
+#include "leaks/leaks.h"
+
+bool subject_open(struct subject *subject, const char *command, const char *name)
+{
+	*subject = (struct subject){ .command = command, .name = name };
+	if (!info_is_number(name)) {
+		subject->target.core = core_open(command, name);
+		if (subject->target.core)
+			subject->maps = subject->target.core->maps;
+		return subject->target.core;
+	}
+	subject->pid = atoi(name);
+	subject->target.pid = target_thread(subject->pid);
+	if (maps_of_process(subject->target.pid, &subject->maps))
+		return true;
+	subject->target.result = errno == EACCES || errno == EPERM ? INFO_DENIED : INFO_GONE;
+	subject_complain(subject);
+	return false;
+}
+
+int subject_complain(struct subject *subject)
+{
+	if (!subject->target.core)
+		return info_complain(subject->command, subject->pid, subject->target.result, subject->target.version);
+	return kmem_failed(1, subject->command, subject->target.result == INFO_OTHER ?
+			   "%s: libkmem there is of another build" : subject->target.result == INFO_NONE ?
+			   "%s: no libkmem in it" : "%s: its records are not all in the dump", subject->name);
+}
+
+int subject_load(struct subject *subject, struct heap *heap)
+{
+	return heap_load(&subject->target, heap) ? 0 : subject_complain(subject);
+}
+
+void print_stack(const struct maps *maps, const uintptr_t *frame, unsigned count)
+{
+	for (unsigned i = 0; i < count && frame[i]; i++) {
+		const struct map *map = maps_find(maps, frame[i]);
+
+		if (map && map->name && map->file)
+			printf("        %s+0x%lx\n", map->name, (unsigned long)(frame[i] - maps_load(maps, map)));
+		else
+			printf("        0x%lx\n", (unsigned long)frame[i]);
+	}
+}

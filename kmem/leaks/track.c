@@ -1,0 +1,110 @@
+/*
+ * track.c: by whom an object was allocated, and when: of a debugged object the track beside it, of a guarded one that
+ * of its slot; and the group that pays for it. Nothing of either is believed.
+ */
+#define _GNU_SOURCE
+#include <string.h>
+
+#include "account/group.h"
+#include "kmem.h"
+#include "leaks/heap.h"
+#include "page/owner.h"
+#include "watch/guard.h"
+
+_Static_assert(HEAP_FRAMES == KM_DEBUG_FRAMES, "a track has so many");
+
+static bool guarded_track(const struct heap *heap, const struct heap_piece *piece, struct heap_track *track)
+{
+	const struct info_root *root = piece->cache == HEAP_NO_CACHE ? heap->roots :
+					heap->caches[piece->cache].root;
+	struct km_guard_slot slot;
+
+	if (!layout_has(&root->layout, "slot.track[0].when slot.track[0].frame") ||
+	    !target_struct(heap->target, &root->layout, INFO_SLOT, &slot, (const void *)piece->track))
+		return false;
+	memcpy(track->frame, slot.track[0].frame, sizeof(track->frame));
+	track->when = slot.track[0].when;
+	return true;
+}
+
+static bool there_is(const struct heap *heap, uintptr_t at, struct km_debug_track *track)
+{
+	return target_read(heap->target, track, (void *)at, sizeof(*track)) && track->when;
+}
+
+bool heap_track(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, struct heap_track *track)
+{
+	struct km_debug_track there;
+
+	if (piece->track)
+		return guarded_track(heap, piece, track);
+	if (piece->kind != HEAP_OF_SLAB || !heap->caches[piece->cache].tracked)
+		return false;
+	const struct kmem_cache *cache = &heap->caches[piece->cache].copy;
+	uintptr_t at = object + cache->freeptr + sizeof(void *) + KM_DEBUG_WORD;
+	if (at + sizeof(there) > object + cache->size || !there_is(heap, at, &there))
+		return false;
+	memcpy(track->frame, there.frame, sizeof(track->frame));
+	track->when = there.when;
+	return true;
+}
+
+/* ------------------------------------------------------------------ who pays */
+
+/* The objcg of an object, from its page's word; 0: nobody's. */
+static uint64_t owner_of(const struct heap *heap, const struct heap_piece *piece, uintptr_t object)
+{
+	for (size_t i = 0; i < heap->range_count; i++) {
+		const struct heap_range *range = &heap->ranges[i];
+		size_t index = (object - range->start) >> KM_PAGE_SHIFT;
+		uint64_t word;
+
+		if (object < range->start || object >= range->end || !range->copy.owner)
+			continue;
+		if (!target_read(heap->target, &word, range->copy.owner + index, sizeof(word)))
+			return 0;
+		if (word & KM_OWNER_VECTOR) {
+			uint32_t shift = piece->kind == HEAP_OF_SLAB ? km_owner_shift(piece->each) : KM_PAGE_SHIFT;
+			uint64_t *vector = (uint64_t *)(uintptr_t)(word - KM_OWNER_VECTOR);
+
+			if (!target_read(heap->target, &word, vector + ((object & (KM_PAGE_SIZE - 1)) >> shift),
+					 sizeof(word)))
+				return 0;
+		}
+		return word & ~KM_OWNER_NOBODY;
+	}
+	return 0;
+}
+
+static bool load_groups(const struct heap *heap, struct info_root *root)
+{
+	struct km_memcg_view view;
+	unsigned count;
+
+	if (!layout_has(&root->layout, "root.memcg") || !root->record.memcg)
+		return false;
+	if (layout_bytes(&root->layout, INFO_VIEW))
+		return true;
+	return target_read(heap->target, &view, root->record.memcg, offsetof(struct km_memcg_view, root)) &&
+	       target_read(heap->target, &count, view.field_count, sizeof(count)) &&
+	       layout_load(heap->target, &root->layout, view.fields, count, true);
+}
+
+bool heap_group(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, char *name, size_t bytes)
+{
+	struct info_root *root = &heap->roots[0];
+	uint64_t owner = owner_of(heap, piece, object);
+	struct obj_cgroup objcg;
+	struct mem_cgroup group;
+
+	for (size_t i = 0; piece->cache != HEAP_NO_CACHE && i < heap->root_count; i++)
+		if (&heap->roots[i] == heap->caches[piece->cache].root)
+			root = &heap->roots[i];
+	if (!owner || !load_groups(heap, root) || !layout_has(&root->layout, "objcg.home group.name") ||
+	    !target_struct(heap->target, &root->layout, INFO_OBJCG, &objcg, (const void *)(uintptr_t)owner) ||
+	    !objcg.home || !target_struct(heap->target, &root->layout, INFO_GROUP, &group, objcg.home))
+		return false;
+	group.name[sizeof(group.name) - 1] = '\0';
+	info_printable(name, group.name, bytes);
+	return true;
+}

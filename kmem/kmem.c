@@ -20,6 +20,7 @@ static const char help_text[] =
 	"       kmem bench BENCH... [OPTION...]                  measure\n"
 	"       kmem debug PID [CACHE LETTERS]                   debug one that runs\n"
 	"       kmem shrink PID [CACHE]                          memory goes back from one\n"
+	"       kmem leaks [OPTION...] PID | CORE                what is lost or grows\n"
 	"       kmem who PID|CORE ADDRESS...                     whose an address is\n"
 	"       kmem symbols [FILE]                              name functions\n"
 	"       kmem --help | --version\n"
@@ -38,6 +39,7 @@ static const struct {
 	{ "diff", cmd_diff },
 	{ "shrink", cmd_shrink },
 	{ "who", cmd_who },
+	{ "leaks", cmd_leaks },
 };
 
 static void complain(const char *command, const char *format, va_list arguments)

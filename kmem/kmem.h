@@ -16,6 +16,7 @@ int cmd_debug(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
 int cmd_shrink(int argc, char **argv);
+int cmd_leaks(int argc, char **argv);
 int cmd_who(int argc, char **argv);
 
 /* fail.c: words for --fail by which the functions that `settings` names as callers are found which the program, of that

@@ -41,9 +41,8 @@ static void add_thread(struct core *core, const char *data, size_t bytes)
 		core->pid = (unsigned)status.pr_pid;
 	core->registers = kmem_grow(core->registers, core->threads, &room, sizeof(*core->registers));
 	memset(core->registers[core->threads], 0, sizeof(*core->registers));
-	_Static_assert(sizeof(status.pr_reg) <= sizeof(*core->registers) + 64, "most of them have room");
-	memcpy(core->registers[core->threads], &status.pr_reg,
-	       sizeof(status.pr_reg) < sizeof(*core->registers) ? sizeof(status.pr_reg) : sizeof(*core->registers));
+	_Static_assert(sizeof(status.pr_reg) <= sizeof(*core->registers), "all of them have room");
+	memcpy(core->registers[core->threads], &status.pr_reg, sizeof(status.pr_reg));
 	core->threads++;
 }
 
@@ -60,6 +59,10 @@ static void add_files(struct core *core, const char *data, size_t bytes)
 	const char *name = data + sizeof(head) + head[0] * sizeof(words), *end = data + bytes;
 	for (uint64_t i = 0; i < head[0] && name < end && memchr(name, '\0', (size_t)(end - name)); i++) {
 		memcpy(words, data + sizeof(head) + i * sizeof(words), sizeof(words));
+		maps_add(&core->files, (struct map){
+			.start = words[0], .end = words[1], .offset = words[2] * head[1], .read = true, .file = true,
+			.name = kmem_need(strdup(name)),
+		});
 		for (size_t m = 0; m < core->maps.count; m++) {
 			struct map *map = &core->maps.at[m];
 
@@ -118,6 +121,10 @@ static void add_segments(struct core *core, const Elf64_Phdr *segments, size_t c
 		if (at->p_type != PT_LOAD || at->p_offset >= core->length || at->p_vaddr + bytes < at->p_vaddr)
 			continue;
 		bytes = bytes < core->length - at->p_offset ? bytes : core->length - at->p_offset;
+		if (at->p_memsz > at->p_filesz && at->p_vaddr + at->p_memsz > at->p_vaddr)
+			maps_add(&core->blank, (struct map){
+				.start = at->p_vaddr + at->p_filesz, .end = at->p_vaddr + at->p_memsz,
+			});
 		if (!bytes || (core->maps.count && core->maps.at[core->maps.count - 1].end > at->p_vaddr))
 			continue;
 		core->offset[core->maps.count] = at->p_offset;
@@ -150,6 +157,7 @@ static bool parse(struct core *core)
 	for (size_t i = 0; i < count; i++)
 		if (segments[i].p_type == PT_NOTE)
 			read_notes(core, segments[i].p_offset, segments[i].p_filesz);
+	core->file = kmem_need(calloc(core->files.count + 1, sizeof(*core->file)));
 	return core->maps.count;
 }
 
@@ -175,15 +183,80 @@ const struct core *core_open(const char *command, const char *path)
 	return &core;
 }
 
+uintptr_t core_stack(const struct core *core, size_t thread)
+{
+#if defined(__x86_64__)
+	return core->registers[thread][19];
+#else
+	return core->registers[thread][31];
+#endif
+}
+
+/* The file as it is now, which is not believed either. */
+static const struct core_file *open_file(const struct core *core, const struct map *map)
+{
+	struct core_file *file = &core->file[map - core->files.at];
+	struct stat status;
+
+	if (file->opened)
+		return file;
+	file->opened = true;
+	int fd = open(map->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+		void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+
+		if (bytes != MAP_FAILED)
+			*file = (struct core_file){ bytes, (size_t)status.st_size, true };
+	}
+	if (fd >= 0)
+		close(fd);
+	return file;
+}
+
+/* Of `length` bytes at `start`, which were mapped at map->start: those from an address on. */
+static const char *some(const struct map *map, const char *start, size_t length, uintptr_t from, size_t *bytes)
+{
+	length = map->end - map->start < length ? map->end - map->start : length;
+	if (from - map->start >= length)
+		return NULL;
+	length -= from - map->start;
+	*bytes = length < *bytes ? length : *bytes;
+	return start + (from - map->start);
+}
+
+/* As many of the bytes as lie there in one piece; NULL: none. */
+static const char *find(const struct core *core, uintptr_t from, size_t *bytes)
+{
+	static const char zeros[4096];
+	const struct map *map = maps_find(&core->maps, from);
+
+	if (map)
+		return some(map, core->bytes + core->offset[map - core->maps.at], SIZE_MAX, from, bytes);
+	map = maps_find(&core->files, from);
+	if (map) {
+		const struct core_file *file = open_file(core, map);
+
+		return !file->bytes || map->offset >= file->length ? NULL :
+		       some(map, file->bytes + map->offset, file->length - map->offset, from, bytes);
+	}
+	/* Memory that was never written is in no dump. */
+	map = maps_find(&core->blank, from);
+	if (!map)
+		return NULL;
+	*bytes = map->end - from < *bytes ? map->end - from : *bytes;
+	*bytes = sizeof(zeros) < *bytes ? sizeof(zeros) : *bytes;
+	return zeros;
+}
+
 bool core_read(const struct core *core, void *to, uintptr_t from, size_t bytes)
 {
 	while (bytes) {
-		const struct map *map = maps_find(&core->maps, from);
+		size_t now = bytes;
+		const char *at = find(core, from, &now);
 
-		if (!map)
+		if (!at)
 			return false;
-		size_t now = map->end - from < bytes ? map->end - from : bytes;
-		memcpy(to, core->bytes + core->offset[map - core->maps.at] + (from - map->start), now);
+		memcpy(to, at, now);
 		to = (char *)to + now;
 		from += now;
 		bytes -= now;

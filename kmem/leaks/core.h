@@ -11,18 +11,29 @@
 
 #include "leaks/maps.h"
 
+#define CORE_REGISTERS 40u
+
 struct core {
 	const char *bytes;
 	size_t length;
 	struct maps maps;		/* by address, as the dump has them; of what it has in it */
 	uint64_t *offset;		/* of each: where it is in the file */
-	uint64_t (*registers)[32];	/* of each thread; those that an architecture has not are 0 */
+	struct maps blank;		/* by address: what was mapped and is not in it: never written, or left out */
+	struct maps files;		/* by address: what was mapped of files; constants are in no dump */
+	struct core_file {
+		const char *bytes;	/* NULL: it can't be read */
+		size_t length;
+		bool opened;
+	} *file;			/* of each */
+	uint64_t (*registers)[CORE_REGISTERS];	/* of each thread, in the system's order; behind them zeros */
 	size_t threads;
 	unsigned pid;
 };
 
 /* NULL, and one line on stderr, of that subcommand. */
 const struct core *core_open(const char *command, const char *path);
+/* A thread's stack pointer. */
+uintptr_t core_stack(const struct core *core, size_t thread);
 bool core_read(const struct core *core, void *to, uintptr_t from, size_t bytes);
 
 #endif

@@ -23,12 +23,12 @@
 
 static enum heap_engine engine_of(const char *name)
 {
-	static const char *const names[] = { "sheaf", "slub", "slab", "slob", "ready" };
+	static const char *const names[] = { KM_ENGINES(KM_ENGINE_LISTED, ) "ready" };
 
 	for (unsigned i = 0; i < km_array_count(names); i++)
 		if (!strcmp(name, names[i]))
 			return (enum heap_engine)i;
-	return HEAP_OTHER;
+	return HEAP_other;
 }
 
 /* Its name, and where the fields of its structs are, once for each engine. */
@@ -43,7 +43,7 @@ static bool read_engine(struct heap *heap, struct info_root *root, struct heap_c
 		return false;
 	cache->engine = engine_of(cache->engine_name);
 	ours = km_engine_find(cache->engine_name);
-	shape = cache->engine == HEAP_SHEAF ? INFO_SHEAF : INFO_SLAB;
+	shape = cache->engine == HEAP_sheaf ? INFO_SHEAF : INFO_SLAB;
 	if (!ours || !ours->fields || !engine.fields || layout_bytes(&root->layout, shape))
 		return true;
 	return layout_load_part(heap->target, &root->layout, ours->fields, ours->field_count, engine.fields,
@@ -97,6 +97,13 @@ static void mark_ready(struct heap *heap)
 		heap_unset(heap->live, object);
 		heap_set(heap->ready, object);
 	}
+}
+
+void heap_rests_again(struct heap *heap)
+{
+	heap->rest_count = 0;
+	if (heap_rests(heap, 0))
+		mark_ready(heap);
 }
 
 /* ------------------------------------------------------------------ all of it */
@@ -259,6 +266,16 @@ const struct heap_piece *heap_piece_of(const struct heap *heap, uint64_t object)
 uintptr_t heap_address(const struct heap_piece *piece, uint64_t object)
 {
 	return piece->start + (object - piece->first) * piece->each;
+}
+
+static bool has_header(const struct heap *heap, const struct heap_piece *piece, uint64_t object)
+{
+	return piece->kind == HEAP_OF_SLOB && heap_bit(heap->live, object) && heap_bit(heap->ready, object);
+}
+
+uintptr_t heap_user_address(const struct heap *heap, const struct heap_piece *piece, uint64_t object)
+{
+	return heap_address(piece, object) + (has_header(heap, piece, object) ? KM_SIZED_UNIT : 0);
 }
 
 size_t heap_bytes(const struct heap *heap, const struct heap_piece *piece, uint64_t object)

@@ -4,7 +4,8 @@
  * A piece is memory of objects of one size: a slab, a page that caches of slob share, a block of whole pages, a big
  * block, a guarded object. Its objects have numbers in turn, and three bits each: of one that the program has the bit
  * `live` is set, of one that lies ready on a CPU or in an engine's arrays `ready`, and of all others neither.
- * In a page of slob each unit has a number, and `live` or `ready` (a free block) where one begins.
+ * In a page of slob each unit has a number; where a block begins `live` is set, or `ready` of one that is free, or both
+ * of kmalloc's, which has a header.
  *
  * What is read of a process that runs is of different moments. Invariant: nothing of it is believed: each number that
  * is used as an index was compared with its bound, and each walk has one.
@@ -14,7 +15,9 @@
 
 #include "info/info.h"
 
-enum heap_engine { HEAP_SHEAF, HEAP_SLUB, HEAP_SLAB, HEAP_SLOB, HEAP_READY, HEAP_OTHER };
+/* HEAP_ and the engine's name; of blocks of whole pages that lie ready; of another build. */
+#define HEAP_ENGINE(name) HEAP_##name,
+enum heap_engine { KM_ENGINES(HEAP_ENGINE, ) HEAP_ready, HEAP_other };
 
 struct heap_cache {
 	struct kmem_cache copy;
@@ -79,6 +82,8 @@ bool heap_object(const struct heap *heap, const struct heap_piece *piece, uintpt
 /* The piece of an object. */
 const struct heap_piece *heap_piece_of(const struct heap *heap, uint64_t object);
 uintptr_t heap_address(const struct heap_piece *piece, uint64_t object);
+/* The same as its user knows it: behind the header that slob's blocks of kmalloc have. */
+uintptr_t heap_user_address(const struct heap *heap, const struct heap_piece *piece, uint64_t object);
 /* Bytes from its start to its end. */
 size_t heap_bytes(const struct heap *heap, const struct heap_piece *piece, uint64_t object);
 /* The name of its cache, or of what it is. */
@@ -101,6 +106,9 @@ static inline void heap_unset(uint64_t *bits, uint64_t object)
 
 /* ---- leaks/ready.c: objects that lie ready, added to heap->rests: of caches[from] and those behind it. */
 bool heap_rests(struct heap *heap, size_t from);
+
+/* Those that lie ready now; those that did are not live either. */
+void heap_rests_again(struct heap *heap);
 
 /* ---- leaks/pieces.c: pieces of a root, added to the heap, by its caches from number `from` on: those of ranges, and
  * then those that lie elsewhere. When all are there they are put in order. */

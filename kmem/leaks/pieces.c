@@ -159,13 +159,13 @@ static bool slab_bits(struct heap *heap, struct heap_piece *piece, const struct 
 	uint64_t gone[WORDS] = { 0 };
 	bool ok = true;
 
-	if (cache->engine == HEAP_SHEAF)
+	if (cache->engine == HEAP_sheaf)
 		ok = free_bits(heap, piece, pages, 0, info_true(&cache->copy.tail_bits), gone);
-	else if (cache->engine == HEAP_SLAB)
+	else if (cache->engine == HEAP_slab)
 		ok = free_bits(heap, piece, pages, 2, piece->count > 128, gone);
-	else if (cache->engine == HEAP_SLUB)
+	else if (cache->engine == HEAP_slub)
 		ok = free_list(heap, piece, word_of(pages, 0), cache->copy.freeptr, gone);
-	else if (cache->engine == HEAP_SLOB)
+	else if (cache->engine == HEAP_slob)
 		gone[0] = !pages->inuse;
 	else
 		piece->unknown = true;
@@ -217,7 +217,7 @@ static bool add_slab(struct pages *pages, size_t i)
 	size_t first = cache->colours ? (uint32_t)word_of(page, 0) : cache->first;
 	piece.start = start + first;
 	piece.each = cache->size;
-	if (heap->caches[piece.cache].engine == HEAP_SLOB)
+	if (heap->caches[piece.cache].engine == HEAP_slob)
 		piece.count = 1, piece.each = bytes, piece.start = start;
 	if (!piece.count || piece.count > KM_SLAB_MAX_OBJECTS || first >= bytes ||
 	    (uint64_t)piece.count * piece.each > bytes)
@@ -257,7 +257,7 @@ static bool slob_bits(struct heap *heap, const struct heap_piece *piece, const s
 	for (unsigned i = 0; i < KM_SLOB_UNITS / 64; i++) {
 		live[i] = marks.word[i].live;
 		if (ready)
-			ready[i] = marks.word[i].other & ~marks.word[i].live;
+			ready[i] = marks.word[i].other;
 	}
 	for (unsigned i = 0; ready && unit < KM_SLOB_UNITS && i < KM_SLOB_UNITS; i++) {
 		struct km_slob_free block;

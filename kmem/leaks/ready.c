@@ -39,6 +39,18 @@ static uintptr_t area_of(const struct rests *rests, unsigned cpu)
 	return (uintptr_t)rests->percpu.base + ((uintptr_t)cpu << rests->shift);
 }
 
+/* The same place in each CPU's area. One that can't be read has nothing: a dump lacks areas that were never in use. */
+static void read_areas(struct rests *rests, uint32_t offset, void *to, size_t each)
+{
+	struct target *target = rests->heap->target;
+
+	if (target_per_cpu(target, rests->root, &rests->percpu, offset, to, each))
+		return;
+	for (unsigned cpu = 0; cpu < rests->percpu.cpus && target->result != INFO_GONE; cpu++)
+		if (!target_read(target, (char *)to + cpu * each, (void *)(area_of(rests, cpu) + offset), each))
+			memset((char *)to + cpu * each, 0, each);
+}
+
 /* ------------------------------------------------------------------ blocks */
 
 /* The objects of the block that top points into (pcpu.h has the picture); its header, or 0. */
@@ -62,15 +74,15 @@ static void add_shelf(struct rests *rests, const struct km_shelf *shelf)
 {
 	uint64_t *words = kmem_need(calloc(rests->percpu.cpus + 1, sizeof(*words)));
 
-	if (shelf->slot && shelf->block_mask &&
-	    target_per_cpu(rests->heap->target, rests->root, &rests->percpu, shelf->slot, words, sizeof(*words)))
-		for (unsigned cpu = 0; cpu < rests->percpu.cpus; cpu++) {
-			uint64_t partner = words[cpu] ? add_block(rests, shelf->block_mask,
-								  area_of(rests, cpu) + words[cpu]) : 0;
+	if (shelf->slot && shelf->block_mask)
+		read_areas(rests, shelf->slot, words, sizeof(*words));
+	for (unsigned cpu = 0; cpu < rests->percpu.cpus; cpu++) {
+		uintptr_t area = area_of(rests, cpu);
+		uint64_t partner = words[cpu] ? add_block(rests, shelf->block_mask, area + words[cpu]) : 0;
 
-			if (partner)
-				add_block(rests, shelf->block_mask, area_of(rests, cpu) + partner);
-		}
+		if (partner)
+			add_block(rests, shelf->block_mask, area + partner);
+	}
 	free(words);
 }
 
@@ -125,9 +137,9 @@ static void add_nodes(struct rests *rests, const struct layout *layout)
 	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
 		if (!cache->node[i])
 			continue;
-		if (rests->cache->engine == HEAP_SHEAF && layout_bytes(layout, INFO_SHEAF))
+		if (rests->cache->engine == HEAP_sheaf && layout_bytes(layout, INFO_SHEAF))
 			add_barn(rests, layout, cache, cache->node[i]);
-		else if (rests->cache->engine == HEAP_SLAB && layout_bytes(layout, INFO_SLAB))
+		else if (rests->cache->engine == HEAP_slab && layout_bytes(layout, INFO_SLAB))
 			add_shared(rests, layout, cache->node[i]);
 	}
 }
@@ -150,14 +162,14 @@ static void add_chain(struct rests *rests)
 	size_t each = layout_bytes(&rests->root->layout, INFO_CHAIN);
 	char *states = kmem_need(malloc((rests->percpu.cpus + 1) * (each + 1)));
 
-	if (cache->chain.slot && each &&
-	    target_per_cpu(rests->heap->target, rests->root, &rests->percpu, cache->chain.slot, states, each))
-		for (unsigned cpu = 0; cpu < rests->percpu.cpus; cpu++) {
-			struct km_chain_cpu state;
+	if (cache->chain.slot && each)
+		read_areas(rests, cache->chain.slot, states, each);
+	for (unsigned cpu = 0; cache->chain.slot && each && cpu < rests->percpu.cpus; cpu++) {
+		struct km_chain_cpu state;
 
-			layout_take(&rests->root->layout, INFO_CHAIN, &state, states + cpu * each);
-			add_list(rests, (uintptr_t)state.top.freelist, cache->freeptr, cache->objects);
-		}
+		layout_take(&rests->root->layout, INFO_CHAIN, &state, states + cpu * each);
+		add_list(rests, (uintptr_t)state.top.freelist, cache->freeptr, cache->objects);
+	}
 	free(states);
 }
 
@@ -181,7 +193,7 @@ bool heap_rests(struct heap *heap, size_t from)
 		add_shelf(&rests, &cache->copy.shelf);
 		add_shelf(&rests, &cache->copy.charged);
 		add_nodes(&rests, &cache->root->layout);
-		if (cache->engine == HEAP_SLUB)
+		if (cache->engine == HEAP_slub)
 			add_chain(&rests);
 		add_list(&rests, (uintptr_t)cache->copy.deferred, cache->copy.freeptr, MAX_DEFERRED);
 	}

@@ -114,9 +114,10 @@ static int tell(struct subject *subject, struct heap *heap, uintptr_t address)
 
 	if (!piece || !heap_object(heap, piece, address, &object))
 		return tell_none(subject, heap, piece, address);
-	uintptr_t start = heap_address(piece, object);
+	uintptr_t start = heap_user_address(heap, piece, object);
 	printf("0x%lx: %lu bytes into an object of %zu bytes, %s\n", (unsigned long)address,
-	       (unsigned long)(address - start), heap_bytes(heap, piece, object), state_of(heap, piece, object));
+	       (unsigned long)(address - start),
+	       heap_bytes(heap, piece, object) - (start - heap_address(piece, object)), state_of(heap, piece, object));
 	print_cache(heap, piece);
 	if (heap_group(heap, piece, start, group, sizeof(group)))
 		printf("  %-12s%s\n", "group", group);

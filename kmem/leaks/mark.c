@@ -1,0 +1,141 @@
+/*
+ * mark.c: which objects are held: words that point to objects, from outside of them and from one to another. Invariant:
+ * an object is put on the list of work at most once, when it becomes held.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "kmem.h"
+#include "leaks/scan.h"
+
+#define PIECE_BYTES	((size_t)4 << 20)	/* read at once: a slab's at most */
+
+bool mark_find(const struct scan *scan, uint64_t word, uint32_t *object)
+{
+	const struct heap *heap = &scan->heap;
+	uint64_t number;
+
+	if (word - heap->lowest >= heap->highest - heap->lowest)
+		return false;
+	const struct heap_piece *piece = heap_piece(heap, word);
+	if (!piece || !heap_object(heap, piece, word, &number) || !heap_bit(heap->live, number))
+		return false;
+	*object = (uint32_t)number;
+	return true;
+}
+
+static void hold(struct scan *scan, uint32_t object)
+{
+	if (heap_bit(scan->held, object))
+		return;
+	heap_set(scan->held, object);
+	scan->work = kmem_grow(scan->work, scan->work_count, &scan->work_room, sizeof(*scan->work));
+	scan->work[scan->work_count++] = object;
+}
+
+void mark_words(struct scan *scan, const uint64_t *words, size_t count)
+{
+	uint32_t object;
+
+	for (size_t i = 0; i < count; i++)
+		if (mark_find(scan, words[i], &object))
+			hold(scan, object);
+}
+
+/* ------------------------------------------------------------------ from object to object */
+
+static void begin_objects(struct scan_edges *edges, uint64_t object)
+{
+	for (; edges->next <= object / 64; edges->next++)
+		edges->begin[edges->next] = edges->count;
+}
+
+static void add_edge(struct scan *scan, uint64_t from, uint32_t to)
+{
+	struct scan_edges *edges = &scan->edges;
+
+	if (from == to || heap_bit(scan->held, to))
+		return;
+	edges->to = kmem_grow(edges->to, edges->count, &edges->to_room, sizeof(*edges->to));
+	edges->from = kmem_grow(edges->from, edges->count, &edges->from_room, sizeof(*edges->from));
+	edges->to[edges->count] = to;
+	edges->from[edges->count++] = from % 64;
+}
+
+static void look_at(struct scan *scan, uint64_t object, const char *bytes, size_t count)
+{
+	uint32_t to;
+	uint64_t word;
+
+	for (size_t i = 0; i + sizeof(word) <= count; i += sizeof(word)) {
+		memcpy(&word, bytes + i, sizeof(word));
+		if (mark_find(scan, word, &to))
+			add_edge(scan, object, to);
+	}
+}
+
+/* A block of any length. */
+static void look_at_block(struct scan *scan, const struct heap_piece *piece)
+{
+	begin_objects(&scan->edges, piece->first);
+	for (size_t done = 0; done < piece->each; done += PIECE_BYTES) {
+		size_t now = piece->each - done < PIECE_BYTES ? piece->each - done : PIECE_BYTES;
+
+		if (roots_read(scan, piece->start + done, now, scan->buffer))
+			look_at(scan, piece->first, scan->buffer, now);
+	}
+}
+
+/* The objects begin where words do, but in a few caches: then their words are those that would be aligned. */
+static void look_at_slab(struct scan *scan, const struct heap_piece *piece)
+{
+	const struct heap *heap = &scan->heap;
+	size_t bytes = piece->each * piece->count;
+
+	if (bytes > PIECE_BYTES)
+		return;
+	if (!roots_read(scan, piece->start, bytes, scan->buffer))
+		return;
+	for (uint64_t object = piece->first; object < piece->first + piece->count; object++) {
+		uintptr_t start = heap_address(piece, object), words = (start + 7) & ~(uintptr_t)7;
+		size_t length = heap_bytes(heap, piece, object);
+
+		if (!heap_bit(heap->live, object) || length < words - start + 8)
+			continue;
+		begin_objects(&scan->edges, object);
+		look_at(scan, object, scan->buffer + (words - piece->start), length - (words - start));
+	}
+}
+
+void mark_edges(struct scan *scan)
+{
+	struct heap *heap = &scan->heap;
+
+	scan->edges.begin = kmem_need(calloc(heap->objects / 64 + 2, sizeof(*scan->edges.begin)));
+	for (size_t i = 0; i < heap->piece_count; i++) {
+		const struct heap_piece *piece = &heap->pieces[i];
+
+		for (uint64_t object = piece->first; piece->unknown && object < piece->first + piece->count; object++)
+			hold(scan, (uint32_t)object);
+		if (piece->count == 1)
+			look_at_block(scan, piece);
+		else
+			look_at_slab(scan, piece);
+	}
+	begin_objects(&scan->edges, heap->objects + 63);
+}
+
+void mark_all(struct scan *scan)
+{
+	const struct scan_edges *edges = &scan->edges;
+
+	while (scan->work_count) {
+		uint32_t object = scan->work[--scan->work_count];
+		uint64_t end = edges->begin[object / 64 + 1];
+
+		for (uint64_t i = edges->begin[object / 64]; i < end; i++)
+			if (edges->from[i] == object % 64)
+				hold(scan, edges->to[i]);
+	}
+}

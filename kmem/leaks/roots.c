@@ -1,0 +1,212 @@
+/*
+ * roots.c: where pointers may stand outside of objects, and how memory is read. Invariant: what the process has not in
+ * memory is not asked for, so that nothing becomes resident there because somebody looked.
+ */
+#define _GNU_SOURCE
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cache/root.h"
+#include "kmem.h"
+#include "leaks/core.h"
+#include "leaks/scan.h"
+
+#define STACK_BYTES	((uintptr_t)8 << 20)	/* below a thread's stack pointer */
+#define ENTRIES		512u
+#define ENTRY_PRESENT	(1ull << 63)
+#define ENTRY_SWAPPED	(1ull << 62)
+
+static void add_span(struct span_list *list, uintptr_t start, uintptr_t end)
+{
+	if (start >= end)
+		return;
+	list->at = kmem_grow(list->at, list->count, &list->room, sizeof(*list->at));
+	list->at[list->count++] = (struct scan_span){ start, end };
+}
+
+static int by_start(const void *a, const void *b)
+{
+	const struct scan_span *x = a, *y = b;
+
+	return (x->start > y->start) - (x->start < y->start);
+}
+
+/* ------------------------------------------------------------------ what is ours */
+
+/* The pool of guarded objects and its records are in no other list. */
+static bool add_pool(struct scan *scan, const struct info_root *root, struct span_list *ours)
+{
+	struct km_guarded pool;
+
+	if (!layout_has(&root->layout, "root.guarded pool.start pool.bytes pool.objects pool.slot"))
+		return true;
+	if (!target_struct(scan->heap.target, &root->layout, INFO_POOL, &pool, root->record.guarded))
+		return false;
+	if (pool.bytes > UINTPTR_MAX - pool.start)
+		return true;
+	add_span(ours, pool.start, pool.start + pool.bytes);
+	if (pool.slot && pool.objects <= 65536)
+		add_span(ours, (uintptr_t)pool.slot,
+			 (uintptr_t)pool.slot + pool.objects * layout_bytes(&root->layout, INFO_SLOT));
+	return true;
+}
+
+static bool find_ours(struct scan *scan, struct span_list *ours)
+{
+	for (size_t i = 0; i < scan->heap.root_count; i++) {
+		const struct info_root *root = &scan->heap.roots[i];
+		struct snapshot snapshot = { .extent_count = 0 };
+		struct km_percpu percpu;
+
+		if (!target_struct(scan->heap.target, &root->layout, INFO_PERCPU, &percpu, root->record.percpu) ||
+		    percpu.cpus > INFO_MAX_CPUS || !walk_extents(scan->heap.target, root, &percpu, &snapshot) ||
+		    !add_pool(scan, root, ours))
+			return false;
+		for (size_t e = 0; e < snapshot.extent_count; e++)
+			add_span(ours, snapshot.extents[e].start, snapshot.extents[e].end);
+		snapshot_clear_extents(&snapshot);
+	}
+	qsort(ours->at, ours->count, sizeof(*ours->at), by_start);
+	return true;
+}
+
+/* ------------------------------------------------------------------ what is not */
+
+static bool is_data_of(const struct map *map, const char *name)
+{
+	return map->write && map->name && !strcmp(map->name, name);
+}
+
+/* Constants that the dynamic linker has written beside data of the same file. */
+static bool is_relocated(const struct maps *maps, size_t i)
+{
+	const struct map *map = &maps->at[i];
+
+	if (!map->file || !map->name)
+		return false;
+	return (i && is_data_of(map - 1, map->name)) || (i + 1 < maps->count && is_data_of(map + 1, map->name));
+}
+
+/* The parts of a mapping that are not in `ours`, which is in order. */
+static void add_rest(struct scan *scan, uintptr_t start, uintptr_t end, const struct span_list *ours)
+{
+	for (size_t i = 0; i < ours->count && start < end; i++) {
+		if (ours->at[i].end <= start)
+			continue;
+		if (ours->at[i].start >= end)
+			break;
+		add_span(&scan->roots, start, ours->at[i].start);
+		start = ours->at[i].end;
+	}
+	add_span(&scan->roots, start, end);
+}
+
+/* Of a thread's stack only what lies above its pointer is in use: it is read while the thread stands still. */
+static bool is_stack(struct scan *scan, const struct map *map, const uintptr_t *stacks, size_t count)
+{
+	uintptr_t low = UINTPTR_MAX;
+
+	for (size_t i = 0; i < count; i++)
+		if (stacks[i] >= map->start && stacks[i] < map->end && stacks[i] < low)
+			low = stacks[i];
+	if (low == UINTPTR_MAX)
+		return false;
+	add_span(&scan->stacks, map->start, map->end);
+	if (low - map->start > STACK_BYTES)
+		add_span(&scan->roots, map->start, low - STACK_BYTES);
+	return true;
+}
+
+bool roots_find(struct scan *scan, const uintptr_t *stacks, size_t count)
+{
+	struct span_list ours = { .count = 0 };
+	const struct maps *maps = &scan->subject->maps;
+	bool ok = find_ours(scan, &ours);
+
+	for (size_t i = 0; ok && i < maps->count; i++) {
+		const struct map *map = &maps->at[i];
+
+		bool kernels = map->name && !strncmp(map->name, "[v", 2);
+
+		if (kernels || !map->read || (!map->write && !is_relocated(maps, i)))
+			continue;
+		if (!is_stack(scan, map, stacks, count))
+			add_rest(scan, map->start, map->end, &ours);
+	}
+	free(ours.at);
+	return ok;
+}
+
+/* ------------------------------------------------------------------ reading */
+
+/* Pages from `at` on that are all in memory, or all not: how many; *in says which. */
+static size_t run_of(const struct scan *scan, uintptr_t at, uintptr_t end, size_t unit, bool *in)
+{
+	uint64_t entries[ENTRIES];
+	size_t wanted = (end - at + unit - 1) / unit, i = 1;
+
+	wanted = wanted < ENTRIES ? wanted : ENTRIES;
+	ssize_t got = pread(scan->pagemap, entries, wanted * sizeof(*entries), (off_t)(at / unit * sizeof(*entries)));
+	if (got < (ssize_t)sizeof(*entries)) {
+		*in = true;
+		return wanted;
+	}
+	*in = entries[0] & (ENTRY_PRESENT | ENTRY_SWAPPED);
+	while (i < (size_t)got / sizeof(*entries) && *in == !!(entries[i] & (ENTRY_PRESENT | ENTRY_SWAPPED)))
+		i++;
+	return i;
+}
+
+/* Where some of it can't be read the rest is, page by page. */
+static void read_all(struct scan *scan, uintptr_t from, size_t bytes, char *to)
+{
+	struct target *target = scan->heap.target;
+
+	if (target_read(target, to, (const void *)from, bytes))
+		return;
+	for (size_t done = 0; done < bytes && target->result != INFO_GONE;) {
+		size_t now = KM_PAGE_SIZE - ((from + done) & (KM_PAGE_SIZE - 1));
+
+		now = now < bytes - done ? now : bytes - done;
+		if (!target_read(target, to + done, (const void *)(from + done), now))
+			memset(to + done, 0, now);
+		done += now;
+	}
+}
+
+/* What is behind a run of pages that are all in memory, or all not. */
+static uintptr_t behind(const struct scan *scan, uintptr_t at, uintptr_t end, bool *in)
+{
+	size_t unit = (size_t)sysconf(_SC_PAGESIZE);
+	uintptr_t page = at & -(uintptr_t)unit, next;
+
+	*in = true;
+	if (scan->pagemap < 0)
+		return end;
+	next = page + run_of(scan, page, end, unit, in) * unit;
+	return next < end ? next : end;
+}
+
+bool roots_read(struct scan *scan, uintptr_t from, size_t bytes, void *to)
+{
+	uintptr_t end = from + bytes, at = from, next;
+	bool in = false;
+
+	while (at < end && !in)
+		at = behind(scan, at, end, &in);
+	if (!in)
+		return false;
+	for (at = from; at < end; at = next) {
+		char *here = (char *)to + (at - from);
+
+		next = behind(scan, at, end, &in);
+		if (in)
+			read_all(scan, at, next - at, here);
+		else
+			memset(here, 0, next - at);
+		scan->bytes += in ? next - at : 0;
+	}
+	return true;
+}

@@ -1,0 +1,364 @@
+/*
+ * rounds.c: a process is looked at until it is known which of its objects are lost: scan.h has the reasons. Invariant:
+ * whoever is told as lost was so in each round, and was live while all threads stood still.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kmem.h"
+#include "leaks/core.h"
+#include "leaks/scan.h"
+
+#define ROUNDS		3u
+#define PAUSE_US	20000u		/* between two */
+#define AT_ONCE		((size_t)4 << 20)	/* bytes that are read */
+#define RED_ZONE	128u		/* below a stack pointer, in use as well */
+#define STACK_BYTES	((size_t)64 << 20)	/* of one thread, at most */
+/* While all stand still: of memory outside of objects so much, and a thousandth of what objects have. */
+#define STILL_BYTES	((size_t)4 << 20)
+#define STILL_NS	2000000u	/* for slabs that are asked again; the others are when all go on */
+
+/* Words that were read while all threads stood still. */
+struct still {
+	uint64_t *words;
+	size_t count, room;
+};
+
+/* ------------------------------------------------------------------ standing still */
+
+static void still_add(struct still *still, const void *from, size_t bytes)
+{
+	size_t count = bytes / sizeof(uint64_t);
+
+	if (still->count + count > still->room) {
+		still->room = (still->count + count) * 2;
+		still->words = kmem_need(reallocarray(still->words, still->room, sizeof(*still->words)));
+	}
+	memcpy(still->words + still->count, from, count * sizeof(uint64_t));
+	still->count += count;
+}
+
+static void still_read(struct scan *scan, struct still *still, uintptr_t from, uintptr_t to)
+{
+	from &= ~(uintptr_t)7;
+	while (from < to) {
+		size_t now = to - from < AT_ONCE ? to - from : AT_ONCE;
+
+		if (roots_read(scan, from, now, scan->buffer))
+			still_add(still, scan->buffer, now);
+		from += now;
+	}
+}
+
+/* From the pointer on, to the end of the mapping that it is in: one that has grown since begins above it. */
+static void read_stack(struct scan *scan, struct still *still, uintptr_t pointer)
+{
+	const struct maps *maps = &scan->subject->maps;
+
+	for (size_t i = 0; pointer > RED_ZONE && i < maps->count; i++) {
+		const struct map *map = &maps->at[i];
+		uintptr_t end = map->end;
+
+		if (end <= pointer)
+			continue;
+		if (map->start > pointer && map->start - pointer > STACK_BYTES)
+			return;
+		end = end - pointer > STACK_BYTES ? pointer + STACK_BYTES : end;
+		still_read(scan, still, pointer - RED_ZONE, end);
+		return;
+	}
+}
+
+static size_t span_bytes(const struct span_list *list)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < list->count; i++)
+		bytes += list->at[i].end - list->at[i].start;
+	return bytes;
+}
+
+
+static bool has_candidate(const struct scan *scan, const struct heap_piece *piece)
+{
+	for (uint64_t object = piece->first; object < piece->first + piece->count; object += 64)
+		if (scan->heap.live[object / 64] & ~scan->held[object / 64])
+			return true;
+	return false;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Which of the candidates are live now, from piece number `from` on: their slabs are asked again, until `end`. Returns
+ * the piece that is next. */
+static size_t look_again(struct scan *scan, size_t from, uint64_t end)
+{
+	struct heap *heap = &scan->heap;
+	uint64_t live[KM_SLAB_MAX_OBJECTS / 64 + 1];
+
+	for (size_t i = from; i < heap->loose; i++) {
+		const struct heap_piece *piece = &heap->pieces[i];
+
+		if (!has_candidate(scan, piece))
+			continue;
+		if (now_ns() > end)
+			return i;
+		if (!heap_look_again(heap, piece, live))
+			memset(live, 0, sizeof(live));
+		for (uint32_t w = 0; w < (piece->count + 63) / 64; w++)
+			heap->live[piece->first / 64 + w] &= live[w];
+	}
+	return heap->loose;
+}
+
+/* False: errno says why they could not be stopped. */
+static bool stand_still(struct scan *scan, struct scan_result *result)
+{
+	struct still still = { .count = 0 };
+	struct stop stop;
+
+	if (!stop_begin(scan->heap.target->pid, &stop))
+		return false;
+	maps_clear(&scan->subject->maps);
+	maps_of_process(scan->heap.target->pid, &scan->subject->maps);
+	for (size_t i = 0; i < stop.count; i++) {
+		still_add(&still, stop.threads[i].words, sizeof(stop.threads[i].words));
+		read_stack(scan, &still, stop.threads[i].stack);
+	}
+	if (span_bytes(&scan->roots) <= STILL_BYTES + (scan->heap.highest - scan->heap.lowest) / 1024)
+		for (size_t i = 0; i < scan->roots.count; i++)
+			still_read(scan, &still, scan->roots.at[i].start, scan->roots.at[i].end);
+	heap_rests_again(&scan->heap);
+	size_t next = look_again(scan, 0, now_ns() + STILL_NS);
+	stop_end(&stop);
+	look_again(scan, next, UINT64_MAX);
+	result->stops++;
+	result->longest_ns = stop.ns > result->longest_ns ? stop.ns : result->longest_ns;
+	stop_clear(&stop);
+	mark_words(scan, still.words, still.count);
+	free(still.words);
+	return true;
+}
+
+/* A dump stands still. */
+static void mark_core(struct scan *scan, const struct core *core)
+{
+	struct still still = { .count = 0 };
+
+	for (size_t i = 0; i < core->threads; i++) {
+		still_add(&still, core->registers[i], sizeof(core->registers[i]));
+		read_stack(scan, &still, core_stack(core, i));
+	}
+	mark_words(scan, still.words, still.count);
+	free(still.words);
+}
+
+/* ------------------------------------------------------------------ what is lost */
+
+static void note_lost(struct scan *scan, struct scan_result *result, const struct heap_piece *piece, uint64_t object)
+{
+	uintptr_t address = heap_user_address(&scan->heap, piece, object);
+	struct heap_track track;
+
+	result->lost = kmem_grow(result->lost, result->count, &result->room, sizeof(*result->lost));
+	struct scan_lost *lost = &result->lost[result->count++];
+	*lost = (struct scan_lost){ .address = address, .bytes = heap_bytes(&scan->heap, piece, object) };
+	snprintf(lost->cache, sizeof(lost->cache), "%s", heap_name(&scan->heap, piece));
+	if (!heap_track(&scan->heap, piece, address, &track))
+		return;
+	lost->aged = scan->heap.now_ms >= track.when;
+	lost->age_ms = lost->aged ? scan->heap.now_ms - track.when : 0;
+	memcpy(lost->frame, track.frame, sizeof(lost->frame));
+	for (unsigned i = 0; i < HEAP_FRAMES; i++)
+		lost->stack = (lost->stack ^ lost->stack >> 29 ^ track.frame[i]) * 0x9e3779b97f4a7c15u;
+}
+
+/* Those that another lost one points to. */
+static void note_pointed(struct scan *scan, struct scan_result *result)
+{
+	const struct scan_edges *edges = &scan->edges;
+	uint64_t *pointed = kmem_need(calloc(scan->heap.objects / 64 + 1, sizeof(*pointed)));
+
+	for (size_t i = 0; i < result->count; i++) {
+		uint32_t object;
+
+		if (!mark_find(scan, result->lost[i].address, &object))
+			continue;
+		for (uint64_t e = edges->begin[object / 64]; e < edges->begin[object / 64 + 1]; e++)
+			if (edges->from[e] == object % 64)
+				heap_set(pointed, edges->to[e]);
+	}
+	for (size_t i = 0; i < result->count; i++) {
+		uint32_t object;
+
+		result->lost[i].pointed = mark_find(scan, result->lost[i].address, &object) &&
+					  heap_bit(pointed, object);
+	}
+	free(pointed);
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct scan_lost *x = a, *y = b;
+
+	return (x->address > y->address) - (x->address < y->address);
+}
+
+/* This round's, of which those stay that were lost in the last one too. */
+static void gather(struct scan *scan, struct scan_result *result)
+{
+	struct scan_result before = *result;
+	const struct heap *heap = &scan->heap;
+
+	result->lost = NULL;
+	result->count = result->room = result->live = 0;
+	result->live_bytes = 0;
+	for (size_t i = 0; i < heap->piece_count; i++) {
+		const struct heap_piece *piece = &heap->pieces[i];
+
+		for (uint64_t object = piece->first; object < piece->first + piece->count; object++) {
+			struct scan_lost key = { .address = heap_user_address(heap, piece, object) };
+
+			if (!heap_bit(heap->live, object))
+				continue;
+			result->live++;
+			result->live_bytes += heap_bytes(heap, piece, object);
+			if (!heap_bit(scan->held, object) && (!result->rounds ||
+			    bsearch(&key, before.lost, before.count, sizeof(key), by_address)))
+				note_lost(scan, result, piece, object);
+		}
+	}
+	note_pointed(scan, result);
+	qsort(result->lost, result->count, sizeof(*result->lost), by_address);
+	free(before.lost);
+}
+
+/* ------------------------------------------------------------------ rounds */
+
+static void clear(struct scan *scan)
+{
+	free(scan->roots.at);
+	free(scan->stacks.at);
+	free(scan->edges.to);
+	free(scan->edges.from);
+	free(scan->edges.begin);
+	free(scan->held);
+	free(scan->work);
+	free(scan->buffer);
+	if (scan->pagemap >= 0)
+		close(scan->pagemap);
+	heap_clear(&scan->heap);
+}
+
+/* The stack pointers of all threads; NULL: errno says why. */
+static uintptr_t *find_stacks(const struct subject *subject, struct scan_result *result, size_t *count)
+{
+	const struct core *core = subject->target.core;
+	struct stop stop = { .count = 0 };
+
+	if (!core && !stop_begin(subject->target.pid, &stop))
+		return NULL;
+	stop_end(&stop);
+	*count = core ? core->threads : stop.count;
+	uintptr_t *stacks = kmem_need(calloc(*count + 1, sizeof(*stacks)));
+	for (size_t i = 0; i < *count; i++)
+		stacks[i] = core ? core_stack(core, i) : stop.threads[i].stack;
+	if (!core) {
+		result->stops++;
+		result->longest_ns = stop.ns > result->longest_ns ? stop.ns : result->longest_ns;
+	}
+	stop_clear(&stop);
+	return stacks;
+}
+
+static int cannot_stop(struct subject *subject)
+{
+	int error = errno;
+
+	subject->target.result = error == ESRCH ? INFO_GONE : INFO_DENIED;
+	if (error == EPERM)
+		return kmem_failed(1, subject->command, "process %s: its threads can't be stopped: another program "
+				   "traces it, or you may not", subject->name);
+	return subject_complain(subject);
+}
+
+/* Everything that is read while it runs. */
+static bool read_running(struct scan *scan, const uintptr_t *stacks, size_t count)
+{
+	struct heap *heap = &scan->heap;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)heap->target->pid);
+	scan->pagemap = heap->target->core ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+	scan->buffer = kmem_need(malloc(AT_ONCE));
+	scan->held = kmem_need(calloc(heap->objects / 64 + 2, sizeof(*scan->held)));
+	if (!roots_find(scan, stacks, count))
+		return false;
+	for (size_t i = 0; i < scan->roots.count; i++) {
+		const struct scan_span *root = &scan->roots.at[i];
+
+		for (uintptr_t at = (root->start + 7) & ~(uintptr_t)7; at < root->end;) {
+			size_t now = root->end - at < AT_ONCE ? root->end - at : AT_ONCE;
+
+			if (roots_read(scan, at, now, scan->buffer))
+				mark_words(scan, (const uint64_t *)scan->buffer, now / sizeof(uint64_t));
+			at += now;
+		}
+	}
+	mark_edges(scan);
+	mark_all(scan);
+	return true;
+}
+
+static int one_round(struct subject *subject, struct scan_result *result)
+{
+	struct scan scan = { .subject = subject, .pagemap = -1 };
+	size_t count = 0;
+	uintptr_t *stacks = find_stacks(subject, result, &count);
+	int status = stacks ? subject_load(subject, &scan.heap) : cannot_stop(subject);
+
+	if (!status && scan.heap.objects > UINT32_MAX)
+		status = kmem_failed(1, subject->command, "%s: more objects than can be counted here", subject->name);
+	if (!subject->target.core && !status) {
+		maps_clear(&subject->maps);
+		maps_of_process(subject->target.pid, &subject->maps);
+	}
+	if (!status && !read_running(&scan, stacks, count))
+		status = subject_complain(subject);
+	if (!status && subject->target.core)
+		mark_core(&scan, subject->target.core);
+	else if (!status && !stand_still(&scan, result))
+		status = cannot_stop(subject);
+	if (!status) {
+		mark_all(&scan);
+		gather(&scan, result);
+		result->read_bytes += scan.bytes;
+		result->rounds++;
+	}
+	free(stacks);
+	clear(&scan);
+	return status;
+}
+
+int scan_run(struct subject *subject, struct scan_result *result)
+{
+	int status = one_round(subject, result);
+
+	while (!status && result->count && !subject->target.core && result->rounds < ROUNDS) {
+		usleep(PAUSE_US);
+		status = one_round(subject, result);
+	}
+	return status;
+}

@@ -1,0 +1,88 @@
+/*
+ * scan.h: which live objects of a process nothing points to. A word that could be an address inside of a live object is
+ * taken for a pointer to it. Where such words stand outside of objects - registers, stacks from the stack pointer on,
+ * memory that may be written to and is not libkmem's - it is held, and so is what is pointed to from one that is held.
+ * What is left is lost, cycles too.
+ *
+ * A process that runs is read while it runs, some gigabytes in a second, so a pointer that is moved meanwhile may be
+ * missed. Then all threads stand still for as long as it takes to read registers, stacks, the smaller memory outside of
+ * objects, and which of the candidates are still live. What is lost stays lost: no pointer to it is left that could be
+ * copied. So it is done several times over, and only what was lost each time is told.
+ */
+#ifndef KMEM_COMMAND_SCAN_H
+#define KMEM_COMMAND_SCAN_H
+
+#include "leaks/leaks.h"
+#include "leaks/stop.h"
+
+struct span_list {
+	struct scan_span {
+		uintptr_t start, end;
+	} *at;
+	size_t count, room;
+};
+
+/* A pointer from one object to another: `to`, and in order of the objects that they are in. */
+struct scan_edges {
+	uint32_t *to;
+	uint8_t *from;			/* the object's number, modulo 64 */
+	uint64_t *begin;		/* for each 64 objects: their first edge */
+	size_t count, to_room, from_room;
+	uint64_t next;			/* the next 64 objects of which `begin` is not written */
+};
+
+struct scan {
+	struct subject *subject;
+	struct heap heap;
+	struct span_list roots;		/* memory outside of objects that may have pointers */
+	struct span_list stacks;	/* of threads: whole mappings, which are no roots */
+	struct scan_edges edges;
+	uint64_t *held;			/* a bit for each object */
+	uint32_t *work;			/* held, and not looked at yet */
+	size_t work_count, work_room;
+	char *buffer;
+	uint64_t bytes;			/* that were read */
+	int pagemap;			/* -1: there is none */
+};
+
+struct scan_lost {
+	uintptr_t address;
+	size_t bytes;
+	char cache[KM_NAME_BYTES];
+	bool pointed;			/* by another one that is lost */
+	bool aged;
+	uint64_t age_ms;
+	uint64_t stack;			/* a hash of the stack by which it was allocated; 0: not known */
+	uintptr_t frame[HEAP_FRAMES];
+};
+
+struct scan_result {
+	struct scan_lost *lost;
+	size_t count, room;
+	size_t live;
+	uint64_t live_bytes, read_bytes;
+	unsigned rounds, stops;
+	uint64_t longest_ns;		/* of the stops */
+
+};
+
+/* The exit status; where it is not 0, one line was said. */
+int scan_run(struct subject *subject, struct scan_result *result);
+
+/* ---- leaks/roots.c */
+/* Memory that is not libkmem's and may have pointers; stacks are those that the threads' pointers lead into. */
+bool roots_find(struct scan *scan, const uintptr_t *stacks, size_t count);
+/* Read so many bytes; what is not in memory, or can't be read, is zeros. False: all of it, and nothing was written. */
+bool roots_read(struct scan *scan, uintptr_t from, size_t bytes, void *to);
+
+/* ---- leaks/mark.c */
+/* The object that a word points into, if it is live. */
+bool mark_find(const struct scan *scan, uint64_t word, uint32_t *object);
+/* Words outside of objects: what they point to is held. */
+void mark_words(struct scan *scan, const uint64_t *words, size_t count);
+/* All pieces: what each live object points to. */
+void mark_edges(struct scan *scan);
+/* What is held by what is held. */
+void mark_all(struct scan *scan);
+
+#endif

@@ -1,0 +1,170 @@
+/*
+ * stop.c: a process stands still: each thread is seized, which stops nothing, then all are interrupted. Invariant: who
+ * was stopped here goes on by stop_end, with the signal that it was about to get; if this process ends before, the
+ * system lets them go on.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "kmem.h"
+#include "leaks/stop.h"
+
+#define MAX_THREADS	65536u
+#define MAX_LOOKS	64u		/* at the list of threads, for those that began meanwhile */
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool is_known(const struct stop *stop, pid_t id)
+{
+	for (size_t i = stop->count; i-- > 0;)
+		if (stop->threads[i].id == id)
+			return true;
+	return false;
+}
+
+/* One that has ended is passed over; of another that can't be seized errno says why. */
+static bool seize(struct stop *stop, pid_t id)
+{
+	if (ptrace(PTRACE_SEIZE, id, NULL, NULL) != 0)
+		return errno == ESRCH;
+	stop->threads = kmem_grow(stop->threads, stop->count, &stop->room, sizeof(*stop->threads));
+	stop->threads[stop->count++] = (struct stop_thread){ .id = id };
+	return true;
+}
+
+/* Does the thread have no memory any more? A first thread that has ended stays in the list. */
+static bool is_zombie(pid_t pid, pid_t id)
+{
+	char path[64], state = 0, line[512];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)id);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return true;
+	if (fgets(line, sizeof(line), file) && strrchr(line, ')'))
+		sscanf(strrchr(line, ')') + 1, " %c", &state);
+	fclose(file);
+	return state == 'Z' || state == 'X';
+}
+
+/* The threads that are not seized yet; how many, or -1. */
+static int seize_new(pid_t pid, struct stop *stop)
+{
+	char path[64];
+	struct dirent *entry;
+	int found = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	DIR *threads = opendir(path);
+	if (!threads)
+		return -1;
+	while (found >= 0 && (entry = readdir(threads))) {
+		pid_t id = atoi(entry->d_name);
+
+		if (id <= 0 || is_known(stop, id) || stop->count >= MAX_THREADS)
+			continue;
+		if (seize(stop, id))
+			found++;
+		else if (!is_zombie(pid, id))
+			found = -1;
+	}
+	int error = errno;
+	closedir(threads);
+	errno = error;
+	return found;
+}
+
+static bool read_registers(struct stop_thread *thread)
+{
+	struct user_regs_struct registers = { 0 };
+	struct iovec general = { &registers, sizeof(registers) };
+	struct iovec vectors = { NULL, 0 };
+
+	if (ptrace(PTRACE_GETREGSET, thread->id, (void *)NT_PRSTATUS, &general) != 0)
+		return false;
+#if defined(__x86_64__)
+	thread->stack = registers.rsp;
+#elif defined(__aarch64__)
+	thread->stack = registers.sp;
+#endif
+	size_t bytes = sizeof(registers) < sizeof(thread->words) ? sizeof(registers) : sizeof(thread->words);
+	memcpy(thread->words, &registers, bytes);
+	vectors = (struct iovec){ (char *)thread->words + bytes, sizeof(thread->words) - bytes };
+	ptrace(PTRACE_GETREGSET, thread->id, (void *)NT_PRFPREG, &vectors);
+	return true;
+}
+
+/* It stands still, or has ended. */
+static void wait_for(struct stop_thread *thread)
+{
+	int status;
+
+	while (waitpid(thread->id, &status, __WALL) < 0)
+		if (errno != EINTR)
+			return;
+	if (!WIFSTOPPED(status))
+		return;
+	thread->stopped = true;
+	if (status >> 16 != PTRACE_EVENT_STOP)
+		thread->signal = WSTOPSIG(status);
+}
+
+bool stop_begin(pid_t pid, struct stop *stop)
+{
+	size_t done = 0;
+	int found;
+
+	*stop = (struct stop){ .begun_ns = 0 };
+	errno = 0;
+	found = seize_new(pid, stop);
+	stop->begun_ns = now_ns();
+	/* A thread may begin another one until all stand still. */
+	for (unsigned look = 0; found > 0 && look < MAX_LOOKS; look++) {
+		for (size_t i = done; i < stop->count; i++)
+			ptrace(PTRACE_INTERRUPT, stop->threads[i].id, NULL, NULL);
+		for (; done < stop->count; done++)
+			wait_for(&stop->threads[done]);
+		found = seize_new(pid, stop);
+	}
+	int error = errno;
+	for (size_t i = 0; i < stop->count; i++)
+		if (stop->threads[i].stopped)
+			read_registers(&stop->threads[i]);
+	if (found == 0 && stop->count)
+		return true;
+	stop_end(stop);
+	stop_clear(stop);
+	errno = error ?: ESRCH;
+	return false;
+}
+
+void stop_end(struct stop *stop)
+{
+	for (size_t i = 0; i < stop->count; i++)
+		if (stop->threads[i].stopped)
+			ptrace(PTRACE_DETACH, stop->threads[i].id, NULL, (void *)(intptr_t)stop->threads[i].signal);
+	stop->ns = now_ns() - stop->begun_ns;
+}
+
+void stop_clear(struct stop *stop)
+{
+	free(stop->threads);
+	*stop = (struct stop){ .count = 0 };
+}

@@ -1,0 +1,33 @@
+/*
+ * stop.h: all threads of a process stand still for a moment, in which their registers are read, and what changes most.
+ */
+#ifndef KMEM_COMMAND_STOP_H
+#define KMEM_COMMAND_STOP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define STOP_WORDS 96u			/* of a thread: general registers, and those of vectors */
+struct stop_thread {
+	pid_t id;
+	uint64_t words[STOP_WORDS];
+	uintptr_t stack;		/* its stack pointer */
+	int signal;			/* one that it was about to get; 0: none */
+	bool stopped;
+};
+
+struct stop {
+	struct stop_thread *threads;
+	size_t count, room;
+	uint64_t begun_ns, ns;		/* how long it was, behind stop_end */
+};
+
+/* False: errno says why; nobody is stopped then. Every thread that began before this returns stands still. */
+bool stop_begin(pid_t pid, struct stop *stop);
+/* They go on. The threads' words stay until stop_clear. */
+void stop_end(struct stop *stop);
+void stop_clear(struct stop *stop);
+
+#endif

@@ -142,12 +142,11 @@ static int put(mempool_t *pool, void *const *elements, int count)
 
 	if (km_likely(room <= 0))
 		return 0;
-	/* Those that find no room after all go back to where they came from. */
-	count = km_min(room, count);
-	note_in(pool, elements, count);
 	if (!enter(pool, &was))
 		return 0;
 	room = km_min(km_max(pool->min_nr - pool->curr_nr, 0), count);
+	/* Those that find no room after all are their caller's, as they are. */
+	note_in(pool, elements, room);
 	__builtin_memcpy(pool->elements + pool->curr_nr, elements, (size_t)room * sizeof(*elements));
 	km_bump(&pool->curr_nr, room);
 	km_debug(!room || pool->curr_nr <= pool->min_nr, "a reserve is filled up, and no more");

@@ -2,7 +2,7 @@
 TEST_LIBS_unit/os_calls := -Wl,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise,--wrap=mremap,--wrap=getrlimit,--wrap=fstat,--wrap=prctl,--wrap=fcntl,--wrap=syscall
 # Of whoever is in the midst of a list, and sleeps for it.
 TEST_LIBS_unit/rcu_pending := -Wl,--wrap=km_os_wait,--wrap=km_os_wake
-TEST_LIBS_unit/mempool_shrinks := -Wl,--wrap=km_os_wait
+TEST_LIBS_unit/mempool_shrinks := -Wl,-u,kmem_cache_validate,--wrap=km_os_wait
 # Where leaks are told of.
 TEST_LIBS_unit/large_leaks := -Wl,-u,kmem_cache_validate
 # The system's calls, as one with larger pages has them.

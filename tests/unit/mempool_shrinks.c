@@ -1,13 +1,15 @@
 /*
- * mempool_shrinks: a reserve that becomes smaller while elements come: mempool_resize waits for a free that has counted
- * the room there was, and takes out what that one puts there. The free is stopped as it reads the pointers: they lie in
- * a page without access. Disciplines: all.
+ * mempool_shrinks: a reserve that has less room than a free has counted. One becomes smaller meanwhile: mempool_resize
+ * waits for that free, and takes out what it puts there. One is filled by another thread: what finds no room is the
+ * caller's, byte for byte, also where the elements' cache is debugged. The free is stopped as it reads the pointers:
+ * they lie in a page without access. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include <kmem/kmem.h>
@@ -23,12 +25,12 @@ void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 
 static mempool_t pool;
 static void **pointers;			/* a page of them */
-static int begun, through, sleeps;	/* the free is stopped; mempool_resize is through, or sleeps */
-static __thread bool resizes;
+static int begun, through, sleeps;	/* the free is stopped; the other thread is through, or sleeps */
+static __thread bool is_other;
 
 void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
 {
-	if (resizes)
+	if (is_other)
 		__atomic_store_n(&sleeps, 1, __ATOMIC_RELEASE);
 	__real_km_os_wait(word, value, ms);
 }
@@ -43,14 +45,28 @@ static void on_fault(int number)
 		abort();
 }
 
-static void *resize(void *unused)
+static void *be_other(void *what)
 {
 	while (!__atomic_load_n(&begun, __ATOMIC_ACQUIRE))
 		sched_yield();
-	resizes = true;
-	NEED(mempool_resize(&pool, 1) == 0);
+	is_other = true;
+	((void (*)(void))what)();
 	__atomic_store_n(&through, 1, __ATOMIC_RELEASE);
-	return unused;
+	return NULL;
+}
+
+/* Frees so many of the pointers, beside the other thread; returns how many were taken. */
+static unsigned free_beside(void (*other)(void), unsigned count)
+{
+	pthread_t thread;
+
+	begun = through = sleeps = 0;
+	NEED(mprotect(pointers, PAGE, PROT_NONE) == 0);
+	NEED(pthread_create(&thread, NULL, be_other, (void *)other) == 0);
+	unsigned taken = mempool_free_bulk(&pool, pointers, count);
+	pthread_join(thread, NULL);
+	NEED(begun);
+	return taken;
 }
 
 static bool none;
@@ -68,23 +84,77 @@ static void release(void *element, void *data)
 	free(element);
 }
 
-int main(void)
+static void resize(void)
 {
-	pthread_t thread;
+	NEED(mempool_resize(&pool, 1) == 0);
+}
 
-	signal(SIGSEGV, on_fault);
-	pointers = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	NEED(pointers != MAP_FAILED && mempool_init(&pool, 1, allocate, release, NULL) == 0);
+static void shrinks(void)
+{
+	NEED(mempool_init(&pool, 1, allocate, release, NULL) == 0);
 	none = true;
 	NEED(mempool_resize(&pool, MOST) == 0 && pool.curr_nr == 1);
 	for (int i = 0; i < MOST - 1; i++)
 		pointers[i] = malloc(16);
-	NEED(mprotect(pointers, PAGE, PROT_NONE) == 0);
-	NEED(pthread_create(&thread, NULL, resize, NULL) == 0);
-	NEED(mempool_free_bulk(&pool, pointers, MOST - 1) == MOST - 1);
-	pthread_join(thread, NULL);
-	CHECK(begun && pool.min_nr == 1 && pool.curr_nr == 1, "%d elements where there may be %d", pool.curr_nr,
-	      pool.min_nr);
+	NEED(free_beside(resize, MOST - 1) == MOST - 1);
+	CHECK(pool.min_nr == 1 && pool.curr_nr == 1, "%d elements where there may be %d", pool.curr_nr, pool.min_nr);
 	mempool_exit(&pool);
+}
+
+#define ROOM	3u
+#define BYTES	64
+static void *others[ROOM];
+static unsigned others_taken;
+
+static void free_others(void)
+{
+	others_taken = mempool_free_bulk(&pool, others, ROOM);
+}
+
+static void *new_element(struct kmem_cache *cache)
+{
+	void *element = kmem_cache_alloc(cache, GFP_KERNEL);
+
+	NEED(element);
+	return memset(element, 0x11, BYTES);
+}
+
+static void give_back(struct kmem_cache *cache, void *const *elements, unsigned taken)
+{
+	for (unsigned i = taken; i < ROOM; i++) {
+		for (int at = 0; at < BYTES; at++)
+			CHECK(((unsigned char *)elements[i])[at] == 0x11, "byte %d of what was not taken", at);
+		kmem_cache_free(cache, elements[i]);
+	}
+}
+
+static void is_filled(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("poisoned", BYTES, NULL, SLAB_POISON);
+	void *out[ROOM];
+
+	NEED(cache && mempool_init_slab_pool(&pool, ROOM + 1, cache) == 0);
+	for (unsigned i = 0; i < ROOM; i++) {
+		NEED((out[i] = mempool_alloc_preallocated(&pool)));
+		pointers[i] = new_element(cache);
+		others[i] = new_element(cache);
+	}
+	unsigned taken = free_beside(free_others, ROOM);
+	NEED(taken + others_taken == ROOM);
+	give_back(cache, pointers, taken);
+	give_back(cache, others, others_taken);
+	for (unsigned i = 0; i < ROOM; i++)
+		kmem_cache_free(cache, out[i]);
+	mempool_exit(&pool);
+	kmem_cache_destroy(cache);
+}
+
+int main(void)
+{
+	signal(SIGSEGV, on_fault);
+	pointers = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	NEED(pointers != MAP_FAILED);
+	shrinks();
+	is_filled();
 	return failures != 0;
 }

@@ -120,8 +120,14 @@ static bool take(mempool_t *pool, void **elements, int count)
 	uint8_t was;
 	bool enough = false;
 
-	if (km_load(&pool->curr_nr) < count || !enter(pool, &was))
+	if (km_load(&pool->curr_nr) < count)
 		return false;
+	/* Also for who may not wait: nobody is woken. */
+	bool calls = km_calls_begin(false);
+	if (!enter(pool, &was)) {
+		km_calls_end(calls);
+		return false;
+	}
 	if (pool->curr_nr >= count) {
 		km_bump(&pool->curr_nr, -count);
 		__builtin_memcpy(elements, pool->elements + pool->curr_nr, (size_t)count * sizeof(*elements));
@@ -129,6 +135,7 @@ static bool take(mempool_t *pool, void **elements, int count)
 	}
 	km_debug(pool->curr_nr >= 0, "nobody takes what a reserve has not");
 	leave(pool, was);
+	km_calls_end(calls);
 	for (int i = 0; enough && i < count; i++)
 		note_out(pool, elements[i]);
 	return enough;
@@ -195,13 +202,18 @@ static unsigned fill(mempool_t *pool, gfp_t gfp, void **elements, unsigned count
 }
 
 /* All that are missing, out of the reserve: all or none. */
-static bool fill_up(mempool_t *pool, void **elements, unsigned count, unsigned missing)
+static bool fill_up(mempool_t *pool, gfp_t gfp, void **elements, unsigned count, unsigned missing)
 {
 	uint8_t was;
 	bool enough = false;
 
-	if (missing > (unsigned)km_max(km_load(&pool->curr_nr), 0) || !enter(pool, &was))
+	if (missing > (unsigned)km_max(km_load(&pool->curr_nr), 0))
 		return false;
+	bool calls = km_calls_begin(km_gfp_may_wait(gfp));
+	if (!enter(pool, &was)) {
+		km_calls_end(calls);
+		return false;
+	}
 	if (missing <= (unsigned)pool->curr_nr) {
 		for (unsigned i = 0; i < count; i++)
 			if (!elements[i]) {
@@ -212,6 +224,7 @@ static bool fill_up(mempool_t *pool, void **elements, unsigned count, unsigned m
 		enough = true;
 	}
 	leave(pool, was);
+	km_calls_end(calls);
 	return enough;
 }
 
@@ -221,7 +234,7 @@ static bool get(mempool_t *pool, gfp_t gfp, void **elements, unsigned count)
 	int kept = errno;
 	unsigned missing = fill(pool, gfp, elements, count);
 
-	if (!missing || fill_up(pool, elements, count, missing)) {
+	if (!missing || fill_up(pool, gfp, elements, count, missing)) {
 		errno = kept;
 		return true;
 	}
@@ -289,7 +302,8 @@ void mempool_free(void *element, mempool_t *pool)
 		tell(pool);
 	} else {
 		pool->free(element, pool->pool_data);
-		/* Where there is no reserve, those who wait do so for the pool's function. */
+		/* Where there is no reserve, those who wait do so for the pool's function. Of a pool that has one this
+		 * look may come too soon for who begins to wait just now: that one asks again after its patience. */
 		if (km_unlikely(!km_load(&pool->min_nr) || km_load(&pool->waiters)))
 			tell(pool);
 	}

@@ -1,3 +1,5 @@
+# All that watches objects is there.
+TEST_LIBS_promise/nowait := -Wl,-u,kmem_cache_validate,-u,kmem_failslab
 # A clock that the test moves on.
 TEST_LIBS_promise/confined := -Wl,--wrap=clock_gettime
 # Calls that wait are counted.

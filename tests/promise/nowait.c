@@ -1,9 +1,11 @@
 /*
  * nowait.c: GFP_NOWAIT and GFP_ATOMIC make no system call: here a filter of the kernel refuses them all, while other
- * threads fight for the same caches, also where all is paid for. And what exhausted memory means: NULL with ENOMEM and
- * few words, or, with __GFP_NOFAIL, one line and the end; bulk gets all or nothing. Disciplines: all.
+ * threads fight for the same caches, also where all is paid for, and by every door. And what exhausted memory means:
+ * NULL with ENOMEM and few words, or, with __GFP_NOFAIL, one line and the end; bulk gets all or nothing.
+ * Disciplines: all.
  */
 #include <kmem/memcg.h>
+#include <kmem/mempool.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -214,6 +216,43 @@ static void prefilled(void)
 	kmem_cache_return_sheaf(small, gfp, sheaf);
 }
 
+/* Caches of all kinds, and what lies before a cache. */
+static void other_doors(void)
+{
+	static const slab_flags_t kinds[] = {
+		SLAB_NODUMP, SLAB_FAILSLAB, SLAB_TYPESAFE_BY_RCU, SLAB_CONSISTENCY_CHECKS, SLAB_RED_ZONE | SLAB_POISON,
+		0, 0,
+	};
+	enum { KINDS = sizeof(kinds) / sizeof(kinds[0]), SWITCHED = KINDS - 2, POOLED = KINDS - 1 };
+	struct kmem_cache *caches[KINDS];
+	static void *objects[100];
+	mempool_t pool;
+
+	for (int i = 0; i < KINDS; i++) {
+		NEED((caches[i] = kmem_cache_create("kind", 200, NULL, kinds[i] | SLAB_NO_MERGE)));
+		if (i == SWITCHED)
+			NEED(kmem_cache_set_debug(caches[i], "FZP") == 0);
+		void *p = kmem_cache_alloc(caches[i], GFP_KERNEL);
+		NEED(p);
+		kmem_cache_free(caches[i], p);
+	}
+	NEED(mempool_init_slab_pool(&pool, 20, caches[POOLED]) == 0);
+	kfree(kmalloc(4 * MIB, GFP_KERNEL));
+	refuse_calls();
+	for (int i = 0; i < KINDS; i++)
+		for (int round = 0; round < 300; round++) {
+			sink = kmem_cache_alloc(caches[i], GFP_NOWAIT);
+			sink = kmem_cache_zalloc(caches[i], GFP_NOWAIT);
+			sink = kmem_cache_alloc_nolock(caches[i], 0, NUMA_NO_NODE);
+			kmem_cache_alloc_bulk(caches[i], GFP_NOWAIT, 100, objects);
+			sink = kmalloc_nolock((size_t)round * 10 + 1, 0, NUMA_NO_NODE);
+		}
+	for (int i = 0; i < 20; i++)
+		NEED((sink = mempool_alloc(&pool, GFP_NOWAIT)));
+	for (int i = 0; i < 100; i++)
+		sink = mempool_alloc(&pool, GFP_NOWAIT);
+}
+
 static volatile bool stop;
 
 static void *compete(void *unused)
@@ -399,7 +438,7 @@ static const struct test_case cases[] = {
 	{ "no system call, and paid", alone_and_paid },
 	{ "no system call in a crowd, and paid", in_a_crowd_and_paid },
 	{ "no system call to give back", give_back },
-	{ "from a prefilled sheaf", prefilled },
+	{ "from a prefilled sheaf", prefilled }, { "by other doors", other_doors },
 	{ "exhausted", exhaustion },
 	{ "bulk when exhausted", bulk_exhausted },
 };

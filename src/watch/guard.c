@@ -372,21 +372,28 @@ int km_guard_check(struct kmem_cache *cache)
 	return damages;
 }
 
-static int leave_one(void *object, void *arg)
+/* Another thread may free it, or have it meanwhile as another cache's: it stays that one's. */
+static bool forget_cache(struct km_guard_slot *slot, const struct kmem_cache *cache)
 {
-	size_t *left = arg;
-
-	if (left[0]++ < 8)
-		km_warn("  object %p, guarded", object);
-	slot_of(object)->cache = NULL;
-	return 0;
+	if (!get(slot, KM_GUARD_TAKEN))
+		return false;
+	bool own = slot->cache == cache;
+	if (own)
+		slot->cache = NULL;
+	give(slot, KM_GUARD_TAKEN);
+	return own;
 }
 
 static size_t guard_leave(struct kmem_cache *cache)
 {
 	size_t left = 0;
 
-	guard_walk(cache, leave_one, &left);
+	for (unsigned i = 0; i < pool.count; i++) {
+		struct km_guard_slot *slot = &pool.slot[i];
+
+		if (km_load(&slot->cache) == cache && forget_cache(slot, cache) && left++ < 8)
+			km_warn("  object %p, guarded", slot->object);
+	}
 	return left;
 }
 

@@ -101,12 +101,13 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 		stats->shared_factor = km_load(&cache->shared);
 	}
 	__builtin_memcpy(stats->name, cache->name, sizeof(cache->name));
-	stats->shelf_objects = km_front_shelf_objects(cache);
 	/* The engine says how many are out of slabs; those on shelves and in barns are nobody's yet. It may lock its
 	 * node. */
 	bool was = km_busy_begin();
 	cache->engine->stats(cache, stats);
 	km_busy_end(was);
+	/* After that: what goes from there to its slab meanwhile counts as out, and not as free twice (sibling.c). */
+	stats->shelf_objects += km_front_shelf_objects(cache);
 	/* Those are in no slab. One that a hit has freed lies on a shelf. */
 	unsigned long guarded = km_load(&cache->guarded);
 	stats->active_objects += guarded;

@@ -2,8 +2,10 @@
  * rcu.c: what goes back after a grace period of the program's RCU: objects of kfree_rcu, and slabs of
  * SLAB_TYPESAFE_BY_RCU. Invariants: at most one grace period is under way, and what waits for it is the pile's, which
  * nobody but its end touches; what comes meanwhile waits for the next one, which begins at that end. So there is no
- * timer, nothing waits for more than two grace periods, and nothing is left behind where a program stops calling.
- * Kernel: a timer of five seconds, and two batches under way.
+ * timer, nothing waits for more than two grace periods, and nothing is left behind where a program stops calling; but
+ * what came where the RCU could not be called (kfree_rcu_nolock, and a handler that struck inside of the allocator): a
+ * grace period begins for that with the next call that comes here, or miss. Kernel: a timer of five seconds, and two
+ * batches under way.
  *
  * Pointers lie in blocks, on the CPU where they came, under its lock. Where there is no memory for a block, or a signal
  * handler struck inside of the allocator, an object is linked by its own head to a chain of all CPUs, which needs no

@@ -230,7 +230,8 @@ bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
 		return false;
 	}
 	if (size && size <= KMALLOC_MAX_CACHE_SIZE && km_boot() && !km_kmalloc_sized &&
-	    km_likely(!km_sanitizer.objects && (!km_watched_sizes || !km_kmalloc_is_watched(size))))
+	    km_likely(!km_sanitizer.objects &&
+		      (!km_watched_sizes || !(km_kmalloc_is_watched(size) || gfp & __GFP_ACCOUNT))))
 		return km_front_alloc_bulk(km_kmalloc_cache_by(size, gfp), gfp, n, objects);
 	for (size_t i = km_kmalloc_take(size, gfp, n, objects); i < n; i++) {
 		objects[i] = kmalloc(size, gfp);

@@ -92,7 +92,8 @@ static km_noinline void *account_missed(size_t size, gfp_t gfp)
 	/* Acquire pairs with make_charged. */
 	if (km_likely(size <= most_direct))
 		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
-	if (km_unlikely(!cache))
+	/* Where its objects are debugged for a while they are told the bytes, by the long way. */
+	if (km_unlikely(!cache || km_front_has_out(cache)))
 		return account_large(size, gfp);
 	if (gfp & __GFP_ZERO && km_objcg_here)
 		return km_charged_zalloc(cache, gfp, km_objcg_here, cache->shelf.front.rseq);

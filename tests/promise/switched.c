@@ -593,8 +593,36 @@ static void without_waiting(void)
 	kmem_cache_destroy(cache);
 }
 
+/* Blocks of kmalloc's that are paid for are told how many bytes are wanted, too, by each way to one. */
+static void sizes_charged(void)
+{
+	if (slob)
+		return;
+	set_active_memcg(group_below(NULL, "group"));
+	unsigned char *before = kmalloc(50, GFP_KERNEL_ACCOUNT), *many[8];
+	struct kmem_cache *cache = kmem_cache_of(before);
+	NEED(strncmp(cache->name, "kmalloc-cg-", 11) == 0);
+	switch_to(cache, "FZP");
+	unsigned char *during = kmalloc(50, GFP_KERNEL_ACCOUNT), *zeros = kzalloc(51, GFP_KERNEL_ACCOUNT);
+	CHECK(ksize(during) == 50 && ksize(before) == 64 && ksize(zeros) == 51 && all(zeros, 0, 51));
+	((unsigned char *)blind(during))[50] ^= 1;
+	CHECK(kmem_cache_validate(cache) == 1 && kmem_cache_validate(cache) == 0);
+	NEED(kmalloc_bulk(60, GFP_KERNEL_ACCOUNT, 8, (void **)many));
+	CHECK(ksize(many[7]) == 60);
+	kfree_bulk(8, (void **)many);
+	kfree(zeros);
+	switch_to(cache, "-");
+	kfree(during);
+	kmem_cache_shrink(cache);
+	NEED(is_as_before(cache));
+	void *after = kmalloc(50, GFP_KERNEL_ACCOUNT);
+	NEED(ksize(after) == 64);
+	kfree(after);
+	kfree(before);
+}
+
 static const struct test_case cases[] = {
-	{ "on and off", on_and_off },
+	{ "on and off", on_and_off }, { "sizes that are charged", sizes_charged },
 	{ "without waiting", without_waiting }, { "other flags", other_flags }, { "by every call", by_every_call },
 	{ "sheaves", sheaves }, { "constructed", constructed }, { "constructed, waits", constructed_waits },
 	{ "typesafe", typesafe }, { "sizes", sizes },

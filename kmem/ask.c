@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "ask.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ struct asking {
 	struct target target;
 	pid_t pid;
 	char *mail;			/* there */
+	const char *report;		/* there; NULL: it has none */
 	uint32_t number;
 	struct km_mail_request request;
 	unsigned wait_ms;
@@ -53,6 +55,8 @@ static char *find_mail(struct asking *asking, int *status)
 	const struct km_root *record = &roots[0].record;
 
 	*status = 1;
+	if (count && layout_has(&roots[0].layout, "root.mail_report"))
+		asking->report = (const char *)(uintptr_t)record->mail_report;
 	if (!count)
 		*status = unreadable(asking);
 	else if (!layout_has(&roots[0].layout, "root.mail root.control"))
@@ -115,9 +119,27 @@ static int wait_for_answer(struct asking *asking)
 	}
 }
 
+/* The report of a look: its lines, and how many damages there are. */
+static int tell_report(struct asking *asking)
+{
+	static struct km_mail_report report;
+
+	if (!target_read(&asking->target, &report, asking->report, sizeof(report)))
+		return unreadable(asking);
+	if (report.number != asking->number || report.length > sizeof(report.text))
+		return kmem_failed(1, asking->command, "%d: somebody else asked at the same time: try again",
+				   asking->pid);
+	fwrite(report.text, 1, report.length, stdout);
+	printf("%s: %u damages\n", asking->request.cache, report.damages);
+	if (fflush(stdout) || ferror(stdout))
+		return kmem_failed(1, asking->command, "writing: %s", strerror(errno));
+	return report.damages != 0;
+}
+
 int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *request, unsigned wait_ms,
 	     kmem_why_not *why_not)
 {
+	const bool looks = request->command == KM_MAIL_VALIDATE;
 	struct asking asking = {
 		.command = command, .why_not = why_not,
 		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
@@ -132,7 +154,13 @@ int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *reque
 		return unreadable(&asking);
 	if (before.version != KM_MAIL_VERSION)
 		return kmem_failed(1, command, "%d: its mailbox is another: use the kmem that came with it", pid);
-	return ask(&asking, &before) ? wait_for_answer(&asking) : 1;
+	if (looks && !asking.report)
+		return kmem_failed(1, command, "%d: runs libkmem %s, which can't look for damages for others", pid,
+				   asking.target.version);
+	if (!ask(&asking, &before))
+		return 1;
+	status = wait_for_answer(&asking);
+	return status || !looks ? status : tell_report(&asking);
 }
 
 unsigned kmem_ask_wait(const char *command, const char *text)

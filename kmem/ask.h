@@ -11,7 +11,8 @@
 /* One line that says why it was not done, and the status. */
 typedef int kmem_why_not(pid_t pid, const struct km_mail_request *request, int error);
 
-/* 0, or the status where one line on stderr says why. */
+/* 0, or the status where one line on stderr says why. The report of a look (KM_MAIL_VALIDATE) goes to stdout, and the
+ * status is 1 where there is a damage. */
 int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *request, unsigned wait_ms,
 	     kmem_why_not *why_not);
 /* Milliseconds of --wait=SECONDS, or wrong usage. */

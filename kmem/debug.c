@@ -23,6 +23,9 @@ static const char usage_text[] =
 	"  Z  red zones around objects      U  who allocated, who freed\n"
 	"  T  a line for each that comes or goes    A  a mark for failing on purpose\n"
 	"  -  none of these any more; '' is FZPU\n"
+	"       kmem debug [--wait=SECONDS] PID CACHE validate\n"
+	"  what is free and what lies around objects of CACHE ('*': of all) is looked at;\n"
+	"  damages are told here, and the program goes on\n"
 	"       kmem debug [--wait=SECONDS] --leaks PID\n"
 	"  the program writes to its stderr by whom was allocated what is out, of caches\n"
 	"  with U\n"
@@ -113,15 +116,18 @@ static int say(pid_t pid, const struct km_mail_request *request, int error)
 	}
 }
 
-static int switch_cache(pid_t pid, const char *cache, const char *text, unsigned wait_ms)
+/* text: the letters, or "validate". */
+static int ask_of_cache(pid_t pid, const char *cache, const char *text, unsigned wait_ms)
 {
-	struct km_mail_request request = { .command = KM_MAIL_DEBUG };
+	const bool looks = !strcmp(text, "validate");
+	struct km_mail_request request = { .command = looks ? KM_MAIL_VALIDATE : KM_MAIL_DEBUG };
 
 	if (!*cache || strlen(cache) >= sizeof(request.cache))
 		return kmem_failed(1, "debug", "%d: no cache '%.40s': a name has 1 to %zu characters", pid, cache,
 				   sizeof(request.cache) - 1);
 	strcpy(request.cache, cache);
-	strcpy(request.letters, text);
+	if (!looks)
+		strcpy(request.letters, text);
 	return kmem_ask("debug", pid, &request, wait_ms, say);
 }
 
@@ -167,7 +173,7 @@ int cmd_debug(int argc, char **argv)
 		return leaks ? report_leaks(atoi(argv[0]), wait_ms) : list(atoi(argv[0]));
 	if (argc != 3)
 		kmem_usage("debug", argc == 2 ? "which letters? kmem debug --help lists them" : "one cache at a time");
-	if (!are_letters(argv[2]))
+	if (!are_letters(argv[2]) && strcmp(argv[2], "validate"))
 		kmem_usage("debug", "'%s': letters are F, Z, P, U, T, A and -", argv[2]);
-	return switch_cache(atoi(argv[0]), argv[1], argv[2], wait_ms);
+	return ask_of_cache(atoi(argv[0]), argv[1], argv[2], wait_ms);
 }

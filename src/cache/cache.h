@@ -304,6 +304,7 @@ struct km_debugging {
 	void (*settle)(struct kmem_cache *cache);
 	/* Now and then, in a miss that may call the system, without a lock: where km_control_wanted says so. */
 	void (*tick)(void);
+	const struct km_mail_report *report;	/* of a request from outside (mail.h) */
 };
 extern const struct km_debugging km_debugging __attribute__((weak));
 

@@ -25,6 +25,8 @@ enum km_mail_command {
 	 * mean between two samples, and how long at most; "" or "0": the one that was asked for ends. */
 	KM_MAIL_PROFILE,
 	KM_MAIL_SHRINK,			/* caches of that name give back what lies ready; no name: all, as kmem_idle */
+	/* kmem_cache_validate of caches of that name, or the check of all ("*"): km_mail_report has what is said. */
+	KM_MAIL_VALIDATE,
 };
 
 struct km_mail_request {
@@ -42,6 +44,13 @@ struct km_mail {
 };
 
 extern km_hidden struct km_mail km_mail;
+
+/* The report of the last request that has one, by its number: the lines that there was room for. */
+#define KM_MAIL_TEXT 8192u
+struct km_mail_report {
+	uint32_t number, damages, length;
+	char text[KM_MAIL_TEXT];
+};
 
 /* Whether there is a mailbox, for readers of the record. */
 enum km_control { KM_CONTROL_NONE, KM_CONTROL_OFF, KM_CONTROL_ON };

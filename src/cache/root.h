@@ -61,6 +61,7 @@ struct km_root {
 	const struct km_memcg_view *memcg;	/* account/group.h; NULL: there can't be groups */
 	uint32_t control;		/* enum km_control */
 	struct km_mail *mail;		/* where it is on */
+	const struct km_mail_report *mail_report;
 	const struct km_profile_record *profile;	/* front/profile.h; NULL: it is not linked in */
 };
 

@@ -146,6 +146,19 @@ size_t km_format(char *buffer, size_t bytes, const char *format, ...)
 	return length;
 }
 
+km_tls struct km_heard *km_heard;
+
+static km_cold void hear(const char *line, size_t length)
+{
+	struct km_heard *heard = km_heard;
+
+	if (length > heard->bytes - heard->length)
+		return;
+	__builtin_memcpy(heard->text + heard->length, line, length);
+	heard->length += length;
+	km_debug(heard->length <= heard->bytes, "no more is heard than there is room for");
+}
+
 static void say(const char *format, va_list arguments)
 {
 	char line[512];
@@ -153,6 +166,8 @@ static void say(const char *format, va_list arguments)
 
 	length += km_vformat(line + length, sizeof(line) - length - 1, format, arguments);
 	line[length++] = '\n';
+	if (km_heard)
+		hear(line, length);
 	int fd = km_stderr(true);
 	if (fd >= 0)
 		km_os_write(fd, line, length);
@@ -194,7 +209,7 @@ void km_misuse_set(enum km_misuse_action action)
 
 bool km_misuse_goes_on(void)
 {
-	return die.action == KM_MISUSE_WARN;
+	return die.action == KM_MISUSE_WARN || km_heard;
 }
 
 void km_misuse(enum km_misuse what, const char *function, const void *object, const char *cache)
@@ -204,6 +219,8 @@ void km_misuse(enum km_misuse what, const char *function, const void *object, co
 		km_warn("%s(%s, %p): %s", function, cache, object, phrases[what]);
 	else
 		km_warn("%s(%p): %s", function, object, phrases[what]);
+	if (km_heard)
+		return;
 	if (die.action == KM_MISUSE_ABORT)
 		km_os_abort();
 	if (die.action == KM_MISUSE_TRAP)

@@ -36,6 +36,16 @@ enum km_misuse {
 	KM_NR_MISUSES
 };
 
+/*
+ * A thread that looks for damages in somebody else's name: its lines are copied there as well, as many as there is room
+ * for, and no misuse that it finds ends the process.
+ */
+struct km_heard {
+	char *text;
+	size_t bytes, length;	/* what there is room for; what is there, without a NUL */
+};
+extern km_hidden km_tls struct km_heard *km_heard;
+
 /* The one door. Ends the process (KMEM_OPTIONS=misuse:abort), or warns and returns (misuse:warn), or traps
  * (misuse:trap). After a warning the caller must drop the object: it leaks and nothing is corrupted. */
 km_cold void km_misuse(enum km_misuse what, const char *function, const void *object,

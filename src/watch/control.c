@@ -33,11 +33,14 @@ static struct {
 
 /* ------------------------------------------------------------------ one request */
 
+struct km_mail_report km_control_report km_sparse;
+
 struct order {
 	struct km_mail_request request;
 	slab_flags_t flags;
 	unsigned count;			/* caches of that name; or with stacks */
 	int result;
+	unsigned damages;
 	bool report;			/* when the answer is given, by whom was allocated what is out */
 };
 
@@ -62,6 +65,9 @@ static void read_order(struct order *order)
 	    is_ended(request->letters, sizeof(request->letters)))
 		order->result = 0;
 	if (request->command == KM_MAIL_SHRINK && is_ended(request->cache, sizeof(request->cache)))
+		order->result = 0;
+	if (request->command == KM_MAIL_VALIDATE && is_ended(request->cache, sizeof(request->cache)) &&
+	    request->cache[0])
 		order->result = 0;
 	if (request->command == KM_MAIL_DEBUG && is_ended(request->cache, sizeof(request->cache)) &&
 	    is_ended(request->letters, sizeof(request->letters)) && request->cache[0] &&
@@ -92,6 +98,43 @@ static int count_tracked(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
+static bool is_for_all(const struct order *order)
+{
+	return order->request.cache[0] == '*' && !order->request.cache[1];
+}
+
+/* Siblings go with their cache. */
+static int validate_cache(struct kmem_cache *cache, void *arg)
+{
+	struct order *order = arg;
+
+	if (cache->sibling_of || (!is_for_all(order) && __builtin_strcmp(cache->name, order->request.cache) != 0))
+		return 0;
+	order->count++;
+	order->damages += (unsigned)kmem_cache_validate(cache);
+	return 0;
+}
+
+/* The lines are the caller's, and standard error's; the program goes on, whatever is found. */
+static void validate(struct order *order, uint32_t number)
+{
+	struct km_heard heard = { .text = km_control_report.text, .bytes = sizeof(km_control_report.text) };
+
+	km_debug(!km_heard && km_front_busy, "a look in another's name is one at a time");
+	km_heard = &heard;
+	km_registry_each(validate_cache, order);
+	if (is_for_all(order)) {
+		order->damages += (unsigned)(km_engines_check() + km_arena_check());
+		if (km_block_hooks)
+			order->damages += (unsigned)km_block_hooks->check();
+	}
+	km_heard = NULL;
+	km_control_report.damages = order->damages;
+	km_control_report.length = (uint32_t)heard.length;
+	km_control_report.number = number;
+	order->result = order->count ? 0 : -ENOENT;
+}
+
 /* Until the unwinder is loaded, if it is to be had. */
 static bool lacks_stacks(const struct order *order)
 {
@@ -107,6 +150,8 @@ static void serve(struct order *order, uint32_t number)
 		order->result = order->report ? 0 : -ENODATA;
 	} else if (order->request.command == KM_MAIL_PROFILE) {
 		order->result = order->result ?: km_profile_ask(&order->request);
+	} else if (order->request.command == KM_MAIL_VALIDATE && !order->result) {
+		validate(order, number);
 	} else if (order->request.command == KM_MAIL_DEBUG && !order->result) {
 		km_registry_each(serve_cache, order);
 		if (!order->count)
@@ -211,6 +256,9 @@ static void look_for_mail(void)
 		return;
 	read_order(&order);
 	if (order.request.command == KM_MAIL_SHRINK && !order.result && !shrink(&order, number))
+		return;
+	/* A look waits for locks of caches. */
+	if (order.request.command == KM_MAIL_VALIDATE && km_own_locks.count)
 		return;
 	if (!is_time(&order, number) || !km_registry_trylock())
 		return;

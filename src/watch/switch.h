@@ -11,5 +11,6 @@ int km_switch_refusal(const struct kmem_cache *cache);
 
 /* control.c: what was asked from outside, and what drains, is looked at. */
 void km_control_tick(void);
+extern km_hidden struct km_mail_report km_control_report;
 
 #endif

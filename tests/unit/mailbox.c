@@ -1,7 +1,8 @@
 /*
- * mailbox: what is written into the mailbox from outside is served by a miss, answered once, and believed in nothing:
- * requests of random bytes, names and letters without an end, numbers that come back, while threads allocate and free,
- * and in the child of a fork. SEED=n. Disciplines: all.
+ * mailbox: what is written into the mailbox from outside is served by a miss, answered once, and believed in nothing: a
+ * look at a cache, which tells damages to who asks and ends nothing; requests of random bytes, names and letters
+ * without an end, numbers that come back, while threads allocate and free, and in the child of a fork. SEED=n.
+ * Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include "cache/cache.h"
 #include "cache/mail.h"
 #include "kit/check.h"
+#include "watch/switch.h"
 
 #define ROUNDS 800u
 
@@ -79,6 +81,33 @@ static void shrinks(void)
 	NEED(ask(24, &shrink) == 0);
 }
 
+static int validated(uint32_t number, const char *name)
+{
+	struct km_mail_request request = { .command = KM_MAIL_VALIDATE };
+
+	memcpy(request.cache, name, strnlen(name, sizeof(request.cache)));
+	return ask(number, &request);
+}
+
+/* A damage is told to who asks, and mended; the process goes on, though misuse ends it. */
+static void looked_at(void)
+{
+	const struct km_mail_report *report = &km_control_report;
+
+	NEED(ask_for(30, "mailbox", "FZPU") == 0);
+	unsigned char *p = kmem_cache_alloc(cache, GFP_KERNEL);
+	NEED(p && validated(31, "mailbox") == 0 && report->number == 31 && !report->damages);
+	p[kmem_cache_size(cache)] ^= 1;
+	NEED(validated(32, "mailbox") == 0 && report->number == 32 && report->damages == 1);
+	NEED(memmem(report->text, report->length, "Right Redzone overwritten", 25));
+	NEED(validated(33, "mailbox") == 0 && report->number == 33 && !report->damages && !report->length);
+	p[kmem_cache_size(cache)] ^= 1;
+	NEED(validated(34, "*") == 0 && report->damages == 1 && report->length);
+	NEED(report->length <= sizeof(report->text));
+	kmem_cache_free(cache, p);
+	NEED(ask_for(35, "mailbox", "-") == 0);
+}
+
 static void by_the_book(void)
 {
 	NEED(km_mail.version == KM_MAIL_VERSION);
@@ -96,6 +125,8 @@ static void by_the_book(void)
 	NEED(ask_for(10, "mailbox", "U") == 0);
 	NEED(ask(11, &(struct km_mail_request){ .command = KM_MAIL_LEAKS }) == 0);
 	NEED(ask_for(12, "mailbox", "-") == 0 && kmem_cache_debug_flags(cache) == 0);
+	NEED(validated(20, "nobody") == -ENOENT && validated(21, "") == -EINVAL);
+	NEED(validated(22, "a name of thirty-two characters.") == -EINVAL);
 	/* The same number is no new request. */
 	struct km_mail_request again = { .command = KM_MAIL_DEBUG, .cache = "mailbox", .letters = "F" };
 	write_there(&km_mail.request, &again, sizeof(again));
@@ -128,7 +159,7 @@ static void fill(struct km_mail_request *request)
 	for (size_t i = 0; i < sizeof(*request); i++)
 		((char *)request)[i] = (char)random();
 	if (random() % 4)
-		request->command = KM_MAIL_DEBUG;
+		request->command = random() % 4 ? KM_MAIL_DEBUG : KM_MAIL_VALIDATE;
 	if (random() % 4)
 		strcpy(request->cache, names[random() % 5]);
 	if (random() % 4) {
@@ -176,6 +207,7 @@ int main(void)
 	cache = kmem_cache_create("mailbox", 64, NULL, 0);
 	by_the_book();
 	shrinks();
+	looked_at();
 	pid_t child = fork();
 	NEED(child >= 0);
 	if (!child) {

@@ -174,12 +174,12 @@ km_inline size_t km_room_of(const struct kmem_cache *cache)
 {
 	return km_likely(cache->cleared && !(cache->flags & SLAB_TYPESAFE_BY_RCU)) ? cache->size : cache->object_size;
 }
-/* ... where a sanitizer may be told of them. */
+/* ... where a sanitizer may be told of them, or a canary lies behind them. */
 km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
 {
 	if (km_unlikely(km_sanitizer.objects))
 		return km_watched_bytes(cache, p) ?: cache->object_size;
-	return km_room_of(cache);
+	return km_unlikely(cache->canary) ? cache->canary : km_room_of(cache);
 }
 size_t km_usable_size(const void *p, const char *function);
 

@@ -93,6 +93,11 @@ static void canary(void)
 	unsigned char *p = get();
 	memset(p, 0xff, SIZE);
 	kmem_cache_free(cache, p);
+	/* All that ksize says is its user's. */
+	p = get();
+	NEED(ksize(p) >= SIZE);
+	memset(p, 0xff, ksize(p));
+	kfree_sensitive(p);
 }
 
 static void written_while_it_waits(void)

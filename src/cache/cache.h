@@ -70,6 +70,7 @@ struct km_creation {
 	bool internal;			/* kmalloc and malloc sizes: any alignment, no warnings */
 	bool dense;			/* there will be much of it: its slabs leave little over, if they are large */
 	bool singly;			/* nobody asks for many of it at once */
+	bool canary;			/* a canary may lie behind its objects, though they are kmalloc's or malloc's */
 	const struct km_engine *engine;	/* NULL: by args */
 	struct kmem_cache *twin_of;	/* it is a private group's */
 	struct kmem_cache *tuned_with;	/* its size and engine are that one's, too */

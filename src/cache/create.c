@@ -360,10 +360,11 @@ static struct kmem_cache *new_memory(void)
 /* Of kmalloc's all that ksize says: krealloc grows into it. */
 static uint32_t cleared_bytes(const struct kmem_cache *cache)
 {
+	const bool all = cache->flags & SLAB_KMALLOC && !cache->canary && !km_is_watched(cache);
+
 	if (cache->ctor)
 		return 0;
-	return cache->flags & SLAB_KMALLOC && !km_is_watched(cache) && !km_is_debugged(cache) ? cache->size :
-												cache->object_size;
+	return all && !km_is_debugged(cache) ? cache->size : cache->object_size;
 }
 
 static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags_t flags,
@@ -400,6 +401,8 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 	cache->usersize = creation->args.usersize;
 	cache->dense = creation->dense || (creation->tuned_with && creation->tuned_with->dense);
 	cache->singly = creation->singly;
+	cache->may_have_canary = !(flags & SLAB_KMALLOC) || creation->canary ||
+				 (creation->tuned_with && creation->tuned_with->canary);
 	*error = build(cache, &creation->args);
 	if (*error) {
 		fini_nodes(cache);

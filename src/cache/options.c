@@ -217,7 +217,7 @@ static const struct option {
 	{ "zero_on_free", "0|1: what is freed is made zeros (hardened)", .flag = &km_hardening.zero_on_free },
 	{ "zero_on_alloc", "0|1: what is handed out is made zeros, unless it was when it was freed (0)",
 	  .flag = &km_hardening.zero_on_alloc },
-	{ "canary", "0|1: 8 bytes behind each object of a program's own cache, looked at by its free (0)",
+	{ "canary", "0|1: 8 bytes behind objects of own caches and malloc's, looked at by their free (0)",
 	  .flag = &km_hardening.canary },
 	{ "quarantine", "0|1: what is freed waits, and takes the place of another one at random (0)",
 	  .flag = &km_hardening.quarantine },

@@ -134,7 +134,7 @@ static bool boot_or_early(size_t size, void **p)
 /* The cache of the size `by` is told what is asked for. */
 static void *alloc_asked(size_t bytes, size_t align, size_t by, uintptr_t site)
 {
-	if (!km_hardening.random_caches && !km_swap_acquire(&km_direct.usual[KM_DOOR_MALLOC], KM_MALLOC_MAX_SMALL))
+	if (!km_malloc_goes_by_call() && !km_swap_acquire(&km_direct.usual[KM_DOOR_MALLOC], KM_MALLOC_MAX_SMALL))
 		km_front_want_sizes(false);
 	struct kmem_cache *cache = km_malloc_cache(by);
 	if (km_unlikely(km_hardening.random_caches) && cache)
@@ -149,9 +149,10 @@ static km_noinline void *long_way(size_t size)
 	uintptr_t site = km_site_take((uintptr_t)__builtin_return_address(0));
 
 	km_front_note_site(site);
-	if (size > KM_MALLOC_MAX_SMALL)
+	const size_t by = size + km_malloc_canary();
+	if (size > KM_MALLOC_MAX_SMALL || by > KM_MALLOC_MAX_SMALL)
 		return large_alloc(size, 1, 0);
-	return alloc_asked(size ?: 1, KM_MALLOC_ALIGN, size, site);
+	return alloc_asked(size ?: 1, KM_MALLOC_ALIGN, by, site);
 }
 
 static km_noinline void *malloc_missed(size_t size)
@@ -394,8 +395,8 @@ void *km_malloc_aligned(size_t align, size_t size)
 		return no_memory();
 	if (km_kmalloc_sized)
 		return alloc_sized(size, align);
-	size_t by = km_malloc_aligned_size(align, size ?: 1);
-	if (align > KM_PAGE_SIZE || size > KM_MALLOC_MAX_SMALL)
+	size_t by = km_malloc_aligned_size(align, (size ?: 1) + km_malloc_canary());
+	if (align > KM_PAGE_SIZE || size > KM_MALLOC_MAX_SMALL || by > KM_MALLOC_MAX_SMALL)
 		return large_alloc(size, align, 0);
 	if (km_unlikely(by > km_load(&km_direct.most[KM_DOOR_MALLOC])))
 		return alloc_asked(size ?: 1, align, by, km_site_take((uintptr_t)__builtin_return_address(0)));

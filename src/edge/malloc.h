@@ -54,6 +54,18 @@ km_inline size_t km_malloc_aligned_size(size_t align, size_t size)
 	return (size + align - 1) & -align & -(size_t)!bad;
 }
 
+/* Bytes that each block has behind its user's (front/hardened.h): it goes by a size that is so much larger. */
+km_inline size_t km_malloc_canary(void)
+{
+	return km_unlikely(km_hardening.canary && km_hardening.live) ? sizeof(uint64_t) : 0;
+}
+
+/* No size is a hit by itself. */
+km_inline bool km_malloc_goes_by_call(void)
+{
+	return km_hardening.random_caches || km_malloc_canary();
+}
+
 /* A function that calls malloc in another's name, by whose address the object goes then. */
 km_inline void km_malloc_note_site(uintptr_t site)
 {

@@ -59,12 +59,12 @@ static struct kmem_cache *make(size_t bytes, bool dense)
 	/* A class is a multiple of it; an object with something around it is aligned as well. */
 	unsigned align = (unsigned)km_min(bytes & -bytes, KM_PAGE_SIZE);
 	struct km_creation creation = { .args = { .align = align }, .internal = true, .dense = dense,
-					.singly = true };
+					.singly = true, .canary = true };
 	char name[KM_NAME_BYTES];
 	int error;
 
 	km_format(name, sizeof(name), "malloc-%lu", (unsigned long)bytes);
-	return km_cache_create(name, (uint32_t)bytes, SLAB_KMALLOC, &creation, &error);
+	return km_cache_create(name, (uint32_t)(bytes - km_malloc_canary()), SLAB_KMALLOC, &creation, &error);
 }
 
 /* Two threads may have come here at once: one cache stays. Release pairs with the loads of who looks for it. */
@@ -97,7 +97,7 @@ static void show(struct kmem_cache *cache, size_t low, size_t bytes,
 {
 	const size_t first = low / KM_MALLOC_ALIGN, end = bytes / KM_MALLOC_ALIGN;
 
-	if (km_hardening.random_caches)
+	if (km_malloc_goes_by_call())
 		return;
 	by_id(cache, &km_malloc_id[first], end - first);
 	for (size_t step = first; cache->live_shift && step < end; step++)
@@ -220,7 +220,8 @@ static bool serves_size(const struct kmem_cache *cache, size_t size)
 /* As malloc goes from a size to a cache; or as realloc leaves a block where it is (is_enough, malloc.c). */
 bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct km_sized *call)
 {
-	const size_t by = call->align <= KM_MALLOC_ALIGN ? call->size : km_malloc_aligned_size(call->align, call->size);
+	const size_t bytes = call->size + km_malloc_canary();
+	const size_t by = call->align <= KM_MALLOC_ALIGN ? bytes : km_malloc_aligned_size(call->align, bytes);
 
 	cache = km_site_plain(cache->sibling_of ?: cache);
 	if (call->size > have)

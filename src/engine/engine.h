@@ -86,6 +86,7 @@ struct kmem_cache {
 	bool comes_in_parts, goes_in_parts;	/* more than zeros when it is freed is to be done */
 	bool comes_slowly;		/* as it comes, or it may lie beyond the first range */
 	uint32_t canary;
+	bool may_have_canary;
 	struct km_quarantine *quarantine;
 	struct kmem_cache **copies;	/* kmalloc's and malloc's, by call site (cache/sites.c); NULL: none yet */
 	void (*ctor)(void *object);

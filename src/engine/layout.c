@@ -84,7 +84,7 @@ int km_layout_common(struct kmem_cache *cache, const struct kmem_cache_args *arg
 	} else {
 		cache->freeptr = (uint32_t)km_align_down(object / 2, sizeof(void *));
 	}
-	if (km_unlikely(km_hardening.canary) && km_hardening.live && !(cache->flags & SLAB_KMALLOC) &&
+	if (km_unlikely(km_hardening.canary) && km_hardening.live && cache->may_have_canary &&
 	    !km_is_watched(cache) && !cache->engine->shared_pages && !cache->engine->whole_pages) {
 		cache->canary = inuse;
 		inuse += (uint32_t)sizeof(uint64_t);

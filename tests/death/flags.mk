@@ -13,6 +13,10 @@ TEST_LIBS_death/hardened := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_death/hardened := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow
 $(BUILD)/tests/death/hardened: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_death/usercopy_guarded := -Wl,-u,kmem_cache_validate
+# Canaries lie behind malloc's blocks as well.
+TEST_LIBS_death/malloc_canary := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_death/malloc_canary := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow
+$(BUILD)/tests/death/malloc_canary: $(BUILD)/libkmem-malloc.a
 # Sizes are named to malloc, and to C++'s delete.
 TEST_LIBS_death/sized := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
 TEST_CFLAGS_death/sized := -fno-builtin -Wno-array-bounds -Wno-use-after-free

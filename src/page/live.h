@@ -42,7 +42,7 @@ km_inline bool km_live_mark(uint8_t *byte, const void *object)
 /* The object is its user's no more. False: it was not. */
 km_inline bool km_live_claim(uint8_t *byte, const void *object)
 {
-	return km_cas_byte(byte, km_live_proof(object), 0);
+	return km_clear_byte(byte, km_live_proof(object));
 }
 
 /* The number that a cache with this shift adds to an address of the first range, shifted, to find its byte; 0: there is

@@ -42,6 +42,18 @@ static const struct {
 	{ "leaks", cmd_leaks },
 };
 
+/* "run, info, ...", for who asks for another. */
+static const char *names_of_commands(void)
+{
+	static char text[200];
+	size_t count = sizeof(commands) / sizeof(*commands), length = 0;
+
+	for (size_t i = 0; i < count && length < sizeof(text); i++)
+		length += (size_t)snprintf(text + length, sizeof(text) - length, "%s%s", commands[i].name,
+					   i + 2 < count ? ", " : i + 2 == count ? " and " : "");
+	return text;
+}
+
 static void complain(const char *command, const char *format, va_list arguments)
 {
 	char text[1024];
@@ -104,7 +116,7 @@ bool km_options_for_others(void)
 int main(int argc, char **argv)
 {
 	if (argc < 2)
-		kmem_usage("", "which command? run, info or bench; kmem --help says more");
+		kmem_usage("", "which command? There are %s; kmem --help says more", names_of_commands());
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
 		kmem_help(help_text);
 	if (!strcmp(argv[1], "--version"))
@@ -112,5 +124,5 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(argv[1], commands[i].name))
 			return commands[i].run(argc - 1, argv + 1);
-	kmem_usage("", "there is no command '%s'; there are run, info and bench", argv[1]);
+	kmem_usage("", "there is no command '%s'; there are %s", argv[1], names_of_commands());
 }

@@ -185,6 +185,7 @@ void heap_clear(struct heap *heap)
 	free(heap->live);
 	free(heap->ready);
 	free(heap->rests);
+	heap_samples_clear(heap);
 	*heap = (struct heap){ .target = heap->target };
 }
 

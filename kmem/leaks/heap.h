@@ -69,6 +69,7 @@ struct heap {
 	uintptr_t *rests;		/* addresses of objects that lie ready */
 	size_t rest_count, rest_room;
 	uintptr_t lowest, highest;	/* of all pieces */
+	struct heap_samples *samples;	/* leaks/track.c; NULL: not looked for yet */
 	uint64_t now_ms;		/* the process's clock; 0: a dump, whose end nobody knows */
 };
 
@@ -122,9 +123,10 @@ bool heap_look_again(struct heap *heap, const struct heap_piece *piece, uint64_t
 #define HEAP_FRAMES 16u
 struct heap_track {
 	uintptr_t frame[HEAP_FRAMES];
-	uint64_t when;			/* ms, of the process's clock */
+	uint64_t when;			/* ms, of the process's clock; 0: not known */
 };
-bool heap_track(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, struct heap_track *track);
+bool heap_track(struct heap *heap, const struct heap_piece *piece, uintptr_t object, struct heap_track *track);
+void heap_samples_clear(struct heap *heap);
 /* The name of the group that pays for it; false: nobody does, or it is not known. */
 bool heap_group(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, char *name, size_t bytes);
 

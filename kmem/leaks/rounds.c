@@ -178,7 +178,7 @@ static void note_lost(struct scan *scan, struct scan_result *result, const struc
 	snprintf(lost->cache, sizeof(lost->cache), "%s", heap_name(&scan->heap, piece));
 	if (!heap_track(&scan->heap, piece, address, &track))
 		return;
-	lost->aged = scan->heap.now_ms >= track.when;
+	lost->aged = track.when && scan->heap.now_ms >= track.when;
 	lost->age_ms = lost->aged ? scan->heap.now_ms - track.when : 0;
 	memcpy(lost->frame, track.frame, sizeof(lost->frame));
 	for (unsigned i = 0; i < HEAP_FRAMES; i++)
@@ -287,6 +287,9 @@ static int cannot_stop(struct subject *subject)
 {
 	int error = errno;
 
+	if (error == ETIMEDOUT)
+		return kmem_failed(1, subject->command, "process %s: one of its threads waits in the kernel and does "
+				   "not stand still; the others did, for 2 s", subject->name);
 	subject->target.result = error == ESRCH ? INFO_GONE : INFO_DENIED;
 	if (error == EPERM)
 		return kmem_failed(1, subject->command, "process %s: its threads can't be stopped: another program "

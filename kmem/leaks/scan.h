@@ -6,7 +6,7 @@
  *
  * A process that runs is read while it runs, some gigabytes in a second, so a pointer that is moved meanwhile may be
  * missed. Then all threads stand still for as long as it takes to read registers, stacks, the smaller memory outside of
- * objects, and which of the candidates are still live. What is lost stays lost: no pointer to it is left that could be
+ * objects, and which of the candidates are still live. A lost object stays lost: no pointer to it is left that could be
  * copied. So it is done several times over, and only what was lost each time is told.
  */
 #ifndef KMEM_COMMAND_SCAN_H

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
@@ -22,6 +23,8 @@
 
 #define MAX_THREADS	65536u
 #define MAX_LOOKS	64u		/* at the list of threads, for those that began meanwhile */
+#define WAIT_NS		2000000000u	/* for all to stand still */
+#define ALARM_US	50000
 
 static uint64_t now_ns(void)
 {
@@ -111,19 +114,54 @@ static bool read_registers(struct stop_thread *thread)
 	return true;
 }
 
-/* It stands still, or has ended. */
-static void wait_for(struct stop_thread *thread)
+/* It stands still, or has ended. False: until `end` it does neither: it waits in the kernel, as the caller of vfork. */
+static bool wait_for(struct stop_thread *thread, uint64_t end)
 {
 	int status;
 
 	while (waitpid(thread->id, &status, __WALL) < 0)
 		if (errno != EINTR)
-			return;
+			return true;
+		else if (now_ns() > end)
+			return false;
 	if (!WIFSTOPPED(status))
-		return;
+		return true;
 	thread->stopped = true;
 	if (status >> 16 != PTRACE_EVENT_STOP)
 		thread->signal = WSTOPSIG(status);
+	return true;
+}
+
+static void wake(int signal)
+{
+	(void)signal;
+}
+
+/* From now on a wait is interrupted again and again; or no longer. */
+static void set_alarm(bool on)
+{
+	struct sigaction action = { .sa_handler = wake };
+	struct itimerval timer = { { 0, on ? ALARM_US : 0 }, { 0, on ? ALARM_US : 0 } };
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* All that are seized, from number `from` on: false: one of them does not stand still. */
+static bool interrupt_from(struct stop *stop, size_t from)
+{
+	const uint64_t end = stop->begun_ns + WAIT_NS;
+	bool all = true;
+
+	for (size_t i = from; i < stop->count; i++)
+		ptrace(PTRACE_INTERRUPT, stop->threads[i].id, NULL, NULL);
+	set_alarm(true);
+	for (size_t i = from; all && i < stop->count; i++)
+		all = wait_for(&stop->threads[i], end);
+	set_alarm(false);
+	if (!all)
+		errno = ETIMEDOUT;
+	return all;
 }
 
 bool stop_begin(pid_t pid, struct stop *stop)
@@ -137,11 +175,10 @@ bool stop_begin(pid_t pid, struct stop *stop)
 	stop->begun_ns = now_ns();
 	/* A thread may begin another one until all stand still. */
 	for (unsigned look = 0; found > 0 && look < MAX_LOOKS; look++) {
-		for (size_t i = done; i < stop->count; i++)
-			ptrace(PTRACE_INTERRUPT, stop->threads[i].id, NULL, NULL);
-		for (; done < stop->count; done++)
-			wait_for(&stop->threads[done]);
-		found = seize_new(pid, stop);
+		bool all = interrupt_from(stop, done);
+
+		done = stop->count;
+		found = all ? seize_new(pid, stop) : -1;
 	}
 	int error = errno;
 	for (size_t i = 0; i < stop->count; i++)

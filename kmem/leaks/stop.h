@@ -24,7 +24,8 @@ struct stop {
 	uint64_t begun_ns, ns;		/* how long it was, behind stop_end */
 };
 
-/* False: errno says why; nobody is stopped then. Every thread that began before this returns stands still. */
+/* False: errno says why, ETIMEDOUT: one of them waits in the kernel; nobody is stopped then. Every thread that began
+ * before this returns stands still. */
 bool stop_begin(pid_t pid, struct stop *stop);
 /* They go on. The threads' words stay until stop_clear. */
 void stop_end(struct stop *stop);

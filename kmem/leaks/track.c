@@ -1,11 +1,14 @@
 /*
  * track.c: by whom an object was allocated, and when: of a debugged object the track beside it, of a guarded one that
- * of its slot; and the group that pays for it. Nothing of either is believed.
+ * of its slot, of a sampled one the stack of its sample, while a profile is taken; and the group that pays for it.
+ * Nothing of these is believed.
  */
 #define _GNU_SOURCE
+#include <stdlib.h>
 #include <string.h>
 
 #include "account/group.h"
+#include "front/profile.h"
 #include "kmem.h"
 #include "leaks/heap.h"
 #include "page/owner.h"
@@ -32,14 +35,80 @@ static bool there_is(const struct heap *heap, uintptr_t at, struct km_debug_trac
 	return target_read(heap->target, track, (void *)at, sizeof(*track)) && track->when;
 }
 
-bool heap_track(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, struct heap_track *track)
+/* ------------------------------------------------------------------ samples of a profile */
+
+/* Those that are out, in a profile that is taken now; the tables as they are in the process. */
+struct heap_samples {
+	struct km_profile_record record;
+	struct km_profile_slot *slot;	/* NULL: there are none */
+};
+
+static int by_address(const void *a, const void *b)
+{
+	const struct km_profile_slot *x = a, *y = b;
+
+	return (x->p > y->p) - (x->p < y->p);
+}
+
+/* In order of their addresses. */
+static bool read_samples(const struct heap *heap, struct heap_samples *samples)
+{
+	const struct info_root *root = &heap->roots[0];
+	struct km_profile_record *record = &samples->record;
+
+	if (!layout_has(&root->layout, "root.profile") || !root->record.profile ||
+	    !target_read(heap->target, record, root->record.profile, sizeof(*record)) ||
+	    record->version != KM_PROFILE_VERSION || record->state != KM_PROFILE_ON || !record->slot ||
+	    record->slot_bytes != sizeof(*samples->slot) || record->slots > KM_PROFILE_SLOTS * 16 ||
+	    record->site_bytes < sizeof(struct km_profile_site))
+		return false;
+	samples->slot = kmem_need(calloc(record->slots, sizeof(*samples->slot)));
+	if (!target_read(heap->target, samples->slot, record->slot, record->slots * sizeof(*samples->slot)))
+		return false;
+	qsort(samples->slot, record->slots, sizeof(*samples->slot), by_address);
+	return true;
+}
+
+void heap_samples_clear(struct heap *heap)
+{
+	if (heap->samples)
+		free(heap->samples->slot);
+	free(heap->samples);
+}
+
+static bool sampled_track(struct heap *heap, uintptr_t object, struct heap_track *track)
+{
+	struct km_profile_site site;
+
+	if (!heap->samples) {
+		heap->samples = kmem_need(calloc(1, sizeof(*heap->samples)));
+		if (!read_samples(heap, heap->samples))
+			heap->samples->record.slots = 0;
+	}
+	const struct km_profile_record *record = &heap->samples->record;
+	const struct km_profile_slot key = { .p = object };
+	const struct km_profile_slot *slot = !record->slots ? NULL :
+		bsearch(&key, heap->samples->slot, record->slots, sizeof(key), by_address);
+	uint64_t number = slot ? slot->what >> 48 : record->sites;
+
+	if (number >= record->sites || !target_read(heap->target, &site, (const char *)record->site +
+						    number * record->site_bytes, sizeof(site)))
+		return false;
+	memcpy(track->frame, site.frame, sizeof(track->frame));
+	track->when = 0;
+	return track->frame[0];
+}
+
+/* ------------------------------------------------------------------ either */
+
+bool heap_track(struct heap *heap, const struct heap_piece *piece, uintptr_t object, struct heap_track *track)
 {
 	struct km_debug_track there;
 
 	if (piece->track)
 		return guarded_track(heap, piece, track);
 	if (piece->kind != HEAP_OF_SLAB || !heap->caches[piece->cache].tracked)
-		return false;
+		return sampled_track(heap, object, track);
 	const struct kmem_cache *cache = &heap->caches[piece->cache].copy;
 	uintptr_t at = object + cache->freeptr + sizeof(void *) + KM_DEBUG_WORD;
 	if (at + sizeof(there) > object + cache->size || !there_is(heap, at, &there))

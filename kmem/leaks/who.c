@@ -77,14 +77,14 @@ static void print_cache(const struct heap *heap, const struct heap_piece *piece)
 	       cache->copy.size, cache->copy.object_size, cache->copy.sibling_of ? ", debugged" : "");
 }
 
-static void print_origin(const struct subject *subject, const struct heap *heap, const struct heap_piece *piece,
+static void print_origin(const struct subject *subject, struct heap *heap, const struct heap_piece *piece,
 			 uintptr_t object)
 {
 	struct heap_track track;
 
 	if (!heap_track(heap, piece, object, &track))
 		return;
-	if (heap->now_ms >= track.when)
+	if (track.when && heap->now_ms >= track.when)
 		printf("  %-12s%.3f s\n", "age", (double)(heap->now_ms - track.when) / 1000);
 	printf("  allocated by\n");
 	print_stack(&subject->maps, track.frame, HEAP_FRAMES);

@@ -9,6 +9,7 @@
 #include "kmem.h"
 #include "leaks/scan.h"
 
+#define SHEAF_WORDS	8192u			/* of a sheaf that is looked at, at most */
 #define PIECE_BYTES	((size_t)4 << 20)	/* read at once: a slab's at most */
 
 bool mark_find(const struct scan *scan, uint64_t word, uint32_t *object)
@@ -34,6 +35,58 @@ static void hold(struct scan *scan, uint32_t object)
 	scan->work[scan->work_count++] = object;
 }
 
+/* Is it in memory that is ours, and where a prefilled sheaf would have its first word (front/prefill.c)? */
+static bool may_be_sheaf(const struct scan *scan, uint64_t word)
+{
+	size_t low = 0, high = scan->ours.count;
+
+	if (word % 32 != 24 && word % 32 != 8)
+		return false;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (word >= scan->ours.at[middle].end)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < scan->ours.count && word >= scan->ours.at[low].start;
+}
+
+/* Does an object of that cache begin there, of which nobody says that it is free? */
+static bool is_object(const struct scan *scan, uint64_t word, uint32_t *cache, uint32_t *object)
+{
+	const struct heap *heap = &scan->heap;
+
+	if (!mark_find(scan, word, object))
+		return false;
+	const struct heap_piece *piece = heap_piece(heap, word);
+	if (piece->cache != *cache && *cache != HEAP_NO_CACHE)
+		return false;
+	*cache = piece->cache;
+	return word == heap_user_address(heap, piece, *object);
+}
+
+/* The objects of a sheaf in a user's hand are held: its word says where they begin, and a NULL ends them below it. What
+ * is not made so is none. */
+static void mark_sheaf(struct scan *scan, uint64_t word)
+{
+	uint64_t words[SHEAF_WORDS], top;
+	uint32_t objects[SHEAF_WORDS], cache = HEAP_NO_CACHE;
+	size_t count = 0;
+
+	if (!target_read(scan->heap.target, &top, (const void *)(uintptr_t)word, sizeof(top)) || top >= word ||
+	    top % sizeof(top) || word - top > sizeof(words) ||
+	    !target_read(scan->heap.target, words, (const void *)(uintptr_t)top, word - top))
+		return;
+	while (count < (word - top) / sizeof(*words) && is_object(scan, words[count], &cache, &objects[count]))
+		count++;
+	if (count == (word - top) / sizeof(*words) || words[count])
+		return;
+	while (count)
+		hold(scan, objects[--count]);
+}
+
 void mark_words(struct scan *scan, const uint64_t *words, size_t count)
 {
 	uint32_t object;
@@ -41,6 +94,8 @@ void mark_words(struct scan *scan, const uint64_t *words, size_t count)
 	for (size_t i = 0; i < count; i++)
 		if (mark_find(scan, words[i], &object))
 			hold(scan, object);
+		else if (may_be_sheaf(scan, words[i]))
+			mark_sheaf(scan, words[i]);
 }
 
 /* ------------------------------------------------------------------ from object to object */
@@ -72,6 +127,8 @@ static void look_at(struct scan *scan, uint64_t object, const char *bytes, size_
 		memcpy(&word, bytes + i, sizeof(word));
 		if (mark_find(scan, word, &to))
 			add_edge(scan, object, to);
+		else if (may_be_sheaf(scan, word))
+			mark_sheaf(scan, word);
 	}
 }
 

@@ -53,6 +53,23 @@ static bool add_pool(struct scan *scan, const struct info_root *root, struct spa
 	return true;
 }
 
+/* In order, and those that lie within others, or meet, are one. */
+static void fold(struct span_list *list)
+{
+	size_t kept = 0;
+
+	qsort(list->at, list->count, sizeof(*list->at), by_start);
+	for (size_t i = 0; i < list->count; i++) {
+		struct scan_span *last = kept ? &list->at[kept - 1] : NULL;
+
+		if (last && list->at[i].start <= last->end)
+			last->end = list->at[i].end > last->end ? list->at[i].end : last->end;
+		else
+			list->at[kept++] = list->at[i];
+	}
+	list->count = kept;
+}
+
 static bool find_ours(struct scan *scan, struct span_list *ours)
 {
 	for (size_t i = 0; i < scan->heap.root_count; i++) {
@@ -68,7 +85,7 @@ static bool find_ours(struct scan *scan, struct span_list *ours)
 			add_span(ours, snapshot.extents[e].start, snapshot.extents[e].end);
 		snapshot_clear_extents(&snapshot);
 	}
-	qsort(ours->at, ours->count, sizeof(*ours->at), by_start);
+	fold(ours);
 	return true;
 }
 
@@ -121,9 +138,8 @@ static bool is_stack(struct scan *scan, const struct map *map, const uintptr_t *
 
 bool roots_find(struct scan *scan, const uintptr_t *stacks, size_t count)
 {
-	struct span_list ours = { .count = 0 };
 	const struct maps *maps = &scan->subject->maps;
-	bool ok = find_ours(scan, &ours);
+	bool ok = find_ours(scan, &scan->ours);
 
 	for (size_t i = 0; ok && i < maps->count; i++) {
 		const struct map *map = &maps->at[i];
@@ -133,9 +149,8 @@ bool roots_find(struct scan *scan, const uintptr_t *stacks, size_t count)
 		if (kernels || !map->read || (!map->write && !is_relocated(maps, i)))
 			continue;
 		if (!is_stack(scan, map, stacks, count))
-			add_rest(scan, map->start, map->end, &ours);
+			add_rest(scan, map->start, map->end, &scan->ours);
 	}
-	free(ours.at);
 	return ok;
 }
 

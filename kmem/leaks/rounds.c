@@ -250,6 +250,7 @@ static void gather(struct scan *scan, struct scan_result *result)
 static void clear(struct scan *scan)
 {
 	free(scan->roots.at);
+	free(scan->ours.at);
 	free(scan->stacks.at);
 	free(scan->edges.to);
 	free(scan->edges.from);

@@ -35,6 +35,7 @@ struct scan {
 	struct subject *subject;
 	struct heap heap;
 	struct span_list roots;		/* memory outside of objects that may have pointers */
+	struct span_list ours;		/* libkmem's, in order: a pointer there may be to a sheaf in a user's hand */
 	struct span_list stacks;	/* of threads: whole mappings, which are no roots */
 	struct scan_edges edges;
 	uint64_t *held;			/* a bit for each object */

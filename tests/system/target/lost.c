@@ -304,6 +304,9 @@ static void groups(void)
 #else
 static void caches(void)
 {
+	struct kmem_cache_args args = { .sheaf_capacity = 30 };
+	struct kmem_cache *sheaves = kmem_cache_create("in sheaves", 96, &args, 0);
+	struct slab_sheaf *sheaf = kmem_cache_prefill_sheaf(sheaves, GFP_KERNEL, EACH);
 	struct kmem_cache *cache = kmem_cache_create("lost ones", 200, NULL, 0);
 
 	for (int i = 0; i < EACH; i++) {
@@ -314,6 +317,9 @@ static void caches(void)
 		*lost = held;
 		keep(held);
 	}
+	/* Those in a sheaf of the program's are not lost. */
+	if (sheaf)
+		keep(sheaf);
 }
 
 static void groups(void)

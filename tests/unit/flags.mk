@@ -1,3 +1,7 @@
+# A line is written, in whose midst another thread goes on.
+TEST_LIBS_unit/guarded_left := -Wl,-u,kmem_cache_validate,--wrap=km_os_write
+# What is debugged for a while.
+TEST_LIBS_unit/sibling_empty := -Wl,-u,kmem_cache_validate
 # Calls of the system that are refused.
 TEST_LIBS_unit/os_calls := -Wl,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise,--wrap=mremap,--wrap=getrlimit,--wrap=fstat,--wrap=prctl,--wrap=fcntl,--wrap=syscall
 # Of whoever is in the midst of a list, and sleeps for it.

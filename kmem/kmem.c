@@ -19,7 +19,7 @@ static const char help_text[] =
 	"       kmem diff BEFORE AFTER                           what has grown\n"
 	"       kmem bench BENCH... [OPTION...]                  measure\n"
 	"       kmem debug PID [CACHE LETTERS]                   debug one that runs\n"
-	"       kmem shrink PID [CACHE]                          memory goes back from one\n"
+	"       kmem shrink PID [CACHE]                          give back what is free\n"
 	"       kmem leaks [OPTION...] PID | CORE                what is lost or grows\n"
 	"       kmem who PID|CORE ADDRESS...                     whose an address is\n"
 	"       kmem symbols [FILE]                              name functions\n"

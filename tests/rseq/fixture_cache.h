@@ -22,12 +22,18 @@ enum { OBJECT_BYTES = 1024, MAX_LIVE = 4096, CAPACITY = 14, SLAB_LIMIT = 11, SPA
 /* By which functions the cache is used. */
 enum family { CACHE, KMALLOC, MALLOC };
 
-/* C++'s operator new, with and without an exception, and delete. */
+/* C++'s operator new, with and without an exception, and delete; C23's frees. */
 void *_Znwm(size_t size);
 void *_ZnwmRKSt9nothrow_t(size_t size, const void *nothrow);
 void *_ZnwmSt11align_val_t(size_t size, size_t align);
 void _ZdlPv(void *p);
 void _ZdlPvSt11align_val_t(void *p, size_t align);
+void _ZdlPvm(void *p, size_t size);
+void _ZdaPvm(void *p, size_t size);
+void _ZdlPvmSt11align_val_t(void *p, size_t size, size_t align);
+void _ZdaPvmSt11align_val_t(void *p, size_t size, size_t align);
+void free_sized(void *p, size_t size);
+void free_aligned_sized(void *p, size_t align, size_t size);
 
 static struct {
 	struct kmem_cache *cache, *other;

@@ -32,7 +32,7 @@ static const struct {
 	{ 62, 31, 0, 0 },
 	{ 0, 0, 0, 1 }, { 1, 0, 0, 1 }, { 5, 2, 0, 1 }, { 40, 40, 0, 1 }, { 62, 31, 0, 1 },
 };
-enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 18 };
+enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 24 };
 
 enum { FREE_LATE = 14 };
 
@@ -101,6 +101,22 @@ static void put_alone(void)
 	kfree_bulk(1, &object);
 }
 
+/* Who frees says how large the object is: C23's functions, C++'s operators. */
+static void put_sized(unsigned form)
+{
+	size_t size = kmem_cache_size(model.cache);
+	void *p = part_with();
+
+	switch (form) {
+	case 0: free_sized(p, size); break;
+	case 1: free_aligned_sized(p, 8, size); break;
+	case 2: _ZdlPvm(p, size); break;
+	case 3: _ZdaPvm(p, size); break;
+	case 4: _ZdlPvmSt11align_val_t(p, size, 8); break;
+	default: _ZdaPvmSt11align_val_t(p, size, 8);
+	}
+}
+
 static void operate_charged(unsigned driver)
 {
 	switch (driver % CHARGED_OPERATIONS) {
@@ -125,10 +141,12 @@ static void operate_charged(unsigned driver)
 	case FREE_LATE: free_late(); break;
 	case 15: get_zeroed(); break;
 	case 16: use_kzalloc(); break;
-	default:
+	case 17:
 		get_one();
 		put_one();
 		get_one();
+		break;
+	default: put_sized(driver % CHARGED_OPERATIONS - 18);
 	}
 }
 

@@ -42,7 +42,8 @@ KMEM_API KMEM_CHECKED int mempool_init_node(mempool_t *pool, int min_nr, mempool
 					    void *pool_data, gfp_t gfp, int node);
 /*
  * mempool_exit - free what is in the reserve, and end the pool. One of zeros, or that was ended before, stays as it is.
- * Elements that are out must have come back, and nobody may use it. Any thread; not from a signal handler.
+ * Elements that are out must have come back, and nobody may use it: nor may a mempool_free be under way whose element
+ * another thread has had meanwhile. Any thread; not from a signal handler.
  */
 KMEM_API void mempool_exit(mempool_t *pool);
 /* mempool_create - mempool_init of memory of its own; NULL with errno as that. mempool_destroy - the end of such a

@@ -40,6 +40,8 @@ void km_debug_stack_over(void);
 bool km_debug_has_stacks(void);
 /* kmem_print_leaks, without a look whether any cache has stacks, and without a lock while it writes. */
 int km_debug_print_leaks(int fd);
+/* As the program ends. -EINVAL where no cache has stacks: most of what is out is not known, and no total is. */
+int km_debug_print_all_leaks(int fd);
 void km_debug_track(struct km_debug_track *track);
 /* In a handler: the frames behind the one of `pc`, which was interrupted; returns how many. */
 unsigned km_debug_stack_behind(uintptr_t pc, uintptr_t *frame, unsigned most);

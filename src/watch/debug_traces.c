@@ -360,17 +360,26 @@ static int find_tracks(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-int kmem_print_leaks(int fd)
+static bool some_cache_has_tracks(void)
 {
-	bool tracks;
+	bool tracks = false;
+	uint8_t was = km_busy_begin();
 
-	if (!km_boot())
-		return -ENOMEM;
-	tracks = km_debug_blocks_have_tracks();
-	bool was = km_busy_begin();
 	km_registry_visit(find_tracks, &tracks);
 	km_busy_end(was);
-	return tracks ? km_debug_print_leaks(fd) : -EINVAL;
+	return tracks;
+}
+
+int kmem_print_leaks(int fd)
+{
+	if (!km_boot())
+		return -ENOMEM;
+	return km_debug_blocks_have_tracks() || some_cache_has_tracks() ? km_debug_print_leaks(fd) : -EINVAL;
+}
+
+int km_debug_print_all_leaks(int fd)
+{
+	return some_cache_has_tracks() ? km_debug_print_leaks(fd) : -EINVAL;
 }
 
 int kmem_cache_print_traces(struct kmem_cache *cache, int fd)

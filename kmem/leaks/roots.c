@@ -130,7 +130,6 @@ static bool is_stack(struct scan *scan, const struct map *map, const uintptr_t *
 			low = stacks[i];
 	if (low == UINTPTR_MAX)
 		return false;
-	add_span(&scan->stacks, map->start, map->end);
 	if (low - map->start > STACK_BYTES)
 		add_span(&scan->roots, map->start, low - STACK_BYTES);
 	return true;

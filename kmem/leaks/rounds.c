@@ -181,8 +181,6 @@ static void note_lost(struct scan *scan, struct scan_result *result, const struc
 	lost->aged = track.when && scan->heap.now_ms >= track.when;
 	lost->age_ms = lost->aged ? scan->heap.now_ms - track.when : 0;
 	memcpy(lost->frame, track.frame, sizeof(lost->frame));
-	for (unsigned i = 0; i < HEAP_FRAMES; i++)
-		lost->stack = (lost->stack ^ lost->stack >> 29 ^ track.frame[i]) * 0x9e3779b97f4a7c15u;
 }
 
 /* Those that another lost one points to. */
@@ -224,7 +222,6 @@ static void gather(struct scan *scan, struct scan_result *result)
 
 	result->lost = NULL;
 	result->count = result->room = result->live = 0;
-	result->live_bytes = 0;
 	for (size_t i = 0; i < heap->piece_count; i++) {
 		const struct heap_piece *piece = &heap->pieces[i];
 
@@ -234,7 +231,6 @@ static void gather(struct scan *scan, struct scan_result *result)
 			if (!heap_bit(heap->live, object))
 				continue;
 			result->live++;
-			result->live_bytes += heap_bytes(heap, piece, object);
 			if (!heap_bit(scan->held, object) && (!result->rounds ||
 			    bsearch(&key, before.lost, before.count, sizeof(key), by_address)))
 				note_lost(scan, result, piece, object);
@@ -251,7 +247,6 @@ static void clear(struct scan *scan)
 {
 	free(scan->roots.at);
 	free(scan->ours.at);
-	free(scan->stacks.at);
 	free(scan->edges.to);
 	free(scan->edges.from);
 	free(scan->edges.begin);

@@ -36,7 +36,6 @@ struct scan {
 	struct heap heap;
 	struct span_list roots;		/* memory outside of objects that may have pointers */
 	struct span_list ours;		/* libkmem's, in order: a pointer there may be to a sheaf in a user's hand */
-	struct span_list stacks;	/* of threads: whole mappings, which are no roots */
 	struct scan_edges edges;
 	uint64_t *held;			/* a bit for each object */
 	uint32_t *work;			/* held, and not looked at yet */
@@ -53,7 +52,6 @@ struct scan_lost {
 	bool pointed;			/* by another one that is lost */
 	bool aged;
 	uint64_t age_ms;
-	uint64_t stack;			/* a hash of the stack by which it was allocated; 0: not known */
 	uintptr_t frame[HEAP_FRAMES];
 };
 
@@ -61,7 +59,7 @@ struct scan_result {
 	struct scan_lost *lost;
 	size_t count, room;
 	size_t live;
-	uint64_t live_bytes, read_bytes;
+	uint64_t read_bytes;
 	unsigned rounds, stops;
 	uint64_t longest_ns;		/* of the stops */
 

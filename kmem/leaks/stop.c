@@ -132,9 +132,17 @@ static bool wait_for(struct stop_thread *thread, uint64_t end)
 	return true;
 }
 
+/* A thread that calls exec holds a lock that a seize waits for, until the process's others are gone: those that are ours
+ * to wait for go when their end is looked at. */
 static void wake(int signal)
 {
+	int error = errno;
+	siginfo_t info;
+
 	(void)signal;
+	for (unsigned i = 0; i < MAX_LOOKS && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | __WALL) == 0; i++)
+		;
+	errno = error;
 }
 
 /* From now on a wait is interrupted again and again; or no longer. */
@@ -155,10 +163,8 @@ static bool interrupt_from(struct stop *stop, size_t from)
 
 	for (size_t i = from; i < stop->count; i++)
 		ptrace(PTRACE_INTERRUPT, stop->threads[i].id, NULL, NULL);
-	set_alarm(true);
 	for (size_t i = from; all && i < stop->count; i++)
 		all = wait_for(&stop->threads[i], end);
-	set_alarm(false);
 	if (!all)
 		errno = ETIMEDOUT;
 	return all;
@@ -171,6 +177,7 @@ bool stop_begin(pid_t pid, struct stop *stop)
 
 	*stop = (struct stop){ .begun_ns = 0 };
 	errno = 0;
+	set_alarm(true);
 	found = seize_new(pid, stop);
 	stop->begun_ns = now_ns();
 	/* A thread may begin another one until all stand still. */
@@ -181,6 +188,7 @@ bool stop_begin(pid_t pid, struct stop *stop)
 		found = all ? seize_new(pid, stop) : -1;
 	}
 	int error = errno;
+	set_alarm(false);
 	for (size_t i = 0; i < stop->count; i++)
 		if (stop->threads[i].stopped)
 			read_registers(&stop->threads[i]);

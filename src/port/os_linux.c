@@ -179,7 +179,7 @@ int km_os_commit_readonly(void *p, size_t bytes)
 
 int km_os_protect(void *p, size_t bytes, bool readable)
 {
-	return protect(p, bytes, readable ? PROT_READ : PROT_NONE);
+	return fault("protect") ? -ENOMEM : protect(p, bytes, readable ? PROT_READ : PROT_NONE);
 }
 
 int km_os_unprotect(void *p, size_t bytes)
@@ -475,9 +475,10 @@ static unsigned allowed_cpus(unsigned *masks)
 long km_os_read(const char *path, char *text, size_t bytes)
 {
 	size_t length = 0;
-	long fd, count;
+	long fd = -EMFILE, count;
 
-	KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
+	if (!fault("read"))
+		KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
 	if (fd < 0)
 		return fd;
 	do {

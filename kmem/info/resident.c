@@ -164,10 +164,26 @@ static int by_start(const void *a, const void *b)
 	return (x->end < y->end) - (x->end > y->end);
 }
 
+/* All that the process has of it, as the kernel says: what the process says of itself may be anything. */
+static uint64_t address_space(unsigned thread)
+{
+	unsigned long pages = 0;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%u/statm", thread);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (fscanf(file, "%lu", &pages) != 1)
+		pages = 0;
+	fclose(file);
+	return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 bool info_resident(const struct snapshot *snapshot, struct info_resident *resident)
 {
 	const unsigned lack = snapshot->extents_lack;
-	uint64_t unit = (uint64_t)sysconf(_SC_PAGESIZE), done = 0;
+	uint64_t unit = (uint64_t)sysconf(_SC_PAGESIZE), done = 0, left = address_space(snapshot->thread);
 	char path[64];
 	bool ok = true;
 
@@ -186,7 +202,9 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 
 		/* Some lie within others, and two may meet in one page of the system's. */
 		from = from > done ? from : done;
-		if (from < to) {
+		ok = from >= to || (to - from <= left && (!extent->free || extent->start % KM_PAGE_SIZE == 0));
+		if (ok && from < to) {
+			left -= to - from;
 			ok = count_extent(&pages, snapshot, extent, from, to, resident);
 			done = to;
 		}

@@ -1,7 +1,7 @@
 /*
  * debug_grammar: feeds texts to the reader of KMEM_DEBUG. Built with -DKM_LIBFUZZER it is an entry for libFuzzer
  * (FUZZ=debug_grammar tests/model/fuzz.sh); without, as `make check` builds it, a driver that reads the corpus in
- * tests/model/debug_grammar, and each text of it changed in many ways, the same at each run. The flags of a cache are
+ * tests/model/debug_grammar, and each text of it changed in many ways, the same by the same SEED=n. A cache's flags are
  * its own and known ones; a block that only adds a list of other names changes nothing.
  */
 #include <fcntl.h>
@@ -60,8 +60,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 }
 #else
 #include <glob.h>
+#include <time.h>
 
 static uint64_t state = 88172645463325252u;
+static time_t end;
 
 static size_t below(size_t most)
 {
@@ -104,7 +106,7 @@ static void try_file(const char *path)
 	size_t bytes = fread(text, 1, sizeof(text), file);
 	fclose(file);
 	try_text(text, bytes);
-	for (int i = 0; i < 20000; i++) {
+	for (int i = 0; i < 20000 || time(NULL) < end; i++) {
 		memcpy(changed, text, bytes);
 		try_text(changed, change(changed, bytes));
 	}
@@ -125,8 +127,15 @@ int main(int argc, char **argv)
 		printf("no corpus: start this in the root of the repository\n");
 		return 2;
 	}
-	for (size_t i = 0; i < found.gl_pathc; i++)
+	const char *seed = getenv("SEED");
+	printf("SEED=%s\n", seed ? seed : "0");
+	fflush(stdout);
+	state ^= seed ? strtoul(seed, NULL, 0) << 8 : 0;
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		/* With CHECK_LONG all of them an hour. */
+		end = time(NULL) + (getenv("CHECK_LONG") ? 3600 / (time_t)found.gl_pathc : 0);
 		try_file(found.gl_pathv[i]);
+	}
 	printf("%zu texts\n", found.gl_pathc);
 	globfree(&found);
 	return 0;

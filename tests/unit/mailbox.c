@@ -1,8 +1,8 @@
 /*
  * mailbox: what is written into the mailbox from outside is served by a miss, answered once, and believed in nothing: a
  * look at a cache, which tells damages to who asks and ends nothing; requests of random bytes, names and letters
- * without an end, numbers that come back, while threads allocate and free, and in the child of a fork. SEED=n.
- * Disciplines: all.
+ * without an end, numbers that come back, while threads allocate and free, and in the child of a fork. SEED=n; with
+ * CHECK_LONG=1 for an hour. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <kmem/kmem.h>
@@ -177,7 +178,9 @@ static void fuzz(void)
 
 	for (int i = 0; i < 2; i++)
 		NEED(pthread_create(&threads[i], NULL, churn, NULL) == 0);
-	for (unsigned i = 0; i < ROUNDS; i++) {
+	time_t end = time(NULL) + (getenv("CHECK_LONG") ? 3600 : 0);
+
+	for (unsigned i = 0; i < ROUNDS || time(NULL) < end; i++) {
 		struct km_mail_request request;
 		uint32_t number = (uint32_t)random();
 
@@ -202,7 +205,8 @@ int main(void)
 	unsigned seed = wanted ? (unsigned)atoi(wanted) : (unsigned)getpid();
 	int status;
 
-	printf("seed %u\n", seed);
+	printf("SEED=%u\n", seed);
+	fflush(stdout);
 	srandom(seed);
 	cache = kmem_cache_create("mailbox", 64, NULL, 0);
 	by_the_book();

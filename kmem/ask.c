@@ -73,17 +73,14 @@ static char *find_mail(struct asking *asking, int *status)
 	return NULL;
 }
 
-/* False: it could not be written, and that was said. */
+/* False: it could not be written. */
 static bool ask(struct asking *asking, const struct km_mail *before)
 {
 	asking->number = (uint32_t)now_ms() * 2654435761u ^ (uint32_t)getpid() << 16;
 	if (asking->number == before->answered || asking->number == before->asked)
 		asking->number++;
-	if (target_write(&asking->target, PLACE(asking, request), &asking->request, sizeof(asking->request)) &&
-	    target_write(&asking->target, PLACE(asking, asked), &asking->number, sizeof(asking->number)))
-		return true;
-	unreadable(asking);
-	return false;
+	return target_write(&asking->target, PLACE(asking, request), &asking->request, sizeof(asking->request)) &&
+	       target_write(&asking->target, PLACE(asking, asked), &asking->number, sizeof(asking->number));
 }
 
 static int say(const struct asking *asking, const struct km_mail *mail)
@@ -158,9 +155,26 @@ int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *reque
 		return kmem_failed(1, command, "%d: runs libkmem %s, which can't look for damages for others", pid,
 				   asking.target.version);
 	if (!ask(&asking, &before))
-		return 1;
+		return unreadable(&asking);
 	status = wait_for_answer(&asking);
 	return status || !looks ? status : tell_report(&asking);
+}
+
+void kmem_tell(pid_t pid, const struct km_mail_request *request, unsigned wait_ms)
+{
+	static struct info_root roots[INFO_MAX_ROOTS];
+	struct asking asking = { .target = { .pid = target_thread(pid) }, .pid = pid, .request = *request };
+	uint64_t end = now_ms() + wait_ms;
+	struct km_mail mail;
+
+	if (!target_roots_in_use(&asking.target, roots) || !roots[0].record.mail)
+		return;
+	asking.mail = (char *)(uintptr_t)roots[0].record.mail;
+	if (!target_read(&asking.target, &mail, asking.mail, sizeof(mail)) || !ask(&asking, &mail))
+		return;
+	while (target_read(&asking.target, &mail, asking.mail, sizeof(mail)) && mail.answered != asking.number &&
+	       now_ms() < end)
+		usleep(STEP_US);
 }
 
 unsigned kmem_ask_wait(const char *command, const char *text)

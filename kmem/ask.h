@@ -15,6 +15,8 @@ typedef int kmem_why_not(pid_t pid, const struct km_mail_request *request, int e
  * status is 1 where there is a damage. */
 int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *request, unsigned wait_ms,
 	     kmem_why_not *why_not);
+/* The same, of which nothing is said; where it is not served in time it stays. */
+void kmem_tell(pid_t pid, const struct km_mail_request *request, unsigned wait_ms);
 /* Milliseconds of --wait=SECONDS, or wrong usage. */
 unsigned kmem_ask_wait(const char *command, const char *text);
 

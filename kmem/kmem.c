@@ -22,6 +22,7 @@ static const char help_text[] =
 	"       kmem shrink PID [CACHE]                          give back what is free\n"
 	"       kmem leaks [OPTION...] PID | CORE                what is lost or grows\n"
 	"       kmem who PID|CORE ADDRESS...                     whose an address is\n"
+	"       kmem profile [OPTION...] PID                     who has its memory\n"
 	"       kmem symbols [FILE]                              name functions\n"
 	"       kmem --help | --version\n"
 	"Each subcommand has --help. The manual page kmem(1) says the rest.\n";
@@ -35,6 +36,7 @@ static const struct {
 	{ "bench", cmd_bench },
 	{ "symbols", cmd_symbols },
 	{ "debug", cmd_debug },
+	{ "profile", cmd_profile },
 	{ "top", cmd_top },
 	{ "diff", cmd_diff },
 	{ "shrink", cmd_shrink },

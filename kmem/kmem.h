@@ -13,6 +13,7 @@ int cmd_info(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_symbols(int argc, char **argv);
 int cmd_debug(int argc, char **argv);
+int cmd_profile(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
 int cmd_shrink(int argc, char **argv);

@@ -119,7 +119,7 @@ static char *path_of(const char *text, size_t length)
 	return path;
 }
 
-static struct image *image_of(const char *text, size_t length)
+struct image *image_of(const char *text, size_t length)
 {
 	char *path = path_of(text, length);
 	struct image *found = NULL;
@@ -208,8 +208,7 @@ static void remember(struct known *place, const struct name *names, size_t count
 	}
 }
 
-/* As names_at; *names live until the next call. */
-static size_t names_of(struct image *image, uint64_t address, const struct name **names)
+size_t names_of(struct image *image, uint64_t address, const struct name **names)
 {
 	static struct name found[MOST_NAMES];
 	uint64_t hash = (address ^ (uintptr_t)image) * 0x9e3779b97f4a7c15u >> 32;

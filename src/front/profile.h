@@ -32,8 +32,8 @@ struct km_profile_site {
 	uint64_t hash;			/* 0: free; 1: somebody fills it in */
 	uint64_t bytes, parts;		/* allocated since it began */
 	uint64_t freed_bytes, freed_parts;	/* ... of them */
-	uint32_t samples, freed_samples;
-	uint32_t depth, group;		/* group: its number; 0: nobody's, or the root's */
+	uint32_t samples, depth;
+	uint32_t group, unused;		/* group: its number; 0: nobody's, or the root's */
 	char cache[KM_NAME_BYTES];	/* "": a large block of no class */
 	char group_name[KM_NAME_BYTES];	/* cut */
 	uintptr_t frame[KM_PROFILE_FRAMES];
@@ -51,7 +51,6 @@ struct km_profile_record {
 	uint32_t frames, sites, site_bytes, slots, slot_bytes;
 	uint64_t mean;			/* bytes between two samples, on the average */
 	uint64_t began_ms, ends_ms;	/* by the monotonic clock; ends 0: it does not, by itself */
-	uint64_t samples;
 	uint64_t lost;			/* for whose stack there was no site */
 	uint64_t untracked;		/* ... or no slot: counted as allocated, not as out */
 	struct km_profile_site *site;	/* NULL: none was ever taken */
@@ -61,7 +60,8 @@ struct km_profile_record {
 
 /*
  * watch/profile.c, where it is linked in. comes, goes: also in a signal handler, with no lock held; they take none, and
- * change no errno. cache NULL: a block of whole pages.
+ * change no errno. cache NULL: a block of whole pages. may_wait: the call may make system calls; then a sample is an
+ * occasion to look whether the profile is over.
  */
 struct km_profiling {
 	/* KMEM_OPTIONS=profile: from the first object on. Before the first cache is made. */
@@ -70,7 +70,7 @@ struct km_profiling {
 	bool (*is_wanted)(void);
 	bool (*begin)(void);
 	void (*end)(void);
-	void (*comes)(const struct kmem_cache *cache, void *p, size_t bytes);
+	void (*comes)(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait);
 	void (*goes)(const void *p);
 	const struct km_profile_record *record;
 };

@@ -140,7 +140,7 @@ km_cold static void *probed(const struct kmem_cache *cache, void *object, size_t
 	const size_t size = km_max((size_t)cache->size, km_align_up(bytes, KM_SIZED_UNIT));
 
 	if (object && km_load(&km_front_probing) & KM_PROBING_PROFILE)
-		km_profiling.comes(cache, object, size);
+		km_profiling.comes(cache, object, size, km_gfp_may_wait(gfp));
 	if (km_likely(!(km_load(&km_front_probing) & KM_PROBING_TRACER)))
 		return object;
 	if (km_asked.cache == cache)

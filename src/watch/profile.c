@@ -84,7 +84,7 @@ static double chance(double x)
 		return 1;
 	for (; x > 1. / 32; x *= 0.5)
 		doublings++;
-	double q = x * (1 - x / 2 * (1 - x / 3 * (1 - x / 4 * (1 - x / 5))));
+	double q = x * (1 - x * (1. / 2) * (1 - x * (1. / 3) * (1 - x * (1. / 4) * (1 - x * (1. / 5)))));
 	while (doublings--)
 		q *= 2 - q;
 	return q;
@@ -147,13 +147,15 @@ static void describe(struct source *source, const struct kmem_cache *cache)
 		__builtin_memcpy(source->cache, cache->name, sizeof(source->cache) - 1);
 	source->group = 0;
 	source->group_name = objcg ? km_accounting.name_of(objcg, &source->group) : "";
+	/* By place, so that no product waits for another. */
 	hash = source->group;
 	for (unsigned i = 0; i < source->depth; i++)
-		hash = (hash ^ source->frame[i]) * 0x9e3779b97f4a7c15ull, hash ^= hash >> 32;
+		hash += source->frame[i] * (0x9e3779b97f4a7c15ull * (2 * i + 1));
 	for (unsigned i = 0; i < sizeof(source->cache); i += sizeof(word)) {
 		__builtin_memcpy(&word, source->cache + i, sizeof(word));
-		hash = (hash ^ word) * 0x9e3779b97f4a7c15ull, hash ^= hash >> 32;
+		hash += word * (0xd1b54a32d192ed03ull * (2 * i + 1));
 	}
+	hash = mix(hash);
 	source->hash = hash > CHANGES ? hash : hash + 2;
 }
 
@@ -203,8 +205,9 @@ static void weigh(uint64_t bytes, uint64_t *weight, uint64_t *parts)
 	double q = chance((double)bytes / (double)km_load(&record.mean));
 
 	km_debug(q > 0 && q <= 1, "a sample has a probability");
-	*weight = (uint64_t)((double)bytes / q + 0.5);
-	*parts = (uint64_t)(KM_PROFILE_PART / q + 0.5);
+	const double each = 1 / q;
+	*weight = (uint64_t)((double)bytes * each + 0.5);
+	*parts = (uint64_t)(KM_PROFILE_PART * each + 0.5);
 }
 
 static void count_out(uint64_t what)
@@ -216,7 +219,6 @@ static void count_out(uint64_t what)
 	weigh(what & MOST_BYTES, &weight, &parts);
 	km_add(&site->freed_bytes, weight);
 	km_add(&site->freed_parts, parts);
-	km_add(&site->freed_samples, 1u);
 }
 
 static bool put_in_slot(struct km_profile_slot *slot, const void *p, uint64_t what)
@@ -283,7 +285,6 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 	forget(p);
 	describe(&source, cache);
 	struct km_profile_site *site = site_of(&source);
-	km_add(&record.samples, 1ul);
 	if (!site) {
 		km_add(&record.lost, 1ul);
 		return;
@@ -296,7 +297,17 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 	remember(p, (uint64_t)(site - record.site) << SITE_SHIFT | bytes);
 }
 
-static km_noinline void look(const struct kmem_cache *cache, void *p, size_t bytes)
+/* The shelves serve all, so that no miss may come for long: then nothing else would see that the profile is over. */
+static void tick(void)
+{
+	if (km_front_busy || km_no_calls)
+		return;
+	bool was = km_busy_begin();
+	km_front_tick_now();
+	km_busy_end(was);
+}
+
+static km_noinline void look(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait)
 {
 	uint32_t number = km_load(&record.number);
 
@@ -308,17 +319,18 @@ static km_noinline void look(const struct kmem_cache *cache, void *p, size_t byt
 	}
 	uint64_t points = points_in(bytes);
 	/* A cache by its name: the points that fell into others' bytes are as if they had not been. */
-	if (record.cache[0] && (!cache || __builtin_strcmp(cache->name, record.cache)))
-		return;
-	if (km_load(&record.state) == KM_PROFILE_ON && bytes <= MOST_BYTES)
+	bool wanted = !record.cache[0] || (cache && !__builtin_strcmp(cache->name, record.cache));
+	if (wanted && km_load(&record.state) == KM_PROFILE_ON && bytes <= MOST_BYTES)
 		sample(cache, p, bytes, points);
+	if (may_wait)
+		tick();
 }
 
-static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes)
+static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait)
 {
 	own.left -= (int64_t)bytes;
 	if (km_unlikely(own.left <= 0) || km_unlikely(own.number != km_load(&record.number)))
-		look(cache, p, bytes);
+		look(cache, p, bytes, may_wait);
 }
 
 static void profile_goes(const void *p)
@@ -362,7 +374,7 @@ static void clear_tables(void)
 		__builtin_memset(record.slot, 0, KM_PROFILE_SLOTS * sizeof(*record.slot));
 		__builtin_memset(filter, 0, KM_PROFILE_SLOTS);
 	}
-	record.samples = record.lost = record.untracked = 0;
+	record.lost = record.untracked = 0;
 	threads = 0;
 }
 

@@ -26,6 +26,7 @@
 #define MOST_STACK	((uintptr_t)64 << 20)	/* a thread's, as far as its end is believed */
 
 static struct km_stack_rule *kept;
+static uintptr_t first_end;		/* of the first thread's stack */
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 #pragma weak _dl_find_object
@@ -437,10 +438,10 @@ struct walk {
  * the kernel has put random bytes, and other threads' have their own data at the end. */
 static uintptr_t end_of(uintptr_t sp)
 {
-	uintptr_t first = (uintptr_t)getauxval(AT_RANDOM), here = (uintptr_t)__builtin_thread_pointer();
+	uintptr_t here = (uintptr_t)__builtin_thread_pointer();
 
-	if (sp < first && first - sp < MOST_STACK)
-		return first;
+	if (sp < first_end && first_end - sp < MOST_STACK)
+		return first_end;
 	return sp < here && here - sp < MOST_STACK ? here : 0;
 }
 
@@ -525,6 +526,7 @@ void km_stack_start(struct km_stack_rule rules[KM_STACK_RULES])
 {
 	km_debug(!kept && rules, "rules have one place");
 	kept = rules;
+	first_end = (uintptr_t)getauxval(AT_RANDOM);
 }
 
 unsigned km_stack_take(uintptr_t *frame, unsigned most)

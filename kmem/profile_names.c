@@ -1,0 +1,158 @@
+/*
+ * profile_names.c: the frames of a profile: in which file of the process each lies, and the functions there, with those
+ * that were inlined. Invariant: nothing of a file is believed (names.h); a frame without a name keeps its address.
+ */
+#define _GNU_SOURCE
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kmem.h"
+#include "names.h"
+#include "profile.h"
+
+#define MOST_LINES 100000u		/* of a process's list of mappings */
+
+static void add_mapping(struct profile *profile, uint64_t start, uint64_t end, uint64_t offset, char *path)
+{
+	path[strcspn(path, "\n")] = '\0';
+	profile->mapped = kmem_grow(profile->mapped, profile->mappings, &profile->mapped_room,
+				    sizeof(*profile->mapped));
+	profile->mapped[profile->mappings++] = (struct mapped){
+		start, end, offset, kmem_need(strdup(path)),
+	};
+}
+
+void profile_maps(struct profile *profile, pid_t thread)
+{
+	char name[64], *line = NULL, access[5];
+	unsigned long start, end, offset;
+	size_t room = 0;
+	int at;
+
+	snprintf(name, sizeof(name), "/proc/%d/maps", (int)thread);
+	FILE *maps = fopen(name, "re");
+	for (unsigned i = 0; maps && i < MOST_LINES && getline(&line, &room, maps) > 0; i++)
+		if (sscanf(line, "%lx-%lx %4s %lx %*s %*s %n", &start, &end, access, &offset, &at) == 4 &&
+		    access[2] == 'x' && line[at] == '/')
+			add_mapping(profile, start, end, offset, line + at);
+	free(line);
+	if (maps)
+		fclose(maps);
+}
+
+static int mapping_of(const struct profile *profile, uint64_t pc)
+{
+	for (size_t i = 0; i < profile->mappings; i++)
+		if (pc >= profile->mapped[i].start && pc < profile->mapped[i].end)
+			return (int)i;
+	return -1;
+}
+
+unsigned profile_frame(struct profile *profile, uint64_t pc)
+{
+	/* By pc: a table of places. */
+	static unsigned known[65536];
+	unsigned at = (unsigned)(pc * 0x9e3779b97f4a7c15ull >> 48);
+
+	for (unsigned i = 0; i < 65536; i++, at = (at + 1) % 65536) {
+		if (known[at] && profile->frame[known[at] - 1].pc == pc)
+			return known[at] - 1;
+		if (!known[at])
+			break;
+	}
+	profile->frame = kmem_grow(profile->frame, profile->frames, &profile->frame_room, sizeof(*profile->frame));
+	profile->frame[profile->frames++] = (struct frame){ .pc = pc, .mapped = mapping_of(profile, pc) };
+	if (profile->frames < 65536)
+		known[at] = (unsigned)profile->frames;
+	return (unsigned)profile->frames - 1;
+}
+
+/* ------------------------------------------------------------------ names */
+
+/* An address as the file says it: by the segment that the mapping is of. */
+static uint64_t address_in(const struct image *image, const struct mapped *mapped, uint64_t pc)
+{
+	const Elf64_Ehdr *head = image_part(image, 0, 1, sizeof(*head));
+	const Elf64_Phdr *segment = head ? image_part(image, head->e_phoff, head->e_phnum, sizeof(*segment)) : NULL;
+	uint64_t offset = pc - mapped->start + mapped->offset;
+
+	for (unsigned i = 0; segment && i < head->e_phnum; i++)
+		if (segment[i].p_type == PT_LOAD && offset >= segment[i].p_offset &&
+		    offset - segment[i].p_offset < segment[i].p_filesz)
+			return offset - segment[i].p_offset + segment[i].p_vaddr;
+	return 0;
+}
+
+/* Where the process has another root its file is found by that. */
+static struct image *open_image(const struct profile *profile, const struct mapped *mapped)
+{
+	char other[4096];
+	int length = snprintf(other, sizeof(other), "/proc/%d/root%s", (int)profile->pid, mapped->path);
+
+	if (access(mapped->path, R_OK) && length > 0 && (size_t)length < sizeof(other) && !access(other, R_OK))
+		return image_of(other, (size_t)length);
+	return image_of(mapped->path, strlen(mapped->path));
+}
+
+static unsigned function_of(struct profile *profile, const struct name *name)
+{
+	const char *source = name->source ?: "";
+
+	for (size_t i = profile->functions; i-- > 0;)
+		if (!strcmp(profile->function[i].name, name->function) && !strcmp(profile->function[i].source, source))
+			return (unsigned)i;
+	profile->function = kmem_grow(profile->function, profile->functions, &profile->function_room,
+				      sizeof(*profile->function));
+	profile->function[profile->functions] = (struct function){
+		kmem_need(strdup(name->function)), kmem_need(strdup(source)),
+	};
+	return (unsigned)profile->functions++;
+}
+
+static void name_frame(struct profile *profile, struct frame *frame)
+{
+	const struct mapped *mapped = frame->mapped >= 0 ? &profile->mapped[frame->mapped] : NULL;
+	struct image *image = mapped ? open_image(profile, mapped) : NULL;
+	/* A call is in front of where it comes back to. */
+	uint64_t address = image && image->bytes ? address_in(image, mapped, frame->pc - 1) : 0;
+	const struct name *names;
+	size_t count = address ? names_of(image, address, &names) : 0;
+
+	frame->steps = kmem_need(calloc(count + 1, sizeof(*frame->steps)));
+	frame->count = (unsigned)count;
+	for (size_t i = 0; i < count; i++)
+		frame->steps[i] = (struct frame_step){ function_of(profile, &names[i]), names[i].line };
+}
+
+void profile_name_all(struct profile *profile)
+{
+	for (size_t i = 0; i < profile->frames; i++)
+		name_frame(profile, &profile->frame[i]);
+}
+
+unsigned profile_steps(const struct profile *profile, unsigned frame)
+{
+	unsigned count = profile->frame[frame].count;
+
+	return count ? count : 1;
+}
+
+const char *profile_frame_name(const struct profile *profile, unsigned number, unsigned step)
+{
+	static char texts[8][96];
+	static unsigned next;
+	const struct frame *frame = &profile->frame[number];
+	const struct mapped *mapped = frame->mapped >= 0 ? &profile->mapped[frame->mapped] : NULL;
+	char *text = texts[next = (next + 1) % 8];
+
+	if (step < frame->count)
+		return profile->function[frame->steps[step].function].name;
+	if (mapped)
+		snprintf(text, sizeof(*texts), "%.60s+0x%llx", strrchr(mapped->path, '/') + 1,
+			 (unsigned long long)(frame->pc - mapped->start + mapped->offset));
+	else
+		snprintf(text, sizeof(*texts), "0x%llx", (unsigned long long)frame->pc);
+	return text;
+}

@@ -186,9 +186,21 @@ static bool came(struct kmem_cache *cache, struct km_page *slab, bool may_wait)
  * The last slab moves to the place that comes free, so that the array has no holes. The charge goes back after the lock
  * is dropped, and last: with the group's last byte its objcg may be over, and `private` with it.
  */
+/* Objects may go with their slab, which nobody else tells a profile. */
+static km_cold void end_samples(const struct kmem_cache *cache, const struct km_page *slab)
+{
+	const char *first = km_slab_first(cache, slab);
+
+	for (size_t i = 0; i < cache->objects; i++)
+		km_profiling.goes(first + i * cache->size);
+}
+
 static void goes(struct kmem_cache *cache, struct km_page *slab)
 {
 	struct km_twin *twin = cache->kept_by;
+
+	if (km_unlikely(km_load(&km_front_probing) & KM_PROBING_PROFILE))
+		end_samples(cache, slab);
 
 	km_lock(&twin->private->lock);
 	uint64_t *word = km_owner_of_page(slab);

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <kmem/memcg.h>
 
@@ -201,6 +203,16 @@ static void shares(void)
 	set_active_memcg(before);
 }
 
+static size_t slots_taken(void)
+{
+	const struct km_profile_record *record = km_profiling.record;
+	size_t taken = 0;
+
+	for (size_t i = 0; i < record->slots; i++)
+		taken += record->slot[i].p > 1;
+	return taken;
+}
+
 static void *churn(void *unused)
 {
 	for (int i = 0; i < 8000; i++) {
@@ -219,7 +231,6 @@ static void threads(void)
 {
 	const struct km_profile_record *record = km_profiling.record;
 	pthread_t thread[3];
-	size_t out = 0;
 
 	make_caches();
 	ask("1000:100");
@@ -227,12 +238,57 @@ static void threads(void)
 		NEED(pthread_create(&thread[i], NULL, churn, NULL) == 0);
 	for (int i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
-	for (size_t i = 0; i < record->slots; i++)
-		out += record->slot[i].p > 1;
 	CHECK(samples() > 20000);
 	/* What pthread_create has of malloc is out still. */
-	CHECK(out < 10);
+	CHECK(slots_taken() < 10);
 	CHECK(record->lost == 0 && record->untracked == 0);
+}
+
+/* What a private group has goes with its slabs. */
+static void at_once(void)
+{
+	make_caches();
+	if (slob)
+		return;
+	NEED((group = mem_cgroup_create(NULL, "private", MEM_CGROUP_PRIVATE)));
+	ask("4096:100");
+	struct mem_cgroup *before = set_active_memcg(group);
+	for (int i = 0; i < 5000; i++)
+		NEED(kmem_cache_alloc(paid, GFP_KERNEL_ACCOUNT));
+	set_active_memcg(before);
+	CHECK(slots_taken() > 100);
+	NEED(mem_cgroup_destroy_all(group, NULL, NULL) == 0);
+	CHECK(slots_taken() == 0);
+}
+
+/* A block that is resized is one that goes and one that comes; the child of a fork goes on by itself. */
+static void resized(void)
+{
+	int status;
+
+	make_caches();
+	ask("4096:100");
+	for (size_t bytes = 100000; bytes < 20u << 20; bytes *= 3) {
+		char *p = malloc(bytes);
+
+		for (size_t more = bytes; more < 4 * bytes; more += bytes / 4)
+			NEED((p = realloc(p, more)));
+		CHECK(slots_taken() == 1);
+		free(p);
+		CHECK(slots_taken() == 0);
+	}
+	void *p = kmalloc(1 << 20, GFP_KERNEL);
+	pid_t child = fork();
+	if (!child) {
+		bool right = slots_taken() == 1;
+
+		kfree(p);
+		right &= slots_taken() == 0 && kmalloc(1 << 20, GFP_KERNEL) && slots_taken() == 1;
+		_exit(right ? 0 : 1);
+	}
+	NEED(waitpid(child, &status, 0) == child && status == 0);
+	CHECK(slots_taken() == 1);
+	kfree(p);
 }
 
 static void off_and_on(void)
@@ -273,6 +329,7 @@ static void off_and_on(void)
 }
 
 static const struct test_case cases[] = {
-	{ "shares", shares }, { "threads", threads }, { "off and on", off_and_on },
+	{ "shares", shares }, { "threads", threads }, { "at once", at_once }, { "resized", resized },
+	{ "off and on", off_and_on },
 };
 API_MAIN(cases)

@@ -21,6 +21,7 @@ FIO_EXAMPLE = "/usr/share/doc/fio/examples/netio.fio"
 LEVELS = {
     "hardened": {"KMEM_OPTIONS": "hardened:1"},
     "guarded": {"KMEM_OPTIONS": "guard:100"},
+    "profiled": {"KMEM_OPTIONS": "profile:512K"},
     "beside": {"KMEM_DEBUG": "FZPU,kmalloc-1k,malloc-1024"},    # caches that no work has objects of
     "FZPU": {"KMEM_DEBUG": "FZPU"},
 }
@@ -77,7 +78,7 @@ class Finder:
         for level in LEVELS:
             for api, linkage, worker, preload in OURS:
                 # An archive's program has of debugging only what it names.
-                if linkage == "shared" or (linkage == "static" and "KMEM_DEBUG" not in LEVELS[level]):
+                if linkage == "shared" or (linkage == "static" and level in ("hardened", "guarded")):
                     self.add(Kind.OURS, engine, api, linkage, worker, preload, only="debug", level=level)
         for which in (None, "hardened", "guarded"):
             self.add(Kind.OURS, engine, "program", "shared", "programs", MALLOC_LIB, only="debug", level=which)

@@ -255,6 +255,9 @@ static void look_for_mail(void)
 	if (!km_options.control || number == km_load(&km_mail.answered))
 		return;
 	read_order(&order);
+	/* A profile that is over by now is in nobody's way. */
+	if (order.request.command == KM_MAIL_PROFILE)
+		km_probes_look();
 	if (order.request.command == KM_MAIL_SHRINK && !order.result && !shrink(&order, number))
 		return;
 	/* A look waits for locks of caches. */

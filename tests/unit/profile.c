@@ -328,8 +328,25 @@ static void off_and_on(void)
 	}
 }
 
+/* By the mailbox: one may follow as soon as the other has ended, before a miss has looked. */
+static void one_after_the_other(void)
+{
+	struct km_mail_request over = { .command = KM_MAIL_PROFILE, .letters = "0" };
+
+	make_caches();
+	ask("65536:100");
+	uint32_t number = km_profiling.record->number;
+	INSIDE(NEED(km_profile_ask(&over) == 0));
+	km_mail.request = (struct km_mail_request){ .command = KM_MAIL_PROFILE, .letters = "4096:100" };
+	km_store_release(&km_mail.asked, 77u);
+	INSIDE(km_debugging.tick());
+	CHECK(km_mail.answered == 77 && km_mail.result == 0);
+	INSIDE(km_probes_look());
+	CHECK(km_profiling.record->number == number + 1 && km_profiling.record->state == KM_PROFILE_ON);
+}
+
 static const struct test_case cases[] = {
 	{ "shares", shares }, { "threads", threads }, { "at once", at_once }, { "resized", resized },
-	{ "off and on", off_and_on },
+	{ "off and on", off_and_on }, { "one after the other", one_after_the_other },
 };
 API_MAIN(cases)

@@ -349,6 +349,8 @@ struct km_engine {
 	/* Pages belong to no cache, so that an object does not say whose it is: kfree takes kmalloc's blocks only,
 	 * which have their size in front; give validates all it gets; nothing can be walked. */
 	bool shared_pages;
+	/* Free objects are linked by their words at freeptr: debugging looks for no poison there. */
+	bool links_free;
 	/* Objects are large blocks, one to a slab of slab_pages: cache/large.c has them, ready.c those that lie ready.
 	 * No page says SLAB, and none can be walked. */
 	bool whole_pages;

@@ -462,7 +462,7 @@ static void slub_fork(struct kmem_cache *cache, bool before, bool child)
 
 const struct km_engine km_engine_slub = {
 	.name = "slub",
-	.front = KM_FRONT_CHAIN,
+	.front = KM_FRONT_CHAIN, .links_free = true,
 	.node_bytes = sizeof(struct slub_node),
 	.layout = slub_layout,
 	.node_init = slub_node_init,

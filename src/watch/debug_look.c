@@ -97,7 +97,7 @@ static unsigned regions_of(const struct kmem_cache *cache, void *object, bool ta
 			   struct km_debug_region *regions)
 {
 	/* Of a free object the place of the link is the engine's, if it is one that has links. */
-	const bool linked = !taken && (waits || cache->engine->front == KM_FRONT_CHAIN);
+	const bool linked = !taken && (waits || cache->engine->links_free);
 	unsigned char *at = object, *end = (unsigned char *)(km_debug_tracks(cache, object) + tracks_of(cache));
 	unsigned char *slot = at + cache->size - cache->left, zone = taken ? ZONE_TAKEN : ZONE_FREE;
 	uint32_t size = cache->object_size;
@@ -266,7 +266,7 @@ static bool looks_free(const struct kmem_cache *cache, void *object)
 bool km_debug_seems_taken(const struct kmem_cache *cache, void *object, bool engine_says)
 {
 	if (!engine_says)
-		return cache->engine->front == KM_FRONT_CHAIN && !looks_free(cache, object);
+		return cache->engine->links_free && !looks_free(cache, object);
 	return !looks_free(cache, object) || fits(cache, object, true) || !fits(cache, object, false);
 }
 

@@ -38,7 +38,8 @@ static unsigned take_partial(struct kmem_cache *cache, struct km_slabs *n, unsig
 	while (got < want && n->counts.partial > keep) {
 		struct km_page *slab = km_list_first(&n->partial, struct km_page, list);
 		struct bump_slab *state = bump(slab);
-		char *base = km_page_address(slab), *object = base + (size_t)state->next * cache->size, *next;
+		char *base = km_page_address(slab), *next;
+		char *object = base + cache->left + (size_t)state->next * cache->size;
 
 		if (state->free) {
 			object = base + state->free - 1;
@@ -175,7 +176,7 @@ static int check(struct kmem_cache *cache)
 }
 
 static const struct km_engine bump_engine = {
-	.name = "bump", .front = KM_FRONT_NONE, .node_bytes = sizeof(struct km_slabs),
+	.name = "bump", .front = KM_FRONT_NONE, .links_free = true, .node_bytes = sizeof(struct km_slabs),
 	.layout = layout, .node_init = km_slabs_init, .take = take, .give = give, .alloc = alloc,
 	.free = free_one, .shrink = shrink, .reap = shrink, .discard = km_slabs_discard, .is_taken = is_taken,
 	.taken = taken, .stats = km_slabs_stats, .check = check, .fork = km_slabs_fork,

@@ -132,8 +132,8 @@ static bool wait_for(struct stop_thread *thread, uint64_t end)
 	return true;
 }
 
-/* A thread that calls exec holds a lock that a seize waits for, until the process's others are gone: those that are ours
- * to wait for go when their end is looked at. */
+/* A thread that calls exec holds a lock that a seize waits for, until the process's others are gone: those that are
+ * ours to wait for go when their end is looked at. */
 static void wake(int signal)
 {
 	int error = errno;

@@ -111,6 +111,9 @@ static int say(pid_t pid, const struct km_mail_request *request, int error)
 	case EINVAL:
 		return kmem_failed(1, "debug", "%d: %s is a private group's, or the letters are unknown there", pid,
 				   cache);
+	case EBUSY:
+		return kmem_failed(1, "debug", "%d: %s can't be looked at while the program has other threads", pid,
+				   cache);
 	default:
 		return kmem_failed(1, "debug", "%d: %s: %s", pid, cache, strerror(error & 0xfff));
 	}

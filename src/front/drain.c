@@ -101,25 +101,31 @@ static void show(struct kmem_cache *cache)
 		show_sizes(cache, front->open.shelf != 0);
 }
 
-void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
+/* Several threads may be the first to ask; *kind becomes true. */
+static void show_sizes_as(struct kmem_cache *cache, uint16_t *ids, size_t count, bool *kind)
 {
 	km_lock(&drain.lock);
+	if (kind)
+		*kind = true;
 	cache->size_ids = ids;
 	cache->size_count = (uint32_t)count;
 	show(cache);
 	km_unlock(&drain.lock);
 }
 
+void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count)
+{
+	show_sizes_as(cache, ids, count, NULL);
+}
+
 void km_front_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count)
 {
-	cache->size_part = true;
-	km_front_show_sizes(cache, ids, count);
+	show_sizes_as(cache, ids, count, &cache->size_part);
 }
 
 void km_front_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
 {
-	cache->size_paid = true;
-	km_front_show_sizes(cache, ids, count);
+	show_sizes_as(cache, ids, count, &cache->size_paid);
 }
 
 /* Some CPUs; NULL: all. */

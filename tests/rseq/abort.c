@@ -167,6 +167,17 @@ static void try_fixture(const struct fixture *fixture)
 	}
 }
 
+enum { ROUNDS_MORE = 5 };
+
+static bool has_met_all(const struct fixture *fixture)
+{
+	for (unsigned i = 0; i < point_count; i++)
+		for (unsigned j = 0; tried[i][0] && j < fixture->adversary_count; j++)
+			if (!tried[i][j])
+				return false;
+	return true;
+}
+
 /* Each instruction that this fixture reached met each of its adversaries. */
 static void check_tried(const struct fixture *fixture)
 {
@@ -218,6 +229,9 @@ int main(int argc, char **argv)
 		if (!wanted || !fixtures[i].start())
 			continue;
 		try_fixture(&fixtures[i]);
+		/* What goes two ways by turns went the other one when an adversary's turn came. */
+		for (int again = 0; again < ROUNDS_MORE && !has_met_all(&fixtures[i]); again++)
+			try_fixture(&fixtures[i]);
 		check_tried(&fixtures[i]);
 		adversaries = fixtures[i].adversary_count > adversaries ?
 				      fixtures[i].adversary_count : adversaries;

@@ -52,7 +52,7 @@ libs: $(LIBS)
 # All data between files is hidden (km_hidden), which is why this costs the hits nothing.
 $(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(LIBFLAGS) -fPIC -MMD -MP -c $< -o $@
+	$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(LIBFLAGS) $(if $(filter src/%,$<),$(COUNTED)) -fPIC -MMD -MP -c $< -o $@
 
 # Never unloaded: descriptors of sequences and thread areas must outlive every thread. Who was linked with the library looks for its
 # soname, here as where it is installed.
@@ -81,14 +81,18 @@ LIBDW	:= $(and $(filter /%,$(shell $(CC) -print-file-name=libdw.so)),$(shell \
 # The screen of `kmem top` is ncurses'. Where this compiler finds none, the command prints it once.
 NCURSES	:= $(and $(filter /%,$(shell $(CC) -print-file-name=libncursesw.so)),$(shell \
 	$(CC) -E -include curses.h -include term.h -x c /dev/null >/dev/null 2>&1 && echo -lncursesw $(if $(filter /%,$(shell $(CC) -print-file-name=libtinfo.so)),-ltinfo)))
-COMMAND	:= $(filter-out kmem/info/table$(if $(SMARTCOLS),_none).c kmem/names_$(if $(LIBDW),elf,dw).c kmem/top/screen$(if $(NCURSES),_none).c,$(wildcard kmem/*.c kmem/*/*.c))
+# libfuse3 mounts what `kmem fs` has. Where this compiler finds none, the command copies it into a folder.
+FUSE	:= $(and $(filter /%,$(shell $(CC) -print-file-name=libfuse3.so)),$(shell \
+	$(CC) -E -D_FILE_OFFSET_BITS=64 -DFUSE_USE_VERSION=31 -include fuse3/fuse.h -x c /dev/null >/dev/null 2>&1 && echo -lfuse3))
+COMMAND	:= $(filter-out kmem/info/table$(if $(SMARTCOLS),_none).c kmem/names_$(if $(LIBDW),elf,dw).c kmem/top/screen$(if $(NCURSES),_none).c \
+	kmem/fs/mount$(if $(FUSE),_none).c,$(wildcard kmem/*.c kmem/*/*.c))
 COMMAND_OBJ := $(COMMAND:%.c=$(BUILD)/obj/%.o)
 $(BUILD)/obj/kmem/%.o: kmem/%.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) -Isrc -Ikmem -I$(BUILD) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 # libc stands first: the command has no objects of ours, so prctl, setrlimit and vfork are libc's, and the library does not start in it.
 $(BUILD)/kmem: $(COMMAND_OBJ) $(BUILD)/libkmem.a
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) $(LIBDW) $(NCURSES) -lc $(BUILD)/libkmem.a -lm $(LDLIBS)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) $(LIBDW) $(NCURSES) $(FUSE) -lc $(BUILD)/libkmem.a -lm $(LDLIBS)
 
 include packaging/install.mk
 -include bench/bench.mk

@@ -1,7 +1,8 @@
 /*
  * A request to a running program: it is written into the process's mailbox (src/cache/mail.h), which the next miss
  * there serves, and the answer is waited for. Invariant: nothing but that mailbox is written to, at an address that the
- * process's own record names; what is not served in time is taken back.
+ * process's own record names, of the very memory that the record was read in, whatever program the process has become
+ * since; what is not served in time is taken back.
  */
 #define _GNU_SOURCE
 #include "ask.h"
@@ -20,6 +21,18 @@
 #define MOST_WAIT_S	3600
 #define STEP_US		2000u
 
+/* What became of a request. */
+enum answer {
+	ANSWER_DONE,
+	ANSWER_REFUSED,			/* asking->error says why */
+	ANSWER_UNREADABLE,		/* asking->target.result says why */
+	ANSWER_OLDER, ANSWER_OFF, ANSWER_LEAN,	/* there is no mailbox; or not by options; or nobody to serve it */
+	ANSWER_OTHER_MAIL, ANSWER_NO_REPORT,
+	ANSWER_CLASH,			/* somebody else's request was served */
+	ANSWER_LATE,
+	ANSWERS
+};
+
 struct asking {
 	const char *command;		/* the subcommand, for what it says */
 	kmem_why_not *why_not;
@@ -30,7 +43,11 @@ struct asking {
 	uint32_t number;
 	struct km_mail_request request;
 	unsigned wait_ms;
+	int error;
+	struct km_mail_report read;	/* of a look */
 };
+
+bool (*kmem_ask_goes_on)(void);
 
 #define PLACE(asking, member) ((asking)->mail + offsetof(struct km_mail, member))
 
@@ -42,35 +59,29 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-static int unreadable(const struct asking *asking)
-{
-	return info_complain(asking->command, asking->pid, asking->target.result, asking->target.version);
-}
-
-/* The mailbox of the copy that is in use; NULL: *status says why. */
-static char *find_mail(struct asking *asking, int *status)
+/* The mailbox of the copy that is in use. */
+static enum answer find_mail(struct asking *asking)
 {
 	static struct info_root roots[INFO_MAX_ROOTS];
-	size_t count = target_roots_in_use(&asking->target, roots);
 	const struct km_root *record = &roots[0].record;
 
-	*status = 1;
-	if (count && layout_has(&roots[0].layout, "root.mail_report"))
+	if (!target_bind(&asking->target))
+		return ANSWER_UNREADABLE;
+	/* The number may be another process's by now: a caller who can tell looks behind the bind. */
+	if (kmem_ask_goes_on && !kmem_ask_goes_on())
+		return ANSWER_LATE;
+	if (!target_roots_in_use(&asking->target, roots))
+		return ANSWER_UNREADABLE;
+	if (layout_has(&roots[0].layout, "root.mail_report"))
 		asking->report = (const char *)(uintptr_t)record->mail_report;
-	if (!count)
-		*status = unreadable(asking);
-	else if (!layout_has(&roots[0].layout, "root.mail root.control"))
-		kmem_failed(1, asking->command, "%d: runs libkmem %s, which can't be asked", asking->pid,
-			    asking->target.version);
-	else if (record->control == KM_CONTROL_OFF)
-		kmem_failed(1, asking->command, "%d: runs with KMEM_OPTIONS=control:0, and can't be asked",
-			    asking->pid);
-	else if (record->control != KM_CONTROL_ON || !record->mail)
-		kmem_failed(1, asking->command, "%d: is linked without debugging (-Wl,-u,kmem_cache_validate)",
-			    asking->pid);
-	else
-		return (char *)(uintptr_t)record->mail;
-	return NULL;
+	if (!layout_has(&roots[0].layout, "root.mail root.control"))
+		return ANSWER_OLDER;
+	if (record->control == KM_CONTROL_OFF)
+		return ANSWER_OFF;
+	if (record->control != KM_CONTROL_ON || !record->mail)
+		return ANSWER_LEAN;
+	asking->mail = (char *)(uintptr_t)record->mail;
+	return ANSWER_DONE;
 }
 
 /* False: it could not be written. */
@@ -83,98 +94,174 @@ static bool ask(struct asking *asking, const struct km_mail *before)
 	       target_write(&asking->target, PLACE(asking, asked), &asking->number, sizeof(asking->number));
 }
 
-static int say(const struct asking *asking, const struct km_mail *mail)
+static enum answer judge(struct asking *asking, const struct km_mail *mail)
 {
 	if (memcmp(&mail->done, &asking->request, sizeof(mail->done)))
-		return kmem_failed(1, asking->command, "%d: somebody else asked at the same time: try again",
-				   asking->pid);
-	return mail->result ? asking->why_not(asking->pid, &asking->request, -mail->result) : 0;
+		return ANSWER_CLASH;
+	asking->error = -mail->result;
+	return mail->result ? ANSWER_REFUSED : ANSWER_DONE;
 }
 
-/* Nobody answered: the request is taken back, unless it is served just now. */
-static int give_up(struct asking *asking, const struct km_mail *mail)
-{
-	target_write(&asking->target, PLACE(asking, asked), &mail->answered, sizeof(mail->answered));
-	return kmem_failed(1, asking->command,
-			   "%d: no answer in %u s: it neither got nor gave back memory that was not ready. "
-			   "Try again while it works, or with --wait", asking->pid, asking->wait_ms / 1000);
-}
-
-static int wait_for_answer(struct asking *asking)
+static enum answer wait_for_answer(struct asking *asking)
 {
 	uint64_t end = now_ms() + asking->wait_ms;
 	struct km_mail mail;
 
 	for (;;) {
 		if (!target_read(&asking->target, &mail, asking->mail, sizeof(mail)))
-			return unreadable(asking);
+			return ANSWER_UNREADABLE;
 		if (mail.answered == asking->number)
-			return say(asking, &mail);
-		if (now_ms() >= end)
-			return give_up(asking, &mail);
+			return judge(asking, &mail);
+		if (now_ms() >= end || (kmem_ask_goes_on && !kmem_ask_goes_on()))
+			break;
 		usleep(STEP_US);
+	}
+	/* Nobody answered: the request is taken back, unless it is served just now. */
+	target_write(&asking->target, PLACE(asking, asked), &mail.answered, sizeof(mail.answered));
+	return ANSWER_LATE;
+}
+
+static enum answer read_report(struct asking *asking)
+{
+	if (!target_read(&asking->target, &asking->read, asking->report, sizeof(asking->read)))
+		return ANSWER_UNREADABLE;
+	return asking->read.number != asking->number || asking->read.length > sizeof(asking->read.text) ?
+	       ANSWER_CLASH : ANSWER_DONE;
+}
+
+static enum answer ask_and_wait(struct asking *asking)
+{
+	const bool looks = asking->request.command == KM_MAIL_VALIDATE;
+	enum answer answer = find_mail(asking);
+	struct km_mail before;
+
+	if (answer)
+		return answer;
+	if (!target_read(&asking->target, &before, asking->mail, sizeof(before)))
+		return ANSWER_UNREADABLE;
+	if (before.version != KM_MAIL_VERSION)
+		return ANSWER_OTHER_MAIL;
+	if (looks && !asking->report)
+		return ANSWER_NO_REPORT;
+	if (!ask(asking, &before))
+		return ANSWER_UNREADABLE;
+	answer = wait_for_answer(asking);
+	return answer || !looks ? answer : read_report(asking);
+}
+
+static enum answer exchange(struct asking *asking)
+{
+	enum answer answer = ask_and_wait(asking);
+
+	target_let_go(&asking->target);
+	return answer;
+}
+
+/* ------------------------------------------------------------------ what is said */
+
+static int complain(const struct asking *asking, enum answer answer)
+{
+	const char *command = asking->command, *version = asking->target.version;
+	const int pid = asking->pid;
+
+	switch (answer) {
+	case ANSWER_REFUSED:
+		return asking->why_not(pid, &asking->request, asking->error);
+	case ANSWER_OLDER:
+		return kmem_failed(1, command, "%d: runs libkmem %s, which can't be asked", pid, version);
+	case ANSWER_OFF:
+		return kmem_failed(1, command, "%d: runs with KMEM_OPTIONS=control:0, and can't be asked", pid);
+	case ANSWER_LEAN:
+		return kmem_failed(1, command, "%d: is linked without debugging (-Wl,-u,kmem_cache_validate)", pid);
+	case ANSWER_OTHER_MAIL:
+		return kmem_failed(1, command, "%d: its mailbox is another: use the kmem that came with it", pid);
+	case ANSWER_NO_REPORT:
+		return kmem_failed(1, command, "%d: runs libkmem %s, which can't look for damages for others", pid,
+				   version);
+	case ANSWER_CLASH:
+		return kmem_failed(1, command, "%d: somebody else asked at the same time: try again", pid);
+	case ANSWER_LATE:
+		if (strchr("Tt", target_state(asking->target.pid)))
+			return kmem_failed(1, command, "%d: no answer in %u s: it is stopped", pid,
+					   asking->wait_ms / 1000);
+		return kmem_failed(1, command,
+				   "%d: no answer in %u s: it neither got nor gave back memory that was not ready. "
+				   "Try again while it works, or with --wait", pid, asking->wait_ms / 1000);
+	default:
+		if (asking->target.result == INFO_GONE && asking->mail)
+			return kmem_failed(1, command, "%d: has ended, or is another program now", pid);
+		return info_complain(command, pid, asking->target.result, version);
 	}
 }
 
-/* The report of a look: its lines, and how many damages there are. */
-static int tell_report(struct asking *asking)
+/* The report of a look: its lines, of printable characters, and how many damages there are. */
+static int tell_report(const struct asking *asking)
 {
-	static struct km_mail_report report;
+	char text[sizeof(asking->read.text) + 1], *line = text, *end;
 
-	if (!target_read(&asking->target, &report, asking->report, sizeof(report)))
-		return unreadable(asking);
-	if (report.number != asking->number || report.length > sizeof(report.text))
-		return kmem_failed(1, asking->command, "%d: somebody else asked at the same time: try again",
-				   asking->pid);
-	fwrite(report.text, 1, report.length, stdout);
-	printf("%s: %u damages\n", asking->request.cache, report.damages);
+	memcpy(text, asking->read.text, asking->read.length);
+	text[asking->read.length] = '\0';
+	while ((end = strchr(line, '\n'))) {
+		*end = '\0';
+		info_printable(line, line, (size_t)(end - line) + 1);
+		puts(line);
+		line = end + 1;
+	}
+	info_printable(line, line, strlen(line) + 1);
+	fputs(line, stdout);
+	printf("%s: %u damages\n", asking->request.cache, asking->read.damages);
 	if (fflush(stdout) || ferror(stdout))
 		return kmem_failed(1, asking->command, "writing: %s", strerror(errno));
-	return report.damages != 0;
+	return asking->read.damages != 0;
 }
 
 int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *request, unsigned wait_ms,
 	     kmem_why_not *why_not)
 {
-	const bool looks = request->command == KM_MAIL_VALIDATE;
 	struct asking asking = {
 		.command = command, .why_not = why_not,
 		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
 	};
-	struct km_mail before;
-	int status;
+	enum answer answer = exchange(&asking);
 
-	asking.mail = find_mail(&asking, &status);
-	if (!asking.mail)
-		return status;
-	if (!target_read(&asking.target, &before, asking.mail, sizeof(before)))
-		return unreadable(&asking);
-	if (before.version != KM_MAIL_VERSION)
-		return kmem_failed(1, command, "%d: its mailbox is another: use the kmem that came with it", pid);
-	if (looks && !asking.report)
-		return kmem_failed(1, command, "%d: runs libkmem %s, which can't look for damages for others", pid,
-				   asking.target.version);
-	if (!ask(&asking, &before))
-		return unreadable(&asking);
-	status = wait_for_answer(&asking);
-	return status || !looks ? status : tell_report(&asking);
+	if (answer)
+		return complain(&asking, answer);
+	return request->command == KM_MAIL_VALIDATE ? tell_report(&asking) : 0;
+}
+
+int kmem_ask_quietly(pid_t pid, const struct km_mail_request *request, unsigned wait_ms)
+{
+	static const int errors[ANSWERS] = {
+		[ANSWER_OLDER] = EOPNOTSUPP, [ANSWER_OFF] = EPERM, [ANSWER_LEAN] = EOPNOTSUPP,
+		[ANSWER_OTHER_MAIL] = EPROTO, [ANSWER_NO_REPORT] = EOPNOTSUPP, [ANSWER_CLASH] = EBUSY,
+		[ANSWER_LATE] = ETIMEDOUT,
+	};
+	struct asking asking = {
+		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
+	};
+	enum answer answer = exchange(&asking);
+
+	if (answer == ANSWER_REFUSED)
+		return asking.error > 0 && asking.error < 4096 ? asking.error : EPROTO;
+	if (answer == ANSWER_UNREADABLE)
+		return info_errno(asking.target.result);
+	if (!answer && request->command == KM_MAIL_VALIDATE)
+		return asking.read.damages ? EIO : 0;
+	return errors[answer];
 }
 
 void kmem_tell(pid_t pid, const struct km_mail_request *request, unsigned wait_ms)
 {
-	static struct info_root roots[INFO_MAX_ROOTS];
 	struct asking asking = { .target = { .pid = target_thread(pid) }, .pid = pid, .request = *request };
 	uint64_t end = now_ms() + wait_ms;
 	struct km_mail mail;
 
-	if (!target_roots_in_use(&asking.target, roots) || !roots[0].record.mail)
-		return;
-	asking.mail = (char *)(uintptr_t)roots[0].record.mail;
-	if (!target_read(&asking.target, &mail, asking.mail, sizeof(mail)) || !ask(&asking, &mail))
-		return;
-	while (target_read(&asking.target, &mail, asking.mail, sizeof(mail)) && mail.answered != asking.number &&
-	       now_ms() < end)
-		usleep(STEP_US);
+	if (find_mail(&asking) == ANSWER_DONE && target_read(&asking.target, &mail, asking.mail, sizeof(mail)) &&
+	    mail.version == KM_MAIL_VERSION && ask(&asking, &mail))
+		while (target_read(&asking.target, &mail, asking.mail, sizeof(mail)) &&
+		       mail.answered != asking.number && now_ms() < end)
+			usleep(STEP_US);
+	target_let_go(&asking.target);
 }
 
 unsigned kmem_ask_wait(const char *command, const char *text)

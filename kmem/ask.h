@@ -2,6 +2,7 @@
 #ifndef KMEM_COMMAND_ASK_H
 #define KMEM_COMMAND_ASK_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "cache/mail.h"
@@ -15,7 +16,15 @@ typedef int kmem_why_not(pid_t pid, const struct km_mail_request *request, int e
  * status is 1 where there is a damage. */
 int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *request, unsigned wait_ms,
 	     kmem_why_not *why_not);
-/* The same, of which nothing is said; where it is not served in time it stays. */
+/*
+ * The same, of which nothing is said: 0, or an errno. What the process refuses is the errno that it gives; ETIMEDOUT:
+ * it did not serve it in time; EPERM: its options refuse requests; EOPNOTSUPP: it has nobody who would serve this one;
+ * EBUSY: somebody else asked at the same time; EIO: a look found damages; else that of info_errno.
+ */
+int kmem_ask_quietly(pid_t pid, const struct km_mail_request *request, unsigned wait_ms);
+/* False: nothing is waited for any more. NULL: it goes on. */
+extern bool (*kmem_ask_goes_on)(void);
+/* A request of which nothing is said; where it is not served in time it stays. */
 void kmem_tell(pid_t pid, const struct km_mail_request *request, unsigned wait_ms);
 /* Milliseconds of --wait=SECONDS, or wrong usage. */
 unsigned kmem_ask_wait(const char *command, const char *text);

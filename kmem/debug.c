@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "ask.h"
-#include "info/info.h"
+#include "info/print.h"
 #include "kmem.h"
 
 static const char usage_text[] =
@@ -83,8 +83,8 @@ static int list(pid_t pid)
 	for (size_t i = 0; i < snapshot.count; i++) {
 		const struct info_cache *cache = &snapshot.caches[i];
 
-		printf("%-32s %-8s %10lu %10lu\n", cache->stats.name, spell(cache->carried, text),
-		       cache->stats.active_objects, cache->debugged);
+		printf("%-32s %-8s %10s %10s\n", cache->stats.name, spell(cache->carried, text),
+		       COUNT(cache->stats.active_objects), COUNT(cache->debugged));
 	}
 	snapshot_clear(&snapshot);
 	if (fflush(stdout) || ferror(stdout))
@@ -153,19 +153,11 @@ int cmd_debug(int argc, char **argv)
 	bool leaks = false;
 	int code;
 
-	opterr = 0;
-	while ((code = getopt_long(argc, argv, "+:", known, NULL)) != -1) {
-		if (code == 'h')
-			kmem_help(usage_text);
-		if (code == ':')
-			kmem_usage("debug", "%s needs a value", argv[optind - 1]);
-		if (code == '?')
-			kmem_usage("debug", "unknown option '%s'", argv[optind - 1]);
+	while ((code = kmem_next_option("debug", usage_text, argc, argv, "+:", known)) != -1)
 		if (code == 'l')
 			leaks = true;
 		else
 			wait_ms = kmem_ask_wait("debug", optarg);
-	}
 	argc -= optind;
 	argv += optind;
 	if (!argc || !info_is_number(argv[0]))

@@ -4,11 +4,16 @@
 #include "kmem.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
 #include <kmem/kmem.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "cache/cache.h"
 
@@ -20,9 +25,12 @@ static const char help_text[] =
 	"       kmem bench BENCH... [OPTION...]                  measure\n"
 	"       kmem debug PID [CACHE LETTERS]                   debug one that runs\n"
 	"       kmem shrink PID [CACHE]                          give back what is free\n"
+	"       kmem account PID on | off                        malloc in groups' names\n"
 	"       kmem leaks [OPTION...] PID | CORE                what is lost or grows\n"
 	"       kmem who PID|CORE ADDRESS...                     whose an address is\n"
 	"       kmem profile [OPTION...] PID                     who has its memory\n"
+	"       kmem fs [--snapshot] PID DIR                     files as the kernel's\n"
+	"       kmem metrics [OPTION...] PID | FILE              for Prometheus\n"
 	"       kmem symbols [FILE]                              name functions\n"
 	"       kmem --help | --version\n"
 	"Each subcommand has --help. The manual page kmem(1) says the rest.\n";
@@ -40,8 +48,11 @@ static const struct {
 	{ "top", cmd_top },
 	{ "diff", cmd_diff },
 	{ "shrink", cmd_shrink },
+	{ "account", cmd_account },
 	{ "who", cmd_who },
 	{ "leaks", cmd_leaks },
+	{ "fs", cmd_fs },
+	{ "metrics", cmd_metrics },
 };
 
 /* "run, info, ...", for who asks for another. */
@@ -108,6 +119,21 @@ _Noreturn void kmem_help(const char *text)
 	exit(0);
 }
 
+int kmem_next_option(const char *command, const char *help, int argc, char **argv, const char *short_ones,
+		     const struct option *known)
+{
+	opterr = 0;
+	int code = getopt_long(argc, argv, short_ones, known, NULL);
+
+	if (code == 'h')
+		kmem_help(help);
+	if (code == ':')
+		kmem_usage(command, "%s needs a value", argv[optind - 1]);
+	if (code == '?')
+		kmem_usage(command, "unknown option '%s'", argv[optind - 1]);
+	return code;
+}
+
 /* The variables speak to others, each of which says what is wrong with them: the program of `kmem run`, the workers of
  * `kmem bench`; `kmem info` looks at one that has long read its own. */
 bool km_options_for_others(void)
@@ -115,8 +141,37 @@ bool km_options_for_others(void)
 	return true;
 }
 
+/* A file that somebody else shortens while it is mapped here, by libdw too: what is gone of it reads as zeros. */
+static void fill_with_zeros(int number, siginfo_t *info, void *context)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	void *at = (void *)((uintptr_t)info->si_addr & -page);
+	int error = errno;
+
+	(void)context;
+	/* Without one, the same access ends the command. */
+	if (info->si_code != BUS_ADRERR ||
+	    mmap(at, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		signal(number, SIG_DFL);
+	errno = error;
+}
+
+/* No file that is opened here, another process's memory for one, is where a line is written: of those that are closed
+ * each gets one that can't be written to, or read. A program that is started has them closed, as it was. */
+static void keep_standard_files(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 &&
+		    open("/dev/null", (fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC) != fd)
+			_exit(1);
+}
+
 int main(int argc, char **argv)
 {
+	const struct sigaction shortened = { .sa_sigaction = fill_with_zeros, .sa_flags = SA_SIGINFO };
+
+	keep_standard_files();
+	sigaction(SIGBUS, &shortened, NULL);
 	if (argc < 2)
 		kmem_usage("", "which command? There are %s; kmem --help says more", names_of_commands());
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))

@@ -5,6 +5,7 @@
 #ifndef KMEM_COMMAND_H
 #define KMEM_COMMAND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* argv[0] is the subcommand's name; each returns the exit status. */
@@ -17,8 +18,11 @@ int cmd_profile(int argc, char **argv);
 int cmd_top(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
 int cmd_shrink(int argc, char **argv);
+int cmd_account(int argc, char **argv);
 int cmd_leaks(int argc, char **argv);
 int cmd_who(int argc, char **argv);
+int cmd_fs(int argc, char **argv);
+int cmd_metrics(int argc, char **argv);
 
 /* fail.c: words for --fail by which the functions that `settings` names as callers are found which the program, of that
  * name, keeps to itself: each behind a comma, as many as `bytes` have room for. */
@@ -26,12 +30,26 @@ void kmem_fail_callers(const char *settings, const char *program, const char *na
 
 /* Print the text and exit with 0, or with 1 where it can't be printed. */
 _Noreturn void kmem_help(const char *text);
+/*
+ * The next option of a subcommand, as getopt_long has it of `short_ones` and `known`, its value in optarg; -1 behind
+ * the last one, and optind is the first word that is none. 'h' prints `help` and ends the command with 0; one that is
+ * not known, or has no value, ends it as kmem_usage does. short_ones begins with ":", or with "+:" where the first word
+ * that is no option ends them.
+ */
+struct option;
+int kmem_next_option(const char *command, const char *help, int argc, char **argv, const char *short_ones,
+		     const struct option *known);
 /* "kmem COMMAND: ..." and exit with 2. */
 _Noreturn void kmem_usage(const char *command, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /* The same line, and `status` returned, for `return kmem_failed(...)`. */
 int kmem_failed(int status, const char *command, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* replace.c: may there be a file of that name, or a new one in its place? False: it was said why not. */
+bool kmem_is_replaceable(const char *command, const char *path);
+/* A file with what `fill` writes (0 or an errno) takes the place of that one; 0, or 1 and it was said why. */
+int kmem_replace(const char *command, const char *path, int (*fill)(int fd, void *arg), void *arg);
 
 /* Memory, or the command ends with one line and status 1. */
 void *kmem_need(void *memory);

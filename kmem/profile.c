@@ -27,6 +27,7 @@
 #define MOST_FILES	8u
 #define MOST_SITES	65536u
 #define MOST_EACH	4096u
+#define MOST_SLOTS	(1u << 20)
 #define SHOWN		10u
 
 static const char usage_text[] =
@@ -66,6 +67,9 @@ static void interrupt(int number)
 struct reading {
 	struct km_profile_record head;
 	char *sites;			/* head.sites of head.site_bytes each */
+	struct sum {
+		uint64_t bytes, parts;
+	} *out;				/* of each site */
 };
 
 static const struct km_profile_site *site_at(const struct reading *reading, size_t i)
@@ -99,6 +103,8 @@ static bool is_sound(const struct km_profile_record *head)
 {
 	return head->site_bytes >= sizeof(struct km_profile_site) && head->site_bytes <= MOST_EACH &&
 	       head->site_bytes % sizeof(uint64_t) == 0 && head->sites && head->sites <= MOST_SITES &&
+	       head->slots && head->slots <= MOST_SLOTS && head->slot_bytes >= sizeof(struct km_profile_slot) &&
+	       head->slot_bytes <= MOST_EACH && head->slot_bytes % sizeof(uint64_t) == 0 &&
 	       head->frames == KM_PROFILE_FRAMES && head->mean;
 }
 
@@ -109,6 +115,31 @@ static bool read_head(struct target *target, pid_t pid, const void *from, struct
 	if (head->version != KM_PROFILE_VERSION)
 		kmem_failed(1, "profile", "%d: its record is another: use the kmem that came with it", pid);
 	return head->version == KM_PROFILE_VERSION;
+}
+
+/* What a site has out is said by the samples that are out. */
+static void add_out(struct reading *reading, const struct km_profile_slot *slot)
+{
+	const uint64_t bytes = slot->what & KM_PROFILE_MOST_BYTES, site = slot->what >> KM_PROFILE_SITE_SHIFT;
+
+	if (slot->p <= 1 || !bytes || site >= reading->head.sites)
+		return;
+	const double times = km_profile_times((double)bytes / (double)reading->head.mean);
+	reading->out[site].bytes += (uint64_t)((double)bytes * times + 0.5);
+	reading->out[site].parts += (uint64_t)(KM_PROFILE_PART * times + 0.5);
+}
+
+static bool read_slots(struct target *target, struct reading *reading)
+{
+	const struct km_profile_record *head = &reading->head;
+	char *slots = kmem_need(calloc(head->slots, head->slot_bytes));
+	bool read = target_read(target, slots, head->slot, (size_t)head->slots * head->slot_bytes);
+
+	reading->out = kmem_need(calloc(head->sites, sizeof(*reading->out)));
+	for (size_t i = 0; read && i < head->slots; i++)
+		add_out(reading, (const void *)(slots + i * head->slot_bytes));
+	free(slots);
+	return read;
 }
 
 /* All of it; false: it was said why. */
@@ -122,7 +153,8 @@ static bool read_all(struct target *target, pid_t pid, const void *from, struct 
 	}
 	size_t bytes = (size_t)reading->head.sites * reading->head.site_bytes;
 	reading->sites = kmem_need(calloc(1, bytes));
-	if (!target_read(target, reading->sites, reading->head.site, bytes))
+	/* A sample is added to its site before it is in a slot: so nobody has more out than was allocated. */
+	if (!read_slots(target, reading) || !target_read(target, reading->sites, reading->head.site, bytes))
 		return unreadable(target, pid);
 	return true;
 }
@@ -153,9 +185,14 @@ static bool is_wanted(const struct wish *wish, const struct km_profile_site *sit
 	       (!wish->group || !strcmp(group, wish->group) || (site->group && !strcmp(number, wish->group)));
 }
 
+static uint64_t parts_of(const struct km_profile_site *site)
+{
+	return site->each ? (uint64_t)((double)site->bytes / site->each * KM_PROFILE_PART) : site->parts;
+}
+
 /* before: the same place earlier; NULL: there was nothing. */
 static void add_stack(struct profile *profile, const struct wish *wish, const struct km_profile_site *site,
-		      const struct km_profile_site *before)
+		      const struct sum *out, const struct km_profile_site *before)
 {
 	const char *cache = text_of(site->cache, sizeof(site->cache));
 	const char *group = text_of(site->group_name, sizeof(site->group_name));
@@ -167,8 +204,8 @@ static void add_stack(struct profile *profile, const struct wish *wish, const st
 	struct stack *stack = &profile->stack[profile->stacks++];
 	*stack = (struct stack){
 		.bytes = less(site->bytes, before ? before->bytes : 0),
-		.parts = less(site->parts, before ? before->parts : 0),
-		.out_bytes = less(site->bytes, site->freed_bytes), .out_parts = less(site->parts, site->freed_parts),
+		.parts = less(parts_of(site), before ? parts_of(before) : 0),
+		.out_bytes = out->bytes < site->bytes ? out->bytes : site->bytes, .out_parts = out->parts,
 		.samples = (uint32_t)less(site->samples, before ? before->samples : 0),
 		.cache = *cache ? cache : "large", .group = group, .depth = depth,
 		.frame = kmem_need(calloc(depth + 1, sizeof(*stack->frame))),
@@ -201,7 +238,7 @@ static void build(struct profile *profile, const struct wish *wish, const struct
 		const struct km_profile_site *old = follows ? site_at(before, i) : NULL;
 
 		if (site->hash > 1 && site->depth)
-			add_stack(profile, wish, site, old && old->hash == site->hash ? old : NULL);
+			add_stack(profile, wish, site, &now->out[i], old && old->hash == site->hash ? old : NULL);
 	}
 	qsort(profile->stack, profile->stacks, sizeof(*profile->stack), by_out);
 }
@@ -246,7 +283,26 @@ static void add_row(struct row *rows, size_t *count, const char *name, const str
 	rows[i].out += stack->out_bytes;
 }
 
-/* By the function that has called the library. */
+/* Does it get memory for others? Then who has called it says more. */
+static bool is_wrapper(const char *name)
+{
+	return strcasestr(name, "alloc") || strcasestr(name, "strdup") || !strncmp(name, "operator new", 12);
+}
+
+/* The function that has asked for the memory. */
+static const char *asker(const struct profile *profile, const struct stack *stack)
+{
+	for (unsigned i = 0; i < stack->depth; i++)
+		for (unsigned step = 0; step < profile_steps(profile, stack->frame[i]); step++) {
+			const char *name = profile_frame_name(profile, stack->frame[i], step);
+
+			if (!is_wrapper(name))
+				return name;
+		}
+	return profile_frame_name(profile, stack->frame[0], 0);
+}
+
+/* By the function that has called the library, or a function that does so for others. */
 static void print(const struct profile *profile)
 {
 	struct row *rows = kmem_need(calloc(profile->stacks + 1, sizeof(*rows)));
@@ -259,7 +315,7 @@ static void print(const struct profile *profile)
 
 		bytes += stack->bytes;
 		out += stack->out_bytes;
-		add_row(rows, &count, profile_frame_name(profile, stack->frame[0], 0), stack);
+		add_row(rows, &count, asker(profile, stack), stack);
 	}
 	printf("%d (%s): %.1f s, %llu samples, one for %s on the average\n", (int)profile->pid, profile->program,
 	       (double)profile->ms / 1000, (unsigned long long)profile->samples, amount(profile->mean, text[0]));
@@ -299,30 +355,38 @@ static unsigned format_of(const char *name)
 	kmem_usage("profile", "--output: '%s' ends in none of .pb.gz, .html, .svg, .txt", name);
 }
 
-static int write_file(const struct profile *profile, const char *name)
+struct filling {
+	const struct profile *profile;
+	const char *name;
+};
+
+/* 0 or an errno. */
+static int fill_file(int fd, void *arg)
 {
-	FILE *to = fopen(name, "we");
+	const struct filling *filling = arg;
+	FILE *to = fdopen(dup(fd), "w");
 
 	if (!to)
-		return kmem_failed(1, "profile", "%s: %s", name, strerror(errno));
-	bool done = formats[format_of(name)].write(profile, to);
-	if (fclose(to) || !done)
-		return kmem_failed(1, "profile", "%s: %s", name, strerror(errno));
-	printf("%s\n", name);
-	return 0;
+		return errno;
+	int error = formats[format_of(filling->name)].write(filling->profile, to) ? 0 : errno ?: EIO;
+	return fclose(to) && !error ? errno : error;
+}
+
+static int write_file(const struct profile *profile, const char *name)
+{
+	int status = kmem_replace("profile", name, fill_file, &(struct filling){ profile, name });
+
+	if (!status)
+		printf("%s\n", name);
+	return status;
 }
 
 static int write_files(const struct profile *profile, const struct wish *wish)
 {
-	char page[32], message[32];
 	int status = 0;
 
-	snprintf(message, sizeof(message), "kmem.%d.pb.gz", (int)profile->pid);
-	snprintf(page, sizeof(page), "kmem.%d.html", (int)profile->pid);
 	for (unsigned i = 0; i < wish->files; i++)
 		status |= write_file(profile, wish->file[i]);
-	if (!wish->files)
-		status = write_file(profile, message) | write_file(profile, page);
 	if (fflush(stdout) || ferror(stdout))
 		return kmem_failed(1, "profile", "writing: %s", strerror(errno));
 	return status;
@@ -354,11 +418,12 @@ static uint64_t now_ms(void)
 
 static void sleep_until(uint64_t end)
 {
-	struct sigaction action = { .sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction action = { .sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND }, before;
 
-	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGINT, &action, &before);
 	for (uint64_t now; !interrupted && (now = now_ms()) < end;)
 		usleep(1000u * (unsigned)(end - now < 100 ? end - now : 100));
+	sigaction(SIGINT, &before, NULL);
 }
 
 static int why_not(pid_t pid, const struct km_mail_request *request, int error)
@@ -409,8 +474,20 @@ static int look_at(struct target *target, const struct wish *wish, const void *f
 	return !read_all(target, wish->pid, from, now);
 }
 
+/* What can't be written is known before the samples are taken. */
+static bool can_write(const struct wish *wish)
+{
+	bool all = true;
+
+	for (unsigned i = 0; all && i < wish->files; i++)
+		all = kmem_is_replaceable("profile", wish->file[i]);
+	return all;
+}
+
 static int run(const struct wish *wish)
 {
+	if (!can_write(wish))
+		return 1;
 	struct target target = { .pid = target_thread(wish->pid) };
 	struct profile profile = { .pid = wish->pid };
 	struct reading before = { .sites = NULL }, now = { .sites = NULL };
@@ -486,6 +563,20 @@ static void read_option(struct wish *wish, int code)
 	}
 }
 
+/* Where none is named. */
+static void add_own_files(struct wish *wish)
+{
+	static const char *const ends[] = { ".pb.gz", ".html" };
+
+	for (size_t i = 0; i < km_array_count(ends); i++) {
+		char *name;
+
+		if (asprintf(&name, "kmem.%d%s", (int)wish->pid, ends[i]) < 0)
+			kmem_need(NULL);
+		wish->file[wish->files++] = name;
+	}
+}
+
 int cmd_profile(int argc, char **argv)
 {
 	static const struct option known[] = {
@@ -497,18 +588,12 @@ int cmd_profile(int argc, char **argv)
 	struct wish wish = { .mean = KM_PROFILE_MEAN, .wait_ms = KMEM_ASK_MS };
 	int code;
 
-	opterr = 0;
-	while ((code = getopt_long(argc, argv, ":s:m:c:g:o:w:", known, NULL)) != -1) {
-		if (code == 'h')
-			kmem_help(usage_text);
-		if (code == ':')
-			kmem_usage("profile", "%s needs a value", argv[optind - 1]);
-		if (code == '?')
-			kmem_usage("profile", "unknown option '%s'", argv[optind - 1]);
+	while ((code = kmem_next_option("profile", usage_text, argc, argv, ":s:m:c:g:o:w:", known)) != -1)
 		read_option(&wish, code);
-	}
 	if (argc - optind != 1 || !info_is_number(argv[optind]))
 		kmem_usage("profile", "which process? its number");
 	wish.pid = atoi(argv[optind]);
+	if (!wish.files)
+		add_own_files(&wish);
 	return run(&wish);
 }

@@ -60,6 +60,9 @@ void profile_name_all(struct profile *profile);
 const char *profile_frame_name(const struct profile *profile, unsigned frame, unsigned step);
 unsigned profile_steps(const struct profile *profile, unsigned frame);
 
+/* profile_jit.c: of code that the program made; NULL: it does not say. */
+const char *profile_jit_name(const struct profile *profile, uint64_t pc);
+
 /* profile_pprof.c: profile.proto, in gzip's format. profile_flame.c: a page, a picture, or a line for each stack.
  * False: it could not be written, errno says why. */
 bool profile_write_pprof(const struct profile *profile, FILE *to);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "info/info.h"
 #include "kmem.h"
 #include "names.h"
 #include "profile.h"
@@ -98,16 +99,17 @@ static struct image *open_image(const struct profile *profile, const struct mapp
 
 static unsigned function_of(struct profile *profile, const struct name *name)
 {
-	const char *source = name->source ?: "";
+	char *function = info_printable_copy(name->function), *source = info_printable_copy(name->source ?: "");
 
 	for (size_t i = profile->functions; i-- > 0;)
-		if (!strcmp(profile->function[i].name, name->function) && !strcmp(profile->function[i].source, source))
+		if (!strcmp(profile->function[i].name, function) && !strcmp(profile->function[i].source, source)) {
+			free(function);
+			free(source);
 			return (unsigned)i;
+		}
 	profile->function = kmem_grow(profile->function, profile->functions, &profile->function_room,
 				      sizeof(*profile->function));
-	profile->function[profile->functions] = (struct function){
-		kmem_need(strdup(name->function)), kmem_need(strdup(source)),
-	};
+	profile->function[profile->functions] = (struct function){ function, source };
 	return (unsigned)profile->functions++;
 }
 
@@ -119,6 +121,12 @@ static void name_frame(struct profile *profile, struct frame *frame)
 	uint64_t address = image && image->bytes ? address_in(image, mapped, frame->pc - 1) : 0;
 	const struct name *names;
 	size_t count = address ? names_of(image, address, &names) : 0;
+	struct name made = { .function = mapped ? NULL : profile_jit_name(profile, frame->pc - 1) };
+
+	if (made.function) {
+		names = &made;
+		count = 1;
+	}
 
 	frame->steps = kmem_need(calloc(count + 1, sizeof(*frame->steps)));
 	frame->count = (unsigned)count;
@@ -154,5 +162,6 @@ const char *profile_frame_name(const struct profile *profile, unsigned number, u
 			 (unsigned long long)(frame->pc - mapped->start + mapped->offset));
 	else
 		snprintf(text, sizeof(*texts), "0x%llx", (unsigned long long)frame->pc);
+	info_printable(text, text, sizeof(*texts));
 	return text;
 }

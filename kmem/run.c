@@ -168,9 +168,8 @@ static int parse(int argc, char **argv, struct run_options *options)
 	static const char *const disciplines[] = { "auto", "rseq", "cmpxchg", "lock", NULL };
 	int code;
 
-	opterr = 0;
 	/* "+": what follows the program's name is the program's. */
-	while ((code = getopt_long(argc, argv, "+:", known, NULL)) != -1) {
+	while ((code = kmem_next_option("run", usage_text, argc, argv, "+:", known)) != -1) {
 		switch (code) {
 		case 'e':
 			check_name("engine", options->engine = optarg, engines);
@@ -205,12 +204,6 @@ static int parse(int argc, char **argv, struct run_options *options)
 		case 'k':
 			options->leaks = file_of("leaks", optarg);
 			break;
-		case 'h':
-			kmem_help(usage_text);
-		case ':':
-			kmem_usage("run", "%s needs a value", argv[optind - 1]);
-		default:
-			kmem_usage("run", "unknown option '%s'", argv[optind - 1]);
 		}
 	}
 	if (optind >= argc)

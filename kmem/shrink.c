@@ -23,7 +23,7 @@ static const char usage_text[] =
 	"The program serves it when it next gets or gives back memory and finds none\n"
 	"ready; --wait says for how long to wait for that (10).\n";
 
-/* What the kernel has of the process's caches, blocks, free pages and records. */
+/* What the kernel has of the process's caches, blocks, free pages and records; INFO_UNKNOWN: not of all. */
 static int look(pid_t pid, unsigned long *bytes)
 {
 	struct snapshot snapshot = { 0 };
@@ -31,7 +31,7 @@ static int look(pid_t pid, unsigned long *bytes)
 	enum info_result result = info_of_process(pid, &snapshot);
 	int status = 0;
 
-	*bytes = 0;
+	*bytes = INFO_UNKNOWN;
 	if (result != INFO_OK && result != INFO_PARTLY)
 		status = info_complain("shrink", pid, result, snapshot.version);
 	else if (!info_resident(&snapshot, &resident))
@@ -67,8 +67,12 @@ static int shrink(pid_t pid, const char *cache, unsigned wait_ms)
 	if (status)
 		return status;
 	/* The program goes on meanwhile. */
-	printf("%d: %s %s, from %s to %s resident\n", pid, after <= before ? "gave back" : "grew all the same by",
-	       BYTES(after <= before ? before - after : after - before), BYTES(before), BYTES(after));
+	if (before == INFO_UNKNOWN || after == INFO_UNKNOWN)
+		printf("%d: done; its build does not tell what is resident\n", pid);
+	else
+		printf("%d: %s %s, from %s to %s resident\n", pid,
+		       after <= before ? "gave back" : "grew all the same by",
+		       BYTES(after <= before ? before - after : after - before), BYTES(before), BYTES(after));
 	return fflush(stdout) || ferror(stdout) ? kmem_failed(1, "shrink", "writing: %s", strerror(errno)) : 0;
 }
 
@@ -80,16 +84,8 @@ int cmd_shrink(int argc, char **argv)
 	unsigned wait_ms = KMEM_ASK_MS;
 	int code;
 
-	opterr = 0;
-	while ((code = getopt_long(argc, argv, "+:", known, NULL)) != -1) {
-		if (code == 'h')
-			kmem_help(usage_text);
-		if (code == ':')
-			kmem_usage("shrink", "%s needs a value", argv[optind - 1]);
-		if (code == '?')
-			kmem_usage("shrink", "unknown option '%s'", argv[optind - 1]);
+	while ((code = kmem_next_option("shrink", usage_text, argc, argv, "+:", known)) != -1)
 		wait_ms = kmem_ask_wait("shrink", optarg);
-	}
 	argc -= optind;
 	argv += optind;
 	if (!argc || !info_is_number(argv[0]))

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "info/info.h"
 #include "kmem.h"
 #include "names.h"
 
@@ -178,9 +179,13 @@ static struct image *usable(const struct place *place)
 
 	if (!image || !image->bytes || image->build == place->build || !place->build)
 		return image && image->bytes ? image : NULL;
-	if (!image->told)
+	if (!image->told) {
+		char *path = info_printable_copy(image->path);
+
 		kmem_failed(0, "symbols", "%s: not the file that ran (build id %08x, not %08x): its functions stay "
-			    "without names", image->path, image->build, place->build);
+			    "without names", path, image->build, place->build);
+		free(path);
+	}
 	image->told = true;
 	return NULL;
 }
@@ -230,10 +235,22 @@ size_t names_of(struct image *image, uint64_t address, const struct name **names
 	return names_at(image, address, found);
 }
 
+/* What a file says, as a terminal may have it. */
+static void put_printable(const char *text)
+{
+	char *copy = info_printable_copy(text);
+
+	fputs(copy, stdout);
+	free(copy);
+}
+
 static void put_source(const struct name *name)
 {
-	if (name->source && name->line)
-		printf(" %s:%d", name->source, name->line);
+	if (!name->source || !name->line)
+		return;
+	putchar(' ');
+	put_printable(name->source);
+	printf(":%d", name->line);
 }
 
 /* In a stack, where a place is the last of its line, each function that was inlined has a line of its own. */
@@ -244,12 +261,17 @@ static void put_place(const struct place *place, const struct image *image, cons
 	bool in_stack = place->end[0] == '\n' || !place->end[0];
 
 	for (const struct name *name = names; in_stack && name < last; name++) {
-		printf("%.*s%s [inlined]", (int)(place->path - before), before, name->function);
+		printf("%.*s", (int)(place->path - before), before);
+		put_printable(name->function);
+		fputs(" [inlined]", stdout);
 		put_source(name);
 		putchar('\n');
 	}
-	printf("%.*s%s+0x%llx/0x%llx [%s]", (int)(place->path - before), before, last->function,
-	       (unsigned long long)(place->address - last->start), (unsigned long long)last->bytes, image->path);
+	printf("%.*s", (int)(place->path - before), before);
+	put_printable(last->function);
+	printf("+0x%llx/0x%llx [", (unsigned long long)(place->address - last->start), (unsigned long long)last->bytes);
+	put_printable(image->path);
+	putchar(']');
 	put_source(in_stack ? last : names);
 }
 

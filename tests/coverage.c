@@ -1,32 +1,130 @@
 /*
- * coverage.c: for scripts/coverage, linked into each test: a process that ends by _exit, or because the library stops
- * it, writes down what it reached before it ends. The linker leads both calls here (--wrap).
+ * coverage.c: for scripts/coverage, a part of the library that is built with gcc's counters: they lie in a file that
+ * all processes of a program map, shared. So nothing is written down by the program itself: a process that ends by
+ * _exit, by a signal, or not at all has counted, a child of fork goes on counting where its parent does, and a handler
+ * finds no lock. The library's objects come here (scripts/coverage leads them) where they would go to libgcov.
+ * In the end the script starts each program once more, which does nothing but to hand the file's counts to libgcov.
+ *
+ * Invariant: a program and its file belong together by the program's inode and the time of its last change: a program
+ * that was linked anew begins with zeros.
  */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAGE 4096ul
+
+struct gcov_info;
+void __gcov_init(struct gcov_info *info);
 void __gcov_dump(void);
-_Noreturn void __real__exit(int status);
-_Noreturn void __real_km_os_abort(void) __attribute__((weak));	/* libkmem-rcu has none */
-_Noreturn void __wrap__exit(int status);
-_Noreturn void __wrap_km_os_abort(void);
+void km_coverage_init(struct gcov_info *info);
+void km_coverage_exit(void);
 
-/* A handler that strikes in the middle of it, and ends the process, would wait for its own thread. */
-static void dump(void)
+/* The counters of every object, and nothing else, on pages of their own. */
+__asm__(".section km_counters, \"aw\", @nobits\n.balign 4096\n.previous");
+extern uint64_t __start_km_counters[], __stop_km_counters[];
+extern char _end[];
+
+/* Of what is mapped at p: the file's name, or an empty one. Without malloc, which may be what is counted. */
+static void name_of_image(const void *p, char *name, size_t bytes)
 {
-	static _Bool dumping;
+	char maps[32768];
+	size_t length = 0;
+	ssize_t n = 0;
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 
-	if (!dumping) {
-		dumping = 1;
-		__gcov_dump();
+	while (fd >= 0 && (n = read(fd, maps + length, sizeof(maps) - 1 - length)) > 0)
+		length += n;
+	if (fd >= 0)
+		close(fd);
+	maps[length] = 0;
+	name[0] = 0;
+	for (char *line = maps, *end; (end = strchr(line, '\n')); line = end + 1) {
+		char *after, *path = memchr(line, '/', end - line);
+		uintptr_t from = strtoul(line, &after, 16), to = strtoul(after + 1, NULL, 16);
+
+		if (path && (uintptr_t)p >= from && (uintptr_t)p < to && (size_t)(end - path) < bytes) {
+			memcpy(name, path, end - path);
+			name[end - path] = 0;
+		}
 	}
 }
 
-_Noreturn void __wrap__exit(int status)
+/* The file, in the folder that the script names; its name says which program's it is. */
+static int open_counts(const char *folder, int flags)
 {
-	dump();
-	__real__exit(status);
+	char image[4096], path[8192];
+	struct stat is;
+	int length;
+
+	name_of_image(&name_of_image, image, sizeof(image));
+	if (!image[0] || stat(image, &is))
+		return -1;
+	length = snprintf(path, sizeof(path), "%s/", folder);
+	for (const char *c = image; *c && length < (int)sizeof(path) - 64; c++)
+		path[length++] = *c == '/' ? '%' : *c;
+	snprintf(path + length, 64, "@%lu.%ld.%ld", (unsigned long)is.st_ino, (long)is.st_mtim.tv_sec,
+		 is.st_mtim.tv_nsec);
+	return open(path, flags | O_CLOEXEC, 0666);
 }
 
-_Noreturn void __wrap_km_os_abort(void)
+/* What was counted until now is added to what is in the file, which takes the counters' place; as a copy where it is
+ * handed over, because libgcov adds there. Tests have calls of their own in the place of libc's mmap. */
+static void share(const char *folder, int flags)
 {
-	dump();
-	__real_km_os_abort();
+	size_t bytes = (char *)__stop_km_counters - (char *)__start_km_counters;
+	size_t whole = (bytes + PAGE - 1) & ~(PAGE - 1);
+	int fd = open_counts(folder, flags);
+
+	/* Whatever else lies on the last page is the process's own, and counters there stay so, too. */
+	if (_end > (char *)__stop_km_counters && whole > bytes)
+		bytes = whole -= PAGE;
+	if (fd < 0)
+		return;
+	if (ftruncate(fd, whole) == 0) {
+		long mapped = syscall(SYS_mmap, NULL, whole, PROT_READ | PROT_WRITE,
+				      flags & O_CREAT ? MAP_SHARED : MAP_PRIVATE, fd, 0);
+		uint64_t *shared = (uint64_t *)mapped;
+
+		for (size_t i = 0; mapped != -1 && i < bytes / sizeof(*shared); i++)
+			__atomic_fetch_add(&shared[i], __start_km_counters[i], __ATOMIC_RELAXED);
+		if (mapped != -1)
+			syscall(SYS_mremap, shared, whole, whole, MREMAP_MAYMOVE | MREMAP_FIXED,
+				__start_km_counters);
+	}
+	close(fd);
+}
+
+/* The constructor of each object of the library calls this, before all others. */
+void km_coverage_init(struct gcov_info *info)
+{
+	static char ready;
+	const char *folder = getenv("KM_COVERAGE"), *merge = getenv("KM_COVERAGE_MERGE");
+
+	if (!ready && merge)
+		share(merge, O_RDWR);
+	else if (!ready && folder)
+		share(folder, O_RDWR | O_CREAT);
+	ready = 1;
+	__gcov_init(info);
+}
+
+/* Its destructor. */
+void km_coverage_exit(void)
+{
+}
+
+static __attribute__((constructor)) void hand_over(void)
+{
+	if (getenv("KM_COVERAGE_MERGE")) {
+		__gcov_dump();
+		_exit(0);
+	}
 }

@@ -58,7 +58,7 @@ struct slab_sheaf {
 };
 
 /* GFP bits that make a hit something else: they choose the closed shelf. */
-#define KMEM_GFP_MISS (__GFP_ZERO | __GFP_ACCOUNT | __GFP_THISNODE)
+#define KMEM_GFP_MISS (__GFP_ZERO | __GFP_ACCOUNT | __GFP_THISNODE | __GFP_FULLEST)
 /* Those, and those that there are not: a bad call, which a miss finds. */
 #define KMEM_GFP_ODD (KMEM_GFP_MISS | ~__GFP_BITS_MASK)
 
@@ -134,7 +134,7 @@ struct slab_sheaf {
 /*
  * [area] = the CPU's area; _SLOT: and [slot] = the address of the shelf's word in it; _WORD: the same where the shelf's
  * offset is an operand, [shelf]. The next hit loads what a hit stores, and processors hand that on fast where both
- * address it by one register: so the sum is an instruction of its own, and the commit a plain store.
+ * address it by one register: so the sum is an instruction of its own.
  */
 #define KMEM_RSEQ_AREA                                                                             \
 	KMEM_RSEQ_INDEX                                                                            \
@@ -148,6 +148,29 @@ struct slab_sheaf {
 	KMEM_RSEQ_AREA                                                                             \
 	"{movl %[shelf], %k[slot]|mov %k[slot], %[shelf]}\n\t"                                     \
 	"{addq %[area], %[slot]|add %[slot], %[area]}\n\t"
+
+/*
+ * The commits of pop and push: a plain store of what [top] was and 8, or a read-modify-write, which is the faster one
+ * on Zen 3 and the slower one on Golden Cove. Code that is compiled for Zen 3 has that; both are one store.
+ */
+#ifndef KMEM_RSEQ_WHOLE
+#ifdef __tune_znver3__
+#define KMEM_RSEQ_WHOLE 1
+#else
+#define KMEM_RSEQ_WHOLE 0
+#endif
+#endif
+#if KMEM_RSEQ_WHOLE
+#define KMEM_RSEQ_UP "{addq $8, (%[slot])|add qword ptr [%[slot]], 8}\n"
+#define KMEM_RSEQ_DOWN "{subq $8, (%[slot])|sub qword ptr [%[slot]], 8}\n"
+#else
+#define KMEM_RSEQ_UP                                                                               \
+	"{addq $8, %[top]|add %[top], 8}\n\t"                                                      \
+	"{movq %[top], (%[slot])|mov [%[slot]], %[top]}\n"
+#define KMEM_RSEQ_DOWN                                                                             \
+	"{subq $8, %[top]|sub %[top], 8}\n\t"                                                      \
+	"{movq %[top], (%[slot])|mov [%[slot]], %[top]}\n"
+#endif
 
 /* The object on top of the shelf, or NULL. */
 static inline __attribute__((always_inline)) void *
@@ -163,8 +186,7 @@ kmem_shelf_pop(const struct kmem_shelf *shelf, char *base, intptr_t rseq)
 		"{movq (%[area], %[top]), %[area]|mov %[area], [%[area] + %[top]]}\n\t"
 		"test %[area], %[area]\n\t"
 		"jz %l[miss]\n\t"
-		"{addq $8, %[top]|add %[top], 8}\n\t"
-		"{movq %[top], (%[slot])|mov [%[slot]], %[top]}\n"
+		KMEM_RSEQ_UP
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
 		: [shelf] "m"(shelf->shelf), [base] KMEM_RSEQ_BASE(base), [rs] "r"(rseq)
@@ -195,8 +217,7 @@ kmem_shelf_pop_gfp(const struct kmem_shelf *shelf, char *base, intptr_t rseq, gf
 		"{movq (%[area], %[top]), %[area]|mov %[area], [%[area] + %[top]]}\n\t"
 		"test %[area], %[area]\n\t"
 		"jz %l[miss]\n\t"
-		"{addq $8, %[top]|add %[top], 8}\n\t"
-		"{movq %[top], (%[slot])|mov [%[slot]], %[top]}\n"
+		KMEM_RSEQ_UP
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
 		: [shelf] "m"(shelf->shelf), [base] KMEM_RSEQ_BASE(base), [rs] "r"(rseq), [gfp] "r"(gfp),
@@ -224,8 +245,7 @@ kmem_shelf_push(const struct kmem_shelf *shelf, char *base, intptr_t rseq, void 
 		"{testl %k[top], %[mask]|test %[mask], %k[top]}\n\t"
 		"jz %l[miss]\n\t"
 		"{movq %[object], -8(%[area], %[top])|mov [%[area] + %[top] - 8], %[object]}\n\t"
-		"{subq $8, %[top]|sub %[top], 8}\n\t"
-		"{movq %[top], (%[slot])|mov [%[slot]], %[top]}\n"
+		KMEM_RSEQ_DOWN
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
 		: [shelf] "m"(shelf->shelf), [mask] "m"(shelf->mask), [base] KMEM_RSEQ_BASE(base), [rs] "r"(rseq),

@@ -9,7 +9,10 @@
  * handlers; both sides of fork(), and the child of vfork(). In a signal handler: a call that
  * hits the CPU's shelf works wherever the handler struck; one that misses while the interrupted code
  * was itself inside the allocator returns NULL with ENOMEM (alloc) or is queued and finished by the
- * next miss (free). Nothing here is a cancellation point. Functions that return NULL set errno.
+ * next miss (free). Nothing here is a cancellation point, and, as of all functions but three of POSIX's,
+ * nothing may be asynchronously cancelled: a thread of the type PTHREAD_CANCEL_ASYNCHRONOUS calls
+ * pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED) before it comes here, malloc and free included, else a
+ * cancellation leaves a lock taken for ever. Functions that return NULL set errno.
  */
 #ifndef KMEM_KMEM_H
 #define KMEM_KMEM_H
@@ -105,7 +108,8 @@ extern KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 #define __GFP_NOMEMALLOC	KMEM_GFP(0x00040000u)	/* accepted */
 #define __GFP_RECLAIMABLE	KMEM_GFP(0x00080000u)	/* accepted; kmalloc has no separate reclaimable caches */
 #define __GFP_COMP		KMEM_GFP(0x00100000u)	/* accepted */
-#define __GFP_BITS_MASK		KMEM_GFP(0x001fff07u)	/* any other bit is a bad call */
+#define __GFP_FULLEST		KMEM_GFP(0x00200000u)	/* from a full slab, past what lies ready: kmem_slab_usage(3) */
+#define __GFP_BITS_MASK		KMEM_GFP(0x003fff07u)	/* any other bit is a bad call */
 
 #define GFP_ATOMIC	(__GFP_HIGH | __GFP_KSWAPD_RECLAIM)	/* no system call, no sleep; may fail */
 #define GFP_NOWAIT	(__GFP_KSWAPD_RECLAIM | __GFP_NOWARN)	/* the same, and silent */
@@ -490,18 +494,42 @@ KMEM_API void kmem_cache_return_sheaf(struct kmem_cache *cache, gfp_t gfp, struc
 KMEM_API unsigned int kmem_cache_sheaf_size(const struct slab_sheaf *sheaf);
 
 /*
- * kmem_reserve - commit memory for n objects of the cache, more than is free now, for calls with GFP_NOWAIT or
- * GFP_ATOMIC: they make no system call, so they get what is committed and no more. It takes the place of what was
- * reserved for the cache before; 0 ends that, and so does the cache's destruction. It costs address space, and commit
- * charge where the system counts that, but no resident memory before it is used. It is no promise: what others take of
- * it is made up for by the next call of any thread that may wait and comes to the slow path, or frees. (A prefilled
- * sheaf is one.) 0, or -ENOMEM, and nothing is changed: the system refuses. It may call the system and wait for locks;
- * not from a signal handler, nor in a visit of kmem_for_each_cache; a child of fork has it as well. The kernel has
- * min_free_kbytes for all, and mempools.
+ * kmem_reserve - commit memory for n objects of the cache, more than is free now, and fault it in: after it so many
+ * allocations by threads on CPUs where some of the program's ran make no page fault, neither they nor the first
+ * writes to the objects, and with GFP_NOWAIT or GFP_ATOMIC no system call. It takes the place of what was reserved
+ * for the cache before; 0 ends that, and so does the cache's destruction. Calling it again faults in again what was
+ * used meanwhile. So many free pages stay resident, whatever is shrunk or decays. It is no promise: others may take
+ * of it, which the next call of any thread that may wait and comes to the slow path, or frees, makes up for,
+ * committed and not faulted in. (A prefilled sheaf is one.) Memory of the node of the caller's CPU. A group pays as
+ * objects are allocated, and its limits hold then; a cgroup of the system pays at once. 0, or -ENOMEM where the
+ * system refuses any part, and nothing is reserved more than before; memory that came by then goes as free memory
+ * does. It may call the system and wait for locks; not from a signal handler, nor in a visit of kmem_for_each_cache;
+ * a child of fork has it as well, and faults where it writes. The kernel has min_free_kbytes for all, and mempools.
  */
 KMEM_API int kmem_reserve(struct kmem_cache *cache, size_t n);
 
 /* ---------------------------------------------------------------- 5. Shrink and information */
+
+/*
+ * For whoever moves objects together, so that slabs become empty and their memory goes back: kmem_slab_usage
+ * (<kmem/stats.h>) says which are worth it, __GFP_FULLEST and kmem_malloc_fullest where to, kmem_free_to_slab lets the
+ * old place go. With __GFP_FULLEST an allocation takes nothing that lies ready on a CPU or in a barn, but an object of
+ * a slab that has few free ones: the fullest of up to 64 partly used ones of the caller's node, and of that until it is
+ * full. Before another is chosen the node's barn goes home. Where no slab is partly used it is a new one. A
+ * request above the largest cache, or out of a prefilled sheaf, is as without the bit. Kernel: none; its shrinking
+ * sorts partial slabs so.
+ *
+ * kmem_malloc_fullest - malloc with __GFP_FULLEST, where libkmem is the process's malloc: a block like any other of
+ * malloc's, paid for as malloc's are. NULL with ENOMEM; with ENOSYS where it is not. Contexts as malloc's.
+ */
+KMEM_API KMEM_MALLOC_LIKE KMEM_SIZED(1) void *kmem_malloc_fullest(size_t size);
+/*
+ * kmem_free_to_slab - kfree past what lies ready: the object goes to its slab at once, and a slab whose last object it
+ * was goes, but for those that its cache keeps (min_partial). It takes whatever kfree takes, NULL as well, and what is
+ * in no slab is freed as there. Objects that hardening keeps back (quarantine) stay so. errno is kept. Contexts as
+ * kfree's.
+ */
+KMEM_API void kmem_free_to_slab(const void *object);
 
 /*
  * kmem_cache_shrink - take back what lies on CPUs and give every empty slab back; of the cache, and of its twins in

@@ -113,7 +113,8 @@ static inline void kmem_memcg_scope_end(struct mem_cgroup **before)
  * kmalloc, objects of any cache, pages, mappings, and malloc where that is the library's. Returns what was set before,
  * to be set again. A free pays back wherever it happens. Engine slob's objects are nobody's. The first call
  * with true has a price for the whole process, for ever: each allocation and free, of any thread, asks who pays, some
- * nanoseconds more; a program that never calls it pays nothing. Not from a signal handler. Kernel: has no such scope.
+ * nanoseconds more; a program that never calls it pays nothing. In a visit of kmem_for_each_cache that first call
+ * changes nothing. Not from a signal handler. Kernel: has no such scope.
  */
 KMEM_API bool mem_cgroup_account_all(bool on);
 
@@ -127,6 +128,26 @@ static inline void kmem_memcg_all_end(bool *before)
 	MEMCG_SCOPE(group);                                                                        \
 	bool KMEM_MEMCG_JOIN(kmem_memcg_all_, __LINE__)                                            \
 		__attribute__((cleanup(kmem_memcg_all_end), unused)) = mem_cgroup_account_all(true)
+
+/*
+ * mem_cgroup_account_malloc - from now on each block of malloc, calloc, realloc, the aligned ones and new is charged to
+ * the group that its thread has active, or to the default group; false: not any more. A thread that has none gets
+ * blocks that nobody pays for. It may be called at any time, whatever is allocated: a block that was allocated before
+ * is never charged, nor is anybody paid back for it at its free; one that was charged is paid back when it is freed, by
+ * any thread, and however this is set then. realloc: a block that moves is charged to the caller's group; one that
+ * stays in place stays its payer's, who pays for its growth; and one of whole pages that nobody pays for and that grows
+ * is the caller's from then on. At a limit malloc is NULL with ENOMEM, realloc leaves the block as it is, new throws
+ * std::bad_alloc. Calls that are under way in other threads end as they began. kmalloc is not concerned: its gfp says.
+ * KMEM_OPTIONS=account:malloc: from the start. While it is off nothing is slower; while it is on a pair takes some
+ * nanoseconds more, of threads without a group too. Where KMEM_OPTIONS=account:1, or kmem run --limit, made a group for
+ * the process malloc is charged anyhow, and nothing changes.
+ *
+ * 0, also where it was so before; -EOPNOTSUPP: malloc is not the library's in this program, or its engine is slob,
+ * whose objects are nobody's; -EBUSY in a visit of kmem_for_each_cache. A private group's thread gets private blocks,
+ * also those that libc allocates for itself: mem_cgroup_destroy_all frees them. Not from a signal handler. Kernel: has
+ * none such.
+ */
+KMEM_API int mem_cgroup_account_malloc(bool on);
 
 /*
  * kmalloc, kmem_cache_alloc in the name of a group, for one call: as with __GFP_ACCOUNT while the group is active, but

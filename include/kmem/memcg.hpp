@@ -3,10 +3,11 @@
  * std::pmr::memory_resource over a group, a cache and a private group. Nothing but inline code over <kmem/memcg.h>,
  * whose words and limits hold: no exception leaves the library but std::bad_alloc and std::system_error from here.
  *
+ *	kmem::account_malloc();				once: malloc and new follow each thread's group
  *	kmem::group tenant("tenant");
  *	tenant.set_max(64 << 20);
  *	{
- *		kmem::scope_all pays(tenant);		malloc, new and kmalloc of this thread
+ *		kmem::scope pays(tenant);
  *		session = new Session;
  *	}
  *	kmem::group_resource memory(tenant);
@@ -34,7 +35,7 @@ namespace kmem {
 /* ---------------------------------------------------------------- 1. Groups */
 
 /* group - a reference of a mem_cgroup, copied by mem_cgroup_get. An empty one is the default: whoever pays for what no
- * thread has set (set_active_memcg(NULL)). */
+ * thread has set (set_active_memcg(NULL)). It has no limit and no numbers, and what would change it throws EINVAL. */
 class group {
 public:
 	group() noexcept = default;
@@ -72,20 +73,24 @@ public:
 	friend bool operator!=(const group &a, const group &b) noexcept { return a.memcg_ != b.memcg_; }
 
 	/* Bytes. std::system_error: EINVAL, ENOENT as mem_cgroup_set_max. */
-	void set_max(std::uint64_t bytes) { check(mem_cgroup_set_max(memcg_, bytes), "mem_cgroup_set_max"); }
-	void set_high(std::uint64_t bytes) { check(mem_cgroup_set_high(memcg_, bytes), "mem_cgroup_set_high"); }
-	void set_low(std::uint64_t bytes) { check(mem_cgroup_set_low(memcg_, bytes), "mem_cgroup_set_low"); }
-	void set_min(std::uint64_t bytes) { check(mem_cgroup_set_min(memcg_, bytes), "mem_cgroup_set_min"); }
-	std::uint64_t max() const noexcept { return mem_cgroup_max(memcg_); }
-	std::uint64_t current() const noexcept { return mem_cgroup_current(memcg_); }
-	std::uint64_t peak() const noexcept { return mem_cgroup_peak(memcg_); }
-	const char *name() const noexcept { return mem_cgroup_name(memcg_); }
+	void set_max(std::uint64_t bytes) { set(mem_cgroup_set_max, bytes, "mem_cgroup_set_max"); }
+	void set_high(std::uint64_t bytes) { set(mem_cgroup_set_high, bytes, "mem_cgroup_set_high"); }
+	void set_low(std::uint64_t bytes) { set(mem_cgroup_set_low, bytes, "mem_cgroup_set_low"); }
+	void set_min(std::uint64_t bytes) { set(mem_cgroup_set_min, bytes, "mem_cgroup_set_min"); }
+	std::uint64_t max() const noexcept { return memcg_ ? mem_cgroup_max(memcg_) : MEMCG_NO_LIMIT; }
+	std::uint64_t current() const noexcept { return memcg_ ? mem_cgroup_current(memcg_) : 0; }
+	std::uint64_t peak() const noexcept { return memcg_ ? mem_cgroup_peak(memcg_) : 0; }
+	const char *name() const noexcept { return memcg_ ? mem_cgroup_name(memcg_) : ""; }
 	/* offline - close it; what is charged to it is its parent's. std::system_error: EBUSY, ENOENT. */
-	void offline() { check(mem_cgroup_offline(memcg_), "mem_cgroup_offline"); }
+	void offline() { check(memcg_ ? mem_cgroup_offline(memcg_) : -EINVAL, "mem_cgroup_offline"); }
 	/* drain - take back what lies charged and unused; the bytes. */
-	std::uint64_t drain() noexcept { return mem_cgroup_drain(memcg_); }
+	std::uint64_t drain() noexcept { return memcg_ ? mem_cgroup_drain(memcg_) : 0; }
 
 private:
+	void set(int (*setter)(mem_cgroup *, std::uint64_t), std::uint64_t bytes, const char *function)
+	{
+		check(memcg_ ? setter(memcg_, bytes) : -EINVAL, function);
+	}
 	static void check(int error, const char *function)
 	{
 		if (error)
@@ -104,6 +109,8 @@ class scope {
 public:
 	explicit scope(mem_cgroup *memcg) noexcept : before_(set_active_memcg(memcg)) {}
 	explicit scope(const group &group) noexcept : scope(group.get()) {}
+	/* A temporary's reference ends before the block does. */
+	explicit scope(const group &&) = delete;
 	scope(const scope &) = delete;
 	scope &operator=(const scope &) = delete;
 	~scope() { set_active_memcg(before_); }
@@ -112,12 +119,13 @@ private:
 	mem_cgroup *before_;
 };
 
-/* scope_all - MEMCG_SCOPE_ALL: and all that this thread allocates is accounted, malloc and new included where they are
- * the library's. mem_cgroup_account_all says what the first one costs. */
+/* scope_all - MEMCG_SCOPE_ALL: and all that this thread allocates is accounted, kmalloc and every cache included.
+ * mem_cgroup_account_all says what the first one costs; for malloc and new alone account_malloc is the cheap way. */
 class scope_all {
 public:
 	explicit scope_all(mem_cgroup *memcg) noexcept : active_(memcg), before_(mem_cgroup_account_all(true)) {}
 	explicit scope_all(const group &group) noexcept : scope_all(group.get()) {}
+	explicit scope_all(const group &&) = delete;
 	scope_all(const scope_all &) = delete;
 	scope_all &operator=(const scope_all &) = delete;
 	~scope_all() { mem_cgroup_account_all(before_); }
@@ -126,6 +134,17 @@ private:
 	scope active_;
 	bool before_;
 };
+
+/*
+ * account_malloc - mem_cgroup_account_malloc: from now on malloc and new of every thread are charged to the group that it
+ * has active; false: not any more. At a limit new throws std::bad_alloc, once the new handler has given up.
+ * std::system_error: EOPNOTSUPP, EBUSY.
+ */
+inline void account_malloc(bool on = true)
+{
+	if (int error = mem_cgroup_account_malloc(on))
+		throw std::system_error(-error, std::generic_category(), "mem_cgroup_account_malloc");
+}
 
 /* ---------------------------------------------------------------- 3. Memory resources */
 
@@ -171,17 +190,18 @@ protected:
 
 /*
  * cache_resource - nodes of a container from one cache: list, map and unordered_map take nodes of one size. What does
- * not fit an object, or wants more alignment than the cache was made with, goes to `upstream`. With a group, that pays;
- * without one, who is active, if the cache is SLAB_ACCOUNT. The cache outlives the resource.
+ * not fit an object, or wants more than `alignment`, goes to `upstream`: `alignment` is at most the cache's own, and
+ * ARCH_SLAB_MINALIGN where that was created with 0. With a group, that pays; without one, who is active, if the cache
+ * is SLAB_ACCOUNT. The cache outlives the resource.
  */
 class cache_resource : public std::pmr::memory_resource {
 public:
-	explicit cache_resource(kmem_cache *cache, std::size_t alignment = alignof(std::max_align_t),
+	explicit cache_resource(kmem_cache *cache, std::size_t alignment = ARCH_SLAB_MINALIGN,
 				std::pmr::memory_resource *upstream = std::pmr::get_default_resource()) noexcept
 		: cache_(cache), alignment_(alignment), upstream_(upstream)
 	{
 	}
-	cache_resource(kmem_cache *cache, kmem::group group, std::size_t alignment = alignof(std::max_align_t),
+	cache_resource(kmem_cache *cache, kmem::group group, std::size_t alignment = ARCH_SLAB_MINALIGN,
 		       std::pmr::memory_resource *upstream = std::pmr::get_default_resource()) noexcept
 		: cache_(cache), alignment_(alignment), upstream_(upstream), group_(std::move(group))
 	{
@@ -211,11 +231,12 @@ protected:
 private:
 	bool fits(std::size_t bytes, std::size_t alignment) const noexcept
 	{
-		return bytes <= kmem_cache_size(cache_) && alignment <= alignment_;
+		return bytes <= size_ && alignment <= alignment_;
 	}
 
 	kmem_cache *cache_;
-	std::size_t alignment_;
+	/* As it was: a cache that is merged with another one may grow, and a block goes back to where it came from. */
+	std::size_t size_ = kmem_cache_size(cache_), alignment_;
 	std::pmr::memory_resource *upstream_;
 	kmem::group group_;
 };

@@ -27,8 +27,9 @@ struct kmem_cache_stats {
 	unsigned int objects_per_slab;
 	unsigned int pages_per_slab;
 	unsigned int sheaf_capacity;
-	unsigned long alloc_slab;	/* slabs got from the page allocator, ever */
-	unsigned long free_slab;	/* slabs given back, ever */
+	unsigned long alloc_slab;	/* slabs got from the page allocator, ever; with those of caches that are
+					 * gone and were private groups' of this one, or of its name beside it */
+	unsigned long free_slab;	/* slabs given back, ever, the same */
 	/* Engine slab; 0 for others. */
 	unsigned int limit;		/* objects that a CPU's array holds at most */
 	unsigned int batchcount;	/* objects that come or go at once */
@@ -58,6 +59,48 @@ struct kmem_stats {
 	unsigned long bind_failures;		/* 4 MiB each: the system would not bind them to their node */
 	unsigned long mapped_spare_bytes;	/* address space kept for blocks above 4 MiB, without memory */
 };
+
+/*
+ * How full the slab is that a pointer lies in. Objects that lie ready on CPUs and in barns are in use as far as slabs
+ * know. Grows at the end only.
+ */
+enum kmem_usage {
+	KMEM_USAGE_NONE,	/* not ours, free pages, or the inside of a block */
+	KMEM_USAGE_BLOCK,	/* pages that are its own: a block of whole pages, a mapping, a guarded object */
+	KMEM_USAGE_SLAB,	/* a slab; of engine slob a page that caches share */
+	KMEM_USAGE_CURRENT,	/* one from which objects are allocated now: a CPU's, or the one of __GFP_FULLEST */
+};
+struct kmem_slab_usage {
+	enum kmem_usage what;
+	unsigned int size;		/* bytes that an object occupies; slob: 8, of which objects and inuse count */
+	unsigned int objects, inuse;	/* of the slab: it has room for; are out of it */
+	const void *slab;		/* where it begins; NULL: none */
+	struct kmem_cache *cache;	/* whose it is; NULL: a page that caches share, or no slab */
+	/* The cache's slabs with something free, in all nodes but those that CPUs of engine slub have (there estimated,
+	 * by 64 of a node); slob: all pages that are shared. */
+	unsigned long partial_slabs, partial_objects, partial_inuse;
+};
+/*
+ * kmem_slab_usage - fill out[i] for pointers[i], of n; returns how many lie in slabs. A pointer may be anything: it is
+ * not followed, nor looked at whether its object is out. A lock is taken once for up to 64 pointers, where there is one
+ * memory node, and what was true then need not be when the call returns. In a signal handler that struck inside of the
+ * allocator all are KMEM_USAGE_NONE. Any thread.
+ */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"	/* g++: a function of a struct's name, as stat(2) is */
+KMEM_API size_t kmem_slab_usage(const void *const *pointers, size_t n, struct kmem_slab_usage *out);
+#pragma GCC diagnostic pop
+/*
+ * kmem_usage_is_sparse - is it worth while to move the object? Its slab is not allocated from, has at most 7/8 of its
+ * objects in use, and at most 9/8 of what the cache's partly used slabs have on the average: the last is jemalloc's
+ * rule, as redis has it. A program that moves what it says to where __GFP_FULLEST leads comes to an end.
+ */
+static inline bool kmem_usage_is_sparse(const struct kmem_slab_usage *usage)
+{
+	return usage->what == KMEM_USAGE_SLAB && usage->inuse <= usage->objects - usage->objects / 8 &&
+	       usage->inuse < usage->objects && usage->partial_slabs > 1 &&
+	       (unsigned long)usage->inuse * usage->partial_slabs <= usage->partial_inuse + usage->partial_inuse / 8;
+}
 
 /* Events of one cache, for engines that count them (kernel: /sys/kernel/slab/CACHE/<event>). */
 enum kmem_event {
@@ -111,8 +154,10 @@ KMEM_API int kmem_slabinfo_write(const char *text);
 
 /*
  * Visit every cache, oldest first, until visit returns non-zero; returns that, or 0. Caches are neither
- * made nor destroyed meanwhile: visit must not do so, nor shrink, and what it allocates may be refused. A thread that
- * finds no memory waits for its end, for ten seconds at most: so visit should not wait for other threads.
+ * made nor destroyed meanwhile: visit must not do so, nor shrink one, nor end a private group, nor lock the process's
+ * memory (mlockall), and what it allocates may be refused. It may read and print whatever there is, visit all again,
+ * tune a cache, drain a group and set its limits. A thread that finds no memory waits for the visit's end, for ten
+ * seconds at most: so visit should not wait for other threads.
  */
 KMEM_API int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 /* Visit every allocated object of the cache (those on shelves not, those in prefilled sheaves too; what private
@@ -129,6 +174,19 @@ KMEM_API struct kmem_cache *kmem_cache_of(const void *object);
  * a cache that comes or goes meanwhile may be left out. */
 KMEM_API int kmem_print_slabinfo(int fd);
 KMEM_API int kmem_print_json(int fd);
+/*
+ * kmem_metrics - write the numbers to a file descriptor as OpenMetrics 1.0, which Prometheus scrapes; kmem_stats(3)
+ * lists the families. Caches of one name are one, with private groups' caches as the ones that they have them of;
+ * groups go by their path from the root. Of the 1000 largest caches, and the 1000 groups with the most memory, there
+ * are series; kmem_caches_omitted and kmem_groups_omitted say of how many there are none. Counters grow, also when
+ * caches are destroyed, as long as their series is there. 0; -ENOMEM; -EBUSY in a signal handler that struck inside of
+ * the allocator; or another negative errno of writing: -EAGAIN where a descriptor that does not wait is full, -EPIPE
+ * without a SIGPIPE, -EFBIG without a SIGXFSZ; then the text has no "# EOF", and what was written stays. Allocates no
+ * object: what it needs, some 200 bytes for each cache and 400 for each group, is a mapping that is gone when it
+ * returns; 6 KiB of stack.
+ * Holds no lock while it writes. Any thread, signal handlers as well, a child of fork. Kernel: none.
+ */
+KMEM_API int kmem_metrics(int fd);
 /* Walk everything and check every invariant; 0, or -EIO with a line on stderr for each damage.
  * Nobody else may use the library meanwhile. */
 KMEM_API int kmem_check_all(void);

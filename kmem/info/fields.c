@@ -21,7 +21,8 @@ static const char *const shape_names[INFO_SHAPES] = {
 	[INFO_CACHE] = "cache", [INFO_BIG] = "big", [INFO_READY] = "parked", [INFO_SPAN] = "span",
 	[INFO_VIEW] = "view", [INFO_GROUP] = "group", [INFO_OBJCG] = "objcg", [INFO_STOCK] = "stock",
 	[INFO_POOL] = "pool", [INFO_SHEAF] = "sheaf", [INFO_REMOTE] = "remote", [INFO_SLAB] = "slab",
-	[INFO_ALIEN] = "alien", [INFO_SLOT] = "slot",
+	[INFO_ALIEN] = "alien", [INFO_SLUB] = "slub", [INFO_SLOT] = "slot", [INFO_EVENTS] = "events",
+	[INFO_GRACE] = "grace", [INFO_WAITING] = "waiting", [INFO_RCU_BLOCK] = "rcublock",
 };
 
 /* ------------------------------------------------------------------ the table */

@@ -14,10 +14,11 @@
 
 #define MAX_DEPTH 16u
 #define MAX_BYTES ((size_t)256 << 20)
+#define MAX_CACHES ((size_t)1 << 20)	/* as many as are read of a process; and of groups */
 
 struct json {
 	const char *text, *at;
-	bool bad;
+	bool bad, too_many;
 	struct snapshot *snapshot;
 	bool has_caches, has_version;
 };
@@ -47,6 +48,24 @@ static void want(struct json *json, char c)
 		json->bad = true;
 }
 
+/* Four hexadecimal digits; false: there are others. */
+static bool four_digits(struct json *json, unsigned *code)
+{
+	*code = 0;
+	for (unsigned i = 0; i < 4; i++) {
+		char c = json->at[i];
+
+		if (c >= '0' && c <= '9')
+			*code = *code << 4 | (unsigned)(c - '0');
+		else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+			*code = *code << 4 | (unsigned)((c | 0x20) - 'a' + 10);
+		else
+			return false;
+	}
+	json->at += 4;
+	return true;
+}
+
 /* One escape, after its backslash; what is not ASCII becomes '?'. */
 static char unescape(struct json *json)
 {
@@ -57,17 +76,15 @@ static char unescape(struct json *json)
 
 	if (known)
 		return to[known - from];
-	if (c == 'u' && strspn(json->at, "0123456789abcdefABCDEF") >= 4 &&
-	    sscanf(json->at, "%4x", &code) == 1) {
-		json->at += 4;
+	if (c == 'u' && four_digits(json, &code))
 		return code >= 0x20 && code < 0x7f ? (char)code : '?';
-	}
 	json->bad = true;
 	json->at--;
 	return '?';
 }
 
-/* A string, cut to fit; to may be NULL with bytes 0. */
+/* A string, cut to fit, of printable characters: whoever wrote the file may want the terminal of who reads it. to may
+ * be NULL with bytes 0. */
 static void string(struct json *json, char *to, size_t bytes)
 {
 	size_t length = 0;
@@ -81,8 +98,10 @@ static void string(struct json *json, char *to, size_t bytes)
 		if (length + 1 < bytes)
 			to[length++] = c;
 	}
-	if (bytes)
+	if (bytes) {
 		to[length] = '\0';
+		info_printable(to, to, bytes);
+	}
 	want(json, '"');
 }
 
@@ -194,10 +213,29 @@ static void cache_member(struct json *json, const char *key, void *arg, unsigned
 		string(json, cache->stats.name, sizeof(cache->stats.name));
 	else if (!strcmp(key, "engine"))
 		string(json, cache->engine, sizeof(cache->engine));
+	else if (!strcmp(key, "of"))
+		string(json, cache->of, sizeof(cache->of));
 	else if (!strcmp(key, "group"))
 		cache->group = (unsigned)number(json);
 	else if (!take_field(json, key, fields, sizeof(fields) / sizeof(*fields), &cache->stats))
 		skip_value(json, depth);
+}
+
+/* One more cache or group; false: there are too many to be true. */
+static bool has_room(struct json *json, size_t count)
+{
+	if (count >= MAX_CACHES)
+		json->bad = json->too_many = true;
+	return !json->bad;
+}
+
+/* What a file does not say of a cache is not known; its size it says. */
+static void forget_cache(struct kmem_cache_stats *stats)
+{
+	memset(stats, 0xff, sizeof(*stats));
+	stats->engine = NULL;
+	*stats->name = '\0';
+	stats->size = stats->objects_per_slab = 0;
 }
 
 static void caches(struct json *json, unsigned depth)
@@ -207,8 +245,11 @@ static void caches(struct json *json, unsigned depth)
 	if (json->bad || take(json, ']'))
 		return;
 	do {
+		if (!has_room(json, json->snapshot->count))
+			return;
 		struct info_cache *cache = snapshot_grow(json->snapshot);
 
+		forget_cache(&cache->stats);
 		object(json, cache_member, cache, depth + 1);
 	} while (!json->bad && take(json, ','));
 	want(json, ']');
@@ -264,6 +305,14 @@ static void group_member(struct json *json, const char *key, void *arg, unsigned
 		skip_value(json, depth);
 }
 
+static void forget_group(struct km_group_stats *group)
+{
+	memset(group, 0xff, sizeof(*group));
+	*group->name = '\0';
+	group->depth = group->number = 0;
+	group->max = group->high = group->low = group->min = KM_UNKNOWN_LIMIT;
+}
+
 /* A tree in order: none stands deeper than just below the one before it. */
 static void groups(struct json *json, unsigned depth)
 {
@@ -273,8 +322,11 @@ static void groups(struct json *json, unsigned depth)
 	if (json->bad || take(json, ']'))
 		return;
 	do {
+		if (!has_room(json, json->snapshot->group_count))
+			return;
 		struct km_group_stats *group = snapshot_grow_groups(json->snapshot);
 
+		forget_group(group);
 		object(json, group_member, group, depth + 1);
 		if (!group->depth || group->depth > deepest || group->depth > MEMCG_DEPTH_MAX)
 			json->bad = true;
@@ -313,6 +365,10 @@ static void process_member(struct json *json, const char *key, void *arg, unsign
 		snapshot->pid = (unsigned)number(json);
 	} else if (!strcmp(key, "pages_mapped_ready")) {
 		snapshot->mapped_ready = number(json);
+	} else if (!strcmp(key, "past_alloc_slab")) {
+		snapshot->past_new_slabs = number(json);
+	} else if (!strcmp(key, "past_free_slab")) {
+		snapshot->past_freed_slabs = number(json);
 	} else if (!strcmp(key, "caches")) {
 		caches(json, depth + 1);
 	} else if (!strcmp(key, "groups")) {
@@ -371,11 +427,16 @@ bool info_of_file(const char *path, struct snapshot *snapshot)
 
 	if (!text)
 		return false;
+	memset(&snapshot->stats, 0xff, sizeof(snapshot->stats));
+	memset(&snapshot->guard, 0xff, sizeof(snapshot->guard));
+	snapshot->past_new_slabs = snapshot->past_freed_slabs = INFO_UNKNOWN;
 	object(&json, process_member, NULL, 0);
 	space(&json);
 	if (*json.at)
 		json.bad = true;
-	if (json.bad)
+	if (json.too_many)
+		kmem_failed(1, "info", "%s: more than %zu caches or groups", path, MAX_CACHES);
+	else if (json.bad)
 		kmem_failed(1, "info", "%s: not JSON of libkmem, at byte %zu", path,
 			    (size_t)(json.at - json.text));
 	else if (!json.has_caches || !json.has_version)

@@ -125,7 +125,7 @@ static bool add_group(struct walk *walk, const struct mem_cgroup *group, const s
 {
 	struct km_group_stats *stats = snapshot_grow_groups(walk->snapshot);
 
-	memcpy(stats->name, group->name, sizeof(stats->name) - 1);
+	info_printable(stats->name, group->name, sizeof(stats->name));
 	stats->depth = group->depth;
 	stats->number = group->number;
 	stats->current = group->memory.usage;

@@ -59,9 +59,11 @@ struct km_group_stats *snapshot_grow_groups(struct snapshot *snapshot)
 void snapshot_clear(struct snapshot *snapshot)
 {
 	snapshot_clear_extents(snapshot);
+	for (size_t i = 0; i < snapshot->count; i++)
+		free(snapshot->caches[i].full);
 	free(snapshot->caches);
 	free(snapshot->groups);
-	*snapshot = (struct snapshot){ .by_page = snapshot->by_page };
+	*snapshot = (struct snapshot){ .by_page = snapshot->by_page, .in_full = snapshot->in_full };
 }
 
 /* Groups change at a pace of their own: they are read again by themselves. */
@@ -86,6 +88,8 @@ static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snaps
 {
 	struct target target = { .pid = target_thread(pid) };
 	static struct info_root roots[INFO_MAX_ROOTS];	/* too large for a stack */
+
+	target_see(&target);
 	size_t count = target_roots_in_use(&target, roots);
 	enum info_result result = count ? INFO_OK : target.result;
 
@@ -104,6 +108,10 @@ static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snaps
 		if (one != INFO_OK)
 			result = one;
 	}
+	/* A part of what was read may be another program's. */
+	if ((result == INFO_OK || result == INFO_PARTLY) && !target_is_same(&target))
+		result = INFO_TORN;
+	target_let_go(&target);
 	return result;
 }
 
@@ -116,7 +124,10 @@ enum info_result info_of_process(pid_t pid, struct snapshot *snapshot)
 			usleep(1000);
 		result = try_once(pid, i == ATTEMPTS - 1, snapshot);
 	}
-	return result;
+	/* An observer is told nothing of pages, nor what files like the kernel's say. */
+	if (result != INFO_DENIED || snapshot->in_full || snapshot->by_page)
+		return result;
+	return info_of_observed(pid, snapshot);
 }
 
 /* ------------------------------------------------------------------ one process, or one file */
@@ -134,6 +145,10 @@ int info_complain(const char *command, pid_t pid, enum info_result result, const
 	case INFO_DENIED:
 		return kmem_failed(1, command, "%d: not permitted to read its memory (not yours, or "
 				   "kernel.yama.ptrace_scope is set: try as root)", pid);
+	case INFO_SILENT:
+		return kmem_failed(1, command,
+				   "%d: it answers its observer when it next gets memory that is not ready, and did "
+				   "not in %u s", pid, info_patience_ms / 1000);
 	case INFO_NONE:
 		return kmem_failed(1, command, "%d: no libkmem in this process", pid);
 	case INFO_OTHER:
@@ -142,6 +157,25 @@ int info_complain(const char *command, pid_t pid, enum info_result result, const
 				   "with it", pid, version);
 	default:
 		return kmem_failed(1, command, "%d: its memory makes no sense", pid);
+	}
+}
+
+int info_errno(enum info_result result)
+{
+	switch (result) {
+	case INFO_OK:
+	case INFO_PARTLY:
+		return 0;
+	case INFO_GONE:
+		return ESRCH;
+	case INFO_DENIED:
+		return EACCES;
+	case INFO_NONE:
+		return ENODEV;
+	case INFO_OTHER:
+		return EPROTO;
+	default:
+		return EIO;
 	}
 }
 
@@ -239,6 +273,9 @@ static int of_all(enum info_style style)
 	if (!pids)
 		return kmem_failed(1, "info", "/proc: %s", strerror(errno));
 	struct info_list list = info_list_begin(style);
+
+	/* Nobody asked for this one or that. */
+	info_patience_ms = 300;
 	for (size_t i = 0; i < count; i++) {
 		enum info_result result = info_of_process(pids[i], &snapshot);
 
@@ -271,15 +308,10 @@ static struct wanted parse(int argc, char **argv)
 	struct wanted wanted = { false };
 	int code;
 
-	opterr = 0;
-	while ((code = getopt_long(argc, argv, "", known, NULL)) != -1) {
+	while ((code = kmem_next_option("info", usage_text, argc, argv, ":", known)) != -1) {
 		bool *flag = code == 'j' ? &wanted.json : code == 'm' ? &wanted.memory :
 			     code == 's' ? &wanted.slabinfo : code == 'g' ? &wanted.memcg : &wanted.files;
 
-		if (code == 'h')
-			kmem_help(usage_text);
-		if (code == '?')
-			kmem_usage("info", "unknown option '%s'", argv[optind - 1]);
 		if (*flag)
 			kmem_usage("info", "%s twice", argv[optind - 1]);
 		*flag = true;

@@ -10,7 +10,24 @@
 #include <sys/types.h>
 
 #include "cache/root.h"
+#include "port/node.h"
 #include "watch/print.h"
+
+/* What files that look like the kernel's say of a cache besides (info/full.c); INFO_UNKNOWN: its build does not. */
+struct info_full {
+	unsigned long flags, align, usersize, references, defrag_ratio;	/* as struct kmem_cache has them */
+	unsigned long ctor;		/* where it is in the process; 0: there is none */
+	unsigned long carried;		/* what a new object carries of debugging */
+	bool tracked;			/* some objects say by whom they were allocated, or new ones do */
+	unsigned long cpu_partial;	/* slub: objects that a CPU may keep in partial slabs */
+	/* slub: CPUs with a slab of their own; slabs that some CPU has, partial ones too. */
+	unsigned long cpu_slabs, frozen;
+	unsigned long events[KMEM_NR_EVENTS];
+	struct info_node {
+		unsigned long slabs, objects, partial;
+		unsigned long partial_objects;	/* in use, on partial slabs */
+	} node[KM_MAX_NODES];
+};
 
 struct info_cache {
 	struct kmem_cache_stats stats;	/* but for .engine: a string of ours, below */
@@ -21,10 +38,13 @@ struct info_cache {
 	/* Debugging that was switched while it is used: the cache whose objects these are in another layout (NULL: its
 	 * own; others are not shown by themselves), what a new object carries, and how many have another layout. */
 	const struct kmem_cache *sibling_of;
+	const struct kmem_cache *twin_of;	/* a private group has it of that cache; NULL: none */
+	char of[32];			/* ... its name; "": it is not known */
 	slab_flags_t carried;
 	unsigned long debugged;
 	/* info/pages.c. Bytes: slabs of which no object is out; slabs of which some are, but less than a tenth. */
 	unsigned long empty, pinned;
+	struct info_full *full;		/* where it was wanted */
 };
 
 /* Address space of the process that is ours. */
@@ -47,12 +67,14 @@ enum { INFO_OWNER_NONE, INFO_OWNER_LARGE, INFO_OWNER_SHARED, INFO_OWNER_CACHE };
 
 struct snapshot {
 	bool by_page;		/* wanted: whose each page is */
+	bool in_full;		/* wanted: what struct info_full has */
 	unsigned pid;
 	unsigned thread;	/* the one whose files and memory are read: pid, or another where that has ended */
 	char version[16], discipline[16], reason[160], hardened[160];
 	struct kmem_stats stats;
 	unsigned long mapped_ready;	/* of its free dirty pages: those of freed mappings */
 	struct km_print_guard guard;	/* guarded objects */
+	unsigned long past_new_slabs, past_freed_slabs;	/* of caches that are gone */
 	struct info_cache *caches;
 	size_t count, room;
 	struct info_extent *extents;
@@ -76,11 +98,16 @@ enum info_result {
 	INFO_GONE,	/* there is no such process, or it has no memory any more */
 	INFO_DENIED,
 	INFO_NONE,	/* no libkmem in it */
+	INFO_SILENT,	/* it may be asked for its numbers, and did not answer in time */
 	INFO_OTHER,	/* another build's, whose record has no table that we can read: snapshot.version says which */
 };
 
 /* A running process, stopped by nobody. */
 enum info_result info_of_process(pid_t pid, struct snapshot *snapshot);
+/* info/observer.c: one that may not be read, and names this user as its observer; INFO_DENIED: it does not. Then there
+ * are caches and groups, and nothing of what is resident. For so long an answer is waited for. */
+enum info_result info_of_observed(pid_t pid, struct snapshot *snapshot);
+extern unsigned info_patience_ms;
 /* What --stats wrote: true, or false with one line on stderr. */
 bool info_of_file(const char *path, struct snapshot *snapshot);
 
@@ -106,12 +133,28 @@ struct target {
 	enum info_result result;
 	char version[16];	/* of libkmem there, ours or another build */
 	const struct core *core;	/* leaks/core.h; NULL: the process runs */
+	enum { TARGET_FREE, TARGET_SEEN, TARGET_BOUND } hold;	/* the last two have /proc/PID/mem open */
+	int memory;
 };
 
 /* A thread of the process that still has its memory; where the first has ended, /proc/PID has none. */
 pid_t target_thread(pid_t pid);
+/* Of a process or a thread, the letter that /proc/PID/stat has; X: it is not there any more. */
+char target_state(pid_t pid);
+/* It is not there any more, or only for its parent. */
+bool target_has_ended(pid_t pid);
 bool target_read(struct target *target, void *to, const void *from, size_t bytes);
+/*
+ * The memory that the process has now. A process that becomes another program has another one, and what is read from
+ * then on is that program's, until target_is_same says so, or can't tell.
+ */
+void target_see(struct target *target);
+bool target_is_same(struct target *target);
+/* The same, and whatever is read or written from now on is in that memory: where it is gone both fail. */
+bool target_bind(struct target *target);
+/* Of one that is bound, into memory that is the process's own and that it may write itself. */
 bool target_write(struct target *target, void *to, const void *from, size_t bytes);
+void target_let_go(struct target *target);
 /* What was read can't be: false, and INFO_TORN. */
 bool target_torn(struct target *target);
 /* `count` pieces of `each` bytes into to[]. */
@@ -119,8 +162,18 @@ bool target_gather(struct target *target, void *to, void *const *from, size_t ea
 /* A string, cut at bytes - 1, of printable characters. */
 bool target_string(struct target *target, char *to, size_t bytes, const char *from);
 
-/* Up to the first NUL, cut at bytes - 1; what a terminal should not get becomes a question mark. */
+/* ---- info/patience.c: around each of these reads, which may wait for somebody. Where none has ended for so many
+ * seconds the command does, with a line; before that it calls the function, if there is one. */
+void info_read_begins(pid_t pid);
+void info_read_ends(void);
+extern unsigned info_read_seconds;
+extern void (*info_before_the_end)(void);
+
+/* Up to the first NUL, cut at bytes - 1, and maybe in place: UTF-8, in which what a terminal should not get is a
+ * question mark. */
 void info_printable(char *to, const char *from, size_t bytes);
+/* The whole of it, for the caller to free: a name of a file or function as it is shown, not as it is opened. */
+char *info_printable_copy(const char *text);
 
 /* A number that the process's build does not tell: a dash in tables, left out in JSON. */
 #define INFO_UNKNOWN	KM_UNKNOWN
@@ -130,8 +183,9 @@ void info_printable(char *to, const char *from, size_t bytes);
 enum info_shape {
 	INFO_ROOT, INFO_PERCPU, INFO_RANGE, INFO_PAGE, INFO_ZONE, INFO_ENGINE, INFO_NODE, INFO_CHAIN, INFO_CACHE,
 	INFO_BIG, INFO_READY, INFO_SPAN, INFO_POOL, INFO_VIEW, INFO_GROUP, INFO_OBJCG, INFO_STOCK,
+	INFO_EVENTS, INFO_GRACE, INFO_WAITING, INFO_RCU_BLOCK,
 	/* Of an engine, or of guarded objects: layout_load_part. */
-	INFO_SHEAF, INFO_REMOTE, INFO_SLAB, INFO_ALIEN, INFO_SLOT,
+	INFO_SHEAF, INFO_REMOTE, INFO_SLAB, INFO_ALIEN, INFO_SLUB, INFO_SLOT,
 	INFO_SHAPES
 };
 
@@ -202,11 +256,12 @@ bool info_is_number(const char *text);
 pid_t *info_own_processes(size_t *count);
 /* One line that says why, of that subcommand; returns its status. */
 int info_complain(const char *command, pid_t pid, enum info_result result, const char *version);
+/* The errno that says it; 0: there are numbers. */
+int info_errno(enum info_result result);
 
 /* ---- info/walk.c: what one root leads to, added to the snapshot. INFO_TORN: it changed too much
  * meanwhile; with `lenient` then INFO_PARTLY, and those caches that could be read. */
-enum info_result walk_root(struct target *target, const struct info_root *root, bool lenient,
-			   struct snapshot *snapshot);
+enum info_result walk_root(struct target *target, struct info_root *root, bool lenient, struct snapshot *snapshot);
 /* Words, or what else `each` bytes are, at the same offset in each CPU's area. */
 bool target_per_cpu(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
 		    uint32_t offset, void *to, size_t each);
@@ -226,6 +281,24 @@ struct page_owner {
 };
 bool walk_pages(struct target *target, const struct info_root *root, struct page_owner *owners, size_t count,
 		struct snapshot *snapshot);
+
+/* What a walk of all slabs, one by one, wants. */
+#define INFO_SCAN_NEEDS	"root.arena.ranges root.arena.range range.ready range.page page.cache page.type page.word"
+
+/* ---- info/full.c */
+struct km_node_counts;
+struct kmem_cache;
+struct km_engine;
+/* All of it but the nodes. False: it can't be read. */
+bool full_read(struct target *target, struct info_root *root, const struct km_percpu *percpu,
+	       const struct km_engine *engine, const char *engine_name, const struct kmem_cache *cache,
+	       struct info_full *full);
+/* Of one node. says: its build tells what is taken, or each slab of its engine does. */
+void full_node(struct info_full *full, unsigned node, const struct km_node_counts *counts, unsigned objects, bool says);
+/* A slab of slub on that node. */
+void full_slub_slab(struct info_full *full, unsigned node, uint64_t word);
+/* A cache is shown together with another. */
+void full_add(struct info_full *full, const struct info_full *more);
 
 /* ---- info/extents.c: its address space, added to the snapshot. */
 bool walk_extents(struct target *target, const struct info_root *root, const struct km_percpu *percpu,

@@ -44,14 +44,16 @@ static int print_json(const struct snapshot *snapshot)
 		.version = snapshot->version, .discipline = snapshot->discipline,
 		.reason = snapshot->reason, .hardened = snapshot->hardened,
 		.pid = snapshot->pid, .mapped_ready = snapshot->mapped_ready,
+		.past_new_slabs = snapshot->past_new_slabs, .past_freed_slabs = snapshot->past_freed_slabs,
 		.guard = snapshot->guard,
 	};
 
 	km_print_json_head(&writer, &process, &snapshot->stats);
 	for (size_t i = 0; i < snapshot->count; i++) {
-		struct kmem_cache_stats stats = with_engine(&snapshot->caches[i]);
+		const struct info_cache *cache = &snapshot->caches[i];
+		struct kmem_cache_stats stats = with_engine(cache);
 
-		km_print_json_cache(&writer, &stats, snapshot->caches[i].group, i == 0);
+		km_print_json_cache(&writer, &stats, cache->group, *cache->of ? cache->of : NULL, i == 0);
 	}
 	km_print_json_groups(&writer);
 	for (size_t i = 0; i < snapshot->group_count; i++)
@@ -70,10 +72,12 @@ struct row {
 	unsigned long active, slabs;	/* bytes; UNKNOWN: it can't be said */
 };
 
-/* So many of that size; the process's build may not tell how many. */
+/* So many of that size; the process's build may not tell how many, and a file may say anything. */
 static unsigned long times(unsigned long n, unsigned long bytes)
 {
-	return n == UNKNOWN || bytes == UNKNOWN ? UNKNOWN : n * bytes;
+	unsigned long product;
+
+	return n == UNKNOWN || bytes == UNKNOWN || __builtin_mul_overflow(n, bytes, &product) ? UNKNOWN : product;
 }
 
 static unsigned long slab_bytes(const struct kmem_cache_stats *stats)
@@ -83,10 +87,10 @@ static unsigned long slab_bytes(const struct kmem_cache_stats *stats)
 	return times(times(stats->total_slabs, pages), KM_PAGE_SIZE);
 }
 
-/* What is known of a sum. */
+/* A sum is known where each part is. */
 static void add(unsigned long *sum, unsigned long n)
 {
-	*sum += n == UNKNOWN ? 0 : n;
+	*sum = *sum == UNKNOWN || n == UNKNOWN ? UNKNOWN : *sum + n;
 }
 
 bool info_in_shared_pages(const struct info_cache *cache)
@@ -175,8 +179,7 @@ static int columns_of_terminal(void)
 	return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
 }
 
-/* How many there are; what is not known is a dash, here and below. */
-static struct info_bytes count_text(unsigned long count)
+struct info_bytes info_count(unsigned long count)
 {
 	struct info_bytes result = { "-" };
 
@@ -184,7 +187,6 @@ static struct info_bytes count_text(unsigned long count)
 		snprintf(result.text, sizeof(result.text), "%lu", count);
 	return result;
 }
-#define COUNT(n) (count_text(n).text)
 
 static struct info_bytes share_text(unsigned long part, unsigned long whole)
 {
@@ -246,10 +248,10 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 	/* Arrays by page and areas by CPU are reserved whole, and of them only what is resident is a figure. */
 	add_total(&totals, "records but those by page and by CPU", stats->meta_bytes);
 	add_total(&totals, "address space reserved for pages", stats->arena_reserved_bytes);
-	if (stats->nodes > 1)
+	if (stats->nodes > 1 && stats->nodes != UNKNOWN)
 		add_text(&totals, "memory nodes", COUNT(stats->nodes));
 	if (stats->bind_failures && stats->bind_failures != UNKNOWN)
-		add_total(&totals, "refused to be bound to their node", stats->bind_failures << 22);
+		add_total(&totals, "refused to be bound to their node", times(stats->bind_failures, 1ul << 22));
 	if (snapshot->guard.objects && snapshot->guard.objects != UNKNOWN) {
 		add_text(&totals, "guarded objects, allocated now", COUNT(snapshot->guard.live));
 		add_text(&totals, "guarded objects, ever", COUNT(snapshot->guard.samples));
@@ -262,10 +264,11 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 		add_total(&totals, "resident of records, of all kinds", resident.records);
 	}
 	unsigned long rss_kb = live ? info_rollup_kb(snapshot->thread, "Rss:") : 0;
-	if (rss_kb) {
+	unsigned long pss_kb = rss_kb ? info_rollup_kb(snapshot->thread, "Pss:") : 0;
+	if (rss_kb)
 		add_total(&totals, "the process, resident (Rss)", rss_kb * 1024);
-		add_total(&totals, "the process, its share (Pss)", info_rollup_kb(snapshot->thread, "Pss:") * 1024);
-	}
+	if (pss_kb)
+		add_total(&totals, "the process, its share (Pss)", pss_kb * 1024);
 	table_print(totals.table);
 }
 
@@ -319,7 +322,7 @@ static int print_memory(const struct snapshot *snapshot, bool live)
 {
 	print_caches(snapshot);
 	print_totals(snapshot, live);
-	return fflush(stdout) || ferror(stdout) ? EIO : 0;
+	return fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
 }
 
 int info_print(const struct snapshot *snapshot, enum info_style style, bool live)
@@ -417,5 +420,5 @@ int info_list_end(struct info_list *list)
 		table_print(list->table);
 	if (list->style == INFO_JSON || list->style == INFO_TREE_JSON)
 		km_print(&list->writer, "\n]\n");
-	return fflush(stdout) || ferror(stdout) ? EIO : -km_print_end(&list->writer);
+	return fflush(stdout) ? errno : ferror(stdout) ? EIO : -km_print_end(&list->writer);
 }

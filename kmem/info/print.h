@@ -20,6 +20,9 @@ struct info_bytes {
 };
 struct info_bytes info_bytes(unsigned long bytes);
 #define BYTES(n) (info_bytes(n).text)
+/* "1536"; of both what is not known is a dash. */
+struct info_bytes info_count(unsigned long count);
+#define COUNT(n) (info_count(n).text)
 
 /* What /proc/PID/comm says, as a terminal may get it; "?": nothing. */
 void info_process_name(unsigned pid, char name[64]);
@@ -42,7 +45,30 @@ void info_list_row(struct info_list *list, const struct snapshot *snapshot, bool
 /* 0 or an errno. */
 int info_list_end(struct info_list *list);
 
-/* ---- info/tree.c: a snapshot's groups, in one of the last three styles above: 0 or an errno. */
+/* ---- info/tree.c */
+
+/* Groups' names as they may go to a terminal, for the process might have written anything there; of one whose sibling
+ * has the same, with its number behind it. */
+struct info_name {
+	char text[MEMCG_NAME_MAX + 12];
+};
+struct info_names {
+	const struct km_group_stats *first;
+	bool *shared;			/* of each group: a sibling has its name */
+};
+struct info_names info_group_names(const struct snapshot *snapshot);	/* `shared` is the caller's */
+struct info_name info_group_name(const struct info_names *names, const struct km_group_stats *group);
+
+/* The cgroup files of a group, each "memory." and its name, and their texts. False: its build does not tell. */
+enum info_group_file {
+	INFO_GROUP_CURRENT, INFO_GROUP_PEAK, INFO_GROUP_MAX, INFO_GROUP_HIGH, INFO_GROUP_LOW, INFO_GROUP_MIN,
+	INFO_GROUP_STAT, INFO_GROUP_EVENTS, INFO_GROUP_EVENTS_LOCAL, INFO_GROUP_FILES
+};
+#define INFO_GROUP_TEXT 400
+extern const char *const info_group_files[INFO_GROUP_FILES];
+bool info_group_text(const struct km_group_stats *group, unsigned file, char text[INFO_GROUP_TEXT]);
+
+/* A snapshot's groups, in one of the last three styles above: 0 or an errno. */
 int info_tree(const struct snapshot *snapshot, enum info_style style);
 /* One of several processes, and which. */
 void info_tree_list_row(struct info_list *list, const struct snapshot *snapshot, const char *name);

@@ -15,7 +15,9 @@
 
 #include "cache/root.h"
 #include "info/info.h"
+#include "kmem.h"
 #include "leaks/core.h"
+#include "watch/print.h"
 
 static bool failed(struct target *target, int error)
 {
@@ -28,23 +30,123 @@ bool target_torn(struct target *target)
 	return failed(target, EFAULT);
 }
 
+char target_state(pid_t pid)
+{
+	char path[64], state = 'X', line[512];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return state;
+	if (fgets(line, sizeof(line), file) && strrchr(line, ')'))
+		sscanf(strrchr(line, ')') + 1, " %c", &state);
+	fclose(file);
+	return state;
+}
+
+bool target_has_ended(pid_t pid)
+{
+	char state = target_state(pid);
+
+	return state == 'Z' || state == 'X';
+}
+
+/* Of a process that has no memory: one that has ended, or the kernel's own. */
+static enum info_result without_memory(const struct target *target)
+{
+	return target_has_ended(target->pid) ? INFO_GONE : INFO_NONE;
+}
+
+/* ------------------------------------------------------------------ one memory, whoever has it */
+
+static bool open_memory(struct target *target, int access)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)target->pid);
+	target->memory = open(path, access | O_CLOEXEC);
+	return target->memory >= 0;
+}
+
+void target_see(struct target *target)
+{
+	if (open_memory(target, O_RDONLY))
+		target->hold = TARGET_SEEN;
+}
+
+bool target_bind(struct target *target)
+{
+	if (open_memory(target, O_RDWR))
+		target->hold = TARGET_BOUND;
+	else if (errno == ENOENT || errno == ESRCH)
+		target->result = without_memory(target);
+	else
+		failed(target, errno == EACCES || errno == EROFS ? EPERM : errno);
+	return target->hold == TARGET_BOUND;
+}
+
+void target_let_go(struct target *target)
+{
+	if (target->hold)
+		close(target->memory);
+	target->hold = TARGET_FREE;
+}
+
+/* Kernel: of a memory that nobody has any more nothing is read, which is no error; what is not mapped is one. */
+bool target_is_same(struct target *target)
+{
+	char byte;
+
+	return !target->hold || pread(target->memory, &byte, 1, 0) != 0;
+}
+
+static ssize_t read_pieces(const struct target *target, const struct iovec *local, const struct iovec *remote,
+			   size_t count)
+{
+	info_read_begins(target->pid);
+	ssize_t got = process_vm_readv(target->pid, local, 1, remote, count, 0);
+	info_read_ends();
+	return got;
+}
+
+/*
+ * Also what the process may not touch itself, as a debugger does. Kernel: a page that this has to bring in is waited
+ * for whatever signal comes, so it is brought in by a call that a signal ends.
+ */
+static bool bound_read(struct target *target, char *to, uintptr_t from, size_t bytes)
+{
+	struct iovec local = { to, bytes }, remote = { (void *)from, bytes };
+
+	read_pieces(target, &local, &remote, 1);
+	for (ssize_t got; bytes; to += got, from += (size_t)got, bytes -= (size_t)got) {
+		got = pread(target->memory, to, bytes, (off_t)from);
+		if (got <= 0)
+			return failed(target, got < 0 ? EFAULT : ESRCH);
+	}
+	return true;
+}
+
+static bool bound_write(struct target *target, uintptr_t to, const char *from, size_t bytes)
+{
+	for (ssize_t put; bytes; to += (size_t)put, from += put, bytes -= (size_t)put) {
+		put = pwrite(target->memory, from, bytes, (off_t)to);
+		if (put <= 0)
+			return failed(target, put < 0 ? EFAULT : ESRCH);
+	}
+	return true;
+}
+
 bool target_read(struct target *target, void *to, const void *from, size_t bytes)
 {
 	struct iovec local = { to, bytes }, remote = { (void *)(uintptr_t)from, bytes };
 
 	if (target->core)
 		return core_read(target->core, to, (uintptr_t)from, bytes) || failed(target, EFAULT);
-	ssize_t got = process_vm_readv(target->pid, &local, 1, &remote, 1, 0);
+	if (target->hold == TARGET_BOUND)
+		return bound_read(target, to, (uintptr_t)from, bytes);
+	ssize_t got = read_pieces(target, &local, &remote, 1);
 
 	return got == (ssize_t)bytes || failed(target, got < 0 ? errno : EFAULT);
-}
-
-bool target_write(struct target *target, void *to, const void *from, size_t bytes)
-{
-	struct iovec local = { (void *)(uintptr_t)from, bytes }, remote = { to, bytes };
-	ssize_t put = process_vm_writev(target->pid, &local, 1, &remote, 1, 0);
-
-	return put == (ssize_t)bytes || failed(target, put < 0 ? errno : EFAULT);
 }
 
 bool target_gather(struct target *target, void *to, void *const *from, size_t each, size_t count)
@@ -53,16 +155,18 @@ bool target_gather(struct target *target, void *to, void *const *from, size_t ea
 	struct iovec remote[BATCH];
 	char *at = to;
 
-	for (size_t i = 0; target->core && i < count; i++)
+	const bool one_by_one = target->core || target->hold == TARGET_BOUND;
+
+	for (size_t i = 0; one_by_one && i < count; i++)
 		if (!target_read(target, at + i * each, from[i], each))
 			return false;
-	while (count && !target->core) {
+	while (count && !one_by_one) {
 		size_t now = count < BATCH ? count : BATCH;
 		struct iovec local = { at, now * each };
 
 		for (size_t i = 0; i < now; i++)
 			remote[i] = (struct iovec){ from[i], each };
-		ssize_t got = process_vm_readv(target->pid, &local, 1, remote, now, 0);
+		ssize_t got = read_pieces(target, &local, remote, now);
 		if (got != (ssize_t)(now * each))
 			return failed(target, got < 0 ? errno : EFAULT);
 		at += now * each;
@@ -74,11 +178,29 @@ bool target_gather(struct target *target, void *to, void *const *from, size_t ea
 
 void info_printable(char *to, const char *from, size_t bytes)
 {
-	size_t i = 0;
+	size_t length = 0, each;
 
-	for (; i < bytes - 1 && from[i]; i++)
-		to[i] = (unsigned char)from[i] < 0x20 || from[i] == 0x7f ? '?' : from[i];
-	to[i] = '\0';
+	for (const char *end = from + strnlen(from, bytes - 1); from < end; from += each) {
+		char ahead[5] = "";
+		memcpy(ahead, from, end - from < 4 ? (size_t)(end - from) : 4);
+		unsigned character = km_utf8_bytes(ahead);
+		/* C0 and DEL; and C1, which some terminals take from UTF-8 as well. */
+		bool shown = character && (unsigned char)*from >= 0x20 && *from != 0x7f &&
+			     ((unsigned char)from[0] != 0xc2 || (unsigned char)from[1] >= 0xa0);
+
+		each = character ?: 1;
+		memcpy(to + length, shown ? ahead : "?", shown ? each : 1);
+		length += shown ? each : 1;
+	}
+	to[length] = '\0';
+}
+
+char *info_printable_copy(const char *text)
+{
+	char *copy = kmem_need(strdup(text));
+
+	info_printable(copy, copy, strlen(copy) + 1);
+	return copy;
 }
 
 bool target_string(struct target *target, char *to, size_t bytes, const char *from)
@@ -201,6 +323,34 @@ static size_t roots_of_core(struct target *target, struct info_root *roots)
 	return count;
 }
 
+/* Is all of it memory that only this process has, and may write? What is written as a debugger writes goes anywhere. */
+static bool is_own(struct target *target, uintptr_t from, size_t bytes)
+{
+	const uintptr_t end = from + bytes;
+	struct mapping here;
+	char *line = NULL;
+	size_t room = 0;
+	FILE *maps = open_maps(target);
+
+	while (maps && from < end && getline(&line, &room, maps) >= 0)
+		if (parse_mapping(line, &here) && from >= here.start && from < here.end &&
+		    !memcmp(here.access, "rw", 2) && here.access[3] == 'p')
+			from = here.end;
+	free(line);
+	if (maps)
+		fclose(maps);
+	return from >= end && end >= bytes;
+}
+
+bool target_write(struct target *target, void *to, const void *from, size_t bytes)
+{
+	if (target->hold != TARGET_BOUND)
+		return failed(target, EPERM);
+	if (!is_own(target, (uintptr_t)to, bytes))
+		return failed(target, target_is_same(target) ? EFAULT : ESRCH);
+	return bound_write(target, (uintptr_t)to, from, bytes);
+}
+
 size_t target_roots(struct target *target, struct info_root *roots)
 {
 	if (target->core)
@@ -225,10 +375,9 @@ size_t target_roots(struct target *target, struct info_root *roots)
 			other = target->result;
 		before = here;
 	}
-	/* Where we may open the file but not read it, or a process that has no memory: a zombie. */
+	/* Where we may open the file but not read it; or there is nothing in it. */
 	if (!lines)
-		other = errno == EACCES || errno == EPERM ? INFO_DENIED :
-			errno == ESRCH			  ? INFO_GONE : other;
+		other = errno == EACCES || errno == EPERM ? INFO_DENIED : without_memory(target);
 	target->result = other;
 	free(line);
 	fclose(maps);

@@ -14,16 +14,6 @@
 
 /* ------------------------------------------------------------------ names */
 
-/* As it may go to a terminal, for the process might have written anything there, and with room for a number. */
-struct name {
-	char text[MEMCG_NAME_MAX + 12];
-};
-
-struct names {
-	const struct km_group_stats *first;
-	bool *shared;			/* of each group: a sibling has its name */
-};
-
 /* A group's place: whose it is below. Parents are counted from 1; 0 is the root. */
 struct place {
 	const struct km_group_stats *group;
@@ -44,9 +34,9 @@ static size_t depth_of(const struct km_group_stats *group)
 	return !group->depth ? 1 : group->depth <= MEMCG_DEPTH_MAX ? group->depth : MEMCG_DEPTH_MAX;
 }
 
-static struct names names_of(const struct snapshot *snapshot)
+struct info_names info_group_names(const struct snapshot *snapshot)
 {
-	struct names names = { snapshot->groups, kmem_need(calloc(snapshot->group_count + 1, sizeof(bool))) };
+	struct info_names names = { snapshot->groups, kmem_need(calloc(snapshot->group_count + 1, sizeof(bool))) };
 	struct place *places = kmem_need(calloc(snapshot->group_count + 1, sizeof(*places)));
 	size_t above[MEMCG_DEPTH_MAX + 1] = { 0 };
 
@@ -69,10 +59,9 @@ static struct names names_of(const struct snapshot *snapshot)
 	return names;
 }
 
-/* Its number is behind it, where a sibling has the same. */
-static struct name name_of(const struct names *names, const struct km_group_stats *group)
+struct info_name info_group_name(const struct info_names *names, const struct km_group_stats *group)
 {
-	struct name name;
+	struct info_name name;
 
 	info_printable(name.text, group->name, MEMCG_NAME_MAX);
 	if (names->shared[group - names->first] && group->number)
@@ -109,7 +98,7 @@ static void print_tree(const struct snapshot *snapshot, const char *whose)
 {
 	static const char *const heads[] = { "CURRENT", "PEAK", "MAX", "HIGH" };
 	struct table_row *above[MEMCG_DEPTH_MAX + 1] = { NULL };
-	struct names names = names_of(snapshot);
+	struct info_names names = info_group_names(snapshot);
 	struct table *table = table_new(true, "  ");
 
 	printf("%s", whose);
@@ -122,9 +111,9 @@ static void print_tree(const struct snapshot *snapshot, const char *whose)
 		size_t depth = depth_of(group);
 		struct table_row *row = table_row(
 			table, above[depth - 1], (int64_t)group->current,
-			(const char *const[]){ name_of(&names, group).text, BYTES(group->current), BYTES(group->peak),
-					       limit(group->max).text, limit(group->high).text,
-					       events_of(group).text });
+			(const char *const[]){ info_group_name(&names, group).text, BYTES(group->current),
+					       BYTES(group->peak), limit(group->max).text,
+					       limit(group->high).text, events_of(group).text });
 
 		for (; depth <= MEMCG_DEPTH_MAX; depth++)
 			above[depth] = row;
@@ -143,7 +132,7 @@ static void print_json(struct km_writer *writer, const struct snapshot *snapshot
 
 /* ------------------------------------------------------------------ the files */
 
-static void print_head(struct km_writer *writer, const struct snapshot *snapshot, const struct names *names,
+static void print_head(struct km_writer *writer, const struct snapshot *snapshot, const struct info_names *names,
 		       size_t group, const char *file)
 {
 	size_t path[MEMCG_DEPTH_MAX + 1], levels = 0;
@@ -156,53 +145,70 @@ static void print_head(struct km_writer *writer, const struct snapshot *snapshot
 		}
 	km_print(writer, "==> ");
 	while (levels)
-		km_print(writer, "%s/", name_of(names, &snapshot->groups[path[--levels]]).text);
+		km_print(writer, "%s/", info_group_name(names, &snapshot->groups[path[--levels]]).text);
 	km_print(writer, "memory.%s <==\n", file);
 }
 
-static void print_events(struct km_writer *writer, const uint64_t *events)
+const char *const info_group_files[INFO_GROUP_FILES] = {
+	"current", "peak", "max", "high", "low", "min", "stat", "events", "events.local",
+};
+
+/* A line of a file, behind those that are there: "key number", or the number alone. Nothing where it is not known. */
+static void add_line(char text[INFO_GROUP_TEXT], const char *key, uint64_t value)
+{
+	size_t length = strlen(text);
+
+	if (value != INFO_UNKNOWN)
+		snprintf(text + length, INFO_GROUP_TEXT - length, "%s%s%lu\n", key, *key ? " " : "",
+			 (unsigned long)value);
+}
+
+static void add_limit(char text[INFO_GROUP_TEXT], uint64_t bytes)
+{
+	if (bytes == MEMCG_NO_LIMIT)
+		strcpy(text, "max\n");
+	else if (bytes != KM_UNKNOWN_LIMIT)
+		add_line(text, "", bytes);
+}
+
+static void add_events(char text[INFO_GROUP_TEXT], const uint64_t *events)
 {
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++)
-		if (events[i] != KM_UNKNOWN)
-			km_print(writer, "%s %lu\n", km_memcg_event_names[i], (unsigned long)events[i]);
-	km_print(writer, "sock_throttled 0\n\n");
+		add_line(text, km_memcg_event_names[i], events[i]);
+	add_line(text, "sock_throttled", 0);
+}
+
+bool info_group_text(const struct km_group_stats *group, unsigned file, char text[INFO_GROUP_TEXT])
+{
+	const uint64_t limits[] = { group->max, group->high, group->low, group->min };
+
+	*text = '\0';
+	if (file <= INFO_GROUP_PEAK)
+		add_line(text, "", file == INFO_GROUP_PEAK ? group->peak : group->current);
+	else if (file <= INFO_GROUP_MIN)
+		add_limit(text, limits[file - INFO_GROUP_MAX]);
+	else if (file != INFO_GROUP_STAT)
+		add_events(text, file == INFO_GROUP_EVENTS ? group->events : group->local);
+	else {
+		add_line(text, "kernel", group->current);
+		add_line(text, "stock", group->stock);
+		add_line(text, "dying", group->dying);
+	}
+	return *text;
 }
 
 /* As head(1) shows files: a line with the name, the text, an empty line. */
-static void print_files(struct km_writer *writer, const struct snapshot *snapshot, const struct names *names, size_t i)
+static void print_files(struct km_writer *writer, const struct snapshot *snapshot, const struct info_names *names,
+			size_t i)
 {
-	const struct km_group_stats *group = &snapshot->groups[i];
-	const struct {
-		const char *file;
-		uint64_t value, unknown;
-	} numbers[] = {
-		{ "current", group->current, KM_UNKNOWN }, { "peak", group->peak, KM_UNKNOWN },
-		{ "max", group->max, KM_UNKNOWN_LIMIT }, { "high", group->high, KM_UNKNOWN_LIMIT },
-		{ "low", group->low, KM_UNKNOWN_LIMIT }, { "min", group->min, KM_UNKNOWN_LIMIT },
-	};
-	const struct {
-		const char *key;
-		uint64_t value;
-	} stats[] = { { "kernel", group->current }, { "stock", group->stock }, { "dying", group->dying } };
+	for (unsigned file = 0; file < INFO_GROUP_FILES; file++) {
+		char text[INFO_GROUP_TEXT];
 
-	for (size_t file = 0; file < km_array_count(numbers); file++) {
-		if (numbers[file].value == numbers[file].unknown)
+		if (!info_group_text(&snapshot->groups[i], file, text))
 			continue;
-		print_head(writer, snapshot, names, i, numbers[file].file);
-		if (numbers[file].value == MEMCG_NO_LIMIT)
-			km_print(writer, "max\n\n");
-		else
-			km_print(writer, "%lu\n\n", (unsigned long)numbers[file].value);
+		print_head(writer, snapshot, names, i, info_group_files[file]);
+		km_print(writer, "%s\n", text);
 	}
-	print_head(writer, snapshot, names, i, "stat");
-	for (size_t key = 0; key < km_array_count(stats); key++)
-		if (stats[key].value != KM_UNKNOWN)
-			km_print(writer, "%s %lu\n", stats[key].key, (unsigned long)stats[key].value);
-	km_print(writer, "\n");
-	print_head(writer, snapshot, names, i, "events");
-	print_events(writer, group->events);
-	print_head(writer, snapshot, names, i, "events.local");
-	print_events(writer, group->local);
 }
 
 /* ------------------------------------------------------------------ all of it */
@@ -213,13 +219,13 @@ int info_tree(const struct snapshot *snapshot, enum info_style style)
 
 	if (style == INFO_TREE) {
 		print_tree(snapshot, "");
-		return fflush(stdout) || ferror(stdout) ? EIO : 0;
+		return fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
 	}
 	if (style == INFO_TREE_JSON) {
 		print_json(&writer, snapshot);
 		km_print(&writer, "\n");
 	} else {
-		struct names names = names_of(snapshot);
+		struct info_names names = info_group_names(snapshot);
 
 		for (size_t i = 0; i < snapshot->group_count; i++)
 			print_files(&writer, snapshot, &names, i);

@@ -16,11 +16,10 @@
 
 #define MAX_CACHES	((size_t)1 << 20)
 #define SCAN_PAGES	4096u	/* descriptors read at a time */
-#define SCAN_NEEDS	"root.arena.ranges root.arena.range range.ready range.page page.cache page.type page.word"
 
 struct walk {
 	struct target *target;
-	const struct info_root *root;
+	struct info_root *root;
 	const struct layout *layout;
 	struct snapshot *snapshot;
 	size_t first;			/* caches of this root begin here */
@@ -179,9 +178,10 @@ static unsigned long minus(unsigned long a, unsigned long b)
 	return a > b ? a - b : 0;
 }
 
-static bool add_nodes(struct walk *walk, const struct kmem_cache *cache,
-		      struct kmem_cache_stats *stats, bool *kept)
+static bool add_nodes(struct walk *walk, const struct kmem_cache *cache, struct info_cache *into, bool *kept)
 {
+	struct kmem_cache_stats *stats = &into->stats;
+
 	*kept = true;
 	for (unsigned i = 0; i < KM_MAX_NODES; i++) {
 		struct km_node_counts counts;
@@ -198,6 +198,10 @@ static bool add_nodes(struct walk *walk, const struct kmem_cache *cache,
 				return false;
 			stats->shelf_objects += ready;
 		}
+		if (into->full)
+			full_node(into->full, i, &counts, cache->objects,
+				  layout_has(walk->layout, counts.taken == KM_NOT_KEPT ? INFO_SCAN_NEEDS :
+					     "node.slabs node.taken node.partial node.free_slabs"));
 		stats->total_slabs += counts.slabs;
 		stats->active_slabs += minus(counts.slabs, counts.free_slabs);
 		stats->total_objects += counts.objects;
@@ -224,6 +228,7 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 	memcpy(into->engine, walk->engine_name, sizeof(into->engine));
 	into->group = cache->group;
 	into->sibling_of = cache->sibling_of;
+	into->twin_of = cache->twin_of;
 	into->carried = cache->carried & KM_DEBUG_FLAGS;
 	*stats = (struct kmem_cache_stats){
 		.active_objects = cache->guarded,	/* in no slab, all of them out */
@@ -234,15 +239,22 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 		.objects_per_slab = cache->objects,
 		.pages_per_slab = cache->slab_pages ?: 1u << (cache->order & 31),
 		.sheaf_capacity = array && cache->capacity ? km_front_capacity(cache) : 0,
+		.alloc_slab = cache->past.new_slabs,
+		.free_slab = cache->past.freed_slabs,
 	};
 	if (walk->engine.array.tune && cache->capacity) {
 		stats->limit = cache->capacity;
 		stats->batchcount = cache->batchcount;
 		stats->shared_factor = cache->shared;
 	}
-	memcpy(stats->name, cache->name, sizeof(cache->name));
-	stats->name[sizeof(stats->name) - 1] = '\0';
-	if (!add_nodes(walk, cache, stats, &kept))
+	info_printable(stats->name, cache->name, sizeof(stats->name));
+	if (walk->snapshot->in_full) {
+		into->full = kmem_need(calloc(1, sizeof(*into->full)));
+		if (!full_read(walk->target, walk->root, &walk->percpu, &walk->engine, walk->engine_name, cache,
+			       into->full))
+			return false;
+	}
+	if (!add_nodes(walk, cache, into, &kept))
 		return false;
 	if (array && cache->shelf.slot && !count_shelf(walk, &cache->shelf, &stats->shelf_objects))
 		return false;
@@ -253,7 +265,7 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 		return false;
 	into->by_slab = !kept;
 	/* Until the slabs are scanned: all of them; or they can't be. */
-	if (!kept && !layout_has(walk->layout, SCAN_NEEDS))
+	if (!kept && !layout_has(walk->layout, INFO_SCAN_NEEDS))
 		stats->active_objects = INFO_UNKNOWN;
 	else
 		stats->active_objects = kept ? minus(stats->active_objects, stats->shelf_objects) :
@@ -295,6 +307,7 @@ static bool add_caches(struct walk *walk)
 			return false;
 		struct info_cache *into = snapshot_grow(walk->snapshot);
 		if (!fill_cache(walk, &cache, into)) {
+			free(into->full);
 			walk->snapshot->count--;
 			return false;
 		}
@@ -357,9 +370,12 @@ static bool scan_range(struct walk *walk, const struct km_range *range, const si
 			if (pages[i].type != KM_PAGE_SLAB)
 				continue;
 			cache = find_cache(walk->snapshot, order, count, pages[i].cache);
-			if (cache)
-				cache->stats.active_objects = minus(cache->stats.active_objects,
-						slub_free_count(slub_slab(&pages[i])->word));
+			if (!cache)
+				continue;
+			cache->stats.active_objects = minus(cache->stats.active_objects,
+							    slub_free_count(slub_slab(&pages[i])->word));
+			if (cache->full)
+				full_slub_slab(cache->full, pages[i].node, slub_slab(&pages[i])->word);
 		}
 	}
 	return true;
@@ -455,27 +471,54 @@ static unsigned long of_zone(const struct info_root *root, const char *name, uns
 	return layout_has(&root->layout, name) ? pages : INFO_UNKNOWN;
 }
 
+/* Of which cache a private group has this one, by name. */
+static void name_twins(struct walk *walk)
+{
+	struct snapshot *snapshot = walk->snapshot;
+	size_t *order = kmem_need(calloc(snapshot->count + 1, sizeof(*order))), count = 0;
+
+	for (size_t i = walk->first; i < snapshot->count; i++)
+		if (!snapshot->caches[i].twin_of)
+			order[count++] = i;
+	qsort_r(order, count, sizeof(*order), by_address, snapshot);
+	for (size_t i = walk->first; i < snapshot->count; i++) {
+		struct info_cache *twin = &snapshot->caches[i];
+		struct info_cache *of = twin->twin_of ? find_cache(snapshot, order, count, twin->twin_of) : NULL;
+
+		if (of)
+			memcpy(twin->of, of->stats.name, sizeof(twin->of));
+	}
+	free(order);
+}
+
 /* A cache and its siblings are one, as users see it. */
 static void fold_siblings(struct walk *walk)
 {
 	struct snapshot *snapshot = walk->snapshot;
+	size_t *order = kmem_need(calloc(snapshot->count + 1, sizeof(*order))), count = 0;
 	size_t kept = walk->first;
 
-	for (size_t i = walk->first; i < snapshot->count; i++) {
-		struct info_cache *sibling = &snapshot->caches[i];
-
-		for (size_t j = walk->first; sibling->sibling_of && j < snapshot->count; j++) {
-			struct info_cache *cache = &snapshot->caches[j];
-
-			if (cache->address != sibling->sibling_of)
-				continue;
-			km_stats_add(&cache->stats, &sibling->stats);
-			cache->debugged += sibling->stats.active_objects;
-			break;
-		}
-	}
 	for (size_t i = walk->first; i < snapshot->count; i++)
 		if (!snapshot->caches[i].sibling_of)
+			order[count++] = i;
+	qsort_r(order, count, sizeof(*order), by_address, snapshot);
+	for (size_t i = walk->first; i < snapshot->count; i++) {
+		struct info_cache *sibling = &snapshot->caches[i];
+		struct info_cache *cache = sibling->sibling_of ?
+					   find_cache(snapshot, order, count, sibling->sibling_of) : NULL;
+
+		if (!cache)
+			continue;
+		km_stats_add(&cache->stats, &sibling->stats);
+		if (cache->full && sibling->full)
+			full_add(cache->full, sibling->full);
+		add(&cache->debugged, sibling->stats.active_objects);
+	}
+	free(order);
+	for (size_t i = walk->first; i < snapshot->count; i++)
+		if (snapshot->caches[i].sibling_of)
+			free(snapshot->caches[i].full);
+		else
 			snapshot->caches[kept++] = snapshot->caches[i];
 	snapshot->count = kept;
 }
@@ -566,6 +609,8 @@ static bool add_process(struct walk *walk)
 		{ "root.mapped_ready", root->mapped_ready, &stats->pages_free_dirty,
 		  &walk->snapshot->mapped_ready },
 		{ "root.meta_bytes", root->meta_bytes, &stats->meta_bytes, NULL },
+		{ "root.past_new_slabs", root->past_new_slabs, &walk->snapshot->past_new_slabs, NULL },
+		{ "root.past_freed_slabs", root->past_freed_slabs, &walk->snapshot->past_freed_slabs, NULL },
 		{ "root.slob_pages", root->slob_pages, &stats->slob_pages, NULL },
 		{ "root.guard_objects", root->guard_objects, &walk->snapshot->guard.objects, NULL },
 		{ "root.guard_live", root->guard_live, &walk->snapshot->guard.live, NULL },
@@ -626,8 +671,7 @@ static void mark_unknown(struct walk *walk)
 				       needs[i].bytes);
 }
 
-enum info_result walk_root(struct target *target, const struct info_root *root, bool lenient,
-			   struct snapshot *snapshot)
+enum info_result walk_root(struct target *target, struct info_root *root, bool lenient, struct snapshot *snapshot)
 {
 	enum info_result result = INFO_OK;
 	const struct km_root *record = &root->record;
@@ -657,16 +701,17 @@ enum info_result walk_root(struct target *target, const struct info_root *root, 
 			return target->result;
 		result = INFO_PARTLY;
 	}
-	if (walk.by_slab && layout_has(walk.layout, SCAN_NEEDS) && !scan_slabs(&walk))
+	if (walk.by_slab && layout_has(walk.layout, INFO_SCAN_NEEDS) && !scan_slabs(&walk))
 		return target->result;
 	size_t owner_count;
+	mark_unknown(&walk);
+	name_twins(&walk);
 	struct page_owner *owners = snapshot->by_page ? list_owners(&walk, &owner_count) : NULL;
 	fold_siblings(&walk);
 	bool looked = !owners || walk_pages(target, root, owners, owner_count, snapshot);
 	free(owners);
 	if (!looked)
 		return target->result;
-	mark_unknown(&walk);
 	snapshot->stats.caches += snapshot->count - walk.first;
 	return result;
 }

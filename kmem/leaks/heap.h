@@ -42,6 +42,7 @@ struct heap_piece {
 	enum heap_kind kind;
 	bool unknown;			/* its engine is not: nobody can say which objects are live */
 	uintptr_t track;		/* of a guarded object, in the process: its stack; 0: none */
+	uint64_t owner;			/* of a big block: who pays (page/owner.h); 0: nobody, or that is not known */
 };
 
 /* A range of pages: which piece each page is in, its number plus one. */
@@ -127,6 +128,11 @@ struct heap_track {
 };
 bool heap_track(struct heap *heap, const struct heap_piece *piece, uintptr_t object, struct heap_track *track);
 void heap_samples_clear(struct heap *heap);
+/* The track of a debugged object itself: [0] by whom it was allocated, [1] by whom what lay there before was freed;
+ * false: it has none, or was never freed. */
+struct km_debug_track;
+bool heap_debug_track(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, unsigned which,
+		      struct km_debug_track *track);
 /* The name of the group that pays for it; false: nobody does, or it is not known. */
 bool heap_group(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, char *name, size_t bytes);
 

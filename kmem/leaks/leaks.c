@@ -131,17 +131,11 @@ int cmd_leaks(int argc, char **argv)
 	struct subject subject;
 	int code;
 
-	opterr = 0;
-	while ((code = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (code == 'h')
-			kmem_help(usage_text);
-		else if (code == 's')
+	while ((code = kmem_next_option("leaks", usage_text, argc, argv, ":", known)) != -1)
+		if (code == 's')
 			seconds = (unsigned)number("seconds", optarg, MOST_SECONDS);
-		else if (code == 'm')
-			most = number("most", optarg, SIZE_MAX - 1) ?: SIZE_MAX;
 		else
-			kmem_usage("leaks", "unknown option '%s', or one without its number", argv[optind - 1]);
-	}
+			most = number("most", optarg, SIZE_MAX - 1) ?: SIZE_MAX;
 	if (argc - optind != 1)
 		kmem_usage("leaks", "of which process or core dump? --help says more");
 	return subject_open(&subject, "leaks", argv[optind]) ? look(&subject, seconds, most) : 1;

@@ -331,6 +331,7 @@ static int by_start(const void *a, const void *b)
 static bool add_big(struct heap *heap, const struct info_root *root)
 {
 	size_t each = layout_bytes(&root->layout, INFO_BIG), slots;
+	bool says_who = layout_has(&root->layout, "big.owner");
 	struct km_big_entry entry;
 	const char *table;
 
@@ -349,7 +350,7 @@ static bool add_big(struct heap *heap, const struct info_root *root)
 			continue;
 		struct heap_piece *piece = add_piece(heap, (struct heap_piece){
 			.kind = HEAP_OF_BIG, .start = entry.start, .slab = entry.start, .count = 1,
-			.each = entry.bytes, .cache = HEAP_NO_CACHE,
+			.each = entry.bytes, .cache = HEAP_NO_CACHE, .owner = says_who ? entry.owner : 0,
 		});
 		heap_set(heap->live, piece->first);
 	}

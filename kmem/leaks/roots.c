@@ -8,12 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache/rcu.h"
 #include "cache/root.h"
 #include "kmem.h"
 #include "leaks/core.h"
 #include "leaks/scan.h"
 
 #define STACK_BYTES	((uintptr_t)8 << 20)	/* below a thread's stack pointer */
+#define MAX_BLOCKS	65536u		/* of objects that wait for a grace period */
 #define ENTRIES		512u
 #define ENTRY_PRESENT	(1ull << 63)
 #define ENTRY_SWAPPED	(1ull << 62)
@@ -89,6 +91,64 @@ static bool find_ours(struct scan *scan, struct span_list *ours)
 	return true;
 }
 
+/* ------------------------------------------------------------------ what waits for a grace period */
+
+struct waits {
+	struct scan *scan;
+	const struct layout *layout;
+	unsigned left;		/* of MAX_BLOCKS */
+};
+
+/* Our own memory, but for pointers to objects: these are held, and what they point to, which readers may look at. */
+static void add_blocks(struct waits *waits, const struct km_rcu_block *at)
+{
+	const uint64_t first = layout_offset(waits->layout, "rcublock.object");
+	struct km_rcu_block block;
+
+	for (; at && waits->left; at = block.next, waits->left--) {
+		if (!target_struct(waits->scan->heap.target, waits->layout, INFO_RCU_BLOCK, &block, at))
+			return;
+		if (block.count > sizeof(block.object) / sizeof(*block.object))
+			return;
+		add_span(&waits->scan->roots, (uintptr_t)at + first,
+			 (uintptr_t)at + first + block.count * sizeof(*block.object));
+	}
+}
+
+static void add_waiting(struct waits *waits, const struct info_root *root, uint32_t slot)
+{
+	const unsigned shift = layout_offset(waits->layout, "const.area_shift") & 63;
+	struct km_rcu_waiting waiting;
+	struct km_percpu percpu;
+
+	if (!target_struct(waits->scan->heap.target, waits->layout, INFO_PERCPU, &percpu, root->record.percpu))
+		return;
+	for (uintptr_t cpu = 0; slot && cpu < percpu.cpus && cpu < INFO_MAX_CPUS; cpu++)
+		if (target_struct(waits->scan->heap.target, waits->layout, INFO_WAITING, &waiting,
+				  (void *)((uintptr_t)percpu.base + (cpu << shift) + slot)))
+			add_blocks(waits, waiting.blocks);
+}
+
+/* What can't be read is passed over: nothing is told of it but that it may be lost. */
+static void find_waiting(struct scan *scan, const struct info_root *root)
+{
+	struct waits waits = { .scan = scan, .layout = &root->layout, .left = MAX_BLOCKS };
+	struct target *target = scan->heap.target;
+	struct km_rcu_block *pile = NULL;
+	struct km_grace grace;
+	uintptr_t at = 0;
+	uint32_t slot = 0;
+
+	if (!layout_has(&root->layout, "root.grace grace.slot grace.pile waiting.blocks rcublock.object") ||
+	    !target_read(target, &at, root->record.grace, sizeof(at)) || !at ||
+	    !target_struct(target, &root->layout, INFO_GRACE, &grace, (void *)at))
+		return;
+	if (target_read(target, &slot, grace.slot, sizeof(slot)))
+		add_waiting(&waits, root, slot);
+	if (target_read(target, &pile, grace.pile, sizeof(pile)))
+		add_blocks(&waits, pile);
+}
+
 /* ------------------------------------------------------------------ what is not */
 
 static bool is_data_of(const struct map *map, const char *name)
@@ -150,6 +210,8 @@ bool roots_find(struct scan *scan, const uintptr_t *stacks, size_t count)
 		if (!is_stack(scan, map, stacks, count))
 			add_rest(scan, map->start, map->end, &scan->ours);
 	}
+	for (size_t i = 0; ok && i < scan->heap.root_count; i++)
+		find_waiting(scan, &scan->heap.roots[i]);
 	return ok;
 }
 

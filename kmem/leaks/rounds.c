@@ -1,6 +1,9 @@
 /*
  * rounds.c: a process is looked at until it is known which of its objects are lost: scan.h has the reasons. Invariant:
- * whoever is told as lost was so in each round, and was live while all threads stood still.
+ * whoever is told as lost was so in each round, with the same content, and was live while all threads stood still.
+ *
+ * The content, because an address is not an object: where many come and go, one that was young when a round read what
+ * holds it seems lost, and in the next round another one at its address. Nobody writes to what nothing points to.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,6 +19,7 @@
 #include "leaks/scan.h"
 
 #define ROUNDS		3u
+#define MOST_ROUNDS	12u		/* where each finds fewer than the one before */
 #define PAUSE_US	20000u		/* between two */
 #define AT_ONCE		((size_t)4 << 20)	/* bytes that are read */
 #define RED_ZONE	128u		/* below a stack pointer, in use as well */
@@ -167,14 +171,39 @@ static void mark_core(struct scan *scan, const struct core *core)
 
 /* ------------------------------------------------------------------ what is lost */
 
-static void note_lost(struct scan *scan, struct scan_result *result, const struct heap_piece *piece, uint64_t object)
+/* The objects of one piece, as they are now. */
+struct contents {
+	const struct heap_piece *piece;	/* that is in the scan's buffer; NULL: none */
+	bool read;
+};
+
+/* Of an object, or of its beginning: a number that another content has not. */
+static uint64_t content_of(struct scan *scan, struct contents *now, const struct heap_piece *piece, uint64_t object)
+{
+	const size_t whole = piece->each * piece->count, most = whole < AT_ONCE ? whole : AT_ONCE;
+	const size_t from = heap_user_address(&scan->heap, piece, object) - piece->start;
+	const size_t end = from + heap_bytes(&scan->heap, piece, object);
+	uint64_t sum = 1;
+
+	if (now->piece != piece) {
+		now->piece = piece;
+		now->read = roots_read(scan, piece->start, most, scan->buffer);
+	}
+	for (size_t at = from; now->read && at < end && at < most; at++)
+		sum = (sum ^ (unsigned char)scan->buffer[at]) * 0x100000001b3u;
+	return sum;
+}
+
+static void note_lost(struct scan *scan, struct scan_result *result, const struct heap_piece *piece, uint64_t object,
+		      uint64_t content)
 {
 	uintptr_t address = heap_user_address(&scan->heap, piece, object);
 	struct heap_track track;
 
 	result->lost = kmem_grow(result->lost, result->count, &result->room, sizeof(*result->lost));
 	struct scan_lost *lost = &result->lost[result->count++];
-	*lost = (struct scan_lost){ .address = address, .bytes = heap_bytes(&scan->heap, piece, object) };
+	*lost = (struct scan_lost){ .address = address, .content = content,
+				    .bytes = heap_bytes(&scan->heap, piece, object) };
 	snprintf(lost->cache, sizeof(lost->cache), "%s", heap_name(&scan->heap, piece));
 	if (!heap_track(&scan->heap, piece, address, &track))
 		return;
@@ -214,11 +243,27 @@ static int by_address(const void *a, const void *b)
 	return (x->address > y->address) - (x->address < y->address);
 }
 
+/* It was lost in all rounds before this one, and is the same one still. */
+static bool is_the_same(struct scan *scan, const struct scan_result *before, struct contents *now,
+			const struct heap_piece *piece, uint64_t object, uint64_t *content)
+{
+	const struct scan_lost key = { .address = heap_user_address(&scan->heap, piece, object) }, *was = NULL;
+
+	if (before->rounds)
+		was = before->count ? bsearch(&key, before->lost, before->count, sizeof(key), by_address) : NULL;
+	if (before->rounds && !was)
+		return false;
+	*content = content_of(scan, now, piece, object);
+	return !was || was->content == *content;
+}
+
 /* This round's, of which those stay that were lost in the last one too. */
 static void gather(struct scan *scan, struct scan_result *result)
 {
 	struct scan_result before = *result;
 	const struct heap *heap = &scan->heap;
+	struct contents now = { .piece = NULL };
+	uint64_t content;
 
 	result->lost = NULL;
 	result->count = result->room = result->live = 0;
@@ -226,14 +271,12 @@ static void gather(struct scan *scan, struct scan_result *result)
 		const struct heap_piece *piece = &heap->pieces[i];
 
 		for (uint64_t object = piece->first; object < piece->first + piece->count; object++) {
-			struct scan_lost key = { .address = heap_user_address(heap, piece, object) };
-
 			if (!heap_bit(heap->live, object))
 				continue;
 			result->live++;
-			if (!heap_bit(scan->held, object) && (!result->rounds ||
-			    bsearch(&key, before.lost, before.count, sizeof(key), by_address)))
-				note_lost(scan, result, piece, object);
+			if (!heap_bit(scan->held, object) &&
+			    is_the_same(scan, &before, &now, piece, object, &content))
+				note_lost(scan, result, piece, object, content);
 		}
 	}
 	note_pointed(scan, result);
@@ -353,9 +396,12 @@ static int one_round(struct subject *subject, struct scan_result *result)
 
 int scan_run(struct subject *subject, struct scan_result *result)
 {
+	size_t before = 0;
 	int status = one_round(subject, result);
 
-	while (!status && result->count && !subject->target.core && result->rounds < ROUNDS) {
+	while (!status && result->count && !subject->target.core && (result->rounds < ROUNDS ||
+	       (result->rounds < MOST_ROUNDS && result->count < before - before / 16))) {
+		before = result->count;
 		usleep(PAUSE_US);
 		status = one_round(subject, result);
 	}

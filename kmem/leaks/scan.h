@@ -6,8 +6,9 @@
  *
  * A process that runs is read while it runs, some gigabytes in a second, so a pointer that is moved meanwhile may be
  * missed. Then all threads stand still for as long as it takes to read registers, stacks, the smaller memory outside of
- * objects, and which of the candidates are still live. A lost object stays lost: no pointer to it is left that could be
- * copied. So it is done several times over, and only what was lost each time is told.
+ * objects, and which of the candidates are still live. A lost object stays lost, and as it is: no pointer to it is left
+ * that could be copied, or written by. So it is done several times over, and only what was lost each time, with the
+ * same content, is told.
  */
 #ifndef KMEM_COMMAND_SCAN_H
 #define KMEM_COMMAND_SCAN_H
@@ -48,6 +49,7 @@ struct scan {
 struct scan_lost {
 	uintptr_t address;
 	size_t bytes;
+	uint64_t content;		/* a number that stands for it */
 	char cache[KM_NAME_BYTES];
 	bool pointed;			/* by another one that is lost */
 	bool aged;

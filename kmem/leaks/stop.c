@@ -18,13 +18,17 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "info/info.h"
 #include "kmem.h"
 #include "leaks/stop.h"
 
 #define MAX_THREADS	65536u
 #define MAX_LOOKS	64u		/* at the list of threads, for those that began meanwhile */
-#define WAIT_NS		2000000000u	/* for all to stand still */
+#define WAIT_NS		2000000000ull	/* for all to stand still */
+#define BUSY_NS		20000000000ull	/* where one wants a CPU: for it to get one */
 #define ALARM_US	50000
+#define STILL_SECONDS	2u		/* for a read while all stand still: whoever answers may be one of them */
+#define READ_SECONDS	30u
 
 static uint64_t now_ns(void)
 {
@@ -42,6 +46,13 @@ static bool is_known(const struct stop *stop, pid_t id)
 	return false;
 }
 
+/* For the handler of the alarm. */
+static pid_t seized[MAX_THREADS];
+static volatile sig_atomic_t seized_count;
+/* The first of them are of earlier stops: they were killed before they could be let go, by exec for one, and are ours
+ * until their end is looked at. */
+static sig_atomic_t ending;
+
 /* One that has ended is passed over; of another that can't be seized errno says why. */
 static bool seize(struct stop *stop, pid_t id)
 {
@@ -49,22 +60,11 @@ static bool seize(struct stop *stop, pid_t id)
 		return errno == ESRCH;
 	stop->threads = kmem_grow(stop->threads, stop->count, &stop->room, sizeof(*stop->threads));
 	stop->threads[stop->count++] = (struct stop_thread){ .id = id };
+	if (seized_count < (sig_atomic_t)MAX_THREADS) {
+		seized[seized_count] = id;
+		seized_count = seized_count + 1;
+	}
 	return true;
-}
-
-/* Does the thread have no memory any more? A first thread that has ended stays in the list. */
-static bool is_zombie(pid_t pid, pid_t id)
-{
-	char path[64], state = 0, line[512];
-
-	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)id);
-	FILE *file = fopen(path, "re");
-	if (!file)
-		return true;
-	if (fgets(line, sizeof(line), file) && strrchr(line, ')'))
-		sscanf(strrchr(line, ')') + 1, " %c", &state);
-	fclose(file);
-	return state == 'Z' || state == 'X';
 }
 
 /* The threads that are not seized yet; how many, or -1. */
@@ -85,7 +85,7 @@ static int seize_new(pid_t pid, struct stop *stop)
 			continue;
 		if (seize(stop, id))
 			found++;
-		else if (!is_zombie(pid, id))
+		else if (!target_has_ended(id))	/* a first thread that has ended stays in the list */
 			found = -1;
 	}
 	int error = errno;
@@ -114,7 +114,24 @@ static bool read_registers(struct stop_thread *thread)
 	return true;
 }
 
-/* It stands still, or has ended. False: until `end` it does neither: it waits in the kernel, as the caller of vfork. */
+/* Does it wait in the kernel, or is it gone? Else it only wants a CPU. */
+static bool is_in_kernel(pid_t id)
+{
+	char path[64], state = 'D', line[512];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)id);
+	FILE *file = fopen(path, "re");
+	if (file && fgets(line, sizeof(line), file) && strrchr(line, ')'))
+		sscanf(strrchr(line, ')') + 1, " %c", &state);
+	if (file)
+		fclose(file);
+	return state == 'D';
+}
+
+/*
+ * It stands still, or has ended. False: until `end` it does neither: it waits in the kernel, as the caller of vfork.
+ * One that wants a CPU, on a machine that has none to spare, is waited for longer.
+ */
 static bool wait_for(struct stop_thread *thread, uint64_t end)
 {
 	int status;
@@ -122,7 +139,7 @@ static bool wait_for(struct stop_thread *thread, uint64_t end)
 	while (waitpid(thread->id, &status, __WALL) < 0)
 		if (errno != EINTR)
 			return true;
-		else if (now_ns() > end)
+		else if (now_ns() > end && (is_in_kernel(thread->id) || now_ns() > end + BUSY_NS))
 			return false;
 	if (!WIFSTOPPED(status))
 		return true;
@@ -132,16 +149,24 @@ static bool wait_for(struct stop_thread *thread, uint64_t end)
 	return true;
 }
 
-/* A thread that calls exec holds a lock that a seize waits for, until the process's others are gone: those that are
- * ours to wait for go when their end is looked at. */
+/*
+ * A thread that calls exec holds a lock that a seize waits for, until the process's others are gone: those that are
+ * ours to wait for go when their end is looked at. A wait for ends takes what it finds of a thread that was traced to a
+ * stop as well, so each is looked at first: what was taken here wait_for would wait for in vain.
+ */
 static void wake(int signal)
 {
+	const int how = WEXITED | WNOHANG | __WALL;
 	int error = errno;
-	siginfo_t info;
 
 	(void)signal;
-	for (unsigned i = 0; i < MAX_LOOKS && waitid(P_ALL, 0, &info, WEXITED | WNOHANG | __WALL) == 0; i++)
-		;
+	for (sig_atomic_t i = 0; i < seized_count; i++) {
+		siginfo_t info = { .si_pid = 0 };
+
+		if (waitid(P_PID, (id_t)seized[i], &info, how | WNOWAIT) == 0 && info.si_pid &&
+		    (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED))
+			waitid(P_PID, (id_t)seized[i], &info, how);
+	}
 	errno = error;
 }
 
@@ -176,7 +201,9 @@ bool stop_begin(pid_t pid, struct stop *stop)
 	int found;
 
 	*stop = (struct stop){ .begun_ns = 0 };
+	info_read_seconds = STILL_SECONDS;
 	errno = 0;
+	seized_count = ending;
 	set_alarm(true);
 	found = seize_new(pid, stop);
 	stop->begun_ns = now_ns();
@@ -196,16 +223,23 @@ bool stop_begin(pid_t pid, struct stop *stop)
 		return true;
 	stop_end(stop);
 	stop_clear(stop);
-	errno = error ?: ESRCH;
+	errno = found == 0 || !error ? ESRCH : error;
 	return false;
 }
 
 void stop_end(struct stop *stop)
 {
-	for (size_t i = 0; i < stop->count; i++)
-		if (stop->threads[i].stopped)
-			ptrace(PTRACE_DETACH, stop->threads[i].id, NULL, (void *)(intptr_t)stop->threads[i].signal);
+	/* No alarm is on: the handler's list is ours. */
+	for (size_t i = 0; i < stop->count; i++) {
+		const struct stop_thread *thread = &stop->threads[i];
+
+		if (thread->stopped &&
+		    ptrace(PTRACE_DETACH, thread->id, NULL, (void *)(intptr_t)thread->signal) != 0 &&
+		    ending < (sig_atomic_t)MAX_THREADS)
+			seized[ending++] = thread->id;
+	}
 	stop->ns = now_ns() - stop->begun_ns;
+	info_read_seconds = READ_SECONDS;
 }
 
 void stop_clear(struct stop *stop)

@@ -13,6 +13,8 @@
 
 bool subject_open(struct subject *subject, const char *command, const char *name)
 {
+	static struct info_root roots[INFO_MAX_ROOTS];
+
 	*subject = (struct subject){ .command = command, .name = name };
 	if (!info_is_number(name)) {
 		subject->target.core = core_open(command, name);
@@ -22,9 +24,10 @@ bool subject_open(struct subject *subject, const char *command, const char *name
 	}
 	subject->pid = atoi(name);
 	subject->target.pid = target_thread(subject->pid);
-	if (maps_of_process(subject->target.pid, &subject->maps))
+	if (!maps_of_process(subject->target.pid, &subject->maps))
+		subject->target.result = errno == EACCES || errno == EPERM ? INFO_DENIED : INFO_GONE;
+	else if (target_roots(&subject->target, roots))
 		return true;
-	subject->target.result = errno == EACCES || errno == EPERM ? INFO_DENIED : INFO_GONE;
 	subject_complain(subject);
 	return false;
 }
@@ -48,9 +51,12 @@ void print_stack(const struct maps *maps, const uintptr_t *frame, unsigned count
 	for (unsigned i = 0; i < count && frame[i]; i++) {
 		const struct map *map = maps_find(maps, frame[i]);
 
-		if (map && map->name && map->file)
-			printf("        %s+0x%lx\n", map->name, (unsigned long)(frame[i] - maps_load(maps, map)));
-		else
+		if (!map || !map->name || !map->file) {
 			printf("        0x%lx\n", (unsigned long)frame[i]);
+			continue;
+		}
+		char *name = info_printable_copy(map->name);
+		printf("        %s+0x%lx\n", name, (unsigned long)(frame[i] - maps_load(maps, map)));
+		free(name);
 	}
 }

@@ -101,6 +101,17 @@ static bool sampled_track(struct heap *heap, uintptr_t object, struct heap_track
 
 /* ------------------------------------------------------------------ either */
 
+bool heap_debug_track(const struct heap *heap, const struct heap_piece *piece, uintptr_t object, unsigned which,
+		      struct km_debug_track *track)
+{
+	if (piece->kind != HEAP_OF_SLAB || !heap->caches[piece->cache].tracked)
+		return false;
+	const struct kmem_cache *cache = &heap->caches[piece->cache].copy;
+	uintptr_t at = object + cache->freeptr + sizeof(void *) + KM_DEBUG_WORD + which * sizeof(*track);
+
+	return at + sizeof(*track) <= object + cache->size && there_is(heap, at, track);
+}
+
 bool heap_track(struct heap *heap, const struct heap_piece *piece, uintptr_t object, struct heap_track *track)
 {
 	struct km_debug_track there;
@@ -109,9 +120,7 @@ bool heap_track(struct heap *heap, const struct heap_piece *piece, uintptr_t obj
 		return guarded_track(heap, piece, track);
 	if (piece->kind != HEAP_OF_SLAB || !heap->caches[piece->cache].tracked)
 		return sampled_track(heap, object, track);
-	const struct kmem_cache *cache = &heap->caches[piece->cache].copy;
-	uintptr_t at = object + cache->freeptr + sizeof(void *) + KM_DEBUG_WORD;
-	if (at + sizeof(there) > object + cache->size || !there_is(heap, at, &there))
+	if (!heap_debug_track(heap, piece, object, 0, &there))
 		return false;
 	memcpy(track->frame, there.frame, sizeof(track->frame));
 	track->when = there.when;
@@ -120,9 +129,11 @@ bool heap_track(struct heap *heap, const struct heap_piece *piece, uintptr_t obj
 
 /* ------------------------------------------------------------------ who pays */
 
-/* The objcg of an object, from its page's word; 0: nobody's. */
+/* The objcg of an object, from its page's word, or its block's; 0: nobody's. */
 static uint64_t owner_of(const struct heap *heap, const struct heap_piece *piece, uintptr_t object)
 {
+	if (piece->kind == HEAP_OF_BIG)
+		return piece->owner & ~KM_OWNER_NOBODY;
 	for (size_t i = 0; i < heap->range_count; i++) {
 		const struct heap_range *range = &heap->ranges[i];
 		size_t index = (object - range->start) >> KM_PAGE_SHIFT;

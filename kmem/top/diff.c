@@ -56,27 +56,28 @@ static struct line *find(struct lines *lines, const char *name, int rank)
 	return line;
 }
 
-/* What is not known is not counted. */
-static unsigned long known(unsigned long n)
-{
-	return n == INFO_UNKNOWN ? 0 : n;
-}
-
 static unsigned long times(unsigned long n, unsigned long bytes)
 {
 	unsigned long product;
 
-	return __builtin_mul_overflow(known(n), bytes == (unsigned)INFO_UNKNOWN ? 0 : bytes, &product) ? 0 : product;
+	return n == INFO_UNKNOWN || bytes == INFO_UNKNOWN || bytes == (unsigned)INFO_UNKNOWN ||
+	       __builtin_mul_overflow(n, bytes, &product) ? INFO_UNKNOWN : product;
+}
+
+/* A sum is known where each part is. */
+static void count(unsigned long *sum, unsigned long n)
+{
+	*sum = *sum == INFO_UNKNOWN || n == INFO_UNKNOWN ? INFO_UNKNOWN : *sum + n;
 }
 
 static void add(struct line *line, int which, unsigned long objects, unsigned long live, unsigned long ready,
 		unsigned long slabs)
 {
 	line->in[which] = true;
-	line->objects[which] += objects;
-	line->live[which] += live;
-	line->ready[which] += ready;
-	line->slabs[which] += slabs;
+	count(&line->objects[which], objects);
+	count(&line->live[which], live);
+	count(&line->ready[which], ready);
+	count(&line->slabs[which], slabs);
 }
 
 static void add_caches(struct lines *lines, int which, const struct snapshot *snapshot)
@@ -87,7 +88,7 @@ static void add_caches(struct lines *lines, int which, const struct snapshot *sn
 		char name[TOP_NAME];
 
 		snprintf(name, sizeof(name), cache->group ? "%s (group %u)" : "%s", stats->name, cache->group);
-		add(find(lines, name, RANK_CACHE), which, known(stats->active_objects),
+		add(find(lines, name, RANK_CACHE), which, stats->active_objects,
 		    times(stats->active_objects, stats->size), times(stats->shelf_objects, stats->size),
 		    info_in_shared_pages(cache) ? 0 :
 		    times(stats->total_slabs, times(stats->pages_per_slab, KM_PAGE_SIZE)));
@@ -108,7 +109,7 @@ static void add_groups(struct lines *lines, int which, const struct snapshot *sn
 		snprintf(path + at, sizeof(path) - at, at ? "/%s" : "%s", group->name);
 		for (; depth <= MEMCG_DEPTH_MAX; depth++)
 			ends[depth] = strlen(path);
-		add(find(lines, path, RANK_GROUP), which, 0, known(group->current), 0, 0);
+		add(find(lines, path, RANK_GROUP), which, 0, group->current, 0, 0);
 	}
 }
 
@@ -116,11 +117,11 @@ static void add_rest(struct lines *lines, int which, const struct snapshot *snap
 {
 	const struct kmem_stats *stats = &snapshot->stats;
 
-	add(find(lines, "large blocks", RANK_REST), which, known(stats->large_blocks), known(stats->large_bytes), 0,
-	    known(stats->large_bytes));
+	add(find(lines, "large blocks", RANK_REST), which, stats->large_blocks, stats->large_bytes, 0,
+	    stats->large_bytes);
 	add(find(lines, "free pages, not given back", RANK_REST), which, 0, 0, 0,
 	    times(stats->pages_free_dirty, KM_PAGE_SIZE));
-	if (known(stats->slob_pages))
+	if (stats->slob_pages && stats->slob_pages != INFO_UNKNOWN)
 		add(find(lines, "shared by slob's caches", RANK_REST), which, 0, 0, 0,
 		    times(stats->slob_pages, KM_PAGE_SIZE));
 }
@@ -139,9 +140,15 @@ static void add_sum(struct lines *lines)
 
 /* ------------------------------------------------------------------ the table */
 
+static bool is_known(const unsigned long *both)
+{
+	return both[0] != INFO_UNKNOWN && both[1] != INFO_UNKNOWN;
+}
+
+/* 0 where one of both is not known. */
 static double change(const unsigned long *both)
 {
-	return (double)both[1] - (double)both[0];
+	return is_known(both) ? (double)both[1] - (double)both[0] : 0;
 }
 
 static double size_of_change(const struct line *line)
@@ -165,16 +172,31 @@ static int by_change(const void *a, const void *b)
 
 static bool has_changed(const struct line *line)
 {
-	return line->in[0] != line->in[1] || change(line->live) != 0 || change(line->ready) != 0 ||
-	       change(line->slabs) != 0 || change(line->objects) != 0;
+	const unsigned long *const figures[] = { line->live, line->ready, line->slabs, line->objects };
+	bool changed = line->in[0] != line->in[1];
+
+	/* So does what one of both does not tell. */
+	for (size_t i = 0; i < km_array_count(figures); i++)
+		changed |= figures[i][0] != figures[i][1];
+	return changed;
 }
 
-static struct top_size signed_text(double n, bool exact)
+static struct top_size change_text(const unsigned long *both, bool exact)
 {
-	struct top_size text = top_change(n);
+	double n = change(both);
+	struct top_size text = is_known(both) ? top_change(n) : top_size(INFO_UNKNOWN);
 
-	if (exact)
+	if (exact && is_known(both))
 		snprintf(text.text, sizeof(text.text), n > 0 ? "+%.0f" : "%.0f", n);
+	return text;
+}
+
+static struct top_size objects_text(const unsigned long *both)
+{
+	struct top_size text = top_size(INFO_UNKNOWN);
+
+	if (is_known(both))
+		snprintf(text.text, sizeof(text.text), "%.0f", change(both));
 	return text;
 }
 
@@ -182,7 +204,7 @@ static struct top_size size_text(unsigned long bytes, bool exact)
 {
 	struct top_size text = top_size(bytes);
 
-	if (exact)
+	if (exact && bytes != INFO_UNKNOWN)
 		snprintf(text.text, sizeof(text.text), "%lu", bytes);
 	return text;
 }
@@ -194,12 +216,12 @@ static void print_line(const struct line *line, bool exact)
 
 	top_pad(name, name + sizeof(name), line->name, exact ? 36 : 24);
 	printf("%s%*s%*s%*s", name, width, size_text(line->live[0], exact).text, width,
-	       size_text(line->live[1], exact).text, width, signed_text(change(line->live), exact).text);
+	       size_text(line->live[1], exact).text, width, change_text(line->live, exact).text);
 	if (line->rank == RANK_GROUP)
 		printf("\n");
 	else
-		printf("%*s%*s%*.0f\n", width, signed_text(change(line->ready), exact).text, width,
-		       signed_text(change(line->slabs), exact).text, exact ? width : 11, change(line->objects));
+		printf("%*s%*s%*s\n", width, change_text(line->ready, exact).text, width,
+		       change_text(line->slabs, exact).text, exact ? width : 11, objects_text(line->objects).text);
 }
 
 static void print_lines(struct lines *lines, bool all, bool exact)
@@ -257,14 +279,8 @@ int cmd_diff(int argc, char **argv)
 	bool all = false, exact = false;
 	int code;
 
-	opterr = 0;
-	while ((code = getopt_long(argc, argv, "", known_options, NULL)) != -1) {
-		if (code == 'h')
-			kmem_help(usage_text);
-		if (code == '?')
-			kmem_usage("diff", "unknown option '%s'", argv[optind - 1]);
+	while ((code = kmem_next_option("diff", usage_text, argc, argv, ":", known_options)) != -1)
 		*(code == 'a' ? &all : &exact) = true;
-	}
 	if (argc - optind != 2)
 		kmem_usage("diff", "two records or processes: before, and after");
 	setlocale(LC_CTYPE, "C.UTF-8");

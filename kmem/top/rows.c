@@ -1,5 +1,6 @@
 /* The rows of a sample: made or found again, compared with an older sample, and put into order. */
 #define _GNU_SOURCE
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,7 +89,7 @@ void top_rates(struct top_sample *sample, const struct top_sample *before)
 		const struct top_row *key = row, **was = bsearch(&key, old, before->count, sizeof(*old), by_key);
 		unsigned long live = was ? (*was)->figures.live : 0;
 
-		row->rate = 0;
+		row->rate = seconds > 0 ? NAN : 0;
 		if (seconds > 0 && row->figures.live != INFO_UNKNOWN && live != INFO_UNKNOWN)
 			row->rate = ((double)row->figures.live - (double)live) / seconds;
 	}
@@ -112,7 +113,7 @@ static double figure_of(const struct top_row *row, enum top_sort sort)
 	};
 
 	if (sort == TOP_BY_RATE)
-		return row->rate;
+		return isnan(row->rate) ? 0 : row->rate;
 	/* A group has but what is charged. */
 	unsigned long bytes = row->kind == TOP_GROUP ? row->figures.live : figures[sort];
 	return bytes == INFO_UNKNOWN ? -1 : (double)bytes;
@@ -147,7 +148,7 @@ static bool is_shown(const struct top_row *row, const struct top_view *view)
 
 	/* A figure that is not known is not nothing. */
 	return view->all || row->kind == TOP_PROCESS || row->kind == TOP_GROUPS || row->kind == TOP_GROUP ||
-	       figures->resident || figures->live || figures->ready || row->rate != 0;
+	       figures->resident || figures->live || figures->ready || (row->rate != 0 && !isnan(row->rate));
 }
 
 /* Where those below each row begin in the sorted rows. */

@@ -44,16 +44,23 @@ static unsigned long least(unsigned long a, unsigned long b)
 /* So much is resident of what is live, ready and the rest. */
 static struct top_figures divide(unsigned long resident, unsigned long live, unsigned long ready)
 {
-	struct top_figures figures = { resident, live, ready, UNKNOWN, 0, 0 };
+	struct top_figures figures = { resident, live, ready, UNKNOWN, UNKNOWN, 0 };
 
-	if (resident == UNKNOWN || live == UNKNOWN || ready == UNKNOWN)
+	if (resident == UNKNOWN)
 		return figures;
+	/* Beside one that can't be said the other has at most what is resident. */
+	if (live == UNKNOWN || ready == UNKNOWN) {
+		figures.live = live == UNKNOWN ? UNKNOWN : least(live, resident);
+		figures.ready = ready == UNKNOWN ? UNKNOWN : least(ready, resident);
+		return figures;
+	}
 	double all = (double)live + (double)ready;
 	if (all > (double)resident) {
 		figures.live = least((unsigned long)((double)resident * ((double)live / all)), resident);
 		figures.ready = resident - figures.live;
 	}
 	figures.free = resident - figures.live - figures.ready;
+	figures.purgeable = 0;
 	return figures;
 }
 
@@ -74,7 +81,7 @@ static struct top_figures cache_figures(const struct laying *laying, const struc
 	if (figures.free != UNKNOWN)
 		figures.purgeable = least(cache->empty, figures.free);
 	/* Blocks of whole pages are in no slab. */
-	if (!strcmp(cache->engine, "ready") && figures.ready != UNKNOWN)
+	if (!strcmp(cache->engine, "ready") && figures.purgeable != UNKNOWN)
 		figures.purgeable += figures.ready;
 	figures.pinned = least(cache->pinned, figures.resident);
 	return figures;
@@ -197,18 +204,24 @@ static unsigned long known(unsigned long bytes)
 	return bytes == UNKNOWN ? 0 : bytes;
 }
 
-static void add_equation(struct top_equation *sum, const struct top_figures *figures, unsigned long records,
-			 unsigned long rss)
+static void add_equation(struct top_equation *sum, const struct laying *laying, unsigned long rss)
 {
-	unsigned long ours = known(figures->live) + known(figures->ready) + known(figures->free) + known(records);
+	const struct info_resident *resident = laying->resident;
+	const struct top_figures *figures = &laying->sum;
+	unsigned long told = known(figures->live) + known(figures->ready) + known(figures->free) +
+			     known(resident->records);
+	unsigned long ours = known(figures->resident) > told ? figures->resident : told;
+	const bool all_told = resident->used != UNKNOWN && resident->free != UNKNOWN && resident->records != UNKNOWN;
+	/* Memory that went between two looks is none any more. */
+	unsigned long rest = rss > ours ? rss - ours : 0;
 
 	sum->live += known(figures->live);
 	sum->ready += known(figures->ready);
 	sum->holes += known(figures->free);
-	sum->records += known(records);
-	/* Memory that went between two looks is none any more. */
-	sum->rss += rss > ours ? rss : ours;
-	sum->other += rss > ours ? rss - ours : 0;
+	sum->records += known(resident->records);
+	sum->rss += ours + rest;
+	sum->other += all_told ? rest : 0;
+	sum->unknown += ours - told + (all_told ? 0 : rest);
 }
 
 static bool has_owners(const struct snapshot *snapshot)
@@ -238,7 +251,7 @@ static bool add_process(struct top_sample *sample, const struct snapshot *snapsh
 		add_caches(&laying);
 		add_rest(&laying);
 		top_add(&sample->rows[laying.top - 1].figures, &laying.sum);
-		add_equation(&sample->sum, &laying.sum, resident.records, rss);
+		add_equation(&sample->sum, &laying, rss);
 		sample->processes++;
 		sample->caches += snapshot->count;
 		sample->groups += snapshot->group_count;

@@ -4,7 +4,10 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,10 +22,12 @@
 #include <term.h>
 
 #define LEAST_DELAY	0.1
+#define PATIENCE_MS	1000	/* for what is under way, at the end */
 #define MOST_DELAY	3600.0
 #define HEAD_LINES	4	/* title, equation, blank, heads; the help line is the last */
 
 static volatile sig_atomic_t ended_by;
+static int wake[2];			/* a pipe: something to read means that there is an end */
 
 static void on_signal(int number)
 {
@@ -191,9 +196,15 @@ static void other_key(struct screen *screen, int key)
 static void wait_for_key(struct screen *screen)
 {
 	double left = screen->next - now();
+	struct pollfd from[] = { { .fd = STDIN_FILENO, .events = POLLIN }, { .fd = wake[0], .events = POLLIN } };
 
-	timeout(left > 0 ? (int)(left * 1000) + 1 : 0);
+	/* It may have read more than one key before. */
+	timeout(0);
 	int key = getch();
+	if (key == ERR) {
+		poll(from, 2, left > 0 ? (int)(left * 1000) + 1 : 0);
+		key = getch();
+	}
 	if (key == ERR)
 		return;
 	if (screen->help && key != KEY_RESIZE)
@@ -220,13 +231,52 @@ static const char *why_no_screen(void)
 	return NULL;
 }
 
-static void catch_signals(void)
+/* Kernel: a read of another process's memory that waits for somebody wakes by no handler of this thread. */
+static void *wait_for_signal(void *signals)
 {
-	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
+	int number;
+
+	sigwait(signals, &number);
+	ended_by = number;
+	if (write(wake[1], "", 1) == 1)
+		poll(NULL, 0, PATIENCE_MS);
+	endwin();
+	_exit(number == SIGINT ? 0 : 128 + number);
+}
+
+static void restore(void)
+{
+	endwin();
+}
+
+/* Until the screen is there they wait. A terminal that is gone is noticed by who writes to it. */
+static void block_signals(sigset_t *signals)
+{
 	struct sigaction action = { .sa_handler = on_signal };
 
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-		sigaction(numbers[i], &action, NULL);
+	sigaction(SIGPIPE, &action, NULL);
+	sigemptyset(signals);
+	sigaddset(signals, SIGINT);
+	sigaddset(signals, SIGTERM);
+	sigaddset(signals, SIGHUP);
+	sigaddset(signals, SIGQUIT);
+	pthread_sigmask(SIG_BLOCK, signals, NULL);
+}
+
+/* 0 or an errno. */
+static int catch_signals(sigset_t *signals)
+{
+	sigset_t all, before;
+	pthread_t waits;
+
+	if (pipe2(wake, O_CLOEXEC))
+		return errno;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int error = pthread_create(&waits, NULL, wait_for_signal, signals);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	info_before_the_end = restore;
+	return error;
 }
 
 /* False: no process is left. */
@@ -261,7 +311,8 @@ int top_screen(const struct top_targets *targets, struct top_view view, double d
 	/* Who can't be read at all is told before there is a screen. */
 	if (!take(&screen))
 		return top_complain(targets, &screen.sample);
-	catch_signals();
+	static sigset_t signals;
+	block_signals(&signals);
 	setlocale(LC_CTYPE, "");
 	SCREEN *terminal = newterm(NULL, stdout, stdin);
 	if (!terminal)
@@ -270,11 +321,14 @@ int top_screen(const struct top_targets *targets, struct top_view view, double d
 	noecho();
 	keypad(stdscr, TRUE);
 	curs_set(0);
+	int error = catch_signals(&signals);
 	screen.next = now() + (delay < 1 ? delay : 1);	/* rates soon */
-	bool left = watch(&screen);
+	bool left = error || watch(&screen);
 	endwin();
 	delscreen(terminal);
 	int status = left ? 0 : complain(&screen);
 	top_clear(&screen.sample);
+	if (error)
+		return kmem_failed(1, "top", "%s", strerror(error));
 	return ended_by && ended_by != SIGINT ? 128 + ended_by : status;
 }

@@ -3,6 +3,7 @@
  * the figures to the right.
  */
 #define _GNU_SOURCE
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -147,7 +148,7 @@ struct top_text top_equation_text(const struct top_sample *sample, int columns)
 	const struct top_equation *sum = &sample->sum;
 	const struct { const char *name; unsigned long bytes; } terms[] = {
 		{ "live", sum->live }, { "ready", sum->ready }, { "holes", sum->holes }, { "records", sum->records },
-		{ "not ours", sum->other },
+		{ sum->unknown ? "not known" : "not ours", sum->other + sum->unknown },
 	};
 	char text[512], *to = text, *end = text + sizeof(text);
 	unsigned unit = 0;
@@ -187,6 +188,7 @@ struct top_text top_row_text(const struct top_sample *sample, const struct top_r
 	const struct top_figures *figures = &row->figures;
 	const unsigned long bytes[] = { figures->resident, figures->live, figures->ready, figures->free,
 					figures->purgeable, figures->pinned };
+	const bool has_rate = sample->has_rates && !isnan(row->rate);
 	struct top_size cells[TOP_BY_NAME] = { 0 };
 	char name[TOP_NAME + 64];
 
@@ -194,8 +196,8 @@ struct top_text top_row_text(const struct top_sample *sample, const struct top_r
 	for (size_t i = 0; i < TOP_BY_RATE && row->kind != TOP_GROUPS; i++)
 		cells[i] = columns ? top_size(bytes[i]) : exactly(bytes[i]);
 	if (row->kind != TOP_GROUPS)
-		cells[TOP_BY_RATE] = sample->has_rates ? top_change(row->rate) : (struct top_size){ "-" };
-	if (!columns && sample->has_rates)
+		cells[TOP_BY_RATE] = has_rate ? top_change(row->rate) : (struct top_size){ "-" };
+	if (!columns && has_rate)
 		snprintf(cells[TOP_BY_RATE].text, sizeof(cells[TOP_BY_RATE].text), "%.0f", row->rate);
 	return columns_of(name, cells, TOP_BY_NAME, columns);
 }

@@ -122,11 +122,9 @@ static enum top_sort parse_sort(const char *text)
 	kmem_usage("top", "--sort: no column is called '%s'; kmem top --help lists them", text);
 }
 
-static void parse_one(struct wanted *wanted, int code, const char *option)
+static void parse_one(struct wanted *wanted, int code)
 {
 	switch (code) {
-	case 'h': kmem_help(usage_text);
-	case ':': kmem_usage("top", "%s needs a value", option);
 	case 'o': wanted->once = true; break;
 	case 'b': wanted->bytes = true; break;
 	case 's': wanted->seconds = parse_seconds(optarg); wanted->has_seconds = true; break;
@@ -135,7 +133,6 @@ static void parse_one(struct wanted *wanted, int code, const char *option)
 	case 'a': wanted->view.all = true; break;
 	case '1': wanted->view.merged = true; break;
 	case 'c': wanted->targets.cgroup = optarg; break;
-	default: kmem_usage("top", "unknown option '%s'", option);
 	}
 }
 
@@ -163,9 +160,8 @@ int cmd_top(int argc, char **argv)
 	struct wanted wanted = { .seconds = 2 };
 	int code;
 
-	opterr = 0;
-	while ((code = getopt_long(argc, argv, ":", known, NULL)) != -1)
-		parse_one(&wanted, code, argv[optind - 1]);
+	while ((code = kmem_next_option("top", usage_text, argc, argv, ":", known)) != -1)
+		parse_one(&wanted, code);
 	if (wanted.targets.cgroup && optind < argc)
 		kmem_usage("top", "processes, or a cgroup");
 	if (wanted.bytes && !wanted.once)

@@ -33,12 +33,13 @@ struct top_row {
 	unsigned group;			/* of a group: its number */
 	uint64_t key;			/* the same row in another sample has it */
 	struct top_figures figures;
-	double rate;			/* bytes that live grows by in a second */
+	double rate;			/* bytes that live grows by in a second; NAN: it can't be said */
 };
 
-/* What is resident, and of what it is made up. */
+/* What is resident, and of what it is made up. unknown: of what other is not, a process's build does not tell
+ * what it is. */
 struct top_equation {
-	unsigned long rss, live, ready, holes, records, other;
+	unsigned long rss, live, ready, holes, records, other, unknown;
 };
 
 struct top_sample {

@@ -142,7 +142,7 @@ static km_noinline void give_shelf(struct kmem_cache *cache)
 
 	if (!bytes || km_front_busy)
 		return;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_front_set_charging(cache, &charged, bytes, true);
 	km_busy_end(was);
 }
@@ -540,6 +540,22 @@ static void charged_free(struct kmem_cache *cache, void *object)
 	free_seen(cache, object);
 }
 
+/* Past all shelves: whoever pays for it is paid back, and it goes to its slab. A twin's object comes by the twin. */
+static void charged_free_past(struct kmem_cache *cache, void *object)
+{
+	uint64_t owner = km_load(&cache->payer);
+	int saved_errno = errno;
+
+	if (km_charged_is_mixed(cache) && !km_is_seen(cache))
+		owner = KM_PAYERS_DIFFER;
+	else if (!km_payer_is_known(owner))
+		owner = owner == KM_PAYER_NOBODY ? 0 : km_freed_owner(cache, object);
+	if (owner)
+		km_charged_disown(cache, owner, &object, 1);
+	km_shape_free_past(km_load_acquire(&cache->plain), cache, object);
+	errno = saved_errno;
+}
+
 /* ------------------------------------------------------------------ many */
 
 static bool alloc_bulk_unpaid(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
@@ -706,7 +722,8 @@ static void begin(struct kmem_cache *cache)
 }
 
 static const struct km_shape charged = {
-	.alloc = charged_alloc, .free = charged_free, .alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
+	.alloc = charged_alloc, .free = charged_free, .free_past = charged_free_past,
+	.alloc_bulk = charged_alloc_bulk, .free_bulk = charged_free_bulk,
 	.begin = begin, .recharge = recharge, .recharge_bulk = km_charged_recharge_bulk,
 };
 
@@ -731,33 +748,4 @@ bool km_charge_begin(struct kmem_cache *cache, bool may_wait)
 		return false;
 	return km_front_set_charging(cache, blocks ? &charged_blocks : &charged, may_wait ? shelf_block(cache) : 0,
 				  may_wait);
-}
-
-static int begin_each(struct kmem_cache *cache, void *arg km_unused)
-{
-	km_charge_begin(cache, true);
-	return 0;
-}
-
-/* Under the registry's lock: a cache is made before, and begins here, or after, and begins when it is made. */
-static km_cold void charge_everything(void)
-{
-	if (!km_boot())
-		return;
-	km_registry_lock();
-	if (!km_charge_everything) {
-		km_store(&km_charge_everything, true);
-		km_registry_each(begin_each, NULL);
-	}
-	km_registry_unlock();
-}
-
-bool mem_cgroup_account_all(bool on)
-{
-	bool was = km_account_here;
-
-	if (on && km_unlikely(!km_load(&km_charge_everything)))
-		charge_everything();
-	km_account_here = on;
-	return was;
 }

@@ -76,7 +76,8 @@ bool km_charged_found(struct kmem_cache *cache, uint64_t owner)
 	km_front_enter_thread(!km_no_calls);
 	if (!km_thread_has_cpu() || has_top(shelf))
 		return false;
-	bool was = km_busy_begin(), installed = false;
+	struct km_busy_was was = km_busy_begin();
+	bool installed = false;
 	size_t bytes = shelf->block_mask + 1;
 	bool may = !cache->engine->array.may_charge || cache->engine->array.may_charge(cache);
 	void *memory = may ? km_meta_alloc(bytes, true) : NULL;
@@ -108,7 +109,7 @@ km_noinline void km_charged_open_back(struct kmem_cache *cache)
 {
 	if (km_front_busy || !cache->word_is_charged || !km_payer_is_known(km_load(&cache->payer)))
 		return;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_front_back_open(cache, !km_no_calls);
 	km_busy_end(was);
 }

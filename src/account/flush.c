@@ -61,7 +61,7 @@ static int flush_cache(struct kmem_cache *cache, void *root)
  */
 void km_memcg_flush_shelves(struct mem_cgroup *root)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_large_finish_deferred();
 	km_registry_visit(flush_cache, root);

@@ -35,6 +35,7 @@ struct mem_cgroup {
 	int event_fd;				/* -1: none */
 	unsigned event_mask;
 	uint64_t untold;			/* events that a charge without system calls left to tell */
+	uint64_t asked;				/* bytes that were asked for from outside: memory.reclaim */
 	mem_cgroup_high_callback on_high;
 	mem_cgroup_oom_callback on_oom;
 	void *high_arg, *oom_arg;
@@ -82,6 +83,7 @@ void km_memcg_let_go(struct mem_cgroup *group);
 /* In the child of a fork, with the tree lock: calls of other threads hold it no more. */
 void km_memcg_fork_child(struct mem_cgroup *group);
 void km_memcg_lock(void);
+bool km_memcg_trylock(void);
 void km_memcg_unlock(void);
 
 km_inline bool km_memcg_is_root(const struct mem_cgroup *group)
@@ -149,11 +151,18 @@ bool km_stock_is_over(struct obj_cgroup *objcg);
 /* Its home is gone (KM_OBJCG_HOME), or its twins are: it is over, now or when the last byte comes back. */
 void km_stock_forget(struct obj_cgroup *objcg, int64_t what);
 
+/* ---- all.c: mem_cgroup_account_malloc, with the registry locked (km_accounting.account_malloc). */
+int km_memcg_account_malloc(bool on);
+/* ---- written.c: what is written to one of a group's files (km_accounting.write). */
+int km_memcg_write(const char *text, const char *file);
+
 /* ---- pressure.c */
 
 /* Count an event; tell who waits, now if `may_call`. The group is referenced, or a stock lock is held. */
 void km_memcg_event(struct mem_cgroup *group, enum memcg_memory_event event, bool may_call);
 void km_memcg_tell(void);		/* what was left to tell */
+/* The next charge that may wait, whoever's, reclaims so many bytes from the group. With the tree lock. */
+void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes);
 /* This thread's charge, which must not wait, left the group over high. With a CPU's stock lock, and not in a handler
  * that found the thread busy. */
 void km_memcg_owe(struct mem_cgroup *group, uint64_t bytes);

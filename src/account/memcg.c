@@ -39,7 +39,7 @@ static struct mem_cgroup *top = &km_memcg_root;
 
 static struct {
 	struct km_lock lock;
-	bool was_busy;			/* of who holds it */
+	struct km_busy_was was_busy;	/* of who holds it */
 	bool keep_gone;			/* objcgs that are over stay: somebody has a list of them */
 	struct obj_cgroup *spare;	/* those that nobody has a list of, by next_gone: for groups that come */
 	struct obj_cgroup **last_spare;	/* where the next is linked; NULL: there was none yet */
@@ -53,15 +53,27 @@ static km_tls struct mem_cgroup *active;
 /* A handler finds the allocator busy meanwhile. */
 void km_memcg_lock(void)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_lock(&tree.lock);
 	tree.was_busy = was;
 }
 
+bool km_memcg_trylock(void)
+{
+	struct km_busy_was was = km_busy_begin();
+	bool locked = km_trylock(&tree.lock);
+
+	if (locked)
+		tree.was_busy = was;
+	else
+		km_busy_end(was);
+	return locked;
+}
+
 void km_memcg_unlock(void)
 {
-	bool was = tree.was_busy;
+	struct km_busy_was was = tree.was_busy;
 
 	km_debug(km_is_locked(&tree.lock), "the tree is given back by who has it");
 	km_unlock(&tree.lock);
@@ -124,7 +136,8 @@ const struct km_accounting km_accounting = {
 	.pay = km_charge_bytes, .pay_more = km_charge_more, .pay_back = km_charge_back,
 	.has_room = km_charge_has_room, .own_block = km_charge_block, .note_block = km_charge_large,
 	.start = km_memcg_start_process, .fork = memcg_fork, .forked = memcg_forked,
-	.name_of = name_of, .print = km_print_own_groups, .view = &km_memcg_view,
+	.name_of = name_of, .groups = km_memcg_figures, .write = km_memcg_write,
+	.account_malloc = km_memcg_account_malloc, .view = &km_memcg_view,
 };
 
 struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgroup *at)

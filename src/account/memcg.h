@@ -82,7 +82,7 @@ bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool
 void km_charge_large(uint64_t owner, struct km_page *page, bool begins);
 void km_private_forget(struct kmem_cache *parent);
 void km_memcg_start_process(void);
-void km_print_own_groups(struct km_writer *writer);
+size_t km_memcg_figures(void (*visit)(const struct km_group_stats *stats, void *arg), void *arg);
 extern km_hidden const struct km_memcg_view km_memcg_view;
 
 /* flush.c: the objects that lie charged on shelves in the name of an objcg for which km_memcg_below(objcg, root), and

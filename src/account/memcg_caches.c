@@ -237,7 +237,8 @@ static void finish_row(struct row *row)
 /* The next caches, all that can be done while none comes or goes. True: there are more. */
 static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 {
-	km_registry_lock();
+	struct km_busy_was was = km_busy_begin();
+	bool within = km_registry_hold();
 	bool more = km_registry_each(note_cache, walk) != 0;
 	empty_shelves(walk);
 	while (walk->count && next_owners(walk)) {
@@ -248,7 +249,8 @@ static bool gather(struct walk *walk, char (*name)[KM_NAME_BYTES])
 		finish_row(&walk->row[i]);
 		__builtin_memcpy(name[i], walk->row[i].cache->name, KM_NAME_BYTES);
 	}
-	km_registry_unlock();
+	km_registry_let_go(within);
+	km_busy_end(was);
 	return more;
 }
 
@@ -306,11 +308,13 @@ static int sum_twin(struct kmem_cache *cache, void *arg)
 static uint64_t sum_twins(const struct mem_cgroup *group)
 {
 	struct walk walk = { .group = group, .below = true };
+	struct km_busy_was was = km_busy_begin();
+	bool within = km_registry_hold();
 
-	km_registry_lock();
 	km_registry_each(sum_twin, &walk);
 	sum_rows(&walk);
-	km_registry_unlock();
+	km_registry_let_go(within);
+	km_busy_end(was);
 	return walk.sum;
 }
 

@@ -187,15 +187,23 @@ size_t mem_cgroup_write_stat(const struct mem_cgroup *group, char *text, size_t 
 	return finish(&out);
 }
 
-/* ------------------------------------------------------------------ JSON */
+/* ------------------------------------------------------------------ all groups */
 
-struct rows {
-	struct km_writer *writer;
-	bool more;
+struct telling {
+	void (*visit)(const struct km_group_stats *stats, void *arg);
+	void *arg;
+	size_t count;
 };
 
-static int print_group(struct mem_cgroup *group, unsigned depth, void *arg)
+static int tell(struct mem_cgroup *group, unsigned depth, void *arg)
 {
+	struct telling *telling = arg;
+
+	if (km_memcg_is_root(group))
+		return 0;
+	telling->count++;
+	if (!telling->visit)
+		return 0;
 	struct km_group_stats stats = {
 		.depth = depth, .number = group->number,
 		.current = mem_cgroup_current(group), .peak = mem_cgroup_peak(group),
@@ -204,23 +212,20 @@ static int print_group(struct mem_cgroup *group, unsigned depth, void *arg)
 		.failcnt = mem_cgroup_failcnt(group), .kmem = mem_cgroup_kmem(group),
 		.stock = km_stock_bytes(group), .dying = count_orphans(group),
 	};
-	struct rows *rows = arg;
-
-	if (km_memcg_is_root(group))
-		return 0;
+	km_debug(depth && depth <= MEMCG_DEPTH_MAX, "a group stands below the root, and not too deep");
 	__builtin_memcpy(stats.name, group->name, sizeof(stats.name));
 	for (int i = 0; i < MEMCG_NR_MEMORY_EVENTS; i++) {
 		stats.events[i] = km_load(&group->events[i]);
 		stats.local[i] = km_load(&group->local[i]);
 	}
-	km_print_json_group(rows->writer, &stats, !rows->more);
-	rows->more = true;
+	telling->visit(&stats, telling->arg);
 	return 0;
 }
 
-void km_print_own_groups(struct km_writer *writer)
+size_t km_memcg_figures(void (*visit)(const struct km_group_stats *stats, void *arg), void *arg)
 {
-	struct rows rows = { writer, false };
+	struct telling telling = { visit, arg, 0 };
 
-	mem_cgroup_walk(NULL, print_group, &rows);
+	mem_cgroup_walk(NULL, tell, &telling);
+	return telling.count;
 }

@@ -27,7 +27,7 @@ void km_payers_mix(struct kmem_cache *cache)
 {
 	if (km_front_busy)
 		return;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_front_back_close(cache, true);
 	km_busy_end(was);
 }
@@ -48,7 +48,8 @@ bool km_payers_note(struct kmem_cache *cache, uint64_t owner, bool may_wait)
 	/* A handler may have struck who holds the lock, or one that comes after it. */
 	if (km_front_busy)
 		return false;
-	bool was = km_busy_begin(), calls = km_calls_begin(may_wait);
+	struct km_busy_was was = km_busy_begin();
+	bool calls = km_calls_begin(may_wait);
 	bool done = km_front_back_close(cache, may_wait);
 	km_calls_end(calls);
 	km_busy_end(was);
@@ -68,7 +69,8 @@ static bool set_slowly(struct kmem_cache *cache, const struct km_place *place, u
 	if (km_front_busy)
 		return false;
 	km_debug(place->offset < KM_PAGE_SIZE, "an object begins in its page");
-	bool was = km_busy_begin(), calls = km_calls_begin(may_wait);
+	struct km_busy_was was = km_busy_begin();
+	bool calls = km_calls_begin(may_wait);
 	bool set = km_owner_set(place->word, owner, place->offset, km_load(&cache->owner_shift), km_owners_exact(cache),
 				may_wait);
 	km_calls_end(calls);

@@ -325,6 +325,50 @@ uint64_t mem_cgroup_reclaim(struct mem_cgroup *group, uint64_t bytes)
 	return freed;
 }
 
+static bool asked;	/* of some group */
+
+void km_memcg_ask(struct mem_cgroup *group, uint64_t bytes)
+{
+	km_store(&group->asked, bytes);
+	km_store(&asked, true);
+}
+
+/* One that was asked for, held; NULL: none. */
+static struct mem_cgroup *take_asked(uint64_t *bytes)
+{
+	struct mem_cgroup *found = NULL;
+
+	km_memcg_lock();
+	km_store(&asked, false);
+	for (struct mem_cgroup *group = &km_memcg_root; group; group = km_memcg_next(&km_memcg_root, group)) {
+		if (!group->asked || !group->online)
+			continue;
+		if (found) {
+			km_store(&asked, true);
+			break;
+		}
+		found = km_memcg_hold(group);
+		*bytes = group->asked;
+		group->asked = 0;
+	}
+	km_memcg_unlock();
+	return found;
+}
+
+/* A reclaim that was asked for from outside is done here, where a charge that may wait reclaims for itself. */
+static void reclaim_asked(void)
+{
+	uint64_t bytes;
+	struct mem_cgroup *group = km_load(&asked) && !pressed ? take_asked(&bytes) : NULL;
+
+	if (!group)
+		return;
+	uint64_t drained = mem_cgroup_drain(group);
+	if (drained < bytes)
+		mem_cgroup_reclaim(group, bytes - drained);
+	km_memcg_let_go(group);
+}
+
 /*
  * Shelves first, because what they give back goes into the stocks, and then the stocks. Objects on shelves and bytes in
  * stocks are nobody's loss: the next request pays again, and is a little slower.
@@ -652,8 +696,10 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 		return false;
 	}
 	bool calls = km_calls_begin(attempt.may_wait);
-	if (attempt.may_wait)
+	if (attempt.may_wait) {
 		km_memcg_tell();
+		reclaim_asked();
+	}
 	bool done = km_stock_charge(&attempt) || (attempt.refused && press(&attempt, gfp));
 	if (!done && (gfp & (__GFP_NOFAIL | __GFP_HIGH))) {
 		attempt.force = true;

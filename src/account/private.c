@@ -456,7 +456,7 @@ km_inline void *twin_pop(const struct obj_cgroup *objcg, const struct kmem_cache
 
 void *km_private_alloc(struct kmem_cache *cache, gfp_t gfp, int node, struct obj_cgroup *objcg)
 {
-	const gfp_t no_pop = __GFP_ZERO | __GFP_THISNODE | ~__GFP_BITS_MASK;
+	const gfp_t no_pop = __GFP_ZERO | __GFP_THISNODE | __GFP_FULLEST | ~__GFP_BITS_MASK;
 	void *object = km_likely(!(gfp & no_pop) && node == NUMA_NO_NODE) ? twin_pop(objcg, cache) : NULL;
 
 	return km_likely(object) ? object : alloc_missed(cache, gfp, node, objcg);
@@ -545,7 +545,7 @@ void km_charge_large(uint64_t owner, struct km_page *page, bool begins)
 
 	if (km_likely(!private))
 		return;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_lock(&private->lock);
 	if (begins)
 		km_list_add_tail(&page->list, &private->large);

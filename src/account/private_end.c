@@ -171,7 +171,7 @@ static bool next_objects(struct visiting *at)
 /* The blocks that handlers freed and nobody finished: they are free. */
 static void finish_blocks(void)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_large_finish_deferred();
 	km_busy_end(was);
@@ -280,7 +280,7 @@ static void *next_large(struct km_private *private, uint32_t search, size_t *fro
 
 static void destroy_large(struct km_private *private)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	uint32_t search = km_big_search();
 	size_t from = 0;
 	void *block;
@@ -418,6 +418,9 @@ static void reap(size_t looks)
 
 void km_private_reap(void)
 {
+	/* In a visit none goes. */
+	if (km_registry_visiting())
+		return;
 	km_registry_lock();
 	reap(SIZE_MAX);
 	km_registry_unlock();

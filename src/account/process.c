@@ -1,5 +1,6 @@
 /*
- * process.c: one group that pays for the whole process, as KMEM_OPTIONS asks (account, memcg_limit, memcg_group).
+ * process.c: one group that pays for the whole process, as KMEM_OPTIONS asks (account:1, memcg_limit, memcg_group); or
+ * malloc follows each thread's group from the start (account:malloc).
  * Invariant: it is there before the first allocation is served, so what nobody pays for was never given out; whoever
  * makes a group makes it below, so that a thread's group, or another default, pays within the same limit.
  */
@@ -23,6 +24,8 @@ void km_memcg_start_process(void)
 {
 	char name[MEMCG_NAME_MAX];
 
+	if (!km_options.account && km_options.account_malloc && mem_cgroup_account_malloc(true))
+		km_warn("KMEM_OPTIONS: account:malloc: malloc is not the library's, or its engine can't account");
 	if (!km_options.account)
 		return;
 	km_os_program(name, sizeof(name));

@@ -485,8 +485,9 @@ static void note_high(struct km_attempt *attempt, bool nested)
 
 void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 {
-	bool nested = km_busy_begin(), calls = km_calls_begin(false);
-	struct km_stock *stock = nested ? NULL : enter(false);
+	struct km_busy_was nested = km_busy_begin();
+	bool calls = km_calls_begin(false);
+	struct km_stock *stock = km_was_busy(nested) ? NULL : enter(false);
 
 	if (stock) {
 		if (is_over_high(group_of(objcg)))
@@ -505,12 +506,12 @@ void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 bool km_stock_charge(struct km_attempt *attempt)
 {
 	struct km_counter *refused = NULL;
-	bool nested = km_busy_begin();
+	struct km_busy_was nested = km_busy_begin();
 
 	if (km_unlikely(!km_thread_has_cpu()))
 		km_front_new_cpu(attempt->may_wait);
 	km_debug(attempt->bytes && km_front_busy, "a charge has bytes");
-	struct km_stock *stock = enter(nested);
+	struct km_stock *stock = enter(km_was_busy(nested));
 	bool done = false;
 
 	attempt->refused = attempt->high = NULL;
@@ -519,7 +520,7 @@ bool km_stock_charge(struct km_attempt *attempt)
 		done = (km_memcg_modes[MEM_CGROUP_DRAIN] && charge_drain(stock, attempt)) ||
 		       charge_keep(stock, attempt, &refused);
 		if (done)
-			note_high(attempt, nested);
+			note_high(attempt, km_was_busy(nested));
 		else if (attempt->may_wait)
 			attempt->refused = km_memcg_hold(km_memcg_of_counter(refused));
 		else
@@ -539,8 +540,9 @@ bool km_stock_charge(struct km_attempt *attempt)
  */
 static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 {
-	bool nested = km_busy_begin(), calls = km_calls_begin(false);
-	struct km_stock *stock = enter(nested);
+	struct km_busy_was nested = km_busy_begin();
+	bool calls = km_calls_begin(false);
+	struct km_stock *stock = enter(km_was_busy(nested));
 
 	if (!stock) {
 		KM_SHARED(&objcg->nr_charged_bytes, km_add(&objcg->nr_charged_bytes, bytes));
@@ -571,14 +573,13 @@ void km_objcg_uncharge(struct obj_cgroup *objcg, uint64_t bytes)
 
 uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 {
-	bool nested = km_busy_begin(), calls = km_calls_begin(false);
-	struct km_stock *stock = enter(nested);
-	uint64_t spare = 0;
+	struct km_busy_was nested = km_busy_begin();
+	bool calls = km_calls_begin(false);
+	struct km_stock *stock = enter(km_was_busy(nested));
+	uint64_t spare = stock ? km_counter_spare(km_memcg_counter(group_of(objcg))) : 0;
 
-	if (stock) {
-		spare = km_counter_spare(km_memcg_counter(group_of(objcg)));
+	if (stock)
 		leave(stock);
-	}
 	km_calls_end(calls);
 	km_busy_end(nested);
 	return spare;
@@ -587,7 +588,7 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 /* Not for handlers, so it may wait whatever its caller is busy with: nothing is passed by in a drain. */
 bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *root)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	struct km_stock *stock = enter(false);
 	bool below = km_memcg_in(group_of(objcg), root);
 
@@ -598,14 +599,12 @@ bool km_memcg_below(const struct obj_cgroup *objcg, const struct mem_cgroup *roo
 
 static struct mem_cgroup *payer(struct obj_cgroup *objcg, struct mem_cgroup *(*get)(struct mem_cgroup *))
 {
-	bool nested = km_busy_begin();
-	struct km_stock *stock = enter(nested);
-	struct mem_cgroup *group = NULL;
+	struct km_busy_was nested = km_busy_begin();
+	struct km_stock *stock = enter(km_was_busy(nested));
+	struct mem_cgroup *group = stock ? get(group_of(objcg)) : NULL;
 
-	if (stock) {
-		group = get(group_of(objcg));
+	if (stock)
 		leave(stock);
-	}
 	km_busy_end(nested);
 	return group;
 }

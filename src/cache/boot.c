@@ -30,7 +30,7 @@ static struct {
 
 /* This thread's forks that are under way. One by a handler that struck another takes nothing: the locks are its own. */
 static km_tls unsigned forks;
-static km_tls uint8_t busy_before_fork;
+static km_tls struct km_busy_was busy_before_fork;
 static km_tls bool fork_has_registry, fork_has_start, fork_has_all;
 
 /* A thread that has the state is busy: a handler in between would wait for its own thread. */
@@ -58,7 +58,7 @@ void km_boot_fork_prepare(void)
 		return;
 	busy_before_fork = km_busy_begin();
 	/* A nested one may have struck the very start. */
-	fork_has_start = busy_before_fork != KM_BUSY;
+	fork_has_start = busy_before_fork.busy != KM_BUSY;
 	if (fork_has_start)
 		lock_state();
 	else
@@ -130,11 +130,13 @@ void km_boot_fork_child(void)
 		fork_done(true);
 		km_stderr_fork_child();
 		km_ahead_fork_child();
+		if (km_options.observed)
+			km_observing.fork_child();
 		/* Of a nested one: what another thread had, which forked as well. */
 		if (!fork_has_start)
 			km_store(&boot.state, 0u);
 	}
-	bool whole = forks == 1 && busy_before_fork != KM_BUSY && fork_has_all;
+	bool whole = forks == 1 && busy_before_fork.busy != KM_BUSY && fork_has_all;
 	fork_end(true);
 	if (whole && km_has_accounting())
 		km_accounting.forked();
@@ -196,7 +198,7 @@ static void register_handlers(void)
 			km_os_wait(&boot.handlers_by, self, 1);
 		return;
 	}
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_percpu_early();
 	int error = pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
 	km_store_release(&boot.handlers, error ? REFUSED : ASKED);
@@ -206,7 +208,7 @@ static void register_handlers(void)
 /* A tracer was there before us. */
 static km_cold void look_for_tracers(void)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_probes_look();
 	km_busy_end(was);
@@ -228,7 +230,7 @@ bool km_boot_slow(void)
 	if (km_front_busy)
 		return km_load_acquire(&km_ready);
 	register_handlers();
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	lock_state();
 	bool ok = km_load_acquire(&km_ready) || start();
 	if (ok)

@@ -41,6 +41,9 @@ struct km_options {
 	bool sanitize;			/* a sanitizer that is there sees each object */
 	bool control;			/* requests from outside are served (mail.h) */
 	bool account;			/* every object and every block is to be paid for */
+	bool account_malloc;		/* malloc's, by the thread's group, from the start */
+	bool observed;			/* by processes of this user, without rights to trace (watch/observer.c) */
+	unsigned observer;
 	struct km_guard_options guard;
 	uint64_t profile;		/* mean bytes between samples of one that is taken from the start; 0: none */
 	uint64_t reserve;		/* bytes that are committed ahead at all times */
@@ -62,6 +65,11 @@ enum km_option_fit km_option_apply(const char *key, const char *value);
 /* Bytes, or with K, M, G or T (either case) powers of 1024, as 1.5G; false: it is no such number, or 0. */
 bool km_parse_bytes(const char *text, uint64_t *bytes);
 
+/* ---- ids.c: with the registry's lock. KM_MAP_DESC: it has none. fenced: no thread goes by its word any more. */
+uint16_t km_id_get(struct kmem_cache *cache);
+void km_id_fill(struct kmem_cache *cache);
+void km_id_put(struct kmem_cache *cache, bool fenced);
+
 /* ---- create.c: the registry */
 
 /* Arguments of create that users can't give. */
@@ -80,6 +88,9 @@ struct km_creation {
 };
 struct kmem_cache *km_cache_create(const char *name, uint32_t size, slab_flags_t flags,
 				   const struct km_creation *creation, int *error);
+/* Destroy a cache of which nobody has had an object, in the middle of a request: it waits for no grace period, which
+ * would not end where the caller is a reader, or the child of a fork. */
+void km_cache_discard(struct kmem_cache *cache);
 /* The registry's lock, with km_front_busy set. Under it: make a cache; take some down, with what `rest` leaves in each
  * (NULL: as kmem_cache_destroy); its shelves are closed and what lay there is in its slabs by then. Two fences for all,
  * three where some are charged. */
@@ -91,7 +102,11 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 void km_cache_rename(struct kmem_cache *twin, const char *name);
 void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(struct kmem_cache *cache));
 int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
-/* Visit all with the registry locked; within: if that is to be had in `ms` milliseconds. */
+/* The registry's lock of one that visits all: it may be taken by who has it so already. Returns what lets go of it. */
+bool km_registry_hold(void);
+void km_registry_let_go(bool within);
+bool km_registry_visiting(void);
+/* Visit all with the registry held so; within: if that is to be had in `ms` milliseconds. */
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg);
 bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg), void *arg, unsigned ms);
 /*
@@ -110,8 +125,8 @@ bool km_registry_try_some(struct km_round *round, size_t most,
 			  int (*visit)(struct kmem_cache *cache, void *arg), void *arg, void (*then)(void *arg));
 /*
  * Visit all in pieces: where visit returns non-zero `then` is called without the lock, and that one is visited again.
- * It may take its time: whoever reads what it writes may want the lock. Where KM_PRINTERS are at it already: with the
- * lock.
+ * It may take its time: whoever reads what it writes may want the lock. Where KM_PRINTERS are at it already, and in a
+ * visit: with the lock.
  */
 void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg), void (*then)(void *arg), void *arg);
 /* False: the list is changing, because the victim of a handler that forks has the lock, or another thread still has. */
@@ -120,6 +135,20 @@ unsigned km_registry_count(void);
 unsigned km_registry_known(void);	/* without siblings */
 /* Where list and count are, for readers outside of the process. */
 void km_registry_expose(const struct km_list **caches, const unsigned **count);
+/* Where the names of that hash begin, by next_named. */
+struct kmem_cache **km_registry_named(const char *name);
+
+/* ---- past.c: with the registry locked. A cache goes, which is on no list any more: its slabs are another one's. */
+void km_past_hand_down(const struct kmem_cache *cache, const struct kmem_cache_stats *stats);
+/* Those of caches that were the last of their name. */
+const struct km_past *km_past_of_process(void);
+
+/* ---- watch/observer.c, where it is linked in: who asks for the numbers by its name is answered. */
+struct km_observing {
+	void (*tick)(uint64_t now_ms);	/* a miss's, which may call the system */
+	void (*fork_child)(void);
+};
+extern const struct km_observing km_observing __attribute__((weak));
 
 /* ---- tune.c */
 
@@ -133,6 +162,12 @@ km_inline bool km_tuned_with(const struct kmem_cache *cache, const struct kmem_c
 
 /* With the registry locked: min_partial and the share of looks at other nodes are its leader's, or as options say. */
 void km_cache_tune_looks(struct kmem_cache *cache);
+/* Blocks hold so many objects from now on, or as many more as their memory has room for: at first, and where the cache
+ * misses often. 0; -EINVAL: none; -ERANGE: more than blocks have room for; -EOPNOTSUPP: it has no shelf, or one of an
+ * exact limit; -EAGAIN: not yet, because another thread changes its shelves. */
+int km_cache_set_capacity(struct kmem_cache *cache, unsigned capacity);
+/* kmem_cache_tune, of that cache alone. */
+int km_cache_tune_locked(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared);
 /* The same: whatever was written to it, it is tuned as its leader is now. */
 void km_cache_tune_again(struct kmem_cache *cache);
 
@@ -204,10 +239,15 @@ km_inline uintptr_t km_site_take(uintptr_t own)
 
 /* No realloc is a hit, and sizes that frees name are looked at: frees are proved, or some objects are looked at. */
 extern km_hidden bool km_looks_closer;
+/* A block was left longer than it need be, as there was no memory for a shorter one. Never false again: which one
+ * it was is not known. */
+extern km_hidden bool km_left_longer;
 /* Somebody has the object, as far as is known: its cache's frees are proved, or it is debugged. */
 bool km_is_out(const struct kmem_cache *cache, const void *p);
 /* km_usable_of, of such a cache; 0: nobody has it, which was said. */
 size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char *function) km_cold;
+/* The same of a block of whole pages, of so many bytes, where such are debugged: what was asked for. */
+size_t km_asked_if_out(const void *p, size_t bytes, const char *function) km_cold;
 
 /* A free that names the bytes. */
 struct km_sized {
@@ -239,6 +279,8 @@ km_inline void *km_large_alloc(size_t bytes, size_t align, gfp_t gfp)
 uint64_t km_large_owner(const void *p);
 /* The active group pays for it from now on; nobody did. False: it may not, or p is no such block. */
 bool km_large_charge(const void *p, gfp_t gfp);
+/* Nobody does again, and what was charged is paid back. */
+void km_large_uncharge(const void *p) km_cold;
 /* Some may fail on purpose: none lies ready, none grows where it is, each is asked for. */
 extern km_hidden bool km_large_fails;
 /* Usable bytes of the large block that starts at p; 0: there is none. */
@@ -280,7 +322,8 @@ struct km_block_hooks {
 };
 /* NULL: none is. Set before the first one comes. */
 extern km_hidden const struct km_block_hooks *km_block_hooks;
-/* One that was kept goes. */
+/* One that is to be kept: nobody pays for it from here on. Then it goes. */
+void km_large_disown(void *p);
 void km_large_let_go(void *p);
 
 /* ---- watched.c: only where a sanitizer is in the process, or caches are debugged */
@@ -353,8 +396,6 @@ bool km_watched_grow(void *p, size_t bytes, gfp_t gfp) km_cold;
 
 /* A tracer may have come, or gone: a look. With km_front_busy set, and no lock but that of reclaim. */
 void km_probes_look(void);
-/* The hooks of caches while one is there that have no others. */
-extern km_hidden const struct km_hooks km_probe_hooks;
 
 /* ---- reclaim.c */
 

@@ -1,6 +1,6 @@
 /*
  * create.c: caches come and go; the registry of them. Invariant: under the registry's lock, the list holds every
- * live cache once, each id is one live cache's, and entry id shows that cache's shelf or a closed one.
+ * live cache once.
  */
 #include <errno.h>
 
@@ -11,121 +11,20 @@
 #include "../port/owned.h"
 #include "cache.h"
 
-#define ENTRY_STEP ((size_t)64 << 10)
-
 static struct {
 	struct km_lock lock;
 	struct km_list all;
 	unsigned count, siblings;	/* all; those of them that users don't know */
-	bool was_busy;			/* of who holds the lock by km_registry_lock */
+	struct km_busy_was was_busy;	/* of who holds the lock by km_registry_lock */
 	struct kmem_cache *dead;	/* memory of caches that are gone, by next_named */
-	size_t entries_ready;		/* bytes committed */
-	size_t next_id;
 } registry = { .lock = KM_LOCK_INIT(KM_RANK_REGISTRY) };
-static uint64_t ids_used[KM_IDS / 64] km_sparse;	/* ... but under rseq, where an id is a word's number */
 struct km_round km_rounds[KM_ROUNDS];	/* of the registry; with its lock */
 static bool printing[KM_PRINTERS + 1];	/* ... whose rounds are under way */
+static km_tls bool visiting;		/* this thread has the lock, and visits: it may begin another visit */
 /* Caches by the hash of their name, the latest first; apart, because all zeros need no file. A page of it, until there
  * are as many caches: each of a few would touch another. */
 static struct kmem_cache *names[16384] km_sparse km_aligned(KM_PAGE_SIZE);
 static uint32_t names_mask = KM_PAGE_SIZE / sizeof(*names) - 1;
-
-/* ------------------------------------------------------------------ ids */
-
-static bool entries_reach(size_t id)
-{
-	size_t need = km_align_up((id + 1) * sizeof(struct kmem_cache *), ENTRY_STEP);
-
-	if (!registry.entries_ready) {
-		struct kmem_cache **range = km_os_reserve(KM_IDS * sizeof(*range), KM_PAGE_SIZE);
-
-		if (!range)
-			return false;
-		if (km_os_commit(range, ENTRY_STEP)) {
-			km_os_unmap(range, KM_IDS * sizeof(*range));
-			return false;
-		}
-		km_os_name(range, KM_IDS * sizeof(*range), "libkmem: cache table");
-		km_meta_note_span(range, KM_IDS * sizeof(*range));
-		registry.entries_ready = ENTRY_STEP;
-		km_store_release(&km_hot.caches, range);
-	}
-	if (need > registry.entries_ready) {
-		if (km_os_commit((char *)km_hot.caches + registry.entries_ready,
-				 need - registry.entries_ready))
-			return false;
-		registry.entries_ready = need;
-	}
-	return km_id_tables_reach(id);
-}
-
-static size_t bytes_of_word(const struct kmem_cache *cache)
-{
-	return cache->word_is_charged ? km_owned_word_bytes() : sizeof(uint64_t);
-}
-
-/* Under rseq the id is where the word is of the shelf that frees put things on: its own, or what is paid for. */
-static uint16_t id_of_word(struct kmem_cache *cache)
-{
-	cache->word_is_charged = cache->flags & SLAB_ACCOUNT && km_has_accounting() && !cache->twin_of &&
-				 cache->engine->front == KM_FRONT_ARRAY && cache->capacity;
-	cache->word = km_percpu_alloc(bytes_of_word(cache));
-	size_t id = cache->word / sizeof(uint64_t);
-
-	return id && id < KM_IDS && entries_reach(id) ? (uint16_t)id : (uint16_t)KM_MAP_DESC;
-}
-
-/* The next free id, oldest freed last, so that a stale pointer meets no new cache soon. */
-static uint16_t get_id(struct kmem_cache *cache)
-{
-	/* No page is its alone, so that no page's map could show the id. And a hit reads the word of any id: without
-	 * per-CPU memory there is room for the first few only. */
-	if (cache->engine->shared_pages || km_percpu.discipline == KM_DISCIPLINE_NONE)
-		return KM_MAP_DESC;
-	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
-		return id_of_word(cache);
-	for (size_t words = 0; words <= KM_IDS / 64; words++) {
-		size_t id = km_max(registry.next_id, (size_t)KM_MAP_FIRST);
-		uint64_t unused = ~ids_used[id / 64] >> (id % 64);	/* of its word, and from it on */
-
-		id += unused ? (size_t)__builtin_ctzll(unused) : 63 - id % 64;
-		registry.next_id = (id + 1) % KM_IDS;
-		if (!unused)
-			continue;
-		if (!entries_reach(id))
-			break;
-		ids_used[id / 64] |= (uint64_t)1 << (id % 64);
-		return (uint16_t)id;
-	}
-	return KM_MAP_DESC;
-}
-
-static void put_id(struct kmem_cache *cache, bool fenced)
-{
-	uint16_t id = cache->id;
-
-	if (id >= KM_MAP_FIRST)
-		km_store(&km_hot.caches[id], NULL);
-	if (cache->word && fenced)
-		km_percpu_free(cache->word, bytes_of_word(cache));
-	if (cache->word || id < KM_MAP_FIRST)
-		return;
-	ids_used[id / 64] &= ~((uint64_t)1 << (id % 64));
-}
-
-static void fill_entry(struct kmem_cache *cache)
-{
-	if (cache->id < KM_MAP_FIRST)
-		return;
-	km_debug(!km_hot.caches[cache->id], "an id is one live cache's");
-	size_t slab_bytes = KM_PAGE_SIZE << cache->order;
-	uint64_t factor = km_id_find_factor(cache->size, cache->objects, slab_bytes);
-	km_id_masks(cache->id)->slab = (uint32_t)slab_bytes - 1;
-	*km_id_factor(cache->id) = factor;
-	/* Where slabs begin at different places, or not with an object, no one sum says what is an object: all miss. */
-	bool by_more = cache->colours || km_is_debugged(cache) || !factor;
-	km_store_release(&km_hot.caches[cache->id], by_more ? NULL : cache);
-}
 
 /* ------------------------------------------------------------------ creation */
 
@@ -262,8 +161,7 @@ static struct kmem_cache *find_mergeable(uint32_t size, slab_flags_t flags,
 	return NULL;
 }
 
-/* Where the names of a hash begin. */
-static struct kmem_cache **named(const char *name)
+struct kmem_cache **km_registry_named(const char *name)
 {
 	uint32_t hash = 2166136261u;
 
@@ -274,7 +172,7 @@ static struct kmem_cache **named(const char *name)
 
 static void link_name(struct kmem_cache *cache)
 {
-	struct kmem_cache **first = named(cache->name);
+	struct kmem_cache **first = km_registry_named(cache->name);
 
 	cache->next_named = *first;
 	cache->named_by = first;
@@ -300,7 +198,7 @@ static void spread_names(void)
  * whose names begin alike, and are cut. */
 static void add_name(struct kmem_cache *cache, bool internal)
 {
-	struct kmem_cache *other = internal ? NULL : *named(cache->name);
+	struct kmem_cache *other = internal ? NULL : *km_registry_named(cache->name);
 
 	if (cache->twin_of || cache->sibling_of)
 		return;
@@ -331,8 +229,8 @@ void km_cache_rename(struct kmem_cache *twin, const char *name)
 static void publish(struct kmem_cache *cache, bool internal)
 {
 	add_name(cache, internal);
-	cache->id = get_id(cache);
-	fill_entry(cache);
+	cache->id = km_id_get(cache);
+	km_id_fill(cache);
 	km_debug(km_is_locked(&registry.lock), "the list of caches changes under the registry's lock");
 	km_list_add_tail(&cache->all, &registry.all);
 	km_bump(&registry.count, 1);
@@ -430,7 +328,8 @@ struct kmem_cache *km_cache_create_locked(const char *name, uint32_t size, slab_
 		if (cache) {
 			publish(cache, creation->internal);
 			km_front_open(cache);
-			if ((cache->flags & SLAB_ACCOUNT || km_charge_everything) && km_has_accounting())
+			if ((cache->flags & SLAB_ACCOUNT || km_load(&km_account_asks) & KM_ASKS_THREADS) &&
+			    km_has_accounting())
 				km_accounting.begin(cache, true);
 		}
 	}
@@ -481,7 +380,7 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 		return create_failed(shown, flags, ENOMEM, "out of memory");
 	if (km_unlikely(flags & SLAB_STORE_USER) && &km_debugging)
 		km_debugging.ready(true);
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation, &error);
 	km_busy_end(was);
 	return cache ?: create_failed(shown, flags, error == -EINVAL ? EINVAL : ENOMEM,
@@ -533,10 +432,12 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 		cache->flags &= ~(SLAB_TYPESAFE_BY_RCU | SLAB_POISON);
 	cache->engine->shrink(cache);
 	struct kmem_cache_stats stats = { .name = "" };
-	if (rest)
+	cache->engine->stats(cache, &stats);
+	km_past_hand_down(cache, &stats);
+	if (rest) {
 		rest(cache);
-	else
-		cache->engine->stats(cache, &stats);
+		stats = (struct kmem_cache_stats){ .name = "" };
+	}
 	if (stats.total_slabs || stats.active_objects || km_load(&cache->guarded)) {
 		km_warn("kmem_cache_destroy(%s): Slab cache still has objects", cache->name);
 		left.objects = km_load(&cache->guarded) ? km_guarding.leave(cache) : 0;
@@ -548,7 +449,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 			(unsigned long)left.objects, (unsigned long)left.slabs);
 		km_pages_walk(bury_slab, &left);
 	}
-	put_id(cache, fenced);
+	km_id_put(cache, fenced);
 	/* A caller that still uses it finds the shelves closed and this, as long as no other cache lies here. */
 	km_front_bury(cache);
 	cache->payer = KM_PAYERS_DIFFER;
@@ -578,7 +479,7 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 		leave_rounds(caches[i]);
 		km_list_del(&caches[i]->all);
 		drop_name(caches[i]);
-		km_ahead_reserve(-(long)caches[i]->reserved_pages);
+		km_ahead_fault_in(-(long)caches[i]->reserved_pages, 0, 0);
 		km_bump(&registry.count, -1);
 		if (caches[i]->sibling_of)
 			km_bump(&registry.siblings, -1);
@@ -607,6 +508,14 @@ static void remove_with_siblings(struct kmem_cache *cache)
 	}
 }
 
+void km_cache_discard(struct kmem_cache *cache)
+{
+	km_registry_lock();
+	if (!--cache->references)
+		remove_with_siblings(cache);
+	km_registry_unlock();
+}
+
 void kmem_cache_destroy(struct kmem_cache *cache)
 {
 	if (!cache)
@@ -625,19 +534,14 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 	}
 	if (km_load_acquire(&km_grace))
 		km_grace->before_destroy(cache);
-	bool was = km_busy_begin();
-	km_lock(&registry.lock);
-	if (!--cache->references)
-		remove_with_siblings(cache);
-	km_unlock(&registry.lock);
-	km_busy_end(was);
+	km_cache_discard(cache);
 }
 
 /* ------------------------------------------------------------------ looking */
 
 void km_registry_lock(void)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_lock(&registry.lock);
 	registry.was_busy = was;
@@ -645,7 +549,7 @@ void km_registry_lock(void)
 
 bool km_registry_trylock(void)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	if (!km_trylock(&registry.lock)) {
 		km_busy_end(was);
@@ -657,7 +561,7 @@ bool km_registry_trylock(void)
 
 void km_registry_unlock(void)
 {
-	bool was = registry.was_busy;
+	struct km_busy_was was = registry.was_busy;
 
 	km_unlock(&registry.lock);
 	km_busy_end(was);
@@ -674,14 +578,36 @@ int km_registry_each(int (*visit)(struct kmem_cache *cache, void *arg), void *ar
 	return 0;
 }
 
+bool km_registry_hold(void)
+{
+	bool within = visiting;
+
+	if (!within)
+		km_lock(&registry.lock);
+	visiting = true;
+	return within;
+}
+
+void km_registry_let_go(bool within)
+{
+	visiting = within;
+	if (!within)
+		km_unlock(&registry.lock);
+}
+
 int km_registry_visit(int (*visit)(struct kmem_cache *cache, void *arg), void *arg)
 {
 	if (!registry.all.next)
 		return 0;
-	km_lock(&registry.lock);
+	bool within = km_registry_hold();
 	int result = km_registry_each(visit, arg);
-	km_unlock(&registry.lock);
+	km_registry_let_go(within);
 	return result;
+}
+
+bool km_registry_visiting(void)
+{
+	return visiting;
 }
 
 bool km_registry_visit_within(int (*visit)(struct kmem_cache *cache, void *arg), void *arg, unsigned ms)
@@ -716,9 +642,11 @@ bool km_registry_try_some(struct km_round *round, size_t most,
 
 void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg), void (*then)(void *arg), void *arg)
 {
-	unsigned i = 0;
+	bool within = visiting;
+	unsigned i = within ? KM_PRINTERS : 0;
 
-	km_lock(&registry.lock);
+	if (!within)
+		km_lock(&registry.lock);
 	while (i < KM_PRINTERS && printing[i])
 		i++;
 	struct km_round *round = &km_rounds[KM_ROUND_PRINT + i];
@@ -737,7 +665,8 @@ void km_registry_visit_pieces(int (*visit)(struct kmem_cache *cache, void *arg),
 			km_lock(&registry.lock);
 	}
 	printing[i] = false;
-	km_unlock(&registry.lock);
+	if (!within)
+		km_unlock(&registry.lock);
 }
 
 static void fork_cache(struct kmem_cache *cache, bool before, bool child)
@@ -791,3 +720,4 @@ void km_registry_expose(const struct km_list **caches, const unsigned **count)
 	*caches = &registry.all;
 	*count = &registry.count;
 }
+

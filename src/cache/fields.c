@@ -3,6 +3,7 @@
  * account/fields.c. Invariant: what a reader uses stands here under a name that means the same in every build
  * (port/fields.h).
  */
+#include "rcu.h"
 #include "root.h"
 
 #define ROOT(member)	KM_FIELD_IN("root", struct km_root, member)
@@ -17,6 +18,9 @@
 #define PARKED(member)	KM_FIELD_IN("parked", struct km_parked, member)
 #define POOL(member)	KM_FIELD_IN("pool", struct km_guarded, member)
 #define SPAN(member)	KM_FIELD_IN("span", struct km_span, member)
+#define GRACE(member)	KM_FIELD_IN("grace", struct km_grace, member)
+#define WAITING(member)	KM_FIELD_IN("waiting", struct km_rcu_waiting, member)
+#define BLOCK(member)	KM_FIELD_IN("rcublock", struct km_rcu_block, member)
 #define CACHE(member)	KM_FIELD_IN("cache", struct kmem_cache, member)
 
 const struct km_field km_fields[] = {
@@ -26,13 +30,13 @@ const struct km_field km_fields[] = {
 	KM_FIELD_CONST("track", KM_DEBUG_TRACK),
 	KM_FIELD_STRUCT("root", struct km_root),
 	ROOT(discipline), ROOT(reason), ROOT(hardened),
-	ROOT(percpu), ROOT(caches), ROOT(cache_count), ROOT(arena.ranges),
+	ROOT(percpu), ROOT(caches), ROOT(cache_count), ROOT(past_new_slabs), ROOT(past_freed_slabs), ROOT(arena.ranges),
 	ROOT(arena.range), ROOT(arena.nodes), ROOT(arena.bind_failures), ROOT(large_blocks), ROOT(large_bytes),
 	ROOT(mapped_blocks), ROOT(mapped_bytes), ROOT(mapped_kept), ROOT(mapped_spare), ROOT(mapped_ready),
 	ROOT(mapped_table), ROOT(mapped_slots), ROOT(parked), ROOT(parked_count), ROOT(meta_bytes), ROOT(spans),
 	ROOT(span_count), ROOT(slob_pages), ROOT(slob_units), ROOT(guard_objects), ROOT(guard_live),
 	ROOT(guarded), ROOT(guard_samples), ROOT(guard_reports), ROOT(memcg),
-	ROOT(control), ROOT(mail), ROOT(mail_report), ROOT(profile),
+	ROOT(control), ROOT(mail), ROOT(mail_report), ROOT(profile), ROOT(grace),
 	KM_FIELD_ARRAY("root", struct km_root, arena.zone),
 	KM_FIELD_STRUCT("percpu", struct km_percpu),
 	PERCPU(base), PERCPU(cpus), PERCPU(discipline),
@@ -55,23 +59,34 @@ const struct km_field km_fields[] = {
 	NODE(slabs), NODE(objects), NODE(taken), NODE(partial), NODE(free_slabs), NODE(new_slabs), NODE(freed_slabs),
 	NODE(shared), KM_FIELD_ARRAY("node", struct km_node_counts, ready),
 	KM_FIELD_STRUCT("chain", struct km_chain_cpu),
-	CHAIN(top.freelist), CHAIN(top.slab), CHAIN(slab),
+	CHAIN(top.freelist), CHAIN(top.slab), CHAIN(slab), CHAIN(failures),
 	KM_FIELD_STRUCT("big", struct km_big_entry),
-	BIG(start), BIG(bytes),
+	BIG(start), BIG(bytes), BIG(owner),
 	KM_FIELD_STRUCT("parked", struct km_parked),
 	PARKED(p), PARKED(bytes),
 	KM_FIELD_STRUCT("pool", struct km_guarded),
 	POOL(start), POOL(bytes), POOL(page_bytes), POOL(objects), POOL(slot), POOL(fields), POOL(field_count),
 	KM_FIELD_STRUCT("span", struct km_span),
 	SPAN(start), SPAN(end),
+	KM_FIELD_STRUCT("grace", struct km_grace),
+	GRACE(slot), GRACE(pile),
+	KM_FIELD_STRUCT("waiting", struct km_rcu_waiting),
+	WAITING(blocks),
+	KM_FIELD_STRUCT("rcublock", struct km_rcu_block),
+	BLOCK(next), BLOCK(count), KM_FIELD_ARRAY("rcublock", struct km_rcu_block, object),
 	KM_FIELD_STRUCT("cache", struct kmem_cache),
 	CACHE(shelf.inner.mask), CACHE(shelf.block_mask), CACHE(shelf.slot), CACHE(charged.block_mask),
 	CACHE(charged.slot), CACHE(chain.slot), CACHE(capacity), CACHE(pad), CACHE(size), CACHE(object_size),
 	CACHE(objects), CACHE(order), CACHE(slab_pages), CACHE(freeptr), CACHE(engine), CACHE(dead), CACHE(min_partial),
 	CACHE(batchcount), CACHE(shared), CACHE(all.next), CACHE(all.prev), CACHE(group), CACHE(guarded),
-	CACHE(sibling_of), CACHE(carried), CACHE(first), CACHE(colours), CACHE(left), CACHE(tail_bits),
-	CACHE(live_shift), CACHE(flags), CACHE(deferred),
+	CACHE(sibling_of), CACHE(twin_of), CACHE(past.new_slabs), CACHE(past.freed_slabs), CACHE(carried),
+	CACHE(first), CACHE(colours), CACHE(left), CACHE(tail_bits), CACHE(live_shift), CACHE(flags), CACHE(deferred),
+	CACHE(align), CACHE(ctor), CACHE(references), CACHE(usersize), CACHE(defrag_ratio), CACHE(events),
+	CACHE(percpu_offset), CACHE(percpu_bytes),
 	KM_FIELD_ARRAY("cache", struct kmem_cache, node),
 	KM_FIELD_ARRAY("cache", struct kmem_cache, name),
+	/* By enum kmem_event, which grows at its end. */
+	KM_FIELD_STRUCT("events", struct km_events),
+	KM_FIELD_ARRAY("events", struct km_events, count),
 };
 const unsigned km_field_count = km_array_count(km_fields);

@@ -141,16 +141,25 @@ km_hit_path void *kmalloc_account(size_t size, gfp_t gfp)
 	return km_shape(cache)->recharge(cache, gfp, objcg, object, word);
 }
 
+/* Those that look at objects from outside are told of this one, and of its bytes. */
+static void *shown(void *object, size_t size)
+{
+	if (km_unlikely(km_load(&km_front_probing)) && !ZERO_OR_NULL_PTR(object))
+		km_heaptrack_alloc(object, size);
+	return km_likely(!km_sanitizer.objects && !km_watched_sizes) ? object : km_watched_asked(object, size);
+}
+
 /* As if it were debugged, so that no call is a hit by its size alone; else, and before the start, the long way. */
 static km_noinline void *kmalloc_by_site(size_t size, gfp_t gfp)
 {
 	uintptr_t site = (uintptr_t)__builtin_return_address(0);
 	struct kmem_cache *plain = size - 1 < KMALLOC_MAX_CACHE_SIZE ? km_kmalloc_cache(size) : NULL;
 
-	if (!plain || plain->hooks)
+	if (!plain || km_is_hooked(plain))
 		return kmalloc_slowly(size, gfp, NUMA_NO_NODE);
-	void *object = km_front_alloc_asked(km_site_cache(plain, site), size, natural_align(size), gfp, NUMA_NO_NODE);
-	return km_likely(!km_watched_sizes) ? object : km_watched_asked(object, size);
+	km_front_note_site(site);
+	return shown(km_front_alloc_asked(km_site_cache(plain, site), size, natural_align(size), gfp, NUMA_NO_NODE),
+		     size);
 }
 
 /*
@@ -290,11 +299,7 @@ static void *alloc_node(size_t size, gfp_t gfp, int node)
 static km_noinline void *kmalloc_slowly(size_t size, gfp_t gfp, int node)
 {
 	km_front_note_site((uintptr_t)__builtin_return_address(0));
-	void *object = alloc_node(size, gfp, node);
-
-	if (km_unlikely(km_load(&km_front_probing)) && !ZERO_OR_NULL_PTR(object))
-		km_heaptrack_alloc(object, size);
-	return km_likely(!km_sanitizer.objects && !km_watched_sizes) ? object : km_watched_asked(object, size);
+	return shown(alloc_node(size, gfp, node), size);
 }
 
 void *kmalloc_node(size_t size, gfp_t gfp, int node)
@@ -401,14 +406,15 @@ static struct kmem_cache *make_charged(struct kmem_cache *plain)
 	first = &(cache && km_is_debugged(cache) ? watched_of_size[1] : charged_of_size)[plain->object_size / 8];
 	/* Release pairs with the loads where they are used: it is built. */
 	if (cache && !km_cas_release(first, &none, cache))
-		kmem_cache_destroy(cache);
+		km_cache_discard(cache);
 	km_debug(!*first || (*first)->flags & SLAB_ACCOUNT, "what is paid for has caches of its own");
 	return km_load_acquire(first);
 }
 
 bool km_kmalloc_start_charged(void)
 {
-	bool was = km_busy_begin(), all = true;
+	struct km_busy_was was = km_busy_begin();
+	bool all = true;
 
 	for (size_t step = km_array_count(cache_of_size) - 1; step && all; step--) {
 		struct kmem_cache *plain = km_kmalloc_cache(step * 8);
@@ -467,7 +473,8 @@ static void bad_pointer(const void *p, const char *function)
 	struct km_page *page = km_page_of(p);
 	struct km_page *head = page ? km_page_head(page) : NULL;
 	/* The thread that a handler interrupted may hold the table's lock: then the address is as foreign as any. */
-	bool was = km_busy_begin(), inside = !was && !page && km_big_inside(p);
+	struct km_busy_was was = km_busy_begin();
+	bool inside = !km_was_busy(was) && !page && km_big_inside(p);
 
 	km_busy_end(was);
 	if (head && head->type == KM_PAGE_SLAB)
@@ -503,9 +510,9 @@ static bool is_sized(const void *p, const char *function)
 	if (km_likely(sized->owns(page, p)))
 		return true;
 	/* A handler that struck inside of the allocator can't wait for the lock that tells more. */
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_reports_off();
-	enum km_misuse what = was ? KM_MISUSE_INTERIOR : sized->mistake(page, p);
+	enum km_misuse what = km_was_busy(was) ? KM_MISUSE_INTERIOR : sized->mistake(page, p);
 	km_reports_on();
 	km_misuse(what, function, p, NULL);
 	km_busy_end(was);
@@ -537,9 +544,9 @@ static km_noinline void free_any(const void *p, const char *function)
 	int saved_errno = errno;
 	if (km_unlikely(km_load(&km_front_probing)))
 		km_heaptrack_free(p);
-	bool was = km_busy_begin();
-	bool freed = was ? km_large_defer((void *)p) : km_large_free(p);
-	if (!was)
+	struct km_busy_was was = km_busy_begin();
+	bool freed = km_was_busy(was) ? km_large_defer((void *)p) : km_large_free(p);
+	if (!km_was_busy(was))
 		km_large_finish_deferred();
 	km_busy_end(was);
 	errno = saved_errno;
@@ -573,15 +580,15 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 		return km_bytes_if_out(cache, p, function);
 	if (km_unlikely(km_sanitizer.objects) && km_large_asked((void *)p))
 		return *km_large_asked((void *)p);
-	bool was = km_busy_begin();
-	size_t bytes = was ? km_large_try_bytes(p) : km_large_bytes(p);
+	struct km_busy_was was = km_busy_begin();
+	size_t bytes = km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p);
 	km_busy_end(was);
 	/* In a handler that struck where the table of mappings is locked: can't tell. */
 	if (bytes == SIZE_MAX)
 		return 0;
 	if (!bytes)
 		bad_pointer(p, function);
-	return km_likely(!km_block_hooks) || !bytes ? bytes : km_block_hooks->asked(p, bytes);
+	return km_likely(!km_block_hooks) || !bytes ? bytes : km_asked_if_out(p, bytes, function);
 }
 
 size_t km_usable_size(const void *p, const char *function)
@@ -689,6 +696,7 @@ static void *realloc_by(void *object, size_t size, size_t align, gfp_t gfp, void
 		return NULL;
 	if (!moved) {
 		errno = saved_errno;
+		km_store(&km_left_longer, true);
 		return shrunk(object, size, usable, gfp);
 	}
 	km_debug(moved != object && ksize(moved) >= km_min(size, usable), "what moves comes to lie elsewhere");

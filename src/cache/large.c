@@ -59,7 +59,7 @@ static void set_owner(const void *p, uint64_t owner)
 		return;
 	km_store(&large.charged, true);
 	/* A handler must not find the table of mappings locked by its own thread. */
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	if (page)
 		km_store(km_owner_of_page(page), owner);
 	else
@@ -73,8 +73,8 @@ uint64_t km_large_owner(const void *p)
 {
 	struct km_page *page = km_page_of(p);
 	bool begins = !((uintptr_t)p & (KM_PAGE_SIZE - 1)) && (!page || page->type == KM_PAGE_LARGE);
-	bool was = km_busy_begin();
-	uint64_t owner = begins && !was ? owner_of(page, p) : 0;
+	struct km_busy_was was = km_busy_begin();
+	uint64_t owner = begins && !km_was_busy(was) ? owner_of(page, p) : 0;
 
 	km_busy_end(was);
 	return owner;
@@ -165,7 +165,7 @@ static void *alloc_once(size_t bytes, size_t align, const struct km_request *req
 		return NULL;
 	if (bytes > PTRDIFF_MAX || align > PTRDIFF_MAX)
 		return NULL;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_large_finish_deferred();
 	if (km_max(bytes, align) <= KMALLOC_MAX_SIZE)
 		p = pages_alloc(bytes, align, request);
@@ -181,7 +181,7 @@ static void *alloc_or_press(size_t bytes, size_t align, const struct km_request 
 	unsigned tries = 0;
 
 	while (km_unlikely(!p) && request->may_wait && !km_front_busy && bytes <= PTRDIFF_MAX) {
-		bool was = km_busy_begin();
+		struct km_busy_was was = km_busy_begin();
 		bool more = km_front_pressure && km_front_pressure(NULL, &tries);
 		km_busy_end(was);
 		if (!more)
@@ -393,8 +393,9 @@ size_t km_large_bytes(const void *p)
 
 bool km_large_charge(const void *p, gfp_t gfp)
 {
-	bool was = km_busy_begin(), calls = km_calls_begin(km_gfp_may_wait(gfp));
-	size_t bytes = was ? 0 : km_large_bytes(p);
+	struct km_busy_was was = km_busy_begin();
+	bool calls = km_calls_begin(km_gfp_may_wait(gfp));
+	size_t bytes = km_was_busy(was) ? 0 : km_large_bytes(p);
 	uint64_t owner;
 
 	km_busy_end(was);
@@ -408,6 +409,28 @@ bool km_large_charge(const void *p, gfp_t gfp)
 		set_owner(p, owner);
 	km_calls_end(calls);
 	return paid;
+}
+
+void km_large_uncharge(const void *p)
+{
+	struct km_page *page = km_page_of(p);
+	struct km_busy_was was = km_busy_begin();
+	uint64_t owner = owner_of(page, p);
+	size_t bytes = km_large_bytes(p);
+
+	km_busy_end(was);
+	if (!owner)
+		return;
+	if (page)
+		km_accounting.note_block(owner, page, false);
+	was = km_busy_begin();
+	if (page)
+		km_store(km_owner_of_page(page), (uint64_t)0);
+	else
+		km_big_set_owner(p, 0);
+	km_busy_end(was);
+	km_debug(!page || !page->cache, "a block that somebody pays for is of no class");
+	pay_back(owner, bytes);
 }
 
 size_t km_large_try_bytes(const void *p)
@@ -458,6 +481,26 @@ static void give_pages(struct km_page *page, size_t pages, unsigned node)
 	km_debug(pages && page->type == KM_PAGE_NONE, "what is given back is no block");
 	km_large_count(-pages);
 	km_pages_free_exact(page, pages);
+}
+
+/* A block that is freed and kept is out of its payer's hands: a private group, too, has it no more. */
+void km_large_disown(void *p)
+{
+	struct km_page *page = page_of_block(p);
+	uint64_t owner = owner_of(page, p);
+	size_t bytes = owner ? km_large_bytes(p) : 0;
+
+	km_debug(!page || !page->cache, "a block that may be kept is of no class");
+	if (!owner)
+		return;
+	if (page) {
+		km_accounting.note_block(owner, page, false);
+		km_store(km_owner_of_page(page), (uint64_t)0);
+	} else {
+		km_big_set_owner(p, 0);
+	}
+	km_debug(!owner_of(page, p) && bytes, "a block that is kept is nobody's");
+	pay_back(owner, bytes);
 }
 
 static void free_pages(struct km_page *page, uint64_t owner)
@@ -527,7 +570,7 @@ static void give_tail(struct km_page *page, size_t pages)
 
 	if (km_front_busy)
 		return;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	leave_class(page);
 	km_debug(pages && pages < page->pages, "a block keeps its first page");
 	page->pages = pages;
@@ -539,7 +582,7 @@ static void give_tail(struct km_page *page, size_t pages)
 /* The growth is paid for first, by the payer of the block. */
 static void *resize_mapping(void *p, size_t bytes, gfp_t gfp)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	uint64_t owner = owner_of(NULL, p);
 	size_t old = owner ? km_big_bytes(p) : 0;
 	km_busy_end(was);
@@ -570,7 +613,7 @@ static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp)
 
 	if (km_front_busy || (owner && !km_accounting.pay_more(owner, more, gfp)))
 		return false;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	bool zero = false, near = km_growth_extend(page, have, pages);
 	bool grown = near || km_pages_grow(page, have, pages, &zero);
 	if (grown) {
@@ -632,7 +675,7 @@ static void *take_grown(size_t bytes)
 	/* A block that somebody pays for goes back at once, not to where others find it. */
 	if (km_front_busy || km_account_here)
 		return NULL;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	struct km_page *page = km_growth_take(pages);
 	if (page) {
 		km_debug(!page->cache && !page->flags, "a page that was a run's is nobody's");

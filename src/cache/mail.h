@@ -1,6 +1,6 @@
 /*
  * mail.h: the mailbox: by which a reader of the record (root.h) asks something of this process, as `kmem debug` does.
- * It lies at an address that the record names, and is written from outside, by process_vm_writev: so the system has
+ * It lies at an address that the record names, and is written from outside, as a debugger writes: so the system has
  * checked that the writer may do with this process what it wants, as its user or as root. Nobody is woken: a request
  * is seen by the next miss that may call the system (cache/reclaim.c), and served there (watch/control.c).
  *
@@ -27,6 +27,14 @@ enum km_mail_command {
 	KM_MAIL_SHRINK,			/* caches of that name give back what lies ready; no name: all, as kmem_idle */
 	/* kmem_cache_validate of caches of that name, or the check of all ("*"): km_mail_report has what is said. */
 	KM_MAIL_VALIDATE,
+	/* Writes to files that look like the kernel's (watch/written.c), of caches of that name: letters are a number
+	 * in digits; of TUNE "LIMIT BATCHCOUNT SHARED"; of CLEAR, by which events count from 0 again, none. */
+	KM_MAIL_MIN_PARTIAL, KM_MAIL_DEFRAG_RATIO, KM_MAIL_SHEAF_CAPACITY, KM_MAIL_CPU_PARTIAL,
+	KM_MAIL_TUNE, KM_MAIL_CLEAR,
+	/* ... and to those of a group, which has no name here: cache is "NUMBER VALUE", in digits; letters are the
+	 * file's name without "memory.": max, high, low, min, peak or reclaim (account/written.c). */
+	KM_MAIL_GROUP,
+	KM_MAIL_ACCOUNT,		/* mem_cgroup_account_malloc: letters "on" or "off", no name */
 };
 
 struct km_mail_request {

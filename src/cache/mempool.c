@@ -32,10 +32,10 @@ static void fork_locks(bool before, bool child)
 }
 
 /* False: this is a handler, and its own thread may have it. *was: for leave. */
-static bool enter(const mempool_t *pool, uint8_t *was)
+static bool enter(const mempool_t *pool, struct km_busy_was *was)
 {
 	*was = km_busy_begin();
-	if (km_unlikely(*was)) {
+	if (km_unlikely(km_was_busy(*was))) {
 		if (km_trylock(lock_of(pool)))
 			return true;
 		km_busy_end(*was);
@@ -45,7 +45,7 @@ static bool enter(const mempool_t *pool, uint8_t *was)
 	return true;
 }
 
-static void leave(const mempool_t *pool, uint8_t was)
+static void leave(const mempool_t *pool, struct km_busy_was was)
 {
 	km_unlock(lock_of(pool));
 	km_busy_end(was);
@@ -117,7 +117,7 @@ km_inline void note_out(const mempool_t *pool, void *element)
 /* From its end, so many into elements[], if there are as many. */
 static bool take(mempool_t *pool, void **elements, int count)
 {
-	uint8_t was;
+	struct km_busy_was was;
 	bool enough = false;
 
 	if (km_load(&pool->curr_nr) < count)
@@ -145,7 +145,7 @@ static bool take(mempool_t *pool, void **elements, int count)
 static int put(mempool_t *pool, void *const *elements, int count)
 {
 	int room = km_load(&pool->min_nr) - km_load(&pool->curr_nr);
-	uint8_t was;
+	struct km_busy_was was;
 
 	if (km_likely(room <= 0))
 		return 0;
@@ -204,7 +204,7 @@ static unsigned fill(mempool_t *pool, gfp_t gfp, void **elements, unsigned count
 /* All that are missing, out of the reserve: all or none. */
 static bool fill_up(mempool_t *pool, gfp_t gfp, void **elements, unsigned count, unsigned missing)
 {
-	uint8_t was;
+	struct km_busy_was was;
 	bool enough = false;
 
 	if (missing > (unsigned)km_max(km_load(&pool->curr_nr), 0))
@@ -410,7 +410,7 @@ void mempool_destroy(mempool_t *pool)
 static int grow(mempool_t *pool, int min_nr)
 {
 	void **longer = list_of(min_nr), **old;
-	uint8_t was;
+	struct km_busy_was was;
 
 	if (!longer || !enter(pool, &was)) {
 		kvfree(longer);
@@ -429,7 +429,7 @@ static int grow(mempool_t *pool, int min_nr)
 int mempool_resize(mempool_t *pool, int min_nr)
 {
 	void *element;
-	uint8_t was;
+	struct km_busy_was was;
 
 	if (min_nr < 0)
 		return -EINVAL;

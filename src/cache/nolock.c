@@ -56,7 +56,7 @@ void *kmalloc_nolock(size_t size, gfp_t gfp, int node)
 void kfree_nolock(const void *object)
 {
 	int saved_errno = errno;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	kfree(object);
 	km_busy_end(was);

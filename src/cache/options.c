@@ -1,6 +1,7 @@
 /*
  * options.c: KMEM_OPTIONS=key:value,... read once, before anything else. An unknown key or value is one line on
- * stderr and is passed over; set-uid programs' options are ignored. Invariant: allocates nothing.
+ * stderr and is passed over; set-uid programs' options are ignored. Invariants: allocates nothing; a value that does
+ * not fit leaves what it would have set as it was.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -140,7 +141,8 @@ static bool set_hierarchy(const char *value)
 	static const char *const names[] = { "v2", "v1" };
 	int i = which(value, names, km_array_count(names));
 
-	km_memcg_modes[MEM_CGROUP_V1] = i == 1;
+	if (i >= 0)
+		km_memcg_modes[MEM_CGROUP_V1] = i == 1;
 	return i >= 0;
 }
 
@@ -149,7 +151,8 @@ static bool set_refill(const char *value)
 	static const char *const names[] = { "keep", "drain" };
 	int i = which(value, names, km_array_count(names));
 
-	km_memcg_modes[MEM_CGROUP_DRAIN] = i == 1;
+	if (i >= 0)
+		km_memcg_modes[MEM_CGROUP_DRAIN] = i == 1;
 	return i >= 0;
 }
 
@@ -165,26 +168,61 @@ static bool set_hardened(const char *value)
 	return true;
 }
 
+/* All ones are no user, and 65534 is whoever the system has no number for in this namespace. */
+static bool set_observer(const char *value)
+{
+	unsigned long user = 0;
+
+	if (!parse_number(value, UINT32_MAX - 1, &user) || user == 65534)
+		return false;
+	km_options.observer = (unsigned)user;
+	km_options.observed = true;
+	return true;
+}
+
 static bool set_reserve(const char *value)
 {
-	return km_parse_bytes(value, &km_options.reserve) && km_options.reserve <= (uint64_t)PTRDIFF_MAX;
+	uint64_t bytes;
+
+	if (!km_parse_bytes(value, &bytes) || bytes > (uint64_t)PTRDIFF_MAX)
+		return false;
+	km_options.reserve = bytes;
+	return true;
 }
 
 static bool set_profile(const char *value)
 {
-	return km_parse_bytes(value, &km_options.profile) || (value[0] == '0' && !value[1]);
+	if (value[0] == '0' && !value[1]) {
+		km_options.profile = 0;
+		return true;
+	}
+	return km_parse_bytes(value, &km_options.profile);
 }
 
 /* Milliseconds; or each request, for tests and for whoever hunts a mistake. */
 static bool set_guard(const char *value)
 {
+	const bool each = __builtin_strcmp(value, "each") == 0;
 	unsigned long ms = 0;
 
-	km_options.guard.each = __builtin_strcmp(value, "each") == 0;
-	if (!km_options.guard.each && !parse_number(value, 3600000, &ms))
+	if (!each && !parse_number(value, 3600000, &ms))
 		return false;
+	km_options.guard.each = each;
 	km_options.guard.ms = (unsigned)ms;
 	return true;
+}
+
+/* All of it, in the name of one group; or malloc's blocks, by each thread's. */
+static bool set_account(const char *value)
+{
+	static const char *const names[] = { "0", "1", "malloc" };
+	int i = which(value, names, km_array_count(names));
+
+	if (i >= 0) {
+		km_options.account = i == 1;
+		km_options.account_malloc = i == 2;
+	}
+	return i >= 0;
 }
 
 static bool set_memcg_limit(const char *value) { return km_parse_bytes(value, &km_options.limit); }
@@ -235,6 +273,7 @@ static const struct option {
 	{ "profile", "bytes, as 512K, between two samples of a profile that is taken from the start (0: none)",
 	  .set = set_profile },
 	{ "control", "0|1: requests of kmem debug and kmem profile are served (1)", .flag = &km_options.control },
+	{ "observer", "a user's number: may read the figures, without rights to trace (nobody)", .set = set_observer },
 	{ "stats", "0|1: count hits of slub and slab as well (0)", .flag = &km_layout_options.count_events },
 	{ "decay", "milliseconds until free memory goes back to the system (1000)",
 	  .number = &km_options.decay_ms, .most = 3600000 },
@@ -258,7 +297,8 @@ static const struct option {
 	  .flag = &km_memcg_modes[MEM_CGROUP_SHELF] },
 	{ "reserve", "bytes, with K, M, G, T: committed ahead for GFP_NOWAIT (as it is asked for)",
 	  .set = set_reserve },
-	{ "account", "0|1: a group pays for all that the process allocates (0)", .flag = &km_options.account },
+	{ "account", "0|1|malloc: a group pays for all that the process allocates, or the thread's for malloc's (0)",
+	  .set = set_account },
 	{ "memcg_limit", "512M, 1.5G, bytes: its max, and account:1 (no limit)", .set = set_memcg_limit },
 	{ "memcg_group", "a name: its name, and account:1 (the program's)", .set = set_memcg_group },
 	{ "lookahead", "mismatches a detached freelist looks past (3)",
@@ -367,6 +407,13 @@ static void settle_guard(void)
 		km_warn("KMEM_OPTIONS: guard: the program is linked without it (-Wl,-u,kmem_cache_validate)");
 }
 
+static void settle_observer(void)
+{
+	if (km_options.observed && !&km_observing)
+		km_warn("KMEM_OPTIONS: observer: the program is linked without it (-Wl,-u,km_observing)");
+	km_options.observed &= &km_observing != NULL;
+}
+
 static void settle_profile(void)
 {
 	if (km_options.profile && !&km_profiling)
@@ -427,6 +474,7 @@ void km_options_read(void)
 	settle_account();
 	settle_guard();
 	settle_profile();
+	settle_observer();
 	read_debug();
 	read_leaks();
 	read_failing();

@@ -13,9 +13,6 @@
 
 #define AT_ONCE 64u	/* caches that have one fence */
 
-/* The shape that looks at hooks passes the probes (front/watched.c). */
-const struct km_hooks km_probe_hooks;
-
 struct changed {
 	struct kmem_cache *cache[AT_ONCE];
 	size_t count;

@@ -17,17 +17,7 @@
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "cache.h"
-
-/* Pointers of a page. Kernel: KVFREE_BULK_MAX_ENTR. */
-#define BLOCK_BYTES	4096u
-struct block {
-	struct block *next;
-	size_t count;
-	void *object[(BLOCK_BYTES - 16) / sizeof(void *)];
-};
-_Static_assert(sizeof(struct block) == BLOCK_BYTES, "a block is a page of pointers");
-/* Blocks there may be, for each CPU: then the chain serves, which takes no memory. */
-#define MOST_BLOCKS	64u
+#include "rcu.h"
 
 /* The member of an object that kfree_rcu names. */
 struct link {
@@ -35,16 +25,9 @@ struct link {
 	const void *object;
 };
 
-/* Objects that wait on a CPU for the next grace period. */
-struct waiting {
-	struct km_lock lock;
-	bool told;		/* since it was last collected somebody has seen to it that it will be */
-	struct block *blocks;	/* the first has room */
-} km_aligned(64);
-
 static struct {
 	struct kmem_rcu ops;
-	uint32_t slot;			/* of a struct waiting in each CPU's area */
+	uint32_t slot;			/* of a struct km_rcu_waiting in each CPU's area */
 	uint32_t wanted;		/* something came where the RCU could not be called */
 	struct link *chain;
 	struct km_page *slabs;		/* linked by list.next */
@@ -53,7 +36,7 @@ static struct {
 	bool under_way, ending;		/* ... and what waited is being freed */
 	uint64_t begun, done;		/* grace periods, also those for which nothing waited */
 	struct {
-		struct block *blocks;
+		struct km_rcu_block *blocks;
 		struct link *chain;
 		struct km_page *slabs;
 	} pile;
@@ -62,19 +45,19 @@ static struct {
 	uint64_t forking[KM_MAX_CPUS / 64];	/* the locks that a fork holds */
 } rcu = { .lock = KM_LOCK_INIT(KM_RANK_GRACE) };
 
-static struct waiting *waiting_on(unsigned cpu)
+static struct km_rcu_waiting *waiting_on(unsigned cpu)
 {
-	return (struct waiting *)(km_area(cpu) + rcu.slot);
+	return (struct km_rcu_waiting *)(km_area(cpu) + rcu.slot);
 }
 
 /* This CPU's, locked; NULL: it has none. */
-static struct waiting *lock_here(void)
+static struct km_rcu_waiting *lock_here(void)
 {
 	unsigned cpu = km_cpu();
 
 	if (!km_cpu_is_live(cpu))
 		return NULL;
-	struct waiting *here = waiting_on(cpu);
+	struct km_rcu_waiting *here = waiting_on(cpu);
 	/* An area begins as zeros. */
 	km_store(&here->lock.rank, (uint32_t)KM_RANK_WAITING);
 	km_lock(&here->lock);
@@ -83,14 +66,14 @@ static struct waiting *lock_here(void)
 
 /* ------------------------------------------------------------------ what has waited */
 
-static void free_blocks(struct block *block)
+static void free_blocks(struct km_rcu_block *block)
 {
-	for (struct block *next; block; block = next) {
+	for (struct km_rcu_block *next; block; block = next) {
 		next = block->next;
 		km_debug(block->count && block->count <= km_array_count(block->object),
 			 "a block that waits has objects");
 		kfree_bulk(block->count, block->object);
-		uint8_t was = km_busy_begin();
+		struct km_busy_was was = km_busy_begin();
 		km_meta_free(block, sizeof(*block));
 		km_busy_end(was);
 		km_sub(&rcu.blocks, (size_t)1);
@@ -114,7 +97,7 @@ static void free_chain(struct link *link)
 
 static void free_slabs(struct km_page *slab)
 {
-	uint8_t was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	for (struct km_page *next; slab; slab = next) {
 		next = (struct km_page *)slab->list.next;
@@ -127,9 +110,9 @@ static void free_slabs(struct km_page *slab)
 
 /* ------------------------------------------------------------------ grace periods */
 
-static struct block *join(struct block *first, struct block *behind)
+static struct km_rcu_block *join(struct km_rcu_block *first, struct km_rcu_block *behind)
 {
-	struct block *last = first;
+	struct km_rcu_block *last = first;
 
 	if (!first)
 		return behind;
@@ -145,7 +128,7 @@ static bool collect(void)
 	km_debug(km_is_locked(&rcu.lock) && !rcu.under_way, "what is under way is its end's");
 	km_debug(!rcu.pile.blocks && !rcu.pile.chain && !rcu.pile.slabs, "a pile was freed before the next one");
 	km_for_each_cpu(cpu) {
-		struct waiting *waiting = waiting_on(cpu);
+		struct km_rcu_waiting *waiting = waiting_on(cpu);
 
 		if (!km_load(&waiting->told))
 			continue;
@@ -178,7 +161,7 @@ static void begin(void)
 
 static void begin_if_idle(void)
 {
-	uint8_t was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_lock(&rcu.lock);
 	if (!rcu.under_way)
@@ -192,7 +175,7 @@ static void end(struct kmem_rcu_head *head)
 {
 	(void)head;
 	km_debug(rcu.under_way, "what ends was under way");
-	uint8_t was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_lock(&rcu.lock);
 	rcu.ending = true;
 	km_unlock(&rcu.lock);
@@ -230,7 +213,7 @@ static void go(void)
 
 /* ------------------------------------------------------------------ what comes twice */
 
-static bool is_among(const struct block *block, const struct link *link, const void *object)
+static bool is_among(const struct km_rcu_block *block, const struct link *link, const void *object)
 {
 	for (; block; block = block->next)
 		for (size_t i = 0; i < block->count; i++)
@@ -245,14 +228,14 @@ static bool is_among(const struct block *block, const struct link *link, const v
 /* It takes time by what waits. Under the lock nothing is collected, and the pile stays until its end begins. */
 static bool waits(const void *object)
 {
-	uint8_t was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	bool found;
 
 	km_lock(&rcu.lock);
 	found = is_among(NULL, km_load_acquire(&rcu.chain), object) ||
 		(!rcu.ending && is_among(rcu.pile.blocks, rcu.pile.chain, object));
 	km_for_each_cpu(cpu) {
-		struct waiting *waiting = waiting_on(cpu);
+		struct km_rcu_waiting *waiting = waiting_on(cpu);
 
 		if (found || !km_load(&waiting->told))
 			continue;
@@ -281,12 +264,12 @@ static km_cold bool is_twice(const void *object)
 /* ------------------------------------------------------------------ what comes */
 
 /* Lock held. False: there is no memory for a block. */
-static bool add(struct waiting *here, const void *object, bool may_wait)
+static bool add(struct km_rcu_waiting *here, const void *object, bool may_wait)
 {
-	struct block *block = here->blocks;
+	struct km_rcu_block *block = here->blocks;
 
 	if (!block || block->count == km_array_count(block->object)) {
-		if (km_load(&rcu.blocks) >= (size_t)MOST_BLOCKS * km_percpu.cpus)
+		if (km_load(&rcu.blocks) >= (size_t)KM_RCU_MOST_BLOCKS * km_percpu.cpus)
 			return false;
 		block = km_meta_alloc(sizeof(*block), may_wait);
 		if (!block)
@@ -306,8 +289,8 @@ static bool put(const void *object, bool may_wait)
 	if (km_front_busy)
 		return false;
 	bool added = false, told = true;
-	uint8_t was = km_busy_begin();
-	struct waiting *here = lock_here();
+	struct km_busy_was was = km_busy_begin();
+	struct km_rcu_waiting *here = lock_here();
 
 	if (here) {
 		added = add(here, object, may_wait);
@@ -395,7 +378,7 @@ void kvfree_rcu_barrier(void)
 {
 	if (!km_load_acquire(&km_grace))
 		return;
-	uint8_t was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_lock(&rcu.lock);
 	/* One that is under way has collected before; the next one will collect what there is now. */
 	uint64_t last = rcu.begun + 1;
@@ -416,7 +399,8 @@ void kvfree_rcu_barrier_on_cache(struct kmem_cache *cache)
 /* Under the lock, because a period that begins has taken what was wanted and told before it is under way. */
 static bool is_pending(void)
 {
-	bool was = km_busy_begin(), pending;
+	struct km_busy_was was = km_busy_begin();
+	bool pending;
 
 	km_lock(&rcu.lock);
 	pending = km_load(&rcu.under_way) || km_load(&rcu.wanted);
@@ -470,6 +454,8 @@ static void fork_locks(bool before, bool child)
 }
 
 static const struct km_grace grace = {
+	.slot = &rcu.slot,
+	.pile = &rcu.pile.blocks,
 	.slab = put_slab,
 	.go = go,
 	.before_destroy = before_destroy,
@@ -481,7 +467,7 @@ static int set(const struct kmem_rcu *ops)
 {
 	if (km_grace)
 		return __builtin_memcmp(&rcu.ops, ops, sizeof(*ops)) ? -EBUSY : 0;
-	rcu.slot = rcu.slot ?: km_percpu_alloc(sizeof(struct waiting));
+	rcu.slot = rcu.slot ?: km_percpu_alloc(sizeof(struct km_rcu_waiting));
 	if (!rcu.slot)
 		return -ENOMEM;
 	rcu.ops = *ops;

@@ -220,7 +220,7 @@ static void tell(size_t soon)
 
 static void changed(size_t soon)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_lock(&ready.lock);
 	tell(soon);

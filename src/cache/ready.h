@@ -29,13 +29,17 @@ void km_ready_start(void);
 void *km_ready_hit_charged(size_t size, size_t align, gfp_t gfp);
 
 /* A hit, or NULL: `size` bytes, that is more than a page, at the start of a page, as an ordinary gfp says. */
-km_inline void *km_ready_hit(size_t size, gfp_t gfp)
+km_inline void *km_ready_hit_unpaid(size_t size)
 {
 	size_t pages = (size + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
-	if (km_unlikely(km_account_here))
-		return km_ready_hit_charged(size, 1, gfp);
 	return km_front_alloc_id(km_ready_id, km_min(pages, (size_t)KM_READY_PAGES + 1));
+}
+km_inline void *km_ready_hit(size_t size, gfp_t gfp)
+{
+	if (km_unlikely(km_load(&km_account_asks)) && km_account_here)
+		return km_ready_hit_charged(size, 1, gfp);
+	return km_ready_hit_unpaid(size);
 }
 
 /* The class that serves so many bytes, made if it is worth it and the request may wait; NULL: none does. charged: of

@@ -107,7 +107,7 @@ static void drain_idle(void *arg km_unused)
 	if (idle.count)
 		km_front_drain_all(idle.cache, idle.count);
 	for (size_t i = 0; i < idle.count; i++) {
-		km_front_resize(idle.cache[i], idle.cache[i]->capacity);
+		km_front_resize(idle.cache[i], km_load(&idle.cache[i]->capacity));
 		idle.cache[i]->engine->shrink(idle.cache[i]);
 	}
 }
@@ -251,6 +251,8 @@ static void tick(void)
 	uint64_t now = km_os_now_ms(), last = km_load(&reclaim.last_tick_ms);
 	if (km_guarded.bytes)
 		km_guarding.tick(now);
+	if (km_unlikely(km_options.observed) && now != last)
+		km_observing.tick(now);
 	bool fell = use_fell();
 
 	if (now != last)
@@ -309,7 +311,7 @@ void kmem_idle(void)
 	/* In a handler that struck inside of the allocator the locks may be its own thread's. */
 	if (km_front_busy || !km_boot())
 		return;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	for (int parts = MAX_PARTS; parts && !km_reclaim_part(&begun) && begun; parts--)
 		;
 	km_busy_end(was);
@@ -458,9 +460,9 @@ int kmem_cache_shrink(struct kmem_cache *cache)
 		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_shrink", cache, cache->name);
 		return 0;
 	}
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	/* Called by who is inside already, it may be under a lock of higher rank. */
-	if (!was)
+	if (!km_was_busy(was))
 		km_lock(&reclaim.lock);
 	if (km_load(&cache->leads) || km_load(&cache->siblings)) {
 		shrinking.count = 0;
@@ -473,7 +475,7 @@ int kmem_cache_shrink(struct kmem_cache *cache)
 	} else {
 		shrink_gathered(&shrinking);
 	}
-	if (!was)
+	if (!km_was_busy(was))
 		km_unlock(&reclaim.lock);
 	km_busy_end(was);
 	return shrinking.slabs != 0;
@@ -485,8 +487,8 @@ size_t kmem_shrink_all(void)
 
 	if (!km_boot())
 		return 0;
-	bool was = km_busy_begin();
-	if (!was)
+	struct km_busy_was was = km_busy_begin();
+	if (!km_was_busy(was))
 		km_lock(&reclaim.lock);
 	km_large_finish_deferred();
 	km_registry_visit(flush_cache, &slabs);
@@ -495,7 +497,7 @@ size_t kmem_shrink_all(void)
 	km_meta_trim(true);
 	km_big_offer();
 	km_ranges_release(true);
-	if (!was)
+	if (!km_was_busy(was))
 		km_unlock(&reclaim.lock);
 	km_busy_end(was);
 	return pages << KM_PAGE_SHIFT;

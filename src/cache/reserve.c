@@ -1,12 +1,15 @@
 /*
- * reserve.c: memory that is committed ahead for a cache. Invariant: what the caches and the option have asked for is
- * what page/ahead.c keeps free, and a cache that goes asks for nothing.
+ * reserve.c: memory that is committed and made resident ahead for a cache. Invariant: what the caches and the option
+ * have asked for is what page/ahead.c keeps free, and a cache that goes asks for nothing.
  */
 #include <errno.h>
 
 #include "../page/ahead.h"
 #include "../port/die.h"
 #include "cache.h"
+
+#define RECORDS_FLOOR	((size_t)64 << 10)
+#define RECORDS_OF_SLAB	192u	/* slob's marks, slab's list of indices, and some room */
 
 /* Pages for so many objects. Where pages are shared, an object has a header, and a page is never quite full. */
 static bool pages_for(const struct kmem_cache *cache, size_t n, size_t *pages)
@@ -18,6 +21,29 @@ static bool pages_for(const struct kmem_cache *cache, size_t n, size_t *pages)
 	slabs = n / each + (n % each != 0);
 	return !__builtin_mul_overflow(slabs, (size_t)cache->slab_pages, pages) &&
 	       *pages <= (SIZE_MAX >> 1) >> KM_PAGE_SHIFT;
+}
+
+/* Bytes of our own memory: blocks of shelves, and for each slab what engines and accounting keep beside it. */
+static size_t records_for(const struct kmem_cache *cache, size_t n, size_t pages)
+{
+	size_t vectors = km_is_charged(cache) || cache->flags & SLAB_ACCOUNT ? n * 2 * sizeof(uint64_t) : 0;
+
+	return RECORDS_FLOOR + pages / cache->slab_pages * RECORDS_OF_SLAB + vectors;
+}
+
+/* The cache's words on the CPUs that threads were on. */
+static void fault_in_words(const struct kmem_cache *cache)
+{
+	const uint32_t words[] = { cache->shelf.slot, cache->charged.slot, cache->mixed.slot, cache->chain.slot,
+				   cache->percpu_offset, cache->word };
+
+	km_for_each_cpu(cpu)
+		for (unsigned i = 0; i < km_array_count(words); i++) {
+			uintptr_t at = (uintptr_t)km_area(cpu) + words[i], unit = km_os_page_bytes();
+
+			if (words[i])
+				km_os_fault_in((void *)km_align_down(at, unit), unit);
+		}
 }
 
 int kmem_reserve(struct kmem_cache *cache, size_t n)
@@ -34,11 +60,16 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 	if (km_front_busy)
 		return -ENOMEM;
 	km_registry_lock();
-	bool done = km_ahead_reserve((long)pages - (long)cache->reserved_pages);
+	struct km_busy_was was = km_busy_begin();
+	bool done = km_ahead_fault_in((long)pages - (long)cache->reserved_pages,
+				      pages ? records_for(cache, n, pages) : 0, cache->live_shift);
 	if (done) {
 		km_debug(km_ahead_level() >= pages, "what a cache has asked for is kept free");
 		cache->reserved_pages = pages;
+		if (pages)
+			fault_in_words(cache);
 	}
+	km_busy_end(was);
 	km_registry_unlock();
 	return done ? 0 : -ENOMEM;
 }

@@ -43,6 +43,8 @@ void km_root_start(void)
 	root->hardened = km_hardening.parts;
 	root->percpu = &km_percpu;
 	km_registry_expose(&root->caches, &root->cache_count);
+	root->past_new_slabs = &km_past_of_process()->new_slabs;
+	root->past_freed_slabs = &km_past_of_process()->freed_slabs;
 	km_arena_expose(&root->arena);
 	km_large_expose(&root->large_blocks, &root->large_bytes);
 	km_big_expose(&root->mapped_blocks, &root->mapped_bytes, &root->mapped_kept, &root->mapped_spare,
@@ -56,6 +58,7 @@ void km_root_start(void)
 	root->guard_live = &km_guarded.live;
 	root->guard_samples = &km_guarded.samples;
 	root->guard_reports = &km_guarded.reports;
+	root->grace = &km_grace;
 	root->memcg = km_has_accounting() ? km_accounting.view : NULL;
 	root->profile = &km_profiling ? km_profiling.record : NULL;
 	show_mail(root);

@@ -43,6 +43,7 @@ struct km_root {
 	const struct km_percpu *percpu;
 	const struct km_list *caches;	/* the registry: struct kmem_cache.all, oldest first */
 	const unsigned *cache_count;
+	const size_t *past_new_slabs, *past_freed_slabs;	/* of caches that are gone, and no cache's */
 	struct km_arena_view arena;
 	const size_t *large_blocks, *large_bytes;	/* not the mappings of their own */
 	const size_t *mapped_blocks, *mapped_bytes;
@@ -62,6 +63,7 @@ struct km_root {
 	uint32_t control;		/* enum km_control */
 	struct km_mail *mail;		/* where it is on */
 	const struct km_mail_report *mail_report;
+	const struct km_grace *const *grace;	/* what waits for a grace period; NULL there: there is no RCU */
 	const struct km_profile_record *profile;	/* front/profile.h; NULL: it is not linked in */
 };
 

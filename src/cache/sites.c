@@ -52,7 +52,7 @@ static struct kmem_cache *make_copy(struct kmem_cache *plain, struct kmem_cache 
 			       &error);
 	/* Release pairs with the loads: it is built. */
 	if (copy && !km_cas_release(&copies[which], &none, copy))
-		kmem_cache_destroy(copy);
+		km_cache_discard(copy);
 	km_debug(!copy || copies[which]->object_size == plain->object_size, "a copy has the size of its cache");
 	return km_load_acquire(&copies[which]);
 }
@@ -61,7 +61,7 @@ static km_cold struct kmem_cache *find_or_make(struct kmem_cache *plain, unsigne
 {
 	if (km_front_busy)
 		return NULL;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	struct kmem_cache **copies = copies_of(plain), *copy = NULL;
 	if (copies)
 		copy = km_load_acquire(&copies[which]) ?: make_copy(plain, copies, which);
@@ -75,7 +75,7 @@ struct kmem_cache *km_site_cache(struct kmem_cache *plain, uintptr_t site)
 	struct kmem_cache **copies = km_load_acquire(&plain->copies), *copy = NULL;
 
 	km_debug(which < COPIES && !plain->twin_of, "a call's cache is one of those there are");
-	if (!which || plain->object_size > KMALLOC_MAX_CACHE_SIZE || plain->hooks)
+	if (!which || plain->object_size > KMALLOC_MAX_CACHE_SIZE || km_is_hooked(plain))
 		return plain;
 	if (km_likely(copies != NULL))
 		copy = km_load_acquire(&copies[which]);

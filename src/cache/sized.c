@@ -8,7 +8,7 @@
 #include "../port/die.h"
 #include "cache.h"
 
-bool km_looks_closer;
+bool km_looks_closer, km_left_longer;
 
 bool km_is_out(const struct kmem_cache *cache, const void *p)
 {
@@ -30,6 +30,16 @@ size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char
 	return 0;
 }
 
+/* One that was freed, and is kept to be looked at, is nobody's. */
+size_t km_asked_if_out(const void *p, size_t bytes, const char *function)
+{
+	size_t asked = km_block_hooks->asked(p, bytes);
+
+	if (km_unlikely(!asked))
+		km_misuse(KM_MISUSE_DOUBLE_FREE, function, p, "large");
+	return asked;
+}
+
 /* Of an object the bytes that were asked for are told from then on, as of a guarded one; *bytes are those. */
 static bool is_exact(const struct kmem_cache *cache, const void *p, size_t *bytes)
 {
@@ -44,7 +54,8 @@ static bool is_exact(const struct kmem_cache *cache, const void *p, size_t *byte
 /* A block of kmalloc's, that has perhaps shrunk where it is: krealloc's rule. */
 static bool fits_block(const struct kmem_cache *cache, size_t have, size_t size)
 {
-	return size <= have && (!(cache->flags & SLAB_KMALLOC) || have <= 64 || size > have / 4);
+	return size <= have && (!(cache->flags & SLAB_KMALLOC) || have <= 64 || size > have / 4 ||
+				km_load(&km_left_longer));
 }
 
 /* The size is said with the function, so that it is one line. */
@@ -73,13 +84,15 @@ static bool check_object(const struct kmem_cache *cache, const void *p, const st
 /* Of whole pages: a block may be longer than it need be, where longer ones lay ready. */
 static bool check_pages(const void *p, const struct km_sized *call)
 {
-	bool was = km_busy_begin();
-	size_t have = was ? km_large_try_bytes(p) : km_large_bytes(p);
+	struct km_busy_was was = km_busy_begin();
+	size_t have = km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p);
 
 	km_busy_end(was);
 	if (!have || have == SIZE_MAX)
 		return true;
 	size_t asked = km_block_hooks ? km_block_hooks->asked(p, have) : have;
+	if (!asked)
+		return true;
 	size_t least = call->resized || call->align >= KM_PAGE_SIZE ? 0 : km_block_hooks ? asked : have / 2;
 	return (call->size <= asked && call->size >= least) || refuse(p, NULL, call);
 }
@@ -90,7 +103,8 @@ bool km_size_fits(const void *p, const struct km_sized *call)
 	if (km_sanitizer.objects || ZERO_OR_NULL_PTR(p))
 		return true;
 	if (km_is_guarded(p)) {
-		size_t have = km_guarding.bytes(p), least = call->resized ? have / 2 : have;
+		size_t have = km_guarding.bytes(p);
+		size_t least = !call->resized ? have : km_load(&km_left_longer) ? 0 : have / 2;
 
 		return !have || (call->size <= have && call->size >= least) || refuse(p, NULL, call);
 	}

@@ -83,10 +83,17 @@ static int tune(struct kmem_cache *cache, void *arg)
 static int do_tune(struct tuning *tuning)
 {
 	tuning->result = -EINVAL;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_registry_visit(tune, tuning);
 	km_busy_end(was);
 	return tuning->result;
+}
+
+int km_cache_tune_locked(struct kmem_cache *cache, unsigned limit, unsigned batchcount, unsigned shared)
+{
+	const struct tuning tuning = { .limit = limit, .batchcount = batchcount, .shared = shared };
+
+	return is_valid(&tuning) ? tune_one(cache, &tuning) : -EINVAL;
 }
 
 int kmem_cache_tune(struct kmem_cache *cache, unsigned int limit, unsigned int batchcount,
@@ -228,7 +235,7 @@ int kmem_set_min_partial_rule(const char *name)
 		return -ENOMEM;
 	if (km_front_busy)
 		return -EBUSY;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_registry_lock();
 	/* Caches to come are made under this lock. */
 	km_store(&km_layout_options.rule, rule);
@@ -254,6 +261,22 @@ int kmem_cache_set_remote_node_defrag_ratio(struct kmem_cache *cache, unsigned i
 		return -EINVAL;
 	write_number(&(struct writing){ cache, write_ratio, percent });
 	return 0;
+}
+
+int km_cache_set_capacity(struct kmem_cache *cache, unsigned capacity)
+{
+	if (!cache->shelf.slot || cache->engine->array.tune || cache->engine->whole_pages)
+		return -EOPNOTSUPP;
+	if (!capacity)
+		return -EINVAL;
+	if (capacity > cache->max_capacity)
+		return -ERANGE;
+	uint32_t mask = (uint32_t)km_pow2_up(((size_t)capacity + 2) * sizeof(void *)) - 1;
+	capacity = km_min(km_mask_capacity(mask), (unsigned)cache->max_capacity);
+	km_store(&cache->capacity, (uint16_t)capacity);
+	km_store(&cache->busy_capacity, (uint16_t)capacity);
+	km_front_resize(cache, capacity);
+	return km_front_mask(cache) == mask ? 0 : -EAGAIN;
 }
 
 /* ------------------------------------------------------------------ a cache that is tuned with another */

@@ -31,7 +31,7 @@ static long answer(long result)
 
 static void show_beyond(bool show)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_percpu_show_beyond(show);
 	km_busy_end(was);
@@ -64,7 +64,7 @@ static void limited(int resource, const uint64_t *limits)
 		(limits[0] == RLIM64_INFINITY ? SIZE_MAX : limits[0]);
 	if (limits[0] == RLIM64_INFINITY || !km_load_acquire(&km_ready) || km_front_busy || km_boot_is_stray())
 		return;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_big_purge(0);
 	if (!data) {
 		km_arena_fit(limits[0]);
@@ -116,7 +116,7 @@ KMEM_API int mlockall(int flags)
 	if (hide)
 		show_beyond(true);
 	if (ours && km_os_is_limited()) {
-		bool was = km_busy_begin();
+		struct km_busy_was was = km_busy_begin();
 
 		km_big_purge(0);
 		km_busy_end(was);

@@ -13,7 +13,7 @@
 #include "../page/guarded.h"
 #include "../port/die.h"
 #include "../port/os.h"
-#include "../account/memcg.h"
+#include "../port/probe.h"
 #include "malloc.h"
 
 /* A program linked with the archive gets KMEM_STATS as well (atexit.c). */
@@ -99,8 +99,9 @@ static void *large_alloc(size_t size, size_t align, gfp_t zero)
 {
 	if (size > PTRDIFF_MAX || align > PTRDIFF_MAX)
 		return no_memory();
-	return km_large_alloc(size ?: 1, km_max(align, KM_PAGE_SIZE), KM_MALLOC_GFP | zero) ?:
-	       no_memory();
+	const gfp_t gfp = KM_MALLOC_GFP | zero | (km_malloc_payer() ? __GFP_ACCOUNT : 0);
+
+	return km_large_alloc(size ?: 1, km_max(align, KM_PAGE_SIZE), gfp) ?: no_memory();
 }
 
 /* An engine that serves by size: no classes, but a header with the size; from a page on, whole pages. */
@@ -117,7 +118,7 @@ static void *alloc_sized(size_t size, size_t align)
  * for it. `by` is the size that it goes by. */
 static km_cold void *alloc_watched(size_t size, size_t by)
 {
-	struct kmem_cache *cache = km_malloc_watched(by);
+	struct kmem_cache *cache = km_malloc_watched(by) ?: km_malloc_cache(by);
 	void *p = cache ? km_alloc_miss(cache, KM_MALLOC_GFP) : NULL;
 
 	return p ? km_watched_asked(p, size ?: 1) : no_memory();
@@ -155,9 +156,16 @@ static km_noinline void *long_way(size_t size)
 	return alloc_asked(size ?: 1, KM_MALLOC_ALIGN, by, site);
 }
 
-static km_noinline void *malloc_missed(size_t size)
+static void *ready_hit(size_t size)
 {
-	void *p = size > KM_MALLOC_MAX_SMALL ? km_ready_hit(size, KM_MALLOC_GFP) : NULL;
+	if (km_unlikely(km_load(&km_account_asks)) && (km_account_here || km_malloc_payer()))
+		return km_ready_hit_charged(size, 1, KM_MALLOC_GFP | __GFP_ACCOUNT);
+	return km_ready_hit_unpaid(size);
+}
+
+km_noinline void *km_malloc_missed(size_t size)
+{
+	void *p = size > KM_MALLOC_MAX_SMALL ? ready_hit(size) : NULL;
 
 	if (km_likely(p))
 		return p;
@@ -171,20 +179,22 @@ static km_noinline void *malloc_missed(size_t size)
 	return km_likely(cache) ? km_alloc_miss(cache, KM_MALLOC_GFP) : alloc_watched(size, size);
 }
 
-/* Acquire pairs with show_proved; the shape is another while somebody looks closer. */
+/* Acquire pairs with who shows it (malloc_classes.c); the shape is another while somebody looks closer. */
 km_hit_path void *km_malloc_miss(size_t size)
 {
 #ifdef KMEM_HAVE_RSEQ
-	struct kmem_cache *cache = km_load_acquire(&km_malloc_proved[km_malloc_step(size)]);
+	struct kmem_cache *cache = km_load_acquire(&km_malloc_first[km_malloc_step(size)]);
 
 	if (km_likely(cache) && km_likely(km_load(&cache->shape) == &km_shape_proved)) {
 		void *p = kmem_shelf_pop(&cache->shelf.inner, km_hot.percpu, km_rseq);
 
 		if (km_likely(p))
 			return km_likely(km_proved_take(cache, p)) ? p : km_proved_handed(cache, KM_MALLOC_GFP, p);
+	} else if (cache && km_load(&km_account_asks) & KM_ASKS_MALLOC) {
+		return km_malloc_by_payer(cache, size);
 	}
 #endif
-	return malloc_missed(size);
+	return km_malloc_missed(size);
 }
 
 static km_noinline void *calloc_missed(size_t bytes)
@@ -260,6 +270,9 @@ static void *get_grown(size_t size, size_t old)
 {
 	size_t waste = -size & (KM_PAGE_SIZE - 1);
 
+	/* A paid block goes back at once, not to where others find it. */
+	if (km_unlikely(km_malloc_payer()))
+		return NULL;
 	if (size <= old || size < GROWS_FROM || size > KMALLOC_MAX_SIZE || waste > size / 8)
 		return NULL;
 	return km_large_grown(size);
@@ -275,6 +288,30 @@ static size_t with_room_to_grow(size_t size, size_t old)
 	return exact && size > old && more <= KMALLOC_MAX_SIZE ? more : size;
 }
 
+/*
+ * Where it is. A block that nobody pays for is charged before it grows; one that can't grow here is nobody's again, as
+ * whoever moves it pays for the new one. *refused: there is no room for what it has, so there is none for more.
+ */
+static void *resize_here(void *p, size_t size, size_t old, bool *refused)
+{
+	bool unpaid = km_unlikely(size > old && km_malloc_payer()) && km_malloc_is_unpaid(p);
+
+	*refused = unpaid && !km_large_charge(p, KM_MALLOC_GFP);
+	if (km_unlikely(*refused))
+		return NULL;
+	void *same = km_large_resize(p, size, KM_MALLOC_GFP);
+	if (km_unlikely(unpaid && !same))
+		km_large_uncharge(p);
+	return same;
+}
+
+/* There is no memory for a shorter one. */
+static void *left_longer(void *p, size_t size)
+{
+	km_store(&km_left_longer, true);
+	return km_likely(!km_watched_sizes) ? p : km_watched_asked(p, size);
+}
+
 static void *resize(void *p, size_t size)
 {
 	/* Where some are debugged, or a sanitizer is there, what was asked for is all that there is of a block. */
@@ -287,10 +324,13 @@ static void *resize(void *p, size_t size)
 		return no_memory();
 	/* Large blocks know better themselves; what was allocated early is never so large. */
 	if ((large || old > KM_MALLOC_MAX_SMALL) && size > km_min(old, KM_MALLOC_MAX_SMALL)) {
-		void *same = km_large_resize(p, size, KM_MALLOC_GFP);
+		bool refused;
+		void *same = resize_here(p, size, old, &refused);
 
 		if (same)
 			return same;
+		if (km_unlikely(refused))
+			return no_memory();
 	} else if (is_enough(old, size)) {
 		return km_likely(!km_watched_sizes) ? p : km_watched_asked(p, size);
 	}
@@ -302,7 +342,7 @@ static void *resize(void *p, size_t size)
 	if (km_unlikely(!moved && bytes > size))
 		moved = km_malloc_miss(size);
 	if (km_unlikely(!moved))
-		return size <= old ? p : NULL;
+		return size <= old ? left_longer(p, size) : NULL;
 	km_debug(moved != p && usable(moved, "realloc") >= km_min(size, old),
 		 "a block that moves has room for what it held");
 	memcpy(moved, p, km_min(size, old));
@@ -329,11 +369,27 @@ static km_noinline void *realloc_slowly(void *p, size_t size)
 	return moved;
 }
 
+/* Whoever pays was asked, and is not asked again. */
+static km_cold void *move_refused(void *p, size_t size, size_t old, int saved_errno)
+{
+	if (size > old)
+		return NULL;
+	errno = saved_errno;
+	return p;
+}
+
 /* Two hits and one copy. */
 static km_hit_path km_noinline void *move_object(void *p, size_t size, size_t old, uintptr_t id)
 {
 	void *moved = hit(size);
 
+	if (!moved && km_load(&km_account_asks) & KM_ASKS_MALLOC && size < GROWS_FROM && !km_malloc_goes_by_call()) {
+		int saved_errno = errno;
+
+		moved = km_malloc_miss(size);
+		if (km_unlikely(!moved) && km_malloc_payer())
+			return move_refused(p, size, old, saved_errno);
+	}
 	if (km_unlikely(!moved))
 		return realloc_slowly(p, size);
 	km_debug(moved != p, "a block that moves comes to lie elsewhere");
@@ -390,7 +446,7 @@ KMEM_API void cfree(void *p)
 void *km_malloc_aligned(size_t align, size_t size)
 {
 	if (align <= KM_MALLOC_ALIGN)
-		return malloc(size);
+		return km_malloc_miss(size);
 	if (km_unlikely(!km_boot()))
 		return no_memory();
 	if (km_kmalloc_sized)
@@ -452,6 +508,14 @@ KMEM_API km_hit_path void *aligned_alloc(size_t align, size_t size)
 	return aligned_missed(align, size);
 }
 
+/* heaptrack stands in front of neither memalign nor pvalloc. */
+static void *tell(void *p, size_t size)
+{
+	if (km_unlikely(km_load(&km_front_probing)))
+		km_heaptrack_alloc(p, size);
+	return p;
+}
+
 /* glibc rounds an odd alignment up, and so do we. */
 KMEM_API void *memalign(size_t align, size_t size)
 {
@@ -459,7 +523,7 @@ KMEM_API void *memalign(size_t align, size_t size)
 		errno = EINVAL;
 		return NULL;
 	}
-	return aligned_alloc(km_pow2_up(km_max(align, KM_MALLOC_ALIGN)), size);
+	return tell(aligned_alloc(km_pow2_up(km_max(align, KM_MALLOC_ALIGN)), size), size);
 }
 
 KMEM_API void *valloc(size_t size)
@@ -471,7 +535,28 @@ KMEM_API void *pvalloc(size_t size)
 {
 	if (size > PTRDIFF_MAX)
 		return no_memory();
-	return aligned_alloc(km_os_page_bytes(), km_align_up(size ?: 1, km_os_page_bytes()));
+	return tell(aligned_alloc(km_os_page_bytes(), km_align_up(size ?: 1, km_os_page_bytes())), size);
+}
+
+/* ------------------------------------------------------------------ for defragmenters */
+
+/* A block of no slab is malloc's. */
+void *kmem_malloc_fullest(size_t size)
+{
+	const gfp_t gfp = KM_MALLOC_GFP | __GFP_FULLEST;
+	const size_t by = size + km_malloc_canary();
+
+	if (by < size || by > KM_MALLOC_MAX_SMALL || km_unlikely(!km_boot()))
+		return malloc(size);
+	if (km_kmalloc_sized)
+		return by < KM_SIZED_END && by + KM_MALLOC_ALIGN <= KM_PAGE_SIZE ?
+			       km_shape(km_kmalloc_sized)->alloc_sized(km_kmalloc_sized, by ?: 1, KM_MALLOC_ALIGN, gfp,
+								       NUMA_NO_NODE) : malloc(size);
+	struct kmem_cache *cache = km_malloc_cache(by);
+	if (km_unlikely(km_hardening.random_caches) && cache)
+		cache = km_site_cache(cache, (uintptr_t)__builtin_return_address(0));
+	return km_likely(cache) ? km_front_alloc_asked(cache, size ?: 1, KM_MALLOC_ALIGN, gfp, NUMA_NO_NODE) :
+				  alloc_watched(size, by);
 }
 
 /* ------------------------------------------------------------------ by their other names */

@@ -8,6 +8,7 @@
 #ifndef KM_EDGE_MALLOC_H
 #define KM_EDGE_MALLOC_H
 
+#include "../account/memcg.h"
 #include "../cache/cache.h"
 #include "../port/hardened.h"
 
@@ -21,15 +22,40 @@
  * ever, is for all other sizes. */
 extern km_hidden uint16_t km_malloc_id[KM_MALLOC_STEPS + 1];
 
+/*
+ * malloc_account.c: blocks have payers while mem_cgroup_account_malloc says so: who pays here, NULL: nobody. Then the
+ * table above is empty, and what was in it stands in the other one. Blocks that somebody pays for come from classes of
+ * their own, malloc-cg-<bytes>, so that a free, which goes by the address, pays back what was paid, nothing else.
+ */
+km_inline struct obj_cgroup *km_malloc_payer(void)
+{
+	struct obj_cgroup *objcg;
+
+	if (km_likely(!(km_load(&km_account_asks) & KM_ASKS_MALLOC)))
+		return NULL;
+	objcg = km_objcg_now();
+	return objcg != &km_objcg_root ? objcg : NULL;
+}
+extern km_hidden uint16_t km_malloc_unpaid_id[KM_MALLOC_STEPS + 1];
+/* A miss of 0 < size <= KM_MALLOC_MAX_SMALL, by who pays; the cache is km_malloc_first's. */
+void *km_malloc_by_payer(struct kmem_cache *cache, size_t size);
+/* Is p a large block that nobody pays for? */
+bool km_malloc_is_unpaid(const void *p) km_cold;
+/* malloc_classes.c: km_malloc_first is as km_account_asks says. With the registry locked. */
+void km_malloc_show_first(void) km_cold;
+
 /* The cache that serves 0 <= size <= KM_MALLOC_MAX_SMALL, after a miss; NULL: it can't be made, or the bytes that are
  * asked for of its objects count: then watched says which it is. */
-struct kmem_cache *km_malloc_cache(size_t size) km_cold;
+struct kmem_cache *km_malloc_cache(size_t size);
 struct kmem_cache *km_malloc_watched(size_t size) km_cold;
-/* By the same steps the cache, where its frees are proved and hits go by CPU: then a miss of the table above is a hit
- * of its own. */
-extern km_hidden struct kmem_cache *km_malloc_proved[KM_MALLOC_STEPS + 1];
-/* `size` bytes, having missed; NULL with ENOMEM. */
+/*
+ * By the same steps a cache that a miss tries first: one whose frees are proved, and hits go by CPU; or, while blocks
+ * have payers, that of what is paid for, and where there is none yet one that is not proved. NULL: none.
+ */
+extern km_hidden struct kmem_cache *km_malloc_first[KM_MALLOC_STEPS + 1];
+/* `size` bytes, having missed; NULL with ENOMEM. And the same, having found nothing there. */
 void *km_malloc_miss(size_t size);
+void *km_malloc_missed(size_t size);
 /* Aligned to `align`, a power of two, having missed; NULL with ENOMEM. */
 void *km_malloc_aligned(size_t align, size_t size);
 /* Free p, having missed; `function` is who the caller called. */

@@ -48,6 +48,11 @@ struct km_events {
 	uint64_t count[KMEM_NR_EVENTS];
 };
 
+/* Slabs that caches got and gave back, ever. */
+struct km_past {
+	size_t new_slabs, freed_slabs;
+};
+
 struct kmem_cache {
 	/* Line 0: all that a plain hit reads. */
 	struct km_shelf shelf;
@@ -94,6 +99,10 @@ struct kmem_cache {
 	uint32_t left;			/* debugged: bytes of the red zone in front of each object */
 	uint32_t first;			/* where a slab's first object is, but for its colour */
 	uint32_t slab_tail;		/* the engine's bytes at the end of each slab */
+	/* Written seldom, here where there is room: records lie at more places where they are no longer than 768. */
+	struct km_past past;		/* of caches that are gone and counted as this one (cache/create.c) */
+	struct kmem_cache *twin_of;	/* its slabs are a private group's (account/private.c); NULL: no twin */
+	struct kmem_cache *tuned_with;	/* tuned as that is when it is made, and whenever that is; NULL: by itself */
 
 	/* Written while running. */
 	unsigned long min_partial km_aligned(64);
@@ -154,9 +163,7 @@ struct kmem_cache {
 	void *kept_by;			/* the keeper's */
 	unsigned group;			/* a twin's: the number of its group (kmem info); 0: no twin, or nobody's */
 	bool handed_on;			/* a twin that was another group's, of whose last free nobody knows the end */
-	struct kmem_cache *twin_of;	/* its slabs are a private group's (account/private.c); NULL: no twin */
 	struct km_list twin_list;	/* if `twins`: those there are, spares first; under the registry's lock */
-	struct kmem_cache *tuned_with;	/* tuned as that is when it is made, and whenever that is; NULL: by itself */
 	bool leads;			/* some cache is, or was, tuned with this one */
 	size_t reserved_pages;		/* committed ahead for it: kmem_reserve */
 	bool going;			/* it is being destroyed: none of its slabs begins to wait (cache/rcu.c) */
@@ -270,6 +277,12 @@ struct km_keeper {
 	void (*goes)(struct kmem_cache *cache, struct km_page *slab);	/* and what was admitted for it */
 };
 
+/* How full a slab is; or all of a cache's that are partly used, which are so many. */
+struct km_fullness {
+	size_t slabs, objects, inuse;
+	bool current;			/* allocations come from it now */
+};
+
 typedef int km_walk_fn(void *object, void *arg);
 
 /*
@@ -322,6 +335,8 @@ struct km_chain_engine {
 	/* Take everything off every CPU (the front drains arrays). False: the system refused the fence; then it is
 	 * taken only where nobody uses the cache any more (unused). */
 	bool (*drain)(struct kmem_cache *cache, bool unused);
+	/* From now on each CPU keeps so many free objects in partial slabs, taken to be half full: 0 or -EINVAL. */
+	int (*set_cpu_partial)(struct kmem_cache *cache, unsigned long objects);
 };
 
 /*
@@ -340,6 +355,8 @@ struct km_sized_engine {
 	enum km_misuse (*mistake)(struct km_page *page, const void *p);	/* why not */
 	size_t (*usable)(const void *p);	/* bytes that its user may use */
 	const size_t *pages, *units;		/* pages with live blocks; units in those */
+	/* How full is such a page, in units? Without a lock. */
+	void (*fullness)(const struct km_page *page, struct km_fullness *fullness);
 };
 
 /* An engine: a few facts and the functions that the front and the cache floor call; behind them what its kind adds. */
@@ -386,6 +403,10 @@ struct km_engine {
 	 * objects are ever paid for. */
 	uint64_t (*taken)(struct kmem_cache *cache, struct km_page *slab, unsigned word);
 	void (*stats)(struct kmem_cache *cache, struct kmem_cache_stats *stats);
+	/* How full is the slab, and are those of the cache that are partly used (as far as a bounded look can tell)?
+	 * For who holds the slab's page; no lock is waited for. NULL, as where pages are shared: nobody knows. */
+	void (*fullness)(const struct km_page *slab, struct km_fullness *fullness);
+	void (*partial)(struct kmem_cache *cache, struct km_fullness *of_all);
 	/* Check the node's lists: number of damages. */
 	int (*check)(struct kmem_cache *cache);
 	/* The lists that lead through objects, of a cache with hooks: each damage is told them (broken), and mended.
@@ -402,8 +423,8 @@ struct km_engine {
 	unsigned long (*event)(struct kmem_cache *cache, enum kmem_event event);
 	void (*clear_events)(struct kmem_cache *cache);
 
-	/* Where the fields of its structs are that lead to objects which lie ready, for readers outside of the process
-	 * (port/fields.h); NULL: nothing lies ready but on shelves. */
+	/* Where the fields of its structs are that lead to objects which lie ready, and to events that it counts
+	 * itself, for readers outside of the process (port/fields.h); NULL: there are none. */
 	const struct km_field *fields;
 	unsigned field_count;
 
@@ -436,6 +457,15 @@ bool km_may_look_elsewhere(struct kmem_cache *cache, const struct km_request *re
 km_inline bool km_is_watched(const struct kmem_cache *cache)
 {
 	return km_unlikely(km_sanitizer.objects) && cache->object_size <= KM_WATCHED_MOST;
+}
+
+/* Its objects are looked at as they come or go. Hooks that do nothing stand for a tracer, which comes and goes itself
+ * (cache/probes.c): for them a cache is made as without. */
+km_inline bool km_is_hooked(const struct kmem_cache *cache)
+{
+	const struct km_hooks *hooks = km_load(&cache->hooks);
+
+	return hooks && (hooks->on_alloc || hooks->on_free);
 }
 
 /*
@@ -545,6 +575,10 @@ void km_slab_free(struct kmem_cache *cache, struct km_page *slab);
 void km_slab_release(struct kmem_cache *cache, struct km_page *slab);
 /* cache/rcu.c, once the program has said what its RCU is. */
 struct km_grace {
+	/* For those who look from outside: the place of a struct km_rcu_waiting (cache/rcu.h) in each CPU's area, and
+	 * the blocks that wait for the grace period that is under way. */
+	const uint32_t *slot;
+	struct km_rcu_block *const *pile;
 	/* The slab is off all lists, and empty: it is released after a grace period. */
 	void (*slab)(struct km_page *slab);
 	/* Where system calls are allowed: what waits, and could not begin to, does. */

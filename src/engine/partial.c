@@ -4,6 +4,7 @@
  */
 #include "partial.h"
 
+#include "../port/bits.h"
 #include "../port/die.h"
 
 #define PROMOTE_MAX	32u	/* Kernel: SHRINK_PROMOTE_MAX */
@@ -52,6 +53,98 @@ static void sort_partial(struct km_slabs *n, const struct km_slab_kind *kind)
 			km_list_del(entry);
 			km_list_add_head(entry, &n->partial);
 		}
+}
+
+unsigned km_slab_free_objects(const struct km_page *slab)
+{
+	return (unsigned)(slab->objects - km_load(&slab->inuse));
+}
+
+/* Of those in front the one with the fewest free objects; NULL: there is none. *sum, *count: of all that were seen. */
+static struct km_page *fewest_free(struct km_slabs *n, km_free_objects_fn *free_objects, size_t *sum, unsigned *count)
+{
+	struct km_page *best = NULL;
+	unsigned fewest = UINT32_MAX;
+
+	*sum = *count = 0;
+	km_list_for_each_safe(entry, &n->partial) {
+		struct km_page *slab = km_container_of(entry, struct km_page, list);
+		unsigned free = free_objects(slab);
+
+		*sum += free;
+		if (free < fewest) {
+			fewest = free;
+			best = slab;
+		}
+		if (++*count == KM_FULLEST_LOOKS)
+			break;
+	}
+	return best;
+}
+
+/* Those in front that are emptier than the average make room for others: so the next look sees some that this one did
+ * not, beside the fuller ones of this one. */
+static void rotate(struct km_slabs *n, km_free_objects_fn *free_objects, size_t sum, unsigned count)
+{
+	unsigned left = count;
+
+	km_list_for_each_safe(entry, &n->partial) {
+		if (!left--)
+			break;
+		if ((size_t)free_objects(km_container_of(entry, struct km_page, list)) * count <= sum)
+			continue;
+		km_list_del(entry);
+		km_list_add_tail(entry, &n->partial);
+	}
+}
+
+struct km_page *km_slabs_fullest(struct km_slabs *n, km_free_objects_fn *free_objects)
+{
+	struct km_page *slab = n->packed;
+	size_t sum;
+	unsigned count;
+
+	km_debug(km_is_locked(&n->lock), "a slab is chosen under its node's lock");
+	/* Others free objects of it: perhaps it is one of the emptiest by now. */
+	if (slab && free_objects(slab) > n->packed_free)
+		slab = NULL;
+	if (!slab && (slab = fewest_free(n, free_objects, &sum, &count)))
+		rotate(n, free_objects, sum, count);
+	km_store(&n->packed, slab);
+	if (!slab)
+		return NULL;
+	n->packed_free = free_objects(slab);
+	km_debug(n->packed_free, "a slab of the list has a free object");
+	km_list_del(&slab->list);
+	km_list_add_head(&slab->list, &n->partial);
+	return slab;
+}
+
+void km_slabs_fullness(const struct km_page *slab, struct km_fullness *fullness)
+{
+	const struct km_slabs *n = slab->cache->node[slab->node];
+
+	fullness->objects = slab->objects;
+	fullness->inuse = km_load(&slab->inuse);
+	fullness->current = km_load(&n->packed) == slab;
+}
+
+/* The objects that are not taken are those that are free in partly used slabs, but for the free ones on a list of their
+ * own. Each figure is read by itself: their sum may be off by what other threads do just then. */
+void km_slabs_partial(struct kmem_cache *cache, struct km_fullness *of_all)
+{
+	const struct km_node_counts *n;
+	size_t free = 0;
+
+	*of_all = (struct km_fullness){ 0 };
+	km_for_each_node(n, cache) {
+		size_t objects = km_load(&n->objects), taken = km_load(&n->taken);
+
+		of_all->slabs += km_load(&n->partial);
+		free += objects - km_min(objects, taken + km_load(&n->free_slabs) * cache->objects);
+	}
+	of_all->objects = of_all->slabs * cache->objects;
+	of_all->inuse = of_all->objects - km_min(free, of_all->objects);
 }
 
 size_t km_slabs_free_empty(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, bool sort,

@@ -14,6 +14,10 @@ struct km_slabs {
 	struct km_node_counts counts;	/* under lock, where the engine does not say otherwise */
 	struct km_lock lock;
 	struct km_list partial;
+	/* Whoever wants full slabs takes from this one: of the list; NULL: none is chosen. It had so many free objects
+	 * when it was last taken from. */
+	struct km_page *packed;
+	unsigned packed_free;
 };
 
 /* An engine's description of its slabs, for functions below. */
@@ -25,12 +29,12 @@ struct km_slab_kind {
 	bool (*discard)(struct kmem_cache *cache, struct km_page *slab);
 };
 
-/* With n: each node's struct; each node's but `own`, the nearest to that first. */
+/* With n: each node's struct; each node's but `own`, the nearest to that first. Of a cache that was made whole. */
 #define km_for_each_node(n, cache)                                                                 \
-	for (unsigned i_##n = 0; i_##n < km_node_count && ((n) = (cache)->node[i_##n]); i_##n++)
+	for (unsigned i_##n = 0; i_##n < km_node_count && ((n) = (cache)->node[i_##n], true); i_##n++)
 #define km_for_each_elsewhere(n, cache, own)                                                       \
 	for (unsigned i_##n = 1;                                                                   \
-	     i_##n < km_node_count && ((n) = (cache)->node[km_node_near(own, i_##n)]); i_##n++)
+	     i_##n < km_node_count && ((n) = (cache)->node[km_node_near(own, i_##n)], true); i_##n++)
 
 /* Lock held, as for what follows. */
 km_inline void km_slabs_list(struct km_slabs *n, struct km_page *slab, bool tail)
@@ -49,6 +53,8 @@ km_inline void km_slabs_unlist(struct km_slabs *n, struct km_page *slab)
 	slab->flags &= (uint8_t)~KM_SLAB_PARTIAL;
 	km_list_del(&slab->list);
 	km_bump(&n->counts.partial, -1);
+	if (km_unlikely(n->packed == slab))
+		km_store(&n->packed, NULL);
 }
 
 km_inline void km_slabs_came(struct km_slabs *n, const struct km_page *slab)
@@ -72,6 +78,16 @@ km_inline void km_slabs_drop(struct km_slabs *n, struct km_page *slab)
 	km_slabs_unlist(n, slab);
 	km_slabs_went(n, slab);
 }
+
+/* With __GFP_FULLEST: a slab of the list that has few free objects comes to its head, and stays chosen until it has
+ * none, or more again. NULL: the list is empty. Lock held, for a look at so many slabs at most. */
+#define KM_FULLEST_LOOKS 64u
+typedef unsigned km_free_objects_fn(const struct km_page *slab);
+struct km_page *km_slabs_fullest(struct km_slabs *n, km_free_objects_fn *free_objects) km_cold;
+/* As engine.h has them; of slabs whose `inuse` is kept. */
+km_free_objects_fn km_slab_free_objects;
+void km_slabs_fullness(const struct km_page *slab, struct km_fullness *fullness);
+void km_slabs_partial(struct kmem_cache *cache, struct km_fullness *of_all);
 
 /* Free empty slabs beyond `keep` partial ones; sort: then those with few free objects come first. Returns how many. */
 size_t km_slabs_free_empty(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, bool sort,

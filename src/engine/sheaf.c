@@ -165,16 +165,31 @@ static unsigned take_new(struct kmem_cache *cache, const struct km_request *requ
 	return got;
 }
 
+/*
+ * Whoever wants full slabs wants others to become empty: what lies ready in the barn keeps up to as many as it has
+ * objects. It goes home before a slab is chosen, and comes back by frees.
+ */
+km_cold static void before_choosing(struct kmem_cache *cache, struct sheaf_node *n, const struct km_request *request)
+{
+	if (request->may_wait && !km_load(&n->slabs.packed) && km_load(&n->barn.objects))
+		km_sheaf_flush_barn(cache, &n->barn);
+}
+
 static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			   unsigned want)
 {
 	struct sheaf_node *n = sheaf_node(cache, km_request_node(request));
+	const bool fullest = km_unlikely(request->gfp & __GFP_FULLEST);
 	bool looked = false;
 	unsigned got = 0;
 
+	if (fullest)
+		before_choosing(cache, n, request);
 	while (got < want) {
 		if (!km_lock_may(&n->slabs.lock, request->may_wait))
 			break;
+		if (fullest)
+			km_slabs_fullest(&n->slabs, km_slab_free_objects);
 		got += take_partial(cache, n, 0, objects + got, want - got);
 		km_unlock_may(&n->slabs.lock, request->may_wait);
 		if (got < want && !looked && km_may_look_elsewhere(cache, request))
@@ -362,8 +377,9 @@ static void **pop_full(const struct kmem_cache *cache, struct barn *barn)
 /* Ten full blocks of the size that the cache began with; of large objects 256 KiB, or one block. */
 static size_t barn_most_at_first(const struct kmem_cache *cache)
 {
-	return km_min((size_t)MAX_FULL_BLOCKS * cache->capacity,
-		      km_max(MAX_BARN_BYTES / cache->size, (size_t)cache->capacity));
+	const size_t capacity = km_load(&cache->capacity);
+
+	return km_min(MAX_FULL_BLOCKS * capacity, km_max(MAX_BARN_BYTES / cache->size, capacity));
 }
 
 static bool barn_has_room(const struct kmem_cache *cache, const struct barn *barn)
@@ -574,7 +590,7 @@ unsigned km_sheaf_take(struct kmem_cache *cache, const struct km_request *reques
 {
 	unsigned here, got = 0;
 
-	if (km_unlikely(request->node >= 0) && request->gfp & __GFP_THISNODE &&
+	if (km_unlikely(request->node >= 0) && request->gfp & __GFP_THISNODE && !(request->gfp & __GFP_FULLEST) &&
 	    km_load(&cache->shelf.inner.shelf) && (here = km_node_here()) != (unsigned)request->node)
 		got = take_remote(cache, here, request, objects, want);
 	return got == want ? got : got + take_slabs(cache, request, objects + got, want - got);

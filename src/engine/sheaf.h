@@ -29,14 +29,15 @@ struct remote {
 	void **block[KM_MAX_NODES];	/* by node; NULL: none */
 };
 
+/* Each cache has one: beyond 256 bytes it would take a piece of 512 (tests/unit/spread). */
 struct sheaf_node {
-	struct km_slabs slabs;		/* its lock protects what follows up to the barn, too */
+	struct km_slabs slabs;		/* its lock protects all that follows but the barn, too */
 	uint32_t extra;			/* slabs that may stay beside min_partial */
 	uint32_t fewest;		/* that were on the list at any time since the last reap */
-	uint8_t swings;			/* times that a slab was needed after one had gone, since the last reap */
-	bool dropped;			/* one has gone since one was last needed */
 	struct barn barn km_aligned(64);
 	struct remote *remote;		/* NULL: there is one node, or no shelf */
+	uint8_t swings;			/* times that a slab was needed after one had gone, since the last reap */
+	bool dropped;			/* one has gone since one was last needed */
 };
 _Static_assert(offsetof(struct sheaf_node, slabs.counts) == 0, "readers find it there");
 

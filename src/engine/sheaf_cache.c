@@ -130,13 +130,8 @@ static void node_fini(struct kmem_cache *cache, unsigned node)
 
 /* ------------------------------------------------------------------ shrinking and looking */
 
-static unsigned free_objects(const struct km_page *slab)
-{
-	return (unsigned)(slab->objects - slab->inuse);
-}
-
 static const struct km_slab_kind kind = {
-	.free_objects = free_objects,
+	.free_objects = km_slab_free_objects,
 	.unlist = km_sheaf_drop,
 };
 
@@ -219,7 +214,7 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 
 	for (unsigned i = 0; i < slab->objects; i++)
 		free += !sheaf_is_taken(cache, slab, i);
-	if (free == free_objects(slab) && slab->cache == cache && slab->type == KM_PAGE_SLAB)
+	if (free == km_slab_free_objects(slab) && slab->cache == cache && slab->type == KM_PAGE_SLAB)
 		return 0;
 	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free", cache->name,
 		km_page_address(slab), slab->inuse, slab->objects, free);
@@ -321,6 +316,7 @@ static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
 static const struct km_field fields[] = {
 	KM_FIELD_STRUCT("sheaf", struct sheaf_node),
 	KM_FIELD_IN("sheaf", struct sheaf_node, barn.full), KM_FIELD_IN("sheaf", struct sheaf_node, barn.full_count),
+	KM_FIELD_IN("sheaf", struct sheaf_node, barn.gets), KM_FIELD_IN("sheaf", struct sheaf_node, barn.puts),
 	KM_FIELD_IN("sheaf", struct sheaf_node, remote),
 	KM_FIELD_STRUCT("remote", struct remote),
 	KM_FIELD_ARRAY("remote", struct remote, block),
@@ -341,6 +337,8 @@ const struct km_engine km_engine_sheaf = {
 	.is_taken = sheaf_is_taken,
 	.taken = sheaf_taken,
 	.stats = km_slabs_stats,
+	.fullness = km_slabs_fullness,
+	.partial = km_slabs_partial,
 	.check = sheaf_check,
 	.fork = sheaf_fork,
 	.event = sheaf_event,

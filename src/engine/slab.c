@@ -35,6 +35,8 @@ static void unlist(struct slab_node *n, struct km_page *slab)
 	km_list_del(&slab->list);
 	km_bump(&n->slabs.counts.partial, -is_partial(slab));
 	km_bump(&n->slabs.counts.free_slabs, -!slab->inuse);
+	if (km_unlikely(n->slabs.packed == slab))
+		km_store(&n->slabs.packed, NULL);
 	km_debug((long)n->slabs.counts.partial >= 0 && (long)n->slabs.counts.free_slabs >= 0,
 		 "a slab is on the list that its inuse says");
 }
@@ -225,13 +227,26 @@ static unsigned take_slabs(struct kmem_cache *cache, struct slab_node *n, void *
 	return got;
 }
 
+/* An object of a slab that is chosen, past the shared array. */
+km_cold static unsigned take_fullest(struct kmem_cache *cache, struct slab_node *n, void **objects)
+{
+	struct km_page *slab = km_slabs_fullest(&n->slabs, km_slab_free_objects);
+	unsigned got = take_slabs(cache, n, objects, 1);
+
+	/* It was off its list for a moment. */
+	if (slab && is_partial(slab))
+		km_store(&n->slabs.packed, slab);
+	return got;
+}
+
 /* The objects that lie ready on the node. Where the shared array has something, that is all. */
 static unsigned take_ready(struct kmem_cache *cache, struct slab_node *n, const struct km_request *request,
 			   void **objects, unsigned want)
 {
 	if (!km_lock_may(&n->slabs.lock, request->may_wait))
 		return 0;
-	unsigned got = take_shared(n, objects, want) ?: take_slabs(cache, n, objects, want);
+	unsigned got = km_unlikely(request->gfp & __GFP_FULLEST) ? take_fullest(cache, n, objects) :
+		       take_shared(n, objects, want) ?: take_slabs(cache, n, objects, want);
 	km_unlock_may(&n->slabs.lock, request->may_wait);
 	return got;
 }
@@ -286,8 +301,6 @@ static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request
 	struct slab_node *n;
 	unsigned got = 0;
 
-	if (request->gfp & __GFP_THISNODE)
-		return 0;
 	km_for_each_elsewhere(n, cache, node)
 		if ((got = take_ready(cache, n, request, objects, want)))
 			break;
@@ -296,15 +309,21 @@ static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request
 	return got;
 }
 
-/* As many as one visit brings, at least one; 0: there are none. */
+/* As many as one visit brings, at least one; 0: there are none. Other nodes' ready objects come before their pages.
+ * Kernel: fallback_alloc. */
 static unsigned take_some(struct kmem_cache *cache, const struct km_request *request, void **objects,
 			  unsigned want)
 {
 	unsigned node = km_request_node(request);
+	unsigned got = take_ready(cache, slab_node(cache, node), request, objects, want);
+	struct km_request here = *request;
 
-	return take_ready(cache, slab_node(cache, node), request, objects, want) ?:
-	       grow(cache, request, node, objects, want) ?:
-	       take_elsewhere(cache, request, node, objects, want);
+	if (km_likely(got) || km_likely(km_node_count == 1) || request->gfp & __GFP_THISNODE)
+		return got ?: grow(cache, request, node, objects, want);
+	here.node = (int)node;
+	here.gfp |= __GFP_THISNODE;
+	return grow(cache, &here, node, objects, want) ?: take_elsewhere(cache, request, node, objects, want) ?:
+	       grow(cache, request, node, objects, want);
 }
 
 unsigned km_slab_take(struct kmem_cache *cache, const struct km_request *request, void **objects,

@@ -423,6 +423,8 @@ static const struct km_field fields[] = {
 	KM_FIELD_STRUCT("slab", struct slab_node),
 	KM_FIELD_IN("slab", struct slab_node, shared), KM_FIELD_IN("slab", struct slab_node, shared_limit),
 	KM_FIELD_IN("slab", struct slab_node, slabs.counts.shared), KM_FIELD_IN("slab", struct slab_node, alien),
+	KM_FIELD_IN("slab", struct slab_node, allocs), KM_FIELD_IN("slab", struct slab_node, high),
+	KM_FIELD_IN("slab", struct slab_node, max_freeable),
 	KM_FIELD_STRUCT("alien", struct slab_alien),
 	KM_FIELD_IN("alien", struct slab_alien, avail), KM_FIELD_ARRAY("alien", struct slab_alien, objects),
 };
@@ -443,6 +445,8 @@ const struct km_engine km_engine_slab = {
 	.is_taken = slab_is_taken,
 	.taken = slab_taken,
 	.stats = km_slabs_stats,
+	.fullness = km_slabs_fullness,
+	.partial = km_slabs_partial,
 	.check = slab_check,
 	.fork = slab_fork,
 	.event = slab_event,

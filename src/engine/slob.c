@@ -67,6 +67,7 @@ km_cold static void bury(struct kmem_cache *cache, struct km_page *page, char *b
 	km_bump(&km_slob.blocks, -count_marks(km_slob_page(page)->marks));
 	if (page->flags & KM_SLAB_PARTIAL)
 		km_list_del(&page->list);
+	km_slob_forget(page);
 	page->flags = KM_SLAB_DEAD;
 	km_slob_page(page)->free_units = km_slob_page(page)->largest = 0;
 	km_slob_page(page)->first_free = km_slob_page(page)->passed = NONE;
@@ -238,6 +239,7 @@ static void unlist_page(struct km_page *page)
 	km_debug(page->flags & KM_SLAB_PARTIAL, "a page that leaves a list is on one");
 	page->flags &= (uint8_t)~KM_SLAB_PARTIAL;
 	km_list_del(&page->list);
+	km_slob_forget(page);
 }
 
 /* The first block of a page comes, the last one goes: then it is a slab, as far as is counted. Lock held. */
@@ -306,15 +308,6 @@ size_t km_slob_drop_stock(void)
 	return pages;
 }
 
-/* Next fit: the next search begins at this page. The head of the ring moves, not the page. */
-static void begin_at(struct km_list *list, struct km_page *page)
-{
-	if (list->next == &page->list)
-		return;
-	km_list_del(list);
-	km_list_insert(list, page->list.prev, &page->list);
-}
-
 struct place {
 	struct km_page *page;
 	unsigned unit;			/* NONE: no room */
@@ -375,7 +368,7 @@ km_inline void *take_block(struct kmem_cache *cache, const struct shape *shape)
 	km_debug(page->flags & KM_SLAB_PARTIAL, "a page that serves is on the list of its blocks' size");
 	km_debug(mark_at(km_slob_page(page)->marks, unit) == NO_MARK, "no mark lies in a free block");
 	if (km_likely(km_slob_page(page)->free_units))
-		begin_at(list, page);
+		km_slob_begin_at(list, page);
 	else
 		unlist_page(page);
 	if (shape->header)
@@ -459,29 +452,35 @@ static void *take_pages(struct kmem_cache *cache, const struct km_request *reque
 	return km_page_address(slab);
 }
 
-/* Up to BATCH objects; fewer: there is no memory, or no lock without waiting. */
+/* Up to BATCH objects; fewer: there is no memory, or no lock without waiting. Where the named node has neither room nor
+ * a page, and is not insisted on, room in any page comes before a page of another node. */
 static unsigned take_batch(struct kmem_cache *cache, const struct km_request *request,
-			   const struct shape *shape, void **objects, unsigned want)
+			   struct shape shape, void **objects, unsigned want)
 {
+	struct km_request now = *request;
 	struct km_page *page = NULL;
 	unsigned got = 0;
 
+	now.gfp |= now.node == NUMA_NO_NODE ? 0 : __GFP_THISNODE;
 	for (;;) {
 		if (!km_lock_may(&km_slob.lock, request->may_wait))
 			break;
 		if (page) {
 			show_page(page);
-			list_page(page, &km_slob.list[shape->list]);
+			list_page(page, &km_slob.list[shape.list]);
 		}
-		page = NULL;
-		got += take_some(cache, shape, objects + got, want - got);
+		got += take_some(cache, &shape, objects + got, want - got);
 		km_unlock_quick(&km_slob.lock);
 		if (got == want)
-			break;
+			return got;
 		/* The lock is not held while a page is got; it is ours until it is listed. */
-		page = new_page(request);
-		if (!page)
+		page = new_page(&now);
+		if (!page && now.gfp == request->gfp)
 			break;
+		if (!page) {
+			shape.node = NUMA_NO_NODE;
+			now = *request;
+		}
 	}
 	if (page)
 		free_page(page);
@@ -500,7 +499,7 @@ static unsigned take_many(struct kmem_cache *cache, const struct km_request *req
 		if (has_own_pages(cache))
 			now = some = (objects[got] = take_pages(cache, request)) != NULL;
 		else
-			now = take_batch(cache, request, &shape, objects + got, some);
+			now = take_batch(cache, request, shape, objects + got, some);
 		got += now;
 		if (!now || now < some)
 			break;
@@ -527,6 +526,8 @@ km_inline void *take_one(struct kmem_cache *cache, const struct km_request *requ
 
 	if (!km_lock_may(&km_slob.lock, request->may_wait))
 		return NULL;
+	if (km_unlikely(request->gfp & __GFP_FULLEST))
+		km_slob_choose(shape.list, shape.units, shape.node);
 	void *object = take_object(cache, n, &shape);
 	km_bump(&n->counts.taken, object != NULL);
 	km_unlock_quick(&km_slob.lock);

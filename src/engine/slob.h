@@ -84,6 +84,8 @@ struct km_slob {
 	size_t pages;			/* with live blocks */
 	size_t units;			/* live ones in them, headers too */
 	size_t blocks;			/* ... which are so many */
+	/* Whoever wants full pages takes from this one: of the list; NULL: none is chosen. */
+	struct km_page *packed[KM_SLOB_LISTS];
 };
 extern km_hidden struct km_slob km_slob;
 
@@ -91,6 +93,23 @@ extern km_hidden struct km_slob km_slob;
 km_inline enum km_slob_list km_slob_list_of(size_t bytes)
 {
 	return bytes < 256 ? KM_SLOB_SMALL : bytes < 1024 ? KM_SLOB_MEDIUM : KM_SLOB_LARGE;
+}
+
+/* Next fit: the next search begins at this page. The head of the ring moves, not the page. */
+km_inline void km_slob_begin_at(struct km_list *list, struct km_page *page)
+{
+	if (list->next == &page->list)
+		return;
+	km_list_del(list);
+	km_list_insert(list, page->list.prev, &page->list);
+}
+
+/* The page leaves its list; lock held. */
+km_inline void km_slob_forget(const struct km_page *page)
+{
+	for (unsigned i = 0; i < KM_SLOB_LISTS; i++)
+		if (km_unlikely(km_slob.packed[i] == page))
+			km_store(&km_slob.packed[i], NULL);
 }
 
 /* ---- slob.c, for slob_cache.c */
@@ -108,6 +127,12 @@ void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n);
 size_t km_slob_drop_stock(void);
 
 /* ---- slob_cache.c */
+/*
+ * With __GFP_FULLEST: the next search for so many units, of that node, begins at a page that has few free ones, and
+ * enough; at the same one as long as it has. Lock held, for a look at so many pages at most.
+ */
+#define KM_SLOB_FULLEST_LOOKS 64u
+void km_slob_choose(enum km_slob_list list, unsigned units, int node) km_cold;
 /* Pages for one object of its own. */
 struct km_page *km_slob_new_slab(struct kmem_cache *cache, const struct km_request *request);
 

@@ -120,20 +120,21 @@ static bool has(struct kmem_cache *cache, const void *object)
 	unsigned offset = (uintptr_t)object & (KM_PAGE_SIZE - 1), unit = offset / KM_SLOB_UNIT;
 	unsigned end = unit + (unsigned)km_align_up(cache->size, KM_SLOB_UNIT) / KM_SLOB_UNIT, behind = KM_SLOB_UNITS;
 	/* A handler that struck inside of the engine has its lock: the marks alone say nearly as much. */
-	bool was = km_busy_begin(), known = false;
+	struct km_busy_was was = km_busy_begin();
+	bool known = false;
 
-	if (!was)
+	if (!km_was_busy(was))
 		km_lock(&km_slob.lock);
 	if (page && page->type == KM_PAGE_SHARED && offset % KM_SLOB_UNIT == 0 && end <= KM_SLOB_UNITS &&
 	    is_live(km_slob_page(page)->marks, unit, false)) {
-		if (!was && !(page->flags & KM_SLAB_DEAD))
+		if (!km_was_busy(was) && !(page->flags & KM_SLAB_DEAD))
 			behind = next_free(page, unit);
 		behind = km_min(behind, next_marked(km_slob_page(page)->marks, unit, behind));
-		known = was || page->flags & KM_SLAB_DEAD ? behind >= end : behind == end;
+		known = km_was_busy(was) || page->flags & KM_SLAB_DEAD ? behind >= end : behind == end;
 	} else if (page) {
 		known = page->type == KM_PAGE_SLAB && page->cache == cache && !offset && page->inuse;
 	}
-	if (!was)
+	if (!km_was_busy(was))
 		km_unlock(&km_slob.lock);
 	km_busy_end(was);
 	return known;
@@ -325,6 +326,55 @@ static int check_pages(void)
 	return totals.damages;
 }
 
+static bool may_have(const struct km_page *page, unsigned units, int node)
+{
+	return km_slob_page(page)->largest >= units && (node == NUMA_NO_NODE || page->node == node);
+}
+
+/* The ring turns by what was looked at, so that the next look sees other pages; the chosen one is put before them. */
+static struct km_page *turn(struct km_list *list, unsigned units, int node)
+{
+	struct km_page *best = NULL, *page = NULL;
+	unsigned looks = 0;
+
+	km_list_for_each_safe(entry, list) {
+		page = km_container_of(entry, struct km_page, list);
+		if (may_have(page, units, node) &&
+		    (!best || km_slob_page(page)->free_units < km_slob_page(best)->free_units))
+			best = page;
+		if (++looks == KM_SLOB_FULLEST_LOOKS)
+			break;
+	}
+	if (best && page != best)
+		km_slob_begin_at(list, page);
+	return best;
+}
+
+void km_slob_choose(enum km_slob_list which, unsigned units, int node)
+{
+	struct km_list *list = &km_slob.list[which];
+	struct km_page *page = km_slob.packed[which];
+
+	km_debug(km_is_locked(&km_slob.lock), "a page is chosen under the engine's lock");
+	if (!page || !may_have(page, units, node))
+		page = turn(list, units, node);
+	km_store(&km_slob.packed[which], page);
+	if (!page || list->next == &page->list)
+		return;
+	km_debug(page->flags & KM_SLAB_PARTIAL, "a page that is chosen is on a list");
+	km_list_del(&page->list);
+	km_list_add_head(&page->list, list);
+}
+
+static void fullness_of_page(const struct km_page *page, struct km_fullness *fullness)
+{
+	fullness->objects = KM_SLOB_UNITS;
+	fullness->inuse = KM_SLOB_UNITS - km_min((unsigned)km_load(&km_slob_page(page)->free_units), KM_SLOB_UNITS);
+	fullness->current = false;
+	for (unsigned i = 0; i < KM_SLOB_LISTS; i++)
+		fullness->current |= km_load(&km_slob.packed[i]) == page;
+}
+
 static void fork_all(bool before, bool child)
 {
 	km_lock_around_fork(&km_slob.lock, before, child);
@@ -355,5 +405,6 @@ const struct km_engine km_engine_slob = {
 		.usable = usable,
 		.pages = &km_slob.pages,
 		.units = &km_slob.units,
+		.fullness = fullness_of_page,
 	},
 };

@@ -408,7 +408,7 @@ static bool move_to_cpu(struct kmem_cache *cache, struct slub_node *n, struct km
 static bool hold_partial(struct kmem_cache *cache, struct slub_node *n, unsigned long keep,
 			 const struct km_request *request, unsigned want, struct hold *hold)
 {
-	unsigned more = cache->chain.slot ? slub_node(cache, 0)->cpu_partial_slabs / 2 : 0;
+	unsigned more = cache->chain.slot ? km_load(&slub_node(cache, 0)->cpu_partial_slabs) / 2 : 0;
 	bool found = false;
 
 	/* A racy look: an empty list is not worth its lock. */
@@ -512,6 +512,62 @@ static void settle(struct kmem_cache *cache, const struct hold *hold, bool may_w
 	}
 }
 
+/* A list whose link leads out of the slab is lost: the slab is full from now on. Lock held. */
+km_cold static void lose_list(struct kmem_cache *cache, struct km_page *slab, void *object)
+{
+	uint64_t seen = slub_look(slab);
+
+	km_misuse(KM_MISUSE_WRITTEN, "kmem_cache_alloc", object, cache->name);
+	while (!slub_change(slab, &seen, (seen & SLUB_OBJECTS) | slub_objects(seen)))
+		;
+}
+
+/*
+ * An object of a slab that stays on its node's list, whose lock is held. Others push to it meanwhile, and nobody else
+ * pops: a link that was read is right as long as the word is the same. With its last free object it leaves the list
+ * before the word says so: whoever frees one then finds a full slab, and takes it as its own.
+ */
+static void *pop_listed(struct kmem_cache *cache, struct slub_node *n, struct km_page *slab)
+{
+	char *base = km_page_address(slab);
+	uint64_t seen = slub_look(slab);
+	void *object, *next;
+
+	km_debug(km_is_locked(&n->slabs.lock) && slab->flags & KM_SLAB_PARTIAL, "a slab that is popped from is listed");
+	do {
+		object = slub_head(seen, base);
+		next = km_free_next(cache, object);
+		if (!next != !(slab->flags & KM_SLAB_PARTIAL)) {
+			if (next)
+				km_slabs_list(&n->slabs, slab, false);
+			else
+				km_slabs_unlist(&n->slabs, slab);
+		}
+		if (km_unlikely(next && slub_base(slab, next) != base)) {
+			lose_list(cache, slab, object);
+			km_slabs_unlist(&n->slabs, slab);
+			return object;
+		}
+	} while (!slub_change(slab, &seen, slub_with_list(seen + 1, base, next)));
+	km_debug(!!next == !!(slab->flags & KM_SLAB_PARTIAL), "a slab is on the list iff something is free");
+	return object;
+}
+
+/* With __GFP_FULLEST: past what the CPU has. NULL: nothing is listed. */
+km_cold static void *take_fullest(struct kmem_cache *cache, const struct km_request *request)
+{
+	struct slub_node *n = slub_node(cache, km_request_node(request));
+
+	if (!km_load(&n->slabs.counts.partial) || !km_lock_may(&n->slabs.lock, request->may_wait))
+		return NULL;
+	struct km_page *slab = km_slabs_fullest(&n->slabs, slub_free_objects);
+	void *object = slab ? pop_listed(cache, n, slab) : NULL;
+	km_unlock_may(&n->slabs.lock, request->may_wait);
+	if (object)
+		slub_count(cache, KMEM_ALLOC_FROM_PARTIAL);
+	return object;
+}
+
 /* Fewer than wanted: no memory, or a lock that may not be waited for. */
 static unsigned slow_take(struct kmem_cache *cache, const struct km_request *request, void **out,
 			  unsigned want)
@@ -520,6 +576,9 @@ static unsigned slow_take(struct kmem_cache *cache, const struct km_request *req
 	bool look_at_cpu = true;
 
 	slub_touch(slub_node(cache, 0));
+	if (km_unlikely(request->gfp & __GFP_FULLEST))
+		while (got < want && (out[got] = take_fullest(cache, request)))
+			got++;
 	while (got < want) {
 		struct hold hold;
 		unsigned now, left = want - got;
@@ -571,7 +630,7 @@ km_cold void km_slub_report_double(struct kmem_cache *cache, void *object)
 
 static bool has_cpu_partial(const struct kmem_cache *cache)
 {
-	return cache->chain.slot && slub_node(cache, 0)->cpu_partial_slabs;
+	return cache->chain.slot && km_load(&slub_node(cache, 0)->cpu_partial_slabs);
 }
 
 /* The slab was full, and is frozen now: it goes to this CPU's partial slabs. */
@@ -580,7 +639,7 @@ km_noinline static void keep_on_cpu(struct kmem_cache *cache, struct km_page *sl
 	struct km_chain_link *drained;
 
 	if (km_unlikely(!km_chain_partial_push(&cache->chain, &slub_slab(slab)->link,
-					       slub_node(cache, 0)->cpu_partial_slabs,
+					       km_load(&slub_node(cache, 0)->cpu_partial_slabs),
 					       &drained))) {
 		km_store(&slub_slab(slab)->link.next, NULL);
 		km_slub_put_partials(cache, &slub_slab(slab)->link);

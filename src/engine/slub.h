@@ -37,6 +37,7 @@ KM_ENGINE_PAGE(slub_slab, struct slub_slab)
 struct slub_node {
 	struct km_slabs slabs;		/* on the list: not frozen, something free; counts but that of those are
 					 * changed by atomic additions */
+	uint32_t free_each;		/* objects that a slab of the list has free, in 16ths, when last looked at */
 
 	/* Of node 0, for the whole cache; read by slow paths. */
 	uint32_t cpu_partial km_aligned(64);	/* free objects a CPU may keep in partial slabs */
@@ -109,6 +110,12 @@ km_inline uint64_t slub_look(const struct km_page *slab)
 km_inline bool slub_change(struct km_page *slab, uint64_t *seen, uint64_t next)
 {
 	return km_cas_both(&slub_slab(slab)->word, seen, next);
+}
+
+/* Of one that is on a node's list; of others what their owner has left there. */
+km_inline unsigned slub_free_objects(const struct km_page *slab)
+{
+	return slub_free_count(km_load(&slub_slab(slab)->word));
 }
 
 /* ---- what is on a CPU */

@@ -10,6 +10,7 @@
 #include "slub.h"
 
 #define MAX_ORDER	3u	/* Kernel: slab_max_order */
+#define MOST_CPU_PARTIAL 1048576u
 /* Events are counted by CPU up to the last that this engine knows. */
 #define EVENT_BYTES	256u
 _Static_assert((KMEM_CPU_PARTIAL_DRAIN + 1) * sizeof(uint64_t) <= EVENT_BYTES, "room to count");
@@ -48,6 +49,23 @@ static uint32_t cpu_partial_of(uint32_t size)
 	return size >= 256 ? 52 : 120;
 }
 
+static void keep_partial(const struct kmem_cache *cache, uint32_t objects)
+{
+	struct slub_node *n = slub_node(cache, 0);
+
+	km_store(&n->cpu_partial, objects);
+	km_store(&n->cpu_partial_slabs, (objects * 2 + cache->objects - 1) / cache->objects);
+}
+
+/* Slabs that CPUs have beyond that go with the next drain. Kernel: at once. */
+static int set_cpu_partial(struct kmem_cache *cache, unsigned long objects)
+{
+	if (objects > MOST_CPU_PARTIAL)
+		return -EINVAL;
+	keep_partial(cache, (uint32_t)objects);
+	return 0;
+}
+
 static int slub_node_init(struct kmem_cache *cache, unsigned node)
 {
 	struct slub_node *n = cache->node[node];
@@ -63,8 +81,7 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 	/* Where slabs do not begin with an object none is known by that. */
 	n->bound = cache->first ? 0 : cache->objects * (n->factor * cache->size);
 	n->slab_mask = (uint32_t)((KM_PAGE_SIZE << cache->order) - 1);
-	n->cpu_partial = cpu_partial_of(cache->size);
-	n->cpu_partial_slabs = (n->cpu_partial * 2 + cache->objects - 1) / cache->objects;
+	keep_partial(cache, cpu_partial_of(cache->size));
 	/* Without per-CPU words the cache works from its lists, slowly. */
 	km_chain_init(&cache->chain, cache->freeptr);
 	if (km_percpu.discipline == KM_DISCIPLINE_RSEQ)
@@ -180,13 +197,8 @@ static void discard(struct kmem_cache *cache, struct km_page *slab)
 	km_slub_free_slab(cache, slab);
 }
 
-static unsigned free_objects(const struct km_page *slab)
-{
-	return slub_free_count(km_load(&slub_slab(slab)->word));
-}
-
 static const struct km_slab_kind kind = {
-	.free_objects = free_objects,
+	.free_objects = slub_free_objects,
 	.unlist = km_slabs_unlist,
 	.discard = km_slub_discard,
 };
@@ -370,7 +382,7 @@ static void slub_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 	km_for_each_node(n, cache) {
 		km_lock(&n->slabs.lock);
 		km_list_for_each(entry, &n->slabs.partial)
-			free += free_objects(km_container_of(entry, struct km_page, list));
+			free += slub_free_objects(km_container_of(entry, struct km_page, list));
 		km_unlock(&n->slabs.lock);
 	}
 	look_at_cpus(cache, &on_top, &free);
@@ -379,6 +391,53 @@ static void slub_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 }
 
 /* A slab at rest: as many free as it says, frozen or not as its place wants. */
+/* A frozen one is a CPU's, which allocates from it now or soon. */
+static void slub_fullness(const struct km_page *slab, struct km_fullness *fullness)
+{
+	uint64_t word = slub_look(slab);
+
+	fullness->objects = slub_objects(word);
+	fullness->inuse = slub_inuse(word);
+	fullness->current = word & SLUB_FROZEN || km_load(&slub_node(slab->cache, slab->node)->slabs.packed) == slab;
+}
+
+/* Free objects of slabs at both ends of the list; *looked: how many. Lock held. */
+#define PARTIAL_LOOKS 32u
+static size_t free_at_ends(const struct km_slabs *n, size_t *looked)
+{
+	const struct km_list *first = n->partial.next, *last = n->partial.prev;
+	size_t free = 0;
+
+	for (*looked = 0; *looked < PARTIAL_LOOKS && *looked < n->counts.partial; first = first->next, ++*looked)
+		free += slub_free_objects(km_container_of(first, struct km_page, list));
+	for (size_t i = 0; i < PARTIAL_LOOKS && *looked < n->counts.partial; last = last->prev, i++, ++*looked)
+		free += slub_free_objects(km_container_of(last, struct km_page, list));
+	return free;
+}
+
+/* Nobody counts what is taken out of slabs: some slabs stand for all of a node. Where its lock is taken they are those
+ * that were seen the last time. Kernel: count_partial_free_approx, of 10000 slabs. */
+static void slub_partial(struct kmem_cache *cache, struct km_fullness *of_all)
+{
+	struct slub_node *n;
+	size_t looked;
+
+	*of_all = (struct km_fullness){ 0 };
+	km_for_each_node(n, cache) {
+		size_t slabs = km_load(&n->slabs.counts.partial), most = slabs * cache->objects;
+
+		if (slabs && km_trylock(&n->slabs.lock)) {
+			size_t free = free_at_ends(&n->slabs, &looked);
+
+			km_store(&n->free_each, (uint32_t)(free * 16 / km_max(looked, (size_t)1)));
+			km_unlock_quick(&n->slabs.lock);
+		}
+		of_all->slabs += slabs;
+		of_all->objects += most;
+		of_all->inuse += most - km_min(most, slabs * km_load(&n->free_each) / 16);
+	}
+}
+
 static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool frozen,
 		      const char *place)
 {
@@ -460,6 +519,11 @@ static void slub_fork(struct kmem_cache *cache, bool before, bool child)
 		km_chain_fork(&cache->chain, before, child);
 }
 
+static const struct km_field fields[] = {
+	KM_FIELD_STRUCT("slub", struct slub_node),
+	KM_FIELD_IN("slub", struct slub_node, cpu_partial), KM_FIELD_ARRAY("slub", struct slub_node, events),
+};
+
 const struct km_engine km_engine_slub = {
 	.name = "slub",
 	.front = KM_FRONT_CHAIN, .links_free = true,
@@ -478,13 +542,17 @@ const struct km_engine km_engine_slub = {
 	.is_taken = slub_is_taken,
 	.taken = slub_taken,
 	.stats = slub_stats,
+	.fullness = slub_fullness,
+	.partial = slub_partial,
 	.check = slub_check,
 	.mend = slub_mend,
 	.fork = slub_fork,
 	.event = slub_event,
 	.clear_events = slub_clear_events,
+	.fields = fields,
+	.field_count = km_array_count(fields),
 	.chain = {
 		.give_last = km_slub_give_last,
-		.drain = slub_drain,
+		.drain = slub_drain, .set_cpu_partial = set_cpu_partial,
 	},
 };

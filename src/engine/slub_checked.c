@@ -182,6 +182,8 @@ static bool take_partial(struct kmem_cache *cache, struct slub_node *n, unsigned
 		*flaw.what = '\0';
 		if (!km_lock_may(&n->slabs.lock, request->may_wait))
 			return false;
+		if (km_unlikely(request->gfp & __GFP_FULLEST))
+			km_slabs_fullest(&n->slabs, slub_free_objects);
 		*object = take_first(cache, n, keep, &flaw);
 		km_unlock_may(&n->slabs.lock, request->may_wait);
 		if (km_unlikely(*flaw.what))

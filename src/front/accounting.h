@@ -21,9 +21,13 @@ km_inline struct obj_cgroup *km_objcg_now(void)
 	return km_likely(objcg != NULL) ? objcg : km_load(&km_objcg_default);
 }
 
-/* Everything of this thread's is paid for, whatever gfp says: then each cache asks first (km_charge_everything). */
+/*
+ * Whatever gfp says: everything of this thread's is paid for (km_account_here): since some thread said so each cache
+ * asks first. And every thread's blocks of malloc are.
+ */
+enum km_account_asks { KM_ASKS_THREADS = 1, KM_ASKS_MALLOC = 2 };
 extern km_hidden km_tls bool km_account_here;
-extern km_hidden bool km_charge_everything;
+extern km_hidden uint32_t km_account_asks;	/* written with the registry locked */
 
 /*
  * Take what lies on the charged shelves of caches that `which` agrees to, and hand it, CPU by CPU, to `take`: objects
@@ -37,7 +41,7 @@ struct km_charged_drain {
 };
 
 struct km_memcg_view;
-struct km_writer;
+struct km_group_stats;
 
 struct km_accounting {
 	/* ---- for front: an object of this cache is to be paid for: from now on each call asks who pays. False:
@@ -71,12 +75,25 @@ struct km_accounting {
 	/* In a child, with no lock held: groups that only calls of threads which are not here held go. */
 	void (*forked)(void);
 
-	/* ---- for watch: all groups of this process, as JSON. */
-	void (*print)(struct km_writer *writer);
+	/* ---- for watch: the numbers of all groups of this process, each before those below it, with no lock held; how
+	 * many there are. visit NULL: no more than that. */
+	size_t (*groups)(void (*visit)(const struct km_group_stats *stats, void *arg), void *arg);
+	/* A write to a group's file (KM_MAIL_GROUP): 0, -EINVAL, -ENOENT; -EAGAIN: not now. */
+	int (*write)(const char *text, const char *file);
+	/* mem_cgroup_account_malloc (KM_MAIL_ACCOUNT), with the registry locked: 0, or -EOPNOTSUPP. Blocks that
+	 * lie ready in groups' names stay paid for. */
+	int (*account_malloc)(bool on);
 	/* Where groups are, for readers outside of the process (account/group.h). */
 	const struct km_memcg_view *view;
 };
 extern const struct km_accounting km_accounting __attribute__((weak));
+
+/* Malloc, where it is in this program: its blocks have payers from now on, or not any more; with the registry locked.
+ * Weak, as the above. */
+struct km_malloc_door {
+	void (*account)(bool on);
+};
+extern const struct km_malloc_door km_malloc_door __attribute__((weak, visibility("hidden")));
 
 km_inline bool km_has_accounting(void)
 {

@@ -89,7 +89,7 @@ static void *array_refill(struct kmem_cache *cache, const struct km_request *req
 {
 	void *object = NULL;
 
-	if (km_unlikely(!may_refill(cache, request))) {
+	if (km_unlikely(!may_refill(cache, request) || request->gfp & __GFP_FULLEST)) {
 		cache->engine->take(cache, request, &object, 1);
 		return object;
 	}
@@ -133,7 +133,7 @@ static void send_home(struct kmem_cache *cache, void **objects, unsigned count, 
 	bool was = km_calls_begin(may_wait);
 	cache->engine->give(cache, objects, count);
 	km_calls_end(was);
-	km_busy_end(false);
+	km_busy_end_clear();
 }
 
 /* The shelf may hold objects of other nodes than the one that is named: those that lie in the way go home. */
@@ -159,7 +159,8 @@ static void *pop_own(struct kmem_cache *cache, gfp_t gfp, int id)
 {
 	unsigned here = km_node_here();
 
-	if (gfp & (__GFP_ACCOUNT | ~__GFP_BITS_MASK) || id < 0 || km_node_of_id(id, gfp & __GFP_THISNODE) != (int)here)
+	if (gfp & (__GFP_ACCOUNT | __GFP_FULLEST | ~__GFP_BITS_MASK) || id < 0 ||
+	    km_node_of_id(id, gfp & __GFP_THISNODE) != (int)here)
 		return NULL;
 	void *object = km_shelf_pop(&cache->shelf);
 	if (km_likely(object) && km_likely(km_page_node(object) == here)) {
@@ -181,7 +182,10 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 		return object;
 	if (!km_miss_prepare(cache, &request, node))
 		return NULL;
-	object = km_likely(request.node < 0) ? array_pop(cache) : pop_named(cache, &request);
+	if (km_unlikely(gfp & __GFP_FULLEST))
+		object = km_miss_take_past(cache, &request);
+	else
+		object = km_likely(request.node < 0) ? array_pop(cache) : pop_named(cache, &request);
 	if (object)
 		return km_miss_zeroed(cache, object, gfp, 0);
 	return km_miss_refill(cache, &request, array_refill);
@@ -317,10 +321,12 @@ static void array_free_bulk(struct kmem_cache *cache, size_t n, size_t all, void
 
 const struct km_shape km_shape_array = {
 	.alloc = km_array_alloc, .free = km_array_free,
+	.free_past = km_miss_give_past,
 	.alloc_bulk = array_alloc_bulk, .free_bulk = array_free_bulk, .shelf = true,
 };
 /* Where areas go by concurrency id. */
 const struct km_shape km_shape_array_by_cid = {
 	.alloc = km_alloc_by_cid, .free = km_free_by_cid,
+	.free_past = km_miss_give_past,
 	.alloc_bulk = array_alloc_bulk, .free_bulk = array_free_bulk, .shelf = true,
 };

@@ -78,7 +78,7 @@ bool km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, 
 		do
 			left = refill(cache, &request, left, objects);
 		while (km_unlikely(left) && request.may_wait && km_front_relieve(cache, &tries));
-		km_miss_end(entry, request.may_wait, !km_plain_shape(cache)->shelf);
+		km_miss_end(cache, entry, request.may_wait, !km_plain_shape(cache)->shelf);
 	}
 	return is_done(cache, gfp, left, n, objects, false);
 }
@@ -229,7 +229,7 @@ void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bul
 		return;
 	}
 	spill(cache, left, objects);
-	km_miss_end(entry, true, !km_plain_shape(cache)->shelf);
+	km_miss_end(cache, entry, true, !km_plain_shape(cache)->shelf);
 	errno = saved_errno;
 }
 

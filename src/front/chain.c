@@ -52,7 +52,7 @@ static km_noinline void chain_spill(struct kmem_cache *cache, void *object)
 		return;
 	}
 	cache->engine->free(cache, object);
-	km_miss_leave_quick();
+	km_miss_leave_quick(cache);
 }
 
 km_noinline void km_chain_pushed(struct kmem_cache *cache, void *object, enum km_chain_push pushed)
@@ -116,7 +116,7 @@ static bool chain_give(struct kmem_cache *cache, size_t n, void **objects)
 	if (!enter(cache))
 		return false;
 	km_bulk_give(cache, n, objects);
-	km_miss_leave_quick();
+	km_miss_leave_quick(cache);
 	return true;
 }
 
@@ -130,7 +130,7 @@ static size_t chain_give_last(struct kmem_cache *cache, size_t n, void **objects
 	unsigned kept = cache->engine->chain.give_last(cache, objects + n, count);
 	km_debug(kept <= count, "an engine that is given objects leaves no more than there were");
 	n += kept;
-	km_miss_leave_quick();
+	km_miss_leave_quick(cache);
 	return n;
 }
 

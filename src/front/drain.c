@@ -39,7 +39,7 @@ void km_front_new_cpu(bool may_wait)
 {
 	if (!may_wait || km_no_calls)
 		return;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_cpu_begin();
 	km_busy_end(was);
 }
@@ -70,6 +70,16 @@ static void show_back(struct kmem_cache *cache)
 				 back.shelf && back.shelf == cache->word && km_hot.caches[cache->id] ? back.mask : 0u);
 }
 
+/* A table whose hits find nothing for now: what caches would show there stands in another. Written with the lock. */
+static struct { const uint16_t *ids; uint16_t *kept; size_t count; } shut;
+
+static uint16_t *entries_of(const struct kmem_cache *cache)
+{
+	size_t at = (size_t)(cache->size_ids - shut.ids);
+
+	return at < shut.count ? shut.kept + at : cache->size_ids;
+}
+
 /*
  * The entries of its sizes. Those of a part are let alone, unless that is closed: then its sizes are served as they
  * were before it. But not where it is closed because its objects are those of a sibling: then it has an id there that
@@ -79,11 +89,13 @@ static void show_sizes(struct kmem_cache *cache, bool open)
 {
 	const uint16_t closed = cache->size_part && km_front_has_out(cache) ? KM_MAP_DESC : KM_MAP_NONE;
 
+	uint16_t *ids = entries_of(cache);
+
 	for (uint32_t i = 0; i < cache->size_count; i++) {
-		uint16_t shown = km_load(&cache->size_ids[i]);
+		uint16_t shown = km_load(&ids[i]);
 
 		if (!shown || shown == cache->id || cache->size_part)
-			km_store_release(&cache->size_ids[i], open ? cache->id : closed);
+			km_store_release(&ids[i], open ? cache->id : closed);
 	}
 }
 
@@ -126,6 +138,23 @@ void km_front_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count)
 void km_front_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count)
 {
 	show_sizes_as(cache, ids, count, &cache->size_paid);
+}
+
+void km_front_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now)
+{
+	km_lock(&drain.lock);
+	km_debug(!shut.count || shut.ids == ids, "one table of sizes is shut at a time");
+	for (size_t i = 0; now != (shut.count != 0) && i < count; i++) {
+		uint16_t *from = now ? &ids[i] : &kept[i], *to = now ? &kept[i] : &ids[i];
+
+		/* Release: as where a cache shows its id first. */
+		km_store_release(to, km_load(from));
+		km_store(from, (uint16_t)KM_MAP_NONE);
+	}
+	shut.ids = ids;
+	shut.kept = kept;
+	shut.count = now ? count : 0;
+	km_unlock(&drain.lock);
 }
 
 /* Some CPUs; NULL: all. */
@@ -195,7 +224,8 @@ static void open_shelf(struct kmem_cache *cache)
 bool km_front_change_shape(struct kmem_cache *cache, const struct km_shape *from, const struct km_shape *to,
 			   bool may_wait)
 {
-	bool was = km_busy_begin(), changed = false;
+	struct km_busy_was was = km_busy_begin();
+	bool changed = false;
 
 	if (km_lock_may(&drain.lock, may_wait)) {
 		changed = km_cas_release(&cache->own, &from, to);
@@ -366,7 +396,7 @@ void km_front_resize(struct kmem_cache *cache, unsigned capacity)
 	if (!cache->shelf.slot || cache->engine->array.tune || mask == km_front_mask(cache))
 		return;
 	/* A handler that wants to drain must not wait for us. */
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	if (km_trylock(&drain.lock)) {
 		set_mask(cache, mask);
 		km_unlock(&drain.lock);

@@ -61,6 +61,8 @@ extern km_hidden bool (*km_front_fails)(const char *name, size_t bytes, gfp_t gf
  * (port/probe.h); a profile that is taken (front/profile.h). */
 enum km_probing { KM_PROBING_TRACER = 1, KM_PROBING_PROFILE = 2 };
 extern km_hidden uint32_t km_front_probing;
+/* The hooks of caches meanwhile that have no others: the shape that looks at hooks passes the probes. */
+extern km_hidden const struct km_hooks km_probe_hooks;
 /* Where a call of kmalloc's or malloc's returns to that goes the long way then; the probe takes it. */
 extern km_hidden km_tls uintptr_t km_front_site;
 km_inline void km_front_note_site(uintptr_t site)
@@ -114,6 +116,8 @@ struct km_shape {
 	/* kmalloc's, where its one cache is of an engine that serves it by size; 0 < bytes < a page. Else NULL. */
 	void *(*alloc_sized)(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node);
 	void (*free)(struct kmem_cache *cache, void *object);
+	/* The same past what lies ready on CPUs, to the object's slab; NULL: `free` goes there, or nothing else can. */
+	void (*free_past)(struct kmem_cache *cache, void *object);
 	/* objects[0, left) of n, the others were had; n of `all`. */
 	bool (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 	void (*free_bulk)(struct kmem_cache *cache, size_t n, size_t all, void **objects);
@@ -136,6 +140,10 @@ struct km_shape {
 	size_t (*recharge_bulk)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
 				void **objects);
 };
+km_inline void km_shape_free_past(const struct km_shape *shape, struct kmem_cache *cache, void *object)
+{
+	(shape->free_past ?: shape->free)(cache, object);
+}
 km_inline bool km_shape_charges(const struct km_shape *shape)
 {
 	return shape->recharge != NULL;
@@ -226,6 +234,13 @@ bool km_front_free_sized(struct kmem_cache *cache, void *object);
 unsigned km_front_take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want);
 /* The way back; the objects are not NULL. False: nothing was done. */
 bool km_front_give(struct kmem_cache *cache, void **objects, size_t n);
+
+/* Reclaim is to look at the cache again. Two CPUs that miss don't write the same line in turn. */
+km_inline void km_front_touch(struct kmem_cache *cache)
+{
+	if (km_unlikely(!km_load(&cache->touched)))
+		km_store(&cache->touched, true);
+}
 
 /* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */
 void km_front_install(struct kmem_cache *cache, void **block);
@@ -340,6 +355,10 @@ void km_front_show_sizes(struct kmem_cache *cache, uint16_t *ids, size_t count);
 void km_front_show_part(struct kmem_cache *cache, uint16_t *ids, size_t count);
 /* The same of a table whose hits look who pays, while frees put objects on the CPUs' charged blocks. */
 void km_front_show_paid(struct kmem_cache *cache, uint16_t *ids, size_t count);
+
+/* From now on hits find nothing in this table of sizes, and what caches show there is in `kept`, which had zeros; or as
+ * before. Of one table at a time. Hits that are under way may end as they began. */
+void km_front_shut_sizes(uint16_t *ids, uint16_t *kept, size_t count, bool now) km_cold;
 
 /* Is it the owner's? word: what says who pays for it, its own or its page's in km_hot.owner; NULL: more than a look. */
 km_inline bool km_front_is_owner(const struct kmem_cache *cache, const void *object, uintptr_t owner, uint64_t **word)

@@ -38,7 +38,7 @@ void (*km_front_tick)(void);
 bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
 km_tls struct obj_cgroup *km_objcg_here;
 km_tls bool km_account_here;
-bool km_charge_everything;
+uint32_t km_account_asks;
 struct obj_cgroup *km_objcg_default;
 
 bool km_front_begin_charging(struct kmem_cache *cache, gfp_t gfp)
@@ -46,7 +46,7 @@ bool km_front_begin_charging(struct kmem_cache *cache, gfp_t gfp)
 	if (!km_has_accounting() || !km_objcg_now() || km_front_busy)
 		return false;
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
-	bool busy = km_busy_begin();
+	struct km_busy_was busy = km_busy_begin();
 	bool begun = km_accounting.begin(cache, km_gfp_may_wait(gfp));
 	km_busy_end(busy);
 	km_calls_end(was);
@@ -91,6 +91,7 @@ void km_miss_defer(struct kmem_cache *cache, void *object)
 		return;
 	}
 	km_defer(cache, object);
+	km_front_touch(cache);
 }
 
 /* May p be the next of the deferred list: a free object of this cache? */
@@ -163,15 +164,14 @@ void km_front_note(struct kmem_cache *cache, unsigned points)
 
 	if (looks && km_unlikely(km_load(looks)))
 		km_store(looks, (uint8_t)0);
-	/* Once it has grown, two CPUs that miss don't write the same line. */
-	if (km_unlikely(!km_load(&cache->touched)))
-		km_store(&cache->touched, true);
-	if (km_likely(capacity >= cache->busy_capacity))
+	km_front_touch(cache);
+	unsigned busy_capacity = km_load(&cache->busy_capacity);
+	if (km_likely(capacity >= busy_capacity))
 		return;
-	km_debug(cache->busy_capacity <= cache->max_capacity, "blocks grow within the cache's bounds");
+	km_debug(busy_capacity <= cache->max_capacity, "blocks grow within the cache's bounds");
 	points += km_load(&cache->misses);
 	if (points >= GROW_POINTS) {
-		km_front_resize(cache, km_min(capacity * 2 + 2, (unsigned)cache->busy_capacity));
+		km_front_resize(cache, km_min(capacity * 2 + 2, busy_capacity));
 		points = 0;
 	}
 	km_store(&cache->misses, (uint16_t)points);
@@ -187,15 +187,17 @@ int km_miss_begin(struct kmem_cache *cache, bool may_wait)
 	return was;
 }
 
-void km_miss_end(int entry, bool may_wait, bool rarely)
+/* As km_miss_leave_quick. */
+void km_miss_end(struct kmem_cache *cache, int entry, bool may_wait, bool rarely)
 {
+	km_front_touch(cache);
 	if (may_wait && rarely)
 		km_front_tick_rarely();
 	else if (may_wait)
 		km_front_tick_now();
 	km_debug(entry != KM_NO_ENTRY && km_front_busy, "a miss that ends has begun");
 	km_calls_end(entry);
-	km_busy_end(false);
+	km_busy_end_clear();
 }
 
 /* Where there is one node every request is of it, so that request->node stays unnamed and no engine looks. */
@@ -248,8 +250,40 @@ void *km_miss_take_named(struct kmem_cache *cache, const struct km_request *requ
 	km_debug(request->node >= 0, "a node is named by its number among ours");
 	only.gfp |= __GFP_THISNODE;
 	cache->engine->take(cache, &only, &object, 1);
-	km_miss_leave_quick();
+	km_miss_leave_quick(cache);
 	return object;
+}
+
+void *km_miss_take_past(struct kmem_cache *cache, const struct km_request *request)
+{
+	void *object = NULL;
+
+	if (!request->may_wait || !km_miss_enter_quick(cache))
+		return NULL;
+	km_debug(request->gfp & __GFP_FULLEST, "what lies ready is passed by where the request says so");
+	cache->engine->take(cache, request, &object, 1);
+	km_miss_leave_quick(cache);
+	return object;
+}
+
+static void give_one(struct kmem_cache *cache, void *object)
+{
+	cache->engine->give(cache, &object, 1);
+}
+
+void km_miss_give_past(struct kmem_cache *cache, void *object)
+{
+	int saved_errno = errno;
+
+	km_debug(object, "what goes back to its slab is an object");
+	km_front_enter_thread(true);
+	if (km_miss_enter_quick(cache)) {
+		give_one(cache, object);
+		km_miss_leave_quick(cache);
+	} else {
+		km_miss_spill(cache, object, give_one);
+	}
+	errno = saved_errno;
 }
 
 void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error)

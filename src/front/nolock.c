@@ -28,7 +28,7 @@ static bool may_enter(const struct kmem_cache *cache, gfp_t gfp)
 {
 	return !(gfp & __GFP_ACCOUNT) && !cache->charge_all && !km_account_here && !cache->keeper &&
 	       !(cache->flags & (SLAB_NODUMP | SLAB_FAILSLAB)) && !km_hardening.own_addresses &&
-	       !km_front_has_out(cache) && km_plain_shape(cache) != &km_shape_watched &&
+	       !km_front_has_out(cache) && !km_shape_looks(km_plain_shape(cache)) &&
 	       km_plain_shape(cache) != &km_shape_dead;
 }
 
@@ -55,12 +55,12 @@ static void *from_engine(struct kmem_cache *cache, size_t bytes, size_t align, g
 void *km_front_alloc_nolock(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	int saved_errno = errno;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	gfp |= __GFP_NOWARN | __GFP_NOMEMALLOC;
 	void *object = bytes ? km_shape(cache)->alloc_sized(cache, bytes, align, gfp, node) :
 			       kmem_cache_alloc_node(cache, gfp, node);
-	if (!object && !was && may_enter(cache, gfp))
+	if (!object && !km_was_busy(was) && may_enter(cache, gfp))
 		object = from_engine(cache, bytes, align, gfp, node);
 	km_busy_end(was);
 	errno = object ? saved_errno : ENOMEM;
@@ -82,7 +82,7 @@ void *kmem_cache_alloc_nolock(struct kmem_cache *cache, gfp_t gfp, int node)
 
 void kmem_cache_free_nolock(struct kmem_cache *cache, void *object)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	kmem_cache_free(cache, object);
 	km_busy_end(was);

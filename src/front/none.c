@@ -27,7 +27,7 @@ static void *none_alloc_sized(struct kmem_cache *cache, size_t bytes, size_t ali
 	request.align = (uint32_t)align;
 	if (km_likely(node == NUMA_NO_NODE) && enter_alloc(cache, &request, KMEM_GFP_ODD & ~__GFP_ZERO)) {
 		object = cache->engine->alloc(cache, &request);
-		km_miss_leave_quick();
+		km_miss_leave_quick(cache);
 	}
 	return km_likely(object) ? km_miss_zeroed(cache, object, request.gfp, request.bytes) :
 				   km_miss_one(cache, request.bytes, request.align, request.gfp, node);
@@ -46,7 +46,7 @@ static void none_free(struct kmem_cache *cache, void *object)
 		return;
 	}
 	cache->engine->free(cache, object);
-	km_miss_leave_quick();
+	km_miss_leave_quick(cache);
 }
 
 /* A block that the engine refuses stays as it was: the caller finds out what it is, and says so. */
@@ -55,7 +55,7 @@ bool km_front_free_sized(struct kmem_cache *cache, void *object)
 	if (km_unlikely(km_load(&cache->shape) != &km_shape_none) || !km_miss_enter_quick(cache))
 		return false;
 	enum km_misuse what = cache->engine->sized.free(cache, object);
-	km_miss_leave_quick();
+	km_miss_leave_quick(cache);
 	return km_likely(what == KM_NO_MISUSE);
 }
 
@@ -66,7 +66,7 @@ unsigned km_front_take(struct kmem_cache *cache, const struct km_request *reques
 		return 0;
 	unsigned got = cache->engine->take(cache, request, objects, want);
 	km_debug(got <= want, "an engine gives no more than is wanted");
-	km_miss_leave_quick();
+	km_miss_leave_quick(cache);
 	return got;
 }
 
@@ -75,7 +75,7 @@ bool km_front_give(struct kmem_cache *cache, void **objects, size_t n)
 	if (km_unlikely(km_load(&cache->shape) != &km_shape_none) || !km_miss_enter_quick(cache))
 		return false;
 	km_bulk_give(cache, n, objects);
-	km_miss_leave_quick();
+	km_miss_leave_quick(cache);
 	return true;
 }
 
@@ -87,7 +87,7 @@ static bool none_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, si
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	if (enter_alloc(cache, &request, KMEM_GFP_ODD)) {
 		left = km_bulk_take(cache, &request, left, objects);
-		km_miss_leave_quick();
+		km_miss_leave_quick(cache);
 	}
 	return km_likely(!left) || km_bulk_refill(cache, gfp, left, n, objects, km_bulk_take);
 }

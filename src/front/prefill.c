@@ -266,7 +266,7 @@ static struct slab_sheaf *prefill(struct kmem_cache *cache, gfp_t gfp, size_t n)
 		sheaf = prefill_array(cache, gfp | __GFP_NOWARN, n);
 	} else if (km_miss_enter()) {
 		sheaf = prefill_block(cache, &request, n);
-		km_busy_end(false);
+		km_busy_end_clear();
 	}
 	km_calls_end(was);
 	if (km_unlikely(!sheaf))
@@ -299,7 +299,7 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, struct slab_sheaf *sh
 		km_debug(top, "a sheaf that comes back was out");
 		sheaf->top = NULL;
 		km_front_enter_thread(request.may_wait);
-		bool was = km_busy_begin();
+		struct km_busy_was was = km_busy_begin();
 		return_block(cache, &request, top);
 		km_busy_end(was);
 	} else {
@@ -317,7 +317,7 @@ static struct slab_sheaf *refill_block(struct kmem_cache *cache, gfp_t gfp, stru
 	if (!km_miss_enter())
 		return sheaf;
 	void **top = fill_or_press(cache, &request, sheaf->top, n);
-	km_busy_end(false);
+	km_busy_end_clear();
 	return sheaf_of_block(cache, top);
 }
 

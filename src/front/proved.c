@@ -162,6 +162,13 @@ km_inline void *claim(struct kmem_cache *cache, void *object)
 	return cache->parts ? km_parts_goes(cache, object) : object;
 }
 
+static void proved_free_past(struct kmem_cache *cache, void *object)
+{
+	object = claim(cache, object);
+	if (km_likely(object))
+		km_shape_free_past(cache->below, cache, object);
+}
+
 /* ------------------------------------------------------------------ many */
 
 static bool proved_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
@@ -259,7 +266,7 @@ km_hit_path void km_proved_free(struct kmem_cache *cache, void *object)
 
 const struct km_shape km_shape_proved = {
 	.alloc = proved_alloc, .free = km_proved_free,
-	.alloc_bulk = proved_alloc_bulk, .free_bulk = proved_free_bulk,
+	.free_past = proved_free_past, .alloc_bulk = proved_alloc_bulk, .free_bulk = proved_free_bulk,
 };
 
 /* A CPU's slab, found by CPU. */
@@ -275,7 +282,7 @@ static void proved_chain_free(struct kmem_cache *cache, void *object)
 
 static const struct km_shape proved_chain = {
 	.alloc = alloc_slowly, .free = proved_chain_free,
-	.alloc_bulk = proved_alloc_bulk, .free_bulk = proved_free_bulk,
+	.free_past = proved_free_past, .alloc_bulk = proved_alloc_bulk, .free_bulk = proved_free_bulk,
 };
 
 /* The other disciplines and shapes, and where hits are counted. */
@@ -288,7 +295,7 @@ static void proved_free_softly(struct kmem_cache *cache, void *object)
 
 static const struct km_shape proved_softly = {
 	.alloc = alloc_slowly, .free = proved_free_softly,
-	.alloc_bulk = proved_alloc_bulk, .free_bulk = proved_free_bulk,
+	.free_past = proved_free_past, .alloc_bulk = proved_alloc_bulk, .free_bulk = proved_free_bulk,
 };
 
 const struct km_shape *km_proved_shape(const struct kmem_cache *cache)
@@ -305,7 +312,7 @@ const struct km_shape *km_proved_shape(const struct kmem_cache *cache)
 /* Unless somebody looks closer already, or the engine does. */
 void km_front_prove(struct kmem_cache *cache)
 {
-	if (!km_hardening.live || cache->hooks || cache->checked || cache->engine->shared_pages ||
+	if (!km_hardening.live || km_is_hooked(cache) || cache->checked || cache->engine->shared_pages ||
 	    cache->engine->whole_pages)
 		return;
 	cache->live_shift = (uint8_t)km_live_shift(cache->size);

@@ -202,6 +202,16 @@ static void sampled_free(struct kmem_cache *cache, void *object)
 	pass(cache, true);
 }
 
+static void sampled_free_past(struct kmem_cache *cache, void *object)
+{
+	if (km_is_guarded(object)) {
+		sampled_free(cache, object);
+		return;
+	}
+	km_shape_free_past(km_plain_shape(cache), cache, object);
+	pass(cache, true);
+}
+
 /* Of many, one: the others are there by then, so that nothing of it has to be undone. */
 static bool sampled_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
@@ -235,5 +245,5 @@ static void sampled_free_bulk(struct kmem_cache *cache, size_t n, size_t all, vo
 
 const struct km_shape km_shape_sampled = {
 	.alloc = sampled_alloc, .alloc_sized = sampled_alloc_sized, .free = sampled_free,
-	.alloc_bulk = sampled_alloc_bulk, .free_bulk = sampled_free_bulk,
+	.free_past = sampled_free_past, .alloc_bulk = sampled_alloc_bulk, .free_bulk = sampled_free_bulk,
 };

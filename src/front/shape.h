@@ -15,7 +15,14 @@
 #define KM_MISS_TRIES 8
 
 extern km_hidden const struct km_shape km_shape_array, km_shape_array_by_cid, km_shape_chain_soft;
-extern km_hidden const struct km_shape km_shape_none, km_shape_watched, km_shape_dead, km_shape_sampled;
+extern km_hidden const struct km_shape km_shape_none, km_shape_watched, km_shape_profiled, km_shape_dead,
+	km_shape_sampled;
+
+/* Does it look at each object, as it comes or as it goes? */
+km_inline bool km_shape_looks(const struct km_shape *shape)
+{
+	return shape == &km_shape_watched || shape == &km_shape_profiled;
+}
 
 /* Another shape, of a cache that nobody pays for; the public shelf is open or closed by it. False: it has another one
  * than `from`, or not now. Nobody is made to wait in vain: may_wait, with no lock of a higher rank held. */
@@ -42,16 +49,17 @@ km_inline bool km_miss_enter_quick(struct kmem_cache *cache)
 {
 	if (km_unlikely(km_load(&cache->deferred) != NULL) || !km_miss_enter())
 		return false;
-	if (km_unlikely(!km_load(&cache->touched)))
-		km_store(&cache->touched, true);
+	km_front_touch(cache);
 	return true;
 }
 
-km_inline void km_miss_leave_quick(void)
+/* Told again: reclaim, which passes a cache that nobody has touched since, may have come by in the middle. */
+km_inline void km_miss_leave_quick(struct kmem_cache *cache)
 {
 	km_debug(km_front_busy, "an engine is entered and left with handlers kept out");
+	km_front_touch(cache);
 	km_front_tick_rarely();
-	km_busy_end(false);
+	km_busy_end_clear();
 }
 
 /*
@@ -60,7 +68,7 @@ km_inline void km_miss_leave_quick(void)
  */
 enum km_entry { KM_NO_ENTRY = -1 };
 int km_miss_begin(struct kmem_cache *cache, bool may_wait);
-void km_miss_end(int entry, bool may_wait, bool rarely);
+void km_miss_end(struct kmem_cache *cache, int entry, bool may_wait, bool rarely);
 
 /* The request's node becomes ours: `node` is the caller's, by its number to the system. False: it is a bad one, that
  * was said. The thread has a CPU from here on, where it can. */
@@ -81,6 +89,9 @@ typedef void km_spill_fn(struct kmem_cache *cache, void *object);
 void *km_miss_refill_named(struct kmem_cache *cache, const struct km_request *request, km_refill_fn *refill);
 /* The same by the shortest way; NULL: go on. */
 void *km_miss_take_named(struct kmem_cache *cache, const struct km_request *request);
+/* One object of a slab, or one back to it, past what lies ready: no miss that asks for larger blocks. NULL: go on. */
+void *km_miss_take_past(struct kmem_cache *cache, const struct km_request *request);
+void km_miss_give_past(struct kmem_cache *cache, void *object);
 
 /* One object from the engine; as long as there is none, others give back what they have ready. */
 km_inline void *km_miss_refill(struct kmem_cache *cache, const struct km_request *request, km_refill_fn *refill)
@@ -94,7 +105,7 @@ km_inline void *km_miss_refill(struct kmem_cache *cache, const struct km_request
 		do
 			object = named ? km_miss_refill_named(cache, request, refill) : refill(cache, request);
 		while (km_unlikely(!object) && request->may_wait && km_front_relieve(cache, &tries));
-		km_miss_end(entry, request->may_wait, named);
+		km_miss_end(cache, entry, request->may_wait, named);
 	}
 	return km_likely(object) ? km_miss_zeroed(cache, object, request->gfp, request->bytes) :
 				   km_miss_failed(cache, request);
@@ -113,7 +124,7 @@ km_inline void km_miss_spill(struct kmem_cache *cache, void *object, km_spill_fn
 		return;
 	}
 	spill(cache, object);
-	km_miss_end(entry, true, false);
+	km_miss_end(cache, entry, true, false);
 }
 
 /* ---- many: objects[0, left) of n are to be had or freed, the others are done. */
@@ -131,7 +142,7 @@ void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bul
 /* Each object wants more than to be had: it is served as one. */
 km_inline bool km_bulk_is_odd(gfp_t gfp)
 {
-	return km_unlikely(gfp & (__GFP_ZERO | ~__GFP_BITS_MASK));
+	return km_unlikely(gfp & (__GFP_ZERO | __GFP_FULLEST | ~__GFP_BITS_MASK));
 }
 bool km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all, void **objects);

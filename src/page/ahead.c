@@ -138,6 +138,56 @@ bool km_ahead_reserve(long pages)
 	return false;
 }
 
+/* Free pages are taken, touched and given back: they are the first that are taken then. */
+#define LEAST_PIECE	16u
+static bool touch_free_pages(size_t pages, uint32_t live_shift)
+{
+	size_t piece = STEP_PAGES;
+	struct km_list taken;
+	bool done = true;
+
+	km_list_init(&taken);
+	while (pages && done) {
+		size_t count = km_min(pages, piece);
+		struct km_page *page = km_pages_alloc_exact(count, 0, NUMA_NO_NODE, true, NULL);
+
+		done = page || piece > LEAST_PIECE;
+		if (!page) {
+			piece /= 2;
+			continue;
+		}
+		page->pages = count;
+		km_list_add_tail(&page->list, &taken);
+		done = !km_pages_fault_in(page, count, live_shift);
+		pages -= count;
+	}
+	km_list_for_each_safe(entry, &taken) {
+		struct km_page *page = km_container_of(entry, struct km_page, list);
+
+		km_list_del(entry);
+		km_pages_free_exact(page, page->pages);
+	}
+	return done;
+}
+
+bool km_ahead_fault_in(long more, size_t meta_bytes, uint32_t live_shift)
+{
+	if (!km_ahead_reserve(more))
+		return false;
+	size_t pages = km_pages_reserve(more);
+	/* Of all caches: what is resident is whose it comes to be. */
+	bool resident = !meta_bytes || (km_meta_ahead(meta_bytes) && km_meta_fault_in(meta_bytes) &&
+					touch_free_pages(pages, live_shift));
+
+	/* Fewer pages than before: what was reserved for those holds. */
+	if (resident || more < 0)
+		return true;
+	/* Not by a call of km_ahead_reserve, which may be refused. */
+	km_pages_reserve(-more);
+	km_sub(&ahead.reserved, (size_t)more);
+	return false;
+}
+
 void km_ahead_fork_child(void)
 {
 	ahead.busy = 0;

@@ -15,6 +15,9 @@ void km_ahead_top_up(void);
 /* So many pages more (or fewer) are to be free at all times; more are committed now. False: the system refused, and
  * nothing is changed. */
 bool km_ahead_reserve(long pages);
+/* The same, and all that were asked for so are made resident; and so many bytes of our own memory, 0: nothing is. They
+ * are used before others, and stay resident where they are free again. */
+bool km_ahead_fault_in(long more, size_t meta_bytes, uint32_t live_shift);
 /* Pages that should be free. */
 size_t km_ahead_level(void);
 void km_ahead_fork_child(void);

@@ -534,6 +534,30 @@ void km_map_set(struct km_page *page, size_t count, uint16_t value)
 		km_store(&range->map[index + i], value);
 }
 
+/* The system's pages that a piece of an array lies in. */
+static int fault_in(const void *array, size_t bytes)
+{
+	uintptr_t unit = km_os_page_bytes(), first = km_align_down((uintptr_t)array, unit);
+
+	return km_os_fault_in((void *)first, km_align_up((uintptr_t)array + bytes, unit) - first);
+}
+
+int km_pages_fault_in(struct km_page *page, size_t count, uint32_t live_shift)
+{
+	const struct km_range *range = km_range_of_page(page);
+	size_t index = (size_t)(page - range->page);
+
+	km_debug(index + count <= range->ready, "what is made resident is committed");
+	int result = fault_in(km_page_address(page), count << KM_PAGE_SHIFT) ?:
+		     fault_in(page, count * sizeof(*page)) ?:
+		     fault_in(&range->map[index], count * sizeof(*range->map)) ?:
+		     fault_in(&range->owner[index], count * sizeof(*range->owner));
+	if (result || !live_shift || !range->live[live_shift - KM_LIVE_LOW])
+		return result;
+	const unsigned each = KM_PAGE_SHIFT - live_shift;
+	return fault_in(range->live[live_shift - KM_LIVE_LOW] + (index << each), count << each);
+}
+
 static struct km_zone *zone_of_page(const struct km_page *page)
 {
 	const struct km_range *range = km_range_of_page(page);

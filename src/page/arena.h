@@ -171,6 +171,12 @@ void km_page_pin(const struct km_page *page);
 size_t km_pages_swing(void);
 /* More dirty memory than a quarter of what is used and a floor, and a swing? */
 bool km_pages_too_dirty(void);
+/* Make pages that are in use resident, and what is written to when they become slabs: their descriptors, and so on;
+ * with a shift also the bytes by which frees are proved. 0 or -errno. */
+int km_pages_fault_in(struct km_page *page, size_t count, uint32_t live_shift);
+/* So many pages more, or fewer, that are free and resident stay so. How many that is in all, with those that serve
+ * nobody where slabs are aligned. */
+size_t km_pages_reserve(long pages);
 /* So many of the pages in use may lie ready on CPUs, and are as good as dirty: the bound is lower by them.
  * The caller holds a lock from before it counts them. */
 void km_pages_set_ready(size_t pages);

@@ -41,15 +41,15 @@ static struct {
 } big = { .lock = KM_LOCK_INIT(KM_RANK_BIG) };
 
 /* A handler that strikes under the lock must find the thread busy, whoever called: returns what to give back. */
-static bool lock_table(void)
+static struct km_busy_was lock_table(void)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_lock(&big.lock);
 	return was;
 }
 
-static void unlock_table(bool was)
+static void unlock_table(struct km_busy_was was)
 {
 	km_debug(big.used == big.blocks, "the table holds exactly the blocks that users own");
 	km_debug(big.used + big.deleted <= big.slots, "no slot is counted twice");
@@ -202,7 +202,7 @@ static void offer_kept(void)
 
 void km_big_offer(void)
 {
-	bool was = lock_table();
+	struct km_busy_was was = lock_table();
 	struct kept *kept = big.kept, *next;
 	big.kept = NULL;
 	km_store(&big.kept_bytes, (size_t)0);
@@ -348,7 +348,7 @@ size_t km_big_purge(unsigned decay_ms)
 	/* No lock where there never was such a block, as mostly. */
 	if (!km_load(&big.table))
 		return 0;
-	bool was = lock_table();
+	struct km_busy_was was = lock_table();
 	km_parked_fade(big.bytes, !decay_ms);
 	size_t bytes = shed(false, decay_ms);
 	unlock_table(was);
@@ -401,7 +401,7 @@ void *km_big_alloc(size_t bytes, size_t align, bool *zero)
 	bytes = km_align_up(bytes, KM_PAGE_SIZE);
 	if (!bytes)
 		return NULL;
-	bool was = lock_table();
+	struct km_busy_was was = lock_table();
 	void *p = get(bytes, km_max(align, KM_PAGE_SIZE), &region, zero);
 	/* Now: others may have come while it was got. */
 	if (p && reserve_entry()) {
@@ -427,7 +427,7 @@ static size_t bytes_of(const void *p)
 
 size_t km_big_bytes(const void *p)
 {
-	bool was = lock_table();
+	struct km_busy_was was = lock_table();
 	size_t bytes = bytes_of(p);
 	unlock_table(was);
 	return bytes;
@@ -444,7 +444,7 @@ size_t km_big_try_bytes(const void *p)
 
 bool km_big_free(const void *p)
 {
-	bool was = lock_table();
+	struct km_busy_was was = lock_table();
 	struct km_big_entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
 	if (entry) {
 		struct km_big_entry gone = *entry;
@@ -482,7 +482,7 @@ static void *resize(struct km_big_entry *entry, size_t bytes)
 void *km_big_resize(void *p, size_t bytes)
 {
 	bytes = km_align_up(bytes, KM_PAGE_SIZE);
-	bool was = lock_table();
+	struct km_busy_was was = lock_table();
 	struct km_big_entry *entry = find((uintptr_t)p);
 	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
 	/* The blocks that lie ready may be what is missing. Others may have come meanwhile. */
@@ -505,7 +505,7 @@ void *km_big_resize(void *p, size_t bytes)
 
 uint64_t km_big_owner(const void *p)
 {
-	bool was = lock_table();
+	struct km_busy_was was = lock_table();
 	struct km_big_entry *entry = (uintptr_t)p > DELETED ? find((uintptr_t)p) : NULL;
 	uint64_t owner = entry ? entry->owner : 0;
 	unlock_table(was);
@@ -514,7 +514,7 @@ uint64_t km_big_owner(const void *p)
 
 void km_big_set_owner(const void *p, uint64_t owner)
 {
-	bool was = lock_table();
+	struct km_busy_was was = lock_table();
 	struct km_big_entry *entry = find((uintptr_t)p);
 	if (entry)
 		entry->owner = owner;
@@ -523,7 +523,7 @@ void km_big_set_owner(const void *p, uint64_t owner)
 
 uint32_t km_big_search(void)
 {
-	bool was = lock_table();
+	struct km_busy_was was = lock_table();
 	uint32_t search = ++big.searches;
 	unlock_table(was);
 	return search;
@@ -546,7 +546,7 @@ static void *find_next(uint64_t owner, uint32_t search, size_t *from)
 /* A new table has its entries elsewhere: at the end all of it is looked through. */
 void *km_big_next(uint64_t owner, uint32_t search, size_t *from)
 {
-	bool was = lock_table();
+	struct km_busy_was was = lock_table();
 	void *found = find_next(owner, search, from);
 	if (!found) {
 		*from = 0;
@@ -560,7 +560,7 @@ bool km_big_inside(const void *p)
 {
 	bool inside = false;
 
-	bool was = lock_table();
+	struct km_busy_was was = lock_table();
 	for (size_t i = 0; i < big.slots && !inside; i++)
 		inside = big.table[i].start > DELETED &&
 			 (uintptr_t)p - big.table[i].start < big.table[i].bytes;

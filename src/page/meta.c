@@ -65,7 +65,7 @@ static void note_span(const char *start, size_t bytes)
 
 void km_meta_note_span(const void *start, size_t bytes)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_lock(&meta.lock);
 	note_span(start, bytes);
@@ -225,7 +225,7 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 
 	if (shift > MAX_SHIFT)
 		return NULL;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	if (km_lock_may(&meta.lock, may_wait)) {
 		p = meta.free[shift];
 		if (p) {
@@ -246,7 +246,7 @@ void *km_meta_alloc(size_t bytes, bool may_wait)
 
 bool km_meta_ahead(size_t bytes)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_lock(&meta.lock);
 	bool ready = meta.at && (size_t)(meta.committed - meta.at) >= bytes;
@@ -264,6 +264,39 @@ bool km_meta_ahead(size_t bytes)
 	return ready;
 }
 
+/* Pages that went back are the first that are taken; they count as such until then. Returns how many are not enough;
+ * SIZE_MAX: the system refuses. Lock held. */
+static size_t fault_in_gone(size_t pages)
+{
+	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT, all = (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT;
+
+	for (size_t page = 0, found = 0; pages && found < meta.gone_pages && page < all; page += unit) {
+		if (!is_gone(page))
+			continue;
+		if (km_os_fault_in(meta.base + (page << KM_PAGE_SHIFT), unit << KM_PAGE_SHIFT))
+			return SIZE_MAX;
+		found += unit;
+		pages -= km_min(pages, unit);
+	}
+	return pages;
+}
+
+bool km_meta_fault_in(size_t bytes)
+{
+	struct km_busy_was was = km_busy_begin();
+
+	km_lock(&meta.lock);
+	char *first = (char *)km_align_down((uintptr_t)meta.at, km_os_page_bytes());
+	size_t most = (size_t)(meta.committed - first), pages = km_align_up(bytes, KM_PAGE_SIZE) >> KM_PAGE_SHIFT;
+	km_debug(first <= meta.committed, "what is not used yet is committed");
+	pages = fault_in_gone(pages);
+	bool done = pages != SIZE_MAX && (!most || !pages ||
+		    !km_os_fault_in(first, km_min(km_align_up(pages << KM_PAGE_SHIFT, km_os_page_bytes()), most)));
+	km_unlock(&meta.lock);
+	km_busy_end(was);
+	return done;
+}
+
 void km_meta_free(void *p, size_t bytes)
 {
 	unsigned shift = shift_of(bytes);
@@ -275,7 +308,7 @@ void km_meta_free(void *p, size_t bytes)
 		km_late_piece(p, bytes);
 		return;
 	}
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_lock(&meta.lock);
 	push(p, shift);
 	meta.freed += (size_t)1 << shift;
@@ -459,7 +492,7 @@ void km_meta_trim(bool always)
 	size_t chosen = TRIM_PAGES;
 
 	while (chosen == TRIM_PAGES) {
-		bool was = km_busy_begin();
+		struct km_busy_was was = km_busy_begin();
 
 		chosen = 0;
 		km_lock(&meta.lock);

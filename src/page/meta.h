@@ -23,6 +23,8 @@ void km_meta_free_spread(void *p, size_t bytes);
 /* So many bytes are committed and not yet cut off, for requests that may not wait, unless the range ends. False: the
  * system refuses. */
 bool km_meta_ahead(size_t bytes);
+/* So many of those bytes are resident from then on. False: the system refuses. */
+bool km_meta_fault_in(size_t bytes);
 /* Pages of it that are free as a whole go back to the system: if there may be many, or `always`. It takes time by free
  * pieces, some with the lock held. */
 void km_meta_trim(bool always);

@@ -121,6 +121,8 @@ static struct km_page *take_span(const char *name, unsigned order, int node)
 	struct owner *owner = find_or_make(name);
 	for (size_t i = slab; owner && i < last; i += slab) {
 		km_debug(page[i].type == KM_PAGE_NONE, "pages that wait for their name are nothing meanwhile");
+		/* Only the first page of what is handed out says whose memory it is. */
+		page[i].node = page->node;
 		km_list_add_tail(&page[i].list, &owner->free[order]);
 	}
 	km_unlock_quick(&lock);

@@ -30,13 +30,29 @@ size_t km_pages_used(void)
 	return pages;
 }
 
+/* Slabs begin where they are aligned: some pages of a piece serve nobody. */
+static size_t staying(void)
+{
+	size_t pages = km_load(&km_arena.reserved_pages);
+
+	return pages ? pages + pages / 64 + 64 : 0;
+}
+
+/* But for those that stay. */
 static size_t pages_dirty(void)
 {
 	size_t pages = 0;
 
 	for (unsigned i = 0; i < km_node_count; i++)
 		pages += km_load(&km_arena.zone[i].pages.dirty_pages);
-	return pages;
+	return pages - km_min(staying(), pages);
+}
+
+size_t km_pages_reserve(long more)
+{
+	km_add(&km_arena.reserved_pages, (size_t)more);
+	km_debug((long)km_load(&km_arena.reserved_pages) >= 0, "no more pages are free to go than were to stay");
+	return staying();
 }
 
 /* A quarter of what is in use, and a floor; what may lie ready on CPUs is a part of it, up to a half. */
@@ -144,6 +160,19 @@ struct span {
 	size_t first, end;
 };
 
+/* No more of its resident pages than may go. */
+static struct span cut(const struct km_range *range, struct span span, size_t most)
+{
+	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
+
+	if (km_likely(km_bits_count(range->dirty, span.first, span.end - span.first) <= most))
+		return span;
+	while (!km_bits_count(range->dirty, span.first, unit))
+		span.first += unit;
+	span.end = km_min(span.end, span.first + km_align_down(most, unit));
+	return span;
+}
+
 static struct span span_of(const struct km_range *range, const struct km_page *run)
 {
 	size_t first = (size_t)(run - range->page), end = first + run->run;
@@ -195,8 +224,9 @@ static struct km_page *take_old(struct km_zone *zone, uint32_t now, unsigned dec
 /* One run, while who forks or needs pages waits. How many of its pages were given back; 0: there is none. */
 static size_t purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms)
 {
+	size_t most = pages_dirty();
 	km_lock(&zone->lock);
-	struct km_page *run = take_old(zone, now, decay_ms);
+	struct km_page *run = most ? take_old(zone, now, decay_ms) : NULL;
 	km_unlock(&zone->lock);
 	if (!run) {
 		if (km_os_page_bytes() > KM_PAGE_SIZE && !decay_ms)
@@ -205,9 +235,9 @@ static size_t purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms)
 	}
 	struct km_range *range = km_range_of_page(run);
 	size_t first = (size_t)(run - range->page), end = first + run->run;
-	struct span span = span_of(range, run);
+	struct span span = cut(range, span_of(range, run), most);
 	size_t given = km_bits_count(range->dirty, span.first, span.end - span.first);
-	bool gone = !km_os_purge(range->base + (span.first << KM_PAGE_SHIFT),
+	bool gone = span.end > span.first && !km_os_purge(range->base + (span.first << KM_PAGE_SHIFT),
 				 (span.end - span.first) << KM_PAGE_SHIFT);
 
 	km_lock(&zone->lock);

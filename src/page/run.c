@@ -203,16 +203,36 @@ km_cold static void miss_trimmed(struct km_zone *zone, size_t pages)
 	km_bump(&zone->missed, again);
 }
 
-struct km_page *km_run_take(struct km_zone *zone, struct km_page *run, size_t count, unsigned order, bool may_call,
-			    bool *zero)
+/* Where `count` pages of the run [start, end), aligned so, begin. Whoever reserved what is resident wants that, where
+ * only a part of the run is: from the first such page on, if as many are left. */
+static size_t place_in(const struct km_range *range, const struct km_page *run, size_t start, size_t end, size_t count,
+		       size_t align)
+{
+	if (km_likely(!km_load(&km_arena.reserved_pages)) || !run->dirty || run->dirty == run->run)
+		return km_align_up(start, align);
+	for (size_t word = start / 64; word * 64 < end; word++) {
+		uint64_t bits = range->dirty[word] & (word == start / 64 ? UINT64_MAX << start % 64 : UINT64_MAX);
+
+		if (!bits)
+			continue;
+		size_t first = km_align_up(word * 64 + (unsigned)__builtin_ctzll(bits), align);
+		if (first + count <= end)
+			return first;
+		break;
+	}
+	return km_align_up(start, align);
+}
+
+/* Those from page `first` of its range on. */
+static struct km_page *take_from(struct km_zone *zone, struct km_page *run, size_t first, size_t count, bool may_call,
+				 bool *zero)
 {
 	struct km_range *range = km_range_of_page(run);
-	size_t start = (size_t)(run - range->page), end = start + run->run;
-	size_t first = km_align_up(start, (size_t)1 << order), after = first + count;
+	size_t start = (size_t)(run - range->page), end = start + run->run, after = first + count;
 	size_t taken = dirty_of(range, run, first, count), before, dirty = run->dirty;
 	uint32_t freed_ms = run->freed_ms;
 
-	km_debug(after <= end, "the pages that are taken lie in the run");
+	km_debug(first >= start && after <= end, "the pages that are taken lie in the run");
 
 	unlink_run(zone, run);
 	if (count <= KM_SMALL_PAGES)
@@ -242,6 +262,16 @@ struct km_page *km_run_take(struct km_zone *zone, struct km_page *run, size_t co
 	if (zero)
 		*zero = !taken;
 	return &range->page[first];
+}
+
+struct km_page *km_run_take(struct km_zone *zone, struct km_page *run, size_t count, unsigned order, bool may_call,
+			    bool *zero)
+{
+	const struct km_range *range = km_range_of_page(run);
+	size_t start = (size_t)(run - range->page);
+
+	return take_from(zone, run, place_in(range, run, start, start + run->run, count, (size_t)1 << order), count,
+			 may_call, zero);
 }
 
 /* ------------------------------------------------------------------ putting back */
@@ -334,7 +364,7 @@ bool km_run_extend(struct km_zone *zone, struct km_range *range, size_t index, s
 
 	if (!run || run->run < count)
 		return false;
-	km_run_take(zone, run, count, 0, false, zero);
+	take_from(zone, run, index, count, false, zero);
 	return true;
 }
 

@@ -45,6 +45,7 @@ struct km_arena {
 	size_t ready_pages;		/* in use, as far as this floor knows, and may lie ready on CPUs */
 	size_t empty_pages;		/* the same, and may lie in empty slabs that are kept */
 	size_t kept_pages;		/* dirty when the system could last not take them back */
+	size_t reserved_pages;		/* free and resident, so many, they stay so: who reserved them may come */
 	bool huge;
 	unsigned decay_ms;
 	struct km_zone zone[KM_MAX_NODES];

@@ -73,15 +73,28 @@ __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(v
 /*
  * The area that sequences write to where nobody is registered: its CPU is 0, whose shelves are closed then. The hot
  * path may run before any constructor (the dynamic loader calls malloc), so km_rseq must be right before that:
- * relocating the library runs the resolver of this ifunc, which exists for nothing else.
+ * relocating the library runs the resolver of this ifunc, which exists for nothing else. A static program is relocated
+ * before there is a thread pointer, which points to itself on x86-64: the linker knows the offset without it.
  */
-static km_tls struct rseq_area dummy;
+km_tls struct rseq_area km_dummy_area;
 intptr_t km_rseq, km_thread_rseq;
+
+__attribute__((no_sanitize("address", "undefined"))) static void find_dummy(void)
+{
+#ifdef __x86_64__
+	intptr_t offset;
+
+	__asm__("movq km_dummy_area@gottpoff(%%rip), %0" : "=r"(offset));
+	km_rseq = km_thread_rseq = offset;
+#else
+	km_rseq = km_thread_rseq = offset_of(&km_dummy_area);
+#endif
+}
 
 void km_percpu_early(void)
 {
 	if (!km_rseq)
-		km_rseq = km_thread_rseq = offset_of(&dummy);
+		find_dummy();
 }
 
 #if defined(KMEM_HAVE_RSEQ) && defined(__GLIBC__)
@@ -91,7 +104,7 @@ static void nothing(void)
 
 __attribute__((no_sanitize("address", "undefined"), used)) static void (*resolve(void))(void)
 {
-	km_rseq = km_thread_rseq = offset_of(&dummy);
+	find_dummy();
 	return nothing;
 }
 
@@ -277,7 +290,7 @@ static bool find_rseq(bool forced km_unused)
 /* Sequences of all kinds find a dummy's CPU 0. */
 static void go_by_dummy(void)
 {
-	km_rseq = km_thread_rseq = offset_of(&dummy);
+	find_dummy();
 	km_percpu.index = KM_INDEX_NONE;
 }
 

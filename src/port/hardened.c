@@ -60,7 +60,10 @@ void km_hardening_start(void)
 uint32_t km_random_of(uint64_t number, uint32_t bound)
 {
 	km_debug(bound, "a number is drawn out of some");
-	const uint64_t secret = km_hardening.secret, folded = fold(number ^ secret, secret + 0x8ebc6af09c88c6e3ull);
+	const uint64_t secret = km_hardening.secret;
+	/* Twice: one product of numbers that are equally far apart goes in equal steps, and some secrets make it meet
+	 * the same few again and again. */
+	const uint64_t folded = fold(fold(number ^ secret, secret + 0x8ebc6af09c88c6e3ull), 0x589965cc75374cc3ull);
 
 	return (uint32_t)((folded & UINT32_MAX) * bound >> 32);
 }

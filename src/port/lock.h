@@ -74,24 +74,41 @@ enum km_busy {
 	KM_BUSY_IN_VERB,	/* all it holds is the lock of a CPU's slot (visit.h): it may fork as anybody */
 };
 
-void km_busy_check(void);
-km_inline uint8_t km_busy_begin(void)
+/* The flag as km_busy_begin found it. It is no number: the compiler refuses a place that would keep one bit of it. */
+struct km_busy_was {
+	uint8_t busy;		/* enum km_busy */
+};
+
+/* A caller of ours had the flag set, whichever: for this call handlers were kept out already. */
+km_inline bool km_was_busy(struct km_busy_was was)
 {
-	uint8_t was = km_front_busy;
+	return was.busy != KM_BUSY_NOT;
+}
+
+void km_busy_check(void);
+km_inline struct km_busy_was km_busy_begin(void)
+{
+	struct km_busy_was was = { km_front_busy };
 
 	km_front_busy = KM_BUSY;
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
 	return was;
 }
 
-km_inline void km_busy_end(uint8_t was)
+km_inline void km_busy_end(struct km_busy_was was)
 {
 #ifdef KM_DEBUG
-	if (!was)
+	if (!km_was_busy(was))
 		km_busy_check();
 #endif
 	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	km_front_busy = was;
+	km_front_busy = was.busy;
+}
+
+/* The end of a km_busy_begin that found the flag clear, as its caller knows. */
+km_inline void km_busy_end_clear(void)
+{
+	km_busy_end((struct km_busy_was) { KM_BUSY_NOT });
 }
 
 /*

@@ -42,6 +42,8 @@ void km_os_unlock(void *p, size_t bytes);
 int km_os_dump(void *p, size_t bytes, bool dumped);
 /* Give the pages back; the range stays accessible and reads as zeros if 0 is returned. */
 int km_os_purge(void *p, size_t bytes);
+/* Make a committed range resident now, whatever it holds: 0 or -errno, and then some of it may be. */
+int km_os_fault_in(void *p, size_t bytes);
 /*
  * Make a committed range that nobody has touched resident now, by huge pages where the system has some, and only now:
  * where its background collapsing may find it later, what was given back in small pieces comes back resident. False:
@@ -140,9 +142,20 @@ bool km_os_same_opening(int a, int b);
 int km_os_duplicate(int fd, int least);
 /* Write all of it to a descriptor; 0 or -errno. */
 int km_os_write(int fd, const void *bytes, size_t count);
+/* The same without a signal: -EPIPE of a pipe or socket that nobody reads, -EFBIG past RLIMIT_FSIZE, which files in
+ * memory have too. After km_os_shut as the other one. */
+int km_os_write_no_signal(int fd, const void *bytes, size_t count);
 /* A descriptor that is readable after something was added to it: itself or -errno. Adding never waits. */
 int km_os_eventfd(void);
 void km_os_event_add(int fd, uint64_t count);
+/* A name that others connect to (Linux' abstract sockets), by a descriptor from `least` on that does not wait; one who
+ * has connected, and of which user that is; a descriptor is sent there, with a byte, or the byte alone where it is
+ * negative; a file in memory can be changed by nobody any more. Each -errno where not. After km_os_shut there are
+ * none. */
+int km_os_listen(const char *name, int least);
+int km_os_accept(int fd, unsigned *user);
+int km_os_hand_over(int to, int fd);
+int km_os_seal(int fd);
 int km_os_open_truncated(const char *path);
 void km_os_close(int fd);
 /* A file in memory: its descriptor, or -errno. All that it has goes to `out`: through the program `command`, with one

@@ -34,7 +34,7 @@ int km_os_memory_file(const char *name)
 {
 	if (km_os_is_shut() || (km_os_fault && km_os_fault("memory file")))
 		return -EPERM;
-	return (int)CALL(SYS_memfd_create, name, 1u);		/* MFD_CLOEXEC */
+	return (int)CALL(SYS_memfd_create, name, 3u);	/* MFD_CLOEXEC, MFD_ALLOW_SEALING */
 }
 
 int km_os_copy(int in, int out)

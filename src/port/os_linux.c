@@ -135,16 +135,21 @@ static int protect(void *p, size_t bytes, int protection)
 	return result;
 }
 
+static int advise(void *p, size_t bytes, int advice)
+{
+	int result;
+
+	KEEP_ERRNO(result, madvise(p, bytes, advice));
+	return result;
+}
+
 static int commit(void *p, size_t bytes, const char *call)
 {
 	if (fault(call))
 		return -ENOMEM;
 	int result = protect(p, bytes, PROT_READ | PROT_WRITE);
-	if (!result) {
-		int ignored;
-		KEEP_ERRNO(ignored, madvise(p, bytes, MADV_DODUMP));
-		(void)ignored;
-	}
+	if (!result)
+		advise(p, bytes, MADV_DODUMP);
 	return result;
 }
 
@@ -169,11 +174,8 @@ int km_os_commit_readonly(void *p, size_t bytes)
 	if (fault("commit_readonly"))
 		return -ENOMEM;
 	int result = protect(p, bytes, PROT_READ);
-	if (!result) {
-		int ignored;
-		KEEP_ERRNO(ignored, madvise(p, bytes, MADV_HUGEPAGE));
-		(void)ignored;
-	}
+	if (!result)
+		advise(p, bytes, MADV_HUGEPAGE);
 	return result;
 }
 
@@ -204,7 +206,7 @@ int km_os_renew(void *p, size_t bytes)
 	int result = fault("renew") ? -ENOMEM : 0;
 
 	for (unsigned i = 0; !result && i < km_array_count(advice); i++)
-		KEEP_ERRNO(result, madvise(p, bytes, advice[i]));
+		result = advise(p, bytes, advice[i]);
 	return result ?: find_lock(p, bytes);
 }
 
@@ -218,23 +220,13 @@ void km_os_unlock(void *p, size_t bytes)
 
 int km_os_dump(void *p, size_t bytes, bool dumped)
 {
-	int result;
-
-	if (km_os_is_shut() || fault("dump"))
-		return -ENOMEM;
-	KEEP_ERRNO(result, madvise(p, bytes, dumped ? MADV_DODUMP : MADV_DONTDUMP));
-	return result;
+	return km_os_is_shut() || fault("dump") ? -ENOMEM : advise(p, bytes, dumped ? MADV_DODUMP : MADV_DONTDUMP);
 }
 
 int km_os_purge(void *p, size_t bytes)
 {
-	int result;
-
 	km_debug(!((uintptr_t)p & (km_os_page_bytes() - 1)) && bytes, "memory goes back by the system's page");
-	if (fault("purge"))
-		return -ENOMEM;
-	KEEP_ERRNO(result, madvise(p, bytes, MADV_DONTNEED));
-	return result;
+	return fault("purge") ? -ENOMEM : advise(p, bytes, MADV_DONTNEED);
 }
 
 /* Linux 5.14. */
@@ -242,24 +234,32 @@ int km_os_purge(void *p, size_t bytes)
 #define MADV_POPULATE_WRITE	23
 #endif
 
+/* Before Linux 5.14: an access to each page, which changes nothing where others write. */
+int km_os_fault_in(void *p, size_t bytes)
+{
+	int result = fault("fault in") ? -ENOMEM : advise(p, bytes, MADV_POPULATE_WRITE);
+
+	for (size_t at = 0; result == -EINVAL && at < bytes; at += KM_PAGE_SIZE)
+		km_add((char *)p + at, (char)0);
+	return result == -EINVAL ? 0 : result;
+}
+
 bool km_os_huge(void *p, size_t bytes)
 {
-	int result, ignored, off = 0;
+	int off = 0;
 
 	/* Switched off, small pages would come in its place. 3 says: but for those that are asked for (Linux 6.18). */
 	if (!km_os_is_shut())
 		KEEP_ERRNO(off, prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0));
 	if (fault("huge") || off == 1)
 		return false;
-	KEEP_ERRNO(result, madvise(p, bytes, MADV_HUGEPAGE));
-	if (result)
+	if (advise(p, bytes, MADV_HUGEPAGE))
 		return false;
-	KEEP_ERRNO(result, madvise(p, bytes, MADV_POPULATE_WRITE));
 	/* Before Linux 5.14: a store for each page, or for each huge one. */
-	for (size_t at = 0; result && at < bytes; at += KM_PAGE_SIZE)
-		*(volatile char *)((char *)p + at) = 0;
-	KEEP_ERRNO(ignored, madvise(p, bytes, MADV_NOHUGEPAGE));
-	(void)ignored;
+	if (advise(p, bytes, MADV_POPULATE_WRITE))
+		for (size_t at = 0; at < bytes; at += KM_PAGE_SIZE)
+			*(volatile char *)((char *)p + at) = 0;
+	advise(p, bytes, MADV_NOHUGEPAGE);
 	return true;
 }
 

@@ -34,8 +34,7 @@ km_inline void *km_rseq_owned_pop(const struct kmem_shelf *shelf, char *base, in
 		"movq (%[area], %[top]), %[area]\n\t"
 		"testq %[area], %[area]\n\t"
 		"jz %l[miss]\n\t"
-		"addq $8, %[top]\n\t"
-		"movq %[top], (%[slot])\n"
+		KMEM_RSEQ_UP
 		KMEM_RSEQ_END("miss")
 		: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)
 		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner)
@@ -62,8 +61,7 @@ km_inline bool km_rseq_owned_push(const struct kmem_shelf *shelf, char *base, in
 		"testl %k[top], %[mask]\n\t"
 		"jz %l[miss]\n\t"
 		"movq %[object], -8(%[area], %[top])\n\t"
-		"subq $8, %[top]\n\t"
-		"movq %[top], (%[slot])\n"
+		KMEM_RSEQ_DOWN
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
 		: [shelf] "m"(shelf->shelf), [base] "rm"(base), [rs] "r"(rseq), [owner] "r"(owner),

@@ -58,8 +58,7 @@ km_inline void *km_rseq_pop_id(const uint16_t *ids, size_t step, char *base, int
 		"movq (%[area], %[top]), %[area]\n\t"
 		"testq %[area], %[area]\n\t"
 		"jz %l[miss]\n\t"
-		"addq $8, %[top]\n\t"
-		"movq %[top], (%[slot])\n"
+		KMEM_RSEQ_UP
 		KMEM_RSEQ_END("miss")
 		: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top)
 		: [ids] "r"(ids), [step] "r"(step), [base] "rm"(base), [rs] "r"(rseq)
@@ -108,8 +107,7 @@ miss:
                                                                                                    \
 		__asm__ volatile goto(                                                             \
 			KM_RSEQ_NEAR_BEGIN(ids)                                                    \
-			"addq $8, %[top]\n\t"                                                      \
-			"movq %[top], (%[slot])\n"                                                 \
+			KMEM_RSEQ_UP                                                               \
 			KMEM_RSEQ_END("miss")                                                      \
 			: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top), [near] "=&r"(near) \
 			: [step] "r"(step), [base] "m"(km_hot.percpu), [rs] "r"(km_rseq)           \
@@ -176,8 +174,7 @@ km_inline bool km_rseq_push_id(const uint32_t *mask, uintptr_t id, char *base, i
 		"testl %k[top], %k[open]\n\t"
 		"jz %l[miss]\n\t"
 		"movq %[object], -8(%[area], %[top])\n\t"
-		"subq $8, %[top]\n\t"
-		"movq %[top], (%[slot])\n"
+		KMEM_RSEQ_DOWN
 		KMEM_RSEQ_END("miss")
 		: [area] "=&r"(area), [top] "=&r"(top), [open] "=&r"(open), [slot] "+&r"(id)
 		: [mask] "m"(*mask), [base] "rm"(base), [rs] "r"(rseq), [object] "r"(object)
@@ -188,6 +185,13 @@ miss:
 	KMEM_RSEQ_MISSED;
 	return false;
 }
+
+/* KMEM_RSEQ_DOWN where [top] is what the word is to be. */
+#if KMEM_RSEQ_WHOLE
+#define KM_RSEQ_DOWN_TO_TOP "subq $8, (%[slot])\n"
+#else
+#define KM_RSEQ_DOWN_TO_TOP "movq %[top], (%[slot])\n"
+#endif
 
 /*
  * The same of an object whose id is looked up first, and its address proved: km_id_of, km_id_valid. An address that is
@@ -220,7 +224,7 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 		"testl %k[map], %k[rest]\n\t"
 		"jz %l[miss]\n\t"
 		"movq %[object], (%[area], %[top])\n\t"
-		"movq %[top], (%[slot])\n"
+		KM_RSEQ_DOWN_TO_TOP
 		KMEM_RSEQ_END("miss")
 		: [index] "=&a"(index), [rest] "+&c"(rest), [map] "+&d"(map), [area] "=&r"(area), [slot] "=&r"(slot),
 		  [top] "=&r"(top)

@@ -16,6 +16,7 @@
 #include "profile.h"
 #include "sibling.h"
 #include "switch.h"
+#include "written.h"
 
 extern struct r_debug _r_debug __attribute__((weak));	/* musl does not declare it */
 
@@ -42,6 +43,7 @@ struct order {
 	int result;
 	unsigned damages;
 	bool report;			/* when the answer is given, by whom was allocated what is out */
+	bool writes;			/* to a file of a cache's */
 };
 
 static bool is_ended(const char *text, size_t bytes)
@@ -52,6 +54,11 @@ static bool is_ended(const char *text, size_t bytes)
 	return false;
 }
 
+static bool is_on(const struct order *order)
+{
+	return !__builtin_strcmp(order->request.letters, "on");
+}
+
 static void read_order(struct order *order)
 {
 	struct km_mail_request *request = &order->request;
@@ -59,20 +66,31 @@ static void read_order(struct order *order)
 	*order = (struct order){ .result = -EINVAL };
 	for (size_t i = 0; i < sizeof(*request); i++)
 		((char *)request)[i] = km_load((const char *)&km_mail.request + i);
-	if (request->command == KM_MAIL_LEAKS)
-		order->result = 0;
-	if (request->command == KM_MAIL_PROFILE && is_ended(request->cache, sizeof(request->cache)) &&
-	    is_ended(request->letters, sizeof(request->letters)))
-		order->result = 0;
-	if (request->command == KM_MAIL_SHRINK && is_ended(request->cache, sizeof(request->cache)))
-		order->result = 0;
-	if (request->command == KM_MAIL_VALIDATE && is_ended(request->cache, sizeof(request->cache)) &&
-	    request->cache[0])
-		order->result = 0;
-	if (request->command == KM_MAIL_DEBUG && is_ended(request->cache, sizeof(request->cache)) &&
-	    is_ended(request->letters, sizeof(request->letters)) && request->cache[0] &&
-	    km_debug_letters(request->letters, &order->flags))
-		order->result = 0;
+	const bool ended = is_ended(request->cache, sizeof(request->cache)) &&
+			   is_ended(request->letters, sizeof(request->letters));
+	bool fits = false;
+	switch (request->command) {
+	case KM_MAIL_LEAKS:
+		fits = true;
+		break;
+	case KM_MAIL_PROFILE:
+	case KM_MAIL_SHRINK:
+	case KM_MAIL_GROUP:
+		fits = ended;
+		break;
+	case KM_MAIL_VALIDATE:
+		fits = ended && request->cache[0];
+		break;
+	case KM_MAIL_ACCOUNT:
+		fits = ended && (is_on(order) || !__builtin_strcmp(request->letters, "off"));
+		break;
+	case KM_MAIL_DEBUG:
+		fits = ended && request->cache[0] && km_debug_letters(request->letters, &order->flags);
+		break;
+	default:
+		order->writes = fits = ended && km_written_fits(request);
+	}
+	order->result = fits ? 0 : -EINVAL;
 }
 
 static int serve_cache(struct kmem_cache *cache, void *arg)
@@ -159,6 +177,12 @@ static void serve(struct order *order, uint32_t number)
 		order->result = order->result ?: km_profile_ask(&order->request);
 	} else if (order->request.command == KM_MAIL_VALIDATE && !order->result) {
 		validate(order, number);
+	} else if (order->request.command == KM_MAIL_ACCOUNT && !order->result) {
+		order->result = km_has_accounting() ? km_accounting.account_malloc(is_on(order)) : -EOPNOTSUPP;
+	} else if (order->writes) {
+		order->result = km_written_serve(&order->request);
+		if (order->result == -EAGAIN)
+			return;
 	} else if (order->request.command == KM_MAIL_DEBUG && !order->result) {
 		km_registry_each(serve_cache, order);
 		if (!order->count)
@@ -206,7 +230,7 @@ static bool begin_loading(uint32_t pid)
 		return true;
 	uint8_t was = km_front_busy;
 	km_debug(!km_own_locks.count, "a thread that makes another has no lock");
-	km_busy_end(KM_BUSY_NOT);
+	km_busy_end_clear();
 	bool begun = km_os_run_apart(load_unwinder);
 	km_busy_begin();
 	km_front_busy = was;
@@ -253,6 +277,17 @@ static bool shrink(struct order *order, uint32_t number)
 	return through;
 }
 
+/* To a file of a group's. False: not now. */
+static bool write_group(struct order *order)
+{
+	const struct km_mail_request *request = &order->request;
+
+	if (km_own_locks.count)
+		return false;
+	order->result = km_has_accounting() ? km_accounting.write(request->cache, request->letters) : -ENOENT;
+	return order->result != -EAGAIN;
+}
+
 static void look_for_mail(void)
 {
 	/* Acquire: the rest was written before. The writer is another process, whose system calls are in order. */
@@ -267,8 +302,11 @@ static void look_for_mail(void)
 		km_probes_look();
 	if (order.request.command == KM_MAIL_SHRINK && !order.result && !shrink(&order, number))
 		return;
-	/* A look waits for locks of caches. */
-	if (order.request.command == KM_MAIL_VALIDATE && km_own_locks.count)
+	if (order.request.command == KM_MAIL_GROUP && !order.result && !write_group(&order))
+		return;
+	/* A look waits for locks of caches, and so do who empties shelves and who shuts sizes. */
+	const bool waits = order.request.command == KM_MAIL_VALIDATE || order.request.command == KM_MAIL_ACCOUNT;
+	if ((waits || order.writes) && km_own_locks.count)
 		return;
 	if (!is_time(&order, number) || !km_registry_trylock())
 		return;

@@ -396,11 +396,11 @@ static int validate(struct kmem_cache *cache, bool busy)
 
 int kmem_cache_validate(struct kmem_cache *cache)
 {
-	bool was = km_busy_begin();
-	int damages = validate(cache, was) + km_guard_check(cache);
+	struct km_busy_was was = km_busy_begin();
+	int damages = validate(cache, km_was_busy(was)) + km_guard_check(cache);
 
 	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
-		damages += validate(at, was);
+		damages += validate(at, km_was_busy(was));
 	km_busy_end(was);
 	return damages;
 }

@@ -8,7 +8,8 @@
  * others were freed; then it is looked at, and goes.
  *
  * Invariants: the seal says TAKEN or FREE of this address and these bytes, or somebody overwrote it: then no track is
- * believed. A block that waits stands in one place of `waiting`, and whoever takes it from there lets it go.
+ * believed. A block that waits stands in one place of `waiting`, and whoever takes it from there lets it go. Nobody
+ * pays for a block that waits.
  */
 #include "../port/bits.h"
 #include "../port/os.h"
@@ -168,10 +169,13 @@ static void shrinks(void *p, size_t asked, size_t bytes)
 	km_store_release(&record->seal, sealed(p, record, TAKEN));
 }
 
+/* 0: it is free, and waits. */
 static size_t asked_of(const void *p, size_t bytes)
 {
 	const struct record *record = record_of(p, bytes);
 
+	if (km_load(&record->seal) == sealed(p, record, FREE))
+		return 0;
 	return has_record(p, bytes) && record->asked <= bytes - sizeof(*record) ? record->asked : bytes;
 }
 
@@ -233,6 +237,8 @@ static bool goes(void *p, size_t bytes)
 		km_debug_track(&record->tracks[1]);
 	km_debug_seal(&record->tracks[1]);
 	fill(regions, regions_of(p, record, false, regions));
+	/* Before another thread can take it from its place. */
+	km_large_disown(p);
 	wait_there(p, bytes);
 	return false;
 }

@@ -330,10 +330,10 @@ static void print_untracked(struct km_writer *writer)
 
 static int print(struct kmem_cache *cache, int fd)
 {
-	struct km_writer writer = { .fd = fd };
+	struct km_writer writer = { .fd = fd, .no_signal = true };
 	struct sites sites = { .cache = cache, .now = km_os_now_ms() };
 	int error = -ENOMEM;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	if (begin(&sites)) {
 		if (gather(&sites)) {
@@ -363,7 +363,7 @@ static int find_tracks(struct kmem_cache *cache, void *arg)
 static bool some_cache_has_tracks(void)
 {
 	bool tracks = false;
-	uint8_t was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_registry_visit(find_tracks, &tracks);
 	km_busy_end(was);

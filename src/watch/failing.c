@@ -54,8 +54,9 @@ static bool read_number(const char *text, uint64_t *number)
 	if (!*at)
 		return false;
 	for (; *at; at++) {
-		char c = hex && *at > '9' ? (char)(*at | 0x20) : *at;
-		unsigned digit = c >= 'a' ? (unsigned)(c - 'a') + 10 : (unsigned)(c - '0');
+		char c = hex && *at >= 'A' ? (char)(*at | 0x20) : *at;
+		/* Other characters are as good as a digit that is too large. */
+		unsigned digit = c >= 'a' ? (unsigned)(c - 'a') + 10 : c <= '9' ? (unsigned)(c - '0') : base;
 
 		if (digit >= base || __builtin_mul_overflow(value, base, &value) ||
 		    __builtin_add_overflow(value, digit, &value))

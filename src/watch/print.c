@@ -4,17 +4,19 @@
  */
 #include "print.h"
 
+#include "../port/bits.h"
 #include "../port/die.h"
 #include "../port/os.h"
 
 #define MOST_AT_ONCE	512u	/* bytes of one call */
-#define ROW		1024u	/* a cache's, as JSON, with a name of 31 characters that are all escaped */
+#define ROW		1280u	/* a cache's, as JSON, with two names of 31 characters that are all escaped */
 
 void km_print_flush(struct km_writer *writer)
 {
 	km_debug(writer->length <= sizeof(writer->text), "a buffer has no more than it has room for");
 	if (writer->length && !writer->error)
-		writer->error = km_os_write(writer->fd, writer->text, writer->length);
+		writer->error = (writer->no_signal ? km_os_write_no_signal : km_os_write)(writer->fd, writer->text,
+											  writer->length);
 	writer->length = 0;
 }
 
@@ -43,15 +45,35 @@ void km_print(struct km_writer *writer, const char *format, ...)
 	writer->length += length;
 }
 
-/* Bytes of the UTF-8 sequence that begins here; 0: none does. */
-static unsigned utf8_bytes(const unsigned char *text)
+void km_print_bytes(struct km_writer *writer, const char *bytes, size_t count)
 {
+	while (count) {
+		size_t now = km_min(count, sizeof(writer->text) - writer->length);
+
+		km_debug(now, "a buffer has room, for it is written out when it is full");
+		__builtin_memcpy(writer->text + writer->length, bytes, now);
+		writer->length += now;
+		bytes += now;
+		count -= now;
+		if (writer->length == sizeof(writer->text))
+			km_print_flush(writer);
+	}
+}
+
+unsigned km_utf8_bytes(const char *at)
+{
+	const unsigned char *text = (const unsigned char *)at;
 	unsigned bytes = *text < 0x80 ? 1 : *text >= 0xc2 && *text < 0xe0 ? 2 :
 			 *text >= 0xe0 && *text < 0xf0 ? 3 : *text >= 0xf0 && *text < 0xf5 ? 4 : 0;
 
 	for (unsigned i = 1; i < bytes; i++)
 		if ((text[i] & 0xc0) != 0x80)
 			return 0;
+	/* Longer than need be, half of a pair of UTF-16, beyond the last character. */
+	const bool low = text[0] && text[1] < (text[0] == 0xe0 ? 0xa0 : 0x90);
+	if (bytes > 2 && ((low && (*text == 0xe0 || *text == 0xf0)) || (*text == 0xed && text[1] >= 0xa0) ||
+			  (*text == 0xf4 && !low)))
+		return 0;
 	return bytes;
 }
 
@@ -62,7 +84,7 @@ void km_print_string(struct km_writer *writer, const char *text)
 
 	km_print(writer, "\"");
 	for (unsigned bytes; *at; at += bytes ?: 1) {
-		bytes = utf8_bytes(at);
+		bytes = km_utf8_bytes((const char *)at);
 		if (*at < 0x20)
 			km_print(writer, "\\u00%u%c", *at >> 4, "0123456789abcdef"[*at & 15]);
 		else if (*at == '"' || *at == '\\')
@@ -159,6 +181,8 @@ void km_print_json_head(struct km_writer *writer, const struct km_print_process 
 	print_long(writer, ",", "guard_samples", process->guard.samples);
 	print_long(writer, ",", "guard_reports", process->guard.reports);
 	print_long(writer, ",", "pages_mapped_ready", process->mapped_ready);
+	print_long(writer, ",\n", "past_alloc_slab", process->past_new_slabs);
+	print_long(writer, ",", "past_free_slab", process->past_freed_slabs);
 	km_print(writer, ",\n \"caches\": [");
 }
 
@@ -169,7 +193,8 @@ static void begin_named(struct km_writer *writer, const char *name, bool first)
 	km_print_string(writer, name);
 }
 
-void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *s, unsigned group, bool first)
+void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *s, unsigned group, const char *of,
+			 bool first)
 {
 	begin_named(writer, s->name, first);
 	km_print(writer, ", \"engine\": ");
@@ -194,6 +219,10 @@ void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats
 	print_long(writer, ",", "free_slab", s->free_slab);
 	if (group)
 		km_print(writer, ", \"group\": %u", group);
+	if (of) {
+		km_print(writer, ", \"of\": ");
+		km_print_string(writer, of);
+	}
 	km_print(writer, "}");
 }
 

@@ -10,17 +10,23 @@
 
 #include "../port/cc.h"
 
-/* A buffer that writes itself out when it is full. Start with { .fd = fd }. */
+/* A buffer that writes itself out when it is full. Start with { .fd = fd }. no_signal: a pipe that nobody reads and the
+ * limit of a file are errors, and no SIGPIPE or SIGXFSZ, which are the program's. */
 struct km_writer {
 	int fd, error;
+	bool no_signal;
 	size_t length;
 	char text[4096];
 };
 
 /* At most 500 bytes a call. */
 void km_print(struct km_writer *writer, const char *format, ...) km_printf(2, 3);
+/* Any number, as they are. */
+void km_print_bytes(struct km_writer *writer, const char *bytes, size_t count);
 /* A string in quotation marks, as JSON wants it. */
 void km_print_string(struct km_writer *writer, const char *text);
+/* Bytes of the UTF-8 character that begins here; 0: none does. */
+unsigned km_utf8_bytes(const char *at);
 /* Room for a row of a cache, which is then not written out before it is flushed. */
 bool km_print_has_room(const struct km_writer *writer);
 void km_print_flush(struct km_writer *writer);
@@ -48,11 +54,13 @@ struct km_print_process {
 	const char *version, *discipline, *reason, *hardened;
 	unsigned pid;
 	unsigned long mapped_ready;	/* of its free dirty pages those of freed mappings that lie ready */
+	unsigned long past_new_slabs, past_freed_slabs;	/* of caches that are gone, and no cache's */
 };
 void km_print_json_head(struct km_writer *writer, const struct km_print_process *process,
 			const struct kmem_stats *stats);
-/* group: the number of the private group that has it, or 0. */
-void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *stats, unsigned group, bool first);
+/* group: the number of the private group that has it, or 0; of: the cache that it has it of, or NULL. */
+void km_print_json_cache(struct km_writer *writer, const struct kmem_cache_stats *stats, unsigned group, const char *of,
+			 bool first);
 /* Caches end, groups begin. */
 void km_print_json_groups(struct km_writer *writer);
 void km_print_json_tail(struct km_writer *writer);
@@ -67,6 +75,10 @@ struct km_group_stats {
 };
 extern km_hidden const char *const km_memcg_event_names[MEMCG_NR_MEMORY_EVENTS];
 void km_print_json_group(struct km_writer *writer, const struct km_group_stats *stats, bool first);
+
+/* stats.c: kmem_print_json to a file that never waits, with the registry locked meanwhile; -EAGAIN where that is taken
+ * just now. With no lock held, and km_front_busy. */
+int km_print_json_now(int fd);
 
 /* The two head lines of slabinfo 2.1, and a row of it; returns its length. */
 extern km_hidden const char km_slabinfo_head[];

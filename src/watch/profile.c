@@ -9,8 +9,12 @@
  * CHANGES, until its first word is stored; so that a handler that struck anywhere, and the child of a fork, go on, and
  * at worst an entry is lost. Memory is bounded, and of one mapping, which stays.
  *
- * A sample that is out is found by its address when it is freed. Most addresses are no sample's, and a filter says so:
- * it counts, for each value of a hash, how many samples there are.
+ * A sample that is out is found by its address when it is freed: it lies in one of the eight slots of a row. Most
+ * addresses are no sample's, and one look at the row's tags, which are a word, says so. A slot is its object's: of
+ * those who find it none but the one that frees the object clears it. Two frees of one object may lose a sample.
+ *
+ * A sample is taken at some hundred a second, but as often as somebody asks for: its stack is known again by its words
+ * (profile_stack.c), and of what it costs two additions and the slot are steps that other threads wait for.
  */
 #include <errno.h>
 
@@ -26,9 +30,6 @@
 
 #define CHANGES		1u
 #define SITE_TRIES	64u
-#define SLOT_TRIES	16u
-#define SITE_SHIFT	48		/* of a slot's word */
-#define MOST_BYTES	(((uint64_t)1 << SITE_SHIFT) - 1)
 #define MOST_MEAN	((uint64_t)1 << 30)
 #define MOST_SECONDS	86400u
 #define MOST_POINTS	4096u		/* in one block; beyond, their number is what it is on the average */
@@ -38,15 +39,9 @@ static struct km_profile_record record = {
 	.site_bytes = sizeof(struct km_profile_site), .slots = KM_PROFILE_SLOTS,
 	.slot_bytes = sizeof(struct km_profile_slot),
 };
-static uint8_t *filter;			/* how many samples an address's hash has */
 static uint64_t seed, fixed_seed;
+static double each_byte;		/* 1 / mean */
 static uint32_t threads;		/* that have drawn a number in this profile */
-
-static km_tls struct {
-	int64_t left;			/* bytes up to the next sample */
-	uint64_t random;
-	uint32_t number;		/* of the profile that these are of */
-} own;
 
 /* ------------------------------------------------------------------ chance */
 
@@ -57,101 +52,113 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/* libm's are not to be had. -log of a number in (0, 1] that has 53 bits: by its exponent, and 2 artanh of the rest. */
+/*
+ * libm's is not to be had. -log of a number in (0, 1] that has 53 bits: by its exponent, and 2 artanh of the rest,
+ * which is between the roots of 1/2 and of 2.
+ */
 static double minus_log(double x)
 {
+	const uint64_t root = 0x3fe6a09e667f3bcdull;	/* of 1/2 */
 	uint64_t bits;
 
 	__builtin_memcpy(&bits, &x, sizeof(bits));
-	int exponent = (int)(bits >> 52) - 1023;
-	bits = (bits & 0xfffffffffffffull) | 0x3ff0000000000000ull;
+	const int64_t exponent = (int64_t)(bits - root) >> 52;
+	bits -= (uint64_t)exponent << 52;
 	__builtin_memcpy(&x, &bits, sizeof(x));
-	if (x > 1.4142135623730951) {
-		x *= 0.5;
-		exponent++;
-	}
-	double z = (x - 1) / (x + 1), s = z * z;
-	double log = 2 * z * (1 + s * (1. / 3 + s * (1. / 5 + s * (1. / 7 + s * (1. / 9 + s * (1. / 11))))));
-	return -(log + exponent * 0.6931471805599453);
+	double z = (x - 1) / (x + 1), s = z * z, fourth = s * s;
+	/* By pairs, so that few terms wait for others. */
+	double sum = (1 + s * (1. / 3)) + fourth * ((1. / 5 + s * (1. / 7)) + fourth * (1. / 9 + s * (1. / 11)));
+	return -(2 * z * sum + (double)exponent * 0.6931471805599453);
 }
 
-/* 1 - exp(-x): the series near 0; 1 - (1 - q)^2 doubles x. */
-static double chance(double x)
+/* Bytes from one sample to the next. */
+static int64_t draw(struct km_profile_thread *thread)
 {
-	unsigned doublings = 0;
-
-	if (x >= 40)
-		return 1;
-	for (; x > 1. / 32; x *= 0.5)
-		doublings++;
-	double q = x * (1 - x * (1. / 2) * (1 - x * (1. / 3) * (1 - x * (1. / 4) * (1 - x * (1. / 5)))));
-	while (doublings--)
-		q *= 2 - q;
-	return q;
-}
-
-/* Bytes to the next sample. */
-static int64_t draw(void)
-{
-	own.random += 0x9e3779b97f4a7c15ull;
-	const double uniform = (double)((mix(own.random) >> 11) + 1) * 0x1p-53;
+	thread->random += 0x9e3779b97f4a7c15ull;
+	const double uniform = (double)((mix(thread->random) >> 11) + 1) * 0x1p-53;
 
 	km_debug(uniform > 0 && uniform <= 1, "a logarithm is of a number from 0 to 1");
 	return 1 + (int64_t)(minus_log(uniform) * (double)km_load(&record.mean));
 }
 
-/* The thread's first call in this profile. */
-static void begin_thread(uint32_t number)
+/* The next distance is drawn when all else is done, so that nobody waits for a logarithm. */
+static int64_t take_distance(struct km_profile_thread *thread)
 {
-	own.random = mix(seed + km_add(&threads, 1u) * 0x9e3779b97f4a7c15ull);
-	own.number = number;
-	own.left = draw();
+	const int64_t distance = km_likely(thread->next) ? thread->next : draw(thread);
+
+	thread->next = 0;
+	return distance;
+}
+
+/* The thread's first call in this profile. */
+static void begin_thread(struct km_profile_thread *thread, uint32_t number)
+{
+	thread->random = mix(seed + km_add(&threads, 1u) * 0x9e3779b97f4a7c15ull);
+	thread->number = number;
+	thread->next = 0;
+	thread->left = draw(thread);
 }
 
 /* How many points fell into a block, the last of whose bytes is behind the first of them. */
-static uint64_t points_in(size_t bytes)
+static uint64_t points_in(struct km_profile_thread *thread, size_t bytes)
 {
-	const uint64_t average = bytes / km_load(&record.mean);
 	uint64_t points = 0;
 
-	if (km_unlikely(average > MOST_POINTS)) {
-		own.left = draw();
-		return average;
+	if (km_unlikely(bytes > MOST_POINTS) && bytes / km_load(&record.mean) > MOST_POINTS) {
+		thread->left = take_distance(thread);
+		return bytes / km_load(&record.mean);
 	}
-	while (own.left <= 0) {
-		own.left += draw();
+	while (thread->left <= 0) {
+		thread->left += take_distance(thread);
 		points++;
 	}
-	km_debug(points || own.number, "a thread that has come to a sample has begun");
+	km_debug(points || thread->number, "a thread that has come to a sample has begun");
 	return points;
 }
 
 /* ------------------------------------------------------------------ sites */
 
 struct source {
-	uintptr_t frame[KM_PROFILE_FRAMES];
-	char cache[KM_NAME_BYTES];
-	const char *group_name;
-	unsigned depth, group;
+	struct km_stack stack;
+	const char *cache, *group_name;	/* cache: KM_NAME_BYTES long */
+	unsigned group;
+	uint32_t each;			/* bytes of each object; 0: they differ */
 	uint64_t hash;
 };
 
+static const char no_name[KM_NAME_BYTES];
+
+static bool same_name(const char *a, const char *b)
+{
+	uint64_t x[KM_NAME_BYTES / 8], y[KM_NAME_BYTES / 8], differ = 0;
+
+	__builtin_memcpy(x, a, sizeof(x));
+	__builtin_memcpy(y, b, sizeof(y));
+	for (unsigned i = 0; i < km_array_count(x); i++)
+		differ |= x[i] ^ y[i];
+	return !differ;
+}
+
+/* For whom, but for the stack. */
 static void describe(struct source *source, const struct kmem_cache *cache)
 {
 	const struct obj_cgroup *objcg = cache && !km_is_charged(cache) ? NULL : km_objcg_now();
-	uint64_t word, hash;
 
-	source->depth = km_stack_take(source->frame, KM_PROFILE_FRAMES);
-	__builtin_memset(source->cache, 0, sizeof(source->cache));
-	if (cache)
-		__builtin_memcpy(source->cache, cache->name, sizeof(source->cache) - 1);
+	source->cache = cache ? cache->name : no_name;
+	source->each = cache && !cache->engine->shared_pages ? cache->size : 0;
 	source->group = 0;
 	source->group_name = objcg ? km_accounting.name_of(objcg, &source->group) : "";
-	/* By place, so that no product waits for another. */
-	hash = source->group;
-	for (unsigned i = 0; i < source->depth; i++)
-		hash += source->frame[i] * (0x9e3779b97f4a7c15ull * (2 * i + 1));
-	for (unsigned i = 0; i < sizeof(source->cache); i += sizeof(word)) {
+}
+
+/* By place, so that no product waits for another. */
+static void hash_source(struct source *source)
+{
+	const struct km_stack *stack = &source->stack;
+	uint64_t word, hash = source->group + ((uint64_t)source->each << 32);
+
+	for (unsigned i = 0; i < stack->depth; i++)
+		hash += stack->frame[i] * (0x9e3779b97f4a7c15ull * (2 * i + 1));
+	for (unsigned i = 0; i < KM_NAME_BYTES; i += sizeof(word)) {
 		__builtin_memcpy(&word, source->cache + i, sizeof(word));
 		hash += word * (0xd1b54a32d192ed03ull * (2 * i + 1));
 	}
@@ -161,17 +168,18 @@ static void describe(struct source *source, const struct kmem_cache *cache)
 
 static void fill_in(struct km_profile_site *site, const struct source *source)
 {
-	site->depth = source->depth;
+	site->depth = source->stack.depth;
 	site->group = source->group;
+	site->each = source->each;
 	__builtin_memcpy(site->cache, source->cache, sizeof(site->cache));
 	km_format(site->group_name, sizeof(site->group_name), "%s", source->group_name);
-	__builtin_memcpy(site->frame, source->frame, source->depth * sizeof(*site->frame));
-	/* Release pairs with site_of, and with readers: the rest is there. */
+	__builtin_memcpy(site->frame, source->stack.frame, source->stack.depth * sizeof(*site->frame));
+	/* Release pairs with find_site, and with readers: the rest is there. */
 	km_store_release(&site->hash, source->hash);
 }
 
 /* NULL: there is no room. Two threads that come at once may make two of the same, which a reader adds up. */
-static struct km_profile_site *site_of(const struct source *source)
+static struct km_profile_site *find_site(const struct source *source)
 {
 	for (unsigned i = 0; i < SITE_TRIES; i++) {
 		struct km_profile_site *site = &record.site[(source->hash + i) % KM_PROFILE_SITES];
@@ -187,38 +195,48 @@ static struct km_profile_site *site_of(const struct source *source)
 	return NULL;
 }
 
+/* The site of a stack that was known again. Acquire pairs with fill_in. */
+static struct km_profile_site *known_site(const struct source *source)
+{
+	struct km_profile_site *site = &record.site[source->stack.what % KM_PROFILE_SITES];
+
+	const bool same = km_load_acquire(&site->hash) > CHANGES && site->group == source->group &&
+			  site->each == source->each && same_name(site->cache, source->cache);
+	return km_likely(same) ? site : NULL;
+}
+
+/* A cache and a group may have gone, and another one come to the same place: then the stack is walked. */
+static struct km_profile_site *site_of(struct source *source, const struct kmem_cache *cache, uintptr_t call)
+{
+	const uint64_t key = (call + (uintptr_t)cache * 3 + ((uint64_t)source->group << 40)) ^
+			     (uint64_t)km_load(&record.number) << 32;
+	struct km_profile_site *site = NULL;
+
+	for (bool anew = false; !site; anew = true) {
+		km_stack_take(&source->stack, key, anew);
+		if (source->stack.known) {
+			site = known_site(source);
+			continue;
+		}
+		hash_source(source);
+		site = find_site(source);
+		km_stack_keep(&source->stack, site ? (uint32_t)(site - record.site) : KM_STACK_NOTHING);
+		break;
+	}
+	return site;
+}
+
 /* ------------------------------------------------------------------ samples that are out */
 
-static unsigned hash_of(const void *p)
+static uint8_t *tag_at(const struct km_profile_slot *slot)
 {
-	return (unsigned)(((uintptr_t)p >> 3) * 0x9e3779b97f4a7c15ull >> 48);
+	return (uint8_t *)km_profile_now.tags + (slot - record.slot);
 }
 
-static struct km_profile_slot *slot_at(unsigned hash, unsigned i)
+/* Never 0. */
+static uint8_t tag_of(const void *p)
 {
-	return &record.slot[(hash + i) % KM_PROFILE_SLOTS];
-}
-
-/* The bytes and the objects that a sample of so many bytes stands for. */
-static void weigh(uint64_t bytes, uint64_t *weight, uint64_t *parts)
-{
-	double q = chance((double)bytes / (double)km_load(&record.mean));
-
-	km_debug(q > 0 && q <= 1, "a sample has a probability");
-	const double each = 1 / q;
-	*weight = (uint64_t)((double)bytes * each + 0.5);
-	*parts = (uint64_t)(KM_PROFILE_PART * each + 0.5);
-}
-
-static void count_out(uint64_t what)
-{
-	struct km_profile_site *site = &record.site[(what >> SITE_SHIFT) % KM_PROFILE_SITES];
-	uint64_t weight, parts;
-
-	km_debug(km_load(&site->hash), "a sample that is out has a site");
-	weigh(what & MOST_BYTES, &weight, &parts);
-	km_add(&site->freed_bytes, weight);
-	km_add(&site->freed_parts, parts);
+	return (uint8_t)((uintptr_t)p * 0x9e3779b97f4a7c15ull >> 43) | 1;
 }
 
 static bool put_in_slot(struct km_profile_slot *slot, const void *p, uint64_t what)
@@ -229,140 +247,142 @@ static bool put_in_slot(struct km_profile_slot *slot, const void *p, uint64_t wh
 	if (seen || !km_cas_acquire(&slot->p, &seen, (uintptr_t)CHANGES))
 		return false;
 	km_store(&slot->what, what);
-	/* Release pairs with take_out: the word is there. */
+	km_store(tag_at(slot), tag_of(p));
+	/* Release pairs with take_out, and with readers: the word is there. */
 	km_store_release(&slot->p, (uintptr_t)p);
 	return true;
 }
 
-/* The filter knows of it before it is anybody's. */
 static void remember(const void *p, uint64_t what)
 {
-	unsigned hash = hash_of(p);
+	struct km_profile_slot *row = &record.slot[km_profile_row(p) * KM_PROFILE_ROW];
 
-	km_add(&filter[hash], 1);
-	for (unsigned i = 0; i < SLOT_TRIES; i++)
-		if (put_in_slot(slot_at(hash, i), p, what))
+	for (unsigned i = 0; i < KM_PROFILE_ROW; i++)
+		if (put_in_slot(&row[i], p, what))
 			return;
-	km_sub(&filter[hash], 1);
 	km_add(&record.untracked, 1ul);
-	count_out(what);
 }
 
-/* It was sampled once. */
-static km_noinline void take_out(const void *p, unsigned hash)
+/* It was sampled once, or shares a row with one that was. */
+static km_noinline void take_out(const void *p)
 {
-	for (unsigned i = 0; i < SLOT_TRIES; i++) {
-		struct km_profile_slot *slot = slot_at(hash, i);
-		uintptr_t seen = km_load_acquire(&slot->p);
-		uint64_t what = km_load(&slot->what);
+	struct km_profile_slot *row = &record.slot[km_profile_row(p) * KM_PROFILE_ROW];
 
-		if (seen != (uintptr_t)p || !km_cas_acquire(&slot->p, &seen, (uintptr_t)0))
+	for (unsigned i = 0; i < KM_PROFILE_ROW; i++) {
+		struct km_profile_slot *slot = &row[i];
+
+		if (km_load(tag_at(slot)) != tag_of(p) || km_load_acquire(&slot->p) != (uintptr_t)p)
 			continue;
-		km_sub(&filter[hash], 1);
 		km_probe_otel_free(p);
-		count_out(what);
+		km_debug(km_load(&slot->what) & KM_PROFILE_MOST_BYTES, "a sample that is out has bytes");
+		km_store(tag_at(slot), (uint8_t)0);
+		/* Release pairs with put_in_slot: the next one's tag comes after that. */
+		km_store_release(&slot->p, (uintptr_t)0);
 		return;
 	}
 }
 
 /* ------------------------------------------------------------------ calls */
 
-static void forget(const void *p)
+static void profile_goes(const void *p)
 {
-	unsigned hash = hash_of(p);
-
-	if (km_unlikely(km_load(&filter[hash])))
-		take_out(p, hash);
+	if (km_profile_may_have(p))
+		take_out(p);
 }
 
-static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t bytes, uint64_t points)
+static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t bytes, uint64_t points, uintptr_t call)
 {
 	struct source source;
-	uint64_t weight, parts;
 
 	km_probe_otel_alloc(p, bytes, points * km_load(&record.mean));
 	/* It may have gone by a way that nobody saw: with its private group's slabs. */
-	forget(p);
+	profile_goes(p);
 	describe(&source, cache);
-	struct km_profile_site *site = site_of(&source);
-	if (!site) {
+	struct km_profile_site *site = site_of(&source, cache, call);
+	if (km_unlikely(!site)) {
 		km_add(&record.lost, 1ul);
 		return;
 	}
 	km_debug(site >= record.site && site < record.site + KM_PROFILE_SITES, "a site is one of the table's");
-	weigh(bytes, &weight, &parts);
-	km_add(&site->bytes, weight);
-	km_add(&site->parts, parts);
-	km_add(&site->samples, 1u);
-	remember(p, (uint64_t)(site - record.site) << SITE_SHIFT | bytes);
+	const double times = km_profile_times((double)bytes * each_byte);
+	km_debug(times >= 1, "a sample stands for itself at least");
+	km_add(&site->bytes, (uint64_t)((double)bytes * times + 0.5));
+	if (km_unlikely(!source.each))
+		km_add(&site->parts, (uint64_t)(KM_PROFILE_PART * times + 0.5));
+	/* A rough count: two threads at once may count one. */
+	km_store(&site->samples, km_load(&site->samples) + 1);
+	remember(p, (uint64_t)(site - record.site) << KM_PROFILE_SITE_SHIFT | bytes);
 }
 
 /* The shelves serve all, so that no miss may come for long: then nothing else would see that the profile is over. */
 static void tick(void)
 {
-	if (km_front_busy || km_no_calls)
+	static uint64_t last;
+	const uint64_t now = km_os_now_ms();
+
+	if (km_likely(now == km_load(&last)) || km_front_busy || km_no_calls)
 		return;
-	bool was = km_busy_begin();
+	km_store(&last, now);
+	struct km_busy_was was = km_busy_begin();
 	km_front_tick_now();
 	km_busy_end(was);
 }
 
-static km_noinline void look(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait)
+static km_noinline void profile_due(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait,
+				    uintptr_t call)
 {
+	struct km_profile_thread *thread = &km_profile_thread;
 	uint32_t number = km_load(&record.number);
 
-	if (own.number != number) {
-		begin_thread(number);
-		own.left -= (int64_t)bytes;
-		if (own.left > 0)
+	if (km_unlikely(thread->number != number)) {
+		begin_thread(thread, number);
+		thread->left -= (int64_t)bytes;
+		if (thread->left > 0)
 			return;
 	}
-	uint64_t points = points_in(bytes);
+	uint64_t points = points_in(thread, bytes);
 	/* A cache by its name: the points that fell into others' bytes are as if they had not been. */
 	bool wanted = !record.cache[0] || (cache && !__builtin_strcmp(cache->name, record.cache));
-	if (wanted && km_load(&record.state) == KM_PROFILE_ON && bytes <= MOST_BYTES)
-		sample(cache, p, bytes, points);
+	if (wanted && km_load(&record.state) == KM_PROFILE_ON && bytes <= KM_PROFILE_MOST_BYTES)
+		sample(cache, p, bytes, points, call);
 	if (may_wait)
 		tick();
+	if (km_likely(!thread->next))
+		thread->next = draw(thread);
 }
 
 static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait)
 {
-	own.left -= (int64_t)bytes;
-	if (km_unlikely(own.left <= 0) || km_unlikely(own.number != km_load(&record.number)))
-		look(cache, p, bytes, may_wait);
-}
-
-static void profile_goes(const void *p)
-{
-	forget(p);
+	if (km_profile_is_due(bytes))
+		profile_due(cache, p, bytes, may_wait, (uintptr_t)__builtin_return_address(0));
 }
 
 /* ------------------------------------------------------------------ it begins, and ends */
 
-/* One mapping: sites, slots, what is known of functions, the filter. */
+/* One mapping: sites, slots, their tags, what is known of functions and stacks. */
+struct tables {
+	struct km_profile_site site[KM_PROFILE_SITES];
+	struct km_profile_slot slot[KM_PROFILE_SLOTS];
+	uint64_t tags[KM_PROFILE_SLOTS / KM_PROFILE_ROW];
+	struct km_stack_tables stack;
+};
+_Static_assert(sizeof(struct tables) <= 3000000, "at most three megabytes");
+_Static_assert(KM_PROFILE_SITES <= 1u << (64 - KM_PROFILE_SITE_SHIFT), "a slot's word has room for a site");
+
 static bool make_tables(void)
 {
-	const size_t sites = KM_PROFILE_SITES * sizeof(struct km_profile_site);
-	const size_t slots = KM_PROFILE_SLOTS * sizeof(struct km_profile_slot);
-	const size_t rules = KM_STACK_RULES * sizeof(struct km_stack_rule);
-	const size_t bytes = km_align_up(sites + slots + rules + KM_PROFILE_SLOTS, km_os_page_bytes());
+	const size_t bytes = km_align_up(sizeof(struct tables), km_os_page_bytes());
+	struct tables *tables = record.site ? NULL : km_os_map(bytes, km_os_page_bytes());
 
-	_Static_assert(KM_PROFILE_SITES <= 1u << (64 - SITE_SHIFT) && KM_PROFILE_SLOTS == 1u << 16,
-		       "a slot's word has room for a site; a filter's hash has 16 bits");
-	_Static_assert(KM_PROFILE_SITES * sizeof(struct km_profile_site) + KM_PROFILE_SLOTS *
-		       (sizeof(struct km_profile_slot) + 1) + KM_STACK_RULES * sizeof(struct km_stack_rule) <= 3000000,
-		       "at most three megabytes");
-	char *map = record.site ? NULL : km_os_map(bytes, km_os_page_bytes());
-	if (!map)
+	if (!tables)
 		return record.site != NULL;
-	km_os_name(map, bytes, "libkmem profile");
-	km_meta_note_span(map, bytes);
-	record.slot = (void *)(map + sites);
-	filter = (uint8_t *)(map + sites + slots + rules);
-	km_stack_start((void *)(map + sites + slots));
+	km_os_name(tables, bytes, "libkmem profile");
+	km_meta_note_span(tables, bytes);
+	record.slot = tables->slot;
+	km_profile_now.tags = tables->tags;
+	km_stack_start(&tables->stack);
 	/* Release pairs with readers: the other table is there. */
-	km_store_release(&record.site, (struct km_profile_site *)map);
+	km_store_release(&record.site, tables->site);
 	return true;
 }
 
@@ -372,7 +392,7 @@ static void clear_tables(void)
 	if (record.number) {
 		__builtin_memset(record.site, 0, KM_PROFILE_SITES * sizeof(*record.site));
 		__builtin_memset(record.slot, 0, KM_PROFILE_SLOTS * sizeof(*record.slot));
-		__builtin_memset(filter, 0, KM_PROFILE_SLOTS);
+		__builtin_memset(km_profile_now.tags, 0, KM_PROFILE_SLOTS);
 	}
 	record.lost = record.untracked = 0;
 	threads = 0;
@@ -392,9 +412,11 @@ static bool profile_begin(void)
 		record.cache[0] = '\0';
 	}
 	km_os_random(&seed, sizeof(seed), false);
+	each_byte = 1 / (double)record.mean;
 	seed = fixed_seed ?: mix(seed + km_os_now_ms() + km_os_pid());
 	record.began_ms = km_os_now_ms();
 	km_store(&record.number, record.number + 1 ?: 1);
+	km_store(&km_profile_now.number, record.number);
 	/* Release pairs with nobody here: calls come by this thread's drain, readers from outside. */
 	km_store_release(&record.state, (uint32_t)KM_PROFILE_ON);
 	return true;
@@ -482,5 +504,5 @@ void km_profile_seed(uint64_t fixed)
 
 const struct km_profiling km_profiling = {
 	.start = profile_start, .is_wanted = profile_is_wanted, .begin = profile_begin, .end = profile_end,
-	.comes = profile_comes, .goes = profile_goes, .record = &record,
+	.due = profile_due, .comes = profile_comes, .goes = profile_goes, .record = &record,
 };

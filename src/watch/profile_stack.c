@@ -25,7 +25,7 @@
 #define MOST_FRAME	((uintptr_t)1 << 24)
 #define MOST_STACK	((uintptr_t)64 << 20)	/* a thread's, as far as its end is believed */
 
-static struct km_stack_rule *kept;
+static struct km_stack_tables *kept;
 static uintptr_t first_end;		/* of the first thread's stack */
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
@@ -221,6 +221,7 @@ static void save(struct row *row, uint64_t reg, bool saved, int64_t offset)
 	} else if (reg == REG_RA) {
 		row->has_ra = saved;
 		row->ra = offset;
+		row->last = false;
 	}
 }
 
@@ -254,11 +255,11 @@ static void is_elsewhere(struct row *row, struct text *text, uint8_t code)
 {
 	uint64_t reg = uleb(text);
 
+	save(row, reg, false, 0);
 	if (code == 0x07 && reg == REG_RA)
 		row->last = true;
 	else if ((code != 0x08 && code != 0x07) && (reg == REG_FP || reg == REG_RA))
 		row->strange = true;
-	save(row, reg, false, 0);
 	if (code == 0x09 || code == 0x14)
 		uleb(text);
 	else if (code == 0x15)
@@ -416,13 +417,13 @@ static km_noinline uint64_t learn(uintptr_t pc)
 
 static uint64_t rule_of(uintptr_t pc, bool may_keep)
 {
-	struct km_stack_rule *place = &kept[pc * 0x9e3779b97f4a7c15ull >> 32 & (KM_STACK_RULES - 1)];
+	struct km_stack_rule *place = &kept->rules[pc * 0x9e3779b97f4a7c15ull >> 32 & (KM_STACK_RULES - 1)];
 	uint64_t rule = km_load(&place->rule);
 
 	if (km_likely(may_keep && (km_load(&place->key) ^ rule) == pc && rule))
 		return rule;
 	rule = learn(pc);
-	km_debug(rule & KNOWN && place < kept + KM_STACK_RULES, "a rule that is learnt has a place");
+	km_debug(rule & KNOWN && place < kept->rules + KM_STACK_RULES, "a rule that is learnt has a place");
 	km_store(&place->rule, rule);
 	km_store(&place->key, pc ^ rule);
 	return rule;
@@ -432,6 +433,9 @@ static uint64_t rule_of(uintptr_t pc, bool may_keep)
 
 struct walk {
 	uintptr_t pc, sp, fp, end;	/* end 0: not known */
+	uintptr_t start, fp_at;		/* where it began; where fp was read, or 0 */
+	uintptr_t word_at;		/* the last return address that the trail has */
+	struct km_stack_trail *trail;	/* of this walk, or NULL */
 };
 
 /* The calling thread's stack ends below this, as far as it is one of the system's or of libc's: on the first thread's
@@ -463,13 +467,90 @@ static uintptr_t stripped(uintptr_t pc)
 #endif
 }
 
+/* ---- trails */
+
+/* Too long for one. */
+static km_cold void give_up(struct walk *walk)
+{
+	walk->trail->words = UINT16_MAX;
+	walk->trail = NULL;
+}
+
+static void note_word(struct walk *walk, uintptr_t at)
+{
+	struct km_stack_trail *trail = walk->trail;
+
+	if (!trail)
+		return;
+	const uintptr_t step = (at - walk->word_at) / 8;
+	if (at < walk->word_at || step > UINT16_MAX || trail->words == KM_STACK_WORDS) {
+		give_up(walk);
+		return;
+	}
+	km_store(&trail->step[trail->words], (uint16_t)step);
+	km_store(&trail->word[trail->words++], *(uintptr_t *)at);
+	walk->word_at = at;
+}
+
+/* at 0: the register's. */
+static void note_base(struct walk *walk, uintptr_t at, uintptr_t base)
+{
+	struct km_stack_trail *trail = walk->trail;
+
+	if (!trail)
+		return;
+	if (trail->bases == KM_STACK_BASES || (at && at - walk->start > INT32_MAX)) {
+		give_up(walk);
+		return;
+	}
+	km_store(&trail->base_at[trail->bases], at ? (int32_t)(at - walk->start) : -1);
+	km_store(&trail->base[trail->bases++], (int64_t)(base - walk->start));
+}
+
+static bool has_bases(const struct km_stack_trail *trail, const struct walk *here)
+{
+	for (unsigned i = 0; i < km_min((unsigned)km_load(&trail->bases), KM_STACK_BASES); i++) {
+		const int32_t at = km_load(&trail->base_at[i]);
+		const uintptr_t place = here->sp + (uintptr_t)at;
+		uintptr_t base = here->fp;
+
+		if (at >= 0) {
+			if (km_unlikely(place + 8 > here->end))
+				return false;
+			base = *(uintptr_t *)place;
+		}
+		if (base - here->sp != (uintptr_t)km_load(&trail->base[i]))
+			return false;
+	}
+	return true;
+}
+
+/* Nothing behind the stack's end is read, also where somebody writes the trail meanwhile. */
+static bool is_again(const struct km_stack_trail *trail, const struct walk *here)
+{
+	const unsigned words = km_load(&trail->words);
+	uintptr_t at = here->sp;
+
+	if (km_unlikely(words > KM_STACK_WORDS))
+		return false;
+	for (unsigned i = 0; i < words; i++) {
+		at += (uintptr_t)km_load(&trail->step[i]) * 8;
+		if (km_unlikely(at + 8 > here->end) || *(uintptr_t *)at != km_load(&trail->word[i]))
+			return false;
+	}
+	return has_bases(trail, here);
+}
+
 static bool step(struct walk *walk, uint64_t rule)
 {
 	uintptr_t cfa = (rule & BY_FP ? walk->fp : walk->sp) + (uintptr_t)cfa_words(rule) * 8;
 
+	if (rule & BY_FP)
+		note_base(walk, walk->fp_at, walk->fp);
 	if (rule & INDIRECT) {
 		if (!may_read(walk, cfa))
 			return false;
+		note_base(walk, cfa, *(uintptr_t *)cfa);
 		cfa = *(uintptr_t *)cfa;
 	}
 	uintptr_t ra = cfa + (uintptr_t)(int64_t)(int16_t)(rule >> 32) * 8;
@@ -477,8 +558,11 @@ static bool step(struct walk *walk, uint64_t rule)
 	if (!(rule & HAS_RA) || cfa <= walk->sp || cfa - walk->sp > MOST_FRAME || !may_read(walk, ra) ||
 	    (rule & HAS_FP && !may_read(walk, fp)))
 		return false;
-	if (rule & HAS_FP)
+	if (rule & HAS_FP) {
 		walk->fp = *(uintptr_t *)fp;
+		walk->fp_at = fp;
+	}
+	note_word(walk, ra);
 	walk->pc = stripped(*(uintptr_t *)ra);
 	walk->sp = cfa;
 	return walk->pc != 0;
@@ -495,51 +579,110 @@ static bool step(struct walk *walk, uint64_t rule)
 			 : "=&r"((walk)->pc), "=&r"((walk)->sp), "=&r"((walk)->fp))
 #endif
 
-static km_noinline unsigned walk_stack(uintptr_t *frame, unsigned most)
+static void walk_all(struct walk *walk, struct km_stack *stack)
 {
-	struct walk walk;
-	unsigned count = 0;
+	for (unsigned i = 0; i < MOST_STEPS && stack->depth < KM_PROFILE_FRAMES; i++) {
+		uint64_t rule = rule_of(walk->pc, walk->end);
 
-	HERE(&walk);
-	walk.end = end_of(walk.sp);
-	for (unsigned i = 0; i < MOST_STEPS && count < most; i++) {
-		uint64_t rule = rule_of(walk.pc, walk.end);
-
-		km_debug(rule & KNOWN && count < most, "a frame has a rule and a place");
-		if (count || !(rule & OWN))
-			frame[count++] = walk.pc;
-		if (rule & END || !step(&walk, rule))
+		km_debug(rule & KNOWN && stack->depth < KM_PROFILE_FRAMES, "a frame has a rule and a place");
+		if (stack->depth || !(rule & OWN))
+			stack->frame[stack->depth++] = walk->pc;
+		if (rule & END || !step(walk, rule))
 			break;
 	}
-	return count;
+}
+
+/* The trail is this walk's until it is kept: a reader sees an odd turn, before or behind what it has read. */
+static struct km_stack_trail *take_trail(struct km_stack_trail *trail)
+{
+	uint32_t turn = km_load(&trail->turn);
+
+	if (turn & 1 || !km_cas_acquire(&trail->turn, &turn, turn + 1))
+		return NULL;
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	trail->words = trail->bases = 0;
+	return trail;
+}
+
+/* Threads begin at different addresses, and their stacks look the same from the end. */
+static km_noinline void walk_stack(struct km_stack *stack, uint64_t key, bool anew)
+{
+	struct walk walk = { .fp_at = 0 };
+
+	HERE(&walk);
+	walk.start = walk.word_at = walk.sp;
+	walk.end = end_of(walk.sp);
+	stack->known = false;
+	stack->depth = 0;
+	stack->trail = NULL;
+	if (km_likely(walk.end)) {
+		key = (key ^ (walk.end - walk.sp)) * 0x9e3779b97f4a7c15ull | 1;
+		struct km_stack_trail *trail = &kept->trails[key >> 32 & (KM_STACK_TRAILS - 1)];
+		/* Acquire pairs with km_stack_keep: what the key stands for is there. */
+		const uint32_t turn = km_load_acquire(&trail->turn);
+
+		if (km_likely(!anew) && km_load(&trail->key) == key && !(turn & 1) && is_again(trail, &walk)) {
+			stack->what = km_load(&trail->what);
+			__atomic_thread_fence(__ATOMIC_ACQUIRE);
+			stack->known = km_load(&trail->turn) == turn;
+			if (km_likely(stack->known))
+				return;
+		}
+		stack->trail = walk.trail = take_trail(trail);
+		if (walk.trail)
+			km_store(&walk.trail->key, key);
+	}
+	walk_all(&walk, stack);
+	if (stack->trail && !walk.trail)
+		km_store(&stack->trail->key, 0ul);
 }
 
 #else
 #define FINDS false
-static unsigned walk_stack(uintptr_t *frame km_unused, unsigned most km_unused)
+static void walk_stack(struct km_stack *stack, uint64_t key km_unused, bool anew km_unused)
 {
-	return 0;
+	stack->known = false;
+	stack->depth = 0;
+	stack->trail = NULL;
 }
 #endif
 
-void km_stack_start(struct km_stack_rule rules[KM_STACK_RULES])
+void km_stack_start(struct km_stack_tables *tables)
 {
-	km_debug(!kept && rules, "rules have one place");
-	kept = rules;
+	km_debug(!kept && tables, "what is learnt has one place");
+	kept = tables;
 	first_end = (uintptr_t)getauxval(AT_RANDOM);
 }
 
-unsigned km_stack_take(uintptr_t *frame, unsigned most)
+static km_cold void take_slowly(struct km_stack *stack)
 {
-	unsigned count = FINDS ? walk_stack(frame, most) : 0;
 	struct km_debug_track track;
 
-	if (km_likely(count))
-		return count;
 	km_debug_track(&track);
-	while (count < KM_DEBUG_FRAMES && count < most && track.frame[count]) {
-		frame[count] = track.frame[count];
-		count++;
+	while (stack->depth < KM_DEBUG_FRAMES && track.frame[stack->depth]) {
+		stack->frame[stack->depth] = track.frame[stack->depth];
+		stack->depth++;
 	}
-	return count;
+}
+
+void km_stack_take(struct km_stack *stack, uint64_t key, bool anew)
+{
+	walk_stack(stack, key, anew);
+	if (km_unlikely(!stack->known && !stack->depth))
+		take_slowly(stack);
+}
+
+void km_stack_keep(struct km_stack *stack, uint32_t what)
+{
+	struct km_stack_trail *trail = stack->trail;
+
+	if (!trail)
+		return;
+	km_debug(km_load(&trail->turn) & 1, "a trail is written by one");
+	if (what == KM_STACK_NOTHING)
+		km_store(&trail->key, 0ul);
+	km_store(&trail->what, what);
+	/* Release pairs with walk_stack: the words are those of the key. */
+	km_store_release(&trail->turn, km_load(&trail->turn) + 1);
+	stack->trail = NULL;
 }

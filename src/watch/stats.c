@@ -59,7 +59,7 @@ static void clear_events_of(struct kmem_cache *cache)
 	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
 		km_store(&cache->events->count[i], 0ul);
 	/* An engine may lock its node: a handler that strikes meanwhile must stay out. */
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	if (cache->engine->clear_events)
 		cache->engine->clear_events(cache);
 	km_busy_end(was);
@@ -103,9 +103,11 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 	__builtin_memcpy(stats->name, cache->name, sizeof(cache->name));
 	/* The engine says how many are out of slabs; those on shelves and in barns are nobody's yet. It may lock its
 	 * node. */
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	cache->engine->stats(cache, stats);
 	km_busy_end(was);
+	stats->alloc_slab += km_load(&cache->past.new_slabs);
+	stats->free_slab += km_load(&cache->past.freed_slabs);
 	/* After that: what goes from there to its slab meanwhile counts as out, and not as free twice (sibling.c). */
 	stats->shelf_objects += km_front_shelf_objects(cache);
 	/* Those are in no slab. One that a hit has freed lies on a shelf. */
@@ -117,17 +119,23 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 	stats->active_slabs = stats->total_slabs - km_min(stats->total_slabs, free_slabs(cache));
 }
 
+/* A sum is known where each part is. */
+static void add(unsigned long *sum, unsigned long n)
+{
+	*sum = *sum == KM_UNKNOWN || n == KM_UNKNOWN ? KM_UNKNOWN : *sum + n;
+}
+
 void km_stats_add(struct kmem_cache_stats *stats, const struct kmem_cache_stats *more)
 {
-	stats->active_objects += more->active_objects;
-	stats->total_objects += more->total_objects;
-	stats->shelf_objects += more->shelf_objects;
-	stats->active_slabs += more->active_slabs;
-	stats->total_slabs += more->total_slabs;
-	stats->partial_slabs += more->partial_slabs;
-	stats->alloc_slab += more->alloc_slab;
-	stats->free_slab += more->free_slab;
-	stats->shared_avail += more->shared_avail;
+	add(&stats->active_objects, more->active_objects);
+	add(&stats->total_objects, more->total_objects);
+	add(&stats->shelf_objects, more->shelf_objects);
+	add(&stats->active_slabs, more->active_slabs);
+	add(&stats->total_slabs, more->total_slabs);
+	add(&stats->partial_slabs, more->partial_slabs);
+	add(&stats->alloc_slab, more->alloc_slab);
+	add(&stats->free_slab, more->free_slab);
+	add(&stats->shared_avail, more->shared_avail);
 }
 
 void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
@@ -191,7 +199,7 @@ int kmem_for_each_cache(int (*visit)(struct kmem_cache *cache, void *arg), void 
 	if (!km_boot())
 		return 0;
 	/* The registry is locked: an allocation that would have to make a cache fails instead of waiting for itself. */
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	int result = km_registry_visit(visit_known, &visiting);
 	km_busy_end(was);
 	return result;
@@ -224,11 +232,11 @@ static int print_row(struct kmem_cache *cache, void *arg)
 
 int kmem_print_slabinfo(int fd)
 {
-	struct km_writer writer = { .fd = fd };
+	struct km_writer writer = { .fd = fd, .no_signal = true };
 
 	if (!km_boot())
 		return -ENOMEM;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_print(&writer, "%s", km_slabinfo_head);
 	km_registry_visit_pieces(print_row, write_piece, &writer);
 	int error = km_print_end(&writer);
@@ -252,38 +260,82 @@ static int print_json_row(struct kmem_cache *cache, void *arg)
 		return 1;
 	const size_t before = rows->writer.length;
 	kmem_cache_get_stats(cache, &stats);
-	km_print_json_cache(&rows->writer, &stats, km_load(&cache->group), !rows->more);
+	km_print_json_cache(&rows->writer, &stats, km_load(&cache->group),
+			    cache->twin_of ? cache->twin_of->name : NULL, !rows->more);
 	km_debug(rows->writer.length > before, "a row that has room is not written out while the registry is locked");
 	rows->more = true;
 	return 0;
 }
 
-int kmem_print_json(int fd)
+static void print_json_group(const struct km_group_stats *stats, void *arg)
 {
-	struct json_rows rows = { .writer = { .fd = fd } };
+	struct json_rows *rows = arg;
+
+	km_print_json_group(&rows->writer, stats, !rows->more);
+	rows->more = true;
+}
+
+static void print_json_head(struct json_rows *rows)
+{
 	struct km_print_process process = {
 		.version = KMEM_VERSION, .pid = km_os_pid(), .mapped_ready = km_load(km_parked_pages()),
 		.guard = { km_guarded.objects, km_load(&km_guarded.live), km_load(&km_guarded.samples),
 			   km_load(&km_guarded.reports) },
+		.discipline = kmem_percpu_discipline(), .reason = kmem_percpu_reason(),
+		.hardened = km_hardening.parts,
+		.past_new_slabs = km_load(&km_past_of_process()->new_slabs),
+		.past_freed_slabs = km_load(&km_past_of_process()->freed_slabs),
 	};
 	struct kmem_stats stats;
 
+	kmem_get_stats(&stats);
+	km_print_json_head(&rows->writer, &process, &stats);
+}
+
+static int print_json_rest(struct json_rows *rows)
+{
+	km_print_json_groups(&rows->writer);
+	rows->more = false;
+	if (km_has_accounting())
+		km_accounting.groups(print_json_group, rows);
+	km_print_json_tail(&rows->writer);
+	return km_print_end(&rows->writer);
+}
+
+int kmem_print_json(int fd)
+{
+	struct json_rows rows = { .writer = { .fd = fd, .no_signal = true } };
+
 	if (!km_boot())
 		return -ENOMEM;
-	process.discipline = kmem_percpu_discipline();
-	process.reason = kmem_percpu_reason();
-	process.hardened = km_hardening.parts;
-	kmem_get_stats(&stats);
-	bool was = km_busy_begin();
-	km_print_json_head(&rows.writer, &process, &stats);
+	struct km_busy_was was = km_busy_begin();
+	print_json_head(&rows);
 	km_registry_visit_pieces(print_json_row, write_piece, &rows);
-	km_print_json_groups(&rows.writer);
-	if (km_has_accounting())
-		km_accounting.print(&rows.writer);
-	km_print_json_tail(&rows.writer);
-	int error = km_print_end(&rows.writer);
+	int error = print_json_rest(&rows);
 	km_busy_end(was);
 	return error;
+}
+
+static int print_json_row_now(struct kmem_cache *cache, void *arg)
+{
+	if (print_json_row(cache, arg)) {
+		write_piece(arg);
+		print_json_row(cache, arg);
+	}
+	return 0;
+}
+
+int km_print_json_now(int fd)
+{
+	struct json_rows rows = { .writer = { .fd = fd, .no_signal = true } };
+
+	km_debug(km_front_busy, "a text is written within a call of the allocator");
+	print_json_head(&rows);
+	if (!km_registry_trylock())
+		return -EAGAIN;
+	km_registry_each(print_json_row_now, &rows);
+	km_registry_unlock();
+	return print_json_rest(&rows);
 }
 
 /* ------------------------------------------------------------------ walking and checking */
@@ -303,7 +355,7 @@ static int walk_slab(struct km_page *slab, void *arg)
 	km_debug((size_t)slab->objects * walk->cache->size <= KM_PAGE_SIZE << slab->order,
 		 "a slab has room for its objects");
 	for (unsigned i = 0; i < slab->objects; i++) {
-		bool was = km_busy_begin();
+		struct km_busy_was was = km_busy_begin();
 		bool taken = walk->cache->engine->is_taken(walk->cache, slab, i);
 		km_busy_end(was);
 		int result = !taken ? 0 :
@@ -318,7 +370,7 @@ static int walk_slab(struct km_page *slab, void *arg)
 static int walk_one(struct kmem_cache *cache, km_walk_fn *visit, void *arg)
 {
 	struct walk walk = { cache, visit, arg };
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	/* The objects on shelves and in barns go home first: then taken means allocated. */
 	km_front_drain(cache);
 	cache->engine->shrink(cache);
@@ -351,8 +403,8 @@ int kmem_check_all(void)
 
 	if (!km_boot())
 		return 0;
-	bool was = km_busy_begin();
-	km_debug(!was, "the check of everything waits for locks");
+	struct km_busy_was was = km_busy_begin();
+	km_debug(!km_was_busy(was) || km_registry_visiting(), "the check of everything waits for locks");
 	km_registry_visit(check_cache, &damages);
 	damages += km_engines_check() + km_arena_check();
 	if (km_block_hooks)

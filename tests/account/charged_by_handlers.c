@@ -15,16 +15,16 @@ static struct km_stock *stocks(void)
 }
 
 /* As a handler finds it that struck a thread which has the stocks, or some of their locks are others'. */
-static bool take_stocks(void)
+static struct km_busy_was take_stocks(void)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	for (unsigned i = 0; i < *km_memcg_view.stock_count; i++)
 		NEED(km_trylock(&stocks()[i].lock));
 	return was;
 }
 
-static void give_stocks(bool was)
+static void give_stocks(struct km_busy_was was)
 {
 	for (unsigned i = *km_memcg_view.stock_count; i--;)
 		km_unlock(&stocks()[i].lock);
@@ -34,7 +34,7 @@ static void give_stocks(bool was)
 static void by_hand(void)
 {
 	struct mem_cgroup *group = group_below(NULL, "struck");
-	bool was = take_stocks();
+	struct km_busy_was was = take_stocks();
 	int insisting = mem_cgroup_charge(group, GFP_ATOMIC, BYTES);
 	int asking = mem_cgroup_charge(group, GFP_NOWAIT, BYTES);
 
@@ -60,7 +60,7 @@ static void an_object(void)
 	void *first = kmem_cache_alloc(cache, GFP_KERNEL);
 	kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
 	NEED(first && drained(group) == (slob ? 0 : cost(cache)));
-	bool was = take_stocks();
+	struct km_busy_was was = take_stocks();
 	void *object = kmem_cache_alloc(cache, GFP_ATOMIC | __GFP_NOWARN);
 	give_stocks(was);
 	set_active_memcg(NULL);
@@ -79,7 +79,7 @@ static void group_leaves(void)
 {
 	struct mem_cgroup *parent = group_below(NULL, "parent"), *group = group_below(parent, "child");
 	struct obj_cgroup *objcg = group->objcg;
-	bool was = take_stocks();
+	struct km_busy_was was = take_stocks();
 	int charged = mem_cgroup_charge(group, GFP_ATOMIC, BYTES);
 
 	give_stocks(was);

@@ -1,6 +1,7 @@
 /*
  * many_private_groups.c: what private groups take grows with their number, not with its square: that is seen in how
  * often certain functions are called while many come and go. Disciplines: all.
+ * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -584,7 +584,7 @@ static void in_bulk_with_another(void)
 		kmem_cache_free_bulk(cache, 40, objects);
 	}
 	set_active_memcg(NULL);
-	if (cache->charged.slot)
+	if (cache->charged.slot && !cache->live_shift)
 		NEED(lies_charged(cache));
 	if (cache->charged.slot && !cache->mixed.slot)
 		NEED(km_owned_owner(&cache->charged) != km_object_owner(cache, one));

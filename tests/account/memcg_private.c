@@ -2,6 +2,7 @@
  * memcg_private.c: private groups. Disciplines: all. What is allocated in the name of one lies in slabs of its own,
  * which are charged whole; all of it goes at once by mem_cgroup_destroy_all; and it is freed one by one by whoever
  * frees the ordinary way.
+ * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #include "kit/paid.h"
 

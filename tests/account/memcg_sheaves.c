@@ -59,7 +59,7 @@ static void sheaves(void)
 	NEED(kmem_cache_refill_sheaf(plain, GFP_KERNEL_ACCOUNT, &unpaid, had + 1) == 0);
 	set_active_memcg(NULL);
 	/* A block, engine sheaf's, is exchanged, for all that lies there is nobody's; an array is filled up. */
-	bool block = plain->shelf.slot && !plain->engine->array.tune;
+	bool block = plain->shelf.slot && !plain->engine->array.tune && !plain->live_shift;
 	NEED(kmem_cache_sheaf_size(unpaid) == had + 1 && drained(group) == (block ? had + 1 : 1) * cost(plain));
 	kmem_cache_return_sheaf(plain, GFP_KERNEL, unpaid);
 	kmem_cache_free(plain, object);

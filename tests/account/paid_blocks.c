@@ -3,6 +3,7 @@
  * until they go, stand in nobody's way at a limit, nor in that of a whole process, change hands where several pay, and
  * are one group's or nobody's where groups end, in signal handlers, in threads, after fork, and without memory.
  * Disciplines: all
+ * Not with hardened: no blocks of pages lie ready.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

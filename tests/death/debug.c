@@ -365,7 +365,7 @@ static void link_to_itself(void)
 static void link_of_waiting(void *to)
 {
 	unsigned char *p = get(), *q = get();
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	put(p);
 	put(q);
@@ -381,7 +381,7 @@ static void waiting_to_live(void) { link_of_waiting(get()); }
 static void waiting(void)
 {
 	unsigned char *p = get(), *q = get();
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	put(p);
 	put(q);

@@ -25,3 +25,11 @@ $(BUILD)/tests/death/sized: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_death/hardened_struck := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_death/hardened_struck := -fno-builtin
 $(BUILD)/tests/death/hardened_struck: $(BUILD)/libkmem-malloc.a
+# Bytes that were asked for are malloc's as well, and debugged.
+TEST_LIBS_death/asked_bytes := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
+TEST_CFLAGS_death/asked_bytes := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow
+$(BUILD)/tests/death/asked_bytes: $(BUILD)/libkmem-malloc.a
+# Malloc's blocks are debugged.
+TEST_LIBS_death/large_freed := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
+TEST_CFLAGS_death/large_freed := -fno-builtin -Wno-use-after-free
+$(BUILD)/tests/death/large_freed: $(BUILD)/libkmem-malloc.a

@@ -1,12 +1,13 @@
 /*
  * sized: a free that names its block's bytes, hardened: sized delete, free_sized and free_aligned_sized end the process
  * with one line where no such call can have got the block; every size and alignment that was asked for is allowed, also
- * after a realloc that left the block where it is. realloc of a freed block, and its size, are refused as well.
- * Disciplines: all.
+ * after a realloc that left the block where it is, for want of memory too. realloc of a freed block, and its size, are
+ * refused as well. Disciplines: all.
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2
 #include <malloc.h>
+#include <sys/resource.h>
 
 #include "kit/api.h"
 
@@ -105,6 +106,33 @@ static void resized_go_on(void)
 	}
 }
 
+/* As a realloc to fewer bytes does where there is no memory for those: the block is as it was, and so is free_sized. */
+static void left_ones_go_on(void)
+{
+	static const size_t few[] = { 24, 100, 1000, 3000 };
+	enum { FEW = sizeof(few) / sizeof(few[0]) };
+	const struct rlimit none = { 1 << 20, 1 << 20 };
+	void *left[FEW];
+	unsigned same = 0;
+
+	for (unsigned i = 0; i < FEW; i++)
+		left[i] = blind(malloc(few[i] * 8));
+	NEED(!setrlimit(RLIMIT_AS, &none));
+	for (unsigned i = 0; i < FEW; i++) {
+		void *before = left[i];
+
+		for (void *p = &size; p;) {
+			p = malloc(few[i]);
+			__asm__ volatile("" : "+r"(p));
+		}
+		left[i] = blind(realloc(before, few[i]));
+		same += left[i] == before;
+	}
+	CHECK(same > 0, "each was moved");
+	for (unsigned i = 0; i < FEW; i++)
+		free_sized(left[i], few[i]);
+}
+
 /* A kmalloc's block, and a cache's, by their own sizes. */
 static void others_go_on(void)
 {
@@ -145,6 +173,6 @@ static void freed_ones_end(void)
 static const struct test_case cases[] = {
 	{ "wrong sizes end", wrong_sizes_end }, { "right sizes go on", right_sizes_go_on },
 	{ "resized blocks go on", resized_go_on }, { "others' blocks go on", others_go_on },
-	{ "freed ones have no size", freed_ones_end },
+	{ "left ones go on", left_ones_go_on }, { "freed ones have no size", freed_ones_end },
 };
 API_MAIN_OPTIONS(cases, ",hardened:1")

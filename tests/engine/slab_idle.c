@@ -1,6 +1,8 @@
 /*
  * slab_idle: what the engine slab takes back by itself, look by look: idle arrays of CPUs every 2 seconds, a share at a
  * time, shared arrays and free slabs every 4. Alien arrays are slab_alien's. Disciplines: all.
+ * Not with hardened: objects pass from the engine's own functions to callers, unproved.
+ * Not with nodes: limits and lists are those of one node.
  */
 #include "slab.h"
 

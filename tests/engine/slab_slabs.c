@@ -1,6 +1,7 @@
 /*
  * slab_slabs: what a slab of the engine slab looks like: orders, where the indices of its free objects lie, colours,
  * constructors, types that stay; and that indices which somebody wrote over are noticed. Disciplines: all.
+ * Not with hardened: objects pass from the engine's own functions to callers, unproved.
  */
 #include "slab.h"
 

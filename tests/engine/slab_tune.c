@@ -1,6 +1,8 @@
 /*
  * slab_tune: limit, batchcount and shared factor of the engine slab, read and written while a cache is used: as a call,
  * in the words of /proc/slabinfo, and as slabinfo and JSON show them. Disciplines: all.
+ * Not with hardened: objects pass from the engine's own functions to callers, unproved.
+ * Not with nodes: limits and lists are those of one node.
  */
 #include "slab.h"
 

@@ -1,6 +1,7 @@
 /*
  * slub: the engine slub does what SLUB did (Linux 2.6.22 to 6.19) with slabs: every transition between CPU, CPU partial
  * list, node and pages, told by the counters that the kernel has in /sys/kernel/slab/CACHE. Disciplines: all.
+ * Not with hardened: objects pass from the engine's own functions to callers, unproved.
  */
 #include "slub.h"
 

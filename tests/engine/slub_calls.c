@@ -1,6 +1,7 @@
 /*
  * slub_calls: the engine slub as its callers see it: bulk and detached freelists, shrink, bad frees, checked caches,
  * computed constants, calls that may not wait, nested calls, statistics. Disciplines: all.
+ * Not with hardened: objects pass from the engine's own functions to callers, unproved.
  */
 #include "slub.h"
 

@@ -24,10 +24,10 @@ static inline enum back back_of(const struct kmem_cache *cache)
 	return !back ? NOWHERE : back == cache->mixed.slot ? MIXED : back == cache->charged.slot ? CHARGED : PUBLIC;
 }
 
-/* Under the soft disciplines no hit goes there. */
+/* Under the soft disciplines no hit goes there, and where each free is proved nothing lies there. */
 static inline bool has_blocks(const struct kmem_cache *cache)
 {
-	return km_percpu.discipline == KM_DISCIPLINE_RSEQ && cache->charged.slot;
+	return km_percpu.discipline == KM_DISCIPLINE_RSEQ && cache->charged.slot && !cache->live_shift;
 }
 
 static inline size_t lies_charged(const struct kmem_cache *cache)

@@ -10,7 +10,7 @@
 
 #define INSIDE(statement)                                                                          \
 	do {                                                                                       \
-		bool inside_was = km_busy_begin();                                                 \
+		struct km_busy_was inside_was = km_busy_begin();                                   \
 		statement;                                                                         \
 		km_busy_end(inside_was);                                                           \
 	} while (0)

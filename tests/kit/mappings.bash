@@ -1,11 +1,30 @@
 # mappings.bash: what the kernel says is resident of the mappings that are ours, for scripts that compare it.
 
-# anonymous PID: KiB that are resident of no file, and neither of the stack nor of the program's variables, which stand
-# right behind its file: ours, but for some pages of libc's.
+# stack_pointers PID: of its threads that do not run just now; one that is stopped has one.
+stack_pointers() {
+	local file words
+	for file in /proc/"$1"/task/*/syscall; do
+		read -r -a words <"$file" 2>/dev/null && [ ${#words[@]} -ge 3 ] && echo "${words[-2]#0x}"
+	done
+}
+
+# anonymous PID: KiB that are resident of no file, and neither of a stack, to which a thread's pointer leads, nor of the
+# program's variables, which stand right behind its file: ours, but for some pages of libc's.
 anonymous() {
-	awk '/^[0-9a-f]+-[0-9a-f]+ / {
+	awk -v pointers="$(stack_pointers "$1")" '
+		function below(a, b) {
+			return length(a) == length(b) ? "x" a < "x" b : length(a) < length(b)
+		}
+		function is_stack(from, to,   i) {
+			for (i = 1; i <= threads; i++)
+				if (!below(pointer[i], from) && below(pointer[i], to))
+					return 1
+			return 0
+		}
+		BEGIN { threads = split(pointers, pointer) }
+		/^[0-9a-f]+-[0-9a-f]+ / {
 			split($1, at, "-")
-			ours = (NF == 5 && at[1] != behind) || /\[anon:libkmem/
+			ours = (NF == 5 && at[1] != behind && !is_stack(at[1], at[2])) || /\[anon:libkmem/
 			behind = NF == 6 && $6 ~ /^\// ? at[2] : ""
 		}
 		/^Rss:/ && ours { sum += $2 }

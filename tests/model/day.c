@@ -336,7 +336,15 @@ static void rcu_synchronize(void)
 {
 }
 
-static const struct kmem_rcu rcu = { rcu_call, rcu_synchronize, op_grace };
+/* Where no period is under way another thread is in the midst of an end, or of a call. */
+static void rcu_barrier(void)
+{
+	if (!day.grace)
+		sim_yield();
+	op_grace();
+}
+
+static const struct kmem_rcu rcu = { rcu_call, rcu_synchronize, rcu_barrier };
 
 /* ------------------------------------------------------------------ the world */
 

@@ -15,3 +15,10 @@ WRAP_SYSTEM := -Wl,--wrap=clock_gettime,--wrap=km_os_possible_cpus,--wrap=km_os_
 $(BUILD)/tests/model/day: tests/model/day.c tests/model/day.h tests/model/simulated.h $(wildcard tests/kit/*.h) $(BUILD)/traced/libkmem.a
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) -o $@ $< $(BUILD)/traced/libkmem.a $(WRAP_SYSTEM) $(ALL_LDLIBS)
+# Readers that feed on texts.
+$(BUILD)/tests/model/debug_grammar $(BUILD)/tests/model/options_grammar $(BUILD)/tests/model/failslab_grammar \
+	$(BUILD)/tests/model/slabinfo_grammar: tests/model/texts.h
+
+# Commits that are lost.
+TEST_LIBS_model/lost_commits := -Wl,--wrap=km_visit_commit
+$(BUILD)/tests/model/lost_commits: tests/model/machine.h tests/model/model.c

@@ -2,7 +2,8 @@
 # fuzz.sh: fuzzes the library by hand with libFuzzer: builds it and tests/model/fuzz.c by clang with coverage,
 # AddressSanitizer and UndefinedBehaviorSanitizer, and runs it on a copy of the corpus in build-fuzz/.
 # Usage: tests/model/fuzz.sh [SECONDS] [libFuzzer's options]. KMEM_PERCPU and KMEM_OPTIONS are passed on.
-# FUZZ=debug_grammar: the settings of KMEM_DEBUG instead, tests/model/debug_grammar.c.
+# FUZZ=NAME: what reads texts instead, tests/model/NAME.c: debug_grammar, options_grammar, failslab_grammar, or
+# slabinfo_grammar.
 set -eu
 cd "$(dirname "$0")/../.."
 scripts/need clang libclang-rt-14-dev

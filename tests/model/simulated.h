@@ -181,8 +181,11 @@ void __sanitizer_cov_trace_pc(void)
 	if (!sim.on || sim.running == NOBODY)
 		return;
 	sim.blocks++;
-	if (!--sim.left)
-		sim_switch();
+	if (--sim.left)
+		return;
+	/* Steps take time: where some threads spin, and others sleep for what these wait for, their time comes. */
+	sim.microseconds++;
+	sim_switch();
 }
 
 /* ------------------------------------------------------------------ the system */
@@ -351,6 +354,15 @@ static void sim_between(void)
 	if (sim.resting != NOBODY || !sim_below(8))
 		sim_go_on(self, sim_next());
 	sim.thread[self].between = false;
+}
+
+/* A thread waits for what another one does, and not in the library's way: others have their turn. */
+static void sim_yield(void)
+{
+	if (!sim.on)
+		return;
+	sim.microseconds++;
+	sim_go_on(sim.running, sim_next());
 }
 
 /* All threads from beginning to end. */

@@ -120,6 +120,9 @@ static void use_nodump(void)
 	struct kmem_cache *cache = kmem_cache_create("secret", 200, NULL, SLAB_NODUMP);
 	void *p[50];
 
+	/* Where it is refused, they are had without. */
+	if (cache)
+		(void)kmem_reserve(cache, 100);
 	for (int i = 0; cache && i < 50; i++)
 		p[i] = kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN);
 	for (int i = 0; cache && i < 50; i++)

@@ -2,6 +2,7 @@
  * caches.c: what caches promise, as <kmem/kmem.h> and the kernel's documentation have it: creation in all its forms and
  * its errors, constructors, typesafe caches, min_partial, destruction with objects left, bulk, zeros, shrinking,
  * statistics. Disciplines: all.
+ * With hardened: own_addresses:0,random_order:0,decay:3600000, for slabs go, and are filled in the order of addresses.
  */
 #include "kit/api.h"
 

@@ -1,7 +1,8 @@
 /*
  * cancelled.c: a thread that is to be cancelled, as threads are by default, goes through any call of the library to its
  * end: none is a cancellation point, so none leaves a lock, or an object, behind. What such a thread, or one that ends
- * in the midst of its work, has charged and not used serves others, or goes back. Disciplines: all.
+ * in the midst of its work, has charged and not used serves others, or goes back. A thread that may be cancelled
+ * asynchronously defers that around the calls. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -85,6 +86,26 @@ static void pools(void)
 	mempool_free(element, pool);
 }
 
+/* With the request under way already; it takes effect as the type is set back, at once. */
+static void *works_deferred(void *unused)
+{
+	int type;
+
+	NEED(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL) == 0);
+	NEED(pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type) == 0);
+	NEED(pthread_cancel(pthread_self()) == 0);
+	one_by_one();
+	sizes();
+	caches();
+	tells();
+	pays();
+	pools();
+	through = true;
+	pthread_setcanceltype(type, NULL);
+	through = false;
+	return unused;
+}
+
 static void *works(void *to_be_cancelled)
 {
 	if (to_be_cancelled)
@@ -112,6 +133,17 @@ static void ends_by(bool cancelled)
 	NEED(through && result == (cancelled ? PTHREAD_CANCELED : NULL));
 }
 
+static void ends_asynchronously(void)
+{
+	pthread_t thread;
+	void *result;
+
+	through = false;
+	NEED(pthread_create(&thread, NULL, works_deferred, NULL) == 0);
+	NEED(pthread_join(thread, &result) == 0);
+	NEED(through && result == PTHREAD_CANCELED);
+}
+
 static void all_is_back(void)
 {
 	if (!slob) {
@@ -137,6 +169,7 @@ static void by_request(void)
 	begin();
 	for (int i = 0; i < 3; i++)
 		ends_by(true);
+	ends_asynchronously();
 	ends_by(false);
 	all_is_back();
 }

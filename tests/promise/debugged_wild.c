@@ -106,7 +106,7 @@ static void free_again(void)
 /* As a handler does that strikes inside of the allocator. */
 static void put_from_inside(void)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	put();
 	km_busy_end(was);

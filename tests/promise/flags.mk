@@ -13,6 +13,8 @@ MALLOC_TESTS := $(basename $(wildcard tests/promise/malloc_*.c))
 $(foreach test,$(MALLOC_TESTS:tests/%=%),$(eval TEST_LIBS_$(test) := $(BUILD)/libkmem-malloc.a))
 $(foreach test,$(MALLOC_TESTS:tests/%=%),$(eval TEST_CFLAGS_$(test) := -fno-builtin))
 $(MALLOC_TESTS:%=$(BUILD)/%): $(BUILD)/libkmem-malloc.a tests/kit/malloc.h
+# All that watches objects is there.
+TEST_LIBS_promise/malloc_accounted := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
 # Debugging is for malloc as well.
 TEST_LIBS_promise/debugged := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_promise/debugged := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow -Wno-use-after-free
@@ -33,3 +35,5 @@ TEST_LIBS_promise/nolock_struck := -Wl,--wrap=clock_gettime
 TEST_LIBS_promise/fork_struck := -Wl,--wrap=clock_gettime,--wrap=km_os_wait,--wrap=km_os_wake
 # Guarded objects are in it.
 TEST_LIBS_promise/nodump := -Wl,-u,kmem_cache_validate
+# Some caches are debugged.
+TEST_LIBS_promise/defragment := -Wl,-u,kmem_cache_validate

@@ -18,7 +18,7 @@ void __wrap_km_misuse(enum km_misuse what, const char *function, const void *obj
 }
 
 /* The lowest, the highest, one beside those that change a hit, one above the others; and none. */
-static const gfp_t bits[] = { 0x00000008u, 0x00000080u, 0x00200000u, 0x80000000u, 0 };
+static const gfp_t bits[] = { 0x00000008u, 0x00000080u, 0x00400000u, 0x80000000u, 0 };
 static gfp_t bad;
 
 /* The compiler must not know what it is: else the hits inline know it too. */

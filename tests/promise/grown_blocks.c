@@ -80,7 +80,7 @@ static uint32_t holds;
 /* Another thread has the lock of the free pages until this one is done. */
 static void *hold(void *arg)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_lock(&km_arena.zone[0].lock);
 	km_store_release(&holds, 1u);

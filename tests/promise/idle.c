@@ -87,6 +87,64 @@ static void others_work(void)
 	NEED(kmem_check_all() == 0);
 }
 
+static void *falls_idle(void *arg)
+{
+	kmem_idle();
+	kmem_idle();
+	return arg;
+}
+
+static bool in_a_miss;
+
+/* Reclaim comes by in the middle of a miss: what that puts on a shelf afterwards goes the next time all the same. */
+static void constructs(void *object)
+{
+	pthread_t thread;
+
+	*(long *)object = 0;
+	if (!in_a_miss)
+		return;
+	in_a_miss = false;
+	NEED(!pthread_create(&thread, NULL, falls_idle, NULL) && !pthread_join(thread, NULL));
+}
+
+static void within_a_miss(void)
+{
+	struct kmem_cache_args args = { .align = 8, .ctor = constructs };
+	struct kmem_cache *cache = kmem_cache_create("missing", 64, &args, 0);
+	struct kmem_cache_stats stats;
+
+	NEED(cache);
+	kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
+	kmem_idle();
+	in_a_miss = true;
+	void *object = kmem_cache_alloc(cache, GFP_KERNEL);
+	NEED(object && !in_a_miss);
+	kmem_cache_free(cache, object);
+	kmem_idle();
+	kmem_cache_get_stats(cache, &stats);
+	NEED(!stats.shelf_objects && !stats.total_objects);
+	NEED(kmem_check_all() == 0);
+	kmem_cache_destroy(cache);
+}
+
+/* The program fell silent while a sheaf was out. */
+static void a_sheaf_comes_back(void)
+{
+	struct kmem_cache *cache = make("sheaves", 64);
+	struct slab_sheaf *sheaf = kmem_cache_prefill_sheaf(cache, GFP_KERNEL, 8);
+	struct kmem_cache_stats stats;
+
+	NEED(sheaf);
+	kmem_idle();
+	kmem_idle();
+	kmem_cache_return_sheaf(cache, GFP_KERNEL, sheaf);
+	kmem_idle();
+	kmem_cache_get_stats(cache, &stats);
+	NEED(!stats.shelf_objects && !stats.total_objects);
+	kmem_cache_destroy(cache);
+}
+
 static int visit(struct kmem_cache *cache, void *arg)
 {
 	kmem_idle();
@@ -101,5 +159,6 @@ static void within_a_visit(void)
 
 static const struct test_case cases[] = {
 	{ "comes back", comes_back }, { "others work", others_work }, { "within a visit", within_a_visit },
+	{ "within a miss", within_a_miss }, { "a sheaf comes back", a_sheaf_comes_back },
 };
 API_MAIN(cases)

@@ -1,6 +1,7 @@
 /*
  * kmalloc.c: what the kmalloc family promises, as <kmem/kmem.h> and the kernel's documentation have it: sizes,
  * alignment, zeros, overflow, krealloc, the kv family, copies, bulk over mixed sizes. Disciplines: all.
+ * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #include "kit/api.h"
 

@@ -3,6 +3,7 @@
  * wait for nobody: while another thread holds any of the library's locks, they return, with an object or without, and
  * what they could not put back comes back later. Under each engine.
  * Disciplines: all.
+ * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -109,7 +110,7 @@ static volatile int stage;	/* 1: it is held; 2: give it back */
 
 static void *holder(void *unused)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_lock_fork(held);
 	stage = 1;
@@ -190,7 +191,8 @@ static void left_pages(void)
 	held = &km_arena.zone[0].lock;
 	stage = 0;
 	struct km_request request = km_request_of(0, ANY);
-	bool was = km_busy_begin(), late = km_late_begin();
+	struct km_busy_was was = km_busy_begin();
+	bool late = km_late_begin();
 	struct km_page *slab = km_slab_new(cache, &request);
 	NEED(slab);
 	NEED(!pthread_create(&thread, NULL, holder, NULL));

@@ -269,7 +269,8 @@ static void by_parts(void (*work)(void))
 	NEED(kmem_check_all() == 0);
 	printf("STRIKE_SEED=%lu STRIKE_PARTS=%lu: %lu of %zu instructions, %lu inside; %lu objects, %lu times none\n",
 	       seed, rounds, struck, point_count, struck_busy, got, none);
-	NEED(struck > 20 && got > 10 && (struck_busy > 0 || slob));
+	/* slob has one lock for all: few handlers strike outside of it. */
+	NEED(struck > 20 && got > (slob ? 2 : 10) && (struck_busy > 0 || slob));
 }
 
 static void struck_one_by_one(void) { by_parts(one_by_one); }

@@ -150,7 +150,7 @@ static void alone(void)
 	make_caches();
 	/* What a handler freed waits for who may call the system: to unmap it is a call. */
 	void *freed = kvmalloc(8 * MIB, GFP_KERNEL);
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	kfree(freed);
 	km_busy_end(was);
 	void *block = kmalloc(2 * MIB, GFP_KERNEL);

@@ -2,6 +2,7 @@
  * rcu.c: what kfree_rcu was given, and a slab of SLAB_TYPESAFE_BY_RCU, goes back after a grace period of the program's
  * RCU, no sooner; those who wait for that do. The RCU is one whose grace periods the test ends by hand.
  * Disciplines: all.
+ * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -2,6 +2,7 @@
  * ready_blocks.c: blocks of whole pages that lie ready on a CPU: which requests they serve, how much of a block is
  * waste, how many may lie there, and when they go back: by age, before anybody fails, on kmem_shrink_all, and when a
  * block changes its length or gets a payer. Disciplines: all
+ * Not with hardened: no blocks of pages lie ready.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -2,6 +2,7 @@
  * switched: kmem_cache_set_debug: a cache that is debugged while it is used. Objects from then on carry it, those of
  * before stay as they are, whoever frees which by what call; its name, its figures and its limit are one; switched off,
  * and with the last such object back, it is as it was. Under each engine as far as it can. Disciplines: all.
+ * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -375,7 +376,7 @@ static void refused(void)
 	NEED(kmem_cache_set_debug(fixed, "FZPU") == -EOPNOTSUPP);
 	NEED(!cache->siblings && kmem_cache_debug_flags(large) == 0);
 	/* From the midst of the allocator. */
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	NEED(kmem_cache_set_debug(cache, "FZPU") == -EBUSY);
 	km_busy_end(was);
 	kmem_cache_destroy(large);

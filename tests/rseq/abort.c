@@ -29,6 +29,7 @@ static const struct fixture fixtures[] = {
 	STOCK_FIXTURE,
 	CHARGED_FIXTURE,
 	READY_FIXTURE,
+	CACHE_FIXTURE("profiled", start_profiled),
 };
 
 /* A fork costs a millisecond, another thread's help two switches: so many for each instruction. */

@@ -14,6 +14,8 @@
 #include "cache/cache.h"
 #include "edge/malloc.h"
 #include "fixture.h"
+#include "front/profile.h"
+#include "front/shape.h"
 #include "page/live.h"
 #include "page/zone.h"
 
@@ -104,7 +106,7 @@ static void get_inline(void)
 /* Where frees are proved: malloc's hit, as if the cache were one of its; NULL: a miss, which another has served. */
 static void *by_proved_malloc(void)
 {
-	struct kmem_cache **shown = &km_malloc_proved[km_malloc_step(OBJECT_BYTES)];
+	struct kmem_cache **shown = &km_malloc_first[km_malloc_step(OBJECT_BYTES)];
 
 	km_store_release(shown, model.cache);
 	void *p = km_malloc_miss(OBJECT_BYTES);
@@ -265,7 +267,7 @@ static void use_sheaves(unsigned count)
 /* Two frees, the first as in a handler that interrupted the slow path: if it misses, the second finds it waiting. */
 static void put_deferred(void)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	put_one();
 	km_busy_end(was);
@@ -285,7 +287,7 @@ static unsigned take_home(void **objects, unsigned count)
 static void stock_model(unsigned count)
 {
 	void *objects[SPARE];
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	take_home(objects, count);
 	km_busy_end(was);
@@ -367,7 +369,7 @@ static void do_swap(void)
 
 	if (cache->engine->front != KM_FRONT_ARRAY)
 		return;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	for (int how = 0; how < 8; how++) {
 		bool for_pop = how & 1;
 
@@ -386,7 +388,7 @@ static void do_install(void)
 
 	if (cache->engine->front != KM_FRONT_ARRAY)
 		return;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	block = cache->engine->array.spill(cache, NULL);
 	if (block && !km_shelf_install(&cache->shelf, block, &evicted))
 		evicted = block;
@@ -402,7 +404,7 @@ static void do_take_partner(void)
 
 	if (cache->engine->front != KM_FRONT_ARRAY)
 		return;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	void **block = km_shelf_take_partner(&cache->shelf);
 	if (block)
 		cache->engine->array.retire(cache, block);
@@ -449,7 +451,7 @@ static void do_signal(void)
 static void do_resize(void)
 {
 	struct kmem_cache *cache = model.cache;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	/* A limit of its own: less, so that blocks of both are about. Past the registry: we may be inside of it. */
 	if (cache->engine->array.tune)
@@ -598,7 +600,7 @@ static void put_on_shelf(int count)
 static bool prepare_array(unsigned driver)
 {
 	unsigned state = driver / OPERATIONS;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	if (model.cache->engine->array.tune)
 		km_front_set_limit(model.cache, SLAB_LIMIT);
@@ -758,6 +760,16 @@ static bool start_proved(void)
 static bool start_proved_chain(void)
 {
 	return start_proved_engine("slub");
+}
+
+/* From now on, for good: so it comes last. */
+static bool start_profiled(void)
+{
+	km_profiling.start(1u << 30);
+	bool started = start_engine("sheaf");
+	need(!started || km_percpu.index != KM_INDEX_CPU || model.cache->plain == &km_shape_profiled,
+	     "the cache's objects are not profiled");
+	return started;
 }
 
 static bool start_sizes(void)

@@ -17,6 +17,7 @@ enum { CHARGED_CACHES = 4 };
 static struct {
 	struct kmem_cache *cache[CHARGED_CACHES];
 	struct mem_cgroup *group[2], *others[2], *private;
+	bool malloc;			/* has payers in this driver */
 } charged;
 
 static struct mem_cgroup *charged_payer(unsigned which, int payer)
@@ -32,9 +33,9 @@ static const struct {
 	{ 62, 31, 0, 0 },
 	{ 0, 0, 0, 1 }, { 1, 0, 0, 1 }, { 5, 2, 0, 1 }, { 40, 40, 0, 1 }, { 62, 31, 0, 1 },
 };
-enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 24 };
+enum { CHARGED_STATES = sizeof(charged_states) / sizeof(charged_states[0]), CHARGED_OPERATIONS = 26 };
 
-enum { FREE_LATE = 14 };
+enum { FREE_LATE = 14, MALLOC_PAID = 24, MALLOC_UNPAID = 25 };
 
 static bool prepare_charged(unsigned driver)
 {
@@ -45,6 +46,9 @@ static bool prepare_charged(unsigned driver)
 	if (!which && (charged_states[state].then || driver % CHARGED_OPERATIONS == FREE_LATE))
 		return false;
 	model.cache = charged.cache[which];
+	charged.malloc = driver % CHARGED_OPERATIONS >= MALLOC_PAID;
+	if (charged.malloc)
+		need(mem_cgroup_account_malloc(true) == 0, "malloc has no payers");
 	set_active_memcg(charged_payer(which, charged_states[state].before));
 	for (int i = 0; i < SPARE + charged_states[state].get; i++)
 		get_one();
@@ -81,6 +85,22 @@ static void use_kzalloc(void)
 	need(second && second != first && !second[0] && first[0] == 1, "kmalloc of zeros failed");
 	kfree(first);
 	kfree(second);
+}
+
+/* malloc's, whose blocks have payers now: the thread's group, or nobody. The second is a hit. */
+static void use_malloc(bool paid)
+{
+	struct mem_cgroup *before = mem_cgroup_active();
+
+	if (!paid)
+		set_active_memcg(mem_cgroup_root());
+	void *first = malloc(OBJECT_BYTES);
+	void *second = malloc(OBJECT_BYTES);
+
+	need(first && second && first != second, "malloc failed");
+	free(first);
+	free(second);
+	set_active_memcg(before);
 }
 
 /* What a group took that came by another's block is freed there after yet another one came by. */
@@ -146,6 +166,8 @@ static void operate_charged(unsigned driver)
 		put_one();
 		get_one();
 		break;
+	case MALLOC_PAID: use_malloc(true); break;
+	case MALLOC_UNPAID: use_malloc(false); break;
 	default: put_sized(driver % CHARGED_OPERATIONS - 18);
 	}
 }
@@ -159,6 +181,8 @@ static void describe_charged(unsigned driver, char *text, size_t bytes)
 
 static void verify_charged(void)
 {
+	if (charged.malloc)
+		need(mem_cgroup_account_malloc(false) == 0, "malloc has payers for ever");
 	set_active_memcg(charged.group[0]);
 	verify_cache();
 	for (int i = 0; i < 5; i++) {

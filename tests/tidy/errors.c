@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,6 +115,12 @@ static int without_descriptors(struct mem_cgroup *group)
 	return error;
 }
 
+static int account_inside(struct kmem_cache *cache, void *arg)
+{
+	(void)cache, (void)arg;
+	return mem_cgroup_account_malloc(true);
+}
+
 static void groups(void)
 {
 	struct mem_cgroup *root = mem_cgroup_root(), *group = mem_cgroup_create(NULL, "group", 0);
@@ -140,6 +147,8 @@ static void groups(void)
 	IS(mem_cgroup_add_shrinker, ENOENT, of(mem_cgroup_add_shrinker(gone, 0, shrink_nothing, NULL)));
 	IS(mem_cgroup_add_shrinker, ENOMEM,
 	   WHEN_SHORT_APART(mem_cgroup_add_shrinker(group, 0, shrink_nothing, NULL)));
+	IS(mem_cgroup_account_malloc, EOPNOTSUPP, -mem_cgroup_account_malloc(true));
+	IS(mem_cgroup_account_malloc, EBUSY, -kmem_for_each_cache(account_inside, NULL));
 	IS(mem_cgroup_set_mode, EINVAL, -mem_cgroup_set_mode(MEM_CGROUP_NR_MODES, true));
 	IS(mem_cgroup_set_mode, EBUSY, -mem_cgroup_set_mode(MEM_CGROUP_V1, true));
 	mem_cgroup_set_max(below, 0);
@@ -272,6 +281,7 @@ static void objects(void)
 	IS(kmem_cache_refill_sheaf, ENOMEM, -kmem_cache_refill_sheaf(cache, QUIET, &sheaf, 2));
 	IS(kmem_cache_refill_sheaf, EINVAL, -kmem_cache_refill_sheaf(cache, QUIET, &none, 1));
 	IS(kmem_reserve, ENOMEM, -kmem_reserve(cache, SIZE_MAX));
+	IS(kmem_malloc_fullest, ENOSYS, of(kmem_malloc_fullest(8)));
 }
 
 /* ------------------------------------------------------------------ numbers */
@@ -353,6 +363,49 @@ static int set_another(void)
 	return -kmem_set_rcu(&other);
 }
 
+static int metrics_inside(struct kmem_cache *cache, void *arg)
+{
+	(void)cache, (void)arg;
+	return kmem_metrics(1);
+}
+
+/* Pipes that nobody reads, and that are full and don't wait. */
+static void printers(void)
+{
+	int broken[2], full[2];
+
+	if (pipe(broken) || close(broken[0]) || pipe2(full, O_NONBLOCK) || fcntl(full[1], F_SETPIPE_SZ, 4096) < 0)
+		failed = 1;
+	while (write(full[1], "x", 1) == 1)
+		;
+	IS(kmem_print_slabinfo, EPIPE, -kmem_print_slabinfo(broken[1]));
+	IS(kmem_print_json, EPIPE, -kmem_print_json(broken[1]));
+	IS(kmem_metrics, EPIPE, -kmem_metrics(broken[1]));
+	IS(kmem_print_slabinfo, EAGAIN, -kmem_print_slabinfo(full[1]));
+	IS(kmem_print_json, EAGAIN, -kmem_print_json(full[1]));
+	IS(kmem_metrics, EAGAIN, -kmem_metrics(full[1]));
+	IS(kmem_metrics, EBUSY, -kmem_for_each_cache(metrics_inside, NULL));
+	close(broken[1]);
+	close(full[0]);
+	close(full[1]);
+}
+
+/* Of a cache that is tracked: until there is one nobody's leaks are known. */
+static void tracks(void)
+{
+	struct kmem_cache *tracked = kmem_cache_create(next_name(), 64, NULL, SLAB_STORE_USER);
+	void *object = tracked ? kmem_cache_alloc(tracked, GFP_KERNEL) : NULL;
+	int broken[2];
+
+	if (!object || pipe(broken) || close(broken[0]))
+		failed = 1;
+	IS(kmem_cache_print_traces, EPIPE, -kmem_cache_print_traces(tracked, broken[1]));
+	IS(kmem_print_leaks, EPIPE, -kmem_print_leaks(broken[1]));
+	close(broken[1]);
+	kmem_cache_free(tracked, object);
+	kmem_cache_destroy(tracked);
+}
+
 static void numbers(void)
 {
 	struct kmem_cache *slab = cache_by("slab", "slab", 0), *sheaf = cache_by("sheaf", "sheaf", 0);
@@ -379,11 +432,14 @@ static void numbers(void)
 	IS(kmem_cache_walk, EOPNOTSUPP, -kmem_cache_walk(slob, visit_nothing, NULL));
 	IS(kmem_cache_print_traces, EINVAL, -kmem_cache_print_traces(sheaf, 1));
 	IS(kmem_print_leaks, EINVAL, -kmem_print_leaks(1));
+	tracks();
 	IS(kmem_failslab, EINVAL, -kmem_failslab("probability=101"));
 	IS(kmem_set_rcu, EINVAL, -kmem_set_rcu(&half));
 	IS(kmem_set_rcu, EBUSY, set_another());
 	IS(kmem_print_slabinfo, EBADF, -kmem_print_slabinfo(-1));
 	IS(kmem_print_json, EBADF, -kmem_print_json(-1));
+	IS(kmem_metrics, EBADF, -kmem_metrics(-1));
+	printers();
 }
 
 static bool no_element;
@@ -433,6 +489,7 @@ static void not_started(void)
 	IS(kmem_set_rcu, ENOMEM, -kmem_set_rcu(&rcu));
 	IS(kmem_print_slabinfo, ENOMEM, -kmem_print_slabinfo(1));
 	IS(kmem_print_json, ENOMEM, -kmem_print_json(1));
+	IS(kmem_metrics, ENOMEM, -kmem_metrics(1));
 }
 
 static void start_anew(void)

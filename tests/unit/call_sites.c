@@ -7,6 +7,7 @@
 #include <malloc.h>
 
 #include "kit/api.h"
+#include "kit/tracer.h"
 
 void *cxx_new(size_t size) __asm__("_Znwm");
 void cxx_delete(void *p) __asm__("_ZdlPv");
@@ -70,6 +71,17 @@ static void kmallocs(void) { if (!slob) spread(by_kmalloc, kgive, ksize, "kmallo
 static void mallocs(void) { if (!slob) spread(by_malloc, free, room_of, "malloc"); }
 static void news(void) { if (!slob) spread(by_new, cxx_delete, room_of, "malloc"); }
 
+/* As under heaptrack: the caches are the same, and so they are when it has gone. */
+static void traced(void)
+{
+	tracer_is(true);
+	kmallocs();
+	mallocs();
+	news();
+	tracer_is(false);
+	kmallocs();
+}
+
 static __attribute__((noinline)) void *here(void)
 {
 	void *p = kmalloc(100, GFP_KERNEL);
@@ -113,5 +125,6 @@ static void others_are_as_ever(void)
 static const struct test_case cases[] = {
 	{ "kmalloc", kmallocs }, { "malloc", mallocs }, { "new", news }, { "one place", one_place_is_one_cache },
 	{ "large ones", large_ones_are_not_split }, { "others", others_are_as_ever },
+	{ "traced", traced },
 };
 API_MAIN_OPTIONS(cases, ",random_caches:1")

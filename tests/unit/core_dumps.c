@@ -10,6 +10,7 @@
 #include <kmem/stats.h>
 
 #include "page/arena.h"
+#include "port/hardened.h"
 
 enum { BLOCKS = 64 };
 
@@ -73,7 +74,7 @@ static void all_named(void)
 {
 	const bool rseq = strcmp(kmem_percpu_discipline(), "rseq") == 0;
 
-	NEED(named_count == 6);
+	NEED(named_count == 6u + km_hardening.live);
 	for (unsigned i = 0; i < named_count; i++) {
 		struct bytes bytes = look(named[i].start, named[i].end);
 		bool areas = strcmp(named[i].name, "libkmem: per-CPU areas") == 0;

@@ -36,6 +36,9 @@ $(BUILD)/tests/unit/malloc_blocks: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_unit/probes := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_unit/probes := -fno-builtin -Wno-alloc-size-larger-than
 $(BUILD)/tests/unit/probes: $(BUILD)/libkmem-malloc.a
+TEST_LIBS_unit/heaptrack_told := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_unit/heaptrack_told := -fno-builtin
+$(BUILD)/tests/unit/heaptrack_told: $(BUILD)/libkmem-malloc.a
 # A sanitizer hears of malloc's blocks, too.
 TEST_LIBS_unit/sanitizer_told := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
 TEST_CFLAGS_unit/sanitizer_told := -fno-builtin -Wno-use-after-free
@@ -48,3 +51,17 @@ $(BUILD)/tests/unit/profile: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_unit/call_sites := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_unit/call_sites := -fno-builtin
 $(BUILD)/tests/unit/call_sites: $(BUILD)/libkmem-malloc.a
+# Blocks that are debugged, and guarded.
+TEST_CFLAGS_unit/debugged_blocks := -Wno-use-after-free -Wno-array-bounds -Wno-stringop-overflow
+TEST_LIBS_unit/debugged_blocks := -Wl,-u,kmem_cache_validate
+# Calls of the system that are refused.
+TEST_LIBS_unit/filters := -Wl,--wrap=syscall
+# Guarded objects.
+TEST_CFLAGS_unit/guard_reports := -Wno-use-after-free -Wno-free-nonheap-object
+TEST_LIBS_unit/guard_reports := -Wl,-u,kmem_cache_validate
+# A libc without it.
+TEST_LIBS_unit/older_libc := -Wl,--wrap=_dl_find_object
+$(BUILD)/tests/unit/older_libc: tests/unit/debug_stacks.c
+# A cache with hooks.
+TEST_CFLAGS_unit/traced := -Wno-use-after-free -Wno-free-nonheap-object
+TEST_LIBS_unit/traced := -Wl,-u,kmem_cache_validate

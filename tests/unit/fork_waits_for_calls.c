@@ -125,7 +125,7 @@ static bool fork_during(void *(*act)(void *arg), void *arg)
 	while (!__atomic_load_n(&held, __ATOMIC_ACQUIRE))
 		sched_yield();
 	/* What a handler finds that struck inside. */
-	bool was = nested && km_busy_begin();
+	struct km_busy_was was = nested ? km_busy_begin() : (struct km_busy_was) { KM_BUSY_NOT };
 	forks = true;
 	pid_t child = fork();
 	forks = false;

@@ -1,7 +1,7 @@
 /*
  * guard_slabs: with own_addresses and guard_slabs no 16 slabs lie beside each other: behind each object, at most so far
  * away, is a page that nobody may touch; there are few more mappings than that; and all objects come and go as ever.
- * Disciplines: all.
+ * With two memory nodes as well. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <unistd.h>
@@ -70,4 +70,15 @@ static void large_ones(void) { guarded(3000); }
 static const struct test_case cases[] = {
 	{ "64 bytes", small_ones }, { "600 bytes", middling_ones }, { "3000 bytes", large_ones },
 };
-API_MAIN_OPTIONS(cases, ",own_addresses:1,guard_slabs:1")
+
+int main(int argc, char **argv)
+{
+	static const char *const options[] = {
+		",own_addresses:1,guard_slabs:1", ",own_addresses:1,guard_slabs:1,nodes:2",
+	};
+	int failed = 0;
+
+	for (unsigned i = 0; i < (argc > 1 ? 1 : sizeof(options) / sizeof(options[0])); i++)
+		failed |= api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), options[i]);
+	return failed;
+}

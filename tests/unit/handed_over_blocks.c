@@ -3,6 +3,8 @@
  * first, and nothing in them changes. Disciplines: all. Writes are seen by taking the right to write away: one
  * object's page is read-only, and whoever writes there meets a signal. Not written are: blocks that stay on their
  * CPU, memory that others may write while it is free (SLAB_TYPESAFE_BY_RCU), and pointers that were never ours.
+ * Not with hardened: objects pass from the engine's own functions to callers, unproved.
+ * Not with nodes: a block that crosses goes by the node of its objects.
  */
 #define _GNU_SOURCE
 #include <sched.h>

@@ -2,6 +2,7 @@
  * huge_pages_off: a program that has switched huge pages off for itself (PR_SET_THP_DISABLE) gets none ahead from us,
  * nor the small pages that would come in their place: nothing is resident that it did not touch. Switched on again,
  * they come; and the system is asked about it now and then only.
+ * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /*
  * left_cpus.c: threads that wander about leave nothing for long on the CPUs where they were, though their caches are in
  * use all the time; on CPUs where they still miss all stays. The clock is ours. Disciplines: all
+ * Not with hardened: it counts what lies charged, which is nothing.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -35,7 +36,7 @@ static void miss(void)
 static void reap(void)
 {
 	ahead_ms += DECAY_MS / 2 + 1000;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	for (int i = 0; i < 20; i++) {
 		km_front_tick();
 		ahead_ms += 1000;

@@ -1,8 +1,8 @@
 /*
  * mailbox: what is written into the mailbox from outside is served by a miss, answered once, and believed in nothing: a
- * look at a cache, which tells damages to who asks and ends nothing; requests of random bytes, names and letters
- * without an end, numbers that come back, while threads allocate and free, and in the child of a fork. SEED=n; with
- * CHECK_LONG=1 for an hour. Disciplines: all.
+ * look at a cache, which tells damages to who asks and ends nothing; writes to the files of a cache or a group;
+ * requests of random bytes, names and letters without an end, numbers that come back, while threads allocate and free,
+ * and in the child of a fork. SEED=n; with CHECK_LONG=1 for an hour. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,10 +16,13 @@
 #include <unistd.h>
 
 #include <kmem/kmem.h>
+#include <kmem/memcg.h>
 #include <kmem/stats.h>
 
+#include "account/group.h"
 #include "cache/cache.h"
 #include "cache/mail.h"
+#include "engine/slub.h"
 #include "kit/check.h"
 #include "watch/switch.h"
 
@@ -109,6 +112,113 @@ static void looked_at(void)
 	NEED(ask_for(35, "mailbox", "-") == 0);
 }
 
+/* ------------------------------------------------------------------ what is written */
+
+static uint32_t written = 100;
+
+static int write_to(uint32_t command, const char *name, const char *letters)
+{
+	struct km_mail_request request = { .command = command };
+
+	memcpy(request.cache, name, strnlen(name, sizeof(request.cache)));
+	memcpy(request.letters, letters, strnlen(letters, sizeof(request.letters)));
+	return ask(written++, &request);
+}
+
+static void to_caches(void)
+{
+	static const char *const none[] = { "", "x", "-1", "7 8", " 7", "7 ", "99999999999", "0x7" };
+	struct kmem_cache *slub = kmem_cache_create("by-slub", 100, &(struct kmem_cache_args){ .engine = "slub" }, 0);
+	struct kmem_cache *slab = kmem_cache_create("by-slab", 100, &(struct kmem_cache_args){ .engine = "slab" }, 0);
+	struct kmem_cache_stats stats;
+
+	NEED(slub && slab);
+	for (size_t i = 0; i < km_array_count(none); i++)
+		NEED(write_to(KM_MAIL_MIN_PARTIAL, "mailbox", none[i]) == -EINVAL);
+	NEED(write_to(KM_MAIL_MIN_PARTIAL, "mailbox", "7") == 0 && kmem_cache_min_partial(cache) == 7);
+	NEED(write_to(KM_MAIL_MIN_PARTIAL, "mailbox", "1048577") == -EINVAL && kmem_cache_min_partial(cache) == 7);
+	NEED(write_to(KM_MAIL_MIN_PARTIAL, "nobody", "7") == -ENOENT);
+	NEED(write_to(KM_MAIL_MIN_PARTIAL, "", "7") == -EINVAL);
+	NEED(write_to(KM_MAIL_MIN_PARTIAL, "a name of thirty-two characters.", "7") == -EINVAL);
+	NEED(write_to(KM_MAIL_MIN_PARTIAL, "mailbox", "1234567890123456") == -EINVAL);
+	NEED(write_to(KM_MAIL_DEFRAG_RATIO, "mailbox", "30") == 0);
+	NEED(kmem_cache_remote_node_defrag_ratio(cache) == 30);
+	NEED(write_to(KM_MAIL_DEFRAG_RATIO, "mailbox", "101") == -EINVAL);
+	NEED(write_to(KM_MAIL_SHEAF_CAPACITY, "mailbox", "20") == 0);
+	kmem_cache_get_stats(cache, &stats);
+	NEED(stats.sheaf_capacity == 30);
+	NEED(write_to(KM_MAIL_SHEAF_CAPACITY, "mailbox", "0") == -EINVAL);
+	NEED(write_to(KM_MAIL_SHEAF_CAPACITY, "mailbox", "60000") == -ERANGE);
+	NEED(write_to(KM_MAIL_SHEAF_CAPACITY, "by-slub", "20") == -EOPNOTSUPP);
+	NEED(write_to(KM_MAIL_CPU_PARTIAL, "mailbox", "0") == 0);
+	NEED(write_to(KM_MAIL_CPU_PARTIAL, "mailbox", "5") == -EINVAL);
+	NEED(write_to(KM_MAIL_CPU_PARTIAL, "by-slub", "5") == 0 && slub_node(slub, 0)->cpu_partial == 5);
+	NEED(write_to(KM_MAIL_CPU_PARTIAL, "by-slub", "1048577") == -EINVAL && slub_node(slub, 0)->cpu_partial == 5);
+	NEED(write_to(KM_MAIL_TUNE, "by-slab", "50 20 3") == 0);
+	kmem_cache_get_stats(slab, &stats);
+	NEED(stats.limit == 50 && stats.batchcount == 20 && stats.shared_factor == 3);
+	/* Kernel: numbers that can't be are passed over. */
+	NEED(write_to(KM_MAIL_TUNE, "by-slab", "5 20 3") == 0 && write_to(KM_MAIL_TUNE, "by-slab", "0 1 1") == 0);
+	NEED(write_to(KM_MAIL_TUNE, "by-slab", "50 20") == -EINVAL);
+	NEED(write_to(KM_MAIL_TUNE, "by-slab", "60000 20 3") == -ERANGE);
+	NEED(write_to(KM_MAIL_TUNE, "mailbox", "50 20 3") == -EOPNOTSUPP);
+	kmem_cache_get_stats(slab, &stats);
+	NEED(stats.limit == 50 && stats.batchcount == 20 && stats.shared_factor == 3);
+	NEED(kmem_cache_event(cache, KMEM_ALLOC_SLAB) > 0 && write_to(KM_MAIL_CLEAR, "mailbox", "0") == -EINVAL);
+	kmem_cache_free(slub, kmem_cache_alloc(slub, GFP_KERNEL));
+	NEED(kmem_cache_event(slub, KMEM_ALLOC_SLAB) > 0 && write_to(KM_MAIL_CLEAR, "by-slub", "") == 0);
+	NEED(kmem_cache_event(slub, KMEM_ALLOC_SLAB) == 0);
+	kmem_cache_destroy(slub);
+	kmem_cache_destroy(slab);
+}
+
+static unsigned asked;
+
+static uint64_t shrink_tenant(struct mem_cgroup *group, uint64_t bytes, void *arg)
+{
+	asked++;
+	return 0;
+}
+
+static int write_group(const struct mem_cgroup *group, const char *file, const char *value)
+{
+	char text[KM_MAIL_NAME + 1];
+
+	snprintf(text, sizeof(text), "%u %s", group->number, value);
+	return write_to(KM_MAIL_GROUP, text, file);
+}
+
+/* A callback is the next charge's, not that of whoever frees. */
+static void to_groups(void)
+{
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "tenant", 0);
+	struct mem_cgroup_shrinker *shrinker = mem_cgroup_add_shrinker(group, 0, shrink_tenant, NULL);
+
+	NEED(group && shrinker && mem_cgroup_charge(group, GFP_KERNEL, 1 << 20) == 0);
+	NEED(write_group(group, "max", "4096") == 0 && mem_cgroup_max(group) == 4096 && !asked);
+	NEED(mem_cgroup_charge(group, GFP_KERNEL, 1 << 20) == -ENOMEM && asked);
+	NEED(write_group(group, "max", "18446744073709551615") == 0 && mem_cgroup_max(group) == MEMCG_NO_LIMIT);
+	NEED(write_group(group, "high", "8192000") == 0 && mem_cgroup_high(group) == 8192000);
+	NEED(write_group(group, "low", "4096") == 0 && mem_cgroup_low(group) == 4096);
+	NEED(write_group(group, "min", "0") == 0 && mem_cgroup_min(group) == 0);
+	NEED(mem_cgroup_charge(group, GFP_KERNEL, 1 << 20) == 0);
+	mem_cgroup_uncharge(group, 1 << 20);
+	mem_cgroup_drain(group);
+	NEED(mem_cgroup_peak(group) > 1 << 20 && write_group(group, "peak", "0") == 0);
+	NEED(mem_cgroup_peak(group) == 1 << 20);
+	asked = 0;
+	NEED(write_group(group, "reclaim", "65536") == 0 && !asked);
+	NEED(mem_cgroup_charge(group, GFP_KERNEL, 1 << 20) == 0 && asked);
+	NEED(write_group(group, "current", "0") == -EINVAL && write_group(group, "max", "-1") == -EINVAL);
+	NEED(write_group(group, "max", "18446744073709551616") == -EINVAL && write_group(group, "max", "") == -EINVAL);
+	NEED(write_to(KM_MAIL_GROUP, "", "max") == -EINVAL && write_to(KM_MAIL_GROUP, "0 4096", "max") == -EINVAL);
+	NEED(write_to(KM_MAIL_GROUP, "1", "max") == -EINVAL && write_to(KM_MAIL_GROUP, "999999 0", "max") == -ENOENT);
+	NEED(mem_cgroup_max(group) == MEMCG_NO_LIMIT);
+	mem_cgroup_uncharge(group, 2 << 20);
+	mem_cgroup_remove_shrinker(shrinker);
+	mem_cgroup_put(group);
+}
+
 static void by_the_book(void)
 {
 	NEED(km_mail.version == KM_MAIL_VERSION);
@@ -156,6 +266,7 @@ static void fill(struct km_mail_request *request)
 {
 	static const char *const names[] = { "mailbox", "kmalloc-64", "kmalloc-1k", "", "large-16384" };
 	static const char letters[] = "FZPU-fzpX";
+	static const char *const numbers[] = { "0", "1", "7", "62", "255", "4294967295", "50 20 3", "max", "" };
 
 	for (size_t i = 0; i < sizeof(*request); i++)
 		((char *)request)[i] = (char)random();
@@ -169,6 +280,13 @@ static void fill(struct km_mail_request *request)
 		while (i < KM_MAIL_LETTERS - 1 && random() % 4)
 			request->letters[i++] = letters[random() % 9];
 		request->letters[i] = '\0';
+	}
+	/* To its files. */
+	if (random() % 2) {
+		request->command = KM_MAIL_MIN_PARTIAL + random() % (KM_MAIL_GROUP - KM_MAIL_MIN_PARTIAL + 2);
+		strcpy(request->letters, numbers[random() % km_array_count(numbers)]);
+		if (random() % 4 == 0)
+			snprintf(request->cache, sizeof(request->cache), "%ld %ld", random() % 4, random());
 	}
 }
 
@@ -214,6 +332,8 @@ int main(void)
 	by_the_book();
 	shrinks();
 	looked_at();
+	to_caches();
+	to_groups();
 	pid_t child = fork();
 	NEED(child >= 0);
 	if (!child) {

@@ -120,7 +120,7 @@ static int step;
 
 static void *hold_registry(void *unused)
 {
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 
 	km_registry_lock();
 	__atomic_store_n(&step, 1, __ATOMIC_RELEASE);

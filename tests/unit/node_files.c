@@ -2,6 +2,7 @@
  * node_files: what is made of the files under /sys/devices/system/node: ids with gaps, nodes without memory, without
  * CPUs, more nodes than we know, distances, files that are missing or nonsense. And what follows where the system
  * refuses to bind memory: the program goes on, and the statistics say so. Each case in a process of its own.
+ * Not with nodes: it shows the library nodes of its own.
  */
 #define _GNU_SOURCE
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /*
  * page_runs.c: free pages are runs of any length. Blocks that are no power of two lie side by side; whatever is
  * taken, cut, grown and freed in whatever order, each page is counted once, and is marked as resident exactly while
- * it is free after it was used.
+ * it is free after it was used; also where resident pages are reserved, and blocks are taken from the middle of a run.
+ * Not with nodes: blocks lie behind each other where one node gives them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -105,12 +106,13 @@ static void resize(struct block *block, unsigned seed)
 	mark(block, seed);
 }
 
-static void in_any_order(void)
+static void in_any_order(long reserved)
 {
 	static struct block blocks[BLOCKS];
 	size_t before = stats().pages.used_pages, live = 0, purged = 0;
 	unsigned random = 4711;
 
+	km_pages_reserve(reserved);
 	for (unsigned step = 0; step < STEPS; step++) {
 		random = random * 1103515245 + 12345;
 		struct block *block = &blocks[(random >> 8) % BLOCKS];
@@ -139,6 +141,7 @@ static void in_any_order(void)
 			blocks[i].page = NULL;
 		}
 	NEED(stats().pages.used_pages == before);
+	km_pages_reserve(-reserved);
 	km_pages_purge(0);
 	NEED(stats().pages.dirty_pages == 0);
 }
@@ -178,9 +181,10 @@ int main(void)
 	NEED(slab_is_available());
 	km_arena_set(false, 3600000);
 	side_by_side();
-	in_any_order();
+	in_any_order(0);
 	grown_in_place();
 	km_arena_set(true, 3600000);
-	in_any_order();
+	in_any_order(0);
+	in_any_order(500);
 	return 0;
 }

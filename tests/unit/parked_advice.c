@@ -2,6 +2,7 @@
  * parked_advice.c: a block above 4 MiB that had another owner has nothing of that one's advice to the system: a child
  * of fork has what it holds, core dumps have it, and it is not locked, whether it lay ready or comes from a region;
  * nor is what lies ready locked. Where the system refuses that, the block goes back. Disciplines: all
+ * Not with nodes: large blocks begin as the system makes them, and none is parked.
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>

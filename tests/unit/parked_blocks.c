@@ -4,6 +4,7 @@
  * not zeros, and what lies ready goes by age, on demand, where the system refuses a mapping or to remap one, and
  * where less is in use; who gives it back comes to an end whatever others free meanwhile; what its user protected is
  * accessible again.
+ * Not with nodes: large blocks begin as the system makes them, and none is parked.
  */
 #define _GNU_SOURCE
 #include <string.h>

@@ -238,7 +238,7 @@ static void what_is_not_known(void)
 	group.number = 0;
 	group.high = group.low = group.min = group.max = KM_UNKNOWN_LIMIT;
 	km_print(&writer, "[");
-	km_print_json_cache(&writer, &stats, 0, true);
+	km_print_json_cache(&writer, &stats, 0, NULL, true);
 	km_print_json_group(&writer, &group, false);
 	km_print(&writer, "]");
 	NEED(!km_print_end(&writer));

@@ -3,6 +3,7 @@
  * the values; while a tracer says that it is attached each call passes its probe once, with its arguments, through
  * every door, and when it goes hits are hits again, of which none passes one. Under each engine.
  * Disciplines: all.
+ * Not with hardened: hits by the public shelf are looked at, which is closed.
  */
 #define _GNU_SOURCE
 #include <elf.h>

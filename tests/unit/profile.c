@@ -3,6 +3,7 @@
  * deviations of its sample, of what was allocated and of what is out; by all doors, for objects that somebody pays for
  * as well; in two threads no sample is lost. A profile that is over is in nobody's way: hits are hits again.
  * Disciplines: all.
+ * Not with hardened: hits by the public shelf are looked at, which is closed.
  */
 #include <errno.h>
 #include <math.h>
@@ -16,6 +17,7 @@
 #include "kit/api.h"
 
 #include "cache/cache.h"
+#include "front/shape.h"
 #include "kit/inside.h"
 #include "watch/profile.h"
 
@@ -114,15 +116,36 @@ static unsigned long samples(void)
 	return all;
 }
 
+/* By libm's exponential, which the library has not. */
+static double stands_for(uint64_t bytes)
+{
+	return (double)bytes / -expm1(-(double)bytes / (double)km_profiling.record->mean);
+}
+
+/* What is out is said by the samples that are. */
+static double estimate_out(size_t site)
+{
+	const struct km_profile_record *record = km_profiling.record;
+	double bytes = 0;
+
+	for (size_t i = 0; i < record->slots; i++) {
+		const struct km_profile_slot *slot = &record->slot[i];
+
+		if (slot->p > 1 && is_at(&record->site[slot->what >> KM_PROFILE_SITE_SHIFT], site))
+			bytes += stands_for(slot->what & KM_PROFILE_MOST_BYTES);
+	}
+	return bytes;
+}
+
 static double estimate(size_t site, bool out)
 {
 	const struct km_profile_record *record = km_profiling.record;
 	double bytes = 0;
 
-	for (size_t i = 0; i < record->sites; i++)
+	for (size_t i = 0; !out && i < record->sites; i++)
 		if (is_at(&record->site[i], site))
-			bytes += (double)(record->site[i].bytes - (out ? record->site[i].freed_bytes : 0));
-	return bytes;
+			bytes += (double)record->site[i].bytes;
+	return out ? estimate_out(site) : bytes;
 }
 
 static void compare(size_t site, const char *what, const struct sum *sum, bool out)
@@ -201,6 +224,107 @@ static void shares(void)
 	for (size_t site = 0; site < COUNT; site++)
 		CHECK(estimate(site, true) == 0);
 	set_active_memcg(before);
+}
+
+/* ---- a stack that is known again is the same one */
+
+#define CALLERS(x) x(_plain) x(_other) x(_near) x(_far)
+#define CALLER(name)										\
+	extern const char __start_by##name[], __stop_by##name[];				\
+	static void *caller##name(size_t gap)							\
+		__attribute__((noinline, noclone, used, section("by" #name)));
+CALLERS(CALLER)
+
+/* One call of the library, and so one place, for all of them. */
+static __attribute__((noinline, noclone)) void *in_common(void)
+{
+	return HELD(kmem_cache_alloc(small, GFP_KERNEL));
+}
+
+static void *caller_plain(size_t gap) { return HELD((gap ? in_common : NULL)()); }
+static void *caller_other(size_t gap) { return HELD((gap ? in_common : NULL)()); }
+
+#define TWO_GAPS 4096u
+/* A frame that is found by a frame pointer, and in which the return address of another call lies still. */
+static __attribute__((noinline, noclone)) void *moving(size_t gap)
+{
+	char *room = __builtin_alloca(gap);
+
+	__asm__ volatile("" : : "r"(room) : "memory");
+	return HELD(in_common());
+}
+
+#define BY_MOVING(gap)									\
+	({											\
+		char *room = __builtin_alloca(gap);						\
+		__asm__ volatile("" : : "r"(room) : "memory");					\
+		HELD(moving(TWO_GAPS - (gap)));						\
+	})
+static void *caller_near(size_t gap) { return BY_MOVING(gap); }
+static void *caller_far(size_t gap) { return BY_MOVING(gap + 1024); }
+
+#define CALLED(name) { caller##name, __start_by##name, __stop_by##name },
+static const struct {
+	void *(*call)(size_t gap);
+	const char *start, *stop;
+} callers[] = { CALLERS(CALLED) };
+
+static bool is_by(uintptr_t pc, size_t caller)
+{
+	return (const char *)pc > callers[caller].start && (const char *)pc <= callers[caller].stop;
+}
+
+/* Samples that have that caller's frame, and go on to this program's first function. */
+static double bytes_by(size_t caller, uintptr_t above)
+{
+	const struct km_profile_record *record = km_profiling.record;
+	double bytes = 0;
+
+	for (size_t i = 0; i < record->sites; i++) {
+		const struct km_profile_site *site = &record->site[i];
+		bool whole = false;
+
+		for (unsigned j = 2; j < site->depth; j++)
+			whole |= site->frame[j] == above;
+		if (site->hash > 1 && (is_by(site->frame[1], caller) || is_by(site->frame[2], caller)))
+			bytes += whole ? (double)site->bytes : -1e12;
+	}
+	return bytes;
+}
+
+/* Without the compilers' tables a stack is one call. */
+static bool whole_stacks(void)
+{
+	const struct km_profile_record *record = km_profiling.record;
+	uint32_t deepest = 0;
+
+	for (size_t i = 0; i < record->sites; i++)
+		deepest = km_max(deepest, record->site[i].depth);
+	return deepest > 1;
+}
+
+static void same_place(void)
+{
+	const uintptr_t above = (uintptr_t)__builtin_return_address(0);
+	struct sum sum[km_array_count(callers)] = { { 0, 0 } };
+
+	make_caches();
+	INSIDE(km_profile_seed(20262));
+	ask("4096:100");
+	for (unsigned i = 0; i < 30 * ROUNDS; i++) {
+		size_t caller = (i * 2654435761u >> 16) % km_array_count(callers);
+		void *p = callers[caller].call(512);
+
+		add(&sum[caller], small->size);
+		kmem_cache_free(small, p);
+	}
+	for (size_t i = 0; i < km_array_count(callers); i++) {
+		double got = bytes_by(i, above), sigma = sqrt(sum[i].variance);
+
+		printf("caller %zu: %.0f, estimated %.0f: %+.2f sigma\n", i, sum[i].bytes, got,
+		       (got - sum[i].bytes) / sigma);
+		CHECK(fabs(got - sum[i].bytes) <= 3 * sigma || !whole_stacks());
+	}
 }
 
 static size_t slots_taken(void)
@@ -302,6 +426,9 @@ static void off_and_on(void)
 	ask("65536:100");
 	number = record->number;
 	NEED(record->state == KM_PROFILE_ON && small->hooks && !small->shelf.front.open.shelf);
+	/* What would be a hit else is a short way where sequences find a CPU's block. */
+	NEED((small->plain == &km_shape_profiled) ==
+	     (small->engine->front == KM_FRONT_ARRAY && km_percpu.index == KM_INDEX_CPU));
 	NEED(km_profile_ask(&other) == -EBUSY);
 	ask("0");
 	NEED(record->state == KM_PROFILE_OVER && !small->hooks);
@@ -347,6 +474,6 @@ static void one_after_the_other(void)
 
 static const struct test_case cases[] = {
 	{ "shares", shares }, { "threads", threads }, { "at once", at_once }, { "resized", resized },
-	{ "off and on", off_and_on }, { "one after the other", one_after_the_other },
+	{ "off and on", off_and_on }, { "same place", same_place }, { "one after the other", one_after_the_other },
 };
 API_MAIN(cases)

@@ -91,7 +91,7 @@ static void *destroy(void *unused)
 int main(void)
 {
 	pthread_t beginner, destroyer;
-	struct waiting *here;
+	struct km_rcu_waiting *here;
 
 	NEED(go_to_cpu(cpu_at(0)));
 	NEED(kmem_set_rcu(&test_rcu) == 0);
@@ -101,7 +101,7 @@ int main(void)
 	kmem_free_rcu(kmem_cache_alloc(other, GFP_KERNEL), 0);
 	NEED(rcu.under_way);
 	kmem_free_rcu(kmem_cache_alloc(one, GFP_KERNEL), 0);
-	uint8_t was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	here = lock_here();
 	NEED(here && here->told);
 	locked = &here->lock.state;

@@ -2,6 +2,7 @@
  * start_pages.c: what the library writes of its own tables when it starts and makes its first caches: a few pages of
  * them, for every process has them. Tables are as large as what is in them, nodes that are not there are not set up.
  * And each of many caches is found by its name when the table of names has grown.
+ * Not with nodes: each node's first pages cost more than is looked for.
  */
 #define _GNU_SOURCE
 #include <inttypes.h>

@@ -69,7 +69,7 @@ int main(void)
 	for (unsigned look = 0, done = 0; look < 2; look++) {
 		ahead_ms += LOOK_MS;
 		for (int tick = 0; tick < TICKS; tick++, ahead_ms += 20) {
-			bool was = km_busy_begin();
+			struct km_busy_was was = km_busy_begin();
 			km_front_tick();
 			km_busy_end(was);
 			unsigned now = trimmed(before);

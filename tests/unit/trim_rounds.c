@@ -46,7 +46,7 @@ static unsigned tick(long ms)
 {
 	ahead_ms += ms;
 	in_tick = 0;
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	km_front_tick();
 	km_busy_end(was);
 	return in_tick;
@@ -99,7 +99,7 @@ int main(void)
 	make_all();
 	km_arena_set(false, 600000);
 	/* What goes back below is not much of this. */
-	bool was = km_busy_begin();
+	struct km_busy_was was = km_busy_begin();
 	for (int i = 0; i < 32; i++)
 		NEED(km_pages_alloc(KM_MAX_ORDER, -1, true, NULL));
 	km_busy_end(was);

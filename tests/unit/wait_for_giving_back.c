@@ -4,6 +4,7 @@
  * call that takes pages back, under the registry's lock, in a flush of all caches. It goes on when the second sleeps,
  * or has failed. The same for who forks: or his child would miss it for ever.
  * Disciplines: all
+ * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

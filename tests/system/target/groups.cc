@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -64,6 +65,26 @@ static void handles()
 	mem_cgroup_put(made);
 	NEED(std::string(held.name()) == "made");
 }
+
+static void empty_handles()
+{
+	kmem::group moved("moved"), taker = std::move(moved), none;
+
+	for (kmem::group *each : { &moved, &none }) {
+		NEED(each->max() == MEMCG_NO_LIMIT && each->current() == 0 && each->peak() == 0 && each->drain() == 0);
+		NEED(std::string(each->name()).empty());
+		NEED(code_of([=] { each->set_max(1); }) == EINVAL && code_of([=] { each->set_high(1); }) == EINVAL);
+		NEED(code_of([=] { each->set_low(1); }) == EINVAL && code_of([=] { each->set_min(1); }) == EINVAL);
+		NEED(code_of([=] { each->offline(); }) == EINVAL);
+	}
+	NEED(std::string(taker.name()) == "moved");
+}
+
+/* A scope takes no reference: a group that ends with the statement is none for it. */
+static_assert(std::is_constructible_v<kmem::scope, const kmem::group &>);
+static_assert(!std::is_constructible_v<kmem::scope, kmem::group>);
+static_assert(std::is_constructible_v<kmem::scope_all, const kmem::group &>);
+static_assert(!std::is_constructible_v<kmem::scope_all, kmem::group>);
 
 static void scopes()
 {
@@ -143,6 +164,13 @@ static unsigned long active(kmem_cache *cache)
 	return stats.active_objects;
 }
 
+static bool merges()
+{
+	const char *options = std::getenv("KMEM_OPTIONS");
+
+	return options && std::strstr(options, "merge:1");
+}
+
 static void of_a_cache()
 {
 	kmem_cache *nodes = kmem_cache_create("nodes", 64, nullptr, 0);
@@ -174,6 +202,28 @@ static void of_a_cache()
 	kmem_cache_destroy(nodes);
 }
 
+/* An object is as aligned as its cache, whatever more there is beside it: 40 bytes, of which every other is at 8. */
+static void of_a_cache_aligned()
+{
+	kmem_cache *nodes = kmem_cache_create("nodes of 40", 40, nullptr, 0);
+
+	NEED(nodes);
+	{
+		struct alignas(16) wide { long a, b; };
+		kmem::cache_resource memory(nodes), paid(nodes, kmem::group("aligned"));
+		std::pmr::list<wide> one(&memory), other(&paid);
+
+		for (long i = 0; i < 200; i++)
+			for (auto *list : { &one, &other }) {
+				list->push_back({ i, i });
+				NEED(reinterpret_cast<std::uintptr_t>(&list->back()) % alignof(wide) == 0);
+			}
+		std::pmr::list<long> narrow(10, &memory);
+		NEED(active(nodes) == 10);
+	}
+	kmem_cache_destroy(nodes);
+}
+
 static void of_its_own()
 {
 	kmem::private_resource session("session");
@@ -197,12 +247,80 @@ static void of_its_own()
 	}));
 }
 
+/* With merge:1 the second cache makes the first one larger: a block of upstream's goes back there all the same. */
+static void of_a_cache_merged()
+{
+	kmem_cache *small = kmem_cache_create("nodes of 20", 20, nullptr, 0);
+
+	NEED(small);
+	{
+		std::pmr::monotonic_buffer_resource upstream;
+		kmem::cache_resource memory(small, 8, &upstream);
+		void *above = memory.allocate(24, 8), *fits = memory.allocate(20, 8);
+		kmem_cache *large = kmem_cache_create("nodes of 24", 24, nullptr, 0);
+
+		NEED(large && above && fits);
+		NEED(merges() == (kmem_cache_size(small) == 24));
+		memory.deallocate(above, 24, 8);
+		memory.deallocate(fits, 20, 8);
+		kmem_cache_destroy(large);
+	}
+	kmem_cache_destroy(small);
+}
+
+/* Where new is the library's: it follows the group, to its limit, and across threads and switches. */
+static void of_new()
+{
+	struct nothing {
+		char bytes[100];
+	};
+	kmem::group tenant("new");
+	std::vector<std::unique_ptr<nothing>> all;
+	auto current = [&] { return tenant.drain(), tenant.current(); };
+
+	if (code_of([] { kmem::account_malloc(); }) == EOPNOTSUPP)
+		return;
+	all.reserve(10000);
+	auto before = std::make_unique<nothing>();
+	tenant.set_max(100000);
+	NEED(refused([&] {
+		kmem::scope pays(tenant);
+
+		for (;;)
+			all.push_back(std::make_unique<nothing>());
+	}));
+	NEED(all.size() > 700 && all.size() < 1000 && current() <= 100000);
+	std::string elsewhere(1000000, 'x');
+	{
+		kmem::scope pays(tenant);
+
+		NEED(refused([] { std::string more(1000000, 'x'); }));
+		NEED(!new (std::nothrow) char[1000000]);
+		before.reset();
+	}
+	std::thread([&] { all.clear(); }).join();
+	NEED(current() == 0);
+	{
+		kmem::scope pays(tenant);
+		auto paid = std::make_unique<nothing>();
+
+		kmem::account_malloc(false);
+		auto unpaid = std::make_unique<nothing>();
+		NEED(current() >= 100 && current() < 200);
+	}
+	NEED(current() == 0);
+}
+
 int main()
 {
 	handles();
+	empty_handles();
 	scopes();
 	of_a_group();
 	of_a_cache();
+	of_a_cache_aligned();
+	of_a_cache_merged();
 	of_its_own();
+	of_new();
 	return 0;
 }

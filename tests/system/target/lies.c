@@ -1,7 +1,9 @@
 /*
  * lies.c: what a program reads of another one's memory is not what is there, now and then. It is preloaded, or linked
  * with the program. LIES="SEED ODDS": one read in so many lies: bytes are others, words are pointers from elsewhere,
- * small or huge, or the read fails. LIES_KILL=n: before the nth read the other process is killed.
+ * small or huge, or the read fails. LIES_KILL=n: before the nth read or write the other process is killed; LIES_EXEC=n:
+ * it has become another program; LIES_AGAIN=n: the same one, from its beginning; LIES_FORK=n: it has a child (live.c).
+ * By whatever way: process_vm_readv and process_vm_writev, and the file /proc/PID/mem.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,7 +17,14 @@
 #include <unistd.h>
 
 static uint64_t state;
-static unsigned long odds, kill_at, reads;
+static unsigned long odds, reads;
+/* Before which read something happens to the other process: a signal by which it does that. */
+static struct {
+	const char *name;
+	int number;
+	unsigned long at;
+} events[] = { { "LIES_KILL", SIGKILL, 0 }, { "LIES_EXEC", SIGUSR1, 0 }, { "LIES_AGAIN", SIGHUP, 0 },
+	       { "LIES_FORK", SIGUSR2, 0 } };
 static uint64_t seen[64];	/* words that were read, of which many are pointers */
 static unsigned seen_count;
 
@@ -30,12 +39,50 @@ static uint64_t any(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *lies = getenv("LIES"), *kills = getenv("LIES_KILL");
+	const char *lies = getenv("LIES");
 
 	if (lies)
 		sscanf(lies, "%lu %lu", &state, &odds);
-	if (kills)
-		kill_at = strtoul(kills, NULL, 10);
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+		if (getenv(events[i].name))
+			events[i].at = strtoul(getenv(events[i].name), NULL, 10);
+}
+
+/* What shows of the process that it has happened: the name of a program, or of a child, or that it is a zombie. */
+static void look(pid_t pid, char *text, size_t bytes)
+{
+	static const char *const files[] = { "comm", "task/%d/children", "statm" };
+	size_t length = 0;
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		char name[64], path[96];
+
+		snprintf(name, sizeof(name), files[i], (int)pid);
+		snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+		FILE *file = fopen(path, "re");
+		/* Of the address space only whether there is one. */
+		if (file)
+			length += fread(text + length, 1, i < 2 ? bytes - 1 - length : 1, file);
+		if (file)
+			fclose(file);
+	}
+	text[length] = '\0';
+}
+
+/* One that is stopped does it when it goes on. */
+static void happen(pid_t pid, int number)
+{
+	char before[256], after[256];
+
+	look(pid, before, sizeof(before));
+	if (kill(pid, number))
+		return;
+	for (unsigned i = 0; i < 100; i++) {
+		look(pid, after, sizeof(after));
+		if (strcmp(before, after))
+			return;
+		usleep(1000);
+	}
 }
 
 static uint64_t another_word(uint64_t word)
@@ -88,21 +135,72 @@ static void remember(const unsigned char *p, size_t bytes)
 	}
 }
 
-ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long locals, const struct iovec *remote,
-			 unsigned long remotes, unsigned long flags)
+static void strike(pid_t pid)
 {
-	if (++reads == kill_at)
-		kill(pid, SIGKILL);
-	long got = syscall(SYS_process_vm_readv, pid, local, locals, remote, remotes, flags);
-	if (got <= 0 || !odds || locals != 1)
+	reads++;
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++)
+		if (reads == events[i].at)
+			happen(pid, events[i].number);
+}
+
+/* What is told of that many bytes that were read. */
+static ssize_t told(void *bytes, ssize_t got)
+{
+	if (got <= 0 || !odds)
 		return got;
-	remember(local->iov_base, (size_t)got);
+	remember(bytes, (size_t)got);
 	if (any() % odds)
 		return got;
 	if (any() % 16 == 0) {
 		errno = EFAULT;
 		return -1;
 	}
-	lie(local->iov_base, (size_t)got);
+	lie(bytes, (size_t)got);
 	return got;
+}
+
+ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long locals, const struct iovec *remote,
+			 unsigned long remotes, unsigned long flags)
+{
+	strike(pid);
+	long got = syscall(SYS_process_vm_readv, pid, local, locals, remote, remotes, flags);
+	return locals == 1 ? told(local->iov_base, got) : got;
+}
+
+ssize_t process_vm_writev(pid_t pid, const struct iovec *local, unsigned long locals, const struct iovec *remote,
+			  unsigned long remotes, unsigned long flags)
+{
+	strike(pid);
+	return syscall(SYS_process_vm_writev, pid, local, locals, remote, remotes, flags);
+}
+
+/* Whose memory the file is; 0: nobody's. */
+static pid_t memory_of(int fd)
+{
+	char path[64], name[64];
+	int pid, length = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ssize_t got = readlink(path, name, sizeof(name) - 1);
+	name[got > 0 ? got : 0] = '\0';
+	return sscanf(name, "/proc/%d/mem%n", &pid, &length) == 1 && length && !name[length] ? pid : 0;
+}
+
+ssize_t pread(int fd, void *to, size_t bytes, off_t at)
+{
+	pid_t pid = memory_of(fd);
+
+	if (pid)
+		strike(pid);
+	ssize_t got = syscall(SYS_pread64, fd, to, bytes, at);
+	return pid ? told(to, got) : got;
+}
+
+ssize_t pwrite(int fd, const void *from, size_t bytes, off_t at)
+{
+	pid_t pid = memory_of(fd);
+
+	if (pid)
+		strike(pid);
+	return syscall(SYS_pwrite64, fd, from, bytes, at);
 }

@@ -1,19 +1,23 @@
 /*
- * A program to look at from outside. live quiet|many|fork|busy|churn FILE: allocates, writes what it says of itself as
- * JSON into FILE, prints "ready" and then waits to be killed (busy, churn: goes on allocating). many: more big blocks
- * than are mappings of their own.
+ * A program to look at from outside. live quiet|many|fork|busy|churn FILE: allocates, writes what it says of itself
+ * as JSON into FILE, prints an object's address and "ready", and then waits to be killed (busy, churn: goes on
+ * allocating). many: more big blocks than are mappings of their own. SIGUSR1: becomes another program; SIGHUP: the
+ * same, from its beginning, and called "exe"; SIGUSR2: has a child, which ends after a while.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define THREADS 3
+
+static void *shown;	/* an object */
 
 static unsigned random_of(unsigned long *state)
 {
@@ -37,7 +41,7 @@ static void populate(void)
 	void *some[500];
 
 	for (int i = 0; i < 12345; i++)
-		want(kmem_cache_alloc(mine, GFP_KERNEL));
+		shown = want(kmem_cache_alloc(mine, GFP_KERNEL));
 	for (int i = 0; i < 77; i++)
 		want(kmem_cache_alloc(built, GFP_KERNEL));
 	for (int i = 0; i < 500; i++)
@@ -63,7 +67,11 @@ static void say(const char *file, const char *suffix)
 
 static void ready(void)
 {
-	if (write(1, "ready\n", 6) != 6)
+	char text[64];
+	/* Not by stdio: preloaded, its buffer would be one of the blocks that were told of. */
+	int length = snprintf(text, sizeof(text), "object %p\nready\n", shown);
+
+	if (write(1, text, (size_t)length) != length)
 		exit(5);
 }
 
@@ -99,12 +107,42 @@ static void *churn(void *arg)
 	return NULL;
 }
 
+static char **words;
+
+static void become(int number)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (number == SIGUSR1)
+		execlp("sleep", "sleep", "1000", NULL);
+	else
+		execv("/proc/self/exe", words);
+	_exit(7);
+}
+
+static void have_child(int number)
+{
+	(void)number;
+	if (fork())
+		return;
+	alarm(5);
+	signal(SIGALRM, SIG_DFL);
+	for (;;)
+		pause();
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t thread;
 
 	if (argc != 3)
 		return 2;
+	words = argv;
+	signal(SIGUSR1, become);
+	signal(SIGHUP, become);
+	signal(SIGUSR2, have_child);
 	populate();
 	for (int i = 0; i < 1030 && !strcmp(argv[1], "many"); i++)
 		want(kvmalloc(5 << 20, GFP_KERNEL));

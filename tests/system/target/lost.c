@@ -1,10 +1,12 @@
 /*
- * Objects that are lost, and objects that are held, in twenty ways, for `kmem leaks`. lost WAY: prints a line "lost
- * ADDRESS" or "held ADDRESS" for each, then "ready", and waits to be killed; busy: other threads allocate and free, and
- * hand objects on, meanwhile; core: it dumps core. WAY 0: all of them. With -DMALLOC it has nothing of libkmem's.
+ * Objects that are lost, and objects that are held, in as many ways as there are, for `kmem leaks`. lost WAY: prints a
+ * line "lost ADDRESS" or "held ADDRESS" for each, then "ready", and waits to be killed; busy: other threads allocate
+ * and free, and hand objects on, meanwhile; core: it dumps core. WAY 0: all of them. With -DMALLOC it has nothing of
+ * libkmem's.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@
 #else
 #include <kmem/kmem.h>
 #include <kmem/memcg.h>
+#include <kmem/rcu.h>
 static void *get(size_t bytes)
 {
 	return kvmalloc(bytes, GFP_KERNEL);
@@ -218,12 +221,26 @@ static void big(void)
 }
 
 /* Threads that wait with an object in hand; one of them has it in a variable of its own. */
+/* Registers of vectors have no addresses any more: of two that were copied at once they may to the end. */
+static void wipe_vectors(void)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("pxor %%xmm0, %%xmm0; pxor %%xmm1, %%xmm1; pxor %%xmm2, %%xmm2; pxor %%xmm3, %%xmm3;"
+			 "pxor %%xmm4, %%xmm4; pxor %%xmm5, %%xmm5; pxor %%xmm6, %%xmm6; pxor %%xmm7, %%xmm7;"
+			 "pxor %%xmm8, %%xmm8; pxor %%xmm9, %%xmm9; pxor %%xmm10, %%xmm10; pxor %%xmm11, %%xmm11;"
+			 "pxor %%xmm12, %%xmm12; pxor %%xmm13, %%xmm13; pxor %%xmm14, %%xmm14; pxor %%xmm15, %%xmm15"
+			 ::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
+			 "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+#endif
+}
+
 static void *wait_with(void *way)
 {
 	struct node *volatile mine = node(0);
 
 	if (way)
 		local = mine, mine = NULL;
+	wipe_vectors();
 	waits = 1;
 	for (;;)
 		pause();
@@ -301,7 +318,43 @@ static void groups(void)
 {
 	chains();
 }
+
+static void waiting(void)
+{
+	rings();
+}
 #else
+/* An RCU one of whose readers never ends. */
+static void call(struct kmem_rcu_head *head, void (*func)(struct kmem_rcu_head *head))
+{
+	(void)head, (void)func;
+}
+
+static void end(void)
+{
+}
+
+/* What was freed, and waits for a grace period: the first for the one that is under way, the others for the next, in
+ * blocks, and linked by their own heads. Readers may go on from each. */
+static void waiting(void)
+{
+	static const struct kmem_rcu rcu = { call, end, end };
+
+	kmem_set_rcu(&rcu);
+	for (int i = 0; i < 40 * EACH; i++) {
+		struct node *first = node(0);
+
+		first->other = node(0);
+		node(i % 40 == 0);
+		if (i % 40)
+			keep((void *)~hidden[count - 1]);
+		if (i % 8)
+			kmem_free_rcu(first, offsetof(struct node, bytes));
+		else
+			kmem_free_rcu_nolock(first, offsetof(struct node, bytes));
+	}
+}
+
 static void caches(void)
 {
 	struct kmem_cache_args args = { .sheaf_capacity = 30 };
@@ -340,6 +393,7 @@ static void groups(void)
 static void (*const ways[])(void) = {
 	single, chains, rings, self, tail, inside, inside_chain, lost_to_held, arrays, freed, small, pages, big,
 	on_stacks, of_threads, trees, reallocated, odd, caches, groups,
+	waiting,
 };
 
 /* Objects come and go, and are handed from thread to thread: none of them is ever lost. */
@@ -380,6 +434,7 @@ int main(int argc, char **argv)
 		if (!way || way == i + 1)
 			ways[i]();
 	wipe();
+	wipe_vectors();
 	for (unsigned i = 0; i < count; i++)
 		printf("%s 0x%lx\n", kinds[i] ? "lost" : "held", ~hidden[i]);
 	for (uintptr_t i = 0; i < 2 && argc > 2 && !strcmp(argv[2], "busy"); i++)

@@ -1,6 +1,7 @@
 /*
  * A program that forks, and then becomes itself once more, again and again, while another thread allocates; restless
- * vfork: one of its threads waits for a child of vfork for a minute. It waits to be killed.
+ * vfork: one of its threads waits for a child of vfork for a minute; restless vforks: the first one does for a third
+ * of a second, again and again, beside others that wait for nothing. It waits to be killed.
  */
 #define _GNU_SOURCE
 #include <kmem/kmem.h>
@@ -32,6 +33,13 @@ static void *wait_for_child(void *arg)
 	return arg;
 }
 
+static void *wait_for_nothing(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
 static void ready(void)
 {
 	printf("ready\n");
@@ -53,6 +61,19 @@ int main(int argc, char **argv)
 		ready();
 		for (;;)
 			pause();
+	}
+	if (argc > 1 && !strcmp(argv[1], "vforks")) {
+		for (int i = 0; i < 4; i++)
+			pthread_create(&thread, NULL, wait_for_nothing, NULL);
+		ready();
+		for (;;) {
+			if (vfork() == 0) {
+				prctl(PR_SET_PDEATHSIG, SIGKILL);
+				usleep(330000);
+				_exit(0);
+			}
+			wait(NULL);
+		}
 	}
 	if (argc == 1)
 		ready();

@@ -34,8 +34,13 @@ int main(void)
 	say("kmalloc", kmalloc(700, GFP_KERNEL), "live");
 	say("pages", kmalloc(100000, GFP_KERNEL), "live");
 	say("big", (char *)kvmalloc(10 << 20, GFP_KERNEL) + 5000000, "live");
-	if (group)
+	if (group) {
 		say("tenant", kmalloc_in(group, 300, GFP_KERNEL), "live");
+		say("paid-pages", kmalloc_in(group, 200000, GFP_KERNEL), "live");
+		struct mem_cgroup *before = set_active_memcg(group);
+		say("paid-big", kvmalloc(12 << 20, GFP_KERNEL_ACCOUNT), "live");
+		set_active_memcg(before);
+	}
 	say("static", many, "foreign");
 	printf("ready\n");
 	fflush(stdout);

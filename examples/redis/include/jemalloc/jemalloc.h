@@ -1,0 +1,85 @@
+/*
+ * <jemalloc/jemalloc.h>, for redis alone: the part of jemalloc's interface that redis calls, served by libkmem. It
+ * stands in jemalloc's place, so that all that redis does with its own allocator works as it stands: used_memory,
+ * INFO memory, MEMORY PURGE, MEMORY MALLOC-STATS, and active defragmentation. je_malloc.c has the rest.
+ *
+ * Sizes up to 128 bytes have caches by name (redis-24), in steps of 8 bytes, for which redis has its jemalloc made
+ * as well: an entry of its dictionary has 24. Larger blocks are malloc's, as is what Lua and libc allocate.
+ */
+#ifndef KMEM_REDIS_JEMALLOC_H
+#define KMEM_REDIS_JEMALLOC_H
+
+#include <malloc.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <kmem/kmem.h>
+
+/* redis makes a name of these: "jemalloc-5.0.libkmem". Its tests look for the first word before they try to
+ * defragment. */
+#define JEMALLOC_VERSION_MAJOR 5
+#define JEMALLOC_VERSION_MINOR 0
+#define JEMALLOC_VERSION_BUGFIX libkmem
+#define JEMALLOC_FRAG_HINT
+
+#define MALLOCX_TCACHE_NONE 1
+
+#define JE_MOST 128ul			/* bytes of a block that has a cache here */
+#define JE_MOST_SAVING 8192ul		/* while a child saves */
+#define JE_CLASSES 64u
+/* The caches that serve now, NULL: not made yet; and up to which size. */
+extern struct kmem_cache **je_now;
+extern size_t je_most;
+struct kmem_cache *je_make(struct kmem_cache **caches, unsigned int class);
+
+static inline unsigned int je_class(size_t size)
+{
+	size_t most = size ? size - 1 : 0;
+
+	if (most < 128)
+		return (unsigned int)(most / 8);
+	unsigned int log = 63u - (unsigned int)__builtin_clzl(most);
+	return (log - 7) * 8 + 16 + (unsigned int)(most >> (log - 3) & 7);
+}
+
+static inline struct kmem_cache *je_cache(size_t size)
+{
+	struct kmem_cache **caches = __atomic_load_n(&je_now, __ATOMIC_RELAXED);
+	unsigned int class = je_class(size);
+	struct kmem_cache *cache = __atomic_load_n(&caches[class], __ATOMIC_ACQUIRE);
+
+	return __builtin_expect(cache != NULL, 1) ? cache : je_make(caches, class);
+}
+
+static inline void *je_malloc(size_t size)
+{
+	return size <= je_most ? kmem_cache_alloc(je_cache(size), GFP_KERNEL) : malloc(size);
+}
+
+static inline void *je_calloc(size_t n, size_t size)
+{
+	return n == 1 && size <= je_most ? kmem_cache_zalloc(je_cache(size), GFP_KERNEL) : calloc(n, size);
+}
+
+static inline void je_free(void *block)
+{
+	free(block);
+}
+
+static inline size_t je_malloc_usable_size(void *block)
+{
+	return malloc_usable_size(block);
+}
+
+void *je_realloc(void *block, size_t size);
+/* The bytes that a block of this size has; 0: malloc's affair. */
+size_t je_nallocx(size_t size, int flags);
+/* For defragmentation: out of the fullest slab, past what lies ready; and back past it. */
+void *je_mallocx(size_t size, int flags);
+void je_dallocx(void *block, int flags);
+/* Would it help to move this block? */
+int je_get_defrag_hint(void *block);
+int je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes);
+void je_malloc_stats_print(void (*write)(void *to, const char *text), void *to, const char *options);
+
+#endif

@@ -1,0 +1,278 @@
+/*
+ * je_malloc.c: what <jemalloc/jemalloc.h> beside it promises to redis and is no hit: blocks that grow, caches for
+ * while a child saves, figures, and what defragmentation asks. Linked into redis-server together with
+ * libkmem-malloc.a.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <kmem/stats.h>
+#include <jemalloc/jemalloc.h>
+
+/*
+ * The caches, and those that serve while a child saves. The child has all pages in common with its parent, and
+ * what the parent writes to is copied first. Blocks that were freed lie anywhere: to use them again would copy a
+ * page for each. So until the child has ended blocks come from caches of their own (saving-24), whose pages are
+ * new.
+ */
+static struct kmem_cache *usual[JE_CLASSES], *saving[JE_CLASSES];
+struct kmem_cache **je_now = usual;
+size_t je_most = JE_MOST;
+/* Flags of these caches: tenants.c has others. */
+__attribute__((weak)) slab_flags_t je_flags;
+
+static size_t bytes_of(unsigned int class)
+{
+	if (class < 16)
+		return (class + 1) * 8;
+	unsigned int log = (class - 16) / 8 + 7;
+	return ((size_t)1 << log) + ((size_t)((class & 7) + 1) << (log - 3));
+}
+
+/* Two threads may make it at once: then one of them stays. */
+struct kmem_cache *je_make(struct kmem_cache **caches, unsigned int class)
+{
+	const size_t bytes = bytes_of(class);
+	struct kmem_cache *none = NULL, *cache;
+	char name[24];
+
+	snprintf(name, sizeof(name), "%s-%zu", caches == usual ? "redis" : "saving", bytes);
+	cache = kmem_cache_create(name, (unsigned int)bytes, bytes & 8 ? 8 : 16, je_flags | SLAB_PANIC, NULL);
+	if (__atomic_compare_exchange_n(&caches[class], &none, cache, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return cache;
+	kmem_cache_destroy(cache);
+	return none;
+}
+
+/* ------------------------------------------------------------------ while a child saves */
+
+/* A thread that is in the middle may take a class that the other set has none of: it makes it. */
+static void serve_from(struct kmem_cache **caches, size_t most)
+{
+	__atomic_store_n(&je_most, most, __ATOMIC_RELAXED);
+	__atomic_store_n(&je_now, caches, __ATOMIC_RELAXED);
+}
+
+/* In the parent of a fork. */
+static void begin_saving(void)
+{
+	serve_from(saving, JE_MOST_SAVING);
+}
+
+/* redis asks for figures ten times a second, and fetches its child's status by itself: then there is none. */
+static void look_for_children(void)
+{
+	siginfo_t child;
+
+	if (je_now == saving && waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) && errno == ECHILD)
+		serve_from(usual, JE_MOST);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, begin_saving, NULL);
+}
+
+/* ------------------------------------------------------------------ blocks that grow and shrink */
+
+size_t je_nallocx(size_t size, int flags)
+{
+	(void)flags;
+	return size <= je_most ? bytes_of(je_class(size)) : 0;
+}
+
+/* malloc's realloc lets a block be while half of it is used; redis trims its strings by it, and means it. */
+void *je_realloc(void *block, size_t size)
+{
+	size_t old = block ? malloc_usable_size(block) : 0;
+
+	if (!block || !size)
+		return block ? (free(block), NULL) : je_malloc(size);
+	if (size <= old && (je_nallocx(size, 0) == old || (size > JE_MOST && old - size <= old / 8)))
+		return block;
+	if (size > old && old > JE_MOST && size > je_most)
+		return realloc(block, size);
+	void *moved = je_malloc(size);
+	if (!moved)
+		return size <= old ? block : NULL;
+	memcpy(moved, block, size < old ? size : old);
+	free(block);
+	return moved;
+}
+
+/* ------------------------------------------------------------------ what defragmentation asks */
+
+void *je_mallocx(size_t size, int flags)
+{
+	(void)flags;
+	return size <= je_most ? kmem_cache_alloc(je_cache(size), GFP_KERNEL | __GFP_FULLEST) :
+				 kmem_malloc_fullest(size);
+}
+
+/* tenants.c: who pays for the block pays for the one that it moves to; until it is freed. */
+__attribute__((weak)) void je_move_begins(const void *block);
+__attribute__((weak)) void je_move_ends(void);
+
+void je_dallocx(void *block, int flags)
+{
+	(void)flags;
+	kmem_free_to_slab(block);
+	if (je_move_ends)
+		je_move_ends();
+}
+
+int je_get_defrag_hint(void *block)
+{
+	struct kmem_slab_usage usage;
+	const void *one = block;
+
+	if (!kmem_slab_usage(&one, 1, &usage) || !kmem_usage_is_sparse(&usage))
+		return 0;
+	if (je_move_begins)
+		je_move_begins(block);
+	return 1;
+}
+
+/* ------------------------------------------------------------------ figures */
+
+/*
+ * As jemalloc means them, of what came through here and of blocks of whole pages: what is handed out; the pages
+ * that it lies in; and of the process all that is in use or may be resident. Blocks that lie ready count as handed
+ * out, as in jemalloc: no move of a block changes it.
+ */
+static struct {
+	size_t allocated, active, resident, mapped, metadata;
+} figures;
+
+/* malloc's smaller blocks are Lua's and libc's. */
+static int add(struct kmem_cache *cache, void *unused)
+{
+	const char *name = kmem_cache_name(cache);
+	struct kmem_cache_stats stats;
+
+	(void)unused;
+	if (!strncmp(name, "redis-", 6) || !strncmp(name, "saving-", 7) ||
+	    (!strncmp(name, "malloc-", 7) && kmem_cache_size(cache) > JE_MOST)) {
+		kmem_cache_get_stats(cache, &stats);
+		figures.allocated += (stats.active_objects + stats.shelf_objects) * stats.size;
+		figures.active += stats.total_slabs * stats.pages_per_slab * 4096;
+	}
+	return 0;
+}
+
+static void take_figures(void)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	figures.allocated = figures.active = stats.large_bytes;
+	kmem_for_each_cache(add, NULL);
+	figures.metadata = stats.meta_bytes;
+	figures.resident = (stats.pages_used + stats.pages_free_dirty) * 4096 + stats.mapped_bytes + stats.meta_bytes;
+	figures.mapped = stats.arena_committed_bytes + stats.mapped_bytes + stats.meta_bytes;
+}
+
+static int give(void *old, size_t *old_bytes, const void *value, size_t bytes)
+{
+	if (!old || !old_bytes)
+		return 0;
+	if (*old_bytes != bytes)
+		return EINVAL;
+	memcpy(old, value, bytes);
+	return 0;
+}
+
+static const struct {
+	const char *name;
+	const size_t *value;
+} sizes[] = {
+	{ "stats.allocated", &figures.allocated },
+	{ "stats.active", &figures.active },
+	{ "stats.resident", &figures.resident },
+	{ "stats.mapped", &figures.mapped },
+	{ "stats.metadata", &figures.metadata },
+	{ "arenas.page", &(const size_t){ 4096 } },
+};
+
+/* 0, or an errno: ENOENT for a name that redis does not use. */
+int je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t new_bytes)
+{
+	static uint64_t epoch;
+	unsigned int one = 1;
+	char on = 1;
+
+	(void)new_bytes;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		if (!strcmp(name, sizes[i].name))
+			return new ? EPERM : give(old, old_bytes, sizes[i].value, sizeof(size_t));
+	if (!strcmp(name, "epoch")) {
+		look_for_children();
+		take_figures();
+		epoch++;
+		return give(old, old_bytes, &epoch, sizeof(epoch));
+	}
+	if (!strcmp(name, "arenas.narenas"))
+		return give(old, old_bytes, &one, sizeof(one));
+	/* Free memory goes back by itself, in the calls of whoever is at work. */
+	if (!strcmp(name, "background_thread"))
+		return give(old, old_bytes, &on, sizeof(on));
+	if (!strcmp(name, "thread.tcache.flush") || (!strncmp(name, "arena.", 6) && strstr(name, ".purge"))) {
+		if (old)
+			return EPERM;
+		kmem_shrink_all();
+		return 0;
+	}
+	return ENOENT;
+}
+
+/* The rows are collected first: a visit holds the registry, and who prints allocates. */
+struct rows {
+	struct kmem_cache_stats *row;
+	size_t count, room;
+};
+
+static int collect(struct kmem_cache *cache, void *to)
+{
+	struct rows *rows = to;
+
+	if (rows->count < rows->room)
+		kmem_cache_get_stats(cache, &rows->row[rows->count++]);
+	return 0;
+}
+
+void je_malloc_stats_print(void (*write)(void *to, const char *text), void *to, const char *options)
+{
+	struct kmem_stats stats;
+	char line[160];
+
+	(void)options;
+	take_figures();
+	kmem_get_stats(&stats);
+	struct rows rows = { .room = stats.caches + 16 };
+	rows.row = calloc(rows.room, sizeof(*rows.row));
+	if (!rows.row)
+		return;
+	kmem_for_each_cache(collect, &rows);
+	snprintf(line, sizeof(line), "___ Begin libkmem %s statistics ___\n", kmem_version());
+	write(to, line);
+	snprintf(line, sizeof(line), "Allocated: %zu, active: %zu, resident: %zu\n", figures.allocated,
+		 figures.active, figures.resident);
+	write(to, line);
+	snprintf(line, sizeof(line), "%-24s %8s %10s %10s %8s\n", "cache", "size", "live", "objects", "slabs");
+	write(to, line);
+	for (size_t i = 0; i < rows.count; i++) {
+		const struct kmem_cache_stats *s = &rows.row[i];
+
+		if (!s->total_slabs)
+			continue;
+		snprintf(line, sizeof(line), "%-24s %8u %10lu %10lu %8lu\n", s->name, s->size, s->active_objects,
+			 s->total_objects, s->total_slabs);
+		write(to, line);
+	}
+	write(to, "--- End libkmem statistics ---\n");
+	free(rows.row);
+}

@@ -1,0 +1,76 @@
+/*
+ * patience.c: a read of another process's memory waits for whatever that process has put behind it: a server of files,
+ * or a handler of its page faults, which may never answer. Invariant: no command waits for ever: where no read has come
+ * to its end for half a minute one line says so, and the command ends; what it has stopped goes on then.
+ *
+ * Kernel: who waits there is woken by a signal that ends it, and by no handler.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "info/info.h"
+#include "kmem.h"
+#include "port/atomic.h"
+
+unsigned info_read_seconds = 30;
+void (*info_before_the_end)(void);
+
+static uint64_t begun, done;	/* reads */
+static pid_t latest;		/* of this process */
+
+_Noreturn static void give_up(void)
+{
+	if (info_before_the_end)
+		info_before_the_end();
+	fflush(stdout);
+	kmem_failed(1, "", "%d: a read of its memory waits, and nobody answers (userfaultfd, or a file of FUSE's)",
+		    (int)km_load(&latest));
+	_exit(1);
+}
+
+/* By ticks and not by the clock: this process may have been stopped itself. */
+static void *watch(void *unused)
+{
+	const struct timespec tick = { .tv_sec = 1 };
+	uint64_t before = 0;
+
+	for (unsigned waits = 0;; nanosleep(&tick, NULL)) {
+		uint64_t now = km_load_acquire(&done);
+
+		waits = now == before && km_load(&begun) != now ? waits + 1 : 0;
+		before = now;
+		if (waits > km_load(&info_read_seconds))
+			give_up();
+	}
+	return unused;
+}
+
+/* Without it, somebody has to interrupt. */
+static void start_watch(void)
+{
+	sigset_t all, before;
+	pthread_t watcher;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_create(&watcher, NULL, watch, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+void info_read_begins(pid_t pid)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, start_watch);
+	km_store(&latest, pid);
+	km_add(&begun, (uint64_t)1);
+}
+
+void info_read_ends(void)
+{
+	km_add_both(&done, (uint64_t)1);
+}

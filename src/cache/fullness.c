@@ -1,0 +1,152 @@
+/*
+ * fullness.c: for whoever moves objects together: how full their slabs are, and frees that go there at once.
+ * Invariant: no pointer is followed that a user hands in; what is read of a slab is read while its page is held, so
+ * that it is one slab's, and the cache that it names is there.
+ */
+#include <errno.h>
+
+#include "../page/arena.h"
+#include "../page/big.h"
+#include "../page/guarded.h"
+#include "../port/die.h"
+#include "cache.h"
+
+/* Pointers that are looked at while a page is held: some microseconds. */
+#define AT_ONCE 64u
+
+/* The cache that the last pointer led to: neighbours in an array are of one mostly. */
+struct look {
+	const struct km_page *held;
+	unsigned left;			/* pointers until it is let go */
+	const struct kmem_cache *cache;	/* of `of_all` */
+	struct km_fullness of_all;
+};
+
+static void let_go(struct look *look)
+{
+	if (look->held)
+		km_page_let_go(look->held);
+	look->held = NULL;
+}
+
+/* A page that is held holds all of its node. */
+static void hold(struct look *look, const struct km_page *page)
+{
+	if (look->held && look->left && km_node_count == 1) {
+		look->left--;
+		return;
+	}
+	let_go(look);
+	km_page_hold(page);
+	look->held = page;
+	look->left = AT_ONCE - 1;
+	look->cache = NULL;
+}
+
+static void fill(struct kmem_slab_usage *out, const struct km_page *page, const struct km_fullness *own,
+		 const struct km_fullness *of_all)
+{
+	km_debug(own->inuse <= own->objects && of_all->inuse <= of_all->objects,
+		 "no more objects are in use than there are");
+	out->what = own->current ? KMEM_USAGE_CURRENT : KMEM_USAGE_SLAB;
+	out->slab = km_page_address(page);
+	out->objects = (unsigned)own->objects;
+	out->inuse = (unsigned)own->inuse;
+	out->partial_slabs = of_all->slabs;
+	out->partial_objects = of_all->objects;
+	out->partial_inuse = of_all->inuse;
+}
+
+/* Its page is held. Users know no siblings. */
+static void see_slab(const struct km_page *slab, struct look *look, struct kmem_slab_usage *out)
+{
+	struct kmem_cache *cache = km_load(&slab->cache);
+	struct km_fullness own = { 0 };
+
+	if (!cache || slab->flags & KM_SLAB_DEAD)
+		return;
+	out->what = KMEM_USAGE_BLOCK;
+	if (!cache->engine->fullness)
+		return;
+	if (look->cache != cache)
+		cache->engine->partial(cache, &look->of_all);
+	look->cache = cache;
+	cache->engine->fullness(slab, &own);
+	fill(out, slab, &own, &look->of_all);
+	out->size = cache->size;
+	out->cache = cache->sibling_of ?: cache;
+}
+
+/* Of an engine whose pages caches share, and of which there is one. */
+static void see_shared(const struct km_page *page, struct kmem_slab_usage *out)
+{
+	const struct km_sized_engine *sized = km_engine_sized();
+	const size_t pages = km_load(sized->pages), most = pages * (KM_PAGE_SIZE / KM_SIZED_UNIT);
+	const struct km_fullness of_all = { pages, most, km_min(km_load(sized->units), most), false };
+	struct km_fullness own = { 0 };
+
+	sized->fullness(page, &own);
+	fill(out, page, &own, &of_all);
+	out->size = KM_SIZED_UNIT;
+}
+
+static void see(const void *p, struct look *look, struct kmem_slab_usage *out)
+{
+	struct km_page *page = km_page_of(p);
+
+	*out = (struct kmem_slab_usage){ .what = KMEM_USAGE_NONE };
+	if (!page) {
+		if (km_is_guarded(p) || km_big_bytes(p))
+			out->what = KMEM_USAGE_BLOCK;
+		return;
+	}
+	hold(look, page);
+	/* Acquire pairs with km_slab_new_raw, and km_shared_page_comes: what the page says is filled in. */
+	if (km_load_acquire(&page->type) == KM_PAGE_SHARED) {
+		see_shared(page, out);
+		return;
+	}
+	const struct km_page *head = km_page_head(page);
+	if (head && head->type == KM_PAGE_SLAB)
+		see_slab(head, look, out);
+	else if (head)
+		out->what = KMEM_USAGE_BLOCK;
+}
+
+size_t kmem_slab_usage(const void *const *pointers, size_t n, struct kmem_slab_usage *out)
+{
+	struct look look = { 0 };
+	size_t in_slabs = 0;
+
+	__builtin_memset(out, 0, n * sizeof(*out));
+	if (!km_boot() || km_front_busy)
+		return 0;
+	struct km_busy_was was = km_busy_begin();
+	for (size_t i = 0; i < n; i++) {
+		see(pointers[i], &look, &out[i]);
+		in_slabs += out[i].what >= KMEM_USAGE_SLAB;
+	}
+	let_go(&look);
+	km_busy_end(was);
+	return in_slabs;
+}
+
+/* Of blocks of whole pages, and where pages are shared, nothing else is known than kfree knows. */
+void kmem_free_to_slab(const void *object)
+{
+	struct kmem_cache *cache = NULL;
+
+	if (!ZERO_OR_NULL_PTR(object) && !km_is_guarded(object))
+		cache = km_quick_cache(object) ?: km_cache_of(object);
+	if (!cache || cache->engine->whole_pages || cache->engine->shared_pages)
+		kfree(object);
+	else
+		km_shape_free_past(km_shape(cache), cache, (void *)object);
+}
+
+/* edge/malloc.c has another, where libkmem is the process's malloc. */
+__attribute__((weak)) void *kmem_malloc_fullest(size_t size km_unused)
+{
+	errno = ENOSYS;
+	return NULL;
+}

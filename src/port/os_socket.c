@@ -1,0 +1,98 @@
+/*
+ * os_socket.c: a name that others connect to, and what is handed to them. Invariant: nothing here waits, and no signal
+ * comes of it; each descriptor is closed by exec.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "die.h"
+#include "os.h"
+
+#define WAITING		128	/* who may wait for an answer; others are refused by the system */
+
+static bool is_refused(const char *call)
+{
+	return km_os_is_shut() || (km_os_fault && km_os_fault(call));
+}
+
+/* A name that is no file's: it is gone when its last descriptor is, however that comes. */
+int km_os_listen(const char *name, int least)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	size_t length = __builtin_strlen(name);
+	int saved_errno = errno, fd, result = -EPERM;
+
+	km_debug(length < sizeof(address.sun_path) - 1, "a name has room in an address");
+	if (is_refused("listen"))
+		return result;
+	__builtin_memcpy(address.sun_path + 1, name, length);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+									length)) || listen(fd, WAITING))
+		result = -errno;
+	else
+		result = km_os_duplicate(fd, least);
+	if (fd >= 0)
+		close(fd);
+	errno = saved_errno;
+	return result;
+}
+
+int km_os_accept(int fd, unsigned *user)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+	int saved_errno = errno, got;
+
+	if (is_refused("accept"))
+		return -EPERM;
+	got = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int error = got < 0 ? -errno : 0;
+	if (!error && getsockopt(got, SOL_SOCKET, SO_PEERCRED, &peer, &bytes)) {
+		error = -errno;
+		close(got);
+	}
+	errno = saved_errno;
+	if (error)
+		return error;
+	*user = peer.uid;
+	return got;
+}
+
+int km_os_hand_over(int to, int fd)
+{
+	char byte = 1;
+	struct iovec one = { &byte, 1 };
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = { .room = { 0 } };
+	struct msghdr message = { .msg_iov = &one, .msg_iovlen = 1 };
+	int saved_errno = errno;
+
+	if (fd >= 0) {
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control);
+	}
+	control.header.cmsg_len = CMSG_LEN(sizeof(int));
+	control.header.cmsg_level = SOL_SOCKET;
+	control.header.cmsg_type = SCM_RIGHTS;
+	__builtin_memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	int error = sendmsg(to, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? 0 : -errno;
+	errno = saved_errno;
+	return error;
+}
+
+int km_os_seal(int fd)
+{
+	int saved_errno = errno;
+	int error = fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
+
+	errno = saved_errno;
+	return error;
+}

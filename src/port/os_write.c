@@ -1,0 +1,39 @@
+/*
+ * os_write.c: writing to who may have gone, or where files have a limit. Invariant: the thread's mask of signals, and
+ * what was pending, are afterwards as they were.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "die.h"
+#include "os.h"
+
+/* The signal of a write is the thread's, and is there when it returns. One that was there before stays. */
+int km_os_write_no_signal(int fd, const void *bytes, size_t count)
+{
+	const uint64_t failures = 1ul << (SIGPIPE - 1) | 1ul << (SIGXFSZ - 1);
+	const struct timespec now = { 0 };
+	uint64_t before = 0, pending = 0;
+	int saved_errno = errno;
+
+	if (km_os_is_shut())
+		return km_os_write(fd, bytes, count);
+	if (syscall(SYS_rt_sigpending, &pending, sizeof(pending)) ||
+	    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &failures, &before, sizeof(failures))) {
+		errno = saved_errno;
+		return km_os_write(fd, bytes, count);
+	}
+	int error = km_os_write(fd, bytes, count);
+	const uint64_t sent = (error == -EPIPE ? 1ul << (SIGPIPE - 1) : error == -EFBIG ? 1ul << (SIGXFSZ - 1) : 0) &
+			      ~pending;
+	if (sent)
+		syscall(SYS_rt_sigtimedwait, &sent, NULL, &now, sizeof(sent));
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
+	errno = saved_errno;
+	km_debug(error <= 0, "a write ends in an error, or in none");
+	return error;
+}

@@ -1,0 +1,23 @@
+/* tracer.h: a tracer attaches to the probes of calls that would be hits, or goes. The library looks when it misses. */
+#ifndef TESTS_KIT_TRACER_H
+#define TESTS_KIT_TRACER_H
+
+#include "front/front.h"
+#include "kit/check.h"
+#include "port/probe.h"
+
+static void tracer_is(bool there)
+{
+	static void *kept[200000];
+	unsigned count = 0;
+
+	km_probe_counts.of.kmem_cache_alloc = there;
+	while (!(km_load(&km_front_probing) & KM_PROBING_TRACER) == there) {
+		NEED(count < sizeof(kept) / sizeof(*kept));
+		NEED((kept[count++] = kmalloc(64, GFP_KERNEL)));
+	}
+	while (count)
+		kfree(kept[--count]);
+}
+
+#endif

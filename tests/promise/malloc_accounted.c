@@ -1,0 +1,536 @@
+/*
+ * malloc_accounted.c: malloc and its family follow the thread's group while mem_cgroup_account_malloc says so, and only
+ * then: what was there before is nobody's, what was paid for is paid back by whoever frees it, whatever is switched
+ * meanwhile. Each kind of call, each size; realloc from one group to another; limits; threads; private groups; a
+ * fork. Disciplines: all
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kmem/kmem.h>
+#include <kmem/memcg.h>
+
+#include <kmem/stats.h>
+
+#include "kit/cases.h"
+#include "kit/groups.h"
+#include "kit/malloc.h"
+
+/* Small, of a part, of whole pages, ready and not, and a mapping. */
+static const size_t sizes[] = { 0, 1, 16, 100, 300, 1000, 5000, 32768, 32769, 100000, 1 << 20, 3 << 20, 5 << 20 };
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+#define EACH 40u
+
+static void *blocks[SIZES * EACH];
+
+static struct mem_cgroup *payer_of(const void *p)
+{
+	struct mem_cgroup *payer = mem_cgroup_from_obj(p);
+
+	mem_cgroup_put(payer);
+	return payer;
+}
+
+static void is_paid_by(const void *p, const struct mem_cgroup *group, size_t size)
+{
+	NEED(p, "(%zu bytes)", size);
+	NEED(payer_of(p) == group, "(%zu bytes)", size);
+}
+
+/* By each door; *bytes: what they have together. */
+static size_t get_all(size_t *bytes)
+{
+	size_t n = 0;
+
+	*bytes = 0;
+	for (size_t i = 0; i < SIZES; i++)
+		for (unsigned j = 0; j < (sizes[i] > 100000 ? 3 : EACH); j++) {
+			void *p = j % 5 == 0 ? malloc(sizes[i]) : j % 5 == 1 ? calloc(1, sizes[i]) :
+				  j % 5 == 2 ? realloc(NULL, sizes[i]) : j % 5 == 3 ? memalign(64, sizes[i]) :
+				  aligned_alloc(8192, sizes[i]);
+
+			NEED(p, "(%zu bytes)", sizes[i]);
+			*bytes += sizes[i];
+			blocks[n++] = p;
+		}
+	return n;
+}
+
+static void put_all(size_t n)
+{
+	while (n)
+		free(blocks[--n]);
+}
+
+/* A block that is to lie in the fullest slab, and goes back to it past what lies ready. */
+static void paid_in_the_fullest(struct mem_cgroup *group)
+{
+	for (size_t size = 0; size < 100000; size = size * 3 + 10) {
+		void *p = kmem_malloc_fullest(size);
+
+		is_paid_by(p, group, size);
+		kmem_free_to_slab(p);
+	}
+}
+
+static void paid_by_each_door(struct mem_cgroup *group)
+{
+	size_t bytes, n = get_all(&bytes);
+
+	NEED(drained(group) == 0);
+	put_all(n);
+	{
+		MEMCG_SCOPE(group);
+		n = get_all(&bytes);
+		paid_in_the_fullest(group);
+	}
+	for (size_t i = 0; i < n; i++)
+		is_paid_by(blocks[i], group, malloc_usable_size(blocks[i]));
+	NEED(drained(group) >= bytes, "(%lu of %zu)", (unsigned long)drained(group), bytes);
+	put_all(n);
+	NEED(drained(group) == 0, "(%lu)", (unsigned long)drained(group));
+}
+
+/* Blocks of before, and of between. */
+static void switched(struct mem_cgroup *group)
+{
+	size_t bytes;
+	MEMCG_SCOPE(group);
+
+	NEED(mem_cgroup_account_malloc(false) == 0 && mem_cgroup_account_malloc(false) == 0);
+	size_t n = get_all(&bytes);
+	NEED(drained(group) == 0);
+	for (size_t i = 0; i < n; i++)
+		is_paid_by(blocks[i], NULL, malloc_usable_size(blocks[i]));
+	NEED(mem_cgroup_account_malloc(true) == 0 && mem_cgroup_account_malloc(true) == 0);
+	put_all(n);
+	NEED(drained(group) == 0);
+	n = get_all(&bytes);
+	NEED(drained(group) >= bytes);
+	NEED(mem_cgroup_account_malloc(false) == 0);
+	void *since = malloc(100);
+	is_paid_by(since, NULL, 100);
+	free(since);
+	NEED(drained(group) >= bytes);
+	put_all(n);
+	NEED(drained(group) == 0);
+	NEED(mem_cgroup_account_malloc(true) == 0);
+}
+
+/* In place it stays its payer's, moved it is the caller's. */
+static void between(struct mem_cgroup *a, struct mem_cgroup *b)
+{
+	for (size_t from = 0; from < SIZES; from++)
+		for (size_t to = 1; to < SIZES; to++) {
+			set_active_memcg(a);
+			void *p = malloc(sizes[from]);
+			uintptr_t was = (uintptr_t)p;
+
+			set_active_memcg(b);
+			p = realloc(p, sizes[to]);
+			/* A mapping that grows by remapping is the same block elsewhere. */
+			struct mem_cgroup *payer = payer_of(p);
+			NEED(payer == ((uintptr_t)p == was ? a : b) || (payer == a && sizes[from] > 4 << 20),
+			     "(%zu to %zu)", sizes[from], sizes[to]);
+			NEED(drained(payer) >= sizes[to] && drained(payer == a ? b : a) == 0);
+			set_active_memcg(NULL);
+			free(p);
+			NEED(drained(a) == 0 && drained(b) == 0);
+		}
+}
+
+/* Of a block that nobody paid for what is moved, or grows by pages, is paid for. */
+static void taken_over(struct mem_cgroup *group)
+{
+	for (size_t i = 0; i < SIZES; i++) {
+		void *p = malloc(sizes[i]);
+		uintptr_t was = (uintptr_t)p;
+		size_t more = malloc_usable_size(p) + 1;
+
+		is_paid_by(p, NULL, sizes[i]);
+		set_active_memcg(group);
+		p = realloc(p, more);
+		is_paid_by(p, group, more);
+		NEED(drained(group) >= more, "(%zu bytes, moved: %d)", more, (uintptr_t)p != was);
+		free(p);
+		set_active_memcg(NULL);
+		NEED(drained(group) == 0);
+	}
+}
+
+static void limited(struct mem_cgroup *group)
+{
+	void *kept[1000];
+	size_t n = 0;
+	MEMCG_SCOPE(group);
+
+	NEED(mem_cgroup_set_max(group, 200000) == 0);
+	errno = 0;
+	while (n < 1000 && (kept[n] = malloc(1000)))
+		n++;
+	NEED(n > 150 && n < 200 && errno == ENOMEM, "(%zu)", n);
+	NEED(mem_cgroup_current(group) <= 200000);
+	errno = 0;
+	NEED(!realloc(kept[0], 100000) && errno == ENOMEM);
+	memset(kept[0], 1, 1000);
+	errno = 0;
+	NEED(!calloc(1, 300000) && errno == ENOMEM && !malloc(6 << 20) && !aligned_alloc(4096, 65536));
+	/* Who has no group is not concerned. */
+	set_active_memcg(NULL);
+	void *free_of_charge = malloc(1 << 20);
+	NEED(free_of_charge);
+	set_active_memcg(group);
+	/* A block of nobody's does not grow at its cost, and stays as it is. */
+	errno = 0;
+	NEED(!realloc(free_of_charge, 2 << 20) && errno == ENOMEM);
+	memset(free_of_charge, 1, 1 << 20);
+	free(free_of_charge);
+	while (n)
+		free(kept[--n]);
+	NEED((kept[0] = malloc(100000)));
+	free(kept[0]);
+	NEED(mem_cgroup_set_max(group, MEMCG_NO_LIMIT) == 0 && drained(group) == 0);
+}
+
+/* A block of nobody's that can't grow where it is: a refused realloc leaves it nobody's, a move is paid for once. */
+static void refused_where_it_is(struct mem_cgroup *group, size_t size)
+{
+	void *p = malloc(size);
+
+	memset(p, 7, size);
+	NEED(mem_cgroup_set_max(group, size * 3 / 2) == 0);
+	set_active_memcg(group);
+	errno = 0;
+	NEED(!realloc(p, size * 4) && errno == ENOMEM, "(%zu bytes)", size);
+	set_active_memcg(NULL);
+	is_paid_by(p, NULL, size);
+	NEED(drained(group) == 0, "(%zu bytes: %lu)", size, (unsigned long)drained(group));
+	NEED(mem_cgroup_set_max(group, size * 2) == 0);
+	set_active_memcg(group);
+	p = realloc(p, size / 3 * 5);
+	set_active_memcg(NULL);
+	is_paid_by(p, group, size / 3 * 5);
+	NEED(((unsigned char *)p)[size - 1] == 7);
+	free(p);
+	NEED(drained(group) == 0 && mem_cgroup_set_max(group, MEMCG_NO_LIMIT) == 0);
+}
+
+/* Or it would go with the group. */
+static void refused_by_a_private_group(size_t size)
+{
+	struct mem_cgroup *group = private_group("refuses");
+	void *p = malloc(size);
+
+	NEED(mem_cgroup_set_max(group, size * 3 / 2) == 0);
+	set_active_memcg(group);
+	NEED(!realloc(p, size * 4));
+	set_active_memcg(NULL);
+	is_paid_by(p, NULL, size);
+	NEED(mem_cgroup_destroy_all(group, NULL, NULL) == 0);
+	memset(p, 7, size);
+	free(p);
+	mem_cgroup_put(group);
+}
+
+static void refused_where_they_are(struct mem_cgroup *group)
+{
+	static const size_t large[] = { 40000, 1 << 20, 3 << 20, 5 << 20 };
+
+	for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
+		refused_where_it_is(group, large[i]);
+		refused_by_a_private_group(large[i]);
+	}
+}
+
+/* The compiler takes a malloc for one that calls nobody. */
+static volatile unsigned asked;
+
+static bool nobody_helps(struct mem_cgroup *group, uint64_t bytes, void *arg)
+{
+	(void)group;
+	(void)bytes;
+	(void)arg;
+	asked = asked + 1;
+	return false;
+}
+
+static unsigned times_asked(void)
+{
+	unsigned times = asked;
+
+	asked = 0;
+	return times;
+}
+
+/* A realloc that is refused asks as often as a malloc; one that makes a block smaller leaves it, and errno. */
+static void asked_once(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "asks");
+	void *small = malloc(100), *larger = malloc(7000);
+	MEMCG_SCOPE(group);
+
+	NEED(mem_cgroup_set_max(group, 1000) == 0);
+	mem_cgroup_set_oom_callback(group, nobody_helps, NULL);
+	asked = 0;
+	NEED(!malloc(3000));
+	unsigned by_malloc = times_asked();
+	NEED(by_malloc == 1, "(%u)", by_malloc);
+	errno = 0;
+	NEED(!realloc(small, 3000) && errno == ENOMEM);
+	unsigned by_realloc = times_asked();
+	NEED(by_realloc == by_malloc, "(%u, malloc %u)", by_realloc, by_malloc);
+	errno = 0;
+	void *same = realloc(larger, 3000);
+	by_realloc = times_asked();
+	NEED(same == larger && errno == 0);
+	NEED(by_realloc == by_malloc, "(%u, malloc %u)", by_realloc, by_malloc);
+	free(small);
+	free(same);
+	mem_cgroup_set_oom_callback(group, NULL, NULL);
+	mem_cgroup_put(group);
+}
+
+/* An object of a cache is no block of pages, however large it is: it moves. */
+static void large_objects_move(struct mem_cgroup *group)
+{
+	struct kmem_cache *cache = kmem_cache_create("large", 40000, 0, 0, NULL);
+	void *p = kmem_cache_alloc(cache, GFP_KERNEL);
+
+	set_active_memcg(group);
+	p = realloc(p, 80000);
+	set_active_memcg(NULL);
+	is_paid_by(p, group, 80000);
+	free(p);
+	NEED(drained(group) == 0);
+	kmem_cache_destroy(cache);
+}
+
+static void *frees_all(void *n)
+{
+	put_all((size_t)n);
+	return NULL;
+}
+
+static void elsewhere(struct mem_cgroup *group)
+{
+	size_t bytes, n;
+	pthread_t thread;
+
+	set_active_memcg(group);
+	n = get_all(&bytes);
+	set_active_memcg(NULL);
+	NEED(!pthread_create(&thread, NULL, frees_all, (void *)n));
+	pthread_join(thread, NULL);
+	NEED(drained(group) == 0);
+}
+
+/* The group goes, its parent pays for what it leaves. */
+static void survived(void)
+{
+	struct mem_cgroup *above = group_below(NULL, "above"), *below = group_below(above, "below");
+	size_t bytes, n;
+
+	set_active_memcg(below);
+	n = get_all(&bytes);
+	set_active_memcg(NULL);
+	mem_cgroup_put(below);
+	NEED(drained(above) >= bytes);
+	for (size_t i = 0; i < n; i++)
+		is_paid_by(blocks[i], above, malloc_usable_size(blocks[i]));
+	put_all(n);
+	NEED(drained(above) == 0);
+	mem_cgroup_put(above);
+}
+
+static void destroyed_at_once(void)
+{
+	struct mem_cgroup *group = private_group("private");
+	size_t bytes;
+
+	set_active_memcg(group);
+	get_all(&bytes);
+	put_all(SIZES);
+	set_active_memcg(NULL);
+	NEED(drained(group) >= bytes / 2);
+	NEED(mem_cgroup_destroy_all(group, NULL, NULL) == 0);
+	NEED(drained(group) == 0, "(%lu)", (unsigned long)drained(group));
+	mem_cgroup_put(group);
+}
+
+static void default_pays(struct mem_cgroup *group)
+{
+	mem_cgroup_set_default(group);
+	void *p = malloc(100), *q = malloc(100000);
+
+	is_paid_by(p, group, 100);
+	is_paid_by(q, group, 100000);
+	set_active_memcg(mem_cgroup_root());
+	void *nobodys = malloc(100);
+	is_paid_by(nobodys, NULL, 100);
+	free(nobodys);
+	set_active_memcg(NULL);
+	free(p);
+	free(q);
+	mem_cgroup_set_default(NULL);
+	NEED(drained(group) == 0);
+}
+
+/* kmalloc's gfp says what it did. */
+static void kmalloc_is_as_ever(struct mem_cgroup *group)
+{
+	MEMCG_SCOPE(group);
+	void *p = kmalloc(100, GFP_KERNEL), *q = kmalloc(100000, GFP_KERNEL);
+
+	NEED(p && q && drained(group) == 0);
+	kfree(p);
+	kfree(q);
+}
+
+static void forked(struct mem_cgroup *group)
+{
+	set_active_memcg(group);
+	void *p = malloc(1000);
+	pid_t child = fork();
+
+	NEED(child >= 0);
+	if (!child) {
+		void *q = malloc(1000);
+
+		is_paid_by(q, group, 1000);
+		free(p);
+		free(q);
+		NEED(drained(group) == 0);
+		NEED(mem_cgroup_account_malloc(false) == 0);
+		is_paid_by(malloc(10), NULL, 10);
+		_exit(0);
+	}
+	int status;
+	NEED(waitpid(child, &status, 0) == child && status == 0, "(%x)", status);
+	is_paid_by(p, group, 1000);
+	free(p);
+	set_active_memcg(NULL);
+	NEED(drained(group) == 0);
+}
+
+/* Blocks of one size that are had and freed are those of before: no memory is lost between the two kinds of classes. */
+static void comes_back(struct mem_cgroup *group)
+{
+	for (int i = 0; i < 200; i++) {
+		size_t bytes, n;
+
+		NEED(mem_cgroup_account_malloc(i & 1) == 0);
+		set_active_memcg(i & 2 ? group : NULL);
+		n = get_all(&bytes);
+		set_active_memcg(i & 4 ? group : NULL);
+		put_all(n);
+	}
+	set_active_memcg(NULL);
+	NEED(mem_cgroup_account_malloc(true) == 0);
+	NEED(drained(group) == 0);
+}
+
+/* With the registry locked: neither waits for it, and both work afterwards. */
+static int switches(struct kmem_cache *cache, void *visited)
+{
+	(void)cache;
+	(*(int *)visited)++;
+	NEED(mem_cgroup_account_malloc(true) == -EBUSY && mem_cgroup_account_malloc(false) == -EBUSY);
+	/* The first one of all. */
+	NEED(!mem_cgroup_account_all(true) && !mem_cgroup_account_all(false));
+	return 1;
+}
+
+static void switched_in_a_visit(struct mem_cgroup *group)
+{
+	int visited = 0;
+	MEMCG_SCOPE(group);
+
+	kmem_for_each_cache(switches, &visited);
+	NEED(visited == 1);
+	NEED(!mem_cgroup_account_all(true) && mem_cgroup_account_all(false));
+	void *p = malloc(100);
+	is_paid_by(p, group, 100);
+	free(p);
+}
+
+static void each(void)
+{
+	check_ours();
+	if (mem_cgroup_account_malloc(true)) {
+		/* Engine slob: its objects are nobody's. */
+		NEED(mem_cgroup_account_malloc(true) == -EOPNOTSUPP && mem_cgroup_account_malloc(false) == -EOPNOTSUPP);
+		return;
+	}
+	struct mem_cgroup *a = group_below(NULL, "a"), *b = group_below(NULL, "b");
+
+	paid_by_each_door(a);
+	switched(a);
+	between(a, b);
+	taken_over(a);
+	limited(a);
+	refused_where_they_are(a);
+	large_objects_move(a);
+	asked_once();
+	elsewhere(a);
+	survived();
+	destroyed_at_once();
+	default_pays(a);
+	kmalloc_is_as_ever(a);
+	forked(a);
+	comes_back(b);
+	switched_in_a_visit(a);
+	NEED(mem_cgroup_account_malloc(false) == 0);
+	NEED(kmem_check_all() == 0);
+	mem_cgroup_put(a);
+	mem_cgroup_put(b);
+}
+
+/* The option has it on from the start; a group of the process's pays for malloc whatever is set. */
+static void from_the_start(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "early");
+
+	set_active_memcg(group);
+	is_paid_by(malloc(100), group, 100);
+	NEED(mem_cgroup_account_malloc(false) == 0);
+	is_paid_by(malloc(100), NULL, 100);
+}
+
+static void by_the_process(void)
+{
+	NEED(mem_cgroup_account_malloc(true) == 0 && mem_cgroup_account_malloc(false) == 0);
+	struct mem_cgroup *payer = payer_of(malloc(100));
+	NEED(payer && payer != mem_cgroup_root());
+}
+
+/* What stands before the shapes of caches, or in a hit's place. */
+static const struct {
+	const char *options;
+	void (*run)(void);
+} ways[] = {
+	{ "engine:sheaf", each }, { "engine:slub", each }, { "engine:slab", each }, { "engine:slob", each },
+	{ "hardened:1", each }, { "hardened:1,canary:1,random_caches:1,quarantine:1", each }, { "check:1", each },
+	{ "memcg_shelf:0", each }, { "memcg_refill:drain", each }, { "memcg_hierarchy:v1", each },
+	{ "index:cid", each }, { "guard:each", each }, { "profile:64K", each }, { "stats:1,engine:slub", each },
+	{ "nodes:2", each },
+	{ "account:malloc", from_the_start }, { "account:1", by_the_process },
+};
+
+int main(int argc, char **argv)
+{
+	const size_t count = sizeof(ways) / sizeof(ways[0]);
+
+	for (size_t i = 0; argc > 1 && i < count; i++)
+		if (!strcmp(argv[1], ways[i].options))
+			ways[i].run();
+	for (size_t i = 0; argc == 1 && i < count; i++) {
+		int status = again(argv[0], ways[i].options, ways[i].options);
+
+		CHECK(status == 0, "%s: status %#x", ways[i].options, (unsigned)status);
+	}
+	return failures != 0;
+}

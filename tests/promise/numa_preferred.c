@@ -1,0 +1,55 @@
+/*
+ * numa_preferred: a node that is named is where memory is looked for first, and no more: where that node has none and
+ * the call may not ask the system, an object of another node comes, for a page or two and not for all that are free.
+ * Who insists (__GFP_THISNODE) is refused. Under each engine, with two pretended nodes. Disciplines: all.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+
+#include "kit/api.h"
+
+static size_t pages_used(void)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	return stats.pages_used;
+}
+
+/* Of node 1's CPU, where the process began: so node 0 has no page yet. */
+static void no_page_there(void)
+{
+	struct kmem_cache *cache = make("preferred", 100);
+	void *objects[200];
+	size_t before;
+
+	kfree(kmalloc(100, GFP_KERNEL));
+	before = pages_used();
+	NEED(!kmem_cache_alloc_node(cache, GFP_NOWAIT | __GFP_THISNODE | __GFP_NOWARN, 0));
+	for (unsigned i = 0; i < 200; i++) {
+		NEED((objects[i] = kmem_cache_alloc_node(cache, GFP_NOWAIT, 0)), "object %u", i);
+		memset(objects[i], 1, 100);
+	}
+	CHECK(pages_used() <= before + 64, "%zu pages, then %zu", before, pages_used());
+	for (unsigned i = 0; i < 200; i++)
+		kmem_cache_free(cache, objects[i]);
+	gone(cache);
+}
+
+static const struct test_case cases[] = { { "no page there", no_page_there } };
+
+int main(int argc, char **argv)
+{
+	cpu_set_t allowed, one;
+
+	sched_getaffinity(0, sizeof(allowed), &allowed);
+	for (int cpu = 1; cpu < CPU_SETSIZE; cpu += 2)
+		if (CPU_ISSET(cpu, &allowed)) {
+			CPU_ZERO(&one);
+			CPU_SET(cpu, &one);
+			NEED(sched_setaffinity(0, sizeof(one), &one) == 0);
+			return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), ",nodes:2");
+		}
+	printf("needs a CPU of node 1\n");
+	return 77;
+}

@@ -1,0 +1,4 @@
+# Malloc is the archive's; the compiler must not know what it does.
+TEST_LIBS_stress/malloc_accounted := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_stress/malloc_accounted := -fno-builtin -Wno-use-after-free
+$(BUILD)/tests/stress/malloc_accounted: $(BUILD)/libkmem-malloc.a tests/kit/malloc.h

@@ -1,0 +1,195 @@
+/*
+ * debugged_blocks: blocks of whole pages that are debugged (KMEM_DEBUG, "large"): a write behind one, to one that was
+ * freed, over what the library keeps behind it, and a second free are told when the block is looked at: by its free,
+ * by a shrinking krealloc, by kmem_check_all, and as it leaves those that wait; a free that names its bytes, by the
+ * bytes that were asked for. With each letter alone only what it is for.
+ */
+#define _GNU_SOURCE
+#include <stdint.h>
+
+#include <kmem/kmem.h>
+#include <kmem/stats.h>
+
+#include "kit/cases.h"
+#include "kit/heard.h"
+
+#include "cache/cache.h"
+
+#define BYTES 100000u
+
+static const char *letters;
+
+static bool with(char letter)
+{
+	return strchr(letters, letter) != NULL;
+}
+
+static char *get(size_t bytes)
+{
+	char *p = kmalloc(bytes, GFP_KERNEL);
+
+	NEED(p);
+	memset(p, 1, bytes);
+	return p;
+}
+
+static void written_behind(void)
+{
+	char *p = get(BYTES);
+	const char *zone = with('Z') ? "kmalloc Redzone overwritten" : NULL;
+
+	p[BYTES] = 1;
+	SAYS(zone, kmem_check_all());
+	/* It was mended. */
+	SAYS(NULL, kmem_check_all());
+	p[BYTES + 50] = 1;
+	SAYS(zone, p = krealloc(p, BYTES - 1000, GFP_KERNEL));
+	NEED(p);
+	/* What was the user's is behind it now. */
+	p[BYTES - 500] = 2;
+	SAYS(zone, kfree(p));
+}
+
+static void written_when_free(void)
+{
+	char *p = get(BYTES);
+
+	SAYS(NULL, kfree(p));
+	if (!with('P'))
+		return;
+	CHECK(p[0] == 0x6b && p[BYTES - 1] == (char)0xa5);
+	p[5] = 1;
+	SAYS("Poison overwritten", CHECK(kmem_check_all() != 0));
+	p[BYTES - 1] = 1;
+	SAYS("End Poison overwritten", CHECK(kmem_check_all() != 0));
+	CHECK(kmem_check_all() == 0);
+	/* Found as well when it leaves, for those that were freed later. */
+	p[6] = 1;
+	listen_to_library();
+	for (unsigned i = 0; i < 70; i++)
+		kfree(get(BYTES));
+	CHECK(strstr(heard(), "Poison overwritten"));
+}
+
+static void freed_twice(void)
+{
+	char *p = get(BYTES);
+
+	SAYS(NULL, kfree(p));
+	if (with('P'))
+		SAYS("Object already free", kfree(p));
+}
+
+/* The record is the last thing on the last page. */
+static void record_overwritten(void)
+{
+	char *p = get(BYTES);
+	size_t bytes = km_large_bytes(p);
+
+	memset(p + bytes - 16, 0x55, 8);
+	/* Not known any more is how many bytes were asked for, and who did. */
+	SAYS(NULL, kmem_check_all());
+	SAYS("kmalloc Redzone overwritten", kfree(p));
+	p = get(BYTES);
+	memset(p + bytes - 8, 0x55, 8);
+	CHECK(ksize(p) <= bytes);
+	SAYS("kmalloc Redzone overwritten", kfree(p));
+}
+
+/* Those of all sizes wait, some long, some not at all. */
+static void of_all_sizes(void)
+{
+	static const size_t sizes[] = {
+		8200, 200000, 300000, 1 << 20, 3 << 20, KMALLOC_MAX_SIZE - 1, KMALLOC_MAX_SIZE,
+	};
+
+	listen_to_library();
+	for (unsigned i = 0; i < 8; i++)
+		for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
+			char *p = get(sizes[s]);
+
+			CHECK(ksize(p) >= sizes[s]);
+			p = krealloc(p, sizes[s] / 2 + 1, GFP_KERNEL);
+			NEED(p && p[0] == 1 && p[sizes[s] / 2] == 1);
+			p = krealloc(p, sizes[s], GFP_KERNEL);
+			NEED(p && p[sizes[s] / 2] == 1);
+			kfree(p);
+		}
+	CHECK(kmem_check_all() == 0);
+	CHECK(!heard()[0], "%s", heard_text);
+}
+
+/* A free that names the bytes: those that were asked for, and no others. */
+static bool fits(const void *p, size_t bytes, size_t align, bool resized)
+{
+	struct km_sized call = { .size = bytes, .align = align, .resized = resized, .function = "free_sized" };
+
+	return km_size_fits(p, &call);
+}
+
+static void named_sizes(void)
+{
+	char *p = get(BYTES);
+
+	CHECK(fits(p, BYTES, 1, false));
+	SAYS("free_sized of 99999 bytes", CHECK(!fits(p, BYTES - 1, 1, false)));
+	SAYS("free_sized of 100001 bytes", CHECK(!fits(p, BYTES + 1, 1, false)));
+	CHECK(fits(p, BYTES - 1, 1, true) && fits(p, BYTES - 1, 4096, false));
+	kfree(p);
+	/* One that is free is left to its free. */
+	CHECK(fits(p, 7, 1, false) || !with('P'));
+	CHECK(fits(NULL, 7, 1, false) && fits(ZERO_SIZE_PTR, 7, 1, false));
+	p = get(100);
+	CHECK(fits(p, 100, 1, false));
+	if (with('Z')) {
+		SAYS("free_sized of 99 bytes", CHECK(!fits(p, 99, 1, false)));
+		SAYS("free_sized of 101 bytes", CHECK(!fits(p, 101, 1, false)));
+	} else {
+		SAYS("free_sized of 1000 bytes", CHECK(!fits(p, 1000, 1, false)));
+		SAYS("free_sized of 10 bytes", CHECK(!fits(p, 10, 1, false)));
+	}
+	kfree(p);
+	CHECK(fits(p, 7, 1, false));
+}
+
+/* Of guarded objects: every allocation is one here, as long as there is room. */
+static void guarded_sizes(void)
+{
+	char *p = get(1000);
+
+	NEED(km_is_guarded(p));
+	CHECK(fits(p, 1000, 1, false) && fits(p, 600, 1, true));
+	SAYS("free_sized of 1001 bytes", CHECK(!fits(p, 1001, 1, false)));
+	SAYS("free_sized of 999 bytes", CHECK(!fits(p, 999, 1, false)));
+	SAYS("free_sized of 300 bytes", CHECK(!fits(p, 300, 1, true)));
+	kfree(p);
+	CHECK(fits(p, 7, 1, false));
+}
+
+static const struct test_case cases[] = {
+	{ "written behind", written_behind }, { "written when free", written_when_free },
+	{ "freed twice", freed_twice }, { "record overwritten", record_overwritten },
+	{ "of all sizes", of_all_sizes }, { "named sizes", named_sizes },
+};
+static const struct test_case guarded[] = { { "guarded sizes", guarded_sizes } };
+
+int main(int argc, char **argv)
+{
+	static const char *const variants[] = { "FZPU", "FZ", "FP", "FU" };
+	char text[64];
+	int failed = 0;
+
+	letters = argc > 1 ? argv[1] : "";
+	if (strcmp(letters, "guarded") == 0)
+		return run_cases(guarded, 1, letters);
+	if (argc > 1)
+		return run_cases(cases, sizeof(cases) / sizeof(cases[0]), letters);
+	for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
+		snprintf(text, sizeof(text), "%s,large,kmalloc-*;-", variants[i]);
+		setenv("KMEM_DEBUG", text, 1);
+		failed |= again(argv[0], variants[i], "misuse:warn") != 0;
+	}
+	unsetenv("KMEM_DEBUG");
+	failed |= again(argv[0], "guarded", "guard:each") != 0;
+	return failed;
+}

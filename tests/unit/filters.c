@@ -1,0 +1,250 @@
+/*
+ * filters: what a report has of the system: a file in memory, another program that it goes through, this one's path,
+ * and how many threads there are. Each call of the system that is refused gives an error, or the report as it is, and
+ * nothing of ours is left open; a program that has shut itself off asks for nothing.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+
+#include "kit/cases.h"
+
+#include "port/os.h"
+
+/* The next call of that number fails so. */
+static struct {
+	long number, after;
+	int error;
+} refused = { -1, 0, 0 };
+
+long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, ...);
+
+long __wrap_syscall(long number, ...)
+{
+	va_list list;
+	long a[6];
+
+	va_start(list, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(list, long);
+	va_end(list);
+	if (number == refused.number && refused.after-- == 0) {
+		errno = refused.error;
+		return -1;
+	}
+	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+static void refuse(long number, long after, int error)
+{
+	refused.number = number;
+	refused.after = after;
+	refused.error = error;
+}
+
+static bool fails_at(const char *call)
+{
+	return strcmp(call, "memory file") == 0 || strcmp(call, "filter") == 0;
+}
+
+static int in = -1, out[2];
+
+static void begin(const char *text)
+{
+	NEED((in = km_os_memory_file("report")) >= 0 && pipe2(out, O_NONBLOCK) == 0);
+	NEED(km_os_write(in, text, strlen(text)) == 0);
+	refuse(-1, 0, 0);
+	errno = 77;
+}
+
+/* What came through, and errno is what it was. */
+static void comes(const char *want)
+{
+	char got[100] = "";
+
+	CHECK_EQUAL(errno, 77);
+	ssize_t bytes = read(out[0], got, sizeof(got) - 1);
+	CHECK(bytes < 0 ? !*want : strcmp(got, want) == 0, "%s", got);
+	close(in);
+	close(out[0]);
+	close(out[1]);
+}
+
+static void goes_through(void)
+{
+	begin("one two\n");
+	CHECK(km_os_filter("/bin/cat", NULL, in, out[1]) == 0);
+	comes("one two\n");
+	begin("one two\n");
+	CHECK(km_os_copy(in, out[1]) == 0);
+	comes("one two\n");
+}
+
+/* Where there is no such program it goes as it is. */
+static void goes_as_it_is(void)
+{
+	begin("a report\n");
+	CHECK(km_os_filter("/nowhere/at/all", NULL, in, out[1]) == 0);
+	comes("a report\n");
+	begin("a report\n");
+	refuse(SYS_dup3, 0, EBUSY);
+	CHECK(km_os_filter("/bin/cat", NULL, in, out[1]) == 0);
+	comes("a report\n");
+	begin("a report\n");
+	refuse(SYS_dup3, 1, EBUSY);
+	CHECK(km_os_filter("/bin/cat", NULL, in, out[1]) == 0);
+	comes("a report\n");
+	begin("a report\n");
+	refuse(SYS_dup3, 2, EBUSY);
+	CHECK(km_os_filter("/bin/cat", NULL, in, out[1]) == 0);
+	comes("a report\n");
+}
+
+static void is_refused(void)
+{
+	km_os_fault = fails_at;
+	errno = 77;
+	CHECK(km_os_memory_file("report") == -EPERM && errno == 77);
+	km_os_fault = NULL;
+	begin("x");
+	km_os_fault = fails_at;
+	CHECK(km_os_filter("/bin/cat", NULL, in, out[1]) == -EPERM);
+	km_os_fault = NULL;
+	comes("");
+	begin("x");
+	CHECK(km_os_filter("/bin/cat", NULL, -1, out[1]) == -EPERM);
+	CHECK(km_os_copy(-1, out[1]) == -EBADF);
+	comes("");
+	begin("x");
+	refuse(SYS_clone, 0, EAGAIN);
+	CHECK(km_os_filter("/bin/cat", NULL, in, out[1]) == -EAGAIN);
+	comes("");
+	for (long after = 0; after < 2; after++) {
+		begin("x");
+		refuse(SYS_fcntl, after, EMFILE);
+		CHECK(km_os_filter("/bin/cat", NULL, in, out[1]) == -EIO);
+		comes("");
+	}
+	begin("x");
+	refuse(SYS_read, 0, EIO);
+	CHECK(km_os_copy(in, out[1]) == -EIO);
+	comes("");
+}
+
+/* A call that is interrupted goes on; a child whose end nobody is told of is one that has ended well. */
+static void is_interrupted(void)
+{
+	begin("x");
+	refuse(SYS_wait4, 0, EINTR);
+	CHECK(km_os_filter("/bin/cat", NULL, in, out[1]) == 0);
+	comes("x");
+	begin("x");
+	refuse(SYS_read, 0, EINTR);
+	CHECK(km_os_copy(in, out[1]) == 0);
+	comes("x");
+	begin("x");
+	CHECK(km_os_filter("/bin/false", NULL, in, out[1]) == -EIO);
+	comes("");
+	signal(SIGCHLD, SIG_IGN);
+	begin("x");
+	CHECK(km_os_filter("/bin/cat", NULL, in, out[1]) == 0);
+	comes("x");
+	begin("x");
+	refuse(SYS_wait4, 0, EPERM);
+	CHECK(km_os_filter("/bin/true", NULL, in, out[1]) == -EIO);
+	refuse(-1, 0, 0);
+	CHECK(waitpid(-1, NULL, 0) < 0);
+	errno = 77;
+	comes("");
+}
+
+/* This program's own, started by another name. */
+static void ask_for_path(const char *want)
+{
+	char text[PATH_MAX];
+	const char *path = km_os_program_path(text, sizeof(text));
+
+	CHECK(strcmp(path, want) == 0, "%s, not %s", path, want);
+}
+
+static void *wait_there(void *barrier)
+{
+	pthread_barrier_wait(barrier);
+	pthread_barrier_wait(barrier);
+	return NULL;
+}
+
+static void counts_threads(void)
+{
+	pthread_barrier_t barrier;
+	pthread_t thread;
+
+	CHECK_EQUAL(km_os_threads(), 1);
+	pthread_barrier_init(&barrier, NULL, 2);
+	NEED(pthread_create(&thread, NULL, wait_there, &barrier) == 0);
+	pthread_barrier_wait(&barrier);
+	CHECK_EQUAL(km_os_threads(), 2);
+	pthread_barrier_wait(&barrier);
+	pthread_join(thread, NULL);
+}
+
+static void shut_off(void)
+{
+	char text[PATH_MAX];
+
+	begin("x");
+	km_os_shut();
+	CHECK(km_os_memory_file("report") == -EPERM);
+	CHECK(km_os_filter("/bin/cat", NULL, in, out[1]) == -EPERM);
+	CHECK(km_os_threads() == 0);
+	CHECK(km_os_program_path(text, sizeof(text)));
+	comes("");
+}
+
+/* The program is started by its name in its folder; another file takes that place, and its own goes. */
+static void paths(void)
+{
+	char own[PATH_MAX], command[3 * PATH_MAX], folder[] = "/tmp/filtersXXXXXX";
+	ssize_t length = readlink("/proc/self/exe", own, sizeof(own) - 1);
+
+	NEED(length > 0 && mkdtemp(folder));
+	own[length] = '\0';
+	snprintf(command, sizeof(command),
+		 "cd %s && cp %s it && ./it path ./it && ./it refused ./it && ./it moved %s/it && mv it other && "
+		 "cp %s it && ./other gone %s/other; status=$?; rm -rf %s; exit $status",
+		 folder, own, folder, own, folder, folder);
+	CHECK(system(command) == 0);
+}
+
+static int asked_by_itself(const char *what, const char *want)
+{
+	if (strcmp(what, "refused") == 0) {
+		refuse(SYS_readlinkat, 0, EACCES);
+		/* Not this program's, as far as it can be seen. */
+		NEED(chdir("/") == 0);
+	} else if (strcmp(what, "moved") == 0) {
+		NEED(chdir("/") == 0);
+	} else if (strcmp(what, "gone") == 0) {
+		NEED(unlink(want) == 0 && symlink("it", "other") == 0);
+	}
+	ask_for_path(want);
+	return failures != 0;
+}
+
+static const struct test_case cases[] = {
+	{ "goes through", goes_through }, { "goes as it is", goes_as_it_is }, { "is refused", is_refused },
+	{ "is interrupted", is_interrupted }, { "counts threads", counts_threads }, { "shut off", shut_off },
+	{ "paths", paths },
+};
+
+int main(int argc, char **argv)
+{
+	if (argc > 2)
+		return asked_by_itself(argv[1], argv[2]);
+	return run_cases(cases, sizeof(cases) / sizeof(cases[0]), "");
+}

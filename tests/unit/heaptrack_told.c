@@ -1,0 +1,96 @@
+/*
+ * heaptrack_told: where heaptrack is in the process it is told of each object as it comes and goes: through every door
+ * that it does not stand in front of itself, memalign and pvalloc among them, and in bulk; objects of a prefilled sheaf
+ * come as it is filled, and those that are left go with it. The test has heaptrack's two functions. Disciplines: all.
+ */
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <stdlib.h>
+
+#include "kit/api.h"
+#include "port/probe.h"
+
+#define MOST 4096u
+static struct { const void *p; size_t bytes; } live[MOST];
+static unsigned came, went;
+
+void heaptrack_malloc(void *p, size_t bytes)
+{
+	unsigned at = 0;
+
+	while (at < MOST && live[at].p && live[at].p != p)
+		at++;
+	NEED(at < MOST);
+	came += !live[at].p;
+	live[at].p = p;
+	live[at].bytes = bytes;
+}
+
+void heaptrack_free(void *p)
+{
+	for (unsigned i = 0; i < MOST; i++)
+		if (live[i].p == p) {
+			live[i].p = NULL;
+			went++;
+			return;
+		}
+}
+
+static void *by_memalign(void) { return memalign(256, 300); }
+static void *by_pvalloc(void) { return pvalloc(300); }
+static void *by_libc_memalign(void) { void *__libc_memalign(size_t, size_t); return __libc_memalign(64, 300); }
+static void *by_kmalloc(void) { return kmalloc(300, GFP_KERNEL); }
+static void *by_large_kmalloc(void) { return kmalloc(300000, GFP_KERNEL); }
+
+static void one(void *(*get)(void), size_t least)
+{
+	unsigned before = came, gone_before = went;
+	void *p = get();
+	bool found = false;
+
+	NEED(p && came == before + 1, "%u came", came - before);
+	for (unsigned i = 0; i < MOST; i++)
+		found |= live[i].p == p && live[i].bytes >= least;
+	NEED(found);
+	free(p);
+	NEED(went == gone_before + 1);
+}
+
+static void doors(void)
+{
+	/* The first miss looks who is there. */
+	for (unsigned i = 0; i < 100; i++)
+		free(malloc(3000 * i));
+	for (unsigned i = 0; i < 100; i++) {
+		one(by_memalign, 300);
+		one(by_pvalloc, 300);
+		one(by_libc_memalign, 300);
+		one(by_kmalloc, 300);
+		one(by_large_kmalloc, 300000);
+	}
+}
+
+static void sheaves(void)
+{
+	struct kmem_cache *cache = make("in sheaves", 96);
+	void *taken[5];
+
+	for (unsigned i = 0; i < 100; i++)
+		free(malloc(3000 * i));
+	for (unsigned round = 0; round < 100; round++) {
+		unsigned before = came, gone_before = went;
+		struct slab_sheaf *sheaf = kmem_cache_prefill_sheaf(cache, GFP_KERNEL, 20);
+
+		NEED(sheaf);
+		for (unsigned i = 0; i < 5; i++)
+			NEED((taken[i] = kmem_cache_alloc_from_sheaf(cache, GFP_KERNEL, sheaf)));
+		CHECK(came - before >= 20, "%u came of 20", came - before);
+		kmem_cache_return_sheaf(cache, GFP_KERNEL, sheaf);
+		kmem_cache_free_bulk(cache, 5, taken);
+		CHECK_EQUAL(came - before, went - gone_before);
+	}
+	gone(cache);
+}
+
+static const struct test_case cases[] = { { "doors", doors }, { "sheaves", sheaves } };
+API_MAIN(cases)

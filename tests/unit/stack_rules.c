@@ -1,0 +1,179 @@
+/*
+ * stack_rules: a stack is walked by what the compiler's tables say of each frame, in each form that they have for it,
+ * and ends at a frame of which they say something else, or nothing, or what can't be: nothing is read there. Each
+ * function here has a table that was written by hand; instructions of tables stand by their numbers, as DWARF has them.
+ */
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdlib.h>
+#include <ucontext.h>
+
+#include "kit/check.h"
+#include "watch/profile.h"
+
+#if defined(__x86_64__) && defined(__GLIBC__)
+
+static struct km_stack stack;
+
+__attribute__((noinline, used)) void take_here(void);
+void take_here(void)
+{
+	km_stack_take(&stack, 1, true);
+	km_stack_keep(&stack, KM_STACK_NOTHING);
+}
+
+/* A function with a frame of 16 bytes and what `code` adds, that calls take_here; `table` stands before the call. */
+#define FUNCTION(name, begin, code, table)                                                         \
+	void name(void);                                                                           \
+	__asm__(".text\n.type " #name ", @function\n" #name ":\n.cfi_startproc\n" begin "\n"        \
+		"push %rbp\n.cfi_def_cfa_offset 16\n.cfi_offset 6, -16\nmov %rsp, %rbp\n" code "\n" \
+		table "\ncall take_here\nmov %rbp, %rsp\npop %rbp\n.cfi_def_cfa 7, 8\nret\n"        \
+		".cfi_endproc\n.size " #name ", .-" #name)
+
+/* The frame is known. */
+#define KNOWN_ONES(x)                                                                              \
+	x(by_register, "", "", ".cfi_def_cfa_register 6")                                          \
+	x(by_register_signed, "", "", ".cfi_escape 0x12, 6, 0x7e")                                 \
+	x(offset_signed, "", "", ".cfi_escape 0x13, 0x7e")                                         \
+	x(offset_signed_long, "", "",                                                              \
+	  ".cfi_escape 0x13, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f")     \
+	x(by_expression, "", "sub $16, %rsp\nlea 16(%rbp), %rax\nmov %rax, -8(%rbp)",              \
+	  ".cfi_escape 0x0f, 3, 0x76, 0x78, 0x06")                                                 \
+	x(saved_extended, "", "", ".cfi_escape 0x05, 6, 2")                                        \
+	x(saved_signed, "", "", ".cfi_escape 0x11, 6, 0x02")                                       \
+	x(saved_other_way, "", "", ".cfi_escape 0x2f, 3, 2")                                       \
+	x(arguments, "", "", ".cfi_escape 0x2e, 0x10")                                             \
+	x(arguments_long, "", "",                                                                  \
+	  ".cfi_escape 0x2e, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00")    \
+	x(remembered, "", "", ".cfi_remember_state\n.cfi_undefined 16\n.cfi_restore_state")         \
+	x(restored, "", "", ".cfi_undefined 16\n.cfi_restore 16")                                  \
+	x(restored_extended, "", "", ".cfi_escape 0x06, 6")                                        \
+	x(same, "", "", ".cfi_same_value 6")                                                       \
+	x(undefined, "", "", ".cfi_undefined 6")                                                   \
+	x(others_value, "", "", ".cfi_escape 0x14, 3, 1\n.cfi_escape 0x15, 3, 0x7f")               \
+	x(others_register, "", "", ".cfi_register 3, 12")                                          \
+	x(others_expression, "", "", ".cfi_escape 0x10, 3, 2, 0x76, 8\n.cfi_escape 0x16, 12, 2, 0x76, 8") \
+	x(far_behind, "", ".skip 100, 0x90", ".cfi_escape 0x2e, 1\n.skip 1000, 0x90\n.cfi_escape 0x2e, 1\n"  \
+	  ".skip 70000, 0x90\n.cfi_escape 0x2e, 1")                                                \
+	x(with_personality, ".cfi_personality 0x1b, take_here\n.cfi_lsda 0x1b, take_here", "", "")
+
+/* It is not: the stack ends there. */
+#define STRANGE_ONES(x)                                                                            \
+	x(last_one, "", "", ".cfi_undefined 16")                                                   \
+	x(of_signal, ".cfi_signal_frame", "", "")                                                  \
+	x(in_register, "", "", ".cfi_register 6, 3")                                               \
+	x(back_in_register, "", "", ".cfi_register 16, 3")                                         \
+	x(back_by_expression, "", "", ".cfi_escape 0x10, 16, 2, 0x76, 8")                          \
+	x(back_nowhere, "", "", ".cfi_same_value 16")                                              \
+	x(by_other_register, "", "", ".cfi_def_cfa 3, 16")                                         \
+	x(expression_of_stack, "", "", ".cfi_escape 0x0f, 2, 0x77, 16")                            \
+	x(expression_without_read, "", "", ".cfi_escape 0x0f, 2, 0x76, 16")                        \
+	x(expression_with_more, "", "", ".cfi_escape 0x0f, 4, 0x76, 0x78, 0x06, 0x06")             \
+	x(expression_beneath, "", "", ".cfi_escape 0x0f, 4, 0x76, 0x80, 0x40, 0x06")               \
+	x(expression_beyond, "", "", ".cfi_escape 0x0f, 6, 0x76, 0x80, 0x80, 0x80, 0x20, 0x06")    \
+	x(restored_never_kept, "", "", ".cfi_escape 0x0b")                                         \
+	x(remembered_too_often, "", "", ".cfi_escape 10, 10, 10, 10, 10, 10, 10, 10, 10")          \
+	x(odd, "", "", ".cfi_def_cfa 7, 17")                                                       \
+	x(beneath, "", "", ".cfi_def_cfa 7, 0\n.cfi_escape 0x13, 1")                               \
+	x(too_long, "", "", ".cfi_def_cfa 7, 0x2000000")                                           \
+	x(much_too_long, "", "", ".cfi_def_cfa 7, 0x40000000")                                     \
+	x(fp_far_away, "", "", ".cfi_offset 6, -0x100000")                                         \
+	x(fp_beneath, "", "", ".cfi_offset 6, -0x1000")                                            \
+	x(back_far_away, "", "", ".cfi_offset 16, -0x100000")                                      \
+	x(back_beneath, "", "", ".cfi_offset 16, -0x1000")
+
+#define DEFINE(name, begin, code, table) FUNCTION(name, begin, code, table);
+KNOWN_ONES(DEFINE)
+STRANGE_ONES(DEFINE)
+
+/* Of this nothing is said at all. */
+void without_table(void);
+__asm__(".text\n.type without_table, @function\nwithout_table:\npush %rbp\ncall take_here\npop %rbp\nret\n"
+	".size without_table, .-without_table");
+
+#define ENTRY(name, begin, code, table) { name, #name },
+static const struct {
+	void (*call)(void);
+	const char *name;
+} known[] = { KNOWN_ONES(ENTRY) }, strange[] = { STRANGE_ONES(ENTRY) { without_table, "without_table" } };
+
+static __attribute__((noinline)) void call_it(void (*function)(void))
+{
+	function();
+	__asm__ volatile("");
+}
+
+static bool is_in(uintptr_t address, const void *function, size_t bytes)
+{
+	return address - (uintptr_t)function < bytes;
+}
+
+static void all_forms(void)
+{
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		call_it(known[i].call);
+		CHECK(stack.depth > 3 && is_in(stack.frame[1], known[i].call, 72000), "%s: %u frames", known[i].name,
+		      stack.depth);
+		CHECK(is_in(stack.frame[2], call_it, 200), "%s", known[i].name);
+	}
+	for (size_t i = 0; i < sizeof(strange) / sizeof(strange[0]); i++) {
+		call_it(strange[i].call);
+		CHECK(stack.depth == 2 && is_in(stack.frame[1], strange[i].call, 200), "%s: %u frames", strange[i].name,
+		      stack.depth);
+	}
+}
+
+static __attribute__((noinline)) unsigned deep(unsigned depth)
+{
+	unsigned below = 0;
+
+	if (depth)
+		below = deep(depth - 1);
+	else
+		take_here();
+	__asm__ volatile("" : "+r"(below));
+	return below + 1;
+}
+
+/* As many as there is room for. */
+static void long_ones(void)
+{
+	deep(10);
+	CHECK(stack.depth > 11 && stack.depth < 30, "%u frames", stack.depth);
+	deep(200);
+	CHECK_EQUAL(stack.depth, KM_PROFILE_FRAMES);
+}
+
+static ucontext_t here, there;
+
+/* A stack whose end nobody knows: places are asked for anew, and frames that stand in the tables are walked. */
+static void on_own_stack(void)
+{
+	static char memory[256 << 10];
+
+	NEED(!getcontext(&there));
+	there.uc_stack.ss_sp = memory;
+	there.uc_stack.ss_size = sizeof(memory);
+	there.uc_link = &here;
+	makecontext(&there, all_forms, 0);
+	NEED(!swapcontext(&here, &there));
+}
+
+int main(void)
+{
+	static struct km_stack_tables tables;
+
+	km_stack_start(&tables);
+	all_forms();
+	all_forms();
+	on_own_stack();
+	long_ones();
+	return failures != 0;
+}
+#else
+int main(void)
+{
+	printf("the tables here are x86-64's, and glibc finds them\n");
+	return 77;
+}
+#endif

@@ -81,15 +81,21 @@ size_t km_os_page_bytes(void)
 	return getauxval(AT_PAGESZ);
 }
 
-static void *map(size_t bytes, int protection, int flags)
+static void *map_near(uintptr_t hint, size_t bytes, int protection, int flags)
 {
 	long result;
 
-	KEEP_ERRNO(result, (long)mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0));
+	KEEP_ERRNO(result, (long)mmap((void *)hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0));
 	return result < 0 && result > -4096 ? NULL : (void *)result;
 }
 
-/* Map `bytes` aligned to `align` by mapping more and giving the ends back. */
+static void *map(size_t bytes, int protection, int flags)
+{
+	return map_near(0, bytes, protection, flags);
+}
+
+/* Map `bytes` aligned to `align`: where the system's own choice is not, at the aligned address below it, which needs no
+ * more address space than that; where something lies there, by mapping more and giving the ends back. */
 static void *map_aligned(size_t bytes, size_t align, int protection, int flags)
 {
 	km_debug(bytes && km_is_pow2(align), "a mapping has bytes, and an alignment that is a power of two");
@@ -99,6 +105,11 @@ static void *map_aligned(size_t bytes, size_t align, int protection, int flags)
 	if (!p || !((uintptr_t)p & (align - 1)))
 		return p;
 	km_os_unmap(p, bytes);
+	p = map_near((uintptr_t)p & ~(align - 1), bytes, protection, flags);
+	if (p && !((uintptr_t)p & (align - 1)))
+		return p;
+	if (p)
+		km_os_unmap(p, bytes);
 	if (bytes + align < bytes)
 		return NULL;
 	p = map(bytes + align, protection, flags);

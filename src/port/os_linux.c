@@ -747,64 +747,6 @@ void km_os_program(char *name, size_t bytes)
 	name[bytes - 1] = '\0';
 }
 
-bool km_os_secure(void)
-{
-	return getauxval(AT_SECURE) != 0;
-}
-
-/* Before libc has set environ (an allocation of the dynamic loader's): what the kernel was given. */
-static int getenv_early(const char *name, char *value, size_t bytes)
-{
-	static const char path[] = "/proc/self/environ";
-	size_t length = __builtin_strlen(name), at = 0;
-	bool matches = true, in_value = false;
-	char text[512];
-	int found = -1;
-	long fd, count;
-
-	KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
-	if (fd < 0)
-		return -1;
-	for (size_t i = 0; found < 0;) {
-		KEEP_ERRNO(count, syscall(SYS_read, fd, text, sizeof(text)));
-		if (count <= 0)
-			break;
-		for (long j = 0; j < count && found < 0; j++) {
-			if (in_value && at < bytes)
-				value[at++] = text[j];
-			else if (!in_value && matches && i < length)
-				matches = text[j] == name[i++];
-			else if (!in_value && matches)
-				in_value = (matches = text[j] == '=');
-			if (!text[j]) {
-				if (in_value)
-					found = (int)at - !value[at - 1];
-				matches = true;
-				in_value = false;
-				i = at = 0;
-			}
-		}
-	}
-	km_os_close((int)fd);
-	return found;
-}
-
-int km_os_getenv(const char *name, char *value, size_t bytes)
-{
-	extern char **environ;
-
-	if (km_os_secure())
-		return -1;
-	if (!environ)
-		return getenv_early(name, value, bytes);
-	const char *found = getenv(name);
-	size_t length = found ? __builtin_strlen(found) : 0;
-
-	if (length < bytes && found)
-		__builtin_memcpy(value, found, length + 1);
-	return found ? (int)km_min(length, bytes) : -1;
-}
-
 _Noreturn void km_os_abort(void)
 {
 	abort();

@@ -13,9 +13,9 @@
 #include "meta.h"
 
 #define NAME_BYTES	32u
-/* With guard_slabs a name's pages come for so many slabs at once, and the last of these places is out of reach. Each is
- * two mappings more, and the kernel allows 65530, of which these take a quarter: after each quarter of them spans are
- * twice as long. */
+/* With guard_slabs a name's pages come for so many slabs at once, and the last of these places is out of reach. Before
+ * Linux 6.13 each is two mappings more, and the kernel allows 65530, of which these take a quarter: after each quarter
+ * of them spans are twice as long. */
 #define SPAN_ORDER	4u
 #define MOST_GUARDS	8192u
 #define BUCKETS		256u
@@ -96,7 +96,7 @@ static bool shut(struct km_page *page, unsigned order)
 		return false;
 	}
 	km_os_purge(km_page_address(page), bytes);
-	bool done = km_os_protect(km_page_address(page), bytes, false) == 0;
+	bool done = km_os_guard(km_page_address(page), bytes, false) == 0;
 	if (!done)
 		km_sub(&guards, 1u);
 	return done;

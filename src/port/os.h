@@ -32,6 +32,10 @@ int km_os_commit_readonly(void *p, size_t bytes);
 int km_os_protect(void *p, size_t bytes, bool readable);
 /* As it was mapped, whatever its user made of it (mprotect). Not 0: the system refuses. */
 int km_os_unprotect(void *p, size_t bytes);
+/* No access until it is unguarded. From Linux 6.13 on that is no mapping more, and what it held is gone, unless `keep`;
+ * else, and where memory is locked, it is as by km_os_protect. 0 or -errno. */
+int km_os_guard(void *p, size_t bytes, bool keep);
+int km_os_unguard(void *p, size_t bytes);
 /* An owner's advice on a mapping is undone: a child of fork has what it holds, a core dump too. -EBUSY: it is locked,
  * but not by mlockall; else not 0: the system refuses, or a part is gone. Hints (of huge pages, the order of use,
  * merging) and protection keys stay. */

@@ -52,9 +52,13 @@
 
 bool (*km_os_fault)(const char *call);
 
+/* Pages without access that are no mapping of their own. */
+enum markers { MARKERS_UNKNOWN, MARKERS_HOLD, MARKERS_PRETENDED };
+
 /* The state of the process that was found out, or came over it, since it began. */
 static struct {
 	bool shut, nameless;
+	uint8_t markers;				/* enum markers */
 	size_t address_limit, data_limit, memory;	/* 0: not yet asked */
 	size_t lock_limit;				/* of what all mappings from now on count against; 0: none */
 } process;
@@ -198,6 +202,41 @@ int km_os_protect(void *p, size_t bytes, bool readable)
 int km_os_unprotect(void *p, size_t bytes)
 {
 	return fault("unprotect") ? -ENOMEM : protect(p, bytes, PROT_READ | PROT_WRITE);
+}
+
+/* Linux 6.13; the one that looks is of 5.14. */
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL	102
+#define MADV_GUARD_REMOVE	103
+#endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ	22
+#endif
+
+/* A marker in the page table takes access away, and the mapping stays one. It is looked at once: an emulator may answer
+ * any advice with yes. Refused where memory is locked. */
+static bool install_markers(void *p, size_t bytes)
+{
+	if (km_load(&process.markers) == MARKERS_PRETENDED || advise(p, bytes, MADV_GUARD_INSTALL))
+		return false;
+	if (km_unlikely(!km_load(&process.markers)))
+		km_store(&process.markers, advise(p, km_os_page_bytes(), MADV_POPULATE_READ) == -EFAULT ?
+					   (uint8_t)MARKERS_HOLD : (uint8_t)MARKERS_PRETENDED);
+	return km_load(&process.markers) == MARKERS_HOLD;
+}
+
+int km_os_guard(void *p, size_t bytes, bool keep)
+{
+	if (!keep && !fault("guard") && install_markers(p, bytes))
+		return 0;
+	return km_os_protect(p, bytes, false);
+}
+
+int km_os_unguard(void *p, size_t bytes)
+{
+	int result = km_os_unprotect(p, bytes);
+
+	return result || km_load(&process.markers) != MARKERS_HOLD ? result : advise(p, bytes, MADV_GUARD_REMOVE);
 }
 
 /* msync says EBUSY of what is locked. Not libc's, which is a point of cancellation, nor where a filter may kill. */

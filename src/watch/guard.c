@@ -70,17 +70,20 @@ static bool is_whole(const char *from, const char *to)
 	return from == to;
 }
 
-/* Without access; where no system call may be made, somebody else does it. */
+/* Without access; where no system call may be made, somebody else does it. A program that goes on after a mistake finds
+ * what it has freed. */
 static void close_page(struct km_guard_slot *slot)
 {
+	char *page = km_guard_page(slot);
+
 	km_debug(km_load(&slot->state) == KM_GUARD_CHANGES, "a page is closed by who has its slot");
-	slot->open = km_no_calls || km_os_protect(km_guard_page(slot), pool.page, false);
+	slot->open = km_no_calls || km_os_guard(page, pool.page, km_misuse_goes_on());
 	if (slot->open)
 		km_add(&pool.unclosed, 1u);
 	if (km_likely(!slot->sides) || km_no_calls)
 		return;
-	slot->sides = km_os_protect(km_guard_page(slot) - pool.page, pool.page, false) ||
-		      km_os_protect(km_guard_page(slot) + pool.page, pool.page, false);
+	slot->sides = km_os_guard(page - pool.page, pool.page, false) ||
+		      km_os_guard(page + pool.page, pool.page, false);
 }
 
 static void give(struct km_guard_slot *slot, enum km_guard_state state)
@@ -198,7 +201,7 @@ static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t alig
 	struct km_guard_slot *slot = is_covered(source_of(&track)) ? NULL : claim();
 	if (!slot)
 		return NULL;
-	if (km_os_unprotect(km_guard_page(slot), pool.page)) {
+	if (km_os_unguard(km_guard_page(slot), pool.page)) {
 		give(slot, KM_GUARD_FREE);
 		return NULL;
 	}
@@ -445,8 +448,8 @@ static km_cold bool make_pool(unsigned objects)
 	char *start = km_os_reserve(bytes, page);
 
 	pool.slot = start ? km_os_map(table, page) : NULL;
-	/* In core dumps, all of it: what a freed object held is there. */
-	if (pool.slot && !km_os_commit(start, bytes) && !km_os_protect(start, bytes, false)) {
+	/* In core dumps, all of it: what an object holds is there. */
+	if (pool.slot && !km_os_commit(start, bytes) && !km_os_guard(start, bytes, false)) {
 		pool.count = objects;
 		km_guarded.objects = objects;
 		km_guarded.slot = pool.slot;

@@ -196,8 +196,8 @@ static enum km_fault_end go_on(const char *address, struct km_guard_slot *beside
 		return KM_FAULT_KNOWN;
 	if (beside)
 		km_store(&beside->sides, true);
-	return km_os_unprotect((void *)km_align_down((uintptr_t)address, (uintptr_t)bytes), bytes) ? KM_FAULT_KNOWN :
-												   KM_FAULT_RESUMED;
+	return km_os_unguard((void *)km_align_down((uintptr_t)address, (uintptr_t)bytes), bytes) ? KM_FAULT_KNOWN :
+												 KM_FAULT_RESUMED;
 }
 
 enum km_fault_end km_guard_fault(const struct km_fault *fault)

@@ -25,6 +25,7 @@ static const struct {
 	  "says a number, that of a poorer machine where the system says none" },
 	{ "getcpu pid thread program abort", "can't fail" },
 	{ "set_address_limit set_data_limit shut", "asks the system nothing" },
+	{ "unguard", "by \"unprotect\"" },
 	{ "commit commit_node", "\"commit\", \"commit on node N\": one function below says it" },
 	{ "unmap unlock name wake wait event_add close", "has no result: what fails is as if it had not been called" },
 	{ "prctl mlockall munlockall prlimit", "the program's own call: its error is the program's" },
@@ -181,7 +182,8 @@ static int go_without(void)
 static const struct {
 	const char *name, *by;
 } elsewhere[] = {
-	{ "unprotect", "tests/unit/parked_blocks.c" }, { "renew", "tests/unit/parked_advice.c" },
+	{ "unprotect", "tests/unit/parked_blocks.c" }, { "protect", "tests/unit/guard_reports.c" },
+	{ "renew", "tests/unit/parked_advice.c" },
 	{ "dump", "tests/promise/nodump.c" }, { "fence", "tests/nomem/memcg.c" },
 	{ "allowed nodes", "tests/unit/node_files.c" }, { "bind", "tests/unit/node_files.c" },
 	{ "rseq unregister", "tests/unit/child_of_vfork.c" },

@@ -1,5 +1,7 @@
 # A line is written, in whose midst another thread goes on.
 TEST_LIBS_unit/guarded_left := -Wl,-u,kmem_cache_validate,--wrap=km_os_write
+# Objects are guarded, too.
+TEST_LIBS_unit/few_mappings := -Wl,-u,kmem_cache_validate
 # What is debugged for a while.
 TEST_LIBS_unit/sibling_empty := -Wl,-u,kmem_cache_validate
 # Calls of the system that are refused.

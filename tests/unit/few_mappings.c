@@ -1,0 +1,204 @@
+/*
+ * few_mappings: whatever the load, our memory is at most 100 mappings of the system's: very many requests of all sizes
+ * under each engine and with several nodes, blocks of pages of which each second goes, guarded objects,
+ * and slabs with guard pages. Each load is a process of its own. Where the system has
+ * no guard pages within a mapping (before Linux 6.13) the last two have more; the other way is run everywhere.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <kmem/kmem.h>
+
+#include "kit/check.h"
+#include "kit/random.h"
+#include "page/guarded.h"
+#include "port/os.h"
+
+#define MOST	100u
+#define PAGE	((size_t)4096)
+#define MIB	((size_t)1 << 20)
+
+static unsigned most;
+
+/* Ours are of no file, and have no name but one that we gave them; some of libc's are counted, too. */
+static unsigned mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512], name[256];
+	unsigned count = 0;
+
+	NEED(maps);
+	while (fgets(line, sizeof(line), maps)) {
+		unsigned long inode = 1;
+		int words = sscanf(line, "%*s %*s %*s %*s %lu %255s", &inode, name);
+
+		count += !inode && (words == 1 || strstr(name, "libkmem"));
+	}
+	fclose(maps);
+	most = count > most ? count : most;
+	return count;
+}
+
+static void touch(char *p, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += MIB)
+		p[at] = 1;
+	p[bytes - 1] = 1;
+}
+
+static void *get(size_t bytes)
+{
+	char *p = kvmalloc(bytes, GFP_KERNEL);
+
+	NEED(p);
+	touch(p, bytes);
+	return p;
+}
+
+/* ------------------------------------------------------------------ loads */
+
+#define SLOTS	20000u
+static void *slot[SLOTS];
+
+static void all_sizes(void)
+{
+	for (unsigned i = 0; i < 400000; i++) {
+		void **p = &slot[random_below(SLOTS)];
+
+		kvfree(*p);
+		*p = kvmalloc(1 + random_below(random_below(20) ? 2000 : 200000), GFP_KERNEL);
+		NEED(*p);
+		if (i % 20000 == 0)
+			mappings();
+	}
+}
+
+static void each_second_goes(void)
+{
+	for (unsigned i = 0; i < SLOTS; i++)
+		slot[i] = get(40 << 10);
+	mappings();
+	for (unsigned i = 0; i < SLOTS; i += 2)
+		kvfree(slot[i]);
+	kmem_shrink_all();
+}
+
+/* Each that can be, and each second of them freed. */
+static void guarded(void)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < 2000; i++) {
+		void **p = &slot[random_below(400)];
+
+		kfree(*p);
+		NEED((*p = kmalloc(1 + random_below(4096), GFP_KERNEL)));
+		memset(*p, 1, ksize(*p));
+	}
+	for (unsigned i = 0; i < 400; i++)
+		count += slot[i] && km_is_guarded(slot[i]);
+	NEED(count > 100);
+	mappings();
+	for (unsigned i = 0; i < 400; i += 2)
+		kfree(slot[i]);
+}
+
+static void guard_slabs(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("own", 2000, NULL, 0);
+
+	NEED(cache);
+	for (unsigned i = 0; i < SLOTS; i++)
+		NEED((slot[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+}
+
+/* ------------------------------------------------------------------ each in a process */
+
+static const struct load {
+	const char *name, *options;
+	void (*run)(void);
+	bool guards;
+} loads[] = {
+	{ "all sizes", "engine:sheaf", all_sizes, false }, { "... slub", "engine:slub", all_sizes, false },
+	{ "... slab", "engine:slab", all_sizes, false }, { "... slob", "engine:slob", each_second_goes, false },
+	{ "... four nodes", "nodes:4", all_sizes, false }, { "each second goes", "nodes:1", each_second_goes, false },
+	{ "guarded objects", "guard:each", guarded, true },
+	{ "guarded slabs", "own_addresses:1,guard_slabs:1", guard_slabs, true },
+};
+
+/* Has the system guard pages within a mapping? */
+static bool has_markers(void)
+{
+	char *p = km_os_map(3 * PAGE, PAGE);
+
+	NEED(p);
+	unsigned before = mappings();
+	NEED(!km_os_guard(p + PAGE, PAGE, false));
+	unsigned after = mappings();
+	NEED(!km_os_unguard(p + PAGE, PAGE) && mappings() <= before);
+	p[PAGE] = 1;
+	km_os_unmap(p, 3 * PAGE);
+	return after == before;
+}
+
+static bool no_markers(const char *call)
+{
+	return !strcmp(call, "guard");
+}
+
+/* Before any constructor: the library starts in one. */
+static void before_start(int argc, char **argv, char **environment)
+{
+	(void)argc, (void)argv;
+	for (; *environment; environment++)
+		if (!strncmp(*environment, "WITHOUT_MARKERS=", 16))
+			km_os_fault = no_markers;
+}
+__attribute__((section(".preinit_array"), used)) static void (*preinit)(int, char **, char **) = before_start;
+
+static int one(const struct load *load)
+{
+	alarm(300);
+	bool other = km_os_fault != NULL, free = load->guards && (other || !has_markers());
+
+	most = 0;
+	load->run();
+	mappings();
+	printf("%s%s: %u mappings\n", load->name, other ? ", by protection" : "", most);
+	CHECK(free || most <= MOST);
+	CHECK(kmem_check_all() == 0);
+	fflush(stdout);
+	return failures != 0;
+}
+
+static void start(const struct load *load, bool markers)
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		setenv("KMEM_OPTIONS", load->options, 1);
+		if (!markers)
+			setenv("WITHOUT_MARKERS", "1", 1);
+		execl("/proc/self/exe", "few_mappings", load->name, NULL);
+		_exit(4);
+	}
+	NEED(child > 0 && waitpid(child, &status, 0) == child);
+	CHECK(status == 0, "%s: status %d", load->name, status);
+}
+
+int main(int argc, char **argv)
+{
+	for (size_t i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
+		if (argc > 1 && !strcmp(argv[1], loads[i].name))
+			return one(&loads[i]);
+		if (argc > 1)
+			continue;
+		start(&loads[i], true);
+		if (loads[i].guards)
+			start(&loads[i], false);
+	}
+	return failures != 0;
+}

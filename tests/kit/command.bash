@@ -40,7 +40,7 @@ start() {
 	"$@" >ready &
 	pid=$!
 	started+=("$pid")
-	for ((i = 0; i < 500; i++)); do
+	for ((i = 0; i < 3000; i++)); do
 		grep -q ready ready && return
 		kill -0 "$pid" 2>/dev/null || break
 		sleep 0.02

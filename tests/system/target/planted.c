@@ -1,7 +1,7 @@
 /*
  * planted.c: for debug_switch: a program that knows nothing of libkmem, and allocates and frees blocks of some sizes
- * all the time. SIGUSR1: it writes to a block of 56 bytes that it has freed, and goes on. SIGUSR2: it does nothing
- * until the next one.
+ * all the time. SIGUSR1: it writes to a block of 56 bytes that it has freed, and goes on. SIGUSR2: it says "still",
+ * and does nothing until the next one.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -56,6 +56,10 @@ int main(void)
 			freed[8] = 'x';
 		if (!round) {
 			puts("ready");
+			fflush(stdout);
+		}
+		if (sleeps) {
+			puts("still");
 			fflush(stdout);
 		}
 		while (sleeps)

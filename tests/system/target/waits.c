@@ -1,7 +1,7 @@
 /*
  * waits.c: a program whose record leads, from SIGUSR1 on, to a page that nobody brings in: its faults are handled by
- * userfaultfd, and the one who would do it sleeps. waits: says "ready", and waits to be killed. waits try: 77: it
- * may not. With TICKS: preloaded, by which a command's seconds are milliseconds.
+ * userfaultfd, and the one who would do it sleeps. waits: says "ready", after the signal "waits", and waits to be
+ * killed. waits try: 77: it may not. With TICKS: preloaded, by which a command's seconds are milliseconds.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -38,6 +38,7 @@ static void begin_to_wait(int number)
 
 	(void)number;
 	root->caches = page;
+	(void)!write(STDOUT_FILENO, "waits\n", 6);
 }
 
 int main(int argc, char **argv)

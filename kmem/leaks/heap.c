@@ -180,6 +180,7 @@ void heap_clear(struct heap *heap)
 		free(heap->ranges[i].piece);
 	free(heap->roots);
 	free(heap->caches);
+	free(heap->sorted);
 	free(heap->pieces);
 	free(heap->ranges);
 	free(heap->live);

@@ -59,6 +59,7 @@ struct heap {
 	size_t root_count;
 	struct heap_cache *caches;
 	size_t cache_count, cache_room;
+	uint32_t *sorted;		/* the numbers of the root's that is being loaded, by their addresses */
 	struct heap_piece *pieces;	/* those of ranges first, then `loose` */
 	size_t piece_count, piece_room;
 	size_t loose;			/* from this one on: in order of their addresses */

@@ -62,17 +62,42 @@ static void all_live(const struct heap_piece *piece, uint64_t *live)
 
 /* ------------------------------------------------------------------ the caches of pieces */
 
+static int by_address(const void *a, const void *b, void *arg)
+{
+	const struct heap_cache *caches = arg;
+	const uintptr_t x = (uintptr_t)caches[*(const uint32_t *)a].address;
+	const uintptr_t y = (uintptr_t)caches[*(const uint32_t *)b].address;
+
+	return (x > y) - (x < y);
+}
+
+/* A root's caches are in order of their addresses before its pieces are looked for. */
+static void sort_caches(struct heap *heap, size_t from)
+{
+	size_t count = heap->cache_count - from;
+
+	free(heap->sorted);
+	heap->sorted = kmem_need(calloc(count + 1, sizeof(*heap->sorted)));
+	for (size_t i = 0; i < count; i++)
+		heap->sorted[i] = (uint32_t)(from + i);
+	qsort_r(heap->sorted, count, sizeof(*heap->sorted), by_address, heap->caches);
+}
+
 static uint32_t cache_of(const struct heap *heap, size_t from, const struct kmem_cache *address)
 {
-	static size_t last;
+	size_t low = 0, high = heap->cache_count - from;
 
-	if (last >= from && last < heap->cache_count && heap->caches[last].address == address)
-		return (uint32_t)last;
-	for (size_t i = from; address && i < heap->cache_count; i++)
-		if (heap->caches[i].address == address) {
-			last = i;
-			return (uint32_t)i;
-		}
+	while (address && low < high) {
+		size_t middle = (low + high) / 2;
+		const struct kmem_cache *there = heap->caches[heap->sorted[middle]].address;
+
+		if (there == address)
+			return heap->sorted[middle];
+		if ((uintptr_t)there < (uintptr_t)address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
 	return HEAP_NO_CACHE;
 }
 
@@ -434,11 +459,13 @@ static bool add_ranges(struct heap *heap, struct info_root *root, size_t from)
 
 bool heap_pieces(struct heap *heap, struct info_root *root, size_t from)
 {
+	sort_caches(heap, from);
 	return add_ranges(heap, root, from);
 }
 
 bool heap_loose(struct heap *heap, struct info_root *root, size_t from)
 {
+	sort_caches(heap, from);
 	return add_big(heap, root) && add_guarded(heap, root, from);
 }
 

@@ -28,17 +28,38 @@ static uint64_t key_of(const struct top_sample *sample, size_t above, enum top_k
 	return hash(key, name, strlen(name));
 }
 
+/* Where the row of that key is, or would be: 0. */
+static size_t *place_of(const struct top_sample *sample, uint64_t key)
+{
+	size_t at = (size_t)key & (sample->place_count - 1);
+
+	while (sample->places[at] && sample->rows[sample->places[at] - 1].key != key)
+		at = (at + 1) & (sample->place_count - 1);
+	return &sample->places[at];
+}
+
+static void make_places(struct top_sample *sample)
+{
+	sample->place_count = sample->place_count ? sample->place_count * 2 : 256;
+	free(sample->places);
+	sample->places = kmem_need(calloc(sample->place_count, sizeof(*sample->places)));
+	for (size_t i = 0; i < sample->count; i++)
+		*place_of(sample, sample->rows[i].key) = i + 1;
+}
+
 /* The row of that name and kind below that one: the one that is there, or a new one. */
 struct top_row *top_row(struct top_sample *sample, size_t above, enum top_kind kind, const char *name, uint64_t salt)
 {
 	uint64_t key = key_of(sample, above, kind, name, salt);
 
-	/* Those of one process come one after another, and few are there twice: the search begins with the newest. */
-	for (size_t i = sample->count; i-- > above;)
-		if (sample->rows[i].key == key)
-			return &sample->rows[i];
+	if (sample->count * 2 >= sample->place_count)
+		make_places(sample);
+	size_t *place = place_of(sample, key);
+	if (*place)
+		return &sample->rows[*place - 1];
 	sample->rows = kmem_grow(sample->rows, sample->count, &sample->room, sizeof(*sample->rows));
 	struct top_row *row = &sample->rows[sample->count++];
+	*place = sample->count;
 	*row = (struct top_row){
 		.kind = kind, .above = above, .key = key,
 		.figures = { INFO_UNKNOWN, INFO_UNKNOWN, INFO_UNKNOWN, INFO_UNKNOWN, INFO_UNKNOWN, INFO_UNKNOWN },

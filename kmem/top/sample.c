@@ -17,6 +17,12 @@
 
 #define UNKNOWN INFO_UNKNOWN
 
+/* The row of a group, by the number that its process gave it. */
+struct placed {
+	unsigned group;
+	size_t row;			/* from 1 on */
+};
+
 /* One process as it is being laid out. */
 struct laying {
 	struct top_sample *sample;
@@ -25,6 +31,7 @@ struct laying {
 	bool by_page;			/* every cache's pages are known */
 	bool merged;			/* with the rows of other processes */
 	size_t top, shared;		/* rows, from 1 on: the process's; that of the pages that caches share */
+	struct placed *placed;		/* all groups, by their numbers; NULL: there are none */
 	struct top_figures sum;
 };
 
@@ -108,6 +115,13 @@ static struct top_row *system_row(struct laying *laying, const char *name)
 	return top_row(laying->sample, laying->top, TOP_SYSTEM, name, 0);
 }
 
+static int by_group(const void *a, const void *b)
+{
+	const struct placed *x = a, *y = b;
+
+	return (x->group > y->group) - (x->group < y->group);
+}
+
 /* Of a group: what is charged, which lies in caches that count by themselves. */
 static void add_groups(struct laying *laying)
 {
@@ -115,11 +129,9 @@ static void add_groups(struct laying *laying)
 	struct top_sample *sample = laying->sample;
 	size_t above[MEMCG_DEPTH_MAX + 1];
 
-	/* Numbers are each process's own. */
-	for (size_t i = laying->top; i < sample->count; i++)
-		sample->rows[i].group = laying->merged ? 0 : sample->rows[i].group;
 	if (!snapshot->group_count)
 		return;
+	laying->placed = kmem_need(calloc(snapshot->group_count, sizeof(*laying->placed)));
 	for (size_t i = 0; i <= MEMCG_DEPTH_MAX; i++)
 		above[i] = number_of(sample, top_row(sample, laying->top, TOP_GROUPS, "groups, charged:", 0));
 	for (size_t i = 0; i < snapshot->group_count; i++) {
@@ -131,21 +143,21 @@ static void add_groups(struct laying *laying)
 
 		charged.live = group->current;
 		top_add(&row->figures, &charged);
-		row->group = group->number;
+		laying->placed[i] = (struct placed){ group->number, number_of(sample, row) };
 		for (; depth <= MEMCG_DEPTH_MAX; depth++)
 			above[depth] = number_of(sample, row);
 	}
+	qsort(laying->placed, snapshot->group_count, sizeof(*laying->placed), by_group);
 }
 
 /* A private group's caches stand below it. */
 static size_t place_of(const struct laying *laying, const struct info_cache *cache)
 {
-	const struct top_sample *sample = laying->sample;
+	const struct placed key = { .group = cache->group }, *at = NULL;
 
-	for (size_t i = laying->top; cache->group && i < sample->count; i++)
-		if (sample->rows[i].kind == TOP_GROUP && sample->rows[i].group == cache->group)
-			return i + 1;
-	return laying->top;
+	if (cache->group && laying->placed)
+		at = bsearch(&key, laying->placed, laying->snapshot->group_count, sizeof(key), by_group);
+	return at ? at->row : laying->top;
 }
 
 static void add_cache(struct laying *laying, const struct info_cache *cache, size_t place)
@@ -257,12 +269,14 @@ static bool add_process(struct top_sample *sample, const struct snapshot *snapsh
 		sample->groups += snapshot->group_count;
 	}
 	free(resident.by_cache);
+	free(laying.placed);
 	return ok;
 }
 
 void top_clear(struct top_sample *sample)
 {
 	free(sample->rows);
+	free(sample->places);
 	free(sample->order);
 	*sample = (struct top_sample){ 0 };
 }

@@ -30,7 +30,6 @@ struct top_row {
 	enum top_kind kind;
 	unsigned depth;
 	size_t above;			/* the row that it is below, from 1 on; 0: none */
-	unsigned group;			/* of a group: its number */
 	uint64_t key;			/* the same row in another sample has it */
 	struct top_figures figures;
 	double rate;			/* bytes that live grows by in a second; NAN: it can't be said */
@@ -45,6 +44,8 @@ struct top_equation {
 struct top_sample {
 	struct top_row *rows;
 	size_t count, room;
+	size_t *places;			/* of rows by their keys: their numbers from 1 on, of which 0 is none */
+	size_t place_count;		/* a power of two, at least twice as many as rows; 0: there are none yet */
 	size_t *order;			/* rows, each before those below it */
 	size_t shown;			/* of these */
 	struct top_equation sum;

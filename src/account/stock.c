@@ -533,15 +533,14 @@ bool km_stock_charge(struct km_attempt *attempt)
 }
 
 /*
- * A free may be in a call that must not call the system: then its locks spin. A free can't fail and can't wait. Where
- * a handler finds all locks taken, one of them by the code that it struck, the bytes are laid down in the objcg
+ * In a call that must not call the system its locks spin, as said at the door (km_no_calls). A free can't fail. Where a
+ * handler finds all locks taken, one of them by the code that it struck, the bytes are laid down in the objcg
  * itself, by one atomic addition; the next charge or drain of that objcg picks them up. They stay charged until then,
  * so no limit is passed because of it.
  */
 static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 {
 	struct km_busy_was nested = km_busy_begin();
-	bool calls = km_calls_begin(false);
 	struct km_stock *stock = enter(km_was_busy(nested));
 
 	if (!stock) {
@@ -553,7 +552,6 @@ static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 			stow(stock, objcg, bytes + take_all(objcg));
 		leave(stock);
 	}
-	km_calls_end(calls);
 	km_busy_end(nested);
 }
 

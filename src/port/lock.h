@@ -112,8 +112,9 @@ km_inline void km_busy_end_clear(void)
 }
 
 /*
- * This thread may not call the system now (GFP_NOWAIT, GFP_ATOMIC): its locks spin where they would sleep, and leave a
- * sleeper to its own timeout. For what must be given back whatever happens; to get something, km_lock_may.
+ * This thread may not call the system now (GFP_NOWAIT, GFP_ATOMIC): its locks spin where they would sleep, but not for
+ * ever (lock.c), and leave a sleeper to its own timeout. For what must be given back whatever happens; to get
+ * something, km_lock_may.
  */
 extern km_hidden km_tls bool km_no_calls;
 km_inline bool km_calls_begin(bool allowed)

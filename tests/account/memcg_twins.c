@@ -201,4 +201,5 @@ static const struct test_case cases[] = {
 	{ "at once for all", at_once_for_all },
 };
 
-GROUPS_MAIN(cases)
+/* What is shrunk together has not gone back by age before. */
+GROUPS_MAIN_OPTIONS(cases, ",decay:3600000")

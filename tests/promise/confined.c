@@ -347,6 +347,8 @@ static size_t parked(void)
 /* Who frees all of it again and again has it parked. */
 static void swing(void)
 {
+	/* It lies there, however long that takes. */
+	km_arena_set(false, 3600000);
 	for (int i = 0; i < 4; i++) {
 		char *p = kvmalloc(64 * MIB, GFP_KERNEL);
 		NEED(p);

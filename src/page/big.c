@@ -1,5 +1,5 @@
 /*
- * big.c: a hash table of big blocks. The first thousand are mappings of their own, the others share regions (region.c):
+ * big.c: a hash table of big blocks. The first forty are mappings of their own, the others share regions (region.c):
  * the system has room for 65530 mappings, and a freed block between two others may cost one. Invariants: while the lock
  * is free, the table holds exactly the blocks that users own; an entry leaves before its range does and enters after it
  * came, so that no stranger's mapping is ever taken for ours; what the system would not take back is kept, and counted.
@@ -18,8 +18,11 @@
 #include "parked.h"
 #include "region.h"
 
-/* Each costs a mapping at most. Beyond, realloc copies where it can't grow in place. */
-#define MOST_ALONE	1024u
+/* Each costs a mapping at most: with the rest of ours they are a hundred. Beyond, realloc copies where it can't grow in
+ * place. Free parts of a region count against a limit, and where the system commits no more than it has: there regions
+ * are for programs of very many blocks. */
+#define MOST_ALONE	40u
+#define MOST_LIMITED	1024u
 
 /* A range that the system would not take back, described in its first bytes. */
 struct kept {
@@ -35,7 +38,8 @@ static struct {
 	size_t blocks, bytes;
 	uint32_t searches;
 	unsigned alone;		/* mappings that are there, or about to be */
-	uint32_t in_hand;	/* of those, the ones in no table: a fork waits for them */
+	uint32_t in_hand;	/* blocks that are in no table: a fork waits for them */
+	bool strict, asked;	/* is what is committed counted (overcommit_memory 2)? */
 	struct kept *kept;
 	size_t kept_bytes;
 } big = { .lock = KM_LOCK_INIT(KM_RANK_BIG) };
@@ -253,16 +257,14 @@ static void *map_alone(size_t bytes, size_t align)
 static void let_go(void *p, size_t bytes, uint32_t region)
 {
 	km_debug(km_is_locked(&big.lock) && !find((uintptr_t)p), "an entry leaves before its range does");
-	if (region) {
-		km_region_free(region, p);
-		return;
-	}
 	big.in_hand++;
 	km_unlock(&big.lock);
-	bool gone = km_os_try_unmap(p, bytes) == 0;
+	bool gone = region ? km_region_clean(p, bytes) : km_os_try_unmap(p, bytes) == 0;
 	km_lock(&big.lock);
 	big.in_hand -= big.in_hand != 0;
-	if (km_likely(gone))
+	if (region)
+		km_region_free(region, p, gone);
+	else if (km_likely(gone))
 		big.alone--;
 	else
 		hand_over(p, bytes);
@@ -270,8 +272,8 @@ static void let_go(void *p, size_t bytes, uint32_t region)
 
 /* ------------------------------------------------------------------ freed ones that keep their memory */
 
-/* It is the caller's: as long as is asked for, and accessible, whatever the last one made of it: remapping, too, wants
- * one mapping. With the lock before and after; NULL: the system refused, and it is gone. */
+/* It is the caller's: as long as is asked for. With the lock before and after; NULL: the system refused, or others lie
+ * behind it, and it is gone. */
 static void *fit(struct km_parked parked, size_t bytes)
 {
 	size_t whole = whole_pages(bytes), had = whole_pages(parked.bytes);
@@ -280,20 +282,24 @@ static void *fit(struct km_parked parked, size_t bytes)
 
 	km_debug(!find((uintptr_t)p), "what lay ready is in no table");
 
-	big.in_hand++;
-	km_unlock(&big.lock);
-	if (km_os_unprotect(p, had))
-		p = NULL;
-	else if (grows)
+	if (parked.region) {
+		if (!km_region_resize(parked.region, p, parked.bytes, bytes))
+			p = NULL;
+	} else if (grows) {
+		big.in_hand++;
+		km_unlock(&big.lock);
 		p = km_os_remap(p, had, whole, true);
-	km_lock(&big.lock);
-	big.in_hand -= big.in_hand != 0;
-	if (grows)
+		km_lock(&big.lock);
+		big.in_hand -= big.in_hand != 0;
+	}
+	if (grows && (p || !parked.region))
 		km_parked_miss(bytes - parked.bytes, big.bytes + bytes);
 	if (!p) {
-		let_go(parked.p, parked.bytes, 0);
+		let_go(parked.p, parked.bytes, parked.region);
 		return NULL;
 	}
+	if (parked.region)
+		return p;
 	if (parked.bytes > bytes)
 		clear_behind(p, bytes);
 	if (had > whole) {
@@ -311,20 +317,20 @@ static bool may_park(void)
 }
 
 /*
- * It is to lie ready, as the system made it: its last owner's advice on forks and core dumps is not for the next. Now
- * and not at the hand-out: what is locked counts against a limit. With the lock before and after. False: the system
- * refuses, or it is locked.
+ * It is to lie ready, as the system made it: its last owner's advice on forks and core dumps is not for the next, nor
+ * what was protected. Now and not at the hand-out: locked memory counts against a limit, and other flags are another
+ * mapping. With the lock before and after. False: the system refuses, or it is locked.
  */
-static bool park(void *p, size_t bytes)
+static bool park(void *p, size_t bytes, uint32_t region)
 {
 	if (!may_park())
 		return false;
 	big.in_hand++;
 	km_unlock(&big.lock);
-	bool renewed = km_os_renew(p, whole_pages(bytes)) == 0;
+	bool renewed = !km_os_renew(p, whole_pages(bytes)) && !km_os_unprotect(p, whole_pages(bytes));
 	km_lock(&big.lock);
 	big.in_hand -= big.in_hand != 0;
-	return renewed && km_parked_put(p, bytes, big.bytes);
+	return renewed && km_parked_put(p, bytes, region, big.bytes);
 }
 
 /* Give back what is beyond the bound, or so old, but no more than lay here: others free meanwhile, and look themselves.
@@ -337,7 +343,7 @@ static size_t shed(bool beyond, unsigned decay_ms)
 	for (unsigned most = km_parked_count(); most; most--) {
 		if (!(beyond ? km_parked_beyond(big.bytes, &gone) : km_parked_old(decay_ms, &gone)))
 			break;
-		let_go(gone.p, gone.bytes, 0);
+		let_go(gone.p, gone.bytes, gone.region);
 		bytes += gone.bytes;
 	}
 	return bytes;
@@ -357,17 +363,29 @@ size_t km_big_purge(unsigned decay_ms)
 
 /* ------------------------------------------------------------------ blocks */
 
+/* Does address space, or what is committed, count? The system is asked once. With the lock. */
+static bool is_scarce(void)
+{
+	char mode[8] = "";
+
+	if (!big.asked && !km_os_is_shut()) {
+		big.asked = true;
+		big.strict = km_os_read("/proc/sys/vm/overcommit_memory", mode, sizeof(mode)) > 0 && mode[0] == '2';
+	}
+	return big.strict || km_os_is_limited();
+}
+
 /* A mapping that is refused does not mean that a region has nothing. With the lock. */
 static void *get_new(size_t bytes, size_t align, uint32_t *region)
 {
-	void *p = NULL;
+	bool scarce = big.alone >= MOST_ALONE && is_scarce();
+	bool alone = big.alone < (scarce ? MOST_LIMITED : MOST_ALONE);
+	void *p = alone ? map_alone(bytes, align) : NULL;
 
-	if (big.alone < MOST_ALONE)
-		p = map_alone(bytes, align);
 	if (!p)
-		p = km_region_alloc(bytes, align, region);
+		p = km_region_alloc(bytes, align, scarce, region);
 	/* More than a region can have: there is room for few such. */
-	if (!p && big.alone >= MOST_ALONE)
+	if (!p && !alone)
 		p = map_alone(bytes, align);
 	return p;
 }
@@ -383,6 +401,7 @@ static void *get(size_t bytes, size_t align, uint32_t *region, bool *zero)
 	if (p)
 		return p;
 	if (km_parked_take(bytes, align, &parked) && (p = fit(parked, bytes))) {
+		*region = parked.region;
 		*zero = false;
 		return p;
 	}
@@ -454,7 +473,7 @@ bool km_big_free(const void *p)
 		km_bump(&big.blocks, -1);
 		km_bump(&big.bytes, -gone.bytes);
 		offer_kept();
-		if (gone.region || !park((void *)p, gone.bytes))
+		if (!park((void *)p, gone.bytes, gone.region))
 			let_go((void *)p, gone.bytes, gone.region);
 		shed(true, 0);
 	}

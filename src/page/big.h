@@ -1,5 +1,5 @@
 /*
- * big.h: blocks above 4 MiB, found by their address in a table. The first thousand are mappings of their own, grown by
+ * big.h: blocks above 4 MiB, found by their address in a table. The first forty are mappings of their own, grown by
  * remapping; more share regions. A freed block goes back to the system at once, or lies ready for the next (parked.h).
  */
 #ifndef KM_PAGE_BIG_H

@@ -55,13 +55,13 @@ static size_t bound(size_t used)
 	return km_max(used / 4, km_min(swings, most - km_min(most, used)));
 }
 
-bool km_parked_put(void *p, size_t bytes, size_t used)
+bool km_parked_put(void *p, size_t bytes, uint32_t region, size_t used)
 {
 	if (parked.count == MOST)
 		return false;
 	parked.peak = km_max(parked.peak, used + bytes);
 	km_debug(bytes && !(bytes & (KM_PAGE_SIZE - 1)), "a block has whole pages");
-	parked.at[parked.count++] = (struct km_parked){ p, bytes, (uint32_t)km_os_now_ms() };
+	parked.at[parked.count++] = (struct km_parked){ p, bytes, (uint32_t)km_os_now_ms(), region };
 	count(bytes);
 	km_debug(parked.count == 1 || (int32_t)(parked.at[parked.count - 1].ms - parked.at[parked.count - 2].ms) >= 0,
 		 "the oldest come first");

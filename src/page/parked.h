@@ -11,10 +11,11 @@ struct km_parked {
 	void *p;
 	size_t bytes;
 	uint32_t ms;			/* since when */
+	uint32_t region;		/* that it lies in; 0: it is a mapping of its own */
 };
 
-/* Keep a mapping that was freed; used: bytes in blocks without it. False: there is no room. */
-bool km_parked_put(void *p, size_t bytes, size_t used);
+/* Keep a block that was freed; used: bytes in blocks without it. False: there is no room. */
+bool km_parked_put(void *p, size_t bytes, uint32_t region, size_t used);
 /* The one whose size is nearest, and off by half at most; it is the caller's. False: there is none. */
 bool km_parked_take(size_t bytes, size_t align, struct km_parked *got);
 /* So many bytes come from the system, used of all of them are in blocks then. */
@@ -25,7 +26,7 @@ bool km_parked_beyond(size_t used, struct km_parked *gone);
 bool km_parked_old(unsigned decay_ms, struct km_parked *gone);
 /* The learnt bound fades: by a quarter, or altogether. */
 void km_parked_fade(size_t used, bool whole);
-/* Mappings that lie here. */
+/* Blocks that lie here. */
 unsigned km_parked_count(void);
 /* ... and their pages. */
 const size_t *km_parked_pages(void);

@@ -2,8 +2,8 @@
  * region.c: a region is one reservation, accessible from its start to a mark that only rises: two mappings. A block
  * that is freed below the mark stays accessible, without memory, so that the mapping around it stays one. Invariants:
  * the first and the last granule of a run of them have a record that describes it; two free runs never touch; free
- * memory reads as zeros, unless its run says that the system did not take it back; a region that has no block is
- * unmapped, or kept where the system refuses that.
+ * memory reads as zeros, unless its run says that the system did not take it back, and so does a block's room beyond
+ * its bytes; a region that has no block is unmapped, or kept where the system refuses that.
  */
 #include <errno.h>
 
@@ -16,12 +16,15 @@
 #include "../port/os.h"
 #include "meta.h"
 
-/* A block has more than 4 MiB: what rounding costs is address space, a sixteenth of it at most. */
-#define GRANULE		((size_t)256 << 10)
+/* A block has more than 4 MiB: what rounding costs is address space, a third of it at most. A huge page, where those
+ * come by themselves, is of one granule and so of one block. Where address space or what is committed counts, it is
+ * a sixteenth at most. */
+#define GRANULE		((size_t)2 << 20)
+#define SMALL_GRANULE	((size_t)256 << 10)
 #define FIRST_BYTES	((size_t)1 << 30)
 /* Its records have 4 MiB, which is the most that meta.c gives. */
-#define MOST_BYTES	((size_t)32 << 30)
-#define MAX_REGIONS	4096u		/* at MOST_BYTES, all of a process's address space */
+#define MOST_GRANULES	((size_t)128 << 10)
+#define MAX_REGIONS	4096u		/* of small granules, all of a process's address space */
 #define CLASSES		72u		/* four for each power of two of granules */
 #define LOOKS		32		/* runs of a class that may be too small */
 
@@ -32,7 +35,7 @@ struct run {
 	uint16_t region;		/* free: its number; the first granule's */
 	bool free, dirty;		/* dirty: it may hold anything, and memory */
 };
-_Static_assert(MOST_BYTES / GRANULE * sizeof(struct run) <= (size_t)4 << 20, "meta.c gives no more at once");
+_Static_assert(MOST_GRANULES * sizeof(struct run) <= (size_t)4 << 20, "meta.c gives no more at once");
 
 struct region {
 	char *base;			/* NULL: a place for a new one */
@@ -44,6 +47,7 @@ struct region {
 static struct {
 	struct region *at[MAX_REGIONS / 64];	/* 64 at a time */
 	unsigned count, newest;		/* places ever used */
+	size_t granule;			/* bytes */
 	size_t bytes, spare;		/* reserved; ... of which no block has */
 	struct km_list free[CLASSES];
 } regions;
@@ -56,12 +60,12 @@ static struct region *region_at(unsigned i)
 
 static size_t granules_of(size_t bytes)
 {
-	return (bytes + GRANULE - 1) / GRANULE;
+	return (bytes + regions.granule - 1) / regions.granule;
 }
 
 static char *address_of(const struct region *region, size_t i)
 {
-	return region->base + i * GRANULE;
+	return region->base + i * regions.granule;
 }
 
 /* Sizes of a class are less than a quarter apart. */
@@ -118,38 +122,33 @@ static void put(struct region *region, size_t i, size_t granules, bool dirty)
 static void count_used(struct region *region, long granules)
 {
 	region->used += (uint32_t)granules;
-	km_store(&regions.spare, regions.spare - (size_t)granules * GRANULE);
+	km_store(&regions.spare, regions.spare - (size_t)granules * regions.granule);
 	km_debug(region->used <= region->ready && (long)regions.spare >= 0,
 		 "a region has no more blocks than room");
 }
 
-/* Give memory back; true: it is zeros now. */
-static bool purge(void *p, size_t bytes)
+/* Give memory back; true: it is zeros now. The part that its user protected, locked, or gave advice on is as it was,
+ * and one mapping with the rest: that needs no more of them, so the system has no reason to refuse. */
+static bool clean(char *p, size_t bytes)
 {
-	return !bytes || km_os_purge(p, bytes) == 0;
+	(void)km_os_unprotect(p, bytes);
+	if (km_os_renew(p, bytes) == -EBUSY)
+		km_os_unlock(p, bytes);
+	return km_os_purge(p, bytes) == 0;
 }
 
-/* The part that its user protected, locked, or gave advice on is as it was, and one mapping with the rest: that needs
- * no more of them, so the system has no reason to refuse. */
-static void purge_and_put(struct region *region, size_t i, size_t granules)
+bool km_region_clean(void *p, size_t bytes)
 {
-	char *p = address_of(region, i);
-
-	if (granules) {
-		(void)km_os_unprotect(p, granules * GRANULE);
-		if (km_os_renew(p, granules * GRANULE) == -EBUSY)
-			km_os_unlock(p, granules * GRANULE);
-	}
-	put(region, i, granules, !purge(p, granules * GRANULE));
+	return clean(p, granules_of(bytes) * regions.granule);
 }
 
 /* ------------------------------------------------------------------ regions */
 
 static bool reserve(unsigned number, size_t bytes)
 {
-	size_t run_bytes = bytes / GRANULE * sizeof(struct run);
+	size_t run_bytes = bytes / regions.granule * sizeof(struct run);
 	struct run *run = km_meta_alloc(run_bytes, true);
-	char *base = run ? km_os_reserve(bytes, GRANULE) : NULL;
+	char *base = run ? km_os_reserve_whole(bytes, regions.granule) : NULL;
 
 	if (!base) {
 		km_meta_free(run, run_bytes);
@@ -157,7 +156,7 @@ static bool reserve(unsigned number, size_t bytes)
 	}
 	km_os_name(base, bytes, "libkmem: large blocks");
 	*region_at(number) = (struct region){
-		.base = base, .run = run, .granules = (uint32_t)(bytes / GRANULE), .number = (uint16_t)number,
+		.base = base, .run = run, .granules = (uint32_t)(bytes / regions.granule), .number = (uint16_t)number,
 	};
 	regions.bytes += bytes;
 	km_store(&regions.spare, regions.spare + bytes);
@@ -178,19 +177,19 @@ static unsigned place(void)
 	return i;
 }
 
-/* Each is a quarter of what there is, so that there are few; less where less is to be had. */
+/* Each is as large as all that there are, so that there are few; less where less is to be had. */
 static struct region *new_region(size_t granules)
 {
-	size_t limit = km_os_address_limit(), least = granules * GRANULE;
-	size_t bytes = km_min(km_max(FIRST_BYTES, km_align_up(regions.bytes / 4, GRANULE)), MOST_BYTES);
-	unsigned i = least <= MOST_BYTES ? place() : MAX_REGIONS;
+	size_t limit = km_os_address_limit(), least = granules * regions.granule;
+	size_t bytes = km_min(km_max(FIRST_BYTES, regions.bytes), MOST_GRANULES * regions.granule);
+	unsigned i = granules <= MOST_GRANULES ? place() : MAX_REGIONS;
 
 	if (i == MAX_REGIONS)
 		return NULL;
 	if (limit != SIZE_MAX)
-		bytes = km_min(bytes, km_align_down(limit / 16, GRANULE));
+		bytes = km_min(bytes, km_align_down(limit / 16, regions.granule));
 	for (bytes = km_max(bytes, least); !reserve(i, bytes);
-	     bytes = km_max(km_align_down(bytes / 4, GRANULE), least))
+	     bytes = km_max(km_align_down(bytes / 4, regions.granule), least))
 		if (bytes == least)
 			return NULL;
 	regions.newest = i;
@@ -198,22 +197,21 @@ static struct region *new_region(size_t granules)
 }
 
 /* Its last block went. The mapping may be between two that look alike, and the system have no more for the second. */
-static bool release(struct region *region)
+static void release(struct region *region)
 {
 	km_debug(!region->used, "a region that goes has no block");
 	if (region->ready && region->run[0].free && region->run[0].granules == region->ready)
 		take(&region->run[0]);
-	if (km_os_try_unmap(region->base, region->granules * GRANULE)) {
+	if (km_os_try_unmap(region->base, region->granules * regions.granule)) {
 		if (region->ready)
 			km_list_add_head(&region->run[0].list, &regions.free[class_of(region->ready)]);
-		return false;
+		return;
 	}
-	km_debug(regions.bytes >= region->granules * GRANULE, "a region that goes was counted");
+	km_debug(regions.bytes >= region->granules * regions.granule, "a region that goes was counted");
 	km_meta_free(region->run, region->granules * sizeof(struct run));
-	regions.bytes -= region->granules * GRANULE;
-	km_store(&regions.spare, regions.spare - region->granules * GRANULE);
+	regions.bytes -= region->granules * regions.granule;
+	km_store(&regions.spare, regions.spare - region->granules * regions.granule);
 	region->base = NULL;
-	return true;
 }
 
 /* ------------------------------------------------------------------ blocks */
@@ -223,7 +221,7 @@ static bool fits(const struct region *region, size_t i, size_t have, size_t gran
 {
 	uintptr_t at = (uintptr_t)address_of(region, i);
 
-	*skip = (km_align_up(at, align) - at) / GRANULE;
+	*skip = (km_align_up(at, align) - at) / regions.granule;
 	return *skip + granules <= have;
 }
 
@@ -257,13 +255,24 @@ static bool extend(struct region *region, size_t granules, size_t align, size_t 
 	if (!fits(region, *first, region->granules - *first, granules, align, skip))
 		return false;
 	size_t more = *skip + granules - top;
-	if (km_os_commit(address_of(region, region->ready), more * GRANULE))
+	if (km_os_commit(address_of(region, region->ready), more * regions.granule))
 		return false;
 	size_t at = region->ready;
 	region->ready += (uint32_t)more;
 	km_debug(region->ready <= region->granules, "the mark stays in the region");
 	put(region, at, more, false);
 	return true;
+}
+
+/* Whole: one mapping less. The room that rounding left may serve others. */
+static void finish(struct region *region)
+{
+	size_t at = region->ready, more = region->granules - at;
+
+	if (!more || regions.granule != GRANULE || km_os_commit(address_of(region, at), more * regions.granule))
+		return;
+	region->ready = region->granules;
+	put(region, at, more, false);
 }
 
 static struct region *find_or_extend(size_t granules, size_t align, size_t *first, size_t *skip)
@@ -273,9 +282,12 @@ static struct region *find_or_extend(size_t granules, size_t align, size_t *firs
 	if (region)
 		return region;
 	region = regions.count ? region_at(regions.newest) : NULL;
-	if (region && region->base && extend(region, granules, align, first, skip))
-		return region;
-	region = new_region(granules + (align > GRANULE ? align / GRANULE : 0));
+	if (region && region->base) {
+		if (extend(region, granules, align, first, skip))
+			return region;
+		finish(region);
+	}
+	region = new_region(granules + (align > regions.granule ? align / regions.granule : 0));
 	if (!region || extend(region, granules, align, first, skip))
 		return region;
 	release(region);
@@ -300,47 +312,57 @@ static void carve(struct region *region, size_t first, size_t skip, size_t granu
 		put(region, first + skip + granules, have - skip - granules, dirty);
 }
 
-void *km_region_alloc(size_t bytes, size_t align, uint32_t *number)
+/* A block that has no mapping of its own is copied where it can't grow in place, so each has room for four times as
+ * much: address space, where that does not count. */
+static size_t room_of(size_t granules)
 {
-	size_t granules = granules_of(bytes), first, skip;
+	return regions.granule == GRANULE && granules <= MOST_GRANULES / 16 ? granules * 4 : granules;
+}
 
-	if (!regions.free[0].next)
-		for (unsigned class = 0; class < CLASSES; class++)
-			km_list_init(&regions.free[class]);
-	if (granules > MOST_BYTES / GRANULE)
+static void begin(bool scarce)
+{
+	regions.granule = scarce ? SMALL_GRANULE : GRANULE;
+	for (unsigned class = 0; class < CLASSES; class++)
+		km_list_init(&regions.free[class]);
+}
+
+void *km_region_alloc(size_t bytes, size_t align, bool scarce, uint32_t *number)
+{
+	size_t first, skip;
+
+	if (!regions.granule)
+		begin(scarce);
+	size_t granules = granules_of(bytes);
+	if (granules > MOST_GRANULES)
 		return NULL;
-	struct region *region = find_or_extend(granules, align, &first, &skip);
+	size_t room = room_of(granules);
+	struct region *region = find_or_extend(room, align, &first, &skip);
+	if (!region && room > granules)
+		region = find_or_extend(room = granules, align, &first, &skip);
 	if (!region)
 		return NULL;
 	bool dirty = region->run[first].dirty;
-	carve(region, first, skip, granules);
+	carve(region, first, skip, room);
 	char *p = address_of(region, first + skip);
 	if (km_unlikely(dirty))
-		__builtin_memset(p, 0, granules * GRANULE);
+		__builtin_memset(p, 0, room * regions.granule);
 	*number = region->number + 1u;
 	return p;
 }
 
-void km_region_free(uint32_t number, void *p)
+void km_region_free(uint32_t number, void *p, bool clean)
 {
 	struct region *region = region_at(number - 1);
-	size_t i = (size_t)((char *)p - region->base) / GRANULE, granules = region->run[i].granules;
+	size_t i = (size_t)((char *)p - region->base) / regions.granule, granules = region->run[i].granules;
 
 	km_debug(!region->run[i].free && region->run[i + granules - 1].granules == granules,
 		 "a run's first and last granule describe it");
 	km_debug(address_of(region, i) == p, "a block begins with a granule");
 
 	count_used(region, -(long)granules);
-	/* The region's last: its memory goes with its address space, or, where that is refused, by itself. */
-	if (!region->used) {
-		put(region, i, granules, true);
-		if (release(region))
-			return;
-		take(&region->run[0]);
-		i = 0;
-		granules = region->ready;
-	}
-	purge_and_put(region, i, granules);
+	put(region, i, granules, !clean);
+	if (!region->used)
+		release(region);
 }
 
 static bool grow(struct region *region, size_t i, size_t have, size_t want)
@@ -350,7 +372,7 @@ static bool grow(struct region *region, size_t i, size_t have, size_t want)
 
 	if (i + have == region->ready || (next->free && i + have + next->granules == region->ready &&
 					  next->granules < more)) {
-		if (!extend(region, more, GRANULE, &first, &skip))
+		if (!extend(region, more, regions.granule, &first, &skip))
 			return false;
 	}
 	if (!next->free || next->granules < more)
@@ -359,29 +381,39 @@ static bool grow(struct region *region, size_t i, size_t have, size_t want)
 	carve(region, i + have, 0, more);
 	describe(region, i, want, false, false);
 	if (km_unlikely(dirty))
-		__builtin_memset(address_of(region, i + have), 0, more * GRANULE);
+		__builtin_memset(address_of(region, i + have), 0, more * regions.granule);
 	return true;
+}
+
+/* Of `have` granules `want` stay in use; the others hold zeros, or may hold anything. */
+static void cut(struct region *region, size_t i, size_t have, size_t want, bool zero)
+{
+	size_t keep = zero ? km_min(have, room_of(want)) : want;
+
+	km_debug(want <= have && keep >= want, "a block that is cut keeps what it uses");
+	if (keep == have)
+		return;
+	describe(region, i, keep, false, false);
+	count_used(region, -(long)(have - keep));
+	put(region, i + keep, have - keep, !zero);
 }
 
 bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_bytes)
 {
 	struct region *region = region_at(number - 1);
-	size_t i = (size_t)((char *)p - region->base) / GRANULE;
+	size_t i = (size_t)((char *)p - region->base) / regions.granule;
 	size_t have = region->run[i].granules, want = granules_of(new_bytes);
-	km_debug(!region->run[i].free && have == granules_of(old_bytes),
+	km_debug(!region->run[i].free && have >= granules_of(old_bytes),
 		 "a block has the granules that its bytes need");
-	char *end = (char *)p + km_min(have, want) * GRANULE, *tail = (char *)p + km_min(old_bytes, new_bytes);
 
-	if (want > have && !grow(region, i, have, want))
-		return false;
-	if (want < have) {
-		describe(region, i, want, false, false);
-		count_used(region, -(long)(have - want));
-		purge_and_put(region, i + want, have - want);
-	}
-	/* The part of its last granule beyond the block's end is zeros. */
-	if (new_bytes < old_bytes && !purge(tail, (size_t)(end - tail)))
-		__builtin_memset(tail, 0, (size_t)(end - tail));
+	if (new_bytes >= old_bytes)
+		return want <= have || grow(region, i, have, want);
+	size_t had = granules_of(old_bytes) * regions.granule;
+	bool zero = clean((char *)p + new_bytes, had - new_bytes);
+	cut(region, i, have, want, zero);
+	/* Of its last granule, too. */
+	if (!zero)
+		__builtin_memset((char *)p + new_bytes, 0, want * regions.granule - new_bytes);
 	return true;
 }
 

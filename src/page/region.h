@@ -1,16 +1,20 @@
 /*
- * region.h: address space that very many big blocks share, so that there are few mappings however many blocks come and
- * go. Every function is called with the lock of big.c held.
+ * region.h: address space that big blocks share, so that there are few mappings however many blocks come and go. Every
+ * function is called with the lock of big.c held, but one.
  */
 #ifndef KM_PAGE_REGION_H
 #define KM_PAGE_REGION_H
 
 #include "../port/cc.h"
 
-/* Zeroed, aligned to max(align, a page), and in *region which region it is of, not 0; NULL: none. */
-void *km_region_alloc(size_t bytes, size_t align, uint32_t *region);
-/* The block that begins at p goes; its memory goes to the system. */
-void km_region_free(uint32_t region, void *p);
+/* Zeroed, aligned to max(align, a page), and in *region which region it is of, not 0; NULL: none. scarce, the first
+ * time: what rounding costs counts. */
+void *km_region_alloc(size_t bytes, size_t align, bool scarce, uint32_t *region);
+/* Without the lock, while nobody else knows the block: as the system made it, and its memory goes back. False: the
+ * system did not take that. */
+bool km_region_clean(void *p, size_t bytes);
+/* The block that begins at p goes, and was cleaned, or not. */
+void km_region_free(uint32_t region, void *p, bool clean);
 /* Grow or shrink it where it is, content kept; what comes is zeroed. False: it can't, and is unchanged. */
 bool km_region_resize(uint32_t region, void *p, size_t old_bytes, size_t new_bytes);
 /* Address space of all regions that no block has. */

@@ -22,6 +22,8 @@ size_t km_os_page_bytes(void);
  * power of two) and to the system's page. It never comes as huge pages by itself, whatever the system's setting: who
  * touches a page gets that page. */
 void *km_os_reserve(size_t bytes, size_t align);
+/* The same, but of huge pages where the system's setting is to give them to all. */
+void *km_os_reserve_whole(size_t bytes, size_t align);
 /* Make [p, p+bytes) of a reservation readable and writable; zero where never touched. */
 int km_os_commit(void *p, size_t bytes);
 /* The same for memory of a node; to km_os_fault it is "commit on node N". */

@@ -127,17 +127,29 @@ static void *map_aligned(size_t bytes, size_t align, int protection, int flags)
 	return p + before;
 }
 
+static int advise(void *p, size_t bytes, int advice)
+{
+	int result;
+
+	KEEP_ERRNO(result, madvise(p, bytes, advice));
+	return result;
+}
+
+void *km_os_reserve_whole(size_t bytes, size_t align)
+{
+	char *p = fault("reserve") ? NULL : map_aligned(bytes, align, PROT_NONE, MAP_NORESERVE);
+
+	if (p)
+		advise(p, bytes, MADV_DONTDUMP);
+	return p;
+}
+
 void *km_os_reserve(size_t bytes, size_t align)
 {
-	if (fault("reserve"))
-		return NULL;
-	char *p = map_aligned(bytes, align, PROT_NONE, MAP_NORESERVE);
-	if (p) {
-		int ignored;
-		KEEP_ERRNO(ignored, madvise(p, bytes, MADV_DONTDUMP));
-		KEEP_ERRNO(ignored, madvise(p, bytes, MADV_NOHUGEPAGE));
-		(void)ignored;
-	}
+	char *p = km_os_reserve_whole(bytes, align);
+
+	if (p)
+		advise(p, bytes, MADV_NOHUGEPAGE);
 	return p;
 }
 
@@ -147,14 +159,6 @@ static int protect(void *p, size_t bytes, int protection)
 
 	km_debug(!((uintptr_t)p & (KM_PAGE_SIZE - 1)) && bytes, "access changes by the page");
 	KEEP_ERRNO(result, mprotect(p, bytes, protection));
-	return result;
-}
-
-static int advise(void *p, size_t bytes, int advice)
-{
-	int result;
-
-	KEEP_ERRNO(result, madvise(p, bytes, advice));
 	return result;
 }
 

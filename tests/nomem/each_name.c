@@ -25,7 +25,7 @@ static const struct {
 	  "says a number, that of a poorer machine where the system says none" },
 	{ "getcpu pid thread program abort", "can't fail" },
 	{ "set_address_limit set_data_limit shut", "asks the system nothing" },
-	{ "unguard", "by \"unprotect\"" },
+	{ "unguard reserve", "by \"unprotect\"; by \"reserve\"" },
 	{ "commit commit_node", "\"commit\", \"commit on node N\": one function below says it" },
 	{ "unmap unlock name wake wait event_add close", "has no result: what fails is as if it had not been called" },
 	{ "prctl mlockall munlockall prlimit", "the program's own call: its error is the program's" },

@@ -26,7 +26,7 @@
 #define PAGE	4096u
 #define LEAST	(4 * MIB + PAGE)
 #define MANY	132000u		/* the table grows beyond 4 MiB */
-#define FEW	2000u		/* mappings, whatever the load */
+#define FEW	100u		/* mappings, whatever the load */
 
 static void *blocks[MANY];
 
@@ -193,7 +193,54 @@ static void contents(void)
 	NEED(mappings() < before + FEW);
 	for (unsigned i = 0; i < SOME; i++)
 		let_go(i);
+	kmem_shrink_all();
 	NEED(!stats().mapped_blocks && !stats().mapped_spare_bytes);
+}
+
+static bool is_filled(const unsigned char *p, size_t from, size_t to, unsigned char with)
+{
+	while (from < to && p[from] == with)
+		from++;
+	return from == to;
+}
+
+static bool refuse_purge(const char *call)
+{
+	return strcmp(call, "purge") == 0;
+}
+
+/* A block that was cut, whatever its user made of the part that went, grows by zeros: in its room, or where others
+ * were; also where the system took nothing back. */
+static void cut_and_grown(bool (*fault)(const char *call))
+{
+	bool zero;
+
+	for (unsigned i = 0; i < SOME / 10; i++)
+		get(i, PAGE);
+	for (unsigned turn = 0; turn < 40; turn++) {
+		size_t bytes = LEAST + random_below(2000) * PAGE, less = LEAST + random_below(bytes - LEAST + 1);
+		size_t more = LEAST + random_below(4000) * PAGE;
+		unsigned char *p = km_big_alloc(bytes, PAGE, &zero), *q;
+
+		less &= -(size_t)PAGE;
+		NEED(p);
+		memset(p, 1, bytes);
+		if (random_below(2) && less < bytes)
+			NEED(mprotect(p + less, bytes - less, PROT_READ) == 0);
+		km_os_fault = fault;
+		NEED(km_big_resize(p, less) == p && is_filled(p, 0, less, 1));
+		km_os_fault = NULL;
+		q = km_big_resize(p, more);
+		size_t both = less < more ? less : more;
+		NEED(!q || (is_filled(q, 0, both, 1) && is_filled(q, both, more, 0)));
+		p = q ?: p;
+		memset(p, 2, q ? more : less);
+		NEED(km_big_free(p));
+	}
+	for (unsigned i = 0; i < SOME / 10; i++)
+		let_go(i);
+	kmem_shrink_all();
+	NEED(!stats().mapped_blocks);
 }
 
 /* ------------------------------------------------------------------ the system refuses */
@@ -222,6 +269,8 @@ static void refused(bool (*fault)(const char *call), bool alone)
 	km_os_fault = fault;
 	resident = statm(1);
 	NEED(km_big_free(p));
+	/* Nor does it lie ready. */
+	km_big_purge(0);
 	NEED(!km_big_bytes(p) && stats().mapped_spare_bytes >= spare + bytes);
 	NEED(fault == refuse_both || statm(1) + bytes / 2 < resident);
 	/* A smaller one, and the rest of it. */
@@ -230,6 +279,7 @@ static void refused(bool (*fault)(const char *call), bool alone)
 	for (size_t i = 0; i < LEAST; i++)
 		NEED(!q[i]);
 	NEED(km_big_free(q));
+	km_big_purge(0);
 	NEED(stats().mapped_spare_bytes >= spare + bytes);
 	km_os_fault = NULL;
 	kmem_shrink_all();
@@ -241,6 +291,8 @@ int main(void)
 	NEED(slab_is_available());
 	many();
 	contents();
+	cut_and_grown(NULL);
+	cut_and_grown(refuse_purge);
 	refused(refuse_unmap, true);
 	refused(refuse_both, true);
 	/* The same where all that are mappings of their own are taken. */
@@ -250,6 +302,7 @@ int main(void)
 	refused(refuse_both, false);
 	for (unsigned i = 0; i < SOME; i++)
 		let_go(i);
+	kmem_shrink_all();
 	NEED(!stats().mapped_blocks && !stats().mapped_spare_bytes);
 	return 0;
 }

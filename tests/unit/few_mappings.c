@@ -1,7 +1,7 @@
 /*
  * few_mappings: whatever the load, our memory is at most 100 mappings of the system's: very many requests of all sizes
- * under each engine and with several nodes, blocks of pages of which each second goes, guarded objects,
- * and slabs with guard pages. Each load is a process of its own. Where the system has
+ * under each engine and with several nodes, page-sized blocks of which each second goes, big blocks that come, go and
+ * grow in turns, guarded objects, and slabs with guard pages. Each load is a process of its own. Where the system has
  * no guard pages within a mapping (before Linux 6.13) the last two have more; the other way is run everywhere.
  */
 #define _GNU_SOURCE
@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include <kmem/kmem.h>
+#include <kmem/stats.h>
 
 #include "kit/check.h"
 #include "kit/random.h"
@@ -85,6 +86,61 @@ static void each_second_goes(void)
 	kmem_shrink_all();
 }
 
+/* As the turns of a server that has some hundred files of any size in memory. */
+static void big_turns(void)
+{
+	for (unsigned i = 0; i < 6000; i++) {
+		void **p = &slot[random_below(150)];
+
+		kvfree(*p);
+		*p = get(4 * MIB + PAGE + random_below(40 * MIB));
+		if (i % 100 == 0)
+			mappings();
+	}
+}
+
+static void many_big(void)
+{
+	for (unsigned i = 0; i < 2000; i++)
+		slot[i] = get(5 * MIB + random_below(MIB));
+	mappings();
+	for (unsigned i = 0; i < 2000; i += 2) {
+		kvfree(slot[i]);
+		slot[i] = NULL;
+	}
+	mappings();
+	for (unsigned i = 0; i < 2000; i += 3)
+		kvfree(slot[i]);
+}
+
+static void big_ones_grow(void)
+{
+	for (unsigned i = 0; i < 100; i++)
+		slot[i] = get(5 * MIB);
+	for (size_t bytes = 8 * MIB; bytes <= 64 * MIB; bytes += bytes / 2) {
+		for (unsigned i = 0; i < 100; i++) {
+			NEED((slot[i] = kvrealloc(slot[i], bytes, GFP_KERNEL)));
+			touch(slot[i], bytes);
+			if (i % 10 == 0)
+				mappings();
+		}
+		for (unsigned i = 0; i < 100; i += 7) {
+			kvfree(slot[i]);
+			slot[i] = get(6 * MIB);
+		}
+	}
+}
+
+/* Address space alone, as far as there is some. */
+static void a_terabyte(void)
+{
+	for (unsigned i = 0; i < 1000 && (slot[i] = kvmalloc(1024 * MIB, GFP_KERNEL | __GFP_NOWARN)); i++) {
+		*(char *)slot[i] = 1;
+		if (i % 10 == 0)
+			mappings();
+	}
+}
+
 /* Each that can be, and each second of them freed. */
 static void guarded(void)
 {
@@ -124,6 +180,9 @@ static const struct load {
 	{ "all sizes", "engine:sheaf", all_sizes, false }, { "... slub", "engine:slub", all_sizes, false },
 	{ "... slab", "engine:slab", all_sizes, false }, { "... slob", "engine:slob", each_second_goes, false },
 	{ "... four nodes", "nodes:4", all_sizes, false }, { "each second goes", "nodes:1", each_second_goes, false },
+	{ "big blocks in turns", "nodes:1", big_turns, false }, { "many big blocks", "nodes:1", many_big, false },
+	{ "... and hardened", "hardened:1", many_big, false }, { "big blocks grow", "nodes:1", big_ones_grow, false },
+	{ "a terabyte", "nodes:1", a_terabyte, false },
 	{ "guarded objects", "guard:each", guarded, true },
 	{ "guarded slabs", "own_addresses:1,guard_slabs:1", guard_slabs, true },
 };

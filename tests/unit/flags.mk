@@ -1,5 +1,7 @@
 # A line is written, in whose midst another thread goes on.
 TEST_LIBS_unit/guarded_left := -Wl,-u,kmem_cache_validate,--wrap=km_os_write
+# What the system says of overcommit.
+TEST_LIBS_unit/counted_blocks := -Wl,--wrap=km_os_read
 # Objects are guarded, too.
 TEST_LIBS_unit/few_mappings := -Wl,-u,kmem_cache_validate
 # What is debugged for a while.

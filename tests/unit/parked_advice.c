@@ -1,6 +1,6 @@
 /*
  * parked_advice.c: a block above 4 MiB that had another owner has nothing of that one's advice to the system: a child
- * of fork has what it holds, core dumps have it, and it is not locked, whether it lay ready or comes from a region;
+ * of fork has what it holds, core dumps have it, and it is not locked, whether it is a mapping or lies in a region;
  * nor is what lies ready locked. Where the system refuses that, the block goes back. Disciplines: all
  * Not with nodes: large blocks begin as the system makes them, and none is parked.
  */
@@ -140,7 +140,7 @@ static void filtered(void)
 
 int main(void)
 {
-	enum { ALONE = 1024 };
+	enum { ALONE = 100 };
 	static char *alone[ALONE];
 	bool zero;
 
@@ -156,6 +156,6 @@ int main(void)
 	/* From here on they come from a region. */
 	char *other = km_big_alloc(BYTES, 1, &zero);
 	NEED(other);
-	in_turn(km_big_alloc(BYTES, 1, &zero), false);
+	in_turn(km_big_alloc(BYTES, 1, &zero), true);
 	return failures != 0;
 }

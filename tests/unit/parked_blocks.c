@@ -311,10 +311,11 @@ static void protected(void)
 		for (size_t k = 0; k < bytes; k += MIB)
 			p[k] = 1;
 	}
-	/* Where the system refuses that, it is another one. */
-	NEED(mprotect(held[0], MIB, PROT_READ) == 0 && km_big_free(held[0]) && parked());
+	/* Where the system refuses that, it goes, and the next is another one. */
+	kmem_shrink_all();
 	refuse_unprotects = 1;
-	NEED((held[0] = km_big_alloc(40 * MIB, 1, &zero)) && zero && !refuse_unprotects);
+	NEED(mprotect(held[0], MIB, PROT_READ) == 0 && km_big_free(held[0]) && !parked() && !refuse_unprotects);
+	NEED((held[0] = km_big_alloc(40 * MIB, 1, &zero)) && zero);
 	*(char *)held[0] = 1;
 	for (unsigned i = 0; i < BLOCKS; i++)
 		NEED(km_big_free(held[i]));

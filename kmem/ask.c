@@ -181,6 +181,8 @@ static int complain(const struct asking *asking, enum answer answer)
 	case ANSWER_CLASH:
 		return kmem_failed(1, command, "%d: somebody else asked at the same time: try again", pid);
 	case ANSWER_LATE:
+		if (kmem_ask_goes_on && !kmem_ask_goes_on())
+			return kmem_failed(1, command, "%d: has ended, or is another program now", pid);
 		if (strchr("Tt", target_state(asking->target.pid)))
 			return kmem_failed(1, command, "%d: no answer in %u s: it is stopped", pid,
 					   asking->wait_ms / 1000);

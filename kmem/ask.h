@@ -22,7 +22,7 @@ int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *reque
  * EBUSY: somebody else asked at the same time; EIO: a look found damages; else that of info_errno.
  */
 int kmem_ask_quietly(pid_t pid, const struct km_mail_request *request, unsigned wait_ms);
-/* False: nothing is waited for any more. NULL: it goes on. */
+/* False: the process is gone, or another one: nothing is asked, or waited for any more. NULL: it goes on. */
 extern bool (*kmem_ask_goes_on)(void);
 /* A request of which nothing is said; where it is not served in time it stays. */
 void kmem_tell(pid_t pid, const struct km_mail_request *request, unsigned wait_ms);

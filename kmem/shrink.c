@@ -23,6 +23,14 @@ static const char usage_text[] =
 	"The program serves it when it next gets or gives back memory and finds none\n"
 	"ready; --wait says for how long to wait for that (10).\n";
 
+/* The memory that the process had at the beginning. */
+static struct target whose;
+
+static bool is_same(void)
+{
+	return target_is_same(&whose);
+}
+
 /* What the kernel has of the process's caches, blocks, free pages and records; INFO_UNKNOWN: not of all. */
 static int look(pid_t pid, unsigned long *bytes)
 {
@@ -63,7 +71,14 @@ static int shrink(pid_t pid, const char *cache, unsigned wait_ms)
 		return kmem_failed(1, "shrink", "%d: no cache '%.40s': a name has 1 to %zu characters", pid, cache,
 				   sizeof(request.cache) - 1);
 	strcpy(request.cache, cache ?: "");
+	/* Both looks and the request are to meet one program. */
+	whose.pid = target_thread(pid);
+	target_see(&whose);
+	kmem_ask_goes_on = is_same;
 	int status = look(pid, &before) ?: kmem_ask("shrink", pid, &request, wait_ms, say) ?: look(pid, &after);
+	if (!status && !is_same())
+		status = kmem_failed(1, "shrink", "%d: has ended, or is another program now", pid);
+	target_let_go(&whose);
 	if (status)
 		return status;
 	/* The program goes on meanwhile. */

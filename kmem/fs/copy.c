@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fs/fs.h"
@@ -82,13 +83,23 @@ static bool is_empty(int folder)
 	return dir && !entry;
 }
 
-int fs_open_empty(const char *path)
+/* The path's last name may be a link: then it is no folder (ENOTDIR). */
+static bool is_link(const char *path)
 {
-	int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct stat there;
+
+	return !lstat(path, &there) && S_ISLNK(there.st_mode);
+}
+
+int fs_open_empty(const char *path, bool follow)
+{
+	int folder = open(path, follow ? FOLDER & ~O_NOFOLLOW : FOLDER);
 
 	if (folder < 0 && errno == ENOTCONN)
 		kmem_failed(1, "fs", "%s: something is mounted there whose server is gone: fusermount3 -u %s", path,
 			    path);
+	else if (folder < 0 && errno == ENOTDIR && !follow && is_link(path))
+		kmem_failed(1, "fs", "%s: is a link, which is not followed", path);
 	else if (folder < 0)
 		kmem_failed(1, "fs", "%s: %s", path, strerror(errno));
 	else if (!is_empty(folder)) {
@@ -99,11 +110,19 @@ int fs_open_empty(const char *path)
 	return folder;
 }
 
-int fs_copy(struct fs_tree *tree, const char *into)
+/* A link that has a slash behind it would be followed. */
+static void cut_slashes(char *path)
 {
+	for (size_t end = strlen(path); end > 1 && path[end - 1] == '/'; end--)
+		path[end - 1] = '\0';
+}
+
+int fs_copy(struct fs_tree *tree, char *into)
+{
+	cut_slashes(into);
 	if (mkdir(into, 0755) && errno != EEXIST)
 		return kmem_failed(1, "fs", "%s: %s", into, strerror(errno));
-	int folder = fs_open_empty(into);
+	int folder = fs_open_empty(into, false);
 	if (folder < 0)
 		return 1;
 	int status = copy_folder(tree, 0, folder) ? 0 :

@@ -24,7 +24,7 @@ static const char usage_text[] =
 	"the program when it next gets or gives back memory and finds none ready. That is\n"
 	"waited for (--wait, 10). They stay until the program ends, or an interrupt.\n";
 
-static int copy(pid_t pid, const char *into)
+static int copy(pid_t pid, char *into)
 {
 	struct fs_tree tree;
 	enum info_result result = fs_take(pid, &tree);

@@ -83,9 +83,10 @@ void fs_clear_objects(struct fs_tree *tree);
 int fs_store(const struct fs_tree *tree, size_t dir, const struct fs_file *file, const char *value, unsigned wait_ms);
 
 /* ---- fs/copy.c: all of them into a folder, which is made, or empty: the exit status. */
-int fs_copy(struct fs_tree *tree, const char *into);
-/* An empty folder; -1: it is none, which was said. */
-int fs_open_empty(const char *path);
+/* Slashes at the end of `into` go. */
+int fs_copy(struct fs_tree *tree, char *into);
+/* An empty folder; -1: it is none, or a link that is not to be followed, which was said. */
+int fs_open_empty(const char *path, bool follow);
 
 /* ---- fs/mount.c, or mount_none.c: until a signal or the end of the process ends it: the exit status. */
 int fs_mount(pid_t pid, const char *at, unsigned wait_ms);

@@ -364,7 +364,7 @@ static int mount_at(const char *at)
 
 int fs_mount(pid_t pid, const char *at, unsigned wait_ms)
 {
-	int folder = fs_open_empty(at);
+	int folder = fs_open_empty(at, true);
 	char path[PATH_MAX];
 
 	if (folder < 0)

@@ -31,7 +31,9 @@ struct kmem_rcu_head {
  * The functions of an RCU. All of them are needed.
  * call: after a grace period, call func(head) once, in some thread, outside of read-side critical sections. It may be
  * called in any thread, with locks of this library held: it must not wait for what another thread does in here, and
- * should not allocate. It is called in a signal handler as well, by a kfree_rcu there: a program whose RCU can't be
+ * should not allocate; and it only asks: a `call` that calls func itself, before it returns, waits for its own lock for
+ * ever, also where there are no readers (such a program has a thread that calls it, or needs no RCU).
+ * It is called in a signal handler as well, by a kfree_rcu there: a program whose RCU can't be
  * gives handlers kfree_rcu_nolock. At most one call is under way at any time.
  * synchronize: wait for a grace period. barrier: wait until all functions that were asked for by then have returned.
  */

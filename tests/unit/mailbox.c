@@ -219,6 +219,16 @@ static void to_groups(void)
 	mem_cgroup_put(group);
 }
 
+/* Without malloc's door nobody can be charged for its blocks, which is said; other words are no request. */
+static void to_malloc(void)
+{
+	NEED(write_to(KM_MAIL_ACCOUNT, "", "on") == -EOPNOTSUPP && write_to(KM_MAIL_ACCOUNT, "", "off") == -EOPNOTSUPP);
+	NEED(write_to(KM_MAIL_ACCOUNT, "", "") == -EINVAL && write_to(KM_MAIL_ACCOUNT, "", "one") == -EINVAL);
+	NEED(write_to(KM_MAIL_ACCOUNT, "", "ON") == -EINVAL && write_to(KM_MAIL_ACCOUNT, "", "off ") == -EINVAL);
+	NEED(write_to(KM_MAIL_ACCOUNT, "", "on on on on on o") == -EINVAL);
+	NEED(write_to(KM_MAIL_ACCOUNT, "a name of thirty-two characters.", "on") == -EINVAL);
+}
+
 static void by_the_book(void)
 {
 	NEED(km_mail.version == KM_MAIL_VERSION);
@@ -266,7 +276,9 @@ static void fill(struct km_mail_request *request)
 {
 	static const char *const names[] = { "mailbox", "kmalloc-64", "kmalloc-1k", "", "large-16384" };
 	static const char letters[] = "FZPU-fzpX";
-	static const char *const numbers[] = { "0", "1", "7", "62", "255", "4294967295", "50 20 3", "max", "" };
+	static const char *const numbers[] = {
+		"0", "1", "7", "62", "255", "4294967295", "50 20 3", "max", "on", "off", "",
+	};
 
 	for (size_t i = 0; i < sizeof(*request); i++)
 		((char *)request)[i] = (char)random();
@@ -334,6 +346,7 @@ int main(void)
 	looked_at();
 	to_caches();
 	to_groups();
+	to_malloc();
 	pid_t child = fork();
 	NEED(child >= 0);
 	if (!child) {

@@ -2,8 +2,10 @@
  * page_runs.c: free pages are runs of any length. Blocks that are no power of two lie side by side; whatever is
  * taken, cut, grown and freed in whatever order, each page is counted once, and is marked as resident exactly while
  * it is free after it was used; also where resident pages are reserved, and blocks are taken from the middle of a run.
- * Not with nodes: blocks lie behind each other where one node gives them.
+ * On one CPU: with several nodes a thread that crosses has its pages from elsewhere, and more than it counts on.
  */
+#define _GNU_SOURCE
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,6 +180,11 @@ static void grown_in_place(void)
 
 int main(void)
 {
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	NEED(sched_setaffinity(0, sizeof(one), &one) == 0);
 	NEED(slab_is_available());
 	km_arena_set(false, 3600000);
 	side_by_side();

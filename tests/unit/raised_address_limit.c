@@ -3,7 +3,6 @@
  * it up each time, has nearly all of it each time: address space comes in ranges, of which there may be so many and
  * no more.
  * Not with hardened: the tables of what is out take a fifth of the address space.
- * Not with nodes: each node wants a part of little address space.
  */
 #define _GNU_SOURCE
 #include <sys/resource.h>

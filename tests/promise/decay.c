@@ -1,6 +1,7 @@
 /*
  * decay.c: what is free goes back by age, with no call that asks for it: of many more caches than are drained at once,
- * each of which has one object ready on a CPU's shelf, no slab is left in the end. Disciplines: all
+ * each of which has one object ready on a CPU's shelf, no slab is left in the end. Disciplines: all.
+ * With hardened: own_addresses:0, for with them pages go to the system with their slab, and are never free ones.
  */
 #include "kit/api.h"
 

@@ -26,11 +26,15 @@ BENCH_FAMILY += -Wl,-u,malloc_usable_size
 BENCH_PEERS_STATIC = $(patsubst build/peers/%/lib.a,build/bench/malloc-%-static,\
 	$(wildcard build/peers/*/lib.a))
 
+# An archive's program has guarded objects and profiles only if it names them.
+$(foreach worker,cache kmalloc malloc-kmem,$(eval BENCH_LIBS_$(worker)-static-watched := -Wl,-u,kmem_cache_validate))
+
 .PHONY: bench-workers
 bench-workers: build/bench/gauge build/bench/code build/bench/programs build/bench/malloc-shared build/bench/malloc-glibc-static \
 	build/bench/malloc-kmem-static \
 	build/bench/cache-shared build/bench/cache-static build/bench/cache-inline \
 	build/bench/kmalloc-shared build/bench/kmalloc-static \
+	build/bench/cache-static-watched build/bench/kmalloc-static-watched build/bench/malloc-kmem-static-watched \
 	build/bench/nothing-shared build/bench/nothing-static build/bench/nothing-inline \
 	build/bench/netio-static build/bench/fio-shared build/bench/forwarding-static \
 	build/bench/account-cache-shared build/bench/account-cache-static \
@@ -76,8 +80,8 @@ build/bench/malloc-shared: $(BENCH_MALLOC)
 build/bench/malloc-glibc-static: $(BENCH_MALLOC)
 	$(CC) -static $^ -o $@ -lpthread
 
-build/bench/malloc-kmem-static: $(BENCH_MALLOC) build/libkmem-malloc.a
-	$(CC) $(BENCH_MALLOC) $(BENCH_FAMILY) -Wl,-u,kmem_version,-u,kmem_percpu_discipline \
+build/bench/malloc-kmem-static build/bench/malloc-kmem-static-watched: $(BENCH_MALLOC) build/libkmem-malloc.a
+	$(CC) $(BENCH_LIBS_$(@F)) $(BENCH_MALLOC) $(BENCH_FAMILY) -Wl,-u,kmem_version,-u,kmem_percpu_discipline \
 		-Wl,-u,kmem_cache_of,-u,kmem_cache_get_stats \
 		build/libkmem-malloc.a -o $@ -lpthread
 
@@ -89,8 +93,8 @@ build/bench/malloc-%-static: $(BENCH_MALLOC) build/peers/%/lib.a
 build/bench/cache-shared: $(BENCH_CACHE) build/libkmem.so
 	$(CC) $(BENCH_CACHE) -o $@ -Lbuild -lkmem $(BENCH_ORIGIN) -lpthread
 
-build/bench/cache-static: $(BENCH_CACHE) build/libkmem.a
-	$(CC) $(BENCH_CACHE) build/libkmem.a -o $@ -lpthread
+build/bench/cache-static build/bench/cache-static-watched: $(BENCH_CACHE) build/libkmem.a
+	$(CC) $(BENCH_LIBS_$(@F)) $(BENCH_CACHE) build/libkmem.a -o $@ -lpthread
 
 build/bench/cache-inline: $(BENCH_INLINE) build/libkmem.a
 	$(CC) $(BENCH_INLINE) build/libkmem.a -o $@ -lpthread
@@ -98,8 +102,8 @@ build/bench/cache-inline: $(BENCH_INLINE) build/libkmem.a
 build/bench/kmalloc-shared: $(BENCH_KMALLOC) build/libkmem.so
 	$(CC) $(BENCH_KMALLOC) -o $@ -Lbuild -lkmem $(BENCH_ORIGIN) -lpthread
 
-build/bench/kmalloc-static: $(BENCH_KMALLOC) build/libkmem.a
-	$(CC) $(BENCH_KMALLOC) build/libkmem.a -o $@ -lpthread
+build/bench/kmalloc-static build/bench/kmalloc-static-watched: $(BENCH_KMALLOC) build/libkmem.a
+	$(CC) $(BENCH_LIBS_$(@F)) $(BENCH_KMALLOC) build/libkmem.a -o $@ -lpthread
 
 build/bench/account-%-shared: $(BENCH_OBJ)/worker/account_%.o $(BENCH_ACCOUNT) build/libkmem.so
 	$(CC) $< $(BENCH_ACCOUNT) -o $@ -Lbuild -lkmem $(BENCH_ORIGIN) -lpthread

@@ -1,7 +1,10 @@
 """What watching costs, as ratios within the run, under the tables of `kmem bench debug`: of a hit the geometric mean
-over works and sizes; of a program its processor time, and its memory."""
+over works and sizes; of a program its processor time, and its memory. And what a profile's sample costs: by how much
+a pair of 256 bytes costs more where a profile samples one in ten than where it samples one in two thousand, divided by
+the difference of these shares; of each the fastest round."""
 from __future__ import annotations
 
+import math
 import statistics
 
 from .grid import GridLine, grid
@@ -9,6 +12,9 @@ from .model import Row, Table
 from .plan import PROGRAMS
 from .subjects import LEVELS, OURS
 
+RATIOS = tuple(level for level in LEVELS if level != "sampled")
+SAMPLED_BYTES = 256
+BETWEEN = {"profiled": 512 * 1024, "sampled": 2560}      # bytes between two samples, on the average
 HARDENED = ("hardened_malloc_light", "snmalloc_checks", "mimalloc3_secure", "scudo")
 
 
@@ -27,12 +33,39 @@ def measured(rows: list[Row]) -> dict[str, list[Row]]:
                    for program in PROGRAMS for what in ("cpu", "rss")}
 
 
+def sample_price(rows: list[Row], unit: str) -> str | None:
+    """Of a Poisson process, the share of objects with a sample in them is 1 - exp(-bytes / mean)."""
+    cost = {level: [row.min for row in rows if row.level == level and row.unit == unit] for level in BETWEEN}
+    if not all(cost.values()):
+        return None
+    share = {level: 1 - math.exp(-SAMPLED_BYTES / mean) for level, mean in BETWEEN.items()}
+    more = min(cost["sampled"]) - min(cost["profiled"])
+    return f"{more / (share['sampled'] - share['profiled']):.0f}"
+
+
+def sample_lines(rows: list[Row]) -> list[GridLine]:
+    lines = []
+    for engine in dict.fromkeys(row.subject for row in rows if row.kind.is_ours):
+        for api, linkage, *_ in OURS:
+            of = [row for row in rows if (row.subject, row.api, row.linkage, row.work, row.size) ==
+                  (engine, api, linkage, "pair", SAMPLED_BYTES)]
+            cells = [sample_price(of, unit) for unit in ("cycles/object", "ns/object")]
+            if any(cells):
+                lines.append(GridLine((engine, f"{api} {linkage}"), cells))
+    return lines
+
+
 def debug_text(table: Table, width: int) -> str:
-    lines, columns = [], (*LEVELS, *("/ " + peer for peer in HARDENED))
+    lines, columns = [], (*RATIOS, *("/ " + peer for peer in HARDENED))
     for engine in dict.fromkeys(row.subject for row in table.rows if row.kind.is_ours):
         for what, rows in measured(table.rows).items():
             default, hardened = mean(rows, engine, None), mean(rows, engine, "hardened")
-            pairs = [(mean(rows, engine, level), default) for level in LEVELS]
+            pairs = [(mean(rows, engine, level), default) for level in RATIOS]
             pairs += [(hardened, mean(rows, peer, None)) for peer in HARDENED]
             lines.append(GridLine((engine, what), [f"{a / b:.2f}" if a and b else None for a, b in pairs]))
-    return "debug: each level / default, and hardened / peer, within this run\n" + grid(columns, lines, width) + "\n"
+    text = "debug: each level / default, and hardened / peer, within this run\n" + grid(columns, lines, width) + "\n"
+    samples = sample_lines(table.rows)
+    if samples:
+        text += ("\ndebug: a sample of a profile, its free included (256 bytes; one in ten is sampled)\n" +
+                 grid(("cycles/sample", "ns/sample"), samples, width) + "\n")
+    return text

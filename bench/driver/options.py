@@ -4,6 +4,7 @@ from __future__ import annotations
 import argparse
 import functools
 import re
+import sys
 from typing import NoReturn
 
 from . import BenchError
@@ -21,6 +22,13 @@ LIST = 64               # entries of an option's list
 
 class Parser(argparse.ArgumentParser):
     """argparse, which complains in our words."""
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            raise BenchError(f"writing: {error.strerror}") from error
+        super().exit(status, message)
 
     def error(self, message: str) -> NoReturn:
         said = re.sub("^argument ", "", message)

@@ -19,15 +19,18 @@ STYLE = "body{font:14px sans-serif;margin:2em;color:#222}svg{margin:1em 0;displa
 def write_page(bench: Bench, file: str) -> None:
     """The whole report, then the charts of each view."""
     body, count = [f"<pre>{bench.environment.date}\n\n{escape(report(bench, COLUMNS, False))}</pre>\n"], 0
+    path = Path(file)
     try:
         for view in (view for table in bench.tables for view in views(table)):
             body.append(f"<h2>{escape(view.title)}</h2>\n")
             for svg in charts(view):
                 count += 1
-                Path(f"{file.removesuffix('.html')}-{view.table.bench}-{count}.svg").write_text(svg, encoding="utf-8")
+                path = Path(f"{file.removesuffix('.html')}-{view.table.bench}-{count}.svg")
+                path.write_text(svg, encoding="utf-8")
                 body.append(svg)
-        Path(file).write_text('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>kmem bench</title>'
-                              f"<style>{STYLE}</style></head><body>\n<h1>kmem bench</h1>\n" + "".join(body) +
-                              "</body></html>\n", encoding="utf-8")
+        path = Path(file)
+        path.write_text('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>kmem bench</title>'
+                        f"<style>{STYLE}</style></head><body>\n<h1>kmem bench</h1>\n" + "".join(body) +
+                        "</body></html>\n", encoding="utf-8")
     except OSError as error:
-        raise BenchError(f"{error.filename}: {error.strerror}") from error
+        raise BenchError(f"{path}: {error.strerror}") from error

@@ -22,9 +22,12 @@ LEVELS = {
     "hardened": {"KMEM_OPTIONS": "hardened:1"},
     "guarded": {"KMEM_OPTIONS": "guard:100"},
     "profiled": {"KMEM_OPTIONS": "profile:512K"},
+    "sampled": {"KMEM_OPTIONS": "profile:2560"},        # one of ten objects of 256 bytes
     "beside": {"KMEM_DEBUG": "FZPU,kmalloc-1k,malloc-1024"},    # caches that no work has objects of
     "FZPU": {"KMEM_DEBUG": "FZPU"},
 }
+# An archive's program has of guarded objects and profiles what it names: a worker that names them.
+NAMED = ("guarded", "profiled", "sampled")
 CHECKING = ("mimalloc3_secure", "snmalloc_checks")      # builds of peers that stand in one table alone
 ACCOUNTINGS = ("off", "v1-drain", "v1-keep", "v2-drain", "v2-keep", "shelf")
 PEERS_IN = {"fastpath", "bulk", "worst", "peers", "debug"}       # the other tables are about ours alone
@@ -77,8 +80,9 @@ class Finder:
         """The same interfaces with more that is looked at; and whole programs, at each level."""
         for level in LEVELS:
             for api, linkage, worker, preload in OURS:
-                # An archive's program has of debugging only what it names.
-                if linkage == "shared" or (linkage == "static" and level in ("hardened", "guarded")):
+                if linkage == "static" and level in NAMED:
+                    worker += "-watched"
+                if linkage == "shared" or (linkage == "static" and level in ("hardened", *NAMED)):
                     self.add(Kind.OURS, engine, api, linkage, worker, preload, only="debug", level=level)
         for which in (None, "hardened", "guarded"):
             self.add(Kind.OURS, engine, "program", "shared", "programs", MALLOC_LIB, only="debug", level=which)

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kmem.h"
@@ -22,152 +21,6 @@
 #define MOST_ROUNDS	12u		/* where each finds fewer than the one before */
 #define PAUSE_US	20000u		/* between two */
 #define AT_ONCE		((size_t)4 << 20)	/* bytes that are read */
-#define RED_ZONE	128u		/* below a stack pointer, in use as well */
-#define STACK_BYTES	((size_t)64 << 20)	/* of one thread, at most */
-/* While all stand still: of memory outside of objects so much, and a thousandth of what objects have. */
-#define STILL_BYTES	((size_t)4 << 20)
-#define STILL_NS	2000000u	/* for slabs that are asked again; the others are when all go on */
-
-/* Words that were read while all threads stood still. */
-struct still {
-	uint64_t *words;
-	size_t count, room;
-};
-
-/* ------------------------------------------------------------------ standing still */
-
-static void still_add(struct still *still, const void *from, size_t bytes)
-{
-	size_t count = bytes / sizeof(uint64_t);
-
-	if (still->count + count > still->room) {
-		still->room = (still->count + count) * 2;
-		still->words = kmem_need(reallocarray(still->words, still->room, sizeof(*still->words)));
-	}
-	memcpy(still->words + still->count, from, count * sizeof(uint64_t));
-	still->count += count;
-}
-
-static void still_read(struct scan *scan, struct still *still, uintptr_t from, uintptr_t to)
-{
-	from &= ~(uintptr_t)7;
-	while (from < to) {
-		size_t now = to - from < AT_ONCE ? to - from : AT_ONCE;
-
-		if (roots_read(scan, from, now, scan->buffer))
-			still_add(still, scan->buffer, now);
-		from += now;
-	}
-}
-
-/* From the pointer on, to the end of the mapping that it is in: one that has grown since begins above it. */
-static void read_stack(struct scan *scan, struct still *still, uintptr_t pointer)
-{
-	const struct maps *maps = &scan->subject->maps;
-
-	for (size_t i = 0; pointer > RED_ZONE && i < maps->count; i++) {
-		const struct map *map = &maps->at[i];
-		uintptr_t end = map->end;
-
-		if (end <= pointer)
-			continue;
-		if (map->start > pointer && map->start - pointer > STACK_BYTES)
-			return;
-		end = end - pointer > STACK_BYTES ? pointer + STACK_BYTES : end;
-		still_read(scan, still, pointer - RED_ZONE, end);
-		return;
-	}
-}
-
-static size_t span_bytes(const struct span_list *list)
-{
-	size_t bytes = 0;
-
-	for (size_t i = 0; i < list->count; i++)
-		bytes += list->at[i].end - list->at[i].start;
-	return bytes;
-}
-
-
-static bool has_candidate(const struct scan *scan, const struct heap_piece *piece)
-{
-	for (uint64_t object = piece->first; object < piece->first + piece->count; object += 64)
-		if (scan->heap.live[object / 64] & ~scan->held[object / 64])
-			return true;
-	return false;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* Which of the candidates are live now, from piece number `from` on: their slabs are asked again, until `end`. Returns
- * the piece that is next. */
-static size_t look_again(struct scan *scan, size_t from, uint64_t end)
-{
-	struct heap *heap = &scan->heap;
-	uint64_t live[KM_SLAB_MAX_OBJECTS / 64 + 1];
-
-	for (size_t i = from; i < heap->loose; i++) {
-		const struct heap_piece *piece = &heap->pieces[i];
-
-		if (!has_candidate(scan, piece))
-			continue;
-		if (now_ns() > end)
-			return i;
-		if (!heap_look_again(heap, piece, live))
-			memset(live, 0, sizeof(live));
-		for (uint32_t w = 0; w < (piece->count + 63) / 64; w++)
-			heap->live[piece->first / 64 + w] &= live[w];
-	}
-	return heap->loose;
-}
-
-/* False: errno says why they could not be stopped. */
-static bool stand_still(struct scan *scan, struct scan_result *result)
-{
-	struct still still = { .count = 0 };
-	struct stop stop;
-
-	if (!stop_begin(scan->heap.target->pid, &stop))
-		return false;
-	maps_clear(&scan->subject->maps);
-	maps_of_process(scan->heap.target->pid, &scan->subject->maps);
-	for (size_t i = 0; i < stop.count; i++) {
-		still_add(&still, stop.threads[i].words, sizeof(stop.threads[i].words));
-		read_stack(scan, &still, stop.threads[i].stack);
-	}
-	if (span_bytes(&scan->roots) <= STILL_BYTES + (scan->heap.highest - scan->heap.lowest) / 1024)
-		for (size_t i = 0; i < scan->roots.count; i++)
-			still_read(scan, &still, scan->roots.at[i].start, scan->roots.at[i].end);
-	heap_rests_again(&scan->heap);
-	size_t next = look_again(scan, 0, now_ns() + STILL_NS);
-	stop_end(&stop);
-	look_again(scan, next, UINT64_MAX);
-	result->stops++;
-	result->longest_ns = stop.ns > result->longest_ns ? stop.ns : result->longest_ns;
-	stop_clear(&stop);
-	mark_words(scan, still.words, still.count);
-	free(still.words);
-	return true;
-}
-
-/* A dump stands still. */
-static void mark_core(struct scan *scan, const struct core *core)
-{
-	struct still still = { .count = 0 };
-
-	for (size_t i = 0; i < core->threads; i++) {
-		still_add(&still, core->registers[i], sizeof(core->registers[i]));
-		read_stack(scan, &still, core_stack(core, i));
-	}
-	mark_words(scan, still.words, still.count);
-	free(still.words);
-}
 
 /* ------------------------------------------------------------------ what is lost */
 
@@ -302,23 +155,16 @@ static void clear(struct scan *scan)
 }
 
 /* The stack pointers of all threads; NULL: errno says why. */
-static uintptr_t *find_stacks(const struct subject *subject, struct scan_result *result, size_t *count)
+static uintptr_t *find_stacks(const struct subject *subject, size_t *count)
 {
 	const struct core *core = subject->target.core;
-	struct stop stop = { .count = 0 };
 
-	if (!core && !stop_begin(subject->target.pid, &stop))
-		return NULL;
-	stop_end(&stop);
-	*count = core ? core->threads : stop.count;
+	if (!core)
+		return stop_stacks(subject->target.pid, count);
+	*count = core->threads;
 	uintptr_t *stacks = kmem_need(calloc(*count + 1, sizeof(*stacks)));
 	for (size_t i = 0; i < *count; i++)
-		stacks[i] = core ? core_stack(core, i) : stop.threads[i].stack;
-	if (!core) {
-		result->stops++;
-		result->longest_ns = stop.ns > result->longest_ns ? stop.ns : result->longest_ns;
-	}
-	stop_clear(&stop);
+		stacks[i] = core_stack(core, i);
 	return stacks;
 }
 
@@ -328,7 +174,7 @@ static int cannot_stop(struct subject *subject)
 
 	if (error == ETIMEDOUT)
 		return kmem_failed(1, subject->command, "process %s: one of its threads waits in the kernel and does "
-				   "not stand still; the others did, for 2 s", subject->name);
+				   "not stand still", subject->name);
 	subject->target.result = error == ESRCH ? INFO_GONE : INFO_DENIED;
 	if (error == EPERM)
 		return kmem_failed(1, subject->command, "process %s: its threads can't be stopped: another program "
@@ -368,7 +214,7 @@ static int one_round(struct subject *subject, struct scan_result *result)
 {
 	struct scan scan = { .subject = subject, .pagemap = -1 };
 	size_t count = 0;
-	uintptr_t *stacks = find_stacks(subject, result, &count);
+	uintptr_t *stacks = find_stacks(subject, &count);
 	int status = stacks ? subject_load(subject, &scan.heap) : cannot_stop(subject);
 
 	if (!status && scan.heap.objects > UINT32_MAX)
@@ -380,11 +226,13 @@ static int one_round(struct subject *subject, struct scan_result *result)
 	if (!status && !read_running(&scan, stacks, count))
 		status = subject_complain(subject);
 	if (!status && subject->target.core)
-		mark_core(&scan, subject->target.core);
-	else if (!status && !stand_still(&scan, result))
+		still_core(&scan, subject->target.core);
+	else if (!status && !still_look(&scan, count, result))
 		status = cannot_stop(subject);
 	if (!status) {
 		mark_all(&scan);
+		if (!subject->target.core)
+			young_hold(&scan);
 		gather(&scan, result);
 		result->read_bytes += scan.bytes;
 		result->rounds++;

@@ -64,7 +64,6 @@ struct scan_result {
 	uint64_t read_bytes;
 	unsigned rounds, stops;
 	uint64_t longest_ns;		/* of the stops */
-
 };
 
 /* The exit status; where it is not 0, one line was said. */
@@ -85,5 +84,13 @@ void mark_words(struct scan *scan, const uint64_t *words, size_t count);
 void mark_edges(struct scan *scan);
 /* What is held by what is held. */
 void mark_all(struct scan *scan);
+
+/* ---- leaks/still.c: what is read while all threads stand still, of which there are about so many; False: errno says
+ * why they do not. And the same of a dump. */
+bool still_look(struct scan *scan, size_t threads, struct scan_result *result);
+void still_core(struct scan *scan, const struct core *core);
+
+/* ---- leaks/young.c: what is held by objects that were allocated since the round began. */
+void young_hold(struct scan *scan);
 
 #endif

@@ -2,11 +2,16 @@
  * stop.c: a process stands still: each thread is seized, which stops nothing, then all are interrupted. Invariant: who
  * was stopped here goes on by stop_end, with the signal that it was about to get; if this process ends before, the
  * system lets them go on.
+ *
+ * A thread that waits for a CPU, or in the kernel, stands still when it has got what it waits for, and those that stand
+ * still already would wait for it. They do for some milliseconds, and go on. A late one is waited for by itself: when
+ * it stands still the others, which are quick, are interrupted again.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <elf.h>
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +29,12 @@
 
 #define MAX_THREADS	65536u
 #define MAX_LOOKS	64u		/* at the list of threads, for those that began meanwhile */
-#define WAIT_NS		2000000000ull	/* for all to stand still */
+#define PATIENCE_NS	3000000ull	/* that threads which stand still have with late ones */
+#define ATTEMPTS	6u		/* with so much; then with twice as much each time */
+#define WAIT_NS		2000000000ull	/* for one that waits in the kernel; the most patience, too */
 #define BUSY_NS		20000000000ull	/* where one wants a CPU: for it to get one */
-#define ALARM_US	50000
+#define ALARM_US	2000
+#define LATE_ALARM_US	50000
 #define STILL_SECONDS	2u		/* for a read while all stand still: whoever answers may be one of them */
 #define READ_SECONDS	30u
 
@@ -46,12 +54,18 @@ static bool is_known(const struct stop *stop, pid_t id)
 	return false;
 }
 
-/* For the handler of the alarm. */
-static pid_t seized[MAX_THREADS];
-static volatile sig_atomic_t seized_count;
-/* The first of them are of earlier stops: they were killed before they could be let go, by exec for one, and are ours
- * until their end is looked at. */
-static sig_atomic_t ending;
+/* For the handler of the alarm: threads that are ours to wait for. The other list is of those that were killed before
+ * they could be let go, by exec for one: they are ours until their end is looked at. */
+static pid_t seized[MAX_THREADS], ending[MAX_THREADS];
+static volatile sig_atomic_t seized_count, ending_count;
+
+static void note_id(pid_t *list, volatile sig_atomic_t *count, pid_t id)
+{
+	if (*count >= (sig_atomic_t)MAX_THREADS)
+		return;
+	list[*count] = id;
+	*count = *count + 1;
+}
 
 /* One that has ended is passed over; of another that can't be seized errno says why. */
 static bool seize(struct stop *stop, pid_t id)
@@ -60,10 +74,7 @@ static bool seize(struct stop *stop, pid_t id)
 		return errno == ESRCH;
 	stop->threads = kmem_grow(stop->threads, stop->count, &stop->room, sizeof(*stop->threads));
 	stop->threads[stop->count++] = (struct stop_thread){ .id = id };
-	if (seized_count < (sig_atomic_t)MAX_THREADS) {
-		seized[seized_count] = id;
-		seized_count = seized_count + 1;
-	}
+	note_id(seized, &seized_count, id);
 	return true;
 }
 
@@ -128,24 +139,35 @@ static bool is_in_kernel(pid_t id)
 	return state == 'D';
 }
 
-/*
- * It stands still, or has ended. False: until `end` it does neither: it waits in the kernel, as the caller of vfork.
- * One that wants a CPU, on a machine that has none to spare, is waited for longer.
- */
-static bool wait_for(struct stop_thread *thread, uint64_t end)
+/* It stands still, or has ended. False: until `end` it does neither. */
+static bool wait_until(struct stop_thread *thread, uint64_t end)
 {
 	int status;
+	pid_t got;
 
-	while (waitpid(thread->id, &status, __WALL) < 0)
-		if (errno != EINTR)
-			return true;
-		else if (now_ns() > end && (is_in_kernel(thread->id) || now_ns() > end + BUSY_NS))
+	do
+		got = waitpid(thread->id, &status, __WALL | (now_ns() < end ? 0 : WNOHANG));
+	while (got < 0 && errno == EINTR);
+	thread->late = got == 0;
+	if (got > 0 && WIFSTOPPED(status)) {
+		thread->stopped = true;
+		if (status >> 16 != PTRACE_EVENT_STOP)
+			thread->signal = WSTOPSIG(status);
+	}
+	return !thread->late;
+}
+
+/* The same. False: it waits in the kernel, as the caller of vfork; errno is ETIMEDOUT. One that wants a CPU, on a
+ * machine that has none to spare, is waited for longer. */
+static bool wait_for(struct stop_thread *thread)
+{
+	const uint64_t begun = now_ns();
+
+	for (uint64_t end = begun + WAIT_NS; !wait_until(thread, end); end += WAIT_NS)
+		if (is_in_kernel(thread->id) || end >= begun + BUSY_NS) {
+			errno = ETIMEDOUT;
 			return false;
-	if (!WIFSTOPPED(status))
-		return true;
-	thread->stopped = true;
-	if (status >> 16 != PTRACE_EVENT_STOP)
-		thread->signal = WSTOPSIG(status);
+		}
 	return true;
 }
 
@@ -154,91 +176,181 @@ static bool wait_for(struct stop_thread *thread, uint64_t end)
  * ours to wait for go when their end is looked at. A wait for ends takes what it finds of a thread that was traced to a
  * stop as well, so each is looked at first: what was taken here wait_for would wait for in vain.
  */
-static void wake(int signal)
+static void look_for_ends(const pid_t *list, sig_atomic_t count)
 {
 	const int how = WEXITED | WNOHANG | __WALL;
+
+	for (sig_atomic_t i = 0; i < count; i++) {
+		siginfo_t info = { .si_pid = 0 };
+
+		if (waitid(P_PID, (id_t)list[i], &info, how | WNOWAIT) == 0 && info.si_pid &&
+		    (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED))
+			waitid(P_PID, (id_t)list[i], &info, how);
+	}
+}
+
+static void wake(int signal)
+{
 	int error = errno;
 
 	(void)signal;
-	for (sig_atomic_t i = 0; i < seized_count; i++) {
-		siginfo_t info = { .si_pid = 0 };
-
-		if (waitid(P_PID, (id_t)seized[i], &info, how | WNOWAIT) == 0 && info.si_pid &&
-		    (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED))
-			waitid(P_PID, (id_t)seized[i], &info, how);
-	}
+	look_for_ends(seized, seized_count);
+	look_for_ends(ending, ending_count);
 	errno = error;
 }
 
-/* From now on a wait is interrupted again and again; or no longer. */
-static void set_alarm(bool on)
+/* From now on a wait is interrupted every so many microseconds; 0: no longer. */
+static void set_alarm(unsigned us)
 {
 	struct sigaction action = { .sa_handler = wake };
-	struct itimerval timer = { { 0, on ? ALARM_US : 0 }, { 0, on ? ALARM_US : 0 } };
+	struct itimerval timer = { { 0, us }, { 0, us } };
 
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* All that are seized, from number `from` on: false: one of them does not stand still. */
-static bool interrupt_from(struct stop *stop, size_t from)
+/* While somebody stands still for us nobody else's work comes before ours, where that is allowed. */
+static void hurry(bool on)
 {
-	const uint64_t end = stop->begun_ns + WAIT_NS;
+	static struct sched_param before;
+	static int policy = -1;
+	const struct sched_param first = { .sched_priority = 1 };
+
+	if (on && policy < 0) {
+		policy = sched_getscheduler(0);
+		sched_getparam(0, &before);
+		sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first);
+	} else if (!on && policy >= 0) {
+		sched_setscheduler(0, policy, &before);
+		policy = -1;
+	}
+}
+
+/* ------------------------------------------------------------------ all of them */
+
+static void let_go(const struct stop_thread *thread)
+{
+	if (thread->stopped && ptrace(PTRACE_DETACH, thread->id, NULL, (void *)(intptr_t)thread->signal) != 0)
+		note_id(ending, &ending_count, thread->id);
+}
+
+static void note_length(struct stop *stop)
+{
+	uint64_t ns = now_ns() - stop->begun_ns;
+
+	stop->times++;
+	stop->longest_ns = ns > stop->longest_ns ? ns : stop->longest_ns;
+}
+
+/* From number `from` on; those before stand still. False: one is late. */
+static bool interrupt_from(struct stop *stop, size_t from, uint64_t end)
+{
 	bool all = true;
 
 	for (size_t i = from; i < stop->count; i++)
 		ptrace(PTRACE_INTERRUPT, stop->threads[i].id, NULL, NULL);
-	for (size_t i = from; all && i < stop->count; i++)
-		all = wait_for(&stop->threads[i], end);
-	if (!all)
-		errno = ETIMEDOUT;
+	for (size_t i = from; i < stop->count; i++)
+		all = wait_until(&stop->threads[i], end) && all;
 	return all;
+}
+
+enum outcome { STOP_ALL, STOP_LATE, STOP_FAILED };
+
+static enum outcome stop_all(pid_t pid, struct stop *stop, uint64_t patience)
+{
+	size_t done = stop->count;
+	int found;
+
+	errno = 0;
+	found = seize_new(pid, stop);
+	if (!done)
+		stop->begun_ns = now_ns();
+	/* A thread may begin another one until all stand still. */
+	for (unsigned look = 0; found > 0 && look < MAX_LOOKS; look++) {
+		if (!interrupt_from(stop, done, stop->begun_ns + patience))
+			return STOP_LATE;
+		done = stop->count;
+		found = seize_new(pid, stop);
+	}
+	if (found > 0)
+		return STOP_LATE;
+	return found == 0 && stop->count ? STOP_ALL : STOP_FAILED;
+}
+
+/* All go on, but for the last one of those that were late: it stands still. False: one of them does not. */
+static bool keep_late(struct stop *stop)
+{
+	size_t late = 0;
+	bool ok = true;
+
+	for (size_t i = 0; i < stop->count; i++)
+		if (stop->threads[i].late)
+			stop->threads[late++] = stop->threads[i];
+		else
+			let_go(&stop->threads[i]);
+	note_length(stop);
+	stop->count = 0;
+	set_alarm(LATE_ALARM_US);
+	for (size_t i = 0; ok && i < late; i++) {
+		ok = wait_for(&stop->threads[i]);
+		if (ok && i + 1 < late)
+			let_go(&stop->threads[i]);
+	}
+	stop->begun_ns = now_ns();
+	if (ok && late && stop->threads[late - 1].stopped) {
+		stop->threads[0] = stop->threads[late - 1];
+		stop->count = 1;
+	}
+	set_alarm(ALARM_US);
+	return ok;
+}
+
+static void begin(struct stop *stop)
+{
+	*stop = (struct stop){ .begun_ns = now_ns() };
+	info_read_seconds = STILL_SECONDS;
+	seized_count = 0;
+	hurry(true);
+	set_alarm(ALARM_US);
 }
 
 bool stop_begin(pid_t pid, struct stop *stop)
 {
-	size_t done = 0;
-	int found;
+	uint64_t patience = PATIENCE_NS;
+	enum outcome outcome;
+	unsigned attempt = 0;
 
-	*stop = (struct stop){ .begun_ns = 0 };
-	info_read_seconds = STILL_SECONDS;
-	errno = 0;
-	seized_count = ending;
-	set_alarm(true);
-	found = seize_new(pid, stop);
-	stop->begun_ns = now_ns();
-	/* A thread may begin another one until all stand still. */
-	for (unsigned look = 0; found > 0 && look < MAX_LOOKS; look++) {
-		bool all = interrupt_from(stop, done);
-
-		done = stop->count;
-		found = all ? seize_new(pid, stop) : -1;
+	begin(stop);
+	while ((outcome = stop_all(pid, stop, patience)) == STOP_LATE) {
+		if (!keep_late(stop))
+			break;
+		patience *= ++attempt >= ATTEMPTS ? 2 : 1;
+		errno = ETIMEDOUT;
+		if (patience > WAIT_NS)
+			break;
+		seized_count = 0;
+		for (size_t i = 0; i < stop->count; i++)
+			note_id(seized, &seized_count, stop->threads[i].id);
 	}
 	int error = errno;
-	set_alarm(false);
+	set_alarm(0);
 	for (size_t i = 0; i < stop->count; i++)
 		if (stop->threads[i].stopped)
 			read_registers(&stop->threads[i]);
-	if (found == 0 && stop->count)
+	if (outcome == STOP_ALL)
 		return true;
 	stop_end(stop);
 	stop_clear(stop);
-	errno = found == 0 || !error ? ESRCH : error;
+	errno = error ? error : ESRCH;
 	return false;
 }
 
 void stop_end(struct stop *stop)
 {
-	/* No alarm is on: the handler's list is ours. */
-	for (size_t i = 0; i < stop->count; i++) {
-		const struct stop_thread *thread = &stop->threads[i];
-
-		if (thread->stopped &&
-		    ptrace(PTRACE_DETACH, thread->id, NULL, (void *)(intptr_t)thread->signal) != 0 &&
-		    ending < (sig_atomic_t)MAX_THREADS)
-			seized[ending++] = thread->id;
-	}
-	stop->ns = now_ns() - stop->begun_ns;
+	for (size_t i = 0; i < stop->count; i++)
+		let_go(&stop->threads[i]);
+	note_length(stop);
+	hurry(false);
 	info_read_seconds = READ_SECONDS;
 }
 
@@ -246,4 +358,51 @@ void stop_clear(struct stop *stop)
 {
 	free(stop->threads);
 	*stop = (struct stop){ .count = 0 };
+}
+
+/* ------------------------------------------------------------------ one by one */
+
+/* False: errno says why. */
+static bool add_stack(struct stop *stop, pid_t id)
+{
+	size_t before = stop->count;
+	bool ok = seize(stop, id) || target_has_ended(id);	/* a first thread that has ended stays in the list */
+
+	if (!ok || stop->count == before)
+		return ok;
+	struct stop_thread *thread = &stop->threads[before];
+	ptrace(PTRACE_INTERRUPT, id, NULL, NULL);
+	ok = wait_for(thread);
+	if (ok && thread->stopped)
+		read_registers(thread);
+	let_go(thread);
+	return ok;
+}
+
+uintptr_t *stop_stacks(pid_t pid, size_t *count)
+{
+	struct stop stop;
+	struct dirent *entry;
+	char path[64];
+	bool ok = true;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	DIR *threads = opendir(path);
+	if (!threads)
+		return NULL;
+	begin(&stop);
+	while (ok && (entry = readdir(threads)))
+		if (atoi(entry->d_name) > 0 && stop.count < MAX_THREADS)
+			ok = add_stack(&stop, atoi(entry->d_name));
+	int error = ok ? ESRCH : errno;
+	set_alarm(0);
+	hurry(false);
+	info_read_seconds = READ_SECONDS;
+	closedir(threads);
+	uintptr_t *stacks = ok && stop.count ? kmem_need(calloc(stop.count, sizeof(*stacks))) : NULL;
+	for (*count = 0; stacks && *count < stop.count; ++*count)
+		stacks[*count] = stop.threads[*count].stack;
+	stop_clear(&stop);
+	errno = error;
+	return stacks;
 }

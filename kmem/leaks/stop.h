@@ -15,20 +15,24 @@ struct stop_thread {
 	uint64_t words[STOP_WORDS];
 	uintptr_t stack;		/* its stack pointer */
 	int signal;			/* one that it was about to get; 0: none */
-	bool stopped;
+	bool stopped, late;
 };
 
 struct stop {
 	struct stop_thread *threads;
 	size_t count, room;
-	uint64_t begun_ns, ns;		/* how long it was, behind stop_end */
+	uint64_t begun_ns;
+	unsigned times;			/* how often any stood still beside others, behind stop_end */
+	uint64_t longest_ns;		/* and for how long, at most */
 };
 
 /* False: errno says why, ETIMEDOUT: one of them waits in the kernel; nobody is stopped then. Every thread that began
- * before this returns stands still. */
+ * before this returns stands still. Some may have stood still before, for some milliseconds, and have gone on. */
 bool stop_begin(pid_t pid, struct stop *stop);
 /* They go on. The threads' words stay until stop_clear. */
 void stop_end(struct stop *stop);
 void stop_clear(struct stop *stop);
+/* The stack pointers of all threads, each of which stands still by itself for a moment. NULL: as above. */
+uintptr_t *stop_stacks(pid_t pid, size_t *count);
 
 #endif

@@ -37,6 +37,8 @@ static void op_alloc(void)
 		p = kmem_cache_alloc_in(from, day.group[group].group, r.gfp);
 	} else if (!sim_below(8)) {
 		r.may_fail = true;
+		/* A slab that it takes off a CPU may have to wait, too. */
+		day.cache[cache].late = true;
 		p = kmem_cache_alloc_nolock(from, r.gfp & __GFP_ZERO, NUMA_NO_NODE);
 	} else if (!sim_below(8)) {
 		p = kmem_cache_alloc_node(from, r.gfp, (int)sim_below(2));

@@ -29,7 +29,7 @@ struct model_cache {
 	unsigned users;			/* threads in one of its calls */
 	slab_flags_t flags;
 	bool slob, constructed, going;
-	bool late;			/* something was given back that waits for the next miss */
+	bool late;			/* something that was given back may wait for the next miss */
 	struct slab_sheaf *sheaf;
 };
 

@@ -1,0 +1,231 @@
+/*
+ * still.c: all threads of a process stand still, and what changes most is read: registers, stacks from the stack
+ * pointers on, what lies ready, memory outside of objects, and which of the candidates are still live. Invariant: each
+ * of these but the first three ends when its time is up, whatever it has read by then: a program is looked at in
+ * rounds, and what was not read here was read while it ran.
+ *
+ * Room for all that is read is there before, and was written to.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kmem.h"
+#include "leaks/core.h"
+#include "leaks/scan.h"
+
+#define RED_ZONE	128u			/* below a stack pointer, in use as well */
+#define STACK_BYTES	((size_t)64 << 20)	/* of one thread, at most */
+#define STACK_ROOM	((size_t)32 << 10)	/* for each thread, ahead; there may be more to read */
+#define AT_ONCE		((size_t)128 << 10)	/* bytes that are read between two looks at the clock */
+#define ROOTS_BYTES	((size_t)8 << 20)	/* of memory outside of objects */
+#define ROOTS_NS	1500000u		/* for these */
+#define LOOK_NS		500000u			/* for slabs that are asked again; the others are when all go on */
+
+/* Words that were read while all threads stood still. */
+struct still {
+	uint64_t *words;
+	size_t count, room;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void still_room(struct still *still, size_t bytes)
+{
+	size_t more = bytes / sizeof(*still->words) + 1;
+
+	if (still->count + more <= still->room)
+		return;
+	still->room = still->room * 2 > still->count + more ? still->room * 2 : still->count + more;
+	still->words = kmem_need(reallocarray(still->words, still->room, sizeof(*still->words)));
+}
+
+static void still_read(struct scan *scan, struct still *still, uintptr_t from, size_t bytes)
+{
+	still_room(still, bytes);
+	if (roots_read(scan, from, bytes, still->words + still->count))
+		still->count += bytes / sizeof(*still->words);
+}
+
+/* ------------------------------------------------------------------ stacks */
+
+/* The first mapping that ends behind an address; maps->count: none. */
+static size_t map_behind(const struct maps *maps, uintptr_t address)
+{
+	size_t low = 0, high = maps->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (maps->at[middle].end <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* From the pointer on, to the end of the mapping that it is in: one that has grown since begins above it. */
+static void read_stack(struct scan *scan, struct still *still, uintptr_t pointer)
+{
+	const struct maps *maps = &scan->subject->maps;
+	size_t i = map_behind(maps, pointer);
+
+	if (pointer <= RED_ZONE || i == maps->count)
+		return;
+	const struct map *map = &maps->at[i];
+	uintptr_t from = (pointer - RED_ZONE) & ~(uintptr_t)7;
+
+	if (map->start > pointer && map->start - pointer > STACK_BYTES)
+		return;
+	still_read(scan, still, from, map->end - pointer > STACK_BYTES ? STACK_BYTES : map->end - from);
+}
+
+/* Mappings were read shortly before: again if a stack is in none of them. */
+static void read_threads(struct scan *scan, struct still *still, const struct stop *stop)
+{
+	struct maps *maps = &scan->subject->maps;
+	bool known = true;
+
+	for (size_t i = 0; known && i < stop->count; i++) {
+		size_t map = map_behind(maps, stop->threads[i].stack);
+
+		known = !stop->threads[i].stopped ||
+			(map < maps->count && maps->at[map].start <= stop->threads[i].stack);
+	}
+	if (!known) {
+		maps_clear(maps);
+		maps_of_process(scan->heap.target->pid, maps);
+	}
+	for (size_t i = 0; i < stop->count; i++) {
+		const struct stop_thread *thread = &stop->threads[i];
+
+		still_room(still, sizeof(thread->words));
+		memcpy(still->words + still->count, thread->words, sizeof(thread->words));
+		still->count += STOP_WORDS;
+		read_stack(scan, still, thread->stack);
+	}
+}
+
+/* ------------------------------------------------------------------ memory outside of objects */
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct scan_span *x = a, *y = b;
+	uintptr_t of_x = x->end - x->start, of_y = y->end - y->start;
+
+	return (of_x > of_y) - (of_x < of_y);
+}
+
+/* The small ones first: they change more. */
+static void read_roots(struct scan *scan, struct still *still, uint64_t end)
+{
+	size_t left = ROOTS_BYTES;
+
+	for (size_t i = 0; i < scan->roots.count; i++) {
+		const struct scan_span *root = &scan->roots.at[i];
+
+		for (uintptr_t at = root->start & ~(uintptr_t)7; at < root->end;) {
+			size_t now = root->end - at < AT_ONCE ? root->end - at : AT_ONCE;
+
+			if (now > left || now_ns() > end)
+				return;
+			still_read(scan, still, at, now);
+			at += now;
+			left -= now;
+		}
+	}
+}
+
+/* ------------------------------------------------------------------ candidates */
+
+static bool has_candidate(const struct scan *scan, const struct heap_piece *piece)
+{
+	for (uint64_t object = piece->first; object < piece->first + piece->count; object += 64)
+		if (scan->heap.live[object / 64] & ~scan->held[object / 64])
+			return true;
+	return false;
+}
+
+/* Which of the candidates are live now, from piece number `from` on: their slabs are asked again, until `end`. Returns
+ * the piece that is next. */
+static size_t look_again(struct scan *scan, size_t from, uint64_t end)
+{
+	struct heap *heap = &scan->heap;
+	uint64_t live[KM_SLAB_MAX_OBJECTS / 64 + 1];
+
+	for (size_t i = from; i < heap->loose; i++) {
+		const struct heap_piece *piece = &heap->pieces[i];
+
+		if (!has_candidate(scan, piece))
+			continue;
+		if (now_ns() > end)
+			return i;
+		if (!heap_look_again(heap, piece, live))
+			memset(live, 0, sizeof(live));
+		for (uint32_t w = 0; w < (piece->count + 63) / 64; w++)
+			heap->live[piece->first / 64 + w] &= live[w];
+	}
+	return heap->loose;
+}
+
+/* ------------------------------------------------------------------ all of it */
+
+/* What can be done while it runs. */
+static void prepare(struct scan *scan, struct still *still, size_t threads)
+{
+	look_again(scan, 0, UINT64_MAX);
+	qsort(scan->roots.at, scan->roots.count, sizeof(*scan->roots.at), by_bytes);
+	still_room(still, ROOTS_BYTES + threads * (STACK_ROOM + sizeof(uint64_t) * STOP_WORDS));
+	memset(still->words, 0, still->room * sizeof(*still->words));
+	maps_clear(&scan->subject->maps);
+	maps_of_process(scan->heap.target->pid, &scan->subject->maps);
+}
+
+bool still_look(struct scan *scan, size_t threads, struct scan_result *result)
+{
+	struct still still = { .count = 0 };
+	struct stop stop;
+
+	prepare(scan, &still, threads);
+	bool ok = stop_begin(scan->heap.target->pid, &stop);
+	if (ok) {
+		read_threads(scan, &still, &stop);
+		heap_rests_again(&scan->heap);
+		read_roots(scan, &still, now_ns() + ROOTS_NS);
+		size_t next = look_again(scan, 0, now_ns() + LOOK_NS);
+		stop_end(&stop);
+		look_again(scan, next, UINT64_MAX);
+		result->stops += stop.times;
+		result->longest_ns = stop.longest_ns > result->longest_ns ? stop.longest_ns : result->longest_ns;
+		stop_clear(&stop);
+		mark_words(scan, still.words, still.count);
+	}
+	int error = errno;
+	free(still.words);
+	errno = error;
+	return ok;
+}
+
+/* A dump stands still. */
+void still_core(struct scan *scan, const struct core *core)
+{
+	struct still still = { .count = 0 };
+
+	for (size_t i = 0; i < core->threads; i++) {
+		still_room(&still, sizeof(core->registers[i]));
+		memcpy(still.words + still.count, core->registers[i], sizeof(core->registers[i]));
+		still.count += CORE_REGISTERS;
+		read_stack(scan, &still, core_stack(core, i));
+	}
+	mark_words(scan, still.words, still.count);
+	free(still.words);
+}

@@ -14,6 +14,11 @@ static bool may_have(const struct obj_cgroup *objcg)
 	return objcg && objcg != &km_objcg_root && !objcg->private;
 }
 
+bool km_charge_pays_here(uint64_t owner)
+{
+	return owner && owner == (uintptr_t)km_objcg_now();
+}
+
 bool km_charge_has_room(size_t bytes)
 {
 	const struct obj_cgroup *objcg = km_objcg_now();

@@ -297,8 +297,9 @@ void km_large_finish_deferred(void);	/* with km_front_busy set */
 /* Where a sanitizer is: the bytes that were asked for of the block of whole pages at p; NULL: it is none. */
 size_t *km_large_asked(const void *p);
 /* Resize in place (never moves, but for mappings of their own where gfp lets the system be called); NULL: can't. With
- * __GFP_ZERO what comes reads as zeros. */
-void *km_large_resize(void *p, size_t bytes, gfp_t gfp);
+ * __GFP_ZERO what comes reads as zeros. *refused, false before: whoever pays for it was refused the growth, and would
+ * pay for another block as well, so there is none: ENOMEM. */
+void *km_large_resize(void *p, size_t bytes, gfp_t gfp, bool *refused);
 /* A block for so many bytes that grows, of pages that nobody pays for, which may have been written; NULL: none. */
 void *km_large_grown(size_t bytes);
 /* Usable bytes of the block of pages that starts at p; 0: there is none, but perhaps a mapping. Takes no lock. */

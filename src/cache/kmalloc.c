@@ -705,11 +705,11 @@ static void *realloc_by(void *object, size_t size, size_t align, gfp_t gfp, void
 	return moved;
 }
 
-/* A block of whole pages where it is, a mapping by remapping; NULL: not so. */
-static void *resize_large(void *object, size_t size, gfp_t gfp)
+/* A block of whole pages where it is, a mapping by remapping; NULL: not so. *refused: nor elsewhere. */
+static void *resize_large(void *object, size_t size, gfp_t gfp, bool *refused)
 {
 	size_t before = gfp & __GFP_ZERO ? ksize(object) : 0;
-	void *moved = km_large_resize(object, size, gfp);
+	void *moved = km_large_resize(object, size, gfp, refused);
 	size_t kept = moved && before ? km_min(before, ksize(moved)) : 0;
 
 	return size < kept ? shrunk(moved, size, kept, gfp) : moved;
@@ -721,9 +721,10 @@ static void *k_resize(void *object, size_t size, gfp_t gfp)
 	bool large = size > KMALLOC_MAX_CACHE_SIZE && size <= KMALLOC_MAX_SIZE && !ZERO_OR_NULL_PTR(object);
 	/* As aligned as kmalloc promises. */
 	bool stays = large && !((uintptr_t)object & (natural_align(size) - 1));
-	void *resized = stays ? resize_large(object, size, gfp) : NULL;
+	bool refused = false;
+	void *resized = stays ? resize_large(object, size, gfp, &refused) : NULL;
 
-	return resized ?: realloc_by(object, size, natural_align(size), gfp, kmalloc);
+	return refused ? NULL : resized ?: realloc_by(object, size, natural_align(size), gfp, kmalloc);
 }
 
 /* Its frees, too, do what gfp allows. */
@@ -766,10 +767,11 @@ void *kvzalloc(size_t size, gfp_t gfp)
 static void *kv_resize(void *object, size_t size, gfp_t gfp)
 {
 	void *resized = NULL;
+	bool refused = false;
 
 	if (size && !ZERO_OR_NULL_PTR(object) && size <= INT_MAX)
-		resized = resize_large(object, size, gfp);
-	return resized ?: realloc_by(object, size, 1, gfp, kvmalloc);
+		resized = resize_large(object, size, gfp, &refused);
+	return refused ? NULL : resized ?: realloc_by(object, size, 1, gfp, kvmalloc);
 }
 
 void *kvrealloc(void *object, size_t size, gfp_t gfp)

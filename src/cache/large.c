@@ -3,6 +3,8 @@
  * Invariants: the first page of a live block says LARGE, with its pages, and is the only one in the map; a block is one
  * of a class (ready.c) or counted here.
  */
+#include <errno.h>
+
 #include "../page/big.h"
 #include "../page/owner.h"
 #include "../port/bits.h"
@@ -579,14 +581,24 @@ static void give_tail(struct km_page *page, size_t pages)
 	pay_back(owner_of(page, NULL), tail << KM_PAGE_SHIFT);
 }
 
-/* The growth is paid for first, by the payer of the block. */
-static void *resize_mapping(void *p, size_t bytes, gfp_t gfp)
+/* The growth is paid for first, by the payer of the block: whoever refuses it is not asked for a whole new block. */
+static bool pay_growth(uint64_t owner, size_t bytes, gfp_t gfp, bool *refused)
+{
+	if (km_likely(!owner) || km_accounting.pay_more(owner, bytes, gfp))
+		return true;
+	*refused = is_to_be_paid(gfp) && !(gfp & __GFP_NOFAIL) && km_accounting.pays_here(owner);
+	if (*refused)
+		errno = ENOMEM;
+	return false;
+}
+
+static void *resize_mapping(void *p, size_t bytes, gfp_t gfp, bool *refused)
 {
 	struct km_busy_was was = km_busy_begin();
 	uint64_t owner = owner_of(NULL, p);
 	size_t old = owner ? km_big_bytes(p) : 0;
 	km_busy_end(was);
-	if (owner && bytes > old && !km_accounting.pay_more(owner, bytes - old, gfp))
+	if (owner && bytes > old && !pay_growth(owner, bytes - old, gfp, refused))
 		return NULL;
 	if (km_unlikely(km_sanitizer.any))
 		km_root_goes(p, km_big_bytes(p));
@@ -606,12 +618,12 @@ static void *resize_mapping(void *p, size_t bytes, gfp_t gfp)
 
 /* The block gets what is free behind it, paid for by who pays for the block. Bytes that others left there are
  * zeroed. */
-static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp)
+static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp, bool *refused)
 {
 	size_t have = page->pages, more = (pages - have) << KM_PAGE_SHIFT;
 	uint64_t owner = owner_of(page, NULL);
 
-	if (km_front_busy || (owner && !km_accounting.pay_more(owner, more, gfp)))
+	if (km_front_busy || !pay_growth(owner, more, gfp, refused))
 		return false;
 	struct km_busy_was was = km_busy_begin();
 	bool zero = false, near = km_growth_extend(page, have, pages);
@@ -630,7 +642,7 @@ static bool take_tail(struct km_page *page, size_t pages, gfp_t gfp)
 	return grown;
 }
 
-static void *resize(void *p, size_t bytes, gfp_t gfp)
+static void *resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 {
 	struct km_page *page = page_of_block(p);
 
@@ -640,13 +652,13 @@ static void *resize(void *p, size_t bytes, gfp_t gfp)
 	if (!page) {
 		if (!km_gfp_may_wait(gfp) || bytes <= KMALLOC_MAX_SIZE || bytes > PTRDIFF_MAX || km_front_busy)
 			return NULL;
-		return resize_mapping(p, km_align_up(bytes, KM_PAGE_SIZE), gfp);
+		return resize_mapping(p, km_align_up(bytes, KM_PAGE_SIZE), gfp, refused);
 	}
 	size_t have = page->pages, want = (bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 
 	if ((want > have && bytes > KMALLOC_MAX_SIZE) || (bytes <= KMALLOC_MAX_CACHE_SIZE && want < have / 2))
 		return NULL;
-	if (want > have && !take_tail(page, want, gfp))
+	if (want > have && !take_tail(page, want, gfp, refused))
 		return NULL;
 	km_debug(page->type == KM_PAGE_LARGE && page->pages >= want,
 		 "a block has the pages that it was resized to");
@@ -656,9 +668,9 @@ static void *resize(void *p, size_t bytes, gfp_t gfp)
 	return p;
 }
 
-void *km_large_resize(void *p, size_t bytes, gfp_t gfp)
+void *km_large_resize(void *p, size_t bytes, gfp_t gfp, bool *refused)
 {
-	void *resized = resize(p, bytes, gfp);
+	void *resized = resize(p, bytes, gfp, refused);
 
 	/* As one that goes and one that comes, as in other allocators' profiles. */
 	if (km_unlikely(km_load(&km_front_probing) & KM_PROBING_PROFILE) && resized) {

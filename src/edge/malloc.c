@@ -290,16 +290,17 @@ static size_t with_room_to_grow(size_t size, size_t old)
 
 /*
  * Where it is. A block that nobody pays for is charged before it grows; one that can't grow here is nobody's again, as
- * whoever moves it pays for the new one. *refused: there is no room for what it has, so there is none for more.
+ * whoever moves it pays for the new one. *refused: its payer has no room for it, or more, and pays for a new one, too.
  */
 static void *resize_here(void *p, size_t size, size_t old, bool *refused)
 {
-	bool unpaid = km_unlikely(size > old && km_malloc_payer()) && km_malloc_is_unpaid(p);
+	const gfp_t gfp = KM_MALLOC_GFP | (km_malloc_payer() ? __GFP_ACCOUNT : 0);
+	bool unpaid = km_unlikely(size > old && gfp & __GFP_ACCOUNT) && km_malloc_is_unpaid(p);
 
-	*refused = unpaid && !km_large_charge(p, KM_MALLOC_GFP);
+	*refused = unpaid && !km_large_charge(p, gfp);
 	if (km_unlikely(*refused))
 		return NULL;
-	void *same = km_large_resize(p, size, KM_MALLOC_GFP);
+	void *same = km_large_resize(p, size, gfp, refused);
 	if (km_unlikely(unpaid && !same))
 		km_large_uncharge(p);
 	return same;

@@ -59,6 +59,8 @@ struct km_accounting {
 	bool (*pay)(size_t bytes, gfp_t gfp, uint64_t *owner);
 	bool (*pay_more)(uint64_t owner, size_t bytes, gfp_t gfp);
 	void (*pay_back)(uint64_t owner, size_t bytes);
+	/* Is that owner who would pay here? */
+	bool (*pays_here)(uint64_t owner);
 	/* Does somebody pay here who may have a block that lies ready, and for so many bytes more? */
 	bool (*has_room)(size_t bytes);
 	/* The owner pays for this block of that class from now on. False: that can't be said now. */

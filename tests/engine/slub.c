@@ -5,6 +5,8 @@
  */
 #include "slub.h"
 
+#include "kit/ageless.h"
+
 /* ------------------------------------------------------------------ hits */
 
 static void case_hits(void)
@@ -393,7 +395,7 @@ static void case_ctor(void)
 	done(cache);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
 		{ "hits", case_hits },
@@ -413,5 +415,7 @@ int main(void)
 		{ "constructors", case_ctor },
 	};
 
+	(void)argc;
+	ageless(argv);
 	return counted_run(cases, km_array_count(cases), 20);
 }

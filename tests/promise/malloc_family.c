@@ -8,6 +8,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include "kit/ageless.h"
 #include "kit/malloc.h"
 
 void *pvalloc(size_t bytes);	/* musl declares it nowhere */
@@ -294,8 +295,10 @@ static void test_other_names(void)
 #endif
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	(void)argc;
+	ageless(argv);
 	check_ours();
 	test_other_names();
 	test_sizes();

@@ -112,7 +112,7 @@ KMEM_API int mlockall(int flags)
 
 	if (hide)
 		show_beyond(false);
-	long result = km_os_mlockall(flags);
+	long result = hide ? km_big_mlockall(flags) : km_os_mlockall(flags);
 	if (hide)
 		show_beyond(true);
 	if (ours && km_os_is_limited()) {

@@ -64,6 +64,7 @@ static void unlock_table(struct km_busy_was was)
 #define FIRST_SLOTS	64u
 #define DELETED		1u
 #define FORK_TRIES	1000	/* of a millisecond: for one system call */
+#define HIDDEN_MOST	4096u	/* parts of regions: mappings, meanwhile */
 #define META_MOST	((size_t)4 << 20)	/* a larger table is a mapping of its own */
 
 static size_t hash(uintptr_t start)
@@ -372,7 +373,7 @@ static bool is_scarce(void)
 		big.asked = true;
 		big.strict = km_os_read("/proc/sys/vm/overcommit_memory", mode, sizeof(mode)) > 0 && mode[0] == '2';
 	}
-	return big.strict || km_os_is_limited();
+	return big.strict || km_os_is_limited() || km_os_locks_all();
 }
 
 /* A mapping that is refused does not mean that a region has nothing. With the lock. */
@@ -625,6 +626,36 @@ void km_big_fork(bool before, bool child)
 	}
 	if (child)
 		big.in_hand = 0;
+}
+
+/* ------------------------------------------------------------------ mlockall */
+
+/* The same parts are hidden and shown: none changes meanwhile. */
+static void hide_all(bool hidden)
+{
+	unsigned left = HIDDEN_MOST;
+
+	km_debug(km_is_locked(&big.lock), "nobody takes what is hidden");
+	km_region_hide_free(hidden, &left);
+	for (size_t i = 0; i < big.slots && left; i++) {
+		const struct km_big_entry *entry = &big.table[i];
+
+		if (entry->start <= DELETED || !entry->region)
+			continue;
+		km_region_hide_room(entry->region, (void *)entry->start, entry->bytes, hidden);
+		left--;
+	}
+}
+
+long km_big_mlockall(int flags)
+{
+	struct km_busy_was was = lock_table();
+	shed(false, 0);
+	hide_all(true);
+	long result = km_os_mlockall(flags);
+	hide_all(false);
+	unlock_table(was);
+	return result;
 }
 
 size_t km_big_spare(void)

@@ -40,6 +40,8 @@ bool km_big_inside(const void *p);
 size_t km_big_purge(unsigned decay_ms);
 /* Offer the system again what it would not take. */
 void km_big_offer(void);
+/* The call, of all that is mapped: what is free, or room of blocks, is not filled in, nor locked. */
+long km_big_mlockall(int flags);
 /* Address space that is kept for such blocks, and has no memory. */
 size_t km_big_spare(void);
 void km_big_get_stats(size_t *blocks, size_t *bytes);

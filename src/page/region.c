@@ -48,6 +48,7 @@ static struct {
 	struct region *at[MAX_REGIONS / 64];	/* 64 at a time */
 	unsigned count, newest;		/* places ever used */
 	size_t granule;			/* bytes */
+	bool scarce;			/* does address space count, or what is accessible? */
 	size_t bytes, spare;		/* reserved; ... of which no block has */
 	struct km_list free[CLASSES];
 } regions;
@@ -133,7 +134,11 @@ static bool clean(char *p, size_t bytes)
 {
 	(void)km_os_unprotect(p, bytes);
 	if (km_os_renew(p, bytes) == -EBUSY)
-		km_os_unlock(p, bytes);
+		km_os_lock(p, bytes, false);
+	if (km_likely(!km_os_purge(p, bytes)))
+		return true;
+	/* The locks of mlockall are not asked for. */
+	km_os_lock(p, bytes, false);
 	return km_os_purge(p, bytes) == 0;
 }
 
@@ -269,7 +274,7 @@ static void finish(struct region *region)
 {
 	size_t at = region->ready, more = region->granules - at;
 
-	if (!more || regions.granule != GRANULE || km_os_commit(address_of(region, at), more * regions.granule))
+	if (!more || regions.scarce || km_os_commit(address_of(region, at), more * regions.granule))
 		return;
 	region->ready = region->granules;
 	put(region, at, more, false);
@@ -316,7 +321,7 @@ static void carve(struct region *region, size_t first, size_t skip, size_t granu
  * much: address space, where that does not count. */
 static size_t room_of(size_t granules)
 {
-	return regions.granule == GRANULE && granules <= MOST_GRANULES / 16 ? granules * 4 : granules;
+	return !regions.scarce && granules <= MOST_GRANULES / 16 ? granules * 4 : granules;
 }
 
 static void begin(bool scarce)
@@ -326,12 +331,20 @@ static void begin(bool scarce)
 		km_list_init(&regions.free[class]);
 }
 
+/* Free parts are not locked, so that nothing fills them in. */
+static void lock_if_all(void *p, size_t bytes)
+{
+	if (km_unlikely(km_os_locks_all()))
+		km_os_lock(p, bytes, true);
+}
+
 void *km_region_alloc(size_t bytes, size_t align, bool scarce, uint32_t *number)
 {
 	size_t first, skip;
 
 	if (!regions.granule)
 		begin(scarce);
+	regions.scarce = scarce;
 	size_t granules = granules_of(bytes);
 	if (granules > MOST_GRANULES)
 		return NULL;
@@ -346,6 +359,7 @@ void *km_region_alloc(size_t bytes, size_t align, bool scarce, uint32_t *number)
 	char *p = address_of(region, first + skip);
 	if (km_unlikely(dirty))
 		__builtin_memset(p, 0, room * regions.granule);
+	lock_if_all(p, granules * regions.granule);
 	*number = region->number + 1u;
 	return p;
 }
@@ -406,8 +420,12 @@ bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_byt
 	km_debug(!region->run[i].free && have >= granules_of(old_bytes),
 		 "a block has the granules that its bytes need");
 
-	if (new_bytes >= old_bytes)
-		return want <= have || grow(region, i, have, want);
+	if (new_bytes >= old_bytes) {
+		if (want > have && !grow(region, i, have, want))
+			return false;
+		lock_if_all(p, want * regions.granule);
+		return true;
+	}
 	size_t had = granules_of(old_bytes) * regions.granule;
 	bool zero = clean((char *)p + new_bytes, had - new_bytes);
 	cut(region, i, have, want, zero);
@@ -415,6 +433,49 @@ bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_byt
 	if (!zero)
 		__builtin_memset((char *)p + new_bytes, 0, want * regions.granule - new_bytes);
 	return true;
+}
+
+/* Afterwards it is not locked, in blocks that are. */
+static void hide(char *p, size_t granules, bool hidden)
+{
+	size_t bytes = granules * regions.granule;
+
+	if (!bytes)
+		return;
+	if (hidden) {
+		(void)km_os_protect(p, bytes, false);
+		return;
+	}
+	km_os_lock(p, bytes, false);
+	if (km_os_unprotect(p, bytes))
+		(void)km_os_commit(p, bytes);
+}
+
+void km_region_hide_room(uint32_t number, void *p, size_t bytes, bool hidden)
+{
+	struct region *region = region_at(number - 1);
+	size_t i = (size_t)((char *)p - region->base) / regions.granule, used = granules_of(bytes);
+
+	hide(address_of(region, i + used), region->run[i].granules - used, hidden);
+}
+
+void km_region_hide_free(bool hidden, unsigned *left)
+{
+	for (unsigned number = 0; number < regions.count; number++) {
+		struct region *region = region_at(number);
+
+		if (!region->base)
+			continue;
+		for (size_t i = 0; i < region->ready && *left; i += region->run[i].granules)
+			if (region->run[i].free) {
+				hide(address_of(region, i), region->run[i].granules, hidden);
+				--*left;
+			}
+		/* It has no access: what is locked of it would be filled in when it gets that. */
+		if (!hidden && region->ready < region->granules)
+			km_os_lock(address_of(region, region->ready), (region->granules - region->ready) *
+				   regions.granule, false);
+	}
 }
 
 const size_t *km_region_spare(void)

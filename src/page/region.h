@@ -17,6 +17,10 @@ bool km_region_clean(void *p, size_t bytes);
 void km_region_free(uint32_t region, void *p, bool clean);
 /* Grow or shrink it where it is, content kept; what comes is zeroed. False: it can't, and is unchanged. */
 bool km_region_resize(uint32_t region, void *p, size_t old_bytes, size_t new_bytes);
+/* Around a call that fills in and locks all that is accessible: a block's room, and what is free (*left: of how many
+ * parts at most, each of which may be a mapping meanwhile). */
+void km_region_hide_room(uint32_t region, void *p, size_t bytes, bool hidden);
+void km_region_hide_free(bool hidden, unsigned *left);
 /* Address space of all regions that no block has. */
 const size_t *km_region_spare(void);
 

@@ -42,8 +42,8 @@ int km_os_unguard(void *p, size_t bytes);
  * but not by mlockall; else not 0: the system refuses, or a part is gone. Hints (of huge pages, the order of use,
  * merging) and protection keys stay. */
 int km_os_renew(void *p, size_t bytes);
-/* For what km_os_renew found locked. */
-void km_os_unlock(void *p, size_t bytes);
+/* For what km_os_renew found locked; and for what is to be as all that is mapped: hints, both. */
+void km_os_lock(void *p, size_t bytes, bool lock);
 /* Whether core dumps have it: 0 or -errno. */
 int km_os_dump(void *p, size_t bytes, bool dumped);
 /* Give the pages back; the range stays accessible and reads as zeros if 0 is returned. */
@@ -84,6 +84,8 @@ void km_os_set_data_limit(size_t bytes);
 /* There is one of them, or RLIMIT_MEMLOCK where all that is mapped is locked (mlockall with MCL_FUTURE): what we have
  * mapped and don't use the program may lack for mappings of its own. */
 bool km_os_is_limited(void);
+/* Is all that is mapped from now on locked (mlockall with MCL_FUTURE), and so filled in? */
+bool km_os_locks_all(void);
 /*
  * 1 + the highest CPU number that can ever come up, by what the system says; *masks: how many its masks of CPUs have
  * room for, never less. Both at most KM_MAX_CPUS, the most that a kernel can be built for.

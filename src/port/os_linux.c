@@ -264,11 +264,11 @@ int km_os_renew(void *p, size_t bytes)
 	return result ?: find_lock(p, bytes);
 }
 
-void km_os_unlock(void *p, size_t bytes)
+void km_os_lock(void *p, size_t bytes, bool lock)
 {
 	int ignored;
 
-	KEEP_ERRNO(ignored, (int)syscall(SYS_munlock, p, bytes));
+	KEEP_ERRNO(ignored, (int)syscall(lock ? SYS_mlock : SYS_munlock, p, bytes));
 	(void)ignored;
 }
 
@@ -425,12 +425,15 @@ void km_os_set_data_limit(size_t bytes)
 	km_store(&process.data_limit, km_max(bytes, (size_t)1));
 }
 
+bool km_os_locks_all(void)
+{
+	return km_load(&process.lock_limit) != 0;
+}
+
 bool km_os_is_limited(void)
 {
-	size_t locked = km_load(&process.lock_limit);
-
 	return km_os_address_limit() != SIZE_MAX || km_load(&process.data_limit) != SIZE_MAX ||
-	       (locked && locked != SIZE_MAX);
+	       (km_os_locks_all() && km_load(&process.lock_limit) != SIZE_MAX);
 }
 
 size_t km_os_memory(void)

@@ -217,7 +217,7 @@ static void memory(void)
 	REFUSED_NUMBER(SYS_msync, EPERM, CHECK(!km_os_renew(p, PAGE)));
 	REFUSED_NUMBER(SYS_msync, EACCES, CHECK(!km_os_renew(p, PAGE)));
 	REFUSED_NUMBER(SYS_msync, ENOSYS, CHECK(!km_os_renew(p, PAGE)));
-	REFUSED_NUMBER(SYS_munlock, EPERM, km_os_unlock(p, PAGE));
+	REFUSED_NUMBER(SYS_munlock, EPERM, km_os_lock(p, PAGE, false));
 	REFUSED("munmap", ENOMEM, CHECK_EQUAL(km_os_try_unmap(p, PAGE), -ENOMEM));
 	REFUSED("mremap", ENOMEM, CHECK(!km_os_remap(p, 4 * PAGE, 8 * PAGE, true)));
 	ALLOWED(q = km_os_remap(p, 4 * PAGE, 2 * PAGE, false));

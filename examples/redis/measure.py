@@ -9,6 +9,7 @@ child saves: used_memory, what the system has resident, and what was copied mean
 ratios are to jemalloc's build, in the same round; a row is the median of the rounds, with least and most.
 """
 import argparse
+import contextlib
 import csv
 import os
 import random
@@ -40,6 +41,8 @@ class Server:
             self.port = probe.getsockname()[1]
         command = [f"{self.source}/redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--save", "",
                    "--appendonly", "no", "--dir", folder, "--dbfilename", f"{build}.rdb", *options]
+        with contextlib.suppress(FileNotFoundError):    # it would load what an earlier one saved
+            os.remove(os.path.join(folder, f"{build}.rdb"))
         self.process = subprocess.Popen(pinned(0) + command, stdout=subprocess.DEVNULL)
         for _ in range(500):
             try:
@@ -179,6 +182,8 @@ def one_memory(server: Server, scale: int, seen: dict[tuple[str, str], list[floa
 
     commands, keys = data(scale)
     chance = random.Random(11)
+    if server.call("dbsize") != b"0":
+        sys.exit(f"measure: the server of build {server.build} is not fresh")
     note("started: resident", server.resident())
     server.calls(commands)
     note("filled: used_memory", server.info("used_memory"))

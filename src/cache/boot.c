@@ -74,6 +74,7 @@ void km_boot_fork_prepare(void)
 		km_grace->fork(true, false);
 	km_growth_fork(true, false);
 	km_ready_fork(true, false);
+	km_ahead_fork(true, false);
 	km_arena_fork(true, false);
 	km_big_fork(true, false);
 	km_percpu_fork(true, false);
@@ -91,6 +92,7 @@ static void fork_done(bool child)
 	km_percpu_fork(false, child);
 	km_big_fork(false, child);
 	km_arena_fork(false, child);
+	km_ahead_fork(false, child);
 	km_ready_fork(false, child);
 	km_growth_fork(false, child);
 	if (km_load_acquire(&km_grace))
@@ -129,7 +131,6 @@ void km_boot_fork_child(void)
 	if (fork_has_all) {
 		fork_done(true);
 		km_stderr_fork_child();
-		km_ahead_fork_child();
 		if (km_options.observed)
 			km_observing.fork_child();
 		/* Of a nested one: what another thread had, which forked as well. */

@@ -479,7 +479,7 @@ void km_caches_remove(struct kmem_cache **caches, size_t count, void (*rest)(str
 		leave_rounds(caches[i]);
 		km_list_del(&caches[i]->all);
 		drop_name(caches[i]);
-		km_ahead_fault_in(-(long)caches[i]->reserved_pages, 0, 0);
+		km_ahead_give_up(caches[i]->reserved_pages);
 		km_bump(&registry.count, -1);
 		if (caches[i]->sibling_of)
 			km_bump(&registry.siblings, -1);

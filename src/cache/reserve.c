@@ -34,8 +34,11 @@ static size_t records_for(const struct kmem_cache *cache, size_t n, size_t pages
 /* The cache's words on the CPUs that threads were on. */
 static void fault_in_words(const struct kmem_cache *cache)
 {
+	/* A group that comes to pay for its objects sets more of them just now. */
+	km_registry_lock();
 	const uint32_t words[] = { cache->shelf.slot, cache->charged.slot, cache->mixed.slot, cache->chain.slot,
 				   cache->percpu_offset, cache->word };
+	km_registry_unlock();
 
 	km_for_each_cpu(cpu)
 		for (unsigned i = 0; i < km_array_count(words); i++) {
@@ -59,17 +62,11 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 	/* In a handler that struck inside of the allocator the locks may be its own thread's. */
 	if (km_front_busy)
 		return -ENOMEM;
-	km_registry_lock();
 	struct km_busy_was was = km_busy_begin();
-	bool done = km_ahead_fault_in((long)pages - (long)cache->reserved_pages,
-				      pages ? records_for(cache, n, pages) : 0, cache->live_shift);
-	if (done) {
-		km_debug(km_ahead_level() >= pages, "what a cache has asked for is kept free");
-		cache->reserved_pages = pages;
-		if (pages)
-			fault_in_words(cache);
-	}
+	bool done = km_ahead_fault_in(&cache->reserved_pages, pages, pages ? records_for(cache, n, pages) : 0,
+				      cache->live_shift);
+	if (done && pages)
+		fault_in_words(cache);
 	km_busy_end(was);
-	km_registry_unlock();
 	return done ? 0 : -ENOMEM;
 }

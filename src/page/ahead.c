@@ -3,12 +3,15 @@
  * twice what they take between two top-ups; where one found nothing, the level doubles; without demand it falls by
  * half in each decay time. Invariants: a program that makes no such request, and reserves nothing, has nothing
  * committed ahead; a refusal of the system ends a top-up. A page that is committed and not touched costs no memory.
+ * While memory is made resident no lock is held but that of those who do the same.
  */
 #include "ahead.h"
 
 #include "../port/atomic.h"
 #include "../port/bits.h"
 #include "../port/die.h"
+#include "../port/list.h"
+#include "../port/lock.h"
 #include "../port/os.h"
 #include "arena.h"
 #include "meta.h"
@@ -119,7 +122,7 @@ void km_ahead_top_up(void)
 	km_store_release(&ahead.busy, 0u);
 }
 
-bool km_ahead_reserve(long pages)
+static bool commit(long pages)
 {
 	size_t steps = pages > 0 ? ((size_t)pages + STEP_PAGES - 1) / STEP_PAGES : 0;
 
@@ -130,12 +133,66 @@ bool km_ahead_reserve(long pages)
 	for (; steps; steps--)
 		if (!km_arena_commit(km_node_here()))
 			return false;
+	return true;
+}
+
+bool km_ahead_reserve(long pages)
+{
+	if (!commit(pages))
+		return false;
 	km_add(&ahead.reserved, (size_t)pages);
-	km_debug((long)km_load(&ahead.reserved) >= 0, "no more is given back than was reserved");
 	if (pages <= 0 || records_ahead())
 		return true;
 	km_sub(&ahead.reserved, (size_t)pages);
 	return false;
+}
+
+/* ------------------------------------------------------------------ made resident */
+
+/* Nothing that others wait for is held while memory comes in: a fork does not wait for it either, and in its child what
+ * this thread had in hand is given back. */
+static struct {
+	struct km_lock one;	/* one thread at a time */
+	struct km_lock lock;	/* of what follows; for no longer than pages are taken, given back, or counted */
+	struct km_list taken;	/* pages; a list once there were any */
+	long more;		/* counted as reserved, and no cache's yet */
+} touched = { .one = KM_LOCK_INIT(KM_RANK_RESIDENT), .lock = KM_LOCK_INIT(KM_RANK_TAKEN) };
+
+/* With the lock, or where nobody else is. */
+static void count(long more)
+{
+	km_add(&ahead.reserved, (size_t)more);
+	km_debug((long)km_load(&ahead.reserved) >= 0, "no more is given back than was reserved");
+	km_pages_reserve(more);
+	touched.more += more;
+}
+
+static struct km_page *take(size_t pages)
+{
+	km_lock(&touched.lock);
+	struct km_page *page = km_pages_alloc_exact(pages, 0, NUMA_NO_NODE, true, NULL);
+	if (page) {
+		page->pages = pages;
+		km_list_add_tail(&page->list, &touched.taken);
+	}
+	km_unlock(&touched.lock);
+	return page;
+}
+
+/* One at a time: who forks comes in between. */
+static void give_taken_back(void)
+{
+	for (bool any = true; any;) {
+		km_lock(&touched.lock);
+		any = !km_list_empty(&touched.taken);
+		if (any) {
+			struct km_page *page = km_list_first(&touched.taken, struct km_page, list);
+
+			km_list_del(&page->list);
+			km_pages_free_exact(page, page->pages);
+		}
+		km_unlock(&touched.lock);
+	}
 }
 
 /* Free pages are taken, touched and given back: they are the first that are taken then. */
@@ -143,52 +200,79 @@ bool km_ahead_reserve(long pages)
 static bool touch_free_pages(size_t pages, uint32_t live_shift)
 {
 	size_t piece = STEP_PAGES;
-	struct km_list taken;
 	bool done = true;
 
-	km_list_init(&taken);
 	while (pages && done) {
 		size_t count = km_min(pages, piece);
-		struct km_page *page = km_pages_alloc_exact(count, 0, NUMA_NO_NODE, true, NULL);
+		struct km_page *page = take(count);
 
 		done = page || piece > LEAST_PIECE;
 		if (!page) {
 			piece /= 2;
 			continue;
 		}
-		page->pages = count;
-		km_list_add_tail(&page->list, &taken);
 		done = !km_pages_fault_in(page, count, live_shift);
 		pages -= count;
 	}
-	km_list_for_each_safe(entry, &taken) {
-		struct km_page *page = km_container_of(entry, struct km_page, list);
-
-		km_list_del(entry);
-		km_pages_free_exact(page, page->pages);
-	}
+	give_taken_back();
 	return done;
 }
 
-bool km_ahead_fault_in(long more, size_t meta_bytes, uint32_t live_shift)
+/* Pages that were counted are the cache's, or nobody's. */
+static void settle(size_t *reserved, size_t pages, bool done)
 {
-	if (!km_ahead_reserve(more))
-		return false;
-	size_t pages = km_pages_reserve(more);
-	/* Of all caches: what is resident is whose it comes to be. */
-	bool resident = !meta_bytes || (km_meta_ahead(meta_bytes) && km_meta_fault_in(meta_bytes) &&
-					touch_free_pages(pages, live_shift));
-
-	/* Fewer pages than before: what was reserved for those holds. */
-	if (resident || more < 0)
-		return true;
-	/* Not by a call of km_ahead_reserve, which may be refused. */
-	km_pages_reserve(-more);
-	km_sub(&ahead.reserved, (size_t)more);
-	return false;
+	km_lock(&touched.lock);
+	if (done)
+		*reserved = pages;
+	else
+		count(-touched.more);
+	touched.more = 0;
+	km_unlock(&touched.lock);
 }
 
-void km_ahead_fork_child(void)
+bool km_ahead_fault_in(size_t *reserved, size_t pages, size_t meta_bytes, uint32_t live_shift)
 {
+	km_lock(&touched.one);
+	long more = (long)pages - (long)*reserved;
+	bool done = commit(more);
+	if (done) {
+		km_lock(&touched.lock);
+		if (!touched.taken.next)
+			km_list_init(&touched.taken);
+		count(more);
+		km_unlock(&touched.lock);
+		/* Of all caches: what is resident is whose it comes to be. */
+		done = (more <= 0 || records_ahead()) &&
+		       (!meta_bytes || (km_meta_ahead(meta_bytes) && km_meta_fault_in(meta_bytes) &&
+					touch_free_pages(km_pages_reserve(0), live_shift)));
+		/* Fewer pages than before: what was reserved for those holds. */
+		done |= more < 0;
+		settle(reserved, pages, done);
+	}
+	km_unlock(&touched.one);
+	return done;
+}
+
+void km_ahead_give_up(size_t pages)
+{
+	km_sub(&ahead.reserved, pages);
+	km_pages_reserve(-(long)pages);
+}
+
+/* ------------------------------------------------------------------ fork */
+
+/* A thread that was struck while it made memory resident goes on with it in its handler's child. */
+void km_ahead_fork(bool before, bool child)
+{
+	bool others = child && km_fork_has(&touched.lock) && !km_lock_is_own(&touched.one);
+
+	km_lock_around_fork(&touched.lock, before, child);
+	if (!child)
+		return;
+	km_lock_around_fork(&touched.one, false, true);
 	ahead.busy = 0;
+	if (!others || !touched.taken.next)
+		return;
+	give_taken_back();
+	count(-touched.more);
 }

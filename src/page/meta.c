@@ -264,35 +264,42 @@ bool km_meta_ahead(size_t bytes)
 	return ready;
 }
 
-/* Pages that went back are the first that are taken; they count as such until then. Returns how many are not enough;
- * SIZE_MAX: the system refuses. Lock held. */
-static size_t fault_in_gone(size_t pages)
+/* The next page from *page on that went back; NULL: there is none. */
+static char *next_gone(size_t *page)
 {
-	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT, all = (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT;
-
-	for (size_t page = 0, found = 0; pages && found < meta.gone_pages && page < all; page += unit) {
-		if (!is_gone(page))
-			continue;
-		if (km_os_fault_in(meta.base + (page << KM_PAGE_SHIFT), unit << KM_PAGE_SHIFT))
-			return SIZE_MAX;
-		found += unit;
-		pages -= km_min(pages, unit);
-	}
-	return pages;
-}
-
-bool km_meta_fault_in(size_t bytes)
-{
-	struct km_busy_was was = km_busy_begin();
+	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
+	char *found = NULL;
 
 	km_lock(&meta.lock);
-	char *first = (char *)km_align_down((uintptr_t)meta.at, km_os_page_bytes());
-	size_t most = (size_t)(meta.committed - first), pages = km_align_up(bytes, KM_PAGE_SIZE) >> KM_PAGE_SHIFT;
-	km_debug(first <= meta.committed, "what is not used yet is committed");
-	pages = fault_in_gone(pages);
-	bool done = pages != SIZE_MAX && (!most || !pages ||
-		    !km_os_fault_in(first, km_min(km_align_up(pages << KM_PAGE_SHIFT, km_os_page_bytes()), most)));
+	size_t all = meta.gone_pages ? (size_t)(meta.at - meta.base) >> KM_PAGE_SHIFT : 0;
+	for (; *page < all && !found; *page += unit)
+		if (is_gone(*page))
+			found = meta.base + (*page << KM_PAGE_SHIFT);
 	km_unlock(&meta.lock);
+	return found;
+}
+
+/*
+ * Pages that went back are the first that are taken; they count as such until then. The lock is held while they are
+ * looked for, and not while they come: what lies here stays mapped and readable, and to one that is in use, or went
+ * back, meanwhile nothing happens.
+ */
+bool km_meta_fault_in(size_t bytes)
+{
+	size_t unit = km_os_page_bytes(), page = 0;
+	struct km_busy_was was = km_busy_begin();
+	bool done = true;
+
+	bytes = km_align_up(bytes, unit);
+	for (char *gone; done && bytes && (gone = next_gone(&page)); bytes -= unit)
+		done = !km_os_fault_in(gone, unit);
+	km_lock(&meta.lock);
+	char *first = (char *)km_align_down((uintptr_t)meta.at, unit);
+	size_t most = (size_t)(meta.committed - first);
+	km_debug(first <= meta.committed, "what is not used yet is committed");
+	km_unlock(&meta.lock);
+	if (done && most && bytes)
+		done = !km_os_fault_in(first, km_min(bytes, most));
 	km_busy_end(was);
 	return done;
 }

@@ -84,7 +84,7 @@ static struct km_lock nesting = KM_LOCK_INIT(KM_RANK_RECLAIM);
 static km_tls enum { NORMAL, NESTED, NESTED_WITHOUT } fork_kind;
 static km_tls uint64_t fork_end_ms;
 
-static bool is_own(const struct km_lock *lock)
+bool km_lock_is_own(const struct km_lock *lock)
 {
 	for (unsigned i = km_own_locks.count; i--;)
 		if (km_own_locks.lock[i] == lock)
@@ -141,7 +141,7 @@ static void around_nested_fork(struct km_lock *lock, bool before)
 {
 	uint64_t now = km_os_now_ms(), left = now < fork_end_ms ? fork_end_ms - now : 0;
 
-	if (fork_kind == NESTED_WITHOUT || is_own(lock))
+	if (fork_kind == NESTED_WITHOUT || km_lock_is_own(lock))
 		return;
 	if (!before) {
 		if (!km_fork_has(lock))
@@ -157,12 +157,12 @@ void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
 {
 	if (child) {
 		lock->rank &= ~KM_LOCK_OF_FORK;
-		if (!is_own(lock))
+		if (!km_lock_is_own(lock))
 			lock->state = 0;
 	} else if (fork_kind != NORMAL) {
 		around_nested_fork(lock, before);
 	} else if (before) {
-		km_debug(!is_own(lock), "a fork waits for no lock of its own thread");
+		km_debug(!km_lock_is_own(lock), "a fork waits for no lock of its own thread");
 		km_lock_fork(lock);
 	} else {
 		km_unlock_fork(lock);

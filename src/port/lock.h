@@ -22,6 +22,8 @@ enum km_rank {
 	KM_RANK_WAITING,	/* what waits on a CPU for the next one */
 	KM_RANK_GROWTH,		/* a CPU's pages for blocks that grow */
 	KM_RANK_READY,		/* what may lie ready, in all */
+	KM_RANK_RESIDENT,	/* free memory that is made resident */
+	KM_RANK_TAKEN,		/* free pages that were taken for it */
 	KM_RANK_NODUMP,		/* pages that are left out of core dumps */
 	KM_RANK_OWN,		/* pages that are kept for a name */
 	KM_RANK_PURGE,		/* free pages that are on no list while the system takes them back */
@@ -263,6 +265,8 @@ void km_locks_fork_end(bool child);
 bool km_fork_is_nested(void);
 /* This fork may walk what the lock guards: asked after km_lock_around_fork has tried to take it. */
 bool km_fork_has(const struct km_lock *lock);
+/* This thread has it, or code that a handler struck under it. */
+bool km_lock_is_own(const struct km_lock *lock);
 
 /* The part of a fork handler for one lock: in the child, where nobody waits, it only says that it is free. */
 void km_lock_around_fork(struct km_lock *lock, bool before, bool child);

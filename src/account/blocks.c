@@ -19,6 +19,13 @@ bool km_charge_pays_here(uint64_t owner)
 	return owner && owner == (uintptr_t)km_objcg_now();
 }
 
+bool km_charge_may_more(size_t bytes)
+{
+	const struct obj_cgroup *objcg = km_objcg_now();
+
+	return !objcg || objcg == &km_objcg_root || km_objcg_spare(objcg) >= bytes;
+}
+
 bool km_charge_has_room(size_t bytes)
 {
 	const struct obj_cgroup *objcg = km_objcg_now();

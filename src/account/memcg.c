@@ -134,7 +134,7 @@ const struct km_accounting km_accounting = {
 	.begin = km_charge_begin, .drain = &km_charge_drain_all,
 	.forget = km_private_forget,
 	.pay = km_charge_bytes, .pay_more = km_charge_more, .pay_back = km_charge_back,
-	.pays_here = km_charge_pays_here, .has_room = km_charge_has_room,
+	.pays_here = km_charge_pays_here, .may_more = km_charge_may_more, .has_room = km_charge_has_room,
 	.own_block = km_charge_block, .note_block = km_charge_large,
 	.start = km_memcg_start_process, .fork = memcg_fork, .forked = memcg_forked,
 	.name_of = name_of, .groups = km_memcg_figures, .write = km_memcg_write,

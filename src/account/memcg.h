@@ -78,6 +78,7 @@ bool km_charge_bytes(size_t bytes, gfp_t gfp, uint64_t *owner);
 bool km_charge_more(uint64_t owner, size_t bytes, gfp_t gfp);
 void km_charge_back(uint64_t owner, size_t bytes);
 bool km_charge_pays_here(uint64_t owner);
+bool km_charge_may_more(size_t bytes);
 bool km_charge_has_room(size_t bytes);
 bool km_charge_block(struct kmem_cache *class, void *block, uint64_t owner, bool may_wait);
 void km_charge_large(uint64_t owner, struct km_page *page, bool begins);

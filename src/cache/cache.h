@@ -300,6 +300,8 @@ size_t *km_large_asked(const void *p);
  * __GFP_ZERO what comes reads as zeros. *refused, false before: whoever pays for it was refused the growth, and would
  * pay for another block as well, so there is none: ENOMEM. */
 void *km_large_resize(void *p, size_t bytes, gfp_t gfp, bool *refused);
+/* There is room for such a block at whoever would pay for it, as it looks, without a reclaim. */
+bool km_large_may_have(size_t bytes, gfp_t gfp);
 /* A block for so many bytes that grows, of pages that nobody pays for, which may have been written; NULL: none. */
 void *km_large_grown(size_t bytes);
 /* Usable bytes of the block of pages that starts at p; 0: there is none, but perhaps a mapping. Takes no lock. */

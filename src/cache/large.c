@@ -699,6 +699,11 @@ static void *take_grown(size_t bytes)
 	return page ? km_page_address(page) : NULL;
 }
 
+bool km_large_may_have(size_t bytes, gfp_t gfp)
+{
+	return !is_to_be_paid(gfp) || km_accounting.may_more(km_align_up(bytes, KM_PAGE_SIZE));
+}
+
 /* One that realloc moves because it grows: where it can go on growing. */
 void *km_large_grown(size_t bytes)
 {

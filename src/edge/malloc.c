@@ -95,13 +95,16 @@ static km_cold void *no_memory(void)
 	return NULL;
 }
 
+static gfp_t gfp_here(void)
+{
+	return KM_MALLOC_GFP | (km_malloc_payer() ? __GFP_ACCOUNT : 0);
+}
+
 static void *large_alloc(size_t size, size_t align, gfp_t zero)
 {
 	if (size > PTRDIFF_MAX || align > PTRDIFF_MAX)
 		return no_memory();
-	const gfp_t gfp = KM_MALLOC_GFP | zero | (km_malloc_payer() ? __GFP_ACCOUNT : 0);
-
-	return km_large_alloc(size ?: 1, km_max(align, KM_PAGE_SIZE), gfp) ?: no_memory();
+	return km_large_alloc(size ?: 1, km_max(align, KM_PAGE_SIZE), gfp_here() | zero) ?: no_memory();
 }
 
 /* An engine that serves by size: no classes, but a header with the size; from a page on, whole pages. */
@@ -278,14 +281,14 @@ static void *get_grown(size_t size, size_t old)
 	return km_large_grown(size);
 }
 
-/* Where that is not to be had an eighth comes on top, where no class has it, it is no mapping, and nobody looks at what
- * is behind it. */
+/* Where that is not to be had an eighth comes on top, where no class has it, it is no mapping, nobody looks at what is
+ * behind it, and whoever pays has room for it: a last resort is asked for no more than is wanted, and once. */
 static size_t with_room_to_grow(size_t size, size_t old)
 {
 	size_t more = size + size / 8;
 	bool exact = (km_kmalloc_sized || old > KM_MALLOC_MAX_SMALL) && !km_watched_sizes;
 
-	return exact && size > old && more <= KMALLOC_MAX_SIZE ? more : size;
+	return exact && size > old && more <= KMALLOC_MAX_SIZE && km_large_may_have(more, gfp_here()) ? more : size;
 }
 
 /*
@@ -294,7 +297,7 @@ static size_t with_room_to_grow(size_t size, size_t old)
  */
 static void *resize_here(void *p, size_t size, size_t old, bool *refused)
 {
-	const gfp_t gfp = KM_MALLOC_GFP | (km_malloc_payer() ? __GFP_ACCOUNT : 0);
+	const gfp_t gfp = gfp_here();
 	bool unpaid = km_unlikely(size > old && gfp & __GFP_ACCOUNT) && km_malloc_is_unpaid(p);
 
 	*refused = unpaid && !km_large_charge(p, gfp);
@@ -339,7 +342,7 @@ static void *resize(void *p, size_t size)
 	void *moved = get_grown(size, old);
 	if (!moved)
 		moved = malloc(bytes = with_room_to_grow(size, old));
-	/* Near a limit there may be room for what is asked for, and not for more. */
+	/* There may be memory for what is asked for, and not for more; or another thread had the room. */
 	if (km_unlikely(!moved && bytes > size))
 		moved = km_malloc_miss(size);
 	if (km_unlikely(!moved))

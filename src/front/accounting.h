@@ -61,6 +61,8 @@ struct km_accounting {
 	void (*pay_back)(uint64_t owner, size_t bytes);
 	/* Is that owner who would pay here? */
 	bool (*pays_here)(uint64_t owner);
+	/* May whoever pays here have so many bytes more, as it looks? Nobody is asked for them. */
+	bool (*may_more)(size_t bytes);
 	/* Does somebody pay here who may have a block that lies ready, and for so many bytes more? */
 	bool (*has_room)(size_t bytes);
 	/* The owner pays for this block of that class from now on. False: that can't be said now. */

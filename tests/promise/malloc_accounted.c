@@ -294,6 +294,58 @@ static void asked_once(void)
 	mem_cgroup_put(group);
 }
 
+static bool counts(struct mem_cgroup *group, uint64_t bytes, void *times)
+{
+	(void)group;
+	(void)bytes;
+	++*(volatile unsigned *)times;
+	return false;
+}
+
+/* Its payer is asked for what is to come on top; another group that is active, for the whole, and for no more. */
+static void another_asked_once(size_t size, unsigned flags)
+{
+	struct mem_cgroup *payer = group_of(NULL, "pays", flags), *active = group_of(NULL, "active", flags);
+	volatile unsigned by_payer = 0, by_active = 0;
+
+	mem_cgroup_set_oom_callback(payer, counts, (void *)(uintptr_t)&by_payer);
+	mem_cgroup_set_oom_callback(active, counts, (void *)(uintptr_t)&by_active);
+	set_active_memcg(payer);
+	char *block = malloc(size), *between = malloc(4096);
+	NEED(block && between);
+	block[size - 1] = 7;
+	set_active_memcg(active);
+	NEED(mem_cgroup_set_max(payer, drained(payer)) == 0 && mem_cgroup_set_max(active, size) == 0);
+	errno = 0;
+	NEED(!realloc(block, size * 5 / 3) && errno == ENOMEM, "(%zu)", size);
+	NEED(by_payer == 1 && by_active == 1, "(%zu: %u, %u)", size, by_payer, by_active);
+	/* There is room for it, and none for an eighth more. */
+	NEED(mem_cgroup_set_max(active, size * 5 / 3 + 8192) == 0);
+	block = realloc(block, size * 5 / 3);
+	NEED(block && block[size - 1] == 7 && by_active == 1, "(%zu: %u)", size, by_active);
+	is_paid_by(block, active, size);
+	/* Nor does the payer itself hear of it twice, where the block would have to move. */
+	NEED(mem_cgroup_set_max(active, drained(active) + size) == 0);
+	by_active = 0;
+	NEED(!realloc(block, size * 3) && by_active == 1, "(%zu: %u)", size, by_active);
+	set_active_memcg(NULL);
+	free(block);
+	free(between);
+	NEED(drained(payer) == 0 && drained(active) == 0);
+	mem_cgroup_put(payer);
+	mem_cgroup_put(active);
+}
+
+static void others_asked_once(void)
+{
+	static const size_t large[] = { 40000, 300000, 1126400, 2 << 20, 8 << 20 };
+
+	for (size_t i = 0; i < sizeof(large) / sizeof(large[0]); i++) {
+		another_asked_once(large[i], 0);
+		another_asked_once(large[i], MEM_CGROUP_PRIVATE);
+	}
+}
+
 /* An object of a cache is no block of pages, however large it is: it moves. */
 static void large_objects_move(struct mem_cgroup *group)
 {
@@ -475,6 +527,7 @@ static void each(void)
 	refused_where_they_are(a);
 	large_objects_move(a);
 	asked_once();
+	others_asked_once();
 	elsewhere(a);
 	survived();
 	destroyed_at_once();

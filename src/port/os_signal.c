@@ -1,8 +1,8 @@
 /*
  * os_signal.c: the handler of SIGSEGV. Invariant: a fault that is not ours ends as it would have ended without us: by
- * the handler that the program had before, called with the signals blocked that it asked for; or by the default action,
- * at the very instruction, so that a core dump shows it. A program that installs a handler of its own later replaces
- * ours, and is not told.
+ * the handler that the program had before, called on the stack and with the signals blocked that it asked for; or by
+ * the default action, at the very instruction, so that a core dump shows it. A program that installs a handler of its
+ * own later replaces ours, and is not told.
  */
 #define _GNU_SOURCE
 #include "os_signal.h"
@@ -114,6 +114,9 @@ bool km_os_catch_faults(km_fault_fn *handler, bool over)
 	bool has_own = faults.before.sa_handler != SIG_DFL;
 	if (has_own && !over)
 		return false;
+	/* On the stack that the program's is written for: an alternate one may be too small for it. */
+	if (has_own && faults.before.sa_handler != SIG_IGN && !(faults.before.sa_flags & SA_ONSTACK))
+		ours.sa_flags = SA_SIGINFO;
 	faults.handler = handler;
 	ours.sa_sigaction = on_fault;
 	sigemptyset(&ours.sa_mask);

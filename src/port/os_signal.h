@@ -18,8 +18,8 @@ typedef enum km_fault_end km_fault_fn(const struct km_fault *fault);
 
 /*
  * From now on SIGSEGV comes to the handler, on the thread's alternate stack if it has one. over: also where the program
- * has a handler, which is called after ours. False: it has one, or the system refuses. The handler may only do what is
- * safe in a signal handler. Once.
+ * has a handler, which is called after ours, and both where it asked for, on the alternate stack or not. False: it has
+ * one, or the system refuses. The handler may only do what is safe in a signal handler. Once.
  */
 bool km_os_catch_faults(km_fault_fn *handler, bool over);
 

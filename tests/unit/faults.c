@@ -1,7 +1,7 @@
 /*
- * faults: a fault that is not ours ends as it would have ended without us: by the program's handler, with the signals
- * blocked that it asked for, once where it asked for that; ignored, or by default, where the program said so. Ours come
- * to our handler first, which may let the instruction be tried again. Each in a process.
+ * faults: a fault that is not ours ends as it would have ended without us: by the program's handler, on the stack and
+ * with the signals blocked that it asked for, once where it asked for that; ignored, or by default, where the program
+ * said so. Ours come to our handler first, which may let the instruction be tried again. Each in a process.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -49,7 +49,7 @@ static void stay(int number)
 	theirs += number == SIGSEGV;
 }
 
-static void install(void (*handler)(int number), int flags, int also_blocked)
+static void install_for(km_fault_fn *first, void (*handler)(int number), int flags, int also_blocked)
 {
 	struct sigaction action = { .sa_handler = handler, .sa_flags = flags };
 
@@ -60,7 +60,12 @@ static void install(void (*handler)(int number), int flags, int also_blocked)
 	sigemptyset(&action.sa_mask);
 	if (also_blocked)
 		sigaddset(&action.sa_mask, also_blocked);
-	NEED(!sigaction(SIGSEGV, &action, NULL) && km_os_catch_faults(handle, true));
+	NEED(!sigaction(SIGSEGV, &action, NULL) && km_os_catch_faults(first, true));
+}
+
+static void install(void (*handler)(int number), int flags, int also_blocked)
+{
+	install_for(handle, handler, flags, also_blocked);
 }
 
 static void touch(bool write)
@@ -141,6 +146,46 @@ static void sent_by_default(void)
 	NEED(!"it ends");
 }
 
+static char alternate[65536];
+static volatile bool on_alternate;
+
+static void where(int number)
+{
+	char *here = __builtin_frame_address(0);
+
+	on_alternate = here >= alternate && here < alternate + sizeof(alternate);
+	leave(number);
+}
+
+static enum km_fault_end handle_there(const struct km_fault *fault)
+{
+	char *here = __builtin_frame_address(0);
+
+	ours += here >= alternate && here < alternate + sizeof(alternate);
+	return handle(fault);
+}
+
+/* A thread may have an alternate stack for other signals, and too small for this one. */
+static void on_stack(int flags, bool is_alternate)
+{
+	const stack_t stack = { .ss_sp = alternate, .ss_size = sizeof(alternate) };
+
+	NEED(!sigaltstack(&stack, NULL));
+	install_for(handle_there, where, flags, 0);
+	touch(true);
+	CHECK(theirs == 1 && on_alternate == is_alternate && ours == 1u + is_alternate);
+}
+
+static void on_its_stack(void)
+{
+	on_stack(0, false);
+}
+
+static void on_the_alternate_stack(void)
+{
+	on_stack(SA_ONSTACK, true);
+}
+
 /* A program that has a handler keeps it, unless ours comes over it; one that has shut itself is not asked. */
 static void not_over(void)
 {
@@ -162,6 +207,7 @@ int main(void)
 {
 	static const struct test_case cases[] = {
 		{ "plain handler", plain_handler }, { "with information", with_information }, { "resumed", resumed },
+		{ "on its stack", on_its_stack }, { "on the alternate stack", on_the_alternate_stack },
 		{ "sent and ignored", sent_and_ignored }, { "not over", not_over }, { "not when shut", not_when_shut },
 	}, endings[] = {
 		{ "once", once }, { "ignored", ignored }, { "by default", by_default },

@@ -86,6 +86,17 @@ static void pools(void)
 	mempool_free(element, pool);
 }
 
+static void does_all(void)
+{
+	one_by_one();
+	sizes();
+	caches();
+	tells();
+	pays();
+	pools();
+	through = true;
+}
+
 /* With the request under way already; it takes effect as the type is set back, at once. */
 static void *works_deferred(void *unused)
 {
@@ -94,13 +105,7 @@ static void *works_deferred(void *unused)
 	NEED(pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL) == 0);
 	NEED(pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, &type) == 0);
 	NEED(pthread_cancel(pthread_self()) == 0);
-	one_by_one();
-	sizes();
-	caches();
-	tells();
-	pays();
-	pools();
-	through = true;
+	does_all();
 	pthread_setcanceltype(type, NULL);
 	through = false;
 	return unused;
@@ -110,13 +115,7 @@ static void *works(void *to_be_cancelled)
 {
 	if (to_be_cancelled)
 		NEED(pthread_cancel(pthread_self()) == 0);
-	one_by_one();
-	sizes();
-	caches();
-	tells();
-	pays();
-	pools();
-	through = true;
+	does_all();
 	if (to_be_cancelled)
 		pthread_testcancel();
 	return NULL;

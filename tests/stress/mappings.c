@@ -15,12 +15,11 @@
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 
-#include "kit/check.h"
+#include "kit/mappings.h"
 
 #define THREADS	4u
 #define SLOTS	400u
 #define STEPS	10000u
-#define MOST	100u
 
 static unsigned long seed;
 
@@ -28,24 +27,6 @@ static unsigned pick(unsigned long *state, unsigned below)
 {
 	*state = *state * 6364136223846793005ul + 1442695040888963407ul;
 	return (unsigned)(*state >> 33) % below;
-}
-
-/* Ours are of no file and have no name but one that we gave them: fewer were there before the first allocation. */
-static unsigned mappings(void)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	char line[512], name[256];
-	unsigned count = 0;
-
-	NEED(maps);
-	while (fgets(line, sizeof(line), maps)) {
-		unsigned long inode = 1;
-		int words = sscanf(line, "%*s %*s %*s %*s %lu %255s", &inode, name);
-
-		count += !inode && (words == 1 || strstr(name, "libkmem"));
-	}
-	fclose(maps);
-	return count;
 }
 
 static bool with_big;
@@ -129,7 +110,7 @@ static void *watch(void *unused)
 
 		/* Those that come between the two looks are few. */
 		kmem_get_stats(&stats);
-		unsigned now = mappings();
+		unsigned now = mappings_of_ours();
 		most_big = stats.mapped_blocks > most_big ? (unsigned)stats.mapped_blocks : most_big;
 		most = now > most ? now : most;
 		usleep(1000);
@@ -159,14 +140,14 @@ static void load(unsigned before)
 int main(void)
 {
 	const char *text = getenv("SEED");
-	unsigned before = mappings();
+	unsigned before = mappings_of_ours();
 
 	seed = text ? strtoul(text, NULL, 10) : (unsigned long)time(NULL);
 	printf("seed %lu\n", seed);
 	load(before);
-	CHECK(most <= MOST && !most_big);
+	CHECK(most <= MAPPINGS_MOST && !most_big);
 	with_big = true;
 	load(before);
-	CHECK(most <= MOST);
+	CHECK(most <= MAPPINGS_MOST);
 	return failures != 0;
 }

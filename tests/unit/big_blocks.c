@@ -17,7 +17,7 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
-#include "kit/check.h"
+#include "kit/mappings.h"
 #include "kit/random.h"
 #include "page/big.h"
 #include "port/os.h"
@@ -29,18 +29,6 @@
 #define FEW	100u		/* mappings, whatever the load */
 
 static void *blocks[MANY];
-
-static size_t mappings(void)
-{
-	FILE *file = fopen("/proc/self/maps", "r");
-	size_t lines = 0;
-
-	NEED(file);
-	for (int c; (c = getc(file)) != EOF;)
-		lines += c == '\n';
-	fclose(file);
-	return lines;
-}
 
 static size_t statm(int field)
 {
@@ -73,7 +61,7 @@ static bool plenty(void)
 /* Every second one goes; then those between them, one after the other. */
 static void many(void)
 {
-	size_t before = mappings(), space = statm(0);
+	size_t before = mappings_of_all(), space = statm(0);
 	unsigned count = 0;
 
 	while (count < MANY && (blocks[count] = kvmalloc(LEAST, GFP_KERNEL | __GFP_NOWARN)))
@@ -82,10 +70,10 @@ static void many(void)
 		printf("only %u blocks\n", count);
 		NEED(!plenty());
 	} else {
-		NEED(mappings() < before + FEW);
+		NEED(mappings_of_all() < before + FEW);
 		for (unsigned i = 0; i < count; i += 2)
 			kfree(blocks[i]);
-		NEED(mappings() < before + FEW);
+		NEED(mappings_of_all() < before + FEW);
 		NEED(stats().mapped_blocks == count / 2);
 		NEED(stats().mapped_spare_bytes);
 		/* What was freed is used again. */
@@ -93,13 +81,13 @@ static void many(void)
 		for (unsigned i = 0; i < count; i += 2)
 			NEED((blocks[i] = kvmalloc(LEAST, GFP_KERNEL)));
 		NEED(statm(0) < now + 8192 * MIB);
-		NEED(mappings() < before + FEW);
+		NEED(mappings_of_all() < before + FEW);
 	}
 	while (count)
 		kfree(blocks[--count]);
 	NEED(!stats().mapped_blocks && !stats().mapped_bytes && !stats().mapped_spare_bytes);
 	/* The tables of blocks and regions are ours, and stay. */
-	NEED(mappings() < before + 20 && statm(0) < space + 256 * MIB);
+	NEED(mappings_of_all() < before + 20 && statm(0) < space + 256 * MIB);
 }
 
 /* ------------------------------------------------------------------ what is in them */
@@ -167,7 +155,7 @@ static void resize(unsigned i)
 
 static void contents(void)
 {
-	size_t before = mappings();
+	size_t before = mappings_of_all();
 
 	for (unsigned i = 0; i < SOME; i++)
 		get(i, PAGE);
@@ -190,7 +178,7 @@ static void contents(void)
 			get(i, (size_t)PAGE << random_below(13));
 		}
 	}
-	NEED(mappings() < before + FEW);
+	NEED(mappings_of_all() < before + FEW);
 	for (unsigned i = 0; i < SOME; i++)
 		let_go(i);
 	kmem_shrink_all();

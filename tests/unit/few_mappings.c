@@ -12,32 +12,20 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
-#include "kit/check.h"
+#include "kit/mappings.h"
 #include "kit/random.h"
 #include "page/guarded.h"
 #include "port/os.h"
 
-#define MOST	100u
 #define PAGE	((size_t)4096)
 #define MIB	((size_t)1 << 20)
 
 static unsigned most;
 
-/* Ours are of no file, and have no name but one that we gave them; some of libc's are counted, too. */
 static unsigned mappings(void)
 {
-	FILE *maps = fopen("/proc/self/maps", "re");
-	char line[512], name[256];
-	unsigned count = 0;
+	unsigned count = mappings_of_ours();
 
-	NEED(maps);
-	while (fgets(line, sizeof(line), maps)) {
-		unsigned long inode = 1;
-		int words = sscanf(line, "%*s %*s %*s %*s %lu %255s", &inode, name);
-
-		count += !inode && (words == 1 || strstr(name, "libkmem"));
-	}
-	fclose(maps);
 	most = count > most ? count : most;
 	return count;
 }
@@ -226,7 +214,7 @@ static int one(const struct load *load)
 	load->run();
 	mappings();
 	printf("%s%s: %u mappings\n", load->name, other ? ", by protection" : "", most);
-	CHECK(free || most <= MOST);
+	CHECK(free || most <= MAPPINGS_MOST);
 	CHECK(kmem_check_all() == 0);
 	fflush(stdout);
 	return failures != 0;

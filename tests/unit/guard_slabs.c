@@ -7,22 +7,10 @@
 #include <unistd.h>
 
 #include "kit/api.h"
+#include "kit/mappings.h"
 
 #define OBJECTS 20000u
 static void *many[OBJECTS];
-
-static unsigned mappings(void)
-{
-	FILE *file = fopen("/proc/self/maps", "r");
-	unsigned lines = 0;
-	int c;
-
-	NEED(file);
-	while ((c = getc(file)) != EOF)
-		lines += c == '\n';
-	fclose(file);
-	return lines;
-}
 
 /* The system says, and nobody faults. */
 static bool is_readable(int to, const char *p)
@@ -34,7 +22,7 @@ static void guarded(size_t size)
 {
 	struct kmem_cache *cache = make("guarded", size);
 	struct kmem_cache_stats stats;
-	unsigned before = mappings();
+	unsigned before = mappings_of_all();
 	int ends[2];
 
 	NEED(pipe(ends) == 0);
@@ -43,7 +31,7 @@ static void guarded(size_t size)
 		memset(many[i], 7, size);
 	}
 	kmem_cache_get_stats(cache, &stats);
-	unsigned after = mappings();
+	unsigned after = mappings_of_all();
 	/* No slab is longer than 2^3 pages by default. */
 	const size_t far = 16 * ((size_t)4096 << 3);
 	CHECK(after <= before + 2 * (stats.total_slabs / 15 + 2) + 40, "%u mappings, then %u, for %lu slabs", before,

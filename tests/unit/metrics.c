@@ -16,36 +16,19 @@
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 
-#include "kit/check.h"
+#include "kit/printed.h"
 #include "port/os.h"
 #include "watch/metrics.h"
 
 #define TEXT_BYTES ((size_t)8 << 20)
 static char *text;
 
-static int open_file(void)
-{
-	FILE *file = tmpfile();
-
-	NEED(file);
-	return fileno(file);
-}
-
-static void read_back(int fd)
-{
-	ssize_t length = pread(fd, text, TEXT_BYTES - 1, 0);
-
-	NEED(length > 0);
-	text[length] = '\0';
-	close(fd);
-}
-
 static void take(void)
 {
 	int fd = open_file();
 
 	NEED(kmem_metrics(fd) == 0);
-	read_back(fd);
+	read_back(fd, text, TEXT_BYTES);
 	NEED(!strcmp(text + strlen(text) - 6, "# EOF\n"));
 }
 
@@ -137,7 +120,7 @@ static void write_made(bool classic)
 	made.classic = classic;
 	km_metrics_print(&writer, &made);
 	NEED(km_print_end(&writer) == 0);
-	read_back(writer.fd);
+	read_back(writer.fd, text, TEXT_BYTES);
 }
 
 static void make_rows(void)
@@ -291,7 +274,7 @@ static void handlers(void)
 	handler_fd = open_file();
 	NEED(raise(SIGUSR1) == 0);
 	CHECK_EQUAL(handler_result, 0);
-	read_back(handler_fd);
+	read_back(handler_fd, text, TEXT_BYTES);
 	CHECK(strstr(text, "\n# EOF\n"));
 	/* The registry is this thread's. */
 	handler_fd = open_file();

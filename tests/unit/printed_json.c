@@ -9,29 +9,11 @@
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 
-#include "kit/check.h"
+#include "kit/printed.h"
 #include "watch/print.h"
 
 #define TEXT_BYTES ((size_t)1 << 20)
 static char *text;
-
-static int open_file(void)
-{
-	FILE *file = tmpfile();
-
-	NEED(file);
-	return fileno(file);
-}
-
-/* What was written there. */
-static void read_back(int fd)
-{
-	ssize_t length = pread(fd, text, TEXT_BYTES - 1, 0);
-
-	NEED(length > 0 && length < (ssize_t)TEXT_BYTES - 1);
-	text[length] = '\0';
-	NEED(strlen(text) == (size_t)length);
-}
 
 /* ------------------------------------------------------------------ a reader of JSON, as strict as its page */
 
@@ -181,11 +163,10 @@ static void strings(void)
 
 		km_print_string(&writer, names[i].name);
 		NEED(!km_print_end(&writer));
-		read_back(writer.fd);
+		read_back(writer.fd, text, TEXT_BYTES);
 		const char *at = text;
 		string(&at, read);
 		CHECK(!*at && !strcmp(read, names[i].read ?: names[i].name), "%zu: %s", i, text);
-		close(writer.fd);
 	}
 }
 
@@ -204,13 +185,12 @@ static void process(void)
 	}
 	void *p = kmem_cache_alloc_in(cache[1], group[1], GFP_KERNEL);
 	NEED(p && !kmem_print_json(fd));
-	read_back(fd);
+	read_back(fd, text, TEXT_BYTES);
 	/* Names have no characters that part lines. */
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		CHECK(names_in_text(i == CONTROL ? "a__.b" : names[i].read ?: names[i].name) == 2, "%zu: %u", i,
 		      names_seen);
 	CHECK(strstr(text, "\"max\": 1048576") && strstr(text, "\"max\": null") && strstr(text, ", \"group\": "));
-	close(fd);
 	CHECK(kmem_print_json(-1) == -EBADF && kmem_print_slabinfo(-1) == -EBADF);
 	kmem_cache_free(cache[1], p);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -242,10 +222,9 @@ static void what_is_not_known(void)
 	km_print_json_group(&writer, &group, false);
 	km_print(&writer, "]");
 	NEED(!km_print_end(&writer));
-	read_back(writer.fd);
+	read_back(writer.fd, text, TEXT_BYTES);
 	CHECK(names_in_text("unknown") == 2 && !strstr(text, "active_objects") && !strstr(text, "limit") &&
 	      !strstr(text, "\"max\"") && !strstr(text, "number") && strstr(text, "\"events\": {}"), "%s", text);
-	close(writer.fd);
 }
 
 /* The first error stays, though what follows could be written. */

@@ -1,0 +1,45 @@
+/*
+ * mappings.h: how many mappings the process has, and how many of them are ours. At most MAPPINGS_MOST may be, whatever
+ * the load: decision 129.
+ */
+#ifndef TESTS_KIT_MAPPINGS_H
+#define TESTS_KIT_MAPPINGS_H
+
+#include <stdio.h>
+#include <string.h>
+
+#include "check.h"
+
+#define MAPPINGS_MOST	100u
+
+/* Ours are of no file, and have no name but one that we gave them; some of libc's are counted, too. */
+static inline unsigned mappings_of_ours(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512], name[256];
+	unsigned count = 0;
+
+	NEED(maps);
+	while (fgets(line, sizeof(line), maps)) {
+		unsigned long inode = 1;
+		int words = sscanf(line, "%*s %*s %*s %*s %lu %255s", &inode, name);
+
+		count += !inode && (words == 1 || strstr(name, "libkmem"));
+	}
+	fclose(maps);
+	return count;
+}
+
+static inline unsigned mappings_of_all(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned lines = 0;
+
+	NEED(maps);
+	for (int c; (c = getc(maps)) != EOF;)
+		lines += c == '\n';
+	fclose(maps);
+	return lines;
+}
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * printed.h: what the library writes to a descriptor, read back.
+ */
+#ifndef TESTS_KIT_PRINTED_H
+#define TESTS_KIT_PRINTED_H
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+
+static inline int open_file(void)
+{
+	FILE *file = tmpfile();
+
+	NEED(file);
+	return fileno(file);
+}
+
+/* All that was written there, and has fewer bytes than the text has room for; the descriptor is closed. */
+static inline void read_back(int fd, char *text, size_t bytes)
+{
+	ssize_t length = pread(fd, text, bytes - 1, 0);
+
+	NEED(length > 0 && (size_t)length < bytes - 1);
+	text[length] = '\0';
+	NEED(strlen(text) == (size_t)length);
+	close(fd);
+}
+
+#endif

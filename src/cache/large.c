@@ -485,10 +485,25 @@ static void give_pages(struct km_page *page, size_t pages, unsigned node)
 	km_pages_free_exact(page, pages);
 }
 
-/* A block that is freed and kept is out of its payer's hands: a private group, too, has it no more. */
+/* It is freed: a profile and a tracer are told, once. */
+static km_noinline void tell_looking(const void *p, bool is_block)
+{
+	uint32_t looking = km_load(&km_front_probing);
+
+	if (looking & KM_PROBING_PROFILE)
+		km_profiling.goes(p);
+	if (looking & KM_PROBING_TRACER && is_block)
+		km_probe_kfree((uintptr_t)__builtin_return_address(0), p);
+}
+
+/* A block that is freed and kept is out of its payer's hands, and of the program's: a private group, too, has it no
+ * more. */
 void km_large_disown(void *p)
 {
 	struct km_page *page = page_of_block(p);
+
+	if (km_unlikely(km_load(&km_front_probing)))
+		tell_looking(p, true);
 	uint64_t owner = owner_of(page, p);
 	size_t bytes = owner ? km_large_bytes(p) : 0;
 
@@ -528,17 +543,15 @@ void km_large_give(void *p)
 	free_pages(page_of_block(p), 0);
 }
 
-static bool give_back(const void *p)
+static bool give_back(const void *p, bool told)
 {
 	struct km_page *page = page_of_block(p);
 
 	uint64_t owner = owner_of(page, p);
 	if (km_unlikely(km_sanitizer.any))
 		block_goes(page, p);
-	if (km_unlikely(km_load(&km_front_probing) & KM_PROBING_PROFILE))
-		km_profiling.goes(p);
-	if (km_unlikely(km_load(&km_front_probing) & KM_PROBING_TRACER) && (page || km_big_bytes(p)))
-		km_probe_kfree((uintptr_t)__builtin_return_address(0), p);
+	if (km_unlikely(km_load(&km_front_probing)) && !told)
+		tell_looking(p, page || km_big_bytes(p));
 	if (page) {
 		free_pages(page, owner);
 	} else {
@@ -555,14 +568,14 @@ static bool give_back(const void *p)
 
 void km_large_let_go(void *p)
 {
-	give_back(p);
+	give_back(p, true);
 }
 
 bool km_large_free(const void *p)
 {
 	size_t bytes = km_likely(!km_block_hooks) ? 0 : km_large_bytes(p);
 
-	return (bytes && !km_block_hooks->goes((void *)p, bytes)) || give_back(p);
+	return (bytes && !km_block_hooks->goes((void *)p, bytes)) || give_back(p, false);
 }
 
 /* The block keeps its first `pages` pages. Small tails stay: what shrank a little often grows again. */

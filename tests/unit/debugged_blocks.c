@@ -2,7 +2,7 @@
  * debugged_blocks: blocks of whole pages that are debugged (KMEM_DEBUG, "large"): a write behind one, to one that was
  * freed, over what the library keeps behind it, and a second free are told when the block is looked at: by its free,
  * by a shrinking krealloc, by kmem_check_all, and as it leaves those that wait; a free that names its bytes, by the
- * bytes that were asked for. With each letter alone only what it is for.
+ * bytes that were asked for. With each letter alone only what it is for. One that waits is out in no profile.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -14,6 +14,7 @@
 #include "kit/heard.h"
 
 #include "cache/cache.h"
+#include "watch/profile.h"
 
 #define BYTES 100000u
 
@@ -166,12 +167,41 @@ static void guarded_sizes(void)
 	CHECK(fits(p, 7, 1, false));
 }
 
+static unsigned long seen_out(void)
+{
+	const struct km_profile_record *record = km_profiling.record;
+	unsigned long out = 0;
+
+	for (size_t i = 0; i < record->slots; i++)
+		out += record->slot[i].p > 1;
+	return out;
+}
+
+/* A profile with a sample for each of these counts a block as out until it is freed, not until it has waited. */
+static void in_a_profile(void)
+{
+	unsigned long before = seen_out();
+	char *p[4];
+
+	for (unsigned i = 0; i < 4; i++)
+		p[i] = get(i % 2 ? BYTES : 3 << 20);
+	CHECK_EQUAL(seen_out(), before + 4);
+	for (unsigned i = 0; i < 4; i++)
+		kfree(p[i]);
+	CHECK(p[2][0] == 0x6b && p[3][0] == 0x6b);
+	CHECK_EQUAL(seen_out(), before);
+	for (unsigned i = 0; i < 70; i++)
+		kfree(get(BYTES));
+	CHECK_EQUAL(seen_out(), before);
+}
+
 static const struct test_case cases[] = {
 	{ "written behind", written_behind }, { "written when free", written_when_free },
 	{ "freed twice", freed_twice }, { "record overwritten", record_overwritten },
 	{ "of all sizes", of_all_sizes }, { "named sizes", named_sizes },
 };
 static const struct test_case guarded[] = { { "guarded sizes", guarded_sizes } };
+static const struct test_case profiled[] = { { "in a profile", in_a_profile } };
 
 int main(int argc, char **argv)
 {
@@ -182,6 +212,8 @@ int main(int argc, char **argv)
 	letters = argc > 1 ? argv[1] : "";
 	if (strcmp(letters, "guarded") == 0)
 		return run_cases(guarded, 1, letters);
+	if (strcmp(letters, "profiled") == 0)
+		return run_cases(profiled, 1, letters);
 	if (argc > 1)
 		return run_cases(cases, sizeof(cases) / sizeof(cases[0]), letters);
 	for (size_t i = 0; i < sizeof(variants) / sizeof(variants[0]); i++) {
@@ -189,6 +221,8 @@ int main(int argc, char **argv)
 		setenv("KMEM_DEBUG", text, 1);
 		failed |= again(argv[0], variants[i], "misuse:warn") != 0;
 	}
+	setenv("KMEM_DEBUG", "FZPU,large;-", 1);
+	failed |= again(argv[0], "profiled", "profile:1024") != 0;
 	unsetenv("KMEM_DEBUG");
 	failed |= again(argv[0], "guarded", "guard:each") != 0;
 	return failed;

@@ -101,8 +101,8 @@ KMEM_API int prlimit64(int pid, int resource, const uint64_t *limits, void *old)
 
 /*
  * The kernel fills in whatever can be read, zeros as well, of which we have 16 GiB for CPUs that are not there. Where
- * all that is mapped later is locked, within a limit, what lies ready would be withheld from the program's own
- * mappings.
+ * all that is mapped later is locked, what lies ready may not be, and within a limit it would be withheld from the
+ * program's own mappings.
  */
 KMEM_API int mlockall(int flags);
 KMEM_API int mlockall(int flags)
@@ -115,7 +115,7 @@ KMEM_API int mlockall(int flags)
 	long result = hide ? km_big_mlockall(flags) : km_os_mlockall(flags);
 	if (hide)
 		show_beyond(true);
-	if (ours && km_os_is_limited()) {
+	if (ours && km_os_locks_all()) {
 		struct km_busy_was was = km_busy_begin();
 
 		km_big_purge(0);

@@ -134,7 +134,7 @@ static void hand_over(void *p, size_t bytes)
 		return;
 	}
 	struct kept *kept = p;
-	bool dirty = km_os_purge(p, bytes) != 0;
+	bool dirty = !km_region_clean_part(p, whole_pages(bytes));
 
 	/* A block that can't be written to can't be described, and is lost. */
 	if (km_os_unprotect(p, bytes))
@@ -215,6 +215,7 @@ void km_big_offer(void)
 		next = kept->next;
 		hand_over(kept, kept->bytes);
 	}
+	km_region_offer();
 	unlock_table(was);
 }
 

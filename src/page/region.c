@@ -13,6 +13,7 @@
 #include "../port/bits.h"
 #include "../port/die.h"
 #include "../port/list.h"
+#include "../port/node.h"
 #include "../port/os.h"
 #include "meta.h"
 
@@ -130,21 +131,23 @@ static void count_used(struct region *region, long granules)
 
 /* Give memory back; true: it is zeros now. The part that its user protected, locked, or gave advice on is as it was,
  * and one mapping with the rest: that needs no more of them, so the system has no reason to refuse. */
-static bool clean(char *p, size_t bytes)
+bool km_region_clean_part(void *p, size_t bytes)
 {
 	(void)km_os_unprotect(p, bytes);
+	if (km_nodes.bind)
+		km_node_unbind(p, bytes);
 	if (km_os_renew(p, bytes) == -EBUSY)
-		km_os_lock(p, bytes, false);
+		(void)km_os_lock(p, bytes, false);
 	if (km_likely(!km_os_purge(p, bytes)))
 		return true;
 	/* The locks of mlockall are not asked for. */
-	km_os_lock(p, bytes, false);
+	(void)km_os_lock(p, bytes, false);
 	return km_os_purge(p, bytes) == 0;
 }
 
 bool km_region_clean(void *p, size_t bytes)
 {
-	return clean(p, granules_of(bytes) * regions.granule);
+	return km_region_clean_part(p, granules_of(bytes) * regions.granule);
 }
 
 /* ------------------------------------------------------------------ regions */
@@ -201,7 +204,7 @@ static struct region *new_region(size_t granules)
 	return region_at(i);
 }
 
-/* Its last block went. The mapping may be between two that look alike, and the system have no more for the second. */
+/* It has no block. The mapping may be between two that look alike, and the system have no more for the second. */
 static void release(struct region *region)
 {
 	km_debug(!region->used, "a region that goes has no block");
@@ -217,6 +220,13 @@ static void release(struct region *region)
 	regions.bytes -= region->granules * regions.granule;
 	km_store(&regions.spare, regions.spare - region->granules * regions.granule);
 	region->base = NULL;
+}
+
+void km_region_offer(void)
+{
+	for (unsigned number = 0; number < regions.count; number++)
+		if (region_at(number)->base && !region_at(number)->used)
+			release(region_at(number));
 }
 
 /* ------------------------------------------------------------------ blocks */
@@ -331,11 +341,35 @@ static void begin(bool scarce)
 		km_list_init(&regions.free[class]);
 }
 
-/* Free parts are not locked, so that nothing fills them in. */
-static void lock_if_all(void *p, size_t bytes)
+/* Free parts are not locked, so that nothing fills them in. False: the system refuses, as it would refuse a mapping. */
+static bool lock_if_all(void *p, size_t bytes)
 {
-	if (km_unlikely(km_os_locks_all()))
-		km_os_lock(p, bytes, true);
+	return km_likely(!km_os_locks_all()) || !bytes || !km_os_lock(p, bytes, true);
+}
+
+/* Of `have` granules `want` stay in use; the others hold zeros, or may hold anything. */
+static void cut(struct region *region, size_t i, size_t have, size_t want, bool zero)
+{
+	size_t keep = zero ? km_min(have, room_of(want)) : want;
+
+	km_debug(want <= have && keep >= want, "a block that is cut keeps what it uses");
+	if (keep == have)
+		return;
+	describe(region, i, keep, false, false);
+	count_used(region, -(long)(have - keep));
+	put(region, i + keep, have - keep, !zero);
+}
+
+/* Memory that the system would not take back is offered again. Where it still won't, the block has no room, which would
+ * have to be zeros. */
+static void make_zero(struct region *region, size_t i, size_t have, size_t want)
+{
+	char *p = address_of(region, i);
+
+	if (km_region_clean_part(p, have * regions.granule))
+		return;
+	cut(region, i, have, want, false);
+	__builtin_memset(p, 0, want * regions.granule);
 }
 
 void *km_region_alloc(size_t bytes, size_t align, bool scarce, uint32_t *number)
@@ -358,10 +392,12 @@ void *km_region_alloc(size_t bytes, size_t align, bool scarce, uint32_t *number)
 	carve(region, first, skip, room);
 	char *p = address_of(region, first + skip);
 	if (km_unlikely(dirty))
-		__builtin_memset(p, 0, room * regions.granule);
-	lock_if_all(p, granules * regions.granule);
+		make_zero(region, first + skip, room, granules);
 	*number = region->number + 1u;
-	return p;
+	if (km_likely(lock_if_all(p, granules * regions.granule)))
+		return p;
+	km_region_free(*number, p, km_region_clean(p, bytes));
+	return NULL;
 }
 
 void km_region_free(uint32_t number, void *p, bool clean)
@@ -395,21 +431,19 @@ static bool grow(struct region *region, size_t i, size_t have, size_t want)
 	carve(region, i + have, 0, more);
 	describe(region, i, want, false, false);
 	if (km_unlikely(dirty))
-		__builtin_memset(address_of(region, i + have), 0, more * regions.granule);
+		make_zero(region, i + have, more, more);
 	return true;
 }
 
-/* Of `have` granules `want` stay in use; the others hold zeros, or may hold anything. */
-static void cut(struct region *region, size_t i, size_t have, size_t want, bool zero)
+/* Behind its first new_bytes a block reads as zeros, up to the end of its granules. True: there is no memory. */
+static bool clear_end(char *p, size_t had, size_t new_bytes, size_t want)
 {
-	size_t keep = zero ? km_min(have, room_of(want)) : want;
+	size_t whole = km_align_up(new_bytes, km_os_page_bytes());
+	bool zero = whole == had || km_region_clean_part(p + whole, had - whole);
+	size_t end = zero ? whole : want * regions.granule;
 
-	km_debug(want <= have && keep >= want, "a block that is cut keeps what it uses");
-	if (keep == have)
-		return;
-	describe(region, i, keep, false, false);
-	count_used(region, -(long)(have - keep));
-	put(region, i + keep, have - keep, !zero);
+	__builtin_memset(p + new_bytes, 0, end - new_bytes);
+	return zero;
 }
 
 bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_bytes)
@@ -423,15 +457,10 @@ bool km_region_resize(uint32_t number, void *p, size_t old_bytes, size_t new_byt
 	if (new_bytes >= old_bytes) {
 		if (want > have && !grow(region, i, have, want))
 			return false;
-		lock_if_all(p, want * regions.granule);
-		return true;
+		size_t used = granules_of(old_bytes);
+		return lock_if_all(address_of(region, i + used), (want - used) * regions.granule);
 	}
-	size_t had = granules_of(old_bytes) * regions.granule;
-	bool zero = clean((char *)p + new_bytes, had - new_bytes);
-	cut(region, i, have, want, zero);
-	/* Of its last granule, too. */
-	if (!zero)
-		__builtin_memset((char *)p + new_bytes, 0, want * regions.granule - new_bytes);
+	cut(region, i, have, want, clear_end(p, granules_of(old_bytes) * regions.granule, new_bytes, want));
 	return true;
 }
 
@@ -446,7 +475,7 @@ static void hide(char *p, size_t granules, bool hidden)
 		(void)km_os_protect(p, bytes, false);
 		return;
 	}
-	km_os_lock(p, bytes, false);
+	(void)km_os_lock(p, bytes, false);
 	if (km_os_unprotect(p, bytes))
 		(void)km_os_commit(p, bytes);
 }
@@ -473,8 +502,8 @@ void km_region_hide_free(bool hidden, unsigned *left)
 			}
 		/* It has no access: what is locked of it would be filled in when it gets that. */
 		if (!hidden && region->ready < region->granules)
-			km_os_lock(address_of(region, region->ready), (region->granules - region->ready) *
-				   regions.granule, false);
+			(void)km_os_lock(address_of(region, region->ready), (region->granules - region->ready) *
+					 regions.granule, false);
 	}
 }
 

@@ -13,6 +13,8 @@ void *km_region_alloc(size_t bytes, size_t align, bool scarce, uint32_t *region)
 /* Without the lock, while nobody else knows the block: as the system made it, and its memory goes back. False: the
  * system did not take that. */
 bool km_region_clean(void *p, size_t bytes);
+/* The same for so many bytes, of any block: whole pages of the system's. */
+bool km_region_clean_part(void *p, size_t bytes);
 /* The block that begins at p goes, and was cleaned, or not. */
 void km_region_free(uint32_t region, void *p, bool clean);
 /* Grow or shrink it where it is, content kept; what comes is zeroed. False: it can't, and is unchanged. */
@@ -21,6 +23,8 @@ bool km_region_resize(uint32_t region, void *p, size_t old_bytes, size_t new_byt
  * parts at most, each of which may be a mapping meanwhile). */
 void km_region_hide_room(uint32_t region, void *p, size_t bytes, bool hidden);
 void km_region_hide_free(bool hidden, unsigned *left);
+/* Regions without a block, which the system would not take, are offered again. */
+void km_region_offer(void);
 /* Address space of all regions that no block has. */
 const size_t *km_region_spare(void);
 

@@ -291,3 +291,8 @@ int km_node_bind(void *p, size_t bytes, unsigned node)
 	km_debug(node < km_node_count, "memory is bound to a node that there is");
 	return km_os_prefer_nodes(p, bytes, topology.ids[node], KM_MAX_NODE_IDS);
 }
+
+void km_node_unbind(void *p, size_t bytes)
+{
+	km_os_prefer_nodes(p, bytes, NULL, 0);
+}

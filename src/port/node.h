@@ -63,5 +63,7 @@ km_inline unsigned km_node_near(unsigned n, unsigned i)
  * when the node is full the system takes another, where a strict binding would end the process.
  */
 int km_node_bind(void *p, size_t bytes, unsigned node);
+/* Nor any more. */
+void km_node_unbind(void *p, size_t bytes);
 
 #endif

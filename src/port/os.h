@@ -42,8 +42,9 @@ int km_os_unguard(void *p, size_t bytes);
  * but not by mlockall; else not 0: the system refuses, or a part is gone. Hints (of huge pages, the order of use,
  * merging) and protection keys stay. */
 int km_os_renew(void *p, size_t bytes);
-/* For what km_os_renew found locked; and for what is to be as all that is mapped: hints, both. */
-void km_os_lock(void *p, size_t bytes, bool lock);
+/* For what km_os_renew found locked; and for what is to be as all that is mapped, filled in at once or as it is
+ * touched. 0 or -errno; behind a filter it is refused. */
+int km_os_lock(void *p, size_t bytes, bool lock);
 /* Whether core dumps have it: 0 or -errno. */
 int km_os_dump(void *p, size_t bytes, bool dumped);
 /* Give the pages back; the range stays accessible and reads as zeros if 0 is returned. */
@@ -59,6 +60,9 @@ int km_os_fault_in(void *p, size_t bytes);
 bool km_os_huge(void *p, size_t bytes);
 /* A mapping of its own, readable, writable, zero; NULL where there is none. */
 void *km_os_map(size_t bytes, size_t align);
+/* Would the system make one so long? It refuses what it could never fill; what is committed of a reservation it does
+ * not look at, by default. */
+bool km_os_may_map(size_t bytes);
 void km_os_unmap(void *p, size_t bytes);
 /* The same for who keeps what the system refuses to take back: in the middle of a mapping, where it has no room for
  * another one. 0 or -errno. */
@@ -100,7 +104,8 @@ unsigned km_os_getcpu(void);
 long km_os_read(const char *path, char *text, size_t bytes);
 /*
  * Memory nodes, by the system's ids; a set is a bit for each, `limit` of them. Those from which the process may get
- * memory. Was the process given a memory policy of its own? Let fresh memory come from one of these: 0 or -errno.
+ * memory. Was the process given a memory policy of its own? Let fresh memory come from one of these, or from any again
+ * (NULL): 0 or -errno.
  */
 int km_os_allowed_nodes(uint64_t *set, unsigned limit);
 bool km_os_has_memory_policy(void);

@@ -43,13 +43,6 @@
 #endif
 #define KCMP_FILE	0
 
-/* Of <linux/mempolicy.h>, some of whose enumerators are newer than others. */
-#define MPOL_DEFAULT		0
-#define MPOL_PREFERRED		1
-#define MPOL_LOCAL		4
-#define MPOL_PREFERRED_MANY	5
-#define MPOL_F_MEMS_ALLOWED	4
-
 bool (*km_os_fault)(const char *call);
 
 /* Pages without access that are no mapping of their own. */
@@ -61,6 +54,7 @@ static struct {
 	uint8_t markers;				/* enum markers */
 	size_t address_limit, data_limit, memory;	/* 0: not yet asked */
 	size_t lock_limit;				/* of what all mappings from now on count against; 0: none */
+	bool lock_on_fault;				/* ... which are not filled in */
 } process;
 
 static long answer_of(long result, int saved_errno)
@@ -264,12 +258,25 @@ int km_os_renew(void *p, size_t bytes)
 	return result ?: find_lock(p, bytes);
 }
 
-void km_os_lock(void *p, size_t bytes, bool lock)
-{
-	int ignored;
+/* Linux 4.4, as MCL_ONFAULT. */
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT	1
+#endif
+#ifndef MCL_ONFAULT
+#define MCL_ONFAULT	4
+#endif
 
-	KEEP_ERRNO(ignored, (int)syscall(lock ? SYS_mlock : SYS_munlock, p, bytes));
-	(void)ignored;
+int km_os_lock(void *p, size_t bytes, bool lock)
+{
+	int result;
+
+	if (km_os_is_shut() || fault("lock"))
+		return -EPERM;
+	if (lock && km_load(&process.lock_on_fault))
+		KEEP_ERRNO(result, (int)syscall(SYS_mlock2, p, bytes, MLOCK_ONFAULT));
+	else
+		KEEP_ERRNO(result, (int)syscall(lock ? SYS_mlock : SYS_munlock, p, bytes));
+	return result;
 }
 
 int km_os_dump(void *p, size_t bytes, bool dumped)
@@ -322,6 +329,15 @@ void *km_os_map(size_t bytes, size_t align)
 	if (fault("map"))
 		return NULL;
 	return map_aligned(bytes, align, PROT_READ | PROT_WRITE, 0);
+}
+
+bool km_os_may_map(size_t bytes)
+{
+	void *p = km_os_map(bytes, KM_PAGE_SIZE);
+
+	if (p)
+		km_os_unmap(p, km_align_up(bytes, km_os_page_bytes()));
+	return p != NULL;
 }
 
 void km_os_unmap(void *p, size_t bytes)
@@ -473,9 +489,10 @@ long km_os_mlockall(int flags)
 	long result;
 
 	KEEP_ERRNO(result, syscall(SYS_mlockall, flags));
-	if (!result && flags & MCL_FUTURE)
+	if (!result && flags & MCL_FUTURE) {
+		km_store(&process.lock_on_fault, (flags & MCL_ONFAULT) != 0);
 		ask_limit(RLIMIT_MEMLOCK, &process.lock_limit);
-	else if (!result)
+	} else if (!result)
 		km_store(&process.lock_limit, (size_t)0);
 	return result;
 }
@@ -571,41 +588,6 @@ unsigned km_os_getcpu(void)
 
 	KEEP_ERRNO(cpu, sched_getcpu());
 	return cpu < 0 ? 0 : (unsigned)cpu;
-}
-
-int km_os_allowed_nodes(uint64_t *set, unsigned limit)
-{
-	int result;
-
-	if (fault("allowed nodes"))
-		return -EPERM;
-	KEEP_ERRNO(result, (int)syscall(SYS_get_mempolicy, NULL, set, (unsigned long)limit + 1, NULL,
-					MPOL_F_MEMS_ALLOWED));
-	return result;
-}
-
-bool km_os_has_memory_policy(void)
-{
-	int mode = MPOL_DEFAULT, result;
-
-	KEEP_ERRNO(result, (int)syscall(SYS_get_mempolicy, &mode, NULL, 0ul, NULL, 0ul));
-	return !result && mode != MPOL_DEFAULT && mode != MPOL_LOCAL;
-}
-
-int km_os_prefer_nodes(void *p, size_t bytes, const uint64_t *set, unsigned limit)
-{
-	unsigned count = 0;
-	int result;
-
-	if (fault("bind") || km_os_is_shut())
-		return -EPERM;
-	for (unsigned i = 0; i < limit / 64; i++)
-		count += (unsigned)__builtin_popcountll(set[i]);
-	/* Of several, MPOL_PREFERRED would take the first. */
-	KEEP_ERRNO(result, (int)syscall(SYS_mbind, p, bytes,
-					count > 1 ? MPOL_PREFERRED_MANY : MPOL_PREFERRED, set,
-					(unsigned long)limit + 1, 0u));
-	return result;
 }
 
 int km_os_barrier_register(void)

@@ -1,8 +1,9 @@
 /*
- * each_name: every service of the system can be refused, and is. Each function of port/os_linux.c has a name by which
- * km_os_fault is asked, or stands in a table here, with the reason. Each of the names is refused for ever, by itself,
- * from the first instruction on, to a program that uses all that asks the system for something, under the options that
- * matter: it goes on with what it has, and nothing is lost. A name that nobody asks for is told as well.
+ * each_name: every service of the system can be refused, and is. Each function of port/os_linux.c and port/os_node.c
+ * has a name by which km_os_fault is asked, or stands in a table here, with the reason. Each of the names is refused
+ * for ever, by itself, from the first instruction on, to a program that uses all that asks the system for something,
+ * under the options that matter: it goes on with what it has, and nothing is lost. A name that nobody asks for is told
+ * as well.
  */
 #include "nomem.h"
 
@@ -25,9 +26,9 @@ static const struct {
 	  "says a number, that of a poorer machine where the system says none" },
 	{ "getcpu pid thread program abort", "can't fail" },
 	{ "set_address_limit set_data_limit shut locks_all", "asks the system nothing" },
-	{ "unguard reserve", "by \"unprotect\"; by \"reserve\"" },
+	{ "unguard reserve may_map", "by \"unprotect\"; by \"reserve\"; by \"map\"" },
 	{ "commit commit_node", "\"commit\", \"commit on node N\": one function below says it" },
-	{ "unmap lock name wake wait event_add close", "has no result: what fails is as if it had not been called" },
+	{ "unmap name wake wait event_add close", "has no result: what fails is as if it had not been called" },
 	{ "prctl mlockall munlockall prlimit", "the program's own call: its error is the program's" },
 	{ "possible_cpus", "by \"read\"" },
 	{ "has_memory_policy same_opening file opening", "no is an answer (unit/standard_error, unit/node_files)" },
@@ -61,9 +62,9 @@ static void end_function(char *function, bool named)
 	*function = '\0';
 }
 
-static void read_source(void)
+static void read_source(const char *path)
 {
-	FILE *file = fopen("src/port/os_linux.c", "r");
+	FILE *file = fopen(path, "r");
 	char line[512], function[64] = "";
 	bool named = false;
 
@@ -85,8 +86,6 @@ static void read_source(void)
 			end_function(function, named);
 	}
 	fclose(file);
-	strcpy(names[name_count++], "commit");
-	strcpy(names[name_count++], "commit on node");
 }
 
 /* ------------------------------------------------------------------ one of them is refused */
@@ -183,7 +182,7 @@ static const struct {
 	const char *name, *by;
 } elsewhere[] = {
 	{ "unprotect", "tests/unit/parked_blocks.c" }, { "protect", "tests/unit/guard_reports.c" },
-	{ "renew", "tests/unit/parked_advice.c" },
+	{ "renew", "tests/unit/parked_advice.c" }, { "lock", "tests/unit/locked_regions.c" },
 	{ "dump", "tests/promise/nodump.c" }, { "fence", "tests/nomem/memcg.c" },
 	{ "allowed nodes", "tests/unit/node_files.c" }, { "bind", "tests/unit/node_files.c" },
 	{ "rseq unregister", "tests/unit/child_of_vfork.c" },
@@ -245,7 +244,10 @@ int main(int argc, char **argv)
 {
 	if (argc > 1 && strcmp(argv[1], "--without") == 0)
 		return go_without();
-	read_source();
+	read_source("src/port/os_linux.c");
+	read_source("src/port/os_node.c");
+	strcpy(names[name_count++], "commit");
+	strcpy(names[name_count++], "commit on node");
 	for (unsigned i = 0; i < name_count; i++)
 		refuse_name(names[i]);
 	printf("%u names\n", name_count);

@@ -198,10 +198,36 @@ static unsigned spoilt_big(void)
 	return wrong;
 }
 
+/* The same in a region: the first forty are mappings of their own. */
+static unsigned spoilt_region(void)
+{
+	enum { MANY = 60 };
+	static unsigned char *block[MANY];
+	unsigned wrong = 0;
+
+	for (unsigned i = 0; i < MANY; i++) {
+		if (!(block[i] = kvmalloc(BIG(13, 5), GFP_KERNEL)))
+			return 1;
+		memset(block[i], (int)i + 1, BIG(13, 5));
+	}
+	for (unsigned i = 0; i < MANY; i++) {
+		block[i] = kvrealloc(block[i], BIG(5, i), GFP_KERNEL);
+		block[i] = block[i] ? kvrealloc(block[i], BIG(14, i), GFP_KERNEL | __GFP_ZERO) : NULL;
+		if (!block[i])
+			return 1;
+		wrong += not_zero(block[i], BIG(5, i), BIG(14, i));
+		for (size_t at = 0; at < BIG(5, i); at += 512)
+			wrong += block[i][at] != i + 1;
+	}
+	for (unsigned i = 0; i < MANY; i++)
+		kvfree(block[i]);
+	return wrong;
+}
+
 int main(void)
 {
 	void *large = kvmalloc((5u << 20) + 4096, GFP_KERNEL);
-	unsigned wrong = spoilt() + spoilt_records() + spoilt_big();
+	unsigned wrong = spoilt() + spoilt_records() + spoilt_big() + spoilt_region();
 	int damages = kmem_check_all();
 
 	kvfree(large);

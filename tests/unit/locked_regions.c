@@ -1,11 +1,17 @@
 /*
  * locked_regions: mlockall fills in what the program's blocks above 4 MiB have, and not what is free beside them in
  * regions, nor their room to grow; nor does a limit of none on locked memory make more of it resident. What is freed
- * goes back, whatever locks it, and with MCL_FUTURE a block is locked wherever it comes from.
+ * goes back, whatever locks it, and with MCL_FUTURE a block is locked wherever it comes from: from a region, which is
+ * filled in as all else (MCL_ONFAULT), from what lay ready, or, where locking is refused, from a mapping. A program's
+ * filter that does not know of mlock is not met.
  */
 #define _GNU_SOURCE
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,6 +19,7 @@
 #include <kmem/kmem.h>
 
 #include "kit/check.h"
+#include "port/os.h"
 
 #define MIB	((size_t)1 << 20)
 #define BLOCKS	70u		/* forty are mappings of their own */
@@ -122,6 +129,96 @@ static void lock_first(int flags)
 		CHECK(!(flags & MCL_FUTURE) || is_locked(block[i]), "block %u is locked", i);
 }
 
+static void grow_all(void)
+{
+	for (unsigned i = 0; i < BLOCKS; i++)
+		NEED((block[i] = kvrealloc(block[i], 2 * BYTES, GFP_KERNEL)));
+}
+
+static void all_locked(size_t bytes)
+{
+	for (unsigned i = 5; i < BLOCKS; i += 20)
+		CHECK(is_locked(block[i]) && is_locked(block[i] + bytes - 1), "block %u is locked", i);
+}
+
+/* What grows after the call is locked, and has no memory before it is touched. */
+static void on_fault(int flags)
+{
+	for (unsigned i = 0; i < BLOCKS; i++)
+		NEED((block[i] = kvmalloc(BYTES, GFP_KERNEL)));
+	lock(flags);
+	size_t before = resident();
+	grow_all();
+	CHECK(resident() < before + ALL / 4, "%zu MiB resident of %zu", resident() / MIB, before / MIB);
+	all_locked(2 * BYTES);
+}
+
+static bool refuse_lock(const char *call)
+{
+	return !strcmp(call, "lock");
+}
+
+/* A block that can't be locked where it lies comes to lie in a mapping, which the system locks, or refuses. */
+static void lock_refused(int flags)
+{
+	fill(0, 1);
+	lock(flags);
+	km_os_fault = refuse_lock;
+	grow_all();
+	all_locked(2 * BYTES);
+	for (unsigned i = 0; i < BLOCKS; i++)
+		CHECK(block[i][0] == 1 && block[i][BYTES - 1] == 1, "block %u holds what it held", i);
+	km_os_fault = NULL;
+}
+
+/* What lay ready before was not locked. A first free may look at the clock, and give all of that back. */
+static void lay_ready(int flags)
+{
+	fill(0, 1);
+	kvfree(block[6]);
+	kvfree(block[5]);
+	kvfree(block[65]);
+	lock(flags);
+	for (unsigned i = 5; i <= 65; i += i == 6 ? 59 : 1) {
+		NEED((block[i] = kvmalloc(BYTES, GFP_KERNEL)));
+		CHECK(is_locked(block[i]), "block %u is locked", i);
+	}
+}
+
+/* From here on mlock and munlock end the process; the library is told that there is a filter. */
+static void confine(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mlock, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mlock2, 2, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_munlock, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+	};
+	struct sock_fprog program = { sizeof(code) / sizeof(code[0]), code };
+
+	if (!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+		return;
+	printf("no filter is to be had\n");
+	fflush(stdout);
+	_exit(77);
+}
+
+static void behind_a_filter(int flags)
+{
+	fill(0, 1);
+	lock(flags);
+	confine();
+	grow_all();
+	all_locked(2 * BYTES);
+	for (unsigned i = 0; i < BLOCKS; i++)
+		kvfree(block[i]);
+	kmem_shrink_all();
+	fill(0, 1);
+	all_locked(BYTES);
+}
+
 /* In a process of its own: 77 where the system locks nothing. */
 static bool run(void (*load)(int flags), int flags, bool without_limit)
 {
@@ -131,6 +228,7 @@ static bool run(void (*load)(int flags), int flags, bool without_limit)
 	NEED(child >= 0);
 	if (!child) {
 		alarm(60);
+		failures = 0;
 		unlimited = without_limit;
 		load(flags);
 		_exit(failures != 0);
@@ -147,5 +245,9 @@ int main(void)
 	refused |= run(blocks_first, MCL_CURRENT | MCL_FUTURE, false);
 	refused |= run(blocks_first, MCL_CURRENT | MCL_FUTURE, true);
 	refused |= run(lock_first, MCL_CURRENT | MCL_FUTURE, true);
+	refused |= run(on_fault, MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT, true);
+	refused |= run(lock_refused, MCL_CURRENT | MCL_FUTURE, true);
+	refused |= run(lay_ready, MCL_FUTURE, true);
+	refused |= run(behind_a_filter, MCL_CURRENT | MCL_FUTURE, true);
 	return failures ? 1 : refused ? 77 : 0;
 }

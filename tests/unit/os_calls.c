@@ -217,7 +217,10 @@ static void memory(void)
 	REFUSED_NUMBER(SYS_msync, EPERM, CHECK(!km_os_renew(p, PAGE)));
 	REFUSED_NUMBER(SYS_msync, EACCES, CHECK(!km_os_renew(p, PAGE)));
 	REFUSED_NUMBER(SYS_msync, ENOSYS, CHECK(!km_os_renew(p, PAGE)));
-	REFUSED_NUMBER(SYS_munlock, EPERM, km_os_lock(p, PAGE, false));
+	REFUSED_NUMBER(SYS_munlock, EPERM, CHECK_EQUAL(km_os_lock(p, PAGE, false), -EPERM));
+	REFUSED_NUMBER(SYS_mlock, ENOMEM, CHECK_EQUAL(km_os_lock(p, PAGE, true), -ENOMEM));
+	REFUSED("mmap", ENOMEM, CHECK(!km_os_may_map(PAGE)));
+	ALLOWED(CHECK(km_os_may_map(PAGE)));
 	REFUSED("munmap", ENOMEM, CHECK_EQUAL(km_os_try_unmap(p, PAGE), -ENOMEM));
 	REFUSED("mremap", ENOMEM, CHECK(!km_os_remap(p, 4 * PAGE, 8 * PAGE, true)));
 	ALLOWED(q = km_os_remap(p, 4 * PAGE, 2 * PAGE, false));
@@ -238,6 +241,11 @@ static void limits(void)
 	REFUSED_NUMBER(SYS_mlockall, 0, CHECK_EQUAL(km_os_mlockall(MCL_FUTURE), 0));
 	REFUSED_NUMBER(SYS_mlockall, 0, CHECK_EQUAL(km_os_mlockall(MCL_CURRENT), 0));
 	CHECK(!km_os_is_limited());
+	/* A part that is locked later is filled in as the rest is. */
+	REFUSED_NUMBER(SYS_mlockall, 0, CHECK_EQUAL(km_os_mlockall(MCL_FUTURE | MCL_ONFAULT), 0));
+	REFUSED_NUMBER(SYS_mlock2, ENOMEM, CHECK_EQUAL(km_os_lock(&set, PAGE, true), -ENOMEM));
+	REFUSED_NUMBER(SYS_mlockall, 0, CHECK_EQUAL(km_os_mlockall(MCL_FUTURE), 0));
+	REFUSED_NUMBER(SYS_mlock, ENOMEM, CHECK_EQUAL(km_os_lock(&set, PAGE, true), -ENOMEM));
 	REFUSED_NUMBER(SYS_munlockall, 0, CHECK_EQUAL(km_os_munlockall(), 0));
 	REFUSED_NUMBER(SYS_sched_getaffinity, EPERM, CHECK(km_os_possible_cpus(&masks) && masks == KM_MAX_CPUS));
 	/* No /sys: numbers go as far as the kernel's masks. */
@@ -246,6 +254,7 @@ static void limits(void)
 	REFUSED_NUMBER(SYS_get_mempolicy, EPERM, CHECK_EQUAL(km_os_allowed_nodes(&set, 64), -EPERM));
 	REFUSED_NUMBER(SYS_get_mempolicy, ENOSYS, CHECK(!km_os_has_memory_policy()));
 	REFUSED_NUMBER(SYS_mbind, EINVAL, CHECK_EQUAL(km_os_prefer_nodes(&set, PAGE, &set, 64), -EINVAL));
+	REFUSED_NUMBER(SYS_mbind, EINVAL, CHECK_EQUAL(km_os_prefer_nodes(&set, PAGE, NULL, 0), -EINVAL));
 	REFUSED_NUMBER(SYS_membarrier, ENOSYS, CHECK_EQUAL(km_os_barrier_register(), -ENOSYS));
 	REFUSED_NUMBER(SYS_membarrier, EPERM, CHECK_EQUAL(km_os_barrier(), -EPERM));
 	REFUSED_NUMBER(SYS_rseq, EBUSY, CHECK_EQUAL(km_os_rseq_register(&set, 32, 1), -EBUSY));
@@ -361,6 +370,7 @@ static void when_shut(void)
 	refused.call = "syscall";
 	CHECK(km_os_is_shut() && km_os_dump(&set, PAGE, true) && km_os_barrier() == -EPERM);
 	CHECK(km_os_prefer_nodes(&set, PAGE, &set, 64) == -EPERM && km_os_rseq_register(&set, 32, 1) == -EPERM);
+	CHECK(km_os_lock(&set, PAGE, true) == -EPERM && km_os_lock(&set, PAGE, false) == -EPERM);
 	CHECK(km_os_rseq_unregister(&set, 32, 1) == -EPERM && km_os_opening(0, &opening) == -EPERM);
 	CHECK(!km_os_thread() && !km_os_threads() && km_os_memory_file("x") == -EPERM);
 	CHECK(km_os_filter("/bin/cat", "-", 0, 1) == -EPERM);

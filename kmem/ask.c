@@ -187,8 +187,9 @@ static int complain(const struct asking *asking, enum answer answer)
 			return kmem_failed(1, command, "%d: no answer in %u s: it is stopped", pid,
 					   asking->wait_ms / 1000);
 		return kmem_failed(1, command,
-				   "%d: no answer in %u s: it neither got nor gave back memory that was not ready. "
-				   "Try again while it works, or with --wait", pid, asking->wait_ms / 1000);
+				   "%d: no answer in %u s: it is idle, or all that it wants lies ready. Try again "
+				   "while it works (a client's request may do), or with --wait", pid,
+				   asking->wait_ms / 1000);
 	default:
 		if (asking->target.result == INFO_GONE && asking->mail)
 			return kmem_failed(1, command, "%d: has ended, or is another program now", pid);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cache/cache.h"
@@ -94,6 +95,25 @@ int kmem_failed(int status, const char *command, const char *format, ...)
 	complain(command, format, arguments);
 	va_end(arguments);
 	return status;
+}
+
+double kmem_seconds(const char *command, const char *text, double least, double most)
+{
+	char *end;
+	double seconds = strtod(text, &end);
+
+	/* Neither 0x10 nor nan. */
+	if (!*text || text[strspn(text, "0123456789.")] || *end || !(seconds >= least && seconds <= most))
+		kmem_usage(command, "--seconds: '%s' is no number from %g to %g", text, least, most);
+	return seconds;
+}
+
+void kmem_pause(double seconds)
+{
+	struct timespec time = { (time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9) };
+
+	while (nanosleep(&time, &time) && errno == EINTR)
+		;
 }
 
 void *kmem_need(void *memory)

@@ -51,6 +51,10 @@ bool kmem_is_replaceable(const char *command, const char *path);
 /* A file with what `fill` writes (0 or an errno) takes the place of that one; 0, or 1 and it was said why. */
 int kmem_replace(const char *command, const char *path, int (*fill)(int fd, void *arg), void *arg);
 
+/* The value of --seconds, from `least` to `most`, with a fraction or without; or wrong usage. */
+double kmem_seconds(const char *command, const char *text, double least, double most);
+void kmem_pause(double seconds);
+
 /* Memory, or the command ends with one line and status 1. */
 void *kmem_need(void *memory);
 /* An array of `count` elements of `each` bytes, of which *room have room, with room for one more. */

@@ -35,9 +35,10 @@ const void *image_part(const struct image *image, uint64_t at, uint64_t count, u
  * has the address. Returns how many; 0: none is known. */
 size_t names_at(struct image *image, uint64_t address, struct name names[MOST_NAMES]);
 
-/* symbols.c: a file, with blanks and the like as octal digits; NULL: there are too many. The same as names_at, which
- * remembers; *names live until the next call. */
+/* symbols.c: a file, with blanks and the like as octal digits, or as it is; NULL: there are too many. The same as
+ * names_at, which remembers; *names live until the next call. */
 struct image *image_of(const char *text, size_t length);
+struct image *image_at(const char *path);
 size_t names_of(struct image *image, uint64_t address, const struct name **names);
 
 #endif

@@ -21,7 +21,8 @@
 #include "info/info.h"
 #include "kmem.h"
 
-#define MOST_SECONDS	86000l
+#define LEAST_SECONDS	0.1
+#define MOST_SECONDS	86000
 #define GRACE_S		2u		/* then it ends by itself, where it was not asked to */
 #define OVER_MS		1000u		/* to wait for that */
 #define MOST_FILES	8u
@@ -46,7 +47,7 @@ static const char usage_text[] =
 
 struct wish {
 	pid_t pid;
-	long seconds;			/* 0: not said */
+	double seconds;			/* 0: not said */
 	unsigned long mean;
 	unsigned wait_ms;
 	const char *cache, *group;
@@ -447,13 +448,13 @@ static int ask_for(const struct wish *wish, const char *letters)
 /* It was asked for by us, and ends. */
 static int take(struct target *target, const struct wish *wish, const void *from, struct reading *now)
 {
-	long seconds = wish->seconds ?: 30;
+	double seconds = wish->seconds > 0 ? wish->seconds : 30;
 	char letters[KM_MAIL_LETTERS];
 
-	snprintf(letters, sizeof(letters), "%lu:%lu", wish->mean, (unsigned long)seconds + GRACE_S);
+	snprintf(letters, sizeof(letters), "%lu:%lu", wish->mean, (unsigned long)seconds + 1 + GRACE_S);
 	if (ask_for(wish, letters))
 		return 1;
-	sleep_until(now_ms() + (uint64_t)seconds * 1000);
+	sleep_until(now_ms() + (uint64_t)(seconds * 1000));
 	if (!read_all(target, wish->pid, from, now))
 		return 1;
 	/* Where it does not answer it ends by itself, as soon as it does something. */
@@ -466,10 +467,10 @@ static int take(struct target *target, const struct wish *wish, const void *from
 static int look_at(struct target *target, const struct wish *wish, const void *from, struct reading *before,
 		   struct reading *now)
 {
-	if (wish->seconds) {
+	if (wish->seconds > 0) {
 		if (!read_all(target, wish->pid, from, before))
 			return 1;
-		sleep_until(now_ms() + (uint64_t)wish->seconds * 1000);
+		sleep_until(now_ms() + (uint64_t)(wish->seconds * 1000));
 	}
 	return !read_all(target, wish->pid, from, now);
 }
@@ -489,7 +490,7 @@ static int run(const struct wish *wish)
 	if (!can_write(wish))
 		return 1;
 	struct target target = { .pid = target_thread(wish->pid) };
-	struct profile profile = { .pid = wish->pid };
+	struct profile profile = { .pid = wish->pid, .thread = target.pid };
 	struct reading before = { .sites = NULL }, now = { .sites = NULL };
 	const void *from = find_record(&target, wish->pid);
 	struct km_profile_record head;
@@ -503,7 +504,7 @@ static int run(const struct wish *wish)
 	bool goes_on = head.state == KM_PROFILE_ON && !head.ends_ms;
 	if (goes_on ? look_at(&target, wish, from, &before, &now) : take(&target, wish, from, &now))
 		return 1;
-	profile.ms = now_ms() - (goes_on && !wish->seconds ? now.head.began_ms : began);
+	profile.ms = now_ms() - (goes_on && wish->seconds <= 0 ? now.head.began_ms : began);
 	profile.began_ns = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 	profile_maps(&profile, target.pid);
 	build(&profile, wish, &now, &before);
@@ -513,16 +514,6 @@ static int run(const struct wish *wish)
 }
 
 /* ------------------------------------------------------------------ the command */
-
-static long number(const char *what, const char *text, long most)
-{
-	char *end;
-	long value = strtol(text, &end, 10);
-
-	if (!*text || *end || value < 1 || value > most)
-		kmem_usage("profile", "--%s: '%s' is no number from 1 to %ld", what, text, most);
-	return value;
-}
 
 static unsigned long mean_of(const char *text)
 {
@@ -537,7 +528,7 @@ static void read_option(struct wish *wish, int code)
 {
 	switch (code) {
 	case 's':
-		wish->seconds = number("seconds", optarg, MOST_SECONDS);
+		wish->seconds = kmem_seconds("profile", optarg, LEAST_SECONDS, MOST_SECONDS);
 		break;
 	case 'm':
 		wish->mean = mean_of(optarg);

@@ -15,6 +15,7 @@
 struct mapped {
 	uint64_t start, end, offset;
 	char *path;
+	struct image *image;		/* NULL: not looked for yet, or there are too many */
 };
 
 /* A function that a frame is in; one that was inlined is a step by itself. The innermost first. */
@@ -41,7 +42,7 @@ struct stack {
 };
 
 struct profile {
-	pid_t pid;
+	pid_t pid, thread;		/* thread: one that still has the memory */
 	char program[64];
 	uint64_t mean, samples, lost, untracked, ms, began_ns;
 	struct stack *stack;

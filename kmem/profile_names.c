@@ -6,7 +6,6 @@
 #include <elf.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "info/info.h"
 #include "kmem.h"
@@ -21,7 +20,7 @@ static void add_mapping(struct profile *profile, uint64_t start, uint64_t end, u
 	profile->mapped = kmem_grow(profile->mapped, profile->mappings, &profile->mapped_room,
 				    sizeof(*profile->mapped));
 	profile->mapped[profile->mappings++] = (struct mapped){
-		start, end, offset, kmem_need(strdup(path)),
+		start, end, offset, kmem_need(strdup(path)), NULL,
 	};
 }
 
@@ -86,15 +85,14 @@ static uint64_t address_in(const struct image *image, const struct mapped *mappe
 	return 0;
 }
 
-/* Where the process has another root its file is found by that. */
-static struct image *open_image(const struct profile *profile, const struct mapped *mapped)
+static struct image *open_image(const struct profile *profile, struct mapped *mapped)
 {
-	char other[4096];
-	int length = snprintf(other, sizeof(other), "/proc/%d/root%s", (int)profile->pid, mapped->path);
+	char *file = mapped->image ? NULL : target_file(profile->thread, mapped->path, mapped->start, mapped->end);
 
-	if (access(mapped->path, R_OK) && length > 0 && (size_t)length < sizeof(other) && !access(other, R_OK))
-		return image_of(other, (size_t)length);
-	return image_of(mapped->path, strlen(mapped->path));
+	if (file)
+		mapped->image = image_at(file);
+	free(file);
+	return mapped->image;
 }
 
 static unsigned function_of(struct profile *profile, const struct name *name)
@@ -115,7 +113,7 @@ static unsigned function_of(struct profile *profile, const struct name *name)
 
 static void name_frame(struct profile *profile, struct frame *frame)
 {
-	const struct mapped *mapped = frame->mapped >= 0 ? &profile->mapped[frame->mapped] : NULL;
+	struct mapped *mapped = frame->mapped >= 0 ? &profile->mapped[frame->mapped] : NULL;
 	struct image *image = mapped ? open_image(profile, mapped) : NULL;
 	/* A call is in front of where it comes back to. */
 	uint64_t address = image && image->bytes ? address_in(image, mapped, frame->pc - 1) : 0;

@@ -23,7 +23,7 @@
 #include "kmem.h"
 #include "names.h"
 
-#define MOST_FILES 64		/* others stay as they are */
+#define MOST_FILES 1024		/* others stay as they are; a browser has some hundred */
 
 static const char usage_text[] =
 	"usage: kmem symbols [FILE]\n"
@@ -120,9 +120,9 @@ static char *path_of(const char *text, size_t length)
 	return path;
 }
 
-struct image *image_of(const char *text, size_t length)
+/* The path is its own from now on. */
+static struct image *image_by(char *path)
 {
-	char *path = path_of(text, length);
 	struct image *found = NULL;
 
 	for (size_t i = 0; i < files.count && !found; i++)
@@ -136,6 +136,16 @@ struct image *image_of(const char *text, size_t length)
 	found->path = path;
 	map_file(found);
 	return found;
+}
+
+struct image *image_of(const char *text, size_t length)
+{
+	return image_by(path_of(text, length));
+}
+
+struct image *image_at(const char *path)
+{
+	return image_by(kmem_need(strdup(path)));
 }
 
 /* ------------------------------------------------------------------ lines */

@@ -157,9 +157,9 @@ static bool show_debugged(struct fs_tree *tree, size_t index, unsigned long what
 }
 
 /* Kernel: in the same form. */
-static void print_function(struct fs_text *text, const char *path, uint64_t address)
+static void print_function(struct fs_text *text, const char *path, const char *file, uint64_t address)
 {
-	struct image *image = image_of(path, strlen(path));
+	struct image *image = image_at(file);
 	const struct name *names;
 	size_t count = image ? names_of(image, address, &names) : 0;
 	const struct name *name = count ? &names[count - 1] : NULL;
@@ -175,16 +175,19 @@ void fs_print_place(struct fs_text *text, const struct maps *maps, unsigned long
 {
 	const struct map *map = maps_find(maps, address);
 
-	if (map && map->file && map->name && *map->name == '/')
-		print_function(text, map->name, address - maps_load(maps, map));
+	char *file = map && map->file && map->name && *map->name == '/' ? maps_file(maps, map) : NULL;
+
+	if (file)
+		print_function(text, map->name, file, address - maps_load(maps, map));
 	else
 		fs_print(text, "0x%lx", address);
+	free(file);
 }
 
 static bool show_ctor(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text)
 {
 	unsigned long ctor = cache_at(tree, index)->full->ctor;
-	struct maps maps = { NULL, 0, 0 };
+	struct maps maps = { .at = NULL };
 
 	if (!ctor || ctor == INFO_UNKNOWN)
 		return !ctor;

@@ -139,6 +139,9 @@ struct target {
 
 /* A thread of the process that still has its memory; where the first has ended, /proc/PID has none. */
 pid_t target_thread(pid_t pid);
+/* The name by which a file of the process can be opened here, where it may be in another root, or deleted: of a
+ * mapping, as /proc/PID/maps has it. The caller frees it. */
+char *target_file(pid_t pid, const char *path, uintptr_t start, uintptr_t end);
 /* Of a process or a thread, the letter that /proc/PID/stat has; X: it is not there any more. */
 char target_state(pid_t pid);
 /* It is not there any more, or only for its parent. */

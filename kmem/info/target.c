@@ -7,9 +7,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -233,6 +235,68 @@ static bool parse_mapping(const char *line, struct mapping *mapping)
 {
 	return sscanf(line, "%lx-%lx %4s %*x %*s %lu", &mapping->start, &mapping->end,
 		      mapping->access, &mapping->inode) == 4;
+}
+
+/* Kernel: a line's end stands there as octal digits, and nothing else. */
+static char *mapped_path(const char *path)
+{
+	char *copy = kmem_need(strdup(path)), *at = copy;
+
+	while ((at = strstr(at, "\\012"))) {
+		*at++ = '\n';
+		memmove(at, at + 3, strlen(at + 3) + 1);
+	}
+	return copy;
+}
+
+static char *path_of_process(pid_t pid, const char *format, ...)
+{
+	va_list arguments;
+	char *rest, *path;
+
+	va_start(arguments, format);
+	if (vasprintf(&rest, format, arguments) < 0 || asprintf(&path, "/proc/%d/%s", (int)pid, rest) < 0)
+		path = kmem_need(NULL);
+	va_end(arguments);
+	free(rest);
+	return path;
+}
+
+static bool is_deleted(const char *path)
+{
+	static const char words[] = " (deleted)";
+	size_t length = strlen(path), end = sizeof(words) - 1;
+
+	return length > end && !strcmp(path + length - end, words);
+}
+
+/* What was replaced only the process has. Kernel: its program is anybody's to open who may trace it, other files the
+ * administrator's. */
+static char *deleted_file(pid_t pid, const char *path, uintptr_t start, uintptr_t end)
+{
+	char *exe = path_of_process(pid, "exe"), there[PATH_MAX];
+	ssize_t length = readlink(exe, there, sizeof(there) - 1);
+
+	there[length > 0 ? length : 0] = '\0';
+	if (!strcmp(there, path))
+		return exe;
+	free(exe);
+	return path_of_process(pid, "map_files/%lx-%lx", (unsigned long)start, (unsigned long)end);
+}
+
+/* Its root may be another one, with another file of that name. */
+char *target_file(pid_t pid, const char *path, uintptr_t start, uintptr_t end)
+{
+	char *mine = mapped_path(path);
+	struct stat here, there;
+	bool deleted = is_deleted(mine);
+	char *other = deleted ? deleted_file(pid, mine, start, end) : path_of_process(pid, "root%s", mine);
+	bool has_other = !stat(other, &there);
+
+	if (has_other && !deleted && !stat(mine, &here))
+		has_other = here.st_dev != there.st_dev || here.st_ino != there.st_ino;
+	free(has_other ? mine : other);
+	return has_other ? other : mine;
 }
 
 /* Ours may begin here: private memory of no file, right behind some that nobody may touch. */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "kmem.h"
 #include "leaks/growth.h"
@@ -140,7 +139,7 @@ static const struct info_cache *find(const struct snapshot *snapshot, const stru
 	return NULL;
 }
 
-static void print_caches(const struct snapshot *before, const struct snapshot *after, unsigned seconds, size_t most)
+static void print_caches(const struct snapshot *before, const struct snapshot *after, double seconds, size_t most)
 {
 	struct grown *grown = kmem_need(calloc(after->count + 1, sizeof(*grown)));
 	size_t count = 0;
@@ -154,7 +153,7 @@ static void print_caches(const struct snapshot *before, const struct snapshot *a
 	}
 	long blocks = (long)after->stats.large_bytes - (long)before->stats.large_bytes;
 	qsort(grown, count, sizeof(*grown), by_growth);
-	printf("growth in %u second%s%s\n", seconds, seconds == 1 ? "" : "s", count || blocks > 0 ? ":" : ": none");
+	printf("growth in %g second%s%s\n", seconds, seconds == 1 ? "" : "s", count || blocks > 0 ? ":" : ": none");
 	if (count)
 		printf("     OBJECTS       BYTES  CACHE\n");
 	for (size_t i = 0; i < count && i < most; i++)
@@ -167,7 +166,7 @@ static void print_caches(const struct snapshot *before, const struct snapshot *a
 	free(grown);
 }
 
-int growth_print(struct subject *subject, unsigned seconds, size_t most, unsigned long *ages)
+int growth_print(struct subject *subject, double seconds, size_t most, unsigned long *ages)
 {
 	struct snapshot before = { 0 }, after = { 0 };
 	struct sites sites = { .count = 0 };
@@ -175,7 +174,7 @@ int growth_print(struct subject *subject, unsigned seconds, size_t most, unsigne
 	enum info_result result = status ? INFO_OK : info_of_process(subject->pid, &before);
 
 	if (!status && (result == INFO_OK || result == INFO_PARTLY)) {
-		sleep(seconds);
+		kmem_pause(seconds);
 		result = info_of_process(subject->pid, &after);
 	}
 	if (!status && result != INFO_OK && result != INFO_PARTLY)

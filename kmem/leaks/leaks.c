@@ -18,7 +18,7 @@
 #include "leaks/growth.h"
 #include "leaks/scan.h"
 
-#define SECONDS		5u
+#define SECONDS		5
 #define MOST_SECONDS	86400
 #define MOST_LINES	20u
 
@@ -97,13 +97,13 @@ static unsigned long number(const char *option, const char *text, unsigned long 
 	return n;
 }
 
-static int look(struct subject *subject, unsigned seconds, size_t most)
+static int look(struct subject *subject, double seconds, size_t most)
 {
 	struct scan_result result = { .count = 0 };
 	unsigned long ages[4] = { 0 };
 	int status = 0;
 
-	if (!subject->target.core && seconds) {
+	if (!subject->target.core && seconds > 0) {
 		status = growth_print(subject, seconds, most, ages);
 		print_ages(ages);
 		fflush(stdout);
@@ -126,14 +126,14 @@ int cmd_leaks(int argc, char **argv)
 		{ "seconds", required_argument, NULL, 's' }, { "most", required_argument, NULL, 'm' },
 		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
-	unsigned seconds = SECONDS;
+	double seconds = SECONDS;
 	size_t most = MOST_LINES;
 	struct subject subject;
 	int code;
 
 	while ((code = kmem_next_option("leaks", usage_text, argc, argv, ":", known)) != -1)
 		if (code == 's')
-			seconds = (unsigned)number("seconds", optarg, MOST_SECONDS);
+			seconds = kmem_seconds("leaks", optarg, 0, MOST_SECONDS);
 		else
 			most = number("most", optarg, SIZE_MAX - 1) ?: SIZE_MAX;
 	if (argc - optind != 1)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "info/info.h"
 #include "kmem.h"
 #include "leaks/maps.h"
 
@@ -23,7 +24,7 @@ void maps_clear(struct maps *maps)
 	for (size_t i = 0; i < maps->count; i++)
 		free(maps->at[i].name);
 	free(maps->at);
-	*maps = (struct maps){ NULL, 0, 0 };
+	*maps = (struct maps){ NULL, 0, 0, 0 };
 }
 
 static void add_line(struct maps *maps, char *line)
@@ -46,7 +47,7 @@ bool maps_of_process(pid_t pid, struct maps *maps)
 	char path[64], *line = NULL;
 	size_t room = 0;
 
-	*maps = (struct maps){ NULL, 0, 0 };
+	*maps = (struct maps){ NULL, 0, 0, pid };
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
 	FILE *file = fopen(path, "re");
 	if (!file)
@@ -87,6 +88,11 @@ static bool is_fixed(const char *path)
 	return head.e_type == ET_EXEC;
 }
 
+char *maps_file(const struct maps *maps, const struct map *map)
+{
+	return maps->pid ? target_file(maps->pid, map->name, map->start, map->end) : kmem_need(strdup(map->name));
+}
+
 uintptr_t maps_load(const struct maps *maps, const struct map *map)
 {
 	const struct map *first = map;
@@ -95,5 +101,8 @@ uintptr_t maps_load(const struct maps *maps, const struct map *map)
 		return 0;
 	while (first > maps->at && first->offset && first[-1].name && !strcmp(first[-1].name, map->name))
 		first--;
-	return is_fixed(map->name) ? 0 : first->start - first->offset;
+	char *file = maps_file(maps, map);
+	uintptr_t load = is_fixed(file) ? 0 : first->start - first->offset;
+	free(file);
+	return load;
 }

@@ -20,6 +20,7 @@ struct map {
 struct maps {
 	struct map *at;
 	size_t count, room;
+	pid_t pid;			/* whose they are; 0: a dump's */
 };
 
 /* False: /proc/PID/maps can't be read; errno says why. */
@@ -28,6 +29,8 @@ void maps_add(struct maps *maps, struct map map);
 void maps_clear(struct maps *maps);
 /* The one that an address is in, of maps in order; NULL: none. */
 const struct map *maps_find(const struct maps *maps, uintptr_t address);
+/* The name by which its file can be opened here; the caller frees it. */
+char *maps_file(const struct maps *maps, const struct map *map);
 /* What its file's own addresses were moved by. */
 uintptr_t maps_load(const struct maps *maps, const struct map *map);
 

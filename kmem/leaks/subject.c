@@ -46,6 +46,19 @@ int subject_load(struct subject *subject, struct heap *heap)
 	return heap_load(&subject->target, heap) ? 0 : subject_complain(subject);
 }
 
+/* As reports have it: what parts words is octal digits. */
+static void print_path(const char *path)
+{
+	char *name = info_printable_copy(path);
+
+	for (const char *at = name; *at; at++)
+		if (*at == ' ' || *at == '\\')
+			printf("\\%03o", (unsigned char)*at);
+		else
+			putchar(*at);
+	free(name);
+}
+
 void print_stack(const struct maps *maps, const uintptr_t *frame, unsigned count)
 {
 	for (unsigned i = 0; i < count && frame[i]; i++) {
@@ -55,8 +68,10 @@ void print_stack(const struct maps *maps, const uintptr_t *frame, unsigned count
 			printf("        0x%lx\n", (unsigned long)frame[i]);
 			continue;
 		}
-		char *name = info_printable_copy(map->name);
-		printf("        %s+0x%lx\n", name, (unsigned long)(frame[i] - maps_load(maps, map)));
-		free(name);
+		char *file = maps_file(maps, map);
+		printf("        ");
+		print_path(file);
+		printf("+0x%lx\n", (unsigned long)(frame[i] - maps_load(maps, map)));
+		free(file);
 	}
 }

@@ -8,12 +8,10 @@
 #include <errno.h>
 #include <getopt.h>
 #include <locale.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "kmem.h"
@@ -51,14 +49,6 @@ int top_complain(const struct top_targets *targets, const struct top_sample *sam
 
 /* ------------------------------------------------------------------ once */
 
-static void pause_for(double seconds)
-{
-	struct timespec time = { (time_t)seconds, (long)((seconds - floor(seconds)) * 1e9) };
-
-	while (nanosleep(&time, &time) && errno == EINTR)
-		;
-}
-
 /* Columns of the terminal, or 80. */
 static int columns_of_output(void)
 {
@@ -86,7 +76,7 @@ static int once(const struct wanted *wanted)
 	setlocale(LC_CTYPE, "C.UTF-8");
 	if (wanted->has_seconds) {
 		ok = top_take(&wanted->targets, &wanted->view, &before);
-		pause_for(ok ? wanted->seconds : 0);
+		kmem_pause(ok ? wanted->seconds : 0);
 	}
 	if (!ok || !top_take(&wanted->targets, &wanted->view, &sample))
 		return top_complain(&wanted->targets, ok ? &sample : &before);
@@ -104,16 +94,6 @@ static int once(const struct wanted *wanted)
 
 /* ------------------------------------------------------------------ the command */
 
-static double parse_seconds(const char *text)
-{
-	char *end;
-	double seconds = strtod(text, &end);
-
-	if (!*text || *end || !(seconds >= 0.1 && seconds <= 3600))
-		kmem_usage("top", "--seconds: '%s' is no number from 0.1 to 3600", text);
-	return seconds;
-}
-
 static enum top_sort parse_sort(const char *text)
 {
 	for (int i = 0; i < TOP_SORTS; i++)
@@ -127,7 +107,7 @@ static void parse_one(struct wanted *wanted, int code)
 	switch (code) {
 	case 'o': wanted->once = true; break;
 	case 'b': wanted->bytes = true; break;
-	case 's': wanted->seconds = parse_seconds(optarg); wanted->has_seconds = true; break;
+	case 's': wanted->seconds = kmem_seconds("top", optarg, 0.1, 3600); wanted->has_seconds = true; break;
 	case 'k': wanted->view.sort = parse_sort(optarg); break;
 	case 'r': wanted->view.reverse = true; break;
 	case 'a': wanted->view.all = true; break;

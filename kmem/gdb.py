@@ -67,7 +67,9 @@ class Leaks(gdb.Command):
 
     def invoke(self, argument, _from_tty):
         """Run it on the dump, or on one that is made."""
-        most = f"--most={int(argument) if argument else 20}"
+        if argument and not argument.isdecimal():
+            raise gdb.GdbError(f"kmem leaks: how many lines? '{argument}' is no number")
+        most = f"--most={argument or 20}"
         name = subject()
         if not name.isdigit():
             run("leaks", most, name)

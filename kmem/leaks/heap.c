@@ -99,10 +99,10 @@ static void mark_ready(struct heap *heap)
 	}
 }
 
-void heap_rests_again(struct heap *heap)
+void heap_rests_again(struct heap *heap, const bool *wanted, size_t *next, uint64_t end)
 {
 	heap->rest_count = 0;
-	if (heap_rests(heap, 0))
+	if (heap_rests(heap, wanted, next, end))
 		mark_ready(heap);
 }
 
@@ -126,7 +126,7 @@ static bool load_once(struct target *target, struct heap *heap)
 		if (!add_caches(heap, &heap->roots[i]))
 			return false;
 	}
-	if (!heap_rests(heap, 0))
+	if (!heap_rests(heap, NULL, &(size_t){ 0 }, UINT64_MAX))
 		return false;
 	for (size_t i = 0; i < heap->root_count; i++)
 		if (!heap_pieces(heap, &heap->roots[i], from[i]))

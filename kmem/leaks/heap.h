@@ -107,11 +107,13 @@ static inline void heap_unset(uint64_t *bits, uint64_t object)
 	bits[object / 64] &= ~((uint64_t)1 << object % 64);
 }
 
-/* ---- leaks/ready.c: objects that lie ready, added to heap->rests: of caches[from] and those behind it. */
-bool heap_rests(struct heap *heap, size_t from);
+/* ---- leaks/ready.c: objects that lie ready, added to heap->rests: of caches[*next] and those behind it that are
+ * wanted (NULL: all), as long as the clock (CLOCK_MONOTONIC, ns) is not at `end`; *next is the one that was not
+ * reached. */
+bool heap_rests(struct heap *heap, const bool *wanted, size_t *next, uint64_t end);
 
-/* Those that lie ready now; those that did are not live either. */
-void heap_rests_again(struct heap *heap);
+/* The same of those that lie ready now, and those that did are not live either. */
+void heap_rests_again(struct heap *heap, const bool *wanted, size_t *next, uint64_t end);
 
 /* ---- leaks/pieces.c: pieces of a root, added to the heap, by its caches from number `from` on: those of ranges, and
  * then those that lie elsewhere. When all are there they are put in order. */

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/slab.h"
 #include "engine/sheaf.h"
@@ -173,22 +174,39 @@ static void add_chain(struct rests *rests)
 	free(states);
 }
 
-bool heap_rests(struct heap *heap, size_t from)
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* False: target->result says why. */
+static bool begin_root(struct rests *rests, const struct info_root *root)
+{
+	struct target *target = rests->heap->target;
+
+	rests->root = root;
+	rests->shift = layout_offset(&root->layout, "const.area_shift") & 63;
+	if (!target_struct(target, &root->layout, INFO_PERCPU, &rests->percpu, root->record.percpu))
+		return false;
+	return rests->percpu.cpus <= INFO_MAX_CPUS || target_torn(target);
+}
+
+bool heap_rests(struct heap *heap, const bool *wanted, size_t *next, uint64_t end)
 {
 	struct rests rests = { .heap = heap };
 
-	for (size_t i = from; i < heap->cache_count; i++) {
-		const struct heap_cache *cache = &heap->caches[i];
+	for (; *next < heap->cache_count; ++*next) {
+		const struct heap_cache *cache = &heap->caches[*next];
 
-		if (cache->root != rests.root) {
-			rests.root = cache->root;
-			rests.shift = layout_offset(&cache->root->layout, "const.area_shift") & 63;
-			if (!target_struct(heap->target, &cache->root->layout, INFO_PERCPU, &rests.percpu,
-					   cache->root->record.percpu))
-				return false;
-			if (rests.percpu.cpus > INFO_MAX_CPUS)
-				return target_torn(heap->target);
-		}
+		if (wanted && !wanted[*next])
+			continue;
+		if (end != UINT64_MAX && now_ns() >= end)
+			break;
+		if (cache->root != rests.root && !begin_root(&rests, cache->root))
+			return false;
 		rests.cache = cache;
 		add_shelf(&rests, &cache->copy.shelf);
 		add_shelf(&rests, &cache->copy.charged);

@@ -1,7 +1,7 @@
 /*
  * still.c: all threads of a process stand still, and what changes most is read: registers, stacks from the stack
  * pointers on, what lies ready, memory outside of objects, and which of the candidates are still live. Invariant: each
- * of these but the first three ends when its time is up, whatever it has read by then: a program is looked at in
+ * of these but the first two ends when its time is up, whatever it has read by then: a program is looked at in
  * rounds, and what was not read here was read while it ran.
  *
  * Room for all that is read is there before, and was written to.
@@ -22,6 +22,7 @@
 #define AT_ONCE		((size_t)128 << 10)	/* bytes that are read between two looks at the clock */
 #define ROOTS_BYTES	((size_t)8 << 20)	/* of memory outside of objects */
 #define ROOTS_NS	1500000u		/* for these */
+#define READY_NS	1500000u		/* for what lies ready of caches with candidates */
 #define LOOK_NS		500000u			/* for slabs that are asked again; the others are when all go on */
 
 /* Words that were read while all threads stood still. */
@@ -177,6 +178,23 @@ static size_t look_again(struct scan *scan, size_t from, uint64_t end)
 	return heap->loose;
 }
 
+/* Of which caches an object that lies ready may be a candidate. Blocks of whole pages do not say whose they are. */
+static bool *find_wanted(const struct scan *scan)
+{
+	const struct heap *heap = &scan->heap;
+	bool *wanted = kmem_need(calloc(heap->cache_count + 1, sizeof(*wanted)));
+
+	for (size_t i = 0; i < heap->cache_count; i++)
+		wanted[i] = heap->caches[i].engine == HEAP_ready || heap->caches[i].engine == HEAP_other;
+	for (size_t i = 0; i < heap->piece_count; i++) {
+		const struct heap_piece *piece = &heap->pieces[i];
+
+		if (piece->cache != HEAP_NO_CACHE && !wanted[piece->cache])
+			wanted[piece->cache] = has_candidate(scan, piece);
+	}
+	return wanted;
+}
+
 /* ------------------------------------------------------------------ all of it */
 
 /* What can be done while it runs. */
@@ -193,17 +211,20 @@ static void prepare(struct scan *scan, struct still *still, size_t threads)
 bool still_look(struct scan *scan, size_t threads, struct scan_result *result)
 {
 	struct still still = { .count = 0 };
+	size_t cache = 0;
 	struct stop stop;
 
 	prepare(scan, &still, threads);
+	bool *wanted = find_wanted(scan);
 	bool ok = stop_begin(scan->heap.target->pid, &stop);
 	if (ok) {
 		read_threads(scan, &still, &stop);
-		heap_rests_again(&scan->heap);
+		heap_rests_again(&scan->heap, wanted, &cache, now_ns() + READY_NS);
 		read_roots(scan, &still, now_ns() + ROOTS_NS);
 		size_t next = look_again(scan, 0, now_ns() + LOOK_NS);
 		stop_end(&stop);
 		look_again(scan, next, UINT64_MAX);
+		heap_rests_again(&scan->heap, wanted, &cache, UINT64_MAX);
 		result->stops += stop.times;
 		result->longest_ns = stop.longest_ns > result->longest_ns ? stop.longest_ns : result->longest_ns;
 		stop_clear(&stop);
@@ -211,6 +232,7 @@ bool still_look(struct scan *scan, size_t threads, struct scan_result *result)
 	}
 	int error = errno;
 	free(still.words);
+	free(wanted);
 	errno = error;
 	return ok;
 }

@@ -9,6 +9,7 @@
 #include "../page/owner.h"
 #include "../port/bits.h"
 #include "../port/die.h"
+#include "../port/os.h"
 #include "../port/probe.h"
 #include "growth.h"
 #include "ready.h"
@@ -145,8 +146,11 @@ static void *pages_alloc(size_t bytes, size_t align, const struct km_request *re
 static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *request)
 {
 	bool zero;
-	void *p = km_big_alloc(bytes, align, &zero);
 
+	/* Regions and free pages have room for any length, and the system does not look at what is committed there. */
+	if (km_unlikely(bytes > km_os_memory()) && !km_os_may_map(bytes))
+		return NULL;
+	void *p = km_big_alloc(bytes, align, &zero);
 	/* There may be address space that nobody needs. */
 	if (km_unlikely(!p) && km_ranges_release(false))
 		p = km_big_alloc(bytes, align, &zero);

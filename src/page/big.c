@@ -490,8 +490,11 @@ static void *resize(struct km_big_entry *entry, size_t bytes)
 
 	if (bytes == entry->bytes)
 		return p;
+	/* Nor does the system look at what is committed of a region: whoever wants more than all of its memory asks it
+	 * for a mapping. */
 	if (entry->region)
-		return km_region_resize(entry->region, p, entry->bytes, bytes) ? p : NULL;
+		return (bytes <= entry->bytes || bytes - entry->bytes <= km_os_memory()) &&
+		       km_region_resize(entry->region, p, entry->bytes, bytes) ? p : NULL;
 	km_debug(big.alone, "a block that is in no region is a mapping of its own");
 	bool cut = bytes < entry->bytes;
 	p = km_os_remap(p, whole_pages(entry->bytes), whole_pages(bytes), true);

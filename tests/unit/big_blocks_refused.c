@@ -1,8 +1,9 @@
 /*
- * big_blocks_refused: blocks above 4 MiB where the system says no. What it would not take back once costs nothing
- * later: a block that comes to lie there has as much memory as elsewhere, and reads as zeros; address space is offered
- * again, with and without a block that had it; and the next owner of what was kept has none of the last one's advice,
- * nor of a region the last one's memory node.
+ * big_blocks_refused: blocks above 4 MiB where the system says no. What it would not map, being more than all of its
+ * memory, is not had by another way, nor grown to. What it would not take back once costs nothing later: a block that
+ * comes to lie there has as much memory as elsewhere, and reads as zeros; address space is offered again, with and
+ * without a block that had it; and the next owner of what was kept has none of the last one's advice, nor of a region
+ * the last one's memory node.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -22,6 +23,14 @@
 #define MANY	60u
 
 static char *block[MANY];
+static size_t memory;			/* of the system; 0: what it says */
+
+size_t __real_km_os_memory(void);
+size_t __wrap_km_os_memory(void)
+{
+	return memory ? memory : __real_km_os_memory();
+}
+
 static const char *refused;
 
 static bool refuse(const char *call)
@@ -56,6 +65,42 @@ static void let_go(unsigned from)
 {
 	for (unsigned i = from; i < MANY; i++)
 		kvfree(block[i]);
+}
+
+/* ------------------------------------------------------------------ more than there is */
+
+static void too_much(bool regions)
+{
+	memory = 64 * MIB;
+	if (regions)
+		fill(0);
+	refused = "map";
+	CHECK(!kvmalloc(100 * MIB, GFP_KERNEL | __GFP_NOWARN) && errno == ENOMEM);
+	CHECK(!kvmalloc(1000 * MIB, GFP_KERNEL | __GFP_NOWARN));
+	/* A mapping that is refused does not mean that a region has nothing. */
+	char *p = kvmalloc(BYTES, GFP_KERNEL);
+	NEED(p);
+	memset(p, 7, BYTES);
+	CHECK(!kvrealloc(p, 100 * MIB, GFP_KERNEL | __GFP_NOWARN));
+	CHECK_EQUAL(ksize(p), BYTES);
+	NEED((p = kvrealloc(p, 50 * MIB, GFP_KERNEL)));
+	CHECK(p[0] == 7 && p[BYTES - 1] == 7);
+	refused = NULL;
+	NEED((p = kvrealloc(p, 200 * MIB, GFP_KERNEL)));
+	CHECK(p[0] == 7 && p[BYTES - 1] == 7);
+	kvfree(p);
+	NEED((p = kvmalloc(100 * MIB, GFP_KERNEL)));
+	kvfree(p);
+}
+
+static void too_much_alone(void)
+{
+	too_much(false);
+}
+
+static void too_much_of_a_region(void)
+{
+	too_much(true);
 }
 
 /* ------------------------------------------------------------------ what was not taken back */
@@ -158,7 +203,7 @@ static void not_bound_any_more(void)
 int main(void)
 {
 	void (*const runs[])(void) = {
-		not_purged_once, not_purged_ever, not_unmapped, kept_advice,
+		too_much_alone, too_much_of_a_region, not_purged_once, not_purged_ever, not_unmapped, kept_advice,
 		not_bound_any_more,
 	};
 

@@ -2,8 +2,8 @@
 TEST_LIBS_unit/guarded_left := -Wl,-u,kmem_cache_validate,--wrap=km_os_write
 # What the system says of overcommit.
 TEST_LIBS_unit/counted_blocks := -Wl,--wrap=km_os_read
-# From which nodes memory comes.
-TEST_LIBS_unit/big_blocks_refused := -Wl,--wrap=km_os_prefer_nodes
+# How much memory the system has, and from which nodes it comes.
+TEST_LIBS_unit/big_blocks_refused := -Wl,--wrap=km_os_memory,--wrap=km_os_prefer_nodes
 # Objects are guarded, too.
 TEST_LIBS_unit/few_mappings := -Wl,-u,kmem_cache_validate
 # What is debugged for a while.

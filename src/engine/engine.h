@@ -513,6 +513,8 @@ extern km_hidden bool km_some_debugged;
 #define KM_SLAB_MAX_OBJECTS	0x7fffu	/* Kernel: MAX_OBJS_PER_PAGE */
 /* The kernel's choice of an order for slabs of at least `min_objects`. */
 unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order);
+/* Of objects larger than a page: a higher one, up to `most`, as long as more than an eighth would be left over. */
+unsigned km_layout_larger(uint32_t size, unsigned order, unsigned most);
 uint32_t km_reciprocal(uint32_t size);
 
 /* No free of the cache puts a pointer anywhere before the object's slab was asked for. */

@@ -128,6 +128,13 @@ unsigned km_layout_order(uint32_t size, unsigned min_objects, unsigned max_order
 	return lowest;
 }
 
+unsigned km_layout_larger(uint32_t size, unsigned order, unsigned most)
+{
+	while (size > KM_PAGE_SIZE && order < most && (KM_PAGE_SIZE << order) % size > (KM_PAGE_SIZE << order) / 8)
+		order++;
+	return order;
+}
+
 const char *const km_min_partial_names[3] = { "half", "size", "static" };
 
 int km_min_partial_rule(const char *name)

@@ -79,9 +79,8 @@ static int sheaf_layout(struct kmem_cache *cache, const struct kmem_cache_args *
 	if (cache->order < max_order && left > bytes / 64 && 2 * bytes % cache->size <= left + left / 4)
 		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->order);
 	/* Objects of more than half of a largest slab: a larger slab still, if that wastes less. */
-	while (cache->size > KM_PAGE_SIZE && cache->order < km_min(max_order + 2, KM_MAX_ORDER) &&
-	       bytes % cache->size > bytes / 8)
-		bytes = (uint32_t)(KM_PAGE_SIZE << ++cache->order);
+	cache->order = (uint8_t)km_layout_larger(cache->size, cache->order, km_min(max_order + 2, KM_MAX_ORDER));
+	bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);
 	if (cache->dense) {
 		cache->order = dense_order(cache->size, cache->order, max_order);
 		bytes = (uint32_t)(KM_PAGE_SIZE << cache->order);

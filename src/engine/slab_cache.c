@@ -12,6 +12,7 @@
 #include "slab.h"
 
 #define MAX_ORDER	1u	/* Kernel: slab_max_order, with more than 32 MiB of memory */
+#define MALLOC_ORDER	5u	/* of malloc's classes, whose sizes lie between those of the kernel's kmalloc */
 #define MIN_SIZE	16u	/* Kernel: SLAB_OBJ_MIN_SIZE, so that an index is a byte */
 
 /* ------------------------------------------------------------------ layout */
@@ -52,7 +53,7 @@ static size_t left_over(const struct kmem_cache *cache, enum slab_freelist freel
 /* The lowest order that is good enough: it wastes an eighth at most, or is the highest that is wanted. */
 static bool fill_order(struct kmem_cache *cache, enum slab_freelist freelist)
 {
-	unsigned most = km_layout_options.max_order ?: MAX_ORDER;
+	unsigned most = km_layout_options.max_order ?: cache->flags & SLAB_KMALLOC ? MALLOC_ORDER : MAX_ORDER;
 
 	for (unsigned order = km_order_of(cache->size); order <= KM_MAX_ORDER; order++) {
 		size_t bytes = KM_PAGE_SIZE << order;

@@ -33,6 +33,10 @@ static int slub_layout(struct kmem_cache *cache, const struct kmem_cache_args *a
 	cache->order = (uint8_t)km_layout_order(cache->size,
 						km_layout_options.min_objects ?: min_objects(),
 						max_order);
+	/* Kernel: has none of such sizes. */
+	if (cache->flags & SLAB_KMALLOC)
+		cache->order = (uint8_t)km_layout_larger(cache->size, cache->order,
+							 km_min(max_order + 2, KM_MAX_ORDER));
 	cache->objects = (uint32_t)km_min((KM_PAGE_SIZE << cache->order) / cache->size,
 					  (size_t)SLUB_MAX_OBJECTS);
 	cache->capacity = 0;

@@ -225,6 +225,22 @@ static void finish_start(void)
 		pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
 }
 
+/* Once: a program of which every allocation fails knows nothing of why. A limit is likely the reason. */
+static km_cold void tell_refusal(void)
+{
+	static bool told;
+	size_t limit = km_os_address_limit();
+
+	if (km_swap_acquire(&told, true))
+		return;
+	if (limit != SIZE_MAX)
+		km_warn("no start: the system refuses memory, RLIMIT_AS is %lu KiB: allocations fail",
+			(unsigned long)(limit >> 10));
+	else
+		km_warn("no start: the system refuses memory%s: allocations fail",
+			km_os_is_limited() ? ", there is RLIMIT_DATA" : "");
+}
+
 bool km_boot_slow(void)
 {
 	/* Nested: an allocation by something that start() called. It must do without. */
@@ -237,6 +253,8 @@ bool km_boot_slow(void)
 	if (ok)
 		km_store_release(&km_ready, true);
 	unlock_state();
+	if (km_unlikely(!ok))
+		tell_refusal();
 	km_busy_end(was);
 	if (ok)
 		finish_start();

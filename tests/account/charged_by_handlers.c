@@ -4,6 +4,7 @@
  * they belong when all is given back, also where the group has left meanwhile. Disciplines: all.
  */
 #include "account/group.h"
+#include "kit/clock.h"
 #include "kit/inside.h"
 #include "kit/paid.h"
 

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "kit/charged.h"
+#include "kit/clock.h"
 
 #include <pthread.h>
 
@@ -272,7 +273,7 @@ static struct mem_cgroup *first, *second;
 static int held;
 #define SECONDS 3	/* objects, at the end of the array */
 
-/* Until its shelf there is empty, and its own: where time passes, a look for what is idle takes the shelf away. */
+/* Until its shelf there is empty, and its own. */
 static void take_firsts(void)
 {
 	unsigned cpu = (unsigned)sched_getcpu();

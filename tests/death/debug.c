@@ -18,6 +18,7 @@
 #include <kmem/stats.h>
 
 #include "cache/cache.h"
+#include "kit/clock.h"
 #include "watch/debug.h"
 
 #define FLAGS (SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)

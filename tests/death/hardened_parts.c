@@ -4,6 +4,7 @@
  */
 #define CHECK_FD 2
 #include "kit/api.h"
+#include "kit/clock.h"
 
 #include "engine/engine.h"
 

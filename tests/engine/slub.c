@@ -5,8 +5,6 @@
  */
 #include "slub.h"
 
-#include "kit/ageless.h"
-
 /* ------------------------------------------------------------------ hits */
 
 static void case_hits(void)
@@ -395,7 +393,7 @@ static void case_ctor(void)
 	done(cache);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
 	static const struct test_case cases[] = {
 		{ "hits", case_hits },
@@ -415,7 +413,5 @@ int main(int argc, char **argv)
 		{ "constructors", case_ctor },
 	};
 
-	(void)argc;
-	ageless(argv);
 	return counted_run(cases, km_array_count(cases), 20);
 }

@@ -1,11 +1,12 @@
 /*
- * engine.h: what the tests of one engine share: fresh caches of it, a system that gives nothing, and all free
- * pages in hand.
+ * engine.h: what the tests of one engine share: fresh caches of it, a system that gives nothing, all free pages in
+ * hand, and a clock that stands still: nothing goes back by age between two steps.
  */
 #ifndef TESTS_KIT_ENGINE_H
 #define TESTS_KIT_ENGINE_H
 
 #include "events.h"
+#include "clock.h"
 
 #include "front/front.h"
 #include "page/arena.h"

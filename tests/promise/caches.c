@@ -5,6 +5,7 @@
  * With hardened: own_addresses:0,random_order:0,decay:3600000, for slabs go, and are filled in the order of addresses.
  */
 #include "kit/api.h"
+#include "kit/clock.h"
 
 /* ------------------------------------------------------------------ creation */
 

@@ -1,7 +1,5 @@
 # All that watches objects is there.
 TEST_LIBS_promise/nowait := -Wl,-u,kmem_cache_validate,-u,kmem_failslab
-# A clock that the test moves on.
-TEST_LIBS_promise/confined := -Wl,--wrap=clock_gettime
 # Calls that wait are counted.
 TEST_LIBS_promise/nested_verbs := -Wl,--wrap=km_os_wait
 # Bad calls are counted.
@@ -26,8 +24,8 @@ $(BUILD)/tests/promise/debugged_bytes: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_promise/failslab := $(BUILD)/libkmem-malloc.a -rdynamic -Wl,-u,kmem_cache_validate
 TEST_CFLAGS_promise/failslab := -fno-builtin -Wno-alloc-size-larger-than
 $(BUILD)/tests/promise/failslab: $(BUILD)/libkmem-malloc.a
-# Guarded objects are of malloc as well; a clock that the test moves on.
-TEST_LIBS_promise/guarded := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate,--wrap=clock_gettime
+# Guarded objects are of malloc as well.
+TEST_LIBS_promise/guarded := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
 TEST_CFLAGS_promise/guarded := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow
 $(BUILD)/tests/promise/guarded: $(BUILD)/libkmem-malloc.a
 # A clock that the test moves on.

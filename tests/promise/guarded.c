@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "kit/cases.h"
+#include "kit/clock.h"
 
 #include <kmem/kmem.h>
 #include <kmem/memcg.h>
@@ -23,17 +24,6 @@
 
 #include "cache/cache.h"
 #include "port/os.h"
-
-static unsigned seconds;	/* by which the clock is ahead */
-
-int __real_clock_gettime(clockid_t clock, struct timespec *now);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
-{
-	int result = __real_clock_gettime(clock, now);
-
-	now->tv_sec += seconds;
-	return result;
-}
 
 static void *blind(void *p)
 {
@@ -355,7 +345,7 @@ static void tick(struct kmem_cache *missing, void **kept)
 {
 	void *p;
 
-	seconds += 2;
+	ahead_ms += 2000;
 	for (unsigned i = 0; i < 300; i++) {
 		NEED(p = kmem_cache_alloc(missing, GFP_KERNEL));
 		*(void **)p = *kept;

@@ -15,32 +15,32 @@
 #define MANY	450
 #define BYTES	270000
 
-static size_t resident_kb(void)
+static long resident_kb(void)
 {
-	return rollup_kb("Rss");
+	return (long)rollup_kb("Rss");
 }
 
-static size_t counted_kb(void)
+static long counted_kb(void)
 {
 	struct kmem_stats stats;
 
 	kmem_get_stats(&stats);
 	NEED(kmem_check_all() == 0);
-	return (stats.pages_used + stats.pages_free_dirty) * 4;
+	return (long)(stats.pages_used + stats.pages_free_dirty) * 4;
 }
 
-static size_t first_kb, first_counted;
+static long first_kb, first_counted;	/* what is less afterwards went back by age */
 
 /*
  * Memory that is free goes back with time, and any call of malloc may be the one that sees to it: one of the look at
  * what the kernel says, too. So it is counted before that and after, and the kernel's number lies between, but for
  * slack.
  */
-static void agrees(size_t slack)
+static void agrees(long slack)
 {
-	size_t before = counted_kb() - first_counted, resident = resident_kb() - first_kb;
-	size_t after = counted_kb() - first_counted, most = before > after ? before : after;
-	size_t least = before + after - most;
+	long before = counted_kb() - first_counted, resident = resident_kb() - first_kb;
+	long after = counted_kb() - first_counted, most = before > after ? before : after;
+	long least = before + after - most;
 
 	NEED(resident <= most + most / 100 + slack);
 	NEED(least <= resident + resident / 100 + slack);
@@ -54,15 +54,15 @@ int main(void)
 	first_counted = counted_kb();
 
 	/* Descriptors of 64 bytes for each page, and what the first blocks of each kind bring along. */
-	size_t slack = 1024;
+	long slack = 1024;
 	for (int i = 0; i < MANY; i++) {
 		block[i] = malloc(BYTES + i % 3 * 40000);
 		NEED(block[i]);
 		memset(block[i], 1, malloc_usable_size(block[i]));
 	}
-	size_t live_kb = 0;
+	long live_kb = 0;
 	for (int i = 0; i < MANY; i++)
-		live_kb += malloc_usable_size(block[i]) / 1024;
+		live_kb += (long)malloc_usable_size(block[i]) / 1024;
 	agrees(slack + live_kb / 64);
 	/* A huge page that has come ahead, and the descriptors. */
 	NEED(resident_kb() - first_kb <= live_kb + 2048 + slack + live_kb / 64);

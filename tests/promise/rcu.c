@@ -12,6 +12,7 @@
 #include <kmem/rcu.h>
 
 #include "kit/api.h"
+#include "kit/clock.h"
 #include "port/atomic.h"
 #include "port/die.h"
 #include "port/os.h"

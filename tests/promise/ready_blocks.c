@@ -12,6 +12,7 @@
 
 #include "kit/cpus.h"
 #include "kit/api.h"
+#include "kit/clock.h"
 #include "cache/ready.h"
 #include "port/os.h"
 
@@ -191,6 +192,7 @@ static void gives_way(void)
 	get(20, 1 << 20);
 	for (unsigned i = 0; !stats_of("large-1048576").shelf_objects; i++) {
 		NEED(i < 1000000);
+		ahead_ms++;
 		kfree(kmalloc(1 << 20, GFP_KERNEL));
 	}
 	NEED(sums().ready <= bound());
@@ -234,7 +236,7 @@ static void by_age(void)
 	put(1);
 	for (int i = 0; sums().ready; i++) {
 		NEED(i < 30000);
-		usleep(1000);
+		ahead_ms++;
 		kfree(kmalloc(2 << 20, GFP_KERNEL));
 	}
 }

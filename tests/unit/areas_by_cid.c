@@ -15,6 +15,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
+#include "kit/clock.h"
 #include "port/os.h"
 #include "front/front.h"
 

@@ -13,6 +13,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
+#include "kit/clock.h"
 #include "watch/debug.h"
 
 #define LONGEST	400u		/* bytes of a function here */

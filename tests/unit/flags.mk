@@ -19,11 +19,6 @@ TEST_LIBS_unit/large_leaks := -Wl,-u,kmem_cache_validate
 TEST_LIBS_unit/large_system_pages := -Wl,--wrap=getauxval,--wrap=mmap,--wrap=munmap,--wrap=mprotect,--wrap=madvise,--wrap=mremap
 # A system that makes every mapping of huge pages.
 TEST_LIBS_unit/always_huge_pages := -Wl,--wrap=mmap
-# A clock that the test moves on.
-TEST_LIBS_unit/trim_many_caches := -Wl,--wrap=clock_gettime
-TEST_LIBS_unit/trim_rounds := -Wl,--wrap=clock_gettime
-TEST_LIBS_unit/left_cpus := -Wl,--wrap=clock_gettime
-TEST_LIBS_unit/mailbox_waits := -Wl,--wrap=clock_gettime
 # Which mappings are given a name, whether the kernel shows it or not.
 TEST_LIBS_unit/mapping_names := -Wl,--wrap=prctl
 TEST_LIBS_unit/core_dumps := -Wl,--wrap=prctl

@@ -13,6 +13,7 @@
 #include <kmem/stats.h>
 
 #include "kit/cases.h"
+#include "kit/clock.h"
 
 #include "cache/cache.h"
 #include "cache/mail.h"
@@ -21,17 +22,6 @@
 #include "watch/debug.h"
 
 static struct kmem_cache *cache;
-static long now_ms = 1000000;
-
-/* It stands still, however busy the machine is. */
-int __wrap_clock_gettime(clockid_t id, struct timespec *time);
-int __wrap_clock_gettime(clockid_t id, struct timespec *time)
-{
-	(void)id;
-	time->tv_sec = now_ms / 1000;
-	time->tv_nsec = now_ms % 1000 * 1000000;
-	return 0;
-}
 
 /* Calls the engine, and so the tick; the mailbox is looked into. */
 static void misses(unsigned times)
@@ -75,7 +65,7 @@ static void linker_works(void)
 	ask("U");
 	_r_debug.r_state = RT_ADD;
 	CHECK(!is_answered());
-	now_ms += 1900;
+	ahead_ms += 1900;
 	CHECK(!is_answered() && !kmem_cache_debug_flags(cache) && !km_debug_has_stacks());
 	_r_debug.r_state = RT_CONSISTENT;
 	until_answered();
@@ -88,7 +78,7 @@ static void linker_never_ends(void)
 	ask("U");
 	_r_debug.r_state = RT_DELETE;
 	CHECK(!is_answered());
-	now_ms += 2100;
+	ahead_ms += 2100;
 	CHECK(is_answered() && !km_mail.result && !km_debug_has_stacks());
 	CHECK(kmem_cache_debug_flags(cache) == SLAB_STORE_USER);
 	/* There is a track, of the one place that is known without a stack. */

@@ -18,6 +18,7 @@
 
 #include "kit/cpus.h"
 #include "kit/check.h"
+#include "kit/clock.h"
 #include "kit/inside.h"
 #include "port/os.h"
 #include "engine/engine.h"

@@ -15,6 +15,7 @@
 #include <kmem/memcg.h>
 
 #include "kit/api.h"
+#include "kit/clock.h"
 
 #include "cache/cache.h"
 #include "front/shape.h"

@@ -13,6 +13,7 @@
 #include <kmem/kmem.h>
 
 #include "kit/check.h"
+#include "kit/clock.h"
 #include "page/arena.h"
 #include "port/os.h"
 #include "kit/inside.h"
@@ -80,7 +81,6 @@ int main(void)
 	struct kmem_cache *cache = kmem_cache_create("swings", SIZE, 0, 0, NULL);
 
 	NEED(cache);
-	/* Nothing happens by the clock. */
 	km_arena_set(false, 1000000);
 	km_os_fault = count;
 	NEED(once(cache, FEW) && once(cache, OBJECTS) && !km_pages_swing());

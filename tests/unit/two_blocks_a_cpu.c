@@ -9,6 +9,7 @@
 
 #include <kmem/kmem.h>
 
+#include "kit/clock.h"
 #include "kit/cpus.h"
 #include "front/front.h"
 

@@ -21,6 +21,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
+#include "kit/clock.h"
 #include "page/arena.h"
 #include "port/os.h"
 #include "kit/inside.h"

@@ -200,16 +200,18 @@ miss:
  */
 km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 {
-	uintptr_t index, rest = (uint32_t)(uintptr_t)object, area, slot, top;
+	uintptr_t index, rest, area, slot, top;
 	const uint16_t *map = km_hot.map;
 
 	__asm__ volatile goto(
 		"movq %[object], %[index]\n\t"
 		"subq %[arena], %[index]\n\t"
 		"shrq $" KMEM_STRING(KM_PAGE_SHIFT) ", %[index]\n\t"
+		"xorl %k[rest], %k[rest]\n\t"
 		"cmpq %[pages], %[index]\n\t"
-		/* The map's first two entries, of pages that are nobody's. */
-		"cmovael (%[map]), %k[index]\n\t"
+		/* The map's first entry is of a page that is nobody's. */
+		"cmovael %k[rest], %k[index]\n\t"
+		"movl %k[object], %k[rest]\n\t"
 		"movzwl (%[map], %[index], 2), %k[index]\n\t"
 		"andl " KMEM_STRING(KM_ID_MASKS) " + 4(%[map], %[index], 8), %k[rest]\n\t"
 		"imulq " KMEM_STRING(KM_ID_FACTORS) "(%[map], %[index], 8), %[rest]\n\t"
@@ -226,7 +228,7 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 		"movq %[object], (%[area], %[top])\n\t"
 		KM_RSEQ_DOWN_TO_TOP
 		KMEM_RSEQ_END("miss")
-		: [index] "=&a"(index), [rest] "+&c"(rest), [map] "+&d"(map), [area] "=&r"(area), [slot] "=&r"(slot),
+		: [index] "=&a"(index), [rest] "=&c"(rest), [map] "+&d"(map), [area] "=&r"(area), [slot] "=&r"(slot),
 		  [top] "=&r"(top)
 		: [object] "D"(object), [rs] "S"(km_rseq), [arena] "m"(km_hot.arena), [pages] "m"(km_hot.pages),
 		  [base] "m"(km_hot.percpu)

@@ -592,7 +592,7 @@ size_t km_percpu_word_bytes(void)
  * A store is matched with later loads by its low 12 bits first: a shelf's word whose place in its page is that of
  * the rseq_cs which every sequence stores makes a pair a half slower (measured: 18.5 cycles for 11.6). Not used, for
  * the thread that starts the library; others mostly have theirs at another place, where one cache in 512 meets it.
- * Nor is the place of the page map's first entry, which every free loads.
+ * Nor is the place of the page map's first entry, which each free of what is in no range loads.
  */
 static bool aliases(uintptr_t address, size_t word, size_t words)
 {

@@ -7,8 +7,8 @@
  *
  * Masks and factors are arrays of 8-byte members, so that an id is an index as it is. Neither array begins at a
  * multiple of 4 KiB, as areas do: a load waits for the store of a shelf's word whose address has the same low 12 bits.
- * Nor does the map, whose first entry is loaded by each free: the first line of a page has the place in the processor's
- * cache of all other pages' first lines.
+ * Nor does the map, whose first entry is loaded by each free of what is in no range: the first line of a page has the
+ * place in the processor's cache of all other pages' first lines.
  */
 #ifndef KM_PORT_IDS_H
 #define KM_PORT_IDS_H

@@ -11,6 +11,8 @@
  * believed. A block that waits stands in one place of `waiting`, and whoever takes it from there lets it go. Nobody
  * pays for a block that waits.
  */
+#include <errno.h>
+
 #include "../port/bits.h"
 #include "../port/os.h"
 #include "debug.h"
@@ -208,6 +210,13 @@ static void wait_there(void *p, size_t bytes)
 		let_go(before);
 }
 
+/* Its user may have protected it, and advised what a child of fork has of it: before the free is through that is undone
+ * (kmalloc(3)), and the child of a user who keeps it from children has nothing to look at. */
+static bool can_be_looked_at(void *p, size_t bytes)
+{
+	return bytes <= KMALLOC_MAX_SIZE || (!km_os_unprotect(p, bytes) && km_os_renew(p, bytes) != -ENOMEM);
+}
+
 /* False: it waits, or is none that may go. */
 static bool goes(void *p, size_t bytes)
 {
@@ -215,7 +224,7 @@ static bool goes(void *p, size_t bytes)
 	uint64_t taken = sealed(p, record, TAKEN), freed = sealed(p, record, FREE);
 	struct km_debug_region regions[3];
 
-	if (!has_record(p, bytes))
+	if (!can_be_looked_at(p, bytes) || !has_record(p, bytes))
 		return true;
 	if (km_load(&record->seal) == freed) {
 		tell(p, bytes, &(struct km_debug_region){ .bytes = 0 }, "Object already free");

@@ -2,10 +2,13 @@
  * debugged_blocks: blocks of whole pages that are debugged (KMEM_DEBUG, "large"): a write behind one, to one that was
  * freed, over what the library keeps behind it, and a second free are told when the block is looked at: by its free,
  * by a shrinking krealloc, by kmem_check_all, and as it leaves those that wait; a free that names its bytes, by the
- * bytes that were asked for. With each letter alone only what it is for. One that waits is out in no profile.
+ * bytes that were asked for. With each letter alone only what it is for. One that waits is out in no profile. One above
+ * 4 MiB is freed whatever its user made of its pages, also in a child that has none of them.
  */
 #define _GNU_SOURCE
 #include <stdint.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
@@ -195,10 +198,61 @@ static void in_a_profile(void)
 	CHECK_EQUAL(seen_out(), before);
 }
 
+#define ABOVE	((size_t)5 << 20)
+
+static char *get_above(void)
+{
+	char *p = kvmalloc(ABOVE, GFP_KERNEL);
+
+	NEED(p);
+	memset(p, 1, ABOVE);
+	return p;
+}
+
+static void protected_by_its_user(void)
+{
+	for (unsigned i = 0; i < 8; i++) {
+		char *p = get_above();
+
+		NEED(!mprotect(p + (i % 2 ? ABOVE / 2 : 0), i % 2 ? 4096 : ABOVE, i % 4 < 2 ? PROT_NONE : PROT_READ));
+		SAYS(NULL, kvfree(p));
+	}
+	SAYS(NULL, kmem_check_all());
+}
+
+/* A child frees what it has not, or only as zeros, or others that push such a one out of its place. */
+static void kept_from_children(void)
+{
+	static const int advice[] = { MADV_DONTFORK, MADV_WIPEONFORK };
+
+	for (unsigned i = 0; i < 4; i++) {
+		char *p = get_above();
+		int status;
+
+		NEED(!madvise(p, ABOVE, advice[i % 2]));
+		if (i >= 2)
+			SAYS(NULL, kvfree(p));
+		fflush(NULL);
+		pid_t child = fork();
+		if (!child) {
+			if (i < 2)
+				SAYS(NULL, kvfree(p));
+			for (unsigned j = 0; j < 4; j++)
+				SAYS(NULL, kvfree(get_above()));
+			_exit(failures != 0);
+		}
+		NEED(child > 0 && waitpid(child, &status, 0) == child);
+		CHECK(status == 0, "%u: status %#x", i, (unsigned)status);
+		if (i < 2)
+			SAYS(NULL, kvfree(p));
+	}
+}
+
 static const struct test_case cases[] = {
 	{ "written behind", written_behind }, { "written when free", written_when_free },
 	{ "freed twice", freed_twice }, { "record overwritten", record_overwritten },
 	{ "of all sizes", of_all_sizes }, { "named sizes", named_sizes },
+	{ "protected by its user", protected_by_its_user }, { "kept from children", kept_from_children },
 };
 static const struct test_case guarded[] = { { "guarded sizes", guarded_sizes } };
 static const struct test_case profiled[] = { { "in a profile", in_a_profile } };

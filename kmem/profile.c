@@ -94,8 +94,17 @@ static const void *find_record(struct target *target, pid_t pid)
 	return NULL;
 }
 
-static bool unreadable(const struct target *target, pid_t pid)
+/* One line; false. */
+static bool has_gone(pid_t pid)
 {
+	kmem_failed(1, "profile", "%d: has ended, or is another program now", pid);
+	return false;
+}
+
+static bool unreadable(struct target *target, pid_t pid)
+{
+	if (!target_is_same(target))
+		return has_gone(pid);
 	info_complain("profile", pid, target->result, target->version);
 	return false;
 }
@@ -492,6 +501,9 @@ static int run(const struct wish *wish)
 	struct target target = { .pid = target_thread(wish->pid) };
 	struct profile profile = { .pid = wish->pid, .thread = target.pid };
 	struct reading before = { .sites = NULL }, now = { .sites = NULL };
+
+	/* A program that becomes another one has its record at another address, or at the same one. */
+	target_see(&target);
 	const void *from = find_record(&target, wish->pid);
 	struct km_profile_record head;
 	struct timespec time;
@@ -507,6 +519,8 @@ static int run(const struct wish *wish)
 	profile.ms = now_ms() - (goes_on && wish->seconds <= 0 ? now.head.began_ms : began);
 	profile.began_ns = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 	profile_maps(&profile, target.pid);
+	if (!target_is_same(&target))
+		return !has_gone(wish->pid);
 	build(&profile, wish, &now, &before);
 	profile_name_all(&profile);
 	print(&profile);

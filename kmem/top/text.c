@@ -12,8 +12,9 @@
 #include "kmem.h"
 #include "top/top.h"
 
-#define NAME_COLUMNS	24	/* at 80 columns */
+#define SHORT_NAME	16	/* "  malloc-24576" and two blanks: 24 at 80 columns, with all figures */
 #define LEAST_NAME	10
+#define MOST_NAME	60
 #define COLUMN		8
 #define BYTES_COLUMN	16
 
@@ -110,18 +111,26 @@ static struct top_text cut(const char *text, int columns)
 	return line;
 }
 
-/* A name, and figures to the right of it: as many as there is room for. */
+/* So many figures as leave room for a name; one, where that cuts it. */
+static int figures_in(int columns, int count)
+{
+	int room = (columns - SHORT_NAME) / COLUMN;
+
+	if (room < 1)
+		return columns >= LEAST_NAME + COLUMN;
+	return room < count ? room : count;
+}
+
+/* A name, and figures to the right of it: as many as there is room for. columns 0: all, in bytes. */
 static struct top_text columns_of(const char *name, const struct top_size *cells, size_t count, int columns)
 {
-	int width = columns ? COLUMN : BYTES_COLUMN, names = columns ? NAME_COLUMNS + (columns - 80) : 40;
+	int width = columns ? COLUMN : BYTES_COLUMN, figures = columns ? figures_in(columns, (int)count) : (int)count;
+	int names = columns ? columns - figures * COLUMN : 40;
 	struct top_text line;
 	char *to = line.text, *end = to + sizeof(line.text);
 
-	names = names < LEAST_NAME ? LEAST_NAME : names > 60 ? 60 : names;
-	if (columns && names > columns)
-		names = columns;
-	to = top_pad(to, end, name, names);
-	for (size_t i = 0; i < count && (!columns || names + (int)(i + 1) * width <= columns); i++)
+	to = top_pad(to, end, name, names > MOST_NAME ? MOST_NAME : names);
+	for (int i = 0; i < figures; i++)
 		to += snprintf(to, (size_t)(end - to), "%*s", width, cells[i].text);
 	return line;
 }

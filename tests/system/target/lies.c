@@ -69,7 +69,20 @@ static void look(pid_t pid, char *text, size_t bytes)
 	text[length] = '\0';
 }
 
-/* One that is stopped does it when it goes on. */
+static char state_of(pid_t pid)
+{
+	char path[64], line[512], found = 'X';
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	FILE *file = fopen(path, "re");
+	if (file && fgets(line, sizeof(line), file) && strrchr(line, ')'))
+		sscanf(strrchr(line, ')') + 1, " %c", &found);
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* One that is stopped does it when it goes on; another one when it gets a CPU. */
 static void happen(pid_t pid, int number)
 {
 	char before[256], after[256];
@@ -77,9 +90,9 @@ static void happen(pid_t pid, int number)
 	look(pid, before, sizeof(before));
 	if (kill(pid, number))
 		return;
-	for (unsigned i = 0; i < 100; i++) {
+	for (unsigned i = 0; i < 10000; i++) {
 		look(pid, after, sizeof(after));
-		if (strcmp(before, after))
+		if (strcmp(before, after) || strchr(i > 100 ? "tTZX" : "ZX", state_of(pid)))
 			return;
 		usleep(1000);
 	}

@@ -317,6 +317,17 @@ void kmem_idle(void)
 	km_busy_end(was);
 }
 
+/* Pages without anything live, of slabs that have something. */
+static int hollow_cache(struct kmem_cache *cache, void *arg)
+{
+	size_t *pages = arg, now = cache->engine->hollow ? cache->engine->hollow(cache) : 0;
+
+	km_debug(km_front_busy, "who gives memory back is busy");
+	if (pages)
+		*pages += now;
+	return 0;
+}
+
 struct naming {
 	const char *name;
 	unsigned count;
@@ -332,6 +343,7 @@ static int shrink_named(struct kmem_cache *cache, void *arg)
 		return 0;
 	km_front_drain(cache);
 	cache->engine->shrink(cache);
+	hollow_cache(cache, NULL);
 	naming->count++;
 	return 0;
 }
@@ -433,6 +445,7 @@ static void shrink_gathered(struct shrinking *shrinking)
 		struct kmem_cache_stats stats = { .name = "" };
 
 		cache->engine->shrink(cache);
+		hollow_cache(cache, NULL);
 		cache->engine->stats(cache, &stats);
 		shrinking->slabs += stats.total_slabs;
 	}
@@ -483,7 +496,7 @@ int kmem_cache_shrink(struct kmem_cache *cache)
 
 size_t kmem_shrink_all(void)
 {
-	size_t slabs = 0, pages;
+	size_t slabs = 0, pages = 0;
 
 	if (!km_boot())
 		return 0;
@@ -492,8 +505,9 @@ size_t kmem_shrink_all(void)
 		km_lock(&reclaim.lock);
 	km_large_finish_deferred();
 	km_registry_visit(flush_cache, &slabs);
+	km_registry_visit(hollow_cache, &pages);
 	km_growth_shed(0);
-	pages = km_pages_purge(0) + (km_big_purge(0) >> KM_PAGE_SHIFT);
+	pages += km_pages_purge(0) + (km_big_purge(0) >> KM_PAGE_SHIFT);
 	km_meta_trim(true);
 	km_big_offer();
 	km_ranges_release(true);

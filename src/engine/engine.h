@@ -393,6 +393,9 @@ struct km_engine {
 	 * Return slabs. */
 	size_t (*shrink)(struct kmem_cache *cache);
 	size_t (*reap)(struct kmem_cache *cache);
+	/* Give the memory of pages back in which nobody has anything, though their slab stays: all of it, where reap
+	 * does so for what was so for a while. Returns pages. NULL: slabs keep theirs. */
+	size_t (*hollow)(struct kmem_cache *cache);
 	/* Free a slab, whatever is in it, of whose objects none is on a shelf, or ready anywhere but in the slab. The
 	 * rest of the cache is as it was. NULL: nobody keeps its slabs. */
 	void (*discard)(struct kmem_cache *cache, struct km_page *slab);

@@ -40,6 +40,8 @@ static struct km_page *new_slab(struct kmem_cache *cache, const struct km_reques
 	if (!slab)
 		return NULL;
 	char *address = km_page_address(slab);
+	for (unsigned page = 0; page < 1u << slab->order; page++)
+		km_store(&sheaf_page(&slab[page])->hole, (uint8_t)0);
 	for (unsigned word = 0; word * 64 < slab->objects; word++)
 		km_store(sheaf_bits(cache, slab, address, word), km_object_bits(slab->objects, word));
 	return slab;
@@ -74,12 +76,16 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 		km_store(bits, left);
 	}
 	slab->inuse = (uint16_t)(slab->inuse + got);
+	if (km_unlikely(slab->flags & KM_SLAB_HOLES))
+		km_sheaf_unmark(cache, slab, objects, got);
 	km_debug(slab->inuse + free_in(cache, slab) == slab->objects, "inuse is the number of clear bits");
 	return got;
 }
 
-static void unlist_partial(struct sheaf_node *n, struct km_page *slab)
+void km_sheaf_unlist(struct sheaf_node *n, struct km_page *slab)
 {
+	if (km_unlikely(n->looked == slab))
+		n->looked = km_sheaf_before(n, slab);
 	km_slabs_unlist(&n->slabs, slab);
 	n->fewest = (uint32_t)km_min(n->slabs.counts.partial, (unsigned long)n->fewest);
 }
@@ -95,7 +101,7 @@ static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, uns
 
 		got += take_from(cache, slab, objects + got, want - got);
 		if (slab->inuse == slab->objects)
-			unlist_partial(n, slab);
+			km_sheaf_unlist(n, slab);
 	}
 	km_bump(&n->slabs.counts.taken, got);
 	return got;
@@ -208,7 +214,7 @@ static unsigned take_slabs(struct kmem_cache *cache, const struct km_request *re
 
 void km_sheaf_drop(struct km_slabs *slabs, struct km_page *slab)
 {
-	unlist_partial(km_container_of(slabs, struct sheaf_node, slabs), slab);
+	km_sheaf_unlist(km_container_of(slabs, struct sheaf_node, slabs), slab);
 	km_slabs_went(slabs, slab);
 }
 

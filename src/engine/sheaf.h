@@ -32,14 +32,24 @@ struct remote {
 /* Each cache has one: beyond 256 bytes it would take a piece of 512 (tests/unit/spread). */
 struct sheaf_node {
 	struct km_slabs slabs;		/* its lock protects all that follows but the barn, too */
-	uint32_t extra;			/* slabs that may stay beside min_partial */
-	uint32_t fewest;		/* that were on the list at any time since the last reap */
 	struct barn barn km_aligned(64);
 	struct remote *remote;		/* NULL: there is one node, or no shelf */
+	/* Where the next look at all partial slabs goes on, towards the head; NULL: at the end. */
+	struct km_page *looked;
+	uint32_t extra;			/* slabs that may stay beside min_partial */
+	uint32_t fewest;		/* that were on the list at any time since the last reap */
 	uint8_t swings;			/* times that a slab was needed after one had gone, since the last reap */
 	bool dropped;			/* one has gone since one was last needed */
 };
 _Static_assert(offsetof(struct sheaf_node, slabs.counts) == 0, "readers find it there");
+
+/* The partial slab in front of that one; NULL: it is the first. Lock held. */
+km_inline struct km_page *km_sheaf_before(const struct sheaf_node *n, const struct km_page *slab)
+{
+	const struct km_list *before = slab->list.prev;
+
+	return before == &n->slabs.partial ? NULL : km_container_of(before, struct km_page, list);
+}
 
 km_inline struct sheaf_node *sheaf_node(const struct kmem_cache *cache, unsigned node)
 {
@@ -49,6 +59,7 @@ km_inline struct sheaf_node *sheaf_node(const struct kmem_cache *cache, unsigned
 /* Of each page of a slab. */
 struct sheaf_page {
 	uint64_t bits[2];		/* of 128 objects */
+	uint8_t hole;			/* sheaf_holes.c's mark */
 };
 KM_ENGINE_PAGE(sheaf_page, struct sheaf_page)
 
@@ -77,8 +88,19 @@ bool km_sheaf_has_room(struct kmem_cache *cache);
 void km_sheaf_flush_barn(struct kmem_cache *cache, struct barn *barn);
 /* The same with what the node has of others. */
 void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n);
-/* A slab leaves the list, to be freed; lock held. */
+/* A slab leaves the list; lock held. And: to be freed. */
+void km_sheaf_unlist(struct sheaf_node *n, struct km_page *slab);
 void km_sheaf_drop(struct km_slabs *n, struct km_page *slab);
+/* ---- sheaf_holes.c, for both */
+
+/* Pages in which nobody has anything: their memory goes, if they were so at the last look as well, or with `all`. How
+ * many it was. */
+size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n, bool all);
+/* These objects of a slab with marks were taken: their pages have none; lock held. */
+void km_sheaf_unmark(const struct kmem_cache *cache, struct km_page *slab, void *const *objects, unsigned count);
+/* Damages of a slab's marks. */
+int km_sheaf_check_holes(struct kmem_cache *cache, struct km_page *slab);
+
 /* Slabs on the list beyond which empty ones go; lock held. */
 km_inline unsigned long km_sheaf_keep(const struct kmem_cache *cache, const struct sheaf_node *n)
 {

@@ -181,7 +181,9 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 	else if (n->remote)
 		km_store(&n->remote->touched, false);
 	keep_less(cache, n, idle);
-	return km_slabs_free_empty(cache, &n->slabs, idle ? 0 : km_sheaf_keep(cache, n), false, &kind);
+	size_t freed = km_slabs_free_empty(cache, &n->slabs, idle ? 0 : km_sheaf_keep(cache, n), false, &kind);
+	km_sheaf_hollow(cache, n, false);
+	return freed;
 }
 
 /* Kernel: nothing of the kind; SLAB's reaping is the model. Blocks that lay untouched since the last call go. */
@@ -193,6 +195,16 @@ static size_t sheaf_reap(struct kmem_cache *cache)
 	km_for_each_node(n, cache)
 		freed += reap_node(cache, n);
 	return freed;
+}
+
+static size_t sheaf_hollow(struct kmem_cache *cache)
+{
+	struct sheaf_node *n;
+	size_t pages = 0;
+
+	km_for_each_node(n, cache)
+		pages += km_sheaf_hollow(cache, n, true);
+	return pages;
 }
 
 static bool sheaf_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
@@ -214,7 +226,7 @@ static int check_slab(struct kmem_cache *cache, struct km_page *slab)
 	for (unsigned i = 0; i < slab->objects; i++)
 		free += !sheaf_is_taken(cache, slab, i);
 	if (free == km_slab_free_objects(slab) && slab->cache == cache && slab->type == KM_PAGE_SLAB)
-		return 0;
+		return km_sheaf_check_holes(cache, slab);
 	km_warn("check: %s: slab %p says %u of %u taken, bits say %u free", cache->name,
 		km_page_address(slab), slab->inuse, slab->objects, free);
 	return 1;
@@ -332,6 +344,7 @@ const struct km_engine km_engine_sheaf = {
 	.give = km_sheaf_give,
 	.shrink = sheaf_shrink,
 	.reap = sheaf_reap,
+	.hollow = sheaf_hollow,
 	.discard = km_slabs_discard,
 	.is_taken = sheaf_is_taken,
 	.taken = sheaf_taken,

@@ -67,6 +67,7 @@ struct km_page {
 
 #define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */
 #define KM_SLAB_DEAD	0x02	/* damaged, or its cache is gone: never used again */
+#define KM_SLAB_HOLES	0x04	/* sheaf: some of its pages are marked (engine/sheaf_holes.c) */
 
 /* Of the tables of live.h: shifts from LOW to HIGH, a table each. */
 #define KM_LIVE_LOW	3u
@@ -186,6 +187,9 @@ bool km_pages_keep(size_t pages);
 void km_pages_keep_less(size_t pages);
 /* Give the oldest dirty pages back until a quarter of that bound is left. */
 void km_pages_trim(void);
+/* Give the memory of `count` pages back that stay in use; from then on they read as zeros. Nobody has anything in them.
+ * False: the system refuses. */
+bool km_pages_hollow(const struct km_page *page, size_t count);
 
 /* Of one node. Written under its lock, read without. */
 struct km_zone_counts {

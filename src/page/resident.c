@@ -309,3 +309,17 @@ void km_pages_trim(void)
 		given = dirty > enough ? trim_by(dirty - enough, dirty) : 0;
 	}
 }
+
+bool km_pages_hollow(const struct km_page *page, size_t count)
+{
+	const struct km_range *range = km_range_of_page(page);
+	struct km_zone *zone = &km_arena.zone[km_range_node(range, (size_t)(page - range->page))];
+
+	km_debug(page->type == KM_PAGE_SLAB || page->type == KM_PAGE_TAIL, "pages that are hollow are a slab's");
+	if (km_os_purge(km_page_address(page), count << KM_PAGE_SHIFT))
+		return false;
+	km_lock(&zone->lock);
+	km_bump(&zone->pages.purged_pages, count);
+	km_unlock(&zone->lock);
+	return true;
+}

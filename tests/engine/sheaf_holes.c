@@ -1,0 +1,329 @@
+/*
+ * sheaf_holes: pages of a slab of the engine sheaf in which nobody has anything give their memory back: all of them
+ * when somebody asks for it, those that were so at two looks when reclaim comes by; and what lies beside them, in the
+ * same slab and across the edge of a page, is as it was. Not where a free object keeps its content. Disciplines: all.
+ */
+#include "kit/engine.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "engine/sheaf.h"
+#include "kit/random.h"
+
+enum { SIZE = 2048, MANY = 320, PAGES = 32, TURNS = 400, THREADS = 2, CALLS = 20000, SHRINKS = 100 };
+
+static unsigned char *objects[MANY];
+
+static struct kmem_cache *fresh(unsigned size)
+{
+	return cache_of((struct kmem_cache_args){ .engine = "sheaf" }, size, 0);
+}
+
+static struct km_page *slab_of(const void *object)
+{
+	return km_page_head(km_page_of(object));
+}
+
+static unsigned resident(const struct km_page *slab)
+{
+	unsigned char is[PAGES];
+	unsigned count = 0, pages = 1u << slab->order;
+
+	NEED(pages <= PAGES && !mincore(km_page_address(slab), pages * KM_PAGE_SIZE, is));
+	for (unsigned i = 0; i < pages; i++)
+		count += is[i] & 1;
+	return count;
+}
+
+static void write_to(unsigned i, unsigned size)
+{
+	memset(objects[i], (int)(i % 251 + 1), size);
+}
+
+static bool is_whole(unsigned i, unsigned size)
+{
+	for (unsigned at = 0; at < size; at++)
+		if (objects[i][at] != i % 251 + 1)
+			return false;
+	return true;
+}
+
+static void fill(struct kmem_cache *cache, unsigned size)
+{
+	for (unsigned i = 0; i < MANY; i++)
+		if (!objects[i]) {
+			NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+			write_to(i, size);
+		}
+}
+
+/* What is free lies in slabs. */
+static void send_home(struct kmem_cache *cache)
+{
+	INSIDE(km_front_drain(cache));
+	INSIDE(km_sheaf_flush_barn(cache, &sheaf_node(cache, 0)->barn));
+}
+
+/* One of each slab stays; how many slabs those are. */
+static unsigned thin_out(struct kmem_cache *cache)
+{
+	struct km_page *seen[MANY];
+	unsigned slabs = 0;
+
+	for (unsigned i = 0; i < MANY; i++) {
+		unsigned at = 0;
+
+		while (at < slabs && seen[at] != slab_of(objects[i]))
+			at++;
+		if (at == slabs) {
+			seen[slabs++] = slab_of(objects[i]);
+			continue;
+		}
+		kmem_cache_free(cache, objects[i]);
+		objects[i] = NULL;
+	}
+	send_home(cache);
+	return slabs;
+}
+
+/* Of all slabs that have one of ours. */
+static unsigned all_resident(void)
+{
+	unsigned pages = 0;
+
+	for (unsigned i = 0; i < MANY; i++)
+		pages += objects[i] ? resident(slab_of(objects[i])) : 0;
+	return pages;
+}
+
+static void done(struct kmem_cache *cache, unsigned size)
+{
+	CHECK_EQUAL(cache->engine->check(cache), 0);
+	for (unsigned i = 0; i < MANY; i++)
+		if (objects[i]) {
+			CHECK(is_whole(i, size));
+			kmem_cache_free(cache, objects[i]);
+			objects[i] = NULL;
+		}
+	/* Those of the other kind may wait for a grace period. */
+	CHECK(!kmem_cache_shrink(cache) || cache->flags & SLAB_TYPESAFE_BY_RCU);
+	kmem_cache_destroy(cache);
+}
+
+/* Nothing ages by itself. */
+static void begin(void)
+{
+	km_front_tick = NULL;
+	kmem_shrink_all();
+}
+
+static size_t look(struct kmem_cache *cache)
+{
+	unsigned before = all_resident();
+
+	INSIDE(cache->engine->reap(cache));
+	return before - all_resident();
+}
+
+static void asked_for(void)
+{
+	struct kmem_cache *cache = fresh(SIZE);
+	struct kmem_stats before, after;
+
+	begin();
+	fill(cache, SIZE);
+	/* Where objects come in no order there is a slab more, of which not all is touched. */
+	unsigned slabs = thin_out(cache), pages = all_resident();
+	CHECK(pages > (slabs - 1) * cache->slab_pages * 3 / 4);
+	kmem_get_stats(&before);
+	CHECK_EQUAL(kmem_cache_shrink(cache), 1);
+	kmem_get_stats(&after);
+	CHECK_EQUAL(all_resident(), slabs);
+	CHECK(after.purged_pages - before.purged_pages >= pages - slabs);
+	CHECK_EQUAL(cache->engine->check(cache), 0);
+	/* Nothing is left to give. */
+	CHECK_EQUAL(cache->engine->hollow(cache), 0);
+	fill(cache, SIZE);
+	CHECK_EQUAL(cache->engine->check(cache), 0);
+	/* What all ask for counts what it gave. */
+	slabs = thin_out(cache);
+	pages = all_resident();
+	CHECK(kmem_shrink_all() >= (pages - slabs) * KM_PAGE_SIZE);
+	CHECK_EQUAL(all_resident(), slabs);
+	done(cache, SIZE);
+}
+
+/* One look marks, the next one gives; what was taken meanwhile stays, and what was freed again since. */
+static void two_looks(void)
+{
+	struct kmem_cache *cache = fresh(SIZE);
+
+	begin();
+	fill(cache, SIZE);
+	unsigned slabs = thin_out(cache), pages = all_resident();
+	CHECK_EQUAL(look(cache), 0);
+	void *object = kmem_cache_alloc(cache, GFP_KERNEL);
+	const struct km_page *used = slab_of(object);
+	kmem_cache_free(cache, object);
+	send_home(cache);
+	CHECK(look(cache) > 0);
+	CHECK(all_resident() < pages / 2 && resident(used) > 1);
+	CHECK_EQUAL(cache->engine->check(cache), 0);
+	look(cache);
+	CHECK_EQUAL(all_resident(), slabs);
+	fill(cache, SIZE);
+	/* They are in use: no look has anything to give. */
+	pages = all_resident();
+	CHECK(pages > MANY * 4);
+	CHECK_EQUAL(look(cache) + look(cache) + look(cache), 0);
+	CHECK_EQUAL(all_resident(), pages);
+	done(cache, SIZE);
+}
+
+static void construct(void *object)
+{
+	memset(object, 'c', SIZE);
+}
+
+/* A constructor's work, and what a reader of an earlier object may still read. */
+static void content_stays(void)
+{
+	const slab_flags_t flags[] = { 0, SLAB_TYPESAFE_BY_RCU };
+
+	begin();
+	for (unsigned which = 0; which < km_array_count(flags); which++) {
+		struct kmem_cache_args args = { .engine = "sheaf", .ctor = which ? NULL : construct };
+		struct kmem_cache *cache = cache_of(args, SIZE, flags[which]);
+
+		fill(cache, SIZE);
+		thin_out(cache);
+		unsigned before = all_resident();
+		kmem_cache_shrink(cache);
+		look(cache);
+		look(cache);
+		CHECK_EQUAL(all_resident(), before);
+		done(cache, SIZE);
+	}
+}
+
+static bool refuse_purges(const char *call)
+{
+	return !strcmp(call, "purge");
+}
+
+/* The system refuses: the pages stay as they are, and are offered again. */
+static void refused(void)
+{
+	struct kmem_cache *cache = fresh(SIZE);
+
+	begin();
+	fill(cache, SIZE);
+	unsigned slabs = thin_out(cache), pages = all_resident();
+	km_os_fault = refuse_purges;
+	CHECK_EQUAL(kmem_cache_shrink(cache), 1);
+	look(cache);
+	CHECK_EQUAL(look(cache), 0);
+	CHECK_EQUAL(all_resident(), pages);
+	CHECK_EQUAL(cache->engine->check(cache), 0);
+	km_os_fault = NULL;
+	kmem_cache_shrink(cache);
+	CHECK_EQUAL(all_resident(), slabs);
+	done(cache, SIZE);
+}
+
+/* Objects that begin in one page and end in another, and larger ones; come and gone at random. */
+static void across_edges(void)
+{
+	const unsigned sizes[] = { 320, 700, 1100, 1536, 3000, 5000, 9000, 20000 };
+
+	begin();
+	for (unsigned which = 0; which < km_array_count(sizes); which++) {
+		struct kmem_cache *cache = fresh(sizes[which]);
+
+		for (unsigned turn = 0; turn < TURNS; turn++) {
+			unsigned i = (unsigned)random_below(MANY), run = (unsigned)random_below(24) + 1;
+
+			for (unsigned end = km_min(i + run, (unsigned)MANY); i < end; i++) {
+				if (!objects[i]) {
+					NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+					write_to(i, sizes[which]);
+					continue;
+				}
+				CHECK(is_whole(i, sizes[which]));
+				kmem_cache_free(cache, objects[i]);
+				objects[i] = NULL;
+			}
+			if (turn % 16 == 7)
+				kmem_cache_shrink(cache);
+			else if (turn % 4 == 0)
+				send_home(cache);
+			INSIDE(cache->engine->reap(cache));
+			CHECK_EQUAL(cache->engine->check(cache), 0);
+		}
+		done(cache, sizes[which]);
+	}
+}
+
+struct thread {
+	pthread_t id;
+	struct kmem_cache *cache;
+	uint64_t state;
+	unsigned torn;
+};
+
+static void *work(void *arg)
+{
+	struct thread *thread = arg;
+	uint64_t *mine[64] = { NULL };
+
+	for (unsigned call = 0; call < CALLS; call++) {
+		unsigned i = (unsigned)(random_next(&thread->state) % 64);
+
+		if (!mine[i]) {
+			mine[i] = kmem_cache_alloc(thread->cache, GFP_KERNEL);
+			NEED(mine[i]);
+			for (unsigned word = 0; word < SIZE / 8; word += 16)
+				mine[i][word] = (uintptr_t)&mine[i] + word;
+			continue;
+		}
+		for (unsigned word = 0; word < SIZE / 8; word += 16)
+			thread->torn += mine[i][word] != (uintptr_t)&mine[i] + word;
+		kmem_cache_free(thread->cache, mine[i]);
+		mine[i] = NULL;
+	}
+	for (unsigned i = 0; i < 64; i++)
+		if (mine[i])
+			kmem_cache_free(thread->cache, mine[i]);
+	return NULL;
+}
+
+/* Meanwhile others allocate and free. */
+static void beside_others(void)
+{
+	struct kmem_cache *cache = fresh(SIZE);
+	struct thread threads[THREADS];
+
+	begin();
+	for (unsigned i = 0; i < THREADS; i++) {
+		threads[i] = (struct thread){ .cache = cache, .state = i };
+		NEED(!pthread_create(&threads[i].id, NULL, work, &threads[i]));
+	}
+	for (unsigned i = 0; i < SHRINKS; i++)
+		kmem_cache_shrink(cache);
+	for (unsigned i = 0; i < THREADS; i++) {
+		pthread_join(threads[i].id, NULL);
+		CHECK_EQUAL(threads[i].torn, 0);
+	}
+	done(cache, SIZE);
+}
+
+int main(void)
+{
+	static const struct test_case cases[] = {
+		{ "asked for", asked_for }, { "two looks", two_looks }, { "content stays", content_stays },
+		{ "refused", refused }, { "across edges", across_edges }, { "beside others", beside_others },
+	};
+
+	return run_in_turn(cases, km_array_count(cases), 20);
+}

@@ -211,13 +211,14 @@ int je_mallctl(const char *name, void *old, size_t *old_bytes, void *new, size_t
 			return new ? EPERM : give(old, old_bytes, sizes[i].value, sizeof(size_t));
 	if (!strcmp(name, "epoch")) {
 		look_for_children();
+		kmem_tick();
 		take_figures();
 		epoch++;
 		return give(old, old_bytes, &epoch, sizeof(epoch));
 	}
 	if (!strcmp(name, "arenas.narenas"))
 		return give(old, old_bytes, &one, sizeof(one));
-	/* Free memory goes back by itself, in the calls of whoever is at work. */
+	/* Free memory goes back by itself: at "epoch", which redis asks for ten times a second. */
 	if (!strcmp(name, "background_thread"))
 		return give(old, old_bytes, &on, sizeof(on));
 	if (!strcmp(name, "thread.tcache.flush") || (!strncmp(name, "arena.", 6) && strstr(name, ".purge"))) {

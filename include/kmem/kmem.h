@@ -553,6 +553,13 @@ KMEM_API size_t kmem_shrink_all(void);
  * thread; not from a signal handler. Kernel: has shrinkers and a timer.
  */
 KMEM_API void kmem_idle(void);
+/*
+ * kmem_tick - what is due is given back: what nobody has used for a while, as a call that misses does now and then. For
+ * a program that calls it from a timer, ten times a second, and whose other calls may all find something ready: those
+ * give nothing back. Between two looks it reads a clock without a system call. Does nothing, and may be called, where
+ * kmem_idle does and may. errno is kept. Kernel: the timer of cache_reap.
+ */
+KMEM_API void kmem_tick(void);
 /* kmem_cache_size - bytes of one object, as asked for at creation. Any context. */
 KMEM_API unsigned int kmem_cache_size(const struct kmem_cache *cache);
 /* kmem_cache_name - the name, as it was stored; lives as long as the cache. Any context. */

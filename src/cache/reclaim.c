@@ -317,6 +317,15 @@ void kmem_idle(void)
 	km_busy_end(was);
 }
 
+void kmem_tick(void)
+{
+	if (km_front_busy || !km_boot())
+		return;
+	struct km_busy_was was = km_busy_begin();
+	tick();
+	km_busy_end(was);
+}
+
 /* Pages without anything live, of slabs that have something. */
 static int hollow_cache(struct kmem_cache *cache, void *arg)
 {

@@ -76,6 +76,16 @@ static void print_ages(const unsigned long *ages)
 		       "hour, %lu more\n", ages[0], ages[1], ages[2], ages[3]);
 }
 
+/* Where the time did not do for all objects that may hold those that are told. */
+static void print_rest(const struct scan_result *result)
+{
+	if (!result->count || result->again_bytes >= result->again_wanted)
+		return;
+	printf("of %s of objects ", BYTES(result->again_wanted));
+	printf("%s were read again while all threads stood still; in the rest a pointer that moves may be missed\n",
+	       BYTES(result->again_bytes));
+}
+
 static void print_price(const struct subject *subject, const struct scan_result *result)
 {
 	if (subject->target.core)
@@ -112,6 +122,7 @@ static int look(struct subject *subject, double seconds, size_t most)
 		status = scan_run(subject, &result);
 	if (!status) {
 		print_lost(subject, &result, most);
+		print_rest(&result);
 		print_price(subject, &result);
 	}
 	free(result.lost);

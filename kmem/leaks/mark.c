@@ -118,7 +118,20 @@ static void add_edge(struct scan *scan, uint64_t from, uint32_t to)
 	edges->from[edges->count++] = from % 64;
 }
 
-static void look_at(struct scan *scan, uint64_t object, const char *bytes, size_t count)
+/* The same of one that was read again. */
+static void add_link(struct scan *scan, uint64_t from, uint32_t to)
+{
+	struct scan_again *again = &scan->again;
+
+	if (from == to || heap_bit(scan->held, to))
+		return;
+	again->link = kmem_grow(again->link, again->link_count, &again->link_room, sizeof(*again->link));
+	again->link[again->link_count++] = (struct scan_link){ (uint32_t)from, to };
+}
+
+typedef void add_t(struct scan *scan, uint64_t from, uint32_t to);
+
+static void look_at(struct scan *scan, uint64_t object, const char *bytes, size_t count, add_t *add)
 {
 	uint32_t to;
 	uint64_t word;
@@ -126,7 +139,7 @@ static void look_at(struct scan *scan, uint64_t object, const char *bytes, size_
 	for (size_t i = 0; i + sizeof(word) <= count; i += sizeof(word)) {
 		memcpy(&word, bytes + i, sizeof(word));
 		if (mark_find(scan, word, &to))
-			add_edge(scan, object, to);
+			add(scan, object, to);
 		else if (may_be_sheaf(scan, word))
 			mark_sheaf(scan, word);
 	}
@@ -140,29 +153,33 @@ static void look_at_block(struct scan *scan, const struct heap_piece *piece)
 		size_t now = piece->each - done < PIECE_BYTES ? piece->each - done : PIECE_BYTES;
 
 		if (roots_read(scan, piece->start + done, now, scan->buffer))
-			look_at(scan, piece->first, scan->buffer, now);
+			look_at(scan, piece->first, scan->buffer, now, add_edge);
 	}
 }
 
 /* The objects begin where words do, but in a few caches: then their words are those that would be aligned. */
-static void look_at_slab(struct scan *scan, const struct heap_piece *piece)
+static void look_at_objects(struct scan *scan, const struct heap_piece *piece, const char *copy, add_t *add)
 {
 	const struct heap *heap = &scan->heap;
-	size_t bytes = piece->each * piece->count;
 
-	if (bytes > PIECE_BYTES)
-		return;
-	if (!roots_read(scan, piece->start, bytes, scan->buffer))
-		return;
 	for (uint64_t object = piece->first; object < piece->first + piece->count; object++) {
 		uintptr_t start = heap_address(piece, object), words = (start + 7) & ~(uintptr_t)7;
 		size_t length = heap_bytes(heap, piece, object);
 
 		if (!heap_bit(heap->live, object) || length < words - start + 8)
 			continue;
-		begin_objects(&scan->edges, object);
-		look_at(scan, object, scan->buffer + (words - piece->start), length - (words - start));
+		if (add == add_edge)
+			begin_objects(&scan->edges, object);
+		look_at(scan, object, copy + (words - piece->start), length - (words - start), add);
 	}
+}
+
+static void look_at_slab(struct scan *scan, const struct heap_piece *piece)
+{
+	size_t bytes = piece->each * piece->count;
+
+	if (bytes <= PIECE_BYTES && roots_read(scan, piece->start, bytes, scan->buffer))
+		look_at_objects(scan, piece, scan->buffer, add_edge);
 }
 
 void mark_edges(struct scan *scan)
@@ -183,6 +200,44 @@ void mark_edges(struct scan *scan)
 	begin_objects(&scan->edges, heap->objects + 63);
 }
 
+static int by_from(const void *a, const void *b)
+{
+	const struct scan_link *x = a, *y = b;
+
+	return (x->from > y->from) - (x->from < y->from);
+}
+
+void mark_again(struct scan *scan)
+{
+	struct scan_again *again = &scan->again;
+
+	for (size_t i = 0; i < again->count; i++)
+		look_at_objects(scan, again->copy[i].piece, again->bytes + again->copy[i].at, add_link);
+	if (again->link_count)
+		qsort(again->link, again->link_count, sizeof(*again->link), by_from);
+	for (size_t i = 0; i < again->link_count; i++)
+		if (heap_bit(scan->held, again->link[i].from))
+			hold(scan, again->link[i].to);
+}
+
+/* By what was read again of an object that is held. */
+static void hold_again(struct scan *scan, uint32_t object)
+{
+	const struct scan_again *again = &scan->again;
+	size_t low = 0, high = again->link_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (again->link[middle].from < object)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < again->link_count && again->link[low].from == object; low++)
+		hold(scan, again->link[low].to);
+}
+
 void mark_all(struct scan *scan)
 {
 	const struct scan_edges *edges = &scan->edges;
@@ -194,5 +249,6 @@ void mark_all(struct scan *scan)
 		for (uint64_t i = edges->begin[object / 64]; i < end; i++)
 			if (edges->from[i] == object % 64)
 				hold(scan, edges->to[i]);
+		hold_again(scan, object);
 	}
 }

@@ -148,6 +148,7 @@ static void clear(struct scan *scan)
 	free(scan->edges.begin);
 	free(scan->held);
 	free(scan->work);
+	again_clear(&scan->again);
 	free(scan->buffer);
 	if (scan->pagemap >= 0)
 		close(scan->pagemap);

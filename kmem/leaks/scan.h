@@ -6,9 +6,10 @@
  *
  * A process that runs is read while it runs, some gigabytes in a second, so a pointer that is moved meanwhile may be
  * missed. Then all threads stand still for as long as it takes to read registers, stacks, the smaller memory outside of
- * objects, and which of the candidates are still live. A lost object stays lost, and as it is: no pointer to it is left
- * that could be copied, or written by. So it is done several times over, and only what was lost each time, with the
- * same content, is told.
+ * objects, and which of the candidates are still live; and, once more, objects that may hold candidates: a list is
+ * changed in every round, and what is behind the change is as it was. A lost object stays lost, and as it is: no
+ * pointer to it is left that could be copied, or written by. So it is done several times over, and only what was lost
+ * each time, with the same content, is told.
  */
 #ifndef KMEM_COMMAND_SCAN_H
 #define KMEM_COMMAND_SCAN_H
@@ -32,12 +33,32 @@ struct scan_edges {
 	uint64_t next;			/* the next 64 objects of which `begin` is not written */
 };
 
+/* A piece that was read again while all threads stood still. */
+struct scan_copy {
+	const struct heap_piece *piece;
+	size_t at;			/* where it is in `bytes` of scan_again; before it is read: its rank */
+};
+
+/* What was read again, and pointers in it to candidates. */
+struct scan_again {
+	struct scan_copy *copy;
+	size_t count, room;
+	char *bytes;
+	size_t filled, byte_room;
+	struct scan_link {
+		uint32_t from, to;
+	} *link;			/* by `from` when all are there */
+	size_t link_count, link_room;
+	uint64_t wanted;		/* bytes that may hold candidates */
+};
+
 struct scan {
 	struct subject *subject;
 	struct heap heap;
 	struct span_list roots;		/* memory outside of objects that may have pointers */
 	struct span_list ours;		/* libkmem's, in order: a pointer there may be to a sheaf in a user's hand */
 	struct scan_edges edges;
+	struct scan_again again;
 	uint64_t *held;			/* a bit for each object */
 	uint32_t *work;			/* held, and not looked at yet */
 	size_t work_count, work_room;
@@ -64,6 +85,8 @@ struct scan_result {
 	uint64_t read_bytes;
 	unsigned rounds, stops;
 	uint64_t longest_ns;		/* of the stops */
+	uint64_t again_wanted;		/* bytes of objects that may hold what is lost, in the last round */
+	uint64_t again_bytes;		/* of which so many were read again while all threads stood still */
 };
 
 /* The exit status; where it is not 0, one line was said. */
@@ -82,8 +105,19 @@ bool mark_find(const struct scan *scan, uint64_t word, uint32_t *object);
 void mark_words(struct scan *scan, const uint64_t *words, size_t count);
 /* All pieces: what each live object points to. */
 void mark_edges(struct scan *scan);
+/* What was read again: which candidates it points to. */
+void mark_again(struct scan *scan);
 /* What is held by what is held. */
 void mark_all(struct scan *scan);
+
+/* ---- leaks/again.c: objects that may hold candidates are read again while all threads stand still. */
+/* Is one of the piece's objects a candidate? */
+bool again_has_candidate(const struct scan *scan, const struct heap_piece *piece);
+/* Before they do: which pieces, in which order, and room for them. */
+void again_prepare(struct scan *scan);
+/* As many as can be read until `end` (CLOCK_MONOTONIC, ns), or a mebibyte. */
+void again_read(struct scan *scan, uint64_t end);
+void again_clear(struct scan_again *again);
 
 /* ---- leaks/still.c: what is read while all threads stand still, of which there are about so many; False: errno says
  * why they do not. And the same of a dump. */

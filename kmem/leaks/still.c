@@ -1,8 +1,8 @@
 /*
  * still.c: all threads of a process stand still, and what changes most is read: registers, stacks from the stack
- * pointers on, what lies ready, memory outside of objects, and which of the candidates are still live. Invariant: each
- * of these but the first two ends when its time is up, whatever it has read by then: a program is looked at in
- * rounds, and what was not read here was read while it ran.
+ * pointers on, what lies ready, memory outside of objects, which of the candidates are still live, and objects that may
+ * hold these (again.c). Invariant: each of these but the first two, and a mebibyte of the last, ends when its time is
+ * up, whatever it has read by then: a program is looked at in rounds, and what was not read here was read while it ran.
  *
  * Room for all that is read is there before, and was written to.
  */
@@ -24,6 +24,7 @@
 #define ROOTS_NS	1500000u		/* for these */
 #define READY_NS	1500000u		/* for what lies ready of caches with candidates */
 #define LOOK_NS		500000u			/* for slabs that are asked again; the others are when all go on */
+#define AGAIN_NS	2000000u		/* for objects that may hold candidates */
 
 /* Words that were read while all threads stood still. */
 struct still {
@@ -148,14 +149,6 @@ static void read_roots(struct scan *scan, struct still *still, uint64_t end)
 
 /* ------------------------------------------------------------------ candidates */
 
-static bool has_candidate(const struct scan *scan, const struct heap_piece *piece)
-{
-	for (uint64_t object = piece->first; object < piece->first + piece->count; object += 64)
-		if (scan->heap.live[object / 64] & ~scan->held[object / 64])
-			return true;
-	return false;
-}
-
 /* Which of the candidates are live now, from piece number `from` on: their slabs are asked again, until `end`. Returns
  * the piece that is next. */
 static size_t look_again(struct scan *scan, size_t from, uint64_t end)
@@ -166,7 +159,7 @@ static size_t look_again(struct scan *scan, size_t from, uint64_t end)
 	for (size_t i = from; i < heap->loose; i++) {
 		const struct heap_piece *piece = &heap->pieces[i];
 
-		if (!has_candidate(scan, piece))
+		if (!again_has_candidate(scan, piece))
 			continue;
 		if (now_ns() > end)
 			return i;
@@ -190,7 +183,7 @@ static bool *find_wanted(const struct scan *scan)
 		const struct heap_piece *piece = &heap->pieces[i];
 
 		if (piece->cache != HEAP_NO_CACHE && !wanted[piece->cache])
-			wanted[piece->cache] = has_candidate(scan, piece);
+			wanted[piece->cache] = again_has_candidate(scan, piece);
 	}
 	return wanted;
 }
@@ -201,6 +194,7 @@ static bool *find_wanted(const struct scan *scan)
 static void prepare(struct scan *scan, struct still *still, size_t threads)
 {
 	look_again(scan, 0, UINT64_MAX);
+	again_prepare(scan);
 	qsort(scan->roots.at, scan->roots.count, sizeof(*scan->roots.at), by_bytes);
 	still_room(still, ROOTS_BYTES + threads * (STACK_ROOM + sizeof(uint64_t) * STOP_WORDS));
 	memset(still->words, 0, still->room * sizeof(*still->words));
@@ -222,6 +216,7 @@ bool still_look(struct scan *scan, size_t threads, struct scan_result *result)
 		heap_rests_again(&scan->heap, wanted, &cache, now_ns() + READY_NS);
 		read_roots(scan, &still, now_ns() + ROOTS_NS);
 		size_t next = look_again(scan, 0, now_ns() + LOOK_NS);
+		again_read(scan, now_ns() + AGAIN_NS);
 		stop_end(&stop);
 		look_again(scan, next, UINT64_MAX);
 		heap_rests_again(&scan->heap, wanted, &cache, UINT64_MAX);
@@ -229,6 +224,9 @@ bool still_look(struct scan *scan, size_t threads, struct scan_result *result)
 		result->longest_ns = stop.longest_ns > result->longest_ns ? stop.longest_ns : result->longest_ns;
 		stop_clear(&stop);
 		mark_words(scan, still.words, still.count);
+		mark_again(scan);
+		result->again_wanted = scan->again.wanted;
+		result->again_bytes = scan->again.filled;
 	}
 	int error = errno;
 	free(still.words);

@@ -186,10 +186,15 @@ miss:
 	return false;
 }
 
-/* KMEM_RSEQ_DOWN where [top] is what the word is to be. */
+/* The word in [rest], or the area where the flags say that it is no object; then the object's place, and KMEM_RSEQ_DOWN:
+ * one instruction takes 8 off the word, or [top] is what it is to be. */
 #if KMEM_RSEQ_WHOLE
+#define KM_RSEQ_WORD_OR_AREA "cmovnzq %[area], %[rest]\n\t"
+#define KM_RSEQ_PLACE "-8(%[area], %[rest])"
 #define KM_RSEQ_DOWN_TO_TOP "subq $8, (%[slot])\n"
 #else
+#define KM_RSEQ_WORD_OR_AREA "leaq -8(%[rest]), %[top]\n\tcmovnzl %k[area], %k[rest]\n\t"
+#define KM_RSEQ_PLACE "(%[area], %[top])"
 #define KM_RSEQ_DOWN_TO_TOP "movq %[top], (%[slot])\n"
 #endif
 
@@ -221,11 +226,10 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 		"leaq (%[area], %[index], 8), %[slot]\n\t"
 		"shrq $" KMEM_STRING(KM_ID_SHIFT) ", %[rest]\n\t"
 		"movq (%[slot]), %[rest]\n\t"
-		"leaq -8(%[rest]), %[top]\n\t"
-		"cmovnzl %k[area], %k[rest]\n\t"
+		KM_RSEQ_WORD_OR_AREA
 		"testl %k[map], %k[rest]\n\t"
 		"jz %l[miss]\n\t"
-		"movq %[object], (%[area], %[top])\n\t"
+		"movq %[object], " KM_RSEQ_PLACE "\n\t"
 		KM_RSEQ_DOWN_TO_TOP
 		KMEM_RSEQ_END("miss")
 		: [index] "=&a"(index), [rest] "=&c"(rest), [map] "+&d"(map), [area] "=&r"(area), [slot] "=&r"(slot),

@@ -186,8 +186,8 @@ miss:
 	return false;
 }
 
-/* The word in [rest], or the area where the flags say that it is no object; then the object's place, and KMEM_RSEQ_DOWN:
- * one instruction takes 8 off the word, or [top] is what it is to be. */
+/* The word in [rest], or the area where the flags say that it is no object; then the object's place, and what
+ * KMEM_RSEQ_DOWN does: one instruction takes 8 off the word, or [top] is what it is to be. */
 #if KMEM_RSEQ_WHOLE
 #define KM_RSEQ_WORD_OR_AREA "cmovnzq %[area], %[rest]\n\t"
 #define KM_RSEQ_PLACE "-8(%[area], %[rest])"

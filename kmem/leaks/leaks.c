@@ -81,9 +81,8 @@ static void print_rest(const struct scan_result *result)
 {
 	if (!result->count || result->again_bytes >= result->again_wanted)
 		return;
-	printf("of %s of objects ", BYTES(result->again_wanted));
-	printf("%s were read again while all threads stood still; in the rest a pointer that moves may be missed\n",
-	       BYTES(result->again_bytes));
+	printf("read again in a stop: %s of ", BYTES(result->again_bytes));
+	printf("%s of objects; elsewhere a moved pointer may be missed\n", BYTES(result->again_wanted));
 }
 
 static void print_price(const struct subject *subject, const struct scan_result *result)

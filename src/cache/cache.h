@@ -217,6 +217,13 @@ km_inline size_t km_usable_of(const struct kmem_cache *cache, const void *p)
 		return km_watched_bytes(cache, p) ?: cache->object_size;
 	return km_unlikely(cache->canary) ? cache->canary : km_room_of(cache);
 }
+/* All that is known when the cache is made; whoever proves its objects later (km_front_prove) makes it 0. */
+km_inline void km_settle_usable(struct kmem_cache *cache)
+{
+	const bool asked = cache->live_shift || cache->canary || km_sanitizer.objects;
+
+	cache->usable = asked ? 0 : (uint32_t)km_room_of(cache);
+}
 size_t km_usable_size(const void *p, const char *function);
 
 /* ---- sites.c: only with KMEM_OPTIONS=random_caches */

@@ -155,6 +155,7 @@ static struct kmem_cache *find_mergeable(uint32_t size, slab_flags_t flags,
 		if (can_merge(cache, size, flags, args)) {
 			cache->references++;
 			cache->cleared = cache->object_size = km_max(cache->object_size, size);
+			km_settle_usable(cache);
 			return cache;
 		}
 	}
@@ -308,6 +309,7 @@ static struct kmem_cache *create_new(const char *name, uint32_t size, slab_flags
 		return NULL;
 	}
 	cache->cleared = cleared_bytes(cache);
+	km_settle_usable(cache);
 	cache->carried = cache->flags & KM_DEBUG_FLAGS;
 	km_front_choose_shape(cache);
 	return cache;

@@ -147,13 +147,18 @@ static km_noinline size_t usable_size_missed(const void *p, const char *function
 	return km_likely(!km_block_hooks) || !bytes ? bytes : km_asked_if_out(p, bytes, function);
 }
 
+static km_noinline size_t usable_of_each(const struct kmem_cache *cache, const void *p, const char *function)
+{
+	return cache->live_shift ? km_bytes_if_out(cache, p, function) : km_usable_of(cache, p);
+}
+
 size_t km_usable_size(const void *p, const char *function)
 {
 	struct kmem_cache *cache = km_quick_cache(p);
 
 	if (km_unlikely(!cache))
 		return usable_size_missed(p, function);
-	return km_likely(!cache->live_shift) ? km_usable_of(cache, p) : km_bytes_if_out(cache, p, function);
+	return km_likely(cache->usable) ? cache->usable : usable_of_each(cache, p, function);
 }
 
 struct kmem_cache *km_cache_of(const void *object)

@@ -67,7 +67,7 @@ struct kmem_cache {
 	uint32_t reciprocal;		/* index in slab = offset * reciprocal >> 32; see layout.c */
 	uint32_t objects;		/* per slab of `order` */
 	uint32_t freeptr;		/* where the free pointer is, in a free object */
-	uint32_t align;
+	uint32_t usable;		/* bytes that a user has of each object; 0: ask of each (cache/pointer.c) */
 	uint8_t order, min_order;
 	bool tail_bits;			/* sheaf: the free bits lie behind the objects, not in descriptors */
 	bool checked;			/* validate each free */
@@ -99,6 +99,7 @@ struct kmem_cache {
 	uint32_t left;			/* debugged: bytes of the red zone in front of each object */
 	uint32_t first;			/* where a slab's first object is, but for its colour */
 	uint32_t slab_tail;		/* the engine's bytes at the end of each slab */
+	uint32_t align;
 	/* Written seldom, here where there is room: records lie at more places where they are no longer than 768. */
 	struct km_past past;		/* of caches that are gone and counted as this one (cache/create.c) */
 	struct kmem_cache *twin_of;	/* its slabs are a private group's (account/private.c); NULL: no twin */

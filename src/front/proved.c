@@ -317,6 +317,7 @@ void km_front_prove(struct kmem_cache *cache)
 		return;
 	cache->live_shift = (uint8_t)km_live_shift(cache->size);
 	cache->live = km_live_place(cache->live_shift);
+	cache->usable = 0;
 	cache->live_id = cache->id >= KM_MAP_FIRST ? cache->id : UINT32_MAX;
 	km_parts_begin(cache);
 	km_debug(cache->live && !cache->shelf.front.open.shelf, "a cache's objects are proved from the first one on");

@@ -65,7 +65,7 @@ static void fill(struct km_metrics *metrics, const struct snapshot *snapshot)
 static void look(struct km_metrics *metrics, const struct snapshot *snapshot)
 {
 	struct info_resident resident = { .by_cache = NULL };
-	unsigned long rss = snapshot->thread ? info_rollup_kb(snapshot->thread, "Rss:") * 1024 : 0;
+	unsigned long rss = snapshot->thread ? info_rollup(snapshot->thread).rss : 0;
 	bool ok = snapshot->thread && info_resident(snapshot, &resident);
 
 	metrics->resident_used = ok ? resident.used : INFO_UNKNOWN;

@@ -120,8 +120,12 @@ struct info_resident {
 	unsigned long large, shared, kept;
 	unsigned long *by_cache;
 };
-/* Kilobytes that /proc/PID/smaps_rollup has for the key ("Rss:"); 0: it does not say. */
-unsigned long info_rollup_kb(unsigned pid, const char *key);
+/* Bytes that /proc/PID/smaps_rollup has, all of one moment; 0: it does not say. */
+struct info_rollup {
+	unsigned long rss, pss;
+	unsigned long anonymous;	/* of rss, what is no page of a file's, nor of shared memory */
+};
+struct info_rollup info_rollup(unsigned pid);
 /* False: it does not say, or not to us. */
 bool info_resident(const struct snapshot *snapshot, struct info_resident *resident);
 

@@ -263,12 +263,13 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 		add_total(&totals, "resident of free pages", resident.free);
 		add_total(&totals, "resident of records, of all kinds", resident.records);
 	}
-	unsigned long rss_kb = live ? info_rollup_kb(snapshot->thread, "Rss:") : 0;
-	unsigned long pss_kb = rss_kb ? info_rollup_kb(snapshot->thread, "Pss:") : 0;
-	if (rss_kb)
-		add_total(&totals, "the process, resident (Rss)", rss_kb * 1024);
-	if (pss_kb)
-		add_total(&totals, "the process, its share (Pss)", pss_kb * 1024);
+	struct info_rollup rollup = { 0 };
+	if (live)
+		rollup = info_rollup(snapshot->thread);
+	if (rollup.rss)
+		add_total(&totals, "the process, resident (Rss)", rollup.rss);
+	if (rollup.pss)
+		add_total(&totals, "the process, its share (Pss)", rollup.pss);
 	table_print(totals.table);
 }
 

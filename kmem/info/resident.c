@@ -219,18 +219,23 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 	return ok;
 }
 
-unsigned long info_rollup_kb(unsigned pid, const char *key)
+struct info_rollup info_rollup(unsigned pid)
 {
+	struct info_rollup rollup = { 0 };
+	const struct { const char *key; unsigned long *bytes; } fields[] = {
+		{ "Rss:", &rollup.rss }, { "Pss:", &rollup.pss }, { "Anonymous:", &rollup.anonymous },
+	};
 	char path[64], line[256];
-	unsigned long kb = 0;
+	unsigned long kb;
 
 	snprintf(path, sizeof(path), "/proc/%u/smaps_rollup", pid);
-	FILE *rollup = fopen(path, "re");
-	if (!rollup)
-		return 0;
-	while (!kb && fgets(line, sizeof(line), rollup))
-		if (!strncmp(line, key, strlen(key)))
-			sscanf(line + strlen(key), "%lu", &kb);
-	fclose(rollup);
-	return kb;
+	FILE *file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
+			if (!strncmp(line, fields[i].key, strlen(fields[i].key)) &&
+			    sscanf(line + strlen(fields[i].key), "%lu", &kb) == 1)
+				*fields[i].bytes = kb * 1024;
+	if (file)
+		fclose(file);
+	return rollup;
 }

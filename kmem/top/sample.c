@@ -216,7 +216,7 @@ static unsigned long known(unsigned long bytes)
 	return bytes == UNKNOWN ? 0 : bytes;
 }
 
-static void add_equation(struct top_equation *sum, const struct laying *laying, unsigned long rss)
+static void add_equation(struct top_equation *sum, const struct laying *laying, struct info_rollup rollup)
 {
 	const struct info_resident *resident = laying->resident;
 	const struct top_figures *figures = &laying->sum;
@@ -225,7 +225,8 @@ static void add_equation(struct top_equation *sum, const struct laying *laying, 
 	unsigned long ours = known(figures->resident) > told ? figures->resident : told;
 	const bool all_told = resident->used != UNKNOWN && resident->free != UNKNOWN && resident->records != UNKNOWN;
 	/* Memory that went between two looks is none any more. */
-	unsigned long rest = rss > ours ? rss - ours : 0;
+	unsigned long rest = rollup.rss > ours ? rollup.rss - ours : 0;
+	unsigned long files = rollup.rss > rollup.anonymous ? rollup.rss - rollup.anonymous : 0;
 
 	sum->live += known(figures->live);
 	sum->ready += known(figures->ready);
@@ -233,6 +234,7 @@ static void add_equation(struct top_equation *sum, const struct laying *laying, 
 	sum->records += known(resident->records);
 	sum->rss += ours + rest;
 	sum->other += all_told ? rest : 0;
+	sum->files += all_told ? least(files, rest) : 0;
 	sum->unknown += ours - told + (all_told ? 0 : rest);
 }
 
@@ -254,7 +256,7 @@ static bool add_process(struct top_sample *sample, const struct snapshot *snapsh
 	bool ok = info_resident(snapshot, &resident);
 
 	if (ok) {
-		unsigned long rss = info_rollup_kb(snapshot->thread, "Rss:") * 1024;
+		struct info_rollup rollup = info_rollup(snapshot->thread);
 
 		info_process_name(snapshot->pid, name);
 		snprintf(title, sizeof(title), "%u %s", snapshot->pid, name);
@@ -263,7 +265,7 @@ static bool add_process(struct top_sample *sample, const struct snapshot *snapsh
 		add_caches(&laying);
 		add_rest(&laying);
 		top_add(&sample->rows[laying.top - 1].figures, &laying.sum);
-		add_equation(&sample->sum, &laying, rss);
+		add_equation(&sample->sum, &laying, rollup);
 		sample->processes++;
 		sample->caches += snapshot->count;
 		sample->groups += snapshot->group_count;

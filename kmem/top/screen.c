@@ -88,14 +88,17 @@ static size_t lines_of_rows(void)
 	return LINES > HEAD_LINES + 1 ? (size_t)LINES - HEAD_LINES - 1 : 0;
 }
 
+/* What could not be read, or of what the rest is made up. */
 static void draw_note(const struct screen *screen)
 {
 	const struct top_sample *sample = &screen->sample;
 	char text[200] = "";
 
-	if (sample->result == INFO_PARTLY)
+	if (sample->result == INFO_OK)
+		snprintf(text, sizeof(text), "%.*s", (int)sizeof(text) - 1, top_other_text(sample, COLS).text);
+	else if (sample->result == INFO_PARTLY)
 		snprintf(text, sizeof(text), "%d: caches come and go too fast: some are missing", (int)sample->unread);
-	else if (sample->result != INFO_OK)
+	else
 		snprintf(text, sizeof(text), "%d: can't be read", (int)sample->unread);
 	text[COLS < (int)sizeof(text) ? COLS : (int)sizeof(text) - 1] = '\0';
 	put_line(2, text, A_NORMAL);

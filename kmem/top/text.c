@@ -151,33 +151,61 @@ struct top_text top_title(const struct top_sample *sample, int columns)
 	return cut(text, columns);
 }
 
-/* All in the unit of the sum; rounded so that the terms make it up as they stand. */
-struct top_text top_equation_text(const struct top_sample *sample, int columns)
+struct term {
+	const char *name;
+	unsigned long bytes;
+};
+
+/* Tenths, or wholes, of the unit that lie between two amounts: such figures make up what they are parts of. */
+static double figure(double from, double to, double each, int columns)
 {
-	const struct top_equation *sum = &sample->sum;
-	const struct { const char *name; unsigned long bytes; } terms[] = {
-		{ "live", sum->live }, { "ready", sum->ready }, { "holes", sum->holes }, { "records", sum->records },
-		{ sum->unknown ? "not known" : "not ours", sum->other + sum->unknown },
-	};
+	return (double)((long)(to / each + 0.5) - (long)(from / each + 0.5)) * (columns ? 0.1 : 1);
+}
+
+/* What begins behind so many bytes of a larger sum, in the unit of that, and its terms, rounded so that they make it up
+ * as they stand. */
+static struct top_text equation(unsigned long from, struct term sum, const struct term *terms, size_t count,
+				int columns)
+{
 	char text[512], *to = text, *end = text + sizeof(text);
 	unsigned unit = 0;
-	double each = columns ? 0.1 : 1, before = 0;
+	double each = columns ? 0.1 : 1, before = (double)from, all = (double)(from + sum.bytes);
 
-	for (double amount = (double)sum->rss; columns && amount >= 999.5 && unit < sizeof(units) - 2; unit++) {
+	for (double amount = all; columns && amount >= 999.5 && unit < sizeof(units) - 2; unit++) {
 		amount /= 1024;
 		each *= 1024;
 	}
-	to += snprintf(to, (size_t)(end - to), columns ? "RSS %.1f %c =" : "RSS %.0f %c =",
-		       (double)(long)((double)sum->rss / each + 0.5) * (columns ? 0.1 : 1), units[unit]);
-	for (size_t i = 0; i < sizeof(terms) / sizeof(*terms); i++) {
+	to += snprintf(to, (size_t)(end - to), columns ? "%s %.1f %c =" : "%s %.0f %c =", sum.name,
+		       figure(before, all, each, columns), units[unit]);
+	for (size_t i = 0; i < count; i++) {
 		double upto = before + (double)terms[i].bytes;
-		long figure = (long)(upto / each + 0.5) - (long)(before / each + 0.5);
 
 		to += snprintf(to, (size_t)(end - to), columns ? "%s %s %.1f" : "%s %s %.0f", i ? " +" : "",
-			       terms[i].name, (double)figure * (columns ? 0.1 : 1));
+			       terms[i].name, figure(before, upto, each, columns));
 		before = upto;
 	}
 	return cut(text, columns);
+}
+
+struct top_text top_equation_text(const struct top_sample *sample, int columns)
+{
+	const struct top_equation *sum = &sample->sum;
+	const struct term terms[] = {
+		{ "live", sum->live }, { "ready", sum->ready }, { "holes", sum->holes }, { "records", sum->records },
+		{ sum->unknown ? "not known" : "not ours", sum->other + sum->unknown },
+	};
+
+	return equation(0, (struct term){ "RSS", sum->rss }, terms, sizeof(terms) / sizeof(*terms), columns);
+}
+
+struct top_text top_other_text(const struct top_sample *sample, int columns)
+{
+	const struct top_equation *sum = &sample->sum;
+	const struct term terms[] = { { "files", sum->files }, { "anonymous", sum->other - sum->files } };
+
+	if (sum->unknown || !sum->other)
+		return (struct top_text){ "" };
+	return equation(sum->rss - sum->other, (struct term){ "not ours", sum->other }, terms, 2, columns);
 }
 
 struct top_text top_heads(const struct top_view *view, int columns)

@@ -63,7 +63,8 @@ static void print_once(const struct top_sample *sample, const struct wanted *wan
 
 	printf("%s\n", top_title(sample, columns).text);
 	printf("%s\n", top_equation_text(sample, columns).text);
-	printf("\n%s\n", top_heads(&wanted->view, columns).text);
+	printf("%s\n", top_other_text(sample, columns).text);
+	printf("%s\n", top_heads(&wanted->view, columns).text);
 	for (size_t i = 0; i < sample->shown; i++)
 		printf("%s\n", top_row_text(sample, &sample->rows[sample->order[i]], columns).text);
 }

@@ -36,9 +36,10 @@ struct top_row {
 };
 
 /* What is resident, and of what it is made up. unknown: of what other is not, a process's build does not tell
- * what it is. */
+ * what it is. files: of what is other, pages of files and of shared memory; the rest is anonymous. */
 struct top_equation {
 	unsigned long rss, live, ready, holes, records, other, unknown;
+	unsigned long files;
 };
 
 struct top_sample {
@@ -105,6 +106,8 @@ struct top_text {
 };
 struct top_text top_title(const struct top_sample *sample, int columns);
 struct top_text top_equation_text(const struct top_sample *sample, int columns);
+/* Of what is not ours, how much the kernel has as files; no text where that is not known. */
+struct top_text top_other_text(const struct top_sample *sample, int columns);
 struct top_text top_heads(const struct top_view *view, int columns);
 struct top_text top_row_text(const struct top_sample *sample, const struct top_row *row, int columns);
 extern const char *const top_sort_names[TOP_SORTS];

@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 
-BUILDS = ("jemalloc", "libkmem", "tenants")
 PIPELINE, CLIENTS, KEYS = 16, 8, 100000
 SETTLE = int(os.environ.get("SETTLE", "12"))     # seconds
 # What redis-benchmark is told, and how many requests a burst has.
@@ -235,7 +234,7 @@ def memory(builds: list[str], rounds: int, scale: int, folder: str) -> list[dict
 def table(rows: list[dict[str, object]]) -> None:
     print(f"{'work':24} {'build':9} {'unit':24} {'median':>12} {'min':>12} {'max':>12} {'ratio':>6} {'best':>6}")
     order = list(dict.fromkeys((r["work"], r["unit"]) for r in rows))
-    for r in sorted(rows, key=lambda r: (order.index((r["work"], r["unit"])), BUILDS.index(str(r["subject"])))):
+    for r in sorted(rows, key=lambda r: order.index((r["work"], r["unit"]))):
         print(f"{r['work']:24} {r['subject']:9} {r['unit']:24} {r['median']:12.0f} {r['min']:12.0f} {r['max']:12.0f} "
               f"{r['ratio']:6.3f} {r['best']:6.3f}")
 

@@ -9,12 +9,13 @@
  * CPU, so a refill and a spill stay out of cold memory, and an object that is freed twice is found when it comes back.
  * Kernel: a freelist through the objects.
  *
- * Invariants, under the node's lock: a slab is on its node's partial list iff it has a free object (bit set); inuse is
- * the number of clear bits; when a slab's last object comes back it goes, if the list has more than min_partial + extra
- * slabs (`extra`: for a load that swings) and its memory need not keep its type. Under the barn's lock:
- * blocks on `full` hold only objects of the barn's node, at least half of what was a full block when they came; those
- * on `empty` none. Under the lock of what a node has of others: block[i] holds only objects of node i. No two of these
- * locks are ever held together. A CPU's shelf may hold objects of any node (docs/decisions/0018).
+ * Invariants, under the node's lock: a slab is on its node's partial list iff it has a free object (bit set), and is
+ * not in hand (sheaf_holes.c); inuse is the number of clear bits; when a slab's last object comes back it goes, if the
+ * list has more than min_partial + extra slabs (`extra`: for a load that swings) and its memory need not keep its type.
+ * Under the barn's lock: blocks on `full` hold only objects of the barn's node, at least half of what was a full block
+ * when they came; those on `empty` none. Under the lock of what a node has of others: block[i] holds only objects of
+ * node i. No two of these locks are ever held together. A CPU's shelf may hold objects of any node
+ * (docs/decisions/0018).
  *
  * Here is what objects do; sheaf_cache.c has what a cache does: layout, shrink, statistics.
  */
@@ -218,10 +219,12 @@ void km_sheaf_drop(struct km_slabs *slabs, struct km_page *slab)
 	km_slabs_went(slabs, slab);
 }
 
-/* An all-free slab goes if there are enough partial ones without it; lock held. True: the caller frees it. */
-static bool drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab)
+bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab)
 {
 	if (slab->inuse || n->slabs.counts.partial <= km_sheaf_keep(cache, n) || km_slabs_stay(cache))
+		return false;
+	/* It goes when it is on the list again. */
+	if (slab == n->in_hand)
 		return false;
 	km_debug(free_in(cache, slab) == slab->objects, "a slab that goes is all free");
 	km_sheaf_drop(&n->slabs, slab);
@@ -261,7 +264,7 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 
 		if (!put_back(n, &candidates[i]))
 			candidates[twice++] = candidates[i];
-		else if (km_unlikely(!slab->inuse) && drop_if_empty(cache, n, slab))
+		else if (km_unlikely(!slab->inuse) && km_sheaf_drop_if_empty(cache, n, slab))
 			empty[empty_count++] = slab;
 	}
 	n->dropped |= empty_count != 0;

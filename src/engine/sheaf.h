@@ -32,10 +32,12 @@ struct remote {
 /* Each cache has one: beyond 256 bytes it would take a piece of 512 (tests/unit/spread). */
 struct sheaf_node {
 	struct km_slabs slabs;		/* its lock protects all that follows but the barn, too */
+	struct km_lock look;		/* one thread at a time looks for holes */
 	struct barn barn km_aligned(64);
 	struct remote *remote;		/* NULL: there is one node, or no shelf */
 	/* Where the next look at all partial slabs goes on, towards the head; NULL: at the end. */
 	struct km_page *looked;
+	struct km_page *in_hand;	/* the slab that who looks has taken off the list; NULL: none */
 	uint32_t extra;			/* slabs that may stay beside min_partial */
 	uint32_t fewest;		/* that were on the list at any time since the last reap */
 	uint8_t swings;			/* times that a slab was needed after one had gone, since the last reap */
@@ -49,6 +51,19 @@ km_inline struct km_page *km_sheaf_before(const struct sheaf_node *n, const stru
 	const struct km_list *before = slab->list.prev;
 
 	return before == &n->slabs.partial ? NULL : km_container_of(before, struct km_page, list);
+}
+
+/* The slab that was in hand comes back to its place: behind the one that is looked at next. Lock held. */
+km_inline void km_sheaf_list_again(struct sheaf_node *n, struct km_page *slab)
+{
+	struct km_list *before = n->looked ? &n->looked->list : &n->slabs.partial;
+
+	n->in_hand = NULL;
+	km_slabs_list(&n->slabs, slab, false);
+	if (before != &n->slabs.partial) {
+		km_list_del(&slab->list);
+		km_list_add_head(&slab->list, before);
+	}
 }
 
 km_inline struct sheaf_node *sheaf_node(const struct kmem_cache *cache, unsigned node)
@@ -91,11 +106,16 @@ void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n);
 /* A slab leaves the list; lock held. And: to be freed. */
 void km_sheaf_unlist(struct sheaf_node *n, struct km_page *slab);
 void km_sheaf_drop(struct km_slabs *n, struct km_page *slab);
+/* An all-free slab goes if there are enough partial ones without it; lock held. True: the caller frees it. */
+bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab);
+
 /* ---- sheaf_holes.c, for both */
 
 /* Pages in which nobody has anything: their memory goes, if they were so at the last look as well, or with `all`. How
  * many it was. */
 size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n, bool all);
+/* After a fork, by who had the node's lock. */
+void km_sheaf_fork_holes(struct sheaf_node *n, bool child);
 /* These objects of a slab with marks were taken: their pages have none; lock held. */
 void km_sheaf_unmark(const struct kmem_cache *cache, struct km_page *slab, void *const *objects, unsigned count);
 /* Damages of a slab's marks. */

@@ -108,6 +108,7 @@ static int node_init(struct kmem_cache *cache, unsigned node)
 	struct sheaf_node *n = cache->node[node];
 
 	km_lock_init(&n->barn.lock, KM_RANK_BARN);
+	km_lock_init(&n->look, KM_RANK_LOOK);
 	km_slabs_init(cache, node);
 	n->slabs.counts.ready[0] = &n->barn.objects;
 	if (km_node_count == 1 || !cache->capacity)
@@ -316,6 +317,9 @@ static void sheaf_fork(struct kmem_cache *cache, bool before, bool child)
 {
 	struct sheaf_node *n;
 
+	/* Which of the nodes' locks this fork has is known before they are free. */
+	km_for_each_node(n, cache)
+		km_sheaf_fork_holes(n, child);
 	km_slabs_fork(cache, before, child);
 	km_for_each_node(n, cache) {
 		km_lock_around_fork(&n->barn.lock, before, child);

@@ -4,8 +4,10 @@
  * were so at two looks of reclaim's, or all where somebody asks for it.
  *
  * Invariants, under the node's lock: a page that is marked has free objects only; who takes one of them takes the mark
- * off. While the system is called no lock is held: the page's objects are out then, in our hand, so that neither they
- * nor their slab can go to anybody. The content of a free object is lost: a cache for which that counts has no marks.
+ * off. While the system is called that lock is not held: the slab is off the list then, in the hand of the one thread
+ * that looks at the node (`look`), so that nobody takes its objects, and comes back with all its bits and counts as
+ * they were, but for what was freed meanwhile. The content of a free object is lost: a cache for which that counts has
+ * no marks.
  */
 #include "../port/bits.h"
 #include "../port/die.h"
@@ -16,6 +18,7 @@ enum mark {
 	HOLE_NONE,	/* something is out, or was since the last look */
 	HOLE_SEEN,	/* all free at the last look */
 	HOLE_GONE,	/* its memory is the system's */
+	HOLE_KEPT,	/* the system refuses (mlock): offered again where somebody asks for all */
 };
 
 /* One look of reclaim's, of one cache's slabs of one node: so many slabs and calls of the system, and a part of those
@@ -37,7 +40,7 @@ static bool may_be_hollow(const struct kmem_cache *cache)
 {
 	return cache->slab_pages > 1 && !cache->tail_bits && !cache->ctor && !cache->hooks && !cache->first &&
 	       !cache->keeper && !(cache->flags & SLAB_TYPESAFE_BY_RCU) && !km_is_watched(cache) &&
-	       !km_load(&cache->reserved_pages) && km_os_page_bytes() == KM_PAGE_SIZE;
+	       !km_load(&cache->reserved_pages) && !km_no_calls && km_os_page_bytes() == KM_PAGE_SIZE;
 }
 
 /* Of the objects that lie in the hole, in part or whole, those of a word of the slab's bits; 0: there are no more. */
@@ -87,7 +90,7 @@ static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bo
 		if (!is_free(cache, slab, page))
 			continue;
 		marks++;
-		if (*mark == HOLE_GONE)
+		if (*mark == HOLE_GONE || (*mark == HOLE_KEPT && !all))
 			continue;
 		if (!all && *mark == HOLE_NONE) {
 			km_store(mark, (uint8_t)HOLE_SEEN);
@@ -101,67 +104,73 @@ static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bo
 	return count;
 }
 
-/* The objects of these holes are out, or back in the slab. How many that were not so. */
-static unsigned move(const struct kmem_cache *cache, struct km_page *slab, const struct hole *holes, unsigned count,
-		     bool out)
+/* One thread's look at the slabs of a node. */
+struct looking {
+	struct kmem_cache *cache;
+	struct sheaf_node *n;
+	struct km_list empty;		/* slabs whose last object came back while they were in our hand */
+	size_t calls;			/* of the system, that were made */
+	bool packed;			/* the slab in hand was the node's chosen one */
+};
+
+/* Nobody takes its objects, and it does not go, as we go on without the lock. */
+static void take_in_hand(struct looking *looking, struct km_page *slab)
 {
-	unsigned moved = 0;
+	struct sheaf_node *n = looking->n;
 
-	for (unsigned i = 0; i < count; i++) {
-		unsigned word = first_word(cache, holes[i]);
-
-		for (uint64_t mask; (mask = mask_in(cache, slab, holes[i], word)); word++) {
-			uint64_t *bits = sheaf_bits(cache, slab, NULL, word);
-
-			moved += (unsigned)__builtin_popcountll((out ? *bits : ~*bits) & mask);
-			km_store(bits, out ? *bits & ~mask : *bits | mask);
-		}
-	}
-	return moved;
+	km_debug(km_is_locked(&n->look) && !n->in_hand && n->looked != slab, "one slab of a node is in hand");
+	looking->packed = n->slabs.packed == slab;
+	km_slabs_unlist(&n->slabs, slab);
+	n->in_hand = slab;
+	km_unlock(&n->slabs.lock);
 }
 
-static void take_out(const struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
-		     const struct hole *holes, unsigned count)
+/* With the lock again. */
+static void put_back(struct looking *looking, struct km_page *slab)
 {
-	unsigned moved = move(cache, slab, holes, count, true);
+	struct sheaf_node *n = looking->n;
 
-	slab->inuse = (uint16_t)(slab->inuse + moved);
-	km_bump(&n->slabs.counts.taken, moved);
-	km_debug(moved && slab->inuse <= slab->objects, "no more objects are taken than a slab has");
-	if (slab->inuse == slab->objects)
-		km_sheaf_unlist(n, slab);
+	km_lock(&n->slabs.lock);
+	km_debug(n->in_hand == slab && slab->inuse < slab->objects, "nobody takes from a slab in hand");
+	km_sheaf_list_again(n, slab);
+	if (looking->packed && !n->slabs.packed)
+		km_store(&n->slabs.packed, slab);
+	if (km_sheaf_drop_if_empty(looking->cache, n, slab))
+		km_list_add_tail(&slab->list, &looking->empty);
 }
 
-/* It comes to the end of the list: others have memory for whoever takes next. */
-static void put_back(const struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
-		     const struct hole *holes, unsigned count)
+static void mark(struct km_page *slab, struct hole hole, enum mark as)
 {
-	unsigned moved = move(cache, slab, holes, count, false);
-
-	km_debug(moved && moved <= slab->inuse, "what comes back was taken");
-	slab->inuse = (uint16_t)(slab->inuse - moved);
-	km_bump(&n->slabs.counts.taken, -(long)moved);
-	if (!(slab->flags & KM_SLAB_PARTIAL))
-		km_slabs_list(&n->slabs, slab, true);
+	for (unsigned page = hole.first; page < hole.first + hole.count; page++)
+		km_store(&sheaf_page(&slab[page])->hole, (uint8_t)as);
 }
 
-/* Lock held, but not meanwhile. How many pages it was; 0: the system refuses. */
-static size_t empty(const struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab,
-		    const struct hole *holes, unsigned count)
+/* Of what the system refuses it takes a part, perhaps: then each page by itself. How many went. */
+static size_t offer(struct looking *looking, struct km_page *slab, struct hole hole)
 {
 	size_t pages = 0;
-	unsigned gone = 0;
 
-	take_out(cache, n, slab, holes, count);
-	km_unlock(&n->slabs.lock);
-	while (gone < count && km_pages_hollow(&slab[holes[gone].first], holes[gone].count))
-		pages += holes[gone++].count;
-	km_lock(&n->slabs.lock);
-	put_back(cache, n, slab, holes, count);
-	for (unsigned i = 0; i < gone; i++)
-		for (unsigned page = 0; page < holes[i].count; page++)
-			km_store(&sheaf_page(&slab[holes[i].first + page])->hole, (uint8_t)HOLE_GONE);
-	return gone < count ? 0 : pages;
+	looking->calls++;
+	if (km_pages_hollow(&slab[hole.first], hole.count)) {
+		mark(slab, hole, HOLE_GONE);
+		return hole.count;
+	}
+	mark(slab, hole, HOLE_KEPT);
+	for (unsigned i = 0; hole.count > 1 && i < hole.count; i++)
+		pages += offer(looking, slab, (struct hole){ hole.first + i, 1 });
+	return pages;
+}
+
+/* Lock held, but not meanwhile. How many pages went. */
+static size_t empty(struct looking *looking, struct km_page *slab, const struct hole *holes, unsigned count)
+{
+	size_t pages = 0;
+
+	take_in_hand(looking, slab);
+	for (unsigned i = 0; i < count; i++)
+		pages += offer(looking, slab, holes[i]);
+	put_back(looking, slab);
+	return pages;
 }
 
 /* The slab to look at; the one in front of it is the next. */
@@ -178,35 +187,79 @@ static struct km_page *next_slab(struct sheaf_node *n)
 	return slab;
 }
 
-size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n, bool all)
+/* Others come in between. */
+static void breathe(struct sheaf_node *n)
+{
+	km_unlock(&n->slabs.lock);
+	km_lock(&n->slabs.lock);
+}
+
+static size_t look(struct looking *looking, bool all)
 {
 	struct hole holes[MAX_HOLES];
+	struct sheaf_node *n = looking->n;
 	struct km_page *slab;
 	size_t pages = 0;
 
-	if (!may_be_hollow(cache) || !km_load(&n->slabs.counts.partial))
-		return 0;
 	km_lock(&n->slabs.lock);
-	const size_t partial = n->slabs.counts.partial;
+	const size_t partial = n->slabs.counts.partial, calls = all ? SIZE_MAX : CALLS + partial / PART;
 	size_t looks = all ? partial : km_min(partial, LOOKS + partial / PART);
-	size_t calls = all ? SIZE_MAX : CALLS + partial / PART;
 	if (all)
 		n->looked = NULL;
 	for (size_t seen = 1; looks && (slab = next_slab(n)); looks--, seen++) {
-		unsigned count = look_at(cache, slab, all, holes);
-		size_t now = count ? empty(cache, n, slab, holes, count) : 0;
+		unsigned count = look_at(looking->cache, slab, all, holes);
 
-		if ((count && !now) || calls < count)
+		if (looking->calls + count > calls)
 			break;
-		calls -= count;
-		pages += now;
-		if (seen % LOOKS_AT_ONCE == 0) {
-			km_unlock(&n->slabs.lock);
-			km_lock(&n->slabs.lock);
-		}
+		if (count)
+			pages += empty(looking, slab, holes, count);
+		if (seen % LOOKS_AT_ONCE == 0)
+			breathe(n);
 	}
 	km_unlock(&n->slabs.lock);
 	return pages;
+}
+
+static void begin(struct looking *looking)
+{
+	km_list_init(&looking->empty);
+	looking->calls = 0;
+}
+
+/* Nobody else waits for the slabs that go. */
+static void end(struct looking *looking)
+{
+	km_unlock(&looking->n->look);
+	km_list_for_each_safe(entry, &looking->empty) {
+		km_list_del(entry);
+		km_slab_free(looking->cache, km_container_of(entry, struct km_page, list));
+	}
+}
+
+size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n, bool all)
+{
+	struct looking looking = { .cache = cache, .n = n };
+
+	if (!may_be_hollow(cache) || !km_load(&n->slabs.counts.partial))
+		return 0;
+	if (all)
+		km_lock(&n->look);
+	else if (!km_trylock(&n->look))
+		return 0;
+	begin(&looking);
+	/* It may have been reserved meanwhile. */
+	size_t pages = may_be_hollow(cache) ? look(&looking, all) : 0;
+	end(&looking);
+	return pages;
+}
+
+void km_sheaf_fork_holes(struct sheaf_node *n, bool child)
+{
+	/* Nobody waits for who looks: what another thread had in hand is on the list again. */
+	if (child && n->in_hand && km_fork_has(&n->slabs.lock) && !km_lock_is_own(&n->look))
+		km_sheaf_list_again(n, n->in_hand);
+	if (child)
+		km_lock_around_fork(&n->look, false, true);
 }
 
 void km_sheaf_unmark(const struct kmem_cache *cache, struct km_page *slab, void *const *objects, unsigned count)

@@ -16,6 +16,7 @@ enum km_rank {
 	KM_RANK_REGISTRY,	/* the list of caches */
 	KM_RANK_DRAIN,		/* closing shelves */
 	KM_RANK_MEMCG,		/* the tree of groups */
+	KM_RANK_LOOK,		/* looks for pages of a node's slabs in which nobody has anything */
 	KM_RANK_NODE,		/* a cache's slabs on a node */
 	KM_RANK_BARN,		/* a cache's full and empty shelf blocks */
 	KM_RANK_GRACE,		/* the grace period that is under way */

@@ -1,12 +1,14 @@
 /*
  * sheaf_holes: pages of a slab of the engine sheaf in which nobody has anything give their memory back: all of them
  * when somebody asks for it, those that were so at two looks when reclaim comes by; and what lies beside them, in the
- * same slab and across the edge of a page, is as it was. Not where a free object keeps its content. Disciplines: all.
+ * same slab and across the edge of a page, is as it was. Not where a free object keeps its content. While the system is
+ * called others see the objects as free, and take, free, fork and look. Disciplines: all.
  */
 #include "kit/engine.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "engine/sheaf.h"
 #include "kit/random.h"
@@ -85,6 +87,20 @@ static unsigned thin_out(struct kmem_cache *cache)
 	}
 	send_home(cache);
 	return slabs;
+}
+
+/* All that begin before that page stay; before it only those that begin a page, if `halves`. */
+static void keep_before(struct kmem_cache *cache, unsigned page, bool halves)
+{
+	for (unsigned i = 0; i < MANY; i++) {
+		size_t at = (size_t)((char *)objects[i] - (char *)km_page_address(slab_of(objects[i])));
+
+		if (at < page * KM_PAGE_SIZE && !(halves && at % KM_PAGE_SIZE))
+			continue;
+		kmem_cache_free(cache, objects[i]);
+		objects[i] = NULL;
+	}
+	send_home(cache);
 }
 
 /* Of all slabs that have one of ours. */
@@ -318,11 +334,310 @@ static void beside_others(void)
 	done(cache, SIZE);
 }
 
+/* ------------------------------------------------------------------ while the system is called */
+
+static struct kmem_cache *looked;
+static void (*beside)(void);
+static unsigned purges, strike;
+static bool in_purge;
+
+static void *in_thread(void *unused)
+{
+	(void)unused;
+	beside();
+	return NULL;
+}
+
+/* At that call, or each (0), another thread does what it does, to its end. */
+static bool others_come_by(const char *call)
+{
+	pthread_t thread;
+
+	if (strcmp(call, "purge") != 0 || in_purge || (++purges != strike && strike))
+		return false;
+	in_purge = true;
+	NEED(pthread_create(&thread, NULL, in_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
+	in_purge = false;
+	return false;
+}
+
+static void hollow_beside(void (*what)(void))
+{
+	beside = what;
+	purges = 0;
+	km_os_fault = others_come_by;
+	INSIDE(looked->engine->hollow(looked));
+	km_os_fault = NULL;
+	CHECK(purges);
+}
+
+static unsigned kept(void)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < MANY; i++)
+		count += objects[i] != NULL;
+	return count;
+}
+
+static int count_ours(void *object, void *count)
+{
+	bool ours = false;
+
+	for (unsigned i = 0; i < MANY; i++)
+		ours |= objects[i] == object;
+	CHECK(ours);
+	++*(unsigned *)count;
+	return 0;
+}
+
+static int see_active(struct kmem_cache *cache, void *active)
+{
+	struct kmem_cache_stats stats;
+
+	if (cache == looked) {
+		kmem_cache_get_stats(cache, &stats);
+		*(size_t *)active = stats.active_objects;
+	}
+	return 0;
+}
+
+static void look_at_it(void)
+{
+	struct kmem_cache_stats stats;
+	unsigned walked = 0;
+	size_t active = 0;
+
+	CHECK_EQUAL(kmem_cache_walk(looked, count_ours, &walked), 0);
+	CHECK_EQUAL(walked, kept());
+	kmem_cache_get_stats(looked, &stats);
+	CHECK_EQUAL(stats.active_objects, kept());
+	CHECK_EQUAL(kmem_for_each_cache(see_active, &active), 0);
+	CHECK_EQUAL(active, kept());
+	CHECK_EQUAL(kmem_cache_validate(looked), 0);
+	CHECK_EQUAL(kmem_check_all(), 0);
+}
+
+/* The pages in hand have no objects of anybody's. */
+static void looked_at(void)
+{
+	begin();
+	looked = fresh(SIZE);
+	fill(looked, SIZE);
+	unsigned slabs = thin_out(looked);
+	hollow_beside(look_at_it);
+	CHECK_EQUAL(all_resident(), slabs);
+	look_at_it();
+	done(looked, SIZE);
+}
+
+static void also_look(void)
+{
+	INSIDE(looked->engine->reap(looked));
+}
+
+static void *shrink_too(void *unused)
+{
+	(void)unused;
+	INSIDE(looked->engine->hollow(looked));
+	return NULL;
+}
+
+/* Two look at once: no mark stays that a take would not remove. Who asks for all waits, and then has nothing to do. */
+static void two_at_once(void)
+{
+	pthread_t threads[THREADS];
+
+	begin();
+	looked = fresh(SIZE);
+	for (strike = 1; strike == 1 || purges >= strike - 1; strike++) {
+		fill(looked, SIZE);
+		/* The slab in hand has free objects, but no free page. */
+		keep_before(looked, 3, true);
+		hollow_beside(also_look);
+		fill(looked, SIZE);
+		keep_before(looked, 7, false);
+		look(looked);
+		CHECK_EQUAL(looked->engine->check(looked), 0);
+	}
+	strike = 0;
+	fill(looked, SIZE);
+	unsigned slabs = thin_out(looked);
+	for (unsigned i = 0; i < THREADS; i++)
+		NEED(!pthread_create(&threads[i], NULL, shrink_too, NULL));
+	for (unsigned i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	CHECK_EQUAL(all_resident(), slabs);
+	done(looked, SIZE);
+}
+
+static unsigned system_calls;
+
+static bool count_purges(const char *call)
+{
+	system_calls += !strcmp(call, "purge");
+	return false;
+}
+
+/* The program has locked a page: the others go, and that one is offered once. */
+static void some_locked(void)
+{
+	begin();
+	looked = fresh(SIZE);
+	fill(looked, SIZE);
+	struct km_page *slab = slab_of(objects[0]);
+	unsigned slabs = thin_out(looked);
+	/* In the middle of a hole, whichever object of the slab is out. */
+	char *locked = (char *)km_page_address(slab) + 2 * KM_PAGE_SIZE;
+	for (unsigned i = 0; i < MANY; i++)
+		if (objects[i] && (size_t)((char *)objects[i] - locked) < KM_PAGE_SIZE)
+			locked += KM_PAGE_SIZE;
+	if (mlock(locked, KM_PAGE_SIZE)) {
+		printf("no page may be locked here\n");
+		done(looked, SIZE);
+		return;
+	}
+	look(looked);
+	look(looked);
+	CHECK_EQUAL(all_resident(), slabs + 1);
+	CHECK_EQUAL(looked->engine->check(looked), 0);
+	km_os_fault = count_purges;
+	system_calls = 0;
+	CHECK_EQUAL(look(looked) + look(looked), 0);
+	CHECK_EQUAL(system_calls, 0);
+	/* Who asks for all asks the system, too. */
+	CHECK_EQUAL(kmem_cache_shrink(looked), 1);
+	CHECK(system_calls);
+	CHECK_EQUAL(all_resident(), slabs + 1);
+	km_os_fault = NULL;
+	munlock(locked, KM_PAGE_SIZE);
+	CHECK_EQUAL(kmem_cache_shrink(looked), 1);
+	CHECK_EQUAL(all_resident(), slabs);
+	/* What was in use since is offered again. */
+	fill(looked, SIZE);
+	slabs = thin_out(looked);
+	look(looked);
+	look(looked);
+	CHECK_EQUAL(all_resident(), slabs);
+	done(looked, SIZE);
+}
+
+/* In a child: nothing is missing, and all goes. */
+static void all_goes(void)
+{
+	CHECK_EQUAL(looked->engine->check(looked), 0);
+	look_at_it();
+	fill(looked, SIZE);
+	done(looked, SIZE);
+}
+
+static void fork_it(void)
+{
+	km_os_fault = NULL;
+	CHECK_EQUAL(in_process(all_goes), 0);
+	km_os_fault = others_come_by;
+}
+
+static void forked_beside(void)
+{
+	begin();
+	looked = fresh(SIZE);
+	fill(looked, SIZE);
+	thin_out(looked);
+	hollow_beside(fork_it);
+	done(looked, SIZE);
+}
+
+static pid_t child;
+static bool fork_here(const char *call)
+{
+	if (!strcmp(call, "purge") && child < 0)
+		child = fork();
+	return false;
+}
+
+/* A handler's fork in the middle of the call: its child goes on with it. */
+static void forked_within(void)
+{
+	int status = -1;
+
+	begin();
+	looked = fresh(SIZE);
+	fill(looked, SIZE);
+	unsigned slabs = thin_out(looked);
+	child = -1;
+	fflush(stdout);
+	km_os_fault = fork_here;
+	INSIDE(looked->engine->hollow(looked));
+	km_os_fault = NULL;
+	CHECK_EQUAL(all_resident(), slabs);
+	if (!child) {
+		failures = 0;
+		check_kept.text = NULL;
+		all_goes();
+		_exit(failures != 0);
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child);
+	CHECK_EQUAL(status, 0);
+	done(looked, SIZE);
+}
+
+/* All of the cache's objects come back meanwhile. */
+static void free_all(void)
+{
+	for (unsigned i = 0; i < MANY; i++)
+		if (objects[i]) {
+			CHECK(is_whole(i, SIZE));
+			kmem_cache_free(looked, objects[i]);
+			objects[i] = NULL;
+		}
+	send_home(looked);
+	CHECK_EQUAL(looked->engine->check(looked), 0);
+}
+
+static void freed_beside(void)
+{
+	begin();
+	looked = fresh(SIZE);
+	fill(looked, SIZE);
+	thin_out(looked);
+	hollow_beside(free_all);
+	struct kmem_cache_stats stats;
+	kmem_cache_get_stats(looked, &stats);
+	CHECK_EQUAL(stats.active_objects, 0);
+	CHECK(stats.total_slabs <= looked->min_partial);
+	done(looked, SIZE);
+}
+
+/* Objects of all kinds of requests. */
+static void take_some(void)
+{
+	for (unsigned i = 0, taken = 0; i < MANY && taken < 3; i++)
+		if (!objects[i]) {
+			objects[i] = kmem_cache_alloc(looked, taken++ % 2 ? GFP_KERNEL : GFP_NOWAIT);
+			if (objects[i])
+				write_to(i, SIZE);
+		}
+}
+
+static void taken_beside(void)
+{
+	begin();
+	looked = fresh(SIZE);
+	fill(looked, SIZE);
+	thin_out(looked);
+	hollow_beside(take_some);
+	done(looked, SIZE);
+}
+
 int main(void)
 {
 	static const struct test_case cases[] = {
 		{ "asked for", asked_for }, { "two looks", two_looks }, { "content stays", content_stays },
 		{ "refused", refused }, { "across edges", across_edges }, { "beside others", beside_others },
+		{ "looked at", looked_at }, { "two at once", two_at_once }, { "some locked", some_locked },
+		{ "forked beside", forked_beside }, { "forked within", forked_within },
+		{ "freed beside", freed_beside }, { "taken beside", taken_beside },
 	};
 
 	return run_in_turn(cases, km_array_count(cases), 20);

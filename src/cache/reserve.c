@@ -63,8 +63,14 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 	if (km_front_busy)
 		return -ENOMEM;
 	struct km_busy_was was = km_busy_begin();
+	const size_t before = km_load(&cache->reserved_pages);
 	bool done = km_ahead_fault_in(&cache->reserved_pages, pages, pages ? records_for(cache, n, pages) : 0,
 				      cache->live_shift);
+	/* Pages of its slabs that had gone; none goes from here on. */
+	if (done && pages && cache->engine->fill && !cache->engine->fill(cache)) {
+		km_ahead_fault_in(&cache->reserved_pages, before, 0, cache->live_shift);
+		done = false;
+	}
 	if (done && pages)
 		fault_in_words(cache);
 	km_busy_end(was);

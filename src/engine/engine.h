@@ -397,6 +397,9 @@ struct km_engine {
 	/* Give the memory of pages back in which nobody has anything, though their slab stays: all of it, where reap
 	 * does so for what was so for a while. Returns pages. NULL: slabs keep theirs. */
 	size_t (*hollow)(struct kmem_cache *cache);
+	/* The memory that went that way is there again: of a cache that was reserved, which gives none. False: the
+	 * system has none. NULL as the former. */
+	bool (*fill)(struct kmem_cache *cache);
 	/* Free a slab, whatever is in it, of whose objects none is on a shelf, or ready anywhere but in the slab. The
 	 * rest of the cache is as it was. NULL: nobody keeps its slabs. */
 	void (*discard)(struct kmem_cache *cache, struct km_page *slab);

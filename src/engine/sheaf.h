@@ -114,6 +114,8 @@ bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, stru
 /* Pages in which nobody has anything: their memory goes, if they were so at the last look as well, or with `all`. How
  * many it was. */
 size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n, bool all);
+/* The memory that went is there again; the cache gives none from before this call on. False: the system has none. */
+bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n);
 /* After a fork, by who had the node's lock. */
 void km_sheaf_fork_holes(struct sheaf_node *n, bool child);
 /* These objects of a slab with marks were taken: their pages have none; lock held. */

@@ -208,6 +208,16 @@ static size_t sheaf_hollow(struct kmem_cache *cache)
 	return pages;
 }
 
+static bool sheaf_fill(struct kmem_cache *cache)
+{
+	struct sheaf_node *n;
+
+	km_for_each_node(n, cache)
+		if (!km_sheaf_fill(cache, n))
+			return false;
+	return true;
+}
+
 static bool sheaf_is_taken(struct kmem_cache *cache, struct km_page *slab, unsigned index)
 {
 	uint64_t *bits = sheaf_bits(cache, slab, km_page_address(slab), index / 64);
@@ -349,6 +359,7 @@ const struct km_engine km_engine_sheaf = {
 	.shrink = sheaf_shrink,
 	.reap = sheaf_reap,
 	.hollow = sheaf_hollow,
+	.fill = sheaf_fill,
 	.discard = km_slabs_discard,
 	.is_taken = sheaf_is_taken,
 	.taken = sheaf_taken,

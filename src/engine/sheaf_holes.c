@@ -7,7 +7,7 @@
  * off. While the system is called that lock is not held: the slab is off the list then, in the hand of the one thread
  * that looks at the node (`look`), so that nobody takes its objects, and comes back with all its bits and counts as
  * they were, but for what was freed meanwhile. The content of a free object is lost: a cache for which that counts has
- * no marks.
+ * no marks, nor has one whose memory is reserved: what had gone comes back then.
  */
 #include "../port/bits.h"
 #include "../port/die.h"
@@ -29,6 +29,8 @@ enum mark {
 /* ... for which a lock is held at most; and holes of one slab, the others are for the next look. */
 #define LOOKS_AT_ONCE	64u
 #define MAX_HOLES	16u
+/* Rounds in which all of a cache that is reserved is there again. */
+#define FILLS		4u
 
 /* Pages of a slab, side by side. */
 struct hole {
@@ -251,6 +253,74 @@ size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n, bool all)
 	size_t pages = may_be_hollow(cache) ? look(&looking, all) : 0;
 	end(&looking);
 	return pages;
+}
+
+/* The next pages that have gone, from that one on; count 0: there are none. */
+static struct hole next_gone(struct km_page *slab, unsigned page)
+{
+	struct hole hole = { page, 0 };
+	const unsigned end = slab->flags & KM_SLAB_HOLES ? 1u << slab->order : 0;
+
+	while (hole.first < end && sheaf_page(&slab[hole.first])->hole != HOLE_GONE)
+		hole.first++;
+	while (hole.first + hole.count < end && sheaf_page(&slab[hole.first + hole.count])->hole == HOLE_GONE)
+		hole.count++;
+	return hole;
+}
+
+/* Lock held, but not meanwhile. False: the system has no memory for it. */
+static bool fill(struct looking *looking, struct km_page *slab, struct hole hole)
+{
+	bool there = true;
+
+	take_in_hand(looking, slab);
+	for (; there && hole.count; hole = next_gone(slab, hole.first + hole.count)) {
+		there = !km_pages_fault_in(&slab[hole.first], hole.count, looking->cache->live_shift);
+		if (there)
+			mark(slab, hole, HOLE_NONE);
+	}
+	put_back(looking, slab);
+	return there;
+}
+
+/* One round; *any: something had gone. */
+static bool fill_all(struct looking *looking, bool *any)
+{
+	struct sheaf_node *n = looking->n;
+	struct km_page *slab;
+	bool there = true;
+
+	km_lock(&n->slabs.lock);
+	n->looked = NULL;
+	size_t looks = n->slabs.counts.partial;
+	for (size_t seen = 1; there && looks && (slab = next_slab(n)); looks--, seen++) {
+		struct hole hole = next_gone(slab, 0);
+
+		if (hole.count) {
+			*any = true;
+			there = fill(looking, slab, hole);
+		}
+		if (seen % LOOKS_AT_ONCE == 0)
+			breathe(n);
+	}
+	km_unlock(&n->slabs.lock);
+	return there;
+}
+
+bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n)
+{
+	struct looking looking = { .cache = cache, .n = n };
+	bool there = true, any = true;
+
+	km_lock(&n->look);
+	begin(&looking);
+	/* Others may sort the list in between. */
+	for (unsigned round = 0; there && any && round < FILLS; round++) {
+		any = false;
+		there = fill_all(&looking, &any);
+	}
+	end(&looking);
+	return there;
 }
 
 void km_sheaf_fork_holes(struct sheaf_node *n, bool child)

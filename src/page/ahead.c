@@ -223,7 +223,7 @@ static void settle(size_t *reserved, size_t pages, bool done)
 {
 	km_lock(&touched.lock);
 	if (done)
-		*reserved = pages;
+		km_store(reserved, pages);
 	else
 		count(-touched.more);
 	touched.more = 0;

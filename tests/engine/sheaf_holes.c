@@ -1,8 +1,9 @@
 /*
  * sheaf_holes: pages of a slab of the engine sheaf in which nobody has anything give their memory back: all of them
  * when somebody asks for it, those that were so at two looks when reclaim comes by; and what lies beside them, in the
- * same slab and across the edge of a page, is as it was. Not where a free object keeps its content. While the system is
- * called others see the objects as free, and take, free, fork and look. Disciplines: all.
+ * same slab and across the edge of a page, is as it was. Not where a free object keeps its content, nor of a cache that
+ * is reserved. While the system is called others see the objects as free, and take, free, fork and look. Disciplines:
+ * all.
  */
 #include "kit/engine.h"
 
@@ -522,6 +523,64 @@ static void some_locked(void)
 	done(looked, SIZE);
 }
 
+static bool refuse_to_fill(const char *call)
+{
+	/* It is reserved by then. */
+	return !strcmp(call, "fault in") && looked->reserved_pages;
+}
+
+static void *reserve_it(void *unused)
+{
+	(void)unused;
+	NEED(kmem_reserve(looked, MANY) == 0);
+	return NULL;
+}
+
+static pthread_t reserver;
+static bool reserve_meanwhile(const char *call)
+{
+	if (!strcmp(call, "purge") && !in_purge) {
+		in_purge = true;
+		NEED(!pthread_create(&reserver, NULL, reserve_it, NULL));
+	}
+	return false;
+}
+
+/* What had gone of a cache that then is reserved is there again, and none goes; also where both come at once. */
+static void reserved_later(void)
+{
+	begin();
+	looked = fresh(SIZE);
+	fill(looked, SIZE);
+	unsigned slabs = thin_out(looked), pages = all_resident();
+	kmem_cache_shrink(looked);
+	CHECK_EQUAL(all_resident(), slabs);
+	km_os_fault = refuse_to_fill;
+	CHECK_EQUAL(kmem_reserve(looked, MANY), -ENOMEM);
+	CHECK_EQUAL(looked->reserved_pages, 0);
+	km_os_fault = NULL;
+	CHECK_EQUAL(kmem_reserve(looked, MANY), 0);
+	CHECK(all_resident() >= pages);
+	kmem_cache_shrink(looked);
+	look(looked);
+	CHECK_EQUAL(look(looked), 0);
+	CHECK(all_resident() >= pages);
+	CHECK_EQUAL(kmem_reserve(looked, 0), 0);
+	kmem_cache_shrink(looked);
+	CHECK_EQUAL(all_resident(), slabs);
+	in_purge = false;
+	km_os_fault = reserve_meanwhile;
+	fill(looked, SIZE);
+	thin_out(looked);
+	INSIDE(looked->engine->hollow(looked));
+	pthread_join(reserver, NULL);
+	km_os_fault = NULL;
+	in_purge = false;
+	CHECK(all_resident() >= pages);
+	CHECK_EQUAL(kmem_reserve(looked, 0), 0);
+	done(looked, SIZE);
+}
+
 /* In a child: nothing is missing, and all goes. */
 static void all_goes(void)
 {
@@ -636,8 +695,8 @@ int main(void)
 		{ "asked for", asked_for }, { "two looks", two_looks }, { "content stays", content_stays },
 		{ "refused", refused }, { "across edges", across_edges }, { "beside others", beside_others },
 		{ "looked at", looked_at }, { "two at once", two_at_once }, { "some locked", some_locked },
-		{ "forked beside", forked_beside }, { "forked within", forked_within },
-		{ "freed beside", freed_beside }, { "taken beside", taken_beside },
+		{ "reserved later", reserved_later }, { "forked beside", forked_beside },
+		{ "forked within", forked_within }, { "freed beside", freed_beside }, { "taken beside", taken_beside },
 	};
 
 	return run_in_turn(cases, km_array_count(cases), 20);

@@ -143,8 +143,12 @@ static void put_back(struct looking *looking, struct km_page *slab)
 
 static void mark(struct km_page *slab, struct hole hole, enum mark as)
 {
-	for (unsigned page = hole.first; page < hole.first + hole.count; page++)
+	for (unsigned page = hole.first; page < hole.first + hole.count; page++) {
+		uint8_t flags = slab[page].flags & (uint8_t)~KM_PAGE_GONE;
+
 		km_store(&sheaf_page(&slab[page])->hole, (uint8_t)as);
+		km_store(&slab[page].flags, (uint8_t)(flags | (as == HOLE_GONE ? KM_PAGE_GONE : 0)));
+	}
 }
 
 /* Of what the system refuses it takes a part, perhaps: then each page by itself. How many went. */
@@ -339,8 +343,10 @@ void km_sheaf_unmark(const struct kmem_cache *cache, struct km_page *slab, void 
 	for (unsigned i = 0; i < count; i++) {
 		size_t at = (size_t)((const char *)objects[i] - address);
 
-		for (size_t page = at >> KM_PAGE_SHIFT; page <= (at + cache->size - 1) >> KM_PAGE_SHIFT; page++)
-			km_store(&sheaf_page(&slab[page])->hole, (uint8_t)HOLE_NONE);
+		unsigned first = (unsigned)(at >> KM_PAGE_SHIFT);
+		unsigned last = (unsigned)((at + cache->size - 1) >> KM_PAGE_SHIFT);
+
+		mark(slab, (struct hole){ first, last - first + 1 }, HOLE_NONE);
 	}
 }
 

@@ -434,6 +434,17 @@ bool km_arena_commit(unsigned node)
 	return grown;
 }
 
+/* How many of `count` pages are alike: gone, or not. */
+km_cold static size_t alike(const struct km_page *page, size_t count, bool *gone)
+{
+	size_t same = 1;
+
+	*gone = page->flags & KM_PAGE_GONE;
+	while (same < count && !(page[same].flags & KM_PAGE_GONE) == !*gone)
+		same++;
+	return same;
+}
+
 void km_pages_free_exact(struct km_page *page, size_t count)
 {
 	struct km_range *range = km_range_of_page(page);
@@ -447,10 +458,17 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 	km_debug(!range->map[index] && !range->map[index + count - 1], "nobody is led to a page that is free");
 	km_bump(&zone->pages.used_pages, -count);
 	km_store(&page->type, (uint8_t)KM_PAGE_NONE);
+	const bool holes = page->flags & KM_SLAB_HOLES;
 	for (size_t now; count; index += now, count -= now) {
+		bool gone = false;
+
 		now = km_min(count, KM_RUN_MAX);
-		km_run_put(zone, range, index, now, true);
+		if (km_unlikely(holes))
+			now = alike(&range->page[index], now, &gone);
+		km_run_put(zone, range, index, now, !gone);
 	}
+	if (km_unlikely(holes))
+		page->flags = 0;
 	km_unlock_quick(&zone->lock);
 }
 

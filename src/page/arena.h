@@ -68,6 +68,7 @@ struct km_page {
 #define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */
 #define KM_SLAB_DEAD	0x02	/* damaged, or its cache is gone: never used again */
 #define KM_SLAB_HOLES	0x04	/* sheaf: some of its pages are marked (engine/sheaf_holes.c) */
+#define KM_PAGE_GONE	0x08	/* ... of each of those: its memory is the system's, and nobody has had it since */
 
 /* Of the tables of live.h: shifts from LOW to HIGH, a table each. */
 #define KM_LIVE_LOW	3u
@@ -105,7 +106,8 @@ struct km_page *km_pages_alloc_exact(size_t count, unsigned align_order, int nod
 				     bool *zero);
 /* One more largest block for the node, free and fresh; false: the system refuses. */
 bool km_arena_commit(unsigned node);
-/* Give `count` pages, starting at `page`, back: of one block, or a part of one. */
+/* Give `count` pages, starting at `page`, back: of one block, or a part of one. Those of a slab that are gone are clean
+ * (KM_SLAB_HOLES). */
 void km_pages_free_exact(struct km_page *page, size_t count);
 /*
  * The same of any count, for blocks that find no room as a mapping of their own: from free pages of neighbouring

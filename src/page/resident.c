@@ -11,6 +11,10 @@
 
 #define LATER_MS	60000u	/* a purge takes less, and its clock stands still */
 #define TRIM_ROUNDS	4
+/* Pages of a run that the system refuses, and runs of which it refuses all: then a purge goes on with the next run, or
+ * ends. */
+#define MOST_KEPT	8u
+#define MOST_IN_VAIN	16u
 /* Dirty memory allowed where little is in use: 1 MiB. A program that swings by more soon has that (km_pages_swing). */
 #define DIRTY_FLOOR_PAGES	256u
 /* Of what is in use, pages in empty slabs that caches keep beside min_partial; a quarter of the bound, or the floor. */
@@ -221,8 +225,80 @@ static struct km_page *take_old(struct km_zone *zone, uint32_t now, unsigned dec
 	return NULL;
 }
 
-/* One run, while who forks or needs pages waits. How many of its pages were given back; 0: there is none. */
-static size_t purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms)
+/* A run that is in our hand, as it is offered to the system. */
+struct offer {
+	struct km_zone *zone;
+	struct km_range *range;
+	bool refused;			/* a part of it was */
+	unsigned kept;			/* pages that it refuses each by itself */
+};
+
+/* Without what can't be resident at both ends of it. */
+static struct span narrow(const struct km_range *range, struct span span, size_t unit)
+{
+	while (span.first < span.end && !km_bits_count(range->dirty, span.first, unit))
+		span.first += unit;
+	while (span.first < span.end && !km_bits_count(range->dirty, span.end - unit, unit))
+		span.end -= unit;
+	return span;
+}
+
+static bool give(const struct offer *offer, struct span span, size_t dirty)
+{
+	size_t count = span.end - span.first;
+
+	if (km_os_purge(offer->range->base + (span.first << KM_PAGE_SHIFT), count << KM_PAGE_SHIFT))
+		return false;
+	km_lock(&offer->zone->lock);
+	km_bits_change(offer->range->dirty, span.first, count, false);
+	km_bump(&offer->zone->pages.purged_pages, dirty);
+	km_unlock(&offer->zone->lock);
+	return true;
+}
+
+/*
+ * A part that the system refuses has a page that the program has locked: its halves are offered, until a page is left,
+ * which stays. Where it refuses all (mlockall) a few such pages are enough. How many were given.
+ */
+static size_t give_parts(struct offer *offer, struct span span)
+{
+	size_t unit = km_os_page_bytes() >> KM_PAGE_SHIFT;
+
+	if (offer->refused)
+		span = narrow(offer->range, span, unit);
+	size_t count = span.end - span.first, dirty = km_bits_count(offer->range->dirty, span.first, count);
+	if (!dirty || offer->kept == MOST_KEPT)
+		return 0;
+	if (give(offer, span, dirty))
+		return dirty;
+	offer->kept += count == unit;
+	if (count == unit)
+		return 0;
+	if (!offer->refused) {
+		offer->refused = true;
+		return give_parts(offer, span);
+	}
+	size_t middle = span.first + km_align_up(count / 2, unit);
+	size_t given = give_parts(offer, (struct span){ span.first, middle });
+	return given + give_parts(offer, (struct span){ middle, span.end });
+}
+
+/* It was offered, and for this purge it is as good as new; lock held. */
+static void put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end, uint32_t now, bool refused)
+{
+	struct km_page *last = &range->page[end - 1];
+
+	km_run_put_back(zone, range, first, end);
+	/* Where one that was freed meanwhile is joined behind it, it is new in any case. */
+	if (refused && last->type == KM_PAGE_FREE_LAST)
+		last -= last->run - 1;
+	if (refused && last->type == KM_PAGE_FREE)
+		km_store(&last->freed_ms, now + 1);
+}
+
+/* One run, while who forks or needs pages waits. *given: how many of its pages were given back. False: there is
+ * none. */
+static bool purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms, size_t *given)
 {
 	size_t most = pages_dirty();
 	km_lock(&zone->lock);
@@ -231,37 +307,36 @@ static size_t purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms)
 	if (!run) {
 		if (km_os_page_bytes() > KM_PAGE_SIZE && !decay_ms)
 			km_store(&km_arena.kept_pages, pages_dirty());
-		return 0;
+		return false;
 	}
-	struct km_range *range = km_range_of_page(run);
-	size_t first = (size_t)(run - range->page), end = first + run->run;
-	struct span span = cut(range, span_of(range, run), most);
-	size_t given = km_bits_count(range->dirty, span.first, span.end - span.first);
-	bool gone = span.end > span.first && !km_os_purge(range->base + (span.first << KM_PAGE_SHIFT),
-				 (span.end - span.first) << KM_PAGE_SHIFT);
+	struct offer offer = { .zone = zone, .range = km_range_of_page(run) };
+	size_t first = (size_t)(run - offer.range->page), end = first + run->run;
+	struct span span = cut(offer.range, span_of(offer.range, run), most);
+	*given = span.end > span.first ? give_parts(&offer, span) : 0;
 
 	km_lock(&zone->lock);
-	if (gone) {
-		km_bits_change(range->dirty, span.first, span.end - span.first, false);
-		km_bump(&zone->pages.purged_pages, given);
-	}
-	/* Where the system refuses (mlockall) it stays dirty, as fresh, for another period. */
-	km_run_put_back(zone, range, first, end);
+	/* A page that is refused stays dirty, as fresh, for another period. */
+	put_back(zone, offer.range, first, end, now, offer.kept != 0);
 	km_unlock(&zone->lock);
-	km_store(&km_arena.kept_pages, gone ? (size_t)0 : pages_dirty());
-	return gone ? given : 0;
+	km_store(&km_arena.kept_pages, *given ? (size_t)0 : pages_dirty());
+	return true;
 }
 
 static size_t purge_until(struct km_zone *zone, unsigned decay_ms, size_t enough_pages)
 {
 	uint32_t now = (uint32_t)km_os_now_ms();
-	size_t given = 0, last = 1;
+	size_t given = 0;
+	bool any = true;
 
-	while (last && given < enough_pages) {
+	/* Of runs of which nothing goes a few are looked at. */
+	for (unsigned in_vain = 0; any && given < enough_pages && in_vain < MOST_IN_VAIN;) {
+		size_t pages = 0;
+
 		km_lock(&km_arena.purge);
-		last = purge_run(zone, now, decay_ms);
+		any = purge_run(zone, now, decay_ms, &pages);
 		km_unlock(&km_arena.purge);
-		given += last;
+		given += pages;
+		in_vain += !pages;
 	}
 	return given;
 }

@@ -26,7 +26,7 @@ enum mark {
 #define LOOKS		256u
 #define CALLS		64u
 #define PART		32u
-/* ... for which a lock is held at most; and holes of one slab, the others are for the next look. */
+/* ... for which a lock is held at most; and holes of one slab, the others are for the next. */
 #define LOOKS_AT_ONCE	64u
 #define MAX_HOLES	16u
 /* Rounds in which all of a cache that is reserved is there again. */
@@ -200,9 +200,25 @@ static void breathe(struct sheaf_node *n)
 	km_lock(&n->slabs.lock);
 }
 
-static size_t look(struct looking *looking, bool all)
+/* One slab; of more holes than are found at once, who asks for all has the others, too. False: calls enough. */
+static bool look_into(struct looking *looking, struct km_page *slab, bool all, size_t calls, size_t *pages)
 {
 	struct hole holes[MAX_HOLES];
+	unsigned count;
+	size_t went;
+
+	do {
+		count = look_at(looking->cache, slab, all, holes);
+		if (looking->calls + count > calls)
+			return false;
+		went = count ? empty(looking, slab, holes, count) : 0;
+		*pages += went;
+	} while (all && went && count == MAX_HOLES && slab->flags & KM_SLAB_PARTIAL);
+	return true;
+}
+
+static size_t look(struct looking *looking, bool all)
+{
 	struct sheaf_node *n = looking->n;
 	struct km_page *slab;
 	size_t pages = 0;
@@ -213,12 +229,8 @@ static size_t look(struct looking *looking, bool all)
 	if (all)
 		n->looked = NULL;
 	for (size_t seen = 1; looks && (slab = next_slab(n)); looks--, seen++) {
-		unsigned count = look_at(looking->cache, slab, all, holes);
-
-		if (looking->calls + count > calls)
+		if (!look_into(looking, slab, all, calls, &pages))
 			break;
-		if (count)
-			pages += empty(looking, slab, holes, count);
 		if (seen % LOOKS_AT_ONCE == 0)
 			breathe(n);
 	}

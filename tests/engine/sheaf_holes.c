@@ -619,6 +619,27 @@ static void gone_and_free(void)
 	done(looked, SIZE);
 }
 
+/* A long slab has more holes than are found at once: who asks for all has all. */
+static void many_holes(void)
+{
+	begin();
+	km_layout_options.max_order = 8;
+	km_layout_options.min_objects = MANY / 2;
+	looked = fresh(SIZE);
+	km_layout_options.min_objects = km_layout_options.max_order = 0;
+	CHECK(looked->slab_pages > 2 * PAGES);
+	fill(looked, SIZE);
+	for (unsigned i = 0; i < MANY; i++)
+		if ((uintptr_t)objects[i] / KM_PAGE_SIZE % 2) {
+			kmem_cache_free(looked, objects[i]);
+			objects[i] = NULL;
+		}
+	send_home(looked);
+	kmem_cache_shrink(looked);
+	CHECK_EQUAL(looked->engine->hollow(looked), 0);
+	done(looked, SIZE);
+}
+
 /* In a child: nothing is missing, and all goes. */
 static void all_goes(void)
 {
@@ -735,7 +756,8 @@ int main(void)
 		{ "across edges", across_edges }, { "beside others", beside_others },
 		{ "looked at", looked_at }, { "two at once", two_at_once },
 		{ "some locked", some_locked }, { "reserved later", reserved_later },
-		{ "gone and free", gone_and_free }, { "forked beside", forked_beside },
+		{ "gone and free", gone_and_free },
+		{ "many holes", many_holes }, { "forked beside", forked_beside },
 		{ "forked within", forked_within }, { "freed beside", freed_beside },
 		{ "taken beside", taken_beside },
 	};

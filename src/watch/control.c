@@ -166,6 +166,18 @@ static bool lacks_stacks(const struct order *order)
 	return order->flags & SLAB_STORE_USER && !km_debug_has_stacks();
 }
 
+/* No letters at all are all of them. */
+static void say_debugged(const struct order *order)
+{
+	const char *cache = order->request.cache, *letters = order->request.letters;
+
+	if (!order->flags)
+		km_warn("%s: from now on debugged no more, as was asked from outside", cache);
+	else
+		km_warn("%s: from now on debugged by \"%s\", as was asked from outside%s", cache,
+			letters[0] ? letters : "FZPU", lacks_stacks(order) ? ": of a stack there is one call" : "");
+}
+
 /* With the registry locked. */
 static void serve(struct order *order, uint32_t number)
 {
@@ -188,8 +200,7 @@ static void serve(struct order *order, uint32_t number)
 		if (!order->count)
 			order->result = -ENOENT;
 		else if (!order->result)
-			km_warn("%s: from now on debugged by \"%s\", as was asked from outside%s", order->request.cache,
-				order->request.letters, lacks_stacks(order) ? ": of a stack there is one call" : "");
+			say_debugged(order);
 	}
 	km_debug(km_front_busy && order->result <= 0, "a request ends in an error, or in none");
 	km_mail.done = order->request;

@@ -126,6 +126,11 @@ struct info_rollup {
 	unsigned long anonymous;	/* of rss, what is no page of a file's, nor of shared memory */
 };
 struct info_rollup info_rollup(unsigned pid);
+/*
+ * Does the program have next to all of its memory from somebody else than libkmem? So many bytes, which are resident;
+ * 0: it does not, or that is not to be known. *ours: those that it has from libkmem.
+ */
+unsigned long info_elsewhere(pid_t pid, unsigned long *ours);
 /* False: it does not say, or not to us. */
 bool info_resident(const struct snapshot *snapshot, struct info_resident *resident);
 
@@ -150,6 +155,8 @@ char *target_file(pid_t pid, const char *path, uintptr_t start, uintptr_t end);
 char target_state(pid_t pid);
 /* It is not there any more, or only for its parent. */
 bool target_has_ended(pid_t pid);
+/* How long its threads have had a CPU, all together, in ticks of the kernel's clock. */
+unsigned long target_work(pid_t pid);
 bool target_read(struct target *target, void *to, const void *from, size_t bytes);
 /*
  * The memory that the process has now. A process that becomes another program has another one, and what is read from
@@ -161,6 +168,8 @@ bool target_is_same(struct target *target);
 bool target_bind(struct target *target);
 /* Of one that is bound, into memory that is the process's own and that it may write itself. */
 bool target_write(struct target *target, void *to, const void *from, size_t bytes);
+/* The same of one word in each of many places; a place that is no such memory is passed over. */
+void target_write_words(struct target *target, const uintptr_t *to, size_t count, uint64_t word);
 void target_let_go(struct target *target);
 /* What was read can't be: false, and INFO_TORN. */
 bool target_torn(struct target *target);

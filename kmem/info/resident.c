@@ -16,6 +16,9 @@
 #include "kmem.h"
 
 #define SPANS	512u		/* that are asked for at once */
+/* Next to all of a program's memory: so much, and so many times what is in use of libkmem's. */
+#define LEAST_ELSEWHERE	(1ul << 20)
+#define TIMES_OURS	64u
 
 struct span {
 	uint64_t start, end, kind;	/* as the kernel has it: struct page_region */
@@ -238,4 +241,20 @@ struct info_rollup info_rollup(unsigned pid)
 	if (file)
 		fclose(file);
 	return rollup;
+}
+
+unsigned long info_elsewhere(pid_t pid, unsigned long *ours)
+{
+	struct snapshot snapshot = { 0 };
+	struct info_resident resident = { .by_cache = NULL };
+	enum info_result result = info_of_process(pid, &snapshot);
+	unsigned long own = info_rollup((unsigned)pid).anonymous;
+	bool told = (result == INFO_OK || result == INFO_PARTLY) && info_resident(&snapshot, &resident) &&
+		    resident.used != INFO_UNKNOWN && resident.free != INFO_UNKNOWN && resident.records != INFO_UNKNOWN;
+
+	snapshot_clear(&snapshot);
+	*ours = told ? resident.used : 0;
+	const unsigned long all = *ours + resident.free + resident.records;
+	own = told && own > all ? own - all : 0;
+	return own >= LEAST_ELSEWHERE && own / TIMES_OURS >= *ours ? own : 0;
 }

@@ -85,6 +85,18 @@ static void print_rest(const struct scan_result *result)
 	printf("%s of objects; elsewhere a moved pointer may be missed\n", BYTES(result->again_wanted));
 }
 
+/* What is not had from libkmem is looked through for pointers, and none of it can be told as lost. */
+static void print_elsewhere(const struct subject *subject)
+{
+	unsigned long ours, elsewhere = subject->target.core ? 0 : info_elsewhere(subject->target.pid, &ours);
+
+	if (!elsewhere)
+		return;
+	printf("%s are the program's own mappings, which libkmem did not give, and knows no objects of; ",
+	       BYTES(elsewhere));
+	printf("%s are libkmem's\n", BYTES(ours));
+}
+
 static void print_price(const struct subject *subject, const struct scan_result *result)
 {
 	if (subject->target.core)
@@ -122,6 +134,7 @@ static int look(struct subject *subject, double seconds, size_t most)
 	if (!status) {
 		print_lost(subject, &result, most);
 		print_rest(&result);
+		print_elsewhere(subject);
 		print_price(subject, &result);
 	}
 	free(result.lost);

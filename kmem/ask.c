@@ -1,8 +1,8 @@
 /*
  * A request to a running program: it is written into the process's mailbox (src/cache/mail.h), which the next miss
- * there serves, and the answer is waited for. Invariant: nothing but that mailbox is written to, at an address that the
- * process's own record names, of the very memory that the record was read in, whatever program the process has become
- * since; what is not served in time is taken back.
+ * there serves, and the answer is waited for; a program that only hits is made to miss (ways.c). Invariant: nothing but
+ * that mailbox and those words is written to, at addresses that the process's own record names, of the very memory that
+ * the record was read in, whatever program the process has become since; what is not served in time is taken back.
  */
 #define _GNU_SOURCE
 #include "ask.h"
@@ -16,7 +16,9 @@
 
 #include "cache/root.h"
 #include "info/info.h"
+#include "info/print.h"
 #include "kmem.h"
+#include "ways.h"
 
 #define MOST_WAIT_S	3600
 #define STEP_US		2000u
@@ -40,6 +42,8 @@ struct asking {
 	pid_t pid;
 	char *mail;			/* there */
 	const char *report;		/* there; NULL: it has none */
+	struct ways ways;
+	bool worked;			/* since it was asked, where there was no answer */
 	uint32_t number;
 	struct km_mail_request request;
 	unsigned wait_ms;
@@ -81,6 +85,9 @@ static enum answer find_mail(struct asking *asking)
 	if (record->control != KM_CONTROL_ON || !record->mail)
 		return ANSWER_LEAN;
 	asking->mail = (char *)(uintptr_t)record->mail;
+	ways_find(&asking->ways, &asking->target, &roots[0]);
+	/* A command for somebody else, as a server of files, stops nothing. */
+	asking->ways.may_stop = asking->command != NULL;
 	return ANSWER_DONE;
 }
 
@@ -114,10 +121,13 @@ static enum answer wait_for_answer(struct asking *asking)
 			return judge(asking, &mail);
 		if (now_ms() >= end || (kmem_ask_goes_on && !kmem_ask_goes_on()))
 			break;
+		ways_shut_in_time(&asking->ways, &asking->target, now_ms());
 		usleep(STEP_US);
 	}
 	/* Nobody answered: the request is taken back, unless it is served just now. */
 	target_write(&asking->target, PLACE(asking, asked), &mail.answered, sizeof(mail.answered));
+	ways_open(&asking->ways, &asking->target);
+	asking->worked = ways_saw_work(&asking->ways, &asking->target);
 	return ANSWER_LATE;
 }
 
@@ -159,6 +169,33 @@ static enum answer exchange(struct asking *asking)
 
 /* ------------------------------------------------------------------ what is said */
 
+/* In its time: why it did not answer, as far as that is to be seen. */
+static int complain_late(const struct asking *asking)
+{
+	const unsigned seconds = asking->wait_ms / 1000;
+	const char *command = asking->command;
+	const int pid = asking->pid;
+	unsigned long ours, others;
+
+	if (kmem_ask_goes_on && !kmem_ask_goes_on())
+		return kmem_failed(1, command, "%d: has ended, or is another program now", pid);
+	if (strchr("Tt", target_state(asking->target.pid)))
+		return kmem_failed(1, command, "%d: no answer in %u s: it is stopped", pid, seconds);
+	if ((others = info_elsewhere(pid, &ours)))
+		return kmem_failed(1, command, "%d: no answer in %u s: it allocates next to nothing through "
+				   "libkmem (%s are its own mappings, %s libkmem's)", pid, seconds, BYTES(others),
+				   BYTES(ours));
+	if (!asking->worked)
+		return kmem_failed(1, command, "%d: no answer in %u s: it slept. It answers when it next "
+				   "allocates or frees: have it do something (a client's request may do), or "
+				   "--wait", pid, seconds);
+	if (!asking->ways.there.shut)
+		return kmem_failed(1, command, "%d: no answer in %u s: all that it wants lies ready. Try again, or "
+				   "with --wait", pid, seconds);
+	return kmem_failed(1, command, "%d: no answer in %u s: it worked, but neither allocated nor freed through "
+			   "libkmem. Try again when it does, or with --wait", pid, seconds);
+}
+
 static int complain(const struct asking *asking, enum answer answer)
 {
 	const char *command = asking->command, *version = asking->target.version;
@@ -181,15 +218,7 @@ static int complain(const struct asking *asking, enum answer answer)
 	case ANSWER_CLASH:
 		return kmem_failed(1, command, "%d: somebody else asked at the same time: try again", pid);
 	case ANSWER_LATE:
-		if (kmem_ask_goes_on && !kmem_ask_goes_on())
-			return kmem_failed(1, command, "%d: has ended, or is another program now", pid);
-		if (strchr("Tt", target_state(asking->target.pid)))
-			return kmem_failed(1, command, "%d: no answer in %u s: it is stopped", pid,
-					   asking->wait_ms / 1000);
-		return kmem_failed(1, command,
-				   "%d: no answer in %u s: it is idle, or all that it wants lies ready. Try again "
-				   "while it works (a client's request may do), or with --wait", pid,
-				   asking->wait_ms / 1000);
+		return complain_late(asking);
 	default:
 		if (asking->target.result == INFO_GONE && asking->mail)
 			return kmem_failed(1, command, "%d: has ended, or is another program now", pid);
@@ -262,8 +291,10 @@ void kmem_tell(pid_t pid, const struct km_mail_request *request, unsigned wait_m
 	if (find_mail(&asking) == ANSWER_DONE && target_read(&asking.target, &mail, asking.mail, sizeof(mail)) &&
 	    mail.version == KM_MAIL_VERSION && ask(&asking, &mail))
 		while (target_read(&asking.target, &mail, asking.mail, sizeof(mail)) &&
-		       mail.answered != asking.number && now_ms() < end)
+		       mail.answered != asking.number && now_ms() < end) {
+			ways_shut_in_time(&asking.ways, &asking.target, now_ms());
 			usleep(STEP_US);
+		}
 	target_let_go(&asking.target);
 }
 

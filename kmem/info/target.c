@@ -46,6 +46,21 @@ char target_state(pid_t pid)
 	return state;
 }
 
+unsigned long target_work(pid_t pid)
+{
+	unsigned long user = 0, system = 0;
+	char path[64], line[512];
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	FILE *file = fopen(path, "re");
+	if (!file)
+		return 0;
+	if (fgets(line, sizeof(line), file) && strrchr(line, ')'))
+		sscanf(strrchr(line, ')') + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %lu", &user, &system);
+	fclose(file);
+	return user + system;
+}
+
 bool target_has_ended(pid_t pid)
 {
 	char state = target_state(pid);
@@ -387,7 +402,12 @@ static size_t roots_of_core(struct target *target, struct info_root *roots)
 	return count;
 }
 
-/* Is all of it memory that only this process has, and may write? What is written as a debugger writes goes anywhere. */
+/* Memory that only this process has, and may write: what is written as a debugger writes goes anywhere. */
+static bool is_private(const struct mapping *mapping)
+{
+	return !memcmp(mapping->access, "rw", 2) && mapping->access[3] == 'p';
+}
+
 static bool is_own(struct target *target, uintptr_t from, size_t bytes)
 {
 	const uintptr_t end = from + bytes;
@@ -397,8 +417,7 @@ static bool is_own(struct target *target, uintptr_t from, size_t bytes)
 	FILE *maps = open_maps(target);
 
 	while (maps && from < end && getline(&line, &room, maps) >= 0)
-		if (parse_mapping(line, &here) && from >= here.start && from < here.end &&
-		    !memcmp(here.access, "rw", 2) && here.access[3] == 'p')
+		if (parse_mapping(line, &here) && from >= here.start && from < here.end && is_private(&here))
 			from = here.end;
 	free(line);
 	if (maps)
@@ -413,6 +432,22 @@ bool target_write(struct target *target, void *to, const void *from, size_t byte
 	if (!is_own(target, (uintptr_t)to, bytes))
 		return failed(target, target_is_same(target) ? EFAULT : ESRCH);
 	return bound_write(target, (uintptr_t)to, from, bytes);
+}
+
+void target_write_words(struct target *target, const uintptr_t *to, size_t count, uint64_t word)
+{
+	struct mapping here;
+	char *line = NULL;
+	size_t room = 0;
+	FILE *maps = target->hold == TARGET_BOUND ? open_maps(target) : NULL;
+
+	while (maps && getline(&line, &room, maps) >= 0)
+		for (size_t i = 0; parse_mapping(line, &here) && is_private(&here) && i < count; i++)
+			if (to[i] >= here.start && to[i] + sizeof(word) <= here.end)
+				bound_write(target, to[i], (const char *)&word, sizeof(word));
+	free(line);
+	if (maps)
+		fclose(maps);
 }
 
 size_t target_roots(struct target *target, struct info_root *roots)

@@ -157,6 +157,7 @@ static void *alloc_by_shelf(struct kmem_cache *cache, gfp_t gfp, int node, struc
 	void *object = NULL;
 	int saved_errno = errno;
 
+	km_front_look(cache, km_gfp_may_wait(gfp));
 	if (!objcg || objcg == &km_objcg_root)
 		return alloc_unpaid(cache, gfp & ~__GFP_ACCOUNT, node);
 	if (km_unlikely(!km_load(&cache->charged.block_mask)) && km_gfp_may_wait(gfp))
@@ -385,6 +386,7 @@ static void *mixed_alloc(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup 
 
 	if (!object)
 		return alloc_slowly(cache, gfp, NUMA_NO_NODE, objcg);
+	km_front_look(cache, km_gfp_may_wait(gfp));
 	return km_likely(km_front_is_owner(cache, object, mine, &word)) ? object :
 	       objcg ? recharge(cache, gfp, objcg, object, word) : recharge_slowly(cache, gfp, NULL, object);
 }
@@ -397,6 +399,7 @@ static km_noinline void mixed_free(struct kmem_cache *cache, void *object)
 {
 	int saved_errno = errno;
 
+	km_front_look(cache, true);
 	for (int i = 0; object && i < 2; i++) {
 		if (km_shelf_push(&cache->mixed, object))
 			return;
@@ -451,6 +454,7 @@ static km_noinline void free_slowly(struct kmem_cache *cache, void *object, uint
 {
 	int saved_errno = errno;
 
+	km_front_look(cache, true);
 	if (km_load(&cache->charged.inner.shelf))
 		for (int i = 0; i < 2; i++) {
 			if (km_owned_push(&cache->charged, owner, object)) {
@@ -478,6 +482,7 @@ static km_noinline void free_unpushed(struct kmem_cache *cache, void *object, ui
 
 static void free_unpaid(struct kmem_cache *cache, void *object)
 {
+	km_front_look(cache, true);
 	if (km_unlikely(!object) || !has_plain_shelf(cache) || !km_shelf_push(&cache->shelf, object))
 		km_plain_free(cache, object);
 }

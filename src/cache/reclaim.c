@@ -243,6 +243,9 @@ static void tick(void)
 		return;
 	if (km_unlikely(km_ahead_wanted()))
 		km_ahead_top_up();
+	/* By a request that was not looked for, or whose command has ended in the middle. */
+	if (km_way_is_shut(km_load(&km_rseq)))
+		km_ways_open();
 	if (km_unlikely(km_control_wanted()) && &km_debugging)
 		km_debugging.tick();
 	if (km_unlikely(km_load_acquire(&km_grace)))

@@ -21,6 +21,7 @@ static void show_mail(struct km_root *root)
 		return;
 	km_mail.version = KM_MAIL_VERSION;
 	root->mail = &km_mail;
+	root->ways = &km_ways;
 	root->mail_report = km_debugging.report;
 }
 

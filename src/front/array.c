@@ -52,7 +52,7 @@ static bool may_refill(const struct kmem_cache *cache, const struct km_request *
 /* ------------------------------------------------------------------ one object in */
 
 /* From the CPU's two blocks. */
-static void *array_pop(struct kmem_cache *cache)
+static void *array_pop(struct kmem_cache *cache, bool may_wait)
 {
 	/* No shelf: each object is checked, SLAB_NO_SHEAVES, or it is drained now. */
 	if (km_unlikely(!km_load(&cache->shelf.inner.shelf)))
@@ -62,6 +62,7 @@ static void *array_pop(struct kmem_cache *cache)
 
 		if (object) {
 			km_front_hit(cache, KMEM_ALLOCHIT, 1);
+			km_front_look(cache, may_wait);
 			return object;
 		}
 		if (!km_shelf_swap(&cache->shelf, true, !km_front_lone(cache)))
@@ -112,6 +113,7 @@ static bool array_push(struct kmem_cache *cache, void *object)
 	for (int i = 0; i < KM_MISS_TRIES; i++) {
 		if (km_shelf_push(&cache->shelf, object)) {
 			km_front_hit(cache, KMEM_FREEHIT, 1);
+			km_front_look(cache, true);
 			return true;
 		}
 		if (!km_shelf_swap(&cache->shelf, false, !km_front_lone(cache)))
@@ -144,7 +146,7 @@ static void *pop_named(struct kmem_cache *cache, const struct km_request *reques
 
 	if (!may_refill(cache, request))
 		return km_miss_take_named(cache, request);
-	while (count < KM_MISS_TRIES && (object = array_pop(cache)) &&
+	while (count < KM_MISS_TRIES && (object = array_pop(cache, request->may_wait)) &&
 	       km_page_node(object) != (unsigned)request->node) {
 		strangers[count++] = object;
 		object = NULL;
@@ -165,6 +167,7 @@ static void *pop_own(struct kmem_cache *cache, gfp_t gfp, int id)
 	void *object = km_shelf_pop(&cache->shelf);
 	if (km_likely(object) && km_likely(km_page_node(object) == here)) {
 		km_front_hit(cache, KMEM_ALLOCHIT, 1);
+		km_front_look(cache, km_gfp_may_wait(gfp));
 		return km_miss_zeroed(cache, object, gfp, 0);
 	}
 	/* The long way sends it home. */
@@ -185,7 +188,7 @@ void *km_array_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	if (km_unlikely(gfp & __GFP_FULLEST))
 		object = km_miss_take_past(cache, &request);
 	else
-		object = km_likely(request.node < 0) ? array_pop(cache) : pop_named(cache, &request);
+		object = km_likely(request.node < 0) ? array_pop(cache, request.may_wait) : pop_named(cache, &request);
 	if (object)
 		return km_miss_zeroed(cache, object, gfp, 0);
 	return km_miss_refill(cache, &request, array_refill);
@@ -287,6 +290,7 @@ static bool array_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 	if (km_bulk_is_odd(gfp))
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	fit_bulk(cache, n, km_gfp_may_wait(gfp));
+	km_front_look(cache, km_gfp_may_wait(gfp));
 	if (km_likely(!(gfp & __GFP_THISNODE)))
 		left = move_bulk(cache, left, objects, true);
 	return !left || km_bulk_refill(cache, gfp, left, n, objects, array_refill_bulk);
@@ -317,6 +321,7 @@ static void array_free_bulk(struct kmem_cache *cache, size_t n, size_t all, void
 	n = move_bulk(cache, n, objects, false);
 	if (n)
 		km_bulk_spill(cache, n, objects, array_spill_bulk);
+	km_front_look(cache, true);
 }
 
 const struct km_shape km_shape_array = {

@@ -11,7 +11,7 @@
 #ifdef KMEM_HAVE_RSEQ
 km_inline void *pop(struct kmem_cache *cache)
 {
-	return kmem_shelf_pop(&cache->shelf.front.open, km_percpu.base, km_thread_rseq);
+	return kmem_shelf_pop(&cache->shelf.front.open, km_percpu.base, km_cid_rseq);
 }
 
 KM_TEXT_BY_CID km_hit_path void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t gfp, int node)
@@ -32,7 +32,7 @@ KM_TEXT_BY_CID km_hit_path void *km_alloc_by_cid(struct kmem_cache *cache, gfp_t
 KM_TEXT_BY_CID km_hit_path void km_free_by_cid(struct kmem_cache *cache, void *object)
 {
 	if (km_likely(object != NULL) &&
-	    km_likely(kmem_shelf_push(&cache->shelf.front.open, km_percpu.base, km_thread_rseq, object)))
+	    km_likely(kmem_shelf_push(&cache->shelf.front.open, km_percpu.base, km_cid_rseq, object)))
 		return;
 	km_array_free(cache, object);
 }

@@ -36,6 +36,7 @@ static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	void *object = km_chain_pop(&cache->chain);
 	if (!object)
 		return km_miss_one(cache, 0, 0, gfp, node);
+	km_front_look(cache, km_gfp_may_wait(gfp));
 	km_debug(cache->live_shift || km_page_head(km_page_of(object))->cache == cache,
 		 "a chain has objects of its own cache, unless a link was written over, which is looked for then");
 	if (km_unlikely(km_layout_options.count_events))
@@ -77,6 +78,7 @@ static void chain_free(struct kmem_cache *cache, void *object)
 	enum km_chain_push pushed = km_chain_push_no_hit(&cache->chain, object);
 	if (km_unlikely(pushed != KM_CHAIN_PUSHED || km_layout_options.count_events))
 		km_chain_pushed(cache, object, pushed);
+	km_front_look(cache, true);
 }
 
 /* ------------------------------------------------------------------ many */
@@ -85,6 +87,7 @@ static bool chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 {
 	if (km_bulk_is_odd(gfp))
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
+	km_front_look(cache, km_gfp_may_wait(gfp));
 	size_t got = km_likely(!(gfp & __GFP_THISNODE)) ? km_chain_pop_n(&cache->chain, objects, left) : 0;
 	km_debug(got <= left && left <= n, "a chain gives no more than is left");
 	if (km_unlikely(km_layout_options.count_events))

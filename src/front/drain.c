@@ -411,7 +411,7 @@ void km_front_open(struct kmem_cache *cache)
 
 	km_front_prove(cache);
 	shelf->front.percpu = km_hot.percpu;
-	shelf->front.rseq = km_rseq;
+	shelf->front.rseq = km_ways.open[1];
 	cache->charged_odd = KM_CHARGED_ODD;
 	shelf->block_mask = mask_of(cache->max_capacity);
 	shelf->front.open.mask = shelf->inner.mask = mask_of(cache->capacity);
@@ -626,7 +626,7 @@ static void make_charged(struct kmem_cache *cache, uint32_t block_bytes)
 	km_store(&shelf->block_mask, block_bytes - 1);
 	shelf->inner.mask = shelf->front.open.mask = block_bytes - 1;
 	shelf->front.percpu = km_hot.percpu;
-	shelf->front.rseq = km_rseq;
+	shelf->front.rseq = km_ways.open[1];
 	km_store_release(&shelf->slot, cache->word_is_charged ? cache->word : km_percpu_alloc(km_owned_word_bytes()));
 	if (shelf->slot)
 		open_charged(cache);

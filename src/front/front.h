@@ -251,6 +251,18 @@ km_inline bool km_front_lone(const struct kmem_cache *cache)
 	return cache->engine->array.lone;
 }
 
+/*
+ * A call that was no hit, but has or had what lies ready, so that it comes by no tick: was it made a miss from outside
+ * (struct km_ways)? It opens the ways again, and has a tick, which looks for the request; so does not a call that may
+ * not wait, or of a handler that struck inside of an engine: another will, a free at the latest.
+ */
+void km_front_asked(struct kmem_cache *cache, bool may_wait) km_cold;
+km_inline void km_front_look(struct kmem_cache *cache, bool may_wait)
+{
+	if (km_way_is_shut(km_load(&km_rseq)) || km_way_is_shut(km_load(&cache->shelf.front.rseq)))
+		km_front_asked(cache, may_wait);
+}
+
 /* With KMEM_OPTIONS=stats:1 hits of an array are seen, where the engine counts them: its public shelf is closed. */
 km_inline void km_front_hit(struct kmem_cache *cache, enum kmem_event event, size_t count)
 {

@@ -76,6 +76,17 @@ void km_front_tick_now(void)
 		km_front_tick();
 }
 
+km_cold void km_front_asked(struct kmem_cache *cache, bool may_wait)
+{
+	if (!may_wait || km_no_calls || !km_miss_enter())
+		return;
+	if (km_way_is_shut(km_load(&cache->shelf.front.rseq)))
+		km_store(&cache->shelf.front.rseq, km_ways.open[1]);
+	km_ways_open();
+	km_front_tick_now();
+	km_busy_end_clear();
+}
+
 /* ------------------------------------------------------------------ deferred frees */
 
 void km_miss_free_twice(struct kmem_cache *cache, void *object)

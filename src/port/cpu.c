@@ -77,7 +77,10 @@ __attribute__((no_sanitize("address", "undefined"))) static intptr_t offset_of(v
  * before there is a thread pointer, which points to itself on x86-64: the linker knows the offset without it.
  */
 km_tls struct rseq_area km_dummy_area;
-intptr_t km_rseq, km_thread_rseq;
+intptr_t km_rseq, km_thread_rseq, km_cid_rseq;
+/* As the area of a thread that is not registered: its CPU's shelves are zeros. Sequences store here as to the dummy. */
+static km_tls struct rseq_area nowhere = { .cpu_id = (uint32_t)-1 };
+struct km_ways km_ways;
 
 __attribute__((no_sanitize("address", "undefined"))) static void find_dummy(void)
 {
@@ -560,16 +563,41 @@ static void start_areas(const char *want, const char *by)
 	}
 	km_debug(km_cpu_is_live(km_percpu.home) && !*(uint64_t *)km_area(km_percpu.home),
 		 "word 0 of an area is 0");
-	/* Where shelves are not single words, or not a CPU's, hits lead to nothing: the zeros below the areas. */
-	km_store_release(&km_hot.percpu, km_hits_by_cpu() ? km_percpu.base : range);
+	/* Where shelves are not single words, or not a CPU's, hits lead to nothing: the zeros below the areas, of which
+	 * there are two, for the dummy's CPU and for one less. */
+	km_store_release(&km_hot.percpu, km_hits_by_cpu() ? km_percpu.base : range + AREA_BYTES);
 	if (km_hits_by_cpu())
 		km_store_release(&km_rseq, km_thread_rseq);
+}
+
+void km_ways_open(void)
+{
+	for (size_t i = 0; i < km_array_count(km_ways.word); i++)
+		if (km_ways.word[i] && km_load(km_ways.word[i]) != km_ways.open[i])
+			km_store(km_ways.word[i], km_ways.open[i]);
+}
+
+/* The words' values from now on. By concurrency id hits have one of their own. Without areas no way can be shut. */
+static void show_ways(void)
+{
+	km_cid_rseq = km_thread_rseq;
+	km_ways.open[0] = km_cid_rseq;
+	km_ways.open[1] = km_rseq;
+	if (km_percpu.discipline == KM_DISCIPLINE_NONE)
+		return;
+	if (km_percpu.index == KM_INDEX_CID)
+		km_ways.word[0] = &km_cid_rseq;
+	km_ways.word[1] = &km_rseq;
+	km_ways.in_caches = km_hits_by_cpu();
+	km_ways.shut = offset_of(&nowhere);
+	km_debug(km_ways.shut != km_rseq && km_ways.shut != km_cid_rseq, "a way that is shut is another one");
 }
 
 /* A discipline that was forced and is not to be had is said, because a figure without it would be of another one. */
 void km_percpu_start(const char *want, const char *by)
 {
 	start_areas(want, by);
+	show_ways();
 	const char *is = km_discipline_name(km_percpu.discipline);
 
 	if (want && __builtin_strcmp(want, is))
@@ -713,6 +741,7 @@ void km_percpu_fork(bool before, bool child)
 	km_lock_around_fork(&areas.lock, before, child);
 	if (!child)
 		return;
+	km_ways_open();
 	own_again();
 	if (areas.locking)
 		show_all_beyond(true);

@@ -87,6 +87,28 @@ extern km_hidden struct km_percpu km_percpu;
  * And the thread's in any case, for who has asked for the index.
  */
 extern km_hidden intptr_t km_rseq, km_thread_rseq;
+/* Hits by concurrency id have this in its place, and nobody else has. */
+extern km_hidden intptr_t km_cid_rseq;
+
+/*
+ * A request from outside (cache/mail.h) makes each call a miss by a store from there: the words by which hits find
+ * their place become `shut`, a place whose CPU is -1, so that a hit finds the zeros below the areas. Misses go by
+ * km_thread_rseq, which stays: they find what lies ready, and look whether the ways are shut (front.h). A sequence that
+ * is under way has loaded its word, and ends as it began. Nothing else is changed, so that the other process may store
+ * at any time, and end at any time: who finds a way shut opens it.
+ */
+struct km_ways {
+	intptr_t *word[2];	/* km_cid_rseq, where areas go by it; km_rseq, whose miss looks: so it is shut last */
+	intptr_t open[2];
+	intptr_t shut;		/* 0: there are no areas */
+	bool in_caches;		/* hits that know their cache have a copy of km_rseq in it */
+};
+extern km_hidden struct km_ways km_ways;
+km_inline bool km_way_is_shut(intptr_t way)
+{
+	return km_unlikely(way == km_ways.shut);
+}
+void km_ways_open(void) km_cold;
 
 /*
  * All that a hit of kmalloc, kfree, malloc and free loads besides tables. Until the floors above fill it in, and

@@ -1,0 +1,96 @@
+/*
+ * hits: each call is a hit: on one CPU an object is had and given back, for ever. Argument: malloc, cache (by calls),
+ * inlined, compute (calls nothing, and has 64 MiB of its own), sleep. WAYS: says where the word is by which hits find
+ * their place, and its two values.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifdef CACHE
+#include <kmem/inline.h>
+#include <kmem/kmem.h>
+#endif
+#ifdef WAYS
+#include "port/pcpu.h"
+#endif
+
+static void pin(void)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET((size_t)sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+}
+
+static void ready(void)
+{
+#ifdef WAYS
+	printf("%lu %ld %ld\n", (unsigned long)(uintptr_t)&km_rseq, (long)km_ways.open[1], (long)km_ways.shut);
+#endif
+	puts("ready");
+	fflush(stdout);
+}
+
+static void use(void *p)
+{
+	__asm__ volatile("" : : "r"(p) : "memory");
+}
+
+static void compute(int own)
+{
+	size_t bytes = (size_t)64 << 20;
+	char *mine = own ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : NULL;
+
+	if (mine)
+		memset(mine, 1, bytes);
+	ready();
+	for (volatile unsigned long n = 0;; n++)
+		;
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "malloc";
+
+	pin();
+	if (!strcmp(what, "compute") || !strcmp(what, "own"))
+		compute(!strcmp(what, "own"));
+	if (!strcmp(what, "sleep")) {
+		ready();
+		for (;;)
+			pause();
+	}
+#ifdef CACHE
+	struct kmem_cache *cache = kmem_cache_create("hits", 100, NULL, 0);
+	if (!cache)
+		return 1;
+	const int inlined = !strcmp(what, "inlined");
+	for (unsigned long n = 0;; n++) {
+		void *p = inlined ? kmem_cache_alloc_inline(cache, GFP_KERNEL) : kmem_cache_alloc(cache, GFP_KERNEL);
+		if (!p)
+			return 1;
+		use(p);
+		if (inlined)
+			kmem_cache_free_inline(cache, p);
+		else
+			kmem_cache_free(cache, p);
+		if (n == 100000)
+			ready();
+	}
+#else
+	for (unsigned long n = 0;; n++) {
+		void *p = malloc(100);
+		use(p);
+		free(p);
+		if (n == 100000)
+			ready();
+	}
+#endif
+}

@@ -1,0 +1,251 @@
+/*
+ * ways_shut: a program of which every call is a hit answers a request from outside: a store from there makes each call
+ * a miss (struct km_ways), and the first that may wait serves the request and opens the ways again, whether or not
+ * there is a request any more. A call that may not wait, and one of a handler that struck inside of an engine, work
+ * meanwhile, and leave the ways as they are; the child of a fork has them open. Disciplines: all.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cache/cache.h"
+#include "cache/mail.h"
+#include "kit/api.h"
+#include "kit/cpus.h"
+#include "port/pcpu.h"
+
+static uint32_t number = 1;
+
+/* As the command does. */
+static void shut(void)
+{
+	NEED(km_ways.shut && km_ways.word[1] == &km_rseq);
+	for (size_t i = 0; i < km_array_count(km_ways.word); i++)
+		if (km_ways.word[i])
+			km_store(km_ways.word[i], km_ways.shut);
+}
+
+/* Where hits are a shelf's. */
+static void shut_cache(struct kmem_cache *cache)
+{
+	if (km_ways.in_caches && cache->shelf.slot)
+		km_store(&cache->shelf.front.rseq, km_ways.shut);
+}
+
+static bool are_open(void)
+{
+	for (size_t i = 0; i < km_array_count(km_ways.word); i++)
+		if (km_ways.word[i] && *km_ways.word[i] != km_ways.open[i])
+			return false;
+	return true;
+}
+
+/* Nobody has that cache: the answer is another one than before. */
+static void ask(void)
+{
+	km_mail.request = (struct km_mail_request){ .command = KM_MAIL_SHRINK, .cache = "nobody" };
+	km_store_release(&km_mail.asked, ++number);
+}
+
+static bool is_answered(void)
+{
+	return km_mail.answered == number && km_mail.result == -ENOENT;
+}
+
+/* Of slob each call takes its engine's lock, and a tick comes now and then. */
+#define TIMES (slob ? 200 : 2)
+
+/* ------------------------------------------------------------------ by each door */
+
+static struct kmem_cache *cache;
+
+static void by_kmalloc(void)
+{
+	void *p = kmalloc(100, GFP_KERNEL);
+
+	NEED(p);
+	memset(p, 1, 100);
+	kfree(p);
+}
+
+static void by_cache(void)
+{
+	void *p = kmem_cache_alloc(cache, GFP_KERNEL);
+
+	NEED(p);
+	memset(p, 1, 100);
+	kmem_cache_free(cache, p);
+}
+
+static void inlined(void)
+{
+	void *p = kmem_cache_alloc_inline(cache, GFP_KERNEL);
+
+	NEED(p);
+	memset(p, 1, 100);
+	kmem_cache_free_inline(cache, p);
+}
+
+static void in_bulk(void)
+{
+	void *many[8];
+
+	NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 8, many));
+	kmem_cache_free_bulk(cache, 8, many);
+}
+
+static void zeroed(void)
+{
+	void *p = kmem_cache_zalloc(cache, GFP_KERNEL);
+
+	NEED(p && all(p, 0, 100));
+	memset(p, 1, 100);
+	kmem_cache_free(cache, p);
+}
+
+static void (*const doors[])(void) = { by_kmalloc, by_cache, inlined, in_bulk, zeroed };
+
+static void begin(void)
+{
+	NEED(go_to_cpu(cpu_at(0)));
+	cache = make("ways", 100);
+	for (size_t i = 0; i < km_array_count(doors); i++)
+		for (int times = 0; times < 100; times++)
+			doors[i]();
+}
+
+static void each_answers(void)
+{
+	begin();
+	for (size_t i = 0; i < km_array_count(doors); i++) {
+		shut();
+		shut_cache(cache);
+		ask();
+		for (int times = 0; times < TIMES; times++)
+			doors[i]();
+		NEED(is_answered() && are_open());
+		by_cache();
+		NEED(cache->shelf.front.rseq == km_ways.open[1]);
+	}
+	gone(cache);
+}
+
+/* Its calls find it by its copy alone: the other word may be open again. */
+static void by_the_copy(void)
+{
+	begin();
+	shut_cache(cache);
+	ask();
+	for (int times = 0; times < TIMES; times++)
+		by_cache();
+	NEED((is_answered() || !km_ways.in_caches || !cache->shelf.slot) && cache->shelf.front.rseq == km_ways.open[1]);
+	gone(cache);
+}
+
+/* The command ended before it asked, or after it took the request back. */
+static void without_a_request(void)
+{
+	begin();
+	for (size_t i = 0; i < km_array_count(doors); i++) {
+		shut();
+		shut_cache(cache);
+		for (int times = 0; times < TIMES; times++)
+			doors[i]();
+		NEED(are_open());
+	}
+	gone(cache);
+}
+
+/* ------------------------------------------------------------------ calls that may not */
+
+static void may_not_wait(void)
+{
+	begin();
+	shut();
+	shut_cache(cache);
+	ask();
+	for (int times = 0; times < 4; times++) {
+		void *p = kmem_cache_alloc(cache, GFP_NOWAIT), *q = kmalloc(100, GFP_NOWAIT);
+
+		NEED(p && q && !is_answered());
+		memset(p, 1, 100);
+		memset(q, 2, 100);
+		bool was = km_no_calls;
+		km_no_calls = true;
+		kmem_cache_free(cache, p);
+		kfree(q);
+		km_no_calls = was;
+		NEED(!is_answered());
+	}
+	for (int times = 0; times < TIMES; times++)
+		by_cache();
+	NEED(is_answered() && are_open());
+	gone(cache);
+}
+
+static void in_a_handler(void)
+{
+	void *p;
+
+	begin();
+	shut();
+	shut_cache(cache);
+	ask();
+	struct km_busy_was was = km_busy_begin();
+	for (int times = 0; times < 4; times++)
+		if ((p = kmem_cache_alloc(cache, GFP_KERNEL | __GFP_NOWARN)))
+			kmem_cache_free(cache, p);
+	NEED(!is_answered());
+	km_busy_end(was);
+	for (int times = 0; times < TIMES; times++)
+		by_cache();
+	NEED(is_answered() && are_open());
+	gone(cache);
+}
+
+static void forked(void)
+{
+	int status;
+
+	begin();
+	shut();
+	shut_cache(cache);
+	pid_t child = fork();
+	NEED(child >= 0);
+	if (!child) {
+		NEED(are_open());
+		for (int times = 0; times < TIMES; times++)
+			by_cache(), by_kmalloc();
+		NEED(cache->shelf.front.rseq == km_ways.open[1]);
+		gone(cache);
+		_exit(0);
+	}
+	NEED(waitpid(child, &status, 0) == child && status == 0);
+	for (int times = 0; times < TIMES; times++)
+		by_cache();
+	NEED(are_open());
+	gone(cache);
+}
+
+/* A cache that is made meanwhile begins open, and one that goes does no harm. */
+static void made_meanwhile(void)
+{
+	begin();
+	shut();
+	struct kmem_cache *other = make("other", 200);
+	NEED(other->shelf.front.rseq == km_ways.open[1]);
+	shut_cache(other);
+	kmem_cache_free(other, kmem_cache_alloc(other, GFP_NOWAIT));
+	shut_cache(other);
+	gone(other);
+	gone(cache);
+}
+
+static const struct test_case cases[] = {
+	{ "each answers", each_answers }, { "by the copy", by_the_copy }, { "without a request", without_a_request },
+	{ "may not wait", may_not_wait }, { "in a handler", in_a_handler }, { "forked", forked },
+	{ "made meanwhile", made_meanwhile },
+};
+API_MAIN(cases)

@@ -18,8 +18,8 @@ static const char usage_text[] =
 	"usage: kmem account [--wait=SECONDS] PID on | off\n"
 	"  each block of malloc and new is charged to the group of the thread that gets it\n"
 	"  from now on, or is not any more; what was allocated before stays whose it is\n"
-	"The program serves it when it next gets or gives back memory and finds none\n"
-	"ready; --wait says for how long to wait for that (10).\n";
+	"The program serves it when it next gets or gives back memory; --wait says for\n"
+	"how long to wait for that (10).\n";
 
 static int say(pid_t pid, const struct km_mail_request *request, int error)
 {

@@ -29,8 +29,8 @@ static const char usage_text[] =
 	"       kmem debug [--wait=SECONDS] --leaks PID\n"
 	"  the program writes to its stderr by whom was allocated what is out, of caches\n"
 	"  with U\n"
-	"The program serves it when it next gets or gives back memory and finds none\n"
-	"ready; --wait says for how long to wait for that (10).\n";
+	"The program serves it when it next gets or gives back memory; --wait says for\n"
+	"how long to wait for that (10).\n";
 
 /* ------------------------------------------------------------------ letters */
 

@@ -43,7 +43,7 @@ static const char usage_text[] =
 	"                   graph, .svg a picture of it, .txt a line for each stack;\n"
 	"                   several may be given (kmem.PID.pb.gz and kmem.PID.html)\n"
 	"  --wait=SECONDS   for the program to begin (10), which it does when it next\n"
-	"                   gets or gives back memory that is not ready\n";
+	"                   gets or gives back memory\n";
 
 struct wish {
 	pid_t pid;

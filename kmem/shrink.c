@@ -20,8 +20,8 @@ static const char usage_text[] =
 	"usage: kmem shrink [--wait=SECONDS] PID [CACHE]\n"
 	"  objects that lie ready on shelves go back to their slabs, empty slabs to the\n"
 	"  free pages, and these to the system: of all caches, or of CACHE\n"
-	"The program serves it when it next gets or gives back memory and finds none\n"
-	"ready; --wait says for how long to wait for that (10).\n";
+	"The program serves it when it next gets or gives back memory; --wait says for\n"
+	"how long to wait for that (10).\n";
 
 /* The memory that the process had at the beginning. */
 static struct target whose;

@@ -8,6 +8,7 @@
 #include <kmem/stats.h>
 #include <stdbool.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "cache/root.h"
 #include "port/node.h"
@@ -173,7 +174,8 @@ void target_write_words(struct target *target, const uintptr_t *to, size_t count
 void target_let_go(struct target *target);
 /* What was read can't be: false, and INFO_TORN. */
 bool target_torn(struct target *target);
-/* `count` pieces of `each` bytes into to[]. */
+/* Pieces into to[], one behind the other; and `count` pieces of `each` bytes. */
+bool target_pieces(struct target *target, void *to, const struct iovec *piece, size_t count);
 bool target_gather(struct target *target, void *to, void *const *from, size_t each, size_t count);
 /* A string, cut at bytes - 1, of printable characters. */
 bool target_string(struct target *target, char *to, size_t bytes, const char *from);

@@ -166,26 +166,44 @@ bool target_read(struct target *target, void *to, const void *from, size_t bytes
 	return got == (ssize_t)bytes || failed(target, got < 0 ? errno : EFAULT);
 }
 
-bool target_gather(struct target *target, void *to, void *const *from, size_t each, size_t count)
+bool target_pieces(struct target *target, void *to, const struct iovec *piece, size_t count)
 {
 	enum { BATCH = 256 };
-	struct iovec remote[BATCH];
+	const bool one_by_one = target->core || target->hold == TARGET_BOUND;
 	char *at = to;
 
-	const bool one_by_one = target->core || target->hold == TARGET_BOUND;
-
-	for (size_t i = 0; one_by_one && i < count; i++)
-		if (!target_read(target, at + i * each, from[i], each))
+	for (size_t i = 0; one_by_one && i < count; at += piece[i++].iov_len)
+		if (!target_read(target, at, piece[i].iov_base, piece[i].iov_len))
 			return false;
 	while (count && !one_by_one) {
 		size_t now = count < BATCH ? count : BATCH;
-		struct iovec local = { at, now * each };
+		struct iovec local = { at, 0 };
 
 		for (size_t i = 0; i < now; i++)
-			remote[i] = (struct iovec){ from[i], each };
-		ssize_t got = read_pieces(target, &local, remote, now);
-		if (got != (ssize_t)(now * each))
+			local.iov_len += piece[i].iov_len;
+		ssize_t got = read_pieces(target, &local, piece, now);
+		if (got != (ssize_t)local.iov_len)
 			return failed(target, got < 0 ? errno : EFAULT);
+		at += local.iov_len;
+		piece += now;
+		count -= now;
+	}
+	return true;
+}
+
+bool target_gather(struct target *target, void *to, void *const *from, size_t each, size_t count)
+{
+	enum { BATCH = 256 };
+	struct iovec piece[BATCH];
+	char *at = to;
+
+	while (count) {
+		size_t now = count < BATCH ? count : BATCH;
+
+		for (size_t i = 0; i < now; i++)
+			piece[i] = (struct iovec){ from[i], each };
+		if (!target_pieces(target, at, piece, now))
+			return false;
 		at += now * each;
 		from += now;
 		count -= now;

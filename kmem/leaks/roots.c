@@ -267,22 +267,58 @@ static uintptr_t behind(const struct scan *scan, uintptr_t at, uintptr_t end, bo
 
 bool roots_read(struct scan *scan, uintptr_t from, size_t bytes, void *to)
 {
-	uintptr_t end = from + bytes, at = from, next;
+	uintptr_t end = from + bytes, at = from, next = from;
 	bool in = false;
 
-	while (at < end && !in)
-		at = behind(scan, at, end, &in);
+	while (next < end && !in) {
+		at = next;
+		next = behind(scan, at, end, &in);
+	}
 	if (!in)
 		return false;
-	for (at = from; at < end; at = next) {
+	memset(to, 0, at - from);
+	while (at < end) {
 		char *here = (char *)to + (at - from);
 
-		next = behind(scan, at, end, &in);
 		if (in)
 			read_all(scan, at, next - at, here);
 		else
 			memset(here, 0, next - at);
 		scan->bytes += in ? next - at : 0;
+		at = next;
+		next = at < end ? behind(scan, at, end, &in) : end;
 	}
 	return true;
+}
+
+/* ------------------------------------------------------------------ many pieces */
+
+void roots_flush(struct roots_batch *batch)
+{
+	struct scan *scan = batch->scan;
+	char *to = batch->to;
+
+	/* Where some of it can't be read the rest is, piece by piece. */
+	if (!target_pieces(scan->heap.target, to, batch->piece, batch->count))
+		for (size_t i = 0; i < batch->count; to += batch->piece[i++].iov_len)
+			read_all(scan, (uintptr_t)batch->piece[i].iov_base, batch->piece[i].iov_len, to);
+	scan->bytes += batch->bytes;
+	batch->to += batch->bytes;
+	batch->count = batch->bytes = 0;
+}
+
+void roots_add(struct roots_batch *batch, uintptr_t from, size_t bytes)
+{
+	const uintptr_t end = from + bytes;
+	bool in;
+
+	for (uintptr_t at = from, next; at < end; at = next) {
+		next = behind(batch->scan, at, end, &in);
+		if (!in)
+			continue;
+		batch->piece[batch->count++] = (struct iovec){ (void *)at, next - at };
+		batch->bytes += next - at;
+		if (batch->count == ROOTS_PIECES)
+			roots_flush(batch);
+	}
 }

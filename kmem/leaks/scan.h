@@ -97,6 +97,18 @@ int scan_run(struct subject *subject, struct scan_result *result);
 bool roots_find(struct scan *scan, const uintptr_t *stacks, size_t count);
 /* Read so many bytes; what is not in memory, or can't be read, is zeros. False: all of it, and nothing was written. */
 bool roots_read(struct scan *scan, uintptr_t from, size_t bytes, void *to);
+/* The same of many small pieces, by as few reads as can be, one behind the other from `to` on: there has to be room for
+ * all that is added. Of a piece what is not in memory is left out. Start with zeros; what was added last is there
+ * behind a flush. */
+#define ROOTS_PIECES 256u
+struct roots_batch {
+	struct scan *scan;
+	char *to;
+	struct iovec piece[ROOTS_PIECES];
+	size_t count, bytes;		/* that are not read yet */
+};
+void roots_add(struct roots_batch *batch, uintptr_t from, size_t bytes);
+void roots_flush(struct roots_batch *batch);
 
 /* ---- leaks/mark.c */
 /* The object that a word points into, if it is live. */

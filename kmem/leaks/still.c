@@ -18,6 +18,7 @@
 
 #define RED_ZONE	128u			/* below a stack pointer, in use as well */
 #define STACK_BYTES	((size_t)64 << 20)	/* of one thread, at most */
+#define STACKS_AT_ONCE	((size_t)1 << 20)	/* bytes of stacks that are read by one call */
 #define STACK_ROOM	((size_t)32 << 10)	/* for each thread, ahead; there may be more to read */
 #define AT_ONCE		((size_t)128 << 10)	/* bytes that are read between two looks at the clock */
 #define ROOTS_BYTES	((size_t)8 << 20)	/* of memory outside of objects */
@@ -50,6 +51,13 @@ static void still_room(struct still *still, size_t bytes)
 	still->words = kmem_need(reallocarray(still->words, still->room, sizeof(*still->words)));
 }
 
+static void add_words(struct still *still, const uint64_t *words, size_t count)
+{
+	still_room(still, count * sizeof(*words));
+	memcpy(still->words + still->count, words, count * sizeof(*words));
+	still->count += count;
+}
+
 static void still_read(struct scan *scan, struct still *still, uintptr_t from, size_t bytes)
 {
 	still_room(still, bytes);
@@ -76,24 +84,56 @@ static size_t map_behind(const struct maps *maps, uintptr_t address)
 }
 
 /* From the pointer on, to the end of the mapping that it is in: one that has grown since begins above it. */
-static void read_stack(struct scan *scan, struct still *still, uintptr_t pointer)
+static struct iovec stack_at(const struct maps *maps, uintptr_t pointer)
 {
-	const struct maps *maps = &scan->subject->maps;
 	size_t i = map_behind(maps, pointer);
-
-	if (pointer <= RED_ZONE || i == maps->count)
-		return;
-	const struct map *map = &maps->at[i];
 	uintptr_t from = (pointer - RED_ZONE) & ~(uintptr_t)7;
 
+	if (pointer <= RED_ZONE || i == maps->count)
+		return (struct iovec){ NULL, 0 };
+	const struct map *map = &maps->at[i];
 	if (map->start > pointer && map->start - pointer > STACK_BYTES)
+		return (struct iovec){ NULL, 0 };
+	return (struct iovec){ (void *)from, map->end - pointer > STACK_BYTES ? STACK_BYTES : map->end - from };
+}
+
+/* Stacks are small and many: they are read as many at once as room was made for, or one that is larger. */
+struct stacks {
+	struct still *still;
+	struct roots_batch batch;
+	size_t room;			/* that is left, of what was made for this batch */
+};
+
+static void stacks_flush(struct stacks *stacks)
+{
+	struct still *still = stacks->still;
+
+	if (!stacks->batch.to)
 		return;
-	still_read(scan, still, from, map->end - pointer > STACK_BYTES ? STACK_BYTES : map->end - from);
+	roots_flush(&stacks->batch);
+	still->count = (size_t)((uint64_t *)stacks->batch.to - still->words);
+	stacks->batch.to = NULL;
+}
+
+static void read_stack(struct stacks *stacks, uintptr_t pointer)
+{
+	struct still *still = stacks->still;
+	struct iovec stack = stack_at(&stacks->batch.scan->subject->maps, pointer);
+
+	if (stack.iov_len > stacks->room || !stacks->batch.to) {
+		stacks_flush(stacks);
+		stacks->room = stack.iov_len > STACKS_AT_ONCE ? stack.iov_len : STACKS_AT_ONCE;
+		still_room(still, stacks->room);
+		stacks->batch.to = (char *)(still->words + still->count);
+	}
+	stacks->room -= stack.iov_len;
+	roots_add(&stacks->batch, (uintptr_t)stack.iov_base, stack.iov_len);
 }
 
 /* Mappings were read shortly before: again if a stack is in none of them. */
 static void read_threads(struct scan *scan, struct still *still, const struct stop *stop)
 {
+	struct stacks stacks = { .still = still, .batch = { .scan = scan } };
 	struct maps *maps = &scan->subject->maps;
 	bool known = true;
 
@@ -107,14 +147,11 @@ static void read_threads(struct scan *scan, struct still *still, const struct st
 		maps_clear(maps);
 		maps_of_process(scan->heap.target->pid, maps);
 	}
-	for (size_t i = 0; i < stop->count; i++) {
-		const struct stop_thread *thread = &stop->threads[i];
-
-		still_room(still, sizeof(thread->words));
-		memcpy(still->words + still->count, thread->words, sizeof(thread->words));
-		still->count += STOP_WORDS;
-		read_stack(scan, still, thread->stack);
-	}
+	for (size_t i = 0; i < stop->count; i++)
+		add_words(still, stop->threads[i].words, STOP_WORDS);
+	for (size_t i = 0; i < stop->count; i++)
+		read_stack(&stacks, stop->threads[i].stack);
+	stacks_flush(&stacks);
 }
 
 /* ------------------------------------------------------------------ memory outside of objects */
@@ -239,13 +276,13 @@ bool still_look(struct scan *scan, size_t threads, struct scan_result *result)
 void still_core(struct scan *scan, const struct core *core)
 {
 	struct still still = { .count = 0 };
+	struct stacks stacks = { .still = &still, .batch = { .scan = scan } };
 
-	for (size_t i = 0; i < core->threads; i++) {
-		still_room(&still, sizeof(core->registers[i]));
-		memcpy(still.words + still.count, core->registers[i], sizeof(core->registers[i]));
-		still.count += CORE_REGISTERS;
-		read_stack(scan, &still, core_stack(core, i));
-	}
+	for (size_t i = 0; i < core->threads; i++)
+		add_words(&still, core->registers[i], CORE_REGISTERS);
+	for (size_t i = 0; i < core->threads; i++)
+		read_stack(&stacks, core_stack(core, i));
+	stacks_flush(&stacks);
 	mark_words(scan, still.words, still.count);
 	free(still.words);
 }

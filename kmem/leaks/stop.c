@@ -6,6 +6,10 @@
  * A thread that waits for a CPU, or in the kernel, stands still when it has got what it waits for, and those that stand
  * still already would wait for it. They do for some milliseconds, and go on. A late one is waited for by itself: when
  * it stands still the others, which are quick, are interrupted again.
+ *
+ * Each thread costs the system some microseconds to be stopped and let go, which is what thousands of them wait for. So
+ * a stop makes no more calls for a thread than these: registers are read while others are still on their way, and
+ * whether a thread began meanwhile is asked once, by their number.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -29,11 +33,13 @@
 
 #define MAX_THREADS	65536u
 #define MAX_LOOKS	64u		/* at the list of threads, for those that began meanwhile */
-#define PATIENCE_NS	3000000ull	/* that threads which stand still have with late ones */
+#define PATIENCE_NS	3000000ull	/* that threads which stand still have with a late one */
+#define EACH_NS		20000ull	/* for each thread to come to a stand, on the average; more: some are late */
 #define ATTEMPTS	6u		/* with so much; then with twice as much each time */
 #define WAIT_NS		2000000000ull	/* for one that waits in the kernel; the most patience, too */
 #define BUSY_NS		20000000000ull	/* where one wants a CPU: for it to get one */
 #define ALARM_US	2000
+#define ALARM_EACH_US	10u		/* more for each thread that the handler has to look at */
 #define LATE_ALARM_US	50000
 #define STILL_SECONDS	2u		/* for a read while all stand still: whoever answers may be one of them */
 #define READ_SECONDS	30u
@@ -46,13 +52,44 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* ------------------------------------------------------------------ which are known */
+
+/* Where it stands in the table, or where it would. */
+static pid_t *find_known(const struct stop *stop, pid_t id)
+{
+	size_t at = (uint32_t)id * 2654435761u & (stop->known_room - 1);
+
+	while (stop->known[at] && stop->known[at] != id)
+		at = (at + 1) & (stop->known_room - 1);
+	return &stop->known[at];
+}
+
 static bool is_known(const struct stop *stop, pid_t id)
 {
-	for (size_t i = stop->count; i-- > 0;)
-		if (stop->threads[i].id == id)
-			return true;
-	return false;
+	return stop->known_room && *find_known(stop, id) == id;
 }
+
+/* All threads of the list; room for one more is made before, so that half of the table is empty. */
+static void know_all(struct stop *stop, size_t room)
+{
+	if (room > stop->known_room) {
+		free(stop->known);
+		stop->known = kmem_need(malloc(room * sizeof(*stop->known)));
+		stop->known_room = room;
+	}
+	memset(stop->known, 0, stop->known_room * sizeof(*stop->known));
+	for (size_t i = 0; i < stop->count; i++)
+		*find_known(stop, stop->threads[i].id) = stop->threads[i].id;
+}
+
+static void know(struct stop *stop, pid_t id)
+{
+	if (stop->known_room <= stop->count * 2)
+		know_all(stop, stop->known_room ? stop->known_room * 2 : 64);
+	*find_known(stop, id) = id;
+}
+
+/* ------------------------------------------------------------------ one thread */
 
 /* For the handler of the alarm: threads that are ours to wait for. The other list is of those that were killed before
  * they could be let go, by exec for one: they are ours until their end is looked at. */
@@ -74,6 +111,7 @@ static bool seize(struct stop *stop, pid_t id)
 		return errno == ESRCH;
 	stop->threads = kmem_grow(stop->threads, stop->count, &stop->room, sizeof(*stop->threads));
 	stop->threads[stop->count++] = (struct stop_thread){ .id = id };
+	know(stop, id);
 	note_id(seized, &seized_count, id);
 	return true;
 }
@@ -105,14 +143,14 @@ static int seize_new(pid_t pid, struct stop *stop)
 	return found;
 }
 
-static bool read_registers(struct stop_thread *thread)
+static void read_registers(struct stop_thread *thread)
 {
 	struct user_regs_struct registers = { 0 };
 	struct iovec general = { &registers, sizeof(registers) };
 	struct iovec vectors = { NULL, 0 };
 
 	if (ptrace(PTRACE_GETREGSET, thread->id, (void *)NT_PRSTATUS, &general) != 0)
-		return false;
+		return;
 #if defined(__x86_64__)
 	thread->stack = registers.rsp;
 #elif defined(__aarch64__)
@@ -122,7 +160,6 @@ static bool read_registers(struct stop_thread *thread)
 	memcpy(thread->words, &registers, bytes);
 	vectors = (struct iovec){ (char *)thread->words + bytes, sizeof(thread->words) - bytes };
 	ptrace(PTRACE_GETREGSET, thread->id, (void *)NT_PRFPREG, &vectors);
-	return true;
 }
 
 /* Does it wait in the kernel, or is it gone? Else it only wants a CPU. */
@@ -139,7 +176,7 @@ static bool is_in_kernel(pid_t id)
 	return state == 'D';
 }
 
-/* It stands still, or has ended. False: until `end` it does neither. */
+/* It stands still, and its registers are read, or it has ended. False: until `end` it does neither. */
 static bool wait_until(struct stop_thread *thread, uint64_t end)
 {
 	int status;
@@ -153,6 +190,7 @@ static bool wait_until(struct stop_thread *thread, uint64_t end)
 		thread->stopped = true;
 		if (status >> 16 != PTRACE_EVENT_STOP)
 			thread->signal = WSTOPSIG(status);
+		read_registers(thread);
 	}
 	return !thread->late;
 }
@@ -243,15 +281,36 @@ static void note_length(struct stop *stop)
 }
 
 /* From number `from` on; those before stand still. False: one is late. */
-static bool interrupt_from(struct stop *stop, size_t from, uint64_t end)
+static bool interrupt_from(struct stop *stop, size_t from, uint64_t patience)
 {
+	const uint64_t end = stop->begun_ns + patience + EACH_NS * stop->count;
 	bool all = true;
 
 	for (size_t i = from; i < stop->count; i++)
 		ptrace(PTRACE_INTERRUPT, stop->threads[i].id, NULL, NULL);
-	for (size_t i = from; i < stop->count; i++)
-		all = wait_until(&stop->threads[i], end) && all;
+	for (size_t i = from; i < stop->count; i++) {
+		uint64_t its_end = now_ns() + patience;
+
+		all = wait_until(&stop->threads[i], its_end < end ? its_end : end) && all;
+	}
 	return all;
+}
+
+/* Those that are known stand still. Is there none beside them? It would be one of them that began it. */
+static bool are_all(pid_t pid, const struct stop *stop)
+{
+	char path[64], line[256];
+	size_t standing = 0, there = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file) && sscanf(line, "Threads: %zu", &there) != 1)
+		;
+	if (file)
+		fclose(file);
+	for (size_t i = 0; i < stop->count; i++)
+		standing += stop->threads[i].stopped;
+	return standing == there;
 }
 
 enum outcome { STOP_ALL, STOP_LATE, STOP_FAILED };
@@ -263,14 +322,15 @@ static enum outcome stop_all(pid_t pid, struct stop *stop, uint64_t patience)
 
 	errno = 0;
 	found = seize_new(pid, stop);
+	set_alarm(ALARM_US + ALARM_EACH_US * (unsigned)stop->count);
 	if (!done)
 		stop->begun_ns = now_ns();
 	/* A thread may begin another one until all stand still. */
 	for (unsigned look = 0; found > 0 && look < MAX_LOOKS; look++) {
-		if (!interrupt_from(stop, done, stop->begun_ns + patience))
+		if (!interrupt_from(stop, done, patience))
 			return STOP_LATE;
 		done = stop->count;
-		found = seize_new(pid, stop);
+		found = are_all(pid, stop) ? 0 : seize_new(pid, stop);
 	}
 	if (found > 0)
 		return STOP_LATE;
@@ -301,6 +361,7 @@ static bool keep_late(struct stop *stop)
 		stop->threads[0] = stop->threads[late - 1];
 		stop->count = 1;
 	}
+	know_all(stop, 0);
 	set_alarm(ALARM_US);
 	return ok;
 }
@@ -334,9 +395,6 @@ bool stop_begin(pid_t pid, struct stop *stop)
 	}
 	int error = errno;
 	set_alarm(0);
-	for (size_t i = 0; i < stop->count; i++)
-		if (stop->threads[i].stopped)
-			read_registers(&stop->threads[i]);
 	if (outcome == STOP_ALL)
 		return true;
 	stop_end(stop);
@@ -357,6 +415,7 @@ void stop_end(struct stop *stop)
 void stop_clear(struct stop *stop)
 {
 	free(stop->threads);
+	free(stop->known);
 	*stop = (struct stop){ .count = 0 };
 }
 
@@ -373,8 +432,6 @@ static bool add_stack(struct stop *stop, pid_t id)
 	struct stop_thread *thread = &stop->threads[before];
 	ptrace(PTRACE_INTERRUPT, id, NULL, NULL);
 	ok = wait_for(thread);
-	if (ok && thread->stopped)
-		read_registers(thread);
 	let_go(thread);
 	return ok;
 }

@@ -21,6 +21,8 @@ struct stop_thread {
 struct stop {
 	struct stop_thread *threads;
 	size_t count, room;
+	pid_t *known;			/* their ids, in a table by hash; 0: nobody */
+	size_t known_room;		/* a power of two */
 	uint64_t begun_ns;
 	unsigned times;			/* how often any stood still beside others, behind stop_end */
 	uint64_t longest_ns;		/* and for how long, at most */

@@ -186,15 +186,13 @@ void fs_print_place(struct fs_text *text, const struct maps *maps, unsigned long
 
 static bool show_ctor(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text)
 {
+	static const struct maps none = { .at = NULL };
 	unsigned long ctor = cache_at(tree, index)->full->ctor;
-	struct maps maps = { .at = NULL };
 
 	if (!ctor || ctor == INFO_UNKNOWN)
 		return !ctor;
-	maps_of_process((pid_t)tree->snapshot.thread, &maps);
-	fs_print_place(text, &maps, ctor);
+	fs_print_place(text, fs_maps(tree) ?: &none, ctor);
 	fs_print(text, "\n");
-	maps_clear(&maps);
 	return true;
 }
 

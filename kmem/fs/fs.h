@@ -33,9 +33,11 @@ struct fs_dir {
 };
 
 struct fs_objects;
+struct maps;
 struct fs_tree {
 	struct snapshot snapshot;
 	struct fs_objects *objects;	/* fs/traces.c; NULL: nobody looked */
+	struct maps *maps;		/* fs_maps; NULL: nobody asked */
 	struct fs_dir *dirs;		/* each behind the one that it is below */
 	size_t count, room;
 	size_t *order;			/* of all but the first: by the folder above, then by name */
@@ -57,6 +59,8 @@ struct fs_file {
  * cleared, and snapshot.version is that of its libkmem, as far as it is known. */
 enum info_result fs_take(pid_t pid, struct fs_tree *tree);
 void fs_clear(struct fs_tree *tree);
+/* The process's mappings, once for all files; NULL: they can't be read. */
+struct maps *fs_maps(struct fs_tree *tree);
 /* Those below: dirs[order[i]] for i from *first on; how many. */
 size_t fs_below(const struct fs_tree *tree, size_t dir, size_t *first);
 const struct fs_file *fs_files(enum fs_kind kind, size_t *count);
@@ -68,7 +72,6 @@ extern const struct fs_file fs_cache_files[], fs_group_files[];
 extern const size_t fs_cache_file_count, fs_group_file_count;
 bool fs_show_slabinfo(struct fs_tree *tree, size_t unused, unsigned long what, struct fs_text *text);
 /* "FUNCTION+0x10/0x20" as the kernel has it, or FILE+0xOFFSET, or the address. */
-struct maps;
 void fs_print_place(struct fs_text *text, const struct maps *maps, unsigned long address);
 
 /* ---- fs/traces.c */

@@ -32,10 +32,17 @@ struct sites {
 	size_t count, room;
 };
 
+/* A piece, and the cache whose file has it; one of a sibling is in two files. */
+struct owned {
+	const struct kmem_cache *cache;
+	size_t piece;
+};
+
 struct fs_objects {
 	struct target target;
 	struct heap heap;
-	struct maps maps;
+	struct owned *owned;		/* by cache: each cache's file looks at its own alone */
+	size_t count, room;
 	bool read;
 };
 
@@ -45,8 +52,56 @@ void fs_clear_objects(struct fs_tree *tree)
 		return;
 	if (tree->objects->read)
 		heap_clear(&tree->objects->heap);
-	maps_clear(&tree->objects->maps);
+	free(tree->objects->owned);
 	free(tree->objects);
+}
+
+static int by_cache(const void *a, const void *b)
+{
+	const struct owned *x = a, *y = b;
+
+	if (x->cache != y->cache)
+		return x->cache < y->cache ? -1 : 1;
+	return (x->piece > y->piece) - (x->piece < y->piece);
+}
+
+static void add_owned(struct fs_objects *objects, const struct kmem_cache *cache, size_t piece)
+{
+	objects->owned = kmem_grow(objects->owned, objects->count, &objects->room, sizeof(*objects->owned));
+	objects->owned[objects->count++] = (struct owned){ cache, piece };
+}
+
+static void find_owned(struct fs_objects *objects)
+{
+	const struct heap *heap = &objects->heap;
+
+	for (size_t i = 0; i < heap->piece_count; i++) {
+		if (heap->pieces[i].cache == HEAP_NO_CACHE)
+			continue;
+		const struct heap_cache *cache = &heap->caches[heap->pieces[i].cache];
+
+		add_owned(objects, cache->address, i);
+		if (cache->copy.sibling_of && cache->copy.sibling_of != cache->address)
+			add_owned(objects, cache->copy.sibling_of, i);
+	}
+	if (objects->count)
+		qsort(objects->owned, objects->count, sizeof(*objects->owned), by_cache);
+}
+
+/* The first that is this cache's, or would be. */
+static size_t first_owned(const struct fs_objects *objects, const struct kmem_cache *cache)
+{
+	size_t low = 0, high = objects->count;
+
+	while (low < high) {
+		size_t half = (low + high) / 2;
+
+		if (objects->owned[half].cache < cache)
+			low = half + 1;
+		else
+			high = half;
+	}
+	return low;
 }
 
 /* All of the process's, once for all files of a copy. NULL: they can't be read. */
@@ -57,8 +112,9 @@ static struct fs_objects *objects_of(struct fs_tree *tree)
 	if (!objects) {
 		objects = tree->objects = kmem_need(calloc(1, sizeof(*objects)));
 		objects->target.pid = (pid_t)tree->snapshot.thread;
-		objects->read = maps_of_process(objects->target.pid, &objects->maps) &&
-				heap_load(&objects->target, &objects->heap);
+		objects->read = fs_maps(tree) && heap_load(&objects->target, &objects->heap);
+		if (objects->read)
+			find_owned(objects);
 	}
 	return objects->read ? objects : NULL;
 }
@@ -177,14 +233,13 @@ static void add_object(struct sites *sites, struct heap *heap, const struct heap
 	add(sites, site);
 }
 
-static void add_cache(struct sites *sites, struct heap *heap, const struct kmem_cache *address, unsigned which)
+static void add_cache(struct sites *sites, struct fs_objects *objects, const struct kmem_cache *address, unsigned which)
 {
-	for (size_t i = 0; i < heap->piece_count; i++) {
-		const struct heap_piece *piece = &heap->pieces[i];
-		const struct heap_cache *cache = piece->cache == HEAP_NO_CACHE ? NULL : &heap->caches[piece->cache];
+	struct heap *heap = &objects->heap;
 
-		if (!cache || (cache->address != address && cache->copy.sibling_of != address))
-			continue;
+	for (size_t i = first_owned(objects, address); i < objects->count && objects->owned[i].cache == address; i++) {
+		const struct heap_piece *piece = &heap->pieces[objects->owned[i].piece];
+
 		for (uint64_t o = piece->first; o < piece->first + piece->count; o++)
 			if (heap_bit(heap->live, o))
 				add_object(sites, heap, piece, heap_address(piece, o), which);
@@ -223,11 +278,11 @@ static bool show_traces(struct fs_tree *tree, size_t index, unsigned long which,
 
 	if (!objects)
 		return false;
-	add_cache(&sites, &objects->heap, cache->address, (unsigned)which);
+	add_cache(&sites, objects, cache->address, (unsigned)which);
 	if (sites.count)
 		qsort(sites.at, sites.count, sizeof(*sites.at), by_count);
 	for (size_t i = 0; i < sites.count; i++)
-		print_site(text, &objects->maps, &sites.at[i]);
+		print_site(text, fs_maps(tree), &sites.at[i]);
 	if (!sites.count)
 		fs_print(text, "No data\n");
 	free(sites.at);

@@ -13,6 +13,7 @@
 #include "fs/fs.h"
 #include "info/print.h"
 #include "kmem.h"
+#include "leaks/maps.h"
 
 /* ------------------------------------------------------------------ texts */
 
@@ -206,9 +207,21 @@ enum info_result fs_take(pid_t pid, struct fs_tree *tree)
 	return result;
 }
 
+struct maps *fs_maps(struct fs_tree *tree)
+{
+	if (!tree->maps) {
+		tree->maps = kmem_need(calloc(1, sizeof(*tree->maps)));
+		maps_of_process((pid_t)tree->snapshot.thread, tree->maps);
+	}
+	return tree->maps->count ? tree->maps : NULL;
+}
+
 void fs_clear(struct fs_tree *tree)
 {
 	fs_clear_objects(tree);
+	if (tree->maps)
+		maps_clear(tree->maps);
+	free(tree->maps);
 	snapshot_clear(&tree->snapshot);
 	free(tree->dirs);
 	free(tree->order);

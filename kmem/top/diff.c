@@ -37,20 +37,50 @@ struct line {
 struct lines {
 	struct line *line;
 	size_t count, room;
+	size_t *places;			/* of lines by their names: their numbers from 1 on; 0: none */
+	size_t place_count;		/* a power of two, at least twice as many as lines */
 };
 
 enum { RANK_CACHE, RANK_REST, RANK_SUM, RANK_GROUP };
+
+/* Where the line stands in the table, or would: 0. */
+static size_t *place_of(const struct lines *lines, const char *name, int rank)
+{
+	size_t at = (size_t)rank;
+
+	for (const char *c = name; *c; c++)
+		at = (at ^ (unsigned char)*c) * 0x100000001b3u;
+	for (at ^= at >> 32;; at++) {
+		size_t *place = &lines->places[at & (lines->place_count - 1)];
+		const struct line *line = &lines->line[*place - 1];
+
+		if (!*place || (line->rank == rank && !strcmp(line->name, name)))
+			return place;
+	}
+}
+
+static void make_places(struct lines *lines)
+{
+	lines->place_count = lines->place_count ? lines->place_count * 2 : 256;
+	free(lines->places);
+	lines->places = kmem_need(calloc(lines->place_count, sizeof(*lines->places)));
+	for (size_t i = 0; i < lines->count; i++)
+		*place_of(lines, lines->line[i].name, lines->line[i].rank) = i + 1;
+}
 
 static struct line *find(struct lines *lines, const char *name, int rank)
 {
 	char printable[TOP_NAME];
 
 	info_printable(printable, name, sizeof(printable));
-	for (size_t i = lines->count; i--;)
-		if (lines->line[i].rank == rank && !strcmp(lines->line[i].name, printable))
-			return &lines->line[i];
+	if (lines->count * 2 >= lines->place_count)
+		make_places(lines);
+	size_t *place = place_of(lines, printable, rank);
+	if (*place)
+		return &lines->line[*place - 1];
 	lines->line = kmem_grow(lines->line, lines->count, &lines->room, sizeof(*lines->line));
 	struct line *line = &lines->line[lines->count++];
+	*place = lines->count;
 	*line = (struct line){ .rank = rank };
 	memcpy(line->name, printable, sizeof(line->name));
 	return line;
@@ -292,5 +322,6 @@ int cmd_diff(int argc, char **argv)
 			status = kmem_failed(1, "diff", "writing: %s", strerror(errno));
 	}
 	free(lines.line);
+	free(lines.places);
 	return status;
 }

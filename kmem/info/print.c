@@ -222,9 +222,26 @@ static void add_total(struct totals *totals, const char *what, unsigned long byt
 	add_text(totals, what, BYTES(bytes));
 }
 
+/* Of free pages that were given back or never touched: where memory is locked, or a huge page was made of them and
+ * others, the system has brought them in. Bytes; *clean: of all such pages, which become those without memory. */
+static unsigned long brought_in(const struct kmem_stats *stats, const struct info_resident *resident,
+				unsigned long *clean)
+{
+	unsigned long dirty = times(stats->pages_free_dirty, KM_PAGE_SIZE), brought = 0;
+
+	if (*clean != UNKNOWN && dirty != UNKNOWN && resident->free != UNKNOWN && resident->free > dirty)
+		brought = resident->free - dirty < *clean ? resident->free - dirty : *clean;
+	*clean -= brought;
+	return brought;
+}
+
 static void print_totals(const struct snapshot *snapshot, bool live)
 {
 	const struct kmem_stats *stats = &snapshot->stats;
+	unsigned long clean = times(stats->pages_free_clean, KM_PAGE_SIZE);
+	struct info_resident resident = { .by_cache = NULL };
+	const bool said = live && info_resident(snapshot, &resident);
+	const unsigned long brought = said ? brought_in(stats, &resident, &clean) : 0;
 	unsigned long ready = snapshot->mapped_ready, dirty = stats->pages_free_dirty;
 	struct totals totals = { table_new(false, "  "), 0 };
 
@@ -239,7 +256,9 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 	/* A file may say anything. */
 	unsigned long pages = dirty == UNKNOWN ? UNKNOWN : dirty - (ready < dirty ? ready : dirty);
 	add_total(&totals, "free pages, not yet given back", times(pages, KM_PAGE_SIZE));
-	add_total(&totals, "free pages, without memory", times(stats->pages_free_clean, KM_PAGE_SIZE));
+	if (brought)
+		add_total(&totals, "free pages, brought in by the system", brought);
+	add_total(&totals, "free pages, without memory", clean);
 	add_total(&totals, "given back to the system, ever", times(stats->purged_pages, KM_PAGE_SIZE));
 	add_total(&totals, "mappings of their own", stats->mapped_bytes);
 	if (ready)
@@ -257,8 +276,7 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 		add_text(&totals, "guarded objects, ever", COUNT(snapshot->guard.samples));
 		add_text(&totals, "mistakes with such, told", COUNT(snapshot->guard.reports));
 	}
-	struct info_resident resident = { .by_cache = NULL };
-	if (live && info_resident(snapshot, &resident)) {
+	if (said) {
 		add_total(&totals, "resident of slabs and large blocks", resident.used);
 		add_total(&totals, "resident of free pages", resident.free);
 		add_total(&totals, "resident of records, of all kinds", resident.records);

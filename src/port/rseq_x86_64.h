@@ -122,37 +122,33 @@ miss:
 	}
 /*
  * ... and beside the word is an owner's (owned.h): *own says whether it is this one. They are compared inside of the
- * sequence, by flags that its end leaves as they are; another's object is popped all the same.
+ * sequence, by flags that its end leaves as they are, and that are an output; another's object is popped all the same.
  */
 #define KM_RSEQ_POP_PAID_NEAR(ids)                                                                 \
 	km_inline void *km_rseq_pop_paid_##ids(size_t step, uintptr_t owner, bool *own)            \
 	{                                                                                          \
 		uintptr_t area, slot, top, near;                                                   \
+		bool equal;                                                                        \
                                                                                                    \
-		*own = true;                                                                       \
 		__asm__ volatile goto(                                                             \
 			KM_RSEQ_NEAR_BEGIN(ids)                                                    \
 			"cmpq %[owner], 8(%[slot])\n\t"                                            \
 			"leaq 8(%[top]), %[top]\n\t"                                               \
 			"movq %[top], (%[slot])\n"                                                 \
 			KMEM_RSEQ_END("miss")                                                      \
-			"jne %l[another]\n\t"                                                      \
-			: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top), [near] "=&r"(near) \
+			: [area] "=&a"(area), [slot] "=&r"(slot), [top] "=&r"(top), [near] "=&r"(near), \
+			  "=@cce"(equal)                                                           \
 			: [step] "r"(step), [base] "m"(km_hot.percpu), [rs] "r"(km_rseq),          \
 			  [owner] "r"(owner)                                                       \
-			: "memory", "cc"                                                           \
-			: miss, another);                                                          \
+			: "memory"                                                                 \
+			: miss);                                                                   \
 		if (!area)                                                                         \
 			__builtin_unreachable();                                                   \
-		return (void *)area;                                                               \
-	another:                                                                                   \
-		KMEM_RSEQ_MISSED;                                                                  \
-		*own = false;                                                                      \
-		if (!area)                                                                         \
-			__builtin_unreachable();                                                   \
+		*own = equal;                                                                      \
 		return (void *)area;                                                               \
 	miss:                                                                                      \
 		KMEM_RSEQ_MISSED;                                                                  \
+		*own = true;                                                                       \
 		return NULL;                                                                       \
 	}
 
@@ -201,14 +197,17 @@ miss:
 /*
  * The same of an object whose id is looked up first, and its address proved: km_id_of, km_id_valid. An address that is
  * no object gets the area for its top, whose low bits are 0, and so counts as full. *id is the object's id also on a
- * miss. The registers are those with the shortest code: kfree has two lines of it.
+ * miss: the sequence only reads it, and is a statement of its own therefore. The registers are those with the shortest
+ * code: kfree has two lines of it.
  */
 km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 {
 	uintptr_t index, rest, area, slot, top;
 	const uint16_t *map = km_hot.map;
+	intptr_t rseq = km_rseq;
 
-	__asm__ volatile goto(
+	/* [rs] is an operand here so that it is loaded before. */
+	__asm__ volatile(
 		"movq %[object], %[index]\n\t"
 		"subq %[arena], %[index]\n\t"
 		"shrq $" KMEM_STRING(KM_PAGE_SHIFT) ", %[index]\n\t"
@@ -219,7 +218,13 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 		"movl %k[object], %k[rest]\n\t"
 		"movzwl (%[map], %[index], 2), %k[index]\n\t"
 		"andl " KMEM_STRING(KM_ID_MASKS) " + 4(%[map], %[index], 8), %k[rest]\n\t"
-		"imulq " KMEM_STRING(KM_ID_FACTORS) "(%[map], %[index], 8), %[rest]\n\t"
+		"imulq " KMEM_STRING(KM_ID_FACTORS) "(%[map], %[index], 8), %[rest]"
+		: [index] "=&a"(index), [rest] "=&c"(rest)
+		: [object] "D"(object), [rs] "S"(rseq), [map] "d"(map), [arena] "m"(km_hot.arena),
+		  [pages] "m"(km_hot.pages)
+		: "memory", "cc");
+	*id = index;
+	__asm__ volatile goto(
 		KMEM_RSEQ_BEGIN("slot")
 		KMEM_RSEQ_AREA
 		"movl " KMEM_STRING(KM_ID_MASKS) "(%[map], %[index], 8), %k[map]\n\t"
@@ -232,16 +237,13 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 		"movq %[object], " KM_RSEQ_PLACE "\n\t"
 		KM_RSEQ_DOWN_TO_TOP
 		KMEM_RSEQ_END("miss")
-		: [index] "=&a"(index), [rest] "=&c"(rest), [map] "+&d"(map), [area] "=&r"(area), [slot] "=&r"(slot),
-		  [top] "=&r"(top)
-		: [object] "D"(object), [rs] "S"(km_rseq), [arena] "m"(km_hot.arena), [pages] "m"(km_hot.pages),
-		  [base] "m"(km_hot.percpu)
+		: [rest] "+&c"(rest), [map] "+&d"(map), [area] "=&r"(area), [slot] "=&r"(slot), [top] "=&r"(top)
+		: [index] "a"(index), [object] "D"(object), [rs] "S"(rseq), [base] "m"(km_hot.percpu)
 		: "memory", "cc"
 		: miss);
 	return true;
 miss:
 	KMEM_RSEQ_MISSED;
-	*id = index;
 	return false;
 }
 

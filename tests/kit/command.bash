@@ -9,9 +9,31 @@ rm -rf "$out"
 mkdir -p "$out"
 cd "$out" || exit 1
 unset KMEM_OPTIONS KMEM_PERCPU KMEM_STATS KMEM_LIBRARY LD_PRELOAD
-started=()
-trap 'for pid in "${started[@]}"; do kill -9 "$pid"; done 2>/dev/null' EXIT
+started=()	# NUMBER:BORN of each process
+trap end_started EXIT
 bad=0
+
+# born NUMBER: when the process began; nothing, where there is none.
+born() {
+	local stat
+	read -r stat 2>/dev/null <"/proc/$1/stat" || return
+	set -- ${stat##*) }
+	echo "${20}"
+}
+
+# remember NUMBER...: processes that are to end with the test.
+remember() {
+	local number
+	for number; do started+=("$number:$(born "$number")"); done
+}
+
+# ours NUMBER: the process goes on. One that ended leaves its number to others: to a compiler, say, of a test beside this.
+ours() { [[ " ${started[*]} " == *" $1:$(born "$1") "* ]]; }
+
+end_started() {
+	local process
+	for process in "${started[@]}"; do ! ours "${process%:*}" || kill -9 "${process%:*}"; done
+} 2>/dev/null
 
 fail() {
 	echo "FAIL: $*"
@@ -39,7 +61,7 @@ start() {
 	: >ready
 	"$@" >ready &
 	pid=$!
-	started+=("$pid")
+	remember "$pid"
 	for ((i = 0; i < 3000; i++)); do
 		grep -q ready ready && return
 		kill -0 "$pid" 2>/dev/null || break
@@ -49,7 +71,7 @@ start() {
 }
 
 stop() {
-	kill -9 "$1" && wait "$1"
+	ours "$1" && kill -9 "$1" && wait "$1"
 } 2>/dev/null
 
 # compile NAME SOURCE... FLAGS...

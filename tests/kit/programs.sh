@@ -94,4 +94,4 @@ wait_for() {
 
 # A server that was launched does not outlive the test.
 server=
-trap '[ -z "$server" ] || kill "$server" 2>/dev/null' EXIT
+trap '{ kill $(jobs -rp); } 2>/dev/null' EXIT

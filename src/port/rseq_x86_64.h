@@ -198,7 +198,7 @@ miss:
  * The same of an object whose id is looked up first, and its address proved: km_id_of, km_id_valid. An address that is
  * no object gets the area for its top, whose low bits are 0, and so counts as full. *id is the object's id also on a
  * miss: the sequence only reads it, and is a statement of its own therefore. The registers are those with the shortest
- * code: kfree has two lines of it.
+ * code, of which kfree has two lines; [rs] is an operand of the first, so that it is loaded before.
  */
 km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 {
@@ -206,7 +206,6 @@ km_inline bool km_rseq_push_any(void *object, uintptr_t *id)
 	const uint16_t *map = km_hot.map;
 	intptr_t rseq = km_rseq;
 
-	/* [rs] is an operand here so that it is loaded before. */
 	__asm__ volatile(
 		"movq %[object], %[index]\n\t"
 		"subq %[arena], %[index]\n\t"

@@ -117,7 +117,7 @@ static void each(size_t size, size_t larger, realloc_t call)
 
 int main(void)
 {
-	alarm(60);
+	alarm(580);
 	each(PAGES, MORE, kvrealloc);
 	each(PAGES, MORE, krealloc);
 	each(MAPPED, MAPPED * 3 / 2, kvrealloc);

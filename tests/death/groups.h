@@ -32,7 +32,7 @@ static void parent_put_twice(void)
 
 	mem_cgroup_put(group);
 	expect("mem_cgroup_put(%p): group is gone", group);
-	alarm(60);
+	alarm(580);
 	mem_cgroup_put(group);
 	after_warning();
 	alarm(0);

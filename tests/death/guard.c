@@ -199,7 +199,7 @@ static void in_child_of_fork(void)
 	pid_t child = fork();
 	if (!child) {
 		signal(SIGALRM, on_alarm);
-		alarm(60);
+		alarm(580);
 		p[1] = 1;
 		_exit(0);
 	}

@@ -57,12 +57,12 @@ says() {
 
 # start COMMAND...: in the background, until it says "ready"; $pid is its number.
 start() {
-	local i
+	local end=$((SECONDS + 580))
 	: >ready
 	"$@" >ready &
 	pid=$!
 	remember "$pid"
-	for ((i = 0; i < 3000; i++)); do
+	while [ $SECONDS -lt $end ]; do
 		grep -q ready ready && return
 		kill -0 "$pid" 2>/dev/null || break
 		sleep 0.02

@@ -137,7 +137,7 @@ static void groups(void)
 /* What the other thread had in hand is lost to the child; nothing else is. */
 static void in_child(void)
 {
-	alarm(60);
+	alarm(580);
 	use_all(60);
 	come_and_go("child");
 	groups();

@@ -102,7 +102,7 @@ static void without_the_lock(void)
 		grow(LAST, false);
 	char *p = kvmalloc(1, GFP_KERNEL);
 	NEED(p);
-	alarm(60);
+	alarm(580);
 	NEED(pthread_create(&thread, NULL, hold, NULL) == 0);
 	while (!km_load_acquire(&holds))
 		usleep(100);
@@ -297,7 +297,7 @@ static void after_fork(void)
 
 		NEED(child >= 0);
 		if (!child) {
-			alarm(60);
+			alarm(580);
 			for (size_t cpu = 0; cpu < 2; cpu++)
 				grow_elsewhere((void *)cpu);
 			kmem_shrink_all();

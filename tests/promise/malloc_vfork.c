@@ -167,7 +167,7 @@ static void test_allocations(void)
 int main(void)
 {
 	check_ours();
-	alarm(120);
+	alarm(580);
 	NEED(pthread_atfork(in_atfork, in_atfork, in_atfork) == 0);
 	test_failed_exec();
 	test_lock();

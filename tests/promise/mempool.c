@@ -322,7 +322,7 @@ static void forked(void)
 
 		NEED(child >= 0);
 		if (!child) {
-			alarm(60);
+			alarm(580);
 			void *one = mempool_alloc(&pool, GFP_NOWAIT), *two = mempool_alloc(&pool, GFP_NOWAIT);
 
 			NEED(one && two);

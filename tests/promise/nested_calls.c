@@ -151,7 +151,7 @@ static int visit_each(struct kmem_cache *each, void *arg)
 	do {                                                                                       \
 		doing = #statement;                                                                \
 		steps = 0;                                                                         \
-		alarm(60);                                                                         \
+		alarm(580);                                                                         \
 		__writeeflags(__readeflags() | TRAP_FLAG);                                         \
 		statement;                                                                         \
 		__writeeflags(__readeflags() & ~TRAP_FLAG);                                        \

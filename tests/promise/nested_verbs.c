@@ -150,7 +150,7 @@ int main(void)
 {
 	struct sigaction step = { .sa_sigaction = on_step, .sa_flags = SA_SIGINFO };
 
-	alarm(100);
+	alarm(580);
 	stay_here();
 	sigaction(SIGTRAP, &step, NULL);
 	strike_engine("sheaf");

@@ -62,7 +62,7 @@ static void each_ends(void)
 {
 	int first = 0, second = 0, third = 0;
 
-	alarm(30);
+	alarm(580);
 	NEED((nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC)) >= 0);
 	seen = make("seen", 100);
 	void *object = kmem_cache_alloc(seen, GFP_KERNEL);

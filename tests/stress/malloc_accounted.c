@@ -177,7 +177,7 @@ static void child(uint64_t random)
 {
 	struct mem_cgroup *own = group_below(NULL, "child's");
 
-	alarm(100);
+	alarm(580);
 	for (int i = 0; i < 20; i++) {
 		NEED(mem_cgroup_account_malloc(i & 1) == 0);
 		step(&random);

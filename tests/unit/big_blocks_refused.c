@@ -214,7 +214,7 @@ int main(void)
 		int status;
 
 		if (!child) {
-			alarm(100);
+			alarm(580);
 			failures = 0;
 			runs[i]();
 			NEED(!kmem_check_all());

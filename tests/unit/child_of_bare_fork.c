@@ -18,7 +18,7 @@
 #include "kit/check.h"
 #include "kit/inside.h"
 
-#define PATIENCE_S	20
+#define PATIENCE_S	580
 #define ON_FAULT	4	/* MCL_ONFAULT, Linux 4.4 */
 
 static sem_t locked, forked;

@@ -127,7 +127,7 @@ static void not_lent(void)
 	pid_t child = vfork();
 
 	if (!child) {
-		alarm(60);
+		alarm(580);
 		kmem_cache_destroy(kmem_cache_create("child's", 64, NULL, 0));
 		allocate();
 		seen = 6;

@@ -101,7 +101,7 @@ int main(void)
 		int status;
 
 		if (!child) {
-			alarm(100);
+			alarm(580);
 			runs[i]();
 			_exit(failures != 0);
 		}

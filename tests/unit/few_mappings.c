@@ -207,7 +207,7 @@ __attribute__((section(".preinit_array"), used)) static void (*preinit)(int, cha
 
 static int one(const struct load *load)
 {
-	alarm(300);
+	alarm(580);
 	bool other = km_os_fault != NULL, free = load->guards && (other || !has_markers());
 
 	most = 0;

@@ -46,7 +46,7 @@ static void *visit(void *arg)
 
 static void grandchild(void)
 {
-	alarm(20);
+	alarm(280);
 	_exit(kmem_cache_create("grandchild's", 64, 8, 0, NULL) ? 0 : 1);
 }
 
@@ -55,7 +55,7 @@ static void child(void)
 	pthread_t visitor;
 	char x;
 
-	alarm(40);
+	alarm(580);
 	void *p = kmalloc(100, GFP_KERNEL);
 	NEED(p);
 	kfree(p);

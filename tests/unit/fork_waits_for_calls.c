@@ -183,7 +183,7 @@ static void fork_under_locks(void)
 
 int main(void)
 {
-	alarm(100);
+	alarm(580);
 	for (int i = 0; i < ROUNDS; i++) {
 		nested = true;
 		CHECK(fork_during_purge());

@@ -31,7 +31,7 @@ int main(void)
 	struct km_busy_was busy = km_busy_begin();
 	pthread_t thread;
 
-	alarm(120);
+	alarm(580);
 	km_lock(&lock);
 	NEED(!pthread_create(&thread, NULL, want, NULL));
 	while (__atomic_load_n(&lock.state, __ATOMIC_ACQUIRE) != 2)

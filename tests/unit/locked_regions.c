@@ -227,7 +227,7 @@ static bool run(void (*load)(int flags), int flags, bool without_limit)
 
 	NEED(child >= 0);
 	if (!child) {
-		alarm(60);
+		alarm(580);
 		failures = 0;
 		unlimited = without_limit;
 		load(flags);

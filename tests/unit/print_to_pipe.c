@@ -16,7 +16,7 @@
 #include "kit/check.h"
 
 #define CACHES		600
-#define PATIENCE_S	60
+#define PATIENCE_S	580
 #define TEXT_BYTES	((size_t)4 << 20)
 
 static struct kmem_cache *cache[CACHES];

@@ -306,7 +306,7 @@ static void daemon_lets_go(const char *self)
 	close(stderr_pipe[1]);
 	close(alive[0]);
 	/* Not for ever, if it does not. */
-	alarm(60);
+	alarm(580);
 	NEED(read(stderr_pipe[0], &byte, 1) == 0);
 	alarm(0);
 	int status;

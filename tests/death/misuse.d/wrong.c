@@ -532,7 +532,7 @@ int main(int argc, char **argv)
 	if (argc != 4)
 		return 9;
 	setrlimit(RLIMIT_CORE, &none);
-	alarm(60);
+	alarm(580);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
 		if (!strcmp(kinds[i].name, argv[1]))
 			kind = &kinds[i];

@@ -292,7 +292,7 @@ static void in_a_child(void)
 	pid_t child = fork();
 	NEED(child >= 0);
 	if (!child) {
-		alarm(60);
+		alarm(580);
 #ifdef BP
 		urcu_bp_after_fork_child();
 #endif
@@ -315,7 +315,7 @@ int main(int argc, char **argv)
 	bool is_wrong = argc > 1 && strcmp(argv[1], "wrong") == 0;
 
 	(void)argv;
-	alarm(300);
+	alarm(580);
 	rcu_register_thread();
 	if (is_wrong) {
 		/* Until a reader notices. */

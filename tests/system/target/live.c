@@ -2,7 +2,7 @@
  * A program to look at from outside. live quiet|many|fork|busy|churn FILE: allocates, writes what it says of itself
  * as JSON into FILE, prints an object's address and "ready", and then waits to be killed (busy, churn: goes on
  * allocating). many: more big blocks than are mappings of their own. SIGUSR1: becomes another program; SIGHUP: the
- * same, from its beginning, and called "exe"; SIGUSR2: has a child, which ends after a while.
+ * same, from its beginning, and called "exe"; SIGUSR2: has a child, which ends with it.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #define THREADS 3
@@ -127,8 +128,8 @@ static void have_child(int number)
 	(void)number;
 	if (fork())
 		return;
-	alarm(5);
-	signal(SIGALRM, SIG_DFL);
+	/* No longer than its parent. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (;;)
 		pause();
 }

@@ -109,7 +109,7 @@ static void case_freelist_in_object(void)
 
 /* ------------------------------------------------------------------ colours */
 
-static int said_to;
+static int said_to, heard_at;
 static char heard[512];
 
 static void hear(void)
@@ -122,18 +122,17 @@ static void hear(void)
 	dup2(ends[1], 2);
 	close(ends[1]);
 	fcntl(ends[0], F_SETFL, O_NONBLOCK);
-	dup2(ends[0], 100);
-	close(ends[0]);
+	heard_at = ends[0];
 }
 
 static void listen(void)
 {
-	ssize_t n = read(100, heard, sizeof(heard) - 1);
+	ssize_t n = read(heard_at, heard, sizeof(heard) - 1);
 
 	heard[n > 0 ? n : 0] = '\0';
 	dup2(said_to, 2);
 	close(said_to);
-	close(100);
+	close(heard_at);
 }
 
 static void case_colours(void)

@@ -8,7 +8,8 @@ out=$build/tests/system/$(basename "$0").d
 rm -rf "$out"
 mkdir -p "$out"
 cd "$out" || exit 1
-unset KMEM_OPTIONS KMEM_PERCPU KMEM_STATS KMEM_LIBRARY LD_PRELOAD
+. "$top/tests/kit/surroundings.sh"
+unset LD_PRELOAD
 started=()	# NUMBER:BORN of each process
 trap end_started EXIT
 bad=0

@@ -16,7 +16,8 @@ mode=plain
 rm -rf "$out"
 mkdir -p "$out"
 # What the tests themselves were told must not reach the plain run.
-unset KMEM_OPTIONS KMEM_PERCPU KMEM_STATS LD_PRELOAD
+. tests/kit/surroundings.sh
+unset LD_PRELOAD
 # Where gcc is ccache's, it would answer without compiling.
 export CCACHE_DISABLE=1
 

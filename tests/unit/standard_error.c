@@ -35,6 +35,14 @@ static const char *path(const char *name)
 	return text[turn];
 }
 
+/* Descriptors that a case goes through: 200, or fewer where the limit is lower. */
+static int numbers(void)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 200 ? (int)limit.rlim_cur : 200;
+}
+
 static void line(void)
 {
 	errno = 77;
@@ -77,9 +85,9 @@ static void taken_to_append(void)
 /* As daemons do, and then a file under each number. */
 static void all_taken(void)
 {
-	for (int fd = 0; fd < 200; fd++)
+	for (int fd = 0; fd < numbers(); fd++)
 		close(fd);
-	for (int fd = 0; fd < 200; fd++)
+	for (int fd = 0; fd < numbers(); fd++)
 		take(fd, "data", O_WRONLY | (fd % 2 ? O_APPEND : 0));
 	line();
 }
@@ -87,7 +95,7 @@ static void all_taken(void)
 /* The same file as before, opened again: fine. */
 static void again(void)
 {
-	for (int fd = 2; fd < 200; fd++)
+	for (int fd = 2; fd < numbers(); fd++)
 		close(fd);
 	take(2, "stderr", O_WRONLY | O_APPEND);
 	line();
@@ -120,11 +128,11 @@ static void child_taken(void)
 /* Standard error under all numbers: they are the program's, in a child as well. */
 static void child_inherits(void)
 {
-	for (int fd = 3; fd < 200; fd++)
+	for (int fd = 3; fd < numbers(); fd++)
 		NEED(dup2(2, fd) == fd);
 	if (!in_child())
 		return;
-	for (int fd = 3; fd < 200; fd++)
+	for (int fd = 3; fd < numbers(); fd++)
 		NEED(fcntl(fd, F_GETFD) == 0);
 	line();
 }
@@ -340,6 +348,9 @@ int main(int argc, char **argv)
 {
 	if (argc > 2)
 		return run_case(argv[1], argv[2]);
+	/* Its numbers are to be the same where standard input is closed. */
+	while (fcntl(0, F_GETFD) < 0)
+		NEED(open("/dev/null", O_RDONLY) == 0);
 	NEED(mkdtemp(dir));
 	for (size_t i = 0; i < CASES; i++) {
 		int status;

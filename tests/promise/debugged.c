@@ -306,11 +306,13 @@ static volatile sig_atomic_t struck;
 static void strike(int signal)
 {
 	(void)signal;
+	int was = errno;
 	void *p = kmem_cache_alloc(shared, GFP_NOWAIT);
 
 	if (p)
 		kmem_cache_free(shared, p);
 	struck++;
+	errno = was;
 }
 
 static void *send(void *arg)

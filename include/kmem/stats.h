@@ -41,7 +41,7 @@ struct kmem_cache_stats {
 struct kmem_stats {
 	unsigned long caches;
 	unsigned long arena_reserved_bytes;	/* address space */
-	unsigned long arena_committed_bytes;	/* accessible */
+	unsigned long arena_committed_bytes;	/* accessible: the pages that follow, and two that are nobody's */
 	unsigned long pages_used;		/* pages in slabs and large blocks */
 	unsigned long pages_free_dirty;		/* free, and may be resident: used and not given back since; with
 						 * the pages of blocks above 4 MiB that lie ready */

@@ -148,9 +148,9 @@ static void is_whole(void)
 /* bytes: that an object takes, with what is around it. */
 static void fragmented_and_back(size_t bytes)
 {
-	size_t pages = pages_used(), first = rollup_kb("Rss");
+	size_t pages = pages_used(), first = rollup_kb("Anonymous");
 	fragment();
-	size_t before = (pages_used() - pages) * 4096, resident = rollup_kb("Rss");
+	size_t before = (pages_used() - pages) * 4096, resident = rollup_kb("Anonymous");
 	size_t live = live_bytes() / SIZE * bytes, want = live + live / 4 + SLACK;
 	NEED(before > 2 * want);
 	unsigned moved = defragment();
@@ -158,7 +158,7 @@ static void fragmented_and_back(size_t bytes)
 	printf("%zu KiB live, %zu before, %zu after %u were moved\n", live >> 10, before >> 10, after >> 10, moved);
 	NEED(hardened || after <= want, "(%zu, %zu are live)", after, live);
 	/* Freed pages go back at once (decay:0), but for those that come and go by turns. */
-	size_t now = rollup_kb("Rss");
+	size_t now = rollup_kb("Anonymous");
 	NEED(now <= first + want / 1024 + OWN_KB, "(%zu KiB, was %zu, at first %zu)", now, resident, first);
 	is_whole();
 	for (unsigned i = 0; i < MANY; i++)

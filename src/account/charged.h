@@ -87,15 +87,13 @@ extern km_hidden km_tls struct km_charged_last km_charged_last;
 
 km_inline bool km_charged_insist(const struct kmem_cache *cache, uint64_t owner)
 {
-	struct km_charged_last *last = &km_charged_last;
-
-	if (km_likely(last->owner != owner || last->cache != cache)) {
-		last->cache = cache;
-		last->owner = owner;
-		last->times = 0;
+	if (km_likely(km_charged_last.owner != owner || km_charged_last.cache != cache)) {
+		km_charged_last.cache = cache;
+		km_charged_last.owner = owner;
+		km_charged_last.times = 0;
 	}
 	/* Still true when it is asked again: until then nothing was taken over. */
-	return ++last->times >= KM_CHARGED_INSIST;
+	return ++km_charged_last.times >= KM_CHARGED_INSIST;
 }
 
 #endif

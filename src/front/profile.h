@@ -101,11 +101,10 @@ extern km_hidden struct km_profile_now km_profile_now;
 /* So many bytes more were allocated: is this object a sample, or the thread's first in this profile? */
 km_inline bool km_profile_is_due(size_t bytes)
 {
-	struct km_profile_thread *thread = &km_profile_thread;
-	const int64_t left = thread->left - (int64_t)bytes;
+	const int64_t left = km_profile_thread.left - (int64_t)bytes;
 
-	thread->left = left;
-	return km_unlikely(left <= 0) || km_unlikely(thread->number != km_load(&km_profile_now.number));
+	km_profile_thread.left = left;
+	return km_unlikely(left <= 0) || km_unlikely(km_profile_thread.number != km_load(&km_profile_now.number));
 }
 
 /* An object may lie in one of the slots of its row, and nowhere else. */

@@ -158,24 +158,24 @@ void km_lock_forget(const struct km_lock *lock);
 /* A handler that strikes here leaves the count as it was. */
 km_inline void km_lock_note(const struct km_lock *lock, enum km_lock_note note)
 {
-	struct km_own_locks *own = &km_own_locks;
-	unsigned count = own->count;
+	unsigned count = km_own_locks.count;
 
 #ifdef KM_DEBUG
 	km_lock_check(lock, note);
 #endif
 	if (note == KM_LOCK_GIVEN) {
-		if (km_unlikely(!count || own->lock[count - 1] != lock || (count > 1 && !own->lock[count - 2]))) {
+		if (km_unlikely(!count || km_own_locks.lock[count - 1] != lock ||
+				(count > 1 && !km_own_locks.lock[count - 2]))) {
 			km_lock_forget(lock);
 			return;
 		}
-		own->lock[count - 1] = NULL;
+		km_own_locks.lock[count - 1] = NULL;
 		__atomic_signal_fence(__ATOMIC_ACQ_REL);
-		own->count = count - 1;
-	} else if (km_likely(count < km_array_count(own->lock))) {
-		own->count = count + 1;
+		km_own_locks.count = count - 1;
+	} else if (km_likely(count < km_array_count(km_own_locks.lock))) {
+		km_own_locks.count = count + 1;
 		__atomic_signal_fence(__ATOMIC_ACQ_REL);
-		own->lock[count] = lock;
+		km_own_locks.lock[count] = lock;
 	}
 }
 

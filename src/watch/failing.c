@@ -175,9 +175,13 @@ static uint64_t mixed(uint64_t x)
 /* Of six digits at most, so that a person can type it. */
 static uint64_t some_seed(void)
 {
-	const uint64_t *random = (const uint64_t *)getauxval(AT_RANDOM);
+	const void *bytes = (const void *)getauxval(AT_RANDOM);
+	uint64_t random = 0;
 
-	return mixed((random ? *random : 0) ^ km_os_now_ms() << 20 ^ km_os_pid()) % 1000000;
+	/* They lie at any address. */
+	if (bytes)
+		__builtin_memcpy(&random, bytes, sizeof(random));
+	return mixed(random ^ km_os_now_ms() << 20 ^ km_os_pid()) % 1000000;
 }
 
 static bool is_active(void)

@@ -331,24 +331,23 @@ static void tick(void)
 static km_noinline void profile_due(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait,
 				    uintptr_t call)
 {
-	struct km_profile_thread *thread = &km_profile_thread;
 	uint32_t number = km_load(&record.number);
 
-	if (km_unlikely(thread->number != number)) {
-		begin_thread(thread, number);
-		thread->left -= (int64_t)bytes;
-		if (thread->left > 0)
+	if (km_unlikely(km_profile_thread.number != number)) {
+		begin_thread(&km_profile_thread, number);
+		km_profile_thread.left -= (int64_t)bytes;
+		if (km_profile_thread.left > 0)
 			return;
 	}
-	uint64_t points = points_in(thread, bytes);
+	uint64_t points = points_in(&km_profile_thread, bytes);
 	/* A cache by its name: the points that fell into others' bytes are as if they had not been. */
 	bool wanted = !record.cache[0] || (cache && !__builtin_strcmp(cache->name, record.cache));
 	if (wanted && km_load(&record.state) == KM_PROFILE_ON && bytes <= KM_PROFILE_MOST_BYTES)
 		sample(cache, p, bytes, points, call);
 	if (may_wait)
 		tick();
-	if (km_likely(!thread->next))
-		thread->next = draw(thread);
+	if (km_likely(!km_profile_thread.next))
+		km_profile_thread.next = draw(&km_profile_thread);
 }
 
 static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait)

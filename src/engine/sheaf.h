@@ -116,6 +116,8 @@ bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, stru
 size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n, bool all);
 /* The memory that went is there again; the cache gives none from before this call on. False: the system has none. */
 bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n);
+/* A slab that nobody has in hand any more (a fork by a handler) is on the list again. */
+void km_sheaf_adopt(struct sheaf_node *n);
 /* After a fork, by who had the node's lock. */
 void km_sheaf_fork_holes(struct sheaf_node *n, bool child);
 /* These objects of a slab with marks were taken: their pages have none; lock held. */

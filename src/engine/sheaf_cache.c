@@ -158,6 +158,7 @@ static size_t sheaf_shrink(struct kmem_cache *cache)
 		km_sheaf_flush_remote(cache, n);
 	km_for_each_node(n, cache) {
 		km_sheaf_flush_barn(cache, &n->barn);
+		km_sheaf_adopt(n);
 		keep_less(cache, n, true);
 		freed += km_slabs_free_empty(cache, &n->slabs, 0, true, &kind);
 	}

@@ -238,10 +238,30 @@ static size_t look(struct looking *looking, bool all)
 	return pages;
 }
 
+/* In the child of a handler's fork, which struck under the node's lock: what another thread had in hand is nobody's. */
+static void adopt(struct sheaf_node *n)
+{
+	km_debug(km_is_locked(&n->look), "a slab in hand is nobody's where nobody else looks");
+	if (km_likely(!km_load(&n->in_hand)))
+		return;
+	km_lock(&n->slabs.lock);
+	km_sheaf_list_again(n, n->in_hand);
+	km_unlock(&n->slabs.lock);
+}
+
+void km_sheaf_adopt(struct sheaf_node *n)
+{
+	if (km_likely(!km_load(&n->in_hand)) || !km_trylock(&n->look))
+		return;
+	adopt(n);
+	km_unlock(&n->look);
+}
+
 static void begin(struct looking *looking)
 {
 	km_list_init(&looking->empty);
 	looking->calls = 0;
+	adopt(looking->n);
 }
 
 /* Nobody else waits for the slabs that go. */
@@ -258,7 +278,7 @@ size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n, bool all)
 {
 	struct looking looking = { .cache = cache, .n = n };
 
-	if (!may_be_hollow(cache) || !km_load(&n->slabs.counts.partial))
+	if (!may_be_hollow(cache) || (!km_load(&n->slabs.counts.partial) && !km_load(&n->in_hand)))
 		return 0;
 	if (all)
 		km_lock(&n->look);

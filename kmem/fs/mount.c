@@ -27,6 +27,7 @@
 #include "kmem.h"
 
 #define OLD_MS		200u	/* a snapshot in which names are looked up */
+#define OLD_TIMES	4u	/* or as many times what it took: to open a file takes one, too */
 #define LOOK_MS		500	/* between looks whether the process is there, where it can't be waited for */
 #define SIZE_OF_CACHES	4096	/* what the kernel says of files in sysfs; of others 0 */
 
@@ -41,6 +42,7 @@ static struct {
 	pthread_mutex_t reading;
 	struct fs_tree folders;
 	uint64_t folders_ms;		/* 0: there are none */
+	uint64_t took_ms;
 	pthread_mutex_t asking;		/* one request at a time */
 	char said[256];			/* by libfuse, the last thing */
 } fs = { .reading = PTHREAD_MUTEX_INITIALIZER, .asking = PTHREAD_MUTEX_INITIALIZER };
@@ -105,12 +107,14 @@ static bool goes_on(void)
 /* 0, or an errno. With the lock of reading. */
 static int renew(void)
 {
+	const uint64_t begun = now_ms();
 	struct fs_tree tree;
 	int error = take(&tree);
 
 	if (fs.folders_ms)
 		fs_clear(&fs.folders);
 	fs.folders_ms = error ? 0 : now_ms();
+	fs.took_ms = now_ms() - begun;
 	if (!error)
 		fs.folders = tree;
 	return error;
@@ -119,8 +123,8 @@ static int renew(void)
 /* What a path names in folders that are not old; the same. */
 static int look_up(const char *path, size_t *dir, const struct fs_file **file)
 {
-	uint64_t now = now_ms();
-	int error = !fs.folders_ms || now - fs.folders_ms >= OLD_MS ? renew() : 0;
+	uint64_t now = now_ms(), old = fs.took_ms * OLD_TIMES > OLD_MS ? fs.took_ms * OLD_TIMES : OLD_MS;
+	int error = !fs.folders_ms || now - fs.folders_ms >= old ? renew() : 0;
 
 	if (error || fs_find(&fs.folders, path, dir, file))
 		return error;
@@ -375,9 +379,11 @@ int fs_mount(pid_t pid, const char *at, unsigned wait_ms)
 	fs.pid = pid;
 	fs.wait_ms = wait_ms;
 	fs.process = (int)syscall(SYS_pidfd_open, pid, 0);
+	const uint64_t begun = now_ms();
 	enum info_result result = fs_take(pid, &fs.folders);
 	if (info_errno(result))
 		return info_complain("fs", pid, result, fs.folders.snapshot.version);
 	fs.folders_ms = now_ms();
+	fs.took_ms = fs.folders_ms - begun;
 	return mount_at(path);
 }

@@ -5,6 +5,7 @@
  *
  * Sizes up to 128 bytes have caches by name (redis-24), in steps of 8 bytes, for which redis has its jemalloc made
  * as well: an entry of its dictionary has 24. Larger blocks are malloc's, as is what Lua and libc allocate.
+ * Caches' hits are inlined: redis allocates in a few functions only.
  */
 #ifndef KMEM_REDIS_JEMALLOC_H
 #define KMEM_REDIS_JEMALLOC_H
@@ -13,6 +14,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#ifndef KMEM_INLINE
+#define KMEM_INLINE
+#endif
 #include <kmem/kmem.h>
 
 /* redis makes a name of these: "jemalloc-5.0.libkmem". Its tests look for the first word before they try to

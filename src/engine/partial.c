@@ -8,6 +8,7 @@
 #include "../port/die.h"
 
 #define PROMOTE_MAX	32u	/* Kernel: SHRINK_PROMOTE_MAX */
+#define REAP_LOOKS	256u	/* at slabs that stay, under one lock */
 
 int km_slabs_init(struct kmem_cache *cache, unsigned node)
 {
@@ -147,31 +148,43 @@ void km_slabs_partial(struct kmem_cache *cache, struct km_fullness *of_all)
 	of_all->inuse = of_all->objects - km_min(free, of_all->objects);
 }
 
-size_t km_slabs_free_empty(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, bool sort,
-			   const struct km_slab_kind *kind)
+struct km_page *km_slabs_next(struct km_slabs *n)
 {
-	bool may_go = !km_slabs_stay(cache);
-	struct km_list empty;
+	struct km_page *slab = n->looked;
+
+	if (km_list_empty(&n->partial))
+		return NULL;
+	if (!slab)
+		slab = km_list_last(&n->partial, struct km_page, list);
+	km_debug(slab->flags & KM_SLAB_PARTIAL, "a look goes on at a slab of the list");
+	n->looked = km_slabs_before(n, slab);
+	return slab;
+}
+
+/* Those that go come off the list, until `keep` are left or so many that stay were seen; lock held. */
+static void take_empty(struct km_slabs *n, unsigned long keep, size_t looks, const struct km_slab_kind *kind,
+		       struct km_list *empty)
+{
+	struct km_page *slab;
+
+	for (size_t left = n->counts.partial; left && looks && n->counts.partial > keep; left--) {
+		slab = km_slabs_next(n);
+		/* The last object comes back under this lock: what is empty stays so. */
+		if (kind->free_objects(slab) != slab->objects) {
+			looks--;
+			continue;
+		}
+		(kind->unlist ?: km_slabs_drop)(n, slab);
+		km_debug(km_list_empty(&slab->list), "a slab that leaves the list is in our hand");
+		km_list_add_tail(&slab->list, empty);
+	}
+}
+
+static size_t discard_all(struct kmem_cache *cache, struct km_list *slabs, const struct km_slab_kind *kind)
+{
 	size_t freed = 0;
 
-	km_list_init(&empty);
-	km_lock(&n->lock);
-	km_list_for_each_safe(entry, &n->partial) {
-		struct km_page *slab = km_container_of(entry, struct km_page, list);
-
-		if (!may_go || n->counts.partial <= keep)
-			break;
-		/* The last object comes back under this lock: what is empty stays so. */
-		if (kind->free_objects(slab) != slab->objects)
-			continue;
-		(kind->unlist ?: km_slabs_drop)(n, slab);
-		km_debug(km_list_empty(entry), "a slab that leaves the list is in our hand");
-		km_list_add_tail(entry, &empty);
-	}
-	if (sort)
-		sort_partial(n, kind);
-	km_unlock(&n->lock);
-	km_list_for_each_safe(entry, &empty) {
+	km_list_for_each_safe(entry, slabs) {
 		struct km_page *slab = km_container_of(entry, struct km_page, list);
 
 		km_list_del(entry);
@@ -180,6 +193,31 @@ size_t km_slabs_free_empty(struct kmem_cache *cache, struct km_slabs *n, unsigne
 		freed += !kind->discard || kind->discard(cache, slab);
 	}
 	return freed;
+}
+
+static size_t free_empty(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, size_t looks, bool sort,
+			 const struct km_slab_kind *kind)
+{
+	struct km_list empty;
+
+	km_list_init(&empty);
+	km_lock(&n->lock);
+	if (!km_slabs_stay(cache))
+		take_empty(n, keep, looks, kind, &empty);
+	if (sort)
+		sort_partial(n, kind);
+	km_unlock(&n->lock);
+	return discard_all(cache, &empty, kind);
+}
+
+size_t km_slabs_shrink(struct kmem_cache *cache, struct km_slabs *n, const struct km_slab_kind *kind)
+{
+	return free_empty(cache, n, 0, SIZE_MAX, true, kind);
+}
+
+size_t km_slabs_reap(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, const struct km_slab_kind *kind)
+{
+	return free_empty(cache, n, keep, REAP_LOOKS, false, kind);
 }
 
 int km_slabs_check(struct kmem_cache *cache, const struct km_slab_kind *kind,

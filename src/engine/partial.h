@@ -13,11 +13,13 @@
 struct km_slabs {
 	struct km_node_counts counts;	/* under lock, where the engine does not say otherwise */
 	struct km_lock lock;
-	struct km_list partial;
 	/* Whoever wants full slabs takes from this one: of the list; NULL: none is chosen. It had so many free objects
 	 * when it was last taken from. */
-	struct km_page *packed;
 	unsigned packed_free;
+	struct km_page *packed;
+	struct km_list partial;
+	/* Where the next look at some of the list goes on, towards the head; NULL: at the end. */
+	struct km_page *looked;
 };
 
 /* An engine's description of its slabs, for functions below. */
@@ -46,11 +48,21 @@ km_inline void km_slabs_list(struct km_slabs *n, struct km_page *slab, bool tail
 	km_bump(&n->counts.partial, 1);
 }
 
+/* The slab in front of that one; NULL: it is the first. */
+km_inline struct km_page *km_slabs_before(const struct km_slabs *n, const struct km_page *slab)
+{
+	const struct km_list *before = slab->list.prev;
+
+	return before == &n->partial ? NULL : km_container_of(before, struct km_page, list);
+}
+
 km_inline void km_slabs_unlist(struct km_slabs *n, struct km_page *slab)
 {
 	km_debug(km_is_locked(&n->lock) && slab->flags & KM_SLAB_PARTIAL && n->counts.partial,
 		 "a slab that leaves the list was on it");
 	slab->flags &= (uint8_t)~KM_SLAB_PARTIAL;
+	if (km_unlikely(n->looked == slab))
+		n->looked = km_slabs_before(n, slab);
 	km_list_del(&slab->list);
 	km_bump(&n->counts.partial, -1);
 	if (km_unlikely(n->packed == slab))
@@ -89,9 +101,12 @@ km_free_objects_fn km_slab_free_objects;
 void km_slabs_fullness(const struct km_page *slab, struct km_fullness *fullness);
 void km_slabs_partial(struct kmem_cache *cache, struct km_fullness *of_all);
 
-/* Free empty slabs beyond `keep` partial ones; sort: then those with few free objects come first. Returns how many. */
-size_t km_slabs_free_empty(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, bool sort,
-			   const struct km_slab_kind *kind);
+/* The slab to look at, where the last look ended; NULL: the list is empty. Lock held. */
+struct km_page *km_slabs_next(struct km_slabs *n);
+/* Free all empty slabs; then those with few free objects come first. Returns how many. */
+size_t km_slabs_shrink(struct kmem_cache *cache, struct km_slabs *n, const struct km_slab_kind *kind);
+/* Free empty slabs beyond `keep` partial ones, among some: the next call goes on where this one ended. */
+size_t km_slabs_reap(struct kmem_cache *cache, struct km_slabs *n, unsigned long keep, const struct km_slab_kind *kind);
 /* Number of damages of all nodes' lists; check_slab: of a slab that is listed. */
 int km_slabs_check(struct kmem_cache *cache, const struct km_slab_kind *kind,
 		   int (*check_slab)(struct kmem_cache *cache, struct km_page *slab));

@@ -87,8 +87,6 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 
 void km_sheaf_unlist(struct sheaf_node *n, struct km_page *slab)
 {
-	if (km_unlikely(n->looked == slab))
-		n->looked = km_sheaf_before(n, slab);
 	km_slabs_unlist(&n->slabs, slab);
 	n->fewest = (uint32_t)km_min(n->slabs.counts.partial, (unsigned long)n->fewest);
 }
@@ -221,9 +219,9 @@ void km_sheaf_drop(struct km_slabs *slabs, struct km_page *slab)
 	km_slabs_went(slabs, slab);
 }
 
-bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab)
+bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab, unsigned long keep)
 {
-	if (slab->inuse || n->slabs.counts.partial <= km_sheaf_keep(cache, n) || km_slabs_stay(cache))
+	if (slab->inuse || n->slabs.counts.partial <= keep || km_slabs_stay(cache))
 		return false;
 	/* It goes when it is on the list again. */
 	if (slab == n->in_hand)
@@ -266,7 +264,7 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 
 		if (!put_back(n, &candidates[i]))
 			candidates[twice++] = candidates[i];
-		else if (km_unlikely(!slab->inuse) && km_sheaf_drop_if_empty(cache, n, slab))
+		else if (km_unlikely(!slab->inuse) && km_sheaf_drop_if_empty(cache, n, slab, km_sheaf_keep(cache, n)))
 			empty[empty_count++] = slab;
 	}
 	n->dropped |= empty_count != 0;

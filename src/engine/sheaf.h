@@ -32,11 +32,9 @@ struct remote {
 /* Each cache has one: beyond 256 bytes it would take a piece of 512 (tests/unit/spread). */
 struct sheaf_node {
 	struct km_slabs slabs;		/* its lock protects all that follows but the barn, too */
-	struct km_lock look;		/* one thread at a time looks for holes */
 	struct barn barn km_aligned(64);
+	struct km_lock look;		/* one thread at a time looks for what may go */
 	struct remote *remote;		/* NULL: there is one node, or no shelf */
-	/* Where the next look at all partial slabs goes on, towards the head; NULL: at the end. */
-	struct km_page *looked;
 	struct km_page *in_hand;	/* the slab that who looks has taken off the list; NULL: none */
 	uint32_t extra;			/* slabs that may stay beside min_partial */
 	uint32_t fewest;		/* that were on the list at any time since the last reap */
@@ -45,18 +43,10 @@ struct sheaf_node {
 };
 _Static_assert(offsetof(struct sheaf_node, slabs.counts) == 0, "readers find it there");
 
-/* The partial slab in front of that one; NULL: it is the first. Lock held. */
-km_inline struct km_page *km_sheaf_before(const struct sheaf_node *n, const struct km_page *slab)
-{
-	const struct km_list *before = slab->list.prev;
-
-	return before == &n->slabs.partial ? NULL : km_container_of(before, struct km_page, list);
-}
-
 /* The slab that was in hand comes back to its place: behind the one that is looked at next. Lock held. */
 km_inline void km_sheaf_list_again(struct sheaf_node *n, struct km_page *slab)
 {
-	struct km_list *before = n->looked ? &n->looked->list : &n->slabs.partial;
+	struct km_list *before = n->slabs.looked ? &n->slabs.looked->list : &n->slabs.partial;
 
 	n->in_hand = NULL;
 	km_slabs_list(&n->slabs, slab, false);
@@ -106,14 +96,16 @@ void km_sheaf_flush_remote(struct kmem_cache *cache, struct sheaf_node *n);
 /* A slab leaves the list; lock held. And: to be freed. */
 void km_sheaf_unlist(struct sheaf_node *n, struct km_page *slab);
 void km_sheaf_drop(struct km_slabs *n, struct km_page *slab);
-/* An all-free slab goes if there are enough partial ones without it; lock held. True: the caller frees it. */
-bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab);
+/* An all-free slab goes if more than `keep` are on the list; lock held. True: the caller frees it. */
+bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab, unsigned long keep);
 
 /* ---- sheaf_holes.c, for both */
 
-/* Pages in which nobody has anything: their memory goes, if they were so at the last look as well, or with `all`. How
- * many it was. */
-size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n, bool all);
+/* Pages in which nobody has anything: their memory goes. How many it was. */
+size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n);
+/* A look at some slabs: the empty ones go but for those that may stay, or all with `idle`; and of the others' pages in
+ * which nobody has anything, nor had at the last look, the memory. Returns how many slabs went. */
+size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle);
 /* The memory that went is there again; the cache gives none from before this call on. False: the system has none. */
 bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n);
 /* A slab that nobody has in hand any more (a fork by a handler) is on the list again. */

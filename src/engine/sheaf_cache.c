@@ -160,7 +160,7 @@ static size_t sheaf_shrink(struct kmem_cache *cache)
 		km_sheaf_flush_barn(cache, &n->barn);
 		km_sheaf_adopt(n);
 		keep_less(cache, n, true);
-		freed += km_slabs_free_empty(cache, &n->slabs, 0, true, &kind);
+		freed += km_slabs_shrink(cache, &n->slabs, &kind);
 	}
 	return freed;
 }
@@ -183,9 +183,7 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 	else if (n->remote)
 		km_store(&n->remote->touched, false);
 	keep_less(cache, n, idle);
-	size_t freed = km_slabs_free_empty(cache, &n->slabs, idle ? 0 : km_sheaf_keep(cache, n), false, &kind);
-	km_sheaf_hollow(cache, n, false);
-	return freed;
+	return km_sheaf_reap(cache, n, idle);
 }
 
 /* Kernel: nothing of the kind; SLAB's reaping is the model. Blocks that lay untouched since the last call go. */
@@ -205,7 +203,7 @@ static size_t sheaf_hollow(struct kmem_cache *cache)
 	size_t pages = 0;
 
 	km_for_each_node(n, cache)
-		pages += km_sheaf_hollow(cache, n, true);
+		pages += km_sheaf_hollow(cache, n);
 	return pages;
 }
 

@@ -1,7 +1,8 @@
 /*
- * sheaf_holes.c: the engine sheaf's slabs have sixteen objects or more, up to 32 pages of them, and a slab goes when
- * all of its objects are free. Of one that stays, pages in which nobody has anything give their memory back: those that
- * were so at two looks of reclaim's, or all where somebody asks for it.
+ * sheaf_holes.c: what reclaim's looks find in a node's partial slabs. Empty slabs beyond those that may stay go. The
+ * engine sheaf's slabs have sixteen objects or more, up to 32 pages of them, and a slab goes when all of its objects
+ * are free: of one that stays, pages in which nobody has anything give their memory back, those that were so at two
+ * looks, or all where somebody asks for it.
  *
  * Invariants, under the node's lock: a page that is marked has free objects only; who takes one of them takes the mark
  * off. While the system is called that lock is not held: the slab is off the list then, in the hand of the one thread
@@ -21,9 +22,10 @@ enum mark {
 	HOLE_KEPT,	/* the system refuses (mlock): offered again where somebody asks for all */
 };
 
-/* One look of reclaim's, of one cache's slabs of one node: so many slabs and calls of the system, and a part of those
- * that there are. A call is some microseconds. */
+/* One look of reclaim's, of one cache's slabs of one node: so many slabs that stay and calls of the system, and a part
+ * of those that there are, within a limit. A slab that lies in nobody's cache is 0.1 us or more, a call some. */
 #define LOOKS		256u
+#define MORE_LOOKS	3840u
 #define CALLS		64u
 #define PART		32u
 /* ... for which a lock is held at most; and holes of one slab, the others are for the next. */
@@ -110,9 +112,10 @@ static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bo
 struct looking {
 	struct kmem_cache *cache;
 	struct sheaf_node *n;
-	struct km_list empty;		/* slabs whose last object came back while they were in our hand */
+	struct km_list empty;		/* slabs that go */
 	size_t calls;			/* of the system, that were made */
 	bool packed;			/* the slab in hand was the node's chosen one */
+	bool holes;			/* pages are looked at */
 };
 
 /* Nobody takes its objects, and it does not go, as we go on without the lock. */
@@ -120,7 +123,7 @@ static void take_in_hand(struct looking *looking, struct km_page *slab)
 {
 	struct sheaf_node *n = looking->n;
 
-	km_debug(km_is_locked(&n->look) && !n->in_hand && n->looked != slab, "one slab of a node is in hand");
+	km_debug(km_is_locked(&n->look) && !n->in_hand && n->slabs.looked != slab, "one slab of a node is in hand");
 	looking->packed = n->slabs.packed == slab;
 	km_slabs_unlist(&n->slabs, slab);
 	n->in_hand = slab;
@@ -137,7 +140,7 @@ static void put_back(struct looking *looking, struct km_page *slab)
 	km_sheaf_list_again(n, slab);
 	if (looking->packed && !n->slabs.packed)
 		km_store(&n->slabs.packed, slab);
-	if (km_sheaf_drop_if_empty(looking->cache, n, slab))
+	if (km_sheaf_drop_if_empty(looking->cache, n, slab, km_sheaf_keep(looking->cache, n)))
 		km_list_add_tail(&slab->list, &looking->empty);
 }
 
@@ -179,20 +182,6 @@ static size_t empty(struct looking *looking, struct km_page *slab, const struct 
 	return pages;
 }
 
-/* The slab to look at; the one in front of it is the next. */
-static struct km_page *next_slab(struct sheaf_node *n)
-{
-	struct km_page *slab = n->looked;
-
-	if (km_list_empty(&n->slabs.partial))
-		return NULL;
-	if (!slab)
-		slab = km_list_last(&n->slabs.partial, struct km_page, list);
-	km_debug(slab->flags & KM_SLAB_PARTIAL, "a look goes on at a slab of the list");
-	n->looked = km_sheaf_before(n, slab);
-	return slab;
-}
-
 /* Others come in between. */
 static void breathe(struct sheaf_node *n)
 {
@@ -217,25 +206,50 @@ static bool look_into(struct looking *looking, struct km_page *slab, bool all, s
 	return true;
 }
 
-static size_t look(struct looking *looking, bool all)
+/* All slabs' pages. How many pages went. */
+static size_t look_at_all(struct looking *looking)
 {
 	struct sheaf_node *n = looking->n;
 	struct km_page *slab;
 	size_t pages = 0;
 
 	km_lock(&n->slabs.lock);
-	const size_t partial = n->slabs.counts.partial, calls = all ? SIZE_MAX : CALLS + partial / PART;
-	size_t looks = all ? partial : km_min(partial, LOOKS + partial / PART);
-	if (all)
-		n->looked = NULL;
-	for (size_t seen = 1; looks && (slab = next_slab(n)); looks--, seen++) {
-		if (!look_into(looking, slab, all, calls, &pages))
+	n->slabs.looked = NULL;
+	size_t looks = n->slabs.counts.partial;
+	for (size_t seen = 1; looks && (slab = km_slabs_next(&n->slabs)); looks--, seen++) {
+		if (!look_into(looking, slab, true, SIZE_MAX, &pages))
 			break;
 		if (seen % LOOKS_AT_ONCE == 0)
 			breathe(n);
 	}
 	km_unlock(&n->slabs.lock);
 	return pages;
+}
+
+/* Some slabs, from where the last look ended; so many may stay when they are empty. How many slabs go. */
+static size_t look_at_some(struct looking *looking, bool idle)
+{
+	struct sheaf_node *n = looking->n;
+	struct km_page *slab;
+	size_t pages = 0, gone = 0;
+
+	km_lock(&n->slabs.lock);
+	const size_t partial = n->slabs.counts.partial, more = km_min(partial / PART, (size_t)MORE_LOOKS);
+	size_t looks = LOOKS + more;
+	for (size_t seen = 1; seen <= partial && looks && (slab = km_slabs_next(&n->slabs)); seen++) {
+		if (km_sheaf_drop_if_empty(looking->cache, n, slab, idle ? 0 : km_sheaf_keep(looking->cache, n))) {
+			km_list_add_tail(&slab->list, &looking->empty);
+			gone++;
+		} else if (looking->holes && !look_into(looking, slab, false, CALLS + more, &pages)) {
+			break;
+		} else {
+			looks--;
+		}
+		if (seen % LOOKS_AT_ONCE == 0)
+			breathe(n);
+	}
+	km_unlock(&n->slabs.lock);
+	return gone;
 }
 
 /* In the child of a handler's fork, which struck under the node's lock: what another thread had in hand is nobody's. */
@@ -274,21 +288,37 @@ static void end(struct looking *looking)
 	}
 }
 
-size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n, bool all)
+/* Nothing is on the node's list, nor was taken off it. */
+static bool is_bare(const struct sheaf_node *n)
+{
+	return !km_load(&n->slabs.counts.partial) && !km_load(&n->in_hand);
+}
+
+size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n)
 {
 	struct looking looking = { .cache = cache, .n = n };
 
-	if (!may_be_hollow(cache) || (!km_load(&n->slabs.counts.partial) && !km_load(&n->in_hand)))
+	if (!may_be_hollow(cache) || is_bare(n))
 		return 0;
-	if (all)
-		km_lock(&n->look);
-	else if (!km_trylock(&n->look))
-		return 0;
+	km_lock(&n->look);
 	begin(&looking);
 	/* It may have been reserved meanwhile. */
-	size_t pages = may_be_hollow(cache) ? look(&looking, all) : 0;
+	size_t pages = may_be_hollow(cache) ? look_at_all(&looking) : 0;
 	end(&looking);
 	return pages;
+}
+
+size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
+{
+	struct looking looking = { .cache = cache, .n = n };
+
+	if (is_bare(n) || !km_trylock(&n->look))
+		return 0;
+	begin(&looking);
+	looking.holes = may_be_hollow(cache);
+	size_t slabs = look_at_some(&looking, idle);
+	end(&looking);
+	return slabs;
 }
 
 /* The next pages that have gone, from that one on; count 0: there are none. */
@@ -327,9 +357,9 @@ static bool fill_all(struct looking *looking, bool *any)
 	bool there = true;
 
 	km_lock(&n->slabs.lock);
-	n->looked = NULL;
+	n->slabs.looked = NULL;
 	size_t looks = n->slabs.counts.partial;
-	for (size_t seen = 1; there && looks && (slab = next_slab(n)); looks--, seen++) {
+	for (size_t seen = 1; there && looks && (slab = km_slabs_next(&n->slabs)); looks--, seen++) {
 		struct hole hole = next_gone(slab, 0);
 
 		if (hole.count) {

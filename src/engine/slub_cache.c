@@ -207,29 +207,27 @@ static const struct km_slab_kind kind = {
 	.discard = km_slub_discard,
 };
 
-static size_t free_empty(struct kmem_cache *cache, unsigned long keep, bool sort)
+static size_t slub_shrink(struct kmem_cache *cache)
 {
 	struct slub_node *n;
 	size_t freed = 0;
 
 	km_for_each_node(n, cache)
-		freed += km_slabs_free_empty(cache, &n->slabs, keep, sort, &kind);
+		freed += km_slabs_shrink(cache, &n->slabs, &kind);
 	return freed;
-}
-
-static size_t slub_shrink(struct kmem_cache *cache)
-{
-	return free_empty(cache, 0, true);
 }
 
 /* Kernel: nothing of the kind. Where no slab moved since the last call no empty slabs are kept. */
 static size_t slub_reap(struct kmem_cache *cache)
 {
-	struct slub_node *n = slub_node(cache, 0);
-	bool idle = !km_load(&n->touched);
+	struct slub_node *first = slub_node(cache, 0), *n;
+	const unsigned long keep = km_load(&first->touched) ? km_load(&cache->min_partial) : 0;
+	size_t freed = 0;
 
-	km_store(&n->touched, false);
-	return free_empty(cache, idle ? 0 : km_load(&cache->min_partial), false);
+	km_store(&first->touched, false);
+	km_for_each_node(n, cache)
+		freed += km_slabs_reap(cache, &n->slabs, keep, &kind);
+	return freed;
 }
 
 /* ------------------------------------------------------------------ looking */

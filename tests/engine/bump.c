@@ -154,7 +154,7 @@ static size_t shrink(struct kmem_cache *cache)
 	size_t freed = 0;
 
 	km_for_each_node(n, cache)
-		freed += km_slabs_free_empty(cache, n, 0, true, &kind);
+		freed += km_slabs_shrink(cache, n, &kind);
 	return freed;
 }
 

@@ -1,0 +1,92 @@
+/*
+ * reap: a look of reclaim's at a long list of partial slabs sees a part of it, and the next one goes on where it ended:
+ * empty slabs that may not stay go wherever they stand on the list, and no look takes the time of all of it. A cache
+ * that is idle is looked at in the same way. Engines: sheaf, slub. Disciplines: all.
+ */
+#include "kit/engine.h"
+
+#include "engine/partial.h"
+
+enum { SIZE = 256, SLABS = 6000, ROUNDS = 64 };
+
+/* One object of each second slab stays: keepers[]. */
+static void **objects, **keepers;
+
+static struct kmem_cache *long_list(const char *engine, unsigned int *kept)
+{
+	struct kmem_cache *cache = cache_of((struct kmem_cache_args){ .engine = engine }, SIZE, 0);
+	const unsigned int each = cache->objects, many = SLABS * each;
+	const struct km_page *last = NULL;
+	unsigned int slabs = 0;
+
+	*kept = 0;
+	kmem_cache_set_min_partial(cache, 2 * SLABS);
+	NEED((objects = calloc(many, sizeof(*objects))) && (keepers = calloc(SLABS, sizeof(*keepers))));
+	for (unsigned int i = 0; i < many; i++)
+		NEED((objects[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	for (unsigned int i = 0; i < many; i++) {
+		const struct km_page *slab = km_page_head(km_page_of(objects[i]));
+
+		if (slab != last && slabs++ % 2 && *kept < SLABS)
+			keepers[(*kept)++] = objects[i];
+		else
+			kmem_cache_free(cache, objects[i]);
+		last = slab;
+	}
+	INSIDE(km_front_drain(cache));
+	return cache;
+}
+
+static unsigned long slabs_of(struct kmem_cache *cache)
+{
+	struct kmem_cache_stats stats = { .name = "" };
+
+	INSIDE(cache->engine->stats(cache, &stats));
+	return stats.total_slabs;
+}
+
+static void done(struct kmem_cache *cache, unsigned int kept)
+{
+	CHECK_EQUAL(cache->engine->check(cache), 0);
+	for (unsigned int i = 0; i < kept; i++)
+		kmem_cache_free(cache, keepers[i]);
+	CHECK_EQUAL(kmem_cache_shrink(cache), 0);
+	kmem_cache_destroy(cache);
+	free(objects);
+	free(keepers);
+}
+
+static void part_by_part(const char *engine)
+{
+	unsigned int kept, rounds = 0;
+	unsigned long before, after;
+	struct kmem_cache *cache = long_list(engine, &kept);
+
+	/* What lies in a barn that nobody touches goes home. */
+	INSIDE(cache->engine->reap(cache));
+	INSIDE(cache->engine->reap(cache));
+	before = slabs_of(cache);
+	printf("%s: %lu slabs, %u objects are out\n", engine, before, kept);
+	CHECK(kept > SLABS / 4 && before >= kept + SLABS / 4);
+	kmem_cache_set_min_partial(cache, 0);
+	INSIDE(cache->engine->reap(cache));
+	after = slabs_of(cache);
+	printf("%s: %lu after a look\n", engine, after);
+	CHECK(after < before && after > kept + (before - kept) / 2);
+	for (before = after; after > kept && rounds < ROUNDS; rounds++) {
+		INSIDE(cache->engine->reap(cache));
+		after = slabs_of(cache);
+	}
+	printf("%s: %lu after %u more\n", engine, after, rounds);
+	CHECK_EQUAL(after, kept);
+	done(cache, kept);
+}
+
+int main(void)
+{
+	/* Nothing ages by itself. */
+	km_front_tick = NULL;
+	part_by_part("sheaf");
+	part_by_part("slub");
+	return 0;
+}

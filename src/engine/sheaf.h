@@ -40,6 +40,7 @@ struct sheaf_node {
 	uint32_t fewest;		/* that were on the list at any time since the last reap */
 	uint8_t swings;			/* times that a slab was needed after one had gone, since the last reap */
 	bool dropped;			/* one has gone since one was last needed */
+	struct km_list going;		/* slabs that have left the list, and that who looks frees */
 };
 _Static_assert(offsetof(struct sheaf_node, slabs.counts) == 0, "readers find it there");
 
@@ -108,8 +109,8 @@ size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n);
 size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle);
 /* The memory that went is there again; the cache gives none from before this call on. False: the system has none. */
 bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n);
-/* A slab that nobody has in hand any more (a fork by a handler) is on the list again. */
-void km_sheaf_adopt(struct sheaf_node *n);
+/* After a fork: the slab that nobody has in hand any more is on the list again, and those that nobody frees go. */
+void km_sheaf_adopt(struct kmem_cache *cache, struct sheaf_node *n);
 /* After a fork, by who had the node's lock. */
 void km_sheaf_fork_holes(struct sheaf_node *n, bool child);
 /* These objects of a slab with marks were taken: their pages have none; lock held. */

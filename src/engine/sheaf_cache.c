@@ -110,6 +110,7 @@ static int node_init(struct kmem_cache *cache, unsigned node)
 	km_lock_init(&n->barn.lock, KM_RANK_BARN);
 	km_lock_init(&n->look, KM_RANK_LOOK);
 	km_slabs_init(cache, node);
+	km_list_init(&n->going);
 	n->slabs.counts.ready[0] = &n->barn.objects;
 	if (km_node_count == 1 || !cache->capacity)
 		return 0;
@@ -158,7 +159,7 @@ static size_t sheaf_shrink(struct kmem_cache *cache)
 		km_sheaf_flush_remote(cache, n);
 	km_for_each_node(n, cache) {
 		km_sheaf_flush_barn(cache, &n->barn);
-		km_sheaf_adopt(n);
+		km_sheaf_adopt(cache, n);
 		keep_less(cache, n, true);
 		freed += km_slabs_shrink(cache, &n->slabs, &kind);
 	}

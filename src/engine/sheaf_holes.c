@@ -19,6 +19,7 @@ enum mark {
 	HOLE_NONE,	/* something is out, or was since the last look */
 	HOLE_SEEN,	/* all free at the last look */
 	HOLE_GONE,	/* its memory is the system's */
+	HOLE_PARTLY,	/* its memory was to come again: some may be there, and counts as if it was */
 	HOLE_KEPT,	/* the system refuses (mlock): offered again where somebody asks for all */
 };
 
@@ -31,8 +32,6 @@ enum mark {
 /* ... for which a lock is held at most; and holes of one slab, the others are for the next. */
 #define LOOKS_AT_ONCE	64u
 #define MAX_HOLES	16u
-/* Rounds in which all of a cache that is reserved is there again. */
-#define FILLS		4u
 
 /* Pages of a slab, side by side. */
 struct hole {
@@ -112,7 +111,6 @@ static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bo
 struct looking {
 	struct kmem_cache *cache;
 	struct sheaf_node *n;
-	struct km_list empty;		/* slabs that go */
 	size_t calls;			/* of the system, that were made */
 	bool packed;			/* the slab in hand was the node's chosen one */
 	bool holes;			/* pages are looked at */
@@ -141,7 +139,7 @@ static void put_back(struct looking *looking, struct km_page *slab)
 	if (looking->packed && !n->slabs.packed)
 		km_store(&n->slabs.packed, slab);
 	if (km_sheaf_drop_if_empty(looking->cache, n, slab, km_sheaf_keep(looking->cache, n)))
-		km_list_add_tail(&slab->list, &looking->empty);
+		km_list_add_tail(&slab->list, &n->going);
 }
 
 static void mark(struct km_page *slab, struct hole hole, enum mark as)
@@ -238,7 +236,7 @@ static size_t look_at_some(struct looking *looking, bool idle)
 	size_t looks = LOOKS + more;
 	for (size_t seen = 1; seen <= partial && looks && (slab = km_slabs_next(&n->slabs)); seen++) {
 		if (km_sheaf_drop_if_empty(looking->cache, n, slab, idle ? 0 : km_sheaf_keep(looking->cache, n))) {
-			km_list_add_tail(&slab->list, &looking->empty);
+			km_list_add_tail(&slab->list, &n->going);
 			gone++;
 		} else if (looking->holes && !look_into(looking, slab, false, CALLS + more, &pages)) {
 			break;
@@ -263,35 +261,51 @@ static void adopt(struct sheaf_node *n)
 	km_unlock(&n->slabs.lock);
 }
 
-void km_sheaf_adopt(struct sheaf_node *n)
+/* Those that left the list, one after the other. In the child of a fork, those of a thread that it has not. */
+static void free_going(struct kmem_cache *cache, struct sheaf_node *n)
 {
-	if (km_likely(!km_load(&n->in_hand)) || !km_trylock(&n->look))
+	while (!km_list_empty(&n->going)) {
+		km_lock(&n->slabs.lock);
+		struct km_page *slab = km_list_empty(&n->going) ? NULL : km_list_first(&n->going, struct km_page, list);
+		if (slab)
+			km_list_del(&slab->list);
+		km_unlock(&n->slabs.lock);
+		if (slab)
+			km_slab_free(cache, slab);
+	}
+}
+
+/* Is there what a thread had in the midst, that looks or is not in this process? */
+static bool is_left(const struct sheaf_node *n)
+{
+	return km_load(&n->in_hand) || !km_list_empty(&n->going);
+}
+
+void km_sheaf_adopt(struct kmem_cache *cache, struct sheaf_node *n)
+{
+	if (km_likely(!is_left(n)) || !km_trylock(&n->look))
 		return;
 	adopt(n);
+	free_going(cache, n);
 	km_unlock(&n->look);
 }
 
 static void begin(struct looking *looking)
 {
-	km_list_init(&looking->empty);
 	looking->calls = 0;
 	adopt(looking->n);
 }
 
-/* Nobody else waits for the slabs that go. */
 static void end(struct looking *looking)
 {
+	free_going(looking->cache, looking->n);
 	km_unlock(&looking->n->look);
-	km_list_for_each_safe(entry, &looking->empty) {
-		km_list_del(entry);
-		km_slab_free(looking->cache, km_container_of(entry, struct km_page, list));
-	}
 }
 
 /* Nothing is on the node's list, nor was taken off it. */
 static bool is_bare(const struct sheaf_node *n)
 {
-	return !km_load(&n->slabs.counts.partial) && !km_load(&n->in_hand);
+	return !km_load(&n->slabs.counts.partial) && !is_left(n);
 }
 
 size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n)
@@ -321,26 +335,35 @@ size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
 	return slabs;
 }
 
+static bool has_gone(struct km_page *page)
+{
+	const uint8_t mark = sheaf_page(page)->hole;
+
+	return mark == HOLE_GONE || mark == HOLE_PARTLY;
+}
+
 /* The next pages that have gone, from that one on; count 0: there are none. */
 static struct hole next_gone(struct km_page *slab, unsigned page)
 {
 	struct hole hole = { page, 0 };
 	const unsigned end = slab->flags & KM_SLAB_HOLES ? 1u << slab->order : 0;
 
-	while (hole.first < end && sheaf_page(&slab[hole.first])->hole != HOLE_GONE)
+	while (hole.first < end && !has_gone(&slab[hole.first]))
 		hole.first++;
-	while (hole.first + hole.count < end && sheaf_page(&slab[hole.first + hole.count])->hole == HOLE_GONE)
+	while (hole.first + hole.count < end && has_gone(&slab[hole.first + hole.count]))
 		hole.count++;
 	return hole;
 }
 
-/* Lock held, but not meanwhile. False: the system has no memory for it. */
+/* Lock held, but not meanwhile. What the system refuses in the midst, or a fork interrupts, may be there and may not.
+ * False: the system has no memory for it. */
 static bool fill(struct looking *looking, struct km_page *slab, struct hole hole)
 {
 	bool there = true;
 
 	take_in_hand(looking, slab);
 	for (; there && hole.count; hole = next_gone(slab, hole.first + hole.count)) {
+		mark(slab, hole, HOLE_PARTLY);
 		there = !km_pages_fault_in(&slab[hole.first], hole.count, looking->cache->live_shift);
 		if (there)
 			mark(slab, hole, HOLE_NONE);
@@ -380,8 +403,8 @@ bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n)
 
 	km_lock(&n->look);
 	begin(&looking);
-	/* Others may sort the list in between. */
-	for (unsigned round = 0; there && any && round < FILLS; round++) {
+	/* Others may sort the list in between. It ends: each round but the last finds some, and no more go meanwhile. */
+	while (there && any) {
 		any = false;
 		there = fill_all(&looking, &any);
 	}

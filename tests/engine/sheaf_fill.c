@@ -1,0 +1,184 @@
+/*
+ * sheaf_fill: pages of a partly used slab that had given their memory back come again when their cache is reserved. Of
+ * what the system refuses half-way no page that is there counts as gone. Slabs whose last object comes back meanwhile
+ * go, and in the child of a fork by another thread, too. Disciplines: all.
+ * With hardened: own_addresses:0, for a page that is freed is counted as free here.
+ */
+#include "kit/engine.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+
+#include "kit/holes.h"
+
+static struct kmem_cache *filled;
+static unsigned fills;
+static bool inside;
+
+static bool is_fill(const char *call)
+{
+	return !strcmp(call, "fault in") && filled && sheaf_node(filled, 0)->in_hand;
+}
+
+static bool refuse_the_second(const char *call)
+{
+	return is_fill(call) && ++fills == 2;
+}
+
+/* Pages that count as gone, and are there. */
+static unsigned both(void)
+{
+	const struct sheaf_node *n = sheaf_node(filled, 0);
+	unsigned count = 0;
+
+	km_list_for_each(entry, &n->slabs.partial) {
+		struct km_page *slab = km_container_of(entry, struct km_page, list);
+
+		for (unsigned page = 0; page < 1u << slab->order; page++) {
+			unsigned char is;
+
+			NEED(!mincore((char *)km_page_address(slab) + page * KM_PAGE_SIZE, 1, &is));
+			count += slab[page].flags & KM_PAGE_GONE && is & 1;
+		}
+	}
+	return count;
+}
+
+static void refused_half_way(void)
+{
+	begin();
+	filled = fresh(SIZE);
+	fill(filled, SIZE);
+	unsigned slabs = thin_out(filled), pages = all_resident();
+	kmem_cache_shrink(filled);
+	CHECK_EQUAL(all_resident(), slabs);
+	CHECK_EQUAL(both(), 0);
+	fills = 0;
+	km_os_fault = refuse_the_second;
+	CHECK_EQUAL(kmem_reserve(filled, MANY), -ENOMEM);
+	km_os_fault = NULL;
+	CHECK_EQUAL(fills, 2);
+	CHECK_EQUAL(both(), 0);
+	/* What came goes again; and what did not comes when it is asked for again. */
+	kmem_cache_shrink(filled);
+	CHECK_EQUAL(all_resident(), slabs);
+	CHECK_EQUAL(both(), 0);
+	fills = 0;
+	km_os_fault = refuse_the_second;
+	CHECK_EQUAL(kmem_reserve(filled, MANY), -ENOMEM);
+	km_os_fault = NULL;
+	CHECK_EQUAL(kmem_reserve(filled, MANY), 0);
+	CHECK(all_resident() >= pages);
+	CHECK_EQUAL(kmem_reserve(filled, 0), 0);
+	CHECK_EQUAL(both(), 0);
+	done(filled, SIZE);
+	filled = NULL;
+}
+
+static size_t pages_used(void)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	return stats.pages_used;
+}
+
+static size_t pages_before;
+static unsigned long slabs_before;
+
+static void *free_all(void *unused)
+{
+	(void)unused;
+	for (unsigned i = 0; i < MANY; i++)
+		if (objects[i]) {
+			kmem_cache_free(filled, objects[i]);
+			objects[i] = NULL;
+		}
+	send_home(filled);
+	return NULL;
+}
+
+static void look_in_child(void)
+{
+	struct kmem_cache_stats stats = { .name = "" };
+
+	km_os_fault = NULL;
+	kmem_reserve(filled, 0);
+	kmem_cache_shrink(filled);
+	INSIDE(filled->engine->stats(filled, &stats));
+	printf("child: %lu slabs, %zu pages in use, %zu before\n", stats.total_slabs, pages_used(), pages_before);
+	fflush(stdout);
+	_exit(stats.total_slabs || pages_used() > pages_before);
+}
+
+static void *fork_it(void *unused)
+{
+	int status;
+	pid_t child = fork();
+
+	(void)unused;
+	if (!child)
+		look_in_child();
+	NEED(child > 0 && waitpid(child, &status, 0) == child);
+	CHECK_EQUAL(status, 0);
+	return NULL;
+}
+
+static void in_thread(void *(*what)(void *unused))
+{
+	pthread_t thread;
+
+	NEED(!pthread_create(&thread, NULL, what, NULL) && !pthread_join(thread, NULL));
+}
+
+/* At the first all objects come back; once the slab that was in hand then has left the list there is a fork. */
+static bool free_then_fork(const char *call)
+{
+	if (!is_fill(call) || inside)
+		return false;
+	inside = true;
+	fills++;
+	if (fills == 1) {
+		slabs_before = sheaf_node(filled, 0)->slabs.counts.slabs;
+		in_thread(free_all);
+	} else if (sheaf_node(filled, 0)->slabs.counts.slabs < slabs_before) {
+		in_thread(fork_it);
+		km_os_fault = NULL;
+	}
+	inside = false;
+	return false;
+}
+
+static void forked_meanwhile(void)
+{
+	begin();
+	filled = fresh(SIZE);
+	fill(filled, SIZE);
+	free_all(NULL);
+	kmem_cache_shrink(filled);
+	kmem_shrink_all();
+	pages_before = pages_used();
+	fill(filled, SIZE);
+	thin_out(filled);
+	kmem_cache_shrink(filled);
+	fills = 0;
+	km_os_fault = free_then_fork;
+	CHECK_EQUAL(kmem_reserve(filled, MANY), 0);
+	CHECK(!km_os_fault);
+	km_os_fault = NULL;
+	kmem_reserve(filled, 0);
+	kmem_cache_shrink(filled);
+	CHECK(pages_used() <= pages_before);
+	done(filled, SIZE);
+	filled = NULL;
+}
+
+int main(void)
+{
+	static const struct test_case cases[] = {
+		{ "refused half-way", refused_half_way },
+		{ "forked meanwhile", forked_meanwhile },
+	};
+
+	return run_in_turn(cases, km_array_count(cases), 20);
+}

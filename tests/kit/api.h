@@ -38,11 +38,12 @@ static void gone(struct kmem_cache *cache)
 	kmem_cache_destroy(cache);
 }
 
-/* Is every byte of it `value`? */
+/* Is every byte of it `value`? The compiler does not see how many bytes were asked for: an object has more. */
 static int all(const void *p, int value, size_t bytes)
 {
 	const unsigned char *byte = p;
 
+	__asm__("" : "+r"(byte));
 	for (size_t i = 0; i < bytes; i++)
 		if (byte[i] != (unsigned char)value)
 			return 0;

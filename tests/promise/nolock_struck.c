@@ -48,10 +48,13 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *time)
 #define OWNED 0x5a17c0de00000000ul
 static uint64_t mark_of(void *p) { return OWNED ^ (uintptr_t)p; }
 
+/* The end of an object is that of a word, or not. */
+typedef volatile uint64_t __attribute__((aligned(1))) mark_place;
+
 /* The marks are at both ends, so far as there is room. */
 static void *begins(void *p, size_t bytes, bool zeros)
 {
-	volatile uint64_t *first = p, *last = (volatile uint64_t *)((char *)p + bytes - 8);
+	mark_place *first = p, *last = (mark_place *)((char *)p + bytes - 8);
 
 	if (!p)
 		return NULL;
@@ -64,7 +67,7 @@ static void *begins(void *p, size_t bytes, bool zeros)
 
 static void *ends(void *p, size_t bytes)
 {
-	volatile uint64_t *first = p, *last = (volatile uint64_t *)((char *)p + bytes - 8);
+	mark_place *first = p, *last = (mark_place *)((char *)p + bytes - 8);
 
 	NEED(*first == mark_of(p) && *last == mark_of(p), "an object was written to by another");
 	*first = *last = 0;

@@ -20,6 +20,7 @@
 #include "ask.h"
 #include "info/info.h"
 #include "kmem.h"
+#include "top/top.h"
 
 #define LEAST_SECONDS	0.1
 #define MOST_SECONDS	86000
@@ -30,6 +31,7 @@
 #define MOST_EACH	4096u
 #define MOST_SLOTS	(1u << 20)
 #define SHOWN		10u
+#define FEW		20u	/* samples, of which no share means much */
 
 static const char usage_text[] =
 	"usage: kmem profile [OPTION...] PID     which code has allocated its memory\n"
@@ -342,6 +344,25 @@ static void print(const struct profile *profile)
 			    (unsigned long long)profile->lost, (unsigned long long)profile->untracked);
 }
 
+/* Few samples, and of what is resident more has come from the system directly than from us: a malloc of its own. */
+static void tell_of_others(const struct profile *profile)
+{
+	const struct top_targets targets = { .pids = &profile->pid, .count = 1 };
+	const struct top_view view = { .sort = TOP_BY_RESIDENT };
+	struct top_sample sample = { .rows = NULL };
+	char text[2][16];
+
+	if (profile->samples >= FEW || !top_take(&targets, &view, &sample))
+		return;
+	const struct top_equation *sum = &sample.sum;
+	unsigned long others = sum->other - sum->files;
+	if (!sum->unknown && others > sum->live)
+		kmem_failed(0, "profile", "%d: few samples: libkmem gave it %s of its memory; %s are not ours, "
+			    "of mmap or a malloc of its own", (int)profile->pid, amount(sum->live, text[0]),
+			    amount(others, text[1]));
+	top_clear(&sample);
+}
+
 /* ------------------------------------------------------------------ files */
 
 static const struct {
@@ -524,6 +545,8 @@ static int run(const struct wish *wish)
 	build(&profile, wish, &now, &before);
 	profile_name_all(&profile);
 	print(&profile);
+	if (!wish->cache && !wish->group)
+		tell_of_others(&profile);
 	return write_files(&profile, wish);
 }
 

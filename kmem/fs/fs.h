@@ -38,6 +38,7 @@ struct fs_tree {
 	struct snapshot snapshot;
 	struct fs_objects *objects;	/* fs/traces.c; NULL: nobody looked */
 	struct maps *maps;		/* fs_maps; NULL: nobody asked */
+	struct fs_tree *whole;		/* of one file alone: that which has the mappings */
 	struct fs_dir *dirs;		/* each behind the one that it is below */
 	size_t count, room;
 	size_t *order;			/* of all but the first: by the folder above, then by name */
@@ -58,6 +59,9 @@ struct fs_file {
 /* Take a snapshot, and make its folders; wait for no caches that come and go too fast. On failure nothing is to be
  * cleared, and snapshot.version is that of its libkmem, as far as it is known. */
 enum info_result fs_take(pid_t pid, struct fs_tree *tree);
+/* Of the folder's cache or group a tree of its own, as it is now, with the folder as its first. It borrows `whole`. */
+enum info_one fs_take_one(struct fs_tree *whole, size_t dir, const struct fs_file *file, bool counts,
+			  struct fs_tree *one);
 void fs_clear(struct fs_tree *tree);
 /* The process's mappings, once for all files; NULL: they can't be read. */
 struct maps *fs_maps(struct fs_tree *tree);

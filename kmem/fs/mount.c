@@ -1,6 +1,7 @@
 /*
- * The files of `kmem fs`, mounted by libfuse3. A file is what the process was when it was opened, all of it of one
- * snapshot; names are looked up in one that is a little older. What is written is a request to the process. Invariants:
+ * The files of `kmem fs`, mounted by libfuse3. A file is what the process was when it was opened: its cache or group is
+ * read again, alone. What can't be had without all others is of a snapshot of all, where that takes long one that is a
+ * little older; in such a one names are looked up. What is written is a request to the process. Invariants:
  * no snapshot is of another process that got the number since; a reader never waits for a request that is under way,
  * nor does the end.
  */
@@ -27,7 +28,8 @@
 #include "kmem.h"
 
 #define OLD_MS		200u	/* a snapshot in which names are looked up */
-#define OLD_TIMES	4u	/* or as many times what it took: to open a file takes one, too */
+#define OLD_TIMES	4u	/* or as many times what it took: so a fifth of the time goes into it at most */
+#define QUICK_MS	50u	/* a snapshot is taken for a file alone */
 #define LOOK_MS		500	/* between looks whether the process is there, where it can't be waited for */
 #define SIZE_OF_CACHES	4096	/* what the kernel says of files in sysfs; of others 0 */
 
@@ -124,10 +126,14 @@ static int renew(void)
 static int look_up(const char *path, size_t *dir, const struct fs_file **file)
 {
 	uint64_t now = now_ms(), old = fs.took_ms * OLD_TIMES > OLD_MS ? fs.took_ms * OLD_TIMES : OLD_MS;
-	int error = !fs.folders_ms || now - fs.folders_ms >= old ? renew() : 0;
+	int error = !fs.folders_ms || now - fs.folders_ms >= old || !info_source_is_same(&fs.folders.snapshot) ?
+		    renew() : 0;
 
 	if (error || fs_find(&fs.folders, path, dir, file))
 		return error;
+	/* A folder with other files than the kernel's has none that come. */
+	if (fs.folders.dirs[*dir].kind == FS_CACHE || fs.folders.dirs[*dir].kind == FS_PROC)
+		return ENOENT;
 	/* It may have come since. */
 	error = fs.folders_ms < now ? renew() : 0;
 	return error ?: fs_find(&fs.folders, path, dir, file) ? 0 : ENOENT;
@@ -182,18 +188,44 @@ static int do_readdir(const char *path, void *to, fuse_fill_dir_t fill, off_t of
 
 /* ------------------------------------------------------------------ files */
 
-/* A snapshot of its own, and what the path names there; the caller clears it. */
-static int take_for(const char *path, struct fs_tree *tree, size_t *dir, const struct fs_file **file)
+/* What the path names: a file, in folders that are not old. */
+static int look_up_file(const char *path, size_t *dir, const struct fs_file **file)
 {
-	pthread_mutex_lock(&fs.reading);
-	int error = take(tree);
-	pthread_mutex_unlock(&fs.reading);
+	int error = look_up(path, dir, file);
+
+	return error ?: *file ? 0 : EISDIR;
+}
+
+/* The folders are of now, or no older than they may be where they take long, and the path names a file there. */
+static int take_all(const char *path, bool now, size_t *dir, const struct fs_file **file)
+{
+	if (now || fs.took_ms <= QUICK_MS) {
+		int error = renew();
+
+		if (error)
+			return error;
+	}
+	return !fs_find(&fs.folders, path, dir, file) ? ENOENT : *file ? 0 : EISDIR;
+}
+
+/*
+ * What a file says, or is told, with the lock of reading: its cache or group alone in *own, or, where that is not to be
+ * had, among all; *tree is which. The caller clears *own where that is it. counts: what is taken of the cache, too.
+ */
+static int find_now(const char *path, bool counts, struct fs_tree *own, struct fs_tree **tree, size_t *dir,
+		    const struct fs_file **file)
+{
+	int error = look_up_file(path, dir, file);
 	if (error)
 		return error;
-	error = !fs_find(tree, path, dir, file) ? ENOENT : !*file ? EISDIR : 0;
-	if (error)
-		fs_clear(tree);
-	return error;
+	const enum info_one one = fs_take_one(&fs.folders, *dir, *file, counts, own);
+
+	*tree = one == INFO_ONE_READ ? own : &fs.folders;
+	if (one == INFO_ONE_READ) {
+		*dir = 0;
+		return has_ended(0) ? fs_clear(own), ESRCH : 0;
+	}
+	return take_all(path, one == INFO_ONE_GONE || fs.folders.dirs[*dir].kind == FS_PROC, dir, file);
 }
 
 /* Kernel: a file without a function for it can't be opened so, whoever asks. */
@@ -204,24 +236,39 @@ static int refusal(const struct fs_file *file, int flags)
 	return (reads && !file->show) || (writes && !file->command) ? EACCES : 0;
 }
 
+/* The file's text, as the process is now. With the lock of reading. */
+static int read_text(const char *path, int flags, struct fs_text *text)
+{
+	const uint64_t begun = now_ms();
+	const struct fs_file *file;
+	struct fs_tree own, *tree;
+	size_t dir;
+	int error = look_up_file(path, &dir, &file);
+
+	error = error ?: refusal(file, flags);
+	if (error || (flags & O_ACCMODE) == O_WRONLY)
+		return error;
+	error = find_now(path, true, &own, &tree, &dir, &file);
+	if (error)
+		return error;
+	const bool had_objects = tree->objects;
+	if (!file->show(tree, tree->dirs[dir].index, file->what, text))
+		error = ENODATA;
+	/* Objects are read once for all files of these folders: it is a part of what they take. */
+	if (tree->objects && !had_objects)
+		fs.took_ms = now_ms() - begun;
+	if (tree == &own)
+		fs_clear(&own);
+	return error;
+}
+
 static int do_open(const char *path, struct fuse_file_info *info)
 {
 	struct handle *handle = kmem_need(calloc(1, sizeof(*handle)));
-	const struct fs_file *file;
-	struct fs_tree tree;
-	size_t dir;
-	int error = take_for(path, &tree, &dir, &file);
 
-	if (!error) {
-		error = refusal(file, info->flags);
-		if (!error && (info->flags & O_ACCMODE) != O_WRONLY) {
-			pthread_mutex_lock(&fs.reading);
-			if (!file->show(&tree, tree.dirs[dir].index, file->what, &handle->text))
-				error = ENODATA;
-			pthread_mutex_unlock(&fs.reading);
-		}
-		fs_clear(&tree);
-	}
+	pthread_mutex_lock(&fs.reading);
+	int error = read_text(path, info->flags, &handle->text);
+	pthread_mutex_unlock(&fs.reading);
 	info->direct_io = 1;
 	info->fh = (uintptr_t)handle;
 	if (error) {
@@ -243,6 +290,23 @@ static int do_read(const char *path, char *to, size_t bytes, off_t offset, struc
 	return (int)now;
 }
 
+/* A tree that nobody else has: others read while the process is asked. */
+static int take_to_write(const char *path, struct fs_tree *own, size_t *dir, const struct fs_file **file)
+{
+	struct fs_tree *tree = NULL;
+
+	pthread_mutex_lock(&fs.reading);
+	int error = find_now(path, false, own, &tree, dir, file);
+	if (!error && tree != own) {
+		*own = fs.folders;
+		fs.folders_ms = 0;
+	}
+	/* Its mappings are not asked for, and the folders may go. */
+	own->whole = NULL;
+	pthread_mutex_unlock(&fs.reading);
+	return error;
+}
+
 /* One call is one value, wherever in the file it is said to be. Kernel: the same. */
 static int do_write(const char *path, const char *from, size_t bytes, off_t offset, struct fuse_file_info *info)
 {
@@ -256,7 +320,7 @@ static int do_write(const char *path, const char *from, size_t bytes, off_t offs
 		return -EINVAL;
 	memcpy(value, from, bytes);
 	value[bytes] = '\0';
-	int error = take_for(path, &tree, &dir, &file);
+	int error = take_to_write(path, &tree, &dir, &file);
 	if (error)
 		return -error;
 	pthread_mutex_lock(&fs.asking);
@@ -265,6 +329,12 @@ static int do_write(const char *path, const char *from, size_t bytes, off_t offs
 		error = ESRCH;
 	pthread_mutex_unlock(&fs.asking);
 	fs_clear(&tree);
+	/* Whatever is old may be otherwise now. */
+	pthread_mutex_lock(&fs.reading);
+	if (fs.folders_ms)
+		fs_clear(&fs.folders);
+	fs.folders_ms = 0;
+	pthread_mutex_unlock(&fs.reading);
 	return error ? -error : (int)bytes;
 }
 

@@ -192,7 +192,7 @@ static void build(struct fs_tree *tree)
 
 enum info_result fs_take(pid_t pid, struct fs_tree *tree)
 {
-	*tree = (struct fs_tree){ .snapshot = { .in_full = true } };
+	*tree = (struct fs_tree){ .snapshot = { .in_full = true, .by_one = true } };
 	enum info_result result = info_of_process(pid, &tree->snapshot);
 
 	if (info_errno(result)) {
@@ -207,8 +207,31 @@ enum info_result fs_take(pid_t pid, struct fs_tree *tree)
 	return result;
 }
 
+enum info_one fs_take_one(struct fs_tree *whole, size_t dir, const struct fs_file *file, bool counts,
+			  struct fs_tree *one)
+{
+	const struct fs_dir *at = &whole->dirs[dir];
+	enum info_one result = INFO_ONE_OF_ALL;
+
+	*one = (struct fs_tree){ .whole = whole };
+	if (at->kind == FS_CACHE)
+		result = info_cache_again(&whole->snapshot, at->index, counts, &one->snapshot);
+	else if (at->kind == FS_GROUP && (!counts || strcmp(file->name, "memory.numa_stat")))
+		result = info_group_again(&whole->snapshot, at->index, &one->snapshot);
+	if (result != INFO_ONE_READ) {
+		fs_clear(one);
+		return result;
+	}
+	one->dirs = kmem_need(calloc(1, sizeof(*one->dirs)));
+	one->dirs[0] = (struct fs_dir){ .kind = at->kind };
+	one->count = 1;
+	return result;
+}
+
 struct maps *fs_maps(struct fs_tree *tree)
 {
+	if (tree->whole)
+		return fs_maps(tree->whole);
 	if (!tree->maps) {
 		tree->maps = kmem_need(calloc(1, sizeof(*tree->maps)));
 		maps_of_process((pid_t)tree->snapshot.thread, tree->maps);

@@ -125,6 +125,7 @@ static bool add_group(struct walk *walk, const struct mem_cgroup *group, const s
 {
 	struct km_group_stats *stats = snapshot_grow_groups(walk->snapshot);
 
+	walk->snapshot->group_at[walk->snapshot->group_count - 1].address = at;
 	info_printable(stats->name, group->name, sizeof(stats->name));
 	stats->depth = group->depth;
 	stats->number = group->number;
@@ -228,6 +229,25 @@ enum info_result walk_groups(struct target *target, struct info_root *root, stru
 		return result;
 	bool ok = read_stocks(&walk, &view) && target_struct(target, walk.layout, INFO_GROUP, &top, view.root) &&
 		  add_children(&walk, &top, view.root);
+	free(walk.words);
+	free(walk.stocks);
+	return ok ? INFO_OK : target->result;
+}
+
+enum info_result walk_group(struct target *target, struct info_root *root, const struct mem_cgroup *at,
+			    struct snapshot *snapshot)
+{
+	struct walk walk = { .target = target, .root = root, .layout = &root->layout, .snapshot = snapshot };
+	struct km_memcg_view view;
+	struct mem_cgroup group;
+
+	if (!root->record.memcg)
+		return INFO_TORN;
+	enum info_result result = begin(&walk, root, &view);
+	if (result != INFO_OK)
+		return result;
+	bool ok = read_stocks(&walk, &view) && target_struct(target, walk.layout, INFO_GROUP, &group, at) &&
+		  (info_true(&group.online) || target_torn(target)) && add_group(&walk, &group, at);
 	free(walk.words);
 	free(walk.stocks);
 	return ok ? INFO_OK : target->result;

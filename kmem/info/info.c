@@ -51,6 +51,9 @@ struct km_group_stats *snapshot_grow_groups(struct snapshot *snapshot)
 {
 	snapshot->groups = kmem_grow(snapshot->groups, snapshot->group_count, &snapshot->group_room,
 				     sizeof(*snapshot->groups));
+	snapshot->group_at = kmem_grow(snapshot->group_at, snapshot->group_count, &snapshot->group_at_room,
+				       sizeof(*snapshot->group_at));
+	snapshot->group_at[snapshot->group_count] = (struct info_group_at){ .address = NULL };
 	struct km_group_stats *group = &snapshot->groups[snapshot->group_count++];
 	memset(group, 0, sizeof(*group));
 	return group;
@@ -63,7 +66,10 @@ void snapshot_clear(struct snapshot *snapshot)
 		free(snapshot->caches[i].full);
 	free(snapshot->caches);
 	free(snapshot->groups);
-	*snapshot = (struct snapshot){ .by_page = snapshot->by_page, .in_full = snapshot->in_full };
+	free(snapshot->group_at);
+	info_source_free(snapshot->source);
+	*snapshot = (struct snapshot){ .by_page = snapshot->by_page, .in_full = snapshot->in_full,
+				       .by_one = snapshot->by_one };
 }
 
 /* Groups change at a pace of their own: they are read again by themselves. */
@@ -98,6 +104,7 @@ static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snaps
 	snapshot->thread = (unsigned)target.pid;
 	memcpy(snapshot->version, target.version, sizeof(snapshot->version));
 	for (size_t i = 0; i < count && (result == INFO_OK || result == INFO_PARTLY); i++) {
+		size_t caches = snapshot->count, groups_before = snapshot->group_count;
 		enum info_result one = walk_root(&target, &roots[i], lenient, snapshot);
 
 		if (one == INFO_OK || one == INFO_PARTLY) {
@@ -105,13 +112,20 @@ static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snaps
 
 			one = groups == INFO_OK ? one : groups;
 		}
+		for (; caches < snapshot->count; caches++)
+			snapshot->caches[caches].root = (unsigned)i;
+		for (; groups_before < snapshot->group_count; groups_before++)
+			snapshot->group_at[groups_before].root = (unsigned)i;
 		if (one != INFO_OK)
 			result = one;
 	}
 	/* A part of what was read may be another program's. */
 	if ((result == INFO_OK || result == INFO_PARTLY) && !target_is_same(&target))
 		result = INFO_TORN;
-	target_let_go(&target);
+	if (snapshot->by_one && (result == INFO_OK || result == INFO_PARTLY))
+		snapshot->source = info_source_make(&target, roots, count);
+	else
+		target_let_go(&target);
 	return result;
 }
 

@@ -35,6 +35,7 @@ struct info_cache {
 	char engine[16];
 	unsigned group;			/* a private one has it: its number, or 0 */
 	const struct kmem_cache *address;	/* in the target */
+	unsigned root;			/* of which copy of libkmem there */
 	bool by_slab;			/* its free objects are counted slab by slab */
 	/* Debugging that was switched while it is used: the cache whose objects these are in another layout (NULL: its
 	 * own; others are not shown by themselves), what a new object carries, and how many have another layout. */
@@ -66,9 +67,18 @@ struct info_extent {
  * its place in the snapshot. */
 enum { INFO_OWNER_NONE, INFO_OWNER_LARGE, INFO_OWNER_SHARED, INFO_OWNER_CACHE };
 
+/* Where a group is in the target, and in which copy of libkmem. */
+struct info_group_at {
+	const struct mem_cgroup *address;
+	unsigned root;
+};
+
+struct info_source;
 struct snapshot {
 	bool by_page;		/* wanted: whose each page is */
 	bool in_full;		/* wanted: what struct info_full has */
+	bool by_one;		/* wanted: that one of it can be read again (info/one.c) */
+	struct info_source *source;	/* ... from there; NULL: it can't */
 	unsigned pid;
 	unsigned thread;	/* the one whose files and memory are read: pid, or another where that has ended */
 	char version[16], discipline[16], reason[160], hardened[160];
@@ -82,7 +92,8 @@ struct snapshot {
 	size_t extent_count, extent_room;
 	unsigned extents_lack;		/* a bit for each kind of which the process's build does not tell all */
 	struct km_group_stats *groups;
-	size_t group_count, group_room;
+	struct info_group_at *group_at;	/* where each is in the target */
+	size_t group_count, group_room, group_at_room;
 	bool groups_partly;		/* they come and go too fast: those that could be read */
 };
 
@@ -277,9 +288,19 @@ int info_complain(const char *command, pid_t pid, enum info_result result, const
 /* The errno that says it; 0: there are numbers. */
 int info_errno(enum info_result result);
 
+enum info_one {
+	INFO_ONE_READ,
+	INFO_ONE_OF_ALL,	/* what is to be known of it is not to be had without all others */
+	INFO_ONE_GONE,		/* it is not there any more, or changes just now */
+};
+
 /* ---- info/walk.c: what one root leads to, added to the snapshot. INFO_TORN: it changed too much
  * meanwhile; with `lenient` then INFO_PARTLY, and those caches that could be read. */
 enum info_result walk_root(struct target *target, struct info_root *root, bool lenient, struct snapshot *snapshot);
+/* One cache alone, added to the snapshot: INFO_ONE_OF_ALL where its siblings, or with `counts` the slabs of all, are to
+ * be read for it. */
+enum info_one walk_one(struct target *target, struct info_root *root, const struct kmem_cache *address, bool counts,
+		       struct snapshot *snapshot);
 /* Words, or what else `each` bytes are, at the same offset in each CPU's area. */
 bool target_per_cpu(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
 		    uint32_t offset, void *to, size_t each);
@@ -325,5 +346,19 @@ void snapshot_clear_extents(struct snapshot *snapshot);
 
 /* ---- info/groups.c: the groups of one root, added to the snapshot. INFO_TORN as above: those up to there. */
 enum info_result walk_groups(struct target *target, struct info_root *root, struct snapshot *snapshot);
+/* One alone, that is online. */
+enum info_result walk_group(struct target *target, struct info_root *root, const struct mem_cgroup *at,
+			    struct snapshot *snapshot);
+
+/* ---- info/one.c: a cache or a group of a snapshot, as it is now, alone: into one of its own, which the caller clears.
+ * Its address is looked at again, and has to have what has that name. */
+/* counts: its objects are to be known, too. */
+enum info_one info_cache_again(const struct snapshot *of, size_t index, bool counts, struct snapshot *one);
+enum info_one info_group_again(const struct snapshot *of, size_t index, struct snapshot *one);
+/* Is the process's memory the one that the snapshot is of? Also true where that can't be told. */
+bool info_source_is_same(const struct snapshot *snapshot);
+/* For info.c: it takes over the target. */
+struct info_source *info_source_make(const struct target *target, const struct info_root *roots, size_t count);
+void info_source_free(struct info_source *source);
 
 #endif

@@ -275,6 +275,11 @@ static bool fill_cache(struct walk *walk, const struct kmem_cache *cache, struct
 
 /* ------------------------------------------------------------------ all caches */
 
+static bool looks_whole(const struct kmem_cache *cache)
+{
+	return !info_true(&cache->dead) && cache->size && cache->objects && cache->order <= KM_MAX_ORDER;
+}
+
 static bool read_cache(struct walk *walk, const struct km_list *link, const struct km_list *before,
 		       struct kmem_cache *cache)
 {
@@ -285,10 +290,7 @@ static bool read_cache(struct walk *walk, const struct km_list *link, const stru
 	if (!target_struct(walk->target, walk->layout, INFO_CACHE, cache, (void *)address))
 		return false;
 	/* A cache that went meanwhile points elsewhere. */
-	if (info_true(&cache->dead) || cache->all.prev != before || !cache->size || !cache->objects ||
-	    cache->order > KM_MAX_ORDER)
-		return target_torn(walk->target);
-	return true;
+	return (cache->all.prev == before && looks_whole(cache)) || target_torn(walk->target);
 }
 
 static bool add_caches(struct walk *walk)
@@ -714,4 +716,40 @@ enum info_result walk_root(struct target *target, struct info_root *root, bool l
 		return target->result;
 	snapshot->stats.caches += snapshot->count - walk.first;
 	return result;
+}
+
+/* A list that it is on leads to it. */
+static bool is_listed(struct walk *walk, const struct kmem_cache *cache, const struct km_list *link)
+{
+	struct km_list before;
+
+	return target_read(walk->target, &before, cache->all.prev, sizeof(before)) && before.next == link;
+}
+
+enum info_one walk_one(struct target *target, struct info_root *root, const struct kmem_cache *address, bool counts,
+		       struct snapshot *snapshot)
+{
+	struct walk walk = { .target = target, .root = root, .layout = &root->layout, .snapshot = snapshot,
+			     .first = snapshot->count, .link = layout_offset(&root->layout, "cache.all.next") };
+	const struct km_list *link = (const void *)((uintptr_t)address + walk.link);
+	struct kmem_cache cache;
+
+	if (!layout_has(walk.layout, "cache.siblings"))
+		return INFO_ONE_OF_ALL;
+	if (!target_struct(target, walk.layout, INFO_PERCPU, &walk.percpu, root->record.percpu) ||
+	    walk.percpu.cpus > INFO_MAX_CPUS ||
+	    !target_struct(target, walk.layout, INFO_CACHE, &cache, address) || !looks_whole(&cache) ||
+	    !is_listed(&walk, &cache, link))
+		return INFO_ONE_GONE;
+	if (cache.siblings)
+		return INFO_ONE_OF_ALL;
+	struct info_cache *into = snapshot_grow(snapshot);
+	if (!fill_cache(&walk, &cache, into)) {
+		free(into->full);
+		snapshot->count--;
+		return INFO_ONE_GONE;
+	}
+	into->address = address;
+	mark_unknown(&walk);
+	return into->by_slab && counts ? INFO_ONE_OF_ALL : INFO_ONE_READ;
 }

@@ -211,7 +211,7 @@ int fs_copy(struct fs_tree *tree, char *into)
 	copying->tree = tree;
 	copying->top = folder;
 	int status = copy_folder(copying, 0, folder) ? 0 :
-			     kmem_failed(1, "fs", "%s: writing: %s", into, strerror(errno));
+			     kmem_failed(1, "fs", "%s: writing: %s; what is there is a part", into, strerror(errno));
 	free(copying);
 	close(folder);
 	return status;

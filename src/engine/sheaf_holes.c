@@ -355,8 +355,8 @@ static struct hole next_gone(struct km_page *slab, unsigned page)
 	return hole;
 }
 
-/* Lock held, but not meanwhile. What the system refuses in the midst, or a fork interrupts, may be there and may not.
- * False: the system has no memory for it. */
+/* Lock held, but not meanwhile. Pages that the system refuses in the midst, or at which a fork comes, may be there and
+ * may not. False: the system has no memory for them. */
 static bool fill(struct looking *looking, struct km_page *slab, struct hole hole)
 {
 	bool there = true;
@@ -403,7 +403,7 @@ bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n)
 
 	km_lock(&n->look);
 	begin(&looking);
-	/* Others may sort the list in between. It ends: each round but the last finds some, and no more go meanwhile. */
+	/* Others may sort the list in between. Each round but the last finds some, and no more go meanwhile. */
 	while (there && any) {
 		any = false;
 		there = fill_all(&looking, &any);

@@ -95,10 +95,11 @@ extern km_hidden intptr_t km_cid_rseq;
  * their place become `shut`, a place whose CPU is -1, so that a hit finds the zeros below the areas. Misses go by
  * km_thread_rseq, which stays: they find what lies ready, and look whether the ways are shut (front.h). A sequence that
  * is under way has loaded its word, and ends as it began. Nothing else is changed, so that the other process may store
- * at any time, and end at any time: who finds a way shut opens it.
+ * at any time, and end at any time: the call that finds a way shut opens both. The record is read as it stands here,
+ * by commands of other builds: where its meaning changes, root.ways gets another name (cache/root.h).
  */
 struct km_ways {
-	intptr_t *word[2];	/* km_cid_rseq, where areas go by it; km_rseq, whose miss looks: so it is shut last */
+	intptr_t *word[2];	/* km_cid_rseq, where areas go by it; km_rseq: the misses of each look at it */
 	intptr_t open[2];
 	intptr_t shut;		/* 0: there are no areas */
 	bool in_caches;		/* hits that know their cache have a copy of km_rseq in it */

@@ -158,6 +158,19 @@ static void without_a_request(void)
 	gone(cache);
 }
 
+/* A command that ends between its stores leaves the first word shut alone. By concurrency id hits are an array's. */
+static void half_shut(void)
+{
+	begin();
+	const bool by_cid = km_ways.word[0] && cache->engine->front == KM_FRONT_ARRAY;
+	km_store(km_ways.word[by_cid ? 0 : 1], km_ways.shut);
+	ask();
+	for (int times = 0; times < TIMES; times++)
+		by_cache(), by_kmalloc();
+	NEED(is_answered() && are_open());
+	gone(cache);
+}
+
 /* ------------------------------------------------------------------ calls that may not */
 
 static void may_not_wait(void)
@@ -245,6 +258,7 @@ static void made_meanwhile(void)
 
 static const struct test_case cases[] = {
 	{ "each answers", each_answers }, { "by the copy", by_the_copy }, { "without a request", without_a_request },
+	{ "half shut", half_shut },
 	{ "may not wait", may_not_wait }, { "in a handler", in_a_handler }, { "forked", forked },
 	{ "made meanwhile", made_meanwhile },
 };

@@ -40,6 +40,7 @@ struct sheaf_node {
 	uint32_t fewest;		/* that were on the list at any time since the last reap */
 	uint8_t swings;			/* times that a slab was needed after one had gone, since the last reap */
 	bool dropped;			/* one has gone since one was last needed */
+	uint32_t going_count;		/* on the next */
 	struct km_list going;		/* slabs that have left the list, and that who looks frees */
 };
 _Static_assert(offsetof(struct sheaf_node, slabs.counts) == 0, "readers find it there");
@@ -49,7 +50,7 @@ km_inline void km_sheaf_list_again(struct sheaf_node *n, struct km_page *slab)
 {
 	struct km_list *before = n->slabs.looked ? &n->slabs.looked->list : &n->slabs.partial;
 
-	n->in_hand = NULL;
+	km_store(&n->in_hand, (struct km_page *)NULL);
 	km_slabs_list(&n->slabs, slab, false);
 	if (before != &n->slabs.partial) {
 		km_list_del(&slab->list);

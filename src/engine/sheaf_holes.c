@@ -124,8 +124,15 @@ static void take_in_hand(struct looking *looking, struct km_page *slab)
 	km_debug(km_is_locked(&n->look) && !n->in_hand && n->slabs.looked != slab, "one slab of a node is in hand");
 	looking->packed = n->slabs.packed == slab;
 	km_slabs_unlist(&n->slabs, slab);
-	n->in_hand = slab;
+	km_store(&n->in_hand, slab);
 	km_unlock(&n->slabs.lock);
+}
+
+/* It has left the list, and goes once the lock is free. */
+static void add_going(struct sheaf_node *n, struct km_page *slab)
+{
+	km_list_add_tail(&slab->list, &n->going);
+	km_store(&n->going_count, n->going_count + 1);
 }
 
 /* With the lock again. */
@@ -139,7 +146,7 @@ static void put_back(struct looking *looking, struct km_page *slab)
 	if (looking->packed && !n->slabs.packed)
 		km_store(&n->slabs.packed, slab);
 	if (km_sheaf_drop_if_empty(looking->cache, n, slab, km_sheaf_keep(looking->cache, n)))
-		km_list_add_tail(&slab->list, &n->going);
+		add_going(n, slab);
 }
 
 static void mark(struct km_page *slab, struct hole hole, enum mark as)
@@ -236,7 +243,7 @@ static size_t look_at_some(struct looking *looking, bool idle)
 	size_t looks = LOOKS + more;
 	for (size_t seen = 1; seen <= partial && looks && (slab = km_slabs_next(&n->slabs)); seen++) {
 		if (km_sheaf_drop_if_empty(looking->cache, n, slab, idle ? 0 : km_sheaf_keep(looking->cache, n))) {
-			km_list_add_tail(&slab->list, &n->going);
+			add_going(n, slab);
 			gone++;
 		} else if (looking->holes && !look_into(looking, slab, false, CALLS + more, &pages)) {
 			break;
@@ -264,9 +271,12 @@ static void adopt(struct sheaf_node *n)
 /* Those that left the list, one after the other. In the child of a fork, those of a thread that it has not. */
 static void free_going(struct kmem_cache *cache, struct sheaf_node *n)
 {
-	while (!km_list_empty(&n->going)) {
+	km_debug(km_is_locked(&n->look), "one thread frees what goes");
+	while (km_load(&n->going_count)) {
 		km_lock(&n->slabs.lock);
+		/* A handler's fork may have come between a slab and its count. */
 		struct km_page *slab = km_list_empty(&n->going) ? NULL : km_list_first(&n->going, struct km_page, list);
+		km_store(&n->going_count, slab ? n->going_count - 1 : 0);
 		if (slab)
 			km_list_del(&slab->list);
 		km_unlock(&n->slabs.lock);
@@ -278,7 +288,7 @@ static void free_going(struct kmem_cache *cache, struct sheaf_node *n)
 /* Is there what a thread had in the midst, that looks or is not in this process? */
 static bool is_left(const struct sheaf_node *n)
 {
-	return km_load(&n->in_hand) || !km_list_empty(&n->going);
+	return km_load(&n->in_hand) || km_load(&n->going_count);
 }
 
 void km_sheaf_adopt(struct kmem_cache *cache, struct sheaf_node *n)

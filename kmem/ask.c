@@ -43,6 +43,7 @@ struct asking {
 	char *mail;			/* there */
 	const char *report;		/* there; NULL: it has none */
 	struct ways ways;
+	bool may_stop;			/* it, for a moment (ways.c) */
 	bool worked;			/* since it was asked, where there was no answer */
 	uint32_t number;
 	struct km_mail_request request;
@@ -86,8 +87,7 @@ static enum answer find_mail(struct asking *asking)
 		return ANSWER_LEAN;
 	asking->mail = (char *)(uintptr_t)record->mail;
 	ways_find(&asking->ways, &asking->target, &roots[0]);
-	/* A command for somebody else, as a server of files, stops nothing. */
-	asking->ways.may_stop = asking->command != NULL;
+	asking->ways.may_stop = asking->may_stop;
 	return ANSWER_DONE;
 }
 
@@ -253,6 +253,7 @@ int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *reque
 	struct asking asking = {
 		.command = command, .why_not = why_not,
 		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
+		.may_stop = true,
 	};
 	enum answer answer = exchange(&asking);
 
@@ -270,6 +271,7 @@ int kmem_ask_quietly(pid_t pid, const struct km_mail_request *request, unsigned 
 	};
 	struct asking asking = {
 		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
+		.may_stop = true,
 	};
 	enum answer answer = exchange(&asking);
 

@@ -6,9 +6,14 @@
  * Hits of a cache that the program has made read a copy of the word, in the cache. A cache may be destroyed, and its
  * memory be another thing's, between a look at the list and a write: so all threads stand still for that. It is done
  * last, for a program that has such caches, has had a CPU since it was asked, and does not answer.
+ *
+ * That is the work of a thread which ends with it. Kernel: a thread that is traced belongs to a thread, and one that
+ * could not be stopped in time stays traced, and would stand still when it leaves the kernel, until its tracer ends.
  */
 #include "ways.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,12 +107,46 @@ static void shut_caches(const struct ways *ways, struct target *target)
 	free(places.at);
 }
 
-static bool stop_is_due(struct ways *ways, const struct target *target, uint64_t now_ms)
+struct shutting {
+	const struct ways *ways;
+	struct target *target;
+};
+
+static void *shut_and_end(void *of)
+{
+	const struct shutting *shutting = of;
+	sigset_t alarm;
+
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
+	shut_caches(shutting->ways, shutting->target);
+	return NULL;
+}
+
+/* The alarm of leaks/stop.c is for that thread: whoever has others keeps it from them. */
+static void shut_caches_apart(const struct ways *ways, struct target *target)
+{
+	struct shutting shutting = { ways, target };
+	sigset_t alarm, before;
+	pthread_t thread;
+
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarm, &before);
+	if (!pthread_create(&thread, NULL, shut_and_end, &shutting))
+		pthread_join(thread, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+/* A list that can't be read may be that of a process which has ended: its number may be another's by now. */
+static bool stop_is_due(struct ways *ways, struct target *target, uint64_t now_ms)
 {
 	return ways->may_stop && info_true(&ways->there.in_caches) && ways->there.shut && ways->stops < STOPS &&
 	       now_ms - ways->begun_ms >= (uint64_t)STOP_MS << ways->stops && target_work(target->pid) != ways->work &&
 	       layout_has(&ways->root->layout, "cache.shelf.front.rseq cache.shelf.slot cache.all.next cache.all.prev "
-					       "cache.flags cache.dead cache.name");
+					       "cache.flags cache.dead cache.name") &&
+	       target_is_same(target);
 }
 
 /* ------------------------------------------------------------------ in time */
@@ -124,7 +163,7 @@ void ways_shut_in_time(struct ways *ways, struct target *target, uint64_t now_ms
 	ways->next_ms = now_ms + EACH_MS;
 	ways->times++;
 	if (stop_is_due(ways, target, now_ms)) {
-		shut_caches(ways, target);
+		shut_caches_apart(ways, target);
 		ways->stops++;
 	}
 }

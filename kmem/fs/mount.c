@@ -3,7 +3,7 @@
  * read again, alone. What can't be had without all others is of a snapshot of all, where that takes long one that is a
  * little older; in such a one names are looked up. What is written is a request to the process. Invariants:
  * no snapshot is of another process that got the number since; a reader never waits for a request that is under way,
- * nor does the end.
+ * nor does the end, but for a moment in which the process stands still (ways.c).
  */
 #define _GNU_SOURCE
 #define _FILE_OFFSET_BITS 64
@@ -387,12 +387,16 @@ static void unmount(void)
 /* Until the end, that of the process or by a signal. */
 static int serve(const char *at)
 {
-	sigset_t ends, before;
+	sigset_t ends, alarm, before;
 	pthread_t watcher;
 
 	fs.main = pthread_self();
 	kmem_ask_goes_on = goes_on;
 	info_before_the_end = unmount;
+	/* For all threads: the one that stops the process has the alarm to itself (ways.c). */
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &alarm, NULL);
 	sigemptyset(&ends);
 	sigaddset(&ends, SIGHUP);
 	sigaddset(&ends, SIGINT);

@@ -1,9 +1,12 @@
 /*
  * hits: each call is a hit: on one CPU an object is had and given back, for ever. Argument: malloc, cache (by calls),
- * inlined, compute (calls nothing, and has 64 MiB of its own), sleep. WAYS: says where the word is by which hits find
- * their place, and its two values.
+ * inlined, vfork (inlined, beside a thread that waits in the kernel until the file go is opened to be written to, and
+ * then makes the file went-on), compute (calls nothing, and has 64 MiB of its own), sleep. WAYS: says where the word is
+ * by which hits find their place, and its two values.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -55,6 +58,17 @@ static void compute(int own)
 		;
 }
 
+#ifdef CACHE
+/* Whose child has its memory is not to be stopped. */
+static void *wait_in_kernel(void *unused)
+{
+	if (vfork() == 0)
+		_exit(open("go", O_RDONLY) < 0);
+	close(open("went-on", O_CREAT | O_WRONLY, 0600));
+	return unused;
+}
+#endif
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "malloc";
@@ -71,7 +85,10 @@ int main(int argc, char **argv)
 	struct kmem_cache *cache = kmem_cache_create("hits", 100, NULL, 0);
 	if (!cache)
 		return 1;
-	const int inlined = !strcmp(what, "inlined");
+	pthread_t other;
+	if (!strcmp(what, "vfork") && pthread_create(&other, NULL, wait_in_kernel, NULL))
+		return 1;
+	const int inlined = strcmp(what, "cache");
 	for (unsigned long n = 0;; n++) {
 		void *p = inlined ? kmem_cache_alloc_inline(cache, GFP_KERNEL) : kmem_cache_alloc(cache, GFP_KERNEL);
 		if (!p)

@@ -4,7 +4,6 @@
  * knows (info/resident.c). Of what the process's build does not tell there are none, and the snapshot says so.
  */
 #define _GNU_SOURCE
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,21 +32,6 @@ void snapshot_clear_extents(struct snapshot *snapshot)
 		free(snapshot->extents[i].owner);
 	}
 	free(snapshot->extents);
-}
-
-/* Whose memory is locked has it all resident, what was never touched too. */
-static bool is_locked(const struct target *target)
-{
-	char path[64], line[256];
-	unsigned long kb = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)target->pid);
-	FILE *status = fopen(path, "re");
-	while (status && fgets(line, sizeof(line), status) && sscanf(line, "VmLck: %lu", &kb) != 1)
-		;
-	if (status)
-		fclose(status);
-	return kb != 0;
 }
 
 static void set_bits(uint64_t *bits, size_t from, size_t count, size_t all)
@@ -95,7 +79,8 @@ static bool add_pages(struct target *target, const struct layout *layout, const 
 static bool add_ranges(struct target *target, const struct info_root *root, struct snapshot *snapshot)
 {
 	const struct layout *layout = &root->layout;
-	bool locked = is_locked(target);
+	/* Whose memory is locked has it all resident, what was never touched too. */
+	bool locked = info_is_locked(target->pid);
 	struct km_range ranges[INFO_MAX_RANGES];
 	unsigned count;
 

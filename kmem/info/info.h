@@ -131,7 +131,11 @@ struct info_resident {
 	/* Of what is used, where pages have owners. by_cache: the caller's, one for each cache, or NULL. */
 	unsigned long large, shared, kept;
 	unsigned long *by_cache;
+	/* What of them is locked, and can't be given back: of free pages, and of each cache. NULL: nobody looks. */
+	unsigned long free_locked, *by_cache_locked;
 };
+/* Does the system keep some memory of the process for it (mlock, mlockall)? */
+bool info_is_locked(pid_t pid);
 /* Bytes that /proc/PID/smaps_rollup has, all of one moment; 0: it does not say. */
 struct info_rollup {
 	unsigned long rss, pss;

@@ -1,7 +1,7 @@
 /*
  * What of a running process's memory is resident, as the kernel says in /proc/PID/pagemap, for each piece of address
- * space that is ours (info/extents.c). Counted is what smaps counts as Rss: a page that was read and never written is
- * the system's one page of zeros, and nobody's.
+ * space that is ours (info/extents.c), and what of it is locked, as smaps says of each mapping. Counted is what smaps
+ * counts as Rss: a page that was read and never written is the system's one page of zeros, and nobody's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,11 +37,77 @@ struct scan {
 #define ENTRY_PRESENT	(1ull << 63)
 #define ENTRY_EXCLUSIVE	(1ull << 56)
 
+/* Address space that is locked, in order (mlock, mlockall): the system takes none of it back. */
+struct locked {
+	struct piece {
+		uint64_t start, end;
+	} *at;
+	size_t count, room;
+};
+
 struct pages {
 	struct target target;
 	int pagemap;
 	bool cannot_scan;
+	struct locked locked;
 };
+
+/* ------------------------------------------------------------------ what is locked */
+
+bool info_is_locked(pid_t pid)
+{
+	char path[64], line[256];
+	unsigned long kb = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	FILE *status = fopen(path, "re");
+	while (status && fgets(line, sizeof(line), status) && sscanf(line, "VmLck: %lu", &kb) != 1)
+		;
+	if (status)
+		fclose(status);
+	return kb != 0;
+}
+
+static void read_locked(pid_t pid, struct locked *locked)
+{
+	struct piece piece = { 0, 0 };
+	char path[64], *line = NULL;
+	unsigned long start, end;
+	size_t room = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
+	FILE *file = info_is_locked(pid) ? fopen(path, "re") : NULL;
+	/* Whole lines: the rest of a long name may look like anything. */
+	while (file && getline(&line, &room, file) > 0) {
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
+			piece = (struct piece){ start, end };
+		} else if (!strncmp(line, "VmFlags:", 8) && strstr(line, " lo ")) {
+			locked->at = kmem_grow(locked->at, locked->count, &locked->room, sizeof(*locked->at));
+			locked->at[locked->count++] = piece;
+		}
+	}
+	free(line);
+	if (file)
+		fclose(file);
+}
+
+/* The first piece that ends behind the address. */
+static size_t first_behind(const struct locked *locked, uint64_t address)
+{
+	size_t low = 0, high = locked->count;
+
+	while (low < high) {
+		size_t half = (low + high) / 2;
+
+		if (locked->at[half].end <= address)
+			low = half + 1;
+		else
+			high = half;
+	}
+	return low;
+}
+
+/* ------------------------------------------------------------------ what is resident */
 
 /* What only a look can tell: does the page read as zeros? One that can't be read does not. */
 static bool reads_as_zeros(struct pages *pages, uint64_t page, uint64_t bytes)
@@ -129,6 +195,24 @@ static void count_owners(const struct snapshot *snapshot, const struct info_exte
 	}
 }
 
+/* Of the extent's pages in a piece of it that is resident: those that are locked. */
+static void count_locked(const struct pages *pages, const struct snapshot *snapshot, const struct info_extent *extent,
+			 const struct span *span, struct info_resident *resident)
+{
+	const struct locked *locked = &pages->locked;
+	struct info_resident of_these = { .by_cache = resident->by_cache_locked };
+
+	for (size_t i = first_behind(locked, span->start); i < locked->count && locked->at[i].start < span->end; i++) {
+		const struct piece *piece = &locked->at[i];
+		const struct span both = { piece->start > span->start ? piece->start : span->start,
+					   piece->end < span->end ? piece->end : span->end, 0 };
+
+		resident->free_locked += count_free(extent, &both) * KM_PAGE_SIZE;
+		if (extent->owner)
+			count_owners(snapshot, extent, &both, &of_these);
+	}
+}
+
 /* Of [from, to), the part of the extent that no other one has had. */
 static bool count_extent(struct pages *pages, const struct snapshot *snapshot, const struct info_extent *extent,
 			 uint64_t from, uint64_t to, struct info_resident *resident)
@@ -147,6 +231,8 @@ static bool count_extent(struct pages *pages, const struct snapshot *snapshot, c
 				free += count_free(extent, &spans[i]) * KM_PAGE_SIZE;
 			if (extent->owner && resident->by_cache)
 				count_owners(snapshot, extent, &spans[i], resident);
+			if (extent->free)
+				count_locked(pages, snapshot, extent, &spans[i], resident);
 		}
 	}
 	if (extent->kind == INFO_PARKED)
@@ -190,7 +276,8 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 	char path[64];
 	bool ok = true;
 
-	*resident = (struct info_resident){ .by_cache = resident->by_cache };
+	*resident = (struct info_resident){ .by_cache = resident->by_cache,
+					    .by_cache_locked = resident->by_cache_locked };
 	snprintf(path, sizeof(path), "/proc/%u/pagemap", snapshot->thread);
 	struct pages pages = {
 		.target = { .pid = (pid_t)snapshot->thread },
@@ -198,6 +285,8 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 	};
 	if (pages.pagemap < 0)
 		return false;
+	if (resident->by_cache_locked)
+		read_locked((pid_t)snapshot->thread, &pages.locked);
 	qsort(snapshot->extents, snapshot->extent_count, sizeof(*snapshot->extents), by_start);
 	for (size_t i = 0; ok && i < snapshot->extent_count; i++) {
 		const struct info_extent *extent = &snapshot->extents[i];
@@ -213,6 +302,7 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 		}
 	}
 	close(pages.pagemap);
+	free(pages.locked.at);
 	if (lack & (1u << INFO_PAGES | 1u << INFO_BLOCK))
 		resident->used = INFO_UNKNOWN;
 	if (lack & (1u << INFO_PAGES | 1u << INFO_PARKED))

@@ -90,6 +90,10 @@ static struct top_figures cache_figures(const struct laying *laying, const struc
 	/* Blocks of whole pages are in no slab. */
 	if (!strcmp(cache->engine, "ready") && figures.purgeable != UNKNOWN)
 		figures.purgeable += figures.ready;
+	/* What is locked stays resident when it is free. */
+	if (figures.purgeable != UNKNOWN)
+		figures.purgeable = least(figures.purgeable,
+					  figures.resident - laying->resident->by_cache_locked[place]);
 	figures.pinned = least(cache->pinned, figures.resident);
 	return figures;
 }
@@ -199,7 +203,7 @@ static void add_rest(struct laying *laying)
 	unsigned long large = laying->by_page ? resident->large : laying->snapshot->stats.large_bytes;
 	struct top_figures free = divide(resident->free, 0, 0), records = divide(resident->records, 0, 0);
 
-	free.purgeable = resident->free;
+	free.purgeable = resident->free == UNKNOWN ? UNKNOWN : resident->free - resident->free_locked;
 	records.free = 0;
 	add_part(laying, system_row(laying, "large blocks"), divide(large, large, 0));
 	if (resident->kept)
@@ -249,7 +253,10 @@ static bool has_owners(const struct snapshot *snapshot)
 /* merged: all processes have one row. */
 static bool add_process(struct top_sample *sample, const struct snapshot *snapshot, bool merged)
 {
-	struct info_resident resident = { .by_cache = kmem_need(calloc(snapshot->count + 1, sizeof(unsigned long))) };
+	struct info_resident resident = {
+		.by_cache = kmem_need(calloc(snapshot->count + 1, sizeof(unsigned long))),
+		.by_cache_locked = kmem_need(calloc(snapshot->count + 1, sizeof(unsigned long))),
+	};
 	struct laying laying = { .sample = sample, .snapshot = snapshot, .resident = &resident, .merged = merged,
 				 .by_page = has_owners(snapshot), .sum = unknown };
 	char name[64], title[TOP_NAME];
@@ -271,6 +278,7 @@ static bool add_process(struct top_sample *sample, const struct snapshot *snapsh
 		sample->groups += snapshot->group_count;
 	}
 	free(resident.by_cache);
+	free(resident.by_cache_locked);
 	free(laying.placed);
 	return ok;
 }

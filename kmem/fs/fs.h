@@ -32,11 +32,19 @@ struct fs_dir {
 	size_t index;			/* the cache's or the group's place in the snapshot */
 };
 
+/* A cache of a private group, by its place in the snapshot. */
+struct fs_private {
+	unsigned group;
+	size_t cache;
+};
+
 struct fs_objects;
 struct maps;
 struct fs_tree {
 	struct snapshot snapshot;
 	struct fs_objects *objects;	/* fs/traces.c; NULL: nobody looked */
+	struct fs_private *private;	/* fs/groups.c: by the group's number; NULL: nobody looked */
+	size_t private_count;
 	struct maps *maps;		/* fs_maps; NULL: nobody asked */
 	struct fs_tree *whole;		/* of one file alone: that which has the mappings */
 	struct fs_dir *dirs;		/* each behind the one that it is below */

@@ -1,6 +1,9 @@
 /* The files of a group in /sys/fs/cgroup: those of info/tree.c, and what can only be written to. */
+#include <stdlib.h>
+
 #include "fs/fs.h"
 #include "info/print.h"
+#include "kmem.h"
 
 static bool show(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text)
 {
@@ -19,32 +22,82 @@ static bool show_zero(struct fs_tree *tree, size_t index, unsigned long what, st
 	return true;
 }
 
+static int by_group(const void *a, const void *b)
+{
+	const struct fs_private *x = a, *y = b;
+
+	if (x->group != y->group)
+		return x->group < y->group ? -1 : 1;
+	return (x->cache > y->cache) - (x->cache < y->cache);
+}
+
+/* Once for all groups: there may be as many of these as of caches. */
+static void find_private(struct fs_tree *tree)
+{
+	const struct snapshot *snapshot = &tree->snapshot;
+
+	tree->private = kmem_need(calloc(snapshot->count + 1, sizeof(*tree->private)));
+	for (size_t i = 0; i < snapshot->count; i++)
+		if (snapshot->caches[i].group)
+			tree->private[tree->private_count++] = (struct fs_private){ snapshot->caches[i].group, i };
+	qsort(tree->private, tree->private_count, sizeof(*tree->private), by_group);
+}
+
+/* The first of the group's caches, or where it would be. */
+static size_t first_private(const struct fs_tree *tree, unsigned group)
+{
+	size_t low = 0, high = tree->private_count;
+
+	while (low < high) {
+		size_t half = (low + high) / 2;
+
+		if (tree->private[half].group < group)
+			low = half + 1;
+		else
+			high = half;
+	}
+	return low;
+}
+
+/* Of the group's caches, where it is private, the pages by node. False: it has none of which that is known. */
+static bool count_pages(struct fs_tree *tree, unsigned group, unsigned long *pages)
+{
+	const unsigned nodes = tree->snapshot.stats.nodes;
+	bool some = false;
+
+	if (!tree->private)
+		find_private(tree);
+	for (size_t i = first_private(tree, group);
+	     i < tree->private_count && tree->private[i].group == group; i++) {
+		const struct info_cache *cache = &tree->snapshot.caches[tree->private[i].cache];
+
+		if (cache->stats.pages_per_slab == (unsigned)INFO_UNKNOWN)
+			continue;
+		some = true;
+		for (unsigned node = 0; node < nodes; node++)
+			pages[node] += cache->full->node[node].slabs * cache->stats.pages_per_slab;
+	}
+	return some;
+}
+
 /* Of several nodes nobody says where what is charged lies, but of a private group: in its caches' slabs. */
 static bool show_nodes(struct fs_tree *tree, size_t index, unsigned long what, struct fs_text *text)
 {
 	const struct snapshot *snapshot = &tree->snapshot;
 	const struct km_group_stats *group = &snapshot->groups[index];
+	const unsigned nodes = snapshot->stats.nodes;
 	unsigned long pages[KM_MAX_NODES] = { 0 };
-	bool is_private = false;
 
-	if (snapshot->stats.nodes == 1 && group->current != INFO_UNKNOWN)
+	if (nodes == 1 && group->current != INFO_UNKNOWN)
 		fs_print(text, "kernel N0=%lu\n", (unsigned long)group->current);
-	if (snapshot->stats.nodes == 1 || !group->number || snapshot->stats.nodes > KM_MAX_NODES)
+	if (nodes == 1 || !group->number || nodes > KM_MAX_NODES)
 		return text->length;
-	for (size_t i = 0; i < snapshot->count; i++) {
-		const struct info_cache *cache = &snapshot->caches[i];
-
-		if (cache->group != group->number || cache->stats.pages_per_slab == (unsigned)INFO_UNKNOWN)
-			continue;
-		is_private = true;
-		for (unsigned node = 0; node < snapshot->stats.nodes; node++)
-			pages[node] += cache->full->node[node].slabs * cache->stats.pages_per_slab;
-	}
-	for (unsigned node = 0; is_private && node < snapshot->stats.nodes; node++)
+	if (!count_pages(tree, group->number, pages))
+		return false;
+	for (unsigned node = 0; node < nodes; node++)
 		fs_print(text, "%s N%u=%lu", node ? "" : "slab", node, pages[node] * KM_PAGE_SIZE);
-	if (is_private)
-		fs_print(text, "\n");
-	return is_private;
+	fs_print(text, "\n");
+	return true;
 }
 
 const struct fs_file fs_group_files[] = {

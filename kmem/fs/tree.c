@@ -245,6 +245,7 @@ void fs_clear(struct fs_tree *tree)
 	if (tree->maps)
 		maps_clear(tree->maps);
 	free(tree->maps);
+	free(tree->private);
 	snapshot_clear(&tree->snapshot);
 	free(tree->dirs);
 	free(tree->order);

@@ -29,7 +29,7 @@
 
 #define OLD_MS		200u	/* a snapshot in which names are looked up */
 #define OLD_TIMES	4u	/* or as many times what it took: so a fifth of the time goes into it at most */
-#define QUICK_MS	50u	/* a snapshot is taken for a file alone */
+#define QUICK_MS	50u	/* a snapshot is taken for a file alone, or for a name that is not there */
 #define LOOK_MS		500	/* between looks whether the process is there, where it can't be waited for */
 #define SIZE_OF_CACHES	4096	/* what the kernel says of files in sysfs; of others 0 */
 
@@ -134,8 +134,8 @@ static int look_up(const char *path, size_t *dir, const struct fs_file **file)
 	/* A folder with other files than the kernel's has none that come. */
 	if (fs.folders.dirs[*dir].kind == FS_CACHE || fs.folders.dirs[*dir].kind == FS_PROC)
 		return ENOENT;
-	/* It may have come since. */
-	error = fs.folders_ms < now ? renew() : 0;
+	/* It may have come since; where a look takes long it is there when this one is old. */
+	error = fs.folders_ms < now && fs.took_ms <= QUICK_MS ? renew() : 0;
 	return error ?: fs_find(&fs.folders, path, dir, file) ? 0 : ENOENT;
 }
 

@@ -502,13 +502,16 @@ KMEM_API unsigned int kmem_cache_sheaf_size(const struct slab_sheaf *sheaf);
  * used meanwhile. So many free pages stay resident, whatever is shrunk or decays. It is no promise: others may take
  * of it, which the next call of any thread that may wait and comes to the slow path, or frees, makes up for,
  * committed and not faulted in. (A prefilled sheaf is one.) Of a cache that was used before, objects that lie ready
- * or in its slabs are taken first: each of their pages that was never touched faults once. With own_addresses
- * (hardened:1) slabs that caches of this name had and gave up are taken first, and their first writes fault: there it
- * holds until the cache gives up a slab. Memory of the node of the caller's CPU. A group pays as
- * objects are allocated, and its limits hold then; a cgroup of the system pays at once. 0, or -ENOMEM where the
- * system refuses any part, and nothing is reserved more than before; memory that came by then goes as free memory
- * does. It may call the system and wait for locks; not from a signal handler, nor in a visit of kmem_for_each_cache;
- * a child of fork has it as well, and faults where it writes. The kernel has min_free_kbytes for all, and mempools.
+ * go back to their slabs, and slabs that have free objects are faulted in whole: it takes as long as kmem_cache_shrink,
+ * a look at each page and what the system takes. Page faults remain where
+ * - the system refuses membarrier: objects stay ready on other CPUs, in pages that nobody touched, perhaps;
+ * - the cache is SLAB_NODUMP: its slabs lie in blocks of their own; or a private group's objects are its own;
+ * - own_addresses (hardened:1) is on: slabs that caches of this name had and gave up are taken first.
+ * Memory of the node of the caller's CPU. A group pays as objects are allocated, and its limits hold then; a cgroup of
+ * the system pays at once. 0, or -ENOMEM where the system refuses any part, and nothing is reserved more than before,
+ * whoever else reserves for the same cache; memory that came by then goes as free memory does. It may call the system
+ * and wait for locks; not from a signal handler, nor in a visit of kmem_for_each_cache; a child of fork has it as well,
+ * and faults where it writes. The kernel has min_free_kbytes for all, and mempools.
  */
 KMEM_API int kmem_reserve(struct kmem_cache *cache, size_t n);
 

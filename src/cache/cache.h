@@ -419,5 +419,7 @@ void km_reclaim_fork(bool before, bool child);
 bool km_reclaim_part(bool *begun);
 /* The same of the caches of that name, at once: 0, -ENOENT, or -EAGAIN where another thread is at it. */
 int km_reclaim_named(const char *name);
+/* As kmem_cache_shrink, but slabs that stay keep all of their pages. */
+void km_cache_send_home(struct kmem_cache *cache);
 
 #endif

@@ -459,6 +459,7 @@ struct shrinking {
 	struct kmem_cache *cache[MAX_IDLE];
 	size_t count;
 	unsigned long slabs;		/* that remain */
+	bool keeps_pages;		/* slabs that stay keep all of theirs */
 };
 
 static void shrink_gathered(struct shrinking *shrinking)
@@ -469,7 +470,8 @@ static void shrink_gathered(struct shrinking *shrinking)
 		struct kmem_cache_stats stats = { .name = "" };
 
 		cache->engine->shrink(cache);
-		hollow_cache(cache, NULL);
+		if (!shrinking->keeps_pages)
+			hollow_cache(cache, NULL);
 		cache->engine->stats(cache, &stats);
 		shrinking->slabs += stats.total_slabs;
 	}
@@ -489,14 +491,10 @@ static int gather(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-int kmem_cache_shrink(struct kmem_cache *cache)
+static unsigned long shrink(struct kmem_cache *cache, bool keeps_pages)
 {
-	struct shrinking shrinking = { .leader = cache, .cache = { cache }, .count = 1 };
+	struct shrinking shrinking = { .leader = cache, .cache = { cache }, .count = 1, .keeps_pages = keeps_pages };
 
-	if (km_unlikely(cache->dead)) {
-		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_shrink", cache, cache->name);
-		return 0;
-	}
 	struct km_busy_was was = km_busy_begin();
 	/* Called by who is inside already, it may be under a lock of higher rank. */
 	if (!km_was_busy(was))
@@ -515,7 +513,21 @@ int kmem_cache_shrink(struct kmem_cache *cache)
 	if (!km_was_busy(was))
 		km_unlock(&reclaim.lock);
 	km_busy_end(was);
-	return shrinking.slabs != 0;
+	return shrinking.slabs;
+}
+
+int kmem_cache_shrink(struct kmem_cache *cache)
+{
+	if (km_unlikely(cache->dead)) {
+		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_shrink", cache, cache->name);
+		return 0;
+	}
+	return shrink(cache, false) != 0;
+}
+
+void km_cache_send_home(struct kmem_cache *cache)
+{
+	shrink(cache, true);
 }
 
 size_t kmem_shrink_all(void)

@@ -1,6 +1,7 @@
 /*
  * reserve.c: memory that is committed and made resident ahead for a cache. Invariant: what the caches and the option
- * have asked for is what page/ahead.c keeps free, and a cache that goes asks for nothing.
+ * have asked for is what page/ahead.c keeps free, and a cache that goes asks for nothing. A cache that was used before
+ * gives its objects back to their slabs first: those that stay with free objects are made resident as they are.
  */
 #include <errno.h>
 
@@ -49,6 +50,34 @@ static void fault_in_words(const struct kmem_cache *cache)
 		}
 }
 
+/* Objects come from it; a slab of slob's is one object. */
+static bool has_free_objects(const struct kmem_cache *cache, const struct km_page *slab)
+{
+	struct km_fullness fullness;
+
+	if (!cache->engine->fullness)
+		return !km_load(&slab->inuse);
+	cache->engine->fullness(slab, &fullness);
+	return fullness.inuse < fullness.objects;
+}
+
+/* Slabs that are left out of core dumps go back by a way of their own: nobody can have their pages stay meanwhile. */
+static bool fault_in_slabs(const struct kmem_cache *cache)
+{
+	return cache->flags & SLAB_NODUMP || km_ahead_fault_in_slabs(cache, cache->live_shift, has_free_objects);
+}
+
+/* The cache's slabs: their pages that had gone, of which none goes from here on, and those that nobody ever touched. */
+static bool fault_in_rest(struct kmem_cache *cache)
+{
+	if ((cache->engine->fill && !cache->engine->fill(cache)) || !fault_in_slabs(cache))
+		return false;
+	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling)
+		if (!fault_in_slabs(at))
+			return false;
+	return true;
+}
+
 int kmem_reserve(struct kmem_cache *cache, size_t n)
 {
 	size_t pages;
@@ -62,15 +91,16 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 	/* In a handler that struck inside of the allocator the locks may be its own thread's. */
 	if (km_front_busy)
 		return -ENOMEM;
+	/* Objects that lie ready go home, and slabs that are empty go: it is free pages that are made resident then. */
+	if (pages)
+		km_cache_send_home(cache);
 	struct km_busy_was was = km_busy_begin();
-	const size_t before = km_load(&cache->reserved_pages);
-	bool done = km_ahead_fault_in(&cache->reserved_pages, pages, pages ? records_for(cache, n, pages) : 0,
-				      cache->live_shift);
-	/* Pages of its slabs that had gone; none goes from here on. */
-	if (done && pages && cache->engine->fill && !cache->engine->fill(cache)) {
-		km_ahead_fault_in(&cache->reserved_pages, before, 0, cache->live_shift);
-		done = false;
-	}
+	const struct km_ahead_want want = {
+		.pages = pages, .meta_bytes = pages ? records_for(cache, n, pages) : 0, .order = cache->order,
+		.live_shift = cache->live_shift, .cache = cache, .rest = fault_in_rest,
+	};
+	bool done = km_ahead_fault_in(&cache->reserved_pages, &want);
+	/* Outside: a user's function may run under the registry's lock, and wait for another thread that reserves. */
 	if (done && pages)
 		fault_in_words(cache);
 	km_busy_end(was);

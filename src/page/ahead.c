@@ -154,7 +154,7 @@ bool km_ahead_reserve(long pages)
 static struct {
 	struct km_lock one;	/* one thread at a time */
 	struct km_lock lock;	/* of what follows; for no longer than pages are taken, given back, or counted */
-	struct km_list taken;	/* pages; a list once there were any */
+	struct km_list taken;	/* pieces of pages; a list once there were any */
 	long more;		/* counted as reserved, and no cache's yet */
 } touched = { .one = KM_LOCK_INIT(KM_RANK_RESIDENT), .lock = KM_LOCK_INIT(KM_RANK_TAKEN) };
 
@@ -167,26 +167,43 @@ static void count(long more)
 	touched.more += more;
 }
 
-static struct km_page *take(size_t pages)
+/* Does the piece end where the page is, in the same largest block, which is of one node? */
+static bool goes_on(const struct km_page *piece, const struct km_page *page)
+{
+	const uintptr_t block = KM_PAGE_SIZE << KM_MAX_ORDER;
+
+	return piece + piece->pages == page &&
+	       (uintptr_t)km_page_address(piece) / block == (uintptr_t)km_page_address(page) / block;
+}
+
+/* So many pages more are in hand, with those in front of them where they lie side by side. */
+static bool take(size_t pages, unsigned order)
 {
 	km_lock(&touched.lock);
-	struct km_page *page = km_pages_alloc_exact(pages, 0, NUMA_NO_NODE, true, NULL);
-	if (page) {
+	km_pages_reserving(true);
+	struct km_page *page = km_pages_alloc_exact(pages, order, NUMA_NO_NODE, true, NULL), *last = NULL;
+	km_pages_reserving(false);
+	if (page && !km_list_empty(&touched.taken))
+		last = km_list_last(&touched.taken, struct km_page, list);
+	if (last && goes_on(last, page)) {
+		last->pages += pages;
+	} else if (page) {
 		page->pages = pages;
 		km_list_add_tail(&page->list, &touched.taken);
 	}
 	km_unlock(&touched.lock);
-	return page;
+	return page != NULL;
 }
 
-/* One at a time: who forks comes in between. */
+/* One at a time: who forks comes in between. The last that was taken is the first: so free pages are found in the order
+ * in which they were found here. */
 static void give_taken_back(void)
 {
 	for (bool any = true; any;) {
 		km_lock(&touched.lock);
 		any = !km_list_empty(&touched.taken);
 		if (any) {
-			struct km_page *page = km_list_first(&touched.taken, struct km_page, list);
+			struct km_page *page = km_list_last(&touched.taken, struct km_page, list);
 
 			km_list_del(&page->list);
 			km_pages_free_exact(page, page->pages);
@@ -195,24 +212,42 @@ static void give_taken_back(void)
 	}
 }
 
-/* Free pages are taken, touched and given back: they are the first that are taken then. */
-#define LEAST_PIECE	16u
-static bool touch_free_pages(size_t pages, uint32_t live_shift)
+/* As slabs of the cache will be: whatever lies about, be it in small pieces, is found again by those. */
+static bool take_slabs(size_t pages, unsigned order)
 {
-	size_t piece = STEP_PAGES;
-	bool done = true;
+	const size_t slab = (size_t)1 << order;
 
-	while (pages && done) {
-		size_t count = km_min(pages, piece);
-		struct km_page *page = take(count);
+	for (size_t taken = 0; taken < pages; taken += slab)
+		if (!take(slab, order))
+			return false;
+	return true;
+}
 
-		done = page || piece > LEAST_PIECE;
-		if (!page) {
+#define LEAST_PIECE	16u
+static bool take_pieces(size_t pages)
+{
+	for (size_t piece = STEP_PAGES, now; pages; pages -= now) {
+		while (!take(now = km_min(pages, piece), 0)) {
+			if (piece <= LEAST_PIECE)
+				return false;
 			piece /= 2;
-			continue;
 		}
-		done = !km_pages_fault_in(page, count, live_shift);
-		pages -= count;
+	}
+	return true;
+}
+
+/* Free pages are taken, touched and given back: they are the first that are taken then. */
+static bool touch_free_pages(size_t pages, size_t own, unsigned order, uint32_t live_shift)
+{
+	/* Some of a slab's neighbours serve nobody (page/resident.c). */
+	own = km_min(own + own / 64 + 64, pages);
+	bool done = take_slabs(own, order) && take_pieces(pages - own);
+
+	/* Nobody but this thread changes the list. */
+	km_list_for_each(entry, &touched.taken) {
+		struct km_page *page = km_container_of(entry, struct km_page, list);
+
+		done = done && !km_pages_fault_in(page, page->pages, live_shift);
 	}
 	give_taken_back();
 	return done;
@@ -230,10 +265,20 @@ static void settle(size_t *reserved, size_t pages, bool done)
 	km_unlock(&touched.lock);
 }
 
-bool km_ahead_fault_in(size_t *reserved, size_t pages, size_t meta_bytes, uint32_t live_shift)
+/* They were the cache's, and are not, after all. */
+static void take_back(size_t *reserved, long more)
+{
+	km_lock(&touched.lock);
+	km_store(reserved, *reserved - (size_t)more);
+	count(-more);
+	touched.more = 0;
+	km_unlock(&touched.lock);
+}
+
+bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want)
 {
 	km_lock(&touched.one);
-	long more = (long)pages - (long)*reserved;
+	long more = (long)want->pages - (long)*reserved;
 	bool done = commit(more);
 	if (done) {
 		km_lock(&touched.lock);
@@ -243,14 +288,57 @@ bool km_ahead_fault_in(size_t *reserved, size_t pages, size_t meta_bytes, uint32
 		km_unlock(&touched.lock);
 		/* Of all caches: what is resident is whose it comes to be. */
 		done = (more <= 0 || records_ahead()) &&
-		       (!meta_bytes || (km_meta_ahead(meta_bytes) && km_meta_fault_in(meta_bytes) &&
-					touch_free_pages(km_pages_reserve(0), live_shift)));
+		       (!want->meta_bytes ||
+			(km_meta_ahead(want->meta_bytes) && km_meta_fault_in(want->meta_bytes) &&
+			 touch_free_pages(km_pages_reserve(0), want->pages, want->order, want->live_shift)));
 		/* Fewer pages than before: what was reserved for those holds. */
 		done |= more < 0;
-		settle(reserved, pages, done);
+		settle(reserved, want->pages, done);
+		if (done && want->pages && !want->rest(want->cache) && more >= 0) {
+			take_back(reserved, more);
+			done = false;
+		}
 	}
 	km_unlock(&touched.one);
 	return done;
+}
+
+/* ------------------------------------------------------------------ slabs that are there */
+
+struct visit {
+	const struct kmem_cache *cache;
+	bool (*wanted)(const struct kmem_cache *cache, const struct km_page *slab);
+	uint32_t live_shift;
+};
+
+static int fault_in_slab(struct km_page *slab, void *arg)
+{
+	const struct visit *visit = arg;
+
+	/* Most pages are others', and their lock is not wanted. */
+	if (km_load(&slab->cache) != visit->cache)
+		return 0;
+	km_page_hold(slab);
+	bool wanted = km_load(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == visit->cache &&
+		      visit->wanted(visit->cache, slab);
+	const size_t pages = (size_t)1 << km_load(&slab->order);
+	if (wanted)
+		km_pages_stay(slab);
+	km_page_let_go(slab);
+	if (!wanted)
+		return 0;
+	int result = km_pages_fault_in(slab, pages, visit->live_shift);
+	km_pages_stay_no_more();
+	return result;
+}
+
+bool km_ahead_fault_in_slabs(const struct kmem_cache *cache, uint32_t live_shift,
+			     bool (*wanted)(const struct kmem_cache *cache, const struct km_page *slab))
+{
+	struct visit visit = { cache, wanted, live_shift };
+
+	km_debug(km_is_locked(&touched.one), "one thread makes memory resident");
+	return !km_pages_walk(fault_in_slab, &visit);
 }
 
 void km_ahead_give_up(size_t pages)
@@ -271,6 +359,11 @@ void km_ahead_fork(bool before, bool child)
 		return;
 	km_lock_around_fork(&touched.one, false, true);
 	ahead.busy = 0;
+	/* Where its fork did not get that lock what is in the list is lost, as all that others had in hand then. */
+	if (!km_lock_is_own(&touched.one)) {
+		km_pages_reserving(false);
+		km_pages_stay_no_more();
+	}
 	if (!others || !touched.taken.next)
 		return;
 	give_taken_back();

@@ -453,6 +453,13 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 
 	km_lock(&zone->lock);
 	km_debug(page->type != KM_PAGE_FREE && page->type != KM_PAGE_FREE_LAST, "a page is freed once");
+	/* Pages of another node are never the same, whatever is seen of it. */
+	if (km_unlikely(page == km_load(&km_arena.staying))) {
+		km_debug(!km_arena.staying_count, "pages that stay are freed once");
+		km_arena.staying_count = count;
+		km_unlock_quick(&zone->lock);
+		return;
+	}
 	km_debug(index + count <= range->ready && zone->pages.used_pages >= count, "what is freed was used");
 	km_debug(!km_bits_count(range->dirty, index, count), "a page that is used has no bit");
 	km_debug(!range->map[index] && !range->map[index + count - 1], "nobody is led to a page that is free");
@@ -591,6 +598,32 @@ void km_page_hold(const struct km_page *page)
 void km_page_let_go(const struct km_page *page)
 {
 	km_unlock(&zone_of_page(page)->lock);
+}
+
+/* Their zone's lock is held. */
+void km_pages_stay(struct km_page *page)
+{
+	km_debug(km_is_locked(&zone_of_page(page)->lock) && !km_arena.staying && !km_arena.staying_count,
+		 "pages of one slab stay at a time");
+	km_store(&km_arena.staying, page);
+}
+
+void km_pages_stay_no_more(void)
+{
+	struct km_page *page = km_load(&km_arena.staying);
+
+	if (!page)
+		return;
+	km_page_hold(page);
+	size_t count = km_arena.staying_count;
+	km_arena.staying_count = 0;
+	km_store(&km_arena.staying, NULL);
+	/* Pages that had gone are there again. */
+	if (count)
+		page->flags &= (uint8_t)~KM_SLAB_HOLES;
+	km_page_let_go(page);
+	if (count)
+		km_pages_free_exact(page, count);
 }
 
 int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg)

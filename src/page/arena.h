@@ -156,6 +156,10 @@ bool km_id_tables_reach(size_t id);
  */
 void km_page_hold(const struct km_page *page);
 void km_page_let_go(const struct km_page *page);
+/* The slab that begins at the page, which is held, may go from now on, but its pages stay in use: one slab at a time.
+ * Then no more: if it went meanwhile they are free now. */
+void km_pages_stay(struct km_page *page);
+void km_pages_stay_no_more(void);
 /* Visit every head of a slab or large block, and every page of slob, until visit returns non-zero. */
 int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
 
@@ -180,6 +184,8 @@ int km_pages_fault_in(struct km_page *page, size_t count, uint32_t live_shift);
 /* So many pages more, or fewer, that are free and resident stay so. How many that is in all, with those that serve
  * nobody where slabs are aligned. */
 size_t km_pages_reserve(long pages);
+/* Meanwhile no huge page comes with pages that are taken: what is free when these are back would be too much. */
+void km_pages_reserving(bool reserving);
 /* So many of the pages in use may lie ready on CPUs, and are as good as dirty: the bound is lower by them.
  * The caller holds a lock from before it counts them. */
 void km_pages_set_ready(size_t pages);

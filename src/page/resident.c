@@ -59,6 +59,11 @@ size_t km_pages_reserve(long more)
 	return staying();
 }
 
+void km_pages_reserving(bool reserving)
+{
+	km_store(&km_arena.reserving, reserving);
+}
+
 /* A quarter of what is in use, and a floor; what may lie ready on CPUs is a part of it, up to a half. */
 static size_t dirty_bound(void)
 {
@@ -146,8 +151,8 @@ size_t km_resident_ahead(struct km_zone *zone, struct km_range *range, size_t st
 	 * much: what nobody asked for is bounded by what they have. */
 	km_debug(km_is_locked(&zone->lock), "memory comes ahead under the lock of its node");
 
-	if (!km_arena.huge || count > KM_SMALL_PAGES || zone->small < KM_HUGE_PAGES / 2 ||
-	    km_pages_used() < HUGE_FROM_PAGES)
+	if (!km_arena.huge || km_load(&km_arena.reserving) || count > KM_SMALL_PAGES ||
+	    zone->small < KM_HUGE_PAGES / 2 || km_pages_used() < HUGE_FROM_PAGES)
 		return 0;
 	size_t more = huge_at(zone, range, start, end, first);
 	if (!more && zone->small && first / KM_HUGE_PAGES != last / KM_HUGE_PAGES)

@@ -45,6 +45,9 @@ struct km_arena {
 	size_t ready_pages;		/* in use, as far as this floor knows, and may lie ready on CPUs */
 	size_t empty_pages;		/* the same, and may lie in empty slabs that are kept */
 	size_t kept_pages;		/* dirty when the system could last not take them back */
+	struct km_page *staying;	/* pages that are not freed now; under the lock of their node */
+	size_t staying_count;		/* ... but then, so many */
+	bool reserving;			/* free pages are taken to be touched: no huge page comes, whoever takes some */
 	size_t reserved_pages;		/* free and resident, so many, they stay so: who reserved them may come */
 	bool huge;
 	unsigned decay_ms;

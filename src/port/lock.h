@@ -13,6 +13,7 @@
 
 enum km_rank {
 	KM_RANK_RECLAIM = 1,	/* giving back what lies ready, or free */
+	KM_RANK_RESIDENT,	/* free memory that is made resident */
 	KM_RANK_REGISTRY,	/* the list of caches */
 	KM_RANK_DRAIN,		/* closing shelves */
 	KM_RANK_MEMCG,		/* the tree of groups */
@@ -23,7 +24,6 @@ enum km_rank {
 	KM_RANK_WAITING,	/* what waits on a CPU for the next one */
 	KM_RANK_GROWTH,		/* a CPU's pages for blocks that grow */
 	KM_RANK_READY,		/* what may lie ready, in all */
-	KM_RANK_RESIDENT,	/* free memory that is made resident */
 	KM_RANK_TAKEN,		/* free pages that were taken for it */
 	KM_RANK_NODUMP,		/* pages that are left out of core dumps */
 	KM_RANK_OWN,		/* pages that are kept for a name */

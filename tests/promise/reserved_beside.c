@@ -1,18 +1,22 @@
 /*
  * reserved_beside.c: while kmem_reserve brings pages in, other threads make and end caches, allocate and fork, at each
  * of its calls of the system; a child of theirs has what was half reserved back, and may reserve itself. In a child of
- * the thread that reserves, forked by a handler, the call goes on. Two that reserve get both. Disciplines: all.
+ * the thread that reserves, forked by a handler, the call goes on. Two that reserve get both; of two that reserve one
+ * cache, of which one fails, none undoes what the other got. The cache's slabs may go meanwhile. Disciplines: all.
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <kmem/memcg.h>
 
 #include "kit/api.h"
+#include "kit/sleeps.h"
 
+#include "engine/engine.h"
 #include "page/ahead.h"
 #include "page/arena.h"
 #include "port/os.h"
@@ -194,10 +198,164 @@ static void two_get_both(void)
 	gone(reserved);
 }
 
+/* ------------------------------------------------------------------ a cache that was used */
+
+#define OUT	150u	/* objects; of so many one stays out: */
+#define EACH	7u
+
+static char *out[OUT], *taken[OUT];
+
+static void use_some(void)
+{
+	for (unsigned i = 0; i < OUT; i++)
+		NEED((out[i] = kmem_cache_alloc(reserved, GFP_KERNEL)));
+	for (unsigned i = 0; i < OUT; i++)
+		if (i % EACH) {
+			kmem_cache_free(reserved, out[i]);
+			out[i] = NULL;
+		}
+}
+
+static void give_all(struct kmem_cache *cache, char **objects)
+{
+	for (unsigned i = 0; i < OUT; i++) {
+		if (objects[i])
+			kmem_cache_free(cache, objects[i]);
+		objects[i] = NULL;
+	}
+}
+
+/* A child has the pages of a slab that went, too, while the other thread has them stay. */
+static void they_go(void)
+{
+	give_all(reserved, out);
+	kmem_cache_shrink(reserved);
+	for (unsigned i = 0; i < OUT; i++) {
+		NEED((taken[i] = kmem_cache_alloc(other, GFP_KERNEL)));
+		memset(taken[i], (int)i, SIZE);
+	}
+	pid_t child = fork();
+	if (!child) {
+		km_os_fault = NULL;
+		give_all(other, taken);
+		kmem_shrink_all();
+		NEED(km_pages_used() == used_before, "(%zu, %zu)", km_pages_used(), used_before);
+		NEED(kmem_check_all() == 0);
+		_exit(0);
+	}
+	int status = status_of(child);
+	NEED(status == 0, "(%x)", status);
+}
+
+static void slabs_go(void)
+{
+	beside = they_go;
+	reserved = make("reserved", SIZE);
+	other = make("other", SIZE);
+	for (strike = 0; !strike || calls >= strike; strike++) {
+		kmem_shrink_all();
+		used_before = km_pages_used();
+		use_some();
+		NEED(reserve_with(others_come_by) == 0 && kmem_check_all() == 0);
+		for (unsigned i = 0; taken[0] && i < OUT; i++)
+			NEED(taken[i][0] == (char)i && taken[i][SIZE - 1] == (char)i);
+		give_all(other, taken);
+		give_all(reserved, out);
+		NEED(kmem_reserve(reserved, 0) == 0);
+		kmem_shrink_all();
+		NEED(km_pages_used() == used_before, "(%zu, %zu)", km_pages_used(), used_before);
+		NEED(kmem_check_all() == 0);
+	}
+	NEED(strike > 8, "(%u calls)", strike);
+	gone(reserved);
+	gone(other);
+}
+
+static struct {
+	pthread_t thread;
+	int id, result;
+	size_t objects;
+	bool fails, done;
+} also;
+static bool first_fails;
+
+static void *reserve_also(void *unused)
+{
+	__atomic_store_n(&also.id, (int)syscall(SYS_gettid), __ATOMIC_RELEASE);
+	also.result = kmem_reserve(reserved, also.objects);
+	__atomic_store_n(&also.done, true, __ATOMIC_RELEASE);
+	return unused;
+}
+
+/* The first is in the midst of the cache's slabs: the second runs until it waits, or has an answer. */
+static void let_second_run(void)
+{
+	NEED(pthread_create(&also.thread, NULL, reserve_also, NULL) == 0);
+	for (bool slept = false; !slept && !__atomic_load_n(&also.done, __ATOMIC_ACQUIRE); usleep(100)) {
+		int id = __atomic_load_n(&also.id, __ATOMIC_ACQUIRE);
+
+		slept = id && sleeps(id);
+	}
+}
+
+static bool second_comes(const char *call)
+{
+	if (strcmp(call, "fault in") != 0 || !__atomic_load_n(&reserved->reserved_pages, __ATOMIC_RELAXED))
+		return false;
+	if (!pthread_equal(pthread_self(), reserver))
+		return also.fails;
+	if (!calls++)
+		let_second_run();
+	return first_fails;
+}
+
+static size_t level_of(size_t objects)
+{
+	NEED(kmem_reserve(reserved, objects) == 0);
+	size_t level = km_ahead_level();
+	NEED(kmem_reserve(reserved, 0) == 0 && km_ahead_level() == 0);
+	return level;
+}
+
+static void one_of_two(size_t objects, bool first, size_t level)
+{
+	memset(&also, 0, sizeof(also));
+	also.objects = objects;
+	also.fails = !first;
+	first_fails = first;
+	reserver = pthread_self();
+	calls = 0;
+	/* What is free of the slabs is the system's, where the engine gives it. */
+	kmem_cache_shrink(reserved);
+	km_os_fault = second_comes;
+	int result = kmem_reserve(reserved, MANY);
+	NEED(calls && pthread_join(also.thread, NULL) == 0);
+	km_os_fault = NULL;
+	NEED(result == (first ? -ENOMEM : 0) && also.result == (first ? 0 : -ENOMEM), "(%d, %d)", result, also.result);
+	NEED(km_ahead_level() == level, "(%zu, not %zu)", km_ahead_level(), level);
+	NEED(kmem_reserve(reserved, 0) == 0 && km_ahead_level() == 0 && kmem_check_all() == 0);
+}
+
+static void of_two_one_fails(void)
+{
+	/* Its caches share pages, none of which is one cache's. */
+	if (slob)
+		return;
+	reserved = make("reserved", SIZE);
+	use_some();
+	size_t full = level_of(MANY), half = level_of(MANY / 2);
+	one_of_two(MANY / 2, true, half);
+	one_of_two(MANY * 2, false, full);
+	give_all(reserved, out);
+	gone(reserved);
+}
+
 static const struct test_case cases[] = {
 	{ "they go on", they_go_on },
 	{ "a child has it back", a_child_has_it_back },
 	{ "a handler's child goes on", a_handlers_child_goes_on },
 	{ "two get both", two_get_both },
+	{ "slabs go", slabs_go },
+	{ "of two one fails", of_two_one_fails },
 };
 API_MAIN(cases)

@@ -25,6 +25,7 @@
 #include "page/arena.h"
 #include "port/os.h"
 #include "kit/inside.h"
+#include "kit/sleeps.h"
 
 #define LARGEST	(KM_PAGE_SIZE << KM_MAX_ORDER)
 #define BLOCK	((size_t)1 << 19)	/* less than may be free and resident: it stays until it is asked for */
@@ -43,17 +44,6 @@ static void *run_second(void *unused)
 	second.got = second.get();
 	__atomic_store_n(&second.done, true, __ATOMIC_RELEASE);
 	return unused;
-}
-
-static bool sleeps(int id)
-{
-	char path[64], text[256] = "";
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", id);
-	if (km_os_read(path, text, sizeof(text)) <= 0)
-		return false;
-	const char *state = strrchr(text, ')');
-	return state && state[2] == 'S';
 }
 
 /* Called by the first, who is in the middle of it: let the second run until he waits, or has an answer. */

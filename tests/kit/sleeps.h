@@ -1,0 +1,23 @@
+/* sleeps.h: whether another thread of this process sleeps just now, for a test that waits until it must wait. */
+#ifndef TESTS_KIT_SLEEPS_H
+#define TESTS_KIT_SLEEPS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "port/os.h"
+
+/* id: what gettid says in it. */
+static bool sleeps(int id)
+{
+	char path[64], text[256] = "";
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", id);
+	if (km_os_read(path, text, sizeof(text)) <= 0)
+		return false;
+	const char *state = strrchr(text, ')');
+	return state && state[2] == 'S';
+}
+
+#endif

@@ -1,0 +1,176 @@
+/*
+ * reserved_used.c: kmem_reserve of a cache that was used before: its objects lie ready, or in slabs of which a part is
+ * out, or their slabs went, and nobody ever wrote to them. So many allocations and the first writes to the objects make
+ * no page fault all the same; also where free pages lie in pieces. The library's clock stands still: the first tick of
+ * a program that is due writes to pages of its own. Disciplines: all.
+ * With hardened: own_addresses:0, for there slabs that went are out of reach.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <sys/resource.h>
+
+#include "kit/api.h"
+#include "kit/clock.h"
+
+#include "page/arena.h"
+
+#define MANY	3000u
+#define EACH	7u	/* of so many objects one stays out */
+
+static char *objects[MANY], *kept[MANY], *others[MANY];
+
+static long faults(void)
+{
+	struct rusage usage;
+
+	NEED(getrusage(RUSAGE_THREAD, &usage) == 0);
+	return usage.ru_minflt + usage.ru_majflt;
+}
+
+static void take(struct kmem_cache *cache, unsigned size, char **to, unsigned count, bool write)
+{
+	for (unsigned i = 0; i < count; i++) {
+		to[i] = kmem_cache_alloc(cache, GFP_KERNEL);
+		NEED(to[i]);
+		for (unsigned at = 0; write && at < size; at += 512)
+			to[i][at] = 1;
+		if (write)
+			to[i][size - 1] = 1;
+	}
+}
+
+/* But for each EACH-th, if `but`. */
+static void give(struct kmem_cache *cache, char **from, unsigned count, bool but)
+{
+	for (unsigned i = 0; i < count; i++)
+		if (!but || i % EACH) {
+			kmem_cache_free(cache, from[i]);
+			from[i] = NULL;
+		}
+}
+
+static void give_rest(struct kmem_cache *cache, char **from)
+{
+	for (unsigned i = 0; i < MANY; i++) {
+		if (from[i])
+			kmem_cache_free(cache, from[i]);
+		from[i] = NULL;
+	}
+}
+
+/* The code has run before, the arrays are there, and so are the words of the CPU. */
+static void warm(unsigned size)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	memset(objects, 0, sizeof(objects));
+	memset(kept, 0, sizeof(kept));
+	memset(others, 0, sizeof(others));
+	struct kmem_cache *cache = make("warm", size + 8);
+	NEED(kmem_reserve(cache, 100) == 0);
+	take(cache, size, objects, MANY, true);
+	faults();
+	give(cache, objects, MANY, false);
+	gone(cache);
+	kmem_shrink_all();
+}
+
+static void no_fault(void (*use)(struct kmem_cache *cache), unsigned size)
+{
+	warm(size);
+	struct kmem_cache *cache = make("used", size);
+	use(cache);
+	NEED(kmem_reserve(cache, MANY) == 0);
+	long before = faults();
+	take(cache, size, objects, MANY, true);
+	long came = faults() - before;
+	NEED(!came, "(%ld faults, size %u)", came, size);
+	NEED(kmem_check_all() == 0);
+	give(cache, objects, MANY, false);
+	give_rest(cache, kept);
+	gone(cache);
+	kmem_shrink_all();
+}
+
+static void for_sizes(void (*use)(struct kmem_cache *cache))
+{
+	static const unsigned sizes[] = { 24, 500, 2000, 5000, 20000 };
+
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		no_fault(use, sizes[i]);
+}
+
+static void use_one(struct kmem_cache *cache)
+{
+	take(cache, 0, kept, 1, false);
+	give_rest(cache, kept);
+}
+
+static void lie_ready(void)
+{
+	for_sizes(use_one);
+}
+
+static void use_many(struct kmem_cache *cache)
+{
+	take(cache, 0, kept, MANY / 2, false);
+	give(cache, kept, MANY / 2, true);
+}
+
+static void in_slabs(void)
+{
+	for_sizes(use_many);
+}
+
+static void use_up(struct kmem_cache *cache)
+{
+	take(cache, 0, kept, MANY, false);
+	give_rest(cache, kept);
+}
+
+static void slabs_went(void)
+{
+	for_sizes(use_up);
+}
+
+/* Slabs of other caches stay in between, of which nobody wrote to what went. */
+static void in_pieces(struct kmem_cache *cache)
+{
+	static struct kmem_cache *stays, *goes;
+	char **mine = others;
+
+	if (!stays) {
+		stays = make("stays", 4000);
+		goes = make("goes", 3000);
+	}
+	give_rest(stays, kept);
+	for (unsigned i = 0; i < 600; i++) {
+		take(stays, 0, mine + i, 1, false);
+		take(goes, 0, kept + i, 1, false);
+	}
+	for (unsigned i = 0; i < 600; i++)
+		if (i % 40) {
+			kmem_cache_free(stays, mine[i]);
+			mine[i] = NULL;
+		}
+	give_rest(goes, kept);
+	kmem_cache_shrink(stays);
+	kmem_cache_shrink(goes);
+	(void)cache;
+}
+
+static void pages_in_pieces(void)
+{
+	for_sizes(in_pieces);
+}
+
+static const struct test_case cases[] = {
+	{ "lie ready", lie_ready },
+	{ "in slabs", in_slabs },
+	{ "slabs went", slabs_went },
+	{ "pages in pieces", pages_in_pieces },
+};
+API_MAIN(cases)

@@ -18,7 +18,7 @@ static void *objects[SOME];
 /* Where hits put objects once several pay. */
 static enum back back_of_several(const struct kmem_cache *cache)
 {
-	return has_blocks(cache) && !cache->twins ? MIXED : NOWHERE;
+	return has_mixed_blocks(cache) && !cache->twins ? MIXED : NOWHERE;
 }
 
 /* A cache of which this group has objects, and nobody else. */
@@ -331,7 +331,7 @@ static void closed_first(void)
 			void *object = others[n](cache);
 			watched.on = false;
 			NEED(object && cache->payer != watched.payer && watched.steps > 100 && !watched.open);
-			NEED(cache->mixed.slot);
+			NEED(!cache->mixed.slot == !has_mixed_blocks(cache));
 			kfree(object);
 		}
 		free_all(cache);

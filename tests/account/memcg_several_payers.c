@@ -33,7 +33,7 @@ static struct kmem_cache *of_both(const char *name)
 {
 	struct kmem_cache *cache = of_both_sized(name, 200);
 
-	NEED((back_of(cache) == MIXED) == has_blocks(cache));
+	NEED((back_of(cache) == MIXED) == has_mixed_blocks(cache));
 	return cache;
 }
 
@@ -71,7 +71,7 @@ static void changes_hands(void)
 		/* It stays paid for, by whoever it was. */
 		free_each_way(cache, objects, 4, 8);
 		free_each_way(cache, objects, SOME - 4, SOME);
-		if (has_blocks(cache))
+		if (has_mixed_blocks(cache))
 			NEED(lies_charged(cache) == before + 8);
 		/* The other takes them: what he pays more that one pays less. */
 		take_for(two, cache, 4, 8);
@@ -332,7 +332,7 @@ static void later(bool bulk)
 		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, 4, objects));
 		kmem_cache_free_bulk(cache, 4, objects);
 	}
-	NEED((back_of(cache) == MIXED) == has_blocks(cache));
+	NEED((back_of(cache) == MIXED) == has_mixed_blocks(cache));
 	end(cache);
 }
 
@@ -501,7 +501,7 @@ static void refused_without_a_call(void)
 		NEED(!kmem_cache_alloc_bulk(cache, GFP_NOWAIT, MANY, none));
 		km_front_tick = tick;
 	}
-	NEED((!has_blocks(cache) || ticks) && !calls);
+	NEED((!has_mixed_blocks(cache) || ticks) && !calls);
 	NEED(mem_cgroup_set_max(two, MEMCG_NO_LIMIT) == 0);
 	is_right(cache, 0, 0);
 	end(cache);

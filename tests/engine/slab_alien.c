@@ -245,7 +245,7 @@ int main(int argc, char **argv)
 
 	/* The options are read before main. */
 	if (argc == 1) {
-		setenv("KMEM_OPTIONS", "nodes:4", 1);
+		set_options("nodes:4");
 		execl("/proc/self/exe", argv[0], "with nodes", (char *)NULL);
 		return 1;
 	}

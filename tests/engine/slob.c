@@ -637,7 +637,7 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		return failed || strcmp(argv[1], "failed") == 0;
 	fflush(NULL);
-	setenv("KMEM_OPTIONS", "engine:slob", 1);
+	set_options("engine:slob");
 	execl("/proc/self/exe", argv[0], failed ? "failed" : "passed", (char *)NULL);
 	return 1;
 }

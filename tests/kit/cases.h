@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "check.h"
+#include "options.h"
 
 #define TEST_SECONDS 580	/* then a case hangs */
 
@@ -46,11 +47,7 @@ static inline int again(const char *name, const char *argument, const char *opti
 	fflush(stdout);
 	pid_t child = fork();
 	if (!child) {
-		const char *more = getenv("TEST_OPTIONS");
-		char all[512];
-
-		snprintf(all, sizeof(all), "%s%s%s", options, more ? "," : "", more ? more : "");
-		setenv("KMEM_OPTIONS", all, 1);
+		set_options(options);
 		execl("/proc/self/exe", name, argument, (char *)NULL);
 		_exit(127);
 	}

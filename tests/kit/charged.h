@@ -30,6 +30,12 @@ static inline bool has_blocks(const struct kmem_cache *cache)
 	return km_percpu.discipline == KM_DISCIPLINE_RSEQ && cache->charged.slot && !cache->live_shift;
 }
 
+/* Where several pay they have objects of anybody: for hits, and by concurrency id no free of such a cache is one. */
+static inline bool has_mixed_blocks(const struct kmem_cache *cache)
+{
+	return has_blocks(cache) && km_hits_by_cpu();
+}
+
 static inline size_t lies_charged(const struct kmem_cache *cache)
 {
 	size_t count = 0;

@@ -168,7 +168,7 @@ static inline int start_with(const char *program, const char *engine, unsigned n
 	fflush(stdout);
 	pid_t child = fork();
 	if (!child) {
-		setenv("KMEM_OPTIONS", options, 1);
+		set_options(options);
 		execl("/proc/self/exe", program, name, (char *)NULL);
 		_exit(127);
 	}

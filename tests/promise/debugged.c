@@ -22,6 +22,7 @@
 #include <kmem/stats.h>
 
 #include "engine/engine.h"
+#include "kit/options.h"
 
 #define FLAGS (SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
 #define NEED(truth)                                                                                \
@@ -441,7 +442,7 @@ int main(int argc, char **argv)
 			snprintf(number, sizeof(number), "%zu", i);
 			pid_t pid = fork();
 			if (!pid) {
-				setenv("KMEM_OPTIONS", options, 1);
+				set_options(options);
 				setenv("KMEM_DEBUG", "FZPU", 1);
 				execl("/proc/self/exe", "debugged", number, NULL);
 				_exit(2);

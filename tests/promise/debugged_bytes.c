@@ -19,6 +19,7 @@
 #include <kmem/stats.h>
 
 #include "cache/cache.h"
+#include "kit/options.h"
 #include "kit/random.h"
 #include "watch/debug.h"
 
@@ -308,7 +309,7 @@ int main(int argc, char **argv)
 
 			/* No slab goes because time passed, which it does on a busy machine: a test says when. */
 			snprintf(options, sizeof(options), "misuse:warn,decay:3600000,engine:%s", engine);
-			setenv("KMEM_OPTIONS", options, 1);
+			set_options(options);
 			setenv("KMEM_DEBUG", "FZPU,kmalloc-*,malloc-*;-", 1);
 			execl("/proc/self/exe", "debugged_bytes", seed, doors[i % 4].name, NULL);
 			_exit(2);

@@ -18,6 +18,7 @@
 #include <kmem/stats.h>
 
 #include "cache/cache.h"
+#include "kit/options.h"
 #include "kit/random.h"
 
 #define NEED(truth)                                                                                \
@@ -180,7 +181,7 @@ int main(int argc, char **argv)
 			char options[64];
 
 			snprintf(options, sizeof(options), "misuse:warn,engine:%s", engines[e]);
-			setenv("KMEM_OPTIONS", options, 1);
+			set_options(options);
 			execl("/proc/self/exe", "debugged_wild", seed, rounds, "child", NULL);
 			_exit(2);
 		}

@@ -20,6 +20,7 @@
 #include "engine/engines.h"
 #include "front/front.h"
 #include "kit/check.h"
+#include "kit/options.h"
 
 #define SET(words) NEED(kmem_failslab(words) == 0)
 #define QUIET "verbose=0,ignore-gfp-wait=N,"
@@ -347,7 +348,7 @@ static bool ran(char *program, const char *engine, const char *more, size_t i)
 	if (!child) {
 		snprintf(options, sizeof(options), "engine:%s%s", engine, more);
 		snprintf(number, sizeof(number), "%zu", i);
-		setenv("KMEM_OPTIONS", options, 1);
+		set_options(options);
 		setenv("KMEM_FAILSLAB", cases[i].settings, 1);
 		execl(program, program, engine, number, (char *)NULL);
 		_exit(127);

@@ -12,6 +12,7 @@
 
 #include "engine/engines.h"
 #include "kit/malloc.h"
+#include "kit/options.h"
 
 /* Where the library comes by LD_PRELOAD nobody else may have them. */
 #pragma weak _ZnwmSt11align_val_t
@@ -177,7 +178,7 @@ static int run_engine(const char *program, const char *engine)
 
 	if (!child) {
 		snprintf(options, sizeof(options), "engine:%s", engine);
-		setenv("KMEM_OPTIONS", options, 1);
+		set_options(options);
 		execl(program, program, engine, (char *)NULL);
 		_exit(127);
 	}

@@ -15,6 +15,7 @@
 #include <kmem/stats.h>
 
 #include "kit/malloc.h"
+#include "kit/options.h"
 
 #define BATCH 200
 
@@ -170,7 +171,7 @@ int main(int argc, char **argv)
 		pid_t child = fork();
 
 		if (!child) {
-			setenv("KMEM_OPTIONS", options[i], 1);
+			set_options(options[i]);
 			execl("/proc/self/exe", argv[0], options[i], (char *)NULL);
 			_exit(127);
 		}

@@ -1,7 +1,8 @@
 /*
  * numa: memory nodes, pretended: two and four of them, whose CPUs are dealt out in turn. For each engine: whose memory
  * an object is, what is taken from other nodes and what is not, where frees go, and that every number adds up.
- * Disciplines: all. A machine without two CPUs in different nodes skips it.
+ * Disciplines: all. A machine without two CPUs in different nodes skips it. Not with hardened:
+ * objects wait there, and the next one is not the next address.
  */
 #define _GNU_SOURCE
 #include "kit/numa.h"

@@ -1,7 +1,7 @@
 /*
  * numa_named: requests that name a node, or insist on the CPU's, with memory nodes pretended (two and four): what they
  * are served from, what they leave to the node's own CPUs, and what becomes of what lies ready for them.
- * Disciplines: all. A machine without two CPUs in different nodes skips it.
+ * Disciplines: all. A machine without two CPUs in different nodes skips it. Not with hardened: objects wait there.
  */
 #define _GNU_SOURCE
 #include "kit/numa.h"

@@ -421,7 +421,7 @@ static int run_with(const char *program, const char *engine, const char *more, c
 
 	if (!child) {
 		snprintf(options, sizeof(options), "engine:%s%s", engine, more);
-		setenv("KMEM_OPTIONS", options, 1);
+		set_options(options);
 		execl("/proc/self/exe", program, engine, more, count, (char *)NULL);
 		_exit(127);
 	}

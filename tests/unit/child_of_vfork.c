@@ -23,6 +23,7 @@
 #include "port/pcpu.h"
 #include "kit/refuse.h"
 #include "kit/check.h"
+#include "kit/options.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
@@ -224,7 +225,7 @@ static void registered_by_us(char **argv)
 
 		if (!child) {
 			setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1);
-			setenv("KMEM_OPTIONS", "percpu:rseq", 1);
+			set_options("percpu:rseq");
 			execv("/proc/self/exe", argv);
 			_exit(127);
 		}

@@ -1,8 +1,7 @@
 /*
  * by_cid.c: hits, where areas go by concurrency id. By CPU each call misses then, and the miss begins here: the hit
  * that it would have been, on the public shelf, so closed where front.c's is; frees go by `open`, because a charged
- * cache's `back` is another shelf. Invariant: as front.c's, but that
- * what is no hit here either goes on as a miss does.
+ * cache's `back` is another shelf. Invariant: as front.c's, but that what is no hit here either goes on as a miss does.
  */
 #include "../port/cid_index.h"
 

@@ -52,9 +52,11 @@ static size_t *place_of(const struct lines *lines, const char *name, int rank)
 		at = (at ^ (unsigned char)*c) * 0x100000001b3u;
 	for (at ^= at >> 32;; at++) {
 		size_t *place = &lines->places[at & (lines->place_count - 1)];
+		if (!*place)
+			return place;
 		const struct line *line = &lines->line[*place - 1];
 
-		if (!*place || (line->rank == rank && !strcmp(line->name, name)))
+		if (line->rank == rank && !strcmp(line->name, name))
 			return place;
 	}
 }

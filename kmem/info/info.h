@@ -184,8 +184,8 @@ bool target_is_same(struct target *target);
 bool target_bind(struct target *target);
 /* Of one that is bound, into memory that is the process's own and that it may write itself. */
 bool target_write(struct target *target, void *to, const void *from, size_t bytes);
-/* The same of one word in each of many places; a place that is no such memory is passed over. */
-void target_write_words(struct target *target, const uintptr_t *to, size_t count, uint64_t word);
+/* The same of one word in each of many places, which are sorted; a place that is no such memory is passed over. */
+void target_write_words(struct target *target, uintptr_t *to, size_t count, uint64_t word);
 void target_let_go(struct target *target);
 /* What was read can't be: false, and INFO_TORN. */
 bool target_torn(struct target *target);
@@ -268,6 +268,7 @@ static inline bool info_true(const bool *value)
 }
 
 #define INFO_MAX_CPUS 4096u
+#define INFO_MAX_CACHES ((size_t)1 << 20)	/* that any command looks at, of a process or a file */
 #define INFO_MAX_ROOTS 8u	/* a program may have libkmem in it more than once */
 struct km_zone_counts;
 

@@ -452,17 +452,31 @@ bool target_write(struct target *target, void *to, const void *from, size_t byte
 	return bound_write(target, (uintptr_t)to, from, bytes);
 }
 
-void target_write_words(struct target *target, const uintptr_t *to, size_t count, uint64_t word)
+static int by_address(const void *a, const void *b)
+{
+	const uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Once through the list of mappings, whose addresses rise: the target may stand still meanwhile. */
+void target_write_words(struct target *target, uintptr_t *to, size_t count, uint64_t word)
 {
 	struct mapping here;
 	char *line = NULL;
-	size_t room = 0;
+	size_t room = 0, i = 0;
 	FILE *maps = target->hold == TARGET_BOUND ? open_maps(target) : NULL;
 
-	while (maps && getline(&line, &room, maps) >= 0)
-		for (size_t i = 0; parse_mapping(line, &here) && is_private(&here) && i < count; i++)
-			if (to[i] >= here.start && to[i] + sizeof(word) <= here.end)
+	qsort(to, count, sizeof(*to), by_address);
+	while (maps && i < count && getline(&line, &room, maps) >= 0) {
+		if (!parse_mapping(line, &here) || !is_private(&here))
+			continue;
+		while (i < count && to[i] < here.start)
+			i++;
+		for (; i < count && to[i] < here.end; i++)
+			if (here.end - to[i] >= sizeof(word))
 				bound_write(target, to[i], (const char *)&word, sizeof(word));
+	}
 	free(line);
 	if (maps)
 		fclose(maps);

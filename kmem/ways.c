@@ -25,7 +25,6 @@
 #define EACH_MS		50u		/* who opened the ways may have been busy with something else */
 #define STOP_MS		1000u		/* and for the caches; then twice as long */
 #define STOPS		3u
-#define MOST_CACHES	65536u
 
 void ways_find(struct ways *ways, struct target *target, const struct info_root *root)
 {
@@ -80,7 +79,7 @@ static bool find_copies(const struct ways *ways, struct target *target, struct p
 	for (const struct km_list *at = first.next; at != head; before = at, at = cache.all.next) {
 		const uintptr_t address = (uintptr_t)at - link;
 
-		if (seen++ == MOST_CACHES || address % sizeof(uint64_t) ||
+		if (seen++ == INFO_MAX_CACHES || address % sizeof(uint64_t) ||
 		    !target_struct(target, layout, INFO_CACHE, &cache, (const void *)address) ||
 		    info_true(&cache.dead) || cache.all.prev != before)
 			return false;

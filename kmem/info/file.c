@@ -14,7 +14,6 @@
 
 #define MAX_DEPTH 16u
 #define MAX_BYTES ((size_t)256 << 20)
-#define MAX_CACHES ((size_t)1 << 20)	/* as many as are read of a process; and of groups */
 
 struct json {
 	const char *text, *at;
@@ -224,7 +223,7 @@ static void cache_member(struct json *json, const char *key, void *arg, unsigned
 /* One more cache or group; false: there are too many to be true. */
 static bool has_room(struct json *json, size_t count)
 {
-	if (count >= MAX_CACHES)
+	if (count >= INFO_MAX_CACHES)
 		json->bad = json->too_many = true;
 	return !json->bad;
 }
@@ -435,7 +434,7 @@ bool info_of_file(const char *path, struct snapshot *snapshot)
 	if (*json.at)
 		json.bad = true;
 	if (json.too_many)
-		kmem_failed(1, "info", "%s: more than %zu caches or groups", path, MAX_CACHES);
+		kmem_failed(1, "info", "%s: more than %zu caches or groups", path, INFO_MAX_CACHES);
 	else if (json.bad)
 		kmem_failed(1, "info", "%s: not JSON of libkmem, at byte %zu", path,
 			    (size_t)(json.at - json.text));

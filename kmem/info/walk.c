@@ -14,7 +14,6 @@
 #include "info/info.h"
 #include "kmem.h"
 
-#define MAX_CACHES	((size_t)1 << 20)
 #define SCAN_PAGES	4096u	/* descriptors read at a time */
 
 struct walk {
@@ -303,7 +302,7 @@ static bool add_caches(struct walk *walk)
 	if (!target_read(walk->target, &link, head, sizeof(link)))
 		return false;
 	for (const struct km_list *at = link.next; at != head; at = cache.all.next) {
-		if (walk->snapshot->count - walk->first >= MAX_CACHES)
+		if (walk->snapshot->count - walk->first >= INFO_MAX_CACHES)
 			return target_torn(walk->target);
 		if (!read_cache(walk, at, before, &cache))
 			return false;

@@ -13,7 +13,6 @@
 #include "leaks/core.h"
 #include "leaks/heap.h"
 
-#define MAX_CACHES	((size_t)1 << 20)
 #define ATTEMPTS	50u		/* a millisecond apart */
 #define NEEDS	"root.caches root.percpu root.arena.ranges root.arena.range range.base range.ready range.page " \
 	"page.cache page.type page.words page.objects page.order cache.size cache.freeptr cache.first cache.colours " \
@@ -64,7 +63,7 @@ static bool add_caches(struct heap *heap, struct info_root *root)
 		memset(cache, 0, sizeof(*cache));
 		cache->address = (const void *)((uintptr_t)at - link);
 		cache->root = root;
-		if (heap->cache_count - from >= MAX_CACHES || (uintptr_t)at % sizeof(void *))
+		if (heap->cache_count - from >= INFO_MAX_CACHES || (uintptr_t)at % sizeof(void *))
 			return target_torn(heap->target);
 		if (!target_struct(heap->target, &root->layout, INFO_CACHE, &cache->copy, cache->address))
 			return false;

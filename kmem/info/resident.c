@@ -338,7 +338,8 @@ unsigned long info_elsewhere(pid_t pid, unsigned long *ours)
 	struct snapshot snapshot = { 0 };
 	struct info_resident resident = { .by_cache = NULL };
 	enum info_result result = info_of_process(pid, &snapshot);
-	unsigned long own = info_rollup((unsigned)pid).anonymous;
+	/* Of a thread that has its memory: the first one may have ended. */
+	unsigned long own = info_rollup(snapshot.thread).anonymous;
 	bool told = (result == INFO_OK || result == INFO_PARTLY) && info_resident(&snapshot, &resident) &&
 		    resident.used != INFO_UNKNOWN && resident.free != INFO_UNKNOWN && resident.records != INFO_UNKNOWN;
 

@@ -1,8 +1,9 @@
 /*
- * hits: each call is a hit: on one CPU an object is had and given back, for ever. Argument: malloc, cache (by calls),
- * inlined, vfork (inlined, beside a thread that waits in the kernel until the file go is opened to be written to, and
- * then makes the file went-on), compute (calls nothing, and has 64 MiB of its own), sleep. WAYS: says where the word is
- * by which hits find their place, and its two values.
+ * hits: each call is a hit: on one CPU an object is had and given back, for ever. Argument: malloc; cache (by calls) or
+ * inlined, which take a number of more caches; vfork (inlined, beside a thread that waits in the kernel until the file
+ * go is opened to be written to, and then makes the file went-on); compute (calls nothing), own (so, and has 64 MiB of
+ * its own), headless (the same, and its first thread has ended), sleep. WAYS: says where the word is by which hits find
+ * their place, and its two values.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -69,6 +70,24 @@ static void *wait_in_kernel(void *unused)
 }
 #endif
 
+/* The first thread has ended once its memory can't be looked at by its number. */
+static void *compute_headless(void *unused)
+{
+	char path[64], byte;
+	ssize_t got = 1;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)getpid());
+	while (got > 0) {
+		int fd = open(path, O_RDONLY);
+
+		got = read(fd, &byte, 1);
+		close(fd);
+		usleep(1000);
+	}
+	compute(1);
+	return unused;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "malloc";
@@ -76,6 +95,12 @@ int main(int argc, char **argv)
 	pin();
 	if (!strcmp(what, "compute") || !strcmp(what, "own"))
 		compute(!strcmp(what, "own"));
+	if (!strcmp(what, "headless")) {
+		pthread_t thread;
+
+		pthread_create(&thread, NULL, compute_headless, NULL);
+		pthread_exit(NULL);
+	}
 	if (!strcmp(what, "sleep")) {
 		ready();
 		for (;;)
@@ -88,6 +113,13 @@ int main(int argc, char **argv)
 	pthread_t other;
 	if (!strcmp(what, "vfork") && pthread_create(&other, NULL, wait_in_kernel, NULL))
 		return 1;
+	for (int i = 0; argc > 2 && i < atoi(argv[2]); i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "beside-%d", i);
+		if (!kmem_cache_create(name, 8, NULL, SLAB_NO_MERGE))
+			return 1;
+	}
 	const int inlined = strcmp(what, "cache");
 	for (unsigned long n = 0;; n++) {
 		void *p = inlined ? kmem_cache_alloc_inline(cache, GFP_KERNEL) : kmem_cache_alloc(cache, GFP_KERNEL);

@@ -97,18 +97,6 @@ static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 	return 0;
 }
 
-/* All that lies ready goes, and the slabs that are empty by that: twice, as above. A shrink would sort all slabs, under
- * their lock. */
-static void empty_out(struct kmem_cache *cache)
-{
-	if (!cache->engine->reap) {
-		cache->engine->shrink(cache);
-		return;
-	}
-	for (int times = 2; times; times--)
-		cache->engine->reap(cache);
-}
-
 /* Caches neither come nor go while their shelves are drained: the registry stays locked. */
 static void drain_idle(void *arg km_unused)
 {
@@ -119,8 +107,10 @@ static void drain_idle(void *arg km_unused)
 	if (idle.count)
 		km_front_drain_all(idle.cache, idle.count);
 	for (size_t i = 0; i < idle.count; i++) {
+		const struct km_engine *engine = idle.cache[i]->engine;
+
 		km_front_resize(idle.cache[i], km_load(&idle.cache[i]->capacity));
-		empty_out(idle.cache[i]);
+		(engine->rest ?: engine->shrink)(idle.cache[i]);
 	}
 }
 

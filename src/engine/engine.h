@@ -394,6 +394,9 @@ struct km_engine {
 	 * Return slabs. */
 	size_t (*shrink)(struct kmem_cache *cache);
 	size_t (*reap)(struct kmem_cache *cache);
+	/* Nobody has used the cache for a while: all that lies ready goes home, and empty slabs go, of which one call
+	 * sees some where there are many. NULL: shrink serves, which sorts them all under their lock. */
+	size_t (*rest)(struct kmem_cache *cache);
 	/* Give the memory of pages back in which nobody has anything, though their slab stays: all of it, where reap
 	 * does so for what was so for a while. Returns pages. NULL: slabs keep theirs. */
 	size_t (*hollow)(struct kmem_cache *cache);

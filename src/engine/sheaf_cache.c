@@ -198,6 +198,21 @@ static size_t sheaf_reap(struct kmem_cache *cache)
 	return freed;
 }
 
+static size_t sheaf_rest(struct kmem_cache *cache)
+{
+	struct sheaf_node *n;
+	size_t freed = 0;
+
+	km_for_each_node(n, cache)
+		km_sheaf_flush_remote(cache, n);
+	km_for_each_node(n, cache) {
+		km_sheaf_flush_barn(cache, &n->barn);
+		keep_less(cache, n, true);
+		freed += km_sheaf_reap(cache, n, true);
+	}
+	return freed;
+}
+
 static size_t sheaf_hollow(struct kmem_cache *cache)
 {
 	struct sheaf_node *n;
@@ -358,6 +373,7 @@ const struct km_engine km_engine_sheaf = {
 	.give = km_sheaf_give,
 	.shrink = sheaf_shrink,
 	.reap = sheaf_reap,
+	.rest = sheaf_rest,
 	.hollow = sheaf_hollow,
 	.fill = sheaf_fill,
 	.discard = km_slabs_discard,

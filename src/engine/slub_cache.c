@@ -217,17 +217,29 @@ static size_t slub_shrink(struct kmem_cache *cache)
 	return freed;
 }
 
-/* Kernel: nothing of the kind. Where no slab moved since the last call no empty slabs are kept. */
-static size_t slub_reap(struct kmem_cache *cache)
+static size_t reap_but(struct kmem_cache *cache, unsigned long keep)
 {
-	struct slub_node *first = slub_node(cache, 0), *n;
-	const unsigned long keep = km_load(&first->touched) ? km_load(&cache->min_partial) : 0;
+	struct slub_node *n;
 	size_t freed = 0;
 
-	km_store(&first->touched, false);
 	km_for_each_node(n, cache)
 		freed += km_slabs_reap(cache, &n->slabs, keep, &kind);
 	return freed;
+}
+
+/* Kernel: nothing of the kind. Where no slab moved since the last call no empty slabs are kept. */
+static size_t slub_reap(struct kmem_cache *cache)
+{
+	struct slub_node *first = slub_node(cache, 0);
+	const unsigned long keep = km_load(&first->touched) ? km_load(&cache->min_partial) : 0;
+
+	km_store(&first->touched, false);
+	return reap_but(cache, keep);
+}
+
+static size_t slub_rest(struct kmem_cache *cache)
+{
+	return reap_but(cache, 0);
 }
 
 /* ------------------------------------------------------------------ looking */
@@ -540,6 +552,7 @@ const struct km_engine km_engine_slub = {
 	.free = km_slub_free,
 	.shrink = slub_shrink,
 	.reap = slub_reap,
+	.rest = slub_rest,
 	.discard = discard,
 	.is_taken = slub_is_taken,
 	.taken = slub_taken,

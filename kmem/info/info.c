@@ -266,7 +266,12 @@ pid_t *info_own_processes(size_t *count)
 	int found = scandir("/proc", &entries, is_process, by_number);
 
 	*count = 0;
-	if (found < 0)
+	/* Where it is mounted there is one at least, this one. */
+	if (found == 0) {
+		free(entries);
+		errno = ENODATA;
+	}
+	if (found <= 0)
 		return NULL;
 	pid_t *pids = kmem_need(calloc((size_t)found + 1, sizeof(*pids)));
 	for (int i = 0; i < found; i++) {
@@ -285,7 +290,8 @@ static int of_all(enum info_style style)
 	pid_t *pids = info_own_processes(&count);
 
 	if (!pids)
-		return kmem_failed(1, "info", "/proc: %s", strerror(errno));
+		return kmem_failed(1, "info", "/proc: %s", errno == ENODATA ? "no process is in it: it is not mounted" :
+				   strerror(errno));
 	struct info_list list = info_list_begin(style);
 
 	/* Nobody asked for this one or that. */

@@ -145,6 +145,8 @@ int cmd_top(int argc, char **argv)
 		parse_one(&wanted, code);
 	if (wanted.targets.cgroup && optind < argc)
 		kmem_usage("top", "processes, or a cgroup");
+	if (wanted.targets.cgroup && !*wanted.targets.cgroup)
+		kmem_usage("top", "--cgroup: of which one?");
 	if (wanted.bytes && !wanted.once)
 		kmem_usage("top", "--bytes: with --once");
 	if (wanted.targets.cgroup)

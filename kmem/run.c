@@ -379,14 +379,25 @@ static bool is_loader(const struct image *image)
 	return true;
 }
 
-/* The sanitizer whose library the program names: that has malloc as well, and must be the first that does. One that
- * the linker put into the program is before all libraries. */
-static const char *sanitizer_of(const struct image *image)
+#define MUST_BE_FIRST	"whose malloc must come first: run it without, or link it with libkmem"
+#define FINDS_NOTHING	"which would find no leak of libkmem's malloc: run it without (--leaks says what is " \
+			"not freed), or link it with libkmem"
+
+struct sanitizer {
+	const char *library, *name, *why;
+};
+
+/* The sanitizer whose library the program names: that has malloc as well. Behind ours two of them do not run, and
+ * LeakSanitizer runs, and sees no block. One that the linker put into the program is before all libraries. */
+static const struct sanitizer *sanitizer_of(const struct image *image)
 {
-	static const struct { const char *library, *name; } runtimes[] = {
-		{ "libasan.so", "AddressSanitizer" }, { "libclang_rt.asan", "AddressSanitizer" },
-		{ "libhwasan.so", "HWAddressSanitizer" }, { "libtsan.so", "ThreadSanitizer" },
-		{ "libclang_rt.tsan", "ThreadSanitizer" }, { "liblsan.so", "LeakSanitizer" },
+	static const struct sanitizer runtimes[] = {
+		{ "libasan.so", "AddressSanitizer", MUST_BE_FIRST },
+		{ "libclang_rt.asan", "AddressSanitizer", MUST_BE_FIRST },
+		{ "libhwasan.so", "HWAddressSanitizer", MUST_BE_FIRST },
+		{ "libtsan.so", "ThreadSanitizer", MUST_BE_FIRST },
+		{ "libclang_rt.tsan", "ThreadSanitizer", MUST_BE_FIRST },
+		{ "liblsan.so", "LeakSanitizer", FINDS_NOTHING },
 	};
 	size_t count;
 	const Elf64_Dyn *dynamic = dynamic_part(image, &count);
@@ -402,7 +413,7 @@ static const char *sanitizer_of(const struct image *image)
 		for (size_t k = 0; k < sizeof(runtimes) / sizeof(*runtimes) && dynamic[i].d_tag == DT_NEEDED; k++)
 			if (at < length && !strncmp(names + at, runtimes[k].library,
 						    strnlen(runtimes[k].library, length - at)))
-				return runtimes[k].name;
+				return &runtimes[k];
 	}
 	return NULL;
 }
@@ -411,7 +422,7 @@ static const char *sanitizer_of(const struct image *image)
 static int check_program(const char *path, char **arguments)
 {
 	struct image image;
-	const char *sanitizer;
+	const struct sanitizer *sanitizer;
 	int status = 0;
 
 	if (open_image(path, &image)) {
@@ -423,8 +434,7 @@ static int check_program(const char *path, char **arguments)
 		if (!segment_of(&image, PT_INTERP) && !is_loader(&image))
 			kmem_failed(0, "run", "%s is linked without a dynamic loader: libkmem will not be in it", path);
 		else if ((sanitizer = sanitizer_of(&image)))
-			status = kmem_failed(126, "run", "%s has %s, whose malloc must come first: "
-					     "run it without, or link it with libkmem", path, sanitizer);
+			status = kmem_failed(126, "run", "%s has %s, %s", path, sanitizer->name, sanitizer->why);
 	}
 	if (image.bytes)
 		munmap((void *)image.bytes, image.length);

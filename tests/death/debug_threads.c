@@ -17,12 +17,11 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
+#include "kit/check.h"
 #include "cache/cache.h"
 #include "watch/debug.h"
 
 #define FLAGS (SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
-#define NEED(truth)                                                                                \
-	((truth) ? (void)0 : (printf("line %d: %s\n", __LINE__, #truth), fflush(stdout), _exit(1)))
 
 static struct kmem_cache *cache;
 static void *object;

@@ -13,6 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "descriptors.h"
+
 /* Where it is said: standard error where a handler fails, or where what is said is compared. */
 #ifndef CHECK_FD
 #define CHECK_FD 1

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "kit/descriptors.h"
 #include "kit/random.h"
 
 #define TEXTS_MOST 599u

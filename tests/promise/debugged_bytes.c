@@ -19,6 +19,7 @@
 #include <kmem/stats.h>
 
 #include "cache/cache.h"
+#include "kit/descriptors.h"
 #include "kit/options.h"
 #include "kit/random.h"
 #include "watch/debug.h"

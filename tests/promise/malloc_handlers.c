@@ -55,7 +55,7 @@ static void register_first(void)
 	pthread_atfork(strike_in_fork, strike_in_fork, strike_in_fork);
 }
 
-__attribute__((section(".preinit_array"), used)) static void (*const first)(void) = register_first;
+__attribute__((section(".preinit_array"), used)) static void (*first)(void) = register_first;
 
 /* True in the parent, if the child can allocate. */
 static bool fork_and_allocate(void)

@@ -54,7 +54,7 @@ static void before_start(int argc, char **argv, char **environment)
 		if (strncmp(*environment, "AREAS_NONE=", 11) == 0)
 			km_os_fault = refuse_areas;
 }
-__attribute__((section(".preinit_array"), used)) static void (*const preinit)(int, char **, char **) = before_start;
+__attribute__((section(".preinit_array"), used)) static void (*preinit)(int, char **, char **) = before_start;
 
 /* ------------------------------------------------------------------ work */
 

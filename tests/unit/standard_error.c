@@ -4,6 +4,7 @@
  * own, whose standard error is a file here, or a pipe.
  */
 #define _GNU_SOURCE
+#define DESCRIPTORS_AS_STARTED
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -56,6 +56,17 @@ APART static void set_state(uint32_t to)
 	syscall(SYS_futex, &state, FUTEX_WAKE_PRIVATE, 8, NULL, NULL, 0);
 }
 
+/* Who is stopped may go on by itself just then: then nothing is to be done. */
+APART static bool let_go(void)
+{
+	uint32_t was = STOPPED;
+
+	if (!__atomic_compare_exchange_n(&state, &was, FORKED, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		return false;
+	syscall(SYS_futex, &state, FUTEX_WAKE_PRIVATE, 8, NULL, NULL, 0);
+	return true;
+}
+
 APART static void await_change(uint32_t from)
 {
 	while (__atomic_load_n(&state, __ATOMIC_SEQ_CST) == from)
@@ -67,10 +78,8 @@ void __real_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
 {
-	if (forks && __atomic_load_n(&state, __ATOMIC_SEQ_CST) == STOPPED) {
+	if (forks && let_go())
 		waited++;
-		set_state(FORKED);
-	}
 	__real_km_os_wait(word, value, ms);
 }
 
@@ -156,8 +165,7 @@ static void fork_once(void)
 	if (!child)
 		in_child();
 	__atomic_store_n(&is_forking, false, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&state, __ATOMIC_SEQ_CST) == STOPPED)
-		set_state(FORKED);
+	let_go();
 	NEED(child > 0 && waitpid(child, &status, 0) == child);
 	if (status && bad++ < 5)
 		printf("strike %lu: the child ended with status %#x\n", struck, (unsigned)status);

@@ -150,17 +150,27 @@ static void keep_less(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
 	km_pages_keep_less((size_t)less << cache->order);
 }
 
-static size_t sheaf_shrink(struct kmem_cache *cache)
+/* All that lies ready goes to its slabs, and no slab more than min_partial stays. */
+static void send_home(struct kmem_cache *cache)
 {
 	struct sheaf_node *n;
-	size_t freed = 0;
 
 	km_for_each_node(n, cache)
 		km_sheaf_flush_remote(cache, n);
 	km_for_each_node(n, cache) {
 		km_sheaf_flush_barn(cache, &n->barn);
-		km_sheaf_adopt(cache, n);
 		keep_less(cache, n, true);
+	}
+}
+
+static size_t sheaf_shrink(struct kmem_cache *cache)
+{
+	struct sheaf_node *n;
+	size_t freed = 0;
+
+	send_home(cache);
+	km_for_each_node(n, cache) {
+		km_sheaf_adopt(cache, n);
 		freed += km_slabs_shrink(cache, &n->slabs, &kind);
 	}
 	return freed;
@@ -203,13 +213,9 @@ static size_t sheaf_rest(struct kmem_cache *cache)
 	struct sheaf_node *n;
 	size_t freed = 0;
 
+	send_home(cache);
 	km_for_each_node(n, cache)
-		km_sheaf_flush_remote(cache, n);
-	km_for_each_node(n, cache) {
-		km_sheaf_flush_barn(cache, &n->barn);
-		keep_less(cache, n, true);
 		freed += km_sheaf_reap(cache, n, true);
-	}
 	return freed;
 }
 

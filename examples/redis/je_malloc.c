@@ -26,23 +26,30 @@ size_t je_most = JE_MOST;
 /* Flags of these caches: tenants.c has others. */
 __attribute__((weak)) slab_flags_t je_flags;
 
-static size_t bytes_of(unsigned int class)
+/* Engine slob knows no size of an object, and its objects can't be freed without their cache: free() could not. */
+static struct kmem_cache *make_cache(const char *name, size_t bytes)
 {
-	if (class < 16)
-		return (class + 1) * 8;
-	unsigned int log = (class - 16) / 8 + 7;
-	return ((size_t)1 << log) + ((size_t)((class & 7) + 1) << (log - 3));
+	struct kmem_cache_args args = { .align = bytes & 8 ? 8 : 16 };
+	struct kmem_cache_stats stats;
+	struct kmem_cache *cache = kmem_cache_create(name, (unsigned int)bytes, &args, je_flags | SLAB_PANIC);
+
+	kmem_cache_get_stats(cache, &stats);
+	if (strcmp(stats.engine, "slob") != 0)
+		return cache;
+	kmem_cache_destroy(cache);
+	args.engine = "sheaf";
+	return kmem_cache_create(name, (unsigned int)bytes, &args, je_flags | SLAB_PANIC);
 }
 
 /* Two threads may make it at once: then one of them stays. */
 struct kmem_cache *je_make(struct kmem_cache **caches, unsigned int class)
 {
-	const size_t bytes = bytes_of(class);
+	const size_t bytes = je_bytes(class);
 	struct kmem_cache *none = NULL, *cache;
 	char name[24];
 
 	snprintf(name, sizeof(name), "%s-%zu", caches == usual ? "redis" : "saving", bytes);
-	cache = kmem_cache_create(name, (unsigned int)bytes, bytes & 8 ? 8 : 16, je_flags | SLAB_PANIC, NULL);
+	cache = make_cache(name, bytes);
 	if (__atomic_compare_exchange_n(&caches[class], &none, cache, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return cache;
 	kmem_cache_destroy(cache);
@@ -93,26 +100,34 @@ __attribute__((constructor)) static void refuse_huge_pages(void)
 size_t je_nallocx(size_t size, int flags)
 {
 	(void)flags;
-	return size <= je_most ? bytes_of(je_class(size)) : 0;
+	return size <= je_most ? je_bytes(je_class(size)) : 0;
 }
 
 /* malloc's realloc lets a block be while half of it is used; redis trims its strings by it, and means it. */
-void *je_realloc(void *block, size_t size)
+struct je_block je_resize(void *block, size_t old, size_t size)
 {
-	size_t old = block ? malloc_usable_size(block) : 0;
+	const struct je_block same = { block, old }, none = { NULL, 0 };
+	void *moved;
 
-	if (!block || !size)
-		return block ? (free(block), NULL) : je_malloc(size);
-	if (size <= old && (je_nallocx(size, 0) == old || (size > JE_MOST && old - size <= old / 8)))
-		return block;
-	if (size > old && old > JE_MOST && size > je_most)
-		return realloc(block, size);
-	void *moved = je_malloc(size);
+	if (block && !size) {
+		free(block);
+		return none;
+	}
+	if (size <= old && block && (je_nallocx(size, 0) == old || (size > JE_MOST && old - size <= old / 8)))
+		return same;
+	if (block && size > old && old > JE_MOST && size > je_most) {
+		moved = realloc(block, size);
+		return moved ? (struct je_block){ moved, malloc_usable_size(moved) } : none;
+	}
+	moved = je_malloc(size);
 	if (!moved)
-		return size <= old ? block : NULL;
-	memcpy(moved, block, size < old ? size : old);
-	free(block);
-	return moved;
+		return block && size <= old ? same : none;
+	size_t bytes = je_malloc_usable_size(moved);
+	if (block) {
+		memcpy(moved, block, size < old ? size : old);
+		free(block);
+	}
+	return (struct je_block){ moved, bytes };
 }
 
 /* ------------------------------------------------------------------ what defragmentation asks */
@@ -120,7 +135,7 @@ void *je_realloc(void *block, size_t size)
 void *je_mallocx(size_t size, int flags)
 {
 	(void)flags;
-	return size <= je_most ? kmem_cache_alloc(je_cache(size), GFP_KERNEL | __GFP_FULLEST) :
+	return size <= je_most ? kmem_cache_alloc(je_cache(je_class(size)), GFP_KERNEL | __GFP_FULLEST) :
 				 kmem_malloc_fullest(size);
 }
 

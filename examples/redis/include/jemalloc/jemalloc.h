@@ -5,7 +5,9 @@
  *
  * Sizes up to 128 bytes have caches by name (redis-24), in steps of 8 bytes, for which redis has its jemalloc made
  * as well: an entry of its dictionary has 24. Larger blocks are malloc's, as is what Lua and libc allocate.
- * Caches' hits are inlined: redis allocates in a few functions only.
+ * Caches' hits are inlined: redis allocates in a few functions only. It asks for the size of each block that comes, in
+ * the same function; what je_malloc and je_realloc return is kept for that one question, in je_fresh, of which the
+ * compiler mostly leaves nothing but a register.
  */
 #ifndef KMEM_REDIS_JEMALLOC_H
 #define KMEM_REDIS_JEMALLOC_H
@@ -28,6 +30,9 @@
 
 #define MALLOCX_TCACHE_NONE 1
 
+/* Where nothing happens to the block between two questions, one is enough. */
+extern size_t malloc_usable_size(void *block) __attribute__((pure));
+
 #define JE_MOST 128ul			/* bytes of a block that has a cache here */
 #define JE_MOST_SAVING 8192ul		/* while a child saves */
 #define JE_CLASSES 64u
@@ -46,23 +51,58 @@ static inline unsigned int je_class(size_t size)
 	return (log - 7) * 8 + 16 + (unsigned int)(most >> (log - 3) & 7);
 }
 
-static inline struct kmem_cache *je_cache(size_t size)
+static inline size_t je_bytes(unsigned int class)
+{
+	if (class < 16)
+		return (class + 1) * 8ul;
+	unsigned int log = (class - 16) / 8 + 7;
+	return (1ul << log) + ((size_t)((class & 7) + 1) << (log - 3));
+}
+
+static inline struct kmem_cache *je_cache(unsigned int class)
 {
 	struct kmem_cache **caches = __atomic_load_n(&je_now, __ATOMIC_RELAXED);
-	unsigned int class = je_class(size);
 	struct kmem_cache *cache = __atomic_load_n(&caches[class], __ATOMIC_ACQUIRE);
 
 	return __builtin_expect(cache != NULL, 1) ? cache : je_make(caches, class);
 }
 
+/* A block and what malloc_usable_size would say of it. */
+struct je_block {
+	void *block;
+	size_t bytes;
+};
+static __thread struct je_block je_fresh __attribute__((unused));
+
+static inline void *je_came(void *block, size_t bytes)
+{
+	je_fresh = (struct je_block){ block, bytes };
+	return block;
+}
+
+/* The first question after a block came answers for that block; a later one may be of another at the same address. */
+static inline size_t je_malloc_usable_size(void *block)
+{
+	bool fresh = block && block == je_fresh.block;
+
+	je_fresh.block = NULL;
+	return fresh ? je_fresh.bytes : malloc_usable_size(block);
+}
+
 static inline void *je_malloc(size_t size)
 {
-	return size <= je_most ? kmem_cache_alloc(je_cache(size), GFP_KERNEL) : malloc(size);
+	if (size > je_most)
+		return malloc(size);
+	unsigned int class = je_class(size);
+	return je_came(kmem_cache_alloc(je_cache(class), GFP_KERNEL), je_bytes(class));
 }
 
 static inline void *je_calloc(size_t n, size_t size)
 {
-	return n == 1 && size <= je_most ? kmem_cache_zalloc(je_cache(size), GFP_KERNEL) : calloc(n, size);
+	if (n != 1 || size > je_most)
+		return calloc(n, size);
+	unsigned int class = je_class(size);
+	return je_came(kmem_cache_zalloc(je_cache(class), GFP_KERNEL), je_bytes(class));
 }
 
 static inline void je_free(void *block)
@@ -70,12 +110,16 @@ static inline void je_free(void *block)
 	free(block);
 }
 
-static inline size_t je_malloc_usable_size(void *block)
+/* Of a block that has `old` bytes. */
+struct je_block je_resize(void *block, size_t old, size_t size);
+
+static inline void *je_realloc(void *block, size_t size)
 {
-	return malloc_usable_size(block);
+	struct je_block now = je_resize(block, malloc_usable_size(block), size);
+
+	return je_came(now.block, now.bytes);
 }
 
-void *je_realloc(void *block, size_t size);
 /* The bytes that a block of this size has; 0: malloc's affair. */
 size_t je_nallocx(size_t size, int flags);
 /* For defragmentation: out of the fullest slab, past what lies ready; and back past it. */

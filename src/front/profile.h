@@ -48,17 +48,24 @@ struct km_profile_slot {
 #define KM_PROFILE_SITE_SHIFT	48
 #define KM_PROFILE_MOST_BYTES	(((uint64_t)1 << KM_PROFILE_SITE_SHIFT) - 1)
 
+/* x / q, where a sample is one with the probability q = 1 - exp(-x); for x up to 1. */
+static inline double km_profile_series(double x)
+{
+	const double s = x * x;
+
+	return 1 + x * (1. / 2) + s * (1. / 12) - s * s * (1. / 720 - s * (1. / 30240));
+}
+
 /*
- * How many objects a sample stands for: 1 / q, where it is one with the probability q = 1 - exp(-x), x = bytes / mean.
- * For most a series of x / q; beyond, q by a series near 0, and 1 - (1 - q)^2 doubles x.
+ * How many objects a sample stands for: 1 / q, x = bytes / mean. For most by that series; beyond, q by a series near
+ * 0, and 1 - (1 - q)^2 doubles x.
  */
 static inline double km_profile_times(double x)
 {
-	const double s = x * x;
 	unsigned doublings = 0;
 
 	if (__builtin_expect(x <= 1, 1))
-		return (1 + x * (1. / 2) + s * (1. / 12) - s * s * (1. / 720 - s * (1. / 30240))) / x;
+		return km_profile_series(x) / x;
 	if (x >= 40)
 		return 1;
 	for (; x > 1. / 32; x *= 0.5)

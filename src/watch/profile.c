@@ -40,7 +40,7 @@ static struct km_profile_record record = {
 	.slot_bytes = sizeof(struct km_profile_slot),
 };
 static uint64_t seed, fixed_seed;
-static double each_byte;		/* 1 / mean */
+static double mean_bytes, each_byte;	/* the mean, and 1 / mean */
 static uint32_t threads;		/* that have drawn a number in this profile */
 
 /* ------------------------------------------------------------------ chance */
@@ -53,22 +53,43 @@ static uint64_t mix(uint64_t x)
 }
 
 /*
- * libm's is not to be had. -log of a number in (0, 1] that has 53 bits: by its exponent, and 2 artanh of the rest,
- * which is between the roots of 1/2 and of 2.
+ * Logarithms: libm's are not to be had, and a sample waits for one. A number in (0, 1] is 2^exponent, and a mantissa from
+ * 1 to 2, of which a table has what its first seven bits are, from their middle: the rest is less than 1/256 away from
+ * 1, where three terms leave 1e-10. No division.
  */
+#define LOG_BITS	7u
+static struct {
+	double inverse, minus_log;
+} logs[1u << LOG_BITS];
+
+/* 2 artanh of how far it is, from 1 to 2. */
+static void make_logs(void)
+{
+	for (unsigned i = 0; i < km_array_count(logs); i++) {
+		const double middle = 1 + (i + 0.5) / (double)km_array_count(logs);
+		const double z = (middle - 1) / (middle + 1), s = z * z;
+		double sum = 0;
+
+		for (int term = 31; term > 0; term -= 2)
+			sum = sum * s + 1. / term;
+		logs[i].inverse = 1 / middle;
+		logs[i].minus_log = -2 * z * sum;
+	}
+}
+
+/* Of a number in (0, 1]. */
 static double minus_log(double x)
 {
-	const uint64_t root = 0x3fe6a09e667f3bcdull;	/* of 1/2 */
+	const uint64_t one = 0x3ff0000000000000ull;
 	uint64_t bits;
 
 	__builtin_memcpy(&bits, &x, sizeof(bits));
-	const int64_t exponent = (int64_t)(bits - root) >> 52;
-	bits -= (uint64_t)exponent << 52;
+	const unsigned i = bits >> (52 - LOG_BITS) & (km_array_count(logs) - 1);
+	const double exponent = (double)((int64_t)(bits - one) >> 52);
+	bits = (bits & ((1ull << 52) - 1)) | one;
 	__builtin_memcpy(&x, &bits, sizeof(x));
-	double z = (x - 1) / (x + 1), s = z * z, fourth = s * s;
-	/* By pairs, so that few terms wait for others. */
-	double sum = (1 + s * (1. / 3)) + fourth * ((1. / 5 + s * (1. / 7)) + fourth * (1. / 9 + s * (1. / 11)));
-	return -(2 * z * sum + (double)exponent * 0.6931471805599453);
+	const double r = x * logs[i].inverse - 1;
+	return logs[i].minus_log - exponent * 0.6931471805599453 - r * (1 - r * (0.5 - r * (1. / 3)));
 }
 
 /* Bytes from one sample to the next. */
@@ -304,11 +325,13 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 		return;
 	}
 	km_debug(site >= record.site && site < record.site + KM_PROFILE_SITES, "a site is one of the table's");
-	const double times = km_profile_times((double)bytes * each_byte);
-	km_debug(times >= 1, "a sample stands for itself at least");
-	km_add(&site->bytes, (uint64_t)((double)bytes * times + 0.5));
+	/* bytes / (bytes / mean) is the mean: most need no division. */
+	const double x = (double)bytes * each_byte;
+	const double weight = km_likely(x <= 1) ? mean_bytes * km_profile_series(x) : (double)bytes * km_profile_times(x);
+	km_debug(weight >= (double)bytes, "a sample stands for itself at least");
+	km_add(&site->bytes, (uint64_t)(weight + 0.5));
 	if (km_unlikely(!source.each))
-		km_add(&site->parts, (uint64_t)(KM_PROFILE_PART * times + 0.5));
+		km_add(&site->parts, (uint64_t)(KM_PROFILE_PART * km_profile_times(x) + 0.5));
 	/* A rough count: two threads at once may count one. */
 	km_store(&site->samples, km_load(&site->samples) + 1);
 	remember(p, (uint64_t)(site - record.site) << KM_PROFILE_SITE_SHIFT | bytes);
@@ -411,7 +434,9 @@ static bool profile_begin(void)
 		record.cache[0] = '\0';
 	}
 	km_os_random(&seed, sizeof(seed), false);
-	each_byte = 1 / (double)record.mean;
+	mean_bytes = (double)record.mean;
+	each_byte = 1 / mean_bytes;
+	make_logs();
 	seed = fixed_seed ?: mix(seed + km_os_now_ms() + km_os_pid());
 	record.began_ms = km_os_now_ms();
 	km_store(&record.number, record.number + 1 ?: 1);

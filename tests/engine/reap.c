@@ -88,5 +88,5 @@ int main(void)
 	km_front_tick = NULL;
 	part_by_part("sheaf");
 	part_by_part("slub");
-	return 0;
+	return failures != 0;
 }

@@ -44,12 +44,9 @@ static unsigned both(void)
 	return count;
 }
 
-static void refused_half_way(void)
+/* All that may go goes, and a part of it comes. */
+static void go_and_come_half_way(unsigned slabs)
 {
-	begin();
-	filled = fresh(SIZE);
-	fill(filled, SIZE);
-	unsigned slabs = thin_out(filled), pages = all_resident();
 	kmem_cache_shrink(filled);
 	CHECK_EQUAL(all_resident(), slabs);
 	CHECK_EQUAL(both(), 0);
@@ -59,14 +56,15 @@ static void refused_half_way(void)
 	km_os_fault = NULL;
 	CHECK_EQUAL(fills, 2);
 	CHECK_EQUAL(both(), 0);
+}
+
+static void refused_half_way(void)
+{
+	unsigned slabs = thinned(&filled), pages = all_resident();
+
+	go_and_come_half_way(slabs);
 	/* What came goes again; and what did not comes when it is asked for again. */
-	kmem_cache_shrink(filled);
-	CHECK_EQUAL(all_resident(), slabs);
-	CHECK_EQUAL(both(), 0);
-	fills = 0;
-	km_os_fault = refuse_the_second;
-	CHECK_EQUAL(kmem_reserve(filled, MANY), -ENOMEM);
-	km_os_fault = NULL;
+	go_and_come_half_way(slabs);
 	CHECK_EQUAL(kmem_reserve(filled, MANY), 0);
 	CHECK(all_resident() >= pages);
 	CHECK_EQUAL(kmem_reserve(filled, 0), 0);

@@ -295,10 +295,8 @@ static void look_at_it(void)
 /* The pages in hand have no objects of anybody's. */
 static void looked_at(void)
 {
-	begin();
-	looked = fresh(SIZE);
-	fill(looked, SIZE);
-	unsigned slabs = thin_out(looked);
+	unsigned slabs = thinned(&looked);
+
 	hollow_beside(look_at_it);
 	CHECK_EQUAL(all_resident(), slabs);
 	look_at_it();
@@ -423,10 +421,8 @@ static bool reserve_meanwhile(const char *call)
 /* What had gone of a cache that then is reserved is there again, and none goes; also where both come at once. */
 static void reserved_later(void)
 {
-	begin();
-	looked = fresh(SIZE);
-	fill(looked, SIZE);
-	unsigned slabs = thin_out(looked), pages = all_resident();
+	unsigned slabs = thinned(&looked), pages = all_resident();
+
 	kmem_cache_shrink(looked);
 	CHECK_EQUAL(all_resident(), slabs);
 	km_os_fault = refuse_to_fill;
@@ -466,10 +462,8 @@ static size_t free_and_dirty(void)
 /* What has gone is no resident memory when its slab goes: nor is it what another cache has reserved. */
 static void gone_and_free(void)
 {
-	begin();
-	looked = fresh(SIZE);
-	fill(looked, SIZE);
-	unsigned slabs = thin_out(looked);
+	unsigned slabs = thinned(&looked);
+
 	kmem_shrink_all();
 	size_t before = free_and_dirty();
 	for (unsigned i = 0; i < MANY; i++)
@@ -529,10 +523,7 @@ static void fork_it(void)
 
 static void forked_beside(void)
 {
-	begin();
-	looked = fresh(SIZE);
-	fill(looked, SIZE);
-	thin_out(looked);
+	thinned(&looked);
 	hollow_beside(fork_it);
 	done(looked, SIZE);
 }
@@ -563,10 +554,8 @@ static bool fork_here(const char *call)
 /* A handler's fork in the middle of the call: its child goes on with it. */
 static void forked_within(void)
 {
-	begin();
-	looked = fresh(SIZE);
-	fill(looked, SIZE);
-	unsigned slabs = thin_out(looked);
+	unsigned slabs = thinned(&looked);
+
 	child = -1;
 	fflush(stdout);
 	km_os_fault = fork_here;
@@ -605,10 +594,7 @@ static void fork_under_lock(void)
 
 static void forked_under_lock(void)
 {
-	begin();
-	looked = fresh(SIZE);
-	fill(looked, SIZE);
-	thin_out(looked);
+	thinned(&looked);
 	child = -1;
 	hollow_beside(fork_under_lock);
 	done(looked, SIZE);
@@ -629,10 +615,7 @@ static void free_all(void)
 
 static void freed_beside(void)
 {
-	begin();
-	looked = fresh(SIZE);
-	fill(looked, SIZE);
-	thin_out(looked);
+	thinned(&looked);
 	hollow_beside(free_all);
 	struct kmem_cache_stats stats;
 	kmem_cache_get_stats(looked, &stats);
@@ -654,10 +637,7 @@ static void take_some(void)
 
 static void taken_beside(void)
 {
-	begin();
-	looked = fresh(SIZE);
-	fill(looked, SIZE);
-	thin_out(looked);
+	thinned(&looked);
 	hollow_beside(take_some);
 	done(looked, SIZE);
 }

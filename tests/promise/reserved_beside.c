@@ -13,7 +13,7 @@
 
 #include <kmem/memcg.h>
 
-#include "kit/api.h"
+#include "kit/reserved.h"
 #include "kit/sleeps.h"
 
 #include "engine/engine.h"
@@ -200,35 +200,20 @@ static void two_get_both(void)
 
 /* ------------------------------------------------------------------ a cache that was used */
 
-#define OUT	150u	/* objects; of so many one stays out: */
-#define EACH	7u
+#define OUT	150u	/* objects */
 
 static char *out[OUT], *taken[OUT];
 
 static void use_some(void)
 {
-	for (unsigned i = 0; i < OUT; i++)
-		NEED((out[i] = kmem_cache_alloc(reserved, GFP_KERNEL)));
-	for (unsigned i = 0; i < OUT; i++)
-		if (i % EACH) {
-			kmem_cache_free(reserved, out[i]);
-			out[i] = NULL;
-		}
-}
-
-static void give_all(struct kmem_cache *cache, char **objects)
-{
-	for (unsigned i = 0; i < OUT; i++) {
-		if (objects[i])
-			kmem_cache_free(cache, objects[i]);
-		objects[i] = NULL;
-	}
+	take(reserved, out, OUT);
+	give(reserved, out, OUT, true);
 }
 
 /* A child has the pages of a slab that went, too, while the other thread has them stay. */
 static void they_go(void)
 {
-	give_all(reserved, out);
+	give(reserved, out, OUT, false);
 	kmem_cache_shrink(reserved);
 	for (unsigned i = 0; i < OUT; i++) {
 		NEED((taken[i] = kmem_cache_alloc(other, GFP_KERNEL)));
@@ -237,7 +222,7 @@ static void they_go(void)
 	pid_t child = fork();
 	if (!child) {
 		km_os_fault = NULL;
-		give_all(other, taken);
+		give(other, taken, OUT, false);
 		kmem_shrink_all();
 		NEED(km_pages_used() == used_before, "(%zu, %zu)", km_pages_used(), used_before);
 		NEED(kmem_check_all() == 0);
@@ -259,8 +244,8 @@ static void slabs_go(void)
 		NEED(reserve_with(others_come_by) == 0 && kmem_check_all() == 0);
 		for (unsigned i = 0; taken[0] && i < OUT; i++)
 			NEED(taken[i][0] == (char)i && taken[i][SIZE - 1] == (char)i);
-		give_all(other, taken);
-		give_all(reserved, out);
+		give(other, taken, OUT, false);
+		give(reserved, out, OUT, false);
 		NEED(kmem_reserve(reserved, 0) == 0);
 		kmem_shrink_all();
 		NEED(km_pages_used() == used_before, "(%zu, %zu)", km_pages_used(), used_before);
@@ -346,7 +331,7 @@ static void of_two_one_fails(void)
 	size_t full = level_of(MANY), half = level_of(MANY / 2);
 	one_of_two(MANY / 2, true, half);
 	one_of_two(MANY * 2, false, full);
-	give_all(reserved, out);
+	give(reserved, out, OUT, false);
 	gone(reserved);
 }
 

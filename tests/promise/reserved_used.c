@@ -9,13 +9,12 @@
 #include <sched.h>
 #include <sys/resource.h>
 
-#include "kit/api.h"
 #include "kit/clock.h"
+#include "kit/reserved.h"
 
 #include "page/arena.h"
 
 #define MANY	3000u
-#define EACH	7u	/* of so many objects one stays out */
 
 static char *objects[MANY], *kept[MANY], *others[MANY];
 
@@ -27,34 +26,13 @@ static long faults(void)
 	return usage.ru_minflt + usage.ru_majflt;
 }
 
-static void take(struct kmem_cache *cache, unsigned size, char **to, unsigned count, bool write)
-{
-	for (unsigned i = 0; i < count; i++) {
-		to[i] = kmem_cache_alloc(cache, GFP_KERNEL);
-		NEED(to[i]);
-		for (unsigned at = 0; write && at < size; at += 512)
-			to[i][at] = 1;
-		if (write)
-			to[i][size - 1] = 1;
-	}
-}
-
-/* But for each EACH-th, if `but`. */
-static void give(struct kmem_cache *cache, char **from, unsigned count, bool but)
-{
-	for (unsigned i = 0; i < count; i++)
-		if (!but || i % EACH) {
-			kmem_cache_free(cache, from[i]);
-			from[i] = NULL;
-		}
-}
-
-static void give_rest(struct kmem_cache *cache, char **from)
+static void take_and_write(struct kmem_cache *cache, unsigned size)
 {
 	for (unsigned i = 0; i < MANY; i++) {
-		if (from[i])
-			kmem_cache_free(cache, from[i]);
-		from[i] = NULL;
+		take(cache, objects + i, 1);
+		for (unsigned at = 0; at < size; at += 512)
+			objects[i][at] = 1;
+		objects[i][size - 1] = 1;
 	}
 }
 
@@ -71,7 +49,7 @@ static void warm(unsigned size)
 	memset(others, 0, sizeof(others));
 	struct kmem_cache *cache = make("warm", size + 8);
 	NEED(kmem_reserve(cache, 100) == 0);
-	take(cache, size, objects, MANY, true);
+	take_and_write(cache, size);
 	faults();
 	give(cache, objects, MANY, false);
 	gone(cache);
@@ -85,12 +63,12 @@ static void no_fault(void (*use)(struct kmem_cache *cache), unsigned size)
 	use(cache);
 	NEED(kmem_reserve(cache, MANY) == 0);
 	long before = faults();
-	take(cache, size, objects, MANY, true);
+	take_and_write(cache, size);
 	long came = faults() - before;
 	NEED(!came, "(%ld faults, size %u)", came, size);
 	NEED(kmem_check_all() == 0);
 	give(cache, objects, MANY, false);
-	give_rest(cache, kept);
+	give(cache, kept, MANY, false);
 	gone(cache);
 	kmem_shrink_all();
 }
@@ -105,8 +83,8 @@ static void for_sizes(void (*use)(struct kmem_cache *cache))
 
 static void use_one(struct kmem_cache *cache)
 {
-	take(cache, 0, kept, 1, false);
-	give_rest(cache, kept);
+	take(cache, kept, 1);
+	give(cache, kept, MANY, false);
 }
 
 static void lie_ready(void)
@@ -116,7 +94,7 @@ static void lie_ready(void)
 
 static void use_many(struct kmem_cache *cache)
 {
-	take(cache, 0, kept, MANY / 2, false);
+	take(cache, kept, MANY / 2);
 	give(cache, kept, MANY / 2, true);
 }
 
@@ -127,8 +105,8 @@ static void in_slabs(void)
 
 static void use_up(struct kmem_cache *cache)
 {
-	take(cache, 0, kept, MANY, false);
-	give_rest(cache, kept);
+	take(cache, kept, MANY);
+	give(cache, kept, MANY, false);
 }
 
 static void slabs_went(void)
@@ -146,17 +124,17 @@ static void in_pieces(struct kmem_cache *cache)
 		stays = make("stays", 4000);
 		goes = make("goes", 3000);
 	}
-	give_rest(stays, kept);
+	give(stays, kept, MANY, false);
 	for (unsigned i = 0; i < 600; i++) {
-		take(stays, 0, mine + i, 1, false);
-		take(goes, 0, kept + i, 1, false);
+		take(stays, mine + i, 1);
+		take(goes, kept + i, 1);
 	}
 	for (unsigned i = 0; i < 600; i++)
 		if (i % 40) {
 			kmem_cache_free(stays, mine[i]);
 			mine[i] = NULL;
 		}
-	give_rest(goes, kept);
+	give(goes, kept, MANY, false);
 	kmem_cache_shrink(stays);
 	kmem_cache_shrink(goes);
 	(void)cache;

@@ -278,6 +278,7 @@ static void take_back(size_t *reserved, long more)
 bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want)
 {
 	km_lock(&touched.one);
+	km_pages_stay_no_more();
 	long more = (long)want->pages - (long)*reserved;
 	bool done = commit(more);
 	if (done) {

@@ -612,7 +612,8 @@ void km_pages_stay_no_more(void)
 {
 	struct km_page *page = km_load(&km_arena.staying);
 
-	if (!page)
+	/* In the child of a handler's fork that struck under that lock it is done by whoever reserves next. */
+	if (!page || km_lock_is_own(&zone_of_page(page)->lock))
 		return;
 	km_page_hold(page);
 	size_t count = km_arena.staying_count;

@@ -2,6 +2,8 @@
 TEST_LIBS_promise/nowait := -Wl,-u,kmem_cache_validate,-u,kmem_failslab
 # Calls that wait are counted.
 TEST_LIBS_promise/nested_verbs := -Wl,--wrap=km_os_wait
+# A child that waits has failed.
+TEST_LIBS_promise/reserved_beside := -Wl,--wrap=km_os_wait
 # Bad calls are counted.
 TEST_LIBS_promise/gfp_bits := -Wl,--wrap=km_misuse
 # More objects than there is memory.

@@ -2,11 +2,13 @@
  * reserved_beside.c: while kmem_reserve brings pages in, other threads make and end caches, allocate and fork, at each
  * of its calls of the system; a child of theirs has what was half reserved back, and may reserve itself. In a child of
  * the thread that reserves, forked by a handler, the call goes on. Two that reserve get both; of two that reserve one
- * cache, of which one fails, none undoes what the other got. The cache's slabs may go meanwhile. Disciplines: all.
+ * cache, of which one fails, none undoes what the other got. The cache's slabs may go meanwhile, and another's handler
+ * may fork that struck under the lock of their pages. Disciplines: all.
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,13 +20,25 @@
 
 #include "engine/engine.h"
 #include "page/ahead.h"
-#include "page/arena.h"
+#include "page/zone.h"
 #include "port/os.h"
 
 #define SIZE	500u
 #define MANY	20000u
 
 static struct kmem_cache *reserved, *other;
+static pid_t striking;
+
+/* In the child of a handler's fork there is one thread: what that waits for never comes. */
+void __real_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
+void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
+void __wrap_km_os_wait(uint32_t *word, uint32_t value, unsigned ms)
+{
+	if (striking && getpid() != striking)
+		_exit(9);
+	__real_km_os_wait(word, value, ms);
+}
+
 static pthread_t reserver;
 static unsigned calls, strike;
 static size_t used_before, level_before;
@@ -256,6 +270,59 @@ static void slabs_go(void)
 	gone(other);
 }
 
+static unsigned under_lock;
+
+static void fork_in_handler(int number)
+{
+	(void)number;
+	own_child = fork();
+}
+
+/* A handler forks that struck its thread under the lock of the pages that stay: the fork has to leave that lock. */
+static void fork_under_lock(void)
+{
+	struct km_page *page = km_load(&km_arena.staying);
+
+	if (!page)
+		return;
+	NEED(signal(SIGUSR1, fork_in_handler) != SIG_ERR);
+	struct km_busy_was was = km_busy_begin();
+	km_page_hold(page);
+	striking = getpid();
+	raise(SIGUSR1);
+	km_page_let_go(page);
+	km_busy_end(was);
+	if (!own_child) {
+		km_os_fault = NULL;
+		give(reserved, out, OUT, false);
+		NEED(kmem_reserve(reserved, 0) == 0);
+		kmem_shrink_all();
+		NEED(km_pages_used() == used_before, "(%zu, %zu)", km_pages_used(), used_before);
+		NEED(kmem_check_all() == 0);
+		_exit(0);
+	}
+	int status = status_of(own_child);
+	NEED(status == 0, "(%x)", status);
+	under_lock++;
+}
+
+static void a_handler_forks_under_the_lock(void)
+{
+	beside = fork_under_lock;
+	reserved = make("reserved", SIZE);
+	for (strike = 0; !strike || calls >= strike; strike++) {
+		kmem_shrink_all();
+		used_before = km_pages_used();
+		use_some();
+		NEED(reserve_with(others_come_by) == 0 && kmem_check_all() == 0);
+		give(reserved, out, OUT, false);
+		NEED(kmem_reserve(reserved, 0) == 0);
+	}
+	/* Its caches share pages, none of which is one cache's. */
+	NEED(slob || under_lock > 1, "(%u)", under_lock);
+	gone(reserved);
+}
+
 static struct {
 	pthread_t thread;
 	int id, result;
@@ -341,6 +408,7 @@ static const struct test_case cases[] = {
 	{ "a handler's child goes on", a_handlers_child_goes_on },
 	{ "two get both", two_get_both },
 	{ "slabs go", slabs_go },
+	{ "a handler forks under the lock", a_handler_forks_under_the_lock },
 	{ "of two one fails", of_two_one_fails },
 };
 API_MAIN(cases)

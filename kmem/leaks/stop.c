@@ -39,7 +39,8 @@
 #define WAIT_NS		2000000000ull	/* for one that waits in the kernel; the most patience, too */
 #define BUSY_NS		20000000000ull	/* where one wants a CPU: for it to get one */
 #define ALARM_US	2000
-#define ALARM_EACH_US	10u		/* more for each thread that the handler has to look at */
+#define ALARM_EACH_US	10u		/* more for each thread that the handler has to look at, where they are */
+#define MANY		256		/* or more */
 #define LATE_ALARM_US	50000
 #define STILL_SECONDS	2u		/* for a read while all stand still: whoever answers may be one of them */
 #define READ_SECONDS	30u
@@ -104,6 +105,52 @@ static void note_id(pid_t *list, volatile sig_atomic_t *count, pid_t id)
 	*count = *count + 1;
 }
 
+/*
+ * A thread that calls exec holds a lock that a seize waits for, until the process's others are gone: those that are
+ * ours to wait for go when their end is looked at. A wait for ends takes what it finds of a thread that was traced to a
+ * stop as well, so each is looked at first: what was taken here wait_for would wait for in vain.
+ */
+static void look_for_ends(const pid_t *list, sig_atomic_t count)
+{
+	const int how = WEXITED | WNOHANG | __WALL;
+
+	for (sig_atomic_t i = 0; i < count; i++) {
+		siginfo_t info = { .si_pid = 0 };
+
+		if (waitid(P_PID, (id_t)list[i], &info, how | WNOWAIT) == 0 && info.si_pid &&
+		    (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED))
+			waitid(P_PID, (id_t)list[i], &info, how);
+	}
+}
+
+static void wake(int signal)
+{
+	int error = errno;
+
+	(void)signal;
+	look_for_ends(seized, seized_count);
+	look_for_ends(ending, ending_count);
+	errno = error;
+}
+
+/* From now on a wait is interrupted every so many microseconds; 0: no longer. */
+static void set_alarm(unsigned us)
+{
+	struct sigaction action = { .sa_handler = wake };
+	struct itimerval timer = { { 0, us }, { 0, us } };
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* The handler looks at one more: with some thousand it takes as long as there is from one alarm to the next. */
+static void note_seized(pid_t id)
+{
+	note_id(seized, &seized_count, id);
+	if (seized_count >= MANY && !(seized_count & (seized_count - 1)))
+		set_alarm(ALARM_US + ALARM_EACH_US * (unsigned)seized_count);
+}
+
 /* One that has ended is passed over; of another that can't be seized errno says why. */
 static bool seize(struct stop *stop, pid_t id)
 {
@@ -112,7 +159,7 @@ static bool seize(struct stop *stop, pid_t id)
 	stop->threads = kmem_grow(stop->threads, stop->count, &stop->room, sizeof(*stop->threads));
 	stop->threads[stop->count++] = (struct stop_thread){ .id = id };
 	know(stop, id);
-	note_id(seized, &seized_count, id);
+	note_seized(id);
 	return true;
 }
 
@@ -207,44 +254,6 @@ static bool wait_for(struct stop_thread *thread)
 			return false;
 		}
 	return true;
-}
-
-/*
- * A thread that calls exec holds a lock that a seize waits for, until the process's others are gone: those that are
- * ours to wait for go when their end is looked at. A wait for ends takes what it finds of a thread that was traced to a
- * stop as well, so each is looked at first: what was taken here wait_for would wait for in vain.
- */
-static void look_for_ends(const pid_t *list, sig_atomic_t count)
-{
-	const int how = WEXITED | WNOHANG | __WALL;
-
-	for (sig_atomic_t i = 0; i < count; i++) {
-		siginfo_t info = { .si_pid = 0 };
-
-		if (waitid(P_PID, (id_t)list[i], &info, how | WNOWAIT) == 0 && info.si_pid &&
-		    (info.si_code == CLD_EXITED || info.si_code == CLD_KILLED || info.si_code == CLD_DUMPED))
-			waitid(P_PID, (id_t)list[i], &info, how);
-	}
-}
-
-static void wake(int signal)
-{
-	int error = errno;
-
-	(void)signal;
-	look_for_ends(seized, seized_count);
-	look_for_ends(ending, ending_count);
-	errno = error;
-}
-
-/* From now on a wait is interrupted every so many microseconds; 0: no longer. */
-static void set_alarm(unsigned us)
-{
-	struct sigaction action = { .sa_handler = wake };
-	struct itimerval timer = { { 0, us }, { 0, us } };
-
-	sigaction(SIGALRM, &action, NULL);
-	setitimer(ITIMER_REAL, &timer, NULL);
 }
 
 /* While somebody stands still for us nobody else's work comes before ours, where that is allowed. */
@@ -425,6 +434,8 @@ void stop_clear(struct stop *stop)
 static bool add_stack(struct stop *stop, pid_t id)
 {
 	size_t before = stop->count;
+	/* The last one was let go. */
+	seized_count = 0;
 	bool ok = seize(stop, id) || target_has_ended(id);	/* a first thread that has ended stays in the list */
 
 	if (!ok || stop->count == before)

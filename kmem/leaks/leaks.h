@@ -17,6 +17,9 @@ struct subject {
 bool subject_open(struct subject *subject, const char *command, const char *name);
 /* All of its objects; returns the exit status: where it is not 0, one line was said. */
 int subject_load(struct subject *subject, struct heap *heap);
+/* Did it end, or become another program, since it was opened? What was read is told of nobody then: one line says so;
+ * the status, or 0. */
+int subject_is_other(const struct subject *subject);
 /* One line that says why; the status. */
 int subject_complain(struct subject *subject);
 

@@ -163,15 +163,25 @@ static bool seize(struct stop *stop, pid_t id)
 	return true;
 }
 
-/* The threads that are not seized yet; how many, or -1. */
-static int seize_new(pid_t pid, struct stop *stop)
+/* The list of its threads; NULL: errno says why, as of a process that is not there. */
+static DIR *open_threads(pid_t pid)
 {
 	char path[64];
-	struct dirent *entry;
-	int found = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
 	DIR *threads = opendir(path);
+	if (!threads && errno == ENOENT)
+		errno = ESRCH;
+	return threads;
+}
+
+/* The threads that are not seized yet; how many, or -1. */
+static int seize_new(pid_t pid, struct stop *stop)
+{
+	struct dirent *entry;
+	int found = 0;
+	DIR *threads = open_threads(pid);
+
 	if (!threads)
 		return -1;
 	while (found >= 0 && (entry = readdir(threads))) {
@@ -305,11 +315,20 @@ static bool interrupt_from(struct stop *stop, size_t from, uint64_t patience)
 	return all;
 }
 
+static size_t standing(const struct stop *stop)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < stop->count; i++)
+		count += stop->threads[i].stopped;
+	return count;
+}
+
 /* Those that are known stand still. Is there none beside them? It would be one of them that began it. */
 static bool are_all(pid_t pid, const struct stop *stop)
 {
 	char path[64], line[256];
-	size_t standing = 0, there = 0;
+	size_t there = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	FILE *file = fopen(path, "re");
@@ -317,9 +336,7 @@ static bool are_all(pid_t pid, const struct stop *stop)
 		;
 	if (file)
 		fclose(file);
-	for (size_t i = 0; i < stop->count; i++)
-		standing += stop->threads[i].stopped;
-	return standing == there;
+	return standing(stop) == there;
 }
 
 enum outcome { STOP_ALL, STOP_LATE, STOP_FAILED };
@@ -343,7 +360,12 @@ static enum outcome stop_all(pid_t pid, struct stop *stop, uint64_t patience)
 	}
 	if (found > 0)
 		return STOP_LATE;
-	return found == 0 && stop->count ? STOP_ALL : STOP_FAILED;
+	if (found == 0 && standing(stop))
+		return STOP_ALL;
+	/* One that has ended is in the list until its parent has looked, and can't be seized. */
+	if (found == 0)
+		errno = ESRCH;
+	return STOP_FAILED;
 }
 
 /* All go on, but for the last one of those that were late: it stands still. False: one of them does not. */
@@ -451,11 +473,9 @@ uintptr_t *stop_stacks(pid_t pid, size_t *count)
 {
 	struct stop stop;
 	struct dirent *entry;
-	char path[64];
 	bool ok = true;
+	DIR *threads = open_threads(pid);
 
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	DIR *threads = opendir(path);
 	if (!threads)
 		return NULL;
 	begin(&stop);

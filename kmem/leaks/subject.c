@@ -24,6 +24,7 @@ bool subject_open(struct subject *subject, const char *command, const char *name
 	}
 	subject->pid = atoi(name);
 	subject->target.pid = target_thread(subject->pid);
+	target_see(&subject->target);
 	if (!maps_of_process(subject->target.pid, &subject->maps))
 		subject->target.result = errno == EACCES || errno == EPERM ? INFO_DENIED : INFO_GONE;
 	else if (target_roots(&subject->target, roots))
@@ -41,9 +42,17 @@ int subject_complain(struct subject *subject)
 			   "%s: no libkmem in it" : "%s: its records are not all in the dump", subject->name);
 }
 
+int subject_is_other(const struct subject *subject)
+{
+	struct target target = subject->target;
+
+	return target_is_same(&target) ? 0 : kmem_failed(1, subject->command,
+							 "%d: has ended, or is another program now", subject->pid);
+}
+
 int subject_load(struct subject *subject, struct heap *heap)
 {
-	return heap_load(&subject->target, heap) ? 0 : subject_complain(subject);
+	return heap_load(&subject->target, heap) ? subject_is_other(subject) : subject_complain(subject);
 }
 
 /* As reports have it: what parts words is octal digits. */

@@ -294,7 +294,7 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 
 		/* Some lie within others, and two may meet in one page of the system's. */
 		from = from > done ? from : done;
-		ok = from >= to || (to - from <= left && (!extent->free || extent->start % KM_PAGE_SIZE == 0));
+		ok = from >= to || (to - from <= left && (!extent->free || extent->start % unit == 0));
 		if (ok && from < to) {
 			left -= to - from;
 			ok = count_extent(&pages, snapshot, extent, from, to, resident);

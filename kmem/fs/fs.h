@@ -15,6 +15,23 @@
 #define FS_NAME		96
 #define FS_VALUE	128	/* bytes of what is written, with its NUL. Kernel: MAX_SLABINFO_WRITE */
 
+/* Of an array in order: the place of the first that is not before the key. */
+static inline size_t fs_first(const void *array, size_t count, size_t each, const void *key,
+			      int (*compare)(const void *a, const void *b))
+{
+	size_t low = 0, high = count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (compare((const char *)array + middle * each, key) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 /* A text that grows. Start with zeros; free .at. */
 struct fs_text {
 	char *at;

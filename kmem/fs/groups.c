@@ -43,22 +43,6 @@ static void find_private(struct fs_tree *tree)
 	qsort(tree->private, tree->private_count, sizeof(*tree->private), by_group);
 }
 
-/* The first of the group's caches, or where it would be. */
-static size_t first_private(const struct fs_tree *tree, unsigned group)
-{
-	size_t low = 0, high = tree->private_count;
-
-	while (low < high) {
-		size_t half = (low + high) / 2;
-
-		if (tree->private[half].group < group)
-			low = half + 1;
-		else
-			high = half;
-	}
-	return low;
-}
-
 /* Of the group's caches, where it is private, the pages by node. False: it has none of which that is known. */
 static bool count_pages(struct fs_tree *tree, unsigned group, unsigned long *pages)
 {
@@ -67,7 +51,8 @@ static bool count_pages(struct fs_tree *tree, unsigned group, unsigned long *pag
 
 	if (!tree->private)
 		find_private(tree);
-	for (size_t i = first_private(tree, group);
+	const struct fs_private first = { group, 0 };
+	for (size_t i = fs_first(tree->private, tree->private_count, sizeof(first), &first, by_group);
 	     i < tree->private_count && tree->private[i].group == group; i++) {
 		const struct info_cache *cache = &tree->snapshot.caches[tree->private[i].cache];
 

@@ -88,22 +88,6 @@ static void find_owned(struct fs_objects *objects)
 		qsort(objects->owned, objects->count, sizeof(*objects->owned), by_cache);
 }
 
-/* The first that is this cache's, or would be. */
-static size_t first_owned(const struct fs_objects *objects, const struct kmem_cache *cache)
-{
-	size_t low = 0, high = objects->count;
-
-	while (low < high) {
-		size_t half = (low + high) / 2;
-
-		if (objects->owned[half].cache < cache)
-			low = half + 1;
-		else
-			high = half;
-	}
-	return low;
-}
-
 /* All of the process's, once for all files of a copy. NULL: they can't be read. */
 static struct fs_objects *objects_of(struct fs_tree *tree)
 {
@@ -236,8 +220,10 @@ static void add_object(struct sites *sites, struct heap *heap, const struct heap
 static void add_cache(struct sites *sites, struct fs_objects *objects, const struct kmem_cache *address, unsigned which)
 {
 	struct heap *heap = &objects->heap;
+	const struct owned first = { address, 0 };
 
-	for (size_t i = first_owned(objects, address); i < objects->count && objects->owned[i].cache == address; i++) {
+	for (size_t i = fs_first(objects->owned, objects->count, sizeof(first), &first, by_cache);
+	     i < objects->count && objects->owned[i].cache == address; i++) {
 		const struct heap_piece *piece = &heap->pieces[objects->owned[i].piece];
 
 		for (uint64_t o = piece->first; o < piece->first + piece->count; o++)

@@ -59,7 +59,7 @@ bool maps_of_process(pid_t pid, struct maps *maps)
 	return true;
 }
 
-const struct map *maps_find(const struct maps *maps, uintptr_t address)
+size_t maps_behind(const struct maps *maps, uintptr_t address)
 {
 	size_t low = 0, high = maps->count;
 
@@ -71,7 +71,14 @@ const struct map *maps_find(const struct maps *maps, uintptr_t address)
 		else
 			high = middle;
 	}
-	return low < maps->count && address >= maps->at[low].start ? &maps->at[low] : NULL;
+	return low;
+}
+
+const struct map *maps_find(const struct maps *maps, uintptr_t address)
+{
+	size_t at = maps_behind(maps, address);
+
+	return at < maps->count && address >= maps->at[at].start ? &maps->at[at] : NULL;
 }
 
 /* Of a program that was linked for its addresses: it is not moved. */

@@ -27,6 +27,8 @@ struct maps {
 bool maps_of_process(pid_t pid, struct maps *maps);
 void maps_add(struct maps *maps, struct map map);
 void maps_clear(struct maps *maps);
+/* The place of the first that ends behind an address, of maps in order; maps->count: none does. */
+size_t maps_behind(const struct maps *maps, uintptr_t address);
 /* The one that an address is in, of maps in order; NULL: none. */
 const struct map *maps_find(const struct maps *maps, uintptr_t address);
 /* The name by which its file can be opened here; the caller frees it. */

@@ -67,26 +67,10 @@ static void still_read(struct scan *scan, struct still *still, uintptr_t from, s
 
 /* ------------------------------------------------------------------ stacks */
 
-/* The first mapping that ends behind an address; maps->count: none. */
-static size_t map_behind(const struct maps *maps, uintptr_t address)
-{
-	size_t low = 0, high = maps->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (maps->at[middle].end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 /* From the pointer on, to the end of the mapping that it is in: one that has grown since begins above it. */
 static struct iovec stack_at(const struct maps *maps, uintptr_t pointer)
 {
-	size_t i = map_behind(maps, pointer);
+	size_t i = maps_behind(maps, pointer);
 	uintptr_t from = (pointer - RED_ZONE) & ~(uintptr_t)7;
 
 	if (pointer <= RED_ZONE || i == maps->count)
@@ -138,7 +122,7 @@ static void read_threads(struct scan *scan, struct still *still, const struct st
 	bool known = true;
 
 	for (size_t i = 0; known && i < stop->count; i++) {
-		size_t map = map_behind(maps, stop->threads[i].stack);
+		size_t map = maps_behind(maps, stop->threads[i].stack);
 
 		known = !stop->threads[i].stopped ||
 			(map < maps->count && maps->at[map].start <= stop->threads[i].stack);

@@ -216,39 +216,35 @@ static enum info_result begin(struct walk *walk, struct info_root *root, struct 
 	       INFO_OK : walk->target->result;
 }
 
-enum info_result walk_groups(struct target *target, struct info_root *root, struct snapshot *snapshot)
+/* One group alone, where it is online; NULL: all that are. */
+static enum info_result walk_from(struct target *target, struct info_root *root, const struct mem_cgroup *one,
+				  struct snapshot *snapshot)
 {
 	struct walk walk = { .target = target, .root = root, .layout = &root->layout, .snapshot = snapshot };
 	struct km_memcg_view view;
-	struct mem_cgroup top;
-
-	if (!root->record.memcg)
-		return INFO_OK;
+	struct mem_cgroup group;
 	enum info_result result = begin(&walk, root, &view);
+
 	if (result != INFO_OK)
 		return result;
-	bool ok = read_stocks(&walk, &view) && target_struct(target, walk.layout, INFO_GROUP, &top, view.root) &&
-		  add_children(&walk, &top, view.root);
+	const struct mem_cgroup *at = one ? one : view.root;
+	bool ok = read_stocks(&walk, &view) && target_struct(target, walk.layout, INFO_GROUP, &group, at);
+	if (ok && one)
+		ok = info_true(&group.online) ? add_group(&walk, &group, at) : target_torn(target);
+	else if (ok)
+		ok = add_children(&walk, &group, at);
 	free(walk.words);
 	free(walk.stocks);
 	return ok ? INFO_OK : target->result;
 }
 
+enum info_result walk_groups(struct target *target, struct info_root *root, struct snapshot *snapshot)
+{
+	return root->record.memcg ? walk_from(target, root, NULL, snapshot) : INFO_OK;
+}
+
 enum info_result walk_group(struct target *target, struct info_root *root, const struct mem_cgroup *at,
 			    struct snapshot *snapshot)
 {
-	struct walk walk = { .target = target, .root = root, .layout = &root->layout, .snapshot = snapshot };
-	struct km_memcg_view view;
-	struct mem_cgroup group;
-
-	if (!root->record.memcg)
-		return INFO_TORN;
-	enum info_result result = begin(&walk, root, &view);
-	if (result != INFO_OK)
-		return result;
-	bool ok = read_stocks(&walk, &view) && target_struct(target, walk.layout, INFO_GROUP, &group, at) &&
-		  (info_true(&group.online) || target_torn(target)) && add_group(&walk, &group, at);
-	free(walk.words);
-	free(walk.stocks);
-	return ok ? INFO_OK : target->result;
+	return root->record.memcg ? walk_from(target, root, at, snapshot) : INFO_TORN;
 }

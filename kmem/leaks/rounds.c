@@ -228,8 +228,8 @@ static int one_round(struct subject *subject, struct scan_result *result)
 		status = subject_complain(subject);
 	if (!status && subject->target.core)
 		still_core(&scan, subject->target.core);
-	else if (!status)
-		status = still_look(&scan, count, result) ? subject_is_other(subject) : cannot_stop(subject);
+	else if (!status && !still_look(&scan, count, result))
+		status = cannot_stop(subject);
 	if (!status) {
 		mark_all(&scan);
 		if (!subject->target.core)
@@ -237,6 +237,7 @@ static int one_round(struct subject *subject, struct scan_result *result)
 		gather(&scan, result);
 		result->read_bytes += scan.bytes;
 		result->rounds++;
+		status = subject_is_other(subject);
 	}
 	free(stacks);
 	clear(&scan);

@@ -33,21 +33,22 @@ bool subject_open(struct subject *subject, const char *command, const char *name
 	return false;
 }
 
-int subject_complain(struct subject *subject)
-{
-	if (!subject->target.core)
-		return info_complain(subject->command, subject->pid, subject->target.result, subject->target.version);
-	return kmem_failed(1, subject->command, subject->target.result == INFO_OTHER ?
-			   "%s: libkmem there is of another build" : subject->target.result == INFO_NONE ?
-			   "%s: no libkmem in it" : "%s: its records are not all in the dump", subject->name);
-}
-
 int subject_is_other(const struct subject *subject)
 {
 	struct target target = subject->target;
 
 	return target_is_same(&target) ? 0 : kmem_failed(1, subject->command,
 							 "%d: has ended, or is another program now", subject->pid);
+}
+
+int subject_complain(struct subject *subject)
+{
+	if (!subject->target.core)
+		return subject_is_other(subject) ?:
+		       info_complain(subject->command, subject->pid, subject->target.result, subject->target.version);
+	return kmem_failed(1, subject->command, subject->target.result == INFO_OTHER ?
+			   "%s: libkmem there is of another build" : subject->target.result == INFO_NONE ?
+			   "%s: no libkmem in it" : "%s: its records are not all in the dump", subject->name);
 }
 
 int subject_load(struct subject *subject, struct heap *heap)

@@ -29,6 +29,7 @@
 static struct {
 	size_t asked;		/* pages they got since the last top-up */
 	bool missed;		/* one of them got none */
+	bool left;		/* what is made resident, by a thread that is not in this process */
 	uint32_t busy;		/* somebody tops up; the others pass */
 	size_t level, reserved;	/* pages */
 	size_t most;		/* asked, in this decay time */
@@ -62,7 +63,7 @@ static size_t free_pages(void)
 
 bool km_ahead_wanted(void)
 {
-	return km_load(&ahead.asked) || km_load(&ahead.missed) || km_ahead_level();
+	return km_load(&ahead.asked) || km_load(&ahead.missed) || km_ahead_level() || km_load(&ahead.left);
 }
 
 static size_t wanted_for(size_t asked)
@@ -103,10 +104,14 @@ static bool records_ahead(void)
 	return km_meta_ahead(META_FLOOR + km_ahead_level() * META_BYTES);
 }
 
+static void adopt_now(void);
+
 void km_ahead_top_up(void)
 {
 	uint32_t free = 0;
 
+	if (km_unlikely(km_load(&ahead.left)))
+		adopt_now();
 	if (km_load(&ahead.busy) || !km_cas_acquire(&ahead.busy, &free, 1u))
 		return;
 	/* Looked at first: a write to them costs those who note. */
@@ -212,6 +217,27 @@ static void give_taken_back(void)
 	}
 }
 
+/* A thread that is not in this process had some in hand. With the lock of one, or where nobody else is. */
+static void adopt(void)
+{
+	if (km_likely(!km_load(&ahead.left)))
+		return;
+	km_store(&ahead.left, false);
+	km_pages_reserving(false);
+	km_pages_stay_no_more();
+	if (touched.taken.next)
+		give_taken_back();
+	count(-touched.more);
+}
+
+static km_cold void adopt_now(void)
+{
+	if (!km_trylock(&touched.one))
+		return;
+	adopt();
+	km_unlock(&touched.one);
+}
+
 /* As slabs of the cache will be: whatever lies about, be it in small pieces, is found again by those. */
 static bool take_slabs(size_t pages, unsigned order)
 {
@@ -278,7 +304,7 @@ static void take_back(size_t *reserved, long more)
 bool km_ahead_fault_in(size_t *reserved, const struct km_ahead_want *want)
 {
 	km_lock(&touched.one);
-	km_pages_stay_no_more();
+	adopt();
 	long more = (long)want->pages - (long)*reserved;
 	bool done = commit(more);
 	if (done) {
@@ -361,12 +387,12 @@ void km_ahead_fork(bool before, bool child)
 	km_lock_around_fork(&touched.one, false, true);
 	ahead.busy = 0;
 	/* Where its fork did not get that lock what is in the list is lost, as all that others had in hand then. */
-	if (!km_lock_is_own(&touched.one)) {
-		km_pages_reserving(false);
-		km_pages_stay_no_more();
-	}
-	if (!others || !touched.taken.next)
+	if (km_lock_is_own(&touched.one))
 		return;
-	give_taken_back();
-	count(-touched.more);
+	if (!others)
+		touched.taken.next = NULL;
+	km_store(&ahead.left, true);
+	/* A handler's fork may have struck under the lock of the pages: then they go back when that is free. */
+	if (!km_fork_is_nested())
+		adopt();
 }

@@ -49,7 +49,7 @@ static struct run *lock_here(void)
 		return NULL;
 	struct run *run = run_of(cpu);
 	/* An area begins as zeros. */
-	km_store(&run->lock.rank, (uint32_t)KM_RANK_GROWTH);
+	km_lock_rank(&run->lock, KM_RANK_GROWTH);
 	km_lock(&run->lock);
 	km_debug(run->pages <= MOST_PAGES && (!run->pages || run->first),
 		 "a run begins somewhere and has a bound");
@@ -269,8 +269,10 @@ void km_growth_fork(bool before, bool child)
 	if (!growth.slot)
 		return;
 	if (km_fork_is_nested()) {
-		km_for_each_cpu(cpu)
+		km_for_each_cpu(cpu) {
+			km_lock_rank(&run_of(cpu)->lock, KM_RANK_GROWTH);
 			km_lock_around_fork(&run_of(cpu)->lock, before, child);
+		}
 		return;
 	}
 	if (before)

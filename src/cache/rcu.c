@@ -59,7 +59,7 @@ static struct km_rcu_waiting *lock_here(void)
 		return NULL;
 	struct km_rcu_waiting *here = waiting_on(cpu);
 	/* An area begins as zeros. */
-	km_store(&here->lock.rank, (uint32_t)KM_RANK_WAITING);
+	km_lock_rank(&here->lock, KM_RANK_WAITING);
 	km_lock(&here->lock);
 	return here;
 }
@@ -437,17 +437,30 @@ static void before_destroy(struct kmem_cache *cache)
 
 /* ------------------------------------------------------------------ fork, and the beginning */
 
-/* As in growth.c. A grace period that is under way ends in the child if its RCU goes on there. */
+/* As in growth.c: another thread's fork may be under way as well, which has its own note of what it has. A grace period
+ * that is under way ends in the child if its RCU goes on there. */
+static void nested_fork_locks(bool before, bool child)
+{
+	km_for_each_cpu(cpu) {
+		km_lock_rank(&waiting_on(cpu)->lock, KM_RANK_WAITING);
+		km_lock_around_fork(&waiting_on(cpu)->lock, before, child);
+	}
+	if (child)
+		__builtin_memset(rcu.forking, 0, sizeof(rcu.forking));
+}
+
 static void fork_locks(bool before, bool child)
 {
-	bool nested = km_fork_is_nested();
-
 	km_lock_around_fork(&rcu.lock, before, child);
+	if (km_fork_is_nested()) {
+		nested_fork_locks(before, child);
+		return;
+	}
 	if (before)
 		km_for_each_cpu(cpu)
 			rcu.forking[cpu / 64] |= 1ull << cpu % 64;
 	for (unsigned cpu = 0; cpu < km_percpu.cpus; cpu++)
-		if (nested ? km_cpu_is_live(cpu) : rcu.forking[cpu / 64] >> cpu % 64 & 1)
+		if (rcu.forking[cpu / 64] >> cpu % 64 & 1)
 			km_lock_around_fork(&waiting_on(cpu)->lock, before, child);
 	if (!before)
 		__builtin_memset(rcu.forking, 0, sizeof(rcu.forking));

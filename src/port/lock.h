@@ -154,6 +154,15 @@ km_inline void km_lock_init(struct km_lock *lock, enum km_rank rank)
 	lock->rank = rank;
 }
 
+/* Of one that began as zeros. A fork that has it has marked the rank since, perhaps, and gives back only what is. */
+km_inline void km_lock_rank(struct km_lock *lock, enum km_rank rank)
+{
+	uint32_t none = 0;
+
+	if (km_unlikely(!km_load(&lock->rank)))
+		km_cas_acquire(&lock->rank, &none, (uint32_t)rank);
+}
+
 void km_lock_forget(const struct km_lock *lock);
 /* A handler that strikes here leaves the count as it was. */
 km_inline void km_lock_note(const struct km_lock *lock, enum km_lock_note note)

@@ -26,6 +26,8 @@ TEST_LIBS_unit/core_dumps := -Wl,--wrap=prctl
 TEST_LIBS_unit/percpu_areas := -Wl,--wrap=km_os_possible_cpus
 # Calls that are held until a fork has begun.
 TEST_LIBS_unit/fork_waits_for_calls := -Wl,--wrap=madvise,--wrap=munmap,--wrap=km_os_wait
+# Waits are counted.
+TEST_LIBS_unit/nested_fork_locks := -Wl,--wrap=km_os_wait
 TEST_LIBS_unit/meta_given_back := -Wl,--wrap=km_os_purge
 # What the kernel says of concurrency ids, and does with them; how many CPUs there are.
 TEST_LIBS_unit/areas_by_cid := -Wl,--wrap=km_os_rseq_features,--wrap=km_os_rseq_register,--wrap=km_os_rseq_unregister,--wrap=km_os_possible_cpus

@@ -15,14 +15,11 @@
 #include "kit/check.h"
 #include "kit/inside.h"
 #include "page/arena.h"
-#include "kit/inside.h"
 
 TEST_IS_INSIDE
 
 #define BLOCKS	400u
 #define STEPS	20000u
-
-TEST_IS_INSIDE
 
 static struct km_arena_stats stats(void)
 {

@@ -39,7 +39,7 @@ static void sort_partial(struct km_slabs *n, const struct km_slab_kind *kind)
 
 	for (unsigned i = 0; i < PROMOTE_MAX; i++)
 		km_list_init(&promote[i]);
-	km_list_for_each_safe(entry, &n->partial) {
+	km_list_for_some_safe(entry, &n->partial, n->counts.partial) {
 		unsigned free = kind->free_objects(km_container_of(entry, struct km_page, list));
 
 		km_debug(free <= km_container_of(entry, struct km_page, list)->objects,
@@ -230,7 +230,7 @@ int km_slabs_check(struct kmem_cache *cache, const struct km_slab_kind *kind,
 	km_for_each_node(n, cache) {
 		size_t partial = 0;
 
-		km_list_for_each(entry, &n->partial) {
+		km_list_for_some(entry, &n->partial, n->counts.partial + 1) {
 			struct km_page *slab = km_container_of(entry, struct km_page, list);
 
 			damages += check_slab(cache, slab);
@@ -242,7 +242,8 @@ int km_slabs_check(struct kmem_cache *cache, const struct km_slab_kind *kind,
 			partial++;
 		}
 		if (partial != n->counts.partial) {
-			km_warn("check: %s: %lu partial slabs, kept %lu", cache->name, partial, n->counts.partial);
+			km_warn("check: %s: %s%lu partial slabs, kept %lu", cache->name,
+				partial > n->counts.partial ? "at least " : "", partial, n->counts.partial);
 			damages++;
 		}
 		node++;

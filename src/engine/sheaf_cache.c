@@ -278,9 +278,9 @@ static void count_block(const struct kmem_cache *cache, void **block, unsigned n
 /* A barn's blocks hold what it counts, all of its node. */
 static int check_barn(const struct kmem_cache *cache, const struct barn *barn, unsigned node)
 {
-	size_t objects = 0, strangers = 0;
+	size_t objects = 0, strangers = 0, most = barn->full_count + 1;
 
-	for (void **block = barn->full; block;
+	for (void **block = barn->full; block && most; most--,
 	     block = (void **)(uintptr_t)*km_block_header(&cache->shelf, block))
 		count_block(cache, block, node, &objects, &strangers);
 	if (objects == barn->objects && !strangers)

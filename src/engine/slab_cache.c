@@ -355,12 +355,13 @@ struct tally {
 	size_t slabs, objects, taken;
 };
 
-static int check_list(struct kmem_cache *cache, const struct km_list *list, const char *name,
+/* No more than `most` of them. */
+static int check_list(struct kmem_cache *cache, const struct km_list *list, const char *name, size_t most,
 		      struct tally *tally)
 {
 	int damages = 0;
 
-	km_list_for_each(entry, list) {
+	km_list_for_some(entry, list, most) {
 		struct km_page *slab = km_container_of(entry, struct km_page, list);
 		const char *state = !slab->inuse ? "free" : slab->inuse < slab->objects ? "partial" : "full";
 
@@ -380,12 +381,13 @@ static int check_node(struct kmem_cache *cache, const struct slab_node *n)
 {
 	const struct km_node_counts *kept = &n->slabs.counts;
 	struct tally tally = { 0, 0, 0 };
-	int damages = check_list(cache, &n->slabs.partial, "partial", &tally);
+	const size_t most = kept->slabs + 1;
+	int damages = check_list(cache, &n->slabs.partial, "partial", most, &tally);
 	size_t partial = tally.slabs;
 
-	damages += check_list(cache, &n->free, "free", &tally);
+	damages += check_list(cache, &n->free, "free", most, &tally);
 	size_t free = tally.slabs - partial;
-	damages += check_list(cache, &n->full, "full", &tally);
+	damages += check_list(cache, &n->full, "full", most, &tally);
 	if (partial == kept->partial && free == kept->free_slabs && tally.slabs == kept->slabs &&
 	    tally.objects == kept->objects && tally.taken == kept->taken && n->ready >= kept->shared &&
 	    kept->shared <= n->shared_limit)

@@ -313,7 +313,7 @@ static int check_pages(void)
 	km_pages_walk(check_page, &totals);
 	km_reports_on();
 	for (unsigned i = 0; i < KM_SLOB_LISTS; i++)
-		km_list_for_each(entry, &km_slob.list[i])
+		km_list_for_some(entry, &km_slob.list[i], totals.listed + 1)
 			listed++;
 	if (totals.pages != km_slob.pages || totals.units != km_slob.units ||
 	    totals.blocks != km_slob.blocks || totals.listed != listed) {

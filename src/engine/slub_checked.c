@@ -116,7 +116,7 @@ static bool mend_one(struct kmem_cache *cache, struct slub_node *n)
 	struct flaw flaw = { .what = "" };
 
 	km_lock(&n->slabs.lock);
-	km_list_for_each_safe(entry, &n->slabs.partial)
+	km_list_for_some_safe(entry, &n->slabs.partial, n->slabs.counts.partial)
 		if (!*flaw.what)
 			mend(cache, km_container_of(entry, struct km_page, list), NULL, &flaw);
 	km_unlock(&n->slabs.lock);

@@ -386,12 +386,14 @@ static bool run_is_right(const struct km_page *run, unsigned node, unsigned bin,
 int km_run_check(unsigned node)
 {
 	const struct km_zone *zone = &km_arena.zone[node];
+	const size_t kept = zone->pages.dirty_pages + zone->pages.clean_pages;
 	size_t free[2] = { 0, 0 };
 
 	for (unsigned kind = 0; kind < 2; kind++)
 		for (unsigned bin = km_run_bin_above(zone, kind, 0); bin < KM_RUN_BINS;
 		     bin = km_run_bin_above(zone, kind, bin + 1))
-			km_list_for_each(entry, &zone->bin[kind][bin]) {
+			/* A run has a page at least. */
+			km_list_for_some(entry, &zone->bin[kind][bin], kept + 1) {
 				struct km_page *run = km_container_of(entry, struct km_page, list);
 
 				if (!run_is_right(run, node, bin, kind)) {

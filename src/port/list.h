@@ -56,5 +56,18 @@ km_inline void km_list_del(struct km_list *entry)
 #define km_list_for_each_safe(entry, list)                                                         \
 	for (struct km_list *entry = (list)->next, *next_##entry = entry->next; entry != (list);   \
 	     entry = next_##entry, next_##entry = entry->next)
+/*
+ * The same of `most` entries, if there are more. A list that another thread had in hand when its process was forked by
+ * a handler may lead in a circle: the child looks at no more entries than were counted.
+ */
+#define km_list_for_some(entry, list, most)                                                        \
+	for (size_t left_##entry = (most); left_##entry; left_##entry = 0)                         \
+		for (struct km_list *entry = (list)->next; entry != (list) && left_##entry;        \
+		     entry = entry->next, left_##entry--)
+#define km_list_for_some_safe(entry, list, most)                                                   \
+	for (size_t left_##entry = (most); left_##entry; left_##entry = 0)                         \
+		for (struct km_list *entry = (list)->next, *next_##entry = entry->next;            \
+		     entry != (list) && left_##entry;                                              \
+		     entry = next_##entry, next_##entry = entry->next, left_##entry--)
 
 #endif

@@ -36,4 +36,5 @@ TEST_LIBS_promise/fork_struck := -Wl,--wrap=clock_gettime,--wrap=km_os_wait,--wr
 # Guarded objects are in it.
 TEST_LIBS_promise/nodump := -Wl,-u,kmem_cache_validate
 # Some caches are debugged.
+TEST_LIBS_promise/reserved_kinds := -Wl,-u,kmem_cache_validate
 TEST_LIBS_promise/defragment := -Wl,-u,kmem_cache_validate

@@ -2,13 +2,15 @@
  * reserved_beside.c: while kmem_reserve brings pages in, other threads make and end caches, allocate and fork, at each
  * of its calls of the system; a child of theirs has what was half reserved back, and may reserve itself. In a child of
  * the thread that reserves, forked by a handler, the call goes on. Two that reserve get both; of two that reserve one
- * cache, of which one fails, none undoes what the other got. The cache's slabs may go meanwhile, and another's handler
- * may fork that struck under the lock of their pages. Disciplines: all.
+ * cache, of which one fails, none undoes what the other got. The cache's slabs may go meanwhile; the one whose pages
+ * come in just then goes afterwards; and another's handler may fork that struck under the lock of their pages.
+ * Disciplines: all.
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -205,7 +207,12 @@ static void two_get_both(void)
 	NEED(kmem_reserve(other, MANY / 2) == 0);
 	size_t half = km_ahead_level();
 	NEED(kmem_reserve(other, 0) == 0 && km_ahead_level() == 0);
-	NEED(reserve_with(start_second) == 0 && pthread_join(second, NULL) == 0);
+	/* As long as the other thread may look at it the hook stays. */
+	reserver = pthread_self();
+	calls = 0;
+	km_os_fault = start_second;
+	NEED(kmem_reserve(reserved, MANY) == 0 && pthread_join(second, NULL) == 0);
+	km_os_fault = NULL;
 	NEED(km_ahead_level() >= 3 * half - 2 && km_ahead_level() <= 3 * half, "(%zu)", km_ahead_level());
 	kmem_cache_destroy(other);
 	NEED(km_ahead_level() > half && kmem_reserve(reserved, 0) == 0 && km_ahead_level() == 0);
@@ -323,6 +330,55 @@ static void a_handler_forks_under_the_lock(void)
 	gone(reserved);
 }
 
+static char *was_out[OUT];
+static unsigned stayed;
+
+/* Free memory goes to the system as well: of pages that come in just then it would not be known that they are there. So
+ * the slab that is faulted in stays in use meanwhile. */
+static void they_go_to_the_system(void)
+{
+	give_all(reserved, out);
+	kmem_cache_shrink(reserved);
+	kmem_shrink_all();
+	/* From then on no other pages are in hand. */
+	if (__atomic_load_n(&reserved->reserved_pages, __ATOMIC_RELAXED))
+		stayed += km_pages_used() > used_before;
+}
+
+static unsigned resident(void)
+{
+	unsigned char is;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < OUT; i++)
+		if (!mincore((void *)((uintptr_t)was_out[i] & ~(uintptr_t)4095), 4096, &is))
+			count += is & 1;
+	return count;
+}
+
+static void slabs_go_to_the_system(void)
+{
+	beside = they_go_to_the_system;
+	reserved = make("reserved", SIZE);
+	for (strike = 0; !strike || calls >= strike; strike++) {
+		kmem_shrink_all();
+		used_before = km_pages_used();
+		use_some();
+		memcpy(was_out, out, sizeof(out));
+		for (unsigned i = 0; i < OUT; i++)
+			was_out[i] = was_out[i] ?: out[0];
+		NEED(reserve_with(others_come_by) == 0 && kmem_check_all() == 0);
+		give_all(reserved, out);
+		NEED(kmem_reserve(reserved, 0) == 0 && kmem_cache_shrink(reserved) == 0);
+		kmem_shrink_all();
+		NEED(!resident(), "(%u objects' pages, call %u of %u)", resident(), strike, calls);
+		NEED(kmem_check_all() == 0);
+	}
+	/* Pages of slob are no cache's. */
+	NEED(strike > 8 && (slob || stayed), "(%u calls, %u slabs)", strike, stayed);
+	gone(reserved);
+}
+
 static struct {
 	pthread_t thread;
 	int id, result;
@@ -409,6 +465,7 @@ static const struct test_case cases[] = {
 	{ "two get both", two_get_both },
 	{ "slabs go", slabs_go },
 	{ "a handler forks under the lock", a_handler_forks_under_the_lock },
+	{ "slabs go to the system", slabs_go_to_the_system },
 	{ "of two one fails", of_two_one_fails },
 };
 API_MAIN(cases)

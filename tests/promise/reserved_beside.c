@@ -337,7 +337,7 @@ static unsigned stayed;
  * the slab that is faulted in stays in use meanwhile. */
 static void they_go_to_the_system(void)
 {
-	give_all(reserved, out);
+	give(reserved, out, OUT, false);
 	kmem_cache_shrink(reserved);
 	kmem_shrink_all();
 	/* From then on no other pages are in hand. */
@@ -368,7 +368,7 @@ static void slabs_go_to_the_system(void)
 		for (unsigned i = 0; i < OUT; i++)
 			was_out[i] = was_out[i] ?: out[0];
 		NEED(reserve_with(others_come_by) == 0 && kmem_check_all() == 0);
-		give_all(reserved, out);
+		give(reserved, out, OUT, false);
 		NEED(kmem_reserve(reserved, 0) == 0 && kmem_cache_shrink(reserved) == 0);
 		kmem_shrink_all();
 		NEED(!resident(), "(%u objects' pages, call %u of %u)", resident(), strike, calls);

@@ -416,10 +416,16 @@ void km_reclaim_start(void);
 void km_reclaim_fork(bool before, bool child);
 /*
  * A part of a round in which all caches give back what lies ready, as where nobody came by for long; behind the last
- * one free pages go to the system. Begins one where *begun is false. True: it is through. A part visits a few caches
- * only; where another thread is at it, or has the registry, it does nothing. With km_front_busy set.
+ * one free pages go to the system. Begins one where *its is none, or has another number. True: it is through. A part
+ * visits a few caches only; where another thread is at it, or has the registry, it does nothing. With km_front_busy
+ * set. Nobody else looks into *its, which that other thread may have, too.
  */
-bool km_reclaim_part(bool *begun);
+struct km_reclaim_round {
+	bool begun;
+	uint32_t number;
+	uint64_t until;			/* so many caches were visited (reclaim.c) */
+};
+bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number);
 /* The same of the caches of that name, at once: 0, -ENOENT, or -EAGAIN where another thread is at it. */
 int km_reclaim_named(const char *name);
 /* As kmem_cache_shrink, but slabs that stay keep all of their pages. */

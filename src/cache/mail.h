@@ -12,6 +12,7 @@
 #define KM_CACHE_MAIL_H
 
 #include "../port/atomic.h"
+#include "../port/pcpu.h"
 
 #define KM_MAIL_VERSION	1u
 #define KM_MAIL_LETTERS	16u
@@ -68,7 +69,8 @@ extern km_hidden bool km_siblings_drain;
 
 km_inline bool km_control_wanted(void)
 {
-	return km_load(&km_mail.asked) != km_load(&km_mail.answered) || km_load(&km_siblings_drain);
+	return km_load(&km_mail.asked) != km_load(&km_mail.answered) || km_load(&km_siblings_drain) ||
+	       km_load(&km_ways_kept);
 }
 
 #endif

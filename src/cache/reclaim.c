@@ -24,6 +24,9 @@ static struct {
 	/* Of the round of reaping that is under way, or was last. */
 	uint64_t began_ms;
 	bool quiet, purges;		/* everything is idle; and so long that its memory goes to the system, too */
+	/* Caches that were visited, ever; and how many will have been when each is that was there when a round was last
+	 * asked for. Ticks begin rounds anew, so that nothing else says when an asked one is through. */
+	uint64_t visited, wanted;
 } reclaim = { .lock = KM_LOCK_INIT(KM_RANK_RECLAIM) };
 
 /* Caches that one tick visits: some 80 us where none of them is in the processor's caches. */
@@ -120,9 +123,24 @@ static void drain_idle(void *arg km_unused)
 	}
 }
 
+/* Pages that a quiet round freed have been idle as long as the decay asks for. */
+static void purge_all(void)
+{
+	km_debug(km_is_locked(&reclaim.lock), "one thread gives back at a time");
+
+	km_growth_shed(0);
+	km_pages_purge(0);
+	km_big_purge(0);
+}
+
+static bool is_visited(uint64_t until)
+{
+	return reclaim.visited >= until;
+}
+
 /*
  * fell: so much less is in use that what lies ready should follow; quiet: nobody came by for so long. Then all caches
- * are visited from here on, tick by tick; else some whenever the coarse clock moves.
+ * are visited from here on, tick by tick, and where a round was asked for; else some whenever the coarse clock moves.
  */
 static void reap(uint64_t now, bool fell, bool quiet)
 {
@@ -136,23 +154,21 @@ static void reap(uint64_t now, bool fell, bool quiet)
 	}
 	if (fell || quiet || !round->left)
 		round->left = km_registry_count();
-	reclaim.quiet |= fell || quiet;
+	reclaim.quiet |= fell || quiet || !is_visited(reclaim.wanted);
 	reclaim.purges |= quiet;
 	idle.count = idle.left_count = 0;
 	idle.quiet = reclaim.quiet;
+	const size_t before = round->left;
 	km_registry_try_some(round, MAX_VISITS, reap_cache, NULL, drain_idle);
+	reclaim.visited += before - round->left;
 	if (round->left) {
 		km_store(&reclaim.next_reap_ms, reclaim.quiet ? now : now + 1);
 		return;
 	}
 	km_store(&reclaim.round_pages, km_pages_used());
 	km_store(&reclaim.next_reap_ms, km_max(reclaim.began_ms + km_arena_decay_ms() / 2, now) + 1);
-	/* The pages that this freed have been idle as long as the decay asks for. */
-	if (reclaim.purges) {
-		km_growth_shed(0);
-		km_pages_purge(0);
-		km_big_purge(0);
-	}
+	if (reclaim.purges)
+		purge_all();
 }
 
 /*
@@ -337,11 +353,11 @@ static void tick(void)
 		return;
 	if (km_unlikely(km_ahead_wanted()))
 		km_ahead_top_up();
-	/* By a request that was not looked for, or whose command has ended in the middle. */
-	if (km_way_is_shut(km_load(&km_rseq)))
-		km_ways_open();
 	if (km_unlikely(km_control_wanted()) && &km_debugging)
 		km_debugging.tick();
+	/* By a request that was served, or was not looked for, or whose command has ended in the middle. */
+	if (km_way_is_shut(km_load(&km_rseq)) && !km_load(&km_ways_kept))
+		km_ways_open();
 	if (km_unlikely(km_load_acquire(&km_grace)))
 		km_grace->go();
 	km_probes_look();
@@ -373,22 +389,27 @@ static void tick(void)
 
 /* ------------------------------------------------------------------ what others ask for */
 
-bool km_reclaim_part(bool *begun)
+bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 {
-	const struct km_round *round = &km_rounds[KM_ROUND_REAP];
+	struct km_round *round = &km_rounds[KM_ROUND_REAP];
 
 	km_debug(km_front_busy, "a round is for who is busy");
 	if (km_no_calls || !km_trylock(&reclaim.lock))
 		return false;
+	const bool first = !its->begun || its->number != number;
+	if (first) {
+		round->left = 0;
+		*its = (struct km_reclaim_round){ true, number, reclaim.visited + km_registry_count() };
+		reclaim.wanted = km_max(reclaim.wanted, its->until);
+	}
 	/* Another thread may have ended it meanwhile. */
-	bool first = !*begun;
-	if (first)
-		km_rounds[KM_ROUND_REAP].left = 0;
-	if (first || round->left)
+	if (!is_visited(its->until))
 		reap(km_os_now_ms(), first, first);
-	*begun = true;
-	bool through = !round->left;
+	const bool through = is_visited(its->until) || !km_registry_count();
 	if (through) {
+		/* Caches came meanwhile, or a tick began anew. */
+		if (round->left)
+			purge_all();
 		km_store(&reclaim.peak_pages, km_pages_used());
 		km_meta_trim(true);
 		km_big_offer();
@@ -403,13 +424,13 @@ bool km_reclaim_part(bool *begun)
 
 void kmem_idle(void)
 {
-	bool begun = false;
+	struct km_reclaim_round its = { .begun = false };
 
 	/* In a handler that struck inside of the allocator the locks may be its own thread's. */
 	if (km_front_busy || !km_boot())
 		return;
 	struct km_busy_was was = km_busy_begin();
-	for (int parts = MAX_PARTS; parts && !km_reclaim_part(&begun) && begun; parts--)
+	for (int parts = MAX_PARTS; parts && !km_reclaim_part(&its, 0) && its.begun; parts--)
 		;
 	km_busy_end(was);
 }

@@ -80,10 +80,12 @@ km_cold void km_front_asked(struct kmem_cache *cache, bool may_wait)
 {
 	if (!may_wait || km_no_calls || !km_miss_enter())
 		return;
-	if (km_way_is_shut(km_load(&cache->shelf.front.rseq)))
-		km_store(&cache->shelf.front.rseq, km_ways.open[1]);
-	km_ways_open();
 	km_front_tick_now();
+	if (!km_load(&km_ways_kept)) {
+		if (km_way_is_shut(km_load(&cache->shelf.front.rseq)))
+			km_store(&cache->shelf.front.rseq, km_ways.open[1]);
+		km_ways_open();
+	}
 	km_busy_end_clear();
 }
 

@@ -81,6 +81,7 @@ intptr_t km_rseq, km_thread_rseq, km_cid_rseq;
 /* As the area of a thread that is not registered: its CPU's shelves are zeros. Sequences store here as to the dummy. */
 static km_tls struct rseq_area nowhere = { .cpu_id = (uint32_t)-1 };
 struct km_ways km_ways;
+bool km_ways_kept;
 
 __attribute__((no_sanitize("address", "undefined"))) static void find_dummy(void)
 {
@@ -741,6 +742,7 @@ void km_percpu_fork(bool before, bool child)
 	km_lock_around_fork(&areas.lock, before, child);
 	if (!child)
 		return;
+	km_store(&km_ways_kept, false);
 	km_ways_open();
 	own_again();
 	if (areas.locking)

@@ -95,8 +95,9 @@ extern km_hidden intptr_t km_cid_rseq;
  * their place become `shut`, a place whose CPU is -1, so that a hit finds the zeros below the areas. Misses go by
  * km_thread_rseq, which stays: they find what lies ready, and look whether the ways are shut (front.h). A sequence that
  * is under way has loaded its word, and ends as it began. Nothing else is changed, so that the other process may store
- * at any time, and end at any time: the call that finds a way shut opens both. The record is read as it stands here,
- * by commands of other builds: where its meaning changes, root.ways gets another name (cache/root.h).
+ * at any time, and end at any time: the call that finds a way shut opens both, once the request is served or taken
+ * back. A request of several ticks has them from the very next calls, whatever they are of. The record is read as it
+ * stands here, by commands of other builds: where its meaning changes, root.ways gets another name (cache/root.h).
  */
 struct km_ways {
 	intptr_t *word[2];	/* km_cid_rseq, where areas go by it; km_rseq: the misses of each look at it */
@@ -105,6 +106,8 @@ struct km_ways {
 	bool in_caches;		/* hits that know their cache have a copy of km_rseq in it */
 };
 extern km_hidden struct km_ways km_ways;
+/* A request is open: ways that were shut for it stay so. Written by ticks (watch/control.c). */
+extern km_hidden bool km_ways_kept;
 km_inline bool km_way_is_shut(intptr_t way)
 {
 	return km_unlikely(way == km_ways.shut);

@@ -22,14 +22,16 @@ extern struct r_debug _r_debug __attribute__((weak));	/* musl does not declare i
 
 #define LOOK_MS		200u		/* between looks at what drains */
 #define PATIENCE_MS	2000u		/* for a library to be loaded */
+#define KEPT_MS		10000u		/* that hits are misses for one request: its command may have ended */
 
 static struct {
 	uint32_t waits_for;		/* a request that could not be served at once, ... */
 	uint64_t until;			/* ... how long */
 	uint32_t tried;			/* the last one for which a library was loaded, or not */
 	uint64_t next_look;
-	uint32_t shrinks_for;		/* a request by which all caches are being shrunk, ... */
-	bool begun;			/* ... and the round for it is under way */
+	struct km_reclaim_round shrink;	/* the round for a request by which all caches are shrunk */
+	uint32_t kept_for;		/* a request for which ways that were shut stay so, ... */
+	uint64_t kept_until;
 } control;
 
 /* ------------------------------------------------------------------ one request */
@@ -281,11 +283,7 @@ static bool shrink(struct order *order, uint32_t number)
 		order->result = km_reclaim_named(order->request.cache);
 		return order->result != -EAGAIN;
 	}
-	if (km_swap_acquire(&control.shrinks_for, number) != number)
-		km_store(&control.begun, false);
-	bool begun = km_load(&control.begun), through = km_reclaim_part(&begun);
-	km_store(&control.begun, begun);
-	return through;
+	return km_reclaim_part(&control.shrink, number);
 }
 
 /* To a file of a group's. False: not now. */
@@ -341,9 +339,28 @@ static void look_at_siblings(void)
 	km_registry_unlock();
 }
 
+/*
+ * Until a request is served, or taken back, each call may have a tick: one that takes several of them, or has to wait
+ * for a lock, is not left by a program that hits again. Threads that come at once may set the end twice.
+ */
+static void keep_ways(void)
+{
+	const uint32_t number = km_load(&km_mail.asked);
+	const bool open = km_options.control && number != km_load(&km_mail.answered);
+	const uint64_t now = open ? km_os_now_ms() : 0;
+
+	/* Release pairs with the acquire before it: a number that is seen has its end. */
+	if (open && km_load_acquire(&control.kept_for) != number) {
+		km_store(&control.kept_until, now + KEPT_MS);
+		km_store_release(&control.kept_for, number);
+	}
+	km_store(&km_ways_kept, open && now < km_load(&control.kept_until));
+}
+
 void km_control_tick(void)
 {
 	km_debug(km_front_busy && !km_no_calls, "a tick is a miss's, which may call the system");
 	look_for_mail();
+	keep_ways();
 	look_at_siblings();
 }

@@ -1,11 +1,15 @@
 /*
  * ways_shut: a program of which every call is a hit answers a request from outside: a store from there makes each call
  * a miss (struct km_ways), and the first that may wait serves the request and opens the ways again, whether or not
- * there is a request any more. A call that may not wait, and one of a handler that struck inside of an engine, work
- * meanwhile, and leave the ways as they are; the child of a fork has them open. Disciplines: all.
+ * there is a request any more. They stay shut while a request waits: one that takes a tick for each few caches of some
+ * thousand is served by as many calls; one that can't be served lets hits be hits again in ten seconds. A call that may
+ * not wait, and one of a handler that struck inside of an engine, work meanwhile, and leave the ways as they are; the
+ * child of a fork has them open. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +17,7 @@
 #include "cache/cache.h"
 #include "cache/mail.h"
 #include "kit/api.h"
+#include "kit/clock.h"
 #include "kit/cpus.h"
 #include "port/pcpu.h"
 
@@ -158,6 +163,100 @@ static void without_a_request(void)
 	gone(cache);
 }
 
+#define MANY 3000
+
+/* Shut once: each call has a tick, until all caches were visited, however few of them a tick visits. */
+static void many_caches(void)
+{
+	static struct kmem_cache *many[MANY];
+	char name[32];
+
+	begin();
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "many-%d", i);
+		many[i] = make(name, 64);
+	}
+	for (int which = 0; which < 2; which++) {
+		for (int times = 0; times < 100; times++)
+			by_cache(), by_kmalloc();
+		/* A tick that is late has its own round: it is over before. */
+		kmem_idle();
+		km_mail.request = (struct km_mail_request){ .command = KM_MAIL_SHRINK };
+		km_store_release(&km_mail.asked, ++number);
+		if (!which)
+			shut();
+		shut_cache(cache);
+		for (int times = 0; times < MANY / 64 * TIMES && km_mail.answered != number; times++)
+			which ? by_cache() : by_kmalloc();
+		NEED(km_mail.answered == number || (which && (!km_ways.in_caches || !cache->shelf.slot)));
+		if (km_mail.answered != number)
+			shut();
+		for (int times = 0; times < MANY / 64 * TIMES && km_mail.answered != number; times++)
+			by_cache();
+		NEED(km_mail.answered == number && !km_mail.result);
+		by_cache(), by_kmalloc();
+		NEED(are_open());
+		NEED(cache->shelf.front.rseq == km_ways.open[1]);
+	}
+	for (int i = 0; i < MANY; i++)
+		gone(many[i]);
+	gone(cache);
+}
+
+static int has_registry, may_go;
+
+static void *hold_registry(void *unused)
+{
+	struct km_busy_was was = km_busy_begin();
+
+	km_registry_lock();
+	for (km_store_release(&has_registry, 1); !km_load_acquire(&may_go); usleep(1000))
+		;
+	km_registry_unlock();
+	km_busy_end(was);
+	return unused;
+}
+
+static void can_not_be_served(void)
+{
+	pthread_t thread;
+
+	begin();
+	NEED(!pthread_create(&thread, NULL, hold_registry, NULL));
+	while (!km_load_acquire(&has_registry))
+		usleep(1000);
+	shut();
+	shut_cache(cache);
+	ask();
+	for (int times = 0; times < TIMES; times++)
+		by_cache();
+	NEED(!is_answered() && !are_open());
+	/* Taken back. */
+	uint32_t before = km_mail.answered;
+	km_store(&km_mail.asked, before);
+	for (int times = 0; times < TIMES; times++)
+		by_cache();
+	NEED(are_open() && cache->shelf.front.rseq == km_ways.open[1]);
+	shut();
+	shut_cache(cache);
+	ask();
+	for (int times = 0; times < TIMES; times++)
+		by_cache();
+	NEED(!is_answered() && !are_open());
+	ahead_ms += 10001;
+	for (int times = 0; times < TIMES; times++)
+		by_cache();
+	NEED(!is_answered() && are_open() && cache->shelf.front.rseq == km_ways.open[1]);
+	km_store_release(&may_go, 1);
+	NEED(!pthread_join(thread, NULL));
+	shut();
+	shut_cache(cache);
+	for (int times = 0; times < TIMES; times++)
+		by_cache();
+	NEED(is_answered() && are_open());
+	gone(cache);
+}
+
 /* A command that ends between its stores leaves the first word shut alone. By concurrency id hits are an array's. */
 static void half_shut(void)
 {
@@ -259,6 +358,7 @@ static void made_meanwhile(void)
 static const struct test_case cases[] = {
 	{ "each answers", each_answers }, { "by the copy", by_the_copy }, { "without a request", without_a_request },
 	{ "half shut", half_shut },
+	{ "many caches", many_caches }, { "can not be served", can_not_be_served },
 	{ "may not wait", may_not_wait }, { "in a handler", in_a_handler }, { "forked", forked },
 	{ "made meanwhile", made_meanwhile },
 };

@@ -1,9 +1,9 @@
 /*
- * hits: each call is a hit: on one CPU an object is had and given back, for ever. Argument: malloc; cache (by calls) or
- * inlined, which take a number of more caches; vfork (inlined, beside a thread that waits in the kernel until the file
- * go is opened to be written to, and then makes the file went-on); compute (calls nothing), own (so, and has 64 MiB of
- * its own), headless (the same, and its first thread has ended), sleep. WAYS: says where the word is by which hits find
- * their place, and its two values.
+ * hits: each call is a hit: on one CPU an object is had and given back, for ever. Argument: malloc; cache (by calls),
+ * inlined or paid (inlined, each object by a group), which take a number of more caches; vfork (inlined, beside a
+ * thread that waits in the kernel until the file go is opened to be written to, and then makes the file went-on);
+ * compute (calls nothing), own (so, and has 64 MiB of its own), headless (the same, and its first thread has ended),
+ * sleep. WAYS: says where the word is by which hits find their place, and its two values.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -19,6 +19,7 @@
 #ifdef CACHE
 #include <kmem/inline.h>
 #include <kmem/kmem.h>
+#include <kmem/memcg.h>
 #endif
 #ifdef WAYS
 #include "port/pcpu.h"
@@ -107,7 +108,10 @@ int main(int argc, char **argv)
 			pause();
 	}
 #ifdef CACHE
-	struct kmem_cache *cache = kmem_cache_create("hits", 100, NULL, 0);
+	const int paid = !strcmp(what, "paid");
+	struct kmem_cache *cache = kmem_cache_create("hits", 100, NULL, paid ? SLAB_ACCOUNT : 0);
+	if (paid)
+		set_active_memcg(mem_cgroup_create(NULL, "payer", 0));
 	if (!cache)
 		return 1;
 	pthread_t other;

@@ -28,6 +28,7 @@ enum answer {
 	ANSWER_DONE,
 	ANSWER_REFUSED,			/* asking->error says why */
 	ANSWER_UNREADABLE,		/* asking->target.result says why */
+	ANSWER_UNWRITABLE,		/* it can be read */
 	ANSWER_OLDER, ANSWER_OFF, ANSWER_LEAN,	/* there is no mailbox; or not by options; or nobody to serve it */
 	ANSWER_OTHER_MAIL, ANSWER_NO_REPORT,
 	ANSWER_CLASH,			/* somebody else's request was served */
@@ -154,7 +155,7 @@ static enum answer ask_and_wait(struct asking *asking)
 	if (looks && !asking->report)
 		return ANSWER_NO_REPORT;
 	if (!ask(asking, &before))
-		return ANSWER_UNREADABLE;
+		return asking->target.result == INFO_TORN ? ANSWER_UNWRITABLE : ANSWER_UNREADABLE;
 	answer = wait_for_answer(asking);
 	return answer || !looks ? answer : read_report(asking);
 }
@@ -204,6 +205,8 @@ static int complain(const struct asking *asking, enum answer answer)
 	switch (answer) {
 	case ANSWER_REFUSED:
 		return asking->why_not(pid, &asking->request, asking->error);
+	case ANSWER_UNWRITABLE:
+		return kmem_failed(1, command, "%d: its mailbox can be read, but not be written to", pid);
 	case ANSWER_OLDER:
 		return kmem_failed(1, command, "%d: runs libkmem %s, which can't be asked", pid, version);
 	case ANSWER_OFF:
@@ -265,6 +268,7 @@ int kmem_ask(const char *command, pid_t pid, const struct km_mail_request *reque
 int kmem_ask_quietly(pid_t pid, const struct km_mail_request *request, unsigned wait_ms)
 {
 	static const int errors[ANSWERS] = {
+		[ANSWER_UNWRITABLE] = EFAULT,
 		[ANSWER_OLDER] = EOPNOTSUPP, [ANSWER_OFF] = EPERM, [ANSWER_LEAN] = EOPNOTSUPP,
 		[ANSWER_OTHER_MAIL] = EPROTO, [ANSWER_NO_REPORT] = EOPNOTSUPP, [ANSWER_CLASH] = EBUSY,
 		[ANSWER_LATE] = ETIMEDOUT,

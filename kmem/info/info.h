@@ -195,10 +195,11 @@ bool target_gather(struct target *target, void *to, void *const *from, size_t ea
 /* A string, cut at bytes - 1, of printable characters. */
 bool target_string(struct target *target, char *to, size_t bytes, const char *from);
 
-/* ---- info/patience.c: around each of these reads, which may wait for somebody. Where none has ended for so many
- * seconds the command does, with a line; before that it calls the function, if there is one. */
+/* ---- info/patience.c: around each of these reads and writes, which may wait for somebody. Where none has ended for so
+ * many seconds the command does, with a line; before that it calls the function, if there is one. */
 void info_read_begins(pid_t pid);
-void info_read_ends(void);
+void info_write_begins(pid_t pid);
+void info_access_ends(void);
 extern unsigned info_read_seconds;
 extern void (*info_before_the_end)(void);
 

@@ -1,7 +1,8 @@
 /*
- * patience.c: a read of another process's memory waits for whatever that process has put behind it: a server of files,
- * or a handler of its page faults, which may never answer. Invariant: no command waits for ever: where no read has come
- * to its end for half a minute one line says so, and the command ends; what it has stopped goes on then.
+ * patience.c: a read of another process's memory, or a write to it, waits for whatever that process has put behind it:
+ * a server of files, or a handler of its page faults, which may never answer. Invariant: no command waits for ever:
+ * where none has come to its end for half a minute one line says so, and the command ends; what it has stopped goes on
+ * then.
  *
  * Kernel: who waits there is woken by a signal that ends it, and by no handler.
  */
@@ -19,16 +20,17 @@
 unsigned info_read_seconds = 30;
 void (*info_before_the_end)(void);
 
-static uint64_t begun, done;	/* reads */
+static uint64_t begun, done;	/* reads and writes */
 static pid_t latest;		/* of this process */
+static bool writes;		/* the latest one is a write */
 
 _Noreturn static void give_up(void)
 {
 	if (info_before_the_end)
 		info_before_the_end();
 	fflush(stdout);
-	kmem_failed(1, "", "%d: a read of its memory waits, and nobody answers (userfaultfd, or a file of FUSE's)",
-		    (int)km_load(&latest));
+	kmem_failed(1, "", "%d: a %s its memory waits, and nobody answers (userfaultfd, or a file of FUSE's)",
+		    (int)km_load(&latest), km_load(&writes) ? "write to" : "read of");
 	_exit(1);
 }
 
@@ -61,16 +63,27 @@ static void start_watch(void)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-void info_read_begins(pid_t pid)
+static void access_begins(pid_t pid, bool write)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, start_watch);
 	km_store(&latest, pid);
+	km_store(&writes, write);
 	km_add(&begun, (uint64_t)1);
 }
 
-void info_read_ends(void)
+void info_read_begins(pid_t pid)
+{
+	access_begins(pid, false);
+}
+
+void info_write_begins(pid_t pid)
+{
+	access_begins(pid, true);
+}
+
+void info_access_ends(void)
 {
 	km_add_both(&done, (uint64_t)1);
 }

@@ -122,13 +122,13 @@ static ssize_t read_pieces(const struct target *target, const struct iovec *loca
 {
 	info_read_begins(target->pid);
 	ssize_t got = process_vm_readv(target->pid, local, 1, remote, count, 0);
-	info_read_ends();
+	info_access_ends();
 	return got;
 }
 
 /*
  * Also what the process may not touch itself, as a debugger does. Kernel: a page that this has to bring in is waited
- * for whatever signal comes, so it is brought in by a call that a signal ends.
+ * for whatever signal comes, so it is brought in by a call that a signal ends. It may be gone again by then.
  */
 static bool bound_read(struct target *target, char *to, uintptr_t from, size_t bytes)
 {
@@ -136,17 +136,22 @@ static bool bound_read(struct target *target, char *to, uintptr_t from, size_t b
 
 	read_pieces(target, &local, &remote, 1);
 	for (ssize_t got; bytes; to += got, from += (size_t)got, bytes -= (size_t)got) {
+		info_read_begins(target->pid);
 		got = pread(target->memory, to, bytes, (off_t)from);
+		info_access_ends();
 		if (got <= 0)
 			return failed(target, got < 0 ? EFAULT : ESRCH);
 	}
 	return true;
 }
 
+/* Kernel: a page that userfaultfd has protected from writes is an error here, of others it may be waited for. */
 static bool bound_write(struct target *target, uintptr_t to, const char *from, size_t bytes)
 {
 	for (ssize_t put; bytes; to += (size_t)put, from += put, bytes -= (size_t)put) {
+		info_write_begins(target->pid);
 		put = pwrite(target->memory, from, bytes, (off_t)to);
+		info_access_ends();
 		if (put <= 0)
 			return failed(target, put < 0 ? EFAULT : ESRCH);
 	}

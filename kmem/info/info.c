@@ -155,6 +155,8 @@ int info_complain(const char *command, pid_t pid, enum info_result result, const
 		return kmem_failed(1, command,
 				   "%d: its caches or groups come and go too fast: some are missing", pid);
 	case INFO_GONE:
+		if (access("/proc/self", F_OK) != 0)
+			return kmem_failed(1, command, "%d: /proc is not mounted: no process is to be found", pid);
 		return kmem_failed(1, command, "%d: no such process, or it has ended", pid);
 	case INFO_DENIED:
 		return kmem_failed(1, command, "%d: not permitted to read its memory (not yours, or "
@@ -283,6 +285,12 @@ pid_t *info_own_processes(size_t *count)
 	return pids;
 }
 
+int info_complain_of_all(const char *command, int error)
+{
+	return kmem_failed(1, command, "/proc: %s", error == ENODATA ? "no process is in it: it is not mounted" :
+			   strerror(error));
+}
+
 static int of_all(enum info_style style)
 {
 	struct snapshot snapshot = { 0 };
@@ -290,8 +298,7 @@ static int of_all(enum info_style style)
 	pid_t *pids = info_own_processes(&count);
 
 	if (!pids)
-		return kmem_failed(1, "info", "/proc: %s", errno == ENODATA ? "no process is in it: it is not mounted" :
-				   strerror(errno));
+		return info_complain_of_all("info", errno);
 	struct info_list list = info_list_begin(style);
 
 	/* Nobody asked for this one or that. */

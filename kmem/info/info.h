@@ -287,8 +287,10 @@ size_t target_roots_in_use(struct target *target, struct info_root *roots);
 /* ---- info/info.c */
 bool info_is_number(const char *text);
 /* The numbers of one's own processes (root: of all), but for this one, in order; the caller frees them. NULL: /proc
- * can't be read. */
+ * can't be read, or has none; errno says why. */
 pid_t *info_own_processes(size_t *count);
+/* The line for that, of that subcommand; returns its status. */
+int info_complain_of_all(const char *command, int error);
 /* One line that says why, of that subcommand; returns its status. */
 int info_complain(const char *command, pid_t pid, enum info_result result, const char *version);
 /* The errno that says it; 0: there are numbers. */

@@ -44,6 +44,12 @@ int top_complain(const struct top_targets *targets, const struct top_sample *sam
 		return info_complain("top", sample->unread, sample->result, sample->version);
 	if (targets->cgroup)
 		return kmem_failed(1, "top", "%s: no process in it runs libkmem, or may be read", targets->cgroup);
+	/* One more look, for the reason. */
+	size_t count;
+	pid_t *pids = info_own_processes(&count);
+	if (!pids)
+		return info_complain_of_all("top", errno);
+	free(pids);
 	return kmem_failed(1, "top", "no process of yours runs libkmem");
 }
 

@@ -2,7 +2,8 @@
  * A request to a running program: it is written into the process's mailbox (src/cache/mail.h), which the next miss
  * there serves, and the answer is waited for; a program that only hits is made to miss (ways.c). Invariant: nothing but
  * that mailbox and those words is written to, at addresses that the process's own record names, of the very memory that
- * the record was read in, whatever program the process has become since; what is not served in time is taken back.
+ * the record was read in, whatever program the process has become since; what is not served in time is taken back, and
+ * nothing of another command's. Commands take turns: each locks the file of the process's memory meanwhile.
  */
 #define _GNU_SOURCE
 #include "ask.h"
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,7 +33,8 @@ enum answer {
 	ANSWER_UNWRITABLE,		/* it can be read */
 	ANSWER_OLDER, ANSWER_OFF, ANSWER_LEAN,	/* there is no mailbox; or not by options; or nobody to serve it */
 	ANSWER_OTHER_MAIL, ANSWER_NO_REPORT,
-	ANSWER_CLASH,			/* somebody else's request was served */
+	ANSWER_CLASH,			/* somebody else's request was served, or stands there now */
+	ANSWER_BUSY,			/* another command has its turn */
 	ANSWER_LATE,
 	ANSWERS
 };
@@ -49,6 +52,7 @@ struct asking {
 	uint32_t number;
 	struct km_mail_request request;
 	unsigned wait_ms;
+	uint64_t end_ms;		/* of that */
 	int error;
 	struct km_mail_report read;	/* of a look */
 };
@@ -92,6 +96,24 @@ static enum answer find_mail(struct asking *asking)
 	return ANSWER_DONE;
 }
 
+static bool is_over(const struct asking *asking)
+{
+	return now_ms() >= asking->end_ms || (kmem_ask_goes_on && !kmem_ask_goes_on());
+}
+
+/* Nobody has the lock any more who has ended. Commands that see the process by another /proc don't see it: those clash.
+ * Where it is not to be had at all they do, too. */
+static bool take_turn(struct asking *asking)
+{
+	asking->end_ms = now_ms() + asking->wait_ms;
+	while (flock(asking->target.memory, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+		if (is_over(asking))
+			return false;
+		usleep(STEP_US);
+	}
+	return true;
+}
+
 /* False: it could not be written. */
 static bool ask(struct asking *asking, const struct km_mail *before)
 {
@@ -112,7 +134,6 @@ static enum answer judge(struct asking *asking, const struct km_mail *mail)
 
 static enum answer wait_for_answer(struct asking *asking)
 {
-	uint64_t end = now_ms() + asking->wait_ms;
 	struct km_mail mail;
 
 	for (;;) {
@@ -120,7 +141,9 @@ static enum answer wait_for_answer(struct asking *asking)
 			return ANSWER_UNREADABLE;
 		if (mail.answered == asking->number)
 			return judge(asking, &mail);
-		if (now_ms() >= end || (kmem_ask_goes_on && !kmem_ask_goes_on()))
+		if (mail.asked != asking->number)
+			return ANSWER_CLASH;
+		if (is_over(asking))
 			break;
 		ways_shut_in_time(&asking->ways, &asking->target, now_ms());
 		usleep(STEP_US);
@@ -148,6 +171,8 @@ static enum answer ask_and_wait(struct asking *asking)
 
 	if (answer)
 		return answer;
+	if (!take_turn(asking))
+		return ANSWER_BUSY;
 	if (!target_read(&asking->target, &before, asking->mail, sizeof(before)))
 		return ANSWER_UNREADABLE;
 	if (before.version != KM_MAIL_VERSION)
@@ -220,6 +245,9 @@ static int complain(const struct asking *asking, enum answer answer)
 				   version);
 	case ANSWER_CLASH:
 		return kmem_failed(1, command, "%d: somebody else asked at the same time: try again", pid);
+	case ANSWER_BUSY:
+		return kmem_failed(1, command, "%d: another command waits for its answer: try again, or with --wait",
+				   pid);
 	case ANSWER_LATE:
 		return complain_late(asking);
 	default:
@@ -271,7 +299,7 @@ int kmem_ask_quietly(pid_t pid, const struct km_mail_request *request, unsigned 
 		[ANSWER_UNWRITABLE] = EFAULT,
 		[ANSWER_OLDER] = EOPNOTSUPP, [ANSWER_OFF] = EPERM, [ANSWER_LEAN] = EOPNOTSUPP,
 		[ANSWER_OTHER_MAIL] = EPROTO, [ANSWER_NO_REPORT] = EOPNOTSUPP, [ANSWER_CLASH] = EBUSY,
-		[ANSWER_LATE] = ETIMEDOUT,
+		[ANSWER_BUSY] = EBUSY, [ANSWER_LATE] = ETIMEDOUT,
 	};
 	struct asking asking = {
 		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
@@ -290,14 +318,16 @@ int kmem_ask_quietly(pid_t pid, const struct km_mail_request *request, unsigned 
 
 void kmem_tell(pid_t pid, const struct km_mail_request *request, unsigned wait_ms)
 {
-	struct asking asking = { .target = { .pid = target_thread(pid) }, .pid = pid, .request = *request };
-	uint64_t end = now_ms() + wait_ms;
+	struct asking asking = {
+		.target = { .pid = target_thread(pid) }, .pid = pid, .wait_ms = wait_ms, .request = *request,
+	};
 	struct km_mail mail;
 
-	if (find_mail(&asking) == ANSWER_DONE && target_read(&asking.target, &mail, asking.mail, sizeof(mail)) &&
+	if (find_mail(&asking) == ANSWER_DONE && take_turn(&asking) &&
+	    target_read(&asking.target, &mail, asking.mail, sizeof(mail)) &&
 	    mail.version == KM_MAIL_VERSION && ask(&asking, &mail))
 		while (target_read(&asking.target, &mail, asking.mail, sizeof(mail)) &&
-		       mail.answered != asking.number && now_ms() < end) {
+		       mail.asked == asking.number && mail.answered != asking.number && !is_over(&asking)) {
 			ways_shut_in_time(&asking.ways, &asking.target, now_ms());
 			usleep(STEP_US);
 		}

@@ -114,16 +114,12 @@ struct shutting {
 static void *shut_and_end(void *of)
 {
 	const struct shutting *shutting = of;
-	sigset_t alarm;
 
-	sigemptyset(&alarm);
-	sigaddset(&alarm, SIGALRM);
-	pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
 	shut_caches(shutting->ways, shutting->target);
 	return NULL;
 }
 
-/* The alarm of leaks/stop.c is for that thread: whoever has others keeps it from them. */
+/* The alarm of leaks/stop.c is for that thread, which lets it in: whoever has others keeps it from them. */
 static void shut_caches_apart(const struct ways *ways, struct target *target)
 {
 	struct shutting shutting = { ways, target };

@@ -7,6 +7,8 @@
  * still already would wait for it. They do for some milliseconds, and go on. A late one is waited for by itself: when
  * it stands still the others, which are quick, are interrupted again.
  *
+ * A stop of this process, by the terminal for one, would leave them standing: it comes when they go on.
+ *
  * Each thread costs the system some microseconds to be stopped and let go, which is what thousands of them wait for. So
  * a stop makes no more calls for a thread than these: registers are read while others are still on their way, and
  * whether a thread began meanwhile is asked once, by their number.
@@ -15,6 +17,7 @@
 #include <dirent.h>
 #include <elf.h>
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,6 +29,7 @@
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "info/info.h"
 #include "kmem.h"
@@ -222,10 +226,9 @@ static void read_registers(struct stop_thread *thread)
 /* Does it wait in the kernel, or is it gone? Else it only wants a CPU. */
 static bool is_in_kernel(pid_t id)
 {
-	char path[64], state = 'D', line[512];
+	FILE *file = target_proc(id, "stat");
+	char state = 'D', line[512];
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)id);
-	FILE *file = fopen(path, "re");
 	if (file && fgets(line, sizeof(line), file) && strrchr(line, ')'))
 		sscanf(strrchr(line, ')') + 1, " %c", &state);
 	if (file)
@@ -264,6 +267,46 @@ static bool wait_for(struct stop_thread *thread)
 			return false;
 		}
 	return true;
+}
+
+/* The alarm comes to this thread, whatever signals the command was started without. */
+static void let_alarm_in(void)
+{
+	sigset_t alarm;
+
+	sigemptyset(&alarm);
+	sigaddset(&alarm, SIGALRM);
+	pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
+}
+
+/* ------------------------------------------------------------------ a stop of this process */
+
+static const int stops[] = { SIGTSTP, SIGTTIN, SIGTTOU };
+static struct sigaction stops_before[km_array_count(stops)];
+static volatile sig_atomic_t asked_to_stop;	/* the signal; 0: none */
+
+static void note_stop(int number)
+{
+	asked_to_stop = number;
+}
+
+static void put_stops_off(void)
+{
+	struct sigaction later = { .sa_handler = note_stop, .sa_flags = SA_RESTART };
+
+	for (size_t i = 0; i < km_array_count(stops); i++)
+		if (!sigaction(stops[i], NULL, &stops_before[i]) && stops_before[i].sa_handler == SIG_DFL)
+			sigaction(stops[i], &later, NULL);
+}
+
+/* One that has come meanwhile comes now. */
+static void let_stops_in(void)
+{
+	for (size_t i = 0; i < km_array_count(stops); i++)
+		sigaction(stops[i], &stops_before[i], NULL);
+	if (asked_to_stop)
+		kill(getpid(), asked_to_stop);
+	asked_to_stop = 0;
 }
 
 /* While somebody stands still for us nobody else's work comes before ours, where that is allowed. */
@@ -327,11 +370,10 @@ static size_t standing(const struct stop *stop)
 /* Those that are known stand still. Is there none beside them? It would be one of them that began it. */
 static bool are_all(pid_t pid, const struct stop *stop)
 {
-	char path[64], line[256];
+	FILE *file = target_proc(pid, "status");
 	size_t there = 0;
+	char line[256];
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	FILE *file = fopen(path, "re");
 	while (file && fgets(line, sizeof(line), file) && sscanf(line, "Threads: %zu", &there) != 1)
 		;
 	if (file)
@@ -402,8 +444,18 @@ static void begin(struct stop *stop)
 	*stop = (struct stop){ .begun_ns = now_ns() };
 	info_read_seconds = STILL_SECONDS;
 	seized_count = 0;
+	put_stops_off();
+	let_alarm_in();
 	hurry(true);
 	set_alarm(ALARM_US);
+}
+
+/* Behind the last that was let go. */
+static void end(void)
+{
+	hurry(false);
+	info_read_seconds = READ_SECONDS;
+	let_stops_in();
 }
 
 bool stop_begin(pid_t pid, struct stop *stop)
@@ -439,8 +491,7 @@ void stop_end(struct stop *stop)
 	for (size_t i = 0; i < stop->count; i++)
 		let_go(&stop->threads[i]);
 	note_length(stop);
-	hurry(false);
-	info_read_seconds = READ_SECONDS;
+	end();
 }
 
 void stop_clear(struct stop *stop)
@@ -484,8 +535,7 @@ uintptr_t *stop_stacks(pid_t pid, size_t *count)
 			ok = add_stack(&stop, atoi(entry->d_name));
 	int error = ok ? ESRCH : errno;
 	set_alarm(0);
-	hurry(false);
-	info_read_seconds = READ_SECONDS;
+	end();
 	closedir(threads);
 	uintptr_t *stacks = ok && stop.count ? kmem_need(calloc(stop.count, sizeof(*stacks))) : NULL;
 	for (*count = 0; stacks && *count < stop.count; ++*count)

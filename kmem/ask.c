@@ -2,13 +2,15 @@
  * A request to a running program: it is written into the process's mailbox (src/cache/mail.h), which the next miss
  * there serves, and the answer is waited for; a program that only hits is made to miss (ways.c). Invariant: nothing but
  * that mailbox and those words is written to, at addresses that the process's own record names, of the very memory that
- * the record was read in, whatever program the process has become since; what is not served in time is taken back, and
- * nothing of another command's. Commands take turns: each locks the file of the process's memory meanwhile.
+ * the record was read in, whatever program the process has become since; what is not served in time is taken back, or
+ * when a signal ends the command, and nothing of another command's. Commands take turns: each locks the file of the
+ * process's memory meanwhile.
  */
 #define _GNU_SOURCE
 #include "ask.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,9 +98,44 @@ static enum answer find_mail(struct asking *asking)
 	return ANSWER_DONE;
 }
 
+/* ------------------------------------------------------------------ signals */
+
+/* Those that end the command, unless somebody has made them another use: so they do when the request is taken back, or
+ * at once the second time. */
+static const int ends[] = { SIGHUP, SIGINT, SIGTERM };
+static volatile sig_atomic_t ended_by;	/* 0: none */
+
+static void note_end(int number)
+{
+	ended_by = number;
+}
+
+static void put_ends_off(void)
+{
+	const struct sigaction later = { .sa_handler = note_end, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction now;
+
+	for (size_t i = 0; i < km_array_count(ends); i++)
+		if (!sigaction(ends[i], NULL, &now) && now.sa_handler == SIG_DFL)
+			sigaction(ends[i], &later, NULL);
+}
+
+static void let_ends_in(void)
+{
+	struct sigaction now;
+
+	for (size_t i = 0; i < km_array_count(ends); i++)
+		if (!sigaction(ends[i], NULL, &now) && now.sa_handler == note_end)
+			signal(ends[i], SIG_DFL);
+	if (ended_by)
+		raise(ended_by);
+}
+
+/* ------------------------------------------------------------------ a request */
+
 static bool is_over(const struct asking *asking)
 {
-	return now_ms() >= asking->end_ms || (kmem_ask_goes_on && !kmem_ask_goes_on());
+	return ended_by || now_ms() >= asking->end_ms || (kmem_ask_goes_on && !kmem_ask_goes_on());
 }
 
 /* Nobody has the lock any more who has ended. Commands that see the process by another /proc don't see it: those clash.
@@ -179,9 +216,12 @@ static enum answer ask_and_wait(struct asking *asking)
 		return ANSWER_OTHER_MAIL;
 	if (looks && !asking->report)
 		return ANSWER_NO_REPORT;
-	if (!ask(asking, &before))
-		return asking->target.result == INFO_TORN ? ANSWER_UNWRITABLE : ANSWER_UNREADABLE;
-	answer = wait_for_answer(asking);
+	put_ends_off();
+	if (ask(asking, &before))
+		answer = wait_for_answer(asking);
+	else
+		answer = asking->target.result == INFO_TORN ? ANSWER_UNWRITABLE : ANSWER_UNREADABLE;
+	let_ends_in();
 	return answer || !looks ? answer : read_report(asking);
 }
 

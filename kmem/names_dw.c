@@ -10,14 +10,43 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "kmem.h"
 #include "names.h"
+#include "port/cc.h"
+
+/* The file says how another one beside it is called, where a pipe may be: who opens one waits. */
+static bool may_open(const char *file, const char *beside)
+{
+	static const char *const folders[] = { "", ".debug/" };
+	const char *end = strrchr(file, '/');
+	struct stat status;
+
+	for (size_t i = 0; i < km_array_count(folders); i++) {
+		char *path;
+
+		if (asprintf(&path, "%.*s%s%s", end ? (int)(end - file) + 1 : 0, file, folders[i], beside) < 0)
+			kmem_need(NULL);
+		bool other = !stat(path, &status) && !S_ISREG(status.st_mode);
+		free(path);
+		if (other)
+			return false;
+	}
+	return !strchr(beside, '/');
+}
+
+static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, const char *file,
+			  const char *beside, GElf_Word sum, char **found)
+{
+	return beside && file && !may_open(file, beside) ? -1 :
+	       dwfl_standard_find_debuginfo(module, data, name, base, file, beside, sum, found);
+}
 
 /* Some libdwfl's functions want them, though no process is looked at. */
 static char *debug_path;
 static const Dwfl_Callbacks callbacks = {
-	.find_elf = dwfl_build_id_find_elf, .find_debuginfo = dwfl_standard_find_debuginfo,
+	.find_elf = dwfl_build_id_find_elf, .find_debuginfo = find_debuginfo,
 	.section_address = dwfl_offline_section_address, .debuginfo_path = &debug_path,
 };
 

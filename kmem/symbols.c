@@ -10,7 +10,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +24,7 @@
 #include "names.h"
 
 #define MOST_FILES 1024		/* others stay as they are; a browser has some hundred */
+#define MOST_PATH  (4 * PATH_MAX)	/* of a path, of which each byte may be three octal digits; a line has no end */
 
 static const char usage_text[] =
 	"usage: kmem symbols [FILE]\n"
@@ -150,12 +151,24 @@ struct image *image_at(const char *path)
 
 /* ------------------------------------------------------------------ lines */
 
-/* The path that ends at `plus`, in a line that begins at `line`: after a blank. */
-static const char *path_before(const char *line, const char *plus)
+/* The word that ends at `plus`: it begins after the last blank from `from` on, or where it did. */
+static const char *word_before(const char *word, const char *from, const char *plus)
 {
-	while (plus > line && plus[-1] != ' ' && plus[-1] != '\t')
-		plus--;
-	return plus;
+	for (; from < plus; from++)
+		if (*from == ' ' || *from == '\t')
+			word = from + 1;
+	return word;
+}
+
+/* Behind "[BUILD]", eight hexadecimal digits; NULL: there are none. */
+static const char *build_at(const char *text, uint32_t *build)
+{
+	char digits[9] = "";
+
+	if (*text != '[' || strspn(strncpy(digits, text + 1, 8), "0123456789abcdefABCDEF") != 8 || text[9] != ']')
+		return NULL;
+	*build = (uint32_t)strtoul(digits, NULL, 16);
+	return text + 10;
 }
 
 /* "FILE+0xOFFSET", and behind it "[BUILD]" where that is known. */
@@ -166,19 +179,14 @@ struct place {
 	uint32_t build;
 };
 
-static struct place place_at(const char *line, const char *plus)
+static struct place place_at(const char *path, const char *plus)
 {
-	struct place place = { .path = path_before(line, plus) };
-	int bytes = 0;
+	/* One that is too long for any is none. */
+	struct place place = { .path = path, .length = plus - path <= MOST_PATH ? (size_t)(plus - path) : 0 };
 	char *end;
 
-	place.length = (size_t)(plus - place.path);
 	place.address = strtoull(plus + 1, &end, 16);
-	if (sscanf(end, "[%8" SCNx32 "]%n", &place.build, &bytes) == 1 && bytes == 10)
-		end += bytes;
-	else
-		place.build = 0;
-	place.end = end;
+	place.end = build_at(end, &place.build) ?: end;
 	return place;
 }
 
@@ -287,10 +295,11 @@ static void put_place(const struct place *place, const struct image *image, cons
 
 static void copy_line(const char *line)
 {
-	const char *done = line, *plus;
+	const char *done = line, *word = line, *plus;
 
 	for (const char *at = line; (plus = strstr(at, "+0x")); at = plus + 3) {
-		struct place place = place_at(done, plus);
+		word = word_before(word, at, plus);
+		struct place place = place_at(word > done ? word : done, plus);
 		struct image *image = place.length && place.address ? usable(&place) : NULL;
 		const struct name *names;
 		/* A call is in front of where it comes back to. */

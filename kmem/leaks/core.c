@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -46,6 +47,35 @@ static void add_thread(struct core *core, const char *data, size_t bytes)
 	core->threads++;
 }
 
+/* From words[0] to words[1] the file was mapped, from that offset on: so were the segments that begin there. */
+static void add_file(struct core *core, const uint64_t words[2], uint64_t offset, const char *name)
+{
+	struct maps *maps = &core->maps;
+	size_t m = core->named;
+
+	maps_add(&core->files, (struct map){
+		.start = words[0], .end = words[1], .offset = offset, .read = true, .file = true,
+		.name = kmem_need(strdup(name)),
+	});
+	while (m < maps->count && maps->at[m].start < words[0])
+		m++;
+	for (; m < maps->count && maps->at[m].start < words[1]; m++) {
+		maps->at[m].name = kmem_need(strdup(name));
+		maps->at[m].file = true;
+		maps->at[m].offset = offset + (maps->at[m].start - words[0]);
+	}
+	core->named = m;
+}
+
+/* Kernel: files are in order, and their names are no longer. */
+static bool is_next(const struct core *core, const uint64_t words[2], const char *name)
+{
+	const struct maps *files = &core->files;
+
+	return words[0] < words[1] && (!files->count || files->at[files->count - 1].end <= words[0]) &&
+	       strlen(name) < PATH_MAX;
+}
+
 /* NT_FILE: a count and the size of a page, then three words for each mapping, then the names. */
 static void add_files(struct core *core, const char *data, size_t bytes)
 {
@@ -59,19 +89,8 @@ static void add_files(struct core *core, const char *data, size_t bytes)
 	const char *name = data + sizeof(head) + head[0] * sizeof(words), *end = data + bytes;
 	for (uint64_t i = 0; i < head[0] && name < end && memchr(name, '\0', (size_t)(end - name)); i++) {
 		memcpy(words, data + sizeof(head) + i * sizeof(words), sizeof(words));
-		maps_add(&core->files, (struct map){
-			.start = words[0], .end = words[1], .offset = words[2] * head[1], .read = true, .file = true,
-			.name = kmem_need(strdup(name)),
-		});
-		for (size_t m = 0; m < core->maps.count; m++) {
-			struct map *map = &core->maps.at[m];
-
-			if (map->start < words[0] || map->start >= words[1] || map->name)
-				continue;
-			map->name = kmem_need(strdup(name));
-			map->file = true;
-			map->offset = words[2] * head[1] + (map->start - words[0]);
-		}
+		if (is_next(core, words, name))
+			add_file(core, words, words[2] * head[1], name);
 		name += strlen(name) + 1;
 	}
 }
@@ -82,6 +101,10 @@ static void read_notes(struct core *core, uint64_t at, uint64_t bytes)
 	uint64_t done = 0;
 	Elf64_Nhdr note;
 
+	/* The same again and again would be more than the dump has. */
+	if (bytes > core->notes_left)
+		return;
+	core->notes_left -= bytes;
 	while (notes && bytes - done >= sizeof(note)) {
 		memcpy(&note, notes + done, sizeof(note));
 		uint64_t name = ((uint64_t)note.n_namesz + 3) & ~3ull, data = ((uint64_t)note.n_descsz + 3) & ~3ull;
@@ -176,6 +199,7 @@ const struct core *core_open(const char *command, const char *path)
 		map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	close(fd);
 	core = (struct core){ .bytes = map, .length = (size_t)status.st_size };
+	core.notes_left = core.length;
 	if (map == MAP_FAILED || !parse(&core)) {
 		kmem_failed(1, command, "%s: not a core dump of 64 bits", path);
 		return NULL;

@@ -16,6 +16,10 @@
 struct core {
 	const char *bytes;
 	size_t length;
+	/* While notes are read: bytes that still may be, no more than there are in the file; segments that were looked
+	 * at for a file's name. */
+	uint64_t notes_left;
+	size_t named;
 	struct maps maps;		/* by address, as the dump has them; of what it has in it */
 	uint64_t *offset;		/* of each: where it is in the file */
 	struct maps blank;		/* by address: what was mapped and is not in it: never written, or left out */

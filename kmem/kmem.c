@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "cache/cache.h"
+#include "info/info.h"
 
 static const char help_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]  a program on libkmem\n"
@@ -118,9 +119,11 @@ void kmem_pause(double seconds)
 
 void *kmem_need(void *memory)
 {
-	if (!memory)
-		exit(kmem_failed(1, "", "out of memory"));
-	return memory;
+	if (memory)
+		return memory;
+	if (info_before_the_end)
+		info_before_the_end();
+	exit(kmem_failed(1, "", "out of memory"));
 }
 
 void *kmem_grow(void *array, size_t count, size_t *room, size_t each)

@@ -153,15 +153,19 @@ static bool copy_folder(struct copying *copying, size_t at, int folder)
 	return ok;
 }
 
+/* False: errno says why; 0: it is not. */
 static bool is_empty(int folder)
 {
-	DIR *dir = fdopendir(dup(folder));
+	int copy = fcntl(folder, F_DUPFD_CLOEXEC, 0);
+	DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
 	struct dirent *entry = NULL;
+	int error = dir ? 0 : errno;
 
 	while (dir && (entry = readdir(dir)) && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")))
 		;
 	if (dir)
 		closedir(dir);
+	errno = error;
 	return dir && !entry;
 }
 
@@ -185,7 +189,7 @@ int fs_open_empty(const char *path, bool follow)
 	else if (folder < 0)
 		kmem_failed(1, "fs", "%s: %s", path, strerror(errno));
 	else if (!is_empty(folder)) {
-		kmem_failed(1, "fs", "%s: is not empty", path);
+		kmem_failed(1, "fs", errno ? "%s: %s" : "%s: is not empty", path, strerror(errno));
 		close(folder);
 		return -1;
 	}

@@ -7,6 +7,7 @@
 
 #include <kmem/stats.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -167,6 +168,11 @@ pid_t target_thread(pid_t pid);
 /* The name by which a file of the process can be opened here, where it may be in another root, or deleted: of a
  * mapping, as /proc/PID/maps has it. The caller frees it. */
 char *target_file(pid_t pid, const char *path, uintptr_t start, uintptr_t end);
+/* A file of /proc/PID, to be read; NULL: errno says why. It ends the command where this process may open no more. */
+FILE *target_proc(pid_t pid, const char *name);
+int target_proc_fd(pid_t pid, const char *name);
+/* The errno of one that may not, or has no memory for it. */
+bool target_is_own_lack(int error);
 /* Of a process or a thread, the letter that /proc/PID/stat has; X: it is not there any more. */
 char target_state(pid_t pid);
 /* It is not there any more, or only for its parent. */

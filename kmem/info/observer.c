@@ -39,12 +39,11 @@ struct status {
 
 static bool read_status(pid_t pid, struct status *status)
 {
-	char path[64], line[256];
+	FILE *file = target_proc(pid, "status");
 	bool has_users = false;
+	char line[256];
 
 	status->number = (unsigned)pid;
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	FILE *file = fopen(path, "re");
 	while (file && fgets(line, sizeof(line), file)) {
 		const char *last = strrchr(line, '\t');
 

@@ -56,11 +56,10 @@ struct pages {
 
 bool info_is_locked(pid_t pid)
 {
-	char path[64], line[256];
+	FILE *status = target_proc(pid, "status");
 	unsigned long kb = 0;
+	char line[256];
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	FILE *status = fopen(path, "re");
 	while (status && fgets(line, sizeof(line), status) && sscanf(line, "VmLck: %lu", &kb) != 1)
 		;
 	if (status)
@@ -71,12 +70,11 @@ bool info_is_locked(pid_t pid)
 static void read_locked(pid_t pid, struct locked *locked)
 {
 	struct piece piece = { 0, 0 };
-	char path[64], *line = NULL;
+	FILE *file = info_is_locked(pid) ? target_proc(pid, "smaps") : NULL;
 	unsigned long start, end;
+	char *line = NULL;
 	size_t room = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)pid);
-	FILE *file = info_is_locked(pid) ? fopen(path, "re") : NULL;
 	/* Whole lines: the rest of a long name may look like anything. */
 	while (file && getline(&line, &room, file) > 0) {
 		if (sscanf(line, "%lx-%lx ", &start, &end) == 2) {
@@ -256,11 +254,9 @@ static int by_start(const void *a, const void *b)
 /* All that the process has of it, as the kernel says: what the process says of itself may be anything. */
 static uint64_t address_space(unsigned thread)
 {
+	FILE *file = target_proc((pid_t)thread, "statm");
 	unsigned long pages = 0;
-	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%u/statm", thread);
-	FILE *file = fopen(path, "re");
 	if (!file)
 		return 0;
 	if (fscanf(file, "%lu", &pages) != 1)
@@ -273,15 +269,13 @@ bool info_resident(const struct snapshot *snapshot, struct info_resident *reside
 {
 	const unsigned lack = snapshot->extents_lack;
 	uint64_t unit = (uint64_t)sysconf(_SC_PAGESIZE), done = 0, left = address_space(snapshot->thread);
-	char path[64];
 	bool ok = true;
 
 	*resident = (struct info_resident){ .by_cache = resident->by_cache,
 					    .by_cache_locked = resident->by_cache_locked };
-	snprintf(path, sizeof(path), "/proc/%u/pagemap", snapshot->thread);
 	struct pages pages = {
 		.target = { .pid = (pid_t)snapshot->thread },
-		.pagemap = snapshot->extent_count ? open(path, O_RDONLY | O_CLOEXEC) : -1,
+		.pagemap = snapshot->extent_count ? target_proc_fd((pid_t)snapshot->thread, "pagemap") : -1,
 	};
 	if (pages.pagemap < 0)
 		return false;
@@ -318,11 +312,10 @@ struct info_rollup info_rollup(unsigned pid)
 	const struct { const char *key; unsigned long *bytes; } fields[] = {
 		{ "Rss:", &rollup.rss }, { "Pss:", &rollup.pss }, { "Anonymous:", &rollup.anonymous },
 	};
-	char path[64], line[256];
+	FILE *file = target_proc((pid_t)pid, "smaps_rollup");
 	unsigned long kb;
+	char line[256];
 
-	snprintf(path, sizeof(path), "/proc/%u/smaps_rollup", pid);
-	FILE *file = fopen(path, "re");
 	while (file && fgets(line, sizeof(line), file))
 		for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
 			if (!strncmp(line, fields[i].key, strlen(fields[i].key)) &&

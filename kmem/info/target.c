@@ -32,12 +32,47 @@ bool target_torn(struct target *target)
 	return failed(target, EFAULT);
 }
 
+bool target_is_own_lack(int error)
+{
+	return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
+/* What this process lacks says nothing of another one. */
+static void need_own(const char *path, bool opened)
+{
+	if (opened || !target_is_own_lack(errno))
+		return;
+	int error = errno;
+	if (info_before_the_end)
+		info_before_the_end();
+	exit(kmem_failed(1, "", "%s: %s", path, strerror(error)));
+}
+
+int target_proc_fd(pid_t pid, const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	need_own(path, fd >= 0);
+	return fd;
+}
+
+FILE *target_proc(pid_t pid, const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	FILE *file = fopen(path, "re");
+	need_own(path, file);
+	return file;
+}
+
 char target_state(pid_t pid)
 {
-	char path[64], state = 'X', line[512];
+	char state = 'X', line[512];
+	FILE *file = target_proc(pid, "stat");
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	FILE *file = fopen(path, "re");
 	if (!file)
 		return state;
 	if (fgets(line, sizeof(line), file) && strrchr(line, ')'))
@@ -49,10 +84,9 @@ char target_state(pid_t pid)
 unsigned long target_work(pid_t pid)
 {
 	unsigned long user = 0, system = 0;
-	char path[64], line[512];
+	char line[512];
+	FILE *file = target_proc(pid, "stat");
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	FILE *file = fopen(path, "re");
 	if (!file)
 		return 0;
 	if (fgets(line, sizeof(line), file) && strrchr(line, ')'))
@@ -82,6 +116,7 @@ static bool open_memory(struct target *target, int access)
 
 	snprintf(path, sizeof(path), "/proc/%d/mem", (int)target->pid);
 	target->memory = open(path, access | O_CLOEXEC);
+	need_own(path, target->memory >= 0);
 	return target->memory >= 0;
 }
 
@@ -368,14 +403,22 @@ static bool look(struct target *target, unsigned long start, struct info_root *r
 /* Also true where that can't be told: then the reader finds out why. */
 static bool has_memory(pid_t thread)
 {
-	char path[64], byte;
-
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)thread);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char byte;
+	int fd = target_proc_fd(thread, "maps");
 	ssize_t got = fd < 0 ? -1 : read(fd, &byte, 1);
 	if (fd >= 0)
 		close(fd);
 	return got != 0;
+}
+
+/* Where the files in /proc are those of another namespace's processes, a number is one process there and another one
+ * in each call that reads memory or stops threads. */
+static void need_own_proc(void)
+{
+	char number[32] = "";
+
+	if (readlink("/proc/self", number, sizeof(number) - 1) > 0 && atoi(number) != getpid())
+		exit(kmem_failed(1, "", "/proc has another pid namespace's processes: mount this one's there"));
 }
 
 pid_t target_thread(pid_t pid)
@@ -384,6 +427,7 @@ pid_t target_thread(pid_t pid)
 	pid_t found = pid;
 	struct dirent *entry;
 
+	need_own_proc();
 	if (has_memory(pid))
 		return pid;
 	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
@@ -398,10 +442,8 @@ pid_t target_thread(pid_t pid)
 
 static FILE *open_maps(struct target *target)
 {
-	char path[64];
+	FILE *maps = target_proc(target->pid, "maps");
 
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)target->pid);
-	FILE *maps = fopen(path, "re");
 	if (!maps)
 		target->result = errno == EACCES || errno == EPERM ? INFO_DENIED : INFO_GONE;
 	return maps;

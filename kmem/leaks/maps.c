@@ -44,12 +44,11 @@ static void add_line(struct maps *maps, char *line)
 
 bool maps_of_process(pid_t pid, struct maps *maps)
 {
-	char path[64], *line = NULL;
+	char *line = NULL;
 	size_t room = 0;
+	FILE *file = target_proc(pid, "maps");
 
 	*maps = (struct maps){ NULL, 0, 0, pid };
-	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
-	FILE *file = fopen(path, "re");
 	if (!file)
 		return false;
 	while (getline(&line, &room, file) > 0)

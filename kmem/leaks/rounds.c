@@ -7,7 +7,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,6 +175,9 @@ static int cannot_stop(struct subject *subject)
 	if (error == ETIMEDOUT)
 		return kmem_failed(1, subject->command, "process %s: one of its threads waits in the kernel and does "
 				   "not stand still", subject->name);
+	if (target_is_own_lack(error))
+		return kmem_failed(1, subject->command, "process %s: its threads can't be listed: %s", subject->name,
+				   strerror(error));
 	subject->target.result = error == ESRCH ? INFO_GONE : INFO_DENIED;
 	if (error == EPERM)
 		return kmem_failed(1, subject->command, "process %s: its threads can't be stopped: another program "
@@ -187,10 +189,8 @@ static int cannot_stop(struct subject *subject)
 static bool read_running(struct scan *scan, const uintptr_t *stacks, size_t count)
 {
 	struct heap *heap = &scan->heap;
-	char path[64];
 
-	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)heap->target->pid);
-	scan->pagemap = heap->target->core ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+	scan->pagemap = heap->target->core ? -1 : target_proc_fd(heap->target->pid, "pagemap");
 	scan->buffer = kmem_need(malloc(AT_ONCE));
 	scan->held = kmem_need(calloc(heap->objects / 64 + 2, sizeof(*scan->held)));
 	if (!roots_find(scan, stacks, count))

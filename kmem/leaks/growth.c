@@ -131,19 +131,26 @@ static int by_growth(const void *a, const void *b)
 	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-static const struct info_cache *find(const struct snapshot *snapshot, const struct info_cache *cache)
+static int by_address(const void *a, const void *b)
 {
-	for (size_t i = 0; i < snapshot->count; i++)
-		if (snapshot->caches[i].address == cache->address)
-			return &snapshot->caches[i];
-	return NULL;
+	const struct info_cache *x = a, *y = b;
+
+	return (x->address > y->address) - (x->address < y->address);
 }
 
+/* Of a snapshot in order of addresses; NULL: it was not there. */
+static const struct info_cache *find(const struct snapshot *snapshot, const struct info_cache *cache)
+{
+	return snapshot->count ? bsearch(cache, snapshot->caches, snapshot->count, sizeof(*cache), by_address) : NULL;
+}
+
+/* before: gets sorted. */
 static void print_caches(const struct snapshot *before, const struct snapshot *after, double seconds, size_t most)
 {
 	struct grown *grown = kmem_need(calloc(after->count + 1, sizeof(*grown)));
 	size_t count = 0;
 
+	qsort(before->caches, before->count, sizeof(*before->caches), by_address);
 	for (size_t i = 0; i < after->count; i++) {
 		const struct info_cache *cache = &after->caches[i], *was = find(before, cache);
 		long objects = (long)cache->stats.active_objects - (was ? (long)was->stats.active_objects : 0);

@@ -138,7 +138,7 @@ static int look(struct subject *subject, double seconds, size_t most)
 		print_price(subject, &result);
 	}
 	free(result.lost);
-	if (fflush(stdout) || ferror(stdout))
+	if ((fflush(stdout) || ferror(stdout)) && !status)
 		status = kmem_failed(1, "leaks", "writing: %s", strerror(errno));
 	return status;
 }

@@ -162,7 +162,8 @@ int cmd_who(int argc, char **argv)
 	status = subject_load(&subject, &heap);
 	for (int i = 2; !status && i < argc; i++)
 		status = tell(&subject, &heap, parse(argv[i]));
-	if (fflush(stdout) || ferror(stdout))
+	status = status ?: subject_is_other(&subject);
+	if ((fflush(stdout) || ferror(stdout)) && !status)
 		status = kmem_failed(1, "who", "writing: %s", strerror(errno));
 	heap_clear(&heap);
 	return status;

@@ -37,7 +37,7 @@ static const char help_text[] =
 	"       kmem --help | --version\n"
 	"Each subcommand has --help. The manual page kmem(1) says the rest.\n";
 
-static const struct {
+static const struct command {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } commands[] = {
@@ -189,6 +189,15 @@ static void keep_standard_files(void)
 			_exit(1);
 }
 
+/* A file that may not become as long is an error of the write, which is told; but a program that is started has the
+ * signal as it was. */
+static int run_command(const struct command *command, int argc, char **argv)
+{
+	if (command->run != cmd_run && command->run != cmd_bench)
+		signal(SIGXFSZ, SIG_IGN);
+	return command->run(argc, argv);
+}
+
 int main(int argc, char **argv)
 {
 	const struct sigaction shortened = { .sa_sigaction = fill_with_zeros, .sa_flags = SA_SIGINFO };
@@ -203,6 +212,6 @@ int main(int argc, char **argv)
 		kmem_help("kmem " KMEM_VERSION "\n");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(argv[1], commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
+			return run_command(&commands[i], argc - 1, argv + 1);
 	kmem_usage("", "there is no command '%s'; there are %s", argv[1], names_of_commands());
 }

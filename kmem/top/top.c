@@ -91,11 +91,10 @@ static int once(const struct wanted *wanted)
 		top_rates(&sample, &before);
 	top_sort(&sample, &wanted->view);
 	print_once(&sample, wanted);
-	int status = sample.result == INFO_OK ? 0 : top_complain(&wanted->targets, &sample);
+	int status = fflush(stdout) || ferror(stdout) ? kmem_failed(1, "top", "writing: %s", strerror(errno)) :
+		     sample.result == INFO_OK ? 0 : top_complain(&wanted->targets, &sample);
 	top_clear(&before);
 	top_clear(&sample);
-	if (fflush(stdout) || ferror(stdout))
-		return kmem_failed(1, "top", "writing: %s", strerror(errno));
 	return status;
 }
 

@@ -10,6 +10,7 @@
 #include "profile.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@
 #define GRACE_S		2u		/* then it ends by itself, where it was not asked to */
 #define OVER_MS		1000u		/* to wait for that */
 #define MOST_FILES	8u
-#define MOST_SITES	65536u
+#define MOST_SITES	(4 * KM_PROFILE_SITES)	/* of another build */
 #define MOST_EACH	4096u
 #define MOST_SLOTS	(1u << 20)
 #define SHOWN		10u
@@ -395,7 +396,8 @@ struct filling {
 static int fill_file(int fd, void *arg)
 {
 	const struct filling *filling = arg;
-	FILE *to = fdopen(dup(fd), "w");
+	const int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	FILE *to = copy >= 0 ? fdopen(copy, "w") : NULL;
 
 	if (!to)
 		return errno;
@@ -418,7 +420,7 @@ static int write_files(const struct profile *profile, const struct wish *wish)
 
 	for (unsigned i = 0; i < wish->files; i++)
 		status |= write_file(profile, wish->file[i]);
-	if (fflush(stdout) || ferror(stdout))
+	if ((fflush(stdout) || ferror(stdout)) && !status)
 		return kmem_failed(1, "profile", "writing: %s", strerror(errno));
 	return status;
 }

@@ -13,6 +13,7 @@
 #include "profile.h"
 
 #define MOST_LINES 100000u		/* of a process's list of mappings */
+#define PLACES	   (1u << 20)		/* of frames, by pc: more than there are in all stacks */
 
 static void add_mapping(struct profile *profile, uint64_t start, uint64_t end, uint64_t offset, char *path)
 {
@@ -26,13 +27,12 @@ static void add_mapping(struct profile *profile, uint64_t start, uint64_t end, u
 
 void profile_maps(struct profile *profile, pid_t thread)
 {
-	char name[64], *line = NULL, access[5];
+	FILE *maps = target_proc(thread, "maps");
+	char *line = NULL, access[5];
 	unsigned long start, end, offset;
 	size_t room = 0;
 	int at;
 
-	snprintf(name, sizeof(name), "/proc/%d/maps", (int)thread);
-	FILE *maps = fopen(name, "re");
 	for (unsigned i = 0; maps && i < MOST_LINES && getline(&line, &room, maps) > 0; i++)
 		if (sscanf(line, "%lx-%lx %4s %lx %*s %*s %n", &start, &end, access, &offset, &at) == 4 &&
 		    access[2] == 'x' && line[at] == '/')
@@ -42,30 +42,33 @@ void profile_maps(struct profile *profile, pid_t thread)
 		fclose(maps);
 }
 
+/* Kernel: they are in order. */
 static int mapping_of(const struct profile *profile, uint64_t pc)
 {
-	for (size_t i = 0; i < profile->mappings; i++)
-		if (pc >= profile->mapped[i].start && pc < profile->mapped[i].end)
-			return (int)i;
-	return -1;
+	size_t low = 0, high = profile->mappings;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (pc >= profile->mapped[middle].end)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < profile->mappings && pc >= profile->mapped[low].start ? (int)low : -1;
 }
 
 unsigned profile_frame(struct profile *profile, uint64_t pc)
 {
-	/* By pc: a table of places. */
-	static unsigned known[65536];
-	unsigned at = (unsigned)(pc * 0x9e3779b97f4a7c15ull >> 48);
+	static unsigned known[PLACES];
+	unsigned at = (unsigned)(pc * 0x9e3779b97f4a7c15ull >> 40) % PLACES;
 
-	for (unsigned i = 0; i < 65536; i++, at = (at + 1) % 65536) {
-		if (known[at] && profile->frame[known[at] - 1].pc == pc)
+	for (; known[at]; at = (at + 1) % PLACES)
+		if (profile->frame[known[at] - 1].pc == pc)
 			return known[at] - 1;
-		if (!known[at])
-			break;
-	}
 	profile->frame = kmem_grow(profile->frame, profile->frames, &profile->frame_room, sizeof(*profile->frame));
 	profile->frame[profile->frames++] = (struct frame){ .pc = pc, .mapped = mapping_of(profile, pc) };
-	if (profile->frames < 65536)
-		known[at] = (unsigned)profile->frames;
+	known[at] = (unsigned)profile->frames;
 	return (unsigned)profile->frames - 1;
 }
 
@@ -95,20 +98,53 @@ static struct image *open_image(const struct profile *profile, struct mapped *ma
 	return mapped->image;
 }
 
+/* Functions, each once: a table of their numbers from 1 on, of which half is empty. */
+static struct {
+	unsigned *place;
+	size_t places;
+} known_functions;
+
+static unsigned *place_of(const struct profile *profile, const char *name, const char *source)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+
+	for (const char *at = name; *at; at++)
+		hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
+	for (size_t at = hash;; at++) {
+		unsigned *place = &known_functions.place[at & (known_functions.places - 1)];
+		const struct function *function = *place ? &profile->function[*place - 1] : NULL;
+
+		if (!function || (!strcmp(function->name, name) && !strcmp(function->source, source)))
+			return place;
+	}
+}
+
+static void make_places(const struct profile *profile)
+{
+	known_functions.places = known_functions.places ? known_functions.places * 2 : 1024;
+	free(known_functions.place);
+	known_functions.place = kmem_need(calloc(known_functions.places, sizeof(*known_functions.place)));
+	for (size_t i = 0; i < profile->functions; i++)
+		*place_of(profile, profile->function[i].name, profile->function[i].source) = (unsigned)i + 1;
+}
+
 static unsigned function_of(struct profile *profile, const struct name *name)
 {
 	char *function = info_printable_copy(name->function), *source = info_printable_copy(name->source ?: "");
 
-	for (size_t i = profile->functions; i-- > 0;)
-		if (!strcmp(profile->function[i].name, function) && !strcmp(profile->function[i].source, source)) {
-			free(function);
-			free(source);
-			return (unsigned)i;
-		}
+	if (profile->functions * 2 >= known_functions.places)
+		make_places(profile);
+	unsigned *place = place_of(profile, function, source);
+	if (*place) {
+		free(function);
+		free(source);
+		return *place - 1;
+	}
 	profile->function = kmem_grow(profile->function, profile->functions, &profile->function_room,
 				      sizeof(*profile->function));
-	profile->function[profile->functions] = (struct function){ function, source };
-	return (unsigned)profile->functions++;
+	profile->function[profile->functions++] = (struct function){ function, source };
+	*place = (unsigned)profile->functions;
+	return *place - 1;
 }
 
 static void name_frame(struct profile *profile, struct frame *frame)

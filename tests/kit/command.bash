@@ -1,6 +1,11 @@
 # command.bash: what the tests of the command `kmem` share. A test changes into a directory of its own and kills what it
 # started when it ends.
 set -u
+# With own_mounts it has a mount namespace of its own, where it may: what it mounts goes with its last process, however that ends.
+if [ "${own_mounts:-}" = yes ] && unshare -m true 2>/dev/null; then
+	export own_mounts=here
+	exec unshare -m "$0" "$@"
+fi
 top=$PWD
 build=$top/${BUILD:-build}
 kmem=$build/kmem

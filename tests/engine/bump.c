@@ -56,6 +56,22 @@ static unsigned take_partial(struct kmem_cache *cache, struct km_slabs *n, unsig
 	return got;
 }
 
+/* What other nodes have of their slabs: a node that has no pages gets slabs of theirs, which are to be used up. */
+static unsigned take_elsewhere(struct kmem_cache *cache, const struct km_request *request, void **objects,
+			       unsigned want)
+{
+	struct km_slabs *n;
+	unsigned got = 0;
+
+	km_for_each_elsewhere(n, cache, km_request_node(request)) {
+		if (got == want || !km_lock_may(&n->lock, request->may_wait))
+			break;
+		got += take_partial(cache, n, 0, objects + got, want - got);
+		km_unlock_may(&n->lock, request->may_wait);
+	}
+	return got;
+}
+
 static unsigned take(struct kmem_cache *cache, const struct km_request *request, void **objects, unsigned want)
 {
 	struct km_slabs *n = cache->node[km_request_node(request)];
@@ -64,6 +80,8 @@ static unsigned take(struct kmem_cache *cache, const struct km_request *request,
 	while (km_lock_may(&n->lock, request->may_wait)) {
 		got += take_partial(cache, n, 0, objects + got, want - got);
 		km_unlock_may(&n->lock, request->may_wait);
+		if (got < want && km_node_count > 1 && !(request->gfp & __GFP_THISNODE))
+			got += take_elsewhere(cache, request, objects + got, want - got);
 		struct km_page *slab = got < want ? km_slab_new(cache, request) : NULL;
 		if (!slab)
 			break;

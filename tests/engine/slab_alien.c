@@ -1,6 +1,7 @@
 /*
  * slab_alien: what the engine slab does with objects of other nodes, four of which are pretended: alien arrays, where
  * they are emptied to and when, and what a node without memory gets from the others. Disciplines: all.
+ * With nodes: nodes:4
  */
 #include "slab.h"
 

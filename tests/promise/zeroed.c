@@ -8,6 +8,7 @@
 #include <sys/time.h>
 
 #include "kit/api.h"
+#include "kit/cpus.h"
 #include "port/os.h"
 
 enum { NEIGHBOURS = 10, DIRT = 0xee };
@@ -134,6 +135,8 @@ static void of_pages_that_were_used(void)
 	enum { MIB = 1 << 20, BLOCKS = 40, FREED = 8 };
 	void *blocks[BLOCKS];
 
+	/* Side by side: of one node. */
+	stay_here();
 	for (unsigned i = 0; i < BLOCKS; i++)
 		blocks[i] = dirty(MIB, GFP_KERNEL);
 	for (unsigned i = 0; i < FREED; i++)

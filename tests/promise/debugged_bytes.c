@@ -19,7 +19,7 @@
 #include <kmem/stats.h>
 
 #include "cache/cache.h"
-#include "kit/descriptors.h"
+#include "kit/cpus.h"
 #include "kit/options.h"
 #include "kit/random.h"
 #include "watch/debug.h"
@@ -27,7 +27,6 @@
 #define FLAGS (SLAB_CONSISTENCY_CHECKS | SLAB_RED_ZONE | SLAB_POISON | SLAB_STORE_USER)
 
 static uint64_t random_state;
-static int failures;
 
 static uint64_t below(uint64_t n)
 {
@@ -275,6 +274,8 @@ static int child(const char *by, uint64_t seed)
 	int said_to = memfd_create("stderr", 0);
 
 	alarm(580);
+	/* Of several nodes each gives out its own: what was freed on one would be looked for on another. */
+	stay_here();
 	if (said_to < 0 || dup2(said_to, 2) != 2)
 		return 77;
 	for (size_t i = 0; i < sizeof(doors) / sizeof(doors[0]); i++)

@@ -230,7 +230,6 @@ static int one_round(struct subject *subject, struct scan_result *result)
 		still_core(&scan, subject->target.core);
 	else if (!status && !still_look(&scan, count, result))
 		status = cannot_stop(subject);
-	status = status ?: subject_is_other(subject);
 	if (!status) {
 		mark_all(&scan);
 		if (!subject->target.core)

@@ -53,9 +53,9 @@ static uint64_t mix(uint64_t x)
 }
 
 /*
- * Logarithms: libm's are not to be had, and a sample waits for one. A number in (0, 1] is 2^exponent, and a mantissa from
- * 1 to 2, of which a table has what its first seven bits are, from their middle: the rest is less than 1/256 away from
- * 1, where three terms leave 1e-10. No division.
+ * Logarithms: libm's are not to be had, and a sample waits for one. A number in (0, 1] is a power of two, and a mantissa
+ * from 1 to 2, of which a table has the middle of each 128th: the rest is less than 1/256 away from 1, where three
+ * terms leave 1e-10. No division.
  */
 #define LOG_BITS	7u
 static struct {
@@ -327,7 +327,8 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 	km_debug(site >= record.site && site < record.site + KM_PROFILE_SITES, "a site is one of the table's");
 	/* bytes / (bytes / mean) is the mean: most need no division. */
 	const double x = (double)bytes * each_byte;
-	const double weight = km_likely(x <= 1) ? mean_bytes * km_profile_series(x) : (double)bytes * km_profile_times(x);
+	const double weight = km_likely(x <= 1) ? mean_bytes * km_profile_series(x) :
+						  (double)bytes * km_profile_times(x);
 	km_debug(weight >= (double)bytes, "a sample stands for itself at least");
 	km_add(&site->bytes, (uint64_t)(weight + 0.5));
 	if (km_unlikely(!source.each))

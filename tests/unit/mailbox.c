@@ -347,13 +347,21 @@ int main(void)
 	to_caches();
 	to_groups();
 	to_malloc();
+	/* A request that is open at a fork is its parent's. */
+	const struct km_mail_request open = { .command = KM_MAIL_DEBUG, .cache = "mailbox", .letters = "Z" };
+	const uint32_t number = 98;
+	write_there(&km_mail.request, &open, sizeof(open));
+	write_there(&km_mail.asked, &number, sizeof(number));
 	pid_t child = fork();
 	NEED(child >= 0);
 	if (!child) {
+		miss();
+		NEED(kmem_cache_debug_flags(cache) == 0 && km_mail.answered != number);
 		NEED(ask_for(99, "mailbox", "P") == 0 && kmem_cache_debug_flags(cache) == SLAB_POISON);
 		_exit(0);
 	}
 	NEED(waitpid(child, &status, 0) == child && status == 0);
+	NEED(ask_for(number, "mailbox", "Z") == 0 && ask_for(97, "mailbox", "-") == 0);
 	fuzz();
 	NEED(ask_for(12345, "mailbox", "-") == 0);
 	kmem_cache_shrink(cache);

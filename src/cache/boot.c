@@ -101,7 +101,7 @@ static void fork_done(bool child)
 		km_accounting.fork(false, child);
 	km_registry_fork(false, child);
 	km_reclaim_fork(false, child);
-	/* What was asked of this process is not asked of its child: that one would give back what it shares. */
+	/* A request to this process is not its child's: that one would give back what both share. */
 	if (child)
 		km_store(&km_mail.asked, km_load(&km_mail.answered));
 }

@@ -53,7 +53,7 @@ static uint64_t mix(uint64_t x)
 }
 
 /*
- * Logarithms: libm's are not to be had, and a sample waits for one. A number in (0, 1] is a power of two, and a mantissa
+ * Logarithms: libm's are not to be had, and a sample waits for one. A number in (0, 1] is a power of two and a mantissa
  * from 1 to 2, of which a table has the middle of each 128th: the rest is less than 1/256 away from 1, where three
  * terms leave 1e-10. No division.
  */

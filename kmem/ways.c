@@ -12,6 +12,7 @@
  */
 #include "ways.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -91,23 +92,28 @@ static bool find_copies(const struct ways *ways, struct target *target, struct p
 	return true;
 }
 
-static void shut_caches(const struct ways *ways, struct target *target)
+static void shut_caches(struct ways *ways, struct target *target)
 {
 	struct places places = { .at = NULL };
 	struct stop stop;
 
+	ways->stop_error = 0;
 	/* A look first, while it goes on. */
-	if ((!find_copies(ways, target, &places) || places.count) && stop_begin(target->pid, &stop)) {
+	if (find_copies(ways, target, &places) && !places.count)
+		return;
+	if (stop_begin(target->pid, &stop)) {
 		if (find_copies(ways, target, &places))
 			target_write_words(target, places.at, places.count, (uint64_t)ways->there.shut);
 		stop_end(&stop);
 		stop_clear(&stop);
+	} else {
+		ways->stop_error = errno;
 	}
 	free(places.at);
 }
 
 struct shutting {
-	const struct ways *ways;
+	struct ways *ways;
 	struct target *target;
 };
 
@@ -120,7 +126,7 @@ static void *shut_and_end(void *of)
 }
 
 /* The alarm of leaks/stop.c is for that thread, which lets it in: whoever has others keeps it from them. */
-static void shut_caches_apart(const struct ways *ways, struct target *target)
+static void shut_caches_apart(struct ways *ways, struct target *target)
 {
 	struct shutting shutting = { ways, target };
 	sigset_t alarm, before;

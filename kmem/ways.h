@@ -15,6 +15,7 @@ struct ways {
 	unsigned long work;		/* of the process when it was asked */
 	uint64_t begun_ms, next_ms;	/* when they are shut; 0: not begun */
 	unsigned times, stops;
+	int stop_error;			/* why the last stop failed; 0: it did not */
 };
 
 /* Of the copy that is in use. */

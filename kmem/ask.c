@@ -250,7 +250,8 @@ static int complain_late(const struct asking *asking)
 	if (asking->ways.stop_error)
 		return kmem_failed(1, command, "%d: no answer in %u s: it only hits, and can't be stopped for a "
 				   "moment: %s", pid, seconds, asking->ways.stop_error == ETIMEDOUT ?
-				   "one of its threads waits in the kernel" : "another program traces it, or you may not");
+				   "one of its threads waits in the kernel" :
+				   "another program traces it, or you may not");
 	if ((others = info_elsewhere(pid, &ours)))
 		return kmem_failed(1, command, "%d: no answer in %u s: it allocates next to nothing through "
 				   "libkmem (%s are its own mappings, %s libkmem's)", pid, seconds, BYTES(others),

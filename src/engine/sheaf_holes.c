@@ -128,8 +128,8 @@ static void take_in_hand(struct looking *looking, struct km_page *slab)
 	km_unlock(&n->slabs.lock);
 }
 
-/* It has left the list, and goes once the lock is free. Counted first: of a count that is too high free_going makes 0, and
- * one that is too low hides a slab in the child of a handler's fork. */
+/* It has left the list, and goes once the lock is free. Counted first: of a count that is too high free_going makes 0,
+ * and one that is too low hides a slab in the child of a handler's fork. */
 static void add_going(struct sheaf_node *n, struct km_page *slab)
 {
 	km_store(&n->going_count, n->going_count + 1);

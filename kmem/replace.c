@@ -28,7 +28,7 @@ static void take_away(int number)
 /* A signal that is ignored stays so. */
 static void catch_ends(void)
 {
-	static const int ends[] = { SIGHUP, SIGINT, SIGTERM, SIGXFSZ };
+	static const int ends[] = { SIGHUP, SIGINT, SIGTERM };
 	struct sigaction catch = { .sa_handler = take_away, .sa_flags = (int)SA_RESETHAND }, before;
 
 	for (size_t i = 0; i < km_array_count(ends); i++)

@@ -148,6 +148,9 @@ static bool take_turn(struct asking *asking)
 			return false;
 		usleep(STEP_US);
 	}
+	/* All of the time is the program's. */
+	asking->end_ms = now_ms() + asking->wait_ms;
+	asking->ways.work = target_work(asking->target.pid);
 	return true;
 }
 
@@ -171,6 +174,7 @@ static enum answer judge(struct asking *asking, const struct km_mail *mail)
 
 static enum answer wait_for_answer(struct asking *asking)
 {
+	const uint32_t nothing = KM_MAIL_NOTHING;
 	struct km_mail mail;
 
 	for (;;) {
@@ -185,9 +189,14 @@ static enum answer wait_for_answer(struct asking *asking)
 		ways_shut_in_time(&asking->ways, &asking->target, now_ms());
 		usleep(STEP_US);
 	}
-	/* Nobody answered: the request is taken back, unless it is served just now. */
+	/* Nobody answered: the request is taken back. If it is served just now the old number is one that was not
+	 * answered, and is answered once more: so nothing is asked by it. */
+	target_write(&asking->target, PLACE(asking, request.command), &nothing, sizeof(nothing));
 	target_write(&asking->target, PLACE(asking, asked), &mail.answered, sizeof(mail.answered));
 	ways_open(&asking->ways, &asking->target);
+	if (target_read(&asking->target, &mail, asking->mail, sizeof(mail)) && mail.answered == asking->number &&
+	    mail.done.command != KM_MAIL_NOTHING)
+		return judge(asking, &mail);
 	asking->worked = ways_saw_work(&asking->ways, &asking->target);
 	return ANSWER_LATE;
 }
@@ -209,7 +218,7 @@ static enum answer ask_and_wait(struct asking *asking)
 	if (answer)
 		return answer;
 	if (!take_turn(asking))
-		return ANSWER_BUSY;
+		return kmem_ask_goes_on && !kmem_ask_goes_on() ? ANSWER_LATE : ANSWER_BUSY;
 	if (!target_read(&asking->target, &before, asking->mail, sizeof(before)))
 		return ANSWER_UNREADABLE;
 	if (before.version != KM_MAIL_VERSION)
@@ -250,8 +259,8 @@ static int complain_late(const struct asking *asking)
 	if (asking->ways.stop_error)
 		return kmem_failed(1, command, "%d: no answer in %u s: it only hits, and can't be stopped for a "
 				   "moment: %s", pid, seconds, asking->ways.stop_error == ETIMEDOUT ?
-				   "one of its threads waits in the kernel" :
-				   "another program traces it, or you may not");
+				   "one of its threads waits in the kernel" : asking->ways.stop_error == EPERM ?
+				   "another program traces it, or you may not" : strerror(asking->ways.stop_error));
 	if ((others = info_elsewhere(pid, &ours)))
 		return kmem_failed(1, command, "%d: no answer in %u s: it allocates next to nothing through "
 				   "libkmem (%s are its own mappings, %s libkmem's)", pid, seconds, BYTES(others),

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
+#include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,31 +17,58 @@
 #include "names.h"
 #include "port/cc.h"
 
-/* The file says how another one beside it is called, where a pipe may be: who opens one waits. */
-static bool may_open(const char *file, const char *beside)
+/* A file says how another one beside it is called, or libdw makes a name of its own; a pipe may be there: who opens one
+ * waits. */
+static bool may_be(const char *file, const char *folder, const char *name, const char *more)
 {
-	static const char *const folders[] = { "", ".debug/" };
 	const char *end = strrchr(file, '/');
 	struct stat status;
+	char *path;
 
-	for (size_t i = 0; i < km_array_count(folders); i++) {
-		char *path;
-
-		if (asprintf(&path, "%.*s%s%s", end ? (int)(end - file) + 1 : 0, file, folders[i], beside) < 0)
-			kmem_need(NULL);
-		bool other = !stat(path, &status) && !S_ISREG(status.st_mode);
-		free(path);
-		if (other)
-			return false;
-	}
-	return !strchr(beside, '/');
+	if (asprintf(&path, "%.*s%s%s%s", end ? (int)(end - file) + 1 : 0, file, folder, name, more) < 0)
+		kmem_need(NULL);
+	bool waits = !stat(path, &status) && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+	free(path);
+	return !waits;
 }
 
+/* beside: NULL: the file says nothing; then it is its own name with ".debug", or as it is in another folder. */
+static bool may_open(const char *file, const char *beside)
+{
+	static const char *const folders[] = { "", ".debug/", ".dwz/" };
+	const char *end = strrchr(file, '/'), *own = end ? end + 1 : file;
+	bool may = !beside || !strchr(beside, '/');
+
+	for (size_t i = 0; may && i < km_array_count(folders); i++)
+		may = may_be(file, folders[i], beside ?: own, beside ? "" : ".debug") &&
+		      (beside || !i || may_be(file, folders[i], own, ""));
+	return may;
+}
+
+/* libdw looks beside a link, and then beside the file that it leads to. */
 static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, const char *file,
 			  const char *beside, GElf_Word sum, char **found)
 {
-	return beside && file && !may_open(file, beside) ? -1 :
-	       dwfl_standard_find_debuginfo(module, data, name, base, file, beside, sum, found);
+	char *real = file ? realpath(file, NULL) : NULL;
+	bool may = !file || (may_open(file, beside) && (!real || may_open(real, beside)));
+
+	free(real);
+	return may ? dwfl_standard_find_debuginfo(module, data, name, base, file, beside, sum, found) :
+		     dwfl_build_id_find_debuginfo(module, data, name, base, file, beside, sum, found);
+}
+
+/* What several files share may be in one more, which libdw opens by the name that is said, when something of it is
+ * wanted. */
+static bool may_share(Dwfl_Module *module)
+{
+	const char *file = NULL, *debug = NULL, *name;
+	const void *build;
+	Dwarf_Addr bias;
+	Dwarf *dwarf = dwfl_module_getdwarf(module, &bias);
+
+	dwfl_module_info(module, NULL, NULL, NULL, NULL, NULL, &file, &debug);
+	return !dwarf || dwelf_dwarf_gnu_debugaltlink(dwarf, &name, &build) <= 0 ||
+	       may_be(*name == '/' ? "" : debug ?: file ?: "", "", name, "");
 }
 
 /* Some libdwfl's functions want them, though no process is looked at. */
@@ -61,7 +89,7 @@ static Dwfl_Module *open_module(const char *path)
 	dwfl_report_begin(dwfl);
 	module = dwfl_report_elf(dwfl, path, path, -1, 0, true);
 	dwfl_report_end(dwfl, NULL, NULL);
-	return module;
+	return module && may_share(module) ? module : NULL;
 }
 
 /* A name of C++ as it is written, by C++'s library if that is here. It lives until the next MOST_NAMES of them. */

@@ -416,8 +416,11 @@ static bool has_memory(pid_t thread)
 static void need_own_proc(void)
 {
 	char number[32] = "";
+	struct stat link;
 
-	if (readlink("/proc/self", number, sizeof(number) - 1) > 0 && atoi(number) != getpid())
+	/* Of one that has no number there the link is there, and leads nowhere. */
+	if (lstat("/proc/self", &link) == 0 &&
+	    (readlink("/proc/self", number, sizeof(number) - 1) <= 0 || atoi(number) != getpid()))
 		exit(kmem_failed(1, "", "/proc has another pid namespace's processes: mount this one's there"));
 }
 

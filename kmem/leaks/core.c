@@ -60,7 +60,8 @@ static void add_file(struct core *core, const uint64_t words[2], uint64_t offset
 	while (m < maps->count && maps->at[m].start < words[0])
 		m++;
 	for (; m < maps->count && maps->at[m].start < words[1]; m++) {
-		maps->at[m].name = kmem_need(strdup(name));
+		/* The file's own text: segments may be many, and names long. */
+		maps->at[m].name = core->files.at[core->files.count - 1].name;
 		maps->at[m].file = true;
 		maps->at[m].offset = offset + (maps->at[m].start - words[0]);
 	}

@@ -69,7 +69,8 @@ void km_probes_look(void)
 	wanted = settle(wanted);
 	if (wanted != km_front_probing) {
 		km_debug(!(wanted & ~(uint32_t)(KM_PROBING_TRACER | KM_PROBING_PROFILE)), "who looks is known");
-		km_store(&km_front_probing, wanted);
+		/* Release pairs with watch/profile.c: a profile's tables are there. */
+		km_store_release(&km_front_probing, wanted);
 		km_front_want_sizes(false);
 		km_registry_each(change, &changed);
 		drain(&changed);

@@ -166,6 +166,9 @@ static void reap(uint64_t now, bool fell, bool quiet)
 		return;
 	}
 	km_store(&reclaim.round_pages, km_pages_used());
+	/* A look at growth that was under way is over: the next one sees all. */
+	km_rounds[KM_ROUND_GROWTH].left = 0;
+	km_store(&reclaim.next_growth_ms, (uint64_t)0);
 	km_store(&reclaim.next_reap_ms, km_max(reclaim.began_ms + km_arena_decay_ms() / 2, now) + 1);
 	if (reclaim.purges)
 		purge_all();
@@ -179,14 +182,16 @@ static void reap(uint64_t now, bool fell, bool quiet)
  * the same caches misses there, and keeps what it has.
  */
 #define GROWTH_PART	4u
+#define MAX_PLACES	4096u		/* CPUs' shelves that one tick counts, or some more */
 
 static struct {
 	struct kmem_cache *cache[MAX_IDLE];
 	size_t count, bytes;		/* that lie ready in those, or in empty slabs that are kept */
 	size_t left;			/* caches of the round, before this part of it */
+	size_t places;			/* CPUs' shelves that were counted */
 } grown;			/* as `idle` */
 
-/* Slabs of such engines are counted, so that this takes no walk. */
+/* Slabs of such engines are counted, so that this takes no walk of theirs. */
 static size_t ready_in(struct kmem_cache *cache)
 {
 	struct kmem_cache_stats stats = { .name = "" };
@@ -201,7 +206,7 @@ static int look_at_growing(struct kmem_cache *cache, void *arg km_unused)
 {
 	uint8_t touched = km_load(&cache->touched);
 
-	if (grown.count == MAX_IDLE)
+	if (grown.count == MAX_IDLE || grown.places >= MAX_PLACES)
 		return 1;
 	if (cache->engine->front != KM_FRONT_ARRAY || cache->engine->array.look)
 		return 0;
@@ -209,6 +214,7 @@ static int look_at_growing(struct kmem_cache *cache, void *arg km_unused)
 	if (touched & KM_TOUCHED_GROWTH || !km_load(&cache->slab_bytes))
 		return 0;
 	grown.cache[grown.count++] = cache;
+	grown.places += 2 * km_percpu.cpus;
 	grown.bytes += ready_in(cache);
 	return 0;
 }
@@ -229,6 +235,8 @@ static void send_home_grown(void *arg km_unused)
 		else
 			engine->shrink(grown.cache[i]);
 	}
+	/* This is no fall of use, after which a round takes from caches that are in use, too. */
+	km_store(&reclaim.peak_pages, km_pages_used());
 }
 
 static void look_at_growth(uint64_t now)
@@ -237,7 +245,7 @@ static void look_at_growth(uint64_t now)
 
 	if (!round->left)
 		round->left = km_registry_count();
-	grown.count = grown.bytes = 0;
+	grown.count = grown.bytes = grown.places = 0;
 	grown.left = round->left;
 	km_registry_try_some(round, MAX_VISITS, look_at_growing, NULL, send_home_grown);
 	km_store(&reclaim.next_growth_ms, round->left ? now + 1 : 0);
@@ -554,6 +562,13 @@ void km_reclaim_start(void)
 void km_reclaim_fork(bool before, bool child)
 {
 	km_lock_around_fork(&reclaim.lock, before, child);
+	/* A round that was asked of this process is not its child's: that one would give back what both share. */
+	if (child && !km_lock_is_own(&reclaim.lock)) {
+		if (reclaim.quiet)
+			km_rounds[KM_ROUND_REAP].left = 0;
+		reclaim.quiet = reclaim.purges = false;
+		reclaim.wanted = reclaim.visited;
+	}
 }
 
 /* Caches that are shrunk together, with one fence for their shelves. */

@@ -133,6 +133,7 @@ static void take_in_hand(struct looking *looking, struct km_page *slab)
 static void add_going(struct sheaf_node *n, struct km_page *slab)
 {
 	km_store(&n->going_count, n->going_count + 1);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
 	km_list_add_tail(&slab->list, &n->going);
 }
 

@@ -253,8 +253,9 @@ km_inline bool km_front_lone(const struct kmem_cache *cache)
 
 /*
  * A call that was no hit, but has or had what lies ready, so that it comes by no tick: was it made a miss from outside
- * (struct km_ways)? It opens the ways again, and has a tick, which looks for the request. A call that may not wait does
- * neither, nor does one of a handler that struck inside of an engine: another call will, a free at the latest.
+ * (struct km_ways)? It has a tick, which looks for the request, and opens the ways, unless that one wants more ticks.
+ * A call that may not wait does neither, nor does one of a handler that struck inside of an engine: another call will,
+ * a free at the latest.
  */
 void km_front_asked(struct kmem_cache *cache, bool may_wait) km_cold;
 km_inline void km_front_look(struct kmem_cache *cache, bool may_wait)

@@ -227,7 +227,10 @@ static void adopt(void)
 	km_pages_stay_no_more();
 	if (touched.taken.next)
 		give_taken_back();
+	/* A fork in the midst would count it twice. */
+	km_lock(&touched.lock);
 	count(-touched.more);
+	km_unlock(&touched.lock);
 }
 
 static km_cold void adopt_now(void)

@@ -30,6 +30,7 @@ static struct {
 	uint32_t tried;			/* the last one for which a library was loaded, or not */
 	uint64_t next_look;
 	struct km_reclaim_round shrink;	/* the round for a request by which all caches are shrunk */
+	uint32_t before;		/* the number that was answered before the last one */
 	uint32_t kept_for;		/* a request for which ways that were shut stay so, ... */
 	uint64_t kept_until;
 } control;
@@ -207,7 +208,8 @@ static void serve(struct order *order, uint32_t number)
 	km_debug(km_front_busy && order->result <= 0, "a request ends in an error, or in none");
 	km_mail.done = order->request;
 	km_store(&km_mail.result, order->result);
-	/* Release pairs with nobody here: the reader is another process. */
+	km_store(&control.before, km_load(&km_mail.answered));
+	/* Release pairs with look_for_mail, and with the reader, which is another process. */
 	km_store_release(&km_mail.answered, number);
 }
 
@@ -301,10 +303,17 @@ static void look_for_mail(void)
 {
 	/* Acquire: the rest was written before. The writer is another process, whose system calls are in order. */
 	uint32_t number = km_load_acquire(&km_mail.asked);
+	/* Acquire pairs with serve: the number before it is there. */
+	uint32_t answered = km_load_acquire(&km_mail.answered);
 	struct order order;
 
-	if (!km_options.control || number == km_load(&km_mail.answered))
+	if (!km_options.control || number == answered)
 		return;
+	/* It was taken back, or left to a fork's parent, while it was served: that is no request. */
+	if (number == km_load(&control.before)) {
+		km_cas_acquire(&km_mail.asked, &number, answered);
+		return;
+	}
 	read_order(&order);
 	/* A profile that is over by now is in nobody's way. */
 	if (order.request.command == KM_MAIL_PROFILE)

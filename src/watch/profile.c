@@ -307,6 +307,8 @@ static km_noinline void take_out(const void *p)
 
 static void profile_goes(const void *p)
 {
+	/* Acquire pairs with km_probes_look, for calls that no drain reached: blocks of pages, debugged caches. */
+	(void)km_load_acquire(&km_front_probing);
 	if (km_profile_may_have(p))
 		take_out(p);
 }
@@ -355,6 +357,8 @@ static void tick(void)
 static km_noinline void profile_due(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait,
 				    uintptr_t call)
 {
+	/* As in profile_goes. */
+	(void)km_load_acquire(&km_front_probing);
 	uint32_t number = km_load(&record.number);
 
 	if (km_unlikely(km_profile_thread.number != number)) {
@@ -437,7 +441,9 @@ static bool profile_begin(void)
 	km_os_random(&seed, sizeof(seed), false);
 	mean_bytes = (double)record.mean;
 	each_byte = 1 / mean_bytes;
-	make_logs();
+	/* Once: calls of a former profile may draw still. */
+	if (!record.number)
+		make_logs();
 	seed = fixed_seed ?: mix(seed + km_os_now_ms() + km_os_pid());
 	record.began_ms = km_os_now_ms();
 	km_store(&record.number, record.number + 1 ?: 1);

@@ -19,8 +19,6 @@ static struct {
 	struct km_lock lock;		/* ticks pass where it is taken; who has no page waits for it */
 	uint32_t flushes;		/* of all caches, for want of pages, that have begun; written with the lock */
 	size_t peak_pages;		/* in use, since what lay ready was last given back */
-	size_t round_pages;		/* in use, when a round or a look at growth last ended */
-	uint64_t next_growth_ms;	/* 0: no look at growth is under way */
 	/* Of the round of reaping that is under way, or was last. */
 	uint64_t began_ms;
 	bool quiet, purges;		/* everything is idle; and so long that its memory goes to the system, too */
@@ -81,9 +79,8 @@ static int reap_cache(struct kmem_cache *cache, void *arg km_unused)
 	for (int times = cache->engine->reap ? 1 + idle.quiet : 0; times; times--)
 		cache->engine->reap(cache);
 	km_store(&cache->misses, (uint16_t)0);
-	uint8_t touched = km_load(&cache->touched);
-	if (touched & KM_TOUCHED_AGE) {
-		km_store(&cache->touched, (uint8_t)(touched & ~KM_TOUCHED_AGE));
+	if (km_load(&cache->touched)) {
+		km_store(&cache->touched, false);
 		cache->idle_looks = 0;
 		if (!idle.quiet && km_front_lies_on(cache, left_cpus.cpu, left_cpus.count)) {
 			km_debug(idle.left_count < MAX_IDLE, "a tick gathers a few caches only");
@@ -116,10 +113,7 @@ static void drain_idle(void *arg km_unused)
 		const struct km_engine *engine = idle.cache[i]->engine;
 
 		km_front_resize(idle.cache[i], km_load(&idle.cache[i]->capacity));
-		if (engine->rest)
-			engine->rest(idle.cache[i], false);
-		else
-			engine->shrink(idle.cache[i]);
+		(engine->rest ?: engine->shrink)(idle.cache[i]);
 	}
 }
 
@@ -165,92 +159,9 @@ static void reap(uint64_t now, bool fell, bool quiet)
 		km_store(&reclaim.next_reap_ms, reclaim.quiet ? now : now + 1);
 		return;
 	}
-	km_store(&reclaim.round_pages, km_pages_used());
-	/* A look at growth that was under way is over: the next one sees all. */
-	km_rounds[KM_ROUND_GROWTH].left = 0;
-	km_store(&reclaim.next_growth_ms, (uint64_t)0);
 	km_store(&reclaim.next_reap_ms, km_max(reclaim.began_ms + km_arena_decay_ms() / 2, now) + 1);
 	if (reclaim.purges)
 		purge_all();
-}
-
-/*
- * Where use grows what lies ready is a part of it: in caches that the program does not use any more, too, and a round
- * comes by time. So whenever use has grown by a quarter there is a look: of caches that nobody missed since the last
- * one all goes home, if that is a quarter of what is in use. Their blocks stay as large as they were, and slabs that
- * stay keep their pages. A program that grows has few such looks, as each comes a quarter later; one that goes on in
- * the same caches misses there, and keeps what it has.
- */
-#define GROWTH_PART	4u
-#define MAX_PLACES	4096u		/* CPUs' shelves that one tick counts, or some more */
-
-static struct {
-	struct kmem_cache *cache[MAX_IDLE];
-	size_t count, bytes;		/* that lie ready in those, or in empty slabs that are kept */
-	size_t left;			/* caches of the round, before this part of it */
-	size_t places;			/* CPUs' shelves that were counted */
-} grown;			/* as `idle` */
-
-/* Slabs of such engines are counted, so that this takes no walk of theirs. */
-static size_t ready_in(struct kmem_cache *cache)
-{
-	struct kmem_cache_stats stats = { .name = "" };
-
-	cache->engine->stats(cache, &stats);
-	size_t free = stats.total_objects - km_min(stats.active_objects, stats.total_objects);
-	size_t kept = km_load(&cache->min_partial) * cache->objects;
-	return (stats.shelf_objects + km_front_shelf_objects(cache) + km_min(free, kept)) * cache->size;
-}
-
-static int look_at_growing(struct kmem_cache *cache, void *arg km_unused)
-{
-	uint8_t touched = km_load(&cache->touched);
-
-	if (grown.count == MAX_IDLE || grown.places >= MAX_PLACES)
-		return 1;
-	if (cache->engine->front != KM_FRONT_ARRAY || cache->engine->array.look)
-		return 0;
-	km_store(&cache->touched, (uint8_t)(touched & ~KM_TOUCHED_GROWTH));
-	if (touched & KM_TOUCHED_GROWTH || !km_load(&cache->slab_bytes))
-		return 0;
-	grown.cache[grown.count++] = cache;
-	grown.places += 2 * km_percpu.cpus;
-	grown.bytes += ready_in(cache);
-	return 0;
-}
-
-static void send_home_grown(void *arg km_unused)
-{
-	size_t looked = grown.left - km_rounds[KM_ROUND_GROWTH].left, count = km_registry_count();
-
-	km_debug(km_is_locked(&reclaim.lock), "one thread reaps at a time");
-	if (grown.bytes / KM_PAGE_SIZE * GROWTH_PART * count < km_pages_used() * looked || !grown.count)
-		return;
-	km_front_drain_all(grown.cache, grown.count);
-	for (size_t i = 0; i < grown.count; i++) {
-		const struct km_engine *engine = grown.cache[i]->engine;
-
-		if (engine->rest)
-			engine->rest(grown.cache[i], true);
-		else
-			engine->shrink(grown.cache[i]);
-	}
-	/* This is no fall of use, after which a round takes from caches that are in use, too. */
-	km_store(&reclaim.peak_pages, km_pages_used());
-}
-
-static void look_at_growth(uint64_t now)
-{
-	struct km_round *round = &km_rounds[KM_ROUND_GROWTH];
-
-	if (!round->left)
-		round->left = km_registry_count();
-	grown.count = grown.bytes = grown.places = 0;
-	grown.left = round->left;
-	km_registry_try_some(round, MAX_VISITS, look_at_growing, NULL, send_home_grown);
-	km_store(&reclaim.next_growth_ms, round->left ? now + 1 : 0);
-	if (!round->left)
-		km_store(&reclaim.round_pages, km_pages_used());
 }
 
 /* Engines with a pace of their own. Kernel: REAPTIMEOUT_AC, a timer and a work item for each CPU. */
@@ -332,23 +243,12 @@ static bool use_fell(void)
 	return used < peak && peak - used > km_max(peak / 4, (size_t)DROP_PAGES) + km_pages_swing();
 }
 
-/* A look that is under way goes on when the coarse clock has moved. */
-static bool use_grew(uint64_t now)
-{
-	size_t used = km_pages_used(), before = km_load(&reclaim.round_pages);
-
-	return used > before && used - before > km_max(before / 4, (size_t)DROP_PAGES) &&
-	       now >= km_load(&reclaim.next_growth_ms);
-}
-
 static void look_around(uint64_t now, bool fell, bool quiet)
 {
 	if (fell || now >= km_load(&reclaim.next_reap_ms)) {
 		reap(now, fell, quiet);
 		if (fell)
 			km_store(&reclaim.peak_pages, km_pages_used());
-	} else if (use_grew(now)) {
-		look_at_growth(now);
 	}
 	if (now >= km_load(&reclaim.next_look_ms))
 		look(now);
@@ -378,7 +278,7 @@ static void tick(void)
 
 	if (now != last)
 		km_store(&reclaim.last_tick_ms, now);
-	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell && !use_grew(now) &&
+	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell &&
 		      now < km_load(&reclaim.next_purge_ms) &&
 		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty()))
 		return;

@@ -111,10 +111,7 @@ struct kmem_cache {
 	uint16_t busy_capacity;		/* objects a block holds at most, where the cache misses often */
 	uint16_t max_capacity;		/* ... where it is used in bulk */
 	uint16_t misses;		/* points of front/miss.c since reclaim last looked; racy, a hint */
-	uint8_t touched;		/* missed since reclaim last looked: a bit for each of its kinds of looks */
-#define KM_TOUCHED_AGE		1u	/* at what is idle by time */
-#define KM_TOUCHED_GROWTH	2u	/* where use has grown */
-#define KM_TOUCHED		(KM_TOUCHED_AGE | KM_TOUCHED_GROWTH)
+	bool touched;			/* missed since reclaim last looked */
 	bool own_min_partial;		/* somebody wrote it: no rule changes it */
 	uint8_t idle_looks;
 	uint16_t defrag_ratio;		/* of 1024 looks at other nodes' partial slabs, so many are allowed */
@@ -398,9 +395,8 @@ struct km_engine {
 	size_t (*shrink)(struct kmem_cache *cache);
 	size_t (*reap)(struct kmem_cache *cache);
 	/* Nobody has used the cache for a while: all that lies ready goes home, and empty slabs go, of which one call
-	 * sees some where there are many. NULL: shrink serves, which sorts them all under their lock. young: or so
-	 * it seems, and slabs that stay keep all of their pages. */
-	size_t (*rest)(struct kmem_cache *cache, bool young);
+	 * sees some where there are many. NULL: shrink serves, which sorts them all under their lock. */
+	size_t (*rest)(struct kmem_cache *cache);
 	/* Give the memory of pages back in which nobody has anything, though their slab stays: all of it, where reap
 	 * does so for what was so for a while. Returns pages. NULL: slabs keep theirs. */
 	size_t (*hollow)(struct kmem_cache *cache);

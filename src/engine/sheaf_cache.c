@@ -208,14 +208,14 @@ static size_t sheaf_reap(struct kmem_cache *cache)
 	return freed;
 }
 
-static size_t sheaf_rest(struct kmem_cache *cache, bool young)
+static size_t sheaf_rest(struct kmem_cache *cache)
 {
 	struct sheaf_node *n;
 	size_t freed = 0;
 
 	send_home(cache);
 	km_for_each_node(n, cache)
-		freed += young ? km_slabs_reap(cache, &n->slabs, 0, &kind) : km_sheaf_reap(cache, n, true);
+		freed += km_sheaf_reap(cache, n, true);
 	return freed;
 }
 

@@ -237,7 +237,7 @@ static size_t slub_reap(struct kmem_cache *cache)
 	return reap_but(cache, keep);
 }
 
-static size_t slub_rest(struct kmem_cache *cache, bool young km_unused)
+static size_t slub_rest(struct kmem_cache *cache)
 {
 	return reap_but(cache, 0);
 }

@@ -238,8 +238,8 @@ bool km_front_give(struct kmem_cache *cache, void **objects, size_t n);
 /* Reclaim is to look at the cache again. Two CPUs that miss don't write the same line in turn. */
 km_inline void km_front_touch(struct kmem_cache *cache)
 {
-	if (km_unlikely(km_load(&cache->touched) != KM_TOUCHED))
-		km_store(&cache->touched, (uint8_t)KM_TOUCHED);
+	if (km_unlikely(!km_load(&cache->touched)))
+		km_store(&cache->touched, true);
 }
 
 /* Put a block on the shelf; what it displaces, or the block itself, goes to the engine. */

@@ -14,6 +14,7 @@
 
 #include "kit/api.h"
 #include "kit/clock.h"
+#include "kit/cpus.h"
 
 #define MANY	3000u
 #define EACH	7u	/* of so many objects one stays out, in a cache that was used */
@@ -63,11 +64,7 @@ static struct kmem_cache *cache_of(const char *name, unsigned size, slab_flags_t
 
 static void on_one_cpu(void)
 {
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(sched_getcpu(), &one);
-	sched_setaffinity(0, sizeof(one), &one);
+	stay_here();
 	memset(objects, 0, sizeof(objects));
 	memset(kept, 0, sizeof(kept));
 }

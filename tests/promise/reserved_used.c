@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "kit/clock.h"
+#include "kit/cpus.h"
 #include "kit/reserved.h"
 
 #include "page/arena.h"
@@ -39,11 +40,7 @@ static void take_and_write(struct kmem_cache *cache, unsigned size)
 /* The code has run before, the arrays are there, and so are the words of the CPU. */
 static void warm(unsigned size)
 {
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(sched_getcpu(), &one);
-	sched_setaffinity(0, sizeof(one), &one);
+	stay_here();
 	memset(objects, 0, sizeof(objects));
 	memset(kept, 0, sizeof(kept));
 	memset(others, 0, sizeof(others));

@@ -217,6 +217,17 @@ static void *hold_registry(void *unused)
 	return unused;
 }
 
+/* The ways are shut, and it is asked; then there are calls. */
+static void ask_in_vain(void)
+{
+	shut();
+	shut_cache(cache);
+	ask();
+	for (int times = 0; times < TIMES; times++)
+		by_cache();
+	NEED(!is_answered() && !are_open());
+}
+
 static void can_not_be_served(void)
 {
 	pthread_t thread;
@@ -225,24 +236,14 @@ static void can_not_be_served(void)
 	NEED(!pthread_create(&thread, NULL, hold_registry, NULL));
 	while (!km_load_acquire(&has_registry))
 		usleep(1000);
-	shut();
-	shut_cache(cache);
-	ask();
-	for (int times = 0; times < TIMES; times++)
-		by_cache();
-	NEED(!is_answered() && !are_open());
+	ask_in_vain();
 	/* Taken back. */
 	uint32_t before = km_mail.answered;
 	km_store(&km_mail.asked, before);
 	for (int times = 0; times < TIMES; times++)
 		by_cache();
 	NEED(are_open() && cache->shelf.front.rseq == km_ways.open[1]);
-	shut();
-	shut_cache(cache);
-	ask();
-	for (int times = 0; times < TIMES; times++)
-		by_cache();
-	NEED(!is_answered() && !are_open());
+	ask_in_vain();
 	ahead_ms += 10001;
 	for (int times = 0; times < TIMES; times++)
 		by_cache();

@@ -1,7 +1,8 @@
 /*
  * hits: each call is a hit: on one CPU an object is had and given back, for ever. Argument: malloc; cache (by calls),
- * inlined or paid (inlined, each object by a group), which take a number of more caches; vfork (inlined, beside a
- * thread that waits in the kernel until the file go is opened to be written to, and then makes the file went-on);
+ * inlined or paid (inlined, each object by a group), which take a number of more caches; held (inlined, and calls nothing
+ * after 100000 until the file go is there); vfork (the same, beside a thread that waits in the kernel until the file go
+ * is opened to be written to, and then makes the file went-on);
  * compute (calls nothing), own (so, and has 64 MiB of its own), headless (the same, and its first thread has ended),
  * sleep. WAYS: says where the word is by which hits find their place, and its two values.
  */
@@ -61,12 +62,22 @@ static void compute(int own)
 }
 
 #ifdef CACHE
+static volatile int went_on;
+
+/* A hit that another thread's turn interrupts is a miss, and would serve what is asked: there are none meanwhile. */
+static void hold(const char *how)
+{
+	while (!strcmp(how, "vfork") ? !went_on : !strcmp(how, "held") && access("go", F_OK))
+		;
+}
+
 /* Whose child has its memory is not to be stopped. */
 static void *wait_in_kernel(void *unused)
 {
 	if (vfork() == 0)
 		_exit(open("go", O_RDONLY) < 0);
 	close(open("went-on", O_CREAT | O_WRONLY, 0600));
+	went_on = 1;
 	return unused;
 }
 #endif
@@ -134,8 +145,10 @@ int main(int argc, char **argv)
 			kmem_cache_free_inline(cache, p);
 		else
 			kmem_cache_free(cache, p);
-		if (n == 100000)
+		if (n == 100000) {
 			ready();
+			hold(what);
+		}
 	}
 #else
 	for (unsigned long n = 0;; n++) {

@@ -164,7 +164,8 @@ int info_complain(const char *command, pid_t pid, enum info_result result, const
 	case INFO_SILENT:
 		return kmem_failed(1, command,
 				   "%d: it answers its observer when it next gets memory that is not ready, and did "
-				   "not in %u s", pid, info_patience_ms / 1000);
+				   "not in %u s (with observer_thread:1 it answers always)", pid,
+				   info_patience_ms / 1000);
 	case INFO_NONE:
 		return kmem_failed(1, command, "%d: no libkmem in this process", pid);
 	case INFO_OTHER:

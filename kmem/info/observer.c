@@ -23,6 +23,7 @@
 #define MAX_BYTES	((off_t)16 << 20)	/* of an answer: anybody may give one, of himself */
 #define SEALS		(F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 #define AGAIN_US	20000	/* after an answer that there is none just now */
+#define HUNG_UP_TIMES	10u	/* that it is asked again after it hung up without a word */
 
 /* Of <asm/socket.h>, since Linux 6.5. */
 #ifndef SO_PEERPIDFD
@@ -121,8 +122,9 @@ failed:
 	return -INFO_DENIED;
 }
 
-/* The descriptor that comes, or INFO_DENIED, or INFO_SILENT where there is no answer just now: negative. */
-static int receive(int from)
+/* The descriptor that comes, or INFO_DENIED, or INFO_SILENT where there is no answer just now: negative. Hung up:
+ * without a word, as one does who is asked by others than may ask, and one whose descriptor the program closes. */
+static int receive(int from, bool *hung_up)
 {
 	char byte;
 	struct iovec one = { &byte, 1 };
@@ -135,8 +137,10 @@ static int receive(int from)
 	struct stat answer;
 	int fd;
 
-	if (recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1)
+	if (recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1) {
+		*hung_up = true;
 		return -INFO_DENIED;
+	}
 	if (!message.msg_controllen)
 		return -INFO_SILENT;
 	if (message.msg_controllen < CMSG_LEN(sizeof(int)) ||
@@ -151,7 +155,7 @@ static int receive(int from)
 	return -INFO_DENIED;
 }
 
-static enum info_result ask_once(pid_t pid, unsigned wait_ms, struct snapshot *snapshot)
+static enum info_result ask_once(pid_t pid, unsigned wait_ms, struct snapshot *snapshot, bool *hung_up)
 {
 	const uint64_t end = now_ms() + wait_ms;
 	int from = connect_to(pid, wait_ms);
@@ -162,7 +166,7 @@ static enum info_result ask_once(pid_t pid, unsigned wait_ms, struct snapshot *s
 	struct pollfd ready = { .fd = from, .events = POLLIN };
 	const uint64_t now = now_ms();
 	int polled = poll(&ready, 1, now < end ? (int)(end - now) : 0);
-	int fd = polled > 0 ? receive(from) : polled ? -INFO_DENIED : -INFO_SILENT;
+	int fd = polled > 0 ? receive(from, hung_up) : polled ? -INFO_DENIED : -INFO_SILENT;
 	close(from);
 	if (fd < 0)
 		return (enum info_result)-fd;
@@ -179,12 +183,16 @@ enum info_result info_of_observed(pid_t pid, struct snapshot *snapshot)
 {
 	const uint64_t end = now_ms() + info_patience_ms;
 	enum info_result result;
+	bool hung_up = false;
+	unsigned refused = 0;
 	uint64_t now;
 
 	for (;;) {
 		now = now_ms();
-		result = ask_once(pid, now < end ? (unsigned)(end - now) : 0, snapshot);
-		if (result != INFO_SILENT || now_ms() >= end)
+		result = ask_once(pid, now < end ? (unsigned)(end - now) : 0, snapshot, &hung_up);
+		if (result == INFO_DENIED && hung_up && refused < HUNG_UP_TIMES)
+			refused++;
+		else if (result != INFO_SILENT || now_ms() >= end)
 			return result;
 		usleep(AGAIN_US);
 	}

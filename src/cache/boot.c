@@ -31,7 +31,7 @@ static struct {
 /* This thread's forks that are under way. One by a handler that struck another takes nothing: the locks are its own. */
 static km_tls unsigned forks;
 static km_tls struct km_busy_was busy_before_fork;
-static km_tls bool fork_has_registry, fork_has_start, fork_has_all;
+static km_tls bool fork_has_registry, fork_has_start, fork_has_all, fork_has_observer;
 
 /* A thread that has the state is busy: a handler in between would wait for its own thread. */
 static void lock_state(void)
@@ -66,6 +66,7 @@ void km_boot_fork_prepare(void)
 	fork_has_all = km_load_acquire(&km_ready);
 	if (!fork_has_all)
 		return;
+	fork_has_observer = km_options.observed && fork_has_start && km_observing.fork_prepare();
 	km_reclaim_fork(true, false);
 	fork_has_registry = km_registry_fork(true, false);
 	if (fork_has_registry && km_has_accounting())
@@ -104,6 +105,8 @@ static void fork_done(bool child)
 	/* A request to this process is not its child's: that one would give back what both share. */
 	if (child)
 		km_store(&km_mail.asked, km_load(&km_mail.answered));
+	if (km_options.observed)
+		km_observing.fork_done(child, fork_has_observer);
 }
 
 static void fork_end(bool child)
@@ -134,8 +137,6 @@ void km_boot_fork_child(void)
 	if (fork_has_all) {
 		fork_done(true);
 		km_stderr_fork_child();
-		if (km_options.observed)
-			km_observing.fork_child();
 		/* Of a nested one: what another thread had, which forked as well. */
 		if (!fork_has_start)
 			km_store(&boot.state, 0u);

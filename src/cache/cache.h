@@ -44,6 +44,7 @@ struct km_options {
 	bool account_malloc;		/* malloc's, by the thread's group, from the start */
 	bool observed;			/* by processes of this user, without rights to trace (watch/observer.c) */
 	unsigned observer;
+	bool observer_thread;		/* a thread answers them */
 	struct km_guard_options guard;
 	uint64_t profile;		/* mean bytes between samples of one that is taken from the start; 0: none */
 	uint64_t reserve;		/* bytes that are committed ahead at all times */
@@ -146,7 +147,9 @@ const struct km_past *km_past_of_process(void);
 /* ---- watch/observer.c, where it is linked in: who asks for the numbers by its name is answered. */
 struct km_observing {
 	void (*tick)(uint64_t now_ms);	/* a miss's, which may call the system */
-	void (*fork_child)(void);
+	void (*end)(void);		/* before a filter of system calls */
+	bool (*fork_prepare)(void);
+	void (*fork_done)(bool child, bool prepared);
 };
 extern const struct km_observing km_observing __attribute__((weak));
 

@@ -274,6 +274,8 @@ static const struct option {
 	  .set = set_profile },
 	{ "control", "0|1: requests of kmem debug and kmem profile are served (1)", .flag = &km_options.control },
 	{ "observer", "a user's number: may read the figures, without rights to trace (nobody)", .set = set_observer },
+	{ "observer_thread", "0|1: a thread answers the observer, whatever the program does (0)",
+	  .flag = &km_options.observer_thread },
 	{ "stats", "0|1: count hits of slub and slab as well (0)", .flag = &km_layout_options.count_events },
 	{ "decay", "milliseconds until free memory goes back to the system (1000)",
 	  .number = &km_options.decay_ms, .most = 3600000 },
@@ -412,6 +414,8 @@ static void settle_observer(void)
 	if (km_options.observed && !&km_observing)
 		km_warn("KMEM_OPTIONS: observer: the program is linked without it (-Wl,-u,km_observing)");
 	km_options.observed &= &km_observing != NULL;
+	if (km_options.observer_thread && !km_options.observed)
+		km_warn("KMEM_OPTIONS: observer_thread: there is no observer");
 }
 
 static void settle_profile(void)

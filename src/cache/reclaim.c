@@ -272,7 +272,7 @@ static void tick(void)
 	uint64_t now = km_os_now_ms(), last = km_load(&reclaim.last_tick_ms);
 	if (km_guarded.bytes)
 		km_guarding.tick(now);
-	if (km_unlikely(km_options.observed) && now != last)
+	if (km_unlikely(km_options.observed))
 		km_observing.tick(now);
 	bool fell = use_fell();
 

@@ -48,8 +48,11 @@ KMEM_API int prctl(int option, ...)
 	for (unsigned i = 0; i < km_array_count(words); i++)
 		words[i] = va_arg(list, unsigned long);
 	va_end(list);
-	if (!km_thread_is_lent() && ((option == PR_SET_NO_NEW_PRIVS && words[0]) || option == PR_SET_SECCOMP))
+	if (!km_thread_is_lent() && ((option == PR_SET_NO_NEW_PRIVS && words[0]) || option == PR_SET_SECCOMP)) {
+		if (km_options.observed && !km_os_is_shut())
+			km_observing.end();
 		km_os_shut();
+	}
 	return (int)answer(km_os_prctl(option, words));
 }
 

@@ -578,6 +578,13 @@ void km_ways_open(void)
 			km_store(km_ways.word[i], km_ways.open[i]);
 }
 
+void km_ways_shut(void)
+{
+	for (size_t i = 0; i < km_array_count(km_ways.word); i++)
+		if (km_ways.word[i])
+			km_store(km_ways.word[i], km_ways.shut);
+}
+
 /* The words' values from now on. By concurrency id hits have one of their own. Without areas no way can be shut. */
 static void show_ways(void)
 {

@@ -166,6 +166,10 @@ void km_os_event_add(int fd, uint64_t count);
  * negative; a file in memory can be changed by nobody any more. Each -errno where not. After km_os_shut there are
  * none. */
 int km_os_listen(const char *name, int least);
+/* Has somebody connected, within so many milliseconds? A negative descriptor only waits. After the other one nobody can
+ * connect any more, and who waits goes on: 0 or -errno. */
+bool km_os_wait_for(int fd, unsigned ms);
+int km_os_shutdown(int fd);
 int km_os_accept(int fd, unsigned *user);
 int km_os_hand_over(int to, int fd);
 int km_os_seal(int fd);
@@ -181,8 +185,13 @@ const char *km_os_program_path(char *text, size_t bytes);
 /* Run a function in a thread of its own, to which no signal of the program's is delivered. False: there is none to be
  * had. Libc allocates for it here: with no lock held. */
 bool km_os_run_apart(void (*function)(void));
-/* Threads of the process; 0: the system does not say. */
+/* The calling thread is one of ours, of that name, and has nothing of the program's in hand; or is so no more. */
+void km_os_thread_is_ours(bool begins, const char *name);
+/* Threads of the process, but for those of ours; 0: the system does not say. Have all of the program's ended, so that
+ * the process should? Is that thread, by the system's number, still there? */
 unsigned km_os_threads(void);
+bool km_os_program_is_over(void);
+bool km_os_has_thread(unsigned thread);
 unsigned km_os_pid(void);
 /* The calling thread, by the system's number; 0 after km_os_shut. */
 unsigned km_os_thread(void);

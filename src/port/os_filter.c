@@ -107,16 +107,3 @@ const char *km_os_program_path(char *text, size_t bytes)
 	return text;
 }
 
-unsigned km_os_threads(void)
-{
-	static const char field[] = "\nThreads:\t";
-	char text[4096];
-	unsigned threads = 0;
-
-	if (km_os_is_shut() || km_os_read("/proc/self/status", text, sizeof(text)) < 0)
-		return 0;
-	const char *at = __builtin_strstr(text, field);
-	for (at = at ? at + sizeof(field) - 1 : ""; *at >= '0' && *at <= '9'; at++)
-		threads = threads * 10 + (unsigned)(*at - '0');
-	return threads;
-}

@@ -1,10 +1,11 @@
 /*
- * os_socket.c: a name that others connect to, and what is handed to them. Invariant: nothing here waits, and no signal
- * comes of it; each descriptor is closed by exec.
+ * os_socket.c: a name that others connect to, and what is handed to them. Invariant: nothing but km_os_wait_for waits,
+ * and no signal comes of it; each descriptor is closed by exec.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -41,6 +42,26 @@ int km_os_listen(const char *name, int least)
 		close(fd);
 	errno = saved_errno;
 	return result;
+}
+
+/* Of a descriptor that is none the answer is yes: whoever waits has to look what became of it. */
+bool km_os_wait_for(int fd, unsigned ms)
+{
+	struct pollfd one = { .fd = fd, .events = POLLIN };
+	int saved_errno = errno;
+
+	bool came = !is_refused("poll") && poll(&one, 1, (int)ms) > 0;
+	errno = saved_errno;
+	return came;
+}
+
+int km_os_shutdown(int fd)
+{
+	int saved_errno = errno;
+	int error = is_refused("shutdown") ? -EPERM : shutdown(fd, SHUT_RDWR) ? -errno : 0;
+
+	errno = saved_errno;
+	return error;
 }
 
 int km_os_accept(int fd, unsigned *user)

@@ -113,6 +113,8 @@ km_inline bool km_way_is_shut(intptr_t way)
 	return km_unlikely(way == km_ways.shut);
 }
 void km_ways_open(void) km_cold;
+/* By the library itself: the next call of kmalloc, kfree, malloc or free has a tick. */
+void km_ways_shut(void) km_cold;
 
 /*
  * All that a hit of kmalloc, kfree, malloc and free loads besides tables. Until the floors above fill it in, and

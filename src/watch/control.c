@@ -12,6 +12,7 @@
 #include "../port/os.h"
 #include "../port/pcpu.h"
 #include "../port/stderr.h"
+#include "apart.h"
 #include "debug.h"
 #include "profile.h"
 #include "sibling.h"
@@ -218,14 +219,9 @@ static void serve(struct order *order, uint32_t number)
 /*
  * The unwinder is a library that must be loaded, and whoever loads one waits for the dynamic linker's lock. Another
  * thread may have that for as long as it likes: in a constructor, which may wait for a mutex that this thread has. So
- * a thread of ours loads it, and this one goes on. Libc allocates as it makes a thread: not while this one is in the
- * linker's midst, or has a lock. A child of vfork's would be gone before its thread is through. Where no linker says
- * how it is there is none, or one that can't be asked twice: stacks are as they can be had.
+ * a thread of ours loads it, and this one goes on. Where no linker says how it is there is none, or one that can't be
+ * asked twice: stacks are as they can be had.
  */
-static bool may_load(void)
-{
-	return _r_debug.r_state == RT_CONSISTENT && !km_own_locks.count && !km_thread_is_lent();
-}
 
 /* The process whose thread is at it. */
 static uint32_t loading;
@@ -236,19 +232,14 @@ static void load_unwinder(void)
 	km_store(&loading, 0u);
 }
 
-/* Allocations of libc are as the program's. False: it is not under way. */
+/* False: it is not under way. */
 static bool begin_loading(uint32_t pid)
 {
 	uint32_t before = km_load(&loading);
 
 	if (before == pid || !km_cas_both(&loading, &before, pid))
 		return true;
-	uint8_t was = km_front_busy;
-	km_debug(!km_own_locks.count, "a thread that makes another has no lock");
-	km_busy_end_clear();
-	bool begun = km_os_run_apart(load_unwinder);
-	km_busy_begin();
-	km_front_busy = was;
+	bool begun = km_apart_begin(load_unwinder);
 	if (!begun)
 		km_store(&loading, 0u);
 	return begun;
@@ -268,7 +259,7 @@ static bool is_time(const struct order *order, uint32_t number)
 	}
 	if (now >= km_load(&control.until))
 		return true;
-	if (km_load(&loading) == pid || !may_load())
+	if (km_load(&loading) == pid || !km_apart_may())
 		return false;
 	/* That thread is through, and there is no such library. */
 	if (km_swap_acquire(&control.tried, number) == number)

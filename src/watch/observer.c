@@ -1,10 +1,11 @@
 /*
  * observer.c: KMEM_OPTIONS=observer:UID: processes of that user get the numbers without rights to trace this one. A
  * process that listens to a name is asked by who connects, and answers when it next comes by here: a miss that may call
- * the system. Invariants: the answer is the text of kmem_print_json, no object's content, no address and no key, in
- * memory of its own, sealed before anybody else has it; who asks costs one text in a look at most, and is
- * never waited for; a descriptor is used or closed only after it was seen to be ours; a child of fork has a
- * name of its own, and none of its parent's.
+ * the system, or with observer_thread:1 a thread of ours, which waits for who asks. Invariants: the answer is the text
+ * of kmem_print_json, no object's content, no address and no key, in memory of its own, sealed before anybody else has
+ * it; who asks costs one text in a look at most, and is never waited for; a descriptor is used or closed only after it
+ * was seen to be ours; a child of fork has a name of its own, and none of its parent's; the thread is gone before a
+ * filter of system calls comes.
  */
 #include "observer.h"
 
@@ -13,11 +14,17 @@
 #include "../cache/cache.h"
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/pcpu.h"
+#include "apart.h"
 #include "print.h"
 
 #define LOOK_MS		100u	/* between looks whether somebody asks */
 #define KEPT_NUMBER	121	/* beyond what programs count, as that of standard error (port/stderr.c) */
 #define ANSWERS		64u	/* to others' users and errors, in one look */
+
+#define WAIT_MS		1000u	/* the thread that answers looks around, though nobody asks */
+#define END_MS		3000u	/* in which that thread ends: three of its waits */
+#define FORK_MS		50u
 
 static struct {
 	uint32_t taken;		/* one thread is at it */
@@ -25,6 +32,11 @@ static struct {
 	int fd;
 	struct km_os_file file;
 	uint64_t next_look;
+	/* The thread that answers, where one does. */
+	uint32_t serving;	/* the process that it is of; 0: there is none, or it has done its last */
+	unsigned thread;	/* by the system's number; 0: it has not begun */
+	uint64_t next_try;
+	uint32_t ending;	/* there shall be none any more */
 } observer = { .fd = -1 };
 
 /* The program may have closed it, and opened something under its number. */
@@ -66,51 +78,178 @@ static bool may_ask(unsigned user)
 	return user == km_options.observer || user == 0;
 }
 
-/* Others than who may ask find the connection closed. */
-static void look(void)
+/* Others than who may ask find the connection closed. Was a text written? */
+static bool look(void)
 {
 	for (unsigned i = 0; i < ANSWERS; i++) {
 		unsigned user;
 		int from = km_os_accept(observer.fd, &user);
 
 		if (from < 0)
-			return;
+			break;
 		const bool may = may_ask(user);
 		if (may)
 			answer(from);
 		km_os_close(from);
 		if (may)
-			return;
+			return true;
 	}
+	return false;
 }
 
-static void tick(uint64_t now)
+/* After a vfork, or a clone past our handlers, it is the parent's: it is left alone, and this one has none. */
+static bool come_by(unsigned pid)
+{
+	const bool same = observer.pid == pid;
+
+	if (same && is_ours())
+		return look();
+	if (same || !observer.pid)
+		listen_as(pid);
+	return false;
+}
+
+static bool take(void)
 {
 	uint32_t none = 0;
 
-	/* A text is written that takes locks: not while this thread has some. */
-	if (now < km_load(&observer.next_look) || km_own_locks.count || km_os_is_shut() ||
-	    !km_cas_acquire(&observer.taken, &none, 1u))
-		return;
-	km_debug(km_front_busy && !km_no_calls, "a tick is a miss's, which may call the system");
-	km_store(&observer.next_look, now + LOOK_MS);
-	/* After a vfork, or a clone past our handlers, it is the parent's: it is left alone, and this one has none. */
-	if (observer.pid == km_os_pid() && is_ours())
-		look();
-	else if (observer.pid == km_os_pid() || !observer.pid)
-		listen_as(km_os_pid());
+	return km_cas_acquire(&observer.taken, &none, 1u);
+}
+
+static bool take_within(unsigned ms)
+{
+	for (; !take(); ms--) {
+		if (!ms)
+			return false;
+		km_os_wait(&observer.taken, 1, 1);
+	}
+	return true;
+}
+
+static void put(void)
+{
 	km_store_release(&observer.taken, 0u);
 }
 
-/* The parent's name must end with the parent. */
-static void fork_child(void)
+/* ------------------------------------------------------------------ a thread that answers */
+
+static bool ends(void)
 {
-	if (!km_os_is_shut() && is_ours())
-		km_os_close(observer.fd);
-	observer.fd = -1;
-	observer.pid = 0;
-	km_store(&observer.taken, 0u);
-	km_store(&observer.next_look, (uint64_t)0);
+	return km_load_acquire(&observer.ending) || km_os_is_shut();
 }
 
-const struct km_observing km_observing = { .tick = tick, .fork_child = fork_child };
+/* The program may do whatever it likes meanwhile, or nothing. */
+static void serve(void)
+{
+	const unsigned pid = km_os_pid();
+	bool answered = false;
+
+	km_store(&observer.thread, km_os_thread());
+	km_os_thread_is_ours(true, "kmem-observer");
+	while (!ends()) {
+		/* There is no more than one text in a look's time, whoever asks how often. */
+		if (answered)
+			km_os_wait(&observer.ending, 0, LOOK_MS);
+		const bool came = km_os_wait_for(km_load(&observer.fd), WAIT_MS);
+		if (ends() || (!came && km_os_program_is_over()))
+			break;
+		if (!take()) {
+			answered = true;
+			continue;
+		}
+		struct km_busy_was was = km_busy_begin();
+		answered = come_by(pid) || came;
+		km_busy_end(was);
+		put();
+	}
+	km_os_thread_is_ours(false, NULL);
+	km_store_release(&observer.serving, 0u);
+}
+
+/* Of each process one. Where there is none to be had it is tried again. */
+static void begin_serving(unsigned pid, uint64_t now)
+{
+	if (!km_options.observer_thread || observer.pid != pid || now < observer.next_try || !km_apart_may())
+		return;
+	observer.next_try = now + WAIT_MS;
+	km_store(&observer.thread, 0u);
+	km_store(&observer.serving, pid);
+	if (!km_apart_begin(serve))
+		km_store(&observer.serving, 0u);
+}
+
+static bool has_ended(unsigned pid)
+{
+	const unsigned thread = km_load(&observer.thread);
+
+	return km_load_acquire(&observer.serving) != pid && thread && !km_os_has_thread(thread);
+}
+
+/*
+ * A filter of system calls may end the process for any of the thread's: it must be gone before there is one. A tick
+ * that is about to begin it is through first.
+ */
+static void end_serving(void)
+{
+	const unsigned pid = km_os_pid();
+
+	km_store_release(&observer.ending, 1u);
+	if (take_within(FORK_MS))
+		put();
+	if (km_load_acquire(&observer.serving) != pid && !km_load(&observer.thread))
+		return;
+	km_os_wake(&observer.ending);
+	if (is_ours())
+		km_os_shutdown(observer.fd);
+	for (unsigned ms = 0; ms < END_MS && !has_ended(pid); ms++)
+		km_os_wait(&observer.ending, 1, 1);
+	if (!has_ended(pid))
+		km_warn("the observer's thread does not end before a filter of system calls comes");
+}
+
+/* ------------------------------------------------------------------ when */
+
+static void tick(uint64_t now)
+{
+	/* A text is written that takes locks: not while this thread has some. */
+	if (now < km_load(&observer.next_look) || km_own_locks.count || km_os_is_shut() ||
+	    km_load(&observer.ending) || !take())
+		return;
+	km_debug(km_front_busy && !km_no_calls, "a tick is a miss's, which may call the system");
+	km_store(&observer.next_look, now + LOOK_MS);
+	const unsigned pid = km_os_pid();
+	const bool served = km_load_acquire(&observer.serving) == pid;
+	if (!served) {
+		come_by(pid);
+		begin_serving(pid, now);
+	}
+	put();
+}
+
+/* Another thread's look is through by then, unless it stands: its descriptors would be the child's for good. */
+static bool fork_prepare(void)
+{
+	return take_within(FORK_MS);
+}
+
+/* The parent's name must end with the parent. */
+static void fork_done(bool child, bool prepared)
+{
+	if (child) {
+		if (!km_os_is_shut() && is_ours())
+			km_os_close(observer.fd);
+		observer.fd = -1;
+		observer.pid = 0;
+		km_store(&observer.serving, 0u);
+		km_store(&observer.thread, 0u);
+		km_store(&observer.ending, 0u);
+		observer.next_try = 0;
+		km_store(&observer.next_look, (uint64_t)0);
+		/* It may do no more than hit and sleep. */
+		km_ways_shut();
+	}
+	if (child || prepared)
+		put();
+}
+
+const struct km_observing km_observing = { tick, end_serving, fork_prepare, fork_done };

@@ -1,7 +1,8 @@
 /*
  * filters: what a report has of the system: a file in memory, another program that it goes through, this one's path,
- * and how many threads there are. Each call of the system that is refused gives an error, or the report as it is, and
- * nothing of ours is left open; a program that has shut itself off asks for nothing.
+ * and how many threads there are, ours apart; and of a name that others connect to the wait. Each call of the system
+ * that is refused gives an error, or the report as it is, and nothing of ours is left open; a program that has shut
+ * itself off asks for nothing.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -193,6 +194,90 @@ static void counts_threads(void)
 	pthread_join(thread, NULL);
 }
 
+static unsigned own;
+
+static void *be_ours(void *barrier)
+{
+	char name[16];
+
+	km_os_thread_is_ours(true, "of ours");
+	NEED(pthread_getname_np(pthread_self(), name, sizeof(name)) == 0);
+	CHECK(!strcmp(name, "of ours"), "its name is %s", name);
+	own = km_os_thread();
+	wait_there(barrier);
+	km_os_thread_is_ours(false, NULL);
+	wait_there(barrier);
+	return NULL;
+}
+
+/* A fork's child has its parent's count, and none of its threads. */
+static void ours_do_not_count(void)
+{
+	pthread_barrier_t barrier;
+	pthread_t thread;
+	int status;
+
+	pthread_barrier_init(&barrier, NULL, 2);
+	NEED(pthread_create(&thread, NULL, be_ours, &barrier) == 0);
+	pthread_barrier_wait(&barrier);
+	CHECK_EQUAL(km_os_threads(), 1);
+	CHECK(km_os_has_thread(own) && !km_os_program_is_over());
+	pid_t child = fork();
+	if (!child)
+		_exit(km_os_threads() == 1 && !km_os_program_is_over() ? 0 : 1);
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && !status, "a child counts its parent's threads");
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	CHECK_EQUAL(km_os_threads(), 2);
+	pthread_barrier_wait(&barrier);
+	pthread_join(thread, NULL);
+	while (km_os_has_thread(own))
+		usleep(1000);
+	CHECK_EQUAL(km_os_threads(), 1);
+}
+
+static void *end_last(void *child)
+{
+	km_os_thread_is_ours(true, "of ours");
+	while (!km_os_program_is_over())
+		usleep(1000);
+	_exit(*(int *)child);
+}
+
+/* The first thread ends before. */
+static void sees_the_end(void)
+{
+	int seven = 7, status;
+	pid_t child = fork();
+
+	if (!child) {
+		static int result;
+		pthread_t thread;
+
+		result = seven;
+		pthread_create(&thread, NULL, end_last, &result);
+		pthread_exit(NULL);
+	}
+	CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == seven,
+	      "a program that is over is not seen: %x", status);
+}
+
+/* Nobody connects: the wait is over by its time, or as the other end is shut down. */
+static void waits_for_who_connects(void)
+{
+	char name[40];
+
+	snprintf(name, sizeof(name), "libkmem-test-%d", (int)getpid());
+	int fd = km_os_listen(name, 100);
+	NEED(fd >= 100);
+	CHECK(!km_os_wait_for(fd, 1) && !km_os_wait_for(-1, 1));
+	CHECK(km_os_wait_for(99, 600000), "a descriptor that is none is waited for");
+	CHECK_EQUAL(km_os_shutdown(fd), 0);
+	CHECK(km_os_wait_for(fd, 600000), "what is shut down is waited for");
+	km_os_close(fd);
+	CHECK(km_os_shutdown(fd) == -EBADF);
+}
+
 static void shut_off(void)
 {
 	char text[PATH_MAX];
@@ -201,7 +286,8 @@ static void shut_off(void)
 	km_os_shut();
 	CHECK(km_os_memory_file("report") == -EPERM);
 	CHECK(km_os_filter("/bin/cat", NULL, in, out[1]) == -EPERM);
-	CHECK(km_os_threads() == 0);
+	CHECK(km_os_threads() == 0 && !km_os_program_is_over());
+	CHECK(!km_os_wait_for(in, 600000) && km_os_shutdown(in) == -EPERM);
 	CHECK(km_os_program_path(text, sizeof(text)));
 	comes("");
 }
@@ -238,7 +324,9 @@ static int asked_by_itself(const char *what, const char *want)
 
 static const struct test_case cases[] = {
 	{ "goes through", goes_through }, { "goes as it is", goes_as_it_is }, { "is refused", is_refused },
-	{ "is interrupted", is_interrupted }, { "counts threads", counts_threads }, { "shut off", shut_off },
+	{ "is interrupted", is_interrupted }, { "counts threads", counts_threads },
+	{ "ours do not count", ours_do_not_count }, { "sees the end", sees_the_end },
+	{ "waits for who connects", waits_for_who_connects }, { "shut off", shut_off },
 	{ "paths", paths },
 };
 

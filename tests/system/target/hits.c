@@ -1,10 +1,10 @@
 /*
  * hits: each call is a hit: on one CPU an object is had and given back, for ever. Argument: malloc; cache (by calls),
- * inlined or paid (inlined, each object by a group), which take a number of more caches; held (inlined, and calls nothing
- * after 100000 until the file go is there); vfork (the same, beside a thread that waits in the kernel until the file go
- * is opened to be written to, and then makes the file went-on);
- * compute (calls nothing), own (so, and has 64 MiB of its own), headless (the same, and its first thread has ended),
- * sleep. WAYS: says where the word is by which hits find their place, and its two values.
+ * inlined or paid (inlined, each object by a group), which take a number of more caches; held (inlined, and calls
+ * nothing after 100000 until the file go is there); vfork (the same, beside a thread that waits in the kernel until
+ * the file go is opened to be written to, and then makes the file went-on); compute (calls nothing), own (so, and has
+ * 64 MiB of its own), headless (the same, and its first thread has ended), sleep. WAYS: says where the word is by which
+ * hits find their place, and its two values.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,25 +1,39 @@
 /*
- * A program with an observer: observed dumpable|closed|forks|becomes|closes|silent, or observed limited BYTES. It
+ * A program with an observer: observed MODE, or observed limited BYTES. It
  * allocates and frees for ever, so that misses come. closed: PR_SET_DUMPABLE is off. forks: prints "child PID"; the
  * child goes on, and so does its parent. becomes: another program, at SIGUSR1. closes: all descriptors, then has
  * sockets of its own under those numbers, and listens to them as "@observed-own-PID-NUMBER". silent: allocates nothing
- * after "ready". limited: no file may grow beyond so many bytes after "ready".
+ * after "ready". limited: no file may grow beyond so many bytes after "ready". hits: nothing but hits after "ready".
+ * rests: prints "child PID"; the child gets one object, and both sleep. over: its threads end, the first one first, at
+ * SIGUSR1. confined: at SIGUSR1 a filter for all threads that ends the process for a call of an observer's; "confined"
+ * is written then, and it sleeps. breeds: has children for ever, which look for descriptors that are none of its own;
+ * it ends where one has some.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <kmem/kmem.h>
 #include <kmem/memcg.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define OWN 200
+#define DENY(call)                                                                                 \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1),                                     \
+	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
 
 static struct kmem_cache *cache;
 
@@ -66,6 +80,117 @@ static void open_own(void)
 	}
 }
 
+static void *get(void)
+{
+	return want(kmem_cache_alloc(cache, GFP_KERNEL));
+}
+
+/* Freed where the program got it, for ever. */
+static _Noreturn void hit(void)
+{
+	for (;;)
+		kmem_cache_free(cache, get());
+}
+
+static _Noreturn void rest(void)
+{
+	pid_t child = fork();
+
+	if (!child)
+		kfree(want(kmalloc(100, GFP_KERNEL)));
+	else
+		printf("child %d\n", (int)child);
+	if (child)
+		printf("ready\n");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
+static sem_t asked;
+
+static void note(int number)
+{
+	(void)number;
+	sem_post(&asked);
+}
+
+static void wait_until_asked(void)
+{
+	while (sem_wait(&asked))
+		;
+}
+
+static void *last(void *unused)
+{
+	wait_until_asked();
+	return unused;
+}
+
+static void end_threads(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, last, NULL))
+		exit(11);
+	pthread_exit(NULL);
+}
+
+static void confine(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		DENY(socket), DENY(bind), DENY(listen), DENY(accept4), DENY(sendmsg), DENY(fcntl), DENY(memfd_create),
+		DENY(shutdown), DENY(gettid), DENY(exit), DENY(tgkill), DENY(openat), DENY(read), DENY(madvise),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
+
+	wait_until_asked();
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program))
+		exit(12);
+	if (write(1, "confined\n", 9) != 9)
+		exit(8);
+}
+
+/* Of sockets and files in memory. */
+static int count_answers(void)
+{
+	char path[32], what[32];
+	int count = 0;
+
+	for (int fd = 3; fd < 300; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		ssize_t length = readlink(path, what, sizeof(what));
+		count += length > 7 && (!memcmp(what, "socket:", 7) || !memcmp(what, "/memfd:", 7));
+	}
+	return count;
+}
+
+static void *allocate_always(void *unused)
+{
+	for (;;)
+		allocate();
+	return unused;
+}
+
+static _Noreturn void breed(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, allocate_always, NULL))
+		exit(11);
+	for (int status;;) {
+		pid_t child = fork();
+
+		if (!child)
+			_exit(count_answers() != 0);
+		if (child < 0 || waitpid(child, &status, 0) != child || status)
+			exit(13);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc >= 2 ? argv[1] : "";
@@ -73,8 +198,17 @@ int main(int argc, char **argv)
 
 	(void)group;
 	cache = want(kmem_cache_create("observed", 3000, 0, 0, NULL));
-	signal(SIGUSR1, become);
+	sem_init(&asked, 0, 0);
+	signal(SIGUSR1, strcmp(mode, "becomes") ? note : become);
 	allocate();
+	if (!strcmp(mode, "rests"))
+		rest();
+	for (int i = 0; !strcmp(mode, "breeds") && i < 500; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "bred-%d", i);
+		want(mem_cgroup_create(NULL, name, 0));
+	}
 	if (!strcmp(mode, "closed") && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
 		return 5;
 	if (!strcmp(mode, "forks")) {
@@ -99,7 +233,15 @@ int main(int argc, char **argv)
 		if (setrlimit(RLIMIT_FSIZE, &(struct rlimit){ bytes, bytes }))
 			return 9;
 	}
-	while (strcmp(mode, "silent"))
+	if (!strcmp(mode, "hits"))
+		hit();
+	if (!strcmp(mode, "breeds"))
+		breed();
+	if (!strcmp(mode, "over"))
+		end_threads();
+	if (!strcmp(mode, "confined"))
+		confine();
+	while (strcmp(mode, "silent") && strcmp(mode, "confined"))
 		allocate();
 	for (;;)
 		pause();

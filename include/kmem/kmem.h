@@ -550,11 +550,12 @@ KMEM_API size_t kmem_shrink_all(void);
 /*
  * kmem_idle - the program falls silent: what lies ready goes back, and free pages go to the system, as they would if
  * calls went on and nobody needed them. For a server before it waits for its next request, and others that do not call
- * the allocator for long: there is no thread that would do it. Live objects, and debugged ones, are not touched; the
- * next allocations are misses. It waits for no lock: where another thread is just giving memory back, that one does
- * it. One call visits 16,384 caches at most; where there are more, the next call goes on. Does nothing where the
- * program has forbidden itself system calls, and in a handler that struck inside of the allocator. errno is kept. Any
- * thread; not from a signal handler. Kernel: has shrinkers and a timer.
+ * the allocator for long: there is no thread that would do it, but with KMEM_OPTIONS=observer_thread:1, in a second.
+ * Live objects, and debugged ones, are not touched; the next allocations are misses. It waits for no lock: where
+ * another thread is just giving memory back, that one does it. One call visits 16,384 caches at most; where there are
+ * more, the next call goes on. Does nothing where the program has forbidden itself system calls, and in a handler that
+ * struck inside of the allocator. errno is kept. Any thread; not from a signal handler. Kernel: has shrinkers and a
+ * timer.
  */
 KMEM_API void kmem_idle(void);
 /*

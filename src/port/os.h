@@ -187,8 +187,8 @@ const char *km_os_program_path(char *text, size_t bytes);
 bool km_os_run_apart(void (*function)(void));
 /* The calling thread is one of ours, of that name, and has nothing of the program's in hand; or is so no more. */
 void km_os_thread_is_ours(bool begins, const char *name);
-/* Threads of the process, but for those of ours; 0: the system does not say. Have all of the program's ended, so that
- * the process should? Is that thread, by the system's number, still there? */
+/* Threads of the process, but for those of ours other than the caller; 0: the system does not say. Have all of the
+ * program's ended, so that the process should? Is that thread, by the system's number, still there? */
 unsigned km_os_threads(void);
 bool km_os_program_is_over(void);
 bool km_os_has_thread(unsigned thread);

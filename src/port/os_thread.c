@@ -44,6 +44,7 @@ bool km_os_run_apart(void (*function)(void))
 
 /* Those of this process; a fork's child has none. */
 static uint64_t ours;	/* the process in the upper half, their number in the lower */
+static km_tls bool is_ours;
 
 static unsigned count_ours(uint64_t word, unsigned pid)
 {
@@ -58,6 +59,7 @@ void km_os_thread_is_ours(bool begins, const char *name)
 	do
 		is = (uint64_t)pid << 32 | (count_ours(was, pid) + (begins ? 1u : -1u));
 	while (!km_cas_both(&ours, &was, is));
+	is_ours = begins;
 	if (begins)
 		km_os_prctl(PR_SET_NAME, (const unsigned long[4]){ (uintptr_t)name });
 }
@@ -81,7 +83,7 @@ static bool read_status(char *text, size_t bytes)
 
 unsigned km_os_threads(void)
 {
-	const unsigned mine = count_ours(km_load(&ours), km_os_pid());
+	const unsigned mine = count_ours(km_load(&ours), km_os_pid()) - is_ours;
 	char text[4096];
 	const unsigned threads = read_status(text, sizeof(text)) ? read_threads(text) : 0;
 

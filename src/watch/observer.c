@@ -153,6 +153,9 @@ static void serve(void)
 		const bool came = km_os_wait_for(km_load(&observer.fd), WAIT_MS);
 		if (ends() || (!came && km_os_program_is_over()))
 			break;
+		/* The program may sleep: free memory is given back by age, and requests from outside are served. */
+		if (!came)
+			kmem_tick();
 		if (!take()) {
 			answered = true;
 			continue;

@@ -1,13 +1,13 @@
 /*
- * A program with an observer: observed MODE, or observed limited BYTES. It
- * allocates and frees for ever, so that misses come. closed: PR_SET_DUMPABLE is off. forks: prints "child PID"; the
- * child goes on, and so does its parent. becomes: another program, at SIGUSR1. closes: all descriptors, then has
- * sockets of its own under those numbers, and listens to them as "@observed-own-PID-NUMBER". silent: allocates nothing
- * after "ready". limited: no file may grow beyond so many bytes after "ready". hits: nothing but hits after "ready".
- * rests: prints "child PID"; the child gets one object, and both sleep. over: its threads end, the first one first, at
- * SIGUSR1. confined: at SIGUSR1 a filter for all threads that ends the process for a call of an observer's; "confined"
- * is written then, and it sleeps. breeds: has children for ever, which look for descriptors that are none of its own;
- * it ends where one has some.
+ * A program with an observer: observed MODE, or observed limited BYTES. It allocates and frees for ever, so that misses
+ * come. closed: PR_SET_DUMPABLE is off. forks: prints "child PID"; the child goes on, and so does its parent. becomes:
+ * another program, at SIGUSR1. closes: all descriptors, then has sockets of its own under those numbers, and listens to
+ * them as "@observed-own-PID-NUMBER". silent: allocates nothing after "ready", and has had 24 MB before. limited: no
+ * file may grow beyond so many bytes after "ready". hits: nothing but hits after "ready". rests: prints "child PID";
+ * the child gets one object, and both sleep. over: its threads end, the first one first, at SIGUSR1. confined: at
+ * SIGUSR1 a filter for all threads that ends the process for a call of an observer's; "confined" is written then, and
+ * it sleeps. breeds: has children for ever, which look for descriptors that are none of its own; it ends where one has
+ * some.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -83,6 +83,19 @@ static void open_own(void)
 static void *get(void)
 {
 	return want(kmem_cache_alloc(cache, GFP_KERNEL));
+}
+
+#define MANY 8000
+
+/* All at once, and then nothing any more. */
+static void rise_and_fall(void)
+{
+	static void *objects[MANY];
+
+	for (int i = 0; i < MANY; i++)
+		memset(objects[i] = get(), 1, 3000);
+	for (int i = 0; i < MANY; i++)
+		kmem_cache_free(cache, objects[i]);
 }
 
 /* Freed where the program got it, for ever. */
@@ -203,6 +216,8 @@ int main(int argc, char **argv)
 	allocate();
 	if (!strcmp(mode, "rests"))
 		rest();
+	if (!strcmp(mode, "silent"))
+		rise_and_fall();
 	for (int i = 0; !strcmp(mode, "breeds") && i < 500; i++) {
 		char name[32];
 

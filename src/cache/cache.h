@@ -148,6 +148,9 @@ const struct km_past *km_past_of_process(void);
 struct km_observing {
 	void (*tick)(uint64_t now_ms);	/* a miss's, which may call the system */
 	void (*end)(void);		/* before a filter of system calls */
+	/* No thread of ours has the program's objects in hand in between. False: one has. */
+	bool (*hold)(void);
+	void (*let_go)(void);
 	bool (*fork_prepare)(void);
 	void (*fork_done)(bool child, bool prepared);
 };

@@ -145,9 +145,11 @@ static void validate(struct order *order, uint32_t number)
 {
 	struct km_heard heard = { .text = km_control_report.text, .bytes = sizeof(km_control_report.text) };
 
-	if (km_os_threads() != 1) {
+	const bool holds = km_options.observed && km_observing.hold();
+
+	if ((km_options.observed && !holds) || km_os_threads() != 1) {
 		order->result = -EBUSY;
-		return;
+		goto end;
 	}
 	km_debug(!km_heard && km_front_busy, "a look in another's name is one at a time");
 	km_heard = &heard;
@@ -162,6 +164,9 @@ static void validate(struct order *order, uint32_t number)
 	km_control_report.length = (uint32_t)heard.length;
 	km_control_report.number = number;
 	order->result = order->count ? 0 : -ENOENT;
+end:
+	if (holds)
+		km_observing.let_go();
 }
 
 /* Until the unwinder is loaded, if it is to be had. */

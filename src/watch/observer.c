@@ -153,13 +153,14 @@ static void serve(void)
 		const bool came = km_os_wait_for(km_load(&observer.fd), WAIT_MS);
 		if (ends() || (!came && km_os_program_is_over()))
 			break;
-		/* The program may sleep: free memory is given back by age, and requests from outside are served. */
-		if (!came)
-			kmem_tick();
 		if (!take()) {
 			answered = true;
 			continue;
 		}
+		/* Nobody asks, and the program may sleep: free memory is given back by age, requests from outside are
+		 * served. */
+		if (!came)
+			kmem_tick();
 		struct km_busy_was was = km_busy_begin();
 		answered = come_by(pid) || came;
 		km_busy_end(was);
@@ -255,4 +256,4 @@ static void fork_done(bool child, bool prepared)
 		put();
 }
 
-const struct km_observing km_observing = { tick, end_serving, fork_prepare, fork_done };
+const struct km_observing km_observing = { tick, end_serving, take, put, fork_prepare, fork_done };

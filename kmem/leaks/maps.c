@@ -3,7 +3,6 @@
  */
 #define _GNU_SOURCE
 #include <elf.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "info/info.h"
 #include "kmem.h"
 #include "leaks/maps.h"
+#include "opened.h"
 
 void maps_add(struct maps *maps, struct map map)
 {
@@ -83,8 +83,9 @@ const struct map *maps_find(const struct maps *maps, uintptr_t address)
 /* Of a program that was linked for its addresses: it is not moved. */
 static bool is_fixed(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	Elf64_Ehdr head = { .e_type = ET_NONE };
+	struct opened opened;
+	int fd = opened_file(path, true, sizeof(head), &opened);
 
 	if (fd < 0)
 		return false;

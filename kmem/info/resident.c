@@ -94,17 +94,7 @@ static void read_locked(pid_t pid, struct locked *locked)
 /* The first piece that ends behind the address. */
 static size_t first_behind(const struct locked *locked, uint64_t address)
 {
-	size_t low = 0, high = locked->count;
-
-	while (low < high) {
-		size_t half = (low + high) / 2;
-
-		if (locked->at[half].end <= address)
-			low = half + 1;
-		else
-			high = half;
-	}
-	return low;
+	return KMEM_FIRST_BEHIND(locked->at, locked->count, address);
 }
 
 /* ------------------------------------------------------------------ what is resident */

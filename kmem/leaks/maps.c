@@ -60,17 +60,7 @@ bool maps_of_process(pid_t pid, struct maps *maps)
 
 size_t maps_behind(const struct maps *maps, uintptr_t address)
 {
-	size_t low = 0, high = maps->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (address >= maps->at[middle].end)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return KMEM_FIRST_BEHIND(maps->at, maps->count, address);
 }
 
 const struct map *maps_find(const struct maps *maps, uintptr_t address)

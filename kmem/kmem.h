@@ -60,4 +60,22 @@ void *kmem_need(void *memory);
 /* An array of `count` elements of `each` bytes, of which *room have room, with room for one more. */
 void *kmem_grow(void *array, size_t count, size_t *room, size_t each);
 
+/* Which of `count` pieces of address space, in order, is the first that ends behind the address; `count`: none does.
+ * Each is a structure that has its `end`. */
+#define KMEM_FIRST_BEHIND(pieces, count, address)                                                  \
+	({                                                                                         \
+		const typeof((address) + 0) kmem_address = (address);                              \
+		size_t kmem_low = 0, kmem_high = (count);                                          \
+                                                                                                   \
+		while (kmem_low < kmem_high) {                                                     \
+			const size_t kmem_middle = kmem_low + (kmem_high - kmem_low) / 2;          \
+                                                                                                   \
+			if ((pieces)[kmem_middle].end <= kmem_address)                             \
+				kmem_low = kmem_middle + 1;                                        \
+			else                                                                       \
+				kmem_high = kmem_middle;                                           \
+		}                                                                                  \
+		kmem_low;                                                                          \
+	})
+
 #endif

@@ -62,20 +62,19 @@ static void fill(struct km_metrics *metrics, const struct snapshot *snapshot)
 }
 
 /* What only somebody outside can say of a process that runs. */
-static void look(struct km_metrics *metrics, const struct snapshot *snapshot)
+static void add_memory(struct km_metrics *metrics, const struct info_memory *memory)
 {
-	struct info_resident resident = { .by_cache = NULL };
-	unsigned long rss = snapshot->thread ? info_rollup(snapshot->thread).rss : 0;
-	bool ok = snapshot->thread && info_resident(snapshot, &resident);
+	const struct info_resident *resident = &memory->resident;
 
-	metrics->resident_used = ok ? resident.used : INFO_UNKNOWN;
-	metrics->resident_free = ok ? resident.free : INFO_UNKNOWN;
-	metrics->resident_records = ok ? resident.records : INFO_UNKNOWN;
-	metrics->rss = rss ? rss : INFO_UNKNOWN;
+	metrics->resident_used = memory->told ? resident->used : INFO_UNKNOWN;
+	metrics->resident_free = memory->told ? resident->free : INFO_UNKNOWN;
+	metrics->resident_records = memory->told ? resident->records : INFO_UNKNOWN;
+	metrics->rss = memory->rollup.rss ?: INFO_UNKNOWN;
 }
 
 /* 0 or an errno. */
-static int print(const struct wanted *wanted, const struct snapshot *snapshot, int fd)
+static int print(const struct wanted *wanted, const struct snapshot *snapshot, const struct info_memory *memory,
+		 int fd)
 {
 	struct km_writer writer = { .fd = fd };
 	struct km_metrics metrics = {
@@ -87,7 +86,7 @@ static int print(const struct wanted *wanted, const struct snapshot *snapshot, i
 	};
 
 	fill(&metrics, snapshot);
-	look(&metrics, snapshot);
+	add_memory(&metrics, memory);
 	km_metrics_print(&writer, &metrics);
 	free(metrics.caches);
 	free(metrics.groups);
@@ -100,6 +99,7 @@ static int print(const struct wanted *wanted, const struct snapshot *snapshot, i
 struct filling {
 	const struct wanted *wanted;
 	const struct snapshot *snapshot;
+	const struct info_memory *memory;
 };
 
 /* 0 or an errno. */
@@ -107,14 +107,15 @@ static int fill_file(int fd, void *arg)
 {
 	const struct filling *filling = arg;
 
-	return print(filling->wanted, filling->snapshot, fd);
+	return print(filling->wanted, filling->snapshot, filling->memory, fd);
 }
 
-static int show(const struct wanted *wanted, const struct snapshot *snapshot)
+static int show(const struct wanted *wanted, const struct snapshot *snapshot, const struct info_memory *memory)
 {
 	if (wanted->output)
-		return kmem_replace("metrics", wanted->output, fill_file, &(struct filling){ wanted, snapshot });
-	int error = print(wanted, snapshot, STDOUT_FILENO);
+		return kmem_replace("metrics", wanted->output, fill_file,
+				    &(struct filling){ wanted, snapshot, memory });
+	int error = print(wanted, snapshot, memory, STDOUT_FILENO);
 
 	return error ? kmem_failed(1, "metrics", "writing: %s", strerror(error)) : 0;
 }
@@ -122,23 +123,26 @@ static int show(const struct wanted *wanted, const struct snapshot *snapshot)
 static int of_process(const struct wanted *wanted, pid_t pid)
 {
 	struct snapshot snapshot = { 0 };
-	enum info_result result = info_of_process(pid, &snapshot);
+	struct info_memory memory = { .told = false };
+	enum info_result result = info_of_process_and_memory(pid, &snapshot, &memory);
 	int status = 0;
 
 	/* A part would look like all of it to those who read it. */
 	if (result == INFO_OK && snapshot.groups_partly)
 		result = INFO_PARTLY;
 	if (result == INFO_OK)
-		status = show(wanted, &snapshot);
+		status = show(wanted, &snapshot, &memory);
 	status = status ?: info_complain("metrics", pid, result, snapshot.version);
 	snapshot_clear(&snapshot);
+	info_memory_clear(&memory);
 	return status;
 }
 
 static int of_file(const struct wanted *wanted, const char *path)
 {
 	struct snapshot snapshot = { 0 };
-	int status = info_of_file(path, &snapshot) ? show(wanted, &snapshot) : 1;
+	const struct info_memory none = { .told = false };
+	int status = info_of_file(path, &snapshot) ? show(wanted, &snapshot, &none) : 1;
 
 	snapshot_clear(&snapshot);
 	return status;

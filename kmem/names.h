@@ -14,6 +14,7 @@ struct image {
 	char *path;
 	const char *bytes;		/* NULL: it can't be used */
 	size_t length;
+	int copy;			/* of one that lies with a server (opened.h): it is read instead; or -1 */
 	uint32_t build;			/* the first bytes of its build id; 0: it has none */
 	bool told;			/* that it is another build than the program had */
 	void *names;			/* what is kept of it here */

@@ -8,6 +8,7 @@
 #include <elfutils/libdw.h>
 #include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #include "kmem.h"
 #include "names.h"
+#include "opened.h"
 #include "port/cc.h"
 
 /* A file says how another one beside it is called, or libdw makes a name of its own; a pipe may be there: who opens one
@@ -22,14 +24,15 @@
 static bool may_be(const char *file, const char *folder, const char *name, const char *more)
 {
 	const char *end = strrchr(file, '/');
-	struct stat status;
+	struct opened there;
 	char *path;
 
 	if (asprintf(&path, "%.*s%s%s%s", end ? (int)(end - file) + 1 : 0, file, folder, name, more) < 0)
 		kmem_need(NULL);
-	bool waits = !stat(path, &status) && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+	bool may = opened_look(path, &there) ? !there.far && (S_ISREG(there.status.st_mode) ||
+							      S_ISDIR(there.status.st_mode)) : errno != ETIMEDOUT;
 	free(path);
-	return !waits;
+	return may;
 }
 
 /* beside: NULL: the file says nothing; then it is its own name with ".debug", or as it is in another folder. */
@@ -45,12 +48,13 @@ static bool may_open(const char *file, const char *beside)
 	return may;
 }
 
-/* libdw looks beside a link, and then beside the file that it leads to. */
+/* libdw looks beside a link, and then beside the file that it leads to. A server is not asked by libdw. */
 static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, const char *file,
 			  const char *beside, GElf_Word sum, char **found)
 {
-	char *real = file ? realpath(file, NULL) : NULL;
-	bool may = !file || (may_open(file, beside) && (!real || may_open(real, beside)));
+	bool near = file && may_be(file, "", strrchr(file, '/') ? strrchr(file, '/') + 1 : file, "");
+	char *real = near ? realpath(file, NULL) : NULL;
+	bool may = !file || (near && may_open(file, beside) && (!real || may_open(real, beside)));
 
 	free(real);
 	return may ? dwfl_standard_find_debuginfo(module, data, name, base, file, beside, sum, found) :
@@ -79,7 +83,7 @@ static const Dwfl_Callbacks callbacks = {
 };
 
 /* Its addresses are those that the file says. */
-static Dwfl_Module *open_module(const char *path)
+static Dwfl_Module *open_module(struct image *image)
 {
 	Dwfl *dwfl = dwfl_begin(&callbacks);
 	Dwfl_Module *module = NULL;
@@ -87,7 +91,7 @@ static Dwfl_Module *open_module(const char *path)
 	if (!dwfl)
 		return NULL;
 	dwfl_report_begin(dwfl);
-	module = dwfl_report_elf(dwfl, path, path, -1, 0, true);
+	module = dwfl_report_elf(dwfl, image->path, image->path, image->copy, 0, true);
 	dwfl_report_end(dwfl, NULL, NULL);
 	return module && may_share(module) ? module : NULL;
 }
@@ -201,7 +205,7 @@ size_t names_at(struct image *image, uint64_t address, struct name names[MOST_NA
 	GElf_Sym symbol;
 
 	if (!image->opened)
-		image->names = open_module(image->path);
+		image->names = open_module(image);
 	image->opened = true;
 	Dwfl_Module *module = image->names;
 	const char *function = module ? dwfl_module_addrinfo(module, address, &into, &symbol, NULL, NULL, NULL) : NULL;

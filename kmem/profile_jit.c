@@ -4,7 +4,6 @@
  * a file and no link to one, and no more of it is read than is kept.
  */
 #define _GNU_SOURCE
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +11,7 @@
 
 #include "info/info.h"
 #include "kmem.h"
+#include "opened.h"
 #include "profile.h"
 
 #define MOST_BYTES	((off_t)64 << 20)
@@ -52,17 +52,18 @@ static pid_t own_number(pid_t pid)
 
 static FILE *open_map(pid_t pid)
 {
-	struct stat process, map;
+	struct stat process;
+	struct opened map;
 	char path[128];
 
 	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
 	if (stat(path, &process))
 		return NULL;
 	snprintf(path, sizeof(path), "/proc/%d/root%s/perf-%d.map", (int)pid, "/tmp", (int)own_number(pid));
-	int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	int file = opened_file(path, false, MOST_BYTES, &map);
 	if (file < 0)
 		return NULL;
-	if (fstat(file, &map) || !S_ISREG(map.st_mode) || map.st_uid != process.st_uid || map.st_size > MOST_BYTES) {
+	if (map.status.st_uid != process.st_uid || map.status.st_size > MOST_BYTES) {
 		close(file);
 		return NULL;
 	}

@@ -45,17 +45,9 @@ void profile_maps(struct profile *profile, pid_t thread)
 /* Kernel: they are in order. */
 static int mapping_of(const struct profile *profile, uint64_t pc)
 {
-	size_t low = 0, high = profile->mappings;
+	const size_t at = KMEM_FIRST_BEHIND(profile->mapped, profile->mappings, pc);
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (pc >= profile->mapped[middle].end)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < profile->mappings && pc >= profile->mapped[low].start ? (int)low : -1;
+	return at < profile->mappings && pc >= profile->mapped[at].start ? (int)at : -1;
 }
 
 unsigned profile_frame(struct profile *profile, uint64_t pc)

@@ -9,7 +9,6 @@
 #define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -22,6 +21,7 @@
 #include "info/info.h"
 #include "kmem.h"
 #include "names.h"
+#include "opened.h"
 
 #define MOST_FILES 1024		/* others stay as they are; a browser has some hundred */
 #define MOST_PATH  (4 * PATH_MAX)	/* of a path, of which each byte may be three octal digits; a line has no end */
@@ -81,12 +81,14 @@ static uint32_t build_of(const struct image *image, const Elf64_Ehdr *head)
 
 static void map_file(struct image *image)
 {
-	int fd = open(image->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct opened opened;
+	int fd = opened_file(image->path, true, OPENED_ALL, &opened);
 	struct stat status;
 
+	image->copy = -1;
 	if (fd < 0)
 		return;
-	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+	if (fstat(fd, &status) == 0 && status.st_size > 0) {
 		void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 
 		if (map != MAP_FAILED) {
@@ -94,7 +96,10 @@ static void map_file(struct image *image)
 			image->length = (size_t)status.st_size;
 		}
 	}
-	close(fd);
+	if (opened.far && image->bytes)
+		image->copy = fd;
+	else
+		close(fd);
 	const Elf64_Ehdr *head = image->bytes ? image_part(image, 0, 1, sizeof(*head)) : NULL;
 	if (head && !memcmp(head->e_ident, ELFMAG, SELFMAG) && head->e_ident[EI_CLASS] == ELFCLASS64)
 		image->build = build_of(image, head);

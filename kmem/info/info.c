@@ -206,9 +206,9 @@ static enum info_result judge(enum info_result result, enum info_style style, co
 	return result == INFO_OK && snapshot->groups_partly && (groups || style == INFO_JSON) ? INFO_PARTLY : result;
 }
 
-static int show(const struct snapshot *snapshot, enum info_style style, bool live)
+static int show(const struct snapshot *snapshot, enum info_style style, const struct info_memory *memory)
 {
-	int error = info_print(snapshot, style, live);
+	int error = info_print(snapshot, style, memory);
 
 	return error ? kmem_failed(1, "info", "writing: %s", strerror(error)) : 0;
 }
@@ -216,20 +216,23 @@ static int show(const struct snapshot *snapshot, enum info_style style, bool liv
 static int of_process(pid_t pid, enum info_style style)
 {
 	struct snapshot snapshot = { 0 };
-	enum info_result result = info_of_process(pid, &snapshot);
+	struct info_memory memory = { .told = false };
+	enum info_result result = style == INFO_MEMORY ? info_of_process_and_memory(pid, &snapshot, &memory) :
+				  info_of_process(pid, &snapshot);
 	int status = 0;
 
 	if (result == INFO_OK || result == INFO_PARTLY)
-		status = show(&snapshot, style, true);
+		status = show(&snapshot, style, &memory);
 	status = status ?: info_complain("info", pid, judge(result, style, &snapshot), snapshot.version);
 	snapshot_clear(&snapshot);
+	info_memory_clear(&memory);
 	return status;
 }
 
 static int of_file(const char *path, enum info_style style)
 {
 	struct snapshot snapshot = { 0 };
-	int status = info_of_file(path, &snapshot) ? show(&snapshot, style, false) : 1;
+	int status = info_of_file(path, &snapshot) ? show(&snapshot, style, NULL) : 1;
 
 	snapshot_clear(&snapshot);
 	return status;

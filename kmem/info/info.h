@@ -144,6 +144,19 @@ struct info_rollup {
 };
 struct info_rollup info_rollup(unsigned pid);
 /*
+ * A running process, and what the kernel has in memory of it. These are files of a process, which may be another
+ * program by then: where it became one meanwhile all is read anew, so that no figure is of another program than the
+ * others. INFO_TORN: it became one each time. Where the snapshot has the owners of pages, so have these figures.
+ */
+struct info_memory {
+	bool told;		/* what is resident; else nobody says, or not to us */
+	struct info_resident resident;
+	struct info_rollup rollup;
+	char name[64];		/* as info_process_name has it */
+};
+enum info_result info_of_process_and_memory(pid_t pid, struct snapshot *snapshot, struct info_memory *memory);
+void info_memory_clear(struct info_memory *memory);
+/*
  * Does the program have next to all of its memory from somebody else than libkmem? So many bytes, which are resident;
  * 0: it does not, or that is not to be known. *ours: those that it has from libkmem.
  */

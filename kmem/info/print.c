@@ -235,12 +235,13 @@ static unsigned long brought_in(const struct kmem_stats *stats, const struct inf
 	return brought;
 }
 
-static void print_totals(const struct snapshot *snapshot, bool live)
+static void print_totals(const struct snapshot *snapshot, const struct info_memory *memory)
 {
 	const struct kmem_stats *stats = &snapshot->stats;
 	unsigned long clean = times(stats->pages_free_clean, KM_PAGE_SIZE);
-	struct info_resident resident = { .by_cache = NULL };
-	const bool said = live && info_resident(snapshot, &resident);
+	const struct info_resident resident = memory ? memory->resident : (struct info_resident){ .used = 0 };
+	const struct info_rollup rollup = memory ? memory->rollup : (struct info_rollup){ .rss = 0 };
+	const bool said = memory && memory->told;
 	const unsigned long brought = said ? brought_in(stats, &resident, &clean) : 0;
 	unsigned long ready = snapshot->mapped_ready, dirty = stats->pages_free_dirty;
 	struct totals totals = { table_new(false, "  "), 0 };
@@ -281,9 +282,6 @@ static void print_totals(const struct snapshot *snapshot, bool live)
 		add_total(&totals, "resident of free pages", resident.free);
 		add_total(&totals, "resident of records, of all kinds", resident.records);
 	}
-	struct info_rollup rollup = { 0 };
-	if (live)
-		rollup = info_rollup(snapshot->thread);
 	if (rollup.rss)
 		add_total(&totals, "the process, resident (Rss)", rollup.rss);
 	if (rollup.pss)
@@ -337,20 +335,20 @@ static void print_caches(const struct snapshot *snapshot)
 	table_print(table);
 }
 
-static int print_memory(const struct snapshot *snapshot, bool live)
+static int print_memory(const struct snapshot *snapshot, const struct info_memory *memory)
 {
 	print_caches(snapshot);
-	print_totals(snapshot, live);
+	print_totals(snapshot, memory);
 	return fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
 }
 
-int info_print(const struct snapshot *snapshot, enum info_style style, bool live)
+int info_print(const struct snapshot *snapshot, enum info_style style, const struct info_memory *memory)
 {
 	if (style == INFO_JSON)
 		return print_json(snapshot);
 	if (style >= INFO_TREE)
 		return info_tree(snapshot, style);
-	return style == INFO_MEMORY ? print_memory(snapshot, live) : print_slabinfo(snapshot);
+	return style == INFO_MEMORY ? print_memory(snapshot, memory) : print_slabinfo(snapshot);
 }
 
 /* ------------------------------------------------------------------ the list of processes */

@@ -29,8 +29,8 @@ void info_process_name(unsigned pid, char name[64]);
 /* Engine slob: its objects lie in pages that all caches share, and in no slab. */
 bool info_in_shared_pages(const struct info_cache *cache);
 
-/* On standard output: 0 or an errno. live: the process itself can be looked at for more. */
-int info_print(const struct snapshot *snapshot, enum info_style style, bool live);
+/* On standard output: 0 or an errno. memory: what the kernel has of it, for INFO_MEMORY; NULL: of a file. */
+int info_print(const struct snapshot *snapshot, enum info_style style, const struct info_memory *memory);
 
 /* Of several processes. */
 struct info_list {

@@ -13,9 +13,11 @@
 #include <unistd.h>
 
 #include "info/info.h"
+#include "info/print.h"
 #include "kmem.h"
 
 #define SPANS	512u		/* that are asked for at once */
+#define ATTEMPTS	8u	/* at a process that becomes another program again and again */
 /* Next to all of a program's memory: so much, and so many times what is in use of libkmem's. */
 #define LEAST_ELSEWHERE	(1ul << 20)
 #define TIMES_OURS	64u
@@ -92,17 +94,7 @@ static void read_locked(pid_t pid, struct locked *locked)
 /* The first piece that ends behind the address. */
 static size_t first_behind(const struct locked *locked, uint64_t address)
 {
-	size_t low = 0, high = locked->count;
-
-	while (low < high) {
-		size_t half = (low + high) / 2;
-
-		if (locked->at[half].end <= address)
-			low = half + 1;
-		else
-			high = half;
-	}
-	return low;
+	return KMEM_FIRST_BEHIND(locked->at, locked->count, address);
 }
 
 /* ------------------------------------------------------------------ what is resident */
@@ -326,17 +318,56 @@ struct info_rollup info_rollup(unsigned pid)
 	return rollup;
 }
 
+void info_memory_clear(struct info_memory *memory)
+{
+	free(memory->resident.by_cache);
+	free(memory->resident.by_cache_locked);
+	*memory = (struct info_memory){ .told = false };
+}
+
+/* A snapshot of an observer's is read from no process, and has no thread. */
+static void look(const struct snapshot *snapshot, struct info_memory *memory)
+{
+	info_memory_clear(memory);
+	info_process_name(snapshot->pid, memory->name);
+	if (!snapshot->thread)
+		return;
+	if (snapshot->by_page) {
+		memory->resident.by_cache = kmem_need(calloc(snapshot->count + 1, sizeof(unsigned long)));
+		memory->resident.by_cache_locked = kmem_need(calloc(snapshot->count + 1, sizeof(unsigned long)));
+	}
+	memory->told = info_resident(snapshot, &memory->resident);
+	memory->rollup = info_rollup(snapshot->thread);
+}
+
+enum info_result info_of_process_and_memory(pid_t pid, struct snapshot *snapshot, struct info_memory *memory)
+{
+	enum info_result result;
+
+	snapshot->by_one = true;
+	for (unsigned i = 0; i < ATTEMPTS; i++) {
+		result = info_of_process(pid, snapshot);
+		if (result != INFO_OK && result != INFO_PARTLY)
+			return result;
+		look(snapshot, memory);
+		if (info_source_is_same(snapshot))
+			return result;
+	}
+	return INFO_TORN;
+}
+
 unsigned long info_elsewhere(pid_t pid, unsigned long *ours)
 {
 	struct snapshot snapshot = { 0 };
-	struct info_resident resident = { .by_cache = NULL };
-	enum info_result result = info_of_process(pid, &snapshot);
-	/* Of a thread that has its memory: the first one may have ended. */
-	unsigned long own = info_rollup(snapshot.thread).anonymous;
-	bool told = (result == INFO_OK || result == INFO_PARTLY) && info_resident(&snapshot, &resident) &&
+	struct info_memory memory = { .told = false };
+	enum info_result result = info_of_process_and_memory(pid, &snapshot, &memory);
+	const struct info_resident resident = memory.resident;
+	unsigned long own = memory.rollup.anonymous;
+	bool told = (result == INFO_OK || result == INFO_PARTLY) && memory.told &&
 		    resident.used != INFO_UNKNOWN && resident.free != INFO_UNKNOWN && resident.records != INFO_UNKNOWN;
 
 	snapshot_clear(&snapshot);
+	info_memory_clear(&memory);
 	*ours = told ? resident.used : 0;
 	const unsigned long all = *ours + resident.free + resident.records;
 	own = told && own > all ? own - all : 0;

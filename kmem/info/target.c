@@ -19,6 +19,7 @@
 #include "info/info.h"
 #include "kmem.h"
 #include "leaks/core.h"
+#include "opened.h"
 #include "watch/print.h"
 
 static bool failed(struct target *target, int error)
@@ -361,13 +362,13 @@ static char *deleted_file(pid_t pid, const char *path, uintptr_t start, uintptr_
 char *target_file(pid_t pid, const char *path, uintptr_t start, uintptr_t end)
 {
 	char *mine = mapped_path(path);
-	struct stat here, there;
+	struct opened here, there;
 	bool deleted = is_deleted(mine);
 	char *other = deleted ? deleted_file(pid, mine, start, end) : path_of_process(pid, "root%s", mine);
-	bool has_other = !stat(other, &there);
+	bool has_other = opened_look(other, &there);
 
-	if (has_other && !deleted && !stat(mine, &here))
-		has_other = here.st_dev != there.st_dev || here.st_ino != there.st_ino;
+	if (has_other && !deleted && opened_look(mine, &here))
+		has_other = here.status.st_dev != there.status.st_dev || here.status.st_ino != there.status.st_ino;
 	free(has_other ? mine : other);
 	return has_other ? other : mine;
 }

@@ -16,6 +16,7 @@
 
 #include "kmem.h"
 #include "leaks/core.h"
+#include "opened.h"
 
 #define MAX_THREADS	65536u
 
@@ -221,13 +222,14 @@ uintptr_t core_stack(const struct core *core, size_t thread)
 static const struct core_file *open_file(const struct core *core, const struct map *map)
 {
 	struct core_file *file = &core->file[map - core->files.at];
+	struct opened opened;
 	struct stat status;
 
 	if (file->opened)
 		return file;
 	file->opened = true;
-	int fd = open(map->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+	int fd = opened_file(map->name, true, OPENED_ALL, &opened);
+	if (fd >= 0 && fstat(fd, &status) == 0 && status.st_size > 0) {
 		void *bytes = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 
 		if (bytes != MAP_FAILED)

@@ -3,7 +3,6 @@
  */
 #define _GNU_SOURCE
 #include <elf.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "info/info.h"
 #include "kmem.h"
 #include "leaks/maps.h"
+#include "opened.h"
 
 void maps_add(struct maps *maps, struct map map)
 {
@@ -60,17 +60,7 @@ bool maps_of_process(pid_t pid, struct maps *maps)
 
 size_t maps_behind(const struct maps *maps, uintptr_t address)
 {
-	size_t low = 0, high = maps->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (address >= maps->at[middle].end)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return KMEM_FIRST_BEHIND(maps->at, maps->count, address);
 }
 
 const struct map *maps_find(const struct maps *maps, uintptr_t address)
@@ -83,8 +73,9 @@ const struct map *maps_find(const struct maps *maps, uintptr_t address)
 /* Of a program that was linked for its addresses: it is not moved. */
 static bool is_fixed(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	Elf64_Ehdr head = { .e_type = ET_NONE };
+	struct opened opened;
+	int fd = opened_file(path, true, sizeof(head), &opened);
 
 	if (fd < 0)
 		return false;

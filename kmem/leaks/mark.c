@@ -38,19 +38,11 @@ static void hold(struct scan *scan, uint32_t object)
 /* Is it in memory that is ours, and where a prefilled sheaf would have its first word (front/prefill.c)? */
 static bool may_be_sheaf(const struct scan *scan, uint64_t word)
 {
-	size_t low = 0, high = scan->ours.count;
-
 	if (word % 32 != 24 && word % 32 != 8)
 		return false;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
+	const size_t at = KMEM_FIRST_BEHIND(scan->ours.at, scan->ours.count, word);
 
-		if (word >= scan->ours.at[middle].end)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < scan->ours.count && word >= scan->ours.at[low].start;
+	return at < scan->ours.count && word >= scan->ours.at[at].start;
 }
 
 /* Does an object of that cache begin there, of which nobody says that it is free? */

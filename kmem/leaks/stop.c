@@ -7,7 +7,8 @@
  * still already would wait for it. They do for some milliseconds, and go on. A late one is waited for by itself: when
  * it stands still the others, which are quick, are interrupted again.
  *
- * A stop of this process, by the terminal for one, would leave them standing: it comes when they go on.
+ * A stop of this process, by the terminal for one, would leave them standing: it comes when they go on, and one that
+ * can't be put off does again (halted.c).
  *
  * Each thread costs the system some microseconds to be stopped and let go, which is what thousands of them wait for. So
  * a stop makes no more calls for a thread than these: registers are read while others are still on their way, and
@@ -441,6 +442,7 @@ static bool keep_late(struct stop *stop)
 
 static void begin(struct stop *stop)
 {
+	halted_begin();
 	*stop = (struct stop){ .begun_ns = now_ns() };
 	info_read_seconds = STILL_SECONDS;
 	seized_count = 0;
@@ -455,6 +457,7 @@ static void end(void)
 {
 	hurry(false);
 	info_read_seconds = READ_SECONDS;
+	halted_end();
 	let_stops_in();
 }
 

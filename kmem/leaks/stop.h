@@ -37,4 +37,8 @@ void stop_clear(struct stop *stop);
 /* The stack pointers of all threads, each of which stands still by itself for a moment. NULL: as above. */
 uintptr_t *stop_stacks(pid_t pid, size_t *count);
 
+/* ---- halted.c: around all of that: this process goes on until they do, though somebody stops it meanwhile. */
+void halted_begin(void);
+void halted_end(void);
+
 #endif

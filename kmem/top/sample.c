@@ -251,36 +251,24 @@ static bool has_owners(const struct snapshot *snapshot)
 }
 
 /* merged: all processes have one row. */
-static bool add_process(struct top_sample *sample, const struct snapshot *snapshot, bool merged)
+static void add_process(struct top_sample *sample, const struct snapshot *snapshot, const struct info_memory *memory,
+			bool merged)
 {
-	struct info_resident resident = {
-		.by_cache = kmem_need(calloc(snapshot->count + 1, sizeof(unsigned long))),
-		.by_cache_locked = kmem_need(calloc(snapshot->count + 1, sizeof(unsigned long))),
-	};
-	struct laying laying = { .sample = sample, .snapshot = snapshot, .resident = &resident, .merged = merged,
-				 .by_page = has_owners(snapshot), .sum = unknown };
-	char name[64], title[TOP_NAME];
-	bool ok = info_resident(snapshot, &resident);
+	struct laying laying = { .sample = sample, .snapshot = snapshot, .resident = &memory->resident,
+				 .merged = merged, .by_page = has_owners(snapshot), .sum = unknown };
+	char title[TOP_NAME];
 
-	if (ok) {
-		struct info_rollup rollup = info_rollup(snapshot->thread);
-
-		info_process_name(snapshot->pid, name);
-		snprintf(title, sizeof(title), "%u %s", snapshot->pid, name);
-		laying.top = number_of(sample, top_row(sample, 0, TOP_PROCESS, merged ? "all processes" : title, 0));
-		add_groups(&laying);
-		add_caches(&laying);
-		add_rest(&laying);
-		top_add(&sample->rows[laying.top - 1].figures, &laying.sum);
-		add_equation(&sample->sum, &laying, rollup);
-		sample->processes++;
-		sample->caches += snapshot->count;
-		sample->groups += snapshot->group_count;
-	}
-	free(resident.by_cache);
-	free(resident.by_cache_locked);
+	snprintf(title, sizeof(title), "%u %s", snapshot->pid, memory->name);
+	laying.top = number_of(sample, top_row(sample, 0, TOP_PROCESS, merged ? "all processes" : title, 0));
+	add_groups(&laying);
+	add_caches(&laying);
+	add_rest(&laying);
+	top_add(&sample->rows[laying.top - 1].figures, &laying.sum);
+	add_equation(&sample->sum, &laying, memory->rollup);
+	sample->processes++;
+	sample->caches += snapshot->count;
+	sample->groups += snapshot->group_count;
 	free(laying.placed);
-	return ok;
 }
 
 void top_clear(struct top_sample *sample)
@@ -294,6 +282,7 @@ void top_clear(struct top_sample *sample)
 bool top_take(const struct top_targets *targets, const struct top_view *view, struct top_sample *sample)
 {
 	struct snapshot snapshot = { .by_page = true };
+	struct info_memory memory = { .told = false };
 	struct timespec now;
 	pid_t *pids;
 	size_t count;
@@ -304,10 +293,12 @@ bool top_take(const struct top_targets *targets, const struct top_view *view, st
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	sample->seconds = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	for (size_t i = 0; i < count; i++) {
-		enum info_result result = info_of_process(pids[i], &snapshot);
+		enum info_result result = info_of_process_and_memory(pids[i], &snapshot, &memory);
 		bool read = result == INFO_OK || result == INFO_PARTLY;
 
-		if (read && !add_process(sample, &snapshot, view->merged && count > 1)) {
+		if (read && memory.told) {
+			add_process(sample, &snapshot, &memory, view->merged && count > 1);
+		} else if (read) {
 			result = kill(pids[i], 0) && errno == ESRCH ? INFO_GONE : INFO_DENIED;
 			read = false;
 		}
@@ -322,5 +313,6 @@ bool top_take(const struct top_targets *targets, const struct top_view *view, st
 	}
 	free(pids);
 	snapshot_clear(&snapshot);
+	info_memory_clear(&memory);
 	return sample->processes != 0;
 }

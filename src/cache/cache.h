@@ -424,12 +424,13 @@ void km_reclaim_fork(bool before, bool child);
  * set. Nobody else looks into *its, which that other thread may have, too.
  */
 struct km_reclaim_round {
-	bool begun;
+	bool begun, through;
 	uint32_t number;
 	uint64_t until;			/* so many caches were visited (reclaim.c) */
 };
 bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number);
-/* The same of the caches of that name, at once: 0, -ENOENT, or -EAGAIN where another thread is at it. */
+/* The same of the caches of that name, at once, with the registry locked: 0, -ENOENT, or -EAGAIN where another thread
+ * gives back just then: nothing was done. */
 int km_reclaim_named(const char *name);
 /* As kmem_cache_shrink, but slabs that stay keep all of their pages. */
 void km_cache_send_home(struct kmem_cache *cache);

@@ -307,14 +307,15 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 	const bool first = !its->begun || its->number != number;
 	if (first) {
 		round->left = 0;
-		*its = (struct km_reclaim_round){ true, number, reclaim.visited + km_registry_count() };
+		*its = (struct km_reclaim_round){ true, false, number, reclaim.visited + km_registry_count() };
 		reclaim.wanted = km_max(reclaim.wanted, its->until);
 	}
 	/* Another thread may have ended it meanwhile. */
 	if (!is_visited(its->until))
 		reap(km_os_now_ms(), first, first);
 	const bool through = is_visited(its->until) || !km_registry_count();
-	if (through) {
+	if (through && !its->through) {
+		its->through = true;
 		/* Caches came meanwhile, or a tick began anew. */
 		if (round->left)
 			purge_all();
@@ -390,14 +391,10 @@ int km_reclaim_named(const char *name)
 	km_debug(km_front_busy, "who shrinks is busy");
 	if (km_no_calls || !km_trylock(&reclaim.lock))
 		return -EAGAIN;
-	bool locked = km_registry_trylock();
-	if (locked) {
-		km_registry_each(shrink_named, &naming);
-		km_registry_unlock();
-		km_pages_purge(0);
-	}
+	km_registry_each(shrink_named, &naming);
+	km_pages_purge(0);
 	km_unlock(&reclaim.lock);
-	return !locked ? -EAGAIN : naming.count ? 0 : -ENOENT;
+	return naming.count ? 0 : -ENOENT;
 }
 
 static int flush_cache(struct kmem_cache *cache, void *arg)

@@ -1,8 +1,8 @@
 /*
  * control.c: requests from outside of the process (cache/mail.h), and what drains meanwhile. Invariants: a request is
  * copied first, and each part of the copy is checked; no thread waits here for a lock, so that no program that was
- * without one before can come to a halt by it; each request is answered once, by its number, and has at most one line
- * on standard error, but for a report that was asked for.
+ * without one before can come to a halt by it; each request is done once and answered once, by its number, and has at
+ * most one line on standard error, but for a report that was asked for.
  */
 #include <errno.h>
 #include <link.h>
@@ -187,7 +187,22 @@ static void say_debugged(const struct order *order)
 			letters[0] ? letters : "FZPU", lacks_stacks(order) ? ": of a stack there is one call" : "");
 }
 
-/* With the registry locked. */
+/* Caches of a name are shrunk at once; a round over all of them may take several ticks. */
+static bool is_for_named(const struct order *order)
+{
+	return order->request.command == KM_MAIL_SHRINK && order->request.cache[0];
+}
+
+/* To a file of a group's. */
+static int write_group(const struct km_mail_request *request)
+{
+	return km_has_accounting() ? km_accounting.write(request->cache, request->letters) : -ENOENT;
+}
+
+/*
+ * With the registry locked: a request that is done is answered before another thread, or the next tick, may find it
+ * open. One that a lock keeps from being done (-EAGAIN) has done nothing, and stays open.
+ */
 static void serve(struct order *order, uint32_t number)
 {
 	if (order->request.command == KM_MAIL_LEAKS) {
@@ -202,6 +217,14 @@ static void serve(struct order *order, uint32_t number)
 		order->result = km_has_accounting() ? km_accounting.account_malloc(is_on(order)) : -EOPNOTSUPP;
 	} else if (order->writes) {
 		order->result = km_written_serve(&order->request);
+		if (order->result == -EAGAIN)
+			return;
+	} else if (order->request.command == KM_MAIL_GROUP && !order->result) {
+		order->result = write_group(&order->request);
+		if (order->result == -EAGAIN)
+			return;
+	} else if (is_for_named(order) && !order->result) {
+		order->result = km_reclaim_named(order->request.cache);
 		if (order->result == -EAGAIN)
 			return;
 	} else if (order->request.command == KM_MAIL_DEBUG && !order->result) {
@@ -274,27 +297,6 @@ static bool is_time(const struct order *order, uint32_t number)
 
 /* ------------------------------------------------------------------ now and then */
 
-/* A round over all caches may take several ticks. False: it is not through, or another thread is at it. */
-static bool shrink(struct order *order, uint32_t number)
-{
-	if (order->request.cache[0]) {
-		order->result = km_reclaim_named(order->request.cache);
-		return order->result != -EAGAIN;
-	}
-	return km_reclaim_part(&control.shrink, number);
-}
-
-/* To a file of a group's. False: not now. */
-static bool write_group(struct order *order)
-{
-	const struct km_mail_request *request = &order->request;
-
-	if (km_own_locks.count)
-		return false;
-	order->result = km_has_accounting() ? km_accounting.write(request->cache, request->letters) : -ENOENT;
-	return order->result != -EAGAIN;
-}
-
 static void look_for_mail(void)
 {
 	/* Acquire: the rest was written before. The writer is another process, whose system calls are in order. */
@@ -314,12 +316,13 @@ static void look_for_mail(void)
 	/* A profile that is over by now is in nobody's way. */
 	if (order.request.command == KM_MAIL_PROFILE)
 		km_probes_look();
-	if (order.request.command == KM_MAIL_SHRINK && !order.result && !shrink(&order, number))
-		return;
-	if (order.request.command == KM_MAIL_GROUP && !order.result && !write_group(&order))
+	/* False: the round is not through, or another thread is at it. */
+	if (order.request.command == KM_MAIL_SHRINK && !order.result && !is_for_named(&order) &&
+	    !km_reclaim_part(&control.shrink, number))
 		return;
 	/* A look waits for locks of caches, and so do who empties shelves and who shuts sizes. */
-	const bool waits = order.request.command == KM_MAIL_VALIDATE || order.request.command == KM_MAIL_ACCOUNT;
+	const bool waits = order.request.command == KM_MAIL_VALIDATE || order.request.command == KM_MAIL_ACCOUNT ||
+			   order.request.command == KM_MAIL_GROUP || is_for_named(&order);
 	if ((waits || order.writes) && km_own_locks.count)
 		return;
 	if (!is_time(&order, number) || !km_registry_trylock())

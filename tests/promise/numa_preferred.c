@@ -4,9 +4,8 @@
  * Who insists (__GFP_THISNODE) is refused. Under each engine, with two pretended nodes. Disciplines: all.
  */
 #define _GNU_SOURCE
-#include <sched.h>
-
 #include "kit/api.h"
+#include "kit/cpus.h"
 
 static size_t pages_used(void)
 {
@@ -40,14 +39,9 @@ static const struct test_case cases[] = { { "no page there", no_page_there } };
 
 int main(int argc, char **argv)
 {
-	cpu_set_t allowed, one;
-
-	sched_getaffinity(0, sizeof(allowed), &allowed);
 	for (int cpu = 1; cpu < CPU_SETSIZE; cpu += 2)
-		if (CPU_ISSET(cpu, &allowed)) {
-			CPU_ZERO(&one);
-			CPU_SET(cpu, &one);
-			NEED(sched_setaffinity(0, sizeof(one), &one) == 0);
+		if (CPU_ISSET(cpu, all_cpus())) {
+			NEED(go_to_cpu(cpu));
 			return api_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]), ",nodes:2");
 		}
 	printf("needs a CPU of node 1\n");

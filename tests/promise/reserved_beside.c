@@ -231,6 +231,21 @@ static void use_some(void)
 	give(reserved, out, OUT, true);
 }
 
+/* Before each strike, with nothing free. */
+static void begin_step(void)
+{
+	kmem_shrink_all();
+	used_before = km_pages_used();
+	use_some();
+}
+
+static void reserve_and_give(void)
+{
+	NEED(reserve_with(others_come_by) == 0 && kmem_check_all() == 0);
+	give(reserved, out, OUT, false);
+	NEED(kmem_reserve(reserved, 0) == 0);
+}
+
 /* A child has the pages of a slab that went, too, while the other thread has them stay. */
 static void they_go(void)
 {
@@ -259,9 +274,7 @@ static void slabs_go(void)
 	reserved = make("reserved", SIZE);
 	other = make("other", SIZE);
 	for (strike = 0; !strike || calls >= strike; strike++) {
-		kmem_shrink_all();
-		used_before = km_pages_used();
-		use_some();
+		begin_step();
 		NEED(reserve_with(others_come_by) == 0 && kmem_check_all() == 0);
 		for (unsigned i = 0; taken[0] && i < OUT; i++)
 			NEED(taken[i][0] == (char)i && taken[i][SIZE - 1] == (char)i);
@@ -318,12 +331,8 @@ static void a_handler_forks_under_the_lock(void)
 	beside = fork_under_lock;
 	reserved = make("reserved", SIZE);
 	for (strike = 0; !strike || calls >= strike; strike++) {
-		kmem_shrink_all();
-		used_before = km_pages_used();
-		use_some();
-		NEED(reserve_with(others_come_by) == 0 && kmem_check_all() == 0);
-		give(reserved, out, OUT, false);
-		NEED(kmem_reserve(reserved, 0) == 0);
+		begin_step();
+		reserve_and_give();
 	}
 	/* Its caches share pages, none of which is one cache's. */
 	NEED(slob || under_lock > 1, "(%u)", under_lock);
@@ -361,15 +370,12 @@ static void slabs_go_to_the_system(void)
 	beside = they_go_to_the_system;
 	reserved = make("reserved", SIZE);
 	for (strike = 0; !strike || calls >= strike; strike++) {
-		kmem_shrink_all();
-		used_before = km_pages_used();
-		use_some();
+		begin_step();
 		memcpy(was_out, out, sizeof(out));
 		for (unsigned i = 0; i < OUT; i++)
 			was_out[i] = was_out[i] ?: out[0];
-		NEED(reserve_with(others_come_by) == 0 && kmem_check_all() == 0);
-		give(reserved, out, OUT, false);
-		NEED(kmem_reserve(reserved, 0) == 0 && kmem_cache_shrink(reserved) == 0);
+		reserve_and_give();
+		NEED(kmem_cache_shrink(reserved) == 0);
 		kmem_shrink_all();
 		NEED(!resident(), "(%u objects' pages, call %u of %u)", resident(), strike, calls);
 		NEED(kmem_check_all() == 0);

@@ -5,12 +5,12 @@
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #define _GNU_SOURCE
-#include <sched.h>
 #include <sys/resource.h>
 
 #include <kmem/memcg.h>
 
 #include "kit/api.h"
+#include "kit/cpus.h"
 
 #include "page/ahead.h"
 #include "page/arena.h"
@@ -58,10 +58,7 @@ static void give(struct kmem_cache *cache)
 static void warm(slab_flags_t flags)
 {
 	/* On a CPU where the program did not run before, the words of its caches are missing. */
-	cpu_set_t one;
-	CPU_ZERO(&one);
-	CPU_SET(sched_getcpu(), &one);
-	sched_setaffinity(0, sizeof(one), &one);
+	stay_here();
 	struct kmem_cache *cache = kmem_cache_create("warm", SIZE + 40, NULL, flags);
 
 	NEED(cache && kmem_reserve(cache, 100) == 0);

@@ -5,7 +5,6 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
 
+#include "kit/cpus.h"
 #include "kit/random.h"
 
 #define THREADS	6u
@@ -29,18 +29,6 @@ struct object {
 
 static struct kmem_cache *caches[CACHES];
 static int stop;
-
-static void go_to(unsigned index, const cpu_set_t *allowed)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	index %= (unsigned)CPU_COUNT(allowed);
-	for (unsigned cpu = 0; cpu < CPU_SETSIZE; cpu++)
-		if (CPU_ISSET(cpu, allowed) && !index--)
-			CPU_SET(cpu, &one);
-	sched_setaffinity(0, sizeof(one), &one);
-}
 
 static void fail(const char *why)
 {
@@ -73,15 +61,12 @@ static void *wander(void *argument)
 	uint64_t random = (uintptr_t)argument;
 	struct object *objects[HELD] = { NULL };
 	uint8_t cache[HELD];
-	cpu_set_t allowed;
 
-	if (sched_getaffinity(0, sizeof(allowed), &allowed))
-		fail("cannot read the CPUs allowed");
 	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
 		uint32_t number = random_next(&random);
 
 		if (number % 4096 == 0)
-			go_to(number >> 12, &allowed);
+			go_to_cpu(cpu_at((int)((number >> 12) % (unsigned)CPU_COUNT(all_cpus()))));
 		if (number % 32768 == 1)
 			usleep(30000);
 		swap_one(&objects[number % HELD], &cache[number % HELD], number >> 16, (uintptr_t)argument);
@@ -112,6 +97,8 @@ int main(int argc, char **argv)
 
 	if (argc < 2)
 		begin_again(argv);
+	/* As they are before a thread is tied to one. */
+	all_cpus();
 	for (unsigned i = 0; i < CACHES; i++) {
 		snprintf(name, sizeof(name), "wander-%u", i);
 		caches[i] = kmem_cache_create(name, 64u << i, NULL, 0);

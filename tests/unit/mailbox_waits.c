@@ -1,20 +1,25 @@
 /*
  * mailbox_waits: a request that wants stacks waits while the dynamic linker works, which may be in this very thread,
  * and for two seconds at most: then it is served without. No request waits for the registry's lock, and one that finds
- * it taken is served later. Each in a process, as stacks are had once. The clock is ours, and so is the linker's word.
+ * it taken is served later, and done once. Each in a process, as stacks are had once. The clock is ours, and so is the
+ * linker's word.
  */
 #include <link.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <kmem/kmem.h>
+#include <kmem/memcg.h>
 #include <kmem/stats.h>
 
 #include "kit/cases.h"
 #include "kit/clock.h"
 
+#include "account/group.h"
 #include "cache/cache.h"
 #include "cache/mail.h"
 #include "kit/inside.h"
@@ -37,13 +42,18 @@ static void misses(unsigned times)
 	}
 }
 
+static void ask_of(uint32_t command, const char *name, const char *letters)
+{
+	km_mail.request.command = command;
+	strcpy(km_mail.request.cache, name);
+	strcpy(km_mail.request.letters, letters);
+	km_store_release(&km_mail.asked, 1u);
+}
+
 static void ask(const char *letters)
 {
 	NEED((cache = kmem_cache_create("waits", 64, NULL, 0)));
-	km_mail.request.command = KM_MAIL_DEBUG;
-	strcpy(km_mail.request.cache, "waits");
-	strcpy(km_mail.request.letters, letters);
-	km_store_release(&km_mail.asked, 1u);
+	ask_of(KM_MAIL_DEBUG, "waits", letters);
 }
 
 static bool is_answered(void)
@@ -121,23 +131,120 @@ static void *hold_registry(void *unused)
 	return unused;
 }
 
-static void registry_is_taken(void)
-{
-	pthread_t other;
+static pthread_t other;
 
-	ask("F");
+static void begin_to_hold(void)
+{
 	NEED(!pthread_create(&other, NULL, hold_registry, NULL));
 	while (__atomic_load_n(&step, __ATOMIC_ACQUIRE) != 1)
 		sched_yield();
+}
+
+static void end_to_hold(void)
+{
+	__atomic_store_n(&step, 2, __ATOMIC_RELEASE);
+	pthread_join(other, NULL);
+}
+
+static void registry_is_taken(void)
+{
+	ask("F");
+	begin_to_hold();
 	/* Without kmem_cache_shrink, which would wait. */
 	for (int i = 0; i < 3; i++) {
 		INSIDE(km_front_tick());
 		CHECK(km_mail.answered != 1);
 	}
-	__atomic_store_n(&step, 2, __ATOMIC_RELEASE);
-	pthread_join(other, NULL);
+	end_to_hold();
 	until_answered();
 	CHECK(!km_mail.result);
+}
+
+/* ------------------------------------------------------------------ done once */
+
+static unsigned times;
+
+/* A charge takes what was asked for, and a second one finds nothing. */
+static void count_asked(struct mem_cgroup *group)
+{
+	times += group->asked != 0;
+	group->asked = 0;
+}
+
+static void reclaim_once(void)
+{
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "tenant", 0);
+	char text[KM_MAIL_NAME];
+
+	NEED(group && (cache = kmem_cache_create("waits", 64, NULL, 0)));
+	begin_to_hold();
+	snprintf(text, sizeof(text), "%u 65536", group->number);
+	ask_of(KM_MAIL_GROUP, text, "reclaim");
+	for (int i = 0; i < 3; i++) {
+		INSIDE(km_front_tick());
+		count_asked(group);
+	}
+	end_to_hold();
+	until_answered();
+	count_asked(group);
+	CHECK(!km_mail.result);
+	CHECK_EQUAL(times, 1);
+	mem_cgroup_put(group);
+}
+
+static const char *wanted_call;
+static bool has_registry;
+
+/* The registry is taken while that call of the system is under way, if it is to be had. */
+static bool take_registry(const char *call)
+{
+	if (!wanted_call || strcmp(call, wanted_call))
+		return !strcmp(call, "unmap");
+	times++;
+	has_registry = has_registry || km_registry_trylock();
+	return !strcmp(call, "unmap");
+}
+
+/* A shrink is answered before another thread has the registry, which would leave it open, and done again. */
+static void shrunk_once(void)
+{
+	NEED((cache = kmem_cache_create("waits", 64, NULL, 0)));
+	misses(1);
+	for (int i = 0; i < 600; i++)
+		kmem_cache_free(cache, kmem_cache_alloc(cache, GFP_KERNEL));
+	km_os_fault = take_registry;
+	wanted_call = "purge";
+	ask_of(KM_MAIL_SHRINK, "waits", "");
+	INSIDE(km_front_tick());
+	CHECK(times);
+	CHECK(!has_registry && km_mail.answered == 1 && !km_mail.result);
+	km_os_fault = NULL;
+	if (has_registry)
+		km_registry_unlock();
+}
+
+/* A round over all caches ends once, though nobody may be told of it for a while. */
+static void ended_once(void)
+{
+	NEED((cache = kmem_cache_create("waits", 64, NULL, 0)));
+	km_os_fault = take_registry;
+	/* What the system does not take is offered again where such a round ends. */
+	kvfree(kvmalloc(8 << 20, GFP_KERNEL));
+	kmem_shrink_all();
+	wanted_call = "unmap";
+	ask_of(KM_MAIL_SHRINK, "", "");
+	struct km_busy_was was = km_busy_begin();
+	for (int i = 0; i < 100 && !has_registry; i++)
+		km_front_tick();
+	NEED(has_registry && km_mail.answered != 1);
+	times = 0;
+	km_front_tick();
+	CHECK(!times && km_mail.answered != 1);
+	km_registry_unlock();
+	km_front_tick();
+	CHECK(!times && km_mail.answered == 1 && !km_mail.result);
+	km_busy_end(was);
+	km_os_fault = NULL;
 }
 
 int main(void)
@@ -147,7 +254,8 @@ int main(void)
 		{ "linker works", linker_works }, { "linker never ends", linker_never_ends },
 		{ "no calls any more", no_calls_any_more }, { "other letters", other_letters },
 #endif
-		{ "registry is taken", registry_is_taken },
+		{ "registry is taken", registry_is_taken }, { "reclaim once", reclaim_once },
+		{ "shrunk once", shrunk_once }, { "ended once", ended_once },
 	};
 
 	return run_cases(cases, km_array_count(cases), "mailbox");

@@ -5,7 +5,6 @@
  * On one CPU: with several nodes a thread that crosses has its pages from elsewhere, and more than it counts on.
  */
 #define _GNU_SOURCE
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +12,7 @@
 #include <kmem/stats.h>
 
 #include "kit/check.h"
+#include "kit/cpus.h"
 #include "kit/inside.h"
 #include "page/arena.h"
 
@@ -177,11 +177,7 @@ static void grown_in_place(void)
 
 int main(void)
 {
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(sched_getcpu(), &one);
-	NEED(sched_setaffinity(0, sizeof(one), &one) == 0);
+	stay_here();
 	NEED(slab_is_available());
 	km_arena_set(false, 3600000);
 	side_by_side();

@@ -328,18 +328,15 @@ static void in_child(const struct test_case *test, const char *program)
 int main(int argc, char **argv)
 {
 	int status, failed = 0;
-	cpu_set_t set;
 
-	NEED(sched_getaffinity(0, sizeof(set), &set) == 0);
 	if (argc > 1) {
 		first = atoi(getenv("AREAS_FIRST"));
 		other = atoi(getenv("AREAS_OTHER"));
 	} else {
 		char number[16];
 
-		for (int cpu = 0; cpu < CPU_SETSIZE && other < 0; cpu++)
-			if (CPU_ISSET(cpu, &set))
-				*(first < 0 ? &first : &other) = cpu;
+		first = cpu_at(0);
+		other = cpu_at(1);
 		snprintf(number, sizeof(number), "%d", first);
 		setenv("AREAS_FIRST", number, 1);
 		snprintf(number, sizeof(number), "%d", other);

@@ -16,8 +16,9 @@
 
 static const char usage_text[] =
 	"usage: kmem account [--wait=SECONDS] PID on | off\n"
-	"  each block of malloc and new is charged to the group of the thread that gets it\n"
-	"  from now on, or is not any more; what was allocated before stays whose it is\n"
+	"  each block of malloc and new is charged to the group of the thread that gets\n"
+	"  it from now on, or is not any more; what was allocated before stays whose it\n"
+	"  is\n"
 	"The program serves it when it next gets or gives back memory; --wait says for\n"
 	"how long to wait for that (10).\n";
 

@@ -57,6 +57,8 @@ static const struct command {
 	{ "metrics", cmd_metrics },
 };
 
+const char *kmem_command = "";
+
 /* "run, info, ...", for who asks for another. */
 static const char *names_of_commands(void)
 {
@@ -193,6 +195,7 @@ static void keep_standard_files(void)
  * signal as it was. */
 static int run_command(const struct command *command, int argc, char **argv)
 {
+	kmem_command = command->name;
 	if (command->run != cmd_run && command->run != cmd_bench)
 		signal(SIGXFSZ, SIG_IGN);
 	return command->run(argc, argv);

@@ -42,6 +42,8 @@ int kmem_next_option(const char *command, const char *help, int argc, char **arg
 /* "kmem COMMAND: ..." and exit with 2. */
 _Noreturn void kmem_usage(const char *command, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+/* The subcommand that runs, for what several of them call. */
+extern const char *kmem_command;
 /* The same line, and `status` returned, for `return kmem_failed(...)`. */
 int kmem_failed(int status, const char *command, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -19,10 +19,10 @@ static const char usage_text[] =
 	"       kmem fs --snapshot PID DIR        the same, as they are now: a copy\n"
 	"  DIR/proc/slabinfo, DIR/sys/kernel/slab/CACHE/..., DIR/sys/fs/cgroup/GROUP/...\n"
 	"have the names and formats that the kernel's files have. Without --snapshot they\n"
-	"are mounted in DIR, an empty folder: each is as the program is when it is opened,\n"
-	"and what may be written to the kernel's may be written to them, which reaches\n"
-	"the program when it next gets or gives back memory. That is waited for (--wait,\n"
-	"10). They stay until the program ends, or an interrupt.\n";
+	"are mounted in DIR, an empty folder: each is as the program is when it is\n"
+	"opened, and what may be written to the kernel's may be written to them, which\n"
+	"reaches the program when it next gets or gives back memory. That is waited for\n"
+	"(--wait, 10). They stay until the program ends, or an interrupt.\n";
 
 static int copy(pid_t pid, char *into)
 {

@@ -412,7 +412,7 @@ static char *read_file(const char *path)
 	text[bytes] = '\0';
 	return text;
 failed:
-	kmem_failed(1, "info", "%s: %s", path, strerror(errno));
+	kmem_failed(1, kmem_command, "%s: %s", path, strerror(errno));
 	if (file)
 		fclose(file);
 	free(text);
@@ -434,12 +434,12 @@ bool info_of_file(const char *path, struct snapshot *snapshot)
 	if (*json.at)
 		json.bad = true;
 	if (json.too_many)
-		kmem_failed(1, "info", "%s: more than %zu caches or groups", path, INFO_MAX_CACHES);
+		kmem_failed(1, kmem_command, "%s: more than %zu caches or groups", path, INFO_MAX_CACHES);
 	else if (json.bad)
-		kmem_failed(1, "info", "%s: not JSON of libkmem, at byte %zu", path,
+		kmem_failed(1, kmem_command, "%s: not JSON of libkmem, at byte %zu", path,
 			    (size_t)(json.at - json.text));
 	else if (!json.has_caches || !json.has_version)
-		kmem_failed(1, "info", "%s: JSON, but not of libkmem", path);
+		kmem_failed(1, kmem_command, "%s: JSON, but not of libkmem", path);
 	free(text);
 	snapshot->stats.caches = snapshot->count;
 	return !json.bad && json.has_caches && json.has_version;

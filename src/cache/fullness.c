@@ -71,7 +71,7 @@ static void see_slab(const struct km_page *slab, struct look *look, struct kmem_
 	if (look->cache != cache)
 		cache->engine->partial(cache, &look->of_all);
 	look->cache = cache;
-	cache->engine->fullness(slab, &own);
+	cache->engine->fullness(cache, slab, &own);
 	fill(out, slab, &own, &look->of_all);
 	out->size = cache->size;
 	out->cache = cache->sibling_of ?: cache;

@@ -57,7 +57,7 @@ static bool has_free_objects(const struct kmem_cache *cache, const struct km_pag
 
 	if (!cache->engine->fullness)
 		return !km_load(&slab->inuse);
-	cache->engine->fullness(slab, &fullness);
+	cache->engine->fullness(cache, slab, &fullness);
 	return fullness.inuse < fullness.objects;
 }
 

@@ -414,8 +414,9 @@ struct km_engine {
 	uint64_t (*taken)(struct kmem_cache *cache, struct km_page *slab, unsigned word);
 	void (*stats)(struct kmem_cache *cache, struct kmem_cache_stats *stats);
 	/* How full is the slab, and are those of the cache that are partly used (as far as a bounded look can tell)?
-	 * For who holds the slab's page; no lock is waited for. NULL, as where pages are shared: nobody knows. */
-	void (*fullness)(const struct km_page *slab, struct km_fullness *fullness);
+	 * For who holds the slab's page, and has seen there that it is the cache's: it may leave that meanwhile, as its
+	 * word says, and is not another's. No lock is waited for. NULL, as where pages are shared: nobody knows. */
+	void (*fullness)(const struct kmem_cache *cache, const struct km_page *slab, struct km_fullness *fullness);
 	void (*partial)(struct kmem_cache *cache, struct km_fullness *of_all);
 	/* Check the node's lists: number of damages. */
 	int (*check)(struct kmem_cache *cache);

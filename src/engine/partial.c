@@ -121,9 +121,9 @@ struct km_page *km_slabs_fullest(struct km_slabs *n, km_free_objects_fn *free_ob
 	return slab;
 }
 
-void km_slabs_fullness(const struct km_page *slab, struct km_fullness *fullness)
+void km_slabs_fullness(const struct kmem_cache *cache, const struct km_page *slab, struct km_fullness *fullness)
 {
-	const struct km_slabs *n = slab->cache->node[slab->node];
+	const struct km_slabs *n = cache->node[slab->node];
 
 	fullness->objects = slab->objects;
 	fullness->inuse = km_load(&slab->inuse);

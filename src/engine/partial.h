@@ -98,7 +98,7 @@ typedef unsigned km_free_objects_fn(const struct km_page *slab);
 struct km_page *km_slabs_fullest(struct km_slabs *n, km_free_objects_fn *free_objects) km_cold;
 /* As engine.h has them; of slabs whose `inuse` is kept. */
 km_free_objects_fn km_slab_free_objects;
-void km_slabs_fullness(const struct km_page *slab, struct km_fullness *fullness);
+void km_slabs_fullness(const struct kmem_cache *cache, const struct km_page *slab, struct km_fullness *fullness);
 void km_slabs_partial(struct kmem_cache *cache, struct km_fullness *of_all);
 
 /* The slab to look at, where the last look ended; NULL: the list is empty. Lock held. */

@@ -404,15 +404,14 @@ static void slub_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 	stats->active_objects = stats->total_objects > free ? stats->total_objects - free : 0;
 }
 
-/* A slab at rest: as many free as it says, frozen or not as its place wants. */
 /* A frozen one is a CPU's, which allocates from it now or soon. */
-static void slub_fullness(const struct km_page *slab, struct km_fullness *fullness)
+static void slub_fullness(const struct kmem_cache *cache, const struct km_page *slab, struct km_fullness *fullness)
 {
 	uint64_t word = slub_look(slab);
 
 	fullness->objects = slub_objects(word);
 	fullness->inuse = slub_inuse(word);
-	fullness->current = word & SLUB_FROZEN || km_load(&slub_node(slab->cache, slab->node)->slabs.packed) == slab;
+	fullness->current = word & SLUB_FROZEN || km_load(&slub_node(cache, slab->node)->slabs.packed) == slab;
 }
 
 /* Free objects of slabs at both ends of the list; *looked: how many. Lock held. */
@@ -452,6 +451,7 @@ static void slub_partial(struct kmem_cache *cache, struct km_fullness *of_all)
 	}
 }
 
+/* A slab at rest: as many free as it says, frozen or not as its place wants. */
 static int check_slab(struct kmem_cache *cache, struct km_page *slab, bool frozen,
 		      const char *place)
 {

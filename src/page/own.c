@@ -154,6 +154,9 @@ void km_own_free(const char *name, struct km_page *page, unsigned order)
 	size_t bytes = KM_PAGE_SIZE << order;
 
 	km_debug(page->type == KM_PAGE_NONE, "a slab that goes is nothing any more");
+	/* As in km_nodump_free: whoever holds the page is done with the slab. */
+	km_page_hold(page);
+	km_page_let_go(page);
 	if (!km_no_calls && !(bytes & (km_os_page_bytes() - 1)))
 		km_os_purge(km_page_address(page), bytes);
 	km_lock(&lock);

@@ -8,7 +8,6 @@
  * processes in it.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -17,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -92,7 +92,7 @@ static void start(void)
 	if (shared == MAP_FAILED)
 		return;
 	halted = shared;
-	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends))
 		return;
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &mask);
@@ -131,9 +131,8 @@ void halted_begin(void)
 		return;
 	sigaction(SIGCONT, &noted, &before);
 	km_store_release(&halted->standing, 1u);
-	/* A bell that can't be rung any more was rung. */
-	if (write(bell, "", 1) < 0)
-		errno = 0;
+	/* Where it can't be rung it was rung before, or nobody is there any more to hear it. */
+	send(bell, "", 1, MSG_NOSIGNAL);
 }
 
 void halted_end(void)

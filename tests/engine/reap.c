@@ -2,6 +2,7 @@
  * reap: a look of reclaim's at a long list of partial slabs sees a part of it, and the next one goes on where it ended:
  * empty slabs that may not stay go wherever they stand on the list, and no look takes the time of all of it. A cache
  * that is idle is looked at in the same way. Engines: sheaf, slub. Disciplines: all.
+ * With hardened: own_addresses:0,random_order:0, for slabs go, and are filled in the order of addresses.
  */
 #include "kit/engine.h"
 

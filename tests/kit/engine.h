@@ -1,12 +1,14 @@
 /*
  * engine.h: what the tests of one engine share: fresh caches of it, a system that gives nothing, all free pages in
- * hand, and a clock that stands still: nothing goes back by age between two steps.
+ * hand, and a clock that stands still: nothing goes back by age between two steps. Lists and counts that such a test
+ * looks at are those of node 0: where more are pretended (TEST_OPTIONS) it begins on a CPU of that one, and stays.
  */
 #ifndef TESTS_KIT_ENGINE_H
 #define TESTS_KIT_ENGINE_H
 
 #include "events.h"
 #include "clock.h"
+#include "cpus.h"
 
 #include "front/front.h"
 #include "page/arena.h"
@@ -14,6 +16,23 @@
 #include "inside.h"
 
 TEST_IS_INSIDE
+
+/* Pretended nodes take turns by CPU. Of an option that stands there twice the last one holds. */
+__attribute__((constructor)) static void go_to_node_0(void)
+{
+	int nodes = 1, cpu = 0;
+
+	for (const char *at = getenv("KMEM_OPTIONS"); at && (at = strstr(at, "nodes:")); at++)
+		nodes = atoi(at + strlen("nodes:"));
+	if (nodes < 2)
+		return;
+	while (cpu < CPU_SETSIZE && !CPU_ISSET((size_t)cpu, all_cpus()))
+		cpu += nodes;
+	if (cpu >= CPU_SETSIZE || !go_to_cpu(cpu)) {
+		printf("needs a CPU of node 0\n");
+		exit(77);
+	}
+}
 
 /* Each has a name of its own, and no events yet. */
 static struct kmem_cache *cache_of(struct kmem_cache_args args, unsigned size, slab_flags_t flags)

@@ -4,6 +4,7 @@
  * exceed it. Each case in a process started anew. Disciplines: all.
  *
  * `limits plain` is the script alone, for tests/nomem/overcommit.
+ * With hardened: own_addresses:0, for pages go from one name to another here.
  */
 #include "nomem.h"
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "kit/malloc.h"
+#include "kit/options.h"
 #include "kit/random.h"
 #include "kit/rollup.h"
 
@@ -54,14 +55,14 @@ static int move(unsigned i)
 	return 1;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	int moved = 1, all = 0;
 
-	if (!getenv("KMEM_OPTIONS")) {
+	if (argc < 2) {
 		/* Freed pages go back at once. */
-		setenv("KMEM_OPTIONS", "decay:0", 1);
-		execl("/proc/self/exe", "malloc_defragment", NULL);
+		set_options("decay:0");
+		execl("/proc/self/exe", argv[0], "again", NULL);
 	}
 	check_ours();
 	size_t first = rollup_kb("Rss");

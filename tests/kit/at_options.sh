@@ -1,0 +1,20 @@
+# at_options.sh: what a test says in its first lines of options that all tests are run with (TEST_OPTIONS).
+
+# says FILE WORDS [MORE]: does it say so? With MORE, what follows of a sentence, or a word.
+says() {
+	head -n 20 "$1" | sed 's/^ \*\|^#//' | tr -s ' \n' ' ' | grep -o${3:+P} ${3:+--} "\b$2${3:-}" | grep -m 1 .
+}
+
+# at_options FILE: is it a test where those are? Then `more` has what it wants behind them, else `why` says why not.
+at_options() {
+	local option
+	more= why=
+	for option in ${TEST_OPTIONS//,/ }; do
+		if why=$(says "$1" "Not with ${option%%:*}: " '\K[^.]*'); then
+			why="not with $option: $why"
+			return 1
+		fi
+		more+=$(says "$1" "With ${option%%:*}: " '\K[a-z_:0-9,]*[0-9]' | sed 's/^/,/')
+	done
+	return 0
+}

@@ -1,13 +1,14 @@
 /*
- * A program with an observer: observed MODE, or observed limited BYTES. It
- * allocates and frees for ever, so that misses come. closed: PR_SET_DUMPABLE is off. forks: prints "child PID"; the
- * child goes on, and so does its parent. becomes: another program, at SIGUSR1. closes: all descriptors, then has
- * sockets of its own under those numbers, and listens to them as "@observed-own-PID-NUMBER". silent: allocates nothing
- * after "ready". limited: no file may grow beyond so many bytes after "ready". hits: nothing but hits after "ready".
- * rests: prints "child PID"; the child gets one object, and both sleep. over: its threads end, the first one first, at
- * SIGUSR1. confined: at SIGUSR1 a filter for all threads that ends the process for a call of an observer's; "confined"
- * is written then, and it sleeps. breeds: has children for ever, which look for descriptors that are none of its own;
- * it ends where one has some.
+ * A program with an observer: observed MODE, or observed limited BYTES. It allocates and frees for ever, so that
+ * misses come. closed: PR_SET_DUMPABLE is off. forks: prints "child PID"; the child goes on, and so does its parent.
+ * becomes: another program, at SIGUSR1. closes: all descriptors, then has sockets of its own under those numbers,
+ * and listens to them as "@observed-own-PID-NUMBER". silent: allocates nothing after "ready". limited: no file may
+ * grow beyond so many bytes after "ready". hits: nothing but hits after "ready". rests: prints "child PID"; the
+ * child gets one object, and both sleep. over: its threads end, the first one first, at SIGUSR1, and "the end" is in
+ * a buffer then. walled: as that one, and it has no /proc and may open nothing. numbers: opens a file for ever,
+ * which must always have the same number; it ends where not. confined: at SIGUSR1 a filter for all threads that ends
+ * the process for a call of an observer's; "confined" is written then, and it sleeps. breeds: has children for ever,
+ * which look for descriptors that are none of its own; it ends where one has some.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -121,19 +122,34 @@ static void wait_until_asked(void)
 		;
 }
 
-static void *last(void *unused)
+static void *last(void *walled)
 {
 	wait_until_asked();
-	return unused;
+	if (walled && (chroot("empty") || setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 0, 0 })))
+		_exit(14);
+	printf("the end\n");
+	return NULL;
 }
 
-static void end_threads(void)
+static void end_threads(void *walled)
 {
 	pthread_t thread;
 
-	if (pthread_create(&thread, NULL, last, NULL))
+	if (pthread_create(&thread, NULL, last, walled))
 		exit(11);
 	pthread_exit(NULL);
+}
+
+static _Noreturn void count_on_numbers(void)
+{
+	const int first = open("/dev/null", O_RDONLY);
+
+	for (int fd = first;;) {
+		close(fd);
+		fd = open("/dev/null", O_RDONLY);
+		if (fd != first)
+			exit(15);
+	}
 }
 
 static void confine(void)
@@ -237,8 +253,10 @@ int main(int argc, char **argv)
 		hit();
 	if (!strcmp(mode, "breeds"))
 		breed();
-	if (!strcmp(mode, "over"))
-		end_threads();
+	if (!strcmp(mode, "over") || !strcmp(mode, "walled"))
+		end_threads(mode[0] == 'w' ? (void *)mode : NULL);
+	if (!strcmp(mode, "numbers"))
+		count_on_numbers();
 	if (!strcmp(mode, "confined"))
 		confine();
 	while (strcmp(mode, "silent") && strcmp(mode, "confined"))

@@ -36,7 +36,8 @@ static struct {
 	uint32_t serving;	/* the process that it is of; 0: there is none, or it has done its last */
 	unsigned keeper, answerer;	/* its threads, by the system's numbers; 0: it has not begun */
 	uint64_t next_try;
-	uint32_t ending;	/* there shall be none any more */
+	enum { ENDING = 1, ENDED = 2 } ending;	/* there shall be none any more */
+	const char *ender;	/* of the thread that sees to that */
 } observer = { .fd = -1 };
 
 /* The program may have closed it, and opened something under its number. */
@@ -229,24 +230,42 @@ static bool has_ended(unsigned pid)
 	return km_load_acquire(&observer.serving) != pid && is_gone(&observer.keeper) && is_gone(&observer.answerer);
 }
 
-/* A filter of system calls may end the process for any of the thread's: it must be gone before there is one. */
-static void end_serving(void)
+static void end_threads(unsigned pid)
 {
-	const unsigned pid = km_os_pid();
 	char name[KM_OBSERVER_NAME_BYTES];
 
-	km_store(&observer.ending, 1u);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	if (has_ended(pid))
 		return;
 	km_os_wake(&observer.ending);
 	km_format(name, sizeof(name), KM_OBSERVER_NAME, pid);
 	/* Where it can't it ends when it next looks around. */
 	km_os_knock(name);
-	for (unsigned ms = 0; ms < END_MS && !has_ended(pid); ms++)
-		km_os_wait(&observer.ending, 1, 1);
-	if (!has_ended(pid))
+	for (unsigned ms = 0; ms < END_MS && !km_os_is_shut() && !has_ended(pid); ms++)
+		km_os_wait(&observer.ending, ENDING, 1);
+	if (!km_os_is_shut() && !has_ended(pid))
 		km_warn("the observer's thread does not end before a filter of system calls comes");
+}
+
+/*
+ * A filter of system calls may end the process for any of the thread's: it must be gone before there is one. Of
+ * several threads that ask at once the first that is through may have its filter for all of them: the others only wait.
+ * A handler that struck the one that is at it does it instead.
+ */
+static void end_serving(void)
+{
+	static km_tls char self;
+	uint32_t none = 0;
+
+	if (km_cas_acquire(&observer.ending, &none, ENDING)) {
+		km_store(&observer.ender, &self);
+	} else if (km_load(&observer.ender) != &self) {
+		for (unsigned ms = 0; ms < END_MS && km_load_acquire(&observer.ending) != ENDED; ms++)
+			km_os_wait(&observer.ending, ENDING, 1);
+		return;
+	}
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	end_threads(km_os_pid());
+	km_store_release(&observer.ending, ENDED);
 }
 
 /* ------------------------------------------------------------------ when */

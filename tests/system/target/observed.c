@@ -7,8 +7,9 @@
  * child gets one object, and both sleep. over: its threads end, the first one first, at SIGUSR1, and "the end" is in
  * a buffer then. walled: as that one, and it has no /proc and may open nothing. numbers: opens a file for ever,
  * which must always have the same number; it ends where not. confined: at SIGUSR1 a filter for all threads that ends
- * the process for a call of an observer's; "confined" is written then, and it sleeps. breeds: has children for ever,
- * which look for descriptors that are none of its own; it ends where one has some.
+ * the process for a call of an observer's; "confined" is written then, and it sleeps. crowd: so do eight threads at
+ * once. breeds: has children for ever, which look for descriptors that are none of its own; it ends where one has
+ * some.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -157,17 +158,40 @@ static void confine(void)
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		DENY(socket), DENY(bind), DENY(listen), DENY(accept4), DENY(sendmsg), DENY(fcntl), DENY(memfd_create),
-		DENY(shutdown), DENY(gettid), DENY(exit), DENY(tgkill), DENY(openat), DENY(read), DENY(madvise),
+		DENY(shutdown), DENY(gettid), DENY(exit), DENY(tgkill), DENY(connect), DENY(poll), DENY(openat),
+		DENY(read), DENY(madvise),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
 
-	wait_until_asked();
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program))
 		exit(12);
 	if (write(1, "confined\n", 9) != 9)
 		exit(8);
+}
+
+static pthread_barrier_t crowd;
+
+static void *confine_at_once(void *unused)
+{
+	pthread_barrier_wait(&crowd);
+	confine();
+	for (;;)
+		pause();
+	return unused;
+}
+
+static void confine_crowd(void)
+{
+	pthread_t thread;
+
+	pthread_barrier_init(&crowd, NULL, 9);
+	for (int i = 0; i < 8; i++)
+		if (pthread_create(&thread, NULL, confine_at_once, NULL))
+			exit(11);
+	wait_until_asked();
+	pthread_barrier_wait(&crowd);
 }
 
 /* Of sockets and files in memory. */
@@ -257,9 +281,13 @@ int main(int argc, char **argv)
 		end_threads(mode[0] == 'w' ? (void *)mode : NULL);
 	if (!strcmp(mode, "numbers"))
 		count_on_numbers();
-	if (!strcmp(mode, "confined"))
+	if (!strcmp(mode, "confined")) {
+		wait_until_asked();
 		confine();
-	while (strcmp(mode, "silent") && strcmp(mode, "confined"))
+	}
+	if (!strcmp(mode, "crowd"))
+		confine_crowd();
+	while (strcmp(mode, "silent") && strcmp(mode, "confined") && strcmp(mode, "crowd"))
 		allocate();
 	for (;;)
 		pause();

@@ -166,10 +166,10 @@ void km_os_event_add(int fd, uint64_t count);
  * negative; a file in memory can be changed by nobody any more. Each -errno where not. After km_os_shut there are
  * none. */
 int km_os_listen(const char *name, int least);
-/* Has somebody connected, within so many milliseconds? A negative descriptor only waits. After the other one nobody can
- * connect any more, and who waits goes on: 0 or -errno. */
+/* Has somebody connected, within so many milliseconds? A negative descriptor only waits. The other one connects to a
+ * name and hangs up, so that who waits goes on: 0 or -errno. */
 bool km_os_wait_for(int fd, unsigned ms);
-int km_os_shutdown(int fd);
+int km_os_knock(const char *name);
 int km_os_accept(int fd, unsigned *user);
 int km_os_hand_over(int to, int fd);
 int km_os_seal(int fd);
@@ -185,6 +185,10 @@ const char *km_os_program_path(char *text, size_t bytes);
 /* Run a function in a thread of its own, to which no signal of the program's is delivered. False: there is none to be
  * had. Libc allocates for it here: with no lock held. */
 bool km_os_run_apart(void (*function)(void));
+/* The same; this thread runs `meanwhile`, and then waits for the other's end. */
+bool km_os_run_beside(void (*function)(void), void (*meanwhile)(void));
+/* From now on the calling thread has a table of descriptors of its own, with none in it. False: the program's. */
+bool km_os_own_descriptors(void);
 /* The calling thread is one of ours, of that name, and has nothing of the program's in hand; or is so no more. */
 void km_os_thread_is_ours(bool begins, const char *name);
 /* Threads of the process, but for those of ours other than the caller; 0: the system does not say. Have all of the

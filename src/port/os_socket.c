@@ -21,20 +21,27 @@ static bool is_refused(const char *call)
 	return km_os_is_shut() || (km_os_fault && km_os_fault(call));
 }
 
+static socklen_t fill_address(struct sockaddr_un *address, const char *name)
+{
+	size_t length = __builtin_strlen(name);
+
+	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	km_debug(length < sizeof(address->sun_path) - 1, "a name has room in an address");
+	__builtin_memcpy(address->sun_path + 1, name, length);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length);
+}
+
 /* A name that is no file's: it is gone when its last descriptor is, however that comes. */
 int km_os_listen(const char *name, int least)
 {
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	size_t length = __builtin_strlen(name);
+	struct sockaddr_un address;
+	const socklen_t bytes = fill_address(&address, name);
 	int saved_errno = errno, fd, result = -EPERM;
 
-	km_debug(length < sizeof(address.sun_path) - 1, "a name has room in an address");
 	if (is_refused("listen"))
 		return result;
-	__builtin_memcpy(address.sun_path + 1, name, length);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&address, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-									length)) || listen(fd, WAITING))
+	if (fd < 0 || bind(fd, (struct sockaddr *)&address, bytes) || listen(fd, WAITING))
 		result = -errno;
 	else
 		result = km_os_duplicate(fd, least);
@@ -55,11 +62,18 @@ bool km_os_wait_for(int fd, unsigned ms)
 	return came;
 }
 
-int km_os_shutdown(int fd)
+int km_os_knock(const char *name)
 {
-	int saved_errno = errno;
-	int error = is_refused("shutdown") ? -EPERM : shutdown(fd, SHUT_RDWR) ? -errno : 0;
+	struct sockaddr_un address;
+	const socklen_t bytes = fill_address(&address, name);
+	int saved_errno = errno, error = -EPERM;
 
+	if (is_refused("knock"))
+		return error;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	error = fd < 0 || connect(fd, (struct sockaddr *)&address, bytes) ? -errno : 0;
+	if (fd >= 0)
+		close(fd);
 	errno = saved_errno;
 	return error;
 }

@@ -8,13 +8,15 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "atomic.h"
 #include "os.h"
 
-/* A static program that has no threads may lack it. */
+/* A static program that has no threads may lack them. */
 #pragma weak pthread_create
+#pragma weak pthread_join
 
 #define STACK_BYTES	(256ul << 10)
 
@@ -24,22 +26,57 @@ static void *run(void *function)
 	return NULL;
 }
 
-bool km_os_run_apart(void (*function)(void))
+static bool begin(pthread_t *thread, int detached, void (*function)(void))
 {
 	pthread_attr_t attr;
-	pthread_t thread;
 	sigset_t all, before;
 
-	if (!pthread_create || km_os_is_shut() || (km_os_fault && km_os_fault("thread")) || pthread_attr_init(&attr))
+	if (!pthread_create || !pthread_join || km_os_is_shut() || (km_os_fault && km_os_fault("thread")) ||
+	    pthread_attr_init(&attr))
 		return false;
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setdetachstate(&attr, detached);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&thread, &attr, run, (void *)(uintptr_t)function);
+	int error = pthread_create(thread, &attr, run, (void *)(uintptr_t)function);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	return !error;
+}
+
+bool km_os_run_apart(void (*function)(void))
+{
+	pthread_t thread;
+
+	return begin(&thread, PTHREAD_CREATE_DETACHED, function);
+}
+
+bool km_os_run_beside(void (*function)(void), void (*meanwhile)(void))
+{
+	pthread_t thread;
+	const bool begun = begin(&thread, PTHREAD_CREATE_JOINABLE, function);
+
+	if (begun) {
+		meanwhile();
+		pthread_join(thread, NULL);
+	}
+	return begun;
+}
+
+/* Linux 5.9. The kernel makes the table and closes what is in it by one call: an older one does nothing. */
+#ifndef SYS_close_range
+#define SYS_close_range		436
+#endif
+#define UNSHARE			2u
+
+bool km_os_own_descriptors(void)
+{
+	int saved_errno = errno;
+	bool has = !km_os_is_shut() && !(km_os_fault && km_os_fault("own descriptors")) &&
+		   !syscall(SYS_close_range, 0u, ~0u, UNSHARE);
+
+	errno = saved_errno;
+	return has;
 }
 
 /* Those of this process; a fork's child has none. */
@@ -90,12 +127,26 @@ unsigned km_os_threads(void)
 	return threads > mine ? threads - mine : threads;
 }
 
+/* A thread that has ended has no memory. */
+static bool first_has_ended(void)
+{
+	char from = 0, to;
+	const struct iovec there = { &from, 1 }, here = { &to, 1 };
+	int saved_errno = errno;
+	bool ended = !km_os_is_shut() && process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0 && errno == ESRCH;
+
+	errno = saved_errno;
+	return ended;
+}
+
 /* The first thread counts, and can be seen, until the last one has ended. */
 bool km_os_program_is_over(void)
 {
 	char text[4096];
 
-	return read_status(text, sizeof(text)) && __builtin_strstr(text, "\nState:\tZ") &&
+	if (!read_status(text, sizeof(text)))
+		return first_has_ended();
+	return __builtin_strstr(text, "\nState:\tZ") &&
 	       read_threads(text) == 1 + count_ours(km_load(&ours), km_os_pid());
 }
 

@@ -24,7 +24,7 @@
 
 #define WAIT_MS		1000u	/* the thread that answers looks around, though nobody asks */
 #define END_MS		3000u	/* in which that thread ends: three of its waits */
-#define FORK_MS		50u
+#define FORK_MS		50u	/* in which a look is through, unless it stands */
 
 static struct {
 	uint32_t taken;		/* one thread is at it */
@@ -32,11 +32,13 @@ static struct {
 	int fd;
 	struct km_os_file file;
 	uint64_t next_look;
-	/* The thread that answers, where one does. */
+	/* The thread that answers, where one does: the name's descriptor is its own then. */
 	uint32_t serving;	/* the process that it is of; 0: there is none, or it has done its last */
-	unsigned thread;	/* by the system's number; 0: it has not begun */
+	unsigned keeper, answerer;	/* its threads, by the system's numbers; 0: it has not begun */
+	uint32_t through;	/* the answerer has done its last */
 	uint64_t next_try;
-	uint32_t ending;	/* there shall be none any more */
+	enum { ENDING = 1, ENDED = 2 } ending;	/* there shall be none any more */
+	const char *ender;	/* of the thread that sees to that */
 } observer = { .fd = -1 };
 
 /* The program may have closed it, and opened something under its number. */
@@ -48,18 +50,19 @@ static bool is_ours(void)
 	       file.inode == observer.file.inode;
 }
 
-static void listen_as(unsigned pid)
+/* least: the smallest number that its descriptor may have. */
+static void listen_as(unsigned pid, int least)
 {
 	char name[KM_OBSERVER_NAME_BYTES];
 
 	km_format(name, sizeof(name), KM_OBSERVER_NAME, pid);
 	observer.pid = pid;
-	observer.fd = km_os_listen(name, KEPT_NUMBER);
+	observer.fd = km_os_listen(name, least);
 	if (observer.fd >= 0 && km_os_file(observer.fd, &observer.file)) {
 		km_os_close(observer.fd);
 		observer.fd = -1;
 	}
-	km_debug(observer.fd < 0 || observer.fd >= KEPT_NUMBER, "the name's descriptor is out of the program's way");
+	km_debug(observer.fd < 0 || observer.fd >= least, "the name's descriptor is out of the program's way");
 }
 
 static void answer(int to)
@@ -98,14 +101,14 @@ static bool look(void)
 }
 
 /* After a vfork, or a clone past our handlers, it is the parent's: it is left alone, and this one has none. */
-static bool come_by(unsigned pid)
+static bool come_by(unsigned pid, int least)
 {
 	const bool same = observer.pid == pid;
 
 	if (same && is_ours())
 		return look();
 	if (same || !observer.pid)
-		listen_as(pid);
+		listen_as(pid, least);
 	return false;
 }
 
@@ -138,77 +141,150 @@ static bool ends(void)
 	return km_load_acquire(&observer.ending) || km_os_is_shut();
 }
 
-/* The program may do whatever it likes meanwhile, or nothing. */
-static void serve(void)
+/* Until nobody is to be answered any more. */
+static void answer_all(unsigned pid)
 {
-	const unsigned pid = km_os_pid();
+	uint64_t next_check = km_os_now_ms() + WAIT_MS;
 	bool answered = false;
 
-	km_store(&observer.thread, km_os_thread());
-	km_os_thread_is_ours(true, "kmem-observer");
 	while (!ends()) {
+		/* The tick that began this one is through by then: the name is free. */
+		if (take_within(FORK_MS)) {
+			struct km_busy_was was = km_busy_begin();
+			answered |= come_by(pid, 0);
+			km_busy_end(was);
+			put();
+		}
 		/* There is no more than one text in a look's time, whoever asks how often. */
 		if (answered)
 			km_os_wait(&observer.ending, 0, LOOK_MS);
-		const bool came = km_os_wait_for(km_load(&observer.fd), WAIT_MS);
-		if (ends() || (!came && km_os_program_is_over()))
-			break;
-		if (!take()) {
-			answered = true;
-			continue;
-		}
-		/* Nobody asks, and the program may sleep: free memory is given back by age, requests from outside are
-		 * served. */
-		if (!came)
-			kmem_tick();
-		struct km_busy_was was = km_busy_begin();
-		answered = come_by(pid) || came;
-		km_busy_end(was);
-		put();
+		answered = km_os_wait_for(observer.fd, WAIT_MS);
+		/* Nobody keeps a program by asking. */
+		const uint64_t now = km_os_now_ms();
+		if (now >= next_check && km_os_program_is_over())
+			return;
+		if (now >= next_check)
+			next_check = now + WAIT_MS;
 	}
+}
+
+/*
+ * The program may do whatever it likes meanwhile, or nothing. It counts on its descriptors' numbers: that the next one
+ * is the smallest that is free, and that what it opened under one is still that. So the thread has its own.
+ */
+static void serve_apart(void)
+{
+	km_store(&observer.answerer, km_os_thread());
+	km_os_thread_is_ours(true, "kmem-observer");
+	if (km_os_own_descriptors()) {
+		answer_all(km_os_pid());
+		observer.fd = -1;
+	} else {
+		observer.next_try = UINT64_MAX;
+		km_warn("observer_thread: the system gives a thread no descriptors of its own: misses answer");
+	}
+	km_os_thread_is_ours(false, NULL);
+	km_store_release(&observer.through, 1u);
+	km_os_wake(&observer.through);
+}
+
+/*
+ * The program may sleep: free memory is given back by age, requests from outside are served. These say lines, and have
+ * descriptors, of the program's.
+ */
+static void keep(void)
+{
+	while (!km_load_acquire(&observer.through)) {
+		if (!ends() && take()) {
+			kmem_tick();
+			put();
+		}
+		km_os_wait(&observer.through, 0, WAIT_MS);
+	}
+}
+
+/* Where this is the process's last thread libc ends the process by it, and writes what is in its buffers: it has the
+ * program's descriptors. */
+static void serve(void)
+{
+	km_store(&observer.keeper, km_os_thread());
+	km_os_thread_is_ours(true, "kmem-observer");
+	km_os_run_beside(serve_apart, keep);
 	km_os_thread_is_ours(false, NULL);
 	km_store_release(&observer.serving, 0u);
 }
 
-/* Of each process one. Where there is none to be had it is tried again. */
-static void begin_serving(unsigned pid, uint64_t now)
+/* Of each process one. Where there is none to be had it is tried again, and ticks answer. */
+static bool begin_serving(unsigned pid, uint64_t now)
 {
-	if (!km_options.observer_thread || observer.pid != pid || now < observer.next_try || !km_apart_may())
-		return;
+	if (!km_options.observer_thread || (observer.pid && observer.pid != pid) || now < observer.next_try ||
+	    !km_apart_may())
+		return false;
 	observer.next_try = now + WAIT_MS;
-	km_store(&observer.thread, 0u);
+	km_store(&observer.keeper, 0u);
+	km_store(&observer.answerer, 0u);
+	km_store(&observer.through, 0u);
 	km_store(&observer.serving, pid);
-	if (!km_apart_begin(serve))
+	/* Either this sees that there shall be none, or who says so sees that there is one. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (km_load_acquire(&observer.ending) || !km_apart_begin(serve)) {
 		km_store(&observer.serving, 0u);
+		return false;
+	}
+	/* The thread listens by itself, once this is through. */
+	if (is_ours())
+		km_os_close(observer.fd);
+	observer.fd = -1;
+	observer.pid = pid;
+	return true;
+}
+
+static bool is_gone(const unsigned *thread)
+{
+	return !km_load(thread) || !km_os_has_thread(km_load(thread));
 }
 
 static bool has_ended(unsigned pid)
 {
-	const unsigned thread = km_load(&observer.thread);
+	return km_load_acquire(&observer.serving) != pid && is_gone(&observer.keeper) && is_gone(&observer.answerer);
+}
 
-	return km_load_acquire(&observer.serving) != pid && thread && !km_os_has_thread(thread);
+static void end_threads(unsigned pid)
+{
+	char name[KM_OBSERVER_NAME_BYTES];
+
+	if (has_ended(pid))
+		return;
+	km_os_wake(&observer.ending);
+	km_format(name, sizeof(name), KM_OBSERVER_NAME, pid);
+	/* Where it can't it ends when it next looks around. */
+	km_os_knock(name);
+	for (unsigned ms = 0; ms < END_MS && !km_os_is_shut() && !has_ended(pid); ms++)
+		km_os_wait(&observer.ending, ENDING, 1);
+	if (!km_os_is_shut() && !has_ended(pid))
+		km_warn("the observer's thread does not end before a filter of system calls comes");
 }
 
 /*
- * A filter of system calls may end the process for any of the thread's: it must be gone before there is one. A tick
- * that is about to begin it is through first.
+ * A filter of system calls may end the process for any of the thread's: it must be gone before there is one. Of
+ * several threads that ask at once the first that is through may have its filter for all of them: the others only wait.
+ * A handler that struck the one that is at it does it instead.
  */
 static void end_serving(void)
 {
-	const unsigned pid = km_os_pid();
+	static km_tls char self;
+	uint32_t none = 0;
 
-	km_store_release(&observer.ending, 1u);
-	if (take_within(FORK_MS))
-		put();
-	if (km_load_acquire(&observer.serving) != pid && !km_load(&observer.thread))
+	if (km_cas_acquire(&observer.ending, &none, ENDING)) {
+		km_store(&observer.ender, &self);
+	} else if (km_load(&observer.ender) != &self) {
+		for (unsigned ms = 0; ms < END_MS && km_load_acquire(&observer.ending) != ENDED; ms++)
+			km_os_wait(&observer.ending, ENDING, 1);
 		return;
-	km_os_wake(&observer.ending);
-	if (is_ours())
-		km_os_shutdown(observer.fd);
-	for (unsigned ms = 0; ms < END_MS && !has_ended(pid); ms++)
-		km_os_wait(&observer.ending, 1, 1);
-	if (!has_ended(pid))
-		km_warn("the observer's thread does not end before a filter of system calls comes");
+	}
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	end_threads(km_os_pid());
+	km_store_release(&observer.ending, ENDED);
 }
 
 /* ------------------------------------------------------------------ when */
@@ -216,17 +292,15 @@ static void end_serving(void)
 static void tick(uint64_t now)
 {
 	/* A text is written that takes locks: not while this thread has some. */
-	if (now < km_load(&observer.next_look) || km_own_locks.count || km_os_is_shut() ||
+	if (now < km_load(&observer.next_look) || km_own_locks.count || km_thread_is_lent() || km_os_is_shut() ||
 	    km_load(&observer.ending) || !take())
 		return;
 	km_debug(km_front_busy && !km_no_calls, "a tick is a miss's, which may call the system");
 	km_store(&observer.next_look, now + LOOK_MS);
 	const unsigned pid = km_os_pid();
 	const bool served = km_load_acquire(&observer.serving) == pid;
-	if (!served) {
-		come_by(pid);
-		begin_serving(pid, now);
-	}
+	if (!served && !begin_serving(pid, now))
+		come_by(pid, KEPT_NUMBER);
 	put();
 }
 
@@ -245,7 +319,8 @@ static void fork_done(bool child, bool prepared)
 		observer.fd = -1;
 		observer.pid = 0;
 		km_store(&observer.serving, 0u);
-		km_store(&observer.thread, 0u);
+		km_store(&observer.keeper, 0u);
+		km_store(&observer.answerer, 0u);
 		km_store(&observer.ending, 0u);
 		observer.next_try = 0;
 		km_store(&observer.next_look, (uint64_t)0);

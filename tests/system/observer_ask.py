@@ -2,6 +2,7 @@
 what comes must be one sealed file that nobody can change, by any descriptor, and JSON without anything like an address.
 --none PID: asks twice one that can make no file, and is there afterwards.
 --many PID: a hundred ask at once, and the system refuses none of them.
+--always PID: connects again and again until nobody listens to the name: "gone".
 --busy FILE: is asked itself, by one who finds its queue full, is then told that there is nothing just now, and then
 gets FILE. Prints "ready".
 --own PID: connects to the process's own sockets, which must stay as they are: waiting."""
@@ -75,6 +76,18 @@ def ask_many(pid):
     print("none refused")
 
 
+def ask_always(pid):
+    for _ in range(6000):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            try:
+                connection.connect(f"\0libkmem-observer-{pid}")
+            except ConnectionRefusedError:
+                print("gone")
+                return
+        time.sleep(0.01)
+    sys.exit("it is still there")
+
+
 def be_busy(path):
     file = os.memfd_create("answer", os.MFD_ALLOW_SEALING)
     with open(path, "rb") as text:
@@ -109,6 +122,9 @@ def main():
         return
     if sys.argv[1] == "--many":
         ask_many(int(sys.argv[2]))
+        return
+    if sys.argv[1] == "--always":
+        ask_always(int(sys.argv[2]))
         return
     if sys.argv[1] == "--busy":
         be_busy(sys.argv[2])

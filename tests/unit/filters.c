@@ -5,11 +5,14 @@
  * itself off asks for nothing.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "kit/cases.h"
@@ -245,9 +248,9 @@ static void *end_last(void *child)
 }
 
 /* The first thread ends before. */
-static void sees_the_end(void)
+static void ends_by_another(const char *about, rlim_t files)
 {
-	int seven = 7, status;
+	int seven = 7, status = 0;
 	pid_t child = fork();
 
 	if (!child) {
@@ -255,14 +258,52 @@ static void sees_the_end(void)
 		pthread_t thread;
 
 		result = seven;
+		setrlimit(RLIMIT_NOFILE, &(struct rlimit){ files, files });
 		pthread_create(&thread, NULL, end_last, &result);
 		pthread_exit(NULL);
 	}
 	CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == seven,
-	      "a program that is over is not seen: %x", status);
+	      "%s: a program that is over is not seen: %x", about, status);
 }
 
-/* Nobody connects: the wait is over by its time, or as the other end is shut down. */
+/* Where nothing can be opened, too; pthread_exit opens a library, once. */
+static void sees_the_end(void)
+{
+	NEED(dlopen("libgcc_s.so.1", RTLD_NOW));
+	ends_by_another("as it is", 100);
+	ends_by_another("no files", 0);
+}
+
+static void have_none(void)
+{
+	NEED(km_os_own_descriptors());
+	for (int fd = 0; fd < 300; fd++)
+		CHECK(fcntl(fd, F_GETFD) < 0, "a thread with descriptors of its own has %d", fd);
+	NEED(open("/dev/null", O_RDONLY) == 0 && open("/dev/null", O_RDONLY) == 1);
+}
+
+static int meanwhiles;
+
+static void count_meanwhile(void)
+{
+	meanwhiles++;
+}
+
+/* What the thread opens and closes is not the program's. */
+static void has_its_own(void)
+{
+	struct stat before, after;
+	const int free_one = dup(1);
+
+	NEED(free_one > 2 && fstat(0, &before) == 0);
+	close(free_one);
+	CHECK(km_os_run_beside(have_none, count_meanwhile) && meanwhiles == 1);
+	CHECK(fstat(0, &after) == 0 && before.st_ino == after.st_ino && fcntl(1, F_GETFD) >= 0);
+	CHECK_EQUAL(dup(1), free_one);
+	close(free_one);
+}
+
+/* Nobody connects: the wait is over by its time, or as somebody knocks. */
 static void waits_for_who_connects(void)
 {
 	char name[40];
@@ -272,10 +313,10 @@ static void waits_for_who_connects(void)
 	NEED(fd >= 100);
 	CHECK(!km_os_wait_for(fd, 1) && !km_os_wait_for(-1, 1));
 	CHECK(km_os_wait_for(99, 600000), "a descriptor that is none is waited for");
-	CHECK_EQUAL(km_os_shutdown(fd), 0);
-	CHECK(km_os_wait_for(fd, 600000), "what is shut down is waited for");
+	CHECK_EQUAL(km_os_knock(name), 0);
+	CHECK(km_os_wait_for(fd, 600000), "who knocks is not heard");
 	km_os_close(fd);
-	CHECK(km_os_shutdown(fd) == -EBADF);
+	CHECK(km_os_knock(name) == -ECONNREFUSED);
 }
 
 static void shut_off(void)
@@ -287,7 +328,7 @@ static void shut_off(void)
 	CHECK(km_os_memory_file("report") == -EPERM);
 	CHECK(km_os_filter("/bin/cat", NULL, in, out[1]) == -EPERM);
 	CHECK(km_os_threads() == 0 && !km_os_program_is_over());
-	CHECK(!km_os_wait_for(in, 600000) && km_os_shutdown(in) == -EPERM);
+	CHECK(!km_os_wait_for(in, 600000) && km_os_knock("nobody") == -EPERM && !km_os_own_descriptors());
 	CHECK(km_os_program_path(text, sizeof(text)));
 	comes("");
 }
@@ -326,7 +367,7 @@ static const struct test_case cases[] = {
 	{ "goes through", goes_through }, { "goes as it is", goes_as_it_is }, { "is refused", is_refused },
 	{ "is interrupted", is_interrupted }, { "counts threads", counts_threads },
 	{ "ours do not count", ours_do_not_count }, { "sees the end", sees_the_end },
-	{ "waits for who connects", waits_for_who_connects }, { "shut off", shut_off },
+	{ "has its own", has_its_own }, { "waits for who connects", waits_for_who_connects }, { "shut off", shut_off },
 	{ "paths", paths },
 };
 

@@ -1,13 +1,15 @@
 /*
- * A program with an observer: observed MODE, or observed limited BYTES. It allocates and frees for ever, so that misses
- * come. closed: PR_SET_DUMPABLE is off. forks: prints "child PID"; the child goes on, and so does its parent. becomes:
- * another program, at SIGUSR1. closes: all descriptors, then has sockets of its own under those numbers, and listens to
- * them as "@observed-own-PID-NUMBER". silent: allocates nothing after "ready", and has had 24 MB before. limited: no
- * file may grow beyond so many bytes after "ready". hits: nothing but hits after "ready". rests: prints "child PID";
- * the child gets one object, and both sleep. over: its threads end, the first one first, at SIGUSR1. confined: at
- * SIGUSR1 a filter for all threads that ends the process for a call of an observer's; "confined" is written then, and
- * it sleeps. breeds: has children for ever, which look for descriptors that are none of its own; it ends where one has
- * some.
+ * A program with an observer: observed MODE, or observed limited BYTES. It allocates and frees for ever, so that
+ * misses come. closed: PR_SET_DUMPABLE is off. forks: prints "child PID"; the child goes on, and so does its parent.
+ * becomes: another program, at SIGUSR1. closes: all descriptors, then has sockets of its own under those numbers,
+ * and listens to them as "@observed-own-PID-NUMBER". silent: allocates nothing after "ready", and has had 24 MB before.
+ * limited: no file may grow beyond so many bytes after "ready". hits: nothing but hits after "ready". rests: prints
+ * "child PID"; the child gets one object, and both sleep. over: its threads end, the first one first, at SIGUSR1, and
+ * "the end" is in a buffer then. walled: as that one, and it has no /proc and may open nothing. numbers: opens a file
+ * for ever, which must always have the same number; it ends where not. confined: at SIGUSR1 a filter for all threads
+ * that ends the process for a call of an observer's; "confined" is written then, and it sleeps. crowd: so do eight
+ * threads at once. breeds: has children for ever, which look for descriptors that are none of its own; it ends where
+ * one has some.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -134,19 +136,34 @@ static void wait_until_asked(void)
 		;
 }
 
-static void *last(void *unused)
+static void *last(void *walled)
 {
 	wait_until_asked();
-	return unused;
+	if (walled && (chroot("empty") || setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 0, 0 })))
+		_exit(14);
+	printf("the end\n");
+	return NULL;
 }
 
-static void end_threads(void)
+static void end_threads(void *walled)
 {
 	pthread_t thread;
 
-	if (pthread_create(&thread, NULL, last, NULL))
+	if (pthread_create(&thread, NULL, last, walled))
 		exit(11);
 	pthread_exit(NULL);
+}
+
+static _Noreturn void count_on_numbers(void)
+{
+	const int first = open("/dev/null", O_RDONLY);
+
+	for (int fd = first;;) {
+		close(fd);
+		fd = open("/dev/null", O_RDONLY);
+		if (fd != first)
+			exit(15);
+	}
 }
 
 static void confine(void)
@@ -154,17 +171,40 @@ static void confine(void)
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
 		DENY(socket), DENY(bind), DENY(listen), DENY(accept4), DENY(sendmsg), DENY(fcntl), DENY(memfd_create),
-		DENY(shutdown), DENY(gettid), DENY(exit), DENY(tgkill), DENY(openat), DENY(read), DENY(madvise),
+		DENY(shutdown), DENY(gettid), DENY(exit), DENY(tgkill), DENY(connect), DENY(poll), DENY(openat),
+		DENY(read), DENY(madvise),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
 
-	wait_until_asked();
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program))
 		exit(12);
 	if (write(1, "confined\n", 9) != 9)
 		exit(8);
+}
+
+static pthread_barrier_t crowd;
+
+static void *confine_at_once(void *unused)
+{
+	pthread_barrier_wait(&crowd);
+	confine();
+	for (;;)
+		pause();
+	return unused;
+}
+
+static void confine_crowd(void)
+{
+	pthread_t thread;
+
+	pthread_barrier_init(&crowd, NULL, 9);
+	for (int i = 0; i < 8; i++)
+		if (pthread_create(&thread, NULL, confine_at_once, NULL))
+			exit(11);
+	wait_until_asked();
+	pthread_barrier_wait(&crowd);
 }
 
 /* Of sockets and files in memory. */
@@ -204,6 +244,17 @@ static _Noreturn void breed(void)
 	}
 }
 
+/* So that a text takes a while. */
+static void have_groups(void)
+{
+	char name[32];
+
+	for (int i = 0; i < 500; i++) {
+		snprintf(name, sizeof(name), "bred-%d", i);
+		want(mem_cgroup_create(NULL, name, 0));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const char *mode = argc >= 2 ? argv[1] : "";
@@ -218,12 +269,8 @@ int main(int argc, char **argv)
 		rest();
 	if (!strcmp(mode, "silent"))
 		rise_and_fall();
-	for (int i = 0; !strcmp(mode, "breeds") && i < 500; i++) {
-		char name[32];
-
-		snprintf(name, sizeof(name), "bred-%d", i);
-		want(mem_cgroup_create(NULL, name, 0));
-	}
+	if (!strcmp(mode, "breeds"))
+		have_groups();
 	if (!strcmp(mode, "closed") && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0))
 		return 5;
 	if (!strcmp(mode, "forks")) {
@@ -252,11 +299,17 @@ int main(int argc, char **argv)
 		hit();
 	if (!strcmp(mode, "breeds"))
 		breed();
-	if (!strcmp(mode, "over"))
-		end_threads();
-	if (!strcmp(mode, "confined"))
+	if (!strcmp(mode, "over") || !strcmp(mode, "walled"))
+		end_threads(mode[0] == 'w' ? (void *)mode : NULL);
+	if (!strcmp(mode, "numbers"))
+		count_on_numbers();
+	if (!strcmp(mode, "confined")) {
+		wait_until_asked();
 		confine();
-	while (strcmp(mode, "silent") && strcmp(mode, "confined"))
+	}
+	if (!strcmp(mode, "crowd"))
+		confine_crowd();
+	while (strcmp(mode, "silent") && strcmp(mode, "confined") && strcmp(mode, "crowd"))
 		allocate();
 	for (;;)
 		pause();

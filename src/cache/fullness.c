@@ -63,7 +63,7 @@ static void see_slab(const struct km_page *slab, struct look *look, struct kmem_
 	struct kmem_cache *cache = km_load(&slab->cache);
 	struct km_fullness own = { 0 };
 
-	if (!cache || slab->flags & KM_SLAB_DEAD)
+	if (!cache || km_load(&slab->flags) & KM_SLAB_DEAD)
 		return;
 	out->what = KMEM_USAGE_BLOCK;
 	if (!cache->engine->fullness)
@@ -107,7 +107,7 @@ static void see(const void *p, struct look *look, struct kmem_slab_usage *out)
 		return;
 	}
 	const struct km_page *head = km_page_head(page);
-	if (head && head->type == KM_PAGE_SLAB)
+	if (head && km_load(&head->type) == KM_PAGE_SLAB)
 		see_slab(head, look, out);
 	else if (head)
 		out->what = KMEM_USAGE_BLOCK;

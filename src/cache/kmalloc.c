@@ -87,7 +87,7 @@ static km_noinline void *account_missed(size_t size, gfp_t gfp)
 	struct kmem_cache *cache = NULL;
 
 	/* Acquire pairs with make_charged. */
-	if (km_likely(size <= most_direct))
+	if (km_likely(size <= km_load(&most_direct)))
 		cache = km_load_acquire(&charged_of_size[(size + 7) >> 3]);
 	/* Where its objects are debugged for a while they are told the bytes, by the long way. */
 	if (km_unlikely(!cache || km_front_has_out(cache)))
@@ -184,7 +184,7 @@ static km_noinline void *kmalloc_missed_oddly(size_t size, gfp_t gfp)
 static km_noinline void *kmalloc_missed(size_t size, gfp_t gfp)
 {
 	/* Acquire pairs with km_kmalloc_start. */
-	struct kmem_cache *cache = km_likely(size <= most_direct) ?
+	struct kmem_cache *cache = km_likely(size <= km_load(&most_direct)) ?
 					   km_load_acquire(&cache_of_size[(size + 7) >> 3]) : NULL;
 
 	if (km_likely(cache != NULL) && km_likely(!(gfp & __GFP_ACCOUNT)))

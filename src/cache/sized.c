@@ -25,7 +25,7 @@ bool km_is_out(const struct kmem_cache *cache, const void *p)
 size_t km_bytes_if_out(const struct kmem_cache *cache, const void *p, const char *function)
 {
 	if (km_likely(km_is_out(cache, p)))
-		return (cache->hooks ? km_watched_bytes(cache, p) : 0) ?: km_usable_of(cache, p);
+		return (km_load(&cache->hooks) ? km_watched_bytes(cache, p) : 0) ?: km_usable_of(cache, p);
 	km_misuse(KM_MISUSE_DOUBLE_FREE, function, p, cache->name);
 	return 0;
 }
@@ -45,7 +45,7 @@ static bool is_exact(const struct kmem_cache *cache, const void *p, size_t *byte
 {
 	const slab_flags_t narrowed = SLAB_KMALLOC | SLAB_RED_ZONE;
 
-	if (!cache->hooks || (cache->flags & narrowed) != narrowed)
+	if (!km_load(&cache->hooks) || (cache->flags & narrowed) != narrowed)
 		return false;
 	*bytes = km_watched_bytes(cache, p);
 	return *bytes != 0;

@@ -125,15 +125,16 @@ static const struct km_hooks sanitizer_hooks = { .on_alloc = comes, .on_free = g
 void *km_watched_asked(void *p, size_t bytes)
 {
 	struct kmem_cache *cache = ZERO_OR_NULL_PTR(p) ? NULL : km_cache_of(p);
+	const struct km_hooks *hooks = cache ? km_load(&cache->hooks) : NULL;
 	size_t *asked = NULL, before;
 
-	if (cache && cache->hooks && cache->hooks->asked)
-		cache->hooks->asked(cache, p, bytes);
+	if (hooks && hooks->asked)
+		hooks->asked(cache, p, bytes);
 	if (km_block_hooks && !cache && !ZERO_OR_NULL_PTR(p) && (before = km_large_bytes(p)))
 		km_block_hooks->shrinks(p, bytes, before);
 	if (ZERO_OR_NULL_PTR(p) || !km_sanitizer.objects)
 		return p;
-	if (cache && cache->hooks && keeps_word(cache))
+	if (hooks && keeps_word(cache))
 		asked = km_watched_word(cache, p);
 	else if (!cache)
 		asked = km_large_asked(p);

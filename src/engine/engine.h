@@ -258,7 +258,7 @@ km_inline bool km_is_charged(const struct kmem_cache *cache)
 /* Each object is seen as it comes and goes: no shelf of what is paid for has any. */
 km_inline bool km_is_seen(const struct kmem_cache *cache)
 {
-	return km_unlikely(cache->hooks != NULL) || km_unlikely(cache->live_shift);
+	return km_unlikely(km_load(&cache->hooks) != NULL) || km_unlikely(cache->live_shift);
 }
 
 /* Each free is looked at before anything is done for it that a bad one should not do. */

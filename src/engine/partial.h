@@ -43,7 +43,7 @@ km_inline void km_slabs_list(struct km_slabs *n, struct km_page *slab, bool tail
 {
 	km_debug(km_is_locked(&n->lock) && !(slab->flags & KM_SLAB_PARTIAL),
 		 "a slab is listed once, under its node's lock");
-	slab->flags |= KM_SLAB_PARTIAL;
+	km_store(&slab->flags, (uint8_t)(slab->flags | KM_SLAB_PARTIAL));
 	km_list_insert(&slab->list, tail ? n->partial.prev : &n->partial, tail ? &n->partial : n->partial.next);
 	km_bump(&n->counts.partial, 1);
 }
@@ -60,7 +60,7 @@ km_inline void km_slabs_unlist(struct km_slabs *n, struct km_page *slab)
 {
 	km_debug(km_is_locked(&n->lock) && slab->flags & KM_SLAB_PARTIAL && n->counts.partial,
 		 "a slab that leaves the list was on it");
-	slab->flags &= (uint8_t)~KM_SLAB_PARTIAL;
+	km_store(&slab->flags, (uint8_t)(slab->flags & ~KM_SLAB_PARTIAL));
 	if (km_unlikely(n->looked == slab))
 		n->looked = km_slabs_before(n, slab);
 	km_list_del(&slab->list);

@@ -78,7 +78,7 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 		}
 		km_store(bits, left);
 	}
-	slab->inuse = (uint16_t)(slab->inuse + got);
+	km_store(&slab->inuse, (uint16_t)(slab->inuse + got));
 	if (km_unlikely(slab->flags & KM_SLAB_HOLES))
 		km_sheaf_unmark(cache, slab, objects, got);
 	km_debug(slab->inuse + free_in(cache, slab) == slab->objects, "inuse is the number of clear bits");
@@ -246,7 +246,9 @@ km_inline bool put_back(struct sheaf_node *n, const struct candidate *c)
 		return false;
 	km_debug(c->slab->inuse, "an object that comes back was taken");
 	km_store(c->word, bits | c->bit);
-	if (c->slab->inuse-- == c->slab->objects)
+	const bool was_full = c->slab->inuse == c->slab->objects;
+	km_store(&c->slab->inuse, (uint16_t)(c->slab->inuse - 1));
+	if (was_full)
 		km_slabs_list(&n->slabs, c->slab, false);
 	return true;
 }

@@ -41,7 +41,7 @@ struct hole {
 /* Neither an object's user nor anybody who watches minds that it reads as zeros; and its page is the system's. */
 static bool may_be_hollow(const struct kmem_cache *cache)
 {
-	return cache->slab_pages > 1 && !cache->tail_bits && !cache->ctor && !cache->hooks && !cache->first &&
+	return cache->slab_pages > 1 && !cache->tail_bits && !cache->ctor && !km_load(&cache->hooks) && !cache->first &&
 	       !cache->keeper && !(cache->flags & SLAB_TYPESAFE_BY_RCU) && !km_is_watched(cache) &&
 	       !km_load(&cache->reserved_pages) && !km_no_calls && km_os_page_bytes() == KM_PAGE_SIZE;
 }
@@ -103,7 +103,7 @@ static unsigned look_at(const struct kmem_cache *cache, struct km_page *slab, bo
 			holes[count++] = (struct hole){ page, 1 };
 		}
 	}
-	slab->flags = (uint8_t)((slab->flags & ~KM_SLAB_HOLES) | (marks ? KM_SLAB_HOLES : 0));
+	km_store(&slab->flags, (uint8_t)((slab->flags & ~KM_SLAB_HOLES) | (marks ? KM_SLAB_HOLES : 0)));
 	return count;
 }
 

@@ -101,7 +101,7 @@ static unsigned take_from(struct kmem_cache *cache, struct km_page *slab, void *
 		km_store(&bits[index / 64], bits[index / 64] & ~((uint64_t)1 << index % 64));
 		objects[got++] = first + (size_t)index * cache->size;
 	}
-	slab->inuse = (uint16_t)at;
+	km_store(&slab->inuse, (uint16_t)at);
 	km_debug(slab->inuse + free_in(slab) == slab->objects, "inuse is the number of clear bits");
 	if (at == slab->objects && cache->freelist == SLAB_IN_OBJECT)
 		slab_slab(slab)->freelist = NULL;
@@ -124,7 +124,8 @@ static bool put_back(struct kmem_cache *cache, struct slab_node *n, struct km_pa
 		slab_slab(slab)->freelist = (uint8_t *)km_slab_first(cache, slab) + (size_t)index * cache->size;
 	if (!stays)
 		unlist(n, slab);
-	slab_slab(slab)->freelist[--slab->inuse] = (uint8_t)index;
+	km_store(&slab->inuse, (uint16_t)(slab->inuse - 1));
+	slab_slab(slab)->freelist[slab->inuse] = (uint8_t)index;
 	if (!stays)
 		list(n, slab, slab->inuse != 0);
 	km_bump(&n->slabs.counts.taken, -1);
@@ -283,7 +284,7 @@ static unsigned grow(struct kmem_cache *cache, const struct km_request *request,
 		km_store(&bits[index / 64], bits[index / 64] & ~((uint64_t)1 << index % 64));
 		objects[i] = first + (size_t)index * cache->size;
 	}
-	slab->inuse = (uint16_t)got;
+	km_store(&slab->inuse, (uint16_t)got);
 	if (got == slab->objects && cache->freelist == SLAB_IN_OBJECT)
 		slab_slab(slab)->freelist = NULL;
 	km_slabs_came(&n->slabs, slab);

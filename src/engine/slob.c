@@ -69,7 +69,8 @@ km_cold static void bury(struct kmem_cache *cache, struct km_page *page, char *b
 		km_list_del(&page->list);
 	km_slob_forget(page);
 	page->flags = KM_SLAB_DEAD;
-	km_slob_page(page)->free_units = km_slob_page(page)->largest = 0;
+	km_slob_page(page)->largest = 0;
+	km_store(&km_slob_page(page)->free_units, (uint16_t)0);
 	km_slob_page(page)->first_free = km_slob_page(page)->passed = NONE;
 }
 
@@ -129,7 +130,7 @@ km_inline unsigned take_units(struct km_page *page, const struct shape *shape)
 		*block = (struct km_slob_free){ (uint16_t)(start - at), (uint16_t)next };
 	else
 		link_free(page, base, before, next);
-	km_slob_page(page)->free_units = (uint16_t)(km_slob_page(page)->free_units - shape->units);
+	km_bump(&km_slob_page(page)->free_units, -shape->units);
 	return start;
 }
 
@@ -141,7 +142,7 @@ km_inline void join(struct km_page *page, char *base, unsigned before, unsigned 
 
 	km_debug((before == NONE || before < unit) && unit < end && end <= after,
 		 "the free blocks of a page are linked by rising address");
-	km_slob_page(page)->free_units = (uint16_t)(km_slob_page(page)->free_units + (end - unit));
+	km_bump(&km_slob_page(page)->free_units, end - unit);
 	if (after == end && after != NONE) {
 		end += free_at(base, after)->units;
 		next = free_at(base, after)->next;
@@ -187,7 +188,8 @@ static void clear_page(struct km_page *page, char *base)
 {
 	km_slob_page(page)->first_free = 0;
 	km_slob_page(page)->passed = NONE;
-	km_slob_page(page)->free_units = km_slob_page(page)->largest = KM_SLOB_UNITS;
+	km_slob_page(page)->largest = KM_SLOB_UNITS;
+	km_store(&km_slob_page(page)->free_units, (uint16_t)KM_SLOB_UNITS);
 	*free_at(base, 0) = (struct km_slob_free){ KM_SLOB_UNITS, NONE };
 }
 
@@ -224,7 +226,7 @@ static void free_page(struct km_page *page)
 /* Events are counted under the lock: no atomic addition. */
 static void count(struct kmem_cache *cache, enum kmem_event event)
 {
-	km_bump(&cache->events->count[event], 1);
+	km_store(&cache->events->count[event], km_load(&cache->events->count[event]) + 1);
 }
 
 static void list_page(struct km_page *page, struct km_list *list)
@@ -395,7 +397,7 @@ void *km_slob_take_typed(struct kmem_cache *cache, struct km_slob_node *n)
 		km_debug(mark_at(km_slob_page(page)->marks, unit) == KEEPS_TYPE, "what keeps its type is marked so");
 		flip_mark(km_slob_page(page)->marks, unit, CACHES | KEEPS_TYPE);
 	} else {
-		page->inuse = 1;
+		km_store(&page->inuse, (uint16_t)1);
 	}
 	return object;
 }
@@ -442,7 +444,7 @@ static void *take_pages(struct kmem_cache *cache, const struct km_request *reque
 		km_slab_free(cache, slab);
 		return NULL;
 	}
-	slab->inuse = 1;
+	km_store(&slab->inuse, (uint16_t)1);
 	km_bump(&n->counts.slabs, 1);
 	km_bump(&n->counts.new_slabs, 1);
 	km_bump(&n->counts.objects, 1);
@@ -731,7 +733,7 @@ static void give_pages(struct kmem_cache *cache, void *object)
 	bool keep = cache->flags & SLAB_TYPESAFE_BY_RCU;
 	km_lock(&km_slob.lock);
 	bool live = slab->inuse;
-	slab->inuse = 0;
+	km_store(&slab->inuse, (uint16_t)0);
 	if (live && keep)
 		put_typed(cache, object);
 	if (live && !keep) {

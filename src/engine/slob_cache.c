@@ -375,6 +375,15 @@ static void fullness_of_page(const struct km_page *page, struct km_fullness *ful
 		fullness->current |= km_load(&km_slob.packed[i]) == page;
 }
 
+/* They are counted under the lock, without atomic additions. */
+static void slob_clear_events(struct kmem_cache *cache)
+{
+	km_lock(&km_slob.lock);
+	for (size_t i = 0; i < KMEM_NR_EVENTS; i++)
+		km_store(&cache->events->count[i], 0ul);
+	km_unlock(&km_slob.lock);
+}
+
 static void fork_all(bool before, bool child)
 {
 	km_lock_around_fork(&km_slob.lock, before, child);
@@ -395,6 +404,7 @@ const struct km_engine km_engine_slob = {
 	.stats = km_slabs_stats,
 	.check = slob_check_cache,
 	.has = has,
+	.clear_events = slob_clear_events,
 	.check_all = check_pages,
 	.fork_all = fork_all,
 

@@ -180,7 +180,7 @@ bool km_slub_discard(struct kmem_cache *cache, struct km_page *slab)
 	uint64_t word = slub_look(slab);
 
 	/* Of a list that was mended something stays in use, as far as anybody knows: its slab is never used again. */
-	if (km_unlikely(cache->hooks) && km_is_debugged(cache) && !km_slub_mend_slab(cache, slab))
+	if (km_unlikely(km_load(&cache->hooks)) && km_is_debugged(cache) && !km_slub_mend_slab(cache, slab))
 		return false;
 	if (km_unlikely(!all_listed(cache, slab, word))) {
 		keep_for_ever(cache, slab, word);

@@ -166,7 +166,7 @@ static void *take_first(struct kmem_cache *cache, struct slub_node *n, unsigned 
 	if (n->slabs.counts.partial <= keep)
 		return NULL;
 	struct km_page *slab = km_list_first(&n->slabs.partial, struct km_page, list);
-	if (cache->hooks)
+	if (km_load(&cache->hooks))
 		mend(cache, slab, NULL, flaw);
 	return slub_free_count(slub_slab(slab)->word) ? pop_one(cache, n, slab, flaw) : NULL;
 }

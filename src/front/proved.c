@@ -109,7 +109,7 @@ static km_noinline void *alloc_slowly(struct kmem_cache *cache, gfp_t gfp, int n
 {
 	/* After a warning it goes on; a list that is so damaged fails the call. */
 	for (unsigned tries = 0; tries < KM_MOST_LOST; tries++) {
-		void *object = cache->below->alloc(cache, gfp & ~__GFP_ZERO, node);
+		void *object = km_load(&cache->below)->alloc(cache, gfp & ~__GFP_ZERO, node);
 
 		if (km_unlikely(!object))
 			return NULL;
@@ -166,7 +166,7 @@ static void proved_free_past(struct kmem_cache *cache, void *object)
 {
 	object = claim(cache, object);
 	if (km_likely(object))
-		km_shape_free_past(cache->below, cache, object);
+		km_shape_free_past(km_load(&cache->below), cache, object);
 }
 
 /* ------------------------------------------------------------------ many */
@@ -179,7 +179,7 @@ static bool proved_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, 
 	if (km_bulk_is_odd(gfp) || cache->engine->front == KM_FRONT_CHAIN)
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	km_debug(left == n, "nothing comes of a shelf that is closed");
-	if (!cache->below->alloc_bulk(cache, gfp, left, n, objects))
+	if (!km_load(&cache->below)->alloc_bulk(cache, gfp, left, n, objects))
 		return false;
 	for (size_t i = 0; i < left; i++)
 		if (km_likely(hand_out(cache, objects[i])))
@@ -196,7 +196,7 @@ static void proved_free_bulk(struct kmem_cache *cache, size_t n, size_t all, voi
 		if (km_likely((objects[kept] = claim(cache, objects[i])) != NULL))
 			kept++;
 	if (kept)
-		cache->below->free_bulk(cache, kept, km_min(all, kept), objects);
+		km_load(&cache->below)->free_bulk(cache, kept, km_min(all, kept), objects);
 }
 
 /* ------------------------------------------------------------------ one object */
@@ -229,7 +229,7 @@ km_inline void push(struct kmem_cache *cache, void *object)
 	if (km_likely(kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, km_rseq, object)))
 		return;
 #endif
-	cache->below->free(cache, object);
+	km_load(&cache->below)->free(cache, object);
 }
 
 static km_hit_path km_noinline void put_in_parts(struct kmem_cache *cache, void *object)
@@ -290,7 +290,7 @@ static void proved_free_softly(struct kmem_cache *cache, void *object)
 {
 	object = claim(cache, object);
 	if (km_likely(object))
-		cache->below->free(cache, object);
+		km_load(&cache->below)->free(cache, object);
 }
 
 static const struct km_shape proved_softly = {

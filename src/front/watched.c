@@ -105,8 +105,8 @@ void km_front_bury(struct kmem_cache *cache)
 static void *one_below(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gfp, int node)
 {
 	gfp &= ~__GFP_ZERO;
-	return bytes ? cache->proved->alloc_sized(cache, bytes, align, gfp, node) :
-		       cache->proved->alloc(cache, gfp, node);
+	return bytes ? km_load(&cache->proved)->alloc_sized(cache, bytes, align, gfp, node) :
+		       km_load(&cache->proved)->alloc(cache, gfp, node);
 }
 
 /* Zeros come last: before, the object is not yet to be touched. */
@@ -128,7 +128,7 @@ static void *show(struct kmem_cache *cache, size_t bytes, size_t align, gfp_t gf
 		return km_miss_zeroed(cache, shown, gfp, bytes);
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	if (object)
-		cache->proved->free(cache, object);
+		km_load(&cache->proved)->free(cache, object);
 	km_calls_end(was);
 	return km_front_failed(cache->name, bytes ?: cache->object_size, gfp, ENOMEM);
 }
@@ -239,7 +239,7 @@ static void watched_free(struct kmem_cache *cache, void *object)
 	int saved_errno = errno;
 
 	if (seen_off(cache, object, (uintptr_t)__builtin_return_address(0)))
-		cache->proved->free(cache, object);
+		km_load(&cache->proved)->free(cache, object);
 	errno = saved_errno;
 }
 
@@ -248,7 +248,7 @@ static void watched_free_past(struct kmem_cache *cache, void *object)
 	int saved_errno = errno;
 
 	if (seen_off(cache, object, (uintptr_t)__builtin_return_address(0)))
-		km_shape_free_past(cache->proved, cache, object);
+		km_shape_free_past(km_load(&cache->proved), cache, object);
 	errno = saved_errno;
 }
 
@@ -265,7 +265,7 @@ static bool watched_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left,
 	}
 	if (fails(cache, cache->object_size, gfp))
 		return false;
-	return cache->proved->alloc_bulk(cache, gfp, left, n, objects);
+	return km_load(&cache->proved)->alloc_bulk(cache, gfp, left, n, objects);
 }
 
 const struct km_shape km_shape_watched = {

@@ -349,7 +349,8 @@ static int fault_in_slab(struct km_page *slab, void *arg)
 	if (km_load(&slab->cache) != visit->cache)
 		return 0;
 	km_page_hold(slab);
-	bool wanted = km_load(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == visit->cache &&
+	/* Acquire pairs with km_slab_new_raw: what the slab says is filled in. */
+	bool wanted = km_load_acquire(&slab->type) == KM_PAGE_SLAB && km_load(&slab->cache) == visit->cache &&
 		      visit->wanted(visit->cache, slab);
 	const size_t pages = (size_t)1 << km_load(&slab->order);
 	if (wanted)

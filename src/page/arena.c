@@ -513,13 +513,14 @@ struct km_page *km_page_of_any(const void *p)
 
 struct km_page *km_page_head(struct km_page *page)
 {
-	if (page->type == KM_PAGE_TAIL) {
+	if (km_load(&page->type) == KM_PAGE_TAIL) {
 		struct km_range *range = km_range_of_page(page);
 		size_t index = (size_t)(page - range->page);
 
-		page = &range->page[km_align_down(index, (size_t)1 << page->order)];
+		page = &range->page[km_align_down(index, (size_t)1 << km_load(&page->order))];
 	}
-	return page->type == KM_PAGE_SLAB || page->type == KM_PAGE_LARGE ? page : NULL;
+	const uint8_t type = km_load(&page->type);
+	return type == KM_PAGE_SLAB || type == KM_PAGE_LARGE ? page : NULL;
 }
 
 void *km_page_address(const struct km_page *page)

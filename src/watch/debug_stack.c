@@ -436,7 +436,7 @@ static void prepare(void)
 	if (knows)
 		backtrace(note, &frames);
 	asking = false;
-	takes_lock = !has_table();
+	km_store(&takes_lock, !has_table());
 	/* Release pairs with km_debug_track: the rest is known. */
 	if (knows)
 		km_store_release(&unwinder.backtrace, backtrace);
@@ -465,7 +465,7 @@ __attribute__((constructor)) static void prepare_late(void)
  * has of it with the lock held. */
 __attribute__((destructor)) static void end_early(void)
 {
-	if (takes_lock)
+	if (km_load(&takes_lock))
 		km_debug_stack_over();
 }
 
@@ -491,7 +491,7 @@ static int (*usable_unwinder(void))(trace_fn *trace, void *arg)
 
 	if (!backtrace || asking || km_load(&over) || !may_ask_linker())
 		return NULL;
-	return !takes_lock || is_first_process() ? backtrace : NULL;
+	return !km_load(&takes_lock) || is_first_process() ? backtrace : NULL;
 }
 
 /* Its own frame is the first. */

@@ -40,7 +40,7 @@ static struct km_profile_record record = {
 	.slot_bytes = sizeof(struct km_profile_slot),
 };
 static uint64_t seed, fixed_seed;
-static double mean_bytes, each_byte;	/* the mean, and 1 / mean */
+static uint64_t each_byte;		/* 1 / mean, a double: calls of a former profile may look still */
 static uint32_t threads;		/* that have drawn a number in this profile */
 
 /* ------------------------------------------------------------------ chance */
@@ -114,7 +114,7 @@ static int64_t take_distance(struct km_profile_thread *thread)
 /* The thread's first call in this profile. */
 static void begin_thread(struct km_profile_thread *thread, uint32_t number)
 {
-	thread->random = mix(seed + km_add(&threads, 1u) * 0x9e3779b97f4a7c15ull);
+	thread->random = mix(km_load(&seed) + km_add(&threads, 1u) * 0x9e3779b97f4a7c15ull);
 	thread->number = number;
 	thread->next = 0;
 	thread->left = draw(thread);
@@ -149,14 +149,16 @@ struct source {
 
 static const char no_name[KM_NAME_BYTES];
 
+/* Names lie at multiples of 8. */
+typedef uint64_t __attribute__((may_alias)) name_word;
+
 static bool same_name(const char *a, const char *b)
 {
-	uint64_t x[KM_NAME_BYTES / 8], y[KM_NAME_BYTES / 8], differ = 0;
+	uint64_t y[KM_NAME_BYTES / 8], differ = 0;
 
-	__builtin_memcpy(x, a, sizeof(x));
 	__builtin_memcpy(y, b, sizeof(y));
-	for (unsigned i = 0; i < km_array_count(x); i++)
-		differ |= x[i] ^ y[i];
+	for (unsigned i = 0; i < km_array_count(y); i++)
+		differ |= km_load((const name_word *)a + i) ^ y[i];
 	return !differ;
 }
 
@@ -187,14 +189,28 @@ static void hash_source(struct source *source)
 	source->hash = hash > CHANGES ? hash : hash + 2;
 }
 
+/* Another call may write it at once, or look. */
+static void store_name(char *to, const char *name)
+{
+	uint64_t word[KM_NAME_BYTES / 8];
+
+	__builtin_memcpy(word, name, sizeof(word));
+	for (unsigned i = 0; i < km_array_count(word); i++)
+		km_store((name_word *)to + i, word[i]);
+}
+
 static void fill_in(struct km_profile_site *site, const struct source *source)
 {
-	site->depth = source->stack.depth;
-	site->group = source->group;
-	site->each = source->each;
-	__builtin_memcpy(site->cache, source->cache, sizeof(site->cache));
-	km_format(site->group_name, sizeof(site->group_name), "%s", source->group_name);
-	__builtin_memcpy(site->frame, source->stack.frame, source->stack.depth * sizeof(*site->frame));
+	char group_name[KM_NAME_BYTES] = "";
+
+	km_format(group_name, sizeof(group_name), "%s", source->group_name);
+	km_store(&site->depth, source->stack.depth);
+	km_store(&site->group, source->group);
+	km_store(&site->each, source->each);
+	store_name(site->cache, source->cache);
+	store_name(site->group_name, group_name);
+	for (unsigned i = 0; i < source->stack.depth; i++)
+		km_store(&site->frame[i], source->stack.frame[i]);
 	/* Release pairs with find_site, and with readers: the rest is there. */
 	km_store_release(&site->hash, source->hash);
 }
@@ -221,8 +237,8 @@ static struct km_profile_site *known_site(const struct source *source)
 {
 	struct km_profile_site *site = &record.site[source->stack.what % KM_PROFILE_SITES];
 
-	const bool same = km_load_acquire(&site->hash) > CHANGES && site->group == source->group &&
-			  site->each == source->each && same_name(site->cache, source->cache);
+	const bool same = km_load_acquire(&site->hash) > CHANGES && km_load(&site->group) == source->group &&
+			  km_load(&site->each) == source->each && same_name(site->cache, source->cache);
 	return km_likely(same) ? site : NULL;
 }
 
@@ -328,10 +344,14 @@ static km_noinline void sample(const struct kmem_cache *cache, void *p, size_t b
 	}
 	km_debug(site >= record.site && site < record.site + KM_PROFILE_SITES, "a site is one of the table's");
 	/* bytes / (bytes / mean) is the mean: most need no division. */
-	const double x = (double)bytes * each_byte;
-	const double weight = km_likely(x <= 1) ? mean_bytes * km_profile_series(x) :
+	const uint64_t word = km_load(&each_byte);
+	double each;
+	__builtin_memcpy(&each, &word, sizeof(each));
+	const double x = (double)bytes * each;
+	const double weight = km_likely(x <= 1) ? (double)km_load(&record.mean) * km_profile_series(x) :
 						  (double)bytes * km_profile_times(x);
-	km_debug(weight >= (double)bytes, "a sample stands for itself at least");
+	km_debug(weight >= (double)bytes || km_load(&record.state) != KM_PROFILE_ON,
+		 "a sample stands for itself at least");
 	km_add(&site->bytes, (uint64_t)(weight + 0.5));
 	if (km_unlikely(!source.each))
 		km_add(&site->parts, (uint64_t)(KM_PROFILE_PART * km_profile_times(x) + 0.5));
@@ -354,6 +374,21 @@ static void tick(void)
 	km_busy_end(was);
 }
 
+/* A call of a former profile may come while the name is written. */
+static bool is_meant(const struct kmem_cache *cache)
+{
+	char letter = km_load(&record.cache[0]);
+
+	if (km_likely(!letter))
+		return true;
+	for (unsigned i = 0; cache && letter == cache->name[i] && i < KM_NAME_BYTES - 1; i++) {
+		if (!letter)
+			return true;
+		letter = km_load(&record.cache[i + 1]);
+	}
+	return false;
+}
+
 static km_noinline void profile_due(const struct kmem_cache *cache, void *p, size_t bytes, bool may_wait,
 				    uintptr_t call)
 {
@@ -369,8 +404,7 @@ static km_noinline void profile_due(const struct kmem_cache *cache, void *p, siz
 	}
 	uint64_t points = points_in(&km_profile_thread, bytes);
 	/* A cache by its name: the points that fell into others' bytes are as if they had not been. */
-	bool wanted = !record.cache[0] || (cache && !__builtin_strcmp(cache->name, record.cache));
-	if (wanted && km_load(&record.state) == KM_PROFILE_ON && bytes <= KM_PROFILE_MOST_BYTES)
+	if (is_meant(cache) && km_load(&record.state) == KM_PROFILE_ON && bytes <= KM_PROFILE_MOST_BYTES)
 		sample(cache, p, bytes, points, call);
 	if (may_wait)
 		tick();
@@ -413,16 +447,25 @@ static bool make_tables(void)
 	return true;
 }
 
+static void clear(void *table, size_t bytes)
+{
+	for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
+		km_store((name_word *)table + i, (uint64_t)0);
+}
+
 /* Calls of the former profile may be under way still: an entry that one of them makes just now is a wrong sample. */
 static void clear_tables(void)
 {
 	if (record.number) {
-		__builtin_memset(record.site, 0, KM_PROFILE_SITES * sizeof(*record.site));
-		__builtin_memset(record.slot, 0, KM_PROFILE_SLOTS * sizeof(*record.slot));
-		__builtin_memset(km_profile_now.tags, 0, KM_PROFILE_SLOTS);
+		clear(record.site, KM_PROFILE_SITES * sizeof(*record.site));
+		/* The other word stays: a call that puts an object there just now has written that already. */
+		for (size_t i = 0; i < KM_PROFILE_SLOTS; i++)
+			km_store(&record.slot[i].p, (uintptr_t)0);
+		clear(km_profile_now.tags, KM_PROFILE_SLOTS);
 	}
-	record.lost = record.untracked = 0;
-	threads = 0;
+	km_store(&record.lost, (uint64_t)0);
+	km_store(&record.untracked, (uint64_t)0);
+	km_store(&threads, 0u);
 }
 
 static bool profile_begin(void)
@@ -436,15 +479,18 @@ static bool profile_begin(void)
 	if (km_load(&record.state) != KM_PROFILE_ASKED) {
 		km_store(&record.mean, (uint64_t)KM_PROFILE_MEAN);
 		km_store(&record.ends_ms, (uint64_t)0);
-		record.cache[0] = '\0';
+		store_name(record.cache, no_name);
 	}
-	km_os_random(&seed, sizeof(seed), false);
-	mean_bytes = (double)record.mean;
-	each_byte = 1 / mean_bytes;
+	uint64_t chosen;
+	km_os_random(&chosen, sizeof(chosen), false);
+	const double each = 1 / (double)record.mean;
+	uint64_t word;
+	__builtin_memcpy(&word, &each, sizeof(word));
+	km_store(&each_byte, word);
 	/* Once: calls of a former profile may draw still. */
 	if (!record.number)
 		make_logs();
-	seed = fixed_seed ?: mix(seed + km_os_now_ms() + km_os_pid());
+	km_store(&seed, fixed_seed ?: mix(chosen + km_os_now_ms() + km_os_pid()));
 	record.began_ms = km_os_now_ms();
 	km_store(&record.number, record.number + 1 ?: 1);
 	km_store(&km_profile_now.number, record.number);
@@ -521,7 +567,7 @@ int km_profile_ask(const struct km_mail_request *request)
 	if (km_load(&km_front_probing) & KM_PROBING_PROFILE)
 		return -EBUSY;
 	km_store(&record.mean, mean);
-	__builtin_memcpy(record.cache, request->cache, sizeof(record.cache));
+	store_name(record.cache, request->cache);
 	km_store(&record.ends_ms, km_os_now_ms() + seconds * 1000);
 	km_debug(record.ends_ms && record.mean, "a profile that was asked for ends");
 	km_store(&record.state, (uint32_t)KM_PROFILE_ASKED);

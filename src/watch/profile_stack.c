@@ -472,7 +472,7 @@ static uintptr_t stripped(uintptr_t pc)
 /* Too long for one. */
 static km_cold void give_up(struct walk *walk)
 {
-	walk->trail->words = UINT16_MAX;
+	km_store(&walk->trail->words, (uint16_t)UINT16_MAX);
 	walk->trail = NULL;
 }
 
@@ -488,7 +488,8 @@ static void note_word(struct walk *walk, uintptr_t at)
 		return;
 	}
 	km_store(&trail->step[trail->words], (uint16_t)step);
-	km_store(&trail->word[trail->words++], *(uintptr_t *)at);
+	km_store(&trail->word[trail->words], *(uintptr_t *)at);
+	km_bump(&trail->words, 1);
 	walk->word_at = at;
 }
 
@@ -504,7 +505,8 @@ static void note_base(struct walk *walk, uintptr_t at, uintptr_t base)
 		return;
 	}
 	km_store(&trail->base_at[trail->bases], at ? (int32_t)(at - walk->start) : -1);
-	km_store(&trail->base[trail->bases++], (int64_t)(base - walk->start));
+	km_store(&trail->base[trail->bases], (int64_t)(base - walk->start));
+	km_bump(&trail->bases, 1);
 }
 
 static bool has_bases(const struct km_stack_trail *trail, const struct walk *here)
@@ -600,7 +602,8 @@ static struct km_stack_trail *take_trail(struct km_stack_trail *trail)
 	if (turn & 1 || !km_cas_acquire(&trail->turn, &turn, turn + 1))
 		return NULL;
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	trail->words = trail->bases = 0;
+	km_store(&trail->words, (uint16_t)0);
+	km_store(&trail->bases, (uint16_t)0);
 	return trail;
 }
 

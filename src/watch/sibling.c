@@ -62,7 +62,7 @@ static void *sibling_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 	struct kmem_cache *serving = enter(cache->siblings);
 
 	if (!serving)
-		return cache->own->alloc(cache, gfp, node);
+		return km_load(&cache->own)->alloc(cache, gfp, node);
 	gfp = gfp_for(cache, gfp);
 	void *object = km_shape_for(serving, gfp)->alloc(serving, gfp, node);
 	leave(cache->siblings);
@@ -89,8 +89,10 @@ static bool is_own(const struct kmem_cache *cache, const struct kmem_cache *actu
 /* It lies in a page of its own, in no slab. */
 static km_cold void free_guarded(struct kmem_cache *cache, void *object)
 {
-	if (cache->own == &km_shape_sampled)
-		cache->own->free(cache, object);
+	const struct km_shape *own = km_load(&cache->own);
+
+	if (own == &km_shape_sampled)
+		own->free(cache, object);
 	else
 		km_guarding.free(cache, object, "kmem_cache_free");
 }
@@ -103,7 +105,7 @@ static void sibling_free(struct kmem_cache *cache, void *object)
 	if (km_is_guarded(object))
 		free_guarded(cache, object);
 	else if (is_own(cache, actual, object))
-		cache->own->free(cache, object);
+		km_load(&cache->own)->free(cache, object);
 	else if (km_likely(km_is_sibling(cache, actual)))
 		km_free_miss(actual, object);
 	else
@@ -123,7 +125,7 @@ static bool sibling_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left,
 	struct kmem_cache *serving = enter(cache->siblings);
 
 	if (!serving)
-		return cache->own->alloc_bulk(cache, gfp, left, n, objects);
+		return km_load(&cache->own)->alloc_bulk(cache, gfp, left, n, objects);
 	gfp = gfp_for(cache, gfp);
 	bool done = km_shape_for(serving, gfp)->alloc_bulk(serving, gfp, left, left, objects);
 	leave(cache->siblings);
@@ -145,7 +147,7 @@ static void sibling_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_
 		n -= run;
 		km_debug(run, "a run has an object");
 		if (is_own(cache, actual, objects[n]) && actual)
-			cache->own->free_bulk(cache, run, run, objects + n);
+			km_load(&cache->own)->free_bulk(cache, run, run, objects + n);
 		else if (km_likely(km_is_sibling(cache, actual)))
 			km_front_free_bulk(actual, run, objects + n);
 		else
@@ -158,13 +160,13 @@ static void sibling_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_
 static void *sibling_recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, void *object,
 			      uint64_t *word)
 {
-	return cache->own->recharge(cache, gfp, objcg, object, word);
+	return km_load(&cache->own)->recharge(cache, gfp, objcg, object, word);
 }
 
 static size_t sibling_recharge_bulk(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
 				    void **objects)
 {
-	return cache->own->recharge_bulk(cache, gfp, objcg, n, objects);
+	return km_load(&cache->own)->recharge_bulk(cache, gfp, objcg, n, objects);
 }
 
 const struct km_shape km_shape_sibling = {

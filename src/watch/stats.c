@@ -92,10 +92,10 @@ static void get_stats_of(struct kmem_cache *cache, struct kmem_cache_stats *stat
 		.size = cache->size,
 		.objects_per_slab = cache->objects,
 		.pages_per_slab = cache->slab_pages,
-		.sheaf_capacity = cache->engine->front == KM_FRONT_ARRAY && cache->capacity ?
+		.sheaf_capacity = cache->engine->front == KM_FRONT_ARRAY && km_load(&cache->capacity) ?
 					  km_front_capacity(cache) : 0,
 	};
-	if (cache->engine->array.tune && cache->capacity) {
+	if (cache->engine->array.tune && km_load(&cache->capacity)) {
 		stats->limit = km_load(&cache->capacity);
 		stats->batchcount = km_load(&cache->batchcount);
 		stats->shared_factor = km_load(&cache->shared);

@@ -57,6 +57,8 @@ static struct sock_filter filter[] = {
 	ALLOW(SYS_exit),
 	ALLOW(SYS_exit_group),
 	ALLOW(SYS_rt_sigreturn),
+	ALLOW(SYS_mlockall),
+	ALLOW(SYS_munlockall),
 	BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
 };
 static struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
@@ -440,6 +442,25 @@ static void not_ours(void)
 	NEED(km_arena_range(0)->pages == before && get_all(256) == 256);
 }
 
+/* The program's own call is made, and none of ours beside it. */
+static void locks_behind_a_filter(void)
+{
+	static const int flags[] = { MCL_CURRENT | MCL_ONFAULT, MCL_FUTURE | MCL_ONFAULT, MCL_FUTURE };
+	struct kmem_cache *cache = make("locked", 100);
+
+	shut_in(true);
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+		if (mlockall(flags[i]))
+			continue;
+		use(cache);
+		void *large = kvmalloc(6 * MIB, GFP_KERNEL | __GFP_NOWARN);
+		kvfree(large);
+		kmem_shrink_all();
+		NEED(munlockall() == 0);
+	}
+	gone(cache);
+}
+
 static const struct test_case cases[] = {
 	{ "a filter, by prctl", by_prctl },
 	{ "a filter, by seccomp", by_seccomp },
@@ -449,6 +470,7 @@ static const struct test_case cases[] = {
 	{ "what is parked, under a limit", parked_blocks },
 	{ "what is parked, locked", locked_blocks },
 	{ "what is parked, unlocked again", unlocked_blocks },
+	{ "locks behind a filter", locks_behind_a_filter },
 	{ "not ours", not_ours },
 };
 

@@ -473,8 +473,28 @@ static void one_after_the_other(void)
 	CHECK(km_profiling.record->number == number + 1 && km_profiling.record->state == KM_PROFILE_ON);
 }
 
+/* A call of the former profile is in the midst of noting an object: what it has said of that stays said. */
+static void begun_meanwhile(void)
+{
+	struct km_profile_slot *slot;
+	void *p;
+
+	make_caches();
+	ask("4096:100");
+	ask("0");
+	p = kmem_cache_alloc(small, GFP_KERNEL);
+	slot = &km_profiling.record->slot[km_profile_row(p) * KM_PROFILE_ROW];
+	slot->p = 1;
+	slot->what = small->size;
+	ask("4096:100");
+	CHECK(slot->what == small->size);
+	CHECK(slots_taken() == 0);
+	kmem_cache_free(small, p);
+}
+
 static const struct test_case cases[] = {
 	{ "shares", shares }, { "threads", threads }, { "at once", at_once }, { "resized", resized },
 	{ "off and on", off_and_on }, { "same place", same_place }, { "one after the other", one_after_the_other },
+	{ "begun meanwhile", begun_meanwhile },
 };
 API_MAIN(cases)

@@ -2,12 +2,16 @@
 # from the command line or the environment; DESTDIR stands before all of them while a package is made. Each file that is installed
 # stands in one list, by which `make uninstall` removes it, and nothing else.
 
-PREFIX	?= /usr/local
-BINDIR	?= $(PREFIX)/bin
-LIBDIR	?= $(PREFIX)/lib
-INCLUDEDIR ?= $(PREFIX)/include
-DATADIR	?= $(PREFIX)/share
-MANDIR	?= $(DATADIR)/man
+# GNU's lower-case name for a folder, where it stands on the command line, else the default: an environment may have a `prefix`
+# of its own.
+named	= $(if $(filter command,$(origin $(1))),$($(1)),$(2))
+
+PREFIX	?= $(call named,prefix,/usr/local)
+BINDIR	?= $(call named,bindir,$(PREFIX)/bin)
+LIBDIR	?= $(call named,libdir,$(PREFIX)/lib)
+INCLUDEDIR ?= $(call named,includedir,$(PREFIX)/include)
+DATADIR	?= $(call named,datadir,$(PREFIX)/share)
+MANDIR	?= $(call named,mandir,$(DATADIR)/man)
 PKGCONFIGDIR ?= $(LIBDIR)/pkgconfig
 CMAKEDIR ?= $(LIBDIR)/cmake/kmem
 DESTDIR	?=

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "atomic.h"
+#include "die.h"
 #include "os.h"
 
 /* A static program that has no threads may lack them. */
@@ -56,6 +57,7 @@ bool km_os_run_beside(void (*function)(void), void (*meanwhile)(void))
 	pthread_t thread;
 	const bool begun = begin(&thread, PTHREAD_CREATE_JOINABLE, function);
 
+	km_debug(!begun || !pthread_equal(thread, pthread_self()), "a thread waits for another one");
 	if (begun) {
 		meanwhile();
 		pthread_join(thread, NULL);
@@ -93,6 +95,7 @@ void km_os_thread_is_ours(bool begins, const char *name)
 	const unsigned pid = km_os_pid();
 	uint64_t was = km_load(&ours), is;
 
+	km_debug(begins || count_ours(was, pid), "a thread of ours ends that has begun");
 	do
 		is = (uint64_t)pid << 32 | (count_ours(was, pid) + (begins ? 1u : -1u));
 	while (!km_cas_both(&ours, &was, is));

@@ -183,12 +183,13 @@ enum info_result info_of_observed(pid_t pid, struct snapshot *snapshot)
 {
 	const uint64_t end = now_ms() + info_patience_ms;
 	enum info_result result;
-	bool hung_up = false;
 	unsigned refused = 0;
+	bool hung_up;
 	uint64_t now;
 
 	for (;;) {
 		now = now_ms();
+		hung_up = false;
 		result = ask_once(pid, now < end ? (unsigned)(end - now) : 0, snapshot, &hung_up);
 		if (result == INFO_DENIED && hung_up && refused < HUNG_UP_TIMES)
 			refused++;

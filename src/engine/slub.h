@@ -162,8 +162,9 @@ km_inline struct km_page *slub_slab_of(struct kmem_cache *cache, void *object)
 	if (km_likely(index < km_load_acquire(&n->range->ready))) {
 		struct km_page *slab = &n->range->page[index];
 
-		if (km_likely(slab->cache == cache && slab->type == KM_PAGE_SLAB &&
-			      slab->order == cache->order &&
+		/* It may be another block's, which comes or goes just now: of a slab of a lesser order. */
+		if (km_likely(km_load(&slab->cache) == cache && km_load(&slab->type) == KM_PAGE_SLAB &&
+			      km_load(&slab->order) == cache->order &&
 			      slub_aligned(n->factor, n->bound, offset)))
 			return slab;
 	}

@@ -57,6 +57,10 @@ int kmem_replace(const char *command, const char *path, int (*fill)(int fd, void
 double kmem_seconds(const char *command, const char *text, double least, double most);
 void kmem_pause(double seconds);
 
+/* All files of this process, for one that was forked and has no use for them: somebody may wait for the end of a file
+ * that it has, or for a lock. It makes system calls only. */
+void kmem_close_all_but(int fd);
+
 /* Memory, or the command ends with one line and status 1. */
 void *kmem_need(void *memory);
 /* An array of `count` elements of `each` bytes, of which *room have room, with room for one more. */

@@ -3,6 +3,7 @@
  * answer can't be interrupted, nor killed, and a process does not end before each of its threads; so neither this
  * process nor a thread of it asks. Invariant: this process waits for the other one as long as that makes progress, and
  * then leaves it: it ends with its wait. A file that lies with a server is copied there, so that no read here waits.
+ * What is no regular file is not opened: a device may do something by that, and a pipe's writer would go on.
  *
  * The other process makes system calls only: it may be a copy of one with threads.
  */
@@ -34,8 +35,8 @@
 #define TICKS		10	/* ... where another file had no answer already */
 #define MOST_PLACES	64u	/* that are remembered as such */
 #define MOST_PATH	8000u
-#define MOST_FILES	4096	/* that the other process closes */
 #define AT_ONCE		((size_t)64 << 10)
+#define MOST_COPIED	((size_t)1 << 30)	/* of a file: its server may say any length, and a copy is memory */
 #define END_MS		10	/* for the other process to end with this one */
 
 enum what { OPEN, OPEN_NO_LINK, LOOK };
@@ -57,6 +58,8 @@ static struct {
 	uint64_t *progress;		/* which both see */
 	char *silent[MOST_PLACES];	/* files for which there was no answer */
 	size_t silent_count;
+	pid_t left[MOST_PLACES];	/* that waited for a server when they were left */
+	size_t left_count;
 } other;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -80,15 +83,28 @@ static bool is_far(int fd)
 	return false;
 }
 
+static bool is_asked_no_more(void)
+{
+	struct pollfd from = { .fd = other.socket };
+
+	return poll(&from, 1, 0) > 0;
+}
+
 /* Its beginning, in memory; -1: errno says why. */
-static int copy_of(int fd, size_t most)
+static int copy_of(int fd, const struct stat *status, size_t most)
 {
 	static char bytes[AT_ONCE];
-	int copy = memfd_create("kmem", MFD_CLOEXEC);
+	const size_t length = (uint64_t)status->st_size < most ? (size_t)status->st_size : most;
 	ssize_t got = 0;
+	int copy;
 
-	for (size_t done = 0; copy >= 0 && done < most; done += (size_t)got) {
-		got = read(fd, bytes, most - done < AT_ONCE ? most - done : AT_ONCE);
+	if (length > MOST_COPIED) {
+		errno = EFBIG;
+		return -1;
+	}
+	copy = memfd_create("kmem", MFD_CLOEXEC);
+	for (size_t done = 0; copy >= 0 && done < length; done += (size_t)got) {
+		got = read(fd, bytes, length - done < AT_ONCE ? length - done : AT_ONCE);
 		if (got <= 0)
 			break;
 		if (write(copy, bytes, (size_t)got) != got)
@@ -96,6 +112,8 @@ static int copy_of(int fd, size_t most)
 		if (got < 0)
 			break;
 		km_add(other.progress, (uint64_t)1);
+		if (is_asked_no_more())
+			_exit(0);
 	}
 	if (copy >= 0 && (got < 0 || lseek(copy, 0, SEEK_SET))) {
 		close(copy);
@@ -104,24 +122,44 @@ static int copy_of(int fd, size_t most)
 	return copy;
 }
 
+/* The file that was looked at, to be read. */
+static int open_for_reading(int looked, const struct request *request)
+{
+	static const char folder[] = "/proc/self/fd/";
+	const int how = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+	char path[sizeof(folder) + 10] = "", *at = path + sizeof(path) - 1;
+
+	for (int number = looked; number || !*at; number /= 10)
+		*--at = (char)('0' + number % 10);
+	at -= sizeof(folder) - 1;
+	memcpy(at, folder, sizeof(folder) - 1);
+	int fd = open(at, how);
+	/* There may be no /proc, or one of other processes. */
+	return fd < 0 && (errno == ENOENT || errno == ENOTDIR) ?
+	       open(request->path, how | (request->what == OPEN_NO_LINK ? O_NOFOLLOW : 0)) : fd;
+}
+
 /* A file, or -1. */
 static int serve_one(const struct request *request, struct reply *reply)
 {
-	const int how = request->what == LOOK ? O_PATH : O_RDONLY | O_NONBLOCK | O_NOCTTY |
-			(request->what == OPEN_NO_LINK ? O_NOFOLLOW : 0);
-	int fd = open(request->path, how | O_CLOEXEC);
+	int looked = open(request->path, O_PATH | O_CLOEXEC | (request->what == OPEN_NO_LINK ? O_NOFOLLOW : 0)), fd;
 
-	if (fd < 0 || fstat(fd, &reply->opened.status)) {
+	if (looked < 0 || fstat(looked, &reply->opened.status)) {
 		reply->error = errno;
-		return fd;
+		return looked;
 	}
-	reply->opened.far = is_far(fd);
+	reply->opened.far = is_far(looked);
 	if (request->what == LOOK)
-		return fd;
+		return looked;
 	if (!S_ISREG(reply->opened.status.st_mode)) {
 		reply->error = EINVAL;
-	} else if (reply->opened.far) {
-		int copy = copy_of(fd, request->most);
+		return looked;
+	}
+	fd = open_for_reading(looked, request);
+	reply->error = fd < 0 ? errno : 0;
+	close(looked);
+	if (fd >= 0 && reply->opened.far) {
+		int copy = copy_of(fd, &reply->opened.status, request->most);
 
 		reply->error = copy < 0 ? errno : 0;
 		close(fd);
@@ -135,9 +173,9 @@ union control {
 	char room[CMSG_SPACE(sizeof(int))];
 };
 
-static void send_reply(const struct reply *reply, int fd)
+static void send_reply(struct reply *reply, int fd)
 {
-	struct iovec piece = { (void *)(uintptr_t)reply, sizeof(*reply) };
+	struct iovec piece = { reply, sizeof(*reply) };
 	union control control = { .room = "" };
 	struct msghdr message = { .msg_iov = &piece, .msg_iovlen = 1 };
 
@@ -148,7 +186,13 @@ static void send_reply(const struct reply *reply, int fd)
 						 .cmsg_len = CMSG_LEN(sizeof(fd)) };
 		memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
 	}
-	sendmsg(other.socket, &message, MSG_NOSIGNAL);
+	if (sendmsg(other.socket, &message, MSG_NOSIGNAL) < 0 && fd >= 0) {
+		/* Kernel: a user's files that are under way are counted. */
+		reply->error = errno;
+		message.msg_control = NULL;
+		message.msg_controllen = 0;
+		sendmsg(other.socket, &message, MSG_NOSIGNAL);
+	}
 }
 
 _Noreturn static void serve(void)
@@ -168,15 +212,34 @@ _Noreturn static void serve(void)
 
 /* ------------------------------------------------------------------ here */
 
-/* One that waits for a server is not waited for: whoever gets it as a child sees its end. */
+static void see_ends(void)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < other.left_count; i++)
+		if (waitpid(other.left[i], NULL, WNOHANG) == 0)
+			other.left[count++] = other.left[i];
+	other.left_count = count;
+}
+
+/* One that waits for a server is not waited for: whoever gets it as a child sees its end. One that has ended is not
+ * killed: where nobody waits for children (SIGCHLD is ignored) its number may be another's. */
 static void leave(void)
 {
+	pid_t ended;
+
 	if (!other.pid)
 		return;
 	close(other.socket);
-	kill(other.pid, SIGKILL);
-	for (int i = 0; i < END_MS && waitpid(other.pid, NULL, WNOHANG) == 0; i++)
+	ended = waitpid(other.pid, NULL, WNOHANG);
+	if (!ended)
+		kill(other.pid, SIGKILL);
+	for (int i = 0; i < END_MS && !ended; i++) {
 		usleep(1000);
+		ended = waitpid(other.pid, NULL, WNOHANG);
+	}
+	if (!ended && other.left_count < MOST_PLACES)
+		other.left[other.left_count++] = other.pid;
 	other.pid = 0;
 }
 
@@ -187,6 +250,7 @@ static bool start(void)
 	sigset_t all, mask;
 	int ends[2];
 
+	see_ends();
 	if (!other.progress) {
 		void *shared = mmap(NULL, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
@@ -202,9 +266,7 @@ static bool start(void)
 	if (!pid) {
 		prctl(PR_SET_NAME, "kmem-files");
 		/* Nobody waits for it who waits for the end of a file, or for a lock that one has. */
-		for (int fd = 0; fd < MOST_FILES; fd++)
-			if (fd != ends[1])
-				close(fd);
+		kmem_close_all_but(ends[1]);
 		other.socket = ends[1];
 		serve();
 	}
@@ -300,6 +362,35 @@ static void note_silent(const char *path)
 	leave();
 }
 
+/* False: the other process has ended, by somebody else's signal for one. */
+static bool ask_other(const struct request *request, struct reply *reply, int *fd)
+{
+	if (!other.pid && !start()) {
+		reply->error = errno;
+		return true;
+	}
+	if (send(other.socket, request, offsetof(struct request, path) + strlen(request->path) + 1, MSG_NOSIGNAL) < 0) {
+		reply->error = errno;
+		leave();
+		return false;
+	}
+	if (!wait_for_reply(other.silent_count ? TICKS : FIRST_TICKS)) {
+		reply->error = errno;
+		note_silent(request->path);
+		return true;
+	}
+	*fd = receive(reply);
+	return other.pid;
+}
+
+static void note_too_large(const char *path)
+{
+	char *shown = info_printable_copy(path);
+
+	kmem_failed(0, "", "%s: passed over: too large to be copied (a file of FUSE's, or on another machine)", shown);
+	free(shown);
+}
+
 static int ask(enum what what, const char *path, size_t most, struct reply *reply)
 {
 	static struct request request;
@@ -313,16 +404,13 @@ static int ask(enum what what, const char *path, size_t most, struct reply *repl
 	request.what = what;
 	request.most = most;
 	strcpy(request.path, path);
-	if ((!other.pid && !start()) || send(other.socket, &request, offsetof(struct request, path) +
-					     strlen(path) + 1, MSG_NOSIGNAL) < 0) {
-		reply->error = errno;
-		leave();
-	} else if (!wait_for_reply(other.silent_count ? TICKS : FIRST_TICKS)) {
-		reply->error = errno;
-		note_silent(path);
-	} else {
-		fd = receive(reply);
+	/* Another one is asked once. */
+	if (!ask_other(&request, reply, &fd)) {
+		*reply = (struct reply){ .error = 0 };
+		ask_other(&request, reply, &fd);
 	}
+	if (reply->error == EFBIG)
+		note_too_large(path);
 	return fd;
 }
 

@@ -20,11 +20,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "kmem.h"
 #include "leaks/stop.h"
 #include "port/atomic.h"
 
 #define LOOK_MS		20	/* between looks at this process; threads stand still for some three */
-#define MOST_FILES	4096	/* that the other process closes; it has no use for any */
 
 /* What both processes see. */
 static struct halted {
@@ -73,9 +73,12 @@ _Noreturn static void watch(int rung, pid_t whom)
 	}
 }
 
-/* Its parent in a container may be one that looks for no children that it did not have. */
+/* Its parent in a container may be one that looks for no children that it did not have. The number of one that has
+ * ended may be another's where nobody waits for children (SIGCHLD is ignored). */
 static void end_watcher(void)
 {
+	if (waitpid(watcher, NULL, WNOHANG))
+		return;
 	kill(watcher, SIGKILL);
 	waitpid(watcher, NULL, 0);
 }
@@ -100,9 +103,7 @@ static void start(void)
 	if (!watcher) {
 		prctl(PR_SET_NAME, "kmem-halted");
 		setsid();
-		for (int fd = 0; fd < MOST_FILES; fd++)
-			if (fd != ends[0])
-				close(fd);
+		kmem_close_all_but(ends[0]);
 		watch(ends[0], whom);
 	}
 	sigprocmask(SIG_SETMASK, &mask, NULL);

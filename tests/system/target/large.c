@@ -1,0 +1,103 @@
+/*
+ * large FOLDER: a server of files with two that nobody can have all of: `large` says that it has 2^40 bytes, and each
+ * read of `slow`, of 2^30, takes some time. Of both all bytes are zeros. Prints "ready"; status 77: it may not mount.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LARGE	2u
+#define SLOW	3u
+#define SLOW_US	20000
+/* A reader that wants all of them gets an error, and not the machine's memory. */
+#define MOST_READS	2048
+
+static char bytes[1 << 17];
+
+static struct fuse_attr attributes(unsigned long node)
+{
+	return (struct fuse_attr){ .ino = node, .size = node == LARGE ? 1ull << 40 : node == SLOW ? 1ull << 30 : 0,
+				   .mode = node == FUSE_ROOT_ID ? S_IFDIR | 0755 : S_IFREG | 0644, .nlink = 1 };
+}
+
+static void answer(int fd, const struct fuse_in_header *in, int error, const void *what, size_t length)
+{
+	static char text[sizeof(struct fuse_out_header) + sizeof(bytes)];
+	struct fuse_out_header head = { (unsigned)(sizeof(head) + (error ? 0 : length)), -error, in->unique };
+
+	memcpy(text, &head, sizeof(head));
+	if (!error)
+		memcpy(text + sizeof(head), what, length);
+	/* Who asked may have been killed. */
+	if (write(fd, text, head.len) < 0)
+		return;
+}
+
+static void look_up(int fd, const struct fuse_in_header *in)
+{
+	const char *name = (const char *)(in + 1);
+	const unsigned node = !strcmp(name, "large") ? LARGE : !strcmp(name, "slow") ? SLOW : 0;
+	struct fuse_entry_out entry = { .nodeid = node, .attr = attributes(node) };
+
+	answer(fd, in, node ? 0 : ENOENT, &entry, sizeof(entry));
+}
+
+static void read_some(int fd, const struct fuse_in_header *in)
+{
+	const struct fuse_read_in *wanted = (const struct fuse_read_in *)(in + 1);
+	static unsigned reads;
+
+	if (in->nodeid == SLOW)
+		usleep(SLOW_US);
+	answer(fd, in, in->nodeid == LARGE && ++reads > MOST_READS ? EIO : 0, bytes,
+	       wanted->size < sizeof(bytes) ? wanted->size : sizeof(bytes));
+}
+
+static void serve(int fd, const struct fuse_in_header *in)
+{
+	const struct fuse_init_out init = { .major = FUSE_KERNEL_VERSION, .minor = 31, .max_write = 1 << 16,
+					    .max_readahead = 1 << 17 };
+	const struct fuse_attr_out attr = { .attr = attributes(in->nodeid) };
+	const struct fuse_open_out opened = { .fh = 0 };
+	const struct fuse_statfs_out status = { .st = { .bsize = 4096 } };
+
+	if (in->opcode == FUSE_INIT) {
+		answer(fd, in, 0, &init, sizeof(init));
+		puts("ready");
+		fflush(stdout);
+	} else if (in->opcode == FUSE_LOOKUP) {
+		look_up(fd, in);
+	} else if (in->opcode == FUSE_GETATTR) {
+		answer(fd, in, 0, &attr, sizeof(attr));
+	} else if (in->opcode == FUSE_OPEN) {
+		answer(fd, in, 0, &opened, sizeof(opened));
+	} else if (in->opcode == FUSE_STATFS) {
+		answer(fd, in, 0, &status, sizeof(status));
+	} else if (in->opcode == FUSE_READ) {
+		read_some(fd, in);
+	} else if (in->opcode != FUSE_FORGET && in->opcode != FUSE_BATCH_FORGET && in->opcode != FUSE_INTERRUPT) {
+		answer(fd, in, ENOSYS, NULL, 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static char request[1 << 18];
+	char options[128];
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+
+	if (argc != 2)
+		return 2;
+	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd);
+	if (fd < 0 || mount("large", argv[1], "fuse", MS_NOSUID | MS_NODEV, options))
+		return 77;
+	while (read(fd, request, sizeof(request)) > 0)
+		serve(fd, (struct fuse_in_header *)request);
+	return 0;
+}

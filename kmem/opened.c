@@ -362,11 +362,23 @@ static void note_silent(const char *path)
 	leave();
 }
 
+/* Once: without that process no file is opened. */
+static void note_no_process(int error)
+{
+	static bool said;
+
+	if (!said)
+		kmem_failed(0, "", "no file is opened for names: no process can be started for it: %s",
+			    strerror(error));
+	said = true;
+}
+
 /* False: the other process has ended, by somebody else's signal for one. */
 static bool ask_other(const struct request *request, struct reply *reply, int *fd)
 {
 	if (!other.pid && !start()) {
 		reply->error = errno;
+		note_no_process(reply->error);
 		return true;
 	}
 	if (send(other.socket, request, offsetof(struct request, path) + strlen(request->path) + 1, MSG_NOSIGNAL) < 0) {

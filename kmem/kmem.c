@@ -13,11 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cache/cache.h"
 #include "info/info.h"
+
+#ifndef SYS_close_range
+#define SYS_close_range	436
+#endif
 
 static const char help_text[] =
 	"usage: kmem run [OPTION...] [--] PROGRAM [ARGUMENT...]  a program on libkmem\n"
@@ -124,7 +129,8 @@ void kmem_close_all_but(int fd)
 	const int most = 1 << 20;
 
 	/* Linux before 5.9, or a filter, refuses it. */
-	if ((!fd || !close_range(0, (unsigned)fd - 1, 0)) && !close_range((unsigned)fd + 1, ~0u, 0))
+	if ((!fd || !syscall(SYS_close_range, 0u, (unsigned)fd - 1, 0u)) &&
+	    !syscall(SYS_close_range, (unsigned)fd + 1, ~0u, 0u))
 		return;
 	for (int each = 0; each < most; each++)
 		if (each != fd)

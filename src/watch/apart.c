@@ -30,6 +30,7 @@ bool km_apart_begin(void (*function)(void))
 	km_debug(!km_own_locks.count, "a thread that makes another has no lock");
 	km_busy_end_clear();
 	const bool begun = km_os_run_apart(function);
+	km_debug(!km_own_locks.count, "libc's allocations there leave no lock behind");
 	km_busy_begin();
 	km_front_busy = was;
 	return begun;

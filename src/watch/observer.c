@@ -69,6 +69,7 @@ static void answer(int to)
 {
 	int file = km_os_memory_file("libkmem-observer");
 
+	km_debug(km_front_busy && km_load(&observer.taken), "a text is one thread's, which handlers leave alone");
 	const int error = file < 0 ? file : km_print_json_now(file) ?: km_os_seal(file);
 
 	km_os_hand_over(to, error ? -1 : file);
@@ -194,6 +195,7 @@ static void serve_apart(void)
  */
 static void keep(void)
 {
+	km_debug(!km_front_busy && !km_own_locks.count, "a thread of ours begins as any other");
 	while (!km_load_acquire(&observer.through)) {
 		if (!ends() && take()) {
 			kmem_tick();
@@ -220,6 +222,7 @@ static bool begin_serving(unsigned pid, uint64_t now)
 	if (!km_options.observer_thread || (observer.pid && observer.pid != pid) || now < observer.next_try ||
 	    !km_apart_may())
 		return false;
+	km_debug(!km_load(&observer.serving) || km_load(&observer.serving) != pid, "of each process there is one");
 	observer.next_try = now + WAIT_MS;
 	km_store(&observer.keeper, 0u);
 	km_store(&observer.answerer, 0u);

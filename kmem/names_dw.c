@@ -85,7 +85,8 @@ static const Dwfl_Callbacks callbacks = {
 /* Its addresses are those that the file says. */
 static Dwfl_Module *open_module(struct image *image)
 {
-	Dwfl *dwfl = dwfl_begin(&callbacks);
+	/* libdw would wait for the server of one that could not be opened. */
+	Dwfl *dwfl = image->bytes ? dwfl_begin(&callbacks) : NULL;
 	Dwfl_Module *module = NULL;
 
 	if (!dwfl)

@@ -106,4 +106,3 @@ const char *km_os_program_path(char *text, size_t bytes)
 		*end = '\0';
 	return text;
 }
-

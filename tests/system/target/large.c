@@ -4,13 +4,10 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/fuse.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "mounted.h"
 
 #define LARGE	2u
 #define SLOW	3u
@@ -88,16 +85,5 @@ static void serve(int fd, const struct fuse_in_header *in)
 
 int main(int argc, char **argv)
 {
-	static char request[1 << 18];
-	char options[128];
-	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-
-	if (argc != 2)
-		return 2;
-	snprintf(options, sizeof(options), "fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd);
-	if (fd < 0 || mount("large", argv[1], "fuse", MS_NOSUID | MS_NODEV, options))
-		return 77;
-	while (read(fd, request, sizeof(request)) > 0)
-		serve(fd, (struct fuse_in_header *)request);
-	return 0;
+	return argc == 2 ? serve_folder("large", argv[1], serve) : 2;
 }

@@ -47,7 +47,7 @@ struct obj_cgroup *km_objcg_pop_listed(void)
 /* ------------------------------------------------------------------ their memory; with the tree lock */
 
 #define RECORD		128u		/* bytes: two lines that the processor fetches together */
-#define PIECE_PAGES	16u		/* of the system's */
+#define PIECE_PAGES	8u		/* of the system's */
 #define REST		256u		/* records that came back last: a thread that has one active is told so */
 #define MOST_IDLE	16u		/* pages of free records that are resident */
 _Static_assert(sizeof(struct obj_cgroup) <= RECORD, "a record has room");

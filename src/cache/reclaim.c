@@ -449,6 +449,8 @@ static bool pressure(struct kmem_cache *only, unsigned *tries)
 		}
 		km_unlock(&reclaim.lock);
 	}
+	/* What waits is not in use. */
+	slabs = slabs ?: km_grace_relieves();
 	*tries = slabs ? *tries + 1 : PRESSES;
 	return true;
 }

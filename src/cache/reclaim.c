@@ -449,7 +449,7 @@ static bool pressure(struct kmem_cache *only, unsigned *tries)
 		}
 		km_unlock(&reclaim.lock);
 	}
-	/* What waits is not in use. */
+	/* Memory that waits for a grace period is not in use. */
 	slabs = slabs ?: km_grace_relieves();
 	*tries = slabs ? *tries + 1 : PRESSES;
 	return true;

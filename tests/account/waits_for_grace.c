@@ -246,7 +246,8 @@ int main(int argc, char **argv)
 {
 	if (argc < 2)
 		return run_cases(cases, sizeof(cases) / sizeof(cases[0]), "waits for grace") |
-		       again(argv[0], "process", "memcg_limit:1M") | again(argv[0], "quarantine", "hardened:1,quarantine:1");
+		       again(argv[0], "process", "memcg_limit:1M") |
+		       again(argv[0], "quarantine", "hardened:1,quarantine:1");
 	if (strcmp(argv[1], "process") == 0)
 		processes_limit();
 	else

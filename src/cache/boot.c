@@ -50,22 +50,8 @@ static void unlock_state(void)
 	km_store_release(&boot.state, 0u);
 }
 
-/* From here to the end of the fork a handler finds the allocator busy, as everywhere else under its locks. */
-void km_boot_fork_prepare(void)
+static void take_all(void)
 {
-	km_visits_fork_prepare();
-	if (forks++)
-		return;
-	busy_before_fork = km_busy_begin();
-	/* A nested one may have struck the very start. */
-	fork_has_start = busy_before_fork.busy != KM_BUSY;
-	if (fork_has_start)
-		lock_state();
-	else
-		km_locks_fork_nested();
-	fork_has_all = km_load_acquire(&km_ready);
-	if (!fork_has_all)
-		return;
 	fork_has_observer = km_options.observed && fork_has_start && km_observing.fork_prepare();
 	km_reclaim_fork(true, false);
 	fork_has_registry = km_registry_fork(true, false);
@@ -84,9 +70,28 @@ void km_boot_fork_prepare(void)
 		km_mempool_fork(true, false);
 }
 
+/* Other handlers of fork may run from here to this fork's end, and allocate: this thread passes its fork's locks. */
+void km_boot_fork_prepare(void)
+{
+	km_visits_fork_prepare();
+	if (forks++)
+		return;
+	busy_before_fork = km_busy_begin();
+	/* A nested one may have struck the very start. */
+	fork_has_start = busy_before_fork.busy != KM_BUSY;
+	if (fork_has_start)
+		lock_state();
+	else
+		km_locks_fork_nested();
+	fork_has_all = km_load_acquire(&km_ready);
+	if (fork_has_all)
+		take_all();
+	km_busy_end(busy_before_fork);
+}
+
 static void fork_done(bool child)
 {
-	km_debug(km_front_busy, "a fork keeps signal handlers out to its end");
+	km_debug(km_front_busy, "a fork keeps signal handlers out where it gives its locks back");
 	if (km_load_acquire(&km_mempool_fork))
 		km_mempool_fork(false, child);
 	km_meta_fork(false, child);
@@ -115,21 +120,25 @@ static void fork_end(bool child)
 		km_locks_fork_end(child);
 		if (fork_has_start)
 			unlock_state();
-		km_busy_end(busy_before_fork);
 	}
 	forks--;
 }
 
 void km_boot_fork_parent(void)
 {
+	struct km_busy_was was = km_busy_begin();
+
 	if (forks == 1 && fork_has_all)
 		fork_done(false);
 	fork_end(false);
+	km_busy_end(was);
 }
 
 /* Other threads are not here: all that they held is free. */
 void km_boot_fork_child(void)
 {
+	struct km_busy_was was = km_busy_begin();
+
 #ifdef KM_DEBUG
 	km_locks_let_go |= forks > 1 || km_fork_is_nested();
 #endif
@@ -143,6 +152,7 @@ void km_boot_fork_child(void)
 	}
 	bool whole = forks == 1 && busy_before_fork.busy != KM_BUSY && fork_has_all;
 	fork_end(true);
+	km_busy_end(was);
 	if (whole && km_has_accounting())
 		km_accounting.forked();
 }
@@ -187,6 +197,50 @@ static bool start(void)
 }
 
 /*
+ * glibc's list of open FILEs, whose lock glibc's fork takes behind all handlers. A thread that has that lock may wait
+ * for a FILE, whose holder may wait for the allocator. The handlers for the list are registered after those of the
+ * allocator, so the first of them runs before, and the list comes first (docs/design/fork.md). With one thread neither
+ * fork takes it: a handler may have struck where the list's lock is half taken.
+ */
+void _IO_list_lock(void) __attribute__((weak));
+void _IO_list_unlock(void) __attribute__((weak));
+void _IO_list_resetlock(void) __attribute__((weak));
+extern char __libc_single_threaded __attribute__((weak));
+static km_tls unsigned fork_has_files;	/* as often as it has locked the list */
+
+static void lock_files(void)
+{
+	if (&__libc_single_threaded && __libc_single_threaded)
+		return;
+	_IO_list_lock();
+	fork_has_files++;
+}
+
+static void unlock_files(void)
+{
+	if (!fork_has_files)
+		return;
+	fork_has_files--;
+	_IO_list_unlock();
+}
+
+static void reset_files(void)
+{
+	if (fork_has_files)
+		_IO_list_resetlock();
+	fork_has_files = 0;
+}
+
+static int ask_for_handlers(void)
+{
+	int error = pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
+
+	if (!error && _IO_list_lock && _IO_list_unlock && _IO_list_resetlock)
+		pthread_atfork(lock_files, unlock_files, reset_files);
+	return error;
+}
+
+/*
  * Before anything is started, so that a fork by another thread finds no start half done. Once in a process: the child
  * of a fork in the middle of this registers by itself, because nobody goes on with it there. A C library may allocate
  * memory for it: it finds every shelf closed, and malloc has a little for such calls. A library that is refused is
@@ -205,8 +259,7 @@ static void register_handlers(void)
 	}
 	struct km_busy_was was = km_busy_begin();
 	km_percpu_early();
-	int error = pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
-	km_store_release(&boot.handlers, error ? REFUSED : ASKED);
+	km_store_release(&boot.handlers, ask_for_handlers() ? REFUSED : ASKED);
 	km_busy_end(was);
 }
 
@@ -226,7 +279,7 @@ static void finish_start(void)
 	if (km_has_accounting() && !km_swap_acquire(&boot.accounted, true))
 		km_accounting.start();
 	if (km_load(&boot.handlers) == REFUSED && km_swap_acquire(&boot.handlers, ASKED) == REFUSED)
-		pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
+		ask_for_handlers();
 }
 
 /* Once: a program of which every allocation fails knows nothing of why. A limit is likely the reason. */
@@ -247,8 +300,8 @@ static km_cold void tell_refusal(void)
 
 bool km_boot_slow(void)
 {
-	/* Nested: an allocation by something that start() called. It must do without. */
-	if (km_front_busy)
+	/* Nested: an allocation by something that start() called, or by a handler of a fork. It must do without. */
+	if (km_front_busy || forks)
 		return km_load_acquire(&km_ready);
 	register_handlers();
 	struct km_busy_was was = km_busy_begin();

@@ -197,7 +197,7 @@ unsigned km_os_threads(void);
 bool km_os_program_is_over(void);
 bool km_os_has_thread(unsigned thread);
 unsigned km_os_pid(void);
-/* The calling thread, by the system's number; 0 after km_os_shut. */
+/* The calling thread, by the system's number; 0 where libc does not know it. */
 unsigned km_os_thread(void);
 /* The calling thread's name; of the first one, the program's, at most 15 bytes of it. */
 void km_os_program(char *name, size_t bytes);

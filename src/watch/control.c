@@ -323,7 +323,7 @@ static void look_for_mail(void)
 	/* A look waits for locks of caches, and so do who empties shelves and who shuts sizes. */
 	const bool waits = order.request.command == KM_MAIL_VALIDATE || order.request.command == KM_MAIL_ACCOUNT ||
 			   order.request.command == KM_MAIL_GROUP || is_for_named(&order);
-	if ((waits || order.writes) && km_own_locks.count)
+	if ((waits || order.writes) && km_locks_held)
 		return;
 	if (!is_time(&order, number) || !km_registry_trylock())
 		return;

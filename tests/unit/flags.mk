@@ -70,3 +70,5 @@ TEST_CFLAGS_unit/traced := -Wno-use-after-free -Wno-free-nonheap-object
 TEST_LIBS_unit/traced := -Wl,-u,kmem_cache_validate
 # A request from outside is served.
 TEST_LIBS_unit/ways_shut := -Wl,-u,kmem_cache_validate
+# What a fork waits for.
+TEST_LIBS_unit/own_locks_struck := -Wl,--wrap=km_os_wait

@@ -3,6 +3,9 @@
  * closed and every entry point comes here. A start that failed is tried again by the next caller. The handlers of fork
  * are known before the first start begins, so no child has a start, or a lock, that another thread had in hand.
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 
 #include "../page/ahead.h"
@@ -318,8 +321,41 @@ bool km_boot_slow(void)
 	return ok;
 }
 
+/* Where the library is a part of a shared object, a plugin. musl unloads none. A static program has no such section. */
+#pragma weak dladdr
+#pragma weak dlsym
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((weak, visibility("hidden")));
+
+static bool may_be_unloaded(void)
+{
+#ifdef __GLIBC__
+	for (const ElfW(Dyn) *entry = _DYNAMIC; entry && entry->d_tag != DT_NULL; entry++)
+		if (entry->d_tag == DT_DEBUG || (entry->d_tag == DT_FLAGS_1 && entry->d_un.d_val & DF_1_NODELETE))
+			return false;
+	return _DYNAMIC;
+#else
+	return false;
+#endif
+}
+
+/* Descriptors of sequences, keys of threads and blocks that are in use outlive the last use of such an object. dlopen
+ * goes by its name: the linker of a static program warns of it. */
+static void stay_loaded(void)
+{
+	Dl_info info = { .dli_fname = "a shared object" };
+	void *(*open)(const char *file, int mode) = NULL;
+
+	if (!may_be_unloaded())
+		return;
+	if (dlsym && dladdr && dladdr(&km_ready, &info))
+		*(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
+	if (!open || !open(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE))
+		km_warn("%s contains libkmem, and must not be unloaded: link it with -z nodelete", info.dli_fname);
+}
+
 __attribute__((constructor(101))) static void start_early(void)
 {
+	stay_loaded();
 	if (!km_boot())
 		return;
 	if (&km_debugging)

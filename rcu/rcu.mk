@@ -4,7 +4,7 @@ LIBURCU	:= $(shell $(CC) -E -include urcu/flavor.h -x c /dev/null >/dev/null 2>&
 LIBS	+= $(if $(LIBURCU),$(if $(SAN),,$(BUILD)/libkmem-rcu.so) $(BUILD)/libkmem-rcu.a)
 
 $(BUILD)/libkmem-rcu.so: $(BUILD)/obj/rcu/liburcu.o $(BUILD)/libkmem.so rcu/libkmem-rcu.map
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-z,defs -Wl,-soname,$(@F).$(SOVERSION) \
+	$(CC) $(ALL_CFLAGS) -fno-lto $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-z,defs -Wl,-soname,$(@F).$(SOVERSION) \
 		-Wl,--version-script=rcu/libkmem-rcu.map -o $@ $< -L$(BUILD) -lkmem $(LDLIBS)
 	@ln -sfn $(@F) $@.$(SOVERSION)
 $(BUILD)/libkmem-rcu.a: $(BUILD)/obj/rcu/liburcu.o

@@ -181,7 +181,7 @@ static void name_slot(struct km_guard_slot *slot, struct kmem_cache *cache)
 static void prepare(const struct km_guard_slot *slot, struct kmem_cache *cache, gfp_t gfp)
 {
 	if (cache->ctor)
-		cache->ctor(slot->object);
+		km_construct(cache, slot->object, 1);
 	if (gfp & __GFP_ZERO && cache->ctor)
 		km_constructed(cache, slot->object);
 	else if (gfp & __GFP_ZERO)
@@ -193,7 +193,8 @@ static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t alig
 	struct km_debug_track track;
 
 	km_debug(bytes && bytes <= pool.page, "a guarded object fits a page");
-	if (!km_load_acquire(&pool.ready) || km_load(&km_guarded.live) >= pool.count)
+	if (!km_load_acquire(&pool.ready) || km_load(&km_guarded.live) >= pool.count ||
+	    (cache->ctor && !km_may_construct(cache, false)))
 		return NULL;
 	if (km_unlikely(km_load(&pool.unclosed)))
 		close_open_ones();

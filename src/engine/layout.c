@@ -359,8 +359,8 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	/* Its objects are linked through themselves, and looked at while they are others'. */
 	if (km_unlikely(cache->engine->front == KM_FRONT_CHAIN))
 		km_page_pin(slab);
-	if (km_unlikely(cache->live_shift))
-		cache->comes_slowly |= !km_live_clear(slab, order, cache->live_shift);
+	if (km_unlikely(cache->live_shift) && !km_live_clear(slab, order, cache->live_shift))
+		km_store(&cache->comes_slowly, true);
 	slab->flags = 0;
 	__builtin_memset(slab->engine, 0, sizeof(slab->engine));
 	km_list_init(&slab->list);

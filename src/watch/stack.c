@@ -11,6 +11,7 @@
  * known, and nothing beyond that is read; in a stack of the program's own making each place is asked for anew.
  */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <sys/auxv.h>
 #include <ucontext.h>
 

@@ -5,7 +5,7 @@ LIBS	+= $(if $(LIBURCU),$(if $(SAN),,$(BUILD)/libkmem-rcu.so) $(BUILD)/libkmem-r
 
 # It calls nothing of libc, and names it all the same: a library that names none looks to lintian as if it had been forgotten.
 $(BUILD)/libkmem-rcu.so: $(BUILD)/obj/rcu/liburcu.o $(BUILD)/libkmem.so rcu/libkmem-rcu.map
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-z,defs -Wl,-soname,$(@F).$(SOVERSION) \
+	$(CC) $(ALL_CFLAGS) -fno-lto $(LDFLAGS) -shared -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now -Wl,-z,defs -Wl,-soname,$(@F).$(SOVERSION) \
 		-Wl,--version-script=rcu/libkmem-rcu.map -o $@ $< -L$(BUILD) -lkmem \
 		-Wl,--push-state,--no-as-needed -lc -Wl,--pop-state $(LDLIBS)
 	@ln -sfn $(@F) $@.$(SOVERSION)

@@ -66,6 +66,9 @@ bool km_front_relieve(struct kmem_cache *cache, unsigned *tries)
 	struct kmem_cache *only = km_slab_refused ? cache->sibling_of ?: cache : NULL;
 
 	km_slab_refused = false;
+	/* Memory is not what it wants. */
+	if (cache->ctor && !km_may_construct(cache, false))
+		return false;
 	return km_front_pressure && km_front_pressure(only, tries);
 }
 

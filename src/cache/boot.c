@@ -73,7 +73,7 @@ static void take_all(void)
 		km_mempool_fork(true, false);
 }
 
-/* Other handlers of fork may run from here to this fork's end, and allocate: this thread passes its fork's locks. */
+/* From here to the fork's end other handlers of fork may run and allocate: this thread passes the fork's locks. */
 void km_boot_fork_prepare(void)
 {
 	km_visits_fork_prepare();
@@ -200,16 +200,16 @@ static bool start(void)
 }
 
 /*
- * glibc's list of open FILEs, whose lock glibc's fork takes behind all handlers. A thread that has that lock may wait
- * for a FILE, whose holder may wait for the allocator. The handlers for the list are registered after those of the
- * allocator, so the first of them runs before, and the list comes first (docs/design/fork.md). With one thread neither
- * fork takes it: a handler may have struck where the list's lock is half taken.
+ * glibc's fork locks the list of open FILEs behind all handlers. A thread with this lock may wait for a FILE, and the
+ * FILE's holder may wait for the allocator. So the list is locked before the allocator: handlers run before a fork in
+ * the order last registered, first run, and the list's are registered last (docs/design/fork.md). A process with one
+ * thread does not lock the list, as glibc does not: a signal handler may fork where the lock is half taken.
  */
 void _IO_list_lock(void) __attribute__((weak));
 void _IO_list_unlock(void) __attribute__((weak));
 void _IO_list_resetlock(void) __attribute__((weak));
 extern char __libc_single_threaded __attribute__((weak));
-static km_tls unsigned fork_has_files;	/* as often as it has locked the list */
+static km_tls unsigned fork_has_files;	/* times that this thread has locked the list */
 
 static void lock_files(void)
 {
@@ -303,7 +303,7 @@ static km_cold void tell_refusal(void)
 
 bool km_boot_slow(void)
 {
-	/* Nested: an allocation by something that start() called, or by a handler of a fork. It must do without. */
+	/* Nested: a callee of start() allocates, or a handler of fork before the start. There is no memory yet. */
 	if (km_front_busy || forks)
 		return km_load_acquire(&km_ready);
 	register_handlers();
@@ -321,7 +321,7 @@ bool km_boot_slow(void)
 	return ok;
 }
 
-/* Where the library is a part of a shared object, a plugin. musl unloads none. A static program has no such section. */
+/* The library may be a part of a shared object, a plugin. musl unloads no object; a static program has no _DYNAMIC. */
 #pragma weak dladdr
 #pragma weak dlsym
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((weak, visibility("hidden")));
@@ -338,8 +338,8 @@ static bool may_be_unloaded(void)
 #endif
 }
 
-/* Descriptors of sequences, keys of threads and blocks that are in use outlive the last use of such an object. dlopen
- * goes by its name: the linker of a static program warns of it. */
+/* Threads and the kernel go on using a plugin's descriptors, keys and blocks after dlclose. A direct call of dlopen
+ * would make the linker of a static program warn. */
 static void stay_loaded(void)
 {
 	Dl_info info = { .dli_fname = "a shared object" };
@@ -356,13 +356,7 @@ static void stay_loaded(void)
 __attribute__((constructor(101))) static void start_early(void)
 {
 	stay_loaded();
-	if (!km_boot())
-		return;
-	if (&km_debugging)
-		km_debugging.ready(false);
-	if (&km_failing)
-		km_failing.ready();
-	if (&km_guarding)
+	if (km_boot() && &km_guarding)
 		km_guarding.ready();
 }
 

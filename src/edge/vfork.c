@@ -5,9 +5,9 @@
  * CPU, and its sequences would not be aborted; so there it finds no CPU, and what it allocates or frees takes the long
  * way.
  *
- * clone with CLONE_VM and CLONE_VFORK is the same on a stack of its own: launchers of programs call it.
+ * clone with CLONE_VM and CLONE_VFORK is a vfork on another stack: launchers of programs call clone.
  *
- * Between vfork's system call and its caller's return nothing may lie on the stack, where the child has been meanwhile: the
+ * clone with CLONE_VM and CLONE_VFORK is a vfork on another stack: launchers call clone.
  * return address and what was lent wait in registers, which the kernel keeps for each of the two.
  */
 #define _GNU_SOURCE
@@ -152,7 +152,7 @@ __asm__(".pushsection .text.vfork, \"ax\", @progbits\n\t"
 
 typedef int clone_fn(int (*function)(void *), void *stack, int flags, void *arg, ...);
 
-/* libc's by another name: musl's shared object does not export it, a static program may not contain it. */
+/* Libc's clone by another name. musl's shared object does not export the name; a static program may lack __clone. */
 extern clone_fn __clone __attribute__((weak));
 
 #ifdef __GCC_HAVE_DWARF2_CFI_ASM
@@ -220,7 +220,7 @@ static clone_fn *libc_clone(void)
 	return __clone ?: (dlsym ? (clone_fn *)dlsym(RTLD_NEXT, "clone") : NULL);
 }
 
-/* A child that has its parent's thread area, and the parent waits: then the area can be lent. */
+/* Child and parent have one thread area, and the parent waits: then the area can be lent. */
 static bool borrows(int flags)
 {
 	return (flags & (CLONE_VM | CLONE_VFORK | CLONE_THREAD | CLONE_SETTLS)) == (CLONE_VM | CLONE_VFORK);

@@ -1,6 +1,6 @@
 /*
- * lock.c: the slow half of the locks, and the rank checker of debug builds. Invariant: a lock is awaited before any
- * sleep, and a sleeper takes it as awaited, so that no wake is lost but by choice.
+ * lock.c: the slow half of the locks, and the rank checker of debug builds. Invariant: a thread marks a
+ * lock as awaited before any sleep, and takes the lock as awaited after a sleep, so that no wake is lost but by choice.
  */
 #include "lock.h"
 
@@ -25,7 +25,7 @@ km_tls uint8_t km_front_busy;
 km_tls uint32_t km_self;
 km_tls unsigned km_locks_held;
 
-/* A thread of which libc knows no number has one that is no thread's. */
+/* Libc may know no number of a thread: then the thread gets a number beyond all numbers of threads. */
 uint32_t km_self_find(void)
 {
 	static uint32_t unknown;
@@ -47,8 +47,8 @@ static bool try_for_a_while(struct km_lock *lock, uint32_t as)
 	return km_lock_passes(lock);
 }
 
-/* One that comes from sleep takes it as awaited: others may sleep as well. A sleeper that leaves may leave that bit
- * behind, and one wake that nobody needs. */
+/* A thread takes the lock as awaited after a sleep: others may sleep as well. A sleeper may leave without the lock:
+ * the bit remains, and costs one needless wake. */
 static bool sleep_for(struct km_lock *lock, uint32_t as, uint64_t end_ms)
 {
 	/* Longer and longer: a thousand sleepers that all look every 2 ms leave the holder no CPU. */
@@ -160,7 +160,7 @@ void km_locks_fork_end(bool child)
 		nesting.state = 0;
 	else if (fork_kind == NESTED)
 		km_unlock_fork(&nesting);
-	/* What the code that was struck has is this thread's by its former number. */
+	/* After a nested fork interrupted code goes on under locks with the former number. */
 	if (child && fork_kind == NORMAL)
 		km_self = 0;
 	fork_kind = NORMAL;

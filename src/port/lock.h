@@ -39,15 +39,15 @@ enum km_rank {
 };
 
 struct km_lock {
-	uint32_t state;		/* 0: free; else the thread that has it, and two bits */
+	uint32_t state;		/* 0: free; else the holder's number, and two bits */
 	uint32_t rank;
 };
-#define KM_LOCK_AWAITED	0x80000000u	/* a thread may sleep for it */
-#define KM_LOCK_OF_FORK	0x40000000u	/* a fork of that thread has it: what the thread does meanwhile passes */
+#define KM_LOCK_AWAITED	0x80000000u	/* a thread may sleep for the lock */
+#define KM_LOCK_OF_FORK	0x40000000u	/* the holder forks: the holder's own calls pass meanwhile */
 
 /*
- * The number of this thread, and how many locks it has. The number is written by the very instruction that takes a
- * lock: so a fork by a handler that struck anywhere knows which locks are of its own thread.
+ * The number of this thread, and how many locks the thread has. One instruction takes a lock and writes the number: a
+ * fork by a signal handler knows the locks of the same thread at every instruction.
  */
 extern km_hidden km_tls uint32_t km_self;
 extern km_hidden km_tls unsigned km_locks_held;
@@ -177,9 +177,9 @@ km_inline void km_lock_note(const struct km_lock *lock, enum km_lock_note note)
 	km_locks_held += note == KM_LOCK_GIVEN ? -1u : 1u;
 }
 
-/* A fork of this thread has the lock: between the fork's handlers the thread allocates as always. */
+/* A fork of this thread has the lock: between the handlers of fork the thread allocates as always. */
 bool km_lock_passes(const struct km_lock *lock);
-/* What a fork has stays the fork's. */
+/* A fork has the lock, and keeps the lock. */
 km_inline bool km_lock_stays(const struct km_lock *lock)
 {
 	return km_unlikely(km_load(&lock->state) & KM_LOCK_OF_FORK);
@@ -250,7 +250,7 @@ km_inline void km_unlock_nowait(struct km_lock *lock)
 }
 
 /* Around fork all locks are held at once, many of one rank, and a handler may hold one out of order that it did not
- * wait for: these two keep the rank checker out of it. The second leaves a lock that this fork has not. */
+ * wait for: these two keep the rank checker out of it. km_unlock_fork leaves a lock of another thread. */
 void km_lock_fork(struct km_lock *lock);
 void km_unlock_fork(struct km_lock *lock);
 

@@ -29,7 +29,7 @@ static bool is_asked_for(const char *report)
 	return km_os_getenv(report, file, sizeof(file)) == 1 && file[0] == '-';
 }
 
-/* A duplicate keeps a pipe open that the program closes: only a report that is to come at the end is worth that. */
+/* A duplicate keeps a pipe open after the program closes descriptor 2: only a report at the end is worth the price. */
 void km_stderr_start(void)
 {
 	bool keeps = is_asked_for("KMEM_STATS") || is_asked_for("KMEM_LEAKS");

@@ -20,7 +20,7 @@
 #define BATCH 200
 
 static struct kmem_cache *cache;
-static unsigned long strikes, refused;
+static volatile unsigned long strikes, refused;
 
 /* More than lies on a CPU, a class that may be new, a mapping of its own; a tick of it may drain. */
 static void strike(void)
@@ -40,8 +40,8 @@ static void strike(void)
 /* ------------------------------------------------------------------ fork */
 
 /* Registered before the library's own, so that all three run while it holds its locks. */
-static unsigned in_fork;
-static bool is_stepping;	/* a fork may strike inside of the allocator */
+static volatile unsigned in_fork;
+static bool is_stepping;	/* a fork may come from inside the allocator */
 
 static void strike_in_fork(void)
 {
@@ -51,7 +51,7 @@ static void strike_in_fork(void)
 	strike();
 	if (is_stepping)
 		return;
-	/* All three are served: in the parent before, and behind, and in the child. */
+	/* Every handler gets memory: in the parent before and behind the fork, and in the child. */
 	void *p = malloc(100), *large = malloc(100000), *own = malloc(6 << 20);
 	NEED(p && large && own);
 	kmem_cache_shrink(cache);

@@ -1,7 +1,7 @@
 /*
  * own_locks_struck.c: a fork out of a signal handler waits for no lock of its own thread. A process of one thread
- * allocates, frees and shrinks; at each of its instructions a handler runs what fork runs before and behind, and no
- * lock is waited for: nobody else could have it. Disciplines: all
+ * allocates, frees and shrinks; at each instruction a signal handler runs the library's handlers of fork, and no lock
+ * is waited for: there is no other thread to have one. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <signal.h>

@@ -50,6 +50,14 @@ $(BUILD)/tests/unit/sanitizer_told: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_unit/profile := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate -lm
 TEST_CFLAGS_unit/profile := -fno-builtin
 $(BUILD)/tests/unit/profile: $(BUILD)/libkmem-malloc.a
+# What malloc refuses.
+TEST_LIBS_unit/hopeless_requests := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_unit/hopeless_requests := -fno-builtin -Wno-alloc-size-larger-than
+$(BUILD)/tests/unit/hopeless_requests: $(BUILD)/libkmem-malloc.a
+# The addresses of malloc's aligned blocks are many.
+TEST_LIBS_unit/free_page_records := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_unit/free_page_records := -fno-builtin
+$(BUILD)/tests/unit/free_page_records: $(BUILD)/libkmem-malloc.a
 # A size's copies are tried by malloc and new as well.
 TEST_LIBS_unit/call_sites := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_unit/call_sites := -fno-builtin

@@ -1,6 +1,7 @@
 /*
- * liburcu.c: libkmem-rcu: the RCU is a flavour of liburcu. Invariant: the flavour is set once, and its thread runs,
- * before the library knows of it. A flavour is a table of functions, which the program's own flavour library has, so that none is linked here.
+ * liburcu.c: libkmem-rcu: the RCU is a flavour of liburcu. Invariant: the flavour is set once, and liburcu's thread
+ * runs, before the library knows of both. A flavour is a table of functions in the program's own flavour library, so
+ * that no flavour is linked here.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -50,7 +51,7 @@ static void nothing(struct rcu_head *head)
 	(void)head;
 }
 
-/* With the lock: who comes second waits until the flavour's thread runs. */
+/* With the lock: a second thread waits until liburcu's thread runs. */
 static int set(const struct rcu_flavor_struct *wanted)
 {
 	static const struct kmem_rcu rcu = { call, synchronize, barrier };

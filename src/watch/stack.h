@@ -1,5 +1,6 @@
 /*
- * stack.h: stacks, as stack.c walks them. Nothing here takes a lock or allocates, and a signal handler may call it.
+ * stack.h: stacks, as stack.c walks them. All functions take no lock, allocate nothing, and
+ * may be called in a signal handler.
  */
 #ifndef KM_WATCH_STACK_H
 #define KM_WATCH_STACK_H
@@ -43,8 +44,8 @@ struct km_stack {
 	uintptr_t frame[KM_PROFILE_FRAMES];	/* the program's that have called the library, the innermost first */
 	struct km_stack_trail *trail;	/* that is being written, or NULL */
 };
-/* key: what should be the same where the stack is; anew: it is walked in any case. Each that is not known is given to
- * km_stack_keep. */
+/* key: a number for this place and purpose; anew: the stack is walked in any case. A stack with known = false is given
+ * to km_stack_keep. */
 void km_stack_take(struct km_stack *stack, uint64_t key, bool anew);
 #define KM_STACK_NOTHING UINT32_MAX	/* don't know it again */
 void km_stack_keep(struct km_stack *stack, uint32_t what);

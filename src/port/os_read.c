@@ -1,6 +1,6 @@
 /*
- * os_read.c: files are read: the system's, as text, and parts of others. Invariant: errno stays as it was, and no
- * descriptor is left.
+ * os_read.c: the system's files as text, and parts of other files. Invariant: errno does not change, and no descriptor
+ * is left.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@ static long answer_of(long result)
 	return result < 0 ? -errno : result;
 }
 
-/* A read that a signal interrupts is made again. */
+/* A read interrupted by a signal is made again. */
 static long read_all(long fd, char *to, size_t bytes)
 {
 	size_t length = 0;

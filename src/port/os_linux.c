@@ -587,36 +587,6 @@ static unsigned allowed_cpus(unsigned *masks)
 	return 0;
 }
 
-long km_os_read_part(const char *path, uint64_t offset, void *data, size_t bytes)
-{
-	size_t length = 0;
-	long fd = -EMFILE, count = 0;
-
-	if (!fault("read"))
-		KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
-	if (fd < 0)
-		return fd;
-	if (offset)
-		KEEP_ERRNO(count, syscall(SYS_lseek, fd, offset, SEEK_SET));
-	while (count >= 0 && length < bytes) {
-		KEEP_ERRNO(count, syscall(SYS_read, fd, (char *)data + length, bytes - length));
-		if (count == 0)
-			break;
-		length += count > 0 ? (size_t)count : 0;
-		count = count == -EINTR ? 0 : count;
-	}
-	km_os_close((int)fd);
-	return count < 0 ? count : (long)length;
-}
-
-long km_os_read(const char *path, char *text, size_t bytes)
-{
-	const long length = km_os_read_part(path, 0, text, bytes - 1);
-
-	text[km_max(length, 0l)] = '\0';
-	return length;
-}
-
 unsigned km_os_possible_cpus(unsigned *masks)
 {
 	unsigned allowed = allowed_cpus(masks), possible;
@@ -787,15 +757,6 @@ void km_os_event_add(int fd, uint64_t count)
 
 	KEEP_ERRNO(ignored, syscall(SYS_write, fd, &count, sizeof(count)));
 	(void)ignored;
-}
-
-int km_os_open_truncated(const char *path)
-{
-	long fd;
-
-	KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path,
-			       O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-	return (int)fd;
 }
 
 void km_os_close(int fd)

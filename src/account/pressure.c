@@ -693,7 +693,7 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 		return true;
 	if (bytes >> 48)
 		return false;
-	if (km_unlikely(km_load(&objcg->gone))) {
+	if (km_unlikely(!km_load(&objcg->memcg))) {
 		km_misuse(KM_MISUSE_GROUP, "mem_cgroup_charge", objcg->home, NULL);
 		return false;
 	}

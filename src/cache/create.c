@@ -679,6 +679,7 @@ static void fork_cache(struct kmem_cache *cache, bool before, bool child)
 	 * siblings are never taken for unused again. */
 	if (cache->siblings)
 		km_store(&cache->siblings->calls, km_load(&cache->siblings->calls) & 1);
+	km_store(&cache->calls, 0u);
 	km_shelf_fork_child(&cache->shelf);
 	km_shelf_fork_child(&cache->charged);
 }

@@ -27,7 +27,7 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcar
 # Builds with as many processes as tests run at once, where the caller's -j does not say how many; also what several tests
 # would else build at the same time, each by itself.
 check:
-	scripts/need $$(cat tests/packages)
+	scripts/need -k $$(cat tests/packages)
 	$(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(or $(JOBS),$(shell nproc))) all tests $(if $(filter build,$(BUILD)),bench-workers)
 	tests/run
 

@@ -179,7 +179,8 @@ struct kmem_cache_args {
 	bool use_freeptr_offset;	/* ... only with SLAB_TYPESAFE_BY_RCU or ctor, below size, aligned to 8 */
 	void (*ctor)(void *object);	/* runs once for each object when its slab is made; the caller
 					 * gives objects back in constructed state. Engine slob: at
-					 * every allocation. */
+					 * every allocation. May allocate, but not from its own cache;
+					 * eight may run within one another. No destructor undoes it. */
 	unsigned int sheaf_capacity;	/* objects a shelf holds at least; 0: by size. At most 1022. */
 	const char *engine;		/* "sheaf", "slub", "slab", "slob"; NULL: the process default */
 };

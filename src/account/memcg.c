@@ -270,7 +270,7 @@ void km_memcg_reap(void)
 {
 	struct obj_cgroup *objcg;
 
-	while (!tree.keep_gone && (objcg = km_stock_pop_gone())) {
+	while (!tree.keep_gone && (objcg = km_objcg_pop_listed())) {
 		if (!km_stock_is_over(objcg))
 			continue;
 		km_debug(!km_load(&objcg->charged), "of an objcg that is over nothing is out");

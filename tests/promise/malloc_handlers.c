@@ -20,7 +20,7 @@
 #define BATCH 200
 
 static struct kmem_cache *cache;
-static unsigned long strikes, refused;
+static volatile unsigned long strikes, refused;
 
 /* More than lies on a CPU, a class that may be new, a mapping of its own; a tick of it may drain. */
 static void strike(void)
@@ -40,7 +40,7 @@ static void strike(void)
 /* ------------------------------------------------------------------ fork */
 
 /* Registered before the library's own, so that all three run while it holds its locks. */
-static unsigned in_fork;
+static volatile unsigned in_fork;
 
 static void strike_in_fork(void)
 {

@@ -43,7 +43,7 @@ int main(void)
 static struct kmem_cache *cache, *charged;
 static struct mem_cgroup *top, *handlers, *group;
 static struct mem_cgroup_shrinker *shrinker;
-static unsigned long steps, strikes, refused;
+static volatile unsigned long steps, strikes, refused;
 static const char *volatile doing = "setting up";
 
 /* ------------------------------------------------------------------ the handler */

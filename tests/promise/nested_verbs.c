@@ -52,7 +52,7 @@ int main(void)
 
 static struct kmem_cache *cache;
 static bool forking, child;
-static unsigned strikes;
+static volatile unsigned strikes;
 static void *nested;	/* the handler's object, in a child */
 static const gfp_t gfp = GFP_KERNEL | __GFP_NOWARN;
 

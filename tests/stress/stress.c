@@ -447,6 +447,10 @@ static int look(struct kmem_cache *cache, void *arg)
 	kmem_cache_get_stats(cache, &stats);
 	if (!stats.name[0] || !stats.size || strlen(stats.name) >= sizeof(stats.name))
 		die("statistics of nothing");
+	/* Counters are read, and set back, while others count. */
+	for (unsigned event = 0; event < KMEM_NR_EVENTS; event++)
+		kmem_cache_event(cache, event);
+	kmem_cache_clear_events(cache);
 	++*(unsigned *)arg;
 	return 0;
 }

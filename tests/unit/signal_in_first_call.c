@@ -18,8 +18,8 @@
 #define FIRST		100ul	/* instructions that are all struck */
 #define OTHERS		8ul	/* of the rest: each is as far again, and a process steps all the way to it */
 
-static unsigned long steps, strike_at;	/* 0: at none */
-static bool got;
+static volatile unsigned long steps, strike_at;	/* 0: at none */
+static volatile bool got;
 
 static void on_step(int signal, siginfo_t *info, void *context)
 {

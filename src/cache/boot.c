@@ -267,13 +267,7 @@ bool km_boot_slow(void)
 
 __attribute__((constructor(101))) static void start_early(void)
 {
-	if (!km_boot())
-		return;
-	if (&km_debugging)
-		km_debugging.ready(false);
-	if (&km_failing)
-		km_failing.ready();
-	if (&km_guarding)
+	if (km_boot() && &km_guarding)
 		km_guarding.ready();
 }
 

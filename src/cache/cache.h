@@ -353,12 +353,10 @@ struct km_debugging {
 	/* The same of KMEM_LEAKS: caches have tracks, and in the end they are printed. */
 	void (*track)(void);
 	int (*print_leaks)(int fd);
-	/* Before libc is asked to give back all that it has: no stacks are had from then on. */
+	/* Before libc is asked to give back all that it has: later allocations are no leaks of the program's. */
 	void (*over)(void);
 	/* The flags of a cache of that name, size and alignment that is made with these. */
 	slab_flags_t (*flags)(const char *name, uint32_t size, uint32_t align, slab_flags_t flags);
-	/* Where libc is ready, before main(), and where such a cache is made: stacks may be asked for. */
-	void (*ready)(bool tracks);
 	const struct km_hooks *hooks;
 	/* Objects of the cache's siblings may all be back. With the registry locked. */
 	void (*settle)(struct kmem_cache *cache);
@@ -378,8 +376,6 @@ struct km_failing {
 	bool (*may_fail)(const char *name, slab_flags_t flags);
 	/* Does this one? */
 	bool (*fails)(const char *name, size_t bytes, gfp_t gfp);
-	/* Where libc is ready, before main(). */
-	void (*ready)(void);
 };
 extern const struct km_failing km_failing __attribute__((weak));
 /* The words are such as KMEM_FAILSLAB has them. False: *bad, of so many bytes, is one that is none. */

@@ -380,8 +380,6 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	}
 	if (!km_boot() || km_front_busy)
 		return create_failed(shown, flags, ENOMEM, "out of memory");
-	if (km_unlikely(flags & SLAB_STORE_USER) && &km_debugging)
-		km_debugging.ready(true);
 	struct km_busy_was was = km_busy_begin();
 	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation, &error);
 	km_busy_end(was);

@@ -9,6 +9,7 @@
 #include "../page/ahead.h"
 #include "../page/big.h"
 #include "../page/meta.h"
+#include "../page/own.h"
 #include "../port/die.h"
 #include "../port/os.h"
 #include "growth.h"
@@ -408,10 +409,43 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* How often one request asks for what lies ready. Kernel: MAX_RECLAIM_RETRIES. */
-#define PRESSES		16u
 /* Under the registry's lock a user's function may run, which may wait for the very thread that asks. */
 #define PATIENCE_MS	10000u
+
+/* A flush on behalf of a request that found no pages. */
+struct flushing {
+	size_t slabs;			/* and blocks, that went */
+	size_t used, wanted;		/* pages in use when it began; pages that are to be fewer at its end */
+};
+
+static bool is_enough(const struct flushing *flushing)
+{
+	size_t used = km_pages_used();
+
+	return used < flushing->used && flushing->used - used >= flushing->wanted;
+}
+
+static int flush_until_enough(struct kmem_cache *cache, void *arg)
+{
+	struct flushing *flushing = arg;
+
+	flush_cache(cache, &flushing->slabs);
+	return is_enough(flushing);
+}
+
+/* Caches one after the other, then what else lies ready, and last the addresses that are kept for names. */
+static void flush_some(struct flushing *flushing)
+{
+	km_debug(km_is_locked(&reclaim.lock), "one thread flushes at a time");
+	km_registry_visit_within(flush_until_enough, flushing, PATIENCE_MS);
+	if (!is_enough(flushing))
+		flushing->slabs += km_growth_shed(0) + km_big_purge(0) != 0;
+	if (!is_enough(flushing))
+		flushing->slabs += km_own_release(flushing->wanted);
+}
+
+/* How often one request asks for what lies ready. Kernel: MAX_RECLAIM_RETRIES. */
+#define PRESSES		16u
 
 /*
  * The thread that comes second waits: what the first has in hand is on no list. A flush of all caches that began since
@@ -419,28 +453,28 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
  * it tries once more all the same: what was on a shelf may be in its own cache's slabs now, and what another gave back
  * is free.
  */
-static bool pressure(struct kmem_cache *only, unsigned *tries)
+static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 {
 	uint32_t before = km_load(&reclaim.flushes);
-	size_t slabs = 0;
+	struct flushing flushing = { 0, km_pages_used(), (bytes >> KM_PAGE_SHIFT) + 1 };
 
 	if (*tries >= PRESSES)
 		return false;
+	flushing.wanted <<= *tries;
 	if (km_lock_within(&reclaim.lock, PATIENCE_MS)) {
 		if (only) {
-			flush_cache(only, &slabs);
+			flush_cache(only, &flushing.slabs);
 			for (struct kmem_cache *at = km_front_siblings(only); at; at = at->next_sibling)
-				flush_cache(at, &slabs);
+				flush_cache(at, &flushing.slabs);
 		} else if (km_load(&reclaim.flushes) != before) {
-			slabs = 1;
+			flushing.slabs = 1;
 		} else {
 			km_bump(&reclaim.flushes, 1);
-			km_registry_visit_within(flush_cache, &slabs, PATIENCE_MS);
-			slabs += km_growth_shed(0) + km_big_purge(0) != 0;
+			flush_some(&flushing);
 		}
 		km_unlock(&reclaim.lock);
 	}
-	*tries = slabs ? *tries + 1 : PRESSES;
+	*tries = flushing.slabs ? *tries + 1 : PRESSES;
 	return true;
 }
 

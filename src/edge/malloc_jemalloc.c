@@ -19,28 +19,29 @@
 /* Of the flags, the lowest six bits are the alignment's logarithm. Arenas and thread caches, above, do not matter. */
 #define ALIGN(flags)	((size_t)1 << ((flags) & 0x3f))
 #define ZERO		0x40
-#define MATTERS		(ZERO | 0x3f)
 
 /* ------------------------------------------------------------------ blocks */
 
-/* heaptrack stands in front of none of these. */
+/* Of whole pages those that are fresh are zeros already. heaptrack stands in front of none of these functions. */
 static km_noinline void *get(size_t size, int flags)
 {
-	const bool plain = ALIGN(flags) <= KM_MALLOC_ALIGN;
+	const bool pages = flags & ZERO && size > KM_MALLOC_MAX_SMALL && ALIGN(flags) <= KM_MALLOC_ALIGN;
 
 	km_malloc_note_site((uintptr_t)__builtin_return_address(0));
-	void *p = flags & ZERO && plain ? km_malloc_calloc(1, size) : km_malloc_aligned(ALIGN(flags), size);
+	void *p = pages ? km_malloc_calloc(1, size) : km_malloc_aligned(ALIGN(flags), size);
 	km_malloc_note_site(0);
 	if (km_unlikely(km_load(&km_front_probing)))
 		km_heaptrack_alloc(p, size);
-	return p && flags & ZERO && !plain ? memset(p, 0, size) : p;
+	return p && flags & ZERO && !pages ? memset(p, 0, size) : p;
 }
 
 KMEM_API km_hit_path void *mallocx(size_t size, int flags)
 {
-	void *p = flags & MATTERS ? NULL : km_malloc_hit(size);
+	void *p = km_malloc_hit(km_malloc_aligned_size(ALIGN(flags), size));
 
-	return km_likely(p) ? p : get(size, flags);
+	if (km_unlikely(!p))
+		return get(size, flags);
+	return flags & ZERO ? memset(p, 0, size) : p;
 }
 
 KMEM_API size_t sallocx(const void *p, int flags km_unused)
@@ -60,13 +61,14 @@ KMEM_API void sdallocx(void *p, size_t size, int flags)
 		km_malloc_free_sized_miss(p, ALIGN(flags), size, "sdallocx");
 }
 
-/* What lies behind the block's old bytes, to its end, becomes zeros where that is asked for. */
-static km_noinline void *move(void *p, size_t size, int flags)
+/* No bytes are one: realloc would free the block. What is new becomes zeros, where that is asked for. */
+KMEM_API void *rallocx(void *p, size_t size, int flags)
 {
-	const size_t old = sallocx(p, flags);
-	void *moved = ALIGN(flags) > KM_MALLOC_ALIGN ? get(size, flags & ~ZERO) : km_malloc_realloc(p, size);
+	const bool aligned = ALIGN(flags) > KM_MALLOC_ALIGN;
+	const size_t old = aligned || flags & ZERO ? sallocx(p, flags) : 0;
+	void *moved = aligned ? get(size ?: 1, flags & ~ZERO) : km_malloc_realloc(p, size ?: 1);
 
-	if (moved && ALIGN(flags) > KM_MALLOC_ALIGN) {
+	if (moved && aligned) {
 		memcpy(moved, p, km_min(size, old));
 		dallocx(p, flags);
 	}
@@ -74,12 +76,6 @@ static km_noinline void *move(void *p, size_t size, int flags)
 	if (have > old)
 		memset((char *)moved + old, 0, have - old);
 	return moved;
-}
-
-/* No bytes are one: realloc would free the block. */
-KMEM_API void *rallocx(void *p, size_t size, int flags)
-{
-	return flags & MATTERS ? move(p, size ?: 1, flags) : km_malloc_realloc(p, size ?: 1);
 }
 
 /* A block that stays where it is keeps its bytes. */

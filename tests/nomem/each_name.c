@@ -22,11 +22,11 @@
 static const struct {
 	const char *functions, *why;
 } unnamed[] = {
-	{ "page_bytes address_limit is_limited memory is_shut rseq_features rseq_bytes secure getenv now_ms",
+	{ "page_bytes address_limit address_room is_limited memory is_shut rseq_features rseq_bytes secure getenv now_ms",
 	  "says a number, that of a poorer machine where the system says none" },
 	{ "getcpu pid thread program abort", "can't fail" },
-	{ "set_address_limit set_data_limit shut locks_all", "asks the system nothing" },
-	{ "unguard reserve may_map", "by \"unprotect\"; by \"reserve\"; by \"map\"" },
+	{ "set_address_limit set_address_room set_data_limit shut locks_all", "asks the system nothing" },
+	{ "unguard reserve may_map refuses", "by \"unprotect\"; by \"reserve\"; by \"map\"" },
 	{ "commit commit_node", "\"commit\", \"commit on node N\": one function below says it" },
 	{ "unmap name wake wait event_add close", "has no result: what fails is as if it had not been called" },
 	{ "prctl mlockall munlockall prlimit", "the program's own call: its error is the program's" },

@@ -8,6 +8,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include <kmem/stats.h>
+
 #include "kit/groups.h"
 
 enum { THREADS = 2, OBJECTS = 200, DEPTH = 3 };

@@ -112,6 +112,7 @@ struct kmem_cache {
 	uint16_t max_capacity;		/* ... where it is used in bulk */
 	uint16_t misses;		/* points of front/miss.c since reclaim last looked; racy, a hint */
 	bool touched;			/* missed since reclaim last looked */
+	bool wanted;			/* objects were, beyond those on shelves, since free ones were last swept */
 	bool own_min_partial;		/* somebody wrote it: no rule changes it */
 	uint8_t idle_looks;
 	uint16_t defrag_ratio;		/* of 1024 looks at other nodes' partial slabs, so many are allowed */

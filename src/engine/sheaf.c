@@ -105,6 +105,7 @@ static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, uns
 			km_sheaf_unlist(n, slab);
 	}
 	km_bump(&n->slabs.counts.taken, got);
+	km_pages_slack(-(long)(got * cache->size));
 	return got;
 }
 
@@ -166,6 +167,7 @@ static unsigned take_new(struct kmem_cache *cache, const struct km_request *requ
 		note_swing(cache, n);
 	unsigned got = take_from(cache, slab, objects, want);
 	km_bump(&n->slabs.counts.taken, got);
+	km_pages_slack((long)((slab->objects - got) * cache->size));
 	if (slab->inuse < slab->objects)
 		km_slabs_list(&n->slabs, slab, false);
 	km_unlock_may(&n->slabs.lock, request->may_wait);
@@ -217,6 +219,7 @@ void km_sheaf_drop(struct km_slabs *slabs, struct km_page *slab)
 {
 	km_sheaf_unlist(km_container_of(slabs, struct sheaf_node, slabs), slab);
 	km_slabs_went(slabs, slab);
+	km_pages_slack(-(long)(slab->objects * slab->cache->size));
 }
 
 bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, struct km_page *slab, unsigned long keep)
@@ -271,6 +274,7 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 	}
 	n->dropped |= empty_count != 0;
 	km_bump(&n->slabs.counts.taken, (long)twice - (long)count);
+	km_pages_slack((long)((count - twice) * cache->size));
 	km_debug((long)n->slabs.counts.taken >= 0, "no more objects come back than were taken");
 	km_unlock_quick(&n->slabs.lock);
 	for (unsigned i = 0; i < empty_count; i++)
@@ -520,6 +524,8 @@ void **km_sheaf_refill(struct kmem_cache *cache, const struct km_request *reques
 {
 	struct barn *barn = &sheaf_node(cache, km_request_node(request))->barn;
 
+	if (km_unlikely(!km_load(&cache->wanted)))
+		km_store(&cache->wanted, true);
 	return refill_from(cache, barn, 0, request, empty);
 }
 

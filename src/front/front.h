@@ -51,9 +51,10 @@ km_inline void km_front_enter_thread(bool may_wait)
 extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 /*
  * Pages ran out, or (`only` not NULL) that cache may have no more, and the caller, who holds no lock, may wait: what
- * lies ready goes back, of that one or of one cache after the other until `bytes` are free, after whoever is giving back
- * already. True: it is worth another try. *tries: how many there were, 0 at first; several, because others may take
- * what came back, and because free pages need not lie side by side: each try asks for twice as many as the one before.
+ * lies ready goes back, of that one or of one cache after the other until `bytes` are free, after whoever is giving
+ * back already. True: it is worth another try. *tries: how many there were, 0 at first; several, because others may
+ * take what came back, and because free pages need not lie side by side: each try asks for twice as many as the one
+ * before.
  */
 extern km_hidden bool (*km_front_pressure)(struct kmem_cache *only, size_t bytes, unsigned *tries);
 /* Does this allocation fail on purpose? bytes: that it asks for. NULL: none ever does. */

@@ -53,7 +53,7 @@ enum markers { MARKERS_UNKNOWN, MARKERS_HOLD, MARKERS_PRETENDED };
 static struct {
 	bool shut, nameless;
 	uint8_t markers;				/* enum markers */
-	size_t address_limit, data_limit, room, memory;	/* 0: not yet asked */
+	size_t address_limit, data_limit, memory;	/* 0: not yet asked */
 	size_t lock_limit;				/* of what all mappings from now on count against; 0: none */
 	bool lock_on_fault;				/* ... which are not filled in */
 } process;
@@ -341,11 +341,6 @@ bool km_os_may_map(size_t bytes)
 	return p != NULL;
 }
 
-bool km_os_refuses(size_t bytes)
-{
-	return !km_os_may_map(bytes) && (bytes > km_os_memory() || km_os_may_map(KM_PAGE_SIZE));
-}
-
 void km_os_unmap(void *p, size_t bytes)
 {
 	int ignored;
@@ -434,37 +429,6 @@ size_t km_os_address_limit(void)
 		ask_limit(RLIMIT_AS, &process.address_limit);
 	}
 	return km_load(&process.address_limit);
-}
-
-/* Does the host of this process take memory and time for addresses that nobody can access? Emulators in user mode do;
- * they have no vDSO. A page table has a word for 4 KiB, and a page of such words is a fault. */
-static bool reserving_costs(void)
-{
-	const size_t bytes = (size_t)256 << 20;
-	struct rusage before = { .ru_minflt = 0 }, after = before;
-	int ignored;
-
-	if (getauxval(AT_SYSINFO_EHDR))
-		return false;
-	KEEP_ERRNO(ignored, getrusage(RUSAGE_SELF, &before));
-	void *p = km_os_reserve(bytes, KM_PAGE_SIZE);
-	KEEP_ERRNO(ignored, getrusage(RUSAGE_SELF, &after));
-	(void)ignored;
-	if (p)
-		km_os_unmap(p, bytes);
-	return after.ru_minflt - before.ru_minflt >= (long)(bytes / KM_PAGE_SIZE * sizeof(void *) / KM_PAGE_SIZE);
-}
-
-size_t km_os_address_room(void)
-{
-	if (km_unlikely(!km_load(&process.room)))
-		km_store(&process.room, reserving_costs() ? (size_t)8 << 30 : SIZE_MAX);
-	return km_min(km_os_address_limit(), km_load(&process.room));
-}
-
-void km_os_set_address_room(size_t bytes)
-{
-	km_store(&process.room, bytes);
 }
 
 void km_os_set_address_limit(size_t bytes)

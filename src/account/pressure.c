@@ -451,7 +451,8 @@ static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
 /* `before`: how often shrinkers had given something when the charge was last tried. */
 static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before, bool hopeless, gfp_t gfp)
 {
-	if (!hopeless && (mem_cgroup_reclaim(group, portion(group, bytes)) || wait_for_others(group, before)))
+	if (!hopeless && (km_grace_relieves() || mem_cgroup_reclaim(group, portion(group, bytes)) ||
+			  wait_for_others(group, before)))
 		return true;
 	if (gfp & (__GFP_NORETRY | __GFP_RETRY_MAYFAIL))
 		return false;

@@ -70,7 +70,7 @@ bool km_parse_bytes(const char *text, uint64_t *bytes);
 uint16_t km_id_get(struct kmem_cache *cache);
 void km_id_fill(struct kmem_cache *cache);
 void km_id_put(struct kmem_cache *cache, bool fenced);
-/* What the tables have of ids above all that are some cache's goes back to the system: they read as if never used. */
+/* The tables' pages of ids above all that are some cache's go back to the system: they read as if never used. */
 void km_ids_trim(void);
 
 /* ---- create.c: the registry */

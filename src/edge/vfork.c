@@ -7,8 +7,8 @@
  *
  * clone with CLONE_VM and CLONE_VFORK is a vfork on another stack: launchers of programs call clone.
  *
- * clone with CLONE_VM and CLONE_VFORK is a vfork on another stack: launchers call clone.
- * return address and what was lent wait in registers, which the kernel keeps for each of the two.
+ * Between vfork's system call and its caller's return nothing may lie on the stack, where the child has been
+ * meanwhile: the return address and what was lent wait in registers, which the kernel keeps for each of the two.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

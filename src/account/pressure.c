@@ -507,7 +507,7 @@ static bool press(struct km_attempt *attempt, gfp_t gfp)
 	for (;; tries--) {
 		uint64_t before = km_load(&shrunk);
 
-		/* Nothing that is given back makes room for more than max; the last callback may, which can raise max. */
+		/* Nothing that is given back makes room for more than max; the last callback may raise max. */
 		const bool hopeless = attempt->bytes > km_load(&attempt->refused->memory.max);
 		if (!hopeless && drain_and_charge(attempt))
 			return true;

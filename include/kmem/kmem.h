@@ -193,7 +193,8 @@ struct kmem_cache_args {
  * outside SLAB_FLAGS_PERMITTED, bad align, freeptr_offset, sheaf_capacity or engine; or with SLAB_TYPESAFE_BY_RCU or a
  * ctor no room below that size for a pointer behind the object) or ENOMEM; one line on stderr says which.
  * SLAB_PANIC: a failure ends the process instead.
- * The name is copied, its first 31 bytes, spaces and control characters as '_'. A duplicate name is
+ * The name is copied: as many characters of UTF-8 as fit into 31 bytes, spaces and control characters as '_', what is
+ * no printable character as '?'. A duplicate name is
  * warned about and allowed. Never merged with another cache unless
  * KMEM_OPTIONS=merge:1. Not from a signal handler.
  */

@@ -6,14 +6,16 @@
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <kmem/stats.h>
 
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/stderr.h"
+#include "../port/text.h"
 #include "malloc.h"
 
 /* Other libraries have none of these. */
@@ -94,6 +96,20 @@ static int collect_row(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
+static void print_row(FILE *stream, const struct kmem_cache_stats *s)
+{
+	char one[8];
+
+	if (!s->total_slabs && !s->active_objects)
+		return;
+	fputs("  <size name=\"", stream);
+	for (const char *at = s->name; *at;)
+		fputs(km_text_xml(&at, one), stream);
+	fprintf(stream, "\" bytes=\"%u\" active=\"%lu\" total=\"%lu\" slabs=\"%lu\"/>\n", s->size,
+		s->active_objects, s->total_objects, s->total_slabs);
+}
+
+/* A thread may be cancelled while it prints. */
 static void print_sizes(FILE *stream)
 {
 	struct kmem_stats stats;
@@ -103,16 +119,11 @@ static void print_sizes(FILE *stream)
 	rows.row = calloc(rows.room, sizeof(*rows.row));
 	if (!rows.row)
 		return;
+	pthread_cleanup_push(free, rows.row);
 	kmem_for_each_cache(collect_row, &rows);
-	for (size_t i = 0; i < rows.count; i++) {
-		const struct kmem_cache_stats *s = &rows.row[i];
-
-		if (s->total_slabs || s->active_objects)
-			fprintf(stream, "  <size name=\"%s\" bytes=\"%u\" active=\"%lu\""
-				" total=\"%lu\" slabs=\"%lu\"/>\n", s->name, s->size,
-				s->active_objects, s->total_objects, s->total_slabs);
-	}
-	free(rows.row);
+	for (size_t i = 0; i < rows.count; i++)
+		print_row(stream, &rows.row[i]);
+	pthread_cleanup_pop(true);
 }
 
 KMEM_API int malloc_info(int options, FILE *stream)
@@ -139,8 +150,13 @@ KMEM_API void malloc_stats(void)
 				  info.arena + info.hblkhd, info.uordblks + info.hblkhd,
 				  info.hblkhd);
 
-	km_os_write(STDERR_FILENO, text, length);
-	kmem_print_slabinfo(STDERR_FILENO);
+	/* Not where descriptor 2 is a file of the program's data. */
+	int fd = km_stderr(true);
+
+	if (fd < 0)
+		return;
+	km_os_write(fd, text, length);
+	kmem_print_slabinfo(fd);
 }
 
 /* Free memory goes back to the system; there is no heap top to leave `pad` bytes at. */

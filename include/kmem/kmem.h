@@ -367,7 +367,8 @@ KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kmalloc_array(size_t n, size_t
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kcalloc(size_t n, size_t size, gfp_t gfp);
 
 /*
- * krealloc - grow or shrink to `size` bytes, keeping min(old, new). NULL or ZERO_SIZE_PTR: kmalloc.
+ * krealloc - grow or shrink to `size` bytes, keeping min(old, new). NULL or ZERO_SIZE_PTR: kmalloc. Aligned as kmalloc,
+ * but for an object that becomes smaller and stays because there is no memory for another.
  * size 0 frees and returns ZERO_SIZE_PTR. On failure NULL, the old object stays. With __GFP_ZERO
  * everything beyond the old usable size reads as zeros; the caller must pass it in every call.
  */
@@ -415,7 +416,8 @@ KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kvmalloc_node(size_t size, gfp_t 
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kvmalloc_array(size_t n, size_t size, gfp_t gfp);
 /* kvcalloc - kvzalloc of n * size bytes, with kvmalloc_array's errors. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kvcalloc(size_t n, size_t size, gfp_t gfp);
-/* kvrealloc - krealloc up to INT_MAX bytes; a mapping grows without a copy where the system can. */
+/* kvrealloc - krealloc up to INT_MAX bytes, above 8 KiB aligned to a page; a mapping grows without a copy where the
+ * system can. */
 KMEM_API KMEM_BLOCK_LIKE KMEM_SIZED(2) void *kvrealloc(void *object, size_t size, gfp_t gfp);
 /* kvfree - kfree. */
 KMEM_API void kvfree(const void *object);

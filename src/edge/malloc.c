@@ -248,16 +248,16 @@ void km_malloc_free_miss(void *p, const char *function)
 /* Has a call that names the bytes a right to name those? A block that is none, or free, goes on: its free tells. */
 void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function)
 {
-	const struct km_sized call = { .size = size ?: 1, .align = align, .resized = function[0] == 'f',
+	const struct km_sized call = { .size = size ?: 1, .align = align, .resized = function[0] != 'o',
 				       .function = function, .serves = km_malloc_serves };
 
-	if (!km_malloc_is_theirs && km_unlikely(km_looks_closer | km_watched_sizes | (km_block_hooks != NULL) | km_is_guarded(p)) &&
-	    !is_early(p))
+	if (km_unlikely(km_looks_closer | km_watched_sizes | (km_block_hooks != NULL) | km_is_guarded(p)) &&
+	    !km_malloc_is_theirs && !is_early(p))
 		km_size_fits(p, &call);
 	km_malloc_free_miss(p, function);
 }
 
-static size_t usable(const void *p, const char *function)
+size_t km_malloc_usable(const void *p, const char *function)
 {
 	if (km_unlikely(is_early(p)))
 		return *(const size_t *)((const char *)p - KM_MALLOC_ALIGN);
@@ -266,7 +266,7 @@ static size_t usable(const void *p, const char *function)
 
 KMEM_API size_t malloc_usable_size(void *p)
 {
-	return p && !km_malloc_is_theirs ? usable(p, "malloc_usable_size") : 0;
+	return p && !km_malloc_is_theirs ? km_malloc_usable(p, "malloc_usable_size") : 0;
 }
 
 /* An object, and a block that is or was none, stays while it fits and at least half of it is used. */
@@ -333,7 +333,7 @@ static void *resize(void *p, size_t size)
 	bool large = old != 0;
 
 	if (!large)
-		old = usable(p, "realloc");
+		old = km_malloc_usable(p, "realloc");
 	if (km_unlikely(!old))
 		return no_memory();
 	/* Large blocks know better themselves; what was allocated early is never so large. */
@@ -357,7 +357,7 @@ static void *resize(void *p, size_t size)
 		moved = km_malloc_miss(size);
 	if (km_unlikely(!moved))
 		return size <= old ? left_longer(p, size) : NULL;
-	km_debug(moved != p && usable(moved, "realloc") >= km_min(size, old),
+	km_debug(moved != p && km_malloc_usable(moved, "realloc") >= km_min(size, old),
 		 "a block that moves has room for what it held");
 	memcpy(moved, p, km_min(size, old));
 	free(p);
@@ -439,11 +439,6 @@ KMEM_API km_hit_path void free_aligned_sized(void *p, size_t align, size_t size)
 	if (km_likely(km_front_push_any(p)))
 		return;
 	km_malloc_free_sized_miss(p, align, size, "free_aligned_sized");
-}
-
-void *km_malloc_own_realloc(void *p, size_t size)
-{
-	return realloc(p, size);
 }
 
 KMEM_API void cfree(void *p)
@@ -592,6 +587,9 @@ void *kmem_malloc_fullest(size_t size)
 }
 
 /* ------------------------------------------------------------------ by their other names */
+
+void *km_malloc_calloc(size_t n, size_t size) { return calloc(n, size); }
+void *km_malloc_realloc(void *p, size_t size) { return realloc(p, size); }
 
 /*
  * glibc exports these, too, and who calls one hands its block to free, or the reverse: wrappers of malloc do. Other

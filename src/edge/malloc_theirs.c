@@ -90,5 +90,5 @@ KMEM_API void *reallocarray(void *p, size_t n, size_t size)
 		errno = ENOMEM;
 		return NULL;
 	}
-	return km_unlikely(is_behind) ? km_malloc_own_realloc(p, bytes) : realloc(p, bytes);
+	return km_unlikely(is_behind) ? km_malloc_realloc(p, bytes) : realloc(p, bytes);
 }

@@ -35,7 +35,7 @@
 km_tls uint8_t km_front_turn;
 uint8_t km_front_looks[KM_MAX_CPUS] km_sparse;
 void (*km_front_tick)(void);
-bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
+bool (*km_front_pressure)(struct kmem_cache *only, size_t bytes, unsigned *tries);
 km_tls struct obj_cgroup *km_objcg_here;
 km_tls bool km_account_here;
 uint32_t km_account_asks;
@@ -66,10 +66,10 @@ bool km_front_relieve(struct kmem_cache *cache, unsigned *tries)
 	struct kmem_cache *only = km_slab_refused ? cache->sibling_of ?: cache : NULL;
 
 	km_slab_refused = false;
-	/* Memory is not what it wants. */
+	/* More memory does not help a request whose constructor may not run. */
 	if (cache->ctor && !km_may_construct(cache, false))
 		return false;
-	return km_front_pressure && km_front_pressure(only, tries);
+	return km_front_pressure && km_front_pressure(only, (size_t)cache->slab_pages << KM_PAGE_SHIFT, tries);
 }
 
 /* The tick leaves errno alone, because every system call of ours does (port/os_linux.c). */
@@ -464,6 +464,14 @@ km_hit_path void km_free_chained(struct kmem_cache *cache, void *object)
 	chain_free_hit(cache, object);
 }
 
+void km_twin_free(const struct km_shape *shape, struct kmem_cache *cache, void *object)
+{
+	bool entered = km_twin_enter(cache);
+
+	shape->free(cache, object);
+	km_twin_leave(cache, entered);
+}
+
 km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
 {
 	const struct km_shape *shape = km_shape(cache);
@@ -473,5 +481,5 @@ km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
 	else if (km_likely(shape == &km_shape_proved))
 		km_proved_free(cache, object);
 	else
-		shape->free(cache, object);
+		km_shape_free(shape, cache, object);
 }

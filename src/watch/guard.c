@@ -493,11 +493,10 @@ static void guard_ready(void)
 {
 	if (!km_guarded.bytes || km_load(&pool.ready))
 		return;
-	km_debug_stack_ready(true);
 	if (!km_os_catch_faults(km_guard_fault, true))
 		km_warn("KMEM_OPTIONS: guard: the system refuses the handler of faults");
 	km_store(&pool.next_ms, km_os_now_ms() + pool.ms);
-	/* Release pairs with guard_alloc: stacks are to be had. */
+	/* Release pairs with guard_alloc: faults are caught. */
 	km_store_release(&pool.ready, true);
 }
 

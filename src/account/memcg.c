@@ -18,6 +18,7 @@
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/text.h"
 #include "group.h"
 #include "private.h"
 
@@ -168,12 +169,6 @@ struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgrou
 
 /* ------------------------------------------------------------------ they come */
 
-static void set_name(struct mem_cgroup *group, const char *name)
-{
-	for (size_t i = 0; i < sizeof(group->name) - 1 && name[i]; i++)
-		group->name[i] = name[i] == '/' || (unsigned char)name[i] < ' ' || name[i] == 0x7f ? '_' : name[i];
-}
-
 /*
  * A group that comes. It is filled in before it is linked and before `online` is stored, all under the tree's lock; a
  * thread that does not take that lock gets to know of the group only by its creator.
@@ -308,7 +303,7 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 	struct mem_cgroup *group = km_meta_alloc_spread(sizeof(*group), true);
 	struct obj_cgroup *objcg = group ? new_objcg(group) : NULL;
 	if (group) {
-		set_name(group, name);
+		km_text_take(group->name, sizeof(group->name), name, "/", '_');
 		group->number = km_add(&made, 1u) + 1;
 	}
 	if (objcg && (!(flags & MEM_CGROUP_PRIVATE) || km_private_create(objcg, group)))

@@ -449,9 +449,10 @@ static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
 }
 
 /* `before`: how often shrinkers had given something when the charge was last tried. */
-static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before, gfp_t gfp)
+static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before, bool hopeless, gfp_t gfp)
 {
-	if (km_grace_relieves() || mem_cgroup_reclaim(group, portion(group, bytes)) || wait_for_others(group, before))
+	if (!hopeless && (km_grace_relieves() || mem_cgroup_reclaim(group, portion(group, bytes)) ||
+			  wait_for_others(group, before)))
 		return true;
 	if (gfp & (__GFP_NORETRY | __GFP_RETRY_MAYFAIL))
 		return false;
@@ -506,11 +507,13 @@ static bool press(struct km_attempt *attempt, gfp_t gfp)
 	for (;; tries--) {
 		uint64_t before = km_load(&shrunk);
 
-		if (drain_and_charge(attempt))
+		/* Nothing that is given back makes room for more than max; the last callback may raise max. */
+		const bool hopeless = attempt->bytes > km_load(&attempt->refused->memory.max);
+		if (!hopeless && drain_and_charge(attempt))
 			return true;
 		struct mem_cgroup *over = attempt->refused;
 		km_memcg_event(over, MEMCG_MAX, true);
-		if (pressed || !tries || !make_room(over, attempt->bytes, before, gfp)) {
+		if (pressed || !tries || !make_room(over, attempt->bytes, before, hopeless, gfp)) {
 			km_memcg_let_go(over);
 			attempt->refused = NULL;
 			return false;

@@ -18,6 +18,7 @@
 #include "../page/meta.h"
 #include "../page/owner.h"
 #include "../port/die.h"
+#include "../port/text.h"
 #include "group.h"
 #include "private.h"
 
@@ -236,9 +237,13 @@ static void set_name(char *name, const struct km_twin *twin, const struct kmem_c
 		km_format(name, KM_NAME_BYTES, "%s:%s%s", parent->name, group, twin->private->namesake ? number : "");
 		return;
 	}
-	room -= digits;
-	room -= km_format(cache, MOST_OF_CACHE, "%s", parent->name) + 1;
-	km_format(name, KM_NAME_BYTES, "%s:%s%s", cache, group + length - km_min(room, length), number);
+	km_text_take(cache, MOST_OF_CACHE, parent->name, "", '_');
+	room -= digits + __builtin_strlen(cache) + 1;
+	group += length - km_min(room, length);
+	/* No part of a character. */
+	while (((unsigned char)*group & 0xc0) == 0x80)
+		group++;
+	km_format(name, KM_NAME_BYTES, "%s:%s%s", cache, group, number);
 }
 
 static struct kmem_cache *create_cache(struct km_twin *twin, struct kmem_cache *parent)

@@ -122,7 +122,10 @@ struct km_round {
 	struct km_list *next;
 };
 #define KM_PRINTERS 4u	/* and one that keeps the lock */
-enum { KM_ROUND_REAP, KM_ROUND_LOOK, KM_ROUND_GUARD, KM_ROUND_PRINT, KM_ROUNDS = KM_ROUND_PRINT + KM_PRINTERS + 1 };
+enum {
+	KM_ROUND_REAP, KM_ROUND_LOOK, KM_ROUND_SWEEP, KM_ROUND_GUARD, KM_ROUND_PRINT,
+	KM_ROUNDS = KM_ROUND_PRINT + KM_PRINTERS + 1
+};
 extern struct km_round km_rounds[KM_ROUNDS];
 bool km_registry_try_some(struct km_round *round, size_t most,
 			  int (*visit)(struct kmem_cache *cache, void *arg), void *arg, void (*then)(void *arg));
@@ -355,12 +358,10 @@ struct km_debugging {
 	/* The same of KMEM_LEAKS: caches have tracks, and in the end they are printed. */
 	void (*track)(void);
 	int (*print_leaks)(int fd);
-	/* Before libc is asked to give back all that it has: no stacks are had from then on. */
+	/* Before libc is asked to give back all that it has: later allocations are no leaks of the program's. */
 	void (*over)(void);
 	/* The flags of a cache of that name, size and alignment that is made with these. */
 	slab_flags_t (*flags)(const char *name, uint32_t size, uint32_t align, slab_flags_t flags);
-	/* Where libc is ready, before main(), and where such a cache is made: stacks may be asked for. */
-	void (*ready)(bool tracks);
 	const struct km_hooks *hooks;
 	/* Objects of the cache's siblings may all be back. With the registry locked. */
 	void (*settle)(struct kmem_cache *cache);
@@ -380,8 +381,6 @@ struct km_failing {
 	bool (*may_fail)(const char *name, slab_flags_t flags);
 	/* Does this one? */
 	bool (*fails)(const char *name, size_t bytes, gfp_t gfp);
-	/* Where libc is ready, before main(). */
-	void (*ready)(void);
 };
 extern const struct km_failing km_failing __attribute__((weak));
 /* The words are such as KMEM_FAILSLAB has them. False: *bad, of so many bytes, is one that is none. */

@@ -22,6 +22,30 @@ static struct {
 
 bool km_large_fails;
 
+/* ------------------------------------------------------------------ sizes that no reclaim can serve */
+
+/* No system has as much address space for a mapping that names no place. */
+#define MOST_BYTES	((size_t)1 << 48)
+
+/* Could so many bytes be had if all that may be free here was given back? The system would have to map the rest: where
+ * it refuses the rest alone, nothing is given back in vain. */
+static bool is_within_reach(size_t bytes)
+{
+	struct km_arena_stats stats;
+
+	km_arena_get_stats(&stats);
+	/* A limit on address space counts what is reserved, another limit what is committed. */
+	size_t own = km_os_address_limit() == SIZE_MAX ? stats.committed_bytes : stats.reserved_bytes;
+	size_t sum = own + km_big_idle();
+	return bytes <= sum || !km_os_refuses(bytes - sum);
+}
+
+/* Nobody is to pay, or to give anything back, for a length that the system would never map. */
+static bool is_absurd(size_t bytes)
+{
+	return bytes > MOST_BYTES || (km_unlikely(bytes > km_os_memory()) && !is_within_reach(bytes));
+}
+
 /* ------------------------------------------------------------------ who pays: for whole pages */
 
 static bool is_to_be_paid(gfp_t gfp)
@@ -32,7 +56,7 @@ static bool is_to_be_paid(gfp_t gfp)
 /* False: refused. *owner 0: nobody pays. */
 static bool pay(size_t bytes, gfp_t gfp, uint64_t *owner)
 {
-	return bytes <= PTRDIFF_MAX && km_accounting.pay(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
+	return !is_absurd(bytes) && km_accounting.pay(km_align_up(bytes, KM_PAGE_SIZE), gfp, owner);
 }
 
 /* In a function of its own: many ways end with it. */
@@ -143,14 +167,18 @@ static void *pages_alloc(size_t bytes, size_t align, const struct km_request *re
 
 /* Where nodes are, nobody has touched it: a preference, as all binding is; what that is refused for is the process's,
  * and no failure. */
-static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *request)
+static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *request, bool *hopeless)
 {
 	bool zero;
 
 	/* Regions and free pages have room for any length, and the system does not look at what is committed there. */
-	if (km_unlikely(bytes > km_os_memory()) && !km_os_may_map(bytes))
+	if (km_unlikely(bytes > km_os_memory()) && !km_os_may_map(bytes)) {
+		*hopeless = !is_within_reach(bytes);
 		return NULL;
+	}
 	void *p = km_big_alloc(bytes, align, &zero);
+	if (km_unlikely(!p) && (*hopeless = !is_within_reach(bytes)))
+		return NULL;
 	/* There may be address space that nobody needs. */
 	if (km_unlikely(!p) && km_ranges_release(false))
 		p = km_big_alloc(bytes, align, &zero);
@@ -163,36 +191,37 @@ static void *mapping_alloc(size_t bytes, size_t align, const struct km_request *
 	return p;
 }
 
-static void *alloc_once(size_t bytes, size_t align, const struct km_request *request)
+/* *hopeless: no reclaim can help. */
+static void *alloc_once(size_t bytes, size_t align, const struct km_request *request, bool *hopeless)
 {
 	void *p = NULL;
 
-	if (km_front_busy)
-		return NULL;
-	if (bytes > PTRDIFF_MAX || align > PTRDIFF_MAX)
+	*hopeless = bytes > MOST_BYTES || align > MOST_BYTES;
+	if (km_front_busy || *hopeless)
 		return NULL;
 	struct km_busy_was was = km_busy_begin();
 	km_large_finish_deferred();
 	if (km_max(bytes, align) <= KMALLOC_MAX_SIZE)
 		p = pages_alloc(bytes, align, request);
 	else if (request->may_wait)
-		p = mapping_alloc(bytes, align, request);
+		p = mapping_alloc(bytes, align, request, hopeless);
 	km_busy_end(was);
 	return p;
 }
 
 static void *alloc_or_press(size_t bytes, size_t align, const struct km_request *request)
 {
-	void *p = alloc_once(bytes, align, request);
+	bool hopeless;
+	void *p = alloc_once(bytes, align, request, &hopeless);
 	unsigned tries = 0;
 
-	while (km_unlikely(!p) && request->may_wait && !km_front_busy && bytes <= PTRDIFF_MAX) {
+	while (km_unlikely(!p) && request->may_wait && !km_front_busy && !hopeless) {
 		struct km_busy_was was = km_busy_begin();
-		bool more = km_front_pressure && km_front_pressure(NULL, &tries);
+		bool more = km_front_pressure && km_front_pressure(NULL, bytes, &tries);
 		km_busy_end(was);
 		if (!more)
 			break;
-		p = alloc_once(bytes, align, request);
+		p = alloc_once(bytes, align, request, &hopeless);
 	}
 	return p;
 }
@@ -260,6 +289,7 @@ static size_t with_red_zone(size_t bytes)
 static void *from_class(struct kmem_cache *class, size_t align, const struct km_request *request)
 {
 	struct km_request own = *request;
+	bool hopeless;
 	void *p = NULL;
 
 	km_front_enter_thread(request->may_wait);
@@ -268,7 +298,7 @@ static void *from_class(struct kmem_cache *class, size_t align, const struct km_
 	if (p && request->gfp & __GFP_ZERO)
 		__builtin_memset(p, 0, class->size);
 	own.ready = class;
-	return p ?: alloc_once(class->size, align, &own);
+	return p ?: alloc_once(class->size, align, &own, &hopeless);
 }
 
 static void *take_grown(size_t bytes);
@@ -621,7 +651,7 @@ static void *resize_mapping(void *p, size_t bytes, gfp_t gfp, bool *refused)
 		km_root_goes(p, km_big_bytes(p));
 	was = km_busy_begin();
 	void *moved = km_big_resize(p, bytes);
-	if (km_unlikely(!moved) && km_ranges_release(false))
+	if (km_unlikely(!moved) && is_within_reach(bytes) && km_ranges_release(false))
 		moved = km_big_resize(p, bytes);
 	km_busy_end(was);
 	if (km_unlikely(km_sanitizer.any))

@@ -180,6 +180,17 @@ static bool set_observer(const char *value)
 	return true;
 }
 
+/* An eighth of the room is reserved for pages; other reservations are in proportion. */
+static bool set_arena(const char *value)
+{
+	uint64_t bytes = 0;
+
+	if (!km_parse_bytes(value, &bytes) || bytes > SIZE_MAX / 8)
+		return false;
+	km_os_set_address_room(bytes * 8);
+	return true;
+}
+
 static bool set_reserve(const char *value)
 {
 	uint64_t bytes;
@@ -279,6 +290,8 @@ static const struct option {
 	{ "stats", "0|1: count hits of slub and slab as well (0)", .flag = &km_layout_options.count_events },
 	{ "decay", "milliseconds until free memory goes back to the system (1000)",
 	  .number = &km_options.decay_ms, .most = 3600000 },
+	{ "arena", "bytes, with K, M, G, T: address space reserved at once for pages (by the machine)",
+	  .set = set_arena },
 	{ "huge", "0|1: ask for huge pages once the arena is large (1)", .flag = &km_options.huge },
 	{ "merge", "0|1: caches of like layout may share slabs (0)", .flag = &km_options.merge },
 	{ "min_partial", "half|size|static: rule for all caches (half)", .set = set_min_partial },

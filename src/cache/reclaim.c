@@ -9,6 +9,7 @@
 #include "../page/ahead.h"
 #include "../page/big.h"
 #include "../page/meta.h"
+#include "../page/own.h"
 #include "../port/die.h"
 #include "../port/os.h"
 #include "growth.h"
@@ -233,6 +234,48 @@ static void purge(uint64_t now)
 		km_pages_trim();
 }
 
+/* Pages without anything live, of slabs that have something. */
+static int hollow_cache(struct kmem_cache *cache, void *arg)
+{
+	size_t *pages = arg, now = cache->engine->hollow ? cache->engine->hollow(cache) : 0;
+
+	km_debug(km_front_busy, "who gives memory back is busy");
+	if (pages)
+		*pages += now;
+	return 0;
+}
+
+static int sweep_cache(struct kmem_cache *cache, void *arg km_unused)
+{
+	if (idle.count == MAX_IDLE)
+		return 1;
+	if (cache->engine->hollow && !km_load(&cache->wanted))
+		idle.cache[idle.count++] = cache;
+	km_store(&cache->wanted, false);
+	return 0;
+}
+
+static void hollow_swept(void *arg km_unused)
+{
+	if (idle.count)
+		km_front_drain_all(idle.cache, idle.count);
+	for (size_t i = 0; i < idle.count; i++) {
+		idle.cache[i]->engine->rest(idle.cache[i]);
+	}
+}
+
+static void sweep(void)
+{
+	struct km_round *round = &km_rounds[KM_ROUND_SWEEP];
+
+	idle.count = 0;
+	if (!round->left)
+		round->left = km_registry_count();
+	km_registry_try_some(round, MAX_VISITS, sweep_cache, NULL, hollow_swept);
+	if (!round->left)
+		km_pages_swept();
+}
+
 /* Times that one tick may begin again. */
 #define MAX_LOOKS 4
 
@@ -261,6 +304,8 @@ static void look_around(uint64_t now, bool fell, bool quiet)
 	}
 	if (now >= km_load(&reclaim.next_look_ms))
 		look(now);
+	if (km_pages_too_slack())
+		sweep();
 	purge(now);
 }
 
@@ -289,7 +334,7 @@ static void tick(void)
 		km_store(&reclaim.last_tick_ms, now);
 	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell &&
 		      now < km_load(&reclaim.next_purge_ms) &&
-		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty()))
+		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty() && !km_pages_too_slack()))
 		return;
 	/* Whoever lost a CPU in here kept the others out: what they freed meanwhile nobody else may come for. */
 	for (int looks = 0; looks < MAX_LOOKS; looks++) {
@@ -362,17 +407,6 @@ void kmem_tick(void)
 	km_busy_end(was);
 }
 
-/* Pages without anything live, of slabs that have something. */
-static int hollow_cache(struct kmem_cache *cache, void *arg)
-{
-	size_t *pages = arg, now = cache->engine->hollow ? cache->engine->hollow(cache) : 0;
-
-	km_debug(km_front_busy, "who gives memory back is busy");
-	if (pages)
-		*pages += now;
-	return 0;
-}
-
 struct naming {
 	const char *name;
 	unsigned count;
@@ -417,10 +451,43 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-/* How often one request asks for what lies ready. Kernel: MAX_RECLAIM_RETRIES. */
-#define PRESSES		16u
 /* Under the registry's lock a user's function may run, which may wait for the very thread that asks. */
 #define PATIENCE_MS	10000u
+
+/* A flush on behalf of a request that found no pages. */
+struct flushing {
+	size_t slabs;			/* and blocks, that went */
+	size_t used, wanted;		/* pages in use when it began; pages that are to be fewer at its end */
+};
+
+static bool is_enough(const struct flushing *flushing)
+{
+	size_t used = km_pages_used();
+
+	return used < flushing->used && flushing->used - used >= flushing->wanted;
+}
+
+static int flush_until_enough(struct kmem_cache *cache, void *arg)
+{
+	struct flushing *flushing = arg;
+
+	flush_cache(cache, &flushing->slabs);
+	return is_enough(flushing);
+}
+
+/* Caches one after the other, then what else lies ready, and last the addresses that are kept for names. */
+static void flush_some(struct flushing *flushing)
+{
+	km_debug(km_is_locked(&reclaim.lock), "one thread flushes at a time");
+	km_registry_visit_within(flush_until_enough, flushing, PATIENCE_MS);
+	if (!is_enough(flushing))
+		flushing->slabs += km_growth_shed(0) + km_big_purge(0) != 0;
+	if (!is_enough(flushing))
+		flushing->slabs += km_own_release(flushing->wanted);
+}
+
+/* How often one request asks for what lies ready. Kernel: MAX_RECLAIM_RETRIES. */
+#define PRESSES		16u
 
 /*
  * The thread that comes second waits: what the first has in hand is on no list. A flush of all caches that began since
@@ -428,30 +495,31 @@ static int flush_cache(struct kmem_cache *cache, void *arg)
  * it tries once more all the same: what was on a shelf may be in its own cache's slabs now, and what another gave back
  * is free.
  */
-static bool pressure(struct kmem_cache *only, unsigned *tries)
+static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 {
 	uint32_t before = km_load(&reclaim.flushes);
-	size_t slabs = 0;
+	struct flushing flushing = { 0, km_pages_used(), (bytes >> KM_PAGE_SHIFT) + 1 };
 
 	if (*tries >= PRESSES)
 		return false;
+	flushing.wanted <<= *tries;
 	if (km_lock_within(&reclaim.lock, PATIENCE_MS)) {
 		if (only) {
-			flush_cache(only, &slabs);
+			flush_cache(only, &flushing.slabs);
 			for (struct kmem_cache *at = km_front_siblings(only); at; at = at->next_sibling)
-				flush_cache(at, &slabs);
+				flush_cache(at, &flushing.slabs);
 		} else if (km_load(&reclaim.flushes) != before) {
-			slabs = 1;
+			flushing.slabs = 1;
 		} else {
 			km_bump(&reclaim.flushes, 1);
-			km_registry_visit_within(flush_cache, &slabs, PATIENCE_MS);
-			slabs += km_growth_shed(0) + km_big_purge(0) != 0;
+			flush_some(&flushing);
 		}
 		km_unlock(&reclaim.lock);
 	}
 	/* Memory that waits for a grace period is not in use. */
-	slabs = slabs ?: km_grace_relieves();
-	*tries = slabs ? *tries + 1 : PRESSES;
+	if (!flushing.slabs)
+		flushing.slabs = km_grace_relieves();
+	*tries = flushing.slabs ? *tries + 1 : PRESSES;
 	return true;
 }
 

@@ -56,6 +56,13 @@ KMEM_API int prctl(int option, ...)
 	return (int)answer(km_os_prctl(option, words));
 }
 
+static void fit(size_t limit)
+{
+	km_arena_fit(limit);
+	km_meta_fit(limit);
+	km_percpu_fit(limit);
+}
+
 /* Inside of the allocator, as in a handler that struck there, nothing is given back. */
 static void limited(int resource, const uint64_t *limits)
 {
@@ -69,11 +76,8 @@ static void limited(int resource, const uint64_t *limits)
 		return;
 	struct km_busy_was was = km_busy_begin();
 	km_big_purge(0);
-	if (!data) {
-		km_arena_fit(limits[0]);
-		km_meta_fit(limits[0]);
-		km_percpu_fit(limits[0]);
-	}
+	if (!data)
+		fit(limits[0]);
 	km_busy_end(was);
 }
 
@@ -107,17 +111,37 @@ KMEM_API int prlimit64(int pid, int resource, const uint64_t *limits, void *old)
  * all that is mapped later is locked, what lies ready may not be, and within a limit it would be withheld from the
  * program's own mappings.
  */
+static long lock_all(int flags)
+{
+	show_beyond(false);
+	long result = km_big_mlockall(flags);
+	show_beyond(true);
+	return result;
+}
+
+/* A process without the right to lock more than a limit may lock all only if all that is mapped is less, reserved
+ * addresses too. False: there is no limit. */
+static bool fit_to_lock(void)
+{
+	uint64_t limits[2];
+
+	if (km_os_prlimit(0, RLIMIT_MEMLOCK, NULL, limits) || limits[0] == RLIM64_INFINITY)
+		return false;
+	struct km_busy_was was = km_busy_begin();
+	fit(limits[0]);
+	km_busy_end(was);
+	return true;
+}
+
 KMEM_API int mlockall(int flags);
 KMEM_API int mlockall(int flags)
 {
 	bool ours = !km_thread_is_lent() && km_load_acquire(&km_ready) && !km_front_busy && !km_boot_is_stray();
 	bool hide = flags & MCL_CURRENT && ours;
 
-	if (hide)
-		show_beyond(false);
-	long result = hide ? km_big_mlockall(flags) : km_os_mlockall(flags);
-	if (hide)
-		show_beyond(true);
+	long result = hide ? lock_all(flags) : km_os_mlockall(flags);
+	if (result == -ENOMEM && hide && fit_to_lock())
+		result = lock_all(flags);
 	if (ours && km_os_locks_all()) {
 		struct km_busy_was was = km_busy_begin();
 

@@ -112,6 +112,7 @@ struct kmem_cache {
 	uint16_t max_capacity;		/* ... where it is used in bulk */
 	uint16_t misses;		/* points of front/miss.c since reclaim last looked; racy, a hint */
 	bool touched;			/* missed since reclaim last looked */
+	bool wanted;			/* objects were, beyond those on shelves, since free ones were last swept */
 	bool own_min_partial;		/* somebody wrote it: no rule changes it */
 	uint8_t idle_looks;
 	uint16_t defrag_ratio;		/* of 1024 looks at other nodes' partial slabs, so many are allowed */
@@ -623,8 +624,18 @@ void **km_block_new(const struct kmem_cache *cache, bool may_wait);
 void km_block_free(const struct kmem_cache *cache, void **block);
 /* The cache ends, and it does not: its watchers are told. */
 void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell);
-/* Run the constructor over all objects. */
+/* A fresh slab's objects are constructed, and its watchers are told. */
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab);
+
+/*
+ * Constructors that may run within one another in a thread: each one's allocations may need the next. A request that
+ * needs one more fails, as does one for objects of a cache whose constructor runs: the latter is misuse, unless the
+ * request may not wait and so may be a signal handler's. kmem_cache_alloc_nolock runs none.
+ */
+#define KM_CTORS_NESTED	8u
+bool km_may_construct(const struct kmem_cache *cache, bool tell);
+/* Run the constructor over `count` objects, without the busy flag: it may allocate. Context: no lock is held. */
+void km_construct(const struct kmem_cache *cache, void *object, unsigned count);
 
 /* The order in which a fresh slab's objects are handed out: by address, or, with random_order, one that nobody can
  * foretell: from any of them on, in steps of a number that has no factor in common with theirs. */

@@ -51,10 +51,12 @@ km_inline void km_front_enter_thread(bool may_wait)
 extern km_hidden void (*km_front_tick)(void);	/* now and then, outside of locks, where system calls are allowed */
 /*
  * Pages ran out, or (`only` not NULL) that cache may have no more, and the caller, who holds no lock, may wait: what
- * lies ready, in all caches or in that one, goes back, after whoever is giving back already. True: it is worth another
- * try. *tries: how many there were, 0 at first; several, because others may take what came back.
+ * lies ready goes back, of that one or of one cache after the other until `bytes` are free, after whoever is giving
+ * back already. True: it is worth another try. *tries: how many there were, 0 at first; several, because others may
+ * take what came back, and because free pages need not lie side by side: each try asks for twice as many as the one
+ * before.
  */
-extern km_hidden bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
+extern km_hidden bool (*km_front_pressure)(struct kmem_cache *only, size_t bytes, unsigned *tries);
 /* Does this allocation fail on purpose? bytes: that it asks for. NULL: none ever does. */
 extern km_hidden bool (*km_front_fails)(const char *name, size_t bytes, gfp_t gfp);
 /* Somebody sees each call, also those that would be hits (cache/probes.c): a tracer that is attached to a probe of them

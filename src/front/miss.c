@@ -35,7 +35,7 @@
 km_tls uint8_t km_front_turn;
 uint8_t km_front_looks[KM_MAX_CPUS] km_sparse;
 void (*km_front_tick)(void);
-bool (*km_front_pressure)(struct kmem_cache *only, unsigned *tries);
+bool (*km_front_pressure)(struct kmem_cache *only, size_t bytes, unsigned *tries);
 km_tls struct obj_cgroup *km_objcg_here;
 km_tls bool km_account_here;
 uint32_t km_account_asks;
@@ -66,7 +66,10 @@ bool km_front_relieve(struct kmem_cache *cache, unsigned *tries)
 	struct kmem_cache *only = km_slab_refused ? cache->sibling_of ?: cache : NULL;
 
 	km_slab_refused = false;
-	return km_front_pressure && km_front_pressure(only, tries);
+	/* More memory does not help a request whose constructor may not run. */
+	if (cache->ctor && !km_may_construct(cache, false))
+		return false;
+	return km_front_pressure && km_front_pressure(only, (size_t)cache->slab_pages << KM_PAGE_SHIFT, tries);
 }
 
 /* The tick leaves errno alone, because every system call of ours does (port/os_linux.c). */

@@ -119,10 +119,10 @@ static bool reserve_range(size_t bytes)
 	return true;
 }
 
-/* An eighth of what the limit leaves, or plenty; less where less is to be had. */
+/* An eighth of what there is room for, or plenty; less where less is to be had. */
 static bool new_range(void)
 {
-	size_t limit = km_os_address_limit(), bytes;
+	size_t limit = km_os_address_room(), bytes;
 
 	if (limit == SIZE_MAX)
 		bytes = km_max((size_t)64 << 30, km_pow2_up(km_os_memory()) * 4);

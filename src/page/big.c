@@ -351,6 +351,19 @@ static size_t shed(bool beyond, unsigned decay_ms)
 	return bytes;
 }
 
+/* One block goes, the oldest, for a request of so many bytes that the system refused. False: there is none, or the
+ * system would refuse what is missing beyond all of them. With the lock before and after. */
+static bool shed_for(size_t bytes)
+{
+	size_t idle = *km_parked_pages() << KM_PAGE_SHIFT;
+	struct km_parked gone;
+
+	if (!idle || (bytes > idle && km_os_refuses(bytes - idle)) || !km_parked_old(0, &gone))
+		return false;
+	let_go(gone.p, gone.bytes, gone.region);
+	return true;
+}
+
 size_t km_big_purge(unsigned decay_ms)
 {
 	/* No lock where there never was such a block, as mostly. */
@@ -410,7 +423,7 @@ static void *get(size_t bytes, size_t align, uint32_t *region, bool *zero)
 	km_parked_miss(bytes, big.bytes + bytes);
 	p = get_new(bytes, align, region);
 	/* The blocks that lie here may be what is missing. */
-	if (km_unlikely(!p) && shed(false, 0))
+	while (km_unlikely(!p) && shed_for(bytes))
 		p = get_new(bytes, align, region);
 	return p;
 }
@@ -456,10 +469,15 @@ size_t km_big_bytes(const void *p)
 
 size_t km_big_try_bytes(const void *p)
 {
-	if (!km_lock_nowait(&big.lock))
-		return SIZE_MAX;
-	size_t bytes = bytes_of(p);
-	km_unlock_fork(&big.lock);
+	struct km_busy_was was = km_busy_begin();
+	size_t bytes = SIZE_MAX;
+
+	if (km_lock_nowait(&big.lock)) {
+		km_lock_note(&big.lock, KM_LOCK_TRIED);
+		bytes = bytes_of(p);
+		km_unlock(&big.lock);
+	}
+	km_busy_end(was);
 	return bytes;
 }
 
@@ -510,7 +528,8 @@ void *km_big_resize(void *p, size_t bytes)
 	struct km_big_entry *entry = find((uintptr_t)p);
 	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
 	/* The blocks that lie ready may be what is missing. Others may have come meanwhile. */
-	if (km_unlikely(!moved && entry && bytes && !entry->region) && shed(false, 0)) {
+	while (km_unlikely(!moved && entry && bytes && !entry->region) &&
+	       shed_for(bytes - km_min(bytes, entry->bytes))) {
 		entry = find((uintptr_t)p);
 		moved = resize(entry, bytes);
 	}
@@ -665,4 +684,9 @@ long km_big_mlockall(int flags)
 size_t km_big_spare(void)
 {
 	return km_load(&big.kept_bytes) + km_load(km_region_spare());
+}
+
+size_t km_big_idle(void)
+{
+	return km_big_spare() + (km_load(km_parked_pages()) << KM_PAGE_SHIFT);
 }

@@ -44,6 +44,8 @@ void km_big_offer(void);
 long km_big_mlockall(int flags);
 /* Address space that is kept for such blocks, and has no memory. */
 size_t km_big_spare(void);
+/* The same and the memory of blocks that lie ready: what could go back. */
+size_t km_big_idle(void);
 void km_big_get_stats(size_t *blocks, size_t *bytes);
 /* Where these are kept, the two that make km_big_spare, and the pages that lie ready. */
 void km_big_expose(const size_t **blocks, const size_t **bytes, const size_t **kept, const size_t **spare,

@@ -75,8 +75,8 @@ void km_meta_note_span(const void *start, size_t bytes)
 
 static bool new_range(size_t bytes)
 {
-	size_t limit = km_os_address_limit(), least = km_align_up(bytes * 2, COMMIT_STEP);
-	size_t range = limit == SIZE_MAX ? RANGE_BYTES : km_align_down(limit / 64, COMMIT_STEP);
+	size_t least = km_align_up(bytes * 2, COMMIT_STEP);
+	size_t range = km_min(RANGE_BYTES, km_align_down(km_os_address_room() / 64, COMMIT_STEP));
 	char *p;
 
 	range = km_max(km_max(range, COMMIT_STEP * 4), least);

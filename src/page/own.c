@@ -1,7 +1,8 @@
 /*
- * own.c: pages whose addresses stay with a name. Each name has a list for each order; a name that was once there stays,
- * because its addresses do. Invariant: a page on one of these lists is used, as far as its zone knows, and says of
- * itself that it is nothing: no address in it is anybody's.
+ * own.c: pages whose addresses stay with a name. Each name has a list for each order; a name that was once there
+ * stays, because its addresses do, until a request would be refused for want of them. Invariant: a page on one of
+ * these lists is used, as far as its zone knows, and says of itself that it is nothing: no address in it is
+ * anybody's.
  */
 #include "own.h"
 
@@ -167,6 +168,37 @@ void km_own_free(const char *name, struct km_page *page, unsigned order)
 	/* Of no name: better somebody's than lost. */
 	if (!owner)
 		km_pages_free(page, order);
+}
+
+/* A page of some name's, with its order, off its list; NULL: no name has one. */
+static struct km_page *take_any(unsigned bucket, unsigned *order)
+{
+	struct km_page *page = NULL;
+
+	km_lock(&lock);
+	for (struct owner *owner = buckets[bucket]; owner && !page; owner = owner->next)
+		for (*order = KM_MAX_ORDER + 1; !page && *order;)
+			if (!km_list_empty(&owner->free[--*order]))
+				page = km_list_first(&owner->free[*order], struct km_page, list);
+	if (page)
+		km_list_del(&page->list);
+	km_unlock(&lock);
+	return page;
+}
+
+size_t km_own_release(size_t pages)
+{
+	struct km_page *page;
+	size_t given = 0;
+	unsigned order;
+
+	for (unsigned bucket = 0; bucket < BUCKETS; bucket++)
+		while (given < pages && (page = take_any(bucket, &order))) {
+			km_debug(page->type == KM_PAGE_NONE, "a page that is kept for its name is nothing meanwhile");
+			km_pages_free(page, order);
+			given += (size_t)1 << order;
+		}
+	return given;
 }
 
 void km_own_fork(bool before, bool child)

@@ -188,7 +188,7 @@ static unsigned place(void)
 /* Each is as large as all that there are, so that there are few; less where less is to be had. */
 static struct region *new_region(size_t granules)
 {
-	size_t limit = km_os_address_limit(), least = granules * regions.granule;
+	size_t limit = km_os_address_room(), least = granules * regions.granule;
 	size_t bytes = km_min(km_max(FIRST_BYTES, regions.bytes), MOST_GRANULES * regions.granule);
 	unsigned i = granules <= MOST_GRANULES ? place() : MAX_REGIONS;
 

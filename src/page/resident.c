@@ -17,9 +17,13 @@
 #define MOST_IN_VAIN	16u
 /* Dirty memory allowed where little is in use: 1 MiB. A program that swings by more soon has that (km_pages_swing). */
 #define DIRTY_FLOOR_PAGES	256u
+/* Of what is in use, bytes of objects that were freed to slabs since these were swept; or the floor. */
+#define SLACK_PART		32u
 /* Of what is in use, pages in empty slabs that caches keep beside min_partial; a quarter of the bound, or the floor. */
 #define EMPTY_PART		16u
 #define EMPTY_FLOOR_PAGES	256u
+/* Descriptors of so many pages fill two pages, one of which at least is of no other. */
+#define LONG_PAGES		(2 * KM_PAGE_SIZE / sizeof(struct km_page))
 /* Huge pages only from here on: a small program must not pay 2 MiB for a few pages. */
 #define HUGE_FROM_PAGES	(2 * KM_BLOCK_PAGES)
 
@@ -89,6 +93,26 @@ void km_pages_keep_less(size_t pages)
 void km_pages_set_ready(size_t pages)
 {
 	km_store(&km_arena.ready_pages, pages);
+}
+
+void km_pages_slack(long bytes)
+{
+	km_add(&km_arena.slack, (size_t)bytes);
+}
+
+bool km_pages_too_slack(void)
+{
+	size_t slack = km_load(&km_arena.slack), swept = km_load(&km_arena.slack_swept);
+
+	if (slack < swept)
+		km_store(&km_arena.slack_swept, slack);
+	return slack > swept &&
+	       (slack - swept) >> KM_PAGE_SHIFT > km_max(km_pages_used() / SLACK_PART, (size_t)DIRTY_FLOOR_PAGES);
+}
+
+void km_pages_swept(void)
+{
+	km_store(&km_arena.slack_swept, km_load(&km_arena.slack));
 }
 
 /*
@@ -288,6 +312,48 @@ static size_t give_parts(struct offer *offer, struct span span)
 	return given + give_parts(offer, (struct span){ middle, span.end });
 }
 
+/* The system's pages of an array that lie in the part for the pages [first, end) go back; its members are zeros then,
+ * or what they were. */
+static void give_array(void *array, size_t first, size_t end, size_t bits)
+{
+	const size_t unit = km_os_page_bytes();
+	uintptr_t from = km_align_up((uintptr_t)array + first * bits / 8, unit);
+	uintptr_t to = km_align_down((uintptr_t)array + end * bits / 8, unit);
+
+	if (from < to)
+		(void)km_os_purge((void *)from, to - from);
+}
+
+/*
+ * The records of free pages that are in our hand go back with the pages: zeros say of a page that it is nothing. A page
+ * of the map describes more pages than most runs have, so clean runs beside this one come into the hand as well.
+ */
+static void give_records(struct km_zone *zone, struct km_range *range, size_t *first, size_t *end)
+{
+	const size_t most = km_os_page_bytes() / sizeof(*range->map);
+	size_t from = *first - km_min(*first, most), to = *end + most;
+	struct km_page *run;
+
+	km_debug(km_is_locked(&km_arena.purge), "pages that are on no list are waited for");
+	km_lock(&zone->lock);
+	while (*first > from && (run = km_run_before(range, *first)) && !run->dirty) {
+		*first -= run->run;
+		km_run_count_out(zone, run);
+	}
+	while (*end < to && (run = km_run_at(range, *end)) && !run->dirty) {
+		*end += run->run;
+		km_run_count_out(zone, run);
+	}
+	km_unlock(&zone->lock);
+	from = km_max(from, *first);
+	to = km_min(to, *end);
+	give_array(range->page, from, to, 8 * sizeof(*range->page));
+	give_array(range->map, from, to, 8 * sizeof(*range->map));
+	give_array(range->owner, from, to, 8 * sizeof(*range->owner));
+	for (unsigned i = 0; range->live[0] && i < KM_LIVE_TABLES; i++)
+		give_array(range->live[i], from, to, (size_t)8 << (KM_PAGE_SHIFT - KM_LIVE_LOW - i));
+}
+
 /* It was offered, and for this purge it is as good as new; lock held. */
 static void put_back(struct km_zone *zone, struct km_range *range, size_t first, size_t end, uint32_t now, bool refused)
 {
@@ -318,6 +384,8 @@ static bool purge_run(struct km_zone *zone, uint32_t now, unsigned decay_ms, siz
 	size_t first = (size_t)(run - offer.range->page), end = first + run->run;
 	struct span span = cut(offer.range, span_of(offer.range, run), most);
 	*given = span.end > span.first ? give_parts(&offer, span) : 0;
+	if (end - first >= LONG_PAGES && !offer.refused)
+		give_records(zone, offer.range, &first, &end);
 
 	km_lock(&zone->lock);
 	/* A page that is refused stays dirty, as fresh, for another period. */

@@ -51,10 +51,12 @@ void km_bits_change(uint64_t *bits, size_t first, size_t count, bool set)
 
 static unsigned bin_of(size_t pages)
 {
-	km_debug(pages && pages <= KM_RUN_MAX, "a run has a page, and at most KM_RUN_MAX");
+	km_debug(pages && pages <= KM_RUN_CLEAN, "a run has a page, and at most KM_RUN_CLEAN");
 
 	if (pages <= KM_RUN_EXACT)
 		return (unsigned)pages - 1;
+	if (pages >= KM_RUN_MAX)
+		return KM_RUN_BINS - 1;
 	unsigned log = km_ilog2(pages);
 	return KM_RUN_EXACT + (log - 6) * 8 + (unsigned)(pages >> (log - 3) & 7);
 }
@@ -282,6 +284,11 @@ struct joined {
 	uint32_t now, age_ms;
 };
 
+static bool may_join(const struct km_page *run, const struct joined *to)
+{
+	return run->run + (to->end - to->start) <= (run->dirty || to->dirty ? KM_RUN_MAX : KM_RUN_CLEAN);
+}
+
 static void join(struct km_zone *zone, struct joined *to, struct km_page *run, size_t start)
 {
 	size_t dirty = run->dirty + to->dirty;
@@ -311,8 +318,7 @@ struct km_page *km_run_before(const struct km_range *range, size_t index)
 	return type == KM_PAGE_FREE || type == KM_PAGE_FREE_LAST ? last - (last->run - 1) : NULL;
 }
 
-/* The free run that begins at index, behind pages of this node. */
-static struct km_page *run_at(const struct km_range *range, size_t index)
+struct km_page *km_run_at(const struct km_range *range, size_t index)
 {
 	/* Acquire pairs with the release in commit_block: what is ready has descriptors and a node. */
 	if (index >= km_load_acquire(&range->ready) ||
@@ -325,7 +331,7 @@ static struct km_page *run_at(const struct km_range *range, size_t index)
 void km_run_put(struct km_zone *zone, struct km_range *range, size_t index, size_t count, bool dirty)
 {
 	struct joined to = { index, index + count, dirty ? count : 0, (uint32_t)km_os_now_ms(), 0 };
-	struct km_page *left = km_run_before(range, index), *right = run_at(range, index + count);
+	struct km_page *left = km_run_before(range, index), *right = km_run_at(range, index + count);
 
 	if (dirty)
 		km_bits_change(range->dirty, index, count, true);
@@ -334,9 +340,9 @@ void km_run_put(struct km_zone *zone, struct km_range *range, size_t index, size
 	km_debug(!left || km_range_node(range, index - 1) == km_range_node(range, index),
 		 "a run is of one node");
 	count_free(zone, to.dirty, count - to.dirty);
-	if (left && left->run + count <= KM_RUN_MAX)
+	if (left && may_join(left, &to))
 		join(zone, &to, left, index - left->run);
-	if (right && right->run + (to.end - to.start) <= KM_RUN_MAX)
+	if (right && may_join(right, &to))
 		join(zone, &to, right, index + count);
 	link_run(zone, &range->page[to.start], to.end - to.start, to.dirty, to.now - to.age_ms);
 	km_debug(km_bits_count(range->dirty, to.start, to.end - to.start) == to.dirty,
@@ -349,9 +355,9 @@ void km_run_put_back(struct km_zone *zone, struct km_range *range, size_t first,
 
 	while (first < end) {
 		bool dirty = km_bits_count(range->dirty, first, 1);
-		size_t to = first + 1;
+		size_t to = first + 1, most = dirty ? KM_RUN_MAX : KM_RUN_CLEAN;
 
-		while (to < end && km_bits_count(range->dirty, to, 1) == dirty)
+		while (to < end && to - first < most && km_bits_count(range->dirty, to, 1) == dirty)
 			to++;
 		km_run_put(zone, range, first, to - first, dirty);
 		first = to;
@@ -360,7 +366,7 @@ void km_run_put_back(struct km_zone *zone, struct km_range *range, size_t first,
 
 bool km_run_extend(struct km_zone *zone, struct km_range *range, size_t index, size_t count, bool *zero)
 {
-	struct km_page *run = run_at(range, index);
+	struct km_page *run = km_run_at(range, index);
 
 	if (!run || run->run < count)
 		return false;
@@ -374,7 +380,7 @@ static bool run_is_right(const struct km_page *run, unsigned node, unsigned bin,
 {
 	const struct km_range *range = km_range_of_page(run);
 
-	if (!range || run->type != KM_PAGE_FREE || !run->run || run->run > KM_RUN_MAX || bin_of(run->run) != bin)
+	if (!range || run->type != KM_PAGE_FREE || !run->run || run->run > KM_RUN_CLEAN || bin_of(run->run) != bin)
 		return false;
 	size_t start = (size_t)(run - range->page);
 	const struct km_page *last = run + run->run - 1;

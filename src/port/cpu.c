@@ -443,7 +443,8 @@ void km_percpu_show_beyond(bool show)
 static char *reserve_areas(unsigned cpus)
 {
 	size_t limit = km_os_address_limit();
-	unsigned reach = (unsigned)km_max(km_min(limit / 64 / AREA_BYTES, (size_t)KM_MAX_CPUS), (size_t)cpus);
+	unsigned reach = (unsigned)km_max(km_min(km_os_address_room() / 64 / AREA_BYTES, (size_t)KM_MAX_CPUS),
+					   (size_t)cpus);
 
 	if (cpus + 2 > limit / 4 / AREA_BYTES && limit != SIZE_MAX)
 		return NULL;

@@ -63,6 +63,8 @@ void *km_os_map(size_t bytes, size_t align);
 /* Would the system make one so long? It refuses what it could never fill; what is committed of a reservation it does
  * not look at, by default. */
 bool km_os_may_map(size_t bytes);
+/* Does it refuse one for its length, and not for want of a mapping? */
+bool km_os_refuses(size_t bytes);
 void km_os_unmap(void *p, size_t bytes);
 /* The same for who keeps what the system refuses to take back: in the middle of a mapping, where it has no room for
  * another one. 0 or -errno. */
@@ -82,6 +84,10 @@ uint64_t km_os_now_ms(void);
  * library starts. */
 size_t km_os_address_limit(void);
 size_t km_os_memory(void);
+/* How much address space may serve as the measure of what is reserved: that limit, or less where a reservation costs
+ * the host memory, or where an option says so; SIZE_MAX: plenty. */
+size_t km_os_address_room(void);
+void km_os_set_address_room(size_t bytes);
 /* The program has set RLIMIT_AS, or RLIMIT_DATA. */
 void km_os_set_address_limit(size_t bytes);
 void km_os_set_data_limit(size_t bytes);
@@ -102,6 +108,8 @@ unsigned km_os_getcpu(void);
 
 /* A small file of the system as text, ended by NUL: its length, at most bytes - 1, or -errno. */
 long km_os_read(const char *path, char *text, size_t bytes);
+/* A part of a file, from `offset` on: how many bytes were read, at most `bytes`, or -errno. */
+long km_os_read_part(const char *path, uint64_t offset, void *data, size_t bytes);
 /*
  * Memory nodes, by the system's ids; a set is a bit for each, `limit` of them. Those from which the process may get
  * memory. Was the process given a memory policy of its own? Let fresh memory come from one of these, or from any again
@@ -197,7 +205,7 @@ unsigned km_os_threads(void);
 bool km_os_program_is_over(void);
 bool km_os_has_thread(unsigned thread);
 unsigned km_os_pid(void);
-/* The calling thread, by the system's number; 0 after km_os_shut. */
+/* The calling thread, by the system's number; 0 where libc does not know it. */
 unsigned km_os_thread(void);
 /* The calling thread's name; of the first one, the program's, at most 15 bytes of it. */
 void km_os_program(char *name, size_t bytes);

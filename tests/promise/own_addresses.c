@@ -1,8 +1,11 @@
 /*
  * own_addresses: with the option of that name the address of an object that was freed, and of its slab, is never that
  * of an object of a cache of another name, nor of any other block; a cache of the same name has it again, and its
- * memory goes back to the system meanwhile. By each engine whose slabs are one cache's.
+ * memory goes back to the system meanwhile. By each engine whose slabs are one cache's. Where a request would be
+ * refused for a limit on addresses or on data, all that was one size's serves another size, and larger blocks.
  */
+#include <errno.h>
+
 #include "kit/api.h"
 
 #define MANY 4000
@@ -76,5 +79,51 @@ static void the_same(void)
 	end(cache, others);
 }
 
-static const struct test_case cases[] = { { "no other has it", no_other }, { "the same name has it again", the_same } };
+/* How many blocks there are until one is refused; all go back. */
+static size_t most(size_t bytes)
+{
+	size_t count = 0;
+	void **list = NULL, **block;
+
+	while ((block = kvmalloc(bytes, GFP_KERNEL | __GFP_NOWARN))) {
+		*block = list;
+		list = block;
+		count++;
+	}
+	NEED(errno == ENOMEM);
+	for (; list; list = block) {
+		block = *list;
+		kvfree(list);
+	}
+	return count;
+}
+
+static void give_way(int resource)
+{
+	struct rlimit limit = { 64ul << 20, 64ul << 20 };
+
+	NEED(setrlimit(resource, &limit) == 0);
+	size_t small = most(100), middle = most(5000), large = most(1 << 20), larger = most(16 << 20);
+	printf("%zu of 100 bytes, %zu of 5000, %zu of 1 MiB, %zu of 16 MiB\n", small, middle, large, larger);
+	NEED(small > 300000 && middle * 5000 > 25ul << 20 && large > 28);
+	NEED(most(100) > small - small / 8);
+	NEED(kmem_check_all() == 0);
+}
+
+static void give_way_of_addresses(void)
+{
+	give_way(RLIMIT_AS);
+}
+
+static void give_way_of_data(void)
+{
+	give_way(RLIMIT_DATA);
+}
+
+static const struct test_case cases[] = {
+	{ "no other has it", no_other },
+	{ "the same name has it again", the_same },
+	{ "they give way where addresses are limited", give_way_of_addresses },
+	{ "they give way where data are limited", give_way_of_data },
+};
 API_MAIN_OPTIONS(cases, ",own_addresses:1")

@@ -50,6 +50,14 @@ $(BUILD)/tests/unit/sanitizer_told: $(BUILD)/libkmem-malloc.a
 TEST_LIBS_unit/profile := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate -lm
 TEST_CFLAGS_unit/profile := -fno-builtin
 $(BUILD)/tests/unit/profile: $(BUILD)/libkmem-malloc.a
+# What malloc refuses.
+TEST_LIBS_unit/hopeless_requests := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_unit/hopeless_requests := -fno-builtin -Wno-alloc-size-larger-than
+$(BUILD)/tests/unit/hopeless_requests: $(BUILD)/libkmem-malloc.a
+# The addresses of malloc's aligned blocks are many.
+TEST_LIBS_unit/free_page_records := $(BUILD)/libkmem-malloc.a
+TEST_CFLAGS_unit/free_page_records := -fno-builtin
+$(BUILD)/tests/unit/free_page_records: $(BUILD)/libkmem-malloc.a
 # A size's copies are tried by malloc and new as well.
 TEST_LIBS_unit/call_sites := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_unit/call_sites := -fno-builtin
@@ -69,4 +77,7 @@ $(BUILD)/tests/unit/older_libc: tests/unit/debug_stacks.c
 TEST_CFLAGS_unit/traced := -Wno-use-after-free -Wno-free-nonheap-object
 TEST_LIBS_unit/traced := -Wl,-u,kmem_cache_validate
 # A request from outside is served.
+TEST_LIBS_unit/mailbox_waits := -Wl,-u,kmem_cache_validate
 TEST_LIBS_unit/ways_shut := -Wl,-u,kmem_cache_validate
+# What a fork waits for.
+TEST_LIBS_unit/own_locks_struck := -Wl,--wrap=km_os_wait

@@ -27,7 +27,9 @@ static bool free_one(const char *call)
 {
 	if (strcmp(call, "purge"))
 		return false;
-	calls++;
+	/* A run of pages, its descriptors, its part of the map, its owner words. */
+	if (calls++ % 4)
+		return false;
 	/* Two ticks of the coarse clock and more. */
 	usleep(20000);
 	if (left)

@@ -231,7 +231,7 @@ static bool borrows(int flags)
 KMEM_API int clone(int (*function)(void *), void *stack, int flags, void *arg, ...)
 {
 	int saved_errno = errno;
-	bool lends = borrows(flags) && function && stack;
+	bool lends = borrows(flags);
 	clone_fn *libc = lends ? NULL : libc_clone();
 	void *ids[3];		/* the parent's place for the number, the thread's storage, the child's place */
 	va_list list;

@@ -169,8 +169,8 @@ static bool is_relocated(const struct maps *maps, size_t i)
 	return (i && is_data_of(map - 1, map->name)) || (i + 1 < maps->count && is_data_of(map + 1, map->name));
 }
 
-/* The parts of a mapping that are not in `others`. Both are in order: *next is the first that ends behind the mappings
- * before. */
+/* The parts of a mapping outside of `others`. Mappings come in order, as `others` are: *next is the first of `others`
+ * with an end behind the mapping before. */
 static void add_rest(struct scan *scan, uintptr_t start, uintptr_t end, const struct span_list *others, size_t *next)
 {
 	while (*next < others->count && others->at[*next].end <= start)
@@ -185,9 +185,9 @@ static void add_rest(struct scan *scan, uintptr_t start, uintptr_t end, const st
 /* ------------------------------------------------------------------ stacks */
 
 /*
- * Stacks may be neighbours in one mapping: glibc 2.43 makes a guard of pages inside of a mapping. What a guard is the
- * system says since Linux 6.15. The first guard in [from, end), or behind the last one: `end`, or `from`, where there is
- * none.
+ * Stacks may be neighbours in one mapping: glibc 2.43 makes guards of pages inside of a mapping. Linux shows guards
+ * since 6.15. The start of the first guard in [from, end), or the end of the last one; without a guard: `end`, or
+ * `from`.
  */
 static uintptr_t next_guard(const struct scan *scan, uintptr_t from, uintptr_t end, bool last)
 {
@@ -210,8 +210,8 @@ static uintptr_t next_guard(const struct scan *scan, uintptr_t from, uintptr_t e
 	return found;
 }
 
-/* From the pointer on, to libc's record of the thread, or to the next guard, or to the end of the mapping. A stack that
- * has grown since the mappings were read begins below its mapping. */
+/* From the pointer on, to libc's record of the thread, or to the next guard, or to the end of the mapping. A stack may
+ * have grown since the mappings were read: then the pointer lies below the mapping. */
 void roots_add_stack(const struct scan *scan, const struct stop_stack *stack, struct span_list *list)
 {
 	const struct maps *maps = &scan->subject->maps;
@@ -241,8 +241,8 @@ static int by_pointer(const void *a, const void *b)
 	return (x->pointer > y->pointer) - (x->pointer < y->pointer);
 }
 
-/* Stacks are read while their threads stand still. What lies below a stack pointer is not in use, down to a guard, to
- * the stack before it, or to the mapping's start. */
+/* Stacks are read later, while the threads stand still. Memory below a stack pointer is not in use, down to a guard, to
+ * the stack below, or to the mapping's start. */
 static void add_stacks(struct scan *scan, struct stop_stack *stacks, size_t count, struct span_list *list)
 {
 	const struct maps *maps = &scan->subject->maps;

@@ -95,7 +95,7 @@ int scan_run(struct subject *subject, struct scan_result *result);
 /* ---- leaks/roots.c */
 /* Memory that is not libkmem's and may have pointers, but for stacks, which are put in order. */
 bool roots_find(struct scan *scan, struct stop_stack *stacks, size_t count);
-/* The part of a stack that is in use is added to a list; the list is put in order, where parts that meet are one. */
+/* The used part of a stack is added to a list; the list is put in order, and parts without a gap are joined. */
 void roots_add_stack(const struct scan *scan, const struct stop_stack *stack, struct span_list *list);
 void roots_fold(struct span_list *list);
 /* Read so many bytes; what is not in memory, or can't be read, is zeros. False: all of it, and nothing was written. */

@@ -9,8 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Where a thread's stack is in use, and where libc's record of the thread lies: at the stack's end, but for the first
- * thread's. record 0: not known. */
+/* A thread's stack pointer, and the place of libc's record of the thread: at the stack's end, but for the first thread.
+ * record 0: not known. */
 struct stop_stack {
 	uintptr_t pointer, record;
 };

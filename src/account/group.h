@@ -151,8 +151,12 @@ void km_stock_forget(struct obj_cgroup *objcg, int64_t what);
 
 /* ---- objcg.c: nothing of it is out any more, and its group is gone: it is listed; by any thread, with no lock. */
 void km_objcg_list(struct obj_cgroup *objcg);
-/* One that was listed, or NULL. With the tree lock. */
+/* With the tree lock: one that was listed, or NULL; a record for a new one; and it is over, and on no list. */
 struct obj_cgroup *km_objcg_pop_listed(void);
+struct obj_cgroup *km_objcg_new(struct mem_cgroup *home);
+void km_objcg_keep(struct obj_cgroup *objcg);
+/* Pages without a record in use go back to the system. */
+void km_objcg_purge(void);
 
 /* ---- all.c: mem_cgroup_account_malloc, with the registry locked (km_accounting.account_malloc). */
 int km_memcg_account_malloc(bool on);

@@ -227,7 +227,7 @@ static bool is_open(const struct obj_cgroup *objcg)
  */
 static struct mem_cgroup *group_of(const struct obj_cgroup *objcg)
 {
-	return km_load(&objcg->memcg);
+	return km_load(&objcg->memcg) ?: &km_memcg_root;
 }
 
 static struct km_counter *counter_of(const struct obj_cgroup *objcg)

@@ -27,8 +27,8 @@ bool km_large_fails;
 /* No system has as much address space for a mapping that names no place. */
 #define MOST_BYTES	((size_t)1 << 48)
 
-/* Could so many bytes be had if all that may be free here was given back? Beyond, the system would have to map the rest;
- * where it refuses the rest alone, nothing is given back in vain. */
+/* Could so many bytes be had if all that may be free here was given back? The system would have to map the rest: where
+ * it refuses the rest alone, nothing is given back in vain. */
 static bool is_within_reach(size_t bytes)
 {
 	struct km_arena_stats stats;

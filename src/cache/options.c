@@ -180,7 +180,7 @@ static bool set_observer(const char *value)
 	return true;
 }
 
-/* What else is reserved is in proportion: an eighth of the room is the pages'. */
+/* An eighth of the room is reserved for pages; other reservations are in proportion. */
 static bool set_arena(const char *value)
 {
 	uint64_t bytes = 0;
@@ -290,7 +290,8 @@ static const struct option {
 	{ "stats", "0|1: count hits of slub and slab as well (0)", .flag = &km_layout_options.count_events },
 	{ "decay", "milliseconds until free memory goes back to the system (1000)",
 	  .number = &km_options.decay_ms, .most = 3600000 },
-	{ "arena", "bytes, with K, M, G, T: address space reserved at once for pages (64G, or more)", .set = set_arena },
+	{ "arena", "bytes, with K, M, G, T: address space reserved at once for pages (by the machine)",
+	  .set = set_arena },
 	{ "huge", "0|1: ask for huge pages once the arena is large (1)", .flag = &km_options.huge },
 	{ "merge", "0|1: caches of like layout may share slabs (0)", .flag = &km_options.merge },
 	{ "min_partial", "half|size|static: rule for all caches (half)", .set = set_min_partial },

@@ -203,6 +203,14 @@ static void look(uint64_t now)
 	km_store(&reclaim.next_look_ms, now + (round->left ? 1 : LOOK_MS));
 }
 
+static void tidy(bool all)
+{
+	if (km_has_accounting())
+		km_accounting.tidy(all);
+	km_meta_trim(all);
+	km_percpu_trim(all);
+}
+
 /* Looks, a quarter of the decay time apart, after which pages for blocks that grow are idle. */
 #define SHED_LOOKS 4u
 
@@ -217,12 +225,55 @@ static void purge(uint64_t now)
 		km_growth_shed(SHED_LOOKS);
 		km_pages_purge(decay);
 		km_big_purge(decay);
+		tidy(false);
 		/* Pages that are committed ahead would be committed anew. */
 		if (!km_ahead_level())
 			km_ranges_release(true);
 	}
 	if (km_pages_too_dirty())
 		km_pages_trim();
+}
+
+/* Pages without anything live, of slabs that have something. */
+static int hollow_cache(struct kmem_cache *cache, void *arg)
+{
+	size_t *pages = arg, now = cache->engine->hollow ? cache->engine->hollow(cache) : 0;
+
+	km_debug(km_front_busy, "who gives memory back is busy");
+	if (pages)
+		*pages += now;
+	return 0;
+}
+
+static int sweep_cache(struct kmem_cache *cache, void *arg km_unused)
+{
+	if (idle.count == MAX_IDLE)
+		return 1;
+	if (cache->engine->hollow && !km_load(&cache->wanted))
+		idle.cache[idle.count++] = cache;
+	km_store(&cache->wanted, false);
+	return 0;
+}
+
+static void hollow_swept(void *arg km_unused)
+{
+	if (idle.count)
+		km_front_drain_all(idle.cache, idle.count);
+	for (size_t i = 0; i < idle.count; i++) {
+		idle.cache[i]->engine->rest(idle.cache[i]);
+	}
+}
+
+static void sweep(void)
+{
+	struct km_round *round = &km_rounds[KM_ROUND_SWEEP];
+
+	idle.count = 0;
+	if (!round->left)
+		round->left = km_registry_count();
+	km_registry_try_some(round, MAX_VISITS, sweep_cache, NULL, hollow_swept);
+	if (!round->left)
+		km_pages_swept();
 }
 
 /* Times that one tick may begin again. */
@@ -253,6 +304,8 @@ static void look_around(uint64_t now, bool fell, bool quiet)
 	}
 	if (now >= km_load(&reclaim.next_look_ms))
 		look(now);
+	if (km_pages_too_slack())
+		sweep();
 	purge(now);
 }
 
@@ -281,7 +334,7 @@ static void tick(void)
 		km_store(&reclaim.last_tick_ms, now);
 	if (km_likely(now < km_load(&reclaim.next_reap_ms) && !fell &&
 		      now < km_load(&reclaim.next_purge_ms) &&
-		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty()))
+		      now < km_load(&reclaim.next_look_ms) && !km_pages_too_dirty() && !km_pages_too_slack()))
 		return;
 	/* Whoever lost a CPU in here kept the others out: what they freed meanwhile nobody else may come for. */
 	for (int looks = 0; looks < MAX_LOOKS; looks++) {
@@ -352,17 +405,6 @@ void kmem_tick(void)
 	struct km_busy_was was = km_busy_begin();
 	tick();
 	km_busy_end(was);
-}
-
-/* Pages without anything live, of slabs that have something. */
-static int hollow_cache(struct kmem_cache *cache, void *arg)
-{
-	size_t *pages = arg, now = cache->engine->hollow ? cache->engine->hollow(cache) : 0;
-
-	km_debug(km_front_busy, "who gives memory back is busy");
-	if (pages)
-		*pages += now;
-	return 0;
 }
 
 struct naming {
@@ -474,6 +516,9 @@ static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 		}
 		km_unlock(&reclaim.lock);
 	}
+	/* Memory that waits for a grace period is not in use. */
+	if (!flushing.slabs)
+		flushing.slabs = km_grace_relieves();
 	*tries = flushing.slabs ? *tries + 1 : PRESSES;
 	return true;
 }
@@ -590,10 +635,11 @@ size_t kmem_shrink_all(void)
 		km_lock(&reclaim.lock);
 	km_large_finish_deferred();
 	km_registry_visit(flush_cache, &slabs);
+	tidy(true);
+	km_ids_trim();
 	km_registry_visit(hollow_cache, &pages);
 	km_growth_shed(0);
 	pages += km_pages_purge(0) + (km_big_purge(0) >> KM_PAGE_SHIFT);
-	km_meta_trim(true);
 	km_big_offer();
 	km_ranges_release(true);
 	if (!km_was_busy(was))

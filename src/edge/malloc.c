@@ -345,7 +345,7 @@ static void *resize(void *p, size_t size)
 			return same;
 		if (km_unlikely(refused))
 			return no_memory();
-	} else if (is_enough(old, size)) {
+	} else if (is_enough(old, size) && ((uintptr_t)p % KM_MALLOC_ALIGN == 0 || size < KM_MALLOC_ALIGN)) {
 		return km_likely(!km_watched_sizes) ? p : km_watched_asked(p, size);
 	}
 	size_t bytes = size;

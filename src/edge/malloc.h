@@ -75,7 +75,7 @@ struct km_sized;
 /* Is it malloc's, and did it serve such a request? Any that it had room for, where it is another's. */
 bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct km_sized *call) km_cold;
 
-/* malloc_info.c: bytes of objects and blocks that users have, but for mappings; each cache's figures, with no lock held. */
+/* malloc_info.c: bytes that users have, without mappings; each cache's figures, with no lock held. */
 size_t km_malloc_used(const struct kmem_stats *stats);
 void km_malloc_rows(void (*see)(const struct kmem_cache_stats *row, void *arg), void *arg);
 

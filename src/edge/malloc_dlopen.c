@@ -1,8 +1,8 @@
 /*
- * malloc_dlopen.c: what has to do with other libraries; only in libkmem-malloc.so, because a static program would be told
- * by its linker that it needs libraries when it runs. dlopen without RTLD_DEEPBIND: what is loaded with it finds libc's malloc
- * before ours, and frees there what the program got here: PHP loads its extensions so. Invariant: libc's dlopen is
- * entered by a jump, because it looks at its return address for who asks: whose RUNPATH, which $ORIGIN.
+ * malloc_dlopen.c: what has to do with other libraries; only in libkmem-malloc.so, because a static program would be
+ * told by its linker that it needs libraries when it runs. dlopen without RTLD_DEEPBIND: what is loaded with it finds
+ * libc's malloc before ours, and frees there what the program got here: PHP loads its extensions so. Invariant: libc's
+ * dlopen is entered by a jump, because it looks at its return address for who asks: whose RUNPATH, which $ORIGIN.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -58,8 +58,8 @@ KMEM_API void *dlopen(const char *file, int mode)
 /* ------------------------------------------------------------------ other allocators */
 
 /*
- * Programs that are linked with tcmalloc or mimalloc for its malloc have ours. Those that call its other functions have
- * that library's memory from them, which we neither count nor limit: it is named. Weak, because most programs have none.
+ * Programs that are linked with tcmalloc or mimalloc for its malloc have ours. Those that call its other functions
+ * have that library's memory from them, which we neither count nor limit: it is named. Weak: most programs have none.
  */
 __attribute__((weak)) void tc_malloc(void);
 __attribute__((weak)) void mi_malloc(void);

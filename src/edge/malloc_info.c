@@ -6,14 +6,16 @@
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <kmem/stats.h>
 
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/stderr.h"
+#include "../port/text.h"
 #include "malloc.h"
 
 static int add_used(struct kmem_cache *cache, void *arg)
@@ -60,10 +62,12 @@ void km_malloc_rows(void (*see)(const struct kmem_cache_stats *row, void *arg), 
 	rows.row = calloc(rows.room, sizeof(*rows.row));
 	if (!rows.row)
 		return;
+	/* A thread may be cancelled while it prints a row. */
+	pthread_cleanup_push(free, rows.row);
 	kmem_for_each_cache(collect_row, &rows);
 	for (size_t i = 0; i < rows.count; i++)
 		see(&rows.row[i], arg);
-	free(rows.row);
+	pthread_cleanup_pop(true);
 }
 
 /* Other libraries have none of these. */
@@ -111,9 +115,15 @@ KMEM_API struct mallinfo mallinfo(void)
 
 static void print_size(const struct kmem_cache_stats *s, void *stream)
 {
-	if (s->total_slabs || s->active_objects)
-		fprintf(stream, "  <size name=\"%s\" bytes=\"%u\" active=\"%lu\" total=\"%lu\" slabs=\"%lu\"/>\n",
-			s->name, s->size, s->active_objects, s->total_objects, s->total_slabs);
+	char one[8];
+
+	if (!s->total_slabs && !s->active_objects)
+		return;
+	fputs("  <size name=\"", stream);
+	for (const char *at = s->name; *at;)
+		fputs(km_text_xml(&at, one), stream);
+	fprintf(stream, "\" bytes=\"%u\" active=\"%lu\" total=\"%lu\" slabs=\"%lu\"/>\n", s->size, s->active_objects,
+		s->total_objects, s->total_slabs);
 }
 
 KMEM_API int malloc_info(int options, FILE *stream)
@@ -140,8 +150,13 @@ KMEM_API void malloc_stats(void)
 				  info.arena + info.hblkhd, info.uordblks + info.hblkhd,
 				  info.hblkhd);
 
-	km_os_write(STDERR_FILENO, text, length);
-	kmem_print_slabinfo(STDERR_FILENO);
+	/* Not where descriptor 2 is a file of the program's data. */
+	int fd = km_stderr(true);
+
+	if (fd < 0)
+		return;
+	km_os_write(fd, text, length);
+	kmem_print_slabinfo(fd);
 }
 
 /* Free memory goes back to the system; there is no heap top to leave `pad` bytes at. */

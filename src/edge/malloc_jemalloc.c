@@ -30,6 +30,7 @@ static km_noinline void *get(size_t size, int flags)
 	km_malloc_note_site((uintptr_t)__builtin_return_address(0));
 	void *p = pages ? km_malloc_calloc(1, size) : km_malloc_aligned(ALIGN(flags), size);
 	km_malloc_note_site(0);
+	km_debug(!((uintptr_t)p & (ALIGN(flags) - 1)), "a block is aligned as was asked for, and a failure is NULL");
 	if (km_unlikely(km_load(&km_front_probing)))
 		km_heaptrack_alloc(p, size);
 	return p && flags & ZERO && !pages ? memset(p, 0, size) : p;
@@ -41,6 +42,7 @@ KMEM_API km_hit_path void *mallocx(size_t size, int flags)
 
 	if (km_unlikely(!p))
 		return get(size, flags);
+	km_debug(!((uintptr_t)p & (ALIGN(flags) - 1)), "a hit is aligned as was asked for");
 	return flags & ZERO ? memset(p, 0, size) : p;
 }
 
@@ -61,7 +63,7 @@ KMEM_API void sdallocx(void *p, size_t size, int flags)
 		km_malloc_free_sized_miss(p, ALIGN(flags), size, "sdallocx");
 }
 
-/* No bytes are one: realloc would free the block. What is new becomes zeros, where that is asked for. */
+/* No bytes are one: realloc would free the block. The bytes that are new become zeros where that is asked for. */
 KMEM_API void *rallocx(void *p, size_t size, int flags)
 {
 	const bool aligned = ALIGN(flags) > KM_MALLOC_ALIGN;
@@ -72,6 +74,7 @@ KMEM_API void *rallocx(void *p, size_t size, int flags)
 		memcpy(moved, p, km_min(size, old));
 		dallocx(p, flags);
 	}
+	km_debug(!moved || sallocx(moved, flags) >= size, "a block has the bytes that were asked for");
 	const size_t have = moved && flags & ZERO ? sallocx(moved, flags) : 0;
 	if (have > old)
 		memset((char *)moved + old, 0, have - old);
@@ -168,6 +171,7 @@ static size_t match(const char *pattern, const char *name, size_t *mib)
 	size_t part = 0;
 
 	for (; *pattern; pattern++) {
+		km_debug(part < MOST_PARTS, "a name has a few parts");
 		if (*pattern == '#') {
 			if (*name < '0' || *name > '9')
 				return 0;

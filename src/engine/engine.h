@@ -112,6 +112,7 @@ struct kmem_cache {
 	uint16_t max_capacity;		/* ... where it is used in bulk */
 	uint16_t misses;		/* points of front/miss.c since reclaim last looked; racy, a hint */
 	bool touched;			/* missed since reclaim last looked */
+	bool wanted;			/* objects were, beyond those on shelves, since free ones were last swept */
 	bool own_min_partial;		/* somebody wrote it: no rule changes it */
 	uint8_t idle_looks;
 	uint16_t defrag_ratio;		/* of 1024 looks at other nodes' partial slabs, so many are allowed */
@@ -164,6 +165,7 @@ struct kmem_cache {
 	void *kept_by;			/* the keeper's */
 	unsigned group;			/* a twin's: the number of its group (kmem info); 0: no twin, or nobody's */
 	bool handed_on;			/* a twin that was another group's, of whose last free nobody knows the end */
+	uint32_t calls;			/* a twin's: frees that are under way (front/front.h) */
 	struct km_list twin_list;	/* if `twins`: those there are, spares first; under the registry's lock */
 	bool leads;			/* some cache is, or was, tuned with this one */
 	size_t reserved_pages;		/* committed ahead for it: kmem_reserve */
@@ -600,9 +602,16 @@ struct km_grace {
 	void (*before_destroy)(struct kmem_cache *cache);
 	/* Objects that kfree_rcu was given are free. */
 	void (*wait)(void);
+	/* A request is about to be refused: wait for what is free after a grace period, a second at most. True: some of
+	 * it is. */
+	bool (*relieve)(void);
 	void (*fork)(bool before, bool child);
 };
 extern km_hidden const struct km_grace *km_grace;	/* NULL: it has not */
+km_inline bool km_grace_relieves(void)
+{
+	return km_load_acquire(&km_grace) && km_grace->relieve();
+}
 /* Its empty slabs stay: somebody may look at their objects, and who does would not be waited for. Of private groups
  * they do in any case: what such a group has goes with it. A sibling goes when its cache does. */
 km_inline bool km_slabs_stay(const struct kmem_cache *cache)

@@ -70,6 +70,13 @@ struct sheaf_page {
 };
 KM_ENGINE_PAGE(sheaf_page, struct sheaf_page)
 
+/* So many objects more are out of the node's slabs; its lock is held. */
+km_inline void km_sheaf_count(const struct kmem_cache *cache, struct sheaf_node *n, long taken)
+{
+	km_bump(&n->slabs.counts.taken, taken);
+	km_pages_slack(-taken * (long)cache->size);
+}
+
 /* Where 64 of the slab's bits are; a set bit is a free object. */
 km_inline uint64_t *sheaf_bits(const struct kmem_cache *cache, struct km_page *slab,
 			       const char *address, unsigned word)

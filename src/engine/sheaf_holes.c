@@ -241,13 +241,14 @@ static size_t look_at_some(struct looking *looking, bool idle)
 	size_t pages = 0, gone = 0;
 
 	km_lock(&n->slabs.lock);
-	const size_t partial = n->slabs.counts.partial, more = km_min(partial / PART, (size_t)MORE_LOOKS);
+	const size_t partial = n->slabs.counts.partial;
+	const size_t more = idle ? MORE_LOOKS : km_min(partial / PART, (size_t)MORE_LOOKS);
 	size_t looks = LOOKS + more;
 	for (size_t seen = 1; seen <= partial && looks && (slab = km_slabs_next(&n->slabs)); seen++) {
 		if (km_sheaf_drop_if_empty(looking->cache, n, slab, idle ? 0 : km_sheaf_keep(looking->cache, n))) {
 			add_going(n, slab);
 			gone++;
-		} else if (looking->holes && !look_into(looking, slab, false, CALLS + more, &pages)) {
+		} else if (looking->holes && !look_into(looking, slab, idle, CALLS + more, &pages)) {
 			break;
 		} else {
 			looks--;

@@ -193,6 +193,11 @@ void km_pages_set_ready(size_t pages);
  * are too many. And: so many less. */
 bool km_pages_keep(size_t pages);
 void km_pages_keep_less(size_t pages);
+/* Free objects in slabs have so many bytes more, or fewer. */
+void km_pages_slack(long bytes);
+/* Have they grown by more than a quarter of that bound since they were last swept? And: they were. */
+bool km_pages_too_slack(void);
+void km_pages_swept(void);
 /* Give the oldest dirty pages back until a quarter of that bound is left. */
 void km_pages_trim(void);
 /* Give the memory of `count` pages back that stay in use; from then on they read as zeros. Nobody has anything in them.

@@ -528,7 +528,8 @@ void *km_big_resize(void *p, size_t bytes)
 	struct km_big_entry *entry = find((uintptr_t)p);
 	void *moved = entry && bytes ? resize(entry, bytes) : NULL;
 	/* The blocks that lie ready may be what is missing. Others may have come meanwhile. */
-	while (km_unlikely(!moved && entry && bytes && !entry->region) && shed_for(bytes - km_min(bytes, entry->bytes))) {
+	while (km_unlikely(!moved && entry && bytes && !entry->region) &&
+	       shed_for(bytes - km_min(bytes, entry->bytes))) {
 		entry = find((uintptr_t)p);
 		moved = resize(entry, bytes);
 	}

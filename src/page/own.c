@@ -1,7 +1,8 @@
 /*
- * own.c: pages whose addresses stay with a name. Each name has a list for each order; a name that was once there stays,
- * because its addresses do, until a request would be refused for want of them. Invariant: a page on one of these lists is used, as far as its zone knows, and says of
- * itself that it is nothing: no address in it is anybody's.
+ * own.c: pages whose addresses stay with a name. Each name has a list for each order; a name that was once there
+ * stays, because its addresses do, until a request would be refused for want of them. Invariant: a page on one of
+ * these lists is used, as far as its zone knows, and says of itself that it is nothing: no address in it is
+ * anybody's.
  */
 #include "own.h"
 

@@ -1,7 +1,7 @@
 /*
- * own.h: pages whose addresses stay with a name: a page that was a slab of a cache is never one of a cache of another
- * name, nor anything else, as long as no request would be refused for it. So a pointer to an object that was freed leads
- * to an object of the same kind, or to nothing. Kernel: SLAB_VIRTUAL, which was proposed.
+ * own.h: pages whose addresses stay with a name: a page that was a slab of a cache is never one of a cache of
+ * another name, nor anything else, as long as no request would be refused for it. So a pointer to an object that was
+ * freed leads to an object of the same kind, or to nothing. Kernel: SLAB_VIRTUAL, which was proposed.
  */
 #ifndef KM_PAGE_OWN_H
 #define KM_PAGE_OWN_H

@@ -17,6 +17,8 @@
 #define MOST_IN_VAIN	16u
 /* Dirty memory allowed where little is in use: 1 MiB. A program that swings by more soon has that (km_pages_swing). */
 #define DIRTY_FLOOR_PAGES	256u
+/* Of what is in use, bytes of objects that were freed to slabs since these were swept; or the floor. */
+#define SLACK_PART		32u
 /* Of what is in use, pages in empty slabs that caches keep beside min_partial; a quarter of the bound, or the floor. */
 #define EMPTY_PART		16u
 #define EMPTY_FLOOR_PAGES	256u
@@ -91,6 +93,26 @@ void km_pages_keep_less(size_t pages)
 void km_pages_set_ready(size_t pages)
 {
 	km_store(&km_arena.ready_pages, pages);
+}
+
+void km_pages_slack(long bytes)
+{
+	km_add(&km_arena.slack, (size_t)bytes);
+}
+
+bool km_pages_too_slack(void)
+{
+	size_t slack = km_load(&km_arena.slack), swept = km_load(&km_arena.slack_swept);
+
+	if (slack < swept)
+		km_store(&km_arena.slack_swept, slack);
+	return slack > swept &&
+	       (slack - swept) >> KM_PAGE_SHIFT > km_max(km_pages_used() / SLACK_PART, (size_t)DIRTY_FLOOR_PAGES);
+}
+
+void km_pages_swept(void)
+{
+	km_store(&km_arena.slack_swept, km_load(&km_arena.slack));
 }
 
 /*
@@ -290,8 +312,8 @@ static size_t give_parts(struct offer *offer, struct span span)
 	return given + give_parts(offer, (struct span){ middle, span.end });
 }
 
-/* The system's pages of an array that lie in the part for the pages [first, end) go back; its members are zeros then, or
- * what they were. */
+/* The system's pages of an array that lie in the part for the pages [first, end) go back; its members are zeros then,
+ * or what they were. */
 static void give_array(void *array, size_t first, size_t end, size_t bits)
 {
 	const size_t unit = km_os_page_bytes();
@@ -303,8 +325,8 @@ static void give_array(void *array, size_t first, size_t end, size_t bits)
 }
 
 /*
- * What describes free pages that are in our hand goes back with them: zeros say of a page that it is nothing. A page of
- * the map describes more pages than most runs have, so clean runs beside this one come into the hand as well.
+ * The records of free pages that are in our hand go back with the pages: zeros say of a page that it is nothing. A page
+ * of the map describes more pages than most runs have, so clean runs beside this one come into the hand as well.
  */
 static void give_records(struct km_zone *zone, struct km_range *range, size_t *first, size_t *end)
 {

@@ -2,9 +2,9 @@
  * zone.h: what the files of the page allocator share: a node's free pages, and the ranges that they lie in.
  *
  * Free pages are kept as runs. A run is as long as its pages are free and of one node, up to KM_RUN_MAX, or up to
- * KM_RUN_CLEAN where none of them may be resident; its first page says FREE and how long it is, its last one says FREE_LAST. A bit for each page of a range says that the page is
- * free and may be resident: it is set when the page is freed, and cleared when it is handed out or given back to the
- * system.
+ * KM_RUN_CLEAN where none of them may be resident; its first page says FREE and how long it is, its last one says
+ * FREE_LAST. A bit for each page of a range says that the page is free and may be resident: it is set when the page
+ * is freed, and cleared when it is handed out or given back to the system.
  */
 #ifndef KM_PAGE_ZONE_H
 #define KM_PAGE_ZONE_H
@@ -46,6 +46,7 @@ struct km_arena {
 	size_t bind_failures;
 	size_t ready_pages;		/* in use, as far as this floor knows, and may lie ready on CPUs */
 	size_t empty_pages;		/* the same, and may lie in empty slabs that are kept */
+	size_t slack, slack_swept;	/* bytes of free objects in slabs; and so many when those were last swept */
 	size_t kept_pages;		/* dirty when the system could last not take them back */
 	struct km_page *staying;	/* pages that are not freed now; under the lock of their node */
 	size_t staying_count;		/* ... but then, so many */

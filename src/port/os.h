@@ -108,7 +108,7 @@ unsigned km_os_getcpu(void);
 
 /* A small file of the system as text, ended by NUL: its length, at most bytes - 1, or -errno. */
 long km_os_read(const char *path, char *text, size_t bytes);
-/* A part of a file, from `offset` on: the bytes that are there, at most `bytes`, or -errno. */
+/* A part of a file, from `offset` on: how many bytes were read, at most `bytes`, or -errno. */
 long km_os_read_part(const char *path, uint64_t offset, void *data, size_t bytes);
 /*
  * Memory nodes, by the system's ids; a set is a bit for each, `limit` of them. Those from which the process may get

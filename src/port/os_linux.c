@@ -52,7 +52,7 @@ enum markers { MARKERS_UNKNOWN, MARKERS_HOLD, MARKERS_PRETENDED };
 static struct {
 	bool shut, nameless;
 	uint8_t markers;				/* enum markers */
-	size_t address_limit, data_limit, room, memory;	/* 0: not yet asked */
+	size_t address_limit, data_limit, memory;	/* 0: not yet asked */
 	size_t lock_limit;				/* of what all mappings from now on count against; 0: none */
 	bool lock_on_fault;				/* ... which are not filled in */
 } process;
@@ -340,11 +340,6 @@ bool km_os_may_map(size_t bytes)
 	return p != NULL;
 }
 
-bool km_os_refuses(size_t bytes)
-{
-	return !km_os_may_map(bytes) && (bytes > km_os_memory() || km_os_may_map(KM_PAGE_SIZE));
-}
-
 void km_os_unmap(void *p, size_t bytes)
 {
 	int ignored;
@@ -433,37 +428,6 @@ size_t km_os_address_limit(void)
 		ask_limit(RLIMIT_AS, &process.address_limit);
 	}
 	return km_load(&process.address_limit);
-}
-
-/* Does the host of this process take memory and time for addresses that nobody can access? Emulators in user mode do;
- * they have no vDSO. A page table has a word for 4 KiB, and a page of such words is a fault. */
-static bool reserving_costs(void)
-{
-	const size_t bytes = (size_t)256 << 20;
-	struct rusage before = { .ru_minflt = 0 }, after = before;
-	int ignored;
-
-	if (getauxval(AT_SYSINFO_EHDR))
-		return false;
-	KEEP_ERRNO(ignored, getrusage(RUSAGE_SELF, &before));
-	void *p = km_os_reserve(bytes, KM_PAGE_SIZE);
-	KEEP_ERRNO(ignored, getrusage(RUSAGE_SELF, &after));
-	(void)ignored;
-	if (p)
-		km_os_unmap(p, bytes);
-	return after.ru_minflt - before.ru_minflt >= (long)(bytes / KM_PAGE_SIZE * sizeof(void *) / KM_PAGE_SIZE);
-}
-
-size_t km_os_address_room(void)
-{
-	if (km_unlikely(!km_load(&process.room)))
-		km_store(&process.room, reserving_costs() ? (size_t)8 << 30 : SIZE_MAX);
-	return km_min(km_os_address_limit(), km_load(&process.room));
-}
-
-void km_os_set_address_room(size_t bytes)
-{
-	km_store(&process.room, bytes);
 }
 
 void km_os_set_address_limit(size_t bytes)
@@ -584,36 +548,6 @@ static unsigned allowed_cpus(unsigned *masks)
 		if (mask[word])
 			return word * 64 + km_ilog2(mask[word]) + 1;
 	return 0;
-}
-
-long km_os_read_part(const char *path, uint64_t offset, void *data, size_t bytes)
-{
-	size_t length = 0;
-	long fd = -EMFILE, count = 0;
-
-	if (!fault("read"))
-		KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
-	if (fd < 0)
-		return fd;
-	if (offset)
-		KEEP_ERRNO(count, syscall(SYS_lseek, fd, offset, SEEK_SET));
-	while (count >= 0 && length < bytes) {
-		KEEP_ERRNO(count, syscall(SYS_read, fd, (char *)data + length, bytes - length));
-		if (count == 0)
-			break;
-		length += count > 0 ? (size_t)count : 0;
-		count = count == -EINTR ? 0 : count;
-	}
-	km_os_close((int)fd);
-	return count < 0 ? count : (long)length;
-}
-
-long km_os_read(const char *path, char *text, size_t bytes)
-{
-	const long length = km_os_read_part(path, 0, text, bytes - 1);
-
-	text[km_max(length, 0l)] = '\0';
-	return length;
 }
 
 unsigned km_os_possible_cpus(unsigned *masks)
@@ -786,15 +720,6 @@ void km_os_event_add(int fd, uint64_t count)
 
 	KEEP_ERRNO(ignored, syscall(SYS_write, fd, &count, sizeof(count)));
 	(void)ignored;
-}
-
-int km_os_open_truncated(const char *path)
-{
-	long fd;
-
-	KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path,
-			       O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-	return (int)fd;
 }
 
 void km_os_close(int fd)

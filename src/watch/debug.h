@@ -31,12 +31,12 @@ struct km_debug_track {
 };
 _Static_assert(sizeof(struct km_debug_track) == KM_DEBUG_TRACK, "as engine.h says");
 
-/* The program ends, and so does what libc has to find files that came by dlopen: a stack is one call from then on. */
+/* libc frees the records of files loaded by dlopen, as the program ends: from then on a stack is one call. */
 void km_debug_stack_over(void);
 /* False: of a stack there is the last call alone. */
 bool km_debug_has_stacks(void);
-/* Where the file that an address is in says how frames are undone: the sorted table (.eh_frame_hdr), or the entries
- * (.eh_frame) of a program without one, or neither. False: it is in no file. */
+/* The tables of frames in the file of an address: the sorted table (.eh_frame_hdr), or the entries (.eh_frame) of a
+ * program without a sorted table, or neither. False: the address is in no file. */
 struct km_debug_tables {
 	const uint8_t *sorted, *entry, *end;
 };
@@ -48,7 +48,7 @@ int km_debug_print_all_leaks(int fd);
 void km_debug_track(struct km_debug_track *track);
 /* Is it code of the library? */
 bool km_debug_is_own(uintptr_t address);
-/* It was made before the program's first function, or when all was over. */
+/* Made before the program's first function, or after km_debug_stack_over. */
 bool km_debug_is_early(const struct km_debug_track *track);
 /* "OBJECT+0xOFFSET", as `kmem symbols` reads it, or the bare address; returns text. */
 const char *km_debug_place(uintptr_t address, char *text, size_t bytes);

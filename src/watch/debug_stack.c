@@ -1,8 +1,8 @@
 /*
- * debug_stack.c: where calls come from: which file an address is in, as a file with an offset, by its names, and where
- * that file says how frames are undone; and the stack of a call into the library, which stack.c walks by it.
- * Invariant: nothing here allocates, loads anything, or waits for a lock that a thread may hold which is not there any
- * more (docs/design/debugging.md lists what is called).
+ * debug_stack.c: where calls come from: the file of an address, the offset in the file, the function's names, the
+ * tables of frames; and the stack of a call into the library, as stack.c walks it by these tables. Invariant: nothing
+ * here allocates, loads a library, or waits for a lock of a thread that fork left behind (docs/design/debugging.md lists
+ * all functions called here).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,8 +14,8 @@
 #include "debug.h"
 #include "stack.h"
 
-static bool over;			/* libc has given back what it needs to find files that came by dlopen */
-static uint32_t first_pid;		/* of the process that the library started in; 0: it has not */
+static bool over;			/* libc has freed the records of files loaded by dlopen */
+static uint32_t first_pid;		/* the process of the library's start; 0: before the start */
 
 /* ------------------------------------------------------------------ objects of the process */
 
@@ -94,8 +94,8 @@ extern struct r_debug *_dl_debug_addr __attribute__((weak));
 #define LIST (&_dl_debug_addr ? _dl_debug_addr->r_map : NULL)
 #endif
 
-/* The dynamic linker's list for debuggers, which changes by one store at a time, without its lock; a static program has
- * none, but itself. */
+/* The dynamic linker's list for debuggers, read without the linker's lock: the list changes by one store at a time. A
+ * static program has no list, and is the only file. */
 static bool find_in_list(uintptr_t address, struct object *object)
 {
 	const struct link_map program = { .l_name = (char *)"" }, *map = LIST ?: &program;
@@ -120,8 +120,8 @@ static bool find_in_list(uintptr_t address, struct object *object)
 }
 
 /*
- * An older glibc's dynamic linker has a lock, which its fork leaves to the child as another thread had it: there the
- * list is asked, where nobody else can shorten it. musl shortens it never, but where a library can't be loaded.
+ * The dynamic linker of an older glibc has a lock, and fork may leave this lock taken in the child: the child reads the
+ * list, which no other thread can shorten there. musl shortens the list only after a dlopen that failed.
  */
 static bool find(uintptr_t address, struct object *object)
 {
@@ -319,10 +319,10 @@ bool km_debug_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *
 
 /* ------------------------------------------------------------------ how frames are undone */
 
-/* Of a program without a table of its functions (gcc's static ones, but for -static-pie): the entries themselves. The
- * file's list of sections says where they are, which is not mapped. */
+/* Of a program without a sorted table (gcc's static programs, but for -static-pie): the entries themselves. The file's
+ * list of sections says where the entries are; this list is not in memory. */
 static struct {
-	const uint8_t *start, *end;	/* start is set last; NULL: not known */
+	const uint8_t *start, *end;	/* start is stored last; NULL: not known */
 } entries;
 
 #define MOST_SECTIONS	64u
@@ -378,7 +378,7 @@ bool km_debug_tables_of(uintptr_t address, struct km_debug_tables *tables)
 	return true;
 }
 
-/* The program's first function comes later: what was allocated before is the dynamic linker's. */
+/* The program's first function comes later: all blocks from before are the dynamic linker's. */
 __attribute__((constructor(101))) static void begin(void)
 {
 	struct object object;

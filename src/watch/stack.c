@@ -1,10 +1,10 @@
 /*
  * stack.c: stacks, of which there are many: a frame costs some nanoseconds. A compiler writes beside each function how
- * its frame is undone (.eh_frame, DWARF's call frame information); for a place of a call that boils down to a few
- * numbers, which are learnt once and kept: where the caller's frame is from here, and where the return address and the
- * caller's frame pointer are in it. No library is loaded for it, nothing is allocated, no lock is taken, and libgcc,
- * which does all of that, is never asked. A stack ends at a frame that is of another form, at code of no file, and at
- * the code that a signal interrupted.
+ * to undo the function's frame (.eh_frame, DWARF's call frame information). For a place of a call this comes to a few
+ * numbers, learnt once and kept: where the caller's frame begins, and where the return address and the caller's frame
+ * pointer lie in the frame. A walk loads no library, allocates nothing and takes no lock; libgcc's unwinder does all
+ * three, and is never called. A stack ends at a frame of another form, at code of no file, and at code interrupted by a
+ * signal.
  *
  * Invariants: the rule that is kept of a place is one number, checked by its key, so that a reader never has half of
  * it. A rule may be of a library that is gone, with another at its place: it is used only where the end of the stack is
@@ -116,7 +116,7 @@ struct function {
 	uint8_t encoding;		/* of addresses */
 	bool has_data;			/* ... behind the range */
 	bool signal;			/* a frame that a signal made */
-	bool in_file;			/* the place is in one */
+	bool in_file;			/* the place is in a file */
 };
 
 /* Its text begins with a 4-byte length that is known. */
@@ -184,7 +184,7 @@ static const uint8_t *entry_of(const uint8_t *header, uintptr_t pc)
 	return low ? header + table[2 * low - 1] : NULL;
 }
 
-/* False: it is of a function elsewhere, or no function's. */
+/* False: the entry is of another function, or no function's. */
 static bool read_entry(struct function *function, const uint8_t *fde, uintptr_t pc)
 {
 	struct text text = entry_at(fde);
@@ -406,8 +406,8 @@ static uint64_t pack(const struct row *row)
 	       ((uint64_t)cfa & 0xff) << 8 | ((uint64_t)cfa >> 8 & 0xffff) << 48;
 }
 
-/* Handlers return to code that asks the kernel to go on with the registers on the stack. That code is known by its
- * instructions, because the table is missing in some systems. */
+/* A handler returns to code that asks the kernel for the interrupted registers, which lie on the stack. The code is
+ * known by the instructions, because musl and the kernel's aarch64 vDSO have no table of this code. */
 #if defined(__x86_64__)
 static const uint8_t goes_back[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };	/* mov $15, %rax; syscall */
 #define INTERRUPTED	offsetof(ucontext_t, uc_mcontext.gregs[REG_RIP])
@@ -477,7 +477,7 @@ static uintptr_t end_of(uintptr_t sp)
 	static uintptr_t first_end;
 	uintptr_t here = (uintptr_t)__builtin_thread_pointer();
 
-	/* Whoever comes first, and others with it, note the same. */
+	/* Threads at the first walk store the same answer. */
 	if (km_unlikely(!km_load(&first_end)))
 		km_store(&first_end, (uintptr_t)getauxval(AT_RANDOM));
 	if (sp < km_load(&first_end) && first_end - sp < MOST_STACK)
@@ -630,7 +630,7 @@ static unsigned walk_all(struct walk *walk, uintptr_t *frame, unsigned most)
 			frame[depth++] = walk->pc;
 		if (rule & END || !step(walk, rule))
 			break;
-		/* The code behind may have moved its stack pointer without saying so. */
+		/* The interrupted code may have moved the stack pointer already, and the table not say so. */
 		if (rule & SIGNAL) {
 			if (depth && depth < most)
 				frame[depth++] = walk->pc;
@@ -651,7 +651,7 @@ km_noinline unsigned km_stack_walk(uintptr_t *frame, unsigned most)
 
 unsigned km_stack_behind(const struct km_fault *fault, uintptr_t *frame, unsigned most)
 {
-	/* A rule is of a call, which is in front of the place. */
+	/* A rule is for the instruction before the place. */
 	struct walk walk = { .pc = fault->pc + 1, .sp = fault->sp, .fp = fault->fp, .end = end_of(fault->sp) };
 	uint64_t rule = rule_of(walk.pc, walk.end);
 

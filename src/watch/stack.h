@@ -1,5 +1,6 @@
 /*
- * stack.h: stacks, as stack.c walks them. Nothing here takes a lock or allocates, and a signal handler may call it.
+ * stack.h: stacks, as stack.c walks them. All functions take no lock, allocate nothing, and
+ * may be called in a signal handler.
  */
 #ifndef KM_WATCH_STACK_H
 #define KM_WATCH_STACK_H
@@ -14,12 +15,12 @@ unsigned km_stack_behind(const struct km_fault *fault, uintptr_t *frame, unsigne
 
 /* ---- stacks that are known again */
 
-/* A stack that was walked: the words that the walk has read, from where it began. The same words lead the same way. */
+/* A walked stack: all words read by the walk, from the beginning on. The same words lead the same way. */
 #define KM_STACK_WORDS	48u		/* return addresses */
 #define KM_STACK_BASES	16u		/* frame pointers */
 struct km_stack_trail {
 	uint32_t turn;			/* odd: somebody writes here */
-	uint32_t what;			/* its user's */
+	uint32_t what;			/* the user's */
 	uint64_t key;			/* 0: none */
 	uint16_t words, bases;
 	uint16_t step[KM_STACK_WORDS];	/* from each return address to the next, in words */
@@ -36,15 +37,14 @@ struct km_stack_trails {
 void km_stack_start(struct km_stack_trails *trails);
 
 struct km_stack {
-	bool known;			/* it is a stack that km_stack_keep had; `what` was said of that, and there are
-					 * no frames here */
+	bool known;			/* km_stack_keep had the same stack: no frames here, but the same `what` */
 	uint32_t what;
 	unsigned depth;
 	uintptr_t frame[KM_PROFILE_FRAMES];	/* the program's that have called the library, the innermost first */
-	struct km_stack_trail *trail;	/* that is being written, or NULL */
+	struct km_stack_trail *trail;	/* unfinished, or NULL */
 };
-/* key: what should be the same where the stack is; anew: it is walked in any case. Each that is not known is given to
- * km_stack_keep. */
+/* key: a number for this place and purpose; anew: the stack is walked in any case. A stack with known = false is given
+ * to km_stack_keep. */
 void km_stack_take(struct km_stack *stack, uint64_t key, bool anew);
 #define KM_STACK_NOTHING UINT32_MAX	/* don't know it again */
 void km_stack_keep(struct km_stack *stack, uint32_t what);

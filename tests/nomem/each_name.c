@@ -22,9 +22,10 @@
 static const struct {
 	const char *functions, *why;
 } unnamed[] = {
-	{ "page_bytes address_limit address_room is_limited memory is_shut rseq_features rseq_bytes secure getenv now_ms",
+	{ "page_bytes address_limit is_limited memory is_shut rseq_features rseq_bytes secure getenv now_ms",
 	  "says a number, that of a poorer machine where the system says none" },
 	{ "getcpu pid thread program abort", "can't fail" },
+	{ "address_room", "by \"reserve\"; plenty where the system says nothing" },
 	{ "set_address_limit set_address_room set_data_limit shut locks_all", "asks the system nothing" },
 	{ "unguard reserve may_map refuses", "by \"unprotect\"; by \"reserve\"; by \"map\"" },
 	{ "commit commit_node", "\"commit\", \"commit on node N\": one function below says it" },

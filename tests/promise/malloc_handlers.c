@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <x86gprintrin.h>
+#include <x86intrin.h>
 
 #include <kmem/kmem.h>
 #include <kmem/stats.h>

@@ -1,6 +1,6 @@
 /*
- * malloc_jemalloc.c: jemalloc's own functions, as its manual page has them, give out malloc's blocks: any block may go to
- * either family. Alignment, zeros, growing, sizes, failures; the names of mallctl that programs of Debian ask for.
+ * malloc_jemalloc.c: jemalloc's own functions, as its manual page has them, give out malloc's blocks: any block may go
+ * to either family. Alignment, zeros, growing, sizes, failures; the names of mallctl that programs of Debian ask for.
  * Disciplines: all
  */
 #define _GNU_SOURCE
@@ -69,7 +69,8 @@ static void test_flags(void)
 			fill(p, size, 7);
 			size_t before = sallocx(p, flags);
 			p = rallocx(p, size * 3, flags | ZERO);
-			NEED(p && !((uintptr_t)p & ((1ul << lg) - 1)) && is_filled(p, size, 7), "(%zu, 2^%d)", size, lg);
+			NEED(p && !((uintptr_t)p & ((1ul << lg) - 1)), "(%zu, 2^%d)", size, lg);
+			NEED(is_filled(p, size, 7), "(%zu, 2^%d)", size, lg);
 			NEED(sallocx(p, flags) <= before || zeros(p + before, sallocx(p, flags) - before));
 			p = rallocx(p, size / 2 + 1, flags);
 			NEED(p && !((uintptr_t)p & ((1ul << lg) - 1)) && is_filled(p, size / 2 + 1, 7));
@@ -138,9 +139,13 @@ static unsigned asked_int(const char *name)
 /* redis and valkey assert some of these, and end where a Lua arena can't be made. */
 static void test_controls(void)
 {
-	static const char *const done[] = { "arena.0.purge", "arena.4096.decay", "arena.1.destroy", "thread.tcache.flush" };
-	static const char *const none[] = { "", "arena", "arena.x.purge", "arena.0.purge.x", "prof.active", "background_thread",
-					    "thread.allocatedp", "stats.arenas.0.small", "versions", "arenas.narenas " };
+	static const char *const done[] = {
+		"arena.0.purge", "arena.4096.decay", "arena.1.destroy", "thread.tcache.flush",
+	};
+	static const char *const none[] = {
+		"", "arena", "arena.x.purge", "arena.0.purge.x", "prof.active", "background_thread",
+		"thread.allocatedp", "stats.arenas.0.small", "versions", "arenas.narenas ",
+	};
 	const char *version = (const char *)asked("version");
 	uint64_t epoch = 1;
 	size_t bytes = sizeof(epoch);

@@ -31,7 +31,7 @@ int main(void)
 	return 77;
 }
 #else
-#include <x86gprintrin.h>
+#include <x86intrin.h>
 
 #define TRAP_FLAG 0x100ull
 /* Where the thread is busy a handler is refused at once: there it strikes once in so many instructions. */

@@ -1,7 +1,7 @@
 /*
- * stack_callees: a stack asks nobody who has a lock, allocates, or loads anything. The functions that another unwinder
- * has, and the dynamic linker's, are here, and fail the test: also where two threads want stacks for the first time at
- * once, and while a cache is made, is switched, and its objects come and go.
+ * stack_callees: a stack calls no function with a lock, no allocation and no loader. This program has libgcc's and the
+ * dynamic linker's functions of its own, and each call fails the test: also with the first stacks of threads at once,
+ * and while a cache is made and switched, and objects come and go.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -60,7 +60,7 @@ static void *at_once(void *arg)
 	return NULL;
 }
 
-/* A handler has a stack up to the code that it interrupted, and no further. */
+/* A handler has a stack up to the interrupted code, and no further. */
 static unsigned depth;
 static uintptr_t last;
 
@@ -87,8 +87,12 @@ static __attribute__((noinline)) void struck(void);
 
 static void leave(int number)
 {
+	struct km_debug_tables tables;
+
 	handler(number);
-	CHECK(depth == 3 && last == (uintptr_t)strikes, "%u frames", depth);
+	/* An emulator has the code behind a handler in no file: a stack ends there. */
+	CHECK((depth == 3 && last == (uintptr_t)strikes) || (depth == 2 && !km_debug_tables_of(last, &tables)),
+	      "%u frames", depth);
 	CHECK(!called);
 	_exit(failures || called);
 }

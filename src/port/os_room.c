@@ -1,0 +1,51 @@
+/*
+ * os_room.c: how much address space is worth a reservation, and whether the system would map so much. Invariant: errno
+ * stays as it was.
+ */
+#include <errno.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+
+#include "atomic.h"
+#include "bits.h"
+#include "os.h"
+#include "pcpu.h"
+
+static size_t room;	/* 0: not yet asked */
+
+bool km_os_refuses(size_t bytes)
+{
+	return !km_os_may_map(bytes) && (bytes > km_os_memory() || km_os_may_map(KM_PAGE_SIZE));
+}
+
+/* Does the host of this process take memory and time for addresses that nobody can access? Emulators in user mode do;
+ * they have no vDSO. A page table has a word for 4 KiB, and a page of such words is a fault. */
+static bool reserving_costs(void)
+{
+	const size_t bytes = (size_t)256 << 20;
+	struct rusage before = { .ru_minflt = 0 }, after = before;
+	int error = errno;
+
+	if (getauxval(AT_SYSINFO_EHDR))
+		return false;
+	getrusage(RUSAGE_SELF, &before);
+	void *p = km_os_reserve(bytes, KM_PAGE_SIZE);
+	getrusage(RUSAGE_SELF, &after);
+	errno = error;
+	if (p)
+		km_os_unmap(p, bytes);
+	return after.ru_minflt - before.ru_minflt >= (long)(bytes / KM_PAGE_SIZE * sizeof(void *) / KM_PAGE_SIZE);
+}
+
+size_t km_os_address_room(void)
+{
+	if (km_unlikely(!km_load(&room)))
+		km_store(&room, reserving_costs() ? (size_t)8 << 30 : SIZE_MAX);
+	return km_min(km_os_address_limit(), km_load(&room));
+}
+
+void km_os_set_address_room(size_t bytes)
+{
+	km_debug(bytes, "there is some room");
+	km_store(&room, bytes);
+}

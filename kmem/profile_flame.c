@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kmem.h"
+#include "port/text.h"
 #include "profile.h"
 
 struct node {
@@ -40,14 +41,16 @@ static struct node *add(struct node *node, const char *name, const struct stack 
 	return node;
 }
 
-static void cache_name(const struct stack *stack, char text[96])
+#define CACHE_NAME	128	/* a cache's, and a group's */
+
+static void cache_name(const struct stack *stack, char text[CACHE_NAME])
 {
-	snprintf(text, 96, *stack->group ? "[%s of %s]" : "[%s]", stack->cache, stack->group);
+	snprintf(text, CACHE_NAME, *stack->group ? "[%s of %s]" : "[%s]", stack->cache, stack->group);
 }
 
 static void add_stack(struct node *node, const struct profile *profile, const struct stack *stack)
 {
-	char cache[96];
+	char cache[CACHE_NAME];
 
 	node->out += stack->out_bytes;
 	node->bytes += stack->bytes;
@@ -77,9 +80,15 @@ static void clear(struct node *node)
 
 /* ------------------------------------------------------------------ a line for each stack */
 
+static void put_folded(FILE *to, const char *name)
+{
+	for (; *name; name++)
+		putc(*name == ';' || (unsigned char)*name < ' ' ? ':' : *name, to);
+}
+
 bool profile_write_folded(const struct profile *profile, FILE *to)
 {
-	char cache[96];
+	char cache[CACHE_NAME];
 
 	for (size_t i = 0; i < profile->stacks; i++) {
 		const struct stack *stack = &profile->stack[i];
@@ -88,12 +97,12 @@ bool profile_write_folded(const struct profile *profile, FILE *to)
 			continue;
 		for (unsigned k = stack->depth; k-- > 0;)
 			for (unsigned step = profile_steps(profile, stack->frame[k]); step-- > 0;) {
-				for (const char *c = profile_frame_name(profile, stack->frame[k], step); *c; c++)
-					putc(*c == ';' || (unsigned char)*c < ' ' ? ':' : *c, to);
+				put_folded(to, profile_frame_name(profile, stack->frame[k], step));
 				putc(';', to);
 			}
 		cache_name(stack, cache);
-		fprintf(to, "%s %llu\n", cache, (unsigned long long)stack->out_bytes);
+		put_folded(to, cache);
+		fprintf(to, " %llu\n", (unsigned long long)stack->out_bytes);
 	}
 	return !ferror(to);
 }
@@ -108,14 +117,10 @@ bool profile_write_folded(const struct profile *profile, FILE *to)
 
 static void put_xml(FILE *to, const char *text, size_t most)
 {
-	for (; *text && most; text++, most--) {
-		unsigned char c = (unsigned char)*text;
+	char one[8];
 
-		if (c == '<' || c == '>' || c == '&' || c == '"')
-			fprintf(to, "&#%u;", c);
-		else
-			putc(c < ' ' ? '?' : c, to);
-	}
+	for (; *text && most; most--)
+		fputs(km_text_xml(&text, one), to);
 }
 
 static const char *megabytes(uint64_t bytes, char text[32])

@@ -1,8 +1,10 @@
 /*
- * liburcu.c: libkmem-rcu: the RCU is a flavour of liburcu. Invariant: the flavour is set once, before the library knows
- * of it. A flavour is a table of functions, which the program's own flavour library has, so that none is linked here.
+ * liburcu.c: libkmem-rcu: the RCU is a flavour of liburcu. Invariant: the flavour is set once, and liburcu's thread
+ * runs, before the library knows of both. A flavour is a table of functions in the program's own flavour library, so
+ * that no flavour is linked here.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <urcu/call-rcu.h>
 #include <urcu/flavor.h>
@@ -49,16 +51,28 @@ static void nothing(struct rcu_head *head)
 	(void)head;
 }
 
-__attribute__((visibility("default"))) int kmem_set_liburcu(const struct rcu_flavor_struct *wanted)
+/* With the lock: a second thread waits until liburcu's thread runs. */
+static int set(const struct rcu_flavor_struct *wanted)
 {
 	static const struct kmem_rcu rcu = { call, synchronize, barrier };
-	const struct rcu_flavor_struct *none = NULL;
+
+	if (flavor && flavor != wanted)
+		return -EBUSY;
+	/* liburcu starts its thread, for which it allocates, at the first call: not at one of libkmem's. */
+	if (!flavor)
+		wanted->update_call_rcu(&first, nothing);
+	__atomic_store_n(&flavor, wanted, __ATOMIC_RELEASE);
+	return kmem_set_rcu(&rcu);
+}
+
+__attribute__((visibility("default"))) int kmem_set_liburcu(const struct rcu_flavor_struct *wanted)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 	if (!wanted)
 		return -EINVAL;
-	if (!__atomic_compare_exchange_n(&flavor, &none, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-		return none == wanted ? kmem_set_rcu(&rcu) : -EBUSY;
-	/* liburcu starts its thread, for which it allocates, at the first call: not at one of libkmem's. */
-	wanted->update_call_rcu(&first, nothing);
-	return kmem_set_rcu(&rcu);
+	pthread_mutex_lock(&lock);
+	int error = set(wanted);
+	pthread_mutex_unlock(&lock);
+	return error;
 }

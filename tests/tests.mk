@@ -10,20 +10,27 @@ tests: $(TEST_BIN)
 # A test's own flags stand in tests/<kind>/flags.mk: TEST_LIBS_<kind>/<name> := ... and so on.
 -include $(wildcard tests/*/flags.mk)
 
+# Not what one compiler alone warns of, nor what it does not know of another's.
+TEST_WARN := -Wno-unused-function -Wno-unknown-warning-option -Wno-unknown-attributes
+# What newer compilers refuse, older ones refuse here.
+TEST_STRICT := -Werror=implicit -Werror=int-conversion -Werror=incompatible-pointer-types
+
 # These do on purpose what a compiler would warn of; tests/tidy/wrong looks whether it would.
-TEST_WRONG_promise := -Wno-use-after-free -Wno-free-nonheap-object -Wno-alloc-size-larger-than
+TEST_WRONG_promise := -Wno-use-after-free -Wno-free-nonheap-object -Wno-alloc-size-larger-than -Wno-alloc-size \
+	-Wno-non-power-of-two-alignment -Wno-builtin-assume-aligned-alignment
 TEST_WRONG_engine := $(TEST_WRONG_promise)
 TEST_WRONG_account := $(TEST_WRONG_promise)
+TEST_WRONG_unit := $(TEST_WRONG_promise)
 TEST_WRONG_death := $(TEST_WRONG_promise) -Wno-mismatched-dealloc
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcard tests/*.h tests/*/*.h)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) -Wno-unused-function $(TEST_WRONG_$(*D)) $(TEST_CFLAGS_$*) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
+	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) $(TEST_WARN) $(TEST_STRICT) $(TEST_WRONG_$(*D)) $(TEST_CFLAGS_$*) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
 
 # Builds with as many processes as tests run at once, where the caller's -j does not say how many; also what several tests
 # would else build at the same time, each by itself.
 check:
-	scripts/need $$(cat tests/packages)
+	scripts/need -k $$(cat tests/packages)
 	$(MAKE) $(if $(filter -j%,$(MAKEFLAGS)),,-j$(or $(JOBS),$(shell nproc))) all tests $(if $(filter build,$(BUILD)),bench-workers)
 	tests/run
 

@@ -62,8 +62,13 @@ struct slab_sheaf {
 /* Those, and those that there are not: a bad call, which a miss finds. */
 #define KMEM_GFP_ODD (KMEM_GFP_MISS | ~__GFP_BITS_MASK)
 
-/* ThreadSanitizer can't see into sequences: there the calls are made. Clang has another word for it than gcc. */
-#if defined(__SANITIZE_THREAD__)
+/*
+ * Where there are no sequences the calls are made: a compiler has no `asm goto` with outputs before gcc 11 and clang 11,
+ * and ThreadSanitizer, for which clang has another word than gcc, can't see into sequences.
+ */
+#if defined(__clang__) ? __clang_major__ < 11 : __GNUC__ < 11
+#define KMEM_NO_RSEQ 1
+#elif defined(__SANITIZE_THREAD__)
 #define KMEM_NO_RSEQ 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)

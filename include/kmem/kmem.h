@@ -179,7 +179,8 @@ struct kmem_cache_args {
 	bool use_freeptr_offset;	/* ... only with SLAB_TYPESAFE_BY_RCU or ctor, below size, aligned to 8 */
 	void (*ctor)(void *object);	/* runs once for each object when its slab is made; the caller
 					 * gives objects back in constructed state. Engine slob: at
-					 * every allocation. */
+					 * every allocation. May allocate, but not from its own cache;
+					 * eight may run within one another. No destructor undoes it. */
 	unsigned int sheaf_capacity;	/* objects a shelf holds at least; 0: by size. At most 1022. */
 	const char *engine;		/* "sheaf", "slub", "slab", "slob"; NULL: the process default */
 };
@@ -192,7 +193,8 @@ struct kmem_cache_args {
  * outside SLAB_FLAGS_PERMITTED, bad align, freeptr_offset, sheaf_capacity or engine; or with SLAB_TYPESAFE_BY_RCU or a
  * ctor no room below that size for a pointer behind the object) or ENOMEM; one line on stderr says which.
  * SLAB_PANIC: a failure ends the process instead.
- * The name is copied, its first 31 bytes, spaces and control characters as '_'. A duplicate name is
+ * The name is copied: as many characters of UTF-8 as fit into 31 bytes, spaces and control characters as '_', what is
+ * no printable character as '?'. A duplicate name is
  * warned about and allowed. Never merged with another cache unless
  * KMEM_OPTIONS=merge:1. Not from a signal handler.
  */
@@ -365,7 +367,8 @@ KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kmalloc_array(size_t n, size_t
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kcalloc(size_t n, size_t size, gfp_t gfp);
 
 /*
- * krealloc - grow or shrink to `size` bytes, keeping min(old, new). NULL or ZERO_SIZE_PTR: kmalloc.
+ * krealloc - grow or shrink to `size` bytes, keeping min(old, new). NULL or ZERO_SIZE_PTR: kmalloc. Aligned as kmalloc,
+ * but for an object that becomes smaller and stays because there is no memory for another.
  * size 0 frees and returns ZERO_SIZE_PTR. On failure NULL, the old object stays. With __GFP_ZERO
  * everything beyond the old usable size reads as zeros; the caller must pass it in every call.
  */
@@ -413,7 +416,8 @@ KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1) void *kvmalloc_node(size_t size, gfp_t 
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kvmalloc_array(size_t n, size_t size, gfp_t gfp);
 /* kvcalloc - kvzalloc of n * size bytes, with kvmalloc_array's errors. */
 KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(1, 2) void *kvcalloc(size_t n, size_t size, gfp_t gfp);
-/* kvrealloc - krealloc up to INT_MAX bytes; a mapping grows without a copy where the system can. */
+/* kvrealloc - krealloc up to INT_MAX bytes, above 8 KiB aligned to a page; a mapping grows without a copy where the
+ * system can. */
 KMEM_API KMEM_BLOCK_LIKE KMEM_SIZED(2) void *kvrealloc(void *object, size_t size, gfp_t gfp);
 /* kvfree - kfree. */
 KMEM_API void kvfree(const void *object);

@@ -72,7 +72,8 @@ KMEM_API void mem_cgroup_put(struct mem_cgroup *group);
 KMEM_API int mem_cgroup_offline(struct mem_cgroup *group);
 /* mem_cgroup_online - true until the group is taken offline. */
 KMEM_API bool mem_cgroup_online(const struct mem_cgroup *group);
-/* mem_cgroup_name - the name, as given, cut to MEMCG_NAME_MAX - 1 bytes. */
+/* mem_cgroup_name - the name: whole characters of UTF-8 within MEMCG_NAME_MAX - 1 bytes, '/' and control characters as
+ * '_', what is no printable character as '?'. */
 KMEM_API const char *mem_cgroup_name(const struct mem_cgroup *group);
 /* mem_cgroup_parent - the group above, NULL for the root. No reference: valid as long as the caller's on `group`. */
 KMEM_API struct mem_cgroup *mem_cgroup_parent(const struct mem_cgroup *group);

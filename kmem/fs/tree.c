@@ -39,15 +39,13 @@ void fs_print(struct fs_text *text, const char *format, ...)
 /* Kernel: a slash becomes an exclamation mark too. */
 static void clean(char to[FS_NAME], const char *from)
 {
-	size_t i = 0;
-
-	for (; i < FS_NAME - 24 && from[i]; i++)
-		to[i] = from[i] == '/' ? '!' : (unsigned char)from[i] <= ' ' || from[i] == 0x7f ? '_' : from[i];
-	to[i] = '\0';
-	if (!i)
+	km_text_take(to, FS_NAME - 23, from, " ", '_');
+	for (char *slash = to; (slash = strchr(slash, '/'));)
+		*slash = '!';
+	if (!*to)
 		strcpy(to, "_");
 	else if (!strcmp(to, ".") || !strcmp(to, ".."))
-		memset(to, '_', i);
+		memset(to, '_', strlen(to));
 }
 
 static bool is_file(enum fs_kind kind, const char *name)

@@ -254,21 +254,7 @@ bool target_gather(struct target *target, void *to, void *const *from, size_t ea
 
 void info_printable(char *to, const char *from, size_t bytes)
 {
-	size_t length = 0, each;
-
-	for (const char *end = from + strnlen(from, bytes - 1); from < end; from += each) {
-		char ahead[5] = "";
-		memcpy(ahead, from, end - from < 4 ? (size_t)(end - from) : 4);
-		unsigned character = km_utf8_bytes(ahead);
-		/* C0 and DEL; and C1, which some terminals take from UTF-8 as well. */
-		bool shown = character && (unsigned char)*from >= 0x20 && *from != 0x7f &&
-			     ((unsigned char)from[0] != 0xc2 || (unsigned char)from[1] >= 0xa0);
-
-		each = character ?: 1;
-		memcpy(to + length, shown ? ahead : "?", shown ? each : 1);
-		length += shown ? each : 1;
-	}
-	to[length] = '\0';
+	km_text_take(to, bytes, from, "", '?');
 }
 
 char *info_printable_copy(const char *text)

@@ -209,12 +209,12 @@ const struct core *core_open(const char *command, const char *path)
 	return &core;
 }
 
-uintptr_t core_stack(const struct core *core, size_t thread)
+struct stop_stack core_stack(const struct core *core, size_t thread)
 {
 #if defined(__x86_64__)
-	return core->registers[thread][19];
+	return (struct stop_stack){ core->registers[thread][19], core->registers[thread][21] };
 #else
-	return core->registers[thread][31];
+	return (struct stop_stack){ core->registers[thread][31], 0 };
 #endif
 }
 

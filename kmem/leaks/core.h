@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "leaks/maps.h"
+#include "leaks/stop.h"
 
 #define CORE_REGISTERS 40u
 
@@ -36,8 +37,8 @@ struct core {
 
 /* NULL, and one line on stderr, of that subcommand. */
 const struct core *core_open(const char *command, const char *path);
-/* A thread's stack pointer. */
-uintptr_t core_stack(const struct core *core, size_t thread);
+/* A thread's stack. */
+struct stop_stack core_stack(const struct core *core, size_t thread);
 bool core_read(const struct core *core, void *to, uintptr_t from, size_t bytes);
 
 #endif

@@ -14,11 +14,15 @@
 #include "leaks/core.h"
 #include "leaks/scan.h"
 
-#define STACK_BYTES	((uintptr_t)8 << 20)	/* below a thread's stack pointer */
+#define RED_ZONE	128u			/* below a stack pointer, in use as well */
+#define MOST_USED	((uintptr_t)64 << 20)	/* of one stack */
+#define MOST_UNUSED	((uintptr_t)8 << 20)	/* below a stack pointer */
+#define RECORD_BYTES	2304u			/* glibc's record of a thread, on x86-64; musl's has fewer */
 #define MAX_BLOCKS	65536u		/* of objects that wait for a grace period */
 #define ENTRIES		512u
 #define ENTRY_PRESENT	(1ull << 63)
 #define ENTRY_SWAPPED	(1ull << 62)
+#define ENTRY_GUARD	(1ull << 58)		/* Linux 6.15: a page without access inside of a mapping */
 
 static void add_span(struct span_list *list, uintptr_t start, uintptr_t end)
 {
@@ -55,8 +59,7 @@ static bool add_pool(struct scan *scan, const struct info_root *root, struct spa
 	return true;
 }
 
-/* In order, and those that lie within others, or meet, are one. */
-static void fold(struct span_list *list)
+void roots_fold(struct span_list *list)
 {
 	size_t kept = 0;
 
@@ -87,7 +90,7 @@ static bool find_ours(struct scan *scan, struct span_list *ours)
 			add_span(ours, snapshot.extents[e].start, snapshot.extents[e].end);
 		snapshot_clear_extents(&snapshot);
 	}
-	fold(ours);
+	roots_fold(ours);
 	return true;
 }
 
@@ -166,50 +169,121 @@ static bool is_relocated(const struct maps *maps, size_t i)
 	return (i && is_data_of(map - 1, map->name)) || (i + 1 < maps->count && is_data_of(map + 1, map->name));
 }
 
-/* The parts of a mapping that are not in `ours`, which is in order. */
-static void add_rest(struct scan *scan, uintptr_t start, uintptr_t end, const struct span_list *ours)
+/* The parts of a mapping outside of `others`. Mappings come in order, as `others` are: *next is the first of `others`
+ * with an end behind the mapping before. */
+static void add_rest(struct scan *scan, uintptr_t start, uintptr_t end, const struct span_list *others, size_t *next)
 {
-	for (size_t i = 0; i < ours->count && start < end; i++) {
-		if (ours->at[i].end <= start)
-			continue;
-		if (ours->at[i].start >= end)
-			break;
-		add_span(&scan->roots, start, ours->at[i].start);
-		start = ours->at[i].end;
+	while (*next < others->count && others->at[*next].end <= start)
+		++*next;
+	for (size_t i = *next; i < others->count && others->at[i].start < end && start < end; i++) {
+		add_span(&scan->roots, start, others->at[i].start);
+		start = others->at[i].end;
 	}
 	add_span(&scan->roots, start, end);
 }
 
-/* Of a thread's stack only what lies above its pointer is in use: it is read while the thread stands still. */
-static bool is_stack(struct scan *scan, const struct map *map, const uintptr_t *stacks, size_t count)
-{
-	uintptr_t low = UINTPTR_MAX;
+/* ------------------------------------------------------------------ stacks */
 
-	for (size_t i = 0; i < count; i++)
-		if (stacks[i] >= map->start && stacks[i] < map->end && stacks[i] < low)
-			low = stacks[i];
-	if (low == UINTPTR_MAX)
-		return false;
-	if (low - map->start > STACK_BYTES)
-		add_span(&scan->roots, map->start, low - STACK_BYTES);
-	return true;
+/*
+ * Stacks may be neighbours in one mapping: glibc 2.43 makes guards of pages inside of a mapping. Linux shows guards
+ * since 6.15. The start of the first guard in [from, end), or the end of the last one; without a guard: `end`, or
+ * `from`.
+ */
+static uintptr_t next_guard(const struct scan *scan, uintptr_t from, uintptr_t end, bool last)
+{
+	const size_t unit = (size_t)sysconf(_SC_PAGESIZE);
+	uint64_t entries[ENTRIES];
+	uintptr_t found = last ? from : end;
+
+	for (uintptr_t at = from / unit; scan->pagemap >= 0 && at < end / unit && (last || found == end);) {
+		const size_t left = end / unit - at, wanted = left < ENTRIES ? left : ENTRIES;
+		ssize_t got = pread(scan->pagemap, entries, wanted * sizeof(*entries), (off_t)(at * sizeof(*entries)));
+
+		if (got < (ssize_t)sizeof(*entries))
+			break;
+		for (size_t i = 0; i < (size_t)got / sizeof(*entries); i++, at++) {
+			if (!(entries[i] & ENTRY_GUARD) || (!last && found != end))
+				continue;
+			found = last ? (at + 1) * unit : at * unit;
+		}
+	}
+	return found;
 }
 
-bool roots_find(struct scan *scan, const uintptr_t *stacks, size_t count)
+/* From the pointer on, to libc's record of the thread, or to the next guard, or to the end of the mapping. A stack may
+ * have grown since the mappings were read: then the pointer lies below the mapping. */
+void roots_add_stack(const struct scan *scan, const struct stop_stack *stack, struct span_list *list)
 {
 	const struct maps *maps = &scan->subject->maps;
-	bool ok = find_ours(scan, &scan->ours);
+	const uintptr_t pointer = stack->pointer, unit = (uintptr_t)sysconf(_SC_PAGESIZE);
+	const size_t i = maps_behind(maps, pointer);
 
+	if (pointer <= RED_ZONE || i == maps->count)
+		return;
+	const struct map *map = &maps->at[i];
+	if (map->start > pointer && map->start - pointer > MOST_USED)
+		return;
+	uintptr_t end = map->end - pointer > MOST_USED ? pointer + MOST_USED : map->end;
+	if (stack->record >= pointer && stack->record < end) {
+		const uintptr_t behind = (stack->record + RECORD_BYTES + unit - 1) / unit * unit;
+
+		end = behind < end ? behind : end;
+	} else if (!map->name) {
+		end = next_guard(scan, pointer, end, false);
+	}
+	add_span(list, (pointer - RED_ZONE) & ~(uintptr_t)7, end);
+}
+
+static int by_pointer(const void *a, const void *b)
+{
+	const struct stop_stack *x = a, *y = b;
+
+	return (x->pointer > y->pointer) - (x->pointer < y->pointer);
+}
+
+/* Stacks are read later, while the threads stand still. Memory below a stack pointer is not in use, down to a guard, to
+ * the stack below, or to the mapping's start. */
+static void add_stacks(struct scan *scan, struct stop_stack *stacks, size_t count, struct span_list *list)
+{
+	const struct maps *maps = &scan->subject->maps;
+	uintptr_t before = 0;
+
+	qsort(stacks, count, sizeof(*stacks), by_pointer);
+	for (size_t i = 0; i < count; i++) {
+		const uintptr_t pointer = stacks[i].pointer;
+		const struct map *map = maps_find(maps, pointer);
+		const size_t known = list->count;
+
+		if (!map)
+			continue;
+		uintptr_t low = pointer - map->start > MOST_UNUSED ? pointer - MOST_UNUSED : map->start;
+		low = before > low && before <= pointer ? before : low;
+		add_span(list, next_guard(scan, low, pointer, true), pointer);
+		roots_add_stack(scan, &stacks[i], list);
+		before = list->count > known ? list->at[list->count - 1].end : before;
+	}
+}
+
+bool roots_find(struct scan *scan, struct stop_stack *stacks, size_t count)
+{
+	const struct maps *maps = &scan->subject->maps;
+	struct span_list others = { .at = NULL };
+	bool ok = find_ours(scan, &scan->ours);
+	size_t next = 0;
+
+	for (size_t i = 0; i < scan->ours.count; i++)
+		add_span(&others, scan->ours.at[i].start, scan->ours.at[i].end);
+	add_stacks(scan, stacks, count, &others);
+	roots_fold(&others);
 	for (size_t i = 0; ok && i < maps->count; i++) {
 		const struct map *map = &maps->at[i];
 
 		bool kernels = map->name && !strncmp(map->name, "[v", 2);
 
-		if (kernels || !map->read || (!map->write && !is_relocated(maps, i)))
-			continue;
-		if (!is_stack(scan, map, stacks, count))
-			add_rest(scan, map->start, map->end, &scan->ours);
+		if (!kernels && map->read && (map->write || is_relocated(maps, i)))
+			add_rest(scan, map->start, map->end, &others, &next);
 	}
+	free(others.at);
 	for (size_t i = 0; ok && i < scan->heap.root_count; i++)
 		find_waiting(scan, &scan->heap.roots[i]);
 	return ok;

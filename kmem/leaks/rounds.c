@@ -154,15 +154,15 @@ static void clear(struct scan *scan)
 	heap_clear(&scan->heap);
 }
 
-/* The stack pointers of all threads; NULL: errno says why. */
-static uintptr_t *find_stacks(const struct subject *subject, size_t *count)
+/* The stacks of all threads; NULL: errno says why. */
+static struct stop_stack *find_stacks(const struct subject *subject, size_t *count)
 {
 	const struct core *core = subject->target.core;
 
 	if (!core)
 		return stop_stacks(subject->target.pid, count);
 	*count = core->threads;
-	uintptr_t *stacks = kmem_need(calloc(*count + 1, sizeof(*stacks)));
+	struct stop_stack *stacks = kmem_need(calloc(*count + 1, sizeof(*stacks)));
 	for (size_t i = 0; i < *count; i++)
 		stacks[i] = core_stack(core, i);
 	return stacks;
@@ -186,7 +186,7 @@ static int cannot_stop(struct subject *subject)
 }
 
 /* Everything that is read while it runs. */
-static bool read_running(struct scan *scan, const uintptr_t *stacks, size_t count)
+static bool read_running(struct scan *scan, struct stop_stack *stacks, size_t count)
 {
 	struct heap *heap = &scan->heap;
 
@@ -215,7 +215,7 @@ static int one_round(struct subject *subject, struct scan_result *result)
 {
 	struct scan scan = { .subject = subject, .pagemap = -1 };
 	size_t count = 0;
-	uintptr_t *stacks = find_stacks(subject, &count);
+	struct stop_stack *stacks = find_stacks(subject, &count);
 	int status = stacks ? subject_load(subject, &scan.heap) : cannot_stop(subject);
 
 	if (!status && scan.heap.objects > UINT32_MAX)

@@ -93,8 +93,11 @@ struct scan_result {
 int scan_run(struct subject *subject, struct scan_result *result);
 
 /* ---- leaks/roots.c */
-/* Memory that is not libkmem's and may have pointers; stacks are those that the threads' pointers lead into. */
-bool roots_find(struct scan *scan, const uintptr_t *stacks, size_t count);
+/* Memory that is not libkmem's and may have pointers, but for stacks, which are put in order. */
+bool roots_find(struct scan *scan, struct stop_stack *stacks, size_t count);
+/* The used part of a stack is added to a list; the list is put in order, and parts without a gap are joined. */
+void roots_add_stack(const struct scan *scan, const struct stop_stack *stack, struct span_list *list);
+void roots_fold(struct span_list *list);
 /* Read so many bytes; what is not in memory, or can't be read, is zeros. False: all of it, and nothing was written. */
 bool roots_read(struct scan *scan, uintptr_t from, size_t bytes, void *to);
 /* The same of many small pieces, by as few reads as can be, one behind the other from `to` on: there has to be room for

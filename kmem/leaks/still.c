@@ -16,8 +16,6 @@
 #include "leaks/core.h"
 #include "leaks/scan.h"
 
-#define RED_ZONE	128u			/* below a stack pointer, in use as well */
-#define STACK_BYTES	((size_t)64 << 20)	/* of one thread, at most */
 #define STACKS_AT_ONCE	((size_t)1 << 20)	/* bytes of stacks that are read by one call */
 #define STACK_ROOM	((size_t)32 << 10)	/* for each thread, ahead; there may be more to read */
 #define AT_ONCE		((size_t)128 << 10)	/* bytes that are read between two looks at the clock */
@@ -67,20 +65,6 @@ static void still_read(struct scan *scan, struct still *still, uintptr_t from, s
 
 /* ------------------------------------------------------------------ stacks */
 
-/* From the pointer on, to the end of the mapping that it is in: one that has grown since begins above it. */
-static struct iovec stack_at(const struct maps *maps, uintptr_t pointer)
-{
-	size_t i = maps_behind(maps, pointer);
-	uintptr_t from = (pointer - RED_ZONE) & ~(uintptr_t)7;
-
-	if (pointer <= RED_ZONE || i == maps->count)
-		return (struct iovec){ NULL, 0 };
-	const struct map *map = &maps->at[i];
-	if (map->start > pointer && map->start - pointer > STACK_BYTES)
-		return (struct iovec){ NULL, 0 };
-	return (struct iovec){ (void *)from, map->end - pointer > STACK_BYTES ? STACK_BYTES : map->end - from };
-}
-
 /* Stacks are small and many: they are read as many at once as room was made for, or one that is larger. */
 struct stacks {
 	struct still *still;
@@ -99,19 +83,26 @@ static void stacks_flush(struct stacks *stacks)
 	stacks->batch.to = NULL;
 }
 
-static void read_stack(struct stacks *stacks, uintptr_t pointer)
+static void read_stacks(struct stacks *stacks, struct span_list *list)
 {
 	struct still *still = stacks->still;
-	struct iovec stack = stack_at(&stacks->batch.scan->subject->maps, pointer);
 
-	if (stack.iov_len > stacks->room || !stacks->batch.to) {
-		stacks_flush(stacks);
-		stacks->room = stack.iov_len > STACKS_AT_ONCE ? stack.iov_len : STACKS_AT_ONCE;
-		still_room(still, stacks->room);
-		stacks->batch.to = (char *)(still->words + still->count);
+	roots_fold(list);
+	for (size_t i = 0; i < list->count; i++) {
+		const struct scan_span *span = &list->at[i];
+		const size_t bytes = span->end - span->start;
+
+		if (bytes > stacks->room || !stacks->batch.to) {
+			stacks_flush(stacks);
+			stacks->room = bytes > STACKS_AT_ONCE ? bytes : STACKS_AT_ONCE;
+			still_room(still, stacks->room);
+			stacks->batch.to = (char *)(still->words + still->count);
+		}
+		stacks->room -= bytes;
+		roots_add(&stacks->batch, span->start, bytes);
 	}
-	stacks->room -= stack.iov_len;
-	roots_add(&stacks->batch, (uintptr_t)stack.iov_base, stack.iov_len);
+	stacks_flush(stacks);
+	free(list->at);
 }
 
 /* Mappings were read shortly before: again if a stack is in none of them. */
@@ -119,13 +110,14 @@ static void read_threads(struct scan *scan, struct still *still, const struct st
 {
 	struct stacks stacks = { .still = still, .batch = { .scan = scan } };
 	struct maps *maps = &scan->subject->maps;
+	struct span_list list = { .at = NULL };
 	bool known = true;
 
 	for (size_t i = 0; known && i < stop->count; i++) {
-		size_t map = maps_behind(maps, stop->threads[i].stack);
+		size_t map = maps_behind(maps, stop->threads[i].stack.pointer);
 
 		known = !stop->threads[i].stopped ||
-			(map < maps->count && maps->at[map].start <= stop->threads[i].stack);
+			(map < maps->count && maps->at[map].start <= stop->threads[i].stack.pointer);
 	}
 	if (!known) {
 		maps_clear(maps);
@@ -134,8 +126,8 @@ static void read_threads(struct scan *scan, struct still *still, const struct st
 	for (size_t i = 0; i < stop->count; i++)
 		add_words(still, stop->threads[i].words, STOP_WORDS);
 	for (size_t i = 0; i < stop->count; i++)
-		read_stack(&stacks, stop->threads[i].stack);
-	stacks_flush(&stacks);
+		roots_add_stack(scan, &stop->threads[i].stack, &list);
+	read_stacks(&stacks, &list);
 }
 
 /* ------------------------------------------------------------------ memory outside of objects */
@@ -261,12 +253,16 @@ void still_core(struct scan *scan, const struct core *core)
 {
 	struct still still = { .count = 0 };
 	struct stacks stacks = { .still = &still, .batch = { .scan = scan } };
+	struct span_list list = { .at = NULL };
 
 	for (size_t i = 0; i < core->threads; i++)
 		add_words(&still, core->registers[i], CORE_REGISTERS);
-	for (size_t i = 0; i < core->threads; i++)
-		read_stack(&stacks, core_stack(core, i));
-	stacks_flush(&stacks);
+	for (size_t i = 0; i < core->threads; i++) {
+		const struct stop_stack stack = core_stack(core, i);
+
+		roots_add_stack(scan, &stack, &list);
+	}
+	read_stacks(&stacks, &list);
 	mark_words(scan, still.words, still.count);
 	free(still.words);
 }

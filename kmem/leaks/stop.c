@@ -214,9 +214,9 @@ static void read_registers(struct stop_thread *thread)
 	if (ptrace(PTRACE_GETREGSET, thread->id, (void *)NT_PRSTATUS, &general) != 0)
 		return;
 #if defined(__x86_64__)
-	thread->stack = registers.rsp;
+	thread->stack = (struct stop_stack){ registers.rsp, registers.fs_base };
 #elif defined(__aarch64__)
-	thread->stack = registers.sp;
+	thread->stack.pointer = registers.sp;
 #endif
 	size_t bytes = sizeof(registers) < sizeof(thread->words) ? sizeof(registers) : sizeof(thread->words);
 	memcpy(thread->words, &registers, bytes);
@@ -523,7 +523,7 @@ static bool add_stack(struct stop *stop, pid_t id)
 	return ok;
 }
 
-uintptr_t *stop_stacks(pid_t pid, size_t *count)
+struct stop_stack *stop_stacks(pid_t pid, size_t *count)
 {
 	struct stop stop;
 	struct dirent *entry;
@@ -540,7 +540,7 @@ uintptr_t *stop_stacks(pid_t pid, size_t *count)
 	set_alarm(0);
 	end();
 	closedir(threads);
-	uintptr_t *stacks = ok && stop.count ? kmem_need(calloc(stop.count, sizeof(*stacks))) : NULL;
+	struct stop_stack *stacks = ok && stop.count ? kmem_need(calloc(stop.count, sizeof(*stacks))) : NULL;
 	for (*count = 0; stacks && *count < stop.count; ++*count)
 		stacks[*count] = stop.threads[*count].stack;
 	stop_clear(&stop);

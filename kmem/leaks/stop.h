@@ -9,11 +9,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* A thread's stack pointer, and the place of libc's record of the thread: at the stack's end, but for the first thread.
+ * record 0: not known. */
+struct stop_stack {
+	uintptr_t pointer, record;
+};
+
 #define STOP_WORDS 96u			/* of a thread: general registers, and those of vectors */
 struct stop_thread {
 	pid_t id;
 	uint64_t words[STOP_WORDS];
-	uintptr_t stack;		/* its stack pointer */
+	struct stop_stack stack;
 	int signal;			/* one that it was about to get; 0: none */
 	bool stopped, late;
 };
@@ -34,8 +40,8 @@ bool stop_begin(pid_t pid, struct stop *stop);
 /* They go on. The threads' words stay until stop_clear. */
 void stop_end(struct stop *stop);
 void stop_clear(struct stop *stop);
-/* The stack pointers of all threads, each of which stands still by itself for a moment. NULL: as above. */
-uintptr_t *stop_stacks(pid_t pid, size_t *count);
+/* The stacks of all threads, each of which stands still by itself for a moment. NULL: as above. */
+struct stop_stack *stop_stacks(pid_t pid, size_t *count);
 
 /* ---- halted.c: around all of that: this process goes on until they do, though somebody stops it meanwhile. */
 void halted_begin(void);

@@ -366,7 +366,7 @@ static void *recharge(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *ob
 	    km_likely(km_rseq_stock_take(&objcg->slot, km_hot.percpu, rseq, cache->charge))) {
 		struct obj_cgroup *owner = (struct obj_cgroup *)(uintptr_t)(km_load(word) & ~KM_OWNER_NOBODY);
 
-		km_debug(!owner || !km_load(&owner->gone), "who paid for an object lives until somebody else does");
+		km_debug(!owner || km_load(&owner->memcg), "who paid for an object lives until somebody else does");
 		km_store(word, (uint64_t)(uintptr_t)objcg);
 		if (km_likely(owner) && km_unlikely(!km_rseq_stock_put(&owner->slot, km_hot.percpu, rseq,
 								       cache->charge, km_stock_most())))

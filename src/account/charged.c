@@ -31,7 +31,7 @@ void km_charged_disown(struct kmem_cache *cache, uint64_t owner, void **objects,
 			continue;
 		km_debug(km_object_owner(cache, objects[n - 1]) == owner,
 			 "an object that goes back says who paid for it");
-		km_debug(!km_load(&((struct obj_cgroup *)(uintptr_t)owner)->gone),
+		km_debug(km_load(&((struct obj_cgroup *)(uintptr_t)owner)->memcg),
 			 "who pays for an object lives as long as that is out");
 		km_objects_clear_owner(cache, objects + n - count, count);
 		km_objcg_uncharge((struct obj_cgroup *)(uintptr_t)owner, count * cache->charge);

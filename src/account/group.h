@@ -144,12 +144,19 @@ void km_stock_open_objcg(struct obj_cgroup *objcg);
 void km_stock_close_objcg(struct obj_cgroup *objcg);
 /* After everything that points to the group points to its parent: nobody looks at it any more, the objcg is dead. */
 void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg);
-/* Objcgs of which nothing is out any more, and whose group is gone: one, or NULL. With the tree lock. */
-struct obj_cgroup *km_stock_pop_gone(void);
 /* Such a one: is nothing of it out indeed? If not, it comes again. With the tree lock. */
 bool km_stock_is_over(struct obj_cgroup *objcg);
 /* Its home is gone (KM_OBJCG_HOME), or its twins are: it is over, now or when the last byte comes back. */
 void km_stock_forget(struct obj_cgroup *objcg, int64_t what);
+
+/* ---- objcg.c: nothing of it is out any more, and its group is gone: it is listed; by any thread, with no lock. */
+void km_objcg_list(struct obj_cgroup *objcg);
+/* With the tree lock: one that was listed, or NULL; a record for a new one; and it is over, and on no list. */
+struct obj_cgroup *km_objcg_pop_listed(void);
+struct obj_cgroup *km_objcg_new(struct mem_cgroup *home);
+void km_objcg_keep(struct obj_cgroup *objcg);
+/* Pages without a record in use go back to the system. */
+void km_objcg_purge(void);
 
 /* ---- all.c: mem_cgroup_account_malloc, with the registry locked (km_accounting.account_malloc). */
 int km_memcg_account_malloc(bool on);

@@ -22,7 +22,7 @@ km_inline bool eight_in_page(const uintptr_t *eight, uintptr_t page)
 	__builtin_memcpy(&c, eight + 4, sizeof(c));
 	__builtin_memcpy(&d, eight + 6, sizeof(d));
 	a = (a ^ pages) | (b ^ pages) | (c ^ pages) | (d ^ pages);
-	a |= __builtin_shuffle(a, (lanes){ 1, 0 });
+	a |= __builtin_shufflevector(a, a, 1, 0);
 	return a[0] < KM_PAGE_SIZE;
 }
 

@@ -18,6 +18,7 @@
 #include "../page/meta.h"
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/text.h"
 #include "group.h"
 #include "private.h"
 
@@ -41,9 +42,6 @@ static struct {
 	struct km_lock lock;
 	struct km_busy_was was_busy;	/* of who holds it */
 	bool keep_gone;			/* objcgs that are over stay: somebody has a list of them */
-	struct obj_cgroup *spare;	/* those that nobody has a list of, by next_gone: for groups that come */
-	struct obj_cgroup **last_spare;	/* where the next is linked; NULL: there was none yet */
-	size_t spares;
 	size_t groups;
 } tree = { .lock = KM_LOCK_INIT(KM_RANK_MEMCG) };
 
@@ -130,12 +128,29 @@ static const char *name_of(const struct obj_cgroup *objcg, unsigned *number)
 	return *number ? group->name : "";
 }
 
+/*
+ * A tick comes here between two misses of some thread: it waits for no lock, and looks at a few private groups only.
+ * The objcgs that are listed all go, since each was brought there by a free.
+ */
+static void tidy(bool all)
+{
+	km_private_tidy(all);
+	if (!all && !km_memcg_trylock())
+		return;
+	if (all)
+		km_memcg_lock();
+	km_memcg_reap();
+	if (all)
+		km_objcg_purge();
+	km_memcg_unlock();
+}
+
 const struct km_accounting km_accounting = {
 	.begin = km_charge_begin, .drain = &km_charge_drain_all,
 	.forget = km_private_forget,
 	.pay = km_charge_bytes, .pay_more = km_charge_more, .pay_back = km_charge_back,
 	.pays_here = km_charge_pays_here, .may_more = km_charge_may_more, .has_room = km_charge_has_room,
-	.own_block = km_charge_block, .note_block = km_charge_large,
+	.tidy = tidy, .own_block = km_charge_block, .note_block = km_charge_large,
 	.start = km_memcg_start_process, .fork = memcg_fork, .forked = memcg_forked,
 	.name_of = name_of, .groups = km_memcg_figures, .write = km_memcg_write,
 	.account_malloc = km_memcg_account_malloc, .view = &km_memcg_view,
@@ -154,12 +169,6 @@ struct mem_cgroup *km_memcg_next(const struct mem_cgroup *root, struct mem_cgrou
 
 /* ------------------------------------------------------------------ they come */
 
-static void set_name(struct mem_cgroup *group, const char *name)
-{
-	for (size_t i = 0; i < sizeof(group->name) - 1 && name[i]; i++)
-		group->name[i] = name[i] == '/' || (unsigned char)name[i] < ' ' || name[i] == 0x7f ? '_' : name[i];
-}
-
 /*
  * A group that comes. It is filled in before it is linked and before `online` is stored, all under the tree's lock; a
  * thread that does not take that lock gets to know of the group only by its creator.
@@ -176,7 +185,6 @@ static void set_up(struct mem_cgroup *group, struct obj_cgroup *objcg, struct me
 	km_counter_init(&group->kmem, km_memcg_kmem_counter(parent));
 	km_list_init(&group->children);
 	km_list_init(&group->objcgs);
-	objcg->home = group;
 	km_store(&objcg->memcg, group);
 	objcg->charged = KM_OBJCG_HOME + (objcg->private ? KM_OBJCG_PRIVATE : 0);
 	km_list_add_tail(&objcg->link, &group->objcgs);
@@ -188,38 +196,9 @@ void km_memcg_keep_gone(bool keep)
 	tree.keep_gone = keep;
 }
 
-/*
- * The record of an objcg stays one for ever, and points to a group that is there, or to the root: so whoever was told
- * of it by an object, or a block on a shelf, that may have gone meanwhile finds that group under a CPU's stock lock.
- * With the tree lock.
- */
-static void keep_objcg(struct obj_cgroup *objcg)
-{
-	struct obj_cgroup **last = tree.last_spare ?: &tree.spare;
-
-	objcg->next_gone = NULL;
-	*last = objcg;
-	tree.last_spare = &objcg->next_gone;
-	tree.spares++;
-}
-
-/*
- * Nor is it used again at once, but when so many others have come to be spare after it: a thread that still has a group
- * active which was put is told that the group is gone, where the next tenant would pay. Likewise the last groups.
- */
-#define REST_OBJCGS 256u
+/* A thread that still has a group active which was put is told that the group is gone, where the next tenant would pay:
+ * so the last groups' memory rests, as the records of the last objcgs do. */
 #define REST_GROUPS 64u
-
-static struct obj_cgroup *take_spare(void)
-{
-	struct obj_cgroup *objcg = tree.spares > REST_OBJCGS ? tree.spare : NULL;
-
-	if (objcg) {
-		tree.spare = objcg->next_gone;
-		tree.spares--;
-	}
-	return objcg;
-}
 
 /* No reference is left. With the tree lock. */
 static void keep_group(struct mem_cgroup *group)
@@ -235,50 +214,36 @@ static void keep_group(struct mem_cgroup *group)
 	*place = group;
 }
 
-static struct obj_cgroup *new_objcg(void)
+static struct obj_cgroup *new_objcg(struct mem_cgroup *group)
 {
 	km_memcg_lock();
-	struct obj_cgroup *objcg = take_spare();
+	struct obj_cgroup *objcg = km_objcg_new(group);
 	km_memcg_unlock();
-	if (!objcg)
-		return km_meta_alloc(sizeof(*objcg), true);
-	objcg->slot = objcg->stock = objcg->words = objcg->net = 0;
-	objcg->charged = 0;
-	objcg->left = 0;
-	objcg->listed = false;
-	objcg->nr_charged_bytes = 0;
-	objcg->home = NULL;
-	objcg->private = NULL;
-	km_store(&objcg->dead, false);
-	km_store(&objcg->gone, false);
 	return objcg;
 }
 
 static void drop_objcg(struct obj_cgroup *objcg)
 {
 	km_memcg_lock();
-	keep_objcg(objcg);
+	km_objcg_keep(objcg);
 	km_memcg_unlock();
 }
 
 /*
  * An objcg that was listed is looked at again, since bytes may have come late to it. From here on its record leads to
- * the root and says that it is gone: so a thread that still has the group active, and charges, is told of its mistake,
- * and no other tenant pays.
+ * no group: so a thread that still has the group active, and charges, is told of its mistake, and no other tenant pays.
  */
 void km_memcg_reap(void)
 {
 	struct obj_cgroup *objcg;
 
-	while (!tree.keep_gone && (objcg = km_stock_pop_gone())) {
+	while (!tree.keep_gone && (objcg = km_objcg_pop_listed())) {
 		if (!km_stock_is_over(objcg))
 			continue;
 		km_debug(!km_load(&objcg->charged), "of an objcg that is over nothing is out");
 		km_list_del(&objcg->link);
-		/* A thread that charges it after this is told so. */
-		km_store(&objcg->memcg, &km_memcg_root);
-		km_store(&objcg->gone, true);
-		keep_objcg(objcg);
+		km_store(&objcg->memcg, NULL);
+		km_objcg_keep(objcg);
 	}
 }
 
@@ -336,9 +301,9 @@ struct mem_cgroup *mem_cgroup_create(struct mem_cgroup *parent, const char *name
 		return NULL;
 	}
 	struct mem_cgroup *group = km_meta_alloc_spread(sizeof(*group), true);
-	struct obj_cgroup *objcg = group ? new_objcg() : NULL;
+	struct obj_cgroup *objcg = group ? new_objcg(group) : NULL;
 	if (group) {
-		set_name(group, name);
+		km_text_take(group->name, sizeof(group->name), name, "/", '_');
 		group->number = km_add(&made, 1u) + 1;
 	}
 	if (objcg && (!(flags & MEM_CGROUP_PRIVATE) || km_private_create(objcg, group)))

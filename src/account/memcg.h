@@ -22,11 +22,11 @@ struct obj_cgroup {
 	uint32_t words;			/* the same, of one that was closed unfenced (stock.c); 0: it was not */
 	uint32_t net;			/* traffic with pages: a word that the CPU's stock lock guards; 0: none */
 	bool dead;			/* offline: `charged` says what is out */
-	bool gone;			/* over: this memory is nobody's, or soon something else */
 	/* In the line of `slot`: who takes another's object looks at no other. */
 	struct km_private *private;	/* its group has slabs of its own (private.c); NULL: it has not */
-	struct mem_cgroup *memcg;	/* who pays: its group, later one above. Read under any CPU's stock lock */
-	struct mem_cgroup *home;	/* its group; compare only once that is gone */
+	struct mem_cgroup *memcg;	/* who pays: its group, later one above; NULL: none, it is over. Read under any
+					 * CPU's stock lock */
+	struct mem_cgroup *home;	/* its group; compare only once that is gone. NULL: the record is free */
 	struct km_list link;		/* on memcg->objcgs; under the tree lock */
 	struct obj_cgroup *next_gone;
 	uint32_t listed;		/* by it, among those that may be over */

@@ -451,7 +451,8 @@ static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
 /* `before`: how often shrinkers had given something when the charge was last tried. */
 static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before, bool hopeless, gfp_t gfp)
 {
-	if (!hopeless && (mem_cgroup_reclaim(group, portion(group, bytes)) || wait_for_others(group, before)))
+	if (!hopeless && (km_grace_relieves() || mem_cgroup_reclaim(group, portion(group, bytes)) ||
+			  wait_for_others(group, before)))
 		return true;
 	if (gfp & (__GFP_NORETRY | __GFP_RETRY_MAYFAIL))
 		return false;
@@ -693,7 +694,7 @@ static km_noinline bool charge_slow(struct obj_cgroup *objcg, uint64_t bytes, gf
 		return true;
 	if (bytes >> 48)
 		return false;
-	if (km_unlikely(km_load(&objcg->gone))) {
+	if (km_unlikely(!km_load(&objcg->memcg))) {
 		km_misuse(KM_MISUSE_GROUP, "mem_cgroup_charge", objcg->home, NULL);
 		return false;
 	}

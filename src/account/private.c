@@ -18,6 +18,7 @@
 #include "../page/meta.h"
 #include "../page/owner.h"
 #include "../port/die.h"
+#include "../port/text.h"
 #include "group.h"
 #include "private.h"
 
@@ -28,9 +29,12 @@
 
 /*
  * The place of the spares: twins of groups that are gone, empty, on no bucket: the next private group that wants one
- * takes it. They are not destroyed, for who freed the last object may not be through yet; with kmem_cache_destroy
- * nobody may be, nor with mem_cgroup_destroy_all of those whose twin it was from the first.
+ * takes it. The thread that freed the last object may not be through yet: so a spare is destroyed only where no free is
+ * under way (kmem_cache.calls). With kmem_cache_destroy there may be none, nor with mem_cgroup_destroy_all of those
+ * whose twin it was from the first.
  */
+struct km_list km_private_spares = { &km_private_spares, &km_private_spares };
+size_t km_private_spare_count;
 struct km_private km_private_pool = { .objcg = &km_objcg_root, .lock = KM_LOCK_INIT(KM_RANK_PRIVATE) };
 
 /*
@@ -233,9 +237,13 @@ static void set_name(char *name, const struct km_twin *twin, const struct kmem_c
 		km_format(name, KM_NAME_BYTES, "%s:%s%s", parent->name, group, twin->private->namesake ? number : "");
 		return;
 	}
-	room -= digits;
-	room -= km_format(cache, MOST_OF_CACHE, "%s", parent->name) + 1;
-	km_format(name, KM_NAME_BYTES, "%s:%s%s", cache, group + length - km_min(room, length), number);
+	km_text_take(cache, MOST_OF_CACHE, parent->name, "", '_');
+	room -= digits + __builtin_strlen(cache) + 1;
+	group += length - km_min(room, length);
+	/* No part of a character. */
+	while (((unsigned char)*group & 0xc0) == 0x80)
+		group++;
+	km_format(name, KM_NAME_BYTES, "%s:%s%s", cache, group, number);
 }
 
 static struct kmem_cache *create_cache(struct km_twin *twin, struct kmem_cache *parent)
@@ -305,6 +313,8 @@ static bool take_spare(struct km_twin *to, struct kmem_cache *parent)
 	to->cache->handed_on = true;
 	to->slabs = from->slabs;
 	km_list_del(&from->same);
+	km_list_del(&from->spare);
+	km_private_spare_count--;
 	km_private_call_after(to);
 	/* Its numbers and its events were another group's. */
 	km_cache_tune_again(to->cache);

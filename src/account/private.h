@@ -24,6 +24,7 @@ struct km_twin {
 	struct km_twin *next;		/* in the bucket; never changes while the group has a reference */
 	struct km_private *private;	/* its group's */
 	struct km_list same;		/* on parent->twin_list; under the registry's lock */
+	struct km_list spare;		/* if it is the pool's: on km_private_spares; the same */
 	struct km_twin_slabs slabs;	/* with the lock of `private` */
 };
 
@@ -100,6 +101,8 @@ void km_private_flush(struct kmem_cache *twin, struct mem_cgroup *root);
 /* private.c, for private_end.c: the spares' place; and, with the registry locked: a twin without slabs is its
  * group's now. */
 extern struct km_private km_private_pool;
+extern km_hidden struct km_list km_private_spares;
+extern km_hidden size_t km_private_spare_count;
 void km_private_call_after(struct km_twin *twin);
 /* It has none: what kept their places is free. */
 void km_private_free_places(struct km_twin_slabs *slabs);
@@ -112,6 +115,8 @@ void km_private_drop(struct obj_cgroup *objcg);
 void km_private_release(struct obj_cgroup *objcg);
 /* Look at all that groups left. Each group that comes or goes looks at a few. */
 void km_private_reap(void);
+/* The same, and spares go; or some of both, without waiting. */
+void km_private_tidy(bool all);
 void km_private_fork(bool before, bool child);
 
 #endif

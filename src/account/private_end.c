@@ -12,6 +12,8 @@
 
 #define TOGETHER	128u		/* twins that share a fence */
 #define LOOKS		4u		/* orphans that are looked at for each group that comes or goes */
+#define LOOKS_BY_TICK	64u
+#define MOST_SPARES	64u		/* twins that wait for the next groups; TOGETHER more, before some go */
 #define AT_A_TIME	1024u		/* slabs that are given back while the registry is locked */
 
 /* Private groups that have a reference, and those that have none, but something that is out. */
@@ -88,6 +90,10 @@ static void detach(struct detaching *these, struct km_twin *twin)
 	km_debug(twin->parent && these->count < TOGETHER, "a twin is detached once, and there is room for it");
 	km_store(&twin->parent, NULL);
 	km_list_del(&twin->same);
+	if (twin->private == &km_private_pool) {
+		km_list_del(&twin->spare);
+		km_private_spare_count--;
+	}
 	these->cache[these->count] = twin->cache;
 	these->twin[these->count++] = twin;
 	if (these->count == TOGETHER)
@@ -333,7 +339,34 @@ static void spare(struct km_twin **at)
 	twin->private = &km_private_pool;
 	km_list_del(&twin->same);
 	km_list_add_head(&twin->same, &twin->parent->twin_list);
+	km_list_add_tail(&twin->spare, &km_private_spares);
+	km_private_spare_count++;
 	km_private_call_after(twin);
+}
+
+/* No call has it in hand. Calls by a sibling are the sibling's; an event is counted after a hit. Acquire pairs with
+ * km_twin_leave. */
+static bool may_go(const struct kmem_cache *cache)
+{
+	const bool counts = km_layout_options.count_events && cache->engine->front == KM_FRONT_CHAIN;
+
+	return !km_load_acquire(&cache->calls) && !cache->siblings && !km_load(&cache->guarded) && !counts;
+}
+
+/* So many stay, those that came last. */
+static void destroy_spares(size_t keep)
+{
+	struct detaching these = { .rest = NULL };
+
+	km_list_for_each_safe(entry, &km_private_spares) {
+		struct km_twin *twin = km_container_of(entry, struct km_twin, spare);
+
+		if (km_private_spare_count <= keep)
+			break;
+		if (may_go(twin->cache))
+			detach(&these, twin);
+	}
+	detach_gathered(&these);
 }
 
 /* No object of it is out: its slabs are given back. */
@@ -414,6 +447,8 @@ static void reap(size_t looks)
 			km_list_add_tail(entry, &orphans);
 		}
 	}
+	if (km_private_spare_count > MOST_SPARES + TOGETHER)
+		destroy_spares(MOST_SPARES);
 }
 
 void km_private_reap(void)
@@ -423,6 +458,17 @@ void km_private_reap(void)
 		return;
 	km_registry_lock();
 	reap(SIZE_MAX);
+	km_registry_unlock();
+}
+
+void km_private_tidy(bool all)
+{
+	if (km_registry_visiting() || (!all && !km_registry_trylock()))
+		return;
+	if (all)
+		km_registry_lock();
+	reap(all ? SIZE_MAX : LOOKS_BY_TICK);
+	destroy_spares(all ? 0 : MOST_SPARES);
 	km_registry_unlock();
 }
 

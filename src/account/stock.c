@@ -39,7 +39,6 @@ const struct km_memcg_view km_memcg_view = {
 /* Byte stocks that nobody can have again; then no more of them are made, since caches want such words, too. */
 #define MOST_WORDS_LEFT	((1u << KMEM_AREA_SHIFT) / sizeof(uint64_t) / 4)
 static unsigned words_left;		/* with the tree lock */
-static struct obj_cgroup *gone;		/* linked by link.next; who pops holds the tree lock */
 
 /*
  * For a handler that struck a thread which has the only stock's lock that there is, as in a program of one thread; a
@@ -157,11 +156,16 @@ static uint64_t flush_pages(struct km_stock *stock, unsigned i)
 	return bytes;
 }
 
-/* Pages that are charged and not used lie here, until there are more than a batch: then all go (kernel: the same). */
-static void put_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t pages)
+/*
+ * Pages that are charged and not used lie here, until there are more than a batch: then all go (kernel: the same). The
+ * root has no counter and no pages: what would lie here in its name was never charged.
+ */
+static void put_pages(struct km_stock *stock, struct km_counter *counter, uint64_t pages)
 {
+	struct mem_cgroup *group = km_memcg_of_counter(counter);
 	unsigned i = find(stock, group);
 
+	km_debug(counter, "a page stock is of a group that has a counter");
 	if (i == KM_STOCK_SLOTS)
 		i = find(stock, NULL);
 	if (i == KM_STOCK_SLOTS) {
@@ -171,7 +175,7 @@ static void put_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t
 	if (stock->pages[i] + pages > BATCH || is_spare(stock)) {
 		if (stock->groups[i])
 			flush_pages(stock, i);
-		km_counter_uncharge(&group->memory, pages << KM_PAGE_SHIFT);
+		km_counter_uncharge(counter, pages << KM_PAGE_SHIFT);
 		return;
 	}
 	km_debug(!stock->groups[i] || stock->groups[i] == group, "a place has one group's pages");
@@ -188,24 +192,25 @@ static void put_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t
  * is refused to all others until somebody drains it; near a limit batches shrink to what is needed, and then
  * charge_keep charges the missing bytes alone.
  */
-static bool get_pages(struct km_stock *stock, struct mem_cgroup *group, uint64_t pages, struct km_attempt *attempt)
+static bool get_pages(struct km_stock *stock, struct km_counter *counter, uint64_t pages, struct km_attempt *attempt)
 {
-	unsigned i = find(stock, group);
+	unsigned i = find(stock, km_memcg_of_counter(counter));
 
+	km_debug(counter, "pages are had in the name of a group that has a counter");
 	if (i < KM_STOCK_SLOTS && stock->pages[i] >= pages) {
 		km_store(&stock->pages[i], (uint8_t)(stock->pages[i] - pages));
 		return true;
 	}
-	uint64_t spare = km_counter_spare(&group->memory);
+	uint64_t spare = km_counter_spare(counter);
 	uint64_t batch = km_max(km_min((uint64_t)BATCH, spare / 2 >> KM_PAGE_SHIFT), pages);
 	uint64_t bytes = batch << KM_PAGE_SHIFT;
 
 	km_debug(batch >= pages && pages, "a batch is what is needed, or more");
-	if (bytes > spare || km_counter_try_charge(&group->memory, bytes))
+	if (bytes > spare || km_counter_try_charge(counter, bytes))
 		return false;
 	attempt->counted = bytes;
 	if (batch > pages)
-		put_pages(stock, group, batch - pages);
+		put_pages(stock, counter, batch - pages);
 	return true;
 }
 
@@ -216,46 +221,25 @@ static bool is_open(const struct obj_cgroup *objcg)
 	return km_load(&objcg->slot) != 0;
 }
 
-/* The payer, as long as the lock is held. */
+/*
+ * The payer, as long as the lock is held. It is read once in each section, and handed on as its counter: a group that
+ * goes offline meanwhile stays for the section that has read it, and a second look would find its parent.
+ */
 static struct mem_cgroup *group_of(const struct obj_cgroup *objcg)
 {
-	return km_load(&objcg->memcg);
+	return km_load(&objcg->memcg) ?: &km_memcg_root;
 }
 
-/*
- * Nothing is out any more, and its group is gone. It may be there already: what came late was not counted. An objcg
- * that is over is not freed here, where any free may come by, but listed: a stack, pushed without a lock, and popped
- * under the tree's lock by whoever makes or releases a group next (km_memcg_reap). `listed` keeps it from being pushed
- * twice, which would tie a knot in the list.
- */
-static void push_gone(struct obj_cgroup *objcg)
+static struct km_counter *counter_of(const struct obj_cgroup *objcg)
 {
-	struct obj_cgroup *head = km_load(&gone);
-
-	/* Release pairs with the acquire of km_stock_is_over: it sees what brought `charged` to 0. */
-	if (KM_SHARED(&objcg->listed, km_swap_both(&objcg->listed, (uint32_t)true)))
-		return;
-	do
-		objcg->next_gone = head;
-	while (!km_cas_release(&gone, &head, objcg));
-}
-
-/* Only who holds the tree lock pops: none comes back to the top meanwhile. Acquire pairs with push_gone. */
-struct obj_cgroup *km_stock_pop_gone(void)
-{
-	struct obj_cgroup *objcg = km_load_acquire(&gone);
-
-	while (objcg && !km_cas_acquire(&gone, &objcg, objcg->next_gone))
-		;
-	km_debug(!objcg || km_load(&objcg->listed), "an objcg on the list knows that it is there");
-	return objcg;
+	return km_memcg_counter(group_of(objcg));
 }
 
 /* Both orders: who brings it to 0 comes after all others' last look at the objcg. */
 static void count_charged(struct obj_cgroup *objcg, int64_t bytes)
 {
 	if (KM_SHARED(&objcg->charged, km_add_both(&objcg->charged, bytes)) + bytes == 0)
-		push_gone(objcg);
+		km_objcg_list(objcg);
 }
 
 void km_stock_forget(struct obj_cgroup *objcg, int64_t what)
@@ -275,12 +259,12 @@ static int64_t *net_of(const struct obj_cgroup *objcg, const struct km_stock *st
  * into that number once, in km_stock_leave, with each lock held in turn: whoever came before added to the word,
  * whoever comes after sees `dead` under the lock and adds to the number. Nothing is counted twice or lost.
  */
-static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, int64_t bytes)
+static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, int64_t bytes)
 {
 	km_debug(km_is_locked(&stock->lock), "an objcg's bytes are counted under a CPU's lock");
 
-	if (km_memcg_modes[MEM_CGROUP_V1]) {
-		struct km_counter *kmem = km_memcg_kmem_counter(group_of(objcg));
+	if (km_memcg_modes[MEM_CGROUP_V1] && counter) {
+		struct km_counter *kmem = &km_memcg_of_counter(counter)->kmem;
 
 		if (bytes > 0)
 			km_counter_charge(kmem, (uint64_t)bytes);
@@ -298,7 +282,7 @@ static void traffic(struct km_stock *stock, struct obj_cgroup *objcg, int64_t by
  * that is closed. The bytes in its words go back then, but the words stay as they are, and nobody else gets them: so
  * what comes late, in or out, is seen by whoever looks next, before anything else of the objcg goes back.
  */
-static void make_good(struct km_stock *stock, struct obj_cgroup *objcg)
+static void make_good(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter)
 {
 	uint64_t left = km_load(&objcg->left), now = 0;
 
@@ -308,22 +292,22 @@ static void make_good(struct km_stock *stock, struct obj_cgroup *objcg)
 	if (now == left || !KM_SHARED(&objcg->left, km_cas_both(&objcg->left, &left, now)))
 		return;
 	if (now > left)
-		km_counter_uncharge(km_memcg_counter(group_of(objcg)), now - left);
+		km_counter_uncharge(counter, now - left);
 	else
-		km_counter_charge(km_memcg_counter(group_of(objcg)), left - now);
-	traffic(stock, objcg, (int64_t)(left - now));
+		km_counter_charge(counter, left - now);
+	traffic(stock, objcg, counter, (int64_t)(left - now));
 }
 
 /* Exactly so many bytes go back to the counters. */
-static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
+static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, uint64_t bytes)
 {
 	if (!bytes)
 		return;
 	km_debug(km_is_locked(&stock->lock), "who pays stays as long as the lock is held");
 	if (km_unlikely(objcg->words))
-		make_good(stock, objcg);
-	km_counter_uncharge(km_memcg_counter(group_of(objcg)), bytes);
-	traffic(stock, objcg, -(int64_t)bytes);
+		make_good(stock, objcg, counter);
+	km_counter_uncharge(counter, bytes);
+	traffic(stock, objcg, counter, -(int64_t)bytes);
 }
 
 /*
@@ -331,14 +315,14 @@ static void give_back(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t
  * draining (squeezed), pages that come back go to the counters at once. Else the thread that drains would find them in
  * a stock the next time, and with many threads freeing that might go on for ever.
  */
-static void give_pages(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t pages)
+static void give_pages(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, uint64_t pages)
 {
-	if (km_unlikely(!km_counter_spare(km_memcg_counter(group_of(objcg))))) {
-		give_back(stock, objcg, pages << KM_PAGE_SHIFT);
+	if (km_unlikely(!counter || !km_counter_spare(counter))) {
+		give_back(stock, objcg, counter, pages << KM_PAGE_SHIFT);
 		return;
 	}
-	put_pages(stock, group_of(objcg), pages);
-	traffic(stock, objcg, -(int64_t)(pages << KM_PAGE_SHIFT));
+	put_pages(stock, counter, pages);
+	traffic(stock, objcg, counter, -(int64_t)(pages << KM_PAGE_SHIFT));
 }
 
 /* The bytes that lie on no CPU. Mostly there are none, and the look is a read. */
@@ -359,61 +343,61 @@ static uint64_t take_all(struct obj_cgroup *objcg)
  * Rule `keep`: bytes that are not used stay in the byte stock, up to its bound. Beyond, whole pages go, but one of them
  * stays beside the rest: so what comes next, in or out, finds what it needs.
  */
-static void stow(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
+static void stow(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, uint64_t bytes)
 {
 	if (is_open(objcg)) {
 		if (bytes > km_stock_most()) {
 			uint64_t pages = (bytes - (km_stock_most() - KM_PAGE_SIZE)) >> KM_PAGE_SHIFT;
 
-			give_pages(stock, objcg, pages);
+			give_pages(stock, objcg, counter, pages);
 			bytes -= pages << KM_PAGE_SHIFT;
 		}
 		km_debug(bytes <= km_stock_most(), "a byte stock has room for what stays");
 		if (!bytes || km_stock_put(&objcg->slot, bytes, km_stock_most()))
 			return;
 	}
-	give_back(stock, objcg, bytes);
+	give_back(stock, objcg, counter, bytes);
 }
 
 /* ------------------------------------------------------------------ rule `drain`, as before Linux 5.14 */
 
 /* A CPU's byte stock has one owner; whole pages go, the rest becomes the owner's remainder, and it is nobody's. */
-static void flush_owner(struct km_stock *stock, struct obj_cgroup *owner, uint64_t bytes)
+static void flush_owner(struct km_stock *stock, struct obj_cgroup *owner, struct km_counter *counter, uint64_t bytes)
 {
 	bytes += km_stock_empty(&owner->slot);
 	km_debug(stock->objcg == owner, "a CPU's byte stock has one owner");
-	stock->objcg = NULL;
+	km_store(&stock->objcg, NULL);
 	if (bytes >> KM_PAGE_SHIFT)
-		give_pages(stock, owner, bytes >> KM_PAGE_SHIFT);
+		give_pages(stock, owner, counter, bytes >> KM_PAGE_SHIFT);
 	bytes &= KM_PAGE_SIZE - 1;
 	if (bytes)
 		KM_SHARED(&owner->nr_charged_bytes, km_add(&owner->nr_charged_bytes, bytes));
 }
 
 /* Becoming the owner picks the remainder up, by an exchange also where there is none. */
-static void refill_drain(struct km_stock *stock, struct obj_cgroup *objcg, uint64_t bytes)
+static void refill_drain(struct km_stock *stock, struct obj_cgroup *objcg, struct km_counter *counter, uint64_t bytes)
 {
 	if (stock->objcg != objcg) {
 		if (stock->objcg)
-			flush_owner(stock, stock->objcg, 0);
-		stock->objcg = objcg;
+			flush_owner(stock, stock->objcg, counter_of(stock->objcg), 0);
+		km_store(&stock->objcg, objcg);
 		bytes += KM_SHARED(&objcg->nr_charged_bytes,
 				   km_swap_acquire(&objcg->nr_charged_bytes, (uint64_t)0));
 	}
 	bytes += km_stock_empty(&objcg->slot);
 	if (bytes > KM_PAGE_SIZE || (bytes && !km_stock_put(&objcg->slot, bytes, KM_PAGE_SIZE)))
-		flush_owner(stock, objcg, bytes);
+		flush_owner(stock, objcg, counter, bytes);
 }
 
-static bool charge_drain(struct km_stock *stock, struct km_attempt *attempt)
+static bool charge_drain(struct km_stock *stock, struct km_attempt *attempt, struct km_counter *counter)
 {
 	uint64_t pages = (attempt->bytes + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
 	struct obj_cgroup *objcg = attempt->objcg;
 
-	if (!is_open(objcg) || !get_pages(stock, group_of(objcg), pages, attempt))
+	if (!counter || !is_open(objcg) || !get_pages(stock, counter, pages, attempt))
 		return false;
-	traffic(stock, objcg, (int64_t)(pages << KM_PAGE_SHIFT));
-	refill_drain(stock, objcg, (pages << KM_PAGE_SHIFT) - attempt->bytes);
+	traffic(stock, objcg, counter, (int64_t)(pages << KM_PAGE_SHIFT));
+	refill_drain(stock, objcg, counter, (pages << KM_PAGE_SHIFT) - attempt->bytes);
 	return true;
 }
 
@@ -425,42 +409,41 @@ static bool charge_drain(struct km_stock *stock, struct km_attempt *attempt)
  * counters past bytes that would have served one of them. In between the bytes are in this thread's hand, under its
  * CPU's lock; a drain passes that lock, and finds them afterwards.
  */
-static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, struct km_counter **refused)
+static bool charge_keep(struct km_stock *stock, struct km_attempt *attempt, struct km_counter *counter,
+			struct km_counter **refused)
 {
 	struct obj_cgroup *objcg = attempt->objcg;
-	struct km_counter *counter = km_memcg_counter(group_of(objcg));
 	uint64_t have = take_all(objcg), need, pages;
 
 	km_debug(objcg != &km_objcg_root && !attempt->counted, "a charge begins with nothing that was counted for it");
 	if (have >= attempt->bytes) {
-		stow(stock, objcg, have - attempt->bytes);
+		stow(stock, objcg, counter, have - attempt->bytes);
 		return true;
 	}
 	need = attempt->bytes - have;
 	pages = (need + KM_PAGE_SIZE - 1) >> KM_PAGE_SHIFT;
-	if (is_open(objcg) && get_pages(stock, group_of(objcg), pages, attempt)) {
-		traffic(stock, objcg, (int64_t)(pages << KM_PAGE_SHIFT));
-		stow(stock, objcg, (pages << KM_PAGE_SHIFT) - need);
+	if (counter && is_open(objcg) && get_pages(stock, counter, pages, attempt)) {
+		traffic(stock, objcg, counter, (int64_t)(pages << KM_PAGE_SHIFT));
+		stow(stock, objcg, counter, (pages << KM_PAGE_SHIFT) - need);
 		return true;
 	}
 	if (attempt->force)
 		km_counter_charge(counter, need);
 	else if ((*refused = km_counter_would_refuse(counter, need) ?: km_counter_try_charge(counter, need))) {
-		stow(stock, objcg, have);
+		stow(stock, objcg, counter, have);
 		return false;
 	}
 	attempt->counted = need;
-	traffic(stock, objcg, (int64_t)need);
+	traffic(stock, objcg, counter, (int64_t)need);
 	return true;
 }
 
-/* Is the group, or one above, over its high? */
-static bool is_over_high(const struct mem_cgroup *group)
+/* Is the group's counter, or one above, over its high? */
+static bool is_over_high(const struct km_counter *counter)
 {
-	for (; !km_memcg_is_root(group); group = group->parent)
-		if (km_load(&group->memory.usage) > km_load(&group->memory.high))
-			return true;
-	return false;
+	while (counter && km_load(&counter->usage) <= km_load(&counter->high))
+		counter = counter->parent;
+	return counter != NULL;
 }
 
 /*
@@ -468,12 +451,11 @@ static bool is_over_high(const struct mem_cgroup *group)
  * the group is handed out with a reference, and the caller slows down with no lock held; or, where it may not wait, the
  * thread owes it. Only charges that reached the counters are asked about: what came out of a stock was asked for then.
  */
-static void note_high(struct km_attempt *attempt, bool nested)
+static void note_high(struct km_attempt *attempt, struct km_counter *counter, bool nested)
 {
-	struct mem_cgroup *group = group_of(attempt->objcg);
-
-	if (!attempt->counted || !is_over_high(group))
+	if (!attempt->counted || !is_over_high(counter))
 		return;
+	struct mem_cgroup *group = km_memcg_of_counter(counter);
 	if (attempt->may_wait) {
 		attempt->high = km_memcg_hold(group);
 		return;
@@ -490,8 +472,10 @@ void km_objcg_owe(struct obj_cgroup *objcg, uint64_t bytes)
 	struct km_stock *stock = km_was_busy(nested) ? NULL : enter(false);
 
 	if (stock) {
-		if (is_over_high(group_of(objcg)))
-			km_memcg_owe(group_of(objcg), bytes);
+		struct km_counter *counter = counter_of(objcg);
+
+		if (is_over_high(counter))
+			km_memcg_owe(km_memcg_of_counter(counter), bytes);
 		leave(stock);
 	}
 	km_calls_end(calls);
@@ -517,10 +501,12 @@ bool km_stock_charge(struct km_attempt *attempt)
 	attempt->refused = attempt->high = NULL;
 	attempt->counted = 0;
 	if (stock) {
-		done = (km_memcg_modes[MEM_CGROUP_DRAIN] && charge_drain(stock, attempt)) ||
-		       charge_keep(stock, attempt, &refused);
+		struct km_counter *counter = counter_of(attempt->objcg);
+
+		done = (km_memcg_modes[MEM_CGROUP_DRAIN] && charge_drain(stock, attempt, counter)) ||
+		       charge_keep(stock, attempt, counter, &refused);
 		if (done)
-			note_high(attempt, km_was_busy(nested));
+			note_high(attempt, counter, km_was_busy(nested));
 		else if (attempt->may_wait)
 			attempt->refused = km_memcg_hold(km_memcg_of_counter(refused));
 		else
@@ -546,10 +532,12 @@ static km_noinline void uncharge_slow(struct obj_cgroup *objcg, uint64_t bytes)
 	if (!stock) {
 		KM_SHARED(&objcg->nr_charged_bytes, km_add(&objcg->nr_charged_bytes, bytes));
 	} else {
+		struct km_counter *counter = counter_of(objcg);
+
 		if (km_memcg_modes[MEM_CGROUP_DRAIN] && is_open(objcg))
-			refill_drain(stock, objcg, bytes);
+			refill_drain(stock, objcg, counter, bytes);
 		else
-			stow(stock, objcg, bytes + take_all(objcg));
+			stow(stock, objcg, counter, bytes + take_all(objcg));
 		leave(stock);
 	}
 	km_busy_end(nested);
@@ -574,7 +562,7 @@ uint64_t km_objcg_spare(const struct obj_cgroup *objcg)
 	struct km_busy_was nested = km_busy_begin();
 	bool calls = km_calls_begin(false);
 	struct km_stock *stock = enter(km_was_busy(nested));
-	uint64_t spare = stock ? km_counter_spare(km_memcg_counter(group_of(objcg))) : 0;
+	uint64_t spare = stock ? km_counter_spare(counter_of(objcg)) : 0;
 
 	if (stock)
 		leave(stock);
@@ -664,7 +652,7 @@ static void give_back_locked(struct obj_cgroup *objcg, uint64_t bytes)
 	if (!bytes)
 		return;
 	struct km_stock *stock = enter(false);
-	give_back(stock, objcg, bytes);
+	give_back(stock, objcg, counter_of(objcg), bytes);
 	leave(stock);
 }
 
@@ -673,7 +661,7 @@ static void look_again(struct obj_cgroup *objcg)
 {
 	struct km_stock *stock = enter(false);
 
-	make_good(stock, objcg);
+	make_good(stock, objcg, counter_of(objcg));
 	leave(stock);
 }
 
@@ -685,7 +673,7 @@ bool km_stock_is_over(struct obj_cgroup *objcg)
 	if (!km_load(&objcg->charged))
 		return true;
 	/* Whoever brought it to 0 before that did not list it, and is seen: hence no plain store, which might come
-	 * after the look. Acquire pairs with push_gone. */
+	 * after the look. Acquire pairs with km_objcg_list. */
 	KM_SHARED(&objcg->listed, km_swap_both(&objcg->listed, (uint32_t)false));
 	return !km_load(&objcg->charged) &&
 	       !KM_SHARED(&objcg->listed, km_swap_acquire(&objcg->listed, (uint32_t)true));
@@ -782,7 +770,7 @@ void km_stock_leave(struct mem_cgroup *group, struct obj_cgroup *objcg)
 		if (i < KM_STOCK_SLOTS)
 			flush_pages(stock, i);
 		if (stock->objcg == objcg)
-			stock->objcg = NULL;
+			km_store(&stock->objcg, NULL);
 		if (objcg->net && km_cpu_is_live(cpu)) {
 			net += *net_of(objcg, stock);
 			km_store(net_of(objcg, stock), (int64_t)0);

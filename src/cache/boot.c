@@ -3,6 +3,9 @@
  * closed and every entry point comes here. A start that failed is tried again by the next caller. The handlers of fork
  * are known before the first start begins, so no child has a start, or a lock, that another thread had in hand.
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 
 #include "../page/ahead.h"
@@ -50,22 +53,8 @@ static void unlock_state(void)
 	km_store_release(&boot.state, 0u);
 }
 
-/* From here to the end of the fork a handler finds the allocator busy, as everywhere else under its locks. */
-void km_boot_fork_prepare(void)
+static void take_all(void)
 {
-	km_visits_fork_prepare();
-	if (forks++)
-		return;
-	busy_before_fork = km_busy_begin();
-	/* A nested one may have struck the very start. */
-	fork_has_start = busy_before_fork.busy != KM_BUSY;
-	if (fork_has_start)
-		lock_state();
-	else
-		km_locks_fork_nested();
-	fork_has_all = km_load_acquire(&km_ready);
-	if (!fork_has_all)
-		return;
 	fork_has_observer = km_options.observed && fork_has_start && km_observing.fork_prepare();
 	km_reclaim_fork(true, false);
 	fork_has_registry = km_registry_fork(true, false);
@@ -84,9 +73,28 @@ void km_boot_fork_prepare(void)
 		km_mempool_fork(true, false);
 }
 
+/* From here to the fork's end other handlers of fork may run and allocate: this thread passes the fork's locks. */
+void km_boot_fork_prepare(void)
+{
+	km_visits_fork_prepare();
+	if (forks++)
+		return;
+	busy_before_fork = km_busy_begin();
+	/* A nested one may have struck the very start. */
+	fork_has_start = busy_before_fork.busy != KM_BUSY;
+	if (fork_has_start)
+		lock_state();
+	else
+		km_locks_fork_nested();
+	fork_has_all = km_load_acquire(&km_ready);
+	if (fork_has_all)
+		take_all();
+	km_busy_end(busy_before_fork);
+}
+
 static void fork_done(bool child)
 {
-	km_debug(km_front_busy, "a fork keeps signal handlers out to its end");
+	km_debug(km_front_busy, "a fork keeps signal handlers out where it gives its locks back");
 	if (km_load_acquire(&km_mempool_fork))
 		km_mempool_fork(false, child);
 	km_meta_fork(false, child);
@@ -115,21 +123,25 @@ static void fork_end(bool child)
 		km_locks_fork_end(child);
 		if (fork_has_start)
 			unlock_state();
-		km_busy_end(busy_before_fork);
 	}
 	forks--;
 }
 
 void km_boot_fork_parent(void)
 {
+	struct km_busy_was was = km_busy_begin();
+
 	if (forks == 1 && fork_has_all)
 		fork_done(false);
 	fork_end(false);
+	km_busy_end(was);
 }
 
 /* Other threads are not here: all that they held is free. */
 void km_boot_fork_child(void)
 {
+	struct km_busy_was was = km_busy_begin();
+
 #ifdef KM_DEBUG
 	km_locks_let_go |= forks > 1 || km_fork_is_nested();
 #endif
@@ -143,6 +155,7 @@ void km_boot_fork_child(void)
 	}
 	bool whole = forks == 1 && busy_before_fork.busy != KM_BUSY && fork_has_all;
 	fork_end(true);
+	km_busy_end(was);
 	if (whole && km_has_accounting())
 		km_accounting.forked();
 }
@@ -187,6 +200,50 @@ static bool start(void)
 }
 
 /*
+ * glibc's fork locks the list of open FILEs behind all handlers. A thread with this lock may wait for a FILE, and the
+ * FILE's holder may wait for the allocator. So the list is locked before the allocator: handlers run before a fork in
+ * the order last registered, first run, and the list's are registered last (docs/design/fork.md). A process with one
+ * thread does not lock the list, as glibc does not: a signal handler may fork where the lock is half taken.
+ */
+void _IO_list_lock(void) __attribute__((weak));
+void _IO_list_unlock(void) __attribute__((weak));
+void _IO_list_resetlock(void) __attribute__((weak));
+extern char __libc_single_threaded __attribute__((weak));
+static km_tls unsigned fork_has_files;	/* times that this thread has locked the list */
+
+static void lock_files(void)
+{
+	if (&__libc_single_threaded && __libc_single_threaded)
+		return;
+	_IO_list_lock();
+	fork_has_files++;
+}
+
+static void unlock_files(void)
+{
+	if (!fork_has_files)
+		return;
+	fork_has_files--;
+	_IO_list_unlock();
+}
+
+static void reset_files(void)
+{
+	if (fork_has_files)
+		_IO_list_resetlock();
+	fork_has_files = 0;
+}
+
+static int ask_for_handlers(void)
+{
+	int error = pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
+
+	if (!error && _IO_list_lock && _IO_list_unlock && _IO_list_resetlock)
+		pthread_atfork(lock_files, unlock_files, reset_files);
+	return error;
+}
+
+/*
  * Before anything is started, so that a fork by another thread finds no start half done. Once in a process: the child
  * of a fork in the middle of this registers by itself, because nobody goes on with it there. A C library may allocate
  * memory for it: it finds every shelf closed, and malloc has a little for such calls. A library that is refused is
@@ -205,8 +262,7 @@ static void register_handlers(void)
 	}
 	struct km_busy_was was = km_busy_begin();
 	km_percpu_early();
-	int error = pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
-	km_store_release(&boot.handlers, error ? REFUSED : ASKED);
+	km_store_release(&boot.handlers, ask_for_handlers() ? REFUSED : ASKED);
 	km_busy_end(was);
 }
 
@@ -226,7 +282,7 @@ static void finish_start(void)
 	if (km_has_accounting() && !km_swap_acquire(&boot.accounted, true))
 		km_accounting.start();
 	if (km_load(&boot.handlers) == REFUSED && km_swap_acquire(&boot.handlers, ASKED) == REFUSED)
-		pthread_atfork(km_boot_fork_prepare, km_boot_fork_parent, km_boot_fork_child);
+		ask_for_handlers();
 }
 
 /* Once: a program of which every allocation fails knows nothing of why. A limit is likely the reason. */
@@ -247,8 +303,8 @@ static km_cold void tell_refusal(void)
 
 bool km_boot_slow(void)
 {
-	/* Nested: an allocation by something that start() called. It must do without. */
-	if (km_front_busy)
+	/* Nested: a callee of start() allocates, or a handler of fork before the start. There is no memory yet. */
+	if (km_front_busy || forks)
 		return km_load_acquire(&km_ready);
 	register_handlers();
 	struct km_busy_was was = km_busy_begin();
@@ -265,15 +321,42 @@ bool km_boot_slow(void)
 	return ok;
 }
 
+/* The library may be a part of a shared object, a plugin. musl unloads no object; a static program has no _DYNAMIC. */
+#pragma weak dladdr
+#pragma weak dlsym
+extern ElfW(Dyn) _DYNAMIC[] __attribute__((weak, visibility("hidden")));
+
+static bool may_be_unloaded(void)
+{
+#ifdef __GLIBC__
+	for (const ElfW(Dyn) *entry = _DYNAMIC; entry && entry->d_tag != DT_NULL; entry++)
+		if (entry->d_tag == DT_DEBUG || (entry->d_tag == DT_FLAGS_1 && entry->d_un.d_val & DF_1_NODELETE))
+			return false;
+	return _DYNAMIC;
+#else
+	return false;
+#endif
+}
+
+/* Threads and the kernel go on using a plugin's descriptors, keys and blocks after dlclose. A direct call of dlopen
+ * would make the linker of a static program warn. */
+static void stay_loaded(void)
+{
+	Dl_info info = { .dli_fname = "a shared object" };
+	void *(*open)(const char *file, int mode) = NULL;
+
+	if (!may_be_unloaded())
+		return;
+	if (dlsym && dladdr && dladdr(&km_ready, &info))
+		*(void **)&open = dlsym(RTLD_DEFAULT, "dlopen");
+	if (!open || !open(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE))
+		km_warn("%s contains libkmem, and must not be unloaded: link it with -z nodelete", info.dli_fname);
+}
+
 __attribute__((constructor(101))) static void start_early(void)
 {
-	if (!km_boot())
-		return;
-	if (&km_debugging)
-		km_debugging.ready(false);
-	if (&km_failing)
-		km_failing.ready();
-	if (&km_guarding)
+	stay_loaded();
+	if (km_boot() && &km_guarding)
 		km_guarding.ready();
 }
 

@@ -70,6 +70,8 @@ bool km_parse_bytes(const char *text, uint64_t *bytes);
 uint16_t km_id_get(struct kmem_cache *cache);
 void km_id_fill(struct kmem_cache *cache);
 void km_id_put(struct kmem_cache *cache, bool fenced);
+/* The tables' pages of ids above all that are some cache's go back to the system: they read as if never used. */
+void km_ids_trim(void);
 
 /* ---- create.c: the registry */
 
@@ -356,12 +358,10 @@ struct km_debugging {
 	/* The same of KMEM_LEAKS: caches have tracks, and in the end they are printed. */
 	void (*track)(void);
 	int (*print_leaks)(int fd);
-	/* Before libc is asked to give back all that it has: no stacks are had from then on. */
+	/* Before libc is asked to give back all that it has: later allocations are no leaks of the program's. */
 	void (*over)(void);
 	/* The flags of a cache of that name, size and alignment that is made with these. */
 	slab_flags_t (*flags)(const char *name, uint32_t size, uint32_t align, slab_flags_t flags);
-	/* Where libc is ready, before main(), and where such a cache is made: stacks may be asked for. */
-	void (*ready)(bool tracks);
 	const struct km_hooks *hooks;
 	/* Objects of the cache's siblings may all be back. With the registry locked. */
 	void (*settle)(struct kmem_cache *cache);
@@ -381,8 +381,6 @@ struct km_failing {
 	bool (*may_fail)(const char *name, slab_flags_t flags);
 	/* Does this one? */
 	bool (*fails)(const char *name, size_t bytes, gfp_t gfp);
-	/* Where libc is ready, before main(). */
-	void (*ready)(void);
 };
 extern const struct km_failing km_failing __attribute__((weak));
 /* The words are such as KMEM_FAILSLAB has them. False: *bad, of so many bytes, is one that is none. */

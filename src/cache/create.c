@@ -9,6 +9,7 @@
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../port/owned.h"
+#include "../port/text.h"
 #include "cache.h"
 
 static struct {
@@ -54,11 +55,7 @@ static const char *complaint(const char *name, uint32_t size, const struct kmem_
 
 static void copy_name(char *to, const char *from)
 {
-	size_t i = 0;
-
-	for (; from[i] && i < KM_NAME_BYTES - 1; i++)
-		to[i] = from[i] == ' ' || (unsigned char)from[i] < 0x20 ? '_' : from[i];
-	to[i] = '\0';
+	km_text_take(to, KM_NAME_BYTES, from, " ", '_');
 }
 
 /* Node 0 comes first and goes last: it may have what the engine keeps for the whole cache. */
@@ -380,8 +377,6 @@ struct kmem_cache *kmem_cache_create_args(const char *name, unsigned int size,
 	}
 	if (!km_boot() || km_front_busy)
 		return create_failed(shown, flags, ENOMEM, "out of memory");
-	if (km_unlikely(flags & SLAB_STORE_USER) && &km_debugging)
-		km_debugging.ready(true);
 	struct km_busy_was was = km_busy_begin();
 	struct kmem_cache *cache = km_cache_create(name, size, flags, &creation, &error);
 	km_busy_end(was);
@@ -681,6 +676,7 @@ static void fork_cache(struct kmem_cache *cache, bool before, bool child)
 	 * siblings are never taken for unused again. */
 	if (cache->siblings)
 		km_store(&cache->siblings->calls, km_load(&cache->siblings->calls) & 1);
+	km_store(&cache->calls, 0u);
 	km_shelf_fork_child(&cache->shelf);
 	km_shelf_fork_child(&cache->charged);
 }

@@ -94,6 +94,37 @@ void km_id_put(struct kmem_cache *cache, bool fenced)
 	ids_used[id / 64] &= ~((uint64_t)1 << (id % 64));
 }
 
+static int note_id(struct kmem_cache *cache, void *most)
+{
+	*(size_t *)most = km_max(*(size_t *)most, (size_t)cache->id);
+	return 0;
+}
+
+static void purge(void *from, void *to)
+{
+	char *start = (char *)km_align_up((uintptr_t)from, km_os_page_bytes());
+	char *end = (char *)km_align_down((uintptr_t)to, km_os_page_bytes());
+
+	if (start < end)
+		km_os_purge(start, (size_t)(end - start));
+}
+
+void km_ids_trim(void)
+{
+	if (!entries_ready)
+		return;
+	bool within = km_registry_hold();
+	size_t most = KM_MAP_FIRST, end = entries_ready / sizeof(*km_hot.caches);
+
+	km_registry_each(note_id, &most);
+	if (most++ < end) {
+		purge(&km_hot.caches[most], &km_hot.caches[end]);
+		purge(km_id_masks(most), km_id_masks(end));
+		purge(km_id_factor(most), km_id_factor(end));
+	}
+	km_registry_let_go(within);
+}
+
 void km_id_fill(struct kmem_cache *cache)
 {
 	if (cache->id < KM_MAP_FIRST)

@@ -500,30 +500,50 @@ static void *get_grown(size_t size, size_t align, gfp_t gfp)
 	return p;
 }
 
-/* align: what `get` promises. */
-static void *realloc_by(void *object, size_t size, size_t align, gfp_t gfp, void *(*get)(size_t, gfp_t))
+/* krealloc, or kvrealloc: where an object of a size comes from, and how long one may be. */
+struct door {
+	void *(*get)(size_t size, gfp_t gfp);
+	size_t most;
+};
+
+/* What is promised of an object, wherever it comes to lie. A larger one of kvrealloc's that grows by doubling need not
+ * move for its alignment. */
+static size_t promised_align(size_t size, const struct door *door)
+{
+	return size > KMALLOC_MAX_CACHE_SIZE && door->most > KMALLOC_MAX_SIZE ? KM_PAGE_SIZE : natural_align(size);
+}
+
+static bool is_aligned(const void *p, size_t size, const struct door *door)
+{
+	return !((uintptr_t)p & (promised_align(size, door) - 1));
+}
+
+static void *realloc_by(void *object, size_t size, gfp_t gfp, const struct door *door)
 {
 	if (!size) {
 		kfree(object);
 		return ZERO_SIZE_PTR;
 	}
-	if (ZERO_OR_NULL_PTR(object))
-		return get(size, gfp);
+	/* What is too long is refused there, also where the object has room for it. */
+	if (ZERO_OR_NULL_PTR(object) || size > door->most)
+		return door->get(size, gfp);
 	size_t usable = ksize(object);
 	int saved_errno = errno;
 	if (!usable)
 		return NULL;
+	const bool stays = is_aligned(object, size, door);
 	/* Kernel: the same pointer while it fits. Ours moves down where most of it would be waste, unless what it
 	 * leaves is a mapping and the system may not be called. */
-	if (size <= usable && (size > usable / 4 || usable <= 64 ||
+	if (size <= usable && stays && (size > usable / 4 || usable <= 64 ||
 			       (usable > KMALLOC_MAX_SIZE && !km_gfp_may_wait(gfp))))
 		return shrunk(object, size, usable, gfp);
-	if (km_unlikely(km_watched_sizes) && size > usable && km_watched_grow(object, size, gfp))
+	if (km_unlikely(km_watched_sizes) && size > usable && stays && km_watched_grow(object, size, gfp))
 		return object;
 	/* A smaller one can be done without: its lack is not told, and nobody is pressed for it. */
 	if (size <= usable)
 		gfp = (gfp & ~__GFP_NOFAIL) | __GFP_NOWARN | __GFP_NORETRY;
-	void *moved = (size > usable ? get_grown(size, align, gfp) : NULL) ?: get(size, gfp);
+	void *moved = (size > usable ? get_grown(size, promised_align(size, door), gfp) : NULL) ?:
+		      door->get(size, gfp);
 	if (!moved && size > usable)
 		return NULL;
 	if (!moved) {
@@ -550,13 +570,14 @@ static void *resize_large(void *object, size_t size, gfp_t gfp, bool *refused)
 /* Kernel: copies as soon as it does not fit. */
 static void *k_resize(void *object, size_t size, gfp_t gfp)
 {
-	bool large = size > KMALLOC_MAX_CACHE_SIZE && size <= KMALLOC_MAX_SIZE && !ZERO_OR_NULL_PTR(object);
-	/* As aligned as kmalloc promises. */
-	bool stays = large && !((uintptr_t)object & (natural_align(size) - 1));
+	static const struct door door = { kmalloc, KMALLOC_MAX_SIZE };
+	bool large = size > KMALLOC_MAX_CACHE_SIZE && size <= door.most && !ZERO_OR_NULL_PTR(object);
 	bool refused = false;
-	void *resized = stays ? resize_large(object, size, gfp, &refused) : NULL;
+	void *resized = NULL;
 
-	return refused ? NULL : resized ?: realloc_by(object, size, natural_align(size), gfp, kmalloc);
+	if (large && is_aligned(object, size, &door))
+		resized = resize_large(object, size, gfp, &refused);
+	return refused ? NULL : resized ?: realloc_by(object, size, gfp, &door);
 }
 
 /* Its frees, too, do what gfp allows. */
@@ -598,12 +619,13 @@ void *kvzalloc(size_t size, gfp_t gfp)
 
 static void *kv_resize(void *object, size_t size, gfp_t gfp)
 {
+	static const struct door door = { kvmalloc, INT_MAX };
 	void *resized = NULL;
 	bool refused = false;
 
-	if (size && !ZERO_OR_NULL_PTR(object) && size <= INT_MAX)
+	if (size && !ZERO_OR_NULL_PTR(object) && size <= door.most && is_aligned(object, size, &door))
 		resized = resize_large(object, size, gfp, &refused);
-	return refused ? NULL : resized ?: realloc_by(object, size, 1, gfp, kvmalloc);
+	return refused ? NULL : resized ?: realloc_by(object, size, gfp, &door);
 }
 
 void *kvrealloc(void *object, size_t size, gfp_t gfp)

@@ -203,6 +203,14 @@ static void look(uint64_t now)
 	km_store(&reclaim.next_look_ms, now + (round->left ? 1 : LOOK_MS));
 }
 
+static void tidy(bool all)
+{
+	if (km_has_accounting())
+		km_accounting.tidy(all);
+	km_meta_trim(all);
+	km_percpu_trim(all);
+}
+
 /* Looks, a quarter of the decay time apart, after which pages for blocks that grow are idle. */
 #define SHED_LOOKS 4u
 
@@ -217,6 +225,7 @@ static void purge(uint64_t now)
 		km_growth_shed(SHED_LOOKS);
 		km_pages_purge(decay);
 		km_big_purge(decay);
+		tidy(false);
 		/* Pages that are committed ahead would be committed anew. */
 		if (!km_ahead_level())
 			km_ranges_release(true);
@@ -507,6 +516,9 @@ static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 		}
 		km_unlock(&reclaim.lock);
 	}
+	/* Memory that waits for a grace period is not in use. */
+	if (!flushing.slabs)
+		flushing.slabs = km_grace_relieves();
 	*tries = flushing.slabs ? *tries + 1 : PRESSES;
 	return true;
 }
@@ -623,10 +635,11 @@ size_t kmem_shrink_all(void)
 		km_lock(&reclaim.lock);
 	km_large_finish_deferred();
 	km_registry_visit(flush_cache, &slabs);
+	tidy(true);
+	km_ids_trim();
 	km_registry_visit(hollow_cache, &pages);
 	km_growth_shed(0);
 	pages += km_pages_purge(0) + (km_big_purge(0) >> KM_PAGE_SHIFT);
-	km_meta_trim(true);
 	km_big_offer();
 	km_ranges_release(true);
 	if (!km_was_busy(was))

@@ -28,6 +28,8 @@ __attribute__((used)) static const struct obj_cgroup *const keep_account = &km_o
 uint16_t km_malloc_id[KM_MALLOC_STEPS + 1] km_ids_near = { [KM_MALLOC_STEPS] = KM_ID_EMPTY };
 KM_FRONT_ALLOC_NEAR(km_malloc_id)
 
+static void free_missed(void *p, const char *function) km_cold;
+
 /* ------------------------------------------------------------------ the hot path */
 
 /* km_malloc_hit where the table stands. */
@@ -51,7 +53,7 @@ KMEM_API km_hit_path void free(void *p)
 {
 	if (km_likely(km_front_free_any(p)))
 		return;
-	km_malloc_free_miss(p, "free");
+	free_missed(p, "free");
 }
 
 /* ------------------------------------------------------------------ before there is an allocator */
@@ -228,26 +230,34 @@ KMEM_API km_hit_path void *calloc(size_t n, size_t size)
 
 /* ------------------------------------------------------------------ from a pointer */
 
-void km_malloc_free_miss(void *p, const char *function)
+static void free_missed(void *p, const char *function)
 {
 	if (km_unlikely(is_early(p)))
 		return;
 	km_free_any_miss(p, function);
 }
 
+void km_malloc_free_miss(void *p, const char *function)
+{
+	if (km_unlikely(km_malloc_is_theirs))
+		km_malloc_free_by_them(p);
+	else
+		free_missed(p, function);
+}
+
 /* Has a call that names the bytes a right to name those? A block that is none, or free, goes on: its free tells. */
 void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function)
 {
-	const struct km_sized call = { .size = size ?: 1, .align = align, .resized = function[0] == 'f',
+	const struct km_sized call = { .size = size ?: 1, .align = align, .resized = function[0] != 'o',
 				       .function = function, .serves = km_malloc_serves };
 
 	if (km_unlikely(km_looks_closer | km_watched_sizes | (km_block_hooks != NULL) | km_is_guarded(p)) &&
-	    !is_early(p))
+	    !km_malloc_is_theirs && !is_early(p))
 		km_size_fits(p, &call);
 	km_malloc_free_miss(p, function);
 }
 
-static size_t usable(const void *p, const char *function)
+size_t km_malloc_usable(const void *p, const char *function)
 {
 	if (km_unlikely(is_early(p)))
 		return *(const size_t *)((const char *)p - KM_MALLOC_ALIGN);
@@ -256,7 +266,7 @@ static size_t usable(const void *p, const char *function)
 
 KMEM_API size_t malloc_usable_size(void *p)
 {
-	return p ? usable(p, "malloc_usable_size") : 0;
+	return p && !km_malloc_is_theirs ? km_malloc_usable(p, "malloc_usable_size") : 0;
 }
 
 /* An object, and a block that is or was none, stays while it fits and at least half of it is used. */
@@ -323,7 +333,7 @@ static void *resize(void *p, size_t size)
 	bool large = old != 0;
 
 	if (!large)
-		old = usable(p, "realloc");
+		old = km_malloc_usable(p, "realloc");
 	if (km_unlikely(!old))
 		return no_memory();
 	/* Large blocks know better themselves; what was allocated early is never so large. */
@@ -335,7 +345,7 @@ static void *resize(void *p, size_t size)
 			return same;
 		if (km_unlikely(refused))
 			return no_memory();
-	} else if (is_enough(old, size)) {
+	} else if (is_enough(old, size) && ((uintptr_t)p % KM_MALLOC_ALIGN == 0 || size < KM_MALLOC_ALIGN)) {
 		return km_likely(!km_watched_sizes) ? p : km_watched_asked(p, size);
 	}
 	size_t bytes = size;
@@ -347,7 +357,7 @@ static void *resize(void *p, size_t size)
 		moved = km_malloc_miss(size);
 	if (km_unlikely(!moved))
 		return size <= old ? left_longer(p, size) : NULL;
-	km_debug(moved != p && usable(moved, "realloc") >= km_min(size, old),
+	km_debug(moved != p && km_malloc_usable(moved, "realloc") >= km_min(size, old),
 		 "a block that moves has room for what it held");
 	memcpy(moved, p, km_min(size, old));
 	free(p);
@@ -416,15 +426,6 @@ KMEM_API km_hit_path void *realloc(void *p, size_t size)
 	return is_enough(old, size) ? p : move_object(p, size, old, id);
 }
 
-KMEM_API void *reallocarray(void *p, size_t n, size_t size)
-{
-	size_t bytes;
-
-	if (km_unlikely(__builtin_mul_overflow(n, size, &bytes)))
-		return no_memory();
-	return realloc(p, bytes);
-}
-
 /* C23: the size is the caller's promise, which a miss may look at. */
 KMEM_API km_hit_path void free_sized(void *p, size_t size)
 {
@@ -442,12 +443,15 @@ KMEM_API km_hit_path void free_aligned_sized(void *p, size_t align, size_t size)
 
 KMEM_API void cfree(void *p)
 {
-	free(p);
+	if (km_unlikely(km_malloc_is_theirs))
+		km_malloc_free_by_them(p);
+	else
+		free(p);
 }
 
 /* ------------------------------------------------------------------ aligned */
 
-void *km_malloc_aligned(size_t align, size_t size)
+static void *own_aligned(size_t align, size_t size)
 {
 	if (align <= KM_MALLOC_ALIGN)
 		return km_malloc_miss(size);
@@ -464,6 +468,11 @@ void *km_malloc_aligned(size_t align, size_t size)
 	return km_likely(cache) ? kmem_cache_alloc(cache, KM_MALLOC_GFP) : alloc_watched(size, by);
 }
 
+void *km_malloc_aligned(size_t align, size_t size)
+{
+	return km_unlikely(km_malloc_is_theirs) ? km_malloc_by_them(align, size) : own_aligned(align, size);
+}
+
 static km_noinline int memalign_missed(void **result, size_t align, size_t size)
 {
 	int saved_errno = errno;
@@ -471,9 +480,9 @@ static km_noinline int memalign_missed(void **result, size_t align, size_t size)
 	if (!km_is_pow2(align) || align % sizeof(void *))
 		return EINVAL;
 	void *p = km_malloc_aligned(align, size);
-	errno = saved_errno;
 	if (!p)
 		return ENOMEM;
+	errno = saved_errno;
 	km_debug(!((uintptr_t)p & (align - 1)), "a block is aligned as was asked for");
 	*result = p;
 	return 0;
@@ -520,14 +529,28 @@ static void *tell(void *p, size_t size)
 	return p;
 }
 
+typedef void *aligned_fn(size_t align, size_t size);
+
 /* glibc rounds an odd alignment up, and so do we. */
-KMEM_API void *memalign(size_t align, size_t size)
+km_inline void *memalign_by(aligned_fn *get, size_t align, size_t size)
 {
 	if (align > SIZE_MAX / 2 + 1) {
 		errno = EINVAL;
 		return NULL;
 	}
-	return tell(aligned_alloc(km_pow2_up(km_max(align, KM_MALLOC_ALIGN)), size), size);
+	return tell(get(km_pow2_up(km_max(align, KM_MALLOC_ALIGN)), size), size);
+}
+
+km_inline void *pvalloc_by(aligned_fn *get, size_t size)
+{
+	if (size > PTRDIFF_MAX)
+		return no_memory();
+	return tell(get(km_os_page_bytes(), km_align_up(size ?: 1, km_os_page_bytes())), size);
+}
+
+KMEM_API void *memalign(size_t align, size_t size)
+{
+	return memalign_by(aligned_alloc, align, size);
 }
 
 KMEM_API void *valloc(size_t size)
@@ -537,9 +560,7 @@ KMEM_API void *valloc(size_t size)
 
 KMEM_API void *pvalloc(size_t size)
 {
-	if (size > PTRDIFF_MAX)
-		return no_memory();
-	return tell(aligned_alloc(km_os_page_bytes(), km_align_up(size ?: 1, km_os_page_bytes())), size);
+	return pvalloc_by(aligned_alloc, size);
 }
 
 /* ------------------------------------------------------------------ for defragmenters */
@@ -550,6 +571,8 @@ void *kmem_malloc_fullest(size_t size)
 	const gfp_t gfp = KM_MALLOC_GFP | __GFP_FULLEST;
 	const size_t by = size + km_malloc_canary();
 
+	if (km_unlikely(km_malloc_is_theirs))
+		return km_malloc_by_them(1, size);
 	if (by < size || by > KM_MALLOC_MAX_SMALL || km_unlikely(!km_boot()))
 		return malloc(size);
 	if (km_kmalloc_sized)
@@ -565,6 +588,9 @@ void *kmem_malloc_fullest(size_t size)
 
 /* ------------------------------------------------------------------ by their other names */
 
+void *km_malloc_calloc(size_t n, size_t size) { return calloc(n, size); }
+void *km_malloc_realloc(void *p, size_t size) { return realloc(p, size); }
+
 /*
  * glibc exports these, too, and who calls one hands its block to free, or the reverse: wrappers of malloc do. Other
  * libraries keep such names to themselves. Here malloc is our own, also where a program has another one in front.
@@ -574,9 +600,9 @@ KMEM_API void *__libc_malloc(size_t size) { return malloc(size); }
 KMEM_API void __libc_free(void *p) { free(p); }
 KMEM_API void *__libc_calloc(size_t n, size_t size) { return calloc(n, size); }
 KMEM_API void *__libc_realloc(void *p, size_t size) { return realloc(p, size); }
-KMEM_API void *__libc_memalign(size_t align, size_t size) { return memalign(align, size); }
-KMEM_API void *__libc_valloc(size_t size) { return valloc(size); }
-KMEM_API void *__libc_pvalloc(size_t size) { return pvalloc(size); }
+KMEM_API void *__libc_memalign(size_t align, size_t size) { return memalign_by(own_aligned, align, size); }
+KMEM_API void *__libc_valloc(size_t size) { return own_aligned(km_os_page_bytes(), size); }
+KMEM_API void *__libc_pvalloc(size_t size) { return pvalloc_by(own_aligned, size); }
 KMEM_API int __posix_memalign(void **result, size_t align, size_t size)
 {
 	return posix_memalign(result, align, size);

@@ -62,9 +62,22 @@ void *km_malloc_aligned(size_t align, size_t size);
 void km_malloc_free_miss(void *p, const char *function) km_cold;
 /* The same of a call that names the bytes, and the alignment, that were asked for. */
 void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function) km_cold;
+/* Usable bytes; calloc and realloc of our own, whatever stands in front. */
+size_t km_malloc_usable(const void *p, const char *function);
+void *km_malloc_calloc(size_t n, size_t size);
+void *km_malloc_realloc(void *p, size_t size);
+
+/* malloc_theirs.c: the program's own malloc serves this process, which ours does not serve in its place; and by that. */
+extern km_hidden bool km_malloc_is_theirs;
+void *km_malloc_by_them(size_t align, size_t size) km_cold;
+void km_malloc_free_by_them(void *p) km_cold;
 struct km_sized;
 /* Is it malloc's, and did it serve such a request? Any that it had room for, where it is another's. */
 bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct km_sized *call) km_cold;
+
+/* malloc_info.c: bytes that users have, without mappings; each cache's figures, with no lock held. */
+size_t km_malloc_used(const struct kmem_stats *stats);
+void km_malloc_rows(void (*see)(const struct kmem_cache_stats *row, void *arg), void *arg);
 
 /*
  * The size that a request aligned to `align`, a power of two of at most a page, goes by: a class that serves a multiple

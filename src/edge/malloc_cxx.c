@@ -19,8 +19,13 @@
 #include "malloc.h"
 #include "malloc_throw.h"
 
-/* Called by name, through the table that the dynamic loader fills in: never inlined, never bound to our own. */
+/* Called by name, through the table that the dynamic loader fills in: never inlined, never bound to our own. Clang has
+ * no word for the call without a stub: its calls go through one. */
+#if __has_attribute(noplt)
 #define OPERATOR KMEM_API __attribute__((weak, noplt))
+#else
+#define OPERATOR KMEM_API __attribute__((weak))
+#endif
 
 typedef void handler_fn(void);
 

@@ -1,13 +1,16 @@
 /*
- * malloc_dlopen.c: what has to do with dlopen; only in libkmem-malloc.so, because a static program would be told by its
- * linker that it needs libraries when it runs. dlopen without RTLD_DEEPBIND: what is loaded with it finds libc's malloc
- * before ours, and frees there what the program got here: PHP loads its extensions so. Invariant: libc's dlopen is
- * entered by a jump, because it looks at its return address for who asks: whose RUNPATH, which $ORIGIN.
+ * malloc_dlopen.c: what has to do with other libraries; only in libkmem-malloc.so, because a static program would be
+ * told by its linker that it needs libraries when it runs. dlopen without RTLD_DEEPBIND: what is loaded with it finds
+ * libc's malloc before ours, and frees there what the program got here: PHP loads its extensions so. Invariant: libc's
+ * dlopen is entered by a jump, because it looks at its return address for who asks: whose RUNPATH, which $ORIGIN.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <link.h>
+#include <string.h>
 
 #include "../port/atomic.h"
+#include "../port/die.h"
 #include "malloc.h"
 #include "malloc_throw.h"
 
@@ -51,3 +54,74 @@ KMEM_API void *dlopen(const char *file, int mode)
 }
 
 #endif
+
+/* ------------------------------------------------------------------ other allocators */
+
+/*
+ * Programs that are linked with tcmalloc or mimalloc for its malloc have ours. Those that call its other functions
+ * have that library's memory from them, which we neither count nor limit: it is named. Weak: most programs have none.
+ */
+__attribute__((weak)) void tc_malloc(void);
+__attribute__((weak)) void mi_malloc(void);
+
+/* An object that is loaded: the names that it wants of others, as the entries say which the loader has filled in. */
+struct wants {
+	const ElfW(Sym) *symbols;
+	const char *names;
+	const ElfW(Rela) *entries[2];
+	size_t bytes[2];
+};
+
+static struct wants wants_of(const struct dl_phdr_info *object)
+{
+	const ElfW(Dyn) *d = NULL;
+	struct wants wants = { 0 };
+
+	for (unsigned i = 0; i < object->dlpi_phnum; i++)
+		if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
+			d = (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+	for (; d && d->d_tag != DT_NULL; d++) {
+		/* glibc has made an address of it, other libraries have not. */
+		const uintptr_t at = d->d_un.d_ptr, base = at < object->dlpi_addr ? object->dlpi_addr : 0;
+
+		switch (d->d_tag) {
+		case DT_SYMTAB:		wants.symbols = (const void *)(base + at); break;
+		case DT_STRTAB:		wants.names = (const void *)(base + at); break;
+		case DT_RELA:		wants.entries[0] = (const void *)(base + at); break;
+		case DT_RELASZ:		wants.bytes[0] = at; break;
+		case DT_JMPREL:		wants.entries[1] = (const void *)(base + at); break;
+		case DT_PLTRELSZ:	wants.bytes[1] = at; break;
+		}
+	}
+	return wants;
+}
+
+static int calls(struct dl_phdr_info *object, size_t bytes km_unused, void *prefix)
+{
+	const struct wants wants = wants_of(object);
+
+	for (unsigned part = 0; part < 2 && wants.symbols; part++)
+		for (size_t i = 0; i < wants.bytes[part] / sizeof(ElfW(Rela)); i++) {
+			const ElfW(Sym) *symbol = &wants.symbols[wants.entries[part][i].r_info >> 32];
+
+			if (symbol->st_shndx == SHN_UNDEF && symbol->st_info >> 4 == STB_GLOBAL &&
+			    !strncmp(wants.names + symbol->st_name, prefix, strlen(prefix)))
+				return 1;
+		}
+	return 0;
+}
+
+static void name_other(void (*malloc)(void), char *prefix)
+{
+	Dl_info library;
+
+	if (malloc && dladdr((void *)malloc, &library) && dl_iterate_phdr(calls, prefix))
+		km_warn("%s: memory that %smalloc and its like give is this library's, not libkmem's",
+			library.dli_fname, prefix);
+}
+
+__attribute__((constructor)) static void name_others(void)
+{
+	name_other(tc_malloc, "tc_");
+	name_other(mi_malloc, "mi_");
+}

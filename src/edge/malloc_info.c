@@ -6,18 +6,17 @@
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include <kmem/stats.h>
 
 #include "../port/die.h"
 #include "../port/os.h"
+#include "../port/stderr.h"
+#include "../port/text.h"
 #include "malloc.h"
-
-/* Other libraries have none of these. */
-#ifdef __GLIBC__
 
 static int add_used(struct kmem_cache *cache, void *arg)
 {
@@ -31,13 +30,48 @@ static int add_used(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
-static size_t used_bytes(const struct kmem_stats *stats)
+size_t km_malloc_used(const struct kmem_stats *stats)
 {
 	size_t bytes = stats->large_bytes - stats->mapped_bytes + stats->slob_bytes;
 
 	kmem_for_each_cache(add_used, &bytes);
 	return bytes;
 }
+
+/* The rows are collected first: who is handed one may allocate, which needs the registry that a visit holds. */
+struct rows {
+	struct kmem_cache_stats *row;
+	size_t count, room;
+};
+
+static int collect_row(struct kmem_cache *cache, void *arg)
+{
+	struct rows *rows = arg;
+
+	if (rows->count < rows->room)
+		kmem_cache_get_stats(cache, &rows->row[rows->count++]);
+	return 0;
+}
+
+void km_malloc_rows(void (*see)(const struct kmem_cache_stats *row, void *arg), void *arg)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	struct rows rows = { .room = stats.caches + KM_MALLOC_CLASSES };
+	rows.row = calloc(rows.room, sizeof(*rows.row));
+	if (!rows.row)
+		return;
+	/* A thread may be cancelled while it prints a row. */
+	pthread_cleanup_push(free, rows.row);
+	kmem_for_each_cache(collect_row, &rows);
+	for (size_t i = 0; i < rows.count; i++)
+		see(&rows.row[i], arg);
+	pthread_cleanup_pop(true);
+}
+
+/* Other libraries have none of these. */
+#ifdef __GLIBC__
 
 /* arena: pages in use or free but resident; uordblks: what users hold of them; hblk*: mappings of their own. */
 KMEM_API struct mallinfo2 mallinfo2(void)
@@ -46,7 +80,7 @@ KMEM_API struct mallinfo2 mallinfo2(void)
 
 	kmem_get_stats(&stats);
 	size_t arena = (stats.pages_used + stats.pages_free_dirty) * KM_PAGE_SIZE;
-	size_t used = km_min(used_bytes(&stats), arena);
+	size_t used = km_min(km_malloc_used(&stats), arena);
 
 	return (struct mallinfo2){
 		.arena = arena,
@@ -79,40 +113,17 @@ KMEM_API struct mallinfo mallinfo(void)
 	};
 }
 
-/* The rows are collected first: printing may allocate, which needs the registry that a visit holds. */
-struct rows {
-	struct kmem_cache_stats *row;
-	size_t count, room;
-};
-
-static int collect_row(struct kmem_cache *cache, void *arg)
+static void print_size(const struct kmem_cache_stats *s, void *stream)
 {
-	struct rows *rows = arg;
+	char one[8];
 
-	if (rows->count < rows->room)
-		kmem_cache_get_stats(cache, &rows->row[rows->count++]);
-	return 0;
-}
-
-static void print_sizes(FILE *stream)
-{
-	struct kmem_stats stats;
-
-	kmem_get_stats(&stats);
-	struct rows rows = { .room = stats.caches + KM_MALLOC_CLASSES };
-	rows.row = calloc(rows.room, sizeof(*rows.row));
-	if (!rows.row)
+	if (!s->total_slabs && !s->active_objects)
 		return;
-	kmem_for_each_cache(collect_row, &rows);
-	for (size_t i = 0; i < rows.count; i++) {
-		const struct kmem_cache_stats *s = &rows.row[i];
-
-		if (s->total_slabs || s->active_objects)
-			fprintf(stream, "  <size name=\"%s\" bytes=\"%u\" active=\"%lu\""
-				" total=\"%lu\" slabs=\"%lu\"/>\n", s->name, s->size,
-				s->active_objects, s->total_objects, s->total_slabs);
-	}
-	free(rows.row);
+	fputs("  <size name=\"", stream);
+	for (const char *at = s->name; *at;)
+		fputs(km_text_xml(&at, one), stream);
+	fprintf(stream, "\" bytes=\"%u\" active=\"%lu\" total=\"%lu\" slabs=\"%lu\"/>\n", s->size, s->active_objects,
+		s->total_objects, s->total_slabs);
 }
 
 KMEM_API int malloc_info(int options, FILE *stream)
@@ -122,7 +133,7 @@ KMEM_API int malloc_info(int options, FILE *stream)
 	if (options)
 		return EINVAL;
 	fprintf(stream, "<malloc version=\"libkmem-%s\">\n<heap nr=\"0\">\n<sizes>\n", KMEM_VERSION);
-	print_sizes(stream);
+	km_malloc_rows(print_size, stream);
 	fprintf(stream,
 		"</sizes>\n<system type=\"current\" size=\"%zu\"/>\n<total type=\"rest\" size=\"%zu\"/>\n"
 		"<total type=\"mmap\" count=\"%zu\" size=\"%zu\"/>\n</heap>\n</malloc>\n",
@@ -139,8 +150,13 @@ KMEM_API void malloc_stats(void)
 				  info.arena + info.hblkhd, info.uordblks + info.hblkhd,
 				  info.hblkhd);
 
-	km_os_write(STDERR_FILENO, text, length);
-	kmem_print_slabinfo(STDERR_FILENO);
+	/* Not where descriptor 2 is a file of the program's data. */
+	int fd = km_stderr(true);
+
+	if (fd < 0)
+		return;
+	km_os_write(fd, text, length);
+	kmem_print_slabinfo(fd);
 }
 
 /* Free memory goes back to the system; there is no heap top to leave `pad` bytes at. */

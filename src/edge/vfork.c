@@ -5,16 +5,23 @@
  * CPU, and its sequences would not be aborted; so there it finds no CPU, and what it allocates or frees takes the long
  * way.
  *
- * Between the system call and its caller's return nothing may lie on the stack, where the child has been meanwhile: the
- * return address and what was lent wait in registers, which the kernel keeps for each of the two.
+ * clone with CLONE_VM and CLONE_VFORK is a vfork on another stack: launchers of programs call clone.
+ *
+ * Between vfork's system call and its caller's return nothing may lie on the stack, where the child has been
+ * meanwhile: the return address and what was lent wait in registers, which the kernel keeps for each of the two.
  */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 
 #include "../cache/cache.h"
+#include "../port/die.h"
 #include "../port/pcpu.h"
+
+#pragma weak dlsym
 
 #if defined(KMEM_HAVE_RSEQ)
 
@@ -140,5 +147,111 @@ __asm__(".pushsection .text.vfork, \"ax\", @progbits\n\t"
 	".size vfork, . - vfork\n\t"
 	".popsection");
 #endif
+
+/* ------------------------------------------------------------------ clone */
+
+typedef int clone_fn(int (*function)(void *), void *stack, int flags, void *arg, ...);
+
+/* Libc's clone by another name. musl's shared object does not export the name; a static program may lack __clone. */
+extern clone_fn __clone __attribute__((weak));
+
+#ifdef __GCC_HAVE_DWARF2_CFI_ASM
+#define NO_CALLER(address) ".cfi_remember_state\n\t.cfi_undefined " address "\n\t"
+#define CALLER ".cfi_restore_state\n"
+#else
+#define NO_CALLER(address)
+#define CALLER
+#endif
+
+/* The system call. The child begins on its stack, and ends when the function returns. */
+static long enter(int (*function)(void *), void *stack, int flags, void *arg, void *const ids[3])
+{
+	uintptr_t top = (uintptr_t)stack & ~(uintptr_t)15;
+#ifdef __x86_64__
+	register void *child_id __asm__("r10") = ids[2];
+	register void *tls __asm__("r8") = ids[1];
+	long result = 56;
+
+	__asm__ volatile("syscall\n\t"
+			 "testq %%rax, %%rax\n\t"
+			 "jnz 1f\n\t"
+			 NO_CALLER("rip")
+			 "xorl %%ebp, %%ebp\n\t"
+			 "movq %[arg], %%rdi\n\t"
+			 "callq *%[function]\n\t"
+			 "movl %%eax, %%edi\n\t"
+			 "movl $60, %%eax\n\t"	/* exit */
+			 "syscall\n\t"
+			 CALLER
+			 "1:"
+			 : "+a"(result)
+			 : "D"((long)flags), "S"(top), "d"(ids[0]), "r"(child_id), "r"(tls),
+			   [function] "r"(function), [arg] "r"(arg)
+			 : "rcx", "r11", "memory", "cc");
+	return result;
+#else
+	register long result __asm__("x0") = flags;
+	register uintptr_t on __asm__("x1") = top;
+	register void *parent_id __asm__("x2") = ids[0];
+	register void *tls __asm__("x3") = ids[1];
+	register void *child_id __asm__("x4") = ids[2];
+	register long number __asm__("x8") = 220;
+
+	__asm__ volatile("svc #0\n\t"
+			 "cbnz x0, 1f\n\t"
+			 NO_CALLER("x30")
+			 "mov x29, xzr\n\t"
+			 "mov x0, %[arg]\n\t"
+			 "blr %[function]\n\t"
+			 "mov x8, #93\n\t"	/* exit */
+			 "svc #0\n\t"
+			 CALLER
+			 "1:"
+			 : "+r"(result)
+			 : "r"(on), "r"(parent_id), "r"(tls), "r"(child_id), "r"(number),
+			   [function] "r"(function), [arg] "r"(arg)
+			 : "memory", "cc");
+	return result;
+#endif
+}
+
+static clone_fn *libc_clone(void)
+{
+	return __clone ?: (dlsym ? (clone_fn *)dlsym(RTLD_NEXT, "clone") : NULL);
+}
+
+/* Child and parent have one thread area, and the parent waits: then the area can be lent. */
+static bool borrows(int flags)
+{
+	return (flags & (CLONE_VM | CLONE_VFORK | CLONE_THREAD | CLONE_SETTLS)) == (CLONE_VM | CLONE_VFORK);
+}
+
+KMEM_API int clone(int (*function)(void *), void *stack, int flags, void *arg, ...)
+{
+	int saved_errno = errno;
+	bool lends = borrows(flags) && function && stack;
+	clone_fn *libc = lends ? NULL : libc_clone();
+	void *ids[3];		/* the parent's place for the number, the thread's storage, the child's place */
+	va_list list;
+
+	va_start(list, arg);
+	for (unsigned i = 0; i < km_array_count(ids); i++)
+		ids[i] = va_arg(list, void *);
+	va_end(list);
+	if (libc)
+		return libc(function, stack, flags, arg, ids[0], ids[1], ids[2]);
+	km_boot();
+	size_t lent = lends ? km_thread_lend() : 0;
+	if (lent == KM_NOT_LENT)
+		km_warn("clone: the system does not take rseq back: a child that allocates damages its parent's memory");
+	errno = saved_errno;
+	long result = function && stack ? enter(function, stack, flags, arg, ids) : -EINVAL;
+	if (lends && lent != KM_NOT_LENT)
+		km_thread_take_back(lent);
+	if (result >= 0)
+		return (int)result;
+	errno = (int)-result;
+	return -1;
+}
 
 #endif

@@ -165,6 +165,7 @@ struct kmem_cache {
 	void *kept_by;			/* the keeper's */
 	unsigned group;			/* a twin's: the number of its group (kmem info); 0: no twin, or nobody's */
 	bool handed_on;			/* a twin that was another group's, of whose last free nobody knows the end */
+	uint32_t calls;			/* a twin's: frees that are under way (front/front.h) */
 	struct km_list twin_list;	/* if `twins`: those there are, spares first; under the registry's lock */
 	bool leads;			/* some cache is, or was, tuned with this one */
 	size_t reserved_pages;		/* committed ahead for it: kmem_reserve */
@@ -601,9 +602,16 @@ struct km_grace {
 	void (*before_destroy)(struct kmem_cache *cache);
 	/* Objects that kfree_rcu was given are free. */
 	void (*wait)(void);
+	/* A request is about to be refused: wait for what is free after a grace period, a second at most. True: some of
+	 * it is. */
+	bool (*relieve)(void);
 	void (*fork)(bool before, bool child);
 };
 extern km_hidden const struct km_grace *km_grace;	/* NULL: it has not */
+km_inline bool km_grace_relieves(void)
+{
+	return km_load_acquire(&km_grace) && km_grace->relieve();
+}
 /* Its empty slabs stay: somebody may look at their objects, and who does would not be waited for. Of private groups
  * they do in any case: what such a group has goes with it. A sibling goes when its cache does. */
 km_inline bool km_slabs_stay(const struct kmem_cache *cache)
@@ -616,8 +624,18 @@ void **km_block_new(const struct kmem_cache *cache, bool may_wait);
 void km_block_free(const struct kmem_cache *cache, void **block);
 /* The cache ends, and it does not: its watchers are told. */
 void km_slab_remains(struct kmem_cache *cache, struct km_page *slab, bool tell);
-/* Run the constructor over all objects. */
+/* A fresh slab's objects are constructed, and its watchers are told. */
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab);
+
+/*
+ * Constructors that may run within one another in a thread: each one's allocations may need the next. A request that
+ * needs one more fails, as does one for objects of a cache whose constructor runs: the latter is misuse, unless the
+ * request may not wait and so may be a signal handler's. kmem_cache_alloc_nolock runs none.
+ */
+#define KM_CTORS_NESTED	8u
+bool km_may_construct(const struct kmem_cache *cache, bool tell);
+/* Run the constructor over `count` objects, without the busy flag: it may allocate. Context: no lock is held. */
+void km_construct(const struct kmem_cache *cache, void *object, unsigned count);
 
 /* The order in which a fresh slab's objects are handed out: by address, or, with random_order, one that nobody can
  * foretell: from any of them on, in steps of a number that has no factor in common with theirs. */

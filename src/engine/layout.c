@@ -197,13 +197,58 @@ static km_cold void end_objects(struct kmem_cache *cache, struct km_page *slab)
 	km_pages_handed_out(km_page_address(slab), KM_PAGE_SIZE << slab->order);
 }
 
+/* The caches whose constructors run in this thread, and in handlers that struck it there: the innermost is the last. */
+static km_tls struct {
+	unsigned count;
+	const struct kmem_cache *cache[KM_CTORS_NESTED];
+} constructing;
+
+/* A child cache's objects, and a sibling's, are the cache's by whose name a program asks. */
+static const struct kmem_cache *asked_by(const struct kmem_cache *cache)
+{
+	while (cache->twin_of || cache->sibling_of)
+		cache = cache->twin_of ?: cache->sibling_of;
+	return cache;
+}
+
+bool km_may_construct(const struct kmem_cache *cache, bool tell)
+{
+	for (unsigned i = 0; i < constructing.count; i++)
+		if (constructing.cache[i] == asked_by(cache)) {
+			if (tell)
+				km_misuse(KM_MISUSE_CONSTRUCTOR, "kmem_cache_alloc", NULL, cache->name);
+			return false;
+		}
+	return constructing.count < KM_CTORS_NESTED && !km_late;
+}
+
+/*
+ * A handler that strikes while an entry is written finds the thread busy. errno is as before: the request that made the
+ * slab does not fail. System calls are the constructor's own affair, whatever the request may do.
+ */
+void km_construct(const struct kmem_cache *cache, void *object, unsigned count)
+{
+	struct km_busy_was was = km_busy_begin();
+	const bool no_calls = km_no_calls;
+	int saved_errno = errno;
+
+	km_debug(constructing.count < KM_CTORS_NESTED, "a constructor runs where it may");
+	constructing.cache[constructing.count++] = asked_by(cache);
+	km_no_calls = false;
+	km_busy_end_clear();
+	for (char *at = object; count--; at += cache->size)
+		cache->ctor(at);
+	km_busy_begin();
+	km_no_calls = no_calls;
+	constructing.cache[--constructing.count] = NULL;
+	km_busy_end(was);
+	errno = saved_errno;
+}
+
 void km_slab_construct(struct kmem_cache *cache, struct km_page *slab)
 {
-	char *object = km_slab_first(cache, slab);
-
 	if (cache->ctor)
-		for (unsigned i = 0; i < slab->objects; i++, object += cache->size)
-			cache->ctor(object);
+		km_construct(cache, km_slab_first(cache, slab), slab->objects);
 	if (km_is_watched(cache))
 		hide_objects(cache, slab);
 	const struct km_hooks *hooks = km_load(&cache->hooks);
@@ -289,8 +334,10 @@ static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const
 struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_request *request)
 {
 	unsigned order = cache->order;
-	struct km_page *slab = get_pages(cache, order, request);
 
+	if (km_unlikely(cache->ctor != NULL) && !km_may_construct(cache, request->may_wait))
+		return NULL;
+	struct km_page *slab = get_pages(cache, order, request);
 	if (!slab && cache->min_order < order) {
 		order = cache->min_order;
 		slab = get_pages(cache, order, request);
@@ -312,8 +359,8 @@ struct km_page *km_slab_new_raw(struct kmem_cache *cache, const struct km_reques
 	/* Its objects are linked through themselves, and looked at while they are others'. */
 	if (km_unlikely(cache->engine->front == KM_FRONT_CHAIN))
 		km_page_pin(slab);
-	if (km_unlikely(cache->live_shift))
-		cache->comes_slowly |= !km_live_clear(slab, order, cache->live_shift);
+	if (km_unlikely(cache->live_shift) && !km_live_clear(slab, order, cache->live_shift))
+		km_store(&cache->comes_slowly, true);
 	slab->flags = 0;
 	__builtin_memset(slab->engine, 0, sizeof(slab->engine));
 	km_list_init(&slab->list);

@@ -491,7 +491,7 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 	if (km_load(&barn->full_count) > keep && km_lock_may(&barn->lock, request->may_wait)) {
 		barn->touched = true;
 		block = km_likely(barn->full_count > keep) ? pop_full(cache, barn) : NULL;
-		barn->gets += block != NULL;
+		km_bump(&barn->gets, block != NULL);
 		if (block && empty && push_empty(cache, barn, empty))
 			empty = NULL;
 		km_unlock_may(&barn->lock, request->may_wait);
@@ -734,7 +734,7 @@ void **km_sheaf_spill(struct kmem_cache *cache, void **full)
 		kept = empty && push_full(cache, barn, full);
 	}
 	bool room = barn_has_room(cache, barn);
-	barn->puts += kept;
+	km_bump(&barn->puts, kept);
 	if (!kept && !room)
 		barn_overflows(cache, barn);
 	km_unlock_quick(&barn->lock);
@@ -743,7 +743,7 @@ void **km_sheaf_spill(struct kmem_cache *cache, void **full)
 	if (room && (empty = km_block_new(cache, true))) {
 		km_lock(&barn->lock);
 		kept = push_full(cache, barn, full);
-		barn->puts += kept;
+		km_bump(&barn->puts, kept);
 		km_unlock_quick(&barn->lock);
 		if (kept)
 			return empty;

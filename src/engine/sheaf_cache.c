@@ -339,7 +339,8 @@ static void sheaf_clear_events(struct kmem_cache *cache)
 
 	km_for_each_node(n, cache) {
 		km_lock(&n->barn.lock);
-		n->barn.gets = n->barn.puts = 0;
+		km_store(&n->barn.gets, (uint64_t)0);
+		km_store(&n->barn.puts, (uint64_t)0);
 		km_unlock(&n->barn.lock);
 	}
 }

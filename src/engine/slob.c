@@ -495,7 +495,7 @@ static unsigned take_many(struct kmem_cache *cache, const struct km_request *req
 	struct shape shape = shape_of(cache, request, is_sized(cache));
 	unsigned got = 0;
 
-	while (got < want) {
+	while (got < want && (!cache->ctor || km_may_construct(cache, request->may_wait))) {
 		unsigned some = km_min(want - got, BATCH), now;
 
 		if (has_own_pages(cache))
@@ -507,9 +507,8 @@ static unsigned take_many(struct kmem_cache *cache, const struct km_request *req
 			break;
 	}
 	/* Kernel: so, too, at every allocation: a free object's content is lost. */
-	if (km_unlikely(cache->ctor))
-		for (unsigned i = 0; i < got; i++)
-			km_slob_construct(cache, objects[i]);
+	for (unsigned i = 0; km_unlikely(cache->ctor) && i < got; i++)
+		km_slob_construct(cache, objects[i]);
 	return got;
 }
 

@@ -70,7 +70,7 @@ void km_slob_construct(struct kmem_cache *cache, void *object)
 	if (km_is_watched(cache))
 		km_memory_on(object, cache->object_size);
 	km_reports_on();
-	cache->ctor(object);
+	km_construct(cache, object, 1);
 	km_reports_off();
 }
 

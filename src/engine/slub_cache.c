@@ -94,15 +94,22 @@ static int slub_node_init(struct kmem_cache *cache, unsigned node)
 	return 0;
 }
 
+/* Word by word: others count meanwhile. */
+static void clear_counters(void *events, size_t bytes)
+{
+	for (size_t i = 0; i < bytes / sizeof(uint64_t); i++)
+		km_store((uint64_t *)events + i, (uint64_t)0);
+}
+
 static void slub_clear_events(struct kmem_cache *cache)
 {
 	struct slub_node *n = slub_node(cache, 0);
 
-	__builtin_memset(n->events, 0, sizeof(n->events));
+	clear_counters(n->events, sizeof(n->events));
 	km_chain_clear_failures(&cache->chain);
 	if (cache->percpu_offset)
 		km_for_each_cpu(cpu)
-			__builtin_memset(km_area(cpu) + cache->percpu_offset, 0, EVENT_BYTES);
+			clear_counters(km_area(cpu) + cache->percpu_offset, EVENT_BYTES);
 }
 
 static void slub_node_fini(struct kmem_cache *cache, unsigned node)

@@ -249,7 +249,9 @@ km_line_start void km_front_free_bulk(struct kmem_cache *cache, size_t n, void *
 	if (km_likely(!n))
 		return;
 #endif
+	bool entered = km_twin_enter(cache);
 	km_shape(cache)->free_bulk(cache, n, all, objects);
+	km_twin_leave(cache, entered);
 }
 
 static km_noinline bool bulk_of_one(struct kmem_cache *cache, gfp_t gfp, void **objects)

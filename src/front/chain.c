@@ -47,13 +47,16 @@ static void *chain_alloc(struct kmem_cache *cache, gfp_t gfp, int node)
 /* A chain meets its engine at every free to another slab than the CPU's. */
 static km_noinline void chain_spill(struct kmem_cache *cache, void *object)
 {
+	bool entered = km_twin_enter(cache);
+
 	km_front_enter_thread(true);
-	if (km_unlikely(!object) || !km_miss_enter_quick(cache)) {
+	if (km_likely(object != NULL) && km_miss_enter_quick(cache)) {
+		cache->engine->free(cache, object);
+		km_miss_leave_quick(cache);
+	} else {
 		km_miss_one_back(cache, object);
-		return;
 	}
-	cache->engine->free(cache, object);
-	km_miss_leave_quick(cache);
+	km_twin_leave(cache, entered);
 }
 
 km_noinline void km_chain_pushed(struct kmem_cache *cache, void *object, enum km_chain_push pushed)
@@ -118,8 +121,10 @@ static bool chain_give(struct kmem_cache *cache, size_t n, void **objects)
 {
 	if (!enter(cache))
 		return false;
+	bool entered = km_twin_enter(cache);
 	km_bulk_give(cache, n, objects);
 	km_miss_leave_quick(cache);
+	km_twin_leave(cache, entered);
 	return true;
 }
 
@@ -130,10 +135,12 @@ static size_t chain_give_last(struct kmem_cache *cache, size_t n, void **objects
 	if (!enter(cache))
 		return n;
 	n -= count;
+	bool entered = km_twin_enter(cache);
 	unsigned kept = cache->engine->chain.give_last(cache, objects + n, count);
 	km_debug(kept <= count, "an engine that is given objects leaves no more than there were");
 	n += kept;
 	km_miss_leave_quick(cache);
+	km_twin_leave(cache, entered);
 	return n;
 }
 

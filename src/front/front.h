@@ -142,9 +142,39 @@ struct km_shape {
 	size_t (*recharge_bulk)(struct kmem_cache *cache, gfp_t gfp, struct obj_cgroup *objcg, size_t n,
 				void **objects);
 };
+/*
+ * Frees of a twin's objects are counted while they are under way, but for hits, which touch nothing after their commit:
+ * so a twin without objects and without such calls can go. The caller has an object in hand until it has entered. Both
+ * orders: a thread that sees the last slab go sees the calls of those that gave its objects; and what a call did is
+ * done for a thread that sees it leave.
+ */
+km_inline bool km_twin_enter(struct kmem_cache *cache)
+{
+	if (km_likely(!cache->twin_of))
+		return false;
+	km_add_both(&cache->calls, 1u);
+	return true;
+}
+km_inline void km_twin_leave(struct kmem_cache *cache, bool entered)
+{
+	if (km_unlikely(entered))
+		km_add_both(&cache->calls, -1u);
+}
 km_inline void km_shape_free_past(const struct km_shape *shape, struct kmem_cache *cache, void *object)
 {
+	bool entered = km_twin_enter(cache);
+
 	(shape->free_past ?: shape->free)(cache, object);
+	km_twin_leave(cache, entered);
+}
+/* The free of a shape, of which nothing is a hit. */
+void km_twin_free(const struct km_shape *shape, struct kmem_cache *cache, void *object) km_cold;
+km_inline void km_shape_free(const struct km_shape *shape, struct kmem_cache *cache, void *object)
+{
+	if (km_unlikely(cache->twin_of != NULL))
+		km_twin_free(shape, cache, object);
+	else
+		shape->free(cache, object);
 }
 km_inline bool km_shape_charges(const struct km_shape *shape)
 {

@@ -66,6 +66,9 @@ bool km_front_relieve(struct kmem_cache *cache, unsigned *tries)
 	struct kmem_cache *only = km_slab_refused ? cache->sibling_of ?: cache : NULL;
 
 	km_slab_refused = false;
+	/* More memory does not help a request whose constructor may not run. */
+	if (cache->ctor && !km_may_construct(cache, false))
+		return false;
 	return km_front_pressure && km_front_pressure(only, (size_t)cache->slab_pages << KM_PAGE_SHIFT, tries);
 }
 
@@ -461,6 +464,14 @@ km_hit_path void km_free_chained(struct kmem_cache *cache, void *object)
 	chain_free_hit(cache, object);
 }
 
+void km_twin_free(const struct km_shape *shape, struct kmem_cache *cache, void *object)
+{
+	bool entered = km_twin_enter(cache);
+
+	shape->free(cache, object);
+	km_twin_leave(cache, entered);
+}
+
 km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
 {
 	const struct km_shape *shape = km_shape(cache);
@@ -470,5 +481,5 @@ km_hit_path void km_free_miss(struct kmem_cache *cache, void *object)
 	else if (km_likely(shape == &km_shape_proved))
 		km_proved_free(cache, object);
 	else
-		shape->free(cache, object);
+		km_shape_free(shape, cache, object);
 }

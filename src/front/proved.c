@@ -229,7 +229,7 @@ km_inline void push(struct kmem_cache *cache, void *object)
 	if (km_likely(kmem_shelf_push(&cache->shelf.inner, km_hot.percpu, km_rseq, object)))
 		return;
 #endif
-	km_load(&cache->below)->free(cache, object);
+	km_shape_free(km_load(&cache->below), cache, object);
 }
 
 static km_hit_path km_noinline void put_in_parts(struct kmem_cache *cache, void *object)

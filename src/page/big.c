@@ -469,10 +469,15 @@ size_t km_big_bytes(const void *p)
 
 size_t km_big_try_bytes(const void *p)
 {
-	if (!km_lock_nowait(&big.lock))
-		return SIZE_MAX;
-	size_t bytes = bytes_of(p);
-	km_unlock_fork(&big.lock);
+	struct km_busy_was was = km_busy_begin();
+	size_t bytes = SIZE_MAX;
+
+	if (km_lock_nowait(&big.lock)) {
+		km_lock_note(&big.lock, KM_LOCK_TRIED);
+		bytes = bytes_of(p);
+		km_unlock(&big.lock);
+	}
+	km_busy_end(was);
 	return bytes;
 }
 

@@ -491,7 +491,31 @@ static size_t trim(void)
 		take_off_lists();
 		give_back(all);
 	}
+	km_os_purge(meta.units, km_align_up(all + 1, km_os_page_bytes()));
 	return chosen;
+}
+
+static void count_committed(size_t bytes)
+{
+	struct km_busy_was was = km_busy_begin();
+
+	km_lock(&meta.lock);
+	km_bump(&meta.committed_bytes, bytes);
+	km_unlock(&meta.lock);
+	km_busy_end(was);
+}
+
+bool km_meta_purge(void *p, size_t bytes)
+{
+	if ((uintptr_t)p % km_os_page_bytes() || km_os_purge(p, bytes))
+		return false;
+	count_committed(-bytes);
+	return true;
+}
+
+void km_meta_came_back(size_t bytes)
+{
+	count_committed(bytes);
 }
 
 void km_meta_trim(bool always)

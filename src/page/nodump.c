@@ -21,6 +21,7 @@ struct block {
 static struct {
 	struct km_lock lock;
 	struct km_list blocks;		/* next NULL: there was none yet */
+	bool any;			/* some block is, or was, on the list; read without the lock */
 } nodump = { .lock = KM_LOCK_INIT(KM_RANK_NODUMP) };
 
 /* ------------------------------------------------------------------ pages of a block; the lock held */
@@ -83,6 +84,7 @@ static void link_block(struct block *block)
 {
 	if (!nodump.blocks.next)
 		km_list_init(&nodump.blocks);
+	km_store(&nodump.any, true);
 	km_list_add_tail(&block->list, &nodump.blocks);
 }
 
@@ -143,7 +145,7 @@ static struct block *take_unused(void)
 {
 	struct block *unused = NULL;
 
-	if (!km_load(&nodump.blocks.next))
+	if (!km_load(&nodump.any))
 		return NULL;
 	km_lock(&nodump.lock);
 	km_list_for_each_safe(entry, &nodump.blocks) {

@@ -8,6 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Sequences are `asm goto` with outputs; clang before 14 has no __builtin_thread_pointer for x86-64. */
+#if defined(KMEM_BARE) && (defined(__clang__) ? __clang_major__ < 14 : __GNUC__ < 11)
+#error "libkmem is compiled by gcc 11, clang 14, or a later one; programs may be compiled by older ones"
+#endif
+
 #define km_likely(x)	__builtin_expect(!!(x), 1)
 #define km_unlikely(x)	__builtin_expect(!!(x), 0)
 /* Either way: a choice between two values that is to be no branch. */

@@ -326,8 +326,11 @@ void km_chain_fork(struct km_chain *chain, bool before, bool child)
 
 		if (before) {
 			cpu->for_fork = km_visit_wait(&visit, chain->slot, i);
-			if (cpu->for_fork)
-				km_visit_keep(&visit);
+			if (!cpu->for_fork)
+				continue;
+			/* A drain by the fork's own thread, in another handler of the fork, gives up at once. */
+			km_store(&cpu->soft.lock, (uint32_t)KM_SOFT_FORKING);
+			km_visit_keep(&visit);
 			continue;
 		}
 		if (child)

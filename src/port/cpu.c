@@ -50,6 +50,7 @@ static struct {
 	bool sees_locking;	/* ... and all of them are readable, but for while memory is locked */
 	unsigned locking;	/* threads that lock it just now */
 	pthread_key_t exit_key;
+	size_t freed;		/* words, since pages of areas were last given back */
 	uint32_t from[KMEM_AREA_SHIFT - 2];	/* below this word no run of 2^n words is to be had */
 	uint64_t used[(1u << KMEM_AREA_SHIFT) / 8 / 64];	/* a bit for each word of an area */
 } areas km_sparse = { .lock = KM_LOCK_INIT(KM_RANK_META) };
@@ -668,6 +669,7 @@ static void mark(size_t word, size_t words, bool used)
  * filled begins a page more often than it ends one: a slab's first object does, which is the first to be had.
  */
 #define PAGE_WORDS	(KM_PAGE_SIZE / 8)
+#define TRIM_FROM	(16 * PAGE_WORDS)	/* words that came back, for it to be worth a look */
 #define LAST_QUARTER	(PAGE_WORDS / 4 * 3)
 
 static size_t find_run(size_t from, size_t to, size_t words)
@@ -740,9 +742,39 @@ void km_percpu_free(uint32_t offset, size_t bytes)
 	km_lock(&areas.lock);
 	clear_everywhere(offset, bytes);
 	mark(offset / 8, bytes / 8, false);
+	km_bump(&areas.freed, bytes / 8);
 	for (size_t n = 0; n < sizeof(areas.from) / sizeof(areas.from[0]); n++)
 		areas.from[n] = km_min(areas.from[n], offset / 8 >> n << n);
 	km_unlock(&areas.lock);
+}
+
+/* From that word on, so many: the first that is given out; or the end. */
+static size_t first_used(size_t word, size_t to)
+{
+	while (word < to && !areas.used[word / 64])
+		word += 64;
+	return km_min(word, to);
+}
+
+void km_percpu_trim(bool always)
+{
+	const size_t unit = km_os_page_bytes();
+
+	if (km_load(&areas.freed) < (always ? 1 : TRIM_FROM))
+		return;
+	struct km_busy_was was = km_busy_begin();
+	km_lock(&areas.lock);
+	/* The first page has the words that are there for ever. */
+	for (size_t at = unit, end; at < areas.committed; at = end) {
+		end = km_align_down(first_used(at / 8, areas.committed / 8) * 8, unit);
+		if (end > at)
+			km_for_each_cpu(cpu)
+				km_os_purge(km_area(cpu) + at, end - at);
+		end += end < areas.committed ? unit : 0;
+	}
+	km_store(&areas.freed, (size_t)0);
+	km_unlock(&areas.lock);
+	km_busy_end(was);
 }
 
 void km_percpu_fork(bool before, bool child)

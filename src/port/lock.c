@@ -1,9 +1,10 @@
 /*
- * lock.c: the slow half of the locks, and the rank checker of debug builds. Invariant: state 2 is set
- * before any sleep, and a sleeper re-takes the lock as 2, so that no wake is lost but by choice.
+ * lock.c: the slow half of the locks, and the rank checker of debug builds. Invariant: a thread marks a
+ * lock as awaited before any sleep, and takes the lock as awaited after a sleep, so that no wake is lost but by choice.
  */
 #include "lock.h"
 
+#include "bits.h"
 #include "die.h"
 #include "os.h"
 
@@ -15,37 +16,75 @@
  * some processors two: by the clock, thirty threads on two CPUs came to that (tests/promise/nowait).
  */
 #define MOST_ROUNDS 200000
+/* Beyond all numbers of threads, which are 4194304 at most. */
+#define NO_THREAD 0x20000000u
 
 km_tls bool km_no_calls;
 km_tls uint8_t km_front_busy;
 
-void km_lock_wait(struct km_lock *lock)
+km_tls uint32_t km_self;
+km_tls unsigned km_locks_held;
+
+/* Libc may know no number of a thread: then the thread gets a number beyond all numbers of threads. */
+uint32_t km_self_find(void)
 {
-	for (unsigned rounds = km_no_calls ? MOST_ROUNDS : 1; rounds; rounds--)
-		if (km_lock_nowait(lock))
-			return;
-	/* Longer and longer: a thousand sleepers that all look every 2 ms leave the holder no CPU. */
-	for (unsigned ms = 2; km_swap_acquire(&lock->state, 2u); ms = ms < 64 ? ms * 2 : ms)
-		km_os_wait(&lock->state, 2, ms);
+	static uint32_t unknown;
+	uint32_t self = km_os_thread();
+
+	km_debug(self < NO_THREAD, "the system's numbers of threads leave room for bits");
+	return km_self = self ?: NO_THREAD | (km_add(&unknown, 1u) & (NO_THREAD - 1));
 }
 
-/* A sleeper that leaves may leave state 2 behind, and one wake that nobody needs. */
-static bool wait_within(struct km_lock *lock, unsigned ms)
+static bool try_for_a_while(struct km_lock *lock, uint32_t as)
 {
-	uint64_t end = km_os_now_ms() + ms;
+	for (int i = 0; i < SPINS; i++) {
+		uint32_t free = 0;
 
-	if (!km_lock_nowait(lock))
-		for (unsigned nap = 2; km_swap_acquire(&lock->state, 2u); nap = nap < 64 ? nap * 2 : nap) {
-			if (km_os_now_ms() >= end)
-				return false;
-			km_os_wait(&lock->state, 2, nap);
-		}
-	return true;
+		if (!km_load(&lock->state) && km_cas_acquire(&lock->state, &free, as))
+			return true;
+		km_relax();
+	}
+	return km_lock_passes(lock);
+}
+
+/* A thread takes the lock as awaited after a sleep: others may sleep as well. A sleeper may leave without the lock:
+ * the bit remains, and costs one needless wake. */
+static bool sleep_for(struct km_lock *lock, uint32_t as, uint64_t end_ms)
+{
+	/* Longer and longer: a thousand sleepers that all look every 2 ms leave the holder no CPU. */
+	for (unsigned nap = 2;;) {
+		uint32_t state = km_load(&lock->state);
+
+		if (!state && km_cas_acquire(&lock->state, &state, as | KM_LOCK_AWAITED))
+			return true;
+		if (!state || (!(state & KM_LOCK_AWAITED) &&
+			       !km_cas_acquire(&lock->state, &state, state | KM_LOCK_AWAITED)))
+			continue;
+		if (km_os_now_ms() >= end_ms)
+			return false;
+		km_os_wait(&lock->state, state | KM_LOCK_AWAITED, nap);
+		nap = nap < 64 ? nap * 2 : nap;
+	}
+}
+
+void km_lock_wait(struct km_lock *lock, uint32_t as)
+{
+	for (unsigned rounds = km_no_calls ? MOST_ROUNDS : 1; rounds; rounds--)
+		if (try_for_a_while(lock, as))
+			return;
+	sleep_for(lock, as, UINT64_MAX);
+}
+
+static bool wait_within(struct km_lock *lock, uint32_t as, unsigned ms)
+{
+	uint64_t end_ms = km_os_now_ms() + ms;
+
+	return try_for_a_while(lock, as) || sleep_for(lock, as, end_ms);
 }
 
 bool km_lock_within(struct km_lock *lock, unsigned ms)
 {
-	if (!wait_within(lock, ms))
+	if (!wait_within(lock, km_lock_self(), ms))
 		return false;
 	km_lock_note(lock, KM_LOCK_TAKEN);
 	return true;
@@ -59,14 +98,7 @@ void km_lock_wake(struct km_lock *lock)
 
 bool km_lock_nowait(struct km_lock *lock)
 {
-	for (int i = 0; i < SPINS; i++) {
-		uint32_t free = 0;
-
-		if (!km_load(&lock->state) && km_cas_acquire(&lock->state, &free, 1u))
-			return true;
-		km_relax();
-	}
-	return false;
+	return try_for_a_while(lock, km_lock_self());
 }
 
 /* ------------------------------------------------------------------ whose they are, and forks */
@@ -75,7 +107,6 @@ bool km_lock_nowait(struct km_lock *lock)
 #define FORK_MS		200
 #define FORK_LOCK_MS	50
 
-km_tls struct km_own_locks km_own_locks;
 #ifdef KM_DEBUG
 bool km_is_forked;
 #endif
@@ -84,35 +115,40 @@ static struct km_lock nesting = KM_LOCK_INIT(KM_RANK_RECLAIM);
 static km_tls enum { NORMAL, NESTED, NESTED_WITHOUT } fork_kind;
 static km_tls uint64_t fork_end_ms;
 
-bool km_lock_is_own(const struct km_lock *lock)
+static bool is_had(const struct km_lock *lock, uint32_t by)
 {
-	for (unsigned i = km_own_locks.count; i--;)
-		if (km_own_locks.lock[i] == lock)
-			return true;
-	return false;
+	return (km_load(&lock->state) & ~KM_LOCK_AWAITED) == by;
 }
 
-/* Where locks are given back in another order than the last first. */
-void km_lock_forget(const struct km_lock *lock)
+bool km_lock_is_own(const struct km_lock *lock)
 {
-	unsigned count = km_own_locks.count;
+	return km_self && is_had(lock, km_self);
+}
 
-	for (unsigned i = count; i--;)
-		if (km_own_locks.lock[i] == lock) {
-			km_own_locks.lock[i] = NULL;
-			break;
-		}
-	while (count && !km_own_locks.lock[count - 1])
-		count--;
-	__atomic_signal_fence(__ATOMIC_ACQ_REL);
-	km_own_locks.count = count;
+bool km_lock_passes(const struct km_lock *lock)
+{
+	return is_had(lock, km_self | KM_LOCK_OF_FORK);
+}
+
+void km_lock_fork(struct km_lock *lock)
+{
+	uint32_t free = 0, as = km_lock_self() | KM_LOCK_OF_FORK;
+
+	if (!km_cas_acquire(&lock->state, &free, as))
+		km_lock_wait(lock, as);
+}
+
+void km_unlock_fork(struct km_lock *lock)
+{
+	if (km_lock_passes(lock) && km_swap_release(&lock->state, 0u) & KM_LOCK_AWAITED)
+		km_lock_wake(lock);
 }
 
 void km_locks_fork_nested(void)
 {
 	km_debug(km_front_busy, "a fork is nested that a handler makes inside of the allocator");
 	fork_end_ms = km_os_now_ms() + FORK_MS;
-	fork_kind = wait_within(&nesting, FORK_LOCK_MS) ? NESTED : NESTED_WITHOUT;
+	fork_kind = wait_within(&nesting, km_lock_self() | KM_LOCK_OF_FORK, FORK_LOCK_MS) ? NESTED : NESTED_WITHOUT;
 }
 
 void km_locks_fork_end(bool child)
@@ -124,6 +160,9 @@ void km_locks_fork_end(bool child)
 		nesting.state = 0;
 	else if (fork_kind == NESTED)
 		km_unlock_fork(&nesting);
+	/* After a nested fork interrupted code goes on under locks with the former number. */
+	if (child && fork_kind == NORMAL)
+		km_self = 0;
 	fork_kind = NORMAL;
 }
 
@@ -134,38 +173,29 @@ bool km_fork_is_nested(void)
 
 bool km_fork_has(const struct km_lock *lock)
 {
-	return fork_kind == NORMAL || (fork_kind == NESTED && km_load(&lock->rank) & KM_LOCK_OF_FORK);
+	return fork_kind == NORMAL || km_lock_passes(lock);
 }
 
-static void around_nested_fork(struct km_lock *lock, bool before)
+static void take_in_nested_fork(struct km_lock *lock)
 {
 	uint64_t now = km_os_now_ms(), left = now < fork_end_ms ? fork_end_ms - now : 0;
 
-	if (fork_kind == NESTED_WITHOUT || km_lock_is_own(lock))
-		return;
-	if (!before) {
-		if (!km_fork_has(lock))
-			return;
-		km_store(&lock->rank, lock->rank & ~KM_LOCK_OF_FORK);
-		km_unlock_fork(lock);
-	} else if (wait_within(lock, (unsigned)(left < FORK_LOCK_MS ? left : FORK_LOCK_MS))) {
-		km_store(&lock->rank, lock->rank | KM_LOCK_OF_FORK);
-	}
+	if (fork_kind == NESTED && !km_lock_is_own(lock))
+		wait_within(lock, km_lock_self() | KM_LOCK_OF_FORK, (unsigned)km_min(left, (uint64_t)FORK_LOCK_MS));
 }
 
 void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
 {
 	if (child) {
-		lock->rank &= ~KM_LOCK_OF_FORK;
 		if (!km_lock_is_own(lock))
 			lock->state = 0;
+	} else if (!before) {
+		km_unlock_fork(lock);
 	} else if (fork_kind != NORMAL) {
-		around_nested_fork(lock, before);
-	} else if (before) {
+		take_in_nested_fork(lock);
+	} else {
 		km_debug(!km_lock_is_own(lock), "a fork waits for no lock of its own thread");
 		km_lock_fork(lock);
-	} else {
-		km_unlock_fork(lock);
 	}
 }
 

@@ -39,18 +39,24 @@ enum km_rank {
 };
 
 struct km_lock {
-	uint32_t state;		/* 0 free, 1 held, 2 held and somebody may sleep */
-	uint32_t rank;		/* with KM_LOCK_OF_FORK while a nested fork has it */
+	uint32_t state;		/* 0: free; else the holder's number, and two bits */
+	uint32_t rank;
 };
-#define KM_LOCK_OF_FORK 0x80000000u
+#define KM_LOCK_AWAITED	0x80000000u	/* a thread may sleep for the lock */
+#define KM_LOCK_OF_FORK	0x40000000u	/* the holder forks: the holder's own calls pass meanwhile */
 
-/* The locks that this thread has, for a fork by a handler that struck it. One that is missing here counts as somebody
- * else's: the fork does not get it, and leaves it. */
-struct km_own_locks {
-	unsigned count;
-	const struct km_lock *lock[KM_NR_RANKS + 1];	/* NULL: is being noted, or was given back out of order */
-};
-extern km_hidden km_tls struct km_own_locks km_own_locks;
+/*
+ * The number of this thread, and how many locks the thread has. One instruction takes a lock and writes the number: a
+ * fork by a signal handler knows the locks of the same thread at every instruction.
+ */
+extern km_hidden km_tls uint32_t km_self;
+extern km_hidden km_tls unsigned km_locks_held;
+uint32_t km_self_find(void);
+km_inline uint32_t km_lock_self(void)
+{
+	return km_likely(km_self) ? km_self : km_self_find();
+}
+
 /* Of debug builds: this is a child of fork, where what other threads had in hand was not counted yet. */
 extern km_hidden bool km_is_forked;
 
@@ -133,7 +139,7 @@ km_inline void km_calls_end(bool was)
 	km_no_calls = was;
 }
 
-void km_lock_wait(struct km_lock *lock);
+void km_lock_wait(struct km_lock *lock, uint32_t as);
 void km_lock_wake(struct km_lock *lock);
 /* For a test of debug builds: each lock is given back as if a thread slept for it. */
 extern bool km_lock_always_wakes;
@@ -154,7 +160,7 @@ km_inline void km_lock_init(struct km_lock *lock, enum km_rank rank)
 	lock->rank = rank;
 }
 
-/* Of one that began as zeros. A fork that has it has marked the rank since, perhaps, and gives back only what is. */
+/* Of one that began as zeros. */
 km_inline void km_lock_rank(struct km_lock *lock, enum km_rank rank)
 {
 	uint32_t none = 0;
@@ -163,29 +169,20 @@ km_inline void km_lock_rank(struct km_lock *lock, enum km_rank rank)
 		km_cas_acquire(&lock->rank, &none, (uint32_t)rank);
 }
 
-void km_lock_forget(const struct km_lock *lock);
-/* A handler that strikes here leaves the count as it was. */
 km_inline void km_lock_note(const struct km_lock *lock, enum km_lock_note note)
 {
-	unsigned count = km_own_locks.count;
-
 #ifdef KM_DEBUG
 	km_lock_check(lock, note);
 #endif
-	if (note == KM_LOCK_GIVEN) {
-		if (km_unlikely(!count || km_own_locks.lock[count - 1] != lock ||
-				(count > 1 && !km_own_locks.lock[count - 2]))) {
-			km_lock_forget(lock);
-			return;
-		}
-		km_own_locks.lock[count - 1] = NULL;
-		__atomic_signal_fence(__ATOMIC_ACQ_REL);
-		km_own_locks.count = count - 1;
-	} else if (km_likely(count < km_array_count(km_own_locks.lock))) {
-		km_own_locks.count = count + 1;
-		__atomic_signal_fence(__ATOMIC_ACQ_REL);
-		km_own_locks.lock[count] = lock;
-	}
+	km_locks_held += note == KM_LOCK_GIVEN ? -1u : 1u;
+}
+
+/* A fork of this thread has the lock: between the handlers of fork the thread allocates as always. */
+bool km_lock_passes(const struct km_lock *lock);
+/* A fork has the lock, and keeps the lock. */
+km_inline bool km_lock_stays(const struct km_lock *lock)
+{
+	return km_unlikely(km_load(&lock->state) & KM_LOCK_OF_FORK);
 }
 
 /* Acquire pairs with the release in km_unlock. */
@@ -193,7 +190,7 @@ km_inline bool km_trylock(struct km_lock *lock)
 {
 	uint32_t free = 0;
 
-	if (km_load(&lock->state) || !km_cas_acquire(&lock->state, &free, 1u))
+	if ((km_load(&lock->state) || !km_cas_acquire(&lock->state, &free, km_lock_self())) && !km_lock_passes(lock))
 		return false;
 	km_lock_note(lock, KM_LOCK_TRIED);
 	return true;
@@ -201,17 +198,19 @@ km_inline bool km_trylock(struct km_lock *lock)
 
 km_inline void km_lock(struct km_lock *lock)
 {
-	uint32_t free = 0;
+	uint32_t free = 0, self = km_lock_self();
 
-	if (km_unlikely(!km_cas_acquire(&lock->state, &free, 1u)))
-		km_lock_wait(lock);
+	if (km_unlikely(!km_cas_acquire(&lock->state, &free, self)))
+		km_lock_wait(lock, self);
 	km_lock_note(lock, KM_LOCK_TAKEN);
 }
 
 km_inline void km_unlock(struct km_lock *lock)
 {
 	km_lock_note(lock, KM_LOCK_GIVEN);
-	if (km_unlikely(km_swap_release(&lock->state, 0u) == 2) || KM_LOCK_SLEEPER)
+	if (km_lock_stays(lock))
+		return;
+	if (km_unlikely(km_swap_release(&lock->state, 0u) & KM_LOCK_AWAITED) || KM_LOCK_SLEEPER)
 		km_lock_wake(lock);
 }
 
@@ -223,7 +222,7 @@ km_inline void km_unlock(struct km_lock *lock)
  */
 km_inline void km_unlock_quick(struct km_lock *lock)
 {
-	if (km_unlikely(km_load(&lock->state) == 2) || KM_LOCK_SLEEPER) {
+	if (km_unlikely(km_load(&lock->state) & (KM_LOCK_AWAITED | KM_LOCK_OF_FORK)) || KM_LOCK_SLEEPER) {
 		km_unlock(lock);
 		return;
 	}
@@ -246,24 +245,14 @@ bool km_lock_nowait(struct km_lock *lock);
 km_inline void km_unlock_nowait(struct km_lock *lock)
 {
 	km_lock_note(lock, KM_LOCK_GIVEN);
-	km_store_release(&lock->state, 0u);
+	if (!km_lock_stays(lock))
+		km_store_release(&lock->state, 0u);
 }
 
 /* Around fork all locks are held at once, many of one rank, and a handler may hold one out of order that it did not
- * wait for: these two keep the rank checker out of it. */
-km_inline void km_lock_fork(struct km_lock *lock)
-{
-	uint32_t free = 0;
-
-	if (!km_cas_acquire(&lock->state, &free, 1u))
-		km_lock_wait(lock);
-}
-
-km_inline void km_unlock_fork(struct km_lock *lock)
-{
-	if (km_swap_release(&lock->state, 0u) == 2)
-		km_lock_wake(lock);
-}
+ * wait for: these two keep the rank checker out of it. km_unlock_fork leaves a lock of another thread. */
+void km_lock_fork(struct km_lock *lock);
+void km_unlock_fork(struct km_lock *lock);
 
 /*
  * A fork by a handler that struck inside of the allocator: the thread's own locks are left as they are, in the child as

@@ -108,6 +108,8 @@ unsigned km_os_getcpu(void);
 
 /* A small file of the system as text, ended by NUL: its length, at most bytes - 1, or -errno. */
 long km_os_read(const char *path, char *text, size_t bytes);
+/* A part of a file, from `offset` on: how many bytes were read, at most `bytes`, or -errno. */
+long km_os_read_part(const char *path, uint64_t offset, void *data, size_t bytes);
 /*
  * Memory nodes, by the system's ids; a set is a bit for each, `limit` of them. Those from which the process may get
  * memory. Was the process given a memory policy of its own? Let fresh memory come from one of these, or from any again
@@ -203,7 +205,7 @@ unsigned km_os_threads(void);
 bool km_os_program_is_over(void);
 bool km_os_has_thread(unsigned thread);
 unsigned km_os_pid(void);
-/* The calling thread, by the system's number; 0 after km_os_shut. */
+/* The calling thread, by the system's number; 0 where libc does not know it. */
 unsigned km_os_thread(void);
 /* The calling thread's name; of the first one, the program's, at most 15 bytes of it. */
 void km_os_program(char *name, size_t bytes);

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -550,25 +551,6 @@ static unsigned allowed_cpus(unsigned *masks)
 	return 0;
 }
 
-long km_os_read(const char *path, char *text, size_t bytes)
-{
-	size_t length = 0;
-	long fd = -EMFILE, count;
-
-	if (!fault("read"))
-		KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC));
-	if (fd < 0)
-		return fd;
-	do {
-		KEEP_ERRNO(count, syscall(SYS_read, fd, text + length, bytes - 1 - length));
-		if (count > 0)
-			length += (size_t)count;
-	} while (count == -EINTR || (count > 0 && length < bytes - 1));
-	km_os_close((int)fd);
-	text[length] = '\0';
-	return count < 0 ? count : (long)length;
-}
-
 unsigned km_os_possible_cpus(unsigned *masks)
 {
 	unsigned allowed = allowed_cpus(masks), possible;
@@ -741,15 +723,6 @@ void km_os_event_add(int fd, uint64_t count)
 	(void)ignored;
 }
 
-int km_os_open_truncated(const char *path)
-{
-	long fd;
-
-	KEEP_ERRNO(fd, syscall(SYS_openat, AT_FDCWD, path,
-			       O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-	return (int)fd;
-}
-
 void km_os_close(int fd)
 {
 	long ignored;
@@ -763,9 +736,12 @@ unsigned km_os_pid(void)
 	return (unsigned)syscall(SYS_getpid);
 }
 
+/* Without a system call: libc keeps the thread's number, and makes the number of the thread's clock from it. */
 unsigned km_os_thread(void)
 {
-	return km_os_is_shut() ? 0 : (unsigned)syscall(SYS_gettid);
+	clockid_t clock;
+
+	return pthread_getcpuclockid(pthread_self(), &clock) ? 0 : ~(unsigned)clock >> 3;
 }
 
 void km_os_program(char *name, size_t bytes)

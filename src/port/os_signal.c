@@ -26,6 +26,8 @@ static struct {
 static void describe(const ucontext_t *context, struct km_fault *fault)
 {
 	fault->pc = (uintptr_t)context->uc_mcontext.gregs[REG_RIP];
+	fault->sp = (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
+	fault->fp = (uintptr_t)context->uc_mcontext.gregs[REG_RBP];
 	fault->access = context->uc_mcontext.gregs[REG_ERR] & 2 ? KM_ACCESS_WRITE : KM_ACCESS_READ;
 }
 #elif defined(__aarch64__)
@@ -40,6 +42,9 @@ static void describe(const ucontext_t *context, struct km_fault *fault)
 	struct { uint32_t magic, size; uint64_t esr; } record;
 
 	fault->pc = (uintptr_t)context->uc_mcontext.pc;
+	fault->sp = (uintptr_t)context->uc_mcontext.sp;
+	fault->fp = (uintptr_t)context->uc_mcontext.regs[29];
+	fault->lr = (uintptr_t)context->uc_mcontext.regs[30];
 	for (; at + sizeof(record) <= end; at += record.size) {
 		__builtin_memcpy(&record, at, sizeof(record));
 		if (!record.magic || record.size < 8)

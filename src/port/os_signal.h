@@ -10,6 +10,7 @@ struct km_fault {
 	const void *address;
 	uintptr_t pc;			/* of the instruction; 0: not known */
 	enum km_access { KM_ACCESS, KM_ACCESS_READ, KM_ACCESS_WRITE } access;	/* the first: not known which */
+	uintptr_t sp, fp, lr;		/* registers there; sp 0: not known; lr: aarch64's */
 };
 
 /* KNOWN and NOT_OURS: as if there were no handler of ours. RESUMED: the instruction may be tried again. */

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -36,4 +37,14 @@ int km_os_write_no_signal(int fd, const void *bytes, size_t count)
 	errno = saved_errno;
 	km_debug(error <= 0, "a write ends in an error, or in none");
 	return error;
+}
+
+int km_os_open_truncated(const char *path)
+{
+	const int saved_errno = errno;
+	const long fd = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	const int error = errno;
+
+	errno = saved_errno;
+	return fd < 0 ? -error : (int)fd;
 }

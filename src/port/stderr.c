@@ -18,14 +18,25 @@ static struct {
 	bool known;	/* the start was */
 	bool open;	/* 2 was open then, and is ... */
 	struct km_os_file file;
+	bool is_child;	/* of a fork */
 	int kept;	/* its duplicate, or -1 */
 } start = { .kept = -1 };
 
+static bool is_asked_for(const char *report)
+{
+	char file[2];
+
+	return km_os_getenv(report, file, sizeof(file)) == 1 && file[0] == '-';
+}
+
+/* A duplicate keeps a pipe open after the program closes descriptor 2: only a report at the end is worth the price. */
 void km_stderr_start(void)
 {
+	bool keeps = is_asked_for("KMEM_STATS") || is_asked_for("KMEM_LEAKS");
+
 	start.open = !km_os_file(2, &start.file);
 	/* Where so many descriptors are not allowed, a number that shells use for such. */
-	if (start.open && (start.kept = km_os_duplicate(2, KEPT_NUMBER)) < 0)
+	if (start.open && keeps && (start.kept = km_os_duplicate(2, KEPT_NUMBER)) < 0)
 		start.kept = km_os_duplicate(2, 10);
 	start.known = true;
 	km_debug(start.kept < 0 || start.kept >= 10,
@@ -77,7 +88,7 @@ static km_cold int after_change(bool or_log)
 		return 2;
 	if (is_as_it_was(start.kept))
 		return start.kept;
-	return or_log && open && start.open && opening.appends ? 2 : -1;
+	return or_log && start.is_child && open && start.open && opening.appends ? 2 : -1;
 }
 
 int km_stderr(bool or_log)
@@ -93,4 +104,5 @@ void km_stderr_fork_child(void)
 	if (is_as_it_was(start.kept) && !km_os_opening(start.kept, &opening) && opening.closed_by_exec)
 		km_os_close(start.kept);
 	start.kept = -1;
+	start.is_child = true;
 }

@@ -11,9 +11,10 @@ void km_stderr_start(void);
 /*
  * The descriptor that lines are written to, now; -1: there is none. Descriptor 2, where it is the file that it was at
  * the start, or where the program has put another one there: a pipe or a terminal, or a file that it has by another
- * descriptor as well, or having kept the former one. Else the duplicate of the former one. A child of fork has no
- * duplicate: there a file that is appended to counts as the program's log, if one is wanted (or_log). Before
- * the start it is 2. Any context; changes no errno.
+ * descriptor as well, or having kept the former one. Else the duplicate of the former one: a process has a duplicate
+ * only where a report on standard error was asked for (KMEM_STATS or KMEM_LEAKS is "-"), else the line is lost. A
+ * child of fork has no duplicate: there a file that is appended to counts as the program's log, if one is wanted
+ * (or_log). Before the start it is 2. Any context; changes no errno.
  */
 int km_stderr(bool or_log);
 /*

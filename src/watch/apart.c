@@ -19,7 +19,7 @@ extern struct r_debug _r_debug __attribute__((weak));	/* musl does not declare i
  */
 bool km_apart_may(void)
 {
-	return (!&_r_debug || _r_debug.r_state == RT_CONSISTENT) && !km_own_locks.count && !km_thread_is_lent();
+	return (!&_r_debug || _r_debug.r_state == RT_CONSISTENT) && !km_locks_held && !km_thread_is_lent();
 }
 
 /* Allocations of libc are as the program's. */
@@ -27,10 +27,10 @@ bool km_apart_begin(void (*function)(void))
 {
 	const uint8_t was = km_front_busy;
 
-	km_debug(!km_own_locks.count, "a thread that makes another has no lock");
+	km_debug(!km_locks_held, "a thread that makes another has no lock");
 	km_busy_end_clear();
 	const bool begun = km_os_run_apart(function);
-	km_debug(!km_own_locks.count, "libc's allocations there leave no lock behind");
+	km_debug(!km_locks_held, "libc's allocations there leave no lock behind");
 	km_busy_begin();
 	km_front_busy = was;
 	return begun;

@@ -5,30 +5,22 @@
  * most one line on standard error, but for a report that was asked for.
  */
 #include <errno.h>
-#include <link.h>
 
 #include "../cache/mail.h"
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../port/pcpu.h"
 #include "../port/stderr.h"
-#include "apart.h"
 #include "debug.h"
 #include "profile.h"
 #include "sibling.h"
 #include "switch.h"
 #include "written.h"
 
-extern struct r_debug _r_debug __attribute__((weak));	/* musl does not declare it */
-
 #define LOOK_MS		200u		/* between looks at what drains */
-#define PATIENCE_MS	2000u		/* for a library to be loaded */
 #define KEPT_MS		10000u		/* that hits are misses for one request: its command may have ended */
 
 static struct {
-	uint32_t waits_for;		/* a request that could not be served at once, ... */
-	uint64_t until;			/* ... how long */
-	uint32_t tried;			/* the last one for which a library was loaded, or not */
 	uint64_t next_look;
 	struct km_reclaim_round shrink;	/* the round for a request by which all caches are shrunk */
 	uint32_t before;		/* the number that was answered before the last one */
@@ -169,22 +161,18 @@ end:
 		km_observing.let_go();
 }
 
-/* Until the unwinder is loaded, if it is to be had. */
-static bool lacks_stacks(const struct order *order)
-{
-	return order->flags & SLAB_STORE_USER && !km_debug_has_stacks();
-}
-
 /* No letters at all are all of them. */
 static void say_debugged(const struct order *order)
 {
 	const char *cache = order->request.cache, *letters = order->request.letters;
 
+	const bool lacks = order->flags & SLAB_STORE_USER && !km_debug_has_stacks();
+
 	if (!order->flags)
 		km_warn("%s: from now on debugged no more, as was asked from outside", cache);
 	else
 		km_warn("%s: from now on debugged by \"%s\", as was asked from outside%s", cache,
-			letters[0] ? letters : "FZPU", lacks_stacks(order) ? ": of a stack there is one call" : "");
+			letters[0] ? letters : "FZPU", lacks ? ": of a stack there is one call" : "");
 }
 
 /* Caches of a name are shrunk at once; a round over all of them may take several ticks. */
@@ -242,59 +230,6 @@ static void serve(struct order *order, uint32_t number)
 	km_store_release(&km_mail.answered, number);
 }
 
-/* ------------------------------------------------------------------ stacks */
-
-/*
- * The unwinder is a library that must be loaded, and whoever loads one waits for the dynamic linker's lock. Another
- * thread may have that for as long as it likes: in a constructor, which may wait for a mutex that this thread has. So
- * a thread of ours loads it, and this one goes on. Where no linker says how it is there is none, or one that can't be
- * asked twice: stacks are as they can be had.
- */
-
-/* The process whose thread is at it. */
-static uint32_t loading;
-
-static void load_unwinder(void)
-{
-	km_debug_stack_ready(true);
-	km_store(&loading, 0u);
-}
-
-/* False: it is not under way. */
-static bool begin_loading(uint32_t pid)
-{
-	uint32_t before = km_load(&loading);
-
-	if (before == pid || !km_cas_both(&loading, &before, pid))
-		return true;
-	bool begun = km_apart_begin(load_unwinder);
-	if (!begun)
-		km_store(&loading, 0u);
-	return begun;
-}
-
-/* May the request be served now? Stacks are wanted, and can't be had at this moment: a later one may do. */
-static bool is_time(const struct order *order, uint32_t number)
-{
-	if (order->result || !(order->flags & SLAB_STORE_USER) || km_debug_has_stacks() || !&_r_debug ||
-	    km_os_is_shut())
-		return true;
-	uint64_t now = km_os_now_ms();
-	uint32_t pid = km_os_pid();
-	if (km_load(&control.waits_for) != number) {
-		km_store(&control.until, now + PATIENCE_MS);
-		km_store(&control.waits_for, number);
-	}
-	if (now >= km_load(&control.until))
-		return true;
-	if (km_load(&loading) == pid || !km_apart_may())
-		return false;
-	/* That thread is through, and there is no such library. */
-	if (km_swap_acquire(&control.tried, number) == number)
-		return true;
-	return !begin_loading(pid);
-}
-
 /* ------------------------------------------------------------------ now and then */
 
 static void look_for_mail(void)
@@ -323,9 +258,9 @@ static void look_for_mail(void)
 	/* A look waits for locks of caches, and so do who empties shelves and who shuts sizes. */
 	const bool waits = order.request.command == KM_MAIL_VALIDATE || order.request.command == KM_MAIL_ACCOUNT ||
 			   order.request.command == KM_MAIL_GROUP || is_for_named(&order);
-	if ((waits || order.writes) && km_own_locks.count)
+	if ((waits || order.writes) && km_locks_held)
 		return;
-	if (!is_time(&order, number) || !km_registry_trylock())
+	if (!km_registry_trylock())
 		return;
 	/* Another thread may have been here. */
 	if (number != km_load(&km_mail.answered) && number == km_load(&km_mail.asked))

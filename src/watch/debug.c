@@ -424,6 +424,6 @@ static slab_flags_t flags_of(const char *name, uint32_t size, uint32_t align, sl
 
 const struct km_debugging km_debugging = {
 	.read = km_debug_read, .track = km_debug_track_all, .print_leaks = km_debug_print_all_leaks,
-	.over = km_debug_stack_over, .flags = flags_of, .ready = km_debug_stack_ready, .hooks = &hooks,
+	.over = km_debug_stack_over, .flags = flags_of, .hooks = &hooks,
 	.settle = km_siblings_settle, .tick = km_control_tick, .report = &km_control_report,
 };

@@ -15,8 +15,6 @@ void km_debug_read(const char *text);
 bool km_debug_fits(const char *text, char *letter);
 /* From now on caches have SLAB_STORE_USER, but those that refuse it. */
 void km_debug_track_all(void);
-/* Some cache may have SLAB_STORE_USER by it. */
-bool km_debug_may_track(void);
 /* The flags that letters without a list of names stand for; false: one of them stands for nothing. */
 bool km_debug_letters(const char *text, slab_flags_t *flags);
 /* The flags of a cache of that name, made with `flags`. *low: none that would make its slabs longer. */
@@ -33,21 +31,24 @@ struct km_debug_track {
 };
 _Static_assert(sizeof(struct km_debug_track) == KM_DEBUG_TRACK, "as engine.h says");
 
-/* libc can be asked for a stack from now on. */
-void km_debug_stack_ready(bool tracks);
-/* No longer: the program ends, and so does what libc has for that. */
+/* libc frees the records of files loaded by dlopen, as the program ends: from then on a stack is one call. */
 void km_debug_stack_over(void);
+/* False: of a stack there is the last call alone. */
 bool km_debug_has_stacks(void);
+/* The tables of frames in the file of an address: the sorted table (.eh_frame_hdr), or the entries (.eh_frame) of a
+ * program without a sorted table, or neither. False: the address is in no file. */
+struct km_debug_tables {
+	const uint8_t *sorted, *entry, *end;
+};
+bool km_debug_tables_of(uintptr_t address, struct km_debug_tables *tables);
 /* kmem_print_leaks, without a look whether any cache has stacks, and without a lock while it writes. */
 int km_debug_print_leaks(int fd);
 /* As the program ends. -EINVAL where no cache has stacks: most of what is out is not known, and no total is. */
 int km_debug_print_all_leaks(int fd);
 void km_debug_track(struct km_debug_track *track);
-/* In a handler: the frames behind the one of `pc`, which was interrupted; returns how many. */
-unsigned km_debug_stack_behind(uintptr_t pc, uintptr_t *frame, unsigned most);
 /* Is it code of the library? */
 bool km_debug_is_own(uintptr_t address);
-/* It was made before stacks could be had, and now they can. */
+/* Made before the program's first function, or after km_debug_stack_over. */
 bool km_debug_is_early(const struct km_debug_track *track);
 /* "OBJECT+0xOFFSET", as `kmem symbols` reads it, or the bare address; returns text. */
 const char *km_debug_place(uintptr_t address, char *text, size_t bytes);

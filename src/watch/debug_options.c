@@ -13,7 +13,6 @@ static struct {
 	slab_flags_t global;		/* of caches that no list names */
 	bool low;			/* O: no flag that makes slabs longer */
 	bool set;			/* there is a text */
-	bool tracks;			/* ... some block of which has U */
 	bool leaks;			/* all that may have U have it */
 } asked;
 
@@ -143,13 +142,12 @@ void km_debug_read(const char *text)
 			asked.text[i] = '?';
 	asked.text[length] = '\0';
 	asked.global = 0;
-	asked.low = asked.tracks = false;
+	asked.low = false;
 	at = asked.text;
 	/* The last block for all counts. Kernel: the same; and a list alone leaves all others as they were. */
 	do {
 		at = read_block(at, &block, true);
 		asked.low |= block.low;
-		asked.tracks |= (block.flags & SLAB_STORE_USER) != 0;
 		if (!block.names && !block.missing)
 			asked.global = block.flags;
 	} while (at && *at);
@@ -182,11 +180,6 @@ bool km_debug_letters(const char *text, slab_flags_t *flags)
 			return false;
 	*flags = *text ? block.flags : ALL;
 	return true;
-}
-
-bool km_debug_may_track(void)
-{
-	return asked.tracks || asked.leaks;
 }
 
 slab_flags_t km_debug_flags_of(const char *name, slab_flags_t flags, bool *low)

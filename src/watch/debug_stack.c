@@ -1,47 +1,21 @@
 /*
- * debug_stack.c: where calls come from: the stack of a call into the library, and an address as a file with an offset.
- * Invariant: nothing here allocates, or waits for a lock that a thread may hold which is not there any more; libc is
- * asked for a stack only once it has been prepared for that.
+ * debug_stack.c: where calls come from: the file of an address, the offset in the file, the function's names, the
+ * tables of frames; and the stack of a call into the library, as stack.c walks it by these tables. Invariant: nothing
+ * here allocates, loads a library, or waits for a lock of a thread that fork left behind (docs/design/debugging.md lists
+ * all functions called here).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
 #include <link.h>
 #include <sys/auxv.h>
 
 #include "../port/bits.h"
 #include "../port/os.h"
 #include "debug.h"
+#include "stack.h"
 
-/*
- * The compiler's unwinder, which is there where C++ is, and else a library that is loaded when it is wanted. libc's
- * backtrace() is the same one, but goes on through the frame of a signal: the code that was interrupted may have moved
- * its stack pointer without saying so, and the step behind it read anything.
- */
-struct _Unwind_Context;
-typedef int trace_fn(struct _Unwind_Context *context, void *arg);
-#define GO_ON	0
-#define STOP	5
-extern int _Unwind_Backtrace(trace_fn *trace, void *arg) __attribute__((weak));
-extern uintptr_t _Unwind_GetIPInfo(struct _Unwind_Context *context, int *before) __attribute__((weak));
-/* NULL: it does not know this function, and ends the process where it must go on from there. */
-typedef const void *fde_fn(void *address, void *bases[3]);
-extern const void *_Unwind_Find_FDE(void *address, void *bases[3]) __attribute__((weak));
-#pragma weak dlopen
-#pragma weak dlsym
-
-/* Frames of the library that a call may pass before it is here, and more: beyond, they are the program's. */
-#define OWN_FRAMES	32u
-
-static struct {
-	int (*backtrace)(trace_fn *trace, void *arg);	/* set last; NULL: nobody can be asked */
-	uintptr_t (*ip)(struct _Unwind_Context *context, int *before);
-} unwinder;
-static bool wanted;			/* stacks are */
-static bool over;			/* libc has given back what it needs to find files that came by dlopen */
-static km_tls bool asking;		/* it is at work in this thread */
-static unsigned first_pid;		/* of the process that the library started in; 0: not asked for */
-static bool takes_lock;			/* the unwinder does, for each function that it looks for */
+static bool over;			/* libc has freed the records of files loaded by dlopen */
+static uint32_t first_pid;		/* the process of the library's start; 0: before the start */
 
 /* ------------------------------------------------------------------ objects of the process */
 
@@ -51,10 +25,11 @@ struct object {
 	const char *name;		/* "": the program */
 	const ElfW(Phdr) *headers;
 	unsigned count;
+	const void *sorted;		/* .eh_frame_hdr, where libc says so */
 };
 
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
-/* glibc finds it without a lock, since 2.35; so does the unwinder of gcc 12 and later, which asks here as well. */
+/* glibc finds it without a lock, since 2.35. */
 #pragma weak _dl_find_object
 #define FINDS_AT_ONCE (_dl_find_object != NULL)
 
@@ -66,6 +41,7 @@ static bool find_at_once(uintptr_t address, struct object *object)
 		return false;
 	object->load = found.dlfo_link_map->l_addr;
 	object->name = found.dlfo_link_map->l_name;
+	object->sorted = found.dlfo_eh_frame;
 	const ElfW(Ehdr) *head = found.dlfo_map_start;
 	if (!*object->name) {
 		object->headers = (const void *)getauxval(AT_PHDR);
@@ -85,24 +61,6 @@ static bool find_at_once(uintptr_t address km_unused, struct object *object km_u
 	return false;
 }
 #endif
-
-static bool is_first_process(void)
-{
-	return !km_os_is_shut() && km_os_pid() == km_load(&first_pid);
-}
-
-/*
- * Elsewhere the dynamic linker takes a lock that glibc's fork leaves to the child as another thread had it: it may not
- * be asked there, by us or by the unwinder. musl's fork waits for that lock.
- */
-static bool may_ask_linker(void)
-{
-#ifdef __GLIBC__
-	return FINDS_AT_ONCE || is_first_process();
-#else
-	return true;
-#endif
-}
 
 struct search {
 	uintptr_t address;
@@ -130,11 +88,17 @@ static int look(struct dl_phdr_info *info, size_t bytes km_unused, void *arg)
 
 #ifdef __GLIBC__
 #pragma weak _r_debug
+#define LIST (&_r_debug ? _r_debug.r_map : NULL)
+#else
+extern struct r_debug *_dl_debug_addr __attribute__((weak));
+#define LIST (&_dl_debug_addr ? _dl_debug_addr->r_map : NULL)
+#endif
 
-/* The dynamic linker's list for debuggers, which changes by one store at a time, without its lock. */
+/* The dynamic linker's list for debuggers, read without the linker's lock: the list changes by one store at a time. A
+ * static program has no list, and is the only file. */
 static bool find_in_list(uintptr_t address, struct object *object)
 {
-	const struct link_map *map = &_r_debug ? _r_debug.r_map : NULL;
+	const struct link_map program = { .l_name = (char *)"" }, *map = LIST ?: &program;
 
 	for (; map; map = map->l_next) {
 		struct search search = { address, object };
@@ -142,6 +106,7 @@ static bool find_in_list(uintptr_t address, struct object *object)
 		const ElfW(Ehdr) *head = (const void *)map->l_addr;
 
 		if (!map->l_prev) {
+			info.dlpi_name = "";
 			info.dlpi_phdr = (const void *)getauxval(AT_PHDR);
 			info.dlpi_phnum = (ElfW(Half))getauxval(AT_PHNUM);
 		} else if (head && __builtin_memcmp(head->e_ident, ELFMAG, SELFMAG) == 0) {
@@ -153,23 +118,32 @@ static bool find_in_list(uintptr_t address, struct object *object)
 	}
 	return false;
 }
-#else
-static bool find_in_list(uintptr_t address km_unused, struct object *object km_unused)
-{
-	return false;
-}
-#endif
 
+/*
+ * The dynamic linker of an older glibc has a lock, and fork may leave this lock taken in the child: the child reads the
+ * list, which no other thread can shorten there. musl shortens the list only after a dlopen that failed.
+ */
 static bool find(uintptr_t address, struct object *object)
 {
-	struct search search = { address, object };
-
 	*object = (struct object){ .count = 0 };
 	if (FINDS_AT_ONCE && (find_at_once(address, object) || !km_load(&over)))
 		return object->name;
-	if (!FINDS_AT_ONCE && may_ask_linker())
+#ifdef __GLIBC__
+	struct search search = { address, object };
+	const uint32_t first = km_load(&first_pid);
+
+	if (!FINDS_AT_ONCE && !km_os_is_shut() && (!first || km_os_pid() == first))
 		return dl_iterate_phdr(look, &search);
+#endif
 	return find_in_list(address, object);
+}
+
+static const ElfW(Phdr) *header_of(const struct object *object, unsigned type)
+{
+	for (unsigned i = 0; i < object->count; i++)
+		if (object->headers[i].p_type == type)
+			return &object->headers[i];
+	return NULL;
 }
 
 /* Characters that part words or lines stand there as octal digits, as in /proc/mounts. */
@@ -281,9 +255,10 @@ static struct names names_of(const struct object *object)
 	struct names names = { .symbol = NULL };
 	const ElfW(Dyn) *entry = NULL;
 
-	for (unsigned i = 0; i < object->count; i++)
-		if (object->headers[i].p_type == PT_DYNAMIC)
-			entry = (const void *)(object->load + object->headers[i].p_vaddr);
+	const ElfW(Phdr) *dynamic = header_of(object, PT_DYNAMIC);
+
+	if (dynamic)
+		entry = (const void *)(object->load + dynamic->p_vaddr);
 	for (; entry && entry->d_tag != DT_NULL; entry++) {
 		const void *at = led_to(object, entry->d_un.d_ptr);
 
@@ -342,6 +317,77 @@ bool km_debug_find_file(uintptr_t address, char *path, size_t bytes, uintptr_t *
 	return true;
 }
 
+/* ------------------------------------------------------------------ how frames are undone */
+
+/* Of a program without a sorted table (gcc's static programs, but for -static-pie): the entries themselves. The file's
+ * list of sections says where the entries are; this list is not in memory. */
+static struct {
+	const uint8_t *start, *end;	/* start is stored last; NULL: not known */
+} entries;
+
+#define MOST_SECTIONS	64u
+
+static km_cold void find_entries(uintptr_t load)
+{
+	static const char path[] = "/proc/self/exe", wanted[] = ".eh_frame";
+	ElfW(Shdr) section[MOST_SECTIONS];
+	struct object object;
+	ElfW(Ehdr) head;
+	char names[1024];
+
+	if (km_os_read_part(path, 0, &head, sizeof(head)) != sizeof(head) || head.e_shnum > MOST_SECTIONS ||
+	    head.e_shstrndx >= head.e_shnum || head.e_shentsize != sizeof(*section) ||
+	    km_os_read_part(path, head.e_shoff, section, head.e_shnum * sizeof(*section)) !=
+		    (long)(head.e_shnum * sizeof(*section)))
+		return;
+	long length = km_os_read_part(path, section[head.e_shstrndx].sh_offset, names, sizeof(names));
+	for (unsigned i = 0; i < head.e_shnum; i++) {
+		const size_t at = section[i].sh_name;
+		const uintptr_t start = load + section[i].sh_addr, end = start + section[i].sh_size;
+
+		if (!(section[i].sh_flags & SHF_ALLOC) || (long)(at + sizeof(wanted)) > length ||
+		    __builtin_memcmp(names + at, wanted, sizeof(wanted)) != 0 || !find(start, &object) ||
+		    *object.name || !find(end - 1, &object) || *object.name)
+			continue;
+		entries.end = (const uint8_t *)end;
+		/* Release pairs with km_debug_tables_of: the end is there. */
+		km_store_release(&entries.start, (const uint8_t *)start);
+	}
+}
+
+static const uint8_t *sorted_of(const struct object *object)
+{
+	const ElfW(Phdr) *header = object->sorted ? NULL : header_of(object, PT_GNU_EH_FRAME);
+
+	return header ? (const uint8_t *)object->load + header->p_vaddr : object->sorted;
+}
+
+bool km_debug_tables_of(uintptr_t address, struct km_debug_tables *tables)
+{
+	struct object object;
+
+	*tables = (struct km_debug_tables){ .sorted = NULL };
+	if (!find(address, &object))
+		return false;
+	tables->sorted = sorted_of(&object);
+	if (!tables->sorted && !*object.name) {
+		/* Acquire pairs with find_entries. */
+		tables->entry = km_load_acquire(&entries.start);
+		tables->end = entries.end;
+	}
+	return true;
+}
+
+/* The program's first function comes later: all blocks from before are the dynamic linker's. */
+__attribute__((constructor(101))) static void begin(void)
+{
+	struct object object;
+
+	if (find((uintptr_t)begin, &object) && !*object.name && !sorted_of(&object))
+		find_entries(object.load);
+	km_store(&first_pid, km_os_pid());
+}
+
 /* ------------------------------------------------------------------ a stack */
 
 /* Where the code of each of the library's files is: KM_CODE in port/cc.h makes the list, for the linker to join. */
@@ -359,87 +405,12 @@ static bool is_listed(uintptr_t address)
 	return false;
 }
 
-/* Places of calls are few, and the same again and again. */
-static bool is_own(uintptr_t address)
+bool km_debug_is_own(uintptr_t address)
 {
-	static uintptr_t others[64] km_sparse, own[64] km_sparse;
-	unsigned at = address / 4 % km_array_count(own);
-
-	if (km_load(&own[at]) == address)
-		return true;
-	if (km_load(&others[at]) == address)
-		return false;
 	bool listed = is_listed(address);
+
 	km_debug(is_listed((uintptr_t)is_listed), "the library's own code is in its list");
-	km_store(listed ? &own[at] : &others[at], address);
 	return listed;
-}
-
-/* Those of a program: of the library's own, which come first, it is known how many were passed. */
-struct frames {
-	uintptr_t address[KM_DEBUG_FRAMES];
-	unsigned count, passed;
-};
-
-static int note(struct _Unwind_Context *context, void *arg)
-{
-	struct frames *frames = arg;
-	int interrupted = 0;
-	uintptr_t address = unwinder.ip(context, &interrupted);
-
-	if (!address)
-		return STOP;
-	if (!frames->count && frames->passed < OWN_FRAMES && is_own(address)) {
-		frames->passed++;
-		return interrupted ? STOP : GO_ON;
-	}
-	km_debug(frames->count < km_array_count(frames->address), "a frame has a place");
-	frames->address[frames->count++] = address;
-	return interrupted || frames->count == km_array_count(frames->address) ? STOP : GO_ON;
-}
-
-/* Of a program without a table of its functions the unwinder has a list, with a lock: fork leaves that as well to the
- * child as another thread had it. */
-static bool has_table(void)
-{
-	struct object object;
-
-	if (!find((uintptr_t)has_table, &object))
-		return true;
-	for (unsigned i = 0; i < object.count; i++)
-		if (object.headers[i].p_type == PT_GNU_EH_FRAME)
-			return true;
-	return false;
-}
-
-static void prepare(void)
-{
-	struct frames frames = { .count = 0 };
-	void *bases[3];
-
-	if (!wanted || km_load(&unwinder.backtrace))
-		return;
-	void *library = !_Unwind_Backtrace && dlopen && dlsym ? dlopen("libgcc_s.so.1", RTLD_NOW) : NULL;
-	int (*backtrace)(trace_fn *trace, void *arg) = _Unwind_Backtrace;
-	fde_fn *find_fde = _Unwind_Find_FDE;
-	unwinder.ip = _Unwind_GetIPInfo;
-	if (library) {
-		*(void **)&backtrace = dlsym(library, "_Unwind_Backtrace");
-		*(void **)&unwinder.ip = dlsym(library, "_Unwind_GetIPInfo");
-		*(void **)&find_fde = dlsym(library, "_Unwind_Find_FDE");
-	}
-	if (!backtrace || !unwinder.ip)
-		return;
-	/* The first time it may allocate. */
-	asking = true;
-	bool knows = !find_fde || find_fde((char *)prepare + 1, bases);
-	if (knows)
-		backtrace(note, &frames);
-	asking = false;
-	km_store(&takes_lock, !has_table());
-	/* Release pairs with km_debug_track: the rest is known. */
-	if (knows)
-		km_store_release(&unwinder.backtrace, backtrace);
 }
 
 void km_debug_stack_over(void)
@@ -447,112 +418,24 @@ void km_debug_stack_over(void)
 	km_store(&over, true);
 }
 
-void km_debug_stack_ready(bool tracks)
-{
-	if (!km_load(&first_pid))
-		km_store(&first_pid, km_os_pid());
-	wanted |= tracks || km_debug_may_track();
-	prepare();
-}
-
-/* A static program tells the unwinder of itself by a constructor, which has run now; others may have run as well. */
-__attribute__((constructor)) static void prepare_late(void)
-{
-	prepare();
-}
-
-/* Such a program takes itself from the unwinder's list behind all destructors without a priority, and frees what that
- * has of it with the lock held. */
-__attribute__((destructor)) static void end_early(void)
-{
-	if (km_load(&takes_lock))
-		km_debug_stack_over();
-}
-
 bool km_debug_has_stacks(void)
 {
-	return km_load(&unwinder.backtrace) != NULL;
-}
+	uintptr_t frame;
 
-bool km_debug_is_own(uintptr_t address)
-{
-	return is_own(address);
+	return km_stack_walk(&frame, 1) != 0;
 }
 
 bool km_debug_is_early(const struct km_debug_track *track)
 {
-	return km_load(&unwinder.backtrace) && track->frame[0] && is_own(track->frame[0]);
-}
-
-/* NULL: nobody can be asked just now. */
-static int (*usable_unwinder(void))(trace_fn *trace, void *arg)
-{
-	int (*backtrace)(trace_fn *trace, void *arg) = km_load_acquire(&unwinder.backtrace);
-
-	if (!backtrace || asking || km_load(&over) || !may_ask_linker())
-		return NULL;
-	return !km_load(&takes_lock) || is_first_process() ? backtrace : NULL;
-}
-
-/* Its own frame is the first. */
-static km_noinline void ask(struct frames *frames)
-{
-	int (*backtrace)(trace_fn *trace, void *arg) = usable_unwinder();
-	int saved_errno = errno;
-
-	if (backtrace) {
-		asking = true;
-		backtrace(note, frames);
-		asking = false;
-	}
-	errno = saved_errno;
+	return track->frame[0] && is_listed(track->frame[0]) && km_debug_has_stacks();
 }
 
 void km_debug_track(struct km_debug_track *track)
 {
-	struct frames frames = { .count = 0 };
-
-	ask(&frames);
-	if (!frames.count)
-		frames.address[frames.count++] = (uintptr_t)__builtin_return_address(0);
-	km_debug(frames.count <= KM_DEBUG_FRAMES, "a call comes from somewhere");
 	__builtin_memset(track, 0, sizeof(*track));
-	__builtin_memcpy(track->frame, frames.address, frames.count * sizeof(*track->frame));
+	if (!km_load(&first_pid) || km_load(&over) || !km_stack_walk(track->frame, KM_DEBUG_FRAMES))
+		track->frame[0] = (uintptr_t)__builtin_return_address(0);
 	track->when = km_os_now_ms();
 	track->cpu = km_os_getcpu();
 	track->thread = km_os_thread();
-}
-
-struct behind {
-	uintptr_t pc, *frame;
-	unsigned count, most;
-	bool met;
-};
-
-static int note_behind(struct _Unwind_Context *context, void *arg)
-{
-	struct behind *behind = arg;
-	int interrupted;
-	uintptr_t address = unwinder.ip(context, &interrupted);
-
-	if (!address || behind->count == behind->most)
-		return STOP;
-	if (behind->met)
-		behind->frame[behind->count++] = address;
-	behind->met |= address == behind->pc;
-	return GO_ON;
-}
-
-unsigned km_debug_stack_behind(uintptr_t pc, uintptr_t *frame, unsigned most)
-{
-	int (*backtrace)(trace_fn *trace, void *arg) = usable_unwinder();
-	struct behind behind = { .pc = pc, .frame = frame, .most = most };
-
-	if (backtrace) {
-		asking = true;
-		backtrace(note_behind, &behind);
-		asking = false;
-	}
-	km_debug(behind.count <= most, "no more frames than have room");
-	return behind.count;
 }

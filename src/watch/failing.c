@@ -436,20 +436,7 @@ static void read_text(const char *text)
 	say_seed();
 }
 
-/* A stack is asked for as failures are looked for, or told. */
-static void want_stacks(void)
-{
-	if (has_filter() || now.verbose > 1)
-		km_debug_stack_ready(true);
-}
-
-static void ready(void)
-{
-	if (state.on)
-		want_stacks();
-}
-
-const struct km_failing km_failing = { .read = read_text, .may_fail = may_fail, .fails = fails, .ready = ready };
+const struct km_failing km_failing = { .read = read_text, .may_fail = may_fail, .fails = fails };
 
 int kmem_failslab(const char *settings)
 {
@@ -459,7 +446,6 @@ int kmem_failslab(const char *settings)
 		km_warn("kmem_failslab: bad setting: %s", bad);
 		return -EINVAL;
 	}
-	want_stacks();
 	say_seed();
 	return 0;
 }

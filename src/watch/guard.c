@@ -77,8 +77,9 @@ static void close_page(struct km_guard_slot *slot)
 	char *page = km_guard_page(slot);
 
 	km_debug(km_load(&slot->state) == KM_GUARD_CHANGES, "a page is closed by who has its slot");
-	slot->open = km_no_calls || km_os_guard(page, pool.page, km_misuse_goes_on());
-	if (slot->open)
+	bool open = km_no_calls || km_os_guard(page, pool.page, km_misuse_goes_on());
+	km_store(&slot->open, open);
+	if (open)
 		km_add(&pool.unclosed, 1u);
 	if (km_likely(!slot->sides) || km_no_calls)
 		return;
@@ -163,9 +164,9 @@ static void place(struct km_guard_slot *slot, uint32_t bytes, uint32_t align)
 {
 	char *page = km_guard_page(slot), *end = page + pool.page;
 
-	slot->bytes = bytes;
-	slot->object = km_guarded_random() & 0x10000 ?
-			       page : (char *)km_align_down((uintptr_t)(end - bytes), (uintptr_t)km_max(align, 1u));
+	km_store(&slot->bytes, bytes);
+	km_store(&slot->object, km_guarded_random() & 0x10000 ?
+			       page : (char *)km_align_down((uintptr_t)(end - bytes), (uintptr_t)km_max(align, 1u)));
 	km_debug(slot->object >= page && slot->object + bytes <= end, "a guarded object lies in its page");
 	canaries(page, slot->object);
 	canaries(slot->object + bytes, end);
@@ -173,7 +174,7 @@ static void place(struct km_guard_slot *slot, uint32_t bytes, uint32_t align)
 
 static void name_slot(struct km_guard_slot *slot, struct kmem_cache *cache)
 {
-	slot->cache = cache;
+	km_store(&slot->cache, cache);
 	__builtin_memcpy(slot->name, cache->name, sizeof(slot->name));
 }
 
@@ -181,7 +182,7 @@ static void name_slot(struct km_guard_slot *slot, struct kmem_cache *cache)
 static void prepare(const struct km_guard_slot *slot, struct kmem_cache *cache, gfp_t gfp)
 {
 	if (cache->ctor)
-		cache->ctor(slot->object);
+		km_construct(cache, slot->object, 1);
 	if (gfp & __GFP_ZERO && cache->ctor)
 		km_constructed(cache, slot->object);
 	else if (gfp & __GFP_ZERO)
@@ -193,7 +194,8 @@ static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t alig
 	struct km_debug_track track;
 
 	km_debug(bytes && bytes <= pool.page, "a guarded object fits a page");
-	if (!km_load_acquire(&pool.ready) || km_load(&km_guarded.live) >= pool.count)
+	if (!km_load_acquire(&pool.ready) || km_load(&km_guarded.live) >= pool.count ||
+	    (cache->ctor && !km_may_construct(cache, false)))
 		return NULL;
 	if (km_unlikely(km_load(&pool.unclosed)))
 		close_open_ones();
@@ -207,10 +209,10 @@ static void *guard_alloc(struct kmem_cache *cache, uint32_t bytes, uint32_t alig
 	}
 	place(slot, bytes, align);
 	name_slot(slot, cache);
-	slot->source = source_of(&track);
+	km_store(&slot->source, source_of(&track));
 	slot->track[0] = track;
 	slot->track[1].when = 0;
-	slot->unseen = false;
+	km_store(&slot->unseen, false);
 	prepare(slot, cache, gfp);
 	km_add(&km_guarded.live, 1ul);
 	km_add(&km_guarded.samples, 1ul);
@@ -228,7 +230,7 @@ static void guard_again(struct kmem_cache *cache, void *object)
 		return;
 	km_debug(slot->cache == cache, "an object comes off its own cache's shelf");
 	km_debug_track(&slot->track[0]);
-	slot->unseen = false;
+	km_store(&slot->unseen, false);
 	give(slot, KM_GUARD_TAKEN);
 }
 
@@ -285,7 +287,7 @@ static void guard_free(struct kmem_cache *cache, void *p, const char *function)
 	look_around_it(slot, by);
 	note_free(slot, function != NULL);
 	close_page(slot);
-	slot->turn = km_add(&pool.turn, 1ul) + 1;
+	km_store(&slot->turn, km_add(&pool.turn, 1ul) + 1);
 	if (own)
 		km_sub(&own->guarded, 1u);
 	km_sub(&km_guarded.live, 1ul);
@@ -298,7 +300,7 @@ static const struct km_guard_slot *taken_at(const void *p)
 {
 	const struct km_guard_slot *slot = slot_of(p);
 
-	return slot && slot->object == p && km_load_acquire(&slot->state) == KM_GUARD_TAKEN ? slot : NULL;
+	return slot && km_load(&slot->object) == p && km_load_acquire(&slot->state) == KM_GUARD_TAKEN ? slot : NULL;
 }
 
 static struct kmem_cache *guard_cache_of(const void *p)
@@ -324,8 +326,8 @@ static bool guard_look(const void *p, struct km_guarded_object *seen)
 	/* Acquire: the rest is what the state says. */
 	bool taken = km_load_acquire(&slot->state) == KM_GUARD_TAKEN;
 	*seen = (struct km_guarded_object){
-		.start = slot->object, .bytes = slot->bytes, .cache = km_load(&slot->cache), .name = slot->name,
-		.taken = taken,
+		.start = km_load(&slot->object), .bytes = km_load(&slot->bytes), .cache = km_load(&slot->cache),
+		.name = slot->name, .taken = taken,
 	};
 	km_debug(seen->bytes <= pool.page, "a guarded object lies in its page");
 	return true;
@@ -336,8 +338,8 @@ static int guard_walk(struct kmem_cache *cache, int (*visit)(void *object, void 
 	int result = 0;
 
 	for (unsigned i = 0; !result && i < pool.count; i++)
-		if (km_load_acquire(&pool.slot[i].state) == KM_GUARD_TAKEN && pool.slot[i].cache == cache)
-			result = visit(pool.slot[i].object, arg);
+		if (km_load_acquire(&pool.slot[i].state) == KM_GUARD_TAKEN && km_load(&pool.slot[i].cache) == cache)
+			result = visit(km_load(&pool.slot[i].object), arg);
 	return result;
 }
 
@@ -382,7 +384,7 @@ static bool forget_cache(struct km_guard_slot *slot, const struct kmem_cache *ca
 		return false;
 	bool own = slot->cache == cache;
 	if (own)
-		slot->cache = NULL;
+		km_store(&slot->cache, NULL);
 	give(slot, KM_GUARD_TAKEN);
 	return own;
 }
@@ -420,8 +422,10 @@ static int choose(struct kmem_cache *cache, void *arg)
 	return 0;
 }
 
+/* The next round has as many caches; with the registry's lock. */
 static void chosen(void *arg km_unused)
 {
+	km_rounds[KM_ROUND_GUARD].left = LOOKED_AT;
 }
 
 /* One thread is at it for each sample. */
@@ -435,7 +439,6 @@ static void guard_tick(uint64_t now)
 	if (!km_cas_acquire(&pool.next_ms, &due, next) || km_load(&km_guarded.live) >= pool.count)
 		return;
 	struct choice choice = { .skip = km_guarded_random() % SKIPPED };
-	km_rounds[KM_ROUND_GUARD].left = LOOKED_AT;
 	km_registry_try_some(&km_rounds[KM_ROUND_GUARD], LOOKED_AT, choose, &choice, chosen);
 }
 
@@ -482,6 +485,7 @@ static void guard_start(const struct km_guard_options *options)
 	}
 	km_guarded.each = options->each;
 	pool.ms = options->each ? 0 : options->ms;
+	chosen(NULL);
 	km_front_want_sizes(false);
 }
 
@@ -489,11 +493,10 @@ static void guard_ready(void)
 {
 	if (!km_guarded.bytes || km_load(&pool.ready))
 		return;
-	km_debug_stack_ready(true);
 	if (!km_os_catch_faults(km_guard_fault, true))
 		km_warn("KMEM_OPTIONS: guard: the system refuses the handler of faults");
-	pool.next_ms = km_os_now_ms() + pool.ms;
-	/* Release pairs with guard_alloc: stacks are to be had. */
+	km_store(&pool.next_ms, km_os_now_ms() + pool.ms);
+	/* Release pairs with guard_alloc: faults are caught. */
 	km_store_release(&pool.ready, true);
 }
 

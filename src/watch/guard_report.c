@@ -9,6 +9,7 @@
 #include "../port/bits.h"
 #include "../port/die.h"
 #include "../port/os.h"
+#include "stack.h"
 
 #define PATIENT		1000u		/* times 2 ms */
 #define SHOWN		16u		/* bytes that were overwritten */
@@ -158,7 +159,7 @@ void km_guard_report(enum km_guard_error error, const void *address, const struc
 	if (slot && slot->object)
 		say_object(slot);
 	km_warn("CPU: %u PID: %u thread %u", km_os_getcpu(), km_os_pid(), km_os_thread());
-	unsigned count = fault ? km_debug_stack_behind(pc, frames, KM_DEBUG_FRAMES) : 0;
+	unsigned count = fault ? km_stack_behind(fault, frames, KM_DEBUG_FRAMES) : 0;
 	if (count) {
 		km_warn("The access came from:");
 		say_frames(frames, count);

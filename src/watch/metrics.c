@@ -68,22 +68,6 @@ static unsigned long times(unsigned long n, unsigned long bytes)
 												      product;
 }
 
-/* Two bad names must not become one: what is no character of UTF-8 becomes a question mark before they are compared. */
-static void take_name(char *to, size_t bytes, const char *from)
-{
-	size_t length = 0;
-
-	for (unsigned one; *from && length + 1 < bytes; from += one ?: 1) {
-		one = km_utf8_bytes(from);
-		if (length + km_max(one, 1u) >= bytes)
-			break;
-		__builtin_memcpy(to + length, one ? from : "?", km_max(one, 1u));
-		length += km_max(one, 1u);
-	}
-	km_debug(length < bytes, "a name has room, and its end");
-	to[length] = '\0';
-}
-
 void km_metrics_cache(struct km_metrics_cache *row, const struct kmem_cache_stats *stats, const char *of)
 {
 	unsigned long pages = stats->pages_per_slab == (unsigned)KM_UNKNOWN ? KM_UNKNOWN : stats->pages_per_slab;
@@ -99,8 +83,9 @@ void km_metrics_cache(struct km_metrics_cache *row, const struct kmem_cache_stat
 		.new_slabs = stats->alloc_slab,
 		.freed_slabs = stats->free_slab,
 	};
-	take_name(row->name, sizeof(row->name), of ?: stats->name);
-	take_name(row->engine, sizeof(row->engine), stats->engine ?: "");
+	/* Two bad names must not become one: they are made plain before they are compared. */
+	km_text_take(row->name, sizeof(row->name), of ?: stats->name, "", '?');
+	km_text_take(row->engine, sizeof(row->engine), stats->engine ?: "", "", '?');
 }
 
 static bool cache_by_name(const struct km_metrics *metrics, size_t a, size_t b)
@@ -177,7 +162,7 @@ static void link_groups(struct km_metrics *metrics)
 		size_t depth = km_max(1u, km_min(group->stats.depth, (unsigned)MEMCG_DEPTH_MAX));
 		char name[MEMCG_NAME_MAX];
 
-		take_name(name, sizeof(name), group->stats.name);
+		km_text_take(name, sizeof(name), group->stats.name, "", '?');
 		__builtin_memcpy(group->stats.name, name, sizeof(name));
 		group->above = above[depth - 1];
 		group->shown = false;
@@ -395,9 +380,9 @@ static void print_build(struct printing *printing)
 	const struct km_print_process *process = &printing->metrics->process;
 	char version[32], discipline[32], hardened[192];
 
-	take_name(version, sizeof(version), process->version);
-	take_name(discipline, sizeof(discipline), process->discipline);
-	take_name(hardened, sizeof(hardened), process->hardened);
+	km_text_take(version, sizeof(version), process->version, "", '?');
+	km_text_take(discipline, sizeof(discipline), process->discipline, "", '?');
+	km_text_take(hardened, sizeof(hardened), process->hardened, "", '?');
 	begin_family(printing, &build);
 	begin_sample(printing, &build);
 	label(printing, "version", version);

@@ -195,7 +195,7 @@ static void serve_apart(void)
  */
 static void keep(void)
 {
-	km_debug(!km_front_busy && !km_own_locks.count, "a thread of ours begins as any other");
+	km_debug(!km_front_busy && !km_locks_held, "a thread of ours begins as any other");
 	while (!km_load_acquire(&observer.through)) {
 		if (!ends() && take()) {
 			kmem_tick();
@@ -295,7 +295,7 @@ static void end_serving(void)
 static void tick(uint64_t now)
 {
 	/* A text is written that takes locks: not while this thread has some. */
-	if (now < km_load(&observer.next_look) || km_own_locks.count || km_thread_is_lent() || km_os_is_shut() ||
+	if (now < km_load(&observer.next_look) || km_locks_held || km_thread_is_lent() || km_os_is_shut() ||
 	    km_load(&observer.ending) || !take())
 		return;
 	km_debug(km_front_busy && !km_no_calls, "a tick is a miss's, which may call the system");

@@ -60,23 +60,6 @@ void km_print_bytes(struct km_writer *writer, const char *bytes, size_t count)
 	}
 }
 
-unsigned km_utf8_bytes(const char *at)
-{
-	const unsigned char *text = (const unsigned char *)at;
-	unsigned bytes = *text < 0x80 ? 1 : *text >= 0xc2 && *text < 0xe0 ? 2 :
-			 *text >= 0xe0 && *text < 0xf0 ? 3 : *text >= 0xf0 && *text < 0xf5 ? 4 : 0;
-
-	for (unsigned i = 1; i < bytes; i++)
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-	/* Longer than need be, half of a pair of UTF-16, beyond the last character. */
-	const bool low = text[0] && text[1] < (text[0] == 0xe0 ? 0xa0 : 0x90);
-	if (bytes > 2 && ((low && (*text == 0xe0 || *text == 0xf0)) || (*text == 0xed && text[1] >= 0xa0) ||
-			  (*text == 0xf4 && !low)))
-		return 0;
-	return bytes;
-}
-
 /* Names are the user's, and cut at a byte: what JSON does not take as it is becomes an escape. */
 void km_print_string(struct km_writer *writer, const char *text)
 {

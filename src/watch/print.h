@@ -8,7 +8,7 @@
 #include <kmem/memcg.h>
 #include <kmem/stats.h>
 
-#include "../port/cc.h"
+#include "../port/text.h"
 
 /* A buffer that writes itself out when it is full. Start with { .fd = fd }. no_signal: a pipe that nobody reads and the
  * limit of a file are errors, and no SIGPIPE or SIGXFSZ, which are the program's. */
@@ -25,8 +25,6 @@ void km_print(struct km_writer *writer, const char *format, ...) km_printf(2, 3)
 void km_print_bytes(struct km_writer *writer, const char *bytes, size_t count);
 /* A string in quotation marks, as JSON wants it. */
 void km_print_string(struct km_writer *writer, const char *text);
-/* Bytes of the UTF-8 character that begins here; 0: none does. */
-unsigned km_utf8_bytes(const char *at);
 /* Room for a row of a cache, which is then not written out before it is flushed. */
 bool km_print_has_room(const struct km_writer *writer);
 void km_print_flush(struct km_writer *writer);

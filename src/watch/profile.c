@@ -14,19 +14,20 @@
  * those who find it none but the one that frees the object clears it. Two frees of one object may lose a sample.
  *
  * A sample is taken at some hundred a second, but as often as somebody asks for: its stack is known again by its words
- * (profile_stack.c), and of what it costs two additions and the slot are steps that other threads wait for.
+ * (stack.c), and of what it costs two additions and the slot are steps that other threads wait for.
  */
 #include <errno.h>
 
 #include "profile.h"
 
+#include "../cache/cache.h"
 #include "../front/accounting.h"
 #include "../page/meta.h"
 #include "../port/bits.h"
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../port/probe.h"
-#include "debug.h"
+#include "stack.h"
 
 #define CHANGES		1u
 #define SITE_TRIES	64u
@@ -420,12 +421,12 @@ static void profile_comes(const struct kmem_cache *cache, void *p, size_t bytes,
 
 /* ------------------------------------------------------------------ it begins, and ends */
 
-/* One mapping: sites, slots, their tags, what is known of functions and stacks. */
+/* One mapping: sites, slots, their tags, what is known of stacks. */
 struct tables {
 	struct km_profile_site site[KM_PROFILE_SITES];
 	struct km_profile_slot slot[KM_PROFILE_SLOTS];
 	uint64_t tags[KM_PROFILE_SLOTS / KM_PROFILE_ROW];
-	struct km_stack_tables stack;
+	struct km_stack_trails trails;
 };
 _Static_assert(sizeof(struct tables) <= 3000000, "at most three megabytes");
 _Static_assert(KM_PROFILE_SITES <= 1u << (64 - KM_PROFILE_SITE_SHIFT), "a slot's word has room for a site");
@@ -441,7 +442,7 @@ static bool make_tables(void)
 	km_meta_note_span(tables, bytes);
 	record.slot = tables->slot;
 	km_profile_now.tags = tables->tags;
-	km_stack_start(&tables->stack);
+	km_stack_start(&tables->trails);
 	/* Release pairs with readers: the other table is there. */
 	km_store_release(&record.site, tables->site);
 	return true;

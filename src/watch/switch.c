@@ -42,8 +42,6 @@ int kmem_cache_set_debug(struct kmem_cache *cache, const char *letters)
 		return error;
 	if (km_front_busy)
 		return -EBUSY;
-	if (flags & SLAB_STORE_USER)
-		km_debug_stack_ready(true);
 	/* The settings of failing on purpose outlive it. */
 	flags |= cache->flags & SLAB_FAILSLAB;
 	km_registry_lock();

@@ -87,13 +87,13 @@ static void group_leaves(void)
 	NEED(!charged && !mem_cgroup_offline(group));
 	NEED(drained(parent) == BYTES);
 	mem_cgroup_put(group);
-	NEED(!objcg->gone);
+	NEED(objcg->memcg == parent);
 	km_objcg_uncharge(objcg, BYTES);
 	NEED(drained(parent) == 0);
 	km_memcg_lock();
 	km_memcg_reap();
 	km_memcg_unlock();
-	NEED(objcg->gone);
+	NEED(!objcg->memcg);
 	mem_cgroup_put(parent);
 }
 

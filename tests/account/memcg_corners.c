@@ -407,7 +407,7 @@ static void no_block(void)
 static struct kmem_cache *struck[2];
 static struct mem_cgroup *payers[2];
 static void *of_handlers[64];
-static unsigned strikes, steps;
+static volatile unsigned strikes, steps;
 static bool over;
 
 /* Wherever it strikes: other payers, the same caches. It may fail, but what it gets is paid for, and paid back. */

@@ -577,6 +577,32 @@ static void zero_constructed(void)
 	kmem_cache_destroy(cache);
 }
 
+static struct kmem_cache *constructing;
+
+static void construct_by_itself(void *object)
+{
+	(void)object;
+	errno = 0;
+	NEED(!kmem_cache_alloc(constructing, GFP_KERNEL | __GFP_NOWARN) && errno == ENOMEM);
+	after_warning();
+}
+
+static void own_constructor(void)
+{
+	constructing = kmem_cache_create("itself", 2000, 0, SLAB_NO_MERGE, construct_by_itself);
+	struct kmem_cache_stats stats;
+
+	kmem_cache_get_stats(constructing, &stats);
+	/* Engine slob is asked twice, by the shortest way and by the long one. */
+	for (unsigned i = slob ? 2 : stats.objects_per_slab; i; i--)
+		expect("kmem_cache_alloc(itself, 0x0): called by the cache's own constructor");
+	void *object = kmem_cache_alloc(constructing, GFP_KERNEL);
+	after_warning();
+	NEED(object);
+	kmem_cache_free(constructing, object);
+	kmem_cache_destroy(constructing);
+}
+
 static void nothing_wrong(void)
 {
 	kfree(NULL);
@@ -630,6 +656,7 @@ static const struct death {
 	MISUSED(double_free_circle), MISUSED(double_free_uncounted), MISUSED(written_link), MISUSED(group_put_twice),
 	MISUSED(group_gone_active), MISUSED(group_gone_reused), MISUSED(shrinker_removes_itself),
 	MISUSED(uncharged_twice), MISUSED(uncharged_minus_one), MISUSED(parent_put_twice),
+	MISUSED(own_constructor),
 };
 
 /* Does everything still work? */

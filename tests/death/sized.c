@@ -1,8 +1,8 @@
 /*
- * sized: a free that names its block's bytes, hardened: sized delete, free_sized and free_aligned_sized end the process
- * with one line where no such call can have got the block; every size and alignment that was asked for is allowed, also
- * after a realloc that left the block where it is, for want of memory too. realloc of a freed block, and its size, are
- * refused as well. Disciplines: all.
+ * sized: a free that names its block's bytes, hardened: sized delete, free_sized, free_aligned_sized and jemalloc's
+ * sdallocx end the process with one line where no such call can have got the block; every size and alignment that was
+ * asked for is allowed, also after a realloc that left the block where it is, for want of memory too. realloc of a
+ * freed block, and its size, are refused as well. Disciplines: all.
  */
 #define _GNU_SOURCE
 #define CHECK_FD 2
@@ -19,6 +19,9 @@ void cxx_delete_aligned(void *p, size_t size, size_t align) __asm__("_ZdlPvmSt11
 void cxx_delete_array_aligned(void *p, size_t size, size_t align) __asm__("_ZdaPvmSt11align_val_t");
 void free_sized(void *p, size_t size);
 void free_aligned_sized(void *p, size_t align, size_t size);
+void *mallocx(size_t size, int flags);
+void sdallocx(void *p, size_t size, int flags);
+#define ALIGNED_64	6	/* as jemalloc has it: the logarithm */
 
 static size_t size, named;
 
@@ -35,6 +38,8 @@ static void by_delete_aligned(void) { cxx_delete_aligned(blind(cxx_new_aligned(s
 static void by_delete_array_aligned(void) { cxx_delete_array_aligned(blind(cxx_new_aligned(size, 64)), named, 64); }
 static void by_free_sized(void) { free_sized(blind(malloc(size)), named); }
 static void by_free_aligned_sized(void) { free_aligned_sized(blind(aligned_alloc(64, size)), 64, named); }
+static void by_sdallocx(void) { sdallocx(blind(mallocx(size, 0)), named, 0); }
+static void by_sdallocx_aligned(void) { sdallocx(blind(mallocx(size, ALIGNED_64)), named, ALIGNED_64); }
 
 static const struct {
 	const char *name;
@@ -44,6 +49,7 @@ static const struct {
 	{ "operator delete", by_delete, false }, { "operator delete", by_delete_array, false },
 	{ "operator delete", by_delete_aligned, false }, { "operator delete", by_delete_array_aligned, false },
 	{ "free_sized", by_free_sized, true }, { "free_aligned_sized", by_free_aligned_sized, true },
+	{ "sdallocx", by_sdallocx, true }, { "sdallocx", by_sdallocx_aligned, true },
 };
 
 static void ends(void (*run)(void), const char *phrase)
@@ -86,6 +92,8 @@ static void right_sizes_go_on(void)
 		cxx_delete_array(blind(cxx_new(size)), size);
 		free_sized(blind(malloc(size)), size);
 		free_sized(blind(calloc(1, size)), size);
+		sdallocx(blind(mallocx(size, 0)), size, 0);
+		sdallocx(blind(mallocx(size, ALIGNED_64)), size, ALIGNED_64);
 		for (size_t align = 16; align <= 16384 && size; align *= 4) {
 			cxx_delete_aligned(blind(cxx_new_aligned(size, align)), size, align);
 			free_aligned_sized(blind(aligned_alloc(align, size)), align, size);

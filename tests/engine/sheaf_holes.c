@@ -532,7 +532,7 @@ static pid_t child;
 /* The child finds all as it should be, and ends; its parent waits for that. */
 static void all_goes_in_child(void)
 {
-	int status;
+	int status = -1;
 
 	if (!child) {
 		failures = 0;

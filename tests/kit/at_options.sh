@@ -1,4 +1,5 @@
-# at_options.sh: what a test says in its first lines of options that all tests are run with (TEST_OPTIONS).
+# at_options.sh: what a test says in its first lines of the tools that it calls, and of options that all tests are run with
+# (TEST_OPTIONS).
 
 # says FILE WORDS [MORE]: does it say so? With MORE, what follows of a sentence, or a word.
 says() {
@@ -17,4 +18,15 @@ at_options() {
 		more+=$(says "$1" "With ${option%%:*}: " '\K[a-z_:0-9,]*[0-9]' | sed 's/^/,/')
 	done
 	return 0
+}
+
+# has_tools FILE: is its interpreter installed, and each tool that it needs? Else `why` says which is not.
+has_tools() {
+	local first tool
+	why=
+	[[ $1 != *.c ]] || return 0
+	read -r first <"$1"
+	for tool in ${first##*[ /]} $(says "$1" 'Needs: ' '\K[^.]*' | tr -d ,); do
+		command -v "$tool" >/dev/null || { why="$tool is not installed"; return 1; }
+	done
 }

@@ -12,6 +12,7 @@ library=$PWD/$build/libkmem-malloc.so
 engine=${TEST_ENGINE:-sheaf}
 out=$PWD/$build/tests/system/$(basename "$0")-$engine.d
 python=/usr/bin/python3
+[ -x "$python" ] || { echo "$python is not installed"; exit 77; }
 mode=plain
 rm -rf "$out"
 mkdir -p "$out"

@@ -6,7 +6,7 @@
 # slabinfo_grammar.
 set -eu
 cd "$(dirname "$0")/../.."
-scripts/need clang libclang-rt-14-dev
+scripts/need clang "libclang-rt-<clang>-dev"
 seconds=${1:-60}
 [ $# = 0 ] || shift
 entry=${FUZZ:-fuzz} corpus=corpus

@@ -8,7 +8,7 @@
 #define THREADS 3
 #endif
 
-byte state;			/* 0 free, 1 held, 2 held and somebody may sleep */
+byte state;			/* 0 free, 1 held (in the code: by which thread), 2 held and awaited */
 byte inside;
 bool sleeping[THREADS];
 
@@ -32,18 +32,24 @@ inline lock_wait()
 {
 	do
 	:: true ->
-#ifdef TWO_STEPS
 		old = state;
-		state = 2;
-#else
-		atomic { old = state; state = 2 };
-#endif
 		if
-		:: !old -> break
+		:: !old ->
+#ifdef TWO_STEPS
+			state = 2;
+			break
+#else
+			atomic { got = !state; state = (got -> 2 : state) };
+			if
+			:: got -> break
+			:: else
+			fi
+#endif
+		:: old == 1 -> atomic { if :: state == 1 -> state = 2; old = 2 :: else fi }
 		:: else
 		fi;
 		/* FUTEX_WAIT while it is 2. */
-		atomic { sleeping[_pid] = (state == 2) };
+		atomic { sleeping[_pid] = (old == 2 && state == 2) };
 		if
 		:: !sleeping[_pid]
 #ifndef NO_TIMEOUT

@@ -15,6 +15,9 @@ $(foreach test,$(MALLOC_TESTS:tests/%=%),$(eval TEST_CFLAGS_$(test) := -fno-buil
 $(MALLOC_TESTS:%=$(BUILD)/%): $(BUILD)/libkmem-malloc.a tests/kit/malloc.h
 # All that watches objects is there.
 TEST_LIBS_promise/malloc_accounted := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
+# Guarded and debugged objects are constructed and resized, too.
+TEST_LIBS_promise/malloc_constructors := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
+TEST_LIBS_promise/malloc_resized_aligned := $(BUILD)/libkmem-malloc.a -Wl,-u,kmem_cache_validate
 # Debugging is for malloc as well.
 TEST_LIBS_promise/debugged := $(BUILD)/libkmem-malloc.a
 TEST_CFLAGS_promise/debugged := -fno-builtin -Wno-array-bounds -Wno-stringop-overflow -Wno-use-after-free

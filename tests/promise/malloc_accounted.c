@@ -20,6 +20,11 @@
 #include "kit/groups.h"
 #include "kit/malloc.h"
 
+/* jemalloc's. */
+void *mallocx(size_t size, int flags);
+void dallocx(void *p, int flags);
+#define MALLOCX_ZERO 0x40
+
 /* Small, of a part, of whole pages, ready and not, and a mapping. */
 static const size_t sizes[] = { 0, 1, 16, 100, 300, 1000, 5000, 32768, 32769, 100000, 1 << 20, 3 << 20, 5 << 20 };
 #define SIZES (sizeof(sizes) / sizeof(sizes[0]))
@@ -49,9 +54,9 @@ static size_t get_all(size_t *bytes)
 	*bytes = 0;
 	for (size_t i = 0; i < SIZES; i++)
 		for (unsigned j = 0; j < (sizes[i] > 100000 ? 3 : EACH); j++) {
-			void *p = j % 5 == 0 ? malloc(sizes[i]) : j % 5 == 1 ? calloc(1, sizes[i]) :
-				  j % 5 == 2 ? realloc(NULL, sizes[i]) : j % 5 == 3 ? memalign(64, sizes[i]) :
-				  aligned_alloc(8192, sizes[i]);
+			void *p = j % 6 == 0 ? malloc(sizes[i]) : j % 6 == 1 ? calloc(1, sizes[i]) :
+				  j % 6 == 2 ? realloc(NULL, sizes[i]) : j % 6 == 3 ? memalign(64, sizes[i]) :
+				  j % 6 == 4 ? mallocx(sizes[i], j & MALLOCX_ZERO) : aligned_alloc(8192, sizes[i]);
 
 			NEED(p, "(%zu bytes)", sizes[i]);
 			*bytes += sizes[i];
@@ -62,8 +67,8 @@ static size_t get_all(size_t *bytes)
 
 static void put_all(size_t n)
 {
-	while (n)
-		free(blocks[--n]);
+	while (n--)
+		(n % 2 ? dallocx(blocks[n], 0) : free(blocks[n]));
 }
 
 /* A block that is to lie in the fullest slab, and goes back to it past what lies ready. */

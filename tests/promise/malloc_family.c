@@ -5,7 +5,11 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
+#include <pthread.h>
+#include <stdio_ext.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "kit/ageless.h"
@@ -30,8 +34,6 @@ void __libc_free(void *p);
 
 /* volatile: the compiler must not know. */
 static volatile size_t huge = PTRDIFF_MAX, all = SIZE_MAX;
-/* A failed realloc leaves the block alone, whatever the compiler thinks. */
-#pragma GCC diagnostic ignored "-Wuse-after-free"
 
 static void test_sizes(void)
 {
@@ -196,8 +198,12 @@ static void test_aligned(void)
 		}
 	void *p = (void *)-1;
 	errno = 9;
-	NEED(posix_memalign(&p, 24, 8) == EINVAL && posix_memalign(&p, 0, 8) == EINVAL);
-	NEED(posix_memalign(&p, 64, huge + 1) == ENOMEM && p == (void *)-1 && errno == 9);
+	NEED(posix_memalign(&p, 24, 8) == EINVAL && posix_memalign(&p, 0, 8) == EINVAL && errno == 9);
+	/* Callers print errno, as glibc leaves it. */
+	NEED(posix_memalign(&p, 64, huge + 1) == ENOMEM && p == (void *)-1 && errno == ENOMEM);
+	errno = 9;
+	NEED(posix_memalign(&p, 64, 100) == 0 && errno == 9);
+	free(p);
 	errno = 0;
 	NEED(!aligned_alloc(48, 96) && errno == EINVAL);
 	NEED(!memalign(huge * 2 + 1, 96) && errno == EINVAL);
@@ -262,6 +268,70 @@ static void test_telling(void)
 #endif
 }
 
+#ifdef __GLIBC__
+static ssize_t end_thread(void *cookie, const char *text, size_t bytes)
+{
+	(void)text;
+	if (++*(int *)cookie == 3)
+		pthread_exit(NULL);
+	return (ssize_t)bytes;
+}
+
+static void *tell(void *stream)
+{
+	malloc_info(0, stream);
+	return NULL;
+}
+
+static size_t in_use(void)
+{
+	struct mallinfo2 info = mallinfo2();
+
+	return info.uordblks + info.hblkhd;
+}
+
+/* A thread that ends, or is cancelled, while malloc_info prints leaves nothing behind. */
+static void test_cancelled(void)
+{
+	size_t before = 0;
+
+	for (int i = 0; i < 60; i++) {
+		int writes = 0;
+		FILE *stream = fopencookie(&writes, "w", (cookie_io_functions_t){ .write = end_thread });
+		pthread_t thread;
+
+		setvbuf(stream, NULL, _IONBF, 0);
+		__fsetlocking(stream, FSETLOCKING_BYCALLER);
+		NEED(pthread_create(&thread, NULL, tell, stream) == 0 && pthread_join(thread, NULL) == 0);
+		NEED(writes == 3);
+		fclose(stream);
+		if (i == 9)
+			before = in_use();
+	}
+	/* Fifty arrays of figures are half a megabyte. */
+	NEED(in_use() < before + 100000, "(%zu bytes for %zu)", in_use(), before);
+}
+
+/* A program that has closed descriptor 2 finds its data there, and nothing else. */
+static void test_stats_elsewhere(void)
+{
+	char path[] = "/tmp/malloc_family.XXXXXX", text[100];
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		close(2);
+		int fd = mkstemp(path);
+		unlink(path);
+		if (fd != 2 || write(fd, "data", 4) != 4)
+			_exit(1);
+		malloc_stats();
+		_exit(pread(fd, text, sizeof(text), 0) == 4 ? 0 : 2);
+	}
+	NEED(child > 0 && waitpid(child, &status, 0) == child && status == 0, "(%#x)", status);
+}
+#endif
+
 static void test_libc_uses_it(void)
 {
 	char *line = NULL, *text = strdup("a string");
@@ -309,6 +379,10 @@ int main(int argc, char **argv)
 	test_aligned();
 	test_calloc();
 	test_telling();
+#ifdef __GLIBC__
+	test_cancelled();
+	test_stats_elsewhere();
+#endif
 	test_libc_uses_it();
 	return 0;
 }

@@ -360,7 +360,7 @@ static void in_a_handler(void)
 	begin(4);
 	signal(SIGALRM, handler);
 	setitimer(ITIMER_REAL, &often, NULL);
-	for (int i = 0; handled < 2000; i++) {
+	while (handled < 2000) {
 		void *element = mempool_alloc(&pool, GFP_NOWAIT);
 
 		NEED(element);

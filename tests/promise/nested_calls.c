@@ -31,7 +31,7 @@ int main(void)
 	return 77;
 }
 #else
-#include <x86gprintrin.h>
+#include <x86intrin.h>
 
 #define TRAP_FLAG 0x100ull
 /* Where the thread is busy a handler is refused at once: there it strikes once in so many instructions. */
@@ -43,7 +43,7 @@ int main(void)
 static struct kmem_cache *cache, *charged;
 static struct mem_cgroup *top, *handlers, *group;
 static struct mem_cgroup_shrinker *shrinker;
-static unsigned long steps, strikes, refused;
+static volatile unsigned long steps, strikes, refused;
 static const char *volatile doing = "setting up";
 
 /* ------------------------------------------------------------------ the handler */

@@ -42,7 +42,7 @@ int main(void)
 	return 77;
 }
 #else
-#include <x86gprintrin.h>
+#include <x86intrin.h>
 
 #define TRAP_FLAG 0x100ull
 #define LIMIT ((size_t)256 << 10)
@@ -52,7 +52,7 @@ int main(void)
 
 static struct kmem_cache *cache;
 static bool forking, child;
-static unsigned strikes;
+static volatile unsigned strikes;
 static void *nested;	/* the handler's object, in a child */
 static const gfp_t gfp = GFP_KERNEL | __GFP_NOWARN;
 

@@ -4,3 +4,5 @@ TEST_CFLAGS_stress/malloc_accounted := -fno-builtin -Wno-use-after-free
 $(BUILD)/tests/stress/malloc_accounted: $(BUILD)/libkmem-malloc.a tests/kit/malloc.h
 # Requests are served.
 TEST_LIBS_stress/asked := -Wl,-u,kmem_cache_validate
+# Guarded objects are in it.
+TEST_LIBS_stress/raced := -Wl,-u,kmem_cache_validate

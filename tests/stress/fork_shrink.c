@@ -85,7 +85,7 @@ int main(void)
 	if (pthread_create(&blocks, NULL, taker, NULL))
 		return 1;
 	for (; time(NULL) <= end; forks++) {
-		int status;
+		int status = 0;
 		pid_t pid = fork();
 
 		if (pid == 0)

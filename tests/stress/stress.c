@@ -212,7 +212,7 @@ static void in_bulk(void)
 {
 	void *objects[MOST_BULK];
 	unsigned kind = roll() % stress.caches;
-	size_t n = 1 + roll() % MOST_BULK, kept = 0;
+	size_t n = 1 + roll() % MOST_BULK;
 
 	if (!kmem_cache_alloc_bulk(stress.cache[kind], GFP_KERNEL | (n % 8 ? 0 : __GFP_THISNODE), n, objects))
 		die("bulk of %zu: false", n);
@@ -232,7 +232,6 @@ static void in_bulk(void)
 			continue;
 		check(objects[i]);
 		*(uint64_t *)objects[i] = ~(uint64_t)0;
-		kept++;
 	}
 	kmem_cache_free_bulk(stress.cache[kind], n, objects);
 }
@@ -448,6 +447,10 @@ static int look(struct kmem_cache *cache, void *arg)
 	kmem_cache_get_stats(cache, &stats);
 	if (!stats.name[0] || !stats.size || strlen(stats.name) >= sizeof(stats.name))
 		die("statistics of nothing");
+	/* Counters are read, and set back, while others count. */
+	for (unsigned event = 0; event < KMEM_NR_EVENTS; event++)
+		kmem_cache_event(cache, event);
+	kmem_cache_clear_events(cache);
 	++*(unsigned *)arg;
 	return 0;
 }

@@ -1,13 +1,15 @@
 /*
  * child_of_vfork.c: what is behind vfork: while the child lives the thread's rseq area is registered for nobody, and
  * says so; afterwards it is the parent's again, also where vfork fails, and also of a thread that had not registered
- * it yet, where that is ours to do; where the kernel does not let go of it the child has a copy of the memory. In a
- * program that links only the caches. Disciplines: all
+ * it yet, where that is ours to do; where the kernel does not let go of it the child has a copy of the memory. The same
+ * behind clone, of a child that shares memory and thread area, and for which the parent waits; other children of clone
+ * are as libc makes them. In a program that links only the caches. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,7 @@
 #include <kmem/kmem.h>
 
 #include "cache/cache.h"
+#include "port/die.h"
 #include "port/os.h"
 #include "port/pcpu.h"
 #include "kit/refuse.h"
@@ -142,6 +145,68 @@ static void not_lent(void)
 	allocate();
 }
 
+/* ------------------------------------------------------------------ clone */
+
+static char stack[1 << 16] __attribute__((aligned(16)));
+
+static int in_clone(void *arg)
+{
+	/* A stack is aligned where a function begins, and the caller's registers are there. */
+	NEED(((uintptr_t)__builtin_frame_address(0) & 15) == 0);
+	allocate();
+	seen = rseq() ? said_cpu() : -1;
+	return (int)(uintptr_t)arg;
+}
+
+static int only_ends(void *arg)
+{
+	return arg != NULL;
+}
+
+static void cloned(void)
+{
+	int status;
+
+	for (int i = 0; i < 20; i++) {
+		pid_t told = 0, child = clone(in_clone, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID |
+					      SIGCHLD, (void *)7, &told);
+		NEED(child > 0 && told == child && seen < 0);
+		NEED(!rseq() || says_the_truth());
+		NEED(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+		seen = 5;
+		allocate();
+	}
+	/* One with a memory of its own. */
+	pid_t child = clone(in_clone, stack + sizeof(stack), SIGCHLD, (void *)8);
+	NEED(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 8);
+	NEED(seen == 5);
+	errno = 0;
+	NEED(clone(in_clone, NULL, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL) == -1 && errno == EINVAL);
+	errno = 0;
+	NEED(clone(NULL, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL) == -1 && errno == EINVAL);
+	NEED(!rseq() || says_the_truth());
+}
+
+/* The system does not take the area back: one line says so. */
+static void not_lent_to_clone(void)
+{
+	struct km_heard heard = { .bytes = 0 };
+	char text[200] = "";
+
+	if (!rseq())
+		return;
+	heard.text = text;
+	heard.bytes = sizeof(text) - 1;
+	km_heard = &heard;
+	km_os_fault = refuse;
+	pid_t child = clone(only_ends, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+	km_os_fault = NULL;
+	km_heard = NULL;
+	wait_for(child);
+	NEED(strstr(text, "clone: the system does not take rseq back"));
+	allocate();
+}
+
 /* A child that confines itself is not its parent, whose memory it has. */
 static void confined(void)
 {
@@ -245,6 +310,8 @@ int main(int argc, char **argv)
 	NEED(pthread_create(&thread, NULL, in_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
 	registered_by_us(argv);
 	not_lent();
+	cloned();
+	not_lent_to_clone();
 	confined();
 	forks();
 	no_child();

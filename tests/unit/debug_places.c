@@ -77,21 +77,16 @@ static unsigned frames(const struct km_debug_track *track)
 static void until_the_end(const char *name)
 {
 	struct km_debug_track track;
-	uintptr_t frame[4];
 
 	kfree(kmalloc(8, GFP_KERNEL));
-	km_debug_stack_ready(true);
 	places(name);
 	tracked(&track);
-	/* A libc without an unwinder has one frame always. */
+	/* Where no file has tables there is one frame always. */
 	CHECK(!km_debug_has_stacks() || frames(&track) > 1);
-	CHECK(km_debug_stack_behind(0x10, frame, 4) == 0);
-	CHECK(!km_debug_has_stacks() || km_debug_stack_behind(track.frame[0], frame, 1) <= 1);
 	km_debug_stack_over();
 	places(name);
 	tracked(&track);
 	CHECK_EQUAL(frames(&track), 1);
-	CHECK(km_debug_stack_behind(track.frame[0], frame, 4) == 0);
 }
 
 /* This program, by a name that has what parts words, and lines. */

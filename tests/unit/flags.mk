@@ -77,4 +77,7 @@ $(BUILD)/tests/unit/older_libc: tests/unit/debug_stacks.c
 TEST_CFLAGS_unit/traced := -Wno-use-after-free -Wno-free-nonheap-object
 TEST_LIBS_unit/traced := -Wl,-u,kmem_cache_validate
 # A request from outside is served.
+TEST_LIBS_unit/mailbox_waits := -Wl,-u,kmem_cache_validate
 TEST_LIBS_unit/ways_shut := -Wl,-u,kmem_cache_validate
+# What a fork waits for.
+TEST_LIBS_unit/own_locks_struck := -Wl,--wrap=km_os_wait

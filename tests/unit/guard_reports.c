@@ -28,7 +28,7 @@ static char *get(struct kmem_cache *from)
 
 static enum km_fault_end touch(const char *address, enum km_access access)
 {
-	struct km_fault fault = { address, (uintptr_t)touch, access };
+	struct km_fault fault = { .address = address, .pc = (uintptr_t)touch, .access = access };
 
 	return km_guard_fault(&fault);
 }

@@ -34,7 +34,7 @@ int main(void)
 	alarm(580);
 	km_lock(&lock);
 	NEED(!pthread_create(&thread, NULL, want, NULL));
-	while (__atomic_load_n(&lock.state, __ATOMIC_ACQUIRE) != 2)
+	while (!(__atomic_load_n(&lock.state, __ATOMIC_ACQUIRE) & KM_LOCK_AWAITED))
 		sched_yield();
 	CHECK(!had);
 	km_unlock(&lock);

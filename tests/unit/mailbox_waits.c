@@ -1,10 +1,7 @@
 /*
- * mailbox_waits: a request that wants stacks waits while the dynamic linker works, which may be in this very thread,
- * and for two seconds at most: then it is served without. No request waits for the registry's lock, and one that finds
- * it taken is served later, and done once. Each in a process, as stacks are had once. The clock is ours, and so is the
- * linker's word.
+ * mailbox_waits: no request waits for the registry's lock, and one that finds it taken is served later, and done once.
+ * The clock is ours.
  */
-#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -68,53 +65,6 @@ static void until_answered(void)
 	while (!is_answered())
 		sched_yield();
 }
-
-#ifdef __GLIBC__
-static void linker_works(void)
-{
-	ask("U");
-	_r_debug.r_state = RT_ADD;
-	CHECK(!is_answered());
-	ahead_ms += 1900;
-	CHECK(!is_answered() && !kmem_cache_debug_flags(cache) && !km_debug_has_stacks());
-	_r_debug.r_state = RT_CONSISTENT;
-	until_answered();
-	CHECK(!km_mail.result && km_debug_has_stacks());
-	CHECK(kmem_cache_debug_flags(cache) == SLAB_STORE_USER);
-}
-
-static void linker_never_ends(void)
-{
-	ask("U");
-	_r_debug.r_state = RT_DELETE;
-	CHECK(!is_answered());
-	ahead_ms += 2100;
-	CHECK(is_answered() && !km_mail.result && !km_debug_has_stacks());
-	CHECK(kmem_cache_debug_flags(cache) == SLAB_STORE_USER);
-	/* There is a track, of the one place that is known without a stack. */
-	void *p = kmem_cache_alloc(cache, GFP_KERNEL);
-	NEED(p && kmem_cache_of(p) == cache);
-	kmem_cache_free(cache, p);
-	_r_debug.r_state = RT_CONSISTENT;
-}
-
-/* Nobody is loaded any more. */
-static void no_calls_any_more(void)
-{
-	ask("U");
-	km_os_shut();
-	CHECK(is_answered() && !km_mail.result && !km_debug_has_stacks());
-}
-
-/* Letters that want no stack don't wait. */
-static void other_letters(void)
-{
-	ask("FZ");
-	_r_debug.r_state = RT_ADD;
-	CHECK(is_answered() && !km_mail.result);
-	_r_debug.r_state = RT_CONSISTENT;
-}
-#endif
 
 static int step;
 
@@ -250,10 +200,6 @@ static void ended_once(void)
 int main(void)
 {
 	static const struct test_case cases[] = {
-#ifdef __GLIBC__
-		{ "linker works", linker_works }, { "linker never ends", linker_never_ends },
-		{ "no calls any more", no_calls_any_more }, { "other letters", other_letters },
-#endif
 		{ "registry is taken", registry_is_taken }, { "reclaim once", reclaim_once },
 		{ "shrunk once", shrunk_once }, { "ended once", ended_once },
 	};

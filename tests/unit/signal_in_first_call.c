@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
-#include <x86gprintrin.h>
+#include <x86intrin.h>
 
 #include <kmem/kmem.h>
 #include <kmem/stats.h>
@@ -18,8 +18,8 @@
 #define FIRST		100ul	/* instructions that are all struck */
 #define OTHERS		8ul	/* of the rest: each is as far again, and a process steps all the way to it */
 
-static unsigned long steps, strike_at;	/* 0: at none */
-static bool got;
+static volatile unsigned long steps, strike_at;	/* 0: at none */
+static volatile bool got;
 
 static void on_step(int signal, siginfo_t *info, void *context)
 {

@@ -9,7 +9,7 @@
 #include <ucontext.h>
 
 #include "kit/check.h"
-#include "watch/profile.h"
+#include "watch/stack.h"
 
 #if defined(__x86_64__) && defined(__GLIBC__)
 
@@ -161,9 +161,9 @@ static void on_own_stack(void)
 
 int main(void)
 {
-	static struct km_stack_tables tables;
+	static struct km_stack_trails trails;
 
-	km_stack_start(&tables);
+	km_stack_start(&trails);
 	all_forms();
 	all_forms();
 	on_own_stack();

@@ -31,13 +31,15 @@ int main()
 		thrown = true;
 	}
 	NEED(thrown && blocks.size() > 100);
-	NEED(new (std::nothrow) char[100000] == nullptr);
+	char *volatile kept = new (std::nothrow) char[100000];	/* volatile: a compiler may leave it out */
+	NEED(!kept);
 	size_t before = blocks.size();
 	std::set_new_handler(give_reserve);
 	blocks.push_back(new char[5000]);
 	NEED(asked == 1 && !reserve && blocks.size() == before + 1);
 	for (char *block : blocks)
 		delete[] block;
-	delete[] new char[1 << 20];
+	kept = new char[1 << 20];
+	delete[] kept;
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #ifdef MALLOC
@@ -269,6 +270,43 @@ static void of_threads(void)
 	threads((void *)1);
 }
 
+/* What a function that is over has left on the stack, far below the frames in use. */
+static __attribute__((noinline)) void leave(void)
+{
+	struct node *volatile left[2048];
+
+	/* A register of the thread before may have where this one is, as what comes next. */
+	keep(node(0));
+	for (int i = 0; i < EACH; i++)
+		left[i] = node(1);
+}
+
+static void *leave_and_wait(void *unused)
+{
+	leave();
+	return wait_with(unused);
+}
+
+/* Stacks that are neighbours in one mapping, and what lies behind them. */
+static void neighbours(void)
+{
+	const size_t bytes = 256 << 10;
+	char *stacks = mmap(NULL, 3 * bytes + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	for (int i = 0; i < 3; i++) {
+		pthread_attr_t attributes;
+		pthread_t thread;
+
+		waits = 0;
+		pthread_attr_init(&attributes);
+		pthread_attr_setstack(&attributes, stacks + (size_t)i * bytes, bytes);
+		pthread_create(&thread, &attributes, leave_and_wait, NULL);
+		while (!waits)
+			usleep(1000);
+	}
+	*(struct node **)(stacks + 3 * bytes + 8) = node(0);
+}
+
 static void trees(void)
 {
 	struct node *tree[EACH];
@@ -393,7 +431,7 @@ static void groups(void)
 static void (*const ways[])(void) = {
 	single, chains, rings, self, tail, inside, inside_chain, lost_to_held, arrays, freed, small, pages, big,
 	on_stacks, of_threads, trees, reallocated, odd, caches, groups,
-	waiting,
+	waiting, neighbours,
 };
 
 /* Objects come and go, and are handed from thread to thread: none of them is ever lost. */

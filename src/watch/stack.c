@@ -1,21 +1,21 @@
 /*
- * profile_stack.c: stacks for samples, of which there are many: a frame costs some nanoseconds. A compiler writes
- * beside each function how its frame is undone (.eh_frame, DWARF's call frame information); for a place of a call that
- * boils down to a few numbers, which are learnt once and kept: where the caller's frame is from here, and where the
- * return address and the caller's frame pointer are in it. No library is loaded for it, nothing is allocated, no lock
- * is taken: glibc says without one which file an address is in (_dl_find_object, since 2.35). Where it does not, stacks
- * are the compiler's unwinder's, if that is there (debug_stack.c). A stack ends at a frame that is of another form.
+ * stack.c: stacks, of which there are many: a frame costs some nanoseconds. A compiler writes beside each function how
+ * to undo the function's frame (.eh_frame, DWARF's call frame information). For a place of a call this comes to a few
+ * numbers, learnt once and kept: where the caller's frame begins, and where the return address and the caller's frame
+ * pointer lie in the frame. A walk loads no library, allocates nothing and takes no lock; libgcc's unwinder does all
+ * three, and is never called. A stack ends at a frame of another form, at code of no file, and at code interrupted by a
+ * signal.
  *
  * Invariants: the rule that is kept of a place is one number, checked by its key, so that a reader never has half of
  * it. A rule may be of a library that is gone, with another at its place: it is used only where the end of the stack is
  * known, and nothing beyond that is read; in a stack of the program's own making each place is asked for anew.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
-#include <link.h>
+#include <signal.h>
 #include <sys/auxv.h>
+#include <ucontext.h>
 
-#include "profile.h"
+#include "stack.h"
 
 #include "../port/bits.h"
 #include "../port/die.h"
@@ -25,12 +25,12 @@
 #define MOST_FRAME	((uintptr_t)1 << 24)
 #define MOST_STACK	((uintptr_t)64 << 20)	/* a thread's, as far as its end is believed */
 
-static struct km_stack_tables *kept;
-static uintptr_t first_end;		/* of the first thread's stack */
-
-#ifdef DLFO_STRUCT_HAS_EH_DBASE
-#pragma weak _dl_find_object
-#define FINDS (_dl_find_object != NULL)
+#define RULES		4096u		/* a power of two */
+/* How a function's frame is undone, by the place of a call. */
+static struct rule {
+	uint64_t key, rule;
+} rules[RULES] km_sparse;
+static struct km_stack_trails *kept;
 
 /* ------------------------------------------------------------------ what DWARF says */
 
@@ -116,6 +116,7 @@ struct function {
 	uint8_t encoding;		/* of addresses */
 	bool has_data;			/* ... behind the range */
 	bool signal;			/* a frame that a signal made */
+	bool in_file;			/* the place is in a file */
 };
 
 /* Its text begins with a 4-byte length that is known. */
@@ -183,19 +184,14 @@ static const uint8_t *entry_of(const uint8_t *header, uintptr_t pc)
 	return low ? header + table[2 * low - 1] : NULL;
 }
 
-static bool find_function(uintptr_t pc, struct function *function)
+/* False: the entry is of another function, or no function's. */
+static bool read_entry(struct function *function, const uint8_t *fde, uintptr_t pc)
 {
-	struct dl_find_object found;
-
-	*function = (struct function){ .encoding = 0 };
-	if (_dl_find_object((void *)pc, &found) || !found.dlfo_eh_frame)
-		return false;
-	const uint8_t *fde = entry_of(found.dlfo_eh_frame, pc);
-	if (!fde)
-		return false;
 	struct text text = entry_at(fde);
 	const uint8_t *place = text.at;
 	uint32_t back = (uint32_t)take(&text, 4);
+
+	*function = (struct function){ .in_file = true };
 	if (!back || !read_common(function, place - back))
 		return false;
 	unsigned bytes = width(function->encoding);
@@ -210,6 +206,21 @@ static bool find_function(uintptr_t pc, struct function *function)
 	}
 	function->own = text;
 	return pc - function->start < range;
+}
+
+static bool find_function(uintptr_t pc, struct function *function)
+{
+	struct km_debug_tables tables;
+
+	*function = (struct function){ .in_file = km_debug_tables_of(pc, &tables) };
+	if (tables.sorted) {
+		const uint8_t *fde = entry_of(tables.sorted, pc);
+		return fde && read_entry(function, fde, pc);
+	}
+	for (const uint8_t *at = tables.entry; at && tables.end - at > 8; at = entry_at(at).end)
+		if (read_entry(function, at, pc))
+			return true;
+	return false;
 }
 
 /* A register's place in the frame, or none. */
@@ -369,11 +380,11 @@ static bool run(const struct function *function, struct text text, uintptr_t pc,
 
 /*
  * One word: what the frame's caller is found by. Offsets are in words of 8 bytes.
- *	0 known | 1 end of the stack | 2 library's own | 3 by fp | 4 indirect | 5 fp saved | 6 ra saved
+ *	0 known | 1 end of the stack | 2 library's own | 3 by fp | 4 indirect | 5 fp saved | 6 ra saved | 7 of a signal
  *	16..31 fp | 32..47 ra | 48..63 and 8..15 cfa
  */
 enum {
-	KNOWN = 1, END = 2, OWN = 4, BY_FP = 8, INDIRECT = 16, HAS_FP = 32, HAS_RA = 64,
+	KNOWN = 1, END = 2, OWN = 4, BY_FP = 8, INDIRECT = 16, HAS_FP = 32, HAS_RA = 64, SIGNAL = 128,
 };
 #define FITS(words, bits) ((words) >= -(1l << ((bits) - 1)) && (words) < 1l << ((bits) - 1))
 
@@ -395,6 +406,24 @@ static uint64_t pack(const struct row *row)
 	       ((uint64_t)cfa & 0xff) << 8 | ((uint64_t)cfa >> 8 & 0xffff) << 48;
 }
 
+/* A handler returns to code that asks the kernel for the interrupted registers, which lie on the stack. The code is
+ * known by the instructions, because musl and the kernel's aarch64 vDSO have no table of this code. */
+#if defined(__x86_64__)
+static const uint8_t goes_back[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };	/* mov $15, %rax; syscall */
+#define INTERRUPTED	offsetof(ucontext_t, uc_mcontext.gregs[REG_RIP])
+#else
+static const uint8_t goes_back[] = { 0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4 };	/* mov x8, #139; svc #0 */
+#define INTERRUPTED	(sizeof(siginfo_t) + offsetof(ucontext_t, uc_mcontext.pc))
+#endif
+
+static bool is_return_of_signal(uintptr_t pc)
+{
+	struct km_debug_tables tables;
+
+	return km_debug_tables_of(pc, &tables) && km_debug_tables_of(pc + sizeof(goes_back) - 1, &tables) &&
+	       __builtin_memcmp((const void *)pc, goes_back, sizeof(goes_back)) == 0;
+}
+
 static km_noinline uint64_t learn(uintptr_t pc)
 {
 	struct function function;
@@ -402,8 +431,11 @@ static km_noinline uint64_t learn(uintptr_t pc)
 	uint64_t own = km_debug_is_own(pc) ? OWN : 0;
 
 	/* A call is in front of where it comes back to. */
-	if (!find_function(pc - 1, &function) || function.signal)
-		return KNOWN | END | own;
+	bool found = find_function(pc - 1, &function);
+	if (!found || function.signal) {
+		row = (struct row){ .reg = REG_SP, .offset = INTERRUPTED + 8, .has_ra = true, .ra = -8 };
+		return own | (function.in_file && is_return_of_signal(pc) ? SIGNAL | pack(&row) : KNOWN | END);
+	}
 	first = row;
 	if (!run(&function, function.common, UINTPTR_MAX, &row, &first))
 		return KNOWN | END | own;
@@ -417,13 +449,13 @@ static km_noinline uint64_t learn(uintptr_t pc)
 
 static uint64_t rule_of(uintptr_t pc, bool may_keep)
 {
-	struct km_stack_rule *place = &kept->rules[pc * 0x9e3779b97f4a7c15ull >> 32 & (KM_STACK_RULES - 1)];
+	struct rule *place = &rules[pc * 0x9e3779b97f4a7c15ull >> 32 & (RULES - 1)];
 	uint64_t rule = km_load(&place->rule);
 
 	if (km_likely(may_keep && (km_load(&place->key) ^ rule) == pc && rule))
 		return rule;
 	rule = learn(pc);
-	km_debug(rule & KNOWN && place < kept->rules + KM_STACK_RULES, "a rule that is learnt has a place");
+	km_debug(rule & KNOWN && place < rules + RULES, "a rule that is learnt has a place");
 	km_store(&place->rule, rule);
 	km_store(&place->key, pc ^ rule);
 	return rule;
@@ -442,9 +474,13 @@ struct walk {
  * the kernel has put random bytes, and other threads' have their own data at the end. */
 static uintptr_t end_of(uintptr_t sp)
 {
+	static uintptr_t first_end;
 	uintptr_t here = (uintptr_t)__builtin_thread_pointer();
 
-	if (sp < first_end && first_end - sp < MOST_STACK)
+	/* Threads at the first walk store the same answer. */
+	if (km_unlikely(!km_load(&first_end)))
+		km_store(&first_end, (uintptr_t)getauxval(AT_RANDOM));
+	if (sp < km_load(&first_end) && first_end - sp < MOST_STACK)
 		return first_end;
 	return sp < here && here - sp < MOST_STACK ? here : 0;
 }
@@ -581,17 +617,54 @@ static bool step(struct walk *walk, uint64_t rule)
 			 : "=&r"((walk)->pc), "=&r"((walk)->sp), "=&r"((walk)->fp))
 #endif
 
-static void walk_all(struct walk *walk, struct km_stack *stack)
+/* Returns how many frames there are. */
+static unsigned walk_all(struct walk *walk, uintptr_t *frame, unsigned most)
 {
-	for (unsigned i = 0; i < MOST_STEPS && stack->depth < KM_PROFILE_FRAMES; i++) {
+	unsigned depth = 0;
+
+	for (unsigned i = 0; i < MOST_STEPS && depth < most; i++) {
 		uint64_t rule = rule_of(walk->pc, walk->end);
 
-		km_debug(rule & KNOWN && stack->depth < KM_PROFILE_FRAMES, "a frame has a rule and a place");
-		if (stack->depth || !(rule & OWN))
-			stack->frame[stack->depth++] = walk->pc;
+		km_debug(rule & KNOWN && depth < most, "a frame has a rule and a place");
+		if (depth || !(rule & OWN))
+			frame[depth++] = walk->pc;
 		if (rule & END || !step(walk, rule))
 			break;
+		/* The interrupted code may have moved the stack pointer already, and the table not say so. */
+		if (rule & SIGNAL) {
+			if (depth && depth < most)
+				frame[depth++] = walk->pc;
+			break;
+		}
 	}
+	return depth;
+}
+
+km_noinline unsigned km_stack_walk(uintptr_t *frame, unsigned most)
+{
+	struct walk walk = { .fp_at = 0 };
+
+	HERE(&walk);
+	walk.end = end_of(walk.sp);
+	return walk_all(&walk, frame, most);
+}
+
+unsigned km_stack_behind(const struct km_fault *fault, uintptr_t *frame, unsigned most)
+{
+	/* A rule is for the instruction before the place. */
+	struct walk walk = { .pc = fault->pc + 1, .sp = fault->sp, .fp = fault->fp, .end = end_of(fault->sp) };
+	uint64_t rule = rule_of(walk.pc, walk.end);
+
+	if (rule & END || !fault->sp)
+		return 0;
+	if (rule & HAS_RA) {
+		if (!step(&walk, rule))
+			return 0;
+	} else {
+		walk.pc = stripped(fault->lr);
+		walk.sp += rule & BY_FP ? 0 : (uintptr_t)cfa_words(rule) * 8;
+	}
+	return walk_all(&walk, frame, most);
 }
 
 /* The trail is this walk's until it is kept: a reader sees an odd turn, before or behind what it has read. */
@@ -620,7 +693,7 @@ static km_noinline void walk_stack(struct km_stack *stack, uint64_t key, bool an
 	stack->trail = NULL;
 	if (km_likely(walk.end)) {
 		key = (key ^ (walk.end - walk.sp)) * 0x9e3779b97f4a7c15ull | 1;
-		struct km_stack_trail *trail = &kept->trails[key >> 32 & (KM_STACK_TRAILS - 1)];
+		struct km_stack_trail *trail = &kept->trail[key >> 32 & (KM_STACK_TRAILS - 1)];
 		/* Acquire pairs with km_stack_keep: what the key stands for is there. */
 		const uint32_t turn = km_load_acquire(&trail->turn);
 
@@ -635,44 +708,22 @@ static km_noinline void walk_stack(struct km_stack *stack, uint64_t key, bool an
 		if (walk.trail)
 			km_store(&walk.trail->key, key);
 	}
-	walk_all(&walk, stack);
+	stack->depth = walk_all(&walk, stack->frame, km_array_count(stack->frame));
 	if (stack->trail && !walk.trail)
 		km_store(&stack->trail->key, 0ul);
 }
 
-#else
-#define FINDS false
-static void walk_stack(struct km_stack *stack, uint64_t key km_unused, bool anew km_unused)
+void km_stack_start(struct km_stack_trails *trails)
 {
-	stack->known = false;
-	stack->depth = 0;
-	stack->trail = NULL;
-}
-#endif
-
-void km_stack_start(struct km_stack_tables *tables)
-{
-	km_debug(!kept && tables, "what is learnt has one place");
-	kept = tables;
-	first_end = (uintptr_t)getauxval(AT_RANDOM);
-}
-
-static km_cold void take_slowly(struct km_stack *stack)
-{
-	struct km_debug_track track;
-
-	km_debug_track(&track);
-	while (stack->depth < KM_DEBUG_FRAMES && track.frame[stack->depth]) {
-		stack->frame[stack->depth] = track.frame[stack->depth];
-		stack->depth++;
-	}
+	km_debug(!kept && trails, "what is known again has one place");
+	kept = trails;
 }
 
 void km_stack_take(struct km_stack *stack, uint64_t key, bool anew)
 {
 	walk_stack(stack, key, anew);
 	if (km_unlikely(!stack->known && !stack->depth))
-		take_slowly(stack);
+		stack->frame[stack->depth++] = (uintptr_t)__builtin_return_address(0);
 }
 
 void km_stack_keep(struct km_stack *stack, uint32_t what)

@@ -1,0 +1,52 @@
+/*
+ * stack.h: stacks, as stack.c walks them. All functions take no lock, allocate nothing, and
+ * may be called in a signal handler.
+ */
+#ifndef KM_WATCH_STACK_H
+#define KM_WATCH_STACK_H
+
+#include "../front/profile.h"
+#include "../port/os_signal.h"
+
+/* The program's frames that have called the library, the innermost first; at most `most`: returns how many. */
+unsigned km_stack_walk(uintptr_t *frame, unsigned most);
+/* In the handler of a fault: the frames behind the one that was interrupted. */
+unsigned km_stack_behind(const struct km_fault *fault, uintptr_t *frame, unsigned most);
+
+/* ---- stacks that are known again */
+
+/* A walked stack: all words read by the walk, from the beginning on. The same words lead the same way. */
+#define KM_STACK_WORDS	48u		/* return addresses */
+#define KM_STACK_BASES	16u		/* frame pointers */
+struct km_stack_trail {
+	uint32_t turn;			/* odd: somebody writes here */
+	uint32_t what;			/* the user's */
+	uint64_t key;			/* 0: none */
+	uint16_t words, bases;
+	uint16_t step[KM_STACK_WORDS];	/* from each return address to the next, in words */
+	int32_t base_at[KM_STACK_BASES];	/* bytes from the start; -1: the register */
+	int64_t base[KM_STACK_BASES];	/* and what is there, from the start, too */
+	uintptr_t word[KM_STACK_WORDS];
+};
+
+#define KM_STACK_TRAILS	128u		/* a power of two */
+struct km_stack_trails {
+	struct km_stack_trail trail[KM_STACK_TRAILS];
+};
+/* A place for trails, zeros; before the first km_stack_take. */
+void km_stack_start(struct km_stack_trails *trails);
+
+struct km_stack {
+	bool known;			/* km_stack_keep had the same stack: no frames here, but the same `what` */
+	uint32_t what;
+	unsigned depth;
+	uintptr_t frame[KM_PROFILE_FRAMES];	/* the program's that have called the library, the innermost first */
+	struct km_stack_trail *trail;	/* unfinished, or NULL */
+};
+/* key: a number for this place and purpose; anew: the stack is walked in any case. A stack with known = false is given
+ * to km_stack_keep. */
+void km_stack_take(struct km_stack *stack, uint64_t key, bool anew);
+#define KM_STACK_NOTHING UINT32_MAX	/* don't know it again */
+void km_stack_keep(struct km_stack *stack, uint32_t what);
+
+#endif

@@ -1,0 +1,197 @@
+/*
+ * gone_groups.c: groups that are gone leave nothing: neither records nor caches, however many there were, one after the
+ * other or at once; and a private group's cache is there as long as a thread has not come out of a free of its last
+ * object, by whatever call. Disciplines: all.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <semaphore.h>
+#include <sys/mman.h>
+
+#include <kmem/stats.h>
+
+#include "kit/cases.h"
+#include "kit/groups.h"
+#include "kit/rollup.h"
+
+#include "engine/engine.h"
+#include "page/meta.h"
+#include "port/sanitizer.h"
+
+enum { MANY = 100000, AT_ONCE = 10000, MOST_KIB = 2048 };
+
+/* ------------------------------------------------------------------ what stays */
+
+static unsigned long caches(void)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	return stats.caches;
+}
+
+static void *array_of(size_t bytes)
+{
+	void *array = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	NEED(array != MAP_FAILED);
+	return array;
+}
+
+/* So many groups with an object each, of which `width` are there at once. */
+static void come_and_go(unsigned flags, unsigned count, unsigned width)
+{
+	struct mem_cgroup **group = array_of(width * sizeof(*group));
+	void **object = array_of(width * sizeof(*object));
+
+	for (unsigned n = 0; n < count; n += width) {
+		for (unsigned i = 0; i < width; i++) {
+			group[i] = group_of(NULL, "session", flags);
+			NEED(object[i] = kmalloc_in(group[i], 64, GFP_KERNEL));
+		}
+		for (unsigned i = 0; i < width; i++)
+			mem_cgroup_put(group[i]);
+		for (unsigned i = 0; i < width; i++)
+			kfree(object[i]);
+	}
+	munmap(group, width * sizeof(*group));
+	munmap(object, width * sizeof(*object));
+}
+
+static void leave_nothing(unsigned flags, unsigned count, unsigned width, bool shrinks)
+{
+	/* They are slow, too. */
+	if (km_sanitizer.address || km_sanitizer.thread || km_sanitizer.valgrind) {
+		count /= 50;
+		width = width > 1 ? count : 1;
+	}
+	come_and_go(flags, 10, 2);
+	kmem_shrink_all();
+	unsigned long before = rollup_kb("Rss"), caches_before = caches();
+	come_and_go(flags, count, width);
+	if (shrinks)
+		kmem_shrink_all();
+	unsigned long after = rollup_kb("Rss");
+	/* A sanitizer has memory of its own. */
+	CHECK(after < before + MOST_KIB || km_sanitizer.address || km_sanitizer.thread || km_sanitizer.valgrind,
+	      "%lu KiB, then %lu", before, after);
+	CHECK(caches() <= caches_before + (shrinks ? 0 : 256), "%lu caches, then %lu", caches_before, caches());
+	CHECK(kmem_check_all() == 0);
+}
+
+static void one_by_one(void) { leave_nothing(0, MANY, 1, true); }
+static void one_by_one_private(void) { leave_nothing(MEM_CGROUP_PRIVATE, MANY / 10, 1, true); }
+static void unasked(void) { leave_nothing(0, MANY, 1, false); }
+static void unasked_private(void) { leave_nothing(MEM_CGROUP_PRIVATE, MANY / 10, 1, false); }
+static void at_once(void) { leave_nothing(0, MANY, MANY, true); }
+static void at_once_private(void) { leave_nothing(MEM_CGROUP_PRIVATE, AT_ONCE, AT_ONCE, true); }
+
+/* ------------------------------------------------------------------ a free that is not through */
+
+static const struct km_engine *engine;
+static struct km_engine slow;
+static sem_t given, go_on;
+
+static void lose_cpu(void)
+{
+	sem_post(&given);
+	while (sem_wait(&go_on))
+		;
+}
+
+static void give_slowly(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	engine->give(cache, objects, count);
+	lose_cpu();
+}
+
+static void free_slowly(struct kmem_cache *cache, void *object)
+{
+	engine->free(cache, object);
+	lose_cpu();
+}
+
+static unsigned give_last_slowly(struct kmem_cache *cache, void **objects, unsigned count)
+{
+	unsigned kept = engine->chain.give_last(cache, objects, count);
+
+	lose_cpu();
+	return kept;
+}
+
+static struct kmem_cache *cache;
+
+static void *by_kfree(void *object) { kfree(object); return NULL; }
+static void *by_bulk(void *object) { kfree_bulk(1, &object); return NULL; }
+static void *by_cache(void *object) { kmem_cache_free(cache, object); return NULL; }
+static void *by_caches_bulk(void *object) { kmem_cache_free_bulk(cache, 1, &object); return NULL; }
+static void *(*const frees[])(void *) = { by_kfree, by_bulk, by_cache, by_caches_bulk };
+
+static int is_it(struct kmem_cache *each, void *wanted)
+{
+	return each == wanted;
+}
+
+static void last_free(const char *name, void *(*how)(void *))
+{
+	struct kmem_cache_args args = { .engine = name };
+	pthread_t thread;
+
+	/* No shelf: what is freed goes to its slab at once. */
+	cache = kmem_cache_create("last", 100, &args, SLAB_NO_SHEAVES);
+	struct mem_cgroup *group = private_group("one");
+	void *object = kmem_cache_alloc_in(cache, group, GFP_KERNEL), *hold = NULL;
+	struct kmem_cache *twin = kmem_cache_of(object);
+
+	NEED(object && twin && twin != cache);
+	/* The CPU's slab is another one. */
+	if (twin->engine->front == KM_FRONT_CHAIN) {
+		hold = array_of(4096 * sizeof(void *));
+		for (unsigned i = 0; i < twin->objects; i++)
+			NEED(((void **)hold)[i] = kmem_cache_alloc_in(cache, group, GFP_KERNEL));
+		for (unsigned i = 0; i < twin->objects; i++)
+			kfree(((void **)hold)[i]);
+	}
+	engine = twin->engine;
+	slow = *engine;
+	slow.give = give_slowly;
+	slow.free = engine->free ? free_slowly : NULL;
+	slow.chain.give_last = engine->chain.give_last ? give_last_slowly : NULL;
+	twin->engine = &slow;
+	mem_cgroup_put(group);
+	NEED(pthread_create(&thread, NULL, how, object) == 0);
+	while (sem_wait(&given))
+		;
+	kmem_shrink_all();
+	CHECK(kmem_for_each_cache(is_it, twin), "%s", name);
+	twin->engine = engine;
+	sem_post(&go_on);
+	pthread_join(thread, NULL);
+	kmem_shrink_all();
+	CHECK(!kmem_for_each_cache(is_it, twin), "%s", name);
+	CHECK(kmem_check_all() == 0);
+	kmem_cache_destroy(cache);
+}
+
+static void last_frees(void)
+{
+	static const char *const engines[] = { "sheaf", "slab", "slub" };
+
+	sem_init(&given, 0, 0);
+	sem_init(&go_on, 0, 0);
+	for (unsigned i = 0; i < 3; i++)
+		for (unsigned how = 0; how < sizeof(frees) / sizeof(frees[0]); how++)
+			last_free(engines[i], frees[how]);
+}
+
+static const struct test_case cases[] = {
+	{ "one by one", one_by_one }, { "one by one, private", one_by_one_private },
+	{ "nobody shrinks", unasked }, { "nobody shrinks, private", unasked_private },
+	{ "at once", at_once }, { "at once, private", at_once_private },
+	{ "last frees", last_frees },
+};
+
+int main(void)
+{
+	return run_cases(cases, sizeof(cases) / sizeof(cases[0]), "gone groups");
+}

@@ -239,7 +239,7 @@ static void free_missed(void *p, const char *function)
 
 void km_malloc_free_miss(void *p, const char *function)
 {
-	if (km_unlikely(km_malloc_is_theirs))
+	if (km_unlikely(km_malloc_is_foreign(p)))
 		km_malloc_free_by_them(p);
 	else
 		free_missed(p, function);
@@ -252,7 +252,7 @@ void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *f
 				       .function = function, .serves = km_malloc_serves };
 
 	if (km_unlikely(km_looks_closer | km_watched_sizes | (km_block_hooks != NULL) | km_is_guarded(p)) &&
-	    !km_malloc_is_theirs && !is_early(p))
+	    !km_malloc_is_foreign(p) && !is_early(p))
 		km_size_fits(p, &call);
 	km_malloc_free_miss(p, function);
 }
@@ -266,7 +266,7 @@ size_t km_malloc_usable(const void *p, const char *function)
 
 KMEM_API size_t malloc_usable_size(void *p)
 {
-	return p && !km_malloc_is_theirs ? km_malloc_usable(p, "malloc_usable_size") : 0;
+	return p && !km_malloc_is_foreign(p) ? km_malloc_usable(p, "malloc_usable_size") : 0;
 }
 
 /* An object, and a block that is or was none, stays while it fits and at least half of it is used. */
@@ -443,7 +443,7 @@ KMEM_API km_hit_path void free_aligned_sized(void *p, size_t align, size_t size)
 
 KMEM_API void cfree(void *p)
 {
-	if (km_unlikely(km_malloc_is_theirs))
+	if (km_unlikely(km_malloc_is_foreign(p)))
 		km_malloc_free_by_them(p);
 	else
 		free(p);
@@ -451,7 +451,7 @@ KMEM_API void cfree(void *p)
 
 /* ------------------------------------------------------------------ aligned */
 
-static void *own_aligned(size_t align, size_t size)
+void *km_malloc_aligned(size_t align, size_t size)
 {
 	if (align <= KM_MALLOC_ALIGN)
 		return km_malloc_miss(size);
@@ -468,9 +468,9 @@ static void *own_aligned(size_t align, size_t size)
 	return km_likely(cache) ? kmem_cache_alloc(cache, KM_MALLOC_GFP) : alloc_watched(size, by);
 }
 
-void *km_malloc_aligned(size_t align, size_t size)
+void *km_malloc_family(size_t align, size_t size)
 {
-	return km_unlikely(km_malloc_is_theirs) ? km_malloc_by_them(align, size) : own_aligned(align, size);
+	return km_unlikely(km_malloc_is_theirs) ? km_malloc_by_them(align, size) : km_malloc_aligned(align, size);
 }
 
 static km_noinline int memalign_missed(void **result, size_t align, size_t size)
@@ -479,7 +479,7 @@ static km_noinline int memalign_missed(void **result, size_t align, size_t size)
 
 	if (!km_is_pow2(align) || align % sizeof(void *))
 		return EINVAL;
-	void *p = km_malloc_aligned(align, size);
+	void *p = km_malloc_family(align, size);
 	if (!p)
 		return ENOMEM;
 	errno = saved_errno;
@@ -507,7 +507,7 @@ static km_noinline void *aligned_missed(size_t align, size_t size)
 		errno = EINVAL;
 		return NULL;
 	}
-	return km_malloc_aligned(align, size);
+	return km_malloc_family(align, size);
 }
 
 KMEM_API km_hit_path void *aligned_alloc(size_t align, size_t size)
@@ -600,9 +600,9 @@ KMEM_API void *__libc_malloc(size_t size) { return malloc(size); }
 KMEM_API void __libc_free(void *p) { free(p); }
 KMEM_API void *__libc_calloc(size_t n, size_t size) { return calloc(n, size); }
 KMEM_API void *__libc_realloc(void *p, size_t size) { return realloc(p, size); }
-KMEM_API void *__libc_memalign(size_t align, size_t size) { return memalign_by(own_aligned, align, size); }
-KMEM_API void *__libc_valloc(size_t size) { return own_aligned(km_os_page_bytes(), size); }
-KMEM_API void *__libc_pvalloc(size_t size) { return pvalloc_by(own_aligned, size); }
+KMEM_API void *__libc_memalign(size_t align, size_t size) { return memalign_by(km_malloc_aligned, align, size); }
+KMEM_API void *__libc_valloc(size_t size) { return km_malloc_aligned(km_os_page_bytes(), size); }
+KMEM_API void *__libc_pvalloc(size_t size) { return pvalloc_by(km_malloc_aligned, size); }
 KMEM_API int __posix_memalign(void **result, size_t align, size_t size)
 {
 	return posix_memalign(result, align, size);

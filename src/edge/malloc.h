@@ -71,6 +71,13 @@ void *km_malloc_realloc(void *p, size_t size);
 extern km_hidden bool km_malloc_is_theirs;
 void *km_malloc_by_them(size_t align, size_t size) km_cold;
 void km_malloc_free_by_them(void *p) km_cold;
+bool km_malloc_has_theirs(const void *p) km_cold;
+km_inline bool km_malloc_is_foreign(const void *p)
+{
+	return km_unlikely(km_malloc_is_theirs) && km_malloc_has_theirs(p);
+}
+/* km_malloc_aligned, for the functions of the family: by theirs, where that is so. */
+void *km_malloc_family(size_t align, size_t size);
 struct km_sized;
 /* Is it malloc's, and did it serve such a request? Any that it had room for, where it is another's. */
 bool km_malloc_serves(const struct kmem_cache *cache, size_t have, const struct km_sized *call) km_cold;

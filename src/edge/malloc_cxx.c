@@ -65,7 +65,7 @@ static km_cold void *new_again(size_t align, size_t size, bool nothrow)
 
 	for (;;) {
 		km_malloc_note_site(site);
-		void *p = km_malloc_aligned(align, size);
+		void *p = km_malloc_family(align, size);
 
 		km_malloc_note_site(0);
 		if (km_unlikely(km_load(&km_front_probing)))

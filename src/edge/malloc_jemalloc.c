@@ -6,13 +6,13 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <kmem/stats.h>
 
 #include "../port/die.h"
 #include "../port/os.h"
 #include "../port/probe.h"
+#include "../port/stderr.h"
 #include "../watch/print.h"
 #include "malloc.h"
 
@@ -243,7 +243,10 @@ struct printed {
 
 static void write_stderr(void *opaque km_unused, const char *text)
 {
-	km_os_write(STDERR_FILENO, text, strlen(text));
+	int fd = km_stderr(true);
+
+	if (fd >= 0)
+		km_os_write(fd, text, strlen(text));
 }
 
 static void print_row(const struct kmem_cache_stats *stats, void *arg)

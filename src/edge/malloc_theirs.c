@@ -48,6 +48,18 @@ __attribute__((constructor(102))) static void decide(void)
 	free(block);
 }
 
+/* Functions that no program defines (kmalloc, mallocx) give out blocks of ours here as well. */
+bool km_malloc_has_theirs(const void *p)
+{
+	if (!p || km_page_of(p) || km_is_guarded(p))
+		return false;
+	struct km_busy_was was = km_busy_begin();
+	bool theirs = !(km_was_busy(was) ? km_large_try_bytes(p) : km_large_bytes(p));
+
+	km_busy_end(was);
+	return theirs;
+}
+
 static void *aligned(void *block, size_t align)
 {
 	if (!((uintptr_t)block & (align - 1)))

@@ -506,7 +506,7 @@ struct door {
 	size_t most;
 };
 
-/* What is promised of an object, wherever it comes to lie. A larger one of kvrealloc's that grows by doubling need not
+/* The alignment that an object has, wherever it comes to lie. A larger one of kvrealloc's that grows by doubling need not
  * move for its alignment. */
 static size_t promised_align(size_t size, const struct door *door)
 {
@@ -524,7 +524,7 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, const struct door 
 		kfree(object);
 		return ZERO_SIZE_PTR;
 	}
-	/* What is too long is refused there, also where the object has room for it. */
+	/* A size that is too long is refused there, also where the object has room for it. */
 	if (ZERO_OR_NULL_PTR(object) || size > door->most)
 		return door->get(size, gfp);
 	size_t usable = ksize(object);

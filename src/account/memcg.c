@@ -128,6 +128,10 @@ static const char *name_of(const struct obj_cgroup *objcg, unsigned *number)
 	return *number ? group->name : "";
 }
 
+/*
+ * A tick comes here between two misses of some thread: it waits for no lock, and looks at a few private groups only.
+ * The objcgs that are listed all go, since each was brought there by a free.
+ */
 static void tidy(bool all)
 {
 	km_private_tidy(all);
@@ -226,8 +230,8 @@ static void drop_objcg(struct obj_cgroup *objcg)
 }
 
 /*
- * An objcg that was listed is looked at again, since bytes may have come late to it. From here on its record leads to no
- * group: so a thread that still has the group active, and charges, is told of its mistake, and no other tenant pays.
+ * An objcg that was listed is looked at again, since bytes may have come late to it. From here on its record leads to
+ * no group: so a thread that still has the group active, and charges, is told of its mistake, and no other tenant pays.
  */
 void km_memcg_reap(void)
 {

@@ -74,6 +74,7 @@ static size_t per_page(void)
 	return km_os_page_bytes() / RECORD;
 }
 
+/* A piece begins as zeros. Nobody has written to most of it yet; its pages count as resident until they are purged. */
 static bool grow(void)
 {
 	struct piece *piece = km_meta_alloc(sizeof(*piece), true);
@@ -93,7 +94,10 @@ static bool grow(void)
 	return true;
 }
 
-/* The next free record, round about; there is one. */
+/*
+ * The next free record, round about; there is one. A page that is full is passed over as a whole. `home` says whether a
+ * record is free, also in a page that reads as zeros.
+ */
 static struct obj_cgroup *find(void)
 {
 	for (;;) {
@@ -139,6 +143,7 @@ struct obj_cgroup *km_objcg_new(struct mem_cgroup *home)
 	return objcg;
 }
 
+/* It costs a look at each page that there ever was, for the records of sixteen pages that came back meanwhile. */
 void km_objcg_purge(void)
 {
 	for (struct piece *piece = records.pieces; piece; piece = piece->next)
@@ -152,6 +157,7 @@ void km_objcg_purge(void)
 		}
 }
 
+/* The piece in which it lies: they are few, and the latest come first. */
 static struct piece *piece_of(const struct obj_cgroup *objcg)
 {
 	struct piece *piece = records.pieces;
@@ -173,6 +179,7 @@ static void set_free(struct obj_cgroup *objcg)
 		km_objcg_purge();
 }
 
+/* The record that has rested longest is free then, and may be another objcg's. */
 void km_objcg_keep(struct obj_cgroup *objcg)
 {
 	struct obj_cgroup **place = &records.resting[records.came++ % REST], *rested = *place;

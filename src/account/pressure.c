@@ -451,7 +451,8 @@ static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
 /* `before`: how often shrinkers had given something when the charge was last tried. */
 static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before, bool hopeless, gfp_t gfp)
 {
-	if (!hopeless && (mem_cgroup_reclaim(group, portion(group, bytes)) || wait_for_others(group, before)))
+	if (!hopeless && (km_grace_relieves() || mem_cgroup_reclaim(group, portion(group, bytes)) ||
+			  wait_for_others(group, before)))
 		return true;
 	if (gfp & (__GFP_NORETRY | __GFP_RETRY_MAYFAIL))
 		return false;
@@ -506,7 +507,7 @@ static bool press(struct km_attempt *attempt, gfp_t gfp)
 	for (;; tries--) {
 		uint64_t before = km_load(&shrunk);
 
-		/* Nothing that is given back makes room for more than max; the last callback may, which can raise max. */
+		/* Nothing that is given back makes room for more than max; the last callback may raise max. */
 		const bool hopeless = attempt->bytes > km_load(&attempt->refused->memory.max);
 		if (!hopeless && drain_and_charge(attempt))
 			return true;

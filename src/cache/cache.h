@@ -70,7 +70,7 @@ bool km_parse_bytes(const char *text, uint64_t *bytes);
 uint16_t km_id_get(struct kmem_cache *cache);
 void km_id_fill(struct kmem_cache *cache);
 void km_id_put(struct kmem_cache *cache, bool fenced);
-/* What the tables have of ids above all that are some cache's goes back to the system: they read as if never used. */
+/* The tables' pages of ids above all that are some cache's go back to the system: they read as if never used. */
 void km_ids_trim(void);
 
 /* ---- create.c: the registry */
@@ -122,7 +122,10 @@ struct km_round {
 	struct km_list *next;
 };
 #define KM_PRINTERS 4u	/* and one that keeps the lock */
-enum { KM_ROUND_REAP, KM_ROUND_LOOK, KM_ROUND_SWEEP, KM_ROUND_GUARD, KM_ROUND_PRINT, KM_ROUNDS = KM_ROUND_PRINT + KM_PRINTERS + 1 };
+enum {
+	KM_ROUND_REAP, KM_ROUND_LOOK, KM_ROUND_SWEEP, KM_ROUND_GUARD, KM_ROUND_PRINT,
+	KM_ROUNDS = KM_ROUND_PRINT + KM_PRINTERS + 1
+};
 extern struct km_round km_rounds[KM_ROUNDS];
 bool km_registry_try_some(struct km_round *round, size_t most,
 			  int (*visit)(struct kmem_cache *cache, void *arg), void *arg, void (*then)(void *arg));

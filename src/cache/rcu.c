@@ -16,6 +16,7 @@
 
 #include "../page/meta.h"
 #include "../port/die.h"
+#include "../port/os.h"
 #include "cache.h"
 #include "rcu.h"
 
@@ -374,11 +375,11 @@ static void put_slab(struct km_page *slab)
 
 /* ------------------------------------------------------------------ those who wait */
 
-void kvfree_rcu_barrier(void)
+/* The number of the grace period after which all that waits now is free. */
+static uint64_t last_needed(void)
 {
-	if (!km_load_acquire(&km_grace))
-		return;
 	struct km_busy_was was = km_busy_begin();
+
 	km_lock(&rcu.lock);
 	/* One that is under way has collected before; the next one will collect what there is now. */
 	uint64_t last = rcu.begun + 1;
@@ -386,6 +387,14 @@ void kvfree_rcu_barrier(void)
 		begin();
 	km_unlock(&rcu.lock);
 	km_busy_end(was);
+	return last;
+}
+
+void kvfree_rcu_barrier(void)
+{
+	if (!km_load_acquire(&km_grace))
+		return;
+	uint64_t last = last_needed();
 	while (km_load_acquire(&rcu.done) < last)
 		rcu.ops.barrier();
 }
@@ -415,6 +424,28 @@ static void wait(void)
 {
 	if (is_pending())
 		kvfree_rcu_barrier();
+}
+
+/*
+ * A request that is about to be refused waits for what is free after a grace period, but with an end: its thread may be
+ * a reader, or the RCU's own, which the RCU waits for. After a wait in vain none waits before a grace period has ended.
+ */
+#define PATIENCE_MS	512u		/* at once; a second in all */
+static bool relieve(void)
+{
+	static uint64_t in_vain;	/* `done` of that time, plus one */
+	uint64_t before = km_load_acquire(&rcu.done), last;
+	uint32_t never = 0;
+
+	if (km_load(&in_vain) == before + 1 || !is_pending())
+		return false;
+	last = last_needed();
+	for (unsigned ms = 1; ms <= PATIENCE_MS && km_load_acquire(&rcu.done) < last; ms *= 2)
+		km_os_wait(&never, 0, ms);
+	if (km_load_acquire(&rcu.done) > before)
+		return true;
+	km_store(&in_vain, before + 1);
+	return false;
 }
 
 /*
@@ -473,6 +504,7 @@ static const struct km_grace grace = {
 	.go = go,
 	.before_destroy = before_destroy,
 	.wait = wait,
+	.relieve = relieve,
 	.fork = fork_locks,
 };
 

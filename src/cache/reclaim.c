@@ -516,6 +516,9 @@ static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 		}
 		km_unlock(&reclaim.lock);
 	}
+	/* Memory that waits for a grace period is not in use. */
+	if (!flushing.slabs)
+		flushing.slabs = km_grace_relieves();
 	*tries = flushing.slabs ? *tries + 1 : PRESSES;
 	return true;
 }

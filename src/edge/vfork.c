@@ -7,8 +7,8 @@
  *
  * clone with CLONE_VM and CLONE_VFORK is a vfork on another stack: launchers of programs call clone.
  *
- * clone with CLONE_VM and CLONE_VFORK is a vfork on another stack: launchers call clone.
- * return address and what was lent wait in registers, which the kernel keeps for each of the two.
+ * Between vfork's system call and its caller's return nothing may lie on the stack, where the child has been
+ * meanwhile: the return address and what was lent wait in registers, which the kernel keeps for each of the two.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -167,6 +167,8 @@ extern clone_fn __clone __attribute__((weak));
 static long enter(int (*function)(void *), void *stack, int flags, void *arg, void *const ids[3])
 {
 	uintptr_t top = (uintptr_t)stack & ~(uintptr_t)15;
+
+	km_debug(function && top, "a child of clone has a function and a stack");
 #ifdef __x86_64__
 	register void *child_id __asm__("r10") = ids[2];
 	register void *tls __asm__("r8") = ids[1];
@@ -229,7 +231,7 @@ static bool borrows(int flags)
 KMEM_API int clone(int (*function)(void *), void *stack, int flags, void *arg, ...)
 {
 	int saved_errno = errno;
-	bool lends = borrows(flags) && function && stack;
+	bool lends = borrows(flags);
 	clone_fn *libc = lends ? NULL : libc_clone();
 	void *ids[3];		/* the parent's place for the number, the thread's storage, the child's place */
 	va_list list;
@@ -238,6 +240,7 @@ KMEM_API int clone(int (*function)(void *), void *stack, int flags, void *arg, .
 	for (unsigned i = 0; i < km_array_count(ids); i++)
 		ids[i] = va_arg(list, void *);
 	va_end(list);
+	km_debug(libc != clone, "libc's clone is another function");
 	if (libc)
 		return libc(function, stack, flags, arg, ids[0], ids[1], ids[2]);
 	km_boot();

@@ -602,9 +602,16 @@ struct km_grace {
 	void (*before_destroy)(struct kmem_cache *cache);
 	/* Objects that kfree_rcu was given are free. */
 	void (*wait)(void);
+	/* A request is about to be refused: wait for what is free after a grace period, a second at most. True: some of
+	 * it is. */
+	bool (*relieve)(void);
 	void (*fork)(bool before, bool child);
 };
 extern km_hidden const struct km_grace *km_grace;	/* NULL: it has not */
+km_inline bool km_grace_relieves(void)
+{
+	return km_load_acquire(&km_grace) && km_grace->relieve();
+}
 /* Its empty slabs stay: somebody may look at their objects, and who does would not be waited for. Of private groups
  * they do in any case: what such a group has goes with it. A sibling goes when its cache does. */
 km_inline bool km_slabs_stay(const struct kmem_cache *cache)

@@ -104,8 +104,7 @@ static unsigned take_partial(struct kmem_cache *cache, struct sheaf_node *n, uns
 		if (slab->inuse == slab->objects)
 			km_sheaf_unlist(n, slab);
 	}
-	km_bump(&n->slabs.counts.taken, got);
-	km_pages_slack(-(long)(got * cache->size));
+	km_sheaf_count(cache, n, got);
 	return got;
 }
 
@@ -166,8 +165,8 @@ static unsigned take_new(struct kmem_cache *cache, const struct km_request *requ
 	if (km_unlikely(n->dropped))
 		note_swing(cache, n);
 	unsigned got = take_from(cache, slab, objects, want);
-	km_bump(&n->slabs.counts.taken, got);
-	km_pages_slack((long)((slab->objects - got) * cache->size));
+	km_pages_slack((long)(slab->objects * cache->size));
+	km_sheaf_count(cache, n, got);
 	if (slab->inuse < slab->objects)
 		km_slabs_list(&n->slabs, slab, false);
 	km_unlock_may(&n->slabs.lock, request->may_wait);
@@ -273,8 +272,7 @@ static void give_to_node(struct kmem_cache *cache, struct sheaf_node *n,
 			empty[empty_count++] = slab;
 	}
 	n->dropped |= empty_count != 0;
-	km_bump(&n->slabs.counts.taken, (long)twice - (long)count);
-	km_pages_slack((long)((count - twice) * cache->size));
+	km_sheaf_count(cache, n, (long)twice - (long)count);
 	km_debug((long)n->slabs.counts.taken >= 0, "no more objects come back than were taken");
 	km_unlock_quick(&n->slabs.lock);
 	for (unsigned i = 0; i < empty_count; i++)
@@ -522,11 +520,7 @@ km_inline void **refill_from(struct kmem_cache *cache, struct barn *barn, unsign
 
 void **km_sheaf_refill(struct kmem_cache *cache, const struct km_request *request, void **empty)
 {
-	struct barn *barn = &sheaf_node(cache, km_request_node(request))->barn;
-
-	if (km_unlikely(!km_load(&cache->wanted)))
-		km_store(&cache->wanted, true);
-	return refill_from(cache, barn, 0, request, empty);
+	return refill_from(cache, &sheaf_node(cache, km_request_node(request))->barn, 0, request, empty);
 }
 
 /* ------------------------------------------------------------------ objects of other nodes, by name */

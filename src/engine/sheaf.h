@@ -70,6 +70,13 @@ struct sheaf_page {
 };
 KM_ENGINE_PAGE(sheaf_page, struct sheaf_page)
 
+/* So many objects more are out of the node's slabs; its lock is held. */
+km_inline void km_sheaf_count(const struct kmem_cache *cache, struct sheaf_node *n, long taken)
+{
+	km_bump(&n->slabs.counts.taken, taken);
+	km_pages_slack(-taken * (long)cache->size);
+}
+
 /* Where 64 of the slab's bits are; a set bit is a free object. */
 km_inline uint64_t *sheaf_bits(const struct kmem_cache *cache, struct km_page *slab,
 			       const char *address, unsigned word)
@@ -106,8 +113,9 @@ bool km_sheaf_drop_if_empty(struct kmem_cache *cache, struct sheaf_node *n, stru
 /* Pages in which nobody has anything: their memory goes. How many it was. */
 size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n);
 /* A look at some slabs: the empty ones go but for those that may stay, or all with `idle`; and of the others' pages in
- * which nobody has anything, nor had at the last look, the memory. Returns how many slabs went. */
-size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle);
+ * which nobody has anything, nor had at the last look, the memory. `cold`: nothing is wanted of the cache; more slabs
+ * are looked at, and one look is enough. Returns how many slabs went. */
+size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle, bool cold);
 /* The memory that went is there again; the cache gives none from before this call on. False: the system has none. */
 bool km_sheaf_fill(struct kmem_cache *cache, struct sheaf_node *n);
 /* After a fork: the slab that nobody has in hand any more is on the list again, and those that nobody frees go. */

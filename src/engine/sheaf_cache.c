@@ -194,7 +194,7 @@ static size_t reap_node(struct kmem_cache *cache, struct sheaf_node *n)
 	else if (n->remote)
 		km_store(&n->remote->touched, false);
 	keep_less(cache, n, idle);
-	return km_sheaf_reap(cache, n, idle);
+	return km_sheaf_reap(cache, n, idle, false);
 }
 
 /* Kernel: nothing of the kind; SLAB's reaping is the model. Blocks that lay untouched since the last call go. */
@@ -215,7 +215,7 @@ static size_t sheaf_rest(struct kmem_cache *cache)
 
 	send_home(cache);
 	km_for_each_node(n, cache)
-		freed += km_sheaf_reap(cache, n, true);
+		freed += km_sheaf_reap(cache, n, true, true);
 	return freed;
 }
 

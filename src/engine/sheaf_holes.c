@@ -234,7 +234,7 @@ static size_t look_at_all(struct looking *looking)
 }
 
 /* Some slabs, from where the last look ended; so many may stay when they are empty. How many slabs go. */
-static size_t look_at_some(struct looking *looking, bool idle)
+static size_t look_at_some(struct looking *looking, bool idle, bool cold)
 {
 	struct sheaf_node *n = looking->n;
 	struct km_page *slab;
@@ -242,13 +242,13 @@ static size_t look_at_some(struct looking *looking, bool idle)
 
 	km_lock(&n->slabs.lock);
 	const size_t partial = n->slabs.counts.partial;
-	const size_t more = idle ? MORE_LOOKS : km_min(partial / PART, (size_t)MORE_LOOKS);
+	const size_t more = cold ? MORE_LOOKS : km_min(partial / PART, (size_t)MORE_LOOKS);
 	size_t looks = LOOKS + more;
 	for (size_t seen = 1; seen <= partial && looks && (slab = km_slabs_next(&n->slabs)); seen++) {
 		if (km_sheaf_drop_if_empty(looking->cache, n, slab, idle ? 0 : km_sheaf_keep(looking->cache, n))) {
 			add_going(n, slab);
 			gone++;
-		} else if (looking->holes && !look_into(looking, slab, idle, CALLS + more, &pages)) {
+		} else if (looking->holes && !look_into(looking, slab, cold, CALLS + more, &pages)) {
 			break;
 		} else {
 			looks--;
@@ -335,7 +335,7 @@ size_t km_sheaf_hollow(struct kmem_cache *cache, struct sheaf_node *n)
 	return pages;
 }
 
-size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
+size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle, bool cold)
 {
 	struct looking looking = { .cache = cache, .n = n };
 
@@ -343,7 +343,7 @@ size_t km_sheaf_reap(struct kmem_cache *cache, struct sheaf_node *n, bool idle)
 		return 0;
 	begin(&looking);
 	looking.holes = may_be_hollow(cache);
-	size_t slabs = look_at_some(&looking, idle);
+	size_t slabs = look_at_some(&looking, idle, cold);
 	end(&looking);
 	return slabs;
 }

@@ -77,6 +77,8 @@ static void **next_block(struct kmem_cache *cache, const struct km_request *requ
 {
 	void **empty = km_shelf_detach(&cache->shelf, true, km_front_lone(cache));
 	km_debug(!empty || !*empty, "a block that is detached to be refilled is empty");
+	if (km_unlikely(!km_load(&cache->wanted)))
+		km_store(&cache->wanted, true);
 	void **block = cache->engine->array.refill(cache, request, empty);
 
 	km_debug(!block || *block, "a block that the engine filled has an object");

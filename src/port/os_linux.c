@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -734,14 +733,6 @@ void km_os_close(int fd)
 unsigned km_os_pid(void)
 {
 	return (unsigned)syscall(SYS_getpid);
-}
-
-/* Without a system call: libc keeps the thread's number, and makes the number of the thread's clock from it. */
-unsigned km_os_thread(void)
-{
-	clockid_t clock;
-
-	return pthread_getcpuclockid(pthread_self(), &clock) ? 0 : ~(unsigned)clock >> 3;
 }
 
 void km_os_program(char *name, size_t bytes)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "bits.h"
+#include "die.h"
 #include "os.h"
 
 static long answer_of(long result)
@@ -28,6 +29,7 @@ static long read_all(long fd, char *to, size_t bytes)
 		if (!count)
 			break;
 		length += count > 0 ? (size_t)count : 0;
+		km_debug(length <= bytes, "a read ends in the buffer");
 	}
 	return (long)length;
 }
@@ -54,6 +56,7 @@ long km_os_read(const char *path, char *text, size_t bytes)
 {
 	const long length = km_os_read_part(path, 0, text, bytes - 1);
 
+	km_debug(length < (long)bytes, "a text has room for the NUL behind");
 	text[km_max(length, 0l)] = '\0';
 	return length;
 }

@@ -13,3 +13,5 @@ TEST_LIBS_account/kept_blocks := -Wl,-u,kmem_cache_validate
 TEST_CFLAGS_account/kept_blocks := -Wno-use-after-free
 # Where a group goes offline.
 TEST_LIBS_account/offline_meanwhile := -Wl,--wrap=km_counter_spare,--wrap=km_counter_try_charge,--wrap=km_counter_would_refuse,--wrap=km_counter_charge,--wrap=km_counter_uncharge,--wrap=km_stock_put,--wrap=km_stock_empty
+# Where a grace period ends.
+TEST_LIBS_account/waits_for_grace := -Wl,--wrap=km_os_wait

@@ -138,6 +138,7 @@ static void count(struct kmem_cache *cache, void *object, void *arg)
 	seen.sum += *(uint32_t *)object;
 }
 
+/* volatile: nothing else points to the block, so that a compiler may leave out what is written there. */
 static uint32_t fill_up(struct mem_cgroup *group, struct kmem_cache *cache, void **objects)
 {
 	uint32_t sum = 0;
@@ -153,7 +154,7 @@ static uint32_t fill_up(struct mem_cgroup *group, struct kmem_cache *cache, void
 	for (uint32_t i = 0; i < FEW; i += 2)
 		kmem_cache_free(cache, objects[i]);
 	for (uint32_t i = 0; i < 100; i++) {
-		uint32_t *p = kmalloc(i * 37 % 4000 + 4, GFP_KERNEL_ACCOUNT);
+		volatile uint32_t *p = kmalloc(i * 37 % 4000 + 4, GFP_KERNEL_ACCOUNT);
 
 		NEED(p);
 		*p = i;
@@ -161,7 +162,7 @@ static uint32_t fill_up(struct mem_cgroup *group, struct kmem_cache *cache, void
 	}
 	size_t sizes[] = { 20000, 300000, 5 << 20, 4 << 20, 20 << 20 };
 	for (uint32_t i = 0; i < 5; i++) {
-		uint32_t *p = kvmalloc(sizes[i], GFP_KERNEL_ACCOUNT);
+		volatile uint32_t *p = kvmalloc(sizes[i], GFP_KERNEL_ACCOUNT);
 
 		NEED(p);
 		*p = i;
@@ -233,7 +234,7 @@ static void freed_by_handlers(void)
 	signal(SIGUSR1, free_it);
 	for (size_t bytes = 65536; bytes <= 8 << 20; bytes <<= 7) {
 		set_active_memcg(tenant);
-		uint32_t *kept = kvmalloc(bytes, GFP_KERNEL_ACCOUNT);
+		volatile uint32_t *kept = kvmalloc(bytes, GFP_KERNEL_ACCOUNT);
 		to_be_freed = kvmalloc(bytes, GFP_KERNEL_ACCOUNT);
 		set_active_memcg(NULL);
 		NEED(kept && to_be_freed);

@@ -56,6 +56,9 @@ int main(int argc, char **argv)
 		for (volatile unsigned i = 0; i < n % 50 * 1000; i++)
 			;
 		mem_cgroup_put(group);
+		/* The private group's caches go, as far as no free is under way. */
+		for (int i = 0; n % 10 == 0 && working && i < 20; i++)
+			kmem_shrink_all();
 		while (working)
 			sched_yield();
 		if (n % 16 == 0)

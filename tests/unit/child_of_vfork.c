@@ -168,8 +168,9 @@ static void cloned(void)
 	int status;
 
 	for (int i = 0; i < 20; i++) {
-		pid_t told = 0, child = clone(in_clone, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID |
-					      SIGCHLD, (void *)7, &told);
+		int flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID | SIGCHLD;
+		pid_t told = 0, child = clone(in_clone, stack + sizeof(stack), flags, (void *)7, &told);
+
 		NEED(child > 0 && told == child && seen < 0);
 		NEED(!rseq() || says_the_truth());
 		NEED(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);

@@ -90,8 +90,8 @@ int main(void)
 	unsigned long left = rollup_kb("Rss"), lies = 0, objects_kb = CACHES * OBJECTS * BYTES / 1024;
 	for (unsigned which = 0; which + 1 < CACHES; which++)
 		lies += ready(which) != 0;
-	printf("%lu KiB, %lu when 15 of 16 objects were freed, %u calls, %lu caches have some ready\n", full, left, calls,
-	       lies);
+	printf("%lu KiB, %lu when 15 of 16 objects were freed, %u calls, %lu caches have some ready\n", full, left,
+	       calls, lies);
 	/* An object in the midst of its pages keeps 8 KiB, a sixth. */
 	CHECK(full - left > objects_kb / 2);
 	CHECK(lies < CACHES / 2);

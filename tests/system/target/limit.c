@@ -41,8 +41,7 @@ static void *take(const char *how, size_t i, size_t *bytes)
 	if (!strcmp(how, "aligned")) {
 		int error = posix_memalign(&p, 256, *bytes);
 
-		NEED(error == (p ? 0 : ENOMEM) && errno == 0);
-		errno = error;
+		NEED(error == (p ? 0 : ENOMEM) && errno == error);
 	} else {
 		p = i % 3 ? malloc(*bytes) : calloc(1, *bytes);
 	}

@@ -10,8 +10,8 @@
 #include "kit/api.h"
 
 static const size_t sizes[] = {
-	1, 8, 16, 24, 32, 40, 56, 64, 65, 96, 128, 192, 256, 384, 1000, 1024, 3000, 4096, 8192, 12288, 16384, 20000,
-	65536,
+	1, 8, 16, 24, 32, 40, 56, 64, 65, 96, 128, 192, 256, 384, 1000, 1024, 3000, 4096, 8192, 12288,
+	16384, 20000, 65536,
 };
 #define SIZES (sizeof(sizes) / sizeof(*sizes))
 #define FROM 3				/* of each, because half of them may lie right by chance */

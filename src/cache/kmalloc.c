@@ -506,8 +506,8 @@ struct door {
 	size_t most;
 };
 
-/* The alignment that an object has, wherever it comes to lie. A larger one of kvrealloc's that grows by doubling need not
- * move for its alignment. */
+/* The alignment that an object of this size has at any address. A larger object of kvrealloc's that grows by doubling
+ * need not move for its alignment. */
 static size_t promised_align(size_t size, const struct door *door)
 {
 	return size > KMALLOC_MAX_CACHE_SIZE && door->most > KMALLOC_MAX_SIZE ? KM_PAGE_SIZE : natural_align(size);

@@ -506,8 +506,8 @@ struct door {
 	size_t most;
 };
 
-/* What is promised of an object, wherever it comes to lie. A larger one of kvrealloc's that grows by doubling need not
- * move for its alignment. */
+/* The alignment that an object of this size has at any address. A larger object of kvrealloc's that grows by doubling
+ * need not move for its alignment. */
 static size_t promised_align(size_t size, const struct door *door)
 {
 	return size > KMALLOC_MAX_CACHE_SIZE && door->most > KMALLOC_MAX_SIZE ? KM_PAGE_SIZE : natural_align(size);
@@ -524,7 +524,7 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, const struct door 
 		kfree(object);
 		return ZERO_SIZE_PTR;
 	}
-	/* What is too long is refused there, also where the object has room for it. */
+	/* A size that is too long is refused there, also where the object has room for it. */
 	if (ZERO_OR_NULL_PTR(object) || size > door->most)
 		return door->get(size, gfp);
 	size_t usable = ksize(object);

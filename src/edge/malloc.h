@@ -67,7 +67,7 @@ size_t km_malloc_usable(const void *p, const char *function);
 void *km_malloc_calloc(size_t n, size_t size);
 void *km_malloc_realloc(void *p, size_t size);
 
-/* malloc_theirs.c: the program's own malloc serves this process, which ours does not serve in its place; and by that. */
+/* malloc_theirs.c: the program's own malloc serves this process; a block and a free by the program's malloc. */
 extern km_hidden bool km_malloc_is_theirs;
 void *km_malloc_by_them(size_t align, size_t size) km_cold;
 void km_malloc_free_by_them(void *p) km_cold;

@@ -139,6 +139,7 @@ static size_t figure(enum value value)
 {
 	struct kmem_stats stats;
 
+	km_debug(value >= ALLOCATED, "the other values are no figures");
 	kmem_get_stats(&stats);
 	const size_t active = stats.pages_used * KM_PAGE_SIZE + stats.mapped_bytes;
 	if (value == ALLOCATED)
@@ -210,6 +211,7 @@ KMEM_API int mallctlbymib(const size_t *mib, size_t length, void *old, size_t *o
 	const struct control *control = &controls[mib[0]];
 	const bool reads = control->value > PURGE;
 
+	km_debug(control->bytes <= sizeof(size_t), "a value is a word at most");
 	if ((old && old_bytes && !reads) || (new && (control->value != EPOCH && (reads || !control->bytes))))
 		return EPERM;
 	if ((old && old_bytes && *old_bytes != control->bytes) || (new && new_bytes != control->bytes))

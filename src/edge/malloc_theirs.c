@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "../page/guarded.h"
+#include "../port/die.h"
 #include "malloc.h"
 
 bool km_malloc_is_theirs;
@@ -74,6 +75,7 @@ void *km_malloc_by_them(size_t align, size_t size)
 	static km_tls bool within;
 	void *block = NULL;
 
+	km_debug(km_malloc_is_theirs && !is_behind, "blocks are theirs where the process's malloc is");
 	if (align <= KM_MALLOC_ALIGN)
 		return malloc(size);
 	/* The program's; or ours by the program's own address, and then this call is within itself. */
@@ -90,6 +92,7 @@ void *km_malloc_by_them(size_t align, size_t size)
 
 void km_malloc_free_by_them(void *p)
 {
+	km_debug(!km_page_of(p), "a block that goes to their free is none of ours");
 	free(p);
 }
 

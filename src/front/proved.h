@@ -27,7 +27,8 @@ km_inline uint8_t *km_proved_byte(const struct kmem_cache *cache, const void *ob
 /* An object that was popped is about to be its user's. */
 km_inline bool km_proved_take(const struct kmem_cache *cache, const void *object)
 {
-	return km_likely(!km_load(&cache->comes_slowly)) && km_likely(km_live_mark(km_proved_byte(cache, object), object));
+	return km_likely(!km_load(&cache->comes_slowly)) &&
+	       km_likely(km_live_mark(km_proved_byte(cache, object), object));
 }
 
 /* The object, in a page of the cache in the first range, is its user's no more. False: it was not. */

@@ -78,6 +78,7 @@ const char *km_text_xml(const char **at, char one[8])
 {
 	unsigned plain = km_text_plain(*at);
 
+	km_debug(**at, "a character is left");
 	if (plain == 1 && __builtin_strchr("<>&\"'", **at)) {
 		km_format(one, 8, "&#%u;", (unsigned)**at);
 	} else {

@@ -1,8 +1,8 @@
 /*
  * debug_stack.c: where calls come from: the file of an address, the offset in the file, the function's names, the
  * tables of frames; and the stack of a call into the library, as stack.c walks it by these tables. Invariant: nothing
- * here allocates, loads a library, or waits for a lock of a thread that fork left behind (docs/design/debugging.md lists
- * all functions called here).
+ * here allocates, loads a library, or waits for a lock of a thread that fork left behind. docs/design/debugging.md
+ * lists all functions called here.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

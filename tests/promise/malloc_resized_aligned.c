@@ -10,7 +10,8 @@
 #include "kit/api.h"
 
 static const size_t sizes[] = {
-	1, 8, 16, 24, 32, 40, 56, 64, 65, 96, 128, 192, 256, 384, 1000, 1024, 3000, 4096, 8192, 12288, 16384, 20000, 65536,
+	1, 8, 16, 24, 32, 40, 56, 64, 65, 96, 128, 192, 256, 384, 1000, 1024, 3000, 4096, 8192, 12288,
+	16384, 20000, 65536,
 };
 #define SIZES (sizeof(sizes) / sizeof(*sizes))
 #define FROM 3				/* of each, because half of them may lie right by chance */
@@ -48,7 +49,8 @@ static const struct call {
 	void *(*resize)(void *p, size_t size);
 	size_t (*align)(size_t size);
 } calls[] = {
-	{ "krealloc", get, k, natural }, { "krealloc_array", get, k_array, natural }, { "krealloc, zeros", get, k_zero, natural },
+	{ "krealloc", get, k, natural }, { "krealloc_array", get, k_array, natural },
+	{ "krealloc, zeros", get, k_zero, natural },
 	{ "kvrealloc", get_v, kv, kv_natural }, { "realloc", malloc, realloc, of_malloc },
 	{ "realloc of kmalloc's", get, realloc, of_malloc }, { "reallocarray", malloc, array, of_malloc },
 };

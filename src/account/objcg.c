@@ -33,13 +33,15 @@ void km_objcg_list(struct obj_cgroup *objcg)
 	while (!km_cas_release(&gone, &head, objcg));
 }
 
-/* A thread with the tree lock pops, so that none comes back to the top meanwhile. Acquire pairs with km_objcg_list. */
+/* A thread with the tree lock pops, so that none comes back to the top meanwhile. Acquire pairs with km_objcg_list,
+ * also where the top has changed: a swap that fails acquires nothing. */
 struct obj_cgroup *km_objcg_pop_listed(void)
 {
-	struct obj_cgroup *objcg = km_load_acquire(&gone);
+	struct obj_cgroup *objcg;
 
-	while (objcg && !km_cas_acquire(&gone, &objcg, objcg->next_gone))
-		;
+	do
+		objcg = km_load_acquire(&gone);
+	while (objcg && !km_cas_acquire(&gone, &objcg, objcg->next_gone));
 	km_debug(!objcg || km_load(&objcg->listed), "an objcg on the list knows that it is there");
 	return objcg;
 }

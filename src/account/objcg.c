@@ -1,12 +1,12 @@
 /*
- * objcg.c: records of objcgs: the list of objcgs without charges, and the memory of the records. Invariants: an objcg is
- * on the list at most once; only a thread with the tree's lock takes an objcg off the list; the memory of a record holds
- * records for ever (type-stable memory).
+ * objcg.c: records of objcgs: the list of objcgs without charges, and the memory of the records. Invariants: an objcg
+ * is on the list at most once; only a thread with the tree's lock takes an objcg off the list; the memory of a record
+ * holds records for ever (type-stable memory).
  *
  * A thread may read the address of an objcg from an object or a sheaf before the last byte of the objcg is uncharged,
- * and follow the address afterwards, under a CPU's stock lock. The thread must find a record there: a record with a live
- * group, or a dead record (`memcg` is NULL). A system page without records in use is purged. A purged page reads as
- * zeros, and zeros are dead records.
+ * and follow the address afterwards, under a CPU's stock lock. The thread must find a record there: a record with a
+ * live group, or a dead record (`memcg` is NULL). A system page without records in use is purged. A purged page reads
+ * as zeros, and zeros are dead records.
  */
 #include "../page/meta.h"
 #include "../port/die.h"
@@ -25,7 +25,7 @@ void km_objcg_list(struct obj_cgroup *objcg)
 {
 	struct obj_cgroup *head = km_load(&gone);
 
-	/* Release pairs with the acquire of km_stock_is_over, so that km_stock_is_over sees the stores before this push. */
+	/* Release pairs with the acquire of km_stock_is_over. */
 	if (KM_SHARED(&objcg->listed, km_swap_both(&objcg->listed, (uint32_t)true)))
 		return;
 	do

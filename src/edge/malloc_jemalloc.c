@@ -1,8 +1,8 @@
 /*
- * malloc_jemalloc.c: jemalloc's non-standard interface over libkmem's malloc, for programs linked with jemalloc: redis,
- * valkey, bind9, haproxy. Written from jemalloc's manual page. Invariant: blocks of mallocx and blocks of malloc are the
- * same; free, realloc and malloc_usable_size accept both. Arenas and thread caches are numbers without a function:
- * destroying an arena frees nothing.
+ * malloc_jemalloc.c: jemalloc's non-standard interface over libkmem's malloc, for programs linked with jemalloc:
+ * redis, valkey, bind9, haproxy. Written from jemalloc's manual page. Invariant: blocks of mallocx and blocks of
+ * malloc are the same; free, realloc and malloc_usable_size accept both. Arenas and thread caches are numbers without
+ * a function: destroying an arena frees nothing.
  */
 #include <errno.h>
 #include <string.h>

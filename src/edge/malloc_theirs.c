@@ -1,11 +1,13 @@
 /*
  * malloc_theirs.c: processes whose program defines its own malloc. A program may define malloc, free, calloc and
  * realloc, and call other functions of the family (reallocarray, posix_memalign). The loader finds the other functions
- * in libkmem, where libkmem is preloaded or linked. Invariant: in such a process every function of the family allocates
- * and frees by the program's malloc. As in musl, an alignment that the program's malloc does not offer is refused.
+ * in libkmem, where libkmem is preloaded or linked. Invariant: in such a process every function of the family
+ * allocates and frees by the program's malloc. As in musl, an alignment that the program's malloc does not offer is
+ * refused.
  *
- * The program's malloc may be a wrapper of libkmem's (dlsym with RTLD_NEXT): then libkmem serves all calls as usual. One
- * block, allocated at the start, decides between the two. The names of libc's own heap (__libc_malloc) stay libkmem's.
+ * The program's malloc may be a wrapper of libkmem's (dlsym with RTLD_NEXT): then libkmem serves all calls as usual.
+ * One block, allocated at the start, decides between the two. The names of libc's own heap (__libc_malloc) stay
+ * libkmem's.
  */
 #include <errno.h>
 #include <malloc.h>

@@ -149,9 +149,9 @@ bool km_stock_is_over(struct obj_cgroup *objcg);
 /* Its home is gone (KM_OBJCG_HOME), or its twins are: it is over, now or when the last byte comes back. */
 void km_stock_forget(struct obj_cgroup *objcg, int64_t what);
 
-/* ---- objcg.c: nothing of it is out any more, and its group is gone: it is listed; by any thread, with no lock. */
+/* ---- objcg.c: list an objcg whose group is gone and whose last byte was uncharged. Context: any thread, no lock. */
 void km_objcg_list(struct obj_cgroup *objcg);
-/* With the tree lock: one that was listed, or NULL; a record for a new one; and it is over, and on no list. */
+/* Requires the tree lock. Pop a listed objcg, or NULL; get a record for a new objcg; release a dead objcg's record. */
 struct obj_cgroup *km_objcg_pop_listed(void);
 struct obj_cgroup *km_objcg_new(struct mem_cgroup *home);
 void km_objcg_keep(struct obj_cgroup *objcg);

@@ -13,7 +13,7 @@
 #define TOGETHER	128u		/* twins that share a fence */
 #define LOOKS		4u		/* orphans that are looked at for each group that comes or goes */
 #define LOOKS_BY_TICK	64u
-#define MOST_SPARES	64u		/* twins that wait for the next groups; TOGETHER more, before some go */
+#define MOST_SPARES	64u		/* twins kept for later groups; at TOGETHER more, some are destroyed */
 #define AT_A_TIME	1024u		/* slabs that are given back while the registry is locked */
 
 /* Private groups that have a reference, and those that have none, but something that is out. */
@@ -344,8 +344,8 @@ static void spare(struct km_twin **at)
 	km_private_call_after(twin);
 }
 
-/* No call has it in hand. Calls by a sibling are the sibling's; an event is counted after a hit. Acquire pairs with
- * km_twin_leave. */
+/* True if no call uses the twin. Calls by a debug sibling count for the sibling; hits count events afterwards. Acquire
+ * pairs with km_twin_leave. */
 static bool may_go(const struct kmem_cache *cache)
 {
 	const bool counts = km_layout_options.count_events && cache->engine->front == KM_FRONT_CHAIN;
@@ -353,7 +353,7 @@ static bool may_go(const struct kmem_cache *cache)
 	return !km_load_acquire(&cache->calls) && !cache->siblings && !km_load(&cache->guarded) && !counts;
 }
 
-/* So many stay, those that came last. */
+/* Destroy spare twins, the oldest first, until `keep` are left. */
 static void destroy_spares(size_t keep)
 {
 	struct detaching these = { .rest = NULL };

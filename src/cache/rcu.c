@@ -375,7 +375,7 @@ static void put_slab(struct km_page *slab)
 
 /* ------------------------------------------------------------------ those who wait */
 
-/* The number of the grace period after which all that waits now is free. */
+/* Returns the number of the grace period that frees all objects waiting now. */
 static uint64_t last_needed(void)
 {
 	struct km_busy_was was = km_busy_begin();
@@ -427,13 +427,14 @@ static void wait(void)
 }
 
 /*
- * A request that is about to be refused waits for what is free after a grace period, but with an end: its thread may be
- * a reader, or the RCU's own, which the RCU waits for. After a wait in vain none waits before a grace period has ended.
+ * A request about to be refused waits for the objects of the current grace period, for a bounded time: the thread may
+ * be an RCU reader, or RCU's own thread, and then the grace period waits for this thread. After a wait in vain no
+ * request waits until a grace period has ended.
  */
 #define PATIENCE_MS	512u		/* at once; a second in all */
 static bool relieve(void)
 {
-	static uint64_t in_vain;	/* `done` of that time, plus one */
+	static uint64_t in_vain;	/* `done` at the last wait in vain, plus one */
 	uint64_t before = km_load_acquire(&rcu.done), last;
 	uint32_t never = 0;
 

@@ -38,7 +38,7 @@ size_t km_malloc_used(const struct kmem_stats *stats)
 	return bytes;
 }
 
-/* The rows are collected first: who is handed one may allocate, which needs the registry that a visit holds. */
+/* Collect the rows first: `see` may allocate, and an allocation may need the registry's lock, held during a visit. */
 struct rows {
 	struct kmem_cache_stats *row;
 	size_t count, room;
@@ -150,7 +150,7 @@ KMEM_API void malloc_stats(void)
 				  info.arena + info.hblkhd, info.uordblks + info.hblkhd,
 				  info.hblkhd);
 
-	/* Not where descriptor 2 is a file of the program's data. */
+	/* Never writes into a data file that has descriptor 2. */
 	int fd = km_stderr(true);
 
 	if (fd < 0)

@@ -197,13 +197,13 @@ static km_cold void end_objects(struct kmem_cache *cache, struct km_page *slab)
 	km_pages_handed_out(km_page_address(slab), KM_PAGE_SIZE << slab->order);
 }
 
-/* The caches whose constructors run in this thread, and in handlers that struck it there: the innermost is the last. */
+/* The caches whose constructors run in this thread, signal handlers included. The innermost constructor is last. */
 static km_tls struct {
 	unsigned count;
 	const struct kmem_cache *cache[KM_CTORS_NESTED];
 } constructing;
 
-/* A child cache's objects, and a sibling's, are the cache's by whose name a program asks. */
+/* Returns the cache that the program names: the root of a child cache or of a debug sibling. */
 static const struct kmem_cache *asked_by(const struct kmem_cache *cache)
 {
 	while (cache->twin_of || cache->sibling_of)
@@ -223,8 +223,9 @@ bool km_may_construct(const struct kmem_cache *cache, bool tell)
 }
 
 /*
- * A handler that strikes while an entry is written finds the thread busy. errno is as before: the request that made the
- * slab does not fail. System calls are the constructor's own affair, whatever the request may do.
+ * Run the constructor over `count` objects, outside of the busy section. The stack of constructors changes inside of
+ * the busy section, so a signal handler never sees half an entry. errno is kept, because the request for the slab
+ * succeeds. The constructor may call the system, whatever the gfp of the request.
  */
 void km_construct(const struct kmem_cache *cache, void *object, unsigned count)
 {

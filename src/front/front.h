@@ -143,10 +143,11 @@ struct km_shape {
 				void **objects);
 };
 /*
- * Frees of a twin's objects are counted while they are under way, but for hits, which touch nothing after their commit:
- * so a twin without objects and without such calls can go. The caller has an object in hand until it has entered. Both
- * orders: a thread that sees the last slab go sees the calls of those that gave its objects; and what a call did is
- * done for a thread that sees it leave.
+ * Slow-path frees of a twin's objects count themselves in `calls` while they run. Fast-path frees need no count,
+ * because a fast path touches nothing after its commit. A twin without objects and without calls may be destroyed.
+ * Requires: the caller holds an object of the twin until km_twin_enter returns. Order: a thread that sees the last
+ * slab go sees the calls of the frees that emptied the slab; a thread that sees a call leave sees all stores of the
+ * call.
  */
 km_inline bool km_twin_enter(struct kmem_cache *cache)
 {
@@ -167,7 +168,7 @@ km_inline void km_shape_free_past(const struct km_shape *shape, struct kmem_cach
 	(shape->free_past ?: shape->free)(cache, object);
 	km_twin_leave(cache, entered);
 }
-/* The free of a shape, of which nothing is a hit. */
+/* The free of a shape without fast path. */
 void km_twin_free(const struct km_shape *shape, struct kmem_cache *cache, void *object) km_cold;
 km_inline void km_shape_free(const struct km_shape *shape, struct kmem_cache *cache, void *object)
 {

@@ -28,8 +28,8 @@ bool km_meta_fault_in(size_t bytes);
 /* Pages of it that are free as a whole go back to the system: if there may be many, or `always`. It takes time by free
  * pieces, some with the lock held. */
 void km_meta_trim(bool always);
-/* Whole pages of the system's, of a piece that stays its owner's, go back to the system, and are zeros then. False:
- * they stay as they are. km_meta_came_back: so many bytes of those are written to again. */
+/* Purge whole system pages of a piece that stays allocated: the pages read as zeros afterwards. False: nothing changed.
+ * km_meta_came_back: the owner writes to so many purged bytes again. */
 bool km_meta_purge(void *p, size_t bytes);
 void km_meta_came_back(size_t bytes);
 /* None is had or freed meanwhile: for some hundred instructions, with km_front_busy set. */

@@ -348,9 +348,8 @@ void km_meta_free_spread(void *p, size_t bytes)
 /* Memory for the marks: address space, until a range is trimmed. */
 static bool have_marks(void)
 {
-	/* A byte for each page, and one behind the last. These bytes go back to the system in pages of the system's. */
-	size_t units_at = km_align_up(mark_bytes(), km_os_page_bytes());
-	size_t bytes = units_at + RANGE_BYTES / KM_PAGE_SIZE + KM_PAGE_SIZE;
+	/* A byte for each page, and one behind the last. */
+	size_t bytes = mark_bytes() + RANGE_BYTES / KM_PAGE_SIZE + KM_PAGE_SIZE;
 
 	if (meta.gone)
 		return true;
@@ -364,7 +363,7 @@ static bool have_marks(void)
 	km_os_name(p, bytes, "libkmem: metadata");
 	note_span(p, bytes);
 	meta.gone = (uint64_t *)p;
-	meta.units = (uint8_t *)p + units_at;
+	meta.units = (uint8_t *)p + mark_bytes();
 	return true;
 }
 

@@ -12,6 +12,7 @@
 static uint64_t ids_used[KM_IDS / 64] km_sparse;	/* but under rseq, where an id is a word's number */
 static size_t entries_ready;				/* bytes committed */
 static size_t next_id;
+static size_t ids_end;		/* no entry behind was written to since they were last given back */
 
 static bool entries_reach(size_t id)
 {
@@ -37,6 +38,7 @@ static bool entries_reach(size_t id)
 			return false;
 		entries_ready = need;
 	}
+	ids_end = km_max(ids_end, id + 1);
 	return km_id_tables_reach(id);
 }
 
@@ -117,7 +119,9 @@ void km_ids_trim(void)
 	size_t most = KM_MAP_FIRST, end = entries_ready / sizeof(*km_hot.caches);
 
 	km_registry_each(note_id, &most);
-	if (most++ < end) {
+	/* Nothing was written behind the ids that there are, since the last time. */
+	if (++most < ids_end) {
+		ids_end = most;
 		purge(&km_hot.caches[most], &km_hot.caches[end]);
 		purge(km_id_masks(most), km_id_masks(end));
 		purge(km_id_factor(most), km_id_factor(end));

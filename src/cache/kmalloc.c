@@ -524,13 +524,13 @@ static void *realloc_by(void *object, size_t size, gfp_t gfp, const struct door 
 		kfree(object);
 		return ZERO_SIZE_PTR;
 	}
-	/* A size that is too long is refused there, also where the object has room for it. */
-	if (ZERO_OR_NULL_PTR(object) || size > door->most)
-		return door->get(size, gfp);
 	size_t usable = ksize(object);
 	int saved_errno = errno;
-	if (!usable)
+	if (!usable && !ZERO_OR_NULL_PTR(object))
 		return NULL;
+	/* A size that is too long is refused there, also where the object has room for it. */
+	if (!usable || size > door->most)
+		return door->get(size, gfp);
 	const bool stays = is_aligned(object, size, door);
 	/* Kernel: the same pointer while it fits. Ours moves down where most of it would be waste, unless what it
 	 * leaves is a mapping and the system may not be called. */

@@ -54,8 +54,13 @@
 		".pushsection " section ", 8192\n2:\n.popsection\n"                                \
 		".pushsection km_code, \"a\"\n.balign 4\n.long 1b - ., 2b - 1b\n.popsection")
 KM_CODE(".text");
+#ifdef __clang__
+KM_CODE(".text.hot.");
+KM_CODE(".text.unlikely.");
+#else
 KM_CODE(".text.hot");
 KM_CODE(".text.unlikely");
+#endif
 #endif
 
 #define KM_PAGE_SHIFT	12

@@ -23,7 +23,7 @@ int main(void)
 	return 77;
 }
 #else
-#include <x86gprintrin.h>
+#include <x86intrin.h>
 
 #define TRAP_FLAG	0x100ull
 #define SOME		20

@@ -178,9 +178,10 @@ static long enter(int (*function)(void *), void *stack, int flags, void *arg, vo
 			 "testq %%rax, %%rax\n\t"
 			 "jnz 1f\n\t"
 			 NO_CALLER("rip")
-			 "xorl %%ebp, %%ebp\n\t"
 			 "movq %[arg], %%rdi\n\t"
-			 "callq *%[function]\n\t"
+			 "movq %[function], %%rax\n\t"
+			 "xorl %%ebp, %%ebp\n\t"	/* which the compiler may have used for either */
+			 "callq *%%rax\n\t"
 			 "movl %%eax, %%edi\n\t"
 			 "movl $60, %%eax\n\t"	/* exit */
 			 "syscall\n\t"
@@ -202,9 +203,10 @@ static long enter(int (*function)(void *), void *stack, int flags, void *arg, vo
 	__asm__ volatile("svc #0\n\t"
 			 "cbnz x0, 1f\n\t"
 			 NO_CALLER("x30")
-			 "mov x29, xzr\n\t"
 			 "mov x0, %[arg]\n\t"
-			 "blr %[function]\n\t"
+			 "mov x9, %[function]\n\t"
+			 "mov x29, xzr\n\t"
+			 "blr x9\n\t"
 			 "mov x8, #93\n\t"	/* exit */
 			 "svc #0\n\t"
 			 CALLER

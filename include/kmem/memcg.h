@@ -178,9 +178,9 @@ KMEM_API KMEM_OBJECT_LIKE void *kmem_cache_alloc_in(struct kmem_cache *cache, st
  * thousands of them, are plain groups: there the same is charged 12 KiB, of which most lies in stocks.
  *
  * Offline, a private group's charges are its parent's, slabs included, and what is allocated in its name is the
- * parent's like any other. A twin is empty one day: then the next private group takes it. But one of a cache with
- * SLAB_TYPESAFE_BY_RCU keeps its slabs, charged to the parent, until that cache is destroyed: there let
- * mem_cgroup_destroy_all come first, which takes them.
+ * parent's like any other. A twin is empty one day: then the next private group takes it. One of a cache with
+ * SLAB_TYPESAFE_BY_RCU is empty a grace period later. Without kmem_set_rcu it keeps its slabs, charged to the parent,
+ * until that cache is destroyed: there let mem_cgroup_destroy_all come first, which takes them.
  */
 #define MEM_CGROUP_PRIVATE	1u
 

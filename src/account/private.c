@@ -296,6 +296,7 @@ void km_private_call_after(struct km_twin *twin)
 	set_name(name, twin, cache->twin_of);
 	km_cache_rename(cache, name);
 	cache->kept_by = twin;
+	km_store(&cache->orphan, false);
 	km_store(&cache->group, twin->private->number);
 	km_store(&cache->limit, UINT64_MAX);
 }

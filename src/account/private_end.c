@@ -531,6 +531,8 @@ void km_private_release(struct obj_cgroup *objcg)
 	km_registry_lock();
 	km_list_del(entry);
 	km_list_add_head(entry, &orphans);
+	for_each_twin(twin, objcg->private)
+		km_store(&twin->cache->orphan, true);
 	reap(LOOKS);
 	km_registry_unlock();
 	/* The table that held its twins. */

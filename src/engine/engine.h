@@ -165,6 +165,7 @@ struct kmem_cache {
 	void *kept_by;			/* the keeper's */
 	unsigned group;			/* a twin's: the number of its group (kmem info); 0: no twin, or nobody's */
 	bool handed_on;			/* a twin that was another group's, of whose last free nobody knows the end */
+	bool orphan;			/* a twin whose group has no reference: it is emptied as objects come back */
 	uint32_t calls;			/* a twin's: frees that are under way (front/front.h) */
 	struct km_list twin_list;	/* if `twins`: those there are, spares first; under the registry's lock */
 	bool leads;			/* some cache is, or was, tuned with this one */
@@ -613,11 +614,15 @@ km_inline bool km_grace_relieves(void)
 	return km_load_acquire(&km_grace) && km_grace->relieve();
 }
 /* Its empty slabs stay: somebody may look at their objects, and who does would not be waited for. Of private groups
- * they do in any case: what such a group has goes with it. A sibling goes when its cache does. */
+ * they do as long as the group has a reference: mem_cgroup_destroy_all frees all that such a group has. A sibling goes
+ * when its cache does, and a twin with the cache whose twin it is. */
 km_inline bool km_slabs_stay(const struct kmem_cache *cache)
 {
-	return km_unlikely(cache->flags & SLAB_TYPESAFE_BY_RCU) &&
-	       (!km_load_acquire(&km_grace) || cache->keeper || km_load(&(cache->sibling_of ?: cache)->going));
+	if (km_likely(!(cache->flags & SLAB_TYPESAFE_BY_RCU)))
+		return false;
+	const struct kmem_cache *of = cache->twin_of ?: cache;
+	return !km_load_acquire(&km_grace) || (cache->keeper && !km_load(&cache->orphan)) ||
+	       km_load(&(of->sibling_of ?: of)->going);
 }
 /* An empty block of pointers for the cache's shelves, its pad 0: its top. NULL: no memory. */
 void **km_block_new(const struct kmem_cache *cache, bool may_wait);

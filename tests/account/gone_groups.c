@@ -1,13 +1,14 @@
 /*
  * gone_groups.c: groups that are gone leave nothing: neither records nor caches, however many there were, one after the
  * other or at once; and a private group's cache is there as long as a thread has not come out of a free of its last
- * object, by whatever call. Disciplines: all.
+ * object, by whatever call, or readers of the program's RCU may look at it. Disciplines: all.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <semaphore.h>
 #include <sys/mman.h>
 
+#include <kmem/rcu.h>
 #include <kmem/stats.h>
 
 #include "kit/cases.h"
@@ -189,11 +190,76 @@ static void last_frees(void)
 			last_free(engines[i], frees[how]);
 }
 
+/* ------------------------------------------------------------------ objects that readers may look at */
+
+static struct kmem_rcu_head *asked;
+static void (*at_its_end)(struct kmem_rcu_head *head);
+
+static void call(struct kmem_rcu_head *head, void (*func)(struct kmem_rcu_head *head))
+{
+	asked = head;
+	at_its_end = func;
+}
+
+static void end_one(void)
+{
+	struct kmem_rcu_head *head = asked;
+
+	asked = NULL;
+	if (head)
+		at_its_end(head);
+}
+
+static void synchronize(void) { }
+
+/* The group's slabs of them wait for a grace period; then they are gone as all others. */
+static void typesafe(const char *name)
+{
+	struct kmem_cache_args args = { .engine = name };
+	struct mem_cgroup *above = group_of(NULL, "above", 0), *group = group_of(above, "one", MEM_CGROUP_PRIVATE);
+
+	cache = kmem_cache_create("typesafe", 100, &args, SLAB_TYPESAFE_BY_RCU);
+	void *first = kmem_cache_alloc_in(cache, group, GFP_KERNEL);
+	void *object = kmem_cache_alloc_in(cache, group, GFP_KERNEL);
+	struct kmem_cache *twin = kmem_cache_of(object);
+
+	NEED(object && first && twin && twin != cache);
+	kmem_cache_free(cache, first);
+	kmem_shrink_all();
+	mem_cgroup_put(group);
+	kmem_cache_free(cache, object);
+	kmem_shrink_all();
+	CHECK(kmem_for_each_cache(is_it, twin) && drained(above), "%s", name);
+	kvfree_rcu_barrier();
+	kmem_shrink_all();
+	CHECK(!kmem_for_each_cache(is_it, twin) && !drained(above), "%s", name);
+	/* What waits when the cache is destroyed goes with it. */
+	group = group_of(above, "two", MEM_CGROUP_PRIVATE);
+	object = kmem_cache_alloc_in(cache, group, GFP_KERNEL);
+	NEED(object);
+	mem_cgroup_put(group);
+	kmem_cache_free(cache, object);
+	kmem_shrink_all();
+	kmem_cache_destroy(cache);
+	CHECK(!drained(above) && kmem_check_all() == 0, "%s", name);
+	mem_cgroup_put(above);
+}
+
+static void by_rcu(void)
+{
+	static const struct kmem_rcu rcu = { call, synchronize, end_one };
+
+	NEED(kmem_set_rcu(&rcu) == 0);
+	typesafe("sheaf");
+	typesafe("slab");
+	typesafe("slub");
+}
+
 static const struct test_case cases[] = {
 	{ "one by one", one_by_one }, { "one by one, private", one_by_one_private },
 	{ "nobody shrinks", unasked }, { "nobody shrinks, private", unasked_private },
 	{ "at once", at_once }, { "at once, private", at_once_private },
-	{ "last frees", last_frees },
+	{ "last frees", last_frees }, { "by RCU", by_rcu },
 };
 
 int main(void)

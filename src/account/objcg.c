@@ -1,12 +1,12 @@
 /*
- * objcg.c: the records of objcgs: those that may be over are listed here, and those that are over rest here, are had
- * again, or give their memory back. Invariants: an objcg is on the list once at most, and only a thread that has the
- * tree's lock takes one off it; and the memory of a record is never anything else than a record.
+ * objcg.c: records of objcgs: the list of objcgs without charges, and the memory of the records. Invariants: an objcg
+ * is on the list at most once; only a thread with the tree's lock takes an objcg off the list; the memory of a record
+ * holds records for ever (type-stable memory).
  *
- * A thread may still have read the address of an objcg from an object, or from a block on a shelf, when its last byte
- * comes back. It looks at the record later, under a CPU's stock lock. So it must find a record, whatever became of the
- * objcg: one that leads to a group that is there, or to none (`memcg` is NULL), as all do that are over. A page of the
- * system's whose records are all free is purged: it reads as zeros from then on, which are records that are over.
+ * A thread may read the address of an objcg from an object or a sheaf before the last byte of the objcg is uncharged,
+ * and follow the address afterwards, under a CPU's stock lock. The thread must find a record there: a record with a
+ * live group, or a dead record (`memcg` is NULL). A system page without records in use is purged. A purged page reads
+ * as zeros, and zeros are dead records.
  */
 #include "../page/meta.h"
 #include "../port/die.h"
@@ -16,16 +16,16 @@
 static struct obj_cgroup *gone;		/* linked by next_gone */
 
 /*
- * Nothing is out any more, and its group is gone. It may be there already: what came late was not counted. An objcg
- * that is over is not freed by the thread that brought it to that, which may be any free, but listed: a stack, pushed
- * without a lock, and popped under the tree's lock by a thread that makes or releases a group next (km_memcg_reap).
- * `listed` keeps it from being pushed twice, which would tie a knot in the list.
+ * List an objcg whose group is gone and whose last byte was uncharged. Any free may uncharge the last byte, so the
+ * freeing thread only pushes the objcg on a stack, without a lock. The next thread that makes or releases a group pops
+ * the stack under the tree's lock (km_memcg_reap). An objcg may be on the stack already, because late charges are not
+ * counted; `listed` prevents a second push, and so a cycle.
  */
 void km_objcg_list(struct obj_cgroup *objcg)
 {
 	struct obj_cgroup *head = km_load(&gone);
 
-	/* Release pairs with the acquire of km_stock_is_over: it sees what brought `charged` to 0. */
+	/* Release pairs with the acquire of km_stock_is_over. */
 	if (KM_SHARED(&objcg->listed, km_swap_both(&objcg->listed, (uint32_t)true)))
 		return;
 	do
@@ -33,39 +33,41 @@ void km_objcg_list(struct obj_cgroup *objcg)
 	while (!km_cas_release(&gone, &head, objcg));
 }
 
-/* A thread with the tree lock pops, so that none comes back to the top meanwhile. Acquire pairs with km_objcg_list. */
+/* Only the holder of the tree's lock pops, so no objcg returns to the top meanwhile. Acquire pairs with km_objcg_list.
+ * A failed compare-and-swap acquires nothing, so the top is loaded again. */
 struct obj_cgroup *km_objcg_pop_listed(void)
 {
-	struct obj_cgroup *objcg = km_load_acquire(&gone);
+	struct obj_cgroup *objcg;
 
-	while (objcg && !km_cas_acquire(&gone, &objcg, objcg->next_gone))
-		;
+	do
+		objcg = km_load_acquire(&gone);
+	while (objcg && !km_cas_acquire(&gone, &objcg, objcg->next_gone));
 	km_debug(!objcg || km_load(&objcg->listed), "an objcg on the list knows that it is there");
 	return objcg;
 }
 
-/* ------------------------------------------------------------------ their memory; with the tree lock */
+/* ------------------------------------------------------------------ the memory of records; with the tree lock */
 
 #define RECORD		128u		/* bytes: two lines that the processor fetches together */
 #define PIECE_PAGES	8u		/* of the system's */
-#define REST		256u		/* records that came back last: a thread that has one active is told so */
+#define REST		256u		/* records released last: their late users get an error */
 #define MOST_IDLE	16u		/* pages of free records that are resident */
 _Static_assert(sizeof(struct obj_cgroup) <= RECORD, "a record has room");
 
-/* Pieces come as they are needed, and stay: so many as the objcgs that were there at once have asked for. */
+/* Pieces are made on demand and stay: as many as the largest number of objcgs at one time needed. */
 struct piece {
 	struct piece *next;
 	char *base;
-	uint16_t used[PIECE_PAGES];		/* records of the page that are some objcg's, or rest */
+	uint16_t used[PIECE_PAGES];		/* records of the page in use, or resting */
 	bool resident[PIECE_PAGES];
 };
 
 static struct {
-	struct piece *pieces, *at;		/* where the next record is looked for */
+	struct piece *pieces, *at;		/* `at`, `index`: start of the next search */
 	size_t index;
 	size_t spare;				/* free records of all pieces */
-	size_t idle;				/* pages that are resident and have none but such */
-	struct obj_cgroup *resting[REST];	/* a ring, by the order in which they came back */
+	size_t idle;				/* resident pages with free records only */
+	struct obj_cgroup *resting[REST];	/* a ring, in the order of release */
 	size_t came;
 } records;
 
@@ -74,7 +76,7 @@ static size_t per_page(void)
 	return km_os_page_bytes() / RECORD;
 }
 
-/* A piece begins as zeros. Nobody has written to most of it yet; its pages count as resident until they are purged. */
+/* A new piece is zeros. The pages of a piece count as resident until the first purge, written or not. */
 static bool grow(void)
 {
 	struct piece *piece = km_meta_alloc(sizeof(*piece), true);
@@ -95,8 +97,8 @@ static bool grow(void)
 }
 
 /*
- * The next free record, round about; there is one. A page that is full is passed over as a whole. `home` says whether a
- * record is free, also in a page that reads as zeros.
+ * Returns the next free record, searching round. Requires: records.spare is not 0. A full page is skipped as a whole. A
+ * free record has no `home`, also in a page of zeros.
  */
 static struct obj_cgroup *find(void)
 {
@@ -143,7 +145,7 @@ struct obj_cgroup *km_objcg_new(struct mem_cgroup *home)
 	return objcg;
 }
 
-/* It costs a look at each page that there ever was, for the records of sixteen pages that came back meanwhile. */
+/* Purge all pages without records in use. Cost: a look at each page, for every sixteen pages of released records. */
 void km_objcg_purge(void)
 {
 	for (struct piece *piece = records.pieces; piece; piece = piece->next)
@@ -157,7 +159,7 @@ void km_objcg_purge(void)
 		}
 }
 
-/* The piece in which it lies: they are few, and the latest come first. */
+/* Returns the piece that contains the record. Pieces are few, and the latest pieces come first. */
 static struct piece *piece_of(const struct obj_cgroup *objcg)
 {
 	struct piece *piece = records.pieces;
@@ -179,7 +181,7 @@ static void set_free(struct obj_cgroup *objcg)
 		km_objcg_purge();
 }
 
-/* The record that has rested longest is free then, and may be another objcg's. */
+/* Let a dead record rest. The record with the longest rest becomes free, and may be used again. */
 void km_objcg_keep(struct obj_cgroup *objcg)
 {
 	struct obj_cgroup **place = &records.resting[records.came++ % REST], *rested = *place;

@@ -440,19 +440,15 @@ static bool others_shrink(const struct mem_cgroup *group)
  */
 static bool wait_for_others(const struct mem_cgroup *group, uint64_t before)
 {
-	for (unsigned ms = 1; ms <= PATIENCE_MS && km_load(&shrunk) == before && others_shrink(group); ms *= 2) {
-		uint32_t never = 0;
-
-		km_os_wait(&never, 0, ms);
-	}
+	for (unsigned ms = 1; ms <= PATIENCE_MS && km_load(&shrunk) == before && others_shrink(group); ms *= 2)
+		km_os_wait(&(uint32_t){ 0 }, 0, ms);
 	return km_load(&shrunk) != before;
 }
 
 /* `before`: how often shrinkers had given something when the charge was last tried. */
 static bool make_room(struct mem_cgroup *group, uint64_t bytes, uint64_t before, bool hopeless, gfp_t gfp)
 {
-	if (!hopeless && (km_grace_relieves() || mem_cgroup_reclaim(group, portion(group, bytes)) ||
-			  wait_for_others(group, before)))
+	if (!hopeless && (mem_cgroup_reclaim(group, portion(group, bytes)) || wait_for_others(group, before)))
 		return true;
 	if (gfp & (__GFP_NORETRY | __GFP_RETRY_MAYFAIL))
 		return false;
@@ -503,8 +499,9 @@ static bool drain_and_charge(struct km_attempt *attempt)
 static bool press(struct km_attempt *attempt, gfp_t gfp)
 {
 	unsigned tries = gfp & __GFP_NORETRY ? 1 : RETRIES;
+	bool waited = pressed;
 
-	for (;; tries--) {
+	for (;;) {
 		uint64_t before = km_load(&shrunk);
 
 		/* Nothing that is given back makes room for more than max; the last callback may raise max. */
@@ -513,7 +510,10 @@ static bool press(struct km_attempt *attempt, gfp_t gfp)
 			return true;
 		struct mem_cgroup *over = attempt->refused;
 		km_memcg_event(over, MEMCG_MAX, true);
-		if (pressed || !tries || !make_room(over, attempt->bytes, before, hopeless, gfp)) {
+		/* Grace periods that end may give this group nothing: they are waited for once. */
+		if (!hopeless && !waited && (waited = true) && km_grace_relieves())
+			continue;
+		if (pressed || !tries-- || !make_room(over, attempt->bytes, before, hopeless, gfp)) {
 			km_memcg_let_go(over);
 			attempt->refused = NULL;
 			return false;

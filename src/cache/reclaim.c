@@ -516,10 +516,11 @@ static bool pressure(struct kmem_cache *only, size_t bytes, unsigned *tries)
 		}
 		km_unlock(&reclaim.lock);
 	}
-	/* Memory that waits for a grace period is not in use. */
-	if (!flushing.slabs)
-		flushing.slabs = km_grace_relieves();
-	*tries = flushing.slabs ? *tries + 1 : PRESSES;
+	/* Memory that waits for a grace period is not in use. It is waited for once: then comes the last press. */
+	if (flushing.slabs)
+		++*tries;
+	else
+		*tries = *tries < PRESSES - 1 && km_grace_relieves() ? PRESSES - 1 : PRESSES;
 	return true;
 }
 

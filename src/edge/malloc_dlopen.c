@@ -1,8 +1,8 @@
 /*
- * malloc_dlopen.c: what has to do with other libraries; only in libkmem-malloc.so, because a static program would be
- * told by its linker that it needs libraries when it runs. dlopen without RTLD_DEEPBIND: what is loaded with it finds
- * libc's malloc before ours, and frees there what the program got here: PHP loads its extensions so. Invariant: libc's
- * dlopen is entered by a jump, because it looks at its return address for who asks: whose RUNPATH, which $ORIGIN.
+ * malloc_dlopen.c: dlopen without RTLD_DEEPBIND, and the libraries of other allocators. Only libkmem-malloc.so contains
+ * this file, because the linker warns of dlopen in a static program. A library loaded with RTLD_DEEPBIND finds libc's
+ * malloc before libkmem's, and would free libkmem's blocks there; PHP loads its extensions so. Invariant: libc's dlopen
+ * is entered by a jump, because dlopen takes the caller's RUNPATH and $ORIGIN from the return address.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -58,13 +58,14 @@ KMEM_API void *dlopen(const char *file, int mode)
 /* ------------------------------------------------------------------ other allocators */
 
 /*
- * Programs that are linked with tcmalloc or mimalloc for its malloc have ours. Those that call its other functions
- * have that library's memory from them, which we neither count nor limit: it is named. Weak: most programs have none.
+ * A program linked with tcmalloc or mimalloc gets malloc from libkmem. A program that also calls tc_malloc, mi_malloc
+ * or the like gets memory of the other library. libkmem neither counts nor limits such memory, and names the library
+ * in one line. The symbols are weak, because most programs have neither library.
  */
 __attribute__((weak)) void tc_malloc(void);
 __attribute__((weak)) void mi_malloc(void);
 
-/* An object that is loaded: the names that it wants of others, as the entries say which the loader has filled in. */
+/* The symbols that a loaded object imports: the relocations, with the symbol and string tables. */
 struct wants {
 	const ElfW(Sym) *symbols;
 	const char *names;
@@ -81,7 +82,7 @@ static struct wants wants_of(const struct dl_phdr_info *object)
 		if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
 			d = (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
 	for (; d && d->d_tag != DT_NULL; d++) {
-		/* glibc has made an address of it, other libraries have not. */
+		/* glibc's loader has added the load address; other loaders have not. */
 		const uintptr_t at = d->d_un.d_ptr, base = at < object->dlpi_addr ? object->dlpi_addr : 0;
 
 		switch (d->d_tag) {

@@ -1,8 +1,8 @@
 /*
- * malloc_jemalloc.c: jemalloc's own functions over our malloc, for programs that are linked with it: redis, valkey,
- * bind9, haproxy. Written from jemalloc's manual page. Invariant: their blocks are malloc's, and the reverse; each may
- * go to free, realloc and malloc_usable_size. Arenas and thread caches exist as numbers only: an arena's memory is
- * everybody's, and destroying one frees nothing.
+ * malloc_jemalloc.c: jemalloc's non-standard interface over libkmem's malloc, for programs linked with jemalloc:
+ * redis, valkey, bind9, haproxy. Written from jemalloc's manual page. Invariant: blocks of mallocx and blocks of
+ * malloc are the same; free, realloc and malloc_usable_size accept both. Arenas and thread caches are numbers without
+ * a function: destroying an arena frees nothing.
  */
 #include <errno.h>
 #include <string.h>
@@ -16,13 +16,13 @@
 #include "../watch/print.h"
 #include "malloc.h"
 
-/* Of the flags, the lowest six bits are the alignment's logarithm. Arenas and thread caches, above, do not matter. */
+/* flags: bits 0 to 5 are the binary logarithm of the alignment. The bits of arenas and thread caches are ignored. */
 #define ALIGN(flags)	((size_t)1 << ((flags) & 0x3f))
 #define ZERO		0x40
 
 /* ------------------------------------------------------------------ blocks */
 
-/* Of whole pages those that are fresh are zeros already. heaptrack stands in front of none of these functions. */
+/* Zeroes the block unless its pages are fresh. Tells heaptrack, because heaptrack does not wrap these functions. */
 static km_noinline void *get(size_t size, int flags)
 {
 	const bool pages = flags & ZERO && size > KM_MALLOC_MAX_SMALL && ALIGN(flags) <= KM_MALLOC_ALIGN;
@@ -63,7 +63,7 @@ KMEM_API void sdallocx(void *p, size_t size, int flags)
 		km_malloc_free_sized_miss(p, ALIGN(flags), size, "sdallocx");
 }
 
-/* No bytes are one: realloc would free the block. The bytes that are new become zeros where that is asked for. */
+/* A size of 0 counts as 1, because realloc would free the block. With ZERO, bytes beyond the old size become zeros. */
 KMEM_API void *rallocx(void *p, size_t size, int flags)
 {
 	const bool aligned = ALIGN(flags) > KM_MALLOC_ALIGN;
@@ -81,27 +81,27 @@ KMEM_API void *rallocx(void *p, size_t size, int flags)
 	return moved;
 }
 
-/* A block that stays where it is keeps its bytes. */
+/* Blocks are never resized in place, which the interface allows. Returns the usable size. */
 KMEM_API size_t xallocx(void *p, size_t size km_unused, size_t extra km_unused, int flags)
 {
 	return sallocx(p, flags);
 }
 
-/* Which cache will serve a size is not known before: no less than this. */
+/* A lower bound, because malloc chooses the cache of a size at the first request. */
 KMEM_API size_t nallocx(size_t size, int flags)
 {
 	return km_max(size, ALIGN(flags)) <= PTRDIFF_MAX ? size : 0;
 }
 
-/* ------------------------------------------------------------------ what there is to ask and to set */
+/* ------------------------------------------------------------------ mallctl */
 
 enum value {
-	NOTHING,	/* accepted, and without effect */
-	PURGE,		/* free memory goes back to the system */
+	NOTHING,	/* writes are accepted and ignored */
+	PURGE,		/* returns free memory to the system */
 	VERSION, EPOCH, NONE, ONE, PAGE, ALLOCATED, ACTIVE, ACTIVE_PAGES, RESIDENT
 };
 
-/* A name, in which # is a number; the bytes of what is read or written. */
+/* `name`: # stands for a number. `bytes`: size of the value. */
 static const struct control {
 	const char *name;
 	uint8_t bytes, value;
@@ -132,7 +132,7 @@ static const struct control {
 	{ "stats.arenas.#.small.allocated", sizeof(size_t), ALLOCATED },
 	{ "stats.arenas.#.large.allocated", sizeof(size_t), NONE },
 };
-#define MOST_PARTS	5u	/* of a name */
+#define MOST_PARTS	5u	/* of a name, separated by dots */
 #define ALL_ARENAS	4096u
 
 static size_t figure(enum value value)
@@ -149,7 +149,7 @@ static size_t figure(enum value value)
 	return value == ACTIVE ? active : active / KM_PAGE_SIZE;
 }
 
-/* Arena 0 has all there is. */
+/* All memory counts as memory of arena 0. */
 static size_t answer(enum value value, size_t arena)
 {
 	switch (value) {
@@ -166,7 +166,7 @@ static size_t answer(enum value value, size_t arena)
 	}
 }
 
-/* The parts of the name, of which those that are numbers are put down; 0: it is another name. */
+/* Returns the number of parts of `name`, and stores the numbers in mib; 0: the name does not match the pattern. */
 static size_t match(const char *pattern, const char *name, size_t *mib)
 {
 	size_t part = 0;
@@ -187,7 +187,7 @@ static size_t match(const char *pattern, const char *name, size_t *mib)
 	return *name ? 0 : part + 1;
 }
 
-/* The first part says which control it is. */
+/* mib[0] is the index of the control. */
 KMEM_API int mallctlnametomib(const char *name, size_t *mib, size_t *length)
 {
 	size_t found[MOST_PARTS] = { 0 }, parts;
@@ -234,7 +234,7 @@ KMEM_API int mallctl(const char *name, void *old, size_t *old_bytes, const void 
 	return error ?: mallctlbymib(mib, parts, old, old_bytes, new, new_bytes);
 }
 
-/* ------------------------------------------------------------------ as text */
+/* ------------------------------------------------------------------ statistics as text */
 
 typedef void write_fn(void *opaque, const char *text);
 
@@ -260,7 +260,7 @@ static void print_row(const struct kmem_cache_stats *stats, void *arg)
 	printed->write(printed->opaque, text);
 }
 
-/* The figures, and the caches as slabinfo has them, whatever the options. */
+/* Writes the totals, and the caches in the format of slabinfo. The options are ignored. */
 KMEM_API void malloc_stats_print(write_fn *write, void *opaque, const char *options km_unused)
 {
 	struct printed printed = { .write = write ?: write_stderr, .opaque = opaque };

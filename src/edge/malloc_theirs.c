@@ -1,11 +1,13 @@
 /*
- * malloc_theirs.c: a process in which the name malloc leads to the program's own. A program may define malloc, free,
- * calloc and realloc, and call functions of the family that it does not define: those are ours, where the library is
- * preloaded or linked. Invariant: in such a process no function of the family gives out a block that the program's free
- * does not know, or frees one. As in musl, an alignment that the program's malloc does not have is refused.
+ * malloc_theirs.c: processes whose program defines its own malloc. A program may define malloc, free, calloc and
+ * realloc, and call other functions of the family (reallocarray, posix_memalign). The loader finds the other functions
+ * in libkmem, where libkmem is preloaded or linked. Invariant: in such a process every function of the family
+ * allocates and frees by the program's malloc. As in musl, an alignment that the program's malloc does not offer is
+ * refused.
  *
- * A program's malloc may be a wrapper of ours, as dlsym(RTLD_NEXT) finds it: then blocks are ours, and all is as usual.
- * The question is asked once, at the start, by one block. The names of libc's own heap (__libc_malloc) stay ours.
+ * The program's malloc may be a wrapper of libkmem's (dlsym with RTLD_NEXT): then libkmem serves all calls as usual.
+ * One block, allocated at the start, decides between the two. The names of libc's own heap (__libc_malloc) stay
+ * libkmem's.
  */
 #include <errno.h>
 #include <malloc.h>
@@ -16,11 +18,11 @@
 #include "malloc.h"
 
 bool km_malloc_is_theirs;
-/* This library came later, behind libc: nobody comes here but by its handle, and means its malloc. */
+/* The library was loaded by dlopen, behind libc: callers come by dlsym and mean libkmem's malloc. */
 static bool is_behind;
 
-/* Does the process bind this name to a function of this object? A program that is not position-independent may have an
- * own address for it: then it does not look so. The compiler must not guess. */
+/* True if the process binds the name to a function of this object. False, too, for a name to which a program without
+ * position-independent code gives an address in the program. The asm keeps the compiler from folding the comparison. */
 #define IS_HERE(name) ({ void *bound = (void *)(name); __asm__("" : "+r"(bound)); is_here(bound); })
 
 extern const char __ehdr_start[] km_hidden, etext[] km_hidden;
@@ -49,7 +51,7 @@ __attribute__((constructor(102))) static void decide(void)
 	free(block);
 }
 
-/* Functions that no program defines (kmalloc, mallocx) give out blocks of ours here as well. */
+/* kmalloc, mallocx and other functions that no program defines return libkmem's blocks in such a process, too. */
 bool km_malloc_has_theirs(const void *p)
 {
 	if (!p || km_page_of(p) || km_is_guarded(p))
@@ -78,7 +80,7 @@ void *km_malloc_by_them(size_t align, size_t size)
 	km_debug(km_malloc_is_theirs && !is_behind, "blocks are theirs where the process's malloc is");
 	if (align <= KM_MALLOC_ALIGN)
 		return malloc(size);
-	/* The program's; or ours by the program's own address, and then this call is within itself. */
+	/* Calls the program's posix_memalign. If the name leads back to libkmem's, `within` ends the recursion. */
 	if (!within && !IS_HERE(posix_memalign)) {
 		within = true;
 		int error = posix_memalign(&block, align, size);
@@ -86,7 +88,7 @@ void *km_malloc_by_them(size_t align, size_t size)
 		errno = error ?: errno;
 		return error ? NULL : block;
 	}
-	/* It may lie right by itself; a size that has no room is refused by them. */
+	/* The program's malloc may return an aligned block by chance. */
 	return aligned(malloc(size > PTRDIFF_MAX - align ? size : (size + align - 1) & -align), align);
 }
 
@@ -96,7 +98,7 @@ void km_malloc_free_by_them(void *p)
 	free(p);
 }
 
-/* As libc's, it is made of the process's realloc. */
+/* Calls the process's realloc, as libc's reallocarray does. */
 KMEM_API void *reallocarray(void *p, size_t n, size_t size)
 {
 	size_t bytes;

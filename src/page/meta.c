@@ -491,7 +491,7 @@ static size_t trim(void)
 		take_off_lists();
 		give_back(all);
 	}
-	km_os_purge(meta.units, km_align_up(all + 1, km_os_page_bytes()));
+	purge((char *)meta.units, (all + 1) * sizeof(*meta.units));
 	return chosen;
 }
 

@@ -477,11 +477,12 @@ static uintptr_t end_of(uintptr_t sp)
 	static uintptr_t first_end;
 	uintptr_t here = (uintptr_t)__builtin_thread_pointer();
 
+	uintptr_t first = km_load(&first_end);
 	/* Threads at the first walk store the same answer. */
-	if (km_unlikely(!km_load(&first_end)))
-		km_store(&first_end, (uintptr_t)getauxval(AT_RANDOM));
-	if (sp < km_load(&first_end) && first_end - sp < MOST_STACK)
-		return first_end;
+	if (km_unlikely(!first))
+		km_store(&first_end, first = (uintptr_t)getauxval(AT_RANDOM));
+	if (sp < first && first - sp < MOST_STACK)
+		return first;
 	return sp < here && here - sp < MOST_STACK ? here : 0;
 }
 

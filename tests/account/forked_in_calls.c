@@ -175,7 +175,7 @@ void __wrap_km_memcg_flush_shelves(struct mem_cgroup *root)
 static void on_signal(int signal)
 {
 	(void)signal;
-	NEED(!charge(full[1], 64 * PAGE));
+	NEED(!charge(full[1], 1));
 	forks = true;
 	in_child = stay();
 }
@@ -185,13 +185,15 @@ static void by_a_handler(void)
 	for (int i = 0; i < 2; i++) {
 		full[i] = group_below(NULL, "full");
 		mem_cgroup_set_max(full[i], PAGE);
+		NEED(charge(full[i], PAGE));
 	}
 	signal(SIGUSR1, on_signal);
 	in_child = false;
 	strikes = true;
-	NEED(!charge(full[0], 64 * PAGE) && !strikes);
+	NEED(!charge(full[0], 1) && !strikes);
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQUAL(full[i]->memory.squeezed, 0);
+		mem_cgroup_uncharge(full[i], PAGE);
 		mem_cgroup_put(full[i]);
 	}
 	if (in_child)

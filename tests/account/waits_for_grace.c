@@ -26,6 +26,7 @@ static struct kmem_rcu_head *under_way;
 static void (*at_its_end)(struct kmem_rcu_head *head);
 static sem_t end, ended;
 static bool reads;			/* a reader stays: none ends */
+static bool goes_on;			/* another thread calls kfree_rcu all the time */
 static unsigned waits;
 static __thread bool is_main;
 
@@ -44,6 +45,14 @@ static void end_one(void)
 
 static const struct kmem_rcu rcu = { call, end_one, end_one };
 
+static void others_object(void)
+{
+	struct node *one = kmalloc(BYTES, GFP_KERNEL);
+
+	NEED(one);
+	kfree_rcu(one, rcu);
+}
+
 static void *run(void *unused)
 {
 	for (;;) {
@@ -53,6 +62,8 @@ static void *run(void *unused)
 
 		if (head)
 			at_its_end(head);
+		if (goes_on)
+			others_object();
 		sem_post(&ended);
 	}
 	return unused;
@@ -173,6 +184,33 @@ static void systems_limit(void)
 	kfree(first);
 }
 
+/* Each grace period that ends finds something that waits for the next one, and gives the one who is refused nothing. */
+static void others_go_on(void)
+{
+	struct mem_cgroup *group = group_below(NULL, "group");
+	struct kmem_cache *cache = kmem_cache_create("limited", BYTES, NULL, 0);
+
+	begin();
+	NEED(mem_cgroup_set_max(group, LIMIT) == 0 && kmem_cache_set_limit(cache, LIMIT) == 0);
+	fill(group, NULL);
+	goes_on = true;
+	others_object();
+	waits = 0;
+	/* Perhaps one is under way, and what waits now is free after the next one. */
+	CHECK(!kmalloc_in(group, BYTES, GFP_KERNEL) && waits && waits <= 2, "%u", waits);
+	waits = 0;
+	CHECK(!kmalloc_in(group, BYTES, GFP_KERNEL | __GFP_NORETRY) && waits && waits <= 2, "%u", waits);
+	free_later();
+	fill(NULL, cache);
+	waits = 0;
+	CHECK(!kmem_cache_alloc(cache, GFP_KERNEL) && waits && waits <= 2, "%u", waits);
+	goes_on = false;
+	free_later();
+	kvfree_rcu_barrier();
+	kmem_cache_destroy(cache);
+	mem_cgroup_put(group);
+}
+
 /* The thread may be a reader. */
 static void nothing_ends(void)
 {
@@ -240,6 +278,7 @@ static void processes_limit(void)
 static const struct test_case cases[] = {
 	{ "a group's limit", groups_limit }, { "a cache's limit", caches_limit },
 	{ "the system's", systems_limit }, { "nothing ends", nothing_ends },
+	{ "others go on", others_go_on },
 };
 
 int main(int argc, char **argv)

@@ -67,5 +67,10 @@ __attribute__((format(printf, 4, 5), unused)) static void check_failed(const cha
 		if (a_ != b_)                                                                      \
 			check_failed(__FILE__, __LINE__, #a, " is %lu, not %lu", a_, b_);          \
 	} while (0)
+/*
+ * The same pointer, of which the compiler knows no more where it is from, how much lies there, and who else has it. Of
+ * what an allocator returned it knows that: it may put off, or leave out, a write that the library is to find.
+ */
+#define HELD(p) ({ __typeof__(p) held_ = (p); __asm__ volatile("" : "+r"(held_) : : "memory"); held_; })
 
 #endif

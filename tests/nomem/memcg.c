@@ -128,7 +128,7 @@ static void goes_unfenced(void)
 		/* All that was counted is back, and more comes to be known: then that is what is out. */
 		mem_cgroup_uncharge(group, 5040);
 		mem_cgroup_put(group);
-		CHECK(objcg->gone);
+		CHECK(!objcg->memcg);
 	} else {
 		mem_cgroup_uncharge(group, 5000);
 		mem_cgroup_put(group);
@@ -157,12 +157,12 @@ static void seems_over(void)
 	CHECK_EQUAL(mem_cgroup_current(top), 0);
 	comes_late(objcg, -70);
 	mem_cgroup_put(group);
-	CHECK(!objcg->gone);
+	CHECK(objcg->memcg);
 	CHECK_EQUAL(mem_cgroup_current(top), 70);
 	km_objcg_uncharge(objcg, 70);
 	CHECK_EQUAL(drained(top), 0);
 	mem_cgroup_put(group_below(top, "another"));
-	CHECK(objcg->gone);
+	CHECK(!objcg->memcg);
 	km_os_fault = NULL;
 	mem_cgroup_put(top);
 }

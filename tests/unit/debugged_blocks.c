@@ -30,7 +30,7 @@ static bool with(char letter)
 
 static char *get(size_t bytes)
 {
-	char *p = kmalloc(bytes, GFP_KERNEL);
+	char *p = HELD((char *)kmalloc(bytes, GFP_KERNEL));
 
 	NEED(p);
 	memset(p, 1, bytes);
@@ -202,7 +202,7 @@ static void in_a_profile(void)
 
 static char *get_above(void)
 {
-	char *p = kvmalloc(ABOVE, GFP_KERNEL);
+	char *p = HELD((char *)kvmalloc(ABOVE, GFP_KERNEL));
 
 	NEED(p);
 	memset(p, 1, ABOVE);

@@ -196,7 +196,7 @@ static void to_groups(void)
 
 	NEED(group && shrinker && mem_cgroup_charge(group, GFP_KERNEL, 1 << 20) == 0);
 	NEED(write_group(group, "max", "4096") == 0 && mem_cgroup_max(group) == 4096 && !asked);
-	NEED(mem_cgroup_charge(group, GFP_KERNEL, 1 << 20) == -ENOMEM && asked);
+	NEED(mem_cgroup_charge(group, GFP_KERNEL, 4096) == -ENOMEM && asked);
 	NEED(write_group(group, "max", "18446744073709551615") == 0 && mem_cgroup_max(group) == MEMCG_NO_LIMIT);
 	NEED(write_group(group, "high", "8192000") == 0 && mem_cgroup_high(group) == 8192000);
 	NEED(write_group(group, "low", "4096") == 0 && mem_cgroup_low(group) == 4096);

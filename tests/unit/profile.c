@@ -36,7 +36,6 @@ SITES(SITE)
 static struct kmem_cache *small, *large, *paid;
 static struct mem_cgroup *group;
 
-#define HELD(p)	({ void *held = (p); __asm__ volatile("" : "+r"(held)); held; })
 static void *at_site0(void) { return HELD(kmem_cache_alloc(small, GFP_KERNEL)); }
 static void *at_site1(void) { return HELD(kmem_cache_alloc(large, GFP_KERNEL)); }
 static void *at_site2(void) { return HELD(kmalloc(24, GFP_KERNEL)); }

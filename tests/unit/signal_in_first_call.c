@@ -79,7 +79,8 @@ static unsigned long count_steps(void)
 		return 0;
 	if (!fork()) {
 		first_call();
-		_exit(write(ends[1], &steps, sizeof(steps)) != sizeof(steps));
+		count = steps;
+		_exit(write(ends[1], &count, sizeof(count)) != sizeof(count));
 	}
 	if (read(ends[0], &count, sizeof(count)) != sizeof(count))
 		count = 0;

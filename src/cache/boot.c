@@ -53,6 +53,46 @@ static void unlock_state(void)
 	km_store_release(&boot.state, 0u);
 }
 
+/*
+ * glibc's fork locks the list of open FILEs behind all handlers. A thread with this lock may wait for a FILE, and the
+ * FILE's holder may wait for the allocator. So the list is locked before the allocator: handlers run before a fork in
+ * the order last registered, first run, and the list's are registered last (docs/design/fork.md). A process with one
+ * thread does not lock the list, as glibc does not: a signal handler may fork where the lock is half taken.
+ */
+void _IO_list_lock(void) __attribute__((weak));
+void _IO_list_unlock(void) __attribute__((weak));
+void _IO_list_resetlock(void) __attribute__((weak));
+extern char __libc_single_threaded __attribute__((weak));
+static km_tls unsigned fork_has_files;	/* times that this thread has locked the list */
+
+static void lock_files(void)
+{
+	if (&__libc_single_threaded && __libc_single_threaded)
+		return;
+	const bool nested = km_front_busy == KM_BUSY && !forks;
+	if (nested)
+		km_fork_behind_files(true);
+	_IO_list_lock();
+	if (nested)
+		km_fork_behind_files(false);
+	fork_has_files++;
+}
+
+static void unlock_files(void)
+{
+	if (!fork_has_files)
+		return;
+	fork_has_files--;
+	_IO_list_unlock();
+}
+
+static void reset_files(void)
+{
+	if (fork_has_files)
+		_IO_list_resetlock();
+	fork_has_files = 0;
+}
+
 static void take_all(void)
 {
 	fork_has_observer = km_options.observed && fork_has_start && km_observing.fork_prepare();
@@ -71,25 +111,6 @@ static void take_all(void)
 	km_meta_fork(true, false);
 	if (km_load_acquire(&km_mempool_fork))
 		km_mempool_fork(true, false);
-}
-
-/* From here to the fork's end other handlers of fork may run and allocate: this thread passes the fork's locks. */
-void km_boot_fork_prepare(void)
-{
-	km_visits_fork_prepare();
-	if (forks++)
-		return;
-	busy_before_fork = km_busy_begin();
-	/* A nested one may have struck the very start. */
-	fork_has_start = busy_before_fork.busy != KM_BUSY;
-	if (fork_has_start)
-		lock_state();
-	else
-		km_locks_fork_nested();
-	fork_has_all = km_load_acquire(&km_ready);
-	if (fork_has_all)
-		take_all();
-	km_busy_end(busy_before_fork);
 }
 
 static void fork_done(bool child)
@@ -115,6 +136,36 @@ static void fork_done(bool child)
 		km_store(&km_mail.asked, km_load(&km_mail.answered));
 	if (km_options.observed)
 		km_observing.fork_done(child, fork_has_observer);
+}
+
+/* A handler's fork waits for the list: it struck code that has what this fork waits for. */
+static void give_way(void)
+{
+	fork_done(false);
+	unlock_state();
+	unlock_files();
+	km_fork_let_pass();
+	lock_files();
+	lock_state();
+}
+
+/* From here to the fork's end other handlers of fork may run and allocate: this thread passes the fork's locks. */
+void km_boot_fork_prepare(void)
+{
+	km_visits_fork_prepare();
+	if (forks++)
+		return;
+	busy_before_fork = km_busy_begin();
+	/* A nested one may have struck the very start. */
+	fork_has_start = busy_before_fork.busy != KM_BUSY;
+	if (fork_has_start)
+		lock_state();
+	else
+		km_locks_fork_nested();
+	fork_has_all = km_load_acquire(&km_ready);
+	while (fork_has_all && (take_all(), km_fork_gives_way()))
+		give_way();
+	km_busy_end(busy_before_fork);
 }
 
 static void fork_end(bool child)
@@ -197,41 +248,6 @@ static bool start(void)
 	km_debug(km_kmalloc_sized || km_kmalloc_cache(KMALLOC_MAX_CACHE_SIZE),
 		 "kmalloc has a cache for each size when it starts");
 	return true;
-}
-
-/*
- * glibc's fork locks the list of open FILEs behind all handlers. A thread with this lock may wait for a FILE, and the
- * FILE's holder may wait for the allocator. So the list is locked before the allocator: handlers run before a fork in
- * the order last registered, first run, and the list's are registered last (docs/design/fork.md). A process with one
- * thread does not lock the list, as glibc does not: a signal handler may fork where the lock is half taken.
- */
-void _IO_list_lock(void) __attribute__((weak));
-void _IO_list_unlock(void) __attribute__((weak));
-void _IO_list_resetlock(void) __attribute__((weak));
-extern char __libc_single_threaded __attribute__((weak));
-static km_tls unsigned fork_has_files;	/* times that this thread has locked the list */
-
-static void lock_files(void)
-{
-	if (&__libc_single_threaded && __libc_single_threaded)
-		return;
-	_IO_list_lock();
-	fork_has_files++;
-}
-
-static void unlock_files(void)
-{
-	if (!fork_has_files)
-		return;
-	fork_has_files--;
-	_IO_list_unlock();
-}
-
-static void reset_files(void)
-{
-	if (fork_has_files)
-		_IO_list_resetlock();
-	fork_has_files = 0;
 }
 
 static int ask_for_handlers(void)

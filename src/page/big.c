@@ -645,7 +645,7 @@ void km_big_fork(bool before, bool child)
 	for (unsigned tries = km_fork_is_nested() ? 0 : FORK_TRIES; before && big.in_hand && tries; tries--) {
 		km_unlock_fork(&big.lock);
 		km_os_wait(&never, 0, 1);
-		km_lock_fork(&big.lock);
+		km_lock_around_fork(&big.lock, true, false);
 	}
 	if (child)
 		big.in_hand = 0;

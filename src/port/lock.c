@@ -114,6 +114,9 @@ bool km_is_forked;
 static struct km_lock nesting = KM_LOCK_INIT(KM_RANK_RECLAIM);
 static km_tls enum { NORMAL, NESTED, NESTED_WITHOUT } fork_kind;
 static km_tls uint64_t fork_end_ms;
+/* Forks by handlers that struck inside of the allocator, and now wait for a lock of libc. */
+static uint32_t nested_behind_files;
+static km_tls bool gives_way;
 
 static bool is_had(const struct km_lock *lock, uint32_t by)
 {
@@ -128,14 +131,6 @@ bool km_lock_is_own(const struct km_lock *lock)
 bool km_lock_passes(const struct km_lock *lock)
 {
 	return is_had(lock, km_self | KM_LOCK_OF_FORK);
-}
-
-void km_lock_fork(struct km_lock *lock)
-{
-	uint32_t free = 0, as = km_lock_self() | KM_LOCK_OF_FORK;
-
-	if (!km_cas_acquire(&lock->state, &free, as))
-		km_lock_wait(lock, as);
 }
 
 void km_unlock_fork(struct km_lock *lock)
@@ -173,7 +168,39 @@ bool km_fork_is_nested(void)
 
 bool km_fork_has(const struct km_lock *lock)
 {
-	return fork_kind == NORMAL || km_lock_passes(lock);
+	return (fork_kind == NORMAL && !gives_way) || km_lock_passes(lock);
+}
+
+void km_fork_behind_files(bool waits)
+{
+	km_add(&nested_behind_files, waits ? 1u : -1u);
+}
+
+bool km_fork_gives_way(void)
+{
+	return gives_way;
+}
+
+/* The count may be of a thread that is not in this process: the wait is bounded. */
+void km_fork_let_pass(void)
+{
+	const uint64_t end_ms = km_os_now_ms() + FORK_MS;
+	uint32_t forks;
+
+	km_debug(gives_way, "a fork lets others pass that gives way");
+	gives_way = false;
+	while ((forks = km_load(&nested_behind_files)) && km_os_now_ms() < end_ms)
+		km_os_wait(&nested_behind_files, forks, 1);
+}
+
+static void take_in_fork(struct km_lock *lock)
+{
+	uint32_t free = 0, as = km_lock_self() | KM_LOCK_OF_FORK;
+
+	if (gives_way || km_cas_acquire(&lock->state, &free, as))
+		return;
+	while (!gives_way && !wait_within(lock, as, FORK_LOCK_MS))
+		gives_way = km_load(&nested_behind_files);
 }
 
 static void take_in_nested_fork(struct km_lock *lock)
@@ -195,7 +222,7 @@ void km_lock_around_fork(struct km_lock *lock, bool before, bool child)
 		take_in_nested_fork(lock);
 	} else {
 		km_debug(!km_lock_is_own(lock), "a fork waits for no lock of its own thread");
-		km_lock_fork(lock);
+		take_in_fork(lock);
 	}
 }
 

@@ -250,8 +250,7 @@ km_inline void km_unlock_nowait(struct km_lock *lock)
 }
 
 /* Around fork all locks are held at once, many of one rank, and a handler may hold one out of order that it did not
- * wait for: these two keep the rank checker out of it. km_unlock_fork leaves a lock of another thread. */
-void km_lock_fork(struct km_lock *lock);
+ * wait for: the rank checker is kept out of it. km_unlock_fork leaves a lock of another thread. */
 void km_unlock_fork(struct km_lock *lock);
 
 /*
@@ -264,6 +263,14 @@ void km_locks_fork_end(bool child);
 bool km_fork_is_nested(void);
 /* This fork may walk what the lock guards: asked after km_lock_around_fork has tried to take it. */
 bool km_fork_has(const struct km_lock *lock);
+/*
+ * A nested fork waits for libc's list of open FILEs. The list may be locked by another fork, which waits for a lock
+ * that the nested fork's thread has. Then the other fork gives way: it takes no more locks, gives back those that it has and
+ * the list, lets the nested fork pass, and begins again.
+ */
+void km_fork_behind_files(bool waits);
+bool km_fork_gives_way(void);
+void km_fork_let_pass(void);
 /* This thread has it, or code that a handler struck under it. */
 bool km_lock_is_own(const struct km_lock *lock);
 

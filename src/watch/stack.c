@@ -541,43 +541,44 @@ static void note_base(struct walk *walk, uintptr_t at, uintptr_t base)
 		give_up(walk);
 		return;
 	}
+	km_store(&trail->base_of[trail->bases], (uint8_t)trail->words);
 	km_store(&trail->base_at[trail->bases], at ? (int32_t)(at - walk->start) : -1);
 	km_store(&trail->base[trail->bases], (int64_t)(base - walk->start));
 	km_bump(&trail->bases, 1);
 }
 
-static bool has_bases(const struct km_stack_trail *trail, const struct walk *here)
+static bool has_base(const struct km_stack_trail *trail, const struct walk *here, unsigned i)
 {
-	for (unsigned i = 0; i < km_min((unsigned)km_load(&trail->bases), KM_STACK_BASES); i++) {
-		const int32_t at = km_load(&trail->base_at[i]);
-		const uintptr_t place = here->sp + (uintptr_t)at;
-		uintptr_t base = here->fp;
+	const int32_t at = km_load(&trail->base_at[i]);
+	const uintptr_t place = here->sp + (uintptr_t)at;
+	uintptr_t base = here->fp;
 
-		if (at >= 0) {
-			if (km_unlikely(place + 8 > here->end))
-				return false;
-			base = *(uintptr_t *)place;
-		}
-		if (base - here->sp != (uintptr_t)km_load(&trail->base[i]))
+	if (at >= 0) {
+		if (km_unlikely(place + 8 > here->end))
 			return false;
+		base = *(uintptr_t *)place;
 	}
-	return true;
+	return base - here->sp == (uintptr_t)km_load(&trail->base[i]);
 }
 
 /* Nothing behind the stack's end is read, also where somebody writes the trail meanwhile. */
 static bool is_again(const struct km_stack_trail *trail, const struct walk *here)
 {
-	const unsigned words = km_load(&trail->words);
+	const unsigned words = km_load(&trail->words), bases = km_min((unsigned)km_load(&trail->bases), KM_STACK_BASES);
 	uintptr_t at = here->sp;
 
 	if (km_unlikely(words > KM_STACK_WORDS))
 		return false;
-	for (unsigned i = 0; i < words; i++) {
+	for (unsigned i = 0, base = 0;; i++) {
+		for (; base < bases && (i == words || km_load(&trail->base_of[base]) <= i); base++)
+			if (!has_base(trail, here, base))
+				return false;
+		if (i == words)
+			return true;
 		at += (uintptr_t)km_load(&trail->step[i]) * 8;
 		if (km_unlikely(at + 8 > here->end) || *(uintptr_t *)at != km_load(&trail->word[i]))
 			return false;
 	}
-	return has_bases(trail, here);
 }
 
 static bool step(struct walk *walk, uint64_t rule)

@@ -15,7 +15,8 @@ unsigned km_stack_behind(const struct km_fault *fault, uintptr_t *frame, unsigne
 
 /* ---- stacks that are known again */
 
-/* A walked stack: all words read by the walk, from the beginning on. The same words lead the same way. */
+/* A walked stack: all words read by the walk, from the beginning on. The same words lead the same way, and are compared
+ * in the order of the walk: nothing is read to which the words before do not lead. */
 #define KM_STACK_WORDS	48u		/* return addresses */
 #define KM_STACK_BASES	16u		/* frame pointers */
 struct km_stack_trail {
@@ -24,6 +25,7 @@ struct km_stack_trail {
 	uint64_t key;			/* 0: none */
 	uint16_t words, bases;
 	uint16_t step[KM_STACK_WORDS];	/* from each return address to the next, in words */
+	uint8_t base_of[KM_STACK_BASES];	/* the return address to which each frame pointer leads */
 	int32_t base_at[KM_STACK_BASES];	/* bytes from the start; -1: the register */
 	int64_t base[KM_STACK_BASES];	/* and what is there, from the start, too */
 	uintptr_t word[KM_STACK_WORDS];

@@ -1,7 +1,7 @@
 /*
  * nested_fork_locks.c: the locks that a handler's fork has of each CPU are free when it is over: also where another
  * thread came by one meanwhile, and waits for it, and where another thread forks as well, and each gives back what it
- * took. Disciplines: all
+ * took; and where another thread's fork waits for a lock of the code that the handler struck. Disciplines: all
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -18,6 +18,7 @@
 #include "kit/sleeps.h"
 
 #include "cache/cache.h"
+#include "page/zone.h"
 #include "port/lock.h"
 
 #define BLOCK		((size_t)3 << 19)	/* of whole pages, and too large to lie ready */
@@ -165,7 +166,40 @@ static void forks_as_well(void)
 	kfree(block);
 }
 
+/* ------------------------------------------------------------------ which of two forks gives way */
+
+static bool locked;
+
+static void *fork_at_lock(void *arg)
+{
+	while (!__atomic_load_n(&locked, __ATOMIC_ACQUIRE))
+		usleep(100);
+	fork_and_wait();
+	return arg;
+}
+
+/* The other fork has libc's list of open FILEs, and waits for a lock of this thread: the handler's fork waits for the
+ * list. */
+static void gives_way(void)
+{
+	struct km_lock *lock = &km_arena.zone[0].lock;
+
+	kfree(kmalloc(BLOCK, GFP_KERNEL));
+	NEED(pthread_create(&other, NULL, fork_at_lock, NULL) == 0);
+	struct km_busy_was was = km_busy_begin();
+	km_lock(lock);
+	__atomic_store_n(&locked, true, __ATOMIC_RELEASE);
+	while (!(__atomic_load_n(&lock->state, __ATOMIC_RELAXED) & KM_LOCK_AWAITED))
+		usleep(100);
+	fork_and_wait();
+	km_unlock(lock);
+	km_busy_end(was);
+	NEED(pthread_join(other, NULL) == 0);
+	NEED(kmem_check_all() == 0);
+}
+
 static const struct test_case cases[] = {
+	{ "a fork gives way to a handler's", gives_way },
 	{ "another thread comes for pages", comes_for_pages },
 	{ "another thread comes with an object", comes_with_an_object },
 	{ "another thread forks as well", forks_as_well },

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <ucontext.h>
 
 #include "kit/check.h"
@@ -159,6 +160,51 @@ static void on_own_stack(void)
 	NEED(!swapcontext(&here, &there));
 }
 
+/* ------------------------------------------------------------------ a stack that was longer */
+
+#define HALF	((size_t)128 << 10)
+
+static size_t hole;
+
+static __attribute__((noinline)) void take_behind_hole(void)
+{
+	char *bytes = __builtin_alloca(hole);
+
+	__asm__ volatile("" : : "r"(bytes) : "memory");
+	km_stack_take(&stack, 2, false);
+	km_stack_keep(&stack, 0);
+	__asm__ volatile("" : : "r"(bytes) : "memory");
+}
+
+/* No table says how this is undone: a stack ends here. */
+void on_stack(char *end, void (*function)(void));
+__asm__("on_stack:\n\t"
+	"push %rbp\n\t"
+	"mov %rsp, %rbp\n\t"
+	"mov %rdi, %rsp\n\t"
+	"call *%rsi\n\t"
+	"mov %rbp, %rsp\n\t"
+	"pop %rbp\n\t"
+	"ret");
+
+/* The same place, by the same words up to a frame that is shorter: what lies behind it is not there to be compared. */
+static void shorter_stack(void)
+{
+	char *memory = mmap(NULL, 2 * HALF, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	NEED(memory != MAP_FAILED);
+	hole = HALF + 16;
+	on_stack(memory + 2 * HALF, take_behind_hole);
+	on_stack(memory + 2 * HALF, take_behind_hole);
+	bool known = stack.known;
+	NEED(!mprotect(memory + HALF, HALF, PROT_NONE));
+	hole = 16;
+	on_stack(memory + HALF, take_behind_hole);
+	CHECK(!stack.known);
+	if (!known)
+		printf("the stack's end is not believed here\n");
+}
+
 int main(void)
 {
 	static struct km_stack_trails trails;
@@ -167,6 +213,7 @@ int main(void)
 	all_forms();
 	all_forms();
 	on_own_stack();
+	shorter_stack();
 	long_ones();
 	return failures != 0;
 }

@@ -265,8 +265,8 @@ bool km_fork_is_nested(void);
 bool km_fork_has(const struct km_lock *lock);
 /*
  * A nested fork waits for libc's list of open FILEs. The list may be locked by another fork, which waits for a lock
- * that the nested fork's thread has. Then the other fork gives way: it takes no more locks, gives back those that it has and
- * the list, lets the nested fork pass, and begins again.
+ * that the nested fork's thread has. Then the other fork gives way: it takes no more locks, gives back those that it
+ * has and the list, lets the nested fork pass, and begins again.
  */
 void km_fork_behind_files(bool waits);
 bool km_fork_gives_way(void);

@@ -112,11 +112,11 @@ static void *holder(void *unused)
 {
 	struct km_busy_was was = km_busy_begin();
 
-	km_lock_fork(held);
+	km_lock(held);
 	stage = 1;
 	while (stage == 1)
 		sched_yield();
-	km_unlock_fork(held);
+	km_unlock(held);
 	km_busy_end(was);
 	return unused;
 }

@@ -33,7 +33,7 @@ enum km_misuse {
 	KM_MISUSE_USERCOPY,	/* a copy that leads out of its object */
 	KM_MISUSE_SIZE,		/* a free that names its object's bytes, and they are others */
 	KM_MISUSE_SHRINKER,	/* what waits for shrinkers, called by one */
-	KM_MISUSE_CONSTRUCTOR,	/* a constructor that wants objects of the cache that it constructs for */
+	KM_MISUSE_CONSTRUCTOR,	/* an allocation by a constructor from its own cache */
 	KM_NR_MISUSES
 };
 

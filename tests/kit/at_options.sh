@@ -20,7 +20,7 @@ at_options() {
 	return 0
 }
 
-# has_tools FILE: is its interpreter installed, and each tool that it needs? Else `why` says which is not.
+# has_tools FILE: true if the interpreter of FILE and its tools are installed; else `why` names the missing tool.
 has_tools() {
 	local first tool
 	why=

@@ -146,7 +146,7 @@ static void handle(int number)
 {
 	free(malloc(5000));
 	kfree(kmalloc(3000, GFP_ATOMIC));
-	/* It can't be told from the constructor that it struck: so it is refused, and that is no misuse. */
+	/* The library can't tell a handler's request from the constructor's: the request is refused without misuse. */
 	NEED(!kmem_cache_alloc(top, GFP_ATOMIC | __GFP_NOWARN));
 	handled = number;
 }

@@ -84,7 +84,7 @@ static void taken_to_append(void)
 	line();
 }
 
-/* Nothing is open that the program has not opened, and its standard error ends where it closes it. */
+/* The library holds no descriptor of its own: a reader of standard error sees the end when the program closes 2. */
 static void none_kept(void)
 {
 	for (int fd = 3; fd < numbers(); fd++)

@@ -288,7 +288,7 @@ static void sweep(void)
  */
 static bool use_fell(void)
 {
-	size_t used = km_pages_used(), peak = km_load(&reclaim.peak_pages);
+	size_t used = km_pages_there(), peak = km_load(&reclaim.peak_pages);
 
 	if (used > peak)
 		km_store(&reclaim.peak_pages, used);
@@ -300,7 +300,7 @@ static void look_around(uint64_t now, bool fell, bool quiet)
 	if (fell || now >= km_load(&reclaim.next_reap_ms)) {
 		reap(now, fell, quiet);
 		if (fell)
-			km_store(&reclaim.peak_pages, km_pages_used());
+			km_store(&reclaim.peak_pages, km_pages_there());
 	}
 	if (now >= km_load(&reclaim.next_look_ms))
 		look(now);
@@ -373,7 +373,7 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 		/* Caches came meanwhile, or a tick began anew. */
 		if (round->left)
 			purge_all();
-		km_store(&reclaim.peak_pages, km_pages_used());
+		km_store(&reclaim.peak_pages, km_pages_there());
 		km_meta_trim(true);
 		km_big_offer();
 		km_ranges_release(true);

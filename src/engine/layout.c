@@ -296,9 +296,6 @@ static bool admit(struct kmem_cache *cache, size_t bytes)
 
 static void put_pages(const struct kmem_cache *cache, struct km_page *slab, unsigned order)
 {
-	/* Pages that are not free afterwards are another slab's before anybody asks which of them are gone. */
-	if (km_unlikely(slab->flags & KM_SLAB_HOLES) && (cache->flags & SLAB_NODUMP || km_hardening.own_addresses))
-		slab->flags = 0;
 	if (km_unlikely(cache->flags & SLAB_NODUMP))
 		km_nodump_free(slab, order);
 	else if (km_unlikely(km_hardening.own_addresses))

@@ -532,6 +532,7 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 	if (km_load_acquire(&km_grace))
 		km_grace->before_destroy(cache);
 	km_cache_discard(cache);
+	kmem_tick();
 }
 
 /* ------------------------------------------------------------------ looking */

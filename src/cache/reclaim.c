@@ -617,7 +617,9 @@ int kmem_cache_shrink(struct kmem_cache *cache)
 		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_shrink", cache, cache->name);
 		return 0;
 	}
-	return shrink(cache, false) != 0;
+	bool remain = shrink(cache, false) != 0;
+	kmem_tick();
+	return remain;
 }
 
 void km_cache_send_home(struct kmem_cache *cache)

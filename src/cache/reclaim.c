@@ -1,8 +1,8 @@
 /*
  * reclaim.c: memory goes back: on shrink, by age, under pressure. There is no thread: misses call the tick, and so do
- * calls that give many pages back; it looks at a coarse clock and now and then does a little. Invariants: free memory that is still resident is never
- * more than a quarter of what is in use plus a floor and a swing, whatever the clock says; and a tick visits a few
- * caches only, however many there are: the next one goes on with the others.
+ * calls that give many pages back; it looks at a coarse clock and now and then does a little. Invariants: free memory
+ * that is still resident is never more than a quarter of what is in use plus a floor and a swing, whatever the clock
+ * says; and a tick visits a few caches only, however many there are: the next one goes on with the others.
  */
 #include <errno.h>
 

@@ -1,8 +1,8 @@
 /*
  * tick: a program that asks for nothing any more, but for its ticks, gives back what it does not use: shelves and barns
  * of caches, free pages; and pages of engine sheaf's slabs in which nothing is live. What it uses in between stays
- * ready. Calls that give back many pages at once leave no more of them resident than the bound says. From within a visit
- * of all caches, and in a handler that struck inside of the allocator, it ends.
+ * ready. Calls that give back many pages at once leave no more of them resident than the bound says. From within a
+ * visit of all caches, and in a handler that struck inside of the allocator, it ends.
  * Disciplines: all.
  * With hardened: own_addresses:0, for with them pages go to the system with their slab, and are never free ones.
  */

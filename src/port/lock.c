@@ -18,6 +18,7 @@
 #define MOST_ROUNDS 200000
 /* Beyond all numbers of threads, which are 4194304 at most. */
 #define NO_THREAD 0x20000000u
+#define NUMBER(state) ((state) & ~(KM_LOCK_AWAITED | KM_LOCK_OF_FORK))
 
 km_tls bool km_no_calls;
 km_tls uint8_t km_front_busy;
@@ -47,12 +48,56 @@ static bool try_for_a_while(struct km_lock *lock, uint32_t as)
 	return km_lock_passes(lock);
 }
 
+/*
+ * Waiting threads of a real-time policy. A futex with priority inheritance lends a waiter's priority to the thread whose
+ * number the futex holds. The word of a lock is no such futex: an unlock would have to hand the lock over in the system.
+ * So each of these waiters has a futex of its own, and writes the number of the lock's holder there. An unlock that
+ * finds the lock awaited gives back all futexes that name the lock and the unlocking thread. A quick unlock may not see
+ * the waiter, and GFP_NOWAIT makes no system call: after LEND_US the waiter looks again.
+ */
+#define LENDERS	16
+#define LEND_US	500
+static struct lender {
+	struct km_lock *lock;	/* NULL: free */
+	uint32_t holder;	/* the futex */
+} lenders[LENDERS];
+
+/* This thread must lend: the thread has a real-time policy, or holds a lock for which another thread lends. */
+static bool must_lend(void)
+{
+	for (unsigned i = 0; i < LENDERS; i++)
+		if (NUMBER(km_load(&lenders[i].holder)) == km_self)
+			return true;
+	return km_os_is_real_time();
+}
+
+/* Sleep until the holder unlocks. Returns false without a sleep where lending fails: all futexes are in use, the holder
+ * has ended, or the system refuses. */
+static bool lend(struct km_lock *lock, uint32_t state)
+{
+	struct km_lock *none;
+	struct lender *lender = lenders;
+	bool slept = true;
+
+	while (none = NULL, !km_cas_acquire(&lender->lock, &none, lock))
+		if (++lender == lenders + LENDERS)
+			return false;
+	km_store(&lender->holder, NUMBER(state));
+	/* Release pairs with km_lock_wake: a later unlock finds the lender. An earlier unlock has changed the state. */
+	if (km_cas_both(&lock->state, &state, state))
+		slept = km_os_lend(&lender->holder, LEND_US);
+	km_store(&lender->holder, 0u);
+	km_store_release(&lender->lock, NULL);
+	return slept;
+}
+
 /* A thread takes the lock as awaited after a sleep: others may sleep as well. A sleeper may leave without the lock:
  * the bit remains, and costs one needless wake. */
 static bool sleep_for(struct km_lock *lock, uint32_t as, uint64_t end_ms)
 {
-	/* Longer and longer: a thousand sleepers that all look every 2 ms leave the holder no CPU. */
-	for (unsigned nap = 2;;) {
+	/* Longer and longer: a thousand sleepers that all look every 2 ms leave the holder no CPU. A sleeper with a lock
+	 * looks every 2 ms: another thread may lend to the sleeper meanwhile. */
+	for (unsigned nap = 2, most = km_locks_held || (as & KM_LOCK_OF_FORK) ? 2 : 64;;) {
 		uint32_t state = km_load(&lock->state);
 
 		if (!state && km_cas_acquire(&lock->state, &state, as | KM_LOCK_AWAITED))
@@ -62,8 +107,12 @@ static bool sleep_for(struct km_lock *lock, uint32_t as, uint64_t end_ms)
 			continue;
 		if (km_os_now_ms() >= end_ms)
 			return false;
-		km_os_wait(&lock->state, state | KM_LOCK_AWAITED, nap);
-		nap = nap < 64 ? nap * 2 : nap;
+		state |= KM_LOCK_AWAITED;
+		if (!must_lend() || !lend(lock, state))
+			km_os_wait(&lock->state, state, nap);
+		else if (try_for_a_while(lock, as | KM_LOCK_AWAITED))
+			return true;
+		nap = nap < most ? nap * 2 : nap;
 	}
 }
 
@@ -92,8 +141,14 @@ bool km_lock_within(struct km_lock *lock, unsigned ms)
 
 void km_lock_wake(struct km_lock *lock)
 {
-	if (!km_no_calls)
-		km_os_wake(&lock->state);
+	if (km_no_calls)
+		return;
+	/* Acquire pairs with lend: the unlock has read what a waiter wrote. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	for (struct lender *lender = lenders; lender < lenders + LENDERS; lender++)
+		if (km_load(&lender->lock) == lock && NUMBER(km_load(&lender->holder)) == km_self)
+			km_os_lend_end(&lender->holder);
+	km_os_wake(&lock->state);
 }
 
 bool km_lock_nowait(struct km_lock *lock)
@@ -151,10 +206,12 @@ void km_locks_fork_end(bool child)
 #ifdef KM_DEBUG
 	km_is_forked |= child;
 #endif
-	if (child)
+	if (child) {
 		nesting.state = 0;
-	else if (fork_kind == NESTED)
+		__builtin_memset(lenders, 0, sizeof(lenders));
+	} else if (fork_kind == NESTED) {
 		km_unlock_fork(&nesting);
+	}
 	/* After a nested fork interrupted code goes on under locks with the former number. */
 	if (child && fork_kind == NORMAL)
 		km_self = 0;

@@ -18,7 +18,7 @@
 #define MOST_ROUNDS 200000
 /* Beyond all numbers of threads, which are 4194304 at most. */
 #define NO_THREAD 0x20000000u
-#define NUMBER(state) ((state) & ~(KM_LOCK_AWAITED | KM_LOCK_OF_FORK))
+#define NUMBER(state) ((state) & ~(KM_LOCK_AWAITED | KM_LOCK_OF_FORK | KM_LOCK_BORROWS))
 
 km_tls bool km_no_calls;
 km_tls uint8_t km_front_busy;
@@ -26,14 +26,17 @@ km_tls uint8_t km_front_busy;
 km_tls uint32_t km_self;
 km_tls unsigned km_locks_held;
 
+static bool real_time;		/* a thread of a real-time policy has waited for a lock */
+
 /* Libc may know no number of a thread: then the thread gets a number beyond all numbers of threads. */
 uint32_t km_self_find(void)
 {
 	static uint32_t unknown;
 	uint32_t self = km_os_thread();
 
-	km_debug(self < NO_THREAD, "the system's numbers of threads leave room for bits");
-	return km_self = self ?: NO_THREAD | (km_add(&unknown, 1u) & (NO_THREAD - 1));
+	km_debug(self < KM_LOCK_BORROWS, "the system's numbers of threads leave room for bits");
+	self = self ?: NO_THREAD | (km_add(&unknown, 1u) & (KM_LOCK_BORROWS - 1));
+	return km_self = self | (km_load(&real_time) ? KM_LOCK_BORROWS : 0);
 }
 
 static bool try_for_a_while(struct km_lock *lock, uint32_t as)
@@ -51,12 +54,13 @@ static bool try_for_a_while(struct km_lock *lock, uint32_t as)
 /*
  * Waiting threads of a real-time policy. A futex with priority inheritance lends a waiter's priority to the thread whose
  * number the futex holds. The word of a lock is no such futex: an unlock would have to hand the lock over in the system.
- * So each of these waiters has a futex of its own, and writes the number of the lock's holder there. An unlock that
- * finds the lock awaited gives back all futexes that name the lock and the unlocking thread. A quick unlock may not see
- * the waiter, and GFP_NOWAIT makes no system call: after LEND_US the waiter looks again.
+ * So each of these waiters has a futex of its own, and writes the number of the lock's holder there. The holder's unlock
+ * gives back all futexes that name the lock and the holder, also for GFP_NOWAIT: a holder that kept the priority could
+ * keep the only CPU from the waiter. From the first real-time waiter on threads take locks with KM_LOCK_BORROWS, for
+ * which no unlock is quick; other holders get no loan.
  */
 #define LENDERS	16
-#define LEND_US	500
+#define LEND_MS	2
 static struct lender {
 	struct km_lock *lock;	/* NULL: free */
 	uint32_t holder;	/* the futex */
@@ -66,26 +70,31 @@ static struct lender {
 static bool must_lend(void)
 {
 	for (unsigned i = 0; i < LENDERS; i++)
-		if (NUMBER(km_load(&lenders[i].holder)) == km_self)
+		if (NUMBER(km_load(&lenders[i].holder)) == NUMBER(km_self))
 			return true;
-	return km_os_is_real_time();
+	if (!km_os_is_real_time())
+		return false;
+	km_store(&real_time, true);
+	return true;
 }
 
-/* Sleep until the holder unlocks. Returns false without a sleep where lending fails: all futexes are in use, the holder
- * has ended, or the system refuses. */
+/* Sleep until the holder unlocks. Returns false without a sleep where lending fails: the holder's unlock may be quick,
+ * all futexes are in use, the holder has ended, or the system refuses. */
 static bool lend(struct km_lock *lock, uint32_t state)
 {
 	struct km_lock *none;
 	struct lender *lender = lenders;
 	bool slept = true;
 
+	if (!(state & KM_LOCK_BORROWS))
+		return false;
 	while (none = NULL, !km_cas_acquire(&lender->lock, &none, lock))
 		if (++lender == lenders + LENDERS)
 			return false;
 	km_store(&lender->holder, NUMBER(state));
 	/* Release pairs with km_lock_wake: a later unlock finds the lender. An earlier unlock has changed the state. */
 	if (km_cas_both(&lock->state, &state, state))
-		slept = km_os_lend(&lender->holder, LEND_US);
+		slept = km_os_lend(&lender->holder, LEND_MS);
 	km_store(&lender->holder, 0u);
 	km_store_release(&lender->lock, NULL);
 	return slept;
@@ -139,16 +148,25 @@ bool km_lock_within(struct km_lock *lock, unsigned ms)
 	return true;
 }
 
-void km_lock_wake(struct km_lock *lock)
+void km_lock_wake(struct km_lock *lock, uint32_t was)
 {
-	if (km_no_calls)
-		return;
 	/* Acquire pairs with lend: the unlock has read what a waiter wrote. */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	for (struct lender *lender = lenders; lender < lenders + LENDERS; lender++)
-		if (km_load(&lender->lock) == lock && NUMBER(km_load(&lender->holder)) == km_self)
-			km_os_lend_end(&lender->holder);
-	km_os_wake(&lock->state);
+	for (unsigned i = 0; (was & KM_LOCK_BORROWS) && i < LENDERS; i++)
+		if (km_load(&lenders[i].lock) == lock && NUMBER(km_load(&lenders[i].holder)) == NUMBER(was))
+			km_os_lend_end(&lenders[i].holder);
+	if (km_load(&real_time) && km_self)
+		km_self |= KM_LOCK_BORROWS;
+	if (!km_no_calls && ((was & KM_LOCK_AWAITED) || KM_LOCK_SLEEPER))
+		km_os_wake(&lock->state);
+}
+
+void km_unlock_lent(struct km_lock *lock)
+{
+	const bool calls = km_calls_begin(false);
+
+	km_unlock(lock);
+	km_calls_end(calls);
 }
 
 bool km_lock_nowait(struct km_lock *lock)
@@ -175,7 +193,7 @@ static km_tls bool gives_way;
 
 static bool is_had(const struct km_lock *lock, uint32_t by)
 {
-	return (km_load(&lock->state) & ~KM_LOCK_AWAITED) == by;
+	return !((km_load(&lock->state) ^ by) & ~(KM_LOCK_AWAITED | KM_LOCK_BORROWS));
 }
 
 bool km_lock_is_own(const struct km_lock *lock)
@@ -190,8 +208,8 @@ bool km_lock_passes(const struct km_lock *lock)
 
 void km_unlock_fork(struct km_lock *lock)
 {
-	if (km_lock_passes(lock) && km_swap_release(&lock->state, 0u) & KM_LOCK_AWAITED)
-		km_lock_wake(lock);
+	if (km_lock_passes(lock))
+		km_lock_wake(lock, km_swap_release(&lock->state, 0u));
 }
 
 void km_locks_fork_nested(void)

@@ -79,11 +79,11 @@ void km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 void km_os_wake(uint32_t *word);
 /*
  * A futex with priority inheritance: lend the caller's priority to the thread whose number *word holds, until that
- * thread gives the futex back, at most `us` microseconds. The caller then owns the futex, and frees it by a store of 0.
+ * thread gives the futex back, at most `ms` milliseconds. The caller then owns the futex, and frees it by a store of 0.
  * False: that thread has ended, or the system refuses (before Linux 5.14). The thread gives the futex back by
  * km_os_lend_end. After km_os_shut neither calls the system.
  */
-bool km_os_lend(uint32_t *word, unsigned us);
+bool km_os_lend(uint32_t *word, unsigned ms);
 void km_os_lend_end(uint32_t *word);
 /* The calling thread has a real-time policy: SCHED_FIFO, SCHED_RR or SCHED_DEADLINE. False after km_os_shut. */
 bool km_os_is_real_time(void);

@@ -405,7 +405,7 @@ void km_os_wake(uint32_t *word)
 	(void)ignored;
 }
 
-bool km_os_lend(uint32_t *word, unsigned us)
+bool km_os_lend(uint32_t *word, unsigned ms)
 {
 	struct timespec end;
 	long result;
@@ -413,7 +413,7 @@ bool km_os_lend(uint32_t *word, unsigned us)
 	if (km_os_is_shut())
 		return false;
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_nsec += (long)us * 1000;
+	end.tv_nsec += (long)ms * 1000000;
 	end.tv_sec += end.tv_nsec / 1000000000;
 	end.tv_nsec %= 1000000000;
 	KEEP_ERRNO(result, syscall(SYS_futex, word, FUTEX_LOCK_PI2 | FUTEX_PRIVATE_FLAG, 0, &end, NULL, 0));
@@ -422,11 +422,10 @@ bool km_os_lend(uint32_t *word, unsigned us)
 
 void km_os_lend_end(uint32_t *word)
 {
-	long ignored;
+	long ignored = 0;
 
-	if (km_os_is_shut())
-		return;
-	KEEP_ERRNO(ignored, syscall(SYS_futex, word, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, NULL, 0));
+	if (!km_os_is_shut())
+		KEEP_ERRNO(ignored, syscall(SYS_futex, word, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, NULL, 0));
 	(void)ignored;
 }
 

@@ -1,8 +1,9 @@
 /*
- * real_time_waiters.c: a thread of a real-time policy that waits for a lock lends its priority to the holder, until the
+ * real_time_waiters.c: a thread of a real-time policy that waits for a lock lends its priority to the holder until the
  * holder unlocks: by each kind of unlock, through a chain of locks, to a thread that forks, and in the child of a fork.
- * The system shows the holder's priority. Where lending fails the waiter sleeps as ordinary threads do: more waiters
- * than lend at once, a holder that has ended, a system that refuses, a program that confined itself.
+ * The system shows the holder's priority. Where lending fails the waiter sleeps as ordinary threads do: a holder that
+ * took the lock before the first real-time waiter, more waiters than lend at once, a holder that has ended, a system
+ * that refuses, a program that confined itself.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -17,7 +18,7 @@
 #include "port/lock.h"
 
 #define MANY		20	/* more than lend at once */
-#define FOR_EVER	4000000000u
+#define FOR_EVER	4000000u
 
 struct lasting {
 	pthread_t thread;
@@ -30,12 +31,12 @@ static void (*give_back)(struct km_lock *of);
 static bool told, refuses, for_ever;
 static unsigned lends;
 
-bool __real_km_os_lend(uint32_t *word, unsigned us);
-bool __wrap_km_os_lend(uint32_t *word, unsigned us);
-bool __wrap_km_os_lend(uint32_t *word, unsigned us)
+bool __real_km_os_lend(uint32_t *word, unsigned ms);
+bool __wrap_km_os_lend(uint32_t *word, unsigned ms);
+bool __wrap_km_os_lend(uint32_t *word, unsigned ms)
 {
 	__atomic_add_fetch(&lends, 1u, __ATOMIC_RELAXED);
-	return !refuses && __real_km_os_lend(word, for_ever ? FOR_EVER : us);
+	return !refuses && __real_km_os_lend(word, for_ever ? FOR_EVER : ms);
 }
 
 static bool is(const bool *flag)
@@ -119,6 +120,22 @@ static void *want(void *arg)
 	return NULL;
 }
 
+/* The first real-time waiter: no other thread has unlocked before, and nothing is lent. */
+static void wait_once(void)
+{
+	struct km_busy_was busy = km_busy_begin();
+	struct lasting waiter;
+
+	km_lock(&lock);
+	start(&waiter, want, 10);
+	while (!sleeps(waiter.id))
+		usleep(200);
+	CHECK(!lends && is_awaited(&lock) && !is(&waiter.had));
+	km_unlock(&lock);
+	end(&waiter);
+	km_busy_end(busy);
+}
+
 static void take_inner(struct lasting *of)
 {
 	km_lock(&inner);
@@ -153,15 +170,18 @@ static void *hold(void *arg)
 
 /* ------------------------------------------------------------------ each kind of unlock */
 
+/* The waiter's time is for ever: the unlock ends the loan. */
 static void lent_until(void *(*holds)(void *of), void (*gives)(struct km_lock *of))
 {
 	struct lasting holder, waiter;
 
+	for_ever = true;
 	told = false;
 	give_back = gives;
 	start(&holder, holds, 0);
 	until(&holder.had);
-	NEED(priority(&holder) >= 0);
+	/* No unlock can miss a waiter that comes in its midst: the lock says from the start that the holder looks. */
+	CHECK(priority(&holder) >= 0 && __atomic_load_n(&lock.state, __ATOMIC_RELAXED) & KM_LOCK_BORROWS);
 	start(&waiter, want, 10);
 	until_boosted(&holder, true);
 	CHECK(!is(&waiter.had));
@@ -171,22 +191,21 @@ static void lent_until(void *(*holds)(void *of), void (*gives)(struct km_lock *o
 	end(&holder);
 }
 
-/* The waiter's time is for ever: the unlock ends the loan. */
 static void by_unlock(void)
 {
-	for_ever = true;
+	wait_once();
 	lent_until(hold, km_unlock);
 }
 
 static void by_quick_unlock(void)
 {
-	for_ever = true;
+	wait_once();
 	lent_until(hold, km_unlock_quick);
 }
 
-/* An unlock that makes no system call: the waiter looks again. */
 static void by_nowait_unlock(void)
 {
+	wait_once();
 	lent_until(hold, km_unlock_nowait);
 }
 
@@ -200,6 +219,7 @@ static void unlock_without_calls(struct km_lock *of)
 
 static void without_calls(void)
 {
+	wait_once();
 	lent_until(hold, unlock_without_calls);
 }
 
@@ -217,7 +237,7 @@ static void *fork_with(void *arg)
 
 static void by_fork(void)
 {
-	for_ever = true;
+	wait_once();
 	lent_until(fork_with, NULL);
 }
 
@@ -235,6 +255,7 @@ static void no_longer_than_held(void)
 {
 	struct lasting holder, waiter;
 
+	wait_once();
 	for_ever = true;
 	give_back = unlock_and_stay;
 	start(&holder, hold, 0);
@@ -247,6 +268,45 @@ static void no_longer_than_held(void)
 	until(&waiter.had);
 	set(&seen);
 	end(&waiter);
+	end(&holder);
+}
+
+/* A thread that was there before the first real-time waiter gets loans after an unlock for a waiter. */
+static void *hold_twice(void *arg)
+{
+	struct lasting *of = arg;
+	struct km_busy_was busy = km_busy_begin();
+
+	begin(of);
+	km_lock(&lock);
+	until(&unlocked);
+	km_unlock_quick(&lock);
+	km_busy_end(busy);
+	until(&seen);
+	return hold(arg);
+}
+
+static void by_a_former_thread(void)
+{
+	struct lasting holder, waiter, later;
+
+	for_ever = true;
+	give_back = km_unlock_quick;
+	start(&holder, hold_twice, 0);
+	while (!__atomic_load_n(&lock.state, __ATOMIC_ACQUIRE))
+		usleep(200);
+	start(&waiter, want, 10);
+	while (!sleeps(waiter.id))
+		usleep(200);
+	CHECK(!lends && priority(&holder) >= 0);
+	set(&unlocked);
+	end(&waiter);
+	set(&seen);
+	until(&holder.had);
+	start(&later, want, 10);
+	until_boosted(&holder, true);
+	set(&told);
+	end(&later);
 	end(&holder);
 }
 
@@ -270,6 +330,7 @@ static void by_a_chain(void)
 {
 	struct lasting last, middle, waiter;
 
+	wait_once();
 	for_ever = true;
 	give_back = km_unlock;
 	start(&last, hold_inner, 0);
@@ -294,7 +355,7 @@ static void by_a_chain(void)
 static void in_the_child(void)
 {
 	lock.state = 0;
-	by_unlock();
+	lent_until(hold, km_unlock);
 }
 
 /* More than lend at once; a child of fork begins with none of them. */
@@ -303,6 +364,7 @@ static void many(void)
 	struct lasting holder, waiters[MANY];
 
 	kfree(kmalloc(100, GFP_KERNEL));
+	wait_once();
 	give_back = km_unlock;
 	start(&holder, hold, 0);
 	until(&holder.had);
@@ -338,6 +400,7 @@ static void holder_ends(void)
 	struct lasting holder, waiter;
 	unsigned before;
 
+	wait_once();
 	for_ever = true;
 	start(&holder, hold_and_end, 0);
 	until(&holder.had);
@@ -374,6 +437,7 @@ static void not_lent(int real_time)
 
 static void refused(void)
 {
+	wait_once();
 	refuses = true;
 	not_lent(10);
 	CHECK(lends);
@@ -387,6 +451,7 @@ static void by_an_ordinary_thread(void)
 
 static void behind_a_filter(void)
 {
+	wait_once();
 	km_os_shut();
 	not_lent(10);
 	CHECK(!lends);
@@ -399,6 +464,7 @@ static const struct test_case cases[] = {
 	{ "until an unlock without calls", without_calls },
 	{ "until a fork is over", by_fork },
 	{ "no longer than the lock is held", no_longer_than_held },
+	{ "to a thread that was there before", by_a_former_thread },
 	{ "through a chain of locks", by_a_chain },
 	{ "by many", many },
 	{ "to a thread that ends", holder_ends },

@@ -59,23 +59,21 @@ static bool try_for_a_while(struct km_lock *lock, uint32_t as)
  * keep the only CPU from the waiter. From the first real-time waiter on threads take locks with KM_LOCK_BORROWS, for
  * which no unlock is quick; other holders get no loan.
  */
-#define LENDERS	16
+#define LENDERS	32
 #define LEND_MS	2
 static struct lender {
 	struct km_lock *lock;	/* NULL: free */
 	uint32_t holder;	/* the futex */
 } lenders[LENDERS];
 
-/* This thread must lend: the thread has a real-time policy, or holds a lock for which another thread lends. */
-static bool must_lend(void)
+/* A real-time thread lends; so does a thread with locks for which a real-time thread may wait. */
+static bool must_lend(uint32_t as)
 {
-	for (unsigned i = 0; i < LENDERS; i++)
-		if (NUMBER(km_load(&lenders[i].holder)) == NUMBER(km_self))
-			return true;
-	if (!km_os_is_real_time())
+	if (km_os_is_real_time())
+		km_store(&real_time, true);
+	else if (!km_locks_held && !(as & KM_LOCK_OF_FORK))
 		return false;
-	km_store(&real_time, true);
-	return true;
+	return km_load(&real_time);
 }
 
 /* Sleep until the holder unlocks. Returns false without a sleep where lending fails: the holder's unlock may be quick,
@@ -104,9 +102,8 @@ static bool lend(struct km_lock *lock, uint32_t state)
  * the bit remains, and costs one needless wake. */
 static bool sleep_for(struct km_lock *lock, uint32_t as, uint64_t end_ms)
 {
-	/* Longer and longer: a thousand sleepers that all look every 2 ms leave the holder no CPU. A sleeper with a lock
-	 * looks every 2 ms: another thread may lend to the sleeper meanwhile. */
-	for (unsigned nap = 2, most = km_locks_held || (as & KM_LOCK_OF_FORK) ? 2 : 64;;) {
+	/* Longer and longer: a thousand sleepers that all look every 2 ms leave the holder no CPU. */
+	for (unsigned nap = 2;;) {
 		uint32_t state = km_load(&lock->state);
 
 		if (!state && km_cas_acquire(&lock->state, &state, as | KM_LOCK_AWAITED))
@@ -117,11 +114,11 @@ static bool sleep_for(struct km_lock *lock, uint32_t as, uint64_t end_ms)
 		if (km_os_now_ms() >= end_ms)
 			return false;
 		state |= KM_LOCK_AWAITED;
-		if (!must_lend() || !lend(lock, state))
+		if (!must_lend(as) || !lend(lock, state))
 			km_os_wait(&lock->state, state, nap);
 		else if (try_for_a_while(lock, as | KM_LOCK_AWAITED))
 			return true;
-		nap = nap < most ? nap * 2 : nap;
+		nap = nap < 64 ? nap * 2 : nap;
 	}
 }
 
@@ -150,14 +147,16 @@ bool km_lock_within(struct km_lock *lock, unsigned ms)
 
 void km_lock_wake(struct km_lock *lock, uint32_t was)
 {
+	if (km_load(&real_time) && km_self)
+		km_self |= KM_LOCK_BORROWS;
+	if (!(was & KM_LOCK_AWAITED) && !KM_LOCK_SLEEPER)
+		return;
 	/* Acquire pairs with lend: the unlock has read what a waiter wrote. */
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	for (unsigned i = 0; (was & KM_LOCK_BORROWS) && i < LENDERS; i++)
 		if (km_load(&lenders[i].lock) == lock && NUMBER(km_load(&lenders[i].holder)) == NUMBER(was))
 			km_os_lend_end(&lenders[i].holder);
-	if (km_load(&real_time) && km_self)
-		km_self |= KM_LOCK_BORROWS;
-	if (!km_no_calls && ((was & KM_LOCK_AWAITED) || KM_LOCK_SLEEPER))
+	if (!km_no_calls)
 		km_os_wake(&lock->state);
 }
 

@@ -52,12 +52,12 @@ static bool try_for_a_while(struct km_lock *lock, uint32_t as)
 }
 
 /*
- * Waiting threads of a real-time policy. A futex with priority inheritance lends a waiter's priority to the thread whose
- * number the futex holds. The word of a lock is no such futex: an unlock would have to hand the lock over in the system.
- * So each of these waiters has a futex of its own, and writes the number of the lock's holder there. The holder's unlock
- * gives back all futexes that name the lock and the holder, also for GFP_NOWAIT: a holder that kept the priority could
- * keep the only CPU from the waiter. From the first real-time waiter on threads take locks with KM_LOCK_BORROWS, for
- * which no unlock is quick; other holders get no loan.
+ * Waiting threads of a real-time policy. A futex with priority inheritance lends the priority of a waiter to the thread
+ * whose number the futex holds. The word of a lock is no such futex: the system would have to hand the lock over. So
+ * each of these waiters has a futex of its own, with the number of the lock's holder. The holder's unlock gives back
+ * all futexes that name the lock and the holder, also for GFP_NOWAIT: a holder that kept the priority could keep the
+ * only CPU from the waiter. From the first real-time waiter on, threads take locks with KM_LOCK_BORROWS, and no unlock
+ * is quick. A holder without the bit gets no loan (docs/design/real-time.md).
  */
 #define LENDERS	32
 #define LEND_MS	2
@@ -84,7 +84,8 @@ static bool lend(struct km_lock *lock, uint32_t state)
 	struct lender *lender = lenders;
 	bool slept = true;
 
-	if (!(state & KM_LOCK_BORROWS))
+	/* After a fork by a handler, or without libc, the number is that of a thread of the parent. */
+	if (!(state & KM_LOCK_BORROWS) || !km_os_has_thread(NUMBER(state)))
 		return false;
 	while (none = NULL, !km_cas_acquire(&lender->lock, &none, lock))
 		if (++lender == lenders + LENDERS)

@@ -47,8 +47,8 @@ struct km_lock {
 #define KM_LOCK_BORROWS	0x10000000u	/* the holder's unlock, of any kind, ends loans of priority (lock.c) */
 
 /*
- * The number of this thread, perhaps with KM_LOCK_BORROWS, and how many locks the thread has. One instruction takes a lock and writes the number: a
- * fork by a signal handler knows the locks of the same thread at every instruction.
+ * The number of this thread, perhaps with KM_LOCK_BORROWS, and how many locks the thread has. One instruction takes a
+ * lock and writes the number: a fork by a signal handler knows the locks of the same thread at every instruction.
  */
 extern km_hidden km_tls uint32_t km_self;
 extern km_hidden km_tls unsigned km_locks_held;
@@ -123,8 +123,8 @@ km_inline void km_busy_end_clear(void)
 
 /*
  * This thread may not call the system now (GFP_NOWAIT, GFP_ATOMIC): its locks spin where they would sleep, but not for
- * ever (lock.c), and leave a sleeper to its own timeout. For what must be given back whatever happens; to get
- * something, km_lock_may.
+ * ever (lock.c), and leave a sleeper to its own timeout, but end a real-time thread's loan of priority. For what must
+ * be given back whatever happens; to get something, km_lock_may.
  */
 extern km_hidden km_tls bool km_no_calls;
 km_inline bool km_calls_begin(bool allowed)

@@ -13,9 +13,11 @@
 /*
  * So often a thread spins that is to make no system call; then it sleeps after all. The holder may have no CPU as long
  * as this thread has one: where this one is SCHED_FIFO, and more urgent. It is half a second of this thread's own, on
- * some processors two: by the clock, thirty threads on two CPUs came to that (tests/promise/nowait).
+ * some processors two: by the clock, thirty threads on two CPUs came to that (tests/promise/nowait). In a process with
+ * real-time waiters it is a millisecond.
  */
 #define MOST_ROUNDS 200000
+#define REAL_TIME_ROUNDS 100
 /* Beyond all numbers of threads, which are 4194304 at most. */
 #define NO_THREAD 0x20000000u
 #define NUMBER(state) ((state) & ~(KM_LOCK_AWAITED | KM_LOCK_OF_FORK | KM_LOCK_BORROWS))
@@ -125,7 +127,9 @@ static bool sleep_for(struct km_lock *lock, uint32_t as, uint64_t end_ms)
 
 void km_lock_wait(struct km_lock *lock, uint32_t as)
 {
-	for (unsigned rounds = km_no_calls ? MOST_ROUNDS : 1; rounds; rounds--)
+	unsigned most = km_load(&real_time) ? REAL_TIME_ROUNDS : MOST_ROUNDS;
+
+	for (unsigned rounds = km_no_calls ? most : 1; rounds; rounds--)
 		if (try_for_a_while(lock, as))
 			return;
 	sleep_for(lock, as, UINT64_MAX);

@@ -29,6 +29,8 @@ struct lasting {
 static struct km_lock lock = KM_LOCK_INIT(KM_RANK_NODE), inner = KM_LOCK_INIT(KM_RANK_STOCK);
 static void (*give_back)(struct km_lock *of);
 static bool told, refuses, for_ever;
+static void *want(void *of);
+static void *(*wants)(void *of) = want;
 static unsigned lends;
 
 bool __real_km_os_lend(uint32_t *word, unsigned ms);
@@ -120,6 +122,16 @@ static void *want(void *arg)
 	return NULL;
 }
 
+/* A request that gives back with GFP_NOWAIT: it spins, and lends at last. */
+static void *want_without_calls(void *arg)
+{
+	bool calls = km_calls_begin(false);
+
+	want(arg);
+	km_calls_end(calls);
+	return NULL;
+}
+
 /* The first real-time waiter: no other thread has unlocked before, and nothing is lent. */
 static void wait_once(void)
 {
@@ -182,7 +194,7 @@ static void lent_until(void *(*holds)(void *of), void (*gives)(struct km_lock *o
 	until(&holder.had);
 	/* No unlock can miss a waiter that comes in its midst: the lock says from the start that the holder looks. */
 	CHECK(priority(&holder) >= 0 && __atomic_load_n(&lock.state, __ATOMIC_RELAXED) & KM_LOCK_BORROWS);
-	start(&waiter, want, 10);
+	start(&waiter, wants, 10);
 	until_boosted(&holder, true);
 	CHECK(!is(&waiter.had));
 	set(&told);
@@ -221,6 +233,13 @@ static void without_calls(void)
 {
 	wait_once();
 	lent_until(hold, unlock_without_calls);
+}
+
+static void by_a_waiter_without_calls(void)
+{
+	wait_once();
+	wants = want_without_calls;
+	lent_until(hold, km_unlock);
 }
 
 static void *fork_with(void *arg)
@@ -458,6 +477,7 @@ static const struct test_case cases[] = {
 	{ "until a quick unlock", by_quick_unlock },
 	{ "until an unlock for GFP_NOWAIT", by_nowait_unlock },
 	{ "until an unlock without calls", without_calls },
+	{ "by a waiter for GFP_NOWAIT", by_a_waiter_without_calls },
 	{ "until a fork is over", by_fork },
 	{ "no longer than the lock is held", no_longer_than_held },
 	{ "to a thread that was there before", by_a_former_thread },

@@ -176,6 +176,8 @@ static void *hold(void *arg)
 	set(&of->had);
 	until(&told);
 	give_back(&lock);
+	/* The thread's end would end a loan as well. */
+	until_boosted(of, false);
 	km_busy_end(busy);
 	return NULL;
 }
@@ -251,6 +253,7 @@ static void *fork_with(void *arg)
 	set(&of->had);
 	until(&told);
 	km_lock_around_fork(&lock, false, false);
+	until_boosted(of, false);
 	return NULL;
 }
 

@@ -148,12 +148,15 @@ long km_os_prlimit(int pid, int resource, const void *limits, void *old);
 int km_os_barrier_register(void);
 int km_os_barrier(void);
 /* Register the calling thread's rseq area (32 bytes at least, aligned to 32): 0 or -errno. The kernel takes back only
- * what was registered, by the same number of bytes; those that it would like to have. */
+ * what was registered, by the same number of bytes; those that it would like to have. Since Linux 7.1 more than 32 bytes
+ * also promise that nobody but the kernel writes to the kernel's fields of an area that is registered. */
 int km_os_rseq_register(void *area, size_t bytes, uint32_t signature);
 int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature);
 size_t km_os_rseq_bytes(void);
 /* How far into an rseq area the kernel knows what it writes there; 0: it does not say. */
 size_t km_os_rseq_features(void);
+/* Does the kernel abort each sequence that it preempts, as it promises? */
+bool km_os_rseq_aborts(void);
 
 /* Which file a descriptor is: 0 or -errno. Stream: a pipe, or a device of characters. */
 struct km_os_file {

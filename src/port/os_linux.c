@@ -44,11 +44,6 @@
 #endif
 #define KCMP_FILE	0
 
-/* Of <linux/futex.h>, since Linux 5.14. */
-#ifndef FUTEX_LOCK_PI2
-#define FUTEX_LOCK_PI2	13
-#endif
-
 bool (*km_os_fault)(const char *call);
 
 /* Pages without access that are no mapping of their own. */
@@ -404,41 +399,6 @@ void km_os_wake(uint32_t *word)
 
 	KEEP_ERRNO(ignored, syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0));
 	(void)ignored;
-}
-
-bool km_os_lend(uint32_t *word, unsigned ms)
-{
-	struct timespec end;
-	long result;
-
-	if (km_os_is_shut())
-		return false;
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_nsec += (long)ms * 1000000;
-	end.tv_sec += end.tv_nsec / 1000000000;
-	end.tv_nsec %= 1000000000;
-	KEEP_ERRNO(result, syscall(SYS_futex, word, FUTEX_LOCK_PI2 | FUTEX_PRIVATE_FLAG, 0, &end, NULL, 0));
-	return !result || result == -ETIMEDOUT;
-}
-
-void km_os_lend_end(uint32_t *word)
-{
-	long ignored = 0;
-
-	if (!km_os_is_shut())
-		KEEP_ERRNO(ignored, syscall(SYS_futex, word, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, NULL, 0));
-	(void)ignored;
-}
-
-bool km_os_is_real_time(void)
-{
-	long policy;
-
-	if (km_os_is_shut())
-		return false;
-	KEEP_ERRNO(policy, syscall(SYS_sched_getscheduler, 0));
-	policy &= ~SCHED_RESET_ON_FORK;
-	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }
 
 uint64_t km_os_now_ms(void)

@@ -1,7 +1,7 @@
 /*
- * os_thread.c: a thread of ours, for work that may wait for what the program's own threads hold, or for others; how many
- * there are; and a priority that is lent to a thread. Invariant: it takes no signal that is meant for the program, nor
- * counts as one of its threads.
+ * os_thread.c: a thread of ours, for work that may wait for what the program's own threads hold, or for others; how
+ * many there are; and a priority that is lent to a thread. Invariant: it takes no signal that is meant for the program,
+ * nor counts as one of its threads.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -148,8 +148,8 @@ long km_os_prlimit(int pid, int resource, const void *limits, void *old);
 int km_os_barrier_register(void);
 int km_os_barrier(void);
 /* Register the calling thread's rseq area (32 bytes at least, aligned to 32): 0 or -errno. The kernel takes back only
- * what was registered, by the same number of bytes; those that it would like to have. Since Linux 7.1 more than 32 bytes
- * also promise that nobody but the kernel writes to the kernel's fields of an area that is registered. */
+ * what was registered, by the same number of bytes; those that it would like to have. Since Linux 7.1 more than 32
+ * bytes also promise that nobody but the kernel writes to the kernel's fields of an area that is registered. */
 int km_os_rseq_register(void *area, size_t bytes, uint32_t signature);
 int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature);
 size_t km_os_rseq_bytes(void);

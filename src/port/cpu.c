@@ -174,8 +174,8 @@ unsigned km_next_cpu(unsigned cpu)
 /* Our own registration: musl, an old glibc. A kernel that wants more bytes than `own` has is given 32. */
 static km_tls union {
 	struct rseq_area area;
-	char bytes[128];
-} own km_aligned(128) = { .area.cpu_id = (uint32_t)-1 };
+	char bytes[64];
+} own km_aligned(64) = { .area.cpu_id = (uint32_t)-1 };
 static size_t own_bytes;
 /* Children of vfork, each in the one before, that may be running on this thread's area: none of them registers it, as
  * its own it would say a CPU to the parent, too. And the bytes that were registered before. */

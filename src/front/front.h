@@ -389,6 +389,9 @@ km_inline void km_front_check_gfp(const char *function, gfp_t gfp, const char *c
 
 /* Say that an allocation failed; returns NULL with errno = error. __GFP_NOFAIL ends the process. */
 void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_cold;
+/* Is there a line where a request with these bits fails? And the line, for a caller that knows the reason. */
+bool km_gfp_tells(gfp_t gfp) km_cold;
+void km_front_tell_failed(const char *name, uint64_t bytes, gfp_t gfp, const char *reason, const char *suffix) km_cold;
 
 /* nolock.c: an object that is had without waiting; bytes not 0: served by size. NULL with ENOMEM. And are the bits
  * those that such a call may have? */

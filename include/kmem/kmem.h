@@ -250,7 +250,8 @@ struct kmem_cache *kmem_cache_create_takes_4_or_5_arguments(char, char, char, ch
 /*
  * kmem_cache_destroy - drain and free the cache; NULL does nothing.
  * Objects still allocated: one report names the cache, their number and the first addresses, the
- * memory stays valid and is never reused (kernel: the same leak, on purpose). The caller must have
+ * memory stays valid and is never reused (kernel: the same leak, on purpose), and errno is EBUSY; else errno is kept.
+ * The caller must have
  * stopped all use of the cache. Where an RCU was set (<kmem/rcu.h>) it waits for what kfree_rcu has under way, and of a
  * cache with SLAB_TYPESAFE_BY_RCU for a grace period: not in a read-side critical section then. Not from a signal
  * handler.
@@ -430,6 +431,14 @@ KMEM_API KMEM_KMALLOC_LIKE KMEM_SIZED(2) void *kmemdup(const void *source, size_
 KMEM_API KMEM_KMALLOC_LIKE char *kstrdup(const char *string, gfp_t gfp);
 /* kstrndup - a copy of at most `max` bytes of the string, and a NUL; NULL in, NULL out. */
 KMEM_API KMEM_KMALLOC_LIKE char *kstrndup(const char *string, size_t max, gfp_t gfp);
+
+/*
+ * kmem_owns - is this address in memory of libkmem's objects and blocks? For any address, in any context: it takes no
+ * lock, makes no system call, and writes nothing. An address inside of an object or block is answered true, and so is
+ * one of a free object; of a freed block above 4 MiB the answer is false. It tells where to free a block that may be
+ * another allocator's. Costs a few loads, and for an address that is in no slab one for each block above 4 MiB.
+ */
+KMEM_API bool kmem_owns(const void *address);
 
 /* ---------------------------------------------------------------- 3. Bulk */
 

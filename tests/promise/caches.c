@@ -294,7 +294,9 @@ static void destroy_with_objects(void)
 	void *second = kmem_cache_alloc(left_cache, GFP_KERNEL);
 
 	memset(left_object, 5, 100);
+	errno = 0;
 	kmem_cache_destroy(left_cache);
+	NEED(errno == EBUSY);
 	/* The memory stays what it was, and nobody gets it again. */
 	struct kmem_cache *again = make("leftovers2", 100);
 	static void *objects[5000];
@@ -306,7 +308,10 @@ static void destroy_with_objects(void)
 	NEED(all(left_object, 5, 100));
 	kmem_cache_free_bulk(again, 5000, objects);
 	gone(again);
+	errno = EINTR;
 	kmem_cache_destroy(NULL);
+	kmem_cache_destroy(make("empty", 100));
+	NEED(errno == EINTR);
 }
 
 static void destruction(void)

@@ -416,7 +416,8 @@ static void settle_account(void)
 			km_options.engine->name);
 	else if (!km_has_accounting())
 		km_warn("KMEM_OPTIONS: %s: the program is linked without groups (-Wl,-u,mem_cgroup_create): "
-			"no limit holds", km_options.limit ? "memcg_limit" : km_options.group[0] ? "memcg_group" : "account");
+			"no limit holds",
+			km_options.limit ? "memcg_limit" : km_options.group[0] ? "memcg_group" : "account");
 	km_options.account = !km_options.engine->shared_pages && km_has_accounting();
 }
 

@@ -47,6 +47,13 @@ static void expect(const char *format, ...)
 	va_end(arguments);
 }
 
+/* A block of so many bytes is beyond the function's limit. */
+static void expect_beyond(const char *function, const char *bytes, const char *limit)
+{
+	expect("%s: unable to allocate %s bytes, gfp=0x1b00(GFP_KERNEL), reason: limit of %s (%s bytes)", function,
+	       bytes, function, limit);
+}
+
 /* The misuse before this was seen at once: only after a warning do we get here. */
 static void after_warning(void)
 {

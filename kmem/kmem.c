@@ -214,8 +214,10 @@ static void keep_standard_files(void)
 static int run_command(const struct command *command, int argc, char **argv)
 {
 	kmem_command = command->name;
-	if (command->run != cmd_run && command->run != cmd_bench)
+	if (command->run != cmd_run && command->run != cmd_bench) {
 		signal(SIGXFSZ, SIG_IGN);
+		info_limit_memory();
+	}
 	return command->run(argc, argv);
 }
 

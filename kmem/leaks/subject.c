@@ -48,7 +48,8 @@ int subject_complain(struct subject *subject)
 		       info_complain(subject->command, subject->pid, subject->target.result, subject->target.version);
 	return kmem_failed(1, subject->command, subject->target.result == INFO_OTHER ?
 			   "%s: libkmem there is of another build" : subject->target.result == INFO_NONE ?
-			   "%s: no libkmem in it" : "%s: its records are not all in the dump", subject->name);
+			   "%s: no libkmem in it" : subject->target.result == INFO_INVALID ?
+			   "%s: its record is invalid" : "%s: its records are not all in the dump", subject->name);
 }
 
 int subject_load(struct subject *subject, struct heap *heap)

@@ -40,6 +40,7 @@ struct wanted {
 
 int top_complain(const struct top_targets *targets, const struct top_sample *sample)
 {
+	info_invalid_why = sample->why;
 	if (sample->result != INFO_OK)
 		return info_complain("top", sample->unread, sample->result, sample->version);
 	if (targets->cgroup)

@@ -170,7 +170,8 @@ static bool read_all(struct target *target, pid_t pid, const void *from, struct 
 	target_budget(target);
 	reading->sites = target_keep(target, 1, bytes);
 	/* A sample is added to its site before it is in a slot: so nobody has more out than was allocated. */
-	if (!reading->sites || !read_slots(target, reading) || !target_read(target, reading->sites, reading->head.site, bytes))
+	if (!reading->sites || !read_slots(target, reading) ||
+	    !target_read(target, reading->sites, reading->head.site, bytes))
 		return unreadable(target, pid);
 	return true;
 }

@@ -17,8 +17,8 @@
 #include "port/cc.h"
 
 #define LEAST_ROOM	((uint64_t)64 << 20)	/* bytes that are kept of a process of any size */
-#define LEAST_READ	((uint64_t)1 << 30)	/* bytes that are read: per-CPU areas that are no memory yet count too */
-#define TIMES_READ	16u			/* ... of each byte that the process has: a walk reads a page several times */
+#define LEAST_READ	((uint64_t)1 << 30)	/* bytes that are read, of areas of CPUs too */
+#define TIMES_READ	16u			/* ... for each byte that the process has */
 #define EACH_READ	64u			/* the cost of one read, in bytes */
 #define BYTES_PER_MS	65536u			/* a slow machine reads so much */
 

@@ -549,7 +549,8 @@ size_t target_roots(struct target *target, struct info_root *roots)
 		target->result = INFO_NONE;
 		if (is_candidate(&before, &here) && look(target, here.start, &roots[count]))
 			count++;
-		else if (target->result == INFO_OTHER || target->result == INFO_DENIED || target->result == INFO_INVALID)
+		else if (target->result == INFO_OTHER || target->result == INFO_DENIED ||
+			 target->result == INFO_INVALID)
 			other = target->result;
 		before = here;
 	}

@@ -286,7 +286,8 @@ static bool read_cache(struct walk *walk, const struct km_list *link, const stru
 
 	if (address % sizeof(void *))
 		return target_torn(walk->target);
-	target_charge(walk->target, sizeof(struct info_cache) + (walk->snapshot->in_full ? sizeof(struct info_full) : 0));
+	target_charge(walk->target, sizeof(struct info_cache) +
+		      (walk->snapshot->in_full ? sizeof(struct info_full) : 0));
 	if (!target_struct(walk->target, walk->layout, INFO_CACHE, cache, (void *)address))
 		return false;
 	/* A cache that went meanwhile points elsewhere. */

@@ -1,9 +1,9 @@
 /*
  * still.c: all threads of a process stand still, and what changes most is read: registers, stacks from the stack
- * pointers on, what lies ready, memory outside of objects, which of the candidates are still live, and objects that may
- * hold these (again.c). Invariant: each of these but the first, and a mebibyte of the second and the last, ends when its
- * time is up, whatever it has read by then: a program is looked at in rounds, and what was not read here was read while
- * it ran, or is read when it goes on again.
+ * pointers on, what lies ready, memory outside of objects, which of the candidates are still live, and objects that
+ * may hold these (again.c). Invariant: each of these but the first, and a mebibyte of the second and of the last,
+ * ends when its time is up, whatever it has read by then: a program is looked at in rounds, and what was not read
+ * here was read while it ran, or is read when it goes on again.
  *
  * Room for all that is read is there before, and was written to.
  */
@@ -17,7 +17,7 @@
 #include "leaks/core.h"
 #include "leaks/scan.h"
 
-#define STACKS_AT_ONCE	((size_t)1 << 20)	/* bytes of stacks that are read by one call, and whatever the clock says */
+#define STACKS_AT_ONCE	((size_t)1 << 20)	/* bytes of stacks, by one call; and at least */
 #define STACKS_NS	3000000u		/* for more */
 #define THREADS_AT_ONCE	256u			/* that are looked at between two looks at the clock */
 #define STACK_ROOM	((size_t)32 << 10)	/* for each thread, ahead; there may be more to read */

@@ -63,7 +63,8 @@ static bool read_samples(const struct heap *heap, struct heap_samples *samples)
 	    record->site_bytes < sizeof(struct km_profile_site))
 		return false;
 	samples->slot = target_keep(heap->target, record->slots, sizeof(*samples->slot));
-	if (!samples->slot || !target_read(heap->target, samples->slot, record->slot, record->slots * sizeof(*samples->slot)))
+	if (!samples->slot ||
+	    !target_read(heap->target, samples->slot, record->slot, record->slots * sizeof(*samples->slot)))
 		return false;
 	qsort(samples->slot, record->slots, sizeof(*samples->slot), by_address);
 	return true;

@@ -1,6 +1,6 @@
 /*
- * record.c: a process whose record is hostile, one field after another. Prints the fields' names, and "ready"; then, for
- * each line of its input, "FIELD VALUE", the field has that value until the next line, and "done" is printed.
+ * record.c: a process whose record is hostile, one field after another. Prints the fields' names, and "ready"; then,
+ * for each line of its input, "FIELD VALUE", the field has that value until the next line, and "done" is printed.
  */
 #define _GNU_SOURCE
 #include <kmem/kmem.h>
@@ -53,7 +53,8 @@ static char *base_of(const char *name)
 /* Memory that reads as one byte; zeros are no memory of this process's. */
 static unsigned long filled(int byte, size_t bytes)
 {
-	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+			-1, 0);
 
 	if (byte)
 		memset(at, byte, bytes);
@@ -70,7 +71,8 @@ static void put(char *at, uint64_t value, size_t bytes)
 
 int main(void)
 {
-	const unsigned long zeros = filled(0, 1ul << 34), ones = filled(0xff, 1ul << 20), some = filled(0x11, 1ul << 20);
+	const unsigned long zeros = filled(0, 1ul << 34), ones = filled(0xff, 1ul << 20),
+			    some = filled(0x11, 1ul << 20);
 	char name[64], value[64], line[200], *at = NULL;
 	const struct km_field *field = NULL;
 	uint64_t was = 0;
@@ -96,8 +98,8 @@ int main(void)
 		at = base_of(name) + field->offset;
 		was = 0;
 		memcpy(&was, at, field->each);
-		put(at, !strcmp(value, "zeros") ? zeros : !strcmp(value, "ones") ? ones : !strcmp(value, "some") ? some :
-		    strtoul(value, NULL, 0), field->each);
+		put(at, !strcmp(value, "zeros") ? zeros : !strcmp(value, "ones") ? ones :
+		    !strcmp(value, "some") ? some : strtoul(value, NULL, 0), field->each);
 		puts("done");
 		fflush(stdout);
 	}

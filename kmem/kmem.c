@@ -217,7 +217,11 @@ static void keep_standard_files(void)
  * signal as it was. */
 static int run_command(const struct command *command, int argc, char **argv)
 {
+	static char help[] = "--help";
+
 	kmem_command = command->name;
+	if (argc > 1 && !strcmp(argv[1], "-h"))
+		argv[1] = help;
 	if (command->run != cmd_run && command->run != cmd_bench) {
 		signal(SIGXFSZ, SIG_IGN);
 		info_limit_memory();

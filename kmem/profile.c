@@ -624,8 +624,10 @@ int cmd_profile(int argc, char **argv)
 
 	while ((code = kmem_next_option("profile", usage_text, argc, argv, ":s:m:c:g:o:w:", known)) != -1)
 		read_option(&wish, code);
+	if (argc - optind == 1)
+		argv[optind] = info_process("profile", argv[optind], false);
 	if (argc - optind != 1 || !info_is_number(argv[optind]))
-		kmem_usage("profile", "which process? its number");
+		kmem_usage("profile", "which process? its number or name");
 	wish.pid = atoi(argv[optind]);
 	if (!wish.files)
 		add_own_files(&wish);

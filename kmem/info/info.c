@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -296,6 +297,46 @@ pid_t *info_own_processes(size_t *count)
 	return pids;
 }
 
+static bool is_called(pid_t pid, const char *name)
+{
+	char path[64], comm[64], file[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	ssize_t length = readlink(path, file, sizeof(file) - 1);
+	file[length > 0 ? length : 0] = '\0';
+	info_process_name((unsigned)pid, comm);
+	return !strcmp(comm, name) || (strrchr(file, '/') && !strcmp(strrchr(file, '/') + 1, name));
+}
+
+pid_t *info_processes_called(const char *name, size_t *count)
+{
+	size_t kept = 0;
+	pid_t *pids = info_own_processes(count);
+
+	for (size_t i = 0; pids && i < *count; i++)
+		if (is_called(pids[i], name) && !target_has_ended(pids[i]))
+			pids[kept++] = pids[i];
+	*count = kept;
+	return pids;
+}
+
+char *info_process(const char *command, char *word, bool or_file)
+{
+	char list[512] = "", *number;
+	size_t count, length = 0;
+
+	if (info_is_number(word) || strchr(word, '/') || (or_file && !access(word, F_OK)))
+		return word;
+	pid_t *pids = info_processes_called(word, &count);
+	for (size_t i = 0; i < count && length < sizeof(list) - 16; i++)
+		length += (size_t)snprintf(list + length, sizeof(list) - length, i ? ", %d" : "%d", (int)pids[i]);
+	free(pids);
+	if (count > 1)
+		exit(kmem_failed(1, command, "%s: %zu processes have that name, which one? %s", word, count, list));
+	number = kmem_need(strdup(list));
+	return count ? number : word;
+}
+
 int info_complain_of_all(const char *command, int error)
 {
 	return kmem_failed(1, command, "/proc: %s", error == ENODATA ? "no process is in it: it is not mounted" :
@@ -383,6 +424,8 @@ int cmd_info(int argc, char **argv)
 
 	if (argc - optind > 1)
 		kmem_usage("info", "one process or file at a time");
+	if (optind < argc)
+		argv[optind] = info_process("info", argv[optind], true);
 	if (optind < argc)
 		return info_is_number(argv[optind]) ? of_process(atoi(argv[optind]), style) :
 						 of_file(argv[optind], style);

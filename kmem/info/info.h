@@ -336,6 +336,12 @@ size_t target_roots_in_use(struct target *target, struct info_root *roots);
 
 /* ---- info/info.c */
 bool info_is_number(const char *text);
+/* A process as the user names it: its number, or the name of its program (/proc/PID/comm, or that of the file). The
+ * number, or the word itself where no process has the name; one line that lists them, and the command ends, where
+ * several have. With `or_file`, a file of that name comes first. */
+char *info_process(const char *command, char *word, bool or_file);
+/* All of them; the caller frees the list. */
+pid_t *info_processes_called(const char *name, size_t *count);
 /* The numbers of one's own processes (root: of all), but for this one, in order; the caller frees them. NULL: /proc
  * can't be read, or has none; errno says why. */
 pid_t *info_own_processes(size_t *count);

@@ -107,6 +107,7 @@ static void read_notes(struct core *core, uint64_t at, uint64_t bytes)
 	if (bytes > core->notes_left)
 		return;
 	core->notes_left -= bytes;
+	core->cut += notes ? 0 : bytes;
 	while (notes && bytes - done >= sizeof(note)) {
 		memcpy(&note, notes + done, sizeof(note));
 		uint64_t name = ((uint64_t)note.n_namesz + 3) & ~3ull, data = ((uint64_t)note.n_descsz + 3) & ~3ull;

@@ -178,5 +178,6 @@ int cmd_leaks(int argc, char **argv)
 			most = number("most", optarg, SIZE_MAX - 1) ?: SIZE_MAX;
 	if (argc - optind != 1)
 		kmem_usage("leaks", "of which process or core dump? --help says more");
+	argv[optind] = info_process("leaks", argv[optind], true);
 	return subject_open(&subject, "leaks", argv[optind]) ? look(&subject, seconds, most) : 1;
 }

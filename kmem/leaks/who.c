@@ -159,7 +159,7 @@ int cmd_who(int argc, char **argv)
 		kmem_usage("who", "of which process or core dump, and which address? --help says more");
 	for (int i = 2; i < argc; i++)
 		parse(argv[i]);
-	if (!subject_open(&subject, "who", argv[1]))
+	if (!subject_open(&subject, "who", info_process("who", argv[1], true)))
 		return 1;
 	status = subject_load(&subject, &heap);
 	for (int i = 2; !status && i < argc; i++)

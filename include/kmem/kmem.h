@@ -112,7 +112,8 @@ extern KMEM_API void kvfree_sensitive(const void *object, size_t bytes);
 #define __GFP_BITS_MASK		KMEM_GFP(0x003fff07u)	/* any other bit is a bad call */
 
 #define GFP_ATOMIC	(__GFP_HIGH | __GFP_KSWAPD_RECLAIM)	/* no system call, no sleep, but for a lock whose
-							 * holder gets no CPU; may fail */
+							 * holder gets no CPU, or for which a real-time
+							 * thread waits; may fail */
 #define GFP_NOWAIT	(__GFP_KSWAPD_RECLAIM | __GFP_NOWARN)	/* the same, and silent */
 #define __GFP_RECLAIM	(__GFP_DIRECT_RECLAIM | __GFP_KSWAPD_RECLAIM)
 #define GFP_NOIO	(__GFP_RECLAIM)

@@ -182,25 +182,14 @@ void km_charged_claim(struct kmem_cache *cache, uint64_t owner, gfp_t gfp)
 }
 
 /*
- * Pay for half a shelf, and take one of it. NULL: not this way. Several objects ahead are worth a charge only while
- * the group is far from its limits: so no more than an eighth of what is left below the nearest one, and none where
- * that is less than two. Another thread may use the rest meanwhile; then the charge is refused, quietly, and the
- * caller's one object is charged by itself with all that gfp allows.
+ * Pays for n objects; one is returned, the others go to this CPU's shelf. NULL: the charge or the objects are refused.
+ * The array stands in no frame of what km_charged_refill calls before: a miss has little stack (kmem(7)).
  */
-void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
+static km_noinline void *refill(struct kmem_cache *cache, struct obj_cgroup *objcg, size_t n, gfp_t gfp)
 {
 	uint64_t owner = (uintptr_t)objcg;
-	size_t n = km_min(km_owned_capacity(&cache->charged) / 2,
-			  (size_t)(km_objcg_spare(objcg) / MARGIN_PART / cache->charge));
 	void *objects[KM_CHARGED_MOST];
 
-	km_debug(objcg != &km_objcg_root && n <= KM_CHARGED_MOST, "a shelf is filled for somebody who pays");
-	if (n < 2 || km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
-	    !km_payers_note(cache, owner, km_gfp_may_wait(gfp)) ||
-	    !(km_charged_is_mixed(cache) ? has_block(cache) : take_over(cache, owner)))
-		return NULL;
-	/* More than the caller's one object is not worth going beyond a limit, nor a callback's last resort. */
-	gfp = (gfp & ~(KM_CHARGED_ODD | __GFP_ACCOUNT | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
 	if (!km_objcg_charge(objcg, n * cache->charge, gfp))
 		return NULL;
 	if (!km_plain_alloc_bulk(cache, gfp, n, objects)) {
@@ -220,6 +209,28 @@ void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_
 	km_debug(moved < n, "an object is on the shelf or goes back");
 	km_charged_give_up(cache, owner, objects + 1, n - 1 - moved);
 	return objects[0];
+}
+
+/*
+ * Pay for half a shelf, and take one of it. NULL: not this way. Several objects ahead are worth a charge only while
+ * the group is far from its limits: so no more than an eighth of what is left below the nearest one, and none where
+ * that is less than two. Another thread may use the rest meanwhile; then the charge is refused, quietly, and the
+ * caller's one object is charged by itself with all that gfp allows.
+ */
+void *km_charged_refill(struct kmem_cache *cache, struct obj_cgroup *objcg, gfp_t gfp)
+{
+	uint64_t owner = (uintptr_t)objcg;
+	size_t n = km_min(km_owned_capacity(&cache->charged) / 2,
+			  (size_t)(km_objcg_spare(objcg) / MARGIN_PART / cache->charge));
+
+	km_debug(objcg != &km_objcg_root && n <= KM_CHARGED_MOST, "a shelf is filled for somebody who pays");
+	if (n < 2 || km_front_busy || !km_memcg_modes[MEM_CGROUP_SHELF] ||
+	    !km_payers_note(cache, owner, km_gfp_may_wait(gfp)) ||
+	    !(km_charged_is_mixed(cache) ? has_block(cache) : take_over(cache, owner)))
+		return NULL;
+	/* More than the caller's one object is not worth going beyond a limit, nor a callback's last resort. */
+	gfp = (gfp & ~(KM_CHARGED_ODD | __GFP_ACCOUNT | __GFP_NOFAIL | __GFP_HIGH)) | __GFP_NOWARN | __GFP_NORETRY;
+	return refill(cache, objcg, n, gfp);
 }
 
 /* Room on the CPU's shelf for an object of this owner; false: it is another's. */

@@ -171,8 +171,12 @@ unsigned km_next_cpu(unsigned cpu)
 }
 
 #ifdef KMEM_HAVE_RSEQ
-/* Our own registration: musl, an old glibc. */
-static km_tls struct rseq_area own = { .cpu_id = (uint32_t)-1 };
+/* Our own registration: musl, an old glibc. A kernel that wants more bytes than `own` has is given 32. */
+static km_tls union {
+	struct rseq_area area;
+	char bytes[64];
+} own km_aligned(64) = { .area.cpu_id = (uint32_t)-1 };
+static size_t own_bytes;
 /* Children of vfork, each in the one before, that may be running on this thread's area: none of them registers it, as
  * its own it would say a CPU to the parent, too. And the bytes that were registered before. */
 static km_tls struct {
@@ -183,16 +187,16 @@ static km_tls struct {
 /* Before the thread's own storage goes away; the value tells the kernel nothing, it is ours. */
 static void thread_exit(void *unused km_unused)
 {
-	km_os_rseq_unregister(&own, sizeof(own), KMEM_RSEQ_SIGNATURE);
-	own.cpu_id = (uint32_t)-2;
+	km_os_rseq_unregister(&own, own_bytes, KMEM_RSEQ_SIGNATURE);
+	own.area.cpu_id = (uint32_t)-2;
 }
 
 void km_thread_register(void)
 {
-	if (own.cpu_id != (uint32_t)-1 || lent.children)
+	if (own.area.cpu_id != (uint32_t)-1 || lent.children)
 		return;
-	own.cpu_id = (uint32_t)-2;
-	if (km_os_rseq_register(&own, sizeof(own), KMEM_RSEQ_SIGNATURE) == 0)
+	own.area.cpu_id = (uint32_t)-2;
+	if (km_os_rseq_register(&own, own_bytes, KMEM_RSEQ_SIGNATURE) == 0)
 		pthread_setspecific(areas.exit_key, &own);
 }
 
@@ -253,9 +257,10 @@ static bool find_rseq(bool forced)
 	}
 	if (&__rseq_size && !forced)
 		return false;
-	if (km_os_rseq_register(&own, sizeof(own), KMEM_RSEQ_SIGNATURE) ||
+	own_bytes = km_os_rseq_bytes() <= sizeof(own) ? km_os_rseq_bytes() : sizeof(own.area);
+	if (km_os_rseq_register(&own, own_bytes, KMEM_RSEQ_SIGNATURE) ||
 	    pthread_key_create(&areas.exit_key, thread_exit)) {
-		own.cpu_id = (uint32_t)-1;
+		own.area.cpu_id = (uint32_t)-1;
 		return false;
 	}
 	pthread_setspecific(areas.exit_key, &own);
@@ -311,7 +316,10 @@ static void choose(const char *want)
 		return;
 	}
 	km_percpu.discipline = KM_DISCIPLINE_LOCK;
-	if (!find_rseq(forced)) {
+	if (!forced && !km_os_rseq_aborts()) {
+		km_percpu.reason = "this kernel (6.19 to 7.0.13) does not abort every sequence that it preempts; "
+				   "KMEM_PERCPU=rseq takes it";
+	} else if (!find_rseq(forced)) {
 		km_percpu.reason = "threads have no restartable sequences (rseq)";
 	} else if (km_os_barrier_register()) {
 		km_percpu.reason = "membarrier's rseq command is refused";

@@ -13,11 +13,14 @@
 /*
  * So often a thread spins that is to make no system call; then it sleeps after all. The holder may have no CPU as long
  * as this thread has one: where this one is SCHED_FIFO, and more urgent. It is half a second of this thread's own, on
- * some processors two: by the clock, thirty threads on two CPUs came to that (tests/promise/nowait).
+ * some processors two: by the clock, thirty threads on two CPUs came to that (tests/promise/nowait). In a process with
+ * real-time waiters it is a millisecond.
  */
 #define MOST_ROUNDS 200000
+#define REAL_TIME_ROUNDS 100
 /* Beyond all numbers of threads, which are 4194304 at most. */
 #define NO_THREAD 0x20000000u
+#define NUMBER(state) ((state) & ~(KM_LOCK_AWAITED | KM_LOCK_OF_FORK | KM_LOCK_BORROWS))
 
 km_tls bool km_no_calls;
 km_tls uint8_t km_front_busy;
@@ -25,14 +28,17 @@ km_tls uint8_t km_front_busy;
 km_tls uint32_t km_self;
 km_tls unsigned km_locks_held;
 
+static bool real_time;		/* a thread of a real-time policy has waited for a lock */
+
 /* Libc may know no number of a thread: then the thread gets a number beyond all numbers of threads. */
 uint32_t km_self_find(void)
 {
 	static uint32_t unknown;
 	uint32_t self = km_os_thread();
 
-	km_debug(self < NO_THREAD, "the system's numbers of threads leave room for bits");
-	return km_self = self ?: NO_THREAD | (km_add(&unknown, 1u) & (NO_THREAD - 1));
+	km_debug(self < KM_LOCK_BORROWS, "the system's numbers of threads leave room for bits");
+	self = self ?: NO_THREAD | (km_add(&unknown, 1u) & (KM_LOCK_BORROWS - 1));
+	return km_self = self | (km_load(&real_time) ? KM_LOCK_BORROWS : 0);
 }
 
 static bool try_for_a_while(struct km_lock *lock, uint32_t as)
@@ -45,6 +51,54 @@ static bool try_for_a_while(struct km_lock *lock, uint32_t as)
 		km_relax();
 	}
 	return km_lock_passes(lock);
+}
+
+/*
+ * Waiting threads of a real-time policy. A futex with priority inheritance lends the priority of a waiter to the thread
+ * whose number the futex holds. The word of a lock is no such futex: the system would have to hand the lock over. So
+ * each of these waiters has a futex of its own, with the number of the lock's holder. The holder's unlock gives back
+ * all futexes that name the lock and the holder, also for GFP_NOWAIT: a holder that kept the priority could keep the
+ * only CPU from the waiter. From the first real-time waiter on, threads take locks with KM_LOCK_BORROWS, and no unlock
+ * is quick. A holder without the bit gets no loan (docs/design/real-time.md).
+ */
+#define LENDERS	32
+#define LEND_MS	2
+static struct lender {
+	struct km_lock *lock;	/* NULL: free */
+	uint32_t holder;	/* the futex */
+} lenders[LENDERS];
+
+/* A real-time thread lends; so does a thread with locks for which a real-time thread may wait. */
+static bool must_lend(uint32_t as)
+{
+	if (km_os_is_real_time())
+		km_store(&real_time, true);
+	else if (!km_locks_held && !(as & KM_LOCK_OF_FORK))
+		return false;
+	return km_load(&real_time);
+}
+
+/* Sleep until the holder unlocks. Returns false without a sleep where lending fails: the holder's unlock may be quick,
+ * all futexes are in use, the holder has ended, or the system refuses. */
+static bool lend(struct km_lock *lock, uint32_t state)
+{
+	struct km_lock *none;
+	struct lender *lender = lenders;
+	bool slept = true;
+
+	/* After a fork by a handler, or without libc, the number is that of a thread of the parent. */
+	if (!(state & KM_LOCK_BORROWS) || !km_os_has_thread(NUMBER(state)))
+		return false;
+	while (none = NULL, !km_cas_acquire(&lender->lock, &none, lock))
+		if (++lender == lenders + LENDERS)
+			return false;
+	km_store(&lender->holder, NUMBER(state));
+	/* Release pairs with km_lock_wake: a later unlock finds the lender. An earlier unlock has changed the state. */
+	if (km_cas_both(&lock->state, &state, state))
+		slept = km_os_lend(&lender->holder, LEND_MS);
+	km_store(&lender->holder, 0u);
+	km_store_release(&lender->lock, NULL);
+	return slept;
 }
 
 /* A thread takes the lock as awaited after a sleep: others may sleep as well. A sleeper may leave without the lock:
@@ -62,14 +116,20 @@ static bool sleep_for(struct km_lock *lock, uint32_t as, uint64_t end_ms)
 			continue;
 		if (km_os_now_ms() >= end_ms)
 			return false;
-		km_os_wait(&lock->state, state | KM_LOCK_AWAITED, nap);
+		state |= KM_LOCK_AWAITED;
+		if (!must_lend(as) || !lend(lock, state))
+			km_os_wait(&lock->state, state, nap);
+		else if (try_for_a_while(lock, as | KM_LOCK_AWAITED))
+			return true;
 		nap = nap < 64 ? nap * 2 : nap;
 	}
 }
 
 void km_lock_wait(struct km_lock *lock, uint32_t as)
 {
-	for (unsigned rounds = km_no_calls ? MOST_ROUNDS : 1; rounds; rounds--)
+	unsigned most = km_load(&real_time) ? REAL_TIME_ROUNDS : MOST_ROUNDS;
+
+	for (unsigned rounds = km_no_calls ? most : 1; rounds; rounds--)
 		if (try_for_a_while(lock, as))
 			return;
 	sleep_for(lock, as, UINT64_MAX);
@@ -90,10 +150,27 @@ bool km_lock_within(struct km_lock *lock, unsigned ms)
 	return true;
 }
 
-void km_lock_wake(struct km_lock *lock)
+void km_lock_wake(struct km_lock *lock, uint32_t was)
 {
+	if (km_load(&real_time) && km_self)
+		km_self |= KM_LOCK_BORROWS;
+	if (!(was & KM_LOCK_AWAITED) && !KM_LOCK_SLEEPER)
+		return;
+	/* Acquire pairs with lend: the unlock has read what a waiter wrote. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	for (unsigned i = 0; (was & KM_LOCK_BORROWS) && i < LENDERS; i++)
+		if (km_load(&lenders[i].lock) == lock && NUMBER(km_load(&lenders[i].holder)) == NUMBER(was))
+			km_os_lend_end(&lenders[i].holder);
 	if (!km_no_calls)
 		km_os_wake(&lock->state);
+}
+
+void km_unlock_lent(struct km_lock *lock)
+{
+	const bool calls = km_calls_begin(false);
+
+	km_unlock(lock);
+	km_calls_end(calls);
 }
 
 bool km_lock_nowait(struct km_lock *lock)
@@ -120,7 +197,7 @@ static km_tls bool gives_way;
 
 static bool is_had(const struct km_lock *lock, uint32_t by)
 {
-	return (km_load(&lock->state) & ~KM_LOCK_AWAITED) == by;
+	return !((km_load(&lock->state) ^ by) & ~(KM_LOCK_AWAITED | KM_LOCK_BORROWS));
 }
 
 bool km_lock_is_own(const struct km_lock *lock)
@@ -135,8 +212,8 @@ bool km_lock_passes(const struct km_lock *lock)
 
 void km_unlock_fork(struct km_lock *lock)
 {
-	if (km_lock_passes(lock) && km_swap_release(&lock->state, 0u) & KM_LOCK_AWAITED)
-		km_lock_wake(lock);
+	if (km_lock_passes(lock))
+		km_lock_wake(lock, km_swap_release(&lock->state, 0u));
 }
 
 void km_locks_fork_nested(void)
@@ -151,10 +228,12 @@ void km_locks_fork_end(bool child)
 #ifdef KM_DEBUG
 	km_is_forked |= child;
 #endif
-	if (child)
+	if (child) {
 		nesting.state = 0;
-	else if (fork_kind == NESTED)
+		__builtin_memset(lenders, 0, sizeof(lenders));
+	} else if (fork_kind == NESTED) {
 		km_unlock_fork(&nesting);
+	}
 	/* After a nested fork interrupted code goes on under locks with the former number. */
 	if (child && fork_kind == NORMAL)
 		km_self = 0;

@@ -39,15 +39,16 @@ enum km_rank {
 };
 
 struct km_lock {
-	uint32_t state;		/* 0: free; else the holder's number, and two bits */
+	uint32_t state;		/* 0: free; else the holder's number, and three bits */
 	uint32_t rank;
 };
 #define KM_LOCK_AWAITED	0x80000000u	/* a thread may sleep for the lock */
 #define KM_LOCK_OF_FORK	0x40000000u	/* the holder forks: the holder's own calls pass meanwhile */
+#define KM_LOCK_BORROWS	0x10000000u	/* the holder's unlock, of any kind, ends loans of priority (lock.c) */
 
 /*
- * The number of this thread, and how many locks the thread has. One instruction takes a lock and writes the number: a
- * fork by a signal handler knows the locks of the same thread at every instruction.
+ * The number of this thread, perhaps with KM_LOCK_BORROWS, and how many locks the thread has. One instruction takes a
+ * lock and writes the number: a fork by a signal handler knows the locks of the same thread at every instruction.
  */
 extern km_hidden km_tls uint32_t km_self;
 extern km_hidden km_tls unsigned km_locks_held;
@@ -122,8 +123,8 @@ km_inline void km_busy_end_clear(void)
 
 /*
  * This thread may not call the system now (GFP_NOWAIT, GFP_ATOMIC): its locks spin where they would sleep, but not for
- * ever (lock.c), and leave a sleeper to its own timeout. For what must be given back whatever happens; to get
- * something, km_lock_may.
+ * ever (lock.c), and leave a sleeper to its own timeout, but end a real-time thread's loan of priority. For what must
+ * be given back whatever happens; to get something, km_lock_may.
  */
 extern km_hidden km_tls bool km_no_calls;
 km_inline bool km_calls_begin(bool allowed)
@@ -140,7 +141,8 @@ km_inline void km_calls_end(bool was)
 }
 
 void km_lock_wait(struct km_lock *lock, uint32_t as);
-void km_lock_wake(struct km_lock *lock);
+void km_lock_wake(struct km_lock *lock, uint32_t was);
+void km_unlock_lent(struct km_lock *lock);
 /* For a test of debug builds: each lock is given back as if a thread slept for it. */
 extern bool km_lock_always_wakes;
 
@@ -210,8 +212,9 @@ km_inline void km_unlock(struct km_lock *lock)
 	km_lock_note(lock, KM_LOCK_GIVEN);
 	if (km_lock_stays(lock))
 		return;
-	if (km_unlikely(km_swap_release(&lock->state, 0u) & KM_LOCK_AWAITED) || KM_LOCK_SLEEPER)
-		km_lock_wake(lock);
+	uint32_t was = km_swap_release(&lock->state, 0u);
+	if (km_unlikely(was & (KM_LOCK_AWAITED | KM_LOCK_BORROWS)) || KM_LOCK_SLEEPER)
+		km_lock_wake(lock, was);
 }
 
 /*
@@ -222,7 +225,9 @@ km_inline void km_unlock(struct km_lock *lock)
  */
 km_inline void km_unlock_quick(struct km_lock *lock)
 {
-	if (km_unlikely(km_load(&lock->state) & (KM_LOCK_AWAITED | KM_LOCK_OF_FORK)) || KM_LOCK_SLEEPER) {
+	const uint32_t not_quick = KM_LOCK_AWAITED | KM_LOCK_BORROWS | KM_LOCK_OF_FORK;
+
+	if (km_unlikely(km_load(&lock->state) & not_quick) || KM_LOCK_SLEEPER) {
 		km_unlock(lock);
 		return;
 	}
@@ -244,9 +249,12 @@ bool km_lock_within(struct km_lock *lock, unsigned ms);
 bool km_lock_nowait(struct km_lock *lock);
 km_inline void km_unlock_nowait(struct km_lock *lock)
 {
+	if (km_unlikely(km_load(&lock->state) & (KM_LOCK_BORROWS | KM_LOCK_OF_FORK))) {
+		km_unlock_lent(lock);
+		return;
+	}
 	km_lock_note(lock, KM_LOCK_GIVEN);
-	if (!km_lock_stays(lock))
-		km_store_release(&lock->state, 0u);
+	km_store_release(&lock->state, 0u);
 }
 
 /* Around fork all locks are held at once, many of one rank, and a handler may hold one out of order that it did not

@@ -77,6 +77,16 @@ void km_os_name(void *p, size_t bytes, const char *name);
 /* Sleep while *word == value, at most `ms` milliseconds; wake one sleeper. */
 void km_os_wait(uint32_t *word, uint32_t value, unsigned ms);
 void km_os_wake(uint32_t *word);
+/*
+ * A futex with priority inheritance: lend the caller's priority to the thread whose number *word holds, until that
+ * thread gives the futex back, at most `ms` milliseconds. The caller then owns the futex, and frees it by a store of 0.
+ * False: that thread has ended, or the system refuses (before Linux 5.14). The thread gives the futex back by
+ * km_os_lend_end. After km_os_shut neither calls the system.
+ */
+bool km_os_lend(uint32_t *word, unsigned ms);
+void km_os_lend_end(uint32_t *word);
+/* The calling thread has a real-time policy: SCHED_FIFO, SCHED_RR or SCHED_DEADLINE. False after km_os_shut. */
+bool km_os_is_real_time(void);
 
 /* Milliseconds since some fixed moment, coarse (4 ms), without a system call; never 0. */
 uint64_t km_os_now_ms(void);
@@ -138,12 +148,15 @@ long km_os_prlimit(int pid, int resource, const void *limits, void *old);
 int km_os_barrier_register(void);
 int km_os_barrier(void);
 /* Register the calling thread's rseq area (32 bytes at least, aligned to 32): 0 or -errno. The kernel takes back only
- * what was registered, by the same number of bytes; those that it would like to have. */
+ * what was registered, by the same number of bytes; those that it would like to have. Since Linux 7.1 more than 32
+ * bytes also promise that nobody but the kernel writes to the kernel's fields of an area that is registered. */
 int km_os_rseq_register(void *area, size_t bytes, uint32_t signature);
 int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature);
 size_t km_os_rseq_bytes(void);
 /* How far into an rseq area the kernel knows what it writes there; 0: it does not say. */
 size_t km_os_rseq_features(void);
+/* Does the kernel abort each sequence that it preempts, as it promises? */
+bool km_os_rseq_aborts(void);
 
 /* Which file a descriptor is: 0 or -errno. Stream: a pipe, or a device of characters. */
 struct km_os_file {

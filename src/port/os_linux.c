@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -629,6 +630,26 @@ size_t km_os_rseq_bytes(void)
 	size_t align = km_max(getauxval(AT_RSEQ_ALIGN), 32ul);
 
 	return km_align_up(km_max(getauxval(AT_RSEQ_FEATURE_SIZE), 32ul), align);
+}
+
+/* Linux 6.19 to 7.0.13 on aarch64 does not, where the thread goes on on the same CPU (linux-arm-kernel, April 2026). */
+bool km_os_rseq_aborts(void)
+{
+#ifdef __aarch64__
+	unsigned part[3] = { 0 };
+	struct utsname system;
+
+	if (uname(&system))
+		return true;
+	const char *at = system.release;
+	for (size_t i = 0; i < km_array_count(part); i++, at += *at == '.')
+		for (; *at >= '0' && *at <= '9'; at++)
+			part[i] = part[i] * 10 + (unsigned)(*at - '0');
+	return part[0] < 6 || (part[0] == 6 && part[1] < 19) || part[0] > 7 ||
+	       (part[0] == 7 && (part[1] || part[2] > 13));
+#else
+	return true;
+#endif
 }
 
 int km_os_file(int fd, struct km_os_file *file)

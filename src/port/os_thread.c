@@ -1,11 +1,14 @@
 /*
- * os_thread.c: a thread of ours, for work that may wait for what the program's own threads hold, or for others; and how
- * many there are. Invariant: it takes no signal that is meant for the program, nor counts as one of its threads.
+ * os_thread.c: a thread of ours, for work that may wait for what the program's own threads hold, or for others; how
+ * many there are; and a priority that is lent to a thread. Invariant: it takes no signal that is meant for the program,
+ * nor counts as one of its threads.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/futex.h>
 #include <linux/prctl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -169,4 +172,44 @@ bool km_os_has_thread(unsigned thread)
 
 	errno = saved_errno;
 	return has;
+}
+
+/* Of <linux/futex.h>, since Linux 5.14. */
+#ifndef FUTEX_LOCK_PI2
+#define FUTEX_LOCK_PI2	13
+#endif
+
+bool km_os_lend(uint32_t *word, unsigned ms)
+{
+	int saved_errno = errno;
+	struct timespec end;
+
+	if (km_os_is_shut())
+		return false;
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_nsec += (long)ms * 1000000;
+	end.tv_sec += end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
+	bool slept = !syscall(SYS_futex, word, FUTEX_LOCK_PI2 | FUTEX_PRIVATE_FLAG, 0, &end, NULL, 0) ||
+		     errno == ETIMEDOUT;
+	errno = saved_errno;
+	return slept;
+}
+
+void km_os_lend_end(uint32_t *word)
+{
+	int saved_errno = errno;
+
+	if (!km_os_is_shut())
+		syscall(SYS_futex, word, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, NULL, 0);
+	errno = saved_errno;
+}
+
+bool km_os_is_real_time(void)
+{
+	int saved_errno = errno;
+	long policy = km_os_is_shut() ? SCHED_OTHER : syscall(SYS_sched_getscheduler, 0) & ~SCHED_RESET_ON_FORK;
+
+	errno = saved_errno;
+	return policy == SCHED_FIFO || policy == SCHED_RR || policy == SCHED_DEADLINE;
 }

@@ -2,7 +2,7 @@
  * drained: threads that allocate and free by kmalloc and kfree, as fast as they can, while another one drains and
  * reopens the CPUs' shelves of that cache all the time. No object is given out twice. What it is after needs a CPU that
  * stops in the middle of a sequence without aborting it: rare, but an emulated machine with more CPUs than the real one
- * (tests/system/aarch64_system) meets it within seconds. SECONDS=n. Disciplines: all.
+ * (tests/system/kernels) meets it within seconds. SECONDS=n. Disciplines: all.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /*
- * init.c: the first process of the machine that tests/system/aarch64_system starts: runs each line of /tests, which is
+ * init.c: the first process of the machine that tests/system/kernels starts: runs each line of /tests, which is
  * NAME=VALUE... PROGRAM ARGUMENT..., prints "RESULT status line", and turns the machine off.
  */
 #include <stdio.h>

@@ -178,7 +178,7 @@ struct target {
 	struct target_budget {		/* info/budget.c */
 		uint64_t read, room;	/* bytes that still may be read, and kept */
 		uint64_t space;		/* bytes of address space that the process has */
-		uint64_t end_ms;	/* CLOCK_MONOTONIC; 0: the budget did not begin */
+		uint64_t end_ms;	/* CLOCK_MONOTONIC_COARSE; 0: the budget did not begin */
 	} budget;
 };
 

@@ -47,6 +47,9 @@ static void expect(const char *format, ...)
 	va_end(arguments);
 }
 
+/* Behind the phrase, where it is known whose the object is. */
+#define OWNER(cache) " " cache "; KMEM_DEBUG=U says who allocated it"
+
 /* The misuse before this was seen at once: only after a warning do we get here. */
 static void after_warning(void)
 {

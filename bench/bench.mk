@@ -26,7 +26,7 @@ BENCH_FAMILY += -Wl,-u,malloc_usable_size
 BENCH_PEERS_STATIC = $(patsubst build/peers/%/lib.a,build/bench/malloc-%-static,\
 	$(wildcard build/peers/*/lib.a))
 
-# An archive's program has guarded objects and profiles only if it names them.
+# An archive's program has guarded objects and profiles, by their names too where the others are linked without.
 $(foreach worker,cache kmalloc malloc-kmem,$(eval BENCH_LIBS_$(worker)-static-watched := -Wl,-u,kmem_cache_validate))
 
 .PHONY: bench-workers

@@ -258,6 +258,7 @@ static void build(struct profile *profile, const struct wish *wish, const struct
 			add_stack(profile, wish, site, &now->out[i], old && old->hash == site->hash ? old : NULL);
 	}
 	qsort(profile->stack, profile->stacks, sizeof(*profile->stack), by_out);
+	profile->nothing_out = profile->samples && !profile->stack[0].out_bytes;
 }
 
 /* ------------------------------------------------------------------ what is printed */
@@ -276,7 +277,7 @@ static const char *amount(uint64_t bytes, char text[16])
 
 struct row {
 	const char *name;
-	uint64_t bytes, out;
+	uint64_t bytes, out, shown;
 };
 
 static int by_row(const void *a, const void *b)
@@ -288,7 +289,8 @@ static int by_row(const void *a, const void *b)
 	return x->bytes == y->bytes ? 0 : x->bytes < y->bytes ? 1 : -1;
 }
 
-static void add_row(struct row *rows, size_t *count, const char *name, const struct stack *stack)
+static void add_row(struct row *rows, size_t *count, const char *name, const struct profile *profile,
+		    const struct stack *stack)
 {
 	size_t i = 0;
 
@@ -298,6 +300,7 @@ static void add_row(struct row *rows, size_t *count, const char *name, const str
 		rows[(*count)++] = (struct row){ .name = kmem_need(strdup(name)) };
 	rows[i].bytes += stack->bytes;
 	rows[i].out += stack->out_bytes;
+	rows[i].shown += profile_shown(profile, stack);
 }
 
 /* Does it get memory for others? Then who has called it says more. */
@@ -319,29 +322,56 @@ static const char *asker(const struct profile *profile, const struct stack *stac
 	return profile_frame_name(profile, stack->frame[0], 0);
 }
 
+/* Is a call of the function on the stack? */
+static bool is_within(const struct profile *profile, const struct stack *stack, const char *name)
+{
+	for (unsigned i = 0; i < stack->depth; i++)
+		for (unsigned step = 0; step < profile_steps(profile, stack->frame[i]); step++)
+			if (!strcmp(profile_frame_name(profile, stack->frame[i], step), name))
+				return true;
+	return false;
+}
+
+/* What the function and all that it has called have, for itself and together with these. */
+static void print_row(const struct profile *profile, const struct row *row, uint64_t all)
+{
+	uint64_t within = 0;
+	char text[2][16];
+
+	for (size_t i = 0; i < profile->stacks; i++)
+		if (is_within(profile, &profile->stack[i], row->name))
+			within += profile_shown(profile, &profile->stack[i]);
+	printf("%10s %10s %6.1f %5.1f  %.70s\n", amount(row->out, text[0]), amount(row->bytes, text[1]),
+	       all ? 100.0 * (double)row->shown / (double)all : 0.0, all ? 100.0 * (double)within / (double)all : 0.0,
+	       row->name);
+}
+
 /* By the function that has called the library, or a function that does so for others. */
 static void print(const struct profile *profile)
 {
-	struct row *rows = kmem_need(calloc(profile->stacks + 1, sizeof(*rows)));
-	uint64_t bytes = 0, out = 0;
+	struct row *rows = kmem_need(calloc(profile->stacks + 1, sizeof(*rows))), sum = { .name = "all" };
 	char text[2][16];
 	size_t count = 0;
 
 	for (size_t i = 0; i < profile->stacks; i++) {
 		const struct stack *stack = &profile->stack[i];
 
-		bytes += stack->bytes;
-		out += stack->out_bytes;
-		add_row(rows, &count, asker(profile, stack), stack);
+		sum.bytes += stack->bytes;
+		sum.out += stack->out_bytes;
+		add_row(rows, &count, asker(profile, stack), profile, stack);
 	}
+	const uint64_t all = profile->nothing_out ? sum.bytes : sum.out;
+	const double whole = all ? 100.0 : 0.0;
 	printf("%d (%s): %.1f s, %llu samples, one for %s on the average\n", (int)profile->pid, profile->program,
 	       (double)profile->ms / 1000, (unsigned long long)profile->samples, amount(profile->mean, text[0]));
-	printf("%10s %10s %5s  %s\n", "OUT", "ALLOCATED", "OUT%", "FUNCTION");
-	printf("%10s %10s %5.1f  %s\n", amount(out, text[0]), amount(bytes, text[1]), 100.0, "all");
+	if (profile->nothing_out)
+		printf("nothing is out: shares and pictures are of what was allocated\n");
+	printf("%10s %10s %6s %5s  %s\n", "OUT", "ALLOCATED",
+	       profile->nothing_out ? "ALLOC%" : "OUT%", "CUM%", "FUNCTION");
+	printf("%10s %10s %6.1f %5.1f  all\n", amount(sum.out, text[0]), amount(sum.bytes, text[1]), whole, whole);
 	qsort(rows, count, sizeof(*rows), by_row);
 	for (size_t i = 0; i < count && i < SHOWN; i++)
-		printf("%10s %10s %5.1f  %.70s\n", amount(rows[i].out, text[0]), amount(rows[i].bytes, text[1]),
-		       out ? 100.0 * (double)rows[i].out / (double)out : 0.0, rows[i].name);
+		print_row(profile, &rows[i], all);
 	free(rows);
 	if (profile->lost || profile->untracked)
 		kmem_failed(0, "profile", "%d: %llu samples of too many different stacks are missing, and of %llu it "

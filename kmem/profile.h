@@ -45,6 +45,7 @@ struct profile {
 	pid_t pid, thread;		/* thread: one that still has the memory */
 	char program[64];
 	uint64_t mean, samples, lost, untracked, ms, began_ns;
+	bool nothing_out;		/* pictures and shares are of what was allocated */
 	struct stack *stack;
 	struct frame *frame;
 	struct function *function;
@@ -52,6 +53,12 @@ struct profile {
 	size_t stacks, frames, functions, mappings;
 	size_t stack_room, frame_room, function_room, mapped_room;
 };
+
+/* The bytes of a stack that pictures and shares are of. */
+static inline uint64_t profile_shown(const struct profile *profile, const struct stack *stack)
+{
+	return profile->nothing_out ? stack->bytes : stack->out_bytes;
+}
 
 /* profile_names.c: the process's files, and the names of all frames. pc: into `frame`, once. */
 void profile_maps(struct profile *profile, pid_t thread);

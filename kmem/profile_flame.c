@@ -13,7 +13,7 @@
 
 struct node {
 	const char *name;
-	uint64_t out, bytes;
+	uint64_t shown, out, bytes;
 	struct node *child, *next;
 };
 
@@ -33,9 +33,9 @@ static struct node *child_of(struct node *node, const char *name)
 	return *link = child;
 }
 
-static struct node *add(struct node *node, const char *name, const struct stack *stack)
+static struct node *add(struct node *node, const struct profile *profile, const struct stack *stack)
 {
-	node = child_of(node, name);
+	node->shown += profile_shown(profile, stack);
 	node->out += stack->out_bytes;
 	node->bytes += stack->bytes;
 	return node;
@@ -52,13 +52,12 @@ static void add_stack(struct node *node, const struct profile *profile, const st
 {
 	char cache[CACHE_NAME];
 
-	node->out += stack->out_bytes;
-	node->bytes += stack->bytes;
+	add(node, profile, stack);
 	for (unsigned i = stack->depth; i-- > 0;)
 		for (unsigned step = profile_steps(profile, stack->frame[i]); step-- > 0;)
-			node = add(node, profile_frame_name(profile, stack->frame[i], step), stack);
+			node = add(child_of(node, profile_frame_name(profile, stack->frame[i], step)), profile, stack);
 	cache_name(stack, cache);
-	add(node, cache, stack);
+	add(child_of(node, cache), profile, stack);
 }
 
 static void build(struct node *root, const struct profile *profile)
@@ -93,7 +92,7 @@ bool profile_write_folded(const struct profile *profile, FILE *to)
 	for (size_t i = 0; i < profile->stacks; i++) {
 		const struct stack *stack = &profile->stack[i];
 
-		if (!stack->out_bytes)
+		if (!profile_shown(profile, stack))
 			continue;
 		for (unsigned k = stack->depth; k-- > 0;)
 			for (unsigned step = profile_steps(profile, stack->frame[k]); step-- > 0;) {
@@ -102,7 +101,7 @@ bool profile_write_folded(const struct profile *profile, FILE *to)
 			}
 		cache_name(stack, cache);
 		put_folded(to, cache);
-		fprintf(to, " %llu\n", (unsigned long long)stack->out_bytes);
+		fprintf(to, " %llu\n", (unsigned long long)profile_shown(profile, stack));
 	}
 	return !ferror(to);
 }
@@ -135,7 +134,7 @@ static unsigned depth_of(const struct node *node, uint64_t all)
 	unsigned most = 0;
 
 	for (const struct node *child = node->child; child; child = child->next) {
-		unsigned depth = (double)child->out / (double)all * WIDTH < LEAST ? 0 : depth_of(child, all);
+		unsigned depth = (double)child->shown / (double)all * WIDTH < LEAST ? 0 : depth_of(child, all);
 
 		most = depth > most ? depth : most;
 	}
@@ -157,7 +156,7 @@ static void put_colour(FILE *to, const char *name)
 
 static void put_box(FILE *to, const struct node *node, uint64_t all, double left, double top)
 {
-	double width = (double)node->out / (double)all * WIDTH;
+	double width = (double)node->shown / (double)all * WIDTH;
 	char text[32];
 
 	if (width < LEAST)
@@ -165,7 +164,7 @@ static void put_box(FILE *to, const struct node *node, uint64_t all, double left
 	fprintf(to, "<g><title>");
 	put_xml(to, node->name, 400);
 	fprintf(to, ": %s, %.1f %%</title><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.0f\" fill=\"",
-		megabytes(node->out, text), 100.0 * (double)node->out / (double)all, left, top, width, HEIGHT - 1);
+		megabytes(node->shown, text), 100.0 * (double)node->shown / (double)all, left, top, width, HEIGHT - 1);
 	put_colour(to, node->name);
 	fprintf(to, "\"/>");
 	if (width > 4 * LETTER) {
@@ -176,7 +175,7 @@ static void put_box(FILE *to, const struct node *node, uint64_t all, double left
 	fprintf(to, "</g>\n");
 	for (const struct node *child = node->child; child; child = child->next) {
 		put_box(to, child, all, left, top - HEIGHT);
-		left += (double)child->out / (double)all * WIDTH;
+		left += (double)child->shown / (double)all * WIDTH;
 	}
 }
 
@@ -186,14 +185,15 @@ bool profile_write_svg(const struct profile *profile, FILE *to)
 	char text[32];
 
 	build(&root, profile);
-	uint64_t all = root.out ? root.out : 1;
+	uint64_t all = root.shown ? root.shown : 1;
 	double height = HEAD + HEIGHT * depth_of(&root, all) + 8;
 	fprintf(to, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" "
 		"height=\"%.0f\" font-family=\"monospace\" font-size=\"11\">\n"
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"#fffdf8\"/>\n<text x=\"6\" y=\"22\" font-size=\"14\">",
 		WIDTH, height, WIDTH, height);
 	put_xml(to, profile->program, 64);
-	fprintf(to, ": %s that are out, by stack</text>\n", megabytes(root.out, text));
+	fprintf(to, ": %s that %s, by stack</text>\n", megabytes(root.shown, text),
+		profile->nothing_out ? "were allocated; nothing is out" : "are out");
 	put_box(to, &root, all, 0, height - HEIGHT - 4);
 	fprintf(to, "</svg>\n");
 	clear(&root);
@@ -218,7 +218,7 @@ static const char page_script[] =
 	"'use strict';\n"
 	"const NAME=0,OUT=1,BYTES=2,CHILDREN=3,graph=document.getElementById('graph'),\n"
 	"about=document.getElementById('about'),find=document.getElementById('find');\n"
-	"let path=[data],which=OUT;\n"
+	"let path=[data],which=data[OUT]?OUT:BYTES;\n"
 	"const amount=b=>b<1024?b+' B':b<1048576?(b/1024).toFixed(1)+' KiB':b<1073741824?(b/1048576).toFixed(1)+\n"
 	"' MiB':(b/1073741824).toFixed(2)+' GiB';\n"
 	"function colour(n){let h=2166136261;for(let i=0;i<n.length;i++)h=Math.imul(h^n.charCodeAt(i),16777619)>>>0;\n"
@@ -278,11 +278,13 @@ bool profile_write_html(const struct profile *profile, FILE *to)
 	fprintf(to, "<b>");
 	put_xml(to, profile->program, 64);
 	fprintf(to, "</b> %d: %.1f s, %llu samples, one for %llu bytes on the average<br>\n"
-		"<label><input type=\"radio\" name=\"which\" value=\"1\" checked> bytes that are out</label>"
-		"<label><input type=\"radio\" name=\"which\" value=\"2\"> bytes that were allocated</label>"
+		"<label><input type=\"radio\" name=\"which\" value=\"1\"%s> bytes that are out%s</label>"
+		"<label><input type=\"radio\" name=\"which\" value=\"2\"%s> bytes that were allocated</label>"
 		"<label>find <input id=\"find\" size=\"20\"></label>\n"
 		"<div id=\"graph\"></div><div id=\"about\"></div>\n<script>const data=\n", (int)profile->pid,
-		(double)profile->ms / 1000, (unsigned long long)profile->samples, (unsigned long long)profile->mean);
+		(double)profile->ms / 1000, (unsigned long long)profile->samples, (unsigned long long)profile->mean,
+		profile->nothing_out ? "" : " checked", profile->nothing_out ? ": none" : "",
+		profile->nothing_out ? " checked" : "");
 	put_node(to, &root);
 	fputs("</script>\n", to);
 	fputs(page_script, to);

@@ -227,7 +227,7 @@ static void put_profile(struct bytes *to, const struct profile *profile)
 	put_number(to, PROFILE_DURATION_NANOS, profile->ms * 1000000);
 	put_type(to, &part, PROFILE_PERIOD_TYPE, string(&strings, "space"), string(&strings, "bytes"));
 	put_number(to, PROFILE_PERIOD, profile->mean);
-	put_number(to, PROFILE_DEFAULT_TYPE, string(&strings, "inuse_space"));
+	put_number(to, PROFILE_DEFAULT_TYPE, string(&strings, profile->nothing_out ? "alloc_space" : "inuse_space"));
 	for (size_t i = 0; i < strings.count; i++)
 		put_text(to, PROFILE_STRING, strings.text[i], strlen(strings.text[i]));
 	free(strings.text);

@@ -519,7 +519,7 @@ static bool spare_slob(const char *debug)
 	char letter, *text;
 	bool low;
 
-	if (!debug || strlen(debug) > MOST_DEBUG || !km_debug_fits(debug, &letter) || !strcmp(debug, "help"))
+	if (!debug || !*debug || strlen(debug) > MOST_DEBUG || !km_debug_fits(debug, &letter) || !strcmp(debug, "help"))
 		return true;
 	km_debug_read(debug);
 	slab_flags_t flags = km_debug_flags_of("kmalloc", 0, &low);
@@ -566,7 +566,7 @@ static bool set_options(const struct run_options *options)
 	if (options->percpu)
 		/* It would outrank the option. */
 		unsetenv("KMEM_PERCPU");
-	if (options->debug && setenv("KMEM_DEBUG", options->debug, 1))
+	if (options->debug && setenv("KMEM_DEBUG", *options->debug ? options->debug : "FZPU", 1))
 		return false;
 	if (!engine_is_slob())
 		return true;

@@ -12,6 +12,8 @@ tests: $(TEST_BIN)
 
 # Not what one compiler alone warns of, nor what it does not know of another's.
 TEST_WARN := -Wno-unused-function -Wno-unknown-warning-option -Wno-unknown-attributes
+# A test has the parts that it asks for (packaging/README.md); tests/tidy/archive looks at what programs have.
+TEST_PARTS := -Wl,--defsym=km_all_parts=0
 # What newer compilers refuse, older ones refuse here.
 TEST_STRICT := -Werror=implicit -Werror=int-conversion -Werror=incompatible-pointer-types
 
@@ -25,7 +27,7 @@ TEST_WRONG_death := $(TEST_WRONG_promise) -Wno-mismatched-dealloc
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libkmem.a Makefile tests/tests.mk $(wildcard tests/*.h tests/*/*.h)
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) $(TEST_WARN) $(TEST_STRICT) $(TEST_WRONG_$(*D)) $(TEST_CFLAGS_$*) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
+	$(CC) $(ALL_CPPFLAGS) -Isrc -Itests $(ALL_CFLAGS) $(LDFLAGS) $(TEST_WARN) $(TEST_STRICT) $(TEST_WRONG_$(*D)) $(TEST_CFLAGS_$*) $(TEST_PARTS) -o $@ $< $(BUILD)/libkmem.a $(TEST_LIBS_$*) $(ALL_LDLIBS) -lm
 
 # Builds with as many processes as tests run at once, where the caller's -j does not say how many; also what several tests
 # would else build at the same time, each by itself.

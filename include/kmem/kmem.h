@@ -251,7 +251,8 @@ struct kmem_cache *kmem_cache_create_takes_4_or_5_arguments(char, char, char, ch
 /*
  * kmem_cache_destroy - drain and free the cache; NULL does nothing.
  * Objects still allocated: one report names the cache, their number and the first addresses, the
- * memory stays valid and is never reused (kernel: the same leak, on purpose). The caller must have
+ * memory stays valid and is never reused (kernel: the same leak, on purpose), and errno is EBUSY; else errno is kept.
+ * The caller must have
  * stopped all use of the cache. Where an RCU was set (<kmem/rcu.h>) it waits for what kfree_rcu has under way, and of a
  * cache with SLAB_TYPESAFE_BY_RCU for a grace period: not in a read-side critical section then. Not from a signal
  * handler.
@@ -432,14 +433,23 @@ KMEM_API KMEM_KMALLOC_LIKE char *kstrdup(const char *string, gfp_t gfp);
 /* kstrndup - a copy of at most `max` bytes of the string, and a NUL; NULL in, NULL out. */
 KMEM_API KMEM_KMALLOC_LIKE char *kstrndup(const char *string, size_t max, gfp_t gfp);
 
+/*
+ * kmem_owns - is this address in memory of libkmem's objects and blocks? For any address, in any context: it takes no
+ * lock, makes no system call, and writes nothing. An address inside of an object or block is answered true, and so is
+ * one of a free object; of a freed block above 4 MiB the answer is false. It tells where to free a block that may be
+ * another allocator's. Costs a few loads, and for an address that is in no slab one for each block above 4 MiB.
+ */
+KMEM_API bool kmem_owns(const void *address);
+
 /* ---------------------------------------------------------------- 3. Bulk */
 
 /*
- * kmem_cache_alloc_bulk - n objects into objects[0..n), all or nothing. True, or false with ENOMEM and
- * the array's contents undefined. n == 0 is false. __GFP_ZERO is honoured.
+ * kmem_cache_alloc_bulk - n objects into objects[0..n), all or nothing. Returns n; or 0 with ENOMEM, and the array's
+ * contents are undefined. n == 0 returns 0; n above INT_MAX is ENOMEM. __GFP_ZERO is honoured.
+ * Kernel: int, n or 0, from 4.4 to 7.1; bool since 7.2. Callers of either kind are served.
  */
 KMEM_API KMEM_ARRAY(write_only, 4, 3)
-bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
+int kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
 /*
  * kmem_cache_free_bulk - free n objects of the cache. NULL entries are skipped (kernel: since 5.x not
  * allowed), the array is clobbered, n == 0 does nothing, cache NULL makes it kfree_bulk.
@@ -447,9 +457,9 @@ bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void *
 KMEM_API KMEM_ARRAY(read_write, 3, 2) void kmem_cache_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
 /* kfree_bulk - free n objects of any caches, kmalloc sizes and large ones, mixed; NULL entries are skipped. */
 KMEM_API KMEM_ARRAY(read_write, 2, 1) void kfree_bulk(size_t n, void **objects);
-/* kmalloc_bulk - n objects of `size` bytes, all or nothing, like kmalloc. True, or false with ENOMEM or EINVAL, as
- * kmalloc; n == 0 is false. Kernel: does not exist. */
-KMEM_API KMEM_ARRAY(write_only, 4, 3) bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects);
+/* kmalloc_bulk - n objects of `size` bytes, all or nothing, like kmalloc. Returns n, or 0 with ENOMEM or EINVAL, as
+ * kmalloc; n == 0 returns 0, n above INT_MAX is ENOMEM. Kernel: does not exist. */
+KMEM_API KMEM_ARRAY(write_only, 4, 3) int kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects);
 
 /* ---------------------------------------------------------------- 4. Prefilled sheaves
 

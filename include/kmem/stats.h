@@ -124,7 +124,7 @@ enum kmem_event {
 	KMEM_NR_EVENTS
 };
 
-/* Fill *stats for the cache. Any thread; not from a signal handler. */
+/* Fill *stats for the cache; cache NULL: zeros, and empty names. Any thread; not from a signal handler. */
 KMEM_API void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats);
 KMEM_API void kmem_get_stats(struct kmem_stats *stats);
 /* The kernel's name of an event ("alloc_fastpath"), or NULL beyond KMEM_NR_EVENTS. */

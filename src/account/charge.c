@@ -644,7 +644,7 @@ static bool alloc_bulk_by(struct obj_cgroup *objcg, struct kmem_cache *cache, gf
 }
 
 /* The objects of `all` that there are already are paid for; or they began to be meanwhile: those are nobody's. */
-static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects)
+static int charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, size_t all, void **objects)
 {
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 
@@ -654,7 +654,7 @@ static bool charged_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, si
 	if (km_unlikely(!done) && n < all)
 		km_front_free_bulk(cache, all - n, objects + n);
 	km_calls_end(was);
-	return done;
+	return done ? (int)all : 0;
 }
 
 /* As many as there is room for stay paid for. */

@@ -8,6 +8,24 @@
 #include "group.h"
 #include "../watch/print.h"
 
+/* ------------------------------------------------------------------ a refusal */
+
+void km_memcg_tell_refused(const struct mem_cgroup *group, uint64_t bytes, gfp_t gfp)
+{
+	static struct km_ratelimit often;
+	char name[MEMCG_NAME_MAX + 8], reason[MEMCG_NAME_MAX + 64], suffix[KM_RATELIMIT_SUFFIX];
+
+	for (const struct mem_cgroup *at = group; at; at = at->parent)
+		if (km_load(&at->on_oom))
+			return;
+	if (!km_gfp_tells(gfp) || gfp & __GFP_HIGH || !km_ratelimit(&often, suffix))
+		return;
+	km_format(name, sizeof(name), "group %s", group->name);
+	km_format(reason, sizeof(reason), "limit of group %s (%lu bytes)", group->name,
+		  (unsigned long)km_load(&group->memory.max));
+	km_front_tell_failed(name, bytes, gfp, reason, suffix);
+}
+
 /* ------------------------------------------------------------------ numbers */
 
 static int set_limit(struct mem_cgroup *group, uint64_t *limit, uint64_t bytes)

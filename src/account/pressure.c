@@ -514,6 +514,7 @@ static bool press(struct km_attempt *attempt, gfp_t gfp)
 		if (!hopeless && !waited && (waited = true) && km_grace_relieves())
 			continue;
 		if (pressed || !tries-- || !make_room(over, attempt->bytes, before, hopeless, gfp)) {
+			km_memcg_tell_refused(over, attempt->bytes, gfp);
 			km_memcg_let_go(over);
 			attempt->refused = NULL;
 			return false;
@@ -753,7 +754,7 @@ void km_charge_back(uint64_t owner, size_t bytes)
 
 int mem_cgroup_charge(struct mem_cgroup *group, gfp_t gfp, uint64_t bytes)
 {
-	return km_objcg_charge(group->objcg, bytes, gfp) ? 0 : -ENOMEM;
+	return km_objcg_charge(group->objcg, bytes, gfp | __GFP_NOWARN) ? 0 : -ENOMEM;
 }
 
 void mem_cgroup_uncharge(struct mem_cgroup *group, uint64_t bytes)

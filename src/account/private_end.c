@@ -314,6 +314,7 @@ int mem_cgroup_destroy_all(struct mem_cgroup *group, mem_cgroup_dtor dtor, void 
 		visit_all(private, dtor, arg);
 	destroy_twins(private);
 	destroy_large(private);
+	kmem_tick();
 	return 0;
 }
 

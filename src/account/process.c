@@ -8,13 +8,18 @@
 #include "../port/os.h"
 #include "memcg.h"
 
-/* Once in each process: a fork's child has its own to say. */
+#define PAUSE_MS 60000u
+
+/* Once a minute in each process: a fork's child has its own to say. */
 static bool say_limit(struct mem_cgroup *group, uint64_t bytes km_unused, void *arg km_unused)
 {
 	static unsigned said_by;
+	static uint64_t said_ms;
+	uint64_t now = km_os_now_ms(), before = km_load(&said_ms);
 	unsigned pid = km_os_pid();
 
-	if (km_swap_acquire(&said_by, pid) != pid)
+	if ((km_swap_acquire(&said_by, pid) != pid || now - before >= PAUSE_MS) &&
+	    km_cas_acquire(&said_ms, &before, now))
 		km_warn("group %s has reached its limit of %lu bytes: allocations fail with ENOMEM",
 			mem_cgroup_name(group), (unsigned long)mem_cgroup_max(group));
 	return false;

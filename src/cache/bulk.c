@@ -3,6 +3,7 @@
  * hands runs of one cache to the front. Invariant: each entry is freed once or reported once.
  */
 #include <errno.h>
+#include <limits.h>
 
 #include "../port/die.h"
 #include "cache.h"
@@ -220,14 +221,16 @@ km_line_start void kfree_bulk(size_t n, void **objects)
 		free_mixed(n, objects);
 }
 
-bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
+int kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
 {
 	/* As in kmem_cache_alloc_bulk. */
 	if (n == 1)
 		return (objects[0] = kmalloc(size, gfp)) != NULL;
-	if (!n) {
+	if (km_unlikely(n - 1 >= INT_MAX)) {
 		km_front_check_gfp("kmalloc_bulk", gfp, NULL);
-		return false;
+		if (n)
+			km_front_failed("kmalloc_bulk", SIZE_MAX, gfp, ENOMEM);
+		return 0;
 	}
 	if (size && size <= KMALLOC_MAX_CACHE_SIZE && km_boot() && !km_kmalloc_sized &&
 	    km_likely(!km_sanitizer.objects &&
@@ -240,8 +243,8 @@ bool kmalloc_bulk(size_t size, gfp_t gfp, size_t n, void **objects)
 
 			kfree_bulk(i, objects);
 			km_calls_end(was);
-			return false;
+			return 0;
 		}
 	}
-	return true;
+	return (int)n;
 }

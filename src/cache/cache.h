@@ -38,6 +38,7 @@ struct km_options {
 	const char *percpu;		/* wanted discipline; NULL: the best there is */
 	const char *index;		/* what areas go by: "cpu", "cid", "auto" */
 	bool merge, check, huge;
+	bool check_sizes;		/* a free that names another size than its block has is found */
 	bool sanitize;			/* a sanitizer that is there sees each object */
 	bool control;			/* requests from outside are served (mail.h) */
 	bool account;			/* every object and every block is to be paid for */
@@ -272,6 +273,7 @@ struct km_sized {
 	size_t size, align;		/* 0 < size */
 	bool resized;			/* a call may have shrunk it where it is */
 	const char *function;
+	const void *caller;		/* the program's address behind the call */
 	/* Where the caller is malloc: may the object, of `have` bytes, be what such a call got? */
 	bool (*serves)(const struct kmem_cache *cache, size_t have, const struct km_sized *call);
 };

@@ -445,6 +445,7 @@ static void free_cache(struct kmem_cache *cache, bool fenced, void (*rest)(struc
 		km_warn("  %lu objects in %lu slabs stay allocated, and are never reused",
 			(unsigned long)left.objects, (unsigned long)left.slabs);
 		km_pages_walk(bury_slab, &left);
+		errno = EBUSY;
 	}
 	km_id_put(cache, fenced);
 	/* A caller that still uses it finds the shelves closed and this, as long as no other cache lies here. */
@@ -532,6 +533,7 @@ void kmem_cache_destroy(struct kmem_cache *cache)
 	if (km_load_acquire(&km_grace))
 		km_grace->before_destroy(cache);
 	km_cache_discard(cache);
+	kmem_tick();
 }
 
 /* ------------------------------------------------------------------ looking */

@@ -76,7 +76,7 @@ size_t km_growth_count(void)
 static size_t allow(struct run *run, size_t pages)
 {
 	size_t all = km_load(&growth.allowed), more;
-	size_t most = km_pages_used() / PART + FLOOR_PAGES + km_min(km_load(&growth.swung), MOST_SWUNG);
+	size_t most = km_pages_there() / PART + FLOOR_PAGES + km_min(km_load(&growth.swung), MOST_SWUNG);
 
 	pages = km_min(pages, MOST_PAGES);
 	do {

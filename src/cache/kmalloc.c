@@ -247,11 +247,13 @@ static void *large_on_node(size_t bytes, size_t align, gfp_t *gfp, int node)
 /* No memory would help. Kernel: warns where that was not meant. */
 km_cold static void *above_limit(const char *function, size_t size, size_t limit, gfp_t gfp)
 {
-	static uint32_t said;
+	static struct km_ratelimit often;
+	char reason[64], suffix[KM_RATELIMIT_SUFFIX];
 
-	if (!(gfp & (__GFP_NOWARN | __GFP_NOFAIL)) && km_gfp_may_wait(gfp) && km_add(&said, 1u) < 10)
-		km_warn("%s: unable to allocate %lu bytes, its limit is %lu, gfp=0x%x", function,
-			(unsigned long)size, (unsigned long)limit, gfp);
+	if (km_gfp_tells(gfp) && km_ratelimit(&often, suffix)) {
+		km_format(reason, sizeof(reason), "limit of %s (%lu bytes)", function, (unsigned long)limit);
+		km_front_tell_failed(function, size, gfp, reason, suffix);
+	}
 	return km_front_failed(function, size, gfp | __GFP_NOWARN, EINVAL);
 }
 

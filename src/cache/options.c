@@ -12,7 +12,8 @@
 #include "cache.h"
 
 struct km_options km_options = {
-	.engine = &KM_ENGINE_DEFAULT, .index = "cpu", .huge = true, .sanitize = true, .control = true, .decay_ms = 1000,
+	.engine = &KM_ENGINE_DEFAULT, .index = "cpu", .huge = true, .sanitize = true, .control = true,
+	.check_sizes = true, .decay_ms = 1000,
 	.guard = { .objects = 255 },
 };
 
@@ -263,6 +264,8 @@ static const struct option {
 	{ "hardened", "0|1: every bad free is found at once, and all of the parts that follow (0)",
 	  .set = set_hardened },
 	{ "prove_frees", "0|1: every bad free is found at once (hardened)", .flag = &km_hardening.live },
+	{ "check_sizes", "0|1: where frees are looked at, one that names another size than its block has is found (1)",
+	  .flag = &km_options.check_sizes },
 	{ "zero_on_free", "0|1: what is freed is made zeros (hardened)", .flag = &km_hardening.zero_on_free },
 	{ "zero_on_alloc", "0|1: what is handed out is made zeros, unless it was when it was freed (0)",
 	  .flag = &km_hardening.zero_on_alloc },
@@ -412,7 +415,9 @@ static void settle_account(void)
 		km_warn("KMEM_OPTIONS: engine %s can't account: nothing is charged, no limit holds",
 			km_options.engine->name);
 	else if (!km_has_accounting())
-		km_warn("KMEM_OPTIONS: account: there are no groups in this program: no limit holds");
+		km_warn("KMEM_OPTIONS: %s: the program is linked without groups (-Wl,-u,mem_cgroup_create): "
+			"no limit holds",
+			km_options.limit ? "memcg_limit" : km_options.group[0] ? "memcg_group" : "account");
 	km_options.account = !km_options.engine->shared_pages && km_has_accounting();
 }
 
@@ -437,13 +442,12 @@ static void settle_profile(void)
 		km_warn("KMEM_OPTIONS: profile: the program is linked without it (-Wl,-u,kmem_cache_validate)");
 }
 
-/* Empty, it asks for all. */
 static void read_debug(void)
 {
 	char text[512];
 	int length = km_os_getenv("KMEM_DEBUG", text, sizeof(text));
 
-	if (length < 0)
+	if (length <= 0)
 		return;
 	if (length >= (int)sizeof(text))
 		km_warn("KMEM_DEBUG: longer than %lu bytes, ignored", sizeof(text) - 1);

@@ -28,15 +28,11 @@ static void bad_pointer(const void *p, const char *function)
 {
 	struct km_page *page = km_page_of(p);
 	struct km_page *head = page ? km_page_head(page) : NULL;
-	/* The thread that a handler interrupted may hold the table's lock: then the address is as foreign as any. */
-	struct km_busy_was was = km_busy_begin();
-	bool inside = !km_was_busy(was) && !page && km_big_inside(p);
 
-	km_busy_end(was);
 	if (head && head->type == KM_PAGE_SLAB)
 		km_refuse(head, p, head->flags & KM_SLAB_DEAD ? KM_MISUSE_DEAD_CACHE : KM_MISUSE_INTERIOR, function,
 			  head->cache ? head->cache->name : NULL);
-	else if (head || inside)
+	else if (head || (!page && km_big_inside(p)))
 		km_misuse(KM_MISUSE_INTERIOR, function, p, NULL);
 	else
 		km_misuse(KM_MISUSE_FOREIGN, function, p, NULL);
@@ -174,6 +170,12 @@ struct kmem_cache *kmem_cache_of(const void *object)
 	struct kmem_cache *cache = km_cache_of(object);
 
 	return cache && cache->sibling_of ? cache->sibling_of : cache;
+}
+
+/* Pages that are free count as well, so that what was freed by mistake is told from what never was ours. */
+bool kmem_owns(const void *p)
+{
+	return km_is_guarded(p) || km_page_of(p) || km_big_inside(p);
 }
 
 size_t ksize(const void *object)

@@ -235,7 +235,7 @@ void km_ready_changed(void)
 
 static bool has_room(size_t pages)
 {
-	size_t most = km_pages_used() / PART + FLOOR_PAGES, cpus = 0;
+	size_t most = km_pages_there() / PART + FLOOR_PAGES, cpus = 0;
 
 	km_for_each_cpu(cpu)
 		cpus++;

@@ -1,8 +1,8 @@
 /*
- * reclaim.c: memory goes back: on shrink, by age, under pressure. There is no thread: misses call the tick, which
- * looks at a coarse clock and now and then does a little. Invariants: free memory that is still resident is never
- * more than a quarter of what is in use plus a floor and a swing, whatever the clock says; and a tick visits a few
- * caches only, however many there are: the next one goes on with the others.
+ * reclaim.c: memory goes back: on shrink, by age, under pressure. There is no thread: misses call the tick, and so do
+ * calls that give many pages back; it looks at a coarse clock and now and then does a little. Invariants: free memory
+ * that is still resident is never more than a quarter of what is in use plus a floor and a swing, whatever the clock
+ * says; and a tick visits a few caches only, however many there are: the next one goes on with the others.
  */
 #include <errno.h>
 
@@ -288,7 +288,7 @@ static void sweep(void)
  */
 static bool use_fell(void)
 {
-	size_t used = km_pages_used(), peak = km_load(&reclaim.peak_pages);
+	size_t used = km_pages_there(), peak = km_load(&reclaim.peak_pages);
 
 	if (used > peak)
 		km_store(&reclaim.peak_pages, used);
@@ -300,7 +300,7 @@ static void look_around(uint64_t now, bool fell, bool quiet)
 	if (fell || now >= km_load(&reclaim.next_reap_ms)) {
 		reap(now, fell, quiet);
 		if (fell)
-			km_store(&reclaim.peak_pages, km_pages_used());
+			km_store(&reclaim.peak_pages, km_pages_there());
 	}
 	if (now >= km_load(&reclaim.next_look_ms))
 		look(now);
@@ -373,7 +373,7 @@ bool km_reclaim_part(struct km_reclaim_round *its, uint32_t number)
 		/* Caches came meanwhile, or a tick began anew. */
 		if (round->left)
 			purge_all();
-		km_store(&reclaim.peak_pages, km_pages_used());
+		km_store(&reclaim.peak_pages, km_pages_there());
 		km_meta_trim(true);
 		km_big_offer();
 		km_ranges_release(true);
@@ -617,7 +617,9 @@ int kmem_cache_shrink(struct kmem_cache *cache)
 		km_misuse(KM_MISUSE_DEAD_CACHE, "kmem_cache_shrink", cache, cache->name);
 		return 0;
 	}
-	return shrink(cache, false) != 0;
+	bool remain = shrink(cache, false) != 0;
+	kmem_tick();
+	return remain;
 }
 
 void km_cache_send_home(struct kmem_cache *cache)

@@ -104,5 +104,6 @@ int kmem_reserve(struct kmem_cache *cache, size_t n)
 	if (done && pages)
 		fault_in_words(cache);
 	km_busy_end(was);
+	kmem_tick();
 	return done ? 0 : -ENOMEM;
 }

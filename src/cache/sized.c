@@ -58,12 +58,13 @@ static bool fits_block(const struct kmem_cache *cache, size_t have, size_t size)
 				km_load(&km_left_longer));
 }
 
-/* The size is said with the function, so that it is one line. */
+/* The size and the caller are said with the function, so that it is one line. */
 static bool refuse(const void *p, const char *name, const struct km_sized *call)
 {
-	char text[64];
+	char text[96];
 
-	km_format(text, sizeof(text), "%s of %lu bytes", call->function, (unsigned long)call->size);
+	km_format(text, sizeof(text), "%s of %lu bytes, called from %p", call->function,
+		  (unsigned long)call->size, call->caller);
 	km_misuse(KM_MISUSE_SIZE, text, p, name);
 	return false;
 }

@@ -246,13 +246,13 @@ void km_malloc_free_miss(void *p, const char *function)
 }
 
 /* Has a call that names the bytes a right to name those? A block that is none, or free, goes on: its free tells. */
-void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function)
+void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function, const void *caller)
 {
 	const struct km_sized call = { .size = size ?: 1, .align = align, .resized = function[0] != 'o',
-				       .function = function, .serves = km_malloc_serves };
+				       .function = function, .caller = caller, .serves = km_malloc_serves };
 
 	if (km_unlikely(km_looks_closer | km_watched_sizes | (km_block_hooks != NULL) | km_is_guarded(p)) &&
-	    !km_malloc_is_foreign(p) && !is_early(p))
+	    km_options.check_sizes && !km_malloc_is_foreign(p) && !is_early(p))
 		km_size_fits(p, &call);
 	km_malloc_free_miss(p, function);
 }
@@ -431,14 +431,14 @@ KMEM_API km_hit_path void free_sized(void *p, size_t size)
 {
 	if (km_likely(km_front_push_any(p)))
 		return;
-	km_malloc_free_sized_miss(p, 1, size, "free_sized");
+	km_malloc_free_sized_miss(p, 1, size, "free_sized", __builtin_return_address(0));
 }
 
 KMEM_API km_hit_path void free_aligned_sized(void *p, size_t align, size_t size)
 {
 	if (km_likely(km_front_push_any(p)))
 		return;
-	km_malloc_free_sized_miss(p, align, size, "free_aligned_sized");
+	km_malloc_free_sized_miss(p, align, size, "free_aligned_sized", __builtin_return_address(0));
 }
 
 KMEM_API void cfree(void *p)

@@ -61,7 +61,7 @@ void *km_malloc_aligned(size_t align, size_t size);
 /* Free p, having missed; `function` is who the caller called. */
 void km_malloc_free_miss(void *p, const char *function) km_cold;
 /* The same of a call that names the bytes, and the alignment, that were asked for. */
-void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function) km_cold;
+void km_malloc_free_sized_miss(void *p, size_t align, size_t size, const char *function, const void *caller) km_cold;
 /* Usable bytes; calloc and realloc of our own, whatever stands in front. */
 size_t km_malloc_usable(const void *p, const char *function);
 void *km_malloc_calloc(size_t n, size_t size);

@@ -231,7 +231,8 @@ static void own_aligned_delete_array(void *p, size_t align) __attribute__((alias
 		if (km_unlikely(!(ours)))							\
 			call_theirs;								\
 		else if (km_unlikely(!km_front_push_any(p)))					\
-			km_malloc_free_sized_miss(p, align, size, "operator delete");		\
+			km_malloc_free_sized_miss(p, align, size, "operator delete",		\
+						  __builtin_return_address(0));			\
 	}
 
 SIZED_DELETE(_ZdlPvm, IS_OURS(_ZdlPv, own_delete), _ZdlPv(p), 1)

@@ -60,7 +60,7 @@ KMEM_API void dallocx(void *p, int flags km_unused)
 KMEM_API void sdallocx(void *p, size_t size, int flags)
 {
 	if (km_unlikely(!km_front_push_any(p)))
-		km_malloc_free_sized_miss(p, ALIGN(flags), size, "sdallocx");
+		km_malloc_free_sized_miss(p, ALIGN(flags), size, "sdallocx", __builtin_return_address(0));
 }
 
 /* A size of 0 counts as 1, because realloc would free the block. With ZERO, bytes beyond the old size become zeros. */

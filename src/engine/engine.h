@@ -178,6 +178,7 @@ struct kmem_cache {
 	struct kmem_cache *sibling_of;	/* its objects are that cache's, in another layout; NULL: it is no sibling */
 	struct kmem_cache *next_sibling;
 	slab_flags_t carried;		/* of KM_DEBUG_FLAGS: what an object that is allocated now carries */
+	struct km_ratelimit refusals;	/* lines that say that the cache is at its limit (front/failed.c) */
 };
 _Static_assert(offsetof(struct kmem_cache, shelf.front) == 0, "the inline header reads it there");
 _Static_assert(offsetof(struct kmem_cache, size) == 64, "a hit reads one line");
@@ -579,6 +580,8 @@ km_inline char *km_slab_first(const struct kmem_cache *cache, const struct km_pa
 
 /* The last slab that this thread wanted was refused by the cache's limit or its keeper, not for want of pages. */
 extern km_hidden km_tls bool km_slab_refused;
+/* The cache whose own limit refused it; NULL: none did. */
+extern km_hidden km_tls struct kmem_cache *km_slab_limited;
 /* A fresh slab of the cache: pages, descriptors and map set, counted; not on any list. */
 struct km_page *km_slab_new(struct kmem_cache *cache, const struct km_request *request);
 /* Its free is left to the next miss (cache->deferred), without a lock. */

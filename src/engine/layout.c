@@ -20,6 +20,7 @@
 #include "engine.h"
 
 km_tls bool km_slab_refused;
+km_tls struct kmem_cache *km_slab_limited;
 const struct km_grace *km_grace;
 bool km_some_debugged;
 struct km_layout_options km_layout_options = { .lookahead = 3, .defrag_ratio = 100 };
@@ -265,6 +266,7 @@ static bool count_in(struct kmem_cache *cache, size_t bytes)
 	do
 		if (km_unlikely(have + bytes > km_load(&cache->limit))) {
 			km_count(cache, KMEM_LIMIT);
+			km_slab_limited = cache;
 			return false;
 		}
 	while (!km_cas_acquire(&cache->slab_bytes, &have, have + bytes));
@@ -296,9 +298,6 @@ static bool admit(struct kmem_cache *cache, size_t bytes)
 
 static void put_pages(const struct kmem_cache *cache, struct km_page *slab, unsigned order)
 {
-	/* Pages that are not free afterwards are another slab's before anybody asks which of them are gone. */
-	if (km_unlikely(slab->flags & KM_SLAB_HOLES) && (cache->flags & SLAB_NODUMP || km_hardening.own_addresses))
-		slab->flags = 0;
 	if (km_unlikely(cache->flags & SLAB_NODUMP))
 		km_nodump_free(slab, order);
 	else if (km_unlikely(km_hardening.own_addresses))
@@ -311,6 +310,7 @@ static struct km_page *get_pages(struct kmem_cache *cache, unsigned order, const
 {
 	size_t bytes = KM_PAGE_SIZE << order;
 
+	km_slab_limited = NULL;
 	km_slab_refused = !admit(cache, bytes);
 	if (km_unlikely(km_slab_refused))
 		return NULL;

@@ -41,10 +41,8 @@ static struct km_page *new_slab(struct kmem_cache *cache, const struct km_reques
 	if (!slab)
 		return NULL;
 	char *address = km_page_address(slab);
-	for (unsigned page = 0; page < 1u << slab->order; page++) {
+	for (unsigned page = 0; page < 1u << slab->order; page++)
 		km_store(&sheaf_page(&slab[page])->hole, (uint8_t)0);
-		km_store(&slab[page].flags, (uint8_t)0);
-	}
 	for (unsigned word = 0; word * 64 < slab->objects; word++)
 		km_store(sheaf_bits(cache, slab, address, word), km_object_bits(slab->objects, word));
 	return slab;

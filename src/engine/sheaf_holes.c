@@ -153,12 +153,10 @@ static void put_back(struct looking *looking, struct km_page *slab)
 
 static void mark(struct km_page *slab, struct hole hole, enum mark as)
 {
-	for (unsigned page = hole.first; page < hole.first + hole.count; page++) {
-		uint8_t flags = slab[page].flags & (uint8_t)~KM_PAGE_GONE;
-
+	for (unsigned page = hole.first; page < hole.first + hole.count; page++)
 		km_store(&sheaf_page(&slab[page])->hole, (uint8_t)as);
-		km_store(&slab[page].flags, (uint8_t)(flags | (as == HOLE_GONE ? KM_PAGE_GONE : 0)));
-	}
+	if (as != HOLE_GONE)
+		km_pages_fill(&slab[hole.first], hole.count);
 }
 
 /* Of what the system refuses it takes a part, perhaps: then each page by itself. How many went. */

@@ -287,7 +287,7 @@ static size_t array_refill_bulk(struct kmem_cache *cache, const struct km_reques
 }
 
 /* A request that insists on a node goes past the blocks, because a copy does not look at the objects that it moves. */
-static bool array_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+static int array_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (km_bulk_is_odd(gfp))
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
@@ -295,7 +295,7 @@ static bool array_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 	km_front_look(cache, km_gfp_may_wait(gfp));
 	if (km_likely(!(gfp & __GFP_THISNODE)))
 		left = move_bulk(cache, left, objects, true);
-	return !left || km_bulk_refill(cache, gfp, left, n, objects, array_refill_bulk);
+	return !left ? (int)n : km_bulk_refill(cache, gfp, left, n, objects, array_refill_bulk);
 }
 
 static void array_spill_bulk(struct kmem_cache *cache, size_t left, void **objects)

@@ -16,6 +16,7 @@
  * caller counts none of them.
  */
 #include <errno.h>
+#include <limits.h>
 
 #include "../page/guarded.h"
 #include "shape.h"
@@ -41,11 +42,11 @@ size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, 
 }
 
 /* `seen`: they have come by what stands before the shape, and go back that way. */
-static bool is_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects, bool seen)
+static int is_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects, bool seen)
 {
 	km_debug(left <= n, "objects[left, n) are those that were had");
 	if (km_likely(!left))
-		return true;
+		return (int)n;
 	if (left < n) {
 		bool was = km_calls_begin(km_gfp_may_wait(gfp));
 
@@ -55,16 +56,17 @@ static bool is_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, 
 			km_unseen_free_bulk(cache, n - left, objects + left);
 		km_calls_end(was);
 	}
-	return km_front_failed(cache->name, cache->object_size, gfp, ENOMEM) != NULL;
+	km_front_failed(cache->name, cache->object_size, gfp, ENOMEM);
+	return 0;
 }
 
-bool km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+int km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	return is_done(cache, gfp, left, n, objects, true);
 }
 
-bool km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects,
-		    km_bulk_refill_fn *refill)
+int km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects,
+		   km_bulk_refill_fn *refill)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 	unsigned tries = 0;
@@ -84,7 +86,7 @@ bool km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, 
 }
 
 /* Where each object must be seen or cleared: the miss of one, n times. */
-bool km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+int km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	for (; left; left--) {
 		objects[left - 1] = km_plain_alloc(cache, gfp, NUMA_NO_NODE);
@@ -118,7 +120,7 @@ bool km_plain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **o
 }
 
 /* The shelf had no more: objects[0, left) are to be had. */
-static bool bulk_miss(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+static int bulk_miss(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	return km_shape_for(cache, gfp)->alloc_bulk(cache, gfp, left, n, objects);
 }
@@ -140,8 +142,8 @@ km_inline bool take_mixed(struct kmem_cache *cache, gfp_t gfp, uint32_t mask, si
 }
 
 /* Objects that are paid for already (front.h). */
-km_line_start static km_noinline bool bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n,
-					      void **objects)
+km_line_start static km_noinline int bulk_paid(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n,
+					     void **objects)
 {
 	/* No copy begins with the mask of a shelf that another thread is making. */
 	const uint32_t mask = km_load(&cache->charged.block_mask);
@@ -153,34 +155,36 @@ km_line_start static km_noinline bool bulk_paid(struct kmem_cache *cache, gfp_t 
 					    cache->shelf.front.rseq, (uintptr_t)km_objcg_here, objects,
 					    left * sizeof(*objects)) / sizeof(*objects);
 	else if (!(gfp & KM_CHARGED_ODD) && !take_mixed(cache, gfp, mask, &left, objects))
-		return false;
+		return 0;
 	if (km_likely(!left))
-		return true;
+		return (int)n;
 	return bulk_miss(cache, gfp, left, n, objects);
 }
 
 /* The hit of many is one copy. In a function of its own: no other saves registers for it. */
-km_line_start static km_noinline bool bulk_public(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+km_line_start static km_noinline int bulk_public(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	const size_t left = n - km_rseq_pop_n(&cache->shelf.front.open, cache->shelf.block_mask,
 					      cache->shelf.front.percpu, cache->shelf.front.rseq, objects,
 					      n * sizeof(*objects)) / sizeof(*objects);
 
-	return km_likely(!left) ? true : bulk_paid(cache, gfp, left, n, objects);
+	return km_likely(!left) ? (int)n : bulk_paid(cache, gfp, left, n, objects);
 }
 #endif
 
-/* None, or more than there can be. */
-km_cold static bool bulk_of_none(const struct kmem_cache *cache, gfp_t gfp, size_t n)
+/* None, or more than can be counted. */
+km_cold static int bulk_of_none(const struct kmem_cache *cache, gfp_t gfp, size_t n)
 {
 	km_front_check_gfp("kmem_cache_alloc_bulk", gfp, cache->name);
-	return n && km_front_failed(cache->name, SIZE_MAX, gfp, ENOMEM);
+	if (n)
+		km_front_failed(cache->name, SIZE_MAX, gfp, ENOMEM);
+	return 0;
 }
 
-km_inline bool alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+km_inline int alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
-	/* The copy of a sequence moves one object at least, and its bytes can be counted. */
-	if (km_unlikely(n - 1 >= PTRDIFF_MAX / sizeof(*objects)))
+	/* The copy of a sequence moves one object at least, and the answer is an int. */
+	if (km_unlikely(n - 1 >= INT_MAX))
 		return bulk_of_none(cache, gfp, n);
 #ifdef KMEM_HAVE_RSEQ
 	/* The public shelf: closed where each object must be seen, and where objects are paid for; a chain has none. */
@@ -194,7 +198,7 @@ km_inline bool alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **
 #endif
 }
 
-km_line_start bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+km_line_start int km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	return alloc_bulk(cache, gfp, n, objects);
 }
@@ -254,12 +258,12 @@ km_line_start void km_front_free_bulk(struct kmem_cache *cache, size_t n, void *
 	km_twin_leave(cache, entered);
 }
 
-static km_noinline bool bulk_of_one(struct kmem_cache *cache, gfp_t gfp, void **objects)
+static km_noinline int bulk_of_one(struct kmem_cache *cache, gfp_t gfp, void **objects)
 {
 	return (objects[0] = kmem_cache_alloc(cache, gfp)) != NULL;
 }
 
-km_line_start bool kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
+km_line_start int kmem_cache_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects)
 {
 	/* A hit for one object is shorter than one for many. */
 	if (n == 1)

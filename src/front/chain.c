@@ -86,7 +86,7 @@ static void chain_free(struct kmem_cache *cache, void *object)
 
 /* ------------------------------------------------------------------ many */
 
-static bool chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+static int chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (km_bulk_is_odd(gfp))
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
@@ -96,16 +96,16 @@ static bool chain_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, s
 	if (km_unlikely(km_layout_options.count_events))
 		cache->engine->hit(cache, KMEM_ALLOC_FASTPATH, got);
 	if (km_likely(got == left))
-		return true;
+		return (int)n;
 	/* They stay in front; objects behind [0, left) go back with the rest where there is no memory. */
 	if (km_likely(km_bulk_refill(cache, gfp, left - got, n - got, objects + got, km_bulk_take)))
-		return true;
+		return (int)n;
 	int error = errno;
 	bool was = km_calls_begin(km_gfp_may_wait(gfp));
 	km_unseen_free_bulk(cache, got, objects);
 	km_calls_end(was);
 	errno = error;
-	return false;
+	return 0;
 }
 
 /* Not of a cache whose objects are paid for: its shape does not give by slabs. */

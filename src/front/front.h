@@ -120,8 +120,8 @@ struct km_shape {
 	void (*free)(struct kmem_cache *cache, void *object);
 	/* The same past what lies ready on CPUs, to the object's slab; NULL: `free` goes there, or nothing else can. */
 	void (*free_past)(struct kmem_cache *cache, void *object);
-	/* objects[0, left) of n, the others were had; n of `all`. */
-	bool (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
+	/* objects[0, left) of n, the others were had: n, or 0 if none are kept; n of `all`. */
+	int (*alloc_bulk)(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 	void (*free_bulk)(struct kmem_cache *cache, size_t n, size_t all, void **objects);
 	/* Where objects go back slab by slab, else NULL. NULLs are skipped; false: not now, nothing was done.
 	 * give_last: of objects[0, n), the last and those of its slab that are near. Returns how many are left; n:
@@ -325,8 +325,8 @@ km_inline bool km_front_any_node(int id, gfp_t *gfp)
 #define KM_SWAP_POINTS	1u	/* the CPU's other block would do */
 void km_front_note(struct kmem_cache *cache, unsigned points);
 
-/* Bulk over one cache; objects are valid and not NULL. */
-bool km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
+/* Bulk over one cache; objects are valid and not NULL. Returns n, or 0. */
+int km_front_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t n, void **objects);
 void km_front_free_bulk(struct kmem_cache *cache, size_t n, void **objects);
 
 /* Frees that a signal handler left undone. With km_front_busy set. */
@@ -389,6 +389,9 @@ km_inline void km_front_check_gfp(const char *function, gfp_t gfp, const char *c
 
 /* Say that an allocation failed; returns NULL with errno = error. __GFP_NOFAIL ends the process. */
 void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error) km_cold;
+/* Is there a line where a request with these bits fails? And the line, for a caller that knows the reason. */
+bool km_gfp_tells(gfp_t gfp) km_cold;
+void km_front_tell_failed(const char *name, uint64_t bytes, gfp_t gfp, const char *reason, const char *suffix) km_cold;
 
 /* nolock.c: an object that is had without waiting; bytes not 0: served by size. NULL with ENOMEM. And are the bits
  * those that such a call may have? */

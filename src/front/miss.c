@@ -302,20 +302,6 @@ void km_miss_give_past(struct kmem_cache *cache, void *object)
 	errno = saved_errno;
 }
 
-void *km_front_failed(const char *name, size_t size, gfp_t gfp, int error)
-{
-	static uint32_t said;
-
-	if (gfp & __GFP_NOFAIL)
-		km_panic("%s: out of memory, %lu bytes with __GFP_NOFAIL", name, (unsigned long)size);
-	if (!(gfp & __GFP_NOWARN) && km_gfp_may_wait(gfp) && km_add(&said, 1u) < 10)
-		km_warn("%s: unable to allocate %lu bytes, gfp=0x%x", name, (unsigned long)size,
-			gfp);
-	km_debug(error, "a call that fails says why");
-	errno = error;
-	return NULL;
-}
-
 /* Kernel: warns, too. */
 void *km_constructed(const struct kmem_cache *cache, void *object)
 {
@@ -331,11 +317,6 @@ void *km_miss_clear(const struct kmem_cache *cache, void *object, size_t bytes)
 	size_t unit = km_unlikely(km_sanitizer.objects) ? 1 : ARCH_KMALLOC_MINALIGN;
 
 	return bytes ? __builtin_memset(object, 0, km_align_up(bytes, unit)) : km_cleared(cache, object);
-}
-
-void *km_miss_failed(const struct kmem_cache *cache, const struct km_request *request)
-{
-	return km_front_failed(cache->name, request->bytes ?: cache->object_size, request->gfp, ENOMEM);
 }
 
 /* The long way. Callers tried the shortest (none.c, chain.c): its NULL said only that the call was not ordinary. */

@@ -79,7 +79,7 @@ bool km_front_give(struct kmem_cache *cache, void **objects, size_t n)
 	return true;
 }
 
-static bool none_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+static int none_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	struct km_request request = km_request_of(gfp, NUMA_NO_NODE);
 
@@ -89,7 +89,7 @@ static bool none_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, si
 		left = km_bulk_take(cache, &request, left, objects);
 		km_miss_leave_quick(cache);
 	}
-	return km_likely(!left) || km_bulk_refill(cache, gfp, left, n, objects, km_bulk_take);
+	return km_likely(!left) ? (int)n : km_bulk_refill(cache, gfp, left, n, objects, km_bulk_take);
 }
 
 static void none_free_bulk(struct kmem_cache *cache, size_t n, size_t all km_unused, void **objects)

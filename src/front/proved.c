@@ -171,7 +171,7 @@ static void proved_free_past(struct kmem_cache *cache, void *object)
 
 /* ------------------------------------------------------------------ many */
 
-static bool proved_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+static int proved_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	size_t kept = 0;
 
@@ -180,12 +180,14 @@ static bool proved_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, 
 		return km_bulk_one_by_one(cache, gfp, left, n, objects);
 	km_debug(left == n, "nothing comes of a shelf that is closed");
 	if (!km_load(&cache->below)->alloc_bulk(cache, gfp, left, n, objects))
-		return false;
+		return 0;
 	for (size_t i = 0; i < left; i++)
 		if (km_likely(hand_out(cache, objects[i])))
 			objects[kept++] = objects[i];
 	/* An object that somebody has is left to that one. */
-	return km_likely(kept == left) || km_bulk_one_by_one(cache, gfp, left - kept, left - kept, objects + kept);
+	if (km_unlikely(kept < left) && !km_bulk_one_by_one(cache, gfp, left - kept, left - kept, objects + kept))
+		return 0;
+	return (int)n;
 }
 
 static void proved_free_bulk(struct kmem_cache *cache, size_t n, size_t all, void **objects)

@@ -213,10 +213,10 @@ static void sampled_free_past(struct kmem_cache *cache, void *object)
 }
 
 /* Of many, one: the others are there by then, so that nothing of it has to be undone. */
-static bool sampled_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+static int sampled_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (!km_plain_shape(cache)->alloc_bulk(cache, gfp, left, n, objects))
-		return false;
+		return 0;
 	for (size_t i = 0; i < left; i++)
 		had(cache, objects[i], gfp);
 	size_t one = left ? (km_guarded_random() % left) : 0;
@@ -225,7 +225,7 @@ static bool sampled_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left,
 		km_plain_shape(cache)->free(cache, objects[one]);
 		objects[one] = object;
 	}
-	return true;
+	return (int)n;
 }
 
 static void sampled_free_bulk(struct kmem_cache *cache, size_t n, size_t all, void **objects)

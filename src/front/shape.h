@@ -136,23 +136,23 @@ typedef void km_bulk_spill_fn(struct kmem_cache *cache, size_t left, void **obje
 size_t km_bulk_take(struct kmem_cache *cache, const struct km_request *request, size_t left, void **objects);
 void km_bulk_give(struct kmem_cache *cache, size_t left, void **objects);
 /* From the engine, as km_miss_refill; to it, as km_miss_spill. */
-bool km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects,
-		    km_bulk_refill_fn *refill);
+int km_bulk_refill(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects,
+		   km_bulk_refill_fn *refill);
 void km_bulk_spill(struct kmem_cache *cache, size_t left, void **objects, km_bulk_spill_fn *spill);
 /* Each object wants more than to be had: it is served as one. */
 km_inline bool km_bulk_is_odd(gfp_t gfp)
 {
 	return km_unlikely(gfp & (__GFP_ZERO | __GFP_FULLEST | ~__GFP_BITS_MASK));
 }
-bool km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
+int km_bulk_one_by_one(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 void km_bulk_free_one_by_one(struct kmem_cache *cache, size_t n, size_t all, void **objects);
 /* Objects straight from the engine, not shown yet to proved.c or watched.c: they go past them. */
 km_inline void km_unseen_free_bulk(struct kmem_cache *cache, size_t n, void **objects)
 {
 	km_load(&cache->below)->free_bulk(cache, n, n, objects);
 }
-/* True if none is left; else all go back, and that is said. */
-bool km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
+/* n if none is left; else all go back, that is said, and the answer is 0. */
+int km_bulk_done(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects);
 
 /* Acquire pairs with km_front_choose_shape. */
 km_inline const struct km_shape *km_plain_shape(const struct kmem_cache *cache)

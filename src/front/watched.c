@@ -253,18 +253,18 @@ static void watched_free_past(struct kmem_cache *cache, void *object)
 }
 
 /* With hooks each object is shown by itself; a check is of frees, and takes nothing from an allocation. */
-static bool watched_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+static int watched_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	if (km_load(&cache->hooks)) {
 		if (!km_bulk_one_by_one(cache, gfp, left, n, objects))
-			return false;
+			return 0;
 		/* malloc has no arrays: they are kmalloc's. */
 		for (size_t i = 0; km_load(&km_front_probing) && cache->flags & SLAB_KMALLOC && i < n; i++)
 			km_heaptrack_alloc(objects[i], cache->object_size);
-		return true;
+		return (int)n;
 	}
 	if (fails(cache, cache->object_size, gfp))
-		return false;
+		return 0;
 	return km_load(&cache->proved)->alloc_bulk(cache, gfp, left, n, objects);
 }
 

@@ -470,8 +470,10 @@ void km_pages_free_exact(struct km_page *page, size_t count)
 		bool gone = false;
 
 		now = km_min(count, KM_RUN_MAX);
-		if (km_unlikely(holes))
+		if (km_unlikely(holes)) {
 			now = alike(&range->page[index], now, &gone);
+			km_pages_fill(&range->page[index], now);
+		}
 		km_run_put(zone, range, index, now, !gone);
 	}
 	if (km_unlikely(holes))
@@ -622,7 +624,7 @@ void km_pages_stay_no_more(void)
 	km_store(&km_arena.staying, NULL);
 	/* Pages that had gone are there again. */
 	if (count)
-		page->flags &= (uint8_t)~KM_SLAB_HOLES;
+		km_pages_fill(page, count);
 	km_page_let_go(page);
 	if (count)
 		km_pages_free_exact(page, count);
@@ -730,6 +732,20 @@ static int check_bits(void)
 	return 1;
 }
 
+/* In the child of a handler's fork fewer may say so than are counted. */
+static int check_gone(void)
+{
+	size_t gone = 0;
+
+	for (unsigned i = 0; i < km_arena.ranges; i++)
+		for (size_t index = 0; index < km_arena.range[i].ready; index++)
+			gone += !!(km_arena.range[i].page[index].flags & KM_PAGE_GONE);
+	if (gone <= km_arena.gone_pages)
+		return 0;
+	km_warn("check: %lu pages say that they are gone, kept %lu", gone, km_arena.gone_pages);
+	return 1;
+}
+
 /* Every page that is ready is used, or free; but for those that are nobody's. */
 static int check_sum(void)
 {
@@ -750,5 +766,5 @@ int km_arena_check(void)
 
 	for (unsigned node = 0; node < km_node_count; node++)
 		damages += km_run_check(node);
-	return damages + check_bits() + check_sum();
+	return damages + check_bits() + check_gone() + check_sum();
 }

@@ -67,8 +67,8 @@ struct km_page {
 
 #define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */
 #define KM_SLAB_DEAD	0x02	/* damaged, or its cache is gone: never used again */
-#define KM_SLAB_HOLES	0x04	/* sheaf: some of its pages are marked (engine/sheaf_holes.c) */
-#define KM_PAGE_GONE	0x08	/* ... of each of those: its memory is the system's, and nobody has had it since */
+#define KM_SLAB_HOLES	0x04	/* some of its pages are marked (engine/sheaf_holes.c), or gone */
+#define KM_PAGE_GONE	0x08	/* of each page in use: its memory is the system's, and nobody has had it since */
 
 /* Of the tables of live.h: shifts from LOW to HIGH, a table each. */
 #define KM_LIVE_LOW	3u
@@ -167,6 +167,8 @@ int km_pages_walk(int (*visit)(struct km_page *page, void *arg), void *arg);
 size_t km_pages_purge(unsigned decay_ms);
 /* Pages in slabs and large blocks. */
 size_t km_pages_used(void);
+/* The same without those that are gone: bounds are in proportion to these. */
+size_t km_pages_there(void);
 /*
  * Give the address space of ranges back of which every page is free, with `clean` only of those whose memory has gone
  * back before. Not of the first, and of none that is pinned. False: there was none. Any thread, outside of all locks.
@@ -201,8 +203,9 @@ void km_pages_swept(void);
 /* Give the oldest dirty pages back until a quarter of that bound is left. */
 void km_pages_trim(void);
 /* Give the memory of `count` pages back that stay in use; from then on they read as zeros. Nobody has anything in them.
- * False: the system refuses. */
-bool km_pages_hollow(const struct km_page *page, size_t count);
+ * False: the system refuses. And: of these pages somebody may write to those that are gone. */
+bool km_pages_hollow(struct km_page *page, size_t count);
+void km_pages_fill(struct km_page *page, size_t count);
 
 /* Of one node. Written under its lock, read without. */
 struct km_zone_counts {

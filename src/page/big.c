@@ -35,6 +35,7 @@ static struct {
 	struct km_lock lock;
 	struct km_big_entry *table;
 	size_t slots, used, deleted;	/* slots: a power of two */
+	uintptr_t view;		/* for who looks without the lock: the table, whole, and the logarithm of its slots */
 	size_t blocks, bytes;
 	uint32_t searches;
 	unsigned alone;		/* mappings that are there, or about to be */
@@ -63,6 +64,7 @@ static void unlock_table(struct km_busy_was was)
 
 #define FIRST_SLOTS	64u
 #define DELETED		1u
+#define VIEW_SLOTS	((uintptr_t)63)
 #define FORK_TRIES	1000	/* of a millisecond: for one system call */
 #define HIDDEN_MOST	4096u	/* parts of regions: mappings, meanwhile */
 #define META_MOST	((size_t)4 << 20)	/* a larger table is a mapping of its own */
@@ -99,7 +101,12 @@ static void insert(struct km_big_entry entry)
 		i = (i + 1) & (big.slots - 1);
 	if (big.table[i].start == DELETED)
 		big.deleted--;
-	big.table[i] = entry;
+	/* Its start last, for those who look without the lock. */
+	struct km_big_entry *at = &big.table[i];
+	const uintptr_t start = entry.start;
+	entry.start = at->start;
+	*at = entry;
+	km_store_release(&at->start, start);
 	big.used++;
 }
 
@@ -176,10 +183,10 @@ static bool reserve_entry(void)
 		if (old[i].start > DELETED)
 			insert(old[i]);
 	km_debug(big.used == big.blocks && !big.deleted, "a new table has the entries of the old one");
+	km_store_release(&big.view, (uintptr_t)table | km_ilog2(slots));
+	/* A reader without the lock may be in the old table still: a mapping stays. */
 	if (old_slots * sizeof(*old) <= META_MOST)
 		km_meta_free(old, old_slots * sizeof(*old));
-	else
-		hand_over(old, old_slots * sizeof(*old));
 	return true;
 }
 
@@ -599,16 +606,23 @@ void *km_big_next(uint64_t owner, uint32_t search, size_t *from)
 	return found;
 }
 
+/* Again where the table became another one meanwhile: its memory may be others' by now. */
 bool km_big_inside(const void *p)
 {
-	bool inside = false;
+	for (;;) {
+		const uintptr_t view = km_load_acquire(&big.view);
+		const struct km_big_entry *table = (void *)(view & ~VIEW_SLOTS);
+		size_t left = table ? (size_t)1 << (view & VIEW_SLOTS) : 0;
+		bool inside = false;
 
-	struct km_busy_was was = lock_table();
-	for (size_t i = 0; i < big.slots && !inside; i++)
-		inside = big.table[i].start > DELETED &&
-			 (uintptr_t)p - big.table[i].start < big.table[i].bytes;
-	unlock_table(was);
-	return inside;
+		for (; left && !inside; left--, table++) {
+			uintptr_t start = km_load_acquire(&table->start);
+
+			inside = start > DELETED && (uintptr_t)p - start < km_load(&table->bytes);
+		}
+		if (km_load_acquire(&big.view) == view)
+			return inside;
+	}
 }
 
 void km_big_get_stats(size_t *blocks, size_t *bytes)

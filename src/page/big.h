@@ -34,7 +34,7 @@ uint32_t km_big_search(void);
 /* One that `owner` pays for and that this search has not found yet, at *from (0 at first) or behind it if there is one;
  * NULL: no more. The table may become another one between two calls. */
 void *km_big_next(uint64_t owner, uint32_t search, size_t *from);
-/* Is p inside (not at the start) of one? */
+/* Does p lie in one? Takes no lock. */
 bool km_big_inside(const void *p);
 /* Give back what has lain ready for so long, 0: all of it, and what was learnt of it fades. Bytes. */
 size_t km_big_purge(unsigned decay_ms);

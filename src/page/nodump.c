@@ -1,9 +1,9 @@
 /*
  * nodump.c: slabs of caches with SLAB_NODUMP. The system leaves out of a core dump what it was told to, by mappings; so
  * such slabs are cut out of largest blocks that are theirs alone, each with that advice. Invariants: a block has the
- * advice from before its first slab until its memory has gone back to the system, so that nothing that was written to
- * such a slab is ever in a dump; a bit of `taken` is set iff the page is a slab's; a block that nobody uses stays until
- * reclaim comes by, which may call the system.
+ * advice from before its first slab until it is free, and what was written to a slab is gone before that, so that it is
+ * never in a dump; a bit of `taken` is set iff the page is a slab's; a block without a slab stays until reclaim comes
+ * by.
  */
 #include "../port/die.h"
 #include "../port/os.h"
@@ -40,6 +40,7 @@ static struct km_page *cut(struct block *block, unsigned order)
 		struct km_page *page = block->first + index;
 		km_debug(page->type == KM_PAGE_NONE, "a page that is handed out was free");
 		page->order = (uint8_t)order;
+		km_pages_fill(page, count);
 		page->flags = 0;
 		page->node = block->first->node;
 		km_store(&page->cache, NULL);
@@ -125,11 +126,14 @@ struct km_page *km_nodump_alloc(unsigned order, int node, bool may_wait)
 	return page;
 }
 
-/* A page that is held (km_page_hold) is given to another slab only after it was let go. */
+/* A page that is held (km_page_hold) is given to another slab only after it was let go. The slab's memory goes at once:
+ * one other slab may keep the block. Where the system refuses, the secrets are written over. */
 void km_nodump_free(struct km_page *page, unsigned order)
 {
 	km_page_hold(page);
 	km_page_let_go(page);
+	if (km_no_calls || !km_pages_hollow(page, (size_t)1 << order))
+		__builtin_memset(km_page_address(page), 0, KM_PAGE_SIZE << order);
 	km_lock(&nodump.lock);
 	struct block *block = block_of(page);
 	size_t index = (size_t)(page - block->first), count = (size_t)1 << order;
@@ -161,15 +165,12 @@ static struct block *take_unused(void)
 	return unused;
 }
 
-/* Its memory first. Where the system keeps that the secrets are written over, and where it keeps the advice the pages
- * are missing in a dump from now on, which is no harm. */
+/* Where the system keeps the advice the pages are missing in a dump from now on, which is no harm. */
 static void give_back(struct block *block)
 {
-	void *base = km_page_address(block->first);
-
-	if (km_os_purge(base, KM_BLOCK_BYTES))
-		__builtin_memset(base, 0, KM_BLOCK_BYTES);
-	km_os_dump(base, KM_BLOCK_BYTES, true);
+	km_os_dump(km_page_address(block->first), KM_BLOCK_BYTES, true);
+	/* As dirty ones: their records go with them. */
+	km_pages_fill(block->first, KM_BLOCK_PAGES);
 	km_pages_free(block->first, KM_MAX_ORDER);
 	km_meta_free(block, sizeof(*block));
 }

@@ -145,6 +145,7 @@ struct km_page *km_own_alloc(const char *name, unsigned order, int node, bool ma
 	if (!page)
 		return km_pages_alloc(order, node, may_wait, NULL);
 	km_store(&page->order, (uint8_t)order);
+	km_pages_fill(page, (size_t)1 << order);
 	page->flags = 0;
 	return page;
 }
@@ -158,8 +159,8 @@ void km_own_free(const char *name, struct km_page *page, unsigned order)
 	/* As in km_nodump_free: whoever holds the page is done with the slab. */
 	km_page_hold(page);
 	km_page_let_go(page);
-	if (!km_no_calls && !(bytes & (km_os_page_bytes() - 1)))
-		km_os_purge(km_page_address(page), bytes);
+	if (!km_no_calls && !(bytes & (km_os_page_bytes() - 1)) && km_pages_hollow(page, (size_t)1 << order))
+		page->flags |= KM_SLAB_HOLES;
 	km_lock(&lock);
 	struct owner *owner = find_or_make(name);
 	if (owner)

@@ -38,6 +38,13 @@ size_t km_pages_used(void)
 	return pages;
 }
 
+size_t km_pages_there(void)
+{
+	size_t used = km_pages_used();
+
+	return used - km_min(km_load(&km_arena.gone_pages), used);
+}
+
 /* Slabs begin where they are aligned: some pages of a piece serve nobody. */
 static size_t staying(void)
 {
@@ -71,14 +78,14 @@ void km_pages_reserving(bool reserving)
 /* A quarter of what is in use, and a floor; what may lie ready on CPUs is a part of it, up to a half. */
 static size_t dirty_bound(void)
 {
-	size_t bound = km_pages_used() / 4 + DIRTY_FLOOR_PAGES;
+	size_t bound = km_pages_there() / 4 + DIRTY_FLOOR_PAGES;
 
 	return bound - km_min(km_load(&km_arena.ready_pages) + km_load(&km_arena.empty_pages), bound / 2);
 }
 
 bool km_pages_keep(size_t pages)
 {
-	if (km_add(&km_arena.empty_pages, pages) + pages <= km_pages_used() / EMPTY_PART + EMPTY_FLOOR_PAGES)
+	if (km_add(&km_arena.empty_pages, pages) + pages <= km_pages_there() / EMPTY_PART + EMPTY_FLOOR_PAGES)
 		return true;
 	km_pages_keep_less(pages);
 	return false;
@@ -107,7 +114,7 @@ bool km_pages_too_slack(void)
 	if (slack < swept)
 		km_store(&km_arena.slack_swept, slack);
 	return slack > swept &&
-	       (slack - swept) >> KM_PAGE_SHIFT > km_max(km_pages_used() / SLACK_PART, (size_t)DIRTY_FLOOR_PAGES);
+	       (slack - swept) >> KM_PAGE_SHIFT > km_max(km_pages_there() / SLACK_PART, (size_t)DIRTY_FLOOR_PAGES);
 }
 
 void km_pages_swept(void)
@@ -458,16 +465,40 @@ void km_pages_trim(void)
 	}
 }
 
-bool km_pages_hollow(const struct km_page *page, size_t count)
+bool km_pages_hollow(struct km_page *page, size_t count)
 {
 	const struct km_range *range = km_range_of_page(page);
 	struct km_zone *zone = &km_arena.zone[km_range_node(range, (size_t)(page - range->page))];
+	size_t gone = 0;
 
-	km_debug(page->type == KM_PAGE_SLAB || page->type == KM_PAGE_TAIL, "pages that are hollow are a slab's");
 	if (km_os_purge(km_page_address(page), count << KM_PAGE_SHIFT))
 		return false;
+	for (size_t i = 0; i < count; i++) {
+		km_debug(page[i].type != KM_PAGE_FREE && page[i].type != KM_PAGE_FREE_LAST,
+			 "pages that are hollow are in use");
+		gone += !(page[i].flags & KM_PAGE_GONE);
+	}
+	/* First: in the child of a handler's fork no more pages say that they are gone than are counted. */
+	km_add(&km_arena.gone_pages, gone);
+	for (size_t i = 0; i < count; i++)
+		km_store(&page[i].flags, (uint8_t)(page[i].flags | KM_PAGE_GONE));
 	km_lock(&zone->lock);
-	km_bump(&zone->pages.purged_pages, count);
+	km_bump(&zone->pages.purged_pages, gone);
 	km_unlock(&zone->lock);
 	return true;
+}
+
+void km_pages_fill(struct km_page *page, size_t count)
+{
+	size_t filled = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (page[i].flags & KM_PAGE_GONE) {
+			km_store(&page[i].flags, (uint8_t)(page[i].flags & ~KM_PAGE_GONE));
+			filled++;
+		}
+	if (!filled)
+		return;
+	km_debug(km_load(&km_arena.gone_pages) >= filled, "no more pages are filled than had gone");
+	km_sub(&km_arena.gone_pages, filled);
 }

@@ -47,6 +47,7 @@ struct km_arena {
 	size_t ready_pages;		/* in use, as far as this floor knows, and may lie ready on CPUs */
 	size_t empty_pages;		/* the same, and may lie in empty slabs that are kept */
 	size_t slack, slack_swept;	/* bytes of free objects in slabs; and so many when those were last swept */
+	size_t gone_pages;		/* in use, of which each says KM_PAGE_GONE */
 	size_t kept_pages;		/* dirty when the system could last not take them back */
 	struct km_page *staying;	/* pages that are not freed now; under the lock of their node */
 	size_t staying_count;		/* ... but then, so many */

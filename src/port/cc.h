@@ -46,13 +46,14 @@
 
 /*
  * Of each file of the library where its code begins, and how long it is: by this list a stack's frames of ours are told
- * from the program's, of which they may be a part. The assembler puts a section's 8192nd part behind all others.
+ * from the program's, of which they may be a part. The assembler puts a section's 8192nd part behind all others. R: no
+ * linker drops a part of the list that nothing refers to (lld would, with --gc-sections).
  */
 #ifdef KMEM_BARE
 #define KM_CODE(section)                                                                           \
 	__asm__(".pushsection " section "\n1:\n.popsection\n"                                      \
 		".pushsection " section ", 8192\n2:\n.popsection\n"                                \
-		".pushsection km_code, \"a\"\n.balign 4\n.long 1b - ., 2b - 1b\n.popsection")
+		".pushsection km_code, \"aR\"\n.balign 4\n.long 1b - ., 2b - 1b\n.popsection")
 KM_CODE(".text");
 #ifdef __clang__
 KM_CODE(".text.hot.");

@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 
+#include "atomic.h"
 #include "bits.h"
 #include "os.h"
 #include "stderr.h"
@@ -180,6 +181,24 @@ void km_warn(const char *format, ...)
 	va_start(arguments, format);
 	say(format, arguments);
 	va_end(arguments);
+}
+
+#define RATELIMIT_MS	5000u
+#define RATELIMIT_BURST	10u
+
+bool km_ratelimit(struct km_ratelimit *limit, char suffix[KM_RATELIMIT_SUFFIX])
+{
+	uint32_t now = (uint32_t)km_os_now_ms(), begun = km_load(&limit->begun_ms), before = 0;
+
+	if ((!begun || now - begun >= RATELIMIT_MS) && km_cas_acquire(&limit->begun_ms, &begun, now ?: 1))
+		before = km_swap_acquire(&limit->said, 0u);
+	uint32_t said = km_add(&limit->said, 1u);
+	suffix[0] = '\0';
+	if (before > RATELIMIT_BURST)
+		km_format(suffix, KM_RATELIMIT_SUFFIX, " (%u lines like this were not said)", before - RATELIMIT_BURST);
+	else if (said == RATELIMIT_BURST - 1)
+		km_format(suffix, KM_RATELIMIT_SUFFIX, " (more of these within %u s are counted)", RATELIMIT_MS / 1000);
+	return said < RATELIMIT_BURST;
 }
 
 static const char *const phrases[KM_NR_MISUSES] = {

@@ -14,6 +14,17 @@ size_t km_vformat(char *buffer, size_t bytes, const char *format, __builtin_va_l
 /* One line "libkmem: ..." on standard error, which is what it was when the process began (stderr.h). */
 void km_warn(const char *format, ...) km_printf(1, 2);
 
+/*
+ * Lines that are said 10 times in 5 seconds at most, as the kernel's ratelimit; zeros at first. False: this one is not
+ * to be said. Else `suffix` is "" or stands behind the line: that more follow which are not said, or how many were not.
+ * Takes no lock: threads that meet may say a line more, or count one less.
+ */
+struct km_ratelimit {
+	uint32_t begun_ms, said;
+};
+#define KM_RATELIMIT_SUFFIX 64
+bool km_ratelimit(struct km_ratelimit *limit, char suffix[KM_RATELIMIT_SUFFIX]);
+
 /* The mistakes that a caller can make; the phrases are in die.c and in the death tests. */
 enum km_misuse {
 	KM_MISUSE_FOREIGN,	/* a pointer that is not ours */

@@ -65,6 +65,8 @@ void *km_os_map(size_t bytes, size_t align);
 bool km_os_may_map(size_t bytes);
 /* Does it refuse one for its length, and not for want of a mapping? */
 bool km_os_refuses(size_t bytes);
+/* Why may the process not have so many bytes more? */
+void km_os_tell_shortage(char *text, size_t room, size_t bytes);
 void km_os_unmap(void *p, size_t bytes);
 /* The same for who keeps what the system refuses to take back: in the middle of a mapping, where it has no room for
  * another one. 0 or -errno. */
@@ -93,6 +95,7 @@ uint64_t km_os_now_ms(void);
 /* Bytes RLIMIT_AS allows; SIZE_MAX where unlimited. Bytes of physical memory. The system is asked once, when the
  * library starts. */
 size_t km_os_address_limit(void);
+size_t km_os_limit(int resource);	/* RLIMIT_AS and its like, asked anew */
 size_t km_os_memory(void);
 /* How much address space may serve as the measure of what is reserved: that limit, or less where a reservation costs
  * the host memory, or where an option says so; SIZE_MAX: plenty. */

@@ -411,22 +411,22 @@ uint64_t km_os_now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 + 1;
 }
 
-static void ask_limit(int resource, size_t *bytes)
+size_t km_os_limit(int resource)
 {
 	struct rlimit limit;
 	int result;
 
 	KEEP_ERRNO(result, getrlimit(resource, &limit));
 	bool none = result || limit.rlim_cur == RLIM_INFINITY;
-	km_store(bytes, none ? SIZE_MAX : km_max((size_t)limit.rlim_cur, (size_t)1));
+	return none ? SIZE_MAX : km_max((size_t)limit.rlim_cur, (size_t)1);
 }
 
 /* The first call asks for both. */
 size_t km_os_address_limit(void)
 {
 	if (km_unlikely(!km_load(&process.address_limit))) {
-		ask_limit(RLIMIT_DATA, &process.data_limit);
-		ask_limit(RLIMIT_AS, &process.address_limit);
+		km_store(&process.data_limit, km_os_limit(RLIMIT_DATA));
+		km_store(&process.address_limit, km_os_limit(RLIMIT_AS));
 	}
 	return km_load(&process.address_limit);
 }
@@ -496,7 +496,7 @@ long km_os_mlockall(int flags)
 		if (km_os_is_shut())
 			km_store(&process.lock_limit, (size_t)1);
 		else
-			ask_limit(RLIMIT_MEMLOCK, &process.lock_limit);
+			km_store(&process.lock_limit, km_os_limit(RLIMIT_MEMLOCK));
 	} else if (!result)
 		km_store(&process.lock_limit, (size_t)0);
 	return result;

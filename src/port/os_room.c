@@ -8,6 +8,7 @@
 
 #include "atomic.h"
 #include "bits.h"
+#include "die.h"
 #include "os.h"
 #include "pcpu.h"
 
@@ -16,6 +17,29 @@ static size_t room;	/* 0: not yet asked */
 bool km_os_refuses(size_t bytes)
 {
 	return !km_os_may_map(bytes) && (bytes > km_os_memory() || km_os_may_map(KM_PAGE_SIZE));
+}
+
+static bool may_reserve(size_t bytes)
+{
+	void *p = km_os_reserve_whole(bytes, KM_PAGE_SIZE);
+
+	if (p)
+		km_os_unmap(p, km_align_up(bytes, km_os_page_bytes()));
+	return p != NULL;
+}
+
+/* Pages are reserved in parts of an eighth of RLIMIT_AS, and committed in steps of 4 MiB. */
+void km_os_tell_shortage(char *text, size_t room, size_t bytes)
+{
+	const size_t as = km_os_limit(RLIMIT_AS), data = km_os_limit(RLIMIT_DATA);
+	const size_t step = km_min(km_max(bytes, (size_t)4 << 20), SIZE_MAX / 2);
+	const bool limited = as != SIZE_MAX && !may_reserve(km_max(step, as / 8));
+
+	if (limited || (data != SIZE_MAX && !km_os_may_map(step)))
+		km_format(text, room, "process limit RLIMIT_%s (%lu bytes)", limited ? "AS" : "DATA",
+			  (unsigned long)(limited ? as : data));
+	else
+		km_format(text, room, may_reserve(step) ? "system memory" : "address space");
 }
 
 /* Does the host of this process take memory and time for addresses that nobody can access? Emulators in user mode do;

@@ -120,7 +120,7 @@ static void give_back(struct kmem_cache *cache, gfp_t gfp, size_t n, void **obje
 	km_calls_end(was);
 }
 
-static bool sibling_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
+static int sibling_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left, size_t n, void **objects)
 {
 	struct kmem_cache *serving = enter(cache->siblings);
 
@@ -132,7 +132,7 @@ static bool sibling_alloc_bulk(struct kmem_cache *cache, gfp_t gfp, size_t left,
 	/* Those that a shelf had may be anybody's. */
 	if (!done && left < n)
 		give_back(cache, gfp, n - left, objects + left);
-	return done;
+	return done ? (int)n : 0;
 }
 
 /* Run by run of one cache's, from the end. */

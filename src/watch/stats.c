@@ -140,6 +140,10 @@ void km_stats_add(struct kmem_cache_stats *stats, const struct kmem_cache_stats 
 
 void kmem_cache_get_stats(struct kmem_cache *cache, struct kmem_cache_stats *stats)
 {
+	if (km_unlikely(!cache)) {
+		*stats = (struct kmem_cache_stats){ .name = "", .engine = "" };
+		return;
+	}
 	get_stats_of(cache, stats);
 	for (struct kmem_cache *at = km_front_siblings(cache); at; at = at->next_sibling) {
 		struct kmem_cache_stats more;

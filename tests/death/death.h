@@ -50,6 +50,13 @@ static void expect(const char *format, ...)
 /* Behind the phrase, where it is known whose the object is. */
 #define OWNER(cache) " " cache "; KMEM_DEBUG=U says who allocated it"
 
+/* A block of so many bytes is beyond the function's limit. */
+static void expect_beyond(const char *function, const char *bytes, const char *limit)
+{
+	expect("%s: unable to allocate %s bytes, gfp=0x1b00(GFP_KERNEL), reason: limit of %s (%s bytes)", function,
+	       bytes, function, limit);
+}
+
 /* The misuse before this was seen at once: only after a warning do we get here. */
 static void after_warning(void)
 {

@@ -70,7 +70,7 @@ static void wrong_sizes_end(void)
 		for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 			size = sizes[i];
 			named = size * 4;
-			snprintf(phrase, sizeof(phrase), "%s of %zu bytes", doors[d].name, named);
+			snprintf(phrase, sizeof(phrase), "%s of %zu bytes, called from 0x", doors[d].name, named);
 			ends(doors[d].run, phrase);
 			ends(doors[d].run, "freed with another size than it has");
 			named = size / 4;

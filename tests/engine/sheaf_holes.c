@@ -3,7 +3,7 @@
  * when somebody asks for it, those that were so at two looks when reclaim comes by; and what lies beside them, in the
  * same slab and across the edge of a page, is as it was. Not where a free object keeps its content, nor of a cache that
  * is reserved. While the system is called others see the objects as free, and take, free, fork and look. Pages
- * that are gone are clean when their slab goes. Disciplines: all.
+ * that are gone are clean when their slab goes, and no bound counts them meanwhile. Disciplines: all.
  * With hardened: own_addresses:0, for a page that is freed is counted as free here.
  */
 #include "kit/engine.h"
@@ -27,8 +27,11 @@ static void asked_for(void)
 	unsigned slabs = thin_out(cache), pages = all_resident();
 	CHECK(pages > (slabs - 1) * cache->slab_pages * 3 / 4);
 	kmem_get_stats(&before);
+	size_t there = km_pages_there();
 	CHECK_EQUAL(kmem_cache_shrink(cache), 1);
 	kmem_get_stats(&after);
+	CHECK(there - km_pages_there() >= pages - slabs);
+	CHECK_EQUAL(km_arena_check(), 0);
 	CHECK_EQUAL(all_resident(), slabs);
 	CHECK(after.purged_pages - before.purged_pages >= pages - slabs);
 	CHECK_EQUAL(cache->engine->check(cache), 0);
@@ -36,6 +39,8 @@ static void asked_for(void)
 	CHECK_EQUAL(cache->engine->hollow(cache), 0);
 	fill(cache, SIZE);
 	CHECK_EQUAL(cache->engine->check(cache), 0);
+	CHECK_EQUAL(km_arena_check(), 0);
+	CHECK_EQUAL(km_pages_there(), km_pages_used());
 	/* What all ask for counts what it gave. */
 	slabs = thin_out(cache);
 	pages = all_resident();

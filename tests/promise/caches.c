@@ -4,6 +4,8 @@
  * statistics. Disciplines: all.
  * With hardened: own_addresses:0,random_order:0,decay:3600000, for slabs go, and are filled in the order of addresses.
  */
+#include <limits.h>
+
 #include "kit/api.h"
 #include "kit/clock.h"
 
@@ -292,7 +294,9 @@ static void destroy_with_objects(void)
 	void *second = kmem_cache_alloc(left_cache, GFP_KERNEL);
 
 	memset(left_object, 5, 100);
+	errno = 0;
 	kmem_cache_destroy(left_cache);
+	NEED(errno == EBUSY);
 	/* The memory stays what it was, and nobody gets it again. */
 	struct kmem_cache *again = make("leftovers2", 100);
 	static void *objects[5000];
@@ -304,7 +308,10 @@ static void destroy_with_objects(void)
 	NEED(all(left_object, 5, 100));
 	kmem_cache_free_bulk(again, 5000, objects);
 	gone(again);
+	errno = EINTR;
 	kmem_cache_destroy(NULL);
+	kmem_cache_destroy(make("empty", 100));
+	NEED(errno == EINTR);
 }
 
 static void destruction(void)
@@ -433,9 +440,11 @@ static void bulk(void)
 	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL, 0, objects) && objects[0] == &objects);
 	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, SIZE_MAX, objects));
 	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, SIZE_MAX / 8, objects));
+	NEED(!kmem_cache_alloc_bulk(cache, GFP_KERNEL | __GFP_NOWARN, (size_t)INT_MAX + 1, objects));
 	kmem_cache_free_bulk(cache, 0, objects);
 	for (size_t n = 1; n < 3000; n = n * 3 / 2 + 1) {
-		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects));
+		/* A count, as callers of Linux up to 7.1 take it. */
+		NEED(kmem_cache_alloc_bulk(cache, GFP_KERNEL, n, objects) == (int)n);
 		kmem_cache_get_stats(cache, &stats);
 		NEED(stats.active_objects == n);
 		for (size_t i = 0; i < n; i++)

@@ -41,3 +41,5 @@ TEST_LIBS_promise/nodump := -Wl,-u,kmem_cache_validate
 # Some caches are debugged.
 TEST_LIBS_promise/reserved_kinds := -Wl,-u,kmem_cache_validate
 TEST_LIBS_promise/defragment := -Wl,-u,kmem_cache_validate
+# Caches are debugged.
+TEST_LIBS_promise/bulk_count := -Wl,-u,kmem_cache_validate

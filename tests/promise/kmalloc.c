@@ -3,6 +3,8 @@
  * alignment, zeros, overflow, krealloc, the kv family, copies, bulk over mixed sizes. Disciplines: all.
  * With hardened: own_addresses:0, for pages go from one name to another here.
  */
+#include <limits.h>
+
 #include "kit/api.h"
 
 #define MIB ((size_t)1 << 20)
@@ -449,7 +451,7 @@ static void bulk(void)
 
 	for (size_t i = 0; i < sizeof(try) / sizeof(try[0]); i++)
 		for (size_t n = 0; n < 300; n = n * 2 + 1) {
-			NEED(kmalloc_bulk(try[i], GFP_KERNEL, n, objects) == (n != 0));
+			NEED(kmalloc_bulk(try[i], GFP_KERNEL, n, objects) == (int)n);
 			for (size_t j = 0; j < n; j++)
 				NEED(objects[j] && ksize(objects[j]) == kmalloc_size_roundup(try[i]));
 			qsort(objects, n, sizeof(objects[0]), order_by_address);
@@ -459,6 +461,9 @@ static void bulk(void)
 		}
 	errno = 0;
 	NEED(!kmalloc_bulk(KMALLOC_MAX_SIZE + 1, GFP_KERNEL | __GFP_NOWARN, 3, objects));
+	size_t beyond = (size_t)UINT_MAX + 1;
+	__asm__("" : "+r"(beyond));
+	NEED(!kmalloc_bulk(8, GFP_KERNEL | __GFP_NOWARN, beyond, objects) && errno == ENOMEM);
 }
 
 /* Mixed caches, sizes, large ones, mappings, NULL and ZERO_SIZE_PTR in one array, in any order. */

@@ -1,8 +1,8 @@
 /*
  * nodump: objects of a cache with SLAB_NODUMP lie in mappings that core dumps leave out, which no other cache's
- * objects share, under each engine, at each size, as slabs come and go and after what was free went back; what is
- * refused the advice is not used; and where the system writes core files, one does not contain a secret, but does
- * what is beside it.
+ * objects share, under each engine, at each size, as slabs come and go and after what was free went back; the memory of
+ * a slab that goes is the system's at once, whatever lies beside it; what is refused the advice is not used; and where
+ * the system writes core files, one does not contain a secret, but does what is beside it.
  * Disciplines: all.
  */
 #define _GNU_SOURCE
@@ -139,6 +139,39 @@ static void comes_back(void)
 			NEED(block[at] != 0x77);
 }
 
+static size_t resident(void *const *objects, unsigned count, size_t size)
+{
+	size_t pages = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		for (uintptr_t at = (uintptr_t)objects[i] & -4096ul; at < (uintptr_t)objects[i] + size; at += 4096) {
+			unsigned char is;
+
+			NEED(mincore((void *)at, 4096, &is) == 0);
+			pages += is & 1;
+		}
+	return pages;
+}
+
+/* One object keeps its slab, and not the block that other slabs were cut from. */
+static void one_stays(void)
+{
+	struct kmem_cache *cache = secrets(1000);
+	void *were[COUNT];
+
+	fill(cache, mine, COUNT);
+	memcpy(were, mine, sizeof(were));
+	size_t before = resident(were, COUNT, 1000);
+	empty(cache, mine + 1, COUNT - 1, 1);
+	kmem_cache_shrink(cache);
+	size_t after = resident(were, COUNT, 1000);
+	printf("%zu pages of objects were resident, %zu are\n", before, after);
+	NEED(before >= COUNT && after < before / 8);
+	empty(cache, mine, 1, 1);
+	gone(cache);
+	NEED(kmem_check_all() == 0);
+}
+
 static bool refuse_dump(const char *call)
 {
 	return strcmp(call, "dump") == 0;
@@ -255,6 +288,7 @@ static void core_file(void)
 static const struct test_case cases[] = {
 	{ "slabs lie apart", apart },
 	{ "memory comes back", comes_back },
+	{ "one object keeps one slab", one_stays },
 	{ "the advice is refused", refused },
 	{ "fork", forked },
 	{ "a core file", core_file },

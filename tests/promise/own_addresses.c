@@ -1,8 +1,9 @@
 /*
  * own_addresses: with the option of that name the address of an object that was freed, and of its slab, is never that
  * of an object of a cache of another name, nor of any other block; a cache of the same name has it again, and its
- * memory goes back to the system meanwhile. By each engine whose slabs are one cache's. Where a request would be
- * refused for a limit on addresses or on data, all that was one size's serves another size, and larger blocks.
+ * memory goes back to the system meanwhile, and no bound counts it. By each engine whose slabs are one cache's. Where a
+ * request would be refused for a limit on addresses or on data, all that was one size's serves another size, and larger
+ * blocks.
  */
 #include <errno.h>
 
@@ -79,6 +80,31 @@ static void the_same(void)
 	end(cache, others);
 }
 
+/* Pages that wait for their name have no memory: of what else is free and resident no more stays for them. */
+static void no_memory_in_use(void)
+{
+	enum { OBJECTS = 64 << 10, BLOCKS = 120, BLOCK = 100000 };
+	static void *many[OBJECTS], *blocks[BLOCKS];
+	struct kmem_cache *cache = make("peak", 1000);
+	struct kmem_stats stats;
+
+	for (size_t i = 0; i < OBJECTS; i++)
+		NEED((many[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	for (size_t i = 0; i < OBJECTS; i++)
+		kmem_cache_free(cache, many[i]);
+	gone(cache);
+	kmem_shrink_all();
+	for (size_t i = 0; i < BLOCKS; i++)
+		NEED((blocks[i] = kzalloc(BLOCK, GFP_KERNEL)));
+	for (size_t i = 0; i < BLOCKS; i++)
+		kfree(blocks[i]);
+	kmem_tick();
+	kmem_get_stats(&stats);
+	printf("%lu pages are free and may be resident\n", (unsigned long)stats.pages_free_dirty);
+	NEED(stats.pages_free_dirty < (4 << 20) >> 12);
+	NEED(kmem_check_all() == 0);
+}
+
 /* How many blocks there are until one is refused; all go back. */
 static size_t most(size_t bytes)
 {
@@ -123,6 +149,7 @@ static void give_way_of_data(void)
 static const struct test_case cases[] = {
 	{ "no other has it", no_other },
 	{ "the same name has it again", the_same },
+	{ "what waits is not in use", no_memory_in_use },
 	{ "they give way where addresses are limited", give_way_of_addresses },
 	{ "they give way where data are limited", give_way_of_data },
 };

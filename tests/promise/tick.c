@@ -1,11 +1,14 @@
 /*
  * tick: a program that asks for nothing any more, but for its ticks, gives back what it does not use: shelves and barns
  * of caches, free pages; and pages of engine sheaf's slabs in which nothing is live. What it uses in between stays
- * ready. From within a visit of all caches, and in a handler that struck inside of the allocator, it ends.
+ * ready. Calls that give back many pages at once leave no more of them resident than the bound says. From within a
+ * visit of all caches, and in a handler that struck inside of the allocator, it ends.
  * Disciplines: all.
  * With hardened: own_addresses:0, for with them pages go to the system with their slab, and are never free ones.
  */
 #include <errno.h>
+
+#include <kmem/memcg.h>
 
 #include "kit/api.h"
 #include "kit/clock.h"
@@ -51,6 +54,67 @@ static void goes_back(void)
 	NEED(!stats.shelf_objects && !stats.total_slabs);
 	kmem_get_stats(&all_stats);
 	NEED(!all_stats.pages_free_dirty);
+	gone(cache);
+}
+
+/* Free pages that may be resident are within their bound when a call returns that gives many back at once. */
+static void is_bounded(const char *after)
+{
+	struct kmem_stats stats;
+
+	kmem_get_stats(&stats);
+	printf("after %s: %lu pages in use, %lu free and resident\n", after, (unsigned long)stats.pages_used,
+	       (unsigned long)stats.pages_free_dirty);
+	NEED(stats.pages_free_dirty <= stats.pages_used / 4 + 256);
+	/* No program that swings. */
+	kmem_shrink_all();
+}
+
+enum { CACHES = 16 };
+
+/* As many as lie ready without anything of it free. */
+static void use(struct kmem_cache *cache)
+{
+	for (unsigned i = 0; i < MANY / CACHES; i++)
+		NEED((object[i] = kmem_cache_alloc(cache, GFP_KERNEL)));
+	for (unsigned i = 0; i < MANY / CACHES; i++)
+		kmem_cache_free(cache, object[i]);
+}
+
+static void caches_end_within_bound(void)
+{
+	struct kmem_cache *caches[CACHES];
+	char name[16];
+
+	for (unsigned i = 0; i < CACHES; i++) {
+		snprintf(name, sizeof(name), "ready %u", i);
+		caches[i] = make(name, SIZE);
+		use(caches[i]);
+	}
+	for (unsigned i = 0; i < CACHES; i++)
+		kmem_cache_shrink(caches[i]);
+	is_bounded("kmem_cache_shrink");
+	for (unsigned i = 0; i < CACHES; i++)
+		use(caches[i]);
+	for (unsigned i = 0; i < CACHES; i++)
+		kmem_cache_destroy(caches[i]);
+	is_bounded("kmem_cache_destroy");
+}
+
+/* Engine slob's objects are nobody's. */
+static void others_end_within_bound(void)
+{
+	struct mem_cgroup *group = mem_cgroup_create(NULL, "destroyed", MEM_CGROUP_PRIVATE);
+	struct kmem_cache *cache = make("bounded", SIZE);
+
+	NEED(group);
+	NEED(kmem_reserve(cache, MANY) == 0 && kmem_reserve(cache, 0) == 0);
+	is_bounded("kmem_reserve");
+	for (unsigned i = 0; i < MANY && !slob; i++)
+		NEED((object[i] = kmem_cache_alloc_in(cache, group, GFP_KERNEL | __GFP_ACCOUNT)));
+	NEED(mem_cgroup_destroy_all(group, NULL, NULL) == 0);
+	is_bounded("mem_cgroup_destroy_all");
+	mem_cgroup_put(group);
 	gone(cache);
 }
 
@@ -103,5 +167,7 @@ static void within_a_visit(void)
 
 static const struct test_case cases[] = {
 	{ "goes back", goes_back }, { "holes go back", holes_go_back }, { "within a visit", within_a_visit },
+	{ "caches end within the bound", caches_end_within_bound },
+	{ "other calls end within it", others_end_within_bound },
 };
 API_MAIN(cases)

@@ -173,9 +173,9 @@ static bool try_many(unsigned n)
 	bool done = true;
 
 	if (model.family == CACHE)
-		done = kmem_cache_alloc_bulk(model.cache, gfp, n, objects);
+		done = kmem_cache_alloc_bulk(model.cache, gfp, n, objects) == (int)n;
 	else if (model.family == KMALLOC)
-		done = kmalloc_bulk(OBJECT_BYTES, gfp, n, objects);
+		done = kmalloc_bulk(OBJECT_BYTES, gfp, n, objects) == (int)n;
 	for (unsigned i = 0; model.family == MALLOC && i < n; i++) {
 		void *p = malloc(OBJECT_BYTES);
 

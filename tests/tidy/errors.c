@@ -53,6 +53,16 @@ static int of_bool(bool result)
 	return result ? 0 : errno;
 }
 
+static int destroy_with_object(void)
+{
+	struct kmem_cache *cache = kmem_cache_create("left", 64, NULL, 0);
+
+	if (!kmem_cache_alloc(cache, QUIET))
+		return 0;
+	kmem_cache_destroy(cache);
+	return errno;
+}
+
 /* ------------------------------------------------------------------ the system refuses memory */
 
 static bool refuse(const char *call)
@@ -181,6 +191,7 @@ static void sizes(void)
 	IS(kmemdup, EINVAL, of(kmemdup(string, most + 1, QUIET)));
 	IS(kstrdup, EINVAL, of(kstrdup(string, QUIET)));
 	IS(kstrndup, EINVAL, of(kstrndup(string, most, QUIET)));
+	IS(kmem_cache_destroy, EBUSY, destroy_with_object());
 	IS(kmalloc_bulk, EINVAL, of_bool(kmalloc_bulk(most + 1, QUIET, 1, none)));
 	IS(kvmalloc, EINVAL, of(kvmalloc((size_t)INT_MAX + 1, QUIET)));
 	IS(kvzalloc, EINVAL, of(kvzalloc((size_t)INT_MAX + 1, QUIET)));

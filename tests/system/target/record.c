@@ -5,10 +5,14 @@
 #define _GNU_SOURCE
 #include <kmem/kmem.h>
 #include <kmem/memcg.h>
+#include <linux/userfaultfd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "cache/root.h"
 #include "page/arena.h"
@@ -61,6 +65,17 @@ static unsigned long filled(int byte, size_t bytes)
 	return (unsigned long)at;
 }
 
+/* Memory of which a read waits for ever; 0: there is none here. */
+static unsigned long waits(void)
+{
+	const unsigned long at = filled(0, 1ul << 20);
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register area = { .range = { at, 1ul << 20 }, .mode = UFFDIO_REGISTER_MODE_MISSING };
+	int fd = (int)syscall(SYS_userfaultfd, 0);
+
+	return fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &area) ? 0 : at;
+}
+
 static void put(char *at, uint64_t value, size_t bytes)
 {
 	const unsigned long page = (unsigned long)at & -4096ul;
@@ -99,7 +114,8 @@ int main(void)
 		was = 0;
 		memcpy(&was, at, field->each);
 		put(at, !strcmp(value, "zeros") ? zeros : !strcmp(value, "ones") ? ones :
-		    !strcmp(value, "some") ? some : strtoul(value, NULL, 0), field->each);
+		    !strcmp(value, "some") ? some : !strcmp(value, "waits") ? waits() :
+		    strtoul(value, NULL, 0), field->each);
 		puts("done");
 		fflush(stdout);
 	}

@@ -297,7 +297,8 @@ bool top_take(const struct top_targets *targets, const struct top_view *view, st
 					  info_apart(pids[i], &snapshot, &memory);
 		bool read = result == INFO_OK || result == INFO_PARTLY;
 
-		if (read && memory.told) {
+		/* Without the sum that the kernel has nothing here would be measured. */
+		if (read && memory.told && memory.rollup.rss) {
 			add_process(sample, &snapshot, &memory, view->merged && count > 1);
 		} else if (read) {
 			result = kill(pids[i], 0) && errno == ESRCH ? INFO_GONE : INFO_DENIED;

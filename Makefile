@@ -97,7 +97,7 @@ $(BUILD)/obj/kmem/%.o: kmem/%.c Makefile
 	$(CC) $(ALL_CPPFLAGS) -Isrc -Ikmem -I$(BUILD) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 # libc stands first: the command has no objects of ours, so prctl, setrlimit and vfork are libc's, and the library does not start in it.
 $(BUILD)/kmem: $(COMMAND_OBJ) $(BUILD)/libkmem.a
-	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) $(LIBDW) $(NCURSES) $(FUSE) -lc $(BUILD)/libkmem.a -lm $(LDLIBS)
+	$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $(COMMAND_OBJ) $(SMARTCOLS) $(LIBDW) $(NCURSES) $(FUSE) -lc $(BUILD)/libkmem.a -lm -lrt $(LDLIBS)
 
 include packaging/install.mk
 -include bench/bench.mk

@@ -61,8 +61,10 @@ int cmd_account(int argc, char **argv)
 		wait_ms = kmem_ask_wait("account", optarg);
 	argc -= optind;
 	argv += optind;
+	if (argc)
+		argv[0] = info_process("account", argv[0], false);
 	if (!argc || !info_is_number(argv[0]))
-		kmem_usage("account", "which process? its number");
+		kmem_usage("account", "which process? its number or name");
 	if (argc != 2 || (strcmp(argv[1], "on") && strcmp(argv[1], "off")))
 		kmem_usage("account", "on or off?");
 	return account(atoi(argv[0]), argv[1], wait_ms);

@@ -84,6 +84,8 @@ static enum answer find_mail(struct asking *asking)
 		return ANSWER_LATE;
 	if (!target_roots_in_use(&asking->target, roots))
 		return ANSWER_UNREADABLE;
+	/* The rest is a few words, for as long as the user wants to wait. */
+	asking->target.budget.end_ms = UINT64_MAX;
 	if (layout_has(&roots[0].layout, "root.mail_report"))
 		asking->report = (const char *)(uintptr_t)record->mail_report;
 	if (!layout_has(&roots[0].layout, "root.mail root.control"))

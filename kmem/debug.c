@@ -160,8 +160,10 @@ int cmd_debug(int argc, char **argv)
 			wait_ms = kmem_ask_wait("debug", optarg);
 	argc -= optind;
 	argv += optind;
+	if (argc)
+		argv[0] = info_process("debug", argv[0], false);
 	if (!argc || !info_is_number(argv[0]))
-		kmem_usage("debug", "which process? its number");
+		kmem_usage("debug", "which process? its number or name");
 	if (leaks && argc > 1)
 		kmem_usage("debug", "--leaks is of all caches that have stacks");
 	if (argc == 1)

@@ -124,17 +124,21 @@ void kmem_pause(double seconds)
 		;
 }
 
-void kmem_close_all_but(int fd)
+/* Linux before 5.9, or a filter, refuses it. */
+void kmem_close_from(int fd)
 {
 	const int most = 1 << 20;
 
-	/* Linux before 5.9, or a filter, refuses it. */
-	if ((!fd || !syscall(SYS_close_range, 0u, (unsigned)fd - 1, 0u)) &&
-	    !syscall(SYS_close_range, (unsigned)fd + 1, ~0u, 0u))
-		return;
-	for (int each = 0; each < most; each++)
-		if (each != fd)
-			close(each);
+	if (syscall(SYS_close_range, (unsigned)fd, ~0u, 0u))
+		for (; fd < most; fd++)
+			close(fd);
+}
+
+void kmem_close_all_but(int fd)
+{
+	for (int each = 0; each < fd; each++)
+		close(each);
+	kmem_close_from(fd + 1);
 }
 
 void *kmem_need(void *memory)
@@ -213,9 +217,15 @@ static void keep_standard_files(void)
  * signal as it was. */
 static int run_command(const struct command *command, int argc, char **argv)
 {
+	static char help[] = "--help";
+
 	kmem_command = command->name;
-	if (command->run != cmd_run && command->run != cmd_bench)
+	if (argc > 1 && !strcmp(argv[1], "-h"))
+		argv[1] = help;
+	if (command->run != cmd_run && command->run != cmd_bench) {
 		signal(SIGXFSZ, SIG_IGN);
+		info_limit_memory();
+	}
 	return command->run(argc, argv);
 }
 

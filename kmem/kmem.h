@@ -60,6 +60,7 @@ void kmem_pause(double seconds);
 /* All files of this process, for one that was forked and has no use for them: somebody may wait for the end of a file
  * that it has, or for a lock. It makes system calls only. */
 void kmem_close_all_but(int fd);
+void kmem_close_from(int fd);
 
 /* Memory, or the command ends with one line and status 1. */
 void *kmem_need(void *memory);

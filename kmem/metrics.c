@@ -212,7 +212,7 @@ static struct wanted parse(int argc, char **argv)
 int cmd_metrics(int argc, char **argv)
 {
 	struct wanted wanted = parse(argc, argv);
-	const char *of = argv[optind];
+	const char *of = info_process("metrics", argv[optind], true);
 
 	return info_is_number(of) ? of_process(&wanted, atoi(of)) : of_file(&wanted, of);
 }

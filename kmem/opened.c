@@ -426,6 +426,12 @@ static int ask(enum what what, const char *path, size_t most, struct reply *repl
 	return fd;
 }
 
+void opened_forget(void)
+{
+	other.pid = 0;
+	pthread_mutex_init(&mutex, NULL);
+}
+
 int opened_file(const char *path, bool follow, size_t most, struct opened *opened)
 {
 	struct reply reply;

@@ -145,10 +145,11 @@ static void add_out(struct reading *reading, const struct km_profile_slot *slot)
 static bool read_slots(struct target *target, struct reading *reading)
 {
 	const struct km_profile_record *head = &reading->head;
-	char *slots = kmem_need(calloc(head->slots, head->slot_bytes));
-	bool read = target_read(target, slots, head->slot, (size_t)head->slots * head->slot_bytes);
+	char *slots = target_room(target, head->slots, head->slot_bytes);
+	bool read = slots && target_read(target, slots, head->slot, (size_t)head->slots * head->slot_bytes);
 
-	reading->out = kmem_need(calloc(head->sites, sizeof(*reading->out)));
+	reading->out = target_keep(target, head->sites, sizeof(*reading->out));
+	read = read && reading->out;
 	for (size_t i = 0; read && i < head->slots; i++)
 		add_out(reading, (const void *)(slots + i * head->slot_bytes));
 	free(slots);
@@ -165,9 +166,12 @@ static bool read_all(struct target *target, pid_t pid, const void *from, struct 
 		return false;
 	}
 	size_t bytes = (size_t)reading->head.sites * reading->head.site_bytes;
-	reading->sites = kmem_need(calloc(1, bytes));
+	target->budget.end_ms = 0;
+	target_budget(target);
+	reading->sites = target_keep(target, 1, bytes);
 	/* A sample is added to its site before it is in a slot: so nobody has more out than was allocated. */
-	if (!read_slots(target, reading) || !target_read(target, reading->sites, reading->head.site, bytes))
+	if (!reading->sites || !read_slots(target, reading) ||
+	    !target_read(target, reading->sites, reading->head.site, bytes))
 		return unreadable(target, pid);
 	return true;
 }
@@ -650,8 +654,10 @@ int cmd_profile(int argc, char **argv)
 
 	while ((code = kmem_next_option("profile", usage_text, argc, argv, ":s:m:c:g:o:w:", known)) != -1)
 		read_option(&wish, code);
+	if (argc - optind == 1)
+		argv[optind] = info_process("profile", argv[optind], false);
 	if (argc - optind != 1 || !info_is_number(argv[optind]))
-		kmem_usage("profile", "which process? its number");
+		kmem_usage("profile", "which process? its number or name");
 	wish.pid = atoi(argv[optind]);
 	if (!wish.files)
 		add_own_files(&wish);

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "cache/cache.h"
+#include "cache/root.h"
 #include "kmem.h"
 #include "paths.h"
 #include "watch/debug.h"
@@ -418,8 +419,26 @@ static const struct sanitizer *sanitizer_of(const struct image *image)
 	return NULL;
 }
 
+/* A static program may have been linked with libkmem: the options reach it by the environment. */
+static bool has_libkmem(const struct image *image)
+{
+	return memmem(image->bytes, image->length, KM_ROOT_MAGIC, sizeof(((struct km_root *)0)->magic)) &&
+	       memmem(image->bytes, image->length, "KMEM_OPTIONS", strlen("KMEM_OPTIONS"));
+}
+
+/* It names no dynamic loader: nothing can be preloaded into it. `promise`: an option that would be broken by that. */
+static int check_static(const struct image *image, const char *path, const char *promise)
+{
+	if (has_libkmem(image))
+		return 0;
+	if (promise)
+		return kmem_failed(126, "run", "--%s: %s is linked without a dynamic loader: libkmem can't be in "
+				   "it; link it with libkmem-malloc.a, or dynamically", promise, path);
+	return kmem_failed(0, "run", "%s is linked without a dynamic loader: libkmem will not be in it", path);
+}
+
 /* What can't have the library, or not behind its own, is told. Status: 0, or that of a program that can't be run. */
-static int check_program(const char *path, char **arguments)
+static int check_program(const char *path, char **arguments, const char *promise)
 {
 	struct image image;
 	const struct sanitizer *sanitizer;
@@ -428,11 +447,10 @@ static int check_program(const char *path, char **arguments)
 	if (open_image(path, &image)) {
 		if (is_loader(&image) && *arguments && strchr(*arguments, '/')) {
 			munmap((void *)image.bytes, image.length);
-			return check_program(*arguments, arguments + 1);
+			return check_program(*arguments, arguments + 1, promise);
 		}
-		/* It names no dynamic loader: nothing can be preloaded into it. */
 		if (!segment_of(&image, PT_INTERP) && !is_loader(&image))
-			kmem_failed(0, "run", "%s is linked without a dynamic loader: libkmem will not be in it", path);
+			status = check_static(&image, path, promise);
 		else if ((sanitizer = sanitizer_of(&image)))
 			status = kmem_failed(126, "run", "%s has %s, %s", path, sanitizer->name, sanitizer->why);
 	}
@@ -644,7 +662,9 @@ int cmd_run(int argc, char **argv)
 	    (options.leaks && (status = set_leaks(&options))))
 		return status;
 	const char *program = find_program(argv[first], found, sizeof(found));
-	if (program && (status = check_program(program, argv + first + 1)))
+	const char *promise = options.limit ? "limit" : options.hardened ? "hardened" : options.leaks ? "leaks" :
+			      options.fail ? "fail" : options.group ? "group" : NULL;
+	if (program && (status = check_program(program, argv + first + 1, promise)))
 		return status;
 	if (!set_fail(options.fail, program, argv[first]))
 		return kmem_failed(126, "run", "out of memory");

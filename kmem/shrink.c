@@ -103,8 +103,10 @@ int cmd_shrink(int argc, char **argv)
 		wait_ms = kmem_ask_wait("shrink", optarg);
 	argc -= optind;
 	argv += optind;
+	if (argc)
+		argv[0] = info_process("shrink", argv[0], false);
 	if (!argc || !info_is_number(argv[0]))
-		kmem_usage("shrink", "which process? its number");
+		kmem_usage("shrink", "which process? its number or name");
 	if (argc > 2)
 		kmem_usage("shrink", "one cache, or all");
 	return shrink(atoi(argv[0]), argv[1], wait_ms);

@@ -149,6 +149,11 @@ struct image *image_of(const char *text, size_t length)
 	return image_by(path_of(text, length));
 }
 
+void images_forget(void)
+{
+	files.count = 0;
+}
+
 struct image *image_at(const char *path)
 {
 	return image_by(kmem_need(strdup(path)));
@@ -249,13 +254,13 @@ size_t names_of(struct image *image, uint64_t address, const struct name **names
 			continue;
 		if (!place->image) {
 			*place = (struct known){ .image = image, .address = address };
-			remember(place, found, names_at(image, address, found));
+			remember(place, found, names_apart(image, address, found));
 		}
 		*names = place->names;
 		return place->count;
 	}
 	*names = found;
-	return names_at(image, address, found);
+	return names_apart(image, address, found);
 }
 
 /* What a file says, as a terminal may have it. */

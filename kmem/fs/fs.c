@@ -53,8 +53,10 @@ int cmd_fs(int argc, char **argv)
 			wait_ms = kmem_ask_wait("fs", optarg);
 	argc -= optind;
 	argv += optind;
+	if (argc)
+		argv[0] = info_process("fs", argv[0], false);
 	if (!argc || !info_is_number(argv[0]) || !atoi(argv[0]))
-		kmem_usage("fs", "which process? its number");
+		kmem_usage("fs", "which process? its number or name");
 	if (argc != 2 || !*argv[1])
 		kmem_usage("fs", "in which folder?");
 	return once ? copy(atoi(argv[0]), argv[1]) : fs_mount(atoi(argv[0]), argv[1], wait_ms);

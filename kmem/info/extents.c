@@ -40,20 +40,23 @@ static void set_bits(uint64_t *bits, size_t from, size_t count, size_t all)
 		bits[i / 64] |= (uint64_t)1 << i % 64;
 }
 
-/* Pages that are free, whether they were ever touched or not: those that begin a run say how many it has. */
+/* Pages that are free, whether they were ever touched or not: those that begin a run say how many it has; inside of a
+ * run descriptors may be old ones. */
 static bool add_runs(struct target *target, const struct layout *layout, const struct km_range *range, uint64_t *bits)
 {
 	struct km_page *pages = kmem_need(aligned_alloc(64, AT_ONCE * sizeof(*pages)));
 	bool ok = true;
 
-	for (size_t at = 0; ok && at < range->ready; at += AT_ONCE) {
+	for (size_t at = 0, behind = 0; ok && at < range->ready; at += AT_ONCE) {
 		size_t now = range->ready - at < AT_ONCE ? range->ready - at : AT_ONCE;
 		const char *from = (const char *)range->page + at * layout_bytes(layout, INFO_PAGE);
 
 		ok = target_structs(target, layout, INFO_PAGE, pages, from, now);
 		for (size_t i = 0; ok && i < now; i++)
-			if (pages[i].type == KM_PAGE_FREE)
+			if (at + i >= behind && pages[i].type == KM_PAGE_FREE) {
 				set_bits(bits, at + i, pages[i].run, range->ready);
+				behind = at + i + pages[i].run;
+			}
 	}
 	free(pages);
 	return ok;
@@ -64,9 +67,9 @@ static bool add_pages(struct target *target, const struct layout *layout, const 
 		      struct snapshot *snapshot)
 {
 	size_t words = range->ready / 64;
-	uint64_t *bits = kmem_need(malloc(words * sizeof(*bits) + 1));
+	uint64_t *bits = target_keep(target, words, sizeof(*bits));
 
-	if (!target_read(target, bits, range->dirty, words * sizeof(*bits)) ||
+	if (!bits || !target_read(target, bits, range->dirty, words * sizeof(*bits)) ||
 	    (locked && layout_has(layout, "page.type page.run") && !add_runs(target, layout, range, bits))) {
 		free(bits);
 		return false;
@@ -112,7 +115,9 @@ static bool read_table(struct target *target, const struct km_root *record, cons
 	if (!target_read(target, slots, record->mapped_slots, sizeof(*slots)) ||
 	    !target_read(target, table, record->mapped_table, sizeof(*table)))
 		return false;
-	return (*slots <= MAX_SLOTS && (*table || !*slots)) || target_torn(target);
+	if (*slots > MAX_SLOTS)
+		return target_too_much(target);
+	return *table || !*slots || target_torn(target);
 }
 
 static bool add_blocks(struct target *target, const struct info_root *root, struct snapshot *snapshot)
@@ -139,6 +144,7 @@ static bool add_blocks(struct target *target, const struct info_root *root, stru
 			if (entries[i].start >= KM_PAGE_SIZE)
 				add_extent(snapshot, INFO_BLOCK, (const void *)entries[i].start,
 						    (const char *)entries[i].start + entries[i].bytes, NULL);
+		target_charge(target, now * sizeof(*snapshot->extents));
 	}
 	free(entries);
 	return ok && read_table(target, &root->record, &after, &after_slots) &&
@@ -157,7 +163,7 @@ static bool add_parked(struct target *target, const struct info_root *root, stru
 	if (!target_read(target, &count, root->record.parked_count, sizeof(count)))
 		return false;
 	if (count > MAX_PARKED)
-		return target_torn(target);
+		return target_too_much(target);
 	parked = kmem_need(calloc(count + 1, sizeof(*parked)));
 	bool ok = target_structs(target, &root->layout, INFO_READY, parked, root->record.parked, count);
 	for (unsigned i = 0; ok && i < count; i++)
@@ -182,7 +188,7 @@ static bool add_records(struct target *target, const struct info_root *root, con
 	if (!target_read(target, &count, root->record.span_count, sizeof(count)))
 		return false;
 	if (count > MAX_SPANS)
-		return target_torn(target);
+		return target_too_much(target);
 	spans = kmem_need(calloc(count + 1, sizeof(*spans)));
 	bool ok = target_structs(target, &root->layout, INFO_SPAN, spans, root->record.spans, count);
 	for (unsigned i = 0; ok && i < count; i++)
@@ -194,6 +200,11 @@ static bool add_records(struct target *target, const struct info_root *root, con
 bool walk_extents(struct target *target, const struct info_root *root, const struct km_percpu *percpu,
 		  struct snapshot *snapshot)
 {
-	return add_ranges(target, root, snapshot) && add_blocks(target, root, snapshot) &&
-	       add_parked(target, root, snapshot) && add_records(target, root, percpu, snapshot);
+	if (!add_ranges(target, root, snapshot) || !add_blocks(target, root, snapshot) ||
+	    !add_parked(target, root, snapshot) || !add_records(target, root, percpu, snapshot))
+		return false;
+	for (size_t i = 0; i < snapshot->extent_count; i++)
+		if (!target_has_space(target, snapshot->extents[i].end - snapshot->extents[i].start))
+			return false;
+	return true;
 }

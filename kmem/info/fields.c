@@ -14,6 +14,7 @@
 
 #define MAX_FIELDS	4096u		/* in another's table */
 #define MAX_BYTES	65536u		/* of another's structure */
+#define AT_ONCE		((size_t)1 << 20)	/* bytes of them that are read */
 
 static const char *const shape_names[INFO_SHAPES] = {
 	[INFO_ROOT] = "root", [INFO_PERCPU] = "percpu", [INFO_RANGE] = "range", [INFO_PAGE] = "page",
@@ -190,10 +191,16 @@ bool target_structs(struct target *target, const struct layout *layout, enum inf
 			memset(to, 0, count * shape->ours);
 		return !shape->theirs || target_read(target, to, from, count * shape->ours);
 	}
-	char *raw = kmem_need(malloc(count * shape->theirs + 1));
-	bool ok = target_read(target, raw, from, count * shape->theirs);
-	for (size_t i = 0; ok && i < count; i++)
-		layout_take(layout, which, (char *)to + i * shape->ours, raw + i * shape->theirs);
+	const size_t most = AT_ONCE / shape->theirs;
+	char *raw = kmem_need(malloc((count < most ? count : most) * shape->theirs + 1));
+	bool ok = true;
+	for (size_t at = 0; ok && at < count; at += most) {
+		size_t now = count - at < most ? count - at : most;
+
+		ok = target_read(target, raw, (const char *)from + at * shape->theirs, now * shape->theirs);
+		for (size_t i = 0; ok && i < now; i++)
+			layout_take(layout, which, (char *)to + (at + i) * shape->ours, raw + i * shape->theirs);
+	}
 	free(raw);
 	return ok;
 }

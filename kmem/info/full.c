@@ -119,11 +119,11 @@ static bool add_cpus(struct full *full)
 	const size_t each = layout_bytes(&full->root->layout, INFO_CHAIN), words = full->cache->percpu_bytes / 8;
 	const bool separate = full->percpu->discipline == KM_DISCIPLINE_CMPXCHG;
 	struct info_full *into = full->into;
-	char *states = kmem_need(calloc(cpus + 1, each + MOST_WORDS * sizeof(uint64_t)));
+	char *states = target_room(full->target, cpus, each + MOST_WORDS * sizeof(uint64_t));
 	uint64_t *counts = (uint64_t *)states;
-	bool ok = true;
+	bool ok = states;
 
-	if (full->cache->percpu_offset && words && words <= MOST_WORDS) {
+	if (ok && full->cache->percpu_offset && words && words <= MOST_WORDS) {
 		ok = target_per_cpu(full->target, full->root, full->percpu, full->cache->percpu_offset, counts,
 				    words * sizeof(*counts));
 		for (size_t i = 0; ok && i < cpus * words; i++)

@@ -41,6 +41,7 @@ static bool read_linked(struct walk *walk, enum info_shape shape, void *to, cons
 
 	if (address % sizeof(void *))
 		return target_torn(walk->target);
+	target_charge(walk->target, sizeof(struct km_group_stats));
 	return target_struct(walk->target, walk->layout, shape, to, (void *)address);
 }
 

@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,12 +91,15 @@ static enum info_result read_groups(struct target *target, struct info_root *roo
 	return INFO_OK;
 }
 
-static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snapshot)
+/* All attempts have one time, which ends at *end_ms. */
+static enum info_result try_once(pid_t pid, bool lenient, uint64_t *end_ms, struct snapshot *snapshot)
 {
-	struct target target = { .pid = target_thread(pid) };
-	static struct info_root roots[INFO_MAX_ROOTS];	/* too large for a stack */
+	struct target target = { .pid = target_thread(pid), .budget = { .end_ms = *end_ms } };
+	struct info_root *roots = kmem_need(calloc(INFO_MAX_ROOTS, sizeof(*roots)));	/* too large for a stack */
 
 	target_see(&target);
+	target_budget(&target);
+	*end_ms = target.budget.end_ms;
 	size_t count = target_roots_in_use(&target, roots);
 	enum info_result result = count ? INFO_OK : target.result;
 
@@ -126,17 +130,20 @@ static enum info_result try_once(pid_t pid, bool lenient, struct snapshot *snaps
 		snapshot->source = info_source_make(&target, roots, count);
 	else
 		target_let_go(&target);
+	free(roots);
 	return result;
 }
 
 enum info_result info_of_process(pid_t pid, struct snapshot *snapshot)
 {
 	enum info_result result = INFO_TORN;
+	uint64_t end_ms = 0;
 
+	info_invalid_why = NULL;
 	for (unsigned i = 0; i < ATTEMPTS && result == INFO_TORN; i++) {
 		if (i)
 			usleep(1000);
-		result = try_once(pid, i == ATTEMPTS - 1, snapshot);
+		result = try_once(pid, i == ATTEMPTS - 1, &end_ms, snapshot);
 	}
 	/* An observer is told nothing of pages, nor what files like the kernel's say. */
 	if (result != INFO_DENIED || snapshot->in_full || snapshot->by_page)
@@ -173,7 +180,8 @@ int info_complain(const char *command, pid_t pid, enum info_result result, const
 				   "%d: runs libkmem %s, whose record this kmem can't read: use the kmem that came "
 				   "with it", pid, version);
 	default:
-		return kmem_failed(1, command, "%d: its memory makes no sense", pid);
+		return kmem_failed(1, command, "%d: its record is invalid: %s", pid,
+				   info_invalid_why ?: "its memory makes no sense");
 	}
 }
 
@@ -289,6 +297,46 @@ pid_t *info_own_processes(size_t *count)
 	return pids;
 }
 
+static bool is_called(pid_t pid, const char *name)
+{
+	char path[64], comm[64], file[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	ssize_t length = readlink(path, file, sizeof(file) - 1);
+	file[length > 0 ? length : 0] = '\0';
+	info_process_name((unsigned)pid, comm);
+	return !strcmp(comm, name) || (strrchr(file, '/') && !strcmp(strrchr(file, '/') + 1, name));
+}
+
+pid_t *info_processes_called(const char *name, size_t *count)
+{
+	size_t kept = 0;
+	pid_t *pids = info_own_processes(count);
+
+	for (size_t i = 0; pids && i < *count; i++)
+		if (is_called(pids[i], name) && !target_has_ended(pids[i]))
+			pids[kept++] = pids[i];
+	*count = kept;
+	return pids;
+}
+
+char *info_process(const char *command, char *word, bool or_file)
+{
+	char list[512] = "", *number;
+	size_t count, length = 0;
+
+	if (info_is_number(word) || strchr(word, '/') || (or_file && !access(word, F_OK)))
+		return word;
+	pid_t *pids = info_processes_called(word, &count);
+	for (size_t i = 0; i < count && length < sizeof(list) - 16; i++)
+		length += (size_t)snprintf(list + length, sizeof(list) - length, i ? ", %d" : "%d", (int)pids[i]);
+	free(pids);
+	if (count > 1)
+		exit(kmem_failed(1, command, "%s: %zu processes have that name, which one? %s", word, count, list));
+	number = kmem_need(strdup(list));
+	return count ? number : word;
+}
+
 int info_complain_of_all(const char *command, int error)
 {
 	return kmem_failed(1, command, "/proc: %s", error == ENODATA ? "no process is in it: it is not mounted" :
@@ -304,12 +352,15 @@ static int of_all(enum info_style style)
 	if (!pids)
 		return info_complain_of_all("info", errno);
 	struct info_list list = info_list_begin(style);
+	int status = 0;
 
 	/* Nobody asked for this one or that. */
 	info_patience_ms = 300;
 	for (size_t i = 0; i < count; i++) {
-		enum info_result result = info_of_process(pids[i], &snapshot);
+		enum info_result result = info_apart(pids[i], &snapshot, NULL);
 
+		if (info_is_invalid(result))
+			status = info_complain("info", pids[i], result, snapshot.version);
 		if (style >= INFO_TREE && (result == INFO_OTHER || !snapshot.group_count))
 			continue;
 		if (result == INFO_OK || result == INFO_PARTLY || result == INFO_OTHER)
@@ -318,7 +369,7 @@ static int of_all(enum info_style style)
 	free(pids);
 	snapshot_clear(&snapshot);
 	int error = info_list_end(&list);
-	return error ? kmem_failed(1, "info", "writing: %s", strerror(error)) : 0;
+	return error ? kmem_failed(1, "info", "writing: %s", strerror(error)) : status;
 }
 
 /* ------------------------------------------------------------------ the command */
@@ -373,6 +424,8 @@ int cmd_info(int argc, char **argv)
 
 	if (argc - optind > 1)
 		kmem_usage("info", "one process or file at a time");
+	if (optind < argc)
+		argv[optind] = info_process("info", argv[optind], true);
 	if (optind < argc)
 		return info_is_number(argv[optind]) ? of_process(atoi(argv[optind]), style) :
 						 of_file(argv[optind], style);

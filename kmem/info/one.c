@@ -41,6 +41,10 @@ static struct info_source *begin(const struct snapshot *of, unsigned root, struc
 {
 	*one = (struct snapshot){ .in_full = of->in_full, .pid = of->pid, .thread = of->thread };
 	one->stats.nodes = of->stats.nodes;
+	if (of->source) {
+		of->source->target.budget.end_ms = 0;
+		target_budget(&of->source->target);
+	}
 	return of->source && root < of->source->count ? of->source : NULL;
 }
 

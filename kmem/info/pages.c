@@ -133,7 +133,9 @@ static bool walk_range(struct target *target, const struct info_root *root, cons
 	if (!extent || extent->owner)
 		return true;
 	size_t count = (extent->end - extent->start) >> KM_PAGE_SHIFT;
-	extent->owner = kmem_need(calloc(count + 1, sizeof(*extent->owner)));
+	extent->owner = target_keep(target, count, sizeof(*extent->owner));
+	if (!extent->owner)
+		return false;
 	pages->owner = INFO_OWNER_NONE;
 	pages->left = 0;
 	pages->little = NULL;

@@ -143,6 +143,8 @@ static int find_spans(struct pages *pages, uint64_t *start, uint64_t end, struct
 		.inverted = IS_ZERO_PAGE, .mask = IS_PRESENT | IS_ZERO_PAGE, .return_mask = IS_PRESENT,
 	};
 
+	if (!target_may_read(&pages->target, sizeof(scan)))
+		return -1;
 	if (!pages->cannot_scan) {
 		int count = ioctl(pages->pagemap, SCAN, &scan);
 

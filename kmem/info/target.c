@@ -28,9 +28,15 @@ static bool failed(struct target *target, int error)
 	return false;
 }
 
+bool target_torn_by(struct target *target, const char *why)
+{
+	info_invalid_why = why;
+	return failed(target, EFAULT);
+}
+
 bool target_torn(struct target *target)
 {
-	return failed(target, EFAULT);
+	return target_torn_by(target, NULL);
 }
 
 bool target_is_own_lack(int error)
@@ -198,6 +204,8 @@ bool target_read(struct target *target, void *to, const void *from, size_t bytes
 {
 	struct iovec local = { to, bytes }, remote = { (void *)(uintptr_t)from, bytes };
 
+	if (!target_may_read(target, bytes))
+		return false;
 	if (target->core)
 		return core_read(target->core, to, (uintptr_t)from, bytes) || failed(target, EFAULT);
 	if (target->hold == TARGET_BOUND)
@@ -222,6 +230,8 @@ bool target_pieces(struct target *target, void *to, const struct iovec *piece, s
 
 		for (size_t i = 0; i < now; i++)
 			local.iov_len += piece[i].iov_len;
+		if (!target_may_read(target, local.iov_len + now * sizeof(*piece)))
+			return false;
 		ssize_t got = read_pieces(target, &local, piece, now);
 		if (got != (ssize_t)local.iov_len)
 			return failed(target, got < 0 ? errno : EFAULT);
@@ -382,7 +392,7 @@ static bool look(struct target *target, unsigned long start, struct info_root *r
 	    layout_has(&root->layout, "root.caches root.percpu percpu.base percpu.cpus const.area_shift cache.all.next "
 		       "cache.all.prev cache.name cache.size cache.objects cache.engine"))
 		return target_struct(target, &root->layout, INFO_ROOT, &root->record, address);
-	if (target->result != INFO_GONE && target->result != INFO_DENIED)
+	if (target->result != INFO_GONE && target->result != INFO_DENIED && target->result != INFO_INVALID)
 		target->result = INFO_OTHER;
 	return false;
 }
@@ -539,7 +549,8 @@ size_t target_roots(struct target *target, struct info_root *roots)
 		target->result = INFO_NONE;
 		if (is_candidate(&before, &here) && look(target, here.start, &roots[count]))
 			count++;
-		else if (target->result == INFO_OTHER || target->result == INFO_DENIED)
+		else if (target->result == INFO_OTHER || target->result == INFO_DENIED ||
+			 target->result == INFO_INVALID)
 			other = target->result;
 		before = here;
 	}

@@ -142,10 +142,10 @@ static bool count_chain(struct walk *walk, const struct kmem_cache *cache, unsig
 {
 	unsigned cpus = walk->percpu.cpus;
 	size_t each = layout_bytes(walk->layout, INFO_CHAIN);
-	char *states = kmem_need(malloc((cpus + 1) * each + 1));
+	char *states = target_room(walk->target, cpus, each);
 	bool separate = walk->percpu.discipline == KM_DISCIPLINE_CMPXCHG;
 
-	bool ok = target_per_cpu(walk->target, walk->root, &walk->percpu, cache->chain.slot, states, each);
+	bool ok = states && target_per_cpu(walk->target, walk->root, &walk->percpu, cache->chain.slot, states, each);
 	for (unsigned cpu = 0; ok && each && cpu < cpus; cpu++) {
 		struct km_chain_cpu state;
 
@@ -286,6 +286,8 @@ static bool read_cache(struct walk *walk, const struct km_list *link, const stru
 
 	if (address % sizeof(void *))
 		return target_torn(walk->target);
+	target_charge(walk->target, sizeof(struct info_cache) +
+		      (walk->snapshot->in_full ? sizeof(struct info_full) : 0));
 	if (!target_struct(walk->target, walk->layout, INFO_CACHE, cache, (void *)address))
 		return false;
 	/* A cache that went meanwhile points elsewhere. */
@@ -382,6 +384,23 @@ static bool scan_range(struct walk *walk, const struct km_range *range, const si
 	return true;
 }
 
+/* Of a range that went only the counts are left. */
+static bool are_apart(struct target *target, const struct km_range *ranges, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		const size_t pages = ranges[i].pages ?: ranges[i].ready;
+		const uintptr_t start = (uintptr_t)ranges[i].base, end = start + (pages << KM_PAGE_SHIFT);
+
+		if (ranges[i].ready > pages || pages > UINTPTR_MAX >> KM_PAGE_SHIFT || end < start)
+			return target_torn_by(target, "a range of its pages has no end");
+		for (unsigned k = 0; start && k < i; k++)
+			if (ranges[k].base && start < (uintptr_t)ranges[k].base +
+			    ((ranges[k].pages ?: ranges[k].ready) << KM_PAGE_SHIFT) && (uintptr_t)ranges[k].base < end)
+				return target_torn_by(target, "two ranges of its pages overlap");
+	}
+	return true;
+}
+
 bool root_ranges(struct target *target, const struct info_root *root, struct km_range *ranges, unsigned *count)
 {
 	const struct km_arena_view *arena = &root->record.arena;
@@ -389,8 +408,9 @@ bool root_ranges(struct target *target, const struct info_root *root, struct km_
 	if (!target_read(target, count, arena->ranges, sizeof(*count)))
 		return false;
 	if (*count > INFO_MAX_RANGES)
-		return target_torn(target);
-	return target_structs(target, &root->layout, INFO_RANGE, ranges, arena->range, *count);
+		return target_too_much(target);
+	return target_structs(target, &root->layout, INFO_RANGE, ranges, arena->range, *count) &&
+	       are_apart(target, ranges, *count);
 }
 
 /* Take what is free in slabs off the caches whose nodes don't keep it. */

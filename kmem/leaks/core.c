@@ -107,6 +107,7 @@ static void read_notes(struct core *core, uint64_t at, uint64_t bytes)
 	if (bytes > core->notes_left)
 		return;
 	core->notes_left -= bytes;
+	core->cut += notes ? 0 : bytes;
 	while (notes && bytes - done >= sizeof(note)) {
 		memcpy(&note, notes + done, sizeof(note));
 		uint64_t name = ((uint64_t)note.n_namesz + 3) & ~3ull, data = ((uint64_t)note.n_descsz + 3) & ~3ull;
@@ -143,10 +144,14 @@ static void add_segments(struct core *core, const Elf64_Phdr *segments, size_t c
 		uint64_t bytes = at->p_filesz < at->p_memsz ? at->p_filesz : at->p_memsz;
 
 		/* A dump that was cut off ends before some of them do. */
-		if (at->p_type != PT_LOAD || at->p_offset >= core->length || at->p_vaddr + bytes < at->p_vaddr)
+		if (at->p_type != PT_LOAD || at->p_vaddr + at->p_memsz < at->p_vaddr)
 			continue;
-		bytes = bytes < core->length - at->p_offset ? bytes : core->length - at->p_offset;
-		if (at->p_memsz > at->p_filesz && at->p_vaddr + at->p_memsz > at->p_vaddr)
+		uint64_t there = at->p_offset < core->length ? core->length - at->p_offset : 0;
+		there = bytes < there ? bytes : there;
+		core->cut += bytes - there;
+		core->missing += at->p_flags & PF_W ? at->p_memsz - there : 0;
+		bytes = there;
+		if (at->p_memsz > at->p_filesz)
 			maps_add(&core->blank, (struct map){
 				.start = at->p_vaddr + at->p_filesz, .end = at->p_vaddr + at->p_memsz,
 			});

@@ -59,6 +59,7 @@ static bool add_caches(struct heap *heap, struct info_root *root)
 		return false;
 	for (const struct km_list *at = first.next; at != head;) {
 		heap->caches = kmem_grow(heap->caches, heap->cache_count, &heap->cache_room, sizeof(*heap->caches));
+		target_charge(heap->target, sizeof(*heap->caches));
 		struct heap_cache *cache = &heap->caches[heap->cache_count];
 		memset(cache, 0, sizeof(*cache));
 		cache->address = (const void *)((uintptr_t)at - link);
@@ -110,6 +111,7 @@ void heap_rests_again(struct heap *heap, const bool *wanted, size_t *next, uint6
 static bool load_once(struct target *target, struct heap *heap)
 {
 	*heap = (struct heap){ .target = target, .lowest = UINTPTR_MAX };
+	target_budget(target);
 	heap->roots = kmem_need(calloc(INFO_MAX_ROOTS, sizeof(*heap->roots)));
 	heap->root_count = target_roots_in_use(target, heap->roots);
 	if (!heap->root_count)
@@ -134,8 +136,7 @@ static bool load_once(struct target *target, struct heap *heap)
 	for (size_t i = 0; i < heap->root_count; i++)
 		if (!heap_loose(heap, &heap->roots[i], from[i]))
 			return false;
-	heap_sort(heap);
-	return true;
+	return heap_sort(heap);
 }
 
 static uint64_t clock_ms(void)
@@ -150,6 +151,8 @@ bool heap_load(struct target *target, struct heap *heap)
 {
 	bool ok = false;
 
+	info_invalid_why = NULL;
+	target->budget.end_ms = 0;
 	for (unsigned i = 0; i < ATTEMPTS && !ok; i++) {
 		if (i)
 			usleep(1000);

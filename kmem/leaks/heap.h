@@ -119,7 +119,7 @@ void heap_rests_again(struct heap *heap, const bool *wanted, size_t *next, uint6
  * then those that lie elsewhere. When all are there they are put in order. */
 bool heap_pieces(struct heap *heap, struct info_root *root, size_t from);
 bool heap_loose(struct heap *heap, struct info_root *root, size_t from);
-void heap_sort(struct heap *heap);
+bool heap_sort(struct heap *heap);
 /* The bits again of this piece, which may have gone: false: it has. */
 bool heap_look_again(struct heap *heap, const struct heap_piece *piece, uint64_t *live);
 

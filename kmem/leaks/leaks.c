@@ -15,6 +15,7 @@
 
 #include "info/print.h"
 #include "kmem.h"
+#include "leaks/core.h"
 #include "leaks/growth.h"
 #include "leaks/scan.h"
 
@@ -76,6 +77,21 @@ static void print_ages(const unsigned long *ages)
 		       "hour, %lu more\n", ages[0], ages[1], ages[2], ages[3]);
 }
 
+/* Lost is what nothing points to, of all that can hold a pointer. */
+static void print_unread(const struct subject *subject, const struct scan_result *result)
+{
+	const struct core *core = subject->target.core;
+
+	if (core && core->cut)
+		kmem_failed(0, "leaks", "%s: the dump is cut off: %s of its memory are missing", subject->name,
+			    BYTES(core->cut));
+	if (core && !core->threads)
+		printf("not searched: registers and stacks, of which the dump says nothing\n");
+	if (result->unread_bytes)
+		printf("not searched: %s that could not be read; what is pointed to from there may be told as lost\n",
+		       BYTES(result->unread_bytes));
+}
+
 /* Where the time did not do for all objects that may hold those that are told. */
 static void print_rest(const struct scan_result *result)
 {
@@ -133,6 +149,7 @@ static int look(struct subject *subject, double seconds, size_t most)
 		status = scan_run(subject, &result);
 	if (!status) {
 		print_lost(subject, &result, most);
+		print_unread(subject, &result);
 		print_rest(&result);
 		print_elsewhere(subject);
 		print_price(subject, &result);
@@ -161,5 +178,6 @@ int cmd_leaks(int argc, char **argv)
 			most = number("most", optarg, SIZE_MAX - 1) ?: SIZE_MAX;
 	if (argc - optind != 1)
 		kmem_usage("leaks", "of which process or core dump? --help says more");
+	argv[optind] = info_process("leaks", argv[optind], true);
 	return subject_open(&subject, "leaks", argv[optind]) ? look(&subject, seconds, most) : 1;
 }

@@ -104,6 +104,7 @@ static void add_edge(struct scan *scan, uint64_t from, uint32_t to)
 
 	if (from == to || heap_bit(scan->held, to))
 		return;
+	target_charge(scan->heap.target, sizeof(*edges->to) + sizeof(*edges->from));
 	edges->to = kmem_grow(edges->to, edges->count, &edges->to_room, sizeof(*edges->to));
 	edges->from = kmem_grow(edges->from, edges->count, &edges->from_room, sizeof(*edges->from));
 	edges->to[edges->count] = to;

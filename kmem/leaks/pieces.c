@@ -37,6 +37,8 @@ static void need_bits(struct heap *heap, uint64_t objects)
 	if (words <= was)
 		return;
 	heap->bit_room = words * 2;
+	/* Beside the bits an object may have a place in a list of work. */
+	target_charge(heap->target, (heap->bit_room - was) * 64 * sizeof(uint32_t));
 	heap->live = kmem_need(reallocarray(heap->live, heap->bit_room, sizeof(*heap->live)));
 	heap->ready = kmem_need(reallocarray(heap->ready, heap->bit_room, sizeof(*heap->ready)));
 	memset(heap->live + was, 0, (heap->bit_room - was) * sizeof(*heap->live));
@@ -47,6 +49,7 @@ static void need_bits(struct heap *heap, uint64_t objects)
 static struct heap_piece *add_piece(struct heap *heap, struct heap_piece piece)
 {
 	heap->pieces = kmem_grow(heap->pieces, heap->piece_count, &heap->piece_room, sizeof(*heap->pieces));
+	target_charge(heap->target, sizeof(*heap->pieces));
 	piece.first = heap->objects;
 	heap->objects += (piece.count + 63ull) & ~63ull;
 	need_bits(heap, heap->objects);
@@ -353,12 +356,26 @@ static int by_start(const void *a, const void *b)
 	return (x->start > y->start) - (x->start < y->start);
 }
 
+static bool add_big_block(struct heap *heap, const struct km_big_entry *entry, bool says_who)
+{
+	if (entry->start < KM_PAGE_SIZE || entry->start % KM_PAGE_SIZE || !entry->bytes)
+		return true;
+	if (!target_has_space(heap->target, entry->bytes) || entry->bytes > UINTPTR_MAX - entry->start)
+		return false;
+	struct heap_piece *piece = add_piece(heap, (struct heap_piece){
+		.kind = HEAP_OF_BIG, .start = entry->start, .slab = entry->start, .count = 1,
+		.each = entry->bytes, .cache = HEAP_NO_CACHE, .owner = says_who ? entry->owner : 0,
+	});
+	heap_set(heap->live, piece->first);
+	return true;
+}
+
 static bool add_big(struct heap *heap, const struct info_root *root)
 {
 	size_t each = layout_bytes(&root->layout, INFO_BIG), slots;
 	bool says_who = layout_has(&root->layout, "big.owner");
-	struct km_big_entry entry;
 	const char *table;
+	bool ok = true;
 
 	if (!layout_has(&root->layout, "root.mapped_table root.mapped_slots big.start big.bytes"))
 		return true;
@@ -366,20 +383,17 @@ static bool add_big(struct heap *heap, const struct info_root *root)
 	    !target_read(heap->target, &table, root->record.mapped_table, sizeof(table)))
 		return false;
 	if (slots > MAX_SLOTS)
-		return target_torn(heap->target);
-	for (size_t i = 0; i < slots; i++) {
-		if (!target_struct(heap->target, &root->layout, INFO_BIG, &entry, table + i * each))
-			return false;
-		if (entry.start < KM_PAGE_SIZE || entry.start % KM_PAGE_SIZE || !entry.bytes ||
-		    entry.bytes > UINTPTR_MAX - entry.start)
-			continue;
-		struct heap_piece *piece = add_piece(heap, (struct heap_piece){
-			.kind = HEAP_OF_BIG, .start = entry.start, .slab = entry.start, .count = 1,
-			.each = entry.bytes, .cache = HEAP_NO_CACHE, .owner = says_who ? entry.owner : 0,
-		});
-		heap_set(heap->live, piece->first);
+		return target_too_much(heap->target);
+	struct km_big_entry *entries = kmem_need(calloc(AT_ONCE, sizeof(*entries)));
+	for (size_t at = 0; ok && at < slots; at += AT_ONCE) {
+		size_t now = slots - at < AT_ONCE ? slots - at : AT_ONCE;
+
+		ok = target_structs(heap->target, &root->layout, INFO_BIG, entries, table + at * each, now);
+		for (size_t i = 0; ok && i < now; i++)
+			ok = add_big_block(heap, &entries[i], says_who);
 	}
-	return true;
+	free(entries);
+	return ok;
 }
 
 static bool add_slot(struct heap *heap, const struct info_root *root, size_t from, const char *at)
@@ -442,16 +456,16 @@ static bool add_ranges(struct heap *heap, struct info_root *root, size_t from)
 		return false;
 	pages.page = kmem_need(aligned_alloc(64, AT_ONCE * sizeof(*pages.page)));
 	for (unsigned i = 0; ok && i < count; i++) {
-		if (!ranges[i].base || !ranges[i].ready || ranges[i].ready > (size_t)1 << 36)
+		if (!ranges[i].base || !ranges[i].ready)
 			continue;
 		heap->ranges = kmem_grow(heap->ranges, heap->range_count, &heap->range_room, sizeof(*heap->ranges));
 		pages.range = &heap->ranges[heap->range_count++];
 		*pages.range = (struct heap_range){
 			.start = (uintptr_t)ranges[i].base, .copy = ranges[i], .root = root,
 			.end = (uintptr_t)ranges[i].base + (ranges[i].ready << KM_PAGE_SHIFT),
-			.piece = kmem_need(calloc(ranges[i].ready, sizeof(uint32_t))),
+			.piece = target_keep(heap->target, ranges[i].ready, sizeof(uint32_t)),
 		};
-		ok = add_range(&pages);
+		ok = pages.range->piece && add_range(&pages);
 	}
 	free(pages.page);
 	return ok;
@@ -469,7 +483,7 @@ bool heap_loose(struct heap *heap, struct info_root *root, size_t from)
 	return add_big(heap, root) && add_guarded(heap, root, from);
 }
 
-void heap_sort(struct heap *heap)
+bool heap_sort(struct heap *heap)
 {
 	size_t count = heap->piece_count - heap->loose;
 	uint64_t first = count ? heap->pieces[heap->loose].first : 0;
@@ -477,8 +491,14 @@ void heap_sort(struct heap *heap)
 	qsort(heap->pieces + heap->loose, count, sizeof(*heap->pieces), by_start);
 	qsort(heap->ranges, heap->range_count, sizeof(*heap->ranges), range_by_start);
 	/* Each is one live object: numbers rise with addresses again. */
-	for (size_t i = 0; i < count; i++)
-		heap->pieces[heap->loose + i].first = first + i * 64;
+	for (size_t i = 0; i < count; i++) {
+		struct heap_piece *piece = &heap->pieces[heap->loose + i];
+
+		piece->first = first + i * 64;
+		if (i && piece->start < piece[-1].start + piece[-1].each)
+			return target_torn_by(heap->target, "two of its blocks overlap");
+	}
+	return true;
 }
 
 bool heap_look_again(struct heap *heap, const struct heap_piece *piece, uint64_t *live)

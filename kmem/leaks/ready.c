@@ -31,6 +31,7 @@ static void add(struct rests *rests, uintptr_t object)
 
 	if (!object)
 		return;
+	target_charge(heap->target, sizeof(*heap->rests));
 	heap->rests = kmem_grow(heap->rests, heap->rest_count, &heap->rest_room, sizeof(*heap->rests));
 	heap->rests[heap->rest_count++] = object;
 }
@@ -161,11 +162,11 @@ static void add_chain(struct rests *rests)
 {
 	const struct kmem_cache *cache = &rests->cache->copy;
 	size_t each = layout_bytes(&rests->root->layout, INFO_CHAIN);
-	char *states = kmem_need(malloc((rests->percpu.cpus + 1) * (each + 1)));
+	char *states = target_room(rests->heap->target, rests->percpu.cpus, each);
 
-	if (cache->chain.slot && each)
+	if (states && cache->chain.slot && each)
 		read_areas(rests, cache->chain.slot, states, each);
-	for (unsigned cpu = 0; cache->chain.slot && each && cpu < rests->percpu.cpus; cpu++) {
+	for (unsigned cpu = 0; states && cache->chain.slot && each && cpu < rests->percpu.cpus; cpu++) {
 		struct km_chain_cpu state;
 
 		layout_take(&rests->root->layout, INFO_CHAIN, &state, states + cpu * each);

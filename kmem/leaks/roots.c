@@ -316,13 +316,15 @@ static void read_all(struct scan *scan, uintptr_t from, size_t bytes, char *to)
 
 	if (target_read(target, to, (const void *)from, bytes))
 		return;
-	for (size_t done = 0; done < bytes && target->result != INFO_GONE;) {
-		size_t now = KM_PAGE_SIZE - ((from + done) & (KM_PAGE_SIZE - 1));
+	for (size_t done = 0, now; done < bytes; done += now) {
+		const bool over = target->result == INFO_GONE || target->result == INFO_INVALID;
 
-		now = now < bytes - done ? now : bytes - done;
-		if (!target_read(target, to + done, (const void *)(from + done), now))
-			memset(to + done, 0, now);
-		done += now;
+		now = KM_PAGE_SIZE - ((from + done) & (KM_PAGE_SIZE - 1));
+		now = over || now > bytes - done ? bytes - done : now;
+		if (!over && target_read(target, to + done, (const void *)(from + done), now))
+			continue;
+		memset(to + done, 0, now);
+		scan->unread += now;
 	}
 }
 
@@ -344,12 +346,14 @@ bool roots_read(struct scan *scan, uintptr_t from, size_t bytes, void *to)
 	uintptr_t end = from + bytes, at = from, next = from;
 	bool in = false;
 
-	while (next < end && !in) {
+	while (next < end && !in && target_may_read(scan->heap.target, 0)) {
 		at = next;
 		next = behind(scan, at, end, &in);
 	}
-	if (!in)
+	if (!in) {
+		scan->unread += end - next;
 		return false;
+	}
 	memset(to, 0, at - from);
 	while (at < end) {
 		char *here = (char *)to + (at - from);

@@ -20,6 +20,7 @@
 #define MOST_ROUNDS	12u		/* where each finds fewer than the one before */
 #define PAUSE_US	20000u		/* between two */
 #define AT_ONCE		((size_t)4 << 20)	/* bytes that are read */
+#define LOST_SHARE	8u		/* a lost object of some bytes is told by so many times as many */
 
 /* ------------------------------------------------------------------ what is lost */
 
@@ -52,6 +53,7 @@ static void note_lost(struct scan *scan, struct scan_result *result, const struc
 	uintptr_t address = heap_user_address(&scan->heap, piece, object);
 	struct heap_track track;
 
+	target_charge(scan->heap.target, sizeof(*result->lost) / LOST_SHARE);
 	result->lost = kmem_grow(result->lost, result->count, &result->room, sizeof(*result->lost));
 	struct scan_lost *lost = &result->lost[result->count++];
 	*lost = (struct scan_lost){ .address = address, .content = content,
@@ -109,8 +111,8 @@ static bool is_the_same(struct scan *scan, const struct scan_result *before, str
 	return !was || was->content == *content;
 }
 
-/* This round's, of which those stay that were lost in the last one too. */
-static void gather(struct scan *scan, struct scan_result *result)
+/* This round's, of which those stay that were lost in the last one too. False: more than the target's budget. */
+static bool gather(struct scan *scan, struct scan_result *result)
 {
 	struct scan_result before = *result;
 	const struct heap *heap = &scan->heap;
@@ -134,6 +136,7 @@ static void gather(struct scan *scan, struct scan_result *result)
 	note_pointed(scan, result);
 	qsort(result->lost, result->count, sizeof(*result->lost), by_address);
 	free(before.lost);
+	return target_may_read(scan->heap.target, 0);
 }
 
 /* ------------------------------------------------------------------ rounds */
@@ -234,10 +237,12 @@ static int one_round(struct subject *subject, struct scan_result *result)
 		mark_all(&scan);
 		if (!subject->target.core)
 			young_hold(&scan);
-		gather(&scan, result);
+		if (!gather(&scan, result))
+			status = subject_complain(subject);
 		result->read_bytes += scan.bytes;
+		result->unread_bytes = scan.unread + (subject->target.core ? subject->target.core->missing : 0);
 		result->rounds++;
-		status = subject_is_other(subject);
+		status = status ?: subject_is_other(subject);
 	}
 	free(stacks);
 	clear(&scan);

@@ -64,6 +64,7 @@ struct scan {
 	size_t work_count, work_room;
 	char *buffer;
 	uint64_t bytes;			/* that were read */
+	uint64_t unread;		/* that could not be read, though a pointer may be there */
 	int pagemap;			/* -1: there is none */
 };
 
@@ -83,6 +84,7 @@ struct scan_result {
 	size_t count, room;
 	size_t live;
 	uint64_t read_bytes;
+	uint64_t unread_bytes;		/* in the last round */
 	unsigned rounds, stops;
 	uint64_t longest_ns;		/* of the stops */
 	uint64_t again_wanted;		/* bytes of objects that may hold what is lost, in the last round */

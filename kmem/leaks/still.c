@@ -1,8 +1,9 @@
 /*
  * still.c: all threads of a process stand still, and what changes most is read: registers, stacks from the stack
- * pointers on, what lies ready, memory outside of objects, which of the candidates are still live, and objects that may
- * hold these (again.c). Invariant: each of these but the first two, and a mebibyte of the last, ends when its time is
- * up, whatever it has read by then: a program is looked at in rounds, and what was not read here was read while it ran.
+ * pointers on, what lies ready, memory outside of objects, which of the candidates are still live, and objects that
+ * may hold these (again.c). Invariant: each of these but the first, and a mebibyte of the second and of the last,
+ * ends when its time is up, whatever it has read by then: a program is looked at in rounds, and what was not read
+ * here was read while it ran, or is read when it goes on again.
  *
  * Room for all that is read is there before, and was written to.
  */
@@ -16,7 +17,9 @@
 #include "leaks/core.h"
 #include "leaks/scan.h"
 
-#define STACKS_AT_ONCE	((size_t)1 << 20)	/* bytes of stacks that are read by one call */
+#define STACKS_AT_ONCE	((size_t)1 << 20)	/* bytes of stacks, by one call; and at least */
+#define STACKS_NS	3000000u		/* for more */
+#define THREADS_AT_ONCE	256u			/* that are looked at between two looks at the clock */
 #define STACK_ROOM	((size_t)32 << 10)	/* for each thread, ahead; there may be more to read */
 #define AT_ONCE		((size_t)128 << 10)	/* bytes that are read between two looks at the clock */
 #define ROOTS_BYTES	((size_t)8 << 20)	/* of memory outside of objects */
@@ -65,11 +68,13 @@ static void still_read(struct scan *scan, struct still *still, uintptr_t from, s
 
 /* ------------------------------------------------------------------ stacks */
 
-/* Stacks are small and many: they are read as many at once as room was made for, or one that is larger. */
+/* Stacks are small and many: they are read as many at once as room was made for. */
 struct stacks {
 	struct still *still;
 	struct roots_batch batch;
 	size_t room;			/* that is left, of what was made for this batch */
+	struct span_list list;		/* what was not read yet */
+	size_t threads;			/* of which the stacks are in the list, or were */
 };
 
 static void stacks_flush(struct stacks *stacks)
@@ -83,34 +88,58 @@ static void stacks_flush(struct stacks *stacks)
 	stacks->batch.to = NULL;
 }
 
-static void read_stacks(struct stacks *stacks, struct span_list *list)
+static void read_stacks(struct stacks *stacks, uint64_t end)
 {
 	struct still *still = stacks->still;
+	size_t read = 0;
 
-	roots_fold(list);
-	for (size_t i = 0; i < list->count; i++) {
-		const struct scan_span *span = &list->at[i];
-		const size_t bytes = span->end - span->start;
+	roots_fold(&stacks->list);
+	for (size_t i = 0; i < stacks->list.count; i++) {
+		struct scan_span *span = &stacks->list.at[i];
 
-		if (bytes > stacks->room || !stacks->batch.to) {
-			stacks_flush(stacks);
-			stacks->room = bytes > STACKS_AT_ONCE ? bytes : STACKS_AT_ONCE;
-			still_room(still, stacks->room);
-			stacks->batch.to = (char *)(still->words + still->count);
+		while (span->start < span->end && (read < STACKS_AT_ONCE || now_ns() < end)) {
+			const size_t left = span->end - span->start;
+			const size_t bytes = left < STACKS_AT_ONCE ? left : STACKS_AT_ONCE;
+
+			if (bytes > stacks->room || !stacks->batch.to) {
+				stacks_flush(stacks);
+				stacks->room = STACKS_AT_ONCE;
+				still_room(still, stacks->room);
+				stacks->batch.to = (char *)(still->words + still->count);
+			}
+			stacks->room -= bytes;
+			roots_add(&stacks->batch, span->start, bytes);
+			span->start += bytes;
+			read += bytes;
 		}
-		stacks->room -= bytes;
-		roots_add(&stacks->batch, span->start, bytes);
 	}
 	stacks_flush(stacks);
-	free(list->at);
+}
+
+/* What the time did not do for, when all go on again. */
+static void read_late_stacks(struct scan *scan, struct stacks *stacks, const struct stop *stop)
+{
+	for (; stacks->threads < stop->count; stacks->threads++)
+		roots_add_stack(scan, &stop->threads[stacks->threads].stack, &stacks->list);
+	roots_fold(&stacks->list);
+	for (size_t i = 0; i < stacks->list.count; i++) {
+		const struct scan_span *span = &stacks->list.at[i];
+
+		for (uintptr_t at = span->start; at < span->end; at += STACKS_AT_ONCE) {
+			size_t now = span->end - at < STACKS_AT_ONCE ? span->end - at : STACKS_AT_ONCE;
+
+			if (roots_read(scan, at, now, scan->buffer))
+				mark_words(scan, (const uint64_t *)scan->buffer, now / sizeof(uint64_t));
+		}
+	}
+	free(stacks->list.at);
 }
 
 /* Mappings were read shortly before: again if a stack is in none of them. */
-static void read_threads(struct scan *scan, struct still *still, const struct stop *stop)
+static void read_threads(struct scan *scan, struct stacks *stacks, const struct stop *stop)
 {
-	struct stacks stacks = { .still = still, .batch = { .scan = scan } };
+	const uint64_t end = now_ns() + STACKS_NS;
 	struct maps *maps = &scan->subject->maps;
-	struct span_list list = { .at = NULL };
 	bool known = true;
 
 	for (size_t i = 0; known && i < stop->count; i++) {
@@ -124,10 +153,10 @@ static void read_threads(struct scan *scan, struct still *still, const struct st
 		maps_of_process(scan->heap.target->pid, maps);
 	}
 	for (size_t i = 0; i < stop->count; i++)
-		add_words(still, stop->threads[i].words, STOP_WORDS);
-	for (size_t i = 0; i < stop->count; i++)
-		roots_add_stack(scan, &stop->threads[i].stack, &list);
-	read_stacks(&stacks, &list);
+		add_words(stacks->still, stop->threads[i].words, STOP_WORDS);
+	for (size_t i = 0; i < stop->count && (i % THREADS_AT_ONCE || !i || now_ns() < end); i++, stacks->threads++)
+		roots_add_stack(scan, &stop->threads[i].stack, &stacks->list);
+	read_stacks(stacks, end);
 }
 
 /* ------------------------------------------------------------------ memory outside of objects */
@@ -218,6 +247,7 @@ static void prepare(struct scan *scan, struct still *still, size_t threads)
 bool still_look(struct scan *scan, size_t threads, struct scan_result *result)
 {
 	struct still still = { .count = 0 };
+	struct stacks stacks = { .still = &still, .batch = { .scan = scan } };
 	size_t cache = 0;
 	struct stop stop;
 
@@ -225,7 +255,7 @@ bool still_look(struct scan *scan, size_t threads, struct scan_result *result)
 	bool *wanted = find_wanted(scan);
 	bool ok = stop_begin(scan->heap.target->pid, &stop);
 	if (ok) {
-		read_threads(scan, &still, &stop);
+		read_threads(scan, &stacks, &stop);
 		heap_rests_again(&scan->heap, wanted, &cache, now_ns() + READY_NS);
 		read_roots(scan, &still, now_ns() + ROOTS_NS);
 		size_t next = look_again(scan, 0, now_ns() + LOOK_NS);
@@ -235,6 +265,7 @@ bool still_look(struct scan *scan, size_t threads, struct scan_result *result)
 		heap_rests_again(&scan->heap, wanted, &cache, UINT64_MAX);
 		result->stops += stop.times;
 		result->longest_ns = stop.longest_ns > result->longest_ns ? stop.longest_ns : result->longest_ns;
+		read_late_stacks(scan, &stacks, &stop);
 		stop_clear(&stop);
 		mark_words(scan, still.words, still.count);
 		mark_again(scan);
@@ -253,16 +284,16 @@ void still_core(struct scan *scan, const struct core *core)
 {
 	struct still still = { .count = 0 };
 	struct stacks stacks = { .still = &still, .batch = { .scan = scan } };
-	struct span_list list = { .at = NULL };
 
 	for (size_t i = 0; i < core->threads; i++)
 		add_words(&still, core->registers[i], CORE_REGISTERS);
 	for (size_t i = 0; i < core->threads; i++) {
 		const struct stop_stack stack = core_stack(core, i);
 
-		roots_add_stack(scan, &stack, &list);
+		roots_add_stack(scan, &stack, &stacks.list);
 	}
-	read_stacks(&stacks, &list);
+	read_stacks(&stacks, UINT64_MAX);
+	free(stacks.list.at);
 	mark_words(scan, still.words, still.count);
 	free(still.words);
 }

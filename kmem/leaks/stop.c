@@ -46,6 +46,7 @@
 #define ALARM_US	2000
 #define ALARM_EACH_US	10u		/* more for each thread that the handler has to look at, where they are */
 #define MANY		256		/* or more */
+#define HURRY_NS	4000000		/* of other programs' time */
 #define LATE_ALARM_US	50000
 #define STILL_SECONDS	2u		/* for a read while all stand still: whoever answers may be one of them */
 #define READ_SECONDS	30u
@@ -270,13 +271,14 @@ static bool wait_for(struct stop_thread *thread)
 	return true;
 }
 
-/* The alarm comes to this thread, whatever signals the command was started without. */
+/* The alarms come to this thread, whatever signals the command was started without. */
 static void let_alarm_in(void)
 {
 	sigset_t alarm;
 
 	sigemptyset(&alarm);
 	sigaddset(&alarm, SIGALRM);
+	sigaddset(&alarm, SIGRTMIN);
 	pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
 }
 
@@ -310,21 +312,42 @@ static void let_stops_in(void)
 	asked_to_stop = 0;
 }
 
-/* While somebody stands still for us nobody else's work comes before ours, where that is allowed. */
-static void hurry(bool on)
-{
-	static struct sched_param before;
-	static int policy = -1;
-	const struct sched_param first = { .sched_priority = 1 };
+/* What this process is scheduled by while it does not hurry; -1: it does not. */
+static struct sched_param before;
+static volatile sig_atomic_t policy = -1;
 
-	if (on && policy < 0) {
-		policy = sched_getscheduler(0);
-		sched_getparam(0, &before);
-		sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first);
-	} else if (!on && policy >= 0) {
+/* Of the timer, too: the target says how many threads there are, and what they do. */
+static void hurry_no_longer(int signal)
+{
+	int error = errno;
+
+	(void)signal;
+	if (policy >= 0)
 		sched_setscheduler(0, policy, &before);
-		policy = -1;
-	}
+	policy = -1;
+	errno = error;
+}
+
+/* While somebody stands still for us nobody else's work comes before ours, where that is allowed, for some
+ * milliseconds. */
+static void hurry(void)
+{
+	const struct sched_param first = { .sched_priority = 1 };
+	const struct sigaction late = { .sa_handler = hurry_no_longer, .sa_flags = SA_RESTART };
+	const struct itimerspec time = { .it_value.tv_nsec = HURRY_NS };
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGRTMIN };
+	static timer_t timer;
+	static bool has_timer;
+
+	if (!has_timer)
+		has_timer = !sigaction(SIGRTMIN, &late, NULL) && !timer_create(CLOCK_MONOTONIC, &event, &timer);
+	if (!has_timer || policy >= 0)
+		return;
+	sched_getparam(0, &before);
+	policy = sched_getscheduler(0);
+	sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first);
+	if (timer_settime(timer, 0, &time, NULL))
+		hurry_no_longer(0);
 }
 
 /* ------------------------------------------------------------------ all of them */
@@ -448,14 +471,14 @@ static void begin(struct stop *stop)
 	seized_count = 0;
 	put_stops_off();
 	let_alarm_in();
-	hurry(true);
+	hurry();
 	set_alarm(ALARM_US);
 }
 
 /* Behind the last that was let go. */
 static void end(void)
 {
-	hurry(false);
+	hurry_no_longer(0);
 	info_read_seconds = READ_SECONDS;
 	halted_end();
 	let_stops_in();

@@ -46,9 +46,13 @@ int subject_complain(struct subject *subject)
 	if (!subject->target.core)
 		return subject_is_other(subject) ?:
 		       info_complain(subject->command, subject->pid, subject->target.result, subject->target.version);
+	if (subject->target.core->cut)
+		return kmem_failed(1, subject->command, "%s: the dump is cut off: libkmem's records are not all in it",
+				   subject->name);
 	return kmem_failed(1, subject->command, subject->target.result == INFO_OTHER ?
 			   "%s: libkmem there is of another build" : subject->target.result == INFO_NONE ?
-			   "%s: no libkmem in it" : "%s: its records are not all in the dump", subject->name);
+			   "%s: no libkmem in it" : subject->target.result == INFO_INVALID ?
+			   "%s: its record is invalid" : "%s: its records are not all in the dump", subject->name);
 }
 
 int subject_load(struct subject *subject, struct heap *heap)

@@ -62,8 +62,9 @@ static bool read_samples(const struct heap *heap, struct heap_samples *samples)
 	    record->slot_bytes != sizeof(*samples->slot) || record->slots > KM_PROFILE_SLOTS * 16 ||
 	    record->site_bytes < sizeof(struct km_profile_site))
 		return false;
-	samples->slot = kmem_need(calloc(record->slots, sizeof(*samples->slot)));
-	if (!target_read(heap->target, samples->slot, record->slot, record->slots * sizeof(*samples->slot)))
+	samples->slot = target_keep(heap->target, record->slots, sizeof(*samples->slot));
+	if (!samples->slot ||
+	    !target_read(heap->target, samples->slot, record->slot, record->slots * sizeof(*samples->slot)))
 		return false;
 	qsort(samples->slot, record->slots, sizeof(*samples->slot), by_address);
 	return true;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "kmem.h"
+#include "leaks/core.h"
 #include "leaks/leaks.h"
 
 static const char usage_text[] =
@@ -100,7 +101,8 @@ static int tell_none(const struct subject *subject, const struct heap *heap, con
 	if (piece)
 		return kmem_failed(1, "who", "0x%lx: between the objects of a slab of %s", p, heap_name(heap, piece));
 	if (!map)
-		return kmem_failed(1, "who", "0x%lx: nothing is mapped there", p);
+		return kmem_failed(1, "who", subject->target.core && subject->target.core->cut ?
+				   "0x%lx: not in the dump, which is cut off" : "0x%lx: nothing is mapped there", p);
 	if (!map->file && address - heap->lowest < heap->highest - heap->lowest)
 		return kmem_failed(1, "who", "0x%lx: in no object: free memory, or none of libkmem's", p);
 	return kmem_failed(1, "who", "0x%lx: none of libkmem's memory: %s", p, map->name ?: "a mapping without a name");
@@ -157,7 +159,7 @@ int cmd_who(int argc, char **argv)
 		kmem_usage("who", "of which process or core dump, and which address? --help says more");
 	for (int i = 2; i < argc; i++)
 		parse(argv[i]);
-	if (!subject_open(&subject, "who", argv[1]))
+	if (!subject_open(&subject, "who", info_process("who", argv[1], true)))
 		return 1;
 	status = subject_load(&subject, &heap);
 	for (int i = 2; !status && i < argc; i++)

@@ -279,11 +279,12 @@ static void print_lines(struct lines *lines, bool all, bool exact)
 /* ------------------------------------------------------------------ the command */
 
 /* 0, or the status of one line that says why: what could be read of a process counts all the same. */
-static int take(struct lines *lines, int which, const char *name)
+static int take(struct lines *lines, int which, char *name)
 {
 	struct snapshot snapshot = { 0 };
 	int status = 0;
 
+	name = info_process("diff", name, true);
 	if (info_is_number(name)) {
 		enum info_result result = info_of_process(atoi(name), &snapshot);
 

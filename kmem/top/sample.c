@@ -293,10 +293,12 @@ bool top_take(const struct top_targets *targets, const struct top_view *view, st
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	sample->seconds = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 	for (size_t i = 0; i < count; i++) {
-		enum info_result result = info_of_process_and_memory(pids[i], &snapshot, &memory);
+		enum info_result result = targets->pids ? info_of_process_and_memory(pids[i], &snapshot, &memory) :
+					  info_apart(pids[i], &snapshot, &memory);
 		bool read = result == INFO_OK || result == INFO_PARTLY;
 
-		if (read && memory.told) {
+		/* Without the sum that the kernel has nothing here would be measured. */
+		if (read && memory.told && memory.rollup.rss) {
 			add_process(sample, &snapshot, &memory, view->merged && count > 1);
 		} else if (read) {
 			result = kill(pids[i], 0) && errno == ESRCH ? INFO_GONE : INFO_DENIED;
@@ -305,9 +307,10 @@ bool top_take(const struct top_targets *targets, const struct top_view *view, st
 		if (snapshot.groups_partly && result == INFO_OK)
 			result = INFO_PARTLY;
 		/* Of others than those that were named nobody asked. */
-		if (result != INFO_OK && (targets->pids || read)) {
+		if (result != INFO_OK && (targets->pids || read || info_is_invalid(result))) {
 			sample->result = result;
 			sample->unread = pids[i];
+			sample->why = info_invalid_why;
 			memcpy(sample->version, snapshot.version, sizeof(sample->version));
 		}
 	}

@@ -40,6 +40,7 @@ struct wanted {
 
 int top_complain(const struct top_targets *targets, const struct top_sample *sample)
 {
+	info_invalid_why = sample->why;
 	if (sample->result != INFO_OK)
 		return info_complain("top", sample->unread, sample->result, sample->version);
 	if (targets->cgroup)
@@ -122,16 +123,27 @@ static void parse_one(struct wanted *wanted, int code)
 	}
 }
 
-static pid_t *parse_pids(int count, char **texts)
+/* Numbers, and the processes of a name. */
+static void parse_pids(struct top_targets *targets, char **texts)
 {
-	pid_t *pids = kmem_need(calloc((size_t)count + 1, sizeof(*pids)));
+	size_t room = 0, count, called;
+	pid_t *pids = NULL;
 
-	for (int i = 0; i < count; i++) {
-		if (!info_is_number(texts[i]) || !atoi(texts[i]))
-			kmem_usage("top", "'%s' is no process's number", texts[i]);
-		pids[i] = atoi(texts[i]);
+	for (count = 0; *texts; texts++) {
+		const pid_t number = info_is_number(*texts) ? atoi(*texts) : 0;
+		pid_t *found = number ? NULL : info_processes_called(*texts, &called);
+
+		called = number ? 1 : called;
+		if (!called)
+			kmem_usage("top", "'%s' is no process's number, nor name", *texts);
+		for (size_t i = 0; i < called; i++) {
+			pids = kmem_grow(pids, count, &room, sizeof(*pids));
+			pids[count++] = number ?: found[i];
+		}
+		free(found);
 	}
-	return pids;
+	targets->pids = pids;
+	targets->count = count;
 }
 
 int cmd_top(int argc, char **argv)
@@ -156,8 +168,7 @@ int cmd_top(int argc, char **argv)
 		kmem_usage("top", "--bytes: with --once");
 	if (wanted.targets.cgroup)
 		wanted.targets.cgroup = top_cgroup(wanted.targets.cgroup);
-	wanted.targets.count = (size_t)(argc - optind);
-	if (wanted.targets.count)
-		wanted.targets.pids = parse_pids(argc - optind, argv + optind);
+	if (optind < argc)
+		parse_pids(&wanted.targets, argv + optind);
 	return wanted.once ? once(&wanted) : top_screen(&wanted.targets, wanted.view, wanted.seconds);
 }

@@ -57,6 +57,7 @@ struct top_sample {
 	enum info_result result;
 	char version[16];
 	pid_t unread;
+	const char *why;		/* ... as info_invalid_why */
 };
 
 /* ---- top/targets.c: which processes. */

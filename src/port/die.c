@@ -234,8 +234,16 @@ bool km_misuse_goes_on(void)
 
 void km_misuse(enum km_misuse what, const char *function, const void *object, const char *cache)
 {
+	km_misuse_of(what, function, object, cache, NULL);
+}
+
+void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache, const char *owner)
+{
 	km_debug(what < KM_NR_MISUSES && phrases[what], "a mistake has a phrase");
-	if (cache)
+	if (owner)
+		km_warn("%s(%s, %p): %s %s; KMEM_DEBUG=U says who allocated it", function, cache, object, phrases[what],
+			owner);
+	else if (cache)
 		km_warn("%s(%s, %p): %s", function, cache, object, phrases[what]);
 	else
 		km_warn("%s(%p): %s", function, object, phrases[what]);

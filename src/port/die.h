@@ -62,6 +62,9 @@ extern km_hidden km_tls struct km_heard *km_heard;
  * (misuse:trap). After a warning the caller must drop the object: it leaks and nothing is corrupted. */
 km_cold void km_misuse(enum km_misuse what, const char *function, const void *object,
 		       const char *cache);
+/* The same; `owner`: the name of the cache that has the object. */
+km_cold void km_misuse_of(enum km_misuse what, const char *function, const void *object, const char *cache,
+			  const char *owner);
 enum km_misuse_action { KM_MISUSE_ABORT, KM_MISUSE_WARN, KM_MISUSE_TRAP };
 void km_misuse_set(enum km_misuse_action action);
 bool km_misuse_goes_on(void);	/* it warns and returns */

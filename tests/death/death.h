@@ -47,6 +47,9 @@ static void expect(const char *format, ...)
 	va_end(arguments);
 }
 
+/* Behind the phrase, where it is known whose the object is. */
+#define OWNER(cache) " " cache "; KMEM_DEBUG=U says who allocated it"
+
 /* A block of so many bytes is beyond the function's limit. */
 static void expect_beyond(const char *function, const char *bytes, const char *limit)
 {

@@ -337,11 +337,11 @@ bool km_boot_slow(void)
 	return ok;
 }
 
-/* The library may be a part of a shared object, a plugin. musl unloads no object; a static program has no _DYNAMIC. */
 /* The one reference by which a program with the archive has all parts (edge/all_parts.c). */
 extern km_hidden const void *const km_all_parts[];
 static const void *const *const all_parts __attribute__((used)) = km_all_parts;
 
+/* The library may be a part of a shared object, a plugin. musl unloads no object; a static program has no _DYNAMIC. */
 #pragma weak dladdr
 #pragma weak dlsym
 extern ElfW(Dyn) _DYNAMIC[] __attribute__((weak, visibility("hidden")));

@@ -186,14 +186,14 @@ static void add_rest(struct scan *scan, uintptr_t start, uintptr_t end, const st
 
 /*
  * Stacks may be neighbours in one mapping: glibc 2.43 makes guards of pages inside of a mapping. Linux shows guards
- * since 6.15. The start of the first guard in [from, end), or the end of the last one; without a guard: `end`, or
- * `from`.
+ * since 6.15. The start of the first guard in [from, end), or of the last one; without a guard: `end`, or `from`.
  */
 static uintptr_t next_guard(const struct scan *scan, uintptr_t from, uintptr_t end, bool last)
 {
 	const size_t unit = (size_t)sysconf(_SC_PAGESIZE);
 	uint64_t entries[ENTRIES];
 	uintptr_t found = last ? from : end;
+	bool guard = false, before;
 
 	for (uintptr_t at = from / unit; scan->pagemap >= 0 && at < end / unit && (last || found == end);) {
 		const size_t left = end / unit - at, wanted = left < ENTRIES ? left : ENTRIES;
@@ -202,9 +202,10 @@ static uintptr_t next_guard(const struct scan *scan, uintptr_t from, uintptr_t e
 		if (got < (ssize_t)sizeof(*entries))
 			break;
 		for (size_t i = 0; i < (size_t)got / sizeof(*entries); i++, at++) {
-			if (!(entries[i] & ENTRY_GUARD) || (!last && found != end))
-				continue;
-			found = last ? (at + 1) * unit : at * unit;
+			before = guard;
+			guard = entries[i] & ENTRY_GUARD;
+			if (guard && !before && (last || found == end))
+				found = at * unit;
 		}
 	}
 	return found;
@@ -242,7 +243,7 @@ static int by_pointer(const void *a, const void *b)
 }
 
 /* Stacks are read later, while the threads stand still. Memory below a stack pointer is not in use, down to a guard, to
- * the stack below, or to the mapping's start. */
+ * the stack below, or to the mapping's start; and a guard can't be read. */
 static void add_stacks(struct scan *scan, struct stop_stack *stacks, size_t count, struct span_list *list)
 {
 	const struct maps *maps = &scan->subject->maps;

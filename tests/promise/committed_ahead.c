@@ -8,6 +8,7 @@
 
 #include "page/ahead.h"
 #include "page/arena.h"
+#include "port/lock.h"
 #include "port/os.h"
 
 #define SIZE	2048u		/* no rests on pages of slob, through which each search would go */
@@ -43,7 +44,9 @@ static void reserved_for_a_cache(void)
 	NEED(km_ahead_level() * KM_PAGE_SIZE >= (size_t)MANY * SIZE);
 	NEED(take(other, MANY) == MANY);
 	/* Another number takes its place. What was taken raises the level at the next tick, which any call may bring. */
+	struct km_busy_was was = km_busy_begin();
 	km_ahead_top_up();
+	km_busy_end(was);
 	size_t level = km_ahead_level();
 	NEED(kmem_reserve(other, MANY / 2) == 0 && km_ahead_level() < level);
 	NEED(kmem_reserve(other, 0) == 0);

@@ -43,7 +43,7 @@ static void reserved_for_a_cache(void)
 	NEED(kmem_reserve(other, MANY) == 0);
 	NEED(km_ahead_level() * KM_PAGE_SIZE >= (size_t)MANY * SIZE);
 	NEED(take(other, MANY) == MANY);
-	/* Another number takes its place. What was taken raises the level at the next tick, which any call may bring. */
+	/* Another number takes its place. What was taken raises the level at the next tick, in any call. */
 	struct km_busy_was was = km_busy_begin();
 	km_ahead_top_up();
 	km_busy_end(was);

@@ -25,7 +25,7 @@ static void *take(void *payer, unsigned int items, unsigned int size)
 {
 	MEMCG_SCOPE(payer);
 
-	return kvmalloc_array(items, size, GFP_KERNEL_ACCOUNT);
+	return kvmalloc_array(items, size, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 }
 
 static void give(void *payer, void *block)

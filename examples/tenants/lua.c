@@ -33,7 +33,7 @@ static void *pay_and_allocate(void *payer, void *block, size_t before, size_t by
 
 	(void)before;
 	if (bytes)
-		return kvrealloc(block, bytes, GFP_KERNEL_ACCOUNT);
+		return kvrealloc(block, bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	kvfree(block);
 	return NULL;
 }

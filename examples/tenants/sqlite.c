@@ -30,12 +30,12 @@ static struct {
 
 static void *get(int bytes)
 {
-	return kvmalloc((size_t)bytes, GFP_KERNEL_ACCOUNT);
+	return kvmalloc((size_t)bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 }
 
 static void *resize(void *block, int bytes)
 {
-	return kvrealloc(block, (size_t)bytes, GFP_KERNEL_ACCOUNT);
+	return kvrealloc(block, (size_t)bytes, GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 }
 
 static void give(void *block)

@@ -328,8 +328,8 @@ static void hurry_no_longer(int signal)
 	errno = error;
 }
 
-/* While somebody stands still for us nobody else's work comes before ours, where that is allowed, for some
- * milliseconds. */
+/* While somebody stands still for us nobody else's work comes before ours, where that is allowed, for some milliseconds
+ * of this thread's own: while the thread waits in the kernel no signal may be pending, or SIGTERM would not end it. */
 static void hurry(void)
 {
 	const struct sched_param first = { .sched_priority = 1 };
@@ -340,7 +340,7 @@ static void hurry(void)
 	static bool has_timer;
 
 	if (!has_timer)
-		has_timer = !sigaction(SIGRTMIN, &late, NULL) && !timer_create(CLOCK_MONOTONIC, &event, &timer);
+		has_timer = !sigaction(SIGRTMIN, &late, NULL) && !timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer);
 	if (!has_timer || policy >= 0)
 		return;
 	sched_getparam(0, &before);

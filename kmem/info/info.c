@@ -2,7 +2,8 @@
  * `kmem info`: the caches of a running program, read from outside of it, or of a file that `kmem
  * run --stats` had written. The program is not stopped, and nothing runs in it.
  *
- * Exit status: 0; 1 where the numbers could not be had, or not all of them; 2 wrong usage.
+ * Exit status: 0; 1 where the numbers of a process that was asked for could not be had, or not all of them; 2 wrong
+ * usage.
  */
 #define _GNU_SOURCE
 #include "info/info.h"
@@ -352,7 +353,6 @@ static int of_all(enum info_style style)
 	if (!pids)
 		return info_complain_of_all("info", errno);
 	struct info_list list = info_list_begin(style);
-	int status = 0;
 
 	/* Nobody asked for this one or that. */
 	info_patience_ms = 300;
@@ -360,7 +360,7 @@ static int of_all(enum info_style style)
 		enum info_result result = info_apart(pids[i], &snapshot, NULL);
 
 		if (info_is_invalid(result))
-			status = info_complain("info", pids[i], result, snapshot.version);
+			info_complain("info", pids[i], result, snapshot.version);
 		if (style >= INFO_TREE && (result == INFO_OTHER || !snapshot.group_count))
 			continue;
 		if (result == INFO_OK || result == INFO_PARTLY || result == INFO_OTHER)
@@ -369,7 +369,7 @@ static int of_all(enum info_style style)
 	free(pids);
 	snapshot_clear(&snapshot);
 	int error = info_list_end(&list);
-	return error ? kmem_failed(1, "info", "writing: %s", strerror(error)) : status;
+	return error ? kmem_failed(1, "info", "writing: %s", strerror(error)) : 0;
 }
 
 /* ------------------------------------------------------------------ the command */

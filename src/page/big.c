@@ -101,7 +101,7 @@ static void insert(struct km_big_entry entry)
 		i = (i + 1) & (big.slots - 1);
 	if (big.table[i].start == DELETED)
 		big.deleted--;
-	/* Its start last, for those who look without the lock. */
+	/* The entry's start is written last: km_big_inside reads the table without the lock. */
 	struct km_big_entry *at = &big.table[i];
 	const uintptr_t start = entry.start;
 	entry.start = at->start;

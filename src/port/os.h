@@ -158,7 +158,7 @@ int km_os_rseq_unregister(void *area, size_t bytes, uint32_t signature);
 size_t km_os_rseq_bytes(void);
 /* How far into an rseq area the kernel knows what it writes there; 0: it does not say. */
 size_t km_os_rseq_features(void);
-/* Does the kernel abort each sequence that it preempts, as it promises? */
+/* False: this kernel does not abort every sequence whose thread is preempted. */
 bool km_os_rseq_aborts(void);
 
 /* Which file a descriptor is: 0 or -errno. Stream: a pipe, or a device of characters. */

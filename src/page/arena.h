@@ -68,7 +68,7 @@ struct km_page {
 #define KM_SLAB_PARTIAL	0x01	/* on the node's partial list */
 #define KM_SLAB_DEAD	0x02	/* damaged, or its cache is gone: never used again */
 #define KM_SLAB_HOLES	0x04	/* some of its pages are marked (engine/sheaf_holes.c), or gone */
-#define KM_PAGE_GONE	0x08	/* a page in use without memory: the system has the memory, and no object was made there since */
+#define KM_PAGE_GONE	0x08	/* a page in use whose memory the system has; no object was made there since */
 
 /* Of the tables of live.h: shifts from LOW to HIGH, a table each. */
 #define KM_LIVE_LOW	3u

@@ -442,12 +442,16 @@ static void not_ours(void)
 	NEED(km_arena_range(0)->pages == before && get_all(256) == 256);
 }
 
-/* The program's own call is made, and none of ours beside it. */
+/*
+ * The program's own call is made, and none of ours beside it. The thread stays on its CPU: behind the filter the
+ * objects that lie ready on another CPU cannot be drained.
+ */
 static void locks_behind_a_filter(void)
 {
 	static const int flags[] = { MCL_CURRENT | MCL_ONFAULT, MCL_FUTURE | MCL_ONFAULT, MCL_FUTURE };
 	struct kmem_cache *cache = make("locked", 100);
 
+	stay_here();
 	shut_in(true);
 	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
 		if (mlockall(flags[i]))

@@ -8,7 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Sequences are `asm goto` with outputs; clang before 14 has no __builtin_thread_pointer for x86-64. */
+/*
+ * Sequences are `asm goto` with outputs; clang before 14 has no __builtin_thread_pointer for x86-64. clang before 16
+ * leaves an output undefined at the labels: no statement at a miss label reads an output.
+ */
 #if defined(KMEM_BARE) && (defined(__clang__) ? __clang_major__ < 14 : __GNUC__ < 11)
 #error "libkmem is compiled by gcc 11, clang 14, or a later one; programs may be compiled by older ones"
 #endif

@@ -48,9 +48,9 @@
 /* Names between files: hidden by -fvisibility=hidden; the public ones say KMEM_API. */
 
 /*
- * Of each file of the library where its code begins, and how long it is: by this list a stack's frames of ours are told
- * from the program's, of which they may be a part. The assembler puts a section's 8192nd part behind all others. R: no
- * linker drops a part of the list that nothing refers to (lld would, with --gc-sections).
+ * A list of the library's files: where the code of each file begins, and its length. A stack walk tells the library's
+ * frames from the program's by this list, also where both are one file. The assembler puts a section's 8192nd part
+ * behind all others. R: no linker drops an unreferenced part of the list (lld would, with --gc-sections).
  */
 #ifdef KMEM_BARE
 #define KM_CODE(section)                                                                           \

@@ -77,7 +77,7 @@ static void print_ages(const unsigned long *ages)
 		       "hour, %lu more\n", ages[0], ages[1], ages[2], ages[3]);
 }
 
-/* An object is lost where no memory that can hold a pointer points to it. The status is 1 where a dump lacks some of it. */
+/* An object is lost where no memory that can hold a pointer points to it. 1: a dump lacks some of that memory. */
 static int print_unread(const struct subject *subject, const struct scan_result *result)
 {
 	const struct core *core = subject->target.core;

@@ -77,7 +77,7 @@ static void print_ages(const unsigned long *ages)
 		       "hour, %lu more\n", ages[0], ages[1], ages[2], ages[3]);
 }
 
-/* Lost is what nothing points to, of all that can hold a pointer. */
+/* An object is lost if no pointer leads to the object. Say how much memory with possible pointers was not read. */
 static void print_unread(const struct subject *subject, const struct scan_result *result)
 {
 	const struct core *core = subject->target.core;

@@ -111,7 +111,7 @@ static bool is_the_same(struct scan *scan, const struct scan_result *before, str
 	return !was || was->content == *content;
 }
 
-/* Gather the lost objects of this round that were lost in the last round as well. False: beyond the target's budget. */
+/* Gather the objects lost in this round, and in the last round as well. False: beyond the target's budget. */
 static bool gather(struct scan *scan, struct scan_result *result)
 {
 	struct scan_result before = *result;

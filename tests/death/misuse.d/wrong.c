@@ -25,7 +25,7 @@
 #pragma weak kmem_cache_free_bulk
 
 #ifdef __clang__
-#pragma weak kmalloc
+KMEM_API void *kmalloc(size_t size, gfp_t gfp) __attribute__((weak));
 #else
 #pragma weak kmem_called_kmalloc	/* kmalloc itself is in line (kmem.h) */
 #endif

@@ -48,7 +48,7 @@ static void one(void *(*get)(void), size_t least)
 	void *p = get();
 	bool found = false;
 
-	/* Of memalign the compiler assumes that no static variable of this file changes in a call. */
+	/* The compiler assumes that memalign changes no static variable of this file. */
 	__asm__ volatile("" : : : "memory");
 
 	NEED(p && came == before + 1, "%u came", came - before);

@@ -157,7 +157,7 @@ static void test_zeros(void)
 			}
 			/* All of it is dirt, and none is another's: what calloc clears lies in its own block. */
 			for (unsigned i = 0; i < 32; i++)
-				memset(many[i], 0xee, malloc_usable_size(many[i]));
+				memset(HELD(many[i]), 0xee, malloc_usable_size(many[i]));
 			for (unsigned i = 0; i < 32; i += 2) {
 				free(many[i]);
 				many[i] = calloc(1, size);
